@@ -1,0 +1,37 @@
+# One place for the flags of every target.
+add_library(muster_flags INTERFACE)
+target_include_directories(muster_flags INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_options(muster_flags INTERFACE -Wall -Wextra -Wpedantic -Wno-missing-field-initializers)
+if(MUSTER_ARCH)
+  target_compile_options(muster_flags INTERFACE -march=${MUSTER_ARCH})
+endif()
+if(MUSTER_SANITIZE)
+  add_compile_options(-fsanitize=${MUSTER_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${MUSTER_SANITIZE})
+endif()
+
+# muster_library(NAME SOURCES ... [DEPS ...]): a static library of one folder.
+function(muster_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(${name} PUBLIC muster_flags ${ARG_DEPS})
+endfunction()
+
+# muster_program(NAME SOURCES ... [DEPS ...]): an installed program.
+function(muster_program name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE muster_flags ${ARG_DEPS})
+  install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endfunction()
+
+# muster_test(NAME LABEL TIMEOUT SOURCES ... [DEPS ...]): one GoogleTest program, registered with
+# ctest case by case so that cases run in parallel. LABEL is cpu, gpu or e2e.
+function(muster_test name label timeout)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE muster_flags ${ARG_DEPS} GTest::gtest GTest::gmock
+                                        GTest::gtest_main)
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
+                       PROPERTIES LABELS ${label} TIMEOUT ${timeout})
+endfunction()

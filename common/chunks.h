@@ -1,0 +1,25 @@
+// The arena of variables cut into the pieces that travel and are updated one by one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "common/graph.h"
+
+namespace muster {
+
+// Floats [begin, end) of the arena, with the layers whose variables it touches.
+// begin and end are multiples of 16 floats, so that every chunk is 64-byte aligned.
+struct Chunk {
+  size_t begin = 0, end = 0;
+  int first_layer = 0, last_layer = 0;
+  size_t floats() const { return end - begin; }
+};
+
+// Cuts the arena of `graph` in forward order. Small layers share a chunk until it holds
+// `target_bytes`; a layer larger than that is cut into nearly equal pieces. The first chunk is
+// closed early (a quarter of the target), since the next forward pass waits for it.
+std::vector<Chunk> CutChunks(const Graph& graph, int64_t target_bytes);
+
+}  // namespace muster

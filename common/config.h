@@ -1,0 +1,48 @@
+// Reading, checking and resolving a run's config. See proto/config.proto for the settings.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/shape.h"
+#include "proto/config.pb.h"
+
+namespace muster {
+
+// `--set path.to.key=value`, in the order given: later ones win.
+struct Setting {
+  std::string path;   // run.epochs
+  std::string value;  // 5, "text" (quotes optional), TCP, [3, 3], { type: SGD }
+  std::string origin; // how it was given, for error messages: --set run.epochs=5
+};
+// Splits "path.to.key=value". Throws Error(kUsage).
+Setting ParseSetting(const std::string& text);
+
+// Reads `path`, includes its model file, applies `settings` and checks every value. Throws
+// Error(kUsage) with one line: file, line, key, what was expected, what is there, nearest name.
+config::Config LoadConfig(const std::string& path, const std::vector<Setting>& settings);
+
+// The batch size both ways, whichever the config gives.
+struct BatchSizes {
+  int64_t global_batch;
+  double per_worker;  // on average
+};
+BatchSizes ResolveBatch(const config::Config& config);
+
+// Fills in what depends on this machine and on other settings (slices, threads, absolute data
+// directory), so that the text form of the result repeats the run. `cores` is what may be used.
+void ResolveConfig(config::Config& config, int cores);
+
+// Writes `config` as text with every default spelled out. Atomic (write, fsync, rename).
+void WriteConfig(const config::Config& config, const std::string& path);
+
+// The shape of a sample after preprocessing, and of one as stored.
+Shape StoredShape(const config::Data& data);
+Shape InputShape(const config::Data& data);
+int64_t DataClasses(const config::Data& data);
+
+// The cores this process may use (affinity mask and cgroup quota).
+int AvailableCores();
+
+}  // namespace muster

@@ -1,0 +1,39 @@
+// How a batch is cut into slices, which worker computes which, and in which order their gradients
+// are added. The order is one fixed binary tree over the slice index, whoever computed which
+// slice: so the bits of the sum depend on the number of slices alone.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace muster {
+
+// [begin, end)
+struct Range {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
+  bool empty() const { return begin == end; }
+  bool operator==(const Range&) const = default;
+};
+
+// Part `index` of `parts` nearly equal contiguous parts of [0, n): floor(n i / parts) …
+// floor(n (i + 1) / parts). Used for the samples of a slice and for the slices of a worker.
+Range EvenPart(int64_t n, int64_t parts, int64_t index);
+
+// A node of the tree covers the slices [index << level, min((index + 1) << level, slices)).
+// Its children are {level - 1, 2 index} and {level - 1, 2 index + 1}; a child that covers no
+// slice is left out of the sum.
+struct TreeNode {
+  uint32_t level = 0;
+  uint32_t index = 0;
+  bool operator==(const TreeNode&) const = default;
+};
+
+Range Covers(const TreeNode& node, int64_t slices);
+TreeNode Root(int64_t slices);
+
+// The fewest nodes that together cover exactly `range`, from left to right: what a worker that
+// holds these slices pushes, one gradient each.
+std::vector<TreeNode> Decompose(Range range, int64_t slices);
+
+}  // namespace muster

@@ -1,0 +1,37 @@
+// Labelled images in memory, as stored: what a reader of some file format produces.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "common/shape.h"
+#include "proto/config.pb.h"
+
+namespace muster {
+
+// Immutable after construction: any thread may read.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual int64_t size() const = 0;
+  virtual Shape shape() const = 0;    // of the stored images
+  virtual int64_t classes() const = 0;
+  virtual int32_t Label(int64_t index) const = 0;
+  // Pixels in the layout [channel][row][column] (planes).
+  virtual std::span<const uint8_t> Planes(int64_t index) const = 0;
+  // 64-bit hash of all labels and pixels: equal on every worker, or the job is refused.
+  virtual uint64_t Fingerprint() const = 0;
+};
+
+struct Datasets {
+  std::unique_ptr<Dataset> train;
+  std::unique_ptr<Dataset> test;
+};
+
+// Reads the training and the test set that `data` names. Throws Error(kData) that names the file,
+// what was expected (sizes, label range) and what is there.
+Datasets OpenDatasets(const config::Data& data);
+
+}  // namespace muster

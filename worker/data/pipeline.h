@@ -1,0 +1,58 @@
+// Prefetch threads that turn a dataset into ready batches, in order, ahead of their use.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/slices.h"
+#include "common/step_plan.h"
+#include "proto/config.pb.h"
+#include "worker/data/dataset.h"
+
+namespace muster {
+
+// One slice of one step (training) or one block of the test set (evaluation), preprocessed.
+// images: [count, height, width, channels] of the preprocessed shape, 64-byte aligned.
+struct PreparedBatch {
+  int64_t step = 0;   // training: the step. Evaluation: 0
+  int64_t index = 0;  // training: the slice. Evaluation: the block
+  int64_t epoch = 0;
+  int64_t count = 0;  // 0 for an empty slice
+  const float* images = nullptr;
+  const int32_t* labels = nullptr;
+  const int64_t* sample_ids = nullptr;
+};
+
+// Owner: the trainer. Next() is called from one thread; the batch it returns stays valid until
+// the next call. The contents of a batch are a pure function of (seed, step, slice): they do not
+// depend on threads, depth, or which worker asks.
+class BatchPipeline {
+ public:
+  virtual ~BatchPipeline() = default;
+  // Waits for the next batch. Rethrows what a prefetch thread threw. Throws Error(kDeadline) after
+  // `deadline_s`.
+  virtual const PreparedBatch& Next(double deadline_s) = 0;
+};
+
+struct TrainPipelineOptions {
+  StepPlan plan;
+  Range slices;            // of this worker; batches come step by step, slice by slice
+  int64_t first_step = 0;
+  uint64_t seed = 0;
+  config::Data data;       // preprocess, prefetch_threads, prefetch_batches
+};
+// `dataset` must outlive the pipeline. The destructor stops and joins the threads at once.
+std::unique_ptr<BatchPipeline> MakeTrainPipeline(const Dataset& dataset,
+                                                 const TrainPipelineOptions& options);
+
+// One pass over the blocks [blocks.begin, blocks.end) of the test set, each of `block_size`
+// samples (the last one of the set may be smaller).
+std::unique_ptr<BatchPipeline> MakeEvaluationPipeline(const Dataset& dataset,
+                                                      const config::Data& data,
+                                                      int64_t block_size, Range blocks);
+
+// The order of the `size` samples of one epoch: a Philox-keyed permutation.
+std::vector<int64_t> EpochOrder(int64_t size, uint64_t seed, int64_t epoch);
+
+}  // namespace muster

@@ -1,0 +1,69 @@
+// A replica of the network on one device: forward, loss, backward.
+//
+// Owner and thread: one compute thread owns a tower. The tower owns activations and everything
+// that the backend makes; weights and gradients are the caller's, in the arena order of the Graph.
+// All of it is made in Prepare; a step allocates nothing.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "common/graph.h"
+#include "worker/backend/backend.h"
+
+namespace muster {
+
+enum class Mode { kTraining, kInference };
+
+// `count` samples. images: [count, height, width, channels], 64-byte aligned.
+struct TowerInput {
+  int64_t count = 0;
+  const float* images = nullptr;
+  const int32_t* labels = nullptr;
+  // Dropout is keyed by these: the index of each sample in the dataset, and the epoch.
+  const int64_t* sample_ids = nullptr;
+  int64_t epoch = 0;
+};
+
+// Sums over the samples of one input (not divided by anything).
+struct LossSums {
+  double loss = 0;
+  int64_t correct = 0;  // the largest logit is the label's; a tie is not
+};
+
+class Tower {
+ public:
+  // Called with a layer's index; see Forward and Backward.
+  using LayerHook = std::function<void(int layer)>;
+
+  // `seed` is the run's (dropout). `graph` and `backend` must outlive the tower.
+  Tower(const Graph& graph, Backend& backend, uint64_t seed);
+  ~Tower();
+
+  // Makes what batches of `count` samples need. Forward and Backward accept prepared counts only.
+  void Prepare(int64_t count, Mode mode);
+
+  // Runs all layers on `input` with `weights` (graph.arena_floats() floats). Calls
+  // before_layer(i) before the variables of layer i are read, for each layer that has some, in
+  // execution order: the hook blocks until those weights are there.
+  // `weights_version` names the contents of `weights`: layouts derived from them are kept as long
+  // as it stays the same.
+  LossSums Forward(const TowerInput& input, Mode mode, std::span<const float> weights,
+                   int64_t weights_version, const LayerHook& before_layer);
+
+  // The gradient of loss_scale * (sum of the losses of the last training Forward) with respect to
+  // every variable, written (not added) to `gradients` (graph.arena_floats() floats; the padding
+  // between variables is left alone). Calls after_layer(i) when all gradients of layer i are
+  // written and its weights are not needed any more, for each layer that has variables, from the
+  // last to the first.
+  void Backward(float loss_scale, std::span<const float> weights, std::span<float> gradients,
+                const LayerHook& after_layer);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace muster
