@@ -1,7 +1,9 @@
 # One place for the flags of every target.
 add_library(muster_flags INTERFACE)
 target_include_directories(muster_flags INTERFACE ${PROJECT_SOURCE_DIR})
-target_compile_options(muster_flags INTERFACE -Wall -Wextra -Wpedantic -Wno-missing-field-initializers)
+target_compile_options(muster_flags INTERFACE -Wall -Wextra -Wpedantic -Wno-missing-field-initializers
+                       # GCC 12 sees overflows inside inlined fmt that are not there.
+                       -Wno-stringop-overflow)
 if(MUSTER_ARCH)
   target_compile_options(muster_flags INTERFACE -march=${MUSTER_ARCH})
 endif()

@@ -7,7 +7,8 @@
 namespace muster {
 
 Range EvenPart(int64_t n, int64_t parts, int64_t index) {
-  const auto cut = [&](int64_t i) { return static_cast<int64_t>(static_cast<__int128>(n) * i / parts); };
+  // floor(n i / parts) without overflow, for i <= parts.
+  const auto cut = [&](int64_t i) { return n / parts * i + n % parts * i / parts; };
   return {cut(index), cut(index + 1)};
 }
 

@@ -16,7 +16,7 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
-  virtual Shape shape() const = 0;    // of the stored images
+  virtual Shape shape() const = 0;  // of the stored images
   virtual int64_t classes() const = 0;
   virtual int32_t Label(int64_t index) const = 0;
   // Pixels in the layout [channel][row][column] (planes).
@@ -31,7 +31,7 @@ struct Datasets {
 };
 
 // Reads the training and the test set that `data` names. Throws Error(kData) that names the file,
-// what was expected (sizes, label range) and what is there.
+// what was expected (sizes, label range) and what is there; Error(kUsage) where data.dir is not set.
 Datasets OpenDatasets(const config::Data& data);
 
 }  // namespace muster

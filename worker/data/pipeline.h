@@ -37,10 +37,10 @@ class BatchPipeline {
 
 struct TrainPipelineOptions {
   StepPlan plan;
-  Range slices;            // of this worker; batches come step by step, slice by slice
+  Range slices;  // of this worker; batches come step by step, slice by slice
   int64_t first_step = 0;
   uint64_t seed = 0;
-  config::Data data;       // preprocess, prefetch_threads, prefetch_batches
+  config::Data data;  // preprocess, prefetch_threads, prefetch_batches
 };
 // `dataset` must outlive the pipeline. The destructor stops and joins the threads at once.
 std::unique_ptr<BatchPipeline> MakeTrainPipeline(const Dataset& dataset,
@@ -49,8 +49,8 @@ std::unique_ptr<BatchPipeline> MakeTrainPipeline(const Dataset& dataset,
 // One pass over the blocks [blocks.begin, blocks.end) of the test set, each of `block_size`
 // samples (the last one of the set may be smaller).
 std::unique_ptr<BatchPipeline> MakeEvaluationPipeline(const Dataset& dataset,
-                                                      const config::Data& data,
-                                                      int64_t block_size, Range blocks);
+                                                      const config::Data& data, int64_t block_size,
+                                                      Range blocks);
 
 // The order of the `size` samples of one epoch: a Philox-keyed permutation.
 std::vector<int64_t> EpochOrder(int64_t size, uint64_t seed, int64_t epoch);

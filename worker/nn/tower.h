@@ -15,9 +15,9 @@
 
 namespace muster {
 
-enum class Mode { kTraining, kInference };
-
-// `count` samples. images: [count, height, width, channels], 64-byte aligned.
+// `count` samples. images: [count, height, width, channels], 64-byte aligned. What the pointers
+// point to must stay as it is until the Backward that follows a training Forward. A sample with
+// label -1 has weight zero: no loss, no gradient, not correct.
 struct TowerInput {
   int64_t count = 0;
   const float* images = nullptr;
@@ -25,12 +25,6 @@ struct TowerInput {
   // Dropout is keyed by these: the index of each sample in the dataset, and the epoch.
   const int64_t* sample_ids = nullptr;
   int64_t epoch = 0;
-};
-
-// Sums over the samples of one input (not divided by anything).
-struct LossSums {
-  double loss = 0;
-  int64_t correct = 0;  // the largest logit is the label's; a tie is not
 };
 
 class Tower {
@@ -42,7 +36,8 @@ class Tower {
   Tower(const Graph& graph, Backend& backend, uint64_t seed);
   ~Tower();
 
-  // Makes what batches of `count` samples need. Forward and Backward accept prepared counts only.
+  // Makes what batches of `count` samples need. Forward and Backward accept prepared counts only,
+  // and 0: an empty batch has the loss 0 and gradients of 0. Not between Forward and Backward.
   void Prepare(int64_t count, Mode mode);
 
   // Runs all layers on `input` with `weights` (graph.arena_floats() floats). Calls

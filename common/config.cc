@@ -1,0 +1,242 @@
+#include "common/config.h"
+
+#include <fcntl.h>
+#include <google/protobuf/text_format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "common/config_check.h"
+#include "common/error.h"
+#include "common/text_format.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+namespace pb = google::protobuf;
+
+// Spells out the default of every plain field of the messages that are there.
+void SpellOutDefaults(pb::Message& message) {
+  const pb::Descriptor* type = message.GetDescriptor();
+  const pb::Reflection* r = message.GetReflection();
+  for (int f = 0; f < type->field_count(); ++f) {
+    const pb::FieldDescriptor* field = type->field(f);
+    if (field->message_type() != nullptr) {
+      if (field->is_repeated()) {
+        for (int i = 0; i < r->FieldSize(message, field); ++i) {
+          SpellOutDefaults(*r->MutableRepeatedMessage(&message, field, i));
+        }
+      } else if (r->HasField(message, field)) {
+        SpellOutDefaults(*r->MutableMessage(&message, field));
+      }
+      continue;
+    }
+    if (field->is_repeated() || r->HasField(message, field) || !field->has_default_value()) continue;
+    switch (field->cpp_type()) {
+      case pb::FieldDescriptor::CPPTYPE_INT64:
+        r->SetInt64(&message, field, field->default_value_int64());
+        break;
+      case pb::FieldDescriptor::CPPTYPE_UINT64:
+        r->SetUInt64(&message, field, field->default_value_uint64());
+        break;
+      case pb::FieldDescriptor::CPPTYPE_UINT32:
+        r->SetUInt32(&message, field, field->default_value_uint32());
+        break;
+      case pb::FieldDescriptor::CPPTYPE_FLOAT:
+        r->SetFloat(&message, field, field->default_value_float());
+        break;
+      case pb::FieldDescriptor::CPPTYPE_DOUBLE:
+        r->SetDouble(&message, field, field->default_value_double());
+        break;
+      case pb::FieldDescriptor::CPPTYPE_BOOL:
+        r->SetBool(&message, field, field->default_value_bool());
+        break;
+      case pb::FieldDescriptor::CPPTYPE_ENUM:
+        r->SetEnum(&message, field, field->default_value_enum());
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+// Defaults that would contradict another setting if they were spelled out.
+void DropMeaningless(config::Config& config, const config::Config& original) {
+  if (config.optimizer().type() == config::Optimizer::SGD) {
+    config.mutable_optimizer()->clear_momentum();
+  }
+  if (config.learning_rate().type() == config::LearningRate::CONSTANT) {
+    config.mutable_learning_rate()->clear_factor();
+  }
+  for (int i = 0; i < config.model().layer_size(); ++i) {
+    config::Layer& layer = *config.mutable_model()->mutable_layer(i);
+    const config::Layer& as_given = original.model().layer(i);
+    if (layer.has_conv2d() && !as_given.conv2d().has_pad()) layer.mutable_conv2d()->clear_pad();
+    if (layer.has_max_pool() && !as_given.max_pool().has_pad()) layer.mutable_max_pool()->clear_pad();
+    if (layer.has_avg_pool() && !as_given.avg_pool().has_pad()) layer.mutable_avg_pool()->clear_pad();
+  }
+}
+
+void WriteFileAtomically(const std::string& path, const std::string& text) {
+  const std::string temporary = path + ".partial";
+  const auto fail = [&](const char* what) {
+    const int error = errno;
+    ::unlink(temporary.c_str());
+    throw Error(ExitCode::kFailure, "{}: cannot {}: {}", path, what, std::strerror(error));
+  };
+  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) fail("be created");
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      ::close(fd);
+      fail("be written");
+    }
+    done += static_cast<size_t>(n);
+  }
+  const bool synced = ::fsync(fd) == 0;
+  if (::close(fd) != 0 || !synced) fail("be written");
+  if (::rename(temporary.c_str(), path.c_str()) != 0) fail("be put in place");
+}
+
+// Cores that a cgroup v2 quota allows; 0 if there is none.
+int CgroupCores() {
+  std::ifstream in("/sys/fs/cgroup/cpu.max");
+  std::string quota;
+  double period = 0;
+  if (!(in >> quota >> period) || quota == "max" || period <= 0) return 0;
+  return std::max(1, static_cast<int>(std::floor(std::atof(quota.c_str()) / period)));
+}
+
+}  // namespace
+
+Setting ParseSetting(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    throw Error(ExitCode::kUsage, "--set {}: expected path.to.key=value", text);
+  }
+  return {text.substr(0, equals), text.substr(equals + 1), "--set " + text};
+}
+
+config::Config LoadConfig(const std::string& path, const std::vector<Setting>& settings) {
+  config::Config config;
+  Locations locations;
+  ParseTextFile(path, "", config, locations);
+  bool file_from_setting = false;
+  for (const Setting& setting : settings) {
+    if (setting.path != "model_file") continue;
+    SetField(config, setting.path, setting.value, setting.origin, locations);
+    file_from_setting = true;
+  }
+  if (config.has_model_file()) {
+    const fs::path beside = file_from_setting ? fs::path() : fs::path(path).parent_path();
+    const std::string file = (beside / config.model_file()).string();
+    config::Model model;
+    try {
+      ParseTextFile(file, "model", model, locations);
+    } catch (const Error& error) {
+      if (!fs::exists(file)) {
+        throw Error(ExitCode::kUsage, "{}: model_file: {}", locations["model_file"], error.what());
+      }
+      throw;
+    }
+    *config.mutable_model() = std::move(model);
+  }
+  for (const Setting& setting : settings) {
+    if (setting.path == "model_file") continue;
+    SetField(config, setting.path, setting.value, setting.origin, locations);
+  }
+  CheckConfig(config, path, locations);
+  return config;
+}
+
+BatchSizes ResolveBatch(const config::Config& config) {
+  const int64_t workers = config.cluster().workers();
+  if (config.run().has_global_batch()) {
+    const int64_t global = config.run().global_batch();
+    return {global, static_cast<double>(global) / static_cast<double>(workers)};
+  }
+  const int64_t each = config.run().batch_per_worker();
+  return {each * workers, static_cast<double>(each)};
+}
+
+void ResolveConfig(config::Config& config, int cores) {
+  if (config.data().dir().empty()) {
+    throw Error(ExitCode::kUsage,
+                "data.dir: missing: give the data's directory with --data DIR (`muster data get "
+                "cifar10 DIR` downloads it, `muster data synth DIR` makes a procedural set)");
+  }
+  config.mutable_data()->set_dir(fs::absolute(config.data().dir()).lexically_normal().string());
+  const uint32_t workers = config.cluster().workers();
+  if (!config.run().has_slices()) config.mutable_run()->set_slices(workers);
+  if (config.server().threads() == 0) {
+    config.mutable_server()->set_threads(static_cast<uint32_t>(std::clamp(cores, 1, 4)));
+  }
+  if (config.worker().threads() == 0) {
+    config.mutable_worker()->set_threads(std::max(1u, static_cast<uint32_t>(cores) / workers));
+  }
+}
+
+void WriteConfig(const config::Config& config, const std::string& path) {
+  config::Config full = config;
+  full.mutable_run();
+  full.mutable_cluster();
+  full.mutable_data()->mutable_preprocess();
+  full.mutable_optimizer();
+  full.mutable_evaluation();
+  full.mutable_server();
+  full.mutable_worker();
+  full.mutable_deadlines();
+  SpellOutDefaults(full);
+  DropMeaningless(full, config);
+  std::string text;
+  pb::TextFormat::Printer printer;
+  printer.SetUseShortRepeatedPrimitives(true);
+  printer.SetUseUtf8StringEscaping(true);
+  MUSTER_CHECK(printer.PrintToString(full, &text));
+  WriteFileAtomically(path, "# Written by muster launch; launching from this file repeats the run.\n" + text);
+}
+
+Shape StoredShape(const config::Data& data) {
+  switch (data.format()) {
+    case config::Data::CIFAR10: return {32, 32, 3};
+  }
+  MUSTER_CHECK(false);
+  return {};
+}
+
+Shape InputShape(const config::Data& data) {
+  Shape shape = StoredShape(data);
+  if (data.preprocess().has_crop_height()) {
+    shape.height = data.preprocess().crop_height();
+    shape.width = data.preprocess().crop_width();
+  }
+  return shape;
+}
+
+int64_t DataClasses(const config::Data& data) {
+  switch (data.format()) {
+    case config::Data::CIFAR10: return 10;
+  }
+  MUSTER_CHECK(false);
+  return 0;
+}
+
+int AvailableCores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  int cores = 1;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) cores = std::max(1, CPU_COUNT(&set));
+  const int quota = CgroupCores();
+  return quota > 0 ? std::min(cores, quota) : cores;
+}
+
+}  // namespace muster

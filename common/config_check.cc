@@ -1,0 +1,205 @@
+#include "common/config_check.h"
+
+#include <cmath>
+
+#include "common/config.h"
+#include "common/error.h"
+#include "common/graph.h"
+
+namespace muster {
+namespace {
+
+namespace pb = google::protobuf;
+
+class Checker {
+ public:
+  Checker(const std::string& file, const Locations& locations)
+      : file_(file), locations_(locations) {}
+
+  void CheckRanges(const pb::Message& message, const std::string& path) const;
+  void CheckContradictions(const config::Config& config) const;
+
+ private:
+  template <typename... Args>
+  [[noreturn]] void Fail(const std::string& key, fmt::format_string<Args...> format,
+                         Args&&... args) const {
+    throw Error(ExitCode::kUsage, "{}: {}: {}", Where(key), key,
+                fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  // The place of the key, or of the nearest message around it that was written somewhere.
+  std::string Where(std::string key) const {
+    while (!key.empty()) {
+      const auto found = locations_.find(key);
+      if (found != locations_.end()) return found->second;
+      const size_t cut = key.find_last_of(".[");
+      key.resize(cut == std::string::npos ? 0 : cut);
+    }
+    return file_;
+  }
+
+  void CheckNumber(const pb::FieldDescriptor* field, const std::string& key, double value) const;
+  void CheckLearningRate(const config::Config& config) const;
+  void CheckPreprocess(const config::Data& data) const;
+
+  const std::string& file_;
+  const Locations& locations_;
+};
+
+double Number(const pb::Message& message, const pb::FieldDescriptor* field, int index) {
+  const pb::Reflection* r = message.GetReflection();
+  const bool list = field->is_repeated();
+  switch (field->cpp_type()) {
+    case pb::FieldDescriptor::CPPTYPE_INT64:
+      return static_cast<double>(list ? r->GetRepeatedInt64(message, field, index)
+                                      : r->GetInt64(message, field));
+    case pb::FieldDescriptor::CPPTYPE_UINT64:
+      return static_cast<double>(list ? r->GetRepeatedUInt64(message, field, index)
+                                      : r->GetUInt64(message, field));
+    case pb::FieldDescriptor::CPPTYPE_UINT32:
+      return list ? r->GetRepeatedUInt32(message, field, index) : r->GetUInt32(message, field);
+    case pb::FieldDescriptor::CPPTYPE_INT32:
+      return list ? r->GetRepeatedInt32(message, field, index) : r->GetInt32(message, field);
+    case pb::FieldDescriptor::CPPTYPE_FLOAT:
+      return list ? r->GetRepeatedFloat(message, field, index) : r->GetFloat(message, field);
+    case pb::FieldDescriptor::CPPTYPE_DOUBLE:
+      return list ? r->GetRepeatedDouble(message, field, index) : r->GetDouble(message, field);
+    default:
+      return 0;
+  }
+}
+
+std::string RangeText(const config::Limits& limits) {
+  std::string text;
+  if (limits.has_min()) text += fmt::format("at least {}", limits.min());
+  if (limits.has_above()) text += fmt::format("more than {}", limits.above());
+  if (!text.empty() && (limits.has_max() || limits.has_below())) text += " and ";
+  if (limits.has_max()) text += fmt::format("at most {}", limits.max());
+  if (limits.has_below()) text += fmt::format("less than {}", limits.below());
+  if (text.empty()) text = "a finite number";
+  return limits.has_unit() ? fmt::format("{} ({})", text, limits.unit()) : text;
+}
+
+void Checker::CheckNumber(const pb::FieldDescriptor* field, const std::string& key,
+                          double value) const {
+  const config::Limits& limits = field->options().GetExtension(config::limits);
+  const bool ok = std::isfinite(value) && !(limits.has_min() && value < limits.min()) &&
+                  !(limits.has_max() && value > limits.max()) &&
+                  !(limits.has_above() && value <= limits.above()) &&
+                  !(limits.has_below() && value >= limits.below());
+  if (!ok) Fail(key, "expected {}, got {}", RangeText(limits), value);
+}
+
+void Checker::CheckRanges(const pb::Message& message, const std::string& path) const {
+  const pb::Descriptor* type = message.GetDescriptor();
+  const pb::Reflection* reflection = message.GetReflection();
+  for (int f = 0; f < type->field_count(); ++f) {
+    const pb::FieldDescriptor* field = type->field(f);
+    const std::string key = path + field->name();
+    const int count = field->is_repeated() ? reflection->FieldSize(message, field)
+                                           : reflection->HasField(message, field);
+    if (count == 0 && field->options().GetExtension(config::limits).required()) {
+      Fail(key, "missing: expected a value");
+    }
+    for (int i = 0; i < count; ++i) {
+      const std::string element = field->is_repeated() ? fmt::format("{}[{}]", key, i) : key;
+      if (field->message_type() != nullptr) {
+        CheckRanges(field->is_repeated() ? reflection->GetRepeatedMessage(message, field, i)
+                                         : reflection->GetMessage(message, field),
+                    element + ".");
+      } else if (field->cpp_type() != pb::FieldDescriptor::CPPTYPE_STRING &&
+                 field->cpp_type() != pb::FieldDescriptor::CPPTYPE_BOOL &&
+                 field->cpp_type() != pb::FieldDescriptor::CPPTYPE_ENUM) {
+        CheckNumber(field, element, Number(message, field, i));
+      }
+    }
+  }
+}
+
+void Checker::CheckLearningRate(const config::Config& config) const {
+  const config::LearningRate& rate = config.learning_rate();
+  if (rate.type() == config::LearningRate::CONSTANT) {
+    if (rate.has_factor()) Fail("learning_rate.factor", "has no meaning for type CONSTANT");
+    if (rate.has_interval_samples()) {
+      Fail("learning_rate.interval_samples", "has no meaning for type CONSTANT");
+    }
+  } else if (!rate.has_interval_samples()) {
+    Fail("learning_rate.interval_samples", "missing: type {} needs it",
+         config::LearningRate::Type_Name(rate.type()));
+  }
+  if (config.optimizer().type() == config::Optimizer::SGD && config.optimizer().has_momentum()) {
+    Fail("optimizer.momentum", "contradicts type SGD: expected type MOMENTUM, or no momentum");
+  }
+}
+
+void Checker::CheckPreprocess(const config::Data& data) const {
+  const config::Preprocess& p = data.preprocess();
+  const std::string key = "data.preprocess.";
+  if (p.has_crop_height() != p.has_crop_width()) {
+    Fail(key + (p.has_crop_height() ? "crop_height" : "crop_width"),
+         "expected crop_height and crop_width together");
+  }
+  const Shape stored = StoredShape(data);
+  if (p.crop_height() > stored.height || p.crop_width() > stored.width) {
+    Fail(key + "crop_height", "a crop of {}x{} is larger than the images, {}x{}", p.crop_height(),
+         p.crop_width(), stored.height, stored.width);
+  }
+  if (p.crop_padding() > 0 && !p.has_crop_height()) {
+    Fail(key + "crop_padding", "has no meaning without crop_height and crop_width");
+  }
+  if (p.contrast_min() > p.contrast_max()) {
+    Fail(key + "contrast_min", "expected at most contrast_max, {}, got {}", p.contrast_max(),
+         p.contrast_min());
+  }
+}
+
+void Checker::CheckContradictions(const config::Config& config) const {
+  const config::Run& run = config.run();
+  if (run.length_case() == config::Run::LENGTH_NOT_SET) {
+    Fail("run", "expected exactly one of epochs, steps");
+  }
+  if (run.batch_case() == config::Run::BATCH_NOT_SET) {
+    Fail("run", "expected exactly one of global_batch, batch_per_worker");
+  }
+  if (run.has_slices() && run.slices() < config.cluster().workers()) {
+    Fail("run.slices", "{} slices cannot keep {} workers busy: expected at least as many slices as "
+         "workers (cluster.workers)", run.slices(), config.cluster().workers());
+  }
+  if (!config.has_data()) Fail("data", "missing: expected data {{ format: … }}");
+  if (!config.has_learning_rate()) Fail("learning_rate", "missing: expected learning_rate {{ base: … }}");
+  if (!config.has_model()) Fail("model", "missing: expected model {{ … }} or model_file: \"…\"");
+  CheckLearningRate(config);
+  CheckPreprocess(config.data());
+}
+
+}  // namespace
+
+void CheckConfig(const config::Config& config, const std::string& file,
+                 const Locations& locations) {
+  const Checker checker(file, locations);
+  checker.CheckRanges(config, "");
+  checker.CheckContradictions(config);
+  Graph graph = [&] {
+    try {
+      return Graph::Build(config.model(), InputShape(config.data()));
+    } catch (const Error& error) {
+      // The layer's own place, where there is one.
+      const std::string message = error.what();
+      for (int i = 0; i < config.model().layer_size(); ++i) {
+        const std::string quoted = fmt::format("layer \"{}\"", config.model().layer(i).name());
+        const auto found = locations.find(fmt::format("model.layer[{}]", i));
+        if (message.starts_with(quoted) && found != locations.end()) {
+          throw Error(error.code(), "{}: {}", found->second, message);
+        }
+      }
+      throw Error(error.code(), "{}: {}", file, message);
+    }
+  }();
+  if (graph.classes() < DataClasses(config.data())) {
+    throw Error(ExitCode::kUsage, "{}: layer \"{}\": expected at least {} logits, one per class of "
+                "the data, got {}", file, graph.layers().back().name, DataClasses(config.data()),
+                graph.classes());
+  }
+}
+
+}  // namespace muster

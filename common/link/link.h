@@ -1,0 +1,115 @@
+// How a worker and the server exchange messages and tensors. Two transports, one contract: the
+// same messages, the same chunks, the same bits.
+//
+// A link moves whole messages (proto/wire.proto). A message about a tensor carries the tensor's
+// bytes as payload where the transport has to move them; a transport with shared memory would
+// leave the payload where it is and hand out a view of it.
+//
+// Threads: one thread owns a link end and calls all its methods (the server's loop, the worker's
+// communication thread). Slot and plane memory is shared with the compute thread under the
+// client's rules.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/graph.h"
+#include "proto/config.pb.h"
+#include "proto/wire.pb.h"
+
+namespace muster {
+
+// A connected peer, as the server sees it. Never used again for another connection.
+using PeerId = uint64_t;
+
+// Tensor bytes that came with a message. `owner` keeps them alive; they are 4-byte aligned.
+struct Payload {
+  std::span<const float> floats;
+  size_t bytes = 0;  // as received; floats is empty unless this is a multiple of 4
+  std::shared_ptr<const void> owner;
+};
+
+struct FromWorker {
+  enum class Kind {
+    kMessage,
+    kMalformed,  // not a WorkerMessage; `message` is empty
+    kLost,       // the connection ended
+  };
+  Kind kind;
+  PeerId peer;
+  wire::WorkerMessage message;
+  Payload payload;
+};
+
+class ServerLink {
+ public:
+  virtual ~ServerLink() = default;
+
+  // The address that workers connect to.
+  virtual std::string endpoint() const = 0;
+
+  // poll(2) for input on this, but only when Pending() is false.
+  virtual int fd() const = 0;
+  virtual bool Pending() = 0;
+
+  // The next message or loss, if there is one. Never blocks.
+  virtual std::optional<FromWorker> Receive() = 0;
+
+  // Queues a message. Never blocks. `tensor` must stay unchanged until the peer has used it or the
+  // link is gone. False: the peer is gone or does not drain its messages.
+  virtual bool Send(PeerId peer, const wire::ServerMessage& message,
+                    std::span<const float> tensor) = 0;
+};
+
+struct FromServer {
+  enum class Kind { kMessage, kMalformed, kLost };
+  Kind kind;
+  wire::ServerMessage message;
+  Payload payload;
+};
+
+class ClientLink {
+ public:
+  virtual ~ClientLink() = default;
+
+  virtual int fd() const = 0;
+  virtual bool Pending() = 0;
+  virtual std::optional<FromServer> Receive() = 0;
+  // As above; `tensor` must stay unchanged until the weights of the next version arrive.
+  virtual bool Send(const wire::WorkerMessage& message, std::span<const float> tensor) = 0;
+  // Waits until what was sent has left this process, for as long as `limit`.
+  virtual void Flush(std::chrono::milliseconds limit) = 0;
+
+  // Called once, after Welcome: memory for the two weight planes and for one gradient slot per
+  // subtree that this worker pushes, each of `arena_floats` floats, 64-byte aligned.
+  virtual void AllocateTensors(size_t arena_floats, size_t slots) = 0;
+  virtual std::span<float> Slot(size_t slot) = 0;
+  virtual std::span<const float> Plane(int plane) = 0;
+  // Puts a received chunk where Plane(plane) shows it.
+  virtual void StoreWeights(int plane, size_t begin, const Payload& payload) = 0;
+};
+
+struct LinkOptions {
+  size_t max_message_bytes = 0;  // larger frames cut the connection
+  int max_queued_messages = 0;   // per peer and direction
+  double silence_s = 20;         // a connection without a sign of life for this long is cut
+};
+
+// What both ends of a link for this config need to know.
+LinkOptions LinkOptionsFor(const config::Config& config, const Graph& graph);
+
+// ZeroMQ. `endpoint`: ipc://@NAME (abstract namespace), or tcp://127.0.0.1:PORT, or with * as the
+// port to let the system choose one. Throws Error(kFailure) if it cannot be bound, and
+// Error(kUsage) for an address that other hosts can reach.
+std::unique_ptr<ServerLink> ListenZmq(const std::string& endpoint, const LinkOptions& options);
+
+// Starts to connect; the server may appear later. Messages wait until it does.
+std::unique_ptr<ClientLink> ConnectZmq(const std::string& endpoint, const LinkOptions& options);
+
+}  // namespace muster

@@ -1,0 +1,326 @@
+// The ZeroMQ link: one ROUTER at the server, a DEALER and so a connection per worker. A message is
+// a protobuf frame, followed by a frame of tensor bytes if it has any.
+//
+// A lost connection is a lost peer: libzmq reports it on a monitor socket, with the file
+// descriptor of the connection, which each received message also carries.
+#include <fmt/format.h>
+
+#include <cstring>
+#include <deque>
+#include <unordered_map>
+#include <utility>
+#include <zmq.hpp>
+
+#include "common/arena.h"
+#include "common/error.h"
+#include "common/link/link.h"
+
+namespace muster {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+// A frame's bytes as floats. A small frame may lie anywhere in libzmq's receive buffer: such a one
+// is copied to where floats may lie.
+Payload MakePayload(zmq::message_t frame) {
+  Payload payload;
+  payload.bytes = frame.size();
+  if (frame.size() % sizeof(float) != 0) return payload;
+  const size_t count = frame.size() / sizeof(float);
+  if (reinterpret_cast<uintptr_t>(frame.data()) % alignof(float) != 0) {
+    auto copy = std::make_shared<Arena>(count);
+    std::memcpy(copy->floats().data(), frame.data(), frame.size());
+    payload.floats = copy->floats();
+    payload.owner = std::move(copy);
+    return payload;
+  }
+  auto owner = std::make_shared<zmq::message_t>(std::move(frame));
+  payload.floats = {static_cast<const float*>(owner->data()), count};
+  payload.owner = std::move(owner);
+  return payload;
+}
+
+zmq::message_t Serialize(const google::protobuf::MessageLite& message) {
+  zmq::message_t frame(message.ByteSizeLong());
+  message.SerializeToArray(frame.data(), static_cast<int>(frame.size()));
+  return frame;
+}
+
+// The tensor's bytes are sent from where they are: nothing is copied and nothing to be freed.
+zmq::message_t Borrow(std::span<const float> tensor) {
+  return zmq::message_t(const_cast<float*>(tensor.data()), tensor.size_bytes(),
+                        [](void*, void*) {}, nullptr);
+}
+
+// True if an edge of ZMQ_FD may have been consumed although there is input.
+bool HasInput(zmq::socket_t& socket) {
+  return (socket.get(zmq::sockopt::events) & ZMQ_POLLIN) != 0;
+}
+
+// Reports connections that ended, by their file descriptor.
+class ConnectionMonitor {
+ public:
+  ConnectionMonitor(zmq::context_t& context, zmq::socket_t& watched)
+      : watched_(watched), events_(context, zmq::socket_type::pair) {
+    const std::string address = fmt::format("inproc://monitor-{}", static_cast<void*>(this));
+    if (zmq_socket_monitor(watched.handle(), address.c_str(), ZMQ_EVENT_DISCONNECTED) != 0) {
+      throw Error(ExitCode::kFailure, "zmq_socket_monitor: {}", zmq_strerror(zmq_errno()));
+    }
+    events_.connect(address);
+  }
+  ~ConnectionMonitor() { zmq_socket_monitor(watched_.handle(), nullptr, 0); }
+
+  bool Pending() { return HasInput(events_); }
+  int fd() const { return events_.get(zmq::sockopt::fd); }
+
+  std::optional<int> NextDisconnected() {
+    zmq::message_t frame;
+    if (!events_.recv(frame, zmq::recv_flags::dontwait)) return std::nullopt;
+    uint32_t value = 0;
+    if (frame.size() >= 6) std::memcpy(&value, static_cast<char*>(frame.data()) + 2, sizeof value);
+    while (frame.more()) (void)events_.recv(frame, zmq::recv_flags::none);
+    return static_cast<int>(value);
+  }
+
+ private:
+  zmq::socket_t& watched_;
+  zmq::socket_t events_;
+};
+
+void SetCommonOptions(zmq::socket_t& socket, const LinkOptions& options) {
+  socket.set(zmq::sockopt::linger, 0);
+  socket.set(zmq::sockopt::sndhwm, options.max_queued_messages);
+  socket.set(zmq::sockopt::rcvhwm, options.max_queued_messages);
+  socket.set(zmq::sockopt::maxmsgsize, static_cast<int64_t>(options.max_message_bytes));
+  const int silence_ms = static_cast<int>(options.silence_s * 1000);
+  socket.set(zmq::sockopt::heartbeat_ivl, std::max(500, silence_ms / 4));
+  socket.set(zmq::sockopt::heartbeat_timeout, silence_ms);
+  socket.set(zmq::sockopt::handshake_ivl, silence_ms);
+}
+
+void CheckLocal(const std::string& endpoint) {
+  if (endpoint.starts_with("ipc://") || endpoint.starts_with("tcp://127.")) return;
+  throw Error(ExitCode::kUsage,
+              "{}: expected ipc://@NAME or tcp://127.0.0.1:PORT: the server listens on this host "
+              "only", endpoint);
+}
+
+class ZmqServerLink : public ServerLink {
+ public:
+  ZmqServerLink(const std::string& endpoint, const LinkOptions& options)
+      : context_(1), socket_(context_, zmq::socket_type::router) {
+    CheckLocal(endpoint);
+    SetCommonOptions(socket_, options);
+    socket_.set(zmq::sockopt::router_mandatory, true);
+    monitor_ = std::make_unique<ConnectionMonitor>(context_, socket_);
+    try {
+      socket_.bind(endpoint);
+    } catch (const zmq::error_t& error) {
+      throw Error(ExitCode::kFailure, "{}: cannot listen: {}", endpoint, error.what());
+    }
+    endpoint_ = socket_.get(zmq::sockopt::last_endpoint);
+    if (endpoint.starts_with("ipc://")) endpoint_ = endpoint;
+  }
+
+  std::string endpoint() const override { return endpoint_; }
+  int fd() const override { return socket_.get(zmq::sockopt::fd); }
+
+  bool Pending() override {
+    return HasInput(socket_) || monitor_->Pending() || (!losses_.empty() && LossIsDue());
+  }
+
+  std::optional<FromWorker> Receive() override;
+  bool Send(PeerId peer, const wire::ServerMessage& message,
+            std::span<const float> tensor) override;
+
+ private:
+  // Messages that a peer sent before it died may still be on their way through libzmq when the
+  // loss is reported; a loss is handed on a moment later than it was seen.
+  static constexpr milliseconds kLossDelay{50};
+  struct Loss {
+    PeerId peer;
+    steady_clock::time_point due;
+  };
+
+  bool LossIsDue() const { return steady_clock::now() >= losses_.front().due; }
+  PeerId FindPeer(const zmq::message_t& identity, const zmq::message_t& frame);
+  void DrainMonitor();
+
+  zmq::context_t context_;
+  zmq::socket_t socket_;
+  std::unique_ptr<ConnectionMonitor> monitor_;
+  std::string endpoint_;
+  PeerId next_peer_ = 1;
+  std::unordered_map<std::string, PeerId> by_identity_;
+  std::unordered_map<PeerId, std::string> identities_;
+  std::unordered_map<int, PeerId> by_fd_;
+  std::deque<Loss> losses_;
+};
+
+PeerId ZmqServerLink::FindPeer(const zmq::message_t& identity, const zmq::message_t& frame) {
+  const std::string key = identity.to_string();
+  const auto found = by_identity_.find(key);
+  if (found != by_identity_.end()) return found->second;
+  const PeerId peer = next_peer_++;
+  by_identity_[key] = peer;
+  identities_[peer] = key;
+  const int fd = zmq_msg_get(const_cast<zmq_msg_t*>(frame.handle()), ZMQ_SRCFD);
+  if (fd >= 0) by_fd_[fd] = peer;
+  return peer;
+}
+
+void ZmqServerLink::DrainMonitor() {
+  while (const std::optional<int> fd = monitor_->NextDisconnected()) {
+    const auto found = by_fd_.find(*fd);
+    if (found == by_fd_.end()) continue;  // never said anything
+    losses_.push_back({found->second, steady_clock::now() + kLossDelay});
+    by_fd_.erase(found);
+  }
+}
+
+std::optional<FromWorker> ZmqServerLink::Receive() {
+  DrainMonitor();  // before a new connection can use the same file descriptor again
+  zmq::message_t identity;
+  if (!socket_.recv(identity, zmq::recv_flags::dontwait)) {
+    if (losses_.empty() || !LossIsDue()) return std::nullopt;
+    const PeerId peer = losses_.front().peer;
+    losses_.pop_front();
+    by_identity_.erase(identities_[peer]);
+    identities_.erase(peer);
+    return FromWorker{FromWorker::Kind::kLost, peer, {}, {}};
+  }
+  zmq::message_t header, tensor;
+  bool complete = identity.more() && socket_.recv(header, zmq::recv_flags::none).has_value();
+  bool has_tensor = false;
+  if (complete && header.more()) {
+    has_tensor = socket_.recv(tensor, zmq::recv_flags::none).has_value();
+    // More than two frames: read them away.
+    for (bool more = has_tensor && tensor.more(); more;) {
+      zmq::message_t excess;
+      complete = false;
+      more = socket_.recv(excess, zmq::recv_flags::none) && excess.more();
+    }
+  }
+  FromWorker result{FromWorker::Kind::kMalformed, FindPeer(identity, header), {}, {}};
+  constexpr size_t kMaxHeader = 4 << 20;
+  if (complete && header.size() <= kMaxHeader &&
+      result.message.ParseFromArray(header.data(), static_cast<int>(header.size()))) {
+    result.kind = FromWorker::Kind::kMessage;
+    if (has_tensor) result.payload = MakePayload(std::move(tensor));
+  } else {
+    result.message.Clear();
+  }
+  return result;
+}
+
+bool ZmqServerLink::Send(PeerId peer, const wire::ServerMessage& message,
+                         std::span<const float> tensor) {
+  const auto found = identities_.find(peer);
+  if (found == identities_.end()) return false;
+  try {
+    zmq::message_t identity(found->second.data(), found->second.size());
+    if (!socket_.send(identity, zmq::send_flags::dontwait | zmq::send_flags::sndmore)) return false;
+    // Once the first frame of a message is accepted, the others are too.
+    socket_.send(Serialize(message), tensor.empty() ? zmq::send_flags::none : zmq::send_flags::sndmore);
+    if (!tensor.empty()) socket_.send(Borrow(tensor), zmq::send_flags::none);
+    return true;
+  } catch (const zmq::error_t& error) {
+    if (error.num() == EHOSTUNREACH || error.num() == EAGAIN) return false;
+    throw;
+  }
+}
+
+class ZmqClientLink : public ClientLink {
+ public:
+  ZmqClientLink(const std::string& endpoint, const LinkOptions& options)
+      : context_(1), socket_(context_, zmq::socket_type::dealer) {
+    SetCommonOptions(socket_, options);
+    // The server may start later than this worker. Once connected, a loss is final.
+    socket_.set(zmq::sockopt::reconnect_ivl, 100);
+    monitor_ = std::make_unique<ConnectionMonitor>(context_, socket_);
+    try {
+      socket_.connect(endpoint);
+    } catch (const zmq::error_t& error) {
+      throw Error(ExitCode::kUsage, "{}: not an endpoint: {}", endpoint, error.what());
+    }
+  }
+
+  int fd() const override { return socket_.get(zmq::sockopt::fd); }
+  bool Pending() override { return HasInput(socket_) || monitor_->Pending(); }
+
+  std::optional<FromServer> Receive() override {
+    zmq::message_t header;
+    if (!socket_.recv(header, zmq::recv_flags::dontwait)) {
+      if (!monitor_->NextDisconnected()) return std::nullopt;
+      return FromServer{FromServer::Kind::kLost, {}, {}};
+    }
+    FromServer result{FromServer::Kind::kMalformed, {}, {}};
+    zmq::message_t tensor;
+    bool complete = true;
+    if (header.more()) {
+      complete = socket_.recv(tensor, zmq::recv_flags::none) && !tensor.more();
+      result.payload = MakePayload(std::move(tensor));
+    }
+    if (complete && result.message.ParseFromArray(header.data(), static_cast<int>(header.size()))) {
+      result.kind = FromServer::Kind::kMessage;
+    }
+    return result;
+  }
+
+  bool Send(const wire::WorkerMessage& message, std::span<const float> tensor) override {
+    if (!socket_.send(Serialize(message), tensor.empty() ? zmq::send_flags::dontwait
+                                                         : zmq::send_flags::dontwait |
+                                                               zmq::send_flags::sndmore)) {
+      return false;
+    }
+    if (!tensor.empty()) socket_.send(Borrow(tensor), zmq::send_flags::none);
+    return true;
+  }
+
+  void Flush(milliseconds limit) override {
+    // Closing with a linger time is libzmq's only way to wait for its I/O thread.
+    monitor_.reset();
+    socket_.set(zmq::sockopt::linger, static_cast<int>(limit.count()));
+    socket_.close();
+    context_.close();
+  }
+
+  void AllocateTensors(size_t arena_floats, size_t slots) override {
+    for (Arena& plane : planes_) plane = Arena(arena_floats);
+    for (size_t i = 0; i < slots; ++i) slots_.emplace_back(arena_floats);
+  }
+  std::span<float> Slot(size_t slot) override { return slots_[slot].floats(); }
+  std::span<const float> Plane(int plane) override { return planes_[plane].floats(); }
+  void StoreWeights(int plane, size_t begin, const Payload& payload) override {
+    std::memcpy(planes_[plane].floats().data() + begin, payload.floats.data(),
+                payload.floats.size_bytes());
+  }
+
+  ~ZmqClientLink() override {
+    // Frames borrow the slots: the context, which waits for its I/O thread to let go of them, goes
+    // before the slots do.
+    monitor_.reset();
+    socket_.close();
+    context_.close();
+  }
+
+ private:
+  Arena planes_[2];
+  std::deque<Arena> slots_;
+  zmq::context_t context_;
+  zmq::socket_t socket_;
+  std::unique_ptr<ConnectionMonitor> monitor_;
+};
+
+}  // namespace
+
+std::unique_ptr<ServerLink> ListenZmq(const std::string& endpoint, const LinkOptions& options) {
+  return std::make_unique<ZmqServerLink>(endpoint, options);
+}
+
+std::unique_ptr<ClientLink> ConnectZmq(const std::string& endpoint, const LinkOptions& options) {
+  return std::make_unique<ZmqClientLink>(endpoint, options);
+}
+
+}  // namespace muster

@@ -1,0 +1,340 @@
+#include "common/text_format.h"
+
+#include <fmt/format.h>
+#include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/text_format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <fstream>
+#include <regex>
+#include <sstream>
+
+#include "common/error.h"
+
+namespace muster {
+namespace {
+
+namespace pb = google::protobuf;
+
+std::string ReadFile(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) throw Error(ExitCode::kUsage, "{}: cannot be read: {}", file, std::strerror(errno));
+  std::stringstream text;
+  text << in.rdbuf();
+  if (in.bad() || text.bad()) {
+    throw Error(ExitCode::kUsage, "{}: cannot be read: is it a file?", file);
+  }
+  return text.str();
+}
+
+std::string Line(const std::string& text, int line) {
+  std::istringstream in(text);
+  std::string result;
+  for (int i = 0; i <= line && std::getline(in, result); ++i) {
+  }
+  return result;
+}
+
+// "run." for the first place in the config where a message of this type lies; "" for the root.
+bool FindPath(const pb::Descriptor* from, const pb::Descriptor* wanted, int depth,
+              std::string& path) {
+  if (from == wanted) return true;
+  if (depth == 0) return false;
+  for (int i = 0; i < from->field_count(); ++i) {
+    const pb::FieldDescriptor* field = from->field(i);
+    if (field->message_type() == nullptr) continue;
+    const size_t length = path.size();
+    path += std::string(field->name()) + ".";
+    if (FindPath(field->message_type(), wanted, depth - 1, path)) return true;
+    path.resize(length);
+  }
+  return false;
+}
+
+// "layer.conv2d." or "run.": where in the config a message of this type stands.
+std::string PathOf(const pb::Descriptor* root, const pb::Descriptor* wanted) {
+  for (int depth = 0; depth <= 6; ++depth) {  // shortest first
+    std::string path;
+    if (FindPath(root, wanted, depth, path)) return path;
+  }
+  return "";
+}
+
+std::vector<std::string> FieldNames(const pb::Descriptor* type) {
+  std::vector<std::string> names;
+  for (int i = 0; i < type->field_count(); ++i) names.push_back(type->field(i)->name());
+  return names;
+}
+
+std::string Suggest(const std::string& name, const std::vector<std::string>& candidates) {
+  const std::string nearest = NearestName(name, candidates);
+  const std::string all = fmt::format("expected one of {}", fmt::join(candidates, ", "));
+  return nearest.empty() ? all : fmt::format("did you mean \"{}\"? ({})", nearest, all);
+}
+
+// Turns the parser's first complaint into ours.
+class Translator : public pb::io::ErrorCollector {
+ public:
+  Translator(const pb::Descriptor* root, std::string text) : root_(root), text_(std::move(text)) {}
+
+  void AddError(int line, pb::io::ColumnNumber, const std::string& message) override {
+    if (!first_.empty()) return;
+    line_ = line;
+    first_ = Translate(line, message);
+  }
+  void AddWarning(int, pb::io::ColumnNumber, const std::string&) override {}
+
+  const std::string& first() const { return first_; }
+  int line() const { return line_; }
+
+ private:
+  std::string Translate(int line, const std::string& message) const;
+
+  const pb::Descriptor* root_;
+  const std::string text_;
+  std::string first_;
+  int line_ = -1;
+};
+
+std::string Translator::Translate(int line, const std::string& message) const {
+  std::smatch match;
+  static const std::regex kUnknownField(R"re(Message type "([^"]+)" has no field named "([^"]+)".*)re");
+  static const std::regex kUnknownEnum(R"re(Unknown enumeration value of "([^"]*)" for field "([^"]+)".*)re");
+  static const std::regex kOneof(
+      R"re(Field "([^"]+)" is specified along with field "([^"]+)", another member of oneof.*)re");
+  static const std::regex kTwice(R"re(Non-repeated field "([^"]+)" is specified multiple times.*)re");
+  const pb::DescriptorPool* pool = root_->file()->pool();
+  if (std::regex_match(message, match, kUnknownField)) {
+    const pb::Descriptor* type = pool->FindMessageTypeByName(match[1]);
+    if (type != nullptr) {
+      return fmt::format("{}{}: unknown key; {}", PathOf(root_, type), match[2].str(),
+                         Suggest(match[2], FieldNames(type)));
+    }
+  }
+  // The other complaints do not name the message; the source line names the key.
+  static const std::regex kKeyOnLine(R"re(([A-Za-z_][A-Za-z_0-9]*)\s*[:{])re");
+  const std::string source = line >= 0 ? Line(text_, line) : "";
+  std::string key;
+  for (auto it = std::sregex_iterator(source.begin(), source.end(), kKeyOnLine);
+       it != std::sregex_iterator(); ++it) {
+    key = (*it)[1];
+  }
+  if (std::regex_match(message, match, kUnknownEnum)) {
+    std::vector<std::string> values;
+    std::vector<const pb::Descriptor*> types{root_};
+    // The enum's values: search every message reachable from the root for a field of this name.
+    for (size_t i = 0; i < types.size() && i < 200; ++i) {
+      for (int f = 0; f < types[i]->field_count(); ++f) {
+        const pb::FieldDescriptor* field = types[i]->field(f);
+        if (field->message_type() != nullptr &&
+            std::find(types.begin(), types.end(), field->message_type()) == types.end()) {
+          types.push_back(field->message_type());
+        }
+        if (field->name() != match[2].str() || field->enum_type() == nullptr) continue;
+        for (int v = 0; v < field->enum_type()->value_count(); ++v) {
+          const std::string name = field->enum_type()->value(v)->name();
+          if (std::find(values.begin(), values.end(), name) == values.end()) values.push_back(name);
+        }
+      }
+    }
+    return fmt::format("{}: unknown value {}; {}", match[2].str(), match[1].str(),
+                       Suggest(match[1], values));
+  }
+  if (std::regex_match(message, match, kOneof)) {
+    return fmt::format("{}: contradicts {}, which is also given: expected exactly one of the two",
+                       match[1].str(), match[2].str());
+  }
+  if (std::regex_match(message, match, kTwice)) {
+    return fmt::format("{}: given twice: expected once", match[1].str());
+  }
+  return key.empty() ? message : fmt::format("{}: {}", key, message);
+}
+
+void NoteLocations(const pb::Message& message, const pb::TextFormat::ParseInfoTree* tree,
+                   const std::string& file, const std::string& path, Locations& locations) {
+  std::vector<const pb::FieldDescriptor*> fields;
+  message.GetReflection()->ListFields(message, &fields);
+  for (const pb::FieldDescriptor* field : fields) {
+    const int count = field->is_repeated() ? message.GetReflection()->FieldSize(message, field) : 1;
+    for (int i = 0; i < count; ++i) {
+      const int index = field->is_repeated() ? i : -1;
+      std::string name = path + field->name();
+      if (field->is_repeated()) name += fmt::format("[{}]", i);
+      const int line = tree == nullptr ? -1 : tree->GetLocation(field, index).line;
+      if (line >= 0) locations[name] = fmt::format("{}:{}", file, line + 1);
+      if (field->message_type() == nullptr) continue;
+      const auto* nested = tree == nullptr ? nullptr : tree->GetTreeForNested(field, index);
+      const pb::Message& child =
+          field->is_repeated() ? message.GetReflection()->GetRepeatedMessage(message, field, i)
+                               : message.GetReflection()->GetMessage(message, field);
+      NoteLocations(child, nested, file, name + ".", locations);
+    }
+  }
+}
+
+// Splits "a.b[c].d" at the dots outside of brackets.
+std::vector<std::string> SplitPath(const std::string& path) {
+  std::vector<std::string> parts(1);
+  int depth = 0;
+  for (const char c : path) {
+    if (c == '[') ++depth;
+    if (c == ']') --depth;
+    if (c == '.' && depth == 0) {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+// Index of the element that "[2]" or "[conv1]" means.
+int FindElement(pb::Message& parent, const pb::FieldDescriptor* field, const std::string& which,
+                const std::string& origin) {
+  const pb::Reflection* reflection = parent.GetReflection();
+  const int size = reflection->FieldSize(parent, field);
+  if (!which.empty() && std::all_of(which.begin(), which.end(), [](unsigned char c) { return std::isdigit(c); })) {
+    const long index = which.size() < 9 ? std::stol(which) : size;
+    if (index < size) return static_cast<int>(index);
+    throw Error(ExitCode::kUsage, "{}: {}[{}]: there are {} elements, counted from 0", origin,
+                field->name(), which, size);
+  }
+  std::vector<std::string> names;
+  if (const pb::FieldDescriptor* name = field->message_type()->FindFieldByName("name")) {
+    for (int i = 0; i < size; ++i) {
+      const pb::Message& element = reflection->GetRepeatedMessage(parent, field, i);
+      names.push_back(element.GetReflection()->GetString(element, name));
+      if (names.back() == which) return i;
+    }
+  }
+  throw Error(ExitCode::kUsage, "{}: {}[{}]: no element has this name; {}", origin, field->name(),
+              which, Suggest(which, names));
+}
+
+std::string AsFieldText(const pb::FieldDescriptor* field, const std::string& value) {
+  std::string text = value;
+  if (field->cpp_type() == pb::FieldDescriptor::CPPTYPE_STRING && !field->is_repeated() &&
+      (value.empty() || (value.front() != '"' && value.front() != '\''))) {
+    text = "\"";
+    for (const unsigned char c : value) {
+      if (c == '"' || c == '\\' || c < 32) {
+        text += fmt::format("\\{:03o}", c);
+      } else {
+        text += static_cast<char>(c);
+      }
+    }
+    text += "\"";
+  }
+  return fmt::format("{}{} {}", field->name(),
+                     field->cpp_type() == pb::FieldDescriptor::CPPTYPE_MESSAGE ? "" : ":", text);
+}
+
+}  // namespace
+
+std::string NearestName(const std::string& name, const std::vector<std::string>& candidates) {
+  std::string best;
+  size_t best_distance = std::max<size_t>(2, name.size() / 2);
+  for (const std::string& candidate : candidates) {
+    // Levenshtein distance, one row at a time.
+    std::vector<size_t> row(candidate.size() + 1);
+    for (size_t j = 0; j <= candidate.size(); ++j) row[j] = j;
+    for (size_t i = 1; i <= name.size(); ++i) {
+      size_t diagonal = row[0];
+      row[0] = i;
+      for (size_t j = 1; j <= candidate.size(); ++j) {
+        const bool same = std::tolower(static_cast<unsigned char>(name[i - 1])) ==
+                          std::tolower(static_cast<unsigned char>(candidate[j - 1]));
+        const size_t next = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (same ? 0 : 1)});
+        diagonal = row[j];
+        row[j] = next;
+      }
+    }
+    if (row.back() < best_distance) {
+      best_distance = row.back();
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+void ParseTextFile(const std::string& file, const std::string& prefix, pb::Message& message,
+                   Locations& locations) {
+  const std::string text = ReadFile(file);
+  Translator errors(message.GetDescriptor(), text);
+  pb::TextFormat::ParseInfoTree tree;
+  pb::TextFormat::Parser parser;
+  parser.RecordErrorsTo(&errors);
+  parser.WriteLocationsTo(&tree);
+  parser.SetRecursionLimit(32);
+  if (!parser.ParseFromString(text, &message)) {
+    throw Error(ExitCode::kUsage, "{}:{}: {}", file, errors.line() + 1, errors.first());
+  }
+  NoteLocations(message, &tree, file, prefix.empty() ? "" : prefix + ".", locations);
+}
+
+void SetField(pb::Message& config, const std::string& path, const std::string& value,
+              const std::string& origin, Locations& locations) {
+  pb::Message* at = &config;
+  const std::vector<std::string> parts = SplitPath(path);
+  std::string walked;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    std::string name = parts[i], which;
+    const size_t bracket = name.find('[');
+    if (bracket != std::string::npos && name.back() == ']') {
+      which = name.substr(bracket + 1, name.size() - bracket - 2);
+      name.resize(bracket);
+    }
+    const pb::FieldDescriptor* field = at->GetDescriptor()->FindFieldByName(name);
+    if (field == nullptr) {
+      throw Error(ExitCode::kUsage, "{}: {}{}: unknown key; {}", origin, walked, name,
+                  Suggest(name, FieldNames(at->GetDescriptor())));
+    }
+    const bool last = i + 1 == parts.size();
+    if (last && bracket == std::string::npos) {
+      pb::TextFormat::Parser parser;
+      Translator errors(at->GetDescriptor(), AsFieldText(field, value));
+      parser.RecordErrorsTo(&errors);
+      std::unique_ptr<pb::Message> fresh(at->New());
+      if (!parser.ParseFromString(AsFieldText(field, value), fresh.get())) {
+        throw Error(ExitCode::kUsage, "{}: {}", origin, errors.first());
+      }
+      std::vector<const pb::FieldDescriptor*> set;
+      fresh->GetReflection()->ListFields(*fresh, &set);
+      // A value such as "5 seed: 7" would smuggle in other keys.
+      if (set.size() > 1 || (set.size() == 1 && set[0] != field)) {
+        throw Error(ExitCode::kUsage, "{}: expected one value for {}", origin, path);
+      }
+      at->GetReflection()->ClearField(at, field);
+      at->MergeFrom(*fresh);
+      const std::string full = walked + name;
+      for (auto it = locations.lower_bound(full); it != locations.end() && it->first.starts_with(full);) {
+        const char next = it->first.size() == full.size() ? '.' : it->first[full.size()];
+        it = next == '.' || next == '[' ? locations.erase(it) : std::next(it);
+      }
+      locations[full] = origin;
+      return;
+    }
+    if (field->message_type() == nullptr) {
+      throw Error(ExitCode::kUsage, "{}: {}{} has no parts to set", origin, walked, name);
+    }
+    if (field->is_repeated()) {
+      if (bracket == std::string::npos || last) {
+        throw Error(ExitCode::kUsage, "{}: {}{} is a list: expected {}[NAME].KEY", origin, walked,
+                    name, name);
+      }
+      const int element = FindElement(*at, field, which, origin);
+      walked += fmt::format("{}[{}].", name, element);
+      at = at->GetReflection()->MutableRepeatedMessage(at, field, element);
+    } else {
+      if (bracket != std::string::npos) {
+        throw Error(ExitCode::kUsage, "{}: {}{} is not a list", origin, walked, name);
+      }
+      walked += name + ".";
+      at = at->GetReflection()->MutableMessage(at, field);
+    }
+  }
+}
+
+}  // namespace muster

@@ -1,0 +1,55 @@
+// One child process: started so that it cannot outlive the launcher, watched, stopped, reaped.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace muster {
+
+struct ChildOptions {
+  std::string program;                 // path of the executable
+  std::vector<std::string> arguments;  // without argv[0]
+  std::string log_path;                // receives standard output and standard error
+  std::vector<int> inherited_fds;      // under the same numbers; every other one but 0-2 is closed
+};
+
+// How a child ended.
+struct ChildEnd {
+  bool by_signal = false;
+  int value = 0;  // the signal, or the exit code
+  // Whether the launcher had sent it a signal before: then the end says nothing about the child.
+  bool asked = false;
+};
+
+// Owned by the launcher's main thread, which must also be the one that made it: the kernel kills
+// the child when the thread that forked it ends. The child leads a process group of its own, so
+// that a terminal's Ctrl-C reaches only the launcher, and so that what it may have forked goes
+// with it. The destructor kills and reaps a child that still runs.
+class ChildProcess {
+ public:
+  // Throws Error(kFailure) where the log cannot be opened or the program cannot be executed.
+  explicit ChildProcess(const ChildOptions& options);
+  ~ChildProcess();
+  ChildProcess(ChildProcess&& other) noexcept;
+  ChildProcess& operator=(ChildProcess&&) = delete;
+
+  pid_t pid() const { return pid_; }
+  bool running() const { return running_; }
+
+  // Reaps the child if it has ended, without waiting; its end is returned once.
+  std::optional<ChildEnd> CheckEnd();
+
+  // Sends `signal` to the child and everything in its group. Nothing happens once it has ended:
+  // the number may by then belong to someone else.
+  void Signal(int signal);
+
+ private:
+  pid_t pid_;
+  bool running_ = true;
+  bool asked_ = false;
+};
+
+}  // namespace muster

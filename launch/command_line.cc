@@ -1,0 +1,244 @@
+#include "launch/command_line.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "common/config.h"
+#include "common/error.h"
+#include "common/text_format.h"
+#include "launch/console.h"
+#include "launch/data/download.h"
+#include "launch/data/synthesize.h"
+#include "launch/help_text.h"
+#include "launch/inspect_command.h"
+#include "launch/launch_command.h"
+
+namespace muster {
+namespace {
+
+constexpr int64_t kTrainFiles = 5;  // of CIFAR-10's layout
+
+// The programs of one build or installation lie in one directory.
+std::string Sibling(const std::string& name) {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / name;
+}
+
+// `muster server ARGUMENTS` and `muster worker ARGUMENTS` become those programs.
+[[noreturn]] void Become(const std::string& name, char** arguments) {
+  std::string program = Sibling("muster-" + name);
+  arguments[0] = program.data();
+  ::execv(program.c_str(), arguments);
+  throw Error(ExitCode::kFailure, "cannot execute {}: {}", program, std::strerror(errno));
+}
+
+struct Arguments {
+  std::string config;
+  std::vector<std::string> set;
+  std::string workers, data, run_dir, epochs, steps, seed;  // checked where the config is
+  std::string dataset, dir;
+  uint64_t synth_seed = 1;
+  int64_t synth_train = 50000, synth_test = 10000;
+};
+
+std::vector<Setting> Settings(const Arguments& arguments) {
+  std::vector<Setting> settings;
+  for (const std::string& text : arguments.set) settings.push_back(ParseSetting(text));
+  auto shorthand = [&](const char* option, const char* path, const std::string& value) {
+    if (value.empty()) return;
+    for (const Setting& other : settings) {
+      if (other.path != path) continue;
+      throw Error(ExitCode::kUsage, "{} {} and {} are the same setting: give one of them", option,
+                  value, other.origin);
+    }
+    settings.push_back({path, value, fmt::format("{} {}", option, value)});
+  };
+  shorthand("--workers", "cluster.workers", arguments.workers);
+  shorthand("--data", "data.dir", arguments.data);
+  shorthand("--run-dir", "run.dir", arguments.run_dir);
+  shorthand("--epochs", "run.epochs", arguments.epochs);
+  shorthand("--steps", "run.steps", arguments.steps);
+  shorthand("--seed", "run.seed", arguments.seed);
+  return settings;
+}
+
+int Launch(const Arguments& arguments) {
+  return RunLaunch({.config_path = arguments.config,
+                    .settings = Settings(arguments),
+                    .server_program = Sibling("muster-server"),
+                    .worker_program = Sibling("muster-worker")});
+}
+
+int Inspect(const Arguments& arguments) {
+  Console console(STDOUT_FILENO);
+  for (const std::string& line : InspectLines(LoadConfig(arguments.config, Settings(arguments)))) {
+    console.Print(line);
+  }
+  console.Flush(60);
+  return 0;
+}
+
+int GetData(const Arguments& arguments) {
+  if (arguments.dataset != "cifar10") {
+    throw Error(ExitCode::kUsage, "unknown data set '{}'; known: cifar10", arguments.dataset);
+  }
+  DownloadCifar10(arguments.dir);
+  return 0;
+}
+
+int SynthesizeData(const Arguments& arguments) {
+  if (arguments.synth_train % kTrainFiles != 0) {
+    throw Error(ExitCode::kUsage, "--train {}: expected a multiple of {}, one part for each file",
+                arguments.synth_train, kTrainFiles);
+  }
+  SynthesizeCifar10(arguments.dir, arguments.synth_seed, arguments.synth_train / kTrainFiles,
+                    arguments.synth_test);
+  return 0;
+}
+
+void AddConfigArguments(CLI::App& command, Arguments& arguments) {
+  command.add_option("CONFIG", arguments.config, "Config file (configs/*.txtpb)")
+      ->required()
+      ->type_name("FILE");
+  command.add_option("--set", arguments.set, "Any setting of the config; may be repeated")
+      ->type_name("PATH.TO.KEY=VALUE")
+      ->allow_extra_args(false);
+}
+
+void DescribeLaunch(CLI::App& launch, Arguments& arguments) {
+  AddConfigArguments(launch, arguments);
+  auto add = [&](const char* name, std::string& value, const char* type, const char* text) {
+    return launch.add_option(name, value, text)->type_name(type);
+  };
+  add("--workers", arguments.workers, "N", "Worker processes (cluster.workers)");
+  add("--data", arguments.data, "DIR", "Directory of the data (data.dir)");
+  add("--run-dir", arguments.run_dir, "DIR",
+      "Where the run's files go (run.dir); default: runs/<config>-<date>-<time>");
+  CLI::Option* epochs = add("--epochs", arguments.epochs, "N", "Train so long (run.epochs)");
+  add("--steps", arguments.steps, "N", "... or so long (run.steps)")->excludes(epochs);
+  add("--seed", arguments.seed, "S", "All randomness is a function of it (run.seed)");
+  launch.footer(kLaunchFooter);
+}
+
+void DescribeData(CLI::App& data, Arguments& arguments) {
+  data.require_subcommand(1);
+  CLI::App* get = data.add_subcommand("get", "Download a published data set");
+  get->add_option("DATASET", arguments.dataset, "cifar10")->required()->type_name("NAME");
+  get->add_option("DIR", arguments.dir, "Where to put it")->required()->type_name("PATH");
+  CLI::App* synth = data.add_subcommand(
+      "synth", "Make a procedural set of images in CIFAR-10's layout, for work without a network");
+  synth->add_option("DIR", arguments.dir, "Where to put it")->required()->type_name("PATH");
+  synth->add_option("--seed", arguments.synth_seed, "Another seed, other images")
+      ->type_name("N")
+      ->capture_default_str();
+  synth->add_option("--train", arguments.synth_train, "Training images, a multiple of 5")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  synth->add_option("--test", arguments.synth_test, "Test images")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+}
+
+// The command that the arguments lead to. Throws for a name that no command has.
+const CLI::App* FindCommand(const CLI::App& app, const std::vector<std::string>& words) {
+  const CLI::App* command = &app;
+  for (const std::string& word : words) {
+    std::vector<const CLI::App*> choices =
+        command->get_subcommands([](const CLI::App*) { return true; });
+    if (choices.empty() || word.empty() || word[0] == '-') break;
+    std::vector<std::string> names;
+    const CLI::App* next = nullptr;
+    for (const CLI::App* choice : choices) {
+      names.push_back(choice->get_name());
+      if (choice->get_name() == word) next = choice;
+    }
+    if (next == nullptr) {
+      std::string nearest = NearestName(word, names);
+      throw Error(ExitCode::kUsage, "unknown command '{}'; {}", word,
+                  nearest.empty() ? fmt::format("known: {}", fmt::join(names, ", "))
+                                  : fmt::format("did you mean '{}'?", nearest));
+    }
+    command = next;
+  }
+  return command;
+}
+
+// CLI11's message, made to name the option that was probably meant.
+std::string Explain(const CLI::ParseError& error, const CLI::App& command,
+                    const std::vector<std::string>& words) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  for (const std::string& word : words) {
+    std::string option = word.substr(0, word.find('='));
+    if (option.size() < 2 || option[0] != '-' ||
+        std::find(names.begin(), names.end(), option) != names.end()) {
+      continue;
+    }
+    std::string nearest = NearestName(option, names);
+    return fmt::format("unknown option '{}'{}", option,
+                       nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest));
+  }
+  return error.what();
+}
+
+int Run(int argc, char** argv) {
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (!words.empty() && (words[0] == "server" || words[0] == "worker")) Become(words[0], argv + 1);
+
+  Arguments arguments;
+  CLI::App app(kOverview, "muster");
+  app.set_version_flag("--version", "muster " MUSTER_VERSION);
+  app.require_subcommand(1);
+  CLI::App* launch = app.add_subcommand("launch", "Train: start a server and its workers");
+  DescribeLaunch(*launch, arguments);
+  CLI::App* inspect = app.add_subcommand("inspect", "Show a config's network without running it");
+  AddConfigArguments(*inspect, arguments);
+  CLI::App* data = app.add_subcommand("data", "Get or make the data");
+  DescribeData(*data, arguments);
+  app.add_subcommand("server", "Run a server by hand (muster-server)");
+  app.add_subcommand("worker", "Run a worker by hand (muster-worker)");
+  app.footer(kExamples);  // last: a command would inherit it
+
+  if (words.empty()) {
+    std::cerr << app.help();
+    return static_cast<int>(ExitCode::kUsage);
+  }
+  const CLI::App* command = FindCommand(app, words);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version
+    std::string name = command == &app ? "muster" : "muster " + command->get_name();
+    throw Error(ExitCode::kUsage, "{} (see {} --help)", Explain(error, *command, words), name);
+  }
+  if (launch->parsed()) return Launch(arguments);
+  if (inspect->parsed()) return Inspect(arguments);
+  return data->got_subcommand("get") ? GetData(arguments) : SynthesizeData(arguments);
+}
+
+}  // namespace
+
+int RunCommandLine(int argc, char** argv) {
+  try {
+    return Run(argc, argv);
+  } catch (const Error& error) {
+    PrintError(fmt::format("muster: error: {}\n", error.what()));
+    return static_cast<int>(error.code());
+  } catch (const std::exception& error) {
+    PrintError(fmt::format("muster: error: {}\n", error.what()));
+    return static_cast<int>(ExitCode::kFailure);
+  }
+}
+
+}  // namespace muster

@@ -1,0 +1,120 @@
+#include "launch/data/download.h"
+
+#include <filesystem>
+#include <optional>
+
+#include "common/error.h"
+#include "launch/data/existing_set.h"
+#include "launch/data/fetch.h"
+#include "launch/data/md5.h"
+#include "launch/data/staged_folder.h"
+#include "launch/data/synthetic_image.h"
+#include "launch/data/unpack.h"
+#include "worker/data/cifar10.h"
+
+namespace muster {
+namespace fs = std::filesystem;
+namespace {
+
+// Whether the data set is there. Throws Error(kData) where something else is in its place.
+bool AlreadyThere(const std::string& dir) {
+  const std::optional<fs::path> found = FindExistingSet(dir);
+  if (!found) return false;
+  if (fs::exists(*found / kSyntheticNote)) {
+    throw Error(ExitCode::kData,
+                "{}: a procedural data set is there ({}), not the published one. Nothing was "
+                "written. Choose another directory, or move this one away.",
+                found->string(), kSyntheticNote);
+  }
+  try {
+    OpenCifar10(dir);
+    return true;
+  } catch (const Error& error) {
+    throw Error(ExitCode::kData,
+                "{}: something is there, but not a whole CIFAR-10 data set: {}. Nothing was "
+                "written. Move it away, then run this again.",
+                found->string(), error.what());
+  }
+}
+
+std::string ArchiveName(const std::string& url) { return url.substr(url.find_last_of('/') + 1); }
+
+// Empty if the file is the one that was published, else what is wrong.
+std::string Difference(const fs::path& archive, const DownloadOptions& options) {
+  const auto bytes = static_cast<int64_t>(fs::file_size(archive));
+  if (bytes != options.bytes) {
+    return fmt::format("expected {} bytes, found {}", options.bytes, bytes);
+  }
+  const std::string md5 = Md5OfFile(archive);
+  if (md5 != options.md5) return fmt::format("expected MD5 {}, found {}", options.md5, md5);
+  return "";
+}
+
+// Downloads to `part` until it is the published archive.
+void Download(const fs::path& part, const DownloadOptions& options) {
+  std::error_code missing;
+  const bool resumed = fs::file_size(part, missing) > 0 && !missing;
+  Fetch(options.url, part,
+        {.bytes = options.bytes,
+         .attempts = options.attempts,
+         .connect_timeout_s = options.connect_timeout_s,
+         .stall_timeout_s = options.stall_timeout_s,
+         .progress = options.progress});
+  const std::string difference = Difference(part, options);
+  if (difference.empty()) return;
+  fs::remove(part);  // what is wrong cannot be gone on from
+  if (resumed) {
+    fmt::print(options.out,
+               "{}: the resumed download is not the published archive ({}). Starting "
+               "again from the beginning.\n",
+               part.string(), difference);
+    return Download(part, options);
+  }
+  throw Error(ExitCode::kData, "{}: this is not the published archive: {}", options.url,
+              difference);
+}
+
+// The archive in `dir`, checked: put there by hand, or downloaded now.
+fs::path Obtain(const fs::path& dir, const DownloadOptions& options) {
+  const std::string name = ArchiveName(options.url);
+  const fs::path by_hand = dir / name, part = dir / (name + ".part");
+  if (fs::exists(by_hand)) {
+    const std::string difference = Difference(by_hand, options);
+    if (difference.empty()) return by_hand;
+    throw Error(ExitCode::kData,
+                "{}: this is not the published archive: {}. Remove it and run this again to "
+                "download it from {}.",
+                by_hand.string(), difference, options.url);
+  }
+  try {
+    Download(part, options);
+    return part;
+  } catch (const Error& error) {
+    throw Error(error.code(),
+                "cannot download the data set: {}. Run this again to go on, or get {} ({} bytes, "
+                "MD5 {}) on another machine, put it at {} and run this again; or make a stand-in "
+                "with `muster data synth {}`.",
+                error.what(), options.url, options.bytes, options.md5, by_hand.string(),
+                dir.string());
+  }
+}
+
+}  // namespace
+
+void DownloadCifar10(const std::string& dir, const DownloadOptions& options) {
+  const DirectoryLock lock(dir);
+  if (AlreadyThere(dir)) {
+    fmt::print(options.out, "{}: CIFAR-10 is already there.\n", FindCifar10(dir));
+    return;
+  }
+  const fs::path archive = Obtain(dir, options);
+  StagedFolder folder(dir, kCifar10Folder);
+  Unpack(archive, kCifar10Folder, folder.path());
+  const Datasets sets = OpenCifar10(folder.path().string());
+  folder.Commit();
+  if (archive.extension() == ".part") fs::remove(archive);
+  fmt::print(options.out, "{}: CIFAR-10, {} training and {} test images.\n",
+             (fs::path(dir) / kCifar10Folder).string(), sets.train->size(), sets.test->size());
+}
+
+}  // namespace muster

@@ -1,0 +1,49 @@
+#include "launch/data/md5.h"
+
+#include <openssl/evp.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "common/error.h"
+
+namespace muster {
+namespace {
+
+struct Closer {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+  void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
+};
+
+}  // namespace
+
+std::string Md5OfFile(const std::filesystem::path& path) {
+  const std::unique_ptr<EVP_MD_CTX, Closer> context(EVP_MD_CTX_new());
+  if (context == nullptr || EVP_DigestInit_ex(context.get(), EVP_md5(), nullptr) != 1) {
+    throw Error(ExitCode::kFailure, "OpenSSL does not offer MD5 here (FIPS mode?), cannot check {}",
+                path.string());
+  }
+  const std::unique_ptr<std::FILE, Closer> file(std::fopen(path.c_str(), "rbe"));
+  if (file == nullptr) {
+    throw Error(ExitCode::kFailure, "{}: cannot open: {}", path.string(), std::strerror(errno));
+  }
+  std::vector<unsigned char> buffer(1 << 18);
+  for (size_t got; (got = std::fread(buffer.data(), 1, buffer.size(), file.get())) > 0;) {
+    EVP_DigestUpdate(context.get(), buffer.data(), got);
+  }
+  if (std::ferror(file.get())) {
+    throw Error(ExitCode::kFailure, "{}: cannot read: {}", path.string(), std::strerror(errno));
+  }
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
+  unsigned int size = 0;
+  EVP_DigestFinal_ex(context.get(), digest.data(), &size);
+  std::string text;
+  for (unsigned int i = 0; i < size; ++i) text += fmt::format("{:02x}", digest[i]);
+  return text;
+}
+
+}  // namespace muster

@@ -1,0 +1,117 @@
+#include "launch/failure.h"
+
+#include <csignal>
+#include <cstring>
+
+namespace muster {
+namespace {
+
+bool IsCause(const ChildEnd& end) {
+  if (end.asked) return false;
+  return end.by_signal || (end.value != 0 && end.value != static_cast<int>(ExitCode::kPeerFailed));
+}
+
+bool LeftEarly(const EndedProcess& process) {
+  return process.rank >= 0 && !process.end.asked && !process.end.by_signal &&
+         process.end.value == 0;
+}
+
+std::string SignalName(int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  return name != nullptr ? std::string("SIG") + name : "signal " + std::to_string(signal);
+}
+
+}  // namespace
+
+std::optional<size_t> FindCause(const std::vector<EndedProcess>& ended, int accused_rank) {
+  std::optional<size_t> first;
+  for (size_t i = 0; i < ended.size(); ++i) {
+    const EndedProcess& process = ended[i];
+    bool accused = process.rank >= 0 && process.rank == accused_rank;
+    if (accused && (IsCause(process.end) || LeftEarly(process))) return i;
+    if (IsCause(process.end) && !first) first = i;
+  }
+  return first;
+}
+
+std::string Name(int rank, pid_t pid) {
+  return rank < 0 ? fmt::format("server (pid {})", pid)
+                  : fmt::format("rank {} (pid {})", rank, pid);
+}
+
+std::string DescribeEnd(const EndedProcess& ended, const std::string& at) {
+  std::string who = Name(ended.rank, ended.pid);
+  const ChildEnd& end = ended.end;
+  if (!end.by_signal && end.value == 0) {
+    return fmt::format("{} ended{} before the job did, with exit code 0", who, at);
+  }
+  if (!end.by_signal) {
+    return fmt::format("{} failed{} with exit code {}: {}", who, at, end.value,
+                       Meaning(static_cast<ExitCode>(end.value)));
+  }
+  switch (end.value) {
+    case SIGKILL:
+      return fmt::format(
+          "{} was killed by SIGKILL{}; if nobody did that by hand, the system was out "
+          "of memory (dmesg tells)",
+          who, at);
+    case SIGSEGV:
+    case SIGBUS:
+    case SIGFPE:
+    case SIGILL:
+    case SIGABRT:
+    case SIGSYS:
+    case SIGTRAP:
+      return fmt::format("{} crashed with {}{}", who, SignalName(end.value), at);
+    default:
+      return fmt::format("{} was killed by {}{}", who, SignalName(end.value), at);
+  }
+}
+
+ExitCode CodeOf(const ChildEnd& end) {
+  if (end.by_signal) return ExitCode::kProcessDied;
+  auto code = static_cast<ExitCode>(end.value);
+  switch (code) {
+    case ExitCode::kFailure:
+    case ExitCode::kUsage:
+    case ExitCode::kData:
+    case ExitCode::kNonfinite:
+    case ExitCode::kDeadline:
+    case ExitCode::kProcessDied:
+    case ExitCode::kPeerFailed:
+    case ExitCode::kRefused:
+      return code;
+    default:
+      return ExitCode::kProcessDied;
+  }
+}
+
+std::string Meaning(ExitCode code) {
+  switch (code) {
+    case ExitCode::kOk:
+      return "success";
+    case ExitCode::kFailure:
+      return "a failure without a code of its own";
+    case ExitCode::kUsage:
+      return "wrong command line or config";
+    case ExitCode::kData:
+      return "a data file is missing, truncated or foreign";
+    case ExitCode::kNonfinite:
+      return "a loss, gradient or weight was not finite";
+    case ExitCode::kDeadline:
+      return "a wait ran into its deadline";
+    case ExitCode::kProcessDied:
+      return "a worker or the server was killed or crashed";
+    case ExitCode::kPeerFailed:
+      return "another process of the job failed";
+    case ExitCode::kRefused:
+      return "a worker did not fit the job";
+    case ExitCode::kInterrupted:
+      return "stopped by SIGINT";
+    case ExitCode::kTerminated:
+      return "stopped by SIGTERM";
+  }
+  return "not an exit code of Muster";
+}
+
+}  // namespace muster

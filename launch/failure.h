@@ -1,0 +1,44 @@
+// Who is to blame when a job fails. Pure functions.
+//
+// One process that goes takes the others with it: the server notices within milliseconds, and every
+// worker that then ends with kPeerFailed is only a victim. The cause is the first process that
+// ended by itself in another way.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/error.h"
+#include "launch/child_process.h"
+
+namespace muster {
+
+// A process of the job that has ended.
+struct EndedProcess {
+  int rank = -1;  // -1: the server
+  pid_t pid = 0;
+  ChildEnd end;
+};
+
+// The index in `ended` (in order of their ends) of the process that failed first; empty if each of
+// them was asked to end or ended as a victim. `accused_rank` is the worker that the server's report
+// blames, or -1: it settles whether a process that ended at the same moment came first, and whether
+// a worker that ended with exit code 0 left too early.
+std::optional<size_t> FindCause(const std::vector<EndedProcess>& ended, int accused_rank);
+
+// "rank 1 (pid 4242)", "server (pid 4241)"
+std::string Name(int rank, pid_t pid);
+
+// "rank 1 (pid 4242) was killed by SIGKILL at step 57 of 3,910 …"; `at` is "" or " at step …".
+std::string DescribeEnd(const EndedProcess& ended, const std::string& at);
+
+// The launcher's exit code for a cause: kProcessDied for a signal or a code that nobody knows.
+ExitCode CodeOf(const ChildEnd& end);
+
+// What an exit code means, in a few words.
+std::string Meaning(ExitCode code);
+
+}  // namespace muster

@@ -1,0 +1,53 @@
+// The longer texts of --help.
+#pragma once
+
+namespace muster {
+
+inline constexpr const char* kOverview =
+    "Muster trains a neural network by synchronous data parallelism through a parameter server:\n"
+    "one server process owns the weights, one worker process per group of cores computes\n"
+    "gradients on its part of each batch.";
+
+inline constexpr const char* kExamples =
+    "Examples:\n"
+    "  muster data get cifar10 data                            download CIFAR-10\n"
+    "  muster launch configs/cifar10.txtpb --workers 2 --data data\n"
+    "  muster launch runs/cifar10-20250131-120000/config.txtpb  the same run again\n"
+    "  muster inspect configs/cifar10.txtpb                    layers, variables, chunks\n"
+    "`muster COMMAND --help` says more about a command.";
+
+inline constexpr const char* kLaunchFooter =
+    "Settings worth knowing (--set; all of them with default, unit and range: "
+    "proto/config.proto):\n"
+    "  run.global_batch=128          images per step, all workers together\n"
+    "  run.batch_per_worker=64       the same by worker; one of the two\n"
+    "  run.slices=4                  parts of a batch: the same number gives the same bits on any\n"
+    "                                number of workers\n"
+    "  run.log_every_steps=10        how often a line is written\n"
+    "  cluster.transport=TCP         loopback TCP instead of IPC\n"
+    "  learning_rate.base=0.05       model.layer[fc1].dense.units=192\n"
+    "  evaluation.every_epochs=2     worker.threads=1   server.threads=2\n"
+    "  deadlines.start_s=60          how long to wait for the workers to join\n"
+    "\n"
+    "Files in the run directory: config.txtpb (every setting; launching from it repeats the run),\n"
+    "metrics.jsonl (a JSON object per logging interval and evaluation, the summary last),\n"
+    "server.log, worker-RANK.log.\n"
+    "\n"
+    "Ctrl-C (SIGINT), SIGTERM and SIGHUP stop every process within 5 s; a second one kills at "
+    "once.\n"
+    "No process outlives the launcher, not even when it is killed.\n"
+    "\n"
+    "Exit codes:\n"
+    "  0    the run is complete\n"
+    "  1    a failure that has no code of its own\n"
+    "  2    wrong command line or config; no process was started\n"
+    "  3    a data file is missing, truncated or foreign\n"
+    "  4    a loss, gradient or weight was not finite\n"
+    "  5    a wait ran into its deadline\n"
+    "  6    a worker or the server was killed or crashed\n"
+    "  7    another process of the job failed, and it is not known which\n"
+    "  8    a worker did not fit the job\n"
+    "  130  stopped by Ctrl-C (SIGINT)\n"
+    "  143  stopped by SIGTERM or SIGHUP";
+
+}  // namespace muster

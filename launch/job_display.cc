@@ -1,0 +1,83 @@
+#include "launch/job_display.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "launch/progress_line.h"
+#include "launch/units.h"
+
+namespace muster {
+namespace {
+
+constexpr size_t kMostRanks = 12;
+
+}  // namespace
+
+std::string RankList(const nlohmann::json& ranks) {
+  if (!ranks.is_array() || ranks.empty()) return "unknown ranks";
+  std::string list;
+  size_t shown = std::min(ranks.size(), kMostRanks);
+  for (size_t i = 0; i < shown; ++i) {
+    bool last = i + 1 == ranks.size();
+    if (i > 0) list += last ? " and " : ", ";
+    list += ranks[i].is_number_integer() ? std::to_string(ranks[i].get<int64_t>()) : "?";
+  }
+  if (shown < ranks.size()) list += fmt::format(" and {} more", ranks.size() - shown);
+  return (ranks.size() == 1 ? "rank " : "ranks ") + list;
+}
+
+void JobDisplay::ShowStage(const std::string& stage) {
+  console_.SetLive(FitTo(stage, console_.Width()));
+}
+
+std::string JobDisplay::AtStep() const {
+  if (progress_.step < 0) return "";
+  std::string at = " at step " + FormatCount(progress_.step);
+  if (progress_.total_steps > 0) at += " of " + FormatCount(progress_.total_steps);
+  return at;
+}
+
+void JobDisplay::OnEvent(const nlohmann::json& event) {
+  std::string kind = Text(event, "event");
+  if (kind == "waiting") {
+    OnWaiting(event);
+  } else if (kind == "started") {
+    OnStarted(event);
+  } else if (kind == "progress") {
+    Update(progress_, event);
+    console_.SetLive(ProgressLine(progress_, console_.Width()));
+  } else if (kind == "log") {
+    Update(progress_, event);
+    if (!console_.is_terminal()) console_.Print(LogLine(progress_));
+  } else if (kind == "evaluation") {
+    Progress evaluation;
+    Update(evaluation, event);
+    console_.Print(EvaluationLine(evaluation));
+  }
+}
+
+void JobDisplay::OnWaiting(const nlohmann::json& event) {
+  console_.Print(fmt::format("Waiting for {}: {} of at most {} (deadlines.start_s)",
+                             RankList(event.value("missing", nlohmann::json())),
+                             FormatDuration(Number(event, "elapsed_s")),
+                             FormatDuration(start_deadline_s_)));
+}
+
+void JobDisplay::OnStarted(const nlohmann::json& event) {
+  progress_.total_steps = Whole(event, "total_steps");
+  std::string text;
+  auto add = [&](const char* key, const char* noun) {
+    int64_t count = Whole(event, key);
+    if (count < 0) return;
+    text += (text.empty() ? "" : ", ") + FormatCount(count) + noun;
+  };
+  add("train_samples", " training images");
+  add("test_samples", " test images");
+  add("steps_per_epoch", " steps per epoch");
+  add("total_steps", " steps in total");
+  console_.Print("Started: " + (text.empty() ? "all workers are here" : text));
+  ShowStage("Waiting for the first step");
+}
+
+}  // namespace muster

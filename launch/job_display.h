@@ -1,0 +1,41 @@
+// What a person sees of a running job: the server's reports as lines.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "launch/console.h"
+#include "launch/server_event.h"
+
+namespace muster {
+
+// Used by the launcher's thread. On a terminal: a live line, and permanent lines for what is worth
+// keeping; elsewhere only permanent lines, one per logging interval and evaluation.
+class JobDisplay {
+ public:
+  JobDisplay(Console& console, double start_deadline_s)
+      : console_(console), start_deadline_s_(start_deadline_s) {}
+
+  // What is going on when the server has nothing to say: "Starting the server".
+  void ShowStage(const std::string& stage);
+
+  void OnEvent(const nlohmann::json& event);
+
+  const Progress& progress() const { return progress_; }
+  // " at step 57 of 3,910", or "" before the first step.
+  std::string AtStep() const;
+
+ private:
+  void OnStarted(const nlohmann::json& event);
+  void OnWaiting(const nlohmann::json& event);
+
+  Console& console_;
+  double start_deadline_s_;
+  Progress progress_;
+};
+
+// "rank 1", "ranks 1, 3 and 4", of the ranks in the array `ranks`; long lists are cut.
+std::string RankList(const nlohmann::json& ranks);
+
+}  // namespace muster

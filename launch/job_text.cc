@@ -1,0 +1,133 @@
+#include "launch/job_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "common/chunks.h"
+#include "launch/server_event.h"
+#include "launch/units.h"
+
+namespace muster {
+namespace {
+
+std::string Row(const std::string& label, const std::string& text) {
+  return fmt::format("  {:<14} {}", label, text);
+}
+
+std::string LengthText(const config::Config& config) {
+  if (config.run().has_steps()) return Plural(config.run().steps(), "step");
+  return Plural(config.run().epochs(), "epoch");
+}
+
+// The parts of a step, each with its share; what they leave of the step is "other".
+std::vector<std::string> StepLines(const nlohmann::json& summary) {
+  static constexpr struct {
+    const char *key, *name;
+  } kParts[] = {{"input_ms", "input"},
+                {"compute_ms", "compute"},
+                {"push_ms", "push"},
+                {"wait_ms", "wait"},
+                {"pull_ms", "pull"}};
+  double step = Number(summary, "step_ms");
+  if (!std::isfinite(step) || step <= 0) return {};
+  std::vector<std::string> lines{Row("step", FormatMilliseconds(step))};
+  double rest = step;
+  auto add = [&](const char* name, double ms) {
+    lines.push_back(Row("", fmt::format("{:<8} {:>9}  {:>5}", name, FormatMilliseconds(ms),
+                                        FormatPercent(ms / step))));
+  };
+  for (const auto& part : kParts) {
+    double ms = Number(summary, part.key);
+    if (!std::isfinite(ms)) continue;
+    add(part.name, ms);
+    rest -= ms;
+  }
+  if (lines.size() > 1 && rest > 0.01 * step) add("other", rest);
+  return lines;
+}
+
+}  // namespace
+
+std::string BatchText(const config::Config& config) {
+  BatchSizes batch = ResolveBatch(config);
+  int64_t workers = config.cluster().workers();
+  std::string text = Plural(batch.global_batch, "image");
+  if (workers == 1) return text + " (global_batch = batch_per_worker)";
+  bool even = batch.global_batch % workers == 0;
+  return fmt::format(
+      "{} (global_batch) = {} x {}{} (batch_per_worker)", text, Plural(workers, "worker"),
+      even ? "" : "about ",
+      even ? FormatCount(batch.global_batch / workers) : fmt::format("{:.1f}", batch.per_worker));
+}
+
+std::string FilesText(const RunDir& dir, int workers) {
+  std::string logs = "worker-0.log";
+  if (workers == 2) logs += ", worker-1.log";
+  if (workers > 2) logs += fmt::format(" ... worker-{}.log", workers - 1);
+  return fmt::format("{}: config.txtpb, metrics.jsonl, server.log, {}", dir.shown(), logs);
+}
+
+std::vector<std::string> HeaderLines(const std::string& config_path, const config::Config& config,
+                                     const Graph& graph, const RunDir& dir) {
+  size_t chunks = CutChunks(graph, config.cluster().chunk_bytes()).size();
+  const std::string& model = config.model().name();
+  return {
+      fmt::format("muster {}: {}", MUSTER_VERSION, config_path),
+      Row("network", fmt::format("{}{}, {} in {}", model.empty() ? "" : model + ", ",
+                                 Plural(static_cast<int64_t>(graph.layers().size()), "layer"),
+                                 Plural(graph.parameter_count(), "parameter"),
+                                 Plural(static_cast<int64_t>(chunks), "chunk"))),
+      Row("processes", fmt::format("1 server x {}, {} x {}, over {}",
+                                   Plural(config.server().threads(), "thread"),
+                                   Plural(config.cluster().workers(), "worker"),
+                                   Plural(config.worker().threads(), "thread"),
+                                   config::Cluster::Transport_Name(config.cluster().transport()))),
+      Row("batch", fmt::format("{}, cut into {}", BatchText(config),
+                               Plural(config.run().slices(), "slice"))),
+      Row("length", LengthText(config)),
+      Row("data", fmt::format("{} in {}", config::Data::Format_Name(config.data().format()),
+                              config.data().dir())),
+      Row("run directory", dir.shown()),
+  };
+}
+
+std::vector<std::string> SummaryLines(const nlohmann::json& summary, int workers,
+                                      const RunDir& dir) {
+  std::vector<std::string> lines;
+  auto row = [&](const char* label, const std::string& text) {
+    if (!text.empty()) lines.push_back(Row(label, text));
+  };
+  std::string done = Plural(std::max<int64_t>(0, Whole(summary, "steps")), "step");
+  if (Whole(summary, "samples") >= 0) {
+    done += ", " + Plural(Whole(summary, "samples"), "image");
+  }
+  bool completed = Text(summary, "reason") == "completed";
+  std::string time = FormatDuration(Number(summary, "elapsed_s"));
+  lines.push_back(fmt::format("{}: {} in {}", completed ? "Completed" : "Ended early", done, time));
+
+  double accuracy = Number(summary, "test_accuracy"), best = Number(summary, "best_test_accuracy");
+  if (std::isfinite(accuracy)) {
+    std::string text = FormatPercent(accuracy, 2);
+    if (std::isfinite(best)) text += fmt::format(" (best {})", FormatPercent(best, 2));
+    double loss = Number(summary, "test_loss");
+    if (std::isfinite(loss)) text += fmt::format(", test loss {:.4f}", loss);
+    row("test accuracy", text);
+  }
+  double train_loss = Number(summary, "train_loss");
+  if (std::isfinite(train_loss)) row("training loss", fmt::format("{:.4f}", train_loss));
+  double speed = Number(summary, "images_per_second");
+  if (std::isfinite(speed)) {
+    std::string text = FormatCount(speed) + " images/s";
+    if (workers > 1) text += fmt::format(", {} per worker", FormatCount(speed / workers));
+    row("speed", text);
+  }
+  for (std::string& line : StepLines(summary)) lines.push_back(std::move(line));
+  row("weights hash", Text(summary, "weights_hash"));
+  row("run files", FilesText(dir, workers));
+  return lines;
+}
+
+}  // namespace muster

@@ -1,0 +1,29 @@
+// What is printed before and after a job: the header, the summary, and the words on a failure.
+// Pure functions; every line comes without its newline.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "common/config.h"
+#include "common/graph.h"
+#include "launch/run_dir.h"
+
+namespace muster {
+
+// What is about to run: network, processes, batch both ways, length, data, directory.
+std::vector<std::string> HeaderLines(const std::string& config_path, const config::Config& config,
+                                     const Graph& graph, const RunDir& dir);
+
+// The server's summary: accuracy, speed, the parts of a step, the hash of the weights.
+std::vector<std::string> SummaryLines(const nlohmann::json& summary, int workers,
+                                      const RunDir& dir);
+
+// "batch_per_worker" and "global_batch" at once: "128 images, 64 for each of 2 workers".
+std::string BatchText(const config::Config& config);
+
+// "runs/x: config.txtpb, metrics.jsonl, server.log, worker-0.log … worker-3.log"
+std::string FilesText(const RunDir& dir, int workers);
+
+}  // namespace muster

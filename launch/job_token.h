@@ -1,0 +1,28 @@
+// The secret that every process of a job knows and nobody else: 128 random bits, as 32 hexadecimal
+// digits in an anonymous file. Children inherit the descriptor and read /proc/self/fd/N, so the
+// token is never in a command line, an environment, or a file with a name.
+#pragma once
+
+#include <string>
+
+#include "launch/unique_fd.h"
+
+namespace muster {
+
+// 2 * `bytes` hexadecimal digits from the kernel's random generator.
+std::string RandomHex(size_t bytes);
+
+class JobToken {
+ public:
+  // Throws Error(kFailure) where the system gives no anonymous file.
+  JobToken();
+
+  int fd() const { return fd_.get(); }
+  // What a child is told to read, given that it inherits fd() under the same number.
+  std::string Path() const;
+
+ private:
+  UniqueFd fd_;
+};
+
+}  // namespace muster

@@ -1,0 +1,133 @@
+#include "launch/launch_command.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+
+#include "common/error.h"
+#include "common/graph.h"
+#include "launch/console.h"
+#include "launch/job_display.h"
+#include "launch/job_text.h"
+#include "launch/job_token.h"
+#include "launch/log_tail.h"
+#include "launch/run_dir.h"
+#include "launch/signal_source.h"
+#include "launch/supervisor.h"
+#include "launch/units.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kLogLinesShown = 10;
+
+void CheckPrograms(const LaunchArguments& arguments) {
+  for (const std::string& program : {arguments.server_program, arguments.worker_program}) {
+    if (::access(program.c_str(), X_OK) == 0) continue;
+    throw Error(ExitCode::kFailure, "{}: {}; it belongs beside muster: build or install all of it",
+                program, std::strerror(errno));
+  }
+}
+
+// A config.txtpb that an earlier run left names that run's directory. Launching from it repeats
+// the run, in a new directory.
+void ForgetOwnDirectory(config::Config& config, const LaunchArguments& arguments) {
+  bool asked_for = std::any_of(arguments.settings.begin(), arguments.settings.end(),
+                               [](const Setting& setting) { return setting.path == "run.dir"; });
+  std::error_code error;
+  fs::path holder = fs::absolute(arguments.config_path).parent_path();
+  if (!asked_for && config.run().has_dir() && fs::equivalent(config.run().dir(), holder, error)) {
+    config.mutable_run()->clear_dir();
+  }
+}
+
+RunDir MakeRunDir(const config::Config& config, const std::string& config_path) {
+  if (config.run().has_dir() && !config.run().dir().empty()) {
+    return RunDir::Open(config.run().dir());
+  }
+  return RunDir::CreateNew("runs", RunName(config_path), std::time(nullptr));
+}
+
+std::string Endpoint(const config::Config& config) {
+  if (config.cluster().transport() == config::Cluster::TCP) return "tcp://127.0.0.1:*";
+  return "ipc://@muster-" + RandomHex(16);  // in the abstract namespace: no file to clean up
+}
+
+std::string FailureText(const JobOutcome& outcome, const std::string& shown_dir) {
+  std::string text = "muster: error: " + outcome.failure + "\n";
+  if (!outcome.server_said.empty()) text += "  the server says: " + outcome.server_said + "\n";
+  if (!outcome.log_path.empty()) {
+    std::string shown = shown_dir + "/" + fs::path(outcome.log_path).filename().string();
+    std::vector<std::string> tail = LastLines(outcome.log_path, kLogLinesShown);
+    text += tail.empty() ? "  its log is empty: " + shown + "\n"
+                         : "  the last lines of " + shown + ":\n";
+    for (const std::string& line : tail) text += "    | " + line + "\n";
+  }
+  return text + "  every process of the job has been stopped; its files are in " + shown_dir + "\n";
+}
+
+void ReportOutcome(const JobOutcome& outcome, int workers, const RunDir& dir,
+                   const std::string& at_step, Console& console) {
+  console.ClearLive();
+  if (!outcome.summary.is_null()) {
+    console.Print("");
+    for (const std::string& line : SummaryLines(outcome.summary, workers, dir)) console.Print(line);
+  }
+  if (outcome.stop_signal != 0) {
+    console.Print(
+        fmt::format("Stopped by SIG{}{}. Kept: {}. The weights of an unfinished run are not kept.",
+                    ::sigabbrev_np(outcome.stop_signal), at_step, FilesText(dir, workers)));
+  }
+  console.Flush(1.0);
+  if (!outcome.failure.empty()) PrintError(FailureText(outcome, dir.shown()));
+  if (console.closed()) {
+    PrintError("muster: standard output was closed early; the run's results are in " + dir.shown() +
+               "\n");
+  }
+}
+
+}  // namespace
+
+int RunLaunch(const LaunchArguments& arguments) {
+  config::Config config = LoadConfig(arguments.config_path, arguments.settings);
+  ForgetOwnDirectory(config, arguments);
+  ResolveConfig(config, AvailableCores());
+  Graph graph = Graph::Build(config.model(), InputShape(config.data()));
+  CheckPrograms(arguments);
+
+  SignalSource signals;
+  RunDir dir = MakeRunDir(config, arguments.config_path);
+  config.mutable_run()->set_dir(dir.path());
+  int workers = static_cast<int>(config.cluster().workers());
+  try {
+    WriteConfig(config, dir.ConfigPath());
+
+    Console console(STDOUT_FILENO);
+    for (const std::string& line : HeaderLines(arguments.config_path, config, graph, dir)) {
+      console.Print(line);
+    }
+    JobPlan plan{.server_program = arguments.server_program,
+                 .worker_program = arguments.worker_program,
+                 .dir = &dir,
+                 .workers = workers,
+                 .endpoint = Endpoint(config),
+                 .start_s = config.deadlines().start_s()};
+    JobDisplay display(console, plan.start_s);
+    Supervisor supervisor(plan, signals, console, display);
+    JobOutcome outcome = supervisor.Run();
+    ReportOutcome(outcome, workers, dir, display.AtStep(), console);
+    return static_cast<int>(outcome.exit_code);
+  } catch (const Error&) {
+    dir.Discard();  // nothing has run
+    throw;
+  }
+}
+
+}  // namespace muster

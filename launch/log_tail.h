@@ -1,0 +1,14 @@
+// The last lines of a process's log, to show when it has failed.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace muster {
+
+// At most `count` non-empty lines from the end of the file, each cut to 300 characters and with
+// control characters replaced: a log is shown on a terminal, it must not control it. Empty where
+// the file cannot be read.
+std::vector<std::string> LastLines(const std::string& path, size_t count);
+
+}  // namespace muster

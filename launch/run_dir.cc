@@ -1,0 +1,114 @@
+#include "launch/run_dir.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <regex>
+
+#include "common/error.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kMostPerSecond = 10000;
+
+[[noreturn]] void CannotCreate(const std::string& path, int error) {
+  const char* hint = "choose another place with --run-dir";
+  if (error == ENOSPC || error == EDQUOT)
+    hint = "free some space, or choose another place with --run-dir";
+  if (error == ENOTDIR || error == EEXIST)
+    hint = "a part of this path is a file: choose another with --run-dir";
+  throw Error(ExitCode::kUsage, "cannot create the run directory {}: {}; {}", path,
+              std::strerror(error), hint);
+}
+
+// Makes the directory and its missing parents; says whether the last one is new.
+bool MakeDirectories(const std::string& path) {
+  std::error_code error;
+  bool created = fs::create_directories(path, error);
+  if (error) CannotCreate(path, error.value());
+  return created;
+}
+
+std::string TimeStamp(std::time_t now) {
+  std::tm local{};
+  ::localtime_r(&now, &local);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &local);
+  return text;
+}
+
+}  // namespace
+
+RunDir::RunDir(std::string shown, bool created)
+    : path_(fs::absolute(shown).lexically_normal()), shown_(std::move(shown)), created_(created) {
+  if (path_.size() > 1 && path_.back() == '/') path_.pop_back();
+  if (::access(path_.c_str(), W_OK | X_OK) != 0) {
+    throw Error(ExitCode::kUsage,
+                "cannot write into the run directory {}: {}; choose another with --run-dir", shown_,
+                std::strerror(errno));
+  }
+  // Held until this process ends, however it ends. File systems without locks go without.
+  lock_.Reset(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (lock_.valid() && ::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    throw Error(ExitCode::kUsage,
+                "the run directory {} is in use by another muster launch; choose another with "
+                "--run-dir",
+                shown_);
+  }
+}
+
+RunDir RunDir::CreateNew(const std::string& parent, const std::string& name, std::time_t now) {
+  MakeDirectories(parent);
+  std::string base = parent + "/" + name + "-" + TimeStamp(now);
+  for (int attempt = 1; attempt <= kMostPerSecond; ++attempt) {
+    std::string path = attempt == 1 ? base : base + "-" + std::to_string(attempt);
+    if (::mkdir(path.c_str(), 0777) == 0) return RunDir(path, true);
+    if (errno != EEXIST) CannotCreate(path, errno);
+  }
+  CannotCreate(base, EEXIST);
+}
+
+RunDir RunDir::Open(const std::string& path) {
+  bool created = MakeDirectories(path);
+  RunDir dir(path, created);
+  if (fs::exists(fs::symlink_status(dir.MetricsPath()))) {
+    throw Error(ExitCode::kUsage,
+                "the run directory {} already holds the metrics.jsonl of another run; choose "
+                "another with --run-dir, or move that run away",
+                path);
+  }
+  return dir;
+}
+
+std::string RunDir::WorkerLogPath(int rank) const {
+  return fmt::format("{}/worker-{}.log", path_, rank);
+}
+
+void RunDir::Discard() {
+  if (!created_) return;
+  std::error_code ignored;
+  for (const std::string& file : {ConfigPath(), ServerLogPath()}) fs::remove(file, ignored);
+  fs::remove(path_, ignored);  // only if nothing else has come to lie in it
+}
+
+std::string RunName(const std::string& config_path) {
+  fs::path path = fs::absolute(config_path).lexically_normal();
+  if (path.filename() == "config.txtpb") {
+    static const std::regex kDated("(.+)-[0-9]{8}-[0-9]{6}(-[0-9]+)?");
+    std::string parent = path.parent_path().filename();
+    std::smatch match;
+    if (std::regex_match(parent, match, kDated)) return match[1];
+    if (!parent.empty()) return parent;
+  }
+  std::string stem = path.stem();
+  return stem.empty() ? "run" : stem;
+}
+
+}  // namespace muster

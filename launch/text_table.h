@@ -1,0 +1,27 @@
+// A table in plain text: columns as wide as their widest cell.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace muster {
+
+class TextTable {
+ public:
+  struct Column {
+    std::string title;
+    bool number = false;  // set against the right edge
+  };
+  explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
+
+  void AddRow(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  void AddRule() { rows_.emplace_back(); }  // a line of dashes
+
+  std::vector<std::string> Lines() const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace muster

@@ -1,0 +1,80 @@
+// muster-server: owns the variables of a job. Started by `muster launch`, or by hand.
+#include <signal.h>
+#include <sys/signalfd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <exception>
+
+#include "common/config.h"
+#include "common/log.h"
+#include "common/parent.h"
+#include "common/protocol.h"
+#include "ps/server.h"
+
+namespace muster {
+namespace {
+
+struct Arguments {
+  std::string config, endpoint, token_file;
+  int report_fd = -1;
+  int parent = 0;
+};
+
+// SIGTERM and SIGINT become readable on a descriptor; threads that start later inherit the mask.
+int BlockStopSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+  return ::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+void Serve(const Arguments& arguments, int signal_fd) {
+  config::Config config = LoadConfig(arguments.config, {});
+  ResolveConfig(config, AvailableCores());
+  const std::string token = ReadToken(arguments.token_file);
+  const Graph graph = Graph::Build(config.model(), InputShape(config.data()));
+  std::unique_ptr<ServerLink> link = ListenZmq(arguments.endpoint, LinkOptionsFor(config, graph));
+  Reporter reporter(config.run().dir().empty() ? "" : config.run().dir() + "/metrics.jsonl",
+                    arguments.report_fd);
+  Server(config, token, std::move(link), reporter, signal_fd).Run();
+}
+
+int Main(int argc, char** argv) {
+  Arguments arguments;
+  CLI::App app{"The server of a Muster job: averages gradients, updates and publishes the weights.\n"
+               "Usually started by `muster launch`."};
+  app.add_option("--config", arguments.config, "Config file, the same for server and workers")->required();
+  app.add_option("--endpoint", arguments.endpoint, "Where to listen: ipc://@NAME, tcp://127.0.0.1:PORT, or * as port for any free one")->required();
+  app.add_option("--token-file", arguments.token_file, "File with the job token, 32 hexadecimal digits")->required();
+  app.add_option("--report-fd", arguments.report_fd, "Open file descriptor for events, one JSON object per line");
+  app.add_option("--parent", arguments.parent, "Die when this process, the parent, dies");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::kUsage);
+  }
+  if (arguments.parent != 0) DieWithParent(arguments.parent);
+  std::signal(SIGPIPE, SIG_IGN);
+  const int signal_fd = BlockStopSignals();
+  InitLog("server");
+  try {
+    Serve(arguments, signal_fd);
+    return 0;
+  } catch (const Error& error) {
+    spdlog::error("exit code {}: {}", static_cast<int>(error.code()), error.what());
+    return static_cast<int>(error.code());
+  } catch (const std::bad_alloc&) {
+    spdlog::error("out of memory: the server needs about 3 x the size of the model and 1 x per worker");
+  } catch (const std::exception& error) {
+    spdlog::error("{}", error.what());
+  }
+  return static_cast<int>(ExitCode::kFailure);
+}
+
+}  // namespace
+}  // namespace muster
+
+int main(int argc, char** argv) { return muster::Main(argc, argv); }

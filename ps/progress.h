@@ -1,0 +1,71 @@
+// Turns finished steps into the numbers that people read: loss and accuracy over an interval,
+// images per second, where the time went. Owner: the server's loop.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/step_plan.h"
+#include "proto/wire.pb.h"
+#include "ps/step_losses.h"
+
+namespace muster {
+
+class Progress {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Json = nlohmann::ordered_json;
+
+  // All workers are ready: training time starts to count.
+  void Begin(const StepPlan& plan);
+  void EndStep(const StepLosses& losses, float learning_rate);
+  void AddTimes(const wire::StepTimes& times);
+  // Time between the two is not training time.
+  void BeginEvaluation();
+  void EndEvaluation(double accuracy, double loss);
+
+  int64_t steps() const { return total_.steps; }
+  // Seconds; 0 before the first step.
+  double MedianStep() const;
+  Clock::time_point step_began() const { return step_began_; }
+
+  // A training line of metrics.jsonl about the steps since the last one.
+  Json LogLine();
+  // The evaluation that just ended.
+  Json EvaluationLine() const;
+  // For the launcher's live line; about the steps since the last one.
+  Json LiveLine();
+  Json Summary(const std::string& reason, uint64_t weights_hash) const;
+
+ private:
+  struct Sums {
+    int64_t steps = 0, samples = 0, correct = 0;
+    double loss = 0, seconds = 0;
+    // Of all workers' reports.
+    int64_t reports = 0;
+    double compute_ms = 0, input_ms = 0, push_ms = 0, wait_ms = 0, pull_ms = 0;
+
+    double ImagesPerSecond() const { return seconds > 0 ? static_cast<double>(samples) / seconds : 0; }
+    double WaitingShare() const;
+    void Put(Json& json) const;
+  };
+  double Elapsed() const;
+  double Epoch() const;
+  void PutPosition(Json& json) const;
+
+  StepPlan plan_;
+  Clock::time_point process_began_ = Clock::now();
+  Clock::time_point step_began_ = Clock::now();
+  float learning_rate_ = 0;
+  std::vector<double> recent_seconds_;  // of the last steps, a ring
+  Sums total_, since_log_, since_live_;
+  std::optional<double> test_accuracy_, test_loss_, best_accuracy_;
+  double evaluation_seconds_ = 0;
+  Clock::time_point evaluation_began_;
+};
+
+}  // namespace muster

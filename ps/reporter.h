@@ -1,0 +1,35 @@
+// What the server tells the world: metrics.jsonl in the run directory, and events for the
+// launcher, one JSON object per line each.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace muster {
+
+class Reporter {
+ public:
+  // `metrics_path` may be empty: no file. `event_fd` may be -1: no events; it becomes
+  // non-blocking. Throws Error(kFailure) if the file cannot be created.
+  Reporter(const std::string& metrics_path, int event_fd);
+  ~Reporter();
+  Reporter(const Reporter&) = delete;
+
+  // Appends to metrics.jsonl, with `time` (UTC, ISO 8601) first. Throws Error(kFailure) when it
+  // cannot be written (a full disk).
+  void Metrics(nlohmann::ordered_json line);
+
+  enum class Priority {
+    kProgress,  // dropped if the reader is slow
+    kMust,      // waits up to a second for the reader
+  };
+  void Event(const char* name, nlohmann::ordered_json event, Priority priority = Priority::kMust);
+
+ private:
+  const std::string metrics_path_;
+  int metrics_fd_ = -1;
+  int event_fd_;
+  std::string unsent_;  // the rest of an event of which the pipe took a part
+};
+
+}  // namespace muster

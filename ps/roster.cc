@@ -1,0 +1,132 @@
+#include "ps/roster.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "common/protocol.h"
+
+namespace muster {
+namespace {
+
+// Takes the same time wherever the first difference is.
+bool SameToken(const std::string& a, const std::string& b) {
+  unsigned difference = a.size() != b.size();
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
+  }
+  return difference == 0;
+}
+
+}  // namespace
+
+Roster::Roster(const Graph& graph, JoinTerms terms)
+    : graph_(graph), terms_(std::move(terms)), members_(terms_.workers) {}
+
+std::optional<std::string> Roster::Join(PeerId peer, const wire::Address& address,
+                                        const wire::Hello& hello) {
+  if (!SameToken(hello.token(), terms_.token)) {
+    return "the job token is wrong: this server runs another job";
+  }
+  if (hello.protocol_version() != kProtocolVersion) {
+    return fmt::format("protocol version {}: expected {}; use the same release of Muster for "
+                       "server and workers", hello.protocol_version(), kProtocolVersion);
+  }
+  const uint32_t rank = address.rank();
+  if (rank >= members_.size()) {
+    return fmt::format("rank {}: this job has the ranks 0 to {}", rank, members_.size() - 1);
+  }
+  if (members_[rank].peer) {
+    return fmt::format("rank {} is taken by host {}, pid {}", rank, members_[rank].host,
+                       members_[rank].pid);
+  }
+  if (const auto reason = CheckGraph(hello)) return reason;
+  if (const auto reason = CheckData(rank, hello)) return reason;
+  Member& member = members_[rank];
+  member.peer = peer;
+  member.incarnation = address.incarnation();
+  member.host = hello.host();
+  member.pid = hello.pid();
+  member.threads = hello.threads();
+  member.last_heard = std::chrono::steady_clock::now();
+  if (!first_) {
+    first_ = rank;
+    train_samples_ = hello.train_samples();
+    test_samples_ = hello.test_samples();
+    data_fingerprint_ = hello.data_fingerprint();
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> Roster::CheckGraph(const wire::Hello& hello) const {
+  if (hello.graph_hash() == graph_.Hash()) return std::nullopt;
+  const std::vector<Variable>& ours = graph_.variables();
+  const int common = std::min(hello.variable_size(), static_cast<int>(ours.size()));
+  for (int i = 0; i < common; ++i) {
+    const wire::VariableShape& theirs = hello.variable(i);
+    const std::string shape = fmt::format("[{}]", fmt::join(theirs.shape(), ","));
+    if (theirs.name() != ours[i].name || shape != ours[i].ShapeString()) {
+      return fmt::format("the graph differs: variable {} is {} {} here and {} {} in the worker", i,
+                         ours[i].name, ours[i].ShapeString(), theirs.name(), shape);
+    }
+  }
+  if (hello.variable_size() != static_cast<int>(ours.size())) {
+    const bool more_here = hello.variable_size() < static_cast<int>(ours.size());
+    return fmt::format("the graph differs: variable {} is only in the {}",
+                       more_here ? ours[common].name : hello.variable(common).name(),
+                       more_here ? "server" : "worker");
+  }
+  const std::vector<std::string> lines = graph_.Describe();
+  for (int i = 0; i < std::min(hello.layer_size(), static_cast<int>(lines.size())); ++i) {
+    if (hello.layer(i) != lines[i]) {
+      return fmt::format("the graph differs: \"{}\" here and \"{}\" in the worker", lines[i],
+                         hello.layer(i));
+    }
+  }
+  return fmt::format("the graph differs: {} layers here and {} in the worker", lines.size(),
+                     hello.layer_size());
+}
+
+std::optional<std::string> Roster::CheckData(uint32_t rank, const wire::Hello& hello) const {
+  if (hello.train_samples() <= 0) return "the worker sees no training samples";
+  if (!first_) return std::nullopt;
+  if (hello.train_samples() != train_samples_ || hello.test_samples() != test_samples_) {
+    return fmt::format("rank {} sees {} training and {} test samples, rank {} sees {} and {}: all "
+                       "workers need the same data", rank, hello.train_samples(),
+                       hello.test_samples(), *first_, train_samples_, test_samples_);
+  }
+  if (hello.data_fingerprint() != data_fingerprint_) {
+    return fmt::format("the data of rank {} and rank {} have the same size but other contents: all "
+                       "workers need the same data", rank, *first_);
+  }
+  return std::nullopt;
+}
+
+std::optional<uint32_t> Roster::RankOf(PeerId peer) const {
+  for (uint32_t rank = 0; rank < size(); ++rank) {
+    if (members_[rank].peer == peer) return rank;
+  }
+  return std::nullopt;
+}
+
+bool Roster::Matches(uint32_t rank, const wire::Address& address) const {
+  return address.job() == terms_.job && address.rank() == rank &&
+         address.incarnation() == members_[rank].incarnation;
+}
+
+bool Roster::Complete() const { return MissingRanks().empty(); }
+
+std::vector<uint32_t> Roster::MissingRanks() const {
+  std::vector<uint32_t> missing;
+  for (uint32_t rank = 0; rank < size(); ++rank) {
+    if (!members_[rank].peer) missing.push_back(rank);
+  }
+  return missing;
+}
+
+std::string Roster::Name(uint32_t rank) const {
+  return fmt::format("rank {} (host {}, pid {})", rank, members_[rank].host, members_[rank].pid);
+}
+
+}  // namespace muster

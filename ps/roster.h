@@ -1,0 +1,72 @@
+// Who has joined: one entry per rank. Owner: the server's loop.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/graph.h"
+#include "common/link/link.h"
+#include "proto/wire.pb.h"
+
+namespace muster {
+
+// What a worker must present to join.
+struct JoinTerms {
+  std::string token;
+  uint64_t job = 0;
+  uint32_t workers = 0;
+};
+
+struct Member {
+  std::optional<PeerId> peer;  // empty: not here
+  uint32_t incarnation = 0;
+  std::string host;
+  int64_t pid = 0;
+  uint32_t threads = 0;
+  bool ready = false;
+  bool finished = false;  // said Goodbye
+  std::chrono::steady_clock::time_point last_heard;
+};
+
+class Roster {
+ public:
+  Roster(const Graph& graph, JoinTerms terms);
+
+  // Seats the worker that said Hello, or returns why it is refused (one line for that worker).
+  std::optional<std::string> Join(PeerId peer, const wire::Address& address,
+                                  const wire::Hello& hello);
+
+  // The rank that this peer holds.
+  std::optional<uint32_t> RankOf(PeerId peer) const;
+  // True if the address is the one that this rank's member must use.
+  bool Matches(uint32_t rank, const wire::Address& address) const;
+
+  bool Complete() const;
+  std::vector<uint32_t> MissingRanks() const;
+  Member& at(uint32_t rank) { return members_[rank]; }
+  const Member& at(uint32_t rank) const { return members_[rank]; }
+  uint32_t size() const { return static_cast<uint32_t>(members_.size()); }
+  uint64_t job() const { return terms_.job; }
+  // "rank 1 (host lab3, pid 77)"
+  std::string Name(uint32_t rank) const;
+
+  int64_t train_samples() const { return train_samples_; }
+  int64_t test_samples() const { return test_samples_; }
+
+ private:
+  std::optional<std::string> CheckGraph(const wire::Hello& hello) const;
+  std::optional<std::string> CheckData(uint32_t rank, const wire::Hello& hello) const;
+
+  const Graph& graph_;
+  const JoinTerms terms_;
+  std::vector<Member> members_;
+  // Of the first worker that joined; all others must see the same data.
+  std::optional<uint32_t> first_;
+  int64_t train_samples_ = 0, test_samples_ = 0;
+  uint64_t data_fingerprint_ = 0;
+};
+
+}  // namespace muster

@@ -1,0 +1,104 @@
+// The server: owns the master variables and decides what happens next.
+//
+// One thread runs the loop and owns all state; a small pool does arithmetic on spans that it is
+// handed. Workers come through a ServerLink. Every wait has a deadline.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/chunks.h"
+#include "common/error.h"
+#include "common/graph.h"
+#include "common/link/link.h"
+#include "common/step_plan.h"
+#include "proto/config.pb.h"
+#include "ps/aggregator.h"
+#include "ps/evaluation.h"
+#include "ps/progress.h"
+#include "ps/reporter.h"
+#include "ps/roster.h"
+#include "ps/step_losses.h"
+#include "ps/thread_pool.h"
+
+namespace muster {
+
+struct ServerResult {
+  int64_t steps = 0;
+  uint64_t weights_hash = 0;
+  std::optional<double> test_accuracy;
+  uint64_t dropped_messages = 0;  // did not fit the protocol, or came late or twice
+};
+
+class Server {
+ public:
+  // `config` is resolved (slices and threads are set). `interrupt_fd`, if not -1, becomes readable
+  // when the server must stop (a signalfd).
+  Server(const config::Config& config, const std::string& token, std::unique_ptr<ServerLink> link,
+         Reporter& reporter, int interrupt_fd = -1);
+  ~Server();
+
+  // Runs the job to its end. Throws Error: kDeadline, kPeerFailed, kNonfinite, kTerminated, …
+  // The workers have been told to stop, and the final metrics line is written, in any case.
+  ServerResult Run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  enum class Phase { kGathering, kPreparing, kTraining, kStopping };
+
+  // One turn of the loop: waits a little for input, handles all there is, checks deadlines.
+  void Turn();
+  void Receive(const FromWorker& event);
+  void OnHello(PeerId peer, const wire::WorkerMessage& message);
+  void OnMessage(uint32_t rank, const wire::WorkerMessage& message, const Payload& payload);
+  void OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss);
+  void OnGradient(uint32_t rank, const wire::GradientPart& part, const Payload& payload);
+  void OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBlock& block);
+  void OnLost(uint32_t rank);
+  void Drop(const std::string& who, const std::string& why);
+
+  void WelcomeAll();                  // a. the roster is complete
+  void BeginStep(int64_t step);       // b.
+  void OrderNext(int64_t step);       //    what comes after `step`
+  void EndStepIfComplete();           // d.
+  void EndEvaluation();
+  bool EvaluationIsDueAfter(int64_t step) const;
+  void Broadcast(wire::ServerMessage& message, std::span<const float> tensor = {});
+  void SendTo(uint32_t rank, wire::ServerMessage& message, std::span<const float> tensor = {});
+  void PublishChunk(int64_t version, size_t chunk);
+
+  void CheckDeadlines();
+  void CheckInterrupt();
+  void SendBeats();
+  void StopAll(bool completed, const std::string& reason);
+  std::string Names(const std::vector<uint32_t>& ranks) const;
+  wire::ServerMessage NewMessage() const;
+
+  const config::Config config_;
+  const Graph graph_;
+  Reporter& reporter_;
+  const int interrupt_fd_;
+  Roster roster_;
+  ThreadPool pool_;
+  Aggregator aggregator_;
+  StepPlan plan_;
+  Phase phase_ = Phase::kGathering;
+  int64_t step_ = 0;
+  float learning_rate_ = 0;
+  StepLosses losses_;
+  std::optional<Evaluation> evaluation_;
+  Progress progress_;
+  const Clock::time_point began_ = Clock::now();
+  Clock::time_point step_deadline_began_ = Clock::now();
+  Clock::time_point next_beat_ = Clock::now();
+  Clock::time_point next_live_ = Clock::now();
+  Clock::time_point next_waiting_;
+  uint64_t dropped_ = 0;
+  bool done_ = false;
+  std::unique_ptr<ServerLink> link_;  // last: gone before the memory that it sends from
+};
+
+}  // namespace muster

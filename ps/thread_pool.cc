@@ -1,0 +1,73 @@
+#include "ps/thread_pool.h"
+
+#include <immintrin.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+
+#include "common/error.h"
+
+namespace muster {
+
+void FlushDenormals() {
+  _MM_SET_FLUSH_ZERO_MODE(_MM_FLUSH_ZERO_ON);
+  _mm_setcsr(_mm_getcsr() | 0x0040);  // denormals are zero
+}
+
+ThreadPool::ThreadPool(size_t threads) : event_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (event_fd_ < 0) throw Error(ExitCode::kFailure, "eventfd: {}", std::strerror(errno));
+  for (size_t i = 0; i < threads; ++i) {
+    workers_.emplace_back([this](std::stop_token stop) { Work(stop); });
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  workers_.clear();  // requests the stop and joins
+  ::close(event_fd_);
+}
+
+void ThreadPool::Submit(std::function<Completion()> job) {
+  {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back(std::move(job));
+  }
+  wake_.notify_one();
+}
+
+void ThreadPool::Collect() {
+  uint64_t count;
+  (void)!::read(event_fd_, &count, sizeof count);
+  std::vector<Completion> done;
+  {
+    const std::lock_guard lock(mutex_);
+    done.swap(done_);
+  }
+  for (const Completion& completion : done) completion();
+}
+
+void ThreadPool::Work(std::stop_token stop) {
+  FlushDenormals();
+  for (;;) {
+    std::function<Completion()> job;
+    {
+      std::unique_lock lock(mutex_);
+      if (!wake_.wait(lock, stop, [this] { return !jobs_.empty(); }) || stop.stop_requested()) {
+        return;
+      }
+      job = std::move(jobs_.front());
+      jobs_.pop_front();
+    }
+    Completion completion = job();
+    {
+      const std::lock_guard lock(mutex_);
+      done_.push_back(std::move(completion));
+    }
+    const uint64_t one = 1;
+    (void)!::write(event_fd_, &one, sizeof one);
+  }
+}
+
+}  // namespace muster

@@ -1,0 +1,37 @@
+// The sum of gradient parts in the order of the slice tree.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "common/slices.h"
+
+namespace muster {
+
+// The additions that make the root out of a set of subtrees, as a program for a stack machine:
+// worked out once, run for every block of every chunk. Immutable; any thread may run it.
+class TreeSum {
+ public:
+  // `nodes` cover all slices, each exactly once.
+  TreeSum(const std::vector<TreeNode>& nodes, int64_t slices);
+
+  // Floats that are added at a time: all blocks of a small stack stay in the L1 cache.
+  static constexpr size_t kBlock = 1024;
+  size_t scratch_floats() const { return depth_ * kBlock; }
+
+  // parts[i] are the floats of nodes[i], or null if that subtree holds no samples: it then takes
+  // no part in the sum. Adds floats [at, at + count), count <= kBlock, and returns where the sum
+  // is: in `scratch`, or in a part if that is the only one. Null if there is none.
+  const float* Run(std::span<const float* const> parts, size_t at, size_t count,
+                   std::span<float> scratch) const;
+
+ private:
+  static constexpr int kAdd = -1;
+  void Visit(const TreeNode& node, const std::vector<TreeNode>& nodes, int64_t slices);
+
+  std::vector<int> program_;  // the index of a part to push, or kAdd
+  size_t depth_ = 0;
+};
+
+}  // namespace muster

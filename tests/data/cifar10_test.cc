@@ -1,0 +1,160 @@
+// The CIFAR-10 reader: what it reads, and what it says of files that it cannot.
+#include "worker/data/cifar10.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+#include "tests/data/expect_error.h"
+#include "tests/data/test_sets.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::ReadBytes;
+using testing::Records;
+using testing::TempDir;
+using testing::WriteBytes;
+using testing::WriteCifar10;
+
+TEST(Cifar10, ReadsEveryRecordInOrder) {
+  const TempDir dir;
+  WriteCifar10(dir.path(), 3, 4);
+  const Datasets sets = OpenCifar10(dir.string());
+  ASSERT_EQ(sets.train->size(), 15);
+  ASSERT_EQ(sets.test->size(), 4);
+  EXPECT_EQ(sets.train->shape(), (Shape{32, 32, 3}));
+  EXPECT_EQ(sets.train->classes(), 10);
+  for (int64_t i = 0; i < 15; ++i) {
+    const std::string file = Records(3, static_cast<unsigned>(i / 3));
+    const std::string record = file.substr(static_cast<size_t>(i % 3) * 3073, 3073);
+    EXPECT_EQ(sets.train->Label(i), record[0]);
+    const auto planes = sets.train->Planes(i);
+    EXPECT_EQ(std::string(planes.begin(), planes.end()), record.substr(1));
+  }
+}
+
+TEST(Cifar10, FilesMayHaveDifferentSizes) {
+  const TempDir dir;
+  WriteCifar10(dir.path(), 3);
+  WriteBytes(dir / "data_batch_2.bin", Records(1, 90));
+  WriteBytes(dir / "data_batch_4.bin", Records(7, 91));
+  const Datasets sets = OpenCifar10(dir.string());
+  ASSERT_EQ(sets.train->size(), 3 + 1 + 3 + 7 + 3);
+  EXPECT_EQ(sets.train->Planes(3)[0], static_cast<uint8_t>(Records(1, 90)[1]));
+  EXPECT_EQ(sets.train->Planes(13)[0], static_cast<uint8_t>(Records(7, 91)[6 * 3073 + 1]));
+  EXPECT_EQ(sets.train->Planes(14)[0], static_cast<uint8_t>(Records(3, 4)[1]));
+}
+
+TEST(Cifar10, FingerprintIsTheHashOfAllRecords) {
+  const TempDir dir;
+  WriteCifar10(dir.path());
+  const Datasets sets = OpenCifar10(dir.string());
+  std::string all;
+  for (const char* name : kCifar10TrainFiles) all += ReadBytes(dir / name);
+  EXPECT_EQ(sets.train->Fingerprint(), XXH3_64bits(all.data(), all.size()));
+  EXPECT_EQ(sets.train->Fingerprint(), sets.train->Fingerprint());
+
+  all[5000] ^= 1;  // one bit of one pixel
+  WriteBytes(dir / kCifar10TrainFiles[0], all.substr(0, 3 * 3073));
+  EXPECT_NE(OpenCifar10(dir.string()).train->Fingerprint(),
+            XXH3_64bits(ReadBytes(dir / kCifar10TestFile).data(), 4 * 3073));
+  EXPECT_EQ(OpenCifar10(dir.string()).train->Fingerprint(), XXH3_64bits(all.data(), all.size()));
+}
+
+TEST(Cifar10, LooksInTheFolderOfTheArchiveToo) {
+  const TempDir dir;
+  WriteCifar10(dir / kCifar10Folder);
+  EXPECT_EQ(OpenCifar10(dir.string()).train->size(), 15);
+  EXPECT_EQ(FindCifar10(dir.string()), (dir / kCifar10Folder).string());
+  EXPECT_EQ(FindCifar10((dir / kCifar10Folder).string()), (dir / kCifar10Folder).string());
+}
+
+TEST(Cifar10, StaysWholeWhenTheFilesAreDeleted) {
+  const TempDir dir;
+  WriteCifar10(dir.path());
+  const Datasets sets = OpenCifar10(dir.string());
+  for (const char* name : kCifar10TrainFiles) fs::remove(dir / name);
+  EXPECT_EQ(sets.train->Label(2), 2);
+}
+
+// One file of an otherwise good set is replaced; the error must name it.
+class BadFile : public ::testing::Test {
+ protected:
+  BadFile() { WriteCifar10(dir_.path()); }
+  fs::path file() const { return dir_ / "data_batch_3.bin"; }
+  void ExpectError(const ::testing::Matcher<std::string>& matcher) const {
+    EXPECT_MUSTER_ERROR(OpenCifar10(dir_.string()), ExitCode::kData,
+                        AllOf(HasSubstr(file().string()), matcher));
+  }
+  const TempDir dir_;
+};
+
+TEST_F(BadFile, Truncated) {
+  WriteBytes(file(), Records(3, 1).substr(0, 2 * 3073 + 100));
+  ExpectError(AllOf(HasSubstr("whole number of 3073-byte"), HasSubstr("found 6246 bytes"),
+                    HasSubstr("2 records and 100 bytes"), HasSubstr("truncated")));
+}
+
+TEST_F(BadFile, Empty) {
+  WriteBytes(file(), "");
+  ExpectError(AllOf(HasSubstr("found 0 bytes"), HasSubstr("empty")));
+}
+
+TEST_F(BadFile, Foreign) {
+  WriteBytes(file(), "<html>not found</html>");
+  ExpectError(HasSubstr("not a CIFAR-10 file"));
+}
+
+TEST_F(BadFile, BadLabel) {
+  std::string bytes = Records(3, 1);
+  bytes[2 * 3073] = 10;
+  WriteBytes(file(), bytes);
+  ExpectError(AllOf(HasSubstr("label from 0 to 9"), HasSubstr("record 2"), HasSubstr("byte 6146"),
+                    HasSubstr("found 10")));
+}
+
+TEST_F(BadFile, Missing) {
+  fs::remove(file());
+  ExpectError(HasSubstr("No such file"));
+}
+
+TEST_F(BadFile, Directory) {
+  fs::remove(file());
+  fs::create_directory(file());
+  ExpectError(HasSubstr("expected a regular file"));
+}
+
+TEST_F(BadFile, NamedPipe) {
+  fs::remove(file());
+  ASSERT_EQ(::mkfifo(file().c_str(), 0600), 0);
+  ExpectError(HasSubstr("expected a regular file"));
+}
+
+config::Data DataIn(const std::string& dir) {
+  config::Data data;
+  data.set_format(config::Data::CIFAR10);
+  data.set_dir(dir);
+  return data;
+}
+
+TEST(OpenDatasets, SaysHowToGetTheData) {
+  const TempDir dir;
+  const std::string missing = (dir / "nowhere").string();
+  EXPECT_MUSTER_ERROR(OpenDatasets(DataIn(missing)), ExitCode::kData,
+                      AllOf(HasSubstr(missing), HasSubstr("data_batch_1.bin"),
+                            HasSubstr("muster data get cifar10 " + missing),
+                            HasSubstr("muster data synth " + missing)));
+  WriteCifar10(missing);
+  EXPECT_EQ(OpenDatasets(DataIn(missing)).test->size(), 4);
+}
+
+TEST(OpenDatasets, NamesTheSettingThatIsMissing) {
+  EXPECT_MUSTER_ERROR(OpenDatasets(DataIn("")), ExitCode::kUsage, HasSubstr("data.dir"));
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,17 @@
+// EXPECT_MUSTER_ERROR(statement, ExitCode::kData, HasSubstr("…")): the statement throws an Error
+// with this code and a message that matches.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/error.h"
+
+#define EXPECT_MUSTER_ERROR(statement, expected_code, matcher) \
+  try {                                                        \
+    statement;                                                 \
+    ADD_FAILURE() << "expected an Error, nothing was thrown";  \
+  } catch (const ::muster::Error& error) {                     \
+    EXPECT_EQ(error.code(), expected_code) << error.what();    \
+    EXPECT_THAT(std::string(error.what()), matcher);           \
+  }

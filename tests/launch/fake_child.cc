@@ -1,0 +1,112 @@
+// Stands in for muster-server and muster-worker in the launcher's tests: it does what a script in
+// the environment says, after the same first steps as the real programs.
+//
+// Its name decides which it is. The script is FAKE_SERVER, or FAKE_WORKER_<rank> with FAKE_WORKER
+// for the others: actions separated by ';', done in order, then the process waits for ever.
+//   report:JSON      a line on the report descriptor (server); @ stands for the endpoint
+//   raw:TEXT         TEXT without a newline on the report descriptor
+//   flood:N          N long lines on it
+//   say:TEXT         a line on standard error, that is, in the log
+//   sleep:SECONDS    exit:CODE    signal:NUMBER    ignore:SIGNAL
+//   until:FILE       wait until FILE exists        touch:FILE    make it
+//   fork:            leave a child of its own running
+//   gone:FILE        wait for the parent's report on a file: exits 7 once FILE exists
+//   on-term:JSON     on SIGTERM report JSON and exit with 143 (server)
+//   dump:FILE        write the token, then every argument, one per line
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <thread>
+
+namespace {
+
+std::map<std::string, std::string> options;
+int report_fd = -1;
+char term_report[4096];
+
+void Write(const std::string& text) {
+  if (report_fd < 0 || ::write(report_fd, text.data(), text.size()) < 0) ::_exit(99);
+}
+
+void OnTerm(int) {
+  if (::write(report_fd, term_report, std::strlen(term_report)) < 0) ::_exit(99);
+  ::_exit(143);
+}
+
+void WaitFor(const std::string& file) {
+  while (!std::filesystem::exists(file)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+}
+
+void Dump(const std::string& path, int argc, char** argv) {
+  std::ofstream out(path + ".partial");
+  std::string token;
+  std::ifstream(options["--token-file"]) >> token;
+  out << token << "\n";
+  for (int i = 0; i < argc; ++i) out << argv[i] << "\n";
+  out.close();
+  std::filesystem::rename(path + ".partial", path);
+}
+
+void Do(const std::string& verb, std::string text, int argc, char** argv) {
+  if (size_t at = text.find('@'); at != std::string::npos && verb == "report") {
+    text.replace(at, 1, options["--endpoint"]);
+  }
+  if (verb == "report") Write(text + "\n");
+  if (verb == "raw") Write(text);
+  if (verb == "flood") {
+    for (int i = std::stoi(text); i > 0; --i) Write(std::string(5000, 'x') + "\n");
+  }
+  if (verb == "say") std::fprintf(stderr, "%s\n", text.c_str());
+  if (verb == "sleep") std::this_thread::sleep_for(std::chrono::duration<double>(std::stod(text)));
+  if (verb == "exit") ::_exit(std::stoi(text));
+  if (verb == "signal") ::kill(::getpid(), std::stoi(text));
+  if (verb == "ignore") ::signal(std::stoi(text), SIG_IGN);
+  if (verb == "until") WaitFor(text);
+  if (verb == "touch") std::ofstream{text};
+  if (verb == "fork" && ::fork() == 0) {
+    for (;;) ::pause();
+  }
+  if (verb == "gone") {
+    WaitFor(text);
+    ::_exit(7);
+  }
+  if (verb == "on-term") {
+    std::snprintf(term_report, sizeof term_report, "%s\n", text.c_str());
+    ::signal(SIGTERM, OnTerm);
+  }
+  if (verb == "dump") Dump(text, argc, argv);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  for (int i = 1; i + 1 < argc; i += 2) options[argv[i]] = argv[i + 1];
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (std::to_string(::getppid()) != options["--parent"]) return 98;
+  if (options.contains("--report-fd")) report_fd = std::stoi(options["--report-fd"]);
+
+  bool server = std::string(argv[0]).ends_with("muster-server");
+  const char* script = std::getenv(server ? "FAKE_SERVER" : "FAKE_WORKER");
+  std::string own = "FAKE_WORKER_" + options["--rank"];
+  if (!server && std::getenv(own.c_str()) != nullptr) script = std::getenv(own.c_str());
+
+  std::istringstream actions(script != nullptr ? script : "");
+  std::string action;
+  while (std::getline(actions, action, ';')) {
+    size_t colon = action.find(':');
+    Do(action.substr(0, colon), colon == std::string::npos ? "" : action.substr(colon + 1), argc,
+       argv);
+  }
+  for (;;) ::pause();
+}

@@ -1,0 +1,73 @@
+#include "launch/job_text.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "launch/job_display.h"
+#include "launch/text_table.h"
+
+namespace muster {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(SummaryTest, PartsOfAStepAddUp) {
+  std::string pattern = std::filesystem::temp_directory_path() / "muster-text-XXXXXX";
+  RunDir dir = RunDir::Open(::mkdtemp(pattern.data()));
+  nlohmann::json summary = {{"reason", "completed"}, {"steps", 3910},        {"samples", 500000},
+                            {"elapsed_s", 411},      {"test_accuracy", 0.7}, {"step_ms", 100},
+                            {"compute_ms", 80},      {"push_ms", 5},         {"wait_ms", 10},
+                            {"images_per_second", 1200}};
+  EXPECT_THAT(SummaryLines(summary, 2, dir),
+              ElementsAre("Completed: 3,910 steps, 500,000 images in 6 min 51 s",
+                          "  test accuracy  70.00 %",            //
+                          "  speed          1,200 images/s, 600 per worker",
+                          "  step           100 ms",             //
+                          "                 compute    80.0 ms   80 %",
+                          "                 push       5.00 ms    5 %",
+                          "                 wait       10.0 ms   10 %",
+                          "                 other      5.00 ms    5 %",
+                          HasSubstr("metrics.jsonl, server.log, worker-0.log, worker-1.log")));
+  dir.Discard();
+  std::filesystem::remove_all(dir.path());
+}
+
+TEST(BatchTextTest, BothWays) {
+  config::Config config;
+  config.mutable_cluster()->set_workers(2);
+  config.mutable_run()->set_batch_per_worker(64);
+  EXPECT_EQ(BatchText(config), "128 images (global_batch) = 2 workers x 64 (batch_per_worker)");
+  config.mutable_run()->set_global_batch(127);
+  EXPECT_EQ(BatchText(config),
+            "127 images (global_batch) = 2 workers x about 63.5 (batch_per_worker)");
+}
+
+TEST(RankListTest, NamesRanks) {
+  EXPECT_EQ(RankList({1}), "rank 1");
+  EXPECT_EQ(RankList({1, 3}), "ranks 1 and 3");
+  EXPECT_EQ(RankList({1, 3, 4}), "ranks 1, 3 and 4");
+  EXPECT_EQ(RankList(nullptr), "unknown ranks");
+  nlohmann::json many;
+  for (int i = 0; i < 1000; ++i) many.push_back(i);
+  EXPECT_EQ(RankList(many), "ranks 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 988 more");
+}
+
+TEST(TextTableTest, ColumnsLineUp) {
+  TextTable table({{"name"}, {"count", true}});
+  table.AddRow({"a", "1,000,000"});
+  table.AddRule();
+  table.AddRow({"long name", "2"});
+  EXPECT_THAT(table.Lines(), ElementsAre("  name           count",  //
+                                         "  ---------  ---------",  //
+                                         "  a          1,000,000",  //
+                                         "  ---------  ---------",  //
+                                         "  long name          2"));
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,107 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/nn/op_case.h"
+#include "worker/backend/cpu/cpu_backend.h"
+
+namespace muster {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+struct LossRun {
+  LossSums sums;
+  std::vector<float> gradient;
+};
+
+LossRun RunLoss(const std::vector<float>& logits, const std::vector<int32_t>& labels, float scale = 1,
+            bool input_is_relu = false) {
+  const auto backend = MakeCpuBackend(1);
+  const auto batch = static_cast<int64_t>(labels.size());
+  const auto classes = static_cast<int64_t>(logits.size()) / batch;
+  const Graph graph = reference::MakeGraph(
+      fmt::format("layer {{ name: 'out' dense {{ units: {} }} }}"
+                  "layer {{ name: 'loss' softmax_cross_entropy {{}} }}", classes), {1, 1, 4});
+  const auto op = backend->MakeLoss(graph.layers().back(),
+                                    {.batch = batch, .input_is_relu = input_is_relu});
+  const Arena x = ToArena(logits);
+  Arena state(op->state_floats()), gradient(logits.size());
+  LossRun run;
+  run.sums = op->Forward(x.floats().data(), labels.data(), state.floats().data());
+  op->Backward(scale, x.floats().data(), labels.data(), state.floats().data(),
+               gradient.floats().data());
+  run.gradient.assign(gradient.floats().begin(), gradient.floats().end());
+  return run;
+}
+
+TEST(SoftmaxCrossEntropyTest, MatchesTheReference) {
+  for (const int64_t classes : {2, 3, 10, 17, 1000}) {
+    for (const int64_t batch : {1, 2, 5}) {
+      const auto logits = RandomFloats(batch * classes, 1);
+      std::vector<int32_t> labels(batch);
+      for (int64_t n = 0; n < batch; ++n) labels[n] = static_cast<int32_t>(n * 7 % classes);
+      const auto got = RunLoss(logits, labels, 0.25f);
+      EXPECT_NEAR(got.sums.loss, reference::Loss(ToDoubles(logits), labels),
+                  1e-6 * got.sums.loss);
+      auto expected = reference::LossGradient(ToDoubles(logits), labels);
+      for (double& g : expected) g *= 0.25;
+      EXPECT_LE(RelativeL2(got.gradient, expected), 1e-6);
+    }
+  }
+}
+
+TEST(SoftmaxCrossEntropyTest, IsStableForExtremeLogits) {
+  EXPECT_NEAR(RunLoss({1e30f, 0, -1e30f}, {0}).sums.loss, 0, 1e-12);
+  EXPECT_NEAR(RunLoss({1e30f, 0, 0}, {1}).sums.loss, 1e30, 1e23);
+  EXPECT_NEAR(RunLoss({-5000, -5001, -5002}, {0}).sums.loss, std::log(1 + std::exp(-1) + std::exp(-2)),
+              1e-6);
+  const auto largest = RunLoss({3e38f, -3e38f}, {1});
+  EXPECT_TRUE(std::isfinite(largest.sums.loss));
+  EXPECT_EQ(largest.gradient, (std::vector<float>{1, -1}));
+}
+
+TEST(SoftmaxCrossEntropyTest, NeverHidesALogitThatIsNotFinite) {
+  for (const float bad : {kNan, kInfinity, -kInfinity}) {
+    for (const int32_t label : {0, 1, 2}) {
+      for (size_t at = 0; at < 3; ++at) {
+        std::vector<float> logits = {1, 2, 3};
+        logits[at] = bad;
+        EXPECT_FALSE(std::isfinite(RunLoss(logits, {label}).sums.loss)) << bad << label << at;
+        logits.insert(logits.end(), {0, 1, 0});
+        EXPECT_FALSE(std::isfinite(RunLoss(logits, {label, 1}).sums.loss));
+        EXPECT_FALSE(std::isfinite(RunLoss(logits, {-1, 1}).sums.loss));
+      }
+    }
+    EXPECT_FALSE(std::isfinite(RunLoss({bad, bad, bad}, {0}).sums.loss));
+    EXPECT_EQ(RunLoss({bad, bad, bad}, {0}).sums.correct, 0);
+  }
+}
+
+TEST(SoftmaxCrossEntropyTest, CountsUniqueMaximaAtTheLabel) {
+  EXPECT_EQ(RunLoss({1, 2, 0,   2, 1, 0,   2, 2, 0,   0, 0, 0}, {1, 1, 0, 2}).sums.correct, 1);
+}
+
+TEST(SoftmaxCrossEntropyTest, GivesASampleWithoutLabelNoWeight) {
+  const auto run = RunLoss({1, 2, 0,   5, 1, 0}, {1, -1});
+  EXPECT_EQ(run.sums.loss, RunLoss({1, 2, 0}, {1}).sums.loss);
+  EXPECT_EQ(run.sums.correct, 1);
+  for (size_t i = 3; i < 6; ++i) EXPECT_EQ(run.gradient[i], 0);
+}
+
+TEST(SoftmaxCrossEntropyTest, AppliesTheReluBefore) {
+  const auto plain = RunLoss({0, 2, 0.5f}, {1}), masked = RunLoss({0, 2, 0.5f}, {1}, 1, true);
+  EXPECT_EQ(masked.gradient[0], 0);
+  EXPECT_EQ(masked.gradient[1], plain.gradient[1]);
+  EXPECT_EQ(masked.gradient[2], plain.gradient[2]);
+}
+
+TEST(SoftmaxCrossEntropyDeathTest, RefusesLabelsOutOfRange) {
+  EXPECT_DEATH(RunLoss({1, 2, 0}, {3}), "label");
+  EXPECT_DEATH(RunLoss({1, 2, 0}, {-2}), "label");
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,100 @@
+#include "worker/backend/cpu/cpu_backend.h"
+
+#include <omp.h>
+#include <xmmintrin.h>
+
+#include <cstdlib>
+#include <new>
+#include <thread>
+
+#include "common/error.h"
+#include "worker/backend/cpu/onednn.h"
+#include "worker/backend/cpu/ops.h"
+
+namespace muster {
+namespace {
+
+// Denormals make arithmetic up to a hundred times slower; gradients that small are noise.
+void FlushDenormals() {
+  constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x0040;
+  _mm_setcsr(_mm_getcsr() | kFlushToZero | kDenormalsAreZero);
+}
+
+class CpuBuffer : public DeviceBuffer {
+ public:
+  explicit CpuBuffer(size_t floats)
+      : data_(static_cast<float*>(std::aligned_alloc(64, (floats * sizeof(float) + 64) / 64 * 64))) {
+    if (data_ == nullptr) throw std::bad_alloc();
+  }
+  ~CpuBuffer() override { std::free(data_); }
+  CpuBuffer(const CpuBuffer&) = delete;
+  CpuBuffer& operator=(const CpuBuffer&) = delete;
+  float* data() override { return data_; }
+
+ private:
+  float* data_;
+};
+
+class CpuBackend : public Backend {
+ public:
+  explicit CpuBackend(int threads) : threads_(threads) {
+    MUSTER_CHECK(threads >= 1);
+    Enter();
+  }
+
+  void Enter() override {
+    // Both settings belong to a thread, and each thread that starts parallel regions has a team
+    // of its own.
+    if (entered_by_ == std::this_thread::get_id() && omp_get_max_threads() == threads_) return;
+    entered_by_ = std::this_thread::get_id();
+    omp_set_dynamic(0);
+    omp_set_num_threads(threads_);
+    FlushDenormals();
+#pragma omp parallel
+    FlushDenormals();
+  }
+
+  std::unique_ptr<DeviceBuffer> Allocate(size_t floats) override {
+    return std::make_unique<CpuBuffer>(floats);
+  }
+
+  std::unique_ptr<Op> MakeOp(const Layer& layer, const OpOptions& options) override {
+    try {
+      if (std::holds_alternative<Conv2dSpec>(layer.spec)) {
+        return cpu::MakeConv2d(dnn_, layer, options);
+      }
+      if (std::holds_alternative<DenseSpec>(layer.spec)) {
+        return cpu::MakeDense(dnn_, layer, options);
+      }
+    } catch (const dnnl::error& error) {
+      throw Error(ExitCode::kFailure, "layer {} ({} {} -> {}, batch {}): oneDNN says: {}", layer.name,
+                  layer.kind, layer.input_shape.ToString(), layer.output_shape.ToString(),
+                  options.batch, error.what());
+    }
+    if (const auto* pool = std::get_if<PoolSpec>(&layer.spec)) {
+      return pool->kind == PoolSpec::Kind::kMax ? cpu::MakeMaxPool(layer, options)
+                                                : cpu::MakeAvgPool(layer, options);
+    }
+    if (std::holds_alternative<LrnSpec>(layer.spec)) return cpu::MakeLrn(layer, options);
+    if (std::holds_alternative<ReluSpec>(layer.spec)) return cpu::MakeRelu(layer, options);
+    MUSTER_CHECK(std::holds_alternative<DropoutSpec>(layer.spec));
+    return cpu::MakeDropout(layer, options);
+  }
+
+  std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) override {
+    return cpu::MakeSoftmaxCrossEntropy(layer, options);
+  }
+
+ private:
+  const int threads_;
+  std::thread::id entered_by_;
+  cpu::OneDnn dnn_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> MakeCpuBackend(int threads) {
+  return std::make_unique<CpuBackend>(threads);
+}
+
+}  // namespace muster

@@ -1,0 +1,113 @@
+// y = W x + b by oneDNN's inner product, with weights and gradients in the caller's layout: the
+// matrix product underneath packs its operands itself, so blocked copies gain nothing.
+#include "worker/backend/cpu/kernels.h"
+#include "worker/backend/cpu/onednn.h"
+#include "worker/backend/cpu/ops.h"
+
+namespace muster::cpu {
+namespace {
+
+using dnnl::memory;
+using Tag = memory::format_tag;
+
+class Dense : public Op {
+ public:
+  Dense(OneDnn& dnn, const Layer& layer, const OpOptions& options)
+      : dnn_(dnn),
+        options_(options),
+        use_bias_(std::get<DenseSpec>(layer.spec).use_bias),
+        inputs_(layer.input_shape.elements()) {
+    const int64_t units = layer.output_shape.elements();
+    const auto describe = [](const memory::dims& dims, Tag tag) {
+      return memory::desc(dims, memory::data_type::f32, tag);
+    };
+    const auto x = describe({options.batch, inputs_}, Tag::ab);
+    const auto y = describe({options.batch, units}, Tag::ab);
+    const auto w = describe({units, inputs_}, Tag::ab);
+    const auto b = use_bias_ ? describe({units}, Tag::a) : memory::desc();
+    x_ = Unbound(dnn, x);
+    y_ = Unbound(dnn, y);
+    w_ = Unbound(dnn, w);
+    if (use_bias_) b_ = Unbound(dnn, b);
+    dx_ = Unbound(dnn, x);
+    dy_ = Unbound(dnn, y);
+    dw_ = Unbound(dnn, w);
+    if (use_bias_) db_ = Unbound(dnn, b);
+    MakePrimitives(x, w, b, y);
+  }
+
+  size_t scratch_floats() const override { return scratch_.floats(); }
+
+  void Forward(const ForwardArgs& args) override {
+    SetAddress(x_, args.input);
+    SetAddress(y_, args.output);
+    SetAddress(w_, args.weights);
+    if (use_bias_) SetAddress(b_, args.bias);
+    forward_.Execute(dnn_, args.scratch);
+  }
+
+  void Backward(const BackwardArgs& args) override {
+    SetAddress(x_, args.input);
+    SetAddress(w_, args.weights);
+    SetAddress(dy_, args.output_gradient);
+    SetAddress(dw_, args.weights_gradient);
+    if (use_bias_) SetAddress(db_, args.bias_gradient);
+    weights_.Execute(dnn_, args.scratch);
+    if (!options_.input_gradient) return;
+    SetAddress(dx_, args.input_gradient);
+    data_.Execute(dnn_, args.scratch);
+    if (options_.input_is_relu) {
+      MaskByRelu(args.input_gradient, args.input, options_.batch * inputs_);
+    }
+  }
+
+ private:
+  void MakePrimitives(const memory::desc& x, const memory::desc& w, const memory::desc& b,
+                      const memory::desc& y) {
+    const bool training = options_.mode == Mode::kTraining;
+    const dnnl::inner_product_forward::primitive_desc forward(
+        {training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference, x, w, b,
+         y},
+        UserScratchpad(options_.fuse_relu), dnn_.engine);
+    forward_ = Make(forward, {{DNNL_ARG_SRC, x_}, {DNNL_ARG_WEIGHTS, w_}, {DNNL_ARG_DST, y_}},
+                    DNNL_ARG_BIAS, b_);
+    if (!training) return;
+
+    const dnnl::inner_product_backward_weights::primitive_desc weights(
+        {x, w, b, y}, UserScratchpad(), dnn_.engine, forward);
+    weights_ = Make(
+        weights, {{DNNL_ARG_SRC, x_}, {DNNL_ARG_DIFF_DST, dy_}, {DNNL_ARG_DIFF_WEIGHTS, dw_}},
+        DNNL_ARG_DIFF_BIAS, db_);
+    if (!options_.input_gradient) return;
+
+    const dnnl::inner_product_backward_data::primitive_desc data(
+        {x, w, y}, UserScratchpad(), dnn_.engine, forward);
+    data_ = Primitive(
+        dnn_, dnnl::inner_product_backward_data(data), data.scratchpad_desc(),
+        {{DNNL_ARG_DIFF_SRC, dx_}, {DNNL_ARG_WEIGHTS, w_}, {DNNL_ARG_DIFF_DST, dy_}}, scratch_);
+  }
+
+  template <typename Descriptor>
+  Primitive Make(const Descriptor& descriptor, std::unordered_map<int, memory> arguments,
+                 int bias_argument, const memory& bias) {
+    if (use_bias_) arguments[bias_argument] = bias;
+    return Primitive(dnn_, dnnl::primitive(descriptor.get()), descriptor.scratchpad_desc(),
+                     std::move(arguments), scratch_);
+  }
+
+  OneDnn& dnn_;
+  const OpOptions options_;
+  const bool use_bias_;
+  const int64_t inputs_;
+  ScratchLayout scratch_;
+  memory x_, y_, w_, b_, dx_, dy_, dw_, db_;
+  Primitive forward_, data_, weights_;
+};
+
+}  // namespace
+
+std::unique_ptr<Op> MakeDense(OneDnn& dnn, const Layer& layer, const OpOptions& options) {
+  return std::make_unique<Dense>(dnn, layer, options);
+}
+
+}  // namespace muster::cpu

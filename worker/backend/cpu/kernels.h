@@ -1,0 +1,29 @@
+// Small things that the own kernels share.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace muster::cpu {
+
+// Calls body(i) for i in [0, n), spread over the OpenMP threads in fixed equal parts. The bodies
+// must write different places: then the result does not depend on the number of threads.
+template <typename Body>
+void ParallelFor(int64_t n, const Body& body) {
+#pragma omp parallel for schedule(static)
+  for (int64_t i = 0; i < n; ++i) body(i);
+}
+
+// gradient[i] = 0 where relu_output[i] is not above zero.
+inline void MaskByRelu(float* gradient, const float* relu_output, int64_t n) {
+  constexpr int64_t kBlock = 4096;
+  ParallelFor((n + kBlock - 1) / kBlock, [=](int64_t block) {
+    const int64_t end = (block + 1) * kBlock < n ? (block + 1) * kBlock : n;
+#pragma omp simd
+    for (int64_t i = block * kBlock; i < end; ++i) {
+      gradient[i] = relu_output[i] > 0 ? gradient[i] : 0.0f;
+    }
+  });
+}
+
+}  // namespace muster::cpu

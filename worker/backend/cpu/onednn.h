@@ -1,0 +1,83 @@
+// The little of oneDNN that several ops share. Only included inside worker/backend/cpu.
+#pragma once
+
+#include <cstddef>
+#include <initializer_list>
+#include <string>
+#include <unordered_map>
+
+#include <dnnl.hpp>
+
+namespace muster::cpu {
+
+// One engine and one stream for all ops of a backend. Execution on a CPU stream is synchronous.
+struct OneDnn {
+  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream{engine};
+};
+
+// Cuts one scratch area, which all ops share one after the other, into the parts of one op.
+class ScratchLayout {
+ public:
+  // Returns the offset, in floats, of `bytes` bytes; a multiple of 64 bytes.
+  size_t Add(size_t bytes);
+  size_t floats() const { return floats_; }
+
+ private:
+  size_t floats_ = 0;
+};
+
+// A tensor that a primitive reads or writes, in the caller's layout outside and in the
+// primitive's layout inside. Where they differ, a copy in scratch stands between.
+class StagedTensor {
+ public:
+  StagedTensor() = default;
+  StagedTensor(const OneDnn& dnn, const dnnl::memory::desc& outside,
+               const dnnl::memory::desc& inside, ScratchLayout& layout);
+
+  // The memory to hand to the primitive.
+  const dnnl::memory& inside() const { return inside_; }
+  bool staged() const { return staged_; }
+
+  void Bind(const float* address, float* scratch);
+  void CopyIn(OneDnn& dnn);   // before the primitive reads it
+  void CopyOut(OneDnn& dnn);  // after the primitive wrote it
+
+ private:
+  bool staged_ = false;
+  size_t offset_ = 0;
+  dnnl::memory outside_, inside_;
+  dnnl::reorder in_, out_;
+};
+
+// A primitive with its arguments and its scratchpad.
+class Primitive {
+ public:
+  Primitive() = default;
+  // `scratchpad`: of the primitive's descriptor, which was made with UserScratchpad().
+  Primitive(const OneDnn& dnn, const dnnl::primitive& primitive,
+            const dnnl::memory::desc& scratchpad,
+            std::unordered_map<int, dnnl::memory> arguments, ScratchLayout& layout);
+  void Execute(OneDnn& dnn, float* scratch);
+
+ private:
+  dnnl::primitive primitive_;
+  std::unordered_map<int, dnnl::memory> arguments_;
+  dnnl::memory scratchpad_;
+  size_t offset_ = 0;
+  bool has_scratchpad_ = false;
+};
+
+// Attributes that leave the scratchpad to us, with or without a relu at the end.
+dnnl::primitive_attr UserScratchpad(bool relu = false);
+
+// A memory without an address yet.
+dnnl::memory Unbound(const OneDnn& dnn, const dnnl::memory::desc& desc);
+inline void SetAddress(dnnl::memory& memory, const float* address) {
+  memory.set_data_handle(const_cast<float*>(address));
+}
+
+// True for oneDNN's plain loops, hundreds of times slower than the rest.
+bool IsReference(const char* implementation);
+
+}  // namespace muster::cpu

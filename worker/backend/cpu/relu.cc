@@ -1,0 +1,38 @@
+// y = max(0, x), where it could not be fused into the layer before.
+#include <algorithm>
+
+#include "common/error.h"
+#include "worker/backend/cpu/kernels.h"
+#include "worker/backend/cpu/ops.h"
+
+namespace muster::cpu {
+namespace {
+
+class Relu : public Op {
+ public:
+  explicit Relu(int64_t elements) : elements_(elements) {}
+
+  void Forward(const ForwardArgs& args) override {
+    constexpr int64_t kBlock = 4096;
+    ParallelFor((elements_ + kBlock - 1) / kBlock, [&](int64_t block) {
+      const int64_t end = std::min(elements_, (block + 1) * kBlock);
+      // Not std::max: a NaN must come through.
+      for (int64_t i = block * kBlock; i < end; ++i) {
+        args.output[i] = args.input[i] < 0 ? 0.0f : args.input[i];
+      }
+    });
+  }
+
+  void Backward(const BackwardArgs&) override { MUSTER_CHECK(!"a relu has no backward"); }
+
+ private:
+  const int64_t elements_;
+};
+
+}  // namespace
+
+std::unique_ptr<Op> MakeRelu(const Layer& layer, const OpOptions& options) {
+  return std::make_unique<Relu>(options.batch * layer.input_shape.elements());
+}
+
+}  // namespace muster::cpu

@@ -1,0 +1,36 @@
+// Eight floats at a time, in the compiler's own vector types: AVX2 instructions here, and correct
+// code anywhere else.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace muster::cpu {
+
+constexpr int64_t kLanes = 8;
+using FloatVec = float __attribute__((vector_size(32)));
+using IntVec = int32_t __attribute__((vector_size(32)));
+using ByteVec = uint8_t __attribute__((vector_size(8)));
+
+template <typename Vec, typename T>
+inline Vec Load(const T* from) {
+  Vec vec;
+  std::memcpy(&vec, from, sizeof(vec));
+  return vec;
+}
+inline FloatVec LoadFloats(const float* from) { return Load<FloatVec>(from); }
+inline void Store(float* to, FloatVec vec) { std::memcpy(to, &vec, sizeof(vec)); }
+inline FloatVec Broadcast(float value) { return value - FloatVec{}; }
+
+// Small integers are kept in bytes where they fit, and in 32 bits where they do not.
+inline IntVec LoadIndices(const int32_t* from) { return Load<IntVec>(from); }
+inline IntVec LoadIndices(const uint8_t* from) {
+  return __builtin_convertvector(Load<ByteVec>(from), IntVec);
+}
+inline void StoreIndices(int32_t* to, IntVec vec) { std::memcpy(to, &vec, sizeof(vec)); }
+inline void StoreIndices(uint8_t* to, IntVec vec) {
+  const ByteVec bytes = __builtin_convertvector(vec, ByteVec);
+  std::memcpy(to, &bytes, sizeof(bytes));
+}
+
+}  // namespace muster::cpu

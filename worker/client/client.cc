@@ -1,0 +1,355 @@
+#include "worker/client/client.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "common/protocol.h"
+
+namespace muster {
+namespace {
+
+constexpr std::chrono::milliseconds kBeatInterval{1000};
+constexpr std::chrono::milliseconds kFlushLimit{2000};
+
+}  // namespace
+
+Client::Client(ClientOptions options) : options_(std::move(options)) {
+  event_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (event_fd_ < 0) throw Error(ExitCode::kFailure, "eventfd: {}", std::strerror(errno));
+  link_ = ConnectZmq(options_.endpoint, options_.link);
+  wire::WorkerMessage message = NewMessage();
+  wire::Hello& hello = *message.mutable_hello();
+  hello = options_.hello;
+  hello.set_protocol_version(kProtocolVersion);
+  hello.set_token(options_.token);
+  std::array<char, 256> host{};
+  (void)::gethostname(host.data(), host.size() - 1);
+  hello.set_host(host.data());
+  hello.set_pid(::getpid());
+  Queue(std::move(message));
+  thread_ = std::jthread([this](std::stop_token stop) { Communicate(stop); });
+
+  std::unique_lock lock(mutex_);
+  // The server names missing ranks at its deadline; be a little more patient than it is.
+  const auto limit = std::chrono::duration<double>(options_.start_s + 5);
+  const bool in_time = changed_.wait_for(lock, limit, [this] { return welcome_ || error_; });
+  std::optional<Error> error = error_;
+  if (!in_time) {
+    error = Error(ExitCode::kDeadline, "no Welcome from the server at {} within {:.0f} s",
+                  options_.endpoint, limit.count());
+  }
+  if (!error) return;
+  lock.unlock();
+  thread_ = {};
+  ::close(event_fd_);
+  throw *error;
+}
+
+Client::~Client() {
+  if (thread_.joinable()) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopped_ && !error_) {
+        wire::WorkerMessage message = NewMessage();
+        message.mutable_goodbye();
+        outgoing_.push_back({std::move(message), {}});
+        flush_ = true;
+      }
+    }
+    thread_.request_stop();
+    const uint64_t one = 1;
+    (void)!::write(event_fd_, &one, sizeof one);
+    thread_.join();
+  }
+  ::close(event_fd_);
+}
+
+wire::WorkerMessage Client::NewMessage() const {
+  wire::WorkerMessage message;
+  message.mutable_address()->set_job(JobOf(options_.token));
+  message.mutable_address()->set_rank(options_.rank);
+  message.mutable_address()->set_incarnation(options_.incarnation);
+  return message;
+}
+
+void Client::Queue(wire::WorkerMessage message, std::span<const float> tensor) {
+  {
+    const std::lock_guard lock(mutex_);
+    outgoing_.push_back({std::move(message), tensor});
+  }
+  const uint64_t one = 1;
+  (void)!::write(event_fd_, &one, sizeof one);
+}
+
+void Client::Fail(Error error) {
+  const std::lock_guard lock(mutex_);
+  if (!error_) error_ = std::move(error);
+  changed_.notify_all();
+}
+
+void Client::ThrowIfFailed() const {
+  if (error_) throw *error_;
+}
+
+// -------------------------------------------------------------------- the communication thread
+
+void Client::Communicate(std::stop_token stop) {
+  Clock::time_point next_beat = Clock::now() + kBeatInterval;
+  try {
+    while (!stop.stop_requested()) {
+      if (!link_->Pending()) {
+        pollfd fds[] = {{link_->fd(), POLLIN, 0}, {event_fd_, POLLIN, 0}};
+        (void)::poll(fds, 2, 100);
+      }
+      uint64_t count;
+      (void)!::read(event_fd_, &count, sizeof count);
+      SendQueued();
+      // A few at a time, so that gradients do not wait behind a flood of weights.
+      for (int i = 0; i < 16; ++i) {
+        const std::optional<FromServer> event = link_->Receive();
+        if (!event) break;
+        Handle(*event);
+      }
+      const Clock::time_point now = Clock::now();
+      if (now >= next_beat) {
+        next_beat = now + kBeatInterval;
+        wire::WorkerMessage message = NewMessage();
+        message.mutable_beat();
+        if (welcome_) (void)link_->Send(message, {});
+        const std::lock_guard lock(mutex_);
+        const double silent = std::chrono::duration<double>(now - last_heard_).count();
+        if (welcome_ && silent > options_.silence_s && !error_) {
+          error_ = Error(ExitCode::kPeerFailed, "the server has been silent for {:.0f} s", silent);
+          changed_.notify_all();
+        }
+      }
+    }
+    SendQueued();
+    if (flush_) link_->Flush(kFlushLimit);
+  } catch (const Error& error) {
+    Fail(error);
+  } catch (const std::exception& error) {
+    Fail(Error(ExitCode::kFailure, "communication: {}", error.what()));
+  }
+}
+
+void Client::SendQueued() {
+  std::deque<Outgoing> batch;
+  {
+    const std::lock_guard lock(mutex_);
+    batch.swap(outgoing_);
+  }
+  if (batch.empty()) return;
+  for (const Outgoing& outgoing : batch) {
+    if (!link_->Send(outgoing.message, outgoing.tensor)) {
+      return Fail(Error(ExitCode::kPeerFailed, "the server does not take any more messages"));
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  handed_over_ = Clock::now();
+}
+
+void Client::Handle(const FromServer& event) {
+  // The copy into the plane is made without the lock: nobody reads the chunk before it is marked
+  // as arrived, and only this thread marks it.
+  const bool is_weights = event.kind == FromServer::Kind::kMessage && event.message.has_weights_chunk();
+  const bool stored = is_weights && StoreWeights(event.message.weights_chunk(), event.payload);
+  const std::lock_guard lock(mutex_);
+  if (event.kind == FromServer::Kind::kLost) {
+    if (!stopped_ && !error_) {
+      error_ = Error(ExitCode::kPeerFailed, "the connection to the server ended");
+    }
+    changed_.notify_all();
+    return;
+  }
+  last_heard_ = Clock::now();
+  const wire::ServerMessage& message = event.message;
+  const bool for_me = message.address().job() == JobOf(options_.token) &&
+                      message.address().rank() == options_.rank &&
+                      message.address().incarnation() == options_.incarnation;
+  if (event.kind == FromServer::Kind::kMessage && message.has_refused()) {
+    error_ = Error(ExitCode::kRefused, "the server refused this worker: {}", message.refused().reason());
+  } else if (event.kind == FromServer::Kind::kMalformed || !for_me) {
+    error_ = Error(ExitCode::kPeerFailed, "the server sent a message that is not of this protocol, or not for this worker");
+  } else if (message.has_welcome()) {
+    HandleWelcome(message.welcome());
+  } else if (is_weights) {
+    MarkArrived(message.weights_chunk(), stored, event.payload.bytes);
+  } else if (message.has_train()) {
+    orders_.push_back({.kind = Order::Kind::kTrain,
+                       .version = message.train().step(),
+                       .samples = message.train().samples()});
+  } else if (message.has_evaluate()) {
+    orders_.push_back({.kind = Order::Kind::kEvaluate,
+                       .version = message.evaluate().version(),
+                       .block_size = message.evaluate().block_size(),
+                       .blocks = {message.evaluate().block_begin(), message.evaluate().block_end()}});
+  } else if (message.has_stop()) {
+    stopped_ = true;
+    orders_.push_back({.kind = Order::Kind::kStop,
+                       .completed = message.stop().completed(),
+                       .reason = message.stop().reason()});
+  }
+  changed_.notify_all();
+}
+
+void Client::HandleWelcome(const wire::Welcome& welcome) {
+  const bool sane = !welcome_ && welcome.chunk_end_size() > 0 && welcome.train_samples() > 0 &&
+                    welcome.global_batch() > 0 && welcome.slices() > 0 &&
+                    welcome.slice_begin() <= welcome.slice_end() &&
+                    welcome.slice_end() <= welcome.slices() &&
+                    welcome.chunk_end(welcome.chunk_end_size() - 1) == options_.arena_floats &&
+                    std::is_sorted(welcome.chunk_end().begin(), welcome.chunk_end().end());
+  if (!sane) {
+    error_ = Error(ExitCode::kPeerFailed, "the server's Welcome does not fit this worker's arena of {} floats", options_.arena_floats);
+    return;
+  }
+  plan_ = {.train_samples = welcome.train_samples(),
+           .global_batch = welcome.global_batch(),
+           .total_steps = welcome.total_steps(),
+           .slices = welcome.slices()};
+  first_step_ = welcome.first_step();
+  slices_ = {welcome.slice_begin(), welcome.slice_end()};
+  parts_ = Decompose(slices_, plan_.slices);
+  size_t begin = 0;
+  for (const uint64_t end : welcome.chunk_end()) {
+    chunks_.push_back({begin, end});
+    begin = end;
+  }
+  arrived_.assign(chunks_.size(), first_step_ - 1);
+  link_->AllocateTensors(options_.arena_floats, parts_.size());
+  welcome_ = true;
+}
+
+bool Client::StoreWeights(const wire::WeightsChunk& weights, const Payload& payload) {
+  if (weights.chunk() >= arrived_.size() || weights.version() != arrived_[weights.chunk()] + 1) return false;
+  const ChunkRange& range = chunks_[weights.chunk()];
+  if (payload.bytes != (range.end - range.begin) * sizeof(float)) return false;
+  link_->StoreWeights(static_cast<int>(weights.version() % 2), range.begin, payload);
+  return true;
+}
+
+void Client::MarkArrived(const wire::WeightsChunk& weights, bool stored, size_t bytes) {
+  if (!stored) {
+    error_ = Error(ExitCode::kPeerFailed, "the server sent chunk {} of version {} with {} bytes, which is not the one that comes next", weights.chunk(), weights.version(), bytes);
+    return;
+  }
+  arrived_[weights.chunk()] = weights.version();
+}
+
+// --------------------------------------------------------------------------- the compute thread
+
+void Client::ReportReady() {
+  wire::WorkerMessage message = NewMessage();
+  message.mutable_ready();
+  Queue(std::move(message));
+}
+
+Order Client::NextOrder() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !orders_.empty() || error_; });
+  if (orders_.empty()) ThrowIfFailed();
+  Order order = std::move(orders_.front());
+  orders_.pop_front();
+  return order;
+}
+
+std::span<float> Client::Slot(size_t part) { return link_->Slot(part); }
+
+std::span<const float> Client::Weights(int64_t version) const {
+  return link_->Plane(static_cast<int>(version % 2));
+}
+
+void Client::AwaitChunk(int64_t version, size_t chunk) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return arrived_[chunk] >= version || error_ || stopped_; });
+  if (arrived_[chunk] >= version) return;
+  ThrowIfFailed();
+  std::string reason;
+  for (const Order& order : orders_) {
+    if (order.kind == Order::Kind::kStop) reason = order.reason;
+  }
+  throw Error(ExitCode::kPeerFailed, "the server stopped the run: {}", reason);
+}
+
+void Client::ReportLoss(int64_t step, int64_t slice, int64_t samples, double loss, int64_t correct) {
+  wire::WorkerMessage message = NewMessage();
+  wire::SliceLoss& body = *message.mutable_slice_loss();
+  body.set_step(step);
+  body.set_slice(static_cast<uint32_t>(slice));
+  body.set_samples(samples);
+  body.set_loss(loss);
+  body.set_correct(correct);
+  Queue(std::move(message));
+}
+
+void Client::PushChunk(int64_t step, size_t part, size_t chunk) {
+  wire::WorkerMessage message = NewMessage();
+  wire::GradientPart& body = *message.mutable_gradient_part();
+  body.set_step(step);
+  body.set_chunk(static_cast<uint32_t>(chunk));
+  body.mutable_subtree()->set_level(parts_[part].level);
+  body.mutable_subtree()->set_index(parts_[part].index);
+  const ChunkRange& range = chunks_[chunk];
+  Queue(std::move(message), link_->Slot(part).subspan(range.begin, range.end - range.begin));
+}
+
+void Client::PushEmpty(int64_t step, size_t part) {
+  for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
+    wire::WorkerMessage message = NewMessage();
+    wire::GradientPart& body = *message.mutable_gradient_part();
+    body.set_step(step);
+    body.set_chunk(static_cast<uint32_t>(chunk));
+    body.mutable_subtree()->set_level(parts_[part].level);
+    body.mutable_subtree()->set_index(parts_[part].index);
+    body.set_empty(true);
+    Queue(std::move(message));
+  }
+}
+
+void Client::ReportEvaluated(int64_t version, int64_t block, int64_t samples, double loss,
+                             int64_t correct) {
+  wire::WorkerMessage message = NewMessage();
+  wire::EvaluatedBlock& body = *message.mutable_evaluated_block();
+  body.set_version(version);
+  body.set_block(static_cast<uint32_t>(block));
+  body.set_samples(samples);
+  body.set_loss(loss);
+  body.set_correct(correct);
+  Queue(std::move(message));
+}
+
+void Client::ReportTimes(const wire::StepTimes& times) {
+  wire::WorkerMessage message = NewMessage();
+  *message.mutable_step_times() = times;
+  Queue(std::move(message));
+}
+
+Client::Clock::time_point Client::HandedOverAt() const {
+  const std::lock_guard lock(mutex_);
+  return handed_over_;
+}
+
+void Client::ReportFailure(const std::string& message, ExitCode code) {
+  wire::WorkerMessage failure = NewMessage();
+  failure.mutable_failure()->set_message(message);
+  failure.mutable_failure()->set_exit_code(static_cast<int>(code));
+  {
+    const std::lock_guard lock(mutex_);
+    if (error_) return;  // nobody is listening
+    outgoing_.push_back({std::move(failure), {}});
+    flush_ = true;
+    stopped_ = false;
+  }
+  thread_.request_stop();
+  const uint64_t one = 1;
+  (void)!::write(event_fd_, &one, sizeof one);
+  thread_.join();
+}
+
+}  // namespace muster

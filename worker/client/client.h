@@ -1,0 +1,155 @@
+// A worker's side of the job: join, slot, push chunk, await chunk.
+//
+// This library knows nothing of networks: it moves chunks of one arena of floats, whose layout the
+// caller describes. A program that trains its own model links it, computes gradients of its slices
+// and calls:
+//
+//   Client client(options);                       // a. Hello … Welcome
+//   client.ReportReady();
+//   for (;;) {
+//     Order order = client.NextOrder();
+//     if (order.kind == Order::Kind::kStop) break;
+//     client.AwaitChunk(order.version, c);        // e. for each chunk, before it is read
+//     ... client.Weights(order.version) ...
+//     client.ReportLoss(...);                     // b. each slice, before its gradients
+//     ... client.Slot(p) ...
+//     client.PushChunk(order.version, p, c);      // c. each part, each chunk
+//   }
+//
+// Threads: one compute thread calls the public methods; a communication thread inside owns the
+// socket. Every wait ends: with what was waited for, or with Error(kPeerFailed, kDeadline,
+// kRefused) when the server is lost, silent, or has refused or stopped this worker.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/error.h"
+#include "common/link/link.h"
+#include "common/slices.h"
+#include "common/step_plan.h"
+#include "proto/wire.pb.h"
+
+namespace muster {
+
+struct ClientOptions {
+  std::string endpoint;
+  std::string token;
+  uint32_t rank = 0;
+  uint32_t incarnation = 0;
+  // What the worker presents: the arena's layout, its data, its threads. rank, token, host and pid
+  // are filled in by the client.
+  wire::Hello hello;
+  size_t arena_floats = 0;
+  LinkOptions link;
+  double start_s = 60;    // until Welcome
+  double silence_s = 20;  // without a sign of life from the server
+};
+
+// What the server wants next.
+struct Order {
+  enum class Kind { kTrain, kEvaluate, kStop };
+  Kind kind;
+  int64_t version = 0;       // use W(version); the step to train, too
+  int64_t samples = 0;       // kTrain: of the whole batch
+  int64_t block_size = 0;    // kEvaluate
+  Range blocks;              // kEvaluate: of this worker
+  bool completed = false;    // kStop: the run reached its end
+  std::string reason;        // kStop
+};
+
+// A range of floats of the arena.
+struct ChunkRange {
+  size_t begin = 0, end = 0;
+};
+
+class Client {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // Joins the job; returns after Welcome.
+  explicit Client(ClientOptions options);
+  // Says Goodbye if the server said Stop; otherwise just leaves.
+  ~Client();
+  Client(const Client&) = delete;
+
+  const StepPlan& plan() const { return plan_; }
+  int64_t first_step() const { return first_step_; }
+  Range slices() const { return slices_; }                         // of this worker
+  const std::vector<TreeNode>& parts() const { return parts_; }    // what it pushes per chunk
+  const std::vector<ChunkRange>& chunks() const { return chunks_; }
+
+  void ReportReady();
+  Order NextOrder();
+
+  // The memory of the gradient of parts()[part]: the whole arena. Chunk c of it may be written
+  // from the arrival of W(step) chunk c until PushChunk.
+  std::span<float> Slot(size_t part);
+  std::span<const float> Weights(int64_t version) const;
+
+  void AwaitChunk(int64_t version, size_t chunk);
+  void ReportLoss(int64_t step, int64_t slice, int64_t samples, double loss, int64_t correct);
+  void PushChunk(int64_t step, size_t part, size_t chunk);
+  // The subtree holds no samples in this step.
+  void PushEmpty(int64_t step, size_t part);
+  void ReportEvaluated(int64_t version, int64_t block, int64_t samples, double loss, int64_t correct);
+  void ReportTimes(const wire::StepTimes& times);
+
+  // When the last message so far was handed to the transport. For statistics.
+  Clock::time_point HandedOverAt() const;
+
+  // Tells the server why this worker gives up, and waits a moment until that has left.
+  void ReportFailure(const std::string& message, ExitCode code);
+
+ private:
+  struct Outgoing {
+    wire::WorkerMessage message;
+    std::span<const float> tensor;
+  };
+
+  void Communicate(std::stop_token stop);
+  void SendQueued();
+  void Handle(const FromServer& event);
+  void HandleWelcome(const wire::Welcome& welcome);
+  bool StoreWeights(const wire::WeightsChunk& weights, const Payload& payload);
+  void MarkArrived(const wire::WeightsChunk& weights, bool stored, size_t bytes);
+  void Queue(wire::WorkerMessage message, std::span<const float> tensor = {});
+  void Fail(Error error);
+  // Rethrows what ended the communication.
+  void ThrowIfFailed() const;
+  wire::WorkerMessage NewMessage() const;
+
+  const ClientOptions options_;
+  StepPlan plan_;
+  int64_t first_step_ = 0;
+  Range slices_;
+  std::vector<TreeNode> parts_;
+  std::vector<ChunkRange> chunks_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool welcome_ = false;
+  bool stopped_ = false;   // the server said Stop
+  bool flush_ = false;     // send what is queued, then end
+  std::deque<Outgoing> outgoing_;
+  std::deque<Order> orders_;
+  std::vector<int64_t> arrived_;  // newest version of each chunk; -1: none
+  Clock::time_point handed_over_;
+  std::optional<Error> error_;
+  Clock::time_point last_heard_ = Clock::now();
+
+  int event_fd_ = -1;
+  std::unique_ptr<ClientLink> link_;  // used by the communication thread only, but for memory
+  std::jthread thread_;
+};
+
+}  // namespace muster

@@ -1,0 +1,123 @@
+#include "worker/data/cifar10.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "common/error.h"
+#include "worker/data/mapped_file.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Throws unless `file` consists of whole records with labels in range.
+void CheckRecords(const MappedFile& file) {
+  const int64_t size = static_cast<int64_t>(file.bytes().size());
+  const int64_t records = size / kCifar10RecordBytes;
+  if (size == 0 || size % kCifar10RecordBytes != 0) {
+    throw Error(ExitCode::kData,
+                "{}: expected a whole number of {}-byte CIFAR-10 records (30730000 bytes in the "
+                "published files), found {} bytes: {} records and {} bytes. The file is {}",
+                file.path(), kCifar10RecordBytes, size, records, size % kCifar10RecordBytes,
+                size == 0 ? "empty" : "truncated or not a CIFAR-10 file");
+  }
+  for (int64_t record = 0; record < records; ++record) {
+    const uint8_t label = file.bytes()[static_cast<size_t>(record * kCifar10RecordBytes)];
+    if (label >= kCifar10Classes) {
+      throw Error(ExitCode::kData,
+                  "{}: expected a label from 0 to {} at the start of record {} (byte {}), found {}. "
+                  "The file is damaged or not a CIFAR-10 file",
+                  file.path(), kCifar10Classes - 1, record, record * kCifar10RecordBytes, label);
+    }
+  }
+}
+
+class Cifar10Dataset final : public Dataset {
+ public:
+  explicit Cifar10Dataset(std::vector<MappedFile> files) : files_(std::move(files)) {
+    for (const MappedFile& file : files_) {
+      firsts_.push_back(size_);
+      size_ += static_cast<int64_t>(file.bytes().size()) / kCifar10RecordBytes;
+    }
+  }
+
+  int64_t size() const override { return size_; }
+  Shape shape() const override { return {kCifar10Side, kCifar10Side, kCifar10Channels}; }
+  int64_t classes() const override { return kCifar10Classes; }
+  int32_t Label(int64_t index) const override { return Record(index)[0]; }
+  std::span<const uint8_t> Planes(int64_t index) const override { return Record(index).subspan(1); }
+
+  uint64_t Fingerprint() const override {
+    std::call_once(fingerprint_once_, [this] {
+      XXH3_state_t* state = XXH3_createState();
+      MUSTER_CHECK(state != nullptr);
+      XXH3_64bits_reset(state);
+      for (const MappedFile& file : files_) {
+        XXH3_64bits_update(state, file.bytes().data(), file.bytes().size());
+      }
+      fingerprint_ = XXH3_64bits_digest(state);
+      XXH3_freeState(state);
+    });
+    return fingerprint_;
+  }
+
+ private:
+  std::span<const uint8_t> Record(int64_t index) const {
+    MUSTER_CHECK(0 <= index && index < size_);
+    // The last file that begins at or before this record.
+    const auto after = std::upper_bound(firsts_.begin(), firsts_.end(), index);
+    const size_t file = static_cast<size_t>(after - firsts_.begin()) - 1;
+    return files_[file].bytes().subspan(
+        static_cast<size_t>((index - firsts_[file]) * kCifar10RecordBytes),
+        static_cast<size_t>(kCifar10RecordBytes));
+  }
+
+  std::vector<MappedFile> files_;
+  std::vector<int64_t> firsts_;  // index of the first record of each file
+  int64_t size_ = 0;
+  mutable std::once_flag fingerprint_once_;
+  mutable uint64_t fingerprint_ = 0;
+};
+
+bool Exists(const fs::path& path) {
+  std::error_code ignored;  // no permission to look counts as not there
+  return fs::exists(path, ignored);
+}
+
+}  // namespace
+
+std::string FindCifar10(const std::string& dir) {
+  const fs::path inner = fs::path(dir) / kCifar10Folder;
+  const bool here =
+      Exists(fs::path(dir) / kCifar10TrainFiles[0]) || Exists(fs::path(dir) / kCifar10TestFile);
+  return !here && Exists(inner) ? inner.string() : dir;
+}
+
+Datasets OpenCifar10(const std::string& dir) {
+  const fs::path found = FindCifar10(dir);
+  if (!Exists(found / kCifar10TrainFiles[0]) && !Exists(found / kCifar10TestFile)) {
+    throw Error(ExitCode::kData,
+                "{}: no CIFAR-10 data set: expected data_batch_1.bin … data_batch_5.bin and "
+                "test_batch.bin there or in {}, found neither the first nor the last",
+                dir, (fs::path(dir) / kCifar10Folder).string());
+  }
+  const auto open = [&](const char* name) {
+    MappedFile file((found / name).string());
+    CheckRecords(file);
+    return file;
+  };
+  std::vector<MappedFile> train, test;
+  for (const char* name : kCifar10TrainFiles) train.push_back(open(name));
+  test.push_back(open(kCifar10TestFile));
+  return {std::make_unique<Cifar10Dataset>(std::move(train)),
+          std::make_unique<Cifar10Dataset>(std::move(test))};
+}
+
+}  // namespace muster

@@ -1,0 +1,35 @@
+// CIFAR-10 (Krizhevsky, "Learning multiple layers of features from tiny images", 2009) in its
+// binary version, https://www.cs.toronto.edu/~kriz/cifar.html: data_batch_1.bin …
+// data_batch_5.bin and test_batch.bin, each a row of 3,073-byte records: one label byte (0-9) and
+// 3,072 pixels (32x32; the red, the green, then the blue plane, row by row).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "worker/data/dataset.h"
+
+namespace muster {
+
+inline constexpr int64_t kCifar10Side = 32;
+inline constexpr int64_t kCifar10Channels = 3;
+inline constexpr int64_t kCifar10Classes = 10;
+inline constexpr int64_t kCifar10PixelBytes = kCifar10Channels * kCifar10Side * kCifar10Side;
+inline constexpr int64_t kCifar10RecordBytes = 1 + kCifar10PixelBytes;
+inline constexpr const char* kCifar10Folder = "cifar-10-batches-bin";
+inline constexpr std::array<const char*, 5> kCifar10TrainFiles = {
+    "data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
+    "data_batch_5.bin"};
+inline constexpr const char* kCifar10TestFile = "test_batch.bin";
+
+// `dir` itself if it holds data files, else dir/cifar-10-batches-bin if that exists, else `dir`.
+std::string FindCifar10(const std::string& dir);
+
+// Maps the six files in `dir` or dir/cifar-10-batches-bin and checks them: a whole number of
+// records, at least one, every label in range. Any number of records is allowed, so that smaller
+// sets in the same layout can be used. Throws Error(kData) that names the file, what was
+// expected and what is there.
+Datasets OpenCifar10(const std::string& dir);
+
+}  // namespace muster

@@ -1,0 +1,48 @@
+#include "worker/data/epoch_order.h"
+
+#include <numeric>
+#include <utility>
+
+#include "common/error.h"
+#include "common/random.h"
+#include "worker/data/pipeline.h"
+
+namespace muster {
+namespace {
+
+__extension__ using Wide = unsigned __int128;
+
+}  // namespace
+
+// Fisher and Yates' shuffle (Durstenfeld, CACM 7, 1964): place i swaps with one of 0 … i.
+// j = floor(r (i + 1) / 2^64) from 64 random bits r is uneven by less than (i + 1) / 2^64.
+std::vector<int64_t> EpochOrder(int64_t size, uint64_t seed, int64_t epoch) {
+  MUSTER_CHECK(0 <= size && size < (int64_t{1} << 33));  // two places per numbered block
+  MUSTER_CHECK(epoch >= 0);
+  std::vector<int64_t> order(static_cast<size_t>(size));
+  std::iota(order.begin(), order.end(), 0);
+  const RandomStream stream(seed, RandomPurpose::kShuffle, /*place=*/0,
+                            static_cast<uint32_t>(epoch), /*sample=*/0);
+  const auto draw = [](uint32_t high, uint32_t low, int64_t choices) {
+    const uint64_t bits = static_cast<uint64_t>(high) << 32 | low;
+    return static_cast<int64_t>((static_cast<Wide>(bits) * static_cast<Wide>(choices)) >> 64);
+  };
+  for (int64_t pair = (size - 1) / 2; pair >= 0 && size > 0; --pair) {
+    const auto block = stream.Block(static_cast<uint32_t>(pair));
+    const int64_t odd = 2 * pair + 1, even = 2 * pair;
+    if (odd < size) std::swap(order[odd], order[draw(block[0], block[1], odd + 1)]);
+    std::swap(order[even], order[draw(block[2], block[3], even + 1)]);
+  }
+  return order;
+}
+
+std::shared_ptr<const Order> EpochOrders::Of(int64_t epoch) {
+  // Held while shuffling: whoever else needs this order would only compute it twice.
+  const std::lock_guard lock(mutex_);
+  if (newer_.epoch == epoch) return newer_.order;
+  if (older_.epoch == epoch) return older_.order;
+  older_ = std::exchange(newer_, {epoch, std::make_shared<Order>(EpochOrder(size_, seed_, epoch))});
+  return newer_.order;
+}
+
+}  // namespace muster

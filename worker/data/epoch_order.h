@@ -1,0 +1,31 @@
+// The shuffled orders of the epochs in use, shared by the prefetch threads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace muster {
+
+using Order = std::vector<int64_t>;
+
+// Keeps the orders of the last two epochs asked for: around the end of an epoch some threads
+// already work on the next one. Any thread may call.
+class EpochOrders {
+ public:
+  EpochOrders(int64_t size, uint64_t seed) : size_(size), seed_(seed) {}
+  std::shared_ptr<const Order> Of(int64_t epoch);
+
+ private:
+  struct Entry {
+    int64_t epoch = -1;
+    std::shared_ptr<const Order> order;
+  };
+  const int64_t size_;
+  const uint64_t seed_;
+  std::mutex mutex_;
+  Entry newer_, older_;
+};
+
+}  // namespace muster

@@ -1,0 +1,66 @@
+#include "worker/data/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "common/error.h"
+
+namespace muster {
+namespace {
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+}  // namespace
+
+MappedFile::MappedFile(const std::string& path) : path_(path) {
+  // O_NONBLOCK: a named pipe must be refused below, not waited for.
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0) {
+    throw Error(ExitCode::kData, "{}: cannot open: {}", path, std::strerror(errno));
+  }
+  struct stat status = {};
+  if (::fstat(file.get(), &status) != 0) {
+    throw Error(ExitCode::kData, "{}: cannot read its size: {}", path, std::strerror(errno));
+  }
+  if (!S_ISREG(status.st_mode)) {
+    throw Error(ExitCode::kData, "{}: expected a regular file, found something else", path);
+  }
+  size_ = static_cast<size_t>(status.st_size);
+  if (size_ == 0) return;
+  void* data = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.get(), 0);
+  if (data == MAP_FAILED) {
+    throw Error(ExitCode::kData, "{}: cannot map {} bytes: {}", path, size_, std::strerror(errno));
+  }
+  data_ = static_cast<const uint8_t*>(data);
+  // Only advice: a cold disk starts reading ahead now. Failure is harmless.
+  ::madvise(data, size_, MADV_WILLNEED);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<uint8_t*>(data_), size_);
+}
+
+}  // namespace muster

@@ -1,0 +1,139 @@
+#include "worker/data/pipeline.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/error.h"
+#include "worker/data/epoch_order.h"
+#include "worker/data/prefetch_ring.h"
+#include "worker/data/preprocess.h"
+
+namespace muster {
+namespace {
+
+// Batch number n is slice n mod K of step first_step + n / K, K being this worker's slices.
+class TrainSource final : public BatchSource {
+ public:
+  TrainSource(const Dataset& dataset, const TrainPipelineOptions& options)
+      : dataset_(dataset),
+        options_(options),
+        preprocessor_(options.data.preprocess(), dataset.shape()),
+        orders_(dataset.size(), options.seed) {
+    const StepPlan& plan = options_.plan;
+    MUSTER_CHECK(plan.train_samples == dataset.size() && plan.global_batch > 0);
+    MUSTER_CHECK(0 <= options_.first_step && options_.first_step <= plan.total_steps);
+    const Range slices = options_.slices;
+    MUSTER_CHECK(0 <= slices.begin && slices.begin <= slices.end && slices.end <= plan.slices);
+  }
+
+  int64_t batches() const override {
+    return (options_.plan.total_steps - options_.first_step) * options_.slices.size();
+  }
+  int64_t max_samples() const override {
+    const int64_t batch = std::min(options_.plan.global_batch, options_.plan.train_samples);
+    return (batch + options_.plan.slices - 1) / options_.plan.slices;
+  }
+  Shape shape() const override { return preprocessor_.shape(); }
+
+  PreparedBatch Describe(int64_t number) const override {
+    PreparedBatch batch;
+    batch.step = options_.first_step + number / options_.slices.size();
+    batch.index = options_.slices.begin + number % options_.slices.size();
+    const Batch step = options_.plan.At(batch.step);
+    batch.epoch = step.epoch;
+    batch.count = options_.plan.Slice(step, batch.index).size();
+    return batch;
+  }
+
+  std::string Name(int64_t number) const override {
+    const PreparedBatch batch = Describe(number);
+    return fmt::format("step {}, slice {}", batch.step, batch.index);
+  }
+
+  void Fill(int64_t number, const BatchBuffer& buffer, std::stop_token stop) override {
+    const PreparedBatch batch = Describe(number);
+    const Range places = options_.plan.Slice(options_.plan.At(batch.step), batch.index);
+    const std::shared_ptr<const Order> order = orders_.Of(batch.epoch);
+    for (int64_t i = 0; i < batch.count && !stop.stop_requested(); ++i) {
+      const int64_t sample = (*order)[static_cast<size_t>(places.begin + i)];
+      buffer.sample_ids[i] = sample;
+      buffer.labels[i] = dataset_.Label(sample);
+      preprocessor_.Apply(dataset_.Planes(sample),
+                          preprocessor_.Draw(options_.seed, batch.epoch, sample),
+                          buffer.images + i * preprocessor_.shape().elements());
+    }
+  }
+
+ private:
+  const Dataset& dataset_;
+  const TrainPipelineOptions options_;
+  const Preprocessor preprocessor_;
+  EpochOrders orders_;
+};
+
+class EvaluationSource final : public BatchSource {
+ public:
+  EvaluationSource(const Dataset& dataset, const config::Data& data, int64_t block_size,
+                   Range blocks)
+      : dataset_(dataset),
+        preprocessor_(data.preprocess(), dataset.shape()),
+        block_size_(block_size),
+        blocks_(blocks) {
+    MUSTER_CHECK(block_size > 0 && 0 <= blocks.begin && blocks.begin <= blocks.end);
+    MUSTER_CHECK(blocks.end <= (dataset.size() + block_size - 1) / block_size);
+  }
+
+  int64_t batches() const override { return blocks_.size(); }
+  int64_t max_samples() const override { return std::min(block_size_, dataset_.size()); }
+  Shape shape() const override { return preprocessor_.shape(); }
+
+  PreparedBatch Describe(int64_t number) const override {
+    PreparedBatch batch;
+    batch.index = blocks_.begin + number;
+    batch.count = std::min(block_size_, dataset_.size() - batch.index * block_size_);
+    return batch;
+  }
+
+  std::string Name(int64_t number) const override {
+    return fmt::format("block {} of the test set", blocks_.begin + number);
+  }
+
+  void Fill(int64_t number, const BatchBuffer& buffer, std::stop_token stop) override {
+    const PreparedBatch batch = Describe(number);
+    for (int64_t i = 0; i < batch.count && !stop.stop_requested(); ++i) {
+      const int64_t sample = batch.index * block_size_ + i;
+      buffer.sample_ids[i] = sample;
+      buffer.labels[i] = dataset_.Label(sample);
+      preprocessor_.Apply(dataset_.Planes(sample), preprocessor_.Centre(),
+                          buffer.images + i * preprocessor_.shape().elements());
+    }
+  }
+
+ private:
+  const Dataset& dataset_;
+  const Preprocessor preprocessor_;
+  const int64_t block_size_;
+  const Range blocks_;
+};
+
+std::unique_ptr<BatchPipeline> MakeRing(std::unique_ptr<BatchSource> source,
+                                        const config::Data& data) {
+  return std::make_unique<PrefetchRing>(std::move(source),
+                                        static_cast<int>(data.prefetch_threads()),
+                                        static_cast<int>(data.prefetch_batches()));
+}
+
+}  // namespace
+
+std::unique_ptr<BatchPipeline> MakeTrainPipeline(const Dataset& dataset,
+                                                 const TrainPipelineOptions& options) {
+  return MakeRing(std::make_unique<TrainSource>(dataset, options), options.data);
+}
+
+std::unique_ptr<BatchPipeline> MakeEvaluationPipeline(const Dataset& dataset,
+                                                      const config::Data& data, int64_t block_size,
+                                                      Range blocks) {
+  return MakeRing(std::make_unique<EvaluationSource>(dataset, data, block_size, blocks), data);
+}
+
+}  // namespace muster

@@ -1,0 +1,121 @@
+#include "worker/data/prefetch_ring.h"
+
+#include <algorithm>
+#include <chrono>
+#include <new>
+#include <system_error>
+#include <utility>
+
+#include "common/error.h"
+
+namespace muster {
+
+PrefetchRing::PrefetchRing(std::unique_ptr<BatchSource> source, int threads, int depth)
+    : source_(std::move(source)) {
+  MUSTER_CHECK(threads >= 1 && depth >= 1);
+  // One buffer more than the depth, for the batch in use; no more than there are batches.
+  slots_.resize(static_cast<size_t>(std::clamp<int64_t>(source_->batches(), 1, depth + 1)));
+  Allocate();
+  // A thread beyond the depth would never find a free buffer.
+  const int useful = std::min(threads, depth);
+  try {
+    for (int i = 0; i < useful; ++i) {
+      threads_.emplace_back([this](std::stop_token stop) { Run(std::move(stop)); });
+    }
+  } catch (const std::system_error& error) {
+    throw Error(ExitCode::kFailure,
+                "cannot start prefetch thread {} of {}: {}. Lower "
+                "data.prefetch_threads or raise the limit of processes (ulimit -u).",
+                threads_.size() + 1, useful, error.what());
+  }
+}
+
+// Asks all threads to stop before the first join, and wakes those that wait.
+PrefetchRing::~PrefetchRing() {
+  for (std::jthread& thread : threads_) thread.request_stop();
+}
+
+void PrefetchRing::Allocate() {
+  const auto samples = static_cast<size_t>(source_->max_samples());
+  const auto elements = static_cast<size_t>(source_->shape().elements());
+  constexpr size_t kAlignment = 64;
+  const size_t bytes =
+      std::max(samples * elements * sizeof(float) + kAlignment - 1, kAlignment) & ~(kAlignment - 1);
+  for (Slot& slot : slots_) {
+    slot.images.reset(static_cast<float*>(std::aligned_alloc(kAlignment, bytes)));
+    if (slot.images == nullptr) {
+      throw Error(ExitCode::kFailure,
+                  "not enough memory for {} prefetch buffers of {} samples ({} bytes each). Lower "
+                  "data.prefetch_batches or the batch.",
+                  slots_.size(), samples, bytes);
+    }
+    slot.labels.resize(samples);
+    slot.sample_ids.resize(samples);
+  }
+}
+
+const PreparedBatch& PrefetchRing::Next(double deadline_s) {
+  std::unique_lock lock(mutex_);
+  MUSTER_CHECK(next_ < source_->batches());
+  if (released_ != next_) {  // the caller is done with the batch it got last
+    released_ = next_;
+    slot_freed_.notify_one();
+  }
+  Slot& slot = SlotOf(next_);
+  // The bound keeps the sum of the clock and a huge deadline from overflowing.
+  const std::chrono::duration<double> deadline(std::clamp(deadline_s, 0.0, 1e9));
+  if (!batch_ready_.wait_for(lock, deadline, [&] { return slot.ready == next_; })) {
+    throw Error(ExitCode::kDeadline,
+                "input pipeline: waited {} s for {} ({} samples), which is not prepared yet; {} "
+                "prefetch threads. Is the disk slow or the machine overloaded? More "
+                "data.prefetch_threads or a longer deadline may help.",
+                deadline_s, source_->Name(next_), source_->Describe(next_).count, threads_.size());
+  }
+  if (slot.error) std::rethrow_exception(slot.error);
+  ++next_;
+  return slot.batch;
+}
+
+int64_t PrefetchRing::Claim(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  const auto may_go_on = [&] {
+    return failed_ || claimed_ == source_->batches() ||
+           claimed_ < released_ + static_cast<int64_t>(slots_.size());
+  };
+  if (!slot_freed_.wait(lock, stop, may_go_on)) return -1;
+  if (stop.stop_requested() || failed_ || claimed_ == source_->batches()) return -1;
+  return claimed_++;
+}
+
+void PrefetchRing::Make(int64_t number, Slot& slot, const std::stop_token& stop) {
+  slot.batch = source_->Describe(number);
+  slot.batch.images = slot.images.get();
+  slot.batch.labels = slot.labels.data();
+  slot.batch.sample_ids = slot.sample_ids.data();
+  MUSTER_CHECK(slot.batch.count <= source_->max_samples());
+  if (slot.batch.count == 0) return;
+  source_->Fill(number, {slot.images.get(), slot.labels.data(), slot.sample_ids.data()}, stop);
+}
+
+void PrefetchRing::Run(std::stop_token stop) {
+  for (int64_t number = Claim(stop); number >= 0; number = Claim(stop)) {
+    Slot& slot = SlotOf(number);
+    std::exception_ptr error;
+    try {
+      Make(number, slot, stop);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    if (stop.stop_requested()) return;
+    const std::lock_guard lock(mutex_);
+    slot.error = error;
+    slot.ready = number;
+    if (error) {
+      failed_ = true;
+      slot_freed_.notify_all();
+    }
+    batch_ready_.notify_one();
+  }
+}
+
+}  // namespace muster

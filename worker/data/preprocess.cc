@@ -1,0 +1,144 @@
+#include "worker/data/preprocess.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "common/error.h"
+
+namespace muster {
+namespace {
+
+// One channel as it is read: row r, column c of the crop is pixels[(top + r) * stride + left + c]
+// for r and c inside [row_begin, row_end) and [column_begin, column_end); all others are zero
+// padding.
+struct Window {
+  const uint8_t* pixels;
+  int64_t stride, top, left;
+  int64_t row_begin, row_end, column_begin, column_end;
+
+  const uint8_t* Row(int64_t row) const {
+    return pixels + (top + row) * stride + (left + column_begin);
+  }
+};
+
+Window MakeWindow(const uint8_t* plane, const Shape& stored, const Shape& crop,
+                  const Augmentation& choices) {
+  const auto clamp = [](int64_t value, int64_t size) {
+    return std::clamp<int64_t>(value, 0, size);
+  };
+  return {.pixels = plane,
+          .stride = stored.width,
+          .top = choices.top,
+          .left = choices.left,
+          .row_begin = clamp(-choices.top, crop.height),
+          .row_end = clamp(stored.height - choices.top, crop.height),
+          .column_begin = clamp(-choices.left, crop.width),
+          .column_end = clamp(stored.width - choices.left, crop.width)};
+}
+
+// Mean and variance over the n values of a channel of the crop. Σx and Σx² are integers, so they
+// are exact whatever the order, and so is n Σx² - (Σx)², up to 16 million pixels.
+struct Moments {
+  double mean = 0, variance = 0;
+};
+
+Moments Measure(const Window& window, int64_t n) {
+  uint64_t sum = 0, squares = 0;
+  const int64_t columns = window.column_end - window.column_begin;
+  for (int64_t row = window.row_begin; row < window.row_end; ++row) {
+    const uint8_t* pixels = window.Row(row);
+    uint32_t row_sum = 0, row_squares = 0;  // wide enough for 65,536 pixels
+    for (int64_t column = 0; column < columns; ++column) {
+      const uint32_t pixel = pixels[column];
+      row_sum += pixel;
+      row_squares += pixel * pixel;
+    }
+    sum += row_sum;
+    squares += row_squares;
+  }
+  const double count = static_cast<double>(n);
+  const auto spread = static_cast<double>(squares * static_cast<uint64_t>(n) - sum * sum);
+  return {static_cast<double>(sum) / count, spread / (count * count)};
+}
+
+// y = (x - centre) * scale + offset.
+struct Affine {
+  float centre, scale, offset;
+};
+
+// Writes one channel of the crop into the interleaved `image`.
+void Convert(const Window& window, const Affine& map, bool flip, const Shape& crop, float* image) {
+  const float padding = (0 - map.centre) * map.scale + map.offset;
+  // Mirrored, column 0 of the crop lands in the last column.
+  const int64_t step = flip ? -crop.channels : crop.channels;
+  float* first = image + (flip ? (crop.width - 1) * crop.channels : 0);
+  for (int64_t row = 0; row < crop.height; ++row, first += crop.width * crop.channels) {
+    const bool outside = row < window.row_begin || row >= window.row_end;
+    const int64_t begin = outside ? crop.width : window.column_begin;
+    const int64_t end = outside ? crop.width : window.column_end;
+    for (int64_t column = 0; column < begin; ++column) first[column * step] = padding;
+    if (outside) continue;
+    const uint8_t* pixels = window.Row(row);
+    for (int64_t column = begin; column < end; ++column) {
+      first[column * step] =
+          (static_cast<float>(pixels[column - begin]) - map.centre) * map.scale + map.offset;
+    }
+    for (int64_t column = end; column < crop.width; ++column) first[column * step] = padding;
+  }
+}
+
+}  // namespace
+
+Preprocessor::Preprocessor(const config::Preprocess& settings, const Shape& stored)
+    : settings_(settings), stored_(stored), shape_(CropShape(settings, stored)) {
+  if (settings.contrast_min() > settings.contrast_max()) {
+    throw Error(ExitCode::kUsage,
+                "data.preprocess.contrast_min: expected at most contrast_max, {}, found {}",
+                settings.contrast_max(), settings.contrast_min());
+  }
+}
+
+// With m_k and v_k the mean and variance of channel k, brightness d and contrast c turn x into
+//   (x - m_k) c + m_k + d,
+// whose mean is m_k + d and whose variance is c² v_k. So one look at the bytes gives all that
+// standardisation needs, and every step after the crop is one affine map per channel.
+void Preprocessor::Apply(std::span<const uint8_t> planes, const Augmentation& choices,
+                         float* image) const {
+  MUSTER_CHECK(static_cast<int64_t>(planes.size()) == stored_.elements());
+  const int64_t channels = shape_.channels;
+  const int64_t plane_size = stored_.height * stored_.width;
+  const auto window = [&](int64_t channel) {
+    return MakeWindow(planes.data() + channel * plane_size, stored_, shape_, choices);
+  };
+
+  std::vector<Moments> moments(static_cast<size_t>(channels));
+  if (settings_.standardize() || choices.contrast != 1) {
+    for (int64_t k = 0; k < channels; ++k) {
+      moments[k] = Measure(window(k), shape_.height * shape_.width);
+    }
+  }
+
+  double mean = 0, divisor = 255;
+  if (settings_.standardize()) {
+    double variance = 0;
+    for (const Moments& m : moments) mean += (m.mean + choices.brightness) / channels;
+    for (const Moments& m : moments) {
+      const double distance = m.mean + choices.brightness - mean;
+      variance +=
+          (choices.contrast * choices.contrast * m.variance + distance * distance) / channels;
+    }
+    // An image of one colour has no spread: the floor keeps its noise from being blown up.
+    divisor = std::max(std::sqrt(variance), 1 / std::sqrt(shape_.elements()));
+  }
+
+  for (int64_t k = 0; k < channels; ++k) {
+    const Affine map = {
+        .centre = static_cast<float>(moments[k].mean),
+        .scale = static_cast<float>(choices.contrast / divisor),
+        .offset = static_cast<float>((moments[k].mean + choices.brightness - mean) / divisor)};
+    Convert(window(k), map, choices.flip, shape_, image + k);
+  }
+}
+
+}  // namespace muster

@@ -1,0 +1,36 @@
+// From stored pixels to the network's input: the steps of config.Preprocess.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "common/shape.h"
+#include "proto/config.pb.h"
+#include "worker/data/augmentation.h"
+
+namespace muster {
+
+// Immutable and cheap to copy; any thread may use it.
+class Preprocessor {
+ public:
+  // Throws Error(kUsage) for settings that do not fit one another or the stored images.
+  Preprocessor(const config::Preprocess& settings, const Shape& stored);
+
+  const Shape& shape() const { return shape_; }  // of what comes out
+
+  // The choices of one sample; see augmentation.h.
+  Augmentation Draw(uint64_t seed, int64_t epoch, int64_t sample) const {
+    return DrawAugmentation(settings_, stored_, seed, epoch, sample);
+  }
+  Augmentation Centre() const { return CentreCrop(settings_, stored_); }
+
+  // Reads `planes` ([channel][row][column], 0 … 255) and writes shape().elements() floats to
+  // `image` ([row][column][channel]).
+  void Apply(std::span<const uint8_t> planes, const Augmentation& choices, float* image) const;
+
+ private:
+  config::Preprocess settings_;
+  Shape stored_, shape_;
+};
+
+}  // namespace muster

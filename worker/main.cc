@@ -1,0 +1,106 @@
+// muster-worker: one tower of a job. Started by `muster launch`, or by hand.
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <exception>
+
+#include "common/chunks.h"
+#include "common/config.h"
+#include "common/log.h"
+#include "common/parent.h"
+#include "common/protocol.h"
+#include "worker/backend/cpu/cpu_backend.h"
+#include "worker/trainer/trainer.h"
+
+namespace muster {
+namespace {
+
+struct Arguments {
+  std::string config, endpoint, token_file;
+  uint32_t rank = 0;
+  uint32_t incarnation = 0;
+  int parent = 0;
+};
+
+wire::Hello DescribeWorker(const config::Config& config, const Graph& graph, const Datasets& data) {
+  wire::Hello hello;
+  hello.set_threads(config.worker().threads());
+  hello.set_graph_hash(graph.Hash());
+  for (const Variable& variable : graph.variables()) {
+    wire::VariableShape& entry = *hello.add_variable();
+    entry.set_name(variable.name);
+    for (const int64_t n : variable.shape) entry.add_shape(n);
+  }
+  for (const std::string& line : graph.Describe()) hello.add_layer(line);
+  hello.set_train_samples(data.train->size());
+  hello.set_test_samples(data.test->size());
+  hello.set_data_fingerprint(data.train->Fingerprint() ^ (data.test->Fingerprint() * 3));
+  return hello;
+}
+
+void Work(const Arguments& arguments) {
+  config::Config config = LoadConfig(arguments.config, {});
+  ResolveConfig(config, AvailableCores());
+  const Graph graph = Graph::Build(config.model(), InputShape(config.data()));
+  const Datasets data = OpenDatasets(config.data());
+  const std::unique_ptr<Backend> backend = MakeCpuBackend(static_cast<int>(config.worker().threads()));
+  ClientOptions options;
+  options.endpoint = arguments.endpoint;
+  options.token = ReadToken(arguments.token_file);
+  options.rank = arguments.rank;
+  options.incarnation = arguments.incarnation;
+  options.hello = DescribeWorker(config, graph, data);
+  options.arena_floats = graph.arena_floats();
+  options.link = LinkOptionsFor(config, graph);
+  options.start_s = config.deadlines().start_s();
+  options.silence_s = config.deadlines().silence_s();
+  Client client(std::move(options));
+  spdlog::info("joined as rank {}: slices {} to {} of {}", arguments.rank, client.slices().begin,
+               client.slices().end, client.plan().slices);
+  try {
+    Trainer(config, graph, data, *backend, client).Run();
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kPeerFailed) client.ReportFailure(error.what(), error.code());
+    throw;
+  } catch (const std::exception& error) {
+    client.ReportFailure(error.what(), ExitCode::kFailure);
+    throw;
+  }
+  spdlog::info("done");
+}
+
+int Main(int argc, char** argv) {
+  Arguments arguments;
+  CLI::App app{"One worker of a Muster job: computes gradients on its slices of every batch.\n"
+               "Usually started by `muster launch`."};
+  app.add_option("--config", arguments.config, "Config file, the same for server and workers")->required();
+  app.add_option("--rank", arguments.rank, "This worker's number, from 0")->required();
+  app.add_option("--endpoint", arguments.endpoint, "Where the server listens: ipc://@NAME or tcp://127.0.0.1:PORT")->required();
+  app.add_option("--token-file", arguments.token_file, "File with the job token, 32 hexadecimal digits")->required();
+  app.add_option("--incarnation", arguments.incarnation, "0 for the first process of this rank");
+  app.add_option("--parent", arguments.parent, "Die when this process, the parent, dies");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::kUsage);
+  }
+  if (arguments.parent != 0) DieWithParent(arguments.parent);
+  std::signal(SIGPIPE, SIG_IGN);
+  InitLog("worker-" + std::to_string(arguments.rank));
+  try {
+    Work(arguments);
+    return 0;
+  } catch (const Error& error) {
+    spdlog::error("{}", error.what());
+    return static_cast<int>(error.code());
+  } catch (const std::bad_alloc&) {
+    spdlog::error("out of memory: use a smaller batch or fewer workers");
+  } catch (const std::exception& error) {
+    spdlog::error("{}", error.what());
+  }
+  return static_cast<int>(ExitCode::kFailure);
+}
+
+}  // namespace
+}  // namespace muster
+
+int main(int argc, char** argv) { return muster::Main(argc, argv); }

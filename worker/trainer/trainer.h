@@ -1,0 +1,70 @@
+// One worker's part of the run: computes its slices of each step, evaluates its blocks, and times
+// what it does.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/arena.h"
+#include "common/graph.h"
+#include "proto/config.pb.h"
+#include "worker/client/client.h"
+#include "worker/data/dataset.h"
+#include "worker/data/pipeline.h"
+#include "worker/nn/tower.h"
+
+namespace muster {
+
+// Owner and thread: the worker's main thread. The references must outlive the trainer.
+class Trainer {
+ public:
+  Trainer(const config::Config& config, const Graph& graph, const Datasets& data, Backend& backend,
+          Client& client);
+
+  // Follows the server's orders until it says Stop. Throws Error(kPeerFailed) if the run did not
+  // reach its end.
+  void Run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void PrepareTower();
+  void TrainStep(const Order& order);
+  void Evaluate(const Order& order);
+
+  // Gradient of the slices below `node`, added in tree order into the buffer of `level`. False if
+  // they hold no samples. `last`: the rightmost path of the part's tree, on which each chunk is
+  // added up and pushed while backward goes on; `pending` are the levels whose sum still misses
+  // this subtree, innermost first.
+  bool Accumulate(const TreeNode& node, size_t level, const std::vector<size_t>& pending, bool last);
+  bool ComputeSlice(int64_t slice, size_t level, const std::vector<size_t>& pending, bool last);
+  std::span<float> Buffer(size_t level);
+  void AddAndPush(size_t chunk, const std::vector<size_t>& pending);
+
+  void AwaitLayer(int layer);
+  void LayerDone(int layer, const std::vector<size_t>& pending);
+  // Books the time since `begin` as waiting, and for what.
+  void BookWait(Clock::time_point begin);
+
+  const config::Config& config_;
+  const Graph& graph_;
+  const Datasets& data_;
+  Client& client_;
+  Tower tower_;
+  std::vector<Arena> accumulators_;            // levels 1 and up; level 0 is the slot
+  std::vector<std::vector<size_t>> reads_;     // layer → the chunks that hold its variables
+  std::vector<std::vector<size_t>> finishes_;  // layer → the chunks that are done after it
+  std::unique_ptr<BatchPipeline> pipeline_;
+
+  // Of the step under way.
+  Order order_;
+  size_t part_ = 0;
+  bool streamed_ = false;  // the part's chunks were pushed during backward
+  wire::StepTimes times_;
+  bool first_weights_seen_ = false;
+  double waited_ms_ = 0;  // in all hooks of one forward pass
+};
+
+}  // namespace muster
