@@ -233,26 +233,33 @@ std::string AsFieldText(const pb::FieldDescriptor* field, const std::string& val
 
 }  // namespace
 
+// Damerau and Levenshtein's distance, in half edits: swapped neighbours, the most common slip, cost
+// less than another letter.
+static size_t Distance(const std::string& a, const std::string& b) {
+  const auto lower = [](char c) { return std::tolower(static_cast<unsigned char>(c)); };
+  std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) {
+    for (size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        d[i][j] = 2 * (i + j);
+        continue;
+      }
+      const bool same = lower(a[i - 1]) == lower(b[j - 1]);
+      d[i][j] = std::min({d[i - 1][j] + 2, d[i][j - 1] + 2, d[i - 1][j - 1] + (same ? 0 : 2)});
+      const bool swapped = i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) && lower(a[i - 2]) == lower(b[j - 1]);
+      if (swapped) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+    }
+  }
+  return d[a.size()][b.size()];
+}
+
 std::string NearestName(const std::string& name, const std::vector<std::string>& candidates) {
   std::string best;
-  size_t best_distance = std::max<size_t>(2, name.size() / 2);
+  size_t best_distance = std::max<size_t>(4, name.size());  // half of the name may be wrong
   for (const std::string& candidate : candidates) {
-    // Levenshtein distance, one row at a time.
-    std::vector<size_t> row(candidate.size() + 1);
-    for (size_t j = 0; j <= candidate.size(); ++j) row[j] = j;
-    for (size_t i = 1; i <= name.size(); ++i) {
-      size_t diagonal = row[0];
-      row[0] = i;
-      for (size_t j = 1; j <= candidate.size(); ++j) {
-        const bool same = std::tolower(static_cast<unsigned char>(name[i - 1])) ==
-                          std::tolower(static_cast<unsigned char>(candidate[j - 1]));
-        const size_t next = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (same ? 0 : 1)});
-        diagonal = row[j];
-        row[j] = next;
-      }
-    }
-    if (row.back() < best_distance) {
-      best_distance = row.back();
+    const size_t distance = Distance(name, candidate);
+    if (distance < best_distance) {
+      best_distance = distance;
       best = candidate;
     }
   }

@@ -137,7 +137,8 @@ void Supervisor::TakeReport(const std::string& line) {
     phase_ = Phase::kRunning;
   } else if (kind == "summary") {
     summary_ = *event;
-    if (phase_ == Phase::kRunning && Text(summary_, "reason") == "completed") {
+    bool joined = phase_ == Phase::kWorkersJoining || phase_ == Phase::kRunning;
+    if (joined && Text(summary_, "reason") == "completed") {
       phase_ = Phase::kFinishing;
       deadline_ = Now() + kFinishSeconds;
       early_exit_by_ = 0;

@@ -94,7 +94,7 @@ void Aggregator::SubmitReady() {
     state.submitted = true;
     ++running_;
     pool_.Submit([this, c, update]() -> ThreadPool::Completion {
-      const bool finite = Run(*update);
+      const bool finite = ApplyUpdate(*update);
       return [this, c, finite] { Finish(c, finite); };
     });
   }

@@ -389,12 +389,12 @@ void Server::CheckDeadlines() {
   const Clock::time_point now = Clock::now();
   const config::Deadlines& deadlines = config_.deadlines();
   const auto missed = [&](const std::vector<uint32_t>& ranks, const std::string& what, double limit) {
-    throw Error(ExitCode::kDeadline, "{} from {} within {:.0f} s (step {})", what, Names(ranks), limit, step_);
+    throw Error(ExitCode::kDeadline, "{} from {} within {:g} s (step {})", what, Names(ranks), limit, step_);
   };
   if (phase_ == Phase::kGathering) {
     const double waited = std::chrono::duration<double>(now - began_).count();
     if (waited > deadlines.start_s()) {
-      throw Error(ExitCode::kDeadline, "{} of {} workers did not join within {:.0f} s: rank {} missing",
+      throw Error(ExitCode::kDeadline, "{} of {} workers did not join within {:g} s: rank {} missing",
                   roster_.MissingRanks().size(), roster_.size(), deadlines.start_s(),
                   fmt::join(roster_.MissingRanks(), ", "));
     }
@@ -433,7 +433,7 @@ void Server::CheckDeadlines() {
   for (uint32_t rank = 0; rank < roster_.size(); ++rank) {
     const Member& member = roster_.at(rank);
     if (member.peer && now - member.last_heard > Seconds(deadlines.silence_s())) {
-      throw Error(ExitCode::kPeerFailed, "{} was lost at step {}: silent for {:.0f} s", roster_.Name(rank), step_,
+      throw Error(ExitCode::kPeerFailed, "{} was lost at step {}: silent for {:g} s", roster_.Name(rank), step_,
                   deadlines.silence_s());
     }
   }

@@ -46,7 +46,7 @@ std::vector<DecaySegment> DecaySegments(const Graph& graph) {
   return segments;
 }
 
-bool Run(const ChunkUpdate& update) {
+bool ApplyUpdate(const ChunkUpdate& update) {
   std::vector<float> scratch(update.tree->scratch_floats());
   const float zeros[TreeSum::kBlock] = {};
   uint32_t bad = 0;

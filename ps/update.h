@@ -41,6 +41,6 @@ struct ChunkUpdate {
 };
 
 // True if all new weights are finite. A gradient that is not finite makes a weight that is not.
-bool Run(const ChunkUpdate& update);
+bool ApplyUpdate(const ChunkUpdate& update);
 
 }  // namespace muster

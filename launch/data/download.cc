@@ -90,6 +90,8 @@ fs::path Obtain(const fs::path& dir, const DownloadOptions& options) {
     Download(part, options);
     return part;
   } catch (const Error& error) {
+    std::error_code ignored;
+    if (fs::file_size(part, ignored) == 0) fs::remove(part, ignored);  // nothing has arrived
     throw Error(error.code(),
                 "cannot download the data set: {}. Run this again to go on, or get {} ({} bytes, "
                 "MD5 {}) on another machine, put it at {} and run this again; or make a stand-in "

@@ -7,6 +7,7 @@
 #include <map>
 #include <vector>
 
+#include "common/config.h"
 #include "common/random.h"
 #include "tests/data/expect_error.h"
 #include "tests/data/test_sets.h"
@@ -180,6 +181,15 @@ TEST(Preprocess, BrightnessAddsAndContrastScalesAroundTheChannelsMean) {
   EXPECT_FLOAT_EQ(image[0], 20 / 255.0f);
   EXPECT_FLOAT_EQ(image[2], 20 / 255.0f);
   EXPECT_FLOAT_EQ(image[3], 150 / 255.0f);
+}
+
+TEST(Preprocess, GivesTheShapeThatTheNetworkExpects) {
+  config::Data data;
+  data.set_format(config::Data::CIFAR10);
+  EXPECT_EQ(Preprocessor(data.preprocess(), StoredShape(data)).shape(), InputShape(data));
+  data.mutable_preprocess()->set_crop_height(24);
+  data.mutable_preprocess()->set_crop_width(20);
+  EXPECT_EQ(Preprocessor(data.preprocess(), StoredShape(data)).shape(), InputShape(data));
 }
 
 TEST(Preprocess, RefusesSettingsThatDoNotFit) {

@@ -17,7 +17,8 @@ std::string Drain(int fd) {
   std::string all;
   char buffer[65536];
   ssize_t got;
-  while ((got = ::read(fd, buffer, sizeof buffer)) > 0) all.append(buffer, static_cast<size_t>(got));
+  while ((got = ::read(fd, buffer, sizeof buffer)) > 0)
+    all.append(buffer, static_cast<size_t>(got));
   return all;
 }
 
@@ -56,6 +57,7 @@ TEST_F(ConsolePipeTest, AReaderThatDoesNotReadDoesNotBlock) {
     all += Drain(reader_.get());
     console.WritePending();
   }
+  all += Drain(reader_.get());
   console.Print("end");
   all += Drain(reader_.get());
   EXPECT_TRUE(all.ends_with(" lines not shown)\nend\n")) << all.substr(all.size() - 100);
@@ -95,8 +97,9 @@ TEST_F(ConsoleTerminalTest, TheLiveLineStaysLast) {
     console.Print("evaluation");
     console.SetLive("step 3");
   }
-  EXPECT_EQ(Drain(master_.get()),
-            "\r\x1b[Kstep 1\r\x1b[Kstep 2\r\x1b[Kevaluation\r\n\r\x1b[Kstep 2\r\x1b[Kstep 3\r\x1b[K");
+  EXPECT_EQ(
+      Drain(master_.get()),
+      "\r\x1b[Kstep 1\r\x1b[Kstep 2\r\x1b[Kevaluation\r\n\r\x1b[Kstep 2\r\x1b[Kstep 3\r\x1b[K");
 }
 
 TEST_F(ConsoleTerminalTest, ATerminalThatDoesNotReadDoesNotBlock) {

@@ -13,9 +13,8 @@ EndedProcess Exited(int rank, int code, bool asked = false) {
   return {.rank = rank, .pid = 100 + rank, .end = {.value = code, .asked = asked}};
 }
 EndedProcess Killed(int rank, int signal, bool asked = false) {
-  return {.rank = rank,
-          .pid = 100 + rank,
-          .end = {.by_signal = true, .value = signal, .asked = asked}};
+  return {
+      .rank = rank, .pid = 100 + rank, .end = {.by_signal = true, .value = signal, .asked = asked}};
 }
 
 TEST(FindCauseTest, VictimsAreNoCause) {

@@ -89,9 +89,9 @@ JobTest::JobTest() {
   marker_ = fs::path(dir_).filename();
   std::ofstream(config()) << kConfig;
   // The launcher finds its siblings beside its own executable: links would lead elsewhere.
-  for (auto [from, name] : {std::pair{MUSTER_PROGRAM, "muster"},
-                            std::pair{FAKE_CHILD_PROGRAM, "muster-server"},
-                            std::pair{FAKE_CHILD_PROGRAM, "muster-worker"}}) {
+  for (auto [from, name] :
+       {std::pair{MUSTER_PROGRAM, "muster"}, std::pair{FAKE_CHILD_PROGRAM, "muster-server"},
+        std::pair{FAKE_CHILD_PROGRAM, "muster-worker"}}) {
     std::error_code error;
     fs::create_hard_link(from, Path(name), error);
     if (error) fs::copy_file(from, Path(name));
@@ -110,7 +110,7 @@ void JobTest::Start(Job& job, const std::vector<std::string>& arguments,
   job.out_path_ = Path(name + ".out");
   job.err_path_ = Path(name + ".err");
   std::string command = (shell_suffix.empty() ? "exec " : "") + Quote(Path("muster"));
-  for (const std::string& argument : arguments) command += " " + Quote(argument);
+  for (const std::string& argument : arguments) command.append(" ").append(Quote(argument));
   command += shell_suffix;
 
   std::vector<std::string> environment{"MUSTER_TEST_MARKER=" + marker_, "PATH=/usr/bin:/bin"};
@@ -154,7 +154,8 @@ Finished JobTest::RunLaunch(const std::vector<std::string>& more) {
 std::vector<std::string> JobTest::RunDirs() const {
   std::vector<std::string> dirs;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(Path("runs"), error)) dirs.push_back(entry.path());
+  for (const auto& entry : fs::directory_iterator(Path("runs"), error))
+    dirs.push_back(entry.path());
   std::sort(dirs.begin(), dirs.end());
   return dirs;
 }

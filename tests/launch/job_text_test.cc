@@ -19,15 +19,15 @@ using ::testing::HasSubstr;
 TEST(SummaryTest, PartsOfAStepAddUp) {
   std::string pattern = std::filesystem::temp_directory_path() / "muster-text-XXXXXX";
   RunDir dir = RunDir::Open(::mkdtemp(pattern.data()));
-  nlohmann::json summary = {{"reason", "completed"}, {"steps", 3910},        {"samples", 500000},
-                            {"elapsed_s", 411},      {"test_accuracy", 0.7}, {"step_ms", 100},
-                            {"compute_ms", 80},      {"push_ms", 5},         {"wait_ms", 10},
+  nlohmann::json summary = {{"reason", "completed"},    {"steps", 3910},        {"samples", 500000},
+                            {"elapsed_s", 411},         {"test_accuracy", 0.7}, {"step_ms", 100},
+                            {"compute_ms", 80},         {"push_ms", 5},         {"wait_ms", 10},
                             {"images_per_second", 1200}};
   EXPECT_THAT(SummaryLines(summary, 2, dir),
               ElementsAre("Completed: 3,910 steps, 500,000 images in 6 min 51 s",
-                          "  test accuracy  70.00 %",            //
+                          "  test accuracy  70.00 %",  //
                           "  speed          1,200 images/s, 600 per worker",
-                          "  step           100 ms",             //
+                          "  step           100 ms",  //
                           "                 compute    80.0 ms   80 %",
                           "                 push       5.00 ms    5 %",
                           "                 wait       10.0 ms   10 %",

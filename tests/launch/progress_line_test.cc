@@ -7,11 +7,10 @@ namespace {
 
 Progress Example() {
   Progress progress;
-  Update(progress, *ParseEvent(
-                       R"({"event":"progress","step":57,"total_steps":3910,"epoch":0.15,)"
-                       R"("epochs":10.0,"train_loss":1.9012,"train_accuracy":0.31,)"
-                       R"("images_per_second":1200.4,"step_ms":100.0,"waiting_share":0.02,)"
-                       R"("elapsed_s":6.1,"eta_s":300.0})"));
+  Update(progress, *ParseEvent(R"({"event":"progress","step":57,"total_steps":3910,"epoch":0.15,)"
+                               R"("epochs":10.0,"train_loss":1.9012,"train_accuracy":0.31,)"
+                               R"("images_per_second":1200.4,"step_ms":100.0,"waiting_share":0.02,)"
+                               R"("elapsed_s":6.1,"eta_s":300.0})"));
   return progress;
 }
 
@@ -73,8 +72,9 @@ TEST(ProgressLineTest, Evaluation) {
   Progress progress;
   Update(progress, *ParseEvent(R"({"step":391,"epoch":1,"test_accuracy":0.5512,)"
                                R"("test_loss":1.28421,"elapsed_s":41})"));
-  EXPECT_EQ(EvaluationLine(progress),
-            "evaluation  epoch 1.00  step 391  test accuracy 55.12 %  test loss 1.2842  after 41 s");
+  EXPECT_EQ(
+      EvaluationLine(progress),
+      "evaluation  epoch 1.00  step 391  test accuracy 55.12 %  test loss 1.2842  after 41 s");
 }
 
 TEST(ParseEventTest, OnlyObjects) {

@@ -219,7 +219,7 @@ TEST_P(TowerTest, SlicesAddUpToTheWholeBatch) {
   const LossSums sums = trainer.sums;
   Arena sum(graph_.arena_floats());
   LossSums added;
-  for (const auto [first, count] : {std::pair<int64_t, int64_t>{0, 4}, {4, 4}, {8, 5}}) {
+  for (const auto& [first, count] : {std::pair<int64_t, int64_t>{0, 4}, {4, 4}, {8, 5}}) {
     const Arena part = trainer.Step(Batch(graph_, first, count), weights_, 1.0f / 13);
     for (size_t i = 0; i < sum.floats().size(); ++i) sum.floats()[i] += part.floats()[i];
     added.loss += trainer.sums.loss;

@@ -191,6 +191,9 @@ void Client::Handle(const FromServer& event) {
                        .blocks = {message.evaluate().block_begin(), message.evaluate().block_end()}});
   } else if (message.has_stop()) {
     stopped_ = true;
+    if (!welcome_) {
+      error_ = Error(ExitCode::kPeerFailed, "the server stopped the run: {}", message.stop().reason());
+    }
     orders_.push_back({.kind = Order::Kind::kStop,
                        .completed = message.stop().completed(),
                        .reason = message.stop().reason()});

@@ -31,10 +31,11 @@ void CheckRecords(const MappedFile& file) {
   for (int64_t record = 0; record < records; ++record) {
     const uint8_t label = file.bytes()[static_cast<size_t>(record * kCifar10RecordBytes)];
     if (label >= kCifar10Classes) {
-      throw Error(ExitCode::kData,
-                  "{}: expected a label from 0 to {} at the start of record {} (byte {}), found {}. "
-                  "The file is damaged or not a CIFAR-10 file",
-                  file.path(), kCifar10Classes - 1, record, record * kCifar10RecordBytes, label);
+      throw Error(
+          ExitCode::kData,
+          "{}: expected a label from 0 to {} at the start of record {} (byte {}), found {}. "
+          "The file is damaged or not a CIFAR-10 file",
+          file.path(), kCifar10Classes - 1, record, record * kCifar10RecordBytes, label);
     }
   }
 }

@@ -31,7 +31,8 @@ struct Datasets {
 };
 
 // Reads the training and the test set that `data` names. Throws Error(kData) that names the file,
-// what was expected (sizes, label range) and what is there; Error(kUsage) where data.dir is not set.
+// what was expected (sizes, label range) and what is there; Error(kUsage) where data.dir is not
+// set.
 Datasets OpenDatasets(const config::Data& data);
 
 }  // namespace muster

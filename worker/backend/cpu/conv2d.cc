@@ -42,11 +42,18 @@ struct Geometry {
 
 constexpr auto kAlgorithm = dnnl::algorithm::convolution_direct;
 
-// Calls make(tag) for channels-last activations and, where oneDNN has only its reference loops for
-// those, for a layout of its own choice.
+// The strided 1x1 kernels of oneDNN 2.6 write beyond their scratchpad when they read channels-last
+// activations whose channels do not fill their vectors.
+bool OverrunsScratchpad(const Geometry& g) {
+  return g.spec.kernel_height == 1 && g.spec.kernel_width == 1 &&
+         g.spec.stride_height * g.spec.stride_width > 1 && g.source[1] % 16 != 0;
+}
+
+// Calls make(tag) for channels-last activations and, where oneDNN has no (good) kernels for those,
+// for a layout of its own choice.
 template <typename Make>
-auto ChooseLayout(const Make& make) {
-  auto descriptor = make(Tag::nhwc);
+auto ChooseLayout(const Geometry& geometry, const Make& make) {
+  auto descriptor = make(OverrunsScratchpad(geometry) ? Tag::nchw : Tag::nhwc);
   if (!descriptor || IsReference(descriptor.impl_info_str())) {
     auto other = make(Tag::any);
     if (other && (!descriptor || !IsReference(other.impl_info_str()))) return other;
@@ -57,7 +64,7 @@ auto ChooseLayout(const Make& make) {
 
 dnnl::convolution_forward::primitive_desc ForwardDescriptor(const OneDnn& dnn, const Geometry& g,
                                                             dnnl::prop_kind kind, bool relu) {
-  return ChooseLayout([&](Tag tag) {
+  return ChooseLayout(g, [&](Tag tag) {
     return dnnl::convolution_forward::primitive_desc(
         {kind, kAlgorithm, Describe(g.source, tag), Describe(g.weights, Tag::any), g.Bias(),
          Describe(g.destination, tag), g.strides, g.pads_before, g.pads_after},
@@ -68,7 +75,7 @@ dnnl::convolution_forward::primitive_desc ForwardDescriptor(const OneDnn& dnn, c
 dnnl::convolution_backward_data::primitive_desc BackwardDataDescriptor(
     const OneDnn& dnn, const Geometry& g,
     const dnnl::convolution_forward::primitive_desc& forward) {
-  return ChooseLayout([&](Tag tag) {
+  return ChooseLayout(g, [&](Tag tag) {
     return dnnl::convolution_backward_data::primitive_desc(
         {kAlgorithm, Describe(g.source, tag), Describe(g.weights, Tag::any),
          Describe(g.destination, tag), g.strides, g.pads_before, g.pads_after},
@@ -79,7 +86,7 @@ dnnl::convolution_backward_data::primitive_desc BackwardDataDescriptor(
 dnnl::convolution_backward_weights::primitive_desc BackwardWeightsDescriptor(
     const OneDnn& dnn, const Geometry& g,
     const dnnl::convolution_forward::primitive_desc& forward) {
-  return ChooseLayout([&](Tag tag) {
+  return ChooseLayout(g, [&](Tag tag) {
     return dnnl::convolution_backward_weights::primitive_desc(
         {kAlgorithm, Describe(g.source, tag), Describe(g.weights, Tag::any), g.Bias(),
          Describe(g.destination, tag), g.strides, g.pads_before, g.pads_after},

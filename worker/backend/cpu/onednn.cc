@@ -1,6 +1,7 @@
 #include "worker/backend/cpu/onednn.h"
 
 #include <cstring>
+#include <limits>
 #include <utility>
 
 namespace muster::cpu {
@@ -55,7 +56,9 @@ dnnl::primitive_attr UserScratchpad(bool relu) {
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (relu) {
     dnnl::post_ops ops;
-    ops.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
+    // A slope of nearly nothing below zero. With 0 oneDNN takes the maximum of x and 0, and the
+    // CPU's maximum turns a NaN into 0: a network that diverged would show a finite loss.
+    ops.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, std::numeric_limits<float>::min(), 0.0f);
     attributes.set_post_ops(ops);
   }
   return attributes;

@@ -68,7 +68,8 @@ class Primitive {
   bool has_scratchpad_ = false;
 };
 
-// Attributes that leave the scratchpad to us, with or without a relu at the end.
+// Attributes that leave the scratchpad to us, with or without a relu at the end, which lets NaN
+// through.
 dnnl::primitive_attr UserScratchpad(bool relu = false);
 
 // A memory without an address yet.

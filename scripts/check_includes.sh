@@ -1,0 +1,36 @@
+#!/bin/sh
+# Who may include whom (docs/DESIGN.md). Prints each include that is not allowed; exit code 1 if
+# there is one. Usage: scripts/check_includes.sh [ROOT]
+cd "${1:-$(dirname "$0")/..}" || exit 2
+status=0
+
+# deny FOLDER PATTERN [EXCEPT]: no file below FOLDER includes what matches PATTERN.
+deny() {
+  found=$(grep -rnE --include='*.h' --include='*.cc' --include='*.cu' \
+    "^#include [<\"]($2)" "$1" | grep -vE "^(${3:-nothing})")
+  if [ -n "$found" ]; then
+    echo "not allowed in $1: $2"
+    echo "$found" | sed 's/^/    /'
+    status=1
+  fi
+}
+
+deny common '(ps|worker|launch|tests|bench)/'
+deny ps '(worker|launch|tests|bench)/'
+deny launch '(ps|worker|tests|bench)/'
+deny worker '(ps|launch|tests|bench)/'
+deny worker/client 'worker/(nn|data|backend|trainer)/'
+deny worker/nn 'worker/(client|data|trainer|backend/cpu|backend/cuda)/' 'worker/nn/tower_bench.cc'
+deny worker/data 'worker/(client|nn|backend|trainer)/'
+deny worker/backend 'worker/(client|nn|data|trainer)/'
+deny worker/trainer 'worker/backend/(cpu|cuda)/'
+for folder in common ps worker launch; do
+  deny $folder 'zmq' 'common/link/zmq_link.cc'
+  deny $folder '(oneapi/dnnl|dnnl)' 'worker/backend/cpu/'
+  deny $folder '(cuda|cudnn|cublas)' 'worker/backend/cuda/'
+done
+# Generated wire code stops at the links, the server loop and the client.
+for folder in worker/nn worker/data worker/backend launch; do
+  deny $folder 'proto/wire'
+done
+exit $status

@@ -1,0 +1,180 @@
+#include "common/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "common/error.h"
+#include "common/text_format.h"
+
+namespace muster {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+const char kModel[] = R"(layer { name: "fc" dense { units: 10 } }
+layer { name: "loss" softmax_cross_entropy {} }
+)";
+
+class ConfigTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "/config-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    dir_ = pattern;
+    Write("model.txtpb", kModel);
+  }
+  void TearDown() override { std::filesystem::remove_all(dir_); }
+
+  std::string Write(const std::string& name, const std::string& text) {
+    std::ofstream(dir_ + "/" + name) << text;
+    return dir_ + "/" + name;
+  }
+
+  // A good config of which line 2 is `line`.
+  std::string Config(const std::string& line, const std::string& run = "run { epochs: 2 global_batch: 64 }") {
+    return Write("c.txtpb", run + "\n" + line + R"(
+data { format: CIFAR10 }
+model_file: "model.txtpb"
+learning_rate { base: 0.1 }
+)");
+  }
+
+  std::string ErrorOf(const std::string& path, const std::vector<std::string>& settings = {}) {
+    try {
+      std::vector<Setting> parsed;
+      for (const std::string& setting : settings) parsed.push_back(ParseSetting(setting));
+      LoadConfig(path, parsed);
+      return "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kUsage);
+      EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+      return error.what();
+    }
+  }
+
+  std::string dir_;
+};
+
+TEST_F(ConfigTest, ReadsDefaultsAndTheModelFile) {
+  const config::Config config = LoadConfig(Config(""), {});
+  EXPECT_EQ(config.run().epochs(), 2);
+  EXPECT_EQ(config.cluster().workers(), 1u);
+  EXPECT_EQ(config.model().layer_size(), 2);
+  EXPECT_FALSE(config.has_model_file());
+}
+
+TEST_F(ConfigTest, EveryErrorSaysWhereWhatAndWhatElse) {
+  const std::string where = dir_ + "/c.txtpb:2: ";
+  EXPECT_THAT(ErrorOf(Config("cluster { worker: 3 }")),
+              AllOf(StartsWith(where), HasSubstr("cluster.worker: unknown key"), HasSubstr("\"workers\"")));
+  EXPECT_THAT(ErrorOf(Config("clutser { workers: 3 }")), AllOf(StartsWith(where), HasSubstr("\"cluster\"")));
+  EXPECT_THAT(ErrorOf(Config("cluster { workers: \"two\" }")), AllOf(StartsWith(where), HasSubstr("workers"), HasSubstr("integer")));
+  EXPECT_THAT(ErrorOf(Config("cluster { workers: -1 }")), AllOf(StartsWith(where), HasSubstr("workers")));
+  EXPECT_THAT(ErrorOf(Config("cluster { workers: 0 }")), AllOf(StartsWith(where), HasSubstr("at least 1"), HasSubstr("got 0")));
+  EXPECT_THAT(ErrorOf(Config("cluster { transport: TPC }")), AllOf(StartsWith(where), HasSubstr("transport"), HasSubstr("\"TCP\"")));
+  EXPECT_THAT(ErrorOf(Config("optimizer { type: MOMENTUM momentum: nan }")), AllOf(StartsWith(where), HasSubstr("optimizer.momentum"), HasSubstr("nan")));
+  EXPECT_THAT(ErrorOf(Config("deadlines { start_s: inf }")), AllOf(StartsWith(where), HasSubstr("deadlines.start_s"), HasSubstr("inf")));
+  EXPECT_THAT(ErrorOf(Config("optimizer { type: MOMENTUM momentum: 1.0 }")), AllOf(StartsWith(where), HasSubstr("less than 1")));
+  EXPECT_THAT(ErrorOf(Config("optimizer { momentum: 0.5 }")), AllOf(StartsWith(where), HasSubstr("contradicts")));
+  EXPECT_THAT(ErrorOf(Config("cluster { workers: 4 }", "run { epochs: 1 global_batch: 8 slices: 3 }")), HasSubstr("run.slices"));
+  EXPECT_THAT(ErrorOf(Config("", "run { epochs: 1 steps: 5 global_batch: 8 }")), AllOf(HasSubstr(":1: "), HasSubstr("steps"), HasSubstr("epochs")));
+  EXPECT_THAT(ErrorOf(Config("", "run { epochs: 1 global_batch: 8 batch_per_worker: 4 }")), HasSubstr("batch_per_worker"));
+  EXPECT_THAT(ErrorOf(Config("", "run { epochs: 1 }")), HasSubstr("global_batch"));
+  EXPECT_THAT(ErrorOf(Config("", "run { global_batch: 8 }")), HasSubstr("epochs"));
+  EXPECT_THAT(ErrorOf(Config("evaluation { batch: 0 }")), AllOf(StartsWith(where), HasSubstr("evaluation.batch")));
+  EXPECT_THAT(ErrorOf(Config("cluster {")), HasSubstr(dir_ + "/c.txtpb:"));
+  EXPECT_THAT(ErrorOf(dir_ + "/none.txtpb"), AllOf(HasSubstr("none.txtpb"), HasSubstr("No such file")));
+  EXPECT_THAT(ErrorOf(dir_), HasSubstr(dir_));
+}
+
+TEST_F(ConfigTest, ErrorsOfTheModelNameItsFileLineAndLayer) {
+  Write("model.txtpb", "layer { name: \"fc\"\n dense { units: 10 } }\nlayer { name: \"loss\" softmax {} }\n");
+  EXPECT_THAT(ErrorOf(Config("")), AllOf(HasSubstr("model.txtpb:3"), HasSubstr("softmax_cross_entropy")));
+  Write("model.txtpb", "layer { name: \"c\" conv2d { filters: 4 kernel: 99 } }\n" + std::string(kModel));
+  EXPECT_THAT(ErrorOf(Config("")), AllOf(HasSubstr("model.txtpb:1"), HasSubstr("\"c\" (conv2d)")));
+  Write("model.txtpb", "layer { name: \"fc\" dense { units: 9 } } layer { name: \"loss\" softmax_cross_entropy {} }");
+  EXPECT_THAT(ErrorOf(Config("")), AllOf(HasSubstr("10 logits"), HasSubstr("9")));
+  std::filesystem::remove(dir_ + "/model.txtpb");
+  EXPECT_THAT(ErrorOf(Config("")), AllOf(HasSubstr("c.txtpb:4"), HasSubstr("model.txtpb")));
+}
+
+TEST_F(ConfigTest, SettingsOverride) {
+  const std::string path = Config("cluster { workers: 2 }");
+  const auto load = [&](const std::string& setting) { return LoadConfig(path, {ParseSetting(setting)}); };
+  EXPECT_EQ(load("cluster.workers=3").cluster().workers(), 3u);
+  EXPECT_EQ(load("cluster.transport=TCP").cluster().transport(), config::Cluster::TCP);
+  EXPECT_EQ(load("data.dir=/a b/\"c\"").data().dir(), "/a b/\"c\"");
+  EXPECT_EQ(load("data.dir=\"/quoted\"").data().dir(), "/quoted");
+  EXPECT_EQ(load("optimizer={ type: MOMENTUM momentum: 0.5 }").optimizer().momentum(), 0.5f);
+  EXPECT_EQ(load("model.layer[fc].dense.units=12").model().layer(0).dense().units(), 12u);
+  EXPECT_EQ(load("model.layer[0].dense.units=13").model().layer(0).dense().units(), 13u);
+  // Another member of a oneof takes the place of the one in the file.
+  EXPECT_EQ(load("run.steps=7").run().length_case(), config::Run::kSteps);
+  EXPECT_EQ(load("run.batch_per_worker=7").run().batch_case(), config::Run::kBatchPerWorker);
+  // The last one wins.
+  EXPECT_EQ(LoadConfig(path, {ParseSetting("run.seed=1"), ParseSetting("run.seed=9")}).run().seed(), 9u);
+}
+
+TEST_F(ConfigTest, SettingErrorsNameTheSetting) {
+  const std::string path = Config("");
+  EXPECT_THAT(ErrorOf(path, {"run.epocs=3"}), AllOf(StartsWith("--set run.epocs=3"), HasSubstr("\"epochs\"")));
+  EXPECT_THAT(ErrorOf(path, {"rum.epochs=3"}), HasSubstr("\"run\""));
+  EXPECT_THAT(ErrorOf(path, {"run.epochs=x"}), AllOf(StartsWith("--set run.epochs=x"), HasSubstr("epochs")));
+  EXPECT_THAT(ErrorOf(path, {"run.epochs=0"}), AllOf(StartsWith("--set run.epochs=0"), HasSubstr("at least 1")));
+  EXPECT_THAT(ErrorOf(path, {"run.epochs=3 seed: 4"}), HasSubstr("one value"));
+  EXPECT_THAT(ErrorOf(path, {"learning_rate.base=nan"}), HasSubstr("nan"));
+  EXPECT_THAT(ErrorOf(path, {"run.seed.x=3"}), HasSubstr("no parts"));
+  EXPECT_THAT(ErrorOf(path, {"model.layer.name=3"}), HasSubstr("list"));
+  EXPECT_THAT(ErrorOf(path, {"model.layer[nope].name=3"}), HasSubstr("nope"));
+  EXPECT_THAT(ErrorOf(path, {"model.layer[99999999999].name=3"}), HasSubstr("99999999999"));
+  EXPECT_THROW(ParseSetting("run.epochs"), Error);
+  EXPECT_THROW(ParseSetting("=3"), Error);
+}
+
+TEST_F(ConfigTest, TheResolvedFileSaysTheSame) {
+  for (const std::string extra : {"", "optimizer { type: MOMENTUM }", "cluster { workers: 3 transport: TCP }"}) {
+    config::Config config = LoadConfig(Config(extra), {ParseSetting("data.dir=data")});
+    ResolveConfig(config, 8);
+    EXPECT_EQ(config.run().slices(), config.cluster().workers());
+    EXPECT_EQ(config.worker().threads(), 8 / config.cluster().workers());
+    EXPECT_TRUE(std::filesystem::path(config.data().dir()).is_absolute());
+    const std::string copy = dir_ + "/resolved.txtpb";
+    WriteConfig(config, copy);
+    config::Config again = LoadConfig(copy, {});
+    ResolveConfig(again, 2);  // on another machine
+    WriteConfig(again, dir_ + "/again.txtpb");
+    std::ifstream a(copy), b(dir_ + "/again.txtpb");
+    const std::string first((std::istreambuf_iterator<char>(a)), {}), second((std::istreambuf_iterator<char>(b)), {});
+    EXPECT_EQ(first, second);
+    EXPECT_THAT(first, AllOf(HasSubstr("seed: 1"), HasSubstr("start_s: 60"), HasSubstr("units: 10")));
+  }
+}
+
+TEST_F(ConfigTest, DataDirectoryIsNeededToRun) {
+  config::Config config = LoadConfig(Config(""), {});
+  EXPECT_THROW(ResolveConfig(config, 2), Error);
+}
+
+TEST(Batch, BothWays) {
+  config::Config config;
+  config.mutable_cluster()->set_workers(3);
+  config.mutable_run()->set_global_batch(100);
+  EXPECT_DOUBLE_EQ(ResolveBatch(config).per_worker, 100.0 / 3);
+  config.mutable_run()->set_batch_per_worker(64);
+  EXPECT_EQ(ResolveBatch(config).global_batch, 192);
+}
+
+TEST(NearestName, FindsTypingErrorsOnly) {
+  EXPECT_EQ(NearestName("epocs", {"steps", "epochs"}), "epochs");
+  EXPECT_EQ(NearestName("TPC", {"IPC", "TCP"}), "TCP");
+  EXPECT_EQ(NearestName("zzzzzz", {"steps", "epochs"}), "");
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,184 @@
+#include "tests/core/test_job.h"
+
+#include <google/protobuf/text_format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <random>
+#include <thread>
+
+#include "common/config.h"
+#include "common/error.h"
+#include "common/log.h"
+
+namespace muster::testing {
+namespace {
+
+std::string UniqueName() {
+  static std::atomic<int> counter{0};
+  std::random_device random;
+  return fmt::format("muster-test-{}-{}-{:08x}", ::getpid(), counter++, random());
+}
+
+}  // namespace
+
+config::Config SmallConfig(uint32_t workers, uint32_t slices) {
+  config::Config config;
+  MUSTER_CHECK(google::protobuf::TextFormat::ParseFromString(R"(
+    run { steps: 3 global_batch: 16 seed: 7 }
+    data { format: CIFAR10 dir: "/nowhere" preprocess { crop_height: 1 crop_width: 1 } }
+    model {
+      layer { name: "hidden" dense { units: 100
+        weights { initializer { type: CONSTANT } } bias { initializer { type: CONSTANT } } } }
+      layer { name: "relu" relu {} }
+      layer { name: "out" dense { units: 10
+        weights { initializer { type: CONSTANT } } bias { initializer { type: CONSTANT } } } }
+      layer { name: "loss" softmax_cross_entropy {} }
+    }
+    optimizer { type: SGD }
+    learning_rate { base: 1 }
+    evaluation { every_epochs: 0 skip_final: true }
+    cluster { chunk_bytes: 1024 }
+    server { threads: 2 }
+    worker { threads: 1 }
+  )", &config));
+  config.mutable_cluster()->set_workers(workers);
+  config.mutable_run()->set_slices(slices);
+  return config;
+}
+
+TestJob::TestJob(config::Config config, const std::string& transport)
+    : config_(std::move(config)),
+      graph_(Graph::Build(config_.model(), InputShape(config_.data()))),
+      token_("0123456789abcdef0123456789abcdef"),
+      reporter_("", -1) {
+  spdlog::set_level(spdlog::level::err);
+  auto link = ListenZmq(transport == "tcp" ? "tcp://127.0.0.1:*" : "ipc://@" + UniqueName(),
+                        LinkOptionsFor(config_, graph_));
+  endpoint_ = link->endpoint();
+  auto server = std::make_shared<Server>(config_, token_, std::move(link), reporter_);
+  result_ = std::async(std::launch::async, [server]() mutable {
+    const std::shared_ptr<Server> owned = std::move(server);
+    return owned->Run();
+  });
+}
+
+TestJob::~TestJob() = default;
+
+ClientOptions TestJob::OptionsFor(uint32_t rank) const {
+  ClientOptions options;
+  options.endpoint = endpoint_;
+  options.token = token_;
+  options.rank = rank;
+  options.arena_floats = graph_.arena_floats();
+  options.link = LinkOptionsFor(config_, graph_);
+  options.start_s = 30;
+  options.hello.set_graph_hash(graph_.Hash());
+  for (const Variable& variable : graph_.variables()) {
+    wire::VariableShape& entry = *options.hello.add_variable();
+    entry.set_name(variable.name);
+    for (const int64_t n : variable.shape) entry.add_shape(n);
+  }
+  for (const std::string& line : graph_.Describe()) options.hello.add_layer(line);
+  options.hello.set_train_samples(kSamples);
+  options.hello.set_test_samples(test_samples);
+  options.hello.set_data_fingerprint(1);
+  return options;
+}
+
+std::unique_ptr<Client> TestJob::Join(uint32_t rank) const {
+  return std::make_unique<Client>(OptionsFor(rank));
+}
+
+ServerResult TestJob::Finish() { return result_.get(); }
+
+std::string TestJob::FinishError(ExitCode* code) {
+  try {
+    (void)result_.get();
+    return "";
+  } catch (const Error& error) {
+    if (code != nullptr) *code = error.code();
+    return error.what();
+  }
+}
+
+float TreeSumOf(const std::function<float(int64_t)>& value, const TreeNode& node, int64_t slices,
+                const std::function<bool(int64_t)>& empty, bool* any) {
+  *any = false;
+  if (Covers(node, slices).empty()) return 0;
+  if (node.level == 0) {
+    *any = !empty(node.index);
+    return *any ? value(node.index) : 0;
+  }
+  bool left_any, right_any;
+  const float left = TreeSumOf(value, {node.level - 1, 2 * node.index}, slices, empty, &left_any);
+  const float right = TreeSumOf(value, {node.level - 1, 2 * node.index + 1}, slices, empty, &right_any);
+  *any = left_any || right_any;
+  if (left_any && right_any) return left + right;
+  return left_any ? left : right;
+}
+
+std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour, size_t arena_floats) {
+  std::vector<float> seen(arena_floats);
+  client.ReportReady();
+  for (;;) {
+    const Order order = client.NextOrder();
+    if (order.kind == Order::Kind::kStop) {
+      if (!order.completed) throw Error(ExitCode::kPeerFailed, "stopped: {}", order.reason);
+      return seen;
+    }
+    for (size_t c = 0; c < client.chunks().size(); ++c) client.AwaitChunk(order.version, c);
+    const std::span<const float> weights = client.Weights(order.version);
+    seen.assign(weights.begin(), weights.end());
+    if (order.kind == Order::Kind::kEvaluate) {
+      for (int64_t b = order.blocks.begin; b < order.blocks.end; ++b) {
+        client.ReportEvaluated(order.version, b, order.block_size, static_cast<double>(b + 1), 1);
+      }
+      continue;
+    }
+    if (behaviour.before_step) behaviour.before_step(order.version);
+    const StepPlan& plan = client.plan();
+    const Batch batch = plan.At(order.version);
+    for (int64_t s = client.slices().begin; s < client.slices().end; ++s) {
+      client.ReportLoss(order.version, s, plan.Slice(batch, s).size(), 1, 0);
+    }
+    for (size_t part = 0; part < client.parts().size(); ++part) {
+      bool any = false;
+      const std::span<float> slot = client.Slot(part);
+      for (size_t i = 0; i < arena_floats; ++i) {
+        slot[i] = TreeSumOf([&](int64_t s) { return behaviour.gradient(order.version, s, i); },
+                            client.parts()[part], plan.slices,
+                            [&](int64_t s) { return plan.Slice(batch, s).empty(); }, &any);
+      }
+      if (!any) {
+        client.PushEmpty(order.version, part);
+        continue;
+      }
+      std::vector<size_t> sequence;
+      if (behaviour.chunk_order) {
+        sequence = behaviour.chunk_order(client.chunks().size());
+      } else {
+        for (size_t c = client.chunks().size(); c-- > 0;) sequence.push_back(c);
+      }
+      for (const size_t c : sequence) client.PushChunk(order.version, part, c);
+    }
+  }
+}
+
+std::vector<float> RunWorkers(TestJob& job, const WorkerBehaviour& behaviour) {
+  std::vector<std::future<std::vector<float>>> workers;
+  for (uint32_t rank = 0; rank < job.config().cluster().workers(); ++rank) {
+    workers.push_back(std::async(std::launch::async, [&job, &behaviour, rank] {
+      const std::unique_ptr<Client> client = job.Join(rank);
+      return RunWorker(*client, behaviour, job.graph().arena_floats());
+    }));
+  }
+  std::vector<float> seen;
+  for (size_t rank = 0; rank < workers.size(); ++rank) {
+    std::vector<float> mine = workers[rank].get();
+    if (rank == 0) seen = std::move(mine);
+  }
+  return seen;
+}
+
+}  // namespace muster::testing

@@ -1,0 +1,77 @@
+// A server in a thread of the test, and clients to join it: the distributed core without networks.
+#pragma once
+
+#include <functional>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/chunks.h"
+#include "common/graph.h"
+#include "proto/config.pb.h"
+#include "ps/server.h"
+#include "worker/client/client.h"
+
+namespace muster::testing {
+
+// A small network of four variables in several chunks, `workers` workers, `slices` slices, SGD
+// with rate 1 from weights of zero: so W(v + 1) = W(v) - (sum of the gradients).
+config::Config SmallConfig(uint32_t workers, uint32_t slices);
+
+class TestJob {
+ public:
+  explicit TestJob(config::Config config, const std::string& transport = "ipc");
+  ~TestJob();
+
+  const config::Config& config() const { return config_; }
+  const Graph& graph() const { return graph_; }
+  const std::string& endpoint() const { return endpoint_; }
+  const std::string& token() const { return token_; }
+
+  // What a well-behaved worker of this job presents.
+  ClientOptions OptionsFor(uint32_t rank) const;
+  std::unique_ptr<Client> Join(uint32_t rank) const;
+
+  // Waits for the server's end. Rethrows what it threw.
+  ServerResult Finish();
+  // What the server threw; "" if it completed.
+  std::string FinishError(ExitCode* code = nullptr);
+
+  // W(v) as seen by rank 0 during the last RunWorkers.
+  static constexpr int64_t kSamples = 40;
+  int64_t test_samples = 0;
+
+ private:
+  const config::Config config_;
+  const Graph graph_;
+  const std::string token_;
+  std::string endpoint_;
+  Reporter reporter_;
+  std::future<ServerResult> result_;
+};
+
+// The gradient of element `i` of the arena in one slice.
+using SliceGradient = std::function<float(int64_t step, int64_t slice, size_t i)>;
+
+struct WorkerBehaviour {
+  SliceGradient gradient;
+  // In which order the chunks are pushed; default: last to first.
+  std::function<std::vector<size_t>(size_t chunks)> chunk_order;
+  // Called before the loss of a step is reported.
+  std::function<void(int64_t step)> before_step;
+};
+
+// Runs one worker's part to the end: closed-form gradients, added locally in tree order. Returns
+// the weights it saw last.
+std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour, size_t arena_floats);
+
+// Runs all workers of the job in threads; the weights that rank 0 saw last.
+std::vector<float> RunWorkers(TestJob& job, const WorkerBehaviour& behaviour);
+
+// The sum over slices [0, slices) of one element, in tree order, straight from its definition.
+float TreeSumOf(const std::function<float(int64_t slice)>& value, const TreeNode& node, int64_t slices,
+                const std::function<bool(int64_t slice)>& empty, bool* any);
+
+}  // namespace muster::testing

@@ -1,0 +1,114 @@
+// The command line of the real program: nothing that is wrong gets as far as starting a process.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/launch/job_fixture.h"
+
+namespace muster::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+class CommandLineTest : public JobTest {
+ protected:
+  // A process that starts would leave this file.
+  CommandLineTest() {
+    Server("touch:" + Path("server-started"));
+    Workers("touch:" + Path("worker-started"));
+  }
+
+  void ExpectRefused(const Finished& finished, const std::string& message) {
+    EXPECT_EQ(finished.exit_code, 2);
+    EXPECT_THAT(finished.out, IsEmpty());
+    EXPECT_THAT(finished.err, StartsWith("muster: error: "));
+    EXPECT_EQ(std::count(finished.err.begin(), finished.err.end(), '\n'), 1) << finished.err;
+    EXPECT_THAT(finished.err, HasSubstr(message));
+    EXPECT_FALSE(std::filesystem::exists(Path("server-started")));
+    EXPECT_THAT(RunDirs(), IsEmpty());
+  }
+};
+
+TEST_F(CommandLineTest, NoArgumentsShowTheHelp) {
+  Finished finished = Run({});
+  EXPECT_EQ(finished.exit_code, 2);
+  EXPECT_THAT(finished.err, HasSubstr("Subcommands:"));
+}
+
+TEST_F(CommandLineTest, HelpAndVersion) {
+  EXPECT_THAT(Run({"--help"}).out, HasSubstr("muster launch configs/cifar10.txtpb"));
+  Finished launch = Run({"launch", "--help"});
+  EXPECT_EQ(launch.exit_code, 0);
+  for (const char* text : {"--workers", "--run-dir", "--set", "Exit codes", "metrics.jsonl"}) {
+    EXPECT_THAT(launch.out, HasSubstr(text));
+  }
+  EXPECT_EQ(Run({"--version"}).out, "muster " MUSTER_VERSION "\n");
+}
+
+TEST_F(CommandLineTest, UnknownCommandsAndOptionsNameTheNearest) {
+  ExpectRefused(Run({"lanch"}), "did you mean 'launch'?");
+  ExpectRefused(Run({"frobnicate"}), "known: launch, inspect, data, server, worker");
+  ExpectRefused(RunLaunch({"--epoch", "2"}), "did you mean '--epochs'?");
+  ExpectRefused(Run({"data", "sinth", "x"}), "did you mean 'synth'?");
+}
+
+TEST_F(CommandLineTest, WrongValues) {
+  ExpectRefused(RunLaunch({"--epochs", "many"}), "--epochs many");
+  ExpectRefused(RunLaunch({"--epochs", "2", "--steps", "3"}), "--steps");
+  ExpectRefused(RunLaunch({"--set", "run.epoch=2"}), "epochs");
+  ExpectRefused(RunLaunch({"--set", "run.epochs"}), "path.to.key=value");
+  ExpectRefused(RunLaunch({"--set", "cluster.workers=3"}), "--workers 2");
+  ExpectRefused(Run({"launch", config()}), "--data DIR");
+  ExpectRefused(Run({"launch", Path("missing.txtpb")}), "missing.txtpb");
+  ExpectRefused(Run({"launch"}), "CONFIG");
+  ExpectRefused(Run({"data", "get", "imagenet", "x"}), "cifar10");
+}
+
+TEST_F(CommandLineTest, RunDirectoriesThatCannotBeUsed) {
+  std::filesystem::create_directory(Path("old"));
+  std::ofstream(Path("old/metrics.jsonl")) << "{}\n";
+  ExpectRefused(RunLaunch({"--run-dir", Path("old")}), "already holds the metrics.jsonl");
+  ExpectRefused(RunLaunch({"--run-dir", config() + "/x"}), "cannot create the run directory");
+  std::ofstream(Path("runs")) << "in the way";
+  ExpectRefused(RunLaunch(), "cannot create the run directory");
+}
+
+TEST_F(CommandLineTest, ProgramsThatAreMissing) {
+  std::filesystem::remove(Path("muster-worker"));
+  Finished finished = RunLaunch();
+  EXPECT_EQ(finished.exit_code, 1);
+  EXPECT_THAT(finished.err, HasSubstr("muster-worker: No such file"));
+  EXPECT_THAT(RunDirs(), IsEmpty());
+}
+
+TEST_F(CommandLineTest, ProgramsThatCannotBeExecuted) {
+  std::filesystem::remove(Path("muster-server"));
+  std::ofstream(Path("muster-server")) << "no program";
+  std::filesystem::permissions(Path("muster-server"), std::filesystem::perms::all);
+  Finished finished = RunLaunch();
+  EXPECT_EQ(finished.exit_code, 1);
+  EXPECT_THAT(finished.err, HasSubstr("cannot execute"));
+  EXPECT_THAT(RunDirs(), IsEmpty());
+}
+
+TEST_F(CommandLineTest, ServerAndWorkerBecomeTheSiblings) {
+  Job job;
+  Server("dump:" + Path("dump") + ";exit:17");
+  Start(job, {"server", "--parent", std::to_string(::getpid()), "--endpoint", "ipc://x"});
+  EXPECT_EQ(job.Finish().exit_code, 17);
+  EXPECT_THAT(ReadFile(Path("dump")), HasSubstr("--endpoint\nipc://x\n"));
+}
+
+TEST_F(CommandLineTest, InspectShowsTheNetwork) {
+  Finished finished = Run({"inspect", config(), "--set", "model.layer[fc].dense.units=10"});
+  EXPECT_EQ(finished.exit_code, 0);
+  EXPECT_THAT(finished.out, HasSubstr("17,290"));  // 24 * 24 * 3 * 10 + 10
+  EXPECT_THAT(finished.out, HasSubstr("fc/weights"));
+  EXPECT_THAT(finished.out, HasSubstr("64 images"));
+}
+
+}  // namespace
+}  // namespace muster::testing
