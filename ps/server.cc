@@ -84,22 +84,26 @@ void Server::Turn() {
   }
   CheckInterrupt();
   pool_.Collect();
+  CheckFinite();
+  // Before any message is read: a fast worker answers the step's last chunk with the next step.
+  EndStepIfComplete();
   // A bounded number at a time, so that finished chunks are published in between.
   for (int i = 0; i < 64; ++i) {
     const std::optional<FromWorker> event = link_->Receive();
     if (!event) break;
     Receive(*event);
   }
-  if (aggregator_.nonfinite()) {
-    const auto& bad = *aggregator_.nonfinite();
-    throw Error(ExitCode::kNonfinite,
-                "{} at step {}{}{}: on_nonfinite is ABORT; nothing of this step is kept. A smaller "
-                "learning rate is the usual remedy", bad.what, step_, bad.rank ? ", from " : "",
-                bad.rank ? roster_.Name(*bad.rank) : "");
-  }
-  EndStepIfComplete();
   CheckDeadlines();
   SendBeats();
+}
+
+void Server::CheckFinite() const {
+  if (!aggregator_.nonfinite()) return;
+  const Aggregator::Nonfinite& bad = *aggregator_.nonfinite();
+  throw Error(ExitCode::kNonfinite,
+              "{} at step {}{}{}: on_nonfinite is ABORT; nothing of this step is kept. A smaller "
+              "learning rate is the usual remedy",
+              bad.what, step_, bad.rank ? ", from " : "", bad.rank ? roster_.Name(*bad.rank) : "");
 }
 
 void Server::Receive(const FromWorker& event) {

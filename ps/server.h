@@ -70,6 +70,7 @@ class Server {
   void SendTo(uint32_t rank, wire::ServerMessage& message, std::span<const float> tensor = {});
   void PublishChunk(int64_t version, size_t chunk);
 
+  void CheckFinite() const;
   void CheckDeadlines();
   void CheckInterrupt();
   void SendBeats();

@@ -17,7 +17,9 @@ deny() {
 
 deny common '(ps|worker|launch|tests|bench)/'
 deny ps '(worker|launch|tests|bench)/'
-deny launch '(ps|worker|tests|bench)/'
+deny launch '(ps|tests|bench)/'
+# One reader of data files for the workers and for the tools that make and check data sets.
+deny launch 'worker/' 'launch/data/.*worker/data/'
 deny worker '(ps|launch|tests|bench)/'
 deny worker/client 'worker/(nn|data|backend|trainer)/'
 deny worker/nn 'worker/(client|data|trainer|backend/cpu|backend/cuda)/' 'worker/nn/tower_bench.cc'

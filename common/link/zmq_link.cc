@@ -162,6 +162,8 @@ PeerId ZmqServerLink::FindPeer(const zmq::message_t& identity, const zmq::messag
   const std::string key = identity.to_string();
   const auto found = by_identity_.find(key);
   if (found != by_identity_.end()) return found->second;
+  // The end of an older connection with the same descriptor was reported before this one began.
+  DrainMonitor();
   const PeerId peer = next_peer_++;
   by_identity_[key] = peer;
   identities_[peer] = key;

@@ -126,6 +126,22 @@ TEST(Failure, MissingRanksAreNamedAtTheStartDeadline) {
   for (std::thread& thread : joined) thread.join();
 }
 
+TEST(Failure, WaitingForOthersIsNotSilence) {
+  config::Config config = SmallConfig(2, 2);
+  config.mutable_deadlines()->set_silence_s(2);
+  TestJob job(config);
+  auto early = std::async(std::launch::async, [&] {
+    const auto client = job.Join(0);
+    RunWorker(*client, {.gradient = One}, job.graph().arena_floats());
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(3500));
+  auto late = job.Join(1);
+  RunWorker(*late, {.gradient = One}, job.graph().arena_floats());
+  late.reset();
+  early.get();
+  EXPECT_EQ(job.Finish().steps, 3);
+}
+
 TEST(Failure, AStepDeadlineNamesWhoIsLate) {
   config::Config config = SmallConfig(2, 2);
   config.mutable_deadlines()->set_first_step_s(0.5);
@@ -170,6 +186,7 @@ TEST(Refusal, WrongTokenRankGraphAndData) {
   });
   while (true) {  // until rank 0 is seated, so that its data is the measure
     options = job.OptionsFor(0);
+    options.hello.set_graph_hash(99);  // never takes the seat itself
     const std::string error = JoinError(options, &code);
     if (error.find("taken") != std::string::npos) break;
   }

@@ -120,7 +120,7 @@ void Client::Communicate(std::stop_token stop) {
         next_beat = now + kBeatInterval;
         wire::WorkerMessage message = NewMessage();
         message.mutable_beat();
-        if (welcome_) (void)link_->Send(message, {});
+        (void)link_->Send(message, {});
         const std::lock_guard lock(mutex_);
         const double silent = std::chrono::duration<double>(now - last_heard_).count();
         if (welcome_ && silent > options_.silence_s && !error_) {
