@@ -1,7 +1,10 @@
 #include "launch/failure.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
+
+#include "launch/server_event.h"
 
 namespace muster {
 namespace {
@@ -39,7 +42,8 @@ std::string Name(int rank, pid_t pid) {
                   : fmt::format("rank {} (pid {})", rank, pid);
 }
 
-std::string DescribeEnd(const EndedProcess& ended, const std::string& at) {
+std::string DescribeEnd(const EndedProcess& ended, const std::string& at,
+                        const std::string& words) {
   std::string who = Name(ended.rank, ended.pid);
   const ChildEnd& end = ended.end;
   if (!end.by_signal && end.value == 0) {
@@ -47,7 +51,7 @@ std::string DescribeEnd(const EndedProcess& ended, const std::string& at) {
   }
   if (!end.by_signal) {
     return fmt::format("{} failed{} with exit code {}: {}", who, at, end.value,
-                       Meaning(static_cast<ExitCode>(end.value)));
+                       words.empty() ? Meaning(static_cast<ExitCode>(end.value)) : words);
   }
   switch (end.value) {
     case SIGKILL:
@@ -103,7 +107,7 @@ std::string Meaning(ExitCode code) {
     case ExitCode::kProcessDied:
       return "a worker or the server was killed or crashed";
     case ExitCode::kPeerFailed:
-      return "another process of the job failed";
+      return "another process of the job failed or was lost";
     case ExitCode::kRefused:
       return "a worker did not fit the job";
     case ExitCode::kInterrupted:
@@ -112,6 +116,27 @@ std::string Meaning(ExitCode code) {
       return "stopped by SIGTERM";
   }
   return "not an exit code of Muster";
+}
+
+Judgement JudgeFailure(const std::vector<EndedProcess>& ended, const nlohmann::json& server_failure,
+                       const std::string& at,
+                       const std::function<std::string(int rank)>& words_of) {
+  std::string message = Text(server_failure, "message");
+  int accused = static_cast<int>(Whole(server_failure, "rank"));
+  std::optional<size_t> cause = FindCause(ended, accused);
+  bool server_found_it = !cause || (ended[*cause].rank < 0 && !ended[*cause].end.by_signal);
+  if (!message.empty() && server_found_it) {
+    int64_t code = cause ? ended[*cause].end.value : Whole(server_failure, "exit_code", 1);
+    return {.code = CodeOf({.value = static_cast<int>(std::clamp<int64_t>(code, 1, 255))}),
+            .text = message,
+            .log_rank = accused,
+            .in_server_words = true};
+  }
+  if (ended.empty()) return {.text = "the server reported a failure and did not end"};
+  const EndedProcess& process = ended[cause.value_or(0)];  // victims only: the first of them
+  return {.code = CodeOf(process.end),
+          .text = DescribeEnd(process, at, words_of(process.rank)),
+          .log_rank = process.rank};
 }
 
 }  // namespace muster

@@ -7,6 +7,8 @@
 
 #include <sys/types.h>
 
+#include <functional>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,13 +34,28 @@ std::optional<size_t> FindCause(const std::vector<EndedProcess>& ended, int accu
 // "rank 1 (pid 4242)", "server (pid 4241)"
 std::string Name(int rank, pid_t pid);
 
-// "rank 1 (pid 4242) was killed by SIGKILL at step 57 of 3,910 …"; `at` is "" or " at step …".
-std::string DescribeEnd(const EndedProcess& ended, const std::string& at);
+// "rank 1 (pid 4242) was killed by SIGKILL at step 57 of 3,910 …"; `at` is "" or " at step …",
+// `words` are what the process said about a failure itself, or "".
+std::string DescribeEnd(const EndedProcess& ended, const std::string& at,
+                        const std::string& words = "");
 
 // The launcher's exit code for a cause: kProcessDied for a signal or a code that nobody knows.
 ExitCode CodeOf(const ChildEnd& end);
 
 // What an exit code means, in a few words.
 std::string Meaning(ExitCode code);
+
+// What is told about a failed job.
+struct Judgement {
+  ExitCode code = ExitCode::kFailure;
+  std::string text;              // one line
+  int log_rank = -1;             // whose log to show; -1: the server's
+  bool in_server_words = false;  // `text` is the server's message
+};
+
+// `server_failure` is the server's "failure" report, or null; `words_of` finds what a process said
+// in its log about its failure.
+Judgement JudgeFailure(const std::vector<EndedProcess>& ended, const nlohmann::json& server_failure,
+                       const std::string& at, const std::function<std::string(int rank)>& words_of);
 
 }  // namespace muster

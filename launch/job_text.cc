@@ -63,11 +63,11 @@ std::string BatchText(const config::Config& config) {
       even ? FormatCount(batch.global_batch / workers) : fmt::format("{:.1f}", batch.per_worker));
 }
 
-std::string FilesText(const RunDir& dir, int workers) {
+std::string FilesText(int workers) {
   std::string logs = "worker-0.log";
   if (workers == 2) logs += ", worker-1.log";
   if (workers > 2) logs += fmt::format(" ... worker-{}.log", workers - 1);
-  return fmt::format("{}: config.txtpb, metrics.jsonl, server.log, {}", dir.shown(), logs);
+  return "config.txtpb, metrics.jsonl, server.log, " + logs;
 }
 
 std::vector<std::string> HeaderLines(const std::string& config_path, const config::Config& config,
@@ -126,7 +126,8 @@ std::vector<std::string> SummaryLines(const nlohmann::json& summary, int workers
   }
   for (std::string& line : StepLines(summary)) lines.push_back(std::move(line));
   row("weights hash", Text(summary, "weights_hash"));
-  row("run files", FilesText(dir, workers));
+  row("run directory", dir.shown());
+  row("run files", FilesText(workers));
   return lines;
 }
 

@@ -23,7 +23,7 @@ std::vector<std::string> SummaryLines(const nlohmann::json& summary, int workers
 // "batch_per_worker" and "global_batch" at once: "128 images, 64 for each of 2 workers".
 std::string BatchText(const config::Config& config);
 
-// "runs/x: config.txtpb, metrics.jsonl, server.log, worker-0.log … worker-3.log"
-std::string FilesText(const RunDir& dir, int workers);
+// "config.txtpb, metrics.jsonl, server.log, worker-0.log ... worker-3.log"
+std::string FilesText(int workers);
 
 }  // namespace muster

@@ -55,6 +55,14 @@ RunDir MakeRunDir(const config::Config& config, const std::string& config_path) 
   return RunDir::CreateNew("runs", RunName(config_path), std::time(nullptr));
 }
 
+void WriteResolved(const config::Config& config, const RunDir& dir) {
+  try {
+    WriteConfig(config, dir.ConfigPath());
+  } catch (const Error& error) {
+    throw Error(ExitCode::kUsage, "{}; choose another run directory with --run-dir", error.what());
+  }
+}
+
 std::string Endpoint(const config::Config& config) {
   if (config.cluster().transport() == config::Cluster::TCP) return "tcp://127.0.0.1:*";
   return "ipc://@muster-" + RandomHex(16);  // in the abstract namespace: no file to clean up
@@ -76,14 +84,15 @@ std::string FailureText(const JobOutcome& outcome, const std::string& shown_dir)
 void ReportOutcome(const JobOutcome& outcome, int workers, const RunDir& dir,
                    const std::string& at_step, Console& console) {
   console.ClearLive();
-  if (!outcome.summary.is_null()) {
+  if (Whole(outcome.summary, "steps") > 0) {
     console.Print("");
     for (const std::string& line : SummaryLines(outcome.summary, workers, dir)) console.Print(line);
   }
   if (outcome.stop_signal != 0) {
     console.Print(
-        fmt::format("Stopped by SIG{}{}. Kept: {}. The weights of an unfinished run are not kept.",
-                    ::sigabbrev_np(outcome.stop_signal), at_step, FilesText(dir, workers)));
+        fmt::format("Stopped by SIG{}{}. {} keeps the metrics and the logs; the weights "
+                    "of an unfinished run are not kept.",
+                    ::sigabbrev_np(outcome.stop_signal), at_step, dir.shown()));
   }
   console.Flush(1.0);
   if (!outcome.failure.empty()) PrintError(FailureText(outcome, dir.shown()));
@@ -107,7 +116,7 @@ int RunLaunch(const LaunchArguments& arguments) {
   config.mutable_run()->set_dir(dir.path());
   int workers = static_cast<int>(config.cluster().workers());
   try {
-    WriteConfig(config, dir.ConfigPath());
+    WriteResolved(config, dir);
 
     Console console(STDOUT_FILENO);
     for (const std::string& line : HeaderLines(arguments.config_path, config, graph, dir)) {

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <fstream>
+#include <regex>
 #include <sstream>
 
 namespace muster {
 namespace {
 
 constexpr std::streamoff kTailBytes = 64 * 1024;
-constexpr size_t kMostCharacters = 300;
+constexpr size_t kMostCharacters = 1000;
 
 std::string Printable(std::string line) {
   if (line.size() > kMostCharacters) line = line.substr(0, kMostCharacters) + " ...";
@@ -41,6 +42,16 @@ std::vector<std::string> LastLines(const std::string& path, size_t count) {
   }
   if (lines.size() > count) lines.erase(lines.begin(), lines.end() - static_cast<long>(count));
   return lines;
+}
+
+std::string LastError(const std::string& path) {
+  static const std::regex kError(".*?\\berror: (exit code [0-9]+: )?(.*)");
+  std::vector<std::string> lines = LastLines(path, 100);
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    std::smatch match;
+    if (std::regex_match(*line, match, kError)) return match[2];
+  }
+  return "";
 }
 
 }  // namespace muster

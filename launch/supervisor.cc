@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstring>
 
+#include "launch/log_tail.h"
 #include "launch/units.h"
 
 namespace muster {
@@ -16,12 +17,13 @@ namespace {
 
 constexpr size_t kMostReportBytes = 1 << 20;  // of one line
 constexpr double kStartMargin = 15;           // the server enforces start_s; this is if it does not
-constexpr double kFinishSeconds = 10;      // for all to end once the server has completed the run
-constexpr double kEarlyExitSeconds = 10;   // for the server to complete it once a worker has ended
-constexpr double kGraceSeconds = 2.5;      // for the others to notice a failure by themselves
-constexpr double kServerFirstSeconds = 2;  // for the server to write the last line
-constexpr double kTermSeconds = 1.5;       // from SIGTERM to SIGKILL
-constexpr double kGiveUpSeconds = 5;       // from SIGKILL to going without the process
+constexpr double kFinishSeconds = 10;       // for all to end once the server has completed the run
+constexpr double kEarlyExitSeconds = 10;    // for the server to complete it once a worker has ended
+constexpr double kStartGraceSeconds = 0.5;  // the same while they may not know one another yet
+constexpr double kGraceSeconds = 2.5;       // for the others to notice a failure by themselves
+constexpr double kServerFirstSeconds = 2;   // for the server to write the last line
+constexpr double kTermSeconds = 1.5;        // from SIGTERM to SIGKILL
+constexpr double kGiveUpSeconds = 5;        // from SIGKILL to going without the process
 constexpr double kSameRequestSeconds = 0.5;  // `timeout` sends its signal twice at once
 constexpr double kNever = 1e300;
 
@@ -204,9 +206,10 @@ void Supervisor::CheckDeadlines() {
 
 void Supervisor::Fail() {
   if (phase_ == Phase::kStopping) return;
+  bool joined = phase_ > Phase::kWorkersJoining;
   phase_ = Phase::kStopping;
   terminate_server_at_ = kNever;
-  terminate_all_at_ = Now() + kGraceSeconds;
+  terminate_all_at_ = Now() + (joined ? kGraceSeconds : kStartGraceSeconds);
   kill_at_ = terminate_all_at_ + kTermSeconds;
   give_up_at_ = kill_at_ + kGiveUpSeconds;
   display_.ShowStage("Stopping: a process of the job has failed");
@@ -279,7 +282,8 @@ bool Supervisor::Over() const {
 // ---------------------------------------------------------------------------------- judging
 
 std::string Supervisor::LogPath(int rank) const {
-  return rank < 0 ? plan_.dir->ServerLogPath() : plan_.dir->WorkerLogPath(rank);
+  return rank < 0 || rank >= plan_.workers ? plan_.dir->ServerLogPath()
+                                           : plan_.dir->WorkerLogPath(rank);
 }
 
 JobOutcome Supervisor::Judge() const {
@@ -291,36 +295,19 @@ JobOutcome Supervisor::Judge() const {
   }
   if (phase_ == Phase::kFinishing) return outcome;
 
-  std::string said = Text(server_failure_, "message");
-  int accused = static_cast<int>(Whole(server_failure_, "rank"));
-  outcome.server_said = said;
+  outcome.server_said = Text(server_failure_, "message");
   if (verdict_) {
     outcome.exit_code = verdict_->code;
     outcome.failure = verdict_->text;
     outcome.log_path = verdict_->log_path;
     return outcome;
   }
-  std::optional<size_t> cause = FindCause(ended_, accused);
-  bool server_explains =
-      !said.empty() && (!cause || (ended_[*cause].rank < 0 && !ended_[*cause].end.by_signal));
-  if (server_explains) {
-    int64_t code = cause ? ended_[*cause].end.value : Whole(server_failure_, "exit_code", 1);
-    outcome.exit_code = CodeOf({.value = static_cast<int>(std::clamp<int64_t>(code, 1, 255))});
-    outcome.failure = said;
-    outcome.server_said.clear();
-    outcome.log_path = LogPath(accused >= 0 && accused < plan_.workers ? accused : -1);
-    return outcome;
-  }
-  if (ended_.empty()) {  // the server reported a failure without words, and cannot be killed
-    outcome.exit_code = ExitCode::kFailure;
-    outcome.failure = "the server reported a failure and did not end";
-    outcome.log_path = LogPath(-1);
-    return outcome;
-  }
-  const EndedProcess& process = ended_[cause.value_or(0)];  // victims only: the first of them
-  outcome.exit_code = CodeOf(process.end);
-  outcome.failure = DescribeEnd(process, display_.AtStep());
-  outcome.log_path = LogPath(process.rank);
+  Judgement judgement = JudgeFailure(ended_, server_failure_, display_.AtStep(),
+                                     [this](int rank) { return LastError(LogPath(rank)); });
+  outcome.exit_code = judgement.code;
+  outcome.failure = judgement.text;
+  outcome.log_path = LogPath(judgement.log_rank);
+  if (judgement.in_server_words) outcome.server_said.clear();
   return outcome;
 }
 

@@ -53,6 +53,30 @@ TEST(DescribeEndTest, SaysWhoAndWhat) {
   EXPECT_NE(DescribeEnd(Killed(0, SIGKILL), "").find("out of memory"), std::string::npos);
 }
 
+TEST(JudgeFailureTest, ServersWordsWhereTheServerFoundIt) {
+  nlohmann::json report = {{"message", "rank 1 was silent"}, {"exit_code", 7}, {"rank", 1}};
+  auto silent = [](int) { return std::string(); };
+  Judgement judgement =
+      JudgeFailure({Exited(kServer, 7), Killed(1, SIGKILL, true)}, report, "", silent);
+  EXPECT_EQ(judgement.text, "rank 1 was silent");
+  EXPECT_EQ(judgement.code, ExitCode::kPeerFailed);
+  EXPECT_EQ(judgement.log_rank, 1);
+  EXPECT_TRUE(judgement.in_server_words);
+
+  judgement = JudgeFailure({Exited(kServer, 7), Killed(1, SIGSEGV)}, report, "", silent);
+  EXPECT_EQ(judgement.text, "rank 1 (pid 101) crashed with SIGSEGV");
+  EXPECT_EQ(judgement.code, ExitCode::kProcessDied);
+
+  EXPECT_EQ(JudgeFailure({}, nullptr, "", silent).code, ExitCode::kFailure);
+  EXPECT_EQ(JudgeFailure({Exited(0, 7), Exited(kServer, 7)}, nullptr, "", silent).log_rank, 0);
+}
+
+TEST(JudgeFailureTest, AProcesssOwnWordsOnItsExit) {
+  Judgement judgement = JudgeFailure({Exited(0, 3)}, nullptr, " at step 2",
+                                     [](int rank) { return "no data " + std::to_string(rank); });
+  EXPECT_EQ(judgement.text, "rank 0 (pid 100) failed at step 2 with exit code 3: no data 0");
+}
+
 TEST(CodeOfTest, KnownCodesPassThrough) {
   EXPECT_EQ(CodeOf(Exited(0, 3).end), ExitCode::kData);
   EXPECT_EQ(CodeOf(Exited(0, 77).end), ExitCode::kProcessDied);

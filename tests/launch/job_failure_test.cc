@@ -133,8 +133,20 @@ TEST_F(JobFailureTest, TheServerDoesNotListenInTime) {
 }
 
 TEST_F(JobFailureTest, TheServerFailsBeforeItListens) {
-  Server("say:muster-server: error: no data;exit:3");
-  EXPECT_THAT(ExpectFailure(3).err, HasSubstr("| muster-server: error: no data"));
+  Server("say:12:00 server error: exit code 3: no data;exit:3");
+  EXPECT_THAT(ExpectFailure(3).err, AllOf(HasSubstr("failed with exit code 3: no data\n"),
+                                          HasSubstr("| 12:00 server error:")));
+}
+
+TEST_F(JobFailureTest, AWorkerFailsBeforeItJoins) {
+  Server(std::string(kListen) +
+         R"(on-term:{"event":"summary","reason":"interrupted","steps":0,"elapsed_s":1};touch:up)");
+  Worker(1, "until:up;say:12:00 worker-1 error: /nowhere: no data set;exit:3");
+  Finished finished = ExpectFailure(3);
+  EXPECT_THAT(finished.err, AllOf(HasSubstr("rank 1 (pid "),
+                                  HasSubstr("failed with exit code 3: /nowhere: no data set\n")));
+  EXPECT_THAT(finished.out, Not(HasSubstr("Ended early")));
+  EXPECT_LT(finished.seconds, 1.5);  // nobody had joined: a short grace is enough
 }
 
 TEST_F(JobFailureTest, OnlyTheLastLinesOfTheLogAreShown) {

@@ -23,16 +23,18 @@ TEST(SummaryTest, PartsOfAStepAddUp) {
                             {"elapsed_s", 411},         {"test_accuracy", 0.7}, {"step_ms", 100},
                             {"compute_ms", 80},         {"push_ms", 5},         {"wait_ms", 10},
                             {"images_per_second", 1200}};
-  EXPECT_THAT(SummaryLines(summary, 2, dir),
-              ElementsAre("Completed: 3,910 steps, 500,000 images in 6 min 51 s",
-                          "  test accuracy  70.00 %",  //
-                          "  speed          1,200 images/s, 600 per worker",
-                          "  step           100 ms",  //
-                          "                 compute    80.0 ms   80 %",
-                          "                 push       5.00 ms    5 %",
-                          "                 wait       10.0 ms   10 %",
-                          "                 other      5.00 ms    5 %",
-                          HasSubstr("metrics.jsonl, server.log, worker-0.log, worker-1.log")));
+  EXPECT_THAT(
+      SummaryLines(summary, 2, dir),
+      ElementsAre(
+          "Completed: 3,910 steps, 500,000 images in 6 min 51 s",
+          "  test accuracy  70.00 %",  //
+          "  speed          1,200 images/s, 600 per worker",
+          "  step           100 ms",  //
+          "                 compute    80.0 ms   80 %",
+          "                 push       5.00 ms    5 %",
+          "                 wait       10.0 ms   10 %",
+          "                 other      5.00 ms    5 %", HasSubstr("run directory  "),
+          "  run files      config.txtpb, metrics.jsonl, server.log, worker-0.log, worker-1.log"));
   dir.Discard();
   std::filesystem::remove_all(dir.path());
 }

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Installs the Debian (or Ubuntu) packages that Muster is built on, if any is missing.
+# The README says what each is for. Needs root or sudo only when something is missing.
+set -euo pipefail
+
+packages=(
+  build-essential cmake ninja-build pkg-config          # tools
+  libzmq3-dev cppzmq-dev                                # transport
+  protobuf-compiler libprotobuf-dev                     # config and messages
+  libdnnl-dev                                           # layers on the CPU
+  libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev
+  libcurl4-openssl-dev libssl-dev libarchive-dev zlib1g-dev   # muster data get
+  libxxhash-dev
+  libgtest-dev libgmock-dev                             # tests
+)
+
+missing=()
+for package in "${packages[@]}"; do
+  status=$(dpkg-query -W -f='${Status}' "$package" 2>/dev/null || true)
+  [[ $status == "install ok installed" ]] || missing+=("$package")
+done
+((${#missing[@]} == 0)) && exit 0
+
+echo "Installing: ${missing[*]}"
+as_root=()
+if ((EUID != 0)); then
+  if ! command -v sudo >/dev/null; then
+    echo "setup.sh: these packages are missing, and neither root nor sudo is there to install them." >&2
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+"${as_root[@]}" apt-get update -qq
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+  "${missing[@]}" >/dev/null
