@@ -30,7 +30,8 @@ std::vector<Block> LayerBlocks(const Graph& graph) {
 }  // namespace
 
 std::vector<Chunk> CutChunks(const Graph& graph, int64_t target_bytes) {
-  const size_t target = std::max<size_t>(kAlignFloats, static_cast<size_t>(target_bytes) / sizeof(float));
+  const size_t target =
+      std::max<size_t>(kAlignFloats, static_cast<size_t>(target_bytes) / sizeof(float));
   std::vector<Chunk> chunks;
   Chunk open;
   const auto close = [&] {

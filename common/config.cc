@@ -37,7 +37,8 @@ void SpellOutDefaults(pb::Message& message) {
       }
       continue;
     }
-    if (field->is_repeated() || r->HasField(message, field) || !field->has_default_value()) continue;
+    if (field->is_repeated() || r->HasField(message, field) || !field->has_default_value())
+      continue;
     switch (field->cpp_type()) {
       case pb::FieldDescriptor::CPPTYPE_INT64:
         r->SetInt64(&message, field, field->default_value_int64());
@@ -78,8 +79,10 @@ void DropMeaningless(config::Config& config, const config::Config& original) {
     config::Layer& layer = *config.mutable_model()->mutable_layer(i);
     const config::Layer& as_given = original.model().layer(i);
     if (layer.has_conv2d() && !as_given.conv2d().has_pad()) layer.mutable_conv2d()->clear_pad();
-    if (layer.has_max_pool() && !as_given.max_pool().has_pad()) layer.mutable_max_pool()->clear_pad();
-    if (layer.has_avg_pool() && !as_given.avg_pool().has_pad()) layer.mutable_avg_pool()->clear_pad();
+    if (layer.has_max_pool() && !as_given.max_pool().has_pad())
+      layer.mutable_max_pool()->clear_pad();
+    if (layer.has_avg_pool() && !as_given.avg_pool().has_pad())
+      layer.mutable_avg_pool()->clear_pad();
   }
 }
 
@@ -202,12 +205,14 @@ void WriteConfig(const config::Config& config, const std::string& path) {
   printer.SetUseShortRepeatedPrimitives(true);
   printer.SetUseUtf8StringEscaping(true);
   MUSTER_CHECK(printer.PrintToString(full, &text));
-  WriteFileAtomically(path, "# Written by muster launch; launching from this file repeats the run.\n" + text);
+  WriteFileAtomically(
+      path, "# Written by muster launch; launching from this file repeats the run.\n" + text);
 }
 
 Shape StoredShape(const config::Data& data) {
   switch (data.format()) {
-    case config::Data::CIFAR10: return {32, 32, 3};
+    case config::Data::CIFAR10:
+      return {32, 32, 3};
   }
   MUSTER_CHECK(false);
   return {};
@@ -224,7 +229,8 @@ Shape InputShape(const config::Data& data) {
 
 int64_t DataClasses(const config::Data& data) {
   switch (data.format()) {
-    case config::Data::CIFAR10: return 10;
+    case config::Data::CIFAR10:
+      return 10;
   }
   MUSTER_CHECK(false);
   return 0;

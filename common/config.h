@@ -12,9 +12,9 @@ namespace muster {
 
 // `--set path.to.key=value`, in the order given: later ones win.
 struct Setting {
-  std::string path;   // run.epochs
-  std::string value;  // 5, "text" (quotes optional), TCP, [3, 3], { type: SGD }
-  std::string origin; // how it was given, for error messages: --set run.epochs=5
+  std::string path;    // run.epochs
+  std::string value;   // 5, "text" (quotes optional), TCP, [3, 3], { type: SGD }
+  std::string origin;  // how it was given, for error messages: --set run.epochs=5
 };
 // Splits "path.to.key=value". Throws Error(kUsage).
 Setting ParseSetting(const std::string& text);

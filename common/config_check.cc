@@ -162,11 +162,14 @@ void Checker::CheckContradictions(const config::Config& config) const {
     Fail("run", "expected exactly one of global_batch, batch_per_worker");
   }
   if (run.has_slices() && run.slices() < config.cluster().workers()) {
-    Fail("run.slices", "{} slices cannot keep {} workers busy: expected at least as many slices as "
-         "workers (cluster.workers)", run.slices(), config.cluster().workers());
+    Fail("run.slices",
+         "{} slices cannot keep {} workers busy: expected at least as many slices as "
+         "workers (cluster.workers)",
+         run.slices(), config.cluster().workers());
   }
   if (!config.has_data()) Fail("data", "missing: expected data {{ format: … }}");
-  if (!config.has_learning_rate()) Fail("learning_rate", "missing: expected learning_rate {{ base: … }}");
+  if (!config.has_learning_rate())
+    Fail("learning_rate", "missing: expected learning_rate {{ base: … }}");
   if (!config.has_model()) Fail("model", "missing: expected model {{ … }} or model_file: \"…\"");
   CheckLearningRate(config);
   CheckPreprocess(config.data());
@@ -196,9 +199,10 @@ void CheckConfig(const config::Config& config, const std::string& file,
     }
   }();
   if (graph.classes() < DataClasses(config.data())) {
-    throw Error(ExitCode::kUsage, "{}: layer \"{}\": expected at least {} logits, one per class of "
-                "the data, got {}", file, graph.layers().back().name, DataClasses(config.data()),
-                graph.classes());
+    throw Error(ExitCode::kUsage,
+                "{}: layer \"{}\": expected at least {} logits, one per class of "
+                "the data, got {}",
+                file, graph.layers().back().name, DataClasses(config.data()), graph.classes());
   }
 }
 

@@ -33,8 +33,8 @@ class Error : public std::runtime_error {
   Error(ExitCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
 
   template <typename... Args>
-  Error(ExitCode code, fmt::format_string<Args...> format, Args&&... args)
-    requires(sizeof...(Args) > 0)
+  Error(ExitCode code, fmt::format_string<Args...> format,
+        Args&&... args) requires(sizeof...(Args) > 0)
       : Error(code, fmt::format(format, std::forward<Args>(args)...)) {}
 
   ExitCode code() const { return code_; }

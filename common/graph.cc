@@ -68,16 +68,26 @@ bool IsValidName(const std::string& name) {
 
 const char* KindName(config::Layer::KindCase kind) {
   switch (kind) {
-    case config::Layer::kConv2D: return "conv2d";
-    case config::Layer::kDense: return "dense";
-    case config::Layer::kRelu: return "relu";
-    case config::Layer::kMaxPool: return "max_pool";
-    case config::Layer::kAvgPool: return "avg_pool";
-    case config::Layer::kLrn: return "lrn";
-    case config::Layer::kFlatten: return "flatten";
-    case config::Layer::kDropout: return "dropout";
-    case config::Layer::kSoftmaxCrossEntropy: return "softmax_cross_entropy";
-    case config::Layer::KIND_NOT_SET: return "no kind";
+    case config::Layer::kConv2D:
+      return "conv2d";
+    case config::Layer::kDense:
+      return "dense";
+    case config::Layer::kRelu:
+      return "relu";
+    case config::Layer::kMaxPool:
+      return "max_pool";
+    case config::Layer::kAvgPool:
+      return "avg_pool";
+    case config::Layer::kLrn:
+      return "lrn";
+    case config::Layer::kFlatten:
+      return "flatten";
+    case config::Layer::kDropout:
+      return "dropout";
+    case config::Layer::kSoftmaxCrossEntropy:
+      return "softmax_cross_entropy";
+    case config::Layer::KIND_NOT_SET:
+      return "no kind";
   }
   return "no kind";
 }
@@ -103,8 +113,7 @@ void GraphBuilder::Add(const config::Layer& layer) {
     Fail("the name must be a letter, then letters, digits, '_', '-', '.' or '/'");
   }
   if (by_name_.count(layer.name())) Fail("there is another layer of this name");
-  if (!layers.empty() &&
-      std::holds_alternative<SoftmaxCrossEntropySpec>(layers.back().spec)) {
+  if (!layers.empty() && std::holds_alternative<SoftmaxCrossEntropySpec>(layers.back().spec)) {
     Fail("comes after the loss layer \"{}\", which must be the last", layers.back().name);
   }
   next.input = FindInput(layer);
@@ -115,23 +124,38 @@ void GraphBuilder::Add(const config::Layer& layer) {
   next.input_shape = next.input < 0 ? data_shape_ : layers[next.input].output_shape;
   next.output_shape = next.input_shape;
   switch (layer.kind_case()) {
-    case config::Layer::kConv2D: next.spec = Convert(layer.conv2d()); break;
-    case config::Layer::kDense: next.spec = Convert(layer.dense()); break;
-    case config::Layer::kRelu: next.spec = ReluSpec{}; break;
-    case config::Layer::kMaxPool: next.spec = Convert(layer.max_pool(), PoolSpec::Kind::kMax); break;
+    case config::Layer::kConv2D:
+      next.spec = Convert(layer.conv2d());
+      break;
+    case config::Layer::kDense:
+      next.spec = Convert(layer.dense());
+      break;
+    case config::Layer::kRelu:
+      next.spec = ReluSpec{};
+      break;
+    case config::Layer::kMaxPool:
+      next.spec = Convert(layer.max_pool(), PoolSpec::Kind::kMax);
+      break;
     case config::Layer::kAvgPool:
       next.spec = Convert(layer.avg_pool(), PoolSpec::Kind::kAverage);
       break;
-    case config::Layer::kLrn: next.spec = Convert(layer.lrn()); break;
+    case config::Layer::kLrn:
+      next.spec = Convert(layer.lrn());
+      break;
     case config::Layer::kFlatten:
       next.spec = FlattenSpec{};
       next.output_shape = {1, 1, next.input_shape.elements()};
       break;
-    case config::Layer::kDropout: next.spec = DropoutSpec{layer.dropout().rate()}; break;
-    case config::Layer::kSoftmaxCrossEntropy: next.spec = ConvertLoss(); break;
+    case config::Layer::kDropout:
+      next.spec = DropoutSpec{layer.dropout().rate()};
+      break;
+    case config::Layer::kSoftmaxCrossEntropy:
+      next.spec = ConvertLoss();
+      break;
     case config::Layer::KIND_NOT_SET:
-      Fail("expected one of conv2d, dense, relu, max_pool, avg_pool, lrn, flatten, dropout, "
-           "softmax_cross_entropy");
+      Fail(
+          "expected one of conv2d, dense, relu, max_pool, avg_pool, lrn, flatten, dropout, "
+          "softmax_cross_entropy");
   }
   by_name_[next.name] = static_cast<int>(layers.size());
   layers.push_back(next);
@@ -141,7 +165,8 @@ void GraphBuilder::Add(const config::Layer& layer) {
 void GraphBuilder::Finish() const {
   if (layers.empty()) throw Error(ExitCode::kUsage, "model: expected at least one layer");
   if (!std::holds_alternative<SoftmaxCrossEntropySpec>(layers.back().spec)) {
-    throw Error(ExitCode::kUsage, "layer \"{}\" ({}) is the last one: expected the loss, softmax_cross_entropy",
+    throw Error(ExitCode::kUsage,
+                "layer \"{}\" ({}) is the last one: expected the loss, softmax_cross_entropy",
                 layers.back().name, layers.back().kind);
   }
   for (size_t i = 0; i + 1 < layers.size(); ++i) {
@@ -185,8 +210,12 @@ GraphBuilder::Window GraphBuilder::PlaceWindow(const M& message, int64_t default
   const auto place = [&](const char* axis, int64_t in, int64_t kernel, int64_t stride,
                          int64_t& before, int64_t& after) -> int64_t {
     switch (message.padding()) {
-      case config::VALID: before = after = 0; break;
-      case config::EXPLICIT: before = after = message.pad(); break;
+      case config::VALID:
+        before = after = 0;
+        break;
+      case config::EXPLICIT:
+        before = after = message.pad();
+        break;
       case config::SAME: {
         const int64_t out = (in + stride - 1) / stride;
         const int64_t total = std::max<int64_t>(0, (out - 1) * stride + kernel - in);
@@ -196,12 +225,14 @@ GraphBuilder::Window GraphBuilder::PlaceWindow(const M& message, int64_t default
       }
     }
     if (before >= kernel || after >= kernel) {
-      Fail("{}: padding of {} is not smaller than the kernel of {}, so that some windows would "
-           "hold padding only", axis, std::max(before, after), kernel);
+      Fail(
+          "{}: padding of {} is not smaller than the kernel of {}, so that some windows would "
+          "hold padding only",
+          axis, std::max(before, after), kernel);
     }
     if (in + before + after < kernel) {
-      Fail("{}: the kernel of {} does not fit into the padded input of {} (input {})", axis,
-           kernel, in + before + after, current_->input_shape.ToString());
+      Fail("{}: the kernel of {} does not fit into the padded input of {} (input {})", axis, kernel,
+           in + before + after, current_->input_shape.ToString());
     }
     return (in + before + after - kernel) / stride + 1;
   };
@@ -249,15 +280,19 @@ LayerSpec GraphBuilder::Convert(const config::Conv2d& conv) {
   }
   current_->forward_flops =
       2.0 * static_cast<double>(current_->output_shape.elements()) * static_cast<double>(area * in);
-  return Conv2dSpec{out, window.kernel_height, window.kernel_width, window.stride_height,
-                    window.stride_width, window.pads, conv.use_bias()};
+  return Conv2dSpec{out,
+                    window.kernel_height,
+                    window.kernel_width,
+                    window.stride_height,
+                    window.stride_width,
+                    window.pads,
+                    conv.use_bias()};
 }
 
 LayerSpec GraphBuilder::Convert(const config::Dense& dense) {
   const int64_t in = current_->input_shape.elements(), out = dense.units();
   current_->output_shape = {1, 1, out};
-  current_->weights =
-      AddVariable("weights", {out, in}, in, out, dense.weights(), DefaultWeights());
+  current_->weights = AddVariable("weights", {out, in}, in, out, dense.weights(), DefaultWeights());
   if (dense.use_bias()) {
     current_->bias = AddVariable("bias", {out}, in, out, dense.bias(), DefaultBias());
   } else if (dense.has_bias()) {
@@ -273,8 +308,12 @@ LayerSpec GraphBuilder::Convert(const config::Pool& pool, PoolSpec::Kind kind) {
   current_->output_shape = {window.out_height, window.out_width, current_->input_shape.channels};
   current_->forward_flops = static_cast<double>(current_->output_shape.elements()) *
                             static_cast<double>(kernel_height * kernel_width);
-  return PoolSpec{kind, window.kernel_height, window.kernel_width, window.stride_height,
-                  window.stride_width, window.pads};
+  return PoolSpec{kind,
+                  window.kernel_height,
+                  window.kernel_width,
+                  window.stride_height,
+                  window.stride_width,
+                  window.pads};
 }
 
 LayerSpec GraphBuilder::Convert(const config::Lrn& lrn) {
@@ -321,9 +360,7 @@ struct SpecPrinter {
 
 }  // namespace
 
-std::string Variable::ShapeString() const {
-  return fmt::format("[{}]", fmt::join(shape, ","));
-}
+std::string Variable::ShapeString() const { return fmt::format("[{}]", fmt::join(shape, ",")); }
 
 Graph Graph::Build(const config::Model& model, const Shape& input) {
   GraphBuilder builder(input);
@@ -354,10 +391,10 @@ double Graph::forward_flops() const {
 std::vector<std::string> Graph::Describe() const {
   std::vector<std::string> lines{"input " + input_shape_.ToString()};
   for (const Layer& layer : layers_) {
-    std::string line = fmt::format("{} {} reads {} {} output {}", layer.name, layer.kind,
-                                   layer.input < 0 ? "data" : layers_[layer.input].name,
-                                   std::visit(SpecPrinter{}, layer.spec),
-                                   layer.output_shape.ToString());
+    std::string line =
+        fmt::format("{} {} reads {} {} output {}", layer.name, layer.kind,
+                    layer.input < 0 ? "data" : layers_[layer.input].name,
+                    std::visit(SpecPrinter{}, layer.spec), layer.output_shape.ToString());
     for (const int index : {layer.weights, layer.bias}) {
       if (index >= 0) {
         line += fmt::format(" {} {}", variables_[index].name, variables_[index].ShapeString());

@@ -51,8 +51,8 @@ struct Variable {
   std::string name;  // <layer>/weights or <layer>/bias
   int layer;         // index into Graph::layers()
   std::vector<int64_t> shape;
-  size_t offset;     // in floats, a multiple of 16 (64 bytes)
-  size_t count;      // in floats
+  size_t offset;  // in floats, a multiple of 16 (64 bytes)
+  size_t count;   // in floats
   int64_t fan_in, fan_out;
   config::Initializer initializer;
   float weight_decay;

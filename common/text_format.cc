@@ -100,11 +100,14 @@ class Translator : public pb::io::ErrorCollector {
 
 std::string Translator::Translate(int line, const std::string& message) const {
   std::smatch match;
-  static const std::regex kUnknownField(R"re(Message type "([^"]+)" has no field named "([^"]+)".*)re");
-  static const std::regex kUnknownEnum(R"re(Unknown enumeration value of "([^"]*)" for field "([^"]+)".*)re");
+  static const std::regex kUnknownField(
+      R"re(Message type "([^"]+)" has no field named "([^"]+)".*)re");
+  static const std::regex kUnknownEnum(
+      R"re(Unknown enumeration value of "([^"]*)" for field "([^"]+)".*)re");
   static const std::regex kOneof(
       R"re(Field "([^"]+)" is specified along with field "([^"]+)", another member of oneof.*)re");
-  static const std::regex kTwice(R"re(Non-repeated field "([^"]+)" is specified multiple times.*)re");
+  static const std::regex kTwice(
+      R"re(Non-repeated field "([^"]+)" is specified multiple times.*)re");
   const pb::DescriptorPool* pool = root_->file()->pool();
   if (std::regex_match(message, match, kUnknownField)) {
     const pb::Descriptor* type = pool->FindMessageTypeByName(match[1]);
@@ -195,7 +198,8 @@ int FindElement(pb::Message& parent, const pb::FieldDescriptor* field, const std
                 const std::string& origin) {
   const pb::Reflection* reflection = parent.GetReflection();
   const int size = reflection->FieldSize(parent, field);
-  if (!which.empty() && std::all_of(which.begin(), which.end(), [](unsigned char c) { return std::isdigit(c); })) {
+  if (!which.empty() &&
+      std::all_of(which.begin(), which.end(), [](unsigned char c) { return std::isdigit(c); })) {
     const long index = which.size() < 9 ? std::stol(which) : size;
     if (index < size) return static_cast<int>(index);
     throw Error(ExitCode::kUsage, "{}: {}[{}]: there are {} elements, counted from 0", origin,
@@ -246,7 +250,8 @@ static size_t Distance(const std::string& a, const std::string& b) {
       }
       const bool same = lower(a[i - 1]) == lower(b[j - 1]);
       d[i][j] = std::min({d[i - 1][j] + 2, d[i][j - 1] + 2, d[i - 1][j - 1] + (same ? 0 : 2)});
-      const bool swapped = i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) && lower(a[i - 2]) == lower(b[j - 1]);
+      const bool swapped = i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) &&
+                           lower(a[i - 2]) == lower(b[j - 1]);
       if (swapped) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
     }
   }
@@ -316,7 +321,8 @@ void SetField(pb::Message& config, const std::string& path, const std::string& v
       at->GetReflection()->ClearField(at, field);
       at->MergeFrom(*fresh);
       const std::string full = walked + name;
-      for (auto it = locations.lower_bound(full); it != locations.end() && it->first.starts_with(full);) {
+      for (auto it = locations.lower_bound(full);
+           it != locations.end() && it->first.starts_with(full);) {
         const char next = it->first.size() == full.size() ? '.' : it->first[full.size()];
         it = next == '.' || next == '[' ? locations.erase(it) : std::next(it);
       }

@@ -51,8 +51,7 @@ void Initialize(const Variable& variable, uint32_t index, uint64_t seed, std::sp
       return;
     }
     case config::Initializer::XAVIER: {
-      const double limit =
-          std::sqrt(6.0 / static_cast<double>(variable.fan_in + variable.fan_out));
+      const double limit = std::sqrt(6.0 / static_cast<double>(variable.fan_in + variable.fan_out));
       for (size_t i = 0; i < values.size(); ++i) {
         values[i] = static_cast<float>(limit * (2.0 * ToUniform(stream(i)[0]) - 1));
       }

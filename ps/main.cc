@@ -44,12 +44,20 @@ void Serve(const Arguments& arguments, int signal_fd) {
 
 int Main(int argc, char** argv) {
   Arguments arguments;
-  CLI::App app{"The server of a Muster job: averages gradients, updates and publishes the weights.\n"
-               "Usually started by `muster launch`."};
-  app.add_option("--config", arguments.config, "Config file, the same for server and workers")->required();
-  app.add_option("--endpoint", arguments.endpoint, "Where to listen: ipc://@NAME, tcp://127.0.0.1:PORT, or * as port for any free one")->required();
-  app.add_option("--token-file", arguments.token_file, "File with the job token, 32 hexadecimal digits")->required();
-  app.add_option("--report-fd", arguments.report_fd, "Open file descriptor for events, one JSON object per line");
+  CLI::App app{
+      "The server of a Muster job: averages gradients, updates and publishes the weights.\n"
+      "Usually started by `muster launch`."};
+  app.add_option("--config", arguments.config, "Config file, the same for server and workers")
+      ->required();
+  app.add_option(
+         "--endpoint", arguments.endpoint,
+         "Where to listen: ipc://@NAME, tcp://127.0.0.1:PORT, or * as port for any free one")
+      ->required();
+  app.add_option("--token-file", arguments.token_file,
+                 "File with the job token, 32 hexadecimal digits")
+      ->required();
+  app.add_option("--report-fd", arguments.report_fd,
+                 "Open file descriptor for events, one JSON object per line");
   app.add_option("--parent", arguments.parent, "Die when this process, the parent, dies");
   try {
     app.parse(argc, argv);
@@ -67,7 +75,8 @@ int Main(int argc, char** argv) {
     spdlog::error("exit code {}: {}", static_cast<int>(error.code()), error.what());
     return static_cast<int>(error.code());
   } catch (const std::bad_alloc&) {
-    spdlog::error("out of memory: the server needs about 3 x the size of the model and 1 x per worker");
+    spdlog::error(
+        "out of memory: the server needs about 3 x the size of the model and 1 x per worker");
   } catch (const std::exception& error) {
     spdlog::error("{}", error.what());
   }

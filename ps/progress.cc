@@ -125,9 +125,10 @@ Progress::Json Progress::LiveLine() {
   Json json;
   PutPosition(json);
   json["total_steps"] = plan_.total_steps;
-  json["epochs"] = plan_.train_samples > 0 ? static_cast<double>(plan_.At(plan_.total_steps).samples_before) /
-                                                 static_cast<double>(plan_.train_samples)
-                                           : 0;
+  json["epochs"] = plan_.train_samples > 0
+                       ? static_cast<double>(plan_.At(plan_.total_steps).samples_before) /
+                             static_cast<double>(plan_.train_samples)
+                       : 0;
   since_live_.Put(json);
   const double done = static_cast<double>(total_.samples);
   const double all = static_cast<double>(plan_.At(plan_.total_steps).samples_before);

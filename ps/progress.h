@@ -49,7 +49,9 @@ class Progress {
     int64_t reports = 0;
     double compute_ms = 0, input_ms = 0, push_ms = 0, wait_ms = 0, pull_ms = 0;
 
-    double ImagesPerSecond() const { return seconds > 0 ? static_cast<double>(samples) / seconds : 0; }
+    double ImagesPerSecond() const {
+      return seconds > 0 ? static_cast<double>(samples) / seconds : 0;
+    }
     double WaitingShare() const;
     void Put(Json& json) const;
   };

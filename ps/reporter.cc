@@ -18,9 +18,10 @@ namespace {
 
 std::string UtcNow() {
   const auto now = std::chrono::system_clock::now();
-  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count();
-  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", fmt::gmtime(static_cast<std::time_t>(ms / 1000)),
-                     ms % 1000);
+  const auto ms =
+      std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count();
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z",
+                     fmt::gmtime(static_cast<std::time_t>(ms / 1000)), ms % 1000);
 }
 
 std::string Dump(const nlohmann::ordered_json& json) {
@@ -32,9 +33,11 @@ std::string Dump(const nlohmann::ordered_json& json) {
 Reporter::Reporter(const std::string& metrics_path, int event_fd)
     : metrics_path_(metrics_path), event_fd_(event_fd) {
   if (!metrics_path.empty()) {
-    metrics_fd_ = ::open(metrics_path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
+    metrics_fd_ =
+        ::open(metrics_path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
     if (metrics_fd_ < 0) {
-      throw Error(ExitCode::kFailure, "{}: cannot be created: {}", metrics_path, std::strerror(errno));
+      throw Error(ExitCode::kFailure, "{}: cannot be created: {}", metrics_path,
+                  std::strerror(errno));
     }
   }
   if (event_fd_ >= 0) ::fcntl(event_fd_, F_SETFL, ::fcntl(event_fd_, F_GETFL) | O_NONBLOCK);
@@ -54,7 +57,8 @@ void Reporter::Metrics(nlohmann::ordered_json line) {
     const ssize_t n = ::write(metrics_fd_, text.data() + done, text.size() - done);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
-      throw Error(ExitCode::kFailure, "{}: cannot be written: {}", metrics_path_, std::strerror(errno));
+      throw Error(ExitCode::kFailure, "{}: cannot be written: {}", metrics_path_,
+                  std::strerror(errno));
     }
     done += static_cast<size_t>(n);
   }

@@ -30,8 +30,10 @@ std::optional<std::string> Roster::Join(PeerId peer, const wire::Address& addres
     return "the job token is wrong: this server runs another job";
   }
   if (hello.protocol_version() != kProtocolVersion) {
-    return fmt::format("protocol version {}: expected {}; use the same release of Muster for "
-                       "server and workers", hello.protocol_version(), kProtocolVersion);
+    return fmt::format(
+        "protocol version {}: expected {}; use the same release of Muster for "
+        "server and workers",
+        hello.protocol_version(), kProtocolVersion);
   }
   const uint32_t rank = address.rank();
   if (rank >= members_.size()) {
@@ -92,13 +94,16 @@ std::optional<std::string> Roster::CheckData(uint32_t rank, const wire::Hello& h
   if (hello.train_samples() <= 0) return "the worker sees no training samples";
   if (!first_) return std::nullopt;
   if (hello.train_samples() != train_samples_ || hello.test_samples() != test_samples_) {
-    return fmt::format("rank {} sees {} training and {} test samples, rank {} sees {} and {}: all "
-                       "workers need the same data", rank, hello.train_samples(),
-                       hello.test_samples(), *first_, train_samples_, test_samples_);
+    return fmt::format(
+        "rank {} sees {} training and {} test samples, rank {} sees {} and {}: all "
+        "workers need the same data",
+        rank, hello.train_samples(), hello.test_samples(), *first_, train_samples_, test_samples_);
   }
   if (hello.data_fingerprint() != data_fingerprint_) {
-    return fmt::format("the data of rank {} and rank {} have the same size but other contents: all "
-                       "workers need the same data", rank, *first_);
+    return fmt::format(
+        "the data of rank {} and rank {} have the same size but other contents: all "
+        "workers need the same data",
+        rank, *first_);
   }
   return std::nullopt;
 }

@@ -56,12 +56,13 @@ ServerResult Server::Run() {
     const bool interrupted = error.code() == ExitCode::kTerminated;
     spdlog::error("{}", error.what());
     if (!interrupted) {
-      reporter_.Event("failure", {{"message", error.what()}, {"exit_code", static_cast<int>(error.code())}});
+      reporter_.Event("failure",
+                      {{"message", error.what()}, {"exit_code", static_cast<int>(error.code())}});
     }
     StopAll(false, error.what());
     // What was reached: the last version whose chunks are all there.
-    const auto summary = progress_.Summary(interrupted ? "interrupted" : "failed",
-                                           aggregator_.HashWeights(step_));
+    const auto summary =
+        progress_.Summary(interrupted ? "interrupted" : "failed", aggregator_.HashWeights(step_));
     reporter_.Metrics(summary);
     reporter_.Event("summary", summary);
     throw;
@@ -113,7 +114,8 @@ void Server::Receive(const FromWorker& event) {
     if (rank) OnLost(*rank);
     return;
   }
-  if (event.kind == FromWorker::Kind::kMalformed) return Drop(who, "not a message of this protocol");
+  if (event.kind == FromWorker::Kind::kMalformed)
+    return Drop(who, "not a message of this protocol");
   if (event.message.has_hello()) return OnHello(event.peer, event.message);
   if (!rank) return Drop(who, "has not joined");
   if (!roster_.Matches(*rank, event.message.address())) {
@@ -141,7 +143,8 @@ void Server::OnHello(PeerId peer, const wire::WorkerMessage& message) {
   }
   if (reason) {
     Drop(fmt::format("rank {} (host {}, pid {})", message.address().rank(), message.hello().host(),
-                     message.hello().pid()), *reason);
+                     message.hello().pid()),
+         *reason);
     wire::ServerMessage refusal;
     refusal.mutable_refused()->set_reason(*reason);
     (void)link_->Send(peer, refusal, {});
@@ -155,9 +158,8 @@ void Server::WelcomeAll() {
   plan_.train_samples = roster_.train_samples();
   plan_.global_batch = ResolveBatch(config_).global_batch;
   plan_.slices = config_.run().slices();
-  plan_.total_steps = config_.run().has_steps()
-                          ? config_.run().steps()
-                          : config_.run().epochs() * plan_.StepsPerEpoch();
+  plan_.total_steps = config_.run().has_steps() ? config_.run().steps()
+                                                : config_.run().epochs() * plan_.StepsPerEpoch();
   std::vector<ExpectedPart> parts;
   for (uint32_t rank = 0; rank < roster_.size(); ++rank) {
     const Range slices = EvenPart(plan_.slices, roster_.size(), rank);
@@ -183,7 +185,8 @@ void Server::WelcomeAll() {
   auto workers = nlohmann::ordered_json::array();
   for (uint32_t rank = 0; rank < roster_.size(); ++rank) {
     const Member& member = roster_.at(rank);
-    workers.push_back({{"rank", rank}, {"host", member.host}, {"pid", member.pid}, {"threads", member.threads}});
+    workers.push_back(
+        {{"rank", rank}, {"host", member.host}, {"pid", member.pid}, {"threads", member.threads}});
   }
   reporter_.Event("started", {{"workers", workers},
                               {"train_samples", plan_.train_samples},
@@ -230,8 +233,8 @@ void Server::OnMessage(uint32_t rank, const wire::WorkerMessage& message, const 
     case wire::WorkerMessage::kGoodbye:
       roster_.at(rank).finished = true;
       if (phase_ != Phase::kStopping) {
-        throw Error(ExitCode::kPeerFailed, "{} left at step {}, before the end",
-                    roster_.Name(rank), step_);
+        throw Error(ExitCode::kPeerFailed, "{} left at step {}, before the end", roster_.Name(rank),
+                    step_);
       }
       return;
     default:
@@ -251,7 +254,8 @@ void Server::BeginStep(int64_t step) {
 void Server::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss) {
   const Range mine = EvenPart(plan_.slices, roster_.size(), rank);
   if (phase_ != Phase::kTraining || loss.step() != step_) {
-    return Drop(roster_.Name(rank), fmt::format("a loss of step {} at step {}", loss.step(), step_));
+    return Drop(roster_.Name(rank),
+                fmt::format("a loss of step {} at step {}", loss.step(), step_));
   }
   if (loss.slice() < mine.begin || loss.slice() >= mine.end ||
       !losses_.Add(loss.slice(), loss.samples(), loss.loss(), loss.correct())) {
@@ -260,8 +264,8 @@ void Server::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss) {
   if (!std::isfinite(loss.loss())) {
     throw Error(ExitCode::kNonfinite,
                 "the loss of slice {} is {} at step {}, from {}: on_nonfinite is ABORT; nothing of "
-                "this step is kept. A smaller learning rate is the usual remedy", loss.slice(),
-                loss.loss(), step_, roster_.Name(rank));
+                "this step is kept. A smaller learning rate is the usual remedy",
+                loss.slice(), loss.loss(), step_, roster_.Name(rank));
   }
   if (!losses_.Complete()) return;
   aggregator_.AllowUpdates(learning_rate_);
@@ -315,12 +319,15 @@ void Server::OnGradient(uint32_t rank, const wire::GradientPart& part, const Pay
     case Aggregator::Verdict::kRepeated:
       return Drop(roster_.Name(rank), fmt::format("chunk {} again", part.chunk()));
     case Aggregator::Verdict::kUnknownChunk:
-      return Drop(roster_.Name(rank), fmt::format("chunk {} of {}", part.chunk(), aggregator_.chunks().size()));
+      return Drop(roster_.Name(rank),
+                  fmt::format("chunk {} of {}", part.chunk(), aggregator_.chunks().size()));
     case Aggregator::Verdict::kUnknownSubtree:
-      return Drop(roster_.Name(rank), fmt::format("subtree {}.{}, which is not its own", node.level, node.index));
+      return Drop(roster_.Name(rank),
+                  fmt::format("subtree {}.{}, which is not its own", node.level, node.index));
     case Aggregator::Verdict::kWrongSize:
-      return Drop(roster_.Name(rank), fmt::format("{} bytes for chunk {}, which has {}", payload.bytes, part.chunk(),
-                                                  aggregator_.chunks()[part.chunk()].floats() * sizeof(float)));
+      return Drop(roster_.Name(rank),
+                  fmt::format("{} bytes for chunk {}, which has {}", payload.bytes, part.chunk(),
+                              aggregator_.chunks()[part.chunk()].floats() * sizeof(float)));
   }
 }
 
@@ -337,7 +344,8 @@ void Server::EndStepIfComplete() {
   progress_.EndStep(losses_, learning_rate_);
   const int64_t next = step_ + 1;
   const bool last = next == plan_.total_steps;
-  if (next % config_.run().log_every_steps() == 0 || (last && next % config_.run().log_every_steps() != 0)) {
+  if (next % config_.run().log_every_steps() == 0 ||
+      (last && next % config_.run().log_every_steps() != 0)) {
     const auto line = progress_.LogLine();
     reporter_.Metrics(line);
     reporter_.Event("log", line);
@@ -364,8 +372,12 @@ void Server::OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBlock& block) 
   if (evaluation_->Complete()) return EndEvaluation();
   if (Clock::now() >= next_live_) {
     next_live_ = Clock::now() + kLiveInterval;
-    reporter_.Event("progress", {{"phase", "evaluation"}, {"done", evaluation_->done()}, {"total", evaluation_->blocks()},
-                     {"step", progress_.steps()}, {"total_steps", plan_.total_steps}},
+    reporter_.Event("progress",
+                    {{"phase", "evaluation"},
+                     {"done", evaluation_->done()},
+                     {"total", evaluation_->blocks()},
+                     {"step", progress_.steps()},
+                     {"total_steps", plan_.total_steps}},
                     Reporter::Priority::kProgress);
   }
 }
@@ -392,19 +404,23 @@ void Server::OnLost(uint32_t rank) {
 void Server::CheckDeadlines() {
   const Clock::time_point now = Clock::now();
   const config::Deadlines& deadlines = config_.deadlines();
-  const auto missed = [&](const std::vector<uint32_t>& ranks, const std::string& what, double limit) {
-    throw Error(ExitCode::kDeadline, "{} from {} within {:g} s (step {})", what, Names(ranks), limit, step_);
+  const auto missed = [&](const std::vector<uint32_t>& ranks, const std::string& what,
+                          double limit) {
+    throw Error(ExitCode::kDeadline, "{} from {} within {:g} s (step {})", what, Names(ranks),
+                limit, step_);
   };
   if (phase_ == Phase::kGathering) {
     const double waited = std::chrono::duration<double>(now - began_).count();
     if (waited > deadlines.start_s()) {
-      throw Error(ExitCode::kDeadline, "{} of {} workers did not join within {:g} s: rank {} missing",
+      throw Error(ExitCode::kDeadline,
+                  "{} of {} workers did not join within {:g} s: rank {} missing",
                   roster_.MissingRanks().size(), roster_.size(), deadlines.start_s(),
                   fmt::join(roster_.MissingRanks(), ", "));
     }
     if (now >= next_waiting_) {
       next_waiting_ = now + std::chrono::seconds(5);
-      spdlog::info("waiting for rank {} ({:.0f} s)", fmt::join(roster_.MissingRanks(), ", "), waited);
+      spdlog::info("waiting for rank {} ({:.0f} s)", fmt::join(roster_.MissingRanks(), ", "),
+                   waited);
       reporter_.Event("waiting", {{"missing", roster_.MissingRanks()}, {"elapsed_s", waited}});
     }
   } else if (phase_ == Phase::kPreparing) {
@@ -412,14 +428,17 @@ void Server::CheckDeadlines() {
     for (uint32_t rank = 0; rank < roster_.size(); ++rank) {
       if (!roster_.at(rank).ready) late.push_back(rank);
     }
-    if (now - step_deadline_began_ > Seconds(deadlines.first_step_s())) missed(late, "no Ready", deadlines.first_step_s());
+    if (now - step_deadline_began_ > Seconds(deadlines.first_step_s()))
+      missed(late, "no Ready", deadlines.first_step_s());
   } else if (evaluation_ && (phase_ == Phase::kStopping || evaluation_->version() == step_)) {
     const auto since = std::max(evaluation_->last_progress(), step_deadline_began_);
-    if (now - since > Seconds(deadlines.progress_s())) missed(evaluation_->MissingRanks(), "no evaluation", deadlines.progress_s());
+    if (now - since > Seconds(deadlines.progress_s()))
+      missed(evaluation_->MissingRanks(), "no evaluation", deadlines.progress_s());
   } else if (phase_ == Phase::kTraining) {
-    const double limit = progress_.steps() == 0
-                             ? deadlines.first_step_s()
-                             : std::max(deadlines.step_s(), deadlines.step_median_factor() * progress_.MedianStep());
+    const double limit =
+        progress_.steps() == 0
+            ? deadlines.first_step_s()
+            : std::max(deadlines.step_s(), deadlines.step_median_factor() * progress_.MedianStep());
     if (now - step_deadline_began_ > Seconds(limit)) {
       std::vector<uint32_t> late;
       for (uint32_t rank = 0; rank < roster_.size(); ++rank) {
@@ -437,8 +456,8 @@ void Server::CheckDeadlines() {
   for (uint32_t rank = 0; rank < roster_.size(); ++rank) {
     const Member& member = roster_.at(rank);
     if (member.peer && now - member.last_heard > Seconds(deadlines.silence_s())) {
-      throw Error(ExitCode::kPeerFailed, "{} was lost at step {}: silent for {:g} s", roster_.Name(rank), step_,
-                  deadlines.silence_s());
+      throw Error(ExitCode::kPeerFailed, "{} was lost at step {}: silent for {:g} s",
+                  roster_.Name(rank), step_, deadlines.silence_s());
     }
   }
 }
@@ -504,7 +523,8 @@ void Server::SendTo(uint32_t rank, wire::ServerMessage& message, std::span<const
   message.mutable_address()->set_rank(rank);
   message.mutable_address()->set_incarnation(member.incarnation);
   if (!member.peer || link_->Send(*member.peer, message, tensor)) return;
-  throw Error(ExitCode::kPeerFailed, "{} was lost at step {}: it cannot be reached any more", roster_.Name(rank), step_);
+  throw Error(ExitCode::kPeerFailed, "{} was lost at step {}: it cannot be reached any more",
+              roster_.Name(rank), step_);
 }
 
 void Server::Broadcast(wire::ServerMessage& message, std::span<const float> tensor) {

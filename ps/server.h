@@ -60,10 +60,10 @@ class Server {
   void OnLost(uint32_t rank);
   void Drop(const std::string& who, const std::string& why);
 
-  void WelcomeAll();                  // a. the roster is complete
-  void BeginStep(int64_t step);       // b.
-  void OrderNext(int64_t step);       //    what comes after `step`
-  void EndStepIfComplete();           // d.
+  void WelcomeAll();             // a. the roster is complete
+  void BeginStep(int64_t step);  // b.
+  void OrderNext(int64_t step);  //    what comes after `step`
+  void EndStepIfComplete();      // d.
   void EndEvaluation();
   bool EvaluationIsDueAfter(int64_t step) const;
   void Broadcast(wire::ServerMessage& message, std::span<const float> tensor = {});

@@ -62,8 +62,8 @@ bool ApplyUpdate(const ChunkUpdate& update) {
     float* next = update.next_weights.data() + at;
     const UpdateRule& rule = update.rule;
     if (rule.type == config::Optimizer::MOMENTUM) {
-      bad |= Momentum(g, w, update.momentum.data() + at, next, n, rule.learning_rate,
-                      rule.momentum, segment->weight_decay);
+      bad |= Momentum(g, w, update.momentum.data() + at, next, n, rule.learning_rate, rule.momentum,
+                      segment->weight_decay);
     } else {
       bad |= Sgd(g, w, next, n, rule.learning_rate, segment->weight_decay);
     }

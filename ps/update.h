@@ -35,9 +35,9 @@ struct ChunkUpdate {
   std::vector<const float*> parts;  // null: no samples
   UpdateRule rule;
   std::span<const DecaySegment> segments;
-  std::span<const float> weights;    // W(v)
-  std::span<float> next_weights;     // W(v + 1), the other plane
-  std::span<float> momentum;         // in place; empty for SGD
+  std::span<const float> weights;  // W(v)
+  std::span<float> next_weights;   // W(v + 1), the other plane
+  std::span<float> momentum;       // in place; empty for SGD
 };
 
 // True if all new weights are finite. A gradient that is not finite makes a weight that is not.

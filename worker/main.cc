@@ -42,7 +42,8 @@ void Work(const Arguments& arguments) {
   ResolveConfig(config, AvailableCores());
   const Graph graph = Graph::Build(config.model(), InputShape(config.data()));
   const Datasets data = OpenDatasets(config.data());
-  const std::unique_ptr<Backend> backend = MakeCpuBackend(static_cast<int>(config.worker().threads()));
+  const std::unique_ptr<Backend> backend =
+      MakeCpuBackend(static_cast<int>(config.worker().threads()));
   ClientOptions options;
   options.endpoint = arguments.endpoint;
   options.token = ReadToken(arguments.token_file);
@@ -70,12 +71,18 @@ void Work(const Arguments& arguments) {
 
 int Main(int argc, char** argv) {
   Arguments arguments;
-  CLI::App app{"One worker of a Muster job: computes gradients on its slices of every batch.\n"
-               "Usually started by `muster launch`."};
-  app.add_option("--config", arguments.config, "Config file, the same for server and workers")->required();
+  CLI::App app{
+      "One worker of a Muster job: computes gradients on its slices of every batch.\n"
+      "Usually started by `muster launch`."};
+  app.add_option("--config", arguments.config, "Config file, the same for server and workers")
+      ->required();
   app.add_option("--rank", arguments.rank, "This worker's number, from 0")->required();
-  app.add_option("--endpoint", arguments.endpoint, "Where the server listens: ipc://@NAME or tcp://127.0.0.1:PORT")->required();
-  app.add_option("--token-file", arguments.token_file, "File with the job token, 32 hexadecimal digits")->required();
+  app.add_option("--endpoint", arguments.endpoint,
+                 "Where the server listens: ipc://@NAME or tcp://127.0.0.1:PORT")
+      ->required();
+  app.add_option("--token-file", arguments.token_file,
+                 "File with the job token, 32 hexadecimal digits")
+      ->required();
   app.add_option("--incarnation", arguments.incarnation, "0 for the first process of this rank");
   app.add_option("--parent", arguments.parent, "Die when this process, the parent, dies");
   try {

@@ -49,8 +49,8 @@ zmq::message_t Serialize(const google::protobuf::MessageLite& message) {
 
 // The tensor's bytes are sent from where they are: nothing is copied and nothing to be freed.
 zmq::message_t Borrow(std::span<const float> tensor) {
-  return zmq::message_t(const_cast<float*>(tensor.data()), tensor.size_bytes(),
-                        [](void*, void*) {}, nullptr);
+  return zmq::message_t(
+      const_cast<float*>(tensor.data()), tensor.size_bytes(), [](void*, void*) {}, nullptr);
 }
 
 // True if an edge of ZMQ_FD may have been consumed although there is input.
@@ -103,7 +103,8 @@ void CheckLocal(const std::string& endpoint) {
   if (endpoint.starts_with("ipc://") || endpoint.starts_with("tcp://127.")) return;
   throw Error(ExitCode::kUsage,
               "{}: expected ipc://@NAME or tcp://127.0.0.1:PORT: the server listens on this host "
-              "only", endpoint);
+              "only",
+              endpoint);
 }
 
 class ZmqServerLink : public ServerLink {
@@ -224,7 +225,8 @@ bool ZmqServerLink::Send(PeerId peer, const wire::ServerMessage& message,
     zmq::message_t identity(found->second.data(), found->second.size());
     if (!socket_.send(identity, zmq::send_flags::dontwait | zmq::send_flags::sndmore)) return false;
     // Once the first frame of a message is accepted, the others are too.
-    socket_.send(Serialize(message), tensor.empty() ? zmq::send_flags::none : zmq::send_flags::sndmore);
+    socket_.send(Serialize(message),
+                 tensor.empty() ? zmq::send_flags::none : zmq::send_flags::sndmore);
     if (!tensor.empty()) socket_.send(Borrow(tensor), zmq::send_flags::none);
     return true;
   } catch (const zmq::error_t& error) {
@@ -271,9 +273,9 @@ class ZmqClientLink : public ClientLink {
   }
 
   bool Send(const wire::WorkerMessage& message, std::span<const float> tensor) override {
-    if (!socket_.send(Serialize(message), tensor.empty() ? zmq::send_flags::dontwait
-                                                         : zmq::send_flags::dontwait |
-                                                               zmq::send_flags::sndmore)) {
+    if (!socket_.send(Serialize(message),
+                      tensor.empty() ? zmq::send_flags::dontwait
+                                     : zmq::send_flags::dontwait | zmq::send_flags::sndmore)) {
       return false;
     }
     if (!tensor.empty()) socket_.send(Borrow(tensor), zmq::send_flags::none);

@@ -37,7 +37,8 @@ class ConfigTest : public ::testing::Test {
   }
 
   // A good config of which line 2 is `line`.
-  std::string Config(const std::string& line, const std::string& run = "run { epochs: 2 global_batch: 64 }") {
+  std::string Config(const std::string& line,
+                     const std::string& run = "run { epochs: 2 global_batch: 64 }") {
     return Write("c.txtpb", run + "\n" + line + R"(
 data { format: CIFAR10 }
 model_file: "model.txtpb"
@@ -71,34 +72,55 @@ TEST_F(ConfigTest, ReadsDefaultsAndTheModelFile) {
 
 TEST_F(ConfigTest, EveryErrorSaysWhereWhatAndWhatElse) {
   const std::string where = dir_ + "/c.txtpb:2: ";
-  EXPECT_THAT(ErrorOf(Config("cluster { worker: 3 }")),
-              AllOf(StartsWith(where), HasSubstr("cluster.worker: unknown key"), HasSubstr("\"workers\"")));
-  EXPECT_THAT(ErrorOf(Config("clutser { workers: 3 }")), AllOf(StartsWith(where), HasSubstr("\"cluster\"")));
-  EXPECT_THAT(ErrorOf(Config("cluster { workers: \"two\" }")), AllOf(StartsWith(where), HasSubstr("workers"), HasSubstr("integer")));
-  EXPECT_THAT(ErrorOf(Config("cluster { workers: -1 }")), AllOf(StartsWith(where), HasSubstr("workers")));
-  EXPECT_THAT(ErrorOf(Config("cluster { workers: 0 }")), AllOf(StartsWith(where), HasSubstr("at least 1"), HasSubstr("got 0")));
-  EXPECT_THAT(ErrorOf(Config("cluster { transport: TPC }")), AllOf(StartsWith(where), HasSubstr("transport"), HasSubstr("\"TCP\"")));
-  EXPECT_THAT(ErrorOf(Config("optimizer { type: MOMENTUM momentum: nan }")), AllOf(StartsWith(where), HasSubstr("optimizer.momentum"), HasSubstr("nan")));
-  EXPECT_THAT(ErrorOf(Config("deadlines { start_s: inf }")), AllOf(StartsWith(where), HasSubstr("deadlines.start_s"), HasSubstr("inf")));
-  EXPECT_THAT(ErrorOf(Config("optimizer { type: MOMENTUM momentum: 1.0 }")), AllOf(StartsWith(where), HasSubstr("less than 1")));
-  EXPECT_THAT(ErrorOf(Config("optimizer { momentum: 0.5 }")), AllOf(StartsWith(where), HasSubstr("contradicts")));
-  EXPECT_THAT(ErrorOf(Config("cluster { workers: 4 }", "run { epochs: 1 global_batch: 8 slices: 3 }")), HasSubstr("run.slices"));
-  EXPECT_THAT(ErrorOf(Config("", "run { epochs: 1 steps: 5 global_batch: 8 }")), AllOf(HasSubstr(":1: "), HasSubstr("steps"), HasSubstr("epochs")));
-  EXPECT_THAT(ErrorOf(Config("", "run { epochs: 1 global_batch: 8 batch_per_worker: 4 }")), HasSubstr("batch_per_worker"));
+  EXPECT_THAT(
+      ErrorOf(Config("cluster { worker: 3 }")),
+      AllOf(StartsWith(where), HasSubstr("cluster.worker: unknown key"), HasSubstr("\"workers\"")));
+  EXPECT_THAT(ErrorOf(Config("clutser { workers: 3 }")),
+              AllOf(StartsWith(where), HasSubstr("\"cluster\"")));
+  EXPECT_THAT(ErrorOf(Config("cluster { workers: \"two\" }")),
+              AllOf(StartsWith(where), HasSubstr("workers"), HasSubstr("integer")));
+  EXPECT_THAT(ErrorOf(Config("cluster { workers: -1 }")),
+              AllOf(StartsWith(where), HasSubstr("workers")));
+  EXPECT_THAT(ErrorOf(Config("cluster { workers: 0 }")),
+              AllOf(StartsWith(where), HasSubstr("at least 1"), HasSubstr("got 0")));
+  EXPECT_THAT(ErrorOf(Config("cluster { transport: TPC }")),
+              AllOf(StartsWith(where), HasSubstr("transport"), HasSubstr("\"TCP\"")));
+  EXPECT_THAT(ErrorOf(Config("optimizer { type: MOMENTUM momentum: nan }")),
+              AllOf(StartsWith(where), HasSubstr("optimizer.momentum"), HasSubstr("nan")));
+  EXPECT_THAT(ErrorOf(Config("deadlines { start_s: inf }")),
+              AllOf(StartsWith(where), HasSubstr("deadlines.start_s"), HasSubstr("inf")));
+  EXPECT_THAT(ErrorOf(Config("optimizer { type: MOMENTUM momentum: 1.0 }")),
+              AllOf(StartsWith(where), HasSubstr("less than 1")));
+  EXPECT_THAT(ErrorOf(Config("optimizer { momentum: 0.5 }")),
+              AllOf(StartsWith(where), HasSubstr("contradicts")));
+  EXPECT_THAT(
+      ErrorOf(Config("cluster { workers: 4 }", "run { epochs: 1 global_batch: 8 slices: 3 }")),
+      HasSubstr("run.slices"));
+  EXPECT_THAT(ErrorOf(Config("", "run { epochs: 1 steps: 5 global_batch: 8 }")),
+              AllOf(HasSubstr(":1: "), HasSubstr("steps"), HasSubstr("epochs")));
+  EXPECT_THAT(ErrorOf(Config("", "run { epochs: 1 global_batch: 8 batch_per_worker: 4 }")),
+              HasSubstr("batch_per_worker"));
   EXPECT_THAT(ErrorOf(Config("", "run { epochs: 1 }")), HasSubstr("global_batch"));
   EXPECT_THAT(ErrorOf(Config("", "run { global_batch: 8 }")), HasSubstr("epochs"));
-  EXPECT_THAT(ErrorOf(Config("evaluation { batch: 0 }")), AllOf(StartsWith(where), HasSubstr("evaluation.batch")));
+  EXPECT_THAT(ErrorOf(Config("evaluation { batch: 0 }")),
+              AllOf(StartsWith(where), HasSubstr("evaluation.batch")));
   EXPECT_THAT(ErrorOf(Config("cluster {")), HasSubstr(dir_ + "/c.txtpb:"));
-  EXPECT_THAT(ErrorOf(dir_ + "/none.txtpb"), AllOf(HasSubstr("none.txtpb"), HasSubstr("No such file")));
+  EXPECT_THAT(ErrorOf(dir_ + "/none.txtpb"),
+              AllOf(HasSubstr("none.txtpb"), HasSubstr("No such file")));
   EXPECT_THAT(ErrorOf(dir_), HasSubstr(dir_));
 }
 
 TEST_F(ConfigTest, ErrorsOfTheModelNameItsFileLineAndLayer) {
-  Write("model.txtpb", "layer { name: \"fc\"\n dense { units: 10 } }\nlayer { name: \"loss\" softmax {} }\n");
-  EXPECT_THAT(ErrorOf(Config("")), AllOf(HasSubstr("model.txtpb:3"), HasSubstr("softmax_cross_entropy")));
-  Write("model.txtpb", "layer { name: \"c\" conv2d { filters: 4 kernel: 99 } }\n" + std::string(kModel));
+  Write("model.txtpb",
+        "layer { name: \"fc\"\n dense { units: 10 } }\nlayer { name: \"loss\" softmax {} }\n");
+  EXPECT_THAT(ErrorOf(Config("")),
+              AllOf(HasSubstr("model.txtpb:3"), HasSubstr("softmax_cross_entropy")));
+  Write("model.txtpb",
+        "layer { name: \"c\" conv2d { filters: 4 kernel: 99 } }\n" + std::string(kModel));
   EXPECT_THAT(ErrorOf(Config("")), AllOf(HasSubstr("model.txtpb:1"), HasSubstr("\"c\" (conv2d)")));
-  Write("model.txtpb", "layer { name: \"fc\" dense { units: 9 } } layer { name: \"loss\" softmax_cross_entropy {} }");
+  Write("model.txtpb",
+        "layer { name: \"fc\" dense { units: 9 } } layer { name: \"loss\" softmax_cross_entropy {} "
+        "}");
   EXPECT_THAT(ErrorOf(Config("")), AllOf(HasSubstr("10 logits"), HasSubstr("9")));
   std::filesystem::remove(dir_ + "/model.txtpb");
   EXPECT_THAT(ErrorOf(Config("")), AllOf(HasSubstr("c.txtpb:4"), HasSubstr("model.txtpb")));
@@ -106,7 +128,9 @@ TEST_F(ConfigTest, ErrorsOfTheModelNameItsFileLineAndLayer) {
 
 TEST_F(ConfigTest, SettingsOverride) {
   const std::string path = Config("cluster { workers: 2 }");
-  const auto load = [&](const std::string& setting) { return LoadConfig(path, {ParseSetting(setting)}); };
+  const auto load = [&](const std::string& setting) {
+    return LoadConfig(path, {ParseSetting(setting)});
+  };
   EXPECT_EQ(load("cluster.workers=3").cluster().workers(), 3u);
   EXPECT_EQ(load("cluster.transport=TCP").cluster().transport(), config::Cluster::TCP);
   EXPECT_EQ(load("data.dir=/a b/\"c\"").data().dir(), "/a b/\"c\"");
@@ -118,15 +142,19 @@ TEST_F(ConfigTest, SettingsOverride) {
   EXPECT_EQ(load("run.steps=7").run().length_case(), config::Run::kSteps);
   EXPECT_EQ(load("run.batch_per_worker=7").run().batch_case(), config::Run::kBatchPerWorker);
   // The last one wins.
-  EXPECT_EQ(LoadConfig(path, {ParseSetting("run.seed=1"), ParseSetting("run.seed=9")}).run().seed(), 9u);
+  EXPECT_EQ(LoadConfig(path, {ParseSetting("run.seed=1"), ParseSetting("run.seed=9")}).run().seed(),
+            9u);
 }
 
 TEST_F(ConfigTest, SettingErrorsNameTheSetting) {
   const std::string path = Config("");
-  EXPECT_THAT(ErrorOf(path, {"run.epocs=3"}), AllOf(StartsWith("--set run.epocs=3"), HasSubstr("\"epochs\"")));
+  EXPECT_THAT(ErrorOf(path, {"run.epocs=3"}),
+              AllOf(StartsWith("--set run.epocs=3"), HasSubstr("\"epochs\"")));
   EXPECT_THAT(ErrorOf(path, {"rum.epochs=3"}), HasSubstr("\"run\""));
-  EXPECT_THAT(ErrorOf(path, {"run.epochs=x"}), AllOf(StartsWith("--set run.epochs=x"), HasSubstr("epochs")));
-  EXPECT_THAT(ErrorOf(path, {"run.epochs=0"}), AllOf(StartsWith("--set run.epochs=0"), HasSubstr("at least 1")));
+  EXPECT_THAT(ErrorOf(path, {"run.epochs=x"}),
+              AllOf(StartsWith("--set run.epochs=x"), HasSubstr("epochs")));
+  EXPECT_THAT(ErrorOf(path, {"run.epochs=0"}),
+              AllOf(StartsWith("--set run.epochs=0"), HasSubstr("at least 1")));
   EXPECT_THAT(ErrorOf(path, {"run.epochs=3 seed: 4"}), HasSubstr("one value"));
   EXPECT_THAT(ErrorOf(path, {"learning_rate.base=nan"}), HasSubstr("nan"));
   EXPECT_THAT(ErrorOf(path, {"run.seed.x=3"}), HasSubstr("no parts"));
@@ -138,7 +166,8 @@ TEST_F(ConfigTest, SettingErrorsNameTheSetting) {
 }
 
 TEST_F(ConfigTest, TheResolvedFileSaysTheSame) {
-  for (const std::string extra : {"", "optimizer { type: MOMENTUM }", "cluster { workers: 3 transport: TCP }"}) {
+  for (const std::string extra :
+       {"", "optimizer { type: MOMENTUM }", "cluster { workers: 3 transport: TCP }"}) {
     config::Config config = LoadConfig(Config(extra), {ParseSetting("data.dir=data")});
     ResolveConfig(config, 8);
     EXPECT_EQ(config.run().slices(), config.cluster().workers());
@@ -150,9 +179,11 @@ TEST_F(ConfigTest, TheResolvedFileSaysTheSame) {
     ResolveConfig(again, 2);  // on another machine
     WriteConfig(again, dir_ + "/again.txtpb");
     std::ifstream a(copy), b(dir_ + "/again.txtpb");
-    const std::string first((std::istreambuf_iterator<char>(a)), {}), second((std::istreambuf_iterator<char>(b)), {});
+    const std::string first((std::istreambuf_iterator<char>(a)), {}),
+        second((std::istreambuf_iterator<char>(b)), {});
     EXPECT_EQ(first, second);
-    EXPECT_THAT(first, AllOf(HasSubstr("seed: 1"), HasSubstr("start_s: 60"), HasSubstr("units: 10")));
+    EXPECT_THAT(first,
+                AllOf(HasSubstr("seed: 1"), HasSubstr("start_s: 60"), HasSubstr("units: 10")));
   }
 }
 

@@ -17,7 +17,8 @@ namespace {
 // A number whose sums depend on their order in the last bits.
 float Rough(int64_t step, int64_t slice, size_t i) {
   const auto bits = RandomStream(3, RandomPurpose::kSynthetic, static_cast<uint32_t>(step),
-                                 static_cast<uint32_t>(slice), i).Block(0);
+                                 static_cast<uint32_t>(slice), i)
+                        .Block(0);
   return (ToUniform(bits[0]) - 0.5f) * std::exp2(static_cast<float>(bits[1] % 12));
 }
 
@@ -39,12 +40,14 @@ TEST_P(Sums, AreThoseOfAllSlices) {
   const auto [slices, workers] = GetParam();
   if (workers > slices) return;  // refused by the config; see config_test
   for (const int64_t batch : {int64_t{16}, int64_t{5}}) {
-    config::Config config = SmallConfig(static_cast<uint32_t>(workers), static_cast<uint32_t>(slices));
+    config::Config config =
+        SmallConfig(static_cast<uint32_t>(workers), static_cast<uint32_t>(slices));
     config.mutable_run()->set_global_batch(batch);
     config.mutable_run()->set_steps(2);
     TestJob job(config);
     const std::vector<float> seen = RunWorkers(
-        job, {.gradient = [](int64_t, int64_t slice, size_t) { return static_cast<float>(slice + 1); }});
+        job,
+        {.gradient = [](int64_t, int64_t slice, size_t) { return static_cast<float>(slice + 1); }});
     float expected = 0;
     for (int64_t s = 0; s < slices; ++s) {
       if (!EvenPart(batch, slices, s).empty()) expected -= static_cast<float>(s + 1);
@@ -58,7 +61,8 @@ TEST_P(Sums, AreThoseOfAllSlices) {
 TEST_P(Sums, AreAddedInTreeOrder) {
   const auto [slices, workers] = GetParam();
   if (workers > slices) return;
-  config::Config config = SmallConfig(static_cast<uint32_t>(workers), static_cast<uint32_t>(slices));
+  config::Config config =
+      SmallConfig(static_cast<uint32_t>(workers), static_cast<uint32_t>(slices));
   config.mutable_run()->set_steps(2);
   TestJob job(config);
   const std::vector<float> seen = RunWorkers(job, {.gradient = Rough});
@@ -94,16 +98,20 @@ TEST(Exchange, BitsDoNotDependOnTransportThreadsOrChunks) {
   const uint64_t hash = HashAfter(3, 4, {.gradient = Rough}, momentum);
   EXPECT_EQ(HashAfter(3, 4, {.gradient = Rough}, momentum, "tcp"), hash);
   for (const uint32_t threads : {1u, 4u}) {
-    EXPECT_EQ(HashAfter(3, 4, {.gradient = Rough}, [&](config::Config& config) {
-      momentum(config);
-      config.mutable_server()->set_threads(threads);
-    }), hash);
+    EXPECT_EQ(HashAfter(3, 4, {.gradient = Rough},
+                        [&](config::Config& config) {
+                          momentum(config);
+                          config.mutable_server()->set_threads(threads);
+                        }),
+              hash);
   }
   for (const int64_t bytes : {int64_t{2048}, int64_t{4000}, int64_t{1} << 20}) {
-    EXPECT_EQ(HashAfter(3, 4, {.gradient = Rough}, [&](config::Config& config) {
-      momentum(config);
-      config.mutable_cluster()->set_chunk_bytes(bytes);
-    }), hash);
+    EXPECT_EQ(HashAfter(3, 4, {.gradient = Rough},
+                        [&](config::Config& config) {
+                          momentum(config);
+                          config.mutable_cluster()->set_chunk_bytes(bytes);
+                        }),
+              hash);
   }
 }
 
@@ -122,7 +130,8 @@ TEST(Exchange, BitsDoNotDependOnArrivalOrder) {
               std::shuffle(order.begin(), order.end(), mine);
               return order;
             },
-        .before_step = [&](int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(seed++ % 7)); }};
+        .before_step =
+            [&](int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(seed++ % 7)); }};
     EXPECT_EQ(HashAfter(3, 6, shuffled), hash);
   }
 }

@@ -41,7 +41,8 @@ std::string ServerErrorWhen(const std::function<void(Client&, int64_t step)>& ac
   });
   auto client = job.Join(1);
   try {
-    RunWorker(*client, {.gradient = gradient, .before_step = [&](int64_t step) { act(*client, step); }},
+    RunWorker(*client,
+              {.gradient = gradient, .before_step = [&](int64_t step) { act(*client, step); }},
               job.graph().arena_floats());
   } catch (const Error&) {
   }
@@ -51,24 +52,27 @@ std::string ServerErrorWhen(const std::function<void(Client&, int64_t step)>& ac
 }
 
 TEST(Failure, NonfiniteGradientNamesRankStepAndVariable) {
-  for (const float bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
-                          std::numeric_limits<float>::quiet_NaN()}) {
+  for (const float bad :
+       {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+        std::numeric_limits<float>::quiet_NaN()}) {
     ExitCode code{};
     // hidden/bias begins after the 300 weights of the hidden layer, padded to 304.
-    const std::string error = ServerErrorWhen([](Client&, int64_t) {}, &code,
-                                              [bad](int64_t step, int64_t slice, size_t i) {
-                                                return step == 1 && slice == 1 && i == 304 + 17 ? bad : 1.0f;
-                                              });
+    const std::string error =
+        ServerErrorWhen([](Client&, int64_t) {}, &code,
+                        [bad](int64_t step, int64_t slice, size_t i) {
+                          return step == 1 && slice == 1 && i == 304 + 17 ? bad : 1.0f;
+                        });
     EXPECT_EQ(code, ExitCode::kNonfinite);
-    EXPECT_THAT(error, AllOf(HasSubstr("hidden/bias[17]"), HasSubstr("rank 1"), HasSubstr("step 1")));
+    EXPECT_THAT(error,
+                AllOf(HasSubstr("hidden/bias[17]"), HasSubstr("rank 1"), HasSubstr("step 1")));
   }
 }
 
 TEST(Failure, OverflowOfTheSumNamesTheVariable) {
   ExitCode code{};
-  const std::string error = ServerErrorWhen([](Client&, int64_t) {}, &code, [](int64_t step, int64_t, size_t i) {
-    return step == 2 && i == 304 ? 3e38f : 1.0f;
-  });
+  const std::string error = ServerErrorWhen(
+      [](Client&, int64_t) {}, &code,
+      [](int64_t step, int64_t, size_t i) { return step == 2 && i == 304 ? 3e38f : 1.0f; });
   EXPECT_EQ(code, ExitCode::kNonfinite);
   EXPECT_THAT(error, AllOf(HasSubstr("hidden/bias[0]"), HasSubstr("step 2")));
 }
@@ -92,7 +96,8 @@ TEST(Failure, ALostWorkerIsNamed) {
       },
       &code);
   EXPECT_EQ(code, ExitCode::kPeerFailed);
-  EXPECT_THAT(error, AllOf(HasSubstr("rank 1"), HasSubstr("pid"), HasSubstr("step 1"), HasSubstr("lost")));
+  EXPECT_THAT(error,
+              AllOf(HasSubstr("rank 1"), HasSubstr("pid"), HasSubstr("step 1"), HasSubstr("lost")));
 }
 
 TEST(Failure, AReportedFailureIsHandedOn) {
@@ -173,12 +178,14 @@ TEST(Refusal, WrongTokenRankGraphAndData) {
   options = job.OptionsFor(0);
   options.hello.set_graph_hash(99);
   options.hello.mutable_variable(2)->set_shape(0, 11);
-  EXPECT_THAT(JoinError(options, &code), AllOf(HasSubstr("out/weights [10,100]"), HasSubstr("[11,100]")));
+  EXPECT_THAT(JoinError(options, &code),
+              AllOf(HasSubstr("out/weights [10,100]"), HasSubstr("[11,100]")));
 
   options = job.OptionsFor(0);
   options.hello.set_graph_hash(99);
   options.hello.mutable_variable(1)->set_name("hidden/offset");
-  EXPECT_THAT(JoinError(options, &code), AllOf(HasSubstr("hidden/bias"), HasSubstr("hidden/offset")));
+  EXPECT_THAT(JoinError(options, &code),
+              AllOf(HasSubstr("hidden/bias"), HasSubstr("hidden/offset")));
 
   const auto first = std::async(std::launch::async, [&] {
     const auto client = job.Join(0);
@@ -192,7 +199,8 @@ TEST(Refusal, WrongTokenRankGraphAndData) {
   }
   options = job.OptionsFor(1);
   options.hello.set_train_samples(39);
-  EXPECT_THAT(JoinError(options, &code), AllOf(HasSubstr("39"), HasSubstr("40"), HasSubstr("same data")));
+  EXPECT_THAT(JoinError(options, &code),
+              AllOf(HasSubstr("39"), HasSubstr("40"), HasSubstr("same data")));
   options = job.OptionsFor(1);
   options.hello.set_data_fingerprint(2);
   EXPECT_THAT(JoinError(options, &code), HasSubstr("other contents"));

@@ -12,7 +12,8 @@ namespace muster::testing {
 namespace {
 
 float Slope(int64_t step, int64_t slice, size_t i) {
-  return 0.01f * static_cast<float>(step + 1) / static_cast<float>(slice + 1) + static_cast<float>(i % 13);
+  return 0.01f * static_cast<float>(step + 1) / static_cast<float>(slice + 1) +
+         static_cast<float>(i % 13);
 }
 
 uint64_t QuietHash() {
@@ -108,14 +109,15 @@ TEST(Hostile, NonsenseOfAMemberIsDropped) {
   link->Send(hello, {});  // twice
 
   const std::vector<Chunk> chunks = CutChunks(job.graph(), job.config().cluster().chunk_bytes());
-  const StepPlan plan{.train_samples = TestJob::kSamples, .global_batch = 16, .total_steps = 3, .slices = 3};
+  const StepPlan plan{
+      .train_samples = TestJob::kSamples, .global_batch = 16, .total_steps = 3, .slices = 3};
   const Range mine = EvenPart(3, 2, 1);
   const std::vector<TreeNode> parts = Decompose(mine, 3);
   std::vector<float> gradient(job.graph().arena_floats());
   std::vector<std::vector<float>> kept;  // what was sent stays as it is until the end
 
-  const auto push = [&](int64_t step, uint32_t chunk, const TreeNode& node, std::span<const float> data,
-                        uint32_t rank = 1, uint32_t incarnation = 0) {
+  const auto push = [&](int64_t step, uint32_t chunk, const TreeNode& node,
+                        std::span<const float> data, uint32_t rank = 1, uint32_t incarnation = 0) {
     wire::WorkerMessage message = base;
     message.mutable_address()->set_rank(rank);
     message.mutable_address()->set_incarnation(incarnation);
@@ -137,7 +139,7 @@ TEST(Hostile, NonsenseOfAMemberIsDropped) {
     bad_loss(step, 0, plan.Slice(plan.At(step), 0).size());  // not its slice
     bad_loss(step, 77, 5);
     bad_loss(step + 1, 2, 5);
-    bad_loss(step, static_cast<uint32_t>(mine.begin), 99);   // wrong size
+    bad_loss(step, static_cast<uint32_t>(mine.begin), 99);  // wrong size
     for (int64_t s = mine.begin; s < mine.end; ++s) {
       bad_loss(step, static_cast<uint32_t>(s), plan.Slice(plan.At(step), s).size());
       bad_loss(step, static_cast<uint32_t>(s), plan.Slice(plan.At(step), s).size());  // again
@@ -149,13 +151,13 @@ TEST(Hostile, NonsenseOfAMemberIsDropped) {
     push(step, 0, parts[0], junk.first(chunks[0].floats() - 1));
     push(step, 0, parts[0], {});
     push(step, 1000000, parts[0], junk.first(16));
-    push(step, 0, {0, 0}, junk.first(chunks[0].floats()));   // rank 0's slice
+    push(step, 0, {0, 0}, junk.first(chunks[0].floats()));  // rank 0's slice
     push(step, 0, {63, 4000000000u}, junk.first(chunks[0].floats()));
     push(step - 1, 0, parts[0], junk.first(chunks[0].floats()));
     push(step + 1, 0, parts[0], junk.first(chunks[0].floats()));
     push(int64_t{1} << 62, 0, parts[0], junk.first(chunks[0].floats()));
-    push(step, 0, parts[0], junk.first(chunks[0].floats()), 0);      // another rank
-    push(step, 0, parts[0], junk.first(chunks[0].floats()), 1, 5);   // another incarnation
+    push(step, 0, parts[0], junk.first(chunks[0].floats()), 0);     // another rank
+    push(step, 0, parts[0], junk.first(chunks[0].floats()), 1, 5);  // another incarnation
     for (const TreeNode& node : parts) {
       for (size_t i = 0; i < gradient.size(); ++i) {
         bool any;
@@ -165,8 +167,10 @@ TEST(Hostile, NonsenseOfAMemberIsDropped) {
       kept.push_back(gradient);
       const std::span<const float> good = kept.back();
       for (size_t c = 0; c < chunks.size(); ++c) {
-        push(step, static_cast<uint32_t>(c), node, good.subspan(chunks[c].begin, chunks[c].floats()));
-        push(step, static_cast<uint32_t>(c), node, junk.first(chunks[c].floats()));  // repeated, other bytes
+        push(step, static_cast<uint32_t>(c), node,
+             good.subspan(chunks[c].begin, chunks[c].floats()));
+        push(step, static_cast<uint32_t>(c), node,
+             junk.first(chunks[c].floats()));  // repeated, other bytes
       }
     }
   };

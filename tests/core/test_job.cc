@@ -41,7 +41,8 @@ config::Config SmallConfig(uint32_t workers, uint32_t slices) {
     cluster { chunk_bytes: 1024 }
     server { threads: 2 }
     worker { threads: 1 }
-  )", &config));
+  )",
+                                                             &config));
   config.mutable_cluster()->set_workers(workers);
   config.mutable_run()->set_slices(slices);
   return config;
@@ -112,13 +113,15 @@ float TreeSumOf(const std::function<float(int64_t)>& value, const TreeNode& node
   }
   bool left_any, right_any;
   const float left = TreeSumOf(value, {node.level - 1, 2 * node.index}, slices, empty, &left_any);
-  const float right = TreeSumOf(value, {node.level - 1, 2 * node.index + 1}, slices, empty, &right_any);
+  const float right =
+      TreeSumOf(value, {node.level - 1, 2 * node.index + 1}, slices, empty, &right_any);
   *any = left_any || right_any;
   if (left_any && right_any) return left + right;
   return left_any ? left : right;
 }
 
-std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour, size_t arena_floats) {
+std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour,
+                             size_t arena_floats) {
   std::vector<float> seen(arena_floats);
   client.ReportReady();
   for (;;) {

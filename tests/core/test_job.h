@@ -71,7 +71,7 @@ std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour, s
 std::vector<float> RunWorkers(TestJob& job, const WorkerBehaviour& behaviour);
 
 // The sum over slices [0, slices) of one element, in tree order, straight from its definition.
-float TreeSumOf(const std::function<float(int64_t slice)>& value, const TreeNode& node, int64_t slices,
-                const std::function<bool(int64_t slice)>& empty, bool* any);
+float TreeSumOf(const std::function<float(int64_t slice)>& value, const TreeNode& node,
+                int64_t slices, const std::function<bool(int64_t slice)>& empty, bool* any);
 
 }  // namespace muster::testing

@@ -120,7 +120,8 @@ TEST(Initializer, HasTheRightMomentsAndIsAFunctionOfTheSeed) {
   config::Model model = testing::SmallConfig(1, 1).model();
   auto* dense = model.mutable_layer(0)->mutable_dense();
   dense->set_units(20000);
-  const auto moments = [&](config::Initializer::Type type, uint64_t seed, double* mean, double* stddev, double* largest) {
+  const auto moments = [&](config::Initializer::Type type, uint64_t seed, double* mean,
+                           double* stddev, double* largest) {
     dense->mutable_weights()->mutable_initializer()->set_type(type);
     dense->mutable_weights()->mutable_initializer()->set_stddev(0.05f);
     const Graph graph = Graph::Build(model, {1, 1, 3});
@@ -158,7 +159,8 @@ TEST(Initializer, HasTheRightMomentsAndIsAFunctionOfTheSeed) {
 TEST(Philox, KnownAnswers) {
   using Block = std::array<uint32_t, 4>;
   EXPECT_EQ(Philox({0, 0, 0, 0}, {0, 0}), (Block{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
-  EXPECT_EQ(Philox({~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}), (Block{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(Philox({~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}),
+            (Block{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(Philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
             (Block{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }

@@ -157,7 +157,8 @@ void Client::SendQueued() {
 void Client::Handle(const FromServer& event) {
   // The copy into the plane is made without the lock: nobody reads the chunk before it is marked
   // as arrived, and only this thread marks it.
-  const bool is_weights = event.kind == FromServer::Kind::kMessage && event.message.has_weights_chunk();
+  const bool is_weights =
+      event.kind == FromServer::Kind::kMessage && event.message.has_weights_chunk();
   const bool stored = is_weights && StoreWeights(event.message.weights_chunk(), event.payload);
   const std::lock_guard lock(mutex_);
   if (event.kind == FromServer::Kind::kLost) {
@@ -173,9 +174,12 @@ void Client::Handle(const FromServer& event) {
                       message.address().rank() == options_.rank &&
                       message.address().incarnation() == options_.incarnation;
   if (event.kind == FromServer::Kind::kMessage && message.has_refused()) {
-    error_ = Error(ExitCode::kRefused, "the server refused this worker: {}", message.refused().reason());
+    error_ =
+        Error(ExitCode::kRefused, "the server refused this worker: {}", message.refused().reason());
   } else if (event.kind == FromServer::Kind::kMalformed || !for_me) {
-    error_ = Error(ExitCode::kPeerFailed, "the server sent a message that is not of this protocol, or not for this worker");
+    error_ =
+        Error(ExitCode::kPeerFailed,
+              "the server sent a message that is not of this protocol, or not for this worker");
   } else if (message.has_welcome()) {
     HandleWelcome(message.welcome());
   } else if (is_weights) {
@@ -185,14 +189,16 @@ void Client::Handle(const FromServer& event) {
                        .version = message.train().step(),
                        .samples = message.train().samples()});
   } else if (message.has_evaluate()) {
-    orders_.push_back({.kind = Order::Kind::kEvaluate,
-                       .version = message.evaluate().version(),
-                       .block_size = message.evaluate().block_size(),
-                       .blocks = {message.evaluate().block_begin(), message.evaluate().block_end()}});
+    orders_.push_back(
+        {.kind = Order::Kind::kEvaluate,
+         .version = message.evaluate().version(),
+         .block_size = message.evaluate().block_size(),
+         .blocks = {message.evaluate().block_begin(), message.evaluate().block_end()}});
   } else if (message.has_stop()) {
     stopped_ = true;
     if (!welcome_) {
-      error_ = Error(ExitCode::kPeerFailed, "the server stopped the run: {}", message.stop().reason());
+      error_ =
+          Error(ExitCode::kPeerFailed, "the server stopped the run: {}", message.stop().reason());
     }
     orders_.push_back({.kind = Order::Kind::kStop,
                        .completed = message.stop().completed(),
@@ -209,7 +215,9 @@ void Client::HandleWelcome(const wire::Welcome& welcome) {
                     welcome.chunk_end(welcome.chunk_end_size() - 1) == options_.arena_floats &&
                     std::is_sorted(welcome.chunk_end().begin(), welcome.chunk_end().end());
   if (!sane) {
-    error_ = Error(ExitCode::kPeerFailed, "the server's Welcome does not fit this worker's arena of {} floats", options_.arena_floats);
+    error_ = Error(ExitCode::kPeerFailed,
+                   "the server's Welcome does not fit this worker's arena of {} floats",
+                   options_.arena_floats);
     return;
   }
   plan_ = {.train_samples = welcome.train_samples(),
@@ -230,7 +238,8 @@ void Client::HandleWelcome(const wire::Welcome& welcome) {
 }
 
 bool Client::StoreWeights(const wire::WeightsChunk& weights, const Payload& payload) {
-  if (weights.chunk() >= arrived_.size() || weights.version() != arrived_[weights.chunk()] + 1) return false;
+  if (weights.chunk() >= arrived_.size() || weights.version() != arrived_[weights.chunk()] + 1)
+    return false;
   const ChunkRange& range = chunks_[weights.chunk()];
   if (payload.bytes != (range.end - range.begin) * sizeof(float)) return false;
   link_->StoreWeights(static_cast<int>(weights.version() % 2), range.begin, payload);
@@ -239,7 +248,10 @@ bool Client::StoreWeights(const wire::WeightsChunk& weights, const Payload& payl
 
 void Client::MarkArrived(const wire::WeightsChunk& weights, bool stored, size_t bytes) {
   if (!stored) {
-    error_ = Error(ExitCode::kPeerFailed, "the server sent chunk {} of version {} with {} bytes, which is not the one that comes next", weights.chunk(), weights.version(), bytes);
+    error_ = Error(ExitCode::kPeerFailed,
+                   "the server sent chunk {} of version {} with {} bytes, which is not the one "
+                   "that comes next",
+                   weights.chunk(), weights.version(), bytes);
     return;
   }
   arrived_[weights.chunk()] = weights.version();
@@ -280,7 +292,8 @@ void Client::AwaitChunk(int64_t version, size_t chunk) {
   throw Error(ExitCode::kPeerFailed, "the server stopped the run: {}", reason);
 }
 
-void Client::ReportLoss(int64_t step, int64_t slice, int64_t samples, double loss, int64_t correct) {
+void Client::ReportLoss(int64_t step, int64_t slice, int64_t samples, double loss,
+                        int64_t correct) {
   wire::WorkerMessage message = NewMessage();
   wire::SliceLoss& body = *message.mutable_slice_loss();
   body.set_step(step);

@@ -59,12 +59,12 @@ struct ClientOptions {
 struct Order {
   enum class Kind { kTrain, kEvaluate, kStop };
   Kind kind;
-  int64_t version = 0;       // use W(version); the step to train, too
-  int64_t samples = 0;       // kTrain: of the whole batch
-  int64_t block_size = 0;    // kEvaluate
-  Range blocks;              // kEvaluate: of this worker
-  bool completed = false;    // kStop: the run reached its end
-  std::string reason;        // kStop
+  int64_t version = 0;     // use W(version); the step to train, too
+  int64_t samples = 0;     // kTrain: of the whole batch
+  int64_t block_size = 0;  // kEvaluate
+  Range blocks;            // kEvaluate: of this worker
+  bool completed = false;  // kStop: the run reached its end
+  std::string reason;      // kStop
 };
 
 // A range of floats of the arena.
@@ -84,8 +84,8 @@ class Client {
 
   const StepPlan& plan() const { return plan_; }
   int64_t first_step() const { return first_step_; }
-  Range slices() const { return slices_; }                         // of this worker
-  const std::vector<TreeNode>& parts() const { return parts_; }    // what it pushes per chunk
+  Range slices() const { return slices_; }                       // of this worker
+  const std::vector<TreeNode>& parts() const { return parts_; }  // what it pushes per chunk
   const std::vector<ChunkRange>& chunks() const { return chunks_; }
 
   void ReportReady();
@@ -101,7 +101,8 @@ class Client {
   void PushChunk(int64_t step, size_t part, size_t chunk);
   // The subtree holds no samples in this step.
   void PushEmpty(int64_t step, size_t part);
-  void ReportEvaluated(int64_t version, int64_t block, int64_t samples, double loss, int64_t correct);
+  void ReportEvaluated(int64_t version, int64_t block, int64_t samples, double loss,
+                       int64_t correct);
   void ReportTimes(const wire::StepTimes& times);
 
   // When the last message so far was handed to the transport. For statistics.
@@ -138,8 +139,8 @@ class Client {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool welcome_ = false;
-  bool stopped_ = false;   // the server said Stop
-  bool flush_ = false;     // send what is queued, then end
+  bool stopped_ = false;  // the server said Stop
+  bool flush_ = false;    // send what is queued, then end
   std::deque<Outgoing> outgoing_;
   std::deque<Order> orders_;
   std::vector<int64_t> arrived_;  // newest version of each chunk; -1: none

@@ -43,7 +43,8 @@ Trainer::Trainer(const config::Config& config, const Graph& graph, const Dataset
   }
   uint32_t deepest = 0;
   for (const TreeNode& node : client.parts()) deepest = std::max(deepest, node.level);
-  for (uint32_t level = 1; level <= deepest; ++level) accumulators_.emplace_back(graph.arena_floats());
+  for (uint32_t level = 1; level <= deepest; ++level)
+    accumulators_.emplace_back(graph.arena_floats());
   PrepareTower();
   TrainPipelineOptions options;
   options.plan = client.plan();
@@ -103,7 +104,8 @@ void Trainer::TrainStep(const Order& order) {
     if (!any) {
       client_.PushEmpty(order.version, part_);
     } else if (!streamed_) {
-      for (size_t c = 0; c < client_.chunks().size(); ++c) client_.PushChunk(order.version, part_, c);
+      for (size_t c = 0; c < client_.chunks().size(); ++c)
+        client_.PushChunk(order.version, part_, c);
     }
   }
   client_.ReportTimes(times_);
@@ -129,7 +131,8 @@ bool Trainer::Accumulate(const TreeNode& node, size_t level, const std::vector<s
   return true;
 }
 
-bool Trainer::ComputeSlice(int64_t slice, size_t level, const std::vector<size_t>& pending, bool last) {
+bool Trainer::ComputeSlice(int64_t slice, size_t level, const std::vector<size_t>& pending,
+                           bool last) {
   const Clock::time_point begin = Clock::now();
   const PreparedBatch& batch = pipeline_->Next(config_.deadlines().step_s());
   MUSTER_CHECK(batch.step == order_.version && batch.index == slice);
@@ -180,7 +183,8 @@ void Trainer::AddAndPush(size_t chunk, const std::vector<size_t>& pending) {
 
 void Trainer::AwaitLayer(int layer) {
   const Clock::time_point begin = Clock::now();
-  for (const size_t chunk : reads_[static_cast<size_t>(layer)]) client_.AwaitChunk(order_.version, chunk);
+  for (const size_t chunk : reads_[static_cast<size_t>(layer)])
+    client_.AwaitChunk(order_.version, chunk);
   waited_ms_ += Milliseconds(Clock::now() - begin);
   if (order_.kind != Order::Kind::kTrain) return;
   BookWait(begin);
@@ -204,7 +208,8 @@ void Trainer::BookWait(Clock::time_point begin) {
 
 void Trainer::Evaluate(const Order& order) {
   order_ = order;
-  const auto blocks = MakeEvaluationPipeline(*data_.test, config_.data(), order.block_size, order.blocks);
+  const auto blocks =
+      MakeEvaluationPipeline(*data_.test, config_.data(), order.block_size, order.blocks);
   MUSTER_CHECK(order.blocks.end <= BlockCount(data_.test->size(), order.block_size));
   for (int64_t block = order.blocks.begin; block < order.blocks.end; ++block) {
     const PreparedBatch& batch = blocks->Next(config_.deadlines().progress_s());
@@ -213,8 +218,8 @@ void Trainer::Evaluate(const Order& order) {
                                           .labels = batch.labels,
                                           .sample_ids = batch.sample_ids,
                                           .epoch = 0},
-                                         Mode::kInference, client_.Weights(order.version), order.version,
-                                         [this](int layer) { AwaitLayer(layer); });
+                                         Mode::kInference, client_.Weights(order.version),
+                                         order.version, [this](int layer) { AwaitLayer(layer); });
     client_.ReportEvaluated(order.version, block, batch.count, sums.loss, sums.correct);
   }
 }

@@ -38,7 +38,8 @@ class Trainer {
   // they hold no samples. `last`: the rightmost path of the part's tree, on which each chunk is
   // added up and pushed while backward goes on; `pending` are the levels whose sum still misses
   // this subtree, innermost first.
-  bool Accumulate(const TreeNode& node, size_t level, const std::vector<size_t>& pending, bool last);
+  bool Accumulate(const TreeNode& node, size_t level, const std::vector<size_t>& pending,
+                  bool last);
   bool ComputeSlice(int64_t slice, size_t level, const std::vector<size_t>& pending, bool last);
   std::span<float> Buffer(size_t level);
   void AddAndPush(size_t chunk, const std::vector<size_t>& pending);
