@@ -86,6 +86,26 @@ void DropMeaningless(config::Config& config, const config::Config& original) {
   }
 }
 
+// A type chosen on the command line makes settings of the file that belong to another type void:
+// --set optimizer.type=SGD is enough, although the file has a momentum.
+void DropOverridden(config::Config& config, const Locations& locations) {
+  const auto from_command_line = [&](const std::string& key) {
+    const auto found = locations.find(key);
+    return found != locations.end() && found->second.starts_with("--");
+  };
+  if (from_command_line("optimizer.type") && !from_command_line("optimizer.momentum") &&
+      config.optimizer().type() == config::Optimizer::SGD) {
+    config.mutable_optimizer()->clear_momentum();
+  }
+  if (from_command_line("learning_rate.type") &&
+      config.learning_rate().type() == config::LearningRate::CONSTANT) {
+    if (!from_command_line("learning_rate.factor")) config.mutable_learning_rate()->clear_factor();
+    if (!from_command_line("learning_rate.interval_samples")) {
+      config.mutable_learning_rate()->clear_interval_samples();
+    }
+  }
+}
+
 void WriteFileAtomically(const std::string& path, const std::string& text) {
   const std::string temporary = path + ".partial";
   const auto fail = [&](const char* what) {
@@ -157,6 +177,7 @@ config::Config LoadConfig(const std::string& path, const std::vector<Setting>& s
     if (setting.path == "model_file") continue;
     SetField(config, setting.path, setting.value, setting.origin, locations);
   }
+  DropOverridden(config, locations);
   CheckConfig(config, path, locations);
   return config;
 }

@@ -36,10 +36,10 @@ Server::Server(const config::Config& config, const std::string& token,
       reporter_(reporter),
       interrupt_fd_(interrupt_fd),
       roster_(graph_, {token, JobOf(token), config.cluster().workers()}),
-      pool_(config.server().threads()),
       aggregator_(graph_, CutChunks(graph_, config.cluster().chunk_bytes()), config.optimizer(),
                   config.run().seed(), pool_,
                   [this](int64_t version, size_t chunk) { PublishChunk(version, chunk); }),
+      pool_(config.server().threads()),
       next_waiting_(began_ + std::chrono::seconds(5)),
       link_(std::move(link)) {
   MUSTER_CHECK(config.run().slices() > 0 && config.server().threads() > 0);

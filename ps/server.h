@@ -83,8 +83,8 @@ class Server {
   Reporter& reporter_;
   const int interrupt_fd_;
   Roster roster_;
-  ThreadPool pool_;
   Aggregator aggregator_;
+  ThreadPool pool_;  // after the aggregator, whose memory its threads use: joined before that goes
   StepPlan plan_;
   Phase phase_ = Phase::kGathering;
   int64_t step_ = 0;

@@ -141,6 +141,9 @@ TEST_F(ConfigTest, SettingsOverride) {
   // Another member of a oneof takes the place of the one in the file.
   EXPECT_EQ(load("run.steps=7").run().length_case(), config::Run::kSteps);
   EXPECT_EQ(load("run.batch_per_worker=7").run().batch_case(), config::Run::kBatchPerWorker);
+  // What belonged to the type in the file goes with it.
+  const std::string momentum = Config("optimizer { type: MOMENTUM momentum: 0.5 }");
+  EXPECT_FALSE(LoadConfig(momentum, {ParseSetting("optimizer.type=SGD")}).optimizer().has_momentum());
   // The last one wins.
   EXPECT_EQ(LoadConfig(path, {ParseSetting("run.seed=1"), ParseSetting("run.seed=9")}).run().seed(),
             9u);

@@ -72,7 +72,7 @@ TEST_F(JobStopTest, ASecondCtrlCKillsAtOnce) {
   job.Signal(SIGINT);
   std::this_thread::sleep_for(std::chrono::milliseconds(700));
   job.Signal(SIGINT);
-  EXPECT_EQ(job.Finish(0.5).exit_code, 130);
+  EXPECT_EQ(job.Finish(1.5).exit_code, 130);
   EXPECT_TRUE(NoProcessLeft(0));
 }
 

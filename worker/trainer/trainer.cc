@@ -134,7 +134,9 @@ bool Trainer::Accumulate(const TreeNode& node, size_t level, const std::vector<s
 bool Trainer::ComputeSlice(int64_t slice, size_t level, const std::vector<size_t>& pending,
                            bool last) {
   const Clock::time_point begin = Clock::now();
-  const PreparedBatch& batch = pipeline_->Next(config_.deadlines().step_s());
+  const config::Deadlines& limits = config_.deadlines();
+  const bool first = order_.version == client_.first_step();  // with a cold disk
+  const PreparedBatch& batch = pipeline_->Next(first ? limits.first_step_s() : limits.step_s());
   MUSTER_CHECK(batch.step == order_.version && batch.index == slice);
   times_.set_input_ms(times_.input_ms() + Milliseconds(Clock::now() - begin));
   if (batch.count == 0) {
