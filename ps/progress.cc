@@ -17,11 +17,15 @@ double Progress::Sums::WaitingShare() const {
   return all > 0 ? waiting / all : 0;
 }
 
-void Progress::Sums::Put(Json& json) const {
+void Progress::Sums::PutLoss(Json& json) const {
   const double n = static_cast<double>(std::max<int64_t>(samples, 1));
-  const double reported = static_cast<double>(std::max<int64_t>(reports, 1));
   json["train_loss"] = loss / n;
   json["train_accuracy"] = static_cast<double>(correct) / n;
+}
+
+void Progress::Sums::Put(Json& json) const {
+  PutLoss(json);
+  const double reported = static_cast<double>(std::max<int64_t>(reports, 1));
   json["images_per_second"] = ImagesPerSecond();
   json["step_ms"] = 1e3 * seconds / static_cast<double>(std::max<int64_t>(steps, 1));
   json["compute_ms"] = compute_ms / reported;
@@ -106,6 +110,7 @@ Progress::Json Progress::LogLine() {
   PutPosition(json);
   json["learning_rate"] = learning_rate_;
   since_log_.Put(json);
+  last_log_ = since_log_;
   since_log_ = {};
   return json;
 }
@@ -114,8 +119,7 @@ Progress::Json Progress::EvaluationLine() const {
   Json json;
   PutPosition(json);
   json["learning_rate"] = learning_rate_;
-  total_.Put(json);
-  if (since_log_.steps > 0) since_log_.Put(json);
+  (since_log_.steps > 0 ? since_log_ : last_log_).Put(json);
   json["test_accuracy"] = *test_accuracy_;
   json["test_loss"] = *test_loss_;
   return json;
@@ -144,6 +148,9 @@ Progress::Json Progress::Summary(const std::string& reason, uint64_t weights_has
   json["total_steps"] = plan_.total_steps;
   json["learning_rate"] = learning_rate_;
   total_.Put(json);
+  // Speed and times are of the whole run; the loss is of its last interval, where it ended.
+  const Sums& end = since_log_.steps > 0 || last_log_.steps == 0 ? since_log_ : last_log_;
+  end.PutLoss(json);
   if (test_accuracy_) {
     json["test_accuracy"] = *test_accuracy_;
     json["test_loss"] = *test_loss_;

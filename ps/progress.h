@@ -53,6 +53,7 @@ class Progress {
       return seconds > 0 ? static_cast<double>(samples) / seconds : 0;
     }
     double WaitingShare() const;
+    void PutLoss(Json& json) const;
     void Put(Json& json) const;
   };
   double Elapsed() const;
@@ -64,7 +65,7 @@ class Progress {
   Clock::time_point step_began_ = Clock::now();
   float learning_rate_ = 0;
   std::vector<double> recent_seconds_;  // of the last steps, a ring
-  Sums total_, since_log_, since_live_;
+  Sums total_, since_log_, last_log_, since_live_;
   std::optional<double> test_accuracy_, test_loss_, best_accuracy_;
   double evaluation_seconds_ = 0;
   Clock::time_point evaluation_began_;

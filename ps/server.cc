@@ -226,6 +226,7 @@ void Server::OnMessage(uint32_t rank, const wire::WorkerMessage& message, const 
     case wire::WorkerMessage::kStepTimes:
       return progress_.AddTimes(message.step_times());
     case wire::WorkerMessage::kFailure:
+      blamed_ = rank;
       throw Error(ExitCode::kPeerFailed, "{} failed at step {}: {}", roster_.Name(rank), step_,
                   message.failure().message());
     case wire::WorkerMessage::kBeat:
@@ -397,6 +398,7 @@ void Server::EndEvaluation() {
 // f. Nobody waits for ever.
 void Server::OnLost(uint32_t rank) {
   if (roster_.at(rank).finished) return;
+  blamed_ = rank;
   throw Error(ExitCode::kPeerFailed, "{} was lost at step {}: its connection ended",
               roster_.Name(rank), step_);
 }
@@ -456,7 +458,8 @@ void Server::CheckDeadlines() {
   for (uint32_t rank = 0; rank < roster_.size(); ++rank) {
     const Member& member = roster_.at(rank);
     if (member.peer && now - member.last_heard > Seconds(deadlines.silence_s())) {
-      throw Error(ExitCode::kPeerFailed, "{} was lost at step {}: silent for {:g} s",
+      blamed_ = rank;
+      throw Error(ExitCode::kDeadline, "{} was lost at step {}: silent for {:g} s",
                   roster_.Name(rank), step_, deadlines.silence_s());
     }
   }

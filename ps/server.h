@@ -97,6 +97,7 @@ class Server {
   Clock::time_point next_beat_ = Clock::now();
   Clock::time_point next_live_ = Clock::now();
   Clock::time_point next_waiting_;
+  std::optional<uint32_t> blamed_;  // the rank that a failure is about
   uint64_t dropped_ = 0;
   bool done_ = false;
   std::unique_ptr<ServerLink> link_;  // last: gone before the memory that it sends from
