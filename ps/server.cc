@@ -56,8 +56,10 @@ ServerResult Server::Run() {
     const bool interrupted = error.code() == ExitCode::kTerminated;
     spdlog::error("{}", error.what());
     if (!interrupted) {
-      reporter_.Event("failure",
-                      {{"message", error.what()}, {"exit_code", static_cast<int>(error.code())}});
+      nlohmann::ordered_json event{{"message", error.what()},
+                                   {"exit_code", static_cast<int>(error.code())}};
+      if (blamed_) event["rank"] = *blamed_;
+      reporter_.Event("failure", event);
     }
     StopAll(false, error.what());
     // What was reached: the last version whose chunks are all there.

@@ -1,0 +1,94 @@
+// The same bits, whatever runs the job; and what a run leaves behind.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/e2e/real_job.h"
+
+namespace muster::testing {
+namespace {
+
+class Bits : public RealJob {
+ protected:
+  // Runs to the end and returns the hash of the final weights.
+  std::string HashOf(const std::vector<std::string>& settings) {
+    const Outcome outcome = Launch(settings);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
+    EXPECT_EQ(outcome.hash().size(), 16u);
+    return outcome.hash();
+  }
+};
+
+TEST_F(Bits, OfTwoRunsAndOfARelaunchAreTheSame) {
+  const Outcome first = Launch({});
+  ASSERT_EQ(first.exit_code, 0) << first.log;
+  EXPECT_EQ(HashOf({}), first.hash());
+  const Outcome again = Launch({}, Path("run0/config.txtpb"));
+  EXPECT_EQ(again.hash(), first.hash()) << again.log;
+  EXPECT_EQ(again.metrics.back()["test_loss"], first.metrics.back()["test_loss"]);
+  EXPECT_EQ(again.metrics.back()["test_accuracy"], first.metrics.back()["test_accuracy"]);
+  // The comparison can fail.
+  EXPECT_NE(HashOf({"run.seed=2"}), first.hash());
+  EXPECT_NE(HashOf({"run.slices=3"}), first.hash());
+}
+
+TEST_F(Bits, DoNotDependOnTheNumberOfWorkers) {
+  const std::string hash = HashOf({"cluster.workers=1"});
+  EXPECT_EQ(HashOf({"cluster.workers=2"}), hash);
+  EXPECT_EQ(HashOf({"cluster.workers=3"}), hash);
+  EXPECT_EQ(HashOf({"cluster.workers=4"}), hash);
+}
+
+TEST_F(Bits, DoNotDependOnTransportThreadsOrChunks) {
+  const std::string hash = HashOf({});
+  EXPECT_EQ(HashOf({"cluster.transport=TCP"}), hash);
+  EXPECT_EQ(HashOf({"server.threads=1"}), hash);
+  EXPECT_EQ(HashOf({"server.threads=4"}), hash);
+  EXPECT_EQ(HashOf({"cluster.chunk_bytes=1048576"}), hash);
+  EXPECT_EQ(HashOf({"data.prefetch_threads=3", "data.prefetch_batches=1"}), hash);
+}
+
+TEST_F(Bits, OneSliceAndSeveralAgreeToRounding) {
+  const std::vector<std::string> one{"cluster.workers=1", "run.slices=1", "run.steps=3"};
+  const std::vector<std::string> four{"cluster.workers=2", "run.slices=4", "run.steps=3"};
+  const Outcome a = Launch(one), b = Launch(four);
+  ASSERT_EQ(a.exit_code, 0) << a.log;
+  ASSERT_EQ(b.exit_code, 0) << b.log;
+  const double loss = a.metrics.back()["test_loss"];
+  EXPECT_NEAR(b.metrics.back()["test_loss"], loss, 1e-4 * loss);
+  EXPECT_NE(a.hash(), b.hash());
+}
+
+TEST_F(Bits, TwoJobsSideBySideNeverMeet) {
+  const auto a = Start("a", {}), b = Start("b", {});
+  EXPECT_EQ(a->Wait(60), 0) << a->Log();
+  EXPECT_EQ(b->Wait(60), 0) << b->Log();
+  EXPECT_EQ(Metrics("a").back()["weights_hash"], Metrics("b").back()["weights_hash"]);
+}
+
+TEST_F(Bits, ARunLeavesItsMetricsConfigAndLogs) {
+  const Outcome outcome = Launch({});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
+  size_t evaluations = 0;
+  for (const nlohmann::json& line : outcome.metrics) {
+    for (const char* key : {"time", "elapsed_s", "step", "samples", "epoch", "train_loss",
+                            "learning_rate", "images_per_second", "step_ms"}) {
+      EXPECT_TRUE(line.contains(key)) << key << " in " << line;
+    }
+    if (line.contains("test_accuracy") && !line.contains("final")) {
+      ++evaluations;
+      EXPECT_TRUE(line.contains("test_loss"));
+    }
+  }
+  EXPECT_EQ(evaluations, 2u);  // one per epoch
+  const nlohmann::json& last = outcome.metrics.back();
+  EXPECT_EQ(last["final"], true);
+  EXPECT_EQ(last["reason"], "completed");
+  EXPECT_EQ(last["step"], 12);      // 300 samples in batches of 50, twice
+  EXPECT_EQ(last["samples"], 600);
+  for (const char* file : {"config.txtpb", "server.log", "worker-0.log", "worker-1.log"}) {
+    EXPECT_TRUE(std::filesystem::exists(Path("run0") / file)) << file;
+  }
+}
+
+}  // namespace
+}  // namespace muster::testing

@@ -1,0 +1,161 @@
+// However a job ends, it ends: in time, with a name and a code, and without leftovers.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <fstream>
+#include <random>
+
+#include "common/error.h"
+#include "tests/e2e/real_job.h"
+
+namespace muster::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+int Code(ExitCode code) { return static_cast<int>(code); }
+
+class End : public RealJob {
+ protected:
+  // A job that would run for long, when it has done some steps.
+  std::unique_ptr<Process> Running(std::vector<std::string> settings = {}) {
+    settings.push_back("run.epochs=100000");
+    settings.push_back("evaluation.every_epochs=0");
+    auto job = Start("run", settings);
+    EXPECT_TRUE(Reaches("run", 3 + static_cast<int64_t>(std::random_device()() % 30)));
+    return job;
+  }
+};
+
+TEST_F(End, AKilledWorkerIsNamed) {
+  const auto job = Running();
+  const pid_t worker = Find("run", 1);
+  ASSERT_GT(worker, 0);
+  ::kill(worker, SIGKILL);
+  EXPECT_EQ(job->Wait(15), Code(ExitCode::kProcessDied));
+  EXPECT_THAT(job->Log(), AllOf(HasSubstr("1"), HasSubstr(std::to_string(worker)), HasSubstr("SIGKILL")));
+  EXPECT_TRUE(NothingLeft(5));
+}
+
+TEST_F(End, AKilledServerIsNamed) {
+  const auto job = Running();
+  const pid_t server = Find("run", -1);
+  ASSERT_GT(server, 0);
+  ::kill(server, SIGKILL);
+  EXPECT_EQ(job->Wait(15), Code(ExitCode::kProcessDied));
+  EXPECT_THAT(job->Log(), AllOf(HasSubstr("server"), HasSubstr(std::to_string(server)), HasSubstr("SIGKILL")));
+  EXPECT_TRUE(NothingLeft(5));
+}
+
+TEST_F(End, AStoppedWorkerRunsIntoTheSilenceDeadline) {
+  const auto job = Running({"deadlines.silence_s=2"});
+  const pid_t worker = Find("run", 0);
+  ASSERT_GT(worker, 0);
+  ::kill(worker, SIGSTOP);
+  const int code = job->Wait(20);
+  EXPECT_THAT(code, ::testing::AnyOf(Code(ExitCode::kDeadline), Code(ExitCode::kPeerFailed)));
+  EXPECT_THAT(job->Log(), HasSubstr("rank 0"));
+  EXPECT_TRUE(NothingLeft(5));
+}
+
+TEST_F(End, SignalsStopEverything) {
+  for (const auto& [signal, code] : std::map<int, ExitCode>{{SIGINT, ExitCode::kInterrupted},
+                                                            {SIGTERM, ExitCode::kTerminated}}) {
+    const auto job = Running();
+    job->Signal(signal);
+    EXPECT_EQ(job->Wait(10), Code(code)) << job->Log();
+    EXPECT_TRUE(NothingLeft(2));
+    EXPECT_EQ(Metrics("run").back()["reason"], "interrupted");
+    EXPECT_EQ(Metrics("run").back()["final"], true);
+    std::filesystem::remove_all(Path("run"));
+  }
+}
+
+TEST_F(End, NothingOutlivesAKilledLauncher) {
+  const auto job = Running();
+  job->Signal(SIGKILL);
+  EXPECT_EQ(job->Wait(5), 128 + SIGKILL);
+  EXPECT_TRUE(NothingLeft(5));
+}
+
+TEST_F(End, ATruncatedDataFileIsNamed) {
+  std::filesystem::resize_file(Path("data/data_batch_3.bin"), 3073 * 59 + 100);
+  const Outcome outcome = Launch({});
+  EXPECT_EQ(outcome.exit_code, Code(ExitCode::kData));
+  EXPECT_THAT(outcome.log, HasSubstr("data_batch_3.bin"));
+  EXPECT_TRUE(NothingLeft(2));
+}
+
+TEST_F(End, ADivergedRunNamesRankAndStep) {
+  const Outcome outcome = Launch({"learning_rate.base=100000", "run.epochs=50"});
+  EXPECT_EQ(outcome.exit_code, Code(ExitCode::kNonfinite)) << outcome.log;
+  EXPECT_THAT(outcome.log, AllOf(HasSubstr("rank"), HasSubstr("step")));
+}
+
+TEST_F(End, AMistakeInTheConfigStartsNothing) {
+  const Outcome outcome = Launch({"run.epocs=3"});
+  EXPECT_EQ(outcome.exit_code, Code(ExitCode::kUsage));
+  EXPECT_THAT(outcome.log, AllOf(HasSubstr("run.epocs"), HasSubstr("epochs")));
+  EXPECT_FALSE(std::filesystem::exists(Path("run0")));
+}
+
+class ByHand : public RealJob {
+ protected:
+  ByHand() {
+    std::ofstream(Path("token")) << "00112233445566778899aabbccddeeff\n";
+    std::ofstream(Path("other-token")) << "00112233445566778899aabbccddeefe\n";
+    std::ifstream in(Path("tiny.txtpb"));
+    const std::string tiny((std::istreambuf_iterator<char>(in)), {});
+    std::string config = tiny;
+    config.replace(config.find("data {"), 6, "data { dir: \"" + Path("data").string() + "\"");
+    std::ofstream(Path("config.txtpb")) << config;
+    config.replace(config.find("units: 16"), 9, "units: 17");
+    std::ofstream(Path("other.txtpb")) << config;
+    endpoint_ = "ipc://@" + Path("x").string();
+  }
+  std::unique_ptr<Process> Server() {
+    return std::make_unique<Process>(
+        std::vector<std::string>{"muster-server", "--config", Path("config.txtpb"), "--endpoint",
+                                 endpoint_, "--token-file", Path("token")},
+        Path("server.log"));
+  }
+  std::unique_ptr<Process> Worker(int rank, const std::string& config = "config.txtpb",
+                                  const std::string& token = "token") {
+    return std::make_unique<Process>(
+        std::vector<std::string>{"muster-worker", "--config", Path(config), "--endpoint", endpoint_,
+                                 "--token-file", Path(token), "--rank", std::to_string(rank)},
+        Path("worker-" + std::to_string(rank) + config + token + ".log"));
+  }
+
+ private:
+  std::string endpoint_;
+};
+
+TEST_F(ByHand, AnyStartOrderWorks) {
+  const auto second = Worker(1);
+  const auto first = Worker(0);
+  const auto server = Server();
+  EXPECT_EQ(first->Wait(30), 0) << first->Log();
+  EXPECT_EQ(second->Wait(30), 0) << second->Log();
+  EXPECT_EQ(server->Wait(30), 0) << server->Log();
+}
+
+TEST_F(ByHand, AnotherGraphOrTokenIsRefused) {
+  const auto server = Server();
+  const auto graph = Worker(0, "other.txtpb");
+  EXPECT_EQ(graph->Wait(30), Code(ExitCode::kRefused));
+  EXPECT_THAT(graph->Log(), AllOf(HasSubstr("hidden/weights [16,"), HasSubstr("[17,")));
+  const auto token = Worker(0, "config.txtpb", "other-token");
+  EXPECT_EQ(token->Wait(30), Code(ExitCode::kRefused));
+  EXPECT_THAT(token->Log(), HasSubstr("token"));
+  // The job still takes the right ones.
+  const auto first = Worker(0), second = Worker(1);
+  EXPECT_EQ(first->Wait(30), 0) << first->Log();
+  EXPECT_EQ(second->Wait(30), 0) << second->Log();
+  EXPECT_EQ(server->Wait(30), 0) << server->Log();
+}
+
+}  // namespace
+}  // namespace muster::testing

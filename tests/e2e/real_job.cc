@@ -1,0 +1,193 @@
+#include "tests/e2e/real_job.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "tests/data/test_sets.h"
+
+namespace muster::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Every kind of layer, every random choice, slices of uneven sizes and a short last batch.
+constexpr const char* kTinyConfig = R"(
+run { epochs: 2 global_batch: 50 slices: 4 log_every_steps: 1 }
+data {
+  format: CIFAR10
+  preprocess {
+    crop_height: 12 crop_width: 12 flip: true brightness: 63 contrast_min: 0.2 contrast_max: 1.8
+    standardize: true
+  }
+}
+model {
+  layer { name: "conv" conv2d { filters: 8 kernel: 3 padding: SAME weights { weight_decay: 0.01 } } }
+  layer { name: "relu" relu {} }
+  layer { name: "pool" max_pool { kernel: 3 stride: 2 padding: SAME } }
+  layer { name: "norm" lrn { depth_radius: 2 alpha: 0.001 beta: 0.75 } }
+  layer { name: "flat" flatten {} }
+  layer { name: "hidden" dense { units: 16 } }
+  layer { name: "relu2" relu {} }
+  layer { name: "drop" dropout { rate: 0.3 } }
+  layer { name: "out" dense { units: 10 } }
+  layer { name: "loss" softmax_cross_entropy {} }
+}
+optimizer { type: MOMENTUM }
+learning_rate { base: 0.01 }
+evaluation { batch: 16 }
+cluster { workers: 2 chunk_bytes: 1024 }
+worker { threads: 1 }
+)";
+
+std::string Slurp(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+bool Eventually(double seconds, const std::function<bool()>& condition) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+Process::Process(const std::vector<std::string>& argv, const fs::path& log) : log_(log) {
+  std::vector<std::string> words = argv;
+  words[0] = std::string(MUSTER_BIN_DIR) + "/" + words[0];
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  pid_ = ::fork();
+  if (pid_ == 0) {
+    const int fd = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    ::dup2(fd, STDOUT_FILENO);
+    ::dup2(fd, STDERR_FILENO);
+    ::execv(pointers[0], pointers.data());
+    ::_exit(127);
+  }
+}
+
+Process::~Process() {
+  if (pid_ <= 0) return;
+  ::kill(pid_, SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
+}
+
+void Process::Signal(int signal) const { ::kill(pid_, signal); }
+
+int Process::Wait(double seconds) {
+  int status = 0;
+  if (!Eventually(seconds, [&] { return ::waitpid(pid_, &status, WNOHANG) == pid_; })) return -1;
+  pid_ = -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+std::string Process::Log() const { return Slurp(log_); }
+
+std::string Outcome::hash() const {
+  return metrics.empty() ? "" : metrics.back().value("weights_hash", "");
+}
+
+RealJob::RealJob() {
+  std::string pattern = (fs::temp_directory_path() / "muster-e2e-XXXXXX").string();
+  dir_ = ::mkdtemp(pattern.data());
+  WriteCifar10(Path("data"), 60, 40);
+  std::ofstream(Path("tiny.txtpb")) << kTinyConfig;
+}
+
+RealJob::~RealJob() {
+  std::error_code error;
+  fs::remove_all(dir_, error);
+}
+
+std::unique_ptr<Process> RealJob::Start(const std::string& name,
+                                        const std::vector<std::string>& settings) {
+  std::vector<std::string> argv{"muster", "launch", Path("tiny.txtpb"), "--data", Path("data"),
+                                "--run-dir", Path(name)};
+  for (const std::string& setting : settings) {
+    argv.push_back("--set");
+    argv.push_back(setting);
+  }
+  return std::make_unique<Process>(argv, Path(name + ".log"));
+}
+
+Outcome RealJob::Launch(const std::vector<std::string>& settings, const std::string& config) {
+  const std::string name = "run" + std::to_string(runs_++);
+  std::unique_ptr<Process> process;
+  if (config.empty()) {
+    process = Start(name, settings);
+  } else {
+    process = std::make_unique<Process>(
+        std::vector<std::string>{"muster", "launch", config, "--run-dir", Path(name)},
+        Path(name + ".log"));
+  }
+  Outcome outcome;
+  outcome.exit_code = process->Wait(60);
+  outcome.log = process->Log();
+  outcome.metrics = Metrics(name);
+  return outcome;
+}
+
+std::vector<nlohmann::json> RealJob::Metrics(const std::string& name) const {
+  std::vector<nlohmann::json> lines;
+  std::istringstream text(Slurp(Path(name) / "metrics.jsonl"));
+  for (std::string line; std::getline(text, line);) {
+    if (text.eof()) break;  // a line that is being written
+    lines.push_back(nlohmann::json::parse(line));
+  }
+  return lines;
+}
+
+::testing::AssertionResult RealJob::Reaches(const std::string& name, int64_t step) {
+  const bool reached = Eventually(30, [&] {
+    const auto lines = Metrics(name);
+    return !lines.empty() && lines.back()["step"].get<int64_t>() >= step;
+  });
+  if (reached) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "step " << step << " not reached: " << Slurp(Path(name + ".log"));
+}
+
+pid_t RealJob::Find(const std::string& name, int rank) const {
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string pid = entry.path().filename();
+    if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
+    const std::string command = Slurp(entry.path() / "cmdline");
+    if (command.find(Path(name).string() + "/config.txtpb") == std::string::npos) continue;
+    const std::string wanted = rank < 0 ? std::string("muster-server")
+                                        : std::string("--rank") + '\0' + std::to_string(rank) + '\0';
+    if (command.find(wanted) != std::string::npos) return std::stoi(pid);
+  }
+  return -1;
+}
+
+::testing::AssertionResult RealJob::NothingLeft(double seconds) const {
+  std::string left;
+  const bool gone = Eventually(seconds, [&] {
+    left.clear();
+    for (const auto& entry : fs::directory_iterator("/proc")) {
+      const std::string pid = entry.path().filename();
+      if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
+      // A zombie has no command line: it is gone but for its number.
+      if (Slurp(entry.path() / "cmdline").find(dir_.string()) != std::string::npos) left += pid + " ";
+    }
+    return left.empty();
+  });
+  if (gone) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "left behind: " << left;
+}
+
+}  // namespace muster::testing

@@ -1,0 +1,69 @@
+// The real programs on a tiny network and data set, in a temporary directory of the test's own.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/types.h>
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace muster::testing {
+
+// A process that the test started. Killed, and reaped, at the end.
+class Process {
+ public:
+  // Output and errors go to `log`. argv[0] is the name of a built program.
+  Process(const std::vector<std::string>& argv, const std::filesystem::path& log);
+  ~Process();
+  Process(const Process&) = delete;
+
+  pid_t pid() const { return pid_; }
+  void Signal(int signal) const;
+  // Exit code, or 128 + signal; -1 if it did not end within `seconds` (it is then killed).
+  int Wait(double seconds);
+  std::string Log() const;
+
+ private:
+  pid_t pid_ = -1;
+  std::filesystem::path log_;
+};
+
+// A finished `muster launch`.
+struct Outcome {
+  int exit_code = -1;
+  std::string log;
+  std::vector<nlohmann::json> metrics;  // the lines of metrics.jsonl
+  std::string hash() const;             // of the last line; "" if there is none
+};
+
+class RealJob : public ::testing::Test {
+ protected:
+  RealJob();
+  ~RealJob() override;
+
+  // `muster launch` on the tiny config with these settings (path=value), in a new run directory.
+  Outcome Launch(const std::vector<std::string>& settings, const std::string& config = "");
+  // The same, still running; `name` is the run directory's.
+  std::unique_ptr<Process> Start(const std::string& name, const std::vector<std::string>& settings);
+  // Waits until a line of metrics.jsonl says that at least `step` steps are done.
+  ::testing::AssertionResult Reaches(const std::string& name, int64_t step);
+  // The pid of the worker of this rank ("server": -1), from /proc.
+  pid_t Find(const std::string& name, int rank) const;
+  // No process that names this test's directory is left.
+  ::testing::AssertionResult NothingLeft(double seconds) const;
+  std::vector<nlohmann::json> Metrics(const std::string& name) const;
+  std::filesystem::path Path(const std::string& name) const { return dir_ / name; }
+
+ private:
+  std::filesystem::path dir_;
+  int runs_ = 0;
+};
+
+bool Eventually(double seconds, const std::function<bool()>& condition);
+
+}  // namespace muster::testing
