@@ -58,7 +58,7 @@ def muster(arguments, folder, workers, settings=(), pin=None):
 def ddp(arguments, extra):
     command = ["/usr/bin/python3", os.path.join(ROOT, "bench/peers/ddp.py"), "--batch", str(arguments.batch),
                "--seconds", "5", "--repeat", "3"] + extra
-    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)["images_per_second"]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=180).stdout)["images_per_second"]
 
 
 def report(name, ours, theirs, peer):
@@ -84,7 +84,8 @@ def main():
         no_lrn = [f"model_file={model_without_lrn(folder)}"]
         got = {name: ([], []) for name in what}
         parts = []
-        for _ in range(arguments.rounds):
+        for number in range(arguments.rounds):
+            print(f"round {number + 1} of {arguments.rounds} ...", file=sys.stderr, flush=True)
             if "lrn" in what:
                 rate, summary = muster(arguments, folder, 2)
                 parts.append(summary)

@@ -7,5 +7,8 @@ shift || true
 [[ -f build/$preset/build.ninja ]] || cmake --preset "$preset" -Wno-dev >/dev/null
 targets=()
 for target in "$@"; do targets+=(--target "$target"); done
-cmake --build --preset "$preset" -- --quiet "${targets[@]}" 2>/dev/null ||
-  cmake --build --preset "$preset" "${targets[@]}"
+if [[ -t 1 ]]; then
+  cmake --build --preset "$preset" "${targets[@]}"  # with Ninja's progress line
+else
+  cmake --build --preset "$preset" "${targets[@]}" -- --quiet
+fi

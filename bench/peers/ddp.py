@@ -43,11 +43,11 @@ class Tutorial(nn.Module):
         return self.linear(functional.relu(self.local4(x)))
 
 
-def train(rank, arguments, store, results):
+def train(rank, arguments, folder):
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     torch.manual_seed(rank)
-    dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=2)
+    dist.init_process_group("gloo", init_method="file://" + os.path.join(folder, "store"), rank=rank, world_size=2)
     channels_last = torch.channels_last
     model = DistributedDataParallel(Tutorial(not arguments.no_lrn).to(memory_format=channels_last))
     optimizer = torch.optim.SGD(model.parameters(), 1e-3, momentum=0.9)
@@ -79,7 +79,9 @@ def train(rank, arguments, store, results):
     dist.all_gather(both, total)
     assert both[0] == both[1], "the replicas differ"
     if rank == 0:
-        results.put(rates)
+        with open(os.path.join(folder, "rates.json"), "w") as out:
+            json.dump(rates, out)
+    dist.barrier()
     dist.destroy_process_group()
 
 
@@ -92,10 +94,10 @@ def main():
     arguments = parser.parse_args()
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     os.environ["OMP_NUM_THREADS"] = "1"
-    results = multiprocessing.get_context("spawn").SimpleQueue()
     with tempfile.TemporaryDirectory() as folder:
-        multiprocessing.spawn(train, (arguments, os.path.join(folder, "store"), results), nprocs=2)
-    rates = results.get()
+        multiprocessing.spawn(train, (arguments, folder), nprocs=2)
+        with open(os.path.join(folder, "rates.json")) as rates_file:
+            rates = json.load(rates_file)
     print(json.dumps({"images_per_second": statistics.median(rates), "all": rates,
                       "torch": torch.__version__}))
 
