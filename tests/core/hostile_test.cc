@@ -1,6 +1,7 @@
 // Bytes that nobody should send: the server drops and counts them, and the result is the same.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <random>
 #include <thread>
 #include <zmq.hpp>
@@ -174,6 +175,9 @@ TEST(Hostile, NonsenseOfAMemberIsDropped) {
       }
     }
   };
+  // The order for a step comes ahead of its weights; a step begins when it has both.
+  int64_t ordered = -1, trained = -1;
+  std::map<int64_t, size_t> arrived;
   bool running = true;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (running && std::chrono::steady_clock::now() < deadline) {
@@ -188,13 +192,19 @@ TEST(Hostile, NonsenseOfAMemberIsDropped) {
       ready.mutable_ready();
       link->Send(ready, {});
     } else if (message.has_train()) {
-      train(message.train().step());
+      ordered = message.train().step();
+    } else if (message.has_weights_chunk()) {
+      ++arrived[message.weights_chunk().version()];
     } else if (message.has_stop() || event->kind == FromServer::Kind::kLost) {
       EXPECT_TRUE(message.stop().completed()) << message.stop().reason();
       wire::WorkerMessage bye = base;
       bye.mutable_goodbye();
       link->Send(bye, {});
       running = false;
+    }
+    if (ordered > trained && arrived[ordered] == chunks.size()) {
+      trained = ordered;
+      train(trained);
     }
   }
   other.get();

@@ -83,7 +83,7 @@ TEST_F(Bits, ARunLeavesItsMetricsConfigAndLogs) {
   const nlohmann::json& last = outcome.metrics.back();
   EXPECT_EQ(last["final"], true);
   EXPECT_EQ(last["reason"], "completed");
-  EXPECT_EQ(last["step"], 12);      // 300 samples in batches of 50, twice
+  EXPECT_EQ(last["step"], 12);  // 300 samples in batches of 50, twice
   EXPECT_EQ(last["samples"], 600);
   for (const char* file : {"config.txtpb", "server.log", "worker-0.log", "worker-1.log"}) {
     EXPECT_TRUE(std::filesystem::exists(Path("run0") / file)) << file;

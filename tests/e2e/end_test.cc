@@ -35,7 +35,8 @@ TEST_F(End, AKilledWorkerIsNamed) {
   ASSERT_GT(worker, 0);
   ::kill(worker, SIGKILL);
   EXPECT_EQ(job->Wait(15), Code(ExitCode::kProcessDied));
-  EXPECT_THAT(job->Log(), AllOf(HasSubstr("1"), HasSubstr(std::to_string(worker)), HasSubstr("SIGKILL")));
+  EXPECT_THAT(job->Log(),
+              AllOf(HasSubstr("1"), HasSubstr(std::to_string(worker)), HasSubstr("SIGKILL")));
   EXPECT_TRUE(NothingLeft(5));
 }
 
@@ -45,7 +46,8 @@ TEST_F(End, AKilledServerIsNamed) {
   ASSERT_GT(server, 0);
   ::kill(server, SIGKILL);
   EXPECT_EQ(job->Wait(15), Code(ExitCode::kProcessDied));
-  EXPECT_THAT(job->Log(), AllOf(HasSubstr("server"), HasSubstr(std::to_string(server)), HasSubstr("SIGKILL")));
+  EXPECT_THAT(job->Log(),
+              AllOf(HasSubstr("server"), HasSubstr(std::to_string(server)), HasSubstr("SIGKILL")));
   EXPECT_TRUE(NothingLeft(5));
 }
 

@@ -116,8 +116,8 @@ RealJob::~RealJob() {
 
 std::unique_ptr<Process> RealJob::Start(const std::string& name,
                                         const std::vector<std::string>& settings) {
-  std::vector<std::string> argv{"muster", "launch", Path("tiny.txtpb"), "--data", Path("data"),
-                                "--run-dir", Path(name)};
+  std::vector<std::string> argv{"muster",     "launch",    Path("tiny.txtpb"), "--data",
+                                Path("data"), "--run-dir", Path(name)};
   for (const std::string& setting : settings) {
     argv.push_back("--set");
     argv.push_back(setting);
@@ -158,7 +158,8 @@ std::vector<nlohmann::json> RealJob::Metrics(const std::string& name) const {
     return !lines.empty() && lines.back()["step"].get<int64_t>() >= step;
   });
   if (reached) return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure() << "step " << step << " not reached: " << Slurp(Path(name + ".log"));
+  return ::testing::AssertionFailure()
+         << "step " << step << " not reached: " << Slurp(Path(name + ".log"));
 }
 
 pid_t RealJob::Find(const std::string& name, int rank) const {
@@ -167,8 +168,9 @@ pid_t RealJob::Find(const std::string& name, int rank) const {
     if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
     const std::string command = Slurp(entry.path() / "cmdline");
     if (command.find(Path(name).string() + "/config.txtpb") == std::string::npos) continue;
-    const std::string wanted = rank < 0 ? std::string("muster-server")
-                                        : std::string("--rank") + '\0' + std::to_string(rank) + '\0';
+    const std::string wanted = rank < 0
+                                   ? std::string("muster-server")
+                                   : std::string("--rank") + '\0' + std::to_string(rank) + '\0';
     if (command.find(wanted) != std::string::npos) return std::stoi(pid);
   }
   return -1;
@@ -182,7 +184,8 @@ pid_t RealJob::Find(const std::string& name, int rank) const {
       const std::string pid = entry.path().filename();
       if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
       // A zombie has no command line: it is gone but for its number.
-      if (Slurp(entry.path() / "cmdline").find(dir_.string()) != std::string::npos) left += pid + " ";
+      if (Slurp(entry.path() / "cmdline").find(dir_.string()) != std::string::npos)
+        left += pid + " ";
     }
     return left.empty();
   });
