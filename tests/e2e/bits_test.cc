@@ -38,6 +38,20 @@ TEST_F(Bits, DoNotDependOnTheNumberOfWorkers) {
   EXPECT_EQ(HashOf({"cluster.workers=4"}), hash);
 }
 
+// Fewer samples than slices: some slices are empty, and some workers have nothing else.
+TEST_F(Bits, OfBatchesSmallerThanTheirSlices) {
+  const std::vector<std::string> settings{"run.global_batch=3", "run.steps=20",
+                                          "evaluation.every_epochs=0"};
+  const auto with = [&](const std::string& workers) {
+    std::vector<std::string> all = settings;
+    all.push_back("cluster.workers=" + workers);
+    return HashOf(all);
+  };
+  const std::string hash = with("1");
+  EXPECT_EQ(with("2"), hash);
+  EXPECT_EQ(with("4"), hash);
+}
+
 TEST_F(Bits, DoNotDependOnTransportThreadsOrChunks) {
   const std::string hash = HashOf({});
   EXPECT_EQ(HashOf({"cluster.transport=TCP"}), hash);

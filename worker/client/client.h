@@ -11,7 +11,8 @@
 //     if (order.kind == Order::Kind::kStop) break;
 //     client.AwaitChunk(order.version, c);        // e. for each chunk, before it is read
 //     ... client.Weights(order.version) ...
-//     client.ReportLoss(...);                     // b. each slice, before its gradients
+//     client.ReportLoss(...);                     // b. each slice, before its gradients, and
+//                                                 //    after all weights of the step arrived
 //     ... client.Slot(p) ...
 //     client.PushChunk(order.version, p, c);      // c. each part, each chunk
 //   }

@@ -140,6 +140,8 @@ bool Trainer::ComputeSlice(int64_t slice, size_t level, const std::vector<size_t
   MUSTER_CHECK(batch.step == order_.version && batch.index == slice);
   times_.set_input_ms(times_.input_ms() + Milliseconds(Clock::now() - begin));
   if (batch.count == 0) {
+    // Orders come ahead of time: the step begins only when all its weights are there.
+    for (size_t c = 0; c < client_.chunks().size(); ++c) client_.AwaitChunk(order_.version, c);
     client_.ReportLoss(order_.version, slice, 0, 0, 0);
     return false;
   }
