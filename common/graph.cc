@@ -86,10 +86,9 @@ const char* KindName(config::Layer::KindCase kind) {
       return "dropout";
     case config::Layer::kSoftmaxCrossEntropy:
       return "softmax_cross_entropy";
-    case config::Layer::KIND_NOT_SET:
+    default:
       return "no kind";
   }
-  return "no kind";
 }
 
 config::Initializer DefaultWeights() {
@@ -153,6 +152,7 @@ void GraphBuilder::Add(const config::Layer& layer) {
       next.spec = ConvertLoss();
       break;
     case config::Layer::KIND_NOT_SET:
+    default:
       Fail(
           "expected one of conv2d, dense, relu, max_pool, avg_pool, lrn, flatten, dropout, "
           "softmax_cross_entropy");
@@ -179,10 +179,10 @@ void GraphBuilder::Finish() const {
 }
 
 int GraphBuilder::FindInput(const config::Layer& layer) const {
-  if (!layer.has_input()) return static_cast<int>(layers.size()) - 1;
-  const auto found = by_name_.find(layer.input());
+  if (layer.input_size() == 0) return static_cast<int>(layers.size()) - 1;
+  const auto found = by_name_.find(layer.input(0));
   if (found != by_name_.end()) return found->second;
-  Fail("its input \"{}\" is not the name of an earlier layer", layer.input());
+  Fail("its input \"{}\" is not the name of an earlier layer", layer.input(0));
 }
 
 std::pair<int64_t, int64_t> GraphBuilder::Pair(
@@ -260,7 +260,8 @@ int GraphBuilder::AddVariable(const char* suffix, std::vector<int64_t> shape, in
   variable.fan_in = fan_in;
   variable.fan_out = fan_out;
   variable.initializer = settings.has_initializer() ? settings.initializer() : fallback;
-  variable.weight_decay = settings.weight_decay();
+  if (settings.has_weight_decay()) variable.weight_decay = settings.weight_decay();
+  variable.learning_rate_multiplier = settings.learning_rate_multiplier();
   arena_floats += (variable.count + kAlignFloats - 1) / kAlignFloats * kAlignFloats;
   variables.push_back(std::move(variable));
   return static_cast<int>(variables.size()) - 1;

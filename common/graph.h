@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -45,17 +46,30 @@ struct SoftmaxCrossEntropySpec {};
 using LayerSpec = std::variant<Conv2dSpec, DenseSpec, ReluSpec, PoolSpec, LrnSpec, FlattenSpec,
                                DropoutSpec, SoftmaxCrossEntropySpec>;
 
-// One trained tensor. Its elements lie at [offset, offset + count) of the arena, in the order
+// One trained tensor, or a running statistic of a normalisation. Its elements lie at [offset, offset + count) of the arena, in the order
 // [out, height, width, in] (convolution), [out, in] (dense) or [out] (bias).
 struct Variable {
-  std::string name;  // <layer>/weights or <layer>/bias
+  enum class Kind {
+    kWeights,
+    kBias,
+    kScale,  // of a normalisation
+    kShift,
+    // Not trained: what a worker delivers in place of a slice's gradient is the slice's statistic
+    // times its share of the batch's samples, so that the tree sum is the batch's statistic s;
+    // the server's update is w ← w + statistic_momentum (s - w), without learning rate and decay.
+    kStatistic,
+  };
+  std::string name;  // <layer>/weights, bias, scale, shift, running_mean or running_variance
+  Kind kind = Kind::kWeights;
   int layer;         // index into Graph::layers()
   std::vector<int64_t> shape;
   size_t offset;  // in floats, a multiple of 16 (64 bytes)
   size_t count;   // in floats
   int64_t fan_in, fan_out;
   config::Initializer initializer;
-  float weight_decay;
+  std::optional<float> weight_decay;  // empty: the optimizer's, which may leave this kind out
+  float learning_rate_multiplier = 1;
+  float statistic_momentum = 0;  // kStatistic
 
   std::string ShapeString() const;  // [64,5,5,3]
 };

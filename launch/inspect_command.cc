@@ -62,7 +62,7 @@ TextTable VariableTable(const Graph& graph) {
                   FormatBytes(kFloatBytes * static_cast<double>(variable.count)),
                   FormatCount(static_cast<int64_t>(4 * variable.offset)),
                   config::Initializer::Type_Name(variable.initializer.type()),
-                  variable.weight_decay == 0 ? "-" : fmt::format("{:g}", variable.weight_decay)});
+                  variable.weight_decay ? fmt::format("{:g}", *variable.weight_decay) : "-"});
   }
   return table;
 }

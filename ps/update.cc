@@ -41,7 +41,7 @@ std::vector<DecaySegment> DecaySegments(const Graph& graph) {
   std::vector<DecaySegment> segments;
   for (const Variable& variable : graph.variables()) {
     if (!segments.empty()) segments.back().end = variable.offset;
-    segments.push_back({variable.offset, graph.arena_floats(), variable.weight_decay});
+    segments.push_back({variable.offset, graph.arena_floats(), variable.weight_decay.value_or(0)});
   }
   return segments;
 }

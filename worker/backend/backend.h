@@ -22,7 +22,8 @@ enum class Mode { kTraining, kInference };
 // Sums over the samples of one input (not divided by anything).
 struct LossSums {
   double loss = 0;
-  int64_t correct = 0;  // the largest logit is the label's; a tie is not
+  int64_t correct = 0;       // the largest logit is the label's; a tie is not
+  int64_t correct_top5 = 0;  // fewer than five logits are as large as the label's, or larger
 };
 
 // What an op is made for.

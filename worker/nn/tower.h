@@ -25,6 +25,8 @@ struct TowerInput {
   // Dropout is keyed by these: the index of each sample in the dataset, and the epoch.
   const int64_t* sample_ids = nullptr;
   int64_t epoch = 0;
+  // If given, Forward writes the class of the largest logit of each sample here.
+  int32_t* predictions = nullptr;
 };
 
 class Tower {
