@@ -234,6 +234,10 @@ Shape StoredShape(const config::Data& data) {
   switch (data.format()) {
     case config::Data::CIFAR10:
       return {32, 32, 3};
+    case config::Data::SYNTHETIC:
+      return {data.synthetic().height(), data.synthetic().width(), data.synthetic().channels()};
+    case config::Data::MNIST:
+      return {28, 28, 1};
   }
   MUSTER_CHECK(false);
   return {};
