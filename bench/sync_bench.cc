@@ -1,0 +1,337 @@
+// One round of synchronous training without the training: K worker processes push gradients that
+// are ready, the server averages and updates, every worker has the new weights.
+//
+//   sync_bench --workers 2 --size 104857600 --transport LOCAL --optimizer MOMENTUM [--json]
+//
+// Real processes, the real server and the real client. Every worker checks the weights that it
+// sees after the last round against the closed form, bit by bit; a figure is printed only if all
+// agree. The limit: the memory traffic that the update cannot avoid, by the same number of
+// threads, in the same run (memory_limit.h).
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <vector>
+
+#include "bench/memory_limit.h"
+#include "common/config.h"
+#include "common/error.h"
+#include "common/log.h"
+#include "common/parent.h"
+#include "common/protocol.h"
+#include "ps/server.h"
+#include "worker/client/client.h"
+
+namespace muster::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Options {
+  uint32_t workers = 2;
+  size_t bytes = 100 << 20;
+  std::string transport = "LOCAL";
+  std::string optimizer = "MOMENTUM";
+  uint32_t server_threads = 2;
+  int64_t chunk_bytes = 1 << 20;
+  int64_t rounds = 0;
+  bool write = false;
+  bool json = false;
+};
+
+constexpr float kRate = 0.125f, kMomentum = 0.5f;
+constexpr size_t kPattern = 61;  // gradients repeat after this many floats
+constexpr int64_t kWarmUp = 5;
+
+// A gradient of element i in round `step` by `rank`: sums of a few of them are exact.
+float GradientAt(size_t i, uint32_t rank, int64_t step, bool changes) {
+  const auto turn = changes ? static_cast<size_t>(step) : 0;
+  return static_cast<float>(static_cast<int>((i + 7 * turn) % kPattern) - 30) *
+         static_cast<float>(rank + 1);
+}
+
+int64_t DefaultRounds(size_t bytes) {
+  return std::clamp<int64_t>(static_cast<int64_t>(4e9 / (static_cast<double>(bytes) + 4e5)), 30,
+                             8000);
+}
+
+config::Config MakeConfig(const Options& options) {
+  config::Config config;
+  const size_t floats = options.bytes / sizeof(float);
+  const auto units = static_cast<uint32_t>(std::max<size_t>(2, floats / 1024));
+  config.mutable_run()->set_steps(options.rounds + kWarmUp);
+  config.mutable_run()->set_global_batch(options.workers);
+  config.mutable_run()->set_slices(options.workers);
+  config.mutable_run()->set_log_every_steps(1000000000);
+  config.mutable_cluster()->set_workers(options.workers);
+  config.mutable_cluster()->set_chunk_bytes(options.chunk_bytes);
+  config::Cluster::Transport transport;
+  if (!config::Cluster::Transport_Parse(options.transport, &transport)) {
+    throw Error(ExitCode::kUsage, "--transport {}: expected LOCAL, IPC or TCP", options.transport);
+  }
+  config.mutable_cluster()->set_transport(transport);
+  config::Optimizer::Type type;
+  if (!config::Optimizer::Type_Parse(options.optimizer, &type) ||
+      (type != config::Optimizer::SGD && type != config::Optimizer::MOMENTUM)) {
+    throw Error(ExitCode::kUsage, "--optimizer {}: expected SGD or MOMENTUM", options.optimizer);
+  }
+  config.mutable_optimizer()->set_type(type);
+  if (type == config::Optimizer::MOMENTUM) config.mutable_optimizer()->set_momentum(kMomentum);
+  config.mutable_learning_rate()->set_base(kRate);
+  config.mutable_evaluation()->set_every_epochs(0);
+  config.mutable_evaluation()->set_skip_final(true);
+  config.mutable_server()->set_threads(options.server_threads);
+  config.mutable_worker()->set_threads(1);
+  config.mutable_data()->set_format(config::Data::SYNTHETIC);
+  config::SyntheticData& data = *config.mutable_data()->mutable_synthetic();
+  data.set_height(1);
+  data.set_width(1);
+  data.set_channels(static_cast<uint32_t>(std::max<size_t>(1, floats / units)));
+  config::Layer& dense = *config.mutable_model()->add_layer();
+  dense.set_name("dense");
+  dense.mutable_dense()->set_units(units);
+  dense.mutable_dense()->set_use_bias(false);
+  dense.mutable_dense()->mutable_weights()->mutable_initializer()->set_type(
+      config::Initializer::CONSTANT);
+  config::Layer& loss = *config.mutable_model()->add_layer();
+  loss.set_name("loss");
+  loss.mutable_softmax_cross_entropy();
+  return config;
+}
+
+struct Job {
+  Options options;
+  config::Config config;
+  std::string token;
+  std::string endpoint;
+};
+
+// The weight of element i after `steps` rounds, by the definition of the optimizer.
+float ExpectedWeight(const Job& job, size_t i, int64_t steps) {
+  float weight = 0, momentum = 0;
+  for (int64_t step = 0; step < steps; ++step) {
+    float sum = 0;  // exact in any order
+    for (uint32_t rank = 0; rank < job.options.workers; ++rank) {
+      sum += GradientAt(i, rank, step, job.options.write);
+    }
+    if (job.config.optimizer().type() == config::Optimizer::MOMENTUM) {
+      const float kept = kMomentum * momentum;
+      momentum = kept + sum;
+      sum = momentum;
+    }
+    const float change = kRate * sum;
+    weight = weight - change;
+  }
+  return weight;
+}
+
+bool Verify(const Job& job, std::span<const float> weights, int64_t steps) {
+  std::vector<float> expected(kPattern);
+  for (size_t i = 0; i < kPattern; ++i) expected[i] = ExpectedWeight(job, i, steps);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (std::bit_cast<uint32_t>(weights[i]) != std::bit_cast<uint32_t>(expected[i % kPattern])) {
+      std::fprintf(stderr, "sync_bench: weight %zu is %g, expected %g\n", i, weights[i],
+                   expected[i % kPattern]);
+      return false;
+    }
+  }
+  return true;
+}
+
+// Runs one worker; the seconds of each round, or nothing if the weights were wrong.
+std::vector<double> Work(const Job& job, uint32_t rank) {
+  const Graph graph = Graph::Build(job.config.model(), InputShape(job.config.data()));
+  ClientOptions options;
+  options.endpoint = job.endpoint;
+  options.token = job.token;
+  options.rank = rank;
+  options.transport = job.config.cluster().transport();
+  options.link = LinkOptionsFor(job.config, graph);
+  options.arena_floats = graph.arena_floats();
+  options.hello.set_graph_hash(graph.Hash());
+  for (const Variable& variable : graph.variables()) {
+    wire::VariableShape& entry = *options.hello.add_variable();
+    entry.set_name(variable.name);
+    for (const int64_t n : variable.shape) entry.add_shape(n);
+  }
+  for (const std::string& line : graph.Describe()) options.hello.add_layer(line);
+  options.hello.set_train_samples(1 << 20);
+  Client client(std::move(options));
+  const std::span<float> slot = client.Slot(0);
+  for (size_t i = 0; i < slot.size(); ++i) slot[i] = GradientAt(i, rank, 0, job.options.write);
+  client.ReportReady();
+  std::vector<double> seconds;
+  Clock::time_point last = Clock::now();
+  bool good = true;
+  float read = 0;
+  for (;;) {
+    const Order order = client.NextOrder();
+    if (order.kind == Order::Kind::kStop) break;
+    for (size_t c = 0; c < client.chunks().size(); ++c) client.AwaitChunk(order.version, c);
+    const Clock::time_point now = Clock::now();
+    seconds.push_back(std::chrono::duration<double>(now - last).count());
+    last = now;
+    const std::span<const float> weights = client.Weights(order.version);
+    if (order.version == 3 || order.version + 1 == job.config.run().steps()) {
+      good = good && Verify(job, weights, order.version);
+      last = Clock::now();
+    }
+    if (job.options.write && order.version > 0) {
+      for (const float w : weights) read += w;
+      for (size_t i = 0; i < slot.size(); ++i) slot[i] = GradientAt(i, rank, order.version, true);
+    }
+    client.ReportLoss(order.version, rank, 1, 1.0, 0);
+    for (size_t c = client.chunks().size(); c-- > 0;) client.PushChunk(order.version, 0, c);
+  }
+  if (!good || read == 0.123f) return {};
+  return seconds;
+}
+
+template <typename Body>
+pid_t Spawn(const Body& body) {
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  DieWithParent(parent);
+  int code = 1;
+  try {
+    code = body();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "sync_bench: %s\n", error.what());
+  }
+  std::fflush(nullptr);
+  ::_exit(code);
+}
+
+void ReadAll(int fd, void* data, size_t bytes) {
+  for (size_t done = 0; done < bytes;) {
+    const ssize_t n = ::read(fd, static_cast<char*>(data) + done, bytes - done);
+    if (n <= 0) throw Error(ExitCode::kPeerFailed, "a process of the benchmark failed");
+    done += static_cast<size_t>(n);
+  }
+}
+
+// Seconds of each round as worker 0 saw them.
+std::vector<double> RunRounds(Job job) {
+  int endpoint_pipe[2], result_pipe[2];
+  if (::pipe(endpoint_pipe) != 0 || ::pipe(result_pipe) != 0) {
+    throw Error(ExitCode::kFailure, "pipe: {}", std::strerror(errno));
+  }
+  std::vector<pid_t> children{Spawn([&] {
+    const Graph graph = Graph::Build(job.config.model(), InputShape(job.config.data()));
+    auto link = Listen(job.endpoint, JobOf(job.token), job.config.cluster().transport(),
+                       LinkOptionsFor(job.config, graph));
+    char endpoint[256] = {};
+    std::strncpy(endpoint, link->endpoint().c_str(), sizeof endpoint - 1);
+    (void)!::write(endpoint_pipe[1], endpoint, sizeof endpoint);
+    Reporter reporter("", -1);
+    Server(job.config, job.token, std::move(link), reporter).Run();
+    return 0;
+  })};
+  ::close(endpoint_pipe[1]);
+  char endpoint[256];
+  ReadAll(endpoint_pipe[0], endpoint, sizeof endpoint);
+  job.endpoint = endpoint;
+  for (uint32_t rank = 0; rank < job.options.workers; ++rank) {
+    children.push_back(Spawn([&] {
+      const std::vector<double> seconds = Work(job, rank);
+      if (rank == 0) {
+        (void)!::write(result_pipe[1], seconds.data(), seconds.size() * sizeof(double));
+      }
+      return seconds.empty() ? 1 : 0;
+    }));
+  }
+  ::close(result_pipe[1]);
+  std::vector<double> seconds(static_cast<size_t>(job.config.run().steps()));
+  ReadAll(result_pipe[0], seconds.data(), seconds.size() * sizeof(double));
+  for (const pid_t child : children) {
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    if (status != 0) throw Error(ExitCode::kPeerFailed, "a process of the benchmark failed");
+  }
+  seconds.erase(seconds.begin(), seconds.begin() + kWarmUp);
+  return seconds;
+}
+
+void Run(Options options) {
+  if (options.rounds == 0) options.rounds = DefaultRounds(options.bytes);
+  spdlog::set_level(spdlog::level::err);
+  Job job{.options = options, .config = MakeConfig(options), .token = "", .endpoint = ""};
+  std::random_device random;
+  for (int i = 0; i < 4; ++i) job.token += fmt::format("{:08x}", random());
+  const std::string name = "@muster-bench-" + job.token.substr(0, 16);
+  job.endpoint = options.transport == "LOCAL" ? "local://" + name
+                 : options.transport == "TCP" ? "tcp://127.0.0.1:*"
+                                              : "ipc://" + name;
+  std::vector<double> seconds = RunRounds(job);
+  std::sort(seconds.begin(), seconds.end());
+  const double p50 = seconds[seconds.size() / 2], p99 = seconds[seconds.size() * 99 / 100];
+  const Graph graph = Graph::Build(job.config.model(), InputShape(job.config.data()));
+  const PassShape shape{.floats = graph.arena_floats(),
+                        .gradients = static_cast<int>(options.workers),
+                        .states = options.optimizer == "MOMENTUM" ? 1 : 0,
+                        .threads = static_cast<int>(options.server_threads)};
+  const double limit = MemoryLimitSeconds(shape);
+  const nlohmann::ordered_json result{{"workers", options.workers},
+                                      {"bytes", graph.arena_floats() * sizeof(float)},
+                                      {"transport", options.transport},
+                                      {"optimizer", options.optimizer},
+                                      {"server_threads", options.server_threads},
+                                      {"chunk_bytes", options.chunk_bytes},
+                                      {"workers_write", options.write},
+                                      {"rounds", seconds.size()},
+                                      {"p50_us", p50 * 1e6},
+                                      {"p99_us", p99 * 1e6},
+                                      {"gb_per_s", PassBytes(shape) / p50 / 1e9},
+                                      {"limit_us", limit * 1e6},
+                                      {"limit_gb_per_s", PassBytes(shape) / limit / 1e9},
+                                      {"limit_ratio", limit / p50},
+                                      {"verified", true}};
+  if (options.json) {
+    std::printf("%s\n", result.dump().c_str());
+    return;
+  }
+  fmt::print(
+      "{} workers, {} bytes, {}, {}{}: verified\n"
+      "round  p50 {:.1f} us   p99 {:.1f} us   ({} rounds)\n"
+      "update {:.1f} GB/s of memory traffic; the memory alone: {:.1f} us, {:.1f} GB/s; ratio "
+      "{:.2f}\n",
+      options.workers, graph.arena_floats() * sizeof(float), options.transport, options.optimizer,
+      options.write ? ", workers write and read" : "", p50 * 1e6, p99 * 1e6, seconds.size(),
+      PassBytes(shape) / p50 / 1e9, limit * 1e6, PassBytes(shape) / limit / 1e9, limit / p50);
+}
+
+}  // namespace
+}  // namespace muster::bench
+
+int main(int argc, char** argv) {
+  muster::bench::Options options;
+  CLI::App app("Times a round of push, average, update and pull between real processes.");
+  app.add_option("--workers", options.workers)->capture_default_str()->check(CLI::Range(1, 64));
+  app.add_option("--size", options.bytes, "bytes of weights; 4096 to 419430400")
+      ->capture_default_str()
+      ->check(CLI::Range(size_t{4096}, size_t{1} << 32));
+  app.add_option("--transport", options.transport, "LOCAL, IPC or TCP")->capture_default_str();
+  app.add_option("--optimizer", options.optimizer, "SGD or MOMENTUM")->capture_default_str();
+  app.add_option("--server-threads", options.server_threads)->capture_default_str();
+  app.add_option("--chunk-bytes", options.chunk_bytes)->capture_default_str();
+  app.add_option("--rounds", options.rounds, "0: by size");
+  app.add_flag("--write", options.write, "workers also write their slots and read the weights");
+  app.add_flag("--json", options.json, "one JSON object");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    muster::bench::Run(options);
+    return 0;
+  } catch (const muster::Error& error) {
+    std::fprintf(stderr, "sync_bench: error: %s\n", error.what());
+    return static_cast<int>(error.code());
+  }
+}
