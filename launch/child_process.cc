@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "common/error.h"
-#include "launch/unique_fd.h"
+#include "common/unique_fd.h"
 
 namespace muster {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "launch/unique_fd.h"
+#include "common/unique_fd.h"
 
 namespace muster {
 

@@ -65,6 +65,8 @@ void WriteResolved(const config::Config& config, const RunDir& dir) {
 
 std::string Endpoint(const config::Config& config) {
   if (config.cluster().transport() == config::Cluster::TCP) return "tcp://127.0.0.1:*";
+  if (config.cluster().transport() == config::Cluster::LOCAL)
+    return "local://@muster-" + RandomHex(16);
   return "ipc://@muster-" + RandomHex(16);  // in the abstract namespace: no file to clean up
 }
 

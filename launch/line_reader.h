@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "launch/unique_fd.h"
+#include "common/unique_fd.h"
 
 namespace muster {
 

@@ -4,7 +4,7 @@
 #include <ctime>
 #include <string>
 
-#include "launch/unique_fd.h"
+#include "common/unique_fd.h"
 
 namespace muster {
 

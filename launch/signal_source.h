@@ -4,7 +4,7 @@
 #include <csignal>
 #include <optional>
 
-#include "launch/unique_fd.h"
+#include "common/unique_fd.h"
 
 namespace muster {
 

@@ -12,6 +12,12 @@
 #include "ps/initializer.h"
 
 namespace muster {
+namespace {
+
+// Fewer floats than this to read are added and updated faster than a thread is woken for it.
+constexpr size_t kAtOnceFloats = 16384;
+
+}  // namespace
 
 Aggregator::Aggregator(const Graph& graph, std::vector<Chunk> chunks,
                        const config::Optimizer& optimizer, uint64_t seed, ThreadPool& pool,
@@ -21,11 +27,12 @@ Aggregator::Aggregator(const Graph& graph, std::vector<Chunk> chunks,
       segments_(DecaySegments(graph)),
       optimizer_(optimizer),
       publish_(std::move(publish)),
-      planes_{Arena(graph.arena_floats()), Arena(graph.arena_floats())},
+      planes_(SharedMemory::Create("muster-weights", 2 * graph.arena_floats() * sizeof(float),
+                                   SharedMemory::Access::kReadWrite)),
       states_(chunks_.size()),
       pool_(pool) {
   if (optimizer.type() == config::Optimizer::MOMENTUM) momentum_ = Arena(graph.arena_floats());
-  InitializeWeights(graph, seed, planes_[0].floats());
+  InitializeWeights(graph, seed, Plane(0));
 }
 
 void Aggregator::Expect(std::vector<ExpectedPart> parts, int64_t slices) {
@@ -88,14 +95,21 @@ void Aggregator::SubmitReady() {
     }
     update->rule = rule_;
     update->segments = segments_;
-    update->weights = planes_[step_ % 2].floats();
-    update->next_weights = planes_[(step_ + 1) % 2].floats();
+    update->weights = Plane(step_);
+    update->next_weights = Plane(step_ + 1);
     update->momentum = momentum_.floats();
     state.submitted = true;
     ++running_;
+    if (chunks_[c].floats() * (expected_.size() + 3) <= kAtOnceFloats) {
+      Finish(c, ApplyUpdate(*update));
+      continue;
+    }
     pool_.Submit([this, c, update]() -> ThreadPool::Completion {
       const bool finite = ApplyUpdate(*update);
-      return [this, c, finite] { Finish(c, finite); };
+      return [this, c, finite] {
+        Finish(c, finite);
+        SubmitReady();
+      };
     });
   }
 }
@@ -109,7 +123,6 @@ void Aggregator::Finish(size_t chunk, bool finite) {
   ++updated_;
   states_[chunk].parts.clear();  // lets go of the memory they came in
   publish_(step_ + 1, chunk);
-  SubmitReady();
 }
 
 Aggregator::Nonfinite Aggregator::Diagnose(size_t chunk) const {
@@ -131,7 +144,7 @@ Aggregator::Nonfinite Aggregator::Diagnose(size_t chunk) const {
               expected_[i].rank};
     }
   }
-  const std::span<const float> next = planes_[(step_ + 1) % 2].floats();
+  const std::span<const float> next = Plane(step_ + 1);
   for (size_t at = range.begin; at < range.end; ++at) {
     if (std::isfinite(next[at])) continue;
     const Variable& variable = variable_at(at);

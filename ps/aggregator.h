@@ -12,6 +12,7 @@
 #include "common/chunks.h"
 #include "common/graph.h"
 #include "common/link/link.h"
+#include "common/shared_memory.h"
 #include "common/slices.h"
 #include "ps/thread_pool.h"
 #include "ps/tree_sum.h"
@@ -58,7 +59,9 @@ class Aggregator {
   const std::optional<Nonfinite>& nonfinite() const { return nonfinite_; }
 
   const std::vector<Chunk>& chunks() const { return chunks_; }
-  std::span<const float> Weights(int64_t version) const { return planes_[version % 2].floats(); }
+  std::span<const float> Weights(int64_t version) const { return Plane(version); }
+  // The memory of both planes, one after the other.
+  SharedMemory& planes() { return planes_; }
   std::span<const float> WeightsOf(int64_t version, size_t chunk) const;
   // XXH3-64 of all variables, without the padding between them.
   uint64_t HashWeights(int64_t version) const;
@@ -71,6 +74,10 @@ class Aggregator {
     bool submitted = false;
   };
 
+  std::span<float> Plane(int64_t version) const {
+    const size_t floats = graph_.arena_floats();
+    return planes_.writable_floats().subspan(static_cast<size_t>(version % 2) * floats, floats);
+  }
   void SubmitReady();
   void Finish(size_t chunk, bool finite);
   Nonfinite Diagnose(size_t chunk) const;
@@ -80,7 +87,7 @@ class Aggregator {
   const std::vector<DecaySegment> segments_;
   const config::Optimizer optimizer_;
   const Publish publish_;
-  Arena planes_[2];
+  SharedMemory planes_;  // both; workers of this host read them there
   Arena momentum_;
   std::vector<ExpectedPart> expected_;
   std::unique_ptr<TreeSum> tree_;

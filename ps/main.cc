@@ -36,7 +36,9 @@ void Serve(const Arguments& arguments, int signal_fd) {
   ResolveConfig(config, AvailableCores());
   const std::string token = ReadToken(arguments.token_file);
   const Graph graph = Graph::Build(config.model(), InputShape(config.data()));
-  std::unique_ptr<ServerLink> link = ListenZmq(arguments.endpoint, LinkOptionsFor(config, graph));
+  std::unique_ptr<ServerLink> link =
+      Listen(arguments.endpoint, JobOf(token), config.cluster().transport(),
+             LinkOptionsFor(config, graph));
   Reporter reporter(config.run().dir().empty() ? "" : config.run().dir() + "/metrics.jsonl",
                     arguments.report_fd);
   Server(config, token, std::move(link), reporter, signal_fd).Run();
@@ -51,7 +53,8 @@ int Main(int argc, char** argv) {
       ->required();
   app.add_option(
          "--endpoint", arguments.endpoint,
-         "Where to listen: ipc://@NAME, tcp://127.0.0.1:PORT, or * as port for any free one")
+         "Where to listen: local://@NAME, ipc://@NAME, tcp://127.0.0.1:PORT, or * as port for "
+         "any free one")
       ->required();
   app.add_option("--token-file", arguments.token_file,
                  "File with the job token, 32 hexadecimal digits")

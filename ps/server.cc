@@ -43,11 +43,13 @@ Server::Server(const config::Config& config, const std::string& token,
       next_waiting_(began_ + std::chrono::seconds(5)),
       link_(std::move(link)) {
   MUSTER_CHECK(config.run().slices() > 0 && config.server().threads() > 0);
+  link_->ShareWeights(aggregator_.planes());
 }
 
 Server::~Server() = default;
 
 ServerResult Server::Run() {
+  FlushDenormals();  // small chunks are updated in this thread
   reporter_.Event("listening", {{"endpoint", link_->endpoint()}});
   spdlog::info("listening on {}", link_->endpoint());
   try {
@@ -95,9 +97,12 @@ void Server::Turn() {
     const std::optional<FromWorker> event = link_->Receive();
     if (!event) break;
     Receive(*event);
+    CheckFinite();
+    EndStepIfComplete();  // small chunks are updated at once
   }
   CheckDeadlines();
   SendBeats();
+  link_->Deliver();
 }
 
 void Server::CheckFinite() const {
@@ -496,6 +501,7 @@ void Server::StopAll(bool completed, const std::string& reason) {
     message.mutable_address()->set_incarnation(roster_.at(rank).incarnation);
     if (!link_->Send(*roster_.at(rank).peer, message, {})) roster_.at(rank).finished = true;
   }
+  link_->Deliver();
   const Clock::time_point deadline = Clock::now() + (completed ? kGoodbyeWait : kGoodbyeWait / 3);
   const auto everybody_left = [&] {
     for (uint32_t rank = 0; rank < roster_.size(); ++rank) {

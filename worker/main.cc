@@ -52,6 +52,7 @@ void Work(const Arguments& arguments) {
   options.hello = DescribeWorker(config, graph, data);
   options.arena_floats = graph.arena_floats();
   options.link = LinkOptionsFor(config, graph);
+  options.transport = config.cluster().transport();
   options.start_s = config.deadlines().start_s();
   options.silence_s = config.deadlines().silence_s();
   Client client(std::move(options));
@@ -78,7 +79,7 @@ int Main(int argc, char** argv) {
       ->required();
   app.add_option("--rank", arguments.rank, "This worker's number, from 0")->required();
   app.add_option("--endpoint", arguments.endpoint,
-                 "Where the server listens: ipc://@NAME or tcp://127.0.0.1:PORT")
+                 "Where the server listens: local://@NAME, ipc://@NAME or tcp://127.0.0.1:PORT")
       ->required();
   app.add_option("--token-file", arguments.token_file,
                  "File with the job token, 32 hexadecimal digits")

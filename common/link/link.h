@@ -2,11 +2,11 @@
 // same messages, the same chunks, the same bits.
 //
 // A link moves whole messages (proto/wire.proto). A message about a tensor carries the tensor's
-// bytes as payload where the transport has to move them; a transport with shared memory would
-// leave the payload where it is and hand out a view of it.
+// bytes as payload where the transport has to move them (ZeroMQ); where memory is shared (local),
+// the bytes stay where they are and the payload is a view of them.
 //
-// Threads: one thread owns a link end and calls all its methods (the server's loop, the worker's
-// communication thread). Slot and plane memory is shared with the compute thread under the
+// Threads: the server's end belongs to the server's loop. The client's end: see
+// ClientLink::any_thread. Slot and plane memory is shared with the compute thread under the
 // client's rules.
 #pragma once
 
@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "common/graph.h"
+#include "common/shared_memory.h"
 #include "proto/config.pb.h"
 #include "proto/wire.pb.h"
 
@@ -51,6 +52,10 @@ class ServerLink {
  public:
   virtual ~ServerLink() = default;
 
+  // The memory in which the weights will lie, for a transport that can let workers read it there.
+  // Before the first Welcome; it outlives the link.
+  virtual void ShareWeights(SharedMemory& planes) { (void)planes; }
+
   // The address that workers connect to.
   virtual std::string endpoint() const = 0;
 
@@ -65,6 +70,8 @@ class ServerLink {
   // link is gone. False: the peer is gone or does not drain its messages.
   virtual bool Send(PeerId peer, const wire::ServerMessage& message,
                     std::span<const float> tensor) = 0;
+  // Hands over what was queued: notices that are sent at one time go out together.
+  virtual void Deliver() {}
 };
 
 struct FromServer {
@@ -78,20 +85,27 @@ class ClientLink {
  public:
   virtual ~ClientLink() = default;
 
+  // False: one thread, which owns the socket, calls everything but Slot and Plane. True: Send and
+  // Deliver may be called by any thread at any time, and Receive by any thread, by one at a time.
+  virtual bool any_thread() const = 0;
+
   virtual int fd() const = 0;
   virtual bool Pending() = 0;
   virtual std::optional<FromServer> Receive() = 0;
   // As above; `tensor` must stay unchanged until the weights of the next version arrive.
   virtual bool Send(const wire::WorkerMessage& message, std::span<const float> tensor) = 0;
+  // Hands over what was queued. False: the server is gone.
+  virtual bool Deliver() { return true; }
   // Waits until what was sent has left this process, for as long as `limit`.
   virtual void Flush(std::chrono::milliseconds limit) = 0;
 
   // Called once, after Welcome: memory for the two weight planes and for one gradient slot per
-  // subtree that this worker pushes, each of `arena_floats` floats, 64-byte aligned.
+  // subtree that this worker pushes, each of `arena_floats` floats, 64-byte aligned. Throws
+  // Error(kPeerFailed) if what the server handed over is not that.
   virtual void AllocateTensors(size_t arena_floats, size_t slots) = 0;
   virtual std::span<float> Slot(size_t slot) = 0;
   virtual std::span<const float> Plane(int plane) = 0;
-  // Puts a received chunk where Plane(plane) shows it.
+  // Puts a received chunk where Plane(plane) shows it, if it is not there already.
   virtual void StoreWeights(int plane, size_t begin, const Payload& payload) = 0;
 };
 
@@ -104,12 +118,20 @@ struct LinkOptions {
 // What both ends of a link for this config need to know.
 LinkOptions LinkOptionsFor(const config::Config& config, const Graph& graph);
 
-// ZeroMQ. `endpoint`: ipc://@NAME (abstract namespace), or tcp://127.0.0.1:PORT, or with * as the
-// port to let the system choose one. Throws Error(kFailure) if it cannot be bound, and
-// Error(kUsage) for an address that other hosts can reach.
-std::unique_ptr<ServerLink> ListenZmq(const std::string& endpoint, const LinkOptions& options);
+// The transports of cluster.transport, by the form of `endpoint`: ipc://@NAME (abstract namespace),
+// tcp://127.0.0.1:PORT or with * as the port to let the system choose one, local://@NAME.
+// Throws Error(kFailure) if it cannot be bound, and Error(kUsage) for an address that other hosts
+// can reach. With AUTO the server listens on the local link of the job as well; where that cannot
+// be, one line in the log says why.
+std::unique_ptr<ServerLink> Listen(const std::string& endpoint, uint64_t job,
+                                   config::Cluster::Transport transport,
+                                   const LinkOptions& options);
 
-// Starts to connect; the server may appear later. Messages wait until it does.
-std::unique_ptr<ClientLink> ConnectZmq(const std::string& endpoint, const LinkOptions& options);
+// Connects; the server may appear later, for as long as `patience`. With AUTO the local link is
+// used if the server can be reached by it, and otherwise one line in the log says why not.
+std::unique_ptr<ClientLink> Connect(const std::string& endpoint, uint64_t job,
+                                    config::Cluster::Transport transport,
+                                    std::chrono::duration<double> patience,
+                                    const LinkOptions& options);
 
 }  // namespace muster

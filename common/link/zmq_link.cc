@@ -3,6 +3,8 @@
 //
 // A lost connection is a lost peer: libzmq reports it on a monitor socket, with the file
 // descriptor of the connection, which each received message also carries.
+#include "common/link/zmq_link.h"
+
 #include <fmt/format.h>
 
 #include <cstring>
@@ -13,7 +15,6 @@
 
 #include "common/arena.h"
 #include "common/error.h"
-#include "common/link/link.h"
 
 namespace muster {
 namespace {
@@ -250,6 +251,7 @@ class ZmqClientLink : public ClientLink {
     }
   }
 
+  bool any_thread() const override { return false; }
   int fd() const override { return socket_.get(zmq::sockopt::fd); }
   bool Pending() override { return HasInput(socket_) || monitor_->Pending(); }
 

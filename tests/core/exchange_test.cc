@@ -32,19 +32,19 @@ uint64_t HashAfter(uint32_t workers, uint32_t slices, const WorkerBehaviour& beh
   return job.Finish().weights_hash;
 }
 
-class Sums : public ::testing::TestWithParam<std::tuple<int, int>> {};
+class Sums : public ::testing::TestWithParam<std::tuple<int, int, const char*>> {};
 
 // Slice s pushes s + 1: after one step every weight is -(1 + … + S) exactly, for whole batches and
 // for batches with fewer samples than slices, whose empty slices add nothing.
 TEST_P(Sums, AreThoseOfAllSlices) {
-  const auto [slices, workers] = GetParam();
+  const auto [slices, workers, transport] = GetParam();
   if (workers > slices) return;  // refused by the config; see config_test
   for (const int64_t batch : {int64_t{16}, int64_t{5}}) {
     config::Config config =
         SmallConfig(static_cast<uint32_t>(workers), static_cast<uint32_t>(slices));
     config.mutable_run()->set_global_batch(batch);
     config.mutable_run()->set_steps(2);
-    TestJob job(config);
+    TestJob job(config, transport);
     const std::vector<float> seen = RunWorkers(
         job,
         {.gradient = [](int64_t, int64_t slice, size_t) { return static_cast<float>(slice + 1); }});
@@ -59,12 +59,12 @@ TEST_P(Sums, AreThoseOfAllSlices) {
 
 // Rounding shows the order of the additions: it is the tree's, bit for bit.
 TEST_P(Sums, AreAddedInTreeOrder) {
-  const auto [slices, workers] = GetParam();
+  const auto [slices, workers, transport] = GetParam();
   if (workers > slices) return;
   config::Config config =
       SmallConfig(static_cast<uint32_t>(workers), static_cast<uint32_t>(slices));
   config.mutable_run()->set_steps(2);
-  TestJob job(config);
+  TestJob job(config, transport);
   const std::vector<float> seen = RunWorkers(job, {.gradient = Rough});
   for (const Variable& variable : job.graph().variables()) {
     for (size_t i = variable.offset; i < variable.offset + variable.count; ++i) {
@@ -78,7 +78,8 @@ TEST_P(Sums, AreAddedInTreeOrder) {
 }
 
 INSTANTIATE_TEST_SUITE_P(SlicesAndWorkers, Sums,
-                         ::testing::Combine(::testing::Range(1, 10), ::testing::Range(1, 5)));
+                         ::testing::Combine(::testing::Range(1, 10), ::testing::Range(1, 5),
+                                            ::testing::Values("ipc", "local")));
 
 TEST(Exchange, BitsDoNotDependOnWorkers) {
   const uint64_t hash = HashAfter(1, 7, {.gradient = Rough});
@@ -97,6 +98,7 @@ TEST(Exchange, BitsDoNotDependOnTransportThreadsOrChunks) {
   };
   const uint64_t hash = HashAfter(3, 4, {.gradient = Rough}, momentum);
   EXPECT_EQ(HashAfter(3, 4, {.gradient = Rough}, momentum, "tcp"), hash);
+  EXPECT_EQ(HashAfter(3, 4, {.gradient = Rough}, momentum, "local"), hash);
   for (const uint32_t threads : {1u, 4u}) {
     EXPECT_EQ(HashAfter(3, 4, {.gradient = Rough},
                         [&](config::Config& config) {

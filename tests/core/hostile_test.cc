@@ -7,6 +7,7 @@
 #include <zmq.hpp>
 
 #include "common/protocol.h"
+#include "common/link/zmq_link.h"
 #include "tests/core/test_job.h"
 
 namespace muster::testing {

@@ -10,6 +10,7 @@
 #include "common/config.h"
 #include "common/error.h"
 #include "common/log.h"
+#include "common/protocol.h"
 
 namespace muster::testing {
 namespace {
@@ -38,7 +39,7 @@ config::Config SmallConfig(uint32_t workers, uint32_t slices) {
     optimizer { type: SGD }
     learning_rate { base: 1 }
     evaluation { every_epochs: 0 skip_final: true }
-    cluster { chunk_bytes: 1024 }
+    cluster { chunk_bytes: 1024 transport: IPC }
     server { threads: 2 }
     worker { threads: 1 }
   )",
@@ -54,8 +55,10 @@ TestJob::TestJob(config::Config config, const std::string& transport)
       token_("0123456789abcdef0123456789abcdef"),
       reporter_("", -1) {
   spdlog::set_level(spdlog::level::err);
-  auto link = ListenZmq(transport == "tcp" ? "tcp://127.0.0.1:*" : "ipc://@" + UniqueName(),
-                        LinkOptionsFor(config_, graph_));
+  const std::string endpoint =
+      transport == "tcp" ? "tcp://127.0.0.1:*" : transport + "://@" + UniqueName();
+  auto link = Listen(endpoint, JobOf(token_), config_.cluster().transport(),
+                     LinkOptionsFor(config_, graph_));
   endpoint_ = link->endpoint();
   auto server = std::make_shared<Server>(config_, token_, std::move(link), reporter_);
   result_ = std::async(std::launch::async, [server]() mutable {
@@ -73,6 +76,7 @@ ClientOptions TestJob::OptionsFor(uint32_t rank) const {
   options.rank = rank;
   options.arena_floats = graph_.arena_floats();
   options.link = LinkOptionsFor(config_, graph_);
+  options.transport = config_.cluster().transport();
   options.start_s = 30;
   options.hello.set_graph_hash(graph_.Hash());
   for (const Variable& variable : graph_.variables()) {

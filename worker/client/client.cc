@@ -21,7 +21,14 @@ constexpr std::chrono::milliseconds kFlushLimit{2000};
 Client::Client(ClientOptions options) : options_(std::move(options)) {
   event_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (event_fd_ < 0) throw Error(ExitCode::kFailure, "eventfd: {}", std::strerror(errno));
-  link_ = ConnectZmq(options_.endpoint, options_.link);
+  try {
+    link_ = Connect(options_.endpoint, JobOf(options_.token), options_.transport,
+                    std::chrono::duration<double>(options_.start_s), options_.link);
+  } catch (...) {
+    ::close(event_fd_);
+    throw;
+  }
+  any_thread_ = link_->any_thread();
   wire::WorkerMessage message = NewMessage();
   wire::Hello& hello = *message.mutable_hello();
   hello = options_.hello;
@@ -77,7 +84,16 @@ wire::WorkerMessage Client::NewMessage() const {
   return message;
 }
 
-void Client::Queue(wire::WorkerMessage message, std::span<const float> tensor) {
+void Client::Queue(wire::WorkerMessage message, std::span<const float> tensor, Urgency urgency) {
+  if (any_thread_) {
+    (void)link_->Send(message, tensor);
+    if (urgency == Urgency::kSoon) return;
+    // A server that is gone is noticed when its end of file is read, after its last words.
+    (void)link_->Deliver();
+    const std::lock_guard lock(mutex_);
+    handed_over_ = Clock::now();
+    return;
+  }
   {
     const std::lock_guard lock(mutex_);
     outgoing_.push_back({std::move(message), tensor});
@@ -102,32 +118,35 @@ void Client::Communicate(std::stop_token stop) {
   Clock::time_point next_beat = Clock::now() + kBeatInterval;
   try {
     while (!stop.stop_requested()) {
-      if (!link_->Pending()) {
-        pollfd fds[] = {{link_->fd(), POLLIN, 0}, {event_fd_, POLLIN, 0}};
-        (void)::poll(fds, 2, 100);
+      bool joined;
+      {
+        const std::lock_guard lock(mutex_);
+        joined = welcome_;
+      }
+      // Over the local link the compute thread receives, from Welcome on.
+      const bool receives = !any_thread_ || !joined;
+      if (!receives || !link_->Pending()) {
+        pollfd fds[] = {{event_fd_, POLLIN, 0}, {link_->fd(), POLLIN, 0}};
+        const auto until_beat =
+            std::chrono::ceil<std::chrono::milliseconds>(next_beat - Clock::now());
+        const int limit = std::max(0, static_cast<int>(until_beat.count()));
+        (void)::poll(fds, receives ? 2 : 1, receives ? std::min(100, limit) : limit);
       }
       uint64_t count;
       (void)!::read(event_fd_, &count, sizeof count);
       SendQueued();
-      // A few at a time, so that gradients do not wait behind a flood of weights.
-      for (int i = 0; i < 16; ++i) {
-        const std::optional<FromServer> event = link_->Receive();
-        if (!event) break;
-        Handle(*event);
+      if (receives) {
+        const std::lock_guard receiving(receiving_);
+        Receive(std::chrono::milliseconds(0));
       }
-      const Clock::time_point now = Clock::now();
-      if (now >= next_beat) {
-        next_beat = now + kBeatInterval;
-        wire::WorkerMessage message = NewMessage();
-        message.mutable_beat();
-        (void)link_->Send(message, {});
-        const std::lock_guard lock(mutex_);
-        const double silent = std::chrono::duration<double>(now - last_heard_).count();
-        if (welcome_ && silent > options_.silence_s && !error_) {
-          error_ = Error(ExitCode::kPeerFailed, "the server has been silent for {:.0f} s", silent);
-          changed_.notify_all();
-        }
+      if (Clock::now() < next_beat) continue;
+      next_beat = Clock::now() + kBeatInterval;
+      Beat();
+      if (!receives) {
+        const std::unique_lock receiving(receiving_, std::try_to_lock);
+        if (receiving) Receive(std::chrono::milliseconds(0));  // else the compute thread is at it
       }
+      CheckSilence();
     }
     SendQueued();
     if (flush_) link_->Flush(kFlushLimit);
@@ -136,6 +155,58 @@ void Client::Communicate(std::stop_token stop) {
   } catch (const std::exception& error) {
     Fail(Error(ExitCode::kFailure, "communication: {}", error.what()));
   }
+}
+
+void Client::Beat() {
+  wire::WorkerMessage message = NewMessage();
+  message.mutable_beat();
+  (void)link_->Send(message, {});
+  (void)link_->Deliver();
+}
+
+template <typename Condition>
+void Client::ReceiveHere(std::chrono::milliseconds limit, const Condition& satisfied) {
+  const std::lock_guard receiving(receiving_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (satisfied()) return;  // the other thread received it
+  }
+  Receive(limit);
+}
+
+void Client::Receive(std::chrono::milliseconds limit) {
+  if (limit.count() > 0 && !link_->Pending()) {
+    pollfd fd{link_->fd(), POLLIN, 0};
+    if (::poll(&fd, 1, static_cast<int>(limit.count())) == 0) return;
+  }
+  // A few at a time, so that gradients do not wait behind a flood of weights.
+  for (int i = 0; i < 16; ++i) {
+    const std::optional<FromServer> event = link_->Receive();
+    if (!event) break;
+    Handle(*event);
+    // What came in one packet is handled; looking for another costs a system call.
+    if (any_thread_ && !link_->Pending()) break;
+  }
+}
+
+template <typename Condition>
+void Client::Wait(std::unique_lock<std::mutex>& lock, const Condition& condition) {
+  if (!any_thread_) return changed_.wait(lock, condition);
+  while (!condition()) {
+    lock.unlock();
+    (void)link_->Deliver();
+    ReceiveHere(kBeatInterval, condition);
+    CheckSilence();
+    lock.lock();
+  }
+}
+
+void Client::CheckSilence() {
+  const std::lock_guard lock(mutex_);
+  const double silent = std::chrono::duration<double>(Clock::now() - last_heard_).count();
+  if (!welcome_ || silent <= options_.silence_s || error_) return;
+  error_ = Error(ExitCode::kPeerFailed, "the server has been silent for {:.0f} s", silent);
+  changed_.notify_all();
 }
 
 void Client::SendQueued() {
@@ -150,6 +221,7 @@ void Client::SendQueued() {
       return Fail(Error(ExitCode::kPeerFailed, "the server does not take any more messages"));
     }
   }
+  (void)link_->Deliver();
   const std::lock_guard lock(mutex_);
   handed_over_ = Clock::now();
 }
@@ -267,7 +339,7 @@ void Client::ReportReady() {
 
 Order Client::NextOrder() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !orders_.empty() || error_; });
+  Wait(lock, [this] { return !orders_.empty() || error_; });
   if (orders_.empty()) ThrowIfFailed();
   Order order = std::move(orders_.front());
   orders_.pop_front();
@@ -282,7 +354,7 @@ std::span<const float> Client::Weights(int64_t version) const {
 
 void Client::AwaitChunk(int64_t version, size_t chunk) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return arrived_[chunk] >= version || error_ || stopped_; });
+  Wait(lock, [&] { return arrived_[chunk] >= version || error_ || stopped_; });
   if (arrived_[chunk] >= version) return;
   ThrowIfFailed();
   std::string reason;
@@ -301,7 +373,7 @@ void Client::ReportLoss(int64_t step, int64_t slice, int64_t samples, double los
   body.set_samples(samples);
   body.set_loss(loss);
   body.set_correct(correct);
-  Queue(std::move(message));
+  Queue(std::move(message), {}, Urgency::kSoon);  // nothing can be done without gradients
 }
 
 void Client::PushChunk(int64_t step, size_t part, size_t chunk) {
@@ -324,7 +396,7 @@ void Client::PushEmpty(int64_t step, size_t part) {
     body.mutable_subtree()->set_level(parts_[part].level);
     body.mutable_subtree()->set_index(parts_[part].index);
     body.set_empty(true);
-    Queue(std::move(message));
+    Queue(std::move(message), {}, chunk + 1 < chunks_.size() ? Urgency::kSoon : Urgency::kNow);
   }
 }
 
@@ -343,7 +415,7 @@ void Client::ReportEvaluated(int64_t version, int64_t block, int64_t samples, do
 void Client::ReportTimes(const wire::StepTimes& times) {
   wire::WorkerMessage message = NewMessage();
   *message.mutable_step_times() = times;
-  Queue(std::move(message));
+  Queue(std::move(message), {}, Urgency::kSoon);
 }
 
 Client::Clock::time_point Client::HandedOverAt() const {

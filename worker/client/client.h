@@ -17,9 +17,13 @@
 //     client.PushChunk(order.version, p, c);      // c. each part, each chunk
 //   }
 //
-// Threads: one compute thread calls the public methods; a communication thread inside owns the
-// socket. Every wait ends: with what was waited for, or with Error(kPeerFailed, kDeadline,
-// kRefused) when the server is lost, silent, or has refused or stopped this worker.
+// Threads: one compute thread calls the public methods. Over ZeroMQ a communication thread inside
+// owns the socket, and the compute thread's calls go through a queue. Over the local link, whose
+// messages are short notices, the compute thread sends and receives them itself: nothing is handed
+// from thread to thread; the communication thread sends beats, and while the compute thread
+// computes it looks once a second for what has come. Every wait ends: with what was waited for, or
+// with Error(kPeerFailed, kDeadline, kRefused) when the server is lost, silent, or has refused or
+// stopped this worker.
 #pragma once
 
 #include <chrono>
@@ -51,6 +55,7 @@ struct ClientOptions {
   // are filled in by the client.
   wire::Hello hello;
   size_t arena_floats = 0;
+  config::Cluster::Transport transport = config::Cluster::AUTO;
   LinkOptions link;
   double start_s = 60;    // until Welcome
   double silence_s = 20;  // without a sign of life from the server
@@ -119,12 +124,25 @@ class Client {
   };
 
   void Communicate(std::stop_token stop);
+  void Beat();
+  // Handles some of what has come, waiting for it up to `limit`. With receiving_ locked.
+  void Receive(std::chrono::milliseconds limit);
+  // The same for the compute thread, unless `satisfied`, which mutex_ guards.
+  template <typename Condition>
+  void ReceiveHere(std::chrono::milliseconds limit, const Condition& satisfied);
+  // Waits, with mutex_ locked, until `condition` holds, which mutex_ guards.
+  template <typename Condition>
+  void Wait(std::unique_lock<std::mutex>& lock, const Condition& condition);
+  void CheckSilence();
   void SendQueued();
   void Handle(const FromServer& event);
   void HandleWelcome(const wire::Welcome& welcome);
   bool StoreWeights(const wire::WeightsChunk& weights, const Payload& payload);
   void MarkArrived(const wire::WeightsChunk& weights, bool stored, size_t bytes);
-  void Queue(wire::WorkerMessage message, std::span<const float> tensor = {});
+  // kSoon: with the next message that goes at once, or when this worker begins to wait.
+  enum class Urgency { kNow, kSoon };
+  void Queue(wire::WorkerMessage message, std::span<const float> tensor = {},
+             Urgency urgency = Urgency::kNow);
   void Fail(Error error);
   // Rethrows what ended the communication.
   void ThrowIfFailed() const;
@@ -150,7 +168,10 @@ class Client {
   Clock::time_point last_heard_ = Clock::now();
 
   int event_fd_ = -1;
-  std::unique_ptr<ClientLink> link_;  // used by the communication thread only, but for memory
+  // Used by the communication thread only, but for memory, unless link_->any_thread().
+  std::unique_ptr<ClientLink> link_;
+  bool any_thread_ = false;
+  std::mutex receiving_;  // any_thread_: whoever receives; locked before mutex_
   std::jthread thread_;
 };
 

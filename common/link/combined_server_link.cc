@@ -1,0 +1,64 @@
+#include "common/link/combined_server_link.h"
+
+#include <sys/epoll.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "common/error.h"
+#include "common/unique_fd.h"
+
+namespace muster {
+namespace {
+
+class CombinedServerLink : public ServerLink {
+ public:
+  CombinedServerLink(std::unique_ptr<ServerLink> first, std::unique_ptr<ServerLink> second)
+      : links_{std::move(first), std::move(second)}, epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
+    for (const auto& link : links_) {
+      epoll_event event{};
+      event.events = EPOLLIN;
+      if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, link->fd(), &event) != 0) {
+        throw Error(ExitCode::kFailure, "epoll_ctl: {}", std::strerror(errno));
+      }
+    }
+  }
+
+  void ShareWeights(SharedMemory& planes) override {
+    for (const auto& link : links_) link->ShareWeights(planes);
+  }
+  std::string endpoint() const override { return links_[1]->endpoint(); }
+  int fd() const override { return epoll_.get(); }
+  bool Pending() override { return links_[0]->Pending() || links_[1]->Pending(); }
+
+  std::optional<FromWorker> Receive() override {
+    for (PeerId i = 0; i < 2; ++i) {
+      std::optional<FromWorker> event = links_[i]->Receive();
+      if (!event) continue;
+      event->peer = 2 * event->peer + i;
+      return event;
+    }
+    return std::nullopt;
+  }
+  bool Send(PeerId peer, const wire::ServerMessage& message,
+            std::span<const float> tensor) override {
+    return links_[peer % 2]->Send(peer / 2, message, tensor);
+  }
+  void Deliver() override {
+    for (const auto& link : links_) link->Deliver();
+  }
+
+ private:
+  const std::unique_ptr<ServerLink> links_[2];
+  UniqueFd epoll_;
+};
+
+}  // namespace
+
+std::unique_ptr<ServerLink> Combine(std::unique_ptr<ServerLink> first,
+                                    std::unique_ptr<ServerLink> second) {
+  return std::make_unique<CombinedServerLink>(std::move(first), std::move(second));
+}
+
+}  // namespace muster

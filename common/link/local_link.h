@@ -1,0 +1,32 @@
+// The local link: processes of one host and one user share memory, and a socket carries short
+// notices about it. A step moves no tensor.
+//
+// The server listens on an AF_UNIX SOCK_SEQPACKET socket in the abstract namespace, named after
+// the job. With Welcome it hands a worker two descriptors: the weight planes, which are sealed so
+// that the worker can only read them, and a gradient slot made for this connection, which the
+// server can only read. Nothing has a name in a file system and all of it goes with the processes.
+// End of file on the socket is the loss of the peer.
+//
+//   worker's process                          server's process
+//   slot     (read, write) ───────────────►  slot     (read)        one per connection
+//   planes   (read)        ◄───────────────  planes   (read, write) one for all
+//   socket   ◄────────────── notices ─────►  socket
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "common/link/link.h"
+
+namespace muster {
+
+// local://@NAME: where the server of a job listens, a function of the job's token.
+std::string LocalEndpoint(uint64_t job);
+
+// Throws Error(kFailure) if the name cannot be bound: another process has it.
+std::unique_ptr<ServerLink> ListenLocal(const std::string& endpoint, const LinkOptions& options);
+
+// Throws Error(kPeerFailed) at once if nobody listens there, and if it is another user who does.
+std::unique_ptr<ClientLink> ConnectLocal(const std::string& endpoint, const LinkOptions& options);
+
+}  // namespace muster

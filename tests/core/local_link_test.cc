@@ -1,0 +1,269 @@
+// What shared memory must not allow: writing to the weights, another user's access, an old
+// connection's slot in a new one's place, nonsense on the socket.
+#include "common/link/local_link.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <random>
+#include <thread>
+
+#include "common/link/local_address.h"
+#include "common/link/packet_socket.h"
+#include "common/protocol.h"
+#include "common/shared_memory.h"
+#include "tests/core/test_job.h"
+
+namespace muster::testing {
+namespace {
+
+constexpr size_t kFloats = 64;
+
+std::string UniqueEndpoint() {
+  std::random_device random;
+  return fmt::format("local://@muster-test-{}-{:08x}", ::getpid(), random());
+}
+
+UniqueFd ConnectRaw(const std::string& endpoint) {
+  const LocalAddress address(endpoint);
+  UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  EXPECT_EQ(::connect(fd.get(), address.get(), address.size), 0) << std::strerror(errno);
+  return fd;
+}
+
+wire::ServerMessage WelcomeFor(uint32_t slice_begin, uint32_t slice_end) {
+  wire::ServerMessage message;
+  wire::Welcome& welcome = *message.mutable_welcome();
+  welcome.add_chunk_end(kFloats / 2);
+  welcome.add_chunk_end(kFloats);
+  welcome.set_slices(2);
+  welcome.set_slice_begin(slice_begin);
+  welcome.set_slice_end(slice_end);
+  return message;
+}
+
+// The server's end, and what a worker gets with Welcome, without the server's loop.
+class Handover : public ::testing::Test {
+ protected:
+  Handover()
+      : planes_(SharedMemory::Create("test-weights", 2 * kFloats * sizeof(float),
+                                     SharedMemory::Access::kReadWrite)),
+        endpoint_(UniqueEndpoint()),
+        link_(ListenLocal(endpoint_, {.max_queued_messages = 100})) {
+    link_->ShareWeights(planes_);
+  }
+
+  FromWorker Next() {
+    for (int i = 0; i < 500; ++i) {
+      if (auto event = link_->Receive()) return std::move(*event);
+      pollfd fd{link_->fd(), POLLIN, 0};
+      (void)::poll(&fd, 1, 10);
+    }
+    ADD_FAILURE() << "nothing came";
+    return {};
+  }
+
+  struct Worker {
+    PacketSocket socket;
+    PeerId peer;
+    std::vector<UniqueFd> fds;  // planes, slot
+  };
+  // Connects, says something, is welcomed.
+  Worker Join() {
+    Worker worker{PacketSocket(ConnectRaw(endpoint_)), 0, {}};
+    wire::WorkerMessage hello;
+    hello.mutable_hello();
+    worker.socket.Append(hello.SerializeAsString());
+    EXPECT_TRUE(worker.socket.Flush());
+    worker.peer = Next().peer;
+    EXPECT_TRUE(link_->Send(worker.peer, WelcomeFor(0, 1), {}));
+    link_->Deliver();
+    std::vector<std::string> messages;
+    pollfd fd{worker.socket.fd(), POLLIN, 0};
+    (void)::poll(&fd, 1, 5000);
+    EXPECT_EQ(worker.socket.Receive(messages, worker.fds), PacketSocket::Status::kPacket);
+    EXPECT_EQ(worker.fds.size(), 2u);
+    return worker;
+  }
+
+  static void Push(Worker& worker, uint32_t chunk) {
+    wire::WorkerMessage message;
+    message.mutable_gradient_part()->set_chunk(chunk);
+    message.mutable_gradient_part()->mutable_subtree()->set_level(0);
+    message.mutable_gradient_part()->mutable_subtree()->set_index(0);
+    worker.socket.Append(message.SerializeAsString());
+    EXPECT_TRUE(worker.socket.Flush());
+  }
+
+  SharedMemory planes_;
+  std::string endpoint_;
+  std::unique_ptr<ServerLink> link_;
+};
+
+TEST_F(Handover, WeightsCannotBeWrittenByAWorker) {
+  Worker worker = Join();
+  const int planes = worker.fds[0].get();
+  const size_t bytes = 2 * kFloats * sizeof(float);
+  EXPECT_EQ(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, planes, 0), MAP_FAILED);
+  EXPECT_EQ(errno, EPERM);
+  void* const mapped = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, planes, 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  EXPECT_NE(::mprotect(mapped, bytes, PROT_READ | PROT_WRITE), 0);
+  EXPECT_EQ(errno, EACCES);
+  EXPECT_EQ(::pwrite(planes, "x", 1, 0), -1);
+  EXPECT_EQ(errno, EPERM);
+  // Nor can its size be changed, which would make the server's own access fail.
+  EXPECT_NE(::ftruncate(planes, 0), 0);
+  EXPECT_EQ(errno, EPERM);
+  EXPECT_NE(::ftruncate(worker.fds[1].get(), 0), 0);
+  EXPECT_EQ(errno, EPERM);
+  // The server's mapping goes on writing, and the worker sees it.
+  planes_.writable_floats()[3] = 42;
+  EXPECT_EQ(static_cast<const float*>(mapped)[3], 42);
+  ::munmap(mapped, bytes);
+}
+
+TEST_F(Handover, AGradientIsReadWhereItWasWritten) {
+  Worker worker = Join();
+  const SharedMemory slot =
+      SharedMemory::Map(std::move(worker.fds[1]), SharedMemory::Access::kReadWrite);
+  slot.writable_floats()[kFloats / 2] = 7;
+  Push(worker, 1);
+  const FromWorker event = Next();
+  ASSERT_EQ(event.kind, FromWorker::Kind::kMessage);
+  ASSERT_EQ(event.payload.floats.size(), kFloats / 2);
+  EXPECT_EQ(event.payload.floats[0], 7);
+  // The slot outlives its worker while a payload refers to it.
+  worker.socket = PacketSocket(UniqueFd());
+  EXPECT_EQ(Next().kind, FromWorker::Kind::kLost);
+  EXPECT_EQ(event.payload.floats[0], 7);
+}
+
+TEST_F(Handover, EachConnectionHasASlotOfItsOwn) {
+  Worker first = Join();
+  const SharedMemory old_slot =
+      SharedMemory::Map(std::move(first.fds[1]), SharedMemory::Access::kReadWrite);
+  first.socket = PacketSocket(UniqueFd());  // dies; its memory may still be written by somebody
+  EXPECT_EQ(Next().kind, FromWorker::Kind::kLost);
+  Worker second = Join();
+  EXPECT_NE(second.peer, first.peer);
+  old_slot.writable_floats()[0] = 13;
+  Push(second, 0);
+  const FromWorker event = Next();
+  ASSERT_EQ(event.payload.floats.size(), kFloats / 2);
+  EXPECT_EQ(event.payload.floats[0], 0);
+}
+
+TEST_F(Handover, APartThatIsNotTheWorkersHasNoFloats) {
+  Worker worker = Join();
+  wire::WorkerMessage message;
+  message.mutable_gradient_part()->set_chunk(0);
+  message.mutable_gradient_part()->mutable_subtree()->set_index(1);
+  worker.socket.Append(message.SerializeAsString());
+  message.mutable_gradient_part()->mutable_subtree()->set_index(0);
+  message.mutable_gradient_part()->set_chunk(0xffffffff);
+  worker.socket.Append(message.SerializeAsString());
+  EXPECT_TRUE(worker.socket.Flush());
+  EXPECT_EQ(Next().payload.bytes, 0u);
+  EXPECT_EQ(Next().payload.bytes, 0u);
+}
+
+TEST_F(Handover, AnotherUserIsTurnedAway) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::setresuid(65534, 65534, 65534) != 0) ::_exit(3);
+    const UniqueFd fd = ConnectRaw(endpoint_);
+    (void)::send(fd.get(), "\4\0\0\0abcd", 8, MSG_NOSIGNAL);
+    pollfd closed{fd.get(), POLLIN, 0};
+    (void)::poll(&closed, 1, 5000);
+    char byte;
+    ::_exit(::recv(fd.get(), &byte, 1, 0) <= 0 ? 0 : 4);
+  }
+  int status = -1;
+  for (int i = 0; i < 500 && ::waitpid(child, &status, WNOHANG) == 0; ++i) {
+    EXPECT_FALSE(link_->Receive()) << "a message of another user came through";
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(LocalLink, NonsenseChangesNothing) {
+  const auto gradient = [](int64_t step, int64_t slice, size_t i) {
+    return 0.01f * static_cast<float>(step + slice) + static_cast<float>(i % 13);
+  };
+  const auto quiet = [&] {
+    TestJob job(SmallConfig(2, 3), "local");
+    RunWorkers(job, {.gradient = gradient});
+    return job.Finish().weights_hash;
+  };
+  TestJob job(SmallConfig(2, 3), "local");
+  std::vector<UniqueFd> strangers;
+  std::mt19937 random(7);
+  for (int s = 0; s < 8; ++s) {
+    strangers.push_back(ConnectRaw(job.endpoint()));
+    for (int i = 0; i < 20; ++i) {
+      std::string bytes(random() % 300, 0);
+      for (char& c : bytes) c = static_cast<char>(random());
+      if (i % 3 == 0) bytes.insert(0, "\xff\xff\xff\x7f", 4);  // a length that lies
+      (void)::send(strangers.back().get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    }
+    // Descriptors that nobody asked for.
+    PacketSocket giver(UniqueFd(::dup(strangers.back().get())));
+    const int fds[] = {0, 1, 2};
+    giver.AppendWithDescriptors("nonsense", fds);
+    (void)giver.Flush();
+    if (s % 2 == 0) strangers.pop_back();
+  }
+  RunWorkers(job, {.gradient = gradient});
+  const ServerResult result = job.Finish();
+  EXPECT_EQ(result.weights_hash, quiet());
+  EXPECT_GT(result.dropped_messages, 8u);
+}
+
+TEST(LocalLink, AutoUsesSharedMemory) {
+  config::Config config = SmallConfig(2, 2);
+  config.mutable_cluster()->set_transport(config::Cluster::AUTO);
+  const auto gradient = [](int64_t, int64_t, size_t) { return 1.0f; };
+  TestJob job(config);
+  const auto client = Connect(job.endpoint(), JobOf(job.token()), config::Cluster::AUTO,
+                              std::chrono::seconds(5), LinkOptionsFor(job.config(), job.graph()));
+  EXPECT_TRUE(client->any_thread()) << "not the local link";
+  RunWorkers(job, {.gradient = gradient});
+  EXPECT_EQ(job.Finish().steps, 3);
+}
+
+TEST(LocalLink, AutoFallsBackToZeroMq) {
+  const LinkOptions options{.max_message_bytes = 1 << 20, .max_queued_messages = 100};
+  const uint64_t job = std::random_device{}();
+  const std::string endpoint = "ipc://@" + UniqueEndpoint().substr(9);
+  // Nobody shares memory there.
+  const auto client =
+      Connect(endpoint, job, config::Cluster::AUTO, std::chrono::milliseconds(20), options);
+  EXPECT_FALSE(client->any_thread());
+  // The name is taken: the server says so and serves all over ZeroMQ.
+  const auto holder = ListenLocal(LocalEndpoint(job), options);
+  const auto server = Listen(endpoint, job, config::Cluster::AUTO, options);
+  EXPECT_EQ(server->endpoint(), endpoint);
+  wire::WorkerMessage hello;
+  hello.mutable_hello();
+  ASSERT_TRUE(client->Send(hello, {}));
+  std::optional<FromWorker> event;
+  for (int i = 0; i < 500 && !event; ++i) {
+    event = server->Receive();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  ASSERT_TRUE(event);
+  EXPECT_TRUE(event->message.has_hello());
+}
+
+}  // namespace
+}  // namespace muster::testing
