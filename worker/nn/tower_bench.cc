@@ -2,9 +2,9 @@
 // op. Compare the GFLOP/s with the multiply-add peak of the cores, which it measures first.
 //
 //   tower_bench configs/models/cifar10_tutorial.txtpb --input 24x24x3 --batch 64 --threads 1
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -121,7 +121,8 @@ double PeakGflops() {
   constexpr int kChains = 12, kRounds = 2'000'000;
   double shortest = std::numeric_limits<double>::infinity();
   for (int repeat = 0; repeat < 5; ++repeat) {
-    Vec sum[kChains] = {};
+    Vec sum[kChains];
+    for (int j = 0; j < kChains; ++j) sum[j] = Vec{} + static_cast<float>(j);  // all different
     const Vec a = Vec{} + 0.999f, b = Vec{} + 1e-6f;
     const auto start = Clock::now();
     for (int i = 0; i < kRounds; ++i) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "worker/backend/cpu/few_channels_gradient.h"
 #include "worker/backend/cpu/kernels.h"
 #include "worker/backend/cpu/onednn.h"
 #include "worker/backend/cpu/ops.h"
@@ -132,12 +133,17 @@ class Conv2d : public Op {
     MakeForward(descriptor);
     if (!training) return;
     if (options.input_gradient) MakeBackwardData(descriptor);
-    MakeBackwardWeights(descriptor);
+    if (FewChannelsGradient::Fits(layer)) {
+      few_channels_.emplace(layer, options.batch);
+    } else {
+      MakeBackwardWeights(descriptor);
+    }
   }
 
   // Forward, backward-data and backward-weights run one after the other in the same scratch.
   size_t scratch_floats() const override {
-    return std::max({forward_.scratch.floats(), data_.scratch.floats(), weights_.scratch.floats()});
+    return std::max({forward_.scratch.floats(), data_.scratch.floats(), weights_.scratch.floats(),
+                     few_channels_ ? few_channels_->scratch_floats() : 0});
   }
 
   void Forward(const ForwardArgs& args) override {
@@ -178,8 +184,8 @@ class Conv2d : public Op {
     if (geometry_.spec.use_bias) {
       arguments[DNNL_ARG_BIAS] = forward_bias_ = Unbound(dnn_, d.bias_desc());
     }
-    pass.primitive = Primitive(dnn_, dnnl::convolution_forward(d), d.scratchpad_desc(), arguments,
-                               pass.scratch);
+    pass.primitive =
+        Primitive(dnn_, dnnl::convolution_forward(d), d.scratchpad_desc(), arguments, pass.scratch);
   }
 
   void MakeBackwardData(const dnnl::convolution_forward::primitive_desc& forward) {
@@ -200,8 +206,7 @@ class Conv2d : public Op {
     Pass& pass = weights_;
     pass.source = StagedTensor(dnn_, PlainSource(), d.src_desc(), pass.scratch);
     pass.destination = StagedTensor(dnn_, PlainDestination(), d.diff_dst_desc(), pass.scratch);
-    weights_gradient_ =
-        StagedTensor(dnn_, PlainWeights(), d.diff_weights_desc(), pass.scratch);
+    weights_gradient_ = StagedTensor(dnn_, PlainWeights(), d.diff_weights_desc(), pass.scratch);
     std::unordered_map<int, memory> arguments = {
         {DNNL_ARG_SRC, pass.source.inside()},
         {DNNL_ARG_DIFF_DST, pass.destination.inside()},
@@ -214,6 +219,11 @@ class Conv2d : public Op {
   }
 
   void BackwardWeights(const BackwardArgs& args) {
+    if (few_channels_) {
+      return few_channels_->Run(args.input, args.output_gradient, args.weights_gradient,
+                                geometry_.spec.use_bias ? args.bias_gradient : nullptr,
+                                args.scratch);
+    }
     Pass& pass = weights_;
     pass.source.Bind(args.input, args.scratch);
     pass.destination.Bind(args.output_gradient, args.scratch);
@@ -243,6 +253,7 @@ class Conv2d : public Op {
   const OpOptions options_;
   const Geometry geometry_;
   Pass forward_, data_, weights_;
+  std::optional<FewChannelsGradient> few_channels_;  // instead of weights_
   WeightsCopy forward_weights_, data_weights_;
   StagedTensor weights_gradient_;
   memory forward_bias_, bias_gradient_;

@@ -2,6 +2,10 @@
 // code anywhere else.
 #pragma once
 
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
 #include <cstdint>
 #include <cstring>
 
@@ -25,7 +29,13 @@ inline FloatVec Broadcast(float value) { return value - FloatVec{}; }
 // Small integers are kept in bytes where they fit, and in 32 bits where they do not.
 inline IntVec LoadIndices(const int32_t* from) { return Load<IntVec>(from); }
 inline IntVec LoadIndices(const uint8_t* from) {
+#ifdef __AVX2__
+  // GCC 12 makes of the conversion below eight loads and inserts, in place of one instruction.
+  return reinterpret_cast<IntVec>(
+      _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+#else
   return __builtin_convertvector(Load<ByteVec>(from), IntVec);
+#endif
 }
 inline void StoreIndices(int32_t* to, IntVec vec) { std::memcpy(to, &vec, sizeof(vec)); }
 inline void StoreIndices(uint8_t* to, IntVec vec) {
