@@ -83,7 +83,8 @@ SharedMemory::~SharedMemory() {
 
 void SharedMemory::SealAgainstNewWriters() {
   if (::fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0) {
-    throw Error(ExitCode::kFailure, "cannot seal shared memory against writers: {}",
+    throw Error(ExitCode::kFailure,
+                "cannot seal shared memory against writers (needs Linux 5.1): {}",
                 std::strerror(errno));
   }
 }

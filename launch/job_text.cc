@@ -49,6 +49,20 @@ std::vector<std::string> StepLines(const nlohmann::json& summary) {
   return lines;
 }
 
+// All processes of a launch are on this host.
+const char* TransportText(config::Cluster::Transport transport) {
+  switch (transport) {
+    case config::Cluster::AUTO:
+    case config::Cluster::LOCAL:
+      return "shared memory";
+    case config::Cluster::IPC:
+      return "ZeroMQ (IPC)";
+    case config::Cluster::TCP:
+      return "ZeroMQ (TCP)";
+  }
+  return "?";
+}
+
 }  // namespace
 
 std::string BatchText(const config::Config& config) {
@@ -84,7 +98,7 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
                                    Plural(config.server().threads(), "thread"),
                                    Plural(config.cluster().workers(), "worker"),
                                    Plural(config.worker().threads(), "thread"),
-                                   config::Cluster::Transport_Name(config.cluster().transport()))),
+                                   TransportText(config.cluster().transport()))),
       Row("batch", fmt::format("{}, cut into {}", BatchText(config),
                                Plural(config.run().slices(), "slice"))),
       Row("length", LengthText(config)),

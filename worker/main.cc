@@ -56,8 +56,9 @@ void Work(const Arguments& arguments) {
   options.start_s = config.deadlines().start_s();
   options.silence_s = config.deadlines().silence_s();
   Client client(std::move(options));
-  spdlog::info("joined as rank {}: slices {} to {} of {}", arguments.rank, client.slices().begin,
-               client.slices().end, client.plan().slices);
+  spdlog::info("joined as rank {} over {}: slices {} to {} of {}", arguments.rank,
+               client.transport(), client.slices().begin, client.slices().end,
+               client.plan().slices);
   try {
     Trainer(config, graph, data, *backend, client).Run();
   } catch (const Error& error) {

@@ -85,6 +85,9 @@ class ClientLink {
  public:
   virtual ~ClientLink() = default;
 
+  // How tensors travel, for people.
+  virtual const char* transport() const = 0;
+
   // False: one thread, which owns the socket, calls everything but Slot and Plane. True: Send and
   // Deliver may be called by any thread at any time, and Receive by any thread, by one at a time.
   virtual bool any_thread() const = 0;

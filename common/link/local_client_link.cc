@@ -22,6 +22,7 @@ class LocalClientLink : public ClientLink {
  public:
   explicit LocalClientLink(PacketSocket socket) : socket_(std::move(socket)) {}
 
+  const char* transport() const override { return "shared memory"; }
   bool any_thread() const override { return true; }
   int fd() const override { return socket_.fd(); }
   bool Pending() override { return !received_.empty(); }

@@ -23,7 +23,8 @@ namespace muster {
 // local://@NAME: where the server of a job listens, a function of the job's token.
 std::string LocalEndpoint(uint64_t job);
 
-// Throws Error(kFailure) if the name cannot be bound: another process has it.
+// Throws Error(kFailure) if the name cannot be bound, because another process has it, and if the
+// kernel cannot seal memory against writers.
 std::unique_ptr<ServerLink> ListenLocal(const std::string& endpoint, const LinkOptions& options);
 
 // Throws Error(kPeerFailed) at once if nobody listens there, and if it is another user who does.

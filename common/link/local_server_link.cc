@@ -24,10 +24,16 @@ namespace {
 constexpr size_t kMaxPeers = 4096;
 constexpr uint64_t kListener = 0;  // its number among the peers' in epoll
 
+// Throws where the kernel cannot protect the weights, before a job depends on it.
+void CheckSealing() {
+  SharedMemory::Create("muster-probe", 1, SharedMemory::Access::kReadWrite).SealAgainstNewWriters();
+}
+
 class LocalServerLink : public ServerLink {
  public:
   LocalServerLink(const std::string& endpoint, const LinkOptions& options)
       : endpoint_(endpoint), options_(options) {
+    CheckSealing();
     const LocalAddress address(endpoint);
     listener_.Reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     epoll_.Reset(::epoll_create1(EPOLL_CLOEXEC));

@@ -42,12 +42,14 @@ std::unique_ptr<ServerLink> Listen(const std::string& endpoint, uint64_t job,
   if (endpoint.starts_with("local://")) return ListenLocal(endpoint, options);
   std::unique_ptr<ServerLink> zmq = ListenZmq(endpoint, options);
   if (transport != config::Cluster::AUTO) return zmq;
+  std::unique_ptr<ServerLink> local;
   try {
-    return Combine(ListenLocal(LocalEndpoint(job), options), std::move(zmq));
+    local = ListenLocal(LocalEndpoint(job), options);
   } catch (const Error& error) {
     spdlog::warn("no shared memory for workers of this host, ZeroMQ for all: {}", error.what());
+    return zmq;
   }
-  return zmq;
+  return Combine(std::move(local), std::move(zmq));
 }
 
 std::unique_ptr<ClientLink> Connect(const std::string& endpoint, uint64_t job,

@@ -251,6 +251,7 @@ class ZmqClientLink : public ClientLink {
     }
   }
 
+  const char* transport() const override { return "ZeroMQ"; }
   bool any_thread() const override { return false; }
   int fd() const override { return socket_.get(zmq::sockopt::fd); }
   bool Pending() override { return HasInput(socket_) || monitor_->Pending(); }

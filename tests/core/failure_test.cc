@@ -27,10 +27,18 @@ std::string JoinError(const ClientOptions& options, ExitCode* code) {
   }
 }
 
+// Over every transport that differs in how a loss shows and who moves the bytes.
+class Failure : public ::testing::TestWithParam<const char*> {
+ protected:
+  std::string ServerErrorWhen(const std::function<void(Client&, int64_t step)>& act, ExitCode* code,
+                              SliceGradient gradient = One);
+};
+class Refusal : public ::testing::TestWithParam<const char*> {};
+
 // Starts a job of two, lets rank 1 misbehave in `step` by `act`, and returns the server's error.
-std::string ServerErrorWhen(const std::function<void(Client&, int64_t step)>& act, ExitCode* code,
-                            SliceGradient gradient = One) {
-  TestJob job(SmallConfig(2, 2));
+std::string Failure::ServerErrorWhen(const std::function<void(Client&, int64_t step)>& act,
+                                     ExitCode* code, SliceGradient gradient) {
+  TestJob job(SmallConfig(2, 2), GetParam());
   auto good = std::async(std::launch::async, [&] {
     const auto client = job.Join(0);
     try {
@@ -51,7 +59,7 @@ std::string ServerErrorWhen(const std::function<void(Client&, int64_t step)>& ac
   return job.FinishError(code);
 }
 
-TEST(Failure, NonfiniteGradientNamesRankStepAndVariable) {
+TEST_P(Failure, NonfiniteGradientNamesRankStepAndVariable) {
   for (const float bad :
        {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
         std::numeric_limits<float>::quiet_NaN()}) {
@@ -68,7 +76,7 @@ TEST(Failure, NonfiniteGradientNamesRankStepAndVariable) {
   }
 }
 
-TEST(Failure, OverflowOfTheSumNamesTheVariable) {
+TEST_P(Failure, OverflowOfTheSumNamesTheVariable) {
   ExitCode code{};
   const std::string error = ServerErrorWhen(
       [](Client&, int64_t) {}, &code,
@@ -77,7 +85,7 @@ TEST(Failure, OverflowOfTheSumNamesTheVariable) {
   EXPECT_THAT(error, AllOf(HasSubstr("hidden/bias[0]"), HasSubstr("step 2")));
 }
 
-TEST(Failure, NonfiniteLossStopsTheStepBeforeAnyUpdate) {
+TEST_P(Failure, NonfiniteLossStopsTheStepBeforeAnyUpdate) {
   ExitCode code{};
   const std::string error = ServerErrorWhen(
       [](Client& client, int64_t step) {
@@ -88,7 +96,7 @@ TEST(Failure, NonfiniteLossStopsTheStepBeforeAnyUpdate) {
   EXPECT_THAT(error, AllOf(HasSubstr("slice 1"), HasSubstr("step 1"), HasSubstr("rank 1")));
 }
 
-TEST(Failure, ALostWorkerIsNamed) {
+TEST_P(Failure, ALostWorkerIsNamed) {
   ExitCode code{};
   const std::string error = ServerErrorWhen(
       [](Client&, int64_t step) {
@@ -100,7 +108,7 @@ TEST(Failure, ALostWorkerIsNamed) {
               AllOf(HasSubstr("rank 1"), HasSubstr("pid"), HasSubstr("step 1"), HasSubstr("lost")));
 }
 
-TEST(Failure, AReportedFailureIsHandedOn) {
+TEST_P(Failure, AReportedFailureIsHandedOn) {
   ExitCode code{};
   const std::string error = ServerErrorWhen(
       [](Client& client, int64_t step) {
@@ -113,10 +121,10 @@ TEST(Failure, AReportedFailureIsHandedOn) {
   EXPECT_THAT(error, AllOf(HasSubstr("rank 1"), HasSubstr("data_batch_3.bin is truncated")));
 }
 
-TEST(Failure, MissingRanksAreNamedAtTheStartDeadline) {
+TEST_P(Failure, MissingRanksAreNamedAtTheStartDeadline) {
   config::Config config = SmallConfig(4, 4);
   config.mutable_deadlines()->set_start_s(0.3);
-  TestJob job(config);
+  TestJob job(config, GetParam());
   std::vector<std::thread> joined;
   for (const uint32_t rank : {0u, 2u}) {
     joined.emplace_back([&job, rank] {
@@ -131,10 +139,10 @@ TEST(Failure, MissingRanksAreNamedAtTheStartDeadline) {
   for (std::thread& thread : joined) thread.join();
 }
 
-TEST(Failure, WaitingForOthersIsNotSilence) {
+TEST_P(Failure, WaitingForOthersIsNotSilence) {
   config::Config config = SmallConfig(2, 2);
   config.mutable_deadlines()->set_silence_s(2);
-  TestJob job(config);
+  TestJob job(config, GetParam());
   auto early = std::async(std::launch::async, [&] {
     const auto client = job.Join(0);
     RunWorker(*client, {.gradient = One}, job.graph().arena_floats());
@@ -147,10 +155,10 @@ TEST(Failure, WaitingForOthersIsNotSilence) {
   EXPECT_EQ(job.Finish().steps, 3);
 }
 
-TEST(Failure, AStepDeadlineNamesWhoIsLate) {
+TEST_P(Failure, AStepDeadlineNamesWhoIsLate) {
   config::Config config = SmallConfig(2, 2);
   config.mutable_deadlines()->set_first_step_s(0.5);
-  TestJob job(config);
+  TestJob job(config, GetParam());
   auto good = std::async(std::launch::async, [&] {
     const auto client = job.Join(0);
     EXPECT_THROW(RunWorker(*client, {.gradient = One}, job.graph().arena_floats()), Error);
@@ -163,9 +171,9 @@ TEST(Failure, AStepDeadlineNamesWhoIsLate) {
   good.get();
 }
 
-TEST(Refusal, WrongTokenRankGraphAndData) {
+TEST_P(Refusal, WrongTokenRankGraphAndData) {
   config::Config config = SmallConfig(2, 2);
-  TestJob job(config);
+  TestJob job(config, GetParam());
   ExitCode code{};
 
   ClientOptions options = job.OptionsFor(0);
@@ -212,6 +220,11 @@ TEST(Refusal, WrongTokenRankGraphAndData) {
   first.wait();
   EXPECT_EQ(job.Finish().steps, 3);
 }
+
+const auto kTransports = ::testing::Values("ipc", "local");
+const auto kName = [](const auto& tested) { return std::string(tested.param); };
+INSTANTIATE_TEST_SUITE_P(Over, Failure, kTransports, kName);
+INSTANTIATE_TEST_SUITE_P(Over, Refusal, kTransports, kName);
 
 }  // namespace
 }  // namespace muster::testing

@@ -54,7 +54,9 @@ TEST_F(Bits, OfBatchesSmallerThanTheirSlices) {
 
 TEST_F(Bits, DoNotDependOnTransportThreadsOrChunks) {
   const std::string hash = HashOf({});
+  EXPECT_EQ(HashOf({"cluster.transport=IPC"}), hash);
   EXPECT_EQ(HashOf({"cluster.transport=TCP"}), hash);
+  EXPECT_EQ(HashOf({"cluster.transport=LOCAL"}), hash);
   EXPECT_EQ(HashOf({"server.threads=1"}), hash);
   EXPECT_EQ(HashOf({"server.threads=4"}), hash);
   EXPECT_EQ(HashOf({"cluster.chunk_bytes=1048576"}), hash);

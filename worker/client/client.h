@@ -88,6 +88,7 @@ class Client {
   ~Client();
   Client(const Client&) = delete;
 
+  const char* transport() const { return link_->transport(); }  // for people
   const StepPlan& plan() const { return plan_; }
   int64_t first_step() const { return first_step_; }
   Range slices() const { return slices_; }                       // of this worker
