@@ -20,7 +20,7 @@ class Model:
     the layer written just before, which the file then leaves out."""
 
     def __init__(self, name, channels, comment):
-        paragraphs = [textwrap.fill(one, 96) for one in comment.strip().split("\n\n")]
+        paragraphs = [textwrap.fill(one.strip(), 96) for one in comment.strip().split("\n\n")]
         lines = "\n\n".join(paragraphs + ["Made by scripts/make_models.py."]).split("\n")
         self.text = "".join(f"# {line}".rstrip() + "\n" for line in lines)
         self.text += f'name: "{name}"\n'
