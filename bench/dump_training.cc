@@ -84,9 +84,9 @@ Json Describe(const Graph& graph) {
     json["layers"].push_back({{"name", layer.name}, {"kind", layer.kind}});
   }
   for (const Variable& variable : graph.variables()) {
-    Json entry = {{"name", variable.name},     {"layer", variable.layer},
-                  {"shape", variable.shape},   {"offset", variable.offset},
-                  {"count", variable.count},   {"weight_decay", nullptr}};
+    Json entry = {{"name", variable.name},   {"layer", variable.layer},
+                  {"shape", variable.shape}, {"offset", variable.offset},
+                  {"count", variable.count}, {"weight_decay", nullptr}};
     if (variable.weight_decay) entry["weight_decay"] = *variable.weight_decay;
     json["variables"].push_back(entry);
   }

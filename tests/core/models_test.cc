@@ -20,6 +20,15 @@ Graph Load(const std::string& name, const Shape& input) {
   return Graph::Build(model, input);
 }
 
+// Of convolutions and dense layers, as papers count.
+int64_t MultiplyAdds(const Graph& graph) {
+  double flops = 0;
+  for (const Layer& layer : graph.layers()) {
+    if (layer.kind == "conv2d" || layer.kind == "dense") flops += layer.forward_flops;
+  }
+  return static_cast<int64_t>(flops / 2);
+}
+
 // Parameters and multiply-adds are those of the same networks in PyTorch; the papers round both.
 
 TEST(Models, Linear) {
@@ -39,21 +48,21 @@ TEST(Models, ResNet20) {
   const Graph graph = Load("resnet20", {32, 32, 3});
   EXPECT_EQ(graph.parameter_count(), 272'474);
   EXPECT_EQ(graph.classes(), 10);
-  EXPECT_NEAR(graph.forward_flops() / 2, 40.8e6, 0.3e6);
+  EXPECT_EQ(MultiplyAdds(graph), 40'813'184);
 }
 
 TEST(Models, ResNet18) {
   const Graph graph = Load("resnet18", {32, 32, 3});
   EXPECT_EQ(graph.parameter_count(), 11'173'962);
   EXPECT_EQ(graph.classes(), 10);
-  EXPECT_NEAR(graph.forward_flops() / 2, 555.4e6, 2e6);
+  EXPECT_EQ(MultiplyAdds(graph), 555'422'720);
 }
 
 TEST(Models, MobileNetV2) {
   const Graph graph = Load("mobilenet_v2", {224, 224, 3});
   EXPECT_EQ(graph.parameter_count(), 3'504'872);
   EXPECT_EQ(graph.classes(), 1000);
-  EXPECT_NEAR(graph.forward_flops() / 2, 300.8e6, 2e6);
+  EXPECT_EQ(MultiplyAdds(graph), 300'774'272);
 }
 
 // Every image size that the comments promise: what is left of the image before the last layer.
