@@ -2,13 +2,21 @@
 """Muster against PyTorch DDP, and against itself on one core: images per second, interleaved in
 one run, medians and ratios.
 
-    bench/compare_training.py [--bin build/release/bin] [--batch 128] [--rounds 3] [--steps 100]
-                              [--what lrn,nolrn,scaling]
+    bench/compare_training.py [--bin build/release/bin] [--what lrn,nolrn,scaling,...] [--rounds 3]
+                              [--seconds 15] [--batch N] [--quiet-check]
 
-Each round runs every contender once, one after the other. Muster trains configs/cifar10.txtpb on a
-procedural image set (its input pipeline with augmentation included); PyTorch gets the same network
-and batch with data that is already in memory (bench/peers/ddp.py). A Muster run counts only if it
-completed and its loss fell.
+--what, any of:
+    lrn           the tutorial network of configs/cifar10.txtpb, its augmentation included
+    nolrn         the same without LRN
+    scaling       the tutorial network with 2 workers, against twice what one worker alone on core 0
+                  does
+    resnet20, resnet18, multigpu_cnn, mobilenet_v2
+                  the models of configs/models on made-up images (multigpu_cnn: 28x28x1 and Adam, the
+                  others momentum)
+Each round runs every contender once, one after the other: Muster with 2 workers of 1 thread each,
+PyTorch with 2 processes of 1 thread each on data that is already in memory (bench/peers/ddp.py),
+with the same network and batch. A Muster run counts only if it completed and learned: its loss fell,
+or, on made-up images whose labels mean nothing, stayed finite and moved.
 """
 import argparse
 import json
@@ -17,8 +25,22 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+# what: model file, image (height, width, channels), classes, batch of a worker, optimizer
+MADE_UP = {
+    "resnet20": ("resnet20", (32, 32, 3), 10, 128, "type: MOMENTUM momentum: 0.9"),
+    "resnet18": ("resnet18", (32, 32, 3), 10, 64, "type: MOMENTUM momentum: 0.9"),
+    "multigpu_cnn": ("multigpu_cnn", (28, 28, 1), 10, 128, "type: ADAM"),
+    "mobilenet_v2": ("mobilenet_v2", (224, 224, 3), 1000, 8, "type: MOMENTUM momentum: 0.9"),
+}
+TITLES = {"lrn": "tutorial network", "nolrn": "the same without LRN", "scaling": "2 workers x 1 thread",
+          "resnet20": "ResNet-20", "resnet18": "ResNet-18", "multigpu_cnn": "multigpu_cnn, Adam",
+          "mobilenet_v2": "MobileNetV2"}
+TUTORIAL_BATCH = 128
+LOGGED = 10  # intervals of metrics.jsonl in a run
 
 
 def model_without_lrn(folder):
@@ -31,14 +53,41 @@ def model_without_lrn(folder):
     return path
 
 
-def muster(arguments, folder, workers, settings=(), pin=None):
+def made_up_config(what, folder):
+    """A run of one of configs/models on images that are made up."""
+    model, (height, width, channels), classes, batch, optimizer = MADE_UP[what]
+    path = os.path.join(folder, what + ".txtpb")
+    with open(path, "w") as out:
+        out.write(f"""
+run {{ epochs: 1000000 batch_per_worker: {batch} }}
+cluster {{ workers: 2 }}
+data {{
+  format: SYNTHETIC
+  synthetic {{
+    height: {height} width: {width} channels: {channels} classes: {classes}
+    train_samples: {32 * batch} test_samples: 0
+  }}
+  preprocess {{ standardize: true }}
+}}
+model_file: "{ROOT}/configs/models/{model}.txtpb"
+optimizer {{ {optimizer} }}
+learning_rate {{ type: CONSTANT base: 0.001 }}
+""")
+    return path
+
+
+def launch(arguments, folder, what, workers, steps, settings=(), pin=None):
+    """One run. Returns (images per second of each logging interval, losses, the summary)."""
     run = tempfile.mkdtemp(dir=folder)
     os.rmdir(run)
-    command = [os.path.join(arguments.bin, "muster"), "launch", os.path.join(ROOT, "configs/cifar10.txtpb"),
-               "--workers", str(workers), "--data", os.path.join(folder, "data"), "--run-dir", run,
-               "--steps", str(arguments.steps), "--set", f"run.batch_per_worker={arguments.batch}",
+    tutorial = what not in MADE_UP
+    config = os.path.join(ROOT, "configs/cifar10.txtpb") if tutorial else made_up_config(what, folder)
+    command = [os.path.join(arguments.bin, "muster"), "launch", config, "--workers", str(workers), "--run-dir", run,
+               "--steps", str(steps), "--set", f"run.batch_per_worker={batch_of(arguments, what)}",
                "--set", "worker.threads=1", "--set", "evaluation.skip_final=true",
-               "--set", "evaluation.every_epochs=0", "--set", "run.log_every_steps=10"]
+               "--set", "evaluation.every_epochs=0", "--set", f"run.log_every_steps={max(1, steps // LOGGED)}"]
+    if tutorial:
+        command += ["--data", os.path.join(folder, "data")]
     for setting in settings:
         command += ["--set", setting]
     if pin is not None:
@@ -48,67 +97,135 @@ def muster(arguments, folder, workers, settings=(), pin=None):
         sys.exit(done.stdout)
     with open(os.path.join(run, "metrics.jsonl")) as metrics:
         lines = [json.loads(line) for line in metrics]
-    logged = [line for line in lines if not line.get("final")]
     assert lines[-1]["final"] and lines[-1]["reason"] == "completed"
-    assert logged[-1]["train_loss"] < logged[0]["train_loss"], "the loss did not fall"
-    # Without the first interval, in which caches are cold: PyTorch's warm-up is left out, too.
-    return statistics.median(line["images_per_second"] for line in logged[1:]), lines[-1]
+    logged = [line for line in lines if not line.get("final")]
+    return [line["images_per_second"] for line in logged], [line["train_loss"] for line in logged], lines[-1]
 
 
-def ddp(arguments, extra):
-    command = ["/usr/bin/python3", os.path.join(ROOT, "bench/peers/ddp.py"), "--batch", str(arguments.batch),
-               "--seconds", "5", "--repeat", "3"] + extra
-    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=180).stdout)["images_per_second"]
+def batch_of(arguments, what):
+    return arguments.batch or (MADE_UP[what][3] if what in MADE_UP else TUTORIAL_BATCH)
 
 
-def report(name, ours, theirs, peer):
+class Muster:
+    """One contender. The first run finds out how many steps fit into the seconds asked for."""
+
+    def __init__(self, arguments, folder, what, workers=2, settings=(), pin=None):
+        self.how = (arguments, folder, what, workers)
+        self.options = {"settings": settings, "pin": pin}
+        self.seconds = arguments.seconds
+        self.images_per_step = workers * batch_of(arguments, what)
+        self.steps = None
+        self.summary = None
+
+    def run(self):
+        if self.steps is None:
+            rates, _, _ = launch(*self.how, 6, **self.options)
+            self.steps = max(2 * LOGGED, int(self.seconds * statistics.median(rates[1:]) / self.images_per_step))
+        rates, losses, self.summary = launch(*self.how, self.steps, **self.options)
+        if self.how[2] in MADE_UP:
+            assert all(loss == loss and loss < 1e3 for loss in losses) and len(set(losses)) > 1, f"did not train: {losses}"
+        else:
+            assert losses[-1] < losses[0], f"the loss did not fall: {losses}"
+        # Without the first interval, in which caches are cold: PyTorch's warm-up is left out, too.
+        return statistics.median(rates[1:])
+
+
+class Ddp:
+    def __init__(self, arguments, what):
+        model = {"lrn": "tutorial", "nolrn": "tutorial_no_lrn"}.get(what, what)
+        repeat = 3
+        self.command = ["/usr/bin/python3", os.path.join(ROOT, "bench/peers/ddp.py"), "--model", model,
+                        "--batch", str(batch_of(arguments, what)), "--seconds", str(arguments.seconds / repeat),
+                        "--repeat", str(repeat)]
+
+    def run(self):
+        done = subprocess.run(self.command, check=True, stdout=subprocess.PIPE, text=True, timeout=600)
+        return json.loads(done.stdout)["images_per_second"]
+
+
+class Twice:
+    """Twice the rate of one worker: what two would do if nothing stood between them."""
+
+    def __init__(self, one):
+        self.one = one
+
+    def run(self):
+        return 2 * self.one.run()
+
+
+def contenders(arguments, folder, what):
+    if what == "scaling":
+        # The one worker and its server share core 0, so that the machine is as busy as one core is.
+        return Muster(arguments, folder, what), Twice(Muster(arguments, folder, what, workers=1, pin="0"))
+    settings = [f"model_file={model_without_lrn(folder)}"] if what == "nolrn" else []
+    return Muster(arguments, folder, what, settings=settings), Ddp(arguments, what)
+
+
+def report(what, ours, theirs, batch):
     ratios = [a / b for a, b in zip(ours, theirs)]
     show = lambda values: " ".join(f"{v:,.0f}" for v in values)
-    print(f"{name:<28} {statistics.median(ours):8,.0f}  {peer} {statistics.median(theirs):8,.0f}  "
+    peer = "2 x one worker" if what == "scaling" else "PyTorch DDP"
+    print(f"{TITLES[what]:<22} batch {batch:3}  {statistics.median(ours):8,.0f}  {peer} {statistics.median(theirs):8,.0f}  "
           f"ratio {statistics.median(ratios):.2f} [{min(ratios):.2f} .. {max(ratios):.2f}]   ({show(ours)} / {show(theirs)})",
           flush=True)
+
+
+def where_a_step_goes(what, summary):
+    times = ", ".join(f"{key} {summary[key + '_ms']:.1f} ms" for key in ("input", "compute", "push", "wait", "pull"))
+    print(f"{TITLES[what]}, where a step goes: {times}")
+
+
+def cpu_ticks():
+    """(idle, all) of /proc/stat, over all cores."""
+    with open("/proc/stat") as file:
+        ticks = [int(field) for field in file.readline().split()[1:9]]
+    return ticks[3] + ticks[4], sum(ticks)
+
+
+def warn_if_busy(label, seconds=2, allowed=0.05):
+    """Called while no contender runs: other work on the machine falsifies every figure, and the two
+    sides not alike."""
+    idle, total = cpu_ticks()
+    time.sleep(seconds)
+    idle_after, total_after = cpu_ticks()
+    busy = 1 - (idle_after - idle) / max(1, total_after - total)
+    if busy > allowed:
+        print(f"warning, before {label}: the machine is {100 * busy:.0f} % busy with other work (load "
+              f"{os.getloadavg()[0]:.1f}): these figures are not worth much", file=sys.stderr, flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", default=os.path.join(ROOT, "build/release/bin"))
-    parser.add_argument("--batch", type=int, default=128, help="per worker")
+    parser.add_argument("--batch", type=int, help="per worker; default: each model's own")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=15, help="of each contender in each round")
     parser.add_argument("--what", default="lrn,nolrn,scaling")
+    parser.add_argument("--quiet-check", action="store_true", help="look for other work on the machine before each round")
     arguments = parser.parse_args()
     what = arguments.what.split(",")
+    unknown = [one for one in what if one not in TITLES]
+    if unknown:
+        parser.error(f"--what: unknown {', '.join(unknown)}; there are {', '.join(TITLES)}")
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([os.path.join(arguments.bin, "muster"), "data", "synth", os.path.join(folder, "data")],
-                       check=True, stdout=subprocess.DEVNULL)
-        no_lrn = [f"model_file={model_without_lrn(folder)}"]
-        got = {name: ([], []) for name in what}
-        parts = []
+        if any(one not in MADE_UP for one in what):
+            subprocess.run([os.path.join(arguments.bin, "muster"), "data", "synth", os.path.join(folder, "data")],
+                           check=True, stdout=subprocess.DEVNULL)
+        pairs = {one: contenders(arguments, folder, one) for one in what}
+        got = {one: ([], []) for one in what}
         for number in range(arguments.rounds):
-            print(f"round {number + 1} of {arguments.rounds} ...", file=sys.stderr, flush=True)
-            if "lrn" in what:
-                rate, summary = muster(arguments, folder, 2)
-                parts.append(summary)
-                got["lrn"][0].append(rate)
-                got["lrn"][1].append(ddp(arguments, []))
-            if "nolrn" in what:
-                got["nolrn"][0].append(muster(arguments, folder, 2, no_lrn)[0])
-                got["nolrn"][1].append(ddp(arguments, ["--no-lrn"]))
-            if "scaling" in what:
-                got["scaling"][0].append(muster(arguments, folder, 2)[0])
-                # The one worker may have a whole core to itself; its server the rest.
-                got["scaling"][1].append(2 * muster(arguments, folder, 1)[0])
-        print(f"images/s, batch {arguments.batch} per worker, medians of {arguments.rounds} interleaved rounds")
-        if "lrn" in what:
-            report("tutorial network", *got["lrn"], "PyTorch DDP")
-        if "nolrn" in what:
-            report("the same without LRN", *got["nolrn"], "PyTorch DDP")
-        if "scaling" in what:
-            report("2 workers x 1 thread", *got["scaling"], "2 x one worker")
-        if parts:
-            middle = parts[len(parts) // 2]
-            print("where a step goes: " + ", ".join(
-                f"{key} {middle[key + '_ms']:.1f} ms" for key in ("input", "compute", "push", "wait", "pull")))
+            label = f"round {number + 1} of {arguments.rounds}"
+            if arguments.quiet_check:
+                warn_if_busy(label)
+            print(f"{label} ...", file=sys.stderr, flush=True)
+            for one, pair in pairs.items():
+                for contender, rates in zip(pair, got[one]):
+                    rates.append(contender.run())
+        print(f"images/s, medians of {arguments.rounds} interleaved rounds")
+        for one in what:
+            report(one, *got[one], batch_of(arguments, one))
+        for one in what:
+            where_a_step_goes(one, pairs[one][0].summary)
 
 
 if __name__ == "__main__":

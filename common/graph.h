@@ -5,49 +5,17 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
+#include "common/layer_specs.h"
 #include "common/shape.h"
 #include "proto/config.pb.h"
 
 namespace muster {
 
-// Rows and columns added around an image.
-struct Pads {
-  int64_t top = 0, bottom = 0, left = 0, right = 0;
-};
-
-struct Conv2dSpec {
-  int64_t filters, kernel_height, kernel_width, stride_height, stride_width;
-  Pads pads;
-  bool use_bias;
-};
-struct DenseSpec {
-  int64_t units;
-  bool use_bias;
-};
-struct ReluSpec {};
-struct PoolSpec {
-  enum class Kind { kMax, kAverage } kind;  // the average leaves padding out
-  int64_t kernel_height, kernel_width, stride_height, stride_width;
-  Pads pads;
-};
-struct LrnSpec {  // y_c = x_c / (bias + alpha Σ_{|j-c| <= depth_radius} x_j²)^beta
-  int64_t depth_radius;
-  float bias, alpha, beta;
-};
-struct FlattenSpec {};
-struct DropoutSpec {
-  float rate;
-};
-struct SoftmaxCrossEntropySpec {};
-
-using LayerSpec = std::variant<Conv2dSpec, DenseSpec, ReluSpec, PoolSpec, LrnSpec, FlattenSpec,
-                               DropoutSpec, SoftmaxCrossEntropySpec>;
-
-// One trained tensor, or a running statistic of a normalisation. Its elements lie at [offset, offset + count) of the arena, in the order
-// [out, height, width, in] (convolution), [out, in] (dense) or [out] (bias).
+// One trained tensor, or a running statistic of a normalisation. Its elements lie at
+// [offset, offset + count) of the arena, in the order [out, height, width, in / groups]
+// (convolution), [out, in] (dense) or [channels] (all others).
 struct Variable {
   enum class Kind {
     kWeights,
@@ -61,7 +29,7 @@ struct Variable {
   };
   std::string name;  // <layer>/weights, bias, scale, shift, running_mean or running_variance
   Kind kind = Kind::kWeights;
-  int layer;         // index into Graph::layers()
+  int layer;  // index into Graph::layers()
   std::vector<int64_t> shape;
   size_t offset;  // in floats, a multiple of 16 (64 bytes)
   size_t count;   // in floats
@@ -78,13 +46,23 @@ struct Layer {
   std::string name;
   std::string kind;  // conv2d, dense, ... as in the config
   LayerSpec spec;
-  int input;  // index of the layer that this one reads; -1 is the data
-  Shape input_shape, output_shape;
-  int weights = -1, bias = -1;  // indices into Graph::variables(); -1: none
-  double forward_flops = 0;     // per sample; a multiply-add is two
+  std::vector<int> inputs;  // indices of the layers that this one reads; kData is the image
+  Shape input_shape;        // of the first input; that of all of them but for concat
+  Shape output_shape;
+  // Indices into Graph::variables(); -1: none.
+  int weights = -1, bias = -1;                                           // conv2d, dense
+  int scale = -1, shift = -1, running_mean = -1, running_variance = -1;  // batch_norm
+  double forward_flops = 0;  // per sample; a multiply-add is two
+
+  static constexpr int kData = -1;
+
+  bool has_variables() const { return weights >= 0 || scale >= 0; }
+  bool is_loss() const;
 };
 
-// Immutable. Layers are in execution order; the last one is the loss.
+// A directed graph without cycles. Immutable. Layers are in execution order, each after all that
+// it reads; an output may be read by several layers, and every one but the loss's is read. The
+// last layer is the loss.
 class Graph {
  public:
   // Infers all shapes. Throws Error(kUsage) that names the layer, what was expected and what is
@@ -96,8 +74,8 @@ class Graph {
   const std::vector<Variable>& variables() const { return variables_; }
   // The variables lie in one arena in the order in which the forward pass uses them.
   size_t arena_floats() const { return arena_floats_; }
-  int64_t parameter_count() const;
-  int64_t classes() const;  // width of the loss layer's input
+  int64_t parameter_count() const;  // of the trained variables: running statistics left out
+  int64_t classes() const;          // width of the loss layer's input
   double forward_flops() const;
 
   // One line per layer that says everything that workers and server must agree on.

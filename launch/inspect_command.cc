@@ -15,9 +15,10 @@ namespace {
 
 constexpr double kFloatBytes = 4;
 
+// What is trained; running statistics are left out.
 int64_t Parameters(const Graph& graph, const Layer& layer) {
   int64_t count = 0;
-  for (int index : {layer.weights, layer.bias}) {
+  for (int index : {layer.weights, layer.bias, layer.scale, layer.shift}) {
     if (index >= 0)
       count += static_cast<int64_t>(graph.variables()[static_cast<size_t>(index)].count);
   }

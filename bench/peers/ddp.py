@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""PyTorch DistributedDataParallel over gloo on the network of configs/cifar10.txtpb: 2 processes
-of 1 thread each, channels-last, fp32, SGD with momentum, synthetic data that is already in memory.
-Prints one JSON object: images per second of both processes together, the median of several
-repetitions. Needs PyTorch (Debian: python3-torch).
+"""PyTorch DistributedDataParallel over gloo on the networks of configs/models: 2 processes of 1
+thread each, channels-last, fp32, synthetic data that is already in memory. SGD with momentum, but
+Adam for multigpu_cnn, as in that tutorial. Prints one JSON object: images per second of both
+processes together, the median of several repetitions. Needs PyTorch (Debian: python3-torch).
 
-    bench/peers/ddp.py [--no-lrn] [--batch 128] [--seconds 5] [--repeat 3]
+    bench/peers/ddp.py [--model tutorial] [--batch 128] [--seconds 5] [--repeat 3]
 """
 import argparse
 import json
@@ -16,31 +16,16 @@ import time
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as multiprocessing
-import torch.nn as nn
 import torch.nn.functional as functional
 from torch.nn.parallel import DistributedDataParallel
 
+from models import MODELS
 
-class Tutorial(nn.Module):
-    """conv 5x5x64, pool 3/2, LRN, conv 5x5x64, LRN, pool 3/2, dense 384, 192, 10."""
 
-    def __init__(self, lrn):
-        super().__init__()
-        self.conv1 = nn.Conv2d(3, 64, 5, padding=2)
-        self.conv2 = nn.Conv2d(64, 64, 5, padding=2)
-        # PyTorch divides alpha by the window.
-        self.norm = nn.LocalResponseNorm(9, alpha=0.001, beta=0.75, k=1.0) if lrn else nn.Identity()
-        self.local3 = nn.Linear(64 * 6 * 6, 384)
-        self.local4 = nn.Linear(384, 192)
-        self.linear = nn.Linear(192, 10)
-
-    def forward(self, x):
-        x = functional.relu(self.conv1(x))
-        x = self.norm(functional.max_pool2d(x, 3, 2, ceil_mode=True))
-        x = self.norm(functional.relu(self.conv2(x)))
-        x = functional.max_pool2d(x, 3, 2, ceil_mode=True)
-        x = functional.relu(self.local3(x.flatten(1)))
-        return self.linear(functional.relu(self.local4(x)))
+def make_optimizer(name, parameters):
+    if name == "multigpu_cnn":
+        return torch.optim.Adam(parameters, 1e-3)
+    return torch.optim.SGD(parameters, 1e-3, momentum=0.9)
 
 
 def train(rank, arguments, folder):
@@ -49,10 +34,13 @@ def train(rank, arguments, folder):
     torch.manual_seed(rank)
     dist.init_process_group("gloo", init_method="file://" + os.path.join(folder, "store"), rank=rank, world_size=2)
     channels_last = torch.channels_last
-    model = DistributedDataParallel(Tutorial(not arguments.no_lrn).to(memory_format=channels_last))
-    optimizer = torch.optim.SGD(model.parameters(), 1e-3, momentum=0.9)
-    images = torch.randn(arguments.batch, 3, 24, 24).to(memory_format=channels_last)
-    labels = torch.randint(0, 10, (arguments.batch,))
+    make, (height, width, channels), classes = MODELS[arguments.model]
+    # Batch statistics are each process's own, as Muster's are each slice's; the copies of the
+    # running ones are not sent around before each step.
+    model = DistributedDataParallel(make().to(memory_format=channels_last), broadcast_buffers=False)
+    optimizer = make_optimizer(arguments.model, model.parameters())
+    images = torch.randn(arguments.batch, channels, height, width).to(memory_format=channels_last)
+    labels = torch.randint(0, classes, (arguments.batch,))
 
     def steps(count):
         for _ in range(count):
@@ -87,9 +75,9 @@ def train(rank, arguments, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--no-lrn", action="store_true")
-    parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--model", choices=list(MODELS), default="tutorial")
+    parser.add_argument("--batch", type=int, default=128, help="of each process")
+    parser.add_argument("--seconds", type=float, default=5, help="of each repetition")
     parser.add_argument("--repeat", type=int, default=3)
     arguments = parser.parse_args()
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")

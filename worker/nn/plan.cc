@@ -1,5 +1,6 @@
 #include "worker/nn/plan.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/error.h"
@@ -7,73 +8,169 @@
 namespace muster {
 namespace {
 
-template <typename Spec>
-bool Is(const Layer& layer) {
-  return std::holds_alternative<Spec>(layer.spec);
+template <typename... Specs>
+bool IsAny(const Layer& layer) {
+  return (std::holds_alternative<Specs>(layer.spec) || ...);
 }
 
-bool MultipliesWeights(const Layer& layer) { return Is<Conv2dSpec>(layer) || Is<DenseSpec>(layer); }
+// Ops that can multiply the gradient they write by the derivative of a relu before them.
+bool AppliesReluBefore(const Layer& layer) {
+  return IsAny<Conv2dSpec, DenseSpec, PoolSpec, LrnSpec, DropoutSpec, SoftmaxCrossEntropySpec,
+               MeanSquaredErrorSpec>(layer);
+}
 
-// Follows the chain and keeps what is known about the value at its end.
+// Goes through the layers in order and keeps what is known about the values so far.
 class Planner {
  public:
-  Planner(const Graph& graph, Mode mode) : layers_(graph.layers()), mode_(mode) {}
+  Planner(const Graph& graph, Mode mode)
+      : layers_(graph.layers()), mode_(mode), value_of_(layers_.size()) {}
 
   Plan Run() {
+    CountReaders();
     for (size_t i = 0; i < layers_.size(); ++i) Add(static_cast<int>(i));
+    for (PlanValue& value : plan_.values) value.relu_by_reader &= value.relu && value.readers == 1;
     return std::move(plan_);
   }
 
  private:
+  // Layers that move and compute nothing: their output is their input.
+  bool IsNothing(const Layer& layer) const {
+    return IsAny<FlattenSpec>(layer) || (IsAny<DropoutSpec>(layer) && mode_ == Mode::kInference);
+  }
+
+  // How many inputs of layers that do something each layer's output is.
+  void CountReaders() {
+    readers_.assign(layers_.size(), 0);
+    for (size_t i = layers_.size(); i-- > 0;) {
+      const int readers = IsNothing(layers_[i]) ? readers_[i] : 1;
+      for (const int input : layers_[i].inputs) {
+        if (input >= 0) readers_[input] += readers;
+      }
+    }
+  }
+
   void Add(int index) {
     const Layer& layer = layers_[index];
-    MUSTER_CHECK(layer.input == index - 1);  // Graph::Build admits chains only
-    if (Is<FlattenSpec>(layer)) return;
-    if (Is<DropoutSpec>(layer) && mode_ == Mode::kInference) return;
-    if (Is<ReluSpec>(layer) && FuseRelu()) return;
-
     PlanStep step;
     step.layer = index;
-    step.input_value = step.output_value = value_;
-    step.input_is_relu = value_is_relu_;
-    step.input_gradient = trained_upstream_;
-    trained_upstream_ |= layer.weights >= 0 || layer.bias >= 0;
-    step.backward = trained_upstream_;
-    if (Is<SoftmaxCrossEntropySpec>(layer)) {
+    for (const int input : layer.inputs) step.inputs.push_back(input < 0 ? kDataValue : value_of_[input]);
+    if (IsNothing(layer)) {
+      value_of_[index] = step.inputs[0];
+      return;
+    }
+    if (FuseActivation(step) || FuseAdd(step)) return;
+
+    step.backward = layer.has_variables();
+    for (const int input : step.inputs) step.backward |= plan_.NeedsGradient(input);
+    NoteReads(step);
+    if (layer.is_loss()) {
       plan_.loss = step;
       return;
     }
-    const bool in_place = (Is<ReluSpec>(layer) || Is<DropoutSpec>(layer)) && may_overwrite_;
-    if (!in_place) {
-      step.output_value = value_ = static_cast<int>(plan_.value_elements.size());
-      plan_.value_elements.push_back(layer.output_shape.elements());
-    }
-    // The backward of these does not look at what they made.
-    may_overwrite_ = MultipliesWeights(layer) || mode_ == Mode::kInference;
-    value_is_relu_ = Is<ReluSpec>(layer);
-    plan_.steps.push_back(step);
+    PlanValue value;
+    value.elements = layer.output_shape.elements();
+    value.readers = readers_[index];
+    value.gradient = step.backward;
+    value.relu = IsAny<ReluSpec>(layer);
+    step.output = value_of_[index] = static_cast<int>(plan_.values.size());
+    value.place = MayOverwriteInput(step) ? plan_.values[step.inputs[0]].place : step.output;
+    plan_.values.push_back(value);
+    plan_.steps.push_back(std::move(step));
   }
 
-  // Makes a relu part of the op before it, if that can do it.
-  bool FuseRelu() {
-    if (plan_.steps.empty()) return false;
-    PlanStep& last = plan_.steps.back();
-    if (!MultipliesWeights(layers_[last.layer])) return false;
-    last.fuse_relu = value_is_relu_ = true;
+  // The only reader of a relu's output is asked to apply its derivative; see Run.
+  void NoteReads(const PlanStep& step) {
+    for (const int input : step.inputs) {
+      if (input >= 0) plan_.values[input].relu_by_reader = AppliesReluBefore(layers_[step.layer]);
+    }
+  }
+
+  // The step that made `value`, if it is still possible to change what it makes: nobody else reads
+  // it, and it is nothing but its own result.
+  PlanStep* MakerOfOwn(int value) {
+    if (value < 0 || plan_.values[value].readers != 1) return nullptr;
+    for (PlanStep& step : plan_.steps) {
+      if (step.output != value) continue;
+      return step.activation == Activation::kNone ? &step : nullptr;
+    }
+    return nullptr;
+  }
+
+  // The maker's output becomes that of layer `index`.
+  void TakeOver(int index, PlanStep& maker) {
+    value_of_[index] = maker.output;
+    plan_.values[maker.output].readers = readers_[index];
+  }
+
+  bool FuseActivation(const PlanStep& step) {
+    const Layer& layer = layers_[step.layer];
+    if (!IsAny<ReluSpec, Relu6Spec>(layer)) return false;
+    PlanStep* const maker = MakerOfOwn(step.inputs[0]);
+    if (maker == nullptr) return false;
+    const bool normalises = IsAny<BatchNormSpec>(layers_[maker->layer]);
+    const bool is_relu = IsAny<ReluSpec>(layer);
+    if (!normalises && !(is_relu && IsAny<Conv2dSpec, DenseSpec, AddSpec>(layers_[maker->layer]))) {
+      return false;
+    }
+    maker->activation = is_relu ? Activation::kRelu : Activation::kRelu6;
+    TakeOver(step.layer, *maker);
+    plan_.values[maker->output].relu = !normalises;
     return true;
+  }
+
+  // The other summand exists when the later batch norm runs, whoever made it.
+  bool FuseAdd(const PlanStep& step) {
+    if (!IsAny<AddSpec>(layers_[step.layer]) || step.inputs.size() != 2) return false;
+    const auto [other, later] = std::minmax(step.inputs[0], step.inputs[1]);
+    PlanStep* const maker = MakerOfOwn(later);
+    if (maker == nullptr || maker->fuse_add || !IsAny<BatchNormSpec>(layers_[maker->layer])) {
+      return false;
+    }
+    maker->fuse_add = true;
+    maker->inputs.push_back(other);
+    if (other >= 0) plan_.values[other].relu_by_reader = false;
+    TakeOver(step.layer, *maker);
+    return true;
+  }
+
+  bool MayOverwriteInput(const PlanStep& step) {
+    if (!IsAny<ReluSpec, Relu6Spec, DropoutSpec>(layers_[step.layer])) return false;
+    const int input = step.inputs[0];
+    if (input < 0 || plan_.values[input].readers != 1) return false;
+    if (mode_ == Mode::kInference) return true;
+    for (const PlanStep& maker : plan_.steps) {
+      if (maker.output != input) continue;
+      const Layer& layer = layers_[maker.layer];
+      // A relu's output is needed by whoever applies its derivative; a fused one is looked at by
+      // dropout only, which keeps its signs.
+      return !BackwardReadsOutput(layer, maker, true) && !IsAny<ReluSpec>(layer) &&
+             (!plan_.values[input].relu || IsAny<DropoutSpec>(layers_[step.layer]));
+    }
+    return false;
   }
 
   const std::vector<Layer>& layers_;
   const Mode mode_;
   Plan plan_;
-  int value_ = kDataValue;
-  bool value_is_relu_ = false;
-  bool may_overwrite_ = false;
-  bool trained_upstream_ = false;
+  std::vector<int> value_of_;  // each layer's output
+  std::vector<int> readers_;
 };
 
 }  // namespace
 
 Plan MakePlan(const Graph& graph, Mode mode) { return Planner(graph, mode).Run(); }
+
+bool BackwardReadsInput(const Layer& layer, bool input_is_relu) {
+  if (const auto* pool = std::get_if<PoolSpec>(&layer.spec)) {
+    return input_is_relu && pool->kind == PoolSpec::Kind::kAverage;
+  }
+  return IsAny<Conv2dSpec, DenseSpec, LrnSpec, BatchNormSpec>(layer);
+}
+
+bool BackwardReadsOutput(const Layer& layer, const PlanStep& step, bool input_is_relu) {
+  if (IsAny<BatchNormSpec>(layer)) return step.fuse_add && step.activation != Activation::kNone;
+  if (IsAny<DropoutSpec>(layer)) return input_is_relu;
+  return IsAny<Relu6Spec, SoftmaxSpec>(layer);
+}
 
 }  // namespace muster

@@ -1,12 +1,13 @@
-// How a network runs: which op for which layers, and where values live. The same for any batch
-// size; chosen once for the whole graph.
+// How a network runs forward: which op for which layers, and which values they read and make. The
+// same for any batch size; chosen once for the whole graph.
 //
 // What is decided here:
-//   - relu joins the convolution or dense layer that it follows (its post-op);
-//   - relu and dropout work in place where nobody needs what they overwrite;
+//   - relu joins the convolution, dense layer, sum or batch norm that it follows, relu6 the batch
+//     norm, and a sum of two joins the batch norm that made the later one;
+//   - relu, relu6 and dropout work in place where nobody needs what they overwrite;
 //   - flatten, and in inference dropout, are nothing at all;
-//   - backward ends at the first layer with variables;
-//   - a relu's derivative is applied by the op after it, which has the values at hand.
+//   - who applies a relu's derivative: see OpOptions.
+// backward_plan.h has the way back.
 #pragma once
 
 #include <cstdint>
@@ -17,26 +18,45 @@
 
 namespace muster {
 
-// Where one op reads and writes. Values are counted from 0, in the order in which they are made;
-// kDataValue is the input image.
-constexpr int kDataValue = -1;
+// Values are counted from 0, in the order in which they are made.
+constexpr int kDataValue = -1;  // the input image
+
+struct PlanValue {
+  int64_t elements = 0;  // per sample
+  int place = 0;         // the value in whose memory it lies: itself, or what it overwrote
+  int readers = 0;       // how many inputs of steps, the loss included, it is
+  bool gradient = false;        // something upstream is trained
+  bool relu = false;            // a relu's output whose derivative its readers' side applies …
+  bool relu_by_reader = false;  // … and the only reader can do that itself
+};
 
 struct PlanStep {
   int layer = 0;  // the op is made for this layer
-  int input_value = kDataValue;
-  int output_value = kDataValue;  // == input_value: in place
-  bool fuse_relu = false;
-  bool input_is_relu = false;
-  bool backward = false;        // something here or upstream is trained
-  bool input_gradient = false;  // something upstream is trained
+  std::vector<int> inputs;
+  int output = kDataValue;  // the loss has none
+  Activation activation = Activation::kNone;
+  bool fuse_add = false;
+  bool backward = false;  // something here or upstream is trained
 };
 
 struct Plan {
   std::vector<PlanStep> steps;  // all but the loss, in execution order
-  PlanStep loss;                // reads its input_value
-  std::vector<int64_t> value_elements;  // per sample
+  PlanStep loss;
+  std::vector<PlanValue> values;
+
+  bool NeedsGradient(int value) const { return value >= 0 && values[value].gradient; }
+  bool InputIsRelu(const PlanStep& step) const {
+    return step.inputs[0] >= 0 && values[step.inputs[0]].relu_by_reader;
+  }
+  bool InPlace(const PlanStep& step) const {
+    return step.inputs[0] >= 0 && values[step.output].place == values[step.inputs[0]].place;
+  }
 };
 
 Plan MakePlan(const Graph& graph, Mode mode);
+
+// Whether the backward of a step's op looks at what the op read, or made (see BackwardArgs).
+bool BackwardReadsInput(const Layer& layer, bool input_is_relu);
+bool BackwardReadsOutput(const Layer& layer, const PlanStep& step, bool input_is_relu);
 
 }  // namespace muster

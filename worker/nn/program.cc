@@ -1,7 +1,6 @@
 #include "worker/nn/program.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "common/error.h"
 
@@ -14,104 +13,219 @@ T* At(const Graph& graph, int index, std::span<T> arena) {
   return index < 0 ? nullptr : arena.data() + graph.variables()[index].offset;
 }
 
-bool HasVariables(const Layer& layer) { return layer.weights >= 0 || layer.bias >= 0; }
+// An op has one pair of trained variables at most.
+int WeightsOf(const Layer& layer) { return layer.scale >= 0 ? layer.scale : layer.weights; }
+int BiasOf(const Layer& layer) { return layer.shift >= 0 ? layer.shift : layer.bias; }
 
 }  // namespace
 
-Program::Program(const Graph& graph, const Plan& plan, Backend& backend, int64_t count, Mode mode,
-                 uint64_t seed)
-    : graph_(graph), count_(count), loss_step_(plan.loss) {
-  const auto options = [&](const PlanStep& step) {
-    return OpOptions{.batch = count,
-                     .mode = mode,
-                     .fuse_relu = step.fuse_relu,
-                     .input_gradient = step.input_gradient,
-                     .input_is_relu = step.input_is_relu,
-                     .seed = seed,
-                     .layer = step.layer};
+Program::Program(const Graph& graph, const Plan& plan, const BackwardPlan& backward,
+                 Backend& backend, int64_t count, Mode mode, uint64_t seed)
+    : graph_(graph), plan_(plan), backward_(backward), backend_(backend), count_(count) {
+  MakeOps(mode, seed);
+  PlaceAll(mode);
+}
+
+OpOptions Program::Options(const PlanStep& step, Mode mode, uint64_t seed) const {
+  return {.batch = count_,
+          .mode = mode,
+          .activation = step.activation,
+          .fuse_add = step.fuse_add,
+          .input_gradient = plan_.NeedsGradient(step.inputs[0]),
+          .input_is_relu = plan_.InputIsRelu(step),
+          .seed = seed,
+          .layer = step.layer};
+}
+
+void Program::MakeOps(Mode mode, uint64_t seed) {
+  size_t most_inputs = 1;
+  for (const PlanStep& step : plan_.steps) {
+    ops_.push_back({backend_.MakeOp(graph_.layers()[step.layer], Options(step, mode, seed))});
+    most_inputs = std::max(most_inputs, step.inputs.size());
+  }
+  loss_ = backend_.MakeLoss(graph_.layers()[plan_.loss.layer], Options(plan_.loss, mode, seed));
+  inputs_.resize(most_inputs);
+  input_gradients_.resize(most_inputs);
+}
+
+void Program::PlaceAll(Mode mode) {
+  std::vector<Lifetime> all = ValueLifetimes();
+  if (mode == Mode::kTraining) ExtendToBackward(all);
+  const size_t values = all.size();
+  if (mode == Mode::kTraining) {
+    const auto gradients = GradientLifetimes();
+    all.insert(all.end(), gradients.begin(), gradients.end());
+  }
+  const size_t states = all.size();
+  const auto state_lifetimes = StateLifetimes(mode);
+  all.insert(all.end(), state_lifetimes.begin(), state_lifetimes.end());
+  workspace_floats_ = PlaceBuffers(all);
+
+  for (size_t v = 0; v < values; ++v) values_.push_back(all[plan_.values[v].place].offset);
+  for (size_t g = values; g < states; ++g) gradients_.push_back(all[g].offset);
+  for (size_t i = 0; i < ops_.size(); ++i) ops_[i].state = all[states + i].offset;
+  loss_state_ = all[states + ops_.size()].offset;
+  scratch_ = all.back().offset;
+}
+
+// Of the memory of each value; one that lies in another's place has none of its own.
+std::vector<Lifetime> Program::ValueLifetimes() const {
+  std::vector<Lifetime> values(plan_.values.size());
+  for (const PlanStep& step : plan_.steps) {
+    const int time = static_cast<int>(&step - plan_.steps.data());
+    const PlanValue& value = plan_.values[step.output];
+    Lifetime& memory = values[value.place];
+    if (value.place == step.output) {
+      memory = {static_cast<size_t>(count_ * value.elements), time, time};
+    }
+    for (const int input : step.inputs) {
+      if (input >= 0) values[plan_.values[input].place].last = time;
+    }
+  }
+  values[plan_.values[plan_.loss.inputs[0]].place].last = LossTime();
+  return values;
+}
+
+void Program::ExtendToBackward(std::vector<Lifetime>& values) const {
+  const auto extend = [&](int value, int time) {
+    if (value < 0) return;
+    int& last = values[plan_.values[value].place].last;
+    last = std::max(last, time);
   };
-  PlaceValues(plan, mode);
+  extend(plan_.loss.inputs[0], LossTime() + 1);
+  for (size_t i = 0; i < backward_.steps.size(); ++i) {
+    const BackwardStep& back = backward_.steps[i];
+    if (back.step < 0) {
+      extend(back.relu_value, BackwardTime(i));
+      continue;
+    }
+    const PlanStep& step = plan_.steps[back.step];
+    const Layer& layer = graph_.layers()[step.layer];
+    const bool input_is_relu = plan_.InputIsRelu(step);
+    if (BackwardReadsInput(layer, input_is_relu)) extend(step.inputs[0], BackwardTime(i));
+    if (BackwardReadsOutput(layer, step, input_is_relu)) extend(step.output, BackwardTime(i));
+  }
+}
+
+std::vector<Lifetime> Program::GradientLifetimes() const {
+  std::vector<Lifetime> gradients;
+  for (const int64_t elements : backward_.buffer_elements) {
+    gradients.push_back({static_cast<size_t>(count_ * elements), LossTime() + 1, -1});
+  }
+  const auto use = [&](int buffer, int time) {
+    if (buffer == kNoGradient) return;
+    Lifetime& gradient = gradients[buffer];
+    if (gradient.last < 0) gradient.first = time;
+    gradient.last = time;
+  };
+  use(backward_.loss_gradient, LossTime() + 1);
+  for (size_t i = 0; i < backward_.steps.size(); ++i) {
+    const BackwardStep& back = backward_.steps[i];
+    use(back.output_gradient, BackwardTime(i));
+    for (const int buffer : back.input_gradients) use(buffer, BackwardTime(i));
+    for (const int buffer : {back.to, back.a, back.b}) use(buffer, BackwardTime(i));
+  }
+  return gradients;
+}
+
+// The states of the ops and of the loss, and the scratch that they share.
+std::vector<Lifetime> Program::StateLifetimes(Mode mode) const {
+  std::vector<Lifetime> states;
   size_t scratch = 0;
-  for (const PlanStep& step : plan.steps) {
-    auto op = backend.MakeOp(graph.layers()[step.layer], options(step));
-    const size_t state = Reserve(op->state_floats());
-    scratch = std::max(scratch, op->scratch_floats());
-    ops_.push_back({step, std::move(op), state});
+  for (size_t i = 0; i < ops_.size(); ++i) {
+    const int time = static_cast<int>(i);
+    states.push_back({ops_[i].op->state_floats(), time, time});
+    scratch = std::max(scratch, ops_[i].op->scratch_floats());
   }
-  loss_ = backend.MakeLoss(graph.layers()[loss_step_.layer], options(loss_step_));
-  loss_state_ = Reserve(loss_->state_floats());
-  scratch_ = Reserve(scratch);
-}
-
-// In training every value stays until backward. In inference, and for gradients, two places are
-// enough: what an op reads and what it writes.
-void Program::PlaceValues(const Plan& plan, Mode mode) {
-  int64_t largest = 0;
-  for (const int64_t elements : plan.value_elements) largest = std::max(largest, elements);
-  const size_t two[2] = {Reserve(count_ * largest), Reserve(count_ * largest)};
-  gradients_[0] = two[0];
-  gradients_[1] = two[1];
-  for (size_t i = 0; i < plan.value_elements.size(); ++i) {
-    values_.push_back(mode == Mode::kTraining ? Reserve(count_ * plan.value_elements[i])
-                                              : two[i % 2]);
+  states.push_back({loss_->state_floats(), LossTime(), LossTime() + 1});
+  if (mode == Mode::kTraining) {
+    for (size_t i = 0; i < backward_.steps.size(); ++i) {
+      if (backward_.steps[i].step >= 0) states[backward_.steps[i].step].last = BackwardTime(i);
+    }
   }
+  const int end = BackwardTime(backward_.steps.size());
+  states.push_back({scratch, 0, end});
+  return states;
 }
 
-size_t Program::Reserve(size_t floats) {
-  return std::exchange(workspace_floats_, workspace_floats_ + (floats + 15) / 16 * 16);
+const float* Program::Value(int value, const TowerInput& input, const float* workspace) const {
+  return value == kDataValue ? input.images : workspace + values_[value];
 }
 
-const float* Program::Input(const PlanStep& step, const TowerInput& input,
-                            float* workspace) const {
-  return step.input_value == kDataValue ? input.images : workspace + values_[step.input_value];
+float* Program::Gradient(int buffer, float* workspace) const {
+  return buffer == kNoGradient ? nullptr : workspace + gradients_[buffer];
 }
 
 LossSums Program::Forward(const TowerInput& input, std::span<const float> weights,
                           int64_t weights_version, const Tower::LayerHook& before_layer,
                           float* workspace) {
-  for (const BoundOp& bound : ops_) {
-    const Layer& layer = graph_.layers()[bound.step.layer];
-    if (HasVariables(layer) && before_layer) before_layer(bound.step.layer);
-    bound.op->Forward({.input = Input(bound.step, input, workspace),
-                       .output = workspace + values_[bound.step.output_value],
-                       .weights = At(graph_, layer.weights, weights),
-                       .bias = At(graph_, layer.bias, weights),
-                       .weights_version = weights_version,
-                       .state = workspace + bound.state,
-                       .scratch = workspace + scratch_,
-                       .sample_ids = input.sample_ids,
-                       .epoch = input.epoch});
+  for (size_t i = 0; i < ops_.size(); ++i) {
+    const PlanStep& step = plan_.steps[i];
+    const Layer& layer = graph_.layers()[step.layer];
+    if (layer.has_variables() && before_layer) before_layer(step.layer);
+    for (size_t j = 0; j < step.inputs.size(); ++j) {
+      inputs_[j] = Value(step.inputs[j], input, workspace);
+    }
+    ops_[i].op->Forward({.input = inputs_[0],
+                         .inputs = {inputs_.data(), step.inputs.size()},
+                         .output = workspace + values_[step.output],
+                         .weights = At(graph_, WeightsOf(layer), weights),
+                         .bias = At(graph_, BiasOf(layer), weights),
+                         .running_mean = At(graph_, layer.running_mean, weights),
+                         .running_variance = At(graph_, layer.running_variance, weights),
+                         .weights_version = weights_version,
+                         .state = workspace + ops_[i].state,
+                         .scratch = workspace + scratch_,
+                         .sample_ids = input.sample_ids,
+                         .epoch = input.epoch});
   }
-  return loss_->Forward(Input(loss_step_, input, workspace), input.labels,
-                        workspace + loss_state_);
+  return loss_->Forward(Value(plan_.loss.inputs[0], input, workspace), input.labels,
+                        workspace + loss_state_, input.predictions);
 }
 
 void Program::Backward(float loss_scale, const TowerInput& input, std::span<const float> weights,
                        int64_t weights_version, std::span<float> gradients,
                        const Tower::LayerHook& after_layer, float* workspace) {
-  float* gradient = workspace + gradients_[0];  // of the output of the op that comes next
-  float* other = workspace + gradients_[1];
-  loss_->Backward(loss_scale, Input(loss_step_, input, workspace), input.labels,
-                  workspace + loss_state_, gradient);
-  for (auto bound = ops_.rbegin(); bound != ops_.rend() && bound->step.backward; ++bound) {
-    const PlanStep& step = bound->step;
-    const Layer& layer = graph_.layers()[step.layer];
-    // Whoever wrote the gradient of a relu's output has taken care of the relu.
-    if (std::holds_alternative<ReluSpec>(layer.spec)) continue;
-    const bool in_place = step.input_value == step.output_value;
-    bound->op->Backward({.input = Input(step, input, workspace),
-                         .output = workspace + values_[step.output_value],
-                         .output_gradient = gradient,
-                         .input_gradient = in_place ? gradient : other,
-                         .weights = At(graph_, layer.weights, weights),
-                         .weights_version = weights_version,
-                         .weights_gradient = At(graph_, layer.weights, gradients),
-                         .bias_gradient = At(graph_, layer.bias, gradients),
-                         .state = workspace + bound->state,
-                         .scratch = workspace + scratch_});
-    if (!in_place) std::swap(gradient, other);
-    if (HasVariables(layer) && after_layer) after_layer(step.layer);
+  loss_->Backward(loss_scale, Value(plan_.loss.inputs[0], input, workspace), input.labels,
+                  workspace + loss_state_, Gradient(backward_.loss_gradient, workspace));
+  for (const BackwardStep& back : backward_.steps) {
+    if (back.step >= 0) {
+      RunBackward(back, loss_scale, input, weights, weights_version, gradients, workspace);
+    } else {
+      const int64_t elements = count_ * backward_.buffer_elements[back.to];
+      const float* const relu =
+          back.relu_value < 0 ? nullptr : workspace + values_[back.relu_value];
+      backend_.AddGradients(Gradient(back.to, workspace), Gradient(back.a, workspace),
+                            Gradient(back.b, workspace), relu, elements);
+    }
+    if (back.layer >= 0 && after_layer) after_layer(back.layer);
   }
+}
+
+void Program::RunBackward(const BackwardStep& back, float loss_scale, const TowerInput& input,
+                          std::span<const float> weights, int64_t weights_version,
+                          std::span<float> gradients, float* workspace) {
+  const PlanStep& step = plan_.steps[back.step];
+  const Layer& layer = graph_.layers()[step.layer];
+  for (size_t j = 0; j < step.inputs.size(); ++j) {
+    input_gradients_[j] = Gradient(back.input_gradients[j], workspace);
+  }
+  BoundOp& bound = ops_[back.step];
+  bound.op->Backward({.input = Value(step.inputs[0], input, workspace),
+                      .output = workspace + values_[step.output],
+                      .output_gradient = Gradient(back.output_gradient, workspace),
+                      .input_gradient = input_gradients_[0],
+                      .input_gradients = {input_gradients_.data(), step.inputs.size()},
+                      .weights = At(graph_, WeightsOf(layer), weights),
+                      .bias = At(graph_, BiasOf(layer), weights),
+                      .weights_version = weights_version,
+                      .weights_gradient = At(graph_, WeightsOf(layer), gradients),
+                      .bias_gradient = At(graph_, BiasOf(layer), gradients),
+                      .mean_statistic = At(graph_, layer.running_mean, gradients),
+                      .variance_statistic = At(graph_, layer.running_variance, gradients),
+                      .statistic_weight = static_cast<float>(count_) * loss_scale,
+                      .state = workspace + bound.state,
+                      .scratch = workspace + scratch_});
 }
 
 }  // namespace muster

@@ -6,13 +6,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "common/graph.h"
 #include "worker/backend/backend.h"
+#include "worker/nn/backward_plan.h"
+#include "worker/nn/memory_plan.h"
 #include "worker/nn/plan.h"
 #include "worker/nn/tower.h"
 
@@ -20,8 +21,9 @@ namespace muster {
 
 class Program {
  public:
-  Program(const Graph& graph, const Plan& plan, Backend& backend, int64_t count, Mode mode,
-          uint64_t seed);
+  // `backward` is used in training only. Both plans must outlive the program.
+  Program(const Graph& graph, const Plan& plan, const BackwardPlan& backward, Backend& backend,
+          int64_t count, Mode mode, uint64_t seed);
 
   size_t workspace_floats() const { return workspace_floats_; }
 
@@ -35,26 +37,43 @@ class Program {
 
  private:
   struct BoundOp {
-    PlanStep step;
     std::unique_ptr<Op> op;
     size_t state = 0;  // offset in the workspace
   };
 
-  void PlaceValues(const Plan& plan, Mode mode);
-  size_t Reserve(size_t floats);
-  const float* Input(const PlanStep& step, const TowerInput& input, float* workspace) const;
+  OpOptions Options(const PlanStep& step, Mode mode, uint64_t seed) const;
+  void MakeOps(Mode mode, uint64_t seed);
+  void PlaceAll(Mode mode);
+  std::vector<Lifetime> ValueLifetimes() const;
+  void ExtendToBackward(std::vector<Lifetime>& values) const;
+  std::vector<Lifetime> GradientLifetimes() const;
+  std::vector<Lifetime> StateLifetimes(Mode mode) const;
+
+  // Steps are counted from 0: those of forward, the loss forward, the loss backward, those back.
+  int LossTime() const { return static_cast<int>(plan_.steps.size()); }
+  int BackwardTime(size_t step) const { return LossTime() + 2 + static_cast<int>(step); }
+
+  const float* Value(int value, const TowerInput& input, const float* workspace) const;
+  float* Gradient(int buffer, float* workspace) const;
+  void RunBackward(const BackwardStep& back, float loss_scale, const TowerInput& input,
+                   std::span<const float> weights, int64_t weights_version,
+                   std::span<float> gradients, float* workspace);
 
   const Graph& graph_;
+  const Plan& plan_;
+  const BackwardPlan& backward_;
+  Backend& backend_;
   const int64_t count_;
-  std::vector<BoundOp> ops_;
+  std::vector<BoundOp> ops_;  // one for each step of the plan
   std::unique_ptr<LossOp> loss_;
-  PlanStep loss_step_;
   // Offsets in the workspace, in floats.
-  std::vector<size_t> values_;
-  size_t gradients_[2] = {0, 0};  // of an op's output, of its input, and so on in turn
+  std::vector<size_t> values_, gradients_;
   size_t loss_state_ = 0;
   size_t scratch_ = 0;
   size_t workspace_floats_ = 0;
+  // Addresses handed to an op, kept so that a step allocates nothing.
+  std::vector<const float*> inputs_;
+  std::vector<float*> input_gradients_;
 };
 
 }  // namespace muster

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/error.h"
+#include "worker/nn/backward_plan.h"
 #include "worker/nn/plan.h"
 #include "worker/nn/program.h"
 
@@ -15,7 +16,9 @@ class Tower::Impl {
   Impl(const Graph& graph, Backend& backend, uint64_t seed)
       : graph_(graph), backend_(backend), seed_(seed) {
     for (const Mode mode : {Mode::kTraining, Mode::kInference}) {
-      modes_.emplace(mode, ModeState{.plan = MakePlan(graph, mode)});
+      ModeState& state = modes_[mode];
+      state.plan = MakePlan(graph, mode);
+      if (mode == Mode::kTraining) state.backward = MakeBackwardPlan(graph, state.plan);
     }
   }
 
@@ -24,7 +27,8 @@ class Tower::Impl {
     ModeState& state = modes_.at(mode);
     if (count == 0 || state.programs.contains(count)) return;
     backend_.Enter();
-    auto program = std::make_unique<Program>(graph_, state.plan, backend_, count, mode, seed_);
+    auto program = std::make_unique<Program>(graph_, state.plan, state.backward, backend_, count,
+                                             mode, seed_);
     if (program->workspace_floats() > state.workspace_floats) {
       state.workspace.reset();
       state.workspace = backend_.Allocate(program->workspace_floats());
@@ -76,6 +80,7 @@ class Tower::Impl {
  private:
   struct ModeState {
     Plan plan;
+    BackwardPlan backward;  // training
     std::map<int64_t, std::unique_ptr<Program>> programs;  // by count
     std::unique_ptr<DeviceBuffer> workspace;               // for the largest of them
     size_t workspace_floats = 0;
@@ -90,7 +95,7 @@ class Tower::Impl {
 
   void CallHook(const LayerHook& hook, size_t layer) const {
     const Layer& l = graph_.layers()[layer];
-    if (hook && (l.weights >= 0 || l.bias >= 0)) hook(static_cast<int>(layer));
+    if (hook && l.has_variables()) hook(static_cast<int>(layer));
   }
 
   const Graph& graph_;

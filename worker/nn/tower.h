@@ -51,7 +51,9 @@ class Tower {
                    int64_t weights_version, const LayerHook& before_layer);
 
   // The gradient of loss_scale * (sum of the losses of the last training Forward) with respect to
-  // every variable, written (not added) to `gradients` (graph.arena_floats() floats; the padding
+  // every trained variable, and for a statistic the slice's own times count * loss_scale (with
+  // loss_scale = 1 / N these add up over the slices to the batch's statistic; samples of weight
+  // zero count in it like all others). Both are written (not added) to `gradients` (graph.arena_floats() floats; the padding
   // between variables is left alone). Calls after_layer(i) when all gradients of layer i are
   // written and its weights are not needed any more, for each layer that has variables, from the
   // last to the first.

@@ -71,8 +71,10 @@ class TimedLoss : public LossOp {
  public:
   TimedLoss(std::unique_ptr<LossOp> op, OpTimes& times) : op_(std::move(op)), times_(times) {}
   size_t state_floats() const override { return op_->state_floats(); }
-  LossSums Forward(const float* logits, const int32_t* labels, float* state) override {
-    return Timed(times_.forward, [&] { return op_->Forward(logits, labels, state); });
+  LossSums Forward(const float* logits, const int32_t* labels, float* state,
+                   int32_t* predictions) override {
+    return Timed(times_.forward,
+                 [&] { return op_->Forward(logits, labels, state, predictions); });
   }
   void Backward(float scale, const float* logits, const int32_t* labels, const float* state,
                 float* gradient) override {
@@ -100,12 +102,22 @@ class TimedBackend : public Backend {
   std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) override {
     return std::make_unique<TimedLoss>(backend_->MakeLoss(layer, options), Add(layer, options));
   }
+  // Belongs to no op: what the step takes beyond the ops' sum.
+  void AddGradients(float* to, const float* a, const float* b, const float* relu_output,
+                    int64_t floats) override {
+    backend_->AddGradients(to, a, b, relu_output, floats);
+  }
 
  private:
+  static std::string Name(const Layer& layer, const OpOptions& options) {
+    static constexpr const char* kActivations[] = {"", " + relu", " + relu6"};
+    return layer.name + (options.fuse_add ? " + add" : "") +
+           kActivations[static_cast<int>(options.activation)];
+  }
   OpTimes& Add(const Layer& layer, const OpOptions& options) {
     const double flops = layer.weights < 0 ? 0 : layer.forward_flops * options.batch;
     times_.push_back(std::make_unique<OpTimes>(
-        OpTimes{.name = layer.name + (options.fuse_relu ? " + relu" : ""),
+        OpTimes{.name = Name(layer, options),
                 .forward_flops = flops,
                 .backward_flops = flops * (options.input_gradient ? 2 : 1)}));
     return *times_.back();

@@ -28,17 +28,29 @@ struct Geometry {
   Geometry(const Layer& layer, int64_t batch) : spec(std::get<Conv2dSpec>(layer.spec)) {
     const Shape &in = layer.input_shape, &out = layer.output_shape;
     source = {batch, in.channels, in.height, in.width};
-    weights = {spec.filters, in.channels, spec.kernel_height, spec.kernel_width};
+    const int64_t g = spec.groups, h = spec.kernel_height, w = spec.kernel_width;
+    const int64_t group_in = in.channels / g, group_out = spec.filters / g;
+    weights = {group_out, group_in, h, w};
+    // [out, height, width, in]: where oneDNN's order of dimensions has its strides.
+    weights_strides = {h * w * group_in, 1, w * group_in, group_in};
+    if (g > 1) {
+      weights.insert(weights.begin(), g);
+      weights_strides.insert(weights_strides.begin(), group_out * weights_strides[0]);
+    }
     bias = {spec.filters};
     destination = {batch, out.channels, out.height, out.width};
     strides = {spec.stride_height, spec.stride_width};
     pads_before = {spec.pads.top, spec.pads.left};
     pads_after = {spec.pads.bottom, spec.pads.right};
   }
+  memory::desc PlainWeights() const {
+    return memory::desc(weights, memory::data_type::f32, weights_strides);
+  }
   memory::desc Bias() const { return spec.use_bias ? Describe(bias, Tag::x) : memory::desc(); }
 
   Conv2dSpec spec;
-  memory::dims source, weights, bias, destination, strides, pads_before, pads_after;
+  memory::dims source, weights, weights_strides, bias, destination;
+  memory::dims strides, pads_before, pads_after;
 };
 
 constexpr auto kAlgorithm = dnnl::algorithm::convolution_direct;
@@ -129,7 +141,7 @@ class Conv2d : public Op {
     const auto descriptor = ForwardDescriptor(
         dnn, geometry_,
         training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference,
-        options.fuse_relu);
+        options.activation == Activation::kRelu);
     MakeForward(descriptor);
     if (!training) return;
     if (options.input_gradient) MakeBackwardData(descriptor);
@@ -169,7 +181,6 @@ class Conv2d : public Op {
     Primitive primitive;
   };
 
-  memory::desc PlainWeights() const { return Describe(geometry_.weights, Tag::ohwi); }
   memory::desc PlainSource() const { return Describe(geometry_.source, Tag::nhwc); }
   memory::desc PlainDestination() const { return Describe(geometry_.destination, Tag::nhwc); }
 
@@ -177,7 +188,7 @@ class Conv2d : public Op {
     Pass& pass = forward_;
     pass.source = StagedTensor(dnn_, PlainSource(), d.src_desc(), pass.scratch);
     pass.destination = StagedTensor(dnn_, PlainDestination(), d.dst_desc(), pass.scratch);
-    forward_weights_ = WeightsCopy(dnn_, PlainWeights(), d.weights_desc());
+    forward_weights_ = WeightsCopy(dnn_, geometry_.PlainWeights(), d.weights_desc());
     std::unordered_map<int, memory> arguments = {{DNNL_ARG_SRC, pass.source.inside()},
                                                  {DNNL_ARG_WEIGHTS, forward_weights_.inside()},
                                                  {DNNL_ARG_DST, pass.destination.inside()}};
@@ -193,7 +204,7 @@ class Conv2d : public Op {
     Pass& pass = data_;
     pass.source = StagedTensor(dnn_, PlainSource(), d.diff_src_desc(), pass.scratch);
     pass.destination = StagedTensor(dnn_, PlainDestination(), d.diff_dst_desc(), pass.scratch);
-    data_weights_ = WeightsCopy(dnn_, PlainWeights(), d.weights_desc());
+    data_weights_ = WeightsCopy(dnn_, geometry_.PlainWeights(), d.weights_desc());
     pass.primitive = Primitive(dnn_, dnnl::convolution_backward_data(d), d.scratchpad_desc(),
                                {{DNNL_ARG_DIFF_SRC, pass.source.inside()},
                                 {DNNL_ARG_WEIGHTS, data_weights_.inside()},
@@ -206,7 +217,8 @@ class Conv2d : public Op {
     Pass& pass = weights_;
     pass.source = StagedTensor(dnn_, PlainSource(), d.src_desc(), pass.scratch);
     pass.destination = StagedTensor(dnn_, PlainDestination(), d.diff_dst_desc(), pass.scratch);
-    weights_gradient_ = StagedTensor(dnn_, PlainWeights(), d.diff_weights_desc(), pass.scratch);
+    weights_gradient_ =
+        StagedTensor(dnn_, geometry_.PlainWeights(), d.diff_weights_desc(), pass.scratch);
     std::unordered_map<int, memory> arguments = {
         {DNNL_ARG_SRC, pass.source.inside()},
         {DNNL_ARG_DIFF_DST, pass.destination.inside()},

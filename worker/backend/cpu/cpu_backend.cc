@@ -75,17 +75,39 @@ class CpuBackend : public Backend {
       return pool->kind == PoolSpec::Kind::kMax ? cpu::MakeMaxPool(layer, options)
                                                 : cpu::MakeAvgPool(layer, options);
     }
-    if (std::holds_alternative<LrnSpec>(layer.spec)) return cpu::MakeLrn(layer, options);
-    if (std::holds_alternative<ReluSpec>(layer.spec)) return cpu::MakeRelu(layer, options);
-    MUSTER_CHECK(std::holds_alternative<DropoutSpec>(layer.spec));
-    return cpu::MakeDropout(layer, options);
+    return std::visit([&](const auto& spec) { return MakeOwn(spec, layer, options); }, layer.spec);
   }
 
   std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) override {
+    if (std::holds_alternative<MeanSquaredErrorSpec>(layer.spec)) {
+      return cpu::MakeMeanSquaredError(layer, options);
+    }
     return cpu::MakeSoftmaxCrossEntropy(layer, options);
   }
 
+  void AddGradients(float* to, const float* a, const float* b, const float* relu_output,
+                    int64_t floats) override {
+    cpu::AddGradients(to, a, b, relu_output, floats);
+  }
+
  private:
+  static std::unique_ptr<Op> MakeOwn(const auto& spec, const Layer& layer,
+                                     const OpOptions& options) {
+    using Spec = std::decay_t<decltype(spec)>;
+    if constexpr (std::is_same_v<Spec, LrnSpec>) return cpu::MakeLrn(layer, options);
+    if constexpr (std::is_same_v<Spec, ReluSpec>) return cpu::MakeRelu(layer, options);
+    if constexpr (std::is_same_v<Spec, Relu6Spec>) return cpu::MakeRelu6(layer, options);
+    if constexpr (std::is_same_v<Spec, DropoutSpec>) return cpu::MakeDropout(layer, options);
+    if constexpr (std::is_same_v<Spec, BatchNormSpec>) return cpu::MakeBatchNorm(layer, options);
+    if constexpr (std::is_same_v<Spec, AddSpec>) return cpu::MakeAdd(layer, options);
+    if constexpr (std::is_same_v<Spec, ConcatSpec>) return cpu::MakeConcat(layer, options);
+    if constexpr (std::is_same_v<Spec, SoftmaxSpec>) return cpu::MakeSoftmax(layer, options);
+    if constexpr (std::is_same_v<Spec, GlobalAvgPoolSpec>) {
+      return cpu::MakeGlobalAvgPool(layer, options);
+    }
+    MUSTER_CHECK(!"this layer has no op");
+  }
+
   const int threads_;
   std::thread::id entered_by_;
   cpu::OneDnn dnn_;

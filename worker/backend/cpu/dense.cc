@@ -68,7 +68,7 @@ class Dense : public Op {
     const dnnl::inner_product_forward::primitive_desc forward(
         {training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference, x, w, b,
          y},
-        UserScratchpad(options_.fuse_relu), dnn_.engine);
+        UserScratchpad(options_.activation == Activation::kRelu), dnn_.engine);
     forward_ = Make(forward, {{DNNL_ARG_SRC, x_}, {DNNL_ARG_WEIGHTS, w_}, {DNNL_ARG_DST, y_}},
                     DNNL_ARG_BIAS, b_);
     if (!training) return;

@@ -14,16 +14,20 @@ void ParallelFor(int64_t n, const Body& body) {
   for (int64_t i = 0; i < n; ++i) body(i);
 }
 
-// gradient[i] = 0 where relu_output[i] is not above zero.
-inline void MaskByRelu(float* gradient, const float* relu_output, int64_t n) {
+// Calls body(i) for each of n elements, which it reads and writes independently of the others.
+template <typename Body>
+void ForElements(int64_t n, const Body& body) {
   constexpr int64_t kBlock = 4096;
-  ParallelFor((n + kBlock - 1) / kBlock, [=](int64_t block) {
+  ParallelFor((n + kBlock - 1) / kBlock, [&](int64_t block) {
     const int64_t end = (block + 1) * kBlock < n ? (block + 1) * kBlock : n;
 #pragma omp simd
-    for (int64_t i = block * kBlock; i < end; ++i) {
-      gradient[i] = relu_output[i] > 0 ? gradient[i] : 0.0f;
-    }
+    for (int64_t i = block * kBlock; i < end; ++i) body(i);
   });
+}
+
+// gradient[i] = 0 where relu_output[i] is not above zero.
+inline void MaskByRelu(float* gradient, const float* relu_output, int64_t n) {
+  ForElements(n, [=](int64_t i) { gradient[i] = relu_output[i] > 0 ? gradient[i] : 0.0f; });
 }
 
 }  // namespace muster::cpu

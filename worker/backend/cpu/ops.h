@@ -16,6 +16,17 @@ std::unique_ptr<Op> MakeAvgPool(const Layer& layer, const OpOptions& options);
 std::unique_ptr<Op> MakeLrn(const Layer& layer, const OpOptions& options);
 std::unique_ptr<Op> MakeRelu(const Layer& layer, const OpOptions& options);
 std::unique_ptr<Op> MakeDropout(const Layer& layer, const OpOptions& options);
+std::unique_ptr<Op> MakeRelu6(const Layer& layer, const OpOptions& options);
+std::unique_ptr<Op> MakeBatchNorm(const Layer& layer, const OpOptions& options);
+std::unique_ptr<Op> MakeAdd(const Layer& layer, const OpOptions& options);
+std::unique_ptr<Op> MakeConcat(const Layer& layer, const OpOptions& options);
+std::unique_ptr<Op> MakeGlobalAvgPool(const Layer& layer, const OpOptions& options);
+std::unique_ptr<Op> MakeSoftmax(const Layer& layer, const OpOptions& options);
 std::unique_ptr<LossOp> MakeSoftmaxCrossEntropy(const Layer& layer, const OpOptions& options);
+std::unique_ptr<LossOp> MakeMeanSquaredError(const Layer& layer, const OpOptions& options);
+
+// See Backend.
+void AddGradients(float* to, const float* a, const float* b, const float* relu_output,
+                  int64_t floats);
 
 }  // namespace muster::cpu

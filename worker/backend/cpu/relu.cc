@@ -1,6 +1,4 @@
 // y = max(0, x), where it could not be fused into the layer before.
-#include <algorithm>
-
 #include "common/error.h"
 #include "worker/backend/cpu/kernels.h"
 #include "worker/backend/cpu/ops.h"
@@ -13,14 +11,9 @@ class Relu : public Op {
   explicit Relu(int64_t elements) : elements_(elements) {}
 
   void Forward(const ForwardArgs& args) override {
-    constexpr int64_t kBlock = 4096;
-    ParallelFor((elements_ + kBlock - 1) / kBlock, [&](int64_t block) {
-      const int64_t end = std::min(elements_, (block + 1) * kBlock);
-      // Not std::max: a NaN must come through.
-      for (int64_t i = block * kBlock; i < end; ++i) {
-        args.output[i] = args.input[i] < 0 ? 0.0f : args.input[i];
-      }
-    });
+    // Not std::max: a NaN must come through.
+    ForElements(elements_,
+                [&](int64_t i) { args.output[i] = args.input[i] < 0 ? 0.0f : args.input[i]; });
   }
 
   void Backward(const BackwardArgs&) override { MUSTER_CHECK(!"a relu has no backward"); }

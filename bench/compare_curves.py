@@ -1,0 +1,201 @@
+#!/usr/bin/python3
+"""The training curve of each model in Muster and in PyTorch: the same initial weights, the same
+images in the same order, no dropout, SGD with momentum. Exit code 1 if two losses of the first 50
+steps differ by more than 1e-3 (absolute; the first losses are about 2.3).
+
+    bench/compare_curves.py [--bin build/release/bin] [--models linear,tutorial,...] [--steps 200]
+                            [--slices 2] [--data DIR] [--double] [--out DIR]
+
+Muster trains with 2 workers. bench/dump_training gives its initial weights and preprocessed batches
+to PyTorch, which does by hand what slices mean: each slice is a forward and backward pass of its
+own (batch norm's statistics are per slice), its loss divided by the size of the whole batch, and
+the gradients add up. After the first steps rounding alone drives any two runs apart; --double lets
+PyTorch compute with 64 bits, so that one of the two has no rounding to speak of.
+--data is a folder with CIFAR-10; default: a procedural set (muster data synth).
+Needs PyTorch (Debian: python3-torch).
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy
+import torch
+import torch.nn as nn
+import torch.nn.functional as functional
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "bench/peers"))
+from models import MODELS  # noqa: E402
+
+CHECKED_STEPS = 50
+TOLERANCE = 1e-3
+MOMENTUM = 0.9
+
+# model: file, crop of the 32x32 images, samples of a batch, learning rate
+CASES = {
+    "linear": ("linear", 32, 64, 0.0005),
+    "tutorial": ("cifar10_tutorial", 24, 64, 0.01),
+    "multigpu_cnn": ("multigpu_cnn", 28, 32, 0.002),
+    "resnet20": ("resnet20", 32, 64, 0.02),
+    "resnet18": ("resnet18", 32, 32, 0.01),
+}
+
+
+def write_config(name, folder):
+    """The run as a config file: the model without dropout, plain momentum, images only standardized."""
+    file, crop, batch, rate = CASES[name]
+    with open(os.path.join(ROOT, "configs/models", file + ".txtpb")) as model:
+        lines = [line for line in model if " dropout {" not in line]
+    with open(os.path.join(folder, "model.txtpb"), "w") as out:
+        out.writelines(lines)
+    path = os.path.join(folder, name + ".txtpb")
+    with open(path, "w") as out:
+        out.write(f"""
+run {{ seed: 1 steps: 1 global_batch: {batch} log_every_steps: 1 }}
+cluster {{ workers: 2 }}
+data {{
+  format: CIFAR10
+  preprocess {{ crop_height: {crop} crop_width: {crop} standardize: true }}
+}}
+model_file: "model.txtpb"
+optimizer {{ type: MOMENTUM momentum: {MOMENTUM} }}
+learning_rate {{ type: CONSTANT base: {rate} }}
+evaluation {{ every_epochs: 0 skip_final: true }}
+worker {{ threads: 1 }}
+""")
+    return path
+
+
+def settings(arguments):
+    return ["--data", arguments.data, "--set", f"run.steps={arguments.steps}", "--set", f"run.slices={arguments.slices}"]
+
+
+def muster_losses(arguments, config, folder):
+    run = os.path.join(folder, "run")
+    done = subprocess.run([os.path.join(arguments.bin, "muster"), "launch", config, "--run-dir", run] + settings(arguments),
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode != 0:
+        sys.exit(done.stdout)
+    with open(os.path.join(run, "metrics.jsonl")) as metrics:
+        lines = [json.loads(line) for line in metrics]
+    assert lines[-1]["final"] and lines[-1]["reason"] == "completed"
+    losses = [line["train_loss"] for line in lines if "train_loss" in line and not line.get("final")]
+    assert len(losses) == arguments.steps, (len(losses), arguments.steps)
+    return losses
+
+
+def dump(arguments, config, folder):
+    subprocess.run([os.path.join(arguments.bin, "dump_training"), config, folder, "--steps", str(arguments.steps)]
+                   + settings(arguments), check=True)
+    with open(os.path.join(folder, "training.json")) as description:
+        return json.load(description)
+
+
+def as_tensor(weights, variable):
+    at = variable["offset"]
+    tensor = torch.from_numpy(weights[at:at + variable["count"]].reshape(variable["shape"]).copy())
+    # convolution: [out, height, width, in] → [out, in, height, width]
+    return tensor.permute(0, 3, 1, 2).contiguous() if tensor.dim() == 4 else tensor
+
+
+PARAMETER = {"weights": "weight", "bias": "bias", "scale": "weight", "shift": "bias",
+             "running_mean": "running_mean", "running_variance": "running_var"}
+
+
+def take_weights(model, training, folder):
+    """Copies Muster's initial weights into `model`: the n-th module with variables gets those of the
+    n-th layer with variables. Returns the optimizer's groups, one per weight decay."""
+    weights = numpy.fromfile(os.path.join(folder, "weights.f32"), dtype="<f4")
+    modules = [m for m in model.modules() if isinstance(m, (nn.Conv2d, nn.Linear, nn.BatchNorm2d))]
+    layers = sorted({variable["layer"] for variable in training["variables"]})
+    assert len(modules) == len(layers), (len(modules), len(layers))
+    module_of = dict(zip(layers, modules))
+    taken, groups = set(), {}
+    for variable in training["variables"]:
+        module = module_of[variable["layer"]]
+        target = getattr(module, PARAMETER[variable["name"].rsplit("/", 1)[1]])
+        source = as_tensor(weights, variable)
+        assert target.shape == source.shape, (variable["name"], tuple(target.shape), tuple(source.shape))
+        with torch.no_grad():
+            target.copy_(source)
+        taken.add(id(target))
+        if isinstance(target, nn.Parameter):
+            groups.setdefault(variable["weight_decay"] or 0.0, []).append(target)
+    assert all(id(parameter) in taken for parameter in model.parameters()), "a parameter has no counterpart"
+    return [{"params": parameters, "weight_decay": decay} for decay, parameters in groups.items()]
+
+
+def torch_losses(name, arguments, training, folder):
+    make = MODELS[name][0]
+    model = make(shape=tuple(training["input"]), dropout=False)
+    groups = take_weights(model, training, folder)
+    kind = torch.float64 if arguments.double else torch.float32
+    model = model.to(kind).train().to(memory_format=torch.channels_last)
+    optimizer = torch.optim.SGD(groups, CASES[name][3], momentum=MOMENTUM)
+    images = numpy.memmap(os.path.join(folder, "images.f32"), dtype="<f4", mode="r").reshape(-1, *training["input"])
+    labels = numpy.fromfile(os.path.join(folder, "labels.i32"), dtype="<i4")
+    losses, first = [], 0
+    for slices in training["steps"]:
+        optimizer.zero_grad()
+        total = 0.0
+        for count in slices:
+            x = torch.from_numpy(images[first:first + count].copy()).to(kind).permute(0, 3, 1, 2)
+            y = torch.from_numpy(labels[first:first + count]).long()
+            loss = functional.cross_entropy(model(x), y, reduction="sum") / sum(slices)
+            loss.backward()
+            total += float(loss.detach())
+            first += count
+        optimizer.step()
+        losses.append(total)
+    return losses
+
+
+def compare(name, arguments):
+    with tempfile.TemporaryDirectory() as folder:
+        config = write_config(name, folder)
+        ours = muster_losses(arguments, config, folder)
+        theirs = torch_losses(name, arguments, dump(arguments, config, folder), folder)
+    differences = [abs(a - b) for a, b in zip(ours, theirs)]
+    early = max(differences[:CHECKED_STEPS])
+    assert all(value == value for value in ours + theirs), "a loss is not a number"
+    moved = max(ours) - min(ours) > 0.01  # two runs that both do nothing would agree, too
+    good = early <= TOLERANCE and moved
+    at = lambda step: f"{ours[step]:.5f}/{theirs[step]:.5f}"
+    middle = min(CHECKED_STEPS, len(ours)) - 1
+    print(f"{name:<14} loss at step 1 {at(0)}, {middle + 1} {at(middle)}, {len(ours)} {at(-1)}   "
+          f"largest difference: first {middle + 1} steps {early:.1e}, all {max(differences):.1e}   "
+          f"{'agrees' if good else 'DIFFERS' if moved else 'DOES NOT TRAIN'}", flush=True)
+    if arguments.out:
+        os.makedirs(arguments.out, exist_ok=True)
+        with open(os.path.join(arguments.out, name + ".csv"), "w") as out:
+            out.write("step,muster,pytorch\n")
+            out.writelines(f"{step},{a:.9g},{b:.9g}\n" for step, (a, b) in enumerate(zip(ours, theirs), 1))
+    return good
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", default=os.path.join(ROOT, "build/release/bin"))
+    parser.add_argument("--models", default=",".join(CASES))
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--slices", type=int, default=2)
+    parser.add_argument("--data")
+    parser.add_argument("--double", action="store_true")
+    parser.add_argument("--out", help="write MODEL.csv there: step, both losses")
+    arguments = parser.parse_args()
+    torch.set_flush_denormal(True)
+    with tempfile.TemporaryDirectory() as folder:
+        if not arguments.data:
+            arguments.data = os.path.join(folder, "data")
+            subprocess.run([os.path.join(arguments.bin, "muster"), "data", "synth", arguments.data],
+                           check=True, stdout=subprocess.DEVNULL)
+        print("losses are Muster's / PyTorch's")
+        results = [compare(name, arguments) for name in arguments.models.split(",")]
+    sys.exit(0 if all(results) else 1)
+
+
+if __name__ == "__main__":
+    main()

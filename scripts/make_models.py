@@ -1,0 +1,244 @@
+#!/usr/bin/python3
+"""Writes the model files of configs/models that are too long to be written by hand, and checks the
+number of parameters of each against what its paper or reference implementation has.
+
+    scripts/make_models.py            # writes configs/models/{resnet20,resnet18,mobilenet_v2,multigpu_cnn}.txtpb
+    scripts/make_models.py --check    # writes nothing; exit code 1 if a file is not what this would write
+"""
+import argparse
+import os
+import sys
+import textwrap
+
+FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "configs/models")
+
+
+class Model:
+    """Layers in execution order, as text, with what they add to the number of parameters.
+
+    Each method appends a layer and returns its name. `source` is the layer that it reads; None is
+    the layer written just before, which the file then leaves out."""
+
+    def __init__(self, name, channels, comment):
+        paragraphs = [textwrap.fill(one.strip(), 96) for one in comment.strip().split("\n\n")]
+        lines = "\n\n".join(paragraphs + ["Made by scripts/make_models.py."]).split("\n")
+        self.text = "".join(f"# {line}".rstrip() + "\n" for line in lines)
+        self.text += f'name: "{name}"\n'
+        self.parameters = 0
+        self.previous = "data"
+        self.channels = {"data": channels}  # of each layer's output
+
+    def group(self, comment):
+        self.text += f"\n# {comment}\n"
+
+    def _append(self, name, kind, settings, channels, source=None):
+        sources = [source] if isinstance(source, str) else source or []
+        if sources == [self.previous]:
+            sources = []
+        inputs = "".join(f'input: "{one}" ' for one in sources)
+        body = f"{kind} {{ {settings} }}" if settings else f"{kind} {{}}"
+        line = f'layer {{ name: "{name}" {inputs}{body} }}'
+        if len(line) > 100:
+            line = f'layer {{\n  name: "{name}" {inputs}'.rstrip() + f"\n  {body}\n}}"
+        self.text += line + "\n"
+        self.previous = name
+        self.channels[name] = channels
+        return name
+
+    def conv(self, name, filters, kernel, settings="", source=None, groups=1, bias=False):
+        inputs = self.channels[source or self.previous]
+        assert inputs % groups == 0 and filters % groups == 0
+        self.parameters += filters * kernel * kernel * inputs // groups + (filters if bias else 0)
+        text = f"filters: {filters} kernel: {kernel}"
+        if groups > 1:
+            text += f" groups: {groups}"
+        if settings:
+            text += " " + settings
+        if not bias:
+            text += " use_bias: false"
+        return self._append(name, "conv2d", text, filters, source)
+
+    def dense(self, name, units, inputs, initializer):
+        self.parameters += units * inputs + units
+        return self._append(name, "dense", f"units: {units} weights {{ initializer {{ {initializer} }} }}", units)
+
+    def batch_norm(self, name, settings=""):
+        self.parameters += 2 * self.channels[self.previous]
+        return self._append(name, "batch_norm", settings, self.channels[self.previous])
+
+    def plain(self, name, kind, settings="", source=None):
+        first = source[0] if source else self.previous
+        return self._append(name, kind, settings, self.channels[first], source)
+
+
+def residual_block(model, name, channels, stride):
+    """relu(x' + bn(conv(relu(bn(conv(x)))))). x' is x, or, where the shape changes, bn(conv 1x1(x)).
+    The shortcut comes first, so that the sum can join the batch norm that is made last."""
+    block_input = model.previous
+    shortcut = block_input
+    strided = f"stride: {stride} " if stride > 1 else ""
+    if stride > 1 or model.channels[block_input] != channels:
+        model.conv(f"{name}/shortcut", channels, 1, strided.strip())
+        shortcut = model.batch_norm(f"{name}/shortcut_norm")
+    model.conv(f"{name}/conv1", channels, 3, f"{strided}padding: EXPLICIT pad: 1", block_input)
+    model.batch_norm(f"{name}/norm1")
+    model.plain(f"{name}/relu1", "relu")
+    model.conv(f"{name}/conv2", channels, 3, "padding: EXPLICIT pad: 1")
+    last = model.batch_norm(f"{name}/norm2")
+    model.plain(f"{name}/add", "add", source=[last, shortcut])
+    model.plain(f"{name}/relu2", "relu")
+
+
+def resnet(model, widths, blocks):
+    """A ResNet for images of 32x32: a 3x3 stem, no pooling before the last layer."""
+    model.group("stem")
+    model.conv("stem/conv", widths[0], 3, "padding: EXPLICIT pad: 1")
+    model.batch_norm("stem/norm")
+    model.plain("stem/relu", "relu")
+    for stage, channels in enumerate(widths, start=1):
+        for block in range(1, blocks + 1):
+            stride = 2 if stage > 1 and block == 1 else 1
+            model.group(f"stage {stage}, block {block}")
+            residual_block(model, f"stage{stage}/block{block}", channels, stride)
+    model.group("classifier")
+    model.plain("pool", "global_avg_pool")
+    model.dense("fc", 10, widths[-1], "type: TRUNCATED_NORMAL stddev: 0.01")
+    model.plain("loss", "softmax_cross_entropy")
+
+
+RESNET_NOTES = """
+
+Convolutions have no bias (the batch norm that follows has a shift) and start as N(0, 2 / fan_in),
+He et al. 2015, the default: it keeps the size of the signal on the way forward, and the batch norms
+take care of the way back. The last layer starts near zero, so that the first loss is ln 10."""
+
+
+def resnet20():
+    model = Model("resnet20", 3, """
+ResNet-20 for CIFAR-10 (He et al. 2016, section 4.2): a 3x3 stem, three stages of three blocks with 16,
+32 and 64 channels at 32x32, 16x16 and 8x8. 272,474 parameters.
+Shortcuts that change the shape are 1x1 convolutions with batch norm (the paper's option B); its own
+CIFAR networks pad with zeros instead (option A, 269,722 parameters).
+""" + RESNET_NOTES)
+    resnet(model, [16, 32, 64], 3)
+    return model
+
+
+def resnet18():
+    model = Model("resnet18", 3, """
+ResNet-18 for 32x32 images: the blocks of He et al. 2016, table 1 (two of 64, 128, 256 and 512 channels
+each), with a 3x3 stem of stride 1 and no max pool, as usual for CIFAR-10. 11,173,962 parameters.
+Shortcuts that change the shape are 1x1 convolutions with batch norm.
+""" + RESNET_NOTES)
+    resnet(model, [64, 128, 256, 512], 2)
+    return model
+
+
+def inverted_residual(model, name, channels, stride, expansion):
+    """Expand 1x1, depthwise 3x3, project 1x1 without activation; x is added where shapes agree."""
+    block_input = model.previous
+    inputs = model.channels[block_input]
+    hidden = inputs * expansion
+    if expansion > 1:
+        model.conv(f"{name}/expand", hidden, 1)
+        model.batch_norm(f"{name}/expand_norm")
+        model.plain(f"{name}/expand_relu6", "relu6")
+    strided = f"stride: {stride} " if stride > 1 else ""
+    model.conv(f"{name}/depthwise", hidden, 3, f"{strided}padding: EXPLICIT pad: 1", groups=hidden)
+    model.batch_norm(f"{name}/depthwise_norm")
+    model.plain(f"{name}/depthwise_relu6", "relu6")
+    model.conv(f"{name}/project", channels, 1)
+    last = model.batch_norm(f"{name}/project_norm")
+    if stride == 1 and inputs == channels:
+        model.plain(f"{name}/add", "add", source=[last, block_input])
+
+
+def mobilenet_v2():
+    model = Model("mobilenet_v2", 3, """
+MobileNetV2, width 1.0, for 224x224x3 and 1000 classes (Sandler et al. 2018, table 2; padding as in
+torchvision: one pixel on each side). 3,504,872 parameters.
+
+Convolutions have no bias (the batch norm that follows has a shift) and start as N(0, 2 / fan_in),
+He et al. 2015, the default; for a depthwise 3x3 fan_in is 9. The last layer starts as N(0, 0.01²),
+cut at two standard deviations.
+""")
+    model.group("stem")
+    model.conv("stem/conv", 32, 3, "stride: 2 padding: EXPLICIT pad: 1")
+    model.batch_norm("stem/norm")
+    model.plain("stem/relu6", "relu6")
+    # expansion t, channels c, repeats n, stride s of the first one
+    table = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)]
+    for stage, (expansion, channels, repeats, stride) in enumerate(table, start=1):
+        for block in range(1, repeats + 1):
+            model.group(f"stage {stage}, block {block}")
+            inverted_residual(model, f"stage{stage}/block{block}", channels, stride if block == 1 else 1, expansion)
+    model.group("classifier")
+    model.conv("head/conv", 1280, 1)
+    model.batch_norm("head/norm")
+    model.plain("head/relu6", "relu6")
+    model.plain("pool", "global_avg_pool")
+    model.plain("dropout", "dropout", "rate: 0.2")
+    model.dense("fc", 1000, 1280, "type: TRUNCATED_NORMAL stddev: 0.01")
+    model.plain("loss", "softmax_cross_entropy")
+    return model
+
+
+def multigpu_cnn(side=28, channels=1):
+    model = Model("multigpu_cnn", channels, """
+The convnet of TensorFlow-Examples' multi-GPU tutorial (aymericdamien, multigpu_cnn): 20,217,226
+parameters on 28x28x1 (MNIST), 29,657,610 on 32x32x3 (CIFAR-10). As there, the two wide dense layers
+have no activation, 0.75 is the share of values that dropout zeroes, and weights start as Glorot and
+Bengio's uniform, biases at zero.
+""")
+    xavier = "weights { initializer { type: XAVIER } }"
+    model.group("features")
+    model.conv("conv1", 64, 5, xavier, bias=True)
+    model.plain("relu1", "relu")
+    model.plain("pool1", "max_pool", "kernel: 2")
+    model.conv("conv2", 256, 3, xavier, bias=True)
+    model.plain("relu2", "relu")
+    model.conv("conv3", 512, 3, xavier, bias=True)
+    model.plain("relu3", "relu")
+    model.plain("pool2", "max_pool", "kernel: 2")
+    model.group("classifier")
+    model.plain("flatten", "flatten")
+    end = ((side - 4) // 2 - 4) // 2
+    model.dense("fc1", 2048, end * end * 512, "type: XAVIER")
+    model.plain("dropout1", "dropout", "rate: 0.75")
+    model.dense("fc2", 1024, 2048, "type: XAVIER")
+    model.plain("dropout2", "dropout", "rate: 0.75")
+    model.dense("fc3", 10, 1024, "type: XAVIER")
+    model.plain("loss", "softmax_cross_entropy")
+    return model
+
+
+# What the same networks have in PyTorch (bench/peers/models.py, torchvision's mobilenet_v2).
+EXPECTED = {"resnet20": 272474, "resnet18": 11173962, "mobilenet_v2": 3504872, "multigpu_cnn": 20217226}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    arguments = parser.parse_args()
+    stale = []
+    for make in (resnet20, resnet18, mobilenet_v2, multigpu_cnn):
+        model = make()
+        name = make.__name__
+        print(f"{name}: {model.parameters:,} parameters", file=sys.stderr)
+        assert model.parameters == EXPECTED[name], (name, model.parameters, EXPECTED[name])
+        assert f"{model.parameters:,}" in model.text, f"{name}: the comment does not state the count"
+        path = os.path.join(FOLDER, name + ".txtpb")
+        if arguments.check:
+            with open(path) as there:
+                stale += [path] * (there.read() != model.text)
+        else:
+            with open(path, "w") as out:
+                out.write(model.text)
+    assert f"{multigpu_cnn(32, 3).parameters:,}" in multigpu_cnn().text
+    for path in stale:
+        print(f"{path} is not what scripts/make_models.py writes: run it, or change it there", file=sys.stderr)
+    sys.exit(1 if stale else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+// Reads tests/nn/golden/*.txt: inputs of a layer and what PyTorch makes of them. The format is
+// described in scripts/make_golden.py, which writes them.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/arena.h"
+#include "common/graph.h"
+#include "worker/backend/backend.h"
+
+namespace muster {
+
+struct GoldenCase {
+  std::string file, name;
+  std::string settings;  // conv2d { filters: 4 kernel: [3, 3] }
+  Mode mode = Mode::kTraining;
+  int64_t batch = 0;
+  std::vector<Shape> inputs;
+  std::map<std::string, std::vector<float>> tensors;
+
+  bool Has(const std::string& tensor) const { return tensors.contains(tensor); }
+  const std::vector<float>& At(const std::string& tensor) const;
+  // Of one input: "input"; of several: "input0", "input1", …
+  std::string InputName(const std::string& stem, size_t index) const;
+  // The layer, as a graph gives it to a backend.
+  Layer MakeLayer() const;
+};
+
+// For GoogleTest's messages.
+void PrintTo(const GoldenCase& c, std::ostream* out);
+
+// All cases of all files. Throws std::runtime_error that names file and line where one is not
+// what it should be.
+std::vector<GoldenCase> ReadGoldenCases(const std::string& folder);
+
+}  // namespace muster

@@ -1,0 +1,40 @@
+// Mean and variance of each channel of a [rows, channels] matrix, in one pass over memory.
+//
+// Σx² - (Σx)²/n would lose all digits where the mean is large against the spread. Each part of the
+// rows is therefore shifted by the mean k of its first block: with f the block's share of the part,
+// (mean - k)² cannot be larger than (1 - f)/f times the variance, so that Σ(x-k)² - (Σ(x-k))²/n
+// loses a digit at most. Parts are combined in double precision     (Chan, Golub, LeVeque 1979).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "worker/backend/cpu/row_parts.h"
+
+namespace muster::cpu {
+
+class BatchStatistics {
+ public:
+  BatchStatistics(int64_t rows, int64_t channels);
+
+  size_t scratch_floats() const;
+  // variance: divided by the number of rows.
+  void Run(const float* x, float* scratch, float* mean, float* variance) const;
+
+ private:
+  // Of one part, in scratch.
+  struct Sums {
+    double *sum, *squares;  // of x - shift
+    float* shift;
+  };
+  Sums SumsOf(int64_t part, float* scratch) const;
+  void SumPart(const float* x, int64_t part, const Sums& sums) const;
+  void Combine(float* scratch, float* mean, float* variance) const;
+
+  const int64_t rows_, channels_;
+  const RowParts parts_;
+  const int64_t stride_;  // channels, rounded up to whole cache lines
+};
+
+}  // namespace muster::cpu

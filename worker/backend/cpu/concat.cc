@@ -1,0 +1,49 @@
+// The channels of several images one after the other.
+#include <algorithm>
+
+#include "worker/backend/cpu/kernels.h"
+#include "worker/backend/cpu/ops.h"
+
+namespace muster::cpu {
+namespace {
+
+class Concat : public Op {
+ public:
+  Concat(const Layer& layer, const OpOptions& options)
+      : channels_(std::get<ConcatSpec>(layer.spec).channels),
+        out_channels_(layer.output_shape.channels),
+        pixels_(options.batch * layer.output_shape.height * layer.output_shape.width) {}
+
+  void Forward(const ForwardArgs& args) override {
+    ParallelFor(pixels_, [&](int64_t pixel) {
+      float* to = args.output + pixel * out_channels_;
+      for (size_t j = 0; j < channels_.size(); ++j) {
+        to = std::copy_n(args.inputs[j] + pixel * channels_[j], channels_[j], to);
+      }
+    });
+  }
+
+  void Backward(const BackwardArgs& args) override {
+    ParallelFor(pixels_, [&](int64_t pixel) {
+      const float* from = args.output_gradient + pixel * out_channels_;
+      for (size_t j = 0; j < channels_.size(); ++j) {
+        if (args.input_gradients[j] != nullptr) {
+          std::copy_n(from, channels_[j], args.input_gradients[j] + pixel * channels_[j]);
+        }
+        from += channels_[j];
+      }
+    });
+  }
+
+ private:
+  const std::vector<int64_t> channels_;
+  const int64_t out_channels_, pixels_;
+};
+
+}  // namespace
+
+std::unique_ptr<Op> MakeConcat(const Layer& layer, const OpOptions& options) {
+  return std::make_unique<Concat>(layer, options);
+}
+
+}  // namespace muster::cpu

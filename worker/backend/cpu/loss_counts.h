@@ -1,0 +1,51 @@
+// What both losses say about one sample beside its loss.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "worker/backend/backend.h"
+
+namespace muster::cpu {
+
+constexpr int32_t kNoLabel = -1;  // a sample of weight zero
+
+struct SampleResult {
+  double loss = 0;
+  bool correct = false, correct_top5 = false;  // as in LossSums
+  int32_t prediction = 0;                      // the class of the first largest logit
+  bool finite = true;                          // all logits are
+};
+
+// All but the loss.
+inline SampleResult CountSample(std::span<const float> logits, int32_t label) {
+  SampleResult result;
+  for (size_t j = 0; j < logits.size(); ++j) {
+    if (logits[j] > logits[static_cast<size_t>(result.prediction)]) {
+      result.prediction = static_cast<int32_t>(j);
+    }
+    result.finite &= std::isfinite(logits[j]);
+  }
+  if (label == kNoLabel || !result.finite) return result;
+  int64_t as_large = 0;
+  for (const float x : logits) as_large += x >= logits[static_cast<size_t>(label)];
+  result.correct = as_large == 1;  // itself
+  result.correct_top5 = as_large <= 5;
+  return result;
+}
+
+// In the order of the samples, whoever computed them.
+inline LossSums AddUp(const std::vector<SampleResult>& results, int32_t* predictions) {
+  LossSums sums;
+  for (size_t n = 0; n < results.size(); ++n) {
+    sums.loss += results[n].loss;
+    sums.correct += results[n].correct;
+    sums.correct_top5 += results[n].correct_top5;
+    if (predictions != nullptr) predictions[n] = results[n].prediction;
+  }
+  return sums;
+}
+
+}  // namespace muster::cpu
