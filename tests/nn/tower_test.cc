@@ -73,14 +73,16 @@ const Network kNetworks[] = {
        layer { name: "bn3" batch_norm {} }
        layer { name: "add3" input: ["bn3", "relu1"] add {} }
        layer { name: "relu3" relu {} }
-       layer { name: "conv4" conv2d { filters: 16 kernel: 3 stride: 2 padding: SAME } }
+       layer { name: "conv4" conv2d { filters: 16 kernel: 3 stride: 2 padding: SAME use_bias: false } }
        layer { name: "bn4" batch_norm {} }
-       layer { name: "short" input: "relu3" conv2d { filters: 16 kernel: 1 stride: 2 padding: SAME } }
+       layer { name: "short" input: "relu3" conv2d { filters: 16 kernel: 1 stride: 2
+                                                     use_bias: false } }
        layer { name: "bn_short" batch_norm {} }
        layer { name: "add4" input: ["bn4", "bn_short"] add {} }
        layer { name: "relu4" relu {} }
        layer { name: "bn_more" batch_norm {} }
-       layer { name: "three" input: ["relu4", "bn_more", "relu4"] add {} }
+       layer { name: "relu_more" relu6 {} }
+       layer { name: "three" input: ["relu4", "relu_more", "relu4"] add {} }
        layer { name: "pool" global_avg_pool {} }
        layer { name: "logits" dense { units: 5 } }
        layer { name: "loss" softmax_cross_entropy {} })"},
@@ -127,6 +129,7 @@ const Network kNetworks[] = {
        layer { name: "project" conv2d { filters: 8 kernel: 1 use_bias: false } }
        layer { name: "bn3" batch_norm {} }
        layer { name: "add" input: ["relu1", "bn3"] add {} }
+       layer { name: "relu4" relu6 {} }
        layer { name: "pool" global_avg_pool {} }
        layer { name: "logits" dense { units: 3 } }
        layer { name: "loss" mean_squared_error {} })"},
