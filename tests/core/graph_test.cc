@@ -95,10 +95,10 @@ TEST(Graph, ErrorsNameTheLayer) {
               AllOf(HasSubstr("\"x\" (add)"), HasSubstr("at least 2 inputs, got 1")));
   EXPECT_THAT(ErrorOf(R"(layer { name: "x" input: ["data", "data"] relu {} })"),
               AllOf(HasSubstr("\"x\" (relu)"), HasSubstr("1 input, got 2")));
-  EXPECT_THAT(ErrorOf(R"(layer { name: "c" conv2d { filters: 4 kernel: 1 } }
+  EXPECT_THAT(
+      ErrorOf(R"(layer { name: "c" conv2d { filters: 4 kernel: 1 } }
                          layer { name: "x" input: ["c", "data"] add {} })"),
-              AllOf(HasSubstr("\"x\" (add)"), HasSubstr("\"c\" is 9x7x4"),
-                    HasSubstr("\"data\" is 9x7x3")));
+      AllOf(HasSubstr("\"x\" (add)"), HasSubstr("\"c\" is 9x7x4"), HasSubstr("\"data\" is 9x7x3")));
   EXPECT_THAT(ErrorOf(R"(layer { name: "p" max_pool { kernel: 2 } }
                          layer { name: "x" input: ["data", "p"] concat {} })"),
               AllOf(HasSubstr("\"x\" (concat)"), HasSubstr("\"p\" is 4x3x3")));
@@ -168,7 +168,8 @@ TEST(Graph, HashTellsGraphsApart) {
       hash);
   const auto sum = [](const char* inputs) {
     return Build(std::string(R"(layer { name: "a" relu {} } layer { name: "b" relu6 {} }
-                                layer { name: "sum" input: )") + inputs + " add {} }" + kEnd)
+                                layer { name: "sum" input: )") +
+                 inputs + " add {} }" + kEnd)
         .Hash();
   };
   EXPECT_NE(sum(R"(["a", "b"])"), sum(R"(["b", "a"])"));

@@ -18,8 +18,9 @@ class BatchNormTest : public testing::Test {
 TEST_F(BatchNormTest, MatchesTheReferenceForAnyShape) {
   for (const int64_t channels : {1, 3, 8, 9, 16, 24, 40, 75, 130}) {
     for (const int64_t size : {1, 2, 5, 11}) {
-      ExpectMatchesReference(*backend_, {.layer = "batch_norm {}", .input = {size, 3, channels},
-                                         .batch = 5, .tolerance = 4e-6});
+      ExpectMatchesReference(
+          *backend_,
+          {.layer = "batch_norm {}", .input = {size, 3, channels}, .batch = 5, .tolerance = 4e-6});
     }
   }
 }
@@ -32,13 +33,19 @@ TEST_F(BatchNormTest, MatchesTheReferenceWithWhatIsFused) {
         const bool in_place = (variant & 8) != 0;
         const bool input_gradient = (variant & 2) != 0, other_gradients = (variant & 4) != 0;
         // In place of a gradient that is not wanted, or is shared and not written.
-        if (in_place && !(fuse_add ? other_gradients && activation != Activation::kNone
-                                   : input_gradient)) {
+        if (in_place &&
+            !(fuse_add ? other_gradients && activation != Activation::kNone : input_gradient)) {
           continue;
         }
-        OpCase c{.layer = "batch_norm { epsilon: 0.001 }", .input = {7, 6, channels}, .batch = 3,
-                 .activation = activation, .input_gradient = input_gradient, .tolerance = 4e-6,
-                 .fuse_add = fuse_add, .other_gradients = other_gradients, .in_place = in_place};
+        OpCase c{.layer = "batch_norm { epsilon: 0.001 }",
+                 .input = {7, 6, channels},
+                 .batch = 3,
+                 .activation = activation,
+                 .input_gradient = input_gradient,
+                 .tolerance = 4e-6,
+                 .fuse_add = fuse_add,
+                 .other_gradients = other_gradients,
+                 .in_place = in_place};
         OpInputs inputs = RandomInputs(c);
         for (float& scale : inputs.weights) scale = 3 * scale + 3;  // so that relu6 has both ends
         for (float& shift : inputs.bias) shift += 2;
@@ -51,21 +58,28 @@ TEST_F(BatchNormTest, MatchesTheReferenceWithWhatIsFused) {
 TEST_F(BatchNormTest, MatchesTheReferenceInInference) {
   for (const Activation activation : kActivations) {
     for (const bool fuse_add : {false, true}) {
-      ExpectMatchesReference(*backend_,
-                             {.layer = "batch_norm { epsilon: 0.01 }", .input = {3, 5, 20},
-                              .batch = 2, .activation = activation, .fuse_add = fuse_add,
-                              .mode = Mode::kInference});
+      ExpectMatchesReference(*backend_, {.layer = "batch_norm { epsilon: 0.01 }",
+                                         .input = {3, 5, 20},
+                                         .batch = 2,
+                                         .activation = activation,
+                                         .fuse_add = fuse_add,
+                                         .mode = Mode::kInference});
     }
   }
 }
 
 TEST_F(BatchNormTest, DeliversTheVarianceThatTheConfigAsksFor) {
   // Two values, -1 and 3: mean 1, squared distances 4 and 4.
-  const OpInputs inputs{.inputs = {{-1, 3}}, .dy = {1, 0}, .weights = {1}, .bias = {0},
-                        .running_mean = {0}, .running_variance = {1}};
+  const OpInputs inputs{.inputs = {{-1, 3}},
+                        .dy = {1, 0},
+                        .weights = {1},
+                        .bias = {0},
+                        .running_mean = {0},
+                        .running_variance = {1}};
   for (const auto& [convention, variance] : {std::pair{"UNBIASED", 8.0f}, {"BIASED", 4.0f}}) {
     const OpCase c{.layer = fmt::format("batch_norm {{ running_variance: {} }}", convention),
-                   .input = {1, 1, 1}, .batch = 2};
+                   .input = {1, 1, 1},
+                   .batch = 2};
     const OpResult got = RunOp(*backend_, c, inputs);
     EXPECT_FLOAT_EQ(got.mean.floats()[0], 1);
     EXPECT_FLOAT_EQ(got.variance.floats()[0], variance);
@@ -74,8 +88,12 @@ TEST_F(BatchNormTest, DeliversTheVarianceThatTheConfigAsksFor) {
 }
 
 TEST_F(BatchNormTest, OneValuePerChannelHasNoVariance) {
-  const OpInputs inputs{.inputs = {{5}}, .dy = {1}, .weights = {2}, .bias = {3},
-                        .running_mean = {0}, .running_variance = {1}};
+  const OpInputs inputs{.inputs = {{5}},
+                        .dy = {1},
+                        .weights = {2},
+                        .bias = {3},
+                        .running_mean = {0},
+                        .running_variance = {1}};
   const OpResult got = RunOp(*backend_, {.layer = "batch_norm {}", .input = {1, 1, 1}}, inputs);
   EXPECT_EQ(got.output.floats()[0], 3);
   EXPECT_EQ(got.variance.floats()[0], 0);
@@ -88,10 +106,9 @@ TEST_F(BatchNormTest, KeepsItsDigitsWhereTheMeanIsLarge) {
   OpInputs inputs = RandomInputs(c);
   for (float& x : inputs.inputs[0]) x += 4096;
   const OpResult got = RunOp(*backend_, c, inputs);
-  const auto expected = reference::Backward(LayerOf(c), c.batch, {ToDoubles(inputs.inputs[0])},
-                                            ToDoubles(inputs.dy),
-                                            {.weights = ToDoubles(inputs.weights),
-                                             .bias = ToDoubles(inputs.bias)});
+  const auto expected =
+      reference::Backward(LayerOf(c), c.batch, {ToDoubles(inputs.inputs[0])}, ToDoubles(inputs.dy),
+                          {.weights = ToDoubles(inputs.weights), .bias = ToDoubles(inputs.bias)});
   EXPECT_LE(RelativeL2(got.mean.floats(), expected.mean), 1e-7);
   EXPECT_LE(RelativeL2(got.variance.floats(), expected.variance), 1e-6);
   EXPECT_LE(RelativeL2(got.dw.floats(), expected.weights), 1e-3);  // the rounded mean's share
@@ -110,8 +127,11 @@ TEST_F(BatchNormTest, KeepsItsDigitsWhereTheFirstImagesAreUnlikeTheRest) {
 }
 
 TEST_F(BatchNormTest, GivesTheSameBitsOnAnyNumberOfThreads) {
-  const OpCase c{.layer = "batch_norm {}", .input = {17, 13, 24}, .batch = 40,
-                 .activation = Activation::kRelu, .fuse_add = true};
+  const OpCase c{.layer = "batch_norm {}",
+                 .input = {17, 13, 24},
+                 .batch = 40,
+                 .activation = Activation::kRelu,
+                 .fuse_add = true};
   const OpInputs inputs = RandomInputs(c);
   const OpResult one = RunOp(*backend_, c, inputs);
   for (const int threads : {2, 3}) {
@@ -129,8 +149,8 @@ TEST_F(BatchNormTest, GivesTheSameBitsOnAnyNumberOfThreads) {
 TEST_F(BatchNormTest, NeverHidesAValueThatIsNotFinite) {
   for (const Activation activation : kActivations) {
     for (const float bad : {NAN, INFINITY, -INFINITY}) {
-      const OpCase c{.layer = "batch_norm {}", .input = {4, 4, 9}, .batch = 2,
-                     .activation = activation};
+      const OpCase c{
+          .layer = "batch_norm {}", .input = {4, 4, 9}, .batch = 2, .activation = activation};
       OpInputs inputs = RandomInputs(c);
       inputs.inputs[0][9 + 4] = bad;
       const OpResult got = RunOp(*backend_, c, inputs);

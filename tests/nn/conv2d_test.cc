@@ -32,56 +32,89 @@ TEST_F(Conv2dTest, MatchesTheReferenceForAnySize) {
         ExpectMatchesReference(*backend_, {.layer = Conv(8, kernel, stride, "SAME"),
                                            .input = {size, 14 - size, 3},
                                            .batch = size % 2 == 0 ? 1 : 5});
-        ExpectMatchesReference(*backend_, {.layer = Conv(8, kernel, stride, "SAME"),
-                                           .input = {size, size, 8},
-                                           .batch = 2});
+        ExpectMatchesReference(
+            *backend_,
+            {.layer = Conv(8, kernel, stride, "SAME"), .input = {size, size, 8}, .batch = 2});
         if (kernel > std::min(size, 14 - size)) continue;
-        ExpectMatchesReference(*backend_, {.layer = Conv(5, kernel, stride, "VALID"),
-                                           .input = {size, 14 - size, 7},
-                                           .batch = 2});
+        ExpectMatchesReference(
+            *backend_,
+            {.layer = Conv(5, kernel, stride, "VALID"), .input = {size, 14 - size, 7}, .batch = 2});
       }
     }
   }
 }
 
 TEST_F(Conv2dTest, MatchesTheReferenceForRectanglesAndKernelsLargerThanTheImage) {
-  ExpectMatchesReference(
-      *backend_, {.layer = "conv2d { filters: 8 kernel: 7 padding: EXPLICIT pad: 3 }",
-                  .input = {2, 3, 8}, .batch = 5});
+  ExpectMatchesReference(*backend_,
+                         {.layer = "conv2d { filters: 8 kernel: 7 padding: EXPLICIT pad: 3 }",
+                          .input = {2, 3, 8},
+                          .batch = 5});
   ExpectMatchesReference(
       *backend_, {.layer = "conv2d { filters: 4 kernel: [5, 2] stride: [1, 2] padding: SAME }",
-                  .input = {3, 9, 5}, .batch = 2});
+                  .input = {3, 9, 5},
+                  .batch = 2});
   ExpectMatchesReference(
       *backend_, {.layer = "conv2d { filters: 16 kernel: [1, 11] stride: [3, 1] padding: SAME }",
-                  .input = {7, 4, 16}, .batch = 2});
+                  .input = {7, 4, 16},
+                  .batch = 2});
   ExpectMatchesReference(
       *backend_, {.layer = "conv2d { filters: 9 kernel: 4 stride: 2 padding: EXPLICIT pad: 3 }",
-                  .input = {5, 6, 2}, .batch = 3});
+                  .input = {5, 6, 2},
+                  .batch = 3});
 }
 
 TEST_F(Conv2dTest, MatchesTheReferenceInTheTutorialsShapes) {
-  ExpectMatchesReference(*backend_, {.layer = Conv(64, 5, 1, "SAME"), .input = {24, 24, 3},
-                                     .batch = 2, .activation = Activation::kRelu, .input_gradient = false});
-  ExpectMatchesReference(*backend_, {.layer = Conv(64, 5, 1, "SAME"), .input = {12, 12, 64},
-                                     .batch = 3, .activation = Activation::kRelu});
+  ExpectMatchesReference(*backend_, {.layer = Conv(64, 5, 1, "SAME"),
+                                     .input = {24, 24, 3},
+                                     .batch = 2,
+                                     .activation = Activation::kRelu,
+                                     .input_gradient = false});
+  ExpectMatchesReference(*backend_, {.layer = Conv(64, 5, 1, "SAME"),
+                                     .input = {12, 12, 64},
+                                     .batch = 3,
+                                     .activation = Activation::kRelu});
 }
 
 TEST_F(Conv2dTest, FusedAndUnfusedVariantsMatchTheReference) {
   for (const int channels : {3, 16, 64}) {
     for (int variant = 0; variant < 8; ++variant) {
-      ExpectMatchesReference(
-          *backend_,
-          {.layer = Conv(channels, 3, 1 + variant % 2, "SAME") ,
-           .input = {7, 8, channels},
-           .batch = 2,
-           .activation = variant & 1 ? Activation::kRelu : Activation::kNone,
-           .input_is_relu = (variant & 2) != 0,
-           .input_gradient = (variant & 4) != 0});
+      ExpectMatchesReference(*backend_,
+                             {.layer = Conv(channels, 3, 1 + variant % 2, "SAME"),
+                              .input = {7, 8, channels},
+                              .batch = 2,
+                              .activation = variant & 1 ? Activation::kRelu : Activation::kNone,
+                              .input_is_relu = (variant & 2) != 0,
+                              .input_gradient = (variant & 4) != 0});
     }
     ExpectMatchesReference(
-        *backend_, {.layer = fmt::format("conv2d {{ filters: {} kernel: 3 use_bias: false }}",
-                                         channels),
-                    .input = {7, 8, channels}, .batch = 2, .activation = Activation::kRelu});
+        *backend_,
+        {.layer = fmt::format("conv2d {{ filters: {} kernel: 3 use_bias: false }}", channels),
+         .input = {7, 8, channels},
+         .batch = 2,
+         .activation = Activation::kRelu});
+  }
+}
+
+TEST_F(Conv2dTest, GroupsMatchTheReference) {
+  struct Groups {
+    int64_t in;
+    int filters, groups;
+  };
+  // Depthwise (with one and two filters a channel, and channels that fill no vector), and wider.
+  for (const Groups& g :
+       {Groups{3, 3, 3}, Groups{8, 8, 8}, Groups{24, 24, 24}, Groups{13, 13, 13}, Groups{3, 24, 3},
+        Groups{8, 16, 8}, Groups{6, 4, 2}, Groups{32, 16, 2}, Groups{48, 24, 3}}) {
+    for (int variant = 0; variant < 6; ++variant) {
+      ExpectMatchesReference(
+          *backend_, {.layer = fmt::format("conv2d {{ filters: {} kernel: {} stride: {} padding: "
+                                           "SAME groups: {} use_bias: {} }}",
+                                           g.filters, 3 - variant / 2, 1 + variant % 2, g.groups,
+                                           variant % 2 == 0),
+                      .input = {7, 9, g.in},
+                      .batch = 3,
+                      .activation = variant == 0 ? Activation::kRelu : Activation::kNone,
+                      .input_is_relu = variant == 1});
+    }
   }
 }
 
@@ -89,7 +122,9 @@ TEST_F(Conv2dTest, MatchesTheReferenceWithTwoThreads) {
   const auto backend = MakeCpuBackend(2);
   for (const int channels : {3, 16, 17}) {
     ExpectMatchesReference(*backend, {.layer = Conv(channels, 5, 1, "SAME"),
-                                      .input = {12, 12, channels}, .batch = 5, .activation = Activation::kRelu});
+                                      .input = {12, 12, channels},
+                                      .batch = 5,
+                                      .activation = Activation::kRelu});
   }
 }
 

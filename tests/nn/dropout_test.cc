@@ -13,18 +13,22 @@ struct DropoutRun {
 };
 
 DropoutRun RunDropout(float rate, const Shape& shape, const std::vector<float>& values,
-               const std::vector<int64_t>& ids, int64_t epoch, OpOptions options = {.seed = 7},
-               int threads = 1) {
+                      const std::vector<int64_t>& ids, int64_t epoch,
+                      OpOptions options = {.seed = 7}, int threads = 1) {
   const auto backend = MakeCpuBackend(threads);
-  const Layer layer =
-      reference::MakeLayer(fmt::format("dropout {{ rate: {} }}", rate), shape);
+  const Layer layer = reference::MakeLayer(fmt::format("dropout {{ rate: {} }}", rate), shape);
   options.batch = static_cast<int64_t>(ids.size());
   const auto op = backend->MakeOp(layer, options);
   Arena y = ToArena(values), dx = ToArena(values), state(op->state_floats());
-  op->Forward({.input = y.floats().data(), .output = y.floats().data(),
-               .state = state.floats().data(), .sample_ids = ids.data(), .epoch = epoch});
-  op->Backward({.output = y.floats().data(), .output_gradient = dx.floats().data(),
-                .input_gradient = dx.floats().data(), .state = state.floats().data()});
+  op->Forward({.input = y.floats().data(),
+               .output = y.floats().data(),
+               .state = state.floats().data(),
+               .sample_ids = ids.data(),
+               .epoch = epoch});
+  op->Backward({.output = y.floats().data(),
+                .output_gradient = dx.floats().data(),
+                .input_gradient = dx.floats().data(),
+                .state = state.floats().data()});
   return {{y.floats().begin(), y.floats().end()}, {dx.floats().begin(), dx.floats().end()}};
 }
 

@@ -16,21 +16,39 @@ class ElementwiseTest : public testing::Test {
  protected:
   std::vector<float> OutputOf(const char* layer, const std::vector<float>& x,
                               Activation activation = Activation::kNone) {
-    const OpCase c{.layer = layer, .input = {1, 1, static_cast<int64_t>(x.size())},
-                   .activation = activation};
+    const OpCase c{
+        .layer = layer, .input = {1, 1, static_cast<int64_t>(x.size())}, .activation = activation};
     const OpResult r = RunOp(*backend_, c, {.inputs = {x}, .dy = std::vector<float>(x.size())});
     return {r.output.floats().begin(), r.output.floats().end()};
   }
-  std::unique_ptr<Backend> backend_ = MakeCpuBackend(2);
+  std::unique_ptr<Backend> backend_ = MakeCpuBackend(1);
 };
+
+TEST_F(ElementwiseTest, MatchesTheReferenceWithTwoThreads) {
+  const auto backend = MakeCpuBackend(2);
+  const Shape input{30, 31, 15};
+  ExpectMatchesReference(*backend, {.layer = "add {}",
+                                    .input = input,
+                                    .batch = 3,
+                                    .activation = Activation::kRelu,
+                                    .other_channels = {15, 15}});
+  ExpectMatchesReference(
+      *backend, {.layer = "concat {}", .input = input, .batch = 3, .other_channels = {1, 16}});
+  for (const char* layer : {"relu {}", "relu6 {}", "softmax {}", "global_avg_pool {}"}) {
+    ExpectMatchesReference(*backend, {.layer = layer, .input = input, .batch = 3});
+  }
+}
 
 TEST_F(ElementwiseTest, AddMatchesTheReference) {
   for (const int64_t channels : {1, 7, 16, 100}) {
     for (const size_t others : {1, 2, 4}) {
       for (const Activation activation : {Activation::kNone, Activation::kRelu}) {
-        ExpectMatchesReference(*backend_, {.layer = "add {}", .input = {9, 7, channels}, .batch = 3,
-                                           .activation = activation,
-                                           .other_channels = std::vector<int64_t>(others, channels)});
+        ExpectMatchesReference(*backend_,
+                               {.layer = "add {}",
+                                .input = {9, 7, channels},
+                                .batch = 3,
+                                .activation = activation,
+                                .other_channels = std::vector<int64_t>(others, channels)});
       }
     }
   }
@@ -39,11 +57,17 @@ TEST_F(ElementwiseTest, AddMatchesTheReference) {
 TEST_F(ElementwiseTest, ConcatMatchesTheReference) {
   for (const bool first : {false, true}) {
     for (const bool others : {false, true}) {
-      ExpectMatchesReference(*backend_, {.layer = "concat {}", .input = {5, 3, 7}, .batch = 4,
-                                         .input_gradient = first, .other_channels = {1, 16},
+      ExpectMatchesReference(*backend_, {.layer = "concat {}",
+                                         .input = {5, 3, 7},
+                                         .batch = 4,
+                                         .input_gradient = first,
+                                         .other_channels = {1, 16},
                                          .other_gradients = others});
-      ExpectMatchesReference(*backend_, {.layer = "concat {}", .input = {1, 1, 3}, .batch = 2,
-                                         .input_gradient = first, .other_channels = {3},
+      ExpectMatchesReference(*backend_, {.layer = "concat {}",
+                                         .input = {1, 1, 3},
+                                         .batch = 2,
+                                         .input_gradient = first,
+                                         .other_channels = {3},
                                          .other_gradients = others});
     }
   }
@@ -69,8 +93,9 @@ TEST_F(ElementwiseTest, Relu6LetsNanThrough) {
 TEST_F(ElementwiseTest, SoftmaxMatchesTheReference) {
   for (const int64_t channels : {1, 2, 10, 1000}) {
     for (const bool in_place : {false, true}) {
-      ExpectMatchesReference(*backend_, {.layer = "softmax {}", .input = {3, 2, channels},
-                                         .batch = 2, .in_place = in_place});
+      ExpectMatchesReference(
+          *backend_,
+          {.layer = "softmax {}", .input = {3, 2, channels}, .batch = 2, .in_place = in_place});
     }
   }
 }
@@ -95,8 +120,9 @@ TEST_F(ElementwiseTest, SoftmaxNeverHidesAValueThatIsNotFinite) {
 TEST_F(ElementwiseTest, GlobalAvgPoolMatchesTheReference) {
   for (const int64_t channels : {1, 5, 16, 130}) {
     for (const int64_t size : {1, 2, 7}) {
-      ExpectMatchesReference(*backend_, {.layer = "global_avg_pool {}",
-                                         .input = {size, 8 - size, channels}, .batch = 5});
+      ExpectMatchesReference(
+          *backend_,
+          {.layer = "global_avg_pool {}", .input = {size, 8 - size, channels}, .batch = 5});
     }
   }
 }

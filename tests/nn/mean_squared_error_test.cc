@@ -18,19 +18,19 @@ LossRun RunLoss(const std::vector<float>& logits, const std::vector<int32_t>& la
                 float scale = 1, bool input_is_relu = false) {
   const auto backend = MakeCpuBackend(1);
   const auto batch = static_cast<int64_t>(labels.size());
-  const Graph graph = reference::MakeGraph(
-      fmt::format("layer {{ name: 'out' dense {{ units: {} }} }}"
-                  "layer {{ name: 'loss' mean_squared_error {{}} }}",
-                  static_cast<int64_t>(logits.size()) / batch),
-      {1, 1, 4});
-  const auto op = backend->MakeLoss(graph.layers().back(),
-                                    {.batch = batch, .input_is_relu = input_is_relu});
+  const Graph graph =
+      reference::MakeGraph(fmt::format("layer {{ name: 'out' dense {{ units: {} }} }}"
+                                       "layer {{ name: 'loss' mean_squared_error {{}} }}",
+                                       static_cast<int64_t>(logits.size()) / batch),
+                           {1, 1, 4});
+  const auto op =
+      backend->MakeLoss(graph.layers().back(), {.batch = batch, .input_is_relu = input_is_relu});
   const Arena x = ToArena(logits);
   Arena state(op->state_floats()), gradient(logits.size());
   LossRun run;
   run.predictions.resize(labels.size());
-  run.sums = op->Forward(x.floats().data(), labels.data(), state.floats().data(),
-                         run.predictions.data());
+  run.sums =
+      op->Forward(x.floats().data(), labels.data(), state.floats().data(), run.predictions.data());
   op->Backward(scale, x.floats().data(), labels.data(), state.floats().data(),
                gradient.floats().data());
   run.gradient.assign(gradient.floats().begin(), gradient.floats().end());
@@ -38,7 +38,7 @@ LossRun RunLoss(const std::vector<float>& logits, const std::vector<int32_t>& la
 }
 
 TEST(MeanSquaredErrorTest, IsTheMeanOverTheClasses) {
-  const auto run = RunLoss({0.5f, 1, 0,   0, 0, 0}, {1, 2}, 3);
+  const auto run = RunLoss({0.5f, 1, 0, 0, 0, 0}, {1, 2}, 3);
   EXPECT_NEAR(run.sums.loss, 0.25 / 3 + 1.0 / 3, 1e-7);
   EXPECT_EQ(run.gradient, (std::vector<float>{1, 0, 0, 0, 0, -2}));  // 3 * 2 (x - t) / 3
   EXPECT_EQ(run.sums.correct, 1);

@@ -24,7 +24,8 @@ struct OpCase {
   bool fuse_add = false;  // batch_norm: a second input, as large as the first
   // add, concat, fuse_add: gradients for the inputs after the first, too.
   bool other_gradients = true;
-  // Backward works in the output gradient's memory, see BackwardArgs; fuse_add: for the added input.
+  // Backward works in the output gradient's memory, see BackwardArgs; fuse_add: for the added
+  // input.
   bool in_place = false;
   Mode mode = Mode::kTraining;
 };

@@ -184,8 +184,8 @@ struct ResponseNormalisation {
         g.inputs[0][at + c] += dy[at + c] * std::pow(n, -beta);
         for (int64_t j = std::max<int64_t>(0, c - spec.depth_radius);
              j <= std::min(channels - 1, c + spec.depth_radius); ++j)
-          g.inputs[0][at + j] -= dy[at + c] * x[at + c] * beta * std::pow(n, -beta - 1) *
-                             spec.alpha * 2 * x[at + j];
+          g.inputs[0][at + j] -=
+              dy[at + c] * x[at + c] * beta * std::pow(n, -beta - 1) * spec.alpha * 2 * x[at + j];
       }
     return g;
   }
@@ -221,9 +221,8 @@ struct BatchNormalisation {
     return y;
   }
   Doubles Forward(const Doubles& x) const {
-    Doubles y = context.training
-                    ? Normalised(x, Mean(x), Variance(x))
-                    : Normalised(x, context.running_mean, context.running_variance);
+    Doubles y = context.training ? Normalised(x, Mean(x), Variance(x))
+                                 : Normalised(x, context.running_mean, context.running_variance);
     for (size_t i = 0; i < y.size(); ++i) {
       y[i] = context.weights[i % channels] * y[i] + context.bias[i % channels];
     }
@@ -365,7 +364,8 @@ Gradients Backward(const Layer& layer, int64_t batch, const std::vector<Doubles>
     const size_t image = layer.input_shape.elements();
     g.inputs = {x};
     for (size_t i = 0; i < x.size(); ++i) {
-      g.inputs[0][i] = dy[i / image * channels + i % channels] * static_cast<double>(channels) / image;
+      g.inputs[0][i] =
+          dy[i / image * channels + i % channels] * static_cast<double>(channels) / image;
     }
   } else if (Is<SoftmaxSpec>(layer)) {
     // dx_i = Σ_j dy_j dy_j/dx_i, straight from the definition.

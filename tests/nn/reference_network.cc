@@ -138,8 +138,9 @@ Layer MakeLayer(const std::string& layer_text, const Shape& input) {
 Layer MakeLayer(const std::string& layer_text, const std::vector<Shape>& inputs) {
   std::string text, names;
   for (size_t j = 0; j < inputs.size() && inputs.size() > 1; ++j) {
-    text += fmt::format("layer {{ name: 'in{}' input: 'data' conv2d {{ filters: {} kernel: 1 }} }}\n",
-                        j, inputs[j].channels);
+    text +=
+        fmt::format("layer {{ name: 'in{}' input: 'data' conv2d {{ filters: {} kernel: 1 }} }}\n",
+                    j, inputs[j].channels);
     names += fmt::format(" input: 'in{}'", j);
   }
   text += "layer { name: 'it' " + names + " " + layer_text + R"( }

@@ -18,22 +18,24 @@ struct LossRun {
   std::vector<int32_t> predictions;
 };
 
-LossRun RunLoss(const std::vector<float>& logits, const std::vector<int32_t>& labels, float scale = 1,
-            bool input_is_relu = false, float smoothing = 0) {
+LossRun RunLoss(const std::vector<float>& logits, const std::vector<int32_t>& labels,
+                float scale = 1, bool input_is_relu = false, float smoothing = 0) {
   const auto backend = MakeCpuBackend(1);
   const auto batch = static_cast<int64_t>(labels.size());
   const auto classes = static_cast<int64_t>(logits.size()) / batch;
   const Graph graph = reference::MakeGraph(
       fmt::format("layer {{ name: 'out' dense {{ units: {} }} }}"
-                  "layer {{ name: 'loss' softmax_cross_entropy {{ label_smoothing: {} }} }}", classes, smoothing), {1, 1, 4});
-  const auto op = backend->MakeLoss(graph.layers().back(),
-                                    {.batch = batch, .input_is_relu = input_is_relu});
+                  "layer {{ name: 'loss' softmax_cross_entropy {{ label_smoothing: {} }} }}",
+                  classes, smoothing),
+      {1, 1, 4});
+  const auto op =
+      backend->MakeLoss(graph.layers().back(), {.batch = batch, .input_is_relu = input_is_relu});
   const Arena x = ToArena(logits);
   Arena state(op->state_floats()), gradient(logits.size());
   LossRun run;
   run.predictions.resize(labels.size(), -2);
-  run.sums = op->Forward(x.floats().data(), labels.data(), state.floats().data(),
-                         run.predictions.data());
+  run.sums =
+      op->Forward(x.floats().data(), labels.data(), state.floats().data(), run.predictions.data());
   op->Backward(scale, x.floats().data(), labels.data(), state.floats().data(),
                gradient.floats().data());
   run.gradient.assign(gradient.floats().begin(), gradient.floats().end());
@@ -47,7 +49,8 @@ TEST(SoftmaxCrossEntropyTest, MatchesTheReference) {
       std::vector<int32_t> labels(batch);
       for (int64_t n = 0; n < batch; ++n) labels[n] = static_cast<int32_t>(n * 7 % classes);
       const auto got = RunLoss(logits, labels, 0.25f);
-      EXPECT_NEAR(got.sums.loss, reference::Loss(SoftmaxCrossEntropySpec{}, ToDoubles(logits), labels),
+      EXPECT_NEAR(got.sums.loss,
+                  reference::Loss(SoftmaxCrossEntropySpec{}, ToDoubles(logits), labels),
                   1e-6 * got.sums.loss);
       auto expected = reference::LossGradient(SoftmaxCrossEntropySpec{}, ToDoubles(logits), labels);
       for (double& g : expected) g *= 0.25;
@@ -71,8 +74,8 @@ TEST(SoftmaxCrossEntropyTest, SmoothsLabels) {
 TEST(SoftmaxCrossEntropyTest, IsStableForExtremeLogits) {
   EXPECT_NEAR(RunLoss({1e30f, 0, -1e30f}, {0}).sums.loss, 0, 1e-12);
   EXPECT_NEAR(RunLoss({1e30f, 0, 0}, {1}).sums.loss, 1e30, 1e23);
-  EXPECT_NEAR(RunLoss({-5000, -5001, -5002}, {0}).sums.loss, std::log(1 + std::exp(-1) + std::exp(-2)),
-              1e-6);
+  EXPECT_NEAR(RunLoss({-5000, -5001, -5002}, {0}).sums.loss,
+              std::log(1 + std::exp(-1) + std::exp(-2)), 1e-6);
   const auto largest = RunLoss({3e38f, -3e38f}, {1});
   EXPECT_TRUE(std::isfinite(largest.sums.loss));
   EXPECT_EQ(largest.gradient, (std::vector<float>{1, -1}));
@@ -96,7 +99,7 @@ TEST(SoftmaxCrossEntropyTest, NeverHidesALogitThatIsNotFinite) {
 }
 
 TEST(SoftmaxCrossEntropyTest, CountsUniqueMaximaAtTheLabel) {
-  EXPECT_EQ(RunLoss({1, 2, 0,   2, 1, 0,   2, 2, 0,   0, 0, 0}, {1, 1, 0, 2}).sums.correct, 1);
+  EXPECT_EQ(RunLoss({1, 2, 0, 2, 1, 0, 2, 2, 0, 0, 0, 0}, {1, 1, 0, 2}).sums.correct, 1);
 }
 
 TEST(SoftmaxCrossEntropyTest, CountsLabelsWithFewerThanFiveAsLarge) {
@@ -111,12 +114,12 @@ TEST(SoftmaxCrossEntropyTest, CountsLabelsWithFewerThanFiveAsLarge) {
 }
 
 TEST(SoftmaxCrossEntropyTest, PredictsTheFirstLargestLogit) {
-  EXPECT_EQ(RunLoss({1, 2, 0,   2, 2, 0,   0, 0, 3}, {1, 1, -1}).predictions,
+  EXPECT_EQ(RunLoss({1, 2, 0, 2, 2, 0, 0, 0, 3}, {1, 1, -1}).predictions,
             (std::vector<int32_t>{1, 0, 2}));
 }
 
 TEST(SoftmaxCrossEntropyTest, GivesASampleWithoutLabelNoWeight) {
-  const auto run = RunLoss({1, 2, 0,   5, 1, 0}, {1, -1});
+  const auto run = RunLoss({1, 2, 0, 5, 1, 0}, {1, -1});
   EXPECT_EQ(run.sums.loss, RunLoss({1, 2, 0}, {1}).sums.loss);
   EXPECT_EQ(run.sums.correct, 1);
   for (size_t i = 3; i < 6; ++i) EXPECT_EQ(run.gradient[i], 0);

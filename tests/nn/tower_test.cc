@@ -165,7 +165,8 @@ Arena RandomWeights(const Graph& graph) {
   for (const Variable& v : graph.variables()) {
     const auto values = RandomFloats(v.count, static_cast<uint32_t>(v.offset) + 7);
     // A normalisation's scale lies around 1, a variance above zero.
-    const bool around_one = v.kind == Variable::Kind::kScale || v.name.ends_with("running_variance");
+    const bool around_one =
+        v.kind == Variable::Kind::kScale || v.name.ends_with("running_variance");
     const float scale = around_one ? 0.5f : std::sqrt(3.0f / static_cast<float>(v.fan_in));
     for (size_t i = 0; i < v.count; ++i) {
       weights.floats()[v.offset + i] = scale * values[i] + (around_one ? 1.0f : 0.0f);
@@ -209,9 +210,9 @@ std::vector<float> Bits(const Arena& arena) {
 void ExpectClose(const Graph& graph, const Arena& got, std::span<const double> expected,
                  double tolerance) {
   for (const Variable& v : graph.variables()) {
-    EXPECT_LE(RelativeL2(got.floats().subspan(v.offset, v.count),
-                         expected.subspan(v.offset, v.count)),
-              tolerance)
+    EXPECT_LE(
+        RelativeL2(got.floats().subspan(v.offset, v.count), expected.subspan(v.offset, v.count)),
+        tolerance)
         << v.name;
   }
 }
@@ -289,14 +290,20 @@ TEST_P(TowerTest, RepeatsTheSameBitsWhateverRanBetween) {
   EXPECT_EQ(first, Bits(fresh.Step(five, weights_)));
 }
 
-TEST_P(TowerTest, SlicesAddUpToTheWholeBatch) {
-  for (const Layer& layer : graph_.layers()) {
-    if (layer.scale >= 0) GTEST_SKIP() << "batch norm: statistics are per slice";
-  }
+// The whole batch's gradient, or, with batch statistics, which are per slice, the sum of the
+// slices'.
+TEST_P(TowerTest, SlicesAddUpToTheBatch) {
   Trainer trainer(graph_);
-  const Batch whole(graph_, 0, 13);
-  const auto expected = ToDoubles(trainer.Step(whole, weights_, 1.0f / 13).floats());
-  const LossSums sums = trainer.sums;
+  bool normalises = false;
+  for (const Layer& layer : graph_.layers()) normalises |= layer.scale >= 0;
+  const auto run = [&](int64_t first, int64_t count) {
+    const Batch batch(graph_, first, count);
+    return reference::Run(graph_, ToDoubles(weights_.floats()), ToDoubles(batch.images.floats()),
+                          batch.labels, {.seed = kSeed, .sample_ids = batch.ids, .epoch = 3},
+                          1.0 / 13);
+  };
+  auto expected = run(0, 13);
+  if (normalises) expected = {.gradients = reference::Doubles(graph_.arena_floats())};
   Arena sum(graph_.arena_floats());
   LossSums added;
   for (const auto& [first, count] : {std::pair<int64_t, int64_t>{0, 4}, {4, 4}, {8, 5}}) {
@@ -304,10 +311,18 @@ TEST_P(TowerTest, SlicesAddUpToTheWholeBatch) {
     for (size_t i = 0; i < sum.floats().size(); ++i) sum.floats()[i] += part.floats()[i];
     added.loss += trainer.sums.loss;
     added.correct += trainer.sums.correct;
+    if (!normalises) continue;
+    const auto slice = run(first, count);
+    expected.loss += slice.loss;
+    for (size_t i = 0; i < slice.gradients.size(); ++i) {
+      expected.gradients[i] += slice.gradients[i];
+    }
   }
-  ExpectClose(graph_, sum, expected, 1e-5);
-  EXPECT_NEAR(added.loss, sums.loss, 1e-5 * sums.loss);
-  EXPECT_EQ(added.correct, sums.correct);
+  ExpectClose(graph_, sum, expected.gradients, 1e-5);
+  EXPECT_NEAR(added.loss, expected.loss, 1e-5 * expected.loss);
+  if (normalises) return;
+  trainer.Step(Batch(graph_, 0, 13), weights_, 1.0f / 13);
+  EXPECT_EQ(added.correct, trainer.sums.correct);
 }
 
 TEST_P(TowerTest, AnInferenceInBetweenDoesNotDisturbBackward) {
@@ -347,11 +362,11 @@ TEST_P(TowerTest, CallsHooksInOrderOncePerLayerWithVariables) {
     for (float& w : weights.floats()) w = NAN;
     for (float& g : gradients.floats()) g = NAN;
     std::vector<int> before, after;
-    const LossSums sums = tower.Forward(batch.Input(), Mode::kTraining, weights.floats(), 1,
-                                        [&](int layer) {
-                                          before.push_back(layer);
-                                          copy(layer, false);
-                                        });
+    const LossSums sums =
+        tower.Forward(batch.Input(), Mode::kTraining, weights.floats(), 1, [&](int layer) {
+          before.push_back(layer);
+          copy(layer, false);
+        });
     EXPECT_EQ(before, trained);
     EXPECT_TRUE(std::isfinite(sums.loss));
     std::vector<float> at_hook(graph_.arena_floats());
@@ -399,7 +414,8 @@ TEST(TowerStatisticsTest, SlicesDeliverTheirShareOfTheBatchsStatistic) {
   const Graph graph = reference::MakeGraph(R"(
       layer { name: "bn" batch_norm {} }
       layer { name: "logits" dense { units: 2 } }
-      layer { name: "loss" softmax_cross_entropy {} })", {2, 3, 5});
+      layer { name: "loss" softmax_cross_entropy {} })",
+                                           {2, 3, 5});
   const Arena weights = RandomWeights(graph);
   Trainer trainer(graph);
   const Layer& norm = graph.layers()[0];

@@ -62,9 +62,9 @@ struct ForwardArgs {
   const float* bias = nullptr;           // batch_norm: shift
   const float* running_mean = nullptr;   // batch_norm, in inference
   const float* running_variance = nullptr;
-  int64_t weights_version = 0;  // see Tower::Forward
-  float* state = nullptr;       // kept until Backward; Op::state_floats()
-  float* scratch = nullptr;     // shared by all ops; Op::scratch_floats()
+  int64_t weights_version = 0;          // see Tower::Forward
+  float* state = nullptr;               // kept until Backward; Op::state_floats()
+  float* scratch = nullptr;             // shared by all ops; Op::scratch_floats()
   const int64_t* sample_ids = nullptr;  // host; dropout
   int64_t epoch = 0;                    // dropout
 };
@@ -119,9 +119,10 @@ class LossOp {
   // predictions: host; null, or room for the class of the first largest logit of each sample.
   virtual LossSums Forward(const float* logits, const int32_t* labels, float* state,
                            int32_t* predictions) = 0;
-  // Writes scale * d(sum of losses)/d(logits) of the last Forward, whose labels must still be there.
-  virtual void Backward(float scale, const float* logits, const int32_t* labels,
-                        const float* state, float* logits_gradient) = 0;
+  // Writes scale * d(sum of losses)/d(logits) of the last Forward, whose labels must still be
+  // there.
+  virtual void Backward(float scale, const float* logits, const int32_t* labels, const float* state,
+                        float* logits_gradient) = 0;
 };
 
 // Floats in the memory of the device, 64-byte aligned, freed with the object.

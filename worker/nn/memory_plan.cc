@@ -10,9 +10,13 @@ namespace {
 // otherwise all start at the same place of a page, and streams that do slow one another down.
 constexpr size_t kAlign = 16, kGap = 48;
 
-size_t Room(const Lifetime& buffer) { return (buffer.floats + kAlign - 1) / kAlign * kAlign + kGap; }
+size_t Room(const Lifetime& buffer) {
+  return (buffer.floats + kAlign - 1) / kAlign * kAlign + kGap;
+}
 
-bool Overlap(const Lifetime& a, const Lifetime& b) { return a.first <= b.last && b.first <= a.last; }
+bool Overlap(const Lifetime& a, const Lifetime& b) {
+  return a.first <= b.last && b.first <= a.last;
+}
 
 }  // namespace
 

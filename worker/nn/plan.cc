@@ -53,7 +53,8 @@ class Planner {
     const Layer& layer = layers_[index];
     PlanStep step;
     step.layer = index;
-    for (const int input : layer.inputs) step.inputs.push_back(input < 0 ? kDataValue : value_of_[input]);
+    for (const int input : layer.inputs)
+      step.inputs.push_back(input < 0 ? kDataValue : value_of_[input]);
     if (IsNothing(layer)) {
       value_of_[index] = step.inputs[0];
       return;

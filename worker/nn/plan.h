@@ -22,9 +22,9 @@ namespace muster {
 constexpr int kDataValue = -1;  // the input image
 
 struct PlanValue {
-  int64_t elements = 0;  // per sample
-  int place = 0;         // the value in whose memory it lies: itself, or what it overwrote
-  int readers = 0;       // how many inputs of steps, the loss included, it is
+  int64_t elements = 0;         // per sample
+  int place = 0;                // the value in whose memory it lies: itself, or what it overwrote
+  int readers = 0;              // how many inputs of steps, the loss included, it is
   bool gradient = false;        // something upstream is trained
   bool relu = false;            // a relu's output whose derivative its readers' side applies …
   bool relu_by_reader = false;  // … and the only reader can do that itself

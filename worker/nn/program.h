@@ -28,9 +28,8 @@ class Program {
   size_t workspace_floats() const { return workspace_floats_; }
 
   // As in Tower.
-  LossSums Forward(const TowerInput& input, std::span<const float> weights,
-                   int64_t weights_version, const Tower::LayerHook& before_layer,
-                   float* workspace);
+  LossSums Forward(const TowerInput& input, std::span<const float> weights, int64_t weights_version,
+                   const Tower::LayerHook& before_layer, float* workspace);
   void Backward(float loss_scale, const TowerInput& input, std::span<const float> weights,
                 int64_t weights_version, std::span<float> gradients,
                 const Tower::LayerHook& after_layer, float* workspace);

@@ -27,8 +27,8 @@ class Tower::Impl {
     ModeState& state = modes_.at(mode);
     if (count == 0 || state.programs.contains(count)) return;
     backend_.Enter();
-    auto program = std::make_unique<Program>(graph_, state.plan, state.backward, backend_, count,
-                                             mode, seed_);
+    auto program =
+        std::make_unique<Program>(graph_, state.plan, state.backward, backend_, count, mode, seed_);
     if (program->workspace_floats() > state.workspace_floats) {
       state.workspace.reset();
       state.workspace = backend_.Allocate(program->workspace_floats());
@@ -80,7 +80,7 @@ class Tower::Impl {
  private:
   struct ModeState {
     Plan plan;
-    BackwardPlan backward;  // training
+    BackwardPlan backward;                                 // training
     std::map<int64_t, std::unique_ptr<Program>> programs;  // by count
     std::unique_ptr<DeviceBuffer> workspace;               // for the largest of them
     size_t workspace_floats = 0;

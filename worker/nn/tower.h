@@ -53,10 +53,10 @@ class Tower {
   // The gradient of loss_scale * (sum of the losses of the last training Forward) with respect to
   // every trained variable, and for a statistic the slice's own times count * loss_scale (with
   // loss_scale = 1 / N these add up over the slices to the batch's statistic; samples of weight
-  // zero count in it like all others). Both are written (not added) to `gradients` (graph.arena_floats() floats; the padding
-  // between variables is left alone). Calls after_layer(i) when all gradients of layer i are
-  // written and its weights are not needed any more, for each layer that has variables, from the
-  // last to the first.
+  // zero count in it like all others). Both are written (not added) to `gradients`
+  // (graph.arena_floats() floats; the padding between variables is left alone). Calls
+  // after_layer(i) when all gradients of layer i are written and its weights are not needed any
+  // more, for each layer that has variables, from the last to the first.
   void Backward(float loss_scale, std::span<const float> weights, std::span<float> gradients,
                 const LayerHook& after_layer);
 

@@ -73,8 +73,7 @@ class TimedLoss : public LossOp {
   size_t state_floats() const override { return op_->state_floats(); }
   LossSums Forward(const float* logits, const int32_t* labels, float* state,
                    int32_t* predictions) override {
-    return Timed(times_.forward,
-                 [&] { return op_->Forward(logits, labels, state, predictions); });
+    return Timed(times_.forward, [&] { return op_->Forward(logits, labels, state, predictions); });
   }
   void Backward(float scale, const float* logits, const int32_t* labels, const float* state,
                 float* gradient) override {

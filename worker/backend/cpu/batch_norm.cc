@@ -121,8 +121,7 @@ class BatchNorm : public Op {
       } else {
         const float* const a = added + row * channels_;
         ForChannelVectors(channels_, [&]<typename Vec>(int64_t c) {
-          Store(y + c,
-                Activate<kActivation>(affine.Apply(Load<Vec>(x + c), c) + Load<Vec>(a + c)));
+          Store(y + c, Activate<kActivation>(affine.Apply(Load<Vec>(x + c), c) + Load<Vec>(a + c)));
         });
       }
     });
@@ -176,8 +175,8 @@ class BatchNorm : public Op {
     WriteInputGradient(args, state, gradient);
   }
 
-  // The sums Σ dz and Σ dz (x - mean) of each channel, and what follows from them and the statistics
-  // for the variables. Leaves in scratch what WriteInputGradient needs.
+  // The sums Σ dz and Σ dz (x - mean) of each channel, and what follows from them and the
+  // statistics for the variables. Leaves in scratch what WriteInputGradient needs.
   template <typename Gradient>
   void AddUp(const BackwardArgs& args, const State& state, const Gradient& gradient) const {
     auto* const sums = reinterpret_cast<double*>(args.scratch);

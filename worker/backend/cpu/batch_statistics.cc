@@ -49,7 +49,10 @@ void AddBlock(const float* x, int64_t rows, int64_t channels, const float* shift
 }  // namespace
 
 BatchStatistics::BatchStatistics(int64_t rows, int64_t channels)
-    : rows_(rows), channels_(channels), parts_(rows, channels), stride_((channels + 15) / 16 * 16) {}
+    : rows_(rows),
+      channels_(channels),
+      parts_(rows, channels),
+      stride_((channels + 15) / 16 * 16) {}
 
 // Two doubles and a float for each channel of each part.
 size_t BatchStatistics::scratch_floats() const { return parts_.count() * stride_ * 5; }

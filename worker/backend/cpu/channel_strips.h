@@ -25,8 +25,7 @@ inline void AddTo(double* to, const Vec& vec) {
       Half floats;
       std::memcpy(&floats, reinterpret_cast<const char*>(&vec) + half * sizeof(floats),
                   sizeof(floats));
-      const Doubles sums =
-          Load<Doubles>(to + half * 4) + __builtin_convertvector(floats, Doubles);
+      const Doubles sums = Load<Doubles>(to + half * 4) + __builtin_convertvector(floats, Doubles);
       std::memcpy(to + half * 4, &sums, sizeof(sums));
     }
   }

@@ -59,7 +59,7 @@ constexpr auto kAlgorithm = dnnl::algorithm::convolution_direct;
 // activations whose channels do not fill their vectors.
 bool OverrunsScratchpad(const Geometry& g) {
   return g.spec.kernel_height == 1 && g.spec.kernel_width == 1 &&
-         g.spec.stride_height * g.spec.stride_width > 1 && g.source[1] % 16 != 0;
+         g.spec.stride_height * g.spec.stride_width > 1 && g.source[1] / g.spec.groups % 16 != 0;
 }
 
 // Calls make(tag) for channels-last activations and, where oneDNN has no (good) kernels for those,

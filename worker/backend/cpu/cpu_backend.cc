@@ -23,7 +23,8 @@ void FlushDenormals() {
 class CpuBuffer : public DeviceBuffer {
  public:
   explicit CpuBuffer(size_t floats)
-      : data_(static_cast<float*>(std::aligned_alloc(64, (floats * sizeof(float) + 64) / 64 * 64))) {
+      : data_(
+            static_cast<float*>(std::aligned_alloc(64, (floats * sizeof(float) + 64) / 64 * 64))) {
     if (data_ == nullptr) throw std::bad_alloc();
   }
   ~CpuBuffer() override { std::free(data_); }
@@ -67,9 +68,9 @@ class CpuBackend : public Backend {
         return cpu::MakeDense(dnn_, layer, options);
       }
     } catch (const dnnl::error& error) {
-      throw Error(ExitCode::kFailure, "layer {} ({} {} -> {}, batch {}): oneDNN says: {}", layer.name,
-                  layer.kind, layer.input_shape.ToString(), layer.output_shape.ToString(),
-                  options.batch, error.what());
+      throw Error(ExitCode::kFailure, "layer {} ({} {} -> {}, batch {}): oneDNN says: {}",
+                  layer.name, layer.kind, layer.input_shape.ToString(),
+                  layer.output_shape.ToString(), options.batch, error.what());
     }
     if (const auto* pool = std::get_if<PoolSpec>(&layer.spec)) {
       return pool->kind == PoolSpec::Kind::kMax ? cpu::MakeMaxPool(layer, options)

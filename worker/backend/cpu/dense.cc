@@ -75,16 +75,16 @@ class Dense : public Op {
 
     const dnnl::inner_product_backward_weights::primitive_desc weights(
         {x, w, b, y}, UserScratchpad(), dnn_.engine, forward);
-    weights_ = Make(
-        weights, {{DNNL_ARG_SRC, x_}, {DNNL_ARG_DIFF_DST, dy_}, {DNNL_ARG_DIFF_WEIGHTS, dw_}},
-        DNNL_ARG_DIFF_BIAS, db_);
+    weights_ =
+        Make(weights, {{DNNL_ARG_SRC, x_}, {DNNL_ARG_DIFF_DST, dy_}, {DNNL_ARG_DIFF_WEIGHTS, dw_}},
+             DNNL_ARG_DIFF_BIAS, db_);
     if (!options_.input_gradient) return;
 
-    const dnnl::inner_product_backward_data::primitive_desc data(
-        {x, w, y}, UserScratchpad(), dnn_.engine, forward);
-    data_ = Primitive(
-        dnn_, dnnl::inner_product_backward_data(data), data.scratchpad_desc(),
-        {{DNNL_ARG_DIFF_SRC, dx_}, {DNNL_ARG_WEIGHTS, w_}, {DNNL_ARG_DIFF_DST, dy_}}, scratch_);
+    const dnnl::inner_product_backward_data::primitive_desc data({x, w, y}, UserScratchpad(),
+                                                                 dnn_.engine, forward);
+    data_ = Primitive(dnn_, dnnl::inner_product_backward_data(data), data.scratchpad_desc(),
+                      {{DNNL_ARG_DIFF_SRC, dx_}, {DNNL_ARG_WEIGHTS, w_}, {DNNL_ARG_DIFF_DST, dy_}},
+                      scratch_);
   }
 
   template <typename Descriptor>

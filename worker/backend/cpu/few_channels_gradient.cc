@@ -70,7 +70,7 @@ void AddTaps(const Tile& tile, int64_t taps, float* sums) {
 
 bool FewChannelsGradient::Fits(const Layer& layer) {
   const auto& spec = std::get<Conv2dSpec>(layer.spec);
-  return layer.input_shape.channels <= 4 && spec.filters % kLanes == 0 &&
+  return spec.groups == 1 && layer.input_shape.channels <= 4 && spec.filters % kLanes == 0 &&
          __builtin_cpu_supports("avx2") && !__builtin_cpu_supports("avx512f");
 }
 

@@ -16,8 +16,8 @@ namespace muster::cpu {
 
 class FewChannelsGradient {
  public:
-  // Whether this is the better way: few input channels, filters a multiple of 8, and a processor
-  // without AVX-512 (whose oneDNN kernels are better).
+  // Whether this is the better way: one group, few input channels, filters a multiple of 8, and a
+  // processor without AVX-512 (whose oneDNN kernels are better).
   static bool Fits(const Layer& layer);
 
   FewChannelsGradient(const Layer& layer, int64_t batch);

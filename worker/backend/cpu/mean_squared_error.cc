@@ -1,5 +1,5 @@
-// loss = Σ (x_j - t_j)² / classes, its gradient 2 (x - t) / classes, where t is 1 at the label and 0
-// elsewhere.
+// loss = Σ (x_j - t_j)² / classes, its gradient 2 (x - t) / classes, where t is 1 at the label and
+// 0 elsewhere.
 #include <cmath>
 #include <limits>
 #include <vector>
