@@ -44,7 +44,7 @@ CASES = {
     "linear": ("linear", 32, 64, 0.0005),
     "tutorial": ("cifar10_tutorial", 24, 64, 0.01),
     "multigpu_cnn": ("multigpu_cnn", 28, 32, 0.002),
-    "resnet20": ("resnet20", 32, 64, 0.002),
+    "resnet20": ("resnet20", 32, 64, 0.005),
     "resnet18": ("resnet18", 32, 32, 0.001),
 }
 
