@@ -89,9 +89,70 @@ TEST(Graph, ErrorsNameTheLayer) {
               HasSubstr("padding only"));
   EXPECT_THAT(ErrorOf(R"(layer { name: "a" dense { units: 3 } } layer { name: "b" relu {} }
                          layer { name: "c" input: "a" relu {} } layer { name: "loss" softmax_cross_entropy {} })"),
-              HasSubstr("chain"));
+              AllOf(HasSubstr("\"b\" (relu)"), HasSubstr("no layer reads")));
+  EXPECT_THAT(ErrorOf(R"(layer { name: "data" relu {} })"), HasSubstr("is the image"));
+  EXPECT_THAT(ErrorOf(R"(layer { name: "x" add {} })"),
+              AllOf(HasSubstr("\"x\" (add)"), HasSubstr("at least 2 inputs, got 1")));
+  EXPECT_THAT(ErrorOf(R"(layer { name: "x" input: ["data", "data"] relu {} })"),
+              AllOf(HasSubstr("\"x\" (relu)"), HasSubstr("1 input, got 2")));
+  EXPECT_THAT(ErrorOf(R"(layer { name: "c" conv2d { filters: 4 kernel: 1 } }
+                         layer { name: "x" input: ["c", "data"] add {} })"),
+              AllOf(HasSubstr("\"x\" (add)"), HasSubstr("\"c\" is 9x7x4"),
+                    HasSubstr("\"data\" is 9x7x3")));
+  EXPECT_THAT(ErrorOf(R"(layer { name: "p" max_pool { kernel: 2 } }
+                         layer { name: "x" input: ["data", "p"] concat {} })"),
+              AllOf(HasSubstr("\"x\" (concat)"), HasSubstr("\"p\" is 4x3x3")));
+  EXPECT_THAT(ErrorOf(R"(layer { name: "x" conv2d { filters: 6 kernel: 1 groups: 2 } })"),
+              AllOf(HasSubstr("3 input channels"), HasSubstr("2 equal groups")));
+  EXPECT_THAT(ErrorOf(R"(layer { name: "x" conv2d { filters: 4 kernel: 1 groups: 3 } })"),
+              AllOf(HasSubstr("4 filters"), HasSubstr("3 equal groups")));
   EXPECT_THAT(ErrorOf(R"(layer { name: "loss" input: "loss" softmax_cross_entropy {} })"),
               HasSubstr("earlier"));
+}
+
+TEST(Graph, BranchesNameTheirInputs) {
+  const Graph graph = Build(R"(
+    layer { name: "a" conv2d { filters: 3 kernel: 1 } }
+    layer { name: "b" input: "data" conv2d { filters: 6 kernel: 3 groups: 3 padding: SAME } }
+    layer { name: "sum" input: ["a", "data", "a"] add {} }
+    layer { name: "cat" input: ["sum", "b"] concat {} }
+    layer { name: "pool" global_avg_pool {} }
+    layer { name: "loss" mean_squared_error {} })");
+  const auto& layers = graph.layers();
+  EXPECT_EQ(layers[1].inputs, std::vector<int>{Layer::kData});
+  EXPECT_EQ(layers[2].inputs, (std::vector<int>{0, Layer::kData, 0}));
+  EXPECT_EQ(layers[3].output_shape, (Shape{9, 7, 9}));
+  EXPECT_EQ(std::get<ConcatSpec>(layers[3].spec).channels, (std::vector<int64_t>{3, 6}));
+  EXPECT_EQ(layers[4].output_shape, (Shape{1, 1, 9}));
+  EXPECT_EQ(graph.classes(), 9);
+  // Each filter of a group of one input channel sees 9 values.
+  EXPECT_EQ(graph.variables()[static_cast<size_t>(layers[1].weights)].ShapeString(), "[6,3,3,1]");
+  EXPECT_DOUBLE_EQ(layers[1].forward_flops, 2.0 * 9 * 7 * 6 * 9);
+  EXPECT_DOUBLE_EQ(layers[2].forward_flops, 2.0 * 9 * 7 * 3);
+}
+
+TEST(Graph, BatchNormHasStatisticsThatAreNotTrained) {
+  const Graph graph = Build(std::string(R"(
+    layer { name: "bn" batch_norm { momentum: 0.25 shift { learning_rate_multiplier: 2 } } })") +
+                            kEnd);
+  const auto& v = graph.variables();
+  ASSERT_EQ(v.size(), 6u);
+  const char* const names[] = {"bn/scale", "bn/shift", "bn/running_mean", "bn/running_variance"};
+  using Kind = Variable::Kind;
+  const Kind kinds[] = {Kind::kScale, Kind::kShift, Kind::kStatistic, Kind::kStatistic};
+  const float initial[] = {1, 0, 0, 1};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(v[i].name, names[i]);
+    EXPECT_EQ(v[i].kind, kinds[i]);
+    EXPECT_EQ(v[i].ShapeString(), "[3]");
+    EXPECT_EQ(v[i].initializer.type(), config::Initializer::CONSTANT);
+    EXPECT_EQ(v[i].initializer.value(), initial[i]);
+    EXPECT_EQ(v[i].statistic_momentum, kinds[i] == Kind::kStatistic ? 0.25f : 0.0f);
+    EXPECT_EQ(v[i].weight_decay.has_value(), kinds[i] == Kind::kStatistic);
+  }
+  EXPECT_EQ(v[1].learning_rate_multiplier, 2);
+  EXPECT_EQ(graph.parameter_count(), 6 + 4 * 189 + 4);
+  EXPECT_TRUE(graph.layers()[0].has_variables());
 }
 
 TEST(Graph, HashTellsGraphsApart) {
@@ -105,6 +166,12 @@ TEST(Graph, HashTellsGraphsApart) {
             std::string(kEnd))
           .Hash(),
       hash);
+  const auto sum = [](const char* inputs) {
+    return Build(std::string(R"(layer { name: "a" relu {} } layer { name: "b" relu6 {} }
+                                layer { name: "sum" input: )") + inputs + " add {} }" + kEnd)
+        .Hash();
+  };
+  EXPECT_NE(sum(R"(["a", "b"])"), sum(R"(["b", "a"])"));
 }
 
 }  // namespace

@@ -61,9 +61,9 @@ TEST_F(Conv2dTest, MatchesTheReferenceForRectanglesAndKernelsLargerThanTheImage)
 
 TEST_F(Conv2dTest, MatchesTheReferenceInTheTutorialsShapes) {
   ExpectMatchesReference(*backend_, {.layer = Conv(64, 5, 1, "SAME"), .input = {24, 24, 3},
-                                     .batch = 2, .fuse_relu = true, .input_gradient = false});
+                                     .batch = 2, .activation = Activation::kRelu, .input_gradient = false});
   ExpectMatchesReference(*backend_, {.layer = Conv(64, 5, 1, "SAME"), .input = {12, 12, 64},
-                                     .batch = 3, .fuse_relu = true});
+                                     .batch = 3, .activation = Activation::kRelu});
 }
 
 TEST_F(Conv2dTest, FusedAndUnfusedVariantsMatchTheReference) {
@@ -74,14 +74,14 @@ TEST_F(Conv2dTest, FusedAndUnfusedVariantsMatchTheReference) {
           {.layer = Conv(channels, 3, 1 + variant % 2, "SAME") ,
            .input = {7, 8, channels},
            .batch = 2,
-           .fuse_relu = (variant & 1) != 0,
+           .activation = variant & 1 ? Activation::kRelu : Activation::kNone,
            .input_is_relu = (variant & 2) != 0,
            .input_gradient = (variant & 4) != 0});
     }
     ExpectMatchesReference(
         *backend_, {.layer = fmt::format("conv2d {{ filters: {} kernel: 3 use_bias: false }}",
                                          channels),
-                    .input = {7, 8, channels}, .batch = 2, .fuse_relu = true});
+                    .input = {7, 8, channels}, .batch = 2, .activation = Activation::kRelu});
   }
 }
 
@@ -89,7 +89,7 @@ TEST_F(Conv2dTest, MatchesTheReferenceWithTwoThreads) {
   const auto backend = MakeCpuBackend(2);
   for (const int channels : {3, 16, 17}) {
     ExpectMatchesReference(*backend, {.layer = Conv(channels, 5, 1, "SAME"),
-                                      .input = {12, 12, channels}, .batch = 5, .fuse_relu = true});
+                                      .input = {12, 12, channels}, .batch = 5, .activation = Activation::kRelu});
   }
 }
 

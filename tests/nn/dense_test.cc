@@ -29,7 +29,7 @@ TEST(DenseTest, FusedAndUnfusedVariantsMatchTheReference) {
                                                : "dense { units: 19 }",
                    .input = {3, 4, 5},  // an image, flattened
                    .batch = 6,
-                   .fuse_relu = (variant & 1) != 0,
+                   .activation = variant & 1 ? Activation::kRelu : Activation::kNone,
                    .input_is_relu = (variant & 2) != 0,
                    .input_gradient = (variant & 4) != 0});
   }

@@ -36,7 +36,7 @@ TEST(DropoutTest, MatchesTheReference) {
     const std::vector<int64_t> ids = {17, 4, int64_t{1} << 40};
     const auto got = RunDropout(0.3f, shape, x, ids, 9, {.seed = 7, .layer = 5});
     reference::Context context{.seed = 7, .layer = 5, .sample_ids = ids, .epoch = 9};
-    const auto y = reference::Forward(layer, 3, ToDoubles(x), context);
+    const auto y = reference::Forward(layer, 3, {ToDoubles(x)}, context);
     EXPECT_LE(RelativeL2(got.y, y), 1e-6);
     EXPECT_LE(RelativeL2(got.dx, y), 1e-6);  // the same factors: the gradient was x too
   }

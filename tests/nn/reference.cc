@@ -1,7 +1,5 @@
 #include "tests/nn/reference.h"
 
-#include <google/protobuf/text_format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -39,26 +37,31 @@ struct Conv {
   const Conv2dSpec& spec = std::get<Conv2dSpec>(layer.spec);
   int64_t in = layer.input_shape.channels, out = layer.output_shape.channels;
   int64_t area = spec.kernel_height * spec.kernel_width;
+  int64_t group_in = in / spec.groups, group_out = out / spec.groups;
 
+  // The input channel that filter f's c-th one is.
+  int64_t Channel(int64_t f, int64_t c) const { return f / group_out * group_in + c; }
   Doubles Forward(const Doubles& x) const {
     Doubles y(batch * layer.output_shape.elements());
     for (size_t i = 0; i < y.size() && spec.use_bias; ++i) y[i] = context.bias[i % out];
     ForWindows(layer, spec, batch, [&](int64_t o, int64_t i, int64_t place) {
       for (int64_t f = 0; f < out; ++f)
-        for (int64_t c = 0; c < in; ++c)
-          y[o * out + f] += context.weights[(f * area + place) * in + c] * x[i * in + c];
+        for (int64_t c = 0; c < group_in; ++c)
+          y[o * out + f] +=
+              context.weights[(f * area + place) * group_in + c] * x[i * in + Channel(f, c)];
     });
     return y;
   }
   Gradients Backward(const Doubles& x, const Doubles& dy) const {
-    Gradients g{Doubles(x.size()), Doubles(out * area * in), Doubles(spec.use_bias ? out : 0)};
+    Gradients g{{Doubles(x.size())}, Doubles(out * area * group_in), {}};
+    g.bias.resize(spec.use_bias ? out : 0);
     for (size_t i = 0; i < dy.size() && spec.use_bias; ++i) g.bias[i % out] += dy[i];
     ForWindows(layer, spec, batch, [&](int64_t o, int64_t i, int64_t place) {
       for (int64_t f = 0; f < out; ++f)
-        for (int64_t c = 0; c < in; ++c) {
-          const int64_t w = (f * area + place) * in + c;
-          g.weights[w] += dy[o * out + f] * x[i * in + c];
-          g.input[i * in + c] += dy[o * out + f] * context.weights[w];
+        for (int64_t c = 0; c < group_in; ++c) {
+          const int64_t w = (f * area + place) * group_in + c, at = i * in + Channel(f, c);
+          g.weights[w] += dy[o * out + f] * x[at];
+          g.inputs[0][at] += dy[o * out + f] * context.weights[w];
         }
     });
     return g;
@@ -83,13 +86,13 @@ struct FullyConnected {
     return y;
   }
   Gradients Backward(const Doubles& x, const Doubles& dy) const {
-    Gradients g{Doubles(x.size()), Doubles(out * in), Doubles(use_bias ? out : 0)};
+    Gradients g{{Doubles(x.size())}, Doubles(out * in), Doubles(use_bias ? out : 0)};
     for (int64_t n = 0; n < batch; ++n)
       for (int64_t f = 0; f < out; ++f) {
         if (use_bias) g.bias[f] += dy[n * out + f];
         for (int64_t c = 0; c < in; ++c) {
           g.weights[f * in + c] += dy[n * out + f] * x[n * in + c];
-          g.input[n * in + c] += dy[n * out + f] * context.weights[f * in + c];
+          g.inputs[0][n * in + c] += dy[n * out + f] * context.weights[f * in + c];
         }
       }
     return g;
@@ -136,22 +139,22 @@ struct Pool {
     return y;
   }
   Gradients Backward(const Doubles& x, const Doubles& dy) const {
-    Gradients g{Doubles(x.size()), {}, {}};
+    Gradients g{{Doubles(x.size())}, {}, {}};
     if (spec.kind == PoolSpec::Kind::kMax) {
       const auto chosen = Chosen(x);
-      for (size_t o = 0; o < outputs; ++o) g.input[chosen[o]] += dy[o];
+      for (size_t o = 0; o < outputs; ++o) g.inputs[0][chosen[o]] += dy[o];
       return g;
     }
     const Doubles counts = Counts();
     ForWindows(layer, spec, batch, [&](int64_t o, int64_t i, int64_t) {
       for (int64_t c = 0; c < channels; ++c)
-        g.input[i * channels + c] += dy[o * channels + c] / counts[o * channels + c];
+        g.inputs[0][i * channels + c] += dy[o * channels + c] / counts[o * channels + c];
     });
     return g;
   }
 };
 
-struct Normalisation {
+struct ResponseNormalisation {
   const Layer& layer;
   int64_t batch;
   const LrnSpec& spec = std::get<LrnSpec>(layer.spec);
@@ -173,18 +176,94 @@ struct Normalisation {
   }
   // dx_j = Σ_c dy_c dy_c/dx_j, straight from the definition.
   Gradients Backward(const Doubles& x, const Doubles& dy) const {
-    Gradients g{Doubles(x.size()), {}, {}};
+    Gradients g{{Doubles(x.size())}, {}, {}};
     const double beta = spec.beta;
     for (int64_t at = 0; at < static_cast<int64_t>(x.size()); at += channels)
       for (int64_t c = 0; c < channels; ++c) {
         const double n = N(x, at, c);
-        g.input[at + c] += dy[at + c] * std::pow(n, -beta);
+        g.inputs[0][at + c] += dy[at + c] * std::pow(n, -beta);
         for (int64_t j = std::max<int64_t>(0, c - spec.depth_radius);
              j <= std::min(channels - 1, c + spec.depth_radius); ++j)
-          g.input[at + j] -= dy[at + c] * x[at + c] * beta * std::pow(n, -beta - 1) *
+          g.inputs[0][at + j] -= dy[at + c] * x[at + c] * beta * std::pow(n, -beta - 1) *
                              spec.alpha * 2 * x[at + j];
       }
     return g;
+  }
+};
+
+struct BatchNormalisation {
+  const Layer& layer;
+  const Context& context;
+  const BatchNormSpec& spec = std::get<BatchNormSpec>(layer.spec);
+  size_t channels = static_cast<size_t>(layer.input_shape.channels);
+
+  double Count(const Doubles& x) const { return static_cast<double>(x.size() / channels); }
+  // Of the batch, each channel; the variance divided by the number of values.
+  Doubles Mean(const Doubles& x) const {
+    Doubles mean(channels);
+    for (size_t i = 0; i < x.size(); ++i) mean[i % channels] += x[i] / Count(x);
+    return mean;
+  }
+  Doubles Variance(const Doubles& x) const {
+    const Doubles mean = Mean(x);
+    Doubles variance(channels);
+    for (size_t i = 0; i < x.size(); ++i) {
+      variance[i % channels] += std::pow(x[i] - mean[i % channels], 2) / Count(x);
+    }
+    return variance;
+  }
+  Doubles Normalised(const Doubles& x, const Doubles& mean, const Doubles& variance) const {
+    Doubles y(x.size());
+    for (size_t i = 0; i < x.size(); ++i) {
+      const size_t c = i % channels;
+      y[i] = (x[i] - mean[c]) / std::sqrt(variance[c] + spec.epsilon);
+    }
+    return y;
+  }
+  Doubles Forward(const Doubles& x) const {
+    Doubles y = context.training
+                    ? Normalised(x, Mean(x), Variance(x))
+                    : Normalised(x, context.running_mean, context.running_variance);
+    for (size_t i = 0; i < y.size(); ++i) {
+      y[i] = context.weights[i % channels] * y[i] + context.bias[i % channels];
+    }
+    return y;
+  }
+  Gradients Backward(const Doubles& x, const Doubles& dy) const {
+    Gradients g{{Doubles(x.size())}, Doubles(channels), Doubles(channels)};
+    g.mean = Mean(x);
+    g.variance = Variance(x);
+    const Doubles normalised = Normalised(x, g.mean, g.variance);
+    const double n = Count(x);
+    for (size_t i = 0; i < x.size(); ++i) {
+      g.weights[i % channels] += dy[i] * normalised[i];
+      g.bias[i % channels] += dy[i];
+    }
+    for (size_t i = 0; i < x.size(); ++i) {
+      const size_t c = i % channels;
+      g.inputs[0][i] = context.weights[c] / std::sqrt(g.variance[c] + spec.epsilon) *
+                       (dy[i] - g.bias[c] / n - normalised[i] * g.weights[c] / n);
+    }
+    if (spec.unbiased && n > 1) {
+      for (double& v : g.variance) v *= n / (n - 1);
+    }
+    return g;
+  }
+};
+
+struct Joined {
+  const Layer& layer;
+  const std::vector<int64_t>& channels = std::get<ConcatSpec>(layer.spec).channels;
+
+  // Calls body(input, its element, the output's element).
+  void ForElements(size_t outputs, const std::function<void(size_t, size_t, size_t)>& body) const {
+    const size_t pixels = outputs / static_cast<size_t>(layer.output_shape.channels);
+    size_t at = 0;
+    for (size_t p = 0; p < pixels; ++p)
+      for (size_t j = 0; j < channels.size(); ++j) {
+        const auto width = static_cast<size_t>(channels[j]);
+        for (size_t c = 0; c < width; ++c) body(j, p * width + c, at++);
+      }
   }
 };
 
@@ -209,125 +288,113 @@ Doubles Times(Doubles a, const Doubles& b) {
   return a;
 }
 
-Doubles Part(const Doubles& arena, const Graph& graph, int variable) {
-  if (variable < 0) return {};
-  const Variable& v = graph.variables()[variable];
-  return Doubles(arena.begin() + v.offset, arena.begin() + v.offset + v.count);
-}
-
-}  // namespace
-
-Doubles Forward(const Layer& layer, int64_t batch, const Doubles& x, const Context& context) {
-  if (std::holds_alternative<Conv2dSpec>(layer.spec)) return Conv{layer, batch, context}.Forward(x);
-  if (std::holds_alternative<DenseSpec>(layer.spec)) {
-    return FullyConnected{layer, batch, context}.Forward(x);
-  }
-  if (std::holds_alternative<PoolSpec>(layer.spec)) return Pool{layer, batch}.Forward(x);
-  if (std::holds_alternative<LrnSpec>(layer.spec)) return Normalisation{layer, batch}.Forward(x);
-  if (std::holds_alternative<DropoutSpec>(layer.spec)) {
-    return Times(x, DropoutFactors(layer, batch, context));
-  }
-  Doubles y = x;
-  if (std::holds_alternative<ReluSpec>(layer.spec)) {
-    for (double& value : y) value = std::max(0.0, value);
+Doubles Softmax(const Doubles& x, size_t channels) {
+  Doubles y(x.size());
+  for (size_t at = 0; at < x.size(); at += channels) {
+    const double largest = *std::max_element(&x[at], &x[at] + channels);
+    double sum = 0;
+    for (size_t c = 0; c < channels; ++c) sum += y[at + c] = std::exp(x[at + c] - largest);
+    for (size_t c = 0; c < channels; ++c) y[at + c] /= sum;
   }
   return y;
 }
 
-Gradients Backward(const Layer& layer, int64_t batch, const Doubles& x, const Doubles& dy,
-                   const Context& context) {
-  if (std::holds_alternative<Conv2dSpec>(layer.spec)) {
-    return Conv{layer, batch, context}.Backward(x, dy);
-  }
-  if (std::holds_alternative<DenseSpec>(layer.spec)) {
-    return FullyConnected{layer, batch, context}.Backward(x, dy);
-  }
-  if (std::holds_alternative<PoolSpec>(layer.spec)) return Pool{layer, batch}.Backward(x, dy);
-  if (std::holds_alternative<LrnSpec>(layer.spec)) {
-    return Normalisation{layer, batch}.Backward(x, dy);
-  }
-  if (std::holds_alternative<DropoutSpec>(layer.spec)) {
-    return {Times(dy, DropoutFactors(layer, batch, context)), {}, {}};
-  }
-  Doubles dx = dy;
-  if (std::holds_alternative<ReluSpec>(layer.spec)) {
-    for (size_t i = 0; i < dx.size(); ++i) dx[i] = x[i] > 0 ? dx[i] : 0;
-  }
-  return {dx, {}, {}};
+template <typename Spec>
+bool Is(const Layer& layer) {
+  return std::holds_alternative<Spec>(layer.spec);
 }
 
-double Loss(const Doubles& logits, const std::vector<int32_t>& labels) {
-  const size_t classes = logits.size() / labels.size();
-  double loss = 0;
-  for (size_t n = 0; n < labels.size(); ++n) {
-    const double* x = &logits[n * classes];
-    const double largest = *std::max_element(x, x + classes);
-    double sum = 0;
-    for (size_t j = 0; j < classes; ++j) sum += std::exp(x[j] - largest);
-    loss += largest + std::log(sum) - x[labels[n]];
+}  // namespace
+
+Doubles Forward(const Layer& layer, int64_t batch, const std::vector<Doubles>& inputs,
+                const Context& context) {
+  const Doubles& x = inputs[0];
+  const auto channels = static_cast<size_t>(layer.input_shape.channels);
+  if (Is<Conv2dSpec>(layer)) return Conv{layer, batch, context}.Forward(x);
+  if (Is<DenseSpec>(layer)) return FullyConnected{layer, batch, context}.Forward(x);
+  if (Is<PoolSpec>(layer)) return Pool{layer, batch}.Forward(x);
+  if (Is<LrnSpec>(layer)) return ResponseNormalisation{layer, batch}.Forward(x);
+  if (Is<BatchNormSpec>(layer)) return BatchNormalisation{layer, context}.Forward(x);
+  if (Is<DropoutSpec>(layer)) return Times(x, DropoutFactors(layer, batch, context));
+  if (Is<SoftmaxSpec>(layer)) return Softmax(x, channels);
+  if (Is<ReluSpec>(layer)) return Activate(x, Activation::kRelu);
+  if (Is<Relu6Spec>(layer)) return Activate(x, Activation::kRelu6);
+  if (Is<FlattenSpec>(layer)) return x;
+  Doubles y(batch * layer.output_shape.elements());
+  if (Is<AddSpec>(layer)) {
+    for (const Doubles& input : inputs)
+      for (size_t i = 0; i < y.size(); ++i) y[i] += input[i];
+  } else if (Is<ConcatSpec>(layer)) {
+    Joined{layer}.ForElements(y.size(), [&](size_t j, size_t i, size_t o) { y[o] = inputs[j][i]; });
+  } else if (Is<GlobalAvgPoolSpec>(layer)) {
+    const size_t image = layer.input_shape.elements();
+    for (size_t i = 0; i < x.size(); ++i) {
+      y[i / image * channels + i % channels] += x[i] * static_cast<double>(channels) / image;
+    }
+  } else {
+    throw std::invalid_argument("no oracle for " + layer.kind);
   }
-  return loss;
+  return y;
 }
 
-Doubles LossGradient(const Doubles& logits, const std::vector<int32_t>& labels) {
-  const size_t classes = logits.size() / labels.size();
-  Doubles gradient(logits.size());
-  for (size_t n = 0; n < labels.size(); ++n) {
-    const double* x = &logits[n * classes];
-    const double largest = *std::max_element(x, x + classes);
-    double sum = 0;
-    for (size_t j = 0; j < classes; ++j) sum += std::exp(x[j] - largest);
-    for (size_t j = 0; j < classes; ++j)
-      gradient[n * classes + j] = std::exp(x[j] - largest) / sum -
-                                  (static_cast<int32_t>(j) == labels[n] ? 1 : 0);
+Gradients Backward(const Layer& layer, int64_t batch, const std::vector<Doubles>& inputs,
+                   const Doubles& dy, const Context& context) {
+  const Doubles& x = inputs[0];
+  const auto channels = static_cast<size_t>(layer.input_shape.channels);
+  if (Is<Conv2dSpec>(layer)) return Conv{layer, batch, context}.Backward(x, dy);
+  if (Is<DenseSpec>(layer)) return FullyConnected{layer, batch, context}.Backward(x, dy);
+  if (Is<PoolSpec>(layer)) return Pool{layer, batch}.Backward(x, dy);
+  if (Is<LrnSpec>(layer)) return ResponseNormalisation{layer, batch}.Backward(x, dy);
+  if (Is<BatchNormSpec>(layer)) return BatchNormalisation{layer, context}.Backward(x, dy);
+  Gradients g;
+  if (Is<DropoutSpec>(layer)) {
+    g.inputs = {Times(dy, DropoutFactors(layer, batch, context))};
+  } else if (Is<ReluSpec>(layer)) {
+    g.inputs = {ActivationGradient(x, dy, Activation::kRelu)};
+  } else if (Is<Relu6Spec>(layer)) {
+    g.inputs = {ActivationGradient(x, dy, Activation::kRelu6)};
+  } else if (Is<FlattenSpec>(layer)) {
+    g.inputs = {dy};
+  } else if (Is<AddSpec>(layer)) {
+    g.inputs.assign(inputs.size(), dy);
+  } else if (Is<ConcatSpec>(layer)) {
+    for (const Doubles& input : inputs) g.inputs.emplace_back(input.size());
+    Joined{layer}.ForElements(dy.size(),
+                              [&](size_t j, size_t i, size_t o) { g.inputs[j][i] = dy[o]; });
+  } else if (Is<GlobalAvgPoolSpec>(layer)) {
+    const size_t image = layer.input_shape.elements();
+    g.inputs = {x};
+    for (size_t i = 0; i < x.size(); ++i) {
+      g.inputs[0][i] = dy[i / image * channels + i % channels] * static_cast<double>(channels) / image;
+    }
+  } else if (Is<SoftmaxSpec>(layer)) {
+    // dx_i = Σ_j dy_j dy_j/dx_i, straight from the definition.
+    const Doubles y = Softmax(x, channels);
+    g.inputs = {Doubles(x.size())};
+    for (size_t at = 0; at < x.size(); at += channels)
+      for (size_t i = 0; i < channels; ++i)
+        for (size_t j = 0; j < channels; ++j)
+          g.inputs[0][at + i] += dy[at + j] * y[at + j] * ((i == j ? 1 : 0) - y[at + i]);
+  } else {
+    throw std::invalid_argument("no oracle for " + layer.kind);
   }
-  return gradient;
+  return g;
 }
 
-NetworkResult Run(const Graph& graph, const Doubles& arena, const Doubles& images,
-                  const std::vector<int32_t>& labels, const Context& context, double scale) {
-  const auto& layers = graph.layers();
-  const int64_t batch = labels.size();
-  std::vector<Doubles> values = {images};
-  std::vector<Context> contexts;
-  for (size_t i = 0; i + 1 < layers.size(); ++i) {
-    contexts.push_back(context);
-    contexts[i].layer = static_cast<int>(i);
-    contexts[i].weights = Part(arena, graph, layers[i].weights);
-    contexts[i].bias = Part(arena, graph, layers[i].bias);
-    values.push_back(Forward(layers[i], batch, values[i], contexts[i]));
+Doubles Activate(Doubles x, Activation activation) {
+  for (double& value : x) {
+    if (activation != Activation::kNone) value = std::max(0.0, value);
+    if (activation == Activation::kRelu6) value = std::min(6.0, value);
   }
-  NetworkResult result{Loss(values.back(), labels), Doubles(arena.size())};
-  Doubles gradient = LossGradient(values.back(), labels);
-  for (double& g : gradient) g *= scale;
-  for (size_t i = layers.size() - 1; i-- > 0;) {
-    Gradients g = Backward(layers[i], batch, values[i], gradient, contexts[i]);
-    const auto keep = [&](int variable, const Doubles& from) {
-      if (variable < 0) return;
-      std::copy(from.begin(), from.end(),
-                result.gradients.begin() + graph.variables()[variable].offset);
-    };
-    keep(layers[i].weights, g.weights);
-    keep(layers[i].bias, g.bias);
-    gradient = std::move(g.input);
-  }
-  return result;
+  return x;
 }
 
-Graph MakeGraph(const std::string& model_text, const Shape& input) {
-  config::Model model;
-  if (!google::protobuf::TextFormat::ParseFromString(model_text, &model)) {
-    throw std::invalid_argument("not a model: " + model_text);
+Doubles ActivationGradient(const Doubles& x, Doubles dy, Activation activation) {
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (activation != Activation::kNone && !(x[i] > 0)) dy[i] = 0;
+    if (activation == Activation::kRelu6 && !(x[i] < 6)) dy[i] = 0;
   }
-  return Graph::Build(model, input);
-}
-
-Layer MakeLayer(const std::string& layer_text, const Shape& input) {
-  const Graph graph = MakeGraph("layer { name: 'it' " + layer_text + R"(}
-                                 layer { name: 'out' dense { units: 2 } }
-                                 layer { name: 'loss' softmax_cross_entropy {} })",
-                                input);
-  return graph.layers()[0];
+  return dy;
 }
 
 }  // namespace muster::reference

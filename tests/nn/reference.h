@@ -7,14 +7,16 @@
 #include <vector>
 
 #include "common/graph.h"
+#include "worker/backend/backend.h"
 
 namespace muster::reference {
 
 using Doubles = std::vector<double>;
 
-// What a layer needs beside its input. Weights and bias may be empty.
+// What a layer needs beside its inputs. Weights and bias may be empty.
 struct Context {
-  Doubles weights, bias;
+  Doubles weights, bias;                   // batch_norm: scale, shift
+  Doubles running_mean, running_variance;  // batch_norm, in inference
   // dropout, in training
   bool training = true;
   uint64_t seed = 0;
@@ -24,23 +26,33 @@ struct Context {
 };
 
 struct Gradients {
-  Doubles input, weights, bias;
+  std::vector<Doubles> inputs;
+  Doubles weights, bias;
+  Doubles mean, variance;  // batch_norm: what goes into the running statistics
 };
 
-// Any layer but the loss. x: [batch, input_shape] → [batch, output_shape].
-Doubles Forward(const Layer& layer, int64_t batch, const Doubles& x, const Context& context);
-Gradients Backward(const Layer& layer, int64_t batch, const Doubles& x, const Doubles& dy,
-                   const Context& context);
+// Any layer but the loss. Each input: [batch, its shape] → [batch, output_shape].
+Doubles Forward(const Layer& layer, int64_t batch, const std::vector<Doubles>& inputs,
+                const Context& context);
+Gradients Backward(const Layer& layer, int64_t batch, const std::vector<Doubles>& inputs,
+                   const Doubles& dy, const Context& context);
 
-// Sum over the samples of -log softmax(logits)[label], and its gradient.
-double Loss(const Doubles& logits, const std::vector<int32_t>& labels);
-Doubles LossGradient(const Doubles& logits, const std::vector<int32_t>& labels);
+Doubles Activate(Doubles x, Activation activation);
+// dy where the activation has the slope 1 at x, else zero.
+Doubles ActivationGradient(const Doubles& x, Doubles dy, Activation activation);
 
-// A whole network: the loss sum of a batch, and the gradient of `scale` times it with respect to
-// every variable, in arena order.
+// Sum over the samples of the loss that the layer's spec describes, and its gradient. A sample with
+// label -1 counts for nothing.
+double Loss(const LayerSpec& loss, const Doubles& logits, const std::vector<int32_t>& labels);
+Doubles LossGradient(const LayerSpec& loss, const Doubles& logits,
+                     const std::vector<int32_t>& labels);
+
+// A whole network: the loss sum of a batch; in training, the gradient of `scale` times it with
+// respect to every trained variable and count * scale times every statistic, in arena order.
 struct NetworkResult {
   double loss = 0;
   Doubles gradients;
+  Doubles logits;
 };
 NetworkResult Run(const Graph& graph, const Doubles& arena, const Doubles& images,
                   const std::vector<int32_t>& labels, const Context& context, double scale);
@@ -49,5 +61,7 @@ NetworkResult Run(const Graph& graph, const Doubles& arena, const Doubles& image
 Graph MakeGraph(const std::string& model_text, const Shape& input);
 // The layer of one line such as `conv2d { filters: 3 kernel: 5 }` that reads `input`.
 Layer MakeLayer(const std::string& layer_text, const Shape& input);
+// ... or several images of the same height and width.
+Layer MakeLayer(const std::string& layer_text, const std::vector<Shape>& inputs);
 
 }  // namespace muster::reference

@@ -32,47 +32,67 @@ void ExpectGradient(Doubles& at, const Doubles& gradient, const F& f) {
   }
 }
 
-class ReferenceLayerTest : public testing::TestWithParam<const char*> {};
+struct LayerCase {
+  const char* layer;
+  std::vector<int64_t> other_channels = {};
+};
+// What gtest prints of a case.
+void PrintTo(const LayerCase& c, std::ostream* out) { *out << c.layer; }
+
+class ReferenceLayerTest : public testing::TestWithParam<LayerCase> {};
 
 TEST_P(ReferenceLayerTest, GradientsAreThoseOfFiniteDifferences) {
-  const Shape input{5, 4, 3};
-  const Layer layer = MakeLayer(GetParam(), input);
-  constexpr int64_t kBatch = 2;
-  Doubles x = ToDoubles(RandomFloats(kBatch * input.elements(), 1));
-  const Doubles dy = ToDoubles(RandomFloats(kBatch * layer.output_shape.elements(), 2));
+  const OpCase c{.layer = GetParam().layer,
+                 .input = {5, 4, 4},
+                 .batch = 2,
+                 .other_channels = GetParam().other_channels};
+  const Layer layer = LayerOf(c);
+  const OpInputs inputs = RandomInputs(c);
+  std::vector<Doubles> x;
+  for (const auto& input : inputs.inputs) x.push_back(ToDoubles(input));
+  for (double& value : x[0]) value *= layer.kind == "relu6" ? 10 : 1;
+  const Doubles dy = ToDoubles(inputs.dy);
   Context context{.seed = 3, .layer = 1, .sample_ids = {5, 6}, .epoch = 2};
-  if (const auto* conv = std::get_if<Conv2dSpec>(&layer.spec)) {
-    const int64_t area = conv->kernel_height * conv->kernel_width;
-    context.weights = ToDoubles(RandomFloats(conv->filters * area * input.channels, 3));
-    if (conv->use_bias) context.bias = ToDoubles(RandomFloats(conv->filters, 4));
-  } else if (const auto* dense = std::get_if<DenseSpec>(&layer.spec)) {
-    context.weights = ToDoubles(RandomFloats(dense->units * input.elements(), 3));
-    if (dense->use_bias) context.bias = ToDoubles(RandomFloats(dense->units, 4));
-  }
-  const Gradients gradients = Backward(layer, kBatch, x, dy, context);
-  const auto value = [&] { return Dot(dy, Forward(layer, kBatch, x, context)); };
-  ExpectGradient(x, gradients.input, value);
+  context.weights = ToDoubles(inputs.weights);
+  context.bias = ToDoubles(inputs.bias);
+  const Gradients gradients = Backward(layer, c.batch, x, dy, context);
+  const auto value = [&] { return Dot(dy, Forward(layer, c.batch, x, context)); };
+  for (size_t j = 0; j < x.size(); ++j) ExpectGradient(x[j], gradients.inputs[j], value);
   ExpectGradient(context.weights, gradients.weights, value);
   ExpectGradient(context.bias, gradients.bias, value);
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Layers, ReferenceLayerTest,
-    testing::Values("conv2d { filters: 2 kernel: 3 padding: SAME }",
-                    "conv2d { filters: 3 kernel: [2, 3] stride: [2, 1] padding: EXPLICIT pad: 1 }",
-                    "conv2d { filters: 3 kernel: 2 use_bias: false }", "dense { units: 4 }",
-                    "dense { units: 3 use_bias: false }", "relu {}",
-                    "max_pool { kernel: 3 stride: 2 padding: SAME }",
-                    "avg_pool { kernel: 3 stride: 2 padding: SAME }", "avg_pool { kernel: 2 }",
-                    "lrn { depth_radius: 1 bias: 1.5 alpha: 0.7 beta: 0.75 }",
-                    "lrn { depth_radius: 5 bias: 2 alpha: 1 beta: 0.5 }",
-                    "dropout { rate: 0.4 }"));
+    testing::Values(
+        LayerCase{"conv2d { filters: 2 kernel: 3 padding: SAME }"},
+        LayerCase{"conv2d { filters: 3 kernel: [2, 3] stride: [2, 1] padding: EXPLICIT pad: 1 }"},
+        LayerCase{"conv2d { filters: 3 kernel: 2 use_bias: false }"},
+        LayerCase{"conv2d { filters: 6 kernel: 2 groups: 2 }"},
+        LayerCase{"conv2d { filters: 8 kernel: 3 stride: 2 padding: SAME groups: 4 }"},
+        LayerCase{"dense { units: 4 }"}, LayerCase{"dense { units: 3 use_bias: false }"},
+        LayerCase{"relu {}"}, LayerCase{"relu6 {}"}, LayerCase{"flatten {}"},
+        LayerCase{"max_pool { kernel: 3 stride: 2 padding: SAME }"},
+        LayerCase{"avg_pool { kernel: 3 stride: 2 padding: SAME }"},
+        LayerCase{"avg_pool { kernel: 2 }"}, LayerCase{"global_avg_pool {}"},
+        LayerCase{"lrn { depth_radius: 1 bias: 1.5 alpha: 0.7 beta: 0.75 }"},
+        LayerCase{"lrn { depth_radius: 5 bias: 2 alpha: 1 beta: 0.5 }"},
+        LayerCase{"batch_norm { epsilon: 0.01 }"}, LayerCase{"softmax {}"},
+        LayerCase{"add {}", {4}}, LayerCase{"add {}", {4, 4}}, LayerCase{"concat {}", {1, 3}},
+        LayerCase{"dropout { rate: 0.4 }"}));
 
-TEST(ReferenceLossTest, GradientIsThatOfFiniteDifferences) {
-  Doubles logits = ToDoubles(RandomFloats(12, 1));
-  const std::vector<int32_t> labels = {0, 3, 1};
-  ExpectGradient(logits, LossGradient(logits, labels), [&] { return Loss(logits, labels); });
+class ReferenceLossTest : public testing::TestWithParam<LayerSpec> {};
+
+TEST_P(ReferenceLossTest, GradientIsThatOfFiniteDifferences) {
+  Doubles logits = ToDoubles(RandomFloats(16, 1));
+  const std::vector<int32_t> labels = {0, 3, -1, 1};
+  ExpectGradient(logits, LossGradient(GetParam(), logits, labels),
+                 [&] { return Loss(GetParam(), logits, labels); });
 }
+
+INSTANTIATE_TEST_SUITE_P(Losses, ReferenceLossTest,
+                         testing::Values(SoftmaxCrossEntropySpec{}, SoftmaxCrossEntropySpec{0.2f},
+                                         MeanSquaredErrorSpec{}));
 
 }  // namespace
 }  // namespace muster::reference

@@ -15,22 +15,25 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 struct LossRun {
   LossSums sums;
   std::vector<float> gradient;
+  std::vector<int32_t> predictions;
 };
 
 LossRun RunLoss(const std::vector<float>& logits, const std::vector<int32_t>& labels, float scale = 1,
-            bool input_is_relu = false) {
+            bool input_is_relu = false, float smoothing = 0) {
   const auto backend = MakeCpuBackend(1);
   const auto batch = static_cast<int64_t>(labels.size());
   const auto classes = static_cast<int64_t>(logits.size()) / batch;
   const Graph graph = reference::MakeGraph(
       fmt::format("layer {{ name: 'out' dense {{ units: {} }} }}"
-                  "layer {{ name: 'loss' softmax_cross_entropy {{}} }}", classes), {1, 1, 4});
+                  "layer {{ name: 'loss' softmax_cross_entropy {{ label_smoothing: {} }} }}", classes, smoothing), {1, 1, 4});
   const auto op = backend->MakeLoss(graph.layers().back(),
                                     {.batch = batch, .input_is_relu = input_is_relu});
   const Arena x = ToArena(logits);
   Arena state(op->state_floats()), gradient(logits.size());
   LossRun run;
-  run.sums = op->Forward(x.floats().data(), labels.data(), state.floats().data());
+  run.predictions.resize(labels.size(), -2);
+  run.sums = op->Forward(x.floats().data(), labels.data(), state.floats().data(),
+                         run.predictions.data());
   op->Backward(scale, x.floats().data(), labels.data(), state.floats().data(),
                gradient.floats().data());
   run.gradient.assign(gradient.floats().begin(), gradient.floats().end());
@@ -44,13 +47,25 @@ TEST(SoftmaxCrossEntropyTest, MatchesTheReference) {
       std::vector<int32_t> labels(batch);
       for (int64_t n = 0; n < batch; ++n) labels[n] = static_cast<int32_t>(n * 7 % classes);
       const auto got = RunLoss(logits, labels, 0.25f);
-      EXPECT_NEAR(got.sums.loss, reference::Loss(ToDoubles(logits), labels),
+      EXPECT_NEAR(got.sums.loss, reference::Loss(SoftmaxCrossEntropySpec{}, ToDoubles(logits), labels),
                   1e-6 * got.sums.loss);
-      auto expected = reference::LossGradient(ToDoubles(logits), labels);
+      auto expected = reference::LossGradient(SoftmaxCrossEntropySpec{}, ToDoubles(logits), labels);
       for (double& g : expected) g *= 0.25;
       EXPECT_LE(RelativeL2(got.gradient, expected), 1e-6);
     }
   }
+}
+
+TEST(SoftmaxCrossEntropyTest, SmoothsLabels) {
+  const auto logits = RandomFloats(4 * 7, 1);
+  const std::vector<int32_t> labels = {0, 6, -1, 3};
+  const LayerSpec spec = SoftmaxCrossEntropySpec{0.1f};
+  const auto got = RunLoss(logits, labels, 0.5f, false, 0.1f);
+  EXPECT_NEAR(got.sums.loss, reference::Loss(spec, ToDoubles(logits), labels), 1e-6);
+  auto expected = reference::LossGradient(spec, ToDoubles(logits), labels);
+  for (double& g : expected) g *= 0.5;
+  EXPECT_LE(RelativeL2(got.gradient, expected), 1e-6);
+  EXPECT_NE(got.sums.loss, RunLoss(logits, labels).sums.loss);
 }
 
 TEST(SoftmaxCrossEntropyTest, IsStableForExtremeLogits) {
@@ -82,6 +97,22 @@ TEST(SoftmaxCrossEntropyTest, NeverHidesALogitThatIsNotFinite) {
 
 TEST(SoftmaxCrossEntropyTest, CountsUniqueMaximaAtTheLabel) {
   EXPECT_EQ(RunLoss({1, 2, 0,   2, 1, 0,   2, 2, 0,   0, 0, 0}, {1, 1, 0, 2}).sums.correct, 1);
+}
+
+TEST(SoftmaxCrossEntropyTest, CountsLabelsWithFewerThanFiveAsLarge) {
+  const std::vector<float> logits = {1, 9, 8, 7, 6, 5, 0};
+  EXPECT_EQ(RunLoss(logits, {1}).sums.correct_top5, 1);
+  EXPECT_EQ(RunLoss(logits, {5}).sums.correct_top5, 1);
+  EXPECT_EQ(RunLoss(logits, {0}).sums.correct_top5, 0);
+  EXPECT_EQ(RunLoss(logits, {-1}).sums.correct_top5, 0);
+  EXPECT_EQ(RunLoss({1, 1, 1, 1, 1}, {4}).sums.correct_top5, 1);     // four others
+  EXPECT_EQ(RunLoss({1, 1, 1, 1, 1, 1}, {4}).sums.correct_top5, 0);  // five
+  EXPECT_EQ(RunLoss({kNan, 1, 2}, {1}).sums.correct_top5, 0);
+}
+
+TEST(SoftmaxCrossEntropyTest, PredictsTheFirstLargestLogit) {
+  EXPECT_EQ(RunLoss({1, 2, 0,   2, 2, 0,   0, 0, 3}, {1, 1, -1}).predictions,
+            (std::vector<int32_t>{1, 0, 2}));
 }
 
 TEST(SoftmaxCrossEntropyTest, GivesASampleWithoutLabelNoWeight) {

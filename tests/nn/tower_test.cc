@@ -61,6 +61,78 @@ const Network kNetworks[] = {
        layer { name: "logits" dense { units: 6 } }
        layer { name: "relu4" relu {} }
        layer { name: "loss" softmax_cross_entropy {} })"},
+    // A block that keeps its shape, one that does not, and an output read three times.
+    {"Residual", {8, 7, 3}, R"(
+       layer { name: "conv1" conv2d { filters: 8 kernel: 3 padding: SAME use_bias: false } }
+       layer { name: "bn1" batch_norm {} }
+       layer { name: "relu1" relu {} }
+       layer { name: "conv2" conv2d { filters: 8 kernel: 3 padding: SAME use_bias: false } }
+       layer { name: "bn2" batch_norm {} }
+       layer { name: "relu2" relu {} }
+       layer { name: "conv3" conv2d { filters: 8 kernel: 3 padding: SAME use_bias: false } }
+       layer { name: "bn3" batch_norm {} }
+       layer { name: "add3" input: ["bn3", "relu1"] add {} }
+       layer { name: "relu3" relu {} }
+       layer { name: "conv4" conv2d { filters: 16 kernel: 3 stride: 2 padding: SAME use_bias: false } }
+       layer { name: "bn4" batch_norm {} }
+       layer { name: "short" input: "relu3" conv2d { filters: 16 kernel: 1 stride: 2
+                                                     use_bias: false } }
+       layer { name: "bn_short" batch_norm {} }
+       layer { name: "add4" input: ["bn4", "bn_short"] add {} }
+       layer { name: "relu4" relu {} }
+       layer { name: "bn_more" batch_norm {} }
+       layer { name: "relu_more" relu6 {} }
+       layer { name: "three" input: ["relu4", "relu_more", "relu4"] add {} }
+       layer { name: "pool" global_avg_pool {} }
+       layer { name: "logits" dense { units: 5 } }
+       layer { name: "loss" softmax_cross_entropy {} })"},
+    // Relus, fused and not, whose outputs go to several readers of different kinds; the data read
+    // twice; sums without normalisation; layers that move nothing between them.
+    {"Branches", {6, 6, 4}, R"(
+       layer { name: "conv1" conv2d { filters: 6 kernel: 3 padding: SAME } }
+       layer { name: "relu1" relu {} }
+       layer { name: "side" input: "data" conv2d { filters: 6 kernel: 1 } }
+       layer { name: "cat" input: ["relu1", "data", "side"] concat {} }
+       layer { name: "conv2" conv2d { filters: 6 kernel: 3 padding: SAME groups: 2 } }
+       layer { name: "add2" input: ["conv2", "relu1", "side"] add {} }
+       layer { name: "relu2" relu {} }
+       layer { name: "max" input: "relu2" max_pool { kernel: 3 stride: 1 padding: SAME } }
+       layer { name: "avg" input: "relu2" avg_pool { kernel: 3 stride: 1 padding: SAME } }
+       layer { name: "relu6" relu6 {} }
+       layer { name: "add3" input: ["max", "relu6"] add {} }
+       layer { name: "relu3" relu {} }
+       layer { name: "relu3b" relu {} }
+       layer { name: "drop3" dropout { rate: 0.2 } }
+       layer { name: "add4" input: ["drop3", "relu3b"] add {} }
+       layer { name: "flat" flatten {} }
+       layer { name: "dense1" input: "flat" dense { units: 9 } }
+       layer { name: "drop" input: "flat" dropout { rate: 0.25 } }
+       layer { name: "dense2" dense { units: 9 } }
+       layer { name: "relu5" relu {} }
+       layer { name: "soft" softmax {} }
+       layer { name: "twice" input: ["dense1", "dense1"] add {} }
+       layer { name: "cat2" input: ["soft", "twice", "relu5"] concat {} }
+       layer { name: "logits" dense { units: 4 } }
+       layer { name: "loss" softmax_cross_entropy { label_smoothing: 0.1 } })"},
+    // Mobile blocks: depthwise, relu6 in the norm and after a convolution, a norm of the data.
+    {"Mobile", {7, 7, 3}, R"(
+       layer { name: "bn0" batch_norm { running_variance: BIASED } }
+       layer { name: "conv1" conv2d { filters: 8 kernel: 3 stride: 2 padding: SAME } }
+       layer { name: "relu1" relu6 {} }
+       layer { name: "expand" conv2d { filters: 24 kernel: 1 use_bias: false } }
+       layer { name: "bn1" batch_norm {} }
+       layer { name: "relu2" relu6 {} }
+       layer { name: "depthwise" conv2d { filters: 24 kernel: 3 padding: SAME groups: 24
+                                          use_bias: false } }
+       layer { name: "bn2" batch_norm {} }
+       layer { name: "relu3" relu6 {} }
+       layer { name: "project" conv2d { filters: 8 kernel: 1 use_bias: false } }
+       layer { name: "bn3" batch_norm {} }
+       layer { name: "add" input: ["relu1", "bn3"] add {} }
+       layer { name: "relu4" relu6 {} }
+       layer { name: "pool" global_avg_pool {} }
+       layer { name: "logits" dense { units: 3 } }
+       layer { name: "loss" mean_squared_error {} })"},
     {"OneLayer", {1, 1, 7}, R"(
        layer { name: "logits" dense { units: 4 } }
        layer { name: "loss" softmax_cross_entropy {} })"},
@@ -92,8 +164,12 @@ Arena RandomWeights(const Graph& graph) {
   Arena weights(graph.arena_floats());
   for (const Variable& v : graph.variables()) {
     const auto values = RandomFloats(v.count, static_cast<uint32_t>(v.offset) + 7);
-    const float scale = std::sqrt(3.0f / static_cast<float>(v.fan_in));
-    for (size_t i = 0; i < v.count; ++i) weights.floats()[v.offset + i] = scale * values[i];
+    // A normalisation's scale lies around 1, a variance above zero.
+    const bool around_one = v.kind == Variable::Kind::kScale || v.name.ends_with("running_variance");
+    const float scale = around_one ? 0.5f : std::sqrt(3.0f / static_cast<float>(v.fan_in));
+    for (size_t i = 0; i < v.count; ++i) {
+      weights.floats()[v.offset + i] = scale * values[i] + (around_one ? 1.0f : 0.0f);
+    }
   }
   return weights;
 }
@@ -176,6 +252,7 @@ TEST_P(TowerTest, GradientsAreThoseOfFiniteDifferences) {
   constexpr float kStep = 1e-2f;
   double checked = 0, off = 0;
   for (const Variable& v : graph_.variables()) {
+    if (v.kind == Variable::Kind::kStatistic) continue;
     // The directional derivative along a random direction of each variable.
     const auto direction = RandomFloats(v.count, static_cast<uint32_t>(v.offset) + 99);
     const float length = kStep / std::sqrt(static_cast<float>(v.count));
@@ -213,6 +290,9 @@ TEST_P(TowerTest, RepeatsTheSameBitsWhateverRanBetween) {
 }
 
 TEST_P(TowerTest, SlicesAddUpToTheWholeBatch) {
+  for (const Layer& layer : graph_.layers()) {
+    if (layer.scale >= 0) GTEST_SKIP() << "batch norm: statistics are per slice";
+  }
   Trainer trainer(graph_);
   const Batch whole(graph_, 0, 13);
   const auto expected = ToDoubles(trainer.Step(whole, weights_, 1.0f / 13).floats());
@@ -246,7 +326,7 @@ TEST_P(TowerTest, AnInferenceInBetweenDoesNotDisturbBackward) {
 TEST_P(TowerTest, CallsHooksInOrderOncePerLayerWithVariables) {
   std::vector<int> trained;
   for (size_t i = 0; i < graph_.layers().size(); ++i) {
-    if (graph_.layers()[i].weights >= 0) trained.push_back(static_cast<int>(i));
+    if (graph_.layers()[i].has_variables()) trained.push_back(static_cast<int>(i));
   }
   for (const int64_t count : {0, 2}) {
     Trainer trainer(graph_);
@@ -312,6 +392,62 @@ TEST_P(TowerTest, SeesNewWeightsWithANewVersion) {
 
 INSTANTIATE_TEST_SUITE_P(Networks, TowerTest, testing::ValuesIn(kNetworks),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// The server adds up what the slices deliver: with loss_scale 1 / N that must be the mean of the
+// slices' statistics, each weighted with its samples.
+TEST(TowerStatisticsTest, SlicesDeliverTheirShareOfTheBatchsStatistic) {
+  const Graph graph = reference::MakeGraph(R"(
+      layer { name: "bn" batch_norm {} }
+      layer { name: "logits" dense { units: 2 } }
+      layer { name: "loss" softmax_cross_entropy {} })", {2, 3, 5});
+  const Arena weights = RandomWeights(graph);
+  Trainer trainer(graph);
+  const Layer& norm = graph.layers()[0];
+  constexpr int64_t kBatch = 12;
+  reference::Doubles mean(5), variance(5), sum(graph.arena_floats());
+  for (const auto& [first, count] : {std::pair<int64_t, int64_t>{0, 3}, {3, 4}, {7, 5}}) {
+    Batch slice(graph, first, count);
+    slice.labels[0] = -1;  // no weight in the loss, but a value like all others here
+    const Arena part = trainer.Step(slice, weights, 1.0f / kBatch);
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += part.floats()[i];
+    const auto expected = reference::Backward(
+        norm, count, {ToDoubles(slice.images.floats())}, reference::Doubles(count * 30),
+        {.weights = reference::Doubles(5, 1), .bias = reference::Doubles(5)});
+    for (size_t c = 0; c < 5; ++c) {
+      mean[c] += expected.mean[c] * static_cast<double>(count) / kBatch;
+      variance[c] += expected.variance[c] * static_cast<double>(count) / kBatch;
+    }
+  }
+  for (size_t c = 0; c < 5; ++c) {
+    EXPECT_NEAR(sum[graph.variables()[norm.running_mean].offset + c], mean[c], 1e-6);
+    EXPECT_NEAR(sum[graph.variables()[norm.running_variance].offset + c], variance[c], 1e-6);
+  }
+  // The mean of the slices' means is that of the whole batch.
+  const Arena whole = trainer.Step(Batch(graph, 0, kBatch), weights, 1.0f / kBatch);
+  for (size_t c = 0; c < 5; ++c) {
+    EXPECT_NEAR(whole.floats()[graph.variables()[norm.running_mean].offset + c], mean[c], 1e-6);
+  }
+}
+
+TEST(TowerPredictionsTest, AreTheLargestLogits) {
+  const Graph graph = reference::MakeGraph(kNetworks[0].layers, kNetworks[0].input);
+  const Arena weights = RandomWeights(graph);
+  const Batch batch(graph, 0, 6);
+  std::vector<int32_t> predictions(6, -1);
+  TowerInput input = batch.Input();
+  input.predictions = predictions.data();
+  const auto backend = MakeCpuBackend(1);
+  Tower tower(graph, *backend, kSeed);
+  tower.Prepare(6, Mode::kInference);
+  tower.Forward(input, Mode::kInference, weights.floats(), 1, nullptr);
+  const auto expected =
+      reference::Run(graph, ToDoubles(weights.floats()), ToDoubles(batch.images.floats()),
+                     batch.labels, {.training = false}, 1);
+  for (size_t n = 0; n < 6; ++n) {
+    const auto row = expected.logits.begin() + static_cast<int64_t>(n) * 10;
+    EXPECT_EQ(predictions[n], std::max_element(row, row + 10) - row);
+  }
+}
 
 TEST(TowerFailureTest, ANanImageGivesALossThatIsNotFinite) {
   const Graph graph = reference::MakeGraph(kNetworks[0].layers, kNetworks[0].input);

@@ -1,0 +1,122 @@
+// Sums, concatenation, relu6, softmax, and the sums of gradients.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/nn/op_case.h"
+#include "worker/backend/cpu/cpu_backend.h"
+
+namespace muster {
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+class ElementwiseTest : public testing::Test {
+ protected:
+  std::vector<float> OutputOf(const char* layer, const std::vector<float>& x,
+                              Activation activation = Activation::kNone) {
+    const OpCase c{.layer = layer, .input = {1, 1, static_cast<int64_t>(x.size())},
+                   .activation = activation};
+    const OpResult r = RunOp(*backend_, c, {.inputs = {x}, .dy = std::vector<float>(x.size())});
+    return {r.output.floats().begin(), r.output.floats().end()};
+  }
+  std::unique_ptr<Backend> backend_ = MakeCpuBackend(2);
+};
+
+TEST_F(ElementwiseTest, AddMatchesTheReference) {
+  for (const int64_t channels : {1, 7, 16, 100}) {
+    for (const size_t others : {1, 2, 4}) {
+      for (const Activation activation : {Activation::kNone, Activation::kRelu}) {
+        ExpectMatchesReference(*backend_, {.layer = "add {}", .input = {9, 7, channels}, .batch = 3,
+                                           .activation = activation,
+                                           .other_channels = std::vector<int64_t>(others, channels)});
+      }
+    }
+  }
+}
+
+TEST_F(ElementwiseTest, ConcatMatchesTheReference) {
+  for (const bool first : {false, true}) {
+    for (const bool others : {false, true}) {
+      ExpectMatchesReference(*backend_, {.layer = "concat {}", .input = {5, 3, 7}, .batch = 4,
+                                         .input_gradient = first, .other_channels = {1, 16},
+                                         .other_gradients = others});
+      ExpectMatchesReference(*backend_, {.layer = "concat {}", .input = {1, 1, 3}, .batch = 2,
+                                         .input_gradient = first, .other_channels = {3},
+                                         .other_gradients = others});
+    }
+  }
+}
+
+TEST_F(ElementwiseTest, Relu6MatchesTheReference) {
+  for (const bool in_place : {false, true}) {
+    OpCase c{.layer = "relu6 {}", .input = {9, 5, 113}, .batch = 3, .in_place = in_place};
+    OpInputs inputs = RandomInputs(c);
+    for (float& x : inputs.inputs[0]) x *= 12;
+    inputs.inputs[0][0] = 0;
+    inputs.inputs[0][1] = 6;
+    ExpectMatchesReference(*backend_, c, inputs);
+  }
+}
+
+TEST_F(ElementwiseTest, Relu6LetsNanThrough) {
+  const auto y = OutputOf("relu6 {}", {kNan, kInfinity, -kInfinity, 3});
+  EXPECT_TRUE(std::isnan(y[0]));
+  EXPECT_EQ((std::vector<float>{y[1], y[2], y[3]}), (std::vector<float>{6, 0, 3}));
+}
+
+TEST_F(ElementwiseTest, SoftmaxMatchesTheReference) {
+  for (const int64_t channels : {1, 2, 10, 1000}) {
+    for (const bool in_place : {false, true}) {
+      ExpectMatchesReference(*backend_, {.layer = "softmax {}", .input = {3, 2, channels},
+                                         .batch = 2, .in_place = in_place});
+    }
+  }
+}
+
+TEST_F(ElementwiseTest, SoftmaxIsStableForExtremeValues) {
+  EXPECT_EQ(OutputOf("softmax {}", {1e30f, 0, -1e30f}), (std::vector<float>{1, 0, 0}));
+  EXPECT_EQ(OutputOf("softmax {}", {-5000, -5000}), (std::vector<float>{0.5f, 0.5f}));
+}
+
+TEST_F(ElementwiseTest, SoftmaxNeverHidesAValueThatIsNotFinite) {
+  for (const float bad : {kNan, kInfinity}) {
+    for (size_t at = 0; at < 3; ++at) {
+      std::vector<float> x = {1, 2, 3};
+      x[at] = bad;
+      float sum = 0;
+      for (const float y : OutputOf("softmax {}", x)) sum += y;
+      EXPECT_TRUE(std::isnan(sum)) << bad << " at " << at;
+    }
+  }
+}
+
+TEST_F(ElementwiseTest, GlobalAvgPoolMatchesTheReference) {
+  for (const int64_t channels : {1, 5, 16, 130}) {
+    for (const int64_t size : {1, 2, 7}) {
+      ExpectMatchesReference(*backend_, {.layer = "global_avg_pool {}",
+                                         .input = {size, 8 - size, channels}, .batch = 5});
+    }
+  }
+}
+
+TEST_F(ElementwiseTest, AddsGradientsUnderAMask) {
+  const std::vector<float> a = {1, 2, 3, kNan}, b = {10, 20, 30, 40}, relu = {0, 1, -1, 0};
+  const auto add = [&](const float* second, const float* mask, int in_place) {
+    std::vector<float> buffers[2] = {a, b}, apart(4);
+    float* const to = in_place < 0 ? apart.data() : buffers[in_place].data();
+    backend_->AddGradients(to, buffers[0].data(), second ? buffers[1].data() : nullptr, mask, 4);
+    return std::vector<float>(to, to + 3);
+  };
+  for (const int in_place : {-1, 0, 1}) {
+    EXPECT_EQ(add(b.data(), nullptr, in_place), (std::vector<float>{11, 22, 33}));
+    EXPECT_EQ(add(b.data(), relu.data(), in_place), (std::vector<float>{0, 22, 0}));
+    if (in_place == 1) continue;
+    EXPECT_EQ(add(nullptr, nullptr, in_place), (std::vector<float>{1, 2, 3}));
+    EXPECT_EQ(add(nullptr, relu.data(), in_place), (std::vector<float>{0, 2, 0}));
+  }
+}
+
+}  // namespace
+}  // namespace muster

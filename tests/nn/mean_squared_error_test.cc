@@ -1,0 +1,82 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/nn/op_case.h"
+#include "worker/backend/cpu/cpu_backend.h"
+
+namespace muster {
+namespace {
+
+struct LossRun {
+  LossSums sums;
+  std::vector<float> gradient;
+  std::vector<int32_t> predictions;
+};
+
+LossRun RunLoss(const std::vector<float>& logits, const std::vector<int32_t>& labels,
+                float scale = 1, bool input_is_relu = false) {
+  const auto backend = MakeCpuBackend(1);
+  const auto batch = static_cast<int64_t>(labels.size());
+  const Graph graph = reference::MakeGraph(
+      fmt::format("layer {{ name: 'out' dense {{ units: {} }} }}"
+                  "layer {{ name: 'loss' mean_squared_error {{}} }}",
+                  static_cast<int64_t>(logits.size()) / batch),
+      {1, 1, 4});
+  const auto op = backend->MakeLoss(graph.layers().back(),
+                                    {.batch = batch, .input_is_relu = input_is_relu});
+  const Arena x = ToArena(logits);
+  Arena state(op->state_floats()), gradient(logits.size());
+  LossRun run;
+  run.predictions.resize(labels.size());
+  run.sums = op->Forward(x.floats().data(), labels.data(), state.floats().data(),
+                         run.predictions.data());
+  op->Backward(scale, x.floats().data(), labels.data(), state.floats().data(),
+               gradient.floats().data());
+  run.gradient.assign(gradient.floats().begin(), gradient.floats().end());
+  return run;
+}
+
+TEST(MeanSquaredErrorTest, IsTheMeanOverTheClasses) {
+  const auto run = RunLoss({0.5f, 1, 0,   0, 0, 0}, {1, 2}, 3);
+  EXPECT_NEAR(run.sums.loss, 0.25 / 3 + 1.0 / 3, 1e-7);
+  EXPECT_EQ(run.gradient, (std::vector<float>{1, 0, 0, 0, 0, -2}));  // 3 * 2 (x - t) / 3
+  EXPECT_EQ(run.sums.correct, 1);
+  EXPECT_EQ(run.sums.correct_top5, 2);
+  EXPECT_EQ(run.predictions, (std::vector<int32_t>{1, 0}));
+}
+
+TEST(MeanSquaredErrorTest, MatchesTheReference) {
+  for (const int64_t classes : {2, 10, 1000}) {
+    const auto logits = RandomFloats(5 * classes, 1);
+    const std::vector<int32_t> labels = {0, -1, 1, 0, static_cast<int32_t>(classes) - 1};
+    const auto got = RunLoss(logits, labels, 0.25f);
+    const LayerSpec spec = MeanSquaredErrorSpec{};
+    EXPECT_NEAR(got.sums.loss, reference::Loss(spec, ToDoubles(logits), labels),
+                1e-6 * got.sums.loss);
+    auto expected = reference::LossGradient(spec, ToDoubles(logits), labels);
+    for (double& g : expected) g *= 0.25;
+    EXPECT_LE(RelativeL2(got.gradient, expected), 1e-6);
+  }
+}
+
+TEST(MeanSquaredErrorTest, AppliesTheReluBefore) {
+  const auto run = RunLoss({0, 2, 0.5f, 0}, {0}, 1, true);
+  EXPECT_EQ(run.gradient, (std::vector<float>{0, 1, 0.25f, 0}));
+}
+
+TEST(MeanSquaredErrorTest, NeverHidesALogitThatIsNotFinite) {
+  for (const float bad : {NAN, INFINITY, -INFINITY}) {
+    for (const int32_t label : {-1, 0, 1}) {
+      EXPECT_FALSE(std::isfinite(RunLoss({bad, 1}, {label}).sums.loss));
+      EXPECT_EQ(RunLoss({bad, 1}, {label}).sums.correct, 0);
+    }
+  }
+}
+
+TEST(MeanSquaredErrorDeathTest, RefusesLabelsOutOfRange) {
+  EXPECT_DEATH(RunLoss({1, 2, 0}, {3}), "label");
+}
+
+}  // namespace
+}  // namespace muster
