@@ -44,7 +44,7 @@ UpdateCoefficients UpdateRule::Coefficients(const Segment& segment) const {
   return {
       .rate = static_cast<float>(rate / correction1),
       .coupled_decay = decoupled_decay ? 0 : segment.weight_decay,
-      .kept_weight = decoupled_decay ? static_cast<float>(1 - rate * decay) : 1,
+      .decoupled_decay = decoupled_decay ? static_cast<float>(rate * decay) : 0,
       .momentum = static_cast<float>(momentum),
       .beta1 = static_cast<float>(beta1),
       .one_minus_beta1 = static_cast<float>(1 - beta1),

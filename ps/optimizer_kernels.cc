@@ -12,7 +12,8 @@ inline uint32_t NotFinite(float x) {
   return static_cast<uint32_t>((std::bit_cast<uint32_t>(x) & 0x7f800000u) == 0x7f800000u);
 }
 
-// What all kernels have in common: g with coupled decay, w' = kept_weight w - rate * direction.
+// What all kernels have in common: g with coupled decay, w' = w - (rate direction + decay w). The
+// two changes are added first: a factor 1 - decay near 1 would lose most digits of the decay.
 // `direction` is a function of the element's index and g, and keeps the state. It says through
 // `bad` what it finds not finite itself.
 template <typename Direction>
@@ -21,11 +22,11 @@ inline uint32_t Update(const UpdateBlock& block, const UpdateCoefficients& c,
   const float* __restrict gradient = block.gradient;
   const float* __restrict w = block.weights;
   float* __restrict next = block.next_weights;
-  const float rate = c.rate, decay = c.coupled_decay, kept = c.kept_weight;
+  const float rate = c.rate, decay = c.coupled_decay, beside = c.decoupled_decay;
   uint32_t bad = 0;
   for (size_t i = 0; i < block.count; ++i) {
     const float g = gradient[i] + decay * w[i];
-    next[i] = kept * w[i] - rate * direction(i, g, bad);
+    next[i] = w[i] - (rate * direction(i, g, bad) + beside * w[i]);
     bad |= NotFinite(next[i]);
   }
   return bad;

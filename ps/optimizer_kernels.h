@@ -21,9 +21,9 @@ struct UpdateBlock {
 };
 
 struct UpdateCoefficients {
-  float rate = 0;           // of Adam: divided by 1 - beta1^t
-  float coupled_decay = 0;  // g ← gradient + coupled_decay w
-  float kept_weight = 1;    // 1 - learning rate * decay, of decoupled decay; else 1
+  float rate = 0;             // of Adam: divided by 1 - beta1^t
+  float coupled_decay = 0;    // g ← gradient + coupled_decay w
+  float decoupled_decay = 0;  // learning rate * weight decay
   float momentum = 0;
   float beta1 = 0, one_minus_beta1 = 1;
   float beta2 = 0, one_minus_beta2 = 1;

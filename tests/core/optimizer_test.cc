@@ -191,7 +191,7 @@ void ScalarStep(const config::Optimizer& o, const UpdateCoefficients& c, float g
       }
       break;
   }
-  w = Minus(Times(c.kept_weight, w), Times(c.rate, direction));
+  w = Minus(w, Plus(Times(c.rate, direction), Times(c.decoupled_decay, w)));
 }
 
 TEST(Optimizers, HaveTheBitsOfSingleOperationsForAllChunkSizes) {
