@@ -13,7 +13,9 @@
 
 #include "common/config_check.h"
 #include "common/error.h"
+#include "common/for_types.h"
 #include "common/text_format.h"
+#include "common/update_settings.h"
 
 namespace muster {
 namespace {
@@ -69,12 +71,7 @@ void SpellOutDefaults(pb::Message& message) {
 
 // Defaults that would contradict another setting if they were spelled out.
 void DropMeaningless(config::Config& config, const config::Config& original) {
-  if (config.optimizer().type() == config::Optimizer::SGD) {
-    config.mutable_optimizer()->clear_momentum();
-  }
-  if (config.learning_rate().type() == config::LearningRate::CONSTANT) {
-    config.mutable_learning_rate()->clear_factor();
-  }
+  ClearForeign(config, "", [](const std::string&, const std::string&) { return true; });
   for (int i = 0; i < config.model().layer_size(); ++i) {
     config::Layer& layer = *config.mutable_model()->mutable_layer(i);
     const config::Layer& as_given = original.model().layer(i);
@@ -93,17 +90,9 @@ void DropOverridden(config::Config& config, const Locations& locations) {
     const auto found = locations.find(key);
     return found != locations.end() && found->second.starts_with("--");
   };
-  if (from_command_line("optimizer.type") && !from_command_line("optimizer.momentum") &&
-      config.optimizer().type() == config::Optimizer::SGD) {
-    config.mutable_optimizer()->clear_momentum();
-  }
-  if (from_command_line("learning_rate.type") &&
-      config.learning_rate().type() == config::LearningRate::CONSTANT) {
-    if (!from_command_line("learning_rate.factor")) config.mutable_learning_rate()->clear_factor();
-    if (!from_command_line("learning_rate.interval_samples")) {
-      config.mutable_learning_rate()->clear_interval_samples();
-    }
-  }
+  ClearForeign(config, "", [&](const std::string& key, const std::string& type_key) {
+    return from_command_line(type_key) && !from_command_line(key) && !from_command_line(key + "[0]");
+  });
 }
 
 void WriteFileAtomically(const std::string& path, const std::string& text) {
@@ -201,6 +190,7 @@ void ResolveConfig(config::Config& config, int cores) {
   config.mutable_data()->set_dir(fs::absolute(config.data().dir()).lexically_normal().string());
   const uint32_t workers = config.cluster().workers();
   if (!config.run().has_slices()) config.mutable_run()->set_slices(workers);
+  ResolveOptimizer(*config.mutable_optimizer());
   if (config.server().threads() == 0) {
     config.mutable_server()->set_threads(static_cast<uint32_t>(std::clamp(cores, 1, 4)));
   }

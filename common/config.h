@@ -31,10 +31,10 @@ struct BatchSizes {
 BatchSizes ResolveBatch(const config::Config& config);
 
 // Fills in what depends on this machine and on other settings (slices, threads, absolute data
-// directory), so that the text form of the result repeats the run. `cores` is what may be used.
+// directory, the optimizer's defaults of its type), so that the text form of the result repeats the run. `cores` is what may be used.
 void ResolveConfig(config::Config& config, int cores);
 
-// Writes `config` as text with every default spelled out. Atomic (write, fsync, rename).
+// Writes `config`, resolved, as text with every default spelled out that means something. Atomic (write, fsync, rename).
 void WriteConfig(const config::Config& config, const std::string& path);
 
 // The shape of a sample after preprocessing, and of one as stored.

@@ -1,10 +1,14 @@
 #include "common/config_check.h"
 
+#include <fmt/ranges.h>
+
 #include <cmath>
 
 #include "common/config.h"
 #include "common/error.h"
+#include "common/for_types.h"
 #include "common/graph.h"
+#include "common/update_settings.h"
 
 namespace muster {
 namespace {
@@ -39,7 +43,10 @@ class Checker {
   }
 
   void CheckNumber(const pb::FieldDescriptor* field, const std::string& key, double value) const;
-  void CheckLearningRate(const config::Config& config) const;
+  void CheckType(const pb::Message& message, const pb::FieldDescriptor* field,
+                 const std::string& key) const;
+  void CheckOptimizer(const config::Config& config) const;
+  void CheckLearningRate(const config::LearningRate& rate) const;
   void CheckPreprocess(const config::Data& data) const;
 
   const std::string& file_;
@@ -90,6 +97,14 @@ void Checker::CheckNumber(const pb::FieldDescriptor* field, const std::string& k
   if (!ok) Fail(key, "expected {}, got {}", RangeText(limits), value);
 }
 
+void Checker::CheckType(const pb::Message& message, const pb::FieldDescriptor* field,
+                        const std::string& key) const {
+  if (IsForType(message, *field)) return;
+  // The place of an element, which is where a list is written.
+  Fail(field->is_repeated() ? key + "[0]" : key, "contradicts type {}: it is for type {}",
+       TypeName(message), fmt::join(TypesOf(*field), ", "));
+}
+
 void Checker::CheckRanges(const pb::Message& message, const std::string& path) const {
   const pb::Descriptor* type = message.GetDescriptor();
   const pb::Reflection* reflection = message.GetReflection();
@@ -101,6 +116,7 @@ void Checker::CheckRanges(const pb::Message& message, const std::string& path) c
     if (count == 0 && field->options().GetExtension(config::limits).required()) {
       Fail(key, "missing: expected a value");
     }
+    if (count > 0) CheckType(message, field, key);
     for (int i = 0; i < count; ++i) {
       const std::string element = field->is_repeated() ? fmt::format("{}[{}]", key, i) : key;
       if (field->message_type() != nullptr) {
@@ -116,19 +132,43 @@ void Checker::CheckRanges(const pb::Message& message, const std::string& path) c
   }
 }
 
-void Checker::CheckLearningRate(const config::Config& config) const {
-  const config::LearningRate& rate = config.learning_rate();
-  if (rate.type() == config::LearningRate::CONSTANT) {
-    if (rate.has_factor()) Fail("learning_rate.factor", "has no meaning for type CONSTANT");
-    if (rate.has_interval_samples()) {
-      Fail("learning_rate.interval_samples", "has no meaning for type CONSTANT");
-    }
-  } else if (!rate.has_interval_samples()) {
-    Fail("learning_rate.interval_samples", "missing: type {} needs it",
-         config::LearningRate::Type_Name(rate.type()));
+void Checker::CheckOptimizer(const config::Config& config) const {
+  const config::Optimizer& optimizer = config.optimizer();
+  if (optimizer.type() == config::Optimizer::ADAMW &&
+      DecayTypeOf(optimizer) != config::Optimizer::DECOUPLED) {
+    Fail("optimizer.decay_type",
+         "COUPLED contradicts type ADAMW, which is ADAM with decoupled decay: expected type ADAM, "
+         "or no decay_type");
   }
-  if (config.optimizer().type() == config::Optimizer::SGD && config.optimizer().has_momentum()) {
-    Fail("optimizer.momentum", "contradicts type SGD: expected type MOMENTUM, or no momentum");
+  if (config.evaluation().use_ema() && !optimizer.has_ema_decay()) {
+    Fail("evaluation.use_ema",
+         "there is no moving average of the weights: expected optimizer.ema_decay with it");
+  }
+}
+
+void Checker::CheckLearningRate(const config::LearningRate& rate) const {
+  using config::LearningRate;
+  const std::string key = "learning_rate.", type = LearningRate::Type_Name(rate.type());
+  const int milestones = rate.milestone_samples_size();
+  if (rate.type() == LearningRate::STEP && rate.has_interval_samples() == (milestones > 0)) {
+    Fail(key + (milestones > 0 ? "milestone_samples[0]" : "interval_samples"),
+         "{}: type STEP needs exactly one of interval_samples, milestone_samples",
+         milestones > 0 ? "interval_samples is there too" : "missing");
+  }
+  if (rate.type() == LearningRate::EXPONENTIAL && !rate.has_interval_samples()) {
+    Fail(key + "interval_samples", "missing: type {} needs it", type);
+  }
+  int64_t last = rate.warmup_samples();
+  for (int i = 0; i < milestones; ++i) {
+    if (rate.milestone_samples(i) <= last) {
+      Fail(fmt::format("{}milestone_samples[{}]", key, i), "expected more than {}, {}, got {}",
+           i == 0 ? "warmup_samples" : "the milestone before it", last, rate.milestone_samples(i));
+    }
+    last = rate.milestone_samples(i);
+  }
+  if (rate.has_total_samples() && rate.warmup_samples() >= rate.total_samples()) {
+    Fail(key + "warmup_samples", "expected less than total_samples, {}, got {}",
+         rate.total_samples(), rate.warmup_samples());
   }
 }
 
@@ -171,7 +211,8 @@ void Checker::CheckContradictions(const config::Config& config) const {
   if (!config.has_learning_rate())
     Fail("learning_rate", "missing: expected learning_rate {{ base: … }}");
   if (!config.has_model()) Fail("model", "missing: expected model {{ … }} or model_file: \"…\"");
-  CheckLearningRate(config);
+  CheckOptimizer(config);
+  CheckLearningRate(config.learning_rate());
   CheckPreprocess(config.data());
 }
 

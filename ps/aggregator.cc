@@ -9,7 +9,9 @@
 #include <set>
 
 #include "common/error.h"
+#include "ps/average_gradient.h"
 #include "ps/initializer.h"
+#include "ps/update.h"
 
 namespace muster {
 namespace {
@@ -20,19 +22,26 @@ constexpr size_t kAtOnceFloats = 16384;
 }  // namespace
 
 Aggregator::Aggregator(const Graph& graph, std::vector<Chunk> chunks,
-                       const config::Optimizer& optimizer, uint64_t seed, ThreadPool& pool,
-                       Publish publish)
+                       const config::Optimizer& optimizer, config::Run::OnNonfinite on_nonfinite,
+                       uint64_t seed, ThreadPool& pool, Publish publish)
     : graph_(graph),
       chunks_(std::move(chunks)),
-      segments_(DecaySegments(graph)),
       optimizer_(optimizer),
+      segments_(CutSegments(graph.variables(), graph.arena_floats(), optimizer)),
+      may_skip_(on_nonfinite == config::Run::SKIP_STEP),
+      two_phase_(may_skip_ || optimizer_.clip_norm() > 0),
       publish_(std::move(publish)),
-      planes_(SharedMemory::Create("muster-weights", 2 * graph.arena_floats() * sizeof(float),
-                                   SharedMemory::Access::kReadWrite)),
+      planes_(SharedMemory::Create(
+          "muster-weights",
+          (optimizer_.keeps_average() ? 3 : 2) * graph.arena_floats() * sizeof(float),
+          SharedMemory::Access::kReadWrite)),
       states_(chunks_.size()),
       pool_(pool) {
-  if (optimizer.type() == config::Optimizer::MOMENTUM) momentum_ = Arena(graph.arena_floats());
+  for (size_t i = 0; i < optimizer_.state_arenas(); ++i) state_[i] = Arena(graph.arena_floats());
+  if (two_phase_) averaged_ = Arena(graph.arena_floats());
+  if (optimizer_.clip_norm() > 0) line_squares_.resize(graph.arena_floats() / kLineFloats);
   InitializeWeights(graph, seed, Plane(0));
+  if (optimizer_.keeps_average()) std::ranges::copy(Plane(0), AveragePlane().begin());
 }
 
 void Aggregator::Expect(std::vector<ExpectedPart> parts, int64_t slices) {
@@ -45,8 +54,9 @@ void Aggregator::Expect(std::vector<ExpectedPart> parts, int64_t slices) {
 void Aggregator::BeginStep(int64_t step) {
   MUSTER_CHECK(running_ == 0);
   step_ = step;
-  updates_allowed_ = false;
-  updated_ = 0;
+  phase_ = Phase::kCollecting;
+  done_ = 0;
+  nonfinite_.reset();
   for (ChunkState& state : states_) {
     state.parts.assign(expected_.size(), {});
     state.present.assign(expected_.size(), 0);
@@ -55,10 +65,22 @@ void Aggregator::BeginStep(int64_t step) {
   }
 }
 
-void Aggregator::AllowUpdates(float learning_rate) {
-  rule_ = {optimizer_.type(), learning_rate, optimizer_.momentum()};
-  updates_allowed_ = true;
+void Aggregator::AllowUpdates(double learning_rate) {
+  rule_ = optimizer_.RuleFor(updates_ + 1, learning_rate);
+  Enter(two_phase_ ? Phase::kAveraging : Phase::kOnePass);
   SubmitReady();
+}
+
+void Aggregator::SkipStep() {
+  Enter(Phase::kKeeping);
+  SubmitReady();
+}
+
+void Aggregator::Enter(Phase phase) {
+  MUSTER_CHECK(running_ == 0);
+  phase_ = phase;
+  done_ = 0;
+  for (ChunkState& state : states_) state.submitted = false;
 }
 
 Aggregator::Verdict Aggregator::Add(uint32_t rank, size_t chunk, const TreeNode& node, bool empty,
@@ -76,7 +98,7 @@ Aggregator::Verdict Aggregator::Add(uint32_t rank, size_t chunk, const TreeNode&
   state.present[part] = empty ? 2 : 1;
   state.parts[part] = std::move(payload);
   ++state.count;
-  if (updates_allowed_ && state.count == expected_.size()) SubmitReady();
+  if (phase_ != Phase::kCollecting && state.count == expected_.size()) SubmitReady();
   return Verdict::kAccepted;
 }
 
@@ -84,28 +106,22 @@ Aggregator::Verdict Aggregator::Add(uint32_t rank, size_t chunk, const TreeNode&
 // for that one. No more than the pool's threads are handed out at a time, so that a lower chunk
 // that completes later still goes before higher ones that wait.
 void Aggregator::SubmitReady() {
-  for (size_t c = 0; c < chunks_.size() && running_ < pool_.threads(); ++c) {
+  for (size_t c = 0; c < chunks_.size() && running_ < pool_.threads();) {
     ChunkState& state = states_[c];
-    if (state.submitted || state.count < expected_.size()) continue;
-    auto update = std::make_shared<ChunkUpdate>();
-    update->chunk = chunks_[c];
-    update->tree = tree_.get();
-    for (const Payload& part : state.parts) {
-      update->parts.push_back(part.floats.empty() ? nullptr : part.floats.data());
+    if (state.submitted || state.count < expected_.size()) {
+      ++c;
+      continue;
     }
-    update->rule = rule_;
-    update->segments = segments_;
-    update->weights = Plane(step_);
-    update->next_weights = Plane(step_ + 1);
-    update->momentum = momentum_.floats();
     state.submitted = true;
     ++running_;
     if (chunks_[c].floats() * (expected_.size() + 3) <= kAtOnceFloats) {
-      Finish(c, ApplyUpdate(*update));
+      const Phase phase = phase_;
+      Finish(c, Job(c)());
+      if (phase_ != phase) c = 0;  // all chunks are to be visited again
       continue;
     }
-    pool_.Submit([this, c, update]() -> ThreadPool::Completion {
-      const bool finite = ApplyUpdate(*update);
+    pool_.Submit([this, c, job = Job(c)]() -> ThreadPool::Completion {
+      const bool finite = job();
       return [this, c, finite] {
         Finish(c, finite);
         SubmitReady();
@@ -114,15 +130,67 @@ void Aggregator::SubmitReady() {
   }
 }
 
+std::function<bool()> Aggregator::Job(size_t c) {
+  const Chunk& chunk = chunks_[c];
+  const std::span<const float> weights = Plane(step_);
+  const std::span<float> next = Plane(step_ + 1);
+  if (phase_ == Phase::kKeeping) {
+    return [chunk, weights, next] {
+      std::ranges::copy(weights.subspan(chunk.begin, chunk.floats()), next.begin() + chunk.begin);
+      return true;
+    };
+  }
+  GradientParts gradient;
+  if (phase_ != Phase::kApplying) {
+    gradient.tree = tree_.get();
+    for (const Payload& part : states_[c].parts) {
+      gradient.parts.push_back(part.floats.empty() ? nullptr : part.floats.data());
+    }
+  }
+  if (phase_ == Phase::kAveraging) {
+    const ChunkAverage average{.chunk = chunk,
+                               .gradient = std::move(gradient),
+                               .clip_value = rule_.clip_value,
+                               .segments = segments_,
+                               .averaged = averaged_.floats(),
+                               .line_squares = line_squares_};
+    return [average] { return AverageGradient(average); };
+  }
+  const ChunkUpdate update{.chunk = chunk,
+                           .gradient = std::move(gradient),
+                           .averaged = averaged_.floats(),
+                           .rule = rule_,
+                           .segments = segments_,
+                           .weights = weights,
+                           .next_weights = next,
+                           .state = {state_[0].floats(), state_[1].floats()},
+                           .average = AveragePlane()};
+  return [update] { return ApplyUpdate(update); };
+}
+
 void Aggregator::Finish(size_t chunk, bool finite) {
   --running_;
-  if (!finite) {
-    if (!nonfinite_) nonfinite_ = Diagnose(chunk);
-    return;  // this chunk stays unpublished: the step never completes
-  }
-  ++updated_;
+  if (!finite && !nonfinite_) nonfinite_ = Diagnose(chunk);
+  const bool skippable = may_skip_ && phase_ == Phase::kAveraging;
+  if (!finite && !skippable) return;  // stays unpublished: the step never completes
+  ++done_;
   states_[chunk].parts.clear();  // lets go of the memory they came in
-  publish_(step_ + 1, chunk);
+  if (phase_ != Phase::kAveraging) {
+    if (done_ == chunks_.size() && phase_ != Phase::kKeeping) ++updates_;
+    return publish_(step_ + 1, chunk);
+  }
+  if (done_ == chunks_.size()) EndAveraging();
+}
+
+// The whole gradient is there.
+void Aggregator::EndAveraging() {
+  if (nonfinite_) return Enter(Phase::kKeeping);
+  if (optimizer_.clip_norm() > 0) {
+    const double norm = GradientNorm(line_squares_);
+    rule_.gradient_scale =
+        static_cast<float>(std::min(1.0, optimizer_.clip_norm() / (norm + 1e-6)));
+  }
+  Enter(Phase::kApplying);
 }
 
 Aggregator::Nonfinite Aggregator::Diagnose(size_t chunk) const {
@@ -133,6 +201,7 @@ Aggregator::Nonfinite Aggregator::Diagnose(size_t chunk) const {
         [](size_t offset, const Variable& variable) { return offset < variable.offset; });
     return *std::prev(after);
   };
+  // Of a two-phase step's second phase there are no parts any more; they were all finite.
   const std::vector<Payload>& parts = states_[chunk].parts;
   for (size_t i = 0; i < parts.size(); ++i) {
     for (size_t j = 0; j < parts[i].floats.size(); ++j) {
@@ -144,6 +213,17 @@ Aggregator::Nonfinite Aggregator::Diagnose(size_t chunk) const {
               expected_[i].rank};
     }
   }
+  if (phase_ == Phase::kAveraging) {
+    for (size_t at = range.begin; at < range.end; ++at) {
+      const float value = averaged_.floats()[at];
+      if (std::isfinite(value)) continue;
+      const Variable& variable = variable_at(at);
+      return {fmt::format("the sum of the gradients of {}[{}] is {}, although those of all workers "
+                          "are finite",
+                          variable.name, at - variable.offset, value),
+              std::nullopt};
+    }
+  }
   const std::span<const float> next = Plane(step_ + 1);
   for (size_t at = range.begin; at < range.end; ++at) {
     if (std::isfinite(next[at])) continue;
@@ -152,7 +232,22 @@ Aggregator::Nonfinite Aggregator::Diagnose(size_t chunk) const {
                         variable.name, at - variable.offset, next[at]),
             std::nullopt};
   }
-  return {"a value was not finite", std::nullopt};
+  // Weights may be finite although a second moment is not: √∞ divides the gradient away.
+  for (size_t at = range.begin; at < range.end; ++at) {
+    for (const Arena& arena : state_) {
+      if (arena.floats().empty() || std::isfinite(arena.floats()[at])) continue;
+      const Variable& variable = variable_at(at);
+      return {fmt::format("the optimizer's second moment of {}[{}] is {}, from finite gradients of "
+                          "all workers",
+                          variable.name, at - variable.offset, arena.floats()[at]),
+              std::nullopt};
+    }
+  }
+  // Clipped or frozen, and so not seen in a weight.
+  return {fmt::format("the sum of the gradients of {} is not finite, although those of all workers "
+                      "are",
+                      variable_at(range.begin).name),
+          std::nullopt};
 }
 
 std::vector<uint32_t> Aggregator::MissingRanks() const {
@@ -167,6 +262,11 @@ std::vector<uint32_t> Aggregator::MissingRanks() const {
 
 std::span<const float> Aggregator::WeightsOf(int64_t version, size_t chunk) const {
   return Weights(version).subspan(chunks_[chunk].begin, chunks_[chunk].floats());
+}
+
+std::span<const float> Aggregator::AverageOf(size_t chunk) const {
+  MUSTER_CHECK(optimizer_.keeps_average());
+  return AveragePlane().subspan(chunks_[chunk].begin, chunks_[chunk].floats());
 }
 
 uint64_t Aggregator::HashWeights(int64_t version) const {

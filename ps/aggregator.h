@@ -1,10 +1,15 @@
-// Collects the parts of each chunk's gradient and, when all are there, has them added and applied.
+// Collects the parts of each chunk's gradient and, when all are there, has them added and applied:
+// in one pass per chunk, or, where the whole gradient must be known first (clip_norm, SKIP_STEP),
+// in two phases: all sums, then all updates.
 //
 // Owner: the server's loop, which calls everything here. The arithmetic runs in the pool.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,9 +19,10 @@
 #include "common/link/link.h"
 #include "common/shared_memory.h"
 #include "common/slices.h"
+#include "ps/optimizer.h"
+#include "ps/segments.h"
 #include "ps/thread_pool.h"
 #include "ps/tree_sum.h"
-#include "ps/update.h"
 
 namespace muster {
 
@@ -32,8 +38,11 @@ class Aggregator {
   using Publish = std::function<void(int64_t version, size_t chunk)>;
 
   // Step v reads plane v mod 2 and writes the other one. W(0) is InitializeWeights(graph, seed).
+  // Memory, in arenas of 4 bytes per variable: 2 planes, the optimizer's state (Optimizer), 1 with
+  // ema_decay, 1 for a two-phase step (and 1/8 of one with clip_norm).
   Aggregator(const Graph& graph, std::vector<Chunk> chunks, const config::Optimizer& optimizer,
-             uint64_t seed, ThreadPool& pool, Publish publish);
+             config::Run::OnNonfinite on_nonfinite, uint64_t seed, ThreadPool& pool,
+             Publish publish);
 
   // Which parts make a gradient. Once, before the first step.
   void Expect(std::vector<ExpectedPart> parts, int64_t slices);
@@ -41,28 +50,37 @@ class Aggregator {
   // W(step) is complete; parts of its gradient may come from now on.
   void BeginStep(int64_t step);
   // Updates may begin: all losses of this step are in and finite.
-  void AllowUpdates(float learning_rate);
+  void AllowUpdates(double learning_rate);
+  // All losses are in, and the gradient is not to be used: W(step + 1) will be W(step), and
+  // nothing else changes.
+  void SkipStep();
 
   enum class Verdict { kAccepted, kRepeated, kUnknownChunk, kUnknownSubtree, kWrongSize };
   Verdict Add(uint32_t rank, size_t chunk, const TreeNode& node, bool empty, Payload payload);
 
-  bool StepIsComplete() const { return updated_ == chunks_.size(); }
+  bool StepIsComplete() const { return !averages() && done_ == chunks_.size(); }
   // The ranks whose parts of this step are missing.
   std::vector<uint32_t> MissingRanks() const;
 
-  // A chunk whose update gave a value that is not finite: "gradient of conv1/weights[12] from
-  // rank 1", filled in once, by the first such chunk.
+  // The first value of this step that was not finite: "the gradient of conv1/weights[12] is nan".
   struct Nonfinite {
     std::string what;
     std::optional<uint32_t> rank;  // none: each part was finite, the sum or the weight is not
   };
   const std::optional<Nonfinite>& nonfinite() const { return nonfinite_; }
+  // Whether this step leaves everything as it was, because of SkipStep or of SKIP_STEP and
+  // nonfinite(). If nonfinite() is there and this is false, the step will never be complete.
+  bool skips() const { return phase_ == Phase::kKeeping; }
+  // The first phase of two is under way.
+  bool averages() const { return phase_ == Phase::kAveraging; }
 
   const std::vector<Chunk>& chunks() const { return chunks_; }
   std::span<const float> Weights(int64_t version) const { return Plane(version); }
-  // The memory of both planes, one after the other.
+  // The memory of both planes and, with ema_decay, of the average, one after the other.
   SharedMemory& planes() { return planes_; }
   std::span<const float> WeightsOf(int64_t version, size_t chunk) const;
+  // Of the moving average of the newest version; with ema_decay only.
+  std::span<const float> AverageOf(size_t chunk) const;
   // XXH3-64 of all variables, without the padding between them.
   uint64_t HashWeights(int64_t version) const;
 
@@ -71,32 +89,55 @@ class Aggregator {
     std::vector<Payload> parts;
     std::vector<char> present;  // 0: missing, 1: here, 2: here and empty
     size_t count = 0;
-    bool submitted = false;
+    bool submitted = false;  // in this phase
+  };
+  // What is done with a chunk whose parts are all there.
+  enum class Phase {
+    kCollecting,  // nothing yet: losses are missing
+    kOnePass,     // added and applied
+    kAveraging,   // added
+    kApplying,    // the sum is applied
+    kKeeping,     // the weights are copied to the other plane
   };
 
-  std::span<float> Plane(int64_t version) const {
+  std::span<float> PlaneAt(size_t plane) const {
     const size_t floats = graph_.arena_floats();
-    return planes_.writable_floats().subspan(static_cast<size_t>(version % 2) * floats, floats);
+    return planes_.writable_floats().subspan(plane * floats, floats);
   }
+  std::span<float> Plane(int64_t version) const {
+    return PlaneAt(static_cast<size_t>(version % 2));
+  }
+  std::span<float> AveragePlane() const {
+    return optimizer_.keeps_average() ? PlaneAt(2) : std::span<float>();
+  }
+  void Enter(Phase phase);
   void SubmitReady();
+  // The phase's work on a chunk. It may run in any thread, and is true if all values are finite.
+  std::function<bool()> Job(size_t chunk);
   void Finish(size_t chunk, bool finite);
+  void EndAveraging();
   Nonfinite Diagnose(size_t chunk) const;
 
   const Graph& graph_;
   const std::vector<Chunk> chunks_;
-  const std::vector<DecaySegment> segments_;
-  const config::Optimizer optimizer_;
+  const Optimizer optimizer_;
+  const std::vector<Segment> segments_;
+  const bool may_skip_;  // SKIP_STEP
+  const bool two_phase_;
   const Publish publish_;
-  SharedMemory planes_;  // both; workers of this host read them there
-  Arena momentum_;
+  SharedMemory planes_;  // workers of this host read them there
+  std::array<Arena, 2> state_;
+  Arena averaged_;                    // two_phase_
+  std::vector<double> line_squares_;  // of averaged_, with clip_norm
   std::vector<ExpectedPart> expected_;
   std::unique_ptr<TreeSum> tree_;
   int64_t step_ = -1;
-  bool updates_allowed_ = false;
+  int64_t updates_ = 0;  // steps that were not skipped
+  Phase phase_ = Phase::kCollecting;
   UpdateRule rule_;
   std::vector<ChunkState> states_;
   size_t running_ = 0;
-  size_t updated_ = 0;
+  size_t done_ = 0;  // chunks, in this phase
   std::optional<Nonfinite> nonfinite_;
   ThreadPool& pool_;
 };

@@ -18,7 +18,11 @@ double Progress::Sums::WaitingShare() const {
 }
 
 void Progress::Sums::PutLoss(Json& json) const {
-  const double n = static_cast<double>(std::max<int64_t>(samples, 1));
+  if (samples > 0 && samples == skipped_samples) {
+    json["train_loss"] = json["train_accuracy"] = nullptr;
+    return;
+  }
+  const double n = static_cast<double>(std::max<int64_t>(samples - skipped_samples, 1));
   json["train_loss"] = loss / n;
   json["train_accuracy"] = static_cast<double>(correct) / n;
 }
@@ -34,6 +38,7 @@ void Progress::Sums::Put(Json& json) const {
   json["wait_ms"] = wait_ms / reported;
   json["pull_ms"] = pull_ms / reported;
   json["waiting_share"] = WaitingShare();
+  json["skipped_steps"] = skipped_steps;
 }
 
 void Progress::Begin(const StepPlan& plan) {
@@ -41,7 +46,7 @@ void Progress::Begin(const StepPlan& plan) {
   step_began_ = Clock::now();
 }
 
-void Progress::EndStep(const StepLosses& losses, float learning_rate) {
+void Progress::EndStep(const StepLosses& losses, double learning_rate, bool skipped) {
   const Clock::time_point now = Clock::now();
   const double seconds = Seconds(now - step_began_);
   step_began_ = now;
@@ -55,9 +60,14 @@ void Progress::EndStep(const StepLosses& losses, float learning_rate) {
   for (Sums* sums : {&total_, &since_log_, &since_live_}) {
     ++sums->steps;
     sums->samples += losses.batch().samples;
+    sums->seconds += seconds;
+    if (skipped) {
+      ++sums->skipped_steps;
+      sums->skipped_samples += losses.batch().samples;
+      continue;
+    }
     sums->correct += losses.Correct();
     sums->loss += losses.Loss();
-    sums->seconds += seconds;
   }
 }
 

@@ -22,7 +22,8 @@ class Progress {
 
   // All workers are ready: training time starts to count.
   void Begin(const StepPlan& plan);
-  void EndStep(const StepLosses& losses, float learning_rate);
+  // A skipped step counts as a step, but its loss, which may be a NaN, is left out.
+  void EndStep(const StepLosses& losses, double learning_rate, bool skipped);
   void AddTimes(const wire::StepTimes& times);
   // Time between the two is not training time.
   void BeginEvaluation();
@@ -44,6 +45,7 @@ class Progress {
  private:
   struct Sums {
     int64_t steps = 0, samples = 0, correct = 0;
+    int64_t skipped_steps = 0, skipped_samples = 0;  // of these
     double loss = 0, seconds = 0;
     // Of all workers' reports.
     int64_t reports = 0;
@@ -63,7 +65,7 @@ class Progress {
   StepPlan plan_;
   Clock::time_point process_began_ = Clock::now();
   Clock::time_point step_began_ = Clock::now();
-  float learning_rate_ = 0;
+  double learning_rate_ = 0;
   std::vector<double> recent_seconds_;  // of the last steps, a ring
   Sums total_, since_log_, last_log_, since_live_;
   std::optional<double> test_accuracy_, test_loss_, best_accuracy_;

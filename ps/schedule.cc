@@ -1,24 +1,76 @@
 #include "ps/schedule.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numbers>
+
+#include "common/update_settings.h"
 
 namespace muster {
+namespace {
 
-float LearningRateAt(const config::LearningRate& schedule, int64_t samples) {
-  const double intervals =
-      schedule.has_interval_samples()
-          ? static_cast<double>(samples) / static_cast<double>(schedule.interval_samples())
-          : 0;
-  switch (schedule.type()) {
+// From 1 at x = 0 down to 0 at x = 1, flat at both ends.
+double HalfCosine(double x) { return (1 + std::cos(std::numbers::pi * x)) / 2; }
+
+}  // namespace
+
+LearningRateSchedule::LearningRateSchedule(const config::LearningRate& settings, uint32_t workers,
+                                           int64_t run_samples)
+    : settings_(settings),
+      base_(ScaledBase(settings, workers)),
+      total_(settings.has_total_samples() ? settings.total_samples() : run_samples) {}
+
+double LearningRateSchedule::At(int64_t samples) const {
+  if (settings_.type() == config::LearningRate::ONE_CYCLE) return OneCycle(samples);
+  if (samples >= settings_.warmup_samples()) return AfterWarmup(samples);
+  const double done =
+      static_cast<double>(samples) / static_cast<double>(settings_.warmup_samples());
+  return base_ * (settings_.warmup_start() + (1 - settings_.warmup_start()) * done);
+}
+
+double LearningRateSchedule::Progress(int64_t samples) const {
+  const int64_t warmup = settings_.warmup_samples();
+  if (samples >= total_) return 1;
+  return static_cast<double>(samples - warmup) / static_cast<double>(total_ - warmup);
+}
+
+double LearningRateSchedule::AfterWarmup(int64_t samples) const {
+  const auto intervals = [&] {
+    return static_cast<double>(samples - settings_.warmup_samples()) /
+           static_cast<double>(settings_.interval_samples());
+  };
+  switch (settings_.type()) {
     case config::LearningRate::CONSTANT:
-      return static_cast<float>(schedule.base());
-    case config::LearningRate::STEP:
-      return static_cast<float>(schedule.base() *
-                                std::pow(schedule.factor(), std::floor(intervals)));
+    case config::LearningRate::ONE_CYCLE:
+      return base_;
+    case config::LearningRate::STEP: {
+      const auto& milestones = settings_.milestone_samples();
+      const double steps = milestones.empty()
+                               ? std::floor(intervals())
+                               : static_cast<double>(std::upper_bound(milestones.begin(),
+                                                                      milestones.end(), samples) -
+                                                     milestones.begin());
+      return base_ * std::pow(settings_.factor(), steps);
+    }
     case config::LearningRate::EXPONENTIAL:
-      return static_cast<float>(schedule.base() * std::pow(schedule.factor(), intervals));
+      return base_ * std::pow(settings_.factor(), intervals());
+    case config::LearningRate::POLYNOMIAL:
+      return settings_.end() +
+             (base_ - settings_.end()) * std::pow(1 - Progress(samples), settings_.power());
+    case config::LearningRate::COSINE:
+      return settings_.end() + (base_ - settings_.end()) * HalfCosine(Progress(samples));
   }
-  return 0;
+  return base_;
+}
+
+double LearningRateSchedule::OneCycle(int64_t samples) const {
+  const double p = samples >= total_ ? 1 : static_cast<double>(samples) / total_;
+  const double peak = settings_.peak_fraction();
+  if (p < peak) {
+    const double start = base_ / settings_.start_divisor();
+    return base_ + (start - base_) * HalfCosine(p / peak);
+  }
+  return settings_.end() + (base_ - settings_.end()) * HalfCosine((p - peak) / (1 - peak));
 }
 
 }  // namespace muster

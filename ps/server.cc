@@ -11,7 +11,6 @@
 #include "common/config.h"
 #include "common/log.h"
 #include "common/protocol.h"
-#include "ps/schedule.h"
 
 namespace muster {
 namespace {
@@ -37,7 +36,7 @@ Server::Server(const config::Config& config, const std::string& token,
       interrupt_fd_(interrupt_fd),
       roster_(graph_, {token, JobOf(token), config.cluster().workers()}),
       aggregator_(graph_, CutChunks(graph_, config.cluster().chunk_bytes()), config.optimizer(),
-                  config.run().seed(), pool_,
+                  config.run().on_nonfinite(), config.run().seed(), pool_,
                   [this](int64_t version, size_t chunk) { PublishChunk(version, chunk); }),
       pool_(config.server().threads()),
       next_waiting_(began_ + std::chrono::seconds(5)),
@@ -106,12 +105,35 @@ void Server::Turn() {
 }
 
 void Server::CheckFinite() const {
-  if (!aggregator_.nonfinite()) return;
+  if (!aggregator_.nonfinite() || aggregator_.skips()) return;
   const Aggregator::Nonfinite& bad = *aggregator_.nonfinite();
+  const char* why = "on_nonfinite is ABORT; nothing of this step is kept";
+  if (config_.run().on_nonfinite() == config::Run::SKIP_STEP) {
+    // While gradients are still being added, the decision is ahead.
+    if (aggregator_.averages()) return;
+    why = "a finite gradient that breaks a weight is not skipped";
+  }
   throw Error(ExitCode::kNonfinite,
-              "{} at step {}{}{}: on_nonfinite is ABORT; nothing of this step is kept. A smaller "
+              "{} at step {}{}{}: {}. A smaller learning rate is the usual remedy", bad.what, step_,
+              bad.rank ? ", from " : "", bad.rank ? roster_.Name(*bad.rank) : "", why);
+}
+
+// SKIP_STEP: the step is complete and has changed nothing.
+void Server::CountSkippedStep() {
+  const Aggregator::Nonfinite& bad = bad_loss_ ? *bad_loss_ : *aggregator_.nonfinite();
+  const std::string from = bad.rank ? ", from " + roster_.Name(*bad.rank) : "";
+  ++skipped_in_a_row_;
+  spdlog::warn("skipped step {}: {}{} ({} in a row)", step_, bad.what, from, skipped_in_a_row_);
+  nlohmann::ordered_json event{
+      {"step", step_}, {"reason", bad.what}, {"in_a_row", skipped_in_a_row_}};
+  if (bad.rank) event["rank"] = *bad.rank;
+  reporter_.Event("skipped_step", event);
+  if (skipped_in_a_row_ < config_.run().max_skipped_steps()) return;
+  throw Error(ExitCode::kNonfinite,
+              "{} at step {}{}: {} skipped in a row, which is run.max_skipped_steps. A smaller "
               "learning rate is the usual remedy",
-              bad.what, step_, bad.rank ? ", from " : "", bad.rank ? roster_.Name(*bad.rank) : "");
+              bad.what, step_, from,
+              skipped_in_a_row_ == 1 ? "1 step" : fmt::format("{} steps", skipped_in_a_row_));
 }
 
 void Server::Receive(const FromWorker& event) {
@@ -167,6 +189,14 @@ void Server::WelcomeAll() {
   plan_.slices = config_.run().slices();
   plan_.total_steps = config_.run().has_steps() ? config_.run().steps()
                                                 : config_.run().epochs() * plan_.StepsPerEpoch();
+  schedule_ = LearningRateSchedule(config_.learning_rate(), roster_.size(),
+                                   plan_.At(plan_.total_steps).samples_before);
+  if (config_.learning_rate().scaling() != config::LearningRate::NONE) {
+    spdlog::info("learning rate: base {:g} is scaled to {:g} ({}, {} workers)",
+                 config_.learning_rate().base(), schedule_.base(),
+                 config::LearningRate::Scaling_Name(config_.learning_rate().scaling()),
+                 roster_.size());
+  }
   std::vector<ExpectedPart> parts;
   for (uint32_t rank = 0; rank < roster_.size(); ++rank) {
     const Range slices = EvenPart(plan_.slices, roster_.size(), rank);
@@ -255,7 +285,8 @@ void Server::BeginStep(int64_t step) {
   step_ = step;
   step_deadline_began_ = Clock::now();
   losses_.Begin(plan_, plan_.At(step));
-  learning_rate_ = LearningRateAt(config_.learning_rate(), losses_.batch().samples_before);
+  learning_rate_ = schedule_.At(losses_.batch().samples_before);
+  bad_loss_.reset();
   aggregator_.BeginStep(step);
 }
 
@@ -269,14 +300,21 @@ void Server::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss) {
       !losses_.Add(loss.slice(), loss.samples(), loss.loss(), loss.correct())) {
     return Drop(roster_.Name(rank), fmt::format("an unexpected loss of slice {}", loss.slice()));
   }
-  if (!std::isfinite(loss.loss())) {
-    throw Error(ExitCode::kNonfinite,
-                "the loss of slice {} is {} at step {}, from {}: on_nonfinite is ABORT; nothing of "
-                "this step is kept. A smaller learning rate is the usual remedy",
-                loss.slice(), loss.loss(), step_, roster_.Name(rank));
+  if (!std::isfinite(loss.loss()) && !bad_loss_) {
+    bad_loss_ = {fmt::format("the loss of slice {} is {}", loss.slice(), loss.loss()), rank};
+    if (config_.run().on_nonfinite() == config::Run::ABORT) {
+      throw Error(ExitCode::kNonfinite,
+                  "{} at step {}, from {}: on_nonfinite is ABORT; nothing of this step is kept. A "
+                  "smaller learning rate is the usual remedy",
+                  bad_loss_->what, step_, roster_.Name(rank));
+    }
   }
   if (!losses_.Complete()) return;
-  aggregator_.AllowUpdates(learning_rate_);
+  if (bad_loss_) {
+    aggregator_.SkipStep();  // the step goes on: its gradients are waited for, and not used
+  } else {
+    aggregator_.AllowUpdates(learning_rate_);
+  }
   OrderNext(step_);
 }
 
@@ -293,6 +331,7 @@ void Server::OrderNext(int64_t step) {
       evaluate.set_block_size(config_.evaluation().batch());
       evaluate.set_block_begin(static_cast<uint32_t>(blocks.begin));
       evaluate.set_block_end(static_cast<uint32_t>(blocks.end));
+      evaluate.set_average(config_.evaluation().use_ema());
       SendTo(rank, message);
     }
   }
@@ -339,17 +378,31 @@ void Server::OnGradient(uint32_t rank, const wire::GradientPart& part, const Pay
   }
 }
 
-// d. A chunk of W(v + 1) goes out as soon as it is written.
+// d. A chunk of W(v + 1) goes out as soon as it is written, and so does that of its average where
+// an evaluation wants it.
 void Server::PublishChunk(int64_t version, size_t chunk) {
   wire::ServerMessage message = NewMessage();
   message.mutable_weights_chunk()->set_version(version);
   message.mutable_weights_chunk()->set_chunk(static_cast<uint32_t>(chunk));
   Broadcast(message, aggregator_.WeightsOf(version, chunk));
+  if (!AverageIsDue(version)) return;
+  message.mutable_weights_chunk()->set_average(true);
+  Broadcast(message, aggregator_.AverageOf(chunk));
+}
+
+bool Server::AverageIsDue(int64_t version) const {
+  return config_.evaluation().use_ema() && phase_ == Phase::kTraining &&
+         EvaluationIsDueAfter(version - 1);
 }
 
 void Server::EndStepIfComplete() {
   if (phase_ != Phase::kTraining || !aggregator_.StepIsComplete()) return;
-  progress_.EndStep(losses_, learning_rate_);
+  progress_.EndStep(losses_, learning_rate_, aggregator_.skips());
+  if (aggregator_.skips()) {
+    CountSkippedStep();
+  } else {
+    skipped_in_a_row_ = 0;
+  }
   const int64_t next = step_ + 1;
   const bool last = next == plan_.total_steps;
   if (next % config_.run().log_every_steps() == 0 ||

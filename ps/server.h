@@ -21,6 +21,7 @@
 #include "ps/progress.h"
 #include "ps/reporter.h"
 #include "ps/roster.h"
+#include "ps/schedule.h"
 #include "ps/step_losses.h"
 #include "ps/thread_pool.h"
 
@@ -69,8 +70,10 @@ class Server {
   void Broadcast(wire::ServerMessage& message, std::span<const float> tensor = {});
   void SendTo(uint32_t rank, wire::ServerMessage& message, std::span<const float> tensor = {});
   void PublishChunk(int64_t version, size_t chunk);
+  bool AverageIsDue(int64_t version) const;
 
   void CheckFinite() const;
+  void CountSkippedStep();
   void CheckDeadlines();
   void CheckInterrupt();
   void SendBeats();
@@ -88,8 +91,11 @@ class Server {
   StepPlan plan_;
   Phase phase_ = Phase::kGathering;
   int64_t step_ = 0;
-  float learning_rate_ = 0;
+  LearningRateSchedule schedule_;
+  double learning_rate_ = 0;
   StepLosses losses_;
+  std::optional<Aggregator::Nonfinite> bad_loss_;  // of this step; SKIP_STEP
+  int64_t skipped_in_a_row_ = 0;
   std::optional<Evaluation> evaluation_;
   Progress progress_;
   const Clock::time_point began_ = Clock::now();

@@ -1,73 +1,78 @@
 #include "ps/update.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
+#include <cstring>
 
 namespace muster {
 namespace {
 
-// Nonzero for an infinity or a NaN. Plain integer arithmetic, which vectorises.
-inline uint32_t NotFinite(float x) {
-  return static_cast<uint32_t>((std::bit_cast<uint32_t>(x) & 0x7f800000u) == 0x7f800000u);
+// Where the gradient of floats [at, at + count) is, clipped and scaled; in `buffer` if not in a
+// part, in `averaged` or in `scratch`.
+const float* Gradient(const ChunkUpdate& update, const Segment& segment, size_t at, size_t count,
+                      std::span<float> scratch, float* buffer, uint32_t& bad) {
+  static constexpr float kZeros[TreeSum::kBlock] = {};
+  const UpdateRule& rule = update.rule;
+  const float* gradient = update.averaged.data() + at;
+  if (update.gradient.tree != nullptr) {
+    gradient =
+        update.gradient.tree->Run(update.gradient.parts, at - update.chunk.begin, count, scratch);
+    if (gradient == nullptr) return kZeros;
+    if (rule.clip_value > 0 && segment.kind == Segment::Kind::kTrained) {
+      bad |= ClipValues(gradient, buffer, count, rule.clip_value);
+      gradient = buffer;
+    }
+  }
+  if (rule.gradient_scale != 1 && segment.kind == Segment::Kind::kTrained) {
+    Scale(gradient, buffer, count, rule.gradient_scale);
+    gradient = buffer;
+  }
+  return gradient;
 }
 
-// w' = w - lr (g + decay w)
-uint32_t Sgd(const float* __restrict g, const float* __restrict w, float* __restrict next, size_t n,
-             float lr, float decay) {
-  uint32_t bad = 0;
-  for (size_t i = 0; i < n; ++i) {
-    next[i] = w[i] - lr * (g[i] + decay * w[i]);
-    bad |= NotFinite(next[i]);
+uint32_t UpdateOne(const UpdateBlock& block, const Segment& segment, const UpdateRule& rule) {
+  switch (segment.kind) {
+    case Segment::Kind::kTrained:
+      return rule.kernel(block, rule.Coefficients(segment));
+    case Segment::Kind::kFrozen:
+      return KeepFrozen(block);
+    case Segment::Kind::kStatistic:
+      return UpdateStatistic(block, segment.statistic_momentum);
   }
-  return bad;
-}
-
-// m' = mu m + (g + decay w);  w' = w - lr m'
-uint32_t Momentum(const float* __restrict g, const float* __restrict w, float* __restrict m,
-                  float* __restrict next, size_t n, float lr, float mu, float decay) {
-  uint32_t bad = 0;
-  for (size_t i = 0; i < n; ++i) {
-    m[i] = mu * m[i] + (g[i] + decay * w[i]);
-    next[i] = w[i] - lr * m[i];
-    bad |= NotFinite(next[i]);
-  }
-  return bad;
+  return 0;
 }
 
 }  // namespace
 
-std::vector<DecaySegment> DecaySegments(const Graph& graph) {
-  std::vector<DecaySegment> segments;
-  for (const Variable& variable : graph.variables()) {
-    if (!segments.empty()) segments.back().end = variable.offset;
-    segments.push_back({variable.offset, graph.arena_floats(), variable.weight_decay.value_or(0)});
-  }
-  return segments;
-}
-
 bool ApplyUpdate(const ChunkUpdate& update) {
-  std::vector<float> scratch(update.tree->scratch_floats());
-  const float zeros[TreeSum::kBlock] = {};
-  uint32_t bad = 0;
+  const bool sums = update.gradient.tree != nullptr;
+  std::vector<float> scratch(sums ? update.gradient.tree->scratch_floats() : 0);
+  alignas(64) float buffer[TreeSum::kBlock];
+  const double ema_decay = update.rule.ema_decay;
   const Chunk& chunk = update.chunk;
-  auto segment = std::upper_bound(update.segments.begin(), update.segments.end(), chunk.begin,
-                                  [](size_t at, const DecaySegment& s) { return at < s.end; });
+  uint32_t bad = 0;
+  auto segment = SegmentAt(update.segments, chunk.begin);
   for (size_t at = chunk.begin; at < chunk.end;) {
-    while (segment->end <= at) ++segment;
-    const size_t n = std::min({TreeSum::kBlock, chunk.end - at, segment->end - at});
-    const float* g = update.tree->Run(update.parts, at - chunk.begin, n, scratch);
-    if (g == nullptr) g = zeros;
-    const float* w = update.weights.data() + at;
-    float* next = update.next_weights.data() + at;
-    const UpdateRule& rule = update.rule;
-    if (rule.type == config::Optimizer::MOMENTUM) {
-      bad |= Momentum(g, w, update.momentum.data() + at, next, n, rule.learning_rate, rule.momentum,
-                      segment->weight_decay);
-    } else {
-      bad |= Sgd(g, w, next, n, rule.learning_rate, segment->weight_decay);
+    if (segment->end <= at) ++segment;
+    const size_t count = std::min({TreeSum::kBlock, chunk.end - at, segment->end - at});
+    UpdateBlock block{
+        .count = count,
+        .gradient = Gradient(update, *segment, at, count, scratch, buffer, bad),
+        .weights = update.weights.data() + at,
+        .next_weights = update.next_weights.data() + at,
+    };
+    for (size_t i = 0; i < update.state.size(); ++i) {
+      if (!update.state[i].empty()) block.state[i] = update.state[i].data() + at;
     }
-    at += n;
+    bad |= UpdateOne(block, *segment, update.rule);
+    if (!update.average.empty()) {
+      // A running statistic is an average already.
+      const bool statistic = segment->kind == Segment::Kind::kStatistic;
+      UpdateAverage(block.next_weights, update.average.data() + at, count,
+                    statistic ? 0 : static_cast<float>(ema_decay),
+                    statistic ? 1 : static_cast<float>(1 - ema_decay));
+    }
+    at += count;
   }
   return bad == 0;
 }

@@ -1,46 +1,46 @@
-// The one pass over memory that ends a step for a chunk: sum of the parts in tree order, weight
-// decay, optimizer, finite check, new weights into the other plane.
+// The one pass over memory that ends a step for a chunk, block by block in the L1 cache:
+//
+//   tree sum of the parts → clip_value → finite check → weight decay → optimizer →
+//   new weights into the other plane → moving average
+//
+// In a two-phase step the sums of all chunks come first (average_gradient.h), and this pass takes
+// them from there.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <span>
 #include <vector>
 
 #include "common/chunks.h"
-#include "common/graph.h"
-#include "proto/config.pb.h"
+#include "ps/optimizer.h"
+#include "ps/segments.h"
 #include "ps/tree_sum.h"
 
 namespace muster {
 
-struct UpdateRule {
-  config::Optimizer::Type type = config::Optimizer::SGD;
-  float learning_rate = 0;
-  float momentum = 0;
+// The gradient of a chunk as it was pushed.
+struct GradientParts {
+  const TreeSum* tree = nullptr;
+  std::vector<const float*> parts;  // each begins at the chunk's first float; null: no samples
 };
 
-// Floats [begin, end) of the arena share a weight decay.
-struct DecaySegment {
-  size_t begin, end;
-  float weight_decay;
-};
-std::vector<DecaySegment> DecaySegments(const Graph& graph);
-
-// Everything one chunk's update reads and writes. All spans are whole arenas, except the parts,
-// which begin at the chunk's first float. Run by one pool thread; nobody else touches the chunk's
-// ranges meanwhile.
+// Everything one chunk's update reads and writes. All spans are whole arenas. Run by one thread;
+// nobody else touches the chunk's ranges meanwhile.
 struct ChunkUpdate {
   Chunk chunk;
-  const TreeSum* tree;
-  std::vector<const float*> parts;  // null: no samples
+  // The gradient: parts to be added, or, without a tree, sums that are finite and clipped already.
+  GradientParts gradient;
+  std::span<const float> averaged;
   UpdateRule rule;
-  std::span<const DecaySegment> segments;
-  std::span<const float> weights;  // W(v)
-  std::span<float> next_weights;   // W(v + 1), the other plane
-  std::span<float> momentum;       // in place; empty for SGD
+  std::span<const Segment> segments;
+  std::span<const float> weights;         // W(v)
+  std::span<float> next_weights;          // W(v + 1), the other plane
+  std::array<std::span<float>, 2> state;  // in place; as many as Optimizer::state_arenas
+  std::span<float> average;               // in place; empty without ema_decay
 };
 
-// True if all new weights are finite. A gradient that is not finite makes a weight that is not.
+// True if the gradient and all new values are finite. If not, state and average are spoilt.
 bool ApplyUpdate(const ChunkUpdate& update);
 
 }  // namespace muster

@@ -104,9 +104,11 @@ class ClientLink {
 
   // Called once, after Welcome: memory for the two weight planes and for one gradient slot per
   // subtree that this worker pushes, each of `arena_floats` floats, 64-byte aligned. Throws
-  // Error(kPeerFailed) if what the server handed over is not that.
+  // Error(kPeerFailed) if what the server handed over is not that. A third plane, the moving
+  // average, is there from the first chunk of it that came.
   virtual void AllocateTensors(size_t arena_floats, size_t slots) = 0;
   virtual std::span<float> Slot(size_t slot) = 0;
+  static constexpr int kAveragePlane = 2;
   virtual std::span<const float> Plane(int plane) = 0;
   // Puts a received chunk where Plane(plane) shows it, if it is not there already.
   virtual void StoreWeights(int plane, size_t begin, const Payload& payload) = 0;

@@ -64,8 +64,10 @@ FromServer LocalClientLink::Parse(const std::string& bytes) {
   const wire::WeightsChunk& chunk = result.message.weights_chunk();
   const auto span = layout_.Chunk(chunk.chunk());
   if (!span || chunk.version() < 0) return result;
-  result.payload.floats =
-      Plane(static_cast<int>(chunk.version() % 2)).subspan(span->begin, span->count);
+  const int plane = chunk.average() ? kAveragePlane : static_cast<int>(chunk.version() % 2);
+  // Without room for it there is no average: no floats, which the client notices.
+  if (planes_.bytes() < (plane + 1) * layout_.arena_floats * sizeof(float)) return result;
+  result.payload.floats = Plane(plane).subspan(span->begin, span->count);
   result.payload.bytes = result.payload.floats.size_bytes();
   return result;
 }

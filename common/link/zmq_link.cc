@@ -294,12 +294,14 @@ class ZmqClientLink : public ClientLink {
   }
 
   void AllocateTensors(size_t arena_floats, size_t slots) override {
-    for (Arena& plane : planes_) plane = Arena(arena_floats);
+    planes_[0] = Arena(arena_floats);
+    planes_[1] = Arena(arena_floats);
     for (size_t i = 0; i < slots; ++i) slots_.emplace_back(arena_floats);
   }
   std::span<float> Slot(size_t slot) override { return slots_[slot].floats(); }
   std::span<const float> Plane(int plane) override { return planes_[plane].floats(); }
   void StoreWeights(int plane, size_t begin, const Payload& payload) override {
+    if (planes_[plane].floats().empty()) planes_[plane] = Arena(planes_[0].floats().size());
     std::memcpy(planes_[plane].floats().data() + begin, payload.floats.data(),
                 payload.floats.size_bytes());
   }
@@ -313,7 +315,7 @@ class ZmqClientLink : public ClientLink {
   }
 
  private:
-  Arena planes_[2];
+  Arena planes_[3];  // the last one, the average, only if it is used
   std::deque<Arena> slots_;
   zmq::context_t context_;
   zmq::socket_t socket_;

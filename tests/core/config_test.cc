@@ -46,6 +46,13 @@ learning_rate { base: 0.1 }
 )");
   }
 
+  // A good config of which line 2 is the learning rate.
+  std::string Rate(const std::string& settings) {
+    return Write("c.txtpb", "run { epochs: 2 global_batch: 64 }\nlearning_rate { base: 0.1 " +
+                                settings +
+                                " }\ndata { format: CIFAR10 }\nmodel_file: \"model.txtpb\"\n");
+  }
+
   std::string ErrorOf(const std::string& path, const std::vector<std::string>& settings = {}) {
     try {
       std::vector<Setting> parsed;
@@ -143,7 +150,8 @@ TEST_F(ConfigTest, SettingsOverride) {
   EXPECT_EQ(load("run.batch_per_worker=7").run().batch_case(), config::Run::kBatchPerWorker);
   // What belonged to the type in the file goes with it.
   const std::string momentum = Config("optimizer { type: MOMENTUM momentum: 0.5 }");
-  EXPECT_FALSE(LoadConfig(momentum, {ParseSetting("optimizer.type=SGD")}).optimizer().has_momentum());
+  EXPECT_FALSE(
+      LoadConfig(momentum, {ParseSetting("optimizer.type=SGD")}).optimizer().has_momentum());
   // The last one wins.
   EXPECT_EQ(LoadConfig(path, {ParseSetting("run.seed=1"), ParseSetting("run.seed=9")}).run().seed(),
             9u);
@@ -187,6 +195,113 @@ TEST_F(ConfigTest, TheResolvedFileSaysTheSame) {
     EXPECT_EQ(first, second);
     EXPECT_THAT(first,
                 AllOf(HasSubstr("seed: 1"), HasSubstr("start_s: 60"), HasSubstr("units: 10")));
+  }
+}
+
+// A field that its message's type makes no use of.
+TEST_F(ConfigTest, SettingsOfAnotherTypeContradict) {
+  const std::string where = dir_ + "/c.txtpb:2: ";
+  EXPECT_THAT(ErrorOf(Config("optimizer { type: ADAM momentum: 0.5 }")),
+              AllOf(StartsWith(where), HasSubstr("optimizer.momentum: contradicts type ADAM"),
+                    HasSubstr("MOMENTUM, NESTEROV, RMSPROP")));
+  EXPECT_THAT(ErrorOf(Config("optimizer { beta1: 0.5 }")),
+              AllOf(StartsWith(where), HasSubstr("optimizer.beta1: contradicts type SGD"),
+                    HasSubstr("ADAM, ADAMW")));
+  EXPECT_THAT(ErrorOf(Config("optimizer { type: MOMENTUM rho: 0.5 }")), HasSubstr("RMSPROP"));
+  const auto rate = [&](const std::string& settings) { return ErrorOf(Rate(settings)); };
+  const std::string line = dir_ + "/c.txtpb:2: ";
+  EXPECT_THAT(rate("factor: 0.1"),
+              AllOf(StartsWith(line), HasSubstr("learning_rate.factor: contradicts type CONSTANT"),
+                    HasSubstr("STEP, EXPONENTIAL")));
+  EXPECT_THAT(rate("type: COSINE milestone_samples: [5, 6]"),
+              AllOf(StartsWith(line), HasSubstr("milestone_samples"), HasSubstr("STEP")));
+  EXPECT_THAT(rate("type: ONE_CYCLE warmup_samples: 5"),
+              AllOf(StartsWith(line), HasSubstr("warmup_samples"), HasSubstr("ONE_CYCLE")));
+  EXPECT_THAT(rate("type: COSINE power: 2"), HasSubstr("POLYNOMIAL"));
+}
+
+TEST_F(ConfigTest, ContradictionsOfTheUpdate) {
+  const std::string where = dir_ + "/c.txtpb:2: ";
+  const auto rate = [&](const std::string& settings) { return ErrorOf(Rate(settings)); };
+  EXPECT_THAT(rate("type: STEP"), AllOf(StartsWith(where), HasSubstr("milestone_samples")));
+  EXPECT_THAT(rate("type: STEP interval_samples: 5 milestone_samples: 5"),
+              AllOf(StartsWith(where), HasSubstr("exactly one")));
+  EXPECT_THAT(rate("type: EXPONENTIAL"), AllOf(StartsWith(where), HasSubstr("interval_samples")));
+  EXPECT_THAT(rate("type: STEP milestone_samples: [5, 9, 9]"),
+              AllOf(StartsWith(where), HasSubstr("milestone_samples[2]"), HasSubstr("got 9")));
+  EXPECT_THAT(rate("type: STEP milestone_samples: [5, 9] warmup_samples: 5"),
+              AllOf(HasSubstr("milestone_samples[0]"), HasSubstr("warmup_samples")));
+  EXPECT_THAT(rate("type: COSINE warmup_samples: 100 total_samples: 100"),
+              AllOf(StartsWith(where), HasSubstr("warmup_samples"), HasSubstr("less than")));
+  EXPECT_EQ(rate("type: COSINE warmup_samples: 99 total_samples: 100"), "no error");
+  EXPECT_THAT(ErrorOf(Config("evaluation { use_ema: true }")),
+              AllOf(StartsWith(where), HasSubstr("evaluation.use_ema"), HasSubstr("ema_decay")));
+  EXPECT_EQ(ErrorOf(Config("evaluation { use_ema: true } optimizer { ema_decay: 0.99 }")),
+            "no error");
+  EXPECT_THAT(ErrorOf(Config("optimizer { type: ADAMW decay_type: COUPLED }")),
+              AllOf(StartsWith(where), HasSubstr("decay_type"), HasSubstr("expected type ADAM")));
+}
+
+// A type given on the command line takes the settings of the file's type with it, and no others.
+TEST_F(ConfigTest, ATypeOnTheCommandLineDropsForeignSettings) {
+  const std::string path =
+      Rate("type: STEP factor: 0.5 milestone_samples: [5, 9] warmup_samples: 2");
+  const auto load = [&](const std::vector<std::string>& texts) {
+    std::vector<Setting> settings;
+    for (const std::string& text : texts) settings.push_back(ParseSetting(text));
+    return LoadConfig(path, settings).learning_rate();
+  };
+  EXPECT_EQ(load({"learning_rate.type=COSINE"}).milestone_samples_size(), 0);
+  EXPECT_FALSE(load({"learning_rate.type=COSINE"}).has_factor());
+  EXPECT_EQ(load({"learning_rate.type=COSINE"}).warmup_samples(), 2);
+  EXPECT_EQ(load({"learning_rate.type=STEP"}).milestone_samples_size(), 2);
+  // What was given on the command line itself is a contradiction.
+  EXPECT_THAT(ErrorOf(path, {"learning_rate.type=COSINE", "learning_rate.factor=0.3"}),
+              AllOf(StartsWith("--set learning_rate.factor=0.3"), HasSubstr("COSINE")));
+  EXPECT_THAT(ErrorOf(path, {"learning_rate.type=COSINE", "learning_rate.milestone_samples=[7]"}),
+              AllOf(StartsWith("--set learning_rate.milestone_samples=[7]"), HasSubstr("STEP")));
+}
+
+// What is written is what is used, and loads again to the same.
+TEST_F(ConfigTest, EveryTypeIsWrittenAndLoadedAgain) {
+  const auto written = [&](const std::string& path) {
+    config::Config config = LoadConfig(path, {ParseSetting("data.dir=data")});
+    ResolveConfig(config, 4);
+    const std::string copy = dir_ + "/resolved.txtpb", second = dir_ + "/again.txtpb";
+    WriteConfig(config, copy);
+    config::Config again = LoadConfig(copy, {});
+    ResolveConfig(again, 4);
+    WriteConfig(again, second);
+    std::ifstream a(copy), b(second);
+    const std::string first_text((std::istreambuf_iterator<char>(a)), {});
+    EXPECT_EQ(first_text, std::string((std::istreambuf_iterator<char>(b)), {}));
+    return again;
+  };
+  const auto* optimizers = config::Optimizer::Type_descriptor();
+  for (int i = 0; i < optimizers->value_count(); ++i) {
+    const std::string type = optimizers->value(i)->name();
+    const config::Optimizer optimizer =
+        written(Config("optimizer { type: " + type + " weight_decay: 0.1 }")).optimizer();
+    EXPECT_EQ(config::Optimizer::Type_Name(optimizer.type()), type);
+    EXPECT_EQ(optimizer.decay_type(),
+              type == "ADAMW" ? config::Optimizer::DECOUPLED : config::Optimizer::COUPLED);
+    EXPECT_TRUE(optimizer.has_decay_type());
+    const bool has_momentum = type == "MOMENTUM" || type == "NESTEROV" || type == "RMSPROP";
+    EXPECT_EQ(optimizer.has_momentum(), has_momentum) << type;
+    if (has_momentum) {
+      EXPECT_EQ(optimizer.momentum(), type == "RMSPROP" ? 0.0f : 0.9f);
+    }
+    EXPECT_EQ(optimizer.has_beta2(), type == "ADAM" || type == "ADAMW") << type;
+  }
+  for (const std::string rate :
+       {"type: CONSTANT warmup_samples: 7", "type: STEP interval_samples: 7",
+        "type: STEP milestone_samples: [7, 9]", "type: EXPONENTIAL interval_samples: 7",
+        "type: POLYNOMIAL power: 2", "type: COSINE end: 0.01 scaling: LINEAR base_workers: 2",
+        "type: ONE_CYCLE"}) {
+    const config::LearningRate again = written(Rate(rate)).learning_rate();
+    EXPECT_TRUE(again.has_scaling()) << rate;
+    EXPECT_EQ(again.has_warmup_samples(), again.type() != config::LearningRate::ONE_CYCLE);
+    EXPECT_EQ(again.has_peak_fraction(), again.type() == config::LearningRate::ONE_CYCLE);
   }
 }
 

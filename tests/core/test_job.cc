@@ -124,8 +124,8 @@ float TreeSumOf(const std::function<float(int64_t)>& value, const TreeNode& node
   return left_any ? left : right;
 }
 
-std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour,
-                             size_t arena_floats) {
+std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour, size_t arena_floats,
+                             uint32_t rank) {
   std::vector<float> seen(arena_floats);
   client.ReportReady();
   for (;;) {
@@ -138,6 +138,11 @@ std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour,
     const std::span<const float> weights = client.Weights(order.version);
     seen.assign(weights.begin(), weights.end());
     if (order.kind == Order::Kind::kEvaluate) {
+      if (order.average) {
+        for (size_t c = 0; c < client.chunks().size(); ++c) client.AwaitAverage(order.version, c);
+        if (rank == 0 && behaviour.on_average)
+          behaviour.on_average(order.version, client.Average());
+      }
       for (int64_t b = order.blocks.begin; b < order.blocks.end; ++b) {
         client.ReportEvaluated(order.version, b, order.block_size, static_cast<double>(b + 1), 1);
       }
@@ -177,7 +182,7 @@ std::vector<float> RunWorkers(TestJob& job, const WorkerBehaviour& behaviour) {
   for (uint32_t rank = 0; rank < job.config().cluster().workers(); ++rank) {
     workers.push_back(std::async(std::launch::async, [&job, &behaviour, rank] {
       const std::unique_ptr<Client> client = job.Join(rank);
-      return RunWorker(*client, behaviour, job.graph().arena_floats());
+      return RunWorker(*client, behaviour, job.graph().arena_floats(), rank);
     }));
   }
   std::vector<float> seen;

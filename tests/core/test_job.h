@@ -61,11 +61,14 @@ struct WorkerBehaviour {
   std::function<std::vector<size_t>(size_t chunks)> chunk_order;
   // Called before the loss of a step is reported.
   std::function<void(int64_t step)> before_step;
+  // Called by rank 0 with the moving average of W(version), before it is evaluated.
+  std::function<void(int64_t version, std::span<const float> average)> on_average;
 };
 
 // Runs one worker's part to the end: closed-form gradients, added locally in tree order. Returns
 // the weights it saw last.
-std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour, size_t arena_floats);
+std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour, size_t arena_floats,
+                             uint32_t rank = 0);
 
 // Runs all workers of the job in threads; the weights that rank 0 saw last.
 std::vector<float> RunWorkers(TestJob& job, const WorkerBehaviour& behaviour);

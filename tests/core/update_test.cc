@@ -4,116 +4,203 @@
 
 #include <bit>
 #include <cmath>
-#include <limits>
 
 #include "common/random.h"
+#include "ps/average_gradient.h"
 #include "ps/initializer.h"
-#include "ps/schedule.h"
 #include "tests/core/test_job.h"
+#include "tests/core/update_run.h"
 
 namespace muster {
 namespace {
+
+using testing::ParseOptimizer;
+using testing::UpdateRun;
 
 float Value(uint32_t stream, size_t i) {
   return ToUniform(RandomStream(1, RandomPurpose::kSynthetic, stream, 0, i).Block(0)[0]) - 0.5f;
 }
 
-// One chunk of 3,000 floats in three segments of different decay; two parts.
-struct UpdateCase {
-  explicit UpdateCase(config::Optimizer::Type type) : tree({{0, 0}, {0, 1}}, 2) {
-    for (size_t i = 0; i < kSize; ++i) {
-      a[i] = Value(0, i);
-      b[i] = Value(1, i);
-      w[i] = Value(2, i);
-      m[i] = Value(3, i);
+// Kinds of variables, each 32 floats of the arena.
+std::vector<Variable> SomeVariables() {
+  std::vector<Variable> variables;
+  for (const auto kind : {Variable::Kind::kWeights, Variable::Kind::kBias, Variable::Kind::kScale,
+                          Variable::Kind::kShift, Variable::Kind::kStatistic}) {
+    Variable variable;
+    variable.kind = kind;
+    variable.offset = variables.size() * 32;
+    variable.count = 30;
+    variable.statistic_momentum = 0.25f;
+    variables.push_back(variable);
+  }
+  return variables;
+}
+
+std::vector<float> DecaysOf(const std::vector<Segment>& segments) {
+  std::vector<float> decays;
+  for (size_t at = 0; at < 160; at += 32) decays.push_back(SegmentAt(segments, at)->weight_decay);
+  return decays;
+}
+
+TEST(Segments, DecayIsTheVariablesOwnOrTheOptimizers) {
+  std::vector<Variable> variables = SomeVariables();
+  config::Optimizer optimizer = ParseOptimizer("weight_decay: 0.5");
+  using Decays = std::vector<float>;
+  EXPECT_EQ(DecaysOf(CutSegments(variables, 160, optimizer)), (Decays{0.5f, 0.5f, 0.5f, 0.5f, 0}));
+  optimizer.set_decay_norm_and_bias(false);
+  EXPECT_EQ(DecaysOf(CutSegments(variables, 160, optimizer)), (Decays{0.5f, 0, 0, 0, 0}));
+  variables[0].weight_decay = 0;
+  variables[1].weight_decay = 2;
+  EXPECT_EQ(DecaysOf(CutSegments(variables, 160, optimizer)), (Decays{0, 2, 0, 0, 0}));
+}
+
+TEST(Segments, CoverTheArenaAndJoinWhatIsAlike) {
+  const std::vector<Segment> segments =
+      CutSegments(SomeVariables(), 176, ParseOptimizer("weight_decay: 0.5"));
+  ASSERT_EQ(segments.size(), 2u);
+  EXPECT_EQ(segments[0].begin, 0u);
+  EXPECT_EQ(segments[0].end, 128u);
+  EXPECT_EQ(segments[0].kind, Segment::Kind::kTrained);
+  EXPECT_EQ(segments[1].begin, 128u);
+  EXPECT_EQ(segments[1].end, 176u);
+  EXPECT_EQ(segments[1].kind, Segment::Kind::kStatistic);
+  EXPECT_EQ(segments[1].statistic_momentum, 0.25f);
+}
+
+TEST(Segments, AMultiplierOfZeroFreezes) {
+  std::vector<Variable> variables = SomeVariables();
+  variables[1].learning_rate_multiplier = 0;
+  variables[1].weight_decay = 3;
+  const std::vector<Segment> segments = CutSegments(variables, 160, {});
+  ASSERT_EQ(segments.size(), 4u);
+  EXPECT_EQ(segments[1].kind, Segment::Kind::kFrozen);
+  UpdateRun run(ParseOptimizer("type: ADAM weight_decay: 0.5"), std::vector<float>(160, 1.0f),
+                segments);
+  ASSERT_TRUE(run.Step(1, 0.5, std::vector<float>(160, 1.0f)));
+  EXPECT_NE(run.weights[31], 1.0f);
+  for (size_t i = 32; i < 64; ++i) ASSERT_EQ(run.weights[i], 1.0f);
+  EXPECT_NE(run.weights[64], 1.0f);
+}
+
+// w + 0.25 (s - w), whatever the optimizer, its learning rate, decay and clipping are.
+TEST(Update, StatisticsFollowTheBatch) {
+  UpdateRun run(ParseOptimizer("type: MOMENTUM weight_decay: 0.5 clip_value: 0.001"),
+                std::vector<float>(160, 1.0f), CutSegments(SomeVariables(), 160, {}));
+  ASSERT_TRUE(run.Step(1, 100, std::vector<float>(160, 5.0f), 64, 0.5f));
+  for (size_t i = 128; i < 160; ++i) ASSERT_EQ(run.weights[i], 2.0f);
+  ASSERT_TRUE(run.Step(2, 0, std::vector<float>(160, 0.0f)));
+  for (size_t i = 128; i < 160; ++i) ASSERT_EQ(run.weights[i], 1.5f);
+}
+
+TEST(Update, ClipsEachValue) {
+  UpdateRun run(ParseOptimizer("type: SGD clip_value: 0.25"), std::vector<float>(32),
+                {{.begin = 0, .end = 32}});
+  std::vector<float> gradient(32);
+  gradient[0] = 0.125f;
+  gradient[1] = 7;
+  gradient[2] = -7;
+  gradient[3] = 0.25f;
+  gradient[31] = -0.2500001f;
+  ASSERT_TRUE(run.Step(1, 1, gradient));
+  EXPECT_EQ(run.weights[0], -0.125f);
+  EXPECT_EQ(run.weights[1], -0.25f);
+  EXPECT_EQ(run.weights[2], 0.25f);
+  EXPECT_EQ(run.weights[3], -0.25f);
+  EXPECT_EQ(run.weights[31], 0.25f);
+}
+
+// Weights fall by 1 a step from 0, so the average after n steps is
+// -Σ_{k=1..n} (1 - d) d^(n-k) k = -(n - d (1 - d^n) / (1 - d)).
+TEST(Update, AverageHasItsClosedForm) {
+  const double d = 0.75;
+  UpdateRun run(ParseOptimizer("type: SGD ema_decay: 0.75"), std::vector<float>(160),
+                CutSegments(SomeVariables(), 160, {}));
+  for (int n = 1; n <= 20; ++n) {
+    ASSERT_TRUE(run.Step(n, 1, std::vector<float>(160, 1.0f)));
+    const double expected = -(n - d * (1 - std::pow(d, n)) / (1 - d));
+    for (size_t i = 0; i < 128; ++i) ASSERT_NEAR(run.average[i], expected, 1e-5 * n) << n;
+    // Running statistics are averages already: taken as they are.
+    for (size_t i = 128; i < 160; ++i) ASSERT_EQ(run.average[i], run.weights[i]);
+  }
+}
+
+// The parts of the tree are added left to right, then the update is made of their sum.
+TEST(Update, OfSeveralPartsIsThatOfTheirTreeSum) {
+  constexpr size_t kSize = 1200;
+  const TreeSum tree({{0, 0}, {0, 1}, {1, 1}}, 4);
+  std::vector<float> parts[3], sum(kSize), weights(kSize), next(kSize);
+  for (uint32_t p = 0; p < 3; ++p) parts[p].resize(kSize);
+  for (size_t i = 0; i < kSize; ++i) {
+    for (uint32_t p = 0; p < 3; ++p) parts[p][i] = Value(p, i);
+    weights[i] = Value(3, i);
+    sum[i] = (parts[0][i] + parts[1][i]) + parts[2][i];
+  }
+  const std::vector<Segment> segments{{.begin = 0, .end = kSize, .weight_decay = 0.1f}};
+  ChunkUpdate update{
+      .chunk = {16, kSize, 0, 0},
+      .gradient = {&tree, {parts[0].data() + 16, parts[1].data() + 16, parts[2].data() + 16}},
+      .averaged = {},
+      .rule = Optimizer({}).RuleFor(1, 0.1),
+      .segments = segments,
+      .weights = weights,
+      .next_weights = next,
+      .state = {},
+      .average = {}};
+  ASSERT_TRUE(ApplyUpdate(update));
+  UpdateRun once({}, weights, segments);
+  ASSERT_TRUE(once.Step(1, 0.1, sum));
+  for (size_t i = 0; i < 16; ++i) EXPECT_EQ(next[i], 0);  // not of this chunk
+  for (size_t i = 16; i < kSize; ++i) ASSERT_EQ(next[i], once.weights[i]) << i;
+}
+
+// 3 and 4 in a sea of zeros: 5, wherever they are; a statistic and a frozen variable do not count.
+TEST(GradientNorm, IsEuclideanOverTrainedVariables) {
+  std::vector<Variable> variables = SomeVariables();
+  variables[3].learning_rate_multiplier = 0;
+  const std::vector<Segment> segments = CutSegments(variables, 160, {});
+  const TreeSum tree({{0, 0}}, 1);
+  for (const size_t place : {size_t{0}, size_t{15}, size_t{16}, size_t{95}}) {
+    std::vector<float> gradient(160), averaged(160, 9.0f);
+    gradient[place] = 3;
+    gradient[40] = -4;
+    gradient[100] = 100;
+    gradient[140] = 100;
+    std::vector<double> squares(10, 9.0);
+    ASSERT_TRUE(AverageGradient({.chunk = {0, 160, 0, 0},
+                                 .gradient = {&tree, {gradient.data()}},
+                                 .segments = segments,
+                                 .averaged = averaged,
+                                 .line_squares = squares}));
+    EXPECT_EQ(averaged, gradient);
+    EXPECT_EQ(GradientNorm(squares), 5.0) << place;
+  }
+}
+
+TEST(GradientNorm, BitsDoNotDependOnChunksAndTheValueIsPrecise) {
+  constexpr size_t kSize = 100000 / 16 * 16;
+  const TreeSum tree({{0, 0}}, 1);
+  const std::vector<Segment> segments{{.begin = 0, .end = kSize}};
+  std::vector<float> gradient(kSize), averaged(kSize);
+  long double sum = 0;
+  for (size_t i = 0; i < kSize; ++i) {
+    gradient[i] = Value(0, i) * std::exp2(static_cast<float>(i % 40));
+    sum += static_cast<long double>(gradient[i]) * gradient[i];
+  }
+  double first = 0;
+  for (const size_t chunk : {size_t{16}, size_t{1008}, size_t{4096}, kSize}) {
+    std::vector<double> squares(kSize / 16);
+    for (size_t begin = 0; begin < kSize; begin += chunk) {
+      ASSERT_TRUE(AverageGradient({.chunk = {begin, std::min(kSize, begin + chunk), 0, 0},
+                                   .gradient = {&tree, {gradient.data() + begin}},
+                                   .segments = segments,
+                                   .averaged = averaged,
+                                   .line_squares = squares}));
     }
-    update.chunk = {16, kSize, 0, 0};
-    update.tree = &tree;
-    update.parts = {a.data(), b.data()};
-    update.rule = {type, 0.1f, 0.9f};
-    update.segments = segments;
-    update.weights = w;
-    update.next_weights = next;
-    update.momentum = m;
+    const double norm = GradientNorm(squares);
+    if (first == 0) first = norm;
+    EXPECT_EQ(std::bit_cast<uint64_t>(norm), std::bit_cast<uint64_t>(first)) << chunk;
+    EXPECT_NEAR(norm, std::sqrt(static_cast<double>(sum)), 1e-14 * norm);
   }
-  static constexpr size_t kSize = 3008;
-  std::vector<float> a = std::vector<float>(kSize), b = a, w = a, m = a, next = a;
-  std::vector<DecaySegment> segments{{0, 48, 0.0f}, {48, 1600, 0.004f}, {1600, kSize, 0.25f}};
-  TreeSum tree;
-  ChunkUpdate update;
-};
-
-float DecayAt(const UpdateCase& c, size_t i) {
-  for (const DecaySegment& s : c.segments) {
-    if (i < s.end) return s.weight_decay;
-  }
-  return 0;
-}
-
-// Each operation rounded by itself: what any instruction set must give. volatile keeps the
-// compiler from contracting or reassociating.
-TEST(Update, SgdBitForBit) {
-  UpdateCase c(config::Optimizer::SGD);
-  ASSERT_TRUE(ApplyUpdate(c.update));
-  for (size_t i = 16; i < UpdateCase::kSize; ++i) {
-    volatile float g = c.a[i - 16] + c.b[i - 16];
-    volatile float decay = DecayAt(c, i) * c.w[i];
-    volatile float total = g + decay;
-    volatile float change = 0.1f * total;
-    volatile float expected = c.w[i] - change;
-    ASSERT_EQ(std::bit_cast<uint32_t>(c.next[i]), std::bit_cast<uint32_t>(float{expected})) << i;
-  }
-  for (size_t i = 0; i < 16; ++i) EXPECT_EQ(c.next[i], 0);  // not of this chunk
-}
-
-TEST(Update, MomentumBitForBit) {
-  UpdateCase c(config::Optimizer::MOMENTUM);
-  const std::vector<float> before = c.m;
-  ASSERT_TRUE(ApplyUpdate(c.update));
-  for (size_t i = 16; i < UpdateCase::kSize; ++i) {
-    volatile float g = c.a[i - 16] + c.b[i - 16];
-    volatile float decay = DecayAt(c, i) * c.w[i];
-    volatile float total = g + decay;
-    volatile float kept = 0.9f * before[i];
-    volatile float m = kept + total;
-    volatile float change = 0.1f * m;
-    volatile float expected = c.w[i] - change;
-    ASSERT_EQ(c.m[i], m) << i;
-    ASSERT_EQ(c.next[i], expected) << i;
-  }
-}
-
-TEST(Update, NoticesEveryNonfiniteValue) {
-  for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
-    for (const size_t at : {size_t{0}, size_t{1}, size_t{1040}, UpdateCase::kSize - 17}) {
-      for (const auto type : {config::Optimizer::SGD, config::Optimizer::MOMENTUM}) {
-        UpdateCase c(type);
-        c.b[at] = bad;
-        EXPECT_FALSE(ApplyUpdate(c.update));
-        c.b[at] = 1;
-        c.w[at + 16] = std::numeric_limits<float>::max();
-        c.m[at + 16] = -std::numeric_limits<float>::max();
-        c.update.rule.learning_rate = 10;
-        if (type == config::Optimizer::MOMENTUM) {
-          EXPECT_FALSE(ApplyUpdate(c.update));
-        }
-      }
-    }
-  }
-}
-
-TEST(LearningRate, Schedules) {
-  config::LearningRate rate;
-  rate.set_base(0.5);
-  EXPECT_EQ(LearningRateAt(rate, 1000000), 0.5f);
-  rate.set_type(config::LearningRate::STEP);
-  rate.set_factor(0.1);
-  rate.set_interval_samples(100);
-  EXPECT_EQ(LearningRateAt(rate, 99), 0.5f);
-  EXPECT_FLOAT_EQ(LearningRateAt(rate, 100), 0.05f);
-  EXPECT_FLOAT_EQ(LearningRateAt(rate, 250), 0.005f);
-  rate.set_type(config::LearningRate::EXPONENTIAL);
-  EXPECT_FLOAT_EQ(LearningRateAt(rate, 50), static_cast<float>(0.5 * std::sqrt(0.1)));
 }
 
 TEST(Initializer, HasTheRightMomentsAndIsAFunctionOfTheSeed) {

@@ -261,11 +261,11 @@ void Client::Handle(const FromServer& event) {
                        .version = message.train().step(),
                        .samples = message.train().samples()});
   } else if (message.has_evaluate()) {
-    orders_.push_back(
-        {.kind = Order::Kind::kEvaluate,
-         .version = message.evaluate().version(),
-         .block_size = message.evaluate().block_size(),
-         .blocks = {message.evaluate().block_begin(), message.evaluate().block_end()}});
+    orders_.push_back({.kind = Order::Kind::kEvaluate,
+                       .version = message.evaluate().version(),
+                       .block_size = message.evaluate().block_size(),
+                       .blocks = {message.evaluate().block_begin(), message.evaluate().block_end()},
+                       .average = message.evaluate().average()});
   } else if (message.has_stop()) {
     stopped_ = true;
     if (!welcome_) {
@@ -305,28 +305,38 @@ void Client::HandleWelcome(const wire::Welcome& welcome) {
     begin = end;
   }
   arrived_.assign(chunks_.size(), first_step_ - 1);
+  average_arrived_.assign(chunks_.size(), first_step_);
   link_->AllocateTensors(options_.arena_floats, parts_.size());
   welcome_ = true;
 }
 
 bool Client::StoreWeights(const wire::WeightsChunk& weights, const Payload& payload) {
-  if (weights.chunk() >= arrived_.size() || weights.version() != arrived_[weights.chunk()] + 1)
-    return false;
+  if (weights.chunk() >= arrived_.size()) return false;
+  // Weights come version by version; an average only where an evaluation wants it, and after its
+  // weights.
+  const int64_t arrived = arrived_[weights.chunk()];
+  const bool next = weights.average() ? weights.version() == arrived &&
+                                            weights.version() > average_arrived_[weights.chunk()]
+                                      : weights.version() == arrived + 1;
+  if (!next) return false;
   const ChunkRange& range = chunks_[weights.chunk()];
   if (payload.bytes != (range.end - range.begin) * sizeof(float)) return false;
-  link_->StoreWeights(static_cast<int>(weights.version() % 2), range.begin, payload);
+  const int plane =
+      weights.average() ? ClientLink::kAveragePlane : static_cast<int>(weights.version() % 2);
+  link_->StoreWeights(plane, range.begin, payload);
   return true;
 }
 
 void Client::MarkArrived(const wire::WeightsChunk& weights, bool stored, size_t bytes) {
   if (!stored) {
     error_ = Error(ExitCode::kPeerFailed,
-                   "the server sent chunk {} of version {} with {} bytes, which is not the one "
+                   "the server sent chunk {} of {}version {} with {} bytes, which is not the one "
                    "that comes next",
-                   weights.chunk(), weights.version(), bytes);
+                   weights.chunk(), weights.average() ? "the average of " : "", weights.version(),
+                   bytes);
     return;
   }
-  arrived_[weights.chunk()] = weights.version();
+  (weights.average() ? average_arrived_ : arrived_)[weights.chunk()] = weights.version();
 }
 
 // --------------------------------------------------------------------------- the compute thread
@@ -352,10 +362,18 @@ std::span<const float> Client::Weights(int64_t version) const {
   return link_->Plane(static_cast<int>(version % 2));
 }
 
-void Client::AwaitChunk(int64_t version, size_t chunk) {
+std::span<const float> Client::Average() const { return link_->Plane(ClientLink::kAveragePlane); }
+
+void Client::AwaitChunk(int64_t version, size_t chunk) { AwaitVersion(arrived_, version, chunk); }
+
+void Client::AwaitAverage(int64_t version, size_t chunk) {
+  AwaitVersion(average_arrived_, version, chunk);
+}
+
+void Client::AwaitVersion(const std::vector<int64_t>& arrived, int64_t version, size_t chunk) {
   std::unique_lock lock(mutex_);
-  Wait(lock, [&] { return arrived_[chunk] >= version || error_ || stopped_; });
-  if (arrived_[chunk] >= version) return;
+  Wait(lock, [&] { return arrived[chunk] >= version || error_ || stopped_; });
+  if (arrived[chunk] >= version) return;
   ThrowIfFailed();
   std::string reason;
   for (const Order& order : orders_) {

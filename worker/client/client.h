@@ -69,6 +69,7 @@ struct Order {
   int64_t samples = 0;     // kTrain: of the whole batch
   int64_t block_size = 0;  // kEvaluate
   Range blocks;            // kEvaluate: of this worker
+  bool average = false;    // kEvaluate: on the moving average of W(version)
   bool completed = false;  // kStop: the run reached its end
   std::string reason;      // kStop
 };
@@ -104,6 +105,13 @@ class Client {
   std::span<const float> Weights(int64_t version) const;
 
   void AwaitChunk(int64_t version, size_t chunk);
+
+  // The moving average of W(version), for an evaluation that the server ordered on it. Every chunk
+  // must be awaited before this worker goes on to train, even if it evaluates nothing: the server
+  // takes the gradients of the next step as the sign that the average has arrived.
+  std::span<const float> Average() const;
+  void AwaitAverage(int64_t version, size_t chunk);
+
   void ReportLoss(int64_t step, int64_t slice, int64_t samples, double loss, int64_t correct);
   void PushChunk(int64_t step, size_t part, size_t chunk);
   // The subtree holds no samples in this step.
@@ -134,6 +142,7 @@ class Client {
   // Waits, with mutex_ locked, until `condition` holds, which mutex_ guards.
   template <typename Condition>
   void Wait(std::unique_lock<std::mutex>& lock, const Condition& condition);
+  void AwaitVersion(const std::vector<int64_t>& arrived, int64_t version, size_t chunk);
   void CheckSilence();
   void SendQueued();
   void Handle(const FromServer& event);
@@ -163,7 +172,8 @@ class Client {
   bool flush_ = false;    // send what is queued, then end
   std::deque<Outgoing> outgoing_;
   std::deque<Order> orders_;
-  std::vector<int64_t> arrived_;  // newest version of each chunk; -1: none
+  std::vector<int64_t> arrived_;          // newest version of each chunk; -1: none
+  std::vector<int64_t> average_arrived_;  // … of the average; first_step_: none
   Clock::time_point handed_over_;
   std::optional<Error> error_;
   Clock::time_point last_heard_ = Clock::now();

@@ -215,6 +215,16 @@ void Trainer::Evaluate(const Order& order) {
   const auto blocks =
       MakeEvaluationPipeline(*data_.test, config_.data(), order.block_size, order.blocks);
   MUSTER_CHECK(order.blocks.end <= BlockCount(data_.test->size(), order.block_size));
+  if (order.average) {
+    for (size_t c = 0; c < client_.chunks().size(); ++c) client_.AwaitAverage(order.version, c);
+  }
+  const std::span<const float> weights =
+      order.average ? client_.Average() : client_.Weights(order.version);
+  // Layouts derived from W(version) are not those of its average: a number that no version has.
+  const int64_t contents = order.average ? -1 - order.version : order.version;
+  const auto await = [this, &order](int layer) {
+    if (!order.average) AwaitLayer(layer);
+  };
   for (int64_t block = order.blocks.begin; block < order.blocks.end; ++block) {
     const PreparedBatch& batch = blocks->Next(config_.deadlines().progress_s());
     const LossSums sums = tower_.Forward({.count = batch.count,
@@ -222,8 +232,7 @@ void Trainer::Evaluate(const Order& order) {
                                           .labels = batch.labels,
                                           .sample_ids = batch.sample_ids,
                                           .epoch = 0},
-                                         Mode::kInference, client_.Weights(order.version),
-                                         order.version, [this](int layer) { AwaitLayer(layer); });
+                                         Mode::kInference, weights, contents, await);
     client_.ReportEvaluated(order.version, block, batch.count, sums.loss, sums.correct);
   }
 }

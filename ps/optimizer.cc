@@ -1,0 +1,86 @@
+#include "ps/optimizer.h"
+
+#include <cmath>
+
+#include "common/error.h"
+#include "common/update_settings.h"
+
+namespace muster {
+namespace {
+
+struct Choice {
+  UpdateKernel kernel;
+  size_t state_arenas;
+};
+
+Choice Choose(const config::Optimizer& settings) {
+  switch (settings.type()) {
+    case config::Optimizer::SGD:
+      return {UpdateSgd, 0};
+    case config::Optimizer::MOMENTUM:
+      return {UpdateMomentum, 1};
+    case config::Optimizer::NESTEROV:
+      return {UpdateNesterov, 1};
+    case config::Optimizer::ADAM:
+    case config::Optimizer::ADAMW:
+      return {UpdateAdam, 2};
+    case config::Optimizer::RMSPROP:
+      if (MomentumOf(settings) > 0) return {UpdateRmspropMomentum, 2};
+      return {UpdateRmsprop, 1};
+  }
+  MUSTER_CHECK(false);
+  return {};
+}
+
+bool IsAdam(config::Optimizer::Type type) {
+  return type == config::Optimizer::ADAM || type == config::Optimizer::ADAMW;
+}
+
+}  // namespace
+
+UpdateCoefficients UpdateRule::Coefficients(const Segment& segment) const {
+  const double rate = learning_rate * segment.rate_multiplier;
+  const double decay = segment.weight_decay;
+  return {
+      .rate = static_cast<float>(rate / correction1),
+      .coupled_decay = decoupled_decay ? 0 : segment.weight_decay,
+      .decoupled_decay = decoupled_decay ? static_cast<float>(rate * decay) : 0,
+      .momentum = static_cast<float>(momentum),
+      .beta1 = static_cast<float>(beta1),
+      .one_minus_beta1 = static_cast<float>(1 - beta1),
+      .beta2 = static_cast<float>(beta2),
+      .one_minus_beta2 = static_cast<float>(1 - beta2),
+      .root_correction2 = static_cast<float>(std::sqrt(correction2)),
+      .epsilon = static_cast<float>(epsilon),
+  };
+}
+
+Optimizer::Optimizer(const config::Optimizer& settings) : settings_(settings) {
+  const Choice choice = Choose(settings);
+  kernel_ = choice.kernel;
+  state_arenas_ = choice.state_arenas;
+}
+
+UpdateRule Optimizer::RuleFor(int64_t update, double learning_rate) const {
+  MUSTER_CHECK(update >= 1);
+  UpdateRule rule{
+      .kernel = kernel_,
+      .learning_rate = learning_rate,
+      .decoupled_decay = DecayTypeOf(settings_) == config::Optimizer::DECOUPLED,
+      .momentum = MomentumOf(settings_),
+      .beta1 = settings_.beta1(),
+      .beta2 = settings_.beta2(),
+      .epsilon = settings_.epsilon(),
+      .clip_value = settings_.clip_value(),
+      .ema_decay = settings_.ema_decay(),
+  };
+  if (settings_.type() == config::Optimizer::RMSPROP) rule.beta2 = settings_.rho();
+  if (IsAdam(settings_.type())) {
+    const auto t = static_cast<double>(update);
+    rule.correction1 = 1 - std::pow(rule.beta1, t);
+    rule.correction2 = 1 - std::pow(rule.beta2, t);
+  }
+  return rule;
+}
+
+}  // namespace muster
