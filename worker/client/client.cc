@@ -261,11 +261,11 @@ void Client::Handle(const FromServer& event) {
                        .version = message.train().step(),
                        .samples = message.train().samples()});
   } else if (message.has_evaluate()) {
-    orders_.push_back(
-        {.kind = Order::Kind::kEvaluate,
-         .version = message.evaluate().version(),
-         .block_size = message.evaluate().block_size(),
-         .blocks = {message.evaluate().block_begin(), message.evaluate().block_end()}});
+    orders_.push_back({.kind = Order::Kind::kEvaluate,
+                       .version = message.evaluate().version(),
+                       .block_size = message.evaluate().block_size(),
+                       .blocks = {message.evaluate().block_begin(), message.evaluate().block_end()},
+                       .predictions = message.evaluate().predictions()});
   } else if (message.has_stop()) {
     stopped_ = true;
     if (!welcome_) {
@@ -400,15 +400,9 @@ void Client::PushEmpty(int64_t step, size_t part) {
   }
 }
 
-void Client::ReportEvaluated(int64_t version, int64_t block, int64_t samples, double loss,
-                             int64_t correct) {
+void Client::ReportEvaluated(const wire::EvaluatedBlock& block) {
   wire::WorkerMessage message = NewMessage();
-  wire::EvaluatedBlock& body = *message.mutable_evaluated_block();
-  body.set_version(version);
-  body.set_block(static_cast<uint32_t>(block));
-  body.set_samples(samples);
-  body.set_loss(loss);
-  body.set_correct(correct);
+  *message.mutable_evaluated_block() = block;
   Queue(std::move(message));
 }
 
