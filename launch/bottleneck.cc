@@ -55,6 +55,8 @@ std::vector<BottleneckRow> Bottleneck(const nlohmann::json& summary) {
   const Rank& slowest =
       *std::max_element(ranks.begin(), ranks.end(),
                         [](const Rank& a, const Rank& b) { return a.busy_ms() < b.busy_ms(); });
+  double last = Number(summary, "slowest_ms");
+  last = std::isfinite(last) ? std::max(last, slowest.busy_ms()) : slowest.busy_ms();
   const Part compute{std::min(mean, slowest.compute_ms), "compute",
                      "more cores (worker.threads, workers) or a smaller network would help"};
   const Part others[] = {
@@ -66,7 +68,9 @@ std::vector<BottleneckRow> Bottleneck(const nlohmann::json& summary) {
        fmt::format("rank {} computes for {}, the mean of all is {}, and they wait for it: look for "
                    "other work on its cores",
                    slowest.rank, FormatMilliseconds(slowest.compute_ms), FormatMilliseconds(mean))},
-      {std::max(0.0, step_ms - slowest.busy_ms()), "server and communication",
+      {last - slowest.busy_ms(), "uneven steps",
+       "now one rank is late, now another, and all wait for it: look for other work on the cores"},
+      {std::max(0.0, step_ms - last), "server and communication",
        "try a larger batch, cluster.transport LOCAL, or more server.threads"}};
   const Part& other = *std::max_element(std::begin(others), std::end(others),
                                         [](const Part& a, const Part& b) { return a.ms < b.ms; });

@@ -77,6 +77,19 @@ void Progress::EndStep(const StepLosses& losses, float learning_rate) {
 void Progress::AddTimes(uint32_t rank, const wire::StepTimes& times) {
   for (Sums* sums : {&total_, &since_log_, &since_live_}) sums->times.Add(times);
   if (rank < ranks_.size()) ranks_[rank].Add(times);
+  AddSlowest(times);
+}
+
+// A step waits for its slowest rank, which may be another one in every step: no mean shows that.
+void Progress::AddSlowest(const wire::StepTimes& times) {
+  auto step = std::find_if(reported_.begin(), reported_.end(),
+                           [&](const Reported& one) { return one.step == times.step(); });
+  if (step == reported_.end()) step = reported_.insert(step, {.step = times.step()});
+  step->slowest_ms = std::max(step->slowest_ms, times.compute_ms() + times.input_ms());
+  if (++step->ranks < ranks_.size()) return;
+  slowest_ms_ += step->slowest_ms;
+  ++slowest_steps_;
+  reported_.erase(reported_.begin(), step + 1);  // older ones will not be complete any more
 }
 
 void Progress::BeginEvaluation() { evaluation_began_ = Clock::now(); }
@@ -120,8 +133,9 @@ void Progress::PutEvaluation(Json& json) const {
   json["test_loss"] = evaluated_->loss;
 }
 
-// The mean times of each rank, and how far the slowest one's arithmetic is above the mean: for so
-// long all others wait for it in every step.
+// The mean times of each rank; the mean of each step's slowest input and arithmetic; and how far
+// the slowest rank's mean arithmetic is above that of all: for so long the others wait in every
+// step.
 void Progress::PutRanks(Json& json) const {
   Json ranks = Json::array();
   double slowest = 0, sum = 0;
@@ -135,6 +149,7 @@ void Progress::PutRanks(Json& json) const {
   }
   if (ranks_.empty()) return;
   json["ranks"] = std::move(ranks);
+  if (slowest_steps_ > 0) json["slowest_ms"] = slowest_ms_ / static_cast<double>(slowest_steps_);
   json["imbalance_ms"] = slowest - sum / static_cast<double>(ranks_.size());
 }
 

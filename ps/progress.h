@@ -72,6 +72,7 @@ class Progress {
   void PutPosition(Json& json) const;
   void PutEvaluation(Json& json) const;
   void PutRanks(Json& json) const;
+  void AddSlowest(const wire::StepTimes& times);
 
   StepPlan plan_;
   Clock::time_point process_began_ = Clock::now();
@@ -79,7 +80,16 @@ class Progress {
   float learning_rate_ = 0;
   std::vector<double> recent_seconds_;  // of the last steps, a ring
   Sums total_, since_log_, last_log_, since_live_;
+  // A step of which some ranks have reported, and the longest input and compute among them.
+  struct Reported {
+    int64_t step = 0;
+    size_t ranks = 0;
+    double slowest_ms = 0;
+  };
   std::vector<Times> ranks_;  // of the whole run
+  std::vector<Reported> reported_;
+  double slowest_ms_ = 0;  // summed over the steps of which all ranks have reported
+  int64_t slowest_steps_ = 0;
   std::optional<EvaluationResult> evaluated_;
   double best_accuracy_ = 0;
   int64_t best_step_ = 0;
