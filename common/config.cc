@@ -1,16 +1,14 @@
 #include "common/config.h"
 
-#include <fcntl.h>
 #include <google/protobuf/text_format.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 
+#include "common/atomic_file.h"
 #include "common/config_check.h"
 #include "common/error.h"
 #include "common/for_types.h"
@@ -71,6 +69,10 @@ void SpellOutDefaults(pb::Message& message) {
 
 // Defaults that would contradict another setting if they were spelled out.
 void DropMeaningless(config::Config& config, const config::Config& original) {
+  if (from_command_line("data.format")) {
+    if (config.data().format() != config::Data::SYNTHETIC) config.mutable_data()->clear_synthetic();
+    if (config.data().format() != config::Data::MNIST) config.mutable_data()->clear_mnist();
+  }
   ClearForeign(config, "", [](const std::string&, const std::string&) { return true; });
   for (int i = 0; i < config.model().layer_size(); ++i) {
     config::Layer& layer = *config.mutable_model()->mutable_layer(i);
@@ -90,33 +92,13 @@ void DropOverridden(config::Config& config, const Locations& locations) {
     const auto found = locations.find(key);
     return found != locations.end() && found->second.starts_with("--");
   };
+  if (from_command_line("data.format")) {
+    if (config.data().format() != config::Data::SYNTHETIC) config.mutable_data()->clear_synthetic();
+    if (config.data().format() != config::Data::MNIST) config.mutable_data()->clear_mnist();
+  }
   ClearForeign(config, "", [&](const std::string& key, const std::string& type_key) {
     return from_command_line(type_key) && !from_command_line(key) && !from_command_line(key + "[0]");
   });
-}
-
-void WriteFileAtomically(const std::string& path, const std::string& text) {
-  const std::string temporary = path + ".partial";
-  const auto fail = [&](const char* what) {
-    const int error = errno;
-    ::unlink(temporary.c_str());
-    throw Error(ExitCode::kFailure, "{}: cannot {}: {}", path, what, std::strerror(error));
-  };
-  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) fail("be created");
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      ::close(fd);
-      fail("be written");
-    }
-    done += static_cast<size_t>(n);
-  }
-  const bool synced = ::fsync(fd) == 0;
-  if (::close(fd) != 0 || !synced) fail("be written");
-  if (::rename(temporary.c_str(), path.c_str()) != 0) fail("be put in place");
 }
 
 // Cores that a cgroup v2 quota allows; 0 if there is none.
@@ -181,13 +163,24 @@ BatchSizes ResolveBatch(const config::Config& config) {
   return {each * workers, static_cast<double>(each)};
 }
 
+bool NeedsFiles(const config::Data& data) { return data.format() != config::Data::SYNTHETIC; }
+
 void ResolveConfig(config::Config& config, int cores) {
-  if (config.data().dir().empty()) {
+  if (NeedsFiles(config.data()) && config.data().dir().empty()) {
     throw Error(ExitCode::kUsage,
                 "data.dir: missing: give the data's directory with --data DIR (`muster data get "
-                "cifar10 DIR` downloads it, `muster data synth DIR` makes a procedural set)");
+                "cifar10 DIR` downloads CIFAR-10, `muster data synth DIR` makes a procedural set; "
+                "data.format SYNTHETIC needs no files)");
   }
-  config.mutable_data()->set_dir(fs::absolute(config.data().dir()).lexically_normal().string());
+  ResolveForMachine(config, cores);
+}
+
+void ResolveForMachine(config::Config& config, int cores) {
+  if (!NeedsFiles(config.data())) {
+    config.mutable_data()->clear_dir();
+  } else if (!config.data().dir().empty()) {
+    config.mutable_data()->set_dir(fs::absolute(config.data().dir()).lexically_normal().string());
+  }
   const uint32_t workers = config.cluster().workers();
   if (!config.run().has_slices()) config.mutable_run()->set_slices(workers);
   ResolveOptimizer(*config.mutable_optimizer());
@@ -199,11 +192,13 @@ void ResolveConfig(config::Config& config, int cores) {
   }
 }
 
-void WriteConfig(const config::Config& config, const std::string& path) {
+std::string ConfigText(const config::Config& config) {
   config::Config full = config;
   full.mutable_run();
   full.mutable_cluster();
   full.mutable_data()->mutable_preprocess();
+  if (full.data().format() == config::Data::SYNTHETIC) full.mutable_data()->mutable_synthetic();
+  if (full.data().format() == config::Data::MNIST) full.mutable_data()->mutable_mnist();
   full.mutable_optimizer();
   full.mutable_evaluation();
   full.mutable_server();
@@ -216,8 +211,13 @@ void WriteConfig(const config::Config& config, const std::string& path) {
   printer.SetUseShortRepeatedPrimitives(true);
   printer.SetUseUtf8StringEscaping(true);
   MUSTER_CHECK(printer.PrintToString(full, &text));
-  WriteFileAtomically(
-      path, "# Written by muster launch; launching from this file repeats the run.\n" + text);
+  return text;
+}
+
+void WriteConfig(const config::Config& config, const std::string& path) {
+  WriteFileAtomically(path,
+                      "# Written by muster launch; launching from this file repeats the run.\n" +
+                          ConfigText(config));
 }
 
 Shape StoredShape(const config::Data& data) {
@@ -227,7 +227,7 @@ Shape StoredShape(const config::Data& data) {
     case config::Data::SYNTHETIC:
       return {data.synthetic().height(), data.synthetic().width(), data.synthetic().channels()};
     case config::Data::MNIST:
-      return {28, 28, 1};
+      return {data.mnist().image_height(), data.mnist().image_width(), 1};
   }
   MUSTER_CHECK(false);
   return {};
@@ -245,7 +245,10 @@ Shape InputShape(const config::Data& data) {
 int64_t DataClasses(const config::Data& data) {
   switch (data.format()) {
     case config::Data::CIFAR10:
+    case config::Data::MNIST:
       return 10;
+    case config::Data::SYNTHETIC:
+      return data.synthetic().classes();
   }
   MUSTER_CHECK(false);
   return 0;

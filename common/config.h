@@ -31,10 +31,17 @@ struct BatchSizes {
 BatchSizes ResolveBatch(const config::Config& config);
 
 // Fills in what depends on this machine and on other settings (slices, threads, absolute data
-// directory, the optimizer's defaults of its type), so that the text form of the result repeats the run. `cores` is what may be used.
+// directory, the optimizer's defaults of its type), so that the text form of the result repeats the
+// run. `cores` is what may be used. Throws Error(kUsage) where the data's directory is missing.
 void ResolveConfig(config::Config& config, int cores);
+// The same without asking for the data.
+void ResolveForMachine(config::Config& config, int cores);
+// Whether the data are read from data.dir.
+bool NeedsFiles(const config::Data& data);
 
-// Writes `config`, resolved, as text with every default spelled out that means something. Atomic (write, fsync, rename).
+// `config`, resolved, as text with every default spelled out that means something.
+std::string ConfigText(const config::Config& config);
+// Writes that text. Atomic.
 void WriteConfig(const config::Config& config, const std::string& path);
 
 // The shape of a sample after preprocessing, and of one as stored.

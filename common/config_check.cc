@@ -47,7 +47,9 @@ class Checker {
                  const std::string& key) const;
   void CheckOptimizer(const config::Config& config) const;
   void CheckLearningRate(const config::LearningRate& rate) const;
+  void CheckData(const config::Data& data) const;
   void CheckPreprocess(const config::Data& data) const;
+  void CheckEvaluation(const config::Config& config) const;
 
   const std::string& file_;
   const Locations& locations_;
@@ -172,6 +174,40 @@ void Checker::CheckLearningRate(const config::LearningRate& rate) const {
   }
 }
 
+void Checker::CheckData(const config::Data& data) const {
+  const auto only_for = [&](bool given, const char* key, config::Data::Format format) {
+    if (!given || data.format() == format) return;
+    Fail(std::string("data.") + key, "has no meaning for format {}, only for {}",
+         config::Data::Format_Name(data.format()), config::Data::Format_Name(format));
+  };
+  only_for(data.has_synthetic(), "synthetic", config::Data::SYNTHETIC);
+  only_for(data.has_mnist(), "mnist", config::Data::MNIST);
+  constexpr int64_t kMostElements = int64_t{1} << 31;  // of an image: 8 GiB as floats
+  if (StoredShape(data).elements() > kMostElements) {
+    Fail("data.synthetic", "an image of {} has more than {} values", StoredShape(data).ToString(),
+         kMostElements);
+  }
+}
+
+void Checker::CheckEvaluation(const config::Config& config) const {
+  const config::Evaluation& evaluation = config.evaluation();
+  constexpr int64_t kMostClasses = 4096;  // 16.8 million numbers
+  if (evaluation.confusion_matrix() && DataClasses(config.data()) > kMostClasses) {
+    Fail("evaluation.confusion_matrix", "expected at most {} classes, got {}", kMostClasses,
+         DataClasses(config.data()));
+  }
+  constexpr uint32_t kMostPredictions = 16384;  // in one message
+  if (evaluation.confusion_matrix() && evaluation.batch() > kMostPredictions) {
+    Fail("evaluation.batch", "expected at most {} with confusion_matrix, got {}", kMostPredictions,
+         evaluation.batch());
+  }
+  if (evaluation.has_stop_at_accuracy() && evaluation.every_epochs() == 0 &&
+      evaluation.every_steps() == 0) {
+    Fail("evaluation.stop_at_accuracy",
+         "needs evaluations during the run: expected evaluation.every_epochs or every_steps");
+  }
+}
+
 void Checker::CheckPreprocess(const config::Data& data) const {
   const config::Preprocess& p = data.preprocess();
   const std::string key = "data.preprocess.";
@@ -213,7 +249,9 @@ void Checker::CheckContradictions(const config::Config& config) const {
   if (!config.has_model()) Fail("model", "missing: expected model {{ … }} or model_file: \"…\"");
   CheckOptimizer(config);
   CheckLearningRate(config.learning_rate());
+  CheckData(config.data());
   CheckPreprocess(config.data());
+  CheckEvaluation(config);
 }
 
 }  // namespace

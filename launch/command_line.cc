@@ -15,6 +15,7 @@
 #include "common/error.h"
 #include "common/text_format.h"
 #include "launch/console.h"
+#include "launch/data/count_samples.h"
 #include "launch/data/download.h"
 #include "launch/data/synthesize.h"
 #include "launch/help_text.h"
@@ -44,6 +45,8 @@ struct Arguments {
   std::vector<std::string> set;
   std::string workers, data, run_dir, epochs, steps, seed;  // checked where the config is
   std::string dataset, dir;
+  int repeat = 0;
+  bool dry_run = false, log_placement = false;
   uint64_t synth_seed = 1;
   int64_t synth_train = 50000, synth_test = 10000;
 };
@@ -70,10 +73,13 @@ std::vector<Setting> Settings(const Arguments& arguments) {
 }
 
 int Launch(const Arguments& arguments) {
-  return RunLaunch({.config_path = arguments.config,
-                    .settings = Settings(arguments),
-                    .server_program = Sibling("muster-server"),
-                    .worker_program = Sibling("muster-worker")});
+  const LaunchArguments launch{.config_path = arguments.config,
+                               .settings = Settings(arguments),
+                               .server_program = Sibling("muster-server"),
+                               .worker_program = Sibling("muster-worker"),
+                               .repeat = arguments.repeat,
+                               .log_placement = arguments.log_placement};
+  return arguments.dry_run ? DryRun(launch, CountSamples) : RunLaunch(launch);
 }
 
 int Inspect(const Arguments& arguments) {
@@ -124,6 +130,15 @@ void DescribeLaunch(CLI::App& launch, Arguments& arguments) {
   CLI::Option* epochs = add("--epochs", arguments.epochs, "N", "Train so long (run.epochs)");
   add("--steps", arguments.steps, "N", "... or so long (run.steps)")->excludes(epochs);
   add("--seed", arguments.seed, "S", "All randomness is a function of it (run.seed)");
+  launch
+      .add_option("--repeat", arguments.repeat,
+                  "Run N times, with seeds S ... S+N-1, and show mean and deviation")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000));
+  launch.add_flag("--dry-run", arguments.dry_run,
+                  "Print what would run (config, ranks, steps, memory); start and write nothing");
+  launch.add_flag("--log-placement", arguments.log_placement,
+                  "Print where each rank runs: host, pid, device, threads, cores");
   launch.footer(kLaunchFooter);
 }
 

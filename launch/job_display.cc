@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "launch/placement.h"
 #include "launch/progress_line.h"
 #include "launch/units.h"
 
@@ -77,6 +78,9 @@ void JobDisplay::OnStarted(const nlohmann::json& event) {
   add("steps_per_epoch", " steps per epoch");
   add("total_steps", " steps in total");
   console_.Print("Started: " + (text.empty() ? "all workers are here" : text));
+  if (log_placement_) {
+    for (const std::string& line : PlacementLines(event, CoresOf)) console_.Print(line);
+  }
   ShowStage("Waiting for the first step");
 }
 

@@ -14,8 +14,9 @@ namespace muster {
 // keeping; elsewhere only permanent lines, one per logging interval and evaluation.
 class JobDisplay {
  public:
-  JobDisplay(Console& console, double start_deadline_s)
-      : console_(console), start_deadline_s_(start_deadline_s) {}
+  // `log_placement`: say where each rank runs, once all are there.
+  JobDisplay(Console& console, double start_deadline_s, bool log_placement = false)
+      : console_(console), start_deadline_s_(start_deadline_s), log_placement_(log_placement) {}
 
   // What is going on when the server has nothing to say: "Starting the server".
   void ShowStage(const std::string& stage);
@@ -32,6 +33,7 @@ class JobDisplay {
 
   Console& console_;
   double start_deadline_s_;
+  bool log_placement_;
   Progress progress_;
 };
 

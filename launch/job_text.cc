@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "common/chunks.h"
+#include "launch/bottleneck.h"
 #include "launch/server_event.h"
 #include "launch/units.h"
 
@@ -20,6 +21,17 @@ std::string Row(const std::string& label, const std::string& text) {
 std::string LengthText(const config::Config& config) {
   if (config.run().has_steps()) return Plural(config.run().steps(), "step");
   return Plural(config.run().epochs(), "epoch");
+}
+
+std::string DataText(const config::Data& data) {
+  const std::string& format = config::Data::Format_Name(data.format());
+  if (data.dir().empty() && NeedsFiles(data)) return format + ", no directory given";
+  if (NeedsFiles(data)) return fmt::format("{} in {}", format, data.dir());
+  const config::SyntheticData& made_up = data.synthetic();
+  return fmt::format("{}: {} and {} for testing, {}, {}", format,
+                     Plural(made_up.train_samples(), "image"), FormatCount(made_up.test_samples()),
+                     StoredShape(data).ToString(),
+                     FormatCount(int64_t{made_up.classes()}) + " classes");
 }
 
 // The parts of a step, each with its share; what they leave of the step is "other".
@@ -85,7 +97,7 @@ std::string FilesText(int workers) {
 }
 
 std::vector<std::string> HeaderLines(const std::string& config_path, const config::Config& config,
-                                     const Graph& graph, const RunDir& dir) {
+                                     const Graph& graph, const std::string& shown_dir) {
   size_t chunks = CutChunks(graph, config.cluster().chunk_bytes()).size();
   const std::string& model = config.model().name();
   return {
@@ -102,9 +114,8 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
       Row("batch", fmt::format("{}, cut into {}", BatchText(config),
                                Plural(config.run().slices(), "slice"))),
       Row("length", LengthText(config)),
-      Row("data", fmt::format("{} in {}", config::Data::Format_Name(config.data().format()),
-                              config.data().dir())),
-      Row("run directory", dir.shown()),
+      Row("data", DataText(config.data())),
+      Row("run directory", shown_dir),
   };
 }
 
@@ -122,10 +133,17 @@ std::vector<std::string> SummaryLines(const nlohmann::json& summary, int workers
   std::string time = FormatDuration(Number(summary, "elapsed_s"));
   lines.push_back(fmt::format("{}: {} in {}", completed ? "Completed" : "Ended early", done, time));
 
+  row("stopped early", Text(summary, "stop_reason"));
   double accuracy = Number(summary, "test_accuracy"), best = Number(summary, "best_test_accuracy");
   if (std::isfinite(accuracy)) {
     std::string text = FormatPercent(accuracy, 2);
-    if (std::isfinite(best)) text += fmt::format(" (best {})", FormatPercent(best, 2));
+    if (std::isfinite(best)) {
+      text += fmt::format(" (best {}", FormatPercent(best, 2));
+      int64_t step = Whole(summary, "best_step");
+      text += step >= 0 ? fmt::format(" at step {})", FormatCount(step)) : ")";
+    }
+    double top5 = Number(summary, "test_top5_accuracy");
+    if (std::isfinite(top5)) text += ", top 5 " + FormatPercent(top5, 2);
     double loss = Number(summary, "test_loss");
     if (std::isfinite(loss)) text += fmt::format(", test loss {:.4f}", loss);
     row("test accuracy", text);
@@ -139,6 +157,7 @@ std::vector<std::string> SummaryLines(const nlohmann::json& summary, int workers
     row("speed", text);
   }
   for (std::string& line : StepLines(summary)) lines.push_back(std::move(line));
+  for (const BottleneckRow& line : Bottleneck(summary)) row(line.label.c_str(), line.text);
   row("weights hash", Text(summary, "weights_hash"));
   row("run directory", dir.shown());
   row("run files", FilesText(workers));

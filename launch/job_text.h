@@ -14,7 +14,7 @@ namespace muster {
 
 // What is about to run: network, processes, batch both ways, length, data, directory.
 std::vector<std::string> HeaderLines(const std::string& config_path, const config::Config& config,
-                                     const Graph& graph, const RunDir& dir);
+                                     const Graph& graph, const std::string& shown_dir);
 
 // The server's summary: accuracy, speed, the parts of a step, the hash of the weights.
 std::vector<std::string> SummaryLines(const nlohmann::json& summary, int workers,

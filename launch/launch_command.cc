@@ -9,6 +9,7 @@
 #include <ctime>
 #include <filesystem>
 
+#include "common/atomic_file.h"
 #include "common/error.h"
 #include "common/graph.h"
 #include "launch/console.h"
@@ -16,6 +17,7 @@
 #include "launch/job_text.h"
 #include "launch/job_token.h"
 #include "launch/log_tail.h"
+#include "launch/repeat.h"
 #include "launch/run_dir.h"
 #include "launch/signal_source.h"
 #include "launch/supervisor.h"
@@ -48,10 +50,10 @@ void ForgetOwnDirectory(config::Config& config, const LaunchArguments& arguments
   }
 }
 
+bool HasRunDir(const config::Config& config) { return !config.run().dir().empty(); }
+
 RunDir MakeRunDir(const config::Config& config, const std::string& config_path) {
-  if (config.run().has_dir() && !config.run().dir().empty()) {
-    return RunDir::Open(config.run().dir());
-  }
+  if (HasRunDir(config)) return RunDir::Open(config.run().dir());
   return RunDir::CreateNew("runs", RunName(config_path), std::time(nullptr));
 }
 
@@ -104,24 +106,17 @@ void ReportOutcome(const JobOutcome& outcome, int workers, const RunDir& dir,
   }
 }
 
-}  // namespace
-
-int RunLaunch(const LaunchArguments& arguments) {
-  config::Config config = LoadConfig(arguments.config_path, arguments.settings);
-  ForgetOwnDirectory(config, arguments);
-  ResolveConfig(config, AvailableCores());
-  Graph graph = Graph::Build(config.model(), InputShape(config.data()));
-  CheckPrograms(arguments);
-
-  SignalSource signals;
-  RunDir dir = MakeRunDir(config, arguments.config_path);
+// One job in its directory: header, run, summary. Throws Error if it could not be started; the
+// directory is then taken back.
+JobOutcome RunJob(const LaunchArguments& arguments, config::Config config, const Graph& graph,
+                  RunDir& dir, SignalSource& signals) {
   config.mutable_run()->set_dir(dir.path());
-  int workers = static_cast<int>(config.cluster().workers());
+  const int workers = static_cast<int>(config.cluster().workers());
   try {
     WriteResolved(config, dir);
 
     Console console(STDOUT_FILENO);
-    for (const std::string& line : HeaderLines(arguments.config_path, config, graph, dir)) {
+    for (const std::string& line : HeaderLines(arguments.config_path, config, graph, dir.shown())) {
       console.Print(line);
     }
     JobPlan plan{.server_program = arguments.server_program,
@@ -130,15 +125,112 @@ int RunLaunch(const LaunchArguments& arguments) {
                  .workers = workers,
                  .endpoint = Endpoint(config),
                  .start_s = config.deadlines().start_s()};
-    JobDisplay display(console, plan.start_s);
+    JobDisplay display(console, plan.start_s, arguments.log_placement);
     Supervisor supervisor(plan, signals, console, display);
     JobOutcome outcome = supervisor.Run();
     ReportOutcome(outcome, workers, dir, display.AtStep(), console);
-    return static_cast<int>(outcome.exit_code);
+    return outcome;
   } catch (const Error&) {
     dir.Discard();  // nothing has run
     throw;
   }
+}
+
+// The config with everything filled in, and the network: what both a run and a dry run begin with.
+struct Prepared {
+  config::Config config;
+  Graph graph;
+};
+
+Prepared Prepare(const LaunchArguments& arguments, bool dry) {
+  config::Config config = LoadConfig(arguments.config_path, arguments.settings);
+  ForgetOwnDirectory(config, arguments);
+  if (dry) {
+    ResolveForMachine(config, AvailableCores());
+  } else {
+    ResolveConfig(config, AvailableCores());
+  }
+  Graph graph = Graph::Build(config.model(), InputShape(config.data()));
+  return {std::move(config), std::move(graph)};
+}
+
+std::string SeedDir(const std::string& base, uint64_t seed) {
+  return fmt::format("{}/seed-{}", base, seed);
+}
+
+// Before the first run, so that a series does not end at its third.
+void CheckSeriesDir(const RunDir& base, uint64_t first_seed, int repeat) {
+  if (fs::exists(fs::symlink_status(base.RepeatPath()))) {
+    throw Error(ExitCode::kUsage,
+                "the directory {} already holds the repeat.json of another series; choose another "
+                "with --run-dir, or move that series away",
+                base.shown());
+  }
+  for (int i = 0; i < repeat; ++i) {
+    RunDir::CheckUnused(SeedDir(base.shown(), first_seed + static_cast<uint64_t>(i)));
+  }
+}
+
+void PrintLines(const std::vector<std::string>& lines) {
+  Console console(STDOUT_FILENO);
+  for (const std::string& line : lines) console.Print(line);
+  console.Flush(60);
+}
+
+int RunSeries(const LaunchArguments& arguments, Prepared& prepared, SignalSource& signals) {
+  RunDir base = MakeRunDir(prepared.config, arguments.config_path);
+  const uint64_t first_seed = prepared.config.run().seed();
+  CheckSeriesDir(base, first_seed, arguments.repeat);
+  std::vector<RepeatedRun> runs;
+  int exit_code = 0;
+  for (int i = 0; i < arguments.repeat && exit_code == 0; ++i) {
+    const uint64_t seed = first_seed + static_cast<uint64_t>(i);
+    prepared.config.mutable_run()->set_seed(seed);
+    PrintLines({fmt::format("{}run {} of {}: seed {}", i == 0 ? "" : "\n", i + 1, arguments.repeat,
+                            seed)});
+    RunDir dir = RunDir::Open(SeedDir(base.shown(), seed));
+    const JobOutcome outcome = RunJob(arguments, prepared.config, prepared.graph, dir, signals);
+    exit_code = static_cast<int>(outcome.exit_code);
+    runs.push_back({seed, dir.shown(), exit_code, outcome.summary});
+    // After each run: what is there is kept, whatever becomes of the next one.
+    WriteFileAtomically(base.RepeatPath(), RepeatJson(runs));
+  }
+  std::vector<std::string> lines{
+      "", fmt::format("{} of {}:", Plural(std::ssize(runs), "run"), arguments.repeat)};
+  for (std::string& line : RepeatLines(runs)) lines.push_back(std::move(line));
+  lines.push_back("  in             " + base.shown() + "/repeat.json");
+  PrintLines(lines);
+  return exit_code;
+}
+
+}  // namespace
+
+int RunLaunch(const LaunchArguments& arguments) {
+  Prepared prepared = Prepare(arguments, /*dry=*/false);
+  CheckPrograms(arguments);
+  SignalSource signals;
+  if (arguments.repeat > 0) return RunSeries(arguments, prepared, signals);
+  RunDir dir = MakeRunDir(prepared.config, arguments.config_path);
+  return static_cast<int>(
+      RunJob(arguments, prepared.config, prepared.graph, dir, signals).exit_code);
+}
+
+int DryRun(const LaunchArguments& arguments,
+           const std::function<DataCount(const config::Config&)>& count) {
+  const Prepared prepared = Prepare(arguments, /*dry=*/true);
+  std::string shown_dir = "runs/" + RunName(arguments.config_path) + "-<date>-<time>";
+  if (HasRunDir(prepared.config)) {
+    shown_dir = prepared.config.run().dir();
+    RunDir::CheckUnused(shown_dir);
+  }
+  if (arguments.repeat > 0) {
+    shown_dir +=
+        fmt::format("/seed-{} ... seed-{}", prepared.config.run().seed(),
+                    prepared.config.run().seed() + static_cast<uint64_t>(arguments.repeat - 1));
+  }
+  PrintLines(DryRunLines(arguments.config_path, prepared.config, prepared.graph,
+                         count(prepared.config), shown_dir));
+  return 0;
 }
 
 }  // namespace muster

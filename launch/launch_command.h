@@ -1,10 +1,12 @@
 // `muster launch`: one job from its config to its summary.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "common/config.h"
+#include "launch/dry_run.h"
 
 namespace muster {
 
@@ -12,11 +14,20 @@ struct LaunchArguments {
   std::string config_path;
   std::vector<Setting> settings;  // --set and the options that are short for one
   std::string server_program, worker_program;
+  int repeat = 0;  // 0: one run; N: a series of N with consecutive seeds
+  bool log_placement = false;
 };
 
-// Runs the job and returns the launcher's exit code. Everything that is wrong with the config, the
-// run directory or the installation throws Error before any process is started. Called from the
-// main thread, while there is no other one.
+// Runs the job, or the series of jobs, and returns the launcher's exit code. Everything that is
+// wrong with the config, the run directory or the installation throws Error before any process is
+// started. Called from the main thread, while there is no other one.
+//
+// A series lies in one directory, each run in <directory>/seed-<seed>, its results in
+// <directory>/repeat.json. The first run that fails or is stopped ends it with its exit code.
 int RunLaunch(const LaunchArguments& arguments);
+
+// Prints what RunLaunch would run. Nothing is started or written. `count` looks into the data.
+int DryRun(const LaunchArguments& arguments,
+           const std::function<DataCount(const config::Config&)>& count);
 
 }  // namespace muster

@@ -113,6 +113,9 @@ std::string EvaluationLine(const Progress& p) {
   if (std::isfinite(p.test_accuracy)) {
     line += "  test accuracy " + FormatPercent(p.test_accuracy, 2);
   }
+  if (std::isfinite(p.test_top5_accuracy)) {
+    line += "  top 5 " + FormatPercent(p.test_top5_accuracy, 2);
+  }
   if (std::isfinite(p.test_loss)) line += fmt::format("  test loss {:.4f}", p.test_loss);
   if (std::isfinite(p.elapsed_s)) line += "  after " + FormatDuration(p.elapsed_s);
   return line;

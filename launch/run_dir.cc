@@ -78,13 +78,22 @@ RunDir RunDir::CreateNew(const std::string& parent, const std::string& name, std
 RunDir RunDir::Open(const std::string& path) {
   bool created = MakeDirectories(path);
   RunDir dir(path, created);
-  if (fs::exists(fs::symlink_status(dir.MetricsPath()))) {
-    throw Error(ExitCode::kUsage,
-                "the run directory {} already holds the metrics.jsonl of another run; choose "
-                "another with --run-dir, or move that run away",
-                path);
-  }
+  CheckUnused(path);  // with the lock: no launcher is about to write the first line
+  std::error_code ignored;
+  fs::remove(dir.MetricsPath(), ignored);  // if it is there at all, it is empty
   return dir;
+}
+
+void RunDir::CheckUnused(const std::string& path) {
+  const fs::path metrics = fs::path(path) / "metrics.jsonl";
+  std::error_code ignored;
+  const bool empty = fs::is_regular_file(fs::symlink_status(metrics, ignored)) &&
+                     fs::file_size(metrics, ignored) == 0;
+  if (empty || !fs::exists(fs::symlink_status(metrics, ignored))) return;
+  throw Error(ExitCode::kUsage,
+              "the run directory {} already holds the metrics.jsonl of another run; choose "
+              "another with --run-dir, or move that run away",
+              path);
 }
 
 std::string RunDir::WorkerLogPath(int rank) const {

@@ -17,14 +17,19 @@ class RunDir {
   static RunDir CreateNew(const std::string& parent, const std::string& name, std::time_t now);
 
   // Uses `path`, made where it is missing. Refused where it holds another run's metrics.jsonl or
-  // another launcher is using it.
+  // another launcher is using it. A metrics.jsonl without a line is of a run that failed before it
+  // began, and is removed.
   static RunDir Open(const std::string& path);
+
+  // Throws as Open would for another run's metrics.jsonl; makes and removes nothing.
+  static void CheckUnused(const std::string& path);
 
   const std::string& path() const { return path_; }    // absolute
   const std::string& shown() const { return shown_; }  // as a person in this directory types it
 
   std::string ConfigPath() const { return path_ + "/config.txtpb"; }
   std::string MetricsPath() const { return path_ + "/metrics.jsonl"; }
+  std::string RepeatPath() const { return path_ + "/repeat.json"; }
   std::string ServerLogPath() const { return path_ + "/server.log"; }
   std::string WorkerLogPath(int rank) const;
 

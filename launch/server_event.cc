@@ -42,6 +42,7 @@ void Update(Progress& progress, const nlohmann::json& event) {
   Take(progress.train_accuracy, event, "train_accuracy");
   Take(progress.test_loss, event, "test_loss");
   Take(progress.test_accuracy, event, "test_accuracy");
+  Take(progress.test_top5_accuracy, event, "test_top5_accuracy");
   Take(progress.images_per_second, event, "images_per_second");
   Take(progress.step_ms, event, "step_ms");
   Take(progress.waiting_share, event, "waiting_share");

@@ -24,7 +24,7 @@ struct Progress {
   int64_t step = -1, total_steps = -1;
   double epoch = NAN, epochs = NAN;
   double train_loss = NAN, train_accuracy = NAN;
-  double test_loss = NAN, test_accuracy = NAN;
+  double test_loss = NAN, test_accuracy = NAN, test_top5_accuracy = NAN;
   double images_per_second = NAN, step_ms = NAN, waiting_share = NAN;
   double elapsed_s = NAN, eta_s = NAN;
   bool evaluating = false;

@@ -4,15 +4,30 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "common/slices.h"
+#include "proto/wire.pb.h"
+#include "ps/confusion_matrix.h"
 
 namespace muster {
 
+struct EvaluationResult {
+  int64_t version = 0;  // of the weights: the number of steps they have seen
+  double loss = 0;      // mean
+  double accuracy = 0;  // share of the samples
+  // The label is among the five largest logits. Not given for five classes or fewer, where it
+  // would always be 1.
+  std::optional<double> top5_accuracy;
+};
+
 class Evaluation {
  public:
-  Evaluation(int64_t version, int64_t test_samples, int64_t block_size, uint32_t workers);
+  // `classes`: logits of the network. `predictions`: blocks bring label and prediction of each
+  // sample.
+  Evaluation(int64_t version, int64_t test_samples, int64_t block_size, uint32_t workers,
+             int64_t classes, bool predictions);
 
   int64_t version() const { return version_; }
   int64_t blocks() const { return static_cast<int64_t>(results_.size()); }
@@ -23,21 +38,25 @@ class Evaluation {
   std::vector<uint32_t> MissingRanks() const;
   std::chrono::steady_clock::time_point last_progress() const { return last_progress_; }
 
-  // False if the block does not belong to this rank, is here already or has the wrong size.
-  bool Add(uint32_t rank, int64_t block, int64_t samples, double loss, int64_t correct);
+  // False if the block is of another version, does not belong to this rank, is here already, has
+  // the wrong size, or counts and classes that cannot be.
+  bool Add(uint32_t rank, const wire::EvaluatedBlock& block);
 
-  double Loss() const;      // mean
-  double Accuracy() const;  // share of the samples
+  EvaluationResult Result() const;
+  // Null unless predictions were asked for.
+  const ConfusionMatrix* confusion_matrix() const { return matrix_ ? &*matrix_ : nullptr; }
 
  private:
-  struct Result {
+  struct Block {
     bool present = false;
     double loss = 0;
-    int64_t correct = 0;
+    int64_t correct = 0, correct_top5 = 0;
   };
   const int64_t version_, test_samples_, block_size_;
   const uint32_t workers_;
-  std::vector<Result> results_;
+  const int64_t classes_;
+  std::vector<Block> results_;
+  std::optional<ConfusionMatrix> matrix_;
   int64_t done_ = 0;
   std::chrono::steady_clock::time_point last_progress_ = std::chrono::steady_clock::now();
 };

@@ -12,8 +12,8 @@ double Seconds(Progress::Clock::duration d) { return std::chrono::duration<doubl
 }  // namespace
 
 double Progress::Sums::WaitingShare() const {
-  const double waiting = push_ms + wait_ms + pull_ms;
-  const double all = compute_ms + input_ms + waiting;
+  const double waiting = times.push_ms + times.wait_ms + times.pull_ms;
+  const double all = times.compute_ms + times.input_ms + waiting;
   return all > 0 ? waiting / all : 0;
 }
 
@@ -29,20 +29,33 @@ void Progress::Sums::PutLoss(Json& json) const {
 
 void Progress::Sums::Put(Json& json) const {
   PutLoss(json);
-  const double reported = static_cast<double>(std::max<int64_t>(reports, 1));
   json["images_per_second"] = ImagesPerSecond();
   json["step_ms"] = 1e3 * seconds / static_cast<double>(std::max<int64_t>(steps, 1));
-  json["compute_ms"] = compute_ms / reported;
-  json["input_ms"] = input_ms / reported;
-  json["push_ms"] = push_ms / reported;
-  json["wait_ms"] = wait_ms / reported;
-  json["pull_ms"] = pull_ms / reported;
+  times.Put(json);
   json["waiting_share"] = WaitingShare();
   json["skipped_steps"] = skipped_steps;
 }
 
-void Progress::Begin(const StepPlan& plan) {
+void Progress::Times::Add(const wire::StepTimes& times) {
+  ++reports;
+  compute_ms += times.compute_ms();
+  input_ms += times.input_ms();
+  push_ms += times.push_ms();
+  wait_ms += times.wait_ms();
+  pull_ms += times.pull_ms();
+}
+
+void Progress::Times::Put(Json& json) const {
+  json["compute_ms"] = compute_ms / Divisor();
+  json["input_ms"] = input_ms / Divisor();
+  json["push_ms"] = push_ms / Divisor();
+  json["wait_ms"] = wait_ms / Divisor();
+  json["pull_ms"] = pull_ms / Divisor();
+}
+
+void Progress::Begin(const StepPlan& plan, uint32_t workers) {
   plan_ = plan;
+  ranks_.assign(workers, {});
   step_began_ = Clock::now();
 }
 
@@ -71,25 +84,34 @@ void Progress::EndStep(const StepLosses& losses, double learning_rate, bool skip
   }
 }
 
-void Progress::AddTimes(const wire::StepTimes& times) {
-  for (Sums* sums : {&total_, &since_log_, &since_live_}) {
-    ++sums->reports;
-    sums->compute_ms += times.compute_ms();
-    sums->input_ms += times.input_ms();
-    sums->push_ms += times.push_ms();
-    sums->wait_ms += times.wait_ms();
-    sums->pull_ms += times.pull_ms();
-  }
+void Progress::AddTimes(uint32_t rank, const wire::StepTimes& times) {
+  for (Sums* sums : {&total_, &since_log_, &since_live_}) sums->times.Add(times);
+  if (rank < ranks_.size()) ranks_[rank].Add(times);
+  AddSlowest(times);
+}
+
+// A step waits for its slowest rank, which may be another one in every step: no mean shows that.
+void Progress::AddSlowest(const wire::StepTimes& times) {
+  auto step = std::find_if(reported_.begin(), reported_.end(),
+                           [&](const Reported& one) { return one.step == times.step(); });
+  if (step == reported_.end()) step = reported_.insert(step, {.step = times.step()});
+  step->slowest_ms = std::max(step->slowest_ms, times.compute_ms() + times.input_ms());
+  if (++step->ranks < ranks_.size()) return;
+  slowest_ms_ += step->slowest_ms;
+  ++slowest_steps_;
+  reported_.erase(reported_.begin(), step + 1);  // older ones will not be complete any more
 }
 
 void Progress::BeginEvaluation() { evaluation_began_ = Clock::now(); }
 
-void Progress::EndEvaluation(double accuracy, double loss) {
+void Progress::EndEvaluation(const EvaluationResult& result) {
   step_began_ = Clock::now();  // no step can end before its workers are done evaluating
   evaluation_seconds_ += Seconds(step_began_ - evaluation_began_);
-  test_accuracy_ = accuracy;
-  test_loss_ = loss;
-  best_accuracy_ = std::max(best_accuracy_.value_or(0), accuracy);
+  if (!evaluated_ || result.accuracy > best_accuracy_) {
+    best_accuracy_ = result.accuracy;
+    best_step_ = result.version;
+  }
+  evaluated_ = result;
 }
 
 double Progress::MedianStep() const {
@@ -115,6 +137,32 @@ void Progress::PutPosition(Json& json) const {
   json["epoch"] = Epoch();
 }
 
+void Progress::PutEvaluation(Json& json) const {
+  json["test_accuracy"] = evaluated_->accuracy;
+  if (evaluated_->top5_accuracy) json["test_top5_accuracy"] = *evaluated_->top5_accuracy;
+  json["test_loss"] = evaluated_->loss;
+}
+
+// The mean times of each rank; the mean of each step's slowest input and arithmetic; and how far
+// the slowest rank's mean arithmetic is above that of all: for so long the others wait in every
+// step.
+void Progress::PutRanks(Json& json) const {
+  Json ranks = Json::array();
+  double slowest = 0, sum = 0;
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    Json one;
+    one["rank"] = rank;
+    ranks_[rank].Put(one);
+    ranks.push_back(std::move(one));
+    slowest = std::max(slowest, ranks_[rank].ComputeMean());
+    sum += ranks_[rank].ComputeMean();
+  }
+  if (ranks_.empty()) return;
+  json["ranks"] = std::move(ranks);
+  if (slowest_steps_ > 0) json["slowest_ms"] = slowest_ms_ / static_cast<double>(slowest_steps_);
+  json["imbalance_ms"] = slowest - sum / static_cast<double>(ranks_.size());
+}
+
 Progress::Json Progress::LogLine() {
   Json json;
   PutPosition(json);
@@ -130,8 +178,7 @@ Progress::Json Progress::EvaluationLine() const {
   PutPosition(json);
   json["learning_rate"] = learning_rate_;
   (since_log_.steps > 0 ? since_log_ : last_log_).Put(json);
-  json["test_accuracy"] = *test_accuracy_;
-  json["test_loss"] = *test_loss_;
+  PutEvaluation(json);
   return json;
 }
 
@@ -161,13 +208,16 @@ Progress::Json Progress::Summary(const std::string& reason, uint64_t weights_has
   // Speed and times are of the whole run; the loss is of its last interval, where it ended.
   const Sums& end = since_log_.steps > 0 || last_log_.steps == 0 ? since_log_ : last_log_;
   end.PutLoss(json);
-  if (test_accuracy_) {
-    json["test_accuracy"] = *test_accuracy_;
-    json["test_loss"] = *test_loss_;
-    json["best_test_accuracy"] = *best_accuracy_;
+  if (evaluated_) {
+    PutEvaluation(json);
+    json["best_test_accuracy"] = best_accuracy_;
+    json["best_step"] = best_step_;
   }
+  PutRanks(json);
   json["final"] = true;
   json["reason"] = reason;
+  json["stopped_early"] = !stop_reason_.empty();
+  if (!stop_reason_.empty()) json["stop_reason"] = stop_reason_;
   json["weights_hash"] = fmt::format("{:016x}", weights_hash);
   return json;
 }

@@ -11,6 +11,7 @@
 
 #include "common/step_plan.h"
 #include "proto/wire.pb.h"
+#include "ps/evaluation.h"
 #include "ps/step_losses.h"
 
 namespace muster {
@@ -21,13 +22,15 @@ class Progress {
   using Json = nlohmann::ordered_json;
 
   // All workers are ready: training time starts to count.
-  void Begin(const StepPlan& plan);
+  void Begin(const StepPlan& plan, uint32_t workers);
   // A skipped step counts as a step, but its loss, which may be a NaN, is left out.
   void EndStep(const StepLosses& losses, double learning_rate, bool skipped);
-  void AddTimes(const wire::StepTimes& times);
+  void AddTimes(uint32_t rank, const wire::StepTimes& times);
   // Time between the two is not training time.
   void BeginEvaluation();
-  void EndEvaluation(double accuracy, double loss);
+  void EndEvaluation(const EvaluationResult& result);
+  // The run ends before its last step, and why: "reached …".
+  void StopEarly(const std::string& reason) { stop_reason_ = reason; }
 
   int64_t steps() const { return total_.steps; }
   // Seconds; 0 before the first step.
@@ -43,13 +46,21 @@ class Progress {
   Json Summary(const std::string& reason, uint64_t weights_hash) const;
 
  private:
+  // Where workers' time went, summed over reports.
+  struct Times {
+    int64_t reports = 0;
+    double compute_ms = 0, input_ms = 0, push_ms = 0, wait_ms = 0, pull_ms = 0;
+
+    void Add(const wire::StepTimes& times);
+    double ComputeMean() const { return compute_ms / Divisor(); }
+    double Divisor() const { return static_cast<double>(reports > 0 ? reports : 1); }
+    void Put(Json& json) const;  // means
+  };
   struct Sums {
     int64_t steps = 0, samples = 0, correct = 0;
     int64_t skipped_steps = 0, skipped_samples = 0;  // of these
     double loss = 0, seconds = 0;
-    // Of all workers' reports.
-    int64_t reports = 0;
-    double compute_ms = 0, input_ms = 0, push_ms = 0, wait_ms = 0, pull_ms = 0;
+    Times times;  // of all workers
 
     double ImagesPerSecond() const {
       return seconds > 0 ? static_cast<double>(samples) / seconds : 0;
@@ -61,6 +72,9 @@ class Progress {
   double Elapsed() const;
   double Epoch() const;
   void PutPosition(Json& json) const;
+  void PutEvaluation(Json& json) const;
+  void PutRanks(Json& json) const;
+  void AddSlowest(const wire::StepTimes& times);
 
   StepPlan plan_;
   Clock::time_point process_began_ = Clock::now();
@@ -68,7 +82,20 @@ class Progress {
   double learning_rate_ = 0;
   std::vector<double> recent_seconds_;  // of the last steps, a ring
   Sums total_, since_log_, last_log_, since_live_;
-  std::optional<double> test_accuracy_, test_loss_, best_accuracy_;
+  // A step of which some ranks have reported, and the longest input and compute among them.
+  struct Reported {
+    int64_t step = 0;
+    size_t ranks = 0;
+    double slowest_ms = 0;
+  };
+  std::vector<Times> ranks_;  // of the whole run
+  std::vector<Reported> reported_;
+  double slowest_ms_ = 0;  // summed over the steps of which all ranks have reported
+  int64_t slowest_steps_ = 0;
+  std::optional<EvaluationResult> evaluated_;
+  double best_accuracy_ = 0;
+  int64_t best_step_ = 0;
+  std::string stop_reason_;  // empty: the run goes to its end
   double evaluation_seconds_ = 0;
   Clock::time_point evaluation_began_;
 };

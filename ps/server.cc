@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/atomic_file.h"
 #include "common/config.h"
 #include "common/log.h"
 #include "common/protocol.h"
@@ -247,11 +248,8 @@ void Server::OnMessage(uint32_t rank, const wire::WorkerMessage& message, const 
       phase_ = Phase::kTraining;
       spdlog::info("all {} workers are ready: {} steps of {} samples", roster_.size(),
                    plan_.total_steps, plan_.global_batch);
-      progress_.Begin(plan_);
-      wire::ServerMessage order = NewMessage();
-      order.mutable_train()->set_step(step_);
-      order.mutable_train()->set_samples(plan_.At(step_).samples);
-      Broadcast(order);
+      progress_.Begin(plan_, roster_.size());
+      OrderStep(step_);
       return BeginStep(step_);
     }
     case wire::WorkerMessage::kSliceLoss:
@@ -261,7 +259,7 @@ void Server::OnMessage(uint32_t rank, const wire::WorkerMessage& message, const 
     case wire::WorkerMessage::kEvaluatedBlock:
       return OnEvaluatedBlock(rank, message.evaluated_block());
     case wire::WorkerMessage::kStepTimes:
-      return progress_.AddTimes(message.step_times());
+      return progress_.AddTimes(rank, message.step_times());
     case wire::WorkerMessage::kFailure:
       blamed_ = rank;
       throw Error(ExitCode::kPeerFailed, "{} failed at step {}: {}", roster_.Name(rank), step_,
@@ -322,7 +320,8 @@ void Server::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss) {
 void Server::OrderNext(int64_t step) {
   const int64_t next = step + 1;
   if (EvaluationIsDueAfter(step)) {
-    evaluation_.emplace(next, roster_.test_samples(), config_.evaluation().batch(), roster_.size());
+    evaluation_.emplace(next, roster_.test_samples(), config_.evaluation().batch(), roster_.size(),
+                        graph_.classes(), config_.evaluation().confusion_matrix());
     for (uint32_t rank = 0; rank < roster_.size(); ++rank) {
       const Range blocks = evaluation_->BlocksOf(rank);
       wire::ServerMessage message = NewMessage();
@@ -332,15 +331,20 @@ void Server::OrderNext(int64_t step) {
       evaluate.set_block_begin(static_cast<uint32_t>(blocks.begin));
       evaluate.set_block_end(static_cast<uint32_t>(blocks.end));
       evaluate.set_average(config_.evaluation().use_ema());
+      evaluate.set_predictions(config_.evaluation().confusion_matrix());
       SendTo(rank, message);
     }
   }
-  if (next < plan_.total_steps) {
-    wire::ServerMessage message = NewMessage();
-    message.mutable_train()->set_step(next);
-    message.mutable_train()->set_samples(plan_.At(next).samples);
-    Broadcast(message);
-  }
+  // An evaluation that may end the run is waited for.
+  if (evaluation_ && config_.evaluation().has_stop_at_accuracy()) return;
+  if (next < plan_.total_steps) OrderStep(next);
+}
+
+void Server::OrderStep(int64_t step) {
+  wire::ServerMessage message = NewMessage();
+  message.mutable_train()->set_step(step);
+  message.mutable_train()->set_samples(plan_.At(step).samples);
+  Broadcast(message);
 }
 
 bool Server::EvaluationIsDueAfter(int64_t step) const {
@@ -426,8 +430,7 @@ void Server::EndStepIfComplete() {
 }
 
 void Server::OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBlock& block) {
-  if (!evaluation_ || block.version() != evaluation_->version() ||
-      !evaluation_->Add(rank, block.block(), block.samples(), block.loss(), block.correct())) {
+  if (!evaluation_ || !evaluation_->Add(rank, block)) {
     return Drop(roster_.Name(rank), fmt::format("an unexpected block {}", block.block()));
   }
   if (evaluation_->Complete()) return EndEvaluation();
@@ -444,15 +447,37 @@ void Server::OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBlock& block) 
 }
 
 void Server::EndEvaluation() {
-  progress_.EndEvaluation(evaluation_->Accuracy(), evaluation_->Loss());
+  const EvaluationResult result = evaluation_->Result();
+  progress_.EndEvaluation(result);
   const auto line = progress_.EvaluationLine();
   reporter_.Metrics(line);
   reporter_.Event("evaluation", line);
-  spdlog::info("step {}: test accuracy {:.4f}, test loss {:.4f}", evaluation_->version(),
-               evaluation_->Accuracy(), evaluation_->Loss());
+  spdlog::info("step {}: test accuracy {:.4f}, test loss {:.4f}", result.version, result.accuracy,
+               result.loss);
+  // Written anew at each one, so that it is the last one's however the run ends.
+  if (evaluation_->confusion_matrix() != nullptr && !config_.run().dir().empty()) {
+    WriteFileAtomically(config_.run().dir() + "/confusion_matrix.csv",
+                        evaluation_->confusion_matrix()->Csv());
+  }
   evaluation_.reset();
   step_deadline_began_ = Clock::now();
-  if (phase_ == Phase::kStopping) done_ = true;
+  if (phase_ == Phase::kStopping) {
+    done_ = true;
+  } else if (config_.evaluation().has_stop_at_accuracy()) {
+    if (result.accuracy >= config_.evaluation().stop_at_accuracy()) return StopEarly(result);
+    OrderStep(step_);  // it was held back
+  }
+}
+
+// The run has reached what it was for. No worker has been told of a step after this evaluation.
+void Server::StopEarly(const EvaluationResult& result) {
+  const std::string reason =
+      fmt::format("reached the test accuracy {:g} at step {}: evaluation.stop_at_accuracy is {:g}",
+                  result.accuracy, result.version, config_.evaluation().stop_at_accuracy());
+  spdlog::info("{}", reason);
+  progress_.StopEarly(reason);
+  phase_ = Phase::kStopping;
+  done_ = true;
 }
 
 // f. Nobody waits for ever.

@@ -64,8 +64,10 @@ class Server {
   void WelcomeAll();             // a. the roster is complete
   void BeginStep(int64_t step);  // b.
   void OrderNext(int64_t step);  //    what comes after `step`
-  void EndStepIfComplete();      // d.
+  void OrderStep(int64_t step);
+  void EndStepIfComplete();  // d.
   void EndEvaluation();
+  void StopEarly(const EvaluationResult& result);
   bool EvaluationIsDueAfter(int64_t step) const;
   void Broadcast(wire::ServerMessage& message, std::span<const float> tensor = {});
   void SendTo(uint32_t rank, wire::ServerMessage& message, std::span<const float> tensor = {});

@@ -9,7 +9,7 @@ packages=(
   protobuf-compiler libprotobuf-dev                     # config and messages
   libdnnl-dev                                           # layers on the CPU
   libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev
-  libcurl4-openssl-dev libssl-dev libarchive-dev zlib1g-dev   # muster data get
+  libcurl4-openssl-dev libssl-dev libarchive-dev zlib1g-dev   # muster data get, MNIST
   libxxhash-dev
   libgtest-dev libgmock-dev                             # tests
 )

@@ -41,7 +41,7 @@ void Work(const Arguments& arguments) {
   config::Config config = LoadConfig(arguments.config, {});
   ResolveConfig(config, AvailableCores());
   const Graph graph = Graph::Build(config.model(), InputShape(config.data()));
-  const Datasets data = OpenDatasets(config.data());
+  const Datasets data = OpenDatasets(config.data(), config.run().seed());
   const std::unique_ptr<Backend> backend =
       MakeCpuBackend(static_cast<int>(config.worker().threads()));
   ClientOptions options;

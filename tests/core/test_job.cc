@@ -144,7 +144,13 @@ std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour, s
           behaviour.on_average(order.version, client.Average());
       }
       for (int64_t b = order.blocks.begin; b < order.blocks.end; ++b) {
-        client.ReportEvaluated(order.version, b, order.block_size, static_cast<double>(b + 1), 1);
+        wire::EvaluatedBlock block;
+        block.set_version(order.version);
+        block.set_block(static_cast<uint32_t>(b));
+        block.set_samples(order.block_size);
+        block.set_loss(static_cast<double>(b + 1));
+        block.set_correct(1);
+        client.ReportEvaluated(block);
       }
       continue;
     }

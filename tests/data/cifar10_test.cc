@@ -14,6 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using testing::PlanesOf;
 using testing::ReadBytes;
 using testing::Records;
 using testing::TempDir;
@@ -32,7 +33,7 @@ TEST(Cifar10, ReadsEveryRecordInOrder) {
     const std::string file = Records(3, static_cast<unsigned>(i / 3));
     const std::string record = file.substr(static_cast<size_t>(i % 3) * 3073, 3073);
     EXPECT_EQ(sets.train->Label(i), record[0]);
-    const auto planes = sets.train->Planes(i);
+    const auto planes = PlanesOf(*sets.train, i);
     EXPECT_EQ(std::string(planes.begin(), planes.end()), record.substr(1));
   }
 }
@@ -44,9 +45,9 @@ TEST(Cifar10, FilesMayHaveDifferentSizes) {
   WriteBytes(dir / "data_batch_4.bin", Records(7, 91));
   const Datasets sets = OpenCifar10(dir.string());
   ASSERT_EQ(sets.train->size(), 3 + 1 + 3 + 7 + 3);
-  EXPECT_EQ(sets.train->Planes(3)[0], static_cast<uint8_t>(Records(1, 90)[1]));
-  EXPECT_EQ(sets.train->Planes(13)[0], static_cast<uint8_t>(Records(7, 91)[6 * 3073 + 1]));
-  EXPECT_EQ(sets.train->Planes(14)[0], static_cast<uint8_t>(Records(3, 4)[1]));
+  EXPECT_EQ(PlanesOf(*sets.train, 3)[0], static_cast<uint8_t>(Records(1, 90)[1]));
+  EXPECT_EQ(PlanesOf(*sets.train, 13)[0], static_cast<uint8_t>(Records(7, 91)[6 * 3073 + 1]));
+  EXPECT_EQ(PlanesOf(*sets.train, 14)[0], static_cast<uint8_t>(Records(3, 4)[1]));
 }
 
 TEST(Cifar10, FingerprintIsTheHashOfAllRecords) {
@@ -144,16 +145,16 @@ config::Data DataIn(const std::string& dir) {
 TEST(OpenDatasets, SaysHowToGetTheData) {
   const TempDir dir;
   const std::string missing = (dir / "nowhere").string();
-  EXPECT_MUSTER_ERROR(OpenDatasets(DataIn(missing)), ExitCode::kData,
+  EXPECT_MUSTER_ERROR(OpenDatasets(DataIn(missing), 1), ExitCode::kData,
                       AllOf(HasSubstr(missing), HasSubstr("data_batch_1.bin"),
                             HasSubstr("muster data get cifar10 " + missing),
                             HasSubstr("muster data synth " + missing)));
   WriteCifar10(missing);
-  EXPECT_EQ(OpenDatasets(DataIn(missing)).test->size(), 4);
+  EXPECT_EQ(OpenDatasets(DataIn(missing), 1).test->size(), 4);
 }
 
 TEST(OpenDatasets, NamesTheSettingThatIsMissing) {
-  EXPECT_MUSTER_ERROR(OpenDatasets(DataIn("")), ExitCode::kUsage, HasSubstr("data.dir"));
+  EXPECT_MUSTER_ERROR(OpenDatasets(DataIn(""), 1), ExitCode::kUsage, HasSubstr("data.dir"));
 }
 
 }  // namespace

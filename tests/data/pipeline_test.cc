@@ -22,6 +22,7 @@ using std::chrono::milliseconds;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::MemorySet;
+using testing::PlanesOf;
 
 constexpr double kDeadline = 20;
 
@@ -110,7 +111,7 @@ class TrainPipeline : public ::testing::Test {
         for (int64_t place = places.begin; place < places.end; ++place) {
           const int64_t sample = order[static_cast<size_t>(place)];
           std::vector<float> image(static_cast<size_t>(kCrop.elements()));
-          preprocessor.Apply(set_.Planes(sample),
+          preprocessor.Apply(PlanesOf(set_, sample),
                              preprocessor.Draw(options.seed, batch.epoch, sample), image.data());
           kept.images.insert(kept.images.end(), image.begin(), image.end());
           kept.labels.push_back(set_.Label(sample));
@@ -292,7 +293,7 @@ TEST(EvaluationPipeline, GivesTheCentreOfEverySampleInOrder) {
       EXPECT_EQ(batch.sample_ids[i], sample);
       EXPECT_EQ(batch.labels[i], set.Label(sample));
       std::vector<float> image(60);
-      preprocessor.Apply(set.Planes(sample), {.top = 1, .left = 1}, image.data());
+      preprocessor.Apply(PlanesOf(set, sample), {.top = 1, .left = 1}, image.data());
       EXPECT_TRUE(std::equal(image.begin(), image.end(), batch.images + i * 60));
     }
   }

@@ -80,7 +80,7 @@ std::vector<float> Apply(const config::Preprocess& settings, const Dataset& set,
                          const Augmentation& choices) {
   const Preprocessor preprocessor(settings, set.shape());
   std::vector<float> image(static_cast<size_t>(preprocessor.shape().elements()));
-  preprocessor.Apply(set.Planes(index), choices, image.data());
+  preprocessor.Apply(testing::PlanesOf(set, index), choices, image.data());
   return image;
 }
 
@@ -115,7 +115,8 @@ TEST(Preprocess, AgreesWithTheNaiveLoops) {
           SCOPED_TRACE(
               fmt::format("stored {} variant {} sample {}", stored.ToString(), variant, sample));
           ExpectNear(Apply(settings, set, sample, choices),
-                     Naive(settings, set.Planes(sample), stored, preprocessor.shape(), choices));
+                     Naive(settings, testing::PlanesOf(set, sample), stored, preprocessor.shape(),
+                           choices));
           if (HasFatalFailure()) return;
         }
       }
@@ -128,7 +129,8 @@ TEST(Preprocess, WithoutSettingsPixelsAreDividedBy255) {
   const auto image = Apply({}, set, 0, Preprocessor({}, kStored).Draw(kSeed, 0, 0));
   for (size_t pixel = 0; pixel < 32 * 32; ++pixel) {
     for (size_t channel = 0; channel < 3; ++channel) {
-      ASSERT_FLOAT_EQ(image[pixel * 3 + channel], set.Planes(0)[channel * 1024 + pixel] / 255.0f);
+      ASSERT_FLOAT_EQ(image[pixel * 3 + channel],
+                      testing::PlanesOf(set, 0)[channel * 1024 + pixel] / 255.0f);
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <random>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,14 @@ inline void WriteCifar10(const std::filesystem::path& dir, int train = 3, int te
   WriteBytes(dir / kCifar10TestFile, Records(test, 5));
 }
 
+// The pixels of a sample of a set that has them in memory.
+inline std::span<const uint8_t> PlanesOf(const Dataset& set, int64_t index) {
+  std::vector<uint8_t> buffer;
+  const std::span<const uint8_t> planes = set.Planes(index, buffer);
+  if (!buffer.empty()) throw std::logic_error("the pixels lie in a buffer that is gone");
+  return planes;
+}
+
 // Random images of any shape in memory. `on_read` is called with the index of every image read.
 class MemorySet final : public Dataset {
  public:
@@ -44,7 +53,7 @@ class MemorySet final : public Dataset {
   Shape shape() const override { return shape_; }
   int64_t classes() const override { return 10; }
   int32_t Label(int64_t index) const override { return static_cast<int32_t>(index * 7 % 10); }
-  std::span<const uint8_t> Planes(int64_t index) const override {
+  std::span<const uint8_t> Planes(int64_t index, std::vector<uint8_t>&) const override {
     if (on_read) on_read(index);
     const auto elements = static_cast<size_t>(shape_.elements());
     return std::span(pixels_).subspan(static_cast<size_t>(index) * elements, elements);

@@ -142,6 +142,16 @@ Outcome RealJob::Launch(const std::vector<std::string>& settings, const std::str
   return outcome;
 }
 
+Outcome RealJob::Muster(std::vector<std::string> arguments, const std::string& run) {
+  arguments.insert(arguments.begin(), "muster");
+  Process process(arguments, Path("muster" + std::to_string(runs_++) + ".log"));
+  Outcome outcome;
+  outcome.exit_code = process.Wait(60);
+  outcome.log = process.Log();
+  if (!run.empty()) outcome.metrics = Metrics(run);
+  return outcome;
+}
+
 std::vector<nlohmann::json> RealJob::Metrics(const std::string& name) const {
   std::vector<nlohmann::json> lines;
   std::istringstream text(Slurp(Path(name) / "metrics.jsonl"));

@@ -50,6 +50,8 @@ class RealJob : public ::testing::Test {
   Outcome Launch(const std::vector<std::string>& settings, const std::string& config = "");
   // The same, still running; `name` is the run directory's.
   std::unique_ptr<Process> Start(const std::string& name, const std::vector<std::string>& settings);
+  // `muster` with these arguments, to its end; the lines of `run`/metrics.jsonl, if it is given.
+  Outcome Muster(std::vector<std::string> arguments, const std::string& run = "");
   // Waits until a line of metrics.jsonl says that at least `step` steps are done.
   ::testing::AssertionResult Reaches(const std::string& name, int64_t step);
   // The pid of the worker of this rank ("server": -1), from /proc.

@@ -73,6 +73,19 @@ TEST_F(RunDirTest, AnotherRunsMetricsAreRefused) {
   EXPECT_EQ(fs::file_size(root_ + "/old/metrics.jsonl"), 3u);
 }
 
+TEST_F(RunDirTest, MetricsWithoutALineAreOfNoRun) {
+  fs::create_directory(root_ + "/failed");
+  std::ofstream(root_ + "/failed/metrics.jsonl").close();
+  RunDir::CheckUnused(root_ + "/failed");
+  EXPECT_TRUE(fs::exists(root_ + "/failed/metrics.jsonl"));
+  EXPECT_EQ(ErrorOfOpen(root_ + "/failed"), "");
+  EXPECT_FALSE(fs::exists(root_ + "/failed/metrics.jsonl"));  // the server makes it
+  // Only a file is one: what a link leads to may be somebody's.
+  std::ofstream(root_ + "/elsewhere").close();
+  fs::create_symlink(root_ + "/elsewhere", root_ + "/failed/metrics.jsonl");
+  EXPECT_NE(ErrorOfOpen(root_ + "/failed").find("already holds"), std::string::npos);
+}
+
 TEST_F(RunDirTest, ADirectoryInUseIsRefused) {
   RunDir dir = RunDir::Open(root_ + "/mine");
   EXPECT_NE(ErrorOfOpen(root_ + "/mine").find("in use"), std::string::npos);

@@ -265,7 +265,8 @@ void Client::Handle(const FromServer& event) {
                        .version = message.evaluate().version(),
                        .block_size = message.evaluate().block_size(),
                        .blocks = {message.evaluate().block_begin(), message.evaluate().block_end()},
-                       .average = message.evaluate().average()});
+                        .average = message.evaluate().average(),
+                        .predictions = message.evaluate().predictions()});
   } else if (message.has_stop()) {
     stopped_ = true;
     if (!welcome_) {
@@ -418,15 +419,9 @@ void Client::PushEmpty(int64_t step, size_t part) {
   }
 }
 
-void Client::ReportEvaluated(int64_t version, int64_t block, int64_t samples, double loss,
-                             int64_t correct) {
+void Client::ReportEvaluated(const wire::EvaluatedBlock& block) {
   wire::WorkerMessage message = NewMessage();
-  wire::EvaluatedBlock& body = *message.mutable_evaluated_block();
-  body.set_version(version);
-  body.set_block(static_cast<uint32_t>(block));
-  body.set_samples(samples);
-  body.set_loss(loss);
-  body.set_correct(correct);
+  *message.mutable_evaluated_block() = block;
   Queue(std::move(message));
 }
 

@@ -65,13 +65,14 @@ struct ClientOptions {
 struct Order {
   enum class Kind { kTrain, kEvaluate, kStop };
   Kind kind;
-  int64_t version = 0;     // use W(version); the step to train, too
-  int64_t samples = 0;     // kTrain: of the whole batch
-  int64_t block_size = 0;  // kEvaluate
-  Range blocks;            // kEvaluate: of this worker
-  bool average = false;    // kEvaluate: on the moving average of W(version)
-  bool completed = false;  // kStop: the run reached its end
-  std::string reason;      // kStop
+  int64_t version = 0;       // use W(version); the step to train, too
+  int64_t samples = 0;       // kTrain: of the whole batch
+  int64_t block_size = 0;    // kEvaluate
+  Range blocks;              // kEvaluate: of this worker
+  bool average = false;      // kEvaluate: on the moving average of W(version)
+  bool predictions = false;  // kEvaluate: report label and prediction of each sample
+  bool completed = false;    // kStop: the run reached its end
+  std::string reason;        // kStop
 };
 
 // A range of floats of the arena.
@@ -116,8 +117,7 @@ class Client {
   void PushChunk(int64_t step, size_t part, size_t chunk);
   // The subtree holds no samples in this step.
   void PushEmpty(int64_t step, size_t part);
-  void ReportEvaluated(int64_t version, int64_t block, int64_t samples, double loss,
-                       int64_t correct);
+  void ReportEvaluated(const wire::EvaluatedBlock& block);
   void ReportTimes(const wire::StepTimes& times);
 
   // When the last message so far was handed to the transport. For statistics.

@@ -53,7 +53,9 @@ class Cifar10Dataset final : public Dataset {
   Shape shape() const override { return {kCifar10Side, kCifar10Side, kCifar10Channels}; }
   int64_t classes() const override { return kCifar10Classes; }
   int32_t Label(int64_t index) const override { return Record(index)[0]; }
-  std::span<const uint8_t> Planes(int64_t index) const override { return Record(index).subspan(1); }
+  std::span<const uint8_t> Planes(int64_t index, std::vector<uint8_t>&) const override {
+    return Record(index).subspan(1);
+  }
 
   uint64_t Fingerprint() const override {
     std::call_once(fingerprint_once_, [this] {

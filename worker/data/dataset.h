@@ -1,10 +1,11 @@
-// Labelled images in memory, as stored: what a reader of some file format produces.
+// Labelled images as stored, before preprocessing: what a reader of some file format produces.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "common/shape.h"
 #include "proto/config.pb.h"
@@ -19,9 +20,11 @@ class Dataset {
   virtual Shape shape() const = 0;  // of the stored images
   virtual int64_t classes() const = 0;
   virtual int32_t Label(int64_t index) const = 0;
-  // Pixels in the layout [channel][row][column] (planes).
-  virtual std::span<const uint8_t> Planes(int64_t index) const = 0;
-  // 64-bit hash of all labels and pixels: equal on every worker, or the job is refused.
+  // Pixels in the layout [channel][row][column] (planes): the dataset's own memory, or `buffer`,
+  // which is made as large as it has to be. Valid until `buffer` is used again.
+  virtual std::span<const uint8_t> Planes(int64_t index, std::vector<uint8_t>& buffer) const = 0;
+  // 64-bit hash of all labels and pixels, or of what they follow from: equal on every worker, or
+  // the job is refused.
   virtual uint64_t Fingerprint() const = 0;
 };
 
@@ -30,9 +33,9 @@ struct Datasets {
   std::unique_ptr<Dataset> test;
 };
 
-// Reads the training and the test set that `data` names. Throws Error(kData) that names the file,
-// what was expected (sizes, label range) and what is there; Error(kUsage) where data.dir is not
-// set.
-Datasets OpenDatasets(const config::Data& data);
+// Reads the training and the test set that `data` names, or makes them from `seed` (run.seed).
+// Throws Error(kData) that names the file, what was expected (sizes, label range) and what is
+// there; Error(kUsage) where data.dir is not set.
+Datasets OpenDatasets(const config::Data& data, uint64_t seed);
 
 }  // namespace muster

@@ -54,11 +54,12 @@ class TrainSource final : public BatchSource {
     const PreparedBatch batch = Describe(number);
     const Range places = options_.plan.Slice(options_.plan.At(batch.step), batch.index);
     const std::shared_ptr<const Order> order = orders_.Of(batch.epoch);
+    std::vector<uint8_t> pixels;
     for (int64_t i = 0; i < batch.count && !stop.stop_requested(); ++i) {
       const int64_t sample = (*order)[static_cast<size_t>(places.begin + i)];
       buffer.sample_ids[i] = sample;
       buffer.labels[i] = dataset_.Label(sample);
-      preprocessor_.Apply(dataset_.Planes(sample),
+      preprocessor_.Apply(dataset_.Planes(sample, pixels),
                           preprocessor_.Draw(options_.seed, batch.epoch, sample),
                           buffer.images + i * preprocessor_.shape().elements());
     }
@@ -100,11 +101,12 @@ class EvaluationSource final : public BatchSource {
 
   void Fill(int64_t number, const BatchBuffer& buffer, std::stop_token stop) override {
     const PreparedBatch batch = Describe(number);
+    std::vector<uint8_t> pixels;
     for (int64_t i = 0; i < batch.count && !stop.stop_requested(); ++i) {
       const int64_t sample = batch.index * block_size_ + i;
       buffer.sample_ids[i] = sample;
       buffer.labels[i] = dataset_.Label(sample);
-      preprocessor_.Apply(dataset_.Planes(sample), preprocessor_.Centre(),
+      preprocessor_.Apply(dataset_.Planes(sample, pixels), preprocessor_.Centre(),
                           buffer.images + i * preprocessor_.shape().elements());
     }
   }

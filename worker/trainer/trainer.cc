@@ -225,15 +225,36 @@ void Trainer::Evaluate(const Order& order) {
   const auto await = [this, &order](int layer) {
     if (!order.average) AwaitLayer(layer);
   };
+  std::vector<int32_t> predictions(order.predictions ? static_cast<size_t>(order.block_size)
+                                                     : size_t{0});
   for (int64_t block = order.blocks.begin; block < order.blocks.end; ++block) {
     const PreparedBatch& batch = blocks->Next(config_.deadlines().progress_s());
-    const LossSums sums = tower_.Forward({.count = batch.count,
-                                          .images = batch.images,
-                                          .labels = batch.labels,
-                                          .sample_ids = batch.sample_ids,
-                                          .epoch = 0},
-                                         Mode::kInference, weights, contents, await);
-    client_.ReportEvaluated(order.version, block, batch.count, sums.loss, sums.correct);
+    const LossSums sums =
+        tower_.Forward({.count = batch.count,
+                        .images = batch.images,
+                        .labels = batch.labels,
+                        .sample_ids = batch.sample_ids,
+                        .epoch = 0,
+                        .predictions = order.predictions ? predictions.data() : nullptr},
+                       Mode::kInference, client_.Weights(order.version), order.version,
+                       [this](int layer) { AwaitLayer(layer); });
+    wire::EvaluatedBlock result;
+    result.set_version(order.version);
+    result.set_block(static_cast<uint32_t>(block));
+    result.set_samples(batch.count);
+    result.set_loss(sums.loss);
+    result.set_correct(sums.correct);
+    result.set_correct_top5(sums.correct_top5);
+    if (order.predictions) {
+      const auto count = static_cast<size_t>(batch.count);
+      for (const int32_t label : std::span(batch.labels, count)) {
+        result.add_label(static_cast<uint32_t>(label));
+      }
+      for (const int32_t predicted : std::span(predictions).first(count)) {
+        result.add_predicted(static_cast<uint32_t>(predicted));
+      }
+    }
+    client_.ReportEvaluated(result);
   }
 }
 

@@ -1,0 +1,17 @@
+#include "launch/data/count_samples.h"
+
+#include "common/error.h"
+#include "worker/data/dataset.h"
+
+namespace muster {
+
+DataCount CountSamples(const config::Config& config) {
+  try {
+    const Datasets sets = OpenDatasets(config.data(), config.run().seed());
+    return {.train = sets.train->size(), .test = sets.test->size()};
+  } catch (const Error& error) {
+    return {.problem = error.what()};
+  }
+}
+
+}  // namespace muster

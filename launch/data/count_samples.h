@@ -1,0 +1,11 @@
+// How many samples a run would find.
+#pragma once
+
+#include "launch/dry_run.h"
+
+namespace muster {
+
+// Opens the data as a worker would. What is wrong with them becomes `problem`.
+DataCount CountSamples(const config::Config& config);
+
+}  // namespace muster

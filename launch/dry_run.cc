@@ -1,0 +1,107 @@
+#include "launch/dry_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "common/slices.h"
+#include "common/step_plan.h"
+#include "launch/job_text.h"
+#include "launch/memory_estimate.h"
+#include "launch/text_table.h"
+#include "launch/units.h"
+
+namespace muster {
+namespace {
+
+constexpr uint32_t kMostRanks = 32;
+
+void Append(std::vector<std::string>& lines, const std::vector<std::string>& more) {
+  lines.insert(lines.end(), more.begin(), more.end());
+}
+
+std::string RangeText(const Range& range) {
+  if (range.size() == 1) return std::to_string(range.begin);
+  return fmt::format("{} ... {}", range.begin, range.end - 1);
+}
+
+// Which slices each rank computes, and how many images that is in a full batch.
+std::vector<std::string> RankLines(const config::Config& config) {
+  TextTable table(
+      {{"rank", true}, {"device"}, {"threads", true}, {"slices"}, {"images per step", true}});
+  const uint32_t workers = config.cluster().workers();
+  const int64_t slices = config.run().slices(), batch = ResolveBatch(config).global_batch;
+  for (uint32_t rank = 0; rank < std::min(workers, kMostRanks); ++rank) {
+    const Range mine = EvenPart(slices, workers, rank);
+    const int64_t images =
+        EvenPart(batch, slices, mine.end - 1).end - EvenPart(batch, slices, mine.begin).begin;
+    table.AddRow({std::to_string(rank), "cpu", FormatCount(int64_t{config.worker().threads()}),
+                  RangeText(mine), FormatCount(images)});
+  }
+  std::vector<std::string> lines = table.Lines();
+  if (workers > kMostRanks) lines.push_back(fmt::format("  ... and {} more", workers - kMostRanks));
+  return lines;
+}
+
+std::vector<std::string> LengthLines(const config::Config& config, const DataCount& data) {
+  const auto row = [](const char* label, const std::string& text) {
+    return fmt::format("  {:<18} {}", label, text);
+  };
+  if (!data.problem.empty()) {
+    std::vector<std::string> lines{row("images", "unknown: " + data.problem)};
+    lines.push_back(row("steps per epoch", "unknown: images / global_batch, rounded up"));
+    lines.push_back(row("steps in total",
+                        config.run().has_steps() ? FormatCount(config.run().steps()) : "unknown"));
+    return lines;
+  }
+  const StepPlan plan{.train_samples = data.train,
+                      .global_batch = ResolveBatch(config).global_batch,
+                      .slices = config.run().slices()};
+  const int64_t per_epoch = plan.StepsPerEpoch();
+  const int64_t steps =
+      config.run().has_steps() ? config.run().steps() : config.run().epochs() * per_epoch;
+  return {row("images", fmt::format("{} for training, {} for testing", FormatCount(data.train),
+                                    FormatCount(data.test))),
+          row("steps per epoch", FormatCount(per_epoch)),
+          row("steps in total", FormatCount(steps))};
+}
+
+std::vector<std::string> MemoryLines(const std::string& process,
+                                     const std::vector<MemoryRow>& rows) {
+  double sum = 0;
+  for (const MemoryRow& row : rows) sum += row.bytes;
+  std::vector<std::string> lines{fmt::format("  {:<30} {:>9}", process, FormatBytes(sum))};
+  for (const MemoryRow& row : rows) {
+    lines.push_back(fmt::format("    {:<28} {:>9}", row.what, FormatBytes(row.bytes)));
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::vector<std::string> DryRunLines(const std::string& config_path, const config::Config& config,
+                                     const Graph& graph, const DataCount& data,
+                                     const std::string& shown_dir) {
+  std::vector<std::string> lines{"resolved config:"};
+  std::istringstream text(ConfigText(config));
+  for (std::string line; std::getline(text, line);) lines.push_back("  " + line);
+  lines.push_back("");
+  Append(lines, HeaderLines(config_path, config, graph, shown_dir));
+  lines.push_back("");
+  Append(lines, RankLines(config));
+  lines.push_back("");
+  Append(lines, LengthLines(config, data));
+  lines.push_back("");
+  lines.push_back("arrays in memory, about (libraries and code come on top):");
+  Append(lines, MemoryLines("server", ServerMemory(config, graph)));
+  // Rank 0 has as many slices as any other one, or one fewer; the last has the most.
+  const uint32_t last = config.cluster().workers() - 1;
+  Append(lines, MemoryLines(last == 0 ? "worker" : "each worker, at most",
+                            WorkerMemory(config, graph, last, data.train, data.test)));
+  lines.push_back("");
+  lines.push_back("A dry run: nothing was started or written.");
+  return lines;
+}
+
+}  // namespace muster

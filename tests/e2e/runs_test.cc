@@ -1,0 +1,204 @@
+// Runs as people make them: the smoke config, early stops, series, dry runs, accumulation.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <csignal>
+#include <fstream>
+#include <numeric>
+#include <set>
+#include <sstream>
+
+#include "common/error.h"
+#include "tests/e2e/real_job.h"
+
+namespace muster::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const std::string kSmoke = std::string(MUSTER_CONFIG_DIR) + "/smoke.txtpb";
+
+class Runs : public RealJob {
+ protected:
+  // `muster launch configs/smoke.txtpb` into run directory `name`, with settings path=value.
+  std::vector<std::string> SmokeArguments(const std::string& name,
+                                          const std::vector<std::string>& settings,
+                                          const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> arguments{"launch", kSmoke, "--run-dir", Path(name)};
+    for (const std::string& setting : settings) {
+      arguments.push_back("--set");
+      arguments.push_back(setting);
+    }
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+  Outcome Smoke(const std::string& name, const std::vector<std::string>& settings,
+                const std::vector<std::string>& more = {}) {
+    return Muster(SmokeArguments(name, settings, more), name);
+  }
+  std::set<std::string> Files() const {
+    std::set<std::string> files;
+    for (const auto& entry : fs::recursive_directory_iterator(Path("."))) {
+      if (entry.path().extension() != ".log") files.insert(entry.path());
+    }
+    return files;
+  }
+};
+
+TEST_F(Runs, TheSmokeConfigLearnsInSeconds) {
+  const Outcome outcome = Smoke("run", {}, {"--log-placement"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
+  const nlohmann::json& last = outcome.metrics.back();
+  EXPECT_GT(last["test_accuracy"], 0.9);  // chance is 0.1
+  EXPECT_GE(last["best_test_accuracy"], last["test_accuracy"]);
+  EXPECT_GT(last["best_step"], 0);
+  EXPECT_EQ(last["stopped_early"], false);
+  EXPECT_EQ(last["ranks"].size(), 2u);
+  EXPECT_GT(last["ranks"][1]["compute_ms"], 0);
+  EXPECT_THAT(outcome.log, AllOf(HasSubstr("cores"), HasSubstr("  limit  ")));
+}
+
+// As much as the weights of a run of just so many steps: nothing of a later step is in them.
+TEST_F(Runs, StopAtAccuracyEndsTheRunAtThatEvaluation) {
+  const Outcome outcome = Smoke(
+      "run", {"evaluation.stop_at_accuracy=0.5", "evaluation.every_steps=10", "run.epochs=50"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
+  const nlohmann::json& last = outcome.metrics.back();
+  EXPECT_EQ(last["reason"], "completed");
+  EXPECT_EQ(last["stopped_early"], true);
+  EXPECT_GE(last["test_accuracy"], 0.5);
+  const int64_t step = last["step"];
+  EXPECT_EQ(step % 10, 0);
+  EXPECT_LT(step, 200);
+  EXPECT_EQ(last["best_step"], step);
+  EXPECT_THAT(outcome.log, HasSubstr("stopped early  reached the test accuracy"));
+  for (const nlohmann::json& line : outcome.metrics) {
+    if (line.contains("test_accuracy") && line["step"] < step) {
+      EXPECT_LT(line["test_accuracy"], 0.5);
+    }
+  }
+  const Outcome same = Smoke("same", {"run.steps=" + std::to_string(step)});
+  EXPECT_EQ(same.hash(), outcome.hash());
+  EXPECT_TRUE(NothingLeft(2));
+}
+
+TEST_F(Runs, AnAccuracyThatIsNotReachedChangesNothing) {
+  const Outcome plain = Smoke("plain", {"run.steps=20", "evaluation.every_steps=5"});
+  const Outcome waiting = Smoke(
+      "waiting", {"run.steps=20", "evaluation.every_steps=5", "evaluation.stop_at_accuracy=1"});
+  ASSERT_EQ(waiting.exit_code, 0) << waiting.log;
+  EXPECT_EQ(waiting.hash(), plain.hash());
+  EXPECT_EQ(waiting.metrics.back()["step"], 20);
+  EXPECT_EQ(waiting.metrics.back()["stopped_early"], false);
+}
+
+TEST_F(Runs, ASeriesRunsConsecutiveSeeds) {
+  const Outcome outcome = Smoke("series", {"run.steps=20", "run.seed=7"}, {"--repeat", "2"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
+  std::ifstream file(Path("series/repeat.json"));
+  const nlohmann::json json = nlohmann::json::parse(file);
+  ASSERT_EQ(json["runs"].size(), 2u);
+  const double a = json["runs"][0]["test_accuracy"], b = json["runs"][1]["test_accuracy"];
+  EXPECT_NEAR(json["test_accuracy"]["mean"], (a + b) / 2, 1e-12);
+  EXPECT_NEAR(json["test_accuracy"]["deviation"], std::abs(a - b) / std::sqrt(2), 1e-12);
+  EXPECT_THAT(outcome.log, AllOf(HasSubstr("run 1 of 2: seed 7"), HasSubstr("run 2 of 2: seed 8"),
+                                 HasSubstr("(2 runs)")));
+  // Each is the run that its seed gives alone.
+  const Outcome alone = Smoke("alone", {"run.steps=20", "run.seed=8"});
+  EXPECT_EQ(json["runs"][1]["weights_hash"], alone.hash());
+  EXPECT_NE(json["runs"][0]["weights_hash"], alone.hash());
+  EXPECT_EQ(Metrics("series/seed-8").back()["weights_hash"], alone.hash());
+  // What a series has written is not written over.
+  EXPECT_EQ(Smoke("series", {"run.seed=9"}, {"--repeat", "2"}).exit_code, 2);
+}
+
+TEST_F(Runs, ARunThatFailsEndsTheSeries) {
+  const Outcome outcome = Smoke("series", {"learning_rate.base=1000000"}, {"--repeat", "3"});
+  EXPECT_EQ(outcome.exit_code, static_cast<int>(ExitCode::kNonfinite)) << outcome.log;
+  EXPECT_TRUE(fs::exists(Path("series/seed-1")));
+  EXPECT_FALSE(fs::exists(Path("series/seed-2")));
+  EXPECT_THAT(outcome.log, HasSubstr("1 run of 3"));
+}
+
+TEST_F(Runs, CtrlCEndsTheSeries) {
+  std::vector<std::string> arguments =
+      SmokeArguments("series", {"run.epochs=100000"}, {"--repeat", "3"});
+  arguments.insert(arguments.begin(), "muster");
+  Process process(arguments, Path("series.log"));
+  ASSERT_TRUE(Eventually(30, [&] { return !Metrics("series/seed-1").empty(); }));
+  process.Signal(SIGINT);
+  EXPECT_EQ(process.Wait(15), static_cast<int>(ExitCode::kInterrupted));
+  EXPECT_FALSE(fs::exists(Path("series/seed-2")));
+  EXPECT_TRUE(NothingLeft(2));
+}
+
+TEST_F(Runs, ADryRunLeavesNothingBehind) {
+  const std::set<std::string> before = Files();
+  const Outcome outcome = Smoke("run", {}, {"--dry-run"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
+  EXPECT_THAT(outcome.log,
+              AllOf(HasSubstr("learning_rate {"), HasSubstr("2,560 for training"),
+                    HasSubstr("steps in total     120"), HasSubstr("optimizer state")));
+  EXPECT_EQ(Files(), before);
+  EXPECT_EQ(Muster({"launch", Path("tiny.txtpb"), "--data", Path("data"), "--dry-run"}).exit_code,
+            0);
+  const Outcome no_data = Muster({"launch", Path("tiny.txtpb"), "--data", "/nowhere", "--dry-run"});
+  EXPECT_EQ(no_data.exit_code, 0);
+  EXPECT_THAT(no_data.log, AllOf(HasSubstr("unknown: /nowhere: no CIFAR-10"), HasSubstr("12x12")));
+  EXPECT_THAT(Muster({"launch", Path("tiny.txtpb"), "--dry-run"}).log,
+              HasSubstr("unknown: data.dir is not set"));
+  EXPECT_EQ(Files(), before);
+}
+
+TEST_F(Runs, TheConfusionMatrixSumsToTheTestSet) {
+  const Outcome outcome = Smoke("run", {"evaluation.confusion_matrix=true", "evaluation.batch=64"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
+  std::ifstream file(Path("run/confusion_matrix.csv"));
+  std::vector<std::vector<std::string>> rows;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream cells(line);
+    rows.emplace_back();
+    for (std::string cell; std::getline(cells, cell, ',');) rows.back().push_back(cell);
+  }
+  ASSERT_EQ(rows.size(), 12u);
+  EXPECT_EQ(rows[0].front() + rows[0].back(), "labeltotal");
+  int64_t all = 0, correct = 0;
+  for (size_t label = 0; label < 10; ++label) {
+    ASSERT_EQ(rows[label + 1].size(), 12u);
+    EXPECT_EQ(rows[label + 1].back(), "50");  // of each class
+    for (size_t c = 0; c < 10; ++c) all += std::stoll(rows[label + 1][c + 1]);
+    correct += std::stoll(rows[label + 1][label + 1]);
+  }
+  EXPECT_EQ(all, 500);
+  EXPECT_EQ(rows[11].back(), "500");
+  EXPECT_DOUBLE_EQ(static_cast<double>(correct) / 500, outcome.metrics.back()["test_accuracy"]);
+  EXPECT_GT(outcome.metrics.back()["test_top5_accuracy"], outcome.metrics.back()["test_accuracy"]);
+}
+
+TEST_F(Runs, AccumulationHasTheBitsOfMoreWorkers) {
+  const std::vector<std::string> settings{"run.slices=8", "run.steps=6", "run.global_batch=100"};
+  const Outcome two = Smoke("two", settings, {"--workers", "2"});    // 4 slices each
+  const Outcome four = Smoke("four", settings, {"--workers", "4"});  // 2 slices each
+  ASSERT_EQ(two.exit_code, 0) << two.log;
+  ASSERT_EQ(four.exit_code, 0) << four.log;
+  EXPECT_EQ(two.hash(), four.hash());
+  EXPECT_NE(Smoke("other", {"run.slices=2", "run.steps=6", "run.global_batch=100"}).hash(),
+            two.hash());
+}
+
+TEST_F(Runs, ADirectoryOfARunThatDidNotBeginCanBeUsedAgain) {
+  const auto with_data = [&](const std::string& dir) {
+    return Muster({"launch", Path("tiny.txtpb"), "--data", dir, "--run-dir", Path("run")}, "run");
+  };
+  EXPECT_EQ(with_data(Path("no-data")).exit_code, static_cast<int>(ExitCode::kData));
+  const Outcome again = with_data(Path("data"));
+  EXPECT_EQ(again.exit_code, 0) << again.log;
+  EXPECT_EQ(again.metrics.back()["reason"], "completed");
+}
+
+}  // namespace
+}  // namespace muster::testing
