@@ -69,10 +69,6 @@ void SpellOutDefaults(pb::Message& message) {
 
 // Defaults that would contradict another setting if they were spelled out.
 void DropMeaningless(config::Config& config, const config::Config& original) {
-  if (from_command_line("data.format")) {
-    if (config.data().format() != config::Data::SYNTHETIC) config.mutable_data()->clear_synthetic();
-    if (config.data().format() != config::Data::MNIST) config.mutable_data()->clear_mnist();
-  }
   ClearForeign(config, "", [](const std::string&, const std::string&) { return true; });
   for (int i = 0; i < config.model().layer_size(); ++i) {
     config::Layer& layer = *config.mutable_model()->mutable_layer(i);
