@@ -48,9 +48,6 @@ struct Plan {
   bool InputIsRelu(const PlanStep& step) const {
     return step.inputs[0] >= 0 && values[step.inputs[0]].relu_by_reader;
   }
-  bool InPlace(const PlanStep& step) const {
-    return step.inputs[0] >= 0 && values[step.output].place == values[step.inputs[0]].place;
-  }
 };
 
 Plan MakePlan(const Graph& graph, Mode mode);
