@@ -70,10 +70,11 @@ std::string LearningRateText(const config::Config& config) {
   std::string text = fmt::format("{} {:g}", config::LearningRate::Type_Name(rate.type()),
                                  ScaledBase(rate, workers));
   if (rate.scaling() != config::LearningRate::NONE) {
-    const bool linear = rate.scaling() == config::LearningRate::LINEAR;
-    text += fmt::format(" = {:g} (base) x {} ({} scaling of workers / base_workers)", rate.base(),
-                        fmt::format(linear ? "{}/{}" : "sqrt({}/{})", workers, rate.base_workers()),
-                        config::LearningRate::Scaling_Name(rate.scaling()));
+    const std::string ratio = fmt::format("{}/{}", workers, rate.base_workers());
+    text += fmt::format(
+        " = {:g} (base) x {} ({} scaling of workers / base_workers)", rate.base(),
+        rate.scaling() == config::LearningRate::SQRT ? fmt::format("sqrt({})", ratio) : ratio,
+        config::LearningRate::Scaling_Name(rate.scaling()));
   }
   return fmt::format("{}, {}", config::Optimizer::Type_Name(config.optimizer().type()), text);
 }
