@@ -100,7 +100,7 @@ TEST_F(End, ADivergedRunNamesRankAndStep) {
 TEST_F(End, ARunThatSkipsEveryStepGivesUp) {
   const std::string huge = ".weights={ initializer { type: CONSTANT value: 1e30 } }";
   const Outcome outcome =
-      Launch({"model.layer[conv].conv2d" + huge, "model.layer[hidden].dense" + huge,
+      Launch({"model.layer[out].dense" + huge, "model.layer[hidden].dense" + huge,
               "run.on_nonfinite=SKIP_STEP", "run.max_skipped_steps=4"});
   EXPECT_EQ(outcome.exit_code, Code(ExitCode::kNonfinite)) << outcome.log;
   EXPECT_EQ(outcome.metrics.back()["skipped_steps"], 4) << outcome.log;
