@@ -104,7 +104,7 @@ StepPlan PlanOf(const config::Config& config, int64_t train_samples, int64_t ste
 
 void DumpBatches(const config::Config& config, const Graph& graph, const Options& options,
                  Json& json) {
-  const Datasets data = OpenDatasets(config.data());
+  const Datasets data = OpenDatasets(config.data(), config.run().seed());
   TrainPipelineOptions pipeline_options;
   pipeline_options.plan = PlanOf(config, data.train->size(), options.steps);
   pipeline_options.slices = {0, pipeline_options.plan.slices};

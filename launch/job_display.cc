@@ -55,6 +55,10 @@ void JobDisplay::OnEvent(const nlohmann::json& event) {
     Progress evaluation;
     Update(evaluation, event);
     console_.Print(EvaluationLine(evaluation));
+  } else if (kind == "skipped_step") {
+    console_.Print(fmt::format("Skipped step {}: {} ({} in a row)",
+                               FormatCount(Whole(event, "step")), Text(event, "reason"),
+                               Whole(event, "in_a_row")));
   }
 }
 

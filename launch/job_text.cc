@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "common/chunks.h"
+#include "common/update_settings.h"
 #include "launch/bottleneck.h"
 #include "launch/server_event.h"
 #include "launch/units.h"
@@ -89,6 +90,21 @@ std::string BatchText(const config::Config& config) {
       even ? FormatCount(batch.global_batch / workers) : fmt::format("{:.1f}", batch.per_worker));
 }
 
+std::string LearningRateText(const config::Config& config) {
+  const config::LearningRate& rate = config.learning_rate();
+  const uint32_t workers = config.cluster().workers();
+  std::string text = fmt::format("{} {:g}", config::LearningRate::Type_Name(rate.type()),
+                                 ScaledBase(rate, workers));
+  if (rate.scaling() != config::LearningRate::NONE) {
+    const std::string ratio = fmt::format("{}/{}", workers, rate.base_workers());
+    text += fmt::format(
+        " = {:g} (base) x {} ({} scaling of workers / base_workers)", rate.base(),
+        rate.scaling() == config::LearningRate::SQRT ? fmt::format("sqrt({})", ratio) : ratio,
+        config::LearningRate::Scaling_Name(rate.scaling()));
+  }
+  return fmt::format("{}, {}", config::Optimizer::Type_Name(config.optimizer().type()), text);
+}
+
 std::string FilesText(int workers) {
   std::string logs = "worker-0.log";
   if (workers == 2) logs += ", worker-1.log";
@@ -114,6 +130,7 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
       Row("batch", fmt::format("{}, cut into {}", BatchText(config),
                                Plural(config.run().slices(), "slice"))),
       Row("length", LengthText(config)),
+      Row("update", LearningRateText(config)),
       Row("data", DataText(config.data())),
       Row("run directory", shown_dir),
   };
@@ -150,6 +167,9 @@ std::vector<std::string> SummaryLines(const nlohmann::json& summary, int workers
   }
   double train_loss = Number(summary, "train_loss");
   if (std::isfinite(train_loss)) row("training loss", fmt::format("{:.4f}", train_loss));
+  if (Whole(summary, "skipped_steps") > 0) {
+    row("skipped", Plural(Whole(summary, "skipped_steps"), "step") + ": a value was not finite");
+  }
   double speed = Number(summary, "images_per_second");
   if (std::isfinite(speed)) {
     std::string text = FormatCount(speed) + " images/s";

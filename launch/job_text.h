@@ -12,7 +12,8 @@
 
 namespace muster {
 
-// What is about to run: network, processes, batch both ways, length, data, directory.
+// What is about to run: network, processes, batch both ways, length, update, data,
+// directory.
 std::vector<std::string> HeaderLines(const std::string& config_path, const config::Config& config,
                                      const Graph& graph, const std::string& shown_dir);
 
@@ -22,6 +23,10 @@ std::vector<std::string> SummaryLines(const nlohmann::json& summary, int workers
 
 // "batch_per_worker" and "global_batch" at once: "128 images, 64 for each of 2 workers".
 std::string BatchText(const config::Config& config);
+
+// Optimizer, schedule and base rate, and how that follows from the number of workers:
+// "SGD, COSINE 0.4 = 0.1 (base) x 4/1 (LINEAR scaling of workers / base_workers)".
+std::string LearningRateText(const config::Config& config);
 
 // "config.txtpb, metrics.jsonl, server.log, worker-0.log ... worker-3.log"
 std::string FilesText(int workers);

@@ -96,6 +96,37 @@ TEST_F(End, ADivergedRunNamesRankAndStep) {
   EXPECT_THAT(outcome.log, AllOf(HasSubstr("rank"), HasSubstr("step")));
 }
 
+// Weights that are finite and give no finite loss: nothing helps, so it gives up in the end.
+TEST_F(End, ARunThatSkipsEveryStepGivesUp) {
+  const std::string huge = ".weights={ initializer { type: CONSTANT value: 1e30 } }";
+  const Outcome outcome =
+      Launch({"model.layer[out].dense" + huge, "model.layer[hidden].dense" + huge,
+              "run.on_nonfinite=SKIP_STEP", "run.max_skipped_steps=4"});
+  EXPECT_EQ(outcome.exit_code, Code(ExitCode::kNonfinite)) << outcome.log;
+  EXPECT_EQ(outcome.metrics.back()["skipped_steps"], 4) << outcome.log;
+  EXPECT_THAT(outcome.log, AllOf(HasSubstr("Skipped step"), HasSubstr("4 in a row"),
+                                 HasSubstr("max_skipped_steps")));
+}
+
+TEST_F(End, EvaluatesTheAverageWhenAsked) {
+  const std::vector<std::string> settings{"optimizer.type=ADAM", "optimizer.ema_decay=0.9",
+                                          "learning_rate.base=0.001"};
+  std::vector<std::string> average = settings;
+  average.push_back("evaluation.use_ema=true");
+  const Outcome plain = Launch(settings), averaged = Launch(average);
+  ASSERT_EQ(plain.exit_code, 0) << plain.log;
+  ASSERT_EQ(averaged.exit_code, 0) << averaged.log;
+  // Training is the same; what is evaluated is not.
+  EXPECT_EQ(averaged.hash(), plain.hash());
+  EXPECT_NE(averaged.metrics.back()["test_loss"], plain.metrics.back()["test_loss"]);
+  average.push_back("cluster.workers=1");
+  average.push_back("cluster.transport=TCP");
+  const Outcome one = Launch(average);
+  ASSERT_EQ(one.exit_code, 0) << one.log;
+  EXPECT_EQ(one.hash(), averaged.hash());
+  EXPECT_EQ(one.metrics.back()["test_loss"], averaged.metrics.back()["test_loss"]);
+}
+
 TEST_F(End, AMistakeInTheConfigStartsNothing) {
   const Outcome outcome = Launch({"run.epocs=3"});
   EXPECT_EQ(outcome.exit_code, Code(ExitCode::kUsage));

@@ -49,6 +49,24 @@ TEST(BatchTextTest, BothWays) {
             "127 images (global_batch) = 2 workers x about 63.5 (batch_per_worker)");
 }
 
+// The rate that a run begins with is never scaled in silence.
+TEST(LearningRateTextTest, SaysHowBaseIsScaled) {
+  config::Config config;
+  config.mutable_cluster()->set_workers(8);
+  config.mutable_optimizer()->set_type(config::Optimizer::ADAM);
+  config::LearningRate& rate = *config.mutable_learning_rate();
+  rate.set_base(0.1);
+  EXPECT_EQ(LearningRateText(config), "ADAM, CONSTANT 0.1");
+  rate.set_type(config::LearningRate::COSINE);
+  rate.set_scaling(config::LearningRate::LINEAR);
+  rate.set_base_workers(2);
+  EXPECT_EQ(LearningRateText(config),
+            "ADAM, COSINE 0.4 = 0.1 (base) x 8/2 (LINEAR scaling of workers / base_workers)");
+  rate.set_scaling(config::LearningRate::SQRT);
+  EXPECT_EQ(LearningRateText(config),
+            "ADAM, COSINE 0.2 = 0.1 (base) x sqrt(8/2) (SQRT scaling of workers / base_workers)");
+}
+
 TEST(RankListTest, NamesRanks) {
   EXPECT_EQ(RankList({1}), "rank 1");
   EXPECT_EQ(RankList({1, 3}), "ranks 1 and 3");

@@ -236,8 +236,7 @@ void Trainer::Evaluate(const Order& order) {
                         .sample_ids = batch.sample_ids,
                         .epoch = 0,
                         .predictions = order.predictions ? predictions.data() : nullptr},
-                       Mode::kInference, client_.Weights(order.version), order.version,
-                       [this](int layer) { AwaitLayer(layer); });
+                       Mode::kInference, weights, contents, await);
     wire::EvaluatedBlock result;
     result.set_version(order.version);
     result.set_block(static_cast<uint32_t>(block));
