@@ -189,7 +189,13 @@ int RunSeries(const LaunchArguments& arguments, Prepared& prepared, SignalSource
     PrintLines({fmt::format("{}run {} of {}: seed {}", i == 0 ? "" : "\n", i + 1, arguments.repeat,
                             seed)});
     RunDir dir = RunDir::Open(SeedDir(base.shown(), seed));
-    const JobOutcome outcome = RunJob(arguments, prepared.config, prepared.graph, dir, signals);
+    JobOutcome outcome;
+    try {
+      outcome = RunJob(arguments, prepared.config, prepared.graph, dir, signals);
+    } catch (const Error&) {
+      base.Discard();  // if it is new and still empty
+      throw;
+    }
     exit_code = static_cast<int>(outcome.exit_code);
     runs.push_back({seed, dir.shown(), exit_code, outcome.summary});
     // After each run: what is there is kept, whatever becomes of the next one.

@@ -63,11 +63,13 @@ ServerResult Server::Run() {
       if (blamed_) event["rank"] = *blamed_;
       reporter_.Event("failure", event);
     }
+    const bool trained = phase_ != Phase::kGathering && phase_ != Phase::kPreparing;
     StopAll(false, error.what());
     // What was reached: the last version whose chunks are all there.
     const auto summary =
         progress_.Summary(interrupted ? "interrupted" : "failed", aggregator_.HashWeights(step_));
-    reporter_.Metrics(summary);
+    // A run that never began leaves no line: its directory can be used again.
+    if (trained) reporter_.Metrics(summary);
     reporter_.Event("summary", summary);
     throw;
   }

@@ -43,7 +43,8 @@ class Server {
   ~Server();
 
   // Runs the job to its end. Throws Error: kDeadline, kPeerFailed, kNonfinite, kTerminated, …
-  // The workers have been told to stop, and the final metrics line is written, in any case.
+  // The workers have been told to stop, and, if training has begun, the final metrics line is
+  // written, in any case.
   ServerResult Run();
 
  private:
