@@ -199,6 +199,10 @@ void ResolveConfig(config::Config& config, int cores) {
                 "cifar10 DIR` downloads it, `muster data synth DIR` makes a procedural set)");
   }
   config.mutable_data()->set_dir(fs::absolute(config.data().dir()).lexically_normal().string());
+  if (!config.run().trace_file().empty()) {
+    config.mutable_run()->set_trace_file(
+        fs::absolute(config.run().trace_file()).lexically_normal());
+  }
   const uint32_t workers = config.cluster().workers();
   if (!config.run().has_slices()) config.mutable_run()->set_slices(workers);
   if (config.server().threads() == 0) {

@@ -41,6 +41,7 @@ class Checker {
   void CheckNumber(const pb::FieldDescriptor* field, const std::string& key, double value) const;
   void CheckLearningRate(const config::Config& config) const;
   void CheckPreprocess(const config::Data& data) const;
+  void CheckTrace(const config::Run& run) const;
 
   const std::string& file_;
   const Locations& locations_;
@@ -153,6 +154,14 @@ void Checker::CheckPreprocess(const config::Data& data) const {
   }
 }
 
+void Checker::CheckTrace(const config::Run& run) const {
+  if (run.trace_file().empty() || !run.has_steps()) return;
+  if (run.trace_first_step() < run.steps()) return;
+  Fail("run.trace_first_step",
+       "expected a step of this run, 0 to {}, got {}: choose the steps with --trace-steps A-B",
+       run.steps() - 1, run.trace_first_step());
+}
+
 void Checker::CheckContradictions(const config::Config& config) const {
   const config::Run& run = config.run();
   if (run.length_case() == config::Run::LENGTH_NOT_SET) {
@@ -173,6 +182,7 @@ void Checker::CheckContradictions(const config::Config& config) const {
   if (!config.has_model()) Fail("model", "missing: expected model {{ … }} or model_file: \"…\"");
   CheckLearningRate(config);
   CheckPreprocess(config.data());
+  CheckTrace(run);
 }
 
 }  // namespace

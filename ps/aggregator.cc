@@ -9,6 +9,7 @@
 #include <set>
 
 #include "common/error.h"
+#include "common/trace/trace.h"
 #include "ps/initializer.h"
 
 namespace muster {
@@ -101,10 +102,15 @@ void Aggregator::SubmitReady() {
     state.submitted = true;
     ++running_;
     if (chunks_[c].floats() * (expected_.size() + 3) <= kAtOnceFloats) {
-      Finish(c, ApplyUpdate(*update));
+      const bool finite = [&] {
+        const trace::Span span("update", {}, {.step = step_, .chunk = static_cast<int32_t>(c)});
+        return ApplyUpdate(*update);
+      }();
+      Finish(c, finite);
       continue;
     }
-    pool_.Submit([this, c, update]() -> ThreadPool::Completion {
+    pool_.Submit([this, c, update, step = step_]() -> ThreadPool::Completion {
+      const trace::Span span("update", {}, {.step = step, .chunk = static_cast<int32_t>(c)});
       const bool finite = ApplyUpdate(*update);
       return [this, c, finite] {
         Finish(c, finite);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/error.h"
+#include "common/trace/trace.h"
 
 namespace muster {
 namespace {
@@ -61,8 +62,7 @@ size_t Program::Reserve(size_t floats) {
   return std::exchange(workspace_floats_, workspace_floats_ + (floats + 15) / 16 * 16);
 }
 
-const float* Program::Input(const PlanStep& step, const TowerInput& input,
-                            float* workspace) const {
+const float* Program::Input(const PlanStep& step, const TowerInput& input, float* workspace) const {
   return step.input_value == kDataValue ? input.images : workspace + values_[step.input_value];
 }
 
@@ -72,6 +72,7 @@ LossSums Program::Forward(const TowerInput& input, std::span<const float> weight
   for (const BoundOp& bound : ops_) {
     const Layer& layer = graph_.layers()[bound.step.layer];
     if (HasVariables(layer) && before_layer) before_layer(bound.step.layer);
+    const trace::Span span("forward", layer.name);
     bound.op->Forward({.input = Input(bound.step, input, workspace),
                        .output = workspace + values_[bound.step.output_value],
                        .weights = At(graph_, layer.weights, weights),
@@ -82,8 +83,8 @@ LossSums Program::Forward(const TowerInput& input, std::span<const float> weight
                        .sample_ids = input.sample_ids,
                        .epoch = input.epoch});
   }
-  return loss_->Forward(Input(loss_step_, input, workspace), input.labels,
-                        workspace + loss_state_);
+  const trace::Span span("loss", graph_.layers()[loss_step_.layer].name);
+  return loss_->Forward(Input(loss_step_, input, workspace), input.labels, workspace + loss_state_);
 }
 
 void Program::Backward(float loss_scale, const TowerInput& input, std::span<const float> weights,
@@ -91,24 +92,30 @@ void Program::Backward(float loss_scale, const TowerInput& input, std::span<cons
                        const Tower::LayerHook& after_layer, float* workspace) {
   float* gradient = workspace + gradients_[0];  // of the output of the op that comes next
   float* other = workspace + gradients_[1];
-  loss_->Backward(loss_scale, Input(loss_step_, input, workspace), input.labels,
-                  workspace + loss_state_, gradient);
+  {
+    const trace::Span span("backward", graph_.layers()[loss_step_.layer].name);
+    loss_->Backward(loss_scale, Input(loss_step_, input, workspace), input.labels,
+                    workspace + loss_state_, gradient);
+  }
   for (auto bound = ops_.rbegin(); bound != ops_.rend() && bound->step.backward; ++bound) {
     const PlanStep& step = bound->step;
     const Layer& layer = graph_.layers()[step.layer];
     // Whoever wrote the gradient of a relu's output has taken care of the relu.
     if (std::holds_alternative<ReluSpec>(layer.spec)) continue;
     const bool in_place = step.input_value == step.output_value;
-    bound->op->Backward({.input = Input(step, input, workspace),
-                         .output = workspace + values_[step.output_value],
-                         .output_gradient = gradient,
-                         .input_gradient = in_place ? gradient : other,
-                         .weights = At(graph_, layer.weights, weights),
-                         .weights_version = weights_version,
-                         .weights_gradient = At(graph_, layer.weights, gradients),
-                         .bias_gradient = At(graph_, layer.bias, gradients),
-                         .state = workspace + bound->state,
-                         .scratch = workspace + scratch_});
+    {
+      const trace::Span span("backward", layer.name);
+      bound->op->Backward({.input = Input(step, input, workspace),
+                           .output = workspace + values_[step.output_value],
+                           .output_gradient = gradient,
+                           .input_gradient = in_place ? gradient : other,
+                           .weights = At(graph_, layer.weights, weights),
+                           .weights_version = weights_version,
+                           .weights_gradient = At(graph_, layer.weights, gradients),
+                           .bias_gradient = At(graph_, layer.bias, gradients),
+                           .state = workspace + bound->state,
+                           .scratch = workspace + scratch_});
+    }
     if (!in_place) std::swap(gradient, other);
     if (HasVariables(layer) && after_layer) after_layer(step.layer);
   }
