@@ -20,6 +20,8 @@
 #include "launch/help_text.h"
 #include "launch/inspect_command.h"
 #include "launch/launch_command.h"
+#include "launch/trace/merge.h"
+#include "launch/trace/summary.h"
 
 namespace muster {
 namespace {
@@ -43,10 +45,34 @@ struct Arguments {
   std::string config;
   std::vector<std::string> set;
   std::string workers, data, run_dir, epochs, steps, seed;  // checked where the config is
+  std::string trace, trace_steps;
+  std::vector<std::string> merge;  // parts of a trace
   std::string dataset, dir;
   uint64_t synth_seed = 1;
   int64_t synth_train = 50000, synth_test = 10000;
 };
+
+// --trace-steps A-B, or A alone, as the two settings that it stands for.
+std::pair<std::string, std::string> TraceSteps(const std::string& text) {
+  const auto wrong = [&]() -> Error {
+    return Error(ExitCode::kUsage,
+                 "--trace-steps {}: expected A-B, the first and the last step to trace, counted "
+                 "from 0 (20-29)",
+                 text);
+  };
+  const auto number = [&](const std::string& digits) {
+    if (digits.empty() || digits.size() > 15 ||
+        digits.find_first_not_of("0123456789") != std::string::npos) {
+      throw wrong();
+    }
+    return std::stoll(digits);
+  };
+  const size_t dash = text.find('-');
+  const long long first = number(text.substr(0, dash));
+  const long long last = dash == std::string::npos ? first : number(text.substr(dash + 1));
+  if (last < first) throw wrong();
+  return {std::to_string(first), std::to_string(last - first + 1)};
+}
 
 std::vector<Setting> Settings(const Arguments& arguments) {
   std::vector<Setting> settings;
@@ -66,6 +92,12 @@ std::vector<Setting> Settings(const Arguments& arguments) {
   shorthand("--epochs", "run.epochs", arguments.epochs);
   shorthand("--steps", "run.steps", arguments.steps);
   shorthand("--seed", "run.seed", arguments.seed);
+  shorthand("--trace", "run.trace_file", arguments.trace);
+  if (!arguments.trace_steps.empty()) {
+    const auto [first, count] = TraceSteps(arguments.trace_steps);
+    shorthand("--trace-steps", "run.trace_first_step", first);
+    shorthand("--trace-steps", "run.trace_steps", count);
+  }
   return settings;
 }
 
@@ -81,6 +113,19 @@ int Inspect(const Arguments& arguments) {
   for (const std::string& line : InspectLines(LoadConfig(arguments.config, Settings(arguments)))) {
     console.Print(line);
   }
+  console.Flush(60);
+  return 0;
+}
+
+int SumUpTrace(const Arguments& arguments) {
+  Console console(STDOUT_FILENO);
+  if (!arguments.merge.empty()) {
+    const MergedTrace merged = MergeTrace(arguments.merge, arguments.trace);
+    if (!merged.missing.empty()) {
+      throw Error(ExitCode::kData, "{}: cannot be read", merged.missing.front());
+    }
+  }
+  for (const std::string& line : TraceSummary(ReadTrace(arguments.trace))) console.Print(line);
   console.Flush(60);
   return 0;
 }
@@ -124,7 +169,23 @@ void DescribeLaunch(CLI::App& launch, Arguments& arguments) {
   CLI::Option* epochs = add("--epochs", arguments.epochs, "N", "Train so long (run.epochs)");
   add("--steps", arguments.steps, "N", "... or so long (run.steps)")->excludes(epochs);
   add("--seed", arguments.seed, "S", "All randomness is a function of it (run.seed)");
+  add("--trace", arguments.trace, "FILE",
+      "Write what every thread does in some steps to FILE (run.trace_file), for\n"
+      "https://ui.perfetto.dev, chrome://tracing and `muster trace`");
+  add("--trace-steps", arguments.trace_steps, "A-B",
+      "Which steps, counted from 0 (run.trace_first_step, run.trace_steps); default: 20-29");
   launch.footer(kLaunchFooter);
+}
+
+void DescribeTrace(CLI::App& trace, Arguments& arguments) {
+  trace.add_option("FILE", arguments.trace, "What `muster launch --trace FILE` wrote")
+      ->required()
+      ->type_name("PATH");
+  trace
+      .add_option("--merge", arguments.merge,
+                  "First make FILE of these parts: of a job whose launcher could not, or of "
+                  "processes that were started by hand")
+      ->type_name("PART ...");
 }
 
 void DescribeData(CLI::App& data, Arguments& arguments) {
@@ -204,6 +265,8 @@ int Run(int argc, char** argv) {
   DescribeLaunch(*launch, arguments);
   CLI::App* inspect = app.add_subcommand("inspect", "Show a config's network without running it");
   AddConfigArguments(*inspect, arguments);
+  CLI::App* trace = app.add_subcommand("trace", "Sum up a trace that launch --trace wrote");
+  DescribeTrace(*trace, arguments);
   CLI::App* data = app.add_subcommand("data", "Get or make the data");
   DescribeData(*data, arguments);
   app.add_subcommand("server", "Run a server by hand (muster-server)");
@@ -224,6 +287,7 @@ int Run(int argc, char** argv) {
   }
   if (launch->parsed()) return Launch(arguments);
   if (inspect->parsed()) return Inspect(arguments);
+  if (trace->parsed()) return SumUpTrace(arguments);
   return data->got_subcommand("get") ? GetData(arguments) : SynthesizeData(arguments);
 }
 

@@ -19,6 +19,7 @@
 #include "launch/run_dir.h"
 #include "launch/signal_source.h"
 #include "launch/supervisor.h"
+#include "launch/trace/merge.h"
 #include "launch/units.h"
 
 namespace muster {
@@ -104,6 +105,33 @@ void ReportOutcome(const JobOutcome& outcome, int workers, const RunDir& dir,
   }
 }
 
+// Makes one trace of the processes' parts. What was asked for and is not there is a failure, but
+// never hides the run's own outcome.
+ExitCode FinishTrace(const config::Config& config, const RunDir& dir, Console& console) {
+  const std::string& path = config.run().trace_file();
+  const auto parts = dir.TraceParts(static_cast<int>(config.cluster().workers()));
+  try {
+    const MergedTrace merged = MergeTrace(parts, path);
+    for (const std::string& part : parts) ::unlink(part.c_str());
+    console.Print(TraceLine(path, merged.spans, merged.dropped));
+    console.Flush(1.0);
+    for (const std::string& part : merged.missing) {
+      PrintError(fmt::format("muster: warning: the trace lacks a process: it left no {}\n", part));
+    }
+    if (merged.spans > 0) return ExitCode::kOk;
+    PrintError(fmt::format(
+        "muster: error: the trace is empty: the run ended before step {}; choose the steps with "
+        "--trace-steps A-B\n",
+        config.run().trace_first_step()));
+  } catch (const Error& error) {
+    PrintError(fmt::format(
+        "muster: error: {}; its parts are in {}: `muster trace FILE --merge {}/trace.*.part` puts "
+        "them together\n",
+        error.what(), dir.shown(), dir.shown()));
+  }
+  return ExitCode::kFailure;
+}
+
 }  // namespace
 
 int RunLaunch(const LaunchArguments& arguments) {
@@ -119,6 +147,8 @@ int RunLaunch(const LaunchArguments& arguments) {
   int workers = static_cast<int>(config.cluster().workers());
   try {
     WriteResolved(config, dir);
+    const bool traced = !config.run().trace_file().empty();
+    if (traced) CheckTracePath(config.run().trace_file());
 
     Console console(STDOUT_FILENO);
     for (const std::string& line : HeaderLines(arguments.config_path, config, graph, dir)) {
@@ -134,6 +164,10 @@ int RunLaunch(const LaunchArguments& arguments) {
     Supervisor supervisor(plan, signals, console, display);
     JobOutcome outcome = supervisor.Run();
     ReportOutcome(outcome, workers, dir, display.AtStep(), console);
+    if (traced) {
+      const ExitCode written = FinishTrace(config, dir, console);
+      if (outcome.exit_code == ExitCode::kOk) return static_cast<int>(written);
+    }
     return static_cast<int>(outcome.exit_code);
   } catch (const Error&) {
     dir.Discard();  // nothing has run
