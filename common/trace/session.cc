@@ -64,7 +64,8 @@ class PartWriter {
 
   void Complete(int thread, const Event& event) {
     std::string name = event.kind, arguments;
-    if (!event.name.empty()) name.append(" ").append(event.name);
+    const std::string_view about(event.name, event.name_size);
+    if (!about.empty()) name.append(" ").append(about);
     const auto argument = [&](const char* key, int64_t value, bool in_name) {
       if (value < 0) return;
       if (in_name && key != name) name.append(" ").append(key);
@@ -72,9 +73,9 @@ class PartWriter {
       fmt::format_to(std::back_inserter(arguments), R"({}"{}":{})", arguments.empty() ? "" : ",",
                      key, value);
     };
-    argument("slice", event.tags.slice, event.name.empty());
-    argument("chunk", event.tags.chunk, event.name.empty());
-    argument("rank", event.tags.rank, event.name.empty());
+    argument("slice", event.tags.slice, about.empty());
+    argument("chunk", event.tags.chunk, about.empty());
+    argument("rank", event.tags.rank, about.empty());
     argument("step", event.tags.step, name == "step");
     fmt::format_to(
         std::back_inserter(text_),

@@ -19,7 +19,7 @@ struct SessionOptions {
   std::string process;  // "worker 0"
   int number = 1;       // of the process in the trace
   int64_t first_step = 0, steps = 0;
-  size_t events_per_thread = 65536;  // 64 bytes each
+  size_t events_per_thread = 32768;  // 112 bytes each
 };
 
 // Where the part of "server" or "worker-0" goes: into the run directory, or beside the trace of a

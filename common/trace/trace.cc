@@ -1,6 +1,8 @@
 #include "common/trace/trace.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cstring>
 
 #include "common/trace/recorder.h"
 
@@ -41,7 +43,11 @@ Event* Begin(const char* kind, std::string_view name, const Tags& tags) {
     return nullptr;
   }
   Event& event = buffer->events[buffer->size++];
-  event = {kind, name, 0, 0, tags};
+  event.kind = kind;
+  event.end_ns = 0;
+  event.tags = tags;
+  event.name_size = static_cast<uint8_t>(std::min(name.size(), sizeof event.name));
+  std::memcpy(event.name, name.data(), event.name_size);
   if (tags.step < 0) event.tags.step = buffer->step;
   event.begin_ns = Now();
   return &event;
@@ -85,13 +91,18 @@ std::vector<std::shared_ptr<ThreadBuffer>> Recorder::Stop() {
 std::shared_ptr<ThreadBuffer> Recorder::Acquire(const std::string& thread) {
   const std::lock_guard lock(mutex_);
   if (!started_) return nullptr;
-  for (const auto& buffer : buffers_) {
-    if (buffer->in_use || buffer->name != thread) continue;
-    buffer->in_use = true;
-    buffer->step = -1;
-    return buffer;
+  std::string name = thread;
+  for (size_t i = 0, same = 1; i < buffers_.size(); ++i) {
+    ThreadBuffer& buffer = *buffers_[i];
+    if (buffer.name != name) continue;
+    if (!buffer.in_use) {
+      buffer.in_use = true;
+      buffer.step = -1;
+      return buffers_[i];
+    }
+    name = thread + " (" + std::to_string(++same) + ")";  // created after the first: found later
   }
-  return buffers_.emplace_back(std::make_shared<ThreadBuffer>(thread, capacity_));
+  return buffers_.emplace_back(std::make_shared<ThreadBuffer>(name, capacity_));
 }
 
 void Recorder::Release(const std::shared_ptr<ThreadBuffer>& buffer) {

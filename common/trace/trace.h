@@ -33,11 +33,13 @@ struct Tags {
   int32_t rank = -1;  // whose, where it is another process's
 };
 
+// Kept by value: whoever had the name may be gone when the trace is written.
 struct Event {
   const char* kind;
-  std::string_view name;
   int64_t begin_ns, end_ns;  // end 0: not over yet
   Tags tags;
+  uint8_t name_size;
+  char name[63];  // of a longer one, the beginning
 };
 
 namespace internal {
@@ -49,7 +51,8 @@ int64_t Now();
 // True during the traced steps.
 inline bool Recording() { return internal::recording.load(std::memory_order_relaxed); }
 
-// Gives the calling thread a track. Where a thread of the same name has ended, the track goes on.
+// Gives the calling thread a track. Where a thread of the same name has ended, the track goes on;
+// where one lives, this one's is called "name (2)".
 void NameThread(const std::string& name);
 
 // The calling thread is at this step now; recording begins or ends with it, in all threads.
@@ -57,7 +60,7 @@ void AtStep(int64_t step);
 
 class Span {
  public:
-  // `kind` is a literal; `name` must stay until the session ends.
+  // `kind` is a literal.
   explicit Span(const char* kind, std::string_view name = {}, const Tags& tags = {})
       : event_(Recording() ? internal::Begin(kind, name, tags) : nullptr) {}
   ~Span() {

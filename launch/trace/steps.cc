@@ -1,6 +1,8 @@
 #include "launch/trace/steps.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <map>
 
 namespace muster {
@@ -42,7 +44,7 @@ std::vector<WorkerStep> WorkerSteps(const Trace& trace) {
 
 double MedianOf(std::vector<double> values) {
   if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
