@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace muster {
@@ -15,13 +16,17 @@ struct Place {
 
 class Walk {
  public:
-  explicit Walk(const Trace& trace) : trace_(trace) {}
+  // `begins`: when each compute thread begins the step; the path ends there.
+  Walk(const Trace& trace, std::map<const TraceTrack*, double> begins)
+      : trace_(trace), begins_(std::move(begins)) {}
 
-  std::vector<PathPart> From(const TraceTrack& track, double time, double until) {
+  std::vector<PathPart> From(const TraceTrack& track, double time) {
     track_ = &track;
     time_ = time;
     // Each turn goes back in time or leads to another thread; the bound is for damaged traces.
-    for (int turns = 0; time_ > until && turns < 100000; ++turns) {
+    for (int turns = 0; turns < 100000; ++turns) {
+      const auto begin = begins_.find(track_);
+      if (begin != begins_.end() && time_ <= begin->second) break;
       if (!Back()) break;
     }
     std::reverse(parts_.begin(), parts_.end());
@@ -31,19 +36,25 @@ class Walk {
  private:
   // To the beginning of what this thread does before time_, or to what it waited for.
   bool Back() {
-    const TraceSpan* span = nullptr;
-    for (const TraceSpan& candidate : track_->spans) {
-      if (candidate.begin >= time_) break;
-      if (candidate.leaf) span = &candidate;
+    const std::vector<TraceSpan>& spans = track_->spans;
+    const auto after =
+        std::lower_bound(spans.begin(), spans.end(), time_,
+                         [](const TraceSpan& span, double time) { return span.begin < time; });
+    if (after == spans.begin()) return false;
+    // The innermost span at this time, and from when on there is nothing within it.
+    const TraceSpan* span = &*std::prev(after);
+    double begin = span->begin;
+    while (span != nullptr && span->end < time_) {
+      begin = span->end;
+      span = span->parent < 0 ? nullptr : &spans[static_cast<size_t>(span->parent)];
     }
-    if (span == nullptr) return false;
-    if (span->end < time_) {
-      Take("other", "other", span->end);
+    if (span == nullptr || IsFrame(*span)) {
+      Take("other", "other", begin);
       return true;
     }
     if (span->kind == "update") return LeaveUpdate(*span);
     if (span->kind == "wait" && LeaveWait(*span)) return true;
-    Take(span->kind, span->name, span->begin);
+    Take(span->kind, span->name, begin);
     return true;
   }
 
@@ -125,6 +136,7 @@ class Walk {
   }
 
   const Trace& trace_;
+  const std::map<const TraceTrack*, double> begins_;
   const TraceTrack* track_ = nullptr;
   double time_ = 0;
   std::vector<PathPart> parts_;
@@ -141,14 +153,14 @@ double PathPart::total() const {
 std::vector<PathPart> CriticalPath(const Trace& trace, const std::vector<WorkerStep>& steps,
                                    int64_t step) {
   const WorkerStep* last = nullptr;
-  double begin = 0;
+  std::map<const TraceTrack*, double> begins;
   for (const WorkerStep& candidate : steps) {
     if (candidate.step != step) continue;
     if (last == nullptr || candidate.end > last->end) last = &candidate;
-    begin = begin == 0 ? candidate.begin : std::min(begin, candidate.begin);
+    begins[candidate.track] = candidate.begin;
   }
   if (last == nullptr) return {};
-  return Walk(trace).From(*last->track, last->end, begin);
+  return Walk(trace, std::move(begins)).From(*last->track, last->end);
 }
 
 }  // namespace muster

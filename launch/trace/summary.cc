@@ -48,9 +48,8 @@ std::string ShareLine(const TraceTrack& track, const Window& window) {
   std::map<std::string, double> kinds;
   double busy = 0;
   for (const TraceSpan& span : track.spans) {
-    const bool frame = span.kind == "step" || span.kind == "slice" || span.kind == "evaluate";
     const double us = Inside(span, window);
-    kinds[frame ? "other" : span.kind] += us;
+    kinds[IsFrame(span) ? "other" : span.kind] += us;
     busy += us;
   }
   std::vector<std::pair<double, std::string>> order;
@@ -73,15 +72,15 @@ struct Gap {
 };
 
 std::string GapText(const Gap& gap) {
-  std::map<std::string, double> within;
-  double explained = 0;
-  for (const TraceSpan& span : gap.track->spans) {
+  const std::vector<TraceSpan>& spans = gap.track->spans;
+  const auto label = [](const TraceSpan& span) { return IsFrame(span) ? "other" : span.name; };
+  std::map<std::string, double> within{{"other", gap.length()}};
+  for (const TraceSpan& span : spans) {
     const double us = std::min(span.end, gap.after->begin) - std::max(span.begin, gap.before->end);
-    if (!span.leaf || us <= 0) continue;
-    within[span.name] += us;
-    explained += us;
+    if (us <= 0) continue;
+    within[label(span)] += us;
+    within[span.parent < 0 ? "other" : label(spans[static_cast<size_t>(span.parent)])] -= us;
   }
-  within["other"] += gap.length() - explained;
   std::vector<std::pair<double, std::string>> order;
   for (const auto& [name, us] : within) order.emplace_back(us, name);
   std::sort(order.rbegin(), order.rend());
@@ -180,8 +179,12 @@ void AddCriticalPath(const Trace& trace, const std::vector<WorkerStep>& steps,
     lines.push_back(fmt::format("Critical path of step {}, a median one of {}", step,
                                 FormatMilliseconds(us / 1e3)));
     for (const PathPart& part : CriticalPath(trace, steps, step)) {
+      std::vector<std::pair<double, std::string>> order;
+      for (const auto& [kind, time] : part.kinds) order.emplace_back(time, kind);
+      std::sort(order.rbegin(), order.rend());
       std::vector<std::string> kinds;
-      for (const auto& [kind, time] : part.kinds) {
+      for (const auto& [time, kind] : order) {
+        if (time < 0.001 * part.total()) continue;
         kinds.push_back(fmt::format("{} {}", kind, FormatMilliseconds(time / 1e3)));
       }
       lines.push_back(fmt::format(

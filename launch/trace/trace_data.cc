@@ -26,7 +26,6 @@ void FindParents(std::vector<TraceSpan>& spans) {
     if (!open.empty()) {
       spans[i].parent = open.back();
       TraceSpan& parent = spans[static_cast<size_t>(open.back())];
-      parent.leaf = false;
       parent.inside += spans[i].end - spans[i].begin;
     }
     open.push_back(static_cast<int>(i));
@@ -47,6 +46,10 @@ TraceSpan SpanOf(const nlohmann::json& event) {
 }
 
 }  // namespace
+
+bool IsFrame(const TraceSpan& span) {
+  return span.kind == "step" || span.kind == "slice" || span.kind == "evaluate";
+}
 
 Trace ReadTrace(const std::string& path) {
   std::ifstream in(path, std::ios::binary);

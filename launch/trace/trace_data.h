@@ -11,12 +11,13 @@ struct TraceSpan {
   std::string name, kind;
   double begin = 0, end = 0;  // microseconds
   int64_t step = -1, chunk = -1, rank = -1;
-  int parent = -1;    // in the same track
-  bool leaf = true;   // nothing lies within
-  double inside = 0;  // the time of the spans directly within
-  double ms() const { return (end - begin) / 1e3; }
+  int parent = -1;                                     // in the same track
+  double inside = 0;                                   // the time of the spans directly within
   double own() const { return end - begin - inside; }  // microseconds without what lies within
 };
+
+// Holds other spans together and does nothing of its own.
+bool IsFrame(const TraceSpan& span);
 
 struct TraceTrack {
   std::string process, thread;
