@@ -148,7 +148,11 @@ int RunLaunch(const LaunchArguments& arguments) {
   try {
     WriteResolved(config, dir);
     const bool traced = !config.run().trace_file().empty();
-    if (traced) CheckTracePath(config.run().trace_file());
+    if (traced) {
+      CheckTracePath(config.run().trace_file());
+      // Of an earlier job in this directory.
+      for (const std::string& part : dir.TraceParts(workers)) ::unlink(part.c_str());
+    }
 
     Console console(STDOUT_FILENO);
     for (const std::string& line : HeaderLines(arguments.config_path, config, graph, dir)) {

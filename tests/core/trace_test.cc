@@ -3,9 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,6 +12,7 @@
 #include <vector>
 
 #include "common/trace/session.h"
+#include "tests/data/temp_dir.h"
 
 namespace muster::trace {
 namespace {
@@ -25,24 +24,15 @@ using Json = nlohmann::json;
 
 class TraceTest : public ::testing::Test {
  protected:
-  TraceTest() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "muster-trace-XXXXXX").string();
-    dir_ = ::mkdtemp(pattern.data());
-  }
-  ~TraceTest() override {
-    session_.reset();
-    std::filesystem::remove_all(dir_);
-  }
-
   void Begin(SessionOptions options) {
-    options.path = dir_ + "/part";
+    options.path = (dir_ / "part").string();
     options.process = "worker \"1\"";
     session_ = std::make_unique<Session>(options, "main");
   }
   // Ends the session; the events of its part.
   std::vector<Json> End(const std::string& phase) {
     session_.reset();
-    std::ifstream in(dir_ + "/part");
+    std::ifstream in(dir_ / "part");
     std::vector<Json> events;
     for (std::string line; std::getline(in, line);) {
       const Json event = Json::parse(line);
@@ -56,7 +46,7 @@ class TraceTest : public ::testing::Test {
     return names;
   }
 
-  std::string dir_;
+  const testing::TempDir dir_;
   std::unique_ptr<Session> session_;
 };
 
