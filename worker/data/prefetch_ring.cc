@@ -95,8 +95,6 @@ int64_t PrefetchRing::Claim(const std::stop_token& stop) {
 
 void PrefetchRing::Make(int64_t number, Slot& slot, const std::stop_token& stop) {
   slot.batch = source_->Describe(number);
-  const trace::Span span(
-      "load", {}, {.step = slot.batch.step, .slice = static_cast<int32_t>(slot.batch.index)});
   slot.batch.images = slot.images.get();
   slot.batch.labels = slot.labels.data();
   slot.batch.sample_ids = slot.sample_ids.data();
