@@ -155,8 +155,15 @@ void Checker::CheckPreprocess(const config::Data& data) const {
 }
 
 void Checker::CheckTrace(const config::Run& run) const {
-  if (run.trace_file().empty() || !run.has_steps()) return;
-  if (run.trace_first_step() < run.steps()) return;
+  for (const char* key : {"run.trace_first_step", "run.trace_steps"}) {
+    // A resolved config spells them out, trace or not; who types one wants a trace.
+    const auto given = locations_.find(key);
+    if (run.trace_file().empty() && given != locations_.end() && given->second.starts_with("--")) {
+      Fail(key,
+           "has no meaning without run.trace_file: say where the trace goes with --trace FILE");
+    }
+  }
+  if (run.trace_file().empty() || !run.has_steps() || run.trace_first_step() < run.steps()) return;
   Fail("run.trace_first_step",
        "expected a step of this run, 0 to {}, got {}: choose the steps with --trace-steps A-B",
        run.steps() - 1, run.trace_first_step());

@@ -77,14 +77,17 @@ std::pair<std::string, std::string> TraceSteps(const std::string& text) {
 std::vector<Setting> Settings(const Arguments& arguments) {
   std::vector<Setting> settings;
   for (const std::string& text : arguments.set) settings.push_back(ParseSetting(text));
-  auto shorthand = [&](const char* option, const char* path, const std::string& value) {
+  // `given`: what was typed, where it stands for more than this value.
+  auto shorthand = [&](const char* option, const char* path, const std::string& value,
+                       const std::string& given = "") {
     if (value.empty()) return;
+    const std::string origin = fmt::format("{} {}", option, given.empty() ? value : given);
     for (const Setting& other : settings) {
       if (other.path != path) continue;
-      throw Error(ExitCode::kUsage, "{} {} and {} are the same setting: give one of them", option,
-                  value, other.origin);
+      throw Error(ExitCode::kUsage, "{} and {} are the same setting: give one of them", origin,
+                  other.origin);
     }
-    settings.push_back({path, value, fmt::format("{} {}", option, value)});
+    settings.push_back({path, value, origin});
   };
   shorthand("--workers", "cluster.workers", arguments.workers);
   shorthand("--data", "data.dir", arguments.data);
@@ -95,8 +98,8 @@ std::vector<Setting> Settings(const Arguments& arguments) {
   shorthand("--trace", "run.trace_file", arguments.trace);
   if (!arguments.trace_steps.empty()) {
     const auto [first, count] = TraceSteps(arguments.trace_steps);
-    shorthand("--trace-steps", "run.trace_first_step", first);
-    shorthand("--trace-steps", "run.trace_steps", count);
+    shorthand("--trace-steps", "run.trace_first_step", first, arguments.trace_steps);
+    shorthand("--trace-steps", "run.trace_steps", count, arguments.trace_steps);
   }
   return settings;
 }
@@ -185,7 +188,7 @@ void DescribeTrace(CLI::App& trace, Arguments& arguments) {
       .add_option("--merge", arguments.merge,
                   "First make FILE of these parts: of a job whose launcher could not, or of "
                   "processes that were started by hand")
-      ->type_name("PART ...");
+      ->type_name("PART");
 }
 
 void DescribeData(CLI::App& data, Arguments& arguments) {
