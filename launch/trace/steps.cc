@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <iterator>
 #include <map>
+#include <set>
 
 namespace muster {
 
@@ -15,8 +16,10 @@ std::vector<WorkerStep> WorkerSteps(const Trace& trace) {
   std::vector<WorkerStep> steps;
   for (const TraceTrack& track : trace.tracks) {
     std::map<int64_t, std::vector<const TraceSpan*>> layers;
+    std::set<int64_t> evaluated;  // versions: an evaluation comes between the step before and this
     for (const TraceSpan& span : track.spans) {
       // An evaluation's layers belong to no step.
+      if (span.kind == "evaluate") evaluated.insert(span.step);
       bool training = false;
       for (int p = span.parent; p >= 0; p = track.spans[static_cast<size_t>(p)].parent) {
         training |= track.spans[static_cast<size_t>(p)].kind == "step";
@@ -26,6 +29,7 @@ std::vector<WorkerStep> WorkerSteps(const Trace& trace) {
     for (auto at = layers.begin(); at != layers.end(); ++at) {
       const auto next = std::next(at);
       if (next == layers.end() || next->first != at->first + 1) continue;
+      if (evaluated.count(next->first) > 0) continue;
       WorkerStep step{.track = &track,
                       .step = at->first,
                       .begin = at->second.front()->begin,

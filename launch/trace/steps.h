@@ -22,7 +22,8 @@ struct WorkerStep {
   std::vector<const TraceSpan*> layers;
 };
 
-// The steps of which both ends are in the trace, by step, then track.
+// The steps of which both ends are in the trace, without those that an evaluation follows, by step,
+// then track.
 std::vector<WorkerStep> WorkerSteps(const Trace& trace);
 
 // Without order; 0 of nothing.

@@ -44,12 +44,20 @@ double Inside(const TraceSpan& span, const Window& window) {
   return length <= 0 || covered <= 0 ? 0 : span.own() * covered / length;
 }
 
+// Layers of an evaluation are not those of training.
+std::string KindOf(const TraceTrack& track, const TraceSpan& span) {
+  for (int p = span.parent; p >= 0; p = track.spans[static_cast<size_t>(p)].parent) {
+    if (track.spans[static_cast<size_t>(p)].kind == "evaluate") return "evaluate";
+  }
+  return span.kind == "evaluate" ? span.kind : IsFrame(span) ? "other" : span.kind;
+}
+
 std::string ShareLine(const TraceTrack& track, const Window& window) {
   std::map<std::string, double> kinds;
   double busy = 0;
   for (const TraceSpan& span : track.spans) {
     const double us = Inside(span, window);
-    kinds[IsFrame(span) ? "other" : span.kind] += us;
+    kinds[KindOf(track, span)] += us;
     busy += us;
   }
   std::vector<std::pair<double, std::string>> order;

@@ -160,6 +160,26 @@ TEST_F(TraceFileTest, TheSummarySaysWhereTheTimeGoes) {
   EXPECT_THAT(lines, Contains(HasSubstr("Critical path of step 1")));
 }
 
+TEST_F(TraceFileTest, AnEvaluationIsNoGap) {
+  std::vector<std::string> parts = TwoSteps();
+  parts.push_back(Write("worker-2", Named(4, "worker 2", "compute") +
+                                        Step(4, 1, 0, 0, 310, 900, 910) +
+                                        Span(4, "evaluate", 910, 1610, {{"step", 2}}) +
+                                        Span(4, "forward", 920, 1600, {{"step", 2}}) +
+                                        Step(4, 2, 1610, 1610, 1800, 1850, 1900) +
+                                        Step(4, 3, 1900, 1970, 2200, 2900, 2910)));
+  MergeTrace(parts, Path("trace.json"));
+  const Trace trace = ReadTrace(Path("trace.json"));
+  std::vector<int64_t> steps;
+  for (const WorkerStep& step : WorkerSteps(trace)) {
+    if (step.track->process == "worker 2") steps.push_back(step.step);
+  }
+  EXPECT_THAT(steps, ElementsAre(2));
+  const std::vector<std::string> lines = TraceSummary(trace);
+  // 700 of 2,910 us.
+  EXPECT_THAT(lines, Contains(AllOf(HasSubstr("worker 2"), HasSubstr("evaluate 24.1 %"))));
+}
+
 TEST_F(TraceFileTest, AProcessThatWasKilledLeavesWhatItCould) {
   std::vector<std::string> parts = TwoSteps();
   std::filesystem::resize_file(parts[1], std::filesystem::file_size(parts[1]) - 20);
