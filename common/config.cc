@@ -177,6 +177,10 @@ void ResolveForMachine(config::Config& config, int cores) {
   } else if (!config.data().dir().empty()) {
     config.mutable_data()->set_dir(fs::absolute(config.data().dir()).lexically_normal().string());
   }
+  if (!config.run().trace_file().empty()) {
+    config.mutable_run()->set_trace_file(
+        fs::absolute(config.run().trace_file()).lexically_normal());
+  }
   const uint32_t workers = config.cluster().workers();
   if (!config.run().has_slices()) config.mutable_run()->set_slices(workers);
   ResolveOptimizer(*config.mutable_optimizer());

@@ -50,6 +50,7 @@ class Checker {
   void CheckData(const config::Data& data) const;
   void CheckPreprocess(const config::Data& data) const;
   void CheckEvaluation(const config::Config& config) const;
+  void CheckTrace(const config::Run& run) const;
 
   const std::string& file_;
   const Locations& locations_;
@@ -229,6 +230,21 @@ void Checker::CheckPreprocess(const config::Data& data) const {
   }
 }
 
+void Checker::CheckTrace(const config::Run& run) const {
+  for (const char* key : {"run.trace_first_step", "run.trace_steps"}) {
+    // A resolved config spells them out, trace or not; who types one wants a trace.
+    const auto given = locations_.find(key);
+    if (run.trace_file().empty() && given != locations_.end() && given->second.starts_with("--")) {
+      Fail(key,
+           "has no meaning without run.trace_file: say where the trace goes with --trace FILE");
+    }
+  }
+  if (run.trace_file().empty() || !run.has_steps() || run.trace_first_step() < run.steps()) return;
+  Fail("run.trace_first_step",
+       "expected a step of this run, 0 to {}, got {}: choose the steps with --trace-steps A-B",
+       run.steps() - 1, run.trace_first_step());
+}
+
 void Checker::CheckContradictions(const config::Config& config) const {
   const config::Run& run = config.run();
   if (run.length_case() == config::Run::LENGTH_NOT_SET) {
@@ -252,6 +268,7 @@ void Checker::CheckContradictions(const config::Config& config) const {
   CheckData(config.data());
   CheckPreprocess(config.data());
   CheckEvaluation(config);
+  CheckTrace(run);
 }
 
 }  // namespace

@@ -21,6 +21,8 @@
 #include "launch/help_text.h"
 #include "launch/inspect_command.h"
 #include "launch/launch_command.h"
+#include "launch/trace/merge.h"
+#include "launch/trace/summary.h"
 
 namespace muster {
 namespace {
@@ -44,6 +46,8 @@ struct Arguments {
   std::string config;
   std::vector<std::string> set;
   std::string workers, data, run_dir, epochs, steps, seed;  // checked where the config is
+  std::string trace, trace_steps;
+  std::vector<std::string> merge;  // parts of a trace
   std::string dataset, dir;
   int repeat = 0;
   bool dry_run = false, log_placement = false;
@@ -51,17 +55,42 @@ struct Arguments {
   int64_t synth_train = 50000, synth_test = 10000;
 };
 
+// --trace-steps A-B, or A alone, as the two settings that it stands for.
+std::pair<std::string, std::string> TraceSteps(const std::string& text) {
+  const auto wrong = [&]() -> Error {
+    return Error(ExitCode::kUsage,
+                 "--trace-steps {}: expected A-B, the first and the last step to trace, counted "
+                 "from 0 (20-29)",
+                 text);
+  };
+  const auto number = [&](const std::string& digits) {
+    if (digits.empty() || digits.size() > 15 ||
+        digits.find_first_not_of("0123456789") != std::string::npos) {
+      throw wrong();
+    }
+    return std::stoll(digits);
+  };
+  const size_t dash = text.find('-');
+  const long long first = number(text.substr(0, dash));
+  const long long last = dash == std::string::npos ? first : number(text.substr(dash + 1));
+  if (last < first) throw wrong();
+  return {std::to_string(first), std::to_string(last - first + 1)};
+}
+
 std::vector<Setting> Settings(const Arguments& arguments) {
   std::vector<Setting> settings;
   for (const std::string& text : arguments.set) settings.push_back(ParseSetting(text));
-  auto shorthand = [&](const char* option, const char* path, const std::string& value) {
+  // `given`: what was typed, where it stands for more than this value.
+  auto shorthand = [&](const char* option, const char* path, const std::string& value,
+                       const std::string& given = "") {
     if (value.empty()) return;
+    const std::string origin = fmt::format("{} {}", option, given.empty() ? value : given);
     for (const Setting& other : settings) {
       if (other.path != path) continue;
-      throw Error(ExitCode::kUsage, "{} {} and {} are the same setting: give one of them", option,
-                  value, other.origin);
+      throw Error(ExitCode::kUsage, "{} and {} are the same setting: give one of them", origin,
+                  other.origin);
     }
-    settings.push_back({path, value, fmt::format("{} {}", option, value)});
+    settings.push_back({path, value, origin});
   };
   shorthand("--workers", "cluster.workers", arguments.workers);
   shorthand("--data", "data.dir", arguments.data);
@@ -69,6 +98,12 @@ std::vector<Setting> Settings(const Arguments& arguments) {
   shorthand("--epochs", "run.epochs", arguments.epochs);
   shorthand("--steps", "run.steps", arguments.steps);
   shorthand("--seed", "run.seed", arguments.seed);
+  shorthand("--trace", "run.trace_file", arguments.trace);
+  if (!arguments.trace_steps.empty()) {
+    const auto [first, count] = TraceSteps(arguments.trace_steps);
+    shorthand("--trace-steps", "run.trace_first_step", first, arguments.trace_steps);
+    shorthand("--trace-steps", "run.trace_steps", count, arguments.trace_steps);
+  }
   return settings;
 }
 
@@ -87,6 +122,19 @@ int Inspect(const Arguments& arguments) {
   for (const std::string& line : InspectLines(LoadConfig(arguments.config, Settings(arguments)))) {
     console.Print(line);
   }
+  console.Flush(60);
+  return 0;
+}
+
+int SumUpTrace(const Arguments& arguments) {
+  Console console(STDOUT_FILENO);
+  if (!arguments.merge.empty()) {
+    const MergedTrace merged = MergeTrace(arguments.merge, arguments.trace);
+    if (!merged.missing.empty()) {
+      throw Error(ExitCode::kData, "{}: cannot be read", merged.missing.front());
+    }
+  }
+  for (const std::string& line : TraceSummary(ReadTrace(arguments.trace))) console.Print(line);
   console.Flush(60);
   return 0;
 }
@@ -139,7 +187,23 @@ void DescribeLaunch(CLI::App& launch, Arguments& arguments) {
                   "Print what would run (config, ranks, steps, memory); start and write nothing");
   launch.add_flag("--log-placement", arguments.log_placement,
                   "Print where each rank runs: host, pid, device, threads, cores");
+  add("--trace", arguments.trace, "FILE",
+      "Write what every thread does in some steps to FILE (run.trace_file), for\n"
+      "https://ui.perfetto.dev, chrome://tracing and `muster trace`");
+  add("--trace-steps", arguments.trace_steps, "A-B",
+      "Which steps, counted from 0 (run.trace_first_step, run.trace_steps); default: 20-29");
   launch.footer(kLaunchFooter);
+}
+
+void DescribeTrace(CLI::App& trace, Arguments& arguments) {
+  trace.add_option("FILE", arguments.trace, "What `muster launch --trace FILE` wrote")
+      ->required()
+      ->type_name("PATH");
+  trace
+      .add_option("--merge", arguments.merge,
+                  "First make FILE of these parts: of a job whose launcher could not, or of "
+                  "processes that were started by hand")
+      ->type_name("PART");
 }
 
 void DescribeData(CLI::App& data, Arguments& arguments) {
@@ -219,6 +283,8 @@ int Run(int argc, char** argv) {
   DescribeLaunch(*launch, arguments);
   CLI::App* inspect = app.add_subcommand("inspect", "Show a config's network without running it");
   AddConfigArguments(*inspect, arguments);
+  CLI::App* trace = app.add_subcommand("trace", "Sum up a trace that launch --trace wrote");
+  DescribeTrace(*trace, arguments);
   CLI::App* data = app.add_subcommand("data", "Get or make the data");
   DescribeData(*data, arguments);
   app.add_subcommand("server", "Run a server by hand (muster-server)");
@@ -239,6 +305,7 @@ int Run(int argc, char** argv) {
   }
   if (launch->parsed()) return Launch(arguments);
   if (inspect->parsed()) return Inspect(arguments);
+  if (trace->parsed()) return SumUpTrace(arguments);
   return data->got_subcommand("get") ? GetData(arguments) : SynthesizeData(arguments);
 }
 

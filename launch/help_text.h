@@ -14,6 +14,8 @@ inline constexpr const char* kExamples =
     "  muster launch configs/cifar10.txtpb --workers 2 --data data\n"
     "  muster launch runs/cifar10-20250131-120000/config.txtpb  the same run again\n"
     "  muster inspect configs/cifar10.txtpb                    layers, variables, chunks\n"
+    "  muster launch configs/cifar10.txtpb --data data --trace t.json --steps 40\n"
+    "  muster trace t.json                                     where the time of a step goes\n"
     "`muster COMMAND --help` says more about a command.";
 
 inline constexpr const char* kLaunchFooter =
@@ -35,6 +37,9 @@ inline constexpr const char* kLaunchFooter =
     "server.log, worker-RANK.log; confusion_matrix.csv if asked for. With --repeat: seed-S/ for "
     "each\n"
     "run, and repeat.json.\n"
+    "\n"
+    "--trace FILE is written when the run ends. Where that fails, or the run ends before the steps\n"
+    "to trace, an otherwise good run ends with exit code 1.\n"
     "\n"
     "Ctrl-C (SIGINT), SIGTERM and SIGHUP stop every process within 5 s; a second one kills at "
     "once.\n"

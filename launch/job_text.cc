@@ -184,4 +184,13 @@ std::vector<std::string> SummaryLines(const nlohmann::json& summary, int workers
   return lines;
 }
 
+std::string TraceLine(const std::string& path, size_t spans, uint64_t dropped) {
+  std::string text = fmt::format("{}, {}", path, Plural(static_cast<int64_t>(spans), "span"));
+  if (dropped > 0) {
+    text += fmt::format(" ({} more did not fit: trace fewer steps)",
+                        FormatCount(static_cast<int64_t>(dropped)));
+  }
+  return Row("trace", text + "; open it in https://ui.perfetto.dev or chrome://tracing");
+}
+
 }  // namespace muster

@@ -31,4 +31,7 @@ std::string LearningRateText(const config::Config& config);
 // "config.txtpb, metrics.jsonl, server.log, worker-0.log ... worker-3.log"
 std::string FilesText(int workers);
 
+// The row below the summary that says where the trace is.
+std::string TraceLine(const std::string& path, size_t spans, uint64_t dropped);
+
 }  // namespace muster

@@ -21,6 +21,7 @@
 #include "launch/run_dir.h"
 #include "launch/signal_source.h"
 #include "launch/supervisor.h"
+#include "launch/trace/merge.h"
 #include "launch/units.h"
 
 namespace muster {
@@ -106,6 +107,33 @@ void ReportOutcome(const JobOutcome& outcome, int workers, const RunDir& dir,
   }
 }
 
+// Makes one trace of the processes' parts. What was asked for and is not there is a failure, but
+// never hides the run's own outcome.
+ExitCode FinishTrace(const config::Config& config, const RunDir& dir, Console& console) {
+  const std::string& path = config.run().trace_file();
+  const auto parts = dir.TraceParts(static_cast<int>(config.cluster().workers()));
+  try {
+    const MergedTrace merged = MergeTrace(parts, path);
+    for (const std::string& part : parts) ::unlink(part.c_str());
+    console.Print(TraceLine(path, merged.spans, merged.dropped));
+    console.Flush(1.0);
+    for (const std::string& part : merged.missing) {
+      PrintError(fmt::format("muster: warning: the trace lacks a process: it left no {}\n", part));
+    }
+    if (merged.spans > 0) return ExitCode::kOk;
+    PrintError(fmt::format(
+        "muster: error: the trace is empty: the run ended before step {}; choose the steps with "
+        "--trace-steps A-B\n",
+        config.run().trace_first_step()));
+  } catch (const Error& error) {
+    PrintError(fmt::format(
+        "muster: error: {}; its parts are in {}: `muster trace FILE --merge {}/trace.*.part` puts "
+        "them together\n",
+        error.what(), dir.shown(), dir.shown()));
+  }
+  return ExitCode::kFailure;
+}
+
 // One job in its directory: header, run, summary. Throws Error if it could not be started; the
 // directory is then taken back.
 JobOutcome RunJob(const LaunchArguments& arguments, config::Config config, const Graph& graph,
@@ -114,6 +142,12 @@ JobOutcome RunJob(const LaunchArguments& arguments, config::Config config, const
   const int workers = static_cast<int>(config.cluster().workers());
   try {
     WriteResolved(config, dir);
+    const bool traced = !config.run().trace_file().empty();
+    if (traced) {
+      CheckTracePath(config.run().trace_file());
+      // Of an earlier job in this directory.
+      for (const std::string& part : dir.TraceParts(workers)) ::unlink(part.c_str());
+    }
 
     Console console(STDOUT_FILENO);
     for (const std::string& line : HeaderLines(arguments.config_path, config, graph, dir.shown())) {
@@ -129,6 +163,10 @@ JobOutcome RunJob(const LaunchArguments& arguments, config::Config config, const
     Supervisor supervisor(plan, signals, console, display);
     JobOutcome outcome = supervisor.Run();
     ReportOutcome(outcome, workers, dir, display.AtStep(), console);
+    if (traced) {
+      const ExitCode written = FinishTrace(config, dir, console);
+      if (outcome.exit_code == ExitCode::kOk) outcome.exit_code = written;
+    }
     return outcome;
   } catch (const Error&) {
     dir.Discard();  // nothing has run
@@ -178,6 +216,10 @@ void PrintLines(const std::vector<std::string>& lines) {
 }
 
 int RunSeries(const LaunchArguments& arguments, Prepared& prepared, SignalSource& signals) {
+  if (!prepared.config.run().trace_file().empty()) {
+    throw Error(ExitCode::kUsage,
+                "--repeat and --trace: expected one of them: a series has no single trace");
+  }
   RunDir base = MakeRunDir(prepared.config, arguments.config_path);
   const uint64_t first_seed = prepared.config.run().seed();
   CheckSeriesDir(base, first_seed, arguments.repeat);

@@ -100,6 +100,14 @@ std::string RunDir::WorkerLogPath(int rank) const {
   return fmt::format("{}/worker-{}.log", path_, rank);
 }
 
+std::vector<std::string> RunDir::TraceParts(int workers) const {
+  std::vector<std::string> parts{path_ + "/trace.server.part"};
+  for (int rank = 0; rank < workers; ++rank) {
+    parts.push_back(fmt::format("{}/trace.worker-{}.part", path_, rank));
+  }
+  return parts;
+}
+
 void RunDir::Discard() {
   if (!created_) return;
   std::error_code ignored;

@@ -3,6 +3,7 @@
 
 #include <ctime>
 #include <string>
+#include <vector>
 
 #include "common/unique_fd.h"
 
@@ -32,6 +33,8 @@ class RunDir {
   std::string RepeatPath() const { return path_ + "/repeat.json"; }
   std::string ServerLogPath() const { return path_ + "/server.log"; }
   std::string WorkerLogPath(int rank) const;
+  // What each process writes of a trace (run.trace_file) when it ends; the server's first.
+  std::vector<std::string> TraceParts(int workers) const;
 
   // Takes back a directory that this object made, when the job could not start after all.
   void Discard();

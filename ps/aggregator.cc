@@ -9,6 +9,7 @@
 #include <set>
 
 #include "common/error.h"
+#include "common/trace/trace.h"
 #include "ps/average_gradient.h"
 #include "ps/initializer.h"
 #include "ps/update.h"
@@ -116,11 +117,11 @@ void Aggregator::SubmitReady() {
     ++running_;
     if (chunks_[c].floats() * (expected_.size() + 3) <= kAtOnceFloats) {
       const Phase phase = phase_;
-      Finish(c, Job(c)());
+      Finish(c, TracedJob(c)());
       if (phase_ != phase) c = 0;  // all chunks are to be visited again
       continue;
     }
-    pool_.Submit([this, c, job = Job(c)]() -> ThreadPool::Completion {
+    pool_.Submit([this, c, job = TracedJob(c)]() -> ThreadPool::Completion {
       const bool finite = job();
       return [this, c, finite] {
         Finish(c, finite);
@@ -128,6 +129,14 @@ void Aggregator::SubmitReady() {
       };
     });
   }
+}
+
+std::function<bool()> Aggregator::TracedJob(size_t c) {
+  const char* const kind = phase_ == Phase::kAveraging ? "average" : "update";
+  return [kind, c, step = step_, job = Job(c)] {
+    const trace::Span span(kind, {}, {.step = step, .chunk = static_cast<int32_t>(c)});
+    return job();
+  };
 }
 
 std::function<bool()> Aggregator::Job(size_t c) {

@@ -10,6 +10,7 @@
 #include "common/log.h"
 #include "common/parent.h"
 #include "common/protocol.h"
+#include "common/trace/session.h"
 #include "ps/server.h"
 
 namespace muster {
@@ -34,6 +35,7 @@ int BlockStopSignals() {
 void Serve(const Arguments& arguments, int signal_fd) {
   config::Config config = LoadConfig(arguments.config, {});
   ResolveConfig(config, AvailableCores());
+  const trace::Session session(trace::ServerSession(config), "loop");
   const std::string token = ReadToken(arguments.token_file);
   const Graph graph = Graph::Build(config.model(), InputShape(config.data()));
   std::unique_ptr<ServerLink> link =

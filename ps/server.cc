@@ -12,6 +12,7 @@
 #include "common/config.h"
 #include "common/log.h"
 #include "common/protocol.h"
+#include "common/trace/trace.h"
 
 namespace muster {
 namespace {
@@ -282,6 +283,7 @@ void Server::OnMessage(uint32_t rank, const wire::WorkerMessage& message, const 
 
 // b. Losses first: a bad one is caught before anything is updated.
 void Server::BeginStep(int64_t step) {
+  trace::AtStep(step);
   step_ = step;
   step_deadline_began_ = Clock::now();
   losses_.Begin(plan_, plan_.At(step));
@@ -291,6 +293,7 @@ void Server::BeginStep(int64_t step) {
 }
 
 void Server::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss) {
+  const trace::Span span("receive", "loss", {.rank = static_cast<int32_t>(rank)});
   const Range mine = EvenPart(plan_.slices, roster_.size(), rank);
   if (phase_ != Phase::kTraining || loss.step() != step_) {
     return Drop(roster_.Name(rank),
@@ -361,6 +364,9 @@ bool Server::EvaluationIsDueAfter(int64_t step) const {
 
 // c. Parts of gradients, chunk by chunk.
 void Server::OnGradient(uint32_t rank, const wire::GradientPart& part, const Payload& payload) {
+  const trace::Span span(
+      "receive", {},
+      {.chunk = static_cast<int32_t>(part.chunk()), .rank = static_cast<int32_t>(rank)});
   if (phase_ != Phase::kTraining || part.step() != step_) {
     return Drop(roster_.Name(rank),
                 fmt::format("a gradient of step {} at step {}", part.step(), step_));
@@ -387,6 +393,7 @@ void Server::OnGradient(uint32_t rank, const wire::GradientPart& part, const Pay
 // d. A chunk of W(v + 1) goes out as soon as it is written, and so does that of its average where
 // an evaluation wants it.
 void Server::PublishChunk(int64_t version, size_t chunk) {
+  const trace::Span span("publish", {}, {.step = version, .chunk = static_cast<int32_t>(chunk)});
   wire::ServerMessage message = NewMessage();
   message.mutable_weights_chunk()->set_version(version);
   message.mutable_weights_chunk()->set_chunk(static_cast<uint32_t>(chunk));
@@ -403,6 +410,7 @@ bool Server::AverageIsDue(int64_t version) const {
 
 void Server::EndStepIfComplete() {
   if (phase_ != Phase::kTraining || !aggregator_.StepIsComplete()) return;
+  const trace::Span span("end step");
   progress_.EndStep(losses_, learning_rate_, aggregator_.skips());
   if (aggregator_.skips()) {
     CountSkippedStep();
@@ -424,6 +432,7 @@ void Server::EndStepIfComplete() {
   if (evaluation_) progress_.BeginEvaluation();
   if (last) {
     step_ = next;
+    trace::AtStep(next);
     phase_ = Phase::kStopping;
     done_ = !evaluation_;
   } else {

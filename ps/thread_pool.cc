@@ -7,8 +7,10 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <string>
 
 #include "common/error.h"
+#include "common/trace/trace.h"
 
 namespace muster {
 
@@ -20,7 +22,10 @@ void FlushDenormals() {
 ThreadPool::ThreadPool(size_t threads) : event_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (event_fd_ < 0) throw Error(ExitCode::kFailure, "eventfd: {}", std::strerror(errno));
   for (size_t i = 0; i < threads; ++i) {
-    workers_.emplace_back([this](std::stop_token stop) { Work(stop); });
+    workers_.emplace_back([this, i](std::stop_token stop) {
+      trace::NameThread("pool " + std::to_string(i));
+      Work(stop);
+    });
   }
 }
 

@@ -8,6 +8,7 @@
 #include "common/log.h"
 #include "common/parent.h"
 #include "common/protocol.h"
+#include "common/trace/session.h"
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/trainer/trainer.h"
 
@@ -40,6 +41,7 @@ wire::Hello DescribeWorker(const config::Config& config, const Graph& graph, con
 void Work(const Arguments& arguments) {
   config::Config config = LoadConfig(arguments.config, {});
   ResolveConfig(config, AvailableCores());
+  const trace::Session session(trace::WorkerSession(config, arguments.rank), "compute");
   const Graph graph = Graph::Build(config.model(), InputShape(config.data()));
   const Datasets data = OpenDatasets(config.data(), config.run().seed());
   const std::unique_ptr<Backend> backend =

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "common/protocol.h"
+#include "common/trace/trace.h"
 
 namespace muster {
 namespace {
@@ -115,6 +116,7 @@ void Client::ThrowIfFailed() const {
 // -------------------------------------------------------------------- the communication thread
 
 void Client::Communicate(std::stop_token stop) {
+  trace::NameThread("communication");
   Clock::time_point next_beat = Clock::now() + kBeatInterval;
   try {
     while (!stop.stop_requested()) {
@@ -320,6 +322,8 @@ bool Client::StoreWeights(const wire::WeightsChunk& weights, const Payload& payl
                                             weights.version() > average_arrived_[weights.chunk()]
                                       : weights.version() == arrived + 1;
   if (!next) return false;
+  const trace::Span span(
+      "arrive", {}, {.step = weights.version(), .chunk = static_cast<int32_t>(weights.chunk())});
   const ChunkRange& range = chunks_[weights.chunk()];
   if (payload.bytes != (range.end - range.begin) * sizeof(float)) return false;
   const int plane =
@@ -373,6 +377,8 @@ void Client::AwaitAverage(int64_t version, size_t chunk) {
 
 void Client::AwaitVersion(const std::vector<int64_t>& arrived, int64_t version, size_t chunk) {
   std::unique_lock lock(mutex_);
+  if (arrived[chunk] >= version) return;
+  const trace::Span span("wait", {}, {.step = version, .chunk = static_cast<int32_t>(chunk)});
   Wait(lock, [&] { return arrived[chunk] >= version || error_ || stopped_; });
   if (arrived[chunk] >= version) return;
   ThrowIfFailed();
@@ -396,6 +402,7 @@ void Client::ReportLoss(int64_t step, int64_t slice, int64_t samples, double los
 }
 
 void Client::PushChunk(int64_t step, size_t part, size_t chunk) {
+  const trace::Span span("push", {}, {.step = step, .chunk = static_cast<int32_t>(chunk)});
   wire::WorkerMessage message = NewMessage();
   wire::GradientPart& body = *message.mutable_gradient_part();
   body.set_step(step);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/error.h"
+#include "common/trace/trace.h"
 #include "worker/data/epoch_order.h"
 #include "worker/data/prefetch_ring.h"
 #include "worker/data/preprocess.h"
@@ -52,6 +53,8 @@ class TrainSource final : public BatchSource {
 
   void Fill(int64_t number, const BatchBuffer& buffer, std::stop_token stop) override {
     const PreparedBatch batch = Describe(number);
+    const trace::Span span("load", {},
+                           {.step = batch.step, .slice = static_cast<int32_t>(batch.index)});
     const Range places = options_.plan.Slice(options_.plan.At(batch.step), batch.index);
     const std::shared_ptr<const Order> order = orders_.Of(batch.epoch);
     std::vector<uint8_t> pixels;
@@ -100,6 +103,7 @@ class EvaluationSource final : public BatchSource {
   }
 
   void Fill(int64_t number, const BatchBuffer& buffer, std::stop_token stop) override {
+    const trace::Span span("load", "test block");
     const PreparedBatch batch = Describe(number);
     std::vector<uint8_t> pixels;
     for (int64_t i = 0; i < batch.count && !stop.stop_requested(); ++i) {

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <new>
+#include <string>
 #include <system_error>
 #include <utility>
 
 #include "common/error.h"
+#include "common/trace/trace.h"
 
 namespace muster {
 
@@ -20,7 +22,10 @@ PrefetchRing::PrefetchRing(std::unique_ptr<BatchSource> source, int threads, int
   const int useful = std::min(threads, depth);
   try {
     for (int i = 0; i < useful; ++i) {
-      threads_.emplace_back([this](std::stop_token stop) { Run(std::move(stop)); });
+      threads_.emplace_back([this, i](std::stop_token stop) {
+        trace::NameThread("prefetch " + std::to_string(i));
+        Run(std::move(stop));
+      });
     }
   } catch (const std::system_error& error) {
     throw Error(ExitCode::kFailure,
@@ -62,6 +67,7 @@ const PreparedBatch& PrefetchRing::Next(double deadline_s) {
     slot_freed_.notify_one();
   }
   Slot& slot = SlotOf(next_);
+  const trace::Span span("wait", "batch");
   // The bound keeps the sum of the clock and a huge deadline from overflowing.
   const std::chrono::duration<double> deadline(std::clamp(deadline_s, 0.0, 1e9));
   if (!batch_ready_.wait_for(lock, deadline, [&] { return slot.ready == next_; })) {

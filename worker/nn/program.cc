@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/error.h"
+#include "common/trace/trace.h"
 
 namespace muster {
 namespace {
@@ -163,6 +164,7 @@ LossSums Program::Forward(const TowerInput& input, std::span<const float> weight
     const PlanStep& step = plan_.steps[i];
     const Layer& layer = graph_.layers()[step.layer];
     if (layer.has_variables() && before_layer) before_layer(step.layer);
+    const trace::Span span("forward", layer.name);
     for (size_t j = 0; j < step.inputs.size(); ++j) {
       inputs_[j] = Value(step.inputs[j], input, workspace);
     }
@@ -179,6 +181,7 @@ LossSums Program::Forward(const TowerInput& input, std::span<const float> weight
                          .sample_ids = input.sample_ids,
                          .epoch = input.epoch});
   }
+  const trace::Span span("loss", graph_.layers()[plan_.loss.layer].name);
   return loss_->Forward(Value(plan_.loss.inputs[0], input, workspace), input.labels,
                         workspace + loss_state_, input.predictions);
 }
@@ -186,12 +189,16 @@ LossSums Program::Forward(const TowerInput& input, std::span<const float> weight
 void Program::Backward(float loss_scale, const TowerInput& input, std::span<const float> weights,
                        int64_t weights_version, std::span<float> gradients,
                        const Tower::LayerHook& after_layer, float* workspace) {
-  loss_->Backward(loss_scale, Value(plan_.loss.inputs[0], input, workspace), input.labels,
-                  workspace + loss_state_, Gradient(backward_.loss_gradient, workspace));
+  {
+    const trace::Span span("backward", graph_.layers()[plan_.loss.layer].name);
+    loss_->Backward(loss_scale, Value(plan_.loss.inputs[0], input, workspace), input.labels,
+                    workspace + loss_state_, Gradient(backward_.loss_gradient, workspace));
+  }
   for (const BackwardStep& back : backward_.steps) {
     if (back.step >= 0) {
       RunBackward(back, loss_scale, input, weights, weights_version, gradients, workspace);
     } else {
+      const trace::Span span("add gradients");
       const int64_t elements = count_ * backward_.buffer_elements[back.to];
       const float* const relu =
           back.relu_value < 0 ? nullptr : workspace + values_[back.relu_value];
@@ -207,6 +214,7 @@ void Program::RunBackward(const BackwardStep& back, float loss_scale, const Towe
                           std::span<float> gradients, float* workspace) {
   const PlanStep& step = plan_.steps[back.step];
   const Layer& layer = graph_.layers()[step.layer];
+  const trace::Span span("backward", layer.name);
   for (size_t j = 0; j < step.inputs.size(); ++j) {
     input_gradients_[j] = Gradient(back.input_gradients[j], workspace);
   }

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "common/log.h"
+#include "common/trace/trace.h"
 
 namespace muster {
 namespace {
@@ -78,7 +79,10 @@ void Trainer::Run() {
   client_.ReportReady();
   for (;;) {
     const Clock::time_point begin = Clock::now();
-    const Order order = client_.NextOrder();
+    const Order order = [this] {
+      const trace::Span span("wait", "order");
+      return client_.NextOrder();
+    }();
     switch (order.kind) {
       case Order::Kind::kTrain:
         first_weights_seen_ = false;
@@ -96,6 +100,8 @@ void Trainer::Run() {
 }
 
 void Trainer::TrainStep(const Order& order) {
+  trace::AtStep(order.version);
+  const trace::Span span("step");
   order_ = order;
   times_.set_step(order.version);
   for (part_ = 0; part_ < client_.parts().size(); ++part_) {
@@ -126,6 +132,7 @@ bool Trainer::Accumulate(const TreeNode& node, size_t level, const std::vector<s
   const bool right_has_samples = Accumulate(right, level + 1, waiting, last);
   if (right_has_samples && !(last && streamed_)) {
     const std::span<float> sum = Buffer(level), addend = Buffer(level + 1);
+    const trace::Span span("add", "slices");
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += addend[i];
   }
   return true;
@@ -133,6 +140,7 @@ bool Trainer::Accumulate(const TreeNode& node, size_t level, const std::vector<s
 
 bool Trainer::ComputeSlice(int64_t slice, size_t level, const std::vector<size_t>& pending,
                            bool last) {
+  const trace::Span span("slice", {}, {.slice = static_cast<int32_t>(slice)});
   const Clock::time_point begin = Clock::now();
   const config::Deadlines& limits = config_.deadlines();
   const bool first = order_.version == client_.first_step();  // with a cold disk
@@ -180,6 +188,7 @@ void Trainer::AddAndPush(size_t chunk, const std::vector<size_t>& pending) {
   const ChunkRange& range = client_.chunks()[chunk];
   for (const size_t level : pending) {
     const std::span<float> sum = Buffer(level), addend = Buffer(level + 1);
+    const trace::Span span("add", {}, {.chunk = static_cast<int32_t>(chunk)});
     for (size_t i = range.begin; i < range.end; ++i) sum[i] += addend[i];
   }
   client_.PushChunk(order_.version, part_, chunk);
@@ -211,6 +220,8 @@ void Trainer::BookWait(Clock::time_point begin) {
 }
 
 void Trainer::Evaluate(const Order& order) {
+  trace::AtStep(order.version);
+  const trace::Span span("evaluate");
   order_ = order;
   const auto blocks =
       MakeEvaluationPipeline(*data_.test, config_.data(), order.block_size, order.blocks);

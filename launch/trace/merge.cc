@@ -1,0 +1,166 @@
+#include "launch/trace/merge.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "common/error.h"
+#include "common/unique_fd.h"
+
+namespace muster {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+bool IsSpan(const Json& event) { return event.value("ph", "") == "X"; }
+
+int64_t Argument(const Json& event, const char* key) {
+  const auto args = event.find("args");
+  return args == event.end() ? -1 : args->value(key, int64_t{-1});
+}
+
+// The events of one part; the last line of a process that was killed may be cut off.
+bool ReadPart(const std::string& path, std::vector<Json>& events) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return false;
+  for (std::string line; std::getline(in, line);) {
+    Json event = Json::parse(line, nullptr, false);
+    if (event.is_object() && event.contains("ph")) events.push_back(std::move(event));
+  }
+  return true;
+}
+
+// The time at which an arrow touches a span, inside it.
+enum class Side { kBegin, kEnd };
+Json Arrow(const char* phase, const char* name, int64_t id, const Json& span, Side side) {
+  const double duration = span["dur"];
+  const double at = side == Side::kBegin ? 0 : std::max(0.0, duration - 0.001);
+  Json arrow{{"ph", phase},
+             {"pid", span["pid"]},
+             {"tid", span["tid"]},
+             {"ts", span["ts"].get<double>() + at},
+             {"name", name},
+             {"cat", "chunk"},
+             {"id", id}};
+  if (*phase == 'f') arrow["bp"] = "e";
+  return arrow;
+}
+
+// push (step v, chunk c) → update (v, c) → wait (v + 1, c).
+void AddArrows(std::vector<Json>& events) {
+  using Key = std::pair<int64_t, int64_t>;  // step, chunk
+  std::map<Key, Json> updates;
+  for (const Json& event : events) {
+    if (IsSpan(event) && event["cat"] == "update") {
+      updates.emplace(Key{Argument(event, "step"), Argument(event, "chunk")}, event);
+    }
+  }
+  std::vector<Json> arrows;
+  int64_t id = 0;
+  const auto connect = [&](const char* name, const Json& from, const Json& to) {
+    Json begin = Arrow("s", name, ++id, from, Side::kBegin);
+    Json end = Arrow("f", name, id, to, name[0] == 'g' ? Side::kBegin : Side::kEnd);
+    if (begin["ts"] > end["ts"]) return;
+    arrows.push_back(std::move(begin));
+    arrows.push_back(std::move(end));
+  };
+  for (const Json& event : events) {
+    if (!IsSpan(event) || Argument(event, "chunk") < 0) continue;
+    const bool push = event["cat"] == "push", wait = event["cat"] == "wait";
+    if (!push && !wait) continue;
+    const auto update =
+        updates.find({Argument(event, "step") - (wait ? 1 : 0), Argument(event, "chunk")});
+    if (update == updates.end()) continue;
+    push ? connect("gradient", event, update->second) : connect("weights", update->second, event);
+  }
+  std::move(arrows.begin(), arrows.end(), std::back_inserter(events));
+}
+
+std::string Text(const std::vector<Json>& events, const MergedTrace& merged) {
+  double origin = 0;
+  bool first = true;
+  for (const Json& event : events) {
+    if (!IsSpan(event)) continue;
+    if (first || event["ts"] < origin) origin = event["ts"];
+    first = false;
+  }
+  std::string text = R"({"displayTimeUnit":"ms","otherData":)" +
+                     Json{{"clock", "CLOCK_MONOTONIC"},
+                          {"origin_us", origin},
+                          {"dropped_spans", merged.dropped},
+                          {"missing_parts", merged.missing}}
+                         .dump() +
+                     ",\n\"traceEvents\":[\n";
+  for (Json event : events) {
+    if (event["ph"] != "M") {
+      // Whole nanoseconds: spans that nest must still do so when they are read back.
+      event["ts"] = std::round((event["ts"].get<double>() - origin) * 1e3) / 1e3;
+    }
+    text += event.dump() + ",\n";
+  }
+  if (!events.empty()) text.erase(text.size() - 2, 1);
+  return text + "]}\n";
+}
+
+void WriteAtomically(const std::string& path, const std::string& text) {
+  const std::string temporary = path + ".partial";
+  const auto fail = [&](const char* what) {
+    const int error = errno;
+    ::unlink(temporary.c_str());
+    throw Error(ExitCode::kFailure, "the trace {} cannot be {}: {}", path, what,
+                std::strerror(error));
+  };
+  UniqueFd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!file.valid()) fail("created");
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t n = ::write(file.get(), text.data() + done, text.size() - done);
+    if (n < 0 && errno != EINTR) fail("written");
+    if (n > 0) done += static_cast<size_t>(n);
+  }
+  if (::fsync(file.get()) != 0 && errno != EINVAL) fail("written");
+  if (::rename(temporary.c_str(), path.c_str()) != 0) fail("put in place");
+}
+
+}  // namespace
+
+void CheckTracePath(const std::string& path) {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ExitCode::kUsage, "cannot write the trace {}: {}; choose another file with --trace",
+                path, why);
+  };
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) refuse("it is not a file");
+  const std::string temporary = path + ".partial";
+  const UniqueFd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  if (!file.valid()) refuse(std::strerror(errno));
+  ::unlink(temporary.c_str());
+}
+
+MergedTrace MergeTrace(const std::vector<std::string>& parts, const std::string& path) {
+  MergedTrace merged;
+  std::vector<Json> events;
+  for (const std::string& part : parts) {
+    if (!ReadPart(part, events)) merged.missing.push_back(part);
+  }
+  for (const Json& event : events) {
+    if (IsSpan(event)) ++merged.spans;
+    if (event.value("name", "") == "muster_dropped") {
+      merged.dropped += static_cast<uint64_t>(std::max<int64_t>(0, Argument(event, "spans")));
+    }
+  }
+  AddArrows(events);
+  WriteAtomically(path, Text(events, merged));
+  return merged;
+}
+
+}  // namespace muster

@@ -1,0 +1,81 @@
+#include "launch/trace/trace_data.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "common/error.h"
+
+namespace muster {
+namespace {
+
+// Scopes nest: the parent is the innermost span that is still open.
+void FindParents(std::vector<TraceSpan>& spans) {
+  std::stable_sort(spans.begin(), spans.end(), [](const TraceSpan& a, const TraceSpan& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
+  });
+  std::vector<int> open;
+  for (size_t i = 0; i < spans.size(); ++i) {
+    while (!open.empty() && spans[static_cast<size_t>(open.back())].end <= spans[i].begin) {
+      open.pop_back();
+    }
+    if (!open.empty()) {
+      spans[i].parent = open.back();
+      TraceSpan& parent = spans[static_cast<size_t>(open.back())];
+      parent.inside += spans[i].end - spans[i].begin;
+    }
+    open.push_back(static_cast<int>(i));
+  }
+}
+
+TraceSpan SpanOf(const nlohmann::json& event) {
+  const nlohmann::json args = event.value("args", nlohmann::json::object());
+  TraceSpan span;
+  span.name = event.at("name");
+  span.kind = event.at("cat");
+  span.begin = event.at("ts");
+  span.end = span.begin + event.at("dur").get<double>();
+  span.step = args.value("step", int64_t{-1});
+  span.chunk = args.value("chunk", int64_t{-1});
+  span.rank = args.value("rank", int64_t{-1});
+  return span;
+}
+
+}  // namespace
+
+bool IsFrame(const TraceSpan& span) {
+  return span.kind == "step" || span.kind == "slice" || span.kind == "evaluate";
+}
+
+Trace ReadTrace(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw Error(ExitCode::kData, "{}: {}", path, std::strerror(errno));
+  try {
+    const nlohmann::json file = nlohmann::json::parse(in);
+    std::map<int, std::string> processes;
+    std::map<std::pair<int, int>, TraceTrack> tracks;
+    Trace trace;
+    trace.dropped = file.at("otherData").at("dropped_spans");
+    for (const nlohmann::json& event : file.at("traceEvents")) {
+      const std::pair<int, int> key{event.at("pid"), event.at("tid")};
+      if (event.at("ph") == "X") tracks[key].spans.push_back(SpanOf(event));
+      if (event.at("name") == "process_name") processes[key.first] = event["args"]["name"];
+      if (event.at("name") == "thread_name") tracks[key].thread = event["args"]["name"];
+    }
+    for (auto& [key, track] : tracks) {
+      track.process = processes[key.first];
+      FindParents(track.spans);
+      trace.tracks.push_back(std::move(track));
+    }
+    return trace;
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(ExitCode::kData, "{}: expected a trace written by muster launch --trace: {}", path,
+                error.what());
+  }
+}
+
+}  // namespace muster
