@@ -14,8 +14,9 @@ namespace muster {
 // keeping; elsewhere only permanent lines, one per logging interval and evaluation.
 class JobDisplay {
  public:
-  JobDisplay(Console& console, double start_deadline_s)
-      : console_(console), start_deadline_s_(start_deadline_s) {}
+  // `by_hand`: workers come one by one from elsewhere, and each is worth a line.
+  JobDisplay(Console& console, double start_deadline_s, bool by_hand = false)
+      : console_(console), start_deadline_s_(start_deadline_s), by_hand_(by_hand) {}
 
   // What is going on when the server has nothing to say: "Starting the server".
   void ShowStage(const std::string& stage);
@@ -32,6 +33,7 @@ class JobDisplay {
 
   Console& console_;
   double start_deadline_s_;
+  bool by_hand_;
   Progress progress_;
 };
 

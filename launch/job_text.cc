@@ -63,6 +63,12 @@ const char* TransportText(config::Cluster::Transport transport) {
   return "?";
 }
 
+std::string WorkersText(const config::Config& config) {
+  return fmt::format("{} x {}, over {}", Plural(config.cluster().workers(), "worker"),
+                     Plural(config.worker().threads(), "thread"),
+                     TransportText(config.cluster().transport()));
+}
+
 }  // namespace
 
 std::string BatchText(const config::Config& config) {
@@ -78,6 +84,7 @@ std::string BatchText(const config::Config& config) {
 }
 
 std::string FilesText(int workers) {
+  if (workers == 0) return "config.txtpb, metrics.jsonl, server.log";
   std::string logs = "worker-0.log";
   if (workers == 2) logs += ", worker-1.log";
   if (workers > 2) logs += fmt::format(" ... worker-{}.log", workers - 1);
@@ -85,7 +92,7 @@ std::string FilesText(int workers) {
 }
 
 std::vector<std::string> HeaderLines(const std::string& config_path, const config::Config& config,
-                                     const Graph& graph, const RunDir& dir) {
+                                     const Graph& graph, const RunDir& dir, bool by_hand) {
   size_t chunks = CutChunks(graph, config.cluster().chunk_bytes()).size();
   const std::string& model = config.model().name();
   return {
@@ -94,11 +101,10 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
                                  Plural(static_cast<int64_t>(graph.layers().size()), "layer"),
                                  Plural(graph.parameter_count(), "parameter"),
                                  Plural(static_cast<int64_t>(chunks), "chunk"))),
-      Row("processes", fmt::format("1 server x {}, {} x {}, over {}",
-                                   Plural(config.server().threads(), "thread"),
-                                   Plural(config.cluster().workers(), "worker"),
-                                   Plural(config.worker().threads(), "thread"),
-                                   TransportText(config.cluster().transport()))),
+      Row("processes",
+          fmt::format("1 server x {}, {}", Plural(config.server().threads(), "thread"),
+                      by_hand ? Plural(config.cluster().workers(), "worker") + " started by hand"
+                              : WorkersText(config))),
       Row("batch", fmt::format("{}, cut into {}", BatchText(config),
                                Plural(config.run().slices(), "slice"))),
       Row("length", LengthText(config)),
@@ -108,8 +114,8 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
   };
 }
 
-std::vector<std::string> SummaryLines(const nlohmann::json& summary, int workers,
-                                      const RunDir& dir) {
+std::vector<std::string> SummaryLines(const nlohmann::json& summary, int workers, const RunDir& dir,
+                                      bool by_hand) {
   std::vector<std::string> lines;
   auto row = [&](const char* label, const std::string& text) {
     if (!text.empty()) lines.push_back(Row(label, text));
@@ -141,7 +147,7 @@ std::vector<std::string> SummaryLines(const nlohmann::json& summary, int workers
   for (std::string& line : StepLines(summary)) lines.push_back(std::move(line));
   row("weights hash", Text(summary, "weights_hash"));
   row("run directory", dir.shown());
-  row("run files", FilesText(workers));
+  row("run files", FilesText(by_hand ? 0 : workers));
   return lines;
 }
 

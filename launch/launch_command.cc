@@ -11,7 +11,10 @@
 
 #include "common/error.h"
 #include "common/graph.h"
+#include "common/link/tcp_address.h"
+#include "common/protocol.h"
 #include "launch/console.h"
+#include "launch/hand_text.h"
 #include "launch/job_display.h"
 #include "launch/job_text.h"
 #include "launch/job_token.h"
@@ -70,7 +73,37 @@ std::string Endpoint(const config::Config& config) {
   return "ipc://@muster-" + RandomHex(16);  // in the abstract namespace: no file to clean up
 }
 
-std::string FailureText(const JobOutcome& outcome, const std::string& shown_dir) {
+// The token of a job whose workers are started by hand, and the file that they are told of; empty
+// if it came from the environment.
+struct HandToken {
+  std::string token, file;
+};
+
+HandToken TakeToken(const WorkersByHand& by_hand, const RunDir& dir) {
+  HandToken result{FindToken(by_hand.token_file), by_hand.token_file};
+  if (!result.token.empty()) return result;
+  result.file = dir.shown() + "/token";
+  if (fs::exists(fs::symlink_status(dir.TokenPath()))) {  // of an attempt that never got to run
+    result.token = ReadToken(dir.TokenPath());
+  } else {
+    result.token = NewToken();
+    WriteTokenFile(dir.TokenPath(), result.token);
+  }
+  return result;
+}
+
+void PlanWorkersByHand(const WorkersByHand& by_hand, JobPlan& plan) {
+  const ListenAddress address = ChooseListenAddress(by_hand.endpoint, by_hand.bind);
+  const HandToken token = TakeToken(by_hand, *plan.dir);
+  plan.endpoint = address.endpoint;
+  plan.bind = address.bind;
+  plan.token = token.token;
+  plan.invite_workers = [=, &plan](const std::string& endpoint) {
+    return HandLines(address, endpoint, plan.workers, *plan.dir, token.file);
+  };
+}
+
+std::string FailureText(const JobOutcome& outcome, const std::string& shown_dir, bool by_hand) {
   std::string text = "muster: error: " + outcome.failure + "\n";
   if (!outcome.server_said.empty()) text += "  the server says: " + outcome.server_said + "\n";
   if (!outcome.log_path.empty()) {
@@ -80,15 +113,20 @@ std::string FailureText(const JobOutcome& outcome, const std::string& shown_dir)
                          : "  the last lines of " + shown + ":\n";
     for (const std::string& line : tail) text += "    | " + line + "\n";
   }
-  return text + "  every process of the job has been stopped; its files are in " + shown_dir + "\n";
+  return text +
+         (by_hand ? "  the server has stopped, and told the workers to; its files are in "
+                  : "  every process of the job has been stopped; its files are in ") +
+         shown_dir + "\n";
 }
 
 void ReportOutcome(const JobOutcome& outcome, int workers, const RunDir& dir,
-                   const std::string& at_step, Console& console) {
+                   const std::string& at_step, bool by_hand, Console& console) {
   console.ClearLive();
   if (Whole(outcome.summary, "steps") > 0) {
     console.Print("");
-    for (const std::string& line : SummaryLines(outcome.summary, workers, dir)) console.Print(line);
+    for (const std::string& line : SummaryLines(outcome.summary, workers, dir, by_hand)) {
+      console.Print(line);
+    }
   }
   if (outcome.stop_signal != 0) {
     console.Print(
@@ -97,7 +135,7 @@ void ReportOutcome(const JobOutcome& outcome, int workers, const RunDir& dir,
                     ::sigabbrev_np(outcome.stop_signal), at_step, dir.shown()));
   }
   console.Flush(1.0);
-  if (!outcome.failure.empty()) PrintError(FailureText(outcome, dir.shown()));
+  if (!outcome.failure.empty()) PrintError(FailureText(outcome, dir.shown(), by_hand));
   if (console.closed()) {
     PrintError("muster: standard output was closed early; the run's results are in " + dir.shown() +
                "\n");
@@ -112,6 +150,12 @@ int RunLaunch(const LaunchArguments& arguments) {
   ResolveConfig(config, AvailableCores());
   Graph graph = Graph::Build(config.model(), InputShape(config.data()));
   CheckPrograms(arguments);
+  const bool by_hand = arguments.by_hand.has_value();
+  // What is wrong with these is said before anything is made.
+  if (by_hand) (void)ChooseListenAddress(arguments.by_hand->endpoint, arguments.by_hand->bind);
+  if (by_hand && !arguments.by_hand->token_file.empty()) {
+    (void)ReadToken(arguments.by_hand->token_file);
+  }
 
   SignalSource signals;
   RunDir dir = MakeRunDir(config, arguments.config_path);
@@ -121,7 +165,8 @@ int RunLaunch(const LaunchArguments& arguments) {
     WriteResolved(config, dir);
 
     Console console(STDOUT_FILENO);
-    for (const std::string& line : HeaderLines(arguments.config_path, config, graph, dir)) {
+    for (const std::string& line :
+         HeaderLines(arguments.config_path, config, graph, dir, by_hand)) {
       console.Print(line);
     }
     JobPlan plan{.server_program = arguments.server_program,
@@ -129,11 +174,13 @@ int RunLaunch(const LaunchArguments& arguments) {
                  .dir = &dir,
                  .workers = workers,
                  .endpoint = Endpoint(config),
+                 .token = NewToken(),
                  .start_s = config.deadlines().start_s()};
-    JobDisplay display(console, plan.start_s);
+    if (by_hand) PlanWorkersByHand(*arguments.by_hand, plan);
+    JobDisplay display(console, plan.start_s, by_hand);
     Supervisor supervisor(plan, signals, console, display);
     JobOutcome outcome = supervisor.Run();
-    ReportOutcome(outcome, workers, dir, display.AtStep(), console);
+    ReportOutcome(outcome, workers, dir, display.AtStep(), by_hand, console);
     return static_cast<int>(outcome.exit_code);
   } catch (const Error&) {
     dir.Discard();  // nothing has run

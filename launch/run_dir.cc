@@ -94,7 +94,8 @@ std::string RunDir::WorkerLogPath(int rank) const {
 void RunDir::Discard() {
   if (!created_) return;
   std::error_code ignored;
-  for (const std::string& file : {ConfigPath(), ServerLogPath()}) fs::remove(file, ignored);
+  for (const std::string& file : {ConfigPath(), ServerLogPath(), TokenPath()})
+    fs::remove(file, ignored);
   fs::remove(path_, ignored);  // only if nothing else has come to lie in it
 }
 

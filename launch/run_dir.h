@@ -27,6 +27,7 @@ class RunDir {
   std::string MetricsPath() const { return path_ + "/metrics.jsonl"; }
   std::string ServerLogPath() const { return path_ + "/server.log"; }
   std::string WorkerLogPath(int rank) const;
+  std::string TokenPath() const { return path_ + "/token"; }  // of a server started by hand
 
   // Takes back a directory that this object made, when the job could not start after all.
   void Discard();

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "common/compute_settings.h"
 #include "common/protocol.h"
 
 namespace muster {
@@ -44,6 +45,7 @@ std::optional<std::string> Roster::Join(PeerId peer, const wire::Address& addres
                        members_[rank].pid);
   }
   if (const auto reason = CheckGraph(hello)) return reason;
+  if (const auto reason = CheckSettings(hello)) return reason;
   if (const auto reason = CheckData(rank, hello)) return reason;
   Member& member = members_[rank];
   member.peer = peer;
@@ -88,6 +90,16 @@ std::optional<std::string> Roster::CheckGraph(const wire::Hello& hello) const {
   }
   return fmt::format("the graph differs: {} layers here and {} in the worker", lines.size(),
                      hello.layer_size());
+}
+
+std::optional<std::string> Roster::CheckSettings(const wire::Hello& hello) const {
+  if (hello.setting_size() == 0) return std::nullopt;  // a program that has no config
+  const auto difference =
+      FirstDifference(terms_.settings, {hello.setting().begin(), hello.setting().end()});
+  if (!difference) return std::nullopt;
+  return fmt::format(
+      "the config differs: {}: start server and workers with the same config and settings",
+      *difference);
 }
 
 std::optional<std::string> Roster::CheckData(uint32_t rank, const wire::Hello& hello) const {

@@ -18,6 +18,7 @@ struct JoinTerms {
   std::string token;
   uint64_t job = 0;
   uint32_t workers = 0;
+  std::vector<std::string> settings;  // common/compute_settings.h
 };
 
 struct Member {
@@ -58,6 +59,7 @@ class Roster {
 
  private:
   std::optional<std::string> CheckGraph(const wire::Hello& hello) const;
+  std::optional<std::string> CheckSettings(const wire::Hello& hello) const;
   std::optional<std::string> CheckData(uint32_t rank, const wire::Hello& hello) const;
 
   const Graph& graph_;
