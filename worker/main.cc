@@ -60,6 +60,7 @@ void Work(const Arguments& arguments) {
   options.transport = config.cluster().transport();
   options.start_s = config.deadlines().start_s();
   options.silence_s = config.deadlines().silence_s();
+  spdlog::info("joining the job at {} as rank {}", options.endpoint, options.rank);
   Client client(std::move(options));
   spdlog::info("joined as rank {} over {}: slices {} to {} of {}", arguments.rank,
                client.transport(), client.slices().begin, client.slices().end,

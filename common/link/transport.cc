@@ -86,6 +86,14 @@ void CheckTransport(const std::string& endpoint, config::Cluster::Transport tran
       endpoint);
 }
 
+void CheckConnectable(const std::string& endpoint) {
+  if (!IsTcp(endpoint)) return;
+  const TcpAddress address = TcpAddress::Parse(endpoint);
+  if (address.port != 0 && !address.any_host()) return;
+  throw Error(ExitCode::kUsage,
+              "{}: expected the server's address and port, which it says when it starts", endpoint);
+}
+
 }  // namespace
 
 std::unique_ptr<ServerLink> Listen(const std::string& endpoint, uint64_t job,
@@ -110,6 +118,7 @@ std::unique_ptr<ClientLink> Connect(const std::string& endpoint, uint64_t job,
                                     std::chrono::duration<double> patience,
                                     const LinkOptions& options) {
   CheckTransport(endpoint, transport);
+  CheckConnectable(endpoint);
   if (endpoint.starts_with("local://")) return AwaitLocal(endpoint, patience, options);
   if (transport == config::Cluster::AUTO && IsOnThisHost(endpoint)) {
     if (auto local = AwaitServerOfThisHost(endpoint, job, patience, options)) return local;

@@ -260,14 +260,6 @@ bool ZmqServerLink::Send(PeerId peer, const wire::ServerMessage& message,
   }
 }
 
-void CheckConnectable(const std::string& endpoint) {
-  if (!IsTcp(endpoint)) return;
-  const TcpAddress address = TcpAddress::Parse(endpoint);
-  if (address.port != 0 && !address.any_host()) return;
-  throw Error(ExitCode::kUsage,
-              "{}: expected the server's address and port, which it says when it starts", endpoint);
-}
-
 class ZmqClientLink : public ClientLink {
  public:
   ZmqClientLink(const std::string& endpoint, const LinkOptions& options)
@@ -280,7 +272,6 @@ class ZmqClientLink : public ClientLink {
     socket_.set(zmq::sockopt::connect_timeout, 3000);
     monitor_ = std::make_unique<ConnectionMonitor>(context_, socket_);
     const std::string address = Resolve(endpoint, socket_);
-    CheckConnectable(endpoint);
     try {
       socket_.connect(address);
     } catch (const zmq::error_t& error) {

@@ -1,13 +1,15 @@
 // Bytes that nobody should send: the server drops and counts them, and the result is the same.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <fstream>
 #include <map>
 #include <random>
 #include <thread>
 #include <zmq.hpp>
 
-#include "common/protocol.h"
 #include "common/link/zmq_link.h"
+#include "common/protocol.h"
 #include "tests/core/test_job.h"
 
 namespace muster::testing {
@@ -212,6 +214,51 @@ TEST(Hostile, NonsenseOfAMemberIsDropped) {
   const ServerResult result = job.Finish();
   EXPECT_EQ(result.weights_hash, QuietHash());
   EXPECT_GE(result.dropped_messages, 3 * 15u);
+}
+
+size_t ResidentBytes() {
+  std::ifstream statm("/proc/self/statm");
+  size_t total = 0, resident = 0;
+  statm >> total >> resident;
+  return resident * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+// A server that is busy while a worker sends without end: what the server holds has a bound, and
+// what waits at the worker arrives later.
+TEST(Hostile, AFloodWaitsAtItsSender) {
+  constexpr size_t kBytes = 1 << 20;
+  constexpr int kMessages = 300, kWindow = 20;
+  const LinkOptions options{.max_message_bytes = 2 << 20,
+                            .max_queued_messages = kMessages + 10,
+                            .max_received_messages = kWindow};
+  const auto server = ListenZmq("tcp://127.0.0.1:*", options);
+  const auto member = ConnectZmq(server->endpoint(), options);
+  const std::vector<float> tensor(kBytes / sizeof(float), 1.5f);
+  const size_t before = ResidentBytes();
+  for (int i = 0; i < kMessages; ++i) {  // sent from where it lies: no copies on this side
+    wire::WorkerMessage message;
+    message.mutable_gradient_part()->set_step(i);
+    ASSERT_TRUE(member->Send(message, tensor));
+  }
+  // Until nothing moves any more.
+  size_t held = 0, last = 1;
+  for (int quiet = 0; quiet < 20;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    held = ResidentBytes() - before;
+    quiet = held == last ? quiet + 1 : 0;
+    last = held;
+  }
+  EXPECT_GT(held, (kWindow / 2) * kBytes);  // the flood has come
+  EXPECT_LT(held, (kWindow + 10) * kBytes) << "of " << kMessages * kBytes << " sent";
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  for (int i = 0; i < kMessages;) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "message " << i << " never came";
+    const std::optional<FromWorker> event = server->Receive();
+    if (!event) continue;
+    ASSERT_EQ(event->kind, FromWorker::Kind::kMessage);
+    EXPECT_EQ(event->message.gradient_part().step(), i++);
+    EXPECT_EQ(event->payload.bytes, kBytes);
+  }
 }
 
 }  // namespace
