@@ -137,8 +137,8 @@ std::unique_ptr<ServerLink> Listen(const std::string& endpoint, uint64_t job,
 
 // Connects; the server may appear later, for as long as `patience`. With AUTO and an endpoint of
 // this host the local link is used if the server can be reached by it, and otherwise one line in
-// the log says why not. Throws Error(kUsage) for an endpoint that cannot be one, such as a name
-// without an address.
+// the log says why not. Throws Error(kDeadline) if nobody appears at an endpoint of this host, and
+// Error(kUsage) for an endpoint that cannot be one, such as a name without an address.
 std::unique_ptr<ClientLink> Connect(const std::string& endpoint, uint64_t job,
                                     config::Cluster::Transport transport,
                                     std::chrono::duration<double> patience,

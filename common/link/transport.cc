@@ -56,22 +56,28 @@ bool IsOnThisHost(const std::string& endpoint) {
 }
 
 // The local link to the server at `endpoint`, whichever of the two starts first. Null, with a line
-// in the log, if the server is there and its local link is not, or if nobody is there in time.
+// in the log, if the server is there and its local link is not.
 std::unique_ptr<ClientLink> AwaitServerOfThisHost(const std::string& endpoint, uint64_t job,
                                                   std::chrono::duration<double> patience,
                                                   const LinkOptions& options) {
   const auto deadline = steady_clock::now() + patience;
   for (;;) {
     // In this order: a server that answers has opened its local link before.
-    const bool last_attempt = Answers(endpoint) || steady_clock::now() >= deadline;
+    const bool is_there = Answers(endpoint);
     try {
       return ConnectLocal(LocalEndpoint(job), options);
     } catch (const Error& error) {
       if (error.code() != ExitCode::kPeerFailed) throw;
-      if (last_attempt) {
+      if (is_there) {
         spdlog::warn("no shared memory with the server, ZeroMQ instead: {}", error.what());
         return nullptr;
       }
+    }
+    if (steady_clock::now() >= deadline) {
+      throw Error(ExitCode::kDeadline,
+                  "nobody listens at {} within {:g} s (deadlines.start_s): is the server running, "
+                  "and is this the endpoint that it says?",
+                  endpoint, patience.count());
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }

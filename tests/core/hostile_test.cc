@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
+#include <future>
 #include <map>
 #include <random>
 #include <thread>
@@ -259,6 +261,66 @@ TEST(Hostile, AFloodWaitsAtItsSender) {
     EXPECT_EQ(event->message.gradient_part().step(), i++);
     EXPECT_EQ(event->payload.bytes, kBytes);
   }
+}
+
+// A member that sends a great many times its gradient, in messages that look valid: of a step to
+// come, again and again, or as large as a message may be.
+TEST(Hostile, AMembersFloodDoesNotFillTheServer) {
+  config::Config config = SmallConfig(1, 1);
+  config.mutable_model()->mutable_layer(0)->mutable_dense()->set_units(200000);
+  config.mutable_cluster()->set_chunk_bytes(1 << 20);
+  TestJob job(config, "tcp");
+  const LinkOptions options = LinkOptionsFor(job.config(), job.graph());
+  const auto link = ConnectZmq(job.endpoint(), options);
+  wire::WorkerMessage message;
+  message.mutable_address()->set_job(JobOf(job.token()));
+  *message.mutable_hello() = job.OptionsFor(0).hello;
+  message.mutable_hello()->set_token(job.token());
+  message.mutable_hello()->set_protocol_version(kProtocolVersion);
+  ASSERT_TRUE(link->Send(message, {}));
+  message.mutable_ready();
+  ASSERT_TRUE(link->Send(message, {}));
+  bool training = false;
+  for (int i = 0; i < 1000 && !training; ++i) {
+    if (const auto event = link->Receive())
+      training = event->message.has_train();
+    else
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  ASSERT_TRUE(training);
+
+  const size_t model = job.graph().arena_floats() * sizeof(float);
+  const size_t before = ResidentBytes();
+  const std::vector<float> junk(options.max_message_bytes / sizeof(float) - (1 << 10), 2.5f);
+  const std::vector<Chunk> chunks = CutChunks(job.graph(), config.cluster().chunk_bytes());
+  size_t sent = 0, peak = 0;
+  const auto push = [&](int64_t step, size_t chunk, size_t floats) {
+    wire::GradientPart& part = *message.mutable_gradient_part();
+    part.set_step(step);
+    part.set_chunk(static_cast<uint32_t>(chunk));
+    part.mutable_subtree()->set_level(0);
+    ASSERT_TRUE(link->Send(message, std::span(junk).first(floats)));
+    sent += floats * sizeof(float);
+    peak = std::max(peak, ResidentBytes() - before);
+  };
+  for (int round = 0; round < 20; ++round) {
+    for (size_t c = 0; c < chunks.size(); ++c) {
+      push(0, c, chunks[c].floats());  // accepted once: nothing is updated without a loss
+      push(1, c, chunks[c].floats());
+      push(0, c, junk.size());
+    }
+  }
+  // What is said last is read last.
+  message.mutable_failure()->set_message("that was all");
+  ASSERT_TRUE(link->Send(message, {}));
+  auto error = std::async(std::launch::async, [&] { return job.FinishError(); });
+  while (error.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {
+    peak = std::max(peak, ResidentBytes() - before);
+  }
+  EXPECT_NE(error.get().find("that was all"), std::string::npos);
+  const size_t bound = 2 * model + (64 << 20) + 16 * options.max_message_bytes;
+  EXPECT_GT(sent, 5 * bound);
+  EXPECT_LT(peak, bound) << "of " << sent << " bytes sent";
 }
 
 }  // namespace

@@ -81,15 +81,15 @@ class Network : public HandJob {
     for (int i = 0; i < 2; ++i) {
       const std::string subnet = "10.77." + std::to_string(i + 1);
       const std::string link = "worker" + std::to_string(i);
-      if (!server_host_.Ip("link add " + link + " type veth peer name up netns " +
+      if (!server_host_.Ip("link add " + link + " type veth peer name net0 netns " +
                            std::to_string(hosts_[i].pid()))) {
         GTEST_SKIP() << "needs veth interfaces";
       }
       ASSERT_TRUE(server_host_.Ip("addr add " + subnet + ".1/24 dev " + link));
       ASSERT_TRUE(server_host_.Ip("link set " + link + " up"));
       ASSERT_TRUE(hosts_[i].Ip("link set lo up"));
-      ASSERT_TRUE(hosts_[i].Ip("addr add " + subnet + ".2/24 dev up"));
-      ASSERT_TRUE(hosts_[i].Ip("link set up up"));
+      ASSERT_TRUE(hosts_[i].Ip("addr add " + subnet + ".2/24 dev net0"));
+      ASSERT_TRUE(hosts_[i].Ip("link set net0 up"));
       ASSERT_TRUE(hosts_[i].Ip("route add 10.77.9.1 via " + subnet + ".1"));
     }
   }
