@@ -26,7 +26,7 @@ inline constexpr const char* kLaunchFooter =
     "  run.slices=4                  parts of a batch: the same number gives the same bits on any\n"
     "                                number of workers\n"
     "  run.log_every_steps=10        how often a line is written\n"
-    "  cluster.transport=TCP         loopback TCP instead of IPC\n"
+    "  cluster.transport=TCP         loopback TCP instead of shared memory\n"
     "  learning_rate.base=0.05       model.layer[fc1].dense.units=192\n"
     "  evaluation.every_epochs=2     worker.threads=1   server.threads=2\n"
     "  deadlines.start_s=60          how long to wait for the workers to join\n"

@@ -146,4 +146,12 @@ std::string Roster::Name(uint32_t rank) const {
   return fmt::format("rank {} (host {}, pid {})", rank, members_[rank].host, members_[rank].pid);
 }
 
+std::string Roster::Remark(uint32_t rank) const {
+  if (!first_ || members_[rank].threads == members_[*first_].threads) return "";
+  return fmt::format(
+      "it computes with {} threads, rank {} with {}: the bits of the result can depend on that "
+      "(worker.threads)",
+      members_[rank].threads, *first_, members_[*first_].threads);
+}
+
 }  // namespace muster

@@ -53,6 +53,8 @@ class Roster {
   uint64_t job() const { return terms_.job; }
   // "rank 1 (host lab3, pid 77)"
   std::string Name(uint32_t rank) const;
+  // What a person should know of the worker on this rank although it fits; "" if nothing.
+  std::string Remark(uint32_t rank) const;
 
   int64_t train_samples() const { return train_samples_; }
   int64_t test_samples() const { return test_samples_; }

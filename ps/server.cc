@@ -165,9 +165,12 @@ void Server::OnHello(PeerId peer, const wire::WorkerMessage& message) {
     (void)link_->Send(peer, refusal, {});
     return;
   }
-  spdlog::info("{} joined", roster_.Name(message.address().rank()));
-  reporter_.Event("joined", {{"rank", message.address().rank()},
-                             {"message", roster_.Name(message.address().rank()) + " joined"}});
+  const uint32_t rank = message.address().rank();
+  const std::string remark = roster_.Remark(rank);
+  const std::string joined =
+      fmt::format("{} joined{}{}", roster_.Name(rank), remark.empty() ? "" : "; ", remark);
+  spdlog::info("{}", joined);
+  reporter_.Event("joined", {{"rank", rank}, {"message", joined}});
   if (roster_.Complete()) WelcomeAll();
 }
 

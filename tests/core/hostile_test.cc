@@ -290,10 +290,11 @@ TEST(Hostile, AMembersFloodDoesNotFillTheServer) {
   ASSERT_TRUE(training);
 
   const size_t model = job.graph().arena_floats() * sizeof(float);
-  const size_t before = ResidentBytes();
   const std::vector<float> junk(options.max_message_bytes / sizeof(float) - (1 << 10), 2.5f);
   const std::vector<Chunk> chunks = CutChunks(job.graph(), config.cluster().chunk_bytes());
+  const size_t before = ResidentBytes();
   size_t sent = 0, peak = 0;
+  const auto look = [&] { peak = std::max(peak, std::max(ResidentBytes(), before) - before); };
   const auto push = [&](int64_t step, size_t chunk, size_t floats) {
     wire::GradientPart& part = *message.mutable_gradient_part();
     part.set_step(step);
@@ -301,7 +302,7 @@ TEST(Hostile, AMembersFloodDoesNotFillTheServer) {
     part.mutable_subtree()->set_level(0);
     ASSERT_TRUE(link->Send(message, std::span(junk).first(floats)));
     sent += floats * sizeof(float);
-    peak = std::max(peak, ResidentBytes() - before);
+    look();
   };
   for (int round = 0; round < 20; ++round) {
     for (size_t c = 0; c < chunks.size(); ++c) {
@@ -314,9 +315,7 @@ TEST(Hostile, AMembersFloodDoesNotFillTheServer) {
   message.mutable_failure()->set_message("that was all");
   ASSERT_TRUE(link->Send(message, {}));
   auto error = std::async(std::launch::async, [&] { return job.FinishError(); });
-  while (error.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {
-    peak = std::max(peak, ResidentBytes() - before);
-  }
+  while (error.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) look();
   EXPECT_NE(error.get().find("that was all"), std::string::npos);
   const size_t bound = 2 * model + (64 << 20) + 16 * options.max_message_bytes;
   EXPECT_GT(sent, 5 * bound);

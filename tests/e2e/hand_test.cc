@@ -164,6 +164,35 @@ TEST_F(ByHand, AnAddressThatCannotBeIsSaidAtOnce) {
   EXPECT_THAT(nameless->Log(), HasSubstr("has no address"));
 }
 
+TEST_F(ByHand, OverIpv6) {
+  const auto server = Server({"--endpoint", "tcp://[::1]:*", "--token-file", TokenFile()});
+  if (Eventually(3, [&] { return server->Log().find("cannot listen") != std::string::npos; })) {
+    GTEST_SKIP() << "this host has no IPv6 loopback";
+  }
+  const std::string endpoint = Endpoint(*server);
+  EXPECT_THAT(endpoint, HasSubstr("tcp://[::1]:"));
+  const auto first = Worker(0, endpoint, {"--set", "cluster.transport=TCP"});
+  const auto second = Worker(1, endpoint);
+  EXPECT_EQ(first->Wait(30), 0) << first->Log();
+  EXPECT_EQ(second->Wait(30), 0) << second->Log();
+  EXPECT_EQ(server->Wait(30), 0) << server->Log();
+  EXPECT_THAT(first->Log(), HasSubstr("over ZeroMQ"));
+  EXPECT_THAT(second->Log(), HasSubstr(kSharedMemory));
+}
+
+// Other numbers of threads may give other bits: said, since hosts differ in their cores.
+TEST_F(ByHand, OtherNumbersOfThreadsAreRemarkedOn) {
+  const auto server = Server({"--token-file", TokenFile()});
+  const std::string endpoint = Endpoint(*server);
+  const auto first = Worker(0, endpoint);
+  ASSERT_TRUE(Eventually(10, [&] { return server->Log().find("joined") != std::string::npos; }));
+  const auto second = Worker(1, endpoint, {"--set", "worker.threads=2"});
+  EXPECT_EQ(first->Wait(30), 0) << first->Log();
+  EXPECT_EQ(second->Wait(30), 0) << second->Log();
+  EXPECT_EQ(server->Wait(30), 0) << server->Log();
+  EXPECT_THAT(server->Log(), HasSubstr("computes with 2 threads, rank 0 with 1"));
+}
+
 TEST_F(ByHand, APortInUseIsNamed) {
   const auto first = Server({"--token-file", TokenFile()});
   const std::string endpoint = Endpoint(*first);

@@ -164,7 +164,7 @@ TEST_F(Network, AWorkerBehindABrokenLinkIsNamedInTime) {
   EXPECT_EQ(first->Wait(10), Code(ExitCode::kPeerFailed)) << first->Log();
   EXPECT_THAT(first->Log(), HasSubstr("rank 1"));
   EXPECT_EQ(second->Wait(15), Code(ExitCode::kPeerFailed)) << second->Log();
-  EXPECT_THAT(second->Log(), HasSubstr("silent"));
+  EXPECT_THAT(second->Log(), HasSubstr("server"));  // silent, or its connection ended
 }
 
 }  // namespace
