@@ -130,7 +130,8 @@ LinkOptions LinkOptionsFor(const config::Config& config, const Graph& graph);
 // The transports of cluster.transport, by the form of `endpoint`: ipc://@NAME (abstract namespace),
 // tcp://HOST:PORT (tcp_address.h), local://@NAME. Throws Error(kFailure) if it cannot be bound, and
 // Error(kUsage) for one that is malformed or contradicts `transport`. With AUTO the server listens
-// on the local link of the job as well; where that cannot be, one line in the log says why.
+// on the local link of the job as well; where that cannot be, one line in the log says why, but a
+// second server of this user with the job's token is Error(kUsage).
 std::unique_ptr<ServerLink> Listen(const std::string& endpoint, uint64_t job,
                                    config::Cluster::Transport transport,
                                    const LinkOptions& options);

@@ -92,6 +92,18 @@ void CheckTransport(const std::string& endpoint, config::Cluster::Transport tran
       endpoint);
 }
 
+// Workers would find the other job, and join it.
+void CheckAlone(const std::string& local_endpoint, const LinkOptions& options) {
+  try {
+    (void)ConnectLocal(local_endpoint, options);
+  } catch (const Error&) {
+    return;  // nobody, or somebody else's
+  }
+  throw Error(ExitCode::kUsage,
+              "another server on this host has the same token: every job needs one of its own "
+              "(`muster token FILE` makes one)");
+}
+
 void CheckConnectable(const std::string& endpoint) {
   if (!IsTcp(endpoint)) return;
   const TcpAddress address = TcpAddress::Parse(endpoint);
@@ -112,6 +124,7 @@ std::unique_ptr<ServerLink> Listen(const std::string& endpoint, uint64_t job,
     try {
       local = ListenLocal(LocalEndpoint(job), options);
     } catch (const Error& error) {
+      CheckAlone(LocalEndpoint(job), options);
       spdlog::warn("no shared memory for workers of this host, ZeroMQ for all: {}", error.what());
     }
   }

@@ -276,12 +276,30 @@ TEST(LocalLink, AWorkerWhoseServerHasNoneUsesZeroMq) {
 TEST(LocalLink, AServerWhoseNameIsTakenUsesZeroMq) {
   const std::string endpoint = "ipc://@" + UniqueEndpoint().substr(9);
   const uint64_t job = std::random_device{}();
-  const auto holder = ListenLocal(LocalEndpoint(job), kSmallLink);
+  // Held by somebody who is no server.
+  const LocalAddress address(LocalEndpoint(job));
+  const UniqueFd holder(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::bind(holder.get(), address.get(), address.size), 0);
   const auto server = Listen(endpoint, job, config::Cluster::AUTO, kSmallLink);
   EXPECT_EQ(server->endpoint(), endpoint);
   const auto client =
       Connect(endpoint, job, config::Cluster::IPC, std::chrono::seconds(1), kSmallLink);
   EXPECT_TRUE(Reaches(*client, *server));
+}
+
+TEST(LocalLink, ASecondJobWithTheSameTokenIsRefused) {
+  const uint64_t job = std::random_device{}();
+  const auto listen = [&] {
+    return Listen("tcp://127.0.0.1:*", job, config::Cluster::AUTO, kSmallLink);
+  };
+  const auto first = listen();
+  try {
+    (void)listen();
+    ADD_FAILURE() << "two servers with one token";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage);
+    EXPECT_NE(std::string(error.what()).find("same token"), std::string::npos) << error.what();
+  }
 }
 
 TEST(LocalLink, NobodyThereIsSaidInTime) {

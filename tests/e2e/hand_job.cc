@@ -1,11 +1,13 @@
 #include "tests/e2e/hand_job.h"
 
 #include <arpa/inet.h>
+#include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <fstream>
+#include <random>
 
 namespace muster::testing {
 namespace {
@@ -20,7 +22,9 @@ std::string ReadAll(const fs::path& path) {
 }  // namespace
 
 HandJob::HandJob() {
-  WriteToken("token", "00112233445566778899aabbccddeeff");
+  std::random_device random;
+  for (int i = 0; i < 4; ++i) token_ += fmt::format("{:08x}", random());
+  WriteToken("token", token_);
   std::string config = ReadAll(Path("tiny.txtpb"));
   config.replace(config.find("data {"), 6, "data { dir: \"" + Path("data").string() + "\"");
   std::ofstream(Path("config.txtpb")) << config;

@@ -36,8 +36,10 @@ class HandJob : public RealJob {
   // The hash that the same config gives under `muster launch`.
   std::string LaunchedHash();
   std::string TokenFile() const { return Path("token"); }
+  const std::string& token() const { return token_; }
 
  private:
+  std::string token_;  // of this test alone: others run beside it
   int workers_ = 0;
 };
 
