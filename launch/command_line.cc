@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
@@ -13,6 +14,7 @@
 
 #include "common/config.h"
 #include "common/error.h"
+#include "common/protocol.h"
 #include "common/text_format.h"
 #include "launch/console.h"
 #include "launch/data/count_samples.h"
@@ -20,6 +22,7 @@
 #include "launch/data/synthesize.h"
 #include "launch/help_text.h"
 #include "launch/inspect_command.h"
+#include "launch/job_token.h"
 #include "launch/launch_command.h"
 #include "launch/trace/merge.h"
 #include "launch/trace/summary.h"
@@ -34,11 +37,15 @@ std::string Sibling(const std::string& name) {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path() / name;
 }
 
-// `muster server ARGUMENTS` and `muster worker ARGUMENTS` become those programs.
-[[noreturn]] void Become(const std::string& name, char** arguments) {
-  std::string program = Sibling("muster-" + name);
-  arguments[0] = program.data();
-  ::execv(program.c_str(), arguments);
+// This process becomes the sibling program.
+[[noreturn]] void Become(const std::string& name, const std::vector<std::string>& arguments) {
+  std::string program = Sibling(name);
+  std::vector<std::string> words{program};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  ::execv(program.c_str(), pointers.data());
   throw Error(ExitCode::kFailure, "cannot execute {}: {}", program, std::strerror(errno));
 }
 
@@ -47,7 +54,9 @@ struct Arguments {
   std::vector<std::string> set;
   std::string workers, data, run_dir, epochs, steps, seed;  // checked where the config is
   std::string trace, trace_steps;
-  std::vector<std::string> merge;  // parts of a trace
+  std::vector<std::string> merge;          // parts of a trace
+  std::string endpoint, bind, token_file;  // of processes started by hand
+  uint32_t rank = 0;
   std::string dataset, dir;
   int repeat = 0;
   bool dry_run = false, log_placement = false;
@@ -117,6 +126,53 @@ int Launch(const Arguments& arguments) {
   return arguments.dry_run ? DryRun(launch, CountSamples) : RunLaunch(launch);
 }
 
+int Server(const Arguments& arguments) {
+  return RunLaunch({.config_path = arguments.config,
+                    .settings = Settings(arguments),
+                    .server_program = Sibling("muster-server"),
+                    .worker_program = Sibling("muster-worker"),
+                    .by_hand = WorkersByHand{.endpoint = arguments.endpoint,
+                                             .bind = arguments.bind,
+                                             .token_file = arguments.token_file}});
+}
+
+// Everything that can be wrong with the command line is said here; the worker itself speaks in log
+// lines.
+int Worker(const Arguments& arguments) {
+  const std::vector<Setting> settings = Settings(arguments);
+  config::Config config = LoadConfig(arguments.config, settings);
+  ResolveConfig(config, AvailableCores());
+  if (arguments.rank >= config.cluster().workers()) {
+    throw Error(ExitCode::kUsage, "--rank {}: expected 0 to {}, since cluster.workers is {}",
+                arguments.rank, config.cluster().workers() - 1, config.cluster().workers());
+  }
+  std::vector<std::string> words{"--config",   arguments.config,
+                                 "--rank",     std::to_string(arguments.rank),
+                                 "--endpoint", arguments.endpoint};
+  for (const Setting& setting : settings) {
+    words.insert(words.end(), {"--set", setting.path + "=" + setting.value});
+  }
+  if (!arguments.token_file.empty()) {
+    (void)ReadToken(arguments.token_file);
+    words.insert(words.end(), {"--token-file", arguments.token_file});
+  } else if (std::getenv(kTokenVariable) == nullptr) {
+    (void)RequireToken("", fmt::format("worker {}", arguments.rank));
+  }
+  Become("muster-worker", words);
+}
+
+// `muster token`: to a file, or to standard output.
+int MakeToken(const Arguments& arguments) {
+  const std::string token = NewToken();
+  if (arguments.token_file.empty()) {
+    std::cout << token << "\n" << std::flush;
+    return std::cout.good() ? 0 : static_cast<int>(ExitCode::kFailure);
+  }
+  WriteTokenFile(arguments.token_file, token);
+  std::cout << "a new job token, for --token-file: " << arguments.token_file << "\n";
+  return 0;
+}
+
 int Inspect(const Arguments& arguments) {
   Console console(STDOUT_FILENO);
   for (const std::string& line : InspectLines(LoadConfig(arguments.config, Settings(arguments)))) {
@@ -166,18 +222,31 @@ void AddConfigArguments(CLI::App& command, Arguments& arguments) {
       ->allow_extra_args(false);
 }
 
+void AddOption(CLI::App& command, const char* name, std::string& value, const char* type,
+               const char* text) {
+  command.add_option(name, value, text)->type_name(type);
+}
+
+// What a whole job has, whoever starts its workers.
+void AddJobArguments(CLI::App& command, Arguments& arguments) {
+  AddConfigArguments(command, arguments);
+  AddOption(command, "--workers", arguments.workers, "N", "Worker processes (cluster.workers)");
+  AddOption(command, "--data", arguments.data, "DIR", "Directory of the data (data.dir)");
+  AddOption(command, "--run-dir", arguments.run_dir, "DIR",
+            "Where the run's files go (run.dir); default: runs/<config>-<date>-<time>");
+  AddOption(command, "--epochs", arguments.epochs, "N", "Train so long (run.epochs)");
+  AddOption(command, "--steps", arguments.steps, "N", "... or so long (run.steps)");
+  command.get_option("--steps")->excludes(command.get_option("--epochs"));
+  AddOption(command, "--seed", arguments.seed, "S",
+            "All randomness is a function of it (run.seed)");
+}
+
+void AddTokenFile(CLI::App& command, Arguments& arguments, const char* text) {
+  AddOption(command, "--token-file", arguments.token_file, "FILE", text);
+}
+
 void DescribeLaunch(CLI::App& launch, Arguments& arguments) {
-  AddConfigArguments(launch, arguments);
-  auto add = [&](const char* name, std::string& value, const char* type, const char* text) {
-    return launch.add_option(name, value, text)->type_name(type);
-  };
-  add("--workers", arguments.workers, "N", "Worker processes (cluster.workers)");
-  add("--data", arguments.data, "DIR", "Directory of the data (data.dir)");
-  add("--run-dir", arguments.run_dir, "DIR",
-      "Where the run's files go (run.dir); default: runs/<config>-<date>-<time>");
-  CLI::Option* epochs = add("--epochs", arguments.epochs, "N", "Train so long (run.epochs)");
-  add("--steps", arguments.steps, "N", "... or so long (run.steps)")->excludes(epochs);
-  add("--seed", arguments.seed, "S", "All randomness is a function of it (run.seed)");
+  AddJobArguments(launch, arguments);
   launch
       .add_option("--repeat", arguments.repeat,
                   "Run N times, with seeds S ... S+N-1, and show mean and deviation")
@@ -187,12 +256,39 @@ void DescribeLaunch(CLI::App& launch, Arguments& arguments) {
                   "Print what would run (config, ranks, steps, memory); start and write nothing");
   launch.add_flag("--log-placement", arguments.log_placement,
                   "Print where each rank runs: host, pid, device, threads, cores");
-  add("--trace", arguments.trace, "FILE",
-      "Write what every thread does in some steps to FILE (run.trace_file), for\n"
-      "https://ui.perfetto.dev, chrome://tracing and `muster trace`");
-  add("--trace-steps", arguments.trace_steps, "A-B",
-      "Which steps, counted from 0 (run.trace_first_step, run.trace_steps); default: 20-29");
+  AddOption(launch, "--trace", arguments.trace, "FILE",
+            "Write what every thread does in some steps to FILE (run.trace_file), for\n"
+            "https://ui.perfetto.dev, chrome://tracing and `muster trace`");
+  AddOption(launch, "--trace-steps", arguments.trace_steps, "A-B",
+            "Which steps, counted from 0 (run.trace_first_step, run.trace_steps); default: 20-29");
   launch.footer(kLaunchFooter);
+}
+
+void DescribeServer(CLI::App& server, Arguments& arguments) {
+  AddJobArguments(server, arguments);
+  AddOption(server, "--endpoint", arguments.endpoint, "tcp://HOST:PORT",
+            "What workers connect to, and, without --bind, where the server listens; * as PORT: "
+            "any free one. Default: tcp://127.0.0.1:*");
+  AddOption(server, "--bind", arguments.bind, "tcp://HOST:PORT",
+            "Where to listen, if elsewhere; tcp://*:PORT: on every interface");
+  AddTokenFile(server, arguments,
+               "The job's token; default: $MUSTER_TOKEN, or else a new one in the run directory");
+  server.footer(kServerFooter);
+}
+
+void DescribeWorker(CLI::App& worker, Arguments& arguments) {
+  AddConfigArguments(worker, arguments);
+  worker.add_option("--rank", arguments.rank, "This worker's number, from 0")
+      ->required()
+      ->type_name("R");
+  worker.add_option("--endpoint", arguments.endpoint, "As the server says it")
+      ->required()
+      ->type_name("tcp://HOST:PORT");
+  AddTokenFile(worker, arguments, "The job's token; default: $MUSTER_TOKEN");
+  AddOption(worker, "--workers", arguments.workers, "N", "As at the server (cluster.workers)");
+  AddOption(worker, "--data", arguments.data, "DIR", "Directory of the data here (data.dir)");
+  AddOption(worker, "--seed", arguments.seed, "S", "As at the server (run.seed)");
+  worker.footer(kWorkerFooter);
 }
 
 void DescribeTrace(CLI::App& trace, Arguments& arguments) {
@@ -273,8 +369,6 @@ std::string Explain(const CLI::ParseError& error, const CLI::App& command,
 
 int Run(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
-  if (!words.empty() && (words[0] == "server" || words[0] == "worker")) Become(words[0], argv + 1);
-
   Arguments arguments;
   CLI::App app(kOverview, "muster");
   app.set_version_flag("--version", "muster " MUSTER_VERSION);
@@ -287,8 +381,13 @@ int Run(int argc, char** argv) {
   DescribeTrace(*trace, arguments);
   CLI::App* data = app.add_subcommand("data", "Get or make the data");
   DescribeData(*data, arguments);
-  app.add_subcommand("server", "Run a server by hand (muster-server)");
-  app.add_subcommand("worker", "Run a worker by hand (muster-worker)");
+  CLI::App* server = app.add_subcommand("server", "Start a server whose workers come by hand");
+  DescribeServer(*server, arguments);
+  CLI::App* worker = app.add_subcommand("worker", "Start one worker by hand, here or elsewhere");
+  DescribeWorker(*worker, arguments);
+  CLI::App* token = app.add_subcommand("token", "Make a job token for processes started by hand");
+  token->add_option("FILE", arguments.token_file, "A new file; default: standard output")
+      ->type_name("PATH");
   app.footer(kExamples);  // last: a command would inherit it
 
   if (words.empty()) {
@@ -304,6 +403,9 @@ int Run(int argc, char** argv) {
     throw Error(ExitCode::kUsage, "{} (see {} --help)", Explain(error, *command, words), name);
   }
   if (launch->parsed()) return Launch(arguments);
+  if (server->parsed()) return Server(arguments);
+  if (worker->parsed()) return Worker(arguments);
+  if (token->parsed()) return MakeToken(arguments);
   if (inspect->parsed()) return Inspect(arguments);
   if (trace->parsed()) return SumUpTrace(arguments);
   return data->got_subcommand("get") ? GetData(arguments) : SynthesizeData(arguments);

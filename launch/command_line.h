@@ -4,7 +4,7 @@
 namespace muster {
 
 // Returns the exit code. Errors are printed as one line, "muster: error: …". Never returns for
-// `muster server` and `muster worker` where the sibling program can be executed.
+// `muster worker` where muster-worker can be executed.
 int RunCommandLine(int argc, char** argv);
 
 }  // namespace muster

@@ -16,6 +16,8 @@ inline constexpr const char* kExamples =
     "  muster inspect configs/cifar10.txtpb                    layers, variables, chunks\n"
     "  muster launch configs/cifar10.txtpb --data data --trace t.json --steps 40\n"
     "  muster trace t.json                                     where the time of a step goes\n"
+    "  muster server configs/cifar10.txtpb --workers 2 --data data --endpoint tcp://10.0.0.5:7700\n"
+    "                                  a job on several machines; says how to start the workers\n"
     "`muster COMMAND --help` says more about a command.";
 
 inline constexpr const char* kLaunchFooter =
@@ -26,7 +28,7 @@ inline constexpr const char* kLaunchFooter =
     "  run.slices=4                  parts of a batch: the same number gives the same bits on any\n"
     "                                number of workers\n"
     "  run.log_every_steps=10        how often a line is written\n"
-    "  cluster.transport=TCP         loopback TCP instead of IPC\n"
+    "  cluster.transport=TCP         loopback TCP instead of shared memory\n"
     "  learning_rate.base=0.05       model.layer[fc1].dense.units=192\n"
     "  evaluation.every_epochs=2     worker.threads=1   server.threads=2\n"
     "  evaluation.stop_at_accuracy=0.9   evaluation.confusion_matrix=true\n"
@@ -38,7 +40,8 @@ inline constexpr const char* kLaunchFooter =
     "each\n"
     "run, and repeat.json.\n"
     "\n"
-    "--trace FILE is written when the run ends. Where that fails, or the run ends before the steps\n"
+    "--trace FILE is written when the run ends. Where that fails, or the run ends before the "
+    "steps\n"
     "to trace, an otherwise good run ends with exit code 1.\n"
     "\n"
     "Ctrl-C (SIGINT), SIGTERM and SIGHUP stop every process within 5 s; a second one kills at "
@@ -57,5 +60,42 @@ inline constexpr const char* kLaunchFooter =
     "  8    a worker did not fit the job\n"
     "  130  stopped by Ctrl-C (SIGINT)\n"
     "  143  stopped by SIGTERM or SIGHUP";
+
+inline constexpr const char* kServerFooter =
+    "The server makes the run directory and the job's token, says how to start the workers, and\n"
+    "shows the run as `muster launch` does. Server and workers may start in any order, within\n"
+    "deadlines.start_s of one another (--set deadlines.start_s=600 where that takes longer).\n"
+    "\n"
+    "Examples:\n"
+    "  muster server configs/cifar10.txtpb --workers 2 --data data\n"
+    "      for workers of this host, at any free port of the loopback interface\n"
+    "  muster server configs/cifar10.txtpb --workers 2 --data data --endpoint tcp://10.0.0.5:7700\n"
+    "      for workers of other hosts too, which reach this one as 10.0.0.5\n"
+    "  muster server ... --endpoint tcp://lab3.example.org:7700 --bind tcp://*:7700\n"
+    "      workers connect to lab3.example.org; the server listens on every interface\n"
+    "  muster server ... --endpoint tcp://[fd00::5]:7700\n"
+    "      over IPv6\n"
+    "\n"
+    "Workers of the server's host find its shared memory by themselves (cluster.transport: AUTO).\n"
+    "Nothing is encrypted, the token neither: use a network that you trust, or an SSH tunnel\n"
+    "(ssh -L 7700:127.0.0.1:7700 HOST, and --endpoint tcp://127.0.0.1:7700 on both sides).\n"
+    "\n"
+    "Exit codes: as of `muster launch`.";
+
+inline constexpr const char* kWorkerFooter =
+    "CONFIG is best the config.txtpb of the server's run directory: it holds every setting. The\n"
+    "server refuses a worker whose network, data, seed or preprocessing differ, and names the\n"
+    "difference. Where the cores differ from the server's host: --set worker.threads=N.\n"
+    "\n"
+    "Examples:\n"
+    "  muster worker runs/cifar10-20250131-120000/config.txtpb --rank 0 \\\n"
+    "      --endpoint tcp://10.0.0.5:7700 --token-file runs/cifar10-20250131-120000/token\n"
+    "  MUSTER_TOKEN=$(cat token) muster worker config.txtpb --rank 1 --data /data/cifar10 \\\n"
+    "      --endpoint tcp://10.0.0.5:7700\n"
+    "\n"
+    "The token file must be its owner's alone (chmod 600).\n"
+    "\n"
+    "Exit codes: 0 done, 2 command line, 3 data, 5 no server in time, 7 the server or another\n"
+    "worker was lost or the run was stopped, 8 refused by the server.";
 
 }  // namespace muster

@@ -41,7 +41,9 @@ std::string JobDisplay::AtStep() const {
 
 void JobDisplay::OnEvent(const nlohmann::json& event) {
   std::string kind = Text(event, "event");
-  if (kind == "waiting") {
+  if (kind == "joined" || kind == "refused") {
+    if (by_hand_) console_.Print(Text(event, "message"));
+  } else if (kind == "waiting") {
     OnWaiting(event);
   } else if (kind == "started") {
     OnStarted(event);

@@ -14,9 +14,14 @@ namespace muster {
 // keeping; elsewhere only permanent lines, one per logging interval and evaluation.
 class JobDisplay {
  public:
-  // `log_placement`: say where each rank runs, once all are there.
-  JobDisplay(Console& console, double start_deadline_s, bool log_placement = false)
-      : console_(console), start_deadline_s_(start_deadline_s), log_placement_(log_placement) {}
+  // `log_placement`: say where each rank runs, once all are there. `by_hand`: workers come one by
+  // one from elsewhere, and each is worth a line.
+  JobDisplay(Console& console, double start_deadline_s, bool log_placement = false,
+             bool by_hand = false)
+      : console_(console),
+        start_deadline_s_(start_deadline_s),
+        log_placement_(log_placement),
+        by_hand_(by_hand) {}
 
   // What is going on when the server has nothing to say: "Starting the server".
   void ShowStage(const std::string& stage);
@@ -34,6 +39,7 @@ class JobDisplay {
   Console& console_;
   double start_deadline_s_;
   bool log_placement_;
+  bool by_hand_;
   Progress progress_;
 };
 

@@ -76,6 +76,12 @@ const char* TransportText(config::Cluster::Transport transport) {
   return "?";
 }
 
+std::string WorkersText(const config::Config& config) {
+  return fmt::format("{} x {}, over {}", Plural(config.cluster().workers(), "worker"),
+                     Plural(config.worker().threads(), "thread"),
+                     TransportText(config.cluster().transport()));
+}
+
 }  // namespace
 
 std::string BatchText(const config::Config& config) {
@@ -106,6 +112,7 @@ std::string LearningRateText(const config::Config& config) {
 }
 
 std::string FilesText(int workers) {
+  if (workers == 0) return "config.txtpb, metrics.jsonl, server.log";
   std::string logs = "worker-0.log";
   if (workers == 2) logs += ", worker-1.log";
   if (workers > 2) logs += fmt::format(" ... worker-{}.log", workers - 1);
@@ -113,7 +120,8 @@ std::string FilesText(int workers) {
 }
 
 std::vector<std::string> HeaderLines(const std::string& config_path, const config::Config& config,
-                                     const Graph& graph, const std::string& shown_dir) {
+                                     const Graph& graph, const std::string& shown_dir,
+                                     bool by_hand) {
   size_t chunks = CutChunks(graph, config.cluster().chunk_bytes()).size();
   const std::string& model = config.model().name();
   return {
@@ -122,11 +130,10 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
                                  Plural(static_cast<int64_t>(graph.layers().size()), "layer"),
                                  Plural(graph.parameter_count(), "parameter"),
                                  Plural(static_cast<int64_t>(chunks), "chunk"))),
-      Row("processes", fmt::format("1 server x {}, {} x {}, over {}",
-                                   Plural(config.server().threads(), "thread"),
-                                   Plural(config.cluster().workers(), "worker"),
-                                   Plural(config.worker().threads(), "thread"),
-                                   TransportText(config.cluster().transport()))),
+      Row("processes",
+          fmt::format("1 server x {}, {}", Plural(config.server().threads(), "thread"),
+                      by_hand ? Plural(config.cluster().workers(), "worker") + " started by hand"
+                              : WorkersText(config))),
       Row("batch", fmt::format("{}, cut into {}", BatchText(config),
                                Plural(config.run().slices(), "slice"))),
       Row("length", LengthText(config)),
@@ -136,8 +143,8 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
   };
 }
 
-std::vector<std::string> SummaryLines(const nlohmann::json& summary, int workers,
-                                      const RunDir& dir) {
+std::vector<std::string> SummaryLines(const nlohmann::json& summary, int workers, const RunDir& dir,
+                                      bool by_hand) {
   std::vector<std::string> lines;
   auto row = [&](const char* label, const std::string& text) {
     if (!text.empty()) lines.push_back(Row(label, text));
@@ -180,7 +187,7 @@ std::vector<std::string> SummaryLines(const nlohmann::json& summary, int workers
   for (const BottleneckRow& line : Bottleneck(summary)) row(line.label.c_str(), line.text);
   row("weights hash", Text(summary, "weights_hash"));
   row("run directory", dir.shown());
-  row("run files", FilesText(workers));
+  row("run files", FilesText(by_hand ? 0 : workers));
   return lines;
 }
 

@@ -12,14 +12,15 @@
 
 namespace muster {
 
-// What is about to run: network, processes, batch both ways, length, update, data,
-// directory.
+// What is about to run: network, processes, batch both ways, length, update, data, directory.
+// `by_hand`: the workers come from elsewhere.
 std::vector<std::string> HeaderLines(const std::string& config_path, const config::Config& config,
-                                     const Graph& graph, const std::string& shown_dir);
+                                     const Graph& graph, const std::string& shown_dir,
+                                     bool by_hand = false);
 
 // The server's summary: accuracy, speed, the parts of a step, the hash of the weights.
-std::vector<std::string> SummaryLines(const nlohmann::json& summary, int workers,
-                                      const RunDir& dir);
+std::vector<std::string> SummaryLines(const nlohmann::json& summary, int workers, const RunDir& dir,
+                                      bool by_hand = false);
 
 // "batch_per_worker" and "global_batch" at once: "128 images, 64 for each of 2 workers".
 std::string BatchText(const config::Config& config);
@@ -28,7 +29,8 @@ std::string BatchText(const config::Config& config);
 // "SGD, COSINE 0.4 = 0.1 (base) x 4/1 (LINEAR scaling of workers / base_workers)".
 std::string LearningRateText(const config::Config& config);
 
-// "config.txtpb, metrics.jsonl, server.log, worker-0.log ... worker-3.log"
+// "config.txtpb, metrics.jsonl, server.log, worker-0.log ... worker-3.log"; workers that were
+// started by hand (0 here) write their logs elsewhere.
 std::string FilesText(int workers);
 
 // The row below the summary that says where the trace is.

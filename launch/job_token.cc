@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -26,9 +28,24 @@ std::string RandomHex(size_t bytes) {
   return hex;
 }
 
-JobToken::JobToken() : fd_(::memfd_create("muster-token", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
-  std::string token = RandomHex(16);
-  if (!fd_.valid() ||
+std::string NewToken() { return RandomHex(16); }
+
+void WriteTokenFile(const std::string& path, const std::string& token) {
+  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  const std::string line = token + "\n";
+  if (!fd.valid() || ::fchmod(fd.get(), 0600) != 0 ||  // whatever the umask
+      ::write(fd.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+    const int error = errno;
+    if (fd.valid()) ::unlink(path.c_str());
+    throw Error(ExitCode::kUsage, "{}: the token cannot be written: {}{}", path,
+                std::strerror(error),
+                error == EEXIST ? "; remove it first, or choose another file" : "");
+  }
+}
+
+JobToken::JobToken(const std::string& token)
+    : fd_(::memfd_create("muster-token", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
+  if (!fd_.valid() || ::fchmod(fd_.get(), 0600) != 0 ||  // as readers of tokens expect it
       ::write(fd_.get(), token.data(), token.size()) != static_cast<ssize_t>(token.size()) ||
       // A child could otherwise replace the token under its siblings.
       ::fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) !=

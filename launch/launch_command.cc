@@ -12,7 +12,10 @@
 #include "common/atomic_file.h"
 #include "common/error.h"
 #include "common/graph.h"
+#include "common/link/tcp_address.h"
+#include "common/protocol.h"
 #include "launch/console.h"
+#include "launch/hand_text.h"
 #include "launch/job_display.h"
 #include "launch/job_text.h"
 #include "launch/job_token.h"
@@ -73,7 +76,43 @@ std::string Endpoint(const config::Config& config) {
   return "ipc://@muster-" + RandomHex(16);  // in the abstract namespace: no file to clean up
 }
 
-std::string FailureText(const JobOutcome& outcome, const std::string& shown_dir) {
+// The token of a job whose workers are started by hand, and the file that they are told of; empty
+// if it came from the environment.
+struct HandToken {
+  std::string token, file;
+};
+
+HandToken TakeToken(const WorkersByHand& by_hand, const RunDir& dir) {
+  HandToken result{FindToken(by_hand.token_file), by_hand.token_file};
+  if (!result.token.empty()) return result;
+  result.file = dir.shown() + "/token";
+  if (fs::exists(fs::symlink_status(dir.TokenPath()))) {  // of an attempt that never got to run
+    result.token = ReadToken(dir.TokenPath());
+  } else {
+    result.token = NewToken();
+    WriteTokenFile(dir.TokenPath(), result.token);
+  }
+  return result;
+}
+
+void PlanWorkersByHand(const WorkersByHand& by_hand, JobPlan& plan) {
+  const ListenAddress address = ChooseListenAddress(by_hand.endpoint, by_hand.bind);
+  const HandToken token = TakeToken(by_hand, *plan.dir);
+  plan.endpoint = address.endpoint;
+  plan.bind = address.bind;
+  plan.token = token.token;
+  plan.invite_workers = [=, &plan](const std::string& endpoint) {
+    return HandLines(address, endpoint, plan.workers, *plan.dir, token.file);
+  };
+}
+
+// What is wrong with these is said before anything is made.
+void CheckWorkersByHand(const WorkersByHand& by_hand) {
+  (void)ChooseListenAddress(by_hand.endpoint, by_hand.bind);
+  if (!by_hand.token_file.empty()) (void)ReadToken(by_hand.token_file);
+}
+
+std::string FailureText(const JobOutcome& outcome, const std::string& shown_dir, bool by_hand) {
   std::string text = "muster: error: " + outcome.failure + "\n";
   if (!outcome.server_said.empty()) text += "  the server says: " + outcome.server_said + "\n";
   if (!outcome.log_path.empty()) {
@@ -83,15 +122,20 @@ std::string FailureText(const JobOutcome& outcome, const std::string& shown_dir)
                          : "  the last lines of " + shown + ":\n";
     for (const std::string& line : tail) text += "    | " + line + "\n";
   }
-  return text + "  every process of the job has been stopped; its files are in " + shown_dir + "\n";
+  return text +
+         (by_hand ? "  the server has stopped, and told the workers to; its files are in "
+                  : "  every process of the job has been stopped; its files are in ") +
+         shown_dir + "\n";
 }
 
 void ReportOutcome(const JobOutcome& outcome, int workers, const RunDir& dir,
-                   const std::string& at_step, Console& console) {
+                   const std::string& at_step, bool by_hand, Console& console) {
   console.ClearLive();
   if (Whole(outcome.summary, "steps") > 0) {
     console.Print("");
-    for (const std::string& line : SummaryLines(outcome.summary, workers, dir)) console.Print(line);
+    for (const std::string& line : SummaryLines(outcome.summary, workers, dir, by_hand)) {
+      console.Print(line);
+    }
   }
   if (outcome.stop_signal != 0) {
     console.Print(
@@ -100,7 +144,7 @@ void ReportOutcome(const JobOutcome& outcome, int workers, const RunDir& dir,
                     ::sigabbrev_np(outcome.stop_signal), at_step, dir.shown()));
   }
   console.Flush(1.0);
-  if (!outcome.failure.empty()) PrintError(FailureText(outcome, dir.shown()));
+  if (!outcome.failure.empty()) PrintError(FailureText(outcome, dir.shown(), by_hand));
   if (console.closed()) {
     PrintError("muster: standard output was closed early; the run's results are in " + dir.shown() +
                "\n");
@@ -150,7 +194,9 @@ JobOutcome RunJob(const LaunchArguments& arguments, config::Config config, const
     }
 
     Console console(STDOUT_FILENO);
-    for (const std::string& line : HeaderLines(arguments.config_path, config, graph, dir.shown())) {
+    const bool by_hand = arguments.by_hand.has_value();
+    for (const std::string& line :
+         HeaderLines(arguments.config_path, config, graph, dir.shown(), by_hand)) {
       console.Print(line);
     }
     JobPlan plan{.server_program = arguments.server_program,
@@ -158,11 +204,13 @@ JobOutcome RunJob(const LaunchArguments& arguments, config::Config config, const
                  .dir = &dir,
                  .workers = workers,
                  .endpoint = Endpoint(config),
+                 .token = NewToken(),
                  .start_s = config.deadlines().start_s()};
-    JobDisplay display(console, plan.start_s, arguments.log_placement);
+    if (by_hand) PlanWorkersByHand(*arguments.by_hand, plan);
+    JobDisplay display(console, plan.start_s, arguments.log_placement, by_hand);
     Supervisor supervisor(plan, signals, console, display);
     JobOutcome outcome = supervisor.Run();
-    ReportOutcome(outcome, workers, dir, display.AtStep(), console);
+    ReportOutcome(outcome, workers, dir, display.AtStep(), by_hand, console);
     if (traced) {
       const ExitCode written = FinishTrace(config, dir, console);
       if (outcome.exit_code == ExitCode::kOk) outcome.exit_code = written;
@@ -256,6 +304,7 @@ int RunSeries(const LaunchArguments& arguments, Prepared& prepared, SignalSource
 int RunLaunch(const LaunchArguments& arguments) {
   Prepared prepared = Prepare(arguments, /*dry=*/false);
   CheckPrograms(arguments);
+  if (arguments.by_hand) CheckWorkersByHand(*arguments.by_hand);
   SignalSource signals;
   if (arguments.repeat > 0) return RunSeries(arguments, prepared, signals);
   RunDir dir = MakeRunDir(prepared.config, arguments.config_path);

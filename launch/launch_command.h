@@ -1,7 +1,8 @@
-// `muster launch`: one job from its config to its summary.
+// `muster launch` and `muster server`: one job from its config to its summary.
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,12 +11,19 @@
 
 namespace muster {
 
+// `muster server`: a launch whose workers somebody else starts, on this host or on others.
+struct WorkersByHand {
+  std::string endpoint, bind;  // see ChooseListenAddress
+  std::string token_file;      // empty: MUSTER_TOKEN, or else a new token in the run directory
+};
+
 struct LaunchArguments {
   std::string config_path;
   std::vector<Setting> settings;  // --set and the options that are short for one
   std::string server_program, worker_program;
   int repeat = 0;  // 0: one run; N: a series of N with consecutive seeds
   bool log_placement = false;
+  std::optional<WorkersByHand> by_hand;
 };
 
 // Runs the job, or the series of jobs, and returns the launcher's exit code. Everything that is

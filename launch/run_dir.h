@@ -35,6 +35,7 @@ class RunDir {
   std::string WorkerLogPath(int rank) const;
   // What each process writes of a trace (run.trace_file) when it ends; the server's first.
   std::vector<std::string> TraceParts(int workers) const;
+  std::string TokenPath() const { return path_ + "/token"; }  // of a server started by hand
 
   // Takes back a directory that this object made, when the job could not start after all.
   void Discard();

@@ -35,7 +35,7 @@ double Now() {
 
 Supervisor::Supervisor(const JobPlan& plan, SignalSource& signals, Console& console,
                        JobDisplay& display)
-    : plan_(plan), signals_(signals), console_(console), display_(display) {
+    : plan_(plan), signals_(signals), console_(console), display_(display), token_(plan.token) {
   members_.reserve(static_cast<size_t>(plan.workers) + 1);
 }
 
@@ -67,12 +67,15 @@ void Supervisor::StartServer() {
 
   display_.ShowStage("Starting the server");
   std::string log = plan_.dir->ServerLogPath();
+  std::vector<std::string> arguments{"--config",     plan_.dir->ConfigPath(),
+                                     "--endpoint",   plan_.endpoint,
+                                     "--token-file", token_.Path(),
+                                     "--report-fd",  std::to_string(write_end.get()),
+                                     "--parent",     std::to_string(::getpid())};
+  if (!plan_.bind.empty()) arguments.insert(arguments.end(), {"--bind", plan_.bind});
   members_.push_back({-1, log,
                       ChildProcess({.program = plan_.server_program,
-                                    .arguments = {"--config", plan_.dir->ConfigPath(), "--endpoint",
-                                                  plan_.endpoint, "--token-file", token_.Path(),
-                                                  "--report-fd", std::to_string(write_end.get()),
-                                                  "--parent", std::to_string(::getpid())},
+                                    .arguments = std::move(arguments),
                                     .log_path = log,
                                     .inherited_fds = {token_.fd(), write_end.get()}})});
   deadline_ = Now() + plan_.start_s;
@@ -97,6 +100,14 @@ void Supervisor::StartWorkers(const std::string& endpoint) {
   } catch (const Error& error) {
     Fail({error.code(), error.what(), ""});
   }
+}
+
+// Somebody else starts them; the server says who is missing, and when it has waited long enough.
+void Supervisor::InviteWorkers(const std::string& endpoint) {
+  for (const std::string& line : plan_.invite_workers(endpoint)) console_.Print(line);
+  display_.ShowStage("Waiting for " + Plural(plan_.workers, "worker"));
+  phase_ = Phase::kWorkersJoining;
+  deadline_ = Now() + plan_.start_s + kStartMargin;
 }
 
 // ---------------------------------------------------------------------------------- watching
@@ -132,7 +143,8 @@ void Supervisor::TakeReport(const std::string& line) {
   std::string kind = Text(*event, "event");
   if (kind == "listening" && phase_ == Phase::kServerStarting) {
     std::string endpoint = Text(*event, "endpoint");
-    StartWorkers(endpoint.empty() ? plan_.endpoint : endpoint);
+    if (endpoint.empty()) endpoint = plan_.endpoint;
+    plan_.invite_workers ? InviteWorkers(endpoint) : StartWorkers(endpoint);
   } else if (kind == "waiting") {
     missing_ = event->value("missing", nlohmann::json());
   } else if (kind == "started" && phase_ == Phase::kWorkersJoining) {
@@ -282,8 +294,8 @@ bool Supervisor::Over() const {
 // ---------------------------------------------------------------------------------- judging
 
 std::string Supervisor::LogPath(int rank) const {
-  return rank < 0 || rank >= plan_.workers ? plan_.dir->ServerLogPath()
-                                           : plan_.dir->WorkerLogPath(rank);
+  const bool ours = rank >= 0 && rank < plan_.workers && !plan_.invite_workers;
+  return ours ? plan_.dir->WorkerLogPath(rank) : plan_.dir->ServerLogPath();
 }
 
 JobOutcome Supervisor::Judge() const {

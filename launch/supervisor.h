@@ -7,6 +7,7 @@
 //   the run's last line; a second one kills at once.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,8 +28,13 @@ struct JobPlan {
   std::string server_program, worker_program;
   const RunDir* dir;  // config.txtpb is in it already
   int workers = 1;
-  std::string endpoint;  // what the server is told to listen on
-  double start_s = 60;   // deadline for its answer, and for all workers to join
+  std::string endpoint;  // what workers connect to; the server is told to listen there …
+  std::string bind;      // … or here, if not empty
+  std::string token;
+  // Set for a server whose workers are started by hand: what to print when it listens at this
+  // endpoint. The server is then the only process here.
+  std::function<std::vector<std::string>(const std::string& endpoint)> invite_workers;
+  double start_s = 60;  // deadline for its answer, and for all workers to join
 };
 
 struct JobOutcome {
@@ -70,6 +76,7 @@ class Supervisor {
 
   void StartServer();
   void StartWorkers(const std::string& endpoint);
+  void InviteWorkers(const std::string& endpoint);
 
   void Wait();
   void TakeSignals();

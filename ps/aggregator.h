@@ -114,6 +114,7 @@ class Aggregator {
   void SubmitReady();
   // The phase's work on a chunk. It may run in any thread, and is true if all values are finite.
   std::function<bool()> Job(size_t chunk);
+  std::function<bool()> TracedJob(size_t chunk);  // the same with a span around it
   void Finish(size_t chunk, bool finite);
   void EndAveraging();
   Nonfinite Diagnose(size_t chunk) const;

@@ -7,6 +7,7 @@
 #include <exception>
 
 #include "common/config.h"
+#include "common/link/tcp_address.h"
 #include "common/log.h"
 #include "common/parent.h"
 #include "common/protocol.h"
@@ -17,7 +18,7 @@ namespace muster {
 namespace {
 
 struct Arguments {
-  std::string config, endpoint, token_file;
+  std::string config, endpoint, bind, token_file;
   int report_fd = -1;
   int parent = 0;
 };
@@ -36,11 +37,13 @@ void Serve(const Arguments& arguments, int signal_fd) {
   config::Config config = LoadConfig(arguments.config, {});
   ResolveConfig(config, AvailableCores());
   const trace::Session session(trace::ServerSession(config), "loop");
-  const std::string token = ReadToken(arguments.token_file);
+  const std::string token = RequireToken(arguments.token_file, "the server");
   const Graph graph = Graph::Build(config.model(), InputShape(config.data()));
+  const ListenAddress address = ChooseListenAddress(arguments.endpoint, arguments.bind);
+  LinkOptions options = LinkOptionsFor(config, graph);
+  options.advertised = IsTcp(address.endpoint) ? address.endpoint : "";
   std::unique_ptr<ServerLink> link =
-      Listen(arguments.endpoint, JobOf(token), config.cluster().transport(),
-             LinkOptionsFor(config, graph));
+      Listen(address.bind, JobOf(token), config.cluster().transport(), options);
   Reporter reporter(config.run().dir().empty() ? "" : config.run().dir() + "/metrics.jsonl",
                     arguments.report_fd);
   Server(config, token, std::move(link), reporter, signal_fd).Run();
@@ -50,17 +53,16 @@ int Main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app{
       "The server of a Muster job: averages gradients, updates and publishes the weights.\n"
-      "Usually started by `muster launch`."};
+      "Usually started by `muster launch` or `muster server`."};
   app.add_option("--config", arguments.config, "Config file, the same for server and workers")
       ->required();
-  app.add_option(
-         "--endpoint", arguments.endpoint,
-         "Where to listen: local://@NAME, ipc://@NAME, tcp://127.0.0.1:PORT, or * as port for "
-         "any free one")
-      ->required();
+  app.add_option("--endpoint", arguments.endpoint,
+                 "What workers connect to: local://@NAME, ipc://@NAME, tcp://HOST:PORT; * as port: "
+                 "any free one. Default: tcp://127.0.0.1:*");
+  app.add_option("--bind", arguments.bind,
+                 "Where to listen, if not at the endpoint; tcp://*:PORT: on all interfaces");
   app.add_option("--token-file", arguments.token_file,
-                 "File with the job token, 32 hexadecimal digits")
-      ->required();
+                 "File with the job token, 32 hexadecimal digits. Default: $MUSTER_TOKEN");
   app.add_option("--report-fd", arguments.report_fd,
                  "Open file descriptor for events, one JSON object per line");
   app.add_option("--parent", arguments.parent, "Die when this process, the parent, dies");

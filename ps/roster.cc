@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "common/compute_settings.h"
 #include "common/protocol.h"
 
 namespace muster {
@@ -44,6 +45,7 @@ std::optional<std::string> Roster::Join(PeerId peer, const wire::Address& addres
                        members_[rank].pid);
   }
   if (const auto reason = CheckGraph(hello)) return reason;
+  if (const auto reason = CheckSettings(hello)) return reason;
   if (const auto reason = CheckData(rank, hello)) return reason;
   Member& member = members_[rank];
   member.peer = peer;
@@ -90,6 +92,16 @@ std::optional<std::string> Roster::CheckGraph(const wire::Hello& hello) const {
                      hello.layer_size());
 }
 
+std::optional<std::string> Roster::CheckSettings(const wire::Hello& hello) const {
+  if (hello.setting_size() == 0) return std::nullopt;  // a program that has no config
+  const auto difference =
+      FirstDifference(terms_.settings, {hello.setting().begin(), hello.setting().end()});
+  if (!difference) return std::nullopt;
+  return fmt::format(
+      "the config differs: {}: start server and workers with the same config and settings",
+      *difference);
+}
+
 std::optional<std::string> Roster::CheckData(uint32_t rank, const wire::Hello& hello) const {
   if (hello.train_samples() <= 0) return "the worker sees no training samples";
   if (!first_) return std::nullopt;
@@ -132,6 +144,14 @@ std::vector<uint32_t> Roster::MissingRanks() const {
 
 std::string Roster::Name(uint32_t rank) const {
   return fmt::format("rank {} (host {}, pid {})", rank, members_[rank].host, members_[rank].pid);
+}
+
+std::string Roster::Remark(uint32_t rank) const {
+  if (!first_ || members_[rank].threads == members_[*first_].threads) return "";
+  return fmt::format(
+      "it computes with {} threads, rank {} with {}: the bits of the result can depend on that "
+      "(worker.threads)",
+      members_[rank].threads, *first_, members_[*first_].threads);
 }
 
 }  // namespace muster

@@ -18,6 +18,7 @@ struct JoinTerms {
   std::string token;
   uint64_t job = 0;
   uint32_t workers = 0;
+  std::vector<std::string> settings;  // common/compute_settings.h
 };
 
 struct Member {
@@ -52,12 +53,15 @@ class Roster {
   uint64_t job() const { return terms_.job; }
   // "rank 1 (host lab3, pid 77)"
   std::string Name(uint32_t rank) const;
+  // What a person should know of the worker on this rank although it fits; "" if nothing.
+  std::string Remark(uint32_t rank) const;
 
   int64_t train_samples() const { return train_samples_; }
   int64_t test_samples() const { return test_samples_; }
 
  private:
   std::optional<std::string> CheckGraph(const wire::Hello& hello) const;
+  std::optional<std::string> CheckSettings(const wire::Hello& hello) const;
   std::optional<std::string> CheckData(uint32_t rank, const wire::Hello& hello) const;
 
   const Graph& graph_;

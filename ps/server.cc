@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "common/atomic_file.h"
+#include "common/compute_settings.h"
 #include "common/config.h"
 #include "common/log.h"
 #include "common/protocol.h"
@@ -22,6 +23,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kBeatInterval{1000};
 constexpr milliseconds kLiveInterval{200};
 constexpr milliseconds kGoodbyeWait{3000};
+constexpr uint64_t kMostRefusalsReported = 20;  // a flood is not worth more
 
 std::chrono::steady_clock::duration Seconds(double s) {
   return std::chrono::duration_cast<std::chrono::steady_clock::duration>(
@@ -36,7 +38,7 @@ Server::Server(const config::Config& config, const std::string& token,
       graph_(Graph::Build(config.model(), InputShape(config.data()))),
       reporter_(reporter),
       interrupt_fd_(interrupt_fd),
-      roster_(graph_, {token, JobOf(token), config.cluster().workers()}),
+      roster_(graph_, {token, JobOf(token), config.cluster().workers(), ComputeSettings(config)}),
       aggregator_(graph_, CutChunks(graph_, config.cluster().chunk_bytes()), config.optimizer(),
                   config.run().on_nonfinite(), config.run().seed(), pool_,
                   [this](int64_t version, size_t chunk) { PublishChunk(version, chunk); }),
@@ -178,12 +180,23 @@ void Server::OnHello(PeerId peer, const wire::WorkerMessage& message) {
     Drop(fmt::format("rank {} (host {}, pid {})", message.address().rank(), message.hello().host(),
                      message.hello().pid()),
          *reason);
+    if (dropped_ <= kMostRefusalsReported) {
+      reporter_.Event("refused",
+                      {{"message", fmt::format("Refused rank {} (host {}, pid {}): {}",
+                                               message.address().rank(), message.hello().host(),
+                                               message.hello().pid(), *reason)}});
+    }
     wire::ServerMessage refusal;
     refusal.mutable_refused()->set_reason(*reason);
     (void)link_->Send(peer, refusal, {});
     return;
   }
-  spdlog::info("{} joined", roster_.Name(message.address().rank()));
+  const uint32_t rank = message.address().rank();
+  const std::string remark = roster_.Remark(rank);
+  const std::string joined =
+      fmt::format("{} joined{}{}", roster_.Name(rank), remark.empty() ? "" : "; ", remark);
+  spdlog::info("{}", joined);
+  reporter_.Event("joined", {{"rank", rank}, {"message", joined}});
   if (roster_.Complete()) WelcomeAll();
 }
 

@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "common/chunks.h"
+#include "common/compute_settings.h"
 #include "common/config.h"
 #include "common/log.h"
 #include "common/parent.h"
@@ -17,6 +18,7 @@ namespace {
 
 struct Arguments {
   std::string config, endpoint, token_file;
+  std::vector<std::string> set;
   uint32_t rank = 0;
   uint32_t incarnation = 0;
   int parent = 0;
@@ -35,11 +37,14 @@ wire::Hello DescribeWorker(const config::Config& config, const Graph& graph, con
   hello.set_train_samples(data.train->size());
   hello.set_test_samples(data.test->size());
   hello.set_data_fingerprint(data.train->Fingerprint() ^ (data.test->Fingerprint() * 3));
+  for (const std::string& line : ComputeSettings(config)) hello.add_setting(line);
   return hello;
 }
 
 void Work(const Arguments& arguments) {
-  config::Config config = LoadConfig(arguments.config, {});
+  std::vector<Setting> settings;
+  for (const std::string& text : arguments.set) settings.push_back(ParseSetting(text));
+  config::Config config = LoadConfig(arguments.config, settings);
   ResolveConfig(config, AvailableCores());
   const trace::Session session(trace::WorkerSession(config, arguments.rank), "compute");
   const Graph graph = Graph::Build(config.model(), InputShape(config.data()));
@@ -48,7 +53,7 @@ void Work(const Arguments& arguments) {
       MakeCpuBackend(static_cast<int>(config.worker().threads()));
   ClientOptions options;
   options.endpoint = arguments.endpoint;
-  options.token = ReadToken(arguments.token_file);
+  options.token = RequireToken(arguments.token_file, fmt::format("worker {}", arguments.rank));
   options.rank = arguments.rank;
   options.incarnation = arguments.incarnation;
   options.hello = DescribeWorker(config, graph, data);
@@ -57,6 +62,7 @@ void Work(const Arguments& arguments) {
   options.transport = config.cluster().transport();
   options.start_s = config.deadlines().start_s();
   options.silence_s = config.deadlines().silence_s();
+  spdlog::info("joining the job at {} as rank {}", options.endpoint, options.rank);
   Client client(std::move(options));
   spdlog::info("joined as rank {} over {}: slices {} to {} of {}", arguments.rank,
                client.transport(), client.slices().begin, client.slices().end,
@@ -77,16 +83,17 @@ int Main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app{
       "One worker of a Muster job: computes gradients on its slices of every batch.\n"
-      "Usually started by `muster launch`."};
+      "Usually started by `muster launch` or `muster worker`."};
   app.add_option("--config", arguments.config, "Config file, the same for server and workers")
       ->required();
   app.add_option("--rank", arguments.rank, "This worker's number, from 0")->required();
   app.add_option("--endpoint", arguments.endpoint,
-                 "Where the server listens: local://@NAME, ipc://@NAME or tcp://127.0.0.1:PORT")
+                 "The server's endpoint: local://@NAME, ipc://@NAME or tcp://HOST:PORT")
       ->required();
   app.add_option("--token-file", arguments.token_file,
-                 "File with the job token, 32 hexadecimal digits")
-      ->required();
+                 "File with the job token, 32 hexadecimal digits. Default: $MUSTER_TOKEN");
+  app.add_option("--set", arguments.set, "A setting of the config, path.to.key=value; repeatable")
+      ->allow_extra_args(false);
   app.add_option("--incarnation", arguments.incarnation, "0 for the first process of this rank");
   app.add_option("--parent", arguments.parent, "Die when this process, the parent, dies");
   try {

@@ -116,24 +116,32 @@ class ClientLink {
 
 struct LinkOptions {
   size_t max_message_bytes = 0;  // larger frames cut the connection
-  int max_queued_messages = 0;   // per peer and direction
-  double silence_s = 20;         // a connection without a sign of life for this long is cut
+  int max_queued_messages = 0;   // that wait to be sent, per peer
+  // … that were received and not yet taken, per peer: more wait at the peer, so that what a peer
+  // can make this process hold has a bound.
+  int max_received_messages = 0;
+  // Server, tcp: what endpoint() says, where that is not the address it listens on. With * as port,
+  // the one that it got.
+  std::string advertised;
+  double silence_s = 20;  // a connection without a sign of life for this long is cut
 };
 
 // What both ends of a link for this config need to know.
 LinkOptions LinkOptionsFor(const config::Config& config, const Graph& graph);
 
 // The transports of cluster.transport, by the form of `endpoint`: ipc://@NAME (abstract namespace),
-// tcp://127.0.0.1:PORT or with * as the port to let the system choose one, local://@NAME.
-// Throws Error(kFailure) if it cannot be bound, and Error(kUsage) for an address that other hosts
-// can reach. With AUTO the server listens on the local link of the job as well; where that cannot
-// be, one line in the log says why.
+// tcp://HOST:PORT (tcp_address.h), local://@NAME. Throws Error(kFailure) if it cannot be bound, and
+// Error(kUsage) for one that is malformed or contradicts `transport`. With AUTO the server listens
+// on the local link of the job as well; where that cannot be, one line in the log says why, but a
+// second server of this user with the job's token is Error(kUsage).
 std::unique_ptr<ServerLink> Listen(const std::string& endpoint, uint64_t job,
                                    config::Cluster::Transport transport,
                                    const LinkOptions& options);
 
-// Connects; the server may appear later, for as long as `patience`. With AUTO the local link is
-// used if the server can be reached by it, and otherwise one line in the log says why not.
+// Connects; the server may appear later, for as long as `patience`. With AUTO and an endpoint of
+// this host the local link is used if the server can be reached by it, and otherwise one line in
+// the log says why not. Throws Error(kDeadline) if nobody appears at an endpoint of this host, and
+// Error(kUsage) for an endpoint that cannot be one, such as a name without an address.
 std::unique_ptr<ClientLink> Connect(const std::string& endpoint, uint64_t job,
                                     config::Cluster::Transport transport,
                                     std::chrono::duration<double> patience,

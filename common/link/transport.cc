@@ -1,23 +1,24 @@
 // Which link a job uses: cluster.transport and the endpoint decide.
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cstddef>
+#include <cstring>
 #include <thread>
 
 #include "common/error.h"
 #include "common/link/combined_server_link.h"
 #include "common/link/link.h"
 #include "common/link/local_link.h"
+#include "common/link/tcp_address.h"
 #include "common/link/zmq_link.h"
 #include "common/log.h"
+#include "common/unique_fd.h"
 
 namespace muster {
 namespace {
 
 using std::chrono::steady_clock;
-
-// A server at such an address runs on this host.
-bool IsOnThisHost(const std::string& endpoint) {
-  return endpoint.starts_with("local://") || endpoint.starts_with("ipc://") ||
-         endpoint.starts_with("tcp://127.");
-}
 
 // The server may appear later.
 std::unique_ptr<ClientLink> AwaitLocal(const std::string& endpoint,
@@ -34,41 +35,112 @@ std::unique_ptr<ClientLink> AwaitLocal(const std::string& endpoint,
   }
 }
 
+// True if a server listens at an endpoint of this host.
+bool Answers(const std::string& endpoint) {
+  if (IsTcp(endpoint)) return ResolvedAddress(TcpAddress::Parse(endpoint)).Answers();
+  const std::string name = endpoint.substr(std::string_view("ipc://").size());
+  sockaddr_un address{};
+  if (name.empty() || name.size() >= sizeof address.sun_path) return false;
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, name.data(), name.size());
+  if (name[0] == '@') address.sun_path[0] = 0;
+  const UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return fd.valid() &&
+         ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address),
+                   offsetof(sockaddr_un, sun_path) + static_cast<socklen_t>(name.size())) == 0;
+}
+
+bool IsOnThisHost(const std::string& endpoint) {
+  return endpoint.starts_with("ipc://") ||
+         (IsTcp(endpoint) && ResolvedAddress(TcpAddress::Parse(endpoint)).of_this_host());
+}
+
+// The local link to the server at `endpoint`, whichever of the two starts first. Null, with a line
+// in the log, if the server is there and its local link is not.
+std::unique_ptr<ClientLink> AwaitServerOfThisHost(const std::string& endpoint, uint64_t job,
+                                                  std::chrono::duration<double> patience,
+                                                  const LinkOptions& options) {
+  const auto deadline = steady_clock::now() + patience;
+  for (;;) {
+    // In this order: a server that answers has opened its local link before.
+    const bool is_there = Answers(endpoint);
+    try {
+      return ConnectLocal(LocalEndpoint(job), options);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kPeerFailed) throw;
+      if (is_there) {
+        spdlog::warn("no shared memory with the server, ZeroMQ instead: {}", error.what());
+        return nullptr;
+      }
+    }
+    if (steady_clock::now() >= deadline) {
+      throw Error(ExitCode::kDeadline,
+                  "nobody listens at {} within {:g} s (deadlines.start_s): is the server running, "
+                  "and is this the endpoint that it says?",
+                  endpoint, patience.count());
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+void CheckTransport(const std::string& endpoint, config::Cluster::Transport transport) {
+  if (transport != config::Cluster::LOCAL || endpoint.starts_with("local://")) return;
+  throw Error(
+      ExitCode::kUsage,
+      "{}: cluster.transport is LOCAL, expected an endpoint local://@NAME; with AUTO workers "
+      "of the server's host share memory at any endpoint",
+      endpoint);
+}
+
+// Workers would find the other job, and join it.
+void CheckAlone(const std::string& local_endpoint, const LinkOptions& options) {
+  try {
+    (void)ConnectLocal(local_endpoint, options);
+  } catch (const Error&) {
+    return;  // nobody, or somebody else's
+  }
+  throw Error(ExitCode::kUsage,
+              "another server on this host has the same token: every job needs one of its own "
+              "(`muster token FILE` makes one)");
+}
+
+void CheckConnectable(const std::string& endpoint) {
+  if (!IsTcp(endpoint)) return;
+  const TcpAddress address = TcpAddress::Parse(endpoint);
+  if (address.port != 0 && !address.any_host()) return;
+  throw Error(ExitCode::kUsage,
+              "{}: expected the server's address and port, which it says when it starts", endpoint);
+}
+
 }  // namespace
 
 std::unique_ptr<ServerLink> Listen(const std::string& endpoint, uint64_t job,
                                    config::Cluster::Transport transport,
                                    const LinkOptions& options) {
+  CheckTransport(endpoint, transport);
   if (endpoint.starts_with("local://")) return ListenLocal(endpoint, options);
-  std::unique_ptr<ServerLink> zmq = ListenZmq(endpoint, options);
-  if (transport != config::Cluster::AUTO) return zmq;
-  std::unique_ptr<ServerLink> local;
-  try {
-    local = ListenLocal(LocalEndpoint(job), options);
-  } catch (const Error& error) {
-    spdlog::warn("no shared memory for workers of this host, ZeroMQ for all: {}", error.what());
-    return zmq;
+  std::unique_ptr<ServerLink> local;  // before the other: see AwaitServerOfThisHost
+  if (transport == config::Cluster::AUTO) {
+    try {
+      local = ListenLocal(LocalEndpoint(job), options);
+    } catch (const Error& error) {
+      CheckAlone(LocalEndpoint(job), options);
+      spdlog::warn("no shared memory for workers of this host, ZeroMQ for all: {}", error.what());
+    }
   }
-  return Combine(std::move(local), std::move(zmq));
+  std::unique_ptr<ServerLink> zmq = ListenZmq(endpoint, options);
+  return local ? Combine(std::move(local), std::move(zmq)) : std::move(zmq);
 }
 
 std::unique_ptr<ClientLink> Connect(const std::string& endpoint, uint64_t job,
                                     config::Cluster::Transport transport,
                                     std::chrono::duration<double> patience,
                                     const LinkOptions& options) {
+  CheckTransport(endpoint, transport);
+  CheckConnectable(endpoint);
   if (endpoint.starts_with("local://")) return AwaitLocal(endpoint, patience, options);
-  if (transport == config::Cluster::AUTO) {
-    // A server of another host will never be there: no use in waiting for it.
-    constexpr std::chrono::seconds kLocalPatience{5};
-    try {
-      return AwaitLocal(LocalEndpoint(job),
-                        IsOnThisHost(endpoint)
-                            ? std::min<std::chrono::duration<double>>(patience, kLocalPatience)
-                            : std::chrono::duration<double>::zero(),
-                        options);
-    } catch (const Error& error) {
-      spdlog::warn("no shared memory with the server, ZeroMQ instead: {}", error.what());
-    }
+  if (transport == config::Cluster::AUTO && IsOnThisHost(endpoint)) {
+    if (auto local = AwaitServerOfThisHost(endpoint, job, patience, options)) return local;
   }
   return ConnectZmq(endpoint, options);
 }

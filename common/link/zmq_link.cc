@@ -15,6 +15,7 @@
 
 #include "common/arena.h"
 #include "common/error.h"
+#include "common/link/tcp_address.h"
 
 namespace muster {
 namespace {
@@ -92,7 +93,8 @@ class ConnectionMonitor {
 void SetCommonOptions(zmq::socket_t& socket, const LinkOptions& options) {
   socket.set(zmq::sockopt::linger, 0);
   socket.set(zmq::sockopt::sndhwm, options.max_queued_messages);
-  socket.set(zmq::sockopt::rcvhwm, options.max_queued_messages);
+  socket.set(zmq::sockopt::rcvhwm,
+             std::max(1, options.max_received_messages));  // 0 would be: without a limit
   socket.set(zmq::sockopt::maxmsgsize, static_cast<int64_t>(options.max_message_bytes));
   const int silence_ms = static_cast<int>(options.silence_s * 1000);
   socket.set(zmq::sockopt::heartbeat_ivl, std::max(500, silence_ms / 4));
@@ -100,29 +102,51 @@ void SetCommonOptions(zmq::socket_t& socket, const LinkOptions& options) {
   socket.set(zmq::sockopt::handshake_ivl, silence_ms);
 }
 
-void CheckLocal(const std::string& endpoint) {
-  if (endpoint.starts_with("ipc://") || endpoint.starts_with("tcp://127.")) return;
-  throw Error(ExitCode::kUsage,
-              "{}: expected ipc://@NAME or tcp://127.0.0.1:PORT: the server listens on this host "
-              "only",
-              endpoint);
+// What libzmq is told for `endpoint`: an address in numbers. libzmq would look names up later, in
+// its own thread, and for ever.
+std::string Resolve(const std::string& endpoint, zmq::socket_t& socket) {
+  if (!IsTcp(endpoint)) return endpoint;
+  const ResolvedAddress address(TcpAddress::Parse(endpoint));
+  if (address.ipv6()) socket.set(zmq::sockopt::ipv6, true);
+  return address.ToEndpoint();
+}
+
+const char* Hint(int error) {
+  switch (error) {
+    case EADDRINUSE:
+      return "; another process has this port: give another one, or * for any free one";
+    case EADDRNOTAVAIL:
+    case ENODEV:
+      return "; listen on an address of this host (ip address shows them)";
+    case EACCES:
+      return "; ports below 1024 belong to root";
+    default:
+      return "";
+  }
 }
 
 class ZmqServerLink : public ServerLink {
  public:
   ZmqServerLink(const std::string& endpoint, const LinkOptions& options)
       : context_(1), socket_(context_, zmq::socket_type::router) {
-    CheckLocal(endpoint);
     SetCommonOptions(socket_, options);
     socket_.set(zmq::sockopt::router_mandatory, true);
     monitor_ = std::make_unique<ConnectionMonitor>(context_, socket_);
+    const std::string address = Resolve(endpoint, socket_);
     try {
-      socket_.bind(endpoint);
+      socket_.bind(address);
     } catch (const zmq::error_t& error) {
-      throw Error(ExitCode::kFailure, "{}: cannot listen: {}", endpoint, error.what());
+      throw Error(ExitCode::kFailure, "{}: cannot listen: {}{}", endpoint, error.what(),
+                  Hint(error.num()));
     }
-    endpoint_ = socket_.get(zmq::sockopt::last_endpoint);
-    if (endpoint.starts_with("ipc://")) endpoint_ = endpoint;
+    endpoint_ = endpoint;
+    if (!IsTcp(endpoint)) return;
+    // The name that was given, or is to be told, with the port that was got.
+    TcpAddress told = TcpAddress::Parse(options.advertised.empty() ? endpoint : options.advertised);
+    if (told.port == 0) {
+      told.port = TcpAddress::Parse(socket_.get(zmq::sockopt::last_endpoint)).port;
+    }
+    endpoint_ = told.ToEndpoint();
   }
 
   std::string endpoint() const override { return endpoint_; }
@@ -243,9 +267,13 @@ class ZmqClientLink : public ClientLink {
     SetCommonOptions(socket_, options);
     // The server may start later than this worker. Once connected, a loss is final.
     socket_.set(zmq::sockopt::reconnect_ivl, 100);
+    // A host that is not up yet drops the first packet; the kernel would ask again ever more
+    // rarely.
+    socket_.set(zmq::sockopt::connect_timeout, 3000);
     monitor_ = std::make_unique<ConnectionMonitor>(context_, socket_);
+    const std::string address = Resolve(endpoint, socket_);
     try {
-      socket_.connect(endpoint);
+      socket_.connect(address);
     } catch (const zmq::error_t& error) {
       throw Error(ExitCode::kUsage, "{}: not an endpoint: {}", endpoint, error.what());
     }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <future>
 #include <random>
 #include <thread>
 
@@ -241,28 +242,75 @@ TEST(LocalLink, AutoUsesSharedMemory) {
   EXPECT_EQ(job.Finish().steps, 3);
 }
 
-TEST(LocalLink, AutoFallsBackToZeroMq) {
-  const LinkOptions options{.max_message_bytes = 1 << 20, .max_queued_messages = 100};
-  const uint64_t job = std::random_device{}();
-  const std::string endpoint = "ipc://@" + UniqueEndpoint().substr(9);
-  // Nobody shares memory there.
-  const auto client =
-      Connect(endpoint, job, config::Cluster::AUTO, std::chrono::milliseconds(20), options);
-  EXPECT_FALSE(client->any_thread());
-  // The name is taken: the server says so and serves all over ZeroMQ.
-  const auto holder = ListenLocal(LocalEndpoint(job), options);
-  const auto server = Listen(endpoint, job, config::Cluster::AUTO, options);
-  EXPECT_EQ(server->endpoint(), endpoint);
+// A Hello from `client` reaches `server`.
+::testing::AssertionResult Reaches(ClientLink& client, ServerLink& server) {
   wire::WorkerMessage hello;
   hello.mutable_hello();
-  ASSERT_TRUE(client->Send(hello, {}));
+  if (!client.Send(hello, {})) return ::testing::AssertionFailure() << "not sent";
   std::optional<FromWorker> event;
   for (int i = 0; i < 500 && !event; ++i) {
-    event = server->Receive();
+    event = server.Receive();
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  ASSERT_TRUE(event);
-  EXPECT_TRUE(event->message.has_hello());
+  if (event && event->message.has_hello()) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "not received";
+}
+
+constexpr LinkOptions kSmallLink{
+    .max_message_bytes = 1 << 20, .max_queued_messages = 100, .max_received_messages = 100};
+
+TEST(LocalLink, AWorkerWhoseServerHasNoneUsesZeroMq) {
+  const std::string endpoint = "ipc://@" + UniqueEndpoint().substr(9);
+  const uint64_t job = std::random_device{}();
+  // The worker starts first.
+  auto client = std::async(std::launch::async, [&] {
+    return Connect(endpoint, job, config::Cluster::AUTO, std::chrono::seconds(20), kSmallLink);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const auto server = Listen(endpoint, job, config::Cluster::IPC, kSmallLink);
+  const auto link = client.get();
+  EXPECT_FALSE(link->any_thread());
+  EXPECT_TRUE(Reaches(*link, *server));
+}
+
+TEST(LocalLink, AServerWhoseNameIsTakenUsesZeroMq) {
+  const std::string endpoint = "ipc://@" + UniqueEndpoint().substr(9);
+  const uint64_t job = std::random_device{}();
+  // Held by somebody who is no server.
+  const LocalAddress address(LocalEndpoint(job));
+  const UniqueFd holder(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::bind(holder.get(), address.get(), address.size), 0);
+  const auto server = Listen(endpoint, job, config::Cluster::AUTO, kSmallLink);
+  EXPECT_EQ(server->endpoint(), endpoint);
+  const auto client =
+      Connect(endpoint, job, config::Cluster::IPC, std::chrono::seconds(1), kSmallLink);
+  EXPECT_TRUE(Reaches(*client, *server));
+}
+
+TEST(LocalLink, ASecondJobWithTheSameTokenIsRefused) {
+  const uint64_t job = std::random_device{}();
+  const auto listen = [&] {
+    return Listen("tcp://127.0.0.1:*", job, config::Cluster::AUTO, kSmallLink);
+  };
+  const auto first = listen();
+  try {
+    (void)listen();
+    ADD_FAILURE() << "two servers with one token";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage);
+    EXPECT_NE(std::string(error.what()).find("same token"), std::string::npos) << error.what();
+  }
+}
+
+TEST(LocalLink, NobodyThereIsSaidInTime) {
+  const std::string endpoint = "ipc://@" + UniqueEndpoint().substr(9);
+  try {
+    (void)Connect(endpoint, 1, config::Cluster::AUTO, std::chrono::milliseconds(20), kSmallLink);
+    ADD_FAILURE() << "connected to nobody";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kDeadline);
+    EXPECT_NE(std::string(error.what()).find(endpoint), std::string::npos) << error.what();
+  }
 }
 
 }  // namespace

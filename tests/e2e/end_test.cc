@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
-#include <fstream>
 #include <random>
 
 #include "common/error.h"
@@ -132,62 +131,6 @@ TEST_F(End, AMistakeInTheConfigStartsNothing) {
   EXPECT_EQ(outcome.exit_code, Code(ExitCode::kUsage));
   EXPECT_THAT(outcome.log, AllOf(HasSubstr("run.epocs"), HasSubstr("epochs")));
   EXPECT_FALSE(std::filesystem::exists(Path("run0")));
-}
-
-class ByHand : public RealJob {
- protected:
-  ByHand() {
-    std::ofstream(Path("token")) << "00112233445566778899aabbccddeeff\n";
-    std::ofstream(Path("other-token")) << "00112233445566778899aabbccddeefe\n";
-    std::ifstream in(Path("tiny.txtpb"));
-    const std::string tiny((std::istreambuf_iterator<char>(in)), {});
-    std::string config = tiny;
-    config.replace(config.find("data {"), 6, "data { dir: \"" + Path("data").string() + "\"");
-    std::ofstream(Path("config.txtpb")) << config;
-    config.replace(config.find("units: 16"), 9, "units: 17");
-    std::ofstream(Path("other.txtpb")) << config;
-    endpoint_ = "ipc://@" + Path("x").string();
-  }
-  std::unique_ptr<Process> Server() {
-    return std::make_unique<Process>(
-        std::vector<std::string>{"muster-server", "--config", Path("config.txtpb"), "--endpoint",
-                                 endpoint_, "--token-file", Path("token")},
-        Path("server.log"));
-  }
-  std::unique_ptr<Process> Worker(int rank, const std::string& config = "config.txtpb",
-                                  const std::string& token = "token") {
-    return std::make_unique<Process>(
-        std::vector<std::string>{"muster-worker", "--config", Path(config), "--endpoint", endpoint_,
-                                 "--token-file", Path(token), "--rank", std::to_string(rank)},
-        Path("worker-" + std::to_string(rank) + config + token + ".log"));
-  }
-
- private:
-  std::string endpoint_;
-};
-
-TEST_F(ByHand, AnyStartOrderWorks) {
-  const auto second = Worker(1);
-  const auto first = Worker(0);
-  const auto server = Server();
-  EXPECT_EQ(first->Wait(30), 0) << first->Log();
-  EXPECT_EQ(second->Wait(30), 0) << second->Log();
-  EXPECT_EQ(server->Wait(30), 0) << server->Log();
-}
-
-TEST_F(ByHand, AnotherGraphOrTokenIsRefused) {
-  const auto server = Server();
-  const auto graph = Worker(0, "other.txtpb");
-  EXPECT_EQ(graph->Wait(30), Code(ExitCode::kRefused));
-  EXPECT_THAT(graph->Log(), AllOf(HasSubstr("hidden/weights [16,"), HasSubstr("[17,")));
-  const auto token = Worker(0, "config.txtpb", "other-token");
-  EXPECT_EQ(token->Wait(30), Code(ExitCode::kRefused));
-  EXPECT_THAT(token->Log(), HasSubstr("token"));
-  // The job still takes the right ones.
-  const auto first = Worker(0), second = Worker(1);
-  EXPECT_EQ(first->Wait(30), 0) << first->Log();
-  EXPECT_EQ(second->Wait(30), 0) << second->Log();
-  EXPECT_EQ(server->Wait(30), 0) << server->Log();
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "tests/e2e/real_job.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -65,7 +66,9 @@ bool Eventually(double seconds, const std::function<bool()>& condition) {
   return true;
 }
 
-Process::Process(const std::vector<std::string>& argv, const fs::path& log) : log_(log) {
+Process::Process(const std::vector<std::string>& argv, const fs::path& log,
+                 const ProcessOptions& options)
+    : log_(log) {
   std::vector<std::string> words = argv;
   words[0] = std::string(MUSTER_BIN_DIR) + "/" + words[0];
   std::vector<char*> pointers;
@@ -76,6 +79,11 @@ Process::Process(const std::vector<std::string>& argv, const fs::path& log) : lo
     const int fd = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
     ::dup2(fd, STDOUT_FILENO);
     ::dup2(fd, STDERR_FILENO);
+    for (const auto& [name, value] : options.environment) ::setenv(name.c_str(), value.c_str(), 1);
+    if (!options.network.empty()) {
+      const int network = ::open(options.network.c_str(), O_RDONLY | O_CLOEXEC);
+      if (::setns(network, CLONE_NEWNET) != 0) ::_exit(126);
+    }
     ::execv(pointers[0], pointers.data());
     ::_exit(127);
   }

@@ -14,11 +14,17 @@
 
 namespace muster::testing {
 
+struct ProcessOptions {
+  std::map<std::string, std::string> environment;  // besides the test's own
+  std::string network;                             // a network namespace's file; "": the test's own
+};
+
 // A process that the test started. Killed, and reaped, at the end.
 class Process {
  public:
   // Output and errors go to `log`. argv[0] is the name of a built program.
-  Process(const std::vector<std::string>& argv, const std::filesystem::path& log);
+  Process(const std::vector<std::string>& argv, const std::filesystem::path& log,
+          const ProcessOptions& options = {});
   ~Process();
   Process(const Process&) = delete;
 

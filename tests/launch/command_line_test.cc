@@ -9,8 +9,10 @@
 namespace muster::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 class CommandLineTest : public JobTest {
@@ -94,12 +96,67 @@ TEST_F(CommandLineTest, ProgramsThatCannotBeExecuted) {
   EXPECT_THAT(RunDirs(), IsEmpty());
 }
 
-TEST_F(CommandLineTest, ServerAndWorkerBecomeTheSiblings) {
+TEST_F(CommandLineTest, AWorkerBecomesItsProgram) {
   Job job;
-  Server("dump:" + Path("dump") + ";exit:17");
-  Start(job, {"server", "--parent", std::to_string(::getpid()), "--endpoint", "ipc://x"});
-  EXPECT_EQ(job.Finish().exit_code, 17);
-  EXPECT_THAT(ReadFile(Path("dump")), HasSubstr("--endpoint\nipc://x\n"));
+  Workers("dump:" + Path("dump") + ";exit:17");
+  ASSERT_EQ(Run({"token", Path("token")}).exit_code, 0);
+  Start(job, {"worker", config(), "--rank", "1", "--workers", "2", "--data", ".", "--endpoint",
+              "ipc://@x", "--token-file", Path("token")});
+  const Finished finished = job.Finish();
+  EXPECT_EQ(finished.exit_code, 17) << finished.err;
+  EXPECT_THAT(ReadFile(Path("dump")),
+              AllOf(StartsWith(ReadFile(Path("token"))), HasSubstr("--endpoint\nipc://@x\n"),
+                    HasSubstr("--set\ncluster.workers=2\n"), HasSubstr("--set\ndata.dir=.\n")));
+}
+
+TEST_F(CommandLineTest, WrongCommandLinesOfAWorker) {
+  const std::vector<std::string> good{"worker",     config(),   "--rank", "0",
+                                      "--endpoint", "ipc://@x", "--data", "."};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = good;
+    all.insert(all.end(), more.begin(), more.end());
+    return Run(all);
+  };
+  ExpectRefused(with({}), "MUSTER_TOKEN");
+  ExpectRefused(with({"--token-file", Path("none")}), "No such file");
+  ExpectRefused(with({"--token-fil", "x"}), "did you mean '--token-file'?");
+  ExpectRefused(Run({"worker", config(), "--rank", "7", "--endpoint", "ipc://@x", "--data", "."}),
+                "--rank 7: expected 0 to 0");
+  ExpectRefused(Run({"worker", config(), "--endpoint", "ipc://@x"}), "--rank");
+}
+
+TEST_F(CommandLineTest, WrongAddressesOfAServer) {
+  const auto server = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all{"server", config(), "--data", "."};
+    all.insert(all.end(), more.begin(), more.end());
+    return Run(all);
+  };
+  // All interfaces at once, only where that is said.
+  ExpectRefused(server({"--endpoint", "tcp://*:7700"}), "--bind tcp://*:7700");
+  ExpectRefused(server({"--endpoint", "tcp://0.0.0.0:*"}), "--bind tcp://*:*");
+  ExpectRefused(server({"--endpoint", "tcp://[::]:7700"}), "--bind");
+  for (const char* endpoint : {"tcp://lab3", "tcp://:7700", "tcp://lab3:port", "tcp://lab3:70000",
+                               "tcp://::1:7700", "tcp://lab3:7700/", "tcp://"}) {
+    ExpectRefused(server({"--endpoint", endpoint}), "expected tcp://HOST:PORT");
+  }
+  ExpectRefused(server({"--endpoint", "ipc://@a", "--bind", "ipc://@b"}),
+                "only tcp:// has the two");
+  ExpectRefused(server({"--token-file", config()}), "chmod 600");
+}
+
+TEST_F(CommandLineTest, TokensAreNewAndTheirOwnersAlone) {
+  const Finished finished = Run({"token", Path("token")});
+  EXPECT_EQ(finished.exit_code, 0);
+  const std::string token = ReadFile(Path("token"));
+  EXPECT_EQ(token.size(), 33u);
+  EXPECT_THAT(finished.out, Not(HasSubstr(token.substr(0, 32))));
+  EXPECT_EQ(std::filesystem::status(Path("token")).permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  ExpectRefused(Run({"token", Path("token")}), "File exists");
+  EXPECT_EQ(ReadFile(Path("token")), token);
+  const std::string other = Run({"token"}).out;
+  EXPECT_EQ(other.size(), 33u);
+  EXPECT_NE(other, token);
 }
 
 TEST_F(CommandLineTest, InspectShowsTheNetwork) {

@@ -48,7 +48,9 @@ Client::Client(ClientOptions options) : options_(std::move(options)) {
   const bool in_time = changed_.wait_for(lock, limit, [this] { return welcome_ || error_; });
   std::optional<Error> error = error_;
   if (!in_time) {
-    error = Error(ExitCode::kDeadline, "no Welcome from the server at {} within {:.0f} s",
+    error = Error(ExitCode::kDeadline,
+                  "no Welcome from the server at {} within {:.0f} s: is it running there, and can "
+                  "this host reach it?",
                   options_.endpoint, limit.count());
   }
   if (!error) return;

@@ -1,0 +1,168 @@
+#include "common/link/tcp_address.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <memory>
+#include <string_view>
+
+#include "common/error.h"
+#include "common/unique_fd.h"
+
+namespace muster {
+namespace {
+
+constexpr std::string_view kScheme = "tcp://";
+
+[[noreturn]] void Malformed(const std::string& endpoint) {
+  throw Error(ExitCode::kUsage,
+              "{}: expected tcp://HOST:PORT, with an address or a name as HOST (an IPv6 address in "
+              "brackets: tcp://[::1]:7700) and 1 to 65535 as PORT, or * for any free one",
+              endpoint);
+}
+
+bool IsV4Loopback(const in_addr& address) { return (ntohl(address.s_addr) >> 24) == 127; }
+
+const in_addr& V4(const sockaddr* address) {
+  return reinterpret_cast<const sockaddr_in*>(address)->sin_addr;
+}
+const in6_addr& V6(const sockaddr* address) {
+  return reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
+}
+
+std::string OwnHostName() {
+  std::array<char, 256> name{};
+  (void)::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+}  // namespace
+
+bool IsTcp(const std::string& endpoint) { return endpoint.starts_with(kScheme); }
+
+TcpAddress TcpAddress::Parse(const std::string& endpoint) {
+  const size_t colon = endpoint.rfind(':');
+  if (!IsTcp(endpoint) || colon < kScheme.size() + 1) Malformed(endpoint);
+  TcpAddress address;
+  address.host = endpoint.substr(kScheme.size(), colon - kScheme.size());
+  const bool brackets = address.host.front() == '[' && address.host.back() == ']';
+  if (brackets) address.host = address.host.substr(1, address.host.size() - 2);
+  const bool v6 = address.host.find(':') != std::string::npos;
+  if (address.host.empty() || v6 != brackets ||
+      address.host.find_first_of("/@;[] \t") != std::string::npos) {
+    Malformed(endpoint);
+  }
+  const std::string port = endpoint.substr(colon + 1);
+  if (port == "*") return address;
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), address.port);
+  if (port.empty() || error != std::errc() || end != port.data() + port.size()) Malformed(endpoint);
+  return address;
+}
+
+std::string TcpAddress::ToEndpoint() const {
+  const bool v6 = host.find(':') != std::string::npos;
+  return fmt::format("{}{}{}{}:{}", kScheme, v6 ? "[" : "", host, v6 ? "]" : "",
+                     port == 0 ? "*" : std::to_string(port));
+}
+
+ResolvedAddress::ResolvedAddress(const TcpAddress& address) : port_(address.port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  const std::string host = address.host == "*" ? "0.0.0.0" : address.host;
+  addrinfo* found = nullptr;
+  const int code =
+      ::getaddrinfo(host.c_str(), std::to_string(address.port).c_str(), &hints, &found);
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, [](addrinfo* list) {
+    if (list != nullptr) ::freeaddrinfo(list);
+  });
+  const addrinfo* chosen = nullptr;
+  for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
+    if (entry->ai_family != AF_INET && entry->ai_family != AF_INET6) continue;
+    if (chosen == nullptr || (chosen->ai_family == AF_INET6 && entry->ai_family == AF_INET)) {
+      chosen = entry;
+    }
+  }
+  if (code != 0 || chosen == nullptr) {
+    throw Error(ExitCode::kUsage,
+                "{}: the name {} has no address: {}; check its spelling, or give the address in "
+                "numbers",
+                address.ToEndpoint(), address.host, ::gai_strerror(code));
+  }
+  std::memcpy(&storage_, chosen->ai_addr, chosen->ai_addrlen);
+  size_ = chosen->ai_addrlen;
+}
+
+bool ResolvedAddress::loopback() const {
+  const auto* address = reinterpret_cast<const sockaddr*>(&storage_);
+  return ipv6() ? IN6_IS_ADDR_LOOPBACK(&V6(address)) != 0 : IsV4Loopback(V4(address));
+}
+
+bool ResolvedAddress::of_this_host() const {
+  if (loopback()) return true;
+  const auto* mine = reinterpret_cast<const sockaddr*>(&storage_);
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return false;
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, ::freeifaddrs);
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != storage_.ss_family) continue;
+    const bool same = ipv6() ? std::memcmp(&V6(entry->ifa_addr), &V6(mine), sizeof(in6_addr)) == 0
+                             : std::memcmp(&V4(entry->ifa_addr), &V4(mine), sizeof(in_addr)) == 0;
+    if (same) return true;
+  }
+  return false;
+}
+
+std::string ResolvedAddress::Numeric() const {
+  std::array<char, NI_MAXHOST> text{};
+  (void)::getnameinfo(reinterpret_cast<const sockaddr*>(&storage_), size_, text.data(), text.size(),
+                      nullptr, 0, NI_NUMERICHOST);
+  return text.data();
+}
+
+std::string ResolvedAddress::ToEndpoint() const {
+  return TcpAddress{Numeric(), port_}.ToEndpoint();
+}
+
+bool ResolvedAddress::Answers() const {
+  const UniqueFd fd(::socket(storage_.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return fd.valid() &&
+         ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&storage_), size_) == 0;
+}
+
+ListenAddress ChooseListenAddress(const std::string& endpoint, const std::string& bind) {
+  if (endpoint.empty() && bind.empty()) return {"tcp://127.0.0.1:*", "tcp://127.0.0.1:*"};
+  if (!IsTcp(endpoint.empty() ? bind : endpoint)) {
+    // A name on this host is both at once.
+    if (!endpoint.empty() && !bind.empty() && endpoint != bind) {
+      throw Error(ExitCode::kUsage, "--bind {} and --endpoint {}: only tcp:// has the two", bind,
+                  endpoint);
+    }
+    const std::string& one = endpoint.empty() ? bind : endpoint;
+    return {one, one};
+  }
+  if (!bind.empty() && !IsTcp(bind)) Malformed(bind);
+  if (endpoint.empty()) {
+    TcpAddress told = TcpAddress::Parse(bind);
+    if (told.any_host()) told.host = OwnHostName();
+    return {bind, told.ToEndpoint()};
+  }
+  const TcpAddress told = TcpAddress::Parse(endpoint);
+  if (told.any_host()) {
+    const std::string port = told.port == 0 ? "*" : std::to_string(told.port);
+    throw Error(ExitCode::kUsage,
+                "--endpoint {0}: workers connect to the endpoint, so it names one address of this "
+                "host (tcp://{1}:{2}); to listen on all its interfaces as well, say so: --bind "
+                "tcp://*:{2}",
+                endpoint, OwnHostName(), port);
+  }
+  return {bind.empty() ? endpoint : bind, endpoint};
+}
+
+}  // namespace muster

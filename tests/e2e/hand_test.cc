@@ -1,0 +1,260 @@
+// Server and workers started by hand, each in a shell of its own, on one host.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <fstream>
+#include <sstream>
+
+#include "common/error.h"
+#include "tests/e2e/hand_job.h"
+
+namespace muster::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kSharedMemory = "over shared memory";
+
+int Code(ExitCode code) { return static_cast<int>(code); }
+
+class ByHand : public HandJob {
+ protected:
+  // The line of the server's terminal that says how to start rank 0, as words.
+  static Words Invitation(const std::string& log) {
+    const size_t at = log.find("muster worker ");
+    if (at == std::string::npos) return {};
+    std::istringstream line(log.substr(at, log.find('\n', at) - at));
+    return {std::istream_iterator<std::string>(line), {}};
+  }
+
+  struct Running {
+    std::unique_ptr<Process> server, first, second;
+  };
+  // A job that would run for long, when it has done some steps.
+  Running RunsLong(const Words& settings = {}) {
+    Words words{"--token-file", TokenFile(), "--epochs",
+                "100000",       "--set",     "evaluation.every_epochs=0"};
+    words.insert(words.end(), settings.begin(), settings.end());
+    Running job;
+    job.server = Server(words);
+    const std::string endpoint = Endpoint(*job.server);
+    job.first = Worker(0, endpoint);
+    job.second = Worker(1, endpoint);
+    EXPECT_TRUE(Reaches("run", 3)) << job.server->Log();
+    return job;
+  }
+};
+
+// Without a word about addresses or tokens: what the server prints is enough.
+TEST_F(ByHand, TheServerSaysHowToStartTheWorkers) {
+  const auto server = Server({});
+  const std::string endpoint = Endpoint(*server);
+  EXPECT_THAT(endpoint, HasSubstr("tcp://127.0.0.1:"));
+  ASSERT_TRUE(Eventually(5, [&] { return Invitation(server->Log()).size() == 9; }))
+      << server->Log();
+  Words words = Invitation(server->Log());
+  EXPECT_EQ(std::filesystem::status(Path("run/token")).permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  const auto first = PlainWorker(words);
+  words[4] = "1";  // --rank
+  const auto second = PlainWorker(words);
+  EXPECT_EQ(first->Wait(30), 0) << first->Log();
+  EXPECT_EQ(second->Wait(30), 0) << second->Log();
+  EXPECT_EQ(server->Wait(30), 0) << server->Log();
+  // Both found the server's memory by themselves.
+  EXPECT_THAT(first->Log(), HasSubstr(kSharedMemory));
+  EXPECT_THAT(second->Log(), HasSubstr(kSharedMemory));
+  EXPECT_THAT(server->Log(), AllOf(HasSubstr("rank 0"), HasSubstr("rank 1"), HasSubstr("joined"),
+                                   HasSubstr("Completed"), HasSubstr("server.log"),
+                                   Not(HasSubstr("worker-0.log"))));
+  EXPECT_TRUE(std::filesystem::exists(Path("run/server.log")));
+  EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
+}
+
+TEST_F(ByHand, WorkersMayStartFirst) {
+  const std::string endpoint = "tcp://127.0.0.1:" + std::to_string(FreePort());
+  const auto second = Worker(1, endpoint);
+  const auto first = Worker(0, endpoint, {"--set", "cluster.transport=TCP"});
+  std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  const auto server = Server({"--endpoint", endpoint, "--token-file", TokenFile()});
+  EXPECT_EQ(first->Wait(30), 0) << first->Log();
+  EXPECT_EQ(second->Wait(30), 0) << second->Log();
+  EXPECT_EQ(server->Wait(30), 0) << server->Log();
+  EXPECT_THAT(second->Log(), HasSubstr(kSharedMemory));
+  EXPECT_THAT(first->Log(), HasSubstr("over ZeroMQ"));
+  EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
+}
+
+TEST_F(ByHand, TheTokenMayComeFromTheEnvironment) {
+  const ProcessOptions with_token{.environment = {{"MUSTER_TOKEN", token()}}};
+  const auto server = Server({}, with_token);
+  const std::string endpoint = Endpoint(*server);
+  const auto worker = [&](const std::string& rank) {
+    return PlainWorker(
+        {"muster", "worker", Path("config.txtpb"), "--rank", rank, "--endpoint", endpoint},
+        with_token);
+  };
+  const auto first = worker("0"), second = worker("1");
+  EXPECT_EQ(first->Wait(30), 0) << first->Log();
+  EXPECT_EQ(second->Wait(30), 0) << second->Log();
+  EXPECT_EQ(server->Wait(30), 0) << server->Log();
+  EXPECT_THAT(server->Log(), AllOf(HasSubstr("MUSTER_TOKEN"), Not(HasSubstr(token()))));
+  EXPECT_FALSE(std::filesystem::exists(Path("run/token")));
+}
+
+// Nothing that differs between two configs changes the bits unnoticed.
+TEST_F(ByHand, WhatDoesNotFitIsRefusedByName) {
+  const auto server = Server({"--token-file", TokenFile()});
+  const std::string endpoint = Endpoint(*server);
+  const auto refused = [&](const std::string& says, const Words& more,
+                           const std::string& config = "config.txtpb") {
+    const auto worker = Worker(0, endpoint, more, {}, config);
+    EXPECT_EQ(worker->Wait(30), Code(ExitCode::kRefused)) << worker->Log();
+    EXPECT_THAT(worker->Log(), HasSubstr(says));
+  };
+  WriteConfigWith("graph.txtpb", "units: 16", "units: 17");
+  refused("hidden/weights [16,", {}, "graph.txtpb");
+  refused("run.seed is 1 here and 2 in the worker", {"--seed", "2"});
+  refused("data.preprocess.flip is true here and at its default in the worker",
+          {"--set", "data.preprocess.flip=false"});
+  refused("data.preprocess.contrast_max is", {"--set", "data.preprocess.contrast_max=1.7"});
+  refused("dropout", {"--set", "model.layer[drop].dropout.rate=0.4"});
+  refused("lrn", {"--set", "model.layer[norm].lrn.beta=0.7"});
+  WriteToken("other", "00112233445566778899aabbccddeefe");
+  const auto stranger = PlainWorker({"muster", "worker", Path("config.txtpb"), "--rank", "0",
+                                     "--endpoint", endpoint, "--token-file", Path("other")});
+  EXPECT_EQ(stranger->Wait(30), Code(ExitCode::kRefused));
+  EXPECT_THAT(stranger->Log(), HasSubstr("token"));
+  EXPECT_THAT(server->Log(), AllOf(HasSubstr("Refused rank 0"), HasSubstr("run.seed")));
+
+  // The job still takes the right ones; what is the server's alone may differ.
+  const auto first = Worker(0, endpoint, {"--set", "learning_rate.base=77"});
+  const auto second = Worker(1, endpoint, {"--set", "cluster.chunk_bytes=2048"});
+  EXPECT_EQ(first->Wait(30), 0) << first->Log();
+  EXPECT_EQ(second->Wait(30), 0) << second->Log();
+  EXPECT_EQ(server->Wait(30), 0) << server->Log();
+  EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
+}
+
+TEST_F(ByHand, ATokenThatOthersCanReadIsRefused) {
+  std::filesystem::permissions(Path("token"), std::filesystem::perms::group_read,
+                               std::filesystem::perm_options::add);
+  const auto worker = Worker(0, "tcp://127.0.0.1:7700");
+  EXPECT_EQ(worker->Wait(10), Code(ExitCode::kUsage));
+  EXPECT_THAT(worker->Log(), HasSubstr("chmod 600"));
+  const auto server = Server({"--token-file", TokenFile()});
+  EXPECT_EQ(server->Wait(10), Code(ExitCode::kUsage));
+  EXPECT_THAT(server->Log(), HasSubstr("chmod 600"));
+  EXPECT_FALSE(std::filesystem::exists(Path("run")));
+}
+
+TEST_F(ByHand, AnAddressThatCannotBeIsSaidAtOnce) {
+  const auto unbound = Server({"--endpoint", "tcp://192.0.2.1:7700"});
+  EXPECT_EQ(unbound->Wait(10), Code(ExitCode::kFailure));
+  EXPECT_THAT(unbound->Log(), AllOf(HasSubstr("192.0.2.1"), HasSubstr("address of this host")));
+  const auto any = Worker(0, "tcp://127.0.0.1:*");
+  EXPECT_EQ(any->Wait(10), Code(ExitCode::kUsage)) << any->Log();
+  EXPECT_THAT(any->Log(), HasSubstr("address and port"));
+  const auto nameless = Worker(0, "tcp://no..such..name:7700");
+  EXPECT_EQ(nameless->Wait(10), Code(ExitCode::kUsage)) << nameless->Log();
+  EXPECT_THAT(nameless->Log(), HasSubstr("has no address"));
+}
+
+TEST_F(ByHand, OverIpv6) {
+  const auto server = Server({"--endpoint", "tcp://[::1]:*", "--token-file", TokenFile()});
+  const auto says = [&](const char* text) { return server->Log().find(text) != std::string::npos; };
+  ASSERT_TRUE(Eventually(10, [&] { return says("Listening at") || says("cannot listen"); }));
+  if (says("cannot listen")) GTEST_SKIP() << "this host has no IPv6 loopback";
+  const std::string endpoint = Endpoint(*server);
+  EXPECT_THAT(endpoint, HasSubstr("tcp://[::1]:"));
+  const auto first = Worker(0, endpoint, {"--set", "cluster.transport=TCP"});
+  const auto second = Worker(1, endpoint);
+  EXPECT_EQ(first->Wait(30), 0) << first->Log();
+  EXPECT_EQ(second->Wait(30), 0) << second->Log();
+  EXPECT_EQ(server->Wait(30), 0) << server->Log();
+  EXPECT_THAT(first->Log(), HasSubstr("over ZeroMQ"));
+  EXPECT_THAT(second->Log(), HasSubstr(kSharedMemory));
+}
+
+// Other numbers of threads may give other bits: said, since hosts differ in their cores.
+TEST_F(ByHand, OtherNumbersOfThreadsAreRemarkedOn) {
+  const auto server = Server({"--token-file", TokenFile()});
+  const std::string endpoint = Endpoint(*server);
+  const auto first = Worker(0, endpoint);
+  ASSERT_TRUE(Eventually(10, [&] { return server->Log().find("joined") != std::string::npos; }));
+  const auto second = Worker(1, endpoint, {"--set", "worker.threads=2"});
+  EXPECT_EQ(first->Wait(30), 0) << first->Log();
+  EXPECT_EQ(second->Wait(30), 0) << second->Log();
+  EXPECT_EQ(server->Wait(30), 0) << server->Log();
+  EXPECT_THAT(server->Log(), HasSubstr("computes with 2 threads, rank 0 with 1"));
+}
+
+TEST_F(ByHand, APortInUseIsNamed) {
+  const auto first = Server({"--token-file", TokenFile()});
+  const std::string endpoint = Endpoint(*first);
+  const auto second =
+      std::make_unique<Process>(Words{"muster", "server", Path("config.txtpb"), "--run-dir",
+                                      Path("run2"), "--endpoint", endpoint},
+                                Path("server2.log"));
+  EXPECT_EQ(second->Wait(10), Code(ExitCode::kFailure));
+  EXPECT_THAT(second->Log(), AllOf(HasSubstr(endpoint), HasSubstr("another process")));
+}
+
+TEST_F(ByHand, AMissingWorkerIsNamed) {
+  const auto server = Server({"--token-file", TokenFile(), "--set", "deadlines.start_s=3"});
+  const auto first = Worker(0, Endpoint(*server));
+  EXPECT_EQ(server->Wait(15), Code(ExitCode::kDeadline)) << server->Log();
+  EXPECT_THAT(server->Log(), HasSubstr("rank 1 missing"));
+  EXPECT_EQ(first->Wait(15), Code(ExitCode::kPeerFailed));
+}
+
+TEST_F(ByHand, AMissingServerIsNamed) {
+  const std::string endpoint = "tcp://127.0.0.1:" + std::to_string(FreePort());
+  const auto worker = Worker(0, endpoint, {"--set", "deadlines.start_s=1"});
+  EXPECT_EQ(worker->Wait(20), Code(ExitCode::kDeadline)) << worker->Log();
+  EXPECT_THAT(worker->Log(), HasSubstr(endpoint));
+}
+
+TEST_F(ByHand, CtrlCOfAWorkerIsNoticedByAll) {
+  for (const char* transport : {"AUTO", "TCP"}) {
+    const Running job = RunsLong({"--set", std::string("cluster.transport=") + transport});
+    const pid_t pid = job.second->pid();
+    job.second->Signal(SIGINT);
+    EXPECT_EQ(job.second->Wait(5), 128 + SIGINT);
+    EXPECT_EQ(job.server->Wait(10), Code(ExitCode::kPeerFailed)) << job.server->Log();
+    EXPECT_THAT(job.server->Log(), AllOf(HasSubstr("rank 1"), HasSubstr(std::to_string(pid))));
+    EXPECT_EQ(job.first->Wait(10), Code(ExitCode::kPeerFailed)) << job.first->Log();
+    EXPECT_THAT(job.first->Log(), HasSubstr("rank 1"));
+    EXPECT_TRUE(NothingLeft(5));
+    std::filesystem::remove_all(Path("run"));
+  }
+}
+
+TEST_F(ByHand, AKilledServerIsNoticedByAll) {
+  const Running job = RunsLong();
+  const pid_t server = Find("run", -1);
+  ASSERT_GT(server, 0);
+  ::kill(server, SIGKILL);
+  EXPECT_EQ(job.server->Wait(10), Code(ExitCode::kProcessDied));
+  EXPECT_THAT(job.server->Log(), AllOf(HasSubstr("SIGKILL"), HasSubstr(std::to_string(server))));
+  EXPECT_EQ(job.first->Wait(10), Code(ExitCode::kPeerFailed));
+  EXPECT_EQ(job.second->Wait(10), Code(ExitCode::kPeerFailed));
+  EXPECT_THAT(job.first->Log(), HasSubstr("server"));
+  EXPECT_TRUE(NothingLeft(5));
+}
+
+TEST_F(ByHand, CtrlCOfTheServerStopsTheRun) {
+  const Running job = RunsLong();
+  job.server->Signal(SIGINT);
+  EXPECT_EQ(job.server->Wait(10), Code(ExitCode::kInterrupted)) << job.server->Log();
+  EXPECT_EQ(job.first->Wait(10), Code(ExitCode::kPeerFailed));
+  EXPECT_EQ(job.second->Wait(10), Code(ExitCode::kPeerFailed));
+  EXPECT_THAT(job.first->Log(), HasSubstr("stopped"));
+  EXPECT_EQ(Metrics("run").back()["reason"], "interrupted");
+}
+
+}  // namespace
+}  // namespace muster::testing
