@@ -51,11 +51,11 @@ std::vector<Chunk> CutChunks(const Graph& graph, int64_t target_bytes) {
       open.begin = open.end = block.end;
       continue;
     }
-    if (open.floats() + floats > target) close();
+    const size_t most = chunks.empty() ? target / 4 : target;
+    if (open.floats() + floats > most) close();
     if (open.floats() == 0) open.first_layer = block.layer;
     open.end = block.end;
     open.last_layer = block.layer;
-    if (chunks.empty() && open.floats() >= target / 4) close();
   }
   close();
   MUSTER_CHECK(chunks.front().begin == 0 && chunks.back().end == graph.arena_floats());

@@ -19,7 +19,8 @@ struct Chunk {
 
 // Cuts the arena of `graph` in forward order. Small layers share a chunk until it holds
 // `target_bytes`; a layer larger than that is cut into nearly equal pieces. The first chunk is
-// closed early (a quarter of the target), since the next forward pass waits for it.
+// closed early (at a quarter of the target), since backward makes it last and the next forward pass
+// waits for it.
 std::vector<Chunk> CutChunks(const Graph& graph, int64_t target_bytes);
 
 }  // namespace muster

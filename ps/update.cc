@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "ps/stream_out.h"
+
 namespace muster {
 namespace {
 
@@ -48,6 +50,7 @@ bool ApplyUpdate(const ChunkUpdate& update) {
   const bool sums = update.gradient.tree != nullptr;
   std::vector<float> scratch(sums ? update.gradient.tree->scratch_floats() : 0);
   alignas(64) float buffer[TreeSum::kBlock];
+  alignas(64) float next[TreeSum::kBlock];
   const double ema_decay = update.rule.ema_decay;
   const Chunk& chunk = update.chunk;
   uint32_t bad = 0;
@@ -59,7 +62,7 @@ bool ApplyUpdate(const ChunkUpdate& update) {
         .count = count,
         .gradient = Gradient(update, *segment, at, count, scratch, buffer, bad),
         .weights = update.weights.data() + at,
-        .next_weights = update.next_weights.data() + at,
+        .next_weights = update.stream ? next : update.next_weights.data() + at,
     };
     for (size_t i = 0; i < update.state.size(); ++i) {
       if (!update.state[i].empty()) block.state[i] = update.state[i].data() + at;
@@ -72,8 +75,10 @@ bool ApplyUpdate(const ChunkUpdate& update) {
                     statistic ? 0 : static_cast<float>(ema_decay),
                     statistic ? 1 : static_cast<float>(1 - ema_decay));
     }
+    if (update.stream) StreamOut(next, update.next_weights.data() + at, count);
     at += count;
   }
+  if (update.stream) FenceStreams();
   return bad == 0;
 }
 

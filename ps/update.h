@@ -38,6 +38,8 @@ struct ChunkUpdate {
   std::span<float> next_weights;          // W(v + 1), the other plane
   std::array<std::span<float>, 2> state;  // in place; as many as Optimizer::state_arenas
   std::span<float> average;               // in place; empty without ema_decay
+  // Write the new weights past the cache: faster where the arenas are larger than it.
+  bool stream = false;
 };
 
 // True if the gradient and all new values are finite. If not, state and average are spoilt.

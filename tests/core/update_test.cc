@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -151,6 +152,12 @@ TEST(Update, OfSeveralPartsIsThatOfTheirTreeSum) {
   ASSERT_TRUE(once.Step(1, 0.1, sum));
   for (size_t i = 0; i < 16; ++i) EXPECT_EQ(next[i], 0);  // not of this chunk
   for (size_t i = 16; i < kSize; ++i) ASSERT_EQ(next[i], once.weights[i]) << i;
+  // Past the cache, to places that are aligned in no way.
+  std::vector<float> streamed(kSize + 3);
+  update.next_weights = std::span(streamed).subspan(3, kSize);
+  update.stream = true;
+  ASSERT_TRUE(ApplyUpdate(update));
+  EXPECT_TRUE(std::ranges::equal(update.next_weights, next));
 }
 
 // 3 and 4 in a sea of zeros: 5, wherever they are; a statistic and a frozen variable do not count.
