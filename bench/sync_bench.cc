@@ -41,7 +41,7 @@ struct Options {
   std::string transport = "LOCAL";
   std::string optimizer = "MOMENTUM";
   uint32_t server_threads = 2;
-  int64_t chunk_bytes = 1 << 20;
+  int64_t chunk_bytes = 0;
   int64_t rounds = 0;
   bool write = false;
   bool json = false;
@@ -72,7 +72,7 @@ config::Config MakeConfig(const Options& options) {
   config.mutable_run()->set_slices(options.workers);
   config.mutable_run()->set_log_every_steps(1000000000);
   config.mutable_cluster()->set_workers(options.workers);
-  config.mutable_cluster()->set_chunk_bytes(options.chunk_bytes);
+  if (options.chunk_bytes > 0) config.mutable_cluster()->set_chunk_bytes(options.chunk_bytes);
   config::Cluster::Transport transport;
   if (!config::Cluster::Transport_Parse(options.transport, &transport)) {
     throw Error(ExitCode::kUsage, "--transport {}: expected LOCAL, IPC or TCP", options.transport);
@@ -322,7 +322,7 @@ int main(int argc, char** argv) {
   app.add_option("--transport", options.transport, "LOCAL, IPC or TCP")->capture_default_str();
   app.add_option("--optimizer", options.optimizer, "SGD or MOMENTUM")->capture_default_str();
   app.add_option("--server-threads", options.server_threads)->capture_default_str();
-  app.add_option("--chunk-bytes", options.chunk_bytes)->capture_default_str();
+  app.add_option("--chunk-bytes", options.chunk_bytes, "0: as cluster.chunk_bytes");
   app.add_option("--rounds", options.rounds, "0: by size");
   app.add_flag("--write", options.write, "workers also write their slots and read the weights");
   app.add_flag("--json", options.json, "one JSON object");

@@ -30,6 +30,10 @@ std::vector<Block> LayerBlocks(const Graph& graph) {
 }  // namespace
 
 std::vector<Chunk> CutChunks(const Graph& graph, int64_t target_bytes) {
+  if (target_bytes == 0) {
+    const auto arena_bytes = static_cast<int64_t>(graph.arena_floats() * sizeof(float));
+    target_bytes = std::clamp<int64_t>(arena_bytes / 24, 1 << 20, 4 << 20);
+  }
   const size_t target =
       std::max<size_t>(kAlignFloats, static_cast<size_t>(target_bytes) / sizeof(float));
   std::vector<Chunk> chunks;
