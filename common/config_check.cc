@@ -271,6 +271,22 @@ void Checker::CheckContradictions(const config::Config& config) const {
   CheckTrace(run);
 }
 
+// A slice of one sample has no spread over which a layer without height and width could normalise.
+void CheckBatchNorms(const config::Config& config, const Graph& graph, const std::string& file) {
+  const int64_t slices =
+      config.run().has_slices() ? config.run().slices() : config.cluster().workers();
+  const auto batch = static_cast<int64_t>(ResolveBatch(config).global_batch);
+  for (const Layer& layer : graph.layers()) {
+    const Shape& shape = layer.input_shape;
+    if (layer.scale < 0 || shape.height * shape.width > 1 || batch >= 2 * slices) continue;
+    throw Error(
+        ExitCode::kUsage,
+        "{}: layer \"{}\": batch_norm over one value per channel and sample needs at least 2 "
+        "samples in each slice, got a batch of {} in {} slices",
+        file, layer.name, batch, slices);
+  }
+}
+
 }  // namespace
 
 void CheckConfig(const config::Config& config, const std::string& file,
@@ -294,6 +310,7 @@ void CheckConfig(const config::Config& config, const std::string& file,
       throw Error(error.code(), "{}: {}", file, message);
     }
   }();
+  CheckBatchNorms(config, graph, file);
   if (graph.classes() < DataClasses(config.data())) {
     throw Error(ExitCode::kUsage,
                 "{}: layer \"{}\": expected at least {} logits, one per class of "

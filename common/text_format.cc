@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <regex>
 #include <sstream>
@@ -19,6 +20,9 @@ namespace {
 namespace pb = google::protobuf;
 
 std::string ReadFile(const std::string& file) {
+  if (std::error_code ignored; std::filesystem::is_directory(file, ignored)) {
+    throw Error(ExitCode::kUsage, "{}: is a directory, expected a file", file);
+  }
   std::ifstream in(file, std::ios::binary);
   if (!in) throw Error(ExitCode::kUsage, "{}: cannot be read: {}", file, std::strerror(errno));
   std::stringstream text;
@@ -286,6 +290,25 @@ void ParseTextFile(const std::string& file, const std::string& prefix, pb::Messa
   NoteLocations(message, &tree, file, prefix.empty() ? "" : prefix + ".", locations);
 }
 
+namespace {
+
+// Two settings of the command line that exclude each other: the later one would silently win. One
+// of the file is meant to be replaced.
+void RefuseSecondOfOneof(const pb::FieldDescriptor* field, const std::string& walked,
+                         const std::string& origin, const Locations& locations) {
+  const pb::OneofDescriptor* const oneof = field->real_containing_oneof();
+  if (oneof == nullptr) return;
+  for (int i = 0; i < oneof->field_count(); ++i) {
+    const pb::FieldDescriptor* const other = oneof->field(i);
+    const auto found = locations.find(walked + other->name());
+    if (other == field || found == locations.end() || !found->second.starts_with("--")) continue;
+    throw Error(ExitCode::kUsage, "{}: excludes {}: expected exactly one of {}, {}", origin,
+                found->second, walked + other->name(), walked + field->name());
+  }
+}
+
+}  // namespace
+
 void SetField(pb::Message& config, const std::string& path, const std::string& value,
               const std::string& origin, Locations& locations) {
   pb::Message* at = &config;
@@ -318,6 +341,7 @@ void SetField(pb::Message& config, const std::string& path, const std::string& v
       if (set.size() > 1 || (set.size() == 1 && set[0] != field)) {
         throw Error(ExitCode::kUsage, "{}: expected one value for {}", origin, path);
       }
+      RefuseSecondOfOneof(field, walked, origin, locations);
       at->GetReflection()->ClearField(at, field);
       at->MergeFrom(*fresh);
       const std::string full = walked + name;

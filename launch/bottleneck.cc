@@ -71,7 +71,7 @@ std::vector<BottleneckRow> Bottleneck(const nlohmann::json& summary) {
       {last - slowest.busy_ms(), "uneven steps",
        "now one rank is late, now another, and all wait for it: look for other work on the cores"},
       {std::max(0.0, step_ms - last), "server and communication",
-       "try a larger batch, cluster.transport LOCAL, or more server.threads"}};
+       "try a larger batch or more server.threads"}};
   const Part& other = *std::max_element(std::begin(others), std::end(others),
                                         [](const Part& a, const Part& b) { return a.ms < b.ms; });
 

@@ -133,9 +133,11 @@ Judgement JudgeFailure(const std::vector<EndedProcess>& ended, const nlohmann::j
             .in_server_words = true};
   }
   if (ended.empty()) return {.text = "the server reported a failure and did not end"};
-  const EndedProcess& process = ended[cause.value_or(0)];  // victims only: the first of them
+  const EndedProcess& process = ended[cause.value_or(0)];
+  // Victims only: whatever they lost sight of may have been stopped, or be stuck.
+  const char* const found = cause ? "" : "no process ended first by itself; the first to give up: ";
   return {.code = CodeOf(process.end),
-          .text = DescribeEnd(process, at, words_of(process.rank)),
+          .text = found + DescribeEnd(process, at, words_of(process.rank)),
           .log_rank = process.rank};
 }
 

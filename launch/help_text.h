@@ -56,7 +56,7 @@ inline constexpr const char* kLaunchFooter =
     "  4    a loss, gradient or weight was not finite\n"
     "  5    a wait ran into its deadline\n"
     "  6    a worker or the server was killed or crashed\n"
-    "  7    a process of the job was lost, without a sign of how it ended\n"
+    "  7    another process of the job was lost, and nothing says how it ended\n"
     "  8    a worker did not fit the job\n"
     "  130  stopped by Ctrl-C (SIGINT)\n"
     "  143  stopped by SIGTERM or SIGHUP";

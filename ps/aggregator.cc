@@ -62,11 +62,11 @@ void Aggregator::BeginStep(int64_t step) {
   phase_ = Phase::kCollecting;
   done_ = 0;
   nonfinite_.reset();
+  ready_.clear();
   for (ChunkState& state : states_) {
     state.parts.assign(expected_.size(), {});
     state.present.assign(expected_.size(), 0);
     state.count = 0;
-    state.submitted = false;
   }
 }
 
@@ -85,7 +85,9 @@ void Aggregator::Enter(Phase phase) {
   MUSTER_CHECK(running_ == 0);
   phase_ = phase;
   done_ = 0;
-  for (ChunkState& state : states_) state.submitted = false;
+  for (size_t c = 0; c < states_.size(); ++c) {
+    if (states_[c].count == expected_.size()) ready_.insert(c);
+  }
 }
 
 Aggregator::Verdict Aggregator::Add(uint32_t rank, size_t chunk, const TreeNode& node, bool empty,
@@ -103,7 +105,10 @@ Aggregator::Verdict Aggregator::Add(uint32_t rank, size_t chunk, const TreeNode&
   state.present[part] = empty ? 2 : 1;
   state.parts[part] = std::move(payload);
   ++state.count;
-  if (phase_ != Phase::kCollecting && state.count == expected_.size()) SubmitReady();
+  if (phase_ != Phase::kCollecting && state.count == expected_.size()) {
+    ready_.insert(chunk);
+    SubmitReady();
+  }
   return Verdict::kAccepted;
 }
 
@@ -111,18 +116,12 @@ Aggregator::Verdict Aggregator::Add(uint32_t rank, size_t chunk, const TreeNode&
 // for that one. No more than the pool's threads are handed out at a time, so that a lower chunk
 // that completes later still goes before higher ones that wait.
 void Aggregator::SubmitReady() {
-  for (size_t c = 0; c < chunks_.size() && running_ < pool_.threads();) {
-    ChunkState& state = states_[c];
-    if (state.submitted || state.count < expected_.size()) {
-      ++c;
-      continue;
-    }
-    state.submitted = true;
+  while (!ready_.empty() && running_ < pool_.threads()) {
+    const size_t c = *ready_.begin();
+    ready_.erase(ready_.begin());
     ++running_;
     if (chunks_[c].floats() * (expected_.size() + 3) <= kAtOnceFloats) {
-      const Phase phase = phase_;
       Finish(c, TracedJob(c)());
-      if (phase_ != phase) c = 0;  // all chunks are to be visited again
       continue;
     }
     pool_.Submit([this, c, job = TracedJob(c)]() -> ThreadPool::Completion {

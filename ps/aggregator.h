@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -89,7 +90,6 @@ class Aggregator {
     std::vector<Payload> parts;
     std::vector<char> present;  // 0: missing, 1: here, 2: here and empty
     size_t count = 0;
-    bool submitted = false;  // in this phase
   };
   // What is done with a chunk whose parts are all there.
   enum class Phase {
@@ -137,6 +137,7 @@ class Aggregator {
   Phase phase_ = Phase::kCollecting;
   UpdateRule rule_;
   std::vector<ChunkState> states_;
+  std::set<size_t> ready_;  // complete chunks that wait for a thread, in this phase
   size_t running_ = 0;
   size_t done_ = 0;  // chunks, in this phase
   std::optional<Nonfinite> nonfinite_;

@@ -182,6 +182,12 @@ Progress::Json Progress::EvaluationLine() const {
   return json;
 }
 
+double Progress::RemainingSeconds() const {
+  const double done = static_cast<double>(total_.samples);
+  const double all = static_cast<double>(plan_.At(plan_.total_steps).samples_before);
+  return done > 0 ? (total_.seconds + evaluation_seconds_) * (all - done) / done : 0;
+}
+
 Progress::Json Progress::LiveLine() {
   Json json;
   PutPosition(json);
@@ -191,9 +197,7 @@ Progress::Json Progress::LiveLine() {
                              static_cast<double>(plan_.train_samples)
                        : 0;
   since_live_.Put(json);
-  const double done = static_cast<double>(total_.samples);
-  const double all = static_cast<double>(plan_.At(plan_.total_steps).samples_before);
-  json["eta_s"] = done > 0 ? (total_.seconds + evaluation_seconds_) * (all - done) / done : 0;
+  json["eta_s"] = RemainingSeconds();
   since_live_ = {};
   return json;
 }

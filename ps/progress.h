@@ -43,6 +43,8 @@ class Progress {
   Json EvaluationLine() const;
   // For the launcher's live line; about the steps since the last one.
   Json LiveLine();
+  // Until the end of the run, at the mean speed so far.
+  double RemainingSeconds() const;
   Json Summary(const std::string& reason, uint64_t weights_hash) const;
 
  private:

@@ -432,10 +432,10 @@ void Server::EndStepIfComplete() {
   }
   const int64_t next = step_ + 1;
   const bool last = next == plan_.total_steps;
-  if (next % config_.run().log_every_steps() == 0 ||
-      (last && next % config_.run().log_every_steps() != 0)) {
-    const auto line = progress_.LogLine();
+  if (next % config_.run().log_every_steps() == 0 || last) {
+    auto line = progress_.LogLine();
     reporter_.Metrics(line);
+    line["eta_s"] = progress_.RemainingSeconds();
     reporter_.Event("log", line);
   }
   if (Clock::now() >= next_live_) {

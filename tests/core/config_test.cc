@@ -199,6 +199,28 @@ TEST_F(ConfigTest, TheResolvedFileSaysTheSame) {
 }
 
 // A field that its message's type makes no use of.
+TEST_F(ConfigTest, SettingsThatExcludeEachOther) {
+  EXPECT_THAT(ErrorOf(Config(""), {"run.epochs=2", "run.steps=7"}),
+              AllOf(StartsWith("--set run.steps=7"), HasSubstr("--set run.epochs=2")));
+  EXPECT_THAT(ErrorOf(Config(""), {"run.batch_per_worker=3", "run.global_batch=4"}),
+              AllOf(HasSubstr("run.batch_per_worker"), HasSubstr("run.global_batch")));
+  // One of the file is replaced.
+  EXPECT_EQ(ErrorOf(Config(""), {"run.steps=7"}), "no error");
+}
+
+TEST_F(ConfigTest, BatchNormNeedsMoreThanOneValue) {
+  Write("model.txtpb", R"(
+layer { name: "flat" dense { units: 10 } }
+layer { name: "norm" batch_norm {} }
+layer { name: "loss" softmax_cross_entropy {} }
+)");
+  const std::string path = Config("cluster { workers: 2 }");
+  EXPECT_THAT(ErrorOf(path, {"run.global_batch=3"}),
+              AllOf(HasSubstr("\"norm\""), HasSubstr("batch of 3 in 2 slices")));
+  EXPECT_EQ(ErrorOf(path, {"run.global_batch=4"}), "no error");
+  EXPECT_THAT(ErrorOf(path, {"run.global_batch=4", "run.slices=3"}), HasSubstr("3 slices"));
+}
+
 TEST_F(ConfigTest, SettingsOfAnotherTypeContradict) {
   const std::string where = dir_ + "/c.txtpb:2: ";
   EXPECT_THAT(ErrorOf(Config("optimizer { type: ADAM momentum: 0.5 }")),

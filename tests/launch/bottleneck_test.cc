@@ -54,7 +54,7 @@ TEST(BottleneckTest, ServerAndCommunication) {
   const auto rows = Bottleneck(Summary(50, {{10, 0.5}, {12, 0.5}}));
   ASSERT_THAT(rows, SizeIs(1));
   EXPECT_THAT(rows[0].text, AllOf(StartsWith("server and communication: 37.5 ms of a step's 50.0"),
-                                  HasSubstr("cluster.transport")));
+                                  HasSubstr("server.threads")));
 }
 
 TEST(BottleneckTest, TheSlowestRank) {
