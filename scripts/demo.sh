@@ -30,4 +30,6 @@ else
   echo "Data: CIFAR-10 could not be downloaded; training on the procedural image set in $data."
 fi
 
-exec "$muster" launch configs/cifar10.txtpb --workers 2 --data "$data" --epochs 5 "$@"
+length=(--epochs 5)
+[[ " $* " =~ \ --(epochs|steps)[\ =] ]] && length=()
+exec "$muster" launch configs/cifar10.txtpb --workers 2 --data "$data" "${length[@]}" "$@"

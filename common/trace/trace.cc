@@ -47,7 +47,7 @@ Event* Begin(const char* kind, std::string_view name, const Tags& tags) {
   event.end_ns = 0;
   event.tags = tags;
   event.name_size = static_cast<uint8_t>(std::min(name.size(), sizeof event.name));
-  std::memcpy(event.name, name.data(), event.name_size);
+  name.copy(event.name, event.name_size);
   if (tags.step < 0) event.tags.step = buffer->step;
   event.begin_ns = Now();
   return &event;
