@@ -75,6 +75,8 @@ class Server {
   void PublishChunk(int64_t version, size_t chunk);
   bool AverageIsDue(int64_t version) const;
 
+  bool LiveLineIsDue();  // a line for a person's eyes, at most five a second
+
   void CheckFinite() const;
   void CountSkippedStep();
   void CheckDeadlines();

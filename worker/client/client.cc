@@ -4,7 +4,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -12,13 +11,6 @@
 #include "common/trace/trace.h"
 
 namespace muster {
-namespace {
-
-constexpr std::chrono::milliseconds kBeatInterval{1000};
-constexpr std::chrono::milliseconds kFlushLimit{2000};
-
-}  // namespace
-
 Client::Client(ClientOptions options) : options_(std::move(options)) {
   event_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (event_fd_ < 0) throw Error(ExitCode::kFailure, "eventfd: {}", std::strerror(errno));
@@ -115,59 +107,6 @@ void Client::ThrowIfFailed() const {
   if (error_) throw *error_;
 }
 
-// -------------------------------------------------------------------- the communication thread
-
-void Client::Communicate(std::stop_token stop) {
-  trace::NameThread("communication");
-  Clock::time_point next_beat = Clock::now() + kBeatInterval;
-  try {
-    while (!stop.stop_requested()) {
-      bool joined;
-      {
-        const std::lock_guard lock(mutex_);
-        joined = welcome_;
-      }
-      // Over the local link the compute thread receives, from Welcome on.
-      const bool receives = !any_thread_ || !joined;
-      if (!receives || !link_->Pending()) {
-        pollfd fds[] = {{event_fd_, POLLIN, 0}, {link_->fd(), POLLIN, 0}};
-        const auto until_beat =
-            std::chrono::ceil<std::chrono::milliseconds>(next_beat - Clock::now());
-        const int limit = std::max(0, static_cast<int>(until_beat.count()));
-        (void)::poll(fds, receives ? 2 : 1, receives ? std::min(100, limit) : limit);
-      }
-      uint64_t count;
-      (void)!::read(event_fd_, &count, sizeof count);
-      SendQueued();
-      if (receives) {
-        const std::lock_guard receiving(receiving_);
-        Receive(std::chrono::milliseconds(0));
-      }
-      if (Clock::now() < next_beat) continue;
-      next_beat = Clock::now() + kBeatInterval;
-      Beat();
-      if (!receives) {
-        const std::unique_lock receiving(receiving_, std::try_to_lock);
-        if (receiving) Receive(std::chrono::milliseconds(0));  // else the compute thread is at it
-      }
-      CheckSilence();
-    }
-    SendQueued();
-    if (flush_) link_->Flush(kFlushLimit);
-  } catch (const Error& error) {
-    Fail(error);
-  } catch (const std::exception& error) {
-    Fail(Error(ExitCode::kFailure, "communication: {}", error.what()));
-  }
-}
-
-void Client::Beat() {
-  wire::WorkerMessage message = NewMessage();
-  message.mutable_beat();
-  (void)link_->Send(message, {});
-  (void)link_->Deliver();
-}
-
 template <typename Condition>
 void Client::ReceiveHere(std::chrono::milliseconds limit, const Condition& satisfied) {
   const std::lock_guard receiving(receiving_);
@@ -176,21 +115,6 @@ void Client::ReceiveHere(std::chrono::milliseconds limit, const Condition& satis
     if (satisfied()) return;  // the other thread received it
   }
   Receive(limit);
-}
-
-void Client::Receive(std::chrono::milliseconds limit) {
-  if (limit.count() > 0 && !link_->Pending()) {
-    pollfd fd{link_->fd(), POLLIN, 0};
-    if (::poll(&fd, 1, static_cast<int>(limit.count())) == 0) return;
-  }
-  // A few at a time, so that gradients do not wait behind a flood of weights.
-  for (int i = 0; i < 16; ++i) {
-    const std::optional<FromServer> event = link_->Receive();
-    if (!event) break;
-    Handle(*event);
-    // What came in one packet is handled; looking for another costs a system call.
-    if (any_thread_ && !link_->Pending()) break;
-  }
 }
 
 template <typename Condition>
@@ -204,149 +128,6 @@ void Client::Wait(std::unique_lock<std::mutex>& lock, const Condition& condition
     lock.lock();
   }
 }
-
-void Client::CheckSilence() {
-  const std::lock_guard lock(mutex_);
-  const double silent = std::chrono::duration<double>(Clock::now() - last_heard_).count();
-  if (!welcome_ || silent <= options_.silence_s || error_) return;
-  error_ = Error(ExitCode::kPeerFailed, "the server has been silent for {:.0f} s", silent);
-  changed_.notify_all();
-}
-
-void Client::SendQueued() {
-  std::deque<Outgoing> batch;
-  {
-    const std::lock_guard lock(mutex_);
-    batch.swap(outgoing_);
-  }
-  if (batch.empty()) return;
-  for (const Outgoing& outgoing : batch) {
-    if (!link_->Send(outgoing.message, outgoing.tensor)) {
-      return Fail(Error(ExitCode::kPeerFailed, "the server does not take any more messages"));
-    }
-  }
-  (void)link_->Deliver();
-  const std::lock_guard lock(mutex_);
-  handed_over_ = Clock::now();
-}
-
-void Client::Handle(const FromServer& event) {
-  // The copy into the plane is made without the lock: nobody reads the chunk before it is marked
-  // as arrived, and only this thread marks it.
-  const bool is_weights =
-      event.kind == FromServer::Kind::kMessage && event.message.has_weights_chunk();
-  const bool stored = is_weights && StoreWeights(event.message.weights_chunk(), event.payload);
-  const std::lock_guard lock(mutex_);
-  if (event.kind == FromServer::Kind::kLost) {
-    if (!stopped_ && !error_) {
-      error_ = Error(ExitCode::kPeerFailed, "the connection to the server ended");
-    }
-    changed_.notify_all();
-    return;
-  }
-  last_heard_ = Clock::now();
-  const wire::ServerMessage& message = event.message;
-  const bool for_me = message.address().job() == JobOf(options_.token) &&
-                      message.address().rank() == options_.rank &&
-                      message.address().incarnation() == options_.incarnation;
-  if (event.kind == FromServer::Kind::kMessage && message.has_refused()) {
-    error_ =
-        Error(ExitCode::kRefused, "the server refused this worker: {}", message.refused().reason());
-  } else if (event.kind == FromServer::Kind::kMalformed || !for_me) {
-    error_ =
-        Error(ExitCode::kPeerFailed,
-              "the server sent a message that is not of this protocol, or not for this worker");
-  } else if (message.has_welcome()) {
-    HandleWelcome(message.welcome());
-  } else if (is_weights) {
-    MarkArrived(message.weights_chunk(), stored, event.payload.bytes);
-  } else if (message.has_train()) {
-    orders_.push_back({.kind = Order::Kind::kTrain,
-                       .version = message.train().step(),
-                       .samples = message.train().samples()});
-  } else if (message.has_evaluate()) {
-    orders_.push_back({.kind = Order::Kind::kEvaluate,
-                       .version = message.evaluate().version(),
-                       .block_size = message.evaluate().block_size(),
-                       .blocks = {message.evaluate().block_begin(), message.evaluate().block_end()},
-                        .average = message.evaluate().average(),
-                        .predictions = message.evaluate().predictions()});
-  } else if (message.has_stop()) {
-    stopped_ = true;
-    if (!welcome_) {
-      error_ =
-          Error(ExitCode::kPeerFailed, "the server stopped the run: {}", message.stop().reason());
-    }
-    orders_.push_back({.kind = Order::Kind::kStop,
-                       .completed = message.stop().completed(),
-                       .reason = message.stop().reason()});
-  }
-  changed_.notify_all();
-}
-
-void Client::HandleWelcome(const wire::Welcome& welcome) {
-  const bool sane = !welcome_ && welcome.chunk_end_size() > 0 && welcome.train_samples() > 0 &&
-                    welcome.global_batch() > 0 && welcome.slices() > 0 &&
-                    welcome.slice_begin() <= welcome.slice_end() &&
-                    welcome.slice_end() <= welcome.slices() &&
-                    welcome.chunk_end(welcome.chunk_end_size() - 1) == options_.arena_floats &&
-                    std::is_sorted(welcome.chunk_end().begin(), welcome.chunk_end().end());
-  if (!sane) {
-    error_ = Error(ExitCode::kPeerFailed,
-                   "the server's Welcome does not fit this worker's arena of {} floats",
-                   options_.arena_floats);
-    return;
-  }
-  plan_ = {.train_samples = welcome.train_samples(),
-           .global_batch = welcome.global_batch(),
-           .total_steps = welcome.total_steps(),
-           .slices = welcome.slices()};
-  first_step_ = welcome.first_step();
-  slices_ = {welcome.slice_begin(), welcome.slice_end()};
-  parts_ = Decompose(slices_, plan_.slices);
-  size_t begin = 0;
-  for (const uint64_t end : welcome.chunk_end()) {
-    chunks_.push_back({begin, end});
-    begin = end;
-  }
-  arrived_.assign(chunks_.size(), first_step_ - 1);
-  average_arrived_.assign(chunks_.size(), first_step_);
-  link_->AllocateTensors(options_.arena_floats, parts_.size());
-  welcome_ = true;
-}
-
-bool Client::StoreWeights(const wire::WeightsChunk& weights, const Payload& payload) {
-  if (weights.chunk() >= arrived_.size()) return false;
-  // Weights come version by version; an average only where an evaluation wants it, and after its
-  // weights.
-  const int64_t arrived = arrived_[weights.chunk()];
-  const bool next = weights.average() ? weights.version() == arrived &&
-                                            weights.version() > average_arrived_[weights.chunk()]
-                                      : weights.version() == arrived + 1;
-  if (!next) return false;
-  const trace::Span span(
-      "arrive", {}, {.step = weights.version(), .chunk = static_cast<int32_t>(weights.chunk())});
-  const ChunkRange& range = chunks_[weights.chunk()];
-  if (payload.bytes != (range.end - range.begin) * sizeof(float)) return false;
-  const int plane =
-      weights.average() ? ClientLink::kAveragePlane : static_cast<int>(weights.version() % 2);
-  link_->StoreWeights(plane, range.begin, payload);
-  return true;
-}
-
-void Client::MarkArrived(const wire::WeightsChunk& weights, bool stored, size_t bytes) {
-  if (!stored) {
-    error_ = Error(ExitCode::kPeerFailed,
-                   "the server sent chunk {} of {}version {} with {} bytes, which is not the one "
-                   "that comes next",
-                   weights.chunk(), weights.average() ? "the average of " : "", weights.version(),
-                   bytes);
-    return;
-  }
-  (weights.average() ? average_arrived_ : arrived_)[weights.chunk()] = weights.version();
-}
-
-// --------------------------------------------------------------------------- the compute thread
 
 void Client::ReportReady() {
   wire::WorkerMessage message = NewMessage();

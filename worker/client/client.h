@@ -127,6 +127,8 @@ class Client {
   void ReportFailure(const std::string& message, ExitCode code);
 
  private:
+  static constexpr std::chrono::milliseconds kBeatInterval{1000};
+
   struct Outgoing {
     wire::WorkerMessage message;
     std::span<const float> tensor;

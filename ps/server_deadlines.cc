@@ -1,0 +1,87 @@
+// Nobody waits for ever: the deadline of each phase, and who missed it.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "common/log.h"
+#include "ps/server.h"
+
+namespace muster {
+namespace {
+
+std::chrono::steady_clock::duration Seconds(double s) {
+  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+      std::chrono::duration<double>(s));
+}
+
+}  // namespace
+
+void Server::CheckDeadlines() {
+  const Clock::time_point now = Clock::now();
+  const config::Deadlines& deadlines = config_.deadlines();
+  const auto missed = [&](const std::vector<uint32_t>& ranks, const std::string& what,
+                          double limit) {
+    throw Error(ExitCode::kDeadline, "{} from {} within {:g} s (step {})", what, Names(ranks),
+                limit, step_);
+  };
+  if (phase_ == Phase::kGathering) {
+    const double waited = std::chrono::duration<double>(now - began_).count();
+    if (waited > deadlines.start_s()) {
+      throw Error(ExitCode::kDeadline,
+                  "{} of {} workers did not join within {:g} s: rank {} missing",
+                  roster_.MissingRanks().size(), roster_.size(), deadlines.start_s(),
+                  fmt::join(roster_.MissingRanks(), ", "));
+    }
+    if (now >= next_waiting_) {
+      next_waiting_ = now + std::chrono::seconds(5);
+      spdlog::info("waiting for rank {} ({:.0f} s)", fmt::join(roster_.MissingRanks(), ", "),
+                   waited);
+      reporter_.Event("waiting", {{"missing", roster_.MissingRanks()}, {"elapsed_s", waited}});
+    }
+  } else if (phase_ == Phase::kPreparing) {
+    std::vector<uint32_t> late;
+    for (uint32_t rank = 0; rank < roster_.size(); ++rank) {
+      if (!roster_.at(rank).ready) late.push_back(rank);
+    }
+    if (now - step_deadline_began_ > Seconds(deadlines.first_step_s()))
+      missed(late, "no Ready", deadlines.first_step_s());
+  } else if (evaluation_ && (phase_ == Phase::kStopping || evaluation_->version() == step_)) {
+    const auto since = std::max(evaluation_->last_progress(), step_deadline_began_);
+    if (now - since > Seconds(deadlines.progress_s()))
+      missed(evaluation_->MissingRanks(), "no evaluation", deadlines.progress_s());
+  } else if (phase_ == Phase::kTraining) {
+    const double limit =
+        progress_.steps() == 0
+            ? deadlines.first_step_s()
+            : std::max(deadlines.step_s(), deadlines.step_median_factor() * progress_.MedianStep());
+    if (now - step_deadline_began_ > Seconds(limit)) {
+      std::vector<uint32_t> late;
+      for (uint32_t rank = 0; rank < roster_.size(); ++rank) {
+        const Range mine = EvenPart(plan_.slices, roster_.size(), rank);
+        for (int64_t s = mine.begin; s < mine.end; ++s) {
+          if (losses_.Has(s)) continue;
+          late.push_back(rank);
+          break;
+        }
+      }
+      if (!late.empty()) missed(late, "no loss", limit);
+      missed(aggregator_.MissingRanks(), "no complete gradient", limit);
+    }
+  }
+  for (uint32_t rank = 0; rank < roster_.size(); ++rank) {
+    const Member& member = roster_.at(rank);
+    if (member.peer && now - member.last_heard > Seconds(deadlines.silence_s())) {
+      blamed_ = rank;
+      throw Error(ExitCode::kDeadline, "{} was lost at step {}: silent for {:g} s",
+                  roster_.Name(rank), step_, deadlines.silence_s());
+    }
+  }
+}
+
+std::string Server::Names(const std::vector<uint32_t>& ranks) const {
+  std::vector<std::string> names;
+  for (const uint32_t rank : ranks) names.push_back(roster_.Name(rank));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace muster
