@@ -93,7 +93,8 @@ void DropOverridden(config::Config& config, const Locations& locations) {
     if (config.data().format() != config::Data::MNIST) config.mutable_data()->clear_mnist();
   }
   ClearForeign(config, "", [&](const std::string& key, const std::string& type_key) {
-    return from_command_line(type_key) && !from_command_line(key) && !from_command_line(key + "[0]");
+    return from_command_line(type_key) && !from_command_line(key) &&
+           !from_command_line(key + "[0]");
   });
 }
 
@@ -186,6 +187,10 @@ void ResolveForMachine(config::Config& config, int cores) {
   ResolveOptimizer(*config.mutable_optimizer());
   if (config.server().threads() == 0) {
     config.mutable_server()->set_threads(static_cast<uint32_t>(std::clamp(cores, 1, 4)));
+  }
+  if (config.server().io_threads() == 0) {
+    const auto most = std::min(workers, 8u);
+    config.mutable_server()->set_io_threads(std::clamp(static_cast<uint32_t>(cores) / 4, 1u, most));
   }
   if (config.worker().threads() == 0) {
     config.mutable_worker()->set_threads(std::max(1u, static_cast<uint32_t>(cores) / workers));

@@ -51,6 +51,7 @@ class Checker {
   void CheckPreprocess(const config::Data& data) const;
   void CheckEvaluation(const config::Config& config) const;
   void CheckTrace(const config::Run& run) const;
+  void CheckCluster(const config::Cluster& cluster) const;
 
   const std::string& file_;
   const Locations& locations_;
@@ -245,6 +246,17 @@ void Checker::CheckTrace(const config::Run& run) const {
        run.steps() - 1, run.trace_first_step());
 }
 
+void Checker::CheckCluster(const config::Cluster& cluster) const {
+  if (cluster.wire_dtype() == config::Cluster::FP32 ||
+      cluster.transport() != config::Cluster::LOCAL) {
+    return;
+  }
+  Fail("cluster.wire_dtype",
+       "{} contradicts cluster.transport LOCAL, over which no tensor travels: expected FP32, or "
+       "transport AUTO, IPC or TCP",
+       config::Cluster::WireDtype_Name(cluster.wire_dtype()));
+}
+
 void Checker::CheckContradictions(const config::Config& config) const {
   const config::Run& run = config.run();
   if (run.length_case() == config::Run::LENGTH_NOT_SET) {
@@ -269,6 +281,7 @@ void Checker::CheckContradictions(const config::Config& config) const {
   CheckPreprocess(config.data());
   CheckEvaluation(config);
   CheckTrace(run);
+  CheckCluster(config.cluster());
 }
 
 // A slice of one sample has no spread over which a layer without height and width could normalise.

@@ -6,7 +6,7 @@
 
 namespace muster {
 
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
 
 // The job's identity in every message: XXH3-64 of the token's 32 hexadecimal digits.
 uint64_t JobOf(const std::string& token);

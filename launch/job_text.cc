@@ -63,23 +63,27 @@ std::vector<std::string> StepLines(const nlohmann::json& summary) {
 }
 
 // All processes of a launch are on this host.
-const char* TransportText(config::Cluster::Transport transport) {
-  switch (transport) {
+std::string TransportText(const config::Cluster& cluster) {
+  const bool rounded = cluster.wire_dtype() != config::Cluster::FP32;
+  const std::string type =
+      rounded ? ", " + config::Cluster::WireDtype_Name(cluster.wire_dtype()) : "";
+  switch (cluster.transport()) {
     case config::Cluster::AUTO:
+      if (rounded) return "ZeroMQ (IPC" + type + ")";
+      [[fallthrough]];
     case config::Cluster::LOCAL:
       return "shared memory";
     case config::Cluster::IPC:
-      return "ZeroMQ (IPC)";
+      return "ZeroMQ (IPC" + type + ")";
     case config::Cluster::TCP:
-      return "ZeroMQ (TCP)";
+      return "ZeroMQ (TCP" + type + ")";
   }
   return "?";
 }
 
 std::string WorkersText(const config::Config& config) {
   return fmt::format("{} x {}, over {}", Plural(config.cluster().workers(), "worker"),
-                     Plural(config.worker().threads(), "thread"),
-                     TransportText(config.cluster().transport()));
+                     Plural(config.worker().threads(), "thread"), TransportText(config.cluster()));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/slices.h"
+#include "common/wire_type.h"
 
 namespace muster {
 namespace {
@@ -32,6 +33,7 @@ int OptimizerState(const config::Optimizer& optimizer) {
 
 // AUTO shares memory where it can, which on one host is always, but for old kernels.
 bool SharesMemory(const config::Config& config) {
+  if (WireTypeOf(config.cluster()) != wire::FP32) return false;
   return config.cluster().transport() == config::Cluster::AUTO ||
          config.cluster().transport() == config::Cluster::LOCAL;
 }
@@ -50,12 +52,17 @@ std::vector<MemoryRow> ServerMemory(const config::Config& config, const Graph& g
     rows.push_back({"optimizer state", arrays * arena});
   }
   if (config.optimizer().has_ema_decay()) rows.push_back({"moving average", arena});
+  const double wire = BytesOf(WireTypeOf(config.cluster())) / kFloatBytes;  // of an arena
+  if (wire < 1) {
+    rows.push_back(
+        {"the same in 16 bits", (config.optimizer().has_ema_decay() ? 3 : 2) * wire * arena});
+  }
   if (!SharesMemory(config)) {
     double parts = 0;
     for (uint32_t rank = 0; rank < config.cluster().workers(); ++rank) {
       parts += static_cast<double>(PartsOf(config, rank).size());
     }
-    rows.push_back({"gradients received, at most", parts * arena});
+    rows.push_back({"gradients received, at most", parts * wire * arena});
   }
   return rows;
 }
@@ -69,6 +76,10 @@ std::vector<MemoryRow> WorkerMemory(const config::Config& config, const Graph& g
   std::vector<MemoryRow> rows;
   if (!SharesMemory(config)) rows.push_back({"weights, two planes", 2 * arena});
   rows.push_back({"gradients to push", static_cast<double>(parts.size()) * arena});
+  const double wire = BytesOf(WireTypeOf(config.cluster())) / kFloatBytes;
+  if (wire < 1) {
+    rows.push_back({"the same in 16 bits", static_cast<double>(parts.size()) * wire * arena});
+  }
   if (deepest > 0) rows.push_back({"accumulated gradients", deepest * arena});
 
   int64_t batch = ResolveBatch(config).global_batch;

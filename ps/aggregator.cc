@@ -24,11 +24,20 @@ constexpr size_t kAtOnceFloats = 16384;
 // and the optimizer's state that went through it after them.
 constexpr size_t kStreamBytes = 8 << 20;
 
+constexpr float kLargestHalf = 65504;
+
+float ValueAt(WireType type, const Payload& part, size_t i) {
+  if (type == wire::FP32) return part.floats()[i];
+  float value;
+  Widen(type, part.halves().subspan(i, 1), &value);
+  return value;
+}
+
 }  // namespace
 
 Aggregator::Aggregator(const Graph& graph, std::vector<Chunk> chunks,
                        const config::Optimizer& optimizer, config::Run::OnNonfinite on_nonfinite,
-                       uint64_t seed, ThreadPool& pool, Publish publish)
+                       uint64_t seed, WireType wire_type, ThreadPool& pool, Publish publish)
     : graph_(graph),
       chunks_(std::move(chunks)),
       optimizer_(optimizer),
@@ -36,6 +45,7 @@ Aggregator::Aggregator(const Graph& graph, std::vector<Chunk> chunks,
       may_skip_(on_nonfinite == config::Run::SKIP_STEP),
       two_phase_(may_skip_ || optimizer_.clip_norm() > 0),
       publish_(std::move(publish)),
+      wire_type_(wire_type),
       planes_(SharedMemory::Create(
           "muster-weights",
           (optimizer_.keeps_average() ? 3 : 2) * graph.arena_floats() * sizeof(float),
@@ -47,6 +57,15 @@ Aggregator::Aggregator(const Graph& graph, std::vector<Chunk> chunks,
   if (optimizer_.clip_norm() > 0) line_squares_.resize(graph.arena_floats() / kLineFloats);
   InitializeWeights(graph, seed, Plane(0));
   if (optimizer_.keeps_average()) std::ranges::copy(Plane(0), AveragePlane().begin());
+  if (wire_type_ == wire::FP32) return;
+  wire_planes_ = AlignedArray<uint16_t>(planes_.floats().size());
+  (void)Narrow(wire_type_, Plane(0), WirePlaneAt(0).data());
+}
+
+// Empty with 32 bits.
+std::span<uint16_t> Aggregator::WirePlaneAt(size_t plane) {
+  if (wire_type_ == wire::FP32) return {};
+  return wire_planes_.values().subspan(plane * graph_.arena_floats(), graph_.arena_floats());
 }
 
 void Aggregator::Expect(std::vector<ExpectedPart> parts, int64_t slices) {
@@ -97,7 +116,7 @@ Aggregator::Verdict Aggregator::Add(uint32_t rank, size_t chunk, const TreeNode&
       expected_.begin(), expected_.end(),
       [&](const ExpectedPart& part) { return part.rank == rank && part.node == node; });
   if (found == expected_.end()) return Verdict::kUnknownSubtree;
-  const size_t want = empty ? 0 : chunks_[chunk].floats() * sizeof(float);
+  const size_t want = empty ? 0 : chunks_[chunk].floats() * BytesOf(wire_type_);
   if (payload.bytes != want) return Verdict::kWrongSize;
   ChunkState& state = states_[chunk];
   const size_t part = static_cast<size_t>(found - expected_.begin());
@@ -147,16 +166,19 @@ std::function<bool()> Aggregator::Job(size_t c) {
   const std::span<const float> weights = Plane(step_);
   const std::span<float> next = Plane(step_ + 1);
   if (phase_ == Phase::kKeeping) {
-    return [chunk, weights, next] {
-      std::ranges::copy(weights.subspan(chunk.begin, chunk.floats()), next.begin() + chunk.begin);
+    return [chunk, weights, next, type = wire_type_, wire = WirePlaneAt((step_ + 1) % 2)] {
+      const std::span<const float> kept = weights.subspan(chunk.begin, chunk.floats());
+      std::ranges::copy(kept, next.begin() + static_cast<ptrdiff_t>(chunk.begin));
+      if (!wire.empty()) (void)Narrow(type, kept, wire.data() + chunk.begin);
       return true;
     };
   }
-  GradientParts gradient;
+  GradientParts gradient{.type = wire_type_};
   if (phase_ != Phase::kApplying) {
     gradient.tree = tree_.get();
-    for (const Payload& part : states_[c].parts) {
-      gradient.parts.push_back(part.floats.empty() ? nullptr : part.floats.data());
+    const ChunkState& state = states_[c];
+    for (size_t i = 0; i < state.parts.size(); ++i) {
+      gradient.parts.push_back(state.present[i] == 1 ? state.parts[i].data : nullptr);
     }
   }
   if (phase_ == Phase::kAveraging) {
@@ -168,16 +190,19 @@ std::function<bool()> Aggregator::Job(size_t c) {
                                .line_squares = line_squares_};
     return [average] { return AverageGradient(average); };
   }
-  const ChunkUpdate update{.chunk = chunk,
-                           .gradient = std::move(gradient),
-                           .averaged = averaged_.floats(),
-                           .rule = rule_,
-                           .segments = segments_,
-                           .weights = weights,
-                           .next_weights = next,
-                           .state = {state_[0].floats(), state_[1].floats()},
-                           .average = AveragePlane(),
-                           .stream = weights.size_bytes() > kStreamBytes};
+  const ChunkUpdate update{
+      .chunk = chunk,
+      .gradient = std::move(gradient),
+      .averaged = averaged_.floats(),
+      .rule = rule_,
+      .segments = segments_,
+      .weights = weights,
+      .next_weights = next,
+      .state = {state_[0].floats(), state_[1].floats()},
+      .average = AveragePlane(),
+      .wire_weights = WirePlaneAt((step_ + 1) % 2),
+      .wire_average = optimizer_.keeps_average() ? WirePlaneAt(2) : std::span<uint16_t>(),
+      .stream = weights.size_bytes() > kStreamBytes};
   return [update] { return ApplyUpdate(update); };
 }
 
@@ -217,8 +242,9 @@ Aggregator::Nonfinite Aggregator::Diagnose(size_t chunk) const {
   // Of a two-phase step's second phase there are no parts any more; they were all finite.
   const std::vector<Payload>& parts = states_[chunk].parts;
   for (size_t i = 0; i < parts.size(); ++i) {
-    for (size_t j = 0; j < parts[i].floats.size(); ++j) {
-      const float value = parts[i].floats[j];
+    if (states_[chunk].present[i] != 1) continue;
+    for (size_t j = 0; j < range.floats(); ++j) {
+      const float value = ValueAt(wire_type_, parts[i], j);
       if (std::isfinite(value)) continue;
       const Variable& variable = variable_at(range.begin + j);
       return {fmt::format("the gradient of {}[{}] is {}", variable.name,
@@ -243,6 +269,13 @@ Aggregator::Nonfinite Aggregator::Diagnose(size_t chunk) const {
     const Variable& variable = variable_at(at);
     return {fmt::format("the update made {}[{}] {}, from finite gradients of all workers",
                         variable.name, at - variable.offset, next[at]),
+            std::nullopt};
+  }
+  for (size_t at = range.begin; wire_type_ == wire::FP16 && at < range.end; ++at) {
+    if (std::abs(next[at]) <= kLargestHalf) continue;
+    const Variable& variable = variable_at(at);
+    return {fmt::format("the update made {}[{}] {}, and cluster.wire_dtype FP16 ends at {:g}",
+                        variable.name, at - variable.offset, next[at], kLargestHalf),
             std::nullopt};
   }
   // Weights may be finite although a second moment is not: √∞ divides the gradient away.
@@ -273,13 +306,20 @@ std::vector<uint32_t> Aggregator::MissingRanks() const {
   return {missing.begin(), missing.end()};
 }
 
-std::span<const float> Aggregator::WeightsOf(int64_t version, size_t chunk) const {
-  return Weights(version).subspan(chunks_[chunk].begin, chunks_[chunk].floats());
+std::span<const std::byte> Aggregator::WireChunk(size_t plane, size_t chunk) const {
+  const size_t begin = plane * graph_.arena_floats() + chunks_[chunk].begin;
+  const size_t count = chunks_[chunk].floats();
+  if (wire_type_ == wire::FP32) return std::as_bytes(planes_.floats().subspan(begin, count));
+  return std::as_bytes(wire_planes_.values().subspan(begin, count));
 }
 
-std::span<const float> Aggregator::AverageOf(size_t chunk) const {
+std::span<const std::byte> Aggregator::WireWeightsOf(int64_t version, size_t chunk) const {
+  return WireChunk(static_cast<size_t>(version % 2), chunk);
+}
+
+std::span<const std::byte> Aggregator::WireAverageOf(size_t chunk) const {
   MUSTER_CHECK(optimizer_.keeps_average());
-  return AveragePlane().subspan(chunks_[chunk].begin, chunks_[chunk].floats());
+  return WireChunk(2, chunk);
 }
 
 uint64_t Aggregator::HashWeights(int64_t version) const {

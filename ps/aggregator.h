@@ -40,10 +40,11 @@ class Aggregator {
 
   // Step v reads plane v mod 2 and writes the other one. W(0) is InitializeWeights(graph, seed).
   // Memory, in arenas of 4 bytes per variable: 2 planes, the optimizer's state (Optimizer), 1 with
-  // ema_decay, 1 for a two-phase step (and 1/8 of one with clip_norm).
+  // ema_decay, 1 for a two-phase step (and 1/8 of one with clip_norm); half of the planes and the
+  // average again where `wire_type` has 16 bits.
   Aggregator(const Graph& graph, std::vector<Chunk> chunks, const config::Optimizer& optimizer,
-             config::Run::OnNonfinite on_nonfinite, uint64_t seed, ThreadPool& pool,
-             Publish publish);
+             config::Run::OnNonfinite on_nonfinite, uint64_t seed, WireType wire_type,
+             ThreadPool& pool, Publish publish);
 
   // Which parts make a gradient. Once, before the first step.
   void Expect(std::vector<ExpectedPart> parts, int64_t slices);
@@ -79,9 +80,10 @@ class Aggregator {
   std::span<const float> Weights(int64_t version) const { return Plane(version); }
   // The memory of both planes and, with ema_decay, of the average, one after the other.
   SharedMemory& planes() { return planes_; }
-  std::span<const float> WeightsOf(int64_t version, size_t chunk) const;
+  // A chunk as it travels, in the wire's type.
+  std::span<const std::byte> WireWeightsOf(int64_t version, size_t chunk) const;
   // Of the moving average of the newest version; with ema_decay only.
-  std::span<const float> AverageOf(size_t chunk) const;
+  std::span<const std::byte> WireAverageOf(size_t chunk) const;
   // XXH3-64 of all variables, without the padding between them.
   uint64_t HashWeights(int64_t version) const;
 
@@ -110,6 +112,8 @@ class Aggregator {
   std::span<float> AveragePlane() const {
     return optimizer_.keeps_average() ? PlaneAt(2) : std::span<float>();
   }
+  std::span<uint16_t> WirePlaneAt(size_t plane);
+  std::span<const std::byte> WireChunk(size_t plane, size_t chunk) const;
   void Enter(Phase phase);
   void SubmitReady();
   // The phase's work on a chunk. It may run in any thread, and is true if all values are finite.
@@ -126,7 +130,9 @@ class Aggregator {
   const bool may_skip_;  // SKIP_STEP
   const bool two_phase_;
   const Publish publish_;
-  SharedMemory planes_;  // workers of this host read them there
+  const WireType wire_type_;
+  SharedMemory planes_;                 // workers of this host read them there
+  AlignedArray<uint16_t> wire_planes_;  // the same planes as they travel; with 16 bits
   std::array<Arena, 2> state_;
   Arena averaged_;                    // two_phase_
   std::vector<double> line_squares_;  // of averaged_, with clip_norm

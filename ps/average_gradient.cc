@@ -27,8 +27,8 @@ bool AverageGradient(const ChunkAverage& average) {
     if (segment->end <= at) ++segment;
     const size_t count = std::min({TreeSum::kBlock, chunk.end - at, segment->end - at});
     const bool trained = segment->kind == Segment::Kind::kTrained;
-    const float* sum =
-        average.gradient.tree->Run(average.gradient.parts, at - chunk.begin, count, scratch);
+    const float* sum = average.gradient.tree->Run(average.gradient.type, average.gradient.parts,
+                                                  at - chunk.begin, count, scratch);
     float* averaged = average.averaged.data() + at;
     if (sum == nullptr) {
       std::memset(averaged, 0, count * sizeof(float));

@@ -27,8 +27,8 @@ Server::Server(const config::Config& config, const std::string& token,
       interrupt_fd_(interrupt_fd),
       roster_(graph_, {token, JobOf(token), config.cluster().workers(), ComputeSettings(config)}),
       aggregator_(graph_, CutChunks(graph_, config.cluster().chunk_bytes()), config.optimizer(),
-                  config.run().on_nonfinite(), config.run().seed(), pool_,
-                  [this](int64_t version, size_t chunk) { PublishChunk(version, chunk); }),
+                  config.run().on_nonfinite(), config.run().seed(), WireTypeOf(config.cluster()),
+                  pool_, [this](int64_t version, size_t chunk) { PublishChunk(version, chunk); }),
       pool_(config.server().threads()),
       next_waiting_(began_ + std::chrono::seconds(5)),
       link_(std::move(link)) {
@@ -193,7 +193,8 @@ wire::ServerMessage Server::NewMessage() const {
   return message;
 }
 
-void Server::SendTo(uint32_t rank, wire::ServerMessage& message, std::span<const float> tensor) {
+void Server::SendTo(uint32_t rank, wire::ServerMessage& message,
+                    std::span<const std::byte> tensor) {
   const Member& member = roster_.at(rank);
   message.mutable_address()->set_rank(rank);
   message.mutable_address()->set_incarnation(member.incarnation);
@@ -202,7 +203,7 @@ void Server::SendTo(uint32_t rank, wire::ServerMessage& message, std::span<const
               roster_.Name(rank), step_);
 }
 
-void Server::Broadcast(wire::ServerMessage& message, std::span<const float> tensor) {
+void Server::Broadcast(wire::ServerMessage& message, std::span<const std::byte> tensor) {
   for (uint32_t rank = 0; rank < roster_.size(); ++rank) SendTo(rank, message, tensor);
 }
 

@@ -70,8 +70,8 @@ class Server {
   void EndEvaluation();
   void StopEarly(const EvaluationResult& result);
   bool EvaluationIsDueAfter(int64_t step) const;
-  void Broadcast(wire::ServerMessage& message, std::span<const float> tensor = {});
-  void SendTo(uint32_t rank, wire::ServerMessage& message, std::span<const float> tensor = {});
+  void Broadcast(wire::ServerMessage& message, std::span<const std::byte> tensor = {});
+  void SendTo(uint32_t rank, wire::ServerMessage& message, std::span<const std::byte> tensor = {});
   void PublishChunk(int64_t version, size_t chunk);
   bool AverageIsDue(int64_t version) const;
 

@@ -75,6 +75,7 @@ void Server::WelcomeAll() {
     welcome.set_slices(static_cast<uint32_t>(plan_.slices));
     welcome.set_slice_begin(static_cast<uint32_t>(slices.begin));
     welcome.set_slice_end(static_cast<uint32_t>(slices.end));
+    welcome.set_tensor_type(WireTypeOf(config_.cluster()));
     SendTo(rank, message);
   }
   aggregator_.Expect(std::move(parts), plan_.slices);

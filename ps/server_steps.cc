@@ -115,10 +115,10 @@ void Server::PublishChunk(int64_t version, size_t chunk) {
   wire::ServerMessage message = NewMessage();
   message.mutable_weights_chunk()->set_version(version);
   message.mutable_weights_chunk()->set_chunk(static_cast<uint32_t>(chunk));
-  Broadcast(message, aggregator_.WeightsOf(version, chunk));
+  Broadcast(message, aggregator_.WireWeightsOf(version, chunk));
   if (!AverageIsDue(version)) return;
   message.mutable_weights_chunk()->set_average(true);
-  Broadcast(message, aggregator_.AverageOf(chunk));
+  Broadcast(message, aggregator_.WireAverageOf(chunk));
 }
 
 void Server::EndStepIfComplete() {

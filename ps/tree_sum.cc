@@ -30,15 +30,23 @@ void TreeSum::Visit(const TreeNode& node, const std::vector<TreeNode>& nodes, in
   program_.push_back(kAdd);
 }
 
-const float* TreeSum::Run(std::span<const float* const> parts, size_t at, size_t count,
-                          std::span<float> scratch) const {
+const float* TreeSum::Run(WireType type, std::span<const void* const> parts, size_t at,
+                          size_t count, std::span<float> scratch) const {
   constexpr size_t kMaxDepth = 64;  // of a tree over at most 2^32 slices
   const float* stack[kMaxDepth];
   size_t depth = 0;
   for (const int op : program_) {
     if (op != kAdd) {
-      const float* part = parts[static_cast<size_t>(op)];
-      stack[depth++] = part == nullptr ? nullptr : part + at;
+      const void* part = parts[static_cast<size_t>(op)];
+      if (part == nullptr) {
+        stack[depth++] = nullptr;
+      } else if (type == wire::FP32) {
+        stack[depth++] = static_cast<const float*>(part) + at;
+      } else {
+        float* const widened = scratch.data() + depth * kBlock;
+        Widen(type, {static_cast<const uint16_t*>(part) + at, count}, widened);
+        stack[depth++] = widened;
+      }
       continue;
     }
     const float* right = stack[--depth];
@@ -50,7 +58,7 @@ const float* TreeSum::Run(std::span<const float* const> parts, size_t at, size_t
     }
     // May be the same place as `left`, never overlaps it otherwise.
     float* sum = scratch.data() + (depth - 1) * kBlock;
-    for (size_t i = 0; i < count; ++i) sum[i] = left[i] + right[i];
+    AddOnWire(type, left, right, sum, count);
     stack[depth - 1] = sum;
   }
   return stack[0];

@@ -1,4 +1,5 @@
-// The sum of gradient parts in the order of the slice tree.
+// The sum of gradient parts in the order of the slice tree. With 16 bits on the wire, the parts are
+// widened, and each sum is rounded, as a worker rounds the sums that it makes.
 #pragma once
 
 #include <cstddef>
@@ -6,6 +7,7 @@
 #include <vector>
 
 #include "common/slices.h"
+#include "common/wire_type.h"
 
 namespace muster {
 
@@ -20,10 +22,11 @@ class TreeSum {
   static constexpr size_t kBlock = 1024;
   size_t scratch_floats() const { return depth_ * kBlock; }
 
-  // parts[i] are the floats of nodes[i], or null if that subtree holds no samples: it then takes
-  // no part in the sum. Adds floats [at, at + count), count <= kBlock, and returns where the sum
-  // is: in `scratch`, or in a part if that is the only one. Null if there is none.
-  const float* Run(std::span<const float* const> parts, size_t at, size_t count,
+  // parts[i] are the values of nodes[i], floats or halves by `type`, or null if that subtree holds
+  // no samples: it then takes no part in the sum. Adds floats [at, at + count), count <= kBlock,
+  // and returns where the sum is: in `scratch`, or in a part if that is the only one. Null if there
+  // is none.
+  const float* Run(WireType type, std::span<const void* const> parts, size_t at, size_t count,
                    std::span<float> scratch) const;
 
  private:

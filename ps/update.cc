@@ -17,8 +17,8 @@ const float* Gradient(const ChunkUpdate& update, const Segment& segment, size_t 
   const UpdateRule& rule = update.rule;
   const float* gradient = update.averaged.data() + at;
   if (update.gradient.tree != nullptr) {
-    gradient =
-        update.gradient.tree->Run(update.gradient.parts, at - update.chunk.begin, count, scratch);
+    gradient = update.gradient.tree->Run(update.gradient.type, update.gradient.parts,
+                                         at - update.chunk.begin, count, scratch);
     if (gradient == nullptr) return kZeros;
     if (rule.clip_value > 0 && segment.kind == Segment::Kind::kTrained) {
       bad |= ClipValues(gradient, buffer, count, rule.clip_value);
@@ -42,6 +42,18 @@ uint32_t UpdateOne(const UpdateBlock& block, const Segment& segment, const Updat
       return UpdateStatistic(block, segment.statistic_momentum);
   }
   return 0;
+}
+
+// What workers will see of the block's new weights and average.
+uint32_t NarrowBlock(const ChunkUpdate& update, const float* next_weights, size_t at,
+                     size_t count) {
+  if (update.wire_weights.empty()) return 0;
+  const WireType type = update.gradient.type;
+  uint32_t bad = Narrow(type, {next_weights, count}, update.wire_weights.data() + at);
+  if (!update.wire_average.empty()) {
+    bad |= Narrow(type, update.average.subspan(at, count), update.wire_average.data() + at);
+  }
+  return bad;
 }
 
 }  // namespace
@@ -75,6 +87,7 @@ bool ApplyUpdate(const ChunkUpdate& update) {
                     statistic ? 0 : static_cast<float>(ema_decay),
                     statistic ? 1 : static_cast<float>(1 - ema_decay));
     }
+    bad |= NarrowBlock(update, block.next_weights, at, count);
     if (update.stream) StreamOut(next, update.next_weights.data() + at, count);
     at += count;
   }

@@ -22,7 +22,8 @@ namespace muster {
 // The gradient of a chunk as it was pushed.
 struct GradientParts {
   const TreeSum* tree = nullptr;
-  std::vector<const float*> parts;  // each begins at the chunk's first float; null: no samples
+  std::vector<const void*> parts;  // each begins at the chunk's first value; null: no samples
+  WireType type = wire::FP32;      // of the parts
 };
 
 // Everything one chunk's update reads and writes. All spans are whole arenas. Run by one thread;
@@ -38,11 +39,14 @@ struct ChunkUpdate {
   std::span<float> next_weights;          // W(v + 1), the other plane
   std::array<std::span<float>, 2> state;  // in place; as many as Optimizer::state_arenas
   std::span<float> average;               // in place; empty without ema_decay
+  // What goes to workers in 16 bits: of the new weights and of the average. Empty with 32.
+  std::span<uint16_t> wire_weights, wire_average;
   // Write the new weights past the cache: faster where the arenas are larger than it.
   bool stream = false;
 };
 
-// True if the gradient and all new values are finite. If not, state and average are spoilt.
+// True if the gradient and all new values are finite, rounded ones too. If not, state and average
+// are spoilt.
 bool ApplyUpdate(const ChunkUpdate& update);
 
 }  // namespace muster

@@ -42,7 +42,7 @@ class CombinedServerLink : public ServerLink {
     return std::nullopt;
   }
   bool Send(PeerId peer, const wire::ServerMessage& message,
-            std::span<const float> tensor) override {
+            std::span<const std::byte> tensor) override {
     return links_[peer % 2]->Send(peer / 2, message, tensor);
   }
   void Deliver() override {

@@ -21,6 +21,7 @@
 
 #include "common/graph.h"
 #include "common/shared_memory.h"
+#include "common/wire_type.h"
 #include "proto/config.pb.h"
 #include "proto/wire.pb.h"
 
@@ -29,11 +30,19 @@ namespace muster {
 // A connected peer, as the server sees it. Never used again for another connection.
 using PeerId = uint64_t;
 
-// Tensor bytes that came with a message. `owner` keeps them alive; they are 4-byte aligned.
+// Tensor bytes that came with a message: floats, or their halves (common/wire_type.h). `owner`
+// keeps them alive; they are 4-byte aligned.
 struct Payload {
-  std::span<const float> floats;
-  size_t bytes = 0;  // as received; floats is empty unless this is a multiple of 4
+  const void* data = nullptr;
+  size_t bytes = 0;  // as received
   std::shared_ptr<const void> owner;
+
+  std::span<const float> floats() const {
+    return {static_cast<const float*>(data), bytes / sizeof(float)};
+  }
+  std::span<const uint16_t> halves() const {
+    return {static_cast<const uint16_t*>(data), bytes / sizeof(uint16_t)};
+  }
 };
 
 struct FromWorker {
@@ -69,7 +78,7 @@ class ServerLink {
   // Queues a message. Never blocks. `tensor` must stay unchanged until the peer has used it or the
   // link is gone. False: the peer is gone or does not drain its messages.
   virtual bool Send(PeerId peer, const wire::ServerMessage& message,
-                    std::span<const float> tensor) = 0;
+                    std::span<const std::byte> tensor) = 0;
   // Hands over what was queued: notices that are sent at one time go out together.
   virtual void Deliver() {}
 };
@@ -96,21 +105,21 @@ class ClientLink {
   virtual bool Pending() = 0;
   virtual std::optional<FromServer> Receive() = 0;
   // As above; `tensor` must stay unchanged until the weights of the next version arrive.
-  virtual bool Send(const wire::WorkerMessage& message, std::span<const float> tensor) = 0;
+  virtual bool Send(const wire::WorkerMessage& message, std::span<const std::byte> tensor) = 0;
   // Hands over what was queued. False: the server is gone.
   virtual bool Deliver() { return true; }
   // Waits until what was sent has left this process, for as long as `limit`.
   virtual void Flush(std::chrono::milliseconds limit) = 0;
 
   // Called once, after Welcome: memory for the two weight planes and for one gradient slot per
-  // subtree that this worker pushes, each of `arena_floats` floats, 64-byte aligned. Throws
-  // Error(kPeerFailed) if what the server handed over is not that. A third plane, the moving
-  // average, is there from the first chunk of it that came.
-  virtual void AllocateTensors(size_t arena_floats, size_t slots) = 0;
+  // subtree that this worker pushes, each of `arena_floats` floats, 64-byte aligned. Weights will
+  // come as `type`. Throws Error(kPeerFailed) if what the server handed over is not that. A third
+  // plane, the moving average, is there from the first chunk of it that came.
+  virtual void AllocateTensors(size_t arena_floats, size_t slots, WireType type) = 0;
   virtual std::span<float> Slot(size_t slot) = 0;
   static constexpr int kAveragePlane = 2;
   virtual std::span<const float> Plane(int plane) = 0;
-  // Puts a received chunk where Plane(plane) shows it, if it is not there already.
+  // Puts a received chunk where Plane(plane) shows it, as floats, if it is not there already.
   virtual void StoreWeights(int plane, size_t begin, const Payload& payload) = 0;
 };
 
@@ -124,6 +133,10 @@ struct LinkOptions {
   // the one that it got.
   std::string advertised;
   double silence_s = 20;  // a connection without a sign of life for this long is cut
+  // With AUTO: processes of one host share memory. Not where tensors travel in 16 bits: what is
+  // shared would not be rounded, and the bits would depend on where a worker runs.
+  bool share_memory = true;
+  int io_threads = 1;  // server, ZeroMQ
 };
 
 // What both ends of a link for this config need to know.

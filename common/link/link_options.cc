@@ -30,6 +30,8 @@ LinkOptions LinkOptionsFor(const config::Config& config, const Graph& graph) {
   options.max_queued_messages = static_cast<int>(chunks.size()) * 64 + 1000;
   options.max_received_messages = ReceiveWindow(graph, chunks.size(), options.max_message_bytes);
   options.silence_s = config.deadlines().silence_s();
+  options.share_memory = config.cluster().wire_dtype() == config::Cluster::FP32;
+  options.io_threads = static_cast<int>(std::max(1u, config.server().io_threads()));
   return options;
 }
 

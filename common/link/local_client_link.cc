@@ -27,10 +27,10 @@ class LocalClientLink : public ClientLink {
   int fd() const override { return socket_.fd(); }
   bool Pending() override { return !received_.empty(); }
   std::optional<FromServer> Receive() override;
-  bool Send(const wire::WorkerMessage& message, std::span<const float> tensor) override;
+  bool Send(const wire::WorkerMessage& message, std::span<const std::byte> tensor) override;
   bool Deliver() override;
   void Flush(std::chrono::milliseconds limit) override;
-  void AllocateTensors(size_t arena_floats, size_t slots) override;
+  void AllocateTensors(size_t arena_floats, size_t slots, WireType type) override;
   std::span<float> Slot(size_t slot) override {
     return slots_.writable_floats().subspan(slot * layout_.arena_floats, layout_.arena_floats);
   }
@@ -67,8 +67,8 @@ FromServer LocalClientLink::Parse(const std::string& bytes) {
   const int plane = chunk.average() ? kAveragePlane : static_cast<int>(chunk.version() % 2);
   // Without room for it there is no average: no floats, which the client notices.
   if (planes_.bytes() < (plane + 1) * layout_.arena_floats * sizeof(float)) return result;
-  result.payload.floats = Plane(plane).subspan(span->begin, span->count);
-  result.payload.bytes = result.payload.floats.size_bytes();
+  const std::span<const float> floats = Plane(plane).subspan(span->begin, span->count);
+  result.payload = {floats.data(), floats.size_bytes(), nullptr};
   return result;
 }
 
@@ -95,7 +95,7 @@ std::optional<FromServer> LocalClientLink::Receive() {
   return result;
 }
 
-bool LocalClientLink::Send(const wire::WorkerMessage& message, std::span<const float>) {
+bool LocalClientLink::Send(const wire::WorkerMessage& message, std::span<const std::byte>) {
   const std::string bytes = message.SerializeAsString();
   const std::lock_guard lock(sending_);
   socket_.Append(bytes);
@@ -116,7 +116,10 @@ void LocalClientLink::Flush(std::chrono::milliseconds limit) {
   }
 }
 
-void LocalClientLink::AllocateTensors(size_t arena_floats, size_t slots) {
+void LocalClientLink::AllocateTensors(size_t arena_floats, size_t slots, WireType type) {
+  if (type != wire::FP32) {
+    throw Error(ExitCode::kPeerFailed, "the server wants to round what lies in shared memory");
+  }
   layout_ = SlotLayout(welcome_);
   if (handed_over_.size() != 2) {
     throw Error(ExitCode::kPeerFailed,

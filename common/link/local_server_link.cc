@@ -54,7 +54,7 @@ class LocalServerLink : public ServerLink {
   bool Pending() override { return !received_.empty(); }
   std::optional<FromWorker> Receive() override;
   bool Send(PeerId peer, const wire::ServerMessage& message,
-            std::span<const float> tensor) override;
+            std::span<const std::byte> tensor) override;
   void Deliver() override;
 
  private:
@@ -124,9 +124,8 @@ FromWorker LocalServerLink::Parse(PeerId id, const Peer& peer, const std::string
   const wire::GradientPart& part = result.message.gradient_part();
   const auto span = peer.layout.Part(part.chunk(), part.subtree());
   if (!peer.slot || !span) return result;
-  result.payload.floats = peer.slot->floats().subspan(span->begin, span->count);
-  result.payload.bytes = result.payload.floats.size_bytes();
-  result.payload.owner = peer.slot;
+  const std::span<const float> floats = peer.slot->floats().subspan(span->begin, span->count);
+  result.payload = {floats.data(), floats.size_bytes(), peer.slot};
   return result;
 }
 
@@ -189,7 +188,7 @@ void LocalServerLink::Welcome(Peer& peer, const wire::ServerMessage& message,
 }
 
 bool LocalServerLink::Send(PeerId id, const wire::ServerMessage& message,
-                           std::span<const float> tensor) {
+                           std::span<const std::byte> tensor) {
   (void)tensor;  // lies where the worker sees it
   const auto found = peers_.find(id);
   if (found == peers_.end()) return false;

@@ -120,7 +120,7 @@ std::unique_ptr<ServerLink> Listen(const std::string& endpoint, uint64_t job,
   CheckTransport(endpoint, transport);
   if (endpoint.starts_with("local://")) return ListenLocal(endpoint, options);
   std::unique_ptr<ServerLink> local;  // before the other: see AwaitServerOfThisHost
-  if (transport == config::Cluster::AUTO) {
+  if (transport == config::Cluster::AUTO && options.share_memory) {
     try {
       local = ListenLocal(LocalEndpoint(job), options);
     } catch (const Error& error) {
@@ -139,7 +139,7 @@ std::unique_ptr<ClientLink> Connect(const std::string& endpoint, uint64_t job,
   CheckTransport(endpoint, transport);
   CheckConnectable(endpoint);
   if (endpoint.starts_with("local://")) return AwaitLocal(endpoint, patience, options);
-  if (transport == config::Cluster::AUTO && IsOnThisHost(endpoint)) {
+  if (transport == config::Cluster::AUTO && options.share_memory && IsOnThisHost(endpoint)) {
     if (auto local = AwaitServerOfThisHost(endpoint, job, patience, options)) return local;
   }
   return ConnectZmq(endpoint, options);

@@ -23,22 +23,20 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// A frame's bytes as floats. A small frame may lie anywhere in libzmq's receive buffer: such a one
-// is copied to where floats may lie.
+// A frame's bytes as a tensor. A small frame may lie anywhere in libzmq's receive buffer: such a
+// one is copied to where floats may lie.
 Payload MakePayload(zmq::message_t frame) {
   Payload payload;
   payload.bytes = frame.size();
-  if (frame.size() % sizeof(float) != 0) return payload;
-  const size_t count = frame.size() / sizeof(float);
   if (reinterpret_cast<uintptr_t>(frame.data()) % alignof(float) != 0) {
-    auto copy = std::make_shared<Arena>(count);
+    auto copy = std::make_shared<Arena>(frame.size() / sizeof(float) + 1);
     std::memcpy(copy->floats().data(), frame.data(), frame.size());
-    payload.floats = copy->floats();
+    payload.data = copy->floats().data();
     payload.owner = std::move(copy);
     return payload;
   }
   auto owner = std::make_shared<zmq::message_t>(std::move(frame));
-  payload.floats = {static_cast<const float*>(owner->data()), count};
+  payload.data = owner->data();
   payload.owner = std::move(owner);
   return payload;
 }
@@ -50,9 +48,9 @@ zmq::message_t Serialize(const google::protobuf::MessageLite& message) {
 }
 
 // The tensor's bytes are sent from where they are: nothing is copied and nothing to be freed.
-zmq::message_t Borrow(std::span<const float> tensor) {
+zmq::message_t Borrow(std::span<const std::byte> tensor) {
   return zmq::message_t(
-      const_cast<float*>(tensor.data()), tensor.size_bytes(), [](void*, void*) {}, nullptr);
+      const_cast<std::byte*>(tensor.data()), tensor.size(), [](void*, void*) {}, nullptr);
 }
 
 // True if an edge of ZMQ_FD may have been consumed although there is input.
@@ -128,7 +126,7 @@ const char* Hint(int error) {
 class ZmqServerLink : public ServerLink {
  public:
   ZmqServerLink(const std::string& endpoint, const LinkOptions& options)
-      : context_(1), socket_(context_, zmq::socket_type::router) {
+      : context_(options.io_threads), socket_(context_, zmq::socket_type::router) {
     SetCommonOptions(socket_, options);
     socket_.set(zmq::sockopt::router_mandatory, true);
     monitor_ = std::make_unique<ConnectionMonitor>(context_, socket_);
@@ -158,7 +156,7 @@ class ZmqServerLink : public ServerLink {
 
   std::optional<FromWorker> Receive() override;
   bool Send(PeerId peer, const wire::ServerMessage& message,
-            std::span<const float> tensor) override;
+            std::span<const std::byte> tensor) override;
 
  private:
   // Messages that a peer sent before it died may still be on their way through libzmq when the
@@ -243,7 +241,7 @@ std::optional<FromWorker> ZmqServerLink::Receive() {
 }
 
 bool ZmqServerLink::Send(PeerId peer, const wire::ServerMessage& message,
-                         std::span<const float> tensor) {
+                         std::span<const std::byte> tensor) {
   const auto found = identities_.find(peer);
   if (found == identities_.end()) return false;
   try {
@@ -303,7 +301,7 @@ class ZmqClientLink : public ClientLink {
     return result;
   }
 
-  bool Send(const wire::WorkerMessage& message, std::span<const float> tensor) override {
+  bool Send(const wire::WorkerMessage& message, std::span<const std::byte> tensor) override {
     if (!socket_.send(Serialize(message),
                       tensor.empty() ? zmq::send_flags::dontwait
                                      : zmq::send_flags::dontwait | zmq::send_flags::sndmore)) {
@@ -321,7 +319,8 @@ class ZmqClientLink : public ClientLink {
     context_.close();
   }
 
-  void AllocateTensors(size_t arena_floats, size_t slots) override {
+  void AllocateTensors(size_t arena_floats, size_t slots, WireType type) override {
+    type_ = type;
     planes_[0] = Arena(arena_floats);
     planes_[1] = Arena(arena_floats);
     for (size_t i = 0; i < slots; ++i) slots_.emplace_back(arena_floats);
@@ -330,8 +329,9 @@ class ZmqClientLink : public ClientLink {
   std::span<const float> Plane(int plane) override { return planes_[plane].floats(); }
   void StoreWeights(int plane, size_t begin, const Payload& payload) override {
     if (planes_[plane].floats().empty()) planes_[plane] = Arena(planes_[0].floats().size());
-    std::memcpy(planes_[plane].floats().data() + begin, payload.floats.data(),
-                payload.floats.size_bytes());
+    float* const to = planes_[plane].floats().data() + begin;
+    if (type_ != wire::FP32) return Widen(type_, payload.halves(), to);
+    std::memcpy(to, payload.data, payload.bytes);
   }
 
   ~ZmqClientLink() override {
@@ -343,6 +343,7 @@ class ZmqClientLink : public ClientLink {
   }
 
  private:
+  WireType type_ = wire::FP32;
   Arena planes_[3];  // the last one, the average, only if it is used
   std::deque<Arena> slots_;
   zmq::context_t context_;

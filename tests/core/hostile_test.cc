@@ -131,7 +131,7 @@ TEST(Hostile, NonsenseOfAMemberIsDropped) {
     message.mutable_gradient_part()->set_chunk(chunk);
     message.mutable_gradient_part()->mutable_subtree()->set_level(node.level);
     message.mutable_gradient_part()->mutable_subtree()->set_index(node.index);
-    link->Send(message, data);
+    link->Send(message, std::as_bytes(std::span(data)));
   };
   const auto train = [&](int64_t step) {
     const auto bad_loss = [&](int64_t s, uint32_t slice, int64_t samples) {
@@ -248,7 +248,7 @@ TEST(Hostile, AFloodWaitsAtItsSender) {
   for (int i = 0; i < kMessages; ++i) {  // sent from where it lies: no copies on this side
     wire::WorkerMessage message;
     message.mutable_gradient_part()->set_step(i);
-    ASSERT_TRUE(member->Send(message, tensor));
+    ASSERT_TRUE(member->Send(message, std::as_bytes(std::span(tensor))));
   }
   // Until nothing moves any more.
   size_t held = 0, last = 1;
@@ -310,7 +310,7 @@ TEST(Hostile, AMembersFloodDoesNotFillTheServer) {
     part.set_step(step);
     part.set_chunk(static_cast<uint32_t>(chunk));
     part.mutable_subtree()->set_level(0);
-    ASSERT_TRUE(link->Send(message, std::span(junk).first(floats)));
+    ASSERT_TRUE(link->Send(message, std::as_bytes(std::span(junk).first(floats))));
     sent += floats * sizeof(float);
     look();
   };

@@ -139,12 +139,12 @@ TEST_F(Handover, AGradientIsReadWhereItWasWritten) {
   Push(worker, 1);
   const FromWorker event = Next();
   ASSERT_EQ(event.kind, FromWorker::Kind::kMessage);
-  ASSERT_EQ(event.payload.floats.size(), kFloats / 2);
-  EXPECT_EQ(event.payload.floats[0], 7);
+  ASSERT_EQ(event.payload.floats().size(), kFloats / 2);
+  EXPECT_EQ(event.payload.floats()[0], 7);
   // The slot outlives its worker while a payload refers to it.
   worker.socket = PacketSocket(UniqueFd());
   EXPECT_EQ(Next().kind, FromWorker::Kind::kLost);
-  EXPECT_EQ(event.payload.floats[0], 7);
+  EXPECT_EQ(event.payload.floats()[0], 7);
 }
 
 TEST_F(Handover, EachConnectionHasASlotOfItsOwn) {
@@ -158,8 +158,8 @@ TEST_F(Handover, EachConnectionHasASlotOfItsOwn) {
   old_slot.writable_floats()[0] = 13;
   Push(second, 0);
   const FromWorker event = Next();
-  ASSERT_EQ(event.payload.floats.size(), kFloats / 2);
-  EXPECT_EQ(event.payload.floats[0], 0);
+  ASSERT_EQ(event.payload.floats().size(), kFloats / 2);
+  EXPECT_EQ(event.payload.floats()[0], 0);
 }
 
 TEST_F(Handover, APartThatIsNotTheWorkersHasNoFloats) {

@@ -108,19 +108,24 @@ std::string TestJob::FinishError(ExitCode* code) {
 }
 
 float TreeSumOf(const std::function<float(int64_t)>& value, const TreeNode& node, int64_t slices,
-                const std::function<bool(int64_t)>& empty, bool* any) {
+                const std::function<bool(int64_t)>& empty, bool* any, WireType type) {
+  const auto rounded = [type](float sum) {
+    RoundToWire(type, {&sum, 1});
+    return sum;
+  };
   *any = false;
   if (Covers(node, slices).empty()) return 0;
   if (node.level == 0) {
     *any = !empty(node.index);
-    return *any ? value(node.index) : 0;
+    return *any ? rounded(value(node.index)) : 0;
   }
   bool left_any, right_any;
-  const float left = TreeSumOf(value, {node.level - 1, 2 * node.index}, slices, empty, &left_any);
+  const float left =
+      TreeSumOf(value, {node.level - 1, 2 * node.index}, slices, empty, &left_any, type);
   const float right =
-      TreeSumOf(value, {node.level - 1, 2 * node.index + 1}, slices, empty, &right_any);
+      TreeSumOf(value, {node.level - 1, 2 * node.index + 1}, slices, empty, &right_any, type);
   *any = left_any || right_any;
-  if (left_any && right_any) return left + right;
+  if (left_any && right_any) return rounded(left + right);
   return left_any ? left : right;
 }
 
@@ -166,7 +171,8 @@ std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour, s
       for (size_t i = 0; i < arena_floats; ++i) {
         slot[i] = TreeSumOf([&](int64_t s) { return behaviour.gradient(order.version, s, i); },
                             client.parts()[part], plan.slices,
-                            [&](int64_t s) { return plan.Slice(batch, s).empty(); }, &any);
+                            [&](int64_t s) { return plan.Slice(batch, s).empty(); }, &any,
+                            client.wire_type());
       }
       if (!any) {
         client.PushEmpty(order.version, part);

@@ -79,9 +79,9 @@ wire::WorkerMessage Client::NewMessage() const {
   return message;
 }
 
-void Client::Queue(wire::WorkerMessage message, std::span<const float> tensor, Urgency urgency) {
+void Client::Queue(Outgoing outgoing, Urgency urgency) {
   if (any_thread_) {
-    (void)link_->Send(message, tensor);
+    (void)link_->Send(outgoing.message, std::as_bytes(outgoing.tensor));
     if (urgency == Urgency::kSoon) return;
     // A server that is gone is noticed when its end of file is read, after its last words.
     (void)link_->Deliver();
@@ -91,7 +91,7 @@ void Client::Queue(wire::WorkerMessage message, std::span<const float> tensor, U
   }
   {
     const std::lock_guard lock(mutex_);
-    outgoing_.push_back({std::move(message), tensor});
+    outgoing_.push_back(std::move(outgoing));
   }
   const uint64_t one = 1;
   (void)!::write(event_fd_, &one, sizeof one);
@@ -181,7 +181,7 @@ void Client::ReportLoss(int64_t step, int64_t slice, int64_t samples, double los
   body.set_samples(samples);
   body.set_loss(loss);
   body.set_correct(correct);
-  Queue(std::move(message), {}, Urgency::kSoon);  // nothing can be done without gradients
+  Queue(std::move(message), Urgency::kSoon);  // nothing can be done without gradients
 }
 
 void Client::PushChunk(int64_t step, size_t part, size_t chunk) {
@@ -193,7 +193,10 @@ void Client::PushChunk(int64_t step, size_t part, size_t chunk) {
   body.mutable_subtree()->set_level(parts_[part].level);
   body.mutable_subtree()->set_index(parts_[part].index);
   const ChunkRange& range = chunks_[chunk];
-  Queue(std::move(message), link_->Slot(part).subspan(range.begin, range.end - range.begin));
+  uint16_t* const rounded =
+      wire_type_ == wire::FP32 ? nullptr : rounded_[part].values().data() + range.begin;
+  Queue({std::move(message), link_->Slot(part).subspan(range.begin, range.end - range.begin),
+         rounded});
 }
 
 void Client::PushEmpty(int64_t step, size_t part) {
@@ -205,7 +208,7 @@ void Client::PushEmpty(int64_t step, size_t part) {
     body.mutable_subtree()->set_level(parts_[part].level);
     body.mutable_subtree()->set_index(parts_[part].index);
     body.set_empty(true);
-    Queue(std::move(message), {}, chunk + 1 < chunks_.size() ? Urgency::kSoon : Urgency::kNow);
+    Queue(std::move(message), chunk + 1 < chunks_.size() ? Urgency::kSoon : Urgency::kNow);
   }
 }
 
@@ -218,7 +221,7 @@ void Client::ReportEvaluated(const wire::EvaluatedBlock& block) {
 void Client::ReportTimes(const wire::StepTimes& times) {
   wire::WorkerMessage message = NewMessage();
   *message.mutable_step_times() = times;
-  Queue(std::move(message), {}, Urgency::kSoon);
+  Queue(std::move(message), Urgency::kSoon);
 }
 
 Client::Clock::time_point Client::HandedOverAt() const {

@@ -38,10 +38,12 @@
 #include <thread>
 #include <vector>
 
+#include "common/arena.h"
 #include "common/error.h"
 #include "common/link/link.h"
 #include "common/slices.h"
 #include "common/step_plan.h"
+#include "common/wire_type.h"
 #include "proto/wire.pb.h"
 
 namespace muster {
@@ -96,6 +98,10 @@ class Client {
   Range slices() const { return slices_; }                       // of this worker
   const std::vector<TreeNode>& parts() const { return parts_; }  // what it pushes per chunk
   const std::vector<ChunkRange>& chunks() const { return chunks_; }
+  // How gradients travel. A worker that adds gradients of slices itself rounds each of them, and
+  // each sum, with RoundToWire and AddOnWire, so that it adds what the server would have added.
+  // What it pushes is rounded by PushChunk.
+  WireType wire_type() const { return wire_type_; }
 
   void ReportReady();
   Order NextOrder();
@@ -132,6 +138,8 @@ class Client {
   struct Outgoing {
     wire::WorkerMessage message;
     std::span<const float> tensor;
+    uint16_t* rounded =
+        nullptr;  // where the tensor is rounded to when it is sent; null: sent as is
   };
 
   void Communicate(std::stop_token stop);
@@ -153,8 +161,10 @@ class Client {
   void MarkArrived(const wire::WeightsChunk& weights, bool stored, size_t bytes);
   // kSoon: with the next message that goes at once, or when this worker begins to wait.
   enum class Urgency { kNow, kSoon };
-  void Queue(wire::WorkerMessage message, std::span<const float> tensor = {},
-             Urgency urgency = Urgency::kNow);
+  void Queue(wire::WorkerMessage message, Urgency urgency = Urgency::kNow) {
+    Queue({std::move(message), {}}, urgency);
+  }
+  void Queue(Outgoing outgoing, Urgency urgency = Urgency::kNow);
   void Fail(Error error);
   // Rethrows what ended the communication.
   void ThrowIfFailed() const;
@@ -166,6 +176,9 @@ class Client {
   Range slices_;
   std::vector<TreeNode> parts_;
   std::vector<ChunkRange> chunks_;
+  WireType wire_type_ = wire::FP32;
+  // With 16 bits: what is sent of each slot. Written by the communication thread, read by ZeroMQ's.
+  std::vector<AlignedArray<uint16_t>> rounded_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

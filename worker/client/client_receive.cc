@@ -89,7 +89,12 @@ void Client::SendQueued() {
   }
   if (batch.empty()) return;
   for (const Outgoing& outgoing : batch) {
-    if (!link_->Send(outgoing.message, outgoing.tensor)) {
+    std::span<const std::byte> bytes = std::as_bytes(outgoing.tensor);
+    if (outgoing.rounded != nullptr) {
+      (void)Narrow(wire_type_, outgoing.tensor, outgoing.rounded);  // the server finds infinities
+      bytes = std::as_bytes(std::span(outgoing.rounded, outgoing.tensor.size()));
+    }
+    if (!link_->Send(outgoing.message, bytes)) {
       return Fail(Error(ExitCode::kPeerFailed, "the server does not take any more messages"));
     }
   }
@@ -187,7 +192,11 @@ void Client::HandleWelcome(const wire::Welcome& welcome) {
   }
   arrived_.assign(chunks_.size(), first_step_ - 1);
   average_arrived_.assign(chunks_.size(), first_step_);
-  link_->AllocateTensors(options_.arena_floats, parts_.size());
+  wire_type_ = welcome.tensor_type();
+  if (wire_type_ != wire::FP32) {
+    for (size_t i = 0; i < parts_.size(); ++i) rounded_.emplace_back(options_.arena_floats);
+  }
+  link_->AllocateTensors(options_.arena_floats, parts_.size(), wire_type_);
   welcome_ = true;
 }
 
@@ -203,7 +212,7 @@ bool Client::StoreWeights(const wire::WeightsChunk& weights, const Payload& payl
   const trace::Span span(
       "arrive", {}, {.step = weights.version(), .chunk = static_cast<int32_t>(weights.chunk())});
   const ChunkRange& range = chunks_[weights.chunk()];
-  if (payload.bytes != (range.end - range.begin) * sizeof(float)) return false;
+  if (payload.bytes != (range.end - range.begin) * BytesOf(wire_type_)) return false;
   const int plane =
       weights.average() ? ClientLink::kAveragePlane : static_cast<int>(weights.version() % 2);
   link_->StoreWeights(plane, range.begin, payload);

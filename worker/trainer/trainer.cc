@@ -133,7 +133,7 @@ bool Trainer::Accumulate(const TreeNode& node, size_t level, const std::vector<s
   if (right_has_samples && !(last && streamed_)) {
     const std::span<float> sum = Buffer(level), addend = Buffer(level + 1);
     const trace::Span span("add", "slices");
-    for (size_t i = 0; i < sum.size(); ++i) sum[i] += addend[i];
+    AddOnWire(client_.wire_type(), sum.data(), addend.data(), sum.data(), sum.size());
   }
   return true;
 }
@@ -169,6 +169,8 @@ bool Trainer::ComputeSlice(int64_t slice, size_t level, const std::vector<size_t
   tower_.Backward(scale, weights, Buffer(level), [&](int layer) {
     if (last) LayerDone(layer, pending);
   });
+  // A gradient that is added here is what would have come of it at the server.
+  if (!last) RoundToWire(client_.wire_type(), Buffer(level));
   if (last) streamed_ = true;
   times_.set_compute_ms(times_.compute_ms() + Milliseconds(Clock::now() - forward) - waited_ms_);
   return true;
@@ -186,10 +188,16 @@ void Trainer::LayerDone(int layer, const std::vector<size_t>& pending) {
 // from there to level 0, which is the slot.
 void Trainer::AddAndPush(size_t chunk, const std::vector<size_t>& pending) {
   const ChunkRange& range = client_.chunks()[chunk];
+  const size_t count = range.end - range.begin;
+  if (!pending.empty()) {
+    const size_t level = pending.front() + 1;
+    RoundToWire(client_.wire_type(), Buffer(level).subspan(range.begin, count));
+  }
   for (const size_t level : pending) {
-    const std::span<float> sum = Buffer(level), addend = Buffer(level + 1);
+    float* const sum = Buffer(level).data() + range.begin;
+    const float* const addend = Buffer(level + 1).data() + range.begin;
     const trace::Span span("add", {}, {.chunk = static_cast<int32_t>(chunk)});
-    for (size_t i = range.begin; i < range.end; ++i) sum[i] += addend[i];
+    AddOnWire(client_.wire_type(), sum, addend, sum, count);
   }
   client_.PushChunk(order_.version, part_, chunk);
 }
