@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/slices.h"
+#include "ps/pass_kernels.h"
 
 namespace muster {
 
@@ -23,8 +24,8 @@ class TreeSum {
   // parts[i] are the floats of nodes[i], or null if that subtree holds no samples: it then takes
   // no part in the sum. Adds floats [at, at + count), count <= kBlock, and returns where the sum
   // is: in `scratch`, or in a part if that is the only one. Null if there is none.
-  const float* Run(std::span<const float* const> parts, size_t at, size_t count,
-                   std::span<float> scratch) const;
+  const float* Run(const PassKernels& kernels, std::span<const float* const> parts, size_t at,
+                   size_t count, std::span<float> scratch) const;
 
  private:
   static constexpr int kAdd = -1;
