@@ -36,11 +36,12 @@ float ValueAt(WireType type, const Payload& part, size_t i) {
 }  // namespace
 
 Aggregator::Aggregator(const Graph& graph, std::vector<Chunk> chunks,
-                       const config::Optimizer& optimizer, config::Run::OnNonfinite on_nonfinite,
-                       uint64_t seed, WireType wire_type, ThreadPool& pool, Publish publish)
+                       const config::Optimizer& optimizer, const PassKernels& kernels,
+                       config::Run::OnNonfinite on_nonfinite, uint64_t seed, WireType wire_type,
+                       ThreadPool& pool, Publish publish)
     : graph_(graph),
       chunks_(std::move(chunks)),
-      optimizer_(optimizer),
+      optimizer_(optimizer, kernels),
       segments_(CutSegments(graph.variables(), graph.arena_floats(), optimizer)),
       may_skip_(on_nonfinite == config::Run::SKIP_STEP),
       two_phase_(may_skip_ || optimizer_.clip_norm() > 0),
@@ -182,7 +183,8 @@ std::function<bool()> Aggregator::Job(size_t c) {
     }
   }
   if (phase_ == Phase::kAveraging) {
-    const ChunkAverage average{.chunk = chunk,
+    const ChunkAverage average{.kernels = optimizer_.kernels(),
+                               .chunk = chunk,
                                .gradient = std::move(gradient),
                                .clip_value = rule_.clip_value,
                                .segments = segments_,

@@ -43,8 +43,8 @@ class Aggregator {
   // ema_decay, 1 for a two-phase step (and 1/8 of one with clip_norm); half of the planes and the
   // average again where `wire_type` has 16 bits.
   Aggregator(const Graph& graph, std::vector<Chunk> chunks, const config::Optimizer& optimizer,
-             config::Run::OnNonfinite on_nonfinite, uint64_t seed, WireType wire_type,
-             ThreadPool& pool, Publish publish);
+             const PassKernels& kernels, config::Run::OnNonfinite on_nonfinite, uint64_t seed,
+             WireType wire_type, ThreadPool& pool, Publish publish);
 
   // Which parts make a gradient. Once, before the first step.
   void Expect(std::vector<ExpectedPart> parts, int64_t slices);
@@ -76,6 +76,8 @@ class Aggregator {
   // The first phase of two is under way.
   bool averages() const { return phase_ == Phase::kAveraging; }
 
+  // The instruction set of the arithmetic, as in server.instruction_set.
+  const char* instruction_set() const { return optimizer_.kernels().name; }
   const std::vector<Chunk>& chunks() const { return chunks_; }
   std::span<const float> Weights(int64_t version) const { return Plane(version); }
   // The memory of both planes and, with ema_decay, of the average, one after the other.

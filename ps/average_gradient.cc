@@ -20,6 +20,7 @@ double TreeSumOf(std::span<const double> values) {
 
 bool AverageGradient(const ChunkAverage& average) {
   std::vector<float> scratch(average.gradient.tree->scratch_floats());
+  const PassKernels& kernels = average.kernels;
   const Chunk& chunk = average.chunk;
   uint32_t bad = 0;
   auto segment = SegmentAt(average.segments, chunk.begin);
@@ -27,20 +28,20 @@ bool AverageGradient(const ChunkAverage& average) {
     if (segment->end <= at) ++segment;
     const size_t count = std::min({TreeSum::kBlock, chunk.end - at, segment->end - at});
     const bool trained = segment->kind == Segment::Kind::kTrained;
-    const float* sum = average.gradient.tree->Run(average.gradient.type, average.gradient.parts,
-                                                  at - chunk.begin, count, scratch);
+    const float* sum = average.gradient.tree->Run(
+        kernels, average.gradient.type, average.gradient.parts, at - chunk.begin, count, scratch);
     float* averaged = average.averaged.data() + at;
     if (sum == nullptr) {
       std::memset(averaged, 0, count * sizeof(float));
     } else if (trained && average.clip_value > 0) {
-      bad |= ClipValues(sum, averaged, count, average.clip_value);
+      bad |= kernels.clip_values(sum, averaged, count, average.clip_value);
     } else {
-      bad |= CopyFinite(sum, averaged, count);
+      bad |= kernels.copy_finite(sum, averaged, count);
     }
     if (!average.line_squares.empty()) {
       double* squares = average.line_squares.data() + at / kLineFloats;
       if (trained) {
-        LineSquares(averaged, squares, count);
+        kernels.line_squares(averaged, squares, count);
       } else {
         std::fill_n(squares, count / kLineFloats, 0.0);
       }

@@ -12,6 +12,7 @@
 namespace muster {
 
 struct ChunkAverage {
+  const PassKernels& kernels;
   Chunk chunk;
   GradientParts gradient;
   float clip_value = 0;  // 0: no clipping

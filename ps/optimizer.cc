@@ -9,24 +9,24 @@ namespace muster {
 namespace {
 
 struct Choice {
-  UpdateKernel kernel;
+  UpdateKernel PassKernels::*update;
   size_t state_arenas;
 };
 
 Choice Choose(const config::Optimizer& settings) {
   switch (settings.type()) {
     case config::Optimizer::SGD:
-      return {UpdateSgd, 0};
+      return {&PassKernels::sgd, 0};
     case config::Optimizer::MOMENTUM:
-      return {UpdateMomentum, 1};
+      return {&PassKernels::momentum, 1};
     case config::Optimizer::NESTEROV:
-      return {UpdateNesterov, 1};
+      return {&PassKernels::nesterov, 1};
     case config::Optimizer::ADAM:
     case config::Optimizer::ADAMW:
-      return {UpdateAdam, 2};
+      return {&PassKernels::adam, 2};
     case config::Optimizer::RMSPROP:
-      if (MomentumOf(settings) > 0) return {UpdateRmspropMomentum, 2};
-      return {UpdateRmsprop, 1};
+      if (MomentumOf(settings) > 0) return {&PassKernels::rmsprop_momentum, 2};
+      return {&PassKernels::rmsprop, 1};
   }
   MUSTER_CHECK(false);
   return {};
@@ -55,16 +55,18 @@ UpdateCoefficients UpdateRule::Coefficients(const Segment& segment) const {
   };
 }
 
-Optimizer::Optimizer(const config::Optimizer& settings) : settings_(settings) {
+Optimizer::Optimizer(const config::Optimizer& settings, const PassKernels& kernels)
+    : settings_(settings), kernels_(kernels) {
   const Choice choice = Choose(settings);
-  kernel_ = choice.kernel;
+  update_ = kernels.*choice.update;
   state_arenas_ = choice.state_arenas;
 }
 
 UpdateRule Optimizer::RuleFor(int64_t update, double learning_rate) const {
   MUSTER_CHECK(update >= 1);
   UpdateRule rule{
-      .kernel = kernel_,
+      .kernels = &kernels_,
+      .update = update_,
       .learning_rate = learning_rate,
       .decoupled_decay = DecayTypeOf(settings_) == config::Optimizer::DECOUPLED,
       .momentum = MomentumOf(settings_),

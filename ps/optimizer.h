@@ -1,12 +1,12 @@
 // The optimizer of a run: which formula, how much state, and the numbers of each step. The formulas
-// are in proto/config.proto (Optimizer), the arithmetic in optimizer_kernels.h.
+// are in proto/config.proto (Optimizer), the arithmetic in pass_kernels.h.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "proto/config.pb.h"
-#include "ps/optimizer_kernels.h"
+#include "ps/pass_kernels.h"
 #include "ps/segments.h"
 
 namespace muster {
@@ -14,7 +14,8 @@ namespace muster {
 // The update of one step, everything that holds for all variables. Worked out once per step, in
 // double; rounded to float when a kernel's coefficients are made.
 struct UpdateRule {
-  UpdateKernel kernel = UpdateSgd;
+  const PassKernels* kernels = nullptr;
+  UpdateKernel update = nullptr;  // one of `kernels`
   double learning_rate = 0;
   bool decoupled_decay = false;
   double momentum = 0;
@@ -33,12 +34,14 @@ struct UpdateRule {
 // Immutable.
 class Optimizer {
  public:
-  explicit Optimizer(const config::Optimizer& settings);
+  // `kernels` live as long as the program.
+  Optimizer(const config::Optimizer& settings, const PassKernels& kernels);
 
   // Arenas of floats that a kernel keeps from step to step, zeros at first: SGD 0; MOMENTUM,
   // NESTEROV and RMSPROP without momentum 1; ADAM, ADAMW and RMSPROP with momentum 2.
   size_t state_arenas() const { return state_arenas_; }
   bool keeps_average() const { return settings_.has_ema_decay(); }
+  const PassKernels& kernels() const { return kernels_; }
   // 0: the norm is not clipped.
   double clip_norm() const { return settings_.clip_norm(); }
 
@@ -48,7 +51,8 @@ class Optimizer {
 
  private:
   const config::Optimizer settings_;
-  UpdateKernel kernel_;
+  const PassKernels& kernels_;
+  UpdateKernel update_;
   size_t state_arenas_;
 };
 

@@ -10,6 +10,7 @@
 #include "common/log.h"
 #include "common/protocol.h"
 #include "common/trace/trace.h"
+#include "ps/instruction_set.h"
 
 namespace muster {
 namespace {
@@ -27,8 +28,9 @@ Server::Server(const config::Config& config, const std::string& token,
       interrupt_fd_(interrupt_fd),
       roster_(graph_, {token, JobOf(token), config.cluster().workers(), ComputeSettings(config)}),
       aggregator_(graph_, CutChunks(graph_, config.cluster().chunk_bytes()), config.optimizer(),
-                  config.run().on_nonfinite(), config.run().seed(), WireTypeOf(config.cluster()),
-                  pool_, [this](int64_t version, size_t chunk) { PublishChunk(version, chunk); }),
+                  ChooseKernels(config.server().instruction_set()), config.run().on_nonfinite(),
+                  config.run().seed(), WireTypeOf(config.cluster()), pool_,
+                  [this](int64_t version, size_t chunk) { PublishChunk(version, chunk); }),
       pool_(config.server().threads()),
       next_waiting_(began_ + std::chrono::seconds(5)),
       link_(std::move(link)) {
@@ -41,7 +43,8 @@ Server::~Server() = default;
 ServerResult Server::Run() {
   FlushDenormals();  // small chunks are updated in this thread
   reporter_.Event("listening", {{"endpoint", link_->endpoint()}});
-  spdlog::info("listening on {}", link_->endpoint());
+  spdlog::info("listening on {}; updates with {} x {}", link_->endpoint(), pool_.threads(),
+               aggregator_.instruction_set());
   try {
     while (!done_) Turn();
   } catch (const Error& error) {

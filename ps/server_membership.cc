@@ -97,7 +97,8 @@ void Server::WelcomeAll() {
                               {"global_batch", plan_.global_batch},
                               {"slices", plan_.slices},
                               {"parameters", graph_.parameter_count()},
-                              {"chunks", aggregator_.chunks().size()}});
+                              {"chunks", aggregator_.chunks().size()},
+                              {"instruction_set", aggregator_.instruction_set()}});
 }
 
 // f. Nobody waits for ever.

@@ -30,8 +30,9 @@ void TreeSum::Visit(const TreeNode& node, const std::vector<TreeNode>& nodes, in
   program_.push_back(kAdd);
 }
 
-const float* TreeSum::Run(WireType type, std::span<const void* const> parts, size_t at,
-                          size_t count, std::span<float> scratch) const {
+const float* TreeSum::Run(const PassKernels& kernels, WireType type,
+                          std::span<const void* const> parts, size_t at, size_t count,
+                          std::span<float> scratch) const {
   constexpr size_t kMaxDepth = 64;  // of a tree over at most 2^32 slices
   const float* stack[kMaxDepth];
   size_t depth = 0;
@@ -56,9 +57,9 @@ const float* TreeSum::Run(WireType type, std::span<const void* const> parts, siz
       stack[depth - 1] = right;
       continue;
     }
-    // May be the same place as `left`, never overlaps it otherwise.
-    float* sum = scratch.data() + (depth - 1) * kBlock;
-    AddOnWire(type, left, right, sum, count);
+    float* sum = scratch.data() + (depth - 1) * kBlock;  // where `left` may be
+    kernels.add(left, right, sum, count);
+    RoundToWire(type, {sum, count});
     stack[depth - 1] = sum;
   }
   return stack[0];

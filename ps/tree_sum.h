@@ -8,6 +8,7 @@
 
 #include "common/slices.h"
 #include "common/wire_type.h"
+#include "ps/pass_kernels.h"
 
 namespace muster {
 
@@ -26,8 +27,8 @@ class TreeSum {
   // no samples: it then takes no part in the sum. Adds floats [at, at + count), count <= kBlock,
   // and returns where the sum is: in `scratch`, or in a part if that is the only one. Null if there
   // is none.
-  const float* Run(WireType type, std::span<const void* const> parts, size_t at, size_t count,
-                   std::span<float> scratch) const;
+  const float* Run(const PassKernels& kernels, WireType type, std::span<const void* const> parts,
+                   size_t at, size_t count, std::span<float> scratch) const;
 
  private:
   static constexpr int kAdd = -1;

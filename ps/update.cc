@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
-
-#include "ps/stream_out.h"
 
 namespace muster {
 namespace {
@@ -15,18 +12,19 @@ const float* Gradient(const ChunkUpdate& update, const Segment& segment, size_t 
                       std::span<float> scratch, float* buffer, uint32_t& bad) {
   static constexpr float kZeros[TreeSum::kBlock] = {};
   const UpdateRule& rule = update.rule;
+  const PassKernels& kernels = *rule.kernels;
   const float* gradient = update.averaged.data() + at;
   if (update.gradient.tree != nullptr) {
-    gradient = update.gradient.tree->Run(update.gradient.type, update.gradient.parts,
+    gradient = update.gradient.tree->Run(kernels, update.gradient.type, update.gradient.parts,
                                          at - update.chunk.begin, count, scratch);
     if (gradient == nullptr) return kZeros;
     if (rule.clip_value > 0 && segment.kind == Segment::Kind::kTrained) {
-      bad |= ClipValues(gradient, buffer, count, rule.clip_value);
+      bad |= kernels.clip_values(gradient, buffer, count, rule.clip_value);
       gradient = buffer;
     }
   }
   if (rule.gradient_scale != 1 && segment.kind == Segment::Kind::kTrained) {
-    Scale(gradient, buffer, count, rule.gradient_scale);
+    kernels.scale(gradient, buffer, count, rule.gradient_scale);
     gradient = buffer;
   }
   return gradient;
@@ -35,11 +33,11 @@ const float* Gradient(const ChunkUpdate& update, const Segment& segment, size_t 
 uint32_t UpdateOne(const UpdateBlock& block, const Segment& segment, const UpdateRule& rule) {
   switch (segment.kind) {
     case Segment::Kind::kTrained:
-      return rule.kernel(block, rule.Coefficients(segment));
+      return rule.update(block, rule.Coefficients(segment));
     case Segment::Kind::kFrozen:
-      return KeepFrozen(block);
+      return rule.kernels->keep_frozen(block);
     case Segment::Kind::kStatistic:
-      return UpdateStatistic(block, segment.statistic_momentum);
+      return rule.kernels->statistic(block, segment.statistic_momentum);
   }
   return 0;
 }
@@ -63,6 +61,7 @@ bool ApplyUpdate(const ChunkUpdate& update) {
   std::vector<float> scratch(sums ? update.gradient.tree->scratch_floats() : 0);
   alignas(64) float buffer[TreeSum::kBlock];
   alignas(64) float next[TreeSum::kBlock];
+  const PassKernels& kernels = *update.rule.kernels;
   const double ema_decay = update.rule.ema_decay;
   const Chunk& chunk = update.chunk;
   uint32_t bad = 0;
@@ -83,15 +82,15 @@ bool ApplyUpdate(const ChunkUpdate& update) {
     if (!update.average.empty()) {
       // A running statistic is an average already.
       const bool statistic = segment->kind == Segment::Kind::kStatistic;
-      UpdateAverage(block.next_weights, update.average.data() + at, count,
-                    statistic ? 0 : static_cast<float>(ema_decay),
-                    statistic ? 1 : static_cast<float>(1 - ema_decay));
+      kernels.average(block.next_weights, update.average.data() + at, count,
+                      statistic ? 0 : static_cast<float>(ema_decay),
+                      statistic ? 1 : static_cast<float>(1 - ema_decay));
     }
     bad |= NarrowBlock(update, block.next_weights, at, count);
-    if (update.stream) StreamOut(next, update.next_weights.data() + at, count);
+    if (update.stream) kernels.stream_out(next, update.next_weights.data() + at, count);
     at += count;
   }
-  if (update.stream) FenceStreams();
+  if (update.stream) kernels.fence_streams();
   return bad == 0;
 }
 

@@ -256,7 +256,7 @@ TEST(Optimizers, NoticeASecondMomentThatOverflows) {
 
 TEST(Optimizers, KeepAsMuchStateAsTheyNeed) {
   const auto arenas = [](const char* text) {
-    return Optimizer(ParseOptimizer(text)).state_arenas();
+    return Optimizer(ParseOptimizer(text), *AvailableKernels().back()).state_arenas();
   };
   EXPECT_EQ(arenas("type: SGD"), 0u);
   EXPECT_EQ(arenas("type: MOMENTUM"), 1u);

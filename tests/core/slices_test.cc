@@ -4,6 +4,7 @@
 
 #include "common/chunks.h"
 #include "common/step_plan.h"
+#include "ps/instruction_set.h"
 #include "ps/tree_sum.h"
 #include "tests/core/test_job.h"
 
@@ -66,7 +67,7 @@ TEST(TreeSum, AddsInTreeOrderWhoeverHoldsWhat) {
         }
         const TreeSum tree(nodes, slices);
         std::vector<float> scratch(tree.scratch_floats());
-        const float* sum = tree.Run(parts, 1, 3, scratch);
+        const float* sum = tree.Run(*AvailableKernels().back(), parts, 1, 3, scratch);
         bool any;
         const float expected = testing::TreeSumOf(value, Root(slices), slices, empty, &any);
         ASSERT_EQ(sum != nullptr, any);

@@ -9,6 +9,7 @@
 
 #include "common/chunks.h"
 #include "common/error.h"
+#include "ps/instruction_set.h"
 #include "ps/optimizer.h"
 #include "ps/segments.h"
 #include "ps/update.h"
@@ -22,8 +23,9 @@ inline config::Optimizer ParseOptimizer(const std::string& text) {
 }
 
 struct UpdateRun {
-  UpdateRun(const config::Optimizer& settings, std::vector<float> initial, std::vector<Segment> cut)
-      : optimizer(settings), segments(std::move(cut)), weights(initial), next(initial) {
+  UpdateRun(const config::Optimizer& settings, std::vector<float> initial, std::vector<Segment> cut,
+            const PassKernels& kernels = *AvailableKernels().back())
+      : optimizer(settings, kernels), segments(std::move(cut)), weights(initial), next(initial) {
     for (size_t i = 0; i < optimizer.state_arenas(); ++i) state[i].resize(initial.size());
     if (optimizer.keeps_average()) average = initial;
   }
@@ -43,7 +45,8 @@ struct UpdateRun {
                         .weights = weights,
                         .next_weights = next,
                         .state = {state[0], state[1]},
-                        .average = average};
+                        .average = average,
+                        .stream = stream};
       chunk.rule.gradient_scale = gradient_scale;
       finite = ApplyUpdate(chunk) && finite;
       begin = end;
@@ -53,6 +56,7 @@ struct UpdateRun {
   }
 
   Optimizer optimizer;
+  bool stream = false;  // new weights past the cache
   std::vector<Segment> segments;
   std::vector<float> weights, next, average;
   std::vector<float> state[2];

@@ -141,7 +141,7 @@ TEST(Update, OfSeveralPartsIsThatOfTheirTreeSum) {
       .chunk = {16, kSize, 0, 0},
       .gradient = {&tree, {parts[0].data() + 16, parts[1].data() + 16, parts[2].data() + 16}},
       .averaged = {},
-      .rule = Optimizer({}).RuleFor(1, 0.1),
+      .rule = Optimizer({}, *AvailableKernels().back()).RuleFor(1, 0.1),
       .segments = segments,
       .weights = weights,
       .next_weights = next,
@@ -173,7 +173,8 @@ TEST(GradientNorm, IsEuclideanOverTrainedVariables) {
     gradient[100] = 100;
     gradient[140] = 100;
     std::vector<double> squares(10, 9.0);
-    ASSERT_TRUE(AverageGradient({.chunk = {0, 160, 0, 0},
+    ASSERT_TRUE(AverageGradient({.kernels = *AvailableKernels().back(),
+                                 .chunk = {0, 160, 0, 0},
                                  .gradient = {&tree, {gradient.data()}},
                                  .segments = segments,
                                  .averaged = averaged,
@@ -197,7 +198,8 @@ TEST(GradientNorm, BitsDoNotDependOnChunksAndTheValueIsPrecise) {
   for (const size_t chunk : {size_t{16}, size_t{1008}, size_t{4096}, kSize}) {
     std::vector<double> squares(kSize / 16);
     for (size_t begin = 0; begin < kSize; begin += chunk) {
-      ASSERT_TRUE(AverageGradient({.chunk = {begin, std::min(kSize, begin + chunk), 0, 0},
+      ASSERT_TRUE(AverageGradient({.kernels = *AvailableKernels().back(),
+                                   .chunk = {begin, std::min(kSize, begin + chunk), 0, 0},
                                    .gradient = {&tree, {gradient.data() + begin}},
                                    .segments = segments,
                                    .averaged = averaged,
