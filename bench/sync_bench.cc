@@ -40,7 +40,9 @@ struct Options {
   size_t bytes = 100 << 20;
   std::string transport = "LOCAL";
   std::string optimizer = "MOMENTUM";
+  std::string wire_dtype = "FP32";
   uint32_t server_threads = 2;
+  uint32_t io_threads = 1;
   int64_t chunk_bytes = 0;
   int64_t rounds = 0;
   bool write = false;
@@ -78,6 +80,17 @@ config::Config MakeConfig(const Options& options) {
     throw Error(ExitCode::kUsage, "--transport {}: expected LOCAL, IPC or TCP", options.transport);
   }
   config.mutable_cluster()->set_transport(transport);
+  config::Cluster::WireDtype wire_dtype;
+  if (!config::Cluster::WireDtype_Parse(options.wire_dtype, &wire_dtype)) {
+    throw Error(ExitCode::kUsage, "--wire-dtype {}: expected FP32, BF16 or FP16",
+                options.wire_dtype);
+  }
+  if (wire_dtype != config::Cluster::FP32 && transport == config::Cluster::LOCAL) {
+    throw Error(ExitCode::kUsage, "--wire-dtype {}: no tensor travels over LOCAL",
+                options.wire_dtype);
+  }
+  config.mutable_cluster()->set_wire_dtype(wire_dtype);
+  config.mutable_server()->set_io_threads(options.io_threads);
   config::Optimizer::Type type;
   if (!config::Optimizer::Type_Parse(options.optimizer, &type) ||
       (type != config::Optimizer::SGD && type != config::Optimizer::MOMENTUM)) {
@@ -114,14 +127,32 @@ struct Job {
   std::string endpoint;
 };
 
-// The weight of element i after `steps` rounds, by the definition of the optimizer.
+float Rounded(WireType type, float value) {
+  RoundToWire(type, {&value, 1});
+  return value;
+}
+
+// The sum of the ranks' gradients under one node of the tree, each with one slice. In 32 bits it is
+// exact in any order.
+float SumOf(const Job& job, const TreeNode& node, size_t i, int64_t step) {
+  const WireType type = WireTypeOf(job.config.cluster());
+  const int64_t slices = job.options.workers;
+  if (node.level == 0) {
+    const auto rank = static_cast<uint32_t>(node.index);
+    return Rounded(type, GradientAt(i, rank, step, job.options.write));
+  }
+  const TreeNode right{node.level - 1, 2 * node.index + 1};
+  const float left = SumOf(job, {node.level - 1, 2 * node.index}, i, step);
+  if (Covers(right, slices).empty()) return left;
+  return Rounded(type, left + SumOf(job, right, i, step));
+}
+
+// The weight of element i after `steps` rounds, by the definition of the optimizer, as workers see
+// it.
 float ExpectedWeight(const Job& job, size_t i, int64_t steps) {
   float weight = 0, momentum = 0;
   for (int64_t step = 0; step < steps; ++step) {
-    float sum = 0;  // exact in any order
-    for (uint32_t rank = 0; rank < job.options.workers; ++rank) {
-      sum += GradientAt(i, rank, step, job.options.write);
-    }
+    float sum = SumOf(job, Root(job.options.workers), i, step);
     if (job.config.optimizer().type() == config::Optimizer::MOMENTUM) {
       const float kept = kMomentum * momentum;
       momentum = kept + sum;
@@ -130,7 +161,7 @@ float ExpectedWeight(const Job& job, size_t i, int64_t steps) {
     const float change = kRate * sum;
     weight = weight - change;
   }
-  return weight;
+  return Rounded(WireTypeOf(job.config.cluster()), weight);
 }
 
 bool Verify(const Job& job, std::span<const float> weights, int64_t steps) {
@@ -284,6 +315,7 @@ void Run(Options options) {
                                       {"bytes", graph.arena_floats() * sizeof(float)},
                                       {"transport", options.transport},
                                       {"optimizer", options.optimizer},
+                                      {"wire_dtype", options.wire_dtype},
                                       {"server_threads", options.server_threads},
                                       {"chunk_bytes", options.chunk_bytes},
                                       {"workers_write", options.write},
@@ -321,6 +353,10 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(size_t{4096}, size_t{1} << 32));
   app.add_option("--transport", options.transport, "LOCAL, IPC or TCP")->capture_default_str();
   app.add_option("--optimizer", options.optimizer, "SGD or MOMENTUM")->capture_default_str();
+  app.add_option("--wire-dtype", options.wire_dtype, "FP32, BF16 or FP16; not with LOCAL")
+      ->capture_default_str();
+  app.add_option("--io-threads", options.io_threads, "of the server's ZeroMQ link")
+      ->capture_default_str();
   app.add_option("--server-threads", options.server_threads)->capture_default_str();
   app.add_option("--chunk-bytes", options.chunk_bytes, "0: as cluster.chunk_bytes");
   app.add_option("--rounds", options.rounds, "0: by size");

@@ -22,8 +22,8 @@ namespace muster {
 // The gradient of a chunk as it was pushed.
 struct GradientParts {
   const TreeSum* tree = nullptr;
-  std::vector<const void*> parts;  // each begins at the chunk's first value; null: no samples
   WireType type = wire::FP32;      // of the parts
+  std::vector<const void*> parts;  // each begins at the chunk's first value; null: no samples
 };
 
 // Everything one chunk's update reads and writes. All spans are whole arenas. Run by one thread;

@@ -123,7 +123,7 @@ TEST_P(Failure, AReportedFailureIsHandedOn) {
 
 TEST_P(Failure, MissingRanksAreNamedAtTheStartDeadline) {
   config::Config config = SmallConfig(4, 4);
-  config.mutable_deadlines()->set_start_s(0.3);
+  config.mutable_deadlines()->set_start_s(1.5);
   TestJob job(config, GetParam());
   std::vector<std::thread> joined;
   for (const uint32_t rank : {0u, 2u}) {

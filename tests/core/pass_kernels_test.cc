@@ -192,6 +192,7 @@ TEST_F(PassKernelsTest, SumsOfPartsAndNormsHaveTheSameBits) {
     ASSERT_TRUE(AverageGradient({.kernels = *kernels,
                                  .chunk = {0, kSize, 0, 0},
                                  .gradient = {&tree,
+                                              wire::FP32,
                                               {parts[0].data(), parts[1].data(), nullptr,
                                                parts[3].data(), parts[4].data()}},
                                  .segments = segments,

@@ -38,7 +38,7 @@ struct UpdateRun {
     for (size_t begin = 0; begin < weights.size();) {
       const size_t end = begin + std::min(chunk_floats, weights.size() - begin);
       ChunkUpdate chunk{.chunk = {begin, end, 0, 0},
-                        .gradient = {&tree, {gradient.data() + begin}},
+                        .gradient = {&tree, wire::FP32, {gradient.data() + begin}},
                         .averaged = {},
                         .rule = optimizer.RuleFor(update, rate),
                         .segments = segments,

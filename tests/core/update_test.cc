@@ -139,7 +139,9 @@ TEST(Update, OfSeveralPartsIsThatOfTheirTreeSum) {
   const std::vector<Segment> segments{{.begin = 0, .end = kSize, .weight_decay = 0.1f}};
   ChunkUpdate update{
       .chunk = {16, kSize, 0, 0},
-      .gradient = {&tree, {parts[0].data() + 16, parts[1].data() + 16, parts[2].data() + 16}},
+      .gradient = {&tree,
+                   wire::FP32,
+                   {parts[0].data() + 16, parts[1].data() + 16, parts[2].data() + 16}},
       .averaged = {},
       .rule = Optimizer({}, *AvailableKernels().back()).RuleFor(1, 0.1),
       .segments = segments,
@@ -175,7 +177,7 @@ TEST(GradientNorm, IsEuclideanOverTrainedVariables) {
     std::vector<double> squares(10, 9.0);
     ASSERT_TRUE(AverageGradient({.kernels = *AvailableKernels().back(),
                                  .chunk = {0, 160, 0, 0},
-                                 .gradient = {&tree, {gradient.data()}},
+                                 .gradient = {&tree, wire::FP32, {gradient.data()}},
                                  .segments = segments,
                                  .averaged = averaged,
                                  .line_squares = squares}));
@@ -200,7 +202,7 @@ TEST(GradientNorm, BitsDoNotDependOnChunksAndTheValueIsPrecise) {
     for (size_t begin = 0; begin < kSize; begin += chunk) {
       ASSERT_TRUE(AverageGradient({.kernels = *AvailableKernels().back(),
                                    .chunk = {begin, std::min(kSize, begin + chunk), 0, 0},
-                                   .gradient = {&tree, {gradient.data() + begin}},
+                                   .gradient = {&tree, wire::FP32, {gradient.data() + begin}},
                                    .segments = segments,
                                    .averaged = averaged,
                                    .line_squares = squares}));
