@@ -37,8 +37,9 @@ struct UpdateRun {
     bool finite = true;
     for (size_t begin = 0; begin < weights.size();) {
       const size_t end = begin + std::min(chunk_floats, weights.size() - begin);
+      GradientParts parts{&tree, wire::FP32, {gradient.data() + begin}};
       ChunkUpdate chunk{.chunk = {begin, end, 0, 0},
-                        .gradient = {&tree, wire::FP32, {gradient.data() + begin}},
+                        .gradient = std::move(parts),
                         .averaged = {},
                         .rule = optimizer.RuleFor(update, rate),
                         .segments = segments,
