@@ -107,6 +107,27 @@ int CgroupCores() {
   return std::max(1, static_cast<int>(std::floor(std::atof(quota.c_str()) / period)));
 }
 
+// A network's file is easily taken for a config.
+void ParseConfig(const std::string& path, config::Config& config, Locations& locations) {
+  try {
+    ParseTextFile(path, "", config, locations);
+  } catch (const Error&) {
+    config::Model model;
+    Locations ignored;
+    try {
+      ParseTextFile(path, "model", model, ignored);
+    } catch (const Error&) {
+      model.Clear();
+    }
+    if (model.layer_size() == 0) throw;
+    throw Error(
+        ExitCode::kUsage,
+        "{}: is a network, expected a config (configs/*.txtpb), which names its network with "
+        "model_file: \"{}\"",
+        path, path);
+  }
+}
+
 }  // namespace
 
 Setting ParseSetting(const std::string& text) {
@@ -120,7 +141,7 @@ Setting ParseSetting(const std::string& text) {
 config::Config LoadConfig(const std::string& path, const std::vector<Setting>& settings) {
   config::Config config;
   Locations locations;
-  ParseTextFile(path, "", config, locations);
+  ParseConfig(path, config, locations);
   bool file_from_setting = false;
   for (const Setting& setting : settings) {
     if (setting.path != "model_file") continue;

@@ -51,6 +51,7 @@ class Checker {
   void CheckPreprocess(const config::Data& data) const;
   void CheckEvaluation(const config::Config& config) const;
   void CheckTrace(const config::Run& run) const;
+  void CheckSkipping(const config::Run& run) const;
   void CheckCluster(const config::Cluster& cluster) const;
 
   const std::string& file_;
@@ -246,6 +247,17 @@ void Checker::CheckTrace(const config::Run& run) const {
        run.steps() - 1, run.trace_first_step());
 }
 
+void Checker::CheckSkipping(const config::Run& run) const {
+  const std::string key = "run.max_skipped_steps";
+  // A resolved config spells it out; who types it wants steps to be skipped.
+  const auto given = locations_.find(key);
+  if (run.on_nonfinite() == config::Run::SKIP_STEP || given == locations_.end() ||
+      !given->second.starts_with("--")) {
+    return;
+  }
+  Fail(key, "has no meaning while run.on_nonfinite is ABORT: expected SKIP_STEP with it");
+}
+
 void Checker::CheckCluster(const config::Cluster& cluster) const {
   if (cluster.wire_dtype() == config::Cluster::FP32 ||
       cluster.transport() != config::Cluster::LOCAL) {
@@ -281,6 +293,7 @@ void Checker::CheckContradictions(const config::Config& config) const {
   CheckPreprocess(config.data());
   CheckEvaluation(config);
   CheckTrace(run);
+  CheckSkipping(run);
   CheckCluster(config.cluster());
 }
 

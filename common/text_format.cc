@@ -292,6 +292,31 @@ void ParseTextFile(const std::string& file, const std::string& prefix, pb::Messa
 
 namespace {
 
+// The parser's words for these are about its tokens: "Expected integer, got: -".
+void RefuseNumber(const pb::FieldDescriptor* field, const std::string& walked,
+                  const std::string& value, const std::string& origin) {
+  if (field->is_repeated()) return;
+  const char* expected = nullptr;
+  switch (field->cpp_type()) {
+    case pb::FieldDescriptor::CPPTYPE_UINT32:
+    case pb::FieldDescriptor::CPPTYPE_UINT64:
+      expected = "a whole number, 0 or more";
+      break;
+    case pb::FieldDescriptor::CPPTYPE_INT32:
+    case pb::FieldDescriptor::CPPTYPE_INT64:
+      expected = "a whole number";
+      break;
+    case pb::FieldDescriptor::CPPTYPE_FLOAT:
+    case pb::FieldDescriptor::CPPTYPE_DOUBLE:
+      expected = "a number";
+      break;
+    default:
+      return;
+  }
+  throw Error(ExitCode::kUsage, "{}: {}{}: expected {}, got {}", origin, walked, field->name(),
+              expected, value.empty() ? "nothing" : value);
+}
+
 // Two settings of the command line that exclude each other: the later one would silently win. One
 // of the file is meant to be replaced.
 void RefuseSecondOfOneof(const pb::FieldDescriptor* field, const std::string& walked,
@@ -333,7 +358,8 @@ void SetField(pb::Message& config, const std::string& path, const std::string& v
       parser.RecordErrorsTo(&errors);
       std::unique_ptr<pb::Message> fresh(at->New());
       if (!parser.ParseFromString(AsFieldText(field, value), fresh.get())) {
-        throw Error(ExitCode::kUsage, "{}: {}", origin, errors.first());
+        RefuseNumber(field, walked, value, origin);
+        throw Error(ExitCode::kUsage, "{}: {}{}", origin, walked, errors.first());
       }
       std::vector<const pb::FieldDescriptor*> set;
       fresh->GetReflection()->ListFields(*fresh, &set);

@@ -183,8 +183,8 @@ std::vector<std::string> SummaryLines(const nlohmann::json& summary, int workers
   }
   double speed = Number(summary, "images_per_second");
   if (std::isfinite(speed)) {
-    std::string text = FormatCount(speed) + " images/s";
-    if (workers > 1) text += fmt::format(", {} per worker", FormatCount(speed / workers));
+    std::string text = FormatRate(speed) + " images/s";
+    if (workers > 1) text += fmt::format(", {} per worker", FormatRate(speed / workers));
     row("speed", text);
   }
   for (std::string& line : StepLines(summary)) lines.push_back(std::move(line));

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <limits>
 
 #include "common/atomic_file.h"
 #include "common/error.h"
@@ -245,6 +246,14 @@ std::string SeedDir(const std::string& base, uint64_t seed) {
 }
 
 // Before the first run, so that a series does not end at its third.
+// Seeds S ... S + N - 1.
+uint64_t LastSeed(uint64_t first, int repeat) {
+  const auto more = static_cast<uint64_t>(repeat - 1);
+  if (first <= std::numeric_limits<uint64_t>::max() - more) return first + more;
+  throw Error(ExitCode::kUsage, "--repeat {} and the seed {}: expected a seed of at most {}",
+              repeat, first, std::numeric_limits<uint64_t>::max() - more);
+}
+
 void CheckSeriesDir(const RunDir& base, uint64_t first_seed, int repeat) {
   if (fs::exists(fs::symlink_status(base.RepeatPath()))) {
     throw Error(ExitCode::kUsage,
@@ -268,8 +277,9 @@ int RunSeries(const LaunchArguments& arguments, Prepared& prepared, SignalSource
     throw Error(ExitCode::kUsage,
                 "--repeat and --trace: expected one of them: a series has no single trace");
   }
-  RunDir base = MakeRunDir(prepared.config, arguments.config_path);
   const uint64_t first_seed = prepared.config.run().seed();
+  (void)LastSeed(first_seed, arguments.repeat);
+  RunDir base = MakeRunDir(prepared.config, arguments.config_path);
   CheckSeriesDir(base, first_seed, arguments.repeat);
   std::vector<RepeatedRun> runs;
   int exit_code = 0;
@@ -321,9 +331,8 @@ int DryRun(const LaunchArguments& arguments,
     RunDir::CheckUnused(shown_dir);
   }
   if (arguments.repeat > 0) {
-    shown_dir +=
-        fmt::format("/seed-{} ... seed-{}", prepared.config.run().seed(),
-                    prepared.config.run().seed() + static_cast<uint64_t>(arguments.repeat - 1));
+    shown_dir += fmt::format("/seed-{} ... seed-{}", prepared.config.run().seed(),
+                             LastSeed(prepared.config.run().seed(), arguments.repeat));
   }
   PrintLines(DryRunLines(arguments.config_path, prepared.config, prepared.graph,
                          count(prepared.config), shown_dir));

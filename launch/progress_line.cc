@@ -52,7 +52,7 @@ std::vector<Part> Parts(const Progress& p) {
   if (std::isfinite(p.train_accuracy)) add(5, "accuracy " + FormatPercent(p.train_accuracy, 1));
   if (p.evaluating) return parts;  // speed and time left are about training
   if (std::isfinite(p.images_per_second)) {
-    add(3, FormatCount(p.images_per_second) + " images/s");
+    add(3, FormatRate(p.images_per_second) + " images/s");
   }
   if (std::isfinite(p.eta_s) && p.eta_s >= 0) add(6, FormatDuration(p.eta_s) + " left");
   if (std::isfinite(p.waiting_share)) add(7, "waiting " + FormatPercent(p.waiting_share));
@@ -96,7 +96,7 @@ std::string LogLine(const Progress& p) {
     line += fmt::format("  accuracy {:>6}", FormatPercent(p.train_accuracy, 1));
   }
   if (std::isfinite(p.images_per_second)) {
-    line += fmt::format("  {:>6} images/s", FormatCount(p.images_per_second));
+    line += fmt::format("  {:>6} images/s", FormatRate(p.images_per_second));
   }
   if (std::isfinite(p.step_ms)) line += fmt::format("  {:>7}/step", FormatMilliseconds(p.step_ms));
   if (std::isfinite(p.waiting_share)) {

@@ -29,7 +29,7 @@ std::string SpreadText(const Spread& spread, const std::function<std::string(dou
 }
 
 std::string Percent(double share) { return FormatPercent(share, 2); }
-std::string Speed(double speed) { return FormatCount(speed); }
+std::string Speed(double speed) { return FormatRate(speed); }
 
 }  // namespace
 

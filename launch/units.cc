@@ -36,6 +36,10 @@ std::string FormatCount(double value) {
   return FormatCount(static_cast<int64_t>(std::llround(value)));
 }
 
+std::string FormatRate(double value) {
+  return value < 9.95 ? fmt::format("{:.1f}", value) : FormatCount(value);
+}
+
 std::string FormatBytes(double bytes) { return WithPrefix(bytes, "B"); }
 
 std::string FormatFlops(double flops) { return WithPrefix(flops, "FLOP"); }

@@ -9,6 +9,7 @@ namespace muster {
 
 std::string FormatCount(int64_t value);      // 1,068,298
 std::string FormatCount(double value);       // the same, rounded to a whole number
+std::string FormatRate(double value);        // per second: 1,068, 12, 0.4
 std::string FormatBytes(double bytes);       // 512 B, 4.1 MB (powers of 1000)
 std::string FormatFlops(double flops);       // 37.8 MFLOP
 std::string FormatDuration(double seconds);  // 0.8 s, 42 s, 6 min 51 s, 2 h 05 min, 3 d 04 h

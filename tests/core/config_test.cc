@@ -117,6 +117,24 @@ TEST_F(ConfigTest, EveryErrorSaysWhereWhatAndWhatElse) {
   EXPECT_THAT(ErrorOf(dir_), HasSubstr(dir_));
 }
 
+TEST_F(ConfigTest, ANetworkIsNotAConfig) {
+  (void)Config("");
+  EXPECT_THAT(ErrorOf(dir_ + "/model.txtpb"),
+              AllOf(HasSubstr("is a network"), HasSubstr("model_file: \"")));
+}
+
+TEST_F(ConfigTest, SettingsWithoutEffectAreRefused) {
+  const std::string path = Config("");
+  EXPECT_THAT(ErrorOf(path, {"run.max_skipped_steps=3"}), HasSubstr("SKIP_STEP"));
+  EXPECT_EQ(LoadConfig(path, {ParseSetting("run.max_skipped_steps=3"),
+                              ParseSetting("run.on_nonfinite=SKIP_STEP")})
+                .run()
+                .max_skipped_steps(),
+            3);
+  EXPECT_THAT(ErrorOf(path, {"cluster.wire_dtype=BF16", "cluster.transport=LOCAL"}),
+              AllOf(HasSubstr("BF16"), HasSubstr("LOCAL")));
+}
+
 TEST_F(ConfigTest, ErrorsOfTheModelNameItsFileLineAndLayer) {
   Write("model.txtpb",
         "layer { name: \"fc\"\n dense { units: 10 } }\nlayer { name: \"loss\" softmax {} }\n");
@@ -163,7 +181,16 @@ TEST_F(ConfigTest, SettingErrorsNameTheSetting) {
               AllOf(StartsWith("--set run.epocs=3"), HasSubstr("\"epochs\"")));
   EXPECT_THAT(ErrorOf(path, {"rum.epochs=3"}), HasSubstr("\"run\""));
   EXPECT_THAT(ErrorOf(path, {"run.epochs=x"}),
-              AllOf(StartsWith("--set run.epochs=x"), HasSubstr("epochs")));
+              HasSubstr("--set run.epochs=x: run.epochs: expected a whole number, got x"));
+  EXPECT_THAT(ErrorOf(path, {"cluster.workers=-1"}),
+              HasSubstr("cluster.workers: expected a whole number, 0 or more, got -1"));
+  EXPECT_THAT(
+      ErrorOf(path, {"model.layer[fc].dense.units="}),
+      HasSubstr("model.layer[0].dense.units: expected a whole number, 0 or more, got nothing"));
+  EXPECT_THAT(ErrorOf(path, {"learning_rate.base=z"}),
+              HasSubstr("learning_rate.base: expected a number, got z"));
+  EXPECT_THAT(ErrorOf(path, {"optimizer.type=FOO"}),
+              HasSubstr("optimizer.type: unknown value FOO"));
   EXPECT_THAT(ErrorOf(path, {"run.epochs=0"}),
               AllOf(StartsWith("--set run.epochs=0"), HasSubstr("at least 1")));
   EXPECT_THAT(ErrorOf(path, {"run.epochs=3 seed: 4"}), HasSubstr("one value"));

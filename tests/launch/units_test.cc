@@ -20,6 +20,14 @@ TEST(UnitsTest, Counts) {
   EXPECT_EQ(FormatCount(INFINITY), "-");
 }
 
+TEST(UnitsTest, Rates) {
+  EXPECT_EQ(FormatRate(1234.4), "1,234");
+  EXPECT_EQ(FormatRate(10), "10");
+  EXPECT_EQ(FormatRate(9.94), "9.9");
+  EXPECT_EQ(FormatRate(0.04), "0.0");
+  EXPECT_EQ(FormatRate(NAN), "-");
+}
+
 TEST(UnitsTest, Prefixes) {
   EXPECT_EQ(FormatBytes(0), "0 B");
   EXPECT_EQ(FormatBytes(999), "999 B");
