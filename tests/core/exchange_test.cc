@@ -8,19 +8,10 @@
 #include <random>
 #include <thread>
 
-#include "common/random.h"
 #include "tests/core/test_job.h"
 
 namespace muster::testing {
 namespace {
-
-// A number whose sums depend on their order in the last bits.
-float Rough(int64_t step, int64_t slice, size_t i) {
-  const auto bits = RandomStream(3, RandomPurpose::kSynthetic, static_cast<uint32_t>(step),
-                                 static_cast<uint32_t>(slice), i)
-                        .Block(0);
-  return (ToUniform(bits[0]) - 0.5f) * std::exp2(static_cast<float>(bits[1] % 12));
-}
 
 uint64_t HashAfter(uint32_t workers, uint32_t slices, const WorkerBehaviour& behaviour,
                    const std::function<void(config::Config&)>& change = {},

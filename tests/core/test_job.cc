@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cmath>
 #include <random>
 #include <thread>
 
@@ -11,6 +12,7 @@
 #include "common/error.h"
 #include "common/log.h"
 #include "common/protocol.h"
+#include "common/random.h"
 
 namespace muster::testing {
 namespace {
@@ -105,6 +107,13 @@ std::string TestJob::FinishError(ExitCode* code) {
     if (code != nullptr) *code = error.code();
     return error.what();
   }
+}
+
+float Rough(int64_t step, int64_t slice, size_t i) {
+  const auto bits = RandomStream(3, RandomPurpose::kSynthetic, static_cast<uint32_t>(step),
+                                 static_cast<uint32_t>(slice), i)
+                        .Block(0);
+  return (ToUniform(bits[0]) - 0.5f) * std::exp2(static_cast<float>(bits[1] % 12));
 }
 
 float TreeSumOf(const std::function<float(int64_t)>& value, const TreeNode& node, int64_t slices,

@@ -55,6 +55,9 @@ class TestJob {
 // The gradient of element `i` of the arena in one slice.
 using SliceGradient = std::function<float(int64_t step, int64_t slice, size_t i)>;
 
+// A gradient whose sums depend on their order in the last bits.
+float Rough(int64_t step, int64_t slice, size_t i);
+
 struct WorkerBehaviour {
   SliceGradient gradient;
   // In which order the chunks are pushed; default: last to first.

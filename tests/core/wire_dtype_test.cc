@@ -5,18 +5,10 @@
 #include <bit>
 #include <cmath>
 
-#include "common/random.h"
 #include "tests/core/test_job.h"
 
 namespace muster::testing {
 namespace {
-
-float Rough(int64_t step, int64_t slice, size_t i) {
-  const auto bits = RandomStream(3, RandomPurpose::kSynthetic, static_cast<uint32_t>(step),
-                                 static_cast<uint32_t>(slice), i)
-                        .Block(0);
-  return (ToUniform(bits[0]) - 0.5f) * std::exp2(static_cast<float>(bits[1] % 12));
-}
 
 class WireDtypeTest : public ::testing::TestWithParam<config::Cluster::WireDtype> {
  protected:

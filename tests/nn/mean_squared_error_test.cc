@@ -2,39 +2,14 @@
 
 #include <cmath>
 
-#include "tests/nn/op_case.h"
-#include "worker/backend/cpu/cpu_backend.h"
+#include "tests/nn/loss_run.h"
 
 namespace muster {
 namespace {
 
-struct LossRun {
-  LossSums sums;
-  std::vector<float> gradient;
-  std::vector<int32_t> predictions;
-};
-
 LossRun RunLoss(const std::vector<float>& logits, const std::vector<int32_t>& labels,
                 float scale = 1, bool input_is_relu = false) {
-  const auto backend = MakeCpuBackend(1);
-  const auto batch = static_cast<int64_t>(labels.size());
-  const Graph graph =
-      reference::MakeGraph(fmt::format("layer {{ name: 'out' dense {{ units: {} }} }}"
-                                       "layer {{ name: 'loss' mean_squared_error {{}} }}",
-                                       static_cast<int64_t>(logits.size()) / batch),
-                           {1, 1, 4});
-  const auto op =
-      backend->MakeLoss(graph.layers().back(), {.batch = batch, .input_is_relu = input_is_relu});
-  const Arena x = ToArena(logits);
-  Arena state(op->state_floats()), gradient(logits.size());
-  LossRun run;
-  run.predictions.resize(labels.size());
-  run.sums =
-      op->Forward(x.floats().data(), labels.data(), state.floats().data(), run.predictions.data());
-  op->Backward(scale, x.floats().data(), labels.data(), state.floats().data(),
-               gradient.floats().data());
-  run.gradient.assign(gradient.floats().begin(), gradient.floats().end());
-  return run;
+  return RunLossLayer("mean_squared_error {}", logits, labels, scale, input_is_relu);
 }
 
 TEST(MeanSquaredErrorTest, IsTheMeanOverTheClasses) {

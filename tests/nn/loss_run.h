@@ -1,0 +1,45 @@
+// Runs one loss of the CPU backend, forward and backward.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/nn/op_case.h"
+#include "worker/backend/cpu/cpu_backend.h"
+
+namespace muster {
+
+struct LossRun {
+  LossSums sums;
+  std::vector<float> gradient;
+  std::vector<int32_t> predictions;  // -2 where none was written
+};
+
+// `layer`: "softmax_cross_entropy {}". As many logits for each sample as there are classes.
+inline LossRun RunLossLayer(const std::string& layer, const std::vector<float>& logits,
+                            const std::vector<int32_t>& labels, float scale = 1,
+                            bool input_is_relu = false) {
+  const auto backend = MakeCpuBackend(1);
+  const auto batch = static_cast<int64_t>(labels.size());
+  const Graph graph =
+      reference::MakeGraph(fmt::format("layer {{ name: 'out' dense {{ units: {} }} }}"
+                                       "layer {{ name: 'loss' {} }}",
+                                       static_cast<int64_t>(logits.size()) / batch, layer),
+                           {1, 1, 4});
+  const auto op =
+      backend->MakeLoss(graph.layers().back(), {.batch = batch, .input_is_relu = input_is_relu});
+  const Arena x = ToArena(logits);
+  Arena state(op->state_floats()), gradient(logits.size());
+  LossRun run;
+  run.predictions.resize(labels.size(), -2);
+  run.sums =
+      op->Forward(x.floats().data(), labels.data(), state.floats().data(), run.predictions.data());
+  op->Backward(scale, x.floats().data(), labels.data(), state.floats().data(),
+               gradient.floats().data());
+  run.gradient.assign(gradient.floats().begin(), gradient.floats().end());
+  return run;
+}
+
+}  // namespace muster
