@@ -26,8 +26,8 @@ class FewChannelsBackwardWeights : public BackwardPass {
 
 class Conv2d : public Op {
  public:
-  Conv2d(OneDnn& dnn, const Layer& layer, const OpOptions& options) {
-    const bool winograd = WinogradFits(layer, options);
+  Conv2d(OneDnn& dnn, const Layer& layer, const OpOptions& options, bool winograd_allowed) {
+    const bool winograd = winograd_allowed && WinogradFits(layer, options.batch);
     forward_ =
         winograd ? MakeWinogradForward(layer, options) : MakeDirectForward(dnn, layer, options);
     if (options.mode != Mode::kTraining) return;
@@ -64,8 +64,9 @@ class Conv2d : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeConv2d(OneDnn& dnn, const Layer& layer, const OpOptions& options) {
-  return std::make_unique<Conv2d>(dnn, layer, options);
+std::unique_ptr<Op> MakeConv2d(OneDnn& dnn, const Layer& layer, const OpOptions& options,
+                               bool winograd_allowed) {
+  return std::make_unique<Conv2d>(dnn, layer, options, winograd_allowed);
 }
 
 }  // namespace muster::cpu

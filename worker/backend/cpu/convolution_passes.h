@@ -35,8 +35,8 @@ std::unique_ptr<BackwardPass> MakeDirectBackwardData(OneDnn& dnn, const Layer& l
 std::unique_ptr<BackwardPass> MakeDirectBackwardWeights(OneDnn& dnn, const Layer& layer,
                                                         const OpOptions& options);
 
-// By Winograd's F(2x2, 3x3), for what WinogradFits.
-bool WinogradFits(const Layer& layer, const OpOptions& options);
+// By Winograd's F(2x2, 3x3), for what WinogradFits. All three passes use it or none.
+bool WinogradFits(const Layer& layer, int64_t batch);
 std::unique_ptr<ForwardPass> MakeWinogradForward(const Layer& layer, const OpOptions& options);
 std::unique_ptr<BackwardPass> MakeWinogradBackwardData(const Layer& layer,
                                                        const OpOptions& options);

@@ -13,13 +13,19 @@ constexpr int kBlockRows = 4;
 
 template <int kRows, int kPanels>
 void MultiplyBlock(const float* a, int64_t a_panel, const float* b, int64_t b_panel, float* out,
-                   int64_t out_panel, int64_t channels) {
+                   int64_t out_panel, int64_t channels, bool first) {
   FloatVec sums[kRows][kPanels] = {};
-  for (int64_t c = 0; c < channels; c += kLanes, a += a_panel, b += kLanes * kLanes) {
-#pragma GCC unroll 8
-    for (int64_t lane = 0; lane < kLanes; ++lane) {
+  if (!first) {
+    for (int r = 0; r < kRows; ++r) {
+      for (int p = 0; p < kPanels; ++p) sums[r][p] = LoadFloats(out + p * out_panel + r * kLanes);
+    }
+  }
+  for (int64_t c = 0; c < channels; c += kLanes, a += a_panel) {
+// More, and GCC 12 runs out of registers.
+#pragma GCC unroll 1
+    for (int64_t lane = 0; lane < kLanes; ++lane, b += kLanes) {
       FloatVec row[kPanels];
-      for (int p = 0; p < kPanels; ++p) row[p] = LoadFloats(b + p * b_panel + lane * kLanes);
+      for (int p = 0; p < kPanels; ++p) row[p] = LoadFloats(b + p * b_panel);
       for (int r = 0; r < kRows; ++r) {
         const FloatVec value = Broadcast(a[r * kLanes + lane]);
         for (int p = 0; p < kPanels; ++p) sums[r][p] += value * row[p];
@@ -33,10 +39,10 @@ void MultiplyBlock(const float* a, int64_t a_panel, const float* b, int64_t b_pa
 
 template <int kPanels>
 void MultiplyRows(const ConstPanels& a, const float* b, int64_t b_panel, float* out,
-                  int64_t out_panel, int64_t rows, int64_t channels) {
+                  int64_t out_panel, int64_t rows, int64_t channels, bool first) {
   const auto block = [&]<int kRows>(int64_t r) {
     MultiplyBlock<kRows, kPanels>(a.data + r * kLanes, a.panel, b, b_panel, out + r * kLanes,
-                                  out_panel, channels);
+                                  out_panel, channels, first);
   };
   int64_t r = 0;
   for (; r + kBlockRows <= rows; r += kBlockRows) block.template operator()<kBlockRows>(r);
@@ -79,10 +85,16 @@ void ForPanels(int64_t panels, const Body& body) {
 }  // namespace
 
 void MultiplyStrip(const ConstPanels& a, const ConstPanels& b, const Panels& out, int64_t rows,
-                   int64_t channels, const Range& strip) {
+                   int64_t channels, const Range& strip, bool first) {
+  // As many rows of a strip of b as stay in the first-level cache while those of a go by.
+  constexpr int64_t kChannels = 256;
   ForPanels(strip.size(), [&]<int kPanels>() {
-    MultiplyRows<kPanels>(a, b.data + strip.begin * b.panel, b.panel,
-                          out.data + strip.begin * out.panel, out.panel, rows, channels);
+    for (int64_t c = 0; c < channels; c += kChannels) {
+      MultiplyRows<kPanels>({a.data + c / kLanes * a.panel, a.panel},
+                            b.data + strip.begin * b.panel + c * kLanes, b.panel,
+                            out.data + strip.begin * out.panel, out.panel, rows,
+                            std::min(kChannels, channels - c), first && c == 0);
+    }
   });
 }
 

@@ -30,11 +30,12 @@ inline Range Strip(int64_t panels, int64_t strip) {
   return EvenPart(panels, StripCount(panels), strip);
 }
 
-// out[r][k] = Σ_c a[r][c] b[c][k], for the panels `strip` of k (counted in the whole of b and out).
+// out[r][k] = Σ_c a[r][c] b[c][k] where `first`, else += it, for the panels `strip` of k (counted
+// in the whole of b and out).
 //   a: rows x channels; b: channels x outputs, its rows the channels; out: rows x outputs.
-// `channels` is a multiple of 8. Each sum goes over c in order.
+// `channels` is a multiple of 8. Each sum goes over c in order, from what is there.
 void MultiplyStrip(const ConstPanels& a, const ConstPanels& b, const Panels& out, int64_t rows,
-                   int64_t channels, const Range& strip);
+                   int64_t channels, const Range& strip, bool first);
 
 // sums[k][c] += Σ_r a[r][k] b[r][c], or = where `first`, for the panels `strip` of c.
 //   a: rows x outputs; b: rows x channels; sums: plain, with `row` floats from one k to the next.

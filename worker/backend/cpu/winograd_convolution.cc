@@ -13,7 +13,7 @@ namespace {
 int64_t BlockTiles(int64_t tiles, int64_t channels) {
   constexpr int64_t kBlockFloats = 1 << 20;
   const int64_t fitting = kBlockFloats / (kPositions * channels) / 4 * 4;
-  return std::min(tiles, std::clamp<int64_t>(fitting, 64, 512));
+  return std::min(tiles, std::clamp<int64_t>(fitting, 128, 512));
 }
 
 }  // namespace
@@ -22,13 +22,11 @@ Convolution::Convolution(int64_t batch, const Shape& source, const Shape& result
                          int64_t left)
     : source_(source),
       result_(result),
-      top_(top),
-      left_(left),
       grid_(batch, result),
       block_(BlockTiles(grid_.count(), source.channels + result.channels)),
       source_tiles_(block_, source.channels),
       result_tiles_(block_, result.channels),
-      zeros_(static_cast<size_t>(source.channels)) {}
+      transform_(source, top, left, source_tiles_) {}
 
 void Convolution::Run(const float* source, const TransformedWeights& weights, const Finish& finish,
                       float* result, float* scratch) const {
@@ -39,33 +37,18 @@ void Convolution::Run(const float* source, const TransformedWeights& weights, co
     const Range block = {first, std::min(first + block_, grid_.count())};
     const TransformParts source_parts(block.size(), source_.channels / kLanes);
     ParallelFor(source_parts.count(), [&](int64_t i) {
-      TransformSource(source, block, source_parts.At(i), source_tiles);
+      transform_.Run(source, grid_, first, source_parts.At(i), source_tiles);
     });
     ParallelFor(kPositions * strips, [&](int64_t i) {
       const int64_t position = i / strips;
       MultiplyStrip(source_tiles_.At(source_tiles, position), weights.At(position),
                     result_tiles_.At(result_tiles, position), block.size(), source_.channels,
-                    Strip(result_panels, i % strips));
+                    Strip(result_panels, i % strips), true);
     });
     const TransformParts result_parts(block.size(), result_panels);
     ParallelFor(result_parts.count(), [&](int64_t i) {
       TransformResult(result_tiles, block, result_parts.At(i), finish, result);
     });
-  }
-}
-
-void Convolution::TransformSource(const float* source, const Range& block,
-                                  const TransformPart& part, float* to) const {
-  const int64_t stride = source_tiles_.position();
-  for (int64_t t = part.tiles.begin; t < part.tiles.end; ++t) {
-    const Tile tile = grid_.At(block.begin + t);
-    const auto square = SquareAt<4>(source, source_, tile.image, tile.row - top_,
-                                    tile.column - left_, zeros_.data());
-    for (int64_t panel = part.panels.begin; panel < part.panels.end; ++panel) {
-      float* const at = to + panel * source_tiles_.panel() + t * kLanes;
-      TransformInput([&](int i, int j) { return LoadFloats(square.pixels[i][j] + panel * kLanes); },
-                     [&](int position, FloatVec vec) { Store(at + position * stride, vec); });
-    }
   }
 }
 

@@ -9,7 +9,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "common/graph.h"
 #include "worker/backend/cpu/winograd_tiles.h"
@@ -37,17 +36,14 @@ class Convolution {
            float* result, float* scratch) const;
 
  private:
-  void TransformSource(const float* source, const Range& block, const TransformPart& part,
-                       float* to) const;
   void TransformResult(const float* from, const Range& block, const TransformPart& part,
                        const Finish& finish, float* result) const;
 
   const Shape source_, result_;
-  const int64_t top_, left_;
   const TileGrid grid_;
   const int64_t block_;  // tiles
   const TileMatrices source_tiles_, result_tiles_;
-  const std::vector<float> zeros_;
+  const SourceTransform transform_;
 };
 
 }  // namespace muster::cpu::winograd

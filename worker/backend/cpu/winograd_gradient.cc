@@ -21,14 +21,13 @@ WeightsGradient::WeightsGradient(int64_t batch, const Shape& source, const Shape
                                  int64_t top, int64_t left)
     : source_(source),
       output_(output),
-      top_(top),
-      left_(left),
       grid_(batch, output),
       block_(BlockTiles(grid_.count(), source.channels + output.channels)),
       source_tiles_(block_, source.channels),
       gradient_tiles_(block_, output.channels),
+      transform_(source, top, left, source_tiles_),
       sums_position_(source.channels * output.channels + 16),  // not a power of two
-      zeros_(static_cast<size_t>(std::max(source.channels, output.channels))) {}
+      zeros_(static_cast<size_t>(output.channels)) {}
 
 size_t WeightsGradient::scratch_floats() const {
   const int64_t bias_parts = (block_ + TransformParts::kTiles - 1) / TransformParts::kTiles;
@@ -51,7 +50,7 @@ void WeightsGradient::Run(const float* source, const float* output_gradient,
     const TransformParts gradient_parts(block.size(), outputs / kLanes);
     ParallelFor(source_parts.count() + gradient_parts.count(), [&](int64_t i) {
       if (i < source_parts.count()) {
-        TransformSource(source, block, source_parts.At(i), source_tiles);
+        transform_.Run(source, grid_, first, source_parts.At(i), source_tiles);
       } else {
         TransformGradient(output_gradient, block, gradient_parts.At(i - source_parts.count()),
                           gradient_tiles, bias_sums);
@@ -71,21 +70,6 @@ void WeightsGradient::Run(const float* source, const float* output_gradient,
     }
   }
   ParallelFor(outputs, [&](int64_t k) { TransformSums(sums, k, weights_gradient); });
-}
-
-void WeightsGradient::TransformSource(const float* source, const Range& block,
-                                      const TransformPart& part, float* to) const {
-  const int64_t stride = source_tiles_.position();
-  for (int64_t t = part.tiles.begin; t < part.tiles.end; ++t) {
-    const Tile tile = grid_.At(block.begin + t);
-    const auto square = SquareAt<4>(source, source_, tile.image, tile.row - top_,
-                                    tile.column - left_, zeros_.data());
-    for (int64_t panel = part.panels.begin; panel < part.panels.end; ++panel) {
-      float* const at = to + panel * source_tiles_.panel() + t * kLanes;
-      TransformInput([&](int i, int j) { return LoadFloats(square.pixels[i][j] + panel * kLanes); },
-                     [&](int position, FloatVec vec) { Store(at + position * stride, vec); });
-    }
-  }
 }
 
 void WeightsGradient::TransformGradient(const float* gradient, const Range& block,

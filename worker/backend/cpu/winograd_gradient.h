@@ -30,17 +30,15 @@ class WeightsGradient {
            float* bias_gradient, float* scratch) const;
 
  private:
-  void TransformSource(const float* source, const Range& block, const TransformPart& part,
-                       float* to) const;
   void TransformGradient(const float* gradient, const Range& block, const TransformPart& part,
                          float* to, float* bias_sums) const;
   void TransformSums(const float* sums, int64_t output, float* weights_gradient) const;
 
   const Shape source_, output_;
-  const int64_t top_, left_;
   const TileGrid grid_;
   const int64_t block_;  // tiles
   const TileMatrices source_tiles_, gradient_tiles_;
+  const SourceTransform transform_;
   const int64_t sums_position_;  // floats from the sums of one position to the next
   const std::vector<float> zeros_;
 };

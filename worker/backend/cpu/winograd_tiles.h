@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "common/graph.h"
 #include "worker/backend/cpu/panel_product.h"
@@ -93,6 +94,22 @@ class TransformParts {
 
  private:
   int64_t tiles_, panels_, strips_;
+};
+
+// Transforms 4x4 squares of channels-last images: the tiles' own 2x2 pixels and one around them.
+class SourceTransform {
+ public:
+  // The square of a tile at (row, column) begins at (row - top, column - left).
+  SourceTransform(const Shape& source, int64_t top, int64_t left, const TileMatrices& matrices);
+  // `first`: the tile of `grid` that is tile 0 of the matrices and of `part`.
+  void Run(const float* source, const TileGrid& grid, int64_t first, const TransformPart& part,
+           float* matrices) const;
+
+ private:
+  const Shape source_;
+  const int64_t top_, left_;
+  const TileMatrices matrices_;
+  const std::vector<float> zeros_;
 };
 
 }  // namespace muster::cpu::winograd
