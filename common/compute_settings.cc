@@ -81,6 +81,9 @@ std::vector<std::string> ComputeSettings(const config::Config& config) {
   lines.push_back("data.format: " + config::Data::Format_Name(data.format()));
   data.clear_format();
   Flatten(data, "data", lines);
+  config::Worker worker;
+  if (config.worker().has_convolution()) worker.set_convolution(config.worker().convolution());
+  Flatten(worker, "worker", lines);
   for (const config::Layer& layer : config.model().layer()) AddLayer(layer, lines);
   std::sort(lines.begin(), lines.end());
   return lines;

@@ -50,7 +50,8 @@ void Work(const Arguments& arguments) {
   const Graph graph = Graph::Build(config.model(), InputShape(config.data()));
   const Datasets data = OpenDatasets(config.data(), config.run().seed());
   const std::unique_ptr<Backend> backend =
-      MakeCpuBackend(static_cast<int>(config.worker().threads()));
+      MakeCpuBackend(static_cast<int>(config.worker().threads()),
+                     {.winograd = config.worker().convolution() == config::Worker::AUTO});
   ClientOptions options;
   options.endpoint = arguments.endpoint;
   options.token = RequireToken(arguments.token_file, fmt::format("worker {}", arguments.rank));

@@ -71,6 +71,10 @@ TEST(ComputeSettings, TheFirstDifferenceIsNamed) {
   };
   EXPECT_EQ(difference([](config::Config& c) { c.mutable_run()->set_seed(8); }),
             "run.seed is 7 here and 8 in the worker");
+  EXPECT_EQ(difference([](config::Config& c) {
+              c.mutable_worker()->set_convolution(config::Worker::DIRECT);
+            }),
+            "worker.convolution is at its default here and DIRECT in the worker");
   EXPECT_THAT(
       difference([](config::Config& c) { c.mutable_data()->mutable_preprocess()->clear_flip(); }),
       AllOf(HasSubstr("data.preprocess.flip is true here"), HasSubstr("default in the worker")));

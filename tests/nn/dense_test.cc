@@ -1,5 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
+#include <limits>
+
 #include "tests/nn/op_case.h"
 #include "worker/backend/cpu/cpu_backend.h"
 
@@ -32,6 +36,48 @@ TEST(DenseTest, FusedAndUnfusedVariantsMatchTheReference) {
                             .activation = variant & 1 ? Activation::kRelu : Activation::kNone,
                             .input_is_relu = (variant & 2) != 0,
                             .input_gradient = (variant & 4) != 0});
+  }
+}
+
+// The input gradient's own product, for rows of a multiple of 512: its pieces of 128 units and 192
+// inputs, cut off where they do not fit, and rows that are no multiple of four.
+TEST(DenseTest, LargeLayersMatchTheReference) {
+  for (const int threads : {1, 2}) {
+    const auto backend = MakeCpuBackend(threads);
+    for (const OpCase& c :
+         {OpCase{.layer = "dense { units: 264 }", .input = {1, 1, 512}, .batch = 16},
+          OpCase{.layer = "dense { units: 136 }", .input = {2, 2, 256}, .batch = 17},
+          OpCase{.layer = "dense { units: 88 }", .input = {1, 1, 1536}, .batch = 18},
+          OpCase{.layer = "dense { units: 257 }", .input = {1, 1, 512}, .batch = 16}}) {
+      for (const bool input_is_relu : {false, true}) {
+        OpCase variant = c;
+        variant.input_is_relu = input_is_relu;
+        ExpectMatchesReference(*backend, variant);
+      }
+    }
+  }
+}
+
+TEST(DenseTest, TheLargeInputGradientHasTheSameBitsWithAnyNumberOfThreads) {
+  if (!__builtin_cpu_supports("avx2") || __builtin_cpu_supports("avx512f")) {
+    GTEST_SKIP() << "this processor's matrix products are all oneDNN's";
+  }
+  const OpCase c = {.layer = "dense { units: 136 }", .input = {1, 1, 1024}, .batch = 19};
+  const OpInputs inputs = RandomInputs(c);
+  const OpResult one = RunOp(*MakeCpuBackend(1), c, inputs);
+  const OpResult three = RunOp(*MakeCpuBackend(3), c, inputs);
+  EXPECT_EQ(0, std::memcmp(one.dx[0].floats().data(), three.dx[0].floats().data(),
+                           one.dx[0].floats().size_bytes()));
+}
+
+TEST(DenseTest, WhatIsNotFiniteReachesTheInputGradient) {
+  const OpCase c = {.layer = "dense { units: 264 }", .input = {1, 1, 512}, .batch = 16};
+  const auto backend = MakeCpuBackend(1);
+  OpInputs inputs = RandomInputs(c);
+  inputs.dy[3 * 264 + 7] = std::numeric_limits<float>::quiet_NaN();
+  const OpResult result = RunOp(*backend, c, inputs);
+  for (int64_t i = 0; i < 16 * 512; ++i) {
+    ASSERT_EQ(std::isnan(result.dx[0].floats()[i]), i / 512 == 3) << i;
   }
 }
 

@@ -38,7 +38,7 @@ class CpuBuffer : public DeviceBuffer {
 
 class CpuBackend : public Backend {
  public:
-  explicit CpuBackend(int threads) : threads_(threads) {
+  CpuBackend(int threads, const CpuOptions& options) : threads_(threads), options_(options) {
     MUSTER_CHECK(threads >= 1);
     Enter();
   }
@@ -62,7 +62,7 @@ class CpuBackend : public Backend {
   std::unique_ptr<Op> MakeOp(const Layer& layer, const OpOptions& options) override {
     try {
       if (std::holds_alternative<Conv2dSpec>(layer.spec)) {
-        return cpu::MakeConv2d(dnn_, layer, options);
+        return cpu::MakeConv2d(dnn_, layer, options, options_.winograd);
       }
       if (std::holds_alternative<DenseSpec>(layer.spec)) {
         return cpu::MakeDense(dnn_, layer, options);
@@ -110,14 +110,15 @@ class CpuBackend : public Backend {
   }
 
   const int threads_;
+  const CpuOptions options_;
   std::thread::id entered_by_;
   cpu::OneDnn dnn_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> MakeCpuBackend(int threads) {
-  return std::make_unique<CpuBackend>(threads);
+std::unique_ptr<Backend> MakeCpuBackend(int threads, const CpuOptions& options) {
+  return std::make_unique<CpuBackend>(threads, options);
 }
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-// The CPU backend: convolutions and dense layers by oneDNN, everything else by own kernels.
+// The CPU backend: dense layers and most convolutions by oneDNN, everything else by own kernels.
 //
 // Results have the same bits from run to run for the same number of threads, library and
 // instruction set. Made and used by one thread; Enter sets flush-to-zero and denormals-are-zero in
@@ -11,7 +11,12 @@
 
 namespace muster {
 
+struct CpuOptions {
+  // False: convolutions are sums of products throughout; see worker.convolution in config.proto.
+  bool winograd = true;
+};
+
 // `threads`: how many compute, the calling one included; at least 1.
-std::unique_ptr<Backend> MakeCpuBackend(int threads);
+std::unique_ptr<Backend> MakeCpuBackend(int threads, const CpuOptions& options = {});
 
 }  // namespace muster

@@ -1,5 +1,10 @@
 // y = W x + b by oneDNN's inner product, with weights and gradients in the caller's layout: the
-// matrix product underneath packs its operands itself, so blocked copies gain nothing.
+// matrix product underneath packs its operands itself, so blocked copies gain nothing. The input's
+// gradient of large layers by a product of our own.
+#include <algorithm>
+#include <optional>
+
+#include "worker/backend/cpu/dense_input_gradient.h"
 #include "worker/backend/cpu/kernels.h"
 #include "worker/backend/cpu/onednn.h"
 #include "worker/backend/cpu/ops.h"
@@ -36,7 +41,9 @@ class Dense : public Op {
     MakePrimitives(x, w, b, y);
   }
 
-  size_t scratch_floats() const override { return scratch_.floats(); }
+  size_t scratch_floats() const override {
+    return std::max(scratch_.floats(), own_data_ ? own_data_->scratch_floats() : 0);
+  }
 
   void Forward(const ForwardArgs& args) override {
     SetAddress(x_, args.input);
@@ -54,6 +61,11 @@ class Dense : public Op {
     if (use_bias_) SetAddress(db_, args.bias_gradient);
     weights_.Execute(dnn_, args.scratch);
     if (!options_.input_gradient) return;
+    if (own_data_) {
+      return own_data_->Run(args.output_gradient, args.weights,
+                            options_.input_is_relu ? args.input : nullptr, args.input_gradient,
+                            args.scratch);
+    }
     SetAddress(dx_, args.input_gradient);
     data_.Execute(dnn_, args.scratch);
     if (options_.input_is_relu) {
@@ -80,6 +92,11 @@ class Dense : public Op {
              DNNL_ARG_DIFF_BIAS, db_);
     if (!options_.input_gradient) return;
 
+    if (const int64_t units = y.dims()[1];
+        DenseInputGradient::Fits(options_.batch, inputs_, units)) {
+      own_data_.emplace(options_.batch, inputs_, units);
+      return;
+    }
     const dnnl::inner_product_backward_data::primitive_desc data({x, w, y}, UserScratchpad(),
                                                                  dnn_.engine, forward);
     data_ = Primitive(dnn_, dnnl::inner_product_backward_data(data), data.scratchpad_desc(),
@@ -102,6 +119,7 @@ class Dense : public Op {
   ScratchLayout scratch_;
   memory x_, y_, w_, b_, dx_, dy_, dw_, db_;
   Primitive forward_, data_, weights_;
+  std::optional<DenseInputGradient> own_data_;  // instead of data_
 };
 
 }  // namespace

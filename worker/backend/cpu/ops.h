@@ -9,7 +9,8 @@ namespace muster::cpu {
 
 struct OneDnn;
 
-std::unique_ptr<Op> MakeConv2d(OneDnn& dnn, const Layer& layer, const OpOptions& options);
+std::unique_ptr<Op> MakeConv2d(OneDnn& dnn, const Layer& layer, const OpOptions& options,
+                               bool winograd_allowed);
 std::unique_ptr<Op> MakeDense(OneDnn& dnn, const Layer& layer, const OpOptions& options);
 std::unique_ptr<Op> MakeMaxPool(const Layer& layer, const OpOptions& options);
 std::unique_ptr<Op> MakeAvgPool(const Layer& layer, const OpOptions& options);

@@ -1,0 +1,46 @@
+// The three passes of a convolution, each of which may be done by another algorithm. conv2d.cc
+// chooses; the makers are where the algorithms are.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "worker/backend/backend.h"
+#include "worker/backend/cpu/onednn.h"
+
+namespace muster::cpu {
+
+// Forward. As Op: made with all it needs, allocates nothing in Run.
+class ForwardPass {
+ public:
+  virtual ~ForwardPass() = default;
+  virtual size_t scratch_floats() const = 0;
+  virtual void Run(const ForwardArgs& args) = 0;
+};
+
+// Backward with respect to the input (with the mask of OpOptions::input_is_relu), or to the weights
+// and the bias.
+class BackwardPass {
+ public:
+  virtual ~BackwardPass() = default;
+  virtual size_t scratch_floats() const = 0;
+  virtual void Run(const BackwardArgs& args) = 0;
+};
+
+// By oneDNN, for any convolution.
+std::unique_ptr<ForwardPass> MakeDirectForward(OneDnn& dnn, const Layer& layer,
+                                               const OpOptions& options);
+std::unique_ptr<BackwardPass> MakeDirectBackwardData(OneDnn& dnn, const Layer& layer,
+                                                     const OpOptions& options);
+std::unique_ptr<BackwardPass> MakeDirectBackwardWeights(OneDnn& dnn, const Layer& layer,
+                                                        const OpOptions& options);
+
+// By Winograd's F(2x2, 3x3), for what WinogradFits. All three passes use it or none.
+bool WinogradFits(const Layer& layer, int64_t batch);
+std::unique_ptr<ForwardPass> MakeWinogradForward(const Layer& layer, const OpOptions& options);
+std::unique_ptr<BackwardPass> MakeWinogradBackwardData(const Layer& layer,
+                                                       const OpOptions& options);
+std::unique_ptr<BackwardPass> MakeWinogradBackwardWeights(const Layer& layer,
+                                                          const OpOptions& options);
+
+}  // namespace muster::cpu

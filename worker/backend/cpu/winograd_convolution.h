@@ -1,0 +1,49 @@
+// A 3x3 convolution of stride 1 by Winograd's F(2x2, 3x3): forward, and backward with respect to
+// the input, which is the same with turned filters.
+//
+// Block by block of tiles, so that what is transformed stays in the cache: all channels of the
+// block's 4x4 squares are transformed, multiplied with the weights in each of the 16 positions, and
+// transformed back to 2x2 squares of the result. Results depend neither on the number of threads
+// nor on the size of the blocks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/graph.h"
+#include "worker/backend/cpu/winograd_tiles.h"
+#include "worker/backend/cpu/winograd_weights.h"
+
+namespace muster::cpu::winograd {
+
+class Convolution {
+ public:
+  // result(y, x) = Σ source(y + i - top, x + j - left) * filter(i, j), where pixels outside of the
+  // source are zero. Channels of both are multiples of 8.
+  Convolution(int64_t batch, const Shape& source, const Shape& result, int64_t top, int64_t left);
+
+  size_t scratch_floats() const { return source_tiles_.floats() + result_tiles_.floats(); }
+
+  // What is done to the result in the same pass: the bias is added, then relu (NaN stays NaN), then
+  // it is zeroed where `mask`, of the result's shape, is not above zero. Null and false: nothing.
+  struct Finish {
+    const float* bias = nullptr;
+    bool relu = false;
+    const float* mask = nullptr;
+  };
+  // source: [batch, height, width, channels]; result likewise, written.
+  void Run(const float* source, const TransformedWeights& weights, const Finish& finish,
+           float* result, float* scratch) const;
+
+ private:
+  void TransformResult(const float* from, const Range& block, const TransformPart& part,
+                       const Finish& finish, float* result) const;
+
+  const Shape source_, result_;
+  const TileGrid grid_;
+  const int64_t block_;  // tiles
+  const TileMatrices source_tiles_, result_tiles_;
+  const SourceTransform transform_;
+};
+
+}  // namespace muster::cpu::winograd

@@ -1,0 +1,40 @@
+// The weights of a 3x3 convolution, transformed for Winograd's F(2x2, 3x3): made once per version,
+// since several slices of a step and the batches of an evaluation share them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "worker/backend/cpu/panel_product.h"
+
+namespace muster::cpu::winograd {
+
+class TransformedWeights {
+ public:
+  enum class Use {
+    kForward,       // 16 matrices of inputs x outputs
+    kBackwardData,  // 16 matrices of outputs x inputs, of the filters turned by 180 degrees
+  };
+  // Both multiples of 8.
+  TransformedWeights(int64_t inputs, int64_t outputs, Use use);
+
+  // weights: [outputs, 3, 3, inputs]. Does nothing where it has this version.
+  void Update(const float* weights, int64_t version);
+
+  // For MultiplyStrip.
+  ConstPanels At(int64_t position) const;
+
+ private:
+  void TransformForward(const float* weights, int64_t output);
+  void TransformBackwardData(const float* weights, int64_t output);
+
+  const int64_t inputs_, outputs_;
+  const Use use_;
+  const int64_t position_;  // floats from one position to the next
+  std::vector<float> data_;
+  float* first_;  // in data_, 64-byte aligned
+  std::optional<int64_t> version_;
+};
+
+}  // namespace muster::cpu::winograd
