@@ -277,9 +277,8 @@ void Run(Options options) {
   const Graph graph = Graph::Build(job.config.model(), InputShape(job.config.data()));
   const PassShape shape{.floats = graph.arena_floats(),
                         .gradients = static_cast<int>(options.workers),
-                        .states = options.optimizer == "MOMENTUM" ? 1 : 0,
-                        .threads = static_cast<int>(options.server_threads)};
-  const double limit = MemoryLimitSeconds(shape);
+                        .states = options.optimizer == "MOMENTUM" ? 1 : 0};
+  const double limit = MemoryLimitSeconds(shape, static_cast<int>(options.server_threads));
   const nlohmann::ordered_json result{{"workers", options.workers},
                                       {"bytes", graph.arena_floats() * sizeof(float)},
                                       {"transport", options.transport},

@@ -30,29 +30,39 @@ void TreeSum::Visit(const TreeNode& node, const std::vector<TreeNode>& nodes, in
   program_.push_back(kAdd);
 }
 
-const float* TreeSum::Run(const PassKernels& kernels, std::span<const float* const> parts,
-                          size_t at, size_t count, std::span<float> scratch) const {
+TreeSum::Addends TreeSum::RunToLast(const PassKernels& kernels, std::span<const float* const> parts,
+                                    size_t at, size_t count, std::span<float> scratch) const {
   constexpr size_t kMaxDepth = 64;  // of a tree over at most 2^32 slices
-  const float* stack[kMaxDepth];
+  Addends stack[kMaxDepth];         // `right` only at the end
   size_t depth = 0;
-  for (const int op : program_) {
-    if (op != kAdd) {
-      const float* part = parts[static_cast<size_t>(op)];
-      stack[depth++] = part == nullptr ? nullptr : part + at;
+  for (size_t op = 0; op < program_.size(); ++op) {
+    if (program_[op] != kAdd) {
+      const float* part = parts[static_cast<size_t>(program_[op])];
+      stack[depth++] = {part == nullptr ? nullptr : part + at, nullptr};
       continue;
     }
-    const float* right = stack[--depth];
-    const float* left = stack[depth - 1];
+    const float* right = stack[--depth].left;
+    Addends& sum = stack[depth - 1];
     if (right == nullptr) continue;
-    if (left == nullptr) {
-      stack[depth - 1] = right;
-      continue;
+    if (sum.left == nullptr) {
+      sum.left = right;
+    } else if (op + 1 == program_.size()) {
+      sum.right = right;
+    } else {
+      float* const place = scratch.data() + (depth - 1) * kBlock;  // where the left one may be
+      kernels.add(sum.left, right, place, count);
+      sum.left = place;
     }
-    float* sum = scratch.data() + (depth - 1) * kBlock;  // where `left` may be
-    kernels.add(left, right, sum, count);
-    stack[depth - 1] = sum;
   }
   return stack[0];
+}
+
+const float* TreeSum::Run(const PassKernels& kernels, std::span<const float* const> parts,
+                          size_t at, size_t count, std::span<float> scratch) const {
+  const Addends sum = RunToLast(kernels, parts, at, count, scratch);
+  if (sum.right == nullptr) return sum.left;
+  kernels.add(sum.left, sum.right, scratch.data(), count);
+  return scratch.data();
 }
 
 }  // namespace muster
