@@ -93,10 +93,10 @@ BenchModel ModelOfSize(double bytes) {
   return model;
 }
 
-// Fills in the optimizer and the number of workers, too.
+// Fills in the optimizer, the workers and the server's threads, too. The config is not resolved:
+// its data need not be here.
 BenchModel ModelOf(const BenchArguments& arguments, BenchResult& result) {
-  config::Config config = LoadConfig(arguments.config_path, arguments.settings);
-  ResolveConfig(config, AvailableCores());
+  const config::Config config = LoadConfig(arguments.config_path, arguments.settings);
   const Graph graph = Graph::Build(config.model(), InputShape(config.data()));
   BenchModel model{.name = config.model().name().empty() ? arguments.config_path
                                                          : config.model().name()};
@@ -108,7 +108,9 @@ BenchModel ModelOf(const BenchArguments& arguments, BenchResult& result) {
   }
   result.workers =
       arguments.workers > 0 ? arguments.workers : static_cast<int>(config.cluster().workers());
-  result.server_threads = static_cast<int>(config.server().threads());
+  if (config.server().threads() > 0) {
+    result.server_threads = static_cast<int>(config.server().threads());
+  }
   result.optimizer = config::Optimizer::Type_Name(config.optimizer().type());
   // Backward costs about two forwards.
   model.flops_per_worker =
