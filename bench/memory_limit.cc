@@ -3,86 +3,52 @@
 #include <immintrin.h>
 
 #include <algorithm>
-#include <barrier>
-#include <chrono>
+#include <array>
 #include <cstdlib>
-#include <memory>
 #include <new>
-#include <thread>
-#include <vector>
+#include <utility>
 
 namespace muster::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-// Arrays that begin at different places of a page: streams at equal offsets share cache sets.
-class Streams {
- public:
-  Streams(size_t count, size_t floats) {
-    for (size_t i = 0; i < count; ++i) {
-      const size_t skew = (i * 832) % 4096 / sizeof(float);
-      const size_t bytes = ((floats + skew) * sizeof(float) + 4095) / 4096 * 4096;
-      auto* const memory = static_cast<float*>(std::aligned_alloc(4096, bytes));
-      if (memory == nullptr) throw std::bad_alloc();
-      std::fill_n(memory, bytes / sizeof(float), 0.5f);
-      owners_.emplace_back(memory, &std::free);
-      begins_.push_back(memory + skew);
-    }
-  }
-  float* operator[](size_t i) const { return begins_[i]; }
-
- private:
-  std::vector<std::unique_ptr<float, void (*)(void*)>> owners_;
-  std::vector<float*> begins_;
-};
-
-// The arithmetic is the least that keeps the compiler from leaving a stream out.
-void Pass(const Streams& streams, const PassShape& shape, size_t begin, size_t end, bool stream) {
-  const size_t first_state = static_cast<size_t>(shape.gradients) + 1;
-  const size_t next = first_state + static_cast<size_t>(shape.states);
+// Floats [begin, end) of all streams. The arithmetic is the least that keeps the compiler from
+// leaving a stream out. A number of gradients below 1 stands for `gradients`.
+template <int kGradients, int kStates, bool kStream>
+void Pass(float* const* streams, size_t gradients, size_t begin, size_t end) {
+  const size_t read = (kGradients > 0 ? kGradients : gradients) + 1;
+  float* const next = streams[read + kStates];
   for (size_t i = begin; i < end; i += 8) {
     __m256 sum = _mm256_load_ps(streams[0] + i);
-    for (size_t s = 1; s < first_state; ++s) {
-      sum = _mm256_add_ps(sum, _mm256_load_ps(streams[s] + i));
-    }
-    for (size_t s = first_state; s < next; ++s) {
+    for (size_t s = 1; s < read; ++s) sum = _mm256_add_ps(sum, _mm256_load_ps(streams[s] + i));
+    for (size_t s = read; s < read + kStates; ++s) {
       const __m256 state = _mm256_add_ps(sum, _mm256_load_ps(streams[s] + i));
       _mm256_store_ps(streams[s] + i, _mm256_mul_ps(state, _mm256_set1_ps(0.01f)));
     }
-    if (stream) {
-      _mm256_stream_ps(streams[next] + i, sum);
+    if (kStream) {
+      _mm256_stream_ps(next + i, sum);
     } else {
-      _mm256_store_ps(streams[next] + i, sum);
+      _mm256_store_ps(next + i, sum);
     }
   }
   _mm_sfence();
 }
 
-double MedianSeconds(const Streams& streams, const PassShape& shape, bool stream, int passes) {
-  std::vector<double> seconds;
-  std::barrier start(shape.threads + 1), stop(shape.threads + 1);
-  std::vector<std::jthread> threads;
-  for (int t = 0; t < shape.threads; ++t) {
-    threads.emplace_back([&, t] {
-      const size_t blocks = shape.floats / 8;
-      const size_t begin = blocks * static_cast<size_t>(t) / static_cast<size_t>(shape.threads);
-      const size_t end = blocks * static_cast<size_t>(t + 1) / static_cast<size_t>(shape.threads);
-      for (int pass = 0; pass <= passes; ++pass) {
-        start.arrive_and_wait();
-        Pass(streams, shape, begin * 8, end * 8, stream);
-        stop.arrive_and_wait();
-      }
-    });
-  }
-  for (int pass = 0; pass <= passes; ++pass) {
-    start.arrive_and_wait();
-    const auto began = Clock::now();
-    stop.arrive_and_wait();
-    if (pass > 0) seconds.push_back(std::chrono::duration<double>(Clock::now() - began).count());
-  }
-  std::sort(seconds.begin(), seconds.end());
-  return seconds[seconds.size() / 2];
+using PassFunction = void (*)(float* const*, size_t, size_t, size_t);
+constexpr int kUnrolled = 8;  // gradients
+
+template <bool kStream, int kStates, int... kGradients>
+constexpr std::array<PassFunction, kUnrolled + 1> PassesOf(
+    std::integer_sequence<int, kGradients...>) {
+  return {Pass<kGradients, kStates, kStream>...};
+}
+
+template <bool kStream>
+PassFunction PassFor(const PassShape& shape) {
+  constexpr std::make_integer_sequence<int, kUnrolled + 1> kAll;
+  static constexpr std::array<PassFunction, kUnrolled + 1> kPasses[] = {
+      PassesOf<kStream, 0>(kAll), PassesOf<kStream, 1>(kAll), PassesOf<kStream, 2>(kAll)};
+  const int gradients = shape.gradients > kUnrolled ? 0 : shape.gradients;
+  return kPasses[shape.states][static_cast<size_t>(gradients)];
 }
 
 }  // namespace
@@ -92,10 +58,45 @@ double PassBytes(const PassShape& shape) {
          (shape.gradients + 2 + 2 * shape.states);
 }
 
-double MemoryLimitSeconds(const PassShape& shape, int passes) {
-  const Streams streams(static_cast<size_t>(shape.gradients + shape.states + 2), shape.floats + 8);
-  return std::min(MedianSeconds(streams, shape, true, passes),
-                  MedianSeconds(streams, shape, false, passes));
+MemoryLimit::MemoryLimit(Team& team, const PassShape& shape) : team_(team), shape_(shape) {
+  for (int i = 0; i < shape.gradients + shape.states + 2; ++i) {
+    // Streams at equal offsets share cache sets.
+    const size_t skew = (static_cast<size_t>(i) * 832) % 4096 / sizeof(float);
+    const size_t bytes = ((shape.floats + 8 + skew) * sizeof(float) + 4095) / 4096 * 4096;
+    auto* const memory = static_cast<float*>(std::aligned_alloc(4096, bytes));
+    if (memory == nullptr) throw std::bad_alloc();
+    std::fill_n(memory, bytes / sizeof(float), 0.5f);
+    owners_.emplace_back(memory, &std::free);
+    streams_.push_back(memory + skew);
+  }
+  double seconds[2] = {1e9, 1e9};
+  for (int i = 0; i < 3; ++i) {
+    for (const bool stream : {false, true}) {
+      seconds[stream] = std::min(seconds[stream], Seconds(1, stream));
+    }
+  }
+  stream_ = seconds[true] < seconds[false];
+}
+
+double MemoryLimit::Seconds(int repeats, bool stream) {
+  const PassFunction pass = stream ? PassFor<true>(shape_) : PassFor<false>(shape_);
+  const double all = team_.Time([&](int thread) {
+    const Part part = PartOf(shape_.floats / 8, thread, team_.threads());
+    for (int i = 0; i < repeats; ++i) {
+      pass(streams_.data(), static_cast<size_t>(shape_.gradients), part.begin * 8, part.end * 8);
+    }
+  });
+  return all / repeats;
+}
+
+double MemoryLimit::Seconds(int repeats) { return Seconds(repeats, stream_); }
+
+double MemoryLimitSeconds(const PassShape& shape, int threads, int passes) {
+  Team team(threads);
+  MemoryLimit limit(team, shape);
+  std::vector<double> seconds;
+  for (int i = 0; i < passes; ++i) seconds.push_back(limit.Seconds());
+  return Median(seconds);
 }
 
 }  // namespace muster::bench

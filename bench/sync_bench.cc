@@ -1,7 +1,8 @@
 // One round of synchronous training without the training: K worker processes push gradients that
 // are ready, the server averages and updates, every worker has the new weights.
 //
-//   sync_bench --workers 2 --size 104857600 --transport LOCAL --optimizer MOMENTUM [--json]
+//   sync_bench --workers 2 --size 104857600 --transport LOCAL --optimizer MOMENTUM [--memory]
+//   [--json]
 //
 // Real processes, the real server and the real client. Every worker checks the weights that it
 // sees after the last round against the closed form, bit by bit; a figure is printed only if all
@@ -18,10 +19,12 @@
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 #include <vector>
 
 #include "bench/memory_limit.h"
+#include "bench/process_memory.h"
 #include "common/config.h"
 #include "common/error.h"
 #include "common/log.h"
@@ -46,6 +49,7 @@ struct Options {
   int64_t chunk_bytes = 0;
   int64_t rounds = 0;
   bool write = false;
+  bool memory = false;
   bool json = false;
 };
 
@@ -250,8 +254,12 @@ void ReadAll(int fd, void* data, size_t bytes) {
   }
 }
 
-// Seconds of each round as worker 0 saw them.
-std::vector<double> RunRounds(Job job) {
+struct Rounds {
+  std::vector<double> seconds;  // of each round, as worker 0 saw it
+  double memory = 0;            // bytes of server and workers together, with --memory
+};
+
+Rounds RunRounds(Job job) {
   int endpoint_pipe[2], result_pipe[2];
   if (::pipe(endpoint_pipe) != 0 || ::pipe(result_pipe) != 0) {
     throw Error(ExitCode::kFailure, "pipe: {}", std::strerror(errno));
@@ -281,20 +289,21 @@ std::vector<double> RunRounds(Job job) {
     }));
   }
   ::close(result_pipe[1]);
+  std::optional<MemoryWatch> watch;
+  if (job.options.memory) watch.emplace(children);
   std::vector<double> seconds(static_cast<size_t>(job.config.run().steps()));
   ReadAll(result_pipe[0], seconds.data(), seconds.size() * sizeof(double));
+  const double memory = watch ? watch->Peak() : 0;
   for (const pid_t child : children) {
     int status = 0;
     ::waitpid(child, &status, 0);
     if (status != 0) throw Error(ExitCode::kPeerFailed, "a process of the benchmark failed");
   }
   seconds.erase(seconds.begin(), seconds.begin() + kWarmUp);
-  return seconds;
+  return {std::move(seconds), memory};
 }
 
-void Run(Options options) {
-  if (options.rounds == 0) options.rounds = DefaultRounds(options.bytes);
-  spdlog::set_level(spdlog::level::err);
+Job MakeJob(const Options& options) {
   Job job{.options = options, .config = MakeConfig(options), .token = "", .endpoint = ""};
   std::random_device random;
   for (int i = 0; i < 4; ++i) job.token += fmt::format("{:08x}", random());
@@ -302,31 +311,54 @@ void Run(Options options) {
   job.endpoint = options.transport == "LOCAL" ? "local://" + name
                  : options.transport == "TCP" ? "tcp://127.0.0.1:*"
                                               : "ipc://" + name;
-  std::vector<double> seconds = RunRounds(job);
+  return job;
+}
+
+// The memory of a job, less that of one next to without a model, against what it must hold: two
+// planes of weights, the optimizer's state, and over shared memory one slot per worker.
+nlohmann::ordered_json MemoryResult(const Job& job, double memory, double arena, int states) {
+  Options small = job.options;
+  small.bytes = 4096;
+  small.rounds = 30;
+  const double programs = RunRounds(MakeJob(small)).memory;
+  const double least = arena * (2 + states + job.options.workers);
+  return {{"memory_bytes", memory},
+          {"memory_of_programs", programs},
+          {"memory_least", least},
+          {"memory_ratio", (memory - programs) / least}};
+}
+
+void Run(Options options) {
+  if (options.rounds == 0) options.rounds = DefaultRounds(options.bytes);
+  spdlog::set_level(spdlog::level::err);
+  const Job job = MakeJob(options);
+  auto [seconds, memory] = RunRounds(job);
   std::sort(seconds.begin(), seconds.end());
   const double p50 = seconds[seconds.size() / 2], p99 = seconds[seconds.size() * 99 / 100];
   const Graph graph = Graph::Build(job.config.model(), InputShape(job.config.data()));
   const PassShape shape{.floats = graph.arena_floats(),
                         .gradients = static_cast<int>(options.workers),
-                        .states = options.optimizer == "MOMENTUM" ? 1 : 0,
-                        .threads = static_cast<int>(options.server_threads)};
-  const double limit = MemoryLimitSeconds(shape);
-  const nlohmann::ordered_json result{{"workers", options.workers},
-                                      {"bytes", graph.arena_floats() * sizeof(float)},
-                                      {"transport", options.transport},
-                                      {"optimizer", options.optimizer},
-                                      {"wire_dtype", options.wire_dtype},
-                                      {"server_threads", options.server_threads},
-                                      {"chunk_bytes", options.chunk_bytes},
-                                      {"workers_write", options.write},
-                                      {"rounds", seconds.size()},
-                                      {"p50_us", p50 * 1e6},
-                                      {"p99_us", p99 * 1e6},
-                                      {"gb_per_s", PassBytes(shape) / p50 / 1e9},
-                                      {"limit_us", limit * 1e6},
-                                      {"limit_gb_per_s", PassBytes(shape) / limit / 1e9},
-                                      {"limit_ratio", limit / p50},
-                                      {"verified", true}};
+                        .states = options.optimizer == "MOMENTUM" ? 1 : 0};
+  const double limit = MemoryLimitSeconds(shape, static_cast<int>(options.server_threads));
+  nlohmann::ordered_json result{{"workers", options.workers},
+                                {"bytes", graph.arena_floats() * sizeof(float)},
+                                {"transport", options.transport},
+                                {"optimizer", options.optimizer},
+                                {"server_threads", options.server_threads},
+                                {"chunk_bytes", options.chunk_bytes},
+                                {"workers_write", options.write},
+                                {"rounds", seconds.size()},
+                                {"p50_us", p50 * 1e6},
+                                {"p99_us", p99 * 1e6},
+                                {"gb_per_s", PassBytes(shape) / p50 / 1e9},
+                                {"limit_us", limit * 1e6},
+                                {"limit_gb_per_s", PassBytes(shape) / limit / 1e9},
+                                {"limit_ratio", limit / p50},
+                                {"verified", true}};
+  if (options.memory) {
+    result.update(MemoryResult(
+        job, memory, static_cast<double>(graph.arena_floats() * sizeof(float)), shape.states));
+  }
   if (options.json) {
     std::printf("%s\n", result.dump().c_str());
     return;
@@ -339,6 +371,12 @@ void Run(Options options) {
       options.workers, graph.arena_floats() * sizeof(float), options.transport, options.optimizer,
       options.write ? ", workers write and read" : "", p50 * 1e6, p99 * 1e6, seconds.size(),
       PassBytes(shape) / p50 / 1e9, limit * 1e6, PassBytes(shape) / limit / 1e9, limit / p50);
+  if (options.memory) {
+    fmt::print(
+        "memory {:.1f} MB, {:.1f} MB of it the programs'; the rest is {:.3f} x what it must hold\n",
+        memory / 1e6, result["memory_of_programs"].get<double>() / 1e6,
+        result["memory_ratio"].get<double>());
+  }
 }
 
 }  // namespace
@@ -361,6 +399,8 @@ int main(int argc, char** argv) {
   app.add_option("--chunk-bytes", options.chunk_bytes, "0: as cluster.chunk_bytes");
   app.add_option("--rounds", options.rounds, "0: by size");
   app.add_flag("--write", options.write, "workers also write their slots and read the weights");
+  app.add_flag("--memory", options.memory,
+               "also measure the memory of server and workers, shared pages counted once");
   app.add_flag("--json", options.json, "one JSON object");
   CLI11_PARSE(app, argc, argv);
   try {

@@ -16,6 +16,7 @@
 #include "common/error.h"
 #include "common/protocol.h"
 #include "common/text_format.h"
+#include "launch/bench/bench_command.h"
 #include "launch/console.h"
 #include "launch/data/count_samples.h"
 #include "launch/data/download.h"
@@ -59,7 +60,9 @@ struct Arguments {
   uint32_t rank = 0;
   std::string dataset, dir;
   int repeat = 0;
-  bool dry_run = false, log_placement = false;
+  bool dry_run = false, log_placement = false, json = false;
+  double size = 0;  // bytes of a model
+  int bench_workers = 0;
   uint64_t synth_seed = 1;
   int64_t synth_train = 50000, synth_test = 10000;
 };
@@ -182,6 +185,16 @@ int Inspect(const Arguments& arguments) {
   return 0;
 }
 
+int Bench(const Arguments& arguments) {
+  return RunBench({.update_program = Sibling("update_bench"),
+                   .sync_program = Sibling("sync_bench"),
+                   .size = arguments.size,
+                   .config_path = arguments.config,
+                   .settings = Settings(arguments),
+                   .workers = arguments.bench_workers,
+                   .json = arguments.json});
+}
+
 int SumUpTrace(const Arguments& arguments) {
   Console console(STDOUT_FILENO);
   if (!arguments.merge.empty()) {
@@ -302,6 +315,31 @@ void DescribeTrace(CLI::App& trace, Arguments& arguments) {
       ->type_name("PART");
 }
 
+void DescribeBench(CLI::App& bench, Arguments& arguments) {
+  CLI::Option* const size =
+      bench
+          .add_option("--size", arguments.size,
+                      "Bytes of the model's weights: 400MB (10^6), 64MiB (2^20); default: 32MiB")
+          ->type_name("BYTES")
+          ->transform(CLI::AsSizeValue(true))
+          ->check(CLI::Range(1024.0, 4e9));
+  CLI::Option* const model =
+      bench
+          .add_option("--model", arguments.config,
+                      "The config of a run: its network, optimizer, workers and server threads")
+          ->type_name("CONFIG")
+          ->excludes(size);
+  bench.add_option("--set", arguments.set, "Any setting of that config; may be repeated")
+      ->type_name("PATH.TO.KEY=VALUE")
+      ->allow_extra_args(false)
+      ->needs(model);
+  bench.add_option("--workers", arguments.bench_workers, "Worker processes; default: 2")
+      ->type_name("N")
+      ->check(CLI::Range(1, 64));
+  bench.add_flag("--json", arguments.json, "Print one JSON object instead");
+  bench.footer(kBenchFooter);
+}
+
 void DescribeData(CLI::App& data, Arguments& arguments) {
   data.require_subcommand(1);
   CLI::App* get = data.add_subcommand("get", "Download a published data set");
@@ -379,6 +417,9 @@ int Run(int argc, char** argv) {
   AddConfigArguments(*inspect, arguments);
   CLI::App* trace = app.add_subcommand("trace", "Sum up a trace that launch --trace wrote");
   DescribeTrace(*trace, arguments);
+  CLI::App* bench =
+      app.add_subcommand("bench", "Measure how fast this machine averages and updates");
+  DescribeBench(*bench, arguments);
   CLI::App* data = app.add_subcommand("data", "Get or make the data");
   DescribeData(*data, arguments);
   CLI::App* server = app.add_subcommand("server", "Start a server whose workers come by hand");
@@ -407,6 +448,7 @@ int Run(int argc, char** argv) {
   if (worker->parsed()) return Worker(arguments);
   if (token->parsed()) return MakeToken(arguments);
   if (inspect->parsed()) return Inspect(arguments);
+  if (bench->parsed()) return Bench(arguments);
   if (trace->parsed()) return SumUpTrace(arguments);
   return data->got_subcommand("get") ? GetData(arguments) : SynthesizeData(arguments);
 }

@@ -16,6 +16,7 @@ inline constexpr const char* kExamples =
     "  muster inspect configs/cifar10.txtpb                    layers, variables, chunks\n"
     "  muster launch configs/cifar10.txtpb --data data --trace t.json --steps 40\n"
     "  muster trace t.json                                     where the time of a step goes\n"
+    "  muster bench --model configs/cifar10.txtpb              what a round costs on this machine\n"
     "  muster server configs/cifar10.txtpb --workers 2 --data data --endpoint tcp://10.0.0.5:7700\n"
     "                                  a job on several machines; says how to start the workers\n"
     "`muster COMMAND --help` says more about a command.";
@@ -60,6 +61,20 @@ inline constexpr const char* kLaunchFooter =
     "  8    a worker did not fit the job\n"
     "  130  stopped by Ctrl-C (SIGINT)\n"
     "  143  stopped by SIGTERM or SIGHUP";
+
+inline constexpr const char* kBenchFooter =
+    "Takes less than a minute; nothing else should run. For 4 KB, 1 MiB, 32 MiB and the model's\n"
+    "size: the server's update alone beside what the memory allows (update_bench), a whole round\n"
+    "of push, average, update and pull between real processes without a network to compute\n"
+    "(sync_bench), over shared memory and over TCP, and what the cost model in docs/DESIGN.md\n"
+    "predicts. Then what that means for the model, here and on several hosts. Results are\n"
+    "verified before a time is shown.\n"
+    "\n"
+    "Examples:\n"
+    "  muster bench --model configs/cifar10.txtpb\n"
+    "  muster bench --size 400MB --workers 4\n"
+    "\n"
+    "Exit codes: 0 done, 1 a benchmark failed or is not installed, 2 command line or config.";
 
 inline constexpr const char* kServerFooter =
     "The server makes the run directory and the job's token, says how to start the workers, and\n"

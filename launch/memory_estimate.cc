@@ -14,7 +14,20 @@ double ArenaBytes(const Graph& graph) {
   return kFloatBytes * static_cast<double>(graph.arena_floats());
 }
 
-// Arrays of the weights' size that the optimizer keeps.
+// AUTO shares memory where it can, which on one host is always, but for old kernels.
+bool SharesMemory(const config::Config& config) {
+  if (WireTypeOf(config.cluster()) != wire::FP32) return false;
+  return config.cluster().transport() == config::Cluster::AUTO ||
+         config.cluster().transport() == config::Cluster::LOCAL;
+}
+
+std::vector<TreeNode> PartsOf(const config::Config& config, uint32_t rank) {
+  const int64_t slices = config.run().slices();
+  return Decompose(EvenPart(slices, config.cluster().workers(), rank), slices);
+}
+
+}  // namespace
+
 int OptimizerState(const config::Optimizer& optimizer) {
   switch (optimizer.type()) {
     case config::Optimizer::SGD:
@@ -30,20 +43,6 @@ int OptimizerState(const config::Optimizer& optimizer) {
   }
   return 0;
 }
-
-// AUTO shares memory where it can, which on one host is always, but for old kernels.
-bool SharesMemory(const config::Config& config) {
-  if (WireTypeOf(config.cluster()) != wire::FP32) return false;
-  return config.cluster().transport() == config::Cluster::AUTO ||
-         config.cluster().transport() == config::Cluster::LOCAL;
-}
-
-std::vector<TreeNode> PartsOf(const config::Config& config, uint32_t rank) {
-  const int64_t slices = config.run().slices();
-  return Decompose(EvenPart(slices, config.cluster().workers(), rank), slices);
-}
-
-}  // namespace
 
 std::vector<MemoryRow> ServerMemory(const config::Config& config, const Graph& graph) {
   const double arena = ArenaBytes(graph);

@@ -16,6 +16,9 @@ struct MemoryRow {
   double bytes;
 };
 
+// Arrays of the weights' size that the optimizer keeps.
+int OptimizerState(const config::Optimizer& optimizer);
+
 // Planes, optimizer state, gradients on their way.
 std::vector<MemoryRow> ServerMemory(const config::Config& config, const Graph& graph);
 

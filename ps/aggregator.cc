@@ -20,10 +20,6 @@ namespace {
 // Fewer floats than this to read are added and updated faster than a thread is woken for it.
 constexpr size_t kAtOnceFloats = 16384;
 
-// Weights larger than this are gone from the cache before a worker reads them, with the gradients
-// and the optimizer's state that went through it after them.
-constexpr size_t kStreamBytes = 8 << 20;
-
 constexpr float kLargestHalf = 65504;
 
 float ValueAt(WireType type, const Payload& part, size_t i) {

@@ -16,6 +16,7 @@ namespace muster {
 struct UpdateBlock {
   size_t count = 0;
   const float* gradient = nullptr;
+  const float* addend = nullptr;         // of an UpdateKernel: the gradient is gradient + addend
   const float* weights = nullptr;        // W(v)
   float* next_weights = nullptr;         // W(v + 1)
   float* state[2] = {nullptr, nullptr};  // see each kernel

@@ -30,39 +30,55 @@ void TreeSum::Visit(const TreeNode& node, const std::vector<TreeNode>& nodes, in
   program_.push_back(kAdd);
 }
 
-const float* TreeSum::Run(const PassKernels& kernels, WireType type,
-                          std::span<const void* const> parts, size_t at, size_t count,
-                          std::span<float> scratch) const {
+TreeSum::Addends TreeSum::RunToLast(const PassKernels& kernels, WireType type,
+                                    std::span<const void* const> parts, size_t at, size_t count,
+                                    std::span<float> scratch) const {
   constexpr size_t kMaxDepth = 64;  // of a tree over at most 2^32 slices
-  const float* stack[kMaxDepth];
+  Addends stack[kMaxDepth];         // `right` only at the end
   size_t depth = 0;
-  for (const int op : program_) {
-    if (op != kAdd) {
-      const void* part = parts[static_cast<size_t>(op)];
-      if (part == nullptr) {
-        stack[depth++] = nullptr;
-      } else if (type == wire::FP32) {
-        stack[depth++] = static_cast<const float*>(part) + at;
+  for (size_t op = 0; op < program_.size(); ++op) {
+    if (program_[op] != kAdd) {
+      const void* const part = parts[static_cast<size_t>(program_[op])];
+      Addends& pushed = stack[depth++];
+      pushed = {};
+      if (part == nullptr) continue;
+      if (type == wire::FP32) {
+        pushed.left = static_cast<const float*>(part) + at;
       } else {
-        float* const widened = scratch.data() + depth * kBlock;
+        float* const widened = scratch.data() + (depth - 1) * kBlock;
         Widen(type, {static_cast<const uint16_t*>(part) + at, count}, widened);
-        stack[depth++] = widened;
+        pushed.left = widened;
       }
       continue;
     }
-    const float* right = stack[--depth];
-    const float* left = stack[depth - 1];
+    const float* right = stack[--depth].left;
+    Addends& sum = stack[depth - 1];
     if (right == nullptr) continue;
-    if (left == nullptr) {
-      stack[depth - 1] = right;
-      continue;
+    float* const place = scratch.data() + (depth - 1) * kBlock;  // where the left one may be
+    if (sum.left == nullptr) {
+      sum.left = right;
+      if (right == place + kBlock) {  // in scratch, where the next one will be
+        std::copy_n(right, count, place);
+        sum.left = place;
+      }
+    } else if (op + 1 == program_.size() && type == wire::FP32) {
+      sum.right = right;
+    } else {
+      kernels.add(sum.left, right, place, count);
+      RoundToWire(type, {place, count});
+      sum.left = place;
     }
-    float* sum = scratch.data() + (depth - 1) * kBlock;  // where `left` may be
-    kernels.add(left, right, sum, count);
-    RoundToWire(type, {sum, count});
-    stack[depth - 1] = sum;
   }
   return stack[0];
+}
+
+const float* TreeSum::Run(const PassKernels& kernels, WireType type,
+                          std::span<const void* const> parts, size_t at, size_t count,
+                          std::span<float> scratch) const {
+  const Addends sum = RunToLast(kernels, type, parts, at, count, scratch);
+  if (sum.right == nullptr) return sum.left;
+  kernels.add(sum.left, sum.right, scratch.data(), count);
+  return scratch.data();
 }
 
 }  // namespace muster

@@ -23,10 +23,18 @@ class TreeSum {
   static constexpr size_t kBlock = 1024;
   size_t scratch_floats() const { return depth_ * kBlock; }
 
+  // The sum, but for its last addition, which a kernel can do while it reads: left + right, or
+  // left alone, or nothing. With 16 bits always without `right`: the sum is to be rounded.
+  struct Addends {
+    const float* left = nullptr;
+    const float* right = nullptr;
+  };
   // parts[i] are the values of nodes[i], floats or halves by `type`, or null if that subtree holds
-  // no samples: it then takes no part in the sum. Adds floats [at, at + count), count <= kBlock,
-  // and returns where the sum is: in `scratch`, or in a part if that is the only one. Null if there
-  // is none.
+  // no samples: it then takes no part in the sum. Of values [at, at + count), count <= kBlock. What
+  // is added up or widened is in `scratch`, what is not in a part.
+  Addends RunToLast(const PassKernels& kernels, WireType type, std::span<const void* const> parts,
+                    size_t at, size_t count, std::span<float> scratch) const;
+  // With the last addition. Null if there is nothing.
   const float* Run(const PassKernels& kernels, WireType type, std::span<const void* const> parts,
                    size_t at, size_t count, std::span<float> scratch) const;
 

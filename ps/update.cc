@@ -6,26 +6,33 @@
 namespace muster {
 namespace {
 
-// Where the gradient of floats [at, at + count) is, clipped and scaled; in `buffer` if not in a
-// part, in `averaged` or in `scratch`.
-const float* Gradient(const ChunkUpdate& update, const Segment& segment, size_t at, size_t count,
-                      std::span<float> scratch, float* buffer, uint32_t& bad) {
+// Where the gradient of floats [at, at + count) is, clipped and scaled: in a part or `averaged` if
+// nothing had to be done, else in `buffer` or `scratch`. The last addition of a tree is left to
+// the update, which reads both addends faster than a sum that is written first.
+TreeSum::Addends Gradient(const ChunkUpdate& update, const Segment& segment, size_t at,
+                          size_t count, std::span<float> scratch, float* buffer, uint32_t& bad) {
   static constexpr float kZeros[TreeSum::kBlock] = {};
   const UpdateRule& rule = update.rule;
   const PassKernels& kernels = *rule.kernels;
-  const float* gradient = update.averaged.data() + at;
-  if (update.gradient.tree != nullptr) {
-    gradient = update.gradient.tree->Run(kernels, update.gradient.type, update.gradient.parts,
-                                         at - update.chunk.begin, count, scratch);
-    if (gradient == nullptr) return kZeros;
-    if (rule.clip_value > 0 && segment.kind == Segment::Kind::kTrained) {
-      bad |= kernels.clip_values(gradient, buffer, count, rule.clip_value);
-      gradient = buffer;
+  const bool trained = segment.kind == Segment::Kind::kTrained;
+  TreeSum::Addends gradient{update.averaged.data() + at, nullptr};
+  if (const TreeSum* const tree = update.gradient.tree) {
+    const bool clips = trained && rule.clip_value > 0;
+    gradient = tree->RunToLast(kernels, update.gradient.type, update.gradient.parts,
+                               at - update.chunk.begin, count, scratch);
+    if (gradient.left == nullptr) return {kZeros, nullptr};
+    if (gradient.right != nullptr && (clips || rule.gradient_scale != 1 || !trained)) {
+      kernels.add(gradient.left, gradient.right, scratch.data(), count);
+      gradient = {scratch.data(), nullptr};
+    }
+    if (clips) {
+      bad |= kernels.clip_values(gradient.left, buffer, count, rule.clip_value);
+      gradient.left = buffer;
     }
   }
-  if (rule.gradient_scale != 1 && segment.kind == Segment::Kind::kTrained) {
-    kernels.scale(gradient, buffer, count, rule.gradient_scale);
-    gradient = buffer;
+  if (rule.gradient_scale != 1 && trained) {
+    kernels.scale(gradient.left, buffer, count, rule.gradient_scale);
+    gradient.left = buffer;
   }
   return gradient;
 }
@@ -69,9 +76,11 @@ bool ApplyUpdate(const ChunkUpdate& update) {
   for (size_t at = chunk.begin; at < chunk.end;) {
     if (segment->end <= at) ++segment;
     const size_t count = std::min({TreeSum::kBlock, chunk.end - at, segment->end - at});
+    const TreeSum::Addends gradient = Gradient(update, *segment, at, count, scratch, buffer, bad);
     UpdateBlock block{
         .count = count,
-        .gradient = Gradient(update, *segment, at, count, scratch, buffer, bad),
+        .gradient = gradient.left,
+        .addend = gradient.right,
         .weights = update.weights.data() + at,
         .next_weights = update.stream ? next : update.next_weights.data() + at,
     };

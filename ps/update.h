@@ -19,6 +19,10 @@
 
 namespace muster {
 
+// Weights larger than this are gone from the cache before a worker reads them, with the gradients
+// and the optimizer's state that went through it after them: they are written past it.
+inline constexpr size_t kStreamBytes = 8 << 20;
+
 // The gradient of a chunk as it was pushed.
 struct GradientParts {
   const TreeSum* tree = nullptr;

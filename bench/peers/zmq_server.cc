@@ -10,7 +10,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -48,13 +50,17 @@ zmq::socket_t MakeSocket(zmq::context_t& context, zmq::socket_type type) {
 }
 
 zmq::message_t Borrow(float* data, size_t floats) {
-  return zmq::message_t(data, floats * sizeof(float), [](void*, void*) {}, nullptr);
+  return zmq::message_t(
+      data, floats * sizeof(float), [](void*, void*) {}, nullptr);
 }
 
-void Serve(const Options& options, zmq::socket_t& socket) {
-  const size_t all = options.bytes / sizeof(float);
-  // Two results in turn: the previous one may still be on its way.
-  std::vector<float> results[2] = {std::vector<float>(all), std::vector<float>(all)};
+// Two results in turn: the previous one may still be on its way, and the last one when the server
+// has nothing more to do.
+using Results = std::array<std::vector<float>, 2>;
+
+// False if a worker was silent for too long.
+bool Serve(const Options& options, zmq::socket_t& socket, Results& results) {
+  for (std::vector<float>& result : results) result.resize(options.bytes / sizeof(float));
   struct Arrived {
     std::vector<zmq::message_t> peers, tensors;
   };
@@ -63,7 +69,7 @@ void Serve(const Options& options, zmq::socket_t& socket) {
   for (int64_t round = 0; round < options.rounds + kWarmUp; ++round) {
     for (size_t i = 0; i < options.workers * options.chunks(); ++i) {
       zmq::message_t peer, number, tensor;
-      (void)socket.recv(peer);
+      if (!socket.recv(peer)) return false;
       (void)socket.recv(number);
       (void)socket.recv(tensor);
       const uint32_t chunk = *number.data<uint32_t>();
@@ -95,6 +101,7 @@ void Serve(const Options& options, zmq::socket_t& socket) {
       parts.tensors.clear();
     }
   }
+  return true;
 }
 
 // Seconds of each round; nothing if a float was wrong.
@@ -161,15 +168,21 @@ int Run(Options options) {
   }
   zmq::context_t context(1);
   zmq::socket_t socket = MakeSocket(context, zmq::socket_type::router);
-  socket.bind(options.transport == "TCP"
-                  ? std::string("tcp://127.0.0.1:*")
-                  : "ipc://@muster-peer-" + std::to_string(::getpid()));
+  socket.bind(options.transport == "TCP" ? std::string("tcp://127.0.0.1:*")
+                                         : "ipc://@muster-peer-" + std::to_string(::getpid()));
   char endpoint[256] = {};
   std::strncpy(endpoint, socket.get(zmq::sockopt::last_endpoint).c_str(), sizeof endpoint - 1);
   for (uint32_t rank = 0; rank < options.workers; ++rank) {
     (void)!::write(address[1], endpoint, sizeof endpoint);
   }
-  Serve(options, socket);
+  ::close(result[1]);  // a worker that fails closes its own: end of file
+  socket.set(zmq::sockopt::rcvtimeo, 30000);
+  Results results;
+  if (!Serve(options, socket, results)) {
+    std::fprintf(stderr, "zmq_server: a worker sent nothing for 30 s\n");
+    for (const pid_t child : children) ::kill(child, SIGKILL);
+    return 1;
+  }
   double found[2];
   if (::read(result[0], found, sizeof found) != sizeof found) return 1;
   for (const pid_t child : children) {

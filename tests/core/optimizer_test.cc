@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "common/random.h"
+#include "tests/core/optimizer_reference.h"
 #include "tests/core/update_run.h"
 
 namespace muster::testing {
@@ -79,47 +80,6 @@ TEST(Optimizers, AreThoseOfPyTorch) {
   EXPECT_EQ(cases, 9);
 }
 
-// The formulas of config.proto in double, written down once more.
-struct Reference {
-  config::Optimizer o;
-  double w, m = 0, v = 0;
-
-  void Step(int64_t t, double rate, double gradient, double decay) {
-    const bool decoupled =
-        o.decay_type() == config::Optimizer::DECOUPLED || o.type() == config::Optimizer::ADAMW;
-    const double g = gradient + (decoupled ? 0 : decay * w);
-    const double before = w;
-    switch (o.type()) {
-      case config::Optimizer::SGD:
-        w -= rate * g;
-        break;
-      case config::Optimizer::MOMENTUM:
-        m = o.momentum() * m + g;
-        w -= rate * m;
-        break;
-      case config::Optimizer::NESTEROV:
-        m = o.momentum() * m + g;
-        w -= rate * (g + o.momentum() * m);
-        break;
-      case config::Optimizer::ADAM:
-      case config::Optimizer::ADAMW: {
-        m = o.beta1() * m + (1 - o.beta1()) * g;
-        v = o.beta2() * v + (1 - o.beta2()) * g * g;
-        const double t_ = static_cast<double>(t);
-        w -= rate * (m / (1 - std::pow(o.beta1(), t_))) /
-             (std::sqrt(v / (1 - std::pow(o.beta2(), t_))) + o.epsilon());
-        break;
-      }
-      case config::Optimizer::RMSPROP:
-        v = o.rho() * v + (1 - o.rho()) * g * g;
-        m = (o.has_momentum() ? o.momentum() : 0) * m + g / (std::sqrt(v) + o.epsilon());
-        w -= rate * m;
-        break;
-    }
-    if (decoupled) w -= rate * decay * before;
-  }
-};
-
 // With different decays and rates of the variables, over 100 steps of a falling rate.
 TEST(Optimizers, AreTheirFormulas) {
   constexpr size_t kSize = 3008;
@@ -131,8 +91,8 @@ TEST(Optimizers, AreTheirFormulas) {
         {.begin = 48, .end = 1600, .weight_decay = 0.01f, .rate_multiplier = 2},
         {.begin = 1600, .end = kSize, .weight_decay = 0.1f, .rate_multiplier = 0.5f}};
     UpdateRun run(settings, Values(0, kSize), segments);
-    std::vector<Reference> reference;
-    for (const float w : run.weights) reference.push_back({.o = settings, .w = w});
+    std::vector<OptimizerReference> reference;
+    for (const float w : run.weights) reference.push_back({settings, w});
     for (int64_t step = 1; step <= 100; ++step) {
       const double rate = 0.01 / static_cast<double>(step + 10);
       const std::vector<float> gradient = Values(static_cast<uint32_t>(step), kSize);

@@ -105,15 +105,18 @@ TEST_F(PassKernelsTest, SquaresOfLinesHaveTheSameBits) {
 }
 
 TEST_F(PassKernelsTest, UpdatesHaveTheSameBits) {
-  const auto run = [](auto kernel) {
-    return [kernel](const PassKernels& k, size_t n, size_t skew, bool finite) {
+  bool two = false;  // the gradient comes as two addends
+  const auto run = [&two](auto kernel) {
+    return [kernel, &two](const PassKernels& k, size_t n, size_t skew, bool finite) {
       const std::vector<float> gradient = Rough(0, n + skew, finite), weights = Rough(1, n + skew);
+      const std::vector<float> addend = Rough(3, n + skew, finite);
       std::vector<float> out(3 * n + skew + 1);
       std::ranges::transform(Rough(2, out.size()), out.begin(),
                              [](float x) { return std::abs(x); });
       float* to = out.data() + skew;
       const UpdateBlock block{.count = n,
                               .gradient = gradient.data() + skew,
+                              .addend = two ? addend.data() + skew : nullptr,
                               .weights = weights.data() + skew,
                               .next_weights = to,
                               .state = {to + n, to + 2 * n}};
@@ -134,10 +137,14 @@ TEST_F(PassKernelsTest, UpdatesHaveTheSameBits) {
   for (const auto member :
        {&PassKernels::sgd, &PassKernels::momentum, &PassKernels::nesterov, &PassKernels::adam,
         &PassKernels::rmsprop, &PassKernels::rmsprop_momentum}) {
-    ExpectSame(versions_, run([&](const PassKernels& k, const UpdateBlock& block) {
-                 return (k.*member)(block, c);
-               }));
+    for (const bool addends : {false, true}) {
+      two = addends;
+      ExpectSame(versions_, run([&](const PassKernels& k, const UpdateBlock& block) {
+                   return (k.*member)(block, c);
+                 }));
+    }
   }
+  two = false;
   ExpectSame(versions_, run([](const PassKernels& k, const UpdateBlock& block) {
                return k.statistic(block, 0.1f);
              }));

@@ -55,7 +55,7 @@ TEST(TreeSum, AddsInTreeOrderWhoeverHoldsWhat) {
         const auto value = [](int64_t s) { return 1.0f / static_cast<float>(3 * s + 1); };
         std::vector<TreeNode> nodes;
         std::vector<std::vector<float>> storage;
-        std::vector<const float*> parts;
+        std::vector<const void*> parts;
         for (int64_t r = 0; r < workers; ++r) {
           for (const TreeNode& node : Decompose(EvenPart(slices, workers, r), slices)) {
             bool any;
@@ -67,7 +67,7 @@ TEST(TreeSum, AddsInTreeOrderWhoeverHoldsWhat) {
         }
         const TreeSum tree(nodes, slices);
         std::vector<float> scratch(tree.scratch_floats());
-        const float* sum = tree.Run(*AvailableKernels().back(), parts, 1, 3, scratch);
+        const float* sum = tree.Run(*AvailableKernels().back(), wire::FP32, parts, 1, 3, scratch);
         bool any;
         const float expected = testing::TreeSumOf(value, Root(slices), slices, empty, &any);
         ASSERT_EQ(sum != nullptr, any);

@@ -139,16 +139,15 @@ TEST(Update, OfSeveralPartsIsThatOfTheirTreeSum) {
   const std::vector<Segment> segments{{.begin = 0, .end = kSize, .weight_decay = 0.1f}};
   GradientParts gradient{
       &tree, wire::FP32, {parts[0].data() + 16, parts[1].data() + 16, parts[2].data() + 16}};
-  ChunkUpdate update{
-      .chunk = {16, kSize, 0, 0},
-      .gradient = std::move(gradient),
-      .averaged = {},
-      .rule = Optimizer({}, *AvailableKernels().back()).RuleFor(1, 0.1),
-      .segments = segments,
-      .weights = weights,
-      .next_weights = next,
-      .state = {},
-      .average = {}};
+  ChunkUpdate update{.chunk = {16, kSize, 0, 0},
+                     .gradient = std::move(gradient),
+                     .averaged = {},
+                     .rule = Optimizer({}, *AvailableKernels().back()).RuleFor(1, 0.1),
+                     .segments = segments,
+                     .weights = weights,
+                     .next_weights = next,
+                     .state = {},
+                     .average = {}};
   ASSERT_TRUE(ApplyUpdate(update));
   UpdateRun once({}, weights, segments);
   ASSERT_TRUE(once.Step(1, 0.1, sum));

@@ -70,6 +70,33 @@ TEST_P(WireDtypeTest, BitsDoNotDependOnWorkersTransportChunksOrThreads) {
   EXPECT_NE(HashAfter(Config(1, 8)), hash);
 }
 
+// Fewer samples than slices: subtrees without samples take no part.
+TEST_P(WireDtypeTest, EmptySlicesTakeNoPart) {
+  for (const int64_t batch : {3, 4, 5}) {
+    std::optional<uint64_t> hash;
+    for (const uint32_t workers : {1u, 2u, 3u, 7u, 8u}) {
+      config::Config config = Config(workers, 8);
+      config.mutable_run()->set_global_batch(batch);
+      TestJob job(config);
+      const std::vector<float> seen = RunWorkers(job, {.gradient = Rough});
+      const auto empty = [&](int64_t s) { return EvenPart(batch, 8, s).empty(); };
+      for (const Variable& variable : job.graph().variables()) {
+        const size_t i = variable.offset + variable.count - 1;
+        float master = 0;
+        for (const int64_t step : {0, 1}) {
+          bool any;
+          master -= TreeSumOf([&](int64_t s) { return Rough(step, s, i); }, Root(8), 8, empty, &any,
+                              type());
+        }
+        EXPECT_EQ(seen[i], Rounded(master)) << batch << ", " << workers;
+      }
+      const uint64_t mine = job.Finish().weights_hash;
+      EXPECT_EQ(hash.value_or(mine), mine);
+      hash = mine;
+    }
+  }
+}
+
 // In two phases, and with a step that changes nothing.
 TEST_P(WireDtypeTest, ASkippedStepKeepsTheWeightsOfBoth) {
   config::Config config = Config(2, 2);

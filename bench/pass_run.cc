@@ -1,0 +1,149 @@
+#include "bench/pass_run.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "common/error.h"
+#include "common/slices.h"
+#include "ps/instruction_set.h"
+#include "ps/update.h"
+#include "tests/core/optimizer_reference.h"
+
+namespace muster::bench {
+namespace {
+
+constexpr size_t kPattern = 61;  // values repeat after this many floats
+constexpr double kRate = 0.01;
+
+float WeightAt(size_t i) { return static_cast<float>(i % kPattern) / 16 - 2; }
+// Sums of a few of these are exact.
+float GradientAt(size_t i, int part) {
+  return (static_cast<float>(i * 7 % kPattern) - 30) / 32 * static_cast<float>(part + 1);
+}
+
+TreeSum TreeOf(int parts) {
+  std::vector<TreeNode> leaves;
+  for (int part = 0; part < parts; ++part) leaves.push_back({0, static_cast<uint32_t>(part)});
+  return TreeSum(leaves, parts);
+}
+
+// About as the server cuts a model of this size, and at least one chunk for each thread.
+std::vector<Chunk> Cut(size_t floats, int threads) {
+  const size_t target = std::clamp<size_t>(floats / 24, 1 << 18, 1 << 20);
+  const size_t count =
+      std::max<size_t>(static_cast<size_t>(threads), (floats + target - 1) / target);
+  std::vector<Chunk> chunks;
+  for (size_t c = 0; c < count; ++c) {
+    const size_t lines = floats / 16;
+    const Chunk chunk{lines * c / count * 16, lines * (c + 1) / count * 16, 0, 0};
+    if (chunk.floats() > 0) chunks.push_back(chunk);
+  }
+  return chunks;
+}
+
+void AskForHugePages(std::span<float> memory) {
+  const auto begin = reinterpret_cast<uintptr_t>(memory.data()) / 4096 * 4096;
+  const auto end = reinterpret_cast<uintptr_t>(memory.data() + memory.size());
+  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+}
+
+}  // namespace
+
+PassRun::PassRun(Team& team, const PassOptions& options)
+    : team_(team),
+      options_(options),
+      tree_(TreeOf(options.parts)),
+      segments_{
+          {.begin = 0, .end = options.floats, .weight_decay = options.optimizer.weight_decay()}},
+      chunks_(Cut(options.floats, team.threads())) {
+  size_t streams = 0;
+  const size_t slack = options.skew_bytes / sizeof(float) * 16;
+  const auto place = [&](std::span<float> memory) {
+    if (options.huge_pages) AskForHugePages(memory);
+    const size_t skew = streams++ % 16 * options.skew_bytes / sizeof(float);
+    return memory.subspan(skew, options_.floats);
+  };
+  const auto shared = [&](const char* name, size_t floats) {
+    return SharedMemory::Create(name, floats * sizeof(float), SharedMemory::Access::kReadWrite);
+  };
+  const size_t room = options.floats + slack;
+  plane_memory_ = shared("bench-weights", 2 * room);
+  for (size_t plane = 0; plane < 2; ++plane) {
+    planes_[plane] = place(plane_memory_.writable_floats().subspan(plane * room, room));
+  }
+  const size_t states = Optimizer(options.optimizer, *AvailableKernels().back()).state_arenas();
+  for (size_t i = 0; i < states; ++i) {
+    state_memory_.emplace_back(room);
+    state_[i] = place(state_memory_.back().floats());
+  }
+  for (int part = 0; part < options.parts; ++part) {
+    slot_memory_.push_back(shared("bench-slot", room));
+    slots_.push_back(place(slot_memory_.back().writable_floats()));
+    for (size_t i = 0; i < options.floats; ++i) slots_.back()[i] = GradientAt(i, part);
+  }
+}
+
+void PassRun::Reset() {
+  updates_ = 0;
+  for (size_t i = 0; i < options_.floats; ++i) planes_[0][i] = WeightAt(i);
+  for (const std::span<float> state : state_) std::ranges::fill(state, 0.0f);
+}
+
+void PassRun::Update(const UpdateRule& rule, int64_t number, const Chunk& chunk) {
+  ChunkUpdate update{.chunk = chunk,
+                     .gradient = {&tree_, {}},
+                     .averaged = {},
+                     .rule = rule,
+                     .segments = segments_,
+                     .weights = planes_[number % 2],
+                     .next_weights = planes_[(number + 1) % 2],
+                     .state = {state_[0], state_[1]},
+                     .average = {},
+                     .stream = options_.stream};
+  for (const std::span<float> slot : slots_) {
+    update.gradient.parts.push_back(slot.data() + chunk.begin);
+  }
+  MUSTER_CHECK(ApplyUpdate(update));
+}
+
+double PassRun::Seconds(const PassKernels& kernels, int repeats) {
+  const Optimizer optimizer(options_.optimizer, kernels);
+  const double all = team_.Time([&](int thread) {
+    const Part mine = PartOf(chunks_.size(), thread, team_.threads());
+    for (int i = 0; i < repeats; ++i) {
+      const UpdateRule rule = optimizer.RuleFor(updates_ + i + 1, kRate);
+      for (size_t c = mine.begin; c < mine.end; ++c) Update(rule, updates_ + i, chunks_[c]);
+    }
+  });
+  updates_ += repeats;
+  return all / repeats;
+}
+
+std::string PassRun::Verify(const PassKernels& kernels) {
+  Reset();
+  constexpr int kUpdates = 3;
+  Seconds(kernels, kUpdates);
+  const std::span<const float> weights = planes_[kUpdates % 2];
+  for (size_t i = 0; i < std::min(kPattern, weights.size()); ++i) {
+    double gradient = 0;
+    for (int part = 0; part < options_.parts; ++part) gradient += GradientAt(i, part);
+    testing::OptimizerReference reference{options_.optimizer, WeightAt(i)};
+    for (int t = 1; t <= kUpdates; ++t) reference.Step(t, kRate, gradient);
+    if (!(std::abs(weights[i] - reference.w) <= 1e-5 * (1 + std::abs(reference.w)))) {
+      return fmt::format("weight {} is {}, expected {}", i, weights[i], reference.w);
+    }
+  }
+  for (size_t i = kPattern; i < weights.size(); ++i) {
+    if (std::bit_cast<uint32_t>(weights[i]) != std::bit_cast<uint32_t>(weights[i % kPattern])) {
+      return fmt::format("weight {} is {}, weight {} is {}: expected the same", i, weights[i],
+                         i % kPattern, weights[i % kPattern]);
+    }
+  }
+  return "";
+}
+
+}  // namespace muster::bench

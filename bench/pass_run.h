@@ -1,0 +1,58 @@
+// The server's pass over memory, without a server: arenas laid out as the server and its local
+// workers lay them out, updated chunk by chunk by a team of threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/team.h"
+#include "common/arena.h"
+#include "common/chunks.h"
+#include "common/shared_memory.h"
+#include "proto/config.pb.h"
+#include "ps/optimizer.h"
+#include "ps/segments.h"
+#include "ps/tree_sum.h"
+
+namespace muster::bench {
+
+struct PassOptions {
+  size_t floats = 0;  // of the arena; a multiple of 16
+  int parts = 2;
+  config::Optimizer optimizer;
+  bool stream = false;      // new weights past the cache
+  size_t skew_bytes = 0;    // stream i begins i * this behind a page; a multiple of 64
+  bool huge_pages = false;  // ask for them (MADV_HUGEPAGE)
+};
+
+class PassRun {
+ public:
+  PassRun(Team& team, const PassOptions& options);
+
+  // From the beginning: a few updates, compared with the optimizer's formula in double precision,
+  // and with one another across the arena bit by bit. What is wrong, or an empty string.
+  std::string Verify(const PassKernels& kernels);
+
+  // Seconds of one pass: of `repeats` passes, one after another by each thread on its chunks.
+  double Seconds(const PassKernels& kernels, int repeats = 1);
+
+ private:
+  void Reset();
+  void Update(const UpdateRule& rule, int64_t number, const Chunk& chunk);
+
+  Team& team_;
+  const PassOptions options_;
+  const TreeSum tree_;
+  const std::vector<Segment> segments_;
+  std::vector<Chunk> chunks_;
+  SharedMemory plane_memory_;
+  std::vector<SharedMemory> slot_memory_;
+  std::vector<Arena> state_memory_;
+  std::span<float> planes_[2], state_[2];
+  std::vector<std::span<float>> slots_;
+  int64_t updates_ = 0;
+};
+
+}  // namespace muster::bench

@@ -1,0 +1,208 @@
+// The server's pass over memory alone: tree sum of the parts, optimizer, new weights. Beside it,
+// pass by pass in turn, the limit: a plain loop over as many arrays (memory_limit.h).
+//
+//   update_bench [--size 4096,104857600] [--parts 1,2,8] [--optimizer MOMENTUM,ADAM]
+//                [--threads 1,2] [--instruction-set AUTO,SCALAR] [--json]
+//
+// Every combination is measured. Each is verified first: the weights after a few updates against
+// the optimizer's formula in double precision, every float of the arena.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/memory_limit.h"
+#include "bench/pass_run.h"
+#include "bench/team.h"
+#include "common/error.h"
+#include "ps/instruction_set.h"
+#include "ps/update.h"
+
+namespace muster::bench {
+namespace {
+
+struct Options {
+  std::vector<size_t> bytes{4096, 65536, 1 << 20, 4 << 20, 32 << 20, 100 << 20};
+  std::vector<int> parts{2};
+  std::vector<std::string> optimizers{"MOMENTUM"};
+  std::vector<int> threads{1, 2};
+  std::vector<std::string> instruction_sets{"AUTO"};
+  std::string stream = "AUTO";
+  size_t skew = 0;
+  bool huge_pages = false;
+  double seconds = 0.5;
+  bool json = false;
+};
+
+struct Case {
+  size_t bytes;
+  int parts;
+  std::string optimizer;
+  int threads;
+};
+
+template <typename Enum, typename Parse>
+Enum Named(const std::string& name, const char* option, const char* expected, Parse parse) {
+  Enum value;
+  if (!parse(name, &value)) {
+    throw Error(ExitCode::kUsage, "{} {}: expected {}", option, name, expected);
+  }
+  return value;
+}
+
+struct Samples {
+  const PassKernels* kernels;
+  std::vector<double> seconds, ratios;
+};
+
+// One pass of each version and one of the limit in turn, for about `budget` seconds.
+void Measure(PassRun& run, MemoryLimit& limit, double budget, std::vector<Samples>& versions,
+             std::vector<double>& limits) {
+  constexpr double kSample = 1e-3;
+  const double once = std::max(run.Seconds(*versions.back().kernels), 1e-8);
+  const int repeats = static_cast<int>(std::clamp(kSample / once, 1.0, 1e5));
+  for (double spent = 0; spent < budget || limits.size() < 7;) {
+    limits.push_back(limit.Seconds(repeats));
+    spent += limits.back() * repeats;
+    for (Samples& version : versions) {
+      version.seconds.push_back(run.Seconds(*version.kernels, repeats));
+      version.ratios.push_back(limits.back() / version.seconds.back());
+      spent += version.seconds.back() * repeats;
+    }
+  }
+}
+
+void Print(const Options& options, const Case& one, const PassShape& shape, bool stream,
+           const Samples& version, double limit, double limit_min) {
+  const double seconds = Median(version.seconds);
+  const double ratio = Median(version.ratios);
+  if (options.json) {
+    const nlohmann::ordered_json result{{"bytes", one.bytes},
+                                        {"parts", one.parts},
+                                        {"optimizer", one.optimizer},
+                                        {"threads", one.threads},
+                                        {"instruction_set", version.kernels->name},
+                                        {"stream", stream},
+                                        {"skew_bytes", options.skew},
+                                        {"huge_pages", options.huge_pages},
+                                        {"passes", version.seconds.size()},
+                                        {"p50_us", seconds * 1e6},
+                                        {"min_us", std::ranges::min(version.seconds) * 1e6},
+                                        {"gb_per_s", PassBytes(shape) / seconds / 1e9},
+                                        {"limit_us", limit * 1e6},
+                                        {"limit_min_us", limit_min * 1e6},
+                                        {"limit_gb_per_s", PassBytes(shape) / limit / 1e9},
+                                        {"limit_ratio", ratio},
+                                        {"verified", true}};
+    std::printf("%s\n", result.dump().c_str());
+  } else {
+    fmt::print(
+        "{:>10} {:>5} {:<9} {:>7} {:<6} {:>12.1f} {:>8.1f} {:>12.1f} {:>8.1f} {:>6.2f} {:>6.2f}\n",
+        one.bytes, one.parts, one.optimizer, one.threads, version.kernels->name, seconds * 1e6,
+        PassBytes(shape) / seconds / 1e9, limit * 1e6, PassBytes(shape) / limit / 1e9, ratio,
+        limit_min / std::ranges::min(version.seconds));
+  }
+  std::fflush(stdout);
+}
+
+void RunCase(const Options& options, const Case& one) {
+  PassOptions pass{.floats = one.bytes / sizeof(float) / 16 * 16,
+                   .parts = one.parts,
+                   .optimizer = {},
+                   .skew_bytes = options.skew,
+                   .huge_pages = options.huge_pages};
+  pass.optimizer.set_type(Named<config::Optimizer::Type>(
+      one.optimizer, "--optimizer", "SGD, MOMENTUM, NESTEROV, ADAM, ADAMW or RMSPROP",
+      config::Optimizer::Type_Parse));
+  pass.stream = options.stream == "AUTO" ? pass.floats * sizeof(float) > kStreamBytes
+                                         : options.stream == "ON";
+  Team team(one.threads);
+  PassRun run(team, pass);
+  std::vector<Samples> versions;
+  for (const std::string& name : options.instruction_sets) {
+    versions.push_back({&ChooseKernels(Named<config::Server::InstructionSet>(
+                            name, "--instruction-set", "AUTO, SCALAR, AVX2 or AVX512",
+                            config::Server::InstructionSet_Parse)),
+                        {},
+                        {}});
+    const std::string wrong = run.Verify(*versions.back().kernels);
+    if (!wrong.empty()) {
+      throw Error(ExitCode::kFailure, "{} bytes, {} parts, {}, {} threads, {}: {}", one.bytes,
+                  one.parts, one.optimizer, one.threads, versions.back().kernels->name, wrong);
+    }
+  }
+  const Optimizer optimizer(pass.optimizer, *versions.back().kernels);
+  const PassShape shape{.floats = pass.floats,
+                        .gradients = one.parts,
+                        .states = static_cast<int>(optimizer.state_arenas())};
+  MemoryLimit limit(team, shape);
+  std::vector<double> limits;
+  Measure(run, limit, options.seconds, versions, limits);
+  for (const Samples& version : versions) {
+    Print(options, one, shape, pass.stream, version, Median(limits), std::ranges::min(limits));
+  }
+}
+
+void Run(const Options& options) {
+  if (!options.json) {
+    fmt::print(
+        "Medians; GB/s: memory traffic that the pass cannot avoid; limit: a plain loop over as "
+        "many "
+        "arrays, in turn with the pass; ratio: limit / pass, its median; best: of the fastest of "
+        "each.\nAll verified.\n\n"
+        "{:>10} {:>5} {:<9} {:>7} {:<6} {:>12} {:>8} {:>12} {:>8} {:>6} {:>6}\n",
+        "bytes", "parts", "optimizer", "threads", "with", "pass us", "GB/s", "limit us", "GB/s",
+        "ratio", "best");
+  }
+  for (const size_t bytes : options.bytes) {
+    for (const int parts : options.parts) {
+      for (const std::string& optimizer : options.optimizers) {
+        for (const int threads : options.threads) {
+          RunCase(options, {bytes, parts, optimizer, threads});
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace muster::bench
+
+int main(int argc, char** argv) {
+  muster::bench::Options options;
+  CLI::App app(
+      "Times the server's pass over memory against the memory. Lists, separated by commas, are "
+      "combined.");
+  app.add_option("--size", options.bytes, "Bytes of weights")
+      ->delimiter(',')
+      ->check(CLI::Range(size_t{1024}, size_t{1} << 32));
+  app.add_option("--parts", options.parts, "Gradients that are added")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 64));
+  app.add_option("--optimizer", options.optimizers, "As optimizer.type")->delimiter(',');
+  app.add_option("--threads", options.threads)->delimiter(',')->check(CLI::Range(1, 256));
+  app.add_option("--instruction-set", options.instruction_sets,
+                 "As server.instruction_set; several run in turn")
+      ->delimiter(',');
+  app.add_option("--stream", options.stream,
+                 "New weights past the cache: AUTO, as the server; ON; OFF")
+      ->check(CLI::IsMember({"AUTO", "ON", "OFF"}));
+  app.add_option("--skew", options.skew, "Array i begins i times this many bytes behind a page")
+      ->check(CLI::Range(0, 65536));
+  app.add_flag("--huge-pages", options.huge_pages, "Ask for huge pages for the pass");
+  app.add_option("--seconds", options.seconds, "For each combination")->capture_default_str();
+  app.add_flag("--json", options.json, "One JSON object per line");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    muster::bench::Run(options);
+    return 0;
+  } catch (const muster::Error& error) {
+    std::fprintf(stderr, "update_bench: error: %s\n", error.what());
+    return static_cast<int>(error.code());
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "update_bench: error: not enough memory\n");
+    return static_cast<int>(muster::ExitCode::kFailure);
+  }
+}

@@ -1,0 +1,215 @@
+#include "launch/bench/bench_command.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "common/chunks.h"
+#include "common/error.h"
+#include "common/graph.h"
+#include "common/unique_fd.h"
+#include "launch/bench/bench_text.h"
+#include "launch/child_process.h"
+#include "launch/console.h"
+#include "launch/memory_estimate.h"
+
+namespace muster {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr double kSmall = 4096, kMedium = 1 << 20, kLarge = 32 << 20;
+
+std::string ReadAll(int fd) {
+  std::string text;
+  char buffer[4096];
+  for (off_t at = 0;;) {
+    const ssize_t n = ::pread(fd, buffer, sizeof buffer, at);
+    if (n <= 0) return text;
+    text.append(buffer, static_cast<size_t>(n));
+    at += n;
+  }
+}
+
+// Runs a program to its end; its standard output's lines of JSON.
+std::vector<Json> RunProgram(const std::string& program,
+                             const std::vector<std::string>& arguments) {
+  if (!std::filesystem::exists(program)) {
+    throw Error(ExitCode::kFailure,
+                "there is no {}: `muster bench` runs it; build and install with "
+                "-DMUSTER_BUILD_BENCH=ON",
+                program);
+  }
+  const UniqueFd output(::memfd_create("muster-bench-output", 0));
+  if (!output.valid()) throw Error(ExitCode::kFailure, "cannot make a memfd");
+  ChildProcess child({.program = program,
+                      .arguments = arguments,
+                      .log_path = fmt::format("/proc/self/fd/{}", output.get())});
+  std::optional<ChildEnd> end;
+  while (!(end = child.CheckEnd())) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  const std::string text = ReadAll(output.get());
+  std::vector<Json> results;
+  std::string said;
+  for (size_t at = 0; at < text.size();) {
+    const size_t stop = std::min(text.find('\n', at), text.size());
+    const std::string line = text.substr(at, stop - at);
+    at = stop + 1;
+    Json json = Json::parse(line, nullptr, false);
+    if (json.is_object()) {
+      results.push_back(std::move(json));
+    } else if (!line.empty()) {
+      said = line;
+    }
+  }
+  if (end->by_signal || end->value != 0 || results.empty()) {
+    throw Error(ExitCode::kFailure, "{} {}{}", std::filesystem::path(program).filename().string(),
+                end->by_signal    ? fmt::format("was killed by signal {}", end->value)
+                : end->value != 0 ? fmt::format("ended with exit code {}", end->value)
+                                  : std::string("printed no result"),
+                said.empty() ? "" : ": " + said);
+  }
+  return results;
+}
+
+double Seconds(const Json& result, const char* key) {
+  const auto found = result.find(key);
+  if (found == result.end() || !found->is_number() || !result.value("verified", false)) {
+    throw Error(ExitCode::kFailure, "a benchmark's result has no verified {}: {}", key,
+                result.dump());
+  }
+  return found->get<double>() * 1e-6;
+}
+
+BenchModel ModelOfSize(double bytes) {
+  BenchModel model{.name = "a model of this size", .shape = {.bytes = bytes}};
+  model.shape.chunk_bytes = std::clamp(bytes / 24, 1048576.0, 4194304.0);
+  return model;
+}
+
+// Fills in the optimizer, the workers and the server's threads, too. The config is not resolved:
+// its data need not be here.
+BenchModel ModelOf(const BenchArguments& arguments, BenchResult& result) {
+  const config::Config config = LoadConfig(arguments.config_path, arguments.settings);
+  const Graph graph = Graph::Build(config.model(), InputShape(config.data()));
+  BenchModel model{.name = config.model().name().empty() ? arguments.config_path
+                                                         : config.model().name()};
+  model.shape.bytes = static_cast<double>(graph.arena_floats() * sizeof(float));
+  model.shape.states = OptimizerState(config.optimizer());
+  for (const Chunk& chunk : CutChunks(graph, config.cluster().chunk_bytes())) {
+    model.shape.chunk_bytes =
+        std::max(model.shape.chunk_bytes, static_cast<double>(chunk.floats() * sizeof(float)));
+  }
+  result.workers =
+      arguments.workers > 0 ? arguments.workers : static_cast<int>(config.cluster().workers());
+  if (config.server().threads() > 0) {
+    result.server_threads = static_cast<int>(config.server().threads());
+  }
+  result.optimizer = config::Optimizer::Type_Name(config.optimizer().type());
+  // Backward costs about two forwards.
+  model.flops_per_worker =
+      3 * graph.forward_flops() * static_cast<double>(config.run().global_batch()) / result.workers;
+  return model;
+}
+
+Json SyncResult(const BenchArguments& arguments, const BenchResult& result, double bytes,
+                const std::string& transport) {
+  const double round_guess = 2e-4 + bytes * (transport == "TCP" ? 2e-9 : 4e-10) * result.workers;
+  const auto rounds = static_cast<int64_t>(std::clamp(1.5 / round_guess, 10.0, 3000.0));
+  // The optimizers that sync_bench has a closed form for; the difference is in the update, which
+  // update_bench measures.
+  return RunProgram(
+             arguments.sync_program,
+             {"--workers", std::to_string(result.workers), "--size", fmt::format("{:.0f}", bytes),
+              "--transport", transport, "--optimizer",
+              result.optimizer == "SGD" ? "SGD" : "MOMENTUM", "--server-threads",
+              std::to_string(result.server_threads), "--rounds", std::to_string(rounds), "--json"})
+      .front();
+}
+
+void Progress(bool shown, const std::string& text) {
+  if (shown) fmt::print(stderr, "\r\033[K{}", text);
+}
+
+Json ToJson(const BenchResult& result) {
+  const MachineCosts costs = CostsOf(result);
+  Json rows = Json::array();
+  for (const BenchRow& row : result.rows) {
+    rows.push_back({{"bytes", row.bytes},
+                    {"pass_us", row.pass_s * 1e6},
+                    {"limit_us", row.limit_s * 1e6},
+                    {"local_p50_us", row.local_s * 1e6},
+                    {"local_p99_us", row.local_p99_s * 1e6},
+                    {"tcp_p50_us", row.tcp_s * 1e6},
+                    {"tcp_p99_us", row.tcp_p99_s * 1e6}});
+  }
+  return {{"workers", result.workers},
+          {"server_threads", result.server_threads},
+          {"optimizer", result.optimizer},
+          {"instruction_set", result.instruction_set},
+          {"model", result.model.name},
+          {"model_bytes", result.model.shape.bytes},
+          {"local_latency_us", costs.local_latency_s * 1e6},
+          {"tcp_latency_us", costs.tcp_latency_s * 1e6},
+          {"memory_gb_per_s", costs.memory_bytes_per_s / 1e9},
+          {"loopback_gb_per_s", costs.loopback_bytes_per_s / 1e9},
+          {"rows", rows}};
+}
+
+}  // namespace
+
+int RunBench(const BenchArguments& arguments) {
+  BenchResult result{.workers = arguments.workers > 0 ? arguments.workers : 2,
+                     .server_threads = std::clamp(AvailableCores(), 1, 4),
+                     .optimizer = "MOMENTUM"};
+  result.model = arguments.config_path.empty()
+                     ? ModelOfSize(arguments.size > 0 ? arguments.size : kLarge)
+                     : ModelOf(arguments, result);
+  result.model.shape.workers = result.workers;
+  std::vector<double> sizes{kSmall, kMedium, kLarge, std::max(result.model.shape.bytes, kSmall)};
+  std::ranges::sort(sizes);
+  sizes.erase(std::ranges::unique(sizes).begin(), sizes.end());
+
+  const bool shown = ::isatty(STDERR_FILENO) == 1;
+  for (const double bytes : sizes) {
+    const std::string of = fmt::format("{} bytes: ", static_cast<int64_t>(bytes));
+    BenchRow row{.bytes = bytes};
+    Progress(shown, of + "update");
+    const Json update =
+        RunProgram(arguments.update_program,
+                   {"--size", fmt::format("{:.0f}", bytes), "--parts",
+                    std::to_string(result.workers), "--optimizer", result.optimizer, "--threads",
+                    // As the server: what is small is updated by the loop itself.
+                    std::to_string(bytes <= kSmall ? 1 : result.server_threads), "--seconds", "0.5",
+                    "--json"})
+            .front();
+    row.pass_s = Seconds(update, "p50_us");
+    row.limit_s = Seconds(update, "limit_us");
+    result.instruction_set = update.value("instruction_set", "");
+    for (const char* transport : {"LOCAL", "TCP"}) {
+      Progress(shown, of + "rounds over " + transport);
+      const Json sync = SyncResult(arguments, result, bytes, transport);
+      const bool local = std::string(transport) == "LOCAL";
+      (local ? row.local_s : row.tcp_s) = Seconds(sync, "p50_us");
+      (local ? row.local_p99_s : row.tcp_p99_s) = Seconds(sync, "p99_us");
+    }
+    result.rows.push_back(row);
+  }
+  Progress(shown, "");
+  Console console(STDOUT_FILENO);
+  if (arguments.json) {
+    console.Print(ToJson(result).dump());
+  } else {
+    for (const std::string& line : BenchLines(result)) console.Print(line);
+  }
+  console.Flush(60);
+  return 0;
+}
+
+}  // namespace muster

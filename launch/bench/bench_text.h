@@ -1,0 +1,40 @@
+// What `muster bench` measured, in words and tables.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launch/bench/cost_model.h"
+
+namespace muster {
+
+// Of one size of the weights; seconds.
+struct BenchRow {
+  double bytes = 0;
+  double pass_s = 0, limit_s = 0;       // the update alone; the memory limit for it
+  double local_s = 0, local_p99_s = 0;  // a round, over shared memory
+  double tcp_s = 0, tcp_p99_s = 0;      // … over TCP on the loopback interface
+};
+
+// The user's model; the last row is of its size.
+struct BenchModel {
+  std::string name;
+  RoundShape shape;
+  // Multiply-adds of a worker's share of a step count twice; 0: unknown.
+  double flops_per_worker = 0;
+};
+
+struct BenchResult {
+  int workers = 2;
+  int server_threads = 1;
+  std::string optimizer, instruction_set;
+  std::vector<BenchRow> rows;  // ascending; the first is of next to no bytes, the last a large one
+  BenchModel model;
+};
+
+// From the smallest row the latencies, from the largest the speeds.
+MachineCosts CostsOf(const BenchResult& result);
+
+std::vector<std::string> BenchLines(const BenchResult& result);
+
+}  // namespace muster
