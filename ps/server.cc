@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kBeatInterval{1000};
 constexpr std::chrono::milliseconds kLiveInterval{200};
+constexpr std::chrono::milliseconds kHousekeeping{5};
 
 }  // namespace
 
@@ -76,13 +77,32 @@ ServerResult Server::Run() {
   return result;
 }
 
-void Server::Turn() {
-  if (!link_->Pending()) {
+// Returns when there may be something to do: input, a finished chunk, a signal, or because it has
+// been a while.
+void Server::AwaitInput() {
+  const auto arrived = [this] { return link_->Pending() || pool_.HasFinished(); };
+  if (link_->may_spin() ? spin_.Spin(arrived) : arrived()) return;
+  if (link_->PrepareToSleep() && pool_.PrepareToSleep()) {
     pollfd fds[] = {{link_->fd(), POLLIN, 0}, {pool_.fd(), POLLIN, 0}, {interrupt_fd_, POLLIN, 0}};
     // The link's descriptor tells of new input only; the short wait covers what it cannot tell.
-    (void)::poll(fds, 3, link_->Pending() ? 0 : 100);
+    (void)::poll(fds, 3, 100);
+    if ((fds[2].revents & POLLIN) != 0) CheckInterrupt();
   }
+  if (link_->may_spin()) spin_.Slept();
+}
+
+// What a clock decides. Every message need not pay for it.
+void Server::KeepHouse() {
+  const Clock::time_point now = Clock::now();
+  if (now < next_housekeeping_) return;
+  next_housekeeping_ = now + kHousekeeping;
   CheckInterrupt();
+  CheckDeadlines();
+  SendBeats();
+}
+
+void Server::Turn() {
+  AwaitInput();
   pool_.Collect();
   CheckFinite();
   // Before any message is read: a fast worker answers the step's last chunk with the next step.
@@ -95,8 +115,7 @@ void Server::Turn() {
     CheckFinite();
     EndStepIfComplete();  // small chunks are updated at once
   }
-  CheckDeadlines();
-  SendBeats();
+  KeepHouse();
   link_->Deliver();
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "common/adaptive_spin.h"
 #include "common/chunks.h"
 #include "common/error.h"
 #include "common/graph.h"
@@ -53,6 +54,8 @@ class Server {
 
   // One turn of the loop: waits a little for input, handles all there is, checks deadlines.
   void Turn();
+  void AwaitInput();
+  void KeepHouse();
   void Receive(const FromWorker& event);
   void OnHello(PeerId peer, const wire::WorkerMessage& message);
   void OnMessage(uint32_t rank, const wire::WorkerMessage& message, const Payload& payload);
@@ -105,6 +108,8 @@ class Server {
   Progress progress_;
   const Clock::time_point began_ = Clock::now();
   Clock::time_point step_deadline_began_ = Clock::now();
+  AdaptiveSpin spin_;
+  Clock::time_point next_housekeeping_ = Clock::now();
   Clock::time_point next_beat_ = Clock::now();
   Clock::time_point next_live_ = Clock::now();
   Clock::time_point next_waiting_;

@@ -133,7 +133,7 @@ void Server::StopAll(bool completed, const std::string& reason) {
     const std::optional<FromWorker> event = link_->Receive();
     if (!event) {
       pollfd fd{link_->fd(), POLLIN, 0};
-      if (!link_->Pending()) (void)::poll(&fd, 1, 20);
+      if (link_->PrepareToSleep()) (void)::poll(&fd, 1, 20);
       continue;
     }
     const std::optional<uint32_t> rank = roster_.RankOf(event->peer);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "common/error.h"
 #include "common/trace/trace.h"
@@ -42,13 +43,21 @@ void ThreadPool::Submit(std::function<Completion()> job) {
   wake_.notify_one();
 }
 
+bool ThreadPool::PrepareToSleep() {
+  const std::lock_guard lock(mutex_);
+  owner_sleeps_ = done_.empty();
+  return owner_sleeps_;
+}
+
 void ThreadPool::Collect() {
-  uint64_t count;
-  (void)!::read(event_fd_, &count, sizeof count);
+  if (!HasFinished()) return;
   std::vector<Completion> done;
   {
     const std::lock_guard lock(mutex_);
     done.swap(done_);
+    finished_ = false;
+    uint64_t count;
+    if (std::exchange(rung_, false)) (void)!::read(event_fd_, &count, sizeof count);
   }
   for (const Completion& completion : done) completion();
 }
@@ -66,10 +75,11 @@ void ThreadPool::Work(std::stop_token stop) {
       jobs_.pop_front();
     }
     Completion completion = job();
-    {
-      const std::lock_guard lock(mutex_);
-      done_.push_back(std::move(completion));
-    }
+    const std::lock_guard lock(mutex_);
+    done_.push_back(std::move(completion));
+    finished_ = true;
+    if (!std::exchange(owner_sleeps_, false)) continue;
+    rung_ = true;
     const uint64_t one = 1;
     (void)!::write(event_fd_, &one, sizeof one);
   }

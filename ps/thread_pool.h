@@ -1,6 +1,7 @@
 // A few threads that do arithmetic on spans which they are handed. They own nothing.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -12,7 +13,7 @@
 namespace muster {
 
 // Jobs run in the order of Submit. Finished jobs are collected by the thread that owns the pool,
-// which polls fd() for them.
+// which looks at HasFinished(), or polls fd() after PrepareToSleep().
 class ThreadPool {
  public:
   explicit ThreadPool(size_t threads);
@@ -25,7 +26,10 @@ class ThreadPool {
   void Submit(std::function<Completion()> job);
 
   size_t threads() const { return workers_.size(); }
-  // Readable while there are completions to collect.
+  // Whether there are completions to collect.
+  bool HasFinished() const { return finished_.load(std::memory_order_acquire); }
+  // From now until Collect a job that finishes makes fd() readable. False: one has finished.
+  bool PrepareToSleep();
   int fd() const { return event_fd_; }
   // Runs the completions of finished jobs in the calling thread.
   void Collect();
@@ -37,6 +41,9 @@ class ThreadPool {
   std::condition_variable_any wake_;
   std::deque<std::function<Completion()>> jobs_;
   std::vector<Completion> done_;
+  std::atomic<bool> finished_{false};  // done_ is not empty; changed under the mutex
+  bool owner_sleeps_ = false;  // fd() is to become readable
+  bool rung_ = false;          // … and has
   int event_fd_;
   std::vector<std::jthread> workers_;  // last: joined first
 };

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/error.h"
+#include "common/link/look_interval.h"
 #include "common/unique_fd.h"
 
 namespace muster {
@@ -30,16 +31,22 @@ class CombinedServerLink : public ServerLink {
   }
   std::string endpoint() const override { return links_[1]->endpoint(); }
   int fd() const override { return epoll_.get(); }
-  bool Pending() override { return links_[0]->Pending() || links_[1]->Pending(); }
+  bool Pending() override { return links_[0]->Pending() || SecondPending(); }
+  bool may_spin() const override { return links_[0]->may_spin(); }
+  bool PrepareToSleep() override {
+    second_.DueNow();  // it may be what wakes us
+    return links_[0]->PrepareToSleep() && links_[1]->PrepareToSleep();
+  }
 
   std::optional<FromWorker> Receive() override {
-    for (PeerId i = 0; i < 2; ++i) {
-      std::optional<FromWorker> event = links_[i]->Receive();
-      if (!event) continue;
-      event->peer = 2 * event->peer + i;
-      return event;
+    std::optional<FromWorker> event = links_[0]->Receive();
+    if (event) {
+      event->peer = 2 * event->peer;
+    } else if (!links_[0]->may_spin() || SecondPending()) {
+      event = links_[1]->Receive();
+      if (event) event->peer = 2 * event->peer + 1;
     }
-    return std::nullopt;
+    return event;
   }
   bool Send(PeerId peer, const wire::ServerMessage& message,
             std::span<const std::byte> tensor) override {
@@ -50,8 +57,18 @@ class CombinedServerLink : public ServerLink {
   }
 
  private:
+  // A look at ZeroMQ costs system calls. While the local workers' messages keep the loop awake it is
+  // made now and then.
+  bool SecondPending() {
+    if (links_[0]->may_spin() && !second_.Due()) return false;
+    if (!links_[1]->Pending()) return false;
+    second_.DueNow();
+    return true;
+  }
+
   const std::unique_ptr<ServerLink> links_[2];
   UniqueFd epoll_;
+  LookInterval second_;
 };
 
 }  // namespace

@@ -68,11 +68,19 @@ class ServerLink {
   // The address that workers connect to.
   virtual std::string endpoint() const = 0;
 
-  // poll(2) for input on this, but only when Pending() is false.
+  // poll(2) for input on this, after PrepareToSleep.
   virtual int fd() const = 0;
+  // Whether there is input that fd() does not tell of.
   virtual bool Pending() = 0;
+  // Whether Pending() will soon tell, without a system call, of what workers do: a short wait may
+  // look at it instead of sleeping.
+  virtual bool may_spin() const { return false; }
+  // From now until the next Receive all input makes fd() readable. False: there is some already.
+  virtual bool PrepareToSleep() { return !Pending(); }
 
-  // The next message or loss, if there is one. Never blocks.
+  // The next message or loss, if there is one. Never blocks. With may_spin(), what only a system
+  // call can tell (a connection, a loss) may wait for a millisecond, but not for more, or until
+  // PrepareToSleep.
   virtual std::optional<FromWorker> Receive() = 0;
 
   // Queues a message. Never blocks. `tensor` must stay unchanged until the peer has used it or the
@@ -98,11 +106,15 @@ class ClientLink {
   virtual const char* transport() const = 0;
 
   // False: one thread, which owns the socket, calls everything but Slot and Plane. True: Send and
-  // Deliver may be called by any thread at any time, and Receive by any thread, by one at a time.
+  // Deliver may be called by any thread at any time, and Receive, Pending and PrepareToSleep by any
+  // thread, by one at a time.
   virtual bool any_thread() const = 0;
 
+  // As the server's.
   virtual int fd() const = 0;
   virtual bool Pending() = 0;
+  virtual bool may_spin() const { return false; }
+  virtual bool PrepareToSleep() { return !Pending(); }
   virtual std::optional<FromServer> Receive() = 0;
   // As above; `tensor` must stay unchanged until the weights of the next version arrive.
   virtual bool Send(const wire::WorkerMessage& message, std::span<const std::byte> tensor) = 0;

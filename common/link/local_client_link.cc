@@ -4,14 +4,14 @@
 
 #include <cerrno>
 #include <cstring>
-#include <deque>
 #include <mutex>
 #include <utility>
 
 #include "common/error.h"
 #include "common/link/local_address.h"
+#include "common/link/local_connection.h"
 #include "common/link/local_link.h"
-#include "common/link/packet_socket.h"
+#include "common/link/look_interval.h"
 #include "common/link/slot_layout.h"
 #include "common/unique_fd.h"
 
@@ -20,12 +20,14 @@ namespace {
 
 class LocalClientLink : public ClientLink {
  public:
-  explicit LocalClientLink(PacketSocket socket) : socket_(std::move(socket)) {}
+  explicit LocalClientLink(LocalConnection connection) : connection_(std::move(connection)) {}
 
   const char* transport() const override { return "shared memory"; }
   bool any_thread() const override { return true; }
-  int fd() const override { return socket_.fd(); }
-  bool Pending() override { return !received_.empty(); }
+  int fd() const override { return connection_.fd(); }
+  bool Pending() override { return connection_.Pending(); }
+  bool may_spin() const override { return connection_.attached(); }
+  bool PrepareToSleep() override;
   std::optional<FromServer> Receive() override;
   bool Send(const wire::WorkerMessage& message, std::span<const std::byte> tensor) override;
   bool Deliver() override;
@@ -42,15 +44,14 @@ class LocalClientLink : public ClientLink {
 
  private:
   FromServer Parse(const std::string& bytes);
+  void Attach(const wire::Welcome& welcome);
 
-  // Send and Receive are called by different threads; the socket's two directions have nothing in
-  // common but what PacketSocket keeps: unsent packets (sending) and a buffer (receiving).
   std::mutex sending_;
-  PacketSocket socket_;
-  std::deque<FromServer> received_;
+  LocalConnection connection_;
+  LookInterval socket_;
   bool lost_ = false;
-  wire::Welcome welcome_;
-  std::vector<UniqueFd> handed_over_;  // planes, slot
+  std::string sent_, taken_;  // the messages in hand
+  std::vector<UniqueFd> handed_over_;
   SlotLayout layout_;
   SharedMemory planes_, slots_;
 };
@@ -59,7 +60,7 @@ FromServer LocalClientLink::Parse(const std::string& bytes) {
   FromServer result{FromServer::Kind::kMalformed, {}, {}};
   if (!result.message.ParseFromString(bytes)) return result;
   result.kind = FromServer::Kind::kMessage;
-  if (result.message.has_welcome()) welcome_ = result.message.welcome();
+  if (result.message.has_welcome()) Attach(result.message.welcome());
   if (!result.message.has_weights_chunk()) return result;
   const wire::WeightsChunk& chunk = result.message.weights_chunk();
   const auto span = layout_.Chunk(chunk.chunk());
@@ -72,47 +73,68 @@ FromServer LocalClientLink::Parse(const std::string& bytes) {
   return result;
 }
 
-std::optional<FromServer> LocalClientLink::Receive() {
-  if (received_.empty() && !lost_) {
-    std::vector<std::string> messages;
-    switch (socket_.Receive(messages, handed_over_)) {
-      case PacketSocket::Status::kNothing:
-        return std::nullopt;
-      case PacketSocket::Status::kClosed:
-        lost_ = true;
-        return FromServer{FromServer::Kind::kLost, {}, {}};
-      case PacketSocket::Status::kMalformed:
-        return FromServer{FromServer::Kind::kMalformed, {}, {}};
-      case PacketSocket::Status::kPacket:
-        break;
-    }
-    // The Welcome comes in a packet of its own: what follows is read when its memory is mapped.
-    for (const std::string& bytes : messages) received_.push_back(Parse(bytes));
+// The memory of Welcome. Whatever follows it comes through that.
+void LocalClientLink::Attach(const wire::Welcome& welcome) {
+  if (handed_over_.size() != 4) {
+    throw Error(ExitCode::kPeerFailed,
+                "the server handed over {} memories with Welcome, expected 4: weights, slot, and "
+                "messages both ways",
+                handed_over_.size());
   }
-  if (received_.empty()) return std::nullopt;
-  FromServer result = std::move(received_.front());
-  received_.pop_front();
-  return result;
+  layout_ = SlotLayout(welcome);
+  planes_ = SharedMemory::Map(std::move(handed_over_[0]), SharedMemory::Access::kRead);
+  slots_ = SharedMemory::Map(std::move(handed_over_[1]), SharedMemory::Access::kReadWrite);
+  const std::lock_guard lock(sending_);
+  connection_.Attach(
+      SharedMemory::Map(std::move(handed_over_[2]), SharedMemory::Access::kReadWrite),
+      SharedMemory::Map(std::move(handed_over_[3]), SharedMemory::Access::kRead));
+  handed_over_.clear();
+}
+
+bool LocalClientLink::PrepareToSleep() {
+  connection_.PrepareToSleep();
+  socket_.DueNow();
+  (void)Deliver();  // there may be room by now
+  return !connection_.Pending();
+}
+
+std::optional<FromServer> LocalClientLink::Receive() {
+  connection_.WakeUp();
+  if (lost_) return std::nullopt;
+  switch (connection_.Receive(socket_.Due(), taken_, handed_over_)) {
+    case LocalConnection::Status::kNothing:
+      return std::nullopt;
+    case LocalConnection::Status::kClosed:
+      lost_ = true;
+      return FromServer{FromServer::Kind::kLost, {}, {}};
+    case LocalConnection::Status::kMalformed:
+      return FromServer{FromServer::Kind::kMalformed, {}, {}};
+    case LocalConnection::Status::kMessage:
+      break;
+  }
+  return Parse(taken_);
 }
 
 bool LocalClientLink::Send(const wire::WorkerMessage& message, std::span<const std::byte>) {
-  const std::string bytes = message.SerializeAsString();
   const std::lock_guard lock(sending_);
-  socket_.Append(bytes);
+  message.SerializeToString(&sent_);
+  connection_.Append(sent_);
   return true;
 }
 
 bool LocalClientLink::Deliver() {
   const std::lock_guard lock(sending_);
-  return socket_.Flush();
+  return connection_.Flush();
 }
 
 void LocalClientLink::Flush(std::chrono::milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   const std::lock_guard lock(sending_);
-  while (socket_.Flush() && socket_.HasUnsent() && std::chrono::steady_clock::now() < deadline) {
-    pollfd room{socket_.fd(), POLLOUT, 0};
-    (void)::poll(&room, 1, 20);
+  while (connection_.Flush() && connection_.unsent() > 0 &&
+         std::chrono::steady_clock::now() < deadline) {
+    pollfd socket{connection_.fd(), 0, 0};
+    if (connection_.WaitsForSocket()) socket.events = POLLOUT;
+    if (::poll(&socket, 1, 2) < 0 || (socket.revents & POLLHUP) != 0) return;
   }
 }
 
@@ -120,15 +142,6 @@ void LocalClientLink::AllocateTensors(size_t arena_floats, size_t slots, WireTyp
   if (type != wire::FP32) {
     throw Error(ExitCode::kPeerFailed, "the server wants to round what lies in shared memory");
   }
-  layout_ = SlotLayout(welcome_);
-  if (handed_over_.size() != 2) {
-    throw Error(ExitCode::kPeerFailed,
-                "the server handed over {} memories with Welcome, expected 2: weights and slot",
-                handed_over_.size());
-  }
-  planes_ = SharedMemory::Map(std::move(handed_over_[0]), SharedMemory::Access::kRead);
-  slots_ = SharedMemory::Map(std::move(handed_over_[1]), SharedMemory::Access::kReadWrite);
-  handed_over_.clear();
   const size_t plane_bytes = arena_floats * sizeof(float);
   if (layout_.arena_floats != arena_floats || layout_.parts.size() != slots ||
       planes_.bytes() < 2 * plane_bytes || slots_.bytes() < slots * plane_bytes) {
@@ -147,13 +160,13 @@ std::unique_ptr<ClientLink> ConnectLocal(const std::string& endpoint, const Link
   if (!fd.valid() || ::connect(fd.get(), address.get(), address.size) != 0) {
     throw Error(ExitCode::kPeerFailed, "{}: {}", endpoint, std::strerror(errno));
   }
-  PacketSocket socket(std::move(fd));
+  LocalConnection connection{PacketSocket(std::move(fd))};
   // Nobody else is told the token.
-  if (const int64_t user = socket.PeerUser(); user != static_cast<int64_t>(::geteuid())) {
+  if (const int64_t user = connection.PeerUser(); user != static_cast<int64_t>(::geteuid())) {
     throw Error(ExitCode::kPeerFailed, "{}: user {} listens there, expected user {}", endpoint,
                 user, ::geteuid());
   }
-  return std::make_unique<LocalClientLink>(std::move(socket));
+  return std::make_unique<LocalClientLink>(std::move(connection));
 }
 
 }  // namespace muster

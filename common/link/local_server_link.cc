@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <deque>
@@ -11,8 +12,9 @@
 
 #include "common/error.h"
 #include "common/link/local_address.h"
+#include "common/link/local_connection.h"
 #include "common/link/local_link.h"
-#include "common/link/packet_socket.h"
+#include "common/link/look_interval.h"
 #include "common/link/slot_layout.h"
 #include "common/log.h"
 #include "common/unique_fd.h"
@@ -51,7 +53,9 @@ class LocalServerLink : public ServerLink {
   }
   std::string endpoint() const override { return endpoint_; }
   int fd() const override { return epoll_.get(); }
-  bool Pending() override { return !received_.empty(); }
+  bool Pending() override;
+  bool may_spin() const override { return !attached_.empty(); }
+  bool PrepareToSleep() override;
   std::optional<FromWorker> Receive() override;
   bool Send(PeerId peer, const wire::ServerMessage& message,
             std::span<const std::byte> tensor) override;
@@ -59,20 +63,24 @@ class LocalServerLink : public ServerLink {
 
  private:
   struct Peer {
-    PacketSocket socket;
+    PeerId id;
+    LocalConnection connection;
     // After Welcome. Payloads share the ownership: a slot outlives its worker until its last chunk
     // is added.
     SlotLayout layout;
     std::shared_ptr<SharedMemory> slot;
-    bool waits_for_room = false;
+    bool waits_for_socket = false;
   };
 
   void Watch(int fd, uint64_t number, uint32_t events, int operation);
   void Accept();
-  void Read(PeerId id);
-  void Write(PeerId id, Peer& peer);
-  void Lose(PeerId id);
-  FromWorker Parse(PeerId id, const Peer& peer, const std::string& bytes) const;
+  void LookAtSockets();
+  void LookAtMemory();
+  // Its next message, if there is one. The peer may be gone afterwards.
+  void Read(Peer& peer, bool look_at_socket);
+  void Write(Peer& peer);
+  void Lose(Peer& peer);
+  FromWorker Parse(const Peer& peer, const std::string& bytes) const;
   void Welcome(Peer& peer, const wire::ServerMessage& message, const std::string& bytes);
 
   const std::string endpoint_;
@@ -81,8 +89,11 @@ class LocalServerLink : public ServerLink {
   SharedMemory* planes_ = nullptr;
   PeerId next_peer_ = 1;
   std::unordered_map<PeerId, Peer> peers_;
+  std::vector<Peer*> attached_;  // those whose messages come through memory
   std::vector<PeerId> to_deliver_;
   std::deque<FromWorker> received_;
+  LookInterval sockets_;
+  std::string sent_, taken_;  // the messages in hand
 };
 
 void LocalServerLink::Watch(int fd, uint64_t number, uint32_t events, int operation) {
@@ -97,9 +108,9 @@ void LocalServerLink::Watch(int fd, uint64_t number, uint32_t events, int operat
 void LocalServerLink::Accept() {
   UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!fd.valid()) return;
-  PacketSocket socket(std::move(fd));
+  LocalConnection connection{PacketSocket(std::move(fd))};
   // Another user may neither read the weights nor write gradients.
-  const int64_t user = socket.PeerUser();
+  const int64_t user = connection.PeerUser();
   if (user != static_cast<int64_t>(::geteuid())) {
     spdlog::warn("refused a local connection of user {}: this job belongs to user {}", user,
                  ::geteuid());
@@ -107,12 +118,12 @@ void LocalServerLink::Accept() {
   }
   if (peers_.size() >= kMaxPeers) return;
   const PeerId id = next_peer_++;
-  Watch(socket.fd(), id, EPOLLIN, EPOLL_CTL_ADD);
-  peers_.emplace(id, Peer{.socket = std::move(socket)});
+  Watch(connection.fd(), id, EPOLLIN, EPOLL_CTL_ADD);
+  peers_.emplace(id, Peer{.id = id, .connection = std::move(connection)});
 }
 
-FromWorker LocalServerLink::Parse(PeerId id, const Peer& peer, const std::string& bytes) const {
-  FromWorker result{FromWorker::Kind::kMalformed, id, {}, {}};
+FromWorker LocalServerLink::Parse(const Peer& peer, const std::string& bytes) const {
+  FromWorker result{FromWorker::Kind::kMalformed, peer.id, {}, {}};
   if (!result.message.ParseFromString(bytes)) {
     result.message.Clear();
     return result;
@@ -129,47 +140,80 @@ FromWorker LocalServerLink::Parse(PeerId id, const Peer& peer, const std::string
   return result;
 }
 
-void LocalServerLink::Read(PeerId id) {
-  const auto found = peers_.find(id);
-  if (found == peers_.end()) return;
-  std::vector<std::string> messages;
+void LocalServerLink::Read(Peer& peer, bool look_at_socket) {
   std::vector<UniqueFd> unwanted;  // nobody hands descriptors to the server: closed
-  switch (found->second.socket.Receive(messages, unwanted)) {
-    case PacketSocket::Status::kNothing:
+  switch (peer.connection.Receive(look_at_socket, taken_, unwanted)) {
+    case LocalConnection::Status::kMessage:
+      received_.push_back(Parse(peer, taken_));
       return;
-    case PacketSocket::Status::kClosed:
-      return Lose(id);
-    case PacketSocket::Status::kMalformed:
-      received_.push_back({FromWorker::Kind::kMalformed, id, {}, {}});
+    case LocalConnection::Status::kNothing:
       return;
-    case PacketSocket::Status::kPacket:
+    case LocalConnection::Status::kClosed:
+      return Lose(peer);
+    case LocalConnection::Status::kMalformed:
       break;
   }
-  for (const std::string& bytes : messages) received_.push_back(Parse(id, found->second, bytes));
+  received_.push_back({FromWorker::Kind::kMalformed, peer.id, {}, {}});
+  if (!peer.connection.broken()) return;
+  spdlog::warn(
+      "a worker wrote what cannot be into the memory of its messages (counts beyond the ring's {} "
+      "bytes, or a message of more than {}): its connection is closed",
+      RingMemory::kBytes, MessageRing::kMaxMessageBytes);
+  Lose(peer);
 }
 
-void LocalServerLink::Lose(PeerId id) {
+void LocalServerLink::Lose(Peer& peer) {
+  std::erase(attached_, &peer);
+  const PeerId id = peer.id;
   peers_.erase(id);  // closed, and so out of epoll
   received_.push_back({FromWorker::Kind::kLost, id, {}, {}});
 }
 
-std::optional<FromWorker> LocalServerLink::Receive() {
-  if (received_.empty()) {
-    epoll_event events[64];
-    const int count = ::epoll_wait(epoll_.get(), events, std::size(events), 0);
-    for (int i = 0; i < count; ++i) {
-      const uint64_t number = events[i].data.u64;
-      if (number == kListener) {
-        Accept();
-        continue;
-      }
-      if ((events[i].events & EPOLLOUT) != 0) {
-        const auto found = peers_.find(number);
-        if (found != peers_.end()) Write(number, found->second);
-      }
-      if ((events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) Read(number);
-    }
+bool LocalServerLink::Pending() {
+  return !received_.empty() || std::ranges::any_of(attached_, [](const Peer* peer) {
+    return peer->connection.Pending();
+  });
+}
+
+bool LocalServerLink::PrepareToSleep() {
+  sockets_.DueNow();
+  for (Peer* const peer : attached_) {
+    peer->connection.PrepareToSleep();
+    if (peer->connection.unsent() > 0) Write(*peer);  // what makes room later rings
   }
+  return !Pending();
+}
+
+// New connections, doorbells, ends of file; and the messages of those who have no memory yet.
+void LocalServerLink::LookAtSockets() {
+  epoll_event events[64];
+  const int count = ::epoll_wait(epoll_.get(), events, std::size(events), 0);
+  for (int i = 0; i < count; ++i) {
+    if (events[i].data.u64 == kListener) {
+      Accept();
+      continue;
+    }
+    const auto found = peers_.find(events[i].data.u64);
+    if (found == peers_.end()) continue;
+    if ((events[i].events & EPOLLOUT) != 0) Write(found->second);
+    if ((events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) Read(found->second, true);
+  }
+}
+
+// One message of each worker, so that none waits behind another's flood.
+void LocalServerLink::LookAtMemory() {
+  for (size_t i = 0; i < attached_.size();) {
+    Peer* const peer = attached_[i];
+    peer->connection.WakeUp();
+    if (peer->connection.unsent() > 0) Write(*peer);  // there may be room by now
+    Read(*peer, false);
+    if (i < attached_.size() && attached_[i] == peer) ++i;  // else it is gone
+  }
+}
+
+std::optional<FromWorker> LocalServerLink::Receive() {
+  if (received_.empty() && sockets_.Due()) LookAtSockets();
+  if (received_.empty()) LookAtMemory();
   if (received_.empty()) return std::nullopt;
   FromWorker result = std::move(received_.front());
   received_.pop_front();
@@ -179,12 +223,21 @@ std::optional<FromWorker> LocalServerLink::Receive() {
 // The descriptors go with the message that makes use of them.
 void LocalServerLink::Welcome(Peer& peer, const wire::ServerMessage& message,
                               const std::string& bytes) {
-  MUSTER_CHECK(planes_ != nullptr);
+  MUSTER_CHECK(planes_ != nullptr && !peer.connection.attached());
+  using Access = SharedMemory::Access;
+  const auto create = [](const char* name, size_t size, Access access) {
+    return SharedMemory::Create(name, size, access);
+  };
   peer.layout = SlotLayout(message.welcome());
   peer.slot = std::make_shared<SharedMemory>(
-      SharedMemory::Create("muster-slot", peer.layout.bytes(), SharedMemory::Access::kRead));
-  const int fds[] = {planes_->fd(), peer.slot->fd()};
-  peer.socket.AppendWithDescriptors(bytes, fds);
+      create("muster-slot", peer.layout.bytes(), Access::kRead));
+  SharedMemory theirs = create("muster-to-server", sizeof(RingMemory), Access::kRead);
+  SharedMemory mine = create("muster-to-worker", sizeof(RingMemory), Access::kReadWrite);
+  mine.SealAgainstNewWriters();
+  const int fds[] = {planes_->fd(), peer.slot->fd(), theirs.fd(), mine.fd()};
+  peer.connection.Append(bytes, fds);
+  peer.connection.Attach(std::move(mine), std::move(theirs));
+  attached_.push_back(&peer);
 }
 
 bool LocalServerLink::Send(PeerId id, const wire::ServerMessage& message,
@@ -193,32 +246,31 @@ bool LocalServerLink::Send(PeerId id, const wire::ServerMessage& message,
   const auto found = peers_.find(id);
   if (found == peers_.end()) return false;
   Peer& peer = found->second;
-  if (peer.socket.unsent_packets() > static_cast<size_t>(options_.max_queued_messages)) {
-    return false;
-  }
-  const std::string bytes = message.SerializeAsString();
+  if (peer.connection.unsent() > static_cast<size_t>(options_.max_queued_messages)) return false;
+  message.SerializeToString(&sent_);
   if (message.has_welcome()) {
-    Welcome(peer, message, bytes);
+    Welcome(peer, message, sent_);
   } else {
-    peer.socket.Append(bytes);
+    peer.connection.Append(sent_);
   }
   to_deliver_.push_back(id);
   return true;
 }
 
 void LocalServerLink::Deliver() {
-  for (const PeerId id : std::exchange(to_deliver_, {})) {
+  for (const PeerId id : to_deliver_) {
     const auto found = peers_.find(id);
-    if (found != peers_.end() && found->second.socket.HasUnsent()) Write(id, found->second);
+    if (found != peers_.end()) Write(found->second);
   }
+  to_deliver_.clear();
 }
 
-void LocalServerLink::Write(PeerId id, Peer& peer) {
-  if (!peer.socket.Flush()) return;  // gone; its end of file is read after its last messages
-  const bool waits = peer.socket.HasUnsent();
-  if (waits == peer.waits_for_room) return;
-  peer.waits_for_room = waits;
-  Watch(peer.socket.fd(), id, waits ? EPOLLIN | EPOLLOUT : EPOLLIN, EPOLL_CTL_MOD);
+void LocalServerLink::Write(Peer& peer) {
+  if (!peer.connection.Flush()) return;  // gone; its end of file is read after its last messages
+  const bool waits = peer.connection.WaitsForSocket();
+  if (waits == peer.waits_for_socket) return;
+  peer.waits_for_socket = waits;
+  Watch(peer.connection.fd(), peer.id, waits ? EPOLLIN | EPOLLOUT : EPOLLIN, EPOLL_CTL_MOD);
 }
 
 }  // namespace

@@ -12,29 +12,7 @@
 namespace muster {
 namespace {
 
-void AppendMessage(std::string& packet, std::string_view message) {
-  const auto length = static_cast<uint32_t>(message.size());
-  const char prefix[] = {static_cast<char>(length), static_cast<char>(length >> 8),
-                         static_cast<char>(length >> 16), static_cast<char>(length >> 24)};
-  packet.append(prefix, sizeof prefix);
-  packet.append(message);
-}
-
-// False if the lengths do not add up.
-bool Split(std::string_view packet, std::vector<std::string>& messages) {
-  const size_t before = messages.size();
-  while (packet.size() >= 4) {
-    uint32_t length = 0;
-    for (int i = 3; i >= 0; --i) length = length << 8 | static_cast<unsigned char>(packet[i]);
-    packet.remove_prefix(4);
-    if (length > packet.size()) break;
-    messages.emplace_back(packet.substr(0, length));
-    packet.remove_prefix(length);
-    if (packet.empty()) return true;
-  }
-  messages.resize(before);
-  return false;
-}
+constexpr char kDoorbell[] = {0};
 
 }  // namespace
 
@@ -45,17 +23,9 @@ int64_t PacketSocket::PeerUser() const {
   return credentials.uid;
 }
 
-void PacketSocket::Append(std::string_view message) {
-  const bool joins = !unsent_.empty() && unsent_.back().fds.empty() &&
-                     unsent_.back().bytes.size() + message.size() <= kPacketBytes;
-  if (!joins) unsent_.emplace_back();
-  AppendMessage(unsent_.back().bytes, message);
-}
-
-void PacketSocket::AppendWithDescriptors(std::string_view message, std::span<const int> fds) {
+void PacketSocket::Append(std::string_view message, std::span<const int> fds) {
   MUSTER_CHECK(fds.size() <= kMaxDescriptors);
-  Packet packet;
-  AppendMessage(packet.bytes, message);
+  Packet packet{std::string(message), {}};
   for (const int fd : fds) packet.fds.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
   unsent_.push_back(std::move(packet));
 }
@@ -102,10 +72,13 @@ bool PacketSocket::Flush() {
   return true;
 }
 
-PacketSocket::Status PacketSocket::Receive(std::vector<std::string>& messages,
-                                           std::vector<UniqueFd>& fds) {
-  if (buffer_.empty()) buffer_.resize(kMaxPacketBytes);
-  iovec data{buffer_.data(), buffer_.size()};
+void PacketSocket::Ring() {
+  (void)::send(fd_.get(), kDoorbell, sizeof kDoorbell, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+PacketSocket::Status PacketSocket::Receive(std::string& message, std::vector<UniqueFd>& fds) {
+  if (!buffer_) buffer_ = std::make_unique_for_overwrite<char[]>(kMaxPacketBytes);
+  iovec data{buffer_.get(), kMaxPacketBytes};
   alignas(cmsghdr) char control[CMSG_SPACE(kMaxDescriptors * sizeof(int))] = {};
   msghdr header{};
   header.msg_iov = &data;
@@ -128,10 +101,10 @@ PacketSocket::Status PacketSocket::Receive(std::vector<std::string>& messages,
       fds.emplace_back(fd);
     }
   }
-  const bool complete = (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
-  return complete && Split({buffer_.data(), static_cast<size_t>(size)}, messages)
-             ? Status::kPacket
-             : Status::kMalformed;
+  if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) return Status::kMalformed;
+  message.assign(buffer_.get(), static_cast<size_t>(size));
+  return message == std::string_view(kDoorbell, sizeof kDoorbell) ? Status::kDoorbell
+                                                                  : Status::kMessage;
 }
 
 }  // namespace muster

@@ -1,14 +1,18 @@
-// One connection of the local link: an AF_UNIX SOCK_SEQPACKET socket whose packets each hold
-// several messages, and which can hand over file descriptors.
+// An AF_UNIX SOCK_SEQPACKET socket whose packets are messages, and which can hand over file
+// descriptors. What does not fit into the socket's buffer waits here; nothing ever blocks.
 //
-// A packet is a sequence of (length: 4 bytes, little-endian; message). What does not fit into the
-// socket's buffer waits here; nothing ever blocks. One thread uses a PacketSocket at a time.
+// A packet of one zero byte is a doorbell: it says nothing and wakes the process that polls the
+// socket. No message begins with that byte.
+//
+// Threads: those who send (Append…, Flush, Ring) one at a time, those who receive one at a time;
+// Ring at any time.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,29 +30,26 @@ class PacketSocket {
   // The user id of the process at the other end; -1: unknown.
   int64_t PeerUser() const;
 
-  // Adds a message to the packet that the next Flush sends.
-  void Append(std::string_view message);
-  // A message in a packet of its own, with copies of `fds`.
-  void AppendWithDescriptors(std::string_view message, std::span<const int> fds);
+  // Adds a packet, with copies of `fds`, to those that the next Flush sends.
+  void Append(std::string_view message, std::span<const int> fds = {});
   // Sends as much as the socket takes. False: the connection is gone.
   bool Flush();
-  // Bytes and descriptors that wait for room in the socket's buffer.
-  bool HasUnsent() const { return !unsent_.empty(); }
-  size_t unsent_packets() const { return unsent_.size(); }
+  // Packets that wait for room in the socket's buffer.
+  size_t unsent() const { return unsent_.size(); }
+  // Wakes the other side. If its buffer is full it is awake, or about to be.
+  void Ring();
 
-  enum class Status { kPacket, kNothing, kClosed, kMalformed };
-  // The next packet: its messages are added to `messages`, its descriptors to `fds`. kMalformed:
-  // not as described above (nothing is added).
-  Status Receive(std::vector<std::string>& messages, std::vector<UniqueFd>& fds);
+  enum class Status { kMessage, kDoorbell, kNothing, kClosed, kMalformed };
+  // The next packet: the message, and its descriptors, which are added to `fds`. kMalformed: too
+  // long.
+  Status Receive(std::string& message, std::vector<UniqueFd>& fds);
 
  private:
   struct Packet {
     std::string bytes;
     std::vector<UniqueFd> fds;
   };
-  // Packets stay well below the smallest default of net.core.wmem_default.
-  static constexpr size_t kPacketBytes = 32 << 10;
-  // … but for a single message that is longer: a Hello with thousands of layers.
+  // A Hello with thousands of layers.
   static constexpr size_t kMaxPacketBytes = 512 << 10;
   static constexpr size_t kMaxDescriptors = 4;
 
@@ -57,7 +58,7 @@ class PacketSocket {
 
   UniqueFd fd_;
   std::deque<Packet> unsent_;
-  std::vector<char> buffer_;
+  std::unique_ptr<char[]> buffer_;  // kMaxPacketBytes; its pages are there once they are used
 };
 
 }  // namespace muster

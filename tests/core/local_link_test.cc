@@ -17,7 +17,7 @@
 #include <thread>
 
 #include "common/link/local_address.h"
-#include "common/link/packet_socket.h"
+#include "common/link/local_connection.h"
 #include "common/protocol.h"
 #include "common/shared_memory.h"
 #include "tests/core/test_job.h"
@@ -65,42 +65,51 @@ class Handover : public ::testing::Test {
     for (int i = 0; i < 500; ++i) {
       if (auto event = link_->Receive()) return std::move(*event);
       pollfd fd{link_->fd(), POLLIN, 0};
-      (void)::poll(&fd, 1, 10);
+      if (link_->PrepareToSleep()) (void)::poll(&fd, 1, 10);
     }
     ADD_FAILURE() << "nothing came";
     return {};
   }
 
   struct Worker {
-    PacketSocket socket;
+    LocalConnection connection;
     PeerId peer;
-    std::vector<UniqueFd> fds;  // planes, slot
+    std::vector<UniqueFd> fds;  // planes, slot, messages to the server, messages to the worker
+
+    void Attach() {
+      connection.Attach(
+          SharedMemory::Map(UniqueFd(::dup(fds[2].get())), SharedMemory::Access::kReadWrite),
+          SharedMemory::Map(UniqueFd(::dup(fds[3].get())), SharedMemory::Access::kRead));
+    }
+    void Die() { connection = LocalConnection(PacketSocket(UniqueFd())); }
   };
   // Connects, says something, is welcomed.
   Worker Join() {
-    Worker worker{PacketSocket(ConnectRaw(endpoint_)), 0, {}};
+    Worker worker{LocalConnection(PacketSocket(ConnectRaw(endpoint_))), 0, {}};
     wire::WorkerMessage hello;
     hello.mutable_hello();
-    worker.socket.Append(hello.SerializeAsString());
-    EXPECT_TRUE(worker.socket.Flush());
+    worker.connection.Append(hello.SerializeAsString());
+    EXPECT_TRUE(worker.connection.Flush());
     worker.peer = Next().peer;
     EXPECT_TRUE(link_->Send(worker.peer, WelcomeFor(0, 1), {}));
     link_->Deliver();
-    std::vector<std::string> messages;
-    pollfd fd{worker.socket.fd(), POLLIN, 0};
+    std::string message;
+    pollfd fd{worker.connection.fd(), POLLIN, 0};
     (void)::poll(&fd, 1, 5000);
-    EXPECT_EQ(worker.socket.Receive(messages, worker.fds), PacketSocket::Status::kPacket);
-    EXPECT_EQ(worker.fds.size(), 2u);
+    EXPECT_EQ(worker.connection.Receive(true, message, worker.fds),
+              LocalConnection::Status::kMessage);
+    EXPECT_EQ(worker.fds.size(), 4u);
+    worker.Attach();
     return worker;
   }
 
-  static void Push(Worker& worker, uint32_t chunk) {
+  static void Push(Worker& worker, uint32_t chunk, uint32_t subtree = 0) {
     wire::WorkerMessage message;
     message.mutable_gradient_part()->set_chunk(chunk);
     message.mutable_gradient_part()->mutable_subtree()->set_level(0);
-    message.mutable_gradient_part()->mutable_subtree()->set_index(0);
-    worker.socket.Append(message.SerializeAsString());
-    EXPECT_TRUE(worker.socket.Flush());
+    message.mutable_gradient_part()->mutable_subtree()->set_index(subtree);
+    worker.connection.Append(message.SerializeAsString());
+    EXPECT_TRUE(worker.connection.Flush());
   }
 
   SharedMemory planes_;
@@ -131,6 +140,17 @@ TEST_F(Handover, WeightsCannotBeWrittenByAWorker) {
   ::munmap(mapped, bytes);
 }
 
+// Nor can what the server says to it, nor either side's size.
+TEST_F(Handover, TheServersMessagesCannotBeWrittenByAWorker) {
+  Worker worker = Join();
+  const int to_worker = worker.fds[3].get();
+  EXPECT_EQ(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, to_worker, 0), MAP_FAILED);
+  EXPECT_EQ(errno, EPERM);
+  EXPECT_NE(::ftruncate(to_worker, 0), 0);
+  EXPECT_NE(::ftruncate(worker.fds[2].get(), 0), 0);
+  EXPECT_EQ(errno, EPERM);
+}
+
 TEST_F(Handover, AGradientIsReadWhereItWasWritten) {
   Worker worker = Join();
   const SharedMemory slot =
@@ -142,7 +162,7 @@ TEST_F(Handover, AGradientIsReadWhereItWasWritten) {
   ASSERT_EQ(event.payload.floats().size(), kFloats / 2);
   EXPECT_EQ(event.payload.floats()[0], 7);
   // The slot outlives its worker while a payload refers to it.
-  worker.socket = PacketSocket(UniqueFd());
+  worker.Die();
   EXPECT_EQ(Next().kind, FromWorker::Kind::kLost);
   EXPECT_EQ(event.payload.floats()[0], 7);
 }
@@ -151,7 +171,7 @@ TEST_F(Handover, EachConnectionHasASlotOfItsOwn) {
   Worker first = Join();
   const SharedMemory old_slot =
       SharedMemory::Map(std::move(first.fds[1]), SharedMemory::Access::kReadWrite);
-  first.socket = PacketSocket(UniqueFd());  // dies; its memory may still be written by somebody
+  first.Die();  // its memory may still be written by somebody
   EXPECT_EQ(Next().kind, FromWorker::Kind::kLost);
   Worker second = Join();
   EXPECT_NE(second.peer, first.peer);
@@ -164,16 +184,108 @@ TEST_F(Handover, EachConnectionHasASlotOfItsOwn) {
 
 TEST_F(Handover, APartThatIsNotTheWorkersHasNoFloats) {
   Worker worker = Join();
-  wire::WorkerMessage message;
-  message.mutable_gradient_part()->set_chunk(0);
-  message.mutable_gradient_part()->mutable_subtree()->set_index(1);
-  worker.socket.Append(message.SerializeAsString());
-  message.mutable_gradient_part()->mutable_subtree()->set_index(0);
-  message.mutable_gradient_part()->set_chunk(0xffffffff);
-  worker.socket.Append(message.SerializeAsString());
-  EXPECT_TRUE(worker.socket.Flush());
+  Push(worker, 0, 1);
+  Push(worker, 0xffffffff);
   EXPECT_EQ(Next().payload.bytes, 0u);
   EXPECT_EQ(Next().payload.bytes, 0u);
+}
+
+// What the ring has no room for waits at the server, and comes in order.
+TEST_F(Handover, AFloodWaitsForRoom) {
+  Worker worker = Join();
+  constexpr int kMessages = 90;  // together more than twice what the ring holds
+  for (int i = 0; i < kMessages; ++i) {
+    wire::ServerMessage message;
+    message.mutable_stop()->set_reason(std::string(2000, static_cast<char>('!' + i)));
+    ASSERT_TRUE(link_->Send(worker.peer, message, {}));
+  }
+  link_->Deliver();
+  for (int i = 0; i < kMessages; ++i) {
+    std::string bytes;
+    std::vector<UniqueFd> fds;
+    if (worker.connection.Receive(false, bytes, fds) == LocalConnection::Status::kNothing) {
+      EXPECT_TRUE(link_->PrepareToSleep());  // there is room: the server writes
+      ASSERT_EQ(worker.connection.Receive(false, bytes, fds), LocalConnection::Status::kMessage);
+    }
+    wire::ServerMessage message;
+    ASSERT_TRUE(message.ParseFromString(bytes));
+    EXPECT_EQ(message.stop().reason(), std::string(2000, static_cast<char>('!' + i)));
+  }
+}
+
+// A worker that takes nothing is given up before its messages fill the server's memory.
+TEST_F(Handover, AWorkerThatTakesNothingIsGivenUp) {
+  Worker worker = Join();
+  wire::ServerMessage message;
+  message.mutable_stop()->set_reason(std::string(2000, 'x'));
+  int taken = 0;
+  while (link_->Send(worker.peer, message, {}) && taken < 1000) ++taken;
+  EXPECT_GT(taken, 100);  // max_queued_messages
+  EXPECT_LT(taken, 200);
+}
+
+// A server that sleeps is woken by the first message, and by no more of them.
+TEST_F(Handover, TheBellRingsOnce) {
+  Worker worker = Join();
+  pollfd fd{link_->fd(), POLLIN, 0};
+  EXPECT_FALSE(link_->Receive());
+  Push(worker, 0);  // nobody sleeps
+  EXPECT_EQ(::poll(&fd, 1, 0), 0);
+  EXPECT_FALSE(link_->PrepareToSleep()) << "there is a message";
+  EXPECT_EQ(Next().kind, FromWorker::Kind::kMessage);
+  ASSERT_TRUE(link_->PrepareToSleep());
+  Push(worker, 0);
+  Push(worker, 1);
+  EXPECT_EQ(::poll(&fd, 1, 5000), 1);
+  EXPECT_EQ(Next().message.gradient_part().chunk(), 0u);
+  EXPECT_EQ(Next().message.gradient_part().chunk(), 1u);
+  EXPECT_EQ(::poll(&fd, 1, 0), 0) << "the bell of the second message";
+}
+
+// The last words of a worker come before its loss.
+TEST_F(Handover, LastWordsAreHeard) {
+  Worker worker = Join();
+  Push(worker, 0);
+  Push(worker, 1);
+  worker.Die();
+  EXPECT_EQ(Next().kind, FromWorker::Kind::kMessage);
+  EXPECT_EQ(Next().kind, FromWorker::Kind::kMessage);
+  EXPECT_EQ(Next().kind, FromWorker::Kind::kLost);
+}
+
+// Whatever a worker writes into the memory of its messages: the server reads nothing beyond it,
+// and the worker is lost.
+TEST_F(Handover, NonsenseInMemoryLosesTheWorker) {
+  constexpr uint64_t kLies[] = {RingMemory::kBytes + 1, uint64_t{1} << 63, ~uint64_t{0}, 3};
+  for (const uint64_t lie : kLies) {
+    Worker worker = Join();
+    Worker other = Join();
+    const SharedMemory memory =
+        SharedMemory::Map(UniqueFd(::dup(worker.fds[2].get())), SharedMemory::Access::kReadWrite);
+    reinterpret_cast<RingMemory*>(memory.writable_floats().data())->written = lie;
+    EXPECT_EQ(Next().kind, FromWorker::Kind::kMalformed) << lie;
+    const FromWorker lost = Next();
+    EXPECT_EQ(lost.kind, FromWorker::Kind::kLost) << lie;
+    EXPECT_EQ(lost.peer, worker.peer);
+    Push(other, 1);
+    EXPECT_EQ(Next().message.gradient_part().chunk(), 1u) << "another worker's";
+    other.Die();
+    EXPECT_EQ(Next().kind, FromWorker::Kind::kLost);
+  }
+}
+
+// Impossible counts of what it has taken do not make the server write beyond its ring.
+TEST_F(Handover, AWorkerThatTookTooMuchIsLost) {
+  Worker worker = Join();
+  const SharedMemory memory =
+      SharedMemory::Map(UniqueFd(::dup(worker.fds[2].get())), SharedMemory::Access::kReadWrite);
+  reinterpret_cast<RingMemory*>(memory.writable_floats().data())->taken = uint64_t{1} << 40;
+  wire::ServerMessage message;
+  message.mutable_stop()->set_reason(std::string(2000, 'x'));
+  for (int i = 0; i < 90; ++i) (void)link_->Send(worker.peer, message, {});
+  link_->Deliver();
+  EXPECT_EQ(Next().kind, FromWorker::Kind::kMalformed);
+  EXPECT_EQ(Next().kind, FromWorker::Kind::kLost);
 }
 
 TEST_F(Handover, AnotherUserIsTurnedAway) {
@@ -182,7 +294,7 @@ TEST_F(Handover, AnotherUserIsTurnedAway) {
   if (child == 0) {
     if (::setresuid(65534, 65534, 65534) != 0) ::_exit(3);
     const UniqueFd fd = ConnectRaw(endpoint_);
-    (void)::send(fd.get(), "\4\0\0\0abcd", 8, MSG_NOSIGNAL);
+    (void)::send(fd.get(), "abcd", 4, MSG_NOSIGNAL);
     pollfd closed{fd.get(), POLLIN, 0};
     (void)::poll(&closed, 1, 5000);
     char byte;
@@ -214,13 +326,13 @@ TEST(LocalLink, NonsenseChangesNothing) {
     for (int i = 0; i < 20; ++i) {
       std::string bytes(random() % 300, 0);
       for (char& c : bytes) c = static_cast<char>(random());
-      if (i % 3 == 0) bytes.insert(0, "\xff\xff\xff\x7f", 4);  // a length that lies
+      if (i % 3 == 0) bytes.assign(1, 0);  // a doorbell
       (void)::send(strangers.back().get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     }
     // Descriptors that nobody asked for.
     PacketSocket giver(UniqueFd(::dup(strangers.back().get())));
     const int fds[] = {0, 1, 2};
-    giver.AppendWithDescriptors("nonsense", fds);
+    giver.Append("nonsense", fds);
     (void)giver.Flush();
     if (s % 2 == 0) strangers.pop_back();
   }

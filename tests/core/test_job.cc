@@ -51,10 +51,34 @@ config::Config SmallConfig(uint32_t workers, uint32_t slices) {
   return config;
 }
 
+ClientOptions WorkerOptions(const config::Config& config, const std::string& endpoint,
+                            uint32_t rank, int64_t test_samples) {
+  const Graph graph = Graph::Build(config.model(), InputShape(config.data()));
+  ClientOptions options;
+  options.endpoint = endpoint;
+  options.token = kTestToken;
+  options.rank = rank;
+  options.arena_floats = graph.arena_floats();
+  options.link = LinkOptionsFor(config, graph);
+  options.transport = config.cluster().transport();
+  options.start_s = 30;
+  options.hello.set_graph_hash(graph.Hash());
+  for (const Variable& variable : graph.variables()) {
+    wire::VariableShape& entry = *options.hello.add_variable();
+    entry.set_name(variable.name);
+    for (const int64_t n : variable.shape) entry.add_shape(n);
+  }
+  for (const std::string& line : graph.Describe()) options.hello.add_layer(line);
+  options.hello.set_train_samples(TestJob::kSamples);
+  options.hello.set_test_samples(test_samples);
+  options.hello.set_data_fingerprint(1);
+  return options;
+}
+
 TestJob::TestJob(config::Config config, const std::string& transport)
     : config_(std::move(config)),
       graph_(Graph::Build(config_.model(), InputShape(config_.data()))),
-      token_("0123456789abcdef0123456789abcdef"),
+      token_(kTestToken),
       reporter_("", -1) {
   spdlog::set_level(spdlog::level::err);
   const std::string endpoint =
@@ -70,28 +94,6 @@ TestJob::TestJob(config::Config config, const std::string& transport)
 }
 
 TestJob::~TestJob() = default;
-
-ClientOptions TestJob::OptionsFor(uint32_t rank) const {
-  ClientOptions options;
-  options.endpoint = endpoint_;
-  options.token = token_;
-  options.rank = rank;
-  options.arena_floats = graph_.arena_floats();
-  options.link = LinkOptionsFor(config_, graph_);
-  options.transport = config_.cluster().transport();
-  options.start_s = 30;
-  options.hello.set_graph_hash(graph_.Hash());
-  for (const Variable& variable : graph_.variables()) {
-    wire::VariableShape& entry = *options.hello.add_variable();
-    entry.set_name(variable.name);
-    for (const int64_t n : variable.shape) entry.add_shape(n);
-  }
-  for (const std::string& line : graph_.Describe()) options.hello.add_layer(line);
-  options.hello.set_train_samples(kSamples);
-  options.hello.set_test_samples(test_samples);
-  options.hello.set_data_fingerprint(1);
-  return options;
-}
 
 std::unique_ptr<Client> TestJob::Join(uint32_t rank) const {
   return std::make_unique<Client>(OptionsFor(rank));

@@ -20,6 +20,12 @@ namespace muster::testing {
 // with rate 1 from weights of zero: so W(v + 1) = W(v) - (sum of the gradients).
 config::Config SmallConfig(uint32_t workers, uint32_t slices);
 
+constexpr const char* kTestToken = "0123456789abcdef0123456789abcdef";
+
+// What a well-behaved worker of a job on `endpoint` presents.
+ClientOptions WorkerOptions(const config::Config& config, const std::string& endpoint,
+                            uint32_t rank, int64_t test_samples = 0);
+
 class TestJob {
  public:
   explicit TestJob(config::Config config, const std::string& transport = "ipc");
@@ -30,8 +36,9 @@ class TestJob {
   const std::string& endpoint() const { return endpoint_; }
   const std::string& token() const { return token_; }
 
-  // What a well-behaved worker of this job presents.
-  ClientOptions OptionsFor(uint32_t rank) const;
+  ClientOptions OptionsFor(uint32_t rank) const {
+    return WorkerOptions(config_, endpoint_, rank, test_samples);
+  }
   std::unique_ptr<Client> Join(uint32_t rank) const;
 
   // Waits for the server's end. Rethrows what it threw.

@@ -38,6 +38,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/adaptive_spin.h"
 #include "common/arena.h"
 #include "common/error.h"
 #include "common/link/link.h"
@@ -198,6 +199,7 @@ class Client {
   std::unique_ptr<ClientLink> link_;
   bool any_thread_ = false;
   std::mutex receiving_;  // any_thread_: whoever receives; locked before mutex_
+  AdaptiveSpin spin_;     // with receiving_ locked
   std::jthread thread_;
 };
 

@@ -27,7 +27,7 @@ void Client::Communicate(std::stop_token stop) {
       }
       // Over the local link the compute thread receives, from Welcome on.
       const bool receives = !any_thread_ || !joined;
-      if (!receives || !link_->Pending()) {
+      if (!receives || link_->PrepareToSleep()) {
         pollfd fds[] = {{event_fd_, POLLIN, 0}, {link_->fd(), POLLIN, 0}};
         const auto until_beat =
             std::chrono::ceil<std::chrono::milliseconds>(next_beat - Clock::now());
@@ -67,9 +67,10 @@ void Client::Beat() {
 }
 
 void Client::Receive(std::chrono::milliseconds limit) {
-  if (limit.count() > 0 && !link_->Pending()) {
+  if (limit.count() > 0 && !spin_.Spin([this] { return link_->Pending(); })) {
     pollfd fd{link_->fd(), POLLIN, 0};
-    if (::poll(&fd, 1, static_cast<int>(limit.count())) == 0) return;
+    if (link_->PrepareToSleep()) (void)::poll(&fd, 1, static_cast<int>(limit.count()));
+    spin_.Slept();
   }
   // A few at a time, so that gradients do not wait behind a flood of weights.
   for (int i = 0; i < 16; ++i) {
