@@ -34,7 +34,8 @@ void Pass(float* const* streams, size_t gradients, size_t begin, size_t end) {
 }
 
 using PassFunction = void (*)(float* const*, size_t, size_t, size_t);
-constexpr int kUnrolled = 8;  // gradients
+constexpr int kUnrolled = 8;        // gradients
+constexpr size_t kPiece = 1 << 18;  // floats that a thread takes at a time
 
 template <bool kStream, int kStates, int... kGradients>
 constexpr std::array<PassFunction, kUnrolled + 1> PassesOf(
@@ -80,13 +81,13 @@ MemoryLimit::MemoryLimit(Team& team, const PassShape& shape) : team_(team), shap
 
 double MemoryLimit::Seconds(int repeats, bool stream) {
   const PassFunction pass = stream ? PassFor<true>(shape_) : PassFor<false>(shape_);
-  const double all = team_.Time([&](int thread) {
-    const Part part = PartOf(shape_.floats / 8, thread, team_.threads());
-    for (int i = 0; i < repeats; ++i) {
-      pass(streams_.data(), static_cast<size_t>(shape_.gradients), part.begin * 8, part.end * 8);
-    }
+  const size_t pieces =
+      std::max<size_t>((shape_.floats + kPiece - 1) / kPiece, static_cast<size_t>(team_.threads()));
+  return team_.TimeEach(pieces, repeats, [&](int, size_t piece) {
+    const size_t lines = shape_.floats / 8;
+    pass(streams_.data(), static_cast<size_t>(shape_.gradients), lines * piece / pieces * 8,
+         lines * (piece + 1) / pieces * 8);
   });
-  return all / repeats;
 }
 
 double MemoryLimit::Seconds(int repeats) { return Seconds(repeats, stream_); }

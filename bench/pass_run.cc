@@ -112,21 +112,19 @@ void PassRun::Update(const UpdateRule& rule, int64_t number, const Chunk& chunk)
 
 double PassRun::Seconds(const PassKernels& kernels, int repeats) {
   const Optimizer optimizer(options_.optimizer, kernels);
-  const double all = team_.Time([&](int thread) {
-    const Part mine = PartOf(chunks_.size(), thread, team_.threads());
-    for (int i = 0; i < repeats; ++i) {
-      const UpdateRule rule = optimizer.RuleFor(updates_ + i + 1, kRate);
-      for (size_t c = mine.begin; c < mine.end; ++c) Update(rule, updates_ + i, chunks_[c]);
-    }
+  const double seconds = team_.TimeEach(chunks_.size(), repeats, [&](int repeat, size_t c) {
+    const int64_t number = updates_ + repeat;
+    Update(optimizer.RuleFor(number + 1, kRate), number, chunks_[c]);
   });
   updates_ += repeats;
-  return all / repeats;
+  return seconds;
 }
 
 std::string PassRun::Verify(const PassKernels& kernels) {
   Reset();
   constexpr int kUpdates = 3;
-  Seconds(kernels, kUpdates);
+  Seconds(kernels);
+  Seconds(kernels, kUpdates - 1);
   const std::span<const float> weights = planes_[kUpdates % 2];
   for (size_t i = 0; i < std::min(kPattern, weights.size()); ++i) {
     double gradient = 0;

@@ -1,6 +1,7 @@
 #include "bench/team.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "ps/thread_pool.h"
 
@@ -48,9 +49,20 @@ double Team::Time(const std::function<void(int thread)>& job) {
   return std::chrono::duration<double>(ended - began).count();
 }
 
-Part PartOf(size_t count, int thread, int threads) {
-  const auto t = static_cast<size_t>(thread), all = static_cast<size_t>(threads);
-  return {count * t / all, count * (t + 1) / all};
+double Team::TimeEach(size_t count, int repeats, const std::function<void(int, size_t)>& job) {
+  if (repeats == 1) {
+    std::atomic<size_t> next = 0;
+    return Time([&](int) {
+      for (size_t i; (i = next.fetch_add(1)) < count;) job(0, i);
+    });
+  }
+  const double all = Time([&](int thread) {
+    const auto t = static_cast<size_t>(thread), threads = static_cast<size_t>(threads_);
+    for (int repeat = 0; repeat < repeats; ++repeat) {
+      for (size_t i = count * t / threads; i < count * (t + 1) / threads; ++i) job(repeat, i);
+    }
+  });
+  return all / repeats;
 }
 
 double Median(std::vector<double> values) {

@@ -17,10 +17,15 @@ class Team {
   Team(const Team&) = delete;
 
   int threads() const { return threads_; }
-  // Seconds from when the first thread begins job(0 … threads - 1) until the last one has ended.
-  double Time(const std::function<void(int thread)>& job);
+  // Seconds of job(repeat, 0 … count - 1), from when the first thread begins until the last one has
+  // ended, divided by `repeats`. Once: the threads take the next piece as the server's pool does.
+  // More often, for passes too short to be timed alone: each thread has its own pieces, and nobody
+  // waits between one pass and the next.
+  double TimeEach(size_t count, int repeats, const std::function<void(int, size_t)>& job);
 
  private:
+  double Time(const std::function<void(int thread)>& job);
+
   using Clock = std::chrono::steady_clock;
   struct Times {
     Clock::time_point began, ended;
@@ -33,12 +38,6 @@ class Team {
   std::vector<Times> times_;
   std::vector<std::jthread> members_;
 };
-
-// The part of `count` things that belongs to `thread` of `threads`: [begin, end).
-struct Part {
-  size_t begin, end;
-};
-Part PartOf(size_t count, int thread, int threads);
 
 double Median(std::vector<double> values);
 

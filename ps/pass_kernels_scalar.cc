@@ -1,4 +1,4 @@
-// One value at a time, of the baseline instruction set: what the others are compared with (compiler
+// For what every processor of the family has (compiler flags: ps/CMakeLists.txt).
 // flags: ps/CMakeLists.txt).
 #define MUSTER_PASS_TABLE kScalarPassKernels
 #define MUSTER_PASS_NAME "SCALAR"
