@@ -85,8 +85,9 @@ void LocalClientLink::Attach(const wire::Welcome& welcome) {
   planes_ = SharedMemory::Map(std::move(handed_over_[0]), SharedMemory::Access::kRead);
   slots_ = SharedMemory::Map(std::move(handed_over_[1]), SharedMemory::Access::kReadWrite);
   const std::lock_guard lock(sending_);
-  connection_.Attach(SharedMemory::Map(std::move(handed_over_[2]), SharedMemory::Access::kReadWrite),
-                     SharedMemory::Map(std::move(handed_over_[3]), SharedMemory::Access::kRead));
+  connection_.Attach(
+      SharedMemory::Map(std::move(handed_over_[2]), SharedMemory::Access::kReadWrite),
+      SharedMemory::Map(std::move(handed_over_[3]), SharedMemory::Access::kRead));
   handed_over_.clear();
 }
 
