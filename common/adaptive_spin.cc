@@ -4,22 +4,25 @@
 
 namespace muster {
 
-void AdaptiveSpin::Learn(Duration took) {
+bool AdaptiveSpin::Begin(Clock::time_point now) {
+  began_ = now;
+  looks_ = short_waits_ >= kShortWaits && now >= paused_until_;
+  return looks_;
+}
+
+void AdaptiveSpin::End(Clock::time_point now) {
+  const Duration took = now - began_;
   if (!looks_) {
     short_waits_ = took <= kShort ? std::min(short_waits_ + 1, kShortWaits) : 0;
-    pause_left_ = std::max(pause_left_ - 1, 0);
-    return;
-  }
-  looks_ = false;
-  if (took <= 2 * kLook) {
+  } else if (took <= 2 * kLook) {
     if (++successes_ < kForgiven) return;
     successes_ = 0;
-    pause_ = std::max(pause_ / 2, kFirstPause);
-    return;
+    pause_ = std::max<Duration>(pause_ / 2, kFirstPause);
+  } else {
+    successes_ = short_waits_ = 0;
+    paused_until_ = now + pause_;
+    pause_ = std::min<Duration>(2 * pause_, kLongestPause);
   }
-  successes_ = short_waits_ = 0;
-  pause_left_ = pause_;
-  pause_ = std::min(2 * pause_, kLongestPause);
 }
 
 }  // namespace muster

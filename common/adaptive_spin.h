@@ -5,7 +5,7 @@
 // gone idle, tens of microseconds. Looking costs a core; it gives it away (sched_yield) after every
 // look, so that more waiting threads than cores do not hinder one another, and it is bounded: 50 µs
 // a wait. A look that was in vain, or after which the core did not come back soon because others
-// compute, is not tried again for a while, which doubles each time.
+// compute on it, is not tried again for a while, and that while doubles each time.
 //
 // Threads: one.
 #pragma once
@@ -25,11 +25,11 @@ class AdaptiveSpin {
   template <typename Ready>
   bool Spin(const Ready& ready);
   // The sleep after a Spin that returned false is over.
-  void Slept() { Learn(Clock::now() - began_); }
+  void Slept() { End(Clock::now()); }
 
-  // The policy alone: whether the wait that begins now looks, and how long it was in the end.
-  bool Begin() { return looks_ = pause_left_ == 0 && short_waits_ >= kShortWaits; }
-  void Learn(Duration took);
+  // The policy alone. A wait begins: whether to look. It ends.
+  bool Begin(Clock::time_point now);
+  void End(Clock::time_point now);
 
   // For how long a wait looks.
   static constexpr std::chrono::microseconds kLook{50};
@@ -37,31 +37,32 @@ class AdaptiveSpin {
   static constexpr std::chrono::microseconds kShort{200};
   // So many short waits in a row, and looking is tried.
   static constexpr int kShortWaits = 3;
-  // Waits without a look after one that was in vain: the first time, and at most.
-  static constexpr int kFirstPause = 8, kLongestPause = 1024;
-  // So many looks in a row that were not halve the next pause.
-  static constexpr int kForgiven = 64;
+  // For how long no wait looks after one that did in vain: the first time, and at most.
+  static constexpr std::chrono::milliseconds kFirstPause{1}, kLongestPause{1000};
+  // So many looks in a row that were not halve the next pause: together they save what one in vain
+  // may cost, a time slice of somebody else.
+  static constexpr int kForgiven = 256;
 
  private:
   Clock::time_point began_;
   bool looks_ = false;
   int short_waits_ = 0;
-  int pause_ = kFirstPause, pause_left_ = 0;
+  Duration pause_ = kFirstPause;
+  Clock::time_point paused_until_;
   int successes_ = 0;
 };
 
 template <typename Ready>
 bool AdaptiveSpin::Spin(const Ready& ready) {
   if (ready()) return true;
-  began_ = Clock::now();
-  if (!Begin()) return false;
-  do {
+  if (!Begin(Clock::now())) return false;
+  for (;;) {
     ::sched_yield();
-    if (!ready()) continue;
-    Learn(Clock::now() - began_);
-    return true;
-  } while (Clock::now() - began_ < kLook);
-  return false;
+    const bool holds = ready();
+    const Clock::time_point now = Clock::now();
+    if (holds) End(now);
+    if (holds || now - began_ >= kLook) return holds;
+  }
 }
 
 }  // namespace muster

@@ -42,8 +42,8 @@ class ThreadPool {
   std::deque<std::function<Completion()>> jobs_;
   std::vector<Completion> done_;
   std::atomic<bool> finished_{false};  // done_ is not empty; changed under the mutex
-  bool owner_sleeps_ = false;  // fd() is to become readable
-  bool rung_ = false;          // … and has
+  bool owner_sleeps_ = false;          // fd() is to become readable
+  bool rung_ = false;                  // … and has
   int event_fd_;
   std::vector<std::jthread> workers_;  // last: joined first
 };

@@ -57,8 +57,8 @@ class CombinedServerLink : public ServerLink {
   }
 
  private:
-  // A look at ZeroMQ costs system calls. While the local workers' messages keep the loop awake it is
-  // made now and then.
+  // A look at ZeroMQ costs system calls. While the local workers' messages keep the loop awake it
+  // is made now and then.
   bool SecondPending() {
     if (links_[0]->may_spin() && !second_.Due()) return false;
     if (!links_[1]->Pending()) return false;

@@ -76,6 +76,7 @@ LocalConnection::Status LocalConnection::Receive(bool look_at_socket, std::strin
         return Status::kMalformed;
       case PacketSocket::Status::kClosed:
         closed_ = true;
+        if (memory_) memory_->ring.EndInput();
         break;
       case PacketSocket::Status::kDoorbell:
       case PacketSocket::Status::kNothing:

@@ -2,8 +2,8 @@
 // of Welcome, from then on messages through rings in that memory, with the socket for doorbells and
 // for its end of file. Nothing blocks; what does not fit waits here.
 //
-// Threads: those who send (Append, Flush, unsent) one at a time, those who receive (the rest) one at
-// a time; the two may be different threads. Attach: nobody else at the same time.
+// Threads: those who send (Append, Flush, unsent) one at a time, those who receive (the rest) one
+// at a time; the two may be different threads. Attach: nobody else at the same time.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,8 @@ class LocalConnection {
   // The next message, from memory. The socket, where doorbells, descriptors and the end of file
   // are, costs a system call and is looked at (first) only on demand.
   Status Receive(bool look_at_socket, std::string& message, std::vector<UniqueFd>& fds);
-  // The other side wrote to its memory what no peer of this protocol writes: nothing more will come.
+  // The other side wrote to its memory what no peer of this protocol writes: nothing more will
+  // come.
   bool broken() const { return broken_; }
 
   // The other side is to ring from now on. Then Flush, if there is something unsent, and

@@ -229,8 +229,8 @@ void LocalServerLink::Welcome(Peer& peer, const wire::ServerMessage& message,
     return SharedMemory::Create(name, size, access);
   };
   peer.layout = SlotLayout(message.welcome());
-  peer.slot = std::make_shared<SharedMemory>(
-      create("muster-slot", peer.layout.bytes(), Access::kRead));
+  peer.slot =
+      std::make_shared<SharedMemory>(create("muster-slot", peer.layout.bytes(), Access::kRead));
   SharedMemory theirs = create("muster-to-server", sizeof(RingMemory), Access::kRead);
   SharedMemory mine = create("muster-to-worker", sizeof(RingMemory), Access::kReadWrite);
   mine.SealAgainstNewWriters();

@@ -68,7 +68,7 @@ bool MessageRing::WantRoom(bool wanted) {
 }
 
 MessageRing::Status MessageRing::Take(std::string& message) {
-  const uint64_t written = theirs_.written.load(kInOrder);
+  const uint64_t written = std::min(theirs_.written.load(kInOrder), input_end_);
   uint64_t there = written - taken_;
   if (there > kBytes) broken_ = true;  // backwards, too
   if (broken_) return Status::kBroken;

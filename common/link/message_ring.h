@@ -14,8 +14,8 @@
 // Nothing that the other side writes is trusted: counts that cannot be, and lengths above the
 // limit, break the connection, and a message is copied out before anybody looks into it.
 //
-// Threads: those who send (Write, Publish, WantRoom) are one at a time, and so are those who receive
-// (Take, Pending, PrepareToSleep, WakeUp); the two may be different threads. MustRing: any.
+// Threads: those who send (Write, Publish, WantRoom) are one at a time, and so are those who
+// receive (Take, Pending, PrepareToSleep, WakeUp); the two may be different threads. MustRing: any.
 #pragma once
 
 #include <atomic>
@@ -39,6 +39,9 @@ struct RingMemory {
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 static_assert(std::atomic<uint32_t>::is_always_lock_free);
+// proto/PROTOCOL.md
+static_assert(offsetof(RingMemory, wants_room) == 8 && offsetof(RingMemory, taken) == 64 &&
+              offsetof(RingMemory, doorbell) == 128 && offsetof(RingMemory, ring) == 192);
 
 class MessageRing {
  public:
@@ -57,8 +60,11 @@ class MessageRing {
   bool WantRoom(bool wanted);
 
   enum class Status { kMessage, kNothing, kBroken };
-  // The next message, if all of it is there. kBroken: what the other side wrote cannot be; for good.
+  // The next message, if all of it is there. kBroken: what the other side wrote cannot be; for
+  // good.
   Status Take(std::string& message);
+  // The connection has ended: what is written from now on, by whoever has the memory, is not taken.
+  void EndInput() { input_end_ = theirs_.written.load(std::memory_order_seq_cst); }
   // Whether there is anything to take. Costs a load.
   bool Pending() const {
     return theirs_.written.load(std::memory_order_seq_cst) != taken_ || broken_;
@@ -82,6 +88,7 @@ class MessageRing {
   // This side's own counts: what it has told the other is not read back.
   uint64_t written_ = 0;
   uint64_t taken_ = 0;
+  uint64_t input_end_ = ~uint64_t{0};
   uint64_t seen_taken_ = 0;          // by the other side, when there was a need to look
   std::atomic<bool> broken_{false};  // set by senders and receivers
   // Of the message that is being taken: the part that has come.

@@ -1,4 +1,4 @@
-// When a wait looks before it sleeps: the policy, on made-up durations.
+// When a wait looks before it sleeps: the policy, by a clock of the test's own.
 #include "common/adaptive_spin.h"
 
 #include <gtest/gtest.h>
@@ -9,67 +9,69 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// One wait; whether it looked.
-bool Wait(AdaptiveSpin& spin, AdaptiveSpin::Duration took) {
-  const bool looks = spin.Begin();
-  spin.Learn(took);
-  return looks;
+class Waits : public ::testing::Test {
+ protected:
+  // One wait; whether it looked.
+  bool Wait(AdaptiveSpin::Duration took) {
+    const bool looks = spin_.Begin(now_);
+    now_ += took;
+    spin_.End(now_);
+    return looks;
+  }
+  void Warm() {
+    for (int i = 0; i < AdaptiveSpin::kShortWaits; ++i) EXPECT_FALSE(Wait(microseconds(60)));
+  }
+  // After a look in vain: for how long no wait looks.
+  milliseconds Pause() {
+    const auto began = now_;
+    while (!Wait(microseconds(10))) continue;
+    return std::chrono::duration_cast<milliseconds>(now_ - began);
+  }
+
+  AdaptiveSpin spin_;
+  AdaptiveSpin::Clock::time_point now_{std::chrono::hours(1)};
+};
+
+TEST_F(Waits, LookAfterAFewShortOnes) {
+  Warm();
+  for (int i = 0; i < 1000; ++i) EXPECT_TRUE(Wait(microseconds(5)));
 }
 
-void Warm(AdaptiveSpin& spin) {
-  for (int i = 0; i < AdaptiveSpin::kShortWaits; ++i) EXPECT_FALSE(Wait(spin, microseconds(60)));
+TEST_F(Waits, NeverLookWhereTheyAreLong) {
+  for (int i = 0; i < 1000; ++i) EXPECT_FALSE(Wait(milliseconds(3)));
+  // Nor where only some are: of a training's chunks the first is waited for, others are there.
+  for (int i = 0; i < 1000; ++i) EXPECT_FALSE(Wait(i % 3 == 0 ? milliseconds(3) : milliseconds(0)));
 }
 
-TEST(AdaptiveSpin, LooksAfterAFewShortWaits) {
-  AdaptiveSpin spin;
-  Warm(spin);
-  for (int i = 0; i < 1000; ++i) EXPECT_TRUE(Wait(spin, microseconds(5)));
-}
-
-TEST(AdaptiveSpin, NeverLooksWhereWaitsAreLong) {
-  AdaptiveSpin spin;
-  for (int i = 0; i < 1000; ++i) EXPECT_FALSE(Wait(spin, milliseconds(3)));
-  // Not even where every third is short: a training's first chunk is waited for, others are there.
-  for (int i = 0; i < 1000; ++i)
-    EXPECT_FALSE(Wait(spin, i % 3 == 0 ? milliseconds(3) : milliseconds(0)));
-}
-
-int WaitsWithoutLook(AdaptiveSpin& spin) {
-  int waits = 0;
-  while (!Wait(spin, microseconds(10))) ++waits;
-  return waits;
-}
-
-TEST(AdaptiveSpin, LooksInVainBecomeRare) {
-  AdaptiveSpin spin;
-  Warm(spin);
-  ASSERT_TRUE(Wait(spin, milliseconds(8)));  // the core went to somebody who computes
-  int pause = AdaptiveSpin::kFirstPause;
+TEST_F(Waits, LookInVainEverMoreRarely) {
+  Warm();
+  ASSERT_TRUE(Wait(milliseconds(8)));  // the core went to somebody who computes
+  milliseconds pause = AdaptiveSpin::kFirstPause;
   for (int i = 0; i < 20; ++i) {
-    EXPECT_EQ(WaitsWithoutLook(spin), pause);
-    EXPECT_TRUE(Wait(spin, milliseconds(8)));
+    EXPECT_EQ(Pause(), pause);
+    EXPECT_TRUE(Wait(milliseconds(8)));
     pause = std::min(2 * pause, AdaptiveSpin::kLongestPause);
   }
   EXPECT_EQ(pause, AdaptiveSpin::kLongestPause);
 }
 
-TEST(AdaptiveSpin, LooksThatSucceedAreForgiving) {
-  AdaptiveSpin spin;
-  Warm(spin);
-  for (int i = 0; i < 10; ++i) {
-    ASSERT_TRUE(Wait(spin, milliseconds(8)));
-    WaitsWithoutLook(spin);
+TEST_F(Waits, ForgetThatWhenTheySucceed) {
+  Warm();
+  for (int i = 0; i < 12; ++i) {
+    ASSERT_TRUE(Wait(milliseconds(8)));
+    Pause();
   }
-  for (int i = 0; i < 10 * AdaptiveSpin::kForgiven; ++i) ASSERT_TRUE(Wait(spin, microseconds(10)));
-  ASSERT_TRUE(Wait(spin, milliseconds(8)));
-  EXPECT_EQ(WaitsWithoutLook(spin), AdaptiveSpin::kFirstPause);
+  for (int i = 0; i < 12 * AdaptiveSpin::kForgiven; ++i) ASSERT_TRUE(Wait(microseconds(10)));
+  ASSERT_TRUE(Wait(milliseconds(8)));
+  EXPECT_EQ(Pause(), AdaptiveSpin::kFirstPause);
 }
 
-TEST(AdaptiveSpin, ALookEnds) {
+TEST_F(Waits, AreBoundedByTheRealClock) {
   AdaptiveSpin spin;
-  Warm(spin);
-  EXPECT_FALSE(spin.Spin([] { return false; }));
-  spin.Slept();
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_FALSE(spin.Spin([] { return false; }));
+    spin.Slept();
+  }
   EXPECT_TRUE(spin.Spin([] { return true; }));
 }
 

@@ -253,6 +253,28 @@ TEST_F(Handover, LastWordsAreHeard) {
   EXPECT_EQ(Next().kind, FromWorker::Kind::kLost);
 }
 
+// Somebody who goes on writing after the connection has ended is not listened to for ever.
+TEST_F(Handover, NobodyTalksOnAfterTheEnd) {
+  Worker worker = Join();
+  const SharedMemory memory =
+      SharedMemory::Map(UniqueFd(::dup(worker.fds[2].get())), SharedMemory::Access::kReadWrite);
+  RingMemory& ring = *reinterpret_cast<RingMemory*>(memory.writable_floats().data());
+  const auto talk = [&] {  // a message without content
+    const uint64_t at = ring.written;
+    for (uint64_t i = 0; i < 4; ++i) ring.ring[(at + i) % RingMemory::kBytes] = 0;
+    ring.written = at + 4;
+  };
+  worker.Die();
+  talk();
+  EXPECT_FALSE(link_->PrepareToSleep()) << "so that the socket is looked at";
+  int messages = 0;
+  for (FromWorker event = Next(); event.kind == FromWorker::Kind::kMessage; event = Next()) {
+    ASSERT_LT(++messages, 100);
+    talk();
+  }
+  EXPECT_EQ(messages, 1) << "the last word before the end was seen";
+}
+
 // Whatever a worker writes into the memory of its messages: the server reads nothing beyond it,
 // and the worker is lost.
 TEST_F(Handover, NonsenseInMemoryLosesTheWorker) {
