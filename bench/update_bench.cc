@@ -63,7 +63,8 @@ void Measure(PassRun& run, MemoryLimit& limit, double budget, std::vector<Sample
   constexpr double kSample = 1e-3;
   const double once = std::max(run.Seconds(*versions.back().kernels), 1e-8);
   const int repeats = static_cast<int>(std::clamp(kSample / once, 1.0, 1e5));
-  for (double spent = 0; spent < budget || limits.size() < 7;) {
+  const size_t least = budget > 0 ? 7 : 1;
+  for (double spent = 0; spent < budget || limits.size() < least;) {
     limits.push_back(limit.Seconds(repeats));
     spent += limits.back() * repeats;
     for (Samples& version : versions) {
@@ -192,7 +193,8 @@ int main(int argc, char** argv) {
   app.add_option("--skew", options.skew, "Array i begins i times this many bytes behind a page")
       ->check(CLI::Range(0, 65536));
   app.add_flag("--huge-pages", options.huge_pages, "Ask for huge pages for the pass");
-  app.add_option("--seconds", options.seconds, "For each combination")->capture_default_str();
+  app.add_option("--seconds", options.seconds, "For each combination; 0: verify, and time once")
+      ->capture_default_str();
   app.add_flag("--json", options.json, "One JSON object per line");
   CLI11_PARSE(app, argc, argv);
   try {

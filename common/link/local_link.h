@@ -1,12 +1,12 @@
-// The local link: processes of one host and one user share memory. A step moves no tensor, and while
-// everybody is awake no message through the kernel.
+// The local link: processes of one host and one user share memory. A step moves no tensor, and
+// while everybody is awake no message through the kernel.
 //
 // The server listens on an AF_UNIX SOCK_SEQPACKET socket in the abstract namespace, named after
 // the job. With Welcome it hands a worker four descriptors: the weight planes, which are sealed so
 // that the worker can only read them; a gradient slot made for this connection, which the server
 // can only read; and the same of either kind for messages (message_ring.h). The socket stays for
-// doorbells, which wake a side that sleeps, and its end of file is the loss of the peer. Nothing has
-// a name in a file system and all of it goes with the processes.
+// doorbells, which wake a side that sleeps, and its end of file is the loss of the peer. Nothing
+// has a name in a file system and all of it goes with the processes.
 //
 //   worker's process                          server's process
 //   slot     (read, write) ───────────────►  slot     (read)        one per connection

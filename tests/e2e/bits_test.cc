@@ -59,6 +59,7 @@ TEST_F(Bits, DoNotDependOnTransportThreadsOrChunks) {
   EXPECT_EQ(HashOf({"cluster.transport=LOCAL"}), hash);
   EXPECT_EQ(HashOf({"server.threads=1"}), hash);
   EXPECT_EQ(HashOf({"server.threads=4"}), hash);
+  EXPECT_EQ(HashOf({"server.instruction_set=SCALAR"}), hash);
   EXPECT_EQ(HashOf({"cluster.chunk_bytes=1048576"}), hash);
   EXPECT_EQ(HashOf({"data.prefetch_threads=3", "data.prefetch_batches=1"}), hash);
 }
