@@ -344,6 +344,7 @@ void Run(Options options) {
                                 {"bytes", graph.arena_floats() * sizeof(float)},
                                 {"transport", options.transport},
                                 {"optimizer", options.optimizer},
+                                {"wire_dtype", options.wire_dtype},
                                 {"server_threads", options.server_threads},
                                 {"chunk_bytes", options.chunk_bytes},
                                 {"workers_write", options.write},

@@ -35,6 +35,10 @@ class AdaptiveSpin {
   static constexpr std::chrono::microseconds kLook{50};
   // A wait with a sleep of this length might have been one without: waking up is in it.
   static constexpr std::chrono::microseconds kShort{200};
+  // A look in vain before a wait that was short all the same is no reason to stop: the other side
+  // slept, and will look as well when its pause is over. If all stopped whenever one does, nobody
+  // would ever begin again. But not so many in a row.
+  static constexpr int kTolerated = 32;
   // So many short waits in a row, and looking is tried.
   static constexpr int kShortWaits = 3;
   // For how long no wait looks after one that did in vain: the first time, and at most.
@@ -50,6 +54,7 @@ class AdaptiveSpin {
   Duration pause_ = kFirstPause;
   Clock::time_point paused_until_;
   int successes_ = 0;
+  int tolerated_ = 0;
 };
 
 template <typename Ready>

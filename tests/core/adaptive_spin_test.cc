@@ -55,6 +55,18 @@ TEST_F(Waits, LookInVainEverMoreRarely) {
   EXPECT_EQ(pause, AdaptiveSpin::kLongestPause);
 }
 
+// The other side slept: it is soon awake, and then both look.
+TEST_F(Waits, GoOnLookingAfterAFewInVainThatWereShort) {
+  Warm();
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < AdaptiveSpin::kTolerated; ++i) EXPECT_TRUE(Wait(microseconds(150)));
+    EXPECT_TRUE(Wait(microseconds(10)));
+  }
+  for (int i = 0; i < AdaptiveSpin::kTolerated + 1; ++i) EXPECT_TRUE(Wait(microseconds(150)));
+  EXPECT_FALSE(Wait(microseconds(150)));  // it does not wake up
+  EXPECT_FALSE(Wait(microseconds(150)));
+}
+
 TEST_F(Waits, ForgetThatWhenTheySucceed) {
   Warm();
   for (int i = 0; i < 12; ++i) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "worker/backend/cpu/panel_product_avx512.h"
 #include "worker/backend/cpu/vec.h"
 
 namespace muster::cpu {
@@ -82,10 +83,39 @@ void ForPanels(int64_t panels, const Body& body) {
   }
 }
 
+// Whether this processor computes two panels at a time.
+bool IsWide() {
+#ifdef __x86_64__
+  static const bool wide = __builtin_cpu_supports("avx512f") &&
+                           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  return wide;
+#else
+  return false;
+#endif
+}
+
+// What is cut into strips: panels, or pairs of them.
+int64_t Pieces(int64_t panels) { return IsWide() ? (panels + 1) / 2 : panels; }
+
 }  // namespace
+
+int64_t StripCount(int64_t panels) { return (Pieces(panels) + 2) / 3; }
+
+Range Strip(int64_t panels, int64_t strip) {
+  const Range pieces = EvenPart(Pieces(panels), StripCount(panels), strip);
+  if (!IsWide()) return pieces;
+  return {2 * pieces.begin, std::min(2 * pieces.end, panels)};
+}
 
 void MultiplyStrip(const ConstPanels& a, const ConstPanels& b, const Panels& out, int64_t rows,
                    int64_t channels, const Range& strip, bool first) {
+#ifdef __x86_64__
+  if (IsWide()) {
+    return MultiplyPanelsAvx512(a.data, a.panel, b.data + strip.begin * b.panel, b.panel,
+                                out.data + strip.begin * out.panel, out.panel, rows, channels,
+                                strip.size(), first);
+  }
+#endif
   // As many rows of a strip of b as stay in the first-level cache while those of a go by.
   constexpr int64_t kChannels = 256;
   ForPanels(strip.size(), [&]<int kPanels>() {
@@ -100,6 +130,13 @@ void MultiplyStrip(const ConstPanels& a, const ConstPanels& b, const Panels& out
 
 void AddOuterStrip(const ConstPanels& a, const ConstPanels& b, float* sums, int64_t row,
                    int64_t rows, int64_t outputs, const Range& strip, bool first) {
+#ifdef __x86_64__
+  if (IsWide()) {
+    return AddOuterPanelsAvx512(a.data, a.panel, b.data + strip.begin * b.panel, b.panel,
+                                sums + strip.begin * kLanes, row, rows, outputs, strip.size(),
+                                first);
+  }
+#endif
   ForPanels(strip.size(), [&]<int kPanels>() {
     for (int64_t k = 0; k < outputs; k += kBlockRows) {
       AddOuterBlock<kPanels>(a.data + k / kLanes * a.panel + k % kLanes,

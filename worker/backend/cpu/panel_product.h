@@ -23,12 +23,11 @@ struct ConstPanels {
   int64_t panel;
 };
 
-// How many strips a result of that many panels has, and the panels of one: two or three (one where
-// there is only one), so that their sums and operands fill the 16 registers of AVX2.
-inline int64_t StripCount(int64_t panels) { return (panels + 2) / 3; }
-inline Range Strip(int64_t panels, int64_t strip) {
-  return EvenPart(panels, StripCount(panels), strip);
-}
+// How many strips a result of that many panels has, and the panels of one. With AVX2 two or three
+// (one where there is only one), so that their sums and operands fill its 16 registers; with
+// AVX-512 as many pairs of them.
+int64_t StripCount(int64_t panels);
+Range Strip(int64_t panels, int64_t strip);
 
 // out[r][k] = Σ_c a[r][c] b[c][k] where `first`, else += it, for the panels `strip` of k (counted
 // in the whole of b and out).

@@ -81,7 +81,7 @@ class WinogradBackwardWeights : public BackwardPass {
 // Measured on Zen 3 against oneDNN 2.6's AVX2 kernels. With 8 channels the transforms cost what the
 // products save. With fewer than 16 tiles, transforming the weights costs more than the rest: it
 // shows from 512 channels on. Images down to 2x2 gain, although half of a tile and more lies
-// outside of them. AVX-512 doubles what oneDNN's kernels do, but not what these do.
+// outside of them. With AVX-512 both do twice as much a cycle.
 bool WinogradFits(const Layer& layer, int64_t batch) {
   constexpr int64_t kLeastChannels = 16, kLeastTiles = 16;
   const auto& spec = std::get<Conv2dSpec>(layer.spec);
@@ -92,7 +92,7 @@ bool WinogradFits(const Layer& layer, int64_t batch) {
          spec.stride_width == 1 && spec.groups == 1 && fits(layer.input_shape.channels) &&
          fits(spec.filters) &&
          winograd::TileGrid(batch, layer.output_shape).count() >= kLeastTiles &&
-         __builtin_cpu_supports("avx2") && !__builtin_cpu_supports("avx512f");
+         __builtin_cpu_supports("avx2");
 }
 
 std::unique_ptr<ForwardPass> MakeWinogradForward(const Layer& layer, const OpOptions& options) {
