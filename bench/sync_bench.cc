@@ -28,6 +28,7 @@
 #include "common/config.h"
 #include "common/error.h"
 #include "common/log.h"
+#include "common/malloc_policy.h"
 #include "common/parent.h"
 #include "common/protocol.h"
 #include "ps/server.h"
@@ -384,6 +385,7 @@ void Run(Options options) {
 }  // namespace muster::bench
 
 int main(int argc, char** argv) {
+  muster::KeepFreedMemory();  // as server and worker do
   muster::bench::Options options;
   CLI::App app("Times a round of push, average, update and pull between real processes.");
   app.add_option("--workers", options.workers)->capture_default_str()->check(CLI::Range(1, 64));

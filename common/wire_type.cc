@@ -5,15 +5,14 @@
 
 #include "common/error.h"
 
-#ifdef __F16C__
+#if defined(__F16C__) || defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
 namespace muster {
 namespace {
 
-// Each conversion is a pair of functions on one value; the loops over them are vectorised by the
-// compiler (BF16), or written with the processor's conversions (FP16).
+// Each conversion is a pair of functions on one value, and loops that do the same to many.
 struct Bf16 {
   static constexpr uint16_t kExponent = 0x7f80;
 
@@ -30,11 +29,37 @@ struct Bf16 {
   }
 
   static void NarrowAll(std::span<const float> from, uint16_t* to) {
-    for (size_t i = 0; i < from.size(); ++i) to[i] = Narrow(from[i]);
+    size_t i = 0;
+#ifdef __AVX2__
+    for (; i + 16 <= from.size(); i += 16) {
+      const __m256i low = NarrowEight(from.data() + i), high = NarrowEight(from.data() + i + 8);
+      // Packing works on halves of the registers: 0-3 8-11 | 4-7 12-15.
+      const __m256i halves = _mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), 0xd8);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i), halves);
+    }
+#endif
+    for (; i < from.size(); ++i) to[i] = Narrow(from[i]);
   }
   static void WidenAll(std::span<const uint16_t> from, float* to) {
     for (size_t i = 0; i < from.size(); ++i) to[i] = Widen(from[i]);
   }
+
+#ifdef __AVX2__
+  static __m256 WidenEight(const uint16_t* from) {
+    const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
+  }
+  // Narrow(), in the lower halves of 32 bits.
+  static __m256i NarrowEight(const float* from) {
+    const __m256 values = _mm256_loadu_ps(from);
+    const __m256i bits = _mm256_castps_si256(values), upper = _mm256_srli_epi32(bits, 16);
+    const __m256i last = _mm256_and_si256(upper, _mm256_set1_epi32(1));
+    const __m256i sum = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), last);
+    const __m256i nan = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
+    const __m256 is_nan = _mm256_cmp_ps(values, values, _CMP_UNORD_Q);
+    return _mm256_blendv_epi8(_mm256_srli_epi32(sum, 16), nan, _mm256_castps_si256(is_nan));
+  }
+#endif
 };
 
 struct Fp16 {
@@ -59,13 +84,16 @@ struct Fp16 {
   static void WidenAll(std::span<const uint16_t> from, float* to) {
     size_t i = 0;
 #ifdef __F16C__
-    for (; i + 8 <= from.size(); i += 8) {
-      const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from.data() + i));
-      _mm256_storeu_ps(to + i, _mm256_cvtph_ps(halves));
-    }
+    for (; i + 8 <= from.size(); i += 8) _mm256_storeu_ps(to + i, WidenEight(from.data() + i));
 #endif
     for (; i < from.size(); ++i) to[i] = Widen(from[i]);
   }
+
+#ifdef __F16C__
+  static __m256 WidenEight(const uint16_t* from) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  }
+#endif
 };
 
 // Calls body(Bf16()) or body(Fp16()).
@@ -108,6 +136,20 @@ uint32_t Narrow(WireType type, std::span<const float> from, uint16_t* to) {
 
 void Widen(WireType type, std::span<const uint16_t> from, float* to) {
   WithType(type, [&](auto format) { decltype(format)::WidenAll(from, to); });
+}
+
+void WidenPastCache(WireType type, std::span<const uint16_t> from, float* to) {
+#if defined(__F16C__) && defined(__AVX2__)
+  WithType(type, [&](auto format) {
+    using Format = decltype(format);
+    size_t i = 0;
+    for (; i + 8 <= from.size(); i += 8) _mm256_stream_ps(to + i, Format::WidenEight(&from[i]));
+    for (; i < from.size(); ++i) to[i] = Format::Widen(from[i]);
+    _mm_sfence();
+  });
+#else
+  Widen(type, from, to);
+#endif
 }
 
 void RoundToWire(WireType type, std::span<float> values) {

@@ -27,6 +27,9 @@ constexpr size_t BytesOf(WireType type) { return type == wire::FP32 ? 4 : 2; }
 // `to` has as many elements as `from`. Only 16-bit types. Nonzero if a rounded value is not finite.
 uint32_t Narrow(WireType type, std::span<const float> from, uint16_t* to);
 void Widen(WireType type, std::span<const uint16_t> from, float* to);
+// The same past the cache, for many values that are not read soon: their lines are not read first.
+// `to` is 32-byte aligned.
+void WidenPastCache(WireType type, std::span<const uint16_t> from, float* to);
 
 // What a value becomes by travelling; FP32: what it was. In place. This is also where sums of
 // gradients are rounded: every node of the tree of slices, whoever adds it, is rounded once, so

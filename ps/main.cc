@@ -9,6 +9,7 @@
 #include "common/config.h"
 #include "common/link/tcp_address.h"
 #include "common/log.h"
+#include "common/malloc_policy.h"
 #include "common/parent.h"
 #include "common/protocol.h"
 #include "common/trace/session.h"
@@ -74,6 +75,7 @@ int Main(int argc, char** argv) {
   if (arguments.parent != 0) DieWithParent(arguments.parent);
   std::signal(SIGPIPE, SIG_IGN);
   const int signal_fd = BlockStopSignals();
+  KeepFreedMemory();
   InitLog("server");
   try {
     Serve(arguments, signal_fd);

@@ -7,6 +7,7 @@
 #include "common/compute_settings.h"
 #include "common/config.h"
 #include "common/log.h"
+#include "common/malloc_policy.h"
 #include "common/parent.h"
 #include "common/protocol.h"
 #include "common/trace/session.h"
@@ -104,6 +105,7 @@ int Main(int argc, char** argv) {
   }
   if (arguments.parent != 0) DieWithParent(arguments.parent);
   std::signal(SIGPIPE, SIG_IGN);
+  KeepFreedMemory();
   InitLog("worker-" + std::to_string(arguments.rank));
   try {
     Work(arguments);

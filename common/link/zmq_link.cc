@@ -330,7 +330,12 @@ class ZmqClientLink : public ClientLink {
   void StoreWeights(int plane, size_t begin, const Payload& payload) override {
     if (planes_[plane].floats().empty()) planes_[plane] = Arena(planes_[0].floats().size());
     float* const to = planes_[plane].floats().data() + begin;
-    if (type_ != wire::FP32) return Widen(type_, payload.halves(), to);
+    // Of a large model nobody reads a chunk before it has left the cache again.
+    constexpr size_t kLarge = (8 << 20) / sizeof(float);
+    if (type_ != wire::FP32) {
+      const bool large = planes_[plane].floats().size() > kLarge;
+      return (large ? WidenPastCache : Widen)(type_, payload.halves(), to);
+    }
     std::memcpy(to, payload.data, payload.bytes);
   }
 

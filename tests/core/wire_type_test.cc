@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
 #include <vector>
+
+#include "common/arena.h"
 
 namespace muster {
 namespace {
@@ -77,6 +80,9 @@ TEST_P(WireTypeTest, AnyLengthGivesTheSameBits) {
     Widen(GetParam(), halves, widened.data());
     RoundToWire(GetParam(), rounded);
     EXPECT_EQ(rounded, widened);
+    Arena past(count);
+    WidenPastCache(GetParam(), halves, past.floats().data());
+    EXPECT_TRUE(std::ranges::equal(past.floats(), widened));
     for (size_t i = 0; i < count; ++i) EXPECT_EQ(halves[i], ToBits(some[i]));
   }
 }
