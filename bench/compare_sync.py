@@ -66,7 +66,7 @@ def main():
     parser.add_argument("--bin", default=os.path.join(ROOT, "build/release/bin"))
     parser.add_argument("--sizes", default="4096,65536,1048576,4194304,33554432,104857600")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--optimizer", default="MOMENTUM", choices=["SGD", "MOMENTUM", "ADAM"])
+    parser.add_argument("--optimizer", default="MOMENTUM", choices=["SGD", "MOMENTUM"])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()

@@ -400,7 +400,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--server-threads", options.server_threads)->capture_default_str();
   app.add_option("--chunk-bytes", options.chunk_bytes, "0: as cluster.chunk_bytes");
-  app.add_option("--rounds", options.rounds, "0: by size");
+  app.add_option("--rounds", options.rounds, "0: by size")->check(CLI::Range(0, 1000000));
   app.add_flag("--write", options.write, "workers also write their slots and read the weights");
   app.add_flag("--memory", options.memory,
                "also measure the memory of server and workers, shared pages counted once");

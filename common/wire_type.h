@@ -2,7 +2,7 @@
 // 16 bits.
 //
 //   BF16  8 bits of exponent, 8 of significand (one of them implied): relative rounding error up to
-//         2^-8/2 = 0.2 %, the range of a float
+//         2^-8 = 0.4 %, the range of a float
 //   FP16  IEEE 754 binary16: 2^-11 = 0.05 % between 6.1e-5 and 65504, less precise below, zero
 //         below 3e-8, infinite above
 //

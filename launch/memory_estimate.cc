@@ -51,6 +51,9 @@ std::vector<MemoryRow> ServerMemory(const config::Config& config, const Graph& g
     rows.push_back({"optimizer state", arrays * arena});
   }
   if (config.optimizer().has_ema_decay()) rows.push_back({"moving average", arena});
+  if (config.optimizer().clip_norm() > 0 || config.run().on_nonfinite() == config::Run::SKIP_STEP) {
+    rows.push_back({"averaged gradient, of a two-phase step", arena});
+  }
   const double wire = BytesOf(WireTypeOf(config.cluster())) / kFloatBytes;  // of an arena
   if (wire < 1) {
     rows.push_back(

@@ -136,8 +136,10 @@ class ClientLink {
 };
 
 struct LinkOptions {
-  size_t max_message_bytes = 0;  // larger frames cut the connection
-  int max_queued_messages = 0;   // that wait to be sent, per peer
+  size_t max_message_bytes = 0;  // of a worker's: larger frames cut the connection
+  // The same of the server's, whose chunks may be cut otherwise than this config says.
+  size_t max_server_message_bytes = 0;
+  int max_queued_messages = 0;  // that wait to be sent, per peer
   // … that were received and not yet taken, per peer: more wait at the peer, so that what a peer
   // can make this process hold has a bound.
   int max_received_messages = 0;

@@ -24,7 +24,11 @@ LinkOptions LinkOptionsFor(const config::Config& config, const Graph& graph) {
   const std::vector<Chunk> chunks = CutChunks(graph, config.cluster().chunk_bytes());
   for (const Chunk& chunk : chunks) largest = std::max(largest, chunk.floats() * sizeof(float));
   LinkOptions options;
-  options.max_message_bytes = largest + (4 << 20);
+  constexpr size_t kMostHeader = 4 << 20, kMostChunk = 64 << 20;  // cluster.chunk_bytes
+  options.max_message_bytes = largest + kMostHeader;
+  options.max_server_message_bytes =
+      std::max(largest, std::min(graph.arena_floats() * sizeof(float), 2 * kMostChunk)) +
+      kMostHeader;
   // Both planes' chunks can be on their way to a worker, and every part of one gradient from it; a
   // worker pushes at most two subtrees per level of the slice tree.
   options.max_queued_messages = static_cast<int>(chunks.size()) * 64 + 1000;

@@ -90,6 +90,10 @@ LocalConnection::Status LocalConnection::Receive(bool look_at_socket, std::strin
 LocalConnection::Status LocalConnection::TakeFromMemory(std::string& message) {
   switch (memory_->ring.Take(message)) {
     case MessageRing::Status::kMessage:
+      // With the last one: the reader may go to sleep without asking again.
+      if (!memory_->ring.Pending() && memory_->ring.MustRing(MessageRing::Reason::kTaken)) {
+        socket_.Ring();
+      }
       return Status::kMessage;
     case MessageRing::Status::kBroken:
       broken_ = true;

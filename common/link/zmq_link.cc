@@ -88,12 +88,13 @@ class ConnectionMonitor {
   zmq::socket_t events_;
 };
 
-void SetCommonOptions(zmq::socket_t& socket, const LinkOptions& options) {
+void SetCommonOptions(zmq::socket_t& socket, const LinkOptions& options,
+                      size_t max_received_bytes) {
   socket.set(zmq::sockopt::linger, 0);
   socket.set(zmq::sockopt::sndhwm, options.max_queued_messages);
   socket.set(zmq::sockopt::rcvhwm,
              std::max(1, options.max_received_messages));  // 0 would be: without a limit
-  socket.set(zmq::sockopt::maxmsgsize, static_cast<int64_t>(options.max_message_bytes));
+  socket.set(zmq::sockopt::maxmsgsize, static_cast<int64_t>(max_received_bytes));
   const int silence_ms = static_cast<int>(options.silence_s * 1000);
   socket.set(zmq::sockopt::heartbeat_ivl, std::max(500, silence_ms / 4));
   socket.set(zmq::sockopt::heartbeat_timeout, silence_ms);
@@ -127,7 +128,7 @@ class ZmqServerLink : public ServerLink {
  public:
   ZmqServerLink(const std::string& endpoint, const LinkOptions& options)
       : context_(options.io_threads), socket_(context_, zmq::socket_type::router) {
-    SetCommonOptions(socket_, options);
+    SetCommonOptions(socket_, options, options.max_message_bytes);
     socket_.set(zmq::sockopt::router_mandatory, true);
     monitor_ = std::make_unique<ConnectionMonitor>(context_, socket_);
     const std::string address = Resolve(endpoint, socket_);
@@ -262,7 +263,8 @@ class ZmqClientLink : public ClientLink {
  public:
   ZmqClientLink(const std::string& endpoint, const LinkOptions& options)
       : context_(1), socket_(context_, zmq::socket_type::dealer) {
-    SetCommonOptions(socket_, options);
+    SetCommonOptions(socket_, options,
+                     std::max(options.max_message_bytes, options.max_server_message_bytes));
     // The server may start later than this worker. Once connected, a loss is final.
     socket_.set(zmq::sockopt::reconnect_ivl, 100);
     // A host that is not up yet drops the first packet; the kernel would ask again ever more

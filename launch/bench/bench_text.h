@@ -28,6 +28,9 @@ struct BenchResult {
   int workers = 2;
   int server_threads = 1;
   std::string optimizer, instruction_set;
+  std::string wire_dtype = "FP32";  // over TCP
+  // Rounds are timed with SGD or MOMENTUM; of another optimizer a round takes at least its pass.
+  bool TimesRounds() const { return optimizer == "SGD" || optimizer == "MOMENTUM"; }
   std::vector<BenchRow> rows;  // ascending; the first is of next to no bytes, the last a large one
   BenchModel model;
 };
