@@ -220,8 +220,11 @@ void Server::SendTo(uint32_t rank, wire::ServerMessage& message,
   const Member& member = roster_.at(rank);
   message.mutable_address()->set_rank(rank);
   message.mutable_address()->set_incarnation(member.incarnation);
-  if (!member.peer || link_->Send(*member.peer, message, tensor)) return;
-  throw Error(ExitCode::kPeerFailed, "{} was lost at step {}: it cannot be reached any more",
+  if (!member.peer) return;
+  // Of a worker that has gone the link tells after its last messages, which may say why.
+  if (link_->Send(*member.peer, message, tensor) != SendResult::kFull) return;
+  blamed_ = rank;
+  throw Error(ExitCode::kPeerFailed, "{} was lost at step {}: it does not take its messages",
               roster_.Name(rank), step_);
 }
 

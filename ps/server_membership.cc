@@ -119,7 +119,9 @@ void Server::StopAll(bool completed, const std::string& reason) {
     if (!roster_.at(rank).peer) continue;
     message.mutable_address()->set_rank(rank);
     message.mutable_address()->set_incarnation(roster_.at(rank).incarnation);
-    if (!link_->Send(*roster_.at(rank).peer, message, {})) roster_.at(rank).finished = true;
+    if (link_->Send(*roster_.at(rank).peer, message, {}) != SendResult::kQueued) {
+      roster_.at(rank).finished = true;
+    }
   }
   link_->Deliver();
   const Clock::time_point deadline = Clock::now() + (completed ? kGoodbyeWait : kGoodbyeWait / 3);

@@ -48,8 +48,8 @@ class CombinedServerLink : public ServerLink {
     }
     return event;
   }
-  bool Send(PeerId peer, const wire::ServerMessage& message,
-            std::span<const std::byte> tensor) override {
+  SendResult Send(PeerId peer, const wire::ServerMessage& message,
+                  std::span<const std::byte> tensor) override {
     return links_[peer % 2]->Send(peer / 2, message, tensor);
   }
   void Deliver() override {

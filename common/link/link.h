@@ -57,6 +57,13 @@ struct FromWorker {
   Payload payload;
 };
 
+// What became of a message to a worker.
+enum class SendResult {
+  kQueued,
+  kGone,  // the peer has gone: Receive tells so, after the peer's last messages
+  kFull,  // the peer does not drain its messages
+};
+
 class ServerLink {
  public:
   virtual ~ServerLink() = default;
@@ -84,9 +91,9 @@ class ServerLink {
   virtual std::optional<FromWorker> Receive() = 0;
 
   // Queues a message. Never blocks. `tensor` must stay unchanged until the peer has used it or the
-  // link is gone. False: the peer is gone or does not drain its messages.
-  virtual bool Send(PeerId peer, const wire::ServerMessage& message,
-                    std::span<const std::byte> tensor) = 0;
+  // link is gone.
+  virtual SendResult Send(PeerId peer, const wire::ServerMessage& message,
+                          std::span<const std::byte> tensor) = 0;
   // Hands over what was queued: notices that are sent at one time go out together.
   virtual void Deliver() {}
 };

@@ -57,8 +57,8 @@ class LocalServerLink : public ServerLink {
   bool may_spin() const override { return !attached_.empty(); }
   bool PrepareToSleep() override;
   std::optional<FromWorker> Receive() override;
-  bool Send(PeerId peer, const wire::ServerMessage& message,
-            std::span<const std::byte> tensor) override;
+  SendResult Send(PeerId peer, const wire::ServerMessage& message,
+                  std::span<const std::byte> tensor) override;
   void Deliver() override;
 
  private:
@@ -240,13 +240,15 @@ void LocalServerLink::Welcome(Peer& peer, const wire::ServerMessage& message,
   attached_.push_back(&peer);
 }
 
-bool LocalServerLink::Send(PeerId id, const wire::ServerMessage& message,
-                           std::span<const std::byte> tensor) {
+SendResult LocalServerLink::Send(PeerId id, const wire::ServerMessage& message,
+                                 std::span<const std::byte> tensor) {
   (void)tensor;  // lies where the worker sees it
   const auto found = peers_.find(id);
-  if (found == peers_.end()) return false;
+  if (found == peers_.end()) return SendResult::kGone;
   Peer& peer = found->second;
-  if (peer.connection.unsent() > static_cast<size_t>(options_.max_queued_messages)) return false;
+  if (peer.connection.unsent() > static_cast<size_t>(options_.max_queued_messages)) {
+    return SendResult::kFull;
+  }
   message.SerializeToString(&sent_);
   if (message.has_welcome()) {
     Welcome(peer, message, sent_);
@@ -254,7 +256,7 @@ bool LocalServerLink::Send(PeerId id, const wire::ServerMessage& message,
     peer.connection.Append(sent_);
   }
   to_deliver_.push_back(id);
-  return true;
+  return SendResult::kQueued;
 }
 
 void LocalServerLink::Deliver() {

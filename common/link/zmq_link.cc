@@ -156,8 +156,8 @@ class ZmqServerLink : public ServerLink {
   }
 
   std::optional<FromWorker> Receive() override;
-  bool Send(PeerId peer, const wire::ServerMessage& message,
-            std::span<const std::byte> tensor) override;
+  SendResult Send(PeerId peer, const wire::ServerMessage& message,
+                  std::span<const std::byte> tensor) override;
 
  private:
   // Messages that a peer sent before it died may still be on their way through libzmq when the
@@ -241,20 +241,23 @@ std::optional<FromWorker> ZmqServerLink::Receive() {
   return result;
 }
 
-bool ZmqServerLink::Send(PeerId peer, const wire::ServerMessage& message,
-                         std::span<const std::byte> tensor) {
+SendResult ZmqServerLink::Send(PeerId peer, const wire::ServerMessage& message,
+                               std::span<const std::byte> tensor) {
   const auto found = identities_.find(peer);
-  if (found == identities_.end()) return false;
+  if (found == identities_.end()) return SendResult::kGone;
   try {
     zmq::message_t identity(found->second.data(), found->second.size());
-    if (!socket_.send(identity, zmq::send_flags::dontwait | zmq::send_flags::sndmore)) return false;
+    if (!socket_.send(identity, zmq::send_flags::dontwait | zmq::send_flags::sndmore)) {
+      return SendResult::kFull;
+    }
     // Once the first frame of a message is accepted, the others are too.
     socket_.send(Serialize(message),
                  tensor.empty() ? zmq::send_flags::none : zmq::send_flags::sndmore);
     if (!tensor.empty()) socket_.send(Borrow(tensor), zmq::send_flags::none);
-    return true;
+    return SendResult::kQueued;
   } catch (const zmq::error_t& error) {
-    if (error.num() == EHOSTUNREACH || error.num() == EAGAIN) return false;
+    if (error.num() == EHOSTUNREACH) return SendResult::kGone;
+    if (error.num() == EAGAIN) return SendResult::kFull;
     throw;
   }
 }

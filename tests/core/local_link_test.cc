@@ -91,7 +91,7 @@ class Handover : public ::testing::Test {
     worker.connection.Append(hello.SerializeAsString());
     EXPECT_TRUE(worker.connection.Flush());
     worker.peer = Next().peer;
-    EXPECT_TRUE(link_->Send(worker.peer, WelcomeFor(0, 1), {}));
+    EXPECT_EQ(link_->Send(worker.peer, WelcomeFor(0, 1), {}), SendResult::kQueued);
     link_->Deliver();
     std::string message;
     pollfd fd{worker.connection.fd(), POLLIN, 0};
@@ -197,7 +197,7 @@ TEST_F(Handover, AFloodWaitsForRoom) {
   for (int i = 0; i < kMessages; ++i) {
     wire::ServerMessage message;
     message.mutable_stop()->set_reason(std::string(2000, static_cast<char>('!' + i)));
-    ASSERT_TRUE(link_->Send(worker.peer, message, {}));
+    ASSERT_EQ(link_->Send(worker.peer, message, {}), SendResult::kQueued);
   }
   link_->Deliver();
   for (int i = 0; i < kMessages; ++i) {
@@ -219,9 +219,32 @@ TEST_F(Handover, AWorkerThatTakesNothingIsGivenUp) {
   wire::ServerMessage message;
   message.mutable_stop()->set_reason(std::string(2000, 'x'));
   int taken = 0;
-  while (link_->Send(worker.peer, message, {}) && taken < 1000) ++taken;
+  SendResult sent;
+  while ((sent = link_->Send(worker.peer, message, {})) == SendResult::kQueued && taken < 1000) {
+    ++taken;
+  }
+  EXPECT_EQ(sent, SendResult::kFull);
   EXPECT_GT(taken, 100);  // max_queued_messages
   EXPECT_LT(taken, 200);
+}
+
+// Its last words come before its loss, also where the server learns of that first.
+TEST_F(Handover, WhatAWorkerSaidBeforeItDiedIsReceived) {
+  PeerId peer;
+  {
+    Worker worker = Join();
+    peer = worker.peer;
+    Push(worker, 0);
+    Push(worker, 1);
+  }
+  wire::ServerMessage message;
+  message.mutable_beat();
+  EXPECT_EQ(Next().message.gradient_part().chunk(), 0u);
+  (void)link_->Send(peer, message, {});  // queued or gone, as the link has looked at the socket
+  link_->Deliver();
+  EXPECT_EQ(Next().message.gradient_part().chunk(), 1u);
+  EXPECT_EQ(Next().kind, FromWorker::Kind::kLost);
+  EXPECT_EQ(link_->Send(peer, message, {}), SendResult::kGone);
 }
 
 // A server that sleeps is woken by the first message, and by no more of them.
