@@ -79,6 +79,8 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
                 .inherited_count = options.inherited_fds.size(),
                 .parent = ::getpid()};
 
+  // What a child leaves behind becomes ours to wait for, not that of the machine's first process.
+  (void)::prctl(PR_SET_CHILD_SUBREAPER, 1);
   pid_ = ::fork();
   if (pid_ == 0) ExecChild(plan);
   if (pid_ < 0) {
@@ -118,8 +120,18 @@ std::optional<ChildEnd> ChildProcess::CheckEnd() {
   ::kill(-pid_, SIGKILL);  // whatever it has forked
   ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED);
   running_ = false;
+  AwaitGroup();
   return ChildEnd{
       .by_signal = info.si_code != CLD_EXITED, .value = info.si_status, .asked = asked_};
+}
+
+// A process in uninterruptible sleep is not waited for: it ends when it wakes.
+void ChildProcess::AwaitGroup() {
+  for (int i = 0; i < 1000; ++i) {
+    const pid_t ended = ::waitpid(-pid_, nullptr, WNOHANG);
+    if (ended < 0 && errno != EINTR) return;  // nobody is left
+    if (ended == 0) ::usleep(1000);
+  }
 }
 
 void ChildProcess::Signal(int signal) {

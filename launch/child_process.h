@@ -39,7 +39,7 @@ class ChildProcess {
   pid_t pid() const { return pid_; }
   bool running() const { return running_; }
 
-  // Reaps the child if it has ended, without waiting; its end is returned once.
+  // Reaps the child, and what it had forked, if it has ended; its end is returned once.
   std::optional<ChildEnd> CheckEnd();
 
   // Sends `signal` to the child and everything in its group. Nothing happens once it has ended:
@@ -47,6 +47,9 @@ class ChildProcess {
   void Signal(int signal);
 
  private:
+  // Reaps what the ended child had forked and is being killed.
+  void AwaitGroup();
+
   pid_t pid_;
   bool running_ = true;
   bool asked_ = false;
