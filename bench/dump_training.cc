@@ -94,10 +94,7 @@ Json Describe(const Graph& graph) {
 }
 
 StepPlan PlanOf(const config::Config& config, int64_t train_samples, int64_t steps) {
-  StepPlan plan;
-  plan.train_samples = train_samples;
-  plan.global_batch = ResolveBatch(config).global_batch;
-  plan.slices = config.run().slices();
+  StepPlan plan = PlanSteps(config, train_samples);
   plan.total_steps = steps;
   return plan;
 }

@@ -181,6 +181,15 @@ BatchSizes ResolveBatch(const config::Config& config) {
   return {each * workers, static_cast<double>(each)};
 }
 
+StepPlan PlanSteps(const config::Config& config, int64_t train_samples) {
+  StepPlan plan{.train_samples = train_samples,
+                .global_batch = ResolveBatch(config).global_batch,
+                .slices = config.run().slices()};
+  plan.total_steps = config.run().has_steps() ? config.run().steps()
+                                              : config.run().epochs() * plan.StepsPerEpoch();
+  return plan;
+}
+
 bool NeedsFiles(const config::Data& data) { return data.format() != config::Data::SYNTHETIC; }
 
 void ResolveConfig(config::Config& config, int cores) {

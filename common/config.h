@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/shape.h"
+#include "common/step_plan.h"
 #include "proto/config.pb.h"
 
 namespace muster {
@@ -29,6 +30,9 @@ struct BatchSizes {
   double per_worker;  // on average
 };
 BatchSizes ResolveBatch(const config::Config& config);
+
+// The steps of a resolved config on a training set of that size.
+StepPlan PlanSteps(const config::Config& config, int64_t train_samples);
 
 // Fills in what depends on this machine and on other settings (slices, threads, absolute data
 // directory, the optimizer's defaults of its type), so that the text form of the result repeats the

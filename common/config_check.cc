@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "common/batch_norm_check.h"
 #include "common/config.h"
 #include "common/error.h"
 #include "common/for_types.h"
@@ -297,19 +298,18 @@ void Checker::CheckContradictions(const config::Config& config) const {
   CheckCluster(config.cluster());
 }
 
-// A slice of one sample has no spread over which a layer without height and width could normalise.
-void CheckBatchNorms(const config::Config& config, const Graph& graph, const std::string& file) {
+// What is wrong with every step; of the last batch of an epoch see the server.
+void CheckFullBatch(const config::Config& config, const Graph& graph, const std::string& file) {
+  const int64_t batch = ResolveBatch(config).global_batch;
   const int64_t slices =
       config.run().has_slices() ? config.run().slices() : config.cluster().workers();
-  const auto batch = static_cast<int64_t>(ResolveBatch(config).global_batch);
-  for (const Layer& layer : graph.layers()) {
-    const Shape& shape = layer.input_shape;
-    if (layer.scale < 0 || shape.height * shape.width > 1 || batch >= 2 * slices) continue;
-    throw Error(
-        ExitCode::kUsage,
-        "{}: layer \"{}\": batch_norm over one value per channel and sample needs at least 2 "
-        "samples in each slice, got a batch of {} in {} slices",
-        file, layer.name, batch, slices);
+  try {
+    CheckBatchNorms(graph, {.train_samples = batch,
+                            .global_batch = batch,
+                            .total_steps = 0,
+                            .slices = slices});
+  } catch (const Error& error) {
+    throw Error(error.code(), "{}: {}", file, error.what());
   }
 }
 
@@ -336,7 +336,7 @@ void CheckConfig(const config::Config& config, const std::string& file,
       throw Error(error.code(), "{}: {}", file, message);
     }
   }();
-  CheckBatchNorms(config, graph, file);
+  CheckFullBatch(config, graph, file);
   if (graph.classes() < DataClasses(config.data())) {
     throw Error(ExitCode::kUsage,
                 "{}: layer \"{}\": expected at least {} logits, one per class of "

@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <sstream>
 
+#include "common/batch_norm_check.h"
+#include "common/config.h"
 #include "common/slices.h"
-#include "common/step_plan.h"
 #include "launch/job_text.h"
 #include "launch/memory_estimate.h"
 #include "launch/text_table.h"
@@ -44,7 +45,8 @@ std::vector<std::string> RankLines(const config::Config& config) {
   return lines;
 }
 
-std::vector<std::string> LengthLines(const config::Config& config, const DataCount& data) {
+std::vector<std::string> LengthLines(const config::Config& config, const Graph& graph,
+                                     const DataCount& data) {
   const auto row = [](const char* label, const std::string& text) {
     return fmt::format("  {:<18} {}", label, text);
   };
@@ -55,16 +57,12 @@ std::vector<std::string> LengthLines(const config::Config& config, const DataCou
                         config.run().has_steps() ? FormatCount(config.run().steps()) : "unknown"));
     return lines;
   }
-  const StepPlan plan{.train_samples = data.train,
-                      .global_batch = ResolveBatch(config).global_batch,
-                      .slices = config.run().slices()};
-  const int64_t per_epoch = plan.StepsPerEpoch();
-  const int64_t steps =
-      config.run().has_steps() ? config.run().steps() : config.run().epochs() * per_epoch;
+  const StepPlan plan = PlanSteps(config, data.train);
+  CheckBatchNorms(graph, plan);
   return {row("images", fmt::format("{} for training, {} for testing", FormatCount(data.train),
                                     FormatCount(data.test))),
-          row("steps per epoch", FormatCount(per_epoch)),
-          row("steps in total", FormatCount(steps))};
+          row("steps per epoch", FormatCount(plan.StepsPerEpoch())),
+          row("steps in total", FormatCount(plan.total_steps))};
 }
 
 std::vector<std::string> MemoryLines(const std::string& process,
@@ -91,7 +89,7 @@ std::vector<std::string> DryRunLines(const std::string& config_path, const confi
   lines.push_back("");
   Append(lines, RankLines(config));
   lines.push_back("");
-  Append(lines, LengthLines(config, data));
+  Append(lines, LengthLines(config, graph, data));
   lines.push_back("");
   lines.push_back("arrays in memory, about (libraries and code come on top):");
   Append(lines, MemoryLines("server", ServerMemory(config, graph)));

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 
+#include "common/batch_norm_check.h"
 #include "common/config.h"
 #include "common/log.h"
 #include "ps/server.h"
@@ -47,11 +48,8 @@ void Server::OnHello(PeerId peer, const wire::WorkerMessage& message) {
 }
 
 void Server::WelcomeAll() {
-  plan_.train_samples = roster_.train_samples();
-  plan_.global_batch = ResolveBatch(config_).global_batch;
-  plan_.slices = config_.run().slices();
-  plan_.total_steps = config_.run().has_steps() ? config_.run().steps()
-                                                : config_.run().epochs() * plan_.StepsPerEpoch();
+  plan_ = PlanSteps(config_, roster_.train_samples());
+  CheckBatchNorms(graph_, plan_);
   schedule_ = LearningRateSchedule(config_.learning_rate(), roster_.size(),
                                    plan_.At(plan_.total_steps).samples_before);
   if (config_.learning_rate().scaling() != config::LearningRate::NONE) {
