@@ -105,6 +105,12 @@ struct FromServer {
   Payload payload;
 };
 
+// Tells, from any thread, that a tensor's bytes have been used.
+struct Release {
+  void (*call)(void* hint) = nullptr;
+  void* hint = nullptr;
+};
+
 class ClientLink {
  public:
   virtual ~ClientLink() = default;
@@ -123,8 +129,10 @@ class ClientLink {
   virtual bool may_spin() const { return false; }
   virtual bool PrepareToSleep() { return !Pending(); }
   virtual std::optional<FromServer> Receive() = 0;
-  // As above; `tensor` must stay unchanged until the weights of the next version arrive.
-  virtual bool Send(const wire::WorkerMessage& message, std::span<const std::byte> tensor) = 0;
+  // Queues a message. Never blocks. `tensor` must stay unchanged until it is released, at the
+  // latest when the link is gone. False: the server does not drain its messages; not released.
+  virtual bool Send(const wire::WorkerMessage& message, std::span<const std::byte> tensor,
+                    Release release = {}) = 0;
   // Hands over what was queued. False: the server is gone.
   virtual bool Deliver() { return true; }
   // Waits until what was sent has left this process, for as long as `limit`.

@@ -48,9 +48,18 @@ zmq::message_t Serialize(const google::protobuf::MessageLite& message) {
 }
 
 // The tensor's bytes are sent from where they are: nothing is copied and nothing to be freed.
-zmq::message_t Borrow(std::span<const std::byte> tensor) {
-  return zmq::message_t(
-      const_cast<std::byte*>(tensor.data()), tensor.size(), [](void*, void*) {}, nullptr);
+// libzmq calls `release` in its I/O thread, or where the message or the context is closed.
+zmq::message_t Borrow(std::span<const std::byte> tensor, Release release = {}) {
+  void* const data = const_cast<std::byte*>(tensor.data());
+  if (release.call == nullptr) {
+    return zmq::message_t(
+        data, tensor.size(), [](void*, void*) {}, nullptr);
+  }
+  const auto pass_on = [](void*, void* hint) {
+    const std::unique_ptr<Release> owned(static_cast<Release*>(hint));
+    owned->call(owned->hint);
+  };
+  return zmq::message_t(data, tensor.size(), pass_on, new Release(release));
 }
 
 // True if an edge of ZMQ_FD may have been consumed although there is input.
@@ -306,13 +315,14 @@ class ZmqClientLink : public ClientLink {
     return result;
   }
 
-  bool Send(const wire::WorkerMessage& message, std::span<const std::byte> tensor) override {
+  bool Send(const wire::WorkerMessage& message, std::span<const std::byte> tensor,
+            Release release) override {
     if (!socket_.send(Serialize(message),
                       tensor.empty() ? zmq::send_flags::dontwait
                                      : zmq::send_flags::dontwait | zmq::send_flags::sndmore)) {
       return false;
     }
-    if (!tensor.empty()) socket_.send(Borrow(tensor), zmq::send_flags::none);
+    if (!tensor.empty()) socket_.send(Borrow(tensor, release), zmq::send_flags::none);
     return true;
   }
 

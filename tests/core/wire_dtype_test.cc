@@ -70,6 +70,24 @@ TEST_P(WireDtypeTest, BitsDoNotDependOnWorkersTransportChunksOrThreads) {
   EXPECT_NE(HashAfter(Config(1, 8)), hash);
 }
 
+// More chunks are pushed at once than there are buffers to round them into.
+TEST_P(WireDtypeTest, GradientsWaitForBuffers) {
+  config::Config config = Config(2, 2);
+  config.mutable_model()->mutable_layer(0)->mutable_dense()->set_units(2000);
+  std::optional<uint64_t> hash;
+  for (const int64_t bytes : {int64_t{1} << 20, int64_t{1} << 10}) {
+    config.mutable_cluster()->set_chunk_bytes(bytes);
+    TestJob job(config, "tcp");
+    if (bytes == 1 << 10) {
+      EXPECT_GT(job.graph().arena_floats() * sizeof(float) / bytes, 10 * WireBuffers::kCount);
+    }
+    RunWorkers(job, {.gradient = Rough});
+    const uint64_t mine = job.Finish().weights_hash;
+    EXPECT_EQ(hash.value_or(mine), mine);
+    hash = mine;
+  }
+}
+
 // Fewer samples than slices: subtrees without samples take no part.
 TEST_P(WireDtypeTest, EmptySlicesTakeNoPart) {
   for (const int64_t batch : {3, 4, 5}) {

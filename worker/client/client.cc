@@ -48,6 +48,7 @@ Client::Client(ClientOptions options) : options_(std::move(options)) {
   if (!error) return;
   lock.unlock();
   thread_ = {};
+  link_.reset();  // whose thread may write to it
   ::close(event_fd_);
   throw *error;
 }
@@ -68,6 +69,7 @@ Client::~Client() {
     (void)!::write(event_fd_, &one, sizeof one);
     thread_.join();
   }
+  link_.reset();  // whose thread may write to it
   ::close(event_fd_);
 }
 
@@ -193,10 +195,7 @@ void Client::PushChunk(int64_t step, size_t part, size_t chunk) {
   body.mutable_subtree()->set_level(parts_[part].level);
   body.mutable_subtree()->set_index(parts_[part].index);
   const ChunkRange& range = chunks_[chunk];
-  uint16_t* const rounded =
-      wire_type_ == wire::FP32 ? nullptr : rounded_[part].values().data() + range.begin;
-  Queue({std::move(message), link_->Slot(part).subspan(range.begin, range.end - range.begin),
-         rounded});
+  Queue({std::move(message), link_->Slot(part).subspan(range.begin, range.end - range.begin)});
 }
 
 void Client::PushEmpty(int64_t step, size_t part) {

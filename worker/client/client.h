@@ -39,13 +39,13 @@
 #include <vector>
 
 #include "common/adaptive_spin.h"
-#include "common/arena.h"
 #include "common/error.h"
 #include "common/link/link.h"
 #include "common/slices.h"
 #include "common/step_plan.h"
 #include "common/wire_type.h"
 #include "proto/wire.pb.h"
+#include "worker/client/wire_buffers.h"
 
 namespace muster {
 
@@ -139,8 +139,6 @@ class Client {
   struct Outgoing {
     wire::WorkerMessage message;
     std::span<const float> tensor;
-    uint16_t* rounded =
-        nullptr;  // where the tensor is rounded to when it is sent; null: sent as is
   };
 
   void Communicate(std::stop_token stop);
@@ -156,6 +154,10 @@ class Client {
   void AwaitVersion(const std::vector<int64_t>& arrived, int64_t version, size_t chunk);
   void CheckSilence();
   void SendQueued();
+  // False: there is no buffer for it at the moment.
+  bool Send(const Outgoing& outgoing);
+  // Sends what is queued, waiting for buffers if need be, and what the transport has.
+  void Drain();
   void Handle(const FromServer& event);
   void HandleWelcome(const wire::Welcome& welcome);
   bool StoreWeights(const wire::WeightsChunk& weights, const Payload& payload);
@@ -178,8 +180,9 @@ class Client {
   std::vector<TreeNode> parts_;
   std::vector<ChunkRange> chunks_;
   WireType wire_type_ = wire::FP32;
-  // With 16 bits: what is sent of each slot. Written by the communication thread, read by ZeroMQ's.
-  std::vector<AlignedArray<uint16_t>> rounded_;
+  // With 16 bits. Written by the communication thread, read and given back by ZeroMQ's.
+  std::optional<WireBuffers> wire_buffers_;
+  std::deque<Outgoing> sending_;  // the communication thread's: taken from outgoing_
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

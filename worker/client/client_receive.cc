@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "common/protocol.h"
 #include "common/trace/trace.h"
@@ -50,8 +51,7 @@ void Client::Communicate(std::stop_token stop) {
       }
       CheckSilence();
     }
-    SendQueued();
-    if (flush_) link_->Flush(kFlushLimit);
+    if (flush_) Drain();
   } catch (const Error& error) {
     Fail(error);
   } catch (const std::exception& error) {
@@ -83,25 +83,44 @@ void Client::Receive(std::chrono::milliseconds limit) {
 }
 
 void Client::SendQueued() {
-  std::deque<Outgoing> batch;
   {
     const std::lock_guard lock(mutex_);
-    batch.swap(outgoing_);
+    std::ranges::move(outgoing_, std::back_inserter(sending_));
+    outgoing_.clear();
   }
-  if (batch.empty()) return;
-  for (const Outgoing& outgoing : batch) {
-    std::span<const std::byte> bytes = std::as_bytes(outgoing.tensor);
-    if (outgoing.rounded != nullptr) {
-      (void)Narrow(wire_type_, outgoing.tensor, outgoing.rounded);  // the server finds infinities
-      bytes = std::as_bytes(std::span(outgoing.rounded, outgoing.tensor.size()));
-    }
-    if (!link_->Send(outgoing.message, bytes)) {
-      return Fail(Error(ExitCode::kPeerFailed, "the server does not take any more messages"));
-    }
-  }
+  if (sending_.empty()) return;
+  while (!sending_.empty() && Send(sending_.front())) sending_.pop_front();
   (void)link_->Deliver();
   const std::lock_guard lock(mutex_);
   handed_over_ = Clock::now();
+}
+
+bool Client::Send(const Outgoing& outgoing) {
+  std::span<const std::byte> bytes = std::as_bytes(outgoing.tensor);
+  Release release;
+  if (wire_buffers_ && !bytes.empty()) {
+    WireBuffers::Buffer* const buffer = wire_buffers_->Take();
+    if (buffer == nullptr) return false;
+    (void)Narrow(wire_type_, outgoing.tensor,
+                 buffer->values().data());  // the server finds infinities
+    bytes = std::as_bytes(buffer->values().first(outgoing.tensor.size()));
+    release = {[](void* hint) { static_cast<WireBuffers::Buffer*>(hint)->GiveBack(); }, buffer};
+  }
+  if (!link_->Send(outgoing.message, bytes, release)) {
+    throw Error(ExitCode::kPeerFailed, "the server does not take any more messages");
+  }
+  return true;
+}
+
+void Client::Drain() {
+  const Clock::time_point end = Clock::now() + kFlushLimit;
+  for (SendQueued(); !sending_.empty() && Clock::now() < end; SendQueued()) {
+    pollfd fd{event_fd_, POLLIN, 0};
+    (void)::poll(&fd, 1, 20);
+    uint64_t count;
+    (void)!::read(event_fd_, &count, sizeof count);
+  }
+  link_->Flush(kFlushLimit);
 }
 
 void Client::CheckSilence() {
@@ -195,7 +214,9 @@ void Client::HandleWelcome(const wire::Welcome& welcome) {
   average_arrived_.assign(chunks_.size(), first_step_);
   wire_type_ = welcome.tensor_type();
   if (wire_type_ != wire::FP32) {
-    for (size_t i = 0; i < parts_.size(); ++i) rounded_.emplace_back(options_.arena_floats);
+    size_t largest = 0;
+    for (const ChunkRange& chunk : chunks_) largest = std::max(largest, chunk.end - chunk.begin);
+    wire_buffers_.emplace(largest, event_fd_);
   }
   link_->AllocateTensors(options_.arena_floats, parts_.size(), wire_type_);
   welcome_ = true;
