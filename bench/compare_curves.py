@@ -5,7 +5,7 @@ steps differ by more than 1e-3, or two of the first 10 by more than 1e-4 (absolu
 are about 2.3).
 
     bench/compare_curves.py [--bin build/release/bin] [--models linear,tutorial,...] [--steps 200]
-                            [--slices 2] [--data DIR] [--double] [--out DIR]
+                            [--slices 2] [--data DIR] [--double] [--out DIR] [--set path.to.key=value …]
 
 Muster trains with 2 workers. bench/dump_training gives its initial weights and preprocessed batches
 to PyTorch, which does by hand what slices mean: each slice is a forward and backward pass of its
@@ -46,8 +46,8 @@ CASES = {
     "tutorial": ("cifar10_tutorial", "CIFAR10 24", 64, 0.01),
     "multigpu_cnn": ("multigpu_cnn", "CIFAR10 28", 32, 0.002),
     "resnet20": ("resnet20", "CIFAR10 32", 64, 0.005),
-    "resnet18": ("resnet18", "CIFAR10 32", 32, 0.001),
-    "mobilenet_v2": ("mobilenet_v2", "SYNTHETIC 224", 16, 0.0001),
+    "resnet18": ("resnet18", "CIFAR10 32", 32, 0.0005),
+    "mobilenet_v2": ("mobilenet_v2", "SYNTHETIC 224", 16, 0.00005),
 }
 
 
@@ -81,7 +81,8 @@ worker {{ threads: 1 }}
 
 
 def settings(arguments):
-    return ["--data", arguments.data, "--set", f"run.steps={arguments.steps}", "--set", f"run.slices={arguments.slices}"]
+    given = [f"run.steps={arguments.steps}", f"run.slices={arguments.slices}"] + arguments.set
+    return ["--data", arguments.data] + [word for setting in given for word in ("--set", setting)]
 
 
 def muster_losses(arguments, config, folder):
@@ -205,6 +206,7 @@ def main():
     parser.add_argument("--slices", type=int, default=2)
     parser.add_argument("--data")
     parser.add_argument("--double", action="store_true")
+    parser.add_argument("--set", action="append", default=[], help="of Muster's run, such as worker.convolution=DIRECT")
     parser.add_argument("--out", help="write MODEL.csv there: step, both losses")
     arguments = parser.parse_args()
     torch.set_flush_denormal(True)

@@ -12,6 +12,8 @@
 namespace muster {
 namespace {
 
+constexpr size_t kBlock = 1024;  // what is converted there and back stays in the L1 cache
+
 // Each conversion is a pair of functions on one value, and loops that do the same to many.
 struct Bf16 {
   static constexpr uint16_t kExponent = 0x7f80;
@@ -32,13 +34,36 @@ struct Bf16 {
     size_t i = 0;
 #ifdef __AVX2__
     for (; i + 16 <= from.size(); i += 16) {
-      const __m256i low = NarrowEight(from.data() + i), high = NarrowEight(from.data() + i + 8);
+      const float* const at = from.data() + i;
+      if (AnyNan(at)) {
+        for (size_t j = i; j < i + 16; ++j) to[j] = Narrow(from[j]);
+        continue;
+      }
+      const __m256i low = _mm256_srli_epi32(RoundEight(at), 16);
+      const __m256i high = _mm256_srli_epi32(RoundEight(at + 8), 16);
       // Packing works on halves of the registers: 0-3 8-11 | 4-7 12-15.
       const __m256i halves = _mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), 0xd8);
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i), halves);
     }
 #endif
     for (; i < from.size(); ++i) to[i] = Narrow(from[i]);
+  }
+  static void RoundAll(std::span<float> values) {
+    size_t i = 0;
+#ifdef __AVX2__
+    for (; i + 16 <= values.size(); i += 16) {
+      float* const at = values.data() + i;
+      if (AnyNan(at)) {
+        for (size_t j = i; j < i + 16; ++j) values[j] = Widen(Narrow(values[j]));
+        continue;
+      }
+      const __m256i upper = _mm256_set1_epi32(static_cast<int>(0xffff0000));
+      for (float* const eight : {at, at + 8}) {
+        _mm256_storeu_ps(eight, _mm256_castsi256_ps(_mm256_and_si256(RoundEight(eight), upper)));
+      }
+    }
+#endif
+    for (; i < values.size(); ++i) values[i] = Widen(Narrow(values[i]));
   }
   static void WidenAll(std::span<const uint16_t> from, float* to) {
     for (size_t i = 0; i < from.size(); ++i) to[i] = Widen(from[i]);
@@ -49,15 +74,16 @@ struct Bf16 {
     const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
   }
-  // Narrow(), in the lower halves of 32 bits.
-  static __m256i NarrowEight(const float* from) {
-    const __m256 values = _mm256_loadu_ps(from);
-    const __m256i bits = _mm256_castps_si256(values), upper = _mm256_srli_epi32(bits, 16);
-    const __m256i last = _mm256_and_si256(upper, _mm256_set1_epi32(1));
-    const __m256i sum = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), last);
-    const __m256i nan = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
-    const __m256 is_nan = _mm256_cmp_ps(values, values, _CMP_UNORD_Q);
-    return _mm256_blendv_epi8(_mm256_srli_epi32(sum, 16), nan, _mm256_castps_si256(is_nan));
+  // Of sixteen.
+  static bool AnyNan(const float* from) {
+    return _mm256_movemask_ps(
+               _mm256_cmp_ps(_mm256_loadu_ps(from), _mm256_loadu_ps(from + 8), _CMP_UNORD_Q)) != 0;
+  }
+  // Narrow() of what is not NaN, in the upper halves of 32 bits.
+  static __m256i RoundEight(const float* from) {
+    const __m256i bits = _mm256_castps_si256(_mm256_loadu_ps(from));
+    const __m256i last = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    return _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), last);
   }
 #endif
 };
@@ -81,6 +107,14 @@ struct Fp16 {
 #endif
     for (; i < from.size(); ++i) to[i] = Narrow(from[i]);
   }
+  static void RoundAll(std::span<float> values) {
+    uint16_t halves[kBlock];
+    for (size_t at = 0; at < values.size(); at += kBlock) {
+      const std::span<float> block = values.subspan(at, std::min(kBlock, values.size() - at));
+      NarrowAll(block, halves);
+      WidenAll({halves, block.size()}, block.data());
+    }
+  }
   static void WidenAll(std::span<const uint16_t> from, float* to) {
     size_t i = 0;
 #ifdef __F16C__
@@ -103,8 +137,6 @@ auto WithType(WireType type, const Body& body) {
   return type == wire::BF16 ? body(Bf16()) : body(Fp16());
 }
 
-constexpr size_t kBlock = 1024;  // what is converted there and back stays in the L1 cache
-
 }  // namespace
 
 WireType WireTypeOf(const config::Cluster& cluster) {
@@ -122,15 +154,15 @@ WireType WireTypeOf(const config::Cluster& cluster) {
 uint32_t Narrow(WireType type, std::span<const float> from, uint16_t* to) {
   return WithType(type, [&](auto format) {
     using Format = decltype(format);
-    uint32_t infinite = 0;
+    uint16_t largest = 0;
     for (size_t at = 0; at < from.size(); at += kBlock) {
       const size_t count = std::min(kBlock, from.size() - at);
       Format::NarrowAll(from.subspan(at, count), to + at);
       for (size_t i = at; i < at + count; ++i) {
-        infinite |= (to[i] & Format::kExponent) == Format::kExponent;
+        largest = std::max<uint16_t>(largest, to[i] & Format::kExponent);
       }
     }
-    return infinite;
+    return uint32_t{largest == Format::kExponent};
   });
 }
 
@@ -154,14 +186,7 @@ void WidenPastCache(WireType type, std::span<const uint16_t> from, float* to) {
 
 void RoundToWire(WireType type, std::span<float> values) {
   if (type == wire::FP32) return;
-  WithType(type, [&](auto format) {
-    uint16_t halves[kBlock];
-    for (size_t at = 0; at < values.size(); at += kBlock) {
-      const std::span<float> block = values.subspan(at, std::min(kBlock, values.size() - at));
-      decltype(format)::NarrowAll(block, halves);
-      decltype(format)::WidenAll({halves, block.size()}, block.data());
-    }
-  });
+  WithType(type, [&](auto format) { decltype(format)::RoundAll(values); });
 }
 
 void AddOnWire(WireType type, const float* a, const float* b, float* to, size_t count) {

@@ -91,13 +91,23 @@ TEST_P(WireTypeTest, TellsOfWhatIsNotFinite) {
   std::vector<float> values(40, 1.0f);
   std::vector<uint16_t> halves(values.size());
   EXPECT_EQ(Narrow(GetParam(), values, halves.data()), 0u);
-  for (const float bad : {kInfinity, -kInfinity, std::nanf(""), 3.4e38f}) {
-    values[33] = bad;
-    EXPECT_NE(Narrow(GetParam(), values, halves.data()), 0u) << bad;
+  const float nan_like_infinity = std::bit_cast<float>(0x7f800001u);  // in its upper bits
+  const float nan_that_overflows = std::bit_cast<float>(0xffffffffu);
+  for (const float bad :
+       {kInfinity, -kInfinity, std::nanf(""), 3.4e38f, nan_like_infinity, nan_that_overflows}) {
+    for (size_t at = 0; at < values.size(); ++at) {  // in each lane, and in the rest
+      std::vector<float> some = values;
+      some[at] = bad;
+      EXPECT_NE(Narrow(GetParam(), some, halves.data()), 0u) << bad << " at " << at;
+      RoundToWire(GetParam(), some);
+      for (size_t i = 0; i < some.size(); ++i) {
+        const float half = RoundTrip(i == at ? bad : 1.0f);
+        EXPECT_EQ(std::isnan(half), i == at && std::isnan(bad));
+        EXPECT_EQ(halves[i], ToBits(half));
+        EXPECT_EQ(std::bit_cast<uint32_t>(some[i]), std::bit_cast<uint32_t>(half));
+      }
+    }
   }
-  EXPECT_TRUE(
-      std::isnan(RoundTrip(std::bit_cast<float>(0x7f800001u))));  // its upper bits: infinity's
-  EXPECT_TRUE(std::isnan(RoundTrip(std::bit_cast<float>(0x7fffffffu))));
 }
 
 TEST_P(WireTypeTest, AddsAndRounds) {

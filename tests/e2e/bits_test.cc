@@ -75,6 +75,36 @@ TEST_F(Bits, OneSliceAndSeveralAgreeToRounding) {
   EXPECT_NE(a.hash(), b.hash());
 }
 
+// What rounding on the wire does to a training curve: the weights that are used are off by up to
+// 2^-9 (BF16) or 2^-12 (FP16) of themselves, which moves the losses a little, and does not add up.
+TEST_F(Bits, SixteenBitsOnTheWireKeepTheCurve) {
+  const auto curve = [&](const std::string& type) {
+    const Outcome outcome =
+        Launch({"run.epochs=12", "evaluation.every_epochs=0", "cluster.wire_dtype=" + type});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
+    std::vector<double> losses;
+    for (const nlohmann::json& line : outcome.metrics) {
+      if (line.contains("train_loss") && !line.value("final", false)) {
+        losses.push_back(line["train_loss"]);
+      }
+    }
+    return losses;
+  };
+  const std::vector<double> exact = curve("FP32");
+  ASSERT_GT(exact.size(), 30u);
+  EXPECT_LT(exact.back(), 0.8 * exact.front()) << "it trains";
+  for (const auto& [type, bound] : {std::pair{"BF16", 0.01}, {"FP16", 0.002}}) {
+    const std::vector<double> rounded = curve(type);
+    ASSERT_EQ(rounded.size(), exact.size());
+    double furthest = 0;
+    for (size_t i = 0; i < exact.size(); ++i) {
+      furthest = std::max(furthest, std::abs(rounded[i] - exact[i]) / exact[i]);
+    }
+    EXPECT_LT(furthest, bound) << type;
+    EXPECT_GT(furthest, 0) << type << " rounded nothing";
+  }
+}
+
 TEST_F(Bits, TwoJobsSideBySideNeverMeet) {
   const auto a = Start("a", {}), b = Start("b", {});
   EXPECT_EQ(a->Wait(60), 0) << a->Log();
