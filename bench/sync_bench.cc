@@ -48,6 +48,7 @@ struct Options {
   std::string transport = "LOCAL";
   std::string optimizer = "MOMENTUM";
   std::string wire_dtype = "FP32";
+  std::string instruction_set = "AUTO";
   uint32_t server_threads = 2;
   uint32_t io_threads = 1;
   int64_t chunk_bytes = 0;
@@ -92,6 +93,12 @@ config::Config MakeConfig(const Options& options) {
   }
   config.mutable_cluster()->set_wire_dtype(wire_dtype);
   config.mutable_server()->set_io_threads(options.io_threads);
+  config::Server::InstructionSet instruction_set;
+  if (!config::Server::InstructionSet_Parse(options.instruction_set, &instruction_set)) {
+    throw Error(ExitCode::kUsage, "--instruction-set {}: expected AUTO, SCALAR, AVX2 or AVX512",
+                options.instruction_set);
+  }
+  config.mutable_server()->set_instruction_set(instruction_set);
   config::Optimizer::Type type;
   if (!config::Optimizer::Type_Parse(options.optimizer, &type)) {
     throw Error(ExitCode::kUsage, "--optimizer {}: expected {}", options.optimizer, kOptimizers);
@@ -362,6 +369,8 @@ int main(int argc, char** argv) {
   app.add_option("--transport", options.transport, "LOCAL, IPC or TCP")->capture_default_str();
   app.add_option("--optimizer", options.optimizer, kOptimizers)->capture_default_str();
   app.add_option("--wire-dtype", options.wire_dtype, "FP32, BF16 or FP16; not with LOCAL")
+      ->capture_default_str();
+  app.add_option("--instruction-set", options.instruction_set, "as server.instruction_set")
       ->capture_default_str();
   app.add_option("--io-threads", options.io_threads, "of the server's ZeroMQ link")
       ->capture_default_str();
