@@ -5,9 +5,9 @@
 //   [--json]
 //
 // Real processes, the real server and the real client. Every worker checks the weights that it
-// sees after the last round against the closed form, bit by bit; a figure is printed only if all
-// agree. The limit: the memory traffic that the update cannot avoid, by the same number of
-// threads, in the same run (memory_limit.h).
+// sees after the last round against a reference (round_reference.h), bit by bit; a figure is
+// printed only if all agree. The limit: the memory traffic that the update cannot avoid, by the
+// same number of threads, in the same run (memory_limit.h).
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,12 +25,15 @@
 
 #include "bench/memory_limit.h"
 #include "bench/process_memory.h"
+#include "bench/round_reference.h"
 #include "common/config.h"
 #include "common/error.h"
 #include "common/log.h"
 #include "common/malloc_policy.h"
 #include "common/parent.h"
 #include "common/protocol.h"
+#include "ps/instruction_set.h"
+#include "ps/optimizer.h"
 #include "ps/server.h"
 #include "worker/client/client.h"
 
@@ -45,6 +48,7 @@ struct Options {
   std::string transport = "LOCAL";
   std::string optimizer = "MOMENTUM";
   std::string wire_dtype = "FP32";
+  std::string instruction_set = "AUTO";
   uint32_t server_threads = 2;
   uint32_t io_threads = 1;
   int64_t chunk_bytes = 0;
@@ -54,16 +58,9 @@ struct Options {
   bool json = false;
 };
 
+constexpr const char* kOptimizers = "SGD, MOMENTUM, NESTEROV, ADAM, ADAMW or RMSPROP";
 constexpr float kRate = 0.125f, kMomentum = 0.5f;
-constexpr size_t kPattern = 61;  // gradients repeat after this many floats
 constexpr int64_t kWarmUp = 5;
-
-// A gradient of element i in round `step` by `rank`: sums of a few of them are exact.
-float GradientAt(size_t i, uint32_t rank, int64_t step, bool changes) {
-  const auto turn = changes ? static_cast<size_t>(step) : 0;
-  return static_cast<float>(static_cast<int>((i + 7 * turn) % kPattern) - 30) *
-         static_cast<float>(rank + 1);
-}
 
 int64_t DefaultRounds(size_t bytes) {
   return std::clamp<int64_t>(static_cast<int64_t>(4e9 / (static_cast<double>(bytes) + 4e5)), 30,
@@ -96,13 +93,20 @@ config::Config MakeConfig(const Options& options) {
   }
   config.mutable_cluster()->set_wire_dtype(wire_dtype);
   config.mutable_server()->set_io_threads(options.io_threads);
+  config::Server::InstructionSet instruction_set;
+  if (!config::Server::InstructionSet_Parse(options.instruction_set, &instruction_set)) {
+    throw Error(ExitCode::kUsage, "--instruction-set {}: expected AUTO, SCALAR, AVX2 or AVX512",
+                options.instruction_set);
+  }
+  config.mutable_server()->set_instruction_set(instruction_set);
   config::Optimizer::Type type;
-  if (!config::Optimizer::Type_Parse(options.optimizer, &type) ||
-      (type != config::Optimizer::SGD && type != config::Optimizer::MOMENTUM)) {
-    throw Error(ExitCode::kUsage, "--optimizer {}: expected SGD or MOMENTUM", options.optimizer);
+  if (!config::Optimizer::Type_Parse(options.optimizer, &type)) {
+    throw Error(ExitCode::kUsage, "--optimizer {}: expected {}", options.optimizer, kOptimizers);
   }
   config.mutable_optimizer()->set_type(type);
-  if (type == config::Optimizer::MOMENTUM) config.mutable_optimizer()->set_momentum(kMomentum);
+  if (type == config::Optimizer::MOMENTUM || type == config::Optimizer::NESTEROV) {
+    config.mutable_optimizer()->set_momentum(kMomentum);
+  }
   config.mutable_learning_rate()->set_base(kRate);
   config.mutable_evaluation()->set_every_epochs(0);
   config.mutable_evaluation()->set_skip_final(true);
@@ -132,46 +136,8 @@ struct Job {
   std::string endpoint;
 };
 
-float Rounded(WireType type, float value) {
-  RoundToWire(type, {&value, 1});
-  return value;
-}
-
-// The sum of the ranks' gradients under one node of the tree, each with one slice. In 32 bits it is
-// exact in any order.
-float SumOf(const Job& job, const TreeNode& node, size_t i, int64_t step) {
-  const WireType type = WireTypeOf(job.config.cluster());
-  const int64_t slices = job.options.workers;
-  if (node.level == 0) {
-    const auto rank = static_cast<uint32_t>(node.index);
-    return Rounded(type, GradientAt(i, rank, step, job.options.write));
-  }
-  const TreeNode right{node.level - 1, 2 * node.index + 1};
-  const float left = SumOf(job, {node.level - 1, 2 * node.index}, i, step);
-  if (Covers(right, slices).empty()) return left;
-  return Rounded(type, left + SumOf(job, right, i, step));
-}
-
-// The weight of element i after `steps` rounds, by the definition of the optimizer, as workers see
-// it.
-float ExpectedWeight(const Job& job, size_t i, int64_t steps) {
-  float weight = 0, momentum = 0;
-  for (int64_t step = 0; step < steps; ++step) {
-    float sum = SumOf(job, Root(job.options.workers), i, step);
-    if (job.config.optimizer().type() == config::Optimizer::MOMENTUM) {
-      const float kept = kMomentum * momentum;
-      momentum = kept + sum;
-      sum = momentum;
-    }
-    const float change = kRate * sum;
-    weight = weight - change;
-  }
-  return Rounded(WireTypeOf(job.config.cluster()), weight);
-}
-
-bool Verify(const Job& job, std::span<const float> weights, int64_t steps) {
-  std::vector<float> expected(kPattern);
-  for (size_t i = 0; i < kPattern; ++i) expected[i] = ExpectedWeight(job, i, steps);
+bool Verify(RoundReference& reference, std::span<const float> weights, int64_t steps) {
+  const std::vector<float> expected = reference.WeightsAfter(steps);
   for (size_t i = 0; i < weights.size(); ++i) {
     if (std::bit_cast<uint32_t>(weights[i]) != std::bit_cast<uint32_t>(expected[i % kPattern])) {
       std::fprintf(stderr, "sync_bench: weight %zu is %g, expected %g\n", i, weights[i],
@@ -206,6 +172,7 @@ std::vector<double> Work(const Job& job, uint32_t rank) {
   client.ReportReady();
   std::vector<double> seconds;
   Clock::time_point last = Clock::now();
+  RoundReference reference(job.config, job.options.write);
   bool good = true;
   float read = 0;
   for (;;) {
@@ -217,7 +184,7 @@ std::vector<double> Work(const Job& job, uint32_t rank) {
     last = now;
     const std::span<const float> weights = client.Weights(order.version);
     if (order.version == 3 || order.version + 1 == job.config.run().steps()) {
-      good = good && Verify(job, weights, order.version);
+      good = good && Verify(reference, weights, order.version);
       last = Clock::now();
     }
     if (job.options.write && order.version > 0) {
@@ -333,13 +300,16 @@ void Run(Options options) {
   if (options.rounds == 0) options.rounds = DefaultRounds(options.bytes);
   spdlog::set_level(spdlog::level::err);
   const Job job = MakeJob(options);
+  RoundReference::CheckFormula(job.config, options.write);
   auto [seconds, memory] = RunRounds(job);
   std::sort(seconds.begin(), seconds.end());
   const double p50 = seconds[seconds.size() / 2], p99 = seconds[seconds.size() * 99 / 100];
   const Graph graph = Graph::Build(job.config.model(), InputShape(job.config.data()));
-  const PassShape shape{.floats = graph.arena_floats(),
-                        .gradients = static_cast<int>(options.workers),
-                        .states = options.optimizer == "MOMENTUM" ? 1 : 0};
+  const PassShape shape{
+      .floats = graph.arena_floats(),
+      .gradients = static_cast<int>(options.workers),
+      .states = static_cast<int>(
+          Optimizer(job.config.optimizer(), *AvailableKernels().back()).state_arenas())};
   const double limit = MemoryLimitSeconds(shape, static_cast<int>(options.server_threads));
   nlohmann::ordered_json result{{"workers", options.workers},
                                 {"bytes", graph.arena_floats() * sizeof(float)},
@@ -386,15 +356,21 @@ void Run(Options options) {
 
 int main(int argc, char** argv) {
   muster::KeepFreedMemory();  // as server and worker do
+  using muster::bench::kOptimizers;
   muster::bench::Options options;
   CLI::App app("Times a round of push, average, update and pull between real processes.");
   app.add_option("--workers", options.workers)->capture_default_str()->check(CLI::Range(1, 64));
-  app.add_option("--size", options.bytes, "bytes of weights; 4096 to 419430400")
+  app.add_option(
+         "--size", options.bytes,
+         "bytes of weights, 4096 to 4294967296; also 4KiB, 100MiB (2^20), 400MB (10^6), 4GiB")
       ->capture_default_str()
+      ->transform(CLI::AsSizeValue(true))
       ->check(CLI::Range(size_t{4096}, size_t{1} << 32));
   app.add_option("--transport", options.transport, "LOCAL, IPC or TCP")->capture_default_str();
-  app.add_option("--optimizer", options.optimizer, "SGD or MOMENTUM")->capture_default_str();
+  app.add_option("--optimizer", options.optimizer, kOptimizers)->capture_default_str();
   app.add_option("--wire-dtype", options.wire_dtype, "FP32, BF16 or FP16; not with LOCAL")
+      ->capture_default_str();
+  app.add_option("--instruction-set", options.instruction_set, "as server.instruction_set")
       ->capture_default_str();
   app.add_option("--io-threads", options.io_threads, "of the server's ZeroMQ link")
       ->capture_default_str();

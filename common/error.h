@@ -23,7 +23,7 @@ enum class ExitCode : int {
   kDeadline = 5,     // a wait ran into its deadline
   kProcessDied = 6,  // a worker or the server was killed or crashed
   kPeerFailed = 7,   // this process is well, but another one of the job failed
-  kRefused = 8,      // a worker did not fit the job (token, version, graph, data)
+  kRefused = 8,      // a worker did not fit the job (token, version, graph, settings, data)
   kInterrupted = 130,
   kTerminated = 143,
 };

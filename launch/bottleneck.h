@@ -9,15 +9,15 @@ namespace muster {
 
 // What is said, as (label, text) rows: the largest part of a step and what to try, with the
 // numbers that it rests on; and one more row where, beside compute, something else takes a tenth
-// of the step or more. `summary` is the server's: step_ms, slowest_ms, and compute_ms and input_ms
-// of each of `ranks`. Empty where they are missing.
+// of the step or more. `summary` is the server's: step_ms, overhead_share, input_share,
+// imbalance_share (ps/step_balance.h), and compute_ms and input_ms of each of `ranks`. Empty where
+// they are missing.
 //
-// A step lasts as long as its slowest rank's input and arithmetic, and what comes after them:
+// The parts, as shares of a step:
 //   compute   the mean arithmetic of all ranks
-//   input     what the rank that is slowest on average waits for its batches
-//   slowest   how far its arithmetic is above the mean
-//   uneven    how far each step's slowest rank is above that one: ranks that are late in turns
-//   server    the rest: adding, updating, gradients and weights on their way
+//   slowest   how much longer the slowest rank of each step computes: imbalance_share
+//   input     what the input pipeline adds to that
+//   server    the rest of overhead_share: adding, updating, gradients and weights on their way
 struct BottleneckRow {
   std::string label, text;
 };

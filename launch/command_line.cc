@@ -181,7 +181,7 @@ int Inspect(const Arguments& arguments) {
   for (const std::string& line : InspectLines(LoadConfig(arguments.config, Settings(arguments)))) {
     console.Print(line);
   }
-  console.Flush(60);
+  console.Finish(60);
   return 0;
 }
 
@@ -204,7 +204,7 @@ int SumUpTrace(const Arguments& arguments) {
     }
   }
   for (const std::string& line : TraceSummary(ReadTrace(arguments.trace))) console.Print(line);
-  console.Flush(60);
+  console.Finish(60);
   return 0;
 }
 

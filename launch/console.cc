@@ -11,6 +11,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "common/error.h"
+
 namespace muster {
 namespace {
 
@@ -94,6 +96,7 @@ void Console::WritePending() {
     ssize_t wrote = WriteSome(output_fd(), pending_, 0);
     if (wrote == 0) return;
     if (wrote < 0) {
+      error_ = errno;
       closed_ = true;
       pending_.clear();
       return;
@@ -113,6 +116,16 @@ void Console::Flush(double seconds) {
     Writable(poll_fd(), static_cast<int>(left.count()));
     WritePending();
   }
+}
+
+void Console::Finish(double seconds) {
+  ClearLive();
+  Flush(seconds);
+  const bool cut = !pending_.empty() || dropped_lines_ > 0;
+  if (error_ == EPIPE || (!closed_ && !cut)) return;
+  throw Error(ExitCode::kFailure, "standard output could not be written: {}; the result is lost",
+              closed_ ? std::strerror(error_)
+                      : fmt::format("its reader took too little for {:.0f} s", seconds).c_str());
 }
 
 void PrintError(std::string_view text) {

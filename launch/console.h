@@ -28,6 +28,9 @@ class Console {
   int poll_fd() const { return pending_.empty() || closed_ ? -1 : output_fd(); }
   void WritePending();         // without waiting
   void Flush(double seconds);  // waits at most so long
+  // For a command whose output is its result: waits at most so long, then throws muster::Error
+  // (kFailure) if something could not be written. A reader that is gone wanted no more.
+  void Finish(double seconds);
   bool closed() const { return closed_; }
 
  private:
@@ -39,6 +42,7 @@ class Console {
   bool terminal_;
   UniqueFd reopened_;
   bool closed_ = false;
+  int error_ = 0;  // why it is closed
   std::string pending_;
   size_t dropped_lines_ = 0;
   std::string live_;         // what the live line should say

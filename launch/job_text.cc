@@ -62,6 +62,17 @@ std::vector<std::string> StepLines(const nlohmann::json& summary) {
   return lines;
 }
 
+// What the parameter server costs, and, apart from it, what ranks of different speed cost.
+std::string BalanceText(const nlohmann::json& summary, int workers) {
+  const double overhead = Number(summary, "overhead_share");
+  const double imbalance = Number(summary, "imbalance_share");
+  if (!std::isfinite(overhead + imbalance)) return "";
+  std::string text =
+      fmt::format("{} of a step beyond the slowest rank's compute", FormatPercent(overhead, 1));
+  if (workers > 1) text += fmt::format("; imbalance between ranks {}", FormatPercent(imbalance, 1));
+  return text;
+}
+
 // All processes of a launch are on this host.
 std::string TransportText(const config::Cluster& cluster) {
   const bool rounded = cluster.wire_dtype() != config::Cluster::FP32;
@@ -188,6 +199,7 @@ std::vector<std::string> SummaryLines(const nlohmann::json& summary, int workers
     row("speed", text);
   }
   for (std::string& line : StepLines(summary)) lines.push_back(std::move(line));
+  row("overhead", BalanceText(summary, workers));
   for (const BottleneckRow& line : Bottleneck(summary)) row(line.label.c_str(), line.text);
   row("weights hash", Text(summary, "weights_hash"));
   row("run directory", dir.shown());

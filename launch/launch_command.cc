@@ -13,6 +13,7 @@
 #include "common/atomic_file.h"
 #include "common/error.h"
 #include "common/graph.h"
+#include "common/instruction_set.h"
 #include "common/link/tcp_address.h"
 #include "common/protocol.h"
 #include "launch/console.h"
@@ -237,6 +238,8 @@ Prepared Prepare(const LaunchArguments& arguments, bool dry) {
   } else {
     ResolveConfig(config, AvailableCores());
   }
+  // Its server runs here: said now, not when it has started.
+  (void)ChooseInstructionSet(config.server().instruction_set());
   Graph graph = Graph::Build(config.model(), InputShape(config.data()));
   return {std::move(config), std::move(graph)};
 }

@@ -1,10 +1,7 @@
 #include "ps/instruction_set.h"
 
-#include <fmt/ranges.h>
-
-#include <string>
-
 #include "common/error.h"
+#include "common/instruction_set.h"
 
 namespace muster {
 
@@ -13,32 +10,27 @@ extern const PassKernels kScalarPassKernels;
 extern const PassKernels kAvx2PassKernels, kAvx512PassKernels;
 #endif
 
-// __builtin_cpu_supports asks for the registers to be saved by the kernel, too.
-std::vector<const PassKernels*> AvailableKernels() {
-  std::vector<const PassKernels*> available{&kScalarPassKernels};
+namespace {
+
+const PassKernels& KernelsFor(config::Server::InstructionSet set) {
 #ifdef __x86_64__
-  if (__builtin_cpu_supports("avx2")) available.push_back(&kAvx2PassKernels);
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")) {
-    available.push_back(&kAvx512PassKernels);
-  }
+  if (set == config::Server::AVX2) return kAvx2PassKernels;
+  if (set == config::Server::AVX512) return kAvx512PassKernels;
 #endif
+  MUSTER_CHECK(set == config::Server::SCALAR);
+  return kScalarPassKernels;
+}
+
+}  // namespace
+
+std::vector<const PassKernels*> AvailableKernels() {
+  std::vector<const PassKernels*> available;
+  for (const auto set : HostInstructionSets()) available.push_back(&KernelsFor(set));
   return available;
 }
 
 const PassKernels& ChooseKernels(config::Server::InstructionSet wanted) {
-  const std::vector<const PassKernels*> available = AvailableKernels();
-  if (wanted == config::Server::AUTO) return *available.back();
-  const std::string name = config::Server::InstructionSet_Name(wanted);
-  std::vector<std::string> names;
-  for (const PassKernels* kernels : available) {
-    if (kernels->name == name) return *kernels;
-    names.push_back(kernels->name);
-  }
-  throw Error(ExitCode::kUsage,
-              "server.instruction_set: the server's processor has no {}; it has {}. AUTO takes the "
-              "widest",
-              name, fmt::join(names, ", "));
+  return KernelsFor(ChooseInstructionSet(wanted));
 }
 
 }  // namespace muster

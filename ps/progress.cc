@@ -17,6 +17,13 @@ double Progress::Sums::WaitingShare() const {
   return all > 0 ? waiting / all : 0;
 }
 
+void Progress::Sums::PutShares(Json& json) const {
+  if (balance.steps == 0) return;
+  json["overhead_share"] = balance.Share(balance.overhead_ms);
+  json["input_share"] = balance.Share(balance.input_ms);
+  json["imbalance_share"] = balance.Share(balance.imbalance_ms);
+}
+
 void Progress::Sums::PutLoss(Json& json) const {
   if (samples > 0 && samples == skipped_samples) {
     json["train_loss"] = json["train_accuracy"] = nullptr;
@@ -33,6 +40,7 @@ void Progress::Sums::Put(Json& json) const {
   json["step_ms"] = 1e3 * seconds / static_cast<double>(std::max<int64_t>(steps, 1));
   times.Put(json);
   json["waiting_share"] = WaitingShare();
+  PutShares(json);
   json["skipped_steps"] = skipped_steps;
 }
 
@@ -56,6 +64,7 @@ void Progress::Times::Put(Json& json) const {
 void Progress::Begin(const StepPlan& plan, uint32_t workers) {
   plan_ = plan;
   ranks_.assign(workers, {});
+  balances_ = StepBalances(workers);
   step_began_ = Clock::now();
 }
 
@@ -70,6 +79,8 @@ void Progress::EndStep(const StepLosses& losses, double learning_rate, bool skip
   } else {
     recent_seconds_[static_cast<size_t>(total_.steps) % kRecent] = seconds;
   }
+  AddBalance(balances_.EndStep(total_.steps, after_evaluation_ ? 0 : seconds));
+  after_evaluation_ = false;
   for (Sums* sums : {&total_, &since_log_, &since_live_}) {
     ++sums->steps;
     sums->samples += losses.batch().samples;
@@ -87,25 +98,19 @@ void Progress::EndStep(const StepLosses& losses, double learning_rate, bool skip
 void Progress::AddTimes(uint32_t rank, const wire::StepTimes& times) {
   for (Sums* sums : {&total_, &since_log_, &since_live_}) sums->times.Add(times);
   if (rank < ranks_.size()) ranks_[rank].Add(times);
-  AddSlowest(times);
+  AddBalance(balances_.AddTimes(times));
 }
 
-// A step waits for its slowest rank, which may be another one in every step: no mean shows that.
-void Progress::AddSlowest(const wire::StepTimes& times) {
-  auto step = std::find_if(reported_.begin(), reported_.end(),
-                           [&](const Reported& one) { return one.step == times.step(); });
-  if (step == reported_.end()) step = reported_.insert(step, {.step = times.step()});
-  step->slowest_ms = std::max(step->slowest_ms, times.compute_ms() + times.input_ms());
-  if (++step->ranks < ranks_.size()) return;
-  slowest_ms_ += step->slowest_ms;
-  ++slowest_steps_;
-  reported_.erase(reported_.begin(), step + 1);  // older ones will not be complete any more
+void Progress::AddBalance(const std::optional<StepBalance>& step) {
+  if (!step) return;
+  for (Sums* sums : {&total_, &since_log_, &since_live_}) sums->balance.Add(*step);
 }
 
 void Progress::BeginEvaluation() { evaluation_began_ = Clock::now(); }
 
 void Progress::EndEvaluation(const EvaluationResult& result) {
   step_began_ = Clock::now();  // no step can end before its workers are done evaluating
+  after_evaluation_ = true;
   evaluation_seconds_ += Seconds(step_began_ - evaluation_began_);
   if (!evaluated_ || result.accuracy > best_accuracy_) {
     best_accuracy_ = result.accuracy;
@@ -143,24 +148,17 @@ void Progress::PutEvaluation(Json& json) const {
   json["test_loss"] = evaluated_->loss;
 }
 
-// The mean times of each rank; the mean of each step's slowest input and arithmetic; and how far
-// the slowest rank's mean arithmetic is above that of all: for so long the others wait in every
-// step.
+// The mean times of each rank.
 void Progress::PutRanks(Json& json) const {
+  if (ranks_.empty()) return;
   Json ranks = Json::array();
-  double slowest = 0, sum = 0;
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {
     Json one;
     one["rank"] = rank;
     ranks_[rank].Put(one);
     ranks.push_back(std::move(one));
-    slowest = std::max(slowest, ranks_[rank].ComputeMean());
-    sum += ranks_[rank].ComputeMean();
   }
-  if (ranks_.empty()) return;
   json["ranks"] = std::move(ranks);
-  if (slowest_steps_ > 0) json["slowest_ms"] = slowest_ms_ / static_cast<double>(slowest_steps_);
-  json["imbalance_ms"] = slowest - sum / static_cast<double>(ranks_.size());
 }
 
 Progress::Json Progress::LogLine() {

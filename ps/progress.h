@@ -12,6 +12,7 @@
 #include "common/step_plan.h"
 #include "proto/wire.pb.h"
 #include "ps/evaluation.h"
+#include "ps/step_balance.h"
 #include "ps/step_losses.h"
 
 namespace muster {
@@ -54,7 +55,6 @@ class Progress {
     double compute_ms = 0, input_ms = 0, push_ms = 0, wait_ms = 0, pull_ms = 0;
 
     void Add(const wire::StepTimes& times);
-    double ComputeMean() const { return compute_ms / Divisor(); }
     double Divisor() const { return static_cast<double>(reports > 0 ? reports : 1); }
     void Put(Json& json) const;  // means
   };
@@ -62,12 +62,15 @@ class Progress {
     int64_t steps = 0, samples = 0, correct = 0;
     int64_t skipped_steps = 0, skipped_samples = 0;  // of these
     double loss = 0, seconds = 0;
-    Times times;  // of all workers
+    Times times;          // of all workers
+    StepBalance balance;  // of the steps of which it is known
 
     double ImagesPerSecond() const {
       return seconds > 0 ? static_cast<double>(samples) / seconds : 0;
     }
     double WaitingShare() const;
+    // Nothing if it is known of no step.
+    void PutShares(Json& json) const;
     void PutLoss(Json& json) const;
     void Put(Json& json) const;
   };
@@ -76,7 +79,7 @@ class Progress {
   void PutPosition(Json& json) const;
   void PutEvaluation(Json& json) const;
   void PutRanks(Json& json) const;
-  void AddSlowest(const wire::StepTimes& times);
+  void AddBalance(const std::optional<StepBalance>& step);
 
   StepPlan plan_;
   Clock::time_point process_began_ = Clock::now();
@@ -84,16 +87,9 @@ class Progress {
   double learning_rate_ = 0;
   std::vector<double> recent_seconds_;  // of the last steps, a ring
   Sums total_, since_log_, last_log_, since_live_;
-  // A step of which some ranks have reported, and the longest input and compute among them.
-  struct Reported {
-    int64_t step = 0;
-    size_t ranks = 0;
-    double slowest_ms = 0;
-  };
   std::vector<Times> ranks_;  // of the whole run
-  std::vector<Reported> reported_;
-  double slowest_ms_ = 0;  // summed over the steps of which all ranks have reported
-  int64_t slowest_steps_ = 0;
+  StepBalances balances_;
+  bool after_evaluation_ = false;  // ranks begin such a step at different times
   std::optional<EvaluationResult> evaluated_;
   double best_accuracy_ = 0;
   int64_t best_step_ = 0;

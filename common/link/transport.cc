@@ -69,7 +69,12 @@ std::unique_ptr<ClientLink> AwaitServerOfThisHost(const std::string& endpoint, u
     } catch (const Error& error) {
       if (error.code() != ExitCode::kPeerFailed) throw;
       if (is_there) {
-        spdlog::warn("no shared memory with the server, ZeroMQ instead: {}", error.what());
+        // As a rule its config says so; the worker's own may be another one.
+        spdlog::info(
+            "ZeroMQ, since the server shares no memory with this process: its cluster.wire_dtype "
+            "is "
+            "not FP32, its cluster.transport not AUTO, or its log says why ({})",
+            error.what());
         return nullptr;
       }
     }

@@ -123,13 +123,6 @@ std::vector<std::string> BenchLines(const BenchResult& result) {
                   Plural(result.server_threads, "thread"), result.instruction_set,
                   Plural(result.workers, "worker"), result.optimizer),
       ""};
-  if (!result.TimesRounds()) {
-    lines.insert(
-        lines.end() - 1,
-        fmt::format("Rounds are timed with MOMENTUM, the pass with {}, and a round shown as "
-                    "no shorter than its pass.",
-                    result.optimizer));
-  }
   Append(lines, RoundTable(result, costs));
   lines.push_back("");
   lines.push_back(

@@ -28,9 +28,10 @@ struct BenchResult {
   int workers = 2;
   int server_threads = 1;
   std::string optimizer, instruction_set;
-  std::string wire_dtype = "FP32";  // over TCP
-  // Rounds are timed with SGD or MOMENTUM; of another optimizer a round takes at least its pass.
-  bool TimesRounds() const { return optimizer == "SGD" || optimizer == "MOMENTUM"; }
+  std::string wire_dtype = "FP32";              // over TCP
+  std::string wanted_instruction_set = "AUTO";  // server.instruction_set
+  int64_t chunk_bytes = 0;                      // cluster.chunk_bytes; 0: by size
+  uint32_t io_threads = 1;                      // server.io_threads
   std::vector<BenchRow> rows;  // ascending; the first is of next to no bytes, the last a large one
   BenchModel model;
 };

@@ -8,6 +8,7 @@
 
 #include "ps/confusion_matrix.h"
 #include "ps/progress.h"
+#include "ps/step_balance.h"
 
 namespace muster {
 namespace {
@@ -83,11 +84,76 @@ wire::StepTimes Times(int64_t step, double compute_ms, double input_ms) {
   return times;
 }
 
+// Every second step's slowest rank is the other one: on average both compute for 15 ms.
+TEST(StepBalanceTest, PartsOfAStep) {
+  StepBalances balances(2);
+  EXPECT_FALSE(balances.AddTimes(Times(0, 10, 0)));
+  EXPECT_FALSE(balances.AddTimes(Times(0, 20, 4)));
+  const auto first = balances.EndStep(0, 0.025);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->step_ms, 25);
+  EXPECT_EQ(first->overhead_ms, 5);
+  EXPECT_EQ(first->input_ms, 4);
+  EXPECT_EQ(first->imbalance_ms, 5);
+  // The other rank waited longer for its input, but the step not for that.
+  EXPECT_FALSE(balances.AddTimes(Times(1, 20, 1)));
+  EXPECT_FALSE(balances.EndStep(1, 0.055));
+  const auto second = balances.AddTimes(Times(1, 10, 6));  // after the end of the step
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->overhead_ms, 35);
+  EXPECT_EQ(second->input_ms, 1);
+  EXPECT_EQ(second->imbalance_ms, 5);
+  StepBalance sum = *first;
+  sum.Add(*second);
+  EXPECT_EQ(sum.steps, 2);
+  EXPECT_DOUBLE_EQ(sum.Share(sum.overhead_ms), 40.0 / 80);
+  EXPECT_DOUBLE_EQ(sum.Share(sum.imbalance_ms), 10.0 / 80);
+}
+
+// A server that is late by 20 ms once: the next step is as much shorter, and the sum is right.
+TEST(StepBalanceTest, AStepThatEndsLateIsPaidBack) {
+  StepBalances balances(1);
+  StepBalance sum;
+  balances.AddTimes(Times(0, 40, 0));
+  sum.Add(*balances.EndStep(0, 0.070));
+  balances.AddTimes(Times(1, 40, 0));
+  sum.Add(*balances.EndStep(1, 0.030));
+  EXPECT_DOUBLE_EQ(sum.Share(sum.overhead_ms), 0.2);
+}
+
+TEST(StepBalanceTest, OneRankIsNeverUneven) {
+  StepBalances balances(1);
+  balances.AddTimes(Times(0, 30, 0));
+  const auto step = balances.EndStep(0, 0.04);
+  ASSERT_TRUE(step);
+  EXPECT_EQ(step->overhead_ms, 10);
+  EXPECT_EQ(step->imbalance_ms, 0);
+}
+
+TEST(StepBalanceTest, AStepThatCannotBeJudgedIsLeftOut) {
+  StepBalances balances(1);
+  balances.AddTimes(Times(0, 30, 0));
+  EXPECT_FALSE(balances.EndStep(0, 0));              // of unknown length
+  EXPECT_FALSE(balances.EndStep(1, 0.04));           // no report yet
+  EXPECT_FALSE(balances.AddTimes(Times(0, 30, 0)));  // too late for any step
+  EXPECT_FALSE(balances.AddTimes(Times(7, 30, 0)));  // of no step so far
+  balances.AddTimes(Times(2, 20, 0));
+  const auto step = balances.EndStep(2, 0.04);
+  ASSERT_TRUE(step);
+  EXPECT_EQ(step->overhead_ms, 20);
+  EXPECT_FALSE(balances.AddTimes(Times(1, 30, 0)));  // step 2 is complete, and step 1 given up
+}
+
 TEST(ProgressTest, KeepsTheTimesOfEachRank) {
   Progress progress;
-  progress.Begin({.train_samples = 8, .global_batch = 4, .total_steps = 2, .slices = 2}, 2);
+  const StepPlan plan{.train_samples = 8, .global_batch = 4, .total_steps = 2, .slices = 2};
+  progress.Begin(plan, 2);
+  StepLosses losses;
+  losses.Begin(plan, plan.At(0));
   progress.AddTimes(1, Times(0, 30, 4));
   progress.AddTimes(0, Times(0, 10, 0));
+  EXPECT_FALSE(progress.Summary("failed", 1).contains("overhead_share"));
+  progress.EndStep(losses, 0.1, false);
   progress.AddTimes(0, Times(1, 20, 0));
   progress.AddTimes(1, Times(1, 12, 4));
   const auto summary = progress.Summary("completed", 1);
@@ -96,8 +162,30 @@ TEST(ProgressTest, KeepsTheTimesOfEachRank) {
   EXPECT_EQ(summary["ranks"][1]["compute_ms"], 21.0);
   EXPECT_EQ(summary["ranks"][1]["input_ms"], 4.0);
   EXPECT_EQ(summary["compute_ms"], 18.0);
-  EXPECT_EQ(summary["imbalance_ms"], 3.0);
-  EXPECT_EQ(summary["slowest_ms"], 27.0);  // the mean of 34 and 20
+  // Of step 0, which is the only one that has ended: the mean compute is two thirds of the slowest.
+  const double overhead = summary["overhead_share"], imbalance = summary["imbalance_share"];
+  EXPECT_NEAR(imbalance, (1 - overhead) / 3, 1e-9 * (1 - overhead));
+  EXPECT_NEAR(summary["input_share"], (1 - overhead) * 4 / 30, 1e-9 * (1 - overhead));
+  const auto line = progress.LogLine();
+  EXPECT_EQ(line["overhead_share"], overhead);
+  EXPECT_EQ(line["imbalance_share"], imbalance);
+}
+
+// Some ranks begin the step while others still evaluate: its length says nothing.
+TEST(ProgressTest, TheStepAfterAnEvaluationHasNoShares) {
+  Progress progress;
+  const StepPlan plan{.train_samples = 8, .global_batch = 4, .total_steps = 2, .slices = 1};
+  progress.Begin(plan, 1);
+  StepLosses losses;
+  losses.Begin(plan, plan.At(0));
+  progress.BeginEvaluation();
+  progress.EndEvaluation({.version = 0, .loss = 1, .accuracy = 0.5});
+  progress.AddTimes(0, Times(0, 30, 0));
+  progress.EndStep(losses, 0.1, false);
+  EXPECT_FALSE(progress.LogLine().contains("overhead_share"));
+  progress.AddTimes(0, Times(1, 30, 0));
+  progress.EndStep(losses, 0.1, false);
+  EXPECT_TRUE(progress.LogLine().contains("overhead_share"));
 }
 
 TEST(ProgressTest, KeepsTheFirstBestAndTheLastEvaluation) {

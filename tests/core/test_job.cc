@@ -118,28 +118,6 @@ float Rough(int64_t step, int64_t slice, size_t i) {
   return (ToUniform(bits[0]) - 0.5f) * std::exp2(static_cast<float>(bits[1] % 12));
 }
 
-float TreeSumOf(const std::function<float(int64_t)>& value, const TreeNode& node, int64_t slices,
-                const std::function<bool(int64_t)>& empty, bool* any, WireType type) {
-  const auto rounded = [type](float sum) {
-    RoundToWire(type, {&sum, 1});
-    return sum;
-  };
-  *any = false;
-  if (Covers(node, slices).empty()) return 0;
-  if (node.level == 0) {
-    *any = !empty(node.index);
-    return *any ? rounded(value(node.index)) : 0;
-  }
-  bool left_any, right_any;
-  const float left =
-      TreeSumOf(value, {node.level - 1, 2 * node.index}, slices, empty, &left_any, type);
-  const float right =
-      TreeSumOf(value, {node.level - 1, 2 * node.index + 1}, slices, empty, &right_any, type);
-  *any = left_any || right_any;
-  if (left_any && right_any) return rounded(left + right);
-  return left_any ? left : right;
-}
-
 std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour, size_t arena_floats,
                              uint32_t rank) {
   std::vector<float> seen(arena_floats);

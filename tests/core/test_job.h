@@ -12,6 +12,7 @@
 #include "common/graph.h"
 #include "proto/config.pb.h"
 #include "ps/server.h"
+#include "tests/core/tree_sum_reference.h"
 #include "worker/client/client.h"
 
 namespace muster::testing {
@@ -82,11 +83,5 @@ std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour, s
 
 // Runs all workers of the job in threads; the weights that rank 0 saw last.
 std::vector<float> RunWorkers(TestJob& job, const WorkerBehaviour& behaviour);
-
-// The sum over slices [0, slices) of one element, in tree order, straight from its definition; with
-// 16 bits on the wire, each slice's value and each sum is rounded.
-float TreeSumOf(const std::function<float(int64_t slice)>& value, const TreeNode& node,
-                int64_t slices, const std::function<bool(int64_t slice)>& empty, bool* any,
-                WireType type = wire::FP32);
 
 }  // namespace muster::testing

@@ -53,11 +53,16 @@ TEST_F(BenchCommandTest, MeasuresEachSizeOverBothTransports) {
 }
 
 TEST_F(BenchCommandTest, TakesNetworkOptimizerAndWorkersFromAConfig) {
-  const Finished finished = Run({"bench", "--model", config(), "--set", "optimizer.type=ADAM",
-                                 "--set", "cluster.workers=5", "--set", "server.threads=3"});
+  const Finished finished =
+      Run({"bench", "--model", config(), "--set", "optimizer.type=ADAM", "--set",
+           "cluster.workers=5", "--set", "server.threads=3", "--set", "server.io_threads=2",
+           "--set", "cluster.chunk_bytes=65536", "--set", "server.instruction_set=SCALAR"});
   EXPECT_EQ(finished.exit_code, 0) << finished.err;
   EXPECT_THAT(finished.out, HasSubstr("5 workers, ADAM"));
-  EXPECT_THAT(ReadFile(Path("calls")), HasSubstr("--optimizer ADAM --threads 3"));
+  EXPECT_THAT(ReadFile(Path("calls")),
+              AllOf(HasSubstr("--instruction-set SCALAR --optimizer ADAM --threads 3"),
+                    HasSubstr("--optimizer ADAM --instruction-set SCALAR --chunk-bytes 65536 "
+                              "--io-threads 2 --server-threads 3")));
 }
 
 TEST_F(BenchCommandTest, PrintsOneObject) {
@@ -66,6 +71,17 @@ TEST_F(BenchCommandTest, PrintsOneObject) {
   EXPECT_EQ(json["workers"], 2);
   EXPECT_EQ(json["rows"].size(), 3u);
   EXPECT_EQ(json["rows"][1]["tcp_p50_us"], 300.0);
+}
+
+TEST_F(BenchCommandTest, AResultThatCannotBeWrittenIsAFailure) {
+  for (const std::string& arguments :
+       std::vector<std::string>{"bench --json", "bench", "inspect " + config()}) {
+    Program("shell", Path("muster") + " " + arguments + " > /dev/full 2> " + Path("said") +
+                         "; echo $? > " + Path("code"));
+    ASSERT_EQ(std::system(Path("shell").c_str()), 0);
+    EXPECT_EQ(ReadFile(Path("code")), "1\n") << arguments;
+    EXPECT_THAT(ReadFile(Path("said")), HasSubstr("No space left on device")) << arguments;
+  }
 }
 
 TEST_F(BenchCommandTest, AProgramThatFailsIsAFailure) {
@@ -90,6 +106,9 @@ TEST_F(BenchCommandTest, RefusesWrongArguments) {
            {{"--size", "4MB", "--model", config()}, "--model"},
            {{"--set", "server.threads=2"}, "--model"},
            {{"--workers", "0"}, "--workers"},
+           {{"--workers", "65"}, "--workers"},
+           {{"--model", config(), "--set", "cluster.workers=65"},
+            "cluster.workers is 65: `muster bench` starts"},
            {{"--model", Path("nowhere.txtpb")}, "nowhere.txtpb"},
            {{"--sizes", "4MB"}, "did you mean '--size'?"}}) {
     std::vector<std::string> words{"bench"};

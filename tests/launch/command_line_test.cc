@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "common/instruction_set.h"
 #include "tests/launch/job_fixture.h"
 
 namespace muster::testing {
@@ -67,6 +68,17 @@ TEST_F(CommandLineTest, WrongValues) {
   ExpectRefused(Run({"launch", Path("missing.txtpb")}), "missing.txtpb");
   ExpectRefused(Run({"launch"}), "CONFIG");
   ExpectRefused(Run({"data", "get", "imagenet", "x"}), "cifar10");
+}
+
+TEST_F(CommandLineTest, AnInstructionSetThatThisHostLacks) {
+  if (HostInstructionSets().back() == config::Server::AVX512) {
+    GTEST_SKIP() << "this processor has every instruction set that a config can name";
+  }
+  const std::vector<std::string> setting{"--set", "server.instruction_set=AVX512"};
+  ExpectRefused(RunLaunch(setting), "the server's processor has no AVX512; it has SCALAR");
+  ExpectRefused(RunLaunch({setting[0], setting[1], "--dry-run"}), "has no AVX512");
+  // That of another machine.
+  EXPECT_EQ(Run({"inspect", config(), setting[0], setting[1]}).exit_code, 0);
 }
 
 TEST_F(CommandLineTest, RunDirectoriesThatCannotBeUsed) {

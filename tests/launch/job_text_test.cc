@@ -19,10 +19,12 @@ using ::testing::HasSubstr;
 TEST(SummaryTest, PartsOfAStepAddUp) {
   std::string pattern = std::filesystem::temp_directory_path() / "muster-text-XXXXXX";
   RunDir dir = RunDir::Open(::mkdtemp(pattern.data()));
-  nlohmann::json summary = {{"reason", "completed"},    {"steps", 3910},        {"samples", 500000},
-                            {"elapsed_s", 411},         {"test_accuracy", 0.7}, {"step_ms", 100},
-                            {"compute_ms", 80},         {"push_ms", 5},         {"wait_ms", 10},
-                            {"images_per_second", 1200}};
+  nlohmann::json summary = {{"reason", "completed"},   {"steps", 3910},
+                            {"samples", 500000},       {"elapsed_s", 411},
+                            {"test_accuracy", 0.7},    {"step_ms", 100},
+                            {"compute_ms", 80},        {"push_ms", 5},
+                            {"wait_ms", 10},           {"images_per_second", 1200},
+                            {"overhead_share", 0.024}, {"imbalance_share", 0.051}};
   EXPECT_THAT(
       SummaryLines(summary, 2, dir),
       ElementsAre(
@@ -33,7 +35,10 @@ TEST(SummaryTest, PartsOfAStepAddUp) {
           "                 compute    80.0 ms   80 %",
           "                 push       5.00 ms    5 %",
           "                 wait       10.0 ms   10 %",
-          "                 other      5.00 ms    5 %", HasSubstr("run directory  "),
+          "                 other      5.00 ms    5 %",
+          "  overhead       2.4 % of a step beyond the slowest rank's compute; imbalance between "
+          "ranks 5.1 %",
+          HasSubstr("run directory  "),
           "  run files      config.txtpb, metrics.jsonl, server.log, worker-0.log, worker-1.log"));
   dir.Discard();
   std::filesystem::remove_all(dir.path());

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 
+#include "common/log.h"
 #include "common/protocol.h"
 #include "common/trace/trace.h"
 
@@ -45,7 +46,15 @@ Client::Client(ClientOptions options) : options_(std::move(options)) {
                   "this host reach it?",
                   options_.endpoint, limit.count());
   }
-  if (!error) return;
+  if (!error) {
+    if (wire_type_ != wire::FP32 && options_.link.share_memory) {
+      spdlog::info(
+          "tensors travel in 16 bits ({}), as the server's cluster.wire_dtype says; here it "
+          "is FP32",
+          wire::TensorType_Name(wire_type_));
+    }
+    return;
+  }
   lock.unlock();
   thread_ = {};
   link_.reset();  // whose thread may write to it
