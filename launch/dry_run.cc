@@ -101,7 +101,7 @@ std::vector<std::string> DryRunLines(const std::string& config_path, const confi
   lines.push_back("");
   Append(lines, LengthLines(config, graph, data));
   lines.push_back("");
-  lines.push_back("memory:");
+  lines.push_back("memory (code and libraries of the server, about 12 MB, come on top):");
   const uint32_t workers = config.cluster().workers();
   const std::vector<MemoryRow> server_memory = ServerMemory(config, graph);
   Append(lines, MemoryLines("server", server_memory));
