@@ -29,7 +29,11 @@ void AddGradients(const config::Config& config, double arena, uint32_t rank,
   rows.push_back({shared ? "gradients to push (shared)" : "gradients to push", count * arena,
                   shared ? Holder::kServer : Holder::kProcess});
   const WireType wire = WireTypeOf(config.cluster());
-  if (wire != wire::FP32) rows.push_back({"the same in 16 bits", count * arena / 2});
+  if (!shared) {
+    // Messages that came in, until they are copied to a plane; malloc keeps their memory.
+    rows.push_back({"weights received, at most", arena * static_cast<double>(BytesOf(wire)) / 4});
+  }
+  if (wire != wire::FP32) rows.push_back({"gradients in 16 bits", count * arena / 2});
   uint32_t deepest = 0;
   for (const TreeNode& part : parts) deepest = std::max(deepest, part.level);
   if (deepest > 0) rows.push_back({"accumulated gradients", deepest * arena});
