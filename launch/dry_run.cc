@@ -9,7 +9,7 @@
 #include "common/config.h"
 #include "common/slices.h"
 #include "launch/job_text.h"
-#include "launch/memory_estimate.h"
+#include "launch/server_memory.h"
 #include "launch/text_table.h"
 #include "launch/units.h"
 
@@ -67,19 +67,29 @@ std::vector<std::string> LengthLines(const config::Config& config, const Graph& 
 
 std::vector<std::string> MemoryLines(const std::string& process,
                                      const std::vector<MemoryRow>& rows) {
-  double sum = 0;
-  for (const MemoryRow& row : rows) sum += row.bytes;
-  std::vector<std::string> lines{fmt::format("  {:<30} {:>9}", process, FormatBytes(sum))};
+  std::vector<std::string> lines{fmt::format("  {:<32} {:>9}", process, FormatBytes(SumOf(rows)))};
   for (const MemoryRow& row : rows) {
-    lines.push_back(fmt::format("    {:<28} {:>9}", row.what, FormatBytes(row.bytes)));
+    lines.push_back(fmt::format("    {:<30} {:>9}", row.what, FormatBytes(row.bytes)));
   }
   return lines;
+}
+
+// Of all processes, what several of them map counted once.
+double JobMemory(const std::vector<MemoryRow>& server, const std::vector<MemoryRow>& worker,
+                 uint32_t workers) {
+  double sum = SumOf(server);
+  for (const MemoryRow& row : worker) {
+    if (row.holder == MemoryRow::Holder::kProcess) sum += workers * row.bytes;
+    if (row.holder == MemoryRow::Holder::kHost) sum += row.bytes;
+  }
+  return sum;
 }
 
 }  // namespace
 
 std::vector<std::string> DryRunLines(const std::string& config_path, const config::Config& config,
                                      const Graph& graph, const DataCount& data,
+                                     const std::vector<MemoryRow>& worker_memory,
                                      const std::string& shown_dir) {
   std::vector<std::string> lines{"resolved config:"};
   std::istringstream text(ConfigText(config));
@@ -91,14 +101,15 @@ std::vector<std::string> DryRunLines(const std::string& config_path, const confi
   lines.push_back("");
   Append(lines, LengthLines(config, graph, data));
   lines.push_back("");
-  lines.push_back("arrays in memory, about (libraries and code come on top):");
-  Append(lines, MemoryLines("server", ServerMemory(config, graph)));
-  // Rank 0 has as many slices as any other one, or one fewer; the last has the most.
-  const uint32_t last = config.cluster().workers() - 1;
-  Append(lines, MemoryLines(last == 0 ? "worker" : "each worker, at most",
-                            WorkerMemory(config, graph, last, data.train, data.test)));
+  lines.push_back("memory (code and libraries of the server, about 12 MB, come on top):");
+  const uint32_t workers = config.cluster().workers();
+  const std::vector<MemoryRow> server_memory = ServerMemory(config, graph);
+  Append(lines, MemoryLines("server", server_memory));
+  Append(lines, MemoryLines(workers == 1 ? "worker" : "each worker, at most", worker_memory));
+  lines.push_back(fmt::format("  {:<32} {:>9}", "all together, shared parts once",
+                              FormatBytes(JobMemory(server_memory, worker_memory, workers))));
   lines.push_back("");
-  lines.push_back("A dry run: nothing was started or written.");
+  lines.push_back("A dry run: no run was started, nothing was written.");
   return lines;
 }
 

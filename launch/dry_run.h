@@ -7,6 +7,7 @@
 
 #include "common/config.h"
 #include "common/graph.h"
+#include "common/process_memory.h"
 
 namespace muster {
 
@@ -17,9 +18,11 @@ struct DataCount {
 };
 
 // The resolved config, then ranks with their slices, steps and memory. Lines without newlines.
-// `config` is resolved; `shown_dir` is where the run's files would go.
+// `config` is resolved; `worker_memory` is of the last rank, which has as many slices as any other;
+// `shown_dir` is where the run's files would go.
 std::vector<std::string> DryRunLines(const std::string& config_path, const config::Config& config,
                                      const Graph& graph, const DataCount& data,
+                                     const std::vector<MemoryRow>& worker_memory,
                                      const std::string& shown_dir);
 
 }  // namespace muster

@@ -28,6 +28,7 @@
 #include "launch/supervisor.h"
 #include "launch/trace/merge.h"
 #include "launch/units.h"
+#include "launch/worker_memory.h"
 
 namespace muster {
 namespace {
@@ -337,8 +338,13 @@ int DryRun(const LaunchArguments& arguments,
     shown_dir += fmt::format("/seed-{} ... seed-{}", prepared.config.run().seed(),
                              LastSeed(prepared.config.run().seed(), arguments.repeat));
   }
-  PrintLines(DryRunLines(arguments.config_path, prepared.config, prepared.graph,
-                         count(prepared.config), shown_dir));
+  CheckPrograms(arguments);
+  const DataCount data = count(prepared.config);
+  const std::vector<MemoryRow> worker_memory =
+      AskWorkerMemory(arguments.worker_program, arguments.config_path, arguments.settings,
+                      prepared.config, prepared.config.cluster().workers() - 1);
+  PrintLines(DryRunLines(arguments.config_path, prepared.config, prepared.graph, data,
+                         worker_memory, shown_dir));
   return 0;
 }
 

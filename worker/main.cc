@@ -1,7 +1,11 @@
 // muster-worker: one tower of a job. Started by `muster launch`, or by hand.
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <exception>
+#include <fstream>
 
 #include "common/chunks.h"
 #include "common/compute_settings.h"
@@ -13,6 +17,7 @@
 #include "common/trace/session.h"
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/trainer/trainer.h"
+#include "worker/trainer/worker_memory.h"
 
 namespace muster {
 namespace {
@@ -23,6 +28,7 @@ struct Arguments {
   uint32_t rank = 0;
   uint32_t incarnation = 0;
   int parent = 0;
+  bool memory = false;
 };
 
 wire::Hello DescribeWorker(const config::Config& config, const Graph& graph, const Datasets& data) {
@@ -42,17 +48,74 @@ wire::Hello DescribeWorker(const config::Config& config, const Graph& graph, con
   return hello;
 }
 
-void Work(const Arguments& arguments) {
+config::Config LoadConfigOf(const Arguments& arguments) {
   std::vector<Setting> settings;
   for (const std::string& text : arguments.set) settings.push_back(ParseSetting(text));
-  config::Config config = LoadConfig(arguments.config, settings);
+  return LoadConfig(arguments.config, settings);
+}
+
+std::unique_ptr<Backend> MakeBackend(const config::Config& config) {
+  return MakeCpuBackend(static_cast<int>(config.worker().threads()),
+                        {.winograd = config.worker().convolution() == config::Worker::AUTO});
+}
+
+// Of this process: what `top` shows as RES.
+double ResidentBytes() {
+  std::ifstream file("/proc/self/statm");
+  double size = 0, resident = 0;
+  file >> size >> resident;
+  return resident * static_cast<double>(::sysconf(_SC_PAGESIZE));
+}
+
+// The most that it ever was.
+double PeakBytes() {
+  std::ifstream file("/proc/self/status");
+  double kibibytes = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("VmHWM:")) kibibytes = std::stod(line.substr(6));
+  }
+  return kibibytes * 1024;
+}
+
+Datasets OpenIfThere(const config::Config& config) {
+  try {
+    return OpenDatasets(config.data(), config.run().seed());
+  } catch (const Error&) {
+    return {};  // a run would say what is wrong; sizes do not need it
+  }
+}
+
+// A line of JSON for each row. The last one is measured: with all kernels made, but none of the
+// arrays, this process is as large as a worker is without them.
+void PrintMemory(const Arguments& arguments) {
+  config::Config config = LoadConfigOf(arguments);
+  ResolveForMachine(config, AvailableCores());
+  if (arguments.rank >= config.cluster().workers()) {
+    throw Error(ExitCode::kUsage, "--rank {}: expected 0 to {}, since cluster.workers is {}",
+                arguments.rank, config.cluster().workers() - 1, config.cluster().workers());
+  }
+  const Graph graph = Graph::Build(config.model(), InputShape(config.data()));
+  const double before = ResidentBytes();
+  const Datasets data = OpenIfThere(config);
+  const double of_data = ResidentBytes() - before;
+  const std::unique_ptr<Backend> backend = MakeBackend(config);
+  Tower tower(graph, *backend, config.run().seed());
+  std::vector<MemoryRow> rows = WorkerMemory(config, graph, data, arguments.rank, tower);
+  rows.push_back({"code, libraries, kernels", ResidentBytes() - of_data});
+  constexpr const char* kHolders[] = {"process", "server", "host"};
+  for (const MemoryRow& row : rows) {
+    fmt::print("{{\"what\":\"{}\",\"bytes\":{:.0f},\"holder\":\"{}\"}}\n", row.what, row.bytes,
+               kHolders[static_cast<int>(row.holder)]);
+  }
+}
+
+void Work(const Arguments& arguments) {
+  config::Config config = LoadConfigOf(arguments);
   ResolveConfig(config, AvailableCores());
   const trace::Session session(trace::WorkerSession(config, arguments.rank), "compute");
   const Graph graph = Graph::Build(config.model(), InputShape(config.data()));
   const Datasets data = OpenDatasets(config.data(), config.run().seed());
-  const std::unique_ptr<Backend> backend =
-      MakeCpuBackend(static_cast<int>(config.worker().threads()),
-                     {.winograd = config.worker().convolution() == config::Worker::AUTO});
+  const std::unique_ptr<Backend> backend = MakeBackend(config);
   ClientOptions options;
   options.endpoint = arguments.endpoint;
   options.token = RequireToken(arguments.token_file, fmt::format("worker {}", arguments.rank));
@@ -78,7 +141,7 @@ void Work(const Arguments& arguments) {
     client.ReportFailure(error.what(), ExitCode::kFailure);
     throw;
   }
-  spdlog::info("done");
+  spdlog::info("done; used {:.1f} MB of memory at most", PeakBytes() * 1e-6);
 }
 
 int Main(int argc, char** argv) {
@@ -89,9 +152,13 @@ int Main(int argc, char** argv) {
   app.add_option("--config", arguments.config, "Config file, the same for server and workers")
       ->required();
   app.add_option("--rank", arguments.rank, "This worker's number, from 0")->required();
-  app.add_option("--endpoint", arguments.endpoint,
-                 "The server's endpoint: local://@NAME, ipc://@NAME or tcp://HOST:PORT")
-      ->required();
+  CLI::Option* const endpoint =
+      app.add_option("--endpoint", arguments.endpoint,
+                     "The server's endpoint: local://@NAME, ipc://@NAME or tcp://HOST:PORT");
+  CLI::Option* const memory = app.add_flag(
+      "--memory", arguments.memory,
+      "Print what memory this worker would use, a line of JSON for each part, and exit");
+  endpoint->excludes(memory);
   app.add_option("--token-file", arguments.token_file,
                  "File with the job token, 32 hexadecimal digits. Default: $MUSTER_TOKEN");
   app.add_option("--set", arguments.set, "A setting of the config, path.to.key=value; repeatable")
@@ -100,6 +167,7 @@ int Main(int argc, char** argv) {
   app.add_option("--parent", arguments.parent, "Die when this process, the parent, dies");
   try {
     app.parse(argc, argv);
+    if (!arguments.memory && endpoint->empty()) throw CLI::RequiredError("--endpoint");
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::kUsage);
   }
@@ -108,7 +176,7 @@ int Main(int argc, char** argv) {
   KeepFreedMemory();
   InitLog("worker-" + std::to_string(arguments.rank));
   try {
-    Work(arguments);
+    arguments.memory ? PrintMemory(arguments) : Work(arguments);
     return 0;
   } catch (const Error& error) {
     spdlog::error("{}", error.what());

@@ -1,24 +1,20 @@
 #include "launch/bench/bench_command.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "common/chunks.h"
 #include "common/error.h"
 #include "common/graph.h"
-#include "common/unique_fd.h"
 #include "launch/bench/bench_text.h"
-#include "launch/child_process.h"
 #include "launch/console.h"
-#include "launch/memory_estimate.h"
+#include "launch/json_program.h"
+#include "launch/server_memory.h"
 
 namespace muster {
 namespace {
@@ -28,18 +24,9 @@ using Json = nlohmann::json;
 constexpr int kMostWorkers = 64;  // of sync_bench and update_bench
 constexpr double kSmall = 4096, kMedium = 1 << 20, kLarge = 32 << 20;
 
-std::string ReadAll(int fd) {
-  std::string text;
-  char buffer[4096];
-  for (off_t at = 0;;) {
-    const ssize_t n = ::pread(fd, buffer, sizeof buffer, at);
-    if (n <= 0) return text;
-    text.append(buffer, static_cast<size_t>(n));
-    at += n;
-  }
-}
+// Generous: a bench of 4 GB takes minutes.
+constexpr double kBenchDeadline = 3600;
 
-// Runs a program to its end; its standard output's lines of JSON.
 std::vector<Json> RunProgram(const std::string& program,
                              const std::vector<std::string>& arguments) {
   if (!std::filesystem::exists(program)) {
@@ -48,35 +35,11 @@ std::vector<Json> RunProgram(const std::string& program,
                 "-DMUSTER_BUILD_BENCH=ON",
                 program);
   }
-  const UniqueFd output(::memfd_create("muster-bench-output", 0));
-  if (!output.valid()) throw Error(ExitCode::kFailure, "cannot make a memfd");
-  ChildProcess child({.program = program,
-                      .arguments = arguments,
-                      .log_path = fmt::format("/proc/self/fd/{}", output.get())});
-  std::optional<ChildEnd> end;
-  while (!(end = child.CheckEnd())) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  const std::string text = ReadAll(output.get());
-  std::vector<Json> results;
-  std::string said;
-  for (size_t at = 0; at < text.size();) {
-    const size_t stop = std::min(text.find('\n', at), text.size());
-    const std::string line = text.substr(at, stop - at);
-    at = stop + 1;
-    Json json = Json::parse(line, nullptr, false);
-    if (json.is_object()) {
-      results.push_back(std::move(json));
-    } else if (!line.empty()) {
-      said = line;
-    }
+  try {
+    return RunJsonProgram(program, arguments, kBenchDeadline);
+  } catch (const Error& error) {
+    throw Error(ExitCode::kFailure, error.what());  // its exit code is not one of ours
   }
-  if (end->by_signal || end->value != 0 || results.empty()) {
-    throw Error(ExitCode::kFailure, "{} {}{}", std::filesystem::path(program).filename().string(),
-                end->by_signal    ? fmt::format("was killed by signal {}", end->value)
-                : end->value != 0 ? fmt::format("ended with exit code {}", end->value)
-                                  : std::string("printed no result"),
-                said.empty() ? "" : ": " + said);
-  }
-  return results;
 }
 
 double Seconds(const Json& result, const char* key) {

@@ -58,6 +58,7 @@ class MemorySet final : public Dataset {
     const auto elements = static_cast<size_t>(shape_.elements());
     return std::span(pixels_).subspan(static_cast<size_t>(index) * elements, elements);
   }
+  size_t bytes() const override { return pixels_.size(); }
   uint64_t Fingerprint() const override { return 0; }
 
   std::function<void(int64_t)> on_read;

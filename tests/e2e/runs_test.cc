@@ -143,9 +143,11 @@ TEST_F(Runs, ADryRunLeavesNothingBehind) {
   const std::set<std::string> before = Files();
   const Outcome outcome = Smoke("run", {}, {"--dry-run"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
-  EXPECT_THAT(outcome.log,
-              AllOf(HasSubstr("learning_rate {"), HasSubstr("2,560 for training"),
-                    HasSubstr("steps in total     120"), HasSubstr("optimizer state")));
+  EXPECT_THAT(outcome.log, AllOf(HasSubstr("learning_rate {"), HasSubstr("2,560 for training"),
+                                 HasSubstr("steps in total     120"), HasSubstr("optimizer state"),
+                                 HasSubstr("training: activations, scratch"),
+                                 HasSubstr("code, libraries, kernels"),
+                                 HasSubstr("all together, shared parts once")));
   EXPECT_EQ(Files(), before);
   EXPECT_EQ(Muster({"launch", Path("tiny.txtpb"), "--data", Path("data"), "--dry-run"}).exit_code,
             0);
@@ -156,6 +158,75 @@ TEST_F(Runs, ADryRunLeavesNothingBehind) {
   EXPECT_THAT(Muster({"launch", Path("tiny.txtpb"), "--dry-run"}).log,
               HasSubstr("unknown: data.dir is not set"));
   EXPECT_EQ(Files(), before);
+}
+
+// The rows that `muster-worker --memory` prints, by name.
+std::map<std::string, double> MemoryOf(const std::vector<std::string>& more,
+                                       const std::filesystem::path& log) {
+  std::vector<std::string> words{"muster-worker", "--memory", "--rank", "1"};
+  words.insert(words.end(), more.begin(), more.end());
+  Process process(words, log);
+  EXPECT_EQ(process.Wait(60), 0) << process.Log();
+  std::map<std::string, double> rows;
+  std::istringstream lines(process.Log());
+  for (std::string line; std::getline(lines, line);) {
+    const auto row = nlohmann::json::parse(line);
+    rows[row["what"]] = row["bytes"];
+  }
+  return rows;
+}
+
+TEST_F(Runs, AWorkerKnowsItsMemoryBeforeItRuns) {
+  auto rows = MemoryOf({"--config", kSmoke}, Path("memory.log"));
+  // Of configs/smoke.txtpb: 432 + 16 + 4608 + 32 + 320 + 10 variables, rounded up to 16 floats.
+  constexpr double kArena = 4 * (432 + 16 + 4608 + 32 + 320 + 16);
+  EXPECT_EQ(rows["weights, two planes (shared)"], 2 * kArena);
+  EXPECT_EQ(rows["gradients to push (shared)"], kArena);
+  // The second convolution's, transformed, forward and back, and at most a copy of the first's.
+  constexpr double kTransformed = 2 * 16 * (16 * 32 + 16) * 4;
+  EXPECT_GE(rows["weights as the kernels want"], kTransformed);
+  EXPECT_LE(rows["weights as the kernels want"], kTransformed + 2 * 4 * 9 * 16 * 16);
+  // Images of 16x16x3 floats, a label, and an index: five slices of 32, and five blocks of 250 of
+  // which the test set has only two.
+  const double sample = 4 * 16 * 16 * 3 + 4 + 8;
+  EXPECT_EQ(rows["batches made ahead"], 5 * 32 * sample);
+  EXPECT_EQ(rows["the same in evaluations"], 250 * sample);
+  EXPECT_EQ(rows["orders of two epochs"], 2 * 8 * 2560);
+  EXPECT_GT(rows["training: activations, scratch"], 32 * 4 * 16 * 16 * (16 + 16));
+  EXPECT_GT(rows["code, libraries, kernels"], 1e6);
+
+  auto tcp = MemoryOf({"--config", kSmoke, "--set", "cluster.transport=TCP", "--set",
+                       "cluster.wire_dtype=BF16", "--set", "run.slices=8"},
+                      Path("memory.log"));
+  EXPECT_EQ(tcp["weights, two planes"], 2 * kArena);
+  EXPECT_EQ(tcp["gradients to push"], kArena);
+  EXPECT_EQ(tcp["weights received, at most"], kArena / 2);
+  EXPECT_EQ(tcp["gradients in 16 bits"], kArena / 2);
+  EXPECT_EQ(tcp["accumulated gradients"], 2 * kArena);  // four slices: a tree of two levels
+}
+
+// What a dry run says, and what the worker logs at its end.
+TEST_F(Runs, TheMemoryOfADryRunIsWhatAWorkerUses) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's own memory is many times that of the program";
+#endif
+  double expected = 0;
+  for (const auto& [what, bytes] :
+       MemoryOf({"--config", kSmoke, "--set", "evaluation.batch=500"}, Path("memory.log"))) {
+    expected += bytes;
+  }
+  const Outcome outcome = Smoke("run", {"run.steps=10", "evaluation.batch=500"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
+  // The one block goes to one of the workers.
+  double peak = 0;
+  for (const char* name : {"run/worker-0.log", "run/worker-1.log"}) {
+    std::ifstream log(Path(name));
+    for (std::string line; std::getline(log, line);) {
+      const size_t at = line.find("used ");
+      if (at != std::string::npos) peak = std::max(peak, 1e6 * std::stod(line.substr(at + 5)));
+    }
+  }
+  EXPECT_NEAR(peak, expected, 0.15 * expected);
 }
 
 TEST_F(Runs, TheConfusionMatrixSumsToTheTestSet) {

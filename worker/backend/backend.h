@@ -2,8 +2,9 @@
 // layer of the graph, made for a given batch size and mode.
 //
 // Backends are twins: each honours all of this, and nn knows of no other difference. An op makes
-// everything it needs (kernels, descriptors, layouts) when it is made; Forward and Backward
-// allocate nothing. Activations are channels-last: [batch, height, width, channels].
+// everything it needs (kernels, descriptors) when it is made, and says how much memory it wants;
+// Forward and Backward allocate nothing. Activations are channels-last: [batch, height, width,
+// channels].
 //
 // Owner and thread: a backend, its ops and its buffers are used by one thread, the one that calls
 // Enter. Failures: a shape that the device's library cannot do is an Error (kFailure) from MakeOp.
@@ -25,6 +26,20 @@ struct LossSums {
   double loss = 0;
   int64_t correct = 0;       // the largest logit is the label's; a tie is not
   int64_t correct_top5 = 0;  // fewer than five other logits are as large as the label's, or larger
+};
+
+// What the ops of one tower derive from its weights: reordered or transformed copies. They are the
+// same whatever batch size and mode an op is made for, so the ops of a layer share them; ops of
+// other towers never do, whose weights are others under the same version numbers.
+//
+// Owner: the tower. Must outlive the ops that were made with it.
+class WeightLayouts {
+ public:
+  virtual ~WeightLayouts() = default;
+  // Of all copies that the ops made so far need, allocated or not.
+  virtual size_t bytes() const = 0;
+  // Allocates those that are not yet. Before the first Forward of the ops that need them.
+  virtual void Allocate() = 0;
 };
 
 // What an op applies to its result, in the same pass.
@@ -50,7 +65,10 @@ struct OpOptions {
   bool input_is_relu = false;
   // dropout: what its random numbers are keyed by.
   uint64_t seed = 0;
+  // The layer's index: also what its copies in `layouts` are found by.
   int layer = 0;
+  // Of this backend. Null: the op keeps copies of its own, allocated when it is made.
+  WeightLayouts* layouts = nullptr;
 };
 
 // Addresses are in the device's memory, except those marked host.
@@ -138,6 +156,7 @@ class Backend {
   // Called first whenever the tower starts to work: the calling thread is the one that computes.
   virtual void Enter() = 0;
   virtual std::unique_ptr<DeviceBuffer> Allocate(size_t floats) = 0;
+  virtual std::unique_ptr<WeightLayouts> MakeWeightLayouts() = 0;
   // Any layer but flatten (which moves nothing) and the loss.
   virtual std::unique_ptr<Op> MakeOp(const Layer& layer, const OpOptions& options) = 0;
   virtual std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) = 0;

@@ -57,6 +57,9 @@ class Cifar10Dataset final : public Dataset {
     return Record(index).subspan(1);
   }
 
+  size_t bytes() const override { return static_cast<size_t>(size_ * kCifar10RecordBytes); }
+  bool is_mapped() const override { return true; }
+
   uint64_t Fingerprint() const override {
     std::call_once(fingerprint_once_, [this] {
       XXH3_state_t* state = XXH3_createState();

@@ -1,6 +1,7 @@
 // Labelled images as stored, before preprocessing: what a reader of some file format produces.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -23,6 +24,10 @@ class Dataset {
   // Pixels in the layout [channel][row][column] (planes): the dataset's own memory, or `buffer`,
   // which is made as large as it has to be. Valid until `buffer` is used again.
   virtual std::span<const uint8_t> Planes(int64_t index, std::vector<uint8_t>& buffer) const = 0;
+  // Bytes that it keeps, or maps (is_mapped): mapped files lie in the system's cache, once for all
+  // processes of the host.
+  virtual size_t bytes() const = 0;
+  virtual bool is_mapped() const { return false; }
   // 64-bit hash of all labels and pixels, or of what they follow from: equal on every worker, or
   // the job is refused.
   virtual uint64_t Fingerprint() const = 0;

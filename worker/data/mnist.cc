@@ -99,6 +99,8 @@ class MnistDataset final : public Dataset {
     return std::span(images_.elements).subspan(static_cast<size_t>(index) * pixels, pixels);
   }
 
+  size_t bytes() const override { return images_.elements.size() + labels_.elements.size(); }
+
   uint64_t Fingerprint() const override {
     std::call_once(fingerprint_once_, [this] {
       const uint64_t labels = XXH3_64bits(labels_.elements.data(), labels_.elements.size());

@@ -1,6 +1,7 @@
 // Prefetch threads that turn a dataset into ready batches, in order, ahead of their use.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -51,6 +52,9 @@ std::unique_ptr<BatchPipeline> MakeTrainPipeline(const Dataset& dataset,
 std::unique_ptr<BatchPipeline> MakeEvaluationPipeline(const Dataset& dataset,
                                                       const config::Data& data, int64_t block_size,
                                                       Range blocks);
+
+// The memory of a pipeline of so many batches, each of up to `samples` samples of this shape.
+size_t PrefetchBytes(int64_t batches, int64_t samples, const Shape& shape, int prefetch_batches);
 
 // The order of the `size` samples of one epoch: a Philox-keyed permutation.
 std::vector<int64_t> EpochOrder(int64_t size, uint64_t seed, int64_t epoch);

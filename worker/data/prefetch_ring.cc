@@ -11,12 +11,32 @@
 #include "common/trace/trace.h"
 
 namespace muster {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+// One buffer more than the depth, for the batch in use; no more than there are batches.
+size_t SlotCount(int64_t batches, int depth) {
+  return static_cast<size_t>(std::clamp<int64_t>(batches, 1, depth + 1));
+}
+
+size_t ImageBytes(size_t samples, const Shape& shape) {
+  const size_t bytes = samples * static_cast<size_t>(shape.elements()) * sizeof(float);
+  return std::max(bytes + kAlignment - 1, kAlignment) & ~(kAlignment - 1);
+}
+
+}  // namespace
+
+size_t PrefetchBytes(int64_t batches, int64_t samples, const Shape& shape, int prefetch_batches) {
+  const auto count = static_cast<size_t>(samples);
+  return SlotCount(batches, prefetch_batches) *
+         (ImageBytes(count, shape) + count * (sizeof(int32_t) + sizeof(int64_t)));
+}
 
 PrefetchRing::PrefetchRing(std::unique_ptr<BatchSource> source, int threads, int depth)
     : source_(std::move(source)) {
   MUSTER_CHECK(threads >= 1 && depth >= 1);
-  // One buffer more than the depth, for the batch in use; no more than there are batches.
-  slots_.resize(static_cast<size_t>(std::clamp<int64_t>(source_->batches(), 1, depth + 1)));
+  slots_.resize(SlotCount(source_->batches(), depth));
   Allocate();
   // A thread beyond the depth would never find a free buffer.
   const int useful = std::min(threads, depth);
@@ -42,10 +62,7 @@ PrefetchRing::~PrefetchRing() {
 
 void PrefetchRing::Allocate() {
   const auto samples = static_cast<size_t>(source_->max_samples());
-  const auto elements = static_cast<size_t>(source_->shape().elements());
-  constexpr size_t kAlignment = 64;
-  const size_t bytes =
-      std::max(samples * elements * sizeof(float) + kAlignment - 1, kAlignment) & ~(kAlignment - 1);
+  const size_t bytes = ImageBytes(samples, source_->shape());
   for (Slot& slot : slots_) {
     slot.images.reset(static_cast<float*>(std::aligned_alloc(kAlignment, bytes)));
     if (slot.images == nullptr) {

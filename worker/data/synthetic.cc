@@ -85,6 +85,8 @@ class SyntheticDataset final : public Dataset {
     return std::span<const uint8_t>(buffer).first(static_cast<size_t>(pixels));
   }
 
+  size_t bytes() const override { return noise_->size(); }
+
   // Of what the images are made from: all of it decides, none of it has to be drawn.
   uint64_t Fingerprint() const override {
     const std::array<uint64_t, 8> recipe{kVersion,

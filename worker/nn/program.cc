@@ -21,8 +21,13 @@ int BiasOf(const Layer& layer) { return layer.shift >= 0 ? layer.shift : layer.b
 }  // namespace
 
 Program::Program(const Graph& graph, const Plan& plan, const BackwardPlan& backward,
-                 Backend& backend, int64_t count, Mode mode, uint64_t seed)
-    : graph_(graph), plan_(plan), backward_(backward), backend_(backend), count_(count) {
+                 Backend& backend, WeightLayouts& layouts, int64_t count, Mode mode, uint64_t seed)
+    : graph_(graph),
+      plan_(plan),
+      backward_(backward),
+      backend_(backend),
+      layouts_(layouts),
+      count_(count) {
   MakeOps(mode, seed);
   PlaceAll(mode);
 }
@@ -35,7 +40,8 @@ OpOptions Program::Options(const PlanStep& step, Mode mode, uint64_t seed) const
           .input_gradient = plan_.NeedsGradient(step.inputs[0]),
           .input_is_relu = plan_.InputIsRelu(step),
           .seed = seed,
-          .layer = step.layer};
+          .layer = step.layer,
+          .layouts = &layouts_};
 }
 
 void Program::MakeOps(Mode mode, uint64_t seed) {

@@ -21,9 +21,10 @@ namespace muster {
 
 class Program {
  public:
-  // `backward` is used in training only. Both plans must outlive the program.
+  // `backward` is used in training only. Both plans and `layouts`, the tower's, must outlive the
+  // program. Nothing large is allocated.
   Program(const Graph& graph, const Plan& plan, const BackwardPlan& backward, Backend& backend,
-          int64_t count, Mode mode, uint64_t seed);
+          WeightLayouts& layouts, int64_t count, Mode mode, uint64_t seed);
 
   size_t workspace_floats() const { return workspace_floats_; }
 
@@ -62,6 +63,7 @@ class Program {
   const Plan& plan_;
   const BackwardPlan& backward_;
   Backend& backend_;
+  WeightLayouts& layouts_;
   const int64_t count_;
   std::vector<BoundOp> ops_;  // one for each step of the plan
   std::unique_ptr<LossOp> loss_;

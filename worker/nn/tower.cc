@@ -14,7 +14,7 @@ namespace muster {
 class Tower::Impl {
  public:
   Impl(const Graph& graph, Backend& backend, uint64_t seed)
-      : graph_(graph), backend_(backend), seed_(seed) {
+      : graph_(graph), backend_(backend), seed_(seed), layouts_(backend.MakeWeightLayouts()) {
     for (const Mode mode : {Mode::kTraining, Mode::kInference}) {
       ModeState& state = modes_[mode];
       state.plan = MakePlan(graph, mode);
@@ -22,20 +22,34 @@ class Tower::Impl {
     }
   }
 
-  void Prepare(int64_t count, Mode mode) {
+  void Plan(int64_t count, Mode mode) {
     MUSTER_CHECK(count >= 0);
     ModeState& state = modes_.at(mode);
     if (count == 0 || state.programs.contains(count)) return;
     backend_.Enter();
-    auto program =
-        std::make_unique<Program>(graph_, state.plan, state.backward, backend_, count, mode, seed_);
-    if (program->workspace_floats() > state.workspace_floats) {
+    auto program = std::make_unique<Program>(graph_, state.plan, state.backward, backend_,
+                                             *layouts_, count, mode, seed_);
+    state.planned_floats = std::max(state.planned_floats, program->workspace_floats());
+    state.programs.emplace(count, std::move(program));
+  }
+
+  void Allocate() {
+    backend_.Enter();
+    for (auto& [mode, state] : modes_) {
+      if (state.planned_floats <= state.workspace_floats) continue;
+      state.workspace_floats = 0;
       state.workspace.reset();
-      state.workspace = backend_.Allocate(program->workspace_floats());
-      state.workspace_floats = program->workspace_floats();
+      state.workspace = backend_.Allocate(state.planned_floats);
+      state.workspace_floats = state.planned_floats;
       if (mode == Mode::kTraining) pending_ = {};  // its values are gone
     }
-    state.programs.emplace(count, std::move(program));
+    layouts_->Allocate();
+  }
+
+  TowerMemory memory() const {
+    return {.training = modes_.at(Mode::kTraining).planned_floats * sizeof(float),
+            .evaluation = modes_.at(Mode::kInference).planned_floats * sizeof(float),
+            .layouts = layouts_->bytes()};
   }
 
   LossSums Forward(const TowerInput& input, Mode mode, std::span<const float> weights,
@@ -79,11 +93,12 @@ class Tower::Impl {
 
  private:
   struct ModeState {
-    Plan plan;
+    muster::Plan plan;
     BackwardPlan backward;                                 // training
     std::map<int64_t, std::unique_ptr<Program>> programs;  // by count
-    std::unique_ptr<DeviceBuffer> workspace;               // for the largest of them
-    size_t workspace_floats = 0;
+    size_t planned_floats = 0;                             // for the largest of them
+    std::unique_ptr<DeviceBuffer> workspace;
+    size_t workspace_floats = 0;  // of it: fewer, until Allocate
   };
   // The training Forward whose Backward has not come yet. No program: an empty batch.
   struct Pending {
@@ -101,6 +116,7 @@ class Tower::Impl {
   const Graph& graph_;
   Backend& backend_;
   const uint64_t seed_;
+  const std::unique_ptr<WeightLayouts> layouts_;  // of all programs
   std::map<Mode, ModeState> modes_;
   Pending pending_;
 };
@@ -109,7 +125,16 @@ Tower::Tower(const Graph& graph, Backend& backend, uint64_t seed)
     : impl_(std::make_unique<Impl>(graph, backend, seed)) {}
 Tower::~Tower() = default;
 
-void Tower::Prepare(int64_t count, Mode mode) { impl_->Prepare(count, mode); }
+void Tower::Plan(int64_t count, Mode mode) { impl_->Plan(count, mode); }
+
+void Tower::Allocate() { impl_->Allocate(); }
+
+void Tower::Prepare(int64_t count, Mode mode) {
+  impl_->Plan(count, mode);
+  impl_->Allocate();
+}
+
+TowerMemory Tower::memory() const { return impl_->memory(); }
 
 LossSums Tower::Forward(const TowerInput& input, Mode mode, std::span<const float> weights,
                         int64_t weights_version, const LayerHook& before_layer) {

@@ -2,9 +2,10 @@
 //
 // Owner and thread: one compute thread owns a tower. The tower owns activations and everything
 // that the backend makes; weights and gradients are the caller's, in the arena order of the Graph.
-// All of it is made in Prepare; a step allocates nothing.
+// Plan makes all of it but the large buffers, Prepare those too; a step allocates nothing.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -29,6 +30,13 @@ struct TowerInput {
   int32_t* predictions = nullptr;
 };
 
+// Bytes of a tower's large buffers: those that are there, and those that Allocate would add.
+struct TowerMemory {
+  size_t training = 0;    // values, gradients, states and scratch of the largest training batch
+  size_t evaluation = 0;  // … of the largest evaluation batch
+  size_t layouts = 0;     // copies of weights as the backend's kernels want them
+};
+
 class Tower {
  public:
   // Called with a layer's index; see Forward and Backward.
@@ -38,9 +46,15 @@ class Tower {
   Tower(const Graph& graph, Backend& backend, uint64_t seed);
   ~Tower();
 
-  // Makes what batches of `count` samples need. Forward and Backward accept prepared counts only,
-  // and 0: an empty batch has the loss 0 and gradients of 0. Not between Forward and Backward.
+  // Makes what batches of `count` samples need, but for the large buffers, which memory() counts
+  // from now on. Not between Forward and Backward.
+  void Plan(int64_t count, Mode mode);
+  // Allocates the buffers for everything that was planned. Not between Forward and Backward.
+  void Allocate();
+  // Both. Forward and Backward accept prepared counts only, and 0: an empty batch has the loss 0
+  // and gradients of 0.
   void Prepare(int64_t count, Mode mode);
+  TowerMemory memory() const;
 
   // Runs all layers on `input` with `weights` (graph.arena_floats() floats). Calls
   // before_layer(i) before the variables of layer i are read, for each layer that has some, in

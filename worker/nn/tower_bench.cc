@@ -98,6 +98,9 @@ class TimedBackend : public Backend {
   std::unique_ptr<DeviceBuffer> Allocate(size_t floats) override {
     return backend_->Allocate(floats);
   }
+  std::unique_ptr<WeightLayouts> MakeWeightLayouts() override {
+    return backend_->MakeWeightLayouts();
+  }
   std::unique_ptr<Op> MakeOp(const Layer& layer, const OpOptions& options) override {
     return std::make_unique<TimedOp>(backend_->MakeOp(layer, options), Add(layer, options));
   }

@@ -5,6 +5,7 @@
 
 #include "common/log.h"
 #include "common/trace/trace.h"
+#include "worker/trainer/worker_memory.h"
 
 namespace muster {
 namespace {
@@ -46,7 +47,9 @@ Trainer::Trainer(const config::Config& config, const Graph& graph, const Dataset
   for (const TreeNode& node : client.parts()) deepest = std::max(deepest, node.level);
   for (uint32_t level = 1; level <= deepest; ++level)
     accumulators_.emplace_back(graph.arena_floats());
-  PrepareTower();
+  // Everything is made before the first step.
+  PlanTower(config, client.plan(), client.slices(), data.test->size(), tower_);
+  tower_.Allocate();
   TrainPipelineOptions options;
   options.plan = client.plan();
   options.slices = client.slices();
@@ -54,25 +57,6 @@ Trainer::Trainer(const config::Config& config, const Graph& graph, const Dataset
   options.seed = config.run().seed();
   options.data = config.data();
   pipeline_ = MakeTrainPipeline(*data.train, options);
-}
-
-// Everything is made before the first step: for every slice size that the plan has, and for the
-// blocks of an evaluation.
-void Trainer::PrepareTower() {
-  const StepPlan& plan = client_.plan();
-  std::set<int64_t> sizes;
-  for (const int64_t step : {int64_t{0}, plan.StepsPerEpoch() - 1}) {
-    const Batch batch = plan.At(step);
-    for (int64_t s = client_.slices().begin; s < client_.slices().end; ++s) {
-      sizes.insert(plan.Slice(batch, s).size());
-    }
-  }
-  sizes.erase(0);
-  for (const int64_t size : sizes) tower_.Prepare(size, Mode::kTraining);
-  const int64_t test = data_.test->size(), block = config_.evaluation().batch();
-  if (test == 0) return;
-  tower_.Prepare(std::min(test, block), Mode::kInference);
-  if (test > block && test % block != 0) tower_.Prepare(test % block, Mode::kInference);
 }
 
 void Trainer::Run() {

@@ -30,7 +30,6 @@ class Trainer {
  private:
   using Clock = std::chrono::steady_clock;
 
-  void PrepareTower();
   void TrainStep(const Order& order);
   void Evaluate(const Order& order);
 

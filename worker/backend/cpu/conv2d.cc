@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/error.h"
 #include "worker/backend/cpu/convolution_passes.h"
 #include "worker/backend/cpu/few_channels_gradient.h"
 #include "worker/backend/cpu/ops.h"
+#include "worker/backend/cpu/weight_layouts.h"
 
 namespace muster::cpu {
 namespace {
@@ -27,21 +29,12 @@ class FewChannelsBackwardWeights : public BackwardPass {
 class Conv2d : public Op {
  public:
   Conv2d(OneDnn& dnn, const Layer& layer, const OpOptions& options, bool winograd_allowed) {
+    auto* layouts = dynamic_cast<CpuWeightLayouts*>(options.layouts);
+    MUSTER_CHECK((layouts == nullptr) == (options.layouts == nullptr));
+    if (layouts == nullptr) layouts = &own_layouts_;
     const bool winograd = winograd_allowed && WinogradFits(layer, options.batch);
-    forward_ =
-        winograd ? MakeWinogradForward(layer, options) : MakeDirectForward(dnn, layer, options);
-    if (options.mode != Mode::kTraining) return;
-    if (options.input_gradient) {
-      backward_data_ = winograd ? MakeWinogradBackwardData(layer, options)
-                                : MakeDirectBackwardData(dnn, layer, options);
-    }
-    if (winograd) {
-      backward_weights_ = MakeWinogradBackwardWeights(layer, options);
-    } else if (FewChannelsGradient::Fits(layer)) {
-      backward_weights_ = std::make_unique<FewChannelsBackwardWeights>(layer, options);
-    } else {
-      backward_weights_ = MakeDirectBackwardWeights(dnn, layer, options);
-    }
+    MakePasses(dnn, layer, options, winograd, *layouts);
+    own_layouts_.Allocate();
   }
 
   // The passes run one after the other in the same scratch.
@@ -58,6 +51,25 @@ class Conv2d : public Op {
   }
 
  private:
+  void MakePasses(OneDnn& dnn, const Layer& layer, const OpOptions& options, bool winograd,
+                  CpuWeightLayouts& layouts) {
+    forward_ = winograd ? MakeWinogradForward(layer, options, layouts)
+                        : MakeDirectForward(dnn, layer, options, layouts);
+    if (options.mode != Mode::kTraining) return;
+    if (options.input_gradient) {
+      backward_data_ = winograd ? MakeWinogradBackwardData(layer, options, layouts)
+                                : MakeDirectBackwardData(dnn, layer, options, layouts);
+    }
+    if (winograd) {
+      backward_weights_ = MakeWinogradBackwardWeights(layer, options);
+    } else if (FewChannelsGradient::Fits(layer)) {
+      backward_weights_ = std::make_unique<FewChannelsBackwardWeights>(layer, options);
+    } else {
+      backward_weights_ = MakeDirectBackwardWeights(dnn, layer, options);
+    }
+  }
+
+  CpuWeightLayouts own_layouts_;  // used where the tower has none
   std::unique_ptr<ForwardPass> forward_;
   std::unique_ptr<BackwardPass> backward_data_, backward_weights_;
 };

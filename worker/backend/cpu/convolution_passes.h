@@ -18,6 +18,8 @@ class ForwardPass {
   virtual void Run(const ForwardArgs& args) = 0;
 };
 
+class CpuWeightLayouts;
+
 // Backward with respect to the input (with the mask of OpOptions::input_is_relu), or to the weights
 // and the bias.
 class BackwardPass {
@@ -27,19 +29,23 @@ class BackwardPass {
   virtual void Run(const BackwardArgs& args) = 0;
 };
 
+// Copies of the weights are kept in `layouts`, which must outlive the pass.
+
 // By oneDNN, for any convolution.
 std::unique_ptr<ForwardPass> MakeDirectForward(OneDnn& dnn, const Layer& layer,
-                                               const OpOptions& options);
+                                               const OpOptions& options, CpuWeightLayouts& layouts);
 std::unique_ptr<BackwardPass> MakeDirectBackwardData(OneDnn& dnn, const Layer& layer,
-                                                     const OpOptions& options);
+                                                     const OpOptions& options,
+                                                     CpuWeightLayouts& layouts);
 std::unique_ptr<BackwardPass> MakeDirectBackwardWeights(OneDnn& dnn, const Layer& layer,
                                                         const OpOptions& options);
 
 // By Winograd's F(2x2, 3x3), for what WinogradFits. All three passes use it or none.
 bool WinogradFits(const Layer& layer, int64_t batch);
-std::unique_ptr<ForwardPass> MakeWinogradForward(const Layer& layer, const OpOptions& options);
-std::unique_ptr<BackwardPass> MakeWinogradBackwardData(const Layer& layer,
-                                                       const OpOptions& options);
+std::unique_ptr<ForwardPass> MakeWinogradForward(const Layer& layer, const OpOptions& options,
+                                                 CpuWeightLayouts& layouts);
+std::unique_ptr<BackwardPass> MakeWinogradBackwardData(const Layer& layer, const OpOptions& options,
+                                                       CpuWeightLayouts& layouts);
 std::unique_ptr<BackwardPass> MakeWinogradBackwardWeights(const Layer& layer,
                                                           const OpOptions& options);
 

@@ -10,6 +10,7 @@
 #include "common/error.h"
 #include "worker/backend/cpu/onednn.h"
 #include "worker/backend/cpu/ops.h"
+#include "worker/backend/cpu/weight_layouts.h"
 
 namespace muster {
 namespace {
@@ -57,6 +58,10 @@ class CpuBackend : public Backend {
 
   std::unique_ptr<DeviceBuffer> Allocate(size_t floats) override {
     return std::make_unique<CpuBuffer>(floats);
+  }
+
+  std::unique_ptr<WeightLayouts> MakeWeightLayouts() override {
+    return std::make_unique<cpu::CpuWeightLayouts>();
   }
 
   std::unique_ptr<Op> MakeOp(const Layer& layer, const OpOptions& options) override {

@@ -7,11 +7,11 @@
 // faster by more than the copies cost, run in whatever layout oneDNN likes best, through copies in
 // scratch.
 #include <algorithm>
-#include <optional>
 
 #include "worker/backend/cpu/convolution_passes.h"
 #include "worker/backend/cpu/kernels.h"
 #include "worker/backend/cpu/onednn.h"
+#include "worker/backend/cpu/weight_layouts.h"
 
 namespace muster::cpu {
 namespace {
@@ -124,32 +124,6 @@ dnnl::convolution_backward_weights::primitive_desc BackwardWeightsDescriptor(
   });
 }
 
-// Weights in a primitive's layout, made anew when their version changes.
-class WeightsCopy {
- public:
-  WeightsCopy() = default;
-  WeightsCopy(const OneDnn& dnn, const memory::desc& outside, const memory::desc& inside)
-      : same_(outside == inside), outside_(Unbound(dnn, outside)) {
-    inside_ = same_ ? outside_ : memory(inside, dnn.engine);
-    if (!same_) reorder_ = dnnl::reorder(outside_, inside_);
-  }
-
-  const memory& inside() const { return inside_; }
-
-  void Update(OneDnn& dnn, const float* weights, int64_t version) {
-    if (!same_ && version_ == version) return;
-    SetAddress(outside_, weights);
-    if (!same_) reorder_.execute(dnn.stream, outside_, inside_);
-    version_ = version;
-  }
-
- private:
-  bool same_ = true;
-  memory outside_, inside_;
-  dnnl::reorder reorder_;
-  std::optional<int64_t> version_;
-};
-
 // What the passes have in common; `source` and `destination` are values or gradients.
 struct Direct {
   Direct(OneDnn& dnn, const Layer& layer, const OpOptions& options)
@@ -167,14 +141,16 @@ struct Direct {
 
 class DirectForward : public ForwardPass {
  public:
-  DirectForward(OneDnn& dnn, const Layer& layer, const OpOptions& options)
+  DirectForward(OneDnn& dnn, const Layer& layer, const OpOptions& options,
+                CpuWeightLayouts& layouts)
       : pass_(dnn, layer, options) {
     const auto d = ForwardDescriptor(dnn, pass_.geometry, options);
     pass_.source = StagedTensor(dnn, pass_.PlainSource(), d.src_desc(), pass_.scratch);
     pass_.destination = StagedTensor(dnn, pass_.PlainDestination(), d.dst_desc(), pass_.scratch);
-    weights_ = WeightsCopy(dnn, pass_.geometry.PlainWeights(), d.weights_desc());
+    weights_ =
+        &layouts.Reordered(dnn, options.layer, pass_.geometry.PlainWeights(), d.weights_desc());
     std::unordered_map<int, memory> arguments = {{DNNL_ARG_SRC, pass_.source.inside()},
-                                                 {DNNL_ARG_WEIGHTS, weights_.inside()},
+                                                 {DNNL_ARG_WEIGHTS, weights_->inside()},
                                                  {DNNL_ARG_DST, pass_.destination.inside()}};
     if (pass_.geometry.spec.use_bias) {
       arguments[DNNL_ARG_BIAS] = bias_ = Unbound(dnn, d.bias_desc());
@@ -188,7 +164,7 @@ class DirectForward : public ForwardPass {
   void Run(const ForwardArgs& args) override {
     pass_.source.Bind(args.input, args.scratch);
     pass_.destination.Bind(args.output, args.scratch);
-    weights_.Update(pass_.dnn, args.weights, args.weights_version);
+    weights_->Update(pass_.dnn, args.weights, args.weights_version);
     if (pass_.geometry.spec.use_bias) SetAddress(bias_, args.bias);
     pass_.source.CopyIn(pass_.dnn);
     pass_.primitive.Execute(pass_.dnn, args.scratch);
@@ -197,13 +173,14 @@ class DirectForward : public ForwardPass {
 
  private:
   Direct pass_;
-  WeightsCopy weights_;
+  ReorderedWeights* weights_ = nullptr;
   memory bias_;
 };
 
 class DirectBackwardData : public BackwardPass {
  public:
-  DirectBackwardData(OneDnn& dnn, const Layer& layer, const OpOptions& options)
+  DirectBackwardData(OneDnn& dnn, const Layer& layer, const OpOptions& options,
+                     CpuWeightLayouts& layouts)
       : pass_(dnn, layer, options),
         input_is_relu_(options.input_is_relu),
         input_floats_(options.batch * layer.input_shape.elements()) {
@@ -211,10 +188,11 @@ class DirectBackwardData : public BackwardPass {
     pass_.source = StagedTensor(dnn, pass_.PlainSource(), d.diff_src_desc(), pass_.scratch);
     pass_.destination =
         StagedTensor(dnn, pass_.PlainDestination(), d.diff_dst_desc(), pass_.scratch);
-    weights_ = WeightsCopy(dnn, pass_.geometry.PlainWeights(), d.weights_desc());
+    weights_ =
+        &layouts.Reordered(dnn, options.layer, pass_.geometry.PlainWeights(), d.weights_desc());
     pass_.primitive = Primitive(dnn, dnnl::convolution_backward_data(d), d.scratchpad_desc(),
                                 {{DNNL_ARG_DIFF_SRC, pass_.source.inside()},
-                                 {DNNL_ARG_WEIGHTS, weights_.inside()},
+                                 {DNNL_ARG_WEIGHTS, weights_->inside()},
                                  {DNNL_ARG_DIFF_DST, pass_.destination.inside()}},
                                 pass_.scratch);
   }
@@ -224,7 +202,7 @@ class DirectBackwardData : public BackwardPass {
   void Run(const BackwardArgs& args) override {
     pass_.source.Bind(args.input_gradient, args.scratch);
     pass_.destination.Bind(args.output_gradient, args.scratch);
-    weights_.Update(pass_.dnn, args.weights, args.weights_version);
+    weights_->Update(pass_.dnn, args.weights, args.weights_version);
     pass_.destination.CopyIn(pass_.dnn);
     pass_.primitive.Execute(pass_.dnn, args.scratch);
     pass_.source.CopyOut(pass_.dnn);
@@ -235,7 +213,7 @@ class DirectBackwardData : public BackwardPass {
   Direct pass_;
   const bool input_is_relu_;
   const int64_t input_floats_;
-  WeightsCopy weights_;
+  ReorderedWeights* weights_ = nullptr;
 };
 
 class DirectBackwardWeights : public BackwardPass {
@@ -280,13 +258,15 @@ class DirectBackwardWeights : public BackwardPass {
 }  // namespace
 
 std::unique_ptr<ForwardPass> MakeDirectForward(OneDnn& dnn, const Layer& layer,
-                                               const OpOptions& options) {
-  return std::make_unique<DirectForward>(dnn, layer, options);
+                                               const OpOptions& options,
+                                               CpuWeightLayouts& layouts) {
+  return std::make_unique<DirectForward>(dnn, layer, options, layouts);
 }
 
 std::unique_ptr<BackwardPass> MakeDirectBackwardData(OneDnn& dnn, const Layer& layer,
-                                                     const OpOptions& options) {
-  return std::make_unique<DirectBackwardData>(dnn, layer, options);
+                                                     const OpOptions& options,
+                                                     CpuWeightLayouts& layouts) {
+  return std::make_unique<DirectBackwardData>(dnn, layer, options, layouts);
 }
 
 std::unique_ptr<BackwardPass> MakeDirectBackwardWeights(OneDnn& dnn, const Layer& layer,

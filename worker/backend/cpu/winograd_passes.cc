@@ -1,5 +1,6 @@
 // Convolution passes by Winograd's F(2x2, 3x3), and which convolutions they are for.
 #include "worker/backend/cpu/convolution_passes.h"
+#include "worker/backend/cpu/weight_layouts.h"
 #include "worker/backend/cpu/winograd_convolution.h"
 #include "worker/backend/cpu/winograd_gradient.h"
 #include "worker/backend/cpu/winograd_weights.h"
@@ -11,12 +12,13 @@ using winograd::TransformedWeights;
 
 class WinogradForward : public ForwardPass {
  public:
-  WinogradForward(const Layer& layer, const OpOptions& options)
+  WinogradForward(const Layer& layer, const OpOptions& options, CpuWeightLayouts& layouts)
       : spec_(std::get<Conv2dSpec>(layer.spec)),
         relu_(options.activation == Activation::kRelu),
         convolution_(options.batch, layer.input_shape, layer.output_shape, spec_.pads.top,
                      spec_.pads.left),
-        weights_(layer.input_shape.channels, spec_.filters, TransformedWeights::Use::kForward) {}
+        weights_(layouts.Transformed(options.layer, layer.input_shape.channels, spec_.filters,
+                                     TransformedWeights::Use::kForward)) {}
   size_t scratch_floats() const override { return convolution_.scratch_floats(); }
   void Run(const ForwardArgs& args) override {
     weights_.Update(args.weights, args.weights_version);
@@ -29,15 +31,15 @@ class WinogradForward : public ForwardPass {
   const Conv2dSpec spec_;
   const bool relu_;
   const winograd::Convolution convolution_;
-  TransformedWeights weights_;
+  TransformedWeights& weights_;
 };
 
 // dx(y, x) = Σ dy(y + top - i, x + left - j) w(i, j): the turned filter, padded by 2 - top, 2 -
 // left.
 class WinogradBackwardData : public BackwardPass {
  public:
-  WinogradBackwardData(const Layer& layer, const OpOptions& options)
-      : WinogradBackwardData(layer, options, std::get<Conv2dSpec>(layer.spec)) {}
+  WinogradBackwardData(const Layer& layer, const OpOptions& options, CpuWeightLayouts& layouts)
+      : WinogradBackwardData(layer, options, std::get<Conv2dSpec>(layer.spec), layouts) {}
   size_t scratch_floats() const override { return convolution_.scratch_floats(); }
   void Run(const BackwardArgs& args) override {
     weights_.Update(args.weights, args.weights_version);
@@ -47,16 +49,17 @@ class WinogradBackwardData : public BackwardPass {
   }
 
  private:
-  WinogradBackwardData(const Layer& layer, const OpOptions& options, const Conv2dSpec& spec)
+  WinogradBackwardData(const Layer& layer, const OpOptions& options, const Conv2dSpec& spec,
+                       CpuWeightLayouts& layouts)
       : input_is_relu_(options.input_is_relu),
         convolution_(options.batch, layer.output_shape, layer.input_shape, 2 - spec.pads.top,
                      2 - spec.pads.left),
-        weights_(layer.input_shape.channels, spec.filters, TransformedWeights::Use::kBackwardData) {
-  }
+        weights_(layouts.Transformed(options.layer, layer.input_shape.channels, spec.filters,
+                                     TransformedWeights::Use::kBackwardData)) {}
 
   const bool input_is_relu_;
   const winograd::Convolution convolution_;
-  TransformedWeights weights_;
+  TransformedWeights& weights_;
 };
 
 class WinogradBackwardWeights : public BackwardPass {
@@ -95,13 +98,14 @@ bool WinogradFits(const Layer& layer, int64_t batch) {
          __builtin_cpu_supports("avx2");
 }
 
-std::unique_ptr<ForwardPass> MakeWinogradForward(const Layer& layer, const OpOptions& options) {
-  return std::make_unique<WinogradForward>(layer, options);
+std::unique_ptr<ForwardPass> MakeWinogradForward(const Layer& layer, const OpOptions& options,
+                                                 CpuWeightLayouts& layouts) {
+  return std::make_unique<WinogradForward>(layer, options, layouts);
 }
 
-std::unique_ptr<BackwardPass> MakeWinogradBackwardData(const Layer& layer,
-                                                       const OpOptions& options) {
-  return std::make_unique<WinogradBackwardData>(layer, options);
+std::unique_ptr<BackwardPass> MakeWinogradBackwardData(const Layer& layer, const OpOptions& options,
+                                                       CpuWeightLayouts& layouts) {
+  return std::make_unique<WinogradBackwardData>(layer, options, layouts);
 }
 
 std::unique_ptr<BackwardPass> MakeWinogradBackwardWeights(const Layer& layer,

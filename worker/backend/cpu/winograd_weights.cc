@@ -1,7 +1,6 @@
 #include "worker/backend/cpu/winograd_weights.h"
 
-#include <cstdint>
-
+#include "common/error.h"
 #include "worker/backend/cpu/kernels.h"
 #include "worker/backend/cpu/vec.h"
 #include "worker/backend/cpu/winograd_transforms.h"
@@ -37,14 +36,19 @@ TransformedWeights::TransformedWeights(int64_t inputs, int64_t outputs, Use use)
     : inputs_(inputs),
       outputs_(outputs),
       use_(use),
-      position_(inputs * outputs + 16),  // not a power of two, see TileMatrices
-      data_(static_cast<size_t>(kPositions * position_ + 16)) {
-  const auto address = reinterpret_cast<uintptr_t>(data_.data());
-  first_ = data_.data() + (64 - address % 64) % 64 / sizeof(float);
+      position_(inputs * outputs + 16) {}  // not a power of two, see TileMatrices
+
+size_t TransformedWeights::bytes() const {
+  return static_cast<size_t>(kPositions * position_) * sizeof(float);
+}
+
+void TransformedWeights::Allocate() {
+  if (data_.floats().empty()) data_ = Arena(static_cast<size_t>(kPositions * position_));
 }
 
 void TransformedWeights::Update(const float* weights, int64_t version) {
   if (version_ == version) return;
+  MUSTER_CHECK(!data_.floats().empty());
   version_ = version;
   ParallelFor(outputs_ / kLanes, [&](int64_t panel) {
     use_ == Use::kForward ? TransformForward(weights, panel * kLanes)
@@ -54,7 +58,7 @@ void TransformedWeights::Update(const float* weights, int64_t version) {
 
 ConstPanels TransformedWeights::At(int64_t position) const {
   const int64_t rows = use_ == Use::kForward ? inputs_ : outputs_;
-  return {first_ + position * position_, rows * kLanes};
+  return {data_.floats().data() + position * position_, rows * kLanes};
 }
 
 // Vectors go over the inputs, as the weights lie; the panels want them over the outputs.
@@ -68,7 +72,8 @@ void TransformedWeights::TransformForward(const float* weights, int64_t output) 
     }
     for (int position = 0; position < kPositions; ++position) {
       Transpose(rows[position]);
-      float* const to = first_ + position * position_ + output * inputs_ + c * kLanes;
+      float* const to =
+          data_.floats().data() + position * position_ + output * inputs_ + c * kLanes;
       for (int64_t i = 0; i < kLanes; ++i) Store(to + i * kLanes, rows[position][i]);
     }
   }
@@ -78,7 +83,7 @@ void TransformedWeights::TransformBackwardData(const float* weights, int64_t out
   for (int64_t c = 0; c < inputs_; c += kLanes) {
     for (int64_t k = output; k < output + kLanes; ++k) {
       const float* const filter = weights + k * kTaps * inputs_ + c;
-      float* const to = first_ + c * outputs_ + k * kLanes;
+      float* const to = data_.floats().data() + c * outputs_ + k * kLanes;
       TransformWeights([&](int i, int j) { return LoadFloats(filter + (8 - 3 * i - j) * inputs_); },
                        [&](int position, FloatVec vec) { Store(to + position * position_, vec); });
     }

@@ -1,11 +1,13 @@
 // The weights of a 3x3 convolution, transformed for Winograd's F(2x2, 3x3): made once per version,
-// since several slices of a step and the batches of an evaluation share them.
+// since several slices of a step and the batches of an evaluation share them. Takes 16/9 of the
+// weights' memory.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <vector>
 
+#include "common/arena.h"
 #include "worker/backend/cpu/panel_product.h"
 
 namespace muster::cpu::winograd {
@@ -16,8 +18,11 @@ class TransformedWeights {
     kForward,       // 16 matrices of inputs x outputs
     kBackwardData,  // 16 matrices of outputs x inputs, of the filters turned by 180 degrees
   };
-  // Both multiples of 8.
+  // Both multiples of 8. Allocate comes before the first Update.
   TransformedWeights(int64_t inputs, int64_t outputs, Use use);
+
+  size_t bytes() const;
+  void Allocate();  // once; does nothing the second time
 
   // weights: [outputs, 3, 3, inputs]. Does nothing where it has this version.
   void Update(const float* weights, int64_t version);
@@ -32,8 +37,7 @@ class TransformedWeights {
   const int64_t inputs_, outputs_;
   const Use use_;
   const int64_t position_;  // floats from one position to the next
-  std::vector<float> data_;
-  float* first_;  // in data_, 64-byte aligned
+  Arena data_;
   std::optional<int64_t> version_;
 };
 

@@ -1,0 +1,18 @@
+// Programs of this installation that print their results as lines of JSON.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace muster {
+
+// Runs `program` to its end and returns the JSON objects that it printed, one a line. Throws Error
+// with the program's own last error, or else its last words, and its exit code, where it fails or
+// prints no object; Error(kDeadline) where it runs longer than `deadline_s` (it is then killed).
+// From the main thread, see ChildProcess.
+std::vector<nlohmann::json> RunJsonProgram(const std::string& program,
+                                           const std::vector<std::string>& arguments,
+                                           double deadline_s);
+
+}  // namespace muster

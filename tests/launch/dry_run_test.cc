@@ -1,0 +1,62 @@
+// `muster launch --dry-run`, with a stand-in for the worker that is asked for its memory.
+#include <gmock/gmock.h>
+
+#include "tests/launch/job_fixture.h"
+
+namespace muster::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class DryRunTest : public JobTest {
+ protected:
+  void ExpectFailure(int code, const std::string& message) {
+    const Finished finished = RunLaunch({"--dry-run", "--set", "deadlines.start_s=1"});
+    EXPECT_EQ(finished.exit_code, code) << finished.out;
+    EXPECT_THAT(finished.out, IsEmpty());
+    EXPECT_THAT(finished.err, AllOf(HasSubstr("muster: error: "), HasSubstr(message)));
+    EXPECT_TRUE(NoProcessLeft());
+    EXPECT_THAT(RunDirs(), IsEmpty());
+  }
+};
+
+TEST_F(DryRunTest, ShowsWhatTheWorkerSays) {
+  Workers("dump:" + Path("words") +
+          R"(;say:{"what":"activations","bytes":5000000,"holder":"process"})"
+          R"(;say:{"what":"weights","bytes":7000000,"holder":"server"};exit:0)");
+  const Finished finished = RunLaunch({"--dry-run", "--seed", "12"});
+  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_THAT(finished.out, AllOf(HasSubstr("each worker, at most               12.0 MB"),
+                                  HasSubstr("activations                      5.00 MB"),
+                                  HasSubstr("weights                          7.00 MB"),
+                                  HasSubstr("all together, shared parts once")));
+  // The same settings, and the rank with the most slices.
+  EXPECT_THAT(ReadFile(Path("words")),
+              AllOf(HasSubstr("--memory\n"), HasSubstr("--rank\n1\n"), HasSubstr("run.seed=12\n"),
+                    HasSubstr("cluster.workers=2\n")));
+}
+
+TEST_F(DryRunTest, TheWorkersErrorAndExitCodeComeThrough) {
+  Workers("say:2026-01-01 10:00:00.000 worker-1 error: layer conv1: no such kernel;exit:4");
+  ExpectFailure(4, "muster-worker ended with exit code 4: layer conv1: no such kernel");
+}
+
+TEST_F(DryRunTest, AWorkerThatIsKilledIsNamed) {
+  Workers("signal:9");
+  ExpectFailure(1, "muster-worker was killed by signal 9");
+}
+
+TEST_F(DryRunTest, AWorkerThatHangsIsStopped) {
+  Workers("");
+  ExpectFailure(5, "muster-worker did not end within 1 s");
+}
+
+TEST_F(DryRunTest, AWorkerOfAnotherBuildIsRecognised) {
+  Workers(R"(say:{"what":"activations"};exit:0)");
+  ExpectFailure(1, "of one build?");
+}
+
+}  // namespace
+}  // namespace muster::testing

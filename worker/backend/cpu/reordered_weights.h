@@ -1,0 +1,38 @@
+// The weights of a convolution in the layout that a oneDNN primitive wants.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "common/arena.h"
+#include "worker/backend/cpu/onednn.h"
+
+namespace muster::cpu {
+
+// A copy, made anew when the weights' version changes; or, where the primitive takes the weights as
+// they are, no copy. Allocate comes before the first Update.
+class ReorderedWeights {
+ public:
+  ReorderedWeights(const OneDnn& dnn, const dnnl::memory::desc& outside,
+                   const dnnl::memory::desc& inside);
+
+  const dnnl::memory::desc& layout() const { return layout_; }
+  size_t bytes() const { return same_ ? 0 : layout_.get_size(); }
+  void Allocate();  // once; does nothing the second time
+
+  // The memory to hand to the primitive.
+  const dnnl::memory& inside() const { return inside_; }
+  // Does nothing where it has this version.
+  void Update(OneDnn& dnn, const float* weights, int64_t version);
+
+ private:
+  const dnnl::memory::desc layout_;
+  const bool same_;
+  dnnl::memory outside_, inside_;
+  dnnl::reorder reorder_;
+  Arena data_;
+  std::optional<int64_t> version_;
+};
+
+}  // namespace muster::cpu

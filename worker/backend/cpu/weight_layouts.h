@@ -1,0 +1,37 @@
+// The copies of weights that the convolutions of one tower share: one for each layer and layout.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "worker/backend/backend.h"
+#include "worker/backend/cpu/onednn.h"
+#include "worker/backend/cpu/reordered_weights.h"
+#include "worker/backend/cpu/winograd_weights.h"
+
+namespace muster::cpu {
+
+class CpuWeightLayouts final : public WeightLayouts {
+ public:
+  size_t bytes() const override;
+  void Allocate() override;
+
+  // The one for these arguments, made when it is first asked for. Valid as long as this object.
+  winograd::TransformedWeights& Transformed(int layer, int64_t inputs, int64_t outputs,
+                                            winograd::TransformedWeights::Use use);
+  // Likewise; `outside` follows from the layer.
+  ReorderedWeights& Reordered(const OneDnn& dnn, int layer, const dnnl::memory::desc& outside,
+                              const dnnl::memory::desc& inside);
+
+ private:
+  std::map<std::pair<int, winograd::TransformedWeights::Use>,
+           std::unique_ptr<winograd::TransformedWeights>>
+      transformed_;
+  std::map<int, std::vector<std::unique_ptr<ReorderedWeights>>> reordered_;  // few for each layer
+};
+
+}  // namespace muster::cpu

@@ -1,0 +1,126 @@
+#include "worker/trainer/worker_memory.h"
+
+#include <algorithm>
+#include <set>
+
+#include "common/chunks.h"
+#include "common/config.h"
+#include "common/wire_type.h"
+#include "worker/client/wire_buffers.h"
+#include "worker/data/pipeline.h"
+
+namespace muster {
+namespace {
+
+using Holder = MemoryRow::Holder;
+
+void AddPlanes(const config::Config& config, double arena, std::vector<MemoryRow>& rows) {
+  const bool shared = SharesMemory(config);
+  rows.push_back({shared ? "weights, two planes (shared)" : "weights, two planes", 2 * arena,
+                  shared ? Holder::kServer : Holder::kProcess});
+  if (!config.evaluation().use_ema()) return;
+  rows.push_back({shared ? "moving average (shared)" : "moving average", arena,
+                  shared ? Holder::kServer : Holder::kProcess});
+}
+
+void AddGradients(const config::Config& config, const Graph& graph, double arena, uint32_t rank,
+                  std::vector<MemoryRow>& rows) {
+  const std::vector<TreeNode> parts = PartsOf(config, rank);
+  const double count = static_cast<double>(parts.size());
+  const bool shared = SharesMemory(config);
+  rows.push_back({shared ? "gradients to push (shared)" : "gradients to push", count * arena,
+                  shared ? Holder::kServer : Holder::kProcess});
+  const WireType wire = WireTypeOf(config.cluster());
+  if (!shared) {
+    // Messages that came in, until they are copied to a plane; malloc keeps their memory.
+    rows.push_back({"weights received, at most", arena * static_cast<double>(BytesOf(wire)) / 4});
+  }
+  if (wire != wire::FP32) {
+    size_t largest = 0;
+    for (const Chunk& chunk : CutChunks(graph, config.cluster().chunk_bytes())) {
+      largest = std::max(largest, chunk.floats());
+    }
+    rows.push_back({"gradients in 16 bits",
+                    static_cast<double>(WireBuffers::kCount * largest * sizeof(uint16_t))});
+  }
+  uint32_t deepest = 0;
+  for (const TreeNode& part : parts) deepest = std::max(deepest, part.level);
+  if (deepest > 0) rows.push_back({"accumulated gradients", deepest * arena});
+}
+
+// Batches made ahead, and what they are made from.
+void AddData(const config::Config& config, const StepPlan& plan, const Range& slices,
+             int64_t test_samples, const Datasets& data, uint32_t rank,
+             std::vector<MemoryRow>& rows) {
+  const Shape shape = InputShape(config.data());
+  const auto depth = static_cast<int>(config.data().prefetch_batches());
+  const int64_t batch = std::min(plan.global_batch, plan.train_samples);
+  const int64_t slice = (batch + plan.slices - 1) / plan.slices;
+  rows.push_back(
+      {"batches made ahead",
+       static_cast<double>(PrefetchBytes(plan.total_steps * slices.size(), slice, shape, depth))});
+  const int64_t block = config.evaluation().batch();
+  const int64_t blocks = (test_samples + block - 1) / block;
+  const Range mine = EvenPart(blocks, config.cluster().workers(), rank);
+  if (!mine.empty()) {
+    rows.push_back({"the same in evaluations",
+                    static_cast<double>(
+                        PrefetchBytes(mine.size(), std::min(block, test_samples), shape, depth))});
+  }
+  if (data.train == nullptr) return;
+  const bool mapped = data.train->is_mapped();
+  rows.push_back({mapped ? "images of the data set (files)" : "images of the data set",
+                  static_cast<double>(data.train->bytes() + data.test->bytes()),
+                  mapped ? Holder::kHost : Holder::kProcess});
+  rows.push_back(
+      {"orders of two epochs", 2.0 * sizeof(int64_t) * static_cast<double>(plan.train_samples)});
+}
+
+}  // namespace
+
+void PlanTower(const config::Config& config, const StepPlan& plan, const Range& slices,
+               int64_t test_samples, Tower& tower) {
+  std::set<int64_t> sizes;
+  for (const int64_t step : {int64_t{0}, plan.StepsPerEpoch() - 1}) {
+    const Batch batch = plan.At(step);
+    for (int64_t s = slices.begin; s < slices.end; ++s) sizes.insert(plan.Slice(batch, s).size());
+  }
+  sizes.erase(0);
+  for (const int64_t size : sizes) tower.Plan(size, Mode::kTraining);
+  const int64_t block = config.evaluation().batch();
+  if (test_samples == 0) return;
+  tower.Plan(std::min(test_samples, block), Mode::kInference);
+  if (test_samples > block && test_samples % block != 0) {
+    tower.Plan(test_samples % block, Mode::kInference);
+  }
+}
+
+std::vector<MemoryRow> WorkerMemory(const config::Config& config, const Graph& graph,
+                                    const Datasets& data, uint32_t rank, Tower& tower) {
+  constexpr int64_t kMany = 1000;  // batches, all of them full
+  const bool known = data.train != nullptr;
+  const StepPlan plan =
+      PlanSteps(config, known ? data.train->size() : kMany * ResolveBatch(config).global_batch);
+  const int64_t test =
+      known ? data.test->size()
+            : kMany * config.cluster().workers() * int64_t{config.evaluation().batch()};
+  const Range slices = EvenPart(plan.slices, config.cluster().workers(), rank);
+  PlanTower(config, plan, slices, test, tower);
+
+  std::vector<MemoryRow> rows;
+  const double arena = sizeof(float) * static_cast<double>(graph.arena_floats());
+  AddPlanes(config, arena, rows);
+  AddGradients(config, graph, arena, rank, rows);
+  const TowerMemory memory = tower.memory();
+  rows.push_back({"training: activations, scratch", static_cast<double>(memory.training)});
+  if (memory.evaluation > 0) {
+    rows.push_back({"evaluation: the same", static_cast<double>(memory.evaluation)});
+  }
+  if (memory.layouts > 0) {
+    rows.push_back({"weights as the kernels want", static_cast<double>(memory.layouts)});
+  }
+  AddData(config, plan, slices, test, data, rank, rows);
+  return rows;
+}
+
+}  // namespace muster

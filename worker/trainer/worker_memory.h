@@ -1,0 +1,27 @@
+// The memory of a worker, without a job: what `muster-worker --memory` prints and a dry run shows.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/graph.h"
+#include "common/process_memory.h"
+#include "common/step_plan.h"
+#include "proto/config.pb.h"
+#include "worker/data/dataset.h"
+#include "worker/nn/tower.h"
+
+namespace muster {
+
+// Plans every batch that the worker of these slices will ask of its tower: each slice size of the
+// plan, and the blocks of an evaluation.
+void PlanTower(const config::Config& config, const StepPlan& plan, const Range& slices,
+               int64_t test_samples, Tower& tower);
+
+// All arrays of the worker of this rank. The sizes of its tower are the tower's own, which is
+// planned here and allocates nothing. Without data (null) every batch is taken as full. Throws
+// Error where the network cannot be run as configured.
+std::vector<MemoryRow> WorkerMemory(const config::Config& config, const Graph& graph,
+                                    const Datasets& data, uint32_t rank, Tower& tower);
+
+}  // namespace muster
