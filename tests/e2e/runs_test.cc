@@ -201,7 +201,7 @@ TEST_F(Runs, AWorkerKnowsItsMemoryBeforeItRuns) {
   EXPECT_EQ(tcp["weights, two planes"], 2 * kArena);
   EXPECT_EQ(tcp["gradients to push"], kArena);
   EXPECT_EQ(tcp["weights received, at most"], kArena / 2);
-  EXPECT_EQ(tcp["gradients in 16 bits"], kArena / 2);
+  EXPECT_EQ(tcp["gradients in 16 bits"], 6 * kArena / 2);  // one chunk, six buffers
   EXPECT_EQ(tcp["accumulated gradients"], 2 * kArena);  // four slices: a tree of two levels
 }
 
