@@ -4,9 +4,10 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
-#include <new>
 #include <span>
 #include <utility>
+
+#include "common/aligned_memory.h"
 
 namespace muster {
 
@@ -17,8 +18,7 @@ class AlignedArray {
   AlignedArray() = default;
   explicit AlignedArray(size_t size) : size_(size) {
     const size_t bytes = (size * sizeof(T) + 63) / 64 * 64;
-    data_ = static_cast<T*>(std::aligned_alloc(64, bytes == 0 ? 64 : bytes));
-    if (data_ == nullptr) throw std::bad_alloc();
+    data_ = static_cast<T*>(AllocateAligned(bytes));
     std::memset(data_, 0, bytes);
   }
   AlignedArray(AlignedArray&& other) noexcept

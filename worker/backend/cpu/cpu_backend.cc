@@ -4,9 +4,9 @@
 #include <xmmintrin.h>
 
 #include <cstdlib>
-#include <new>
 #include <thread>
 
+#include "common/aligned_memory.h"
 #include "common/error.h"
 #include "worker/backend/cpu/onednn.h"
 #include "worker/backend/cpu/ops.h"
@@ -24,10 +24,7 @@ void FlushDenormals() {
 class CpuBuffer : public DeviceBuffer {
  public:
   explicit CpuBuffer(size_t floats)
-      : data_(
-            static_cast<float*>(std::aligned_alloc(64, (floats * sizeof(float) + 64) / 64 * 64))) {
-    if (data_ == nullptr) throw std::bad_alloc();
-  }
+      : data_(static_cast<float*>(AllocateAligned(floats * sizeof(float)))) {}
   ~CpuBuffer() override { std::free(data_); }
   CpuBuffer(const CpuBuffer&) = delete;
   CpuBuffer& operator=(const CpuBuffer&) = delete;
