@@ -298,16 +298,16 @@ void Checker::CheckContradictions(const config::Config& config) const {
   CheckCluster(config.cluster());
 }
 
-// What is wrong with every step; of the last batch of an epoch see the server.
-void CheckFullBatch(const config::Config& config, const Graph& graph, const std::string& file) {
-  const int64_t batch = ResolveBatch(config).global_batch;
-  const int64_t slices =
-      config.run().has_slices() ? config.run().slices() : config.cluster().workers();
+// What is wrong with every step. Of an epoch's last batch the server knows, once it has heard of
+// the training set, unless that is made up.
+void CheckSlices(const config::Config& config, const Graph& graph, const std::string& file) {
+  const bool known = config.data().format() == config::Data::SYNTHETIC;
+  StepPlan plan = PlanSteps(config, known ? config.data().synthetic().train_samples()
+                                          : ResolveBatch(config).global_batch);
+  if (!known) plan.total_steps = 0;
+  if (!config.run().has_slices()) plan.slices = config.cluster().workers();
   try {
-    CheckBatchNorms(graph, {.train_samples = batch,
-                            .global_batch = batch,
-                            .total_steps = 0,
-                            .slices = slices});
+    CheckBatchNorms(graph, plan);
   } catch (const Error& error) {
     throw Error(error.code(), "{}: {}", file, error.what());
   }
@@ -336,7 +336,7 @@ void CheckConfig(const config::Config& config, const std::string& file,
       throw Error(error.code(), "{}: {}", file, message);
     }
   }();
-  CheckFullBatch(config, graph, file);
+  CheckSlices(config, graph, file);
   if (graph.classes() < DataClasses(config.data())) {
     throw Error(ExitCode::kUsage,
                 "{}: layer \"{}\": expected at least {} logits, one per class of "

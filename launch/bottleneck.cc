@@ -53,8 +53,7 @@ std::string WhoIsSlow(const std::vector<Rank>& ranks, double step_ms, double imb
   }
   return fmt::format(
       "rank {} computes for {}, the mean of all is {}, and they wait for it: look for other work "
-      "on "
-      "its cores",
+      "on its cores, or for slices and images that do not divide evenly among the ranks",
       slowest.rank, FormatMilliseconds(slowest.compute_ms), FormatMilliseconds(mean));
 }
 

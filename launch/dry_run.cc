@@ -105,7 +105,7 @@ std::vector<std::string> DryRunLines(const std::string& config_path, const confi
   const uint32_t workers = config.cluster().workers();
   const std::vector<MemoryRow> server_memory = ServerMemory(config, graph);
   Append(lines, MemoryLines("server", server_memory));
-  Append(lines, MemoryLines(workers == 1 ? "worker" : "each worker, at most", worker_memory));
+  Append(lines, MemoryLines(workers == 1 ? "worker" : "each worker, about", worker_memory));
   lines.push_back(fmt::format("  {:<32} {:>9}", "all together, shared parts once",
                               FormatBytes(JobMemory(server_memory, worker_memory, workers))));
   lines.push_back("");

@@ -67,8 +67,8 @@ std::string BalanceText(const nlohmann::json& summary, int workers) {
   const double overhead = Number(summary, "overhead_share");
   const double imbalance = Number(summary, "imbalance_share");
   if (!std::isfinite(overhead + imbalance)) return "";
-  std::string text =
-      fmt::format("{} of a step beyond the slowest rank's compute", FormatPercent(overhead, 1));
+  std::string text = fmt::format("{} of a step beyond the slowest rank's compute",
+                                 FormatPercent(std::max(0.0, overhead), 1));
   if (workers > 1) text += fmt::format("; imbalance between ranks {}", FormatPercent(imbalance, 1));
   return text;
 }
@@ -95,6 +95,12 @@ std::string TransportText(const config::Cluster& cluster) {
 std::string WorkersText(const config::Config& config) {
   return fmt::format("{} x {}, over {}", Plural(config.cluster().workers(), "worker"),
                      Plural(config.worker().threads(), "thread"), TransportText(config.cluster()));
+}
+
+// What else must stay for another number of workers to give the same bits.
+std::string BitsText(const config::Config& config) {
+  return fmt::format("the same on any number of workers with run.slices={} and worker.threads={}",
+                     config.run().slices(), config.worker().threads());
 }
 
 }  // namespace
@@ -151,6 +157,7 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
                               : WorkersText(config))),
       Row("batch", fmt::format("{}, cut into {}", BatchText(config),
                                Plural(config.run().slices(), "slice"))),
+      Row("bits", BitsText(config)),
       Row("length", LengthText(config)),
       Row("update", LearningRateText(config)),
       Row("data", DataText(config.data())),

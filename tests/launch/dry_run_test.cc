@@ -28,7 +28,7 @@ TEST_F(DryRunTest, ShowsWhatTheWorkerSays) {
           R"(;say:{"what":"weights","bytes":7000000,"holder":"server"};exit:0)");
   const Finished finished = RunLaunch({"--dry-run", "--seed", "12"});
   EXPECT_EQ(finished.exit_code, 0) << finished.err;
-  EXPECT_THAT(finished.out, AllOf(HasSubstr("each worker, at most               12.0 MB"),
+  EXPECT_THAT(finished.out, AllOf(HasSubstr("each worker, about                 12.0 MB"),
                                   HasSubstr("activations                      5.00 MB"),
                                   HasSubstr("weights                          7.00 MB"),
                                   HasSubstr("all together, shared parts once")));
