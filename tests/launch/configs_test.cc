@@ -1,4 +1,5 @@
 // Every config of the tree can be read, fits its model and its data, and says how large a job is.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,6 +39,9 @@ TEST_P(ConfigsTest, ReadsChecksAndInspects) {
       DryRunLines(path, config, graph, {.train = 1000, .test = 100}, rows, "somewhere");
   using ::testing::Contains, ::testing::HasSubstr;
   EXPECT_THAT(lines, Contains(HasSubstr("1,000 for training")));
+  EXPECT_THAT(lines,
+              Contains(HasSubstr(fmt::format("run.slices={} and worker.threads={}",
+                                             config.run().slices(), config.worker().threads()))));
   EXPECT_THAT(lines, Contains(AllOf(HasSubstr("worker"), HasSubstr("23.0 MB"))));
   // What the server holds is in the server's rows, and the host's files are there once.
   const double all = SumOf(ServerMemory(config, graph)) + config.cluster().workers() * 5e6 + 11e6;
