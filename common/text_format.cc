@@ -41,6 +41,17 @@ std::string Line(const std::string& text, int line) {
   return result;
 }
 
+// What of a line is before the column where the parser stopped, by its way of counting; a line that
+// has no key there is given whole.
+std::string Before(int column, const std::string& line) {
+  int at = 0;
+  size_t end = 0;
+  for (; end < line.size() && at < column; ++end)
+    at = line[end] == '\t' ? (at / 8 + 1) * 8 : at + 1;
+  const std::string before = line.substr(0, end);
+  return before.find_first_of(":{") == std::string::npos ? line : before;
+}
+
 // "run." for the first place in the config where a message of this type lies; "" for the root.
 bool FindPath(const pb::Descriptor* from, const pb::Descriptor* wanted, int depth,
               std::string& path) {
@@ -83,10 +94,10 @@ class Translator : public pb::io::ErrorCollector {
  public:
   Translator(const pb::Descriptor* root, std::string text) : root_(root), text_(std::move(text)) {}
 
-  void AddError(int line, pb::io::ColumnNumber, const std::string& message) override {
+  void AddError(int line, pb::io::ColumnNumber column, const std::string& message) override {
     if (!first_.empty()) return;
     line_ = line;
-    first_ = Translate(line, message);
+    first_ = Translate(line, column, message);
   }
   void AddWarning(int, pb::io::ColumnNumber, const std::string&) override {}
 
@@ -94,7 +105,7 @@ class Translator : public pb::io::ErrorCollector {
   int line() const { return line_; }
 
  private:
-  std::string Translate(int line, const std::string& message) const;
+  std::string Translate(int line, int column, const std::string& message) const;
 
   const pb::Descriptor* root_;
   const std::string text_;
@@ -102,7 +113,7 @@ class Translator : public pb::io::ErrorCollector {
   int line_ = -1;
 };
 
-std::string Translator::Translate(int line, const std::string& message) const {
+std::string Translator::Translate(int line, int column, const std::string& message) const {
   std::smatch match;
   static const std::regex kUnknownField(
       R"re(Message type "([^"]+)" has no field named "([^"]+)".*)re");
@@ -122,7 +133,7 @@ std::string Translator::Translate(int line, const std::string& message) const {
   }
   // The other complaints do not name the message; the source line names the key.
   static const std::regex kKeyOnLine(R"re(([A-Za-z_][A-Za-z_0-9]*)\s*[:{])re");
-  const std::string source = line >= 0 ? Line(text_, line) : "";
+  const std::string source = line >= 0 ? Before(column, Line(text_, line)) : "";
   std::string key;
   for (auto it = std::sregex_iterator(source.begin(), source.end(), kKeyOnLine);
        it != std::sregex_iterator(); ++it) {

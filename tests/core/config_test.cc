@@ -117,6 +117,18 @@ TEST_F(ConfigTest, EveryErrorSaysWhereWhatAndWhatElse) {
   EXPECT_THAT(ErrorOf(dir_), HasSubstr(dir_));
 }
 
+// Of several keys on a line.
+TEST_F(ConfigTest, TheKeyIsTheOneWhoseValueIsWrong) {
+  for (const char* run :
+       {"run { seed: 1 steps: two global_batch: 8 }", "run { seed: 1\tsteps: 2.5 global_batch: 8 }",
+        "run { seed: 1 steps: \"2\" global_batch: 8 }"}) {
+    EXPECT_THAT(ErrorOf(Config("", run)), AllOf(HasSubstr(":1: steps: "), HasSubstr("integer")));
+  }
+  EXPECT_THAT(ErrorOf(Config("", "run { seed: -1 steps: 2 global_batch: 8 }")),
+              HasSubstr(":1: seed: "));
+  EXPECT_THAT(ErrorOf(Config("cluster { transport: TPC workers: 2 }")), HasSubstr("transport"));
+}
+
 TEST_F(ConfigTest, ANetworkIsNotAConfig) {
   (void)Config("");
   EXPECT_THAT(ErrorOf(dir_ + "/model.txtpb"),
