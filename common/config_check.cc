@@ -210,6 +210,21 @@ void Checker::CheckEvaluation(const config::Config& config) const {
     Fail("evaluation.stop_at_accuracy",
          "needs evaluations during the run: expected evaluation.every_epochs or every_steps");
   }
+  const bool none =
+      evaluation.every_epochs() == 0 && evaluation.every_steps() == 0 && evaluation.skip_final();
+  if (evaluation.confusion_matrix() && none) {
+    Fail("evaluation.confusion_matrix",
+         "needs an evaluation: expected evaluation.every_epochs, every_steps or skip_final: false");
+  }
+  const bool no_images = config.data().format() == config::Data::SYNTHETIC &&
+                         config.data().synthetic().test_samples() == 0;
+  for (const auto& [key, wanted] : {std::pair{"confusion_matrix", evaluation.confusion_matrix()},
+                                    {"stop_at_accuracy", evaluation.has_stop_at_accuracy()}}) {
+    if (no_images && wanted) {
+      Fail(fmt::format("evaluation.{}", key),
+           "needs test images: expected data.synthetic.test_samples above 0");
+    }
+  }
 }
 
 void Checker::CheckPreprocess(const config::Data& data) const {

@@ -129,6 +129,22 @@ TEST_F(ConfigTest, TheKeyIsTheOneWhoseValueIsWrong) {
   EXPECT_THAT(ErrorOf(Config("cluster { transport: TPC workers: 2 }")), HasSubstr("transport"));
 }
 
+TEST_F(ConfigTest, WhatAnEvaluationGivesNeedsOne) {
+  const std::vector<std::string> never{"evaluation.every_epochs=0", "evaluation.skip_final=true",
+                                       "evaluation.confusion_matrix=true"};
+  EXPECT_THAT(ErrorOf(Config(""), never),
+              AllOf(HasSubstr("evaluation.confusion_matrix"), HasSubstr("skip_final")));
+  const std::vector<std::string> final{"evaluation.every_epochs=0",
+                                       "evaluation.confusion_matrix=true"};
+  EXPECT_EQ(ErrorOf(Config(""), final), "no error");
+  for (const char* wanted :
+       {"evaluation.confusion_matrix=true", "evaluation.stop_at_accuracy=0.5"}) {
+    EXPECT_THAT(
+        ErrorOf(Config(""), {"data={ format: SYNTHETIC synthetic { test_samples: 0 } }", wanted}),
+        HasSubstr("needs test images"));
+  }
+}
+
 TEST_F(ConfigTest, ANetworkIsNotAConfig) {
   (void)Config("");
   EXPECT_THAT(ErrorOf(dir_ + "/model.txtpb"),
