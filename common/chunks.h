@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/graph.h"
+#include "proto/config.pb.h"
 
 namespace muster {
 
@@ -17,10 +18,10 @@ struct Chunk {
   size_t floats() const { return end - begin; }
 };
 
-// Cuts the arena of `graph` in forward order; 0 stands for the default of cluster.chunk_bytes.
-// Small layers share a chunk until it holds `target_bytes`; a layer larger than that is cut into
-// nearly equal pieces. The first chunk is closed early (at a quarter of the target), since backward
-// makes it last and the next forward pass waits for it.
-std::vector<Chunk> CutChunks(const Graph& graph, int64_t target_bytes);
+// Cuts the arena of `graph` in forward order, by cluster.chunk_bytes or its default. Small layers
+// share a chunk until it is full; a layer larger than that is cut into nearly equal pieces. The
+// first chunk is closed early (at a quarter of the target), since backward makes it last and the
+// next forward pass waits for it.
+std::vector<Chunk> CutChunks(const Graph& graph, const config::Cluster& cluster);
 
 }  // namespace muster

@@ -37,5 +37,7 @@ void WidenPastCache(WireType type, std::span<const uint16_t> from, float* to);
 void RoundToWire(WireType type, std::span<float> values);
 // to = RoundToWire(a + b), of `count` floats; `to` may be `a` or `b`.
 void AddOnWire(WireType type, const float* a, const float* b, float* to, size_t count);
+// The same of values that are still in 16 bits.
+void AddHalves(WireType type, const uint16_t* a, const uint16_t* b, float* to, size_t count);
 
 }  // namespace muster

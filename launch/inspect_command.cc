@@ -95,7 +95,7 @@ void Append(std::vector<std::string>& lines, const TextTable& table) {
 
 std::vector<std::string> InspectLines(const config::Config& config) {
   Graph graph = Graph::Build(config.model(), InputShape(config.data()));
-  std::vector<Chunk> chunks = CutChunks(graph, config.cluster().chunk_bytes());
+  std::vector<Chunk> chunks = CutChunks(graph, config.cluster());
   const std::string& name = config.model().name();
   std::vector<std::string> lines{
       fmt::format("{}input {}, {} classes; per sample, float32", name.empty() ? "" : name + ": ",

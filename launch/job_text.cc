@@ -143,7 +143,7 @@ std::string FilesText(int workers) {
 std::vector<std::string> HeaderLines(const std::string& config_path, const config::Config& config,
                                      const Graph& graph, const std::string& shown_dir,
                                      bool by_hand) {
-  size_t chunks = CutChunks(graph, config.cluster().chunk_bytes()).size();
+  size_t chunks = CutChunks(graph, config.cluster()).size();
   const std::string& model = config.model().name();
   return {
       fmt::format("muster {}: {}", MUSTER_VERSION, config_path),

@@ -5,6 +5,11 @@
 #include "common/error.h"
 
 namespace muster {
+namespace {
+
+constexpr size_t kMaxDepth = 64;  // of a tree over at most 2^32 slices
+
+}  // namespace
 
 TreeSum::TreeSum(const std::vector<TreeNode>& nodes, int64_t slices) {
   Visit(Root(slices), nodes, slices);
@@ -33,22 +38,18 @@ void TreeSum::Visit(const TreeNode& node, const std::vector<TreeNode>& nodes, in
 TreeSum::Addends TreeSum::RunToLast(const PassKernels& kernels, WireType type,
                                     std::span<const void* const> parts, size_t at, size_t count,
                                     std::span<float> scratch) const {
-  constexpr size_t kMaxDepth = 64;  // of a tree over at most 2^32 slices
-  Addends stack[kMaxDepth];         // `right` only at the end
+  return type == wire::FP32 ? RunFloats(kernels, parts, at, count, scratch)
+                            : Addends{RunHalves(type, parts, at, count, scratch), nullptr};
+}
+
+TreeSum::Addends TreeSum::RunFloats(const PassKernels& kernels, std::span<const void* const> parts,
+                                    size_t at, size_t count, std::span<float> scratch) const {
+  Addends stack[kMaxDepth];  // `right` only at the end
   size_t depth = 0;
   for (size_t op = 0; op < program_.size(); ++op) {
     if (program_[op] != kAdd) {
       const void* const part = parts[static_cast<size_t>(program_[op])];
-      Addends& pushed = stack[depth++];
-      pushed = {};
-      if (part == nullptr) continue;
-      if (type == wire::FP32) {
-        pushed.left = static_cast<const float*>(part) + at;
-      } else {
-        float* const widened = scratch.data() + (depth - 1) * kBlock;
-        Widen(type, {static_cast<const uint16_t*>(part) + at, count}, widened);
-        pushed.left = widened;
-      }
+      stack[depth++] = {part == nullptr ? nullptr : static_cast<const float*>(part) + at, nullptr};
       continue;
     }
     const float* right = stack[--depth].left;
@@ -61,15 +62,56 @@ TreeSum::Addends TreeSum::RunToLast(const PassKernels& kernels, WireType type,
         std::copy_n(right, count, place);
         sum.left = place;
       }
-    } else if (op + 1 == program_.size() && type == wire::FP32) {
+    } else if (op + 1 == program_.size()) {
       sum.right = right;
     } else {
       kernels.add(sum.left, right, place, count);
-      RoundToWire(type, {place, count});
       sum.left = place;
     }
   }
   return stack[0];
+}
+
+const float* TreeSum::RunHalves(WireType type, std::span<const void* const> parts, size_t at,
+                                size_t count, std::span<float> scratch) const {
+  // What is not in a part is in scratch, at its place in the stack.
+  struct Value {
+    bool any = false;
+    const uint16_t* part = nullptr;
+  } stack[kMaxDepth];
+  size_t depth = 0;
+  const auto place = [&](size_t level) { return scratch.data() + level * kBlock; };
+  const auto widen = [&](size_t level) {
+    if (stack[level].part != nullptr) Widen(type, {stack[level].part, count}, place(level));
+  };
+  for (const int op : program_) {
+    if (op != kAdd) {
+      const void* const part = parts[static_cast<size_t>(op)];
+      stack[depth++] = {part != nullptr,
+                        part == nullptr ? nullptr : static_cast<const uint16_t*>(part) + at};
+      continue;
+    }
+    --depth;
+    Value& left = stack[depth - 1];
+    const Value& right = stack[depth];
+    if (!right.any) continue;
+    if (!left.any) {
+      if (right.part == nullptr) std::copy_n(place(depth), count, place(depth - 1));
+      left = right;
+      continue;
+    }
+    if (left.part != nullptr && right.part != nullptr) {
+      AddHalves(type, left.part, right.part, place(depth - 1), count);
+    } else {
+      widen(depth - 1);
+      widen(depth);
+      AddOnWire(type, place(depth - 1), place(depth), place(depth - 1), count);
+    }
+    left.part = nullptr;
+  }
+  if (!stack[0].any) return nullptr;
+  widen(0);
+  return place(0);
 }
 
 const float* TreeSum::Run(const PassKernels& kernels, WireType type,

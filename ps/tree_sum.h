@@ -40,6 +40,11 @@ class TreeSum {
 
  private:
   static constexpr int kAdd = -1;
+  Addends RunFloats(const PassKernels& kernels, std::span<const void* const> parts, size_t at,
+                    size_t count, std::span<float> scratch) const;
+  // Rounded, and in scratch, or null.
+  const float* RunHalves(WireType type, std::span<const void* const> parts, size_t at, size_t count,
+                         std::span<float> scratch) const;
   void Visit(const TreeNode& node, const std::vector<TreeNode>& nodes, int64_t slices);
 
   std::vector<int> program_;  // the index of a part to push, or kAdd

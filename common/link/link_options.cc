@@ -21,7 +21,7 @@ int ReceiveWindow(const Graph& graph, size_t chunks, size_t max_message_bytes) {
 
 LinkOptions LinkOptionsFor(const config::Config& config, const Graph& graph) {
   size_t largest = 0;
-  const std::vector<Chunk> chunks = CutChunks(graph, config.cluster().chunk_bytes());
+  const std::vector<Chunk> chunks = CutChunks(graph, config.cluster());
   for (const Chunk& chunk : chunks) largest = std::max(largest, chunk.floats() * sizeof(float));
   LinkOptions options;
   constexpr size_t kMostHeader = 4 << 20, kMostChunk = 64 << 20;  // cluster.chunk_bytes

@@ -66,7 +66,7 @@ BenchModel ModelOf(const BenchArguments& arguments, BenchResult& result) {
                                                          : config.model().name()};
   model.shape.bytes = static_cast<double>(graph.arena_floats() * sizeof(float));
   model.shape.states = OptimizerState(config.optimizer());
-  for (const Chunk& chunk : CutChunks(graph, config.cluster().chunk_bytes())) {
+  for (const Chunk& chunk : CutChunks(graph, config.cluster())) {
     model.shape.chunk_bytes =
         std::max(model.shape.chunk_bytes, static_cast<double>(chunk.floats() * sizeof(float)));
   }

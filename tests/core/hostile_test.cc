@@ -114,7 +114,7 @@ TEST(Hostile, NonsenseOfAMemberIsDropped) {
   link->Send(hello, {});
   link->Send(hello, {});  // twice
 
-  const std::vector<Chunk> chunks = CutChunks(job.graph(), job.config().cluster().chunk_bytes());
+  const std::vector<Chunk> chunks = CutChunks(job.graph(), job.config().cluster());
   const StepPlan plan{
       .train_samples = TestJob::kSamples, .global_batch = 16, .total_steps = 3, .slices = 3};
   const Range mine = EvenPart(3, 2, 1);
@@ -301,7 +301,7 @@ TEST(Hostile, AMembersFloodDoesNotFillTheServer) {
 
   const size_t model = job.graph().arena_floats() * sizeof(float);
   const std::vector<float> junk(options.max_message_bytes / sizeof(float) - (1 << 10), 2.5f);
-  const std::vector<Chunk> chunks = CutChunks(job.graph(), config.cluster().chunk_bytes());
+  const std::vector<Chunk> chunks = CutChunks(job.graph(), config.cluster());
   const size_t before = ResidentBytes();
   size_t sent = 0, peak = 0;
   const auto look = [&] { peak = std::max(peak, std::max(ResidentBytes(), before) - before); };

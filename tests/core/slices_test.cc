@@ -101,7 +101,9 @@ TEST(StepPlan, VisitsEverySampleOncePerEpoch) {
 TEST(Chunks, CoverTheArenaInOrderAndEndAtLayers) {
   const Graph graph = Graph::Build(testing::SmallConfig(1, 1).model(), {1, 1, 3});
   for (const int64_t bytes : {1024, 1500, 2048, 4096, 1 << 20}) {
-    const std::vector<Chunk> chunks = CutChunks(graph, bytes);
+    config::Cluster cluster;
+    cluster.set_chunk_bytes(bytes);
+    const std::vector<Chunk> chunks = CutChunks(graph, cluster);
     size_t at = 0;
     for (const Chunk& chunk : chunks) {
       EXPECT_EQ(chunk.begin, at);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <random>
 #include <vector>
@@ -111,10 +112,33 @@ TEST_P(WireTypeTest, TellsOfWhatIsNotFinite) {
 }
 
 TEST_P(WireTypeTest, AddsAndRounds) {
-  const std::vector<float> a = {1, 2, 3}, b = {FromBits(ToBits(0.001f)), 100, -3};
-  std::vector<float> sum(3);
-  AddOnWire(GetParam(), a.data(), b.data(), sum.data(), 3);
-  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(sum[i], RoundTrip(a[i] + b[i]));
+  const float nan_that_overflows = std::bit_cast<float>(0xffffffffu);
+  std::mt19937 random(8);
+  std::normal_distribution<float> normal;
+  for (const size_t count : {1u, 3u, 16u, 17u, 1031u}) {
+    std::vector<float> a(count), b(count);
+    for (float& value : a) value = RoundTrip(normal(random));
+    for (float& value : b) value = RoundTrip(normal(random));
+    a[0] = kInfinity;
+    b[count - 1] = nan_that_overflows;
+    b[count / 2] = -a[count / 2];
+    std::vector<uint16_t> half_a(count), half_b(count);
+    (void)Narrow(GetParam(), a, half_a.data());
+    (void)Narrow(GetParam(), b, half_b.data());
+    std::vector<float> sum(count), sum_of_halves(count);
+    AddOnWire(GetParam(), a.data(), b.data(), sum.data(), count);
+    AddHalves(GetParam(), half_a.data(), half_b.data(), sum_of_halves.data(), count);
+    for (size_t i = 0; i < count; ++i) {
+      const float expected = RoundTrip(a[i] + b[i]);
+      EXPECT_TRUE(sum[i] == expected || (std::isnan(sum[i]) && std::isnan(expected)))
+          << a[i] << " + " << b[i] << " at " << i;
+      EXPECT_TRUE(sum_of_halves[i] == expected ||
+                  (std::isnan(sum_of_halves[i]) && std::isnan(expected)))
+          << a[i] << " + " << b[i] << " at " << i;
+    }
+    AddOnWire(GetParam(), a.data(), b.data(), a.data(), count);  // in place
+    EXPECT_EQ(std::memcmp(a.data(), sum.data(), count * sizeof(float)), 0);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, WireTypeTest, testing::Values(wire::BF16, wire::FP16),

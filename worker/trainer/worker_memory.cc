@@ -37,7 +37,7 @@ void AddGradients(const config::Config& config, const Graph& graph, double arena
   }
   if (wire != wire::FP32) {
     size_t largest = 0;
-    for (const Chunk& chunk : CutChunks(graph, config.cluster().chunk_bytes())) {
+    for (const Chunk& chunk : CutChunks(graph, config.cluster())) {
       largest = std::max(largest, chunk.floats());
     }
     rows.push_back({"gradients in 16 bits",
