@@ -1,23 +1,26 @@
 #!/usr/bin/python3
 """A round of push, average, update and pull: Muster against its peers, interleaved in one run.
 
-    bench/compare_sync.py [--bin build/release/bin] [--sizes 4096,1048576,104857600] [--workers 2]
-                          [--optimizer MOMENTUM] [--rounds 3] [--json]
+    bench/compare_sync.py [--bin build/release/bin] [--sizes 4096,1048576,104857600] [--workers 1,2,4,8]
+                          [--optimizer MOMENTUM] [--rounds 3] [--only 'LOCAL|PyTorch'] [--json]
 
-Contenders: Muster over LOCAL, IPC and TCP (sync_bench: the whole update); PyTorch, all_reduce over
-gloo and the same optimizer in each process (peers/allreduce_step.py); a bare chunked ZeroMQ server
-over TCP and IPC that averages and updates nothing (peers/zmq_server.cc). Each round of this program
-runs every contender once; shown are medians of the p50s and of the ratios of one round. Every
-contender verifies its result, or its figure is not shown.
+Contenders: Muster over LOCAL, also with workers that write their gradients and read the weights, over
+IPC, TCP, and TCP in 16 bits (sync_bench: the whole update); PyTorch, all_reduce over gloo and the same
+optimizer in each process (peers/allreduce_step.py); a bare chunked ZeroMQ server over TCP and IPC that
+averages and updates nothing (peers/zmq_server.cc). Each round of this program runs every contender
+once; shown are medians of the p50s and of the ratios of one round. Every contender verifies its
+result, or its figure is not shown.
 """
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+LOCAL = "Muster LOCAL"
 TORCH = "PyTorch gloo + optimizer"
 
 
@@ -28,32 +31,34 @@ def measure(command):
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def contenders(arguments, size):
-    common = ["--workers", str(arguments.workers), "--size", str(size)]
-    found = {}
-    for transport in ("LOCAL", "IPC", "TCP"):
-        found["Muster " + transport] = [os.path.join(arguments.bin, "sync_bench"), "--json", "--transport", transport,
-                                        "--optimizer", arguments.optimizer] + common
-    for transport in ("IPC", "TCP"):
-        found["bare ZeroMQ server " + transport] = [os.path.join(arguments.bin, "zmq_server"),
-                                                    "--transport", transport] + common
+def contenders(arguments, workers, size):
+    common = ["--workers", str(workers), "--size", str(size)]
+    muster = [os.path.join(arguments.bin, "sync_bench"), "--json", "--optimizer", arguments.optimizer] + common
+    bare = [os.path.join(arguments.bin, "zmq_server")] + common
+    found = {LOCAL: muster + ["--transport", "LOCAL"],
+             "Muster LOCAL, workers write": muster + ["--transport", "LOCAL", "--write"],
+             "Muster IPC": muster + ["--transport", "IPC"],
+             "Muster TCP": muster + ["--transport", "TCP"],
+             "Muster TCP, BF16": muster + ["--transport", "TCP", "--wire-dtype", "BF16"],
+             "bare ZeroMQ server IPC": bare + ["--transport", "IPC"],
+             "bare ZeroMQ server TCP": bare + ["--transport", "TCP"]}
     if subprocess.run(["/usr/bin/python3", "-c", "import torch"], stderr=subprocess.DEVNULL).returncode == 0:
         found[TORCH] = ["/usr/bin/python3", os.path.join(ROOT, "bench/peers/allreduce_step.py"),
                         "--optimizer", arguments.optimizer, "--seconds", "2"] + common
-    return found
+    return {name: command for name, command in found.items() if name == LOCAL or re.search(arguments.only, name)}
 
 
-def compare(arguments, size):
-    commands = contenders(arguments, size)
+def compare(arguments, workers, size):
+    commands = contenders(arguments, workers, size)
     results = {name: [] for name in commands}
     for _ in range(arguments.rounds):
         for name, command in commands.items():
             results[name].append(measure(command))
-    baseline = [result["p50_us"] for result in results["Muster LOCAL"]]
+    baseline = [result["p50_us"] for result in results[LOCAL]]
     rows = []
     for name, runs in results.items():
         p50 = [run["p50_us"] for run in runs]
-        rows.append({"name": name, "bytes": size, "p50_us": statistics.median(p50),
+        rows.append({"name": name, "workers": workers, "bytes": size, "p50_us": statistics.median(p50),
                      "p99_us": statistics.median(run["p99_us"] for run in runs),
                      "times_muster_local": statistics.median(a / b for a, b in zip(p50, baseline)),
                      "limit_ratio": statistics.median(run["limit_ratio"] for run in runs)
@@ -65,22 +70,24 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", default=os.path.join(ROOT, "build/release/bin"))
     parser.add_argument("--sizes", default="4096,65536,1048576,4194304,33554432,104857600")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--optimizer", default="MOMENTUM", choices=["SGD", "MOMENTUM"])
+    parser.add_argument("--workers", default="2")
+    parser.add_argument("--optimizer", default="MOMENTUM",
+                        choices=["SGD", "MOMENTUM", "NESTEROV", "ADAM", "ADAMW", "RMSPROP"])
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="", help="a regular expression: contenders beside Muster LOCAL")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if not arguments.json:
-        print(f"{arguments.workers} workers, {arguments.optimizer}; times are p50 and p99 of a round, "
-              f"medians of {arguments.rounds} runs\n")
-    for size in (int(text) for text in arguments.sizes.split(",")):
-        for row in compare(arguments, size):
+        print(f"{arguments.optimizer}; times are p50 and p99 of a round, medians of {arguments.rounds} runs\n")
+    jobs = [(int(workers), int(size)) for workers in arguments.workers.split(",") for size in arguments.sizes.split(",")]
+    for workers, size in jobs:
+        for row in compare(arguments, workers, size):
             if arguments.json:
                 print(json.dumps(row), flush=True)
                 continue
             limit = "" if row["limit_ratio"] is None else f"   {row['limit_ratio']:.2f} of the memory limit"
-            print(f"{size:>10} B  {row['name']:<26} {row['p50_us']:>10,.0f} us  {row['p99_us']:>10,.0f} us   "
-                  f"{row['times_muster_local']:6.2f} x Muster LOCAL{limit}", flush=True)
+            print(f"{workers} workers {size:>10} B  {row['name']:<27} {row['p50_us']:>10,.0f} us  {row['p99_us']:>10,.0f} us"
+                  f"   {row['times_muster_local']:6.2f} x {LOCAL}{limit}", flush=True)
         if not arguments.json:
             print()
 

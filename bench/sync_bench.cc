@@ -148,6 +148,37 @@ bool Verify(RoundReference& reference, std::span<const float> weights, int64_t s
   return true;
 }
 
+// What a worker's arithmetic would do to memory, at memory's speed.
+class Traffic {
+ public:
+  explicit Traffic(uint32_t rank) : rank_(rank), pattern_(kPattern * 16) {}
+
+  // Reads the weights as integers, whose sum the compiler may reorder.
+  void Read(std::span<const float> weights) {
+    for (const float w : weights) sum_ += std::bit_cast<uint32_t>(w);
+  }
+  // Writes the gradients of floats [chunk.begin, chunk.end) of round `step`.
+  void Write(std::span<float> slot, const ChunkRange& chunk, int64_t step) {
+    if (step != step_) {
+      step_ = step;
+      for (size_t i = 0; i < pattern_.size(); ++i) pattern_[i] = GradientAt(i, rank_, step, true);
+    }
+    for (size_t at = chunk.begin; at < chunk.end;) {
+      const size_t from = at % kPattern;
+      const size_t count = std::min(chunk.end - at, pattern_.size() - from);
+      std::copy_n(pattern_.data() + from, count, slot.data() + at);
+      at += count;
+    }
+  }
+  uint32_t sum() const { return sum_; }
+
+ private:
+  const uint32_t rank_;
+  std::vector<float> pattern_;
+  int64_t step_ = -1;
+  uint32_t sum_ = 0;
+};
+
 // Runs one worker; the seconds of each round, or nothing if the weights were wrong.
 std::vector<double> Work(const Job& job, uint32_t rank) {
   const Graph graph = Graph::Build(job.config.model(), InputShape(job.config.data()));
@@ -174,11 +205,17 @@ std::vector<double> Work(const Job& job, uint32_t rank) {
   Clock::time_point last = Clock::now();
   RoundReference reference(job.config, job.options.write);
   bool good = true;
-  float read = 0;
+  Traffic traffic(rank);
   for (;;) {
     const Order order = client.NextOrder();
     if (order.kind == Order::Kind::kStop) break;
-    for (size_t c = 0; c < client.chunks().size(); ++c) client.AwaitChunk(order.version, c);
+    const bool write = job.options.write && order.version > 0;
+    for (size_t c = 0; c < client.chunks().size(); ++c) {
+      client.AwaitChunk(order.version, c);
+      const auto chunk = client.chunks()[c];
+      if (write)
+        traffic.Read(client.Weights(order.version).subspan(chunk.begin, chunk.end - chunk.begin));
+    }
     const Clock::time_point now = Clock::now();
     seconds.push_back(std::chrono::duration<double>(now - last).count());
     last = now;
@@ -187,15 +224,15 @@ std::vector<double> Work(const Job& job, uint32_t rank) {
       good = good && Verify(reference, weights, order.version);
       last = Clock::now();
     }
-    if (job.options.write && order.version > 0) {
-      for (const float w : weights) read += w;
-      for (size_t i = 0; i < slot.size(); ++i) slot[i] = GradientAt(i, rank, order.version, true);
-    }
     client.ReportLoss(order.version, rank, 1, 1.0, 0);
-    for (size_t c = client.chunks().size(); c-- > 0;) client.PushChunk(order.version, 0, c);
+    for (size_t c = client.chunks().size(); c-- > 0;) {
+      if (write) traffic.Write(slot, client.chunks()[c], order.version);
+      client.PushChunk(order.version, 0, c);
+    }
   }
-  if (!good || read == 0.123f) return {};
-  return seconds;
+  volatile uint32_t sum = traffic.sum();  // or the compiler would leave out the reading
+  (void)sum;
+  return good ? seconds : std::vector<double>();
 }
 
 template <typename Body>
@@ -377,7 +414,8 @@ int main(int argc, char** argv) {
   app.add_option("--server-threads", options.server_threads)->capture_default_str();
   app.add_option("--chunk-bytes", options.chunk_bytes, "0: as cluster.chunk_bytes");
   app.add_option("--rounds", options.rounds, "0: by size")->check(CLI::Range(0, 1000000));
-  app.add_flag("--write", options.write, "workers also write their slots and read the weights");
+  app.add_flag("--write", options.write,
+               "workers also write their gradients and read the weights, chunk by chunk");
   app.add_flag("--memory", options.memory,
                "also measure the memory of server and workers, shared pages counted once");
   app.add_flag("--json", options.json, "one JSON object");
