@@ -100,7 +100,11 @@ void Checker::CheckNumber(const pb::FieldDescriptor* field, const std::string& k
                   !(limits.has_max() && value > limits.max()) &&
                   !(limits.has_above() && value <= limits.above()) &&
                   !(limits.has_below() && value >= limits.below());
-  if (!ok) Fail(key, "expected {}, got {}", RangeText(limits), value);
+  if (ok) return;
+  // As it was typed: 0.1f is not 0.1 as a double.
+  const bool single = field->cpp_type() == pb::FieldDescriptor::CPPTYPE_FLOAT;
+  Fail(key, "expected {}, got {}", RangeText(limits),
+       single ? fmt::format("{}", static_cast<float>(value)) : fmt::format("{}", value));
 }
 
 void Checker::CheckType(const pb::Message& message, const pb::FieldDescriptor* field,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/config.h"
+#include "common/error.h"
 #include "common/graph.h"
 #include "common/process_memory.h"
 
@@ -15,6 +16,7 @@ namespace muster {
 struct DataCount {
   int64_t train = -1, test = -1;
   std::string problem;  // empty if they are known
+  ExitCode code = ExitCode::kOk;
 };
 
 // The resolved config, then ranks with their slices, steps and memory. Lines without newlines.

@@ -132,6 +132,30 @@ std::string LearningRateText(const config::Config& config) {
   return fmt::format("{}, {}", config::Optimizer::Type_Name(config.optimizer().type()), text);
 }
 
+std::string UpdateText(const config::Config& config) {
+  const config::Optimizer& optimizer = config.optimizer();
+  const config::LearningRate& rate = config.learning_rate();
+  std::string text = LearningRateText(config);
+  if (rate.warmup_samples() > 0) {
+    text += fmt::format(", after a warm-up of {}", Plural(rate.warmup_samples(), "image"));
+  }
+  if (optimizer.weight_decay() > 0) {
+    const bool beside = DecayTypeOf(optimizer) == config::Optimizer::DECOUPLED;
+    text += fmt::format(", weight decay {:g}{}", optimizer.weight_decay(),
+                        beside ? " (decoupled)" : "");
+  }
+  if (optimizer.has_clip_value()) {
+    text += fmt::format(", gradients within +-{:g}", optimizer.clip_value());
+  }
+  if (optimizer.has_clip_norm()) {
+    text += fmt::format(", gradient norm at most {:g}", optimizer.clip_norm());
+  }
+  if (optimizer.has_ema_decay()) {
+    text += fmt::format(", moving average {:g} of the weights", optimizer.ema_decay());
+  }
+  return text;
+}
+
 std::string FilesText(int workers) {
   if (workers == 0) return "config.txtpb, metrics.jsonl, server.log";
   std::string logs = "worker-0.log";
@@ -159,7 +183,7 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
                                Plural(config.run().slices(), "slice"))),
       Row("bits", BitsText(config)),
       Row("length", LengthText(config)),
-      Row("update", LearningRateText(config)),
+      Row("update", UpdateText(config)),
       Row("data", DataText(config.data())),
       Row("run directory", shown_dir),
   };

@@ -28,6 +28,8 @@ std::string BatchText(const config::Config& config);
 // Optimizer, schedule and base rate, and how that follows from the number of workers:
 // "SGD, COSINE 0.4 = 0.1 (base) x 4/1 (LINEAR scaling of workers / base_workers)".
 std::string LearningRateText(const config::Config& config);
+// The same, and what else is done with gradients and weights.
+std::string UpdateText(const config::Config& config);
 
 // "config.txtpb, metrics.jsonl, server.log, worker-0.log ... worker-3.log"; workers that were
 // started by hand (0 here) write their logs elsewhere.

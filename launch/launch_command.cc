@@ -345,7 +345,9 @@ int DryRun(const LaunchArguments& arguments,
                       prepared.config, prepared.config.cluster().workers() - 1);
   PrintLines(DryRunLines(arguments.config_path, prepared.config, prepared.graph, data,
                          worker_memory, shown_dir));
-  return 0;
+  if (data.problem.empty() || prepared.config.data().dir().empty()) return 0;
+  PrintError(fmt::format("muster: error: a run would end here: {}\n", data.problem));
+  return static_cast<int>(data.code);
 }
 
 }  // namespace muster

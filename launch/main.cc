@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "launch/command_line.h"
+#include "launch/command_line/command_line.h"
 
 namespace {
 

@@ -39,10 +39,11 @@ TextTable RoundTable(const BenchResult& result, const MachineCosts& costs) {
                    {"predicted", true}});
   for (const BenchRow& row : result.rows) {
     const bool first = &row == &result.rows.front(), last = &row == &result.rows.back();
+    const RoundShape shape = ShapeAt(result, row.bytes);
     table.AddRow({FormatBytes(row.bytes), Time(row.pass_s), Time(row.limit_s),
                   FormatPercent(row.limit_s / row.pass_s), Time(row.local_s),
-                  first ? "" : Time(LocalRound(costs, row.pass_s)), Time(row.tcp_s),
-                  first || last ? "" : Time(LoopbackRound(ShapeAt(result, row.bytes), costs))});
+                  first ? "" : Time(LocalRound(shape, costs)), Time(row.tcp_s),
+                  first || last ? "" : Time(LoopbackRound(shape, costs))});
   }
   return table;
 }

@@ -12,8 +12,8 @@ double PassSeconds(const RoundShape& shape, double memory_bytes_per_s) {
   return PassBytes(shape) / memory_bytes_per_s;
 }
 
-double LocalRound(const MachineCosts& costs, double pass_s) {
-  return costs.local_latency_s + pass_s;
+double LocalRound(const RoundShape& shape, const MachineCosts& costs) {
+  return costs.local_latency_s + PassSeconds(shape, costs.memory_bytes_per_s);
 }
 
 double LoopbackRound(const RoundShape& shape, const MachineCosts& costs) {

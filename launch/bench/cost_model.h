@@ -24,8 +24,9 @@ double PassBytes(const RoundShape& shape);
 
 // Seconds.
 double PassSeconds(const RoundShape& shape, double memory_bytes_per_s);
-// All workers on the server's host, over shared memory: latency, and the pass.
-double LocalRound(const MachineCosts& costs, double pass_s);
+// All workers on the server's host, over shared memory: latency, and the pass. Of models that do
+// not stay in the cache.
+double LocalRound(const RoundShape& shape, const MachineCosts& costs);
 // … over TCP: every byte of K gradients and K copies of the weights goes through the kernel, on
 // the same cores as everything else.
 double LoopbackRound(const RoundShape& shape, const MachineCosts& costs);

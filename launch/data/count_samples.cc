@@ -10,7 +10,7 @@ DataCount CountSamples(const config::Config& config) {
     const Datasets sets = OpenDatasets(config.data(), config.run().seed());
     return {.train = sets.train->size(), .test = sets.test->size()};
   } catch (const Error& error) {
-    return {.problem = error.what()};
+    return {.problem = error.what(), .code = error.code()};
   }
 }
 

@@ -152,11 +152,13 @@ TEST_F(Runs, ADryRunLeavesNothingBehind) {
   EXPECT_EQ(Muster({"launch", Path("tiny.txtpb"), "--data", Path("data"), "--dry-run"}).exit_code,
             0);
   const Outcome no_data = Muster({"launch", Path("tiny.txtpb"), "--data", "/nowhere", "--dry-run"});
-  EXPECT_EQ(no_data.exit_code, 0);
+  EXPECT_EQ(no_data.exit_code, 3);
   EXPECT_THAT(no_data.log,
-              AllOf(HasSubstr("unknown: /nowhere: no CIFAR-10"), HasSubstr("crop_height: 12")));
-  EXPECT_THAT(Muster({"launch", Path("tiny.txtpb"), "--dry-run"}).log,
-              HasSubstr("unknown: data.dir is not set"));
+              AllOf(HasSubstr("unknown: /nowhere: no CIFAR-10"), HasSubstr("crop_height: 12"),
+                    HasSubstr("muster: error: a run would end here: /nowhere: no CIFAR-10")));
+  const Outcome no_dir = Muster({"launch", Path("tiny.txtpb"), "--dry-run"});
+  EXPECT_EQ(no_dir.exit_code, 0);
+  EXPECT_THAT(no_dir.log, HasSubstr("unknown: data.dir is not set"));
   EXPECT_EQ(Files(), before);
 }
 
@@ -202,7 +204,7 @@ TEST_F(Runs, AWorkerKnowsItsMemoryBeforeItRuns) {
   EXPECT_EQ(tcp["gradients to push"], kArena);
   EXPECT_EQ(tcp["weights received, at most"], kArena / 2);
   EXPECT_EQ(tcp["gradients in 16 bits"], 6 * kArena / 2);  // one chunk, six buffers
-  EXPECT_EQ(tcp["accumulated gradients"], 2 * kArena);  // four slices: a tree of two levels
+  EXPECT_EQ(tcp["accumulated gradients"], 2 * kArena);     // four slices: a tree of two levels
 }
 
 // What a dry run says, and what the worker logs at its end.

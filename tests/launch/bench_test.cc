@@ -18,8 +18,11 @@ TEST(CostModel, PassReadsGradientsWeightsAndStateAndWritesTheLastTwo) {
 }
 
 TEST(CostModel, RoundsOnOneHost) {
-  const MachineCosts costs{.local_latency_s = 0.5, .tcp_latency_s = 2, .loopback_bytes_per_s = 100};
-  EXPECT_EQ(LocalRound(costs, 3), 3.5);
+  const MachineCosts costs{.local_latency_s = 0.5,
+                           .tcp_latency_s = 2,
+                           .memory_bytes_per_s = 400,
+                           .loopback_bytes_per_s = 100};
+  EXPECT_EQ(LocalRound({.bytes = 200, .workers = 2, .states = 1}, costs), 0.5 + 200 * 6 / 400.0);
   EXPECT_EQ(LoopbackRound({.bytes = 200, .workers = 3}, costs), 2 + 2 * 3 * 200 / 100.0);
 }
 

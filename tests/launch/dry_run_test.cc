@@ -27,7 +27,8 @@ TEST_F(DryRunTest, ShowsWhatTheWorkerSays) {
           R"(;say:{"what":"activations","bytes":5000000,"holder":"process"})"
           R"(;say:{"what":"weights","bytes":7000000,"holder":"server"};exit:0)");
   const Finished finished = RunLaunch({"--dry-run", "--seed", "12"});
-  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_EQ(finished.exit_code, 3);  // the stand-in's job has no images
+  EXPECT_THAT(finished.err, HasSubstr("a run would end here: "));
   EXPECT_THAT(finished.out, AllOf(HasSubstr("each worker, about                 12.0 MB"),
                                   HasSubstr("activations                      5.00 MB"),
                                   HasSubstr("weights                          7.00 MB"),

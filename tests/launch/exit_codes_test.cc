@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "common/error.h"
-#include "launch/help_text.h"
+#include "launch/command_line/help_text.h"
 
 namespace muster {
 namespace {

@@ -72,6 +72,24 @@ TEST(LearningRateTextTest, SaysHowBaseIsScaled) {
             "ADAM, COSINE 0.2 = 0.1 (base) x sqrt(8/2) (SQRT scaling of workers / base_workers)");
 }
 
+TEST(UpdateTextTest, SaysWhatIsDoneWithGradientsAndWeights) {
+  config::Config config;
+  config::Optimizer& optimizer = *config.mutable_optimizer();
+  optimizer.set_type(config::Optimizer::ADAMW);
+  config.mutable_learning_rate()->set_base(0.1);
+  EXPECT_EQ(UpdateText(config), "ADAMW, CONSTANT 0.1");
+  config.mutable_learning_rate()->set_warmup_samples(5000);
+  optimizer.set_weight_decay(0.01f);
+  optimizer.set_clip_value(5);
+  optimizer.set_clip_norm(2);
+  optimizer.set_ema_decay(0.999);
+  EXPECT_EQ(UpdateText(config),
+            "ADAMW, CONSTANT 0.1, after a warm-up of 5,000 images, weight decay 0.01 (decoupled), "
+            "gradients within +-5, gradient norm at most 2, moving average 0.999 of the weights");
+  optimizer.set_type(config::Optimizer::SGD);
+  EXPECT_THAT(UpdateText(config), HasSubstr("weight decay 0.01, "));
+}
+
 TEST(RankListTest, NamesRanks) {
   EXPECT_EQ(RankList({1}), "rank 1");
   EXPECT_EQ(RankList({1, 3}), "ranks 1 and 3");

@@ -1,0 +1,32 @@
+// What was typed, as the commands take it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/config.h"
+
+namespace muster {
+
+struct Arguments {
+  std::string config;
+  std::vector<std::string> set;
+  std::string workers, data, run_dir, epochs, steps, seed;  // checked where the config is
+  std::string trace, trace_steps;
+  std::vector<std::string> merge;          // parts of a trace
+  std::string endpoint, bind, token_file;  // of processes started by hand
+  uint32_t rank = 0;
+  std::string dataset, dir;
+  int repeat = 0;
+  bool dry_run = false, log_placement = false, json = false;
+  double size = 0;  // bytes of a model
+  int bench_workers = 0;
+  uint64_t synth_seed = 1;
+  int64_t synth_train = 50000, synth_test = 10000;
+};
+
+// --set and the options that are shorter words for a setting.
+std::vector<Setting> SettingsOf(const Arguments& arguments);
+
+}  // namespace muster

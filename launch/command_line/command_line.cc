@@ -1,0 +1,101 @@
+#include "launch/command_line/command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "common/error.h"
+#include "common/text_format.h"
+#include "launch/command_line/arguments.h"
+#include "launch/command_line/commands.h"
+#include "launch/command_line/help_text.h"
+#include "launch/command_line/options.h"
+#include "launch/console.h"
+
+namespace muster {
+namespace {
+
+// The command that the arguments lead to. Throws for a name that no command has.
+const CLI::App* FindCommand(const CLI::App& app, const std::vector<std::string>& words) {
+  const CLI::App* command = &app;
+  for (const std::string& word : words) {
+    std::vector<const CLI::App*> choices =
+        command->get_subcommands([](const CLI::App*) { return true; });
+    if (choices.empty() || word.empty() || word[0] == '-') break;
+    std::vector<std::string> names;
+    const CLI::App* next = nullptr;
+    for (const CLI::App* choice : choices) {
+      names.push_back(choice->get_name());
+      if (choice->get_name() == word) next = choice;
+    }
+    if (next == nullptr) {
+      std::string nearest = NearestName(word, names);
+      throw Error(ExitCode::kUsage, "unknown command '{}'; {}", word,
+                  nearest.empty() ? fmt::format("known: {}", fmt::join(names, ", "))
+                                  : fmt::format("did you mean '{}'?", nearest));
+    }
+    command = next;
+  }
+  return command;
+}
+
+// CLI11's message, made to name the option that was probably meant.
+std::string Explain(const CLI::ParseError& error, const CLI::App& command,
+                    const std::vector<std::string>& words) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  for (const std::string& word : words) {
+    std::string option = word.substr(0, word.find('='));
+    if (option.size() < 2 || option[0] != '-' ||
+        std::find(names.begin(), names.end(), option) != names.end()) {
+      continue;
+    }
+    std::string nearest = NearestName(option, names);
+    return fmt::format("unknown option '{}'{}", option,
+                       nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest));
+  }
+  return error.what();
+}
+
+int Run(int argc, char** argv) {
+  std::vector<std::string> words(argv + 1, argv + argc);
+  Arguments arguments;
+  CLI::App app(kOverview, "muster");
+  AddCommands(app, arguments);
+
+  if (words.empty()) {
+    std::cerr << app.help();
+    return static_cast<int>(ExitCode::kUsage);
+  }
+  const CLI::App* command = FindCommand(app, words);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version
+    std::string name = command == &app ? "muster" : "muster " + command->get_name();
+    throw Error(ExitCode::kUsage, "{} (see {} --help)", Explain(error, *command, words), name);
+  }
+  return RunCommand(app, arguments);
+}
+
+}  // namespace
+
+int RunCommandLine(int argc, char** argv) {
+  try {
+    return Run(argc, argv);
+  } catch (const Error& error) {
+    PrintError(fmt::format("muster: error: {}\n", error.what()));
+    return static_cast<int>(error.code());
+  } catch (const std::exception& error) {
+    PrintError(fmt::format("muster: error: {}\n", error.what()));
+    return static_cast<int>(ExitCode::kFailure);
+  }
+}
+
+}  // namespace muster

@@ -1,0 +1,170 @@
+#include "launch/command_line/commands.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+
+#include "common/error.h"
+#include "common/protocol.h"
+#include "launch/bench/bench_command.h"
+#include "launch/console.h"
+#include "launch/data/count_samples.h"
+#include "launch/data/download.h"
+#include "launch/data/synthesize.h"
+#include "launch/inspect_command.h"
+#include "launch/job_token.h"
+#include "launch/launch_command.h"
+#include "launch/trace/merge.h"
+#include "launch/trace/summary.h"
+
+namespace muster {
+namespace {
+
+constexpr int64_t kTrainFiles = 5;  // of CIFAR-10's layout
+
+// The programs of one build or installation lie in one directory.
+std::string Sibling(const std::string& name) {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / name;
+}
+
+// This process becomes the sibling program.
+[[noreturn]] void Become(const std::string& name, const std::vector<std::string>& arguments) {
+  std::string program = Sibling(name);
+  std::vector<std::string> words{program};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  ::execv(program.c_str(), pointers.data());
+  throw Error(ExitCode::kFailure, "cannot execute {}: {}", program, std::strerror(errno));
+}
+
+int Launch(const Arguments& arguments) {
+  const LaunchArguments launch{.config_path = arguments.config,
+                               .settings = SettingsOf(arguments),
+                               .server_program = Sibling("muster-server"),
+                               .worker_program = Sibling("muster-worker"),
+                               .repeat = arguments.repeat,
+                               .log_placement = arguments.log_placement};
+  return arguments.dry_run ? DryRun(launch, CountSamples) : RunLaunch(launch);
+}
+
+int Server(const Arguments& arguments) {
+  return RunLaunch({.config_path = arguments.config,
+                    .settings = SettingsOf(arguments),
+                    .server_program = Sibling("muster-server"),
+                    .worker_program = Sibling("muster-worker"),
+                    .by_hand = WorkersByHand{.endpoint = arguments.endpoint,
+                                             .bind = arguments.bind,
+                                             .token_file = arguments.token_file}});
+}
+
+// Everything that can be wrong with the command line is said here; the worker itself speaks in log
+// lines.
+int Worker(const Arguments& arguments) {
+  const std::vector<Setting> settings = SettingsOf(arguments);
+  config::Config config = LoadConfig(arguments.config, settings);
+  ResolveConfig(config, AvailableCores());
+  if (arguments.rank >= config.cluster().workers()) {
+    throw Error(ExitCode::kUsage, "--rank {}: expected 0 to {}, since cluster.workers is {}",
+                arguments.rank, config.cluster().workers() - 1, config.cluster().workers());
+  }
+  std::vector<std::string> words{"--config",   arguments.config,
+                                 "--rank",     std::to_string(arguments.rank),
+                                 "--endpoint", arguments.endpoint};
+  for (const Setting& setting : settings) {
+    words.insert(words.end(), {"--set", setting.path + "=" + setting.value});
+  }
+  if (!arguments.token_file.empty()) {
+    (void)ReadToken(arguments.token_file);
+    words.insert(words.end(), {"--token-file", arguments.token_file});
+  } else if (std::getenv(kTokenVariable) == nullptr) {
+    (void)RequireToken("", fmt::format("worker {}", arguments.rank));
+  }
+  Become("muster-worker", words);
+}
+
+// `muster token`: to a file, or to standard output.
+int MakeToken(const Arguments& arguments) {
+  const std::string token = NewToken();
+  if (arguments.token_file.empty()) {
+    std::cout << token << "\n" << std::flush;
+    return std::cout.good() ? 0 : static_cast<int>(ExitCode::kFailure);
+  }
+  WriteTokenFile(arguments.token_file, token);
+  std::cout << "a new job token, for --token-file: " << arguments.token_file << "\n";
+  return 0;
+}
+
+int Inspect(const Arguments& arguments) {
+  Console console(STDOUT_FILENO);
+  for (const std::string& line :
+       InspectLines(LoadConfig(arguments.config, SettingsOf(arguments)))) {
+    console.Print(line);
+  }
+  console.Finish(60);
+  return 0;
+}
+
+int Bench(const Arguments& arguments) {
+  return RunBench({.update_program = Sibling("update_bench"),
+                   .sync_program = Sibling("sync_bench"),
+                   .size = arguments.size,
+                   .config_path = arguments.config,
+                   .settings = SettingsOf(arguments),
+                   .workers = arguments.bench_workers,
+                   .json = arguments.json});
+}
+
+int SumUpTrace(const Arguments& arguments) {
+  Console console(STDOUT_FILENO);
+  if (!arguments.merge.empty()) {
+    const MergedTrace merged = MergeTrace(arguments.merge, arguments.trace);
+    if (!merged.missing.empty()) {
+      throw Error(ExitCode::kData, "{}: cannot be read", merged.missing.front());
+    }
+  }
+  for (const std::string& line : TraceSummary(ReadTrace(arguments.trace))) console.Print(line);
+  console.Finish(60);
+  return 0;
+}
+
+int GetData(const Arguments& arguments) {
+  if (arguments.dataset != "cifar10") {
+    throw Error(ExitCode::kUsage, "unknown data set '{}'; known: cifar10", arguments.dataset);
+  }
+  DownloadCifar10(arguments.dir);
+  return 0;
+}
+
+int SynthesizeData(const Arguments& arguments) {
+  if (arguments.synth_train % kTrainFiles != 0) {
+    throw Error(ExitCode::kUsage, "--train {}: expected a multiple of {}, one part for each file",
+                arguments.synth_train, kTrainFiles);
+  }
+  SynthesizeCifar10(arguments.dir, arguments.synth_seed, arguments.synth_train / kTrainFiles,
+                    arguments.synth_test);
+  return 0;
+}
+
+}  // namespace
+
+int RunCommand(const CLI::App& app, const Arguments& arguments) {
+  const auto given = [&](const char* name) { return app.got_subcommand(name); };
+  if (given("launch")) return Launch(arguments);
+  if (given("server")) return Server(arguments);
+  if (given("worker")) return Worker(arguments);
+  if (given("token")) return MakeToken(arguments);
+  if (given("inspect")) return Inspect(arguments);
+  if (given("bench")) return Bench(arguments);
+  if (given("trace")) return SumUpTrace(arguments);
+  return app.get_subcommand("data")->got_subcommand("get") ? GetData(arguments)
+                                                           : SynthesizeData(arguments);
+}
+
+}  // namespace muster

@@ -1,0 +1,173 @@
+#include "launch/command_line/options.h"
+
+#include "launch/command_line/help_text.h"
+
+namespace muster {
+namespace {
+
+void AddConfigArguments(CLI::App& command, Arguments& arguments) {
+  command.add_option("CONFIG", arguments.config, "Config file (configs/*.txtpb)")
+      ->required()
+      ->type_name("FILE");
+  command.add_option("--set", arguments.set, "Any setting of the config; may be repeated")
+      ->type_name("PATH.TO.KEY=VALUE")
+      ->allow_extra_args(false);
+}
+
+void AddOption(CLI::App& command, const char* name, std::string& value, const char* type,
+               const char* text) {
+  command.add_option(name, value, text)->type_name(type);
+}
+
+// What a whole job has, whoever starts its workers.
+void AddJobArguments(CLI::App& command, Arguments& arguments) {
+  AddConfigArguments(command, arguments);
+  AddOption(command, "--workers", arguments.workers, "N", "Worker processes (cluster.workers)");
+  AddOption(command, "--data", arguments.data, "DIR", "Directory of the data (data.dir)");
+  AddOption(command, "--run-dir", arguments.run_dir, "DIR",
+            "Where the run's files go (run.dir); default: runs/<config>-<date>-<time>");
+  AddOption(command, "--epochs", arguments.epochs, "N", "Train so long (run.epochs)");
+  AddOption(command, "--steps", arguments.steps, "N", "... or so long (run.steps)");
+  command.get_option("--steps")->excludes(command.get_option("--epochs"));
+  AddOption(command, "--seed", arguments.seed, "S",
+            "All randomness is a function of it (run.seed)");
+}
+
+void AddTokenFile(CLI::App& command, Arguments& arguments, const char* text) {
+  AddOption(command, "--token-file", arguments.token_file, "FILE", text);
+}
+
+void DescribeLaunch(CLI::App& launch, Arguments& arguments) {
+  AddJobArguments(launch, arguments);
+  launch
+      .add_option("--repeat", arguments.repeat,
+                  "Run N times, with seeds S ... S+N-1, and show mean and deviation")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000));
+  launch.add_flag("--dry-run", arguments.dry_run,
+                  "Print what would run (config, ranks, steps, memory); start and write nothing");
+  launch.add_flag("--log-placement", arguments.log_placement,
+                  "Print where each rank runs: host, pid, device, threads, cores");
+  AddOption(launch, "--trace", arguments.trace, "FILE",
+            "Write what every thread does in some steps to FILE (run.trace_file), for\n"
+            "https://ui.perfetto.dev, chrome://tracing and `muster trace`");
+  AddOption(launch, "--trace-steps", arguments.trace_steps, "A-B",
+            "Which steps, counted from 0 (run.trace_first_step, run.trace_steps); default: 20-29");
+  launch.footer(kLaunchFooter);
+}
+
+void DescribeServer(CLI::App& server, Arguments& arguments) {
+  AddJobArguments(server, arguments);
+  AddOption(server, "--endpoint", arguments.endpoint, "tcp://HOST:PORT",
+            "What workers connect to, and, without --bind, where the server listens; * as PORT: "
+            "any free one. Default: tcp://127.0.0.1:*");
+  AddOption(server, "--bind", arguments.bind, "tcp://HOST:PORT",
+            "Where to listen, if elsewhere; tcp://*:PORT: on every interface");
+  AddTokenFile(server, arguments,
+               "The job's token; default: $MUSTER_TOKEN, or else a new one in the run directory");
+  server.footer(kServerFooter);
+}
+
+void DescribeWorker(CLI::App& worker, Arguments& arguments) {
+  AddConfigArguments(worker, arguments);
+  worker.add_option("--rank", arguments.rank, "This worker's number, from 0")
+      ->required()
+      ->type_name("R");
+  worker.add_option("--endpoint", arguments.endpoint, "As the server says it")
+      ->required()
+      ->type_name("tcp://HOST:PORT");
+  AddTokenFile(worker, arguments, "The job's token; default: $MUSTER_TOKEN");
+  AddOption(worker, "--workers", arguments.workers, "N", "As at the server (cluster.workers)");
+  AddOption(worker, "--data", arguments.data, "DIR", "Directory of the data here (data.dir)");
+  AddOption(worker, "--seed", arguments.seed, "S", "As at the server (run.seed)");
+  worker.footer(kWorkerFooter);
+}
+
+void DescribeTrace(CLI::App& trace, Arguments& arguments) {
+  trace.add_option("FILE", arguments.trace, "What `muster launch --trace FILE` wrote")
+      ->required()
+      ->type_name("PATH");
+  trace
+      .add_option("--merge", arguments.merge,
+                  "First make FILE of these parts: of a job whose launcher could not, or of "
+                  "processes that were started by hand")
+      ->type_name("PART");
+}
+
+void DescribeBench(CLI::App& bench, Arguments& arguments) {
+  CLI::Option* const size =
+      bench
+          .add_option("--size", arguments.size,
+                      "Bytes of the model's weights: 400MB (10^6), 64MiB (2^20); default: 32MiB")
+          ->type_name("BYTES")
+          ->transform(CLI::AsSizeValue(true))
+          ->check(CLI::Range(1024.0, 4e9));
+  CLI::Option* const model =
+      bench
+          .add_option("--model", arguments.config,
+                      "The config of a run: its network, optimizer, workers and server threads")
+          ->type_name("CONFIG")
+          ->excludes(size);
+  bench.add_option("--set", arguments.set, "Any setting of that config; may be repeated")
+      ->type_name("PATH.TO.KEY=VALUE")
+      ->allow_extra_args(false)
+      ->needs(model);
+  bench.add_option("--workers", arguments.bench_workers, "Worker processes; default: 2")
+      ->type_name("N")
+      ->check(CLI::Range(1, 64));
+  bench.add_flag("--json", arguments.json, "Print one JSON object instead");
+  bench.footer(kBenchFooter);
+}
+
+void DescribeData(CLI::App& data, Arguments& arguments) {
+  data.require_subcommand(1);
+  CLI::App* get = data.add_subcommand("get", "Download a published data set");
+  get->add_option("DATASET", arguments.dataset, "cifar10")->required()->type_name("NAME");
+  get->add_option("DIR", arguments.dir, "Where to put it")->required()->type_name("PATH");
+  CLI::App* synth = data.add_subcommand(
+      "synth", "Make a procedural set of images in CIFAR-10's layout, for work without a network");
+  synth->add_option("DIR", arguments.dir, "Where to put it")->required()->type_name("PATH");
+  synth->add_option("--seed", arguments.synth_seed, "Another seed, other images")
+      ->type_name("N")
+      ->capture_default_str();
+  synth->add_option("--train", arguments.synth_train, "Training images, a multiple of 5")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  synth->add_option("--test", arguments.synth_test, "Test images")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void AddCommands(CLI::App& app, Arguments& arguments) {
+  app.set_version_flag("--version", "muster " MUSTER_VERSION);
+  app.require_subcommand(1);
+  CLI::App* const launch = app.add_subcommand("launch", "Train: start a server and its workers");
+  DescribeLaunch(*launch, arguments);
+  CLI::App* const inspect =
+      app.add_subcommand("inspect", "Show a config's network without running it");
+  AddConfigArguments(*inspect, arguments);
+  CLI::App* const trace = app.add_subcommand("trace", "Sum up a trace that launch --trace wrote");
+  DescribeTrace(*trace, arguments);
+  CLI::App* const bench =
+      app.add_subcommand("bench", "Measure how fast this machine averages and updates");
+  DescribeBench(*bench, arguments);
+  CLI::App* const data = app.add_subcommand("data", "Get or make the data");
+  DescribeData(*data, arguments);
+  CLI::App* const server =
+      app.add_subcommand("server", "Start a server whose workers come by hand");
+  DescribeServer(*server, arguments);
+  CLI::App* const worker =
+      app.add_subcommand("worker", "Start one worker by hand, here or elsewhere");
+  DescribeWorker(*worker, arguments);
+  CLI::App* const token =
+      app.add_subcommand("token", "Make a job token for processes started by hand");
+  token->add_option("FILE", arguments.token_file, "A new file; default: standard output")
+      ->type_name("PATH");
+  app.footer(kExamples);  // last: a command would inherit it
+}
+
+}  // namespace muster
