@@ -129,14 +129,17 @@ Aggregator::Verdict Aggregator::Add(uint32_t rank, size_t chunk, const TreeNode&
 }
 
 // Keeps the pool busy with complete chunks, the lowest layer first: the next forward pass waits
-// for that one. No more than the pool's threads are handed out at a time, so that a lower chunk
-// that completes later still goes before higher ones that wait.
+// for that one; the last one is made here, without a wake-up there and one back. No more than the
+// pool's threads are handed out at a time, so that a lower chunk that completes later still goes
+// before higher ones that wait.
 void Aggregator::SubmitReady() {
   while (!ready_.empty() && running_ < pool_.threads()) {
     const size_t c = *ready_.begin();
     ready_.erase(ready_.begin());
     ++running_;
-    if (chunks_[c].floats() * (expected_.size() + 3) <= kAtOnceFloats) {
+    // Nobody waits for the loop while the last chunk of all is made.
+    const bool last = done_ + 1 == chunks_.size();
+    if (last || chunks_[c].floats() * (expected_.size() + 3) <= kAtOnceFloats) {
       Finish(c, TracedJob(c)());
       continue;
     }
