@@ -244,7 +244,7 @@ std::string TraceLine(const std::string& path, size_t spans, uint64_t dropped) {
     text += fmt::format(" ({} more did not fit: trace fewer steps)",
                         FormatCount(static_cast<int64_t>(dropped)));
   }
-  return Row("trace", text + "; open it in https://ui.perfetto.dev or chrome://tracing");
+  return Row("trace", text + "; open it in https://ui.perfetto.dev, or: muster trace FILE");
 }
 
 }  // namespace muster

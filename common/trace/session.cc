@@ -39,7 +39,7 @@ class PartWriter {
     Metadata(0, "process_labels", "labels",
              Quoted(fmt::format("pid {} on {}", ::getpid(), host.data())));
     Metadata(0, "process_sort_index", "sort_index", std::to_string(options_.number));
-    for (size_t i = 0; i < buffers.size(); ++i) Thread(static_cast<int>(i) + 1, *buffers[i]);
+    for (size_t i = 0; i < buffers.size(); ++i) Thread(i, *buffers[i]);
     return std::move(text_);
   }
 
@@ -51,9 +51,13 @@ class PartWriter {
                    options_.number, thread, name, key, value);
   }
 
-  void Thread(int number, const ThreadBuffer& buffer) {
+  void Thread(size_t index, const ThreadBuffer& buffer) {
+    // Perfetto takes the thread that has its process's number for the main thread: the first one
+    // is.
+    const int number =
+        index == 0 ? options_.number : 1000 * options_.number + static_cast<int>(index);
     Metadata(number, "thread_name", "name", Quoted(buffer.name));
-    Metadata(number, "thread_sort_index", "sort_index", std::to_string(number));
+    Metadata(number, "thread_sort_index", "sort_index", std::to_string(index));
     if (buffer.dropped > 0) {
       Metadata(number, "muster_dropped", "spans", std::to_string(buffer.dropped));
     }

@@ -3,7 +3,7 @@
 // A part is a text file with one object of the Trace Event Format per line: the names of process
 // and threads (metadata events), then the spans (complete events). `muster launch` merges the
 // parts of a job into one file. Times are microseconds of CLOCK_MONOTONIC; a process is numbered 1
-// for the server, 2 + R for the worker of rank R.
+// for the server, 2 + R for the worker of rank R, its main thread as the process.
 #pragma once
 
 #include <cstddef>

@@ -50,7 +50,7 @@ void DescribeLaunch(CLI::App& launch, Arguments& arguments) {
                   "Print where each rank runs: host, pid, device, threads, cores");
   AddOption(launch, "--trace", arguments.trace, "FILE",
             "Write what every thread does in some steps to FILE (run.trace_file), for\n"
-            "https://ui.perfetto.dev, chrome://tracing and `muster trace`");
+            "https://ui.perfetto.dev and `muster trace`");
   AddOption(launch, "--trace-steps", arguments.trace_steps, "A-B",
             "Which steps, counted from 0 (run.trace_first_step, run.trace_steps); default: 20-29");
   launch.footer(kLaunchFooter);

@@ -63,6 +63,7 @@ TEST_F(TraceTest, SpansNestAndCarryWhatTheyAreAbout) {
   ASSERT_THAT(Names(spans), ElementsAre("step 5", "slice 2", "forward conv1", "push chunk 7"));
   for (const Json& span : spans) {
     EXPECT_EQ(span["pid"], 3);
+    EXPECT_EQ(span["tid"], 3);  // the main thread
     EXPECT_EQ(span["args"]["step"], 5);
     EXPECT_GE(span["dur"], 0);
   }
@@ -170,7 +171,7 @@ TEST_F(TraceTest, ThreadsOfOneNameAreToldApart) {
   EXPECT_THAT(names, ElementsAre("main", "main (2)", "main (3)"));
   std::vector<int> tracks;
   for (const Json& event : End("X")) tracks.push_back(event["tid"]);
-  EXPECT_THAT(tracks, ElementsAre(2, 2, 3));
+  EXPECT_THAT(tracks, ElementsAre(1001, 1001, 1002));
 }
 
 TEST_F(TraceTest, ManyThreadsRecordAtOnce) {

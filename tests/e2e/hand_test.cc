@@ -204,9 +204,9 @@ TEST_F(ByHand, APortInUseIsNamed) {
 }
 
 TEST_F(ByHand, AMissingWorkerIsNamed) {
-  const auto server = Server({"--token-file", TokenFile(), "--set", "deadlines.start_s=3"});
+  const auto server = Server({"--token-file", TokenFile(), "--set", "deadlines.start_s=6"});
   const auto first = Worker(0, Endpoint(*server));
-  EXPECT_EQ(server->Wait(15), Code(ExitCode::kDeadline)) << server->Log();
+  EXPECT_EQ(server->Wait(20), Code(ExitCode::kDeadline)) << server->Log();
   EXPECT_THAT(server->Log(), HasSubstr("rank 1 missing"));
   EXPECT_EQ(first->Wait(15), Code(ExitCode::kPeerFailed));
 }
