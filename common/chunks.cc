@@ -1,11 +1,15 @@
 #include "common/chunks.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "common/error.h"
 
 namespace muster {
 namespace {
+
+// A Welcome names the end of each, in one packet of the local link.
+constexpr size_t kMostChunks = 65536;
 
 constexpr size_t kAlignFloats = 16;
 
@@ -68,6 +72,14 @@ std::vector<Chunk> CutChunks(const Graph& graph, const config::Cluster& cluster)
   }
   close();
   MUSTER_CHECK(chunks.front().begin == 0 && chunks.back().end == graph.arena_floats());
+  if (chunks.size() > kMostChunks) {
+    throw Error(
+        ExitCode::kUsage,
+        "cluster.chunk_bytes: {} cuts the model's {} MB into {} chunks: expected at most {}, "
+        "with at least {} bytes each",
+        target * sizeof(float), graph.arena_floats() * sizeof(float) / 1000000, chunks.size(),
+        kMostChunks, std::bit_ceil(graph.arena_floats() * sizeof(float) / kMostChunks));
+  }
   return chunks;
 }
 

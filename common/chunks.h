@@ -22,6 +22,7 @@ struct Chunk {
 // share a chunk until it is full; a layer larger than that is cut into nearly equal pieces. The
 // first chunk is closed early (at a quarter of the target), since backward makes it last and the
 // next forward pass waits for it.
+// Throws Error(kUsage) if there would be more chunks than a message can name.
 std::vector<Chunk> CutChunks(const Graph& graph, const config::Cluster& cluster);
 
 }  // namespace muster

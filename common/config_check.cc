@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "common/batch_norm_check.h"
+#include "common/chunks.h"
 #include "common/config.h"
 #include "common/error.h"
 #include "common/for_types.h"
@@ -356,6 +357,13 @@ void CheckConfig(const config::Config& config, const std::string& file,
     }
   }();
   CheckSlices(config, graph, file);
+  try {
+    (void)CutChunks(graph, config.cluster());
+  } catch (const Error& error) {
+    const auto found = locations.find("cluster.chunk_bytes");
+    throw Error(error.code(), "{}: {}", found == locations.end() ? file : found->second,
+                error.what());
+  }
   if (graph.classes() < DataClasses(config.data())) {
     throw Error(ExitCode::kUsage,
                 "{}: layer \"{}\": expected at least {} logits, one per class of "

@@ -6,15 +6,12 @@
 namespace muster {
 namespace {
 
-// A well-behaved worker has at most one gradient and a few words on their way. What a peer can make
-// the server hold, besides what it has accepted, is at most
-//   the model + 64 MiB + 16 messages
-// even if every message is as large as one may be.
-int ReceiveWindow(const Graph& graph, size_t chunks, size_t max_message_bytes) {
+// What a peer can make the server hold, besides the one gradient that it accepts, is at most
+//   64 MiB + 16 messages
+// even if every message is as large as one may be. More waits at its sender.
+int ReceiveWindow(size_t max_message_bytes) {
   constexpr size_t kFewest = 16;
-  const size_t model_bytes = graph.arena_floats() * sizeof(float);
-  const size_t by_bytes = (model_bytes + (64 << 20)) / max_message_bytes;
-  return static_cast<int>(std::min(chunks, by_bytes) + kFewest);
+  return static_cast<int>((64 << 20) / max_message_bytes + kFewest);
 }
 
 }  // namespace
@@ -32,7 +29,7 @@ LinkOptions LinkOptionsFor(const config::Config& config, const Graph& graph) {
   // Both planes' chunks can be on their way to a worker, and every part of one gradient from it; a
   // worker pushes at most two subtrees per level of the slice tree.
   options.max_queued_messages = static_cast<int>(chunks.size()) * 64 + 1000;
-  options.max_received_messages = ReceiveWindow(graph, chunks.size(), options.max_message_bytes);
+  options.max_received_messages = ReceiveWindow(options.max_message_bytes);
   options.silence_s = config.deadlines().silence_s();
   options.share_memory = config.cluster().wire_dtype() == config::Cluster::FP32;
   options.io_threads = static_cast<int>(std::max(1u, config.server().io_threads()));

@@ -1,21 +1,34 @@
 // The ZeroMQ link: one ROUTER at the server, a DEALER and so a connection per worker. A message is
 // a protobuf frame, followed by a frame of tensor bytes if it has any.
 //
+// libzmq sends in the order in which it is given messages. So the server gives it few tensors at a
+// time (send_window.h): others wait here, older versions and lower layers first, and are overtaken
+// by messages without a tensor. The client does the same (worker/client).
+//
 // A lost connection is a lost peer: libzmq reports it on a monitor socket, with the file
 // descriptor of the connection, which each received message also carries.
 #include "common/link/zmq_link.h"
 
 #include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <deque>
+#include <map>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <zmq.hpp>
 
 #include "common/arena.h"
 #include "common/error.h"
+#include "common/link/send_window.h"
 #include "common/link/tcp_address.h"
+#include "common/unique_fd.h"
 
 namespace muster {
 namespace {
@@ -136,8 +149,19 @@ const char* Hint(int error) {
 class ZmqServerLink : public ServerLink {
  public:
   ZmqServerLink(const std::string& endpoint, const LinkOptions& options)
-      : context_(options.io_threads), socket_(context_, zmq::socket_type::router) {
+      : room_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+        max_waiting_(static_cast<size_t>(options.max_queued_messages)),
+        context_(options.io_threads),
+        socket_(context_, zmq::socket_type::router) {
     SetCommonOptions(socket_, options, options.max_message_bytes);
+    for (const int fd : {room_fd_.get(), socket_.get(zmq::sockopt::fd)}) {
+      epoll_event event{};
+      event.events = EPOLLIN;
+      if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+        throw Error(ExitCode::kFailure, "epoll_ctl: {}", std::strerror(errno));
+      }
+    }
     socket_.set(zmq::sockopt::router_mandatory, true);
     monitor_ = std::make_unique<ConnectionMonitor>(context_, socket_);
     const std::string address = Resolve(endpoint, socket_);
@@ -158,10 +182,10 @@ class ZmqServerLink : public ServerLink {
   }
 
   std::string endpoint() const override { return endpoint_; }
-  int fd() const override { return socket_.get(zmq::sockopt::fd); }
+  int fd() const override { return epoll_.get(); }
 
   bool Pending() override {
-    return HasInput(socket_) || monitor_->Pending() || (!losses_.empty() && LossIsDue());
+    return room_ || HasInput(socket_) || monitor_->Pending() || (!losses_.empty() && LossIsDue());
   }
 
   std::optional<FromWorker> Receive() override;
@@ -177,17 +201,41 @@ class ZmqServerLink : public ServerLink {
     steady_clock::time_point due;
   };
 
+  struct Outgoing {
+    wire::ServerMessage message;
+    std::span<const std::byte> tensor;
+  };
+  struct Peer {
+    std::string identity;
+    std::shared_ptr<SendWindow> window;
+    std::map<std::tuple<int64_t, bool, uint32_t>, Outgoing> waiting;  // version, average, chunk
+  };
+
+  void Ring() {
+    const uint64_t one = 1;
+    (void)!::write(room_fd_.get(), &one, sizeof one);
+    room_ = true;
+  }
   bool LossIsDue() const { return steady_clock::now() >= losses_.front().due; }
+  // What waits, for as long as there is room in the peer's window.
+  SendResult SendWaiting(Peer& peer);
+  SendResult HandOver(Peer& peer, const wire::ServerMessage& message,
+                      std::span<const std::byte> tensor, Release release);
   PeerId FindPeer(const zmq::message_t& identity, const zmq::message_t& frame);
   void DrainMonitor();
 
+  // Some window has room again. By ZeroMQ's threads: these outlive the context.
+  const UniqueFd room_fd_;
+  std::atomic<bool> room_{false};  // set after room_fd_ was written to
+  const UniqueFd epoll_;
+  const size_t max_waiting_;  // of a peer
   zmq::context_t context_;
   zmq::socket_t socket_;
   std::unique_ptr<ConnectionMonitor> monitor_;
   std::string endpoint_;
   PeerId next_peer_ = 1;
   std::unordered_map<std::string, PeerId> by_identity_;
-  std::unordered_map<PeerId, std::string> identities_;
+  std::unordered_map<PeerId, Peer> peers_;
   std::unordered_map<int, PeerId> by_fd_;
   std::deque<Loss> losses_;
 };
@@ -200,7 +248,8 @@ PeerId ZmqServerLink::FindPeer(const zmq::message_t& identity, const zmq::messag
   DrainMonitor();
   const PeerId peer = next_peer_++;
   by_identity_[key] = peer;
-  identities_[peer] = key;
+  const auto room = [](void* link) { static_cast<ZmqServerLink*>(link)->Ring(); };
+  peers_[peer] = {key, std::make_shared<SendWindow>(Release{room, this}), {}};
   const int fd = zmq_msg_get(const_cast<zmq_msg_t*>(frame.handle()), ZMQ_SRCFD);
   if (fd >= 0) by_fd_[fd] = peer;
   return peer;
@@ -217,13 +266,18 @@ void ZmqServerLink::DrainMonitor() {
 
 std::optional<FromWorker> ZmqServerLink::Receive() {
   DrainMonitor();  // before a new connection can use the same file descriptor again
+  if (room_ && room_.exchange(false)) {
+    uint64_t count;
+    (void)!::read(room_fd_.get(), &count, sizeof count);
+    for (auto& [id, peer] : peers_) (void)SendWaiting(peer);
+  }
   zmq::message_t identity;
   if (!socket_.recv(identity, zmq::recv_flags::dontwait)) {
     if (losses_.empty() || !LossIsDue()) return std::nullopt;
     const PeerId peer = losses_.front().peer;
     losses_.pop_front();
-    by_identity_.erase(identities_[peer]);
-    identities_.erase(peer);
+    by_identity_.erase(peers_.at(peer).identity);
+    peers_.erase(peer);
     return FromWorker{FromWorker::Kind::kLost, peer, {}, {}};
   }
   zmq::message_t header, tensor;
@@ -250,19 +304,47 @@ std::optional<FromWorker> ZmqServerLink::Receive() {
   return result;
 }
 
-SendResult ZmqServerLink::Send(PeerId peer, const wire::ServerMessage& message,
+SendResult ZmqServerLink::Send(PeerId id, const wire::ServerMessage& message,
                                std::span<const std::byte> tensor) {
-  const auto found = identities_.find(peer);
-  if (found == identities_.end()) return SendResult::kGone;
+  const auto found = peers_.find(id);
+  if (found == peers_.end()) return SendResult::kGone;
+  Peer& peer = found->second;
+  if (tensor.empty()) return HandOver(peer, message, {}, {});
+  if (peer.waiting.size() >= max_waiting_) return SendResult::kFull;
+  const wire::WeightsChunk& weights = message.weights_chunk();
+  peer.waiting[{weights.version(), weights.average(), weights.chunk()}] = {message, tensor};
+  return SendWaiting(peer);
+}
+
+SendResult ZmqServerLink::SendWaiting(Peer& peer) {
+  while (!peer.waiting.empty()) {
+    const Outgoing& next = peer.waiting.begin()->second;
+    const size_t bytes = next.tensor.size();
+    if (!peer.window->Take(bytes)) return SendResult::kQueued;
+    const SendResult result =
+        HandOver(peer, next.message, next.tensor, peer.window->GivesBack(bytes));
+    if (result != SendResult::kQueued) {
+      peer.waiting.clear();  // who does not drain its messages, or has gone, gets no more
+      return result;
+    }
+    peer.waiting.erase(peer.waiting.begin());
+  }
+  return SendResult::kQueued;
+}
+
+SendResult ZmqServerLink::HandOver(Peer& peer, const wire::ServerMessage& message,
+                                   std::span<const std::byte> tensor, Release release) {
+  // Made first: it is released even if it is not sent.
+  zmq::message_t body = tensor.empty() ? zmq::message_t() : Borrow(tensor, release);
   try {
-    zmq::message_t identity(found->second.data(), found->second.size());
+    zmq::message_t identity(peer.identity.data(), peer.identity.size());
     if (!socket_.send(identity, zmq::send_flags::dontwait | zmq::send_flags::sndmore)) {
       return SendResult::kFull;
     }
     // Once the first frame of a message is accepted, the others are too.
     socket_.send(Serialize(message),
                  tensor.empty() ? zmq::send_flags::none : zmq::send_flags::sndmore);
-    if (!tensor.empty()) socket_.send(Borrow(tensor), zmq::send_flags::none);
+    if (!tensor.empty()) socket_.send(std::move(body), zmq::send_flags::none);
     return SendResult::kQueued;
   } catch (const zmq::error_t& error) {
     if (error.num() == EHOSTUNREACH) return SendResult::kGone;

@@ -1,8 +1,10 @@
 #include "common/slices.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "common/chunks.h"
+#include "common/error.h"
 #include "common/step_plan.h"
 #include "ps/instruction_set.h"
 #include "ps/tree_sum.h"
@@ -115,6 +117,22 @@ TEST(Chunks, CoverTheArenaInOrderAndEndAtLayers) {
     }
     EXPECT_EQ(at, graph.arena_floats());
   }
+}
+
+TEST(Chunks, AreNoMoreThanAMessageCanName) {
+  config::Config config = testing::SmallConfig(1, 1);
+  config.mutable_model()->mutable_layer(0)->mutable_dense()->set_units(5000000);
+  const Graph graph = Graph::Build(config.model(), {1, 1, 3});
+  config.mutable_cluster()->set_chunk_bytes(1024);
+  try {
+    (void)CutChunks(graph, config.cluster());
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage);
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("expected at most 65536, with at least 8192"));
+  }
+  config.mutable_cluster()->set_chunk_bytes(8192);
+  EXPECT_LE(CutChunks(graph, config.cluster()).size(), 65536u);
 }
 
 }  // namespace

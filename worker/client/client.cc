@@ -15,6 +15,11 @@ namespace muster {
 Client::Client(ClientOptions options) : options_(std::move(options)) {
   event_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (event_fd_ < 0) throw Error(ExitCode::kFailure, "eventfd: {}", std::strerror(errno));
+  const auto wake = [](void* client) {
+    const uint64_t one = 1;
+    (void)!::write(static_cast<Client*>(client)->event_fd_, &one, sizeof one);
+  };
+  window_ = std::make_shared<SendWindow>(Release{wake, this});
   try {
     link_ = Connect(options_.endpoint, JobOf(options_.token), options_.transport,
                     std::chrono::duration<double>(options_.start_s), options_.link);

@@ -30,6 +30,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -41,6 +42,7 @@
 #include "common/adaptive_spin.h"
 #include "common/error.h"
 #include "common/link/link.h"
+#include "common/link/send_window.h"
 #include "common/slices.h"
 #include "common/step_plan.h"
 #include "common/wire_type.h"
@@ -154,9 +156,9 @@ class Client {
   void AwaitVersion(const std::vector<int64_t>& arrived, int64_t version, size_t chunk);
   void CheckSilence();
   void SendQueued();
-  // False: there is no buffer for it at the moment.
+  // False: a tensor, and there is no room for it at the moment.
   bool Send(const Outgoing& outgoing);
-  // Sends what is queued, waiting for buffers if need be, and what the transport has.
+  // Sends the words that are queued and what the transport has.
   void Drain();
   void Handle(const FromServer& event);
   void HandleWelcome(const wire::Welcome& welcome);
@@ -182,7 +184,11 @@ class Client {
   WireType wire_type_ = wire::FP32;
   // With 16 bits. Written by the communication thread, read and given back by ZeroMQ's.
   std::optional<WireBuffers> wire_buffers_;
-  std::deque<Outgoing> sending_;  // the communication thread's: taken from outgoing_
+  // The communication thread's, taken from outgoing_: what goes at once, and tensors, by step and
+  // chunk, that wait for room in the window.
+  std::deque<Outgoing> words_;
+  std::multimap<std::pair<int64_t, uint32_t>, Outgoing> tensors_;
+  std::shared_ptr<SendWindow> window_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <iterator>
 
 #include "common/protocol.h"
 #include "common/trace/trace.h"
@@ -82,14 +81,24 @@ void Client::Receive(std::chrono::milliseconds limit) {
   }
 }
 
+// What says something goes first, then the lowest layer's gradients: the next forward pass waits
+// for its weights.
 void Client::SendQueued() {
   {
     const std::lock_guard lock(mutex_);
-    std::ranges::move(outgoing_, std::back_inserter(sending_));
+    for (Outgoing& outgoing : outgoing_) {
+      if (outgoing.tensor.empty()) {
+        words_.push_back(std::move(outgoing));
+      } else {
+        const wire::GradientPart& part = outgoing.message.gradient_part();
+        tensors_.emplace(std::pair(part.step(), part.chunk()), std::move(outgoing));
+      }
+    }
     outgoing_.clear();
   }
-  if (sending_.empty()) return;
-  while (!sending_.empty() && Send(sending_.front())) sending_.pop_front();
+  if (words_.empty() && tensors_.empty()) return;
+  for (; !words_.empty(); words_.pop_front()) (void)Send(words_.front());
+  while (!tensors_.empty() && Send(tensors_.begin()->second)) tensors_.erase(tensors_.begin());
   (void)link_->Deliver();
   const std::lock_guard lock(mutex_);
   handed_over_ = Clock::now();
@@ -98,13 +107,21 @@ void Client::SendQueued() {
 bool Client::Send(const Outgoing& outgoing) {
   std::span<const std::byte> bytes = std::as_bytes(outgoing.tensor);
   Release release;
-  if (wire_buffers_ && !bytes.empty()) {
-    WireBuffers::Buffer* const buffer = wire_buffers_->Take();
-    if (buffer == nullptr) return false;
-    (void)Narrow(wire_type_, outgoing.tensor,
-                 buffer->values().data());  // the server finds infinities
-    bytes = std::as_bytes(buffer->values().first(outgoing.tensor.size()));
-    release = {[](void* hint) { static_cast<WireBuffers::Buffer*>(hint)->GiveBack(); }, buffer};
+  if (!bytes.empty() && !any_thread_) {
+    const size_t count = outgoing.tensor.size() * BytesOf(wire_type_);
+    if (!window_->Take(count)) return false;
+    if (wire_buffers_) {
+      WireBuffers::Buffer* const buffer = wire_buffers_->Take();
+      if (buffer == nullptr) {
+        window_->GiveBack(count);
+        return false;
+      }
+      (void)Narrow(wire_type_, outgoing.tensor,
+                   buffer->values().data());  // the server finds infinities
+      bytes = std::as_bytes(buffer->values().first(outgoing.tensor.size()));
+      release = {[](void* hint) { static_cast<WireBuffers::Buffer*>(hint)->GiveBack(); }, buffer};
+    }
+    release = window_->GivesBack(count, release);
   }
   if (!link_->Send(outgoing.message, bytes, release)) {
     throw Error(ExitCode::kPeerFailed, "the server does not take any more messages");
@@ -113,13 +130,8 @@ bool Client::Send(const Outgoing& outgoing) {
 }
 
 void Client::Drain() {
-  const Clock::time_point end = Clock::now() + kFlushLimit;
-  for (SendQueued(); !sending_.empty() && Clock::now() < end; SendQueued()) {
-    pollfd fd{event_fd_, POLLIN, 0};
-    (void)::poll(&fd, 1, 20);
-    uint64_t count;
-    (void)!::read(event_fd_, &count, sizeof count);
-  }
+  SendQueued();
+  tensors_.clear();  // no server that said Stop waits for gradients
   link_->Flush(kFlushLimit);
 }
 

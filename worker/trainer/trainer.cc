@@ -137,7 +137,7 @@ bool Trainer::ComputeSlice(int64_t slice, size_t level, const std::vector<size_t
     client_.ReportLoss(order_.version, slice, 0, 0, 0);
     return false;
   }
-  waited_ms_ = 0;
+  waited_ms_ = pushed_ms_ = 0;
   const std::span<const float> weights = client_.Weights(order_.version);
   const Clock::time_point forward = Clock::now();
   const LossSums sums = tower_.Forward({.count = batch.count,
@@ -147,16 +147,20 @@ bool Trainer::ComputeSlice(int64_t slice, size_t level, const std::vector<size_t
                                         .epoch = batch.epoch},
                                        Mode::kTraining, weights, order_.version,
                                        [this](int layer) { AwaitLayer(layer); });
+  const Clock::time_point loss = Clock::now();
   client_.ReportLoss(order_.version, slice, batch.count, sums.loss, sums.correct);
+  pushed_ms_ += Milliseconds(Clock::now() - loss);
   // Gradients are those of the mean over the whole batch: workers and server only ever add.
   const float scale = 1.0f / static_cast<float>(order_.samples);
   tower_.Backward(scale, weights, Buffer(level), [&](int layer) {
     if (last) LayerDone(layer, pending);
   });
+  times_.set_compute_ms(times_.compute_ms() + Milliseconds(Clock::now() - forward) - waited_ms_ -
+                        pushed_ms_);
+  times_.set_push_ms(times_.push_ms() + pushed_ms_);
   // A gradient that is added here is what would have come of it at the server.
   if (!last) RoundToWire(client_.wire_type(), Buffer(level));
   if (last) streamed_ = true;
-  times_.set_compute_ms(times_.compute_ms() + Milliseconds(Clock::now() - forward) - waited_ms_);
   return true;
 }
 
@@ -165,7 +169,9 @@ std::span<float> Trainer::Buffer(size_t level) {
 }
 
 void Trainer::LayerDone(int layer, const std::vector<size_t>& pending) {
+  const Clock::time_point begin = Clock::now();
   for (const size_t chunk : finishes_[static_cast<size_t>(layer)]) AddAndPush(chunk, pending);
+  pushed_ms_ += Milliseconds(Clock::now() - begin);
 }
 
 // The rightmost slice was written one level below the innermost pending sum; the sums are folded
@@ -196,9 +202,10 @@ void Trainer::AwaitLayer(int layer) {
   first_weights_seen_ = true;
 }
 
-// A worker waits in three stages: until its gradients are handed over (push); until the server
-// wants the next step and the first layer's new weights are there, which is when the slowest
-// worker's gradient has been added (wait); and until the other layers' weights are there (pull).
+// Between steps a worker waits in three stages: until its gradients are handed over (push); until
+// the server wants the next step and the first layer's new weights are there, which is when the
+// slowest worker's gradient has been added (wait); and until the other layers' weights are there
+// (pull).
 void Trainer::BookWait(Clock::time_point begin) {
   const Clock::time_point end = Clock::now();
   const Clock::time_point pushed = std::clamp(client_.HandedOverAt(), begin, end);

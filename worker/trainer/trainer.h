@@ -64,7 +64,8 @@ class Trainer {
   bool streamed_ = false;  // the part's chunks were pushed during backward
   wire::StepTimes times_;
   bool first_weights_seen_ = false;
-  double waited_ms_ = 0;  // in all hooks of one forward pass
+  // In all hooks of one slice's passes: what is not compute.
+  double waited_ms_ = 0, pushed_ms_ = 0;
 };
 
 }  // namespace muster
