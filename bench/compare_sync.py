@@ -58,7 +58,7 @@ def compare(arguments, workers, size):
     rows = []
     for name, runs in results.items():
         p50 = [run["p50_us"] for run in runs]
-        rows.append({"name": name, "workers": workers, "bytes": size, "p50_us": statistics.median(p50),
+        rows.append({"name": name, "workers": workers, "bytes": runs[0]["bytes"], "p50_us": statistics.median(p50),
                      "p99_us": statistics.median(run["p99_us"] for run in runs),
                      "times_muster_local": statistics.median(a / b for a, b in zip(p50, baseline)),
                      "limit_ratio": statistics.median(run["limit_ratio"] for run in runs)
@@ -86,7 +86,7 @@ def main():
                 print(json.dumps(row), flush=True)
                 continue
             limit = "" if row["limit_ratio"] is None else f"   {row['limit_ratio']:.2f} of the memory limit"
-            print(f"{workers} workers {size:>10} B  {row['name']:<27} {row['p50_us']:>10,.0f} us  {row['p99_us']:>10,.0f} us"
+            print(f"{workers} workers {row['bytes']:>10} B  {row['name']:<27} {row['p50_us']:>10,.0f} us  {row['p99_us']:>10,.0f} us"
                   f"   {row['times_muster_local']:6.2f} x {LOCAL}{limit}", flush=True)
         if not arguments.json:
             print()

@@ -77,9 +77,14 @@ config::Config MakeConfig(const Options& options) {
   config.mutable_run()->set_slices(options.workers);
   config.mutable_run()->set_log_every_steps(1000000000);
   config.mutable_cluster()->set_workers(options.workers);
+  if (options.chunk_bytes > 0 && options.chunk_bytes < 1024) {
+    throw Error(ExitCode::kUsage, "--chunk-bytes {}: expected 0, or at least 1024",
+                options.chunk_bytes);
+  }
   if (options.chunk_bytes > 0) config.mutable_cluster()->set_chunk_bytes(options.chunk_bytes);
   config::Cluster::Transport transport;
-  if (!config::Cluster::Transport_Parse(options.transport, &transport)) {
+  if (!config::Cluster::Transport_Parse(options.transport, &transport) ||
+      transport == config::Cluster::AUTO) {
     throw Error(ExitCode::kUsage, "--transport {}: expected LOCAL, IPC or TCP", options.transport);
   }
   config.mutable_cluster()->set_transport(transport);
@@ -419,14 +424,21 @@ int main(int argc, char** argv) {
   app.add_option("--io-threads", options.io_threads, "of the server's ZeroMQ link")
       ->capture_default_str();
   app.add_option("--server-threads", options.server_threads)->capture_default_str();
-  app.add_option("--chunk-bytes", options.chunk_bytes, "0: as cluster.chunk_bytes");
+  app.add_option("--chunk-bytes", options.chunk_bytes,
+                 "1024 to 67108864, also 64KiB; 0: as cluster.chunk_bytes")
+      ->transform(CLI::AsSizeValue(true))
+      ->check(CLI::Range(0, 64 << 20));
   app.add_option("--rounds", options.rounds, "0: by size")->check(CLI::Range(0, 1000000));
   app.add_flag("--write", options.write,
                "workers also write their gradients and read the weights, chunk by chunk");
   app.add_flag("--memory", options.memory,
                "also measure the memory of server and workers, shared pages counted once");
   app.add_flag("--json", options.json, "one JSON object");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;  // as the other programs: the command line
+  }
   try {
     muster::bench::Run(options);
     return 0;

@@ -196,7 +196,11 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", options.seconds, "For each combination; 0: verify, and time once")
       ->capture_default_str();
   app.add_flag("--json", options.json, "One JSON object per line");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;  // as the other programs: the command line
+  }
   try {
     muster::bench::Run(options);
     return 0;

@@ -214,6 +214,10 @@ int main(int argc, char** argv) {
   app.add_option("--chunk-bytes", options.chunk_bytes)->capture_default_str();
   app.add_option("--transport", options.transport)->check(CLI::IsMember({"TCP", "IPC"}));
   app.add_option("--rounds", options.rounds, "0: by size");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;  // as the other programs: the command line
+  }
   return Run(options);
 }

@@ -252,7 +252,11 @@ int main(int argc, char** argv) {
   app.add_option("--threads", options.threads)->capture_default_str();
   app.add_option("--seconds", options.seconds, "how long")->capture_default_str();
   app.add_flag("--direct", options.direct, "worker.convolution: DIRECT");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;  // as the other programs: the command line
+  }
   try {
     muster::Run(options);
   } catch (const muster::Error& error) {
