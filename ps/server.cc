@@ -190,7 +190,8 @@ void Server::CheckInterrupt() {
   if (interrupt_fd_ < 0) return;
   signalfd_siginfo info;
   if (::read(interrupt_fd_, &info, sizeof info) <= 0) return;
-  throw Error(ExitCode::kTerminated, "stopped by signal {} at step {}", info.ssi_signo, step_);
+  throw Error(ExitCode::kTerminated, "stopped by SIG{} at step {}",
+              ::sigabbrev_np(static_cast<int>(info.ssi_signo)), step_);
 }
 
 void Server::SendBeats() {
