@@ -98,8 +98,17 @@ HandToken TakeToken(const WorkersByHand& by_hand, const RunDir& dir) {
   return result;
 }
 
-void PlanWorkersByHand(const WorkersByHand& by_hand, JobPlan& plan) {
-  const ListenAddress address = ChooseListenAddress(by_hand.endpoint, by_hand.bind);
+// `usual` is what a launch of this config would use.
+ListenAddress AddressByHand(const WorkersByHand& by_hand, const config::Config& config,
+                            const std::string& usual) {
+  const bool chosen = !by_hand.endpoint.empty() || !by_hand.bind.empty();
+  // Nobody but this host shares memory: any name will do, and an address cannot.
+  if (!chosen && config.cluster().transport() == config::Cluster::LOCAL) return {usual, usual};
+  return ChooseListenAddress(by_hand.endpoint, by_hand.bind);
+}
+
+void PlanWorkersByHand(const WorkersByHand& by_hand, const config::Config& config, JobPlan& plan) {
+  const ListenAddress address = AddressByHand(by_hand, config, plan.endpoint);
   const HandToken token = TakeToken(by_hand, *plan.dir);
   plan.endpoint = address.endpoint;
   plan.bind = address.bind;
@@ -209,7 +218,7 @@ JobOutcome RunJob(const LaunchArguments& arguments, config::Config config, const
                  .endpoint = Endpoint(config),
                  .token = NewToken(),
                  .start_s = config.deadlines().start_s()};
-    if (by_hand) PlanWorkersByHand(*arguments.by_hand, plan);
+    if (by_hand) PlanWorkersByHand(*arguments.by_hand, config, plan);
     JobDisplay display(console, plan.start_s, arguments.log_placement, by_hand);
     Supervisor supervisor(plan, signals, console, display);
     JobOutcome outcome = supervisor.Run();

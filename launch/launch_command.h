@@ -13,8 +13,9 @@ namespace muster {
 
 // `muster server`: a launch whose workers somebody else starts, on this host or on others.
 struct WorkersByHand {
-  std::string endpoint, bind;  // see ChooseListenAddress
-  std::string token_file;      // empty: MUSTER_TOKEN, or else a new token in the run directory
+  // See ChooseListenAddress; without both, and with cluster.transport LOCAL, a new local:// name.
+  std::string endpoint, bind;
+  std::string token_file;  // empty: MUSTER_TOKEN, or else a new token in the run directory
 };
 
 struct LaunchArguments {

@@ -166,6 +166,9 @@ struct LinkOptions {
   // shared would not be rounded, and the bits would depend on where a worker runs.
   bool share_memory = true;
   int io_threads = 1;  // server, ZeroMQ
+  // Server, local: connections at a time, so that strangers of the same user cannot use up all
+  // descriptors. More are closed at once.
+  size_t max_local_peers = 4096;
 };
 
 // What both ends of a link for this config need to know.

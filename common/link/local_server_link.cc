@@ -22,8 +22,6 @@
 namespace muster {
 namespace {
 
-// Connections at a time, so that strangers of the same user cannot use up all descriptors.
-constexpr size_t kMaxPeers = 4096;
 constexpr uint64_t kListener = 0;  // its number among the peers' in epoll
 
 // Throws where the kernel cannot protect the weights, before a job depends on it.
@@ -88,6 +86,7 @@ class LocalServerLink : public ServerLink {
   UniqueFd listener_, epoll_;
   SharedMemory* planes_ = nullptr;
   PeerId next_peer_ = 1;
+  bool said_full_ = false;  // since a connection was last accepted
   std::unordered_map<PeerId, Peer> peers_;
   std::vector<Peer*> attached_;  // those whose messages come through memory
   std::vector<PeerId> to_deliver_;
@@ -116,7 +115,13 @@ void LocalServerLink::Accept() {
                  ::geteuid());
     return;
   }
-  if (peers_.size() >= kMaxPeers) return;
+  if (peers_.size() >= options_.max_local_peers) {
+    if (!std::exchange(said_full_, true)) {
+      spdlog::warn("refused a local connection: {} are open, which is the most", peers_.size());
+    }
+    return;
+  }
+  said_full_ = false;
   const PeerId id = next_peer_++;
   Watch(connection.fd(), id, EPOLLIN, EPOLL_CTL_ADD);
   peers_.emplace(id, Peer{.id = id, .connection = std::move(connection)});

@@ -69,11 +69,12 @@ std::unique_ptr<ClientLink> AwaitServerOfThisHost(const std::string& endpoint, u
     } catch (const Error& error) {
       if (error.code() != ExitCode::kPeerFailed) throw;
       if (is_there) {
-        // As a rule its config says so; the worker's own may be another one.
+        // As a rule its config says so; the worker's own may be another one. The name of the local
+        // link is made from the token.
         spdlog::info(
             "ZeroMQ, since the server shares no memory with this process: its cluster.wire_dtype "
-            "is "
-            "not FP32, its cluster.transport not AUTO, or its log says why ({})",
+            "is not FP32, its cluster.transport not AUTO, its token another job's than this "
+            "worker's, or its log says why ({})",
             error.what());
         return nullptr;
       }
@@ -92,8 +93,9 @@ void CheckTransport(const std::string& endpoint, config::Cluster::Transport tran
   if (transport != config::Cluster::LOCAL || endpoint.starts_with("local://")) return;
   throw Error(
       ExitCode::kUsage,
-      "{}: cluster.transport is LOCAL, expected an endpoint local://@NAME; with AUTO workers "
-      "of the server's host share memory at any endpoint",
+      "{}: cluster.transport is LOCAL, expected an endpoint local://@NAME (`muster server` "
+      "without --endpoint chooses one); with AUTO workers of the server's host share memory at "
+      "any endpoint",
       endpoint);
 }
 

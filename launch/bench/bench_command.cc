@@ -23,6 +23,7 @@ using Json = nlohmann::json;
 
 constexpr int kMostWorkers = 64;  // of sync_bench and update_bench
 constexpr double kSmall = 4096, kMedium = 1 << 20, kLarge = 32 << 20;
+constexpr double kNearlySame = 1.2;  // the ratio of two sizes of which one is measured
 
 // Generous: a bench of 4 GB takes minutes.
 constexpr double kBenchDeadline = 3600;
@@ -49,6 +50,19 @@ double Seconds(const Json& result, const char* key) {
                 result.dump());
   }
   return found->get<double>() * 1e-6;
+}
+
+// The standard sizes and the model's, ascending; one that the model's stands for is left out.
+std::vector<double> SizesFor(double model_bytes) {
+  const double mine = std::max(model_bytes, kSmall);
+  std::vector<double> sizes{mine};
+  for (const double standard : {kSmall, kMedium, kLarge}) {
+    if (std::max(standard, mine) > kNearlySame * std::min(standard, mine)) {
+      sizes.push_back(standard);
+    }
+  }
+  std::ranges::sort(sizes);
+  return sizes;
 }
 
 BenchModel ModelOfSize(double bytes) {
@@ -161,12 +175,9 @@ int RunBench(const BenchArguments& arguments) {
         result.workers, kMostWorkers);
   }
   result.model.shape.workers = result.workers;
-  std::vector<double> sizes{kSmall, kMedium, kLarge, std::max(result.model.shape.bytes, kSmall)};
-  std::ranges::sort(sizes);
-  sizes.erase(std::ranges::unique(sizes).begin(), sizes.end());
 
   const bool shown = ::isatty(STDERR_FILENO) == 1;
-  for (const double bytes : sizes) {
+  for (const double bytes : SizesFor(result.model.shape.bytes)) {
     const std::string of = fmt::format("{} bytes: ", static_cast<int64_t>(bytes));
     BenchRow row{.bytes = bytes};
     Progress(shown, of + "update");
@@ -176,8 +187,8 @@ int RunBench(const BenchArguments& arguments) {
                     std::to_string(result.workers), "--instruction-set",
                     result.wanted_instruction_set, "--optimizer", result.optimizer, "--threads",
                     // As the server: what is small is updated by the loop itself.
-                    std::to_string(bytes <= kSmall ? 1 : result.server_threads), "--seconds", "0.5",
-                    "--json"})
+                    std::to_string(bytes <= kNearlySame * kSmall ? 1 : result.server_threads),
+                    "--seconds", "0.5", "--json"})
             .front();
     row.pass_s = Seconds(update, "p50_us");
     row.limit_s = Seconds(update, "limit_us");

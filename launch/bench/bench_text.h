@@ -16,7 +16,7 @@ struct BenchRow {
   double tcp_s = 0, tcp_p99_s = 0;      // … over TCP on the loopback interface
 };
 
-// The user's model; the last row is of its size.
+// The user's model; one row is of its size (4 KiB at least).
 struct BenchModel {
   std::string name;
   RoundShape shape;

@@ -60,7 +60,8 @@ void DescribeServer(CLI::App& server, Arguments& arguments) {
   AddJobArguments(server, arguments);
   AddOption(server, "--endpoint", arguments.endpoint, "tcp://HOST:PORT",
             "What workers connect to, and, without --bind, where the server listens; * as PORT: "
-            "any free one. Default: tcp://127.0.0.1:*");
+            "any free one. Default: tcp://127.0.0.1:*, or with cluster.transport=LOCAL a name on "
+            "this host");
   AddOption(server, "--bind", arguments.bind, "tcp://HOST:PORT",
             "Where to listen, if elsewhere; tcp://*:PORT: on every interface");
   AddTokenFile(server, arguments,

@@ -26,6 +26,8 @@ namespace muster::testing {
 namespace {
 
 constexpr size_t kFloats = 64;
+constexpr LinkOptions kSmallLink{
+    .max_message_bytes = 1 << 20, .max_queued_messages = 100, .max_received_messages = 100};
 
 std::string UniqueEndpoint() {
   std::random_device random;
@@ -53,11 +55,11 @@ wire::ServerMessage WelcomeFor(uint32_t slice_begin, uint32_t slice_end) {
 // The server's end, and what a worker gets with Welcome, without the server's loop.
 class Handover : public ::testing::Test {
  protected:
-  Handover()
+  explicit Handover(const LinkOptions& options = {.max_queued_messages = 100})
       : planes_(SharedMemory::Create("test-weights", 2 * kFloats * sizeof(float),
                                      SharedMemory::Access::kReadWrite)),
         endpoint_(UniqueEndpoint()),
-        link_(ListenLocal(endpoint_, {.max_queued_messages = 100})) {
+        link_(ListenLocal(endpoint_, options)) {
     link_->ShareWeights(planes_);
   }
 
@@ -333,6 +335,46 @@ TEST_F(Handover, AWorkerThatTookTooMuchIsLost) {
   EXPECT_EQ(Next().kind, FromWorker::Kind::kLost);
 }
 
+class CrowdedHandover : public Handover {
+ protected:
+  CrowdedHandover() : Handover({.max_queued_messages = 100, .max_local_peers = 3}) {}
+
+  // The server closes the connection, and learns nothing of it.
+  ::testing::AssertionResult IsClosed(const UniqueFd& fd) {
+    for (int i = 0; i < 500; ++i) {
+      if (link_->Receive()) return ::testing::AssertionFailure() << "something came of it";
+      pollfd closed{fd.get(), POLLIN, 0};
+      char byte;
+      if (::poll(&closed, 1, 10) == 1 && ::recv(fd.get(), &byte, 1, 0) <= 0) {
+        return ::testing::AssertionSuccess();
+      }
+    }
+    return ::testing::AssertionFailure() << "still open";
+  }
+};
+
+// Strangers who say nothing take up places. Who comes too late is closed, those who are there go
+// on, and who leaves makes room.
+TEST_F(CrowdedHandover, ConnectionsHaveALimit) {
+  Worker worker = Join();
+  UniqueFd first = ConnectRaw(endpoint_);
+  const UniqueFd second = ConnectRaw(endpoint_);
+  for (int i = 0; i < 3; ++i) {
+    const UniqueFd late = ConnectRaw(endpoint_);
+    (void)::send(late.get(), "abcd", 4, MSG_NOSIGNAL);
+    ASSERT_TRUE(IsClosed(late));
+    Push(worker, 1);
+    EXPECT_EQ(Next().message.gradient_part().chunk(), 1u);
+  }
+  first.Reset();
+  EXPECT_EQ(Next().kind, FromWorker::Kind::kLost);
+  Worker other = Join();
+  Push(other, 1);
+  EXPECT_EQ(Next().peer, other.peer);
+  const UniqueFd late = ConnectRaw(endpoint_);
+  EXPECT_TRUE(IsClosed(late)) << "it is full again";
+}
+
 TEST_F(Handover, AnotherUserIsTurnedAway) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const pid_t child = ::fork();
@@ -352,6 +394,85 @@ TEST_F(Handover, AnotherUserIsTurnedAway) {
   }
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+// A child that listens at `endpoint` as nobody. It reads what it is told until Stop.
+class ForeignServer {
+ public:
+  explicit ForeignServer(const std::string& endpoint) {
+    int ready[2], stop[2];
+    EXPECT_EQ(::pipe2(ready, O_CLOEXEC), 0);
+    EXPECT_EQ(::pipe2(stop, O_CLOEXEC), 0);
+    const UniqueFd ready_in(ready[0]);
+    UniqueFd ready_out(ready[1]), stop_in(stop[0]);
+    stop_.Reset(stop[1]);
+    const LocalAddress address(endpoint);
+    child_ = ::fork();
+    if (child_ == 0) {
+      stop_.Reset();
+      Serve(address, ready_out.get(), stop_in.get());
+    }
+    ready_out.Reset();
+    char byte;
+    EXPECT_EQ(::read(ready_in.get(), &byte, 1), 1) << "it does not listen";
+  }
+  ~ForeignServer() { (void)Stop(); }
+
+  enum Code { kNobodyCame = 0, kCameAndSaidNothing = 1, kSaidSomething = 2, kFailed = 3 };
+  // What it has seen.
+  int Stop() {
+    stop_.Reset();
+    int status = -1;
+    if (child_ > 0) ::waitpid(std::exchange(child_, -1), &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+ private:
+  [[noreturn]] static void Serve(const LocalAddress& address, int ready, int stop) {
+    if (::setresuid(65534, 65534, 65534) != 0) ::_exit(kFailed);
+    const int listener = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0);
+    if (::bind(listener, address.get(), address.size) != 0 || ::listen(listener, 100) != 0 ||
+        ::write(ready, "r", 1) != 1) {
+      ::_exit(kFailed);
+    }
+    for (int seen = kNobodyCame;;) {
+      pollfd fds[] = {{listener, POLLIN, 0}, {stop, POLLIN, 0}};
+      (void)::poll(fds, 2, -1);
+      const int guest = ::accept(listener, nullptr, nullptr);
+      if (guest >= 0) {
+        seen = std::max<int>(seen, kCameAndSaidNothing);
+        char byte;
+        // It stays open until the guest speaks or leaves.
+        if (::recv(guest, &byte, 1, 0) > 0) ::_exit(kSaidSomething);
+        ::close(guest);
+      } else if (fds[1].revents != 0) {
+        ::_exit(seen);
+      }
+    }
+  }
+
+  pid_t child_ = -1;
+  UniqueFd stop_;
+};
+
+// Nor may a worker tell its token to whoever took the server's name.
+TEST(LocalLink, AnotherUsersServerIsToldNothing) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  const std::string endpoint = UniqueEndpoint();
+  ForeignServer server(endpoint);
+  try {
+    (void)ConnectLocal(endpoint, kSmallLink);
+    ADD_FAILURE() << "connected to another user's server";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kPeerFailed);
+    EXPECT_NE(std::string(error.what()).find("user 65534 listens there, expected user 0"),
+              std::string::npos)
+        << error.what();
+  }
+  ClientOptions options = WorkerOptions(SmallConfig(1, 1), endpoint, 0);
+  options.start_s = 0.1;
+  EXPECT_THROW(Client{options}, Error);
+  EXPECT_EQ(server.Stop(), ForeignServer::kCameAndSaidNothing);
 }
 
 TEST(LocalLink, NonsenseChangesNothing) {
@@ -412,9 +533,6 @@ TEST(LocalLink, AutoUsesSharedMemory) {
   if (event && event->message.has_hello()) return ::testing::AssertionSuccess();
   return ::testing::AssertionFailure() << "not received";
 }
-
-constexpr LinkOptions kSmallLink{
-    .max_message_bytes = 1 << 20, .max_queued_messages = 100, .max_received_messages = 100};
 
 TEST(LocalLink, AWorkerWhoseServerHasNoneUsesZeroMq) {
   const std::string endpoint = "ipc://@" + UniqueEndpoint().substr(9);

@@ -75,7 +75,7 @@ ClientOptions WorkerOptions(const config::Config& config, const std::string& end
   return options;
 }
 
-TestJob::TestJob(config::Config config, const std::string& transport)
+TestJob::TestJob(config::Config config, const std::string& transport, const Wrap& wrap)
     : config_(std::move(config)),
       graph_(Graph::Build(config_.model(), InputShape(config_.data()))),
       token_(kTestToken),
@@ -86,6 +86,7 @@ TestJob::TestJob(config::Config config, const std::string& transport)
   auto link = Listen(endpoint, JobOf(token_), config_.cluster().transport(),
                      LinkOptionsFor(config_, graph_));
   endpoint_ = link->endpoint();
+  if (wrap) link = wrap(std::move(link));
   auto server = std::make_shared<Server>(config_, token_, std::move(link), reporter_);
   result_ = std::async(std::launch::async, [server]() mutable {
     const std::shared_ptr<Server> owned = std::move(server);

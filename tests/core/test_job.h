@@ -29,7 +29,10 @@ ClientOptions WorkerOptions(const config::Config& config, const std::string& end
 
 class TestJob {
  public:
-  explicit TestJob(config::Config config, const std::string& transport = "ipc");
+  // The server uses what `wrap` makes of its link.
+  using Wrap = std::function<std::unique_ptr<ServerLink>(std::unique_ptr<ServerLink>)>;
+  explicit TestJob(config::Config config, const std::string& transport = "ipc",
+                   const Wrap& wrap = {});
   ~TestJob();
 
   const config::Config& config() const { return config_; }

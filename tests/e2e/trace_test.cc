@@ -141,6 +141,37 @@ TEST_F(TraceFile, FollowsAChunkThroughTheProcesses) {
   }
 }
 
+// Pushes and backward passes are spans of one thread, in the order of the program. The chunks of
+// the network, from the first layer's to the last one's: conv; hidden, in several pieces; out.
+TEST_F(TraceFile, ChunksArePushedWhileBackwardGoesOn) {
+  for (const std::string transport : {"LOCAL", "IPC"}) {
+    for (const std::string slices : {"2", "4"}) {  // one of each worker, or two that it adds up
+      ASSERT_EQ(Trace({"cluster.transport=" + transport, "run.slices=" + slices}).exit_code, 0);
+      for (const std::string worker : {"worker 0", "worker 1"}) {
+        std::map<int64_t, std::map<std::string, double>> begins;  // of the last slice's backward
+        std::map<int64_t, std::map<int64_t, double>> pushed;      // step, chunk → end
+        for (const Span& span : tracks_.at(worker + ", compute")) {
+          const int64_t step = span.args.value("step", -1);
+          if (span.kind == "backward") begins[step][span.name] = span.begin;
+          if (span.kind == "push") pushed[step][span.args["chunk"].get<int64_t>()] = span.end;
+        }
+        ASSERT_EQ(pushed.size(), 3u);
+        for (const auto& [step, ends] : pushed) {
+          ASSERT_GE(ends.size(), 4u);
+          const int64_t last = ends.rbegin()->first;
+          for (const auto& [chunk, end] : ends) {
+            const std::string next = chunk == last ? "backward hidden" : "backward conv";
+            if (chunk == 0) continue;                       // nothing is left to do
+            EXPECT_LE(end, begins[step].at(next) + 0.0015)  // times have three decimals
+                << transport << ", " << worker << ", step " << step << ": chunk " << chunk
+                << " is pushed after " << next << " began";
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_F(TraceFile, SpansOfOneThreadNest) {
   ASSERT_EQ(Trace().exit_code, 0);
   size_t nested = 0;

@@ -11,6 +11,7 @@ namespace muster::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
@@ -50,6 +51,24 @@ TEST_F(BenchCommandTest, MeasuresEachSizeOverBothTransports) {
                                    "--transport " + transport));
     }
   }
+}
+
+// Two rows that say the same would take a user's time twice.
+TEST_F(BenchCommandTest, AModelNearAStandardSizeStandsForIt) {
+  const auto sizes = [&](const char* model) {
+    const auto json = nlohmann::json::parse(Run({"bench", "--size", model, "--json"}).out);
+    std::vector<double> bytes;
+    for (const auto& row : json["rows"]) bytes.push_back(row["bytes"]);
+    return bytes;
+  };
+  EXPECT_THAT(sizes("33MB"), ElementsAre(4096, 1048576, 33000000));
+  EXPECT_THAT(sizes("40MB"), ElementsAre(4096, 1048576, 40000000));
+  EXPECT_THAT(sizes("28MB"), ElementsAre(4096, 1048576, 28000000));
+  EXPECT_THAT(sizes("41MB"), ElementsAre(4096, 1048576, 33554432, 41000000));
+  EXPECT_THAT(sizes("27MB"), ElementsAre(4096, 1048576, 27000000, 33554432));
+  EXPECT_THAT(sizes("1MB"), ElementsAre(4096, 1000000, 33554432));
+  EXPECT_THAT(sizes("4500"), ElementsAre(4500, 1048576, 33554432));
+  EXPECT_THAT(sizes("32MiB"), ElementsAre(4096, 1048576, 33554432));
 }
 
 TEST_F(BenchCommandTest, TakesNetworkOptimizerAndWorkersFromAConfig) {
