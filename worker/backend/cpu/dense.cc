@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "worker/backend/cpu/dense_input_gradient.h"
+#include "worker/backend/cpu/descriptors.h"
 #include "worker/backend/cpu/kernels.h"
 #include "worker/backend/cpu/onednn.h"
 #include "worker/backend/cpu/ops.h"
@@ -21,15 +22,15 @@ class Dense : public Op {
       : dnn_(dnn),
         options_(options),
         use_bias_(std::get<DenseSpec>(layer.spec).use_bias),
-        inputs_(layer.input_shape.elements()) {
-    const int64_t units = layer.output_shape.elements();
+        inputs_(layer.input_shape.elements()),
+        units_(layer.output_shape.elements()) {
     const auto describe = [](const memory::dims& dims, Tag tag) {
       return memory::desc(dims, memory::data_type::f32, tag);
     };
     const auto x = describe({options.batch, inputs_}, Tag::ab);
-    const auto y = describe({options.batch, units}, Tag::ab);
-    const auto w = describe({units, inputs_}, Tag::ab);
-    const auto b = use_bias_ ? describe({units}, Tag::a) : memory::desc();
+    const auto y = describe({options.batch, units_}, Tag::ab);
+    const auto w = describe({units_, inputs_}, Tag::ab);
+    const auto b = use_bias_ ? describe({units_}, Tag::a) : memory::desc();
     x_ = Unbound(dnn, x);
     y_ = Unbound(dnn, y);
     w_ = Unbound(dnn, w);
@@ -77,28 +78,28 @@ class Dense : public Op {
   void MakePrimitives(const memory::desc& x, const memory::desc& w, const memory::desc& b,
                       const memory::desc& y) {
     const bool training = options_.mode == Mode::kTraining;
-    const dnnl::inner_product_forward::primitive_desc forward(
-        {training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference, x, w, b,
-         y},
-        UserScratchpad(options_.activation == Activation::kRelu), dnn_.engine);
+    const auto kind =
+        training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
+    const auto forward = ForwardDescriptorOf<dnnl::inner_product_forward>(
+        dnn_.engine, IfNone::kThrow, UserScratchpad(options_.activation == Activation::kRelu), kind,
+        x, w, b, y);
     forward_ = Make(forward, {{DNNL_ARG_SRC, x_}, {DNNL_ARG_WEIGHTS, w_}, {DNNL_ARG_DST, y_}},
                     DNNL_ARG_BIAS, b_);
     if (!training) return;
 
-    const dnnl::inner_product_backward_weights::primitive_desc weights(
-        {x, w, b, y}, UserScratchpad(), dnn_.engine, forward);
+    const auto weights = BackwardDescriptorOf<dnnl::inner_product_backward_weights>(
+        dnn_.engine, IfNone::kThrow, UserScratchpad(), forward, x, w, b, y);
     weights_ =
         Make(weights, {{DNNL_ARG_SRC, x_}, {DNNL_ARG_DIFF_DST, dy_}, {DNNL_ARG_DIFF_WEIGHTS, dw_}},
              DNNL_ARG_DIFF_BIAS, db_);
     if (!options_.input_gradient) return;
 
-    if (const int64_t units = y.dims()[1];
-        DenseInputGradient::Fits(options_.batch, inputs_, units)) {
-      own_data_.emplace(options_.batch, inputs_, units);
+    if (DenseInputGradient::Fits(options_.batch, inputs_, units_)) {
+      own_data_.emplace(options_.batch, inputs_, units_);
       return;
     }
-    const dnnl::inner_product_backward_data::primitive_desc data({x, w, y}, UserScratchpad(),
-                                                                 dnn_.engine, forward);
+    const auto data = BackwardDescriptorOf<dnnl::inner_product_backward_data>(
+        dnn_.engine, IfNone::kThrow, UserScratchpad(), forward, x, w, y);
     data_ = Primitive(dnn_, dnnl::inner_product_backward_data(data), data.scratchpad_desc(),
                       {{DNNL_ARG_DIFF_SRC, dx_}, {DNNL_ARG_WEIGHTS, w_}, {DNNL_ARG_DIFF_DST, dy_}},
                       scratch_);
@@ -115,7 +116,7 @@ class Dense : public Op {
   OneDnn& dnn_;
   const OpOptions options_;
   const bool use_bias_;
-  const int64_t inputs_;
+  const int64_t inputs_, units_;
   ScratchLayout scratch_;
   memory x_, y_, w_, b_, dx_, dy_, dw_, db_;
   Primitive forward_, data_, weights_;

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "worker/backend/cpu/convolution_passes.h"
+#include "worker/backend/cpu/descriptors.h"
 #include "worker/backend/cpu/kernels.h"
 #include "worker/backend/cpu/onednn.h"
 #include "worker/backend/cpu/weight_layouts.h"
@@ -94,10 +95,10 @@ dnnl::convolution_forward::primitive_desc ForwardDescriptor(const OneDnn& dnn, c
   const auto kind = options.mode == Mode::kTraining ? dnnl::prop_kind::forward_training
                                                     : dnnl::prop_kind::forward_inference;
   return ChooseLayout(g, [&](Tag tag) {
-    return dnnl::convolution_forward::primitive_desc(
-        {kind, kAlgorithm, Describe(g.source, tag), Describe(g.weights, Tag::any), g.Bias(),
-         Describe(g.destination, tag), g.strides, g.pads_before, g.pads_after},
-        UserScratchpad(options.activation == Activation::kRelu), dnn.engine, true);
+    return ForwardDescriptorOf<dnnl::convolution_forward>(
+        dnn.engine, IfNone::kEmpty, UserScratchpad(options.activation == Activation::kRelu), kind,
+        kAlgorithm, Describe(g.source, tag), Describe(g.weights, Tag::any), g.Bias(),
+        Describe(g.destination, tag), g.strides, g.pads_before, g.pads_after);
   });
 }
 
@@ -106,10 +107,10 @@ dnnl::convolution_backward_data::primitive_desc BackwardDataDescriptor(const One
                                                                        const OpOptions& options) {
   const auto forward = ForwardDescriptor(dnn, g, options);
   return ChooseLayout(g, [&](Tag tag) {
-    return dnnl::convolution_backward_data::primitive_desc(
-        {kAlgorithm, Describe(g.source, tag), Describe(g.weights, Tag::any),
-         Describe(g.destination, tag), g.strides, g.pads_before, g.pads_after},
-        UserScratchpad(), dnn.engine, forward, true);
+    return BackwardDescriptorOf<dnnl::convolution_backward_data>(
+        dnn.engine, IfNone::kEmpty, UserScratchpad(), forward, kAlgorithm, Describe(g.source, tag),
+        Describe(g.weights, Tag::any), Describe(g.destination, tag), g.strides, g.pads_before,
+        g.pads_after);
   });
 }
 
@@ -117,10 +118,10 @@ dnnl::convolution_backward_weights::primitive_desc BackwardWeightsDescriptor(
     const OneDnn& dnn, const Geometry& g, const OpOptions& options) {
   const auto forward = ForwardDescriptor(dnn, g, options);
   return ChooseLayout(g, [&](Tag tag) {
-    return dnnl::convolution_backward_weights::primitive_desc(
-        {kAlgorithm, Describe(g.source, tag), Describe(g.weights, Tag::any), g.Bias(),
-         Describe(g.destination, tag), g.strides, g.pads_before, g.pads_after},
-        UserScratchpad(), dnn.engine, forward, true);
+    return BackwardDescriptorOf<dnnl::convolution_backward_weights>(
+        dnn.engine, IfNone::kEmpty, UserScratchpad(), forward, kAlgorithm, Describe(g.source, tag),
+        Describe(g.weights, Tag::any), g.Bias(), Describe(g.destination, tag), g.strides,
+        g.pads_before, g.pads_after);
   });
 }
 
