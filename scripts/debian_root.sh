@@ -14,7 +14,7 @@
 # script ends, also by Ctrl-C or SIGTERM, all of it is killed and nothing stays mounted. After
 # SIGKILL the temporary folder is left, and nothing else.
 
-workspace=
+workspace=${workspace:-}
 running=  # the process that the rest of what runs in a root lives and dies with
 
 new_workspace() {
@@ -23,7 +23,7 @@ new_workspace() {
     exit 1
   fi
   local tool
-  for tool in debootstrap unshare; do
+  for tool in debootstrap unshare setpriv; do
     if ! command -v "$tool" >/dev/null; then
       echo "$0: $tool is missing; expected the Debian packages debootstrap and util-linux." >&2
       exit 1
@@ -51,7 +51,7 @@ end_workspace() {
 # does not see to a signal while it waits for a program in the foreground.
 _contained() {
   local status=0
-  unshare --mount --pid --fork --kill-child "$@" <&0 &
+  setpriv --pdeathsig KILL unshare --mount --pid --fork --kill-child "$@" <&0 &
   running=$!
   wait "$running" || status=$?
   running=
@@ -67,8 +67,15 @@ _apt_source() {
       print $5; exit }'
 }
 
-# make_root RELEASE FOLDER: a Debian system with what debootstrap calls minbase.
+# make_root RELEASE FOLDER: a Debian system with what debootstrap calls minbase. The second one of a
+# release is a copy of what the first was at first.
 make_root() {
+  local release=$1 root=$2
+  [[ -d $workspace/base-$release ]] || _make_base "$release" "$workspace/base-$release" || return
+  cp -a "$workspace/base-$release" "$root"
+}
+
+_make_base() {
   local release=$1 root=$2 mirror security
   mirror=$(_apt_source Debian)
   security=$(_apt_source Debian-Security)
@@ -94,8 +101,14 @@ make_root() {
     echo "deb $mirror $release-updates main"
     [[ -z $security ]] || echo "deb $security $release-security main"
   } >"$root/etc/apt/sources.list"
-  apt-config dump | grep -E '^Acquire::(http|https)::Proxy|^Acquire::Retries' \
+  apt-config dump | grep -E '^Acquire::(http|https|Retries)(::[^"]*)? ' \
     >"$root/etc/apt/apt.conf.d/90host" || true
+  local bundle=/etc/ssl/certs/ca-certificates.crt
+  if [[ $mirror == https:* && -f $bundle ]]; then
+    cp "$bundle" "$root/etc/apt/host-certificates.crt"
+    echo 'Acquire::https::CaInfo "/etc/apt/host-certificates.crt";' \
+      >>"$root/etc/apt/apt.conf.d/90host"
+  fi
   local file
   for file in resolv.conf hosts; do cp -L "/etc/$file" "$root/etc/$file"; done
   in_root "$root" root apt-get update -qq
@@ -104,10 +117,13 @@ make_root() {
 # in_root FOLDER USER COMMAND ...: as that user, in the user's home folder, with a login's few
 # environment variables.
 in_root() {
-  local root=$1 user=$2 home
+  local root=$1 user=$2 home variable proxies=()
   shift 2
+  for variable in http_proxy https_proxy no_proxy; do
+    [[ -z ${!variable:-} ]] || proxies+=("$variable=${!variable}")
+  done
   home=$(awk -F: -v user="$user" '$1 == user { print $6 }' "$root/etc/passwd")
-  # shellcheck disable=SC2016  # expanded by the inner shell
+  # shellcheck disable=SC2016  # expanded by the inner shells
   _contained sh -c '
     root=$1 user=$2 home=$3; shift 3
     mount --make-rprivate /
@@ -116,8 +132,8 @@ in_root() {
       mount -t tmpfs -o mode=1777 shm "$root/dev/shm" || exit 1
     exec chroot --userspec="$user" "$root" env -i HOME="$home" USER="$user" LANG=C.UTF-8 \
       PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-      DEBIAN_FRONTEND=noninteractive sh -c '\''cd "$HOME" && exec "$@"'\'' sh "$@"
-  ' sh "$root" "$user" "$home" "$@"
+      DEBIAN_FRONTEND=noninteractive "$@"
+  ' sh "$root" "$user" "$home" "${proxies[@]}" sh -c 'cd "$HOME" && exec "$@"' sh "$@"
 }
 
 # add_user FOLDER NAME
