@@ -23,7 +23,7 @@ endfunction()
 function(muster_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
-  target_link_libraries(${name} PRIVATE muster_flags ${ARG_DEPS})
+  target_link_libraries(${name} PRIVATE muster_flags muster_processor ${ARG_DEPS})
   install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endfunction()
 

@@ -17,7 +17,7 @@ namespace muster {
 enum class ExitCode : int {
   kOk = 0,
   kFailure = 1,      // anything that has no code of its own
-  kUsage = 2,        // command line or config; nothing was started
+  kUsage = 2,        // command line, config or processor; nothing was started
   kData = 3,         // a data file is missing, truncated or foreign
   kNonfinite = 4,    // a loss, gradient or weight was not finite
   kDeadline = 5,     // a wait ran into its deadline

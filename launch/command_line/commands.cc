@@ -16,6 +16,7 @@
 #include "launch/data/count_samples.h"
 #include "launch/data/download.h"
 #include "launch/data/synthesize.h"
+#include "launch/find_config.h"
 #include "launch/inspect_command.h"
 #include "launch/job_token.h"
 #include "launch/launch_command.h"
@@ -28,9 +29,10 @@ namespace {
 constexpr int64_t kTrainFiles = 5;  // of CIFAR-10's layout
 
 // The programs of one build or installation lie in one directory.
-std::string Sibling(const std::string& name) {
-  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / name;
+std::filesystem::path ProgramFolder() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path();
 }
+std::string Sibling(const std::string& name) { return ProgramFolder() / name; }
 
 // This process becomes the sibling program.
 [[noreturn]] void Become(const std::string& name, const std::vector<std::string>& arguments) {
@@ -154,7 +156,9 @@ int SynthesizeData(const Arguments& arguments) {
 
 }  // namespace
 
-int RunCommand(const CLI::App& app, const Arguments& arguments) {
+int RunCommand(const CLI::App& app, const Arguments& as_typed) {
+  Arguments arguments = as_typed;
+  arguments.config = FindConfig(as_typed.config, ProgramFolder());
   const auto given = [&](const char* name) { return app.got_subcommand(name); };
   if (given("launch")) return Launch(arguments);
   if (given("server")) return Server(arguments);

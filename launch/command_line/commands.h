@@ -8,6 +8,6 @@
 namespace muster {
 
 // Returns the exit code. `app` has parsed the command line.
-int RunCommand(const CLI::App& app, const Arguments& arguments);
+int RunCommand(const CLI::App& app, const Arguments& as_typed);
 
 }  // namespace muster

@@ -52,7 +52,7 @@ inline constexpr const char* kLaunchFooter =
     "Exit codes:\n"
     "  0    completed, also when stopped early by stop_at_accuracy; a dry run\n"
     "  1    a failure that has no code of its own (the message says which)\n"
-    "  2    command line or config; nothing was started\n"
+    "  2    command line, config, or too old a processor; nothing was started\n"
     "  3    a data file is missing, truncated or foreign\n"
     "  4    a loss, gradient or weight was not finite; rank, step and variable are named\n"
     "  5    a wait ran into its deadline\n"

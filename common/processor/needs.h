@@ -1,0 +1,23 @@
+/* Extensions of the x86-64 instruction set that a build may need of the processor. */
+#ifndef MUSTER_COMMON_PROCESSOR_NEEDS_H_
+#define MUSTER_COMMON_PROCESSOR_NEEDS_H_
+
+/* What usually comes along (F16C, LZCNT, MOVBE with AVX2) is not asked for. */
+enum ProcessorNeed {
+  kNeedSse42 = 1 << 0,
+  kNeedPopcnt = 1 << 1,
+  kNeedAvx = 1 << 2,
+  kNeedAvx2 = 1 << 3,
+  kNeedFma = 1 << 4,
+  kNeedBmi = 1 << 5,
+  kNeedBmi2 = 1 << 6,
+  kNeedAvx512f = 1 << 7,
+  kNeedAvx512vl = 1 << 8,
+  kNeedAvx512bw = 1 << 9,
+  kNeedAvx512dq = 1 << 10,
+};
+
+/* What the compiler was allowed to use, a sum of the above. */
+extern const unsigned kProcessorNeeds;
+
+#endif /* MUSTER_COMMON_PROCESSOR_NEEDS_H_ */

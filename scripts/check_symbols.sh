@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Whether programs and libraries run on Ubuntu 22.04 and whatever is newer: none may use a symbol of
+# glibc or libstdc++ that came later. Prints the newest versions used; exit code 1 where one is too
+# new. Usage: scripts/check_symbols.sh FILE ...
+set -euo pipefail
+limits=(GLIBC_2.35 GLIBCXX_3.4.30 CXXABI_1.3.13)
+status=0
+for limit in "${limits[@]}"; do
+  family=${limit%_*}_
+  newest=
+  for file in "$@"; do
+    found=$(objdump -T "$file" | grep -F '*UND*' | grep -oE "\(${family}[0-9.]+\)" | tr -d '()' |
+      sort -Vu | tail -n 1) || true
+    [[ -n $found ]] || continue
+    if [[ $(printf '%s\n' "$limit" "$found" | sort -V | tail -n 1) != "$limit" ]]; then
+      echo "$file: expected symbols of at most $limit, found:" >&2
+      objdump -T "$file" | grep -F '*UND*' | grep -F "($found)" | sed 's/^/    /' >&2
+      status=1
+    fi
+    newest=$(printf '%s\n' "$newest" "$found" | sort -V | tail -n 1)
+  done
+  echo "newest symbols: ${newest:-no $family} (allowed: $limit)"
+done
+exit $status

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Makes build/package/muster-VERSION-linux-x86_64.tar.gz, which an ordinary user unpacks and runs on
+# Debian 12, Ubuntu 22.04 or anything newer, and checks that:
+#
+#   scripts/package.sh                     # of HEAD, in a new Debian 12; needs root, and some minutes
+#   scripts/package.sh --here              # of this tree, on this machine, which should be Debian 12
+#   scripts/package.sh --check FILE        # only the check of a package; needs root
+#
+# The new Debian 12 is made by the steps of the Dockerfile, so these are checked, too: its image's
+# entry point trains. The package then trains, and gives the same bits, as an ordinary user's in a bare
+# Debian 12 and a bare Debian 13. `--here` does not check that, for want of root.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# check_in FILE RELEASE: $weights is the hash of what it trained.
+check_in() {
+  local file=$1 release=$2 root=$workspace/bare-$2 log=$workspace/bare-$2.log
+  make_root "$release" "$root"
+  add_user "$root" user
+  cp "$file" "$root/home/user/package.tar.gz"
+  in_root "$root" user sh -euc '
+    tar -xzf package.tar.gz
+    cd muster-*
+    bin/muster launch configs/smoke.txtpb
+    bin/muster bench --size 4KB >/dev/null  # the other programs
+    cd /tmp && ~/muster-*/bin/muster inspect configs/cifar10.txtpb >/dev/null  # from any folder
+  ' >"$log" 2>&1 || { echo "$0: in a bare $release, the package failed:" >&2 && cat "$log" >&2 && return 1; }
+  weights=$(awk '$1 == "weights" && $2 == "hash" { print $3 }' "$log")
+  echo "As an ordinary user in a bare $release: $(grep Completed "$log"), weights hash $weights"
+}
+
+check() {
+  local weights bookworm
+  check_in "$1" bookworm
+  bookworm=$weights
+  check_in "$1" trixie
+  if [[ -z $weights || $weights != "$bookworm" ]]; then
+    echo "$0: expected the same bits on Debian 12 and 13, found '$bookworm' and '$weights'" >&2
+    return 1
+  fi
+  echo "$1: trains on Debian 12 and 13, to the same bits."
+}
+
+case ${1:-} in
+  --here)
+    exec scripts/package_here.sh
+    ;;
+  --check)
+    [[ -f ${2:-} ]] || { echo "$0: --check: expected a package, found '${2:-}'" >&2; exit 2; }
+    ;;
+  '') ;;
+  *)
+    echo "$0: expected --here, --check FILE or nothing, found '$1'" >&2
+    exit 2
+    ;;
+esac
+
+. scripts/debian_root.sh
+. scripts/dockerfile_steps.sh
+new_workspace
+package=${2:-}
+if [[ -z $package ]]; then
+  run_dockerfile Dockerfile
+  mkdir -p build/package
+  package=$(find "$workspace/stage-build/src/build/package" -maxdepth 1 -name 'muster-*.tar.gz')
+  cp "$package" build/package/
+  package=build/package/${package##*/}
+  run_image launch configs/smoke.txtpb
+  echo "Dockerfile: every step works, and its image trains."
+fi
+check "$package"

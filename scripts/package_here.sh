@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# Builds the package on this machine, which should be Debian 12: a program runs where glibc is as new
+# as here, or newer. scripts/package.sh is what one runs.
+#
+# What it makes: build/package/muster-VERSION-linux-x86_64.tar.gz, with
+#   bin/ lib/                 the programs, and every library but glibc, libstdc++ and libgcc_s
+#   configs/ README.md docs/ proto/
+#   licences/                 of what is bundled, with a list that says where each source is
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=build/package
+
+# What every Linux with glibc has, and what belongs to its glibc.
+system='^(ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv|libanl|libutil|libstdc\+\+|libgcc_s)\.so'
+# Compiled into the programs: headers, and libarchive, whose shared library brings 36 MB of others.
+compiled_in=(libcli11-dev nlohmann-json3-dev cppzmq-dev libarchive-dev)
+
+scripts/setup.sh
+archive=$(find /usr/lib -name libarchive.a | head -n 1)
+[[ -n $archive ]] || { echo "package_here.sh: expected libarchive.a in libarchive-dev" >&2; exit 1; }
+echo "Building $build (a few minutes) ..."
+cmake -S . -B $build -G Ninja -Wno-dev -DCMAKE_BUILD_TYPE=Release -DMUSTER_BUILD_TESTS=OFF \
+  -DLibArchive_LIBRARY="$archive" >/dev/null
+cmake --build $build --target muster muster-server muster-worker sync_bench update_bench -- --quiet
+version=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' $build/CMakeCache.txt)
+name=muster-$version-linux-x86_64
+stage=$build/$name
+
+rm -rf "$stage" $build/installed
+cmake --install $build --prefix $build/installed --strip >/dev/null
+mkdir -p "$stage"/{bin,lib,docs,proto,licences}
+cp $build/installed/bin/* "$stage/bin/"
+cp -r configs README.md "$stage/"
+cp docs/*.md "$stage/docs/"
+cp proto/PROTOCOL.md proto/config.proto "$stage/proto/"
+
+# add_licence PACKAGE: with those that it refers to.
+add_licence() {
+  local text="/usr/share/doc/$1/copyright" common
+  [[ -f $text ]] || { echo "package_here.sh: no licence of $1 at $text" >&2; exit 1; }
+  cp -L "$text" "$stage/licences/$1.txt"
+  { grep -oE '/usr/share/common-licenses/[A-Za-z0-9.-]*[A-Za-z0-9]' "$text" || true; } | sort -u |
+    while read -r common; do
+      [[ ! -f $common ]] || cp -L "$common" "$stage/licences/"
+    done
+}
+
+# owner FILE: the package that it is from. A file may be listed with /usr or without.
+owner() { { dpkg -S "$1" || dpkg -S "${1#/usr}" || dpkg -S "/usr$1"; } 2>/dev/null | head -n 1 | cut -d: -f1; }
+
+list="$stage/licences/LIBRARIES.txt"
+{
+  echo "Bundled from Debian, unchanged. PACKAGE.txt here is the licence of each. Its source:"
+  echo "apt-get source PACKAGE=VERSION, or https://snapshot.debian.org."
+  echo
+  printf '%-24s %9s  %-22s %s\n' file bytes package version
+} >"$list"
+while read -r soname path; do
+  [[ $soname =~ $system ]] && continue
+  path=$(readlink -f "$path")
+  package=$(owner "$path")
+  [[ -n $package ]] || { echo "package_here.sh: no Debian package has $path" >&2; exit 1; }
+  install -m644 "$path" "$stage/lib/$soname"
+  add_licence "$package"
+  printf '%-24s %9d  %-22s %s\n' "$soname" "$(stat -c %s "$path")" "$package" \
+    "$(dpkg-query -W -f '${Version}' "$package")" >>"$list"
+done < <(ldd "$stage"/bin/* | awk '$2 == "=>" { print $1, $3 }' | sort -u)
+for package in "${compiled_in[@]}"; do
+  add_licence "$package"
+  printf '%-24s %9s  %-22s %s\n' "(in the programs)" "" "$package" \
+    "$(dpkg-query -W -f '${Version}' "$package")" >>"$list"
+done
+
+# Everything is found in the package or is the system's.
+stray=$(ldd "$stage"/bin/* | awk '$2 == "=>" { print $1, $3 }' | sort -u |
+  grep -vF "$(realpath "$stage")/bin/../lib/" | grep -vE "$system" || true)
+if [[ -n $stray ]]; then
+  printf 'package_here.sh: expected every library in %s/lib, but these are from elsewhere:\n%s\n' \
+    "$stage" "$stray" >&2
+  exit 1
+fi
+scripts/check_symbols.sh "$stage"/bin/* "$stage"/lib/*
+
+tar -C $build --sort=name --owner=0 --group=0 --numeric-owner -cf - "$name" | gzip -9n >"$stage.tar.gz"
+cat "$list"
+megabytes() { awk '{ printf "%.1f MB", $1 / 1e6 }' <<<"$1"; }
+bytes() { du -sb "$1" | cut -f1; }
+echo
+echo "$name: bin $(megabytes "$(bytes "$stage/bin")"), lib $(megabytes "$(bytes "$stage/lib")") in" \
+  "$(find "$stage/lib" -type f | wc -l) libraries, all of it $(megabytes "$(bytes "$stage")")"
+echo "$stage.tar.gz: $(megabytes "$(stat -c %s "$stage.tar.gz")")"
