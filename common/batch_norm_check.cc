@@ -29,10 +29,11 @@ void CheckBatchNorms(const Graph& graph, const StepPlan& plan) {
                 layer->name, which, samples, plan.slices, advice);
   };
   const int64_t per_epoch = plan.StepsPerEpoch();
-  if (per_epoch > 1 || plan.total_steps == 0) check(0, "a batch", "");
+  if (per_epoch > 1 || plan.total_steps == 0)
+    check(0, "a batch", "; choose a larger batch, or fewer slices (run.slices)");
   if (plan.total_steps >= per_epoch) {
     check(per_epoch - 1, "an epoch's last batch",
-          "; choose a batch size that leaves a larger rest");
+          "; choose a batch size that leaves a larger rest, or fewer slices (run.slices)");
   }
 }
 

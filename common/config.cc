@@ -12,6 +12,7 @@
 #include "common/config_check.h"
 #include "common/error.h"
 #include "common/for_types.h"
+#include "common/job_size.h"
 #include "common/text_format.h"
 #include "common/update_settings.h"
 
@@ -212,18 +213,14 @@ void ResolveForMachine(config::Config& config, int cores) {
     config.mutable_run()->set_trace_file(
         fs::absolute(config.run().trace_file()).lexically_normal());
   }
-  const uint32_t workers = config.cluster().workers();
-  if (!config.run().has_slices()) config.mutable_run()->set_slices(workers);
+  ResolveJobSize(config, cores);
   ResolveOptimizer(*config.mutable_optimizer());
   if (config.server().threads() == 0) {
     config.mutable_server()->set_threads(static_cast<uint32_t>(std::clamp(cores, 1, 4)));
   }
   if (config.server().io_threads() == 0) {
-    const auto most = std::min(workers, 8u);
+    const auto most = std::min(config.cluster().workers(), 8u);
     config.mutable_server()->set_io_threads(std::clamp(static_cast<uint32_t>(cores) / 4, 1u, most));
-  }
-  if (config.worker().threads() == 0) {
-    config.mutable_worker()->set_threads(std::max(1u, static_cast<uint32_t>(cores) / workers));
   }
 }
 

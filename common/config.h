@@ -24,7 +24,7 @@ Setting ParseSetting(const std::string& text);
 // Error(kUsage) with one line: file, line, key, what was expected, what is there, nearest name.
 config::Config LoadConfig(const std::string& path, const std::vector<Setting>& settings);
 
-// The batch size both ways, whichever the config gives.
+// The batch size both ways, whichever the config gives. cluster.workers must be known.
 struct BatchSizes {
   int64_t global_batch;
   double per_worker;  // on average
@@ -34,9 +34,10 @@ BatchSizes ResolveBatch(const config::Config& config);
 // The steps of a resolved config on a training set of that size.
 StepPlan PlanSteps(const config::Config& config, int64_t train_samples);
 
-// Fills in what depends on this machine and on other settings (slices, threads, absolute data
-// directory, the optimizer's defaults of its type), so that the text form of the result repeats the
-// run. `cores` is what may be used. Throws Error(kUsage) where the data's directory is missing.
+// Fills in what depends on this machine and on other settings (workers, slices, threads, absolute
+// data directory, the optimizer's defaults of its type), so that the text form of the result
+// repeats the run. `cores` is what may be used. Throws Error(kUsage) where the data's directory is
+// missing.
 void ResolveConfig(config::Config& config, int cores);
 // The same without asking for the data.
 void ResolveForMachine(config::Config& config, int cores);

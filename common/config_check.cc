@@ -10,6 +10,7 @@
 #include "common/error.h"
 #include "common/for_types.h"
 #include "common/graph.h"
+#include "common/job_size.h"
 #include "common/update_settings.h"
 
 namespace muster {
@@ -300,9 +301,11 @@ void Checker::CheckContradictions(const config::Config& config) const {
   }
   if (run.has_slices() && run.slices() < config.cluster().workers()) {
     Fail("run.slices",
-         "{} slices cannot keep {} workers busy: expected at least as many slices as "
-         "workers (cluster.workers)",
-         run.slices(), config.cluster().workers());
+         "{0} cannot keep {1} workers busy, since no slice is shared: expected --workers {2}, "
+         "which keeps the bits, or --set run.slices={1}, which gives others",
+         run.slices() == 1 ? "1 slice" : fmt::format("{} slices", run.slices()),
+         config.cluster().workers(),
+         run.slices() == 1 ? "1" : fmt::format("{} or fewer", run.slices()));
   }
   if (!config.has_data()) Fail("data", "missing: expected data {{ format: … }}");
   if (!config.has_learning_rate())
@@ -322,10 +325,14 @@ void Checker::CheckContradictions(const config::Config& config) const {
 // the training set, unless that is made up.
 void CheckSlices(const config::Config& config, const Graph& graph, const std::string& file) {
   const bool known = config.data().format() == config::Data::SYNTHETIC;
-  StepPlan plan = PlanSteps(config, known ? config.data().synthetic().train_samples()
-                                          : ResolveBatch(config).global_batch);
+  config::Config sized;
+  *sized.mutable_run() = config.run();
+  *sized.mutable_cluster() = config.cluster();
+  *sized.mutable_worker() = config.worker();
+  ResolveJobSize(sized, AvailableCores());
+  StepPlan plan = PlanSteps(
+      sized, known ? config.data().synthetic().train_samples() : ResolveBatch(sized).global_batch);
   if (!known) plan.total_steps = 0;
-  if (!config.run().has_slices()) plan.slices = config.cluster().workers();
   try {
     CheckBatchNorms(graph, plan);
   } catch (const Error& error) {

@@ -95,7 +95,7 @@ std::vector<std::string> DryRunLines(const std::string& config_path, const confi
   std::istringstream text(ConfigText(config));
   for (std::string line; std::getline(text, line);) lines.push_back("  " + line);
   lines.push_back("");
-  Append(lines, HeaderLines(config_path, config, graph, shown_dir));
+  Append(lines, HeaderLines(config_path, config, graph, shown_dir, {.cores = AvailableCores()}));
   lines.push_back("");
   Append(lines, RankLines(config));
   lines.push_back("");

@@ -6,7 +6,8 @@
 
 #include "common/chunks.h"
 #include "common/graph.h"
-#include "launch/job_text.h"
+#include "common/job_size.h"
+#include "launch/size_text.h"
 #include "launch/text_table.h"
 #include "launch/units.h"
 
@@ -93,7 +94,8 @@ void Append(std::vector<std::string>& lines, const TextTable& table) {
 
 }  // namespace
 
-std::vector<std::string> InspectLines(const config::Config& config) {
+std::vector<std::string> InspectLines(config::Config config) {
+  ResolveJobSize(config, AvailableCores());
   Graph graph = Graph::Build(config.model(), InputShape(config.data()));
   std::vector<Chunk> chunks = CutChunks(graph, config.cluster());
   const std::string& name = config.model().name();

@@ -9,7 +9,7 @@
 namespace muster {
 
 // Layers, variables, chunks and totals as tables, each line without its newline. `config` is as
-// LoadConfig returned it.
-std::vector<std::string> InspectLines(const config::Config& config);
+// LoadConfig returned it: of what depends on the machine only the number of workers is said.
+std::vector<std::string> InspectLines(config::Config config);
 
 }  // namespace muster

@@ -5,11 +5,15 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
+#include <numeric>
+#include <utility>
 
 #include "common/chunks.h"
 #include "common/update_settings.h"
 #include "launch/bottleneck.h"
 #include "launch/server_event.h"
+#include "launch/size_text.h"
 #include "launch/units.h"
 
 namespace muster {
@@ -35,30 +39,57 @@ std::string DataText(const config::Data& data) {
                      FormatCount(int64_t{made_up.classes()}) + " classes");
 }
 
+// Whole percents of shares whose sum is at most 1, so that what is shown never adds up to more than
+// 100: each is rounded down, and what that leaves goes to those that lost most.
+std::vector<int> WholePercents(const std::vector<double>& shares) {
+  std::vector<int> percents;
+  std::vector<std::pair<double, size_t>> lost;
+  double sum = 0;
+  for (const double share : shares) {
+    percents.push_back(static_cast<int>(100 * share));
+    lost.emplace_back(100 * share - percents.back(), percents.size() - 1);
+    sum += 100 * share;
+  }
+  std::ranges::stable_sort(lost, std::greater{}, &std::pair<double, size_t>::first);
+  int left =
+      static_cast<int>(std::lround(sum)) - std::accumulate(percents.begin(), percents.end(), 0);
+  for (const auto& [loss, index] : lost) percents[index] += left-- > 0 ? 1 : 0;
+  return percents;
+}
+
 // The parts of a step, each with its share; what they leave of the step is "other".
 std::vector<std::string> StepLines(const nlohmann::json& summary) {
-  static constexpr struct {
-    const char *key, *name;
-  } kParts[] = {{"input_ms", "input"},
-                {"compute_ms", "compute"},
-                {"push_ms", "push"},
-                {"wait_ms", "wait"},
-                {"pull_ms", "pull"}};
-  double step = Number(summary, "step_ms");
+  static constexpr std::pair<const char*, const char*> kParts[] = {{"input_ms", "input"},
+                                                                   {"compute_ms", "compute"},
+                                                                   {"push_ms", "push"},
+                                                                   {"wait_ms", "wait"},
+                                                                   {"pull_ms", "pull"}};
+  const double step = Number(summary, "step_ms");
   if (!std::isfinite(step) || step <= 0) return {};
   std::vector<std::string> lines{Row("step", FormatMilliseconds(step))};
-  double rest = step;
-  auto add = [&](const char* name, double ms) {
-    lines.push_back(Row("", fmt::format("{:<8} {:>9}  {:>5}", name, FormatMilliseconds(ms),
-                                        FormatPercent(ms / step))));
-  };
-  for (const auto& part : kParts) {
-    double ms = Number(summary, part.key);
-    if (!std::isfinite(ms)) continue;
-    add(part.name, ms);
-    rest -= ms;
+  const int64_t timed = Whole(summary, "timed_steps"), steps = Whole(summary, "steps");
+  if (timed >= 0 && 2 * timed < steps) {
+    lines.front() += fmt::format("; of {} of {}, since the others began during an evaluation",
+                                 FormatCount(timed), Plural(steps, "step"));
   }
-  if (lines.size() > 1 && rest > 0.01 * step) add("other", rest);
+  if (timed == 0) return lines;
+  std::vector<std::pair<const char*, double>> parts;
+  double sum = 0;
+  for (const auto& [key, name] : kParts) {
+    const double ms = Number(summary, key);
+    if (!std::isfinite(ms)) continue;
+    parts.emplace_back(name, ms);
+    sum += ms;
+  }
+  if (!parts.empty() && step - sum > 0.01 * step) parts.emplace_back("other", step - sum);
+  // Two clocks: a worker's and the server's, which may see a step end a little earlier.
+  std::vector<double> shares;
+  for (const auto& [name, ms] : parts) shares.push_back(ms / std::max(step, sum));
+  const std::vector<int> percents = WholePercents(shares);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    lines.push_back(Row("", fmt::format("{:<8} {:>9}  {:>3} %", parts[i].first,
+                                        FormatMilliseconds(parts[i].second), percents[i])));
+  }
   return lines;
 }
 
@@ -97,25 +128,7 @@ std::string WorkersText(const config::Config& config) {
                      Plural(config.worker().threads(), "thread"), TransportText(config.cluster()));
 }
 
-// What else must stay for another number of workers to give the same bits.
-std::string BitsText(const config::Config& config) {
-  return fmt::format("the same on any number of workers with run.slices={} and worker.threads={}",
-                     config.run().slices(), config.worker().threads());
-}
-
 }  // namespace
-
-std::string BatchText(const config::Config& config) {
-  BatchSizes batch = ResolveBatch(config);
-  int64_t workers = config.cluster().workers();
-  std::string text = Plural(batch.global_batch, "image");
-  if (workers == 1) return text + " (global_batch = batch_per_worker)";
-  bool even = batch.global_batch % workers == 0;
-  return fmt::format(
-      "{} (global_batch) = {} x {}{} (batch_per_worker)", text, Plural(workers, "worker"),
-      even ? "" : "about ",
-      even ? FormatCount(batch.global_batch / workers) : fmt::format("{:.1f}", batch.per_worker));
-}
 
 std::string LearningRateText(const config::Config& config) {
   const config::LearningRate& rate = config.learning_rate();
@@ -166,27 +179,32 @@ std::string FilesText(int workers) {
 
 std::vector<std::string> HeaderLines(const std::string& config_path, const config::Config& config,
                                      const Graph& graph, const std::string& shown_dir,
-                                     bool by_hand) {
+                                     const HeaderOptions& options) {
   size_t chunks = CutChunks(graph, config.cluster()).size();
   const std::string& model = config.model().name();
-  return {
-      fmt::format("muster {}: {}", MUSTER_VERSION, config_path),
-      Row("network", fmt::format("{}{}, {} in {}", model.empty() ? "" : model + ", ",
-                                 Plural(static_cast<int64_t>(graph.layers().size()), "layer"),
-                                 Plural(graph.parameter_count(), "parameter"),
-                                 Plural(static_cast<int64_t>(chunks), "chunk"))),
-      Row("processes",
-          fmt::format("1 server x {}, {}", Plural(config.server().threads(), "thread"),
-                      by_hand ? Plural(config.cluster().workers(), "worker") + " started by hand"
-                              : WorkersText(config))),
-      Row("batch", fmt::format("{}, cut into {}", BatchText(config),
-                               Plural(config.run().slices(), "slice"))),
-      Row("bits", BitsText(config)),
-      Row("length", LengthText(config)),
-      Row("update", UpdateText(config)),
-      Row("data", DataText(config.data())),
-      Row("run directory", shown_dir),
+  std::vector<std::string> lines{fmt::format("muster {}: {}", MUSTER_VERSION, config_path)};
+  const auto row = [&](const char* label, const std::string& text) {
+    if (!text.empty()) lines.push_back(Row(label, text));
   };
+  row("network", fmt::format("{}{}, {} in {}", model.empty() ? "" : model + ", ",
+                             Plural(static_cast<int64_t>(graph.layers().size()), "layer"),
+                             Plural(graph.parameter_count(), "parameter"),
+                             Plural(static_cast<int64_t>(chunks), "chunk")));
+  row("processes", fmt::format("1 server x {}, {}", Plural(config.server().threads(), "thread"),
+                               options.by_hand ? Plural(config.cluster().workers(), "worker") +
+                                                     " started by hand"
+                                               : WorkersText(config)));
+  if (!options.by_hand) row("cores", CoresText(config, options.cores));
+  row("batch", fmt::format("{}, cut into {}", BatchText(config), SlicesText(config)));
+  const char* label = "bits";
+  for (const std::string& text : BitsTexts(config, options.by_hand)) {
+    row(std::exchange(label, ""), text);
+  }
+  row("length", LengthText(config));
+  row("update", UpdateText(config));
+  row("data", DataText(config.data()));
+  row("run directory", shown_dir);
+  return lines;
 }
 
 std::vector<std::string> SummaryLines(const nlohmann::json& summary, int workers, const RunDir& dir,

@@ -12,18 +12,20 @@
 
 namespace muster {
 
-// What is about to run: network, processes, batch both ways, length, update, data, directory.
-// `by_hand`: the workers come from elsewhere.
+struct HeaderOptions {
+  int cores = 1;         // of this host, for the workers
+  bool by_hand = false;  // the workers come from elsewhere
+};
+
+// What is about to run: network, processes, batch both ways, what the bits depend on, length,
+// update, data, directory.
 std::vector<std::string> HeaderLines(const std::string& config_path, const config::Config& config,
                                      const Graph& graph, const std::string& shown_dir,
-                                     bool by_hand = false);
+                                     const HeaderOptions& options);
 
 // The server's summary: accuracy, speed, the parts of a step, the hash of the weights.
 std::vector<std::string> SummaryLines(const nlohmann::json& summary, int workers, const RunDir& dir,
                                       bool by_hand = false);
-
-// "batch_per_worker" and "global_batch" at once: "128 images, 64 for each of 2 workers".
-std::string BatchText(const config::Config& config);
 
 // Optimizer, schedule and base rate, and how that follows from the number of workers:
 // "SGD, COSINE 0.4 = 0.1 (base) x 4/1 (LINEAR scaling of workers / base_workers)".

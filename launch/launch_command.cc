@@ -207,8 +207,8 @@ JobOutcome RunJob(const LaunchArguments& arguments, config::Config config, const
 
     Console console(STDOUT_FILENO);
     const bool by_hand = arguments.by_hand.has_value();
-    for (const std::string& line :
-         HeaderLines(arguments.config_path, config, graph, dir.shown(), by_hand)) {
+    for (const std::string& line : HeaderLines(arguments.config_path, config, graph, dir.shown(),
+                                               {.cores = AvailableCores(), .by_hand = by_hand})) {
       console.Print(line);
     }
     JobPlan plan{.server_program = arguments.server_program,

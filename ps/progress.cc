@@ -9,11 +9,29 @@ namespace {
 
 double Seconds(Progress::Clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
+void PutParts(Progress::Json& json, const StepParts& parts) {
+  json["compute_ms"] = parts.compute_ms;
+  json["input_ms"] = parts.input_ms;
+  json["push_ms"] = parts.push_ms;
+  json["wait_ms"] = parts.wait_ms;
+  json["pull_ms"] = parts.pull_ms;
+}
+
 }  // namespace
 
+double Progress::Sums::StepMs() const {
+  if (balance.steps > 0) return balance.step_ms / static_cast<double>(balance.steps);
+  return 1e3 * seconds / static_cast<double>(std::max<int64_t>(steps, 1));
+}
+
+StepParts Progress::Sums::Parts() const {
+  return balance.steps > 0 ? balance.parts.Over(static_cast<double>(balance.steps)) : times.Mean();
+}
+
 double Progress::Sums::WaitingShare() const {
-  const double waiting = times.push_ms + times.wait_ms + times.pull_ms;
-  const double all = times.compute_ms + times.input_ms + waiting;
+  const StepParts parts = Parts();
+  const double waiting = parts.push_ms + parts.wait_ms + parts.pull_ms;
+  const double all = parts.compute_ms + parts.input_ms + waiting;
   return all > 0 ? waiting / all : 0;
 }
 
@@ -37,8 +55,9 @@ void Progress::Sums::PutLoss(Json& json) const {
 void Progress::Sums::Put(Json& json) const {
   PutLoss(json);
   json["images_per_second"] = ImagesPerSecond();
-  json["step_ms"] = 1e3 * seconds / static_cast<double>(std::max<int64_t>(steps, 1));
-  times.Put(json);
+  json["step_ms"] = StepMs();
+  json["timed_steps"] = balance.steps;
+  PutParts(json, Parts());
   json["waiting_share"] = WaitingShare();
   PutShares(json);
   json["skipped_steps"] = skipped_steps;
@@ -46,19 +65,11 @@ void Progress::Sums::Put(Json& json) const {
 
 void Progress::Times::Add(const wire::StepTimes& times) {
   ++reports;
-  compute_ms += times.compute_ms();
-  input_ms += times.input_ms();
-  push_ms += times.push_ms();
-  wait_ms += times.wait_ms();
-  pull_ms += times.pull_ms();
+  parts.Add(PartsOf(times));
 }
 
-void Progress::Times::Put(Json& json) const {
-  json["compute_ms"] = compute_ms / Divisor();
-  json["input_ms"] = input_ms / Divisor();
-  json["push_ms"] = push_ms / Divisor();
-  json["wait_ms"] = wait_ms / Divisor();
-  json["pull_ms"] = pull_ms / Divisor();
+StepParts Progress::Times::Mean() const {
+  return parts.Over(static_cast<double>(std::max<int64_t>(reports, 1)));
 }
 
 void Progress::Begin(const StepPlan& plan, uint32_t workers) {
@@ -155,7 +166,7 @@ void Progress::PutRanks(Json& json) const {
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {
     Json one;
     one["rank"] = rank;
-    ranks_[rank].Put(one);
+    PutParts(one, ranks_[rank].Mean());
     ranks.push_back(std::move(one));
   }
   json["ranks"] = std::move(ranks);

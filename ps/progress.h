@@ -52,11 +52,10 @@ class Progress {
   // Where workers' time went, summed over reports.
   struct Times {
     int64_t reports = 0;
-    double compute_ms = 0, input_ms = 0, push_ms = 0, wait_ms = 0, pull_ms = 0;
+    StepParts parts;
 
     void Add(const wire::StepTimes& times);
-    double Divisor() const { return static_cast<double>(reports > 0 ? reports : 1); }
-    void Put(Json& json) const;  // means
+    StepParts Mean() const;
   };
   struct Sums {
     int64_t steps = 0, samples = 0, correct = 0;
@@ -68,6 +67,11 @@ class Progress {
     double ImagesPerSecond() const {
       return seconds > 0 ? static_cast<double>(samples) / seconds : 0;
     }
+    // Of a step, and of a worker's in it. Both of the steps of which the balance is known, so that
+    // the parts make up the step: ranks begin a step after an evaluation before the server counts
+    // its time.
+    double StepMs() const;
+    StepParts Parts() const;
     double WaitingShare() const;
     // Nothing if it is known of no step.
     void PutShares(Json& json) const;

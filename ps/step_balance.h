@@ -11,6 +11,15 @@
 
 namespace muster {
 
+// Where a worker's time of a step goes, as it reports it. Or sums of that.
+struct StepParts {
+  double compute_ms = 0, input_ms = 0, push_ms = 0, wait_ms = 0, pull_ms = 0;
+
+  void Add(const StepParts& other);
+  StepParts Over(double divisor) const;
+};
+StepParts PartsOf(const wire::StepTimes& times);
+
 // One step's wall time T, or the sum of several, in milliseconds; and of it, with C_r the compute
 // and I_r the input time of rank r:
 //   overhead   T - max C_r                   all that is not the slowest rank's compute
@@ -23,6 +32,7 @@ namespace muster {
 struct StepBalance {
   int64_t steps = 0;
   double step_ms = 0, overhead_ms = 0, input_ms = 0, imbalance_ms = 0;
+  StepParts parts;  // the mean of the ranks
 
   void Add(const StepBalance& other);
   double Share(double ms) const { return step_ms > 0 ? ms / step_ms : 0; }
@@ -45,7 +55,8 @@ class StepBalances {
     int64_t step = 0;
     std::optional<double> ms;
     size_t reports = 0;
-    double sum_compute_ms = 0, slowest_compute_ms = 0, slowest_busy_ms = 0;
+    double slowest_compute_ms = 0, slowest_busy_ms = 0;
+    StepParts sum;
   };
   Step& At(int64_t step);
   std::optional<StepBalance> TakeIfComplete(const Step& open);

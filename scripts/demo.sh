@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains a convolutional network on CIFAR-10 on this machine, with one server and two workers:
+# Trains a convolutional network on CIFAR-10 on this machine, with one server and a worker per core:
 # installs what is missing, builds, gets the data, trains for a few minutes, shows the accuracy.
 #
 #   scripts/demo.sh [muster launch options, for example --epochs 2]
@@ -32,4 +32,4 @@ fi
 
 length=(--epochs 5)
 [[ " $* " =~ \ --(epochs|steps)[\ =] ]] && length=()
-exec "$muster" launch configs/cifar10.txtpb --workers 2 --data "$data" "${length[@]}" "$@"
+exec "$muster" launch configs/cifar10.txtpb --data "$data" "${length[@]}" "$@"

@@ -11,6 +11,7 @@
 #include "common/chunks.h"
 #include "common/error.h"
 #include "common/graph.h"
+#include "common/job_size.h"
 #include "launch/bench/bench_text.h"
 #include "launch/console.h"
 #include "launch/json_program.h"
@@ -71,10 +72,14 @@ BenchModel ModelOfSize(double bytes) {
   return model;
 }
 
-// Fills in the optimizer, the workers and the server's threads, too. The config is not resolved:
-// its data need not be here.
+// Fills in the optimizer, the workers and the server's threads, too. The rest of the config is not
+// resolved: its data need not be here.
 BenchModel ModelOf(const BenchArguments& arguments, BenchResult& result) {
-  const config::Config config = LoadConfig(arguments.config_path, arguments.settings);
+  config::Config config = LoadConfig(arguments.config_path, arguments.settings);
+  if (arguments.workers > 0) {
+    config.mutable_cluster()->set_workers(static_cast<uint32_t>(arguments.workers));
+  }
+  ResolveJobSize(config, AvailableCores());
   const Graph graph = Graph::Build(config.model(), InputShape(config.data()));
   BenchModel model{.name = config.model().name().empty() ? arguments.config_path
                                                          : config.model().name()};
@@ -84,8 +89,7 @@ BenchModel ModelOf(const BenchArguments& arguments, BenchResult& result) {
     model.shape.chunk_bytes =
         std::max(model.shape.chunk_bytes, static_cast<double>(chunk.floats() * sizeof(float)));
   }
-  result.workers =
-      arguments.workers > 0 ? arguments.workers : static_cast<int>(config.cluster().workers());
+  result.workers = static_cast<int>(config.cluster().workers());
   if (config.server().threads() > 0) {
     result.server_threads = static_cast<int>(config.server().threads());
   }
@@ -96,8 +100,7 @@ BenchModel ModelOf(const BenchArguments& arguments, BenchResult& result) {
   result.io_threads = std::max(1u, config.server().io_threads());
   result.wire_dtype = config::Cluster::WireDtype_Name(config.cluster().wire_dtype());
   // Backward costs about two forwards.
-  model.flops_per_worker =
-      3 * graph.forward_flops() * static_cast<double>(config.run().global_batch()) / result.workers;
+  model.flops_per_worker = 3 * graph.forward_flops() * ResolveBatch(config).per_worker;
   return model;
 }
 

@@ -71,8 +71,10 @@ int Server(const Arguments& arguments) {
 int Worker(const Arguments& arguments) {
   const std::vector<Setting> settings = SettingsOf(arguments);
   config::Config config = LoadConfig(arguments.config, settings);
+  // Of a config that leaves it to the server's cores, the server alone knows the number.
+  const bool known = config.cluster().has_workers();
   ResolveConfig(config, AvailableCores());
-  if (arguments.rank >= config.cluster().workers()) {
+  if (known && arguments.rank >= config.cluster().workers()) {
     throw Error(ExitCode::kUsage, "--rank {}: expected 0 to {}, since cluster.workers is {}",
                 arguments.rank, config.cluster().workers() - 1, config.cluster().workers());
   }

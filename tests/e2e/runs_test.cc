@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <fstream>
@@ -22,6 +23,11 @@ using ::testing::HasSubstr;
 
 const std::string kSmoke = std::string(MUSTER_CONFIG_DIR) + "/smoke.txtpb";
 
+bool Mentions(const std::vector<std::string>& settings, const std::string& path) {
+  return std::ranges::any_of(settings,
+                             [&](const std::string& one) { return one.starts_with(path); });
+}
+
 class Runs : public RealJob {
  protected:
   // `muster launch configs/smoke.txtpb` into run directory `name`, with settings path=value.
@@ -29,6 +35,10 @@ class Runs : public RealJob {
                                           const std::vector<std::string>& settings,
                                           const std::vector<std::string>& more = {}) const {
     std::vector<std::string> arguments{"launch", kSmoke, "--run-dir", Path(name)};
+    // Of two workers, whatever machine the test runs on.
+    if (!Mentions(settings, "cluster.workers")) {
+      arguments.insert(arguments.end(), {"--set", "cluster.workers=2"});
+    }
     for (const std::string& setting : settings) {
       arguments.push_back("--set");
       arguments.push_back(setting);
@@ -179,7 +189,8 @@ std::map<std::string, double> MemoryOf(const std::vector<std::string>& more,
 }
 
 TEST_F(Runs, AWorkerKnowsItsMemoryBeforeItRuns) {
-  auto rows = MemoryOf({"--config", kSmoke}, Path("memory.log"));
+  auto rows = MemoryOf({"--config", kSmoke, "--set", "cluster.workers=2", "--set", "run.slices=2"},
+                       Path("memory.log"));
   // Of configs/smoke.txtpb: 432 + 16 + 4608 + 32 + 320 + 10 variables, rounded up to 16 floats.
   constexpr double kArena = 4 * (432 + 16 + 4608 + 32 + 320 + 16);
   EXPECT_EQ(rows["weights, two planes (shared)"], 2 * kArena);
@@ -197,9 +208,10 @@ TEST_F(Runs, AWorkerKnowsItsMemoryBeforeItRuns) {
   EXPECT_GT(rows["training: activations, scratch"], 32 * 4 * 16 * 16 * (16 + 16));
   EXPECT_GT(rows["code, libraries, kernels"], 1e6);
 
-  auto tcp = MemoryOf({"--config", kSmoke, "--set", "cluster.transport=TCP", "--set",
-                       "cluster.wire_dtype=BF16", "--set", "run.slices=8"},
-                      Path("memory.log"));
+  auto tcp =
+      MemoryOf({"--config", kSmoke, "--set", "cluster.workers=2", "--set", "cluster.transport=TCP",
+                "--set", "cluster.wire_dtype=BF16", "--set", "run.slices=8"},
+               Path("memory.log"));
   EXPECT_EQ(tcp["weights, two planes"], 2 * kArena);
   EXPECT_EQ(tcp["gradients to push"], kArena);
   EXPECT_EQ(tcp["weights received, at most"], kArena / 2);
@@ -215,7 +227,7 @@ TEST_F(Runs, TheMemoryOfADryRunIsWhatAWorkerUses) {
   // Batches so large that arrays are most of it, and what cannot be counted (messages, small
   // objects, stacks: 4 to 11 MB) little.
   const std::vector<std::string> settings{"run.global_batch=1600", "evaluation.batch=500"};
-  std::vector<std::string> words{"--config", kSmoke};
+  std::vector<std::string> words{"--config", kSmoke, "--set", "cluster.workers=2"};
   for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
   double expected = 0;
   for (const auto& [what, bytes] : MemoryOf(words, Path("memory.log"))) expected += bytes;
@@ -261,8 +273,13 @@ TEST_F(Runs, TheConfusionMatrixSumsToTheTestSet) {
 
 TEST_F(Runs, AccumulationHasTheBitsOfMoreWorkers) {
   const std::vector<std::string> settings{"run.slices=8", "run.steps=6", "run.global_batch=100"};
-  const Outcome two = Smoke("two", settings, {"--workers", "2"});    // 4 slices each
-  const Outcome four = Smoke("four", settings, {"--workers", "4"});  // 2 slices each
+  const auto with = [&](const std::string& workers) {
+    std::vector<std::string> all = settings;
+    all.push_back("cluster.workers=" + workers);
+    return Smoke(workers, all);
+  };
+  const Outcome two = with("2");   // 4 slices each
+  const Outcome four = with("4");  // 2 slices each
   ASSERT_EQ(two.exit_code, 0) << two.log;
   ASSERT_EQ(four.exit_code, 0) << four.log;
   EXPECT_EQ(two.hash(), four.hash());

@@ -39,9 +39,13 @@ TEST_P(ConfigsTest, ReadsChecksAndInspects) {
       DryRunLines(path, config, graph, {.train = 1000, .test = 100}, rows, "somewhere");
   using ::testing::Contains, ::testing::HasSubstr;
   EXPECT_THAT(lines, Contains(HasSubstr("1,000 for training")));
+  EXPECT_EQ(config.cluster().workers(), 2u);
+  EXPECT_EQ(config.run().slices(), 8u);
   EXPECT_THAT(lines,
-              Contains(HasSubstr(fmt::format("run.slices={} and worker.threads={}",
-                                             config.run().slices(), config.worker().threads()))));
+              Contains(HasSubstr("the same in every run, on any number of workers up to 8")));
+  EXPECT_THAT(lines,
+              Contains(HasSubstr(fmt::format("run.global_batch={}, run.slices=8, worker.threads=1",
+                                             config.run().global_batch()))));
   EXPECT_THAT(lines, Contains(AllOf(HasSubstr("worker"), HasSubstr("23.0 MB"))));
   // What the server holds is in the server's rows, and the host's files are there once.
   const double all = SumOf(ServerMemory(config, graph)) + config.cluster().workers() * 5e6 + 11e6;

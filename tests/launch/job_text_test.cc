@@ -44,16 +44,6 @@ TEST(SummaryTest, PartsOfAStepAddUp) {
   std::filesystem::remove_all(dir.path());
 }
 
-TEST(BatchTextTest, BothWays) {
-  config::Config config;
-  config.mutable_cluster()->set_workers(2);
-  config.mutable_run()->set_batch_per_worker(64);
-  EXPECT_EQ(BatchText(config), "128 images (global_batch) = 2 workers x 64 (batch_per_worker)");
-  config.mutable_run()->set_global_batch(127);
-  EXPECT_EQ(BatchText(config),
-            "127 images (global_batch) = 2 workers x about 63.5 (batch_per_worker)");
-}
-
 // The rate that a run begins with is never scaled in silence.
 TEST(LearningRateTextTest, SaysHowBaseIsScaled) {
   config::Config config;

@@ -1,0 +1,33 @@
+// How many workers a job has and into how many slices its batch is cut, where the config does not
+// say. The bits of a result depend on the slices, so these follow from the batch alone wherever the
+// workers allow it: a machine with more cores gets more workers and the same bits.
+#pragma once
+
+#include <cstdint>
+
+#include "proto/config.pb.h"
+
+namespace muster {
+
+// Of a slice that is cut by default: what batch normalisation takes its statistics over, and
+// less than this is slow for small networks, too.
+constexpr int64_t kLeastSliceSamples = 16;
+
+// 8, or 4, 2 or 1 where so many slices would have fewer than kLeastSliceSamples each.
+uint32_t SlicesOfBatch(int64_t global_batch);
+
+// SlicesOfBatch, if that many slices can be dealt out evenly to so many workers; else one for each
+// of them.
+uint32_t DefaultSlices(int64_t global_batch, uint32_t workers);
+
+// The largest divisor of `slices` for which there are cores, `threads` for each worker. At least 1.
+uint32_t DefaultWorkers(uint32_t slices, int cores, uint32_t threads);
+
+// Fills in cluster.workers, run.slices and worker.threads. What the config says stays.
+void ResolveJobSize(config::Config& config, int cores);
+
+// Whether the batch or the learning rate, and with them the bits, follow the number of workers,
+// because a setting says so.
+bool FollowsWorkers(const config::Config& config);
+
+}  // namespace muster
