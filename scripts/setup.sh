@@ -8,9 +8,10 @@ packages=(
   build-essential cmake ninja-build pkg-config          # tools
   libzmq3-dev cppzmq-dev                                # transport
   protobuf-compiler libprotobuf-dev                     # config and messages
-  libdnnl-dev                                           # layers on the CPU
+  libdnnl-dev ocl-icd-opencl-dev                        # layers on the CPU; its CMake files want OpenCL's
   libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev
   libcurl4-openssl-dev libssl-dev libarchive-dev zlib1g-dev   # muster data get, MNIST
+  ca-certificates                                       # https, for muster data get
   libxxhash-dev
   libgtest-dev libgmock-dev                             # tests
 )
