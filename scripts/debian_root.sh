@@ -47,11 +47,12 @@ end_workspace() {
     { sleep 1; rm -rf --one-file-system "$workspace"; }
 }
 
-# Runs COMMAND with mounts and processes of its own. It is waited for in the background, since bash
-# does not see to a signal while it waits for a program in the foreground.
+# Runs COMMAND with mounts and processes of its own. In the background, since bash does not see to a
+# signal while it waits for a program in the foreground; there it would ignore Ctrl-C.
 _contained() {
   local status=0
-  setpriv --pdeathsig KILL unshare --mount --pid --fork --kill-child "$@" <&0 &
+  env --default-signal=INT,QUIT setpriv --pdeathsig KILL \
+    unshare --mount --pid --fork --kill-child "$@" <&0 &
   running=$!
   wait "$running" || status=$?
   running=
@@ -126,7 +127,6 @@ in_root() {
   # shellcheck disable=SC2016  # expanded by the inner shells
   _contained sh -c '
     root=$1 user=$2 home=$3; shift 3
-    mount --make-rprivate /
     mount -t proc proc "$root/proc" && mount -t sysfs -o ro sys "$root/sys" &&
       mount -t devpts -o newinstance,ptmxmode=0666 pts "$root/dev/pts" &&
       mount -t tmpfs -o mode=1777 shm "$root/dev/shm" || exit 1

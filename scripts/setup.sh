@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian (or Ubuntu) packages that Muster is built on, if any is missing.
 # The README says what each is for. Needs root or sudo only when something is missing.
+#   scripts/setup.sh --checks   # also those without which a test is skipped
 set -euo pipefail
 
 packages=(
@@ -14,6 +15,9 @@ packages=(
   libxxhash-dev
   libgtest-dev libgmock-dev                             # tests
 )
+
+checks=(qemu-user)  # programs on a processor without AVX2
+[[ ${1:-} != --checks ]] || packages+=("${checks[@]}")
 
 missing=()
 for package in "${packages[@]}"; do
