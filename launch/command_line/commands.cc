@@ -124,10 +124,7 @@ int Bench(const Arguments& arguments) {
 int SumUpTrace(const Arguments& arguments) {
   Console console(STDOUT_FILENO);
   if (!arguments.merge.empty()) {
-    const MergedTrace merged = MergeTrace(arguments.merge, arguments.trace);
-    if (!merged.missing.empty()) {
-      throw Error(ExitCode::kData, "{}: cannot be read", merged.missing.front());
-    }
+    (void)MergeTrace(arguments.merge, arguments.trace, MergeMode::kRefuseOthers);
   }
   for (const std::string& line : TraceSummary(ReadTrace(arguments.trace))) console.Print(line);
   console.Finish(60);

@@ -267,6 +267,13 @@ TEST_F(TraceCommand, SomethingElseIsNoTrace) {
   EXPECT_EQ(Run({"muster", "trace", Path("tiny.txtpb")}), 3);
   EXPECT_THAT(log_, HasSubstr("expected a trace"));
   EXPECT_EQ(Run({"muster", "trace", Path("nothing.json")}), 3);
+  const auto size = std::filesystem::file_size(Path("tiny.txtpb"));
+  std::ofstream(Path("garbage")) << "no part of a trace\n";
+  EXPECT_EQ(Run({"muster", "trace", Path("tiny.txtpb"), "--merge", Path("garbage")}), 3);
+  EXPECT_EQ(std::filesystem::file_size(Path("tiny.txtpb")), size);
+  EXPECT_EQ(Run({"muster", "trace", Path("new.json"), "--merge", Path("garbage")}), 3);
+  EXPECT_THAT(log_, HasSubstr("garbage: expected what a process"));
+  EXPECT_FALSE(std::filesystem::exists(Path("new.json")));
 }
 
 }  // namespace
