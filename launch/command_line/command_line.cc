@@ -43,6 +43,12 @@ const CLI::App* FindCommand(const CLI::App& app, const std::vector<std::string>&
   return command;
 }
 
+// "muster data get": what a person types.
+std::string FullName(const CLI::App& command) {
+  const CLI::App* parent = command.get_parent();
+  return (parent != nullptr ? FullName(*parent) + " " : "") + command.get_name();
+}
+
 // CLI11's message, made to name the option that was probably meant.
 std::string Explain(const CLI::ParseError& error, const CLI::App& command,
                     const std::vector<std::string>& words) {
@@ -78,8 +84,8 @@ int Run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version
-    std::string name = command == &app ? "muster" : "muster " + command->get_name();
-    throw Error(ExitCode::kUsage, "{} (see {} --help)", Explain(error, *command, words), name);
+    throw Error(ExitCode::kUsage, "{} (see {} --help)", Explain(error, *command, words),
+                FullName(*command));
   }
   return RunCommand(app, arguments);
 }

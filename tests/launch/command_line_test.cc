@@ -58,6 +58,15 @@ TEST_F(CommandLineTest, UnknownCommandsAndOptionsNameTheNearest) {
   ExpectRefused(Run({"data", "sinth", "x"}), "did you mean 'synth'?");
 }
 
+TEST_F(CommandLineTest, HintsNameACommandThatThereIs) {
+  ExpectRefused(Run({"data", "get", "cifar10"}), "(see muster data get --help)");
+  ExpectRefused(Run({"data", "synth"}), "(see muster data synth --help)");
+  ExpectRefused(Run({"data"}), "(see muster data --help)");
+  for (const char* command : {"get", "synth"}) {
+    EXPECT_EQ(Run({"data", command, "--help"}).exit_code, 0);
+  }
+}
+
 TEST_F(CommandLineTest, WrongValues) {
   ExpectRefused(RunLaunch({"--epochs", "many"}), "--epochs many");
   ExpectRefused(RunLaunch({"--epochs", "2", "--steps", "3"}), "--steps");
