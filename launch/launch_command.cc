@@ -1,5 +1,6 @@
 #include "launch/launch_command.h"
 
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -158,8 +159,10 @@ void ReportOutcome(const JobOutcome& outcome, int workers, const RunDir& dir,
   console.Flush(1.0);
   if (!outcome.failure.empty()) PrintError(FailureText(outcome, dir.shown(), by_hand));
   if (console.closed()) {
-    PrintError("muster: standard output was closed early; the run's results are in " + dir.shown() +
-               "\n");
+    const std::string trouble = console.trouble();
+    PrintError(fmt::format(
+        "muster: standard output {}; the run's results are in {}\n",
+        trouble.empty() ? "was closed early" : "could not be written: " + trouble, dir.shown()));
   }
 }
 
@@ -352,8 +355,10 @@ int DryRun(const LaunchArguments& arguments,
   const std::vector<MemoryRow> worker_memory =
       AskWorkerMemory(arguments.worker_program, arguments.config_path, arguments.settings,
                       prepared.config, prepared.config.cluster().workers() - 1);
-  PrintLines(DryRunLines(arguments.config_path, prepared.config, prepared.graph, data,
-                         worker_memory, shown_dir));
+  PrintResult(
+      fmt::format("{}", fmt::join(DryRunLines(arguments.config_path, prepared.config,
+                                              prepared.graph, data, worker_memory, shown_dir),
+                                  "\n")));
   if (data.problem.empty() || prepared.config.data().dir().empty()) return 0;
   PrintError(fmt::format("muster: error: a run would end here: {}\n", data.problem));
   return static_cast<int>(data.code);

@@ -4,7 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <iostream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -76,14 +76,19 @@ int Run(int argc, char** argv) {
   AddCommands(app, arguments);
 
   if (words.empty()) {
-    std::cerr << app.help();
+    PrintError(app.help());
     return static_cast<int>(ExitCode::kUsage);
   }
   const CLI::App* command = FindCommand(app, words);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version
+    if (error.get_exit_code() == 0) {  // --help and --version
+      std::ostringstream text;
+      (void)app.exit(error, text, text);
+      PrintResult(text.str());
+      return 0;
+    }
     throw Error(ExitCode::kUsage, "{} (see {} --help)", Explain(error, *command, words),
                 FullName(*command));
   }

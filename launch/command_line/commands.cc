@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <iostream>
 
 #include "common/error.h"
 #include "common/protocol.h"
@@ -93,11 +92,11 @@ int Worker(const Arguments& arguments) {
 int MakeToken(const Arguments& arguments) {
   const std::string token = NewToken();
   if (arguments.token_file.empty()) {
-    std::cout << token << "\n" << std::flush;
-    return std::cout.good() ? 0 : static_cast<int>(ExitCode::kFailure);
+    PrintResult(token);
+    return 0;
   }
   WriteTokenFile(arguments.token_file, token);
-  std::cout << "a new job token, for --token-file: " << arguments.token_file << "\n";
+  PrintResult("a new job token, for --token-file: " + arguments.token_file);
   return 0;
 }
 

@@ -67,6 +67,25 @@ TEST_F(CommandLineTest, HintsNameACommandThatThereIs) {
   }
 }
 
+// What a command prints is its result: without it nothing was done.
+TEST_F(CommandLineTest, AFullDeviceIsNamed) {
+  Workers(R"(say:{"what":"weights","bytes":7000000,"holder":"server"};exit:0)");
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"--help"},
+        {"launch", "--help"},
+        {"--version"},
+        {"token"},
+        {"inspect", config()},
+        {"launch", config(), "--data", ".", "--dry-run"}}) {
+    Job job;
+    Start(job, arguments, " > /dev/full");
+    const Finished finished = job.Finish();
+    EXPECT_EQ(finished.exit_code, 1) << arguments.back();
+    EXPECT_THAT(finished.err, HasSubstr("standard output could not be written: No space left"))
+        << arguments.back();
+  }
+}
+
 TEST_F(CommandLineTest, WrongValues) {
   ExpectRefused(RunLaunch({"--epochs", "many"}), "--epochs many");
   ExpectRefused(RunLaunch({"--epochs", "2", "--steps", "3"}), "--steps");

@@ -136,6 +136,16 @@ TEST_F(JobRunTest, AClosedStandardOutputDoesNotEndTheRun) {
   EXPECT_THAT(finished.err, HasSubstr("standard output was closed"));
 }
 
+TEST_F(JobRunTest, AFullStandardOutputIsNamed) {
+  GoodJob();
+  Job job;
+  Launch(job, {}, " > /dev/full");
+  const Finished finished = job.Finish();
+  EXPECT_EQ(finished.exit_code, 0);  // the results are in the run directory
+  EXPECT_THAT(finished.err, AllOf(HasSubstr("could not be written: No space left on device"),
+                                  Not(HasSubstr("closed"))));
+}
+
 TEST_F(JobRunTest, StandardDescriptorsMayBeMissing) {
   GoodJob();
   Job job;
