@@ -24,7 +24,8 @@ constexpr double kStartGraceSeconds = 0.5;  // the same while they may not know 
 constexpr double kServerFirstSeconds = 2;   // for the server to write the last line
 constexpr double kTermSeconds = 1.5;        // from SIGTERM to SIGKILL
 constexpr double kGiveUpSeconds = 5;        // from SIGKILL to going without the process
-constexpr double kSameRequestSeconds = 0.5;  // `timeout` sends its signal twice at once
+// `timeout` sends its signal twice at once; wrappers pass on a Ctrl-C that has reached us already.
+constexpr double kSameRequestSeconds = 0.2;
 constexpr double kNever = 1e300;
 
 double Now() {
@@ -128,8 +129,8 @@ void Supervisor::Wait() {
 }
 
 void Supervisor::TakeSignals() {
-  while (std::optional<int> signal = signals_.Next()) {
-    if (*signal != SIGCHLD) StopFor(*signal);  // ends are looked for in every round anyway
+  while (const std::optional<ReceivedSignal> signal = signals_.Next()) {
+    if (signal->number != SIGCHLD) StopFor(*signal);  // ends are looked for in every round anyway
   }
 }
 
@@ -236,13 +237,19 @@ void Supervisor::Fail(Verdict verdict) {
   give_up_at_ = kill_at_ + kGiveUpSeconds;
 }
 
-void Supervisor::StopFor(int signal) {
-  double now = Now();
+void Supervisor::StopFor(const ReceivedSignal& received) {
+  const int signal = received.number;
+  const double now = Now();
   if (stop_requested_at_ > 0) {
-    if (signal != SIGHUP && now > stop_requested_at_ + kSameRequestSeconds) kill_at_ = now;
+    // Two keystrokes are two requests, however fast. What a process sends soon after may be the
+    // same request once more.
+    const bool again = (received.from_terminal && stop_requested_by_key_) ||
+                       now > stop_requested_at_ + kSameRequestSeconds;
+    if (signal != SIGHUP && again) kill_at_ = now;
     return;
   }
   stop_requested_at_ = now;
+  stop_requested_by_key_ = received.from_terminal;
   if (phase_ == Phase::kStopping) {  // after a failure: no more grace
     terminate_all_at_ = std::min(terminate_all_at_, now);
     kill_at_ = std::min(kill_at_, now + kTermSeconds);

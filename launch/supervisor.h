@@ -87,7 +87,7 @@ class Supervisor {
 
   void Fail();                 // stop after a grace in which the others may end by themselves
   void Fail(Verdict verdict);  // the same, for a reason that no child's end shows
-  void StopFor(int signal);
+  void StopFor(const ReceivedSignal& received);
   void ContinueStopping();
   void SignalAll(int signal);
   bool AnyRunning() const;
@@ -113,6 +113,7 @@ class Supervisor {
   // Stages of stopping, as points in time.
   double terminate_server_at_ = 0, terminate_all_at_ = 0, kill_at_ = 0, give_up_at_ = 0;
   double stop_requested_at_ = 0;
+  bool stop_requested_by_key_ = false;
   int stop_signal_ = 0;
   std::optional<Verdict> verdict_;
 };
