@@ -46,6 +46,26 @@ void CheckPrograms(const LaunchArguments& arguments) {
   }
 }
 
+// A run reads its data many times over, so looking through them once beforehand costs little: what
+// is wrong with them is said once, before any process could say it, and nothing has to be cleaned
+// up.
+void CheckData(const LaunchArguments& arguments, const config::Config& config) {
+  if (!arguments.count_data) return;
+  int64_t samples = config.data().synthetic().train_samples();
+  if (NeedsFiles(config.data())) {
+    const DataCount data = arguments.count_data(config);
+    if (!data.problem.empty()) throw Error(data.code, data.problem);
+    samples = data.train;
+  }
+  if (config.run().trace_file().empty()) return;
+  const int64_t steps = PlanSteps(config, samples).total_steps;
+  if (config.run().trace_first_step() < steps) return;
+  throw Error(ExitCode::kUsage,
+              "the trace begins with step {} (run.trace_first_step), but the run has {}, counted "
+              "from 0; choose the steps with --trace-steps A-B",
+              config.run().trace_first_step(), Plural(steps, "step"));
+}
+
 // A config.txtpb that an earlier run left names that run's directory. Launching from it repeats
 // the run, in a new directory.
 void ForgetOwnDirectory(config::Config& config, const LaunchArguments& arguments) {
@@ -121,7 +141,8 @@ void PlanWorkersByHand(const WorkersByHand& by_hand, const config::Config& confi
 
 // What is wrong with these is said before anything is made.
 void CheckWorkersByHand(const WorkersByHand& by_hand) {
-  (void)ChooseListenAddress(by_hand.endpoint, by_hand.bind);
+  const ListenAddress address = ChooseListenAddress(by_hand.endpoint, by_hand.bind);
+  if (IsTcp(address.bind)) (void)ResolvedAddress(TcpAddress::Parse(address.bind));
   if (!by_hand.token_file.empty()) (void)ReadToken(by_hand.token_file);
 }
 
@@ -331,6 +352,7 @@ int RunLaunch(const LaunchArguments& arguments) {
   Prepared prepared = Prepare(arguments, /*dry=*/false);
   CheckPrograms(arguments);
   if (arguments.by_hand) CheckWorkersByHand(*arguments.by_hand);
+  CheckData(arguments, prepared.config);
   SignalSource signals;
   if (arguments.repeat > 0) return RunSeries(arguments, prepared, signals);
   RunDir dir = MakeRunDir(prepared.config, arguments.config_path);
@@ -338,8 +360,7 @@ int RunLaunch(const LaunchArguments& arguments) {
       RunJob(arguments, prepared.config, prepared.graph, dir, signals).exit_code);
 }
 
-int DryRun(const LaunchArguments& arguments,
-           const std::function<DataCount(const config::Config&)>& count) {
+int DryRun(const LaunchArguments& arguments) {
   const Prepared prepared = Prepare(arguments, /*dry=*/true);
   std::string shown_dir = "runs/" + RunName(arguments.config_path) + "-<date>-<time>";
   if (HasRunDir(prepared.config)) {
@@ -351,7 +372,7 @@ int DryRun(const LaunchArguments& arguments,
                              LastSeed(prepared.config.run().seed(), arguments.repeat));
   }
   CheckPrograms(arguments);
-  const DataCount data = count(prepared.config);
+  const DataCount data = arguments.count_data(prepared.config);
   const std::vector<MemoryRow> worker_memory =
       AskWorkerMemory(arguments.worker_program, arguments.config_path, arguments.settings,
                       prepared.config, prepared.config.cluster().workers() - 1);

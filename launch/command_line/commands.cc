@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "common/error.h"
+#include "common/link/tcp_address.h"
 #include "common/protocol.h"
 #include "launch/bench/bench_command.h"
 #include "launch/console.h"
@@ -49,8 +50,9 @@ int Launch(const Arguments& arguments) {
                                .server_program = Sibling("muster-server"),
                                .worker_program = Sibling("muster-worker"),
                                .repeat = arguments.repeat,
-                               .log_placement = arguments.log_placement};
-  return arguments.dry_run ? DryRun(launch, CountSamples) : RunLaunch(launch);
+                               .log_placement = arguments.log_placement,
+                               .count_data = CountSamples};
+  return arguments.dry_run ? DryRun(launch) : RunLaunch(launch);
 }
 
 int Server(const Arguments& arguments) {
@@ -73,6 +75,7 @@ int Worker(const Arguments& arguments) {
     throw Error(ExitCode::kUsage, "--rank {}: expected 0 to {}, since cluster.workers is {}",
                 arguments.rank, config.cluster().workers() - 1, config.cluster().workers());
   }
+  CheckConnectable(arguments.endpoint);
   std::vector<std::string> words{"--config",   arguments.config,
                                  "--rank",     std::to_string(arguments.rank),
                                  "--endpoint", arguments.endpoint};

@@ -238,6 +238,7 @@ TEST_F(TraceCommand, AnImpossibleTraceIsRefusedBeforeAnythingStarts) {
       {"--trace", Path("t.json"), "--trace-steps", "x"},
       {"--trace-steps", "3-4"},
       {"--trace", Path("t.json"), "--steps", "20"},  // ends before step 20
+      {"--trace", Path("t.json"), "--trace-steps", "500", "--epochs", "1"},
   };
   for (const auto& arguments : impossible) {
     EXPECT_EQ(Launch(arguments), 2) << log_;
@@ -248,7 +249,9 @@ TEST_F(TraceCommand, AnImpossibleTraceIsRefusedBeforeAnythingStarts) {
 }
 
 TEST_F(TraceCommand, ARunThatEndsBeforeTheStepsSaysSo) {
-  EXPECT_EQ(Launch({"--trace", Path("t.json"), "--trace-steps", "500", "--epochs", "1"}), 1);
+  EXPECT_EQ(Launch({"--trace", Path("t.json"), "--trace-steps", "500", "--epochs", "100", "--set",
+                    "evaluation.stop_at_accuracy=0.001"}),
+            1);
   EXPECT_THAT(log_, AllOf(HasSubstr("Completed"), HasSubstr("before step 500")));
   EXPECT_TRUE(NothingLeft(2));
 }

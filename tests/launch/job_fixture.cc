@@ -15,6 +15,8 @@
 #include <sstream>
 #include <thread>
 
+#include "tests/data/test_sets.h"
+
 namespace muster::testing {
 namespace {
 
@@ -93,6 +95,7 @@ JobTest::JobTest() {
   dir_ = ::mkdtemp(pattern.data());
   marker_ = fs::path(dir_).filename();
   std::ofstream(config()) << kConfig;
+  WriteCifar10(dir_);  // for --data .
   // The launcher finds its siblings beside its own executable: links would lead elsewhere.
   for (auto [from, name] :
        {std::pair{MUSTER_PROGRAM, "muster"}, std::pair{FAKE_CHILD_PROGRAM, "muster-server"},
