@@ -241,7 +241,8 @@ JobOutcome RunJob(const LaunchArguments& arguments, config::Config config, const
                  .workers = workers,
                  .endpoint = Endpoint(config),
                  .token = NewToken(),
-                 .start_s = config.deadlines().start_s()};
+                 .start_s = config.deadlines().start_s(),
+                 .silence_s = config.deadlines().silence_s()};
     if (by_hand) PlanWorkersByHand(*arguments.by_hand, config, plan);
     JobDisplay display(console, plan.start_s, arguments.log_placement, by_hand);
     Supervisor supervisor(plan, signals, console, display);

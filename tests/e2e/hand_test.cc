@@ -246,6 +246,37 @@ TEST_F(ByHand, AMissingWorkerIsNamed) {
   EXPECT_EQ(first->Wait(15), Code(ExitCode::kPeerFailed));
 }
 
+// Whoever waits for it gives up in the end, and says for what.
+TEST_F(ByHand, AStoppedServerIsNamedByAll) {
+  const Running job = RunsLong({"--set", "deadlines.silence_s=2"});
+  const pid_t server = Find("run", -1);
+  ASSERT_GT(server, 0);
+  ::kill(server, SIGSTOP);
+  EXPECT_EQ(job.server->Wait(30), Code(ExitCode::kDeadline)) << job.server->Log();
+  EXPECT_THAT(job.server->Log(), AllOf(HasSubstr("error: server (pid " + std::to_string(server)),
+                                       HasSubstr("it is stopped (SIGSTOP?)")));
+  // Theirs is the default of 20 s, so they see the end of the server.
+  EXPECT_EQ(job.first->Wait(10), Code(ExitCode::kPeerFailed)) << job.first->Log();
+  EXPECT_EQ(job.second->Wait(10), Code(ExitCode::kPeerFailed)) << job.second->Log();
+  EXPECT_TRUE(NothingLeft(5));
+}
+
+TEST_F(ByHand, AWorkerGivesAStoppedServerUp) {
+  Words settings{"--set", "deadlines.silence_s=2"};
+  const auto server = Server({"--token-file", TokenFile(), "--epochs", "100000"});
+  const std::string endpoint = Endpoint(*server);
+  const auto first = Worker(0, endpoint, settings), second = Worker(1, endpoint);
+  ASSERT_TRUE(Reaches("run", 3)) << server->Log();
+  const pid_t pid = Find("run", -1);
+  ASSERT_GT(pid, 0);
+  ::kill(pid, SIGSTOP);
+  EXPECT_EQ(first->Wait(20), Code(ExitCode::kDeadline)) << first->Log();
+  EXPECT_THAT(first->Log(), HasSubstr("the server has been silent"));
+  ::kill(pid, SIGCONT);  // and the server finds that it is gone
+  EXPECT_EQ(server->Wait(20), Code(ExitCode::kPeerFailed)) << server->Log();
+  EXPECT_THAT(server->Log(), HasSubstr("rank 0"));
+}
+
 TEST_F(ByHand, AMissingServerIsNamed) {
   const std::string endpoint = "tcp://127.0.0.1:" + std::to_string(FreePort());
   const auto worker = Worker(0, endpoint, {"--set", "deadlines.start_s=1"});
@@ -279,6 +310,16 @@ TEST_F(ByHand, AKilledServerIsNoticedByAll) {
   EXPECT_EQ(job.second->Wait(10), Code(ExitCode::kPeerFailed));
   EXPECT_THAT(job.first->Log(), HasSubstr("server"));
   EXPECT_TRUE(NothingLeft(5));
+}
+
+// Not by its launcher: it says by what, and with which code.
+TEST_F(ByHand, ASignalToTheServerItself) {
+  const Running job = RunsLong();
+  const pid_t server = Find("run", -1);
+  ASSERT_GT(server, 0);
+  ::kill(server, SIGINT);
+  EXPECT_EQ(job.server->Wait(10), Code(ExitCode::kProcessDied)) << job.server->Log();
+  EXPECT_THAT(job.server->Log(), HasSubstr("exit code 130: stopped by SIGINT at step"));
 }
 
 TEST_F(ByHand, CtrlCOfTheServerStopsTheRun) {
