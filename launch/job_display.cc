@@ -57,6 +57,8 @@ void JobDisplay::OnEvent(const nlohmann::json& event) {
     Progress evaluation;
     Update(evaluation, event);
     console_.Print(EvaluationLine(evaluation));
+  } else if (kind == "warning") {
+    console_.Print("Warning: " + Text(event, "message"));
   } else if (kind == "skipped_step") {
     console_.Print(fmt::format("Skipped step {}: {} ({} in a row)",
                                FormatCount(Whole(event, "step")), Text(event, "reason"),

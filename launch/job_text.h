@@ -18,9 +18,10 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
                                      const Graph& graph, const std::string& shown_dir,
                                      bool by_hand = false);
 
-// The server's summary: accuracy, speed, the parts of a step, the hash of the weights.
+// The server's summary: accuracy, speed, the parts of a step, the hash of the weights; then
+// `files` (see FilesText), unless that is empty.
 std::vector<std::string> SummaryLines(const nlohmann::json& summary, int workers, const RunDir& dir,
-                                      bool by_hand = false);
+                                      const std::string& files);
 
 // "batch_per_worker" and "global_batch" at once: "128 images, 64 for each of 2 workers".
 std::string BatchText(const config::Config& config);

@@ -152,7 +152,8 @@ std::string FailureText(const JobOutcome& outcome, const std::string& shown_dir,
   if (!outcome.log_path.empty()) {
     std::string shown = shown_dir + "/" + fs::path(outcome.log_path).filename().string();
     std::vector<std::string> tail = LastLines(outcome.log_path, kLogLinesShown);
-    text += tail.empty() ? "  its log is empty: " + shown + "\n"
+    const char* const none = fs::exists(outcome.log_path) ? "empty" : "gone";
+    text += tail.empty() ? fmt::format("  its log is {}: {}\n", none, shown)
                          : "  the last lines of " + shown + ":\n";
     for (const std::string& line : tail) text += "    | " + line + "\n";
   }
@@ -162,12 +163,27 @@ std::string FailureText(const JobOutcome& outcome, const std::string& shown_dir,
          shown_dir + "\n";
 }
 
-void ReportOutcome(const JobOutcome& outcome, int workers, const RunDir& dir,
-                   const std::string& at_step, bool by_hand, Console& console) {
+// A run whose files are gone is no success, whatever it reached.
+void ReportMissing(const std::vector<std::string>& missing, const RunDir& dir,
+                   JobOutcome& outcome) {
+  if (missing.empty()) return;
+  PrintError(
+      fmt::format("muster: error: {} was moved or removed while the run went on, or some of its "
+                  "files were: it lacks {}; what is printed above is all there is\n",
+                  dir.shown(), fmt::join(missing, ", ")));
+  if (outcome.exit_code == ExitCode::kOk) outcome.exit_code = ExitCode::kFailure;
+}
+
+void ReportOutcome(JobOutcome& outcome, int workers, const RunDir& dir, const std::string& at_step,
+                   bool by_hand, Console& console) {
   console.ClearLive();
+  std::vector<std::string> missing;
   if (Whole(outcome.summary, "steps") > 0) {
+    const int logs_here = by_hand ? 0 : workers;
+    missing = dir.MissingFiles(logs_here);
     console.Print("");
-    for (const std::string& line : SummaryLines(outcome.summary, workers, dir, by_hand)) {
+    for (const std::string& line :
+         SummaryLines(outcome.summary, workers, dir, missing.empty() ? FilesText(logs_here) : "")) {
       console.Print(line);
     }
   }
@@ -179,6 +195,7 @@ void ReportOutcome(const JobOutcome& outcome, int workers, const RunDir& dir,
   }
   console.Flush(1.0);
   if (!outcome.failure.empty()) PrintError(FailureText(outcome, dir.shown(), by_hand));
+  ReportMissing(missing, dir, outcome);
   if (console.closed()) {
     const std::string trouble = console.trouble();
     PrintError(fmt::format(
@@ -201,10 +218,12 @@ ExitCode FinishTrace(const config::Config& config, const RunDir& dir, Console& c
       PrintError(fmt::format("muster: warning: the trace lacks a process: it left no {}\n", part));
     }
     if (merged.spans > 0) return ExitCode::kOk;
-    PrintError(fmt::format(
-        "muster: error: the trace is empty: the run ended before step {}; choose the steps with "
-        "--trace-steps A-B\n",
-        config.run().trace_first_step()));
+    const std::string why =
+        merged.missing.size() == parts.size()
+            ? "no process left its part"
+            : fmt::format("the run ended before step {}; choose the steps with --trace-steps A-B",
+                          config.run().trace_first_step());
+    PrintError(fmt::format("muster: error: the trace is empty: {}\n", why));
   } catch (const Error& error) {
     PrintError(fmt::format(
         "muster: error: {}; its parts are in {}: `muster trace FILE --merge {}/trace.*.part` puts "

@@ -17,6 +17,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 int Code(ExitCode code) { return static_cast<int>(code); }
 
@@ -118,6 +119,19 @@ TEST_F(End, AJobThatSleepsTogetherWithItsLauncherGoesOn) {
     EXPECT_TRUE(NothingLeft(2));
     std::filesystem::remove_all(Path("run"));
   }
+}
+
+TEST_F(End, ARunDirectoryThatIsRemovedIsNoSuccess) {
+  const auto job = Start("run", {"run.steps=3000", "evaluation.every_epochs=0"});
+  ASSERT_TRUE(Reaches("run", 3));
+  std::filesystem::remove_all(Path("run"));
+  EXPECT_EQ(job->Wait(60), Code(ExitCode::kFailure)) << job->Log();
+  EXPECT_THAT(job->Log(),
+              AllOf(HasSubstr("Warning: "), HasSubstr("metrics.jsonl has been removed"),
+                    HasSubstr("Completed: 3,000 steps"), HasSubstr("weights hash"),
+                    HasSubstr("it lacks config.txtpb, metrics.jsonl, server.log, worker-0.log"),
+                    Not(HasSubstr("run files"))));
+  EXPECT_TRUE(NothingLeft(2));
 }
 
 TEST_F(End, SignalsStopEverything) {
