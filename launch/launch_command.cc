@@ -119,6 +119,12 @@ HandToken TakeToken(const WorkersByHand& by_hand, const RunDir& dir) {
   return result;
 }
 
+// A token is for one run. That of a server that never got to run stays for the next attempt, since
+// somebody may have carried it to other hosts.
+void ForgetToken(const WorkersByHand& by_hand, const RunDir& dir) {
+  if (by_hand.token_file.empty() && dir.IsUsed()) ::unlink(dir.TokenPath().c_str());
+}
+
 // `usual` is what a launch of this config would use.
 ListenAddress AddressByHand(const WorkersByHand& by_hand, const config::Config& config,
                             const std::string& usual) {
@@ -266,6 +272,7 @@ JobOutcome RunJob(const LaunchArguments& arguments, config::Config config, const
     JobDisplay display(console, plan.start_s, arguments.log_placement, by_hand);
     Supervisor supervisor(plan, signals, console, display);
     JobOutcome outcome = supervisor.Run();
+    if (by_hand) ForgetToken(*arguments.by_hand, dir);
     ReportOutcome(outcome, workers, dir, display.AtStep(), by_hand, console);
     if (traced) {
       const ExitCode written = FinishTrace(config, dir, console);

@@ -72,6 +72,7 @@ TEST_F(ByHand, TheServerSaysHowToStartTheWorkers) {
                                    HasSubstr("Completed"), HasSubstr("server.log"),
                                    Not(HasSubstr("worker-0.log"))));
   EXPECT_TRUE(std::filesystem::exists(Path("run/server.log")));
+  EXPECT_FALSE(std::filesystem::exists(Path("run/token")));  // which the server had made
   EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
 }
 
@@ -244,6 +245,13 @@ TEST_F(ByHand, AMissingWorkerIsNamed) {
   EXPECT_EQ(server->Wait(20), Code(ExitCode::kDeadline)) << server->Log();
   EXPECT_THAT(server->Log(), HasSubstr("rank 1 missing"));
   EXPECT_EQ(first->Wait(15), Code(ExitCode::kPeerFailed));
+}
+
+// Somebody may have carried it to other hosts: the next attempt in this directory takes it.
+TEST_F(ByHand, TheTokenOfARunThatNeverBeganStays) {
+  const auto server = Server({"--set", "deadlines.start_s=0.5"});
+  EXPECT_EQ(server->Wait(20), Code(ExitCode::kDeadline)) << server->Log();
+  EXPECT_TRUE(std::filesystem::exists(Path("run/token")));
 }
 
 // Whoever waits for it gives up in the end, and says for what.
