@@ -298,6 +298,7 @@ TEST_F(ByHand, CtrlCOfAWorkerIsNoticedByAll) {
     const pid_t pid = job.second->pid();
     job.second->Signal(SIGINT);
     EXPECT_EQ(job.second->Wait(5), 128 + SIGINT);
+    EXPECT_THAT(job.second->Log(), HasSubstr("muster: rank 1 was stopped by SIGINT (Ctrl-C)"));
     EXPECT_EQ(job.server->Wait(10), Code(ExitCode::kPeerFailed)) << job.server->Log();
     EXPECT_THAT(job.server->Log(), AllOf(HasSubstr("rank 1"), HasSubstr(std::to_string(pid))));
     EXPECT_EQ(job.first->Wait(10), Code(ExitCode::kPeerFailed)) << job.first->Log();
