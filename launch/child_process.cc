@@ -138,6 +138,8 @@ void ChildProcess::Signal(int signal) {
   if (!running_) return;
   asked_ = true;
   ::kill(-pid_, signal);
+  // One that is stopped would not see the request before somebody continued it.
+  if (signal == SIGTERM) ::kill(-pid_, SIGCONT);
 }
 
 }  // namespace muster

@@ -42,7 +42,8 @@ class ChildProcess {
   // Reaps the child, and what it had forked, if it has ended; its end is returned once.
   std::optional<ChildEnd> CheckEnd();
 
-  // Sends `signal` to the child and everything in its group. Nothing happens once it has ended:
+  // Sends `signal` to the child and everything in its group; with SIGTERM, continues what is
+  // stopped. Nothing happens once it has ended:
   // the number may by then belong to someone else.
   void Signal(int signal);
 

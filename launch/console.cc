@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -118,6 +119,10 @@ void Console::Flush(double seconds) {
   }
 }
 
+std::string Console::trouble() const {
+  return closed_ && error_ != EPIPE ? std::strerror(error_) : "";
+}
+
 void Console::Finish(double seconds) {
   ClearLive();
   Flush(seconds);
@@ -126,6 +131,16 @@ void Console::Finish(double seconds) {
   throw Error(ExitCode::kFailure, "standard output could not be written: {}; the result is lost",
               closed_ ? std::strerror(error_)
                       : fmt::format("its reader took too little for {:.0f} s", seconds).c_str());
+}
+
+void PrintResult(std::string_view text) {
+  Console console(STDOUT_FILENO);
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    console.Print(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  console.Finish(60);
 }
 
 void PrintError(std::string_view text) {

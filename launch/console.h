@@ -31,7 +31,10 @@ class Console {
   // For a command whose output is its result: waits at most so long, then throws muster::Error
   // (kFailure) if something could not be written. A reader that is gone wanted no more.
   void Finish(double seconds);
+  // Nothing more can be written …
   bool closed() const { return closed_; }
+  // … since its reader is gone (""), or else why.
+  std::string trouble() const;
 
  private:
   int output_fd() const { return reopened_.valid() ? reopened_.get() : fd_; }
@@ -49,6 +52,9 @@ class Console {
   bool live_shown_ = false;  // something of it is on the screen
   bool live_stale_ = false;  // it says something older
 };
+
+// Writes a command's result to standard output: all of it, or it throws Error(kFailure).
+void PrintResult(std::string_view text);
 
 // Writes to standard error, waiting at most a second.
 void PrintError(std::string_view text);

@@ -4,7 +4,9 @@
 #include <csignal>
 #include <cstring>
 
+#include "launch/job_display.h"
 #include "launch/server_event.h"
+#include "launch/units.h"
 
 namespace muster {
 namespace {
@@ -17,6 +19,20 @@ bool IsCause(const ChildEnd& end) {
 bool LeftEarly(const EndedProcess& process) {
   return process.rank >= 0 && !process.end.asked && !process.end.by_signal &&
          process.end.value == 0;
+}
+
+// A worker that ran into its own deadline.
+bool GaveUp(const EndedProcess& process) {
+  return process.rank >= 0 && !process.end.by_signal &&
+         process.end.value == static_cast<int>(ExitCode::kDeadline);
+}
+
+std::string StoppedText(const Observed& observed) {
+  std::string text;
+  for (const Observed::Process& process : observed.stopped) {
+    text += fmt::format("; {} is stopped (SIGSTOP?)", Name(process.rank, process.pid));
+  }
+  return text;
 }
 
 std::string SignalName(int signal) {
@@ -118,17 +134,50 @@ std::string Meaning(ExitCode code) {
   return "not an exit code of Muster";
 }
 
-Judgement JudgeFailure(const std::vector<EndedProcess>& ended, const nlohmann::json& server_failure,
-                       const std::string& at,
+bool Observed::IsStopped(int rank) const {
+  return std::ranges::any_of(stopped, [&](const Process& p) { return p.rank == rank; });
+}
+
+bool Observed::ServerIsStuck() const { return server_silent_s > 0 || IsStopped(-1); }
+
+std::string DescribeSilence(const Observed& observed, const std::string& at) {
+  nlohmann::json ranks = nlohmann::json::array();
+  const bool server = observed.IsStopped(-1);
+  for (const Observed::Process& process : observed.stopped) {
+    if (process.rank >= 0) ranks.push_back(process.rank);
+  }
+  const char* const are = ranks.size() == 1 ? "is" : "are";
+  std::string text = Name(-1, observed.server_pid);
+  if (observed.server_silent_s > 0) {
+    text += " has been silent for " + FormatDuration(observed.server_silent_s) + at;
+    if (server) text += "; it is stopped (SIGSTOP?)";
+  } else {
+    text += " is stopped (SIGSTOP?)" + at;
+  }
+  if (ranks.empty()) return text;
+  return text + (server ? fmt::format(", and so {} {}", are, RankList(ranks))
+                        : fmt::format("; {} {} stopped (SIGSTOP?)", RankList(ranks), are));
+}
+
+Judgement JudgeFailure(const std::vector<EndedProcess>& ended, const Observed& observed,
+                       const nlohmann::json& server_failure, const std::string& at,
                        const std::function<std::string(int rank)>& words_of) {
   std::string message = Text(server_failure, "message");
   int accused = static_cast<int>(Whole(server_failure, "rank"));
   std::optional<size_t> cause = FindCause(ended, accused);
+  if (observed.ServerIsStuck() && (!cause || GaveUp(ended[*cause]))) {
+    return {.code = ExitCode::kDeadline,
+            .text = DescribeSilence(observed, at),
+            .log_rank = -1,
+            .in_server_words = true};
+  }
   bool server_found_it = !cause || (ended[*cause].rank < 0 && !ended[*cause].end.by_signal);
   if (!message.empty() && server_found_it) {
     int64_t code = cause ? ended[*cause].end.value : Whole(server_failure, "exit_code", 1);
+    // However its silence was noticed.
+    if (observed.IsStopped(accused)) code = static_cast<int64_t>(ExitCode::kDeadline);
     return {.code = CodeOf({.value = static_cast<int>(std::clamp<int64_t>(code, 1, 255))}),
-            .text = message,
+            .text = message + StoppedText(observed),
             .log_rank = accused,
             .in_server_words = true};
   }

@@ -45,17 +45,37 @@ ExitCode CodeOf(const ChildEnd& end);
 // What an exit code means, in a few words.
 std::string Meaning(ExitCode code);
 
+// What the launcher saw of the processes that still ran when the first failure showed.
+struct Observed {
+  struct Process {
+    int rank;
+    pid_t pid;
+  };
+  std::vector<Process> stopped;  // by SIGSTOP or a debugger: they cannot answer
+  pid_t server_pid = 0;
+  double server_silent_s = 0;  // 0: it had said something lately
+
+  bool IsStopped(int rank) const;  // -1: the server
+  bool ServerIsStuck() const;
+};
+
+// "server (pid 4241) has been silent for 23 s at step 57 of 3,910; it is stopped (SIGSTOP?), and so
+// are ranks 0 and 1", for a server that is stuck.
+std::string DescribeSilence(const Observed& observed, const std::string& at);
+
 // What is told about a failed job.
 struct Judgement {
   ExitCode code = ExitCode::kFailure;
   std::string text;              // one line
   int log_rank = -1;             // whose log to show; -1: the server's
-  bool in_server_words = false;  // `text` is the server's message
+  bool in_server_words = false;  // the server has no more to say
 };
 
-// `server_failure` is the server's "failure" report, or null; `words_of` finds what a process said
-// in its log about its failure.
-Judgement JudgeFailure(const std::vector<EndedProcess>& ended, const nlohmann::json& server_failure,
-                       const std::string& at, const std::function<std::string(int rank)>& words_of);
+// A process that gave up waiting for a server that is stuck is a victim, too. `server_failure` is
+// the server's "failure" report, or null; `words_of` finds what a process said in its log about its
+// failure.
+Judgement JudgeFailure(const std::vector<EndedProcess>& ended, const Observed& observed,
+                       const nlohmann::json& server_failure, const std::string& at,
+                       const std::function<std::string(int rank)>& words_of);
 
 }  // namespace muster

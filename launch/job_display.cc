@@ -57,6 +57,8 @@ void JobDisplay::OnEvent(const nlohmann::json& event) {
     Progress evaluation;
     Update(evaluation, event);
     console_.Print(EvaluationLine(evaluation));
+  } else if (kind == "warning") {
+    console_.Print("Warning: " + Text(event, "message"));
   } else if (kind == "skipped_step") {
     console_.Print(fmt::format("Skipped step {}: {} ({} in a row)",
                                FormatCount(Whole(event, "step")), Text(event, "reason"),
@@ -77,12 +79,16 @@ void JobDisplay::OnStarted(const nlohmann::json& event) {
   auto add = [&](const char* key, const char* noun) {
     int64_t count = Whole(event, key);
     if (count < 0) return;
-    text += (text.empty() ? "" : ", ") + FormatCount(count) + noun;
+    text += (text.empty() ? "" : ", ") + Plural(count, noun);
   };
-  add("train_samples", " training images");
-  add("test_samples", " test images");
-  add("steps_per_epoch", " steps per epoch");
-  add("total_steps", " steps in total");
+  add("train_samples", "training image");
+  add("test_samples", "test image");
+  if (const int64_t steps = Whole(event, "steps_per_epoch"); steps >= 0) {
+    text += (text.empty() ? "" : ", ") + Plural(steps, "step") + " per epoch";
+  }
+  if (progress_.total_steps >= 0) {
+    text += (text.empty() ? "" : ", ") + Plural(progress_.total_steps, "step") + " in total";
+  }
   console_.Print("Started: " + (text.empty() ? "all workers are here" : text));
   if (log_placement_) {
     for (const std::string& line : PlacementLines(event, CoresOf)) console_.Print(line);

@@ -208,7 +208,7 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
 }
 
 std::vector<std::string> SummaryLines(const nlohmann::json& summary, int workers, const RunDir& dir,
-                                      bool by_hand) {
+                                      const std::string& files) {
   std::vector<std::string> lines;
   auto row = [&](const char* label, const std::string& text) {
     if (!text.empty()) lines.push_back(Row(label, text));
@@ -252,7 +252,7 @@ std::vector<std::string> SummaryLines(const nlohmann::json& summary, int workers
   for (const BottleneckRow& line : Bottleneck(summary)) row(line.label.c_str(), line.text);
   row("weights hash", Text(summary, "weights_hash"));
   row("run directory", dir.shown());
-  row("run files", FilesText(by_hand ? 0 : workers));
+  row("run files", files);
   return lines;
 }
 

@@ -23,9 +23,10 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
                                      const Graph& graph, const std::string& shown_dir,
                                      const HeaderOptions& options);
 
-// The server's summary: accuracy, speed, the parts of a step, the hash of the weights.
+// The server's summary: accuracy, speed, the parts of a step, the hash of the weights; then
+// `files` (see FilesText), unless that is empty.
 std::vector<std::string> SummaryLines(const nlohmann::json& summary, int workers, const RunDir& dir,
-                                      bool by_hand = false);
+                                      const std::string& files);
 
 // Optimizer, schedule and base rate, and how that follows from the number of workers:
 // "SGD, COSINE 0.4 = 0.1 (base) x 4/1 (LINEAR scaling of workers / base_workers)".

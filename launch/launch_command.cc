@@ -1,5 +1,6 @@
 #include "launch/launch_command.h"
 
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -43,6 +44,26 @@ void CheckPrograms(const LaunchArguments& arguments) {
     throw Error(ExitCode::kFailure, "{}: {}; it belongs beside muster: build or install all of it",
                 program, std::strerror(errno));
   }
+}
+
+// A run reads its data many times over, so looking through them once beforehand costs little: what
+// is wrong with them is said once, before any process could say it, and nothing has to be cleaned
+// up.
+void CheckData(const LaunchArguments& arguments, const config::Config& config) {
+  if (!arguments.count_data) return;
+  int64_t samples = config.data().synthetic().train_samples();
+  if (NeedsFiles(config.data())) {
+    const DataCount data = arguments.count_data(config);
+    if (!data.problem.empty()) throw Error(data.code, data.problem);
+    samples = data.train;
+  }
+  if (config.run().trace_file().empty()) return;
+  const int64_t steps = PlanSteps(config, samples).total_steps;
+  if (config.run().trace_first_step() < steps) return;
+  throw Error(ExitCode::kUsage,
+              "the trace begins with step {} (run.trace_first_step), but the run has {}, counted "
+              "from 0; choose the steps with --trace-steps A-B",
+              config.run().trace_first_step(), Plural(steps, "step"));
 }
 
 // A config.txtpb that an earlier run left names that run's directory. Launching from it repeats
@@ -98,6 +119,12 @@ HandToken TakeToken(const WorkersByHand& by_hand, const RunDir& dir) {
   return result;
 }
 
+// A token is for one run. That of a server that never got to run stays for the next attempt, since
+// somebody may have carried it to other hosts.
+void ForgetToken(const WorkersByHand& by_hand, const RunDir& dir) {
+  if (by_hand.token_file.empty() && dir.IsUsed()) ::unlink(dir.TokenPath().c_str());
+}
+
 // `usual` is what a launch of this config would use.
 ListenAddress AddressByHand(const WorkersByHand& by_hand, const config::Config& config,
                             const std::string& usual) {
@@ -120,7 +147,8 @@ void PlanWorkersByHand(const WorkersByHand& by_hand, const config::Config& confi
 
 // What is wrong with these is said before anything is made.
 void CheckWorkersByHand(const WorkersByHand& by_hand) {
-  (void)ChooseListenAddress(by_hand.endpoint, by_hand.bind);
+  const ListenAddress address = ChooseListenAddress(by_hand.endpoint, by_hand.bind);
+  if (IsTcp(address.bind)) (void)ResolvedAddress(TcpAddress::Parse(address.bind));
   if (!by_hand.token_file.empty()) (void)ReadToken(by_hand.token_file);
 }
 
@@ -130,7 +158,8 @@ std::string FailureText(const JobOutcome& outcome, const std::string& shown_dir,
   if (!outcome.log_path.empty()) {
     std::string shown = shown_dir + "/" + fs::path(outcome.log_path).filename().string();
     std::vector<std::string> tail = LastLines(outcome.log_path, kLogLinesShown);
-    text += tail.empty() ? "  its log is empty: " + shown + "\n"
+    const char* const none = fs::exists(outcome.log_path) ? "empty" : "gone";
+    text += tail.empty() ? fmt::format("  its log is {}: {}\n", none, shown)
                          : "  the last lines of " + shown + ":\n";
     for (const std::string& line : tail) text += "    | " + line + "\n";
   }
@@ -140,12 +169,27 @@ std::string FailureText(const JobOutcome& outcome, const std::string& shown_dir,
          shown_dir + "\n";
 }
 
-void ReportOutcome(const JobOutcome& outcome, int workers, const RunDir& dir,
-                   const std::string& at_step, bool by_hand, Console& console) {
+// A run whose files are gone is no success, whatever it reached.
+void ReportMissing(const std::vector<std::string>& missing, const RunDir& dir,
+                   JobOutcome& outcome) {
+  if (missing.empty()) return;
+  PrintError(
+      fmt::format("muster: error: {} was moved or removed while the run went on, or some of its "
+                  "files were: it lacks {}; what is printed above is all there is\n",
+                  dir.shown(), fmt::join(missing, ", ")));
+  if (outcome.exit_code == ExitCode::kOk) outcome.exit_code = ExitCode::kFailure;
+}
+
+void ReportOutcome(JobOutcome& outcome, int workers, const RunDir& dir, const std::string& at_step,
+                   bool by_hand, Console& console) {
   console.ClearLive();
+  std::vector<std::string> missing;
   if (Whole(outcome.summary, "steps") > 0) {
+    const int logs_here = by_hand ? 0 : workers;
+    missing = dir.MissingFiles(logs_here);
     console.Print("");
-    for (const std::string& line : SummaryLines(outcome.summary, workers, dir, by_hand)) {
+    for (const std::string& line :
+         SummaryLines(outcome.summary, workers, dir, missing.empty() ? FilesText(logs_here) : "")) {
       console.Print(line);
     }
   }
@@ -157,9 +201,12 @@ void ReportOutcome(const JobOutcome& outcome, int workers, const RunDir& dir,
   }
   console.Flush(1.0);
   if (!outcome.failure.empty()) PrintError(FailureText(outcome, dir.shown(), by_hand));
+  ReportMissing(missing, dir, outcome);
   if (console.closed()) {
-    PrintError("muster: standard output was closed early; the run's results are in " + dir.shown() +
-               "\n");
+    const std::string trouble = console.trouble();
+    PrintError(fmt::format(
+        "muster: standard output {}; the run's results are in {}\n",
+        trouble.empty() ? "was closed early" : "could not be written: " + trouble, dir.shown()));
   }
 }
 
@@ -177,10 +224,12 @@ ExitCode FinishTrace(const config::Config& config, const RunDir& dir, Console& c
       PrintError(fmt::format("muster: warning: the trace lacks a process: it left no {}\n", part));
     }
     if (merged.spans > 0) return ExitCode::kOk;
-    PrintError(fmt::format(
-        "muster: error: the trace is empty: the run ended before step {}; choose the steps with "
-        "--trace-steps A-B\n",
-        config.run().trace_first_step()));
+    const std::string why =
+        merged.missing.size() == parts.size()
+            ? "no process left its part"
+            : fmt::format("the run ended before step {}; choose the steps with --trace-steps A-B",
+                          config.run().trace_first_step());
+    PrintError(fmt::format("muster: error: the trace is empty: {}\n", why));
   } catch (const Error& error) {
     PrintError(fmt::format(
         "muster: error: {}; its parts are in {}: `muster trace FILE --merge {}/trace.*.part` puts "
@@ -217,11 +266,13 @@ JobOutcome RunJob(const LaunchArguments& arguments, config::Config config, const
                  .workers = workers,
                  .endpoint = Endpoint(config),
                  .token = NewToken(),
-                 .start_s = config.deadlines().start_s()};
+                 .start_s = config.deadlines().start_s(),
+                 .silence_s = config.deadlines().silence_s()};
     if (by_hand) PlanWorkersByHand(*arguments.by_hand, config, plan);
     JobDisplay display(console, plan.start_s, arguments.log_placement, by_hand);
     Supervisor supervisor(plan, signals, console, display);
     JobOutcome outcome = supervisor.Run();
+    if (by_hand) ForgetToken(*arguments.by_hand, dir);
     ReportOutcome(outcome, workers, dir, display.AtStep(), by_hand, console);
     if (traced) {
       const ExitCode written = FinishTrace(config, dir, console);
@@ -328,6 +379,7 @@ int RunLaunch(const LaunchArguments& arguments) {
   Prepared prepared = Prepare(arguments, /*dry=*/false);
   CheckPrograms(arguments);
   if (arguments.by_hand) CheckWorkersByHand(*arguments.by_hand);
+  CheckData(arguments, prepared.config);
   SignalSource signals;
   if (arguments.repeat > 0) return RunSeries(arguments, prepared, signals);
   RunDir dir = MakeRunDir(prepared.config, arguments.config_path);
@@ -335,8 +387,7 @@ int RunLaunch(const LaunchArguments& arguments) {
       RunJob(arguments, prepared.config, prepared.graph, dir, signals).exit_code);
 }
 
-int DryRun(const LaunchArguments& arguments,
-           const std::function<DataCount(const config::Config&)>& count) {
+int DryRun(const LaunchArguments& arguments) {
   const Prepared prepared = Prepare(arguments, /*dry=*/true);
   std::string shown_dir = "runs/" + RunName(arguments.config_path) + "-<date>-<time>";
   if (HasRunDir(prepared.config)) {
@@ -348,12 +399,14 @@ int DryRun(const LaunchArguments& arguments,
                              LastSeed(prepared.config.run().seed(), arguments.repeat));
   }
   CheckPrograms(arguments);
-  const DataCount data = count(prepared.config);
+  const DataCount data = arguments.count_data(prepared.config);
   const std::vector<MemoryRow> worker_memory =
       AskWorkerMemory(arguments.worker_program, arguments.config_path, arguments.settings,
                       prepared.config, prepared.config.cluster().workers() - 1);
-  PrintLines(DryRunLines(arguments.config_path, prepared.config, prepared.graph, data,
-                         worker_memory, shown_dir));
+  PrintResult(
+      fmt::format("{}", fmt::join(DryRunLines(arguments.config_path, prepared.config,
+                                              prepared.graph, data, worker_memory, shown_dir),
+                                  "\n")));
   if (data.problem.empty() || prepared.config.data().dir().empty()) return 0;
   PrintError(fmt::format("muster: error: a run would end here: {}\n", data.problem));
   return static_cast<int>(data.code);

@@ -25,18 +25,19 @@ struct LaunchArguments {
   int repeat = 0;  // 0: one run; N: a series of N with consecutive seeds
   bool log_placement = false;
   std::optional<WorkersByHand> by_hand;
+  // Looks into the data. Empty: the data are on other hosts.
+  std::function<DataCount(const config::Config&)> count_data;
 };
 
 // Runs the job, or the series of jobs, and returns the launcher's exit code. Everything that is
-// wrong with the config, the run directory or the installation throws Error before any process is
-// started. Called from the main thread, while there is no other one.
+// wrong with the config, the data, the run directory or the installation throws Error before any
+// process is started. Called from the main thread, while there is no other one.
 //
 // A series lies in one directory, each run in <directory>/seed-<seed>, its results in
 // <directory>/repeat.json. The first run that fails or is stopped ends it with its exit code.
 int RunLaunch(const LaunchArguments& arguments);
 
-// Prints what RunLaunch would run. Nothing is started or written. `count` looks into the data.
-int DryRun(const LaunchArguments& arguments,
-           const std::function<DataCount(const config::Config&)>& count);
+// Prints what RunLaunch would run. Nothing is started or written.
+int DryRun(const LaunchArguments& arguments);
 
 }  // namespace muster

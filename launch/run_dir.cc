@@ -44,6 +44,13 @@ std::string TimeStamp(std::time_t now) {
   return text;
 }
 
+bool HasMetrics(const fs::path& metrics) {
+  std::error_code ignored;
+  const bool empty = fs::is_regular_file(fs::symlink_status(metrics, ignored)) &&
+                     fs::file_size(metrics, ignored) == 0;
+  return !empty && fs::exists(fs::symlink_status(metrics, ignored));
+}
+
 }  // namespace
 
 RunDir::RunDir(std::string shown, bool created)
@@ -85,11 +92,7 @@ RunDir RunDir::Open(const std::string& path) {
 }
 
 void RunDir::CheckUnused(const std::string& path) {
-  const fs::path metrics = fs::path(path) / "metrics.jsonl";
-  std::error_code ignored;
-  const bool empty = fs::is_regular_file(fs::symlink_status(metrics, ignored)) &&
-                     fs::file_size(metrics, ignored) == 0;
-  if (empty || !fs::exists(fs::symlink_status(metrics, ignored))) return;
+  if (!HasMetrics(fs::path(path) / "metrics.jsonl")) return;
   throw Error(ExitCode::kUsage,
               "the run directory {} already holds the metrics.jsonl of another run; choose "
               "another with --run-dir, or move that run away",
@@ -99,6 +102,18 @@ void RunDir::CheckUnused(const std::string& path) {
 std::string RunDir::WorkerLogPath(int rank) const {
   return fmt::format("{}/worker-{}.log", path_, rank);
 }
+
+std::vector<std::string> RunDir::MissingFiles(int workers) const {
+  std::vector<std::string> missing{"config.txtpb", "metrics.jsonl", "server.log"};
+  for (int rank = 0; rank < workers; ++rank) missing.push_back(fmt::format("worker-{}.log", rank));
+  std::erase_if(missing, [this](const std::string& name) {
+    std::error_code ignored;
+    return fs::exists(fs::symlink_status(fs::path(path_) / name, ignored));
+  });
+  return missing;
+}
+
+bool RunDir::IsUsed() const { return HasMetrics(MetricsPath()); }
 
 std::vector<std::string> RunDir::TraceParts(int workers) const {
   std::vector<std::string> parts{path_ + "/trace.server.part"};

@@ -37,6 +37,12 @@ class RunDir {
   std::vector<std::string> TraceParts(int workers) const;
   std::string TokenPath() const { return path_ + "/token"; }  // of a server started by hand
 
+  // The names of those of a run's files (config, metrics, logs; those of `workers` workers are
+  // here) that somebody has taken away. Asked of a run that has begun.
+  std::vector<std::string> MissingFiles(int workers) const;
+  // A run has written a line of metrics here, so no other one will use this directory.
+  bool IsUsed() const;
+
   // Takes back a directory that this object made, when the job could not start after all.
   void Discard();
 

@@ -34,14 +34,15 @@ SignalSource::~SignalSource() {
   ::sigprocmask(SIG_SETMASK, &before_, nullptr);
 }
 
-std::optional<int> SignalSource::Next() {
+std::optional<ReceivedSignal> SignalSource::Next() {
   signalfd_siginfo info;
   ssize_t got;
   do {
     got = ::read(fd_.get(), &info, sizeof info);
   } while (got < 0 && errno == EINTR);
   if (got != static_cast<ssize_t>(sizeof info)) return std::nullopt;
-  return static_cast<int>(info.ssi_signo);
+  return ReceivedSignal{.number = static_cast<int>(info.ssi_signo),
+                        .from_terminal = info.ssi_code == SI_KERNEL};
 }
 
 }  // namespace muster

@@ -8,6 +8,11 @@
 
 namespace muster {
 
+struct ReceivedSignal {
+  int number;
+  bool from_terminal;  // a key was pressed, or the terminal went away; else a process sent it
+};
+
 // Blocks SIGINT, SIGTERM, SIGHUP and SIGCHLD for this process and delivers them through a
 // descriptor, for as long as the object lives. A SIGHUP that was ignored from the start (nohup)
 // stays ignored. SIGPIPE is ignored for good: a closed pipe is an error of write. Made once, by
@@ -21,7 +26,7 @@ class SignalSource {
 
   int fd() const { return fd_.get(); }
   // The next signal that has arrived, without waiting.
-  std::optional<int> Next();
+  std::optional<ReceivedSignal> Next();
 
  private:
   sigset_t before_;

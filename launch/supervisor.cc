@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "launch/log_tail.h"
+#include "launch/process_state.h"
 #include "launch/units.h"
 
 namespace muster {
@@ -24,18 +25,27 @@ constexpr double kStartGraceSeconds = 0.5;  // the same while they may not know 
 constexpr double kServerFirstSeconds = 2;   // for the server to write the last line
 constexpr double kTermSeconds = 1.5;        // from SIGTERM to SIGKILL
 constexpr double kGiveUpSeconds = 5;        // from SIGKILL to going without the process
-constexpr double kSameRequestSeconds = 0.5;  // `timeout` sends its signal twice at once
+// `timeout` sends its signal twice at once; wrappers pass on a Ctrl-C that has reached us already.
+constexpr double kSameRequestSeconds = 0.2;
+// Workers that wait for the server give up first, and say what they waited for.
+constexpr double kSilenceMargin = 3;
+constexpr std::chrono::seconds kLookInterval{1};
 constexpr double kNever = 1e300;
 
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+double Seconds(std::chrono::steady_clock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
 }
 
 }  // namespace
 
 Supervisor::Supervisor(const JobPlan& plan, SignalSource& signals, Console& console,
                        JobDisplay& display)
-    : plan_(plan), signals_(signals), console_(console), display_(display), token_(plan.token) {
+    : plan_(plan),
+      signals_(signals),
+      console_(console),
+      display_(display),
+      token_(plan.token),
+      own_gap_(2 * kLookInterval) {
   members_.reserve(static_cast<size_t>(plan.workers) + 1);
 }
 
@@ -112,24 +122,29 @@ void Supervisor::InviteWorkers(const std::string& endpoint) {
 
 // ---------------------------------------------------------------------------------- watching
 
+double Supervisor::Now() const {
+  return Seconds(std::chrono::steady_clock::now().time_since_epoch()) - own_gaps_s_;
+}
+
 void Supervisor::Wait() {
   double until = phase_ == Phase::kRunning ? kNever : deadline_;
   if (phase_ == Phase::kStopping) {
     until = std::min({terminate_server_at_, terminate_all_at_, kill_at_, give_up_at_});
   }
   if (early_exit_by_ > 0) until = std::min(until, early_exit_by_);
-  double wait = std::clamp(until - Now(), 0.0, 60.0);
+  double wait = std::clamp(until - Now(), 0.0, Seconds(kLookInterval));
 
   pollfd events[] = {{.fd = signals_.fd(), .events = POLLIN},
                      {.fd = reports_.fd(), .events = POLLIN},
                      {.fd = console_.poll_fd(), .events = POLLOUT}};
   ::poll(events, std::size(events), static_cast<int>(wait * 1000) + 1);
+  own_gaps_s_ += Seconds(own_gap_.Look());
   console_.WritePending();
 }
 
 void Supervisor::TakeSignals() {
-  while (std::optional<int> signal = signals_.Next()) {
-    if (*signal != SIGCHLD) StopFor(*signal);  // ends are looked for in every round anyway
+  while (const std::optional<ReceivedSignal> signal = signals_.Next()) {
+    if (signal->number != SIGCHLD) StopFor(*signal);  // ends are looked for in every round anyway
   }
 }
 
@@ -140,6 +155,7 @@ void Supervisor::TakeReports() {
 void Supervisor::TakeReport(const std::string& line) {
   std::optional<nlohmann::json> event = ParseEvent(line);
   if (!event) return;
+  server_heard_at_ = Now();
   std::string kind = Text(*event, "event");
   if (kind == "listening" && phase_ == Phase::kServerStarting) {
     std::string endpoint = Text(*event, "endpoint");
@@ -157,7 +173,7 @@ void Supervisor::TakeReport(const std::string& line) {
       deadline_ = Now() + kFinishSeconds;
       early_exit_by_ = 0;
     }
-  } else if (kind == "failure" && server_failure_.is_null()) {
+  } else if (kind == "failure" && server_failure_.is_null() && !observed_.ServerIsStuck()) {
     server_failure_ = *event;
     Fail();
   }
@@ -191,7 +207,8 @@ void Supervisor::CheckDeadlines() {
           LogPath(ended_.front().rank)});
     return;
   }
-  if (phase_ == Phase::kRunning || now < deadline_) return;
+  CheckServerSilence();
+  if (phase_ == Phase::kStopping || phase_ == Phase::kRunning || now < deadline_) return;
   if (phase_ == Phase::kServerStarting) {
     Fail({ExitCode::kDeadline,
           fmt::format("{} did not say where it listens within {} (deadlines.start_s)",
@@ -206,18 +223,44 @@ void Supervisor::CheckDeadlines() {
     for (const Member& member : members_) {
       if (!member.process.running()) continue;
       Fail({ExitCode::kDeadline,
-            fmt::format("the run is complete, but {} did not end within {} of it",
-                        Name(member.rank, member.process.pid()), FormatDuration(kFinishSeconds)),
+            fmt::format("the run is complete, but {} did not end within {} of it{}",
+                        Name(member.rank, member.process.pid()), FormatDuration(kFinishSeconds),
+                        IsStopped(member.process.pid()) ? "; it is stopped (SIGSTOP?)" : ""),
             member.log_path});
       return;
     }
   }
 }
 
+// It reports a beat each second. Without this a job of which every process is stopped would be
+// waited for.
+void Supervisor::CheckServerSilence() {
+  if (phase_ != Phase::kWorkersJoining && phase_ != Phase::kRunning) return;
+  if (Now() - server_heard_at_ <= plan_.silence_s + kSilenceMargin) return;
+  Fail({ExitCode::kDeadline, DescribeSilence(Observe(), display_.AtStep()), LogPath(-1)});
+}
+
+Observed Supervisor::Observe() const {
+  Observed observed{.server_pid = members_[0].process.pid()};
+  for (const Member& member : members_) {
+    if (member.process.running() && IsStopped(member.process.pid())) {
+      observed.stopped.push_back({member.rank, member.process.pid()});
+    }
+  }
+  const double silent = Now() - server_heard_at_;
+  const bool reports = phase_ == Phase::kWorkersJoining || phase_ == Phase::kRunning;
+  // Less than all of it: a beat may have come here after the last one that reached the workers.
+  if (reports && members_[0].process.running() && silent > 0.75 * plan_.silence_s) {
+    observed.server_silent_s = silent;
+  }
+  return observed;
+}
+
 // ---------------------------------------------------------------------------------- stopping
 
 void Supervisor::Fail() {
   if (phase_ == Phase::kStopping) return;
+  observed_ = Observe();
   bool joined = phase_ > Phase::kWorkersJoining;
   phase_ = Phase::kStopping;
   terminate_server_at_ = kNever;
@@ -225,6 +268,12 @@ void Supervisor::Fail() {
   kill_at_ = terminate_all_at_ + kTermSeconds;
   give_up_at_ = kill_at_ + kGiveUpSeconds;
   display_.ShowStage("Stopping: a process of the job has failed");
+  // A stopped process notices nothing by itself.
+  for (Member& member : members_) {
+    if (member.process.running() && IsStopped(member.process.pid())) {
+      member.process.Signal(SIGTERM);
+    }
+  }
 }
 
 void Supervisor::Fail(Verdict verdict) {
@@ -236,13 +285,19 @@ void Supervisor::Fail(Verdict verdict) {
   give_up_at_ = kill_at_ + kGiveUpSeconds;
 }
 
-void Supervisor::StopFor(int signal) {
-  double now = Now();
+void Supervisor::StopFor(const ReceivedSignal& received) {
+  const int signal = received.number;
+  const double now = Now();
   if (stop_requested_at_ > 0) {
-    if (signal != SIGHUP && now > stop_requested_at_ + kSameRequestSeconds) kill_at_ = now;
+    // Two keystrokes are two requests, however fast. What a process sends soon after may be the
+    // same request once more.
+    const bool again = (received.from_terminal && stop_requested_by_key_) ||
+                       now > stop_requested_at_ + kSameRequestSeconds;
+    if (signal != SIGHUP && again) kill_at_ = now;
     return;
   }
   stop_requested_at_ = now;
+  stop_requested_by_key_ = received.from_terminal;
   if (phase_ == Phase::kStopping) {  // after a failure: no more grace
     terminate_all_at_ = std::min(terminate_all_at_, now);
     kill_at_ = std::min(kill_at_, now + kTermSeconds);
@@ -314,7 +369,7 @@ JobOutcome Supervisor::Judge() const {
     outcome.log_path = verdict_->log_path;
     return outcome;
   }
-  Judgement judgement = JudgeFailure(ended_, server_failure_, display_.AtStep(),
+  Judgement judgement = JudgeFailure(ended_, observed_, server_failure_, display_.AtStep(),
                                      [this](int rank) { return LastError(LogPath(rank)); });
   outcome.exit_code = judgement.code;
   outcome.failure = judgement.text;

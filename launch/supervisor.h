@@ -1,7 +1,8 @@
 // Runs one job: starts the server, then the workers, watches all of them, and stops them.
 //
 // What it guarantees, whatever the children do:
-// - every wait has an end: for the server's endpoint, for the start, for each stage of stopping;
+// - every wait has an end: for the server's endpoint, for the start, for the server's next sign of
+//   life, for each stage of stopping; time in which this process did not run does not count;
 // - the first failure decides, the others are told to stop within 5 s, and nothing outlives Run;
 // - SIGINT, SIGTERM and SIGHUP stop the job within 5 s, the server first, so that it can write
 //   the run's last line; a second one kills at once.
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "common/error.h"
+#include "common/own_gap.h"
 #include "launch/child_process.h"
 #include "launch/console.h"
 #include "launch/failure.h"
@@ -34,7 +36,8 @@ struct JobPlan {
   // Set for a server whose workers are started by hand: what to print when it listens at this
   // endpoint. The server is then the only process here.
   std::function<std::vector<std::string>(const std::string& endpoint)> invite_workers;
-  double start_s = 60;  // deadline for its answer, and for all workers to join
+  double start_s = 60;    // deadline for its answer, and for all workers to join
+  double silence_s = 20;  // the server reports something each second
 };
 
 struct JobOutcome {
@@ -78,16 +81,19 @@ class Supervisor {
   void StartWorkers(const std::string& endpoint);
   void InviteWorkers(const std::string& endpoint);
 
+  double Now() const;  // seconds in which this process ran
   void Wait();
   void TakeSignals();
   void TakeEnds();
   void TakeReports();
   void TakeReport(const std::string& line);
   void CheckDeadlines();
+  void CheckServerSilence();
+  Observed Observe() const;
 
   void Fail();                 // stop after a grace in which the others may end by themselves
   void Fail(Verdict verdict);  // the same, for a reason that no child's end shows
-  void StopFor(int signal);
+  void StopFor(const ReceivedSignal& received);
   void ContinueStopping();
   void SignalAll(int signal);
   bool AnyRunning() const;
@@ -102,6 +108,10 @@ class Supervisor {
   JobDisplay& display_;
   JobToken token_;
 
+  OwnGap own_gap_;
+  double own_gaps_s_ = 0;
+  double server_heard_at_ = 0;
+
   Phase phase_ = Phase::kServerStarting;
   double deadline_ = 0;          // of the present phase, unless it is kRunning or kStopping
   double early_exit_by_ = 0;     // a worker has ended with 0: the server must explain it until then
@@ -109,10 +119,12 @@ class Supervisor {
   std::vector<EndedProcess> ended_;
   LineReader reports_;
   nlohmann::json server_failure_, summary_, missing_;
+  Observed observed_;  // at the first failure
 
   // Stages of stopping, as points in time.
   double terminate_server_at_ = 0, terminate_all_at_ = 0, kill_at_ = 0, give_up_at_ = 0;
   double stop_requested_at_ = 0;
+  bool stop_requested_by_key_ = false;
   int stop_signal_ = 0;
   std::optional<Verdict> verdict_;
 };

@@ -38,6 +38,9 @@ class Evaluation {
   std::vector<uint32_t> MissingRanks() const;
   std::chrono::steady_clock::time_point last_progress() const { return last_progress_; }
 
+  // Moves the last progress on by a time in which none could be seen.
+  void Forgive(std::chrono::steady_clock::duration gap) { last_progress_ += gap; }
+
   // False if the block is of another version, does not belong to this rank, is here already, has
   // the wrong size, or counts and classes that cannot be.
   bool Add(uint32_t rank, const wire::EvaluatedBlock& block);

@@ -4,6 +4,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -62,6 +63,16 @@ void Reporter::Metrics(nlohmann::ordered_json line) {
     }
     done += static_cast<size_t>(n);
   }
+  WarnIfRemoved();
+}
+
+void Reporter::WarnIfRemoved() {
+  struct stat status {};
+  if (removal_reported_ || ::fstat(metrics_fd_, &status) != 0 || status.st_nlink > 0) return;
+  removal_reported_ = true;
+  Event("warning", {{"message", fmt::format("{} has been removed: the run goes on, but what it "
+                                            "writes there is lost",
+                                            metrics_path_)}});
 }
 
 void Reporter::Event(const char* name, nlohmann::ordered_json event, Priority priority) {

@@ -16,7 +16,8 @@ class Reporter {
   Reporter(const Reporter&) = delete;
 
   // Appends to metrics.jsonl, with `time` (UTC, ISO 8601) first. Throws Error(kFailure) when it
-  // cannot be written (a full disk).
+  // cannot be written (a full disk). A file that somebody has removed is a "warning" event, once:
+  // the run may go on, and the launcher says at its end what is lost.
   void Metrics(nlohmann::ordered_json line);
 
   enum class Priority {
@@ -26,8 +27,11 @@ class Reporter {
   void Event(const char* name, nlohmann::ordered_json event, Priority priority = Priority::kMust);
 
  private:
+  void WarnIfRemoved();
+
   const std::string metrics_path_;
   int metrics_fd_ = -1;
+  bool removal_reported_ = false;
   int event_fd_;
   std::string unsent_;  // the rest of an event of which the pipe took a part
 };

@@ -5,6 +5,8 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <csignal>
+
 #include "common/compute_settings.h"
 #include "common/config.h"
 #include "common/log.h"
@@ -49,7 +51,8 @@ ServerResult Server::Run() {
   try {
     while (!done_) Turn();
   } catch (const Error& error) {
-    const bool interrupted = error.code() == ExitCode::kTerminated;
+    const bool interrupted =
+        error.code() == ExitCode::kTerminated || error.code() == ExitCode::kInterrupted;
     spdlog::error("{}", error.what());
     if (!interrupted) {
       nlohmann::ordered_json event{{"message", error.what()},
@@ -97,6 +100,7 @@ void Server::KeepHouse() {
   if (now < next_housekeeping_) return;
   next_housekeeping_ = now + kHousekeeping;
   CheckInterrupt();
+  Forgive(own_gap_.Look(now));
   CheckDeadlines();
   SendBeats();
 }
@@ -190,8 +194,9 @@ void Server::CheckInterrupt() {
   if (interrupt_fd_ < 0) return;
   signalfd_siginfo info;
   if (::read(interrupt_fd_, &info, sizeof info) <= 0) return;
-  throw Error(ExitCode::kTerminated, "stopped by SIG{} at step {}",
-              ::sigabbrev_np(static_cast<int>(info.ssi_signo)), step_);
+  const int signal = static_cast<int>(info.ssi_signo);
+  throw Error(signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated,
+              "stopped by SIG{} at step {}", ::sigabbrev_np(signal), step_);
 }
 
 void Server::SendBeats() {
@@ -202,6 +207,7 @@ void Server::SendBeats() {
   for (uint32_t rank = 0; rank < roster_.size(); ++rank) {
     if (roster_.at(rank).peer) SendTo(rank, message);
   }
+  reporter_.Event("beat", nlohmann::ordered_json::object(), Reporter::Priority::kProgress);
 }
 
 bool Server::LiveLineIsDue() {

@@ -15,6 +15,7 @@
 #include "common/error.h"
 #include "common/graph.h"
 #include "common/link/link.h"
+#include "common/own_gap.h"
 #include "common/step_plan.h"
 #include "proto/config.pb.h"
 #include "ps/aggregator.h"
@@ -83,6 +84,7 @@ class Server {
   void CheckFinite() const;
   void CountSkippedStep();
   void CheckDeadlines();
+  void Forgive(Clock::duration own_gap);
   void CheckInterrupt();
   void SendBeats();
   void StopAll(bool completed, const std::string& reason);
@@ -106,8 +108,9 @@ class Server {
   int64_t skipped_in_a_row_ = 0;
   std::optional<Evaluation> evaluation_;
   Progress progress_;
-  const Clock::time_point began_ = Clock::now();
+  Clock::time_point began_ = Clock::now();
   Clock::time_point step_deadline_began_ = Clock::now();
+  OwnGap own_gap_{std::chrono::seconds(1)};
   AdaptiveSpin spin_;
   Clock::time_point next_housekeeping_ = Clock::now();
   Clock::time_point next_beat_ = Clock::now();

@@ -16,6 +16,18 @@ std::chrono::steady_clock::duration Seconds(double s) {
 
 }  // namespace
 
+// Time in which this process did not run counts against nobody: what came meanwhile has not been
+// read yet, and the workers may have been stopped with it.
+void Server::Forgive(Clock::duration own_gap) {
+  if (own_gap == Clock::duration::zero()) return;
+  spdlog::warn("this process did not run for {:.1f} s; deadlines begin that much later",
+               std::chrono::duration<double>(own_gap).count());
+  began_ += own_gap;
+  step_deadline_began_ += own_gap;
+  if (evaluation_) evaluation_->Forgive(own_gap);
+  for (uint32_t rank = 0; rank < roster_.size(); ++rank) roster_.at(rank).last_heard += own_gap;
+}
+
 void Server::CheckDeadlines() {
   const Clock::time_point now = Clock::now();
   const config::Deadlines& deadlines = config_.deadlines();

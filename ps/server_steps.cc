@@ -5,6 +5,7 @@
 
 #include "common/log.h"
 #include "common/trace/trace.h"
+#include "ps/printable.h"
 #include "ps/server.h"
 
 namespace muster {
@@ -32,7 +33,8 @@ void Server::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss) {
     return Drop(roster_.Name(rank), fmt::format("an unexpected loss of slice {}", loss.slice()));
   }
   if (!std::isfinite(loss.loss()) && !bad_loss_) {
-    bad_loss_ = {fmt::format("the loss of slice {} is {}", loss.slice(), loss.loss()), rank};
+    bad_loss_ = {fmt::format("the loss of slice {} is {}", loss.slice(), Printable(loss.loss())),
+                 rank};
     if (config_.run().on_nonfinite() == config::Run::ABORT) {
       throw Error(ExitCode::kNonfinite,
                   "{} at step {}, from {}: on_nonfinite is ABORT; nothing of this step is kept. A "

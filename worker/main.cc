@@ -3,7 +3,10 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <csignal>
+#include <cstring>
 #include <exception>
 #include <fstream>
 
@@ -144,6 +147,33 @@ void Work(const Arguments& arguments) {
   spdlog::info("done; used {:.1f} MB of memory at most", PeakBytes() * 1e-6);
 }
 
+// The line that a worker that was started by hand leaves when somebody stops it.
+std::array<char, 64> stop_line;
+size_t stop_line_size = 0;
+
+void OnStopSignal(int signal) {
+  (void)!::write(STDERR_FILENO, stop_line.data(), stop_line_size);
+  const char* const by = signal == SIGINT ? "SIGINT (Ctrl-C)\n" : "SIGTERM\n";
+  (void)!::write(STDERR_FILENO, by, std::strlen(by));
+  ::raise(signal);  // with its usual effect: the server notices that this process has ended
+}
+
+void SayWhenStopped(uint32_t rank) {
+  const auto end =
+      fmt::format_to_n(stop_line.data(), stop_line.size(), "muster: rank {} was stopped by ", rank);
+  stop_line_size = std::min(end.size, stop_line.size());
+  struct sigaction action {};
+  action.sa_handler = OnStopSignal;
+  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    struct sigaction before {};
+    // What is ignored stays so: a shell's background job.
+    if (::sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) {
+      ::sigaction(signal, &action, nullptr);
+    }
+  }
+}
+
 int Main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app{
@@ -171,7 +201,11 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::kUsage);
   }
-  if (arguments.parent != 0) DieWithParent(arguments.parent);
+  if (arguments.parent != 0) {
+    DieWithParent(arguments.parent);
+  } else {
+    SayWhenStopped(arguments.rank);
+  }
   std::signal(SIGPIPE, SIG_IGN);
   KeepFreedMemory();
   InitLog("worker-" + std::to_string(arguments.rank));

@@ -27,6 +27,16 @@ constexpr std::string_view kScheme = "tcp://";
               endpoint);
 }
 
+// What is no tcp:// address must be a name on this host.
+void CheckName(const std::string& endpoint) {
+  for (const std::string_view scheme : {"ipc://", "local://@"}) {
+    if (endpoint.starts_with(scheme) && endpoint.size() > scheme.size()) return;
+  }
+  throw Error(ExitCode::kUsage,
+              "{}: expected tcp://HOST:PORT, or on one host ipc://@NAME or local://@NAME",
+              endpoint);
+}
+
 bool IsV4Loopback(const in_addr& address) { return (ntohl(address.s_addr) >> 24) == 127; }
 
 const in_addr& V4(const sockaddr* address) {
@@ -45,6 +55,17 @@ std::string OwnHostName() {
 }  // namespace
 
 bool IsTcp(const std::string& endpoint) { return endpoint.starts_with(kScheme); }
+
+void CheckConnectable(const std::string& endpoint) {
+  if (!IsTcp(endpoint)) return CheckName(endpoint);
+  const TcpAddress address = TcpAddress::Parse(endpoint);
+  if (address.port == 0 || address.any_host()) {
+    throw Error(ExitCode::kUsage,
+                "{}: expected the server's address and port, which it says when it starts",
+                endpoint);
+  }
+  (void)ResolvedAddress(address);
+}
 
 TcpAddress TcpAddress::Parse(const std::string& endpoint) {
   const size_t colon = endpoint.rfind(':');
@@ -145,9 +166,10 @@ ListenAddress ChooseListenAddress(const std::string& endpoint, const std::string
                   endpoint);
     }
     const std::string& one = endpoint.empty() ? bind : endpoint;
+    CheckName(one);
     return {one, one};
   }
-  if (!bind.empty() && !IsTcp(bind)) Malformed(bind);
+  if (!bind.empty()) (void)TcpAddress::Parse(bind);
   if (endpoint.empty()) {
     TcpAddress told = TcpAddress::Parse(bind);
     if (told.any_host()) told.host = OwnHostName();

@@ -24,6 +24,10 @@ struct TcpAddress {
 
 bool IsTcp(const std::string& endpoint);
 
+// Throws Error(kUsage) unless `endpoint` is something that a worker can connect to:
+// tcp://HOST:PORT with a host that has an address, ipc://NAME or local://@NAME.
+void CheckConnectable(const std::string& endpoint);
+
 // A socket address. A name stands for its first IPv4 address, and for its first IPv6 address if it
 // has no other: the same at the server and at the workers, whatever the resolver's order.
 class ResolvedAddress {

@@ -111,14 +111,6 @@ void CheckAlone(const std::string& local_endpoint, const LinkOptions& options) {
               "(`muster token FILE` makes one)");
 }
 
-void CheckConnectable(const std::string& endpoint) {
-  if (!IsTcp(endpoint)) return;
-  const TcpAddress address = TcpAddress::Parse(endpoint);
-  if (address.port != 0 && !address.any_host()) return;
-  throw Error(ExitCode::kUsage,
-              "{}: expected the server's address and port, which it says when it starts", endpoint);
-}
-
 }  // namespace
 
 std::unique_ptr<ServerLink> Listen(const std::string& endpoint, uint64_t job,

@@ -4,7 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <iostream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -43,6 +43,12 @@ const CLI::App* FindCommand(const CLI::App& app, const std::vector<std::string>&
   return command;
 }
 
+// "muster data get": what a person types.
+std::string FullName(const CLI::App& command) {
+  const CLI::App* parent = command.get_parent();
+  return (parent != nullptr ? FullName(*parent) + " " : "") + command.get_name();
+}
+
 // CLI11's message, made to name the option that was probably meant.
 std::string Explain(const CLI::ParseError& error, const CLI::App& command,
                     const std::vector<std::string>& words) {
@@ -70,16 +76,21 @@ int Run(int argc, char** argv) {
   AddCommands(app, arguments);
 
   if (words.empty()) {
-    std::cerr << app.help();
+    PrintError(app.help());
     return static_cast<int>(ExitCode::kUsage);
   }
   const CLI::App* command = FindCommand(app, words);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version
-    std::string name = command == &app ? "muster" : "muster " + command->get_name();
-    throw Error(ExitCode::kUsage, "{} (see {} --help)", Explain(error, *command, words), name);
+    if (error.get_exit_code() == 0) {  // --help and --version
+      std::ostringstream text;
+      (void)app.exit(error, text, text);
+      PrintResult(text.str());
+      return 0;
+    }
+    throw Error(ExitCode::kUsage, "{} (see {} --help)", Explain(error, *command, words),
+                FullName(*command));
   }
   return RunCommand(app, arguments);
 }

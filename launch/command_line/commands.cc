@@ -7,9 +7,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <iostream>
 
 #include "common/error.h"
+#include "common/link/tcp_address.h"
 #include "common/protocol.h"
 #include "launch/bench/bench_command.h"
 #include "launch/console.h"
@@ -52,8 +52,9 @@ int Launch(const Arguments& arguments) {
                                .server_program = Sibling("muster-server"),
                                .worker_program = Sibling("muster-worker"),
                                .repeat = arguments.repeat,
-                               .log_placement = arguments.log_placement};
-  return arguments.dry_run ? DryRun(launch, CountSamples) : RunLaunch(launch);
+                               .log_placement = arguments.log_placement,
+                               .count_data = CountSamples};
+  return arguments.dry_run ? DryRun(launch) : RunLaunch(launch);
 }
 
 int Server(const Arguments& arguments) {
@@ -78,6 +79,7 @@ int Worker(const Arguments& arguments) {
     throw Error(ExitCode::kUsage, "--rank {}: expected 0 to {}, since cluster.workers is {}",
                 arguments.rank, config.cluster().workers() - 1, config.cluster().workers());
   }
+  CheckConnectable(arguments.endpoint);
   std::vector<std::string> words{"--config",   arguments.config,
                                  "--rank",     std::to_string(arguments.rank),
                                  "--endpoint", arguments.endpoint};
@@ -97,11 +99,11 @@ int Worker(const Arguments& arguments) {
 int MakeToken(const Arguments& arguments) {
   const std::string token = NewToken();
   if (arguments.token_file.empty()) {
-    std::cout << token << "\n" << std::flush;
-    return std::cout.good() ? 0 : static_cast<int>(ExitCode::kFailure);
+    PrintResult(token);
+    return 0;
   }
   WriteTokenFile(arguments.token_file, token);
-  std::cout << "a new job token, for --token-file: " << arguments.token_file << "\n";
+  PrintResult("a new job token, for --token-file: " + arguments.token_file);
   return 0;
 }
 
@@ -128,10 +130,7 @@ int Bench(const Arguments& arguments) {
 int SumUpTrace(const Arguments& arguments) {
   Console console(STDOUT_FILENO);
   if (!arguments.merge.empty()) {
-    const MergedTrace merged = MergeTrace(arguments.merge, arguments.trace);
-    if (!merged.missing.empty()) {
-      throw Error(ExitCode::kData, "{}: cannot be read", merged.missing.front());
-    }
+    (void)MergeTrace(arguments.merge, arguments.trace, MergeMode::kRefuseOthers);
   }
   for (const std::string& line : TraceSummary(ReadTrace(arguments.trace))) console.Print(line);
   console.Finish(60);

@@ -55,7 +55,7 @@ inline constexpr const char* kLaunchFooter =
     "  2    command line, config, or too old a processor; nothing was started\n"
     "  3    a data file is missing, truncated or foreign\n"
     "  4    a loss, gradient or weight was not finite; rank, step and variable are named\n"
-    "  5    a wait ran into its deadline\n"
+    "  5    a wait ran into its deadline, also that for a sign of life of a process\n"
     "  6    the server or a worker was killed or crashed\n"
     "  7    another process of the job was lost, and nothing says how it ended\n"
     "  8    a worker was refused: wrong token, version, graph, settings or data\n"
@@ -115,7 +115,7 @@ inline constexpr const char* kWorkerFooter =
     "\n"
     "The token file must be its owner's alone (chmod 600).\n"
     "\n"
-    "Exit codes: 0 done, 2 command line, 3 data, 5 no server in time, 7 the server or another\n"
-    "worker was lost or the run was stopped, 8 refused by the server.";
+    "Exit codes: 0 done, 2 command line, 3 data, 5 no server in time, or a silent one, 7 the\n"
+    "server or another worker was lost or the run was stopped, 8 refused by the server.";
 
 }  // namespace muster

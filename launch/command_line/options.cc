@@ -1,5 +1,7 @@
 #include "launch/command_line/options.h"
 
+#include <cstdlib>
+
 #include "launch/command_line/help_text.h"
 
 namespace muster {
@@ -95,6 +97,12 @@ void DescribeTrace(CLI::App& trace, Arguments& arguments) {
       ->type_name("PART");
 }
 
+// `text` is a number of bytes by now. CLI::Range would speak of "1024.000000 to 4000000000.000000".
+std::string CheckModelSize(const std::string& text) {
+  const double bytes = std::strtod(text.c_str(), nullptr);
+  return bytes >= 1024 && bytes <= 4e9 ? "" : "expected 1024 bytes to 4 GB, found " + text;
+}
+
 void DescribeBench(CLI::App& bench, Arguments& arguments) {
   CLI::Option* const size =
       bench
@@ -102,7 +110,7 @@ void DescribeBench(CLI::App& bench, Arguments& arguments) {
                       "Bytes of the model's weights: 400MB (10^6), 64MiB (2^20); default: 32MiB")
           ->type_name("BYTES")
           ->transform(CLI::AsSizeValue(true))
-          ->check(CLI::Range(1024.0, 4e9));
+          ->check(CheckModelSize);
   CLI::Option* const model =
       bench
           .add_option("--model", arguments.config,

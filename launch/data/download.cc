@@ -8,7 +8,6 @@
 #include "launch/data/fetch.h"
 #include "launch/data/md5.h"
 #include "launch/data/staged_folder.h"
-#include "launch/data/synthetic_image.h"
 #include "launch/data/unpack.h"
 #include "worker/data/cifar10.h"
 

@@ -24,8 +24,8 @@ constexpr int kVersion = 1;
 std::string Recipe(uint64_t seed, int64_t train_per_file, int64_t test_count) {
   return fmt::format(
       "A procedural data set made by `muster data synth`, not CIFAR-10.\n"
-      "version {}\nseed {}\nimages_per_training_file {}\ntest_images {}\n",
-      kVersion, seed, train_per_file, test_count);
+      "version {}\nseed {}\n{} {}\n{} {}\n",
+      kVersion, seed, kNoteTrainPerFile, train_per_file, kNoteTest, test_count);
 }
 
 std::string Fingerprints(const Datasets& sets) {
@@ -111,6 +111,8 @@ void SynthesizeCifar10(const std::string& dir, uint64_t seed, int64_t train_per_
   std::string names;
   for (const char* name : kSyntheticClasses) names += fmt::format("{}\n", name);
   WriteText(folder.path() / "batches.meta.txt", names);
+  // First what the files must hold, which opening them checks.
+  WriteText(folder.path() / kSyntheticNote, recipe);
   WriteText(folder.path() / kSyntheticNote,
             recipe + Fingerprints(OpenCifar10(folder.path().string())));
   folder.Commit();

@@ -13,9 +13,6 @@ inline constexpr std::array<const char*, kCifar10Classes> kSyntheticClasses = {
     "disk",       "ring",     "square",   "triangle",     "cross",
     "horizontal", "vertical", "diagonal", "checkerboard", "dots"};
 
-// Where a procedural data set says how it was made; tells it from the published one.
-inline constexpr const char* kSyntheticNote = "synthetic.txt";
-
 // Images with numbers from here on are for testing, those below for training.
 inline constexpr uint64_t kFirstSyntheticTestImage = uint64_t{1} << 32;
 

@@ -16,17 +16,41 @@
 
 #include "common/error.h"
 #include "common/unique_fd.h"
+#include "launch/trace/trace_data.h"
 
 namespace muster {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-bool IsSpan(const Json& event) { return event.value("ph", "") == "X"; }
+bool IsSpan(const Json& event) { return event["ph"] == "X"; }
 
 int64_t Argument(const Json& event, const char* key) {
   const auto args = event.find("args");
   return args == event.end() ? -1 : args->value(key, int64_t{-1});
+}
+
+// Whether the rest of this file can rely on the event's fields.
+bool IsEvent(const Json& event) {
+  if (!event.is_object()) return false;
+  const auto has = [&](const char* key, auto is) {
+    const auto field = event.find(key);
+    return field != event.end() && is(*field);
+  };
+  const auto text = [](const Json& field) { return field.is_string(); };
+  const auto number = [](const Json& field) { return field.is_number(); };
+  if (!has("ph", text) || !has("name", text) || !has("pid", number) || !has("tid", number)) {
+    return false;
+  }
+  if (event["ph"] != "M" && !has("ts", number)) return false;
+  const auto args = event.find("args");
+  if (args != event.end()) {
+    if (!args->is_object()) return false;
+    for (const char* key : {"step", "chunk", "spans"}) {
+      if (args->contains(key) && !(*args)[key].is_number_integer()) return false;
+    }
+  }
+  return !IsSpan(event) || (has("cat", text) && has("dur", number));
 }
 
 // The events of one part; the last line of a process that was killed may be cut off.
@@ -35,7 +59,7 @@ bool ReadPart(const std::string& path, std::vector<Json>& events) {
   if (!in) return false;
   for (std::string line; std::getline(in, line);) {
     Json event = Json::parse(line, nullptr, false);
-    if (event.is_object() && event.contains("ph")) events.push_back(std::move(event));
+    if (IsEvent(event)) events.push_back(std::move(event));
   }
   return true;
 }
@@ -131,6 +155,18 @@ void WriteAtomically(const std::string& path, const std::string& text) {
   if (::rename(temporary.c_str(), path.c_str()) != 0) fail("put in place");
 }
 
+// A slip of the hand (a part, or some other file, in the place of the trace) must cost nothing.
+void CheckReplaceable(const std::string& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0) return;  // new, or an error of writing it
+  try {
+    (void)ReadTrace(path);
+  } catch (const Error& error) {
+    throw Error(error.code(), "{}; it was left as it is: choose another file for the trace",
+                error.what());
+  }
+}
+
 }  // namespace
 
 void CheckTracePath(const std::string& path) {
@@ -146,15 +182,25 @@ void CheckTracePath(const std::string& path) {
   ::unlink(temporary.c_str());
 }
 
-MergedTrace MergeTrace(const std::vector<std::string>& parts, const std::string& path) {
+MergedTrace MergeTrace(const std::vector<std::string>& parts, const std::string& path,
+                       MergeMode mode) {
+  const bool strict = mode == MergeMode::kRefuseOthers;
   MergedTrace merged;
   std::vector<Json> events;
   for (const std::string& part : parts) {
+    const size_t before = events.size();
     if (!ReadPart(part, events)) merged.missing.push_back(part);
+    if (!strict || events.size() > before) continue;
+    throw Error(ExitCode::kData,
+                "{}: expected what a process of a traced run left (trace.server.part, "
+                "trace.worker-0.part …), found {}; {} was not written",
+                part, merged.missing.empty() ? "no event of a trace in it" : std::strerror(errno),
+                path);
   }
+  if (strict) CheckReplaceable(path);
   for (const Json& event : events) {
     if (IsSpan(event)) ++merged.spans;
-    if (event.value("name", "") == "muster_dropped") {
+    if (event["name"] == "muster_dropped") {
       merged.dropped += static_cast<uint64_t>(std::max<int64_t>(0, Argument(event, "spans")));
     }
   }

@@ -22,8 +22,18 @@ struct MergedTrace {
 // something else than a file in the way.
 void CheckTracePath(const std::string& path);
 
-// Replaces `path` atomically. A part that is missing or cut off gives what it has. Throws
-// Error(kFailure) where `path` cannot be written, for which the parts are left untouched.
-MergedTrace MergeTrace(const std::vector<std::string>& parts, const std::string& path);
+// What else than whole parts of one job is an error.
+enum class MergeMode {
+  // After a run: a part that is missing or cut off gives what it has; what was at `path` goes.
+  kTakeWhatThereIs,
+  // What a person has named: every part must hold an event, and a file that is at `path` already
+  // must be a trace. Error(kData) otherwise, with nothing written.
+  kRefuseOthers,
+};
+
+// Replaces `path` atomically. Throws Error(kFailure) where `path` cannot be written, for which the
+// parts are left untouched.
+MergedTrace MergeTrace(const std::vector<std::string>& parts, const std::string& path,
+                       MergeMode mode = MergeMode::kTakeWhatThereIs);
 
 }  // namespace muster

@@ -54,8 +54,13 @@ bool IsFrame(const TraceSpan& span) {
 Trace ReadTrace(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) throw Error(ExitCode::kData, "{}: {}", path, std::strerror(errno));
+  const auto foreign = [&](const char* found) {
+    return Error(ExitCode::kData,
+                 "{}: expected a trace written by `muster launch --trace`, found {}", path, found);
+  };
   try {
-    const nlohmann::json file = nlohmann::json::parse(in);
+    const nlohmann::json file = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+    if (file.is_discarded()) throw foreign("something that is not JSON, or cut off");
     std::map<int, std::string> processes;
     std::map<std::pair<int, int>, TraceTrack> tracks;
     Trace trace;
@@ -63,8 +68,8 @@ Trace ReadTrace(const std::string& path) {
     for (const nlohmann::json& event : file.at("traceEvents")) {
       const std::pair<int, int> key{event.at("pid"), event.at("tid")};
       if (event.at("ph") == "X") tracks[key].spans.push_back(SpanOf(event));
-      if (event.at("name") == "process_name") processes[key.first] = event["args"]["name"];
-      if (event.at("name") == "thread_name") tracks[key].thread = event["args"]["name"];
+      if (event.at("name") == "process_name") processes[key.first] = event.at("args").at("name");
+      if (event.at("name") == "thread_name") tracks[key].thread = event.at("args").at("name");
     }
     for (auto& [key, track] : tracks) {
       track.process = processes[key.first];
@@ -72,9 +77,8 @@ Trace ReadTrace(const std::string& path) {
       trace.tracks.push_back(std::move(track));
     }
     return trace;
-  } catch (const nlohmann::json::exception& error) {
-    throw Error(ExitCode::kData, "{}: expected a trace written by muster launch --trace: {}", path,
-                error.what());
+  } catch (const nlohmann::json::exception&) {  // a field is missing, or of another type
+    throw foreign("JSON of another kind");
   }
 }
 

@@ -14,6 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::PlanesOf;
 using testing::ReadBytes;
 using testing::Records;
@@ -135,6 +136,56 @@ TEST_F(BadFile, NamedPipe) {
   ExpectError(HasSubstr("expected a regular file"));
 }
 
+// Cut off between two records, as a broken copy may be: nothing in the file itself shows it.
+class WholeRecords : public ::testing::Test {
+ protected:
+  // A set of the published size, its records all alike.
+  void WritePublished() const {
+    fs::create_directories(dir_.path());
+    const std::string records(static_cast<size_t>(kCifar10PublishedRecords * kCifar10RecordBytes),
+                              '\1');
+    for (const char* name : kCifar10TrainFiles) WriteBytes(dir_ / name, records);
+    WriteBytes(dir_ / kCifar10TestFile, records);
+  }
+  void Cut(const char* name, int64_t records) const {
+    fs::resize_file(dir_ / name, static_cast<uintmax_t>(records * kCifar10RecordBytes));
+  }
+  void ExpectError(const char* name, const std::string& expected) const {
+    EXPECT_MUSTER_ERROR(
+        OpenCifar10(dir_.string()), ExitCode::kData,
+        AllOf(HasSubstr((dir_ / name).string()), HasSubstr(expected), HasSubstr("truncated")));
+  }
+  const TempDir dir_;
+};
+
+TEST_F(WholeRecords, MissingFromThePublishedSet) {
+  WritePublished();
+  EXPECT_EQ(OpenCifar10(dir_.string()).train->size(), 50000);
+  Cut(kCifar10TestFile, 9999);
+  ExpectError(kCifar10TestFile, "expected 10000 records, as the published files have");
+  Cut(kCifar10TrainFiles[0], 100);
+  ExpectError(kCifar10TrainFiles[0], "and data_batch_2.bin has, found 100");
+  // No file is of the published size: a set of somebody's own.
+  for (const char* name : kCifar10TrainFiles) Cut(name, 100);
+  EXPECT_EQ(OpenCifar10(dir_.string()).train->size(), 500);
+}
+
+TEST_F(WholeRecords, MissingFromAProceduralSet) {
+  WriteCifar10(dir_.path(), 3, 4);
+  const std::string note = "version 1\nimages_per_training_file 3\ntest_images 4\n";
+  WriteBytes(dir_ / kSyntheticNote, note);
+  EXPECT_EQ(OpenCifar10(dir_.string()).test->size(), 4);
+  Cut(kCifar10TrainFiles[4], 2);
+  ExpectError(kCifar10TrainFiles[4], "expected 3 records, as " + (dir_ / kSyntheticNote).string());
+}
+
+TEST_F(WholeRecords, OfAProceduralSetWithPublishedAndOtherSizes) {
+  WritePublished();
+  Cut(kCifar10TestFile, 70);
+  WriteBytes(dir_ / kSyntheticNote, "images_per_training_file 10000\ntest_images 70\n");
+  EXPECT_EQ(OpenCifar10(dir_.string()).test->size(), 70);
+}
+
 config::Data DataIn(const std::string& dir) {
   config::Data data;
   data.set_format(config::Data::CIFAR10);
@@ -151,6 +202,18 @@ TEST(OpenDatasets, SaysHowToGetTheData) {
                             HasSubstr("muster data synth " + missing)));
   WriteCifar10(missing);
   EXPECT_EQ(OpenDatasets(DataIn(missing), 1).test->size(), 4);
+}
+
+TEST(OpenDatasets, TheRemedyFitsWhatIsThere) {
+  const TempDir dir;
+  WriteCifar10(dir.path());
+  fs::resize_file(dir / "data_batch_2.bin", 100);
+  EXPECT_MUSTER_ERROR(OpenDatasets(DataIn(dir.string()), 1), ExitCode::kData,
+                      HasSubstr("Move this set away, and get it again with `muster data get"));
+  const std::string file = (dir / "data_batch_1.bin").string();
+  EXPECT_MUSTER_ERROR(OpenDatasets(DataIn(file), 1), ExitCode::kData,
+                      AllOf(HasSubstr(file + ": expected a directory"), HasSubstr("--data DIR"),
+                            Not(HasSubstr("muster data get"))));
 }
 
 TEST(OpenDatasets, NamesTheSettingThatIsMissing) {

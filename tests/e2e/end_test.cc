@@ -1,9 +1,13 @@
 // However a job ends, it ends: in time, with a name and a code, and without leftovers.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <random>
+#include <thread>
 
 #include "common/error.h"
 #include "tests/e2e/real_job.h"
@@ -13,6 +17,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 int Code(ExitCode code) { return static_cast<int>(code); }
 
@@ -51,14 +56,82 @@ TEST_F(End, AKilledServerIsNamed) {
 }
 
 TEST_F(End, AStoppedWorkerRunsIntoTheSilenceDeadline) {
+  for (const char* transport : {"LOCAL", "TCP"}) {
+    const auto job =
+        Running({"deadlines.silence_s=2", std::string("cluster.transport=") + transport});
+    const pid_t worker = Find("run", 0);
+    ASSERT_GT(worker, 0);
+    ::kill(worker, SIGSTOP);
+    EXPECT_EQ(job->Wait(20), Code(ExitCode::kDeadline)) << job->Log();
+    EXPECT_THAT(job->Log(), HasSubstr(fmt::format("; rank 0 (pid {}) is stopped", worker)));
+    EXPECT_TRUE(NothingLeft(5));
+    std::filesystem::remove_all(Path("run"));
+  }
+}
+
+// Not the worker that happens to notice first.
+TEST_F(End, AStoppedServerIsNamed) {
+  for (const char* transport : {"LOCAL", "TCP"}) {
+    const auto job =
+        Running({"deadlines.silence_s=2", std::string("cluster.transport=") + transport});
+    const pid_t server = Find("run", -1);
+    ASSERT_GT(server, 0);
+    ::kill(server, SIGSTOP);
+    EXPECT_EQ(job->Wait(20), Code(ExitCode::kDeadline)) << job->Log();
+    EXPECT_THAT(job->Log(), AllOf(HasSubstr(fmt::format("muster: error: server (pid {})", server)),
+                                  HasSubstr("is stopped (SIGSTOP?)")));
+    EXPECT_TRUE(NothingLeft(5));
+    std::filesystem::remove_all(Path("run"));
+  }
+}
+
+// Nobody is left to notice but the launcher.
+TEST_F(End, AJobThatIsStoppedAsAWholeEnds) {
   const auto job = Running({"deadlines.silence_s=2"});
-  const pid_t worker = Find("run", 0);
-  ASSERT_GT(worker, 0);
-  ::kill(worker, SIGSTOP);
-  const int code = job->Wait(20);
-  EXPECT_THAT(code, ::testing::AnyOf(Code(ExitCode::kDeadline), Code(ExitCode::kPeerFailed)));
-  EXPECT_THAT(job->Log(), HasSubstr("rank 0"));
+  const pid_t server = Find("run", -1), first = Find("run", 0), second = Find("run", 1);
+  ASSERT_TRUE(server > 0 && first > 0 && second > 0);
+  for (const pid_t pid : {first, second, server}) ::kill(pid, SIGSTOP);
+  EXPECT_EQ(job->Wait(20), Code(ExitCode::kDeadline)) << job->Log();
+  EXPECT_THAT(job->Log(), AllOf(HasSubstr(fmt::format("muster: error: server (pid {})", server)),
+                                HasSubstr("has been silent for"),
+                                HasSubstr("it is stopped (SIGSTOP?), and so are ranks 0 and 1")));
   EXPECT_TRUE(NothingLeft(5));
+}
+
+// A notebook that sleeps, a frozen container: time in which a process did not run is nobody's
+// silence, whoever wakes first.
+TEST_F(End, AJobThatSleepsTogetherWithItsLauncherGoesOn) {
+  for (const char* transport : {"LOCAL", "TCP"}) {
+    const auto job = Running({"deadlines.silence_s=2", "deadlines.step_s=2",
+                              std::string("cluster.transport=") + transport});
+    std::vector<pid_t> all{job->pid(), Find("run", -1), Find("run", 0), Find("run", 1)};
+    ASSERT_GT(*std::min_element(all.begin(), all.end()), 0);
+    const int64_t step = Metrics("run").back()["step"];
+    for (const pid_t pid : all) ::kill(pid, SIGSTOP);
+    std::this_thread::sleep_for(std::chrono::seconds(7));  // more than silence_s and all margins
+    for (const pid_t pid : all) {
+      ::kill(pid, SIGCONT);
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    }
+    EXPECT_TRUE(Reaches("run", step + 200)) << job->Log();
+    job->Signal(SIGINT);
+    EXPECT_EQ(job->Wait(10), Code(ExitCode::kInterrupted)) << job->Log();
+    EXPECT_TRUE(NothingLeft(2));
+    std::filesystem::remove_all(Path("run"));
+  }
+}
+
+TEST_F(End, ARunDirectoryThatIsRemovedIsNoSuccess) {
+  const auto job = Start("run", {"run.steps=3000", "evaluation.every_epochs=0"});
+  ASSERT_TRUE(Reaches("run", 3));
+  std::filesystem::remove_all(Path("run"));
+  EXPECT_EQ(job->Wait(60), Code(ExitCode::kFailure)) << job->Log();
+  EXPECT_THAT(job->Log(),
+              AllOf(HasSubstr("Warning: "), HasSubstr("metrics.jsonl has been removed"),
+                    HasSubstr("Completed: 3,000 steps"), HasSubstr("weights hash"),
+                    HasSubstr("it lacks config.txtpb, metrics.jsonl, server.log, worker-0.log"),
+                    Not(HasSubstr("run files"))));
+  EXPECT_TRUE(NothingLeft(2));
 }
 
 TEST_F(End, SignalsStopEverything) {
@@ -92,7 +165,7 @@ TEST_F(End, ATruncatedDataFileIsNamed) {
 TEST_F(End, ADivergedRunNamesRankAndStep) {
   const Outcome outcome = Launch({"learning_rate.base=100000", "run.epochs=50"});
   EXPECT_EQ(outcome.exit_code, Code(ExitCode::kNonfinite)) << outcome.log;
-  EXPECT_THAT(outcome.log, AllOf(HasSubstr("rank"), HasSubstr("step")));
+  EXPECT_THAT(outcome.log, AllOf(HasSubstr("rank"), HasSubstr("step"), Not(HasSubstr("-nan"))));
 }
 
 // Weights that are finite and give no finite loss: nothing helps, so it gives up in the end.

@@ -72,6 +72,7 @@ TEST_F(ByHand, TheServerSaysHowToStartTheWorkers) {
                                    HasSubstr("Completed"), HasSubstr("server.log"),
                                    Not(HasSubstr("worker-0.log"))));
   EXPECT_TRUE(std::filesystem::exists(Path("run/server.log")));
+  EXPECT_FALSE(std::filesystem::exists(Path("run/token")));  // which the server had made
   EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
 }
 
@@ -246,6 +247,44 @@ TEST_F(ByHand, AMissingWorkerIsNamed) {
   EXPECT_EQ(first->Wait(15), Code(ExitCode::kPeerFailed));
 }
 
+// Somebody may have carried it to other hosts: the next attempt in this directory takes it.
+TEST_F(ByHand, TheTokenOfARunThatNeverBeganStays) {
+  const auto server = Server({"--set", "deadlines.start_s=0.5"});
+  EXPECT_EQ(server->Wait(20), Code(ExitCode::kDeadline)) << server->Log();
+  EXPECT_TRUE(std::filesystem::exists(Path("run/token")));
+}
+
+// Whoever waits for it gives up in the end, and says for what.
+TEST_F(ByHand, AStoppedServerIsNamedByAll) {
+  const Running job = RunsLong({"--set", "deadlines.silence_s=2"});
+  const pid_t server = Find("run", -1);
+  ASSERT_GT(server, 0);
+  ::kill(server, SIGSTOP);
+  EXPECT_EQ(job.server->Wait(30), Code(ExitCode::kDeadline)) << job.server->Log();
+  EXPECT_THAT(job.server->Log(), AllOf(HasSubstr("error: server (pid " + std::to_string(server)),
+                                       HasSubstr("it is stopped (SIGSTOP?)")));
+  // Theirs is the default of 20 s, so they see the end of the server.
+  EXPECT_EQ(job.first->Wait(10), Code(ExitCode::kPeerFailed)) << job.first->Log();
+  EXPECT_EQ(job.second->Wait(10), Code(ExitCode::kPeerFailed)) << job.second->Log();
+  EXPECT_TRUE(NothingLeft(5));
+}
+
+TEST_F(ByHand, AWorkerGivesAStoppedServerUp) {
+  Words settings{"--set", "deadlines.silence_s=2"};
+  const auto server = Server({"--token-file", TokenFile(), "--epochs", "100000"});
+  const std::string endpoint = Endpoint(*server);
+  const auto first = Worker(0, endpoint, settings), second = Worker(1, endpoint);
+  ASSERT_TRUE(Reaches("run", 3)) << server->Log();
+  const pid_t pid = Find("run", -1);
+  ASSERT_GT(pid, 0);
+  ::kill(pid, SIGSTOP);
+  EXPECT_EQ(first->Wait(20), Code(ExitCode::kDeadline)) << first->Log();
+  EXPECT_THAT(first->Log(), HasSubstr("the server has been silent"));
+  ::kill(pid, SIGCONT);  // and the server finds that it is gone
+  EXPECT_EQ(server->Wait(20), Code(ExitCode::kPeerFailed)) << server->Log();
+  EXPECT_THAT(server->Log(), HasSubstr("rank 0"));
+}
+
 TEST_F(ByHand, AMissingServerIsNamed) {
   const std::string endpoint = "tcp://127.0.0.1:" + std::to_string(FreePort());
   const auto worker = Worker(0, endpoint, {"--set", "deadlines.start_s=1"});
@@ -259,6 +298,7 @@ TEST_F(ByHand, CtrlCOfAWorkerIsNoticedByAll) {
     const pid_t pid = job.second->pid();
     job.second->Signal(SIGINT);
     EXPECT_EQ(job.second->Wait(5), 128 + SIGINT);
+    EXPECT_THAT(job.second->Log(), HasSubstr("muster: rank 1 was stopped by SIGINT (Ctrl-C)"));
     EXPECT_EQ(job.server->Wait(10), Code(ExitCode::kPeerFailed)) << job.server->Log();
     EXPECT_THAT(job.server->Log(), AllOf(HasSubstr("rank 1"), HasSubstr(std::to_string(pid))));
     EXPECT_EQ(job.first->Wait(10), Code(ExitCode::kPeerFailed)) << job.first->Log();
@@ -279,6 +319,16 @@ TEST_F(ByHand, AKilledServerIsNoticedByAll) {
   EXPECT_EQ(job.second->Wait(10), Code(ExitCode::kPeerFailed));
   EXPECT_THAT(job.first->Log(), HasSubstr("server"));
   EXPECT_TRUE(NothingLeft(5));
+}
+
+// Not by its launcher: it says by what, and with which code.
+TEST_F(ByHand, ASignalToTheServerItself) {
+  const Running job = RunsLong();
+  const pid_t server = Find("run", -1);
+  ASSERT_GT(server, 0);
+  ::kill(server, SIGINT);
+  EXPECT_EQ(job.server->Wait(10), Code(ExitCode::kProcessDied)) << job.server->Log();
+  EXPECT_THAT(job.server->Log(), HasSubstr("exit code 130: stopped by SIGINT at step"));
 }
 
 TEST_F(ByHand, CtrlCOfTheServerStopsTheRun) {

@@ -163,8 +163,10 @@ TEST_F(Network, AWorkerBehindABrokenLinkIsNamedInTime) {
   EXPECT_THAT(server->Log(), AllOf(HasSubstr("rank 1"), HasSubstr("silent for 3 s")));
   EXPECT_EQ(first->Wait(10), Code(ExitCode::kPeerFailed)) << first->Log();
   EXPECT_THAT(first->Log(), HasSubstr("rank 1"));
-  EXPECT_EQ(second->Wait(15), Code(ExitCode::kPeerFailed)) << second->Log();
-  EXPECT_THAT(second->Log(), HasSubstr("server"));  // silent, or its connection ended
+  // It finds the server silent, or its connection ended.
+  EXPECT_THAT(second->Wait(15),
+              ::testing::AnyOf(Code(ExitCode::kDeadline), Code(ExitCode::kPeerFailed)));
+  EXPECT_THAT(second->Log(), HasSubstr("server"));
 }
 
 }  // namespace

@@ -238,6 +238,7 @@ TEST_F(TraceCommand, AnImpossibleTraceIsRefusedBeforeAnythingStarts) {
       {"--trace", Path("t.json"), "--trace-steps", "x"},
       {"--trace-steps", "3-4"},
       {"--trace", Path("t.json"), "--steps", "20"},  // ends before step 20
+      {"--trace", Path("t.json"), "--trace-steps", "500", "--epochs", "1"},
   };
   for (const auto& arguments : impossible) {
     EXPECT_EQ(Launch(arguments), 2) << log_;
@@ -248,7 +249,9 @@ TEST_F(TraceCommand, AnImpossibleTraceIsRefusedBeforeAnythingStarts) {
 }
 
 TEST_F(TraceCommand, ARunThatEndsBeforeTheStepsSaysSo) {
-  EXPECT_EQ(Launch({"--trace", Path("t.json"), "--trace-steps", "500", "--epochs", "1"}), 1);
+  EXPECT_EQ(Launch({"--trace", Path("t.json"), "--trace-steps", "500", "--epochs", "100", "--set",
+                    "evaluation.stop_at_accuracy=0.001"}),
+            1);
   EXPECT_THAT(log_, AllOf(HasSubstr("Completed"), HasSubstr("before step 500")));
   EXPECT_TRUE(NothingLeft(2));
 }
@@ -267,6 +270,13 @@ TEST_F(TraceCommand, SomethingElseIsNoTrace) {
   EXPECT_EQ(Run({"muster", "trace", Path("tiny.txtpb")}), 3);
   EXPECT_THAT(log_, HasSubstr("expected a trace"));
   EXPECT_EQ(Run({"muster", "trace", Path("nothing.json")}), 3);
+  const auto size = std::filesystem::file_size(Path("tiny.txtpb"));
+  std::ofstream(Path("garbage")) << "no part of a trace\n";
+  EXPECT_EQ(Run({"muster", "trace", Path("tiny.txtpb"), "--merge", Path("garbage")}), 3);
+  EXPECT_EQ(std::filesystem::file_size(Path("tiny.txtpb")), size);
+  EXPECT_EQ(Run({"muster", "trace", Path("new.json"), "--merge", Path("garbage")}), 3);
+  EXPECT_THAT(log_, HasSubstr("garbage: expected what a process"));
+  EXPECT_FALSE(std::filesystem::exists(Path("new.json")));
 }
 
 }  // namespace

@@ -58,6 +58,34 @@ TEST_F(CommandLineTest, UnknownCommandsAndOptionsNameTheNearest) {
   ExpectRefused(Run({"data", "sinth", "x"}), "did you mean 'synth'?");
 }
 
+TEST_F(CommandLineTest, HintsNameACommandThatThereIs) {
+  ExpectRefused(Run({"data", "get", "cifar10"}), "(see muster data get --help)");
+  ExpectRefused(Run({"data", "synth"}), "(see muster data synth --help)");
+  ExpectRefused(Run({"data"}), "(see muster data --help)");
+  for (const char* command : {"get", "synth"}) {
+    EXPECT_EQ(Run({"data", command, "--help"}).exit_code, 0);
+  }
+}
+
+// What a command prints is its result: without it nothing was done.
+TEST_F(CommandLineTest, AFullDeviceIsNamed) {
+  Workers(R"(say:{"what":"weights","bytes":7000000,"holder":"server"};exit:0)");
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"--help"},
+        {"launch", "--help"},
+        {"--version"},
+        {"token"},
+        {"inspect", config()},
+        {"launch", config(), "--data", ".", "--dry-run"}}) {
+    Job job;
+    Start(job, arguments, " > /dev/full");
+    const Finished finished = job.Finish();
+    EXPECT_EQ(finished.exit_code, 1) << arguments.back();
+    EXPECT_THAT(finished.err, HasSubstr("standard output could not be written: No space left"))
+        << arguments.back();
+  }
+}
+
 TEST_F(CommandLineTest, WrongValues) {
   ExpectRefused(RunLaunch({"--epochs", "many"}), "--epochs many");
   ExpectRefused(RunLaunch({"--epochs", "2", "--steps", "3"}), "--steps");
@@ -108,6 +136,28 @@ TEST_F(CommandLineTest, ProgramsThatCannotBeExecuted) {
   EXPECT_THAT(RunDirs(), IsEmpty());
 }
 
+// Said once, by one process, before there is anything to clean up.
+TEST_F(CommandLineTest, DataThatCannotBeUsed) {
+  const auto refused = [&](const Finished& finished, const std::string& message) {
+    EXPECT_EQ(finished.exit_code, 3);
+    EXPECT_THAT(finished.out, IsEmpty());
+    EXPECT_EQ(std::count(finished.err.begin(), finished.err.end(), '\n'), 1) << finished.err;
+    EXPECT_THAT(finished.err, HasSubstr(message));
+    EXPECT_FALSE(std::filesystem::exists(Path("server-started")));
+    EXPECT_THAT(RunDirs(), IsEmpty());
+  };
+  refused(Run({"launch", config(), "--data", Path("nowhere")}), Path("nowhere"));
+  refused(Run({"launch", config(), "--data", config()}), "expected a directory");
+  std::filesystem::resize_file(Path("data_batch_4.bin"), 3073 + 5);
+  refused(RunLaunch(), "data_batch_4.bin: expected a whole number");
+  refused(RunLaunch({"--repeat", "2"}), "data_batch_4.bin");
+}
+
+TEST_F(CommandLineTest, ATraceBeyondTheRun) {
+  ExpectRefused(RunLaunch({"--trace", Path("t.json"), "--trace-steps", "500", "--epochs", "1"}),
+                "the trace begins with step 500 (run.trace_first_step), but the run has 1 step,");
+}
+
 TEST_F(CommandLineTest, AWorkerBecomesItsProgram) {
   Job job;
   Workers("dump:" + Path("dump") + ";exit:17");
@@ -147,10 +197,17 @@ TEST_F(CommandLineTest, WrongAddressesOfAServer) {
   ExpectRefused(server({"--endpoint", "tcp://*:7700"}), "--bind tcp://*:7700");
   ExpectRefused(server({"--endpoint", "tcp://0.0.0.0:*"}), "--bind tcp://*:*");
   ExpectRefused(server({"--endpoint", "tcp://[::]:7700"}), "--bind");
-  for (const char* endpoint : {"tcp://lab3", "tcp://:7700", "tcp://lab3:port", "tcp://lab3:70000",
-                               "tcp://::1:7700", "tcp://lab3:7700/", "tcp://"}) {
+  for (const char* endpoint :
+       {"tcp://lab3", "tcp://:7700", "tcp://lab3:port", "tcp://lab3:70000", "tcp://::1:7700",
+        "tcp://lab3:7700/", "tcp://", "http://lab3:7700", "lab3:7700", "ipc://", "local://name"}) {
     ExpectRefused(server({"--endpoint", endpoint}), "expected tcp://HOST:PORT");
+    ExpectRefused(server({"--bind", endpoint}), "expected tcp://HOST:PORT");
+    ExpectRefused(Run({"worker", config(), "--rank", "0", "--data", ".", "--endpoint", endpoint}),
+                  "expected tcp://HOST:PORT");
   }
+  ExpectRefused(server({"--endpoint", "tcp://127.0.0.1:7700", "--bind", "tcp://:7700"}),
+                "tcp://:7700: expected tcp://HOST:PORT");
+  ExpectRefused(server({"--endpoint", "tcp://no..such..name:7700"}), "has no address");
   ExpectRefused(server({"--endpoint", "ipc://@a", "--bind", "ipc://@b"}),
                 "only tcp:// has the two");
   ExpectRefused(server({"--token-file", config()}), "chmod 600");

@@ -1,6 +1,8 @@
 // `muster launch --dry-run`, with a stand-in for the worker that is asked for its memory.
 #include <gmock/gmock.h>
 
+#include <filesystem>
+
 #include "tests/launch/job_fixture.h"
 
 namespace muster::testing {
@@ -27,8 +29,8 @@ TEST_F(DryRunTest, ShowsWhatTheWorkerSays) {
           R"(;say:{"what":"activations","bytes":5000000,"holder":"process"})"
           R"(;say:{"what":"weights","bytes":7000000,"holder":"server"};exit:0)");
   const Finished finished = RunLaunch({"--dry-run", "--seed", "12"});
-  EXPECT_EQ(finished.exit_code, 3);  // the stand-in's job has no images
-  EXPECT_THAT(finished.err, HasSubstr("a run would end here: "));
+  EXPECT_EQ(finished.exit_code, 0);
+  EXPECT_THAT(finished.err, IsEmpty());
   EXPECT_THAT(finished.out, AllOf(HasSubstr("each worker, about                 12.0 MB"),
                                   HasSubstr("activations                      5.00 MB"),
                                   HasSubstr("weights                          7.00 MB"),
@@ -37,6 +39,15 @@ TEST_F(DryRunTest, ShowsWhatTheWorkerSays) {
   EXPECT_THAT(ReadFile(Path("words")),
               AllOf(HasSubstr("--memory\n"), HasSubstr("--rank\n1\n"), HasSubstr("run.seed=12\n"),
                     HasSubstr("cluster.workers=2\n")));
+}
+
+TEST_F(DryRunTest, DataThatARunCouldNotReadEndIt) {
+  Workers(R"(say:{"what":"weights","bytes":7000000,"holder":"server"};exit:0)");
+  std::filesystem::resize_file(Path("data_batch_2.bin"), 100);
+  const Finished finished = RunLaunch({"--dry-run"});
+  EXPECT_EQ(finished.exit_code, 3);
+  EXPECT_THAT(finished.err, AllOf(HasSubstr("a run would end here: "), HasSubstr("data_batch_2")));
+  EXPECT_THAT(finished.out, HasSubstr("all together, shared parts once"));
 }
 
 TEST_F(DryRunTest, TheWorkersErrorAndExitCodeComeThrough) {

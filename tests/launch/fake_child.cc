@@ -12,6 +12,7 @@
 //   fork:            leave a child of its own running
 //   gone:FILE        wait for the parent's report on a file: exits 7 once FILE exists
 //   on-term:JSON     on SIGTERM report JSON and exit with 143 (server)
+//   term-touch:FILE  on SIGTERM make FILE, and go on
 //   dump:FILE        write the token, then every argument, one per line
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -34,6 +35,7 @@ namespace {
 std::map<std::string, std::string> options;
 int report_fd = -1;
 char term_report[4096];
+char term_file[4096];
 
 void Write(const std::string& text) {
   if (report_fd < 0 || ::write(report_fd, text.data(), text.size()) < 0) ::_exit(99);
@@ -43,6 +45,8 @@ void OnTerm(int) {
   if (::write(report_fd, term_report, std::strlen(term_report)) < 0) ::_exit(99);
   ::_exit(143);
 }
+
+void TouchOnTerm(int) { ::close(::open(term_file, O_WRONLY | O_CREAT, 0644)); }
 
 void WaitFor(const std::string& file) {
   while (!std::filesystem::exists(file)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -88,6 +92,10 @@ void Do(const std::string& verb, std::string text, int argc, char** argv) {
     std::snprintf(term_report, sizeof term_report, "%s\n", text.c_str());
     ::signal(SIGTERM, OnTerm);
   }
+  if (verb == "term-touch") {
+    std::snprintf(term_file, sizeof term_file, "%s", text.c_str());
+    ::signal(SIGTERM, TouchOnTerm);
+  }
   if (verb == "dump") Dump(text, argc, argv);
 }
 
@@ -107,6 +115,9 @@ int main(int argc, char** argv) {
   std::string own = "FAKE_WORKER_" + options["--rank"];
   if (!server && std::getenv(own.c_str()) != nullptr) script = std::getenv(own.c_str());
 
+  if (server) {  // as the real one, before it says a word
+    std::ofstream(std::filesystem::path(options["--config"]).parent_path() / "metrics.jsonl");
+  }
   std::istringstream actions(script != nullptr ? script : "");
   std::string action;
   while (std::getline(actions, action, ';')) {

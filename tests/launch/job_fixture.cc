@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <pty.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +14,8 @@
 #include <functional>
 #include <sstream>
 #include <thread>
+
+#include "tests/data/test_sets.h"
 
 namespace muster::testing {
 namespace {
@@ -67,6 +70,10 @@ Job::~Job() {
 
 void Job::Signal(int signal) { ::kill(pid_, signal); }
 
+void Job::Type(const std::string& keys) {
+  EXPECT_EQ(::write(terminal_.get(), keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
+}
+
 std::string Job::OutSoFar() const { return ReadFile(out_path_); }
 
 Finished Job::Finish(double seconds) {
@@ -88,6 +95,7 @@ JobTest::JobTest() {
   dir_ = ::mkdtemp(pattern.data());
   marker_ = fs::path(dir_).filename();
   std::ofstream(config()) << kConfig;
+  WriteCifar10(dir_);  // for --data .
   // The launcher finds its siblings beside its own executable: links would lead elsewhere.
   for (auto [from, name] :
        {std::pair{MUSTER_PROGRAM, "muster"}, std::pair{FAKE_CHILD_PROGRAM, "muster-server"},
@@ -106,13 +114,22 @@ JobTest::~JobTest() {
 
 void JobTest::Start(Job& job, const std::vector<std::string>& arguments,
                     const std::string& shell_suffix) {
+  std::string command = (shell_suffix.empty() ? "exec " : "") + Quote(Path("muster"));
+  for (const std::string& argument : arguments) command.append(" ").append(Quote(argument));
+  Fork(job, command + shell_suffix, /*on_terminal=*/false);
+}
+
+void JobTest::StartOnTerminal(Job& job, const std::vector<std::string>& arguments) {
+  std::string command = "exec " + Quote(Path("muster"));
+  for (const std::string& argument : arguments) command.append(" ").append(Quote(argument));
+  environment_["TERM"] = "xterm";
+  Fork(job, command, /*on_terminal=*/true);
+}
+
+void JobTest::Fork(Job& job, const std::string& command, bool on_terminal) {
   std::string name = "job-" + std::to_string(jobs_++);
   job.out_path_ = Path(name + ".out");
   job.err_path_ = Path(name + ".err");
-  std::string command = (shell_suffix.empty() ? "exec " : "") + Quote(Path("muster"));
-  for (const std::string& argument : arguments) command.append(" ").append(Quote(argument));
-  command += shell_suffix;
-
   std::vector<std::string> environment{"MUSTER_TEST_MARKER=" + marker_, "PATH=/usr/bin:/bin"};
   for (const auto& [key, value] : environment_) environment.push_back(key + "=" + value);
   std::vector<char*> variables;
@@ -120,9 +137,12 @@ void JobTest::Start(Job& job, const std::vector<std::string>& arguments,
   variables.push_back(nullptr);
 
   job.started_ = Now();
-  job.pid_ = ::fork();
+  int terminal = -1;
+  job.pid_ = on_terminal ? ::forkpty(&terminal, nullptr, nullptr, nullptr) : ::fork();
+  job.terminal_.Reset(terminal);
   if (job.pid_ > 0) return;
-  int out = ::open(job.out_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  int out = on_terminal ? STDOUT_FILENO
+                        : ::open(job.out_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
   int err = ::open(job.err_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
   ::dup2(out, 1);
   ::dup2(err, 2);

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "common/unique_fd.h"
+
 namespace muster::testing {
 
 // The scripts that most tests start from; see fake_child.cc.
@@ -40,6 +42,8 @@ class Job {
   // Fails the test, and kills the launcher, if it does not end within `seconds`.
   Finished Finish(double seconds = 15);
   std::string OutSoFar() const;
+  // Presses these keys; for a job that was started on a terminal.
+  void Type(const std::string& keys);
 
  private:
   friend class JobTest;
@@ -47,6 +51,7 @@ class Job {
   std::string out_path_, err_path_;
   double started_ = 0;
   bool reaped_ = false;
+  UniqueFd terminal_;
 };
 
 class JobTest : public ::testing::Test {
@@ -64,6 +69,8 @@ class JobTest : public ::testing::Test {
   // Starts `muster` with these arguments; `shell_suffix` allows a pipe behind it.
   void Start(Job& job, const std::vector<std::string>& arguments,
              const std::string& shell_suffix = "");
+  // … on a terminal of its own. What it writes there nobody reads.
+  void StartOnTerminal(Job& job, const std::vector<std::string>& arguments);
   // muster launch CONFIG --workers 2 --data . and more
   void Launch(Job& job, const std::vector<std::string>& more = {},
               const std::string& shell_suffix = "");
@@ -81,6 +88,8 @@ class JobTest : public ::testing::Test {
   ::testing::AssertionResult NoProcessLeft(double seconds = 1) const;
 
  private:
+  void Fork(Job& job, const std::string& command, bool on_terminal);
+
   std::string dir_, marker_;
   std::map<std::string, std::string> environment_;
   int jobs_ = 0;

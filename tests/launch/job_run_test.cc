@@ -51,6 +51,16 @@ TEST_F(JobRunTest, HeaderProgressAndSummary) {
   EXPECT_TRUE(NoProcessLeft());
 }
 
+TEST_F(JobRunTest, OneIsNoPlural) {
+  Server(std::string(kListen) +
+         R"(report:{"event":"started","train_samples":5,"test_samples":1,"steps_per_epoch":1,)"
+         R"("total_steps":1};)" +
+         kSummary + "touch:done;exit:0");
+  Workers("until:done;exit:0");
+  EXPECT_THAT(RunLaunch().out,
+              HasSubstr("5 training images, 1 test image, 1 step per epoch, 1 step in total\n"));
+}
+
 TEST_F(JobRunTest, LaunchingFromARunDirectoryRepeatsTheRunInANewOne) {
   GoodJob();
   ASSERT_EQ(RunLaunch({"--seed", "7"}).exit_code, 0);
@@ -134,6 +144,16 @@ TEST_F(JobRunTest, AClosedStandardOutputDoesNotEndTheRun) {
   Finished finished = job.Finish();
   EXPECT_EQ(finished.exit_code, 0) << finished.err;
   EXPECT_THAT(finished.err, HasSubstr("standard output was closed"));
+}
+
+TEST_F(JobRunTest, AFullStandardOutputIsNamed) {
+  GoodJob();
+  Job job;
+  Launch(job, {}, " > /dev/full");
+  const Finished finished = job.Finish();
+  EXPECT_EQ(finished.exit_code, 0);  // the results are in the run directory
+  EXPECT_THAT(finished.err, AllOf(HasSubstr("could not be written: No space left on device"),
+                                  Not(HasSubstr("closed"))));
 }
 
 TEST_F(JobRunTest, StandardDescriptorsMayBeMissing) {

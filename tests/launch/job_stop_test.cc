@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <thread>
 
 #include "tests/launch/job_fixture.h"
@@ -73,6 +74,22 @@ TEST_F(JobStopTest, ASecondCtrlCKillsAtOnce) {
   std::this_thread::sleep_for(std::chrono::milliseconds(700));
   job.Signal(SIGINT);
   EXPECT_EQ(job.Finish(1.5).exit_code, 130);
+  EXPECT_TRUE(NoProcessLeft(0));
+}
+
+// On the terminal, as fast as one can press it: the workers are killed before anybody asks them.
+TEST_F(JobStopTest, ASecondKeystrokeCountsHoweverFast) {
+  Server("term-touch:server-asked;" + running_);
+  Worker(0, "term-touch:worker-asked;touch:up-0;");
+  Worker(1, "term-touch:worker-asked;touch:up-1;");
+  Job job;
+  StartOnTerminal(job, {"launch", config(), "--workers", "2", "--data", "."});
+  ASSERT_TRUE(Appears("running") && Appears("up-0") && Appears("up-1"));
+  job.Type("\x03");
+  ASSERT_TRUE(Appears("server-asked"));
+  job.Type("\x03");
+  EXPECT_EQ(job.Finish(5).exit_code, 130);
+  EXPECT_FALSE(std::filesystem::exists(Path("worker-asked")));
   EXPECT_TRUE(NoProcessLeft(0));
 }
 

@@ -26,7 +26,7 @@ TEST(SummaryTest, PartsOfAStepAddUp) {
                             {"wait_ms", 10},           {"images_per_second", 1200},
                             {"overhead_share", 0.024}, {"imbalance_share", 0.051}};
   EXPECT_THAT(
-      SummaryLines(summary, 2, dir),
+      SummaryLines(summary, 2, dir, FilesText(2)),
       ElementsAre(
           "Completed: 3,910 steps, 500,000 images in 6 min 51 s",
           "  test accuracy  70.00 %",  //
@@ -40,6 +40,7 @@ TEST(SummaryTest, PartsOfAStepAddUp) {
           "ranks 5.1 %",
           HasSubstr("run directory  "),
           "  run files      config.txtpb, metrics.jsonl, server.log, worker-0.log, worker-1.log"));
+  EXPECT_THAT(SummaryLines(summary, 2, dir, "").back(), HasSubstr("run directory  "));
   dir.Discard();
   std::filesystem::remove_all(dir.path());
 }

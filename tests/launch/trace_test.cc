@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -26,6 +27,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 using Json = nlohmann::json;
 
@@ -216,6 +218,60 @@ TEST_F(TraceFileTest, AFailedWriteLeavesThePartsAndTheOlderTrace) {
   EXPECT_NO_THROW(CheckTracePath(Write("older.json", "{}")));
   EXPECT_FALSE(std::filesystem::exists(Path("older.json.partial")));
   EXPECT_EQ(std::filesystem::file_size(Path("older.json")), 2u);
+}
+
+// `muster trace FILE --merge PART …`, with a slip of the hand.
+TEST_F(TraceFileTest, WhatIsNoTraceIsLeftAsItIs) {
+  const std::vector<std::string> parts = TwoSteps();
+  const auto refused = [&](const std::vector<std::string>& from, const std::string& path,
+                           const std::string& says) {
+    std::ifstream before(path);
+    const std::string text{std::istreambuf_iterator<char>(before), {}};
+    try {
+      MergeTrace(from, path, MergeMode::kRefuseOthers);
+      ADD_FAILURE() << path << " was written";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kData);
+      EXPECT_THAT(error.what(), AllOf(HasSubstr(says), Not(HasSubstr("exception"))));
+    }
+    std::ifstream after(path);
+    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(after), {}), text);
+  };
+  const std::string notes = Write("notes.txt", "what I did on Monday\n");
+  const std::string other = Write("other.json", R"({"traceEvents":[]})");
+  refused(parts, notes, notes + ": expected a trace");
+  refused(parts, other, other + ": expected a trace");
+  refused(parts, parts[1], parts[1] + ": expected a trace");  // a part in the place of the trace
+  MergeTrace(parts, Path("trace.json"));
+  for (const std::string& garbage :
+       {notes, other, Write("empty", ""),
+        Write("half", R"({"ph":"X","name":"step"})"
+                      "\n"),
+        Write("odd", R"({"ph":"X","name":"a","cat":"a","pid":1,"tid":1,"ts":"now","dur":1})"
+                     "\n")}) {
+    refused({parts[0], garbage}, Path("trace.json"), garbage + ": expected what a process");
+  }
+  refused({parts[0], Path("nowhere")}, Path("trace.json"), "No such file");
+  // An older trace is replaced, and a new file made.
+  EXPECT_GT(MergeTrace(parts, Path("trace.json"), MergeMode::kRefuseOthers).spans, 0u);
+  EXPECT_GT(MergeTrace(parts, Path("new.json"), MergeMode::kRefuseOthers).spans, 0u);
+}
+
+TEST_F(TraceFileTest, AFileThatIsNoTraceIsNamedInPlainWords) {
+  for (const std::string& path :
+       {Write("text", "x"), Write("empty", ""), Write("list", "[1]"),
+        Write("object", R"({"otherData":{"dropped_spans":"none"},"traceEvents":[]})"),
+        Write("name", R"({"otherData":{"dropped_spans":0},"traceEvents":[{"ph":"M","pid":1,)"
+                      R"("tid":1,"name":"thread_name"}]})")}) {
+    try {
+      ReadTrace(path);
+      ADD_FAILURE() << path;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kData);
+      EXPECT_THAT(error.what(), AllOf(HasSubstr(path + ": expected a trace"), HasSubstr("found"),
+                                      Not(HasSubstr("exception"))));
+    }
+  }
 }
 
 }  // namespace

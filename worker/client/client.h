@@ -43,6 +43,7 @@
 #include "common/error.h"
 #include "common/link/link.h"
 #include "common/link/send_window.h"
+#include "common/own_gap.h"
 #include "common/slices.h"
 #include "common/step_plan.h"
 #include "common/wire_type.h"
@@ -202,6 +203,7 @@ class Client {
   Clock::time_point handed_over_;
   std::optional<Error> error_;
   Clock::time_point last_heard_ = Clock::now();
+  OwnGap own_gap_{2 * kBeatInterval};  // looked at with each beat
 
   int event_fd_ = -1;
   // Used by the communication thread only, but for memory, unless link_->any_thread().

@@ -137,9 +137,13 @@ void Client::Drain() {
 
 void Client::CheckSilence() {
   const std::lock_guard lock(mutex_);
+  last_heard_ += own_gap_.Look();
   const double silent = std::chrono::duration<double>(Clock::now() - last_heard_).count();
   if (!welcome_ || silent <= options_.silence_s || error_) return;
-  error_ = Error(ExitCode::kPeerFailed, "the server has been silent for {:.0f} s", silent);
+  error_ = Error(ExitCode::kDeadline,
+                 "the server has been silent for {:.0f} s (deadlines.silence_s): it is stopped, "
+                 "stuck, or cut off from this host",
+                 silent);
   changed_.notify_all();
 }
 

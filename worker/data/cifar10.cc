@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
+#include <optional>
 #include <span>
+#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -40,12 +43,64 @@ void CheckRecords(const MappedFile& file) {
   }
 }
 
+int64_t RecordsOf(const MappedFile& file) {
+  return static_cast<int64_t>(file.bytes().size()) / kCifar10RecordBytes;
+}
+
+// How many records the files must hold; empty where nobody knows.
+struct ExpectedRecords {
+  std::string says;
+  int64_t train, test;
+};
+
+std::optional<ExpectedRecords> ExpectRecords(const fs::path& folder,
+                                             const std::vector<MappedFile>& train) {
+  const fs::path path = folder / kSyntheticNote;
+  if (std::ifstream note(path); note) {
+    ExpectedRecords expected{path.string() + " says", -1, -1};
+    for (std::string line; std::getline(note, line);) {
+      std::istringstream words(line);
+      std::string name;
+      int64_t value = -1;
+      if (!(words >> name >> value)) continue;
+      if (name == kNoteTrainPerFile) expected.train = value;
+      if (name == kNoteTest) expected.test = value;
+    }
+    if (expected.train > 0 && expected.test > 0) return expected;
+  }
+  for (const MappedFile& file : train) {
+    if (RecordsOf(file) != kCifar10PublishedRecords) continue;
+    return ExpectedRecords{fmt::format("the published files have, and {} has",
+                                       fs::path(file.path()).filename().string()),
+                           kCifar10PublishedRecords, kCifar10PublishedRecords};
+  }
+  return std::nullopt;
+}
+
+// A file that ends early, but between two records, shows only beside the others.
+void CheckCounts(const fs::path& folder, const std::vector<MappedFile>& train,
+                 const MappedFile& test) {
+  const std::optional<ExpectedRecords> expected = ExpectRecords(folder, train);
+  if (!expected) return;
+  const auto check = [&](const MappedFile& file, int64_t records) {
+    if (RecordsOf(file) == records) return;
+    throw Error(ExitCode::kData,
+                "{}: expected {} records, as {}, found {}: the file is {} (in a set of your own "
+                "give every training file another number of images than {})",
+                file.path(), records, expected->says, RecordsOf(file),
+                RecordsOf(file) < records ? "truncated" : "of another set",
+                kCifar10PublishedRecords);
+  };
+  for (const MappedFile& file : train) check(file, expected->train);
+  check(test, expected->test);
+}
+
 class Cifar10Dataset final : public Dataset {
  public:
   explicit Cifar10Dataset(std::vector<MappedFile> files) : files_(std::move(files)) {
     for (const MappedFile& file : files_) {
       firsts_.push_back(size_);
-      size_ += static_cast<int64_t>(file.bytes().size()) / kCifar10RecordBytes;
+      size_ += RecordsOf(file);
     }
   }
 
@@ -108,6 +163,10 @@ std::string FindCifar10(const std::string& dir) {
 
 Datasets OpenCifar10(const std::string& dir) {
   const fs::path found = FindCifar10(dir);
+  if (Exists(dir) && !fs::is_directory(dir)) {
+    throw Error(ExitCode::kData, "{}: expected a directory with CIFAR-10's files, found a file",
+                dir);
+  }
   if (!Exists(found / kCifar10TrainFiles[0]) && !Exists(found / kCifar10TestFile)) {
     throw Error(ExitCode::kData,
                 "{}: no CIFAR-10 data set: expected data_batch_1.bin … data_batch_5.bin and "
@@ -122,6 +181,7 @@ Datasets OpenCifar10(const std::string& dir) {
   std::vector<MappedFile> train, test;
   for (const char* name : kCifar10TrainFiles) train.push_back(open(name));
   test.push_back(open(kCifar10TestFile));
+  CheckCounts(found, train, test.front());
   return {std::make_unique<Cifar10Dataset>(std::move(train)),
           std::make_unique<Cifar10Dataset>(std::move(test))};
 }

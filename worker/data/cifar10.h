@@ -22,14 +22,21 @@ inline constexpr std::array<const char*, 5> kCifar10TrainFiles = {
     "data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
     "data_batch_5.bin"};
 inline constexpr const char* kCifar10TestFile = "test_batch.bin";
+inline constexpr int64_t kCifar10PublishedRecords = 10000;  // in each of the six files
+
+// Where a procedural data set (`muster data synth`) says how it was made: lines "name value".
+inline constexpr const char* kSyntheticNote = "synthetic.txt";
+inline constexpr const char* kNoteTrainPerFile = "images_per_training_file";
+inline constexpr const char* kNoteTest = "test_images";
 
 // `dir` itself if it holds data files, else dir/cifar-10-batches-bin if that exists, else `dir`.
 std::string FindCifar10(const std::string& dir);
 
 // Maps the six files in `dir` or dir/cifar-10-batches-bin and checks them: a whole number of
-// records, at least one, every label in range. Any number of records is allowed, so that smaller
-// sets in the same layout can be used. Throws Error(kData) that names the file, what was
-// expected and what is there.
+// records, at least one, every label in range. A file that was cut off between two records is found
+// by its number of records: where a training file holds the published 10,000, all six must; those
+// of a procedural set hold what its note says. Any other set may have files of any size. Throws
+// Error(kData) that names the file, what was expected and what is there.
 Datasets OpenCifar10(const std::string& dir);
 
 }  // namespace muster

@@ -1,5 +1,7 @@
 #include "worker/data/dataset.h"
 
+#include <filesystem>
+
 #include "common/config.h"
 #include "common/error.h"
 #include "worker/data/cifar10.h"
@@ -8,6 +10,22 @@
 
 namespace muster {
 namespace {
+
+// What a person can do about CIFAR-10 data that cannot be used.
+std::string Remedy(const std::string& dir) {
+  std::error_code ignored;
+  const std::filesystem::path path(dir);
+  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_directory(path, ignored)) {
+    return "Give the data's directory: --data DIR, or data.dir in the config.";
+  }
+  const std::string found = FindCifar10(dir);
+  const bool something = std::filesystem::exists(found + "/" + kCifar10TrainFiles[0], ignored) ||
+                         std::filesystem::exists(found + "/" + kCifar10TestFile, ignored);
+  return fmt::format(
+      "{} with `muster data get cifar10 {}` or, where there is no network, make a stand-in with "
+      "`muster data synth {}`.",
+      something ? "Move this set away, and get it again" : "Get the data set", dir, dir);
+}
 
 Datasets OpenFiles(const config::Data& data) {
   if (data.dir().empty()) {
@@ -19,10 +37,7 @@ Datasets OpenFiles(const config::Data& data) {
   try {
     return OpenCifar10(data.dir());
   } catch (const Error& error) {
-    throw Error(error.code(),
-                "{}. Get the data set with `muster data get cifar10 {}` or, where there is no "
-                "network, make a stand-in with `muster data synth {}`.",
-                error.what(), data.dir(), data.dir());
+    throw Error(error.code(), "{}. {}", error.what(), Remedy(data.dir()));
   }
 }
 
