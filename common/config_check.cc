@@ -11,6 +11,7 @@
 #include "common/for_types.h"
 #include "common/graph.h"
 #include "common/job_size.h"
+#include "common/number_range.h"
 #include "common/update_settings.h"
 
 namespace muster {
@@ -84,17 +85,6 @@ double Number(const pb::Message& message, const pb::FieldDescriptor* field, int 
   }
 }
 
-std::string RangeText(const config::Limits& limits) {
-  std::string text;
-  if (limits.has_min()) text += fmt::format("at least {}", limits.min());
-  if (limits.has_above()) text += fmt::format("more than {}", limits.above());
-  if (!text.empty() && (limits.has_max() || limits.has_below())) text += " and ";
-  if (limits.has_max()) text += fmt::format("at most {}", limits.max());
-  if (limits.has_below()) text += fmt::format("less than {}", limits.below());
-  if (text.empty()) text = "a finite number";
-  return limits.has_unit() ? fmt::format("{} ({})", text, limits.unit()) : text;
-}
-
 void Checker::CheckNumber(const pb::FieldDescriptor* field, const std::string& key,
                           double value) const {
   const config::Limits& limits = field->options().GetExtension(config::limits);
@@ -105,7 +95,7 @@ void Checker::CheckNumber(const pb::FieldDescriptor* field, const std::string& k
   if (ok) return;
   // As it was typed: 0.1f is not 0.1 as a double.
   const bool single = field->cpp_type() == pb::FieldDescriptor::CPPTYPE_FLOAT;
-  Fail(key, "expected {}, got {}", RangeText(limits),
+  Fail(key, "expected {}, got {}", RangeText(*field),
        single ? fmt::format("{}", static_cast<float>(value)) : fmt::format("{}", value));
 }
 

@@ -13,6 +13,8 @@
 #include <sstream>
 
 #include "common/error.h"
+#include "common/number_range.h"
+#include "common/text_kind.h"
 
 namespace muster {
 namespace {
@@ -90,6 +92,36 @@ std::string Suggest(const std::string& name, const std::vector<std::string>& can
 }
 
 // Turns the parser's first complaint into ours.
+// Every field of this name in a message that can be reached from the root.
+std::vector<const pb::FieldDescriptor*> FieldsNamed(const pb::Descriptor* root,
+                                                    const std::string& name) {
+  std::vector<const pb::FieldDescriptor*> found;
+  std::vector<const pb::Descriptor*> types{root};
+  for (size_t i = 0; i < types.size(); ++i) {
+    for (int f = 0; f < types[i]->field_count(); ++f) {
+      const pb::FieldDescriptor* field = types[i]->field(f);
+      if (field->name() == name) found.push_back(field);
+      if (field->message_type() == nullptr) continue;
+      if (std::ranges::find(types, field->message_type()) == types.end()) {
+        types.push_back(field->message_type());
+      }
+    }
+  }
+  return found;
+}
+
+// What the numbers of this name may be, if it is the same wherever the name is used.
+std::string RangeOfNamed(const pb::Descriptor* root, const std::string& name) {
+  std::string range;
+  for (const pb::FieldDescriptor* field : FieldsNamed(root, name)) {
+    if (!IsNumber(*field)) return "";
+    const std::string its = RangeText(*field);
+    if (!range.empty() && its != range) return "";
+    range = its;
+  }
+  return range;
+}
+
 class Translator : public pb::io::ErrorCollector {
  public:
   Translator(const pb::Descriptor* root, std::string text) : root_(root), text_(std::move(text)) {}
@@ -141,20 +173,11 @@ std::string Translator::Translate(int line, int column, const std::string& messa
   }
   if (std::regex_match(message, match, kUnknownEnum)) {
     std::vector<std::string> values;
-    std::vector<const pb::Descriptor*> types{root_};
-    // The enum's values: search every message reachable from the root for a field of this name.
-    for (size_t i = 0; i < types.size() && i < 200; ++i) {
-      for (int f = 0; f < types[i]->field_count(); ++f) {
-        const pb::FieldDescriptor* field = types[i]->field(f);
-        if (field->message_type() != nullptr &&
-            std::find(types.begin(), types.end(), field->message_type()) == types.end()) {
-          types.push_back(field->message_type());
-        }
-        if (field->name() != match[2].str() || field->enum_type() == nullptr) continue;
-        for (int v = 0; v < field->enum_type()->value_count(); ++v) {
-          const std::string name = field->enum_type()->value(v)->name();
-          if (std::find(values.begin(), values.end(), name) == values.end()) values.push_back(name);
-        }
+    for (const pb::FieldDescriptor* field : FieldsNamed(root_, match[2])) {
+      if (field->enum_type() == nullptr) continue;
+      for (int v = 0; v < field->enum_type()->value_count(); ++v) {
+        const std::string name = field->enum_type()->value(v)->name();
+        if (std::find(values.begin(), values.end(), name) == values.end()) values.push_back(name);
       }
     }
     return fmt::format("{}: unknown value {}; {}", match[2].str(), match[1].str(),
@@ -166,6 +189,14 @@ std::string Translator::Translate(int line, int column, const std::string& messa
   }
   if (std::regex_match(message, match, kTwice)) {
     return fmt::format("{}: given twice: expected once", match[1].str());
+  }
+  // "Expected integer, got: two", "Integer out of range (99999999999)"
+  static const std::regex kNotANumber(
+      R"re((?:Expected (?:integer|double), got: |Integer out of range \()(.*?)\)?)re");
+  const std::string range = RangeOfNamed(root_, key);
+  if (!range.empty() && std::regex_match(message, match, kNotANumber)) {
+    const std::string got = match[1].str() == "-" ? "a negative one" : match[1].str();
+    return fmt::format("{}: expected {}, got {}", key, range, got);
   }
   return key.empty() ? message : fmt::format("{}: {}", key, message);
 }
@@ -288,7 +319,8 @@ std::string NearestName(const std::string& name, const std::vector<std::string>&
 
 void ParseTextFile(const std::string& file, const std::string& prefix, pb::Message& message,
                    Locations& locations) {
-  const std::string text = ReadFile(file);
+  std::string text = ReadFile(file);
+  RequireText(file, text);
   Translator errors(message.GetDescriptor(), text);
   pb::TextFormat::ParseInfoTree tree;
   pb::TextFormat::Parser parser;
@@ -296,6 +328,8 @@ void ParseTextFile(const std::string& file, const std::string& prefix, pb::Messa
   parser.WriteLocationsTo(&tree);
   parser.SetRecursionLimit(32);
   if (!parser.ParseFromString(text, &message)) {
+    const std::string foreign = ForeignLanguage(text);
+    if (!foreign.empty()) throw Error(ExitCode::kUsage, "{}: {}", file, foreign);
     throw Error(ExitCode::kUsage, "{}:{}: {}", file, errors.line() + 1, errors.first());
   }
   NoteLocations(message, &tree, file, prefix.empty() ? "" : prefix + ".", locations);
@@ -306,26 +340,22 @@ namespace {
 // The parser's words for these are about its tokens: "Expected integer, got: -".
 void RefuseNumber(const pb::FieldDescriptor* field, const std::string& walked,
                   const std::string& value, const std::string& origin) {
-  if (field->is_repeated()) return;
-  const char* expected = nullptr;
-  switch (field->cpp_type()) {
-    case pb::FieldDescriptor::CPPTYPE_UINT32:
-    case pb::FieldDescriptor::CPPTYPE_UINT64:
-      expected = "a whole number, 0 or more";
-      break;
-    case pb::FieldDescriptor::CPPTYPE_INT32:
-    case pb::FieldDescriptor::CPPTYPE_INT64:
-      expected = "a whole number";
-      break;
-    case pb::FieldDescriptor::CPPTYPE_FLOAT:
-    case pb::FieldDescriptor::CPPTYPE_DOUBLE:
-      expected = "a number";
-      break;
-    default:
-      return;
-  }
+  if (field->is_repeated() || !IsNumber(*field)) return;
   throw Error(ExitCode::kUsage, "{}: {}{}: expected {}, got {}", origin, walked, field->name(),
-              expected, value.empty() ? "nothing" : value);
+              RangeText(*field), value.empty() ? "nothing" : value);
+}
+
+// On a command line the names of an enum may be written in any case.
+std::string InItsCase(const pb::FieldDescriptor* field, const std::string& value) {
+  if (field->enum_type() == nullptr || field->is_repeated()) return value;
+  const auto same = [](unsigned char a, unsigned char b) {
+    return std::tolower(a) == std::tolower(b);
+  };
+  for (int i = 0; i < field->enum_type()->value_count(); ++i) {
+    const std::string& name = field->enum_type()->value(i)->name();
+    if (std::ranges::equal(name, value, same)) return name;
+  }
+  return value;
 }
 
 // Two settings of the command line that exclude each other: the later one would silently win. One
@@ -365,10 +395,11 @@ void SetField(pb::Message& config, const std::string& path, const std::string& v
     const bool last = i + 1 == parts.size();
     if (last && bracket == std::string::npos) {
       pb::TextFormat::Parser parser;
-      Translator errors(at->GetDescriptor(), AsFieldText(field, value));
+      const std::string text = AsFieldText(field, InItsCase(field, value));
+      Translator errors(at->GetDescriptor(), text);
       parser.RecordErrorsTo(&errors);
       std::unique_ptr<pb::Message> fresh(at->New());
-      if (!parser.ParseFromString(AsFieldText(field, value), fresh.get())) {
+      if (!parser.ParseFromString(text, fresh.get())) {
         RefuseNumber(field, walked, value, origin);
         throw Error(ExitCode::kUsage, "{}: {}{}", origin, walked, errors.first());
       }

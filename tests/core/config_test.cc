@@ -15,6 +15,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 const char kModel[] = R"(layer { name: "fc" dense { units: 10 } }
@@ -85,7 +86,8 @@ TEST_F(ConfigTest, EveryErrorSaysWhereWhatAndWhatElse) {
   EXPECT_THAT(ErrorOf(Config("clutser { workers: 3 }")),
               AllOf(StartsWith(where), HasSubstr("\"cluster\"")));
   EXPECT_THAT(ErrorOf(Config("cluster { workers: \"two\" }")),
-              AllOf(StartsWith(where), HasSubstr("workers"), HasSubstr("integer")));
+              AllOf(StartsWith(where), HasSubstr("workers: expected a whole number, at least 1 and "
+                                                 "at most 1024 (processes), got \"two\"")));
   EXPECT_THAT(ErrorOf(Config("cluster { workers: -1 }")),
               AllOf(StartsWith(where), HasSubstr("workers")));
   EXPECT_THAT(ErrorOf(Config("cluster { workers: 0 }")),
@@ -123,7 +125,8 @@ TEST_F(ConfigTest, TheKeyIsTheOneWhoseValueIsWrong) {
   for (const char* run :
        {"run { seed: 1 steps: two global_batch: 8 }", "run { seed: 1\tsteps: 2.5 global_batch: 8 }",
         "run { seed: 1 steps: \"2\" global_batch: 8 }"}) {
-    EXPECT_THAT(ErrorOf(Config("", run)), AllOf(HasSubstr(":1: steps: "), HasSubstr("integer")));
+    EXPECT_THAT(ErrorOf(Config("", run)),
+                AllOf(HasSubstr(":1: steps: "), HasSubstr("whole number, at least 1 and ")));
   }
   EXPECT_THAT(ErrorOf(Config("", "run { seed: -1 steps: 2 global_batch: 8 }")),
               HasSubstr(":1: seed: "));
@@ -162,6 +165,42 @@ TEST_F(ConfigTest, SettingsWithoutEffectAreRefused) {
             3);
   EXPECT_THAT(ErrorOf(path, {"cluster.wire_dtype=BF16", "cluster.transport=LOCAL"}),
               AllOf(HasSubstr("BF16"), HasSubstr("LOCAL")));
+}
+
+TEST_F(ConfigTest, NamesOfAnEnumMayBeWrittenInAnyCaseOnTheCommandLine) {
+  const auto load = [&](const std::string& setting) {
+    return LoadConfig(Config(""), {ParseSetting(setting)});
+  };
+  EXPECT_EQ(load("cluster.transport=tcp").cluster().transport(), config::Cluster::TCP);
+  EXPECT_EQ(load("cluster.transport=Local").cluster().transport(), config::Cluster::LOCAL);
+  EXPECT_EQ(load("run.on_nonfinite=skip_step").run().on_nonfinite(), config::Run::SKIP_STEP);
+  EXPECT_THAT(ErrorOf(Config(""), {"cluster.transport=tpc"}), HasSubstr("\"TCP\""));
+  // Text format is exact; the right name is said.
+  EXPECT_THAT(ErrorOf(Config("cluster { transport: tcp }")),
+              AllOf(HasSubstr("unknown value tcp"), HasSubstr("\"TCP\"")));
+}
+
+// A file that is no config is called what it looks like.
+TEST_F(ConfigTest, OtherLanguagesAndEncodingsAreNamed) {
+  const auto error = [&](const std::string& text) { return ErrorOf(Write("other", text)); };
+  for (const char* json : {"{\"run\": {\"epochs\": 2}}", "\n  {\n \"run\": 1 }", "[{\"a\": 1}]"}) {
+    EXPECT_THAT(error(json), AllOf(HasSubstr("looks like JSON"), HasSubstr("protobuf text")));
+  }
+  for (const char* yaml : {"# a run\nrun:\n  epochs: 2\n", "---\nrun: 1\n", "- run: 1\n"}) {
+    EXPECT_THAT(error(yaml), HasSubstr("looks like YAML"));
+  }
+  EXPECT_THAT(error("[run]\nepochs = 2\n"), HasSubstr("looks like TOML"));
+  EXPECT_THAT(error(std::string("\xFF\xFEr\0u\0n\0", 8)), HasSubstr("UTF-16"));
+  EXPECT_THAT(error(std::string("\x7F"
+                                "ELF\0\0",
+                                6)),
+              HasSubstr("is no text"));
+  // Text of its own language with a mistake in it is not called another one.
+  EXPECT_THAT(error("run: { epochs: }"), Not(HasSubstr("looks like")));
+  // UTF-8's mark says nothing and is no mistake.
+  std::ifstream good(Config(""));
+  const std::string text((std::istreambuf_iterator<char>(good)), {});
+  EXPECT_EQ(LoadConfig(Write("marked.txtpb", "\xEF\xBB\xBF" + text), {}).run().epochs(), 2);
 }
 
 TEST_F(ConfigTest, ErrorsOfTheModelNameItsFileLineAndLayer) {
@@ -209,15 +248,26 @@ TEST_F(ConfigTest, SettingErrorsNameTheSetting) {
   EXPECT_THAT(ErrorOf(path, {"run.epocs=3"}),
               AllOf(StartsWith("--set run.epocs=3"), HasSubstr("\"epochs\"")));
   EXPECT_THAT(ErrorOf(path, {"rum.epochs=3"}), HasSubstr("\"run\""));
-  EXPECT_THAT(ErrorOf(path, {"run.epochs=x"}),
-              HasSubstr("--set run.epochs=x: run.epochs: expected a whole number, got x"));
+  EXPECT_THAT(
+      ErrorOf(path, {"run.epochs=x"}),
+      HasSubstr("--set run.epochs=x: run.epochs: expected a whole number, at least 1 and at "
+                "most 1000000 (passes over the training set), got x"));
   EXPECT_THAT(ErrorOf(path, {"cluster.workers=-1"}),
-              HasSubstr("cluster.workers: expected a whole number, 0 or more, got -1"));
+              HasSubstr("cluster.workers: expected a whole number, at least 1 and at most 1024 "
+                        "(processes), got -1"));
+  for (const char* many : {"99999999999999", "1025"}) {
+    EXPECT_THAT(ErrorOf(path, {std::string("cluster.workers=") + many}),
+                AllOf(HasSubstr("at most 1024"), HasSubstr(std::string("got ") + many)));
+  }
+  EXPECT_THAT(ErrorOf(path, {"run.seed=18446744073709551616"}),
+              HasSubstr("at least 0 and at most 18446744073709551615, got 18446744073709551616"));
   EXPECT_THAT(
       ErrorOf(path, {"model.layer[fc].dense.units="}),
-      HasSubstr("model.layer[0].dense.units: expected a whole number, 0 or more, got nothing"));
+      HasSubstr("model.layer[0].dense.units: expected a whole number, at least 1 and at most "
+                "16777216 (outputs), got nothing"));
   EXPECT_THAT(ErrorOf(path, {"learning_rate.base=z"}),
-              HasSubstr("learning_rate.base: expected a number, got z"));
+              HasSubstr("learning_rate.base: expected a number, at least 0 and at most 1000000 "
+                        "(learning rate), got z"));
   EXPECT_THAT(ErrorOf(path, {"optimizer.type=FOO"}),
               HasSubstr("optimizer.type: unknown value FOO"));
   EXPECT_THAT(ErrorOf(path, {"run.epochs=0"}),
