@@ -30,6 +30,12 @@ step() {
   took+=("$(printf '%3d:%02d  %s' $(((SECONDS - begin) / 60)) $(((SECONDS - begin) % 60)) "$title")")
 }
 
+# debootstrap without its line for each package.
+make_root() {
+  debootstrap --variant=minbase "$@" |
+    sed -u -E "/^I: (Retrieving|Validating|Extracting|Unpacking|Configuring) /d"
+}
+
 # The mirror that apt takes this release's packages from.
 mirror() {
   local id codename
@@ -98,7 +104,7 @@ inside() {
   mount --make-rprivate /
   mount -t proc proc /proc
 
-  step "debootstrap $release" debootstrap --variant=minbase "$release" "$root" "$(mirror)"
+  step "debootstrap --variant=minbase $release" make_root "$release" "$root" "$(mirror)"
   copy_network "$root"
   furnish "$root"
   chroot "$root" useradd --create-home --shell /bin/bash someone
