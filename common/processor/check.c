@@ -1,15 +1,15 @@
-/* Ends a program with one line, before it comes to an instruction that this processor does not
- * have.
- *
- * It runs before every constructor, of the program's own objects and of its libraries, and is
- * compiled for any x86-64 (CMakeLists.txt). In C, since C++ headers bring inline functions, of
- * which the linker keeps any one copy: it could be another file's. */
+// Ends a program with one line, before it comes to an instruction that this processor does not
+// have.
+//
+// It runs before every constructor, of the program's own objects and of its libraries, and is
+// compiled for any x86-64 (CMakeLists.txt). In C, since C++ headers bring inline functions, of
+// which the linker keeps any one copy: it could be another file's.
 #include <string.h>
 #include <unistd.h>
 
 #include "common/processor/needs.h"
 
-enum { kUsage = 2 }; /* ExitCode::kUsage of common/error.h */
+enum { kUsage = 2 };  // ExitCode::kUsage of common/error.h
 
 static const struct {
   unsigned need;
@@ -21,7 +21,7 @@ static const struct {
     {kNeedAvx512bw, "AVX512BW"}, {kNeedAvx512dq, "AVX512DQ"},
 };
 
-/* Asks for the registers to be saved by the kernel, too. */
+// Asks for the registers to be saved by the kernel, too.
 static unsigned Missing(void) {
   unsigned has = 0;
   __builtin_cpu_init();
@@ -39,7 +39,7 @@ static unsigned Missing(void) {
   return kProcessorNeeds & ~has;
 }
 
-/* A line in the making. stdio is not to be relied on so early. */
+// A line in the making. stdio is not to be relied on so early.
 struct Line {
   char text[512];
   size_t size;
@@ -71,7 +71,7 @@ static void CheckProcessor(int argc, char** argv, char** environment) {
   Append(&line, "; expected one for " MUSTER_ARCH
                 ", for which this program was built; use another"
                 " machine, or build with cmake -DMUSTER_ARCH=x86-64\n");
-  if (write(STDERR_FILENO, line.text, line.size) < 0) _exit(kUsage); /* nobody is there to read */
+  if (write(STDERR_FILENO, line.text, line.size) < 0) _exit(kUsage);  // nobody is there to read
   _exit(kUsage);
 }
 

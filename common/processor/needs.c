@@ -1,5 +1,5 @@
-/* Compiled with the flags of all other code, so that it knows what they allow. Only data is here:
- * an instruction could be one that the processor does not have. */
+// Compiled with the flags of all other code, so that it knows what they allow. Only data is here:
+// an instruction could be one that the processor does not have.
 #include "common/processor/needs.h"
 
 const unsigned kProcessorNeeds = 0

@@ -1,8 +1,8 @@
-/* Extensions of the x86-64 instruction set that a build may need of the processor. */
-#ifndef MUSTER_COMMON_PROCESSOR_NEEDS_H_
-#define MUSTER_COMMON_PROCESSOR_NEEDS_H_
+// Extensions of the x86-64 instruction set that a build may need of the processor. In C: check.c
+// says why.
+#pragma once
 
-/* What usually comes along (F16C, LZCNT, MOVBE with AVX2) is not asked for. */
+// What usually comes along (F16C, LZCNT, MOVBE with AVX2) is not asked for.
 enum ProcessorNeed {
   kNeedSse42 = 1 << 0,
   kNeedPopcnt = 1 << 1,
@@ -17,7 +17,5 @@ enum ProcessorNeed {
   kNeedAvx512dq = 1 << 10,
 };
 
-/* What the compiler was allowed to use, a sum of the above. */
+// What the compiler was allowed to use, a sum of the above.
 extern const unsigned kProcessorNeeds;
-
-#endif /* MUSTER_COMMON_PROCESSOR_NEEDS_H_ */
