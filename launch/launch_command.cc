@@ -158,7 +158,7 @@ std::string FailureText(const JobOutcome& outcome, const std::string& shown_dir,
   if (!outcome.log_path.empty()) {
     std::string shown = shown_dir + "/" + fs::path(outcome.log_path).filename().string();
     std::vector<std::string> tail = LastLines(outcome.log_path, kLogLinesShown);
-    const char* const none = fs::exists(outcome.log_path) ? "empty" : "gone";
+    const char* const none = ::access(outcome.log_path.c_str(), F_OK) == 0 ? "empty" : "gone";
     text += tail.empty() ? fmt::format("  its log is {}: {}\n", none, shown)
                          : "  the last lines of " + shown + ":\n";
     for (const std::string& line : tail) text += "    | " + line + "\n";

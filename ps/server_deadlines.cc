@@ -20,8 +20,10 @@ std::chrono::steady_clock::duration Seconds(double s) {
 // read yet, and the workers may have been stopped with it.
 void Server::Forgive(Clock::duration own_gap) {
   if (own_gap == Clock::duration::zero()) return;
-  spdlog::warn("this process did not run for {:.1f} s; deadlines begin that much later",
-               std::chrono::duration<double>(own_gap).count());
+  if (own_gap > std::chrono::seconds(2)) {  // else only a busy machine
+    spdlog::warn("this process did not run for {:.1f} s; deadlines begin that much later",
+                 std::chrono::duration<double>(own_gap).count());
+  }
   began_ += own_gap;
   step_deadline_began_ += own_gap;
   if (evaluation_) evaluation_->Forgive(own_gap);
