@@ -3,6 +3,7 @@
 
     bench/compare_sync.py [--bin build/release/bin] [--sizes 4096,1048576,104857600] [--workers 1,2,4,8]
                           [--optimizer MOMENTUM] [--rounds 3] [--only 'LOCAL|PyTorch'] [--json]
+                          [--python /usr/bin/python3] [--bf16] [--compile]
 
 Contenders: Muster over LOCAL, also with workers that write their gradients and read the weights, over
 IPC, TCP, and TCP in 16 bits (sync_bench: the whole update); PyTorch, all_reduce over gloo and the same
@@ -10,6 +11,9 @@ optimizer in each process (peers/allreduce_step.py); a bare chunked ZeroMQ serve
 averages and updates nothing (peers/zmq_server.cc). Each round of this program runs every contender
 once; shown are medians of the p50s and of the ratios of one round. Every contender verifies its
 result, or its figure is not shown.
+
+--python names the Python whose PyTorch is the peer; without PyTorch there, that peer is left out, which
+a line says. --bf16 sends the peer's gradients as bfloat16, --compile runs its optimizer through torch.compile.
 """
 import argparse
 import json
@@ -18,6 +22,8 @@ import re
 import statistics
 import subprocess
 import sys
+
+import peer_python
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LOCAL = "Muster LOCAL"
@@ -42,9 +48,9 @@ def contenders(arguments, workers, size):
              "Muster TCP, BF16": muster + ["--transport", "TCP", "--wire-dtype", "BF16"],
              "bare ZeroMQ server IPC": bare + ["--transport", "IPC"],
              "bare ZeroMQ server TCP": bare + ["--transport", "TCP"]}
-    if subprocess.run(["/usr/bin/python3", "-c", "import torch"], stderr=subprocess.DEVNULL).returncode == 0:
-        found[TORCH] = ["/usr/bin/python3", os.path.join(ROOT, "bench/peers/allreduce_step.py"),
-                        "--optimizer", arguments.optimizer, "--seconds", "2"] + common
+    if arguments.has_peer:
+        found[TORCH] = peer_python.command(arguments, "allreduce_step.py") + [
+            "--optimizer", arguments.optimizer, "--seconds", "2"] + common
     return {name: command for name, command in found.items() if name == LOCAL or re.search(arguments.only, name)}
 
 
@@ -76,7 +82,12 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="a regular expression: contenders beside Muster LOCAL")
     parser.add_argument("--json", action="store_true")
+    peer_python.add_arguments(parser)
     arguments = parser.parse_args()
+    peer = peer_python.describe(arguments)
+    arguments.has_peer = peer is not None
+    # Not on the standard output, where --json promises objects.
+    print(peer or f"no PyTorch in {arguments.python}: that peer is left out", file=sys.stderr, flush=True)
     if not arguments.json:
         print(f"{arguments.optimizer}; times are p50 and p99 of a round, medians of {arguments.rounds} runs\n")
     jobs = [(int(workers), int(size)) for workers in arguments.workers.split(",") for size in arguments.sizes.split(",")]

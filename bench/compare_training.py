@@ -4,6 +4,7 @@ one run, medians and ratios.
 
     bench/compare_training.py [--bin build/release/bin] [--what lrn,nolrn,scaling,...] [--rounds 3]
                               [--seconds 15] [--batch N] [--quiet-check]
+                              [--python /usr/bin/python3] [--bf16] [--compile]
 
 --what, any of:
     lrn           the tutorial network of configs/cifar10.txtpb, its augmentation included
@@ -17,6 +18,10 @@ Each round runs every contender once, one after the other: Muster with 2 workers
 PyTorch with 2 processes of 1 thread each on data that is already in memory (bench/peers/ddp.py),
 with the same network and batch. A Muster run counts only if it completed and learned: its loss fell,
 or, on made-up images whose labels mean nothing, stayed finite and moved.
+
+--python names the Python whose PyTorch is the peer, for example the newest in a virtual environment:
+`python3 -m venv DIR && DIR/bin/pip install torch numpy`, then --python DIR/bin/python. --bf16 runs the
+peer's forward pass and loss under torch.autocast, --compile its network through torch.compile.
 """
 import argparse
 import json
@@ -26,6 +31,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+import peer_python
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -135,12 +142,13 @@ class Ddp:
     def __init__(self, arguments, what):
         model = {"lrn": "tutorial", "nolrn": "tutorial_no_lrn"}.get(what, what)
         repeat = 3
-        self.command = ["/usr/bin/python3", os.path.join(ROOT, "bench/peers/ddp.py"), "--model", model,
-                        "--batch", str(batch_of(arguments, what)), "--seconds", str(arguments.seconds / repeat),
-                        "--repeat", str(repeat)]
+        self.timeout = 1800 if arguments.compile else 600
+        self.command = peer_python.command(arguments, "ddp.py") + [
+            "--model", model, "--batch", str(batch_of(arguments, what)), "--seconds", str(arguments.seconds / repeat),
+            "--repeat", str(repeat)]
 
     def run(self):
-        done = subprocess.run(self.command, check=True, stdout=subprocess.PIPE, text=True, timeout=600)
+        done = subprocess.run(self.command, check=True, stdout=subprocess.PIPE, text=True, timeout=self.timeout)
         return json.loads(done.stdout)["images_per_second"]
 
 
@@ -204,12 +212,19 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=15, help="of each contender in each round")
     parser.add_argument("--what", default="lrn,nolrn,scaling")
+    peer_python.add_arguments(parser)
     parser.add_argument("--quiet-check", action="store_true", help="look for other work on the machine before each round")
     arguments = parser.parse_args()
     what = arguments.what.split(",")
     unknown = [one for one in what if one not in TITLES]
     if unknown:
         parser.error(f"--what: unknown {', '.join(unknown)}; there are {', '.join(TITLES)}")
+    if what != ["scaling"]:
+        peer = peer_python.describe(arguments)
+        if peer is None:
+            sys.exit(f"--python {arguments.python}: cannot import torch; Debian: apt-get install python3-torch, "
+                     "or name the Python of a virtual environment with PyTorch")
+        print(peer, flush=True)
     with tempfile.TemporaryDirectory() as folder:
         if any(one not in MADE_UP for one in what):
             subprocess.run([os.path.join(arguments.bin, "muster"), "data", "synth", os.path.join(folder, "data")],

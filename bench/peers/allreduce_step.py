@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 """What PyTorch does in place of a round: all_reduce of the gradients over gloo, then the optimizer's
 step in every process. No network, no backward pass: gradients that are ready. Prints one JSON
-object. Needs PyTorch (Debian: python3-torch).
+object. Needs PyTorch (Debian: python3-torch; 2 or newer for --bf16 and --compile).
 
     bench/peers/allreduce_step.py [--workers 2] [--size 104857600] [--optimizer MOMENTUM] [--seconds 3]
+                                  [--bf16] [--compile]
 """
 import argparse
 import json
@@ -47,10 +48,17 @@ def work(rank, arguments, folder):
     weights.grad = torch.zeros_like(weights)
     optimizer = make_optimizer(arguments.optimizer, [weights])
 
+    step = torch.compile(optimizer.step) if arguments.compile else optimizer.step
+
     def one_round():
-        dist.all_reduce(weights.grad)
+        if arguments.bf16:  # as DDP's bf16_compress_hook
+            rounded = weights.grad.to(torch.bfloat16)
+            dist.all_reduce(rounded)
+            weights.grad.copy_(rounded)
+        else:
+            dist.all_reduce(weights.grad)
         weights.grad.div_(arguments.workers)
-        optimizer.step()
+        step()
 
     # The first round is checked: the mean of 1 ... K is (K + 1) / 2.
     weights.grad.fill_(rank + 1.0)
@@ -87,8 +95,12 @@ if __name__ == "__main__":
     parser.add_argument("--size", type=int, default=100 << 20, help="bytes of weights")
     parser.add_argument("--optimizer", default="MOMENTUM", choices=OPTIMIZERS)
     parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--bf16", action="store_true", help="send the gradients as bfloat16")
+    parser.add_argument("--compile", action="store_true", help="the optimizer through torch.compile")
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     with tempfile.TemporaryDirectory() as scratch:
         arguments = parser.parse_args()
+        if arguments.compile and not hasattr(torch, "compile"):
+            parser.error(f"--compile: PyTorch {torch.__version__} has no torch.compile; 2 or newer has")
         multiprocessing.spawn(work, (arguments, scratch), nprocs=arguments.workers)

@@ -2,11 +2,13 @@
 """PyTorch DistributedDataParallel over gloo on the networks of configs/models: 2 processes of 1
 thread each, channels-last, fp32, synthetic data that is already in memory. SGD with momentum, but
 Adam for multigpu_cnn, as in that tutorial. Prints one JSON object: images per second of both
-processes together, the median of several repetitions. Needs PyTorch (Debian: python3-torch).
+processes together, the median of several repetitions. Needs PyTorch (Debian: python3-torch; 2 or
+newer for --compile, which also needs a C++ compiler).
 
-    bench/peers/ddp.py [--model tutorial] [--batch 128] [--seconds 5] [--repeat 3]
+    bench/peers/ddp.py [--model tutorial] [--batch 128] [--seconds 5] [--repeat 3] [--bf16] [--compile]
 """
 import argparse
+import inspect
 import json
 import os
 import statistics
@@ -20,6 +22,11 @@ import torch.nn.functional as functional
 from torch.nn.parallel import DistributedDataParallel
 
 from models import MODELS
+
+
+# Whether running statistics are sent before each step; newer releases warn about the older name.
+SEND_BUFFERS = next(name for name in ("forward_sync_buffers", "broadcast_buffers")
+                       if name in inspect.signature(DistributedDataParallel.__init__).parameters)
 
 
 def make_optimizer(name, parameters):
@@ -37,18 +44,21 @@ def train(rank, arguments, folder):
     make, (height, width, channels), classes = MODELS[arguments.model]
     # Batch statistics are each process's own, as Muster's are each slice's; the copies of the
     # running ones are not sent around before each step.
-    model = DistributedDataParallel(make().to(memory_format=channels_last), broadcast_buffers=False)
+    model = DistributedDataParallel(make().to(memory_format=channels_last), **{SEND_BUFFERS: False})
     optimizer = make_optimizer(arguments.model, model.parameters())
+    network = torch.compile(model) if arguments.compile else model
     images = torch.randn(arguments.batch, channels, height, width).to(memory_format=channels_last)
     labels = torch.randint(0, classes, (arguments.batch,))
 
     def steps(count):
         for _ in range(count):
             optimizer.zero_grad(set_to_none=False)
-            functional.cross_entropy(model(images), labels).backward()
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=arguments.bf16):
+                loss = functional.cross_entropy(network(images), labels)
+            loss.backward()
             optimizer.step()
 
-    steps(3)
+    steps(3)  # torch.compile works in the first
     begin = time.perf_counter()
     steps(3)
     each = torch.tensor((time.perf_counter() - begin) / 3)
@@ -79,7 +89,11 @@ def main():
     parser.add_argument("--batch", type=int, default=128, help="of each process")
     parser.add_argument("--seconds", type=float, default=5, help="of each repetition")
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--bf16", action="store_true", help="forward pass and loss under torch.autocast")
+    parser.add_argument("--compile", action="store_true", help="the network through torch.compile")
     arguments = parser.parse_args()
+    if arguments.compile and not hasattr(torch, "compile"):
+        parser.error(f"--compile: PyTorch {torch.__version__} has no torch.compile; 2 or newer has")
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     os.environ["OMP_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory() as folder:

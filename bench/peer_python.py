@@ -1,0 +1,37 @@
+"""The Python that runs a PyTorch peer: Debian's by default, or that of a virtual environment."""
+import json
+import os
+import subprocess
+import sys
+
+PEERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "peers")
+
+
+def add_arguments(parser):
+    parser.add_argument("--python", default="/usr/bin/python3", metavar="PATH",
+                        help="the Python whose PyTorch is the peer (default: %(default)s)")
+    parser.add_argument("--bf16", action="store_true", help="the peer in bfloat16; Muster stays in 32 bits")
+    parser.add_argument("--compile", action="store_true", help="the peer through torch.compile")
+
+
+def command(arguments, program):
+    """What runs bench/peers/PROGRAM as the options say."""
+    flags = [flag for flag, on in (("--bf16", arguments.bf16), ("--compile", arguments.compile)) if on]
+    return [arguments.python, os.path.join(PEERS, program)] + flags
+
+
+def describe(arguments):
+    """One line: PyTorch, its oneDNN, the processor. None where that Python has no PyTorch."""
+    try:
+        done = subprocess.run([arguments.python, os.path.join(PEERS, "versions.py")], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, timeout=300)
+    except OSError as error:
+        sys.exit(f"--python {arguments.python}: {error.strerror}; expected a Python with PyTorch")
+    except subprocess.TimeoutExpired:
+        sys.exit(f"--python {arguments.python}: importing torch took more than 300 s; is the machine busy?")
+    if done.returncode != 0:
+        return None
+    found = json.loads(done.stdout)
+    how = " and ".join(word for word, on in (("bf16", arguments.bf16), ("torch.compile", arguments.compile)) if on)
+    return (f"peer: PyTorch {found['torch']}, oneDNN {found['onednn']}, {how or 'as it comes (fp32, eager)'}; "
+            f"processor: {found['processor']}, {found['capability']}")
