@@ -253,6 +253,11 @@ TEST(Hostile, AFloodWaitsAtItsSender) {
                             .token = kTestToken};
   const auto server = ListenZmq("tcp://127.0.0.1:*", options);
   const auto member = ConnectZmq(server->endpoint(), options);
+  wire::WorkerMessage first;
+  first.mutable_beat();
+  ASSERT_TRUE(member->Send(first, {}));
+  const auto connected = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!server->Receive()) ASSERT_LT(std::chrono::steady_clock::now(), connected);
   const std::vector<float> tensor(kBytes / sizeof(float), 1.5f);
   const size_t before = ResidentBytes();
   for (int i = 0; i < kMessages; ++i) {  // sent from where it lies: no copies on this side

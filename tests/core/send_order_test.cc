@@ -113,7 +113,7 @@ TEST(SendOrder, AServersWordsOvertakeWeightsAndLowLayersHighOnes) {
 }
 
 TEST(SendOrder, AWorkersWordsOvertakeGradientsAndLowLayersHighOnes) {
-  const std::string token(32, 'a');
+  const std::string token = testing::kTestToken;
   const auto server = ListenZmq("tcp://127.0.0.1:*", Options());
   const auto deadline = steady_clock::now() + std::chrono::seconds(30);
   auto client = std::async(std::launch::async, [&] {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -17,10 +18,18 @@ bool IsWanted(const char* fault) {
          std::strcmp(program_invocation_short_name, "muster-worker") == 0;
 }
 
+// Data files are mapped, too.
+bool IsSharedMemory(int fd) {
+  char link[32], target[64] = {};
+  std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  return ::readlink(link, target, sizeof target - 1) > 0 &&
+         std::strncmp(target, "/memfd:muster-", 14) == 0;
+}
+
 }  // namespace
 
 extern "C" void* mmap(void* address, size_t size, int protection, int flags, int fd, off_t offset) {
-  if (fd >= 0 && (flags & MAP_SHARED) != 0 && IsWanted("map")) {
+  if (fd >= 0 && (flags & MAP_SHARED) != 0 && IsWanted("map") && IsSharedMemory(fd)) {
     errno = ENOMEM;
     return MAP_FAILED;
   }

@@ -42,6 +42,7 @@ TEST_P(Strangers, DoNotDisturbAJob) {
   EXPECT_EQ(second->Wait(40), 0) << second->Log();
   EXPECT_EQ(server->Wait(40), 0) << server->Log();
   EXPECT_EQ(another->Wait(30), 0) << another->Log();
+  ASSERT_FALSE(Metrics("run").empty());
   EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
   EXPECT_LT(std::filesystem::file_size(Path("run/server.log")), 64u << 10);
   EXPECT_LT(std::filesystem::file_size(Path("server.log")), 64u << 10);
