@@ -278,8 +278,9 @@ Rounds RunRounds(Job job) {
   }
   std::vector<pid_t> children{Spawn([&] {
     const Graph graph = Graph::Build(job.config.model(), InputShape(job.config.data()));
-    auto link = Listen(job.endpoint, JobOf(job.token), job.config.cluster().transport(),
-                       LinkOptionsFor(job.config, graph));
+    LinkOptions options = LinkOptionsFor(job.config, graph);
+    options.token = job.token;
+    auto link = Listen(job.endpoint, JobOf(job.token), job.config.cluster().transport(), options);
     char endpoint[256] = {};
     std::strncpy(endpoint, link->endpoint().c_str(), sizeof endpoint - 1);
     (void)!::write(endpoint_pipe[1], endpoint, sizeof endpoint);

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "common/error.h"
+#include "common/resource_limits.h"
 
 namespace muster {
 
@@ -16,7 +17,7 @@ void WriteFileAtomically(const std::string& path, const std::string& text) {
   const auto fail = [&](const char* what) {
     const int error = errno;
     ::unlink(temporary.c_str());
-    throw Error(ExitCode::kFailure, "{}: cannot {}: {}", path, what, std::strerror(error));
+    throw Error(ExitCode::kFailure, "{}: cannot {}: {}", path, what, ErrorText(error));
   };
   const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) fail("be created");

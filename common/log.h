@@ -4,11 +4,29 @@
 
 #include <spdlog/spdlog.h>
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace muster {
 
 // Names this process in its log lines: "server", "worker-3". Call once, at the start of main.
 void InitLog(const std::string& process);
+
+// For lines that somebody else can cause as often as he likes: each of the first 20 is worth one,
+// then every one that doubles their number. Such a line says how many there were.
+class RareLine {
+ public:
+  // Counts one more. True: worth a line.
+  bool Count() { return ++count_ <= 20 || (count_ & (count_ - 1)) == 0; }
+  uint64_t count() const { return count_; }
+
+ private:
+  uint64_t count_ = 0;
+};
+
+// Words of somebody else, fit for a line of a log or a terminal: ASCII without control characters
+// (others become '?'), cut to 500.
+std::string Printable(std::string_view words);
 
 }  // namespace muster

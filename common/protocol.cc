@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -35,6 +36,14 @@ std::string CheckToken(std::string text, const std::string& source) {
 }  // namespace
 
 uint64_t JobOf(const std::string& token) { return XXH3_64bits(token.data(), token.size()); }
+
+bool SameToken(const std::string& a, const std::string& b) {
+  unsigned difference = a.size() != b.size();
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
+  }
+  return difference == 0;
+}
 
 std::string ReadToken(const std::string& path) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));

@@ -6,10 +6,13 @@
 
 namespace muster {
 
-inline constexpr uint32_t kProtocolVersion = 2;
+inline constexpr uint32_t kProtocolVersion = 3;
 
 // The job's identity in every message: XXH3-64 of the token's 32 hexadecimal digits.
 uint64_t JobOf(const std::string& token);
+
+// Compares tokens in the same time wherever the first difference is.
+bool SameToken(const std::string& a, const std::string& b);
 
 // Where a process started by hand finds the token, unless --token-file names a file.
 inline constexpr const char* kTokenVariable = "MUSTER_TOKEN";

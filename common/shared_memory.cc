@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/error.h"
+#include "common/resource_limits.h"
 
 // Since Linux 5.1; glibc's headers may be older than the kernel.
 #ifndef F_SEAL_FUTURE_WRITE
@@ -32,20 +33,20 @@ SharedMemory::SharedMemory(UniqueFd fd, size_t bytes, Access access)
   if (address_ == MAP_FAILED) {
     address_ = nullptr;
     throw Error(ExitCode::kFailure, "cannot map {} bytes of shared memory: {}", bytes,
-                std::strerror(errno));
+                ErrorText(errno));
   }
 }
 
 SharedMemory SharedMemory::Create(const char* name, size_t bytes, Access access) {
   UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) {
-    throw Error(ExitCode::kFailure, "memfd_create: {}", std::strerror(errno));
+    throw Error(ExitCode::kFailure, "memfd_create: {}", ErrorText(errno));
   }
   const auto size = static_cast<off_t>(MappedBytes(bytes));
   // posix_fallocate returns the error.
   if (const int error = ::posix_fallocate(fd.get(), 0, size); error != 0) {
     throw Error(ExitCode::kFailure, "cannot reserve {} bytes of shared memory: {}", bytes,
-                std::strerror(error));
+                ErrorText(error));
   }
   if (::fcntl(fd.get(), F_ADD_SEALS, kSizeSeals) != 0) {
     throw Error(ExitCode::kFailure, "cannot seal shared memory: {}", std::strerror(errno));

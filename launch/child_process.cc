@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "common/error.h"
+#include "common/resource_limits.h"
 #include "common/unique_fd.h"
 
 namespace muster {
@@ -32,7 +33,8 @@ struct ExecPlan {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != plan.parent) ::_exit(1);  // it died before the line above took effect
 
-  for (int signal : {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGPIPE, SIGCHLD}) ::signal(signal, SIG_DFL);
+  for (int signal : {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGPIPE, SIGCHLD, SIGXFSZ})
+    ::signal(signal, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -56,12 +58,12 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
       ::open(options.log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
   if (!log.valid()) {
     throw Error(ExitCode::kFailure, "cannot open the log {}: {}", options.log_path,
-                std::strerror(errno));
+                ErrorText(errno));
   }
   UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
-    throw Error(ExitCode::kFailure, "cannot make a pipe: {}", std::strerror(errno));
+    throw Error(ExitCode::kFailure, "cannot make a pipe: {}", ErrorText(errno));
   }
   UniqueFd error_read(ends[0]), error_write(ends[1]);
 
@@ -84,7 +86,7 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
   pid_ = ::fork();
   if (pid_ == 0) ExecChild(plan);
   if (pid_ < 0) {
-    throw Error(ExitCode::kFailure, "cannot start {}: {}", options.program, std::strerror(errno));
+    throw Error(ExitCode::kFailure, "cannot start {}: {}", options.program, ErrorText(errno));
   }
   // The pipe closes at exec; before that, it brings the reason why there was none.
   error_write.Reset();

@@ -17,6 +17,7 @@
 #include "common/instruction_set.h"
 #include "common/link/tcp_address.h"
 #include "common/protocol.h"
+#include "common/resource_limits.h"
 #include "launch/console.h"
 #include "launch/hand_text.h"
 #include "launch/job_display.h"
@@ -378,6 +379,7 @@ int RunSeries(const LaunchArguments& arguments, Prepared& prepared, SignalSource
 int RunLaunch(const LaunchArguments& arguments) {
   Prepared prepared = Prepare(arguments, /*dry=*/false);
   CheckPrograms(arguments);
+  RequireOpenFiles("muster", 64);
   if (arguments.by_hand) CheckWorkersByHand(*arguments.by_hand);
   CheckData(arguments, prepared.config);
   SignalSource signals;

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "common/resource_limits.h"
 #include "launch/command_line/command_line.h"
 
 namespace {
@@ -26,6 +27,7 @@ void BoundOpenMpSpinning() {
 
 int main(int argc, char** argv) {
   OpenStandardDescriptors();
+  muster::IgnoreFileSizeSignal();
   BoundOpenMpSpinning();
   return muster::RunCommandLine(argc, argv);
 }

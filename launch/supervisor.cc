@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstring>
 
+#include "common/resource_limits.h"
 #include "launch/log_tail.h"
 #include "launch/process_state.h"
 #include "launch/units.h"
@@ -68,7 +69,7 @@ JobOutcome Supervisor::Run() {
 void Supervisor::StartServer() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
-    throw Error(ExitCode::kFailure, "cannot make a pipe: {}", std::strerror(errno));
+    throw Error(ExitCode::kFailure, "cannot make a pipe: {}", ErrorText(errno));
   }
   UniqueFd write_end(ends[1]);
   reports_ = LineReader(UniqueFd(ends[0]), kMostReportBytes);

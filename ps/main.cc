@@ -1,4 +1,5 @@
 // muster-server: owns the variables of a job. Started by `muster launch`, or by hand.
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/signalfd.h>
 
@@ -12,6 +13,7 @@
 #include "common/malloc_policy.h"
 #include "common/parent.h"
 #include "common/protocol.h"
+#include "common/resource_limits.h"
 #include "common/trace/session.h"
 #include "ps/server.h"
 
@@ -34,14 +36,23 @@ int BlockStopSignals() {
   return ::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
+// libzmq aborts where it cannot have what it needs.
+void RequireLimits(const config::Config& config) {
+  const std::string who = fmt::format("a server of {} workers", config.cluster().workers());
+  RequireOpenFiles(who, 64 + 8 * config.cluster().workers());
+  RequireThreads(who, config.server().threads() + config.server().io_threads() + 2);
+}
+
 void Serve(const Arguments& arguments, int signal_fd) {
   config::Config config = LoadConfig(arguments.config, {});
   ResolveConfig(config, AvailableCores());
+  RequireLimits(config);
   const trace::Session session(trace::ServerSession(config), "loop");
   const std::string token = RequireToken(arguments.token_file, "the server");
   const Graph graph = Graph::Build(config.model(), InputShape(config.data()));
   const ListenAddress address = ChooseListenAddress(arguments.endpoint, arguments.bind);
   LinkOptions options = LinkOptionsFor(config, graph);
+  options.token = token;
   options.advertised = IsTcp(address.endpoint) ? address.endpoint : "";
   std::unique_ptr<ServerLink> link =
       Listen(address.bind, JobOf(token), config.cluster().transport(), options);
@@ -74,6 +85,7 @@ int Main(int argc, char** argv) {
   }
   if (arguments.parent != 0) DieWithParent(arguments.parent);
   std::signal(SIGPIPE, SIG_IGN);
+  IgnoreFileSizeSignal();
   const int signal_fd = BlockStopSignals();
   KeepFreedMemory();
   InitLog("server");

@@ -13,6 +13,7 @@
 #include <ctime>
 
 #include "common/error.h"
+#include "common/resource_limits.h"
 
 namespace muster {
 namespace {
@@ -37,8 +38,7 @@ Reporter::Reporter(const std::string& metrics_path, int event_fd)
     metrics_fd_ =
         ::open(metrics_path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
     if (metrics_fd_ < 0) {
-      throw Error(ExitCode::kFailure, "{}: cannot be created: {}", metrics_path,
-                  std::strerror(errno));
+      throw Error(ExitCode::kFailure, "{}: cannot be created: {}", metrics_path, ErrorText(errno));
     }
   }
   if (event_fd_ >= 0) ::fcntl(event_fd_, F_SETFL, ::fcntl(event_fd_, F_GETFL) | O_NONBLOCK);
@@ -58,8 +58,7 @@ void Reporter::Metrics(nlohmann::ordered_json line) {
     const ssize_t n = ::write(metrics_fd_, text.data() + done, text.size() - done);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
-      throw Error(ExitCode::kFailure, "{}: cannot be written: {}", metrics_path_,
-                  std::strerror(errno));
+      throw Error(ExitCode::kFailure, "{}: cannot be written: {}", metrics_path_, ErrorText(errno));
     }
     done += static_cast<size_t>(n);
   }

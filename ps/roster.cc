@@ -6,22 +6,10 @@
 #include <algorithm>
 
 #include "common/compute_settings.h"
+#include "common/log.h"
 #include "common/protocol.h"
 
 namespace muster {
-namespace {
-
-// Takes the same time wherever the first difference is.
-bool SameToken(const std::string& a, const std::string& b) {
-  unsigned difference = a.size() != b.size();
-  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
-  }
-  return difference == 0;
-}
-
-}  // namespace
-
 Roster::Roster(const Graph& graph, JoinTerms terms)
     : graph_(graph), terms_(std::move(terms)), members_(terms_.workers) {}
 
@@ -50,7 +38,7 @@ std::optional<std::string> Roster::Join(PeerId peer, const wire::Address& addres
   Member& member = members_[rank];
   member.peer = peer;
   member.incarnation = address.incarnation();
-  member.host = hello.host();
+  member.host = Printable(hello.host());
   member.pid = hello.pid();
   member.threads = hello.threads();
   member.last_heard = std::chrono::steady_clock::now();
@@ -60,6 +48,21 @@ std::optional<std::string> Roster::Join(PeerId peer, const wire::Address& addres
     test_samples_ = hello.test_samples();
     data_fingerprint_ = hello.data_fingerprint();
   }
+  return std::nullopt;
+}
+
+std::optional<std::string> Roster::Reseat(PeerId peer, const wire::Address& address,
+                                          const wire::Hello& hello) {
+  if (!SameToken(hello.token(), terms_.token)) {
+    return "the job token is wrong: this server runs another job";
+  }
+  const uint32_t rank = address.rank();
+  const bool seated = rank < members_.size() && Matches(rank, address) &&
+                      members_[rank].host == Printable(hello.host()) &&
+                      members_[rank].pid == hello.pid() && !members_[rank].ready;
+  if (!seated) return fmt::format("rank {} has no such worker that waits for its memory", rank);
+  members_[rank].peer = peer;
+  members_[rank].last_heard = std::chrono::steady_clock::now();
   return std::nullopt;
 }
 

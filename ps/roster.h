@@ -40,6 +40,11 @@ class Roster {
   std::optional<std::string> Join(PeerId peer, const wire::Address& address,
                                   const wire::Hello& hello);
 
+  // Gives the seat of a worker that was welcomed over the local link, and cannot use its memory,
+  // to that worker's second connection; or returns why not.
+  std::optional<std::string> Reseat(PeerId peer, const wire::Address& address,
+                                    const wire::Hello& hello);
+
   // The rank that this peer holds.
   std::optional<uint32_t> RankOf(PeerId peer) const;
   // True if the address is the one that this rank's member must use.

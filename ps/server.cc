@@ -75,7 +75,7 @@ ServerResult Server::Run() {
   reporter_.Metrics(summary);
   reporter_.Event("summary", summary);
   spdlog::info("completed: {}", summary.dump());
-  ServerResult result{step_, aggregator_.HashWeights(step_), std::nullopt, dropped_};
+  ServerResult result{step_, aggregator_.HashWeights(step_), std::nullopt, dropped_.count()};
   if (summary.contains("test_accuracy")) result.test_accuracy = summary["test_accuracy"];
   return result;
 }
@@ -124,6 +124,10 @@ void Server::Turn() {
 }
 
 void Server::Receive(const FromWorker& event) {
+  if (event.kind == FromWorker::Kind::kRefused) {
+    return Refuse("a connection from " + event.refused,
+                  "the job token is wrong: this server runs another job");
+  }
   const std::optional<uint32_t> rank = roster_.RankOf(event.peer);
   const std::string who = rank ? roster_.Name(*rank) : fmt::format("stranger {}", event.peer);
   if (event.kind == FromWorker::Kind::kLost) {
@@ -142,11 +146,8 @@ void Server::Receive(const FromWorker& event) {
 }
 
 void Server::Drop(const std::string& who, const std::string& why) {
-  ++dropped_;
-  // The first few are worth a line each; a flood is not.
-  if (dropped_ <= 20 || (dropped_ & (dropped_ - 1)) == 0) {
-    spdlog::warn("dropped a message of {}: {} ({} so far)", who, why, dropped_);
-  }
+  if (!dropped_.Count()) return;
+  spdlog::warn("dropped a message of {}: {} ({} so far)", who, why, dropped_.count());
 }
 
 void Server::OnMessage(uint32_t rank, const wire::WorkerMessage& message, const Payload& payload) {

@@ -15,6 +15,7 @@
 #include "common/error.h"
 #include "common/graph.h"
 #include "common/link/link.h"
+#include "common/log.h"
 #include "common/own_gap.h"
 #include "common/step_plan.h"
 #include "proto/config.pb.h"
@@ -65,8 +66,12 @@ class Server {
   void OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBlock& block);
   void OnLost(uint32_t rank);
   void Drop(const std::string& who, const std::string& why);
+  // Somebody who may not join: a line, here and at the launcher.
+  void Refuse(const std::string& who, const std::string& why);
 
-  void WelcomeAll();             // a. the roster is complete
+  void WelcomeAll();  // a. the roster is complete
+  void Welcome(uint32_t rank);
+  void WelcomeAgain(uint32_t rank);
   void BeginStep(int64_t step);  // b.
   void OrderNext(int64_t step);  //    what comes after `step`
   void OrderStep(int64_t step);
@@ -117,7 +122,7 @@ class Server {
   Clock::time_point next_live_ = Clock::now();
   Clock::time_point next_waiting_;
   std::optional<uint32_t> blamed_;  // the rank that a failure is about
-  uint64_t dropped_ = 0;
+  RareLine dropped_, refused_;
   bool done_ = false;
   std::unique_ptr<ServerLink> link_;  // last: gone before the memory that it sends from
 };

@@ -11,28 +11,24 @@ namespace muster {
 namespace {
 
 constexpr std::chrono::milliseconds kGoodbyeWait{3000};
-constexpr uint64_t kMostRefusalsReported = 20;  // a flood is not worth more
 
 }  // namespace
 
 // a. Who joins, and with what.
 void Server::OnHello(PeerId peer, const wire::WorkerMessage& message) {
   std::optional<std::string> reason;
-  if (phase_ != Phase::kGathering) {
+  if (message.hello().instead_of_local() && phase_ == Phase::kPreparing) {
+    reason = roster_.Reseat(peer, message.address(), message.hello());
+    if (!reason) return WelcomeAgain(message.address().rank());
+  } else if (phase_ != Phase::kGathering) {
     reason = "all workers of this job have joined already";
   } else {
     reason = roster_.Join(peer, message.address(), message.hello());
   }
   if (reason) {
-    Drop(fmt::format("rank {} (host {}, pid {})", message.address().rank(), message.hello().host(),
-                     message.hello().pid()),
-         *reason);
-    if (dropped_ <= kMostRefusalsReported) {
-      reporter_.Event("refused",
-                      {{"message", fmt::format("Refused rank {} (host {}, pid {}): {}",
-                                               message.address().rank(), message.hello().host(),
-                                               message.hello().pid(), *reason)}});
-    }
+    Refuse(fmt::format("rank {} (host {}, pid {})", message.address().rank(),
+                       message.hello().host(), message.hello().pid()),
+           *reason);
     wire::ServerMessage refusal;
     refusal.mutable_refused()->set_reason(*reason);
     (void)link_->Send(peer, refusal, {});
@@ -45,6 +41,13 @@ void Server::OnHello(PeerId peer, const wire::WorkerMessage& message) {
   spdlog::info("{}", joined);
   reporter_.Event("joined", {{"rank", rank}, {"message", joined}});
   if (roster_.Complete()) WelcomeAll();
+}
+
+void Server::Refuse(const std::string& who, const std::string& why) {
+  if (!refused_.Count()) return;
+  const std::string line = Printable(fmt::format("{}: {}", who, why));
+  spdlog::warn("refused {} ({} so far)", line, refused_.count());
+  reporter_.Event("refused", {{"message", "Refused " + line}});
 }
 
 void Server::WelcomeAll() {
@@ -62,19 +65,7 @@ void Server::WelcomeAll() {
   for (uint32_t rank = 0; rank < roster_.size(); ++rank) {
     const Range slices = EvenPart(plan_.slices, roster_.size(), rank);
     for (const TreeNode& node : Decompose(slices, plan_.slices)) parts.push_back({node, rank});
-    wire::ServerMessage message = NewMessage();
-    wire::Welcome& welcome = *message.mutable_welcome();
-    welcome.set_workers(roster_.size());
-    for (const Chunk& chunk : aggregator_.chunks()) welcome.add_chunk_end(chunk.end);
-    welcome.set_first_step(step_);
-    welcome.set_train_samples(plan_.train_samples);
-    welcome.set_global_batch(plan_.global_batch);
-    welcome.set_total_steps(plan_.total_steps);
-    welcome.set_slices(static_cast<uint32_t>(plan_.slices));
-    welcome.set_slice_begin(static_cast<uint32_t>(slices.begin));
-    welcome.set_slice_end(static_cast<uint32_t>(slices.end));
-    welcome.set_tensor_type(WireTypeOf(config_.cluster()));
-    SendTo(rank, message);
+    Welcome(rank);
   }
   aggregator_.Expect(std::move(parts), plan_.slices);
   phase_ = Phase::kPreparing;
@@ -97,6 +88,35 @@ void Server::WelcomeAll() {
                               {"parameters", graph_.parameter_count()},
                               {"chunks", aggregator_.chunks().size()},
                               {"instruction_set", aggregator_.instruction_set()}});
+}
+
+void Server::Welcome(uint32_t rank) {
+  const Range slices = EvenPart(plan_.slices, roster_.size(), rank);
+  wire::ServerMessage message = NewMessage();
+  wire::Welcome& welcome = *message.mutable_welcome();
+  welcome.set_workers(roster_.size());
+  for (const Chunk& chunk : aggregator_.chunks()) welcome.add_chunk_end(chunk.end);
+  welcome.set_first_step(step_);
+  welcome.set_train_samples(plan_.train_samples);
+  welcome.set_global_batch(plan_.global_batch);
+  welcome.set_total_steps(plan_.total_steps);
+  welcome.set_slices(static_cast<uint32_t>(plan_.slices));
+  welcome.set_slice_begin(static_cast<uint32_t>(slices.begin));
+  welcome.set_slice_end(static_cast<uint32_t>(slices.end));
+  welcome.set_tensor_type(WireTypeOf(config_.cluster()));
+  SendTo(rank, message);
+}
+
+// A worker that came back over ZeroMQ, since it cannot use the memory of its first Welcome.
+void Server::WelcomeAgain(uint32_t rank) {
+  spdlog::warn("{} cannot use shared memory (its log says why): ZeroMQ", roster_.Name(rank));
+  Welcome(rank);
+  for (size_t c = 0; c < aggregator_.chunks().size(); ++c) {
+    wire::ServerMessage message = NewMessage();
+    message.mutable_weights_chunk()->set_version(step_);
+    message.mutable_weights_chunk()->set_chunk(static_cast<uint32_t>(c));
+    SendTo(rank, message, aggregator_.WireWeightsOf(step_, c));
+  }
 }
 
 // f. Nobody waits for ever.

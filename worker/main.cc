@@ -17,6 +17,7 @@
 #include "common/malloc_policy.h"
 #include "common/parent.h"
 #include "common/protocol.h"
+#include "common/resource_limits.h"
 #include "common/trace/session.h"
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/trainer/trainer.h"
@@ -112,9 +113,17 @@ void PrintMemory(const Arguments& arguments) {
   }
 }
 
+// OpenMP ends the process, and libzmq aborts, where they cannot have what they need.
+void RequireLimits(const config::Config& config) {
+  RequireOpenFiles("a worker", 64);
+  const unsigned input = config.data().prefetch_threads() + 1;
+  RequireThreads("a worker", config.worker().threads() + input + 4);
+}
+
 void Work(const Arguments& arguments) {
   config::Config config = LoadConfigOf(arguments);
   ResolveConfig(config, AvailableCores());
+  RequireLimits(config);
   const trace::Session session(trace::WorkerSession(config, arguments.rank), "compute");
   const Graph graph = Graph::Build(config.model(), InputShape(config.data()));
   const Datasets data = OpenDatasets(config.data(), config.run().seed());
@@ -207,6 +216,7 @@ int Main(int argc, char** argv) {
     SayWhenStopped(arguments.rank);
   }
   std::signal(SIGPIPE, SIG_IGN);
+  IgnoreFileSizeSignal();
   KeepFreedMemory();
   InitLog("worker-" + std::to_string(arguments.rank));
   try {

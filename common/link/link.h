@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "common/error.h"
 #include "common/graph.h"
 #include "common/shared_memory.h"
 #include "common/wire_type.h"
@@ -50,11 +51,13 @@ struct FromWorker {
     kMessage,
     kMalformed,  // not a WorkerMessage; `message` is empty
     kLost,       // the connection ended
+    kRefused,    // somebody who does not know the token; no peer
   };
   Kind kind;
-  PeerId peer;
+  PeerId peer = 0;
   wire::WorkerMessage message;
   Payload payload;
+  std::string refused;  // kRefused: whose connection
 };
 
 // What became of a message to a worker.
@@ -111,6 +114,13 @@ struct Release {
   void* hint = nullptr;
 };
 
+// The memory that comes with Welcome is not there, or cannot be used by this process. Thrown by
+// Receive. The server still counts on this worker, for as long as the link is open.
+class HandOverFailed : public Error {
+ public:
+  explicit HandOverFailed(const std::string& why) : Error(ExitCode::kFailure, why) {}
+};
+
 class ClientLink {
  public:
   virtual ~ClientLink() = default;
@@ -161,7 +171,8 @@ struct LinkOptions {
   // Server, tcp: what endpoint() says, where that is not the address it listens on. With * as port,
   // the one that it got.
   std::string advertised;
-  double silence_s = 20;  // a connection without a sign of life for this long is cut
+  double silence_s = 20;  // for how long a connection may be without a sign of life
+  std::string token;      // ZeroMQ: who does not know it is not admitted
   // With AUTO: processes of one host share memory. Not where tensors travel in 16 bits: what is
   // shared would not be rounded, and the bits would depend on where a worker runs.
   bool share_memory = true;

@@ -22,7 +22,7 @@ LinkOptions LinkOptionsFor(const config::Config& config, const Graph& graph) {
   for (const Chunk& chunk : chunks) largest = std::max(largest, chunk.floats() * sizeof(float));
   LinkOptions options;
   constexpr size_t kMostHeader = 4 << 20, kMostChunk = 64 << 20;  // cluster.chunk_bytes
-  options.max_message_bytes = largest + kMostHeader;
+  options.max_message_bytes = std::max(largest, kMostHeader);
   options.max_server_message_bytes =
       std::max(largest, std::min(graph.arena_floats() * sizeof(float), 2 * kMostChunk)) +
       kMostHeader;

@@ -13,6 +13,7 @@
 #include "common/link/local_link.h"
 #include "common/link/look_interval.h"
 #include "common/link/slot_layout.h"
+#include "common/resource_limits.h"
 #include "common/unique_fd.h"
 
 namespace muster {
@@ -61,7 +62,13 @@ FromServer LocalClientLink::Parse(const std::string& bytes) {
   FromServer result{FromServer::Kind::kMalformed, {}, {}};
   if (!result.message.ParseFromString(bytes)) return result;
   result.kind = FromServer::Kind::kMessage;
-  if (result.message.has_welcome()) Attach(result.message.welcome());
+  if (result.message.has_welcome()) {
+    try {
+      Attach(result.message.welcome());
+    } catch (const Error& error) {
+      throw HandOverFailed(error.what());
+    }
+  }
   if (!result.message.has_weights_chunk()) return result;
   const wire::WeightsChunk& chunk = result.message.weights_chunk();
   const auto span = layout_.Chunk(chunk.chunk());
@@ -77,10 +84,10 @@ FromServer LocalClientLink::Parse(const std::string& bytes) {
 // The memory of Welcome. Whatever follows it comes through that.
 void LocalClientLink::Attach(const wire::Welcome& welcome) {
   if (handed_over_.size() != 4) {
-    throw Error(ExitCode::kPeerFailed,
-                "the server handed over {} memories with Welcome, expected 4: weights, slot, and "
-                "messages both ways",
-                handed_over_.size());
+    throw HandOverFailed(
+        fmt::format("the server handed over {} memories with Welcome, expected 4: weights, slot, "
+                    "and messages both ways (its log may say why)",
+                    handed_over_.size()));
   }
   layout_ = SlotLayout(welcome);
   planes_ = SharedMemory::Map(std::move(handed_over_[0]), SharedMemory::Access::kRead);
@@ -109,6 +116,10 @@ std::optional<FromServer> LocalClientLink::Receive() {
       lost_ = true;
       return FromServer{FromServer::Kind::kLost, {}, {}};
     case LocalConnection::Status::kMalformed:
+      if (!connection_.attached()) {
+        throw HandOverFailed("the memory that comes with Welcome could not be received" +
+                             OpenFilesHint());
+      }
       return FromServer{FromServer::Kind::kMalformed, {}, {}};
     case LocalConnection::Status::kMessage:
       break;

@@ -86,7 +86,7 @@ class LocalServerLink : public ServerLink {
   UniqueFd listener_, epoll_;
   SharedMemory* planes_ = nullptr;
   PeerId next_peer_ = 1;
-  bool said_full_ = false;  // since a connection was last accepted
+  RareLine refused_, full_;
   std::unordered_map<PeerId, Peer> peers_;
   std::vector<Peer*> attached_;  // those whose messages come through memory
   std::vector<PeerId> to_deliver_;
@@ -111,17 +111,19 @@ void LocalServerLink::Accept() {
   // Another user may neither read the weights nor write gradients.
   const int64_t user = connection.PeerUser();
   if (user != static_cast<int64_t>(::geteuid())) {
-    spdlog::warn("refused a local connection of user {}: this job belongs to user {}", user,
-                 ::geteuid());
-    return;
-  }
-  if (peers_.size() >= options_.max_local_peers) {
-    if (!std::exchange(said_full_, true)) {
-      spdlog::warn("refused a local connection: {} are open, which is the most", peers_.size());
+    if (refused_.Count()) {
+      spdlog::warn("refused a local connection of user {}: this job belongs to user {} ({} so far)",
+                   user, ::geteuid(), refused_.count());
     }
     return;
   }
-  said_full_ = false;
+  if (peers_.size() >= options_.max_local_peers) {
+    if (full_.Count()) {
+      spdlog::warn("refused a local connection: {} are open, which is the most ({} so far)",
+                   peers_.size(), full_.count());
+    }
+    return;
+  }
   const PeerId id = next_peer_++;
   Watch(connection.fd(), id, EPOLLIN, EPOLL_CTL_ADD);
   peers_.emplace(id, Peer{.id = id, .connection = std::move(connection)});
@@ -225,7 +227,8 @@ std::optional<FromWorker> LocalServerLink::Receive() {
   return result;
 }
 
-// The descriptors go with the message that makes use of them.
+// The descriptors go with the message that makes use of them. Without them it tells the worker that
+// there is no memory for it: with AUTO it comes back over ZeroMQ.
 void LocalServerLink::Welcome(Peer& peer, const wire::ServerMessage& message,
                               const std::string& bytes) {
   MUSTER_CHECK(planes_ != nullptr && !peer.connection.attached());
@@ -234,11 +237,18 @@ void LocalServerLink::Welcome(Peer& peer, const wire::ServerMessage& message,
     return SharedMemory::Create(name, size, access);
   };
   peer.layout = SlotLayout(message.welcome());
-  peer.slot =
-      std::make_shared<SharedMemory>(create("muster-slot", peer.layout.bytes(), Access::kRead));
-  SharedMemory theirs = create("muster-to-server", sizeof(RingMemory), Access::kRead);
-  SharedMemory mine = create("muster-to-worker", sizeof(RingMemory), Access::kReadWrite);
-  mine.SealAgainstNewWriters();
+  SharedMemory theirs, mine;
+  try {
+    peer.slot =
+        std::make_shared<SharedMemory>(create("muster-slot", peer.layout.bytes(), Access::kRead));
+    theirs = create("muster-to-server", sizeof(RingMemory), Access::kRead);
+    mine = create("muster-to-worker", sizeof(RingMemory), Access::kReadWrite);
+    mine.SealAgainstNewWriters();
+  } catch (const Error& error) {
+    spdlog::warn("no shared memory for a worker: {}", error.what());
+    peer.slot.reset();
+    return peer.connection.Append(bytes);
+  }
   const int fds[] = {planes_->fd(), peer.slot->fd(), theirs.fd(), mine.fd()};
   peer.connection.Append(bytes, fds);
   peer.connection.Attach(std::move(mine), std::move(theirs));

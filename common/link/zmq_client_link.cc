@@ -6,8 +6,10 @@
 
 #include "common/arena.h"
 #include "common/error.h"
+#include "common/link/admission.h"
 #include "common/link/zmq_link.h"
 #include "common/link/zmq_socket.h"
+#include "common/protocol.h"
 
 namespace muster {
 namespace {
@@ -17,15 +19,19 @@ using std::chrono::milliseconds;
 class ZmqClientLink : public ClientLink {
  public:
   ZmqClientLink(const std::string& endpoint, const LinkOptions& options)
-      : context_(1), socket_(context_, zmq::socket_type::dealer) {
+      : endpoint_(endpoint), context_(1), socket_(context_, zmq::socket_type::dealer) {
+    PresentToken(socket_, options.token);
     SetCommonOptions(socket_, options,
                      std::max(options.max_message_bytes, options.max_server_message_bytes));
-    // The server may start later than this worker. Once connected, a loss is final.
+    // The server may start later than this worker. Once admitted, a loss is final.
     socket_.set(zmq::sockopt::reconnect_ivl, 100);
     // A host that is not up yet drops the first packet; the kernel would ask again ever more
     // rarely.
     socket_.set(zmq::sockopt::connect_timeout, 3000);
-    monitor_ = std::make_unique<ConnectionMonitor>(context_, socket_);
+    monitor_ = std::make_unique<ConnectionMonitor>(
+        context_, socket_,
+        ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
+            ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_DISCONNECTED);
     const std::string address = Resolve(endpoint, socket_);
     try {
       socket_.connect(address);
@@ -42,7 +48,7 @@ class ZmqClientLink : public ClientLink {
   std::optional<FromServer> Receive() override {
     zmq::message_t header;
     if (!socket_.recv(header, zmq::recv_flags::dontwait)) {
-      if (!monitor_->NextDisconnected()) return std::nullopt;
+      if (!ConnectionIsLost()) return std::nullopt;
       return FromServer{FromServer::Kind::kLost, {}, {}};
     }
     FromServer result{FromServer::Kind::kMalformed, {}, {}};
@@ -106,6 +112,10 @@ class ZmqClientLink : public ClientLink {
   }
 
  private:
+  bool ConnectionIsLost();
+
+  const std::string endpoint_;
+  bool admitted_ = false;
   WireType type_ = wire::FP32;
   Arena planes_[3];  // the last one, the average, only if it is used
   std::deque<Arena> slots_;
@@ -113,6 +123,31 @@ class ZmqClientLink : public ClientLink {
   zmq::socket_t socket_;
   std::unique_ptr<ConnectionMonitor> monitor_;
 };
+
+// What became of the connection. Throws Error(kRefused) if the server, whatever it is, does not
+// take this worker.
+bool ZmqClientLink::ConnectionIsLost() {
+  while (const std::optional<ConnectionMonitor::Event> event = monitor_->Next()) {
+    switch (event->what) {
+      case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
+        admitted_ = true;
+        break;
+      case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH:
+        throw Error(ExitCode::kRefused,
+                    "the server at {} refused this worker: the job token is wrong: it runs another "
+                    "job",
+                    endpoint_);
+      case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
+        throw Error(ExitCode::kRefused,
+                    "what listens at {} is no server of this protocol (version {}): is this the "
+                    "endpoint that the server says, and is it the same release of Muster?",
+                    endpoint_, kProtocolVersion);
+      default:
+        if (admitted_) return true;  // before that libzmq tries again
+    }
+  }
+  return false;
+}
 
 }  // namespace
 

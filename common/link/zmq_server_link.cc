@@ -5,6 +5,8 @@
 // time (send_window.h): others wait here, older versions and lower layers first, and are overtaken
 // by messages without a tensor. The client does the same (worker/client).
 //
+// Only connections that know the job's token get as far as a message (admission.h).
+//
 // A lost connection is a lost peer: libzmq reports it on a monitor socket, with the file
 // descriptor of the connection, which each received message also carries.
 #include <fmt/format.h>
@@ -22,6 +24,7 @@
 #include <utility>
 
 #include "common/error.h"
+#include "common/link/admission.h"
 #include "common/link/send_window.h"
 #include "common/link/tcp_address.h"
 #include "common/link/zmq_link.h"
@@ -55,9 +58,12 @@ class ZmqServerLink : public ServerLink {
         epoll_(::epoll_create1(EPOLL_CLOEXEC)),
         max_waiting_(static_cast<size_t>(options.max_queued_messages)),
         context_(options.io_threads),
+        admission_(context_, options.token),
         socket_(context_, zmq::socket_type::router) {
+    Admission::Guard(socket_);
     SetCommonOptions(socket_, options, options.max_message_bytes);
-    for (const int fd : {room_fd_.get(), socket_.get(zmq::sockopt::fd)}) {
+    CloseDeadConnections(options.silence_s);
+    for (const int fd : {room_fd_.get(), socket_.get(zmq::sockopt::fd), admission_.fd()}) {
       epoll_event event{};
       event.events = EPOLLIN;
       if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
@@ -65,8 +71,9 @@ class ZmqServerLink : public ServerLink {
       }
     }
     socket_.set(zmq::sockopt::router_mandatory, true);
-    monitor_ = std::make_unique<ConnectionMonitor>(context_, socket_);
+    monitor_ = std::make_unique<ConnectionMonitor>(context_, socket_, ZMQ_EVENT_DISCONNECTED);
     const std::string address = Resolve(endpoint, socket_);
+    if (!IsTcp(endpoint)) AdmitThisUserOnly();
     try {
       socket_.bind(address);
     } catch (const zmq::error_t& error) {
@@ -87,7 +94,8 @@ class ZmqServerLink : public ServerLink {
   int fd() const override { return epoll_.get(); }
 
   bool Pending() override {
-    return room_ || HasInput(socket_) || monitor_->Pending() || (!losses_.empty() && LossIsDue());
+    return room_ || HasInput(socket_) || admission_.Pending() || monitor_->Pending() ||
+           (!losses_.empty() && LossIsDue());
   }
 
   std::optional<FromWorker> Receive() override;
@@ -125,6 +133,9 @@ class ZmqServerLink : public ServerLink {
                       std::span<const std::byte> tensor, Release release);
   PeerId FindPeer(const zmq::message_t& identity, const zmq::message_t& frame);
   void DrainMonitor();
+  void AdmitThisUserOnly();
+  std::optional<FromWorker> AnswerWhoAsks();
+  void CloseDeadConnections(double silence_s);
 
   // Some window has room again. By ZeroMQ's threads: these outlive the context.
   const UniqueFd room_fd_;
@@ -132,6 +143,7 @@ class ZmqServerLink : public ServerLink {
   const UniqueFd epoll_;
   const size_t max_waiting_;  // of a peer
   zmq::context_t context_;
+  Admission admission_;
   zmq::socket_t socket_;
   std::unique_ptr<ConnectionMonitor> monitor_;
   std::string endpoint_;
@@ -158,12 +170,40 @@ PeerId ZmqServerLink::FindPeer(const zmq::message_t& identity, const zmq::messag
 }
 
 void ZmqServerLink::DrainMonitor() {
-  while (const std::optional<int> fd = monitor_->NextDisconnected()) {
-    const auto found = by_fd_.find(*fd);
+  while (const std::optional<ConnectionMonitor::Event> event = monitor_->Next()) {
+    const auto found = by_fd_.find(event->value);
     if (found == by_fd_.end()) continue;  // never said anything
     losses_.push_back({found->second, steady_clock::now() + kLossDelay});
     by_fd_.erase(found);
   }
+}
+
+// A Unix-domain socket, like the local link, is for one user: others do not get as far as libzmq's
+// handshake.
+void ZmqServerLink::AdmitThisUserOnly() {
+  const uid_t user = ::geteuid();
+  if (zmq_setsockopt(socket_.handle(), ZMQ_IPC_FILTER_UID, &user, sizeof user) != 0) {
+    throw Error(ExitCode::kFailure, "ZMQ_IPC_FILTER_UID: {}", zmq_strerror(zmq_errno()));
+  }
+}
+
+// Beats tell of members that are gone. These are for connections that nobody waits for: of a worker
+// that was refused, and whose host then vanished.
+void ZmqServerLink::CloseDeadConnections(double silence_s) {
+  constexpr int kProbes = 3;
+  socket_.set(zmq::sockopt::tcp_keepalive, 1);
+  socket_.set(zmq::sockopt::tcp_keepalive_idle, std::max(1, static_cast<int>(silence_s)));
+  socket_.set(zmq::sockopt::tcp_keepalive_intvl,
+              std::max(1, static_cast<int>(silence_s / kProbes)));
+  socket_.set(zmq::sockopt::tcp_keepalive_cnt, kProbes);
+}
+
+std::optional<FromWorker> ZmqServerLink::AnswerWhoAsks() {
+  while (const std::optional<std::string> refused = admission_.Answer()) {
+    if (refused->empty()) continue;
+    return FromWorker{.kind = FromWorker::Kind::kRefused, .refused = *refused};
+  }
+  return std::nullopt;
 }
 
 std::optional<FromWorker> ZmqServerLink::Receive() {
@@ -175,12 +215,12 @@ std::optional<FromWorker> ZmqServerLink::Receive() {
   }
   zmq::message_t identity;
   if (!socket_.recv(identity, zmq::recv_flags::dontwait)) {
-    if (losses_.empty() || !LossIsDue()) return std::nullopt;
+    if (losses_.empty() || !LossIsDue()) return AnswerWhoAsks();
     const PeerId peer = losses_.front().peer;
     losses_.pop_front();
     by_identity_.erase(peers_.at(peer).identity);
     peers_.erase(peer);
-    return FromWorker{FromWorker::Kind::kLost, peer, {}, {}};
+    return FromWorker{.kind = FromWorker::Kind::kLost, .peer = peer};
   }
   zmq::message_t header, tensor;
   bool complete = identity.more() && socket_.recv(header, zmq::recv_flags::none).has_value();

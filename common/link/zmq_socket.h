@@ -23,17 +23,21 @@ zmq::message_t Borrow(std::span<const std::byte> tensor, Release release = {});
 // True if an edge of ZMQ_FD may have been consumed although there is input.
 bool HasInput(zmq::socket_t& socket);
 
-// Reports connections that ended, by their file descriptor.
+// Reports what becomes of a socket's connections.
 class ConnectionMonitor {
  public:
-  // Throws Error(kFailure).
-  ConnectionMonitor(zmq::context_t& context, zmq::socket_t& watched);
+  // `events`: those to be told of, ZMQ_EVENT_… Throws Error(kFailure).
+  ConnectionMonitor(zmq::context_t& context, zmq::socket_t& watched, int events);
   ~ConnectionMonitor() { zmq_socket_monitor(watched_.handle(), nullptr, 0); }
 
   bool Pending() { return HasInput(events_); }
   int fd() const { return events_.get(zmq::sockopt::fd); }
 
-  std::optional<int> NextDisconnected();
+  struct Event {
+    int what = 0;   // ZMQ_EVENT_…
+    int value = 0;  // of ZMQ_EVENT_DISCONNECTED: the connection's file descriptor
+  };
+  std::optional<Event> Next();
 
  private:
   zmq::socket_t& watched_;

@@ -1,5 +1,10 @@
 // Bytes that nobody should send: the server drops and counts them, and the result is the same.
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +15,8 @@
 #include <thread>
 #include <zmq.hpp>
 
+#include "common/link/admission.h"
+#include "common/link/tcp_address.h"
 #include "common/link/zmq_link.h"
 #include "common/protocol.h"
 #include "tests/core/test_job.h"
@@ -28,11 +35,13 @@ uint64_t QuietHash() {
   return job.Finish().weights_hash;
 }
 
-// A connection of our own, past the client library.
+// A connection of our own, past the client library. It knows the token, or would not get as far as
+// a message.
 class RawPeer {
  public:
   explicit RawPeer(const std::string& endpoint) : socket_(context_, zmq::socket_type::dealer) {
     socket_.set(zmq::sockopt::linger, 200);
+    PresentToken(socket_, kTestToken);
     socket_.set(zmq::sockopt::sndtimeo, 500);
     socket_.connect(endpoint);
   }
@@ -103,7 +112,7 @@ TEST(Hostile, NonsenseOfAMemberIsDropped) {
     RunWorker(*client, {.gradient = Slope}, job.graph().arena_floats());
   });
   // Rank 1 through a link of our own, so that it can say anything.
-  const auto link = ConnectZmq(job.endpoint(), LinkOptionsFor(job.config(), job.graph()));
+  const auto link = ConnectZmq(job.endpoint(), job.OptionsFor(1).link);
   wire::WorkerMessage base;
   base.mutable_address()->set_job(JobOf(job.token()));
   base.mutable_address()->set_rank(1);
@@ -240,9 +249,15 @@ TEST(Hostile, AFloodWaitsAtItsSender) {
   constexpr int kMessages = 300, kWindow = 20;
   const LinkOptions options{.max_message_bytes = 2 << 20,
                             .max_queued_messages = kMessages + 10,
-                            .max_received_messages = kWindow};
+                            .max_received_messages = kWindow,
+                            .token = kTestToken};
   const auto server = ListenZmq("tcp://127.0.0.1:*", options);
   const auto member = ConnectZmq(server->endpoint(), options);
+  wire::WorkerMessage first;
+  first.mutable_beat();
+  ASSERT_TRUE(member->Send(first, {}));
+  const auto connected = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!server->Receive()) ASSERT_LT(std::chrono::steady_clock::now(), connected);
   const std::vector<float> tensor(kBytes / sizeof(float), 1.5f);
   const size_t before = ResidentBytes();
   for (int i = 0; i < kMessages; ++i) {  // sent from where it lies: no copies on this side
@@ -280,7 +295,7 @@ TEST(Hostile, AMembersFloodDoesNotFillTheServer) {
   config.mutable_model()->mutable_layer(0)->mutable_dense()->set_units(200000);
   config.mutable_cluster()->set_chunk_bytes(1 << 20);
   TestJob job(config, "tcp");
-  const LinkOptions options = LinkOptionsFor(job.config(), job.graph());
+  const LinkOptions options = job.OptionsFor(0).link;
   const auto link = ConnectZmq(job.endpoint(), options);
   wire::WorkerMessage message;
   message.mutable_address()->set_job(JobOf(job.token()));
@@ -330,6 +345,118 @@ TEST(Hostile, AMembersFloodDoesNotFillTheServer) {
   const size_t bound = model + (64 << 20) + 16 * options.max_message_bytes;
   EXPECT_GT(sent, 5 * bound);
   EXPECT_LT(peak, bound) << "of " << sent << " bytes sent";
+}
+
+constexpr LinkOptions kTcp{
+    .max_message_bytes = 1 << 20, .max_queued_messages = 10, .max_received_messages = 10};
+
+LinkOptions WithToken(const std::string& token) {
+  LinkOptions options = kTcp;
+  options.token = token;
+  return options;
+}
+
+// The first bytes that come from a server, or "" when it has closed the connection.
+std::string FirstWords(int fd) {
+  std::string bytes(64, 0);
+  pollfd ready{fd, POLLIN, 0};
+  if (::poll(&ready, 1, 20000) != 1) return "nothing came";
+  const ssize_t n = ::recv(fd, bytes.data(), bytes.size(), 0);
+  return bytes.substr(0, static_cast<size_t>(std::max<ssize_t>(n, 0)));
+}
+
+// A frame that is as large as one may be, in many messages' place: nobody without the token gets
+// as far as a message, whatever mechanism he begins with.
+TEST(Hostile, WithoutTheTokenNothingArrives) {
+  const auto server = ListenZmq("tcp://127.0.0.1:*", WithToken(kTestToken));
+  const auto wrong = ConnectZmq(server->endpoint(), WithToken("0123456789abcdef0123456789abcdee"));
+  zmq::context_t context;
+  zmq::socket_t none(context, zmq::socket_type::dealer);  // ZMTP's NULL
+  none.set(zmq::sockopt::linger, 0);
+  none.connect(server->endpoint());
+  wire::WorkerMessage message;
+  message.mutable_hello();
+  ASSERT_TRUE(wrong->Send(message, {}));
+  ASSERT_TRUE(none.send(zmq::buffer(message.SerializeAsString()), zmq::send_flags::dontwait));
+  bool refused = false;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!refused && std::chrono::steady_clock::now() < deadline) {
+    if (const auto event = server->Receive()) {
+      ASSERT_EQ(event->kind, FromWorker::Kind::kRefused);
+      EXPECT_EQ(event->refused, "127.0.0.1");
+    }
+    try {
+      EXPECT_FALSE(wrong->Receive());
+    } catch (const Error& error) {
+      refused = true;
+      EXPECT_EQ(error.code(), ExitCode::kRefused);
+      EXPECT_NE(std::string(error.what()).find("token is wrong"), std::string::npos);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_TRUE(refused);
+  // What comes with it does come, and before anything that the others sent.
+  const auto member = ConnectZmq(server->endpoint(), WithToken(kTestToken));
+  message.mutable_beat();
+  ASSERT_TRUE(member->Send(message, {}));
+  std::optional<FromWorker> event;
+  while (!(event && event->kind == FromWorker::Kind::kMessage) &&
+         std::chrono::steady_clock::now() < deadline) {
+    event = server->Receive();
+  }
+  ASSERT_TRUE(event);
+  EXPECT_TRUE(event->message.has_beat());
+}
+
+// Who connects and says nothing, or not enough, is cut.
+TEST(Hostile, ASilentConnectionIsClosed) {
+  LinkOptions options = WithToken(kTestToken);
+  options.silence_s = 0.5;
+  const auto server = ListenZmq("tcp://127.0.0.1:*", options);
+  for (const std::string& said :
+       {std::string(), std::string("\xff\0\0\0\0\0\0\0\1\x7f\3\0PLAIN", 17)}) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<uint16_t>(TcpAddress::Parse(server->endpoint()).port));
+    const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    ASSERT_EQ(::send(fd.get(), said.data(), said.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(said.size()));
+    std::string words;
+    for (int i = 0; i < 10 && !(words = FirstWords(fd.get())).empty(); ++i) {
+    }
+    EXPECT_EQ(words, "") << "still open";
+  }
+}
+
+// The kernel says who connects to a Unix-domain socket: another user is not even greeted.
+TEST(Hostile, AnotherUserIsNotGreeted) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  TestJob job(SmallConfig(1, 1), "ipc");
+  const std::string name = job.endpoint().substr(std::string_view("ipc://@").size());
+  const auto greeted = [&](uid_t user) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      if (::setresuid(user, user, user) != 0) ::_exit(3);
+      sockaddr_un address{};
+      address.sun_family = AF_UNIX;
+      std::memcpy(address.sun_path + 1, name.data(), name.size());
+      const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
+      const auto size = offsetof(sockaddr_un, sun_path) + 1 + name.size();
+      if (::connect(fd, reinterpret_cast<sockaddr*>(&address), static_cast<socklen_t>(size)) != 0) {
+        ::_exit(4);
+      }
+      ::_exit(FirstWords(fd).empty() ? 1 : 0);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return WEXITSTATUS(status);
+  };
+  EXPECT_EQ(greeted(0), 0);
+  EXPECT_EQ(greeted(65534), 1);
+  RunWorkers(job, {.gradient = Slope});
+  EXPECT_EQ(job.Finish().steps, 3);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@
 #include "common/link/local_address.h"
 #include "common/link/local_connection.h"
 #include "common/protocol.h"
+#include "common/resource_limits.h"
 #include "common/shared_memory.h"
 #include "tests/core/test_job.h"
 
@@ -28,6 +30,12 @@ namespace {
 constexpr size_t kFloats = 64;
 constexpr LinkOptions kSmallLink{
     .max_message_bytes = 1 << 20, .max_queued_messages = 100, .max_received_messages = 100};
+
+LinkOptions SmallLink() {
+  LinkOptions options = kSmallLink;
+  options.token = kTestToken;
+  return options;
+}
 
 std::string UniqueEndpoint() {
   std::random_device random;
@@ -514,7 +522,7 @@ TEST(LocalLink, AutoUsesSharedMemory) {
   const auto gradient = [](int64_t, int64_t, size_t) { return 1.0f; };
   TestJob job(config);
   const auto client = Connect(job.endpoint(), JobOf(job.token()), config::Cluster::AUTO,
-                              std::chrono::seconds(5), LinkOptionsFor(job.config(), job.graph()));
+                              std::chrono::seconds(5), job.OptionsFor(0).link);
   EXPECT_TRUE(client->any_thread()) << "not the local link";
   RunWorkers(job, {.gradient = gradient});
   EXPECT_EQ(job.Finish().steps, 3);
@@ -534,15 +542,37 @@ TEST(LocalLink, AutoUsesSharedMemory) {
   return ::testing::AssertionFailure() << "not received";
 }
 
+// A server that has no memory to hand over: its workers come back over ZeroMQ, with the same bits.
+TEST(LocalLink, AHandOverThatFailsIsNoFailureOfTheJob) {
+  const auto gradient = [](int64_t step, int64_t slice, size_t i) { return Rough(step, slice, i); };
+  config::Config config = SmallConfig(2, 4);
+  const auto hash = [&](bool no_memory) {
+    TestJob job(config);
+    rlimit before{};
+    ::getrlimit(RLIMIT_FSIZE, &before);
+    if (no_memory) {  // shared memory counts as a file
+      IgnoreFileSizeSignal();
+      const rlimit small{1024, before.rlim_max};
+      ::setrlimit(RLIMIT_FSIZE, &small);
+    }
+    RunWorkers(job, {.gradient = gradient});
+    ::setrlimit(RLIMIT_FSIZE, &before);
+    return job.Finish().weights_hash;
+  };
+  const uint64_t usual = hash(false);
+  config.mutable_cluster()->set_transport(config::Cluster::AUTO);
+  EXPECT_EQ(hash(true), usual);
+}
+
 TEST(LocalLink, AWorkerWhoseServerHasNoneUsesZeroMq) {
   const std::string endpoint = "ipc://@" + UniqueEndpoint().substr(9);
   const uint64_t job = std::random_device{}();
   // The worker starts first.
   auto client = std::async(std::launch::async, [&] {
-    return Connect(endpoint, job, config::Cluster::AUTO, std::chrono::seconds(20), kSmallLink);
+    return Connect(endpoint, job, config::Cluster::AUTO, std::chrono::seconds(20), SmallLink());
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  const auto server = Listen(endpoint, job, config::Cluster::IPC, kSmallLink);
+  const auto server = Listen(endpoint, job, config::Cluster::IPC, SmallLink());
   const auto link = client.get();
   EXPECT_FALSE(link->any_thread());
   EXPECT_TRUE(Reaches(*link, *server));
@@ -555,17 +585,17 @@ TEST(LocalLink, AServerWhoseNameIsTakenUsesZeroMq) {
   const LocalAddress address(LocalEndpoint(job));
   const UniqueFd holder(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   ASSERT_EQ(::bind(holder.get(), address.get(), address.size), 0);
-  const auto server = Listen(endpoint, job, config::Cluster::AUTO, kSmallLink);
+  const auto server = Listen(endpoint, job, config::Cluster::AUTO, SmallLink());
   EXPECT_EQ(server->endpoint(), endpoint);
   const auto client =
-      Connect(endpoint, job, config::Cluster::IPC, std::chrono::seconds(1), kSmallLink);
+      Connect(endpoint, job, config::Cluster::IPC, std::chrono::seconds(1), SmallLink());
   EXPECT_TRUE(Reaches(*client, *server));
 }
 
 TEST(LocalLink, ASecondJobWithTheSameTokenIsRefused) {
   const uint64_t job = std::random_device{}();
   const auto listen = [&] {
-    return Listen("tcp://127.0.0.1:*", job, config::Cluster::AUTO, kSmallLink);
+    return Listen("tcp://127.0.0.1:*", job, config::Cluster::AUTO, SmallLink());
   };
   const auto first = listen();
   try {
@@ -580,7 +610,7 @@ TEST(LocalLink, ASecondJobWithTheSameTokenIsRefused) {
 TEST(LocalLink, NobodyThereIsSaidInTime) {
   const std::string endpoint = "ipc://@" + UniqueEndpoint().substr(9);
   try {
-    (void)Connect(endpoint, 1, config::Cluster::AUTO, std::chrono::milliseconds(20), kSmallLink);
+    (void)Connect(endpoint, 1, config::Cluster::AUTO, std::chrono::milliseconds(20), SmallLink());
     ADD_FAILURE() << "connected to nobody";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kDeadline);

@@ -9,6 +9,7 @@
 #include "common/link/send_window.h"
 #include "common/link/zmq_link.h"
 #include "common/protocol.h"
+#include "tests/core/test_job.h"
 #include "worker/client/client.h"
 
 namespace muster {
@@ -25,7 +26,8 @@ LinkOptions Options() {
   return {.max_message_bytes = 8 << 20,
           .max_server_message_bytes = 8 << 20,
           .max_queued_messages = 1000,
-          .max_received_messages = 1};
+          .max_received_messages = 1,
+          .token = testing::kTestToken};
 }
 
 int calls = 0;
@@ -111,7 +113,7 @@ TEST(SendOrder, AServersWordsOvertakeWeightsAndLowLayersHighOnes) {
 }
 
 TEST(SendOrder, AWorkersWordsOvertakeGradientsAndLowLayersHighOnes) {
-  const std::string token(32, 'a');
+  const std::string token = testing::kTestToken;
   const auto server = ListenZmq("tcp://127.0.0.1:*", Options());
   const auto deadline = steady_clock::now() + std::chrono::seconds(30);
   auto client = std::async(std::launch::async, [&] {

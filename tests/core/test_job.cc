@@ -60,6 +60,7 @@ ClientOptions WorkerOptions(const config::Config& config, const std::string& end
   options.rank = rank;
   options.arena_floats = graph.arena_floats();
   options.link = LinkOptionsFor(config, graph);
+  options.link.token = kTestToken;
   options.transport = config.cluster().transport();
   options.start_s = 30;
   options.hello.set_graph_hash(graph.Hash());
@@ -83,8 +84,7 @@ TestJob::TestJob(config::Config config, const std::string& transport, const Wrap
   spdlog::set_level(spdlog::level::err);
   const std::string endpoint =
       transport == "tcp" ? "tcp://127.0.0.1:*" : transport + "://@" + UniqueName();
-  auto link = Listen(endpoint, JobOf(token_), config_.cluster().transport(),
-                     LinkOptionsFor(config_, graph_));
+  auto link = Listen(endpoint, JobOf(token_), config_.cluster().transport(), OptionsFor(0).link);
   endpoint_ = link->endpoint();
   if (wrap) link = wrap(std::move(link));
   auto server = std::make_shared<Server>(config_, token_, std::move(link), reporter_);

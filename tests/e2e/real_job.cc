@@ -84,6 +84,13 @@ Process::Process(const std::vector<std::string>& argv, const fs::path& log,
       const int network = ::open(options.network.c_str(), O_RDONLY | O_CLOEXEC);
       if (::setns(network, CLONE_NEWNET) != 0) ::_exit(126);
     }
+    for (const auto& [resource, most] : options.limit) {
+      const rlimit limit{most, most};
+      ::setrlimit(static_cast<__rlimit_resource>(resource), &limit);
+    }
+    if (options.user != 0 && ::setresuid(options.user, options.user, options.user) != 0) {
+      ::_exit(126);
+    }
     ::execv(pointers[0], pointers.data());
     ::_exit(127);
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <filesystem>
@@ -17,6 +18,8 @@ namespace muster::testing {
 struct ProcessOptions {
   std::map<std::string, std::string> environment;  // besides the test's own
   std::string network;                             // a network namespace's file; "": the test's own
+  std::map<int, rlim_t> limit;                     // RLIMIT_…, soft and hard
+  uid_t user = 0;                                  // to become; 0: the test's own
 };
 
 // A process that the test started. Killed, and reaped, at the end.

@@ -20,36 +20,19 @@ Client::Client(ClientOptions options) : options_(std::move(options)) {
     (void)!::write(static_cast<Client*>(client)->event_fd_, &one, sizeof one);
   };
   window_ = std::make_shared<SendWindow>(Release{wake, this});
+  std::unique_ptr<ClientLink> local;  // its end would be the loss of this worker
+  std::optional<Error> error;
   try {
-    link_ = Connect(options_.endpoint, JobOf(options_.token), options_.transport,
-                    std::chrono::duration<double>(options_.start_s), options_.link);
-  } catch (...) {
-    ::close(event_fd_);
-    throw;
-  }
-  any_thread_ = link_->any_thread();
-  wire::WorkerMessage message = NewMessage();
-  wire::Hello& hello = *message.mutable_hello();
-  hello = options_.hello;
-  hello.set_protocol_version(kProtocolVersion);
-  hello.set_token(options_.token);
-  std::array<char, 256> host{};
-  (void)::gethostname(host.data(), host.size() - 1);
-  hello.set_host(host.data());
-  hello.set_pid(::getpid());
-  Queue(std::move(message));
-  thread_ = std::jthread([this](std::stop_token stop) { Communicate(stop); });
-
-  std::unique_lock lock(mutex_);
-  // The server names missing ranks at its deadline; be a little more patient than it is.
-  const auto limit = std::chrono::duration<double>(options_.start_s + 5);
-  const bool in_time = changed_.wait_for(lock, limit, [this] { return welcome_ || error_; });
-  std::optional<Error> error = error_;
-  if (!in_time) {
-    error = Error(ExitCode::kDeadline,
-                  "no Welcome from the server at {} within {:.0f} s: is it running there, and can "
-                  "this host reach it?",
-                  options_.endpoint, limit.count());
+    error = Join(Attempt::kFirst);
+    if (error && MayFallBack()) {
+      spdlog::warn("ZeroMQ, since shared memory cannot be used: {}", error->what());
+      thread_ = {};
+      local = std::move(link_);
+      error_.reset();
+      error = Join(Attempt::kInsteadOfLocal);
+    }
+  } catch (const Error& failed) {
+    error = failed;
   }
   if (!error) {
     if (wire_type_ != wire::FP32 && options_.link.share_memory) {
@@ -60,11 +43,50 @@ Client::Client(ClientOptions options) : options_(std::move(options)) {
     }
     return;
   }
-  lock.unlock();
   thread_ = {};
   link_.reset();  // whose thread may write to it
   ::close(event_fd_);
   throw *error;
+}
+
+std::optional<Error> Client::Join(Attempt attempt) {
+  LinkOptions link = options_.link;
+  link.token = options_.token;
+  if (attempt == Attempt::kInsteadOfLocal) link.share_memory = false;
+  link_ = Connect(options_.endpoint, JobOf(options_.token), options_.transport,
+                  std::chrono::duration<double>(options_.start_s), link);
+  any_thread_ = link_->any_thread();
+  Queue(Hello(attempt));
+  thread_ = std::jthread([this](std::stop_token stop) { Communicate(stop); });
+
+  std::unique_lock lock(mutex_);
+  // The server names missing ranks at its deadline; be a little more patient than it is.
+  const auto limit = std::chrono::duration<double>(options_.start_s + 5);
+  if (changed_.wait_for(lock, limit, [this] { return welcome_ || error_; })) return error_;
+  return Error(ExitCode::kDeadline,
+               "no Welcome from the server at {} within {:.0f} s: is it running there, and can "
+               "this host reach it?",
+               options_.endpoint, limit.count());
+}
+
+wire::WorkerMessage Client::Hello(Attempt attempt) const {
+  wire::WorkerMessage message = NewMessage();
+  wire::Hello& hello = *message.mutable_hello();
+  hello = options_.hello;
+  hello.set_protocol_version(kProtocolVersion);
+  hello.set_token(options_.token);
+  std::array<char, 256> host{};
+  (void)::gethostname(host.data(), host.size() - 1);
+  hello.set_host(host.data());
+  hello.set_pid(::getpid());
+  if (attempt == Attempt::kInsteadOfLocal) hello.set_instead_of_local(true);
+  return message;
+}
+
+// With AUTO, unless the endpoint is the local link's own: the server is there over ZeroMQ, too.
+bool Client::MayFallBack() const {
+  return hand_over_failed_ && options_.transport == config::Cluster::AUTO &&
+         !options_.endpoint.starts_with("local://");
 }
 
 Client::~Client() {

@@ -137,6 +137,13 @@ class Client {
   void ReportFailure(const std::string& message, ExitCode code);
 
  private:
+  // How this worker joins, and whether it has said Hello before.
+  enum class Attempt { kFirst, kInsteadOfLocal };
+  // Connects, says Hello, waits for Welcome; or why there is none.
+  std::optional<Error> Join(Attempt attempt);
+  wire::WorkerMessage Hello(Attempt attempt) const;
+  bool MayFallBack() const;
+
   static constexpr std::chrono::milliseconds kBeatInterval{1000};
 
   struct Outgoing {
@@ -202,6 +209,7 @@ class Client {
   std::vector<int64_t> average_arrived_;  // … of the average; first_step_: none
   Clock::time_point handed_over_;
   std::optional<Error> error_;
+  bool hand_over_failed_ = false;  // that is what error_ says
   Clock::time_point last_heard_ = Clock::now();
   OwnGap own_gap_{2 * kBeatInterval};  // looked at with each beat
 

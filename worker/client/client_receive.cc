@@ -51,6 +51,9 @@ void Client::Communicate(std::stop_token stop) {
       CheckSilence();
     }
     if (flush_) Drain();
+  } catch (const HandOverFailed& error) {
+    hand_over_failed_ = true;  // nobody looks before Fail
+    Fail(error);
   } catch (const Error& error) {
     Fail(error);
   } catch (const std::exception& error) {

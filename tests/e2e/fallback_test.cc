@@ -1,0 +1,81 @@
+// Shared memory that cannot be handed over: the job goes on over ZeroMQ, with the same bits.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "tests/e2e/hand_job.h"
+
+namespace muster::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// What is preloaded would come before the sanitizer's own runtime.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kCanPreload = false;
+#else
+constexpr bool kCanPreload = true;
+#endif
+
+class Fallback : public HandJob, public ::testing::WithParamInterface<const char*> {
+ protected:
+  void SetUp() override {
+    if (!kCanPreload) GTEST_SKIP() << "a sanitizer's runtime must come first";
+  }
+  static ProcessOptions Fault() {
+    return {.environment = {{"LD_PRELOAD", MUSTER_FAULTS}, {"MUSTER_FAULT", GetParam()}}};
+  }
+  std::string LogOf(const std::string& file) const {
+    std::ifstream in(Path(file));
+    return std::string((std::istreambuf_iterator<char>(in)), {});
+  }
+};
+
+TEST_P(Fallback, ALaunchGoesOn) {
+  Process launch({"muster", "launch", Path("config.txtpb"), "--run-dir", Path("run")},
+                 Path("launch.log"), Fault());
+  EXPECT_EQ(launch.Wait(60), 0) << launch.Log();
+  for (const char* file : {"run/worker-0.log", "run/worker-1.log"}) {
+    EXPECT_THAT(LogOf(file), AllOf(HasSubstr("ZeroMQ, since shared memory cannot be used"),
+                                   HasSubstr("over ZeroMQ")));
+  }
+  EXPECT_THAT(
+      LogOf("run/server.log"),
+      AllOf(HasSubstr("rank 0"), HasSubstr("cannot use shared memory"), Not(HasSubstr("lost"))));
+  ASSERT_FALSE(Metrics("run").empty());
+  EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
+}
+
+// One worker of two: the other one keeps its shared memory.
+TEST_P(Fallback, AWorkerByHandGoesOn) {
+  const auto server = Server({"--token-file", TokenFile()});
+  const std::string endpoint = Endpoint(*server);
+  const auto first = Worker(0, endpoint);
+  const auto second = Worker(1, endpoint, {}, Fault());
+  EXPECT_EQ(first->Wait(40), 0) << first->Log();
+  EXPECT_EQ(second->Wait(40), 0) << second->Log();
+  EXPECT_EQ(server->Wait(40), 0) << server->Log();
+  EXPECT_THAT(first->Log(), HasSubstr("over shared memory"));
+  EXPECT_THAT(second->Log(), HasSubstr("over ZeroMQ"));
+  ASSERT_FALSE(Metrics("run").empty());
+  EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
+}
+
+// Who asked for shared memory gets no other way, but a word why.
+TEST_P(Fallback, LocalSaysWhyItFails) {
+  Process launch({"muster", "launch", Path("config.txtpb"), "--run-dir", Path("run"), "--set",
+                  "cluster.transport=LOCAL"},
+                 Path("launch.log"), Fault());
+  EXPECT_EQ(launch.Wait(60), 1) << launch.Log();
+  EXPECT_THAT(launch.Log(),
+              HasSubstr(std::string(GetParam()) == "map" ? "cannot map" : "could not be received"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Faults, Fallback, ::testing::Values("map", "receive"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace muster::testing

@@ -1,0 +1,60 @@
+// Preloaded into a job's programs: in muster-worker MUSTER_FAULT=map lets no shared memory be
+// mapped, and MUSTER_FAULT=receive no descriptor be received, as where a limit is reached.
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace {
+
+bool IsWanted(const char* fault) {
+  const char* const wanted = std::getenv("MUSTER_FAULT");
+  return wanted != nullptr && std::strcmp(wanted, fault) == 0 &&
+         std::strcmp(program_invocation_short_name, "muster-worker") == 0;
+}
+
+// Data files are mapped, too.
+bool IsSharedMemory(int fd) {
+  char link[32], target[64] = {};
+  std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  return ::readlink(link, target, sizeof target - 1) > 0 &&
+         std::strncmp(target, "/memfd:muster-", 14) == 0;
+}
+
+}  // namespace
+
+extern "C" void* mmap(void* address, size_t size, int protection, int flags, int fd, off_t offset) {
+  if (fd >= 0 && (flags & MAP_SHARED) != 0 && IsWanted("map") && IsSharedMemory(fd)) {
+    errno = ENOMEM;
+    return MAP_FAILED;
+  }
+  using Function = void* (*)(void*, size_t, int, int, int, off_t);
+  static const auto real = reinterpret_cast<Function>(::dlsym(RTLD_NEXT, "mmap"));
+  return real(address, size, protection, flags, fd, offset);
+}
+
+extern "C" ssize_t recvmsg(int fd, msghdr* message, int flags) {
+  using Function = ssize_t (*)(int, msghdr*, int);
+  static const auto real = reinterpret_cast<Function>(::dlsym(RTLD_NEXT, "recvmsg"));
+  const ssize_t size = real(fd, message, flags);
+  if (size < 0 || !IsWanted("receive")) return size;
+  for (cmsghdr* entry = CMSG_FIRSTHDR(message); entry != nullptr;
+       entry = CMSG_NXTHDR(message, entry)) {
+    if (entry->cmsg_level != SOL_SOCKET || entry->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (entry->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int received = -1;
+      std::memcpy(&received, CMSG_DATA(entry) + i * sizeof(int), sizeof received);
+      ::close(received);
+    }
+    message->msg_controllen = 0;
+    message->msg_flags |= MSG_CTRUNC;
+    break;
+  }
+  return size;
+}

@@ -1,0 +1,81 @@
+// What ulimit forbids is said with the limit's name: no signal, no abort of a library.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "tests/e2e/real_job.h"
+
+namespace muster::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kCrashes = "SIG";
+
+class Limits : public RealJob {
+ protected:
+  Outcome LaunchWith(__rlimit_resource resource, rlim_t limit,
+                     std::vector<std::string> settings = {}, uid_t user = 0) {
+    std::vector<std::string> argv{"muster",     "launch",    Path("tiny.txtpb"), "--data",
+                                  Path("data"), "--run-dir", Path("run")};
+    for (const std::string& setting : settings) argv.insert(argv.end(), {"--set", setting});
+    Process process(argv, Path("run.log"), {.limit = {{resource, limit}}, .user = user});
+    Outcome outcome;
+    outcome.exit_code = process.Wait(60);
+    outcome.log = process.Log();
+    return outcome;
+  }
+};
+
+// Shared memory counts.
+TEST_F(Limits, TheSizeOfAFile) {
+  const Outcome outcome = LaunchWith(RLIMIT_FSIZE, 4096);
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.log, AllOf(HasSubstr("shared memory"), HasSubstr("ulimit -f allows 4096"),
+                                 Not(HasSubstr(kCrashes))));
+  EXPECT_TRUE(NothingLeft(5));
+}
+
+// Reached in the midst of the run, by what the server writes down.
+TEST_F(Limits, TheSizeOfAFileThatGrows) {
+  const Outcome outcome = LaunchWith(RLIMIT_FSIZE, 100 << 10, {"run.epochs=1000"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.log, AllOf(HasSubstr("metrics.jsonl"), HasSubstr("ulimit -f allows 102400"),
+                                 Not(HasSubstr(kCrashes))));
+  EXPECT_TRUE(NothingLeft(5));
+}
+
+TEST_F(Limits, OpenFiles) {
+  for (const rlim_t limit : {16, 24, 63}) {
+    const Outcome outcome = LaunchWith(RLIMIT_NOFILE, limit);
+    EXPECT_EQ(outcome.exit_code, 1) << limit;
+    EXPECT_THAT(outcome.log,
+                AllOf(HasSubstr("open files"), HasSubstr("ulimit -n"), Not(HasSubstr(kCrashes))));
+  }
+}
+
+// Of the server and the workers, too: the launcher may have just enough.
+TEST_F(Limits, OpenFilesOfTheServer) {
+  const Outcome outcome = LaunchWith(RLIMIT_NOFILE, 70);
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.log, AllOf(HasSubstr("a server of 2 workers needs up to 80 open files"),
+                                 HasSubstr("ulimit -n 80")));
+}
+
+TEST_F(Limits, Threads) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs a user of its own";
+  const auto user = static_cast<uid_t>(1000000 + ::getpid());
+  std::filesystem::permissions(Path(""), std::filesystem::perms::all);
+  const Outcome outcome = LaunchWith(RLIMIT_NPROC, 3, {}, user);
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.log, AllOf(HasSubstr("more threads"), HasSubstr("ulimit -u allows 3"),
+                                 Not(HasSubstr(kCrashes))));
+}
+
+}  // namespace
+}  // namespace muster::testing

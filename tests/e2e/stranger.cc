@@ -1,0 +1,222 @@
+// Somebody without the job's token who means harm, for a bounded time, over plain sockets:
+//
+//   stranger ENDPOINT MODE SECONDS
+//
+// ENDPOINT: tcp://127.0.0.1:PORT or ipc://@NAME. MODE:
+//   flood       sends small garbage messages and never reads; part of the connections are cut
+//               again and again
+//   more        frames that say MORE and never end
+//   unfinished  a frame as large as the server takes, but for its last byte, on many connections
+//   text        messages whose text is no text
+//   idle        connects and says nothing
+// With plain- before it (plain-flood …) the connection begins with ZMTP's PLAIN mechanism and a
+// wrong password, and not with NULL. Prints what it did.
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kMostSent = size_t{32} << 30;
+
+struct Address {
+  sockaddr_storage bytes{};
+  socklen_t size = 0;
+};
+
+Address Parse(const std::string& endpoint) {
+  Address result;
+  if (endpoint.starts_with("ipc://@")) {
+    auto& address = reinterpret_cast<sockaddr_un&>(result.bytes);
+    const std::string name = endpoint.substr(7);
+    if (name.size() >= sizeof address.sun_path) std::exit(2);
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path + 1, name.data(), name.size());
+    result.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    return result;
+  }
+  auto& address = reinterpret_cast<sockaddr_in&>(result.bytes);
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port =
+      htons(static_cast<uint16_t>(std::atoi(endpoint.c_str() + endpoint.rfind(':') + 1)));
+  result.size = sizeof address;
+  return result;
+}
+
+// ZMTP 3.0: signature, version, mechanism, as client; then the mechanism's first command.
+std::string Begin(bool plain) {
+  std::string greeting("\xff\0\0\0\0\0\0\0\1\x7f\3\0", 12);
+  greeting += plain ? "PLAIN" : "NULL";
+  greeting.resize(64, 0);
+  std::string command;
+  if (plain) {
+    command = std::string("\5HELLO") + std::string("\6muster") + std::string("\5wrong");
+  } else {
+    command = std::string("\5READY") + "\13Socket-Type" + std::string("\0\0\0\6", 4) + "DEALER";
+  }
+  return greeting + std::string("\4") + static_cast<char>(command.size()) + command;
+}
+
+std::string Frame(const std::string& bytes, bool more) {
+  std::string frame(1, more ? '\1' : '\0');
+  if (bytes.size() < 256) return frame + static_cast<char>(bytes.size()) + bytes;
+  frame[0] |= 2;
+  for (int shift = 56; shift >= 0; shift -= 8) frame += static_cast<char>(bytes.size() >> shift);
+  return frame + bytes;
+}
+
+std::string Repeated(const std::string& frame, size_t bytes) {
+  std::string all;
+  while (all.size() < bytes) all += frame;
+  return all;
+}
+
+// What a connection sends: `first`, and `again` for as long as it lives.
+struct Script {
+  int connections;
+  int short_lived = 0;  // of these; cut every 50 ms
+  std::string first, again;
+};
+
+Script ScriptFor(std::string mode) {
+  const bool plain = mode.starts_with("plain-");
+  if (plain) mode = mode.substr(6);
+  const std::string begin = Begin(plain);
+  if (mode == "flood") {
+    // Invalid text makes the reader slow.
+    return {70, 30, begin, Repeated(Frame("\x12\x04\x12\x02\xff\xfe", false), 16 << 10)};
+  }
+  if (mode == "more") return {8, 0, begin, Repeated(Frame("ab", true), 16 << 10)};
+  if (mode == "unfinished") {
+    // The largest frame of a small model: 4 MiB of header.
+    std::string frame = Frame(std::string(4 << 20, 'x'), false);
+    if (plain) frame[0] |= 4;  // a command
+    frame.pop_back();
+    return {400, 0, (plain ? begin.substr(0, 64) : begin) + frame, ""};
+  }
+  if (mode == "text") {
+    // WorkerMessage { hello { token: …  host: … } } of bytes that are no UTF-8.
+    return {8, 0, begin,
+            Repeated(Frame("\x12\x08\x12\x02\xff\xfe\x1a\x02\xff\xfe", false), 16 << 10)};
+  }
+  if (mode == "idle") return {400, 0, "", ""};
+  std::fprintf(stderr, "stranger: unknown mode %s\n", mode.c_str());
+  std::exit(2);
+}
+
+struct Connection {
+  int fd = -1;
+  size_t sent = 0;  // of `first`, then of `again`
+  bool began = false;
+  Clock::time_point until;
+};
+
+class Stranger {
+ public:
+  Stranger(const Address& address, const Script& script)
+      : address_(address), script_(script), connections_(script.connections) {}
+
+  void Run(double seconds) {
+    const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+    while (Clock::now() < end) {
+      bool busy = false;
+      for (size_t i = 0; i < connections_.size(); ++i) busy = Advance(connections_[i], i) || busy;
+      if (!busy) ::poll(nullptr, 0, 1);
+    }
+    std::printf("connected %ld times, refused or cut %ld times, sent %.1f MB\n", connected_, cut_,
+                static_cast<double>(bytes_) * 1e-6);
+  }
+
+ private:
+  bool Advance(Connection& connection, size_t number) {
+    const auto now = Clock::now();
+    const bool short_lived = number < static_cast<size_t>(script_.short_lived);
+    if (connection.fd >= 0 && short_lived && now > connection.until) Close(connection, false);
+    if (connection.fd < 0) {
+      if (now < connection.until) return false;
+      Open(connection);
+      return connection.fd >= 0;
+    }
+    const std::string& what = connection.began ? script_.again : script_.first;
+    if (what.size() == connection.sent || bytes_ > kMostSent) return Look(connection);
+    const ssize_t n = ::send(connection.fd, what.data() + connection.sent,
+                             what.size() - connection.sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && errno == EAGAIN) return Look(connection);
+    if (n < 0) return Close(connection, true), false;
+    bytes_ += static_cast<size_t>(n);
+    connection.sent += static_cast<size_t>(n);
+    if (connection.sent == what.size() && !script_.again.empty()) {
+      connection.began = true;
+      connection.sent = 0;
+    }
+    return true;
+  }
+
+  // Whether the other side has closed.
+  bool Look(Connection& connection) {
+    pollfd fd{connection.fd, POLLRDHUP, 0};
+    if (::poll(&fd, 1, 0) == 1) Close(connection, true);
+    return false;
+  }
+
+  void Open(Connection& connection) {
+    connection.fd = ::socket(address_.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (connection.fd < 0 ||
+        ::connect(connection.fd, reinterpret_cast<const sockaddr*>(&address_.bytes),
+                  address_.size) != 0) {
+      return Close(connection, true);
+    }
+    ::fcntl(connection.fd, F_SETFL, O_NONBLOCK);
+    connection.sent = 0;
+    connection.began = false;
+    connection.until = Clock::now() + std::chrono::milliseconds(50);
+    ++connected_;
+  }
+
+  void Close(Connection& connection, bool was_cut) {
+    if (connection.fd >= 0) {
+      const linger abrupt{1, 0};
+      ::setsockopt(connection.fd, SOL_SOCKET, SO_LINGER, &abrupt, sizeof abrupt);
+      ::close(connection.fd);
+    }
+    connection.fd = -1;
+    if (was_cut) ++cut_;
+    if (was_cut) connection.until = Clock::now() + std::chrono::milliseconds(10);
+  }
+
+  const Address address_;
+  const Script script_;
+  std::vector<Connection> connections_;
+  size_t bytes_ = 0;
+  long connected_ = 0, cut_ = 0;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 4) {
+    std::fprintf(stderr, "stranger ENDPOINT MODE SECONDS\n");
+    return 2;
+  }
+  ::alarm(300);
+  Stranger(Parse(argv[1]), ScriptFor(argv[2])).Run(std::atof(argv[3]));
+  return 0;
+}
