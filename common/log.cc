@@ -1,10 +1,27 @@
 #include "common/log.h"
 
 #include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
 
 #include <memory>
+#include <utility>
 
 namespace muster {
+namespace {
+
+spdlog::level::level_enum Level(LogLevel level) {
+  switch (level) {
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarning:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      break;
+  }
+  return spdlog::level::err;
+}
+
+}  // namespace
 
 void InitLog(const std::string& process) {
   auto logger = std::make_shared<spdlog::logger>(
@@ -12,6 +29,14 @@ void InitLog(const std::string& process) {
   logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %n %l: %v");
   logger->flush_on(spdlog::level::trace);
   spdlog::set_default_logger(std::move(logger));
+}
+
+void SetLogLevel(LogLevel least) { spdlog::set_level(Level(least)); }
+
+void LogLine(LogLevel level, fmt::string_view format, fmt::format_args arguments) {
+  spdlog::logger* const logger = spdlog::default_logger_raw();
+  if (!logger->should_log(Level(level))) return;
+  logger->log(Level(level), spdlog::string_view_t(fmt::vformat(format, arguments)));
 }
 
 }  // namespace muster

@@ -1,10 +1,11 @@
 #include "launch/job_text.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "common/chunks.h"
 #include "common/update_settings.h"

@@ -1,6 +1,8 @@
 // Who belongs to the job: joining, being welcomed, being lost, being sent home.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
+
+#include <nlohmann/json.hpp>
 
 #include "common/batch_norm_check.h"
 #include "common/config.h"
@@ -42,7 +44,7 @@ void Server::OnHello(PeerId peer, const wire::WorkerMessage& message) {
   const std::string remark = roster_.Remark(rank);
   const std::string joined =
       fmt::format("{} joined{}{}", roster_.Name(rank), remark.empty() ? "" : "; ", remark);
-  spdlog::info("{}", joined);
+  LogInfo("{}", joined);
   reporter_.Event("joined", {{"rank", rank}, {"message", joined}});
   if (roster_.Complete()) WelcomeAll();
 }
@@ -53,10 +55,9 @@ void Server::WelcomeAll() {
   schedule_ = LearningRateSchedule(config_.learning_rate(), roster_.size(),
                                    plan_.At(plan_.total_steps).samples_before);
   if (config_.learning_rate().scaling() != config::LearningRate::NONE) {
-    spdlog::info("learning rate: base {:g} is scaled to {:g} ({}, {} workers)",
-                 config_.learning_rate().base(), schedule_.base(),
-                 config::LearningRate::Scaling_Name(config_.learning_rate().scaling()),
-                 roster_.size());
+    LogInfo("learning rate: base {:g} is scaled to {:g} ({}, {} workers)",
+            config_.learning_rate().base(), schedule_.base(),
+            config::LearningRate::Scaling_Name(config_.learning_rate().scaling()), roster_.size());
   }
   std::vector<ExpectedPart> parts;
   for (uint32_t rank = 0; rank < roster_.size(); ++rank) {

@@ -1,4 +1,4 @@
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -111,13 +111,13 @@ void LocalServerLink::Accept() {
   // Another user may neither read the weights nor write gradients.
   const int64_t user = connection.PeerUser();
   if (user != static_cast<int64_t>(::geteuid())) {
-    spdlog::warn("refused a local connection of user {}: this job belongs to user {}", user,
-                 ::geteuid());
+    LogWarning("refused a local connection of user {}: this job belongs to user {}", user,
+               ::geteuid());
     return;
   }
   if (peers_.size() >= options_.max_local_peers) {
     if (!std::exchange(said_full_, true)) {
-      spdlog::warn("refused a local connection: {} are open, which is the most", peers_.size());
+      LogWarning("refused a local connection: {} are open, which is the most", peers_.size());
     }
     return;
   }
@@ -160,7 +160,7 @@ void LocalServerLink::Read(Peer& peer, bool look_at_socket) {
   }
   received_.push_back({FromWorker::Kind::kMalformed, peer.id, {}, {}});
   if (!peer.connection.broken()) return;
-  spdlog::warn(
+  LogWarning(
       "a worker wrote what cannot be into the memory of its messages (counts beyond the ring's {} "
       "bytes, or a message of more than {}): its connection is closed",
       RingMemory::kBytes, MessageRing::kMaxMessageBytes);

@@ -1,5 +1,5 @@
 // However a job ends, it ends: in time, with a name and a code, and without leftovers.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <csignal>

@@ -53,7 +53,7 @@ Client::Client(ClientOptions options) : options_(std::move(options)) {
   }
   if (!error) {
     if (wire_type_ != wire::FP32 && options_.link.share_memory) {
-      spdlog::info(
+      LogInfo(
           "tensors travel in 16 bits ({}), as the server's cluster.wire_dtype says; here it "
           "is FP32",
           wire::TensorType_Name(wire_type_));
