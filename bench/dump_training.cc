@@ -14,7 +14,6 @@
 //                   samples: for each step the indices in the training set
 //
 // bench/compare_curves.py trains on it with PyTorch.
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -30,6 +29,7 @@
 #include "common/config.h"
 #include "common/error.h"
 #include "common/graph.h"
+#include "common/program_options.h"
 #include "common/step_plan.h"
 #include "ps/initializer.h"
 #include "worker/data/dataset.h"
@@ -152,14 +152,14 @@ void Dump(const Options& options) {
 int Main(int argc, char** argv) {
   Options options;
   std::string data;
-  CLI::App app{
+  ProgramOptions program{
       "Writes initial weights and the batches of the first steps of a run as plain arrays."};
-  app.add_option("config", options.config, "Config file")->required();
-  app.add_option("directory", options.directory, "Where the arrays go")->required();
-  app.add_option("--data", data, "Folder of the data set; instead of data.dir");
-  app.add_option("--steps", options.steps, "Steps to write")->check(CLI::PositiveNumber);
-  app.add_option("--set", options.settings, "path.to.key=value; may be repeated");
-  CLI11_PARSE(app, argc, argv);
+  program.Add("config", options.config, "Config file").Required();
+  program.Add("directory", options.directory, "Where the arrays go").Required();
+  program.Add("--data", data, "Folder of the data set; instead of data.dir");
+  program.Add("--steps", options.steps, "Steps to write").InRange(1, 1000000000);
+  program.Add("--set", options.settings, "path.to.key=value; may be repeated");
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   if (!data.empty()) options.settings.push_back("data.dir=" + data);
   try {
     Dump(options);

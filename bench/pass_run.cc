@@ -1,6 +1,6 @@
 #include "bench/pass_run.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/mman.h>
 
 #include <algorithm>

@@ -11,7 +11,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -31,6 +30,7 @@
 #include "common/log.h"
 #include "common/malloc_policy.h"
 #include "common/parent.h"
+#include "common/program_options.h"
 #include "common/protocol.h"
 #include "ps/instruction_set.h"
 #include "ps/optimizer.h"
@@ -343,7 +343,7 @@ nlohmann::ordered_json MemoryResult(const Job& job, double memory, double arena,
 
 void Run(Options options) {
   if (options.rounds == 0) options.rounds = DefaultRounds(options.bytes);
-  spdlog::set_level(spdlog::level::err);
+  SetLogLevel(LogLevel::kError);
   const Job job = MakeJob(options);
   RoundReference::CheckFormula(job.config, options.write);
   const Graph graph = Graph::Build(job.config.model(), InputShape(job.config.data()));
@@ -408,38 +408,35 @@ int main(int argc, char** argv) {
   muster::KeepFreedMemory();  // as server and worker do
   using muster::bench::kOptimizers;
   muster::bench::Options options;
-  CLI::App app("Times a round of push, average, update and pull between real processes.");
-  app.add_option("--workers", options.workers)->capture_default_str()->check(CLI::Range(1, 64));
-  app.add_option(
-         "--size", options.bytes,
-         "bytes of weights, 4096 to 4294967296; also 4KiB, 100MiB (2^20), 400MB (10^6), 4GiB")
-      ->capture_default_str()
-      ->transform(CLI::AsSizeValue(true))
-      ->check(CLI::Range(size_t{4096}, size_t{1} << 32));
-  app.add_option("--transport", options.transport, "LOCAL, IPC or TCP")->capture_default_str();
-  app.add_option("--optimizer", options.optimizer, kOptimizers)->capture_default_str();
-  app.add_option("--wire-dtype", options.wire_dtype, "FP32, BF16 or FP16; not with LOCAL")
-      ->capture_default_str();
-  app.add_option("--instruction-set", options.instruction_set, "as server.instruction_set")
-      ->capture_default_str();
-  app.add_option("--io-threads", options.io_threads, "of the server's ZeroMQ link")
-      ->capture_default_str();
-  app.add_option("--server-threads", options.server_threads)->capture_default_str();
-  app.add_option("--chunk-bytes", options.chunk_bytes,
-                 "1024 to 67108864, also 64KiB; 0: as cluster.chunk_bytes")
-      ->transform(CLI::AsSizeValue(true))
-      ->check(CLI::Range(0, 64 << 20));
-  app.add_option("--rounds", options.rounds, "0: by size")->check(CLI::Range(0, 1000000));
-  app.add_flag("--write", options.write,
-               "workers also write their gradients and read the weights, chunk by chunk");
-  app.add_flag("--memory", options.memory,
-               "also measure the memory of server and workers, shared pages counted once");
-  app.add_flag("--json", options.json, "one JSON object");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;  // as the other programs: the command line
-  }
+  muster::ProgramOptions program(
+      "Times a round of push, average, update and pull between real processes.");
+  program.Add("--workers", options.workers).ShowDefault().InRange(1, 64);
+  program
+      .Add("--size", options.bytes,
+           "bytes of weights, 4096 to 4294967296; also 4KiB, 100MiB (2^20), 400MB (10^6), 4GiB")
+      .ShowDefault()
+      .AsBytes()
+      .InRange(4096, int64_t{1} << 32);
+  program.Add("--transport", options.transport, "LOCAL, IPC or TCP").ShowDefault();
+  program.Add("--optimizer", options.optimizer, kOptimizers).ShowDefault();
+  program.Add("--wire-dtype", options.wire_dtype, "FP32, BF16 or FP16; not with LOCAL")
+      .ShowDefault();
+  program.Add("--instruction-set", options.instruction_set, "as server.instruction_set")
+      .ShowDefault();
+  program.Add("--io-threads", options.io_threads, "of the server's ZeroMQ link").ShowDefault();
+  program.Add("--server-threads", options.server_threads).ShowDefault();
+  program
+      .Add("--chunk-bytes", options.chunk_bytes,
+           "1024 to 67108864, also 64KiB; 0: as cluster.chunk_bytes")
+      .AsBytes()
+      .InRange(0, 64 << 20);
+  program.Add("--rounds", options.rounds, "0: by size").InRange(0, 1000000);
+  program.AddFlag("--write", options.write,
+                  "workers also write their gradients and read the weights, chunk by chunk");
+  program.AddFlag("--memory", options.memory,
+                  "also measure the memory of server and workers, shared pages counted once");
+  program.AddFlag("--json", options.json, "one JSON object");
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   try {
     muster::bench::Run(options);
     return 0;

@@ -6,7 +6,6 @@
 //
 // Every combination is measured. Each is verified first: the weights after a few updates against
 // the optimizer's formula in double precision, every float of the arena.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -17,6 +16,7 @@
 #include "bench/pass_run.h"
 #include "bench/team.h"
 #include "common/error.h"
+#include "common/program_options.h"
 #include "ps/instruction_set.h"
 #include "ps/update.h"
 
@@ -173,34 +173,29 @@ void Run(const Options& options) {
 
 int main(int argc, char** argv) {
   muster::bench::Options options;
-  CLI::App app(
+  muster::ProgramOptions program(
       "Times the server's pass over memory against the memory. Lists, separated by commas, are "
       "combined.");
-  app.add_option("--size", options.bytes, "Bytes of weights")
-      ->delimiter(',')
-      ->check(CLI::Range(size_t{1024}, size_t{1} << 32));
-  app.add_option("--parts", options.parts, "Gradients that are added")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 64));
-  app.add_option("--optimizer", options.optimizers, "As optimizer.type")->delimiter(',');
-  app.add_option("--threads", options.threads)->delimiter(',')->check(CLI::Range(1, 256));
-  app.add_option("--instruction-set", options.instruction_sets,
-                 "As server.instruction_set; several run in turn")
-      ->delimiter(',');
-  app.add_option("--stream", options.stream,
-                 "New weights past the cache: AUTO, as the server; ON; OFF")
-      ->check(CLI::IsMember({"AUTO", "ON", "OFF"}));
-  app.add_option("--skew", options.skew, "Array i begins i times this many bytes behind a page")
-      ->check(CLI::Range(0, 65536));
-  app.add_flag("--huge-pages", options.huge_pages, "Ask for huge pages for the pass");
-  app.add_option("--seconds", options.seconds, "For each combination; 0: verify, and time once")
-      ->capture_default_str();
-  app.add_flag("--json", options.json, "One JSON object per line");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;  // as the other programs: the command line
-  }
+  program.Add("--size", options.bytes, "Bytes of weights")
+      .SeparatedBy(',')
+      .InRange(1024, int64_t{1} << 32);
+  program.Add("--parts", options.parts, "Gradients that are added").SeparatedBy(',').InRange(1, 64);
+  program.Add("--optimizer", options.optimizers, "As optimizer.type").SeparatedBy(',');
+  program.Add("--threads", options.threads).SeparatedBy(',').InRange(1, 256);
+  program
+      .Add("--instruction-set", options.instruction_sets,
+           "As server.instruction_set; several run in turn")
+      .SeparatedBy(',');
+  program
+      .Add("--stream", options.stream, "New weights past the cache: AUTO, as the server; ON; OFF")
+      .OneOf({"AUTO", "ON", "OFF"});
+  program.Add("--skew", options.skew, "Array i begins i times this many bytes behind a page")
+      .InRange(0, 65536);
+  program.AddFlag("--huge-pages", options.huge_pages, "Ask for huge pages for the pass");
+  program.Add("--seconds", options.seconds, "For each combination; 0: verify, and time once")
+      .ShowDefault();
+  program.AddFlag("--json", options.json, "One JSON object per line");
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   try {
     muster::bench::Run(options);
     return 0;

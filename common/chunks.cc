@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "common/error.h"
+#include "proto/config.pb.h"
 
 namespace muster {
 namespace {

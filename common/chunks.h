@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/config_fwd.h"
 #include "common/graph.h"
-#include "proto/config.pb.h"
 
 namespace muster {
 

@@ -1,12 +1,14 @@
 #include "common/compute_settings.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
 #include <array>
 #include <map>
 #include <string_view>
+
+#include "proto/config.pb.h"
 
 namespace muster {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/config.pb.h"
+#include "common/config_fwd.h"
 
 namespace muster {
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "common/config_fwd.h"
 #include "common/shape.h"
 #include "common/step_plan.h"
-#include "proto/config.pb.h"
 
 namespace muster {
 

@@ -1,7 +1,5 @@
 #include "common/config_check.h"
 
-#include <fmt/ranges.h>
-
 #include <cmath>
 
 #include "common/batch_norm_check.h"
@@ -11,6 +9,7 @@
 #include "common/for_types.h"
 #include "common/graph.h"
 #include "common/job_size.h"
+#include "common/join.h"
 #include "common/number_range.h"
 #include "common/update_settings.h"
 
@@ -104,7 +103,7 @@ void Checker::CheckType(const pb::Message& message, const pb::FieldDescriptor* f
   if (IsForType(message, *field)) return;
   // The place of an element, which is where a list is written.
   Fail(field->is_repeated() ? key + "[0]" : key, "contradicts type {}: it is for type {}",
-       TypeName(message), fmt::join(TypesOf(*field), ", "));
+       TypeName(message), Join(TypesOf(*field), ", "));
 }
 
 void Checker::CheckRanges(const pb::Message& message, const std::string& path) const {

@@ -1,8 +1,8 @@
 // Checks that need more than one field's type: ranges, required fields, contradictions.
 #pragma once
 
+#include "common/config_fwd.h"
 #include "common/text_format.h"
-#include "proto/config.pb.h"
 
 namespace muster {
 

@@ -5,7 +5,7 @@
 // of it. A broken invariant is a bug and aborts: MUSTER_CHECK.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <stdexcept>
 #include <string>

@@ -1,6 +1,6 @@
 #include "common/for_types.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <sstream>

@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include "common/graph_builder.h"
+#include "common/join.h"
 
 namespace muster {
 namespace {
@@ -40,7 +41,7 @@ struct SpecPrinter {
 
 }  // namespace
 
-std::string Variable::ShapeString() const { return fmt::format("[{}]", fmt::join(shape, ",")); }
+std::string Variable::ShapeString() const { return "[" + Join(shape, ",") + "]"; }
 
 bool Layer::is_loss() const {
   return std::holds_alternative<SoftmaxCrossEntropySpec>(spec) ||
@@ -83,7 +84,7 @@ std::vector<std::string> Graph::Describe() const {
       inputs.push_back(input == Layer::kData ? "data" : layers_[input].name);
     }
     lines.push_back(fmt::format("{} {} reads {} {} output {}", layer.name, layer.kind,
-                                fmt::join(inputs, ","), std::visit(SpecPrinter{}, layer.spec),
+                                Join(inputs, ","), std::visit(SpecPrinter{}, layer.spec),
                                 layer.output_shape.ToString()));
   }
   for (const Variable& variable : variables_) {
@@ -93,7 +94,7 @@ std::vector<std::string> Graph::Describe() const {
 }
 
 uint64_t Graph::Hash() const {
-  const std::string text = fmt::format("{}", fmt::join(Describe(), "\n"));
+  const std::string text = Join(Describe(), "\n");
   return XXH3_64bits(text.data(), text.size());
 }
 

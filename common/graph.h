@@ -7,11 +7,19 @@
 #include <string>
 #include <vector>
 
+#include "common/config_fwd.h"
 #include "common/layer_specs.h"
 #include "common/shape.h"
-#include "proto/config.pb.h"
 
 namespace muster {
+
+// config::Initializer in plain values, the kinds numbered as there.
+struct Initializer {
+  enum class Kind { kConstant = 1, kTruncatedNormal, kHe, kXavier };
+  Kind kind = Kind::kConstant;
+  float value = 0;   // kConstant
+  float stddev = 0;  // kTruncatedNormal
+};
 
 // One trained tensor, or a running statistic of a normalisation. Its elements lie at
 // [offset, offset + count) of the arena, in the order [out, height, width, in / groups]
@@ -34,7 +42,7 @@ struct Variable {
   size_t offset;  // in floats, a multiple of 16 (64 bytes)
   size_t count;   // in floats
   int64_t fan_in, fan_out;
-  config::Initializer initializer;
+  Initializer initializer;
   std::optional<float> weight_decay;  // empty: the optimizer's, which may leave this kind out
   float learning_rate_multiplier = 1;
   float statistic_momentum = 0;  // kStatistic

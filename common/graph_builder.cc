@@ -5,6 +5,8 @@
 #include <cstring>
 #include <tuple>
 
+#include "common/join.h"
+
 namespace muster {
 namespace {
 
@@ -27,21 +29,27 @@ std::string AllKindNames() {
   const auto* oneof = config::Layer::descriptor()->FindOneofByName("kind");
   std::vector<std::string> names;
   for (int i = 0; i < oneof->field_count(); ++i) names.push_back(oneof->field(i)->name());
-  return fmt::format("{}", fmt::join(names, ", "));
+  return Join(names, ", ");
 }
 
-config::Initializer He() {
-  config::Initializer initializer;
-  initializer.set_type(config::Initializer::HE);
-  return initializer;
+constexpr bool AreNumberedAlike(Initializer::Kind kind, config::Initializer::Type type) {
+  return static_cast<int>(kind) == static_cast<int>(type);
+}
+static_assert(AreNumberedAlike(Initializer::Kind::kConstant, config::Initializer::CONSTANT) &&
+              AreNumberedAlike(Initializer::Kind::kTruncatedNormal,
+                               config::Initializer::TRUNCATED_NORMAL) &&
+              AreNumberedAlike(Initializer::Kind::kHe, config::Initializer::HE) &&
+              AreNumberedAlike(Initializer::Kind::kXavier, config::Initializer::XAVIER));
+
+Initializer Plain(const config::Initializer& settings) {
+  return {.kind = static_cast<Initializer::Kind>(settings.type()),
+          .value = settings.value(),
+          .stddev = settings.stddev()};
 }
 
-config::Initializer Constant(float value) {
-  config::Initializer initializer;
-  initializer.set_type(config::Initializer::CONSTANT);
-  initializer.set_value(value);
-  return initializer;
-}
+Initializer He() { return {.kind = Initializer::Kind::kHe}; }
+
+Initializer Constant(float value) { return {.kind = Initializer::Kind::kConstant, .value = value}; }
 
 }  // namespace
 
@@ -228,8 +236,7 @@ GraphBuilder::Window GraphBuilder::PlaceWindow(const M& message, int64_t default
 }
 
 int GraphBuilder::AddVariable(const char* suffix, Variable::Kind kind, std::vector<int64_t> shape,
-                              Fans fans, const config::Variable& settings,
-                              config::Initializer fallback) {
+                              Fans fans, const config::Variable& settings, Initializer fallback) {
   Variable variable;
   variable.name = current_->name + "/" + suffix;
   variable.kind = kind;
@@ -243,7 +250,7 @@ int GraphBuilder::AddVariable(const char* suffix, Variable::Kind kind, std::vect
   variable.offset = arena_floats;
   variable.fan_in = fans.in;
   variable.fan_out = fans.out;
-  variable.initializer = settings.has_initializer() ? settings.initializer() : std::move(fallback);
+  variable.initializer = settings.has_initializer() ? Plain(settings.initializer()) : fallback;
   if (settings.has_weight_decay()) variable.weight_decay = settings.weight_decay();
   variable.learning_rate_multiplier = settings.learning_rate_multiplier();
   arena_floats += (variable.count + kAlignFloats - 1) / kAlignFloats * kAlignFloats;

@@ -11,6 +11,7 @@
 
 #include "common/error.h"
 #include "common/graph.h"
+#include "proto/config.pb.h"
 
 namespace muster {
 
@@ -64,7 +65,7 @@ class GraphBuilder {
     int64_t in, out;
   };
   int AddVariable(const char* suffix, Variable::Kind kind, std::vector<int64_t> shape, Fans fans,
-                  const config::Variable& settings, config::Initializer fallback);
+                  const config::Variable& settings, Initializer fallback);
 
   const Shape data_shape_;
   Layer* current_ = nullptr;

@@ -1,11 +1,10 @@
 #include "common/instruction_set.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <string>
 
 #include "common/error.h"
+#include "common/join.h"
 
 namespace muster {
 
@@ -31,7 +30,7 @@ config::Server::InstructionSet ChooseInstructionSet(config::Server::InstructionS
   throw Error(ExitCode::kUsage,
               "server.instruction_set: the server's processor has no {}; it has {}. AUTO takes the "
               "widest",
-              config::Server::InstructionSet_Name(wanted), fmt::join(names, ", "));
+              config::Server::InstructionSet_Name(wanted), Join(names, ", "));
 }
 
 }  // namespace muster

@@ -1,6 +1,6 @@
 #include "common/number_range.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <limits>
 

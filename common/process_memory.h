@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "common/config_fwd.h"
 #include "common/slices.h"
-#include "proto/config.pb.h"
 
 namespace muster {
 

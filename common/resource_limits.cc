@@ -1,6 +1,6 @@
 #include "common/resource_limits.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/resource.h>
 
 #include <algorithm>

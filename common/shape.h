@@ -1,7 +1,7 @@
 // The shape of one sample as it flows between layers.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdint>
 #include <string>

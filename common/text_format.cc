@@ -1,6 +1,6 @@
 #include "common/text_format.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
 
@@ -9,11 +9,12 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <regex>
 #include <sstream>
 
 #include "common/error.h"
+#include "common/join.h"
 #include "common/number_range.h"
+#include "common/pattern.h"
 #include "common/text_kind.h"
 
 namespace muster {
@@ -87,7 +88,7 @@ std::vector<std::string> FieldNames(const pb::Descriptor* type) {
 
 std::string Suggest(const std::string& name, const std::vector<std::string>& candidates) {
   const std::string nearest = NearestName(name, candidates);
-  const std::string all = fmt::format("expected one of {}", fmt::join(candidates, ", "));
+  const std::string all = fmt::format("expected one of {}", Join(candidates, ", "));
   return nearest.empty() ? all : fmt::format("did you mean \"{}\"? ({})", nearest, all);
 }
 
@@ -146,32 +147,26 @@ class Translator : public pb::io::ErrorCollector {
 };
 
 std::string Translator::Translate(int line, int column, const std::string& message) const {
-  std::smatch match;
-  static const std::regex kUnknownField(
-      R"re(Message type "([^"]+)" has no field named "([^"]+)".*)re");
-  static const std::regex kUnknownEnum(
-      R"re(Unknown enumeration value of "([^"]*)" for field "([^"]+)".*)re");
-  static const std::regex kOneof(
-      R"re(Field "([^"]+)" is specified along with field "([^"]+)", another member of oneof.*)re");
-  static const std::regex kTwice(
-      R"re(Non-repeated field "([^"]+)" is specified multiple times.*)re");
+  using Match = std::vector<std::string>;
   const pb::DescriptorPool* pool = root_->file()->pool();
-  if (std::regex_match(message, match, kUnknownField)) {
+  if (const Match match =
+          Search(R"re(^Message type "([^"]+)" has no field named "([^"]+)")re", message);
+      !match.empty()) {
     const pb::Descriptor* type = pool->FindMessageTypeByName(match[1]);
     if (type != nullptr) {
-      return fmt::format("{}{}: unknown key; {}", PathOf(root_, type), match[2].str(),
+      return fmt::format("{}{}: unknown key; {}", PathOf(root_, type), match[2],
                          Suggest(match[2], FieldNames(type)));
     }
   }
   // The other complaints do not name the message; the source line names the key.
-  static const std::regex kKeyOnLine(R"re(([A-Za-z_][A-Za-z_0-9]*)\s*[:{])re");
   const std::string source = line >= 0 ? Before(column, Line(text_, line)) : "";
-  std::string key;
-  for (auto it = std::sregex_iterator(source.begin(), source.end(), kKeyOnLine);
-       it != std::sregex_iterator(); ++it) {
-    key = (*it)[1];
-  }
-  if (std::regex_match(message, match, kUnknownEnum)) {
+  // The last one: what stands before it is taken as long as possible.
+  const Match last_key =
+      Search(R"re(^(.*[^A-Za-z_0-9])?([A-Za-z_][A-Za-z_0-9]*)[[:space:]]*[:{])re", source);
+  const std::string key = last_key.empty() ? "" : last_key[2];
+  if (const Match match =
+          Search(R"re(^Unknown enumeration value of "([^"]*)" for field "([^"]+)")re", message);
+      !match.empty()) {
     std::vector<std::string> values;
     for (const pb::FieldDescriptor* field : FieldsNamed(root_, match[2])) {
       if (field->enum_type() == nullptr) continue;
@@ -180,22 +175,26 @@ std::string Translator::Translate(int line, int column, const std::string& messa
         if (std::find(values.begin(), values.end(), name) == values.end()) values.push_back(name);
       }
     }
-    return fmt::format("{}: unknown value {}; {}", match[2].str(), match[1].str(),
-                       Suggest(match[1], values));
+    return fmt::format("{}: unknown value {}; {}", match[2], match[1], Suggest(match[1], values));
   }
-  if (std::regex_match(message, match, kOneof)) {
+  if (const Match match = Search(
+          R"re(^Field "([^"]+)" is specified along with field "([^"]+)", another member of oneof)re",
+          message);
+      !match.empty()) {
     return fmt::format("{}: contradicts {}, which is also given: expected exactly one of the two",
-                       match[1].str(), match[2].str());
+                       match[1], match[2]);
   }
-  if (std::regex_match(message, match, kTwice)) {
-    return fmt::format("{}: given twice: expected once", match[1].str());
+  if (const Match match =
+          Search(R"re(^Non-repeated field "([^"]+)" is specified multiple times)re", message);
+      !match.empty()) {
+    return fmt::format("{}: given twice: expected once", match[1]);
   }
   // "Expected integer, got: two", "Integer out of range (99999999999)"
-  static const std::regex kNotANumber(
-      R"re((?:Expected (?:integer|double), got: |Integer out of range \()(.*?)\)?)re");
+  const Match not_a_number = Search(
+      R"re(^(Expected (integer|double), got: |Integer out of range \()(.*[^)]|)\)?$)re", message);
   const std::string range = RangeOfNamed(root_, key);
-  if (!range.empty() && std::regex_match(message, match, kNotANumber)) {
-    const std::string got = match[1].str() == "-" ? "a negative one" : match[1].str();
+  if (!range.empty() && !not_a_number.empty()) {
+    const std::string got = not_a_number[3] == "-" ? "a negative one" : not_a_number[3];
     return fmt::format("{}: expected {}, got {}", key, range, got);
   }
   return key.empty() ? message : fmt::format("{}: {}", key, message);

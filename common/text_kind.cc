@@ -1,8 +1,10 @@
 #include "common/text_kind.h"
 
-#include <regex>
+#include <string>
+#include <vector>
 
 #include "common/error.h"
+#include "common/pattern.h"
 
 namespace muster {
 namespace {
@@ -12,11 +14,14 @@ constexpr const char* kExpected =
 
 // The first line that is neither empty nor a comment.
 std::string FirstLine(const std::string& text) {
-  static const std::regex kLine(R"((^|\n)[ \t\r]*([^#\s][^\n]*))");
-  std::smatch match;
-  // A line that goes on for ever is no config's, and costs a regular expression its stack.
-  const std::string start = text.substr(0, 4096);
-  return std::regex_search(start, match, kLine) ? match[2].str() : "";
+  // A line that goes on for ever is no config's.
+  const std::vector<std::string> match =
+      Search("(^|\n)[ \t\r]*([^#[:space:]][^\n]*)", text.substr(0, 4096));
+  return match.empty() ? "" : match[2];
+}
+
+bool Matches(const char* pattern, const std::string& line) {
+  return !Search(pattern, line).empty();
 }
 
 }  // namespace
@@ -34,12 +39,12 @@ void RequireText(const std::string& file, std::string& text) {
 std::string ForeignLanguage(const std::string& text) {
   const std::string line = FirstLine(text);
   const char* language = nullptr;
-  if (line.starts_with('{') || std::regex_search(line, std::regex(R"(^\[\s*(\{|"|$))"))) {
+  if (line.starts_with('{') || Matches(R"(^\[[[:space:]]*(\{|"|$))", line)) {
     language = "JSON";
-  } else if (std::regex_search(line, std::regex(R"(^\[[\w.]+\]\s*$|^\w+\s*=)"))) {
+  } else if (Matches(R"(^\[[[:alnum:]_.]+\][[:space:]]*$|^[[:alnum:]_]+[[:space:]]*=)", line)) {
     language = "TOML";
   } else if (line.starts_with("---") || line.starts_with("- ") ||
-             std::regex_search(line, std::regex(R"(^\w+:\s*$)"))) {
+             Matches(R"(^[[:alnum:]_]+:[[:space:]]*$)", line)) {
     language = "YAML";
   }
   return language == nullptr ? "" : fmt::format("looks like {}: {}", language, kExpected);

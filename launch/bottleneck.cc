@@ -1,9 +1,10 @@
 #include "launch/bottleneck.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "launch/server_event.h"
 #include "launch/units.h"

@@ -1,7 +1,7 @@
 // What limits a run, judged from its measured parts. A pure function.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 

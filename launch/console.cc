@@ -1,7 +1,7 @@
 #include "launch/console.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>

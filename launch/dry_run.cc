@@ -1,6 +1,6 @@
 #include "launch/dry_run.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <sstream>
@@ -12,6 +12,7 @@
 #include "launch/server_memory.h"
 #include "launch/text_table.h"
 #include "launch/units.h"
+#include "proto/config.pb.h"
 
 namespace muster {
 namespace {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "launch/job_display.h"
 #include "launch/server_event.h"

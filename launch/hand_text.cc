@@ -1,6 +1,6 @@
 #include "launch/hand_text.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "common/protocol.h"
 #include "launch/units.h"

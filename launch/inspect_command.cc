@@ -1,6 +1,6 @@
 #include "launch/inspect_command.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <iterator>
 
@@ -10,6 +10,7 @@
 #include "launch/size_text.h"
 #include "launch/text_table.h"
 #include "launch/units.h"
+#include "proto/config.pb.h"
 
 namespace muster {
 namespace {
@@ -63,7 +64,8 @@ TextTable VariableTable(const Graph& graph) {
                   FormatCount(static_cast<int64_t>(variable.count)),
                   FormatBytes(kFloatBytes * static_cast<double>(variable.count)),
                   FormatCount(static_cast<int64_t>(4 * variable.offset)),
-                  config::Initializer::Type_Name(variable.initializer.type()),
+                  config::Initializer::Type_Name(
+                      static_cast<config::Initializer::Type>(variable.initializer.kind)),
                   variable.weight_decay ? fmt::format("{:g}", *variable.weight_decay) : "-"});
   }
   return table;

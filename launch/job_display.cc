@@ -1,8 +1,9 @@
 #include "launch/job_display.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "launch/placement.h"
 #include "launch/progress_line.h"

@@ -2,7 +2,7 @@
 // Pure functions; every line comes without its newline.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 

@@ -1,7 +1,7 @@
 // Programs of this installation that print their results as lines of JSON.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 

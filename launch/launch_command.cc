@@ -1,6 +1,6 @@
 #include "launch/launch_command.h"
 
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 #include "common/error.h"
 #include "common/graph.h"
 #include "common/instruction_set.h"
+#include "common/join.h"
 #include "common/link/tcp_address.h"
 #include "common/protocol.h"
 #include "common/resource_limits.h"
@@ -177,7 +178,7 @@ void ReportMissing(const std::vector<std::string>& missing, const RunDir& dir,
   PrintError(
       fmt::format("muster: error: {} was moved or removed while the run went on, or some of its "
                   "files were: it lacks {}; what is printed above is all there is\n",
-                  dir.shown(), fmt::join(missing, ", ")));
+                  dir.shown(), Join(missing, ", ")));
   if (outcome.exit_code == ExitCode::kOk) outcome.exit_code = ExitCode::kFailure;
 }
 
@@ -405,10 +406,9 @@ int DryRun(const LaunchArguments& arguments) {
   const std::vector<MemoryRow> worker_memory =
       AskWorkerMemory(arguments.worker_program, arguments.config_path, arguments.settings,
                       prepared.config, prepared.config.cluster().workers() - 1);
-  PrintResult(
-      fmt::format("{}", fmt::join(DryRunLines(arguments.config_path, prepared.config,
-                                              prepared.graph, data, worker_memory, shown_dir),
-                                  "\n")));
+  PrintResult(Join(DryRunLines(arguments.config_path, prepared.config, prepared.graph, data,
+                               worker_memory, shown_dir),
+                   "\n"));
   if (data.problem.empty() || prepared.config.data().dir().empty()) return 0;
   PrintError(fmt::format("muster: error: a run would end here: {}\n", data.problem));
   return static_cast<int>(data.code);

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <fstream>
-#include <regex>
 #include <sstream>
+
+#include "common/pattern.h"
 
 namespace muster {
 namespace {
@@ -45,11 +46,11 @@ std::vector<std::string> LastLines(const std::string& path, size_t count) {
 }
 
 std::string LastError(const std::string& path) {
-  static const std::regex kError(".*?\\berror: (exit code [0-9]+: )?(.*)");
   std::vector<std::string> lines = LastLines(path, 100);
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
-    std::smatch match;
-    if (std::regex_match(*line, match, kError)) return match[2];
+    const std::vector<std::string> error =
+        Search("(^|[^A-Za-z0-9_])error: (exit code [0-9]+: )?(.*)", *line);
+    if (!error.empty()) return error[3];
   }
   return "";
 }

@@ -1,7 +1,9 @@
 #include "launch/placement.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sched.h>
+
+#include <nlohmann/json.hpp>
 
 #include "launch/server_event.h"
 #include "launch/text_table.h"

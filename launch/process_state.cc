@@ -1,6 +1,6 @@
 #include "launch/process_state.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <fstream>
 #include <string>

@@ -1,6 +1,6 @@
 #include "launch/repeat.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 #include <functional>

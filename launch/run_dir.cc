@@ -7,9 +7,9 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <regex>
 
 #include "common/error.h"
+#include "common/pattern.h"
 
 namespace muster {
 namespace {
@@ -134,10 +134,9 @@ void RunDir::Discard() {
 std::string RunName(const std::string& config_path) {
   fs::path path = fs::absolute(config_path).lexically_normal();
   if (path.filename() == "config.txtpb") {
-    static const std::regex kDated("(.+)-[0-9]{8}-[0-9]{6}(-[0-9]+)?");
     std::string parent = path.parent_path().filename();
-    std::smatch match;
-    if (std::regex_match(parent, match, kDated)) return match[1];
+    const std::vector<std::string> dated = Search("^(.+)-[0-9]{8}-[0-9]{6}(-[0-9]+)?$", parent);
+    if (!dated.empty()) return dated[1];
     if (!parent.empty()) return parent;
   }
   std::string stem = path.stem();

@@ -1,5 +1,7 @@
 #include "launch/server_event.h"
 
+#include <nlohmann/json.hpp>
+
 namespace muster {
 namespace {
 

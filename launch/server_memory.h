@@ -4,9 +4,9 @@
 
 #include <vector>
 
+#include "common/config_fwd.h"
 #include "common/graph.h"
 #include "common/process_memory.h"
-#include "proto/config.pb.h"
 
 namespace muster {
 

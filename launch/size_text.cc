@@ -1,6 +1,6 @@
 #include "launch/size_text.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "common/config.h"
 #include "common/instruction_set.h"

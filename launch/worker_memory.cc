@@ -1,7 +1,10 @@
 #include "launch/worker_memory.h"
 
+#include <nlohmann/json.hpp>
+
 #include "common/error.h"
 #include "launch/json_program.h"
+#include "proto/config.pb.h"
 
 namespace muster {
 namespace {

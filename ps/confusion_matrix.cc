@@ -1,6 +1,6 @@
 #include "ps/confusion_matrix.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -29,20 +29,20 @@ double TruncatedNormal(uint64_t seed, uint32_t variable, uint64_t element) {
 }
 
 void Initialize(const Variable& variable, uint32_t index, uint64_t seed, std::span<float> values) {
-  const config::Initializer& how = variable.initializer;
+  const Initializer& how = variable.initializer;
   const auto stream = [&](uint64_t element) {
     return RandomStream(seed, RandomPurpose::kInitialWeights, index, 0, element).Block(0);
   };
-  switch (how.type()) {
-    case config::Initializer::CONSTANT:
-      std::fill(values.begin(), values.end(), how.value());
+  switch (how.kind) {
+    case Initializer::Kind::kConstant:
+      std::fill(values.begin(), values.end(), how.value);
       return;
-    case config::Initializer::TRUNCATED_NORMAL:
+    case Initializer::Kind::kTruncatedNormal:
       for (size_t i = 0; i < values.size(); ++i) {
-        values[i] = static_cast<float>(how.stddev() * TruncatedNormal(seed, index, i));
+        values[i] = static_cast<float>(how.stddev * TruncatedNormal(seed, index, i));
       }
       return;
-    case config::Initializer::HE: {
+    case Initializer::Kind::kHe: {
       const double stddev = std::sqrt(2.0 / static_cast<double>(variable.fan_in));
       for (size_t i = 0; i < values.size(); ++i) {
         const auto bits = stream(i);
@@ -50,7 +50,7 @@ void Initialize(const Variable& variable, uint32_t index, uint64_t seed, std::sp
       }
       return;
     }
-    case config::Initializer::XAVIER: {
+    case Initializer::Kind::kXavier: {
       const double limit = std::sqrt(6.0 / static_cast<double>(variable.fan_in + variable.fan_out));
       for (size_t i = 0; i < values.size(); ++i) {
         values[i] = static_cast<float>(limit * (2.0 * ToUniform(stream(i)[0]) - 1));

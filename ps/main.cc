@@ -1,9 +1,8 @@
 // muster-server: owns the variables of a job. Started by `muster launch`, or by hand.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <signal.h>
 #include <sys/signalfd.h>
 
-#include <CLI/CLI.hpp>
 #include <csignal>
 #include <exception>
 
@@ -12,6 +11,7 @@
 #include "common/log.h"
 #include "common/malloc_policy.h"
 #include "common/parent.h"
+#include "common/program_options.h"
 #include "common/protocol.h"
 #include "common/resource_limits.h"
 #include "common/trace/session.h"
@@ -63,26 +63,22 @@ void Serve(const Arguments& arguments, int signal_fd) {
 
 int Main(int argc, char** argv) {
   Arguments arguments;
-  CLI::App app{
+  ProgramOptions program{
       "The server of a Muster job: averages gradients, updates and publishes the weights.\n"
       "Usually started by `muster launch` or `muster server`."};
-  app.add_option("--config", arguments.config, "Config file, the same for server and workers")
-      ->required();
-  app.add_option("--endpoint", arguments.endpoint,
-                 "What workers connect to: local://@NAME, ipc://@NAME, tcp://HOST:PORT; * as port: "
-                 "any free one. Default: tcp://127.0.0.1:*");
-  app.add_option("--bind", arguments.bind,
-                 "Where to listen, if not at the endpoint; tcp://*:PORT: on all interfaces");
-  app.add_option("--token-file", arguments.token_file,
-                 "File with the job token, 32 hexadecimal digits. Default: $MUSTER_TOKEN");
-  app.add_option("--report-fd", arguments.report_fd,
-                 "Open file descriptor for events, one JSON object per line");
-  app.add_option("--parent", arguments.parent, "Die when this process, the parent, dies");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::kUsage);
-  }
+  program.Add("--config", arguments.config, "Config file, the same for server and workers")
+      .Required();
+  program.Add("--endpoint", arguments.endpoint,
+              "What workers connect to: local://@NAME, ipc://@NAME, tcp://HOST:PORT; * as port: "
+              "any free one. Default: tcp://127.0.0.1:*");
+  program.Add("--bind", arguments.bind,
+              "Where to listen, if not at the endpoint; tcp://*:PORT: on all interfaces");
+  program.Add("--token-file", arguments.token_file,
+              "File with the job token, 32 hexadecimal digits. Default: $MUSTER_TOKEN");
+  program.Add("--report-fd", arguments.report_fd,
+              "Open file descriptor for events, one JSON object per line");
+  program.Add("--parent", arguments.parent, "Die when this process, the parent, dies");
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   if (arguments.parent != 0) DieWithParent(arguments.parent);
   std::signal(SIGPIPE, SIG_IGN);
   IgnoreFileSizeSignal();
@@ -93,13 +89,12 @@ int Main(int argc, char** argv) {
     Serve(arguments, signal_fd);
     return 0;
   } catch (const Error& error) {
-    spdlog::error("exit code {}: {}", static_cast<int>(error.code()), error.what());
+    LogError("exit code {}: {}", static_cast<int>(error.code()), error.what());
     return static_cast<int>(error.code());
   } catch (const std::bad_alloc&) {
-    spdlog::error(
-        "out of memory: the server needs about 3 x the size of the model and 1 x per worker");
+    LogError("out of memory: the server needs about 3 x the size of the model and 1 x per worker");
   } catch (const std::exception& error) {
-    spdlog::error("{}", error.what());
+    LogError("{}", error.what());
   }
   return static_cast<int>(ExitCode::kFailure);
 }

@@ -1,8 +1,9 @@
 #include "ps/progress.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 namespace muster {
 namespace {

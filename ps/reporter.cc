@@ -1,8 +1,7 @@
 #include "ps/reporter.h"
 
 #include <fcntl.h>
-#include <fmt/chrono.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include <chrono>
 #include <cstring>
 #include <ctime>
+#include <nlohmann/json.hpp>
 
 #include "common/error.h"
 #include "common/resource_limits.h"
@@ -22,8 +22,12 @@ std::string UtcNow() {
   const auto now = std::chrono::system_clock::now();
   const auto ms =
       std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count();
-  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z",
-                     fmt::gmtime(static_cast<std::time_t>(ms / 1000)), ms % 1000);
+  const auto seconds = static_cast<std::time_t>(ms / 1000);
+  std::tm utc{};
+  ::gmtime_r(&seconds, &utc);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &utc);
+  return fmt::format("{}.{:03}Z", text, ms % 1000);
 }
 
 std::string Dump(const nlohmann::ordered_json& json) {

@@ -2,7 +2,7 @@
 // launcher, one JSON object per line each.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 namespace muster {

@@ -1,11 +1,11 @@
 #include "ps/roster.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 
 #include "common/compute_settings.h"
+#include "common/join.h"
 #include "common/log.h"
 #include "common/protocol.h"
 
@@ -72,7 +72,7 @@ std::optional<std::string> Roster::CheckGraph(const wire::Hello& hello) const {
   const int common = std::min(hello.variable_size(), static_cast<int>(ours.size()));
   for (int i = 0; i < common; ++i) {
     const wire::VariableShape& theirs = hello.variable(i);
-    const std::string shape = fmt::format("[{}]", fmt::join(theirs.shape(), ","));
+    const std::string shape = "[" + muster::Join(theirs.shape(), ",") + "]";
     if (theirs.name() != ours[i].name || shape != ours[i].ShapeString()) {
       return fmt::format("the graph differs: variable {} is {} {} here and {} {} in the worker", i,
                          ours[i].name, ours[i].ShapeString(), theirs.name(), shape);

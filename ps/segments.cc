@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/error.h"
+#include "proto/config.pb.h"
 
 namespace muster {
 namespace {

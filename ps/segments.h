@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "common/config_fwd.h"
 #include "common/graph.h"
-#include "proto/config.pb.h"
 
 namespace muster {
 

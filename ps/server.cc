@@ -1,11 +1,12 @@
 #include "ps/server.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <nlohmann/json.hpp>
 
 #include "common/compute_settings.h"
 #include "common/config.h"
@@ -46,14 +47,14 @@ Server::~Server() = default;
 ServerResult Server::Run() {
   FlushDenormals();  // small chunks are updated in this thread
   reporter_.Event("listening", {{"endpoint", link_->endpoint()}});
-  spdlog::info("listening on {}; updates with {} x {}", link_->endpoint(), pool_.threads(),
-               aggregator_.instruction_set());
+  LogInfo("listening on {}; updates with {} x {}", link_->endpoint(), pool_.threads(),
+          aggregator_.instruction_set());
   try {
     while (!done_) Turn();
   } catch (const Error& error) {
     const bool interrupted =
         error.code() == ExitCode::kTerminated || error.code() == ExitCode::kInterrupted;
-    spdlog::error("{}", error.what());
+    LogError("{}", error.what());
     if (!interrupted) {
       nlohmann::ordered_json event{{"message", error.what()},
                                    {"exit_code", static_cast<int>(error.code())}};
@@ -74,7 +75,7 @@ ServerResult Server::Run() {
   const auto summary = progress_.Summary("completed", aggregator_.HashWeights(step_));
   reporter_.Metrics(summary);
   reporter_.Event("summary", summary);
-  spdlog::info("completed: {}", summary.dump());
+  LogInfo("completed: {}", summary.dump());
   ServerResult result{step_, aggregator_.HashWeights(step_), std::nullopt, dropped_.count()};
   if (summary.contains("test_accuracy")) result.test_accuracy = summary["test_accuracy"];
   return result;
@@ -147,7 +148,7 @@ void Server::Receive(const FromWorker& event) {
 
 void Server::Drop(const std::string& who, const std::string& why) {
   if (!dropped_.Count()) return;
-  spdlog::warn("dropped a message of {}: {} ({} so far)", who, why, dropped_.count());
+  LogWarning("dropped a message of {}: {} ({} so far)", who, why, dropped_.count());
 }
 
 void Server::OnMessage(uint32_t rank, const wire::WorkerMessage& message, const Payload& payload) {
@@ -159,8 +160,8 @@ void Server::OnMessage(uint32_t rank, const wire::WorkerMessage& message, const 
         if (!roster_.at(r).ready) return;
       }
       phase_ = Phase::kTraining;
-      spdlog::info("all {} workers are ready: {} steps of {} samples", roster_.size(),
-                   plan_.total_steps, plan_.global_batch);
+      LogInfo("all {} workers are ready: {} steps of {} samples", roster_.size(), plan_.total_steps,
+              plan_.global_batch);
       progress_.Begin(plan_, roster_.size());
       OrderStep(step_);
       return BeginStep(step_);

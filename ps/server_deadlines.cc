@@ -1,8 +1,8 @@
 // Nobody waits for ever: the deadline of each phase, and who missed it.
-#include <fmt/ranges.h>
-
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
+#include "common/join.h"
 #include "common/log.h"
 #include "ps/server.h"
 
@@ -21,8 +21,8 @@ std::chrono::steady_clock::duration Seconds(double s) {
 void Server::Forgive(Clock::duration own_gap) {
   if (own_gap == Clock::duration::zero()) return;
   if (own_gap > std::chrono::seconds(2)) {  // else only a busy machine
-    spdlog::warn("this process did not run for {:.1f} s; deadlines begin that much later",
-                 std::chrono::duration<double>(own_gap).count());
+    LogWarning("this process did not run for {:.1f} s; deadlines begin that much later",
+               std::chrono::duration<double>(own_gap).count());
   }
   began_ += own_gap;
   step_deadline_began_ += own_gap;
@@ -44,12 +44,11 @@ void Server::CheckDeadlines() {
       throw Error(ExitCode::kDeadline,
                   "{} of {} workers did not join within {:g} s: rank {} missing",
                   roster_.MissingRanks().size(), roster_.size(), deadlines.start_s(),
-                  fmt::join(roster_.MissingRanks(), ", "));
+                  Join(roster_.MissingRanks(), ", "));
     }
     if (now >= next_waiting_) {
       next_waiting_ = now + std::chrono::seconds(5);
-      spdlog::info("waiting for rank {} ({:.0f} s)", fmt::join(roster_.MissingRanks(), ", "),
-                   waited);
+      LogInfo("waiting for rank {} ({:.0f} s)", Join(roster_.MissingRanks(), ", "), waited);
       reporter_.Event("waiting", {{"missing", roster_.MissingRanks()}, {"elapsed_s", waited}});
     }
   } else if (phase_ == Phase::kPreparing) {
@@ -95,7 +94,7 @@ void Server::CheckDeadlines() {
 std::string Server::Names(const std::vector<uint32_t>& ranks) const {
   std::vector<std::string> names;
   for (const uint32_t rank : ranks) names.push_back(roster_.Name(rank));
-  return fmt::format("{}", fmt::join(names, ", "));
+  return Join(names, ", ");
 }
 
 }  // namespace muster

@@ -1,5 +1,7 @@
 // Evaluations at the server: when one is due, its blocks, and its result.
-#include <fmt/format.h>
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
 
 #include "common/atomic_file.h"
 #include "common/log.h"
@@ -44,8 +46,8 @@ void Server::EndEvaluation() {
   const auto line = progress_.EvaluationLine();
   reporter_.Metrics(line);
   reporter_.Event("evaluation", line);
-  spdlog::info("step {}: test accuracy {:.4f}, test loss {:.4f}", result.version, result.accuracy,
-               result.loss);
+  LogInfo("step {}: test accuracy {:.4f}, test loss {:.4f}", result.version, result.accuracy,
+          result.loss);
   // Written anew at each one, so that it is the last one's however the run ends.
   if (evaluation_->confusion_matrix() != nullptr && !config_.run().dir().empty()) {
     WriteFileAtomically(config_.run().dir() + "/confusion_matrix.csv",
@@ -66,7 +68,7 @@ void Server::StopEarly(const EvaluationResult& result) {
   const std::string reason =
       fmt::format("reached the test accuracy {:g} at step {}: evaluation.stop_at_accuracy is {:g}",
                   result.accuracy, result.version, config_.evaluation().stop_at_accuracy());
-  spdlog::info("{}", reason);
+  LogInfo("{}", reason);
   progress_.StopEarly(reason);
   phase_ = Phase::kStopping;
   done_ = true;

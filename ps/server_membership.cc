@@ -1,6 +1,8 @@
 // Who belongs to the job: joining, being welcomed, being lost, being sent home.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
+
+#include <nlohmann/json.hpp>
 
 #include "common/batch_norm_check.h"
 #include "common/config.h"
@@ -38,7 +40,7 @@ void Server::OnHello(PeerId peer, const wire::WorkerMessage& message) {
   const std::string remark = roster_.Remark(rank);
   const std::string joined =
       fmt::format("{} joined{}{}", roster_.Name(rank), remark.empty() ? "" : "; ", remark);
-  spdlog::info("{}", joined);
+  LogInfo("{}", joined);
   reporter_.Event("joined", {{"rank", rank}, {"message", joined}});
   if (roster_.Complete()) WelcomeAll();
 }
@@ -46,7 +48,7 @@ void Server::OnHello(PeerId peer, const wire::WorkerMessage& message) {
 void Server::Refuse(const std::string& who, const std::string& why) {
   if (!refused_.Count()) return;
   const std::string line = Printable(fmt::format("{}: {}", who, why));
-  spdlog::warn("refused {} ({} so far)", line, refused_.count());
+  LogWarning("refused {} ({} so far)", line, refused_.count());
   reporter_.Event("refused", {{"message", "Refused " + line}});
 }
 
@@ -56,10 +58,9 @@ void Server::WelcomeAll() {
   schedule_ = LearningRateSchedule(config_.learning_rate(), roster_.size(),
                                    plan_.At(plan_.total_steps).samples_before);
   if (config_.learning_rate().scaling() != config::LearningRate::NONE) {
-    spdlog::info("learning rate: base {:g} is scaled to {:g} ({}, {} workers)",
-                 config_.learning_rate().base(), schedule_.base(),
-                 config::LearningRate::Scaling_Name(config_.learning_rate().scaling()),
-                 roster_.size());
+    LogInfo("learning rate: base {:g} is scaled to {:g} ({}, {} workers)",
+            config_.learning_rate().base(), schedule_.base(),
+            config::LearningRate::Scaling_Name(config_.learning_rate().scaling()), roster_.size());
   }
   std::vector<ExpectedPart> parts;
   for (uint32_t rank = 0; rank < roster_.size(); ++rank) {
@@ -109,7 +110,7 @@ void Server::Welcome(uint32_t rank) {
 
 // A worker that came back over ZeroMQ, since it cannot use the memory of its first Welcome.
 void Server::WelcomeAgain(uint32_t rank) {
-  spdlog::warn("{} cannot use shared memory (its log says why): ZeroMQ", roster_.Name(rank));
+  LogWarning("{} cannot use shared memory (its log says why): ZeroMQ", roster_.Name(rank));
   Welcome(rank);
   for (size_t c = 0; c < aggregator_.chunks().size(); ++c) {
     wire::ServerMessage message = NewMessage();

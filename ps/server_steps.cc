@@ -1,7 +1,8 @@
 // One step at the server: losses, gradients, updated chunks, and what the next step is.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "common/log.h"
 #include "common/trace/trace.h"
@@ -173,7 +174,7 @@ void Server::CountSkippedStep() {
   const Aggregator::Nonfinite& bad = bad_loss_ ? *bad_loss_ : *aggregator_.nonfinite();
   const std::string from = bad.rank ? ", from " + roster_.Name(*bad.rank) : "";
   ++skipped_in_a_row_;
-  spdlog::warn("skipped step {}: {}{} ({} in a row)", step_, bad.what, from, skipped_in_a_row_);
+  LogWarning("skipped step {}: {}{} ({} in a row)", step_, bad.what, from, skipped_in_a_row_);
   nlohmann::ordered_json event{
       {"step", step_}, {"reason", bad.what}, {"in_a_row", skipped_in_a_row_}};
   if (bad.rank) event["rank"] = *bad.rank;

@@ -1,8 +1,7 @@
 // muster-worker: one tower of a job. Started by `muster launch`, or by hand.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <csignal>
@@ -16,6 +15,7 @@
 #include "common/log.h"
 #include "common/malloc_policy.h"
 #include "common/parent.h"
+#include "common/program_options.h"
 #include "common/protocol.h"
 #include "common/resource_limits.h"
 #include "common/trace/session.h"
@@ -139,11 +139,10 @@ void Work(const Arguments& arguments) {
   options.transport = config.cluster().transport();
   options.start_s = config.deadlines().start_s();
   options.silence_s = config.deadlines().silence_s();
-  spdlog::info("joining the job at {} as rank {}", options.endpoint, options.rank);
+  LogInfo("joining the job at {} as rank {}", options.endpoint, options.rank);
   Client client(std::move(options));
-  spdlog::info("joined as rank {} over {}: slices {} to {} of {}", arguments.rank,
-               client.transport(), client.slices().begin, client.slices().end,
-               client.plan().slices);
+  LogInfo("joined as rank {} over {}: slices {} to {} of {}", arguments.rank, client.transport(),
+          client.slices().begin, client.slices().end, client.plan().slices);
   try {
     Trainer(config, graph, data, *backend, client).Run();
   } catch (const Error& error) {
@@ -153,7 +152,7 @@ void Work(const Arguments& arguments) {
     client.ReportFailure(error.what(), ExitCode::kFailure);
     throw;
   }
-  spdlog::info("done; used {:.1f} MB of memory at most", PeakBytes() * 1e-6);
+  LogInfo("done; used {:.1f} MB of memory at most", PeakBytes() * 1e-6);
 }
 
 // The line that a worker that was started by hand leaves when somebody stops it.
@@ -185,31 +184,26 @@ void SayWhenStopped(uint32_t rank) {
 
 int Main(int argc, char** argv) {
   Arguments arguments;
-  CLI::App app{
+  ProgramOptions program{
       "One worker of a Muster job: computes gradients on its slices of every batch.\n"
       "Usually started by `muster launch` or `muster worker`."};
-  app.add_option("--config", arguments.config, "Config file, the same for server and workers")
-      ->required();
-  app.add_option("--rank", arguments.rank, "This worker's number, from 0")->required();
-  CLI::Option* const endpoint =
-      app.add_option("--endpoint", arguments.endpoint,
-                     "The server's endpoint: local://@NAME, ipc://@NAME or tcp://HOST:PORT");
-  CLI::Option* const memory = app.add_flag(
+  program.Add("--config", arguments.config, "Config file, the same for server and workers")
+      .Required();
+  program.Add("--rank", arguments.rank, "This worker's number, from 0").Required();
+  ProgramOptions::Option endpoint =
+      program.Add("--endpoint", arguments.endpoint,
+                  "The server's endpoint: local://@NAME, ipc://@NAME or tcp://HOST:PORT");
+  const ProgramOptions::Option memory = program.AddFlag(
       "--memory", arguments.memory,
       "Print what memory this worker would use, a line of JSON for each part, and exit");
-  endpoint->excludes(memory);
-  app.add_option("--token-file", arguments.token_file,
-                 "File with the job token, 32 hexadecimal digits. Default: $MUSTER_TOKEN");
-  app.add_option("--set", arguments.set, "A setting of the config, path.to.key=value; repeatable")
-      ->allow_extra_args(false);
-  app.add_option("--incarnation", arguments.incarnation, "0 for the first process of this rank");
-  app.add_option("--parent", arguments.parent, "Die when this process, the parent, dies");
-  try {
-    app.parse(argc, argv);
-    if (!arguments.memory && endpoint->empty()) throw CLI::RequiredError("--endpoint");
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::kUsage);
-  }
+  endpoint.RequiredUnless(memory);
+  program.Add("--token-file", arguments.token_file,
+              "File with the job token, 32 hexadecimal digits. Default: $MUSTER_TOKEN");
+  program.Add("--set", arguments.set, "A setting of the config, path.to.key=value; repeatable")
+      .Repeatable();
+  program.Add("--incarnation", arguments.incarnation, "0 for the first process of this rank");
+  program.Add("--parent", arguments.parent, "Die when this process, the parent, dies");
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   if (arguments.parent != 0) {
     DieWithParent(arguments.parent);
   } else {
@@ -223,12 +217,12 @@ int Main(int argc, char** argv) {
     arguments.memory ? PrintMemory(arguments) : Work(arguments);
     return 0;
   } catch (const Error& error) {
-    spdlog::error("{}", error.what());
+    LogError("{}", error.what());
     return static_cast<int>(error.code());
   } catch (const std::bad_alloc&) {
-    spdlog::error("out of memory: use a smaller batch or fewer workers");
+    LogError("out of memory: use a smaller batch or fewer workers");
   } catch (const std::exception& error) {
-    spdlog::error("{}", error.what());
+    LogError("{}", error.what());
   }
   return static_cast<int>(ExitCode::kFailure);
 }

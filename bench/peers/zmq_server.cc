@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -20,6 +19,8 @@
 #include <string>
 #include <vector>
 #include <zmq.hpp>
+
+#include "common/program_options.h"
 
 namespace {
 
@@ -206,18 +207,15 @@ int Run(Options options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("A round of a parameter server over ZeroMQ with nothing around it.");
-  app.add_option("--workers", options.workers)->capture_default_str()->check(CLI::Range(1, 64));
-  app.add_option("--size", options.bytes, "bytes of weights")
-      ->capture_default_str()
-      ->check(CLI::Range(size_t{64}, size_t{1} << 32));
-  app.add_option("--chunk-bytes", options.chunk_bytes)->capture_default_str();
-  app.add_option("--transport", options.transport)->check(CLI::IsMember({"TCP", "IPC"}));
-  app.add_option("--rounds", options.rounds, "0: by size");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;  // as the other programs: the command line
-  }
+  muster::ProgramOptions program(
+      "A round of a parameter server over ZeroMQ with nothing around it.");
+  program.Add("--workers", options.workers).ShowDefault().InRange(1, 64);
+  program.Add("--size", options.bytes, "bytes of weights")
+      .ShowDefault()
+      .InRange(64, int64_t{1} << 32);
+  program.Add("--chunk-bytes", options.chunk_bytes).ShowDefault();
+  program.Add("--transport", options.transport).OneOf({"TCP", "IPC"});
+  program.Add("--rounds", options.rounds, "0: by size");
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   return Run(options);
 }

@@ -1,6 +1,6 @@
 #include "common/link/admission.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string_view>
 #include <utility>

@@ -1,4 +1,4 @@
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -112,15 +112,15 @@ void LocalServerLink::Accept() {
   const int64_t user = connection.PeerUser();
   if (user != static_cast<int64_t>(::geteuid())) {
     if (refused_.Count()) {
-      spdlog::warn("refused a local connection of user {}: this job belongs to user {} ({} so far)",
-                   user, ::geteuid(), refused_.count());
+      LogWarning("refused a local connection of user {}: this job belongs to user {} ({} so far)",
+                 user, ::geteuid(), refused_.count());
     }
     return;
   }
   if (peers_.size() >= options_.max_local_peers) {
     if (full_.Count()) {
-      spdlog::warn("refused a local connection: {} are open, which is the most ({} so far)",
-                   peers_.size(), full_.count());
+      LogWarning("refused a local connection: {} are open, which is the most ({} so far)",
+                 peers_.size(), full_.count());
     }
     return;
   }
@@ -162,7 +162,7 @@ void LocalServerLink::Read(Peer& peer, bool look_at_socket) {
   }
   received_.push_back({FromWorker::Kind::kMalformed, peer.id, {}, {}});
   if (!peer.connection.broken()) return;
-  spdlog::warn(
+  LogWarning(
       "a worker wrote what cannot be into the memory of its messages (counts beyond the ring's {} "
       "bytes, or a message of more than {}): its connection is closed",
       RingMemory::kBytes, MessageRing::kMaxMessageBytes);
@@ -245,7 +245,7 @@ void LocalServerLink::Welcome(Peer& peer, const wire::ServerMessage& message,
     mine = create("muster-to-worker", sizeof(RingMemory), Access::kReadWrite);
     mine.SealAgainstNewWriters();
   } catch (const Error& error) {
-    spdlog::warn("no shared memory for a worker: {}", error.what());
+    LogWarning("no shared memory for a worker: {}", error.what());
     peer.slot.reset();
     return peer.connection.Append(bytes);
   }

@@ -71,7 +71,7 @@ std::unique_ptr<ClientLink> AwaitServerOfThisHost(const std::string& endpoint, u
       if (is_there) {
         // As a rule its config says so; the worker's own may be another one. The name of the local
         // link is made from the token.
-        spdlog::info(
+        LogInfo(
             "ZeroMQ, since the server shares no memory with this process: its cluster.wire_dtype "
             "is not FP32, its cluster.transport not AUTO, its token another job's than this "
             "worker's, or its log says why ({})",
@@ -124,7 +124,7 @@ std::unique_ptr<ServerLink> Listen(const std::string& endpoint, uint64_t job,
       local = ListenLocal(LocalEndpoint(job), options);
     } catch (const Error& error) {
       CheckAlone(LocalEndpoint(job), options);
-      spdlog::warn("no shared memory for workers of this host, ZeroMQ for all: {}", error.what());
+      LogWarning("no shared memory for workers of this host, ZeroMQ for all: {}", error.what());
     }
   }
   std::unique_ptr<ServerLink> zmq = ListenZmq(endpoint, options);

@@ -9,7 +9,7 @@
 //
 // A lost connection is a lost peer: libzmq reports it on a monitor socket, with the file
 // descriptor of the connection, which each received message also carries.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 #include "common/link/zmq_socket.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdint>

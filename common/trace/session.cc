@@ -1,6 +1,6 @@
 #include "common/trace/session.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <array>
@@ -13,6 +13,7 @@
 
 #include "common/log.h"
 #include "common/trace/recorder.h"
+#include "proto/config.pb.h"
 
 namespace muster::trace {
 namespace {
@@ -100,7 +101,7 @@ void WriteWhole(const std::string& path, const std::string& text) {
   const bool written = file &&
                        std::fwrite(text.data(), 1, text.size(), file.get()) == text.size() &&
                        std::fflush(file.get()) == 0;
-  if (!written) spdlog::warn("cannot write the trace's part {}: {}", path, std::strerror(errno));
+  if (!written) LogWarning("cannot write the trace's part {}: {}", path, std::strerror(errno));
 }
 
 SessionOptions Options(const config::Config& config, const std::string& file,
@@ -142,7 +143,7 @@ Session::~Session() {
   try {
     WriteWhole(options_.path, PartWriter(options_).Text(Recorder::Get().Stop()));
   } catch (const std::exception& error) {
-    spdlog::warn("cannot write the trace's part {}: {}", options_.path, error.what());
+    LogWarning("cannot write the trace's part {}: {}", options_.path, error.what());
   }
 }
 

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <string>
 
-#include "proto/config.pb.h"
+#include "common/config_fwd.h"
 
 namespace muster::trace {
 

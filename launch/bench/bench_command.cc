@@ -1,6 +1,6 @@
 #include "launch/bench/bench_command.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +16,7 @@
 #include "launch/console.h"
 #include "launch/json_program.h"
 #include "launch/server_memory.h"
+#include "proto/config.pb.h"
 
 namespace muster {
 namespace {

@@ -1,6 +1,6 @@
 #include "launch/bench/bench_text.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

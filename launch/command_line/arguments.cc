@@ -1,6 +1,6 @@
 #include "launch/command_line/arguments.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <utility>
 

@@ -1,6 +1,6 @@
 #include "launch/command_line/command_line.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/error.h"
+#include "common/join.h"
 #include "common/text_format.h"
 #include "launch/command_line/arguments.h"
 #include "launch/command_line/commands.h"
@@ -35,7 +36,7 @@ const CLI::App* FindCommand(const CLI::App& app, const std::vector<std::string>&
     if (next == nullptr) {
       std::string nearest = NearestName(word, names);
       throw Error(ExitCode::kUsage, "unknown command '{}'; {}", word,
-                  nearest.empty() ? fmt::format("known: {}", fmt::join(names, ", "))
+                  nearest.empty() ? fmt::format("known: {}", Join(names, ", "))
                                   : fmt::format("did you mean '{}'?", nearest));
     }
     command = next;
@@ -69,6 +70,16 @@ std::string Explain(const CLI::ParseError& error, const CLI::App& command,
   return error.what();
 }
 
+// The command that was parsed: "launch", "data get".
+std::string TypedCommand(const CLI::App& app) {
+  std::string name;
+  for (std::vector<CLI::App*> typed = app.get_subcommands(); !typed.empty();
+       typed = typed.front()->get_subcommands()) {
+    name += (name.empty() ? "" : " ") + typed.front()->get_name();
+  }
+  return name;
+}
+
 int Run(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
   Arguments arguments;
@@ -92,7 +103,7 @@ int Run(int argc, char** argv) {
     throw Error(ExitCode::kUsage, "{} (see {} --help)", Explain(error, *command, words),
                 FullName(*command));
   }
-  return RunCommand(app, arguments);
+  return RunCommand(TypedCommand(app), arguments);
 }
 
 }  // namespace

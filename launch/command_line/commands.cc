@@ -1,6 +1,6 @@
 #include "launch/command_line/commands.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -22,6 +22,7 @@
 #include "launch/launch_command.h"
 #include "launch/trace/merge.h"
 #include "launch/trace/summary.h"
+#include "proto/config.pb.h"
 
 namespace muster {
 namespace {
@@ -157,19 +158,19 @@ int SynthesizeData(const Arguments& arguments) {
 
 }  // namespace
 
-int RunCommand(const CLI::App& app, const Arguments& as_typed) {
+int RunCommand(const std::string& command, const Arguments& as_typed) {
   Arguments arguments = as_typed;
   arguments.config = FindConfig(as_typed.config, ProgramFolder());
-  const auto given = [&](const char* name) { return app.got_subcommand(name); };
-  if (given("launch")) return Launch(arguments);
-  if (given("server")) return Server(arguments);
-  if (given("worker")) return Worker(arguments);
-  if (given("token")) return MakeToken(arguments);
-  if (given("inspect")) return Inspect(arguments);
-  if (given("bench")) return Bench(arguments);
-  if (given("trace")) return SumUpTrace(arguments);
-  return app.get_subcommand("data")->got_subcommand("get") ? GetData(arguments)
-                                                           : SynthesizeData(arguments);
+  if (command == "launch") return Launch(arguments);
+  if (command == "server") return Server(arguments);
+  if (command == "worker") return Worker(arguments);
+  if (command == "token") return MakeToken(arguments);
+  if (command == "inspect") return Inspect(arguments);
+  if (command == "bench") return Bench(arguments);
+  if (command == "trace") return SumUpTrace(arguments);
+  if (command == "data get") return GetData(arguments);
+  MUSTER_CHECK(command == "data synth");
+  return SynthesizeData(arguments);
 }
 
 }  // namespace muster

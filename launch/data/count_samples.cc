@@ -1,6 +1,7 @@
 #include "launch/data/count_samples.h"
 
 #include "common/error.h"
+#include "proto/config.pb.h"
 #include "worker/data/dataset.h"
 
 namespace muster {

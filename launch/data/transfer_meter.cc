@@ -1,6 +1,6 @@
 #include "launch/data/transfer_meter.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>

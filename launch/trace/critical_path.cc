@@ -1,6 +1,6 @@
 #include "launch/trace/critical_path.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <iterator>

@@ -1,13 +1,13 @@
 #include "launch/trace/summary.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
 
+#include "common/join.h"
 #include "launch/trace/critical_path.h"
 #include "launch/trace/steps.h"
 #include "launch/units.h"
@@ -69,7 +69,7 @@ std::string ShareLine(const TraceTrack& track, const Window& window) {
     const double share = us / window.length();
     if (share >= 0.0005) texts.push_back(fmt::format("{} {}", kind, FormatPercent(share, 1)));
   }
-  return fmt::format("  {:<24} {}", track.Name(), fmt::join(texts, ", "));
+  return fmt::format("  {:<24} {}", track.Name(), Join(texts, ", "));
 }
 
 // Between two layers of one compute thread.
@@ -98,7 +98,7 @@ std::string GapText(const Gap& gap) {
       texts.push_back(fmt::format("{} {}", name, FormatMilliseconds(us / 1e3)));
     }
   }
-  return fmt::format("{}", fmt::join(texts, ", "));
+  return Join(texts, ", ");
 }
 
 void AddGaps(const std::vector<WorkerStep>& steps, std::vector<std::string>& lines) {
@@ -199,7 +199,7 @@ void AddCriticalPath(const Trace& trace, const std::vector<WorkerStep>& steps,
           "  {:>8}  {}: {}", FormatMilliseconds(part.total() / 1e3), part.who,
           part.first == part.last
               ? part.first
-              : fmt::format("{} to {} ({})", part.first, part.last, fmt::join(kinds, ", "))));
+              : fmt::format("{} to {} ({})", part.first, part.last, Join(kinds, ", "))));
     }
     return;
   }

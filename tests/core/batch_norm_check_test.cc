@@ -1,10 +1,11 @@
 #include "common/batch_norm_check.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
 #include "common/error.h"
+#include "proto/config.pb.h"
 
 namespace muster {
 namespace {

@@ -1,11 +1,12 @@
 // Which settings server and workers must share, and how a difference is named.
 #include "common/compute_settings.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
 #include "common/error.h"
+#include "proto/config.pb.h"
 
 namespace muster {
 namespace {

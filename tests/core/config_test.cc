@@ -1,6 +1,6 @@
 #include "common/config.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -9,6 +9,7 @@
 
 #include "common/error.h"
 #include "common/text_format.h"
+#include "proto/config.pb.h"
 
 namespace muster {
 namespace {

@@ -1,6 +1,6 @@
 // Closed-form sums through a real server and real sockets: what is pushed is what is added, in
 // tree order, whoever pushes which slice and in whatever order it arrives.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // What goes wrong is named, and nothing hangs.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

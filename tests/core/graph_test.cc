@@ -1,10 +1,11 @@
 #include "common/graph.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
 #include "common/error.h"
+#include "proto/config.pb.h"
 
 namespace muster {
 namespace {
@@ -145,8 +146,8 @@ TEST(Graph, BatchNormHasStatisticsThatAreNotTrained) {
     EXPECT_EQ(v[i].name, names[i]);
     EXPECT_EQ(v[i].kind, kinds[i]);
     EXPECT_EQ(v[i].ShapeString(), "[3]");
-    EXPECT_EQ(v[i].initializer.type(), config::Initializer::CONSTANT);
-    EXPECT_EQ(v[i].initializer.value(), initial[i]);
+    EXPECT_EQ(v[i].initializer.kind, Initializer::Kind::kConstant);
+    EXPECT_EQ(v[i].initializer.value, initial[i]);
     EXPECT_EQ(v[i].statistic_momentum, kinds[i] == Kind::kStatistic ? 0.25f : 0.0f);
     EXPECT_EQ(v[i].weight_decay.has_value(), kinds[i] == Kind::kStatistic);
   }

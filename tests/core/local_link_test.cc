@@ -3,7 +3,7 @@
 #include "common/link/local_link.h"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/mman.h>

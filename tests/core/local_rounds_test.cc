@@ -1,6 +1,6 @@
 // Many tiny rounds over the local link, in which waits are so short that nobody goes to sleep: none
 // may hang, and a process that dies in the midst of them is noticed by its end of file.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>

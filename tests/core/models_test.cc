@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "common/graph.h"
+#include "proto/config.pb.h"
 
 namespace muster {
 namespace {

@@ -1,7 +1,7 @@
 // A worker computes while its chunks travel. Without a clock: the server's end holds back what the
 // worker may not wait for, or a layer waits for what the server must have by then. Without the
 // overlap the two wait for each other, until they give up and the test fails.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <chrono>

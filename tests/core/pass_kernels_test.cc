@@ -2,7 +2,7 @@
 // kernel alone, and whole updates by every optimizer.
 #include "ps/pass_kernels.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // In which order the server makes the chunks of the next weights: the lowest layer first, since the
 // next forward pass waits for that one. The aggregator alone, so that what is ready when is known.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 

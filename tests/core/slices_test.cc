@@ -1,6 +1,6 @@
 #include "common/slices.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include "common/chunks.h"

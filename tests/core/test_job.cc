@@ -81,7 +81,7 @@ TestJob::TestJob(config::Config config, const std::string& transport, const Wrap
       graph_(Graph::Build(config_.model(), InputShape(config_.data()))),
       token_(kTestToken),
       reporter_("", -1) {
-  spdlog::set_level(spdlog::level::err);
+  SetLogLevel(LogLevel::kError);
   const std::string endpoint =
       transport == "tcp" ? "tcp://127.0.0.1:*" : transport + "://@" + UniqueName();
   auto link = Listen(endpoint, JobOf(token_), config_.cluster().transport(), OptionsFor(0).link);

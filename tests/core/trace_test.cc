@@ -1,7 +1,7 @@
 // Recording: what becomes a span, and what does not.
 #include "common/trace/trace.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/trace/session.h"
+#include "proto/config.pb.h"
 #include "tests/data/temp_dir.h"
 
 namespace muster::trace {

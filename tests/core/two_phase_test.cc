@@ -1,6 +1,6 @@
 // Steps for which the whole gradient is known before anything is updated: clipping by global norm,
 // and steps that are skipped because a value is not finite. Through a real server.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // cluster.wire_dtype through a real server and real sockets: gradients and weights in 16 bits.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <bit>

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
+#include "proto/config.pb.h"
 #include "tests/data/expect_error.h"
 #include "tests/data/test_sets.h"
 

@@ -2,7 +2,7 @@
 // with this code and a message that matches.
 #pragma once
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include "common/error.h"

@@ -1,7 +1,7 @@
 #include "tests/data/local_server.h"
 
 #include <arpa/inet.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>

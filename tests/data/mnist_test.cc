@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "proto/config.pb.h"
 #include "tests/data/expect_error.h"
 #include "tests/data/test_sets.h"
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "common/config.h"
+#include "proto/config.pb.h"
 
 namespace muster {
 namespace {

@@ -1,5 +1,5 @@
 // The same bits, whatever runs the job; and what a run leaves behind.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include "tests/e2e/real_job.h"

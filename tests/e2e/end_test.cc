@@ -1,6 +1,6 @@
 // However a job ends, it ends: in time, with a name and a code, and without leftovers.
-#include <fmt/format.h>
-#include <gmock/gmock.h>
+#include <fmt/core.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

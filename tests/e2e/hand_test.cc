@@ -1,5 +1,5 @@
 // Server and workers started by hand, each in a shell of its own, on one host.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <csignal>

@@ -7,7 +7,7 @@
 //   10.77.1.2      10.77.2.2
 //    worker 0       worker 1
 #include <fcntl.h>
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/prctl.h>

@@ -12,6 +12,7 @@
 #include <sstream>
 #include <thread>
 
+#include "proto/config.pb.h"
 #include "tests/data/test_sets.h"
 
 namespace muster::testing {

@@ -1,5 +1,5 @@
 // Runs as people make them: the smoke config, early stops, series, dry runs, accumulation.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // The trace that the real programs write.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -1,5 +1,5 @@
 // The cost model against closed forms, and what `muster bench` says of given measurements.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 
 #include "launch/bench/bench_text.h"
 #include "launch/bench/cost_model.h"

@@ -1,8 +1,10 @@
 // What is said to limit a run, from constructed numbers.
 #include "launch/bottleneck.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
 
 namespace muster {
 namespace {

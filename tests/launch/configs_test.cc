@@ -1,6 +1,6 @@
 // Every config of the tree can be read, fits its model and its data, and says how large a job is.
-#include <fmt/format.h>
-#include <gmock/gmock.h>
+#include <fmt/core.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include "launch/inspect_command.h"
 #include "launch/server_memory.h"
 #include "launch/units.h"
+#include "proto/config.pb.h"
 
 namespace muster {
 namespace {

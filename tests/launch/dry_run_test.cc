@@ -1,5 +1,5 @@
 // `muster launch --dry-run`, with a stand-in for the worker that is asked for its memory.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 
 #include <filesystem>
 

@@ -1,5 +1,5 @@
 // The exit codes stand in four places: common/error.h, which is the truth, and what users read.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <fstream>

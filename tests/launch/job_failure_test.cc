@@ -1,6 +1,6 @@
 // Jobs in which a process fails: the launcher names it and ends with the right code, in time, and
 // leaves nothing behind.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 
 #include <csignal>
 

@@ -1,5 +1,5 @@
 // Jobs that go well.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 
 #include <csignal>
 #include <filesystem>

@@ -1,5 +1,5 @@
 // Jobs that are stopped from outside.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 
 #include <chrono>
 #include <csignal>

@@ -1,14 +1,16 @@
 #include "launch/job_text.h"
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
+#include <fmt/core.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "launch/job_display.h"
 #include "launch/text_table.h"
+#include "proto/config.pb.h"
 
 namespace muster {
 namespace {

@@ -1,7 +1,7 @@
 // What a series of runs shows, and where ranks run.
 #include "launch/repeat.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 

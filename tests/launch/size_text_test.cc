@@ -1,11 +1,11 @@
 #include "launch/size_text.h"
 
-#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "common/config.h"
 #include "common/job_size.h"
+#include "common/join.h"
 
 namespace muster {
 namespace {
@@ -52,7 +52,7 @@ TEST(CoresTextTest, SaysWhatToDoAboutTheOthers) {
 }
 
 std::string Bits(const config::Config& config, bool by_hand = false) {
-  return fmt::format("{}", fmt::join(BitsTexts(config, by_hand), " "));
+  return Join(BitsTexts(config, by_hand), " ");
 }
 
 TEST(BitsTextsTest, NameEverythingThatBitsDependOn) {

@@ -1,6 +1,6 @@
 #include "tests/nn/golden_file.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
@@ -8,6 +8,8 @@
 #include <fstream>
 #include <ostream>
 #include <stdexcept>
+
+#include "proto/config.pb.h"
 
 namespace muster {
 namespace {

@@ -1,8 +1,8 @@
 // Every layer against the same layer in PyTorch: outputs and gradients of files that
 // scripts/make_golden.py wrote. Different from the other tests of nn, nothing on the expected side
 // was written here: a formula misread for the backend and for the oracle alike is found.
-#include <fmt/format.h>
-#include <gmock/gmock.h>
+#include <fmt/core.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include <limits>
 #include <set>
 
+#include "proto/config.pb.h"
 #include "tests/nn/golden_file.h"
 #include "worker/backend/cpu/cpu_backend.h"
 

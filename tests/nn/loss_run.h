@@ -1,7 +1,7 @@
 // Runs one loss of the CPU backend, forward and backward.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string>
 #include <vector>

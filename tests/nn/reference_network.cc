@@ -4,6 +4,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "proto/config.pb.h"
 #include "tests/nn/reference.h"
 
 namespace muster::reference {

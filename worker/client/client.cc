@@ -25,7 +25,7 @@ Client::Client(ClientOptions options) : options_(std::move(options)) {
   try {
     error = Join(Attempt::kFirst);
     if (error && MayFallBack()) {
-      spdlog::warn("ZeroMQ, since shared memory cannot be used: {}", error->what());
+      LogWarning("ZeroMQ, since shared memory cannot be used: {}", error->what());
       thread_ = {};
       local = std::move(link_);
       error_.reset();
@@ -36,7 +36,7 @@ Client::Client(ClientOptions options) : options_(std::move(options)) {
   }
   if (!error) {
     if (wire_type_ != wire::FP32 && options_.link.share_memory) {
-      spdlog::info(
+      LogInfo(
           "tensors travel in 16 bits ({}), as the server's cluster.wire_dtype says; here it "
           "is FP32",
           wire::TensorType_Name(wire_type_));

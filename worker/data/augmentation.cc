@@ -2,6 +2,7 @@
 
 #include "common/error.h"
 #include "common/random.h"
+#include "proto/config.pb.h"
 
 namespace muster {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "common/config_fwd.h"
 #include "common/shape.h"
-#include "proto/config.pb.h"
 
 namespace muster {
 

@@ -4,6 +4,7 @@
 
 #include "common/config.h"
 #include "common/error.h"
+#include "proto/config.pb.h"
 #include "worker/data/cifar10.h"
 #include "worker/data/mnist.h"
 #include "worker/data/synthetic.h"

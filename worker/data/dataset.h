@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "common/config_fwd.h"
 #include "common/shape.h"
-#include "proto/config.pb.h"
 
 namespace muster {
 

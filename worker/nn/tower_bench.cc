@@ -5,9 +5,8 @@
 // peak.
 //
 //   tower_bench configs/models/cifar10_tutorial.txtpb --input 24x24x3 --batch 64 --threads 1
-#include <fmt/format.h>
+#include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -21,8 +20,10 @@
 #include "common/arena.h"
 #include "common/error.h"
 #include "common/graph.h"
+#include "common/program_options.h"
 #include "common/random.h"
 #include "common/text_format.h"
+#include "proto/config.pb.h"
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/nn/tower.h"
 
@@ -245,18 +246,15 @@ void Run(const Options& options) {
 
 int main(int argc, char** argv) {
   muster::Options options;
-  CLI::App app("Times one tower: forward and backward of a network on random data.");
-  app.add_option("model", options.model, "A model file (configs/models/*.txtpb)")->required();
-  app.add_option("--input", options.input, "height x width x channels")->capture_default_str();
-  app.add_option("--batch", options.batch, "samples")->capture_default_str();
-  app.add_option("--threads", options.threads)->capture_default_str();
-  app.add_option("--seconds", options.seconds, "how long")->capture_default_str();
-  app.add_flag("--direct", options.direct, "worker.convolution: DIRECT");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;  // as the other programs: the command line
-  }
+  muster::ProgramOptions program(
+      "Times one tower: forward and backward of a network on random data.");
+  program.Add("model", options.model, "A model file (configs/models/*.txtpb)").Required();
+  program.Add("--input", options.input, "height x width x channels").ShowDefault();
+  program.Add("--batch", options.batch, "samples").ShowDefault();
+  program.Add("--threads", options.threads).ShowDefault();
+  program.Add("--seconds", options.seconds, "how long").ShowDefault();
+  program.AddFlag("--direct", options.direct, "worker.convolution: DIRECT");
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   try {
     muster::Run(options);
   } catch (const muster::Error& error) {

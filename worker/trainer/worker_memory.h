@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/config_fwd.h"
 #include "common/graph.h"
 #include "common/process_memory.h"
 #include "common/step_plan.h"
-#include "proto/config.pb.h"
 #include "worker/data/dataset.h"
 #include "worker/nn/tower.h"
 
