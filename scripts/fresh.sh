@@ -3,7 +3,7 @@
 # directory, unpacks the last commit there and runs, without any compiler cache,
 #   scripts/demo.sh and scripts/test.sh as root, then
 #   scripts/demo.sh as an ordinary user, in a tree of that user's own, with the packages there.
-# Prints what each took. Takes half an hour on 2 cores, and 5 GB below $TMPDIR.
+# Prints what each took, and how much room the root took below $TMPDIR.
 #
 #   scripts/fresh.sh [bookworm|trixie] [muster launch options for the demo, for example --steps 40]
 #

@@ -1,6 +1,7 @@
 // What `muster bench` measured, in words and tables.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 

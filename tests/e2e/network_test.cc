@@ -17,6 +17,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <thread>
 
 #include "common/error.h"
 #include "tests/e2e/hand_job.h"

@@ -1,6 +1,7 @@
 // `muster bench` with stand-ins for the programs that measure.
 #include <gmock/gmock-matchers.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
