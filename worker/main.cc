@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <fstream>
@@ -167,9 +168,9 @@ void OnStopSignal(int signal) {
 }
 
 void SayWhenStopped(uint32_t rank) {
-  const auto end =
-      fmt::format_to_n(stop_line.data(), stop_line.size(), "muster: rank {} was stopped by ", rank);
-  stop_line_size = std::min(end.size, stop_line.size());
+  const int size = std::snprintf(stop_line.data(), stop_line.size(),
+                                 "muster: rank %u was stopped by ", static_cast<unsigned>(rank));
+  stop_line_size = static_cast<size_t>(std::max(size, 0));  // it fits, whatever the rank
   struct sigaction action {};
   action.sa_handler = OnStopSignal;
   action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);
