@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian (or Ubuntu) packages that Muster is built on, if any is missing.
 # The README says what each is for. Needs root or sudo only when something is missing.
+# --checks: instead, the tools of scripts/check.sh, as far as this release has them.
 set -euo pipefail
 
 packages=(
@@ -13,6 +14,14 @@ packages=(
   libxxhash-dev
   libgtest-dev libgmock-dev                             # tests
 )
+
+if [[ ${1:-} == --checks ]]; then
+  packages=(git clang-tidy shellcheck)
+  # Each version formats differently, and not every release has this one; scripts/check.sh says so.
+  case $(sed -n "s/^VERSION_CODENAME=//p" /etc/os-release) in
+    bookworm | jammy | noble) packages+=(clang-format-14) ;;
+  esac
+fi
 
 missing=()
 for package in "${packages[@]}"; do

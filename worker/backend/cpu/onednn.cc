@@ -58,7 +58,8 @@ dnnl::primitive_attr UserScratchpad(bool relu) {
     dnnl::post_ops ops;
     // A slope of nearly nothing below zero. With 0 oneDNN takes the maximum of x and 0, and the
     // CPU's maximum turns a NaN into 0: a network that diverged would show a finite loss.
-    ops.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, std::numeric_limits<float>::min(), 0.0f);
+    ops.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, std::numeric_limits<float>::min(),
+                       0.0f);
     attributes.set_post_ops(ops);
   }
   return attributes;
@@ -68,6 +69,8 @@ dnnl::memory Unbound(const OneDnn& dnn, const dnnl::memory::desc& desc) {
   return dnnl::memory(desc, dnn.engine, nullptr);
 }
 
-bool IsReference(const char* implementation) { return std::strstr(implementation, "ref") != nullptr; }
+bool IsReference(const char* implementation) {
+  return std::strstr(implementation, "ref") != nullptr;
+}
 
 }  // namespace muster::cpu
