@@ -100,7 +100,7 @@ tidy() {
   fi
   ((${#sources[@]})) || return 0
   # Compile commands, and the headers that protoc makes.
-  scripts/build.sh "$preset" muster_proto
+  scripts/build.sh "$preset" muster_proto || return 1
   # omp.h is that of the compiler that builds; clang's own headers come first.
   local gcc_headers
   gcc_headers=$(dirname "$(gcc -print-file-name=include/omp.h)")
