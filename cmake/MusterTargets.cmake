@@ -32,8 +32,18 @@ function(muster_program name)
   install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endfunction()
 
+# muster_sanitized(LABEL TARGETS ...): what the target tests_LABEL builds, so that a sanitizer's build of
+# one label's tests is no build of everything.
+function(muster_sanitized label)
+  if(NOT TARGET tests_${label})
+    add_custom_target(tests_${label})
+  endif()
+  add_dependencies(tests_${label} ${ARGN})
+endfunction()
+
 # muster_test(NAME LABEL TIMEOUT SOURCES ... [DEPS ...]): one GoogleTest program, registered with
-# ctest case by case so that cases run in parallel. LABEL is cpu, gpu or e2e.
+# ctest case by case so that cases run in parallel. LABEL is cpu, gpu or e2e; the program gets the
+# labels threads and parsing, too, where tests/CMakeLists.txt lists it under them.
 function(muster_test name label timeout)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -42,4 +52,20 @@ function(muster_test name label timeout)
   target_compile_options(${name} PRIVATE ${MUSTER_COLD})
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
                        PROPERTIES LABELS ${label} TIMEOUT ${timeout})
+  set(labels ${label})
+  foreach(sanitized threads parsing)
+    if(name IN_LIST MUSTER_${sanitized}_TESTS)
+      list(APPEND labels ${sanitized})
+      muster_sanitized(${sanitized} ${name})
+    endif()
+  endforeach()
+  if(NOT labels STREQUAL label)
+    # gtest_discover_tests passes on no property that is a list: set where ctest has found the cases.
+    set(file ${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake)
+    file(WRITE ${file} "if(${name}_TESTS)
+  set_tests_properties(\${${name}_TESTS} PROPERTIES LABELS \"${labels}\")
+endif()
+")
+    set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${file})
+  endif()
 endfunction()

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs the Debian (or Ubuntu) packages that Muster is built on, if any is missing.
 # The README says what each is for. Needs root or sudo only when something is missing.
-#   scripts/setup.sh --checks   # also those without which a test is skipped
+# --checks: instead, the tools of scripts/check.sh, as far as this release has them, and what a test is
+# skipped without.
 set -euo pipefail
 
 packages=(
@@ -16,8 +17,14 @@ packages=(
   libgtest-dev libgmock-dev                             # tests
 )
 
-checks=(qemu-user)  # programs on a processor without AVX2
-[[ ${1:-} != --checks ]] || packages+=("${checks[@]}")
+if [[ ${1:-} == --checks ]]; then
+  packages=(git clang-tidy shellcheck
+            qemu-user)  # a processor without AVX2
+  # Each version formats differently, and not every release has this one; scripts/check.sh says so.
+  case $(sed -n "s/^VERSION_CODENAME=//p" /etc/os-release) in
+    bookworm | jammy | noble) packages+=(clang-format-14) ;;
+  esac
+fi
 
 missing=()
 for package in "${packages[@]}"; do

@@ -28,7 +28,7 @@ namespace muster::testing {
 namespace {
 
 constexpr size_t kFloats = 64;
-constexpr LinkOptions kSmallLink{
+const LinkOptions kSmallLink{
     .max_message_bytes = 1 << 20, .max_queued_messages = 100, .max_received_messages = 100};
 
 LinkOptions SmallLink() {

@@ -30,8 +30,8 @@ TEST(LrnTest, MatchesTheReference) {
 TEST(LrnTest, MatchesTheReferenceWithTheTutorialsSettingsAndTwoThreads) {
   for (const int threads : {1, 2}) {
     const auto backend = MakeCpuBackend(threads);
-    ExpectMatchesReference(*backend, {.layer = Lrn(4, 1, 0.001f / 9, 0.75f),
-                                      .input = {12, 12, 64}, .batch = 5});
+    ExpectMatchesReference(
+        *backend, {.layer = Lrn(4, 1, 0.001f / 9, 0.75f), .input = {12, 12, 64}, .batch = 5});
     ExpectMatchesReference(*backend, {.layer = Lrn(2, 2, 1e-4f, 0.75f), .input = {13, 13, 96}});
   }
 }

@@ -21,8 +21,10 @@ class PoolTest : public testing::TestWithParam<const char*> {
 TEST_P(PoolTest, MatchesTheReferenceForAnyNumberOfChannels) {
   for (const int64_t channels : {1, 3, 5, 7, 8, 17, 32, 64, 75}) {
     for (const bool after_relu : {false, true}) {
-      ExpectMatchesReference(*backend_, {.layer = Pool(3, 2, "SAME"), .input = {7, 8, channels},
-                                         .batch = 2, .input_is_relu = after_relu});
+      ExpectMatchesReference(*backend_, {.layer = Pool(3, 2, "SAME"),
+                                         .input = {7, 8, channels},
+                                         .batch = 2,
+                                         .input_is_relu = after_relu});
     }
   }
 }
@@ -31,11 +33,13 @@ TEST_P(PoolTest, MatchesTheReferenceForAnySize) {
   for (int64_t size = 1; size <= 13; ++size) {
     for (const int stride : {1, 2, 3}) {
       for (const int kernel : {1, 2, 3, 5}) {
-        ExpectMatchesReference(*backend_, {.layer = Pool(kernel, stride, "SAME"),
-                                           .input = {size, 14 - size, 9}, .batch = 2});
+        ExpectMatchesReference(
+            *backend_,
+            {.layer = Pool(kernel, stride, "SAME"), .input = {size, 14 - size, 9}, .batch = 2});
         if (kernel > std::min(size, 14 - size)) continue;
-        ExpectMatchesReference(*backend_, {.layer = Pool(kernel, stride, "VALID"),
-                                           .input = {size, 14 - size, 3}, .batch = 5});
+        ExpectMatchesReference(
+            *backend_,
+            {.layer = Pool(kernel, stride, "VALID"), .input = {size, 14 - size, 3}, .batch = 5});
       }
     }
   }
@@ -44,14 +48,16 @@ TEST_P(PoolTest, MatchesTheReferenceForAnySize) {
 TEST_P(PoolTest, MatchesTheReferenceForRectanglesLargeWindowsAndTwoThreads) {
   const auto two = MakeCpuBackend(2);
   for (Backend* backend : {backend_.get(), two.get()}) {
-    ExpectMatchesReference(*backend, {.layer = std::string(GetParam()) +
-                                               "{ kernel: [3, 2] stride: [1, 3] "
-                                               "padding: EXPLICIT pad: 1 }",
-                                      .input = {5, 9, 12}, .batch = 3});
+    ExpectMatchesReference(*backend,
+                           {.layer = std::string(GetParam()) + "{ kernel: [3, 2] stride: [1, 3] "
+                                                               "padding: EXPLICIT pad: 1 }",
+                            .input = {5, 9, 12},
+                            .batch = 3});
     ExpectMatchesReference(*backend, {.layer = Pool(7, 3, "SAME"), .input = {2, 3, 8}});
     // More places than a byte can tell apart.
-    ExpectMatchesReference(*backend, {.layer = Pool(17, 4, "SAME"), .input = {20, 20, 9},
-                                      .batch = 2, .input_is_relu = true});
+    ExpectMatchesReference(
+        *backend,
+        {.layer = Pool(17, 4, "SAME"), .input = {20, 20, 9}, .batch = 2, .input_is_relu = true});
   }
 }
 
@@ -70,10 +76,12 @@ class MaxPoolTest : public testing::TestWithParam<int64_t> {
     for (size_t i = 0; i < x.floats().size(); ++i) x.floats()[i] = row[i / channels];
     for (size_t i = 0; i < g.floats().size(); ++i) g.floats()[i] = dy[i / channels];
     Arena state(op->state_floats());
-    op->Forward({.input = x.floats().data(), .output = y.floats().data(),
-                 .state = state.floats().data()});
-    op->Backward({.input = x.floats().data(), .output = y.floats().data(),
-                  .output_gradient = g.floats().data(), .input_gradient = dx.floats().data(),
+    op->Forward(
+        {.input = x.floats().data(), .output = y.floats().data(), .state = state.floats().data()});
+    op->Backward({.input = x.floats().data(),
+                  .output = y.floats().data(),
+                  .output_gradient = g.floats().data(),
+                  .input_gradient = dx.floats().data(),
                   .state = state.floats().data()});
     for (int i = 0; i < 4; ++i) gradients_.push_back(dx.floats()[(i + 1) * channels - 1]);
     for (int i = 0; i < 2; ++i) outputs_.push_back(y.floats()[(i + 1) * channels - 1]);

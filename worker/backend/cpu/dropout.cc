@@ -50,7 +50,8 @@ class Dropout : public Op {
                               static_cast<uint64_t>(sample));
     for (int64_t i = 0; i < elements_; i += 4) {
       const auto bits = stream.Block(static_cast<uint32_t>(i / 4));
-      for (int64_t j = 0; j < 4 && i + j < elements_; ++j) kept[i + j] = ToUniform(bits[j]) >= rate_;
+      for (int64_t j = 0; j < 4 && i + j < elements_; ++j)
+        kept[i + j] = ToUniform(bits[j]) >= rate_;
     }
   }
 

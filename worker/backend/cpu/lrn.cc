@@ -105,9 +105,12 @@ class Lrn : public Op {
   template <typename Body>
   void ForPixels(float* scratch, const Body& body) const {
     switch (radius_) {
-      case 2: return ForPixels(std::integral_constant<int, 2>(), scratch, body);
-      case 4: return ForPixels(std::integral_constant<int, 4>(), scratch, body);
-      default: return ForPixels(std::integral_constant<int, 0>(), scratch, body);
+      case 2:
+        return ForPixels(std::integral_constant<int, 2>(), scratch, body);
+      case 4:
+        return ForPixels(std::integral_constant<int, 4>(), scratch, body);
+      default:
+        return ForPixels(std::integral_constant<int, 0>(), scratch, body);
     }
   }
 

@@ -137,7 +137,8 @@ class MaxPool : public Op {
       place_of_best = static_cast<Index>(place);
     });
     output[c] = best;
-    if (index != nullptr) index[c] = options_.input_is_relu && !(best > 0) ? kNowhere : place_of_best;
+    if (index != nullptr)
+      index[c] = options_.input_is_relu && !(best > 0) ? kNowhere : place_of_best;
   }
 
   template <int kVectors>

@@ -2,11 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <dnnl.hpp>
 #include <initializer_list>
 #include <string>
 #include <unordered_map>
-
-#include <dnnl.hpp>
 
 namespace muster::cpu {
 
@@ -56,8 +55,8 @@ class Primitive {
   Primitive() = default;
   // `scratchpad`: of the primitive's descriptor, which was made with UserScratchpad().
   Primitive(const OneDnn& dnn, const dnnl::primitive& primitive,
-            const dnnl::memory::desc& scratchpad,
-            std::unordered_map<int, dnnl::memory> arguments, ScratchLayout& layout);
+            const dnnl::memory::desc& scratchpad, std::unordered_map<int, dnnl::memory> arguments,
+            ScratchLayout& layout);
   void Execute(OneDnn& dnn, float* scratch);
 
  private:

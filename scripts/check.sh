@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# What is checked beside the tests: formatting, includes, shell scripts, clang-tidy on what changed.
+#
+#   scripts/check.sh [--all] [BASE]
+#
+# clang-tidy takes seconds per source, so it reads only those that changed since BASE (a commit), the
+# newest first and 20 at most; --all reads every source. BASE is by default where this branch left main;
+# on main itself, the tenth commit before. Exit code 1 if anything is found or a tool is missing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly most_sources=20
+readonly preset=release  # whose compile commands clang-tidy reads
+all=false
+[[ ${1:-} == --all ]] && all=true && shift
+base=${1:-}
+failed=()
+
+# run NAME COMMAND ...: goes on after a finding, so that one run shows them all.
+run() {
+  local name=$1
+  shift
+  echo "== $name"
+  "$@" || failed+=("$name")
+}
+
+# tracked PATTERN ...: the files of this tree; git grep or ls-files name deleted ones, too.
+tracked() {
+  local file
+  while IFS= read -r file; do [[ -f $file ]] && echo "$file"; done < <(git ls-files -- "$@")
+}
+
+formatting() {
+  # Other versions break lines elsewhere.
+  local tool version
+  for tool in clang-format-14 clang-format; do
+    version=$("$tool" --version 2>/dev/null | grep -oE 'version [0-9]+' || true)
+    [[ $version == "version 14" ]] && break
+  done
+  if [[ $version != "version 14" ]]; then
+    echo "clang-format 14 is missing (found: ${version:-none}). Debian 12 has it, scripts/setup.sh --checks" \
+         "installs it; elsewhere: pip install clang-format==14.0.6" >&2
+    return 1
+  fi
+  tracked '*.cc' '*.h' '*.inc' | xargs "$tool" --dry-run -Werror
+}
+
+shell_scripts() {
+  local scripts script status=0
+  mapfile -t scripts < <(tracked '*.sh' .ci/run)
+  for script in "${scripts[@]}"; do bash -n "$script" || status=1; done
+  if ! command -v shellcheck >/dev/null; then
+    echo "shellcheck is missing: scripts/setup.sh --checks" >&2
+    return 1
+  fi
+  shellcheck "${scripts[@]}" || status=1
+  return $status
+}
+
+default_base() {
+  local main fork
+  for main in origin/main main; do
+    fork=$(git merge-base "$main" HEAD 2>/dev/null) || continue
+    [[ $fork == "$(git rev-parse HEAD)" ]] || { echo "$fork"; return; }
+  done
+  # On main, or no main in this clone. A young or shallow history has less than ten.
+  git rev-list --first-parent --max-count=11 HEAD | tail -n 1
+}
+
+# The sources that changed since $base, the newest first, also those not committed yet. A header is
+# checked by way of the source of the same name.
+changed_sources() {
+  local file
+  { git diff --name-only HEAD
+    git ls-files --others --exclude-standard
+    git log --format= --name-only "$base..HEAD"
+  } | sed -nE 's/\.(h|cc)$/.cc/p' | awk '!seen[$0]++' |
+    while IFS= read -r file; do [[ -f $file ]] && echo "$file"; done || true
+}
+
+tidy() {
+  if ! command -v clang-tidy >/dev/null; then
+    echo "clang-tidy is missing: scripts/setup.sh --checks" >&2
+    return 1
+  fi
+  local sources found
+  if $all; then
+    mapfile -t sources < <(tracked '*.cc')
+    echo "all ${#sources[@]} sources"
+  else
+    base=${base:-$(default_base)}
+    git rev-parse --quiet --verify "$base^{commit}" >/dev/null || {
+      echo "BASE: '$base' is no commit of this repository" >&2
+      return 1
+    }
+    mapfile -t sources < <(changed_sources)
+    found=${#sources[@]}
+    sources=("${sources[@]:0:most_sources}")
+    echo "${#sources[@]} of $found sources changed since $(git log -1 --format='%h %s' "$base")"
+  fi
+  ((${#sources[@]})) || return 0
+  # Compile commands, and the headers that protoc makes.
+  scripts/build.sh "$preset" muster_proto || return 1
+  # omp.h is that of the compiler that builds; clang's own headers come first.
+  local gcc_headers
+  gcc_headers=$(dirname "$(gcc -print-file-name=include/omp.h)")
+  printf '%s\n' "${sources[@]}" | xargs -P "$(nproc)" -n 1 \
+    clang-tidy --quiet -p "build/$preset" --extra-arg=-Wno-unknown-warning-option \
+      "--extra-arg=-idirafter$gcc_headers" 2> >(grep -vE '^[0-9]+ warnings? (generated|and [0-9]+ errors?)' >&2)
+}
+
+scripts/setup.sh --checks
+run formatting formatting
+run includes scripts/check_includes.sh
+run "shell scripts" shell_scripts
+run clang-tidy tidy
+if ((${#failed[@]})); then
+  echo "Findings in: $(printf '%s; ' "${failed[@]}" | sed 's/; $//')" >&2
+  exit 1
+fi
+echo "Nothing found."
