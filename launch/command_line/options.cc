@@ -22,7 +22,10 @@ void AddOption(CLI::App& command, const char* name, std::string& value, const ch
 // What a whole job has, whoever starts its workers.
 void AddJobArguments(CLI::App& command, Arguments& arguments) {
   AddConfigArguments(command, arguments);
-  AddOption(command, "--workers", arguments.workers, "N", "Worker processes (cluster.workers)");
+  AddOption(
+      command, "--workers", arguments.workers, "N",
+      "Worker processes (cluster.workers); default: one for each core, as far as they share the "
+      "slices of a batch evenly, at most 8");
   AddOption(command, "--data", arguments.data, "DIR", "Directory of the data (data.dir)");
   AddOption(command, "--run-dir", arguments.run_dir, "DIR",
             "Where the run's files go (run.dir); default: runs/<config>-<date>-<time>");
@@ -102,7 +105,11 @@ void DescribeBench(CLI::App& bench, Arguments& arguments) {
                       "Bytes of the model's weights: 400MB (10^6), 64MiB (2^20); default: 32MiB")
           ->type_name("BYTES")
           ->transform(CLI::AsSizeValue(true))
-          ->check(CLI::Range(1024.0, 4e9));
+          ->check([](const std::string& bytes) {
+            const double value = std::stod(bytes);
+            return value >= 1024 && value <= 4e9 ? ""
+                                                 : "expected 1KiB to 4GB, got " + bytes + " bytes";
+          });
   CLI::Option* const model =
       bench
           .add_option("--model", arguments.config,
