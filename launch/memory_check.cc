@@ -66,8 +66,10 @@ LeastMemory LeastMemoryOf(const config::Config& config, const Graph& graph) {
   if (!NeedsFiles(config.data())) {
     const int64_t train = config.data().synthetic().train_samples();
     samples = std::min(samples, (train + slices - 1) / slices);
-    // The order of an epoch and of the next one.
-    needed.each_worker += 2.0 * sizeof(int64_t) * static_cast<double>(train);
+    // The order of an epoch and, if the run gets there, of the next one.
+    const StepPlan plan = PlanSteps(config, train);
+    const double orders = plan.total_steps > plan.StepsPerEpoch() ? 2 : 1;
+    needed.each_worker += orders * sizeof(int64_t) * static_cast<double>(train);
   }
   double elements = 0;
   for (const Layer& layer : graph.layers()) {
