@@ -1,6 +1,7 @@
 #include "common/config_check.h"
 
 #include <cmath>
+#include <optional>
 
 #include "common/batch_norm_check.h"
 #include "common/chunks.h"
@@ -12,6 +13,7 @@
 #include "common/join.h"
 #include "common/number_range.h"
 #include "common/update_settings.h"
+#include "common/without_effect.h"
 
 namespace muster {
 namespace {
@@ -25,6 +27,9 @@ class Checker {
 
   void CheckRanges(const pb::Message& message, const std::string& path) const;
   void CheckContradictions(const config::Config& config) const;
+  // These want to know how large the job is; see ResolveJobSize.
+  void CheckTrace(const config::Config& config) const;
+  void CheckEffects(const config::Config& config) const;
 
  private:
   template <typename... Args>
@@ -53,8 +58,6 @@ class Checker {
   void CheckData(const config::Data& data) const;
   void CheckPreprocess(const config::Data& data) const;
   void CheckEvaluation(const config::Config& config) const;
-  void CheckTrace(const config::Run& run) const;
-  void CheckSkipping(const config::Run& run) const;
   void CheckCluster(const config::Cluster& cluster) const;
 
   const std::string& file_;
@@ -243,30 +246,26 @@ void Checker::CheckPreprocess(const config::Data& data) const {
   }
 }
 
-void Checker::CheckTrace(const config::Run& run) const {
-  for (const char* key : {"run.trace_first_step", "run.trace_steps"}) {
-    // A resolved config spells them out, trace or not; who types one wants a trace.
-    const auto given = locations_.find(key);
-    if (run.trace_file().empty() && given != locations_.end() && given->second.starts_with("--")) {
-      Fail(key,
-           "has no meaning without run.trace_file: say where the trace goes with --trace FILE");
-    }
+void Checker::CheckTrace(const config::Config& config) const {
+  const config::Run& run = config.run();
+  if (run.trace_file().empty()) return;
+  std::optional<int64_t> steps;
+  if (run.has_steps()) steps = run.steps();
+  if (!run.has_steps() && !NeedsFiles(config.data())) {
+    steps = PlanSteps(config, config.data().synthetic().train_samples()).total_steps;
   }
-  if (run.trace_file().empty() || !run.has_steps() || run.trace_first_step() < run.steps()) return;
+  if (!steps || run.trace_first_step() < *steps) return;
   Fail("run.trace_first_step",
        "expected a step of this run, 0 to {}, got {}: choose the steps with --trace-steps A-B",
-       run.steps() - 1, run.trace_first_step());
+       *steps - 1, run.trace_first_step());
 }
 
-void Checker::CheckSkipping(const config::Run& run) const {
-  const std::string key = "run.max_skipped_steps";
-  // A resolved config spells it out; who types it wants steps to be skipped.
-  const auto given = locations_.find(key);
-  if (run.on_nonfinite() == config::Run::SKIP_STEP || given == locations_.end() ||
-      !given->second.starts_with("--")) {
-    return;
+void Checker::CheckEffects(const config::Config& config) const {
+  for (const NoEffect& setting : WithoutEffect(config)) {
+    const auto given = locations_.find(setting.key);
+    if (!setting.mistake || given == locations_.end() || !given->second.starts_with("--")) continue;
+    Fail(setting.key, "has no effect: {}", setting.reason);
   }
-  Fail(key, "has no meaning while run.on_nonfinite is ABORT: expected SKIP_STEP with it");
 }
 
 void Checker::CheckCluster(const config::Cluster& cluster) const {
@@ -305,22 +304,15 @@ void Checker::CheckContradictions(const config::Config& config) const {
   CheckData(config.data());
   CheckPreprocess(config.data());
   CheckEvaluation(config);
-  CheckTrace(run);
-  CheckSkipping(run);
   CheckCluster(config.cluster());
 }
 
 // What is wrong with every step. Of an epoch's last batch the server knows, once it has heard of
 // the training set, unless that is made up.
 void CheckSlices(const config::Config& config, const Graph& graph, const std::string& file) {
-  const bool known = config.data().format() == config::Data::SYNTHETIC;
-  config::Config sized;
-  *sized.mutable_run() = config.run();
-  *sized.mutable_cluster() = config.cluster();
-  *sized.mutable_worker() = config.worker();
-  ResolveJobSize(sized, AvailableCores());
-  StepPlan plan = PlanSteps(
-      sized, known ? config.data().synthetic().train_samples() : ResolveBatch(sized).global_batch);
+  const bool known = !NeedsFiles(config.data());
+  StepPlan plan = PlanSteps(config, known ? config.data().synthetic().train_samples()
+                                          : ResolveBatch(config).global_batch);
   if (!known) plan.total_steps = 0;
   try {
     CheckBatchNorms(graph, plan);
@@ -352,7 +344,11 @@ void CheckConfig(const config::Config& config, const std::string& file,
       throw Error(error.code(), "{}: {}", file, message);
     }
   }();
-  CheckSlices(config, graph, file);
+  config::Config sized = config;
+  ResolveJobSize(sized, AvailableCores());
+  checker.CheckTrace(sized);
+  checker.CheckEffects(sized);
+  CheckSlices(sized, graph, file);
   try {
     (void)CutChunks(graph, config.cluster());
   } catch (const Error& error) {

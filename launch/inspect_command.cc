@@ -122,7 +122,10 @@ std::vector<std::string> InspectLines(config::Config config) {
       fmt::format("{} pushed and {} pulled by each worker, in {}", FormatBytes(bytes),
                   FormatBytes(bytes), Plural(static_cast<int64_t>(chunks.size()), "chunk")));
   row("steps per epoch",
-      "known once the data are read: training images / global_batch, rounded up");
+      NeedsFiles(config.data())
+          ? "known once the data are read: training images / global_batch, rounded up"
+          : FormatCount(
+                PlanSteps(config, config.data().synthetic().train_samples()).StepsPerEpoch()));
   row("graph hash", fmt::format("{:016x}", graph.Hash()));
   return lines;
 }

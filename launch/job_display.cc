@@ -77,20 +77,19 @@ void JobDisplay::OnWaiting(const nlohmann::json& event) {
 void JobDisplay::OnStarted(const nlohmann::json& event) {
   progress_.total_steps = Whole(event, "total_steps");
   std::string text;
-  auto add = [&](const char* key, const char* noun) {
+  auto add = [&](const char* key, const char* noun, const char* more = "") {
     int64_t count = Whole(event, key);
     if (count < 0) return;
-    text += (text.empty() ? "" : ", ") + Plural(count, noun);
+    text += (text.empty() ? "" : ", ") + Plural(count, noun) + more;
   };
   add("train_samples", "training image");
   add("test_samples", "test image");
-  if (const int64_t steps = Whole(event, "steps_per_epoch"); steps >= 0) {
-    text += (text.empty() ? "" : ", ") + Plural(steps, "step") + " per epoch";
-  }
-  if (progress_.total_steps >= 0) {
-    text += (text.empty() ? "" : ", ") + Plural(progress_.total_steps, "step") + " in total";
-  }
+  add("steps_per_epoch", "step", " per epoch");
+  add("total_steps", "step", " in total");
   console_.Print("Started: " + (text.empty() ? "all workers are here" : text));
+  if (notes_) {
+    for (const std::string& line : notes_(Whole(event, "train_samples"))) console_.Print(line);
+  }
   if (log_placement_) {
     for (const std::string& line : PlacementLines(event, CoresOf)) console_.Print(line);
   }

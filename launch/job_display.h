@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "launch/console.h"
 #include "launch/server_event.h"
@@ -23,6 +26,11 @@ class JobDisplay {
         log_placement_(log_placement),
         by_hand_(by_hand) {}
 
+  // What to print once the number of training images is known.
+  void NoteAtStart(std::function<std::vector<std::string>(int64_t train_samples)> notes) {
+    notes_ = std::move(notes);
+  }
+
   // What is going on when the server has nothing to say: "Starting the server".
   void ShowStage(const std::string& stage);
 
@@ -40,6 +48,7 @@ class JobDisplay {
   double start_deadline_s_;
   bool log_placement_;
   bool by_hand_;
+  std::function<std::vector<std::string>(int64_t)> notes_;
   Progress progress_;
 };
 

@@ -12,6 +12,7 @@
 
 #include "common/chunks.h"
 #include "common/update_settings.h"
+#include "common/without_effect.h"
 #include "launch/bottleneck.h"
 #include "launch/server_event.h"
 #include "launch/size_text.h"
@@ -34,10 +35,15 @@ std::string DataText(const config::Data& data) {
   if (data.dir().empty() && NeedsFiles(data)) return format + ", no directory given";
   if (NeedsFiles(data)) return fmt::format("{} in {}", format, data.dir());
   const config::SyntheticData& made_up = data.synthetic();
-  return fmt::format("{}: {} and {} for testing, {}, {}", format,
+  constexpr int64_t kMany = 50'000'000;
+  const char* const slow =
+      made_up.train_samples() >= kMany
+          ? "; each worker puts them in order before the first step, which takes a while"
+          : "";
+  return fmt::format("{}: {} and {} for testing, {}, {}{}", format,
                      Plural(made_up.train_samples(), "image"), FormatCount(made_up.test_samples()),
                      StoredShape(data).ToString(),
-                     FormatCount(int64_t{made_up.classes()}) + " classes");
+                     FormatCount(int64_t{made_up.classes()}) + " classes", slow);
 }
 
 // Whole percents of shares whose sum is at most 1, so that what is shown never adds up to more than
@@ -178,6 +184,23 @@ std::string FilesText(int workers) {
   return "config.txtpb, metrics.jsonl, server.log, " + logs;
 }
 
+std::vector<std::string> NoEffectTexts(const config::Config& config,
+                                       std::optional<int64_t> train_samples) {
+  constexpr size_t kMost = 8;
+  std::vector<std::string> texts;
+  size_t more = 0;
+  for (const NoEffect& setting : WithoutEffect(config, train_samples)) {
+    if (!setting.said) continue;
+    if (texts.size() == kMost) {
+      ++more;
+    } else {
+      texts.push_back(fmt::format("{}={}: {}", setting.key, setting.value, setting.reason));
+    }
+  }
+  if (more > 0) texts.push_back(fmt::format("and {} more", more));
+  return texts;
+}
+
 std::vector<std::string> HeaderLines(const std::string& config_path, const config::Config& config,
                                      const Graph& graph, const std::string& shown_dir,
                                      const HeaderOptions& options) {
@@ -204,6 +227,9 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
   row("length", LengthText(config));
   row("update", UpdateText(config));
   row("data", DataText(config.data()));
+  label = "no effect";
+  for (const std::string& text : NoEffectTexts(config)) row(std::exchange(label, ""), text);
+  row("memory", options.memory);
   row("run directory", shown_dir);
   return lines;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,12 @@ namespace muster {
 struct HeaderOptions {
   int cores = 1;         // of this host, for the workers
   bool by_hand = false;  // the workers come from elsewhere
+  std::string memory;    // a warning about it
 };
+
+// The settings of a file that change nothing, and why. `train_samples`: as of WithoutEffect.
+std::vector<std::string> NoEffectTexts(const config::Config& config,
+                                       std::optional<int64_t> train_samples = {});
 
 // What is about to run: network, processes, batch both ways, what the bits depend on, length,
 // update, data, directory.

@@ -25,6 +25,7 @@
 #include "launch/job_text.h"
 #include "launch/job_token.h"
 #include "launch/log_tail.h"
+#include "launch/memory_check.h"
 #include "launch/repeat.h"
 #include "launch/run_dir.h"
 #include "launch/signal_source.h"
@@ -241,6 +242,23 @@ ExitCode FinishTrace(const config::Config& config, const RunDir& dir, Console& c
   return ExitCode::kFailure;
 }
 
+// Throws if the job cannot fit. Workers that are started by hand may be anywhere.
+std::string MemoryWarning(const config::Config& config, const Graph& graph, bool by_hand) {
+  LeastMemory needed = LeastMemoryOf(config, graph);
+  if (by_hand) needed.each_worker = 0;
+  return CheckMemory(needed, ReadMachineMemory());
+}
+
+// What the header could not know yet: settings that the size of the data set makes void.
+std::vector<std::string> NotesAtStart(const config::Config& config, int64_t train_samples) {
+  const std::vector<std::string> said = NoEffectTexts(config);
+  std::vector<std::string> lines;
+  for (const std::string& text : NoEffectTexts(config, train_samples)) {
+    if (std::ranges::find(said, text) == said.end()) lines.push_back("No effect: " + text);
+  }
+  return lines;
+}
+
 // One job in its directory: header, run, summary. Throws Error if it could not be started; the
 // directory is then taken back.
 JobOutcome RunJob(const LaunchArguments& arguments, config::Config config, const Graph& graph,
@@ -259,7 +277,9 @@ JobOutcome RunJob(const LaunchArguments& arguments, config::Config config, const
     Console console(STDOUT_FILENO);
     const bool by_hand = arguments.by_hand.has_value();
     for (const std::string& line : HeaderLines(arguments.config_path, config, graph, dir.shown(),
-                                               {.cores = AvailableCores(), .by_hand = by_hand})) {
+                                               {.cores = AvailableCores(),
+                                               .by_hand = by_hand,
+                                               .memory = MemoryWarning(config, graph, by_hand)})) {
       console.Print(line);
     }
     JobPlan plan{.server_program = arguments.server_program,
@@ -272,6 +292,7 @@ JobOutcome RunJob(const LaunchArguments& arguments, config::Config config, const
                  .silence_s = config.deadlines().silence_s()};
     if (by_hand) PlanWorkersByHand(*arguments.by_hand, config, plan);
     JobDisplay display(console, plan.start_s, arguments.log_placement, by_hand);
+    display.NoteAtStart([&](int64_t train) { return NotesAtStart(config, train); });
     Supervisor supervisor(plan, signals, console, display);
     JobOutcome outcome = supervisor.Run();
     if (by_hand) ForgetToken(*arguments.by_hand, dir);
@@ -409,6 +430,12 @@ int DryRun(const LaunchArguments& arguments) {
   PrintResult(Join(DryRunLines(arguments.config_path, prepared.config, prepared.graph, data,
                                worker_memory, shown_dir),
                    "\n"));
+  try {
+    (void)MemoryWarning(prepared.config, prepared.graph, /*by_hand=*/false);
+  } catch (const Error& error) {
+    PrintError(fmt::format("muster: error: a run would end here: {}\n", error.what()));
+    return static_cast<int>(error.code());
+  }
   if (data.problem.empty() || prepared.config.data().dir().empty()) return 0;
   PrintError(fmt::format("muster: error: a run would end here: {}\n", data.problem));
   return static_cast<int>(data.code);

@@ -68,6 +68,9 @@ std::optional<std::string> Roster::Reseat(PeerId peer, const wire::Address& addr
 
 std::optional<std::string> Roster::CheckGraph(const wire::Hello& hello) const {
   if (hello.graph_hash() == graph_.Hash()) return std::nullopt;
+  if (hello.variable_size() == 0) {
+    return "the graph differs; it is too large for the worker to say in what";
+  }
   const std::vector<Variable>& ours = graph_.variables();
   const int common = std::min(hello.variable_size(), static_cast<int>(ours.size()));
   for (int i = 0; i < common; ++i) {
@@ -83,6 +86,11 @@ std::optional<std::string> Roster::CheckGraph(const wire::Hello& hello) const {
     return fmt::format("the graph differs: variable {} is only in the {}",
                        more_here ? ours[common].name : hello.variable(common).name(),
                        more_here ? "server" : "worker");
+  }
+  if (hello.layer_size() == 0) {
+    return "the graph differs in a layer's settings or inputs; it has too many layers for the "
+           "worker "
+           "to say in which";
   }
   const std::vector<std::string> lines = graph_.Describe();
   for (int i = 0; i < std::min(hello.layer_size(), static_cast<int>(lines.size())); ++i) {

@@ -50,6 +50,10 @@ wire::Hello DescribeWorker(const config::Config& config, const Graph& graph, con
   hello.set_test_samples(data.test->size());
   hello.set_data_fingerprint(data.train->Fingerprint() ^ (data.test->Fingerprint() * 3));
   for (const std::string& line : ComputeSettings(config)) hello.add_setting(line);
+  // The hash decides; the rest only names what differs, and must fit into a message.
+  constexpr size_t kMostBytes = 256 << 10;
+  if (hello.ByteSizeLong() > kMostBytes) hello.clear_layer();
+  if (hello.ByteSizeLong() > kMostBytes) hello.clear_variable();
   return hello;
 }
 

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -57,8 +58,15 @@ std::string Explain(const CLI::ParseError& error, const CLI::App& command,
   for (const CLI::Option* option : command.get_options()) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
-  for (const std::string& word : words) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
     std::string option = word.substr(0, word.find('='));
+    // No option, but the value of the one before it.
+    if (i > 0 && word.size() > 1 && word[0] == '-' &&
+        std::isdigit(static_cast<unsigned char>(word[1])) &&
+        std::find(names.begin(), names.end(), words[i - 1]) != names.end()) {
+      return fmt::format("{} {}: expected a number that is not negative", words[i - 1], word);
+    }
     if (option.size() < 2 || option[0] != '-' ||
         std::find(names.begin(), names.end(), option) != names.end()) {
       continue;

@@ -1,6 +1,7 @@
 #include "launch/command_line/commands.h"
 
 #include <fmt/core.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -139,7 +140,7 @@ int SumUpTrace(const Arguments& arguments) {
 }
 
 int GetData(const Arguments& arguments) {
-  if (arguments.dataset != "cifar10") {
+  if (::strcasecmp(arguments.dataset.c_str(), "cifar10") != 0) {
     throw Error(ExitCode::kUsage, "unknown data set '{}'; known: cifar10", arguments.dataset);
   }
   DownloadCifar10(arguments.dir);

@@ -24,7 +24,10 @@ void AddOption(CLI::App& command, const char* name, std::string& value, const ch
 // What a whole job has, whoever starts its workers.
 void AddJobArguments(CLI::App& command, Arguments& arguments) {
   AddConfigArguments(command, arguments);
-  AddOption(command, "--workers", arguments.workers, "N", "Worker processes (cluster.workers)");
+  AddOption(
+      command, "--workers", arguments.workers, "N",
+      "Worker processes (cluster.workers); default: one for each core, as far as they share the "
+      "slices of a batch evenly, at most 8");
   AddOption(command, "--data", arguments.data, "DIR", "Directory of the data (data.dir)");
   AddOption(command, "--run-dir", arguments.run_dir, "DIR",
             "Where the run's files go (run.dir); default: runs/<config>-<date>-<time>");

@@ -158,7 +158,18 @@ TEST_F(ConfigTest, ANetworkIsNotAConfig) {
 
 TEST_F(ConfigTest, SettingsWithoutEffectAreRefused) {
   const std::string path = Config("");
-  EXPECT_THAT(ErrorOf(path, {"run.max_skipped_steps=3"}), HasSubstr("SKIP_STEP"));
+  EXPECT_THAT(
+      ErrorOf(path, {"run.max_skipped_steps=3"}),
+      AllOf(StartsWith("--set run.max_skipped_steps=3: run.max_skipped_steps: has no effect"),
+            HasSubstr("SKIP_STEP")));
+  EXPECT_THAT(ErrorOf(path, {"learning_rate.base_workers=1"}), HasSubstr("scaling"));
+  // In a file they are not refused: it may be for more than one run.
+  EXPECT_EQ(ErrorOf(Config("", "run { epochs: 2 global_batch: 64 max_skipped_steps: 3 }")),
+            "no error");
+  // Of made-up data the length is known.
+  EXPECT_THAT(ErrorOf(path, {"data={ format: SYNTHETIC synthetic { train_samples: 640 } }",
+                             "run.trace_file=t", "run.trace_first_step=20"}),
+              HasSubstr("expected a step of this run, 0 to 19, got 20"));
   EXPECT_EQ(LoadConfig(path, {ParseSetting("run.max_skipped_steps=3"),
                               ParseSetting("run.on_nonfinite=SKIP_STEP")})
                 .run()

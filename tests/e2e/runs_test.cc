@@ -106,6 +106,68 @@ TEST_F(Runs, AnAccuracyThatIsNotReachedChangesNothing) {
   EXPECT_EQ(waiting.metrics.back()["stopped_early"], false);
 }
 
+// Ranks begin a step that follows an evaluation while others still evaluate: what they wait then is
+// no part of the step.
+TEST_F(Runs, AStepIsNeverLessThanItsPartsWhenEachIsEvaluated) {
+  const Outcome outcome = Smoke("run", {"run.steps=8", "evaluation.every_steps=1"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
+  EXPECT_EQ(outcome.metrics.back()["timed_steps"], 1);
+  EXPECT_THAT(outcome.log,
+              HasSubstr("of 1 of 8 steps, since the others began during an evaluation"));
+  const Outcome seldom = Smoke("seldom", {"run.steps=8", "evaluation.every_steps=4"});
+  EXPECT_EQ(seldom.metrics.back()["timed_steps"], 7) << seldom.log;  // all but the fifth
+  for (const Outcome& one : {outcome, seldom}) {
+    int percents = 0, parts = 0;
+    std::istringstream lines(one.log);
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.starts_with("                 ") || !line.ends_with(" %")) continue;
+      percents += std::stoi(line.substr(line.size() - 6));
+      ++parts;
+    }
+    EXPECT_GE(parts, 5) << one.log;
+    EXPECT_LE(percents, 100) << one.log;
+  }
+}
+
+// Told before anything is started, and when only the data tell.
+TEST_F(Runs, SettingsWithoutEffectAreSaid) {
+  const Outcome refused = Smoke("refused", {"run.max_skipped_steps=3"});
+  EXPECT_EQ(refused.exit_code, 2);
+  const Outcome known = Smoke("known", {"run.steps=2", "learning_rate.warmup_samples=1000"});
+  EXPECT_THAT(known.log,
+              HasSubstr("  no effect      learning_rate.warmup_samples=1000: the run has 128 "
+                        "images"));
+  // The training set has 300 images.
+  const Outcome later = Launch({"learning_rate.warmup_samples=600"});
+  EXPECT_EQ(later.exit_code, 0) << later.log;
+  EXPECT_THAT(later.log, HasSubstr("No effect: learning_rate.warmup_samples=600: the run has 600"));
+}
+
+TEST_F(Runs, AJobThatCannotFitIsRefused) {
+  const Outcome outcome = Smoke("run", {"model.layer[classes].dense.units=16000000",
+                                        "model.layer[pool2].avg_pool.kernel=[1]"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.log,
+              AllOf(HasSubstr("the job needs at least"), HasSubstr("this machine has")));
+  EXPECT_FALSE(fs::exists(Path("run")));
+}
+
+// Its layers would fill a Hello, and planning it once took the square of their number.
+TEST_F(Runs, ANetworkOfManyLayersTrains) {
+  std::ofstream config(Path("deep.txtpb"));
+  config << R"(run { steps: 1 global_batch: 2 slices: 1 } cluster { workers: 1 }
+    data { format: SYNTHETIC synthetic { height: 2 width: 2 train_samples: 4 test_samples: 0 } }
+    learning_rate { base: 0.01 } evaluation { every_epochs: 0 skip_final: true } model {
+    layer { name: "fc" dense { units: 10 } })";
+  for (int i = 0; i < 12000; ++i) {
+    config << "layer { name: \"a_long_name_for_a_layer_that_does_little_" << i << "\" relu {} }\n";
+  }
+  config << "layer { name: \"loss\" softmax_cross_entropy {} } }\n";
+  config.close();
+  const Outcome outcome = Muster({"launch", Path("deep.txtpb"), "--run-dir", Path("deep")}, "deep");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
+}
+
 TEST_F(Runs, ASeriesRunsConsecutiveSeeds) {
   const Outcome outcome = Smoke("series", {"run.steps=20", "run.seed=7"}, {"--repeat", "2"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
@@ -226,12 +288,13 @@ TEST_F(Runs, TheMemoryOfADryRunIsWhatAWorkerUses) {
 #endif
   // Batches so large that arrays are most of it, and what cannot be counted (messages, small
   // objects, stacks: 4 to 11 MB) little.
-  const std::vector<std::string> settings{"run.global_batch=1600", "evaluation.batch=500"};
+  const std::vector<std::string> settings{"run.global_batch=1600", "run.slices=2",
+                                          "evaluation.batch=500"};
   std::vector<std::string> words{"--config", kSmoke, "--set", "cluster.workers=2"};
   for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
   double expected = 0;
   for (const auto& [what, bytes] : MemoryOf(words, Path("memory.log"))) expected += bytes;
-  const Outcome outcome = Smoke("run", {"run.steps=4", settings[0], settings[1]});
+  const Outcome outcome = Smoke("run", {"run.steps=4", settings[0], settings[1], settings[2]});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
   // The one block goes to one of the workers.
   double peak = 0;

@@ -95,6 +95,14 @@ TEST_F(CommandLineTest, WrongValues) {
   ExpectRefused(Run({"launch", config()}), "--data DIR");
   ExpectRefused(Run({"launch", Path("missing.txtpb")}), "missing.txtpb");
   ExpectRefused(Run({"launch"}), "CONFIG");
+  ExpectRefused(RunLaunch({"--epochs", "99999999999999"}), "at most 1000000 (passes");
+  ExpectRefused(RunLaunch({"--seed", "18446744073709551616"}), "at most 18446744073709551615");
+  ExpectRefused(RunLaunch({"--seed", "18446744073709551615", "--repeat", "2"}),
+                "expected a seed of at most 18446744073709551614");
+  ExpectRefused(Run({"worker", config(), "--rank", "-1", "--endpoint", "ipc://@x"}),
+                "--rank -1: expected a number that is not negative");
+  ExpectRefused(Run({"bench", "--size", "12"}), "expected 1KiB to 4GB, got 12 bytes");
+  ExpectRefused(RunLaunch({"--set", "run.slices=1"}), "1 slice cannot keep 2 workers busy");
   ExpectRefused(Run({"data", "get", "imagenet", "x"}), "cifar10");
 }
 
@@ -182,8 +190,13 @@ TEST_F(CommandLineTest, WrongCommandLinesOfAWorker) {
   ExpectRefused(with({}), "MUSTER_TOKEN");
   ExpectRefused(with({"--token-file", Path("none")}), "No such file");
   ExpectRefused(with({"--token-fil", "x"}), "did you mean '--token-file'?");
-  ExpectRefused(Run({"worker", config(), "--rank", "7", "--endpoint", "ipc://@x", "--data", "."}),
-                "--rank 7: expected 0 to 0");
+  const std::vector<std::string> far{"worker",     config(),   "--rank", "7",
+                                     "--endpoint", "ipc://@x", "--data", "."};
+  std::vector<std::string> one = far;
+  one.insert(one.end(), {"--workers", "1"});
+  ExpectRefused(Run(one), "--rank 7: expected 0 to 0");
+  // Where the number is the cores', those of the server's host decide.
+  ExpectRefused(Run(far), "needs the job's token");
   ExpectRefused(Run({"worker", config(), "--endpoint", "ipc://@x"}), "--rank");
 }
 
@@ -229,7 +242,8 @@ TEST_F(CommandLineTest, TokensAreNewAndTheirOwnersAlone) {
 }
 
 TEST_F(CommandLineTest, InspectShowsTheNetwork) {
-  Finished finished = Run({"inspect", config(), "--set", "model.layer[fc].dense.units=10"});
+  Finished finished = Run({"inspect", config(), "--set", "model.layer[fc].dense.units=10", "--set",
+                           "cluster.workers=1"});
   EXPECT_EQ(finished.exit_code, 0);
   EXPECT_THAT(finished.out, HasSubstr("17,290"));  // 24 * 24 * 3 * 10 + 10
   EXPECT_THAT(finished.out, HasSubstr("fc/weights"));

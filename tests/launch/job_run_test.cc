@@ -36,7 +36,7 @@ TEST_F(JobRunTest, HeaderProgressAndSummary) {
   EXPECT_THAT(
       finished.out,
       AllOf(HasSubstr("tiny, 2 layers, 17,290 parameters"), HasSubstr("2 workers x "),
-            HasSubstr("128 images (global_batch) = 2 workers x 64"), HasSubstr("cut into 2 slices"),
+            HasSubstr("128 images (global_batch) = 2 workers x 64"), HasSubstr("cut into 8 slices"),
             HasSubstr("10 epochs"), HasSubstr("Started: 50,000 training images")));
   EXPECT_THAT(finished.out,
               AllOf(HasSubstr("step    57/3,910"), HasSubstr("test accuracy 55.00 %"),

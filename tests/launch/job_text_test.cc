@@ -47,6 +47,51 @@ TEST(SummaryTest, PartsOfAStepAddUp) {
   std::filesystem::remove_all(dir.path());
 }
 
+// What is rounded never adds up to more than the whole; and what the step's length leaves out is
+// said.
+TEST(SummaryTest, SharesOfAStepNeverExceedIt) {
+  const auto step_lines = [](const nlohmann::json& summary) {
+    std::string pattern = std::filesystem::temp_directory_path() / "muster-text-XXXXXX";
+    RunDir dir = RunDir::Open(::mkdtemp(pattern.data()));
+    std::vector<std::string> lines;
+    for (const std::string& line : SummaryLines(summary, 2, dir)) {
+      if (line.starts_with("  step ") || line.ends_with(" %")) lines.push_back(line);
+    }
+    dir.Discard();
+    std::filesystem::remove_all(dir.path());
+    return lines;
+  };
+  const auto total = [](const std::vector<std::string>& lines) {
+    int sum = 0;
+    for (const std::string& line : lines) {
+      if (line.ends_with(" %")) sum += std::stoi(line.substr(line.size() - 6));
+    }
+    return sum;
+  };
+  nlohmann::json summary = {{"steps", 100},  {"step_ms", 1000},  {"compute_ms", 975},
+                            {"input_ms", 5}, {"push_ms", 5},     {"wait_ms", 5},
+                            {"pull_ms", 5},  {"timed_steps", 90}};
+  EXPECT_EQ(total(step_lines(summary)), 100);  // rounded to the nearest it would be 98 + 4 x 1
+  // Two clocks: the ranks' times may be a little longer than the step.
+  summary["compute_ms"] = 1100;
+  EXPECT_EQ(total(step_lines(summary)), 100);
+  summary["timed_steps"] = 1;
+  EXPECT_THAT(step_lines(summary).front(),
+              HasSubstr("of 1 of 100 steps, since the others began during an evaluation"));
+  summary["timed_steps"] = 0;
+  EXPECT_EQ(step_lines(summary).size(), 1u);
+}
+
+TEST(NoEffectTextsTest, OneLineForEachSettingOfAFile) {
+  config::Config config;
+  config.mutable_cluster()->set_workers(1);
+  config.mutable_run()->set_steps(10);
+  config.mutable_run()->set_global_batch(10);
+  config.mutable_run()->set_max_skipped_steps(3);
+  EXPECT_THAT(NoEffectTexts(config),
+              ElementsAre("run.max_skipped_steps=3: only with run.on_nonfinite=SKIP_STEP"));
+}
+
 // The rate that a run begins with is never scaled in silence.
 TEST(LearningRateTextTest, SaysHowBaseIsScaled) {
   config::Config config;

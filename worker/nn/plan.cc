@@ -86,15 +86,19 @@ class Planner {
     }
   }
 
+  // A value and the step that makes it are added together.
+  PlanStep& MakerOf(int value) {
+    PlanStep& step = plan_.steps[static_cast<size_t>(value)];
+    MUSTER_CHECK(step.output == value);
+    return step;
+  }
+
   // The step that made `value`, if it is still possible to change what it makes: nobody else reads
   // it, and it is nothing but its own result.
   PlanStep* MakerOfOwn(int value) {
     if (value < 0 || plan_.values[value].readers != 1) return nullptr;
-    for (PlanStep& step : plan_.steps) {
-      if (step.output != value) continue;
-      return step.activation == Activation::kNone ? &step : nullptr;
-    }
-    return nullptr;
+    PlanStep& step = MakerOf(value);
+    return step.activation == Activation::kNone ? &step : nullptr;
   }
 
   // The maker's output becomes that of layer `index`.
@@ -139,15 +143,12 @@ class Planner {
     const int input = step.inputs[0];
     if (input < 0 || plan_.values[input].readers != 1) return false;
     if (mode_ == Mode::kInference) return true;
-    for (const PlanStep& maker : plan_.steps) {
-      if (maker.output != input) continue;
-      const Layer& layer = layers_[maker.layer];
-      // A relu's output is needed by whoever applies its derivative; a fused one is looked at by
-      // dropout only, which keeps its signs.
-      return !BackwardReadsOutput(layer, maker, true) && !IsAny<ReluSpec>(layer) &&
-             (!plan_.values[input].relu || IsAny<DropoutSpec>(layers_[step.layer]));
-    }
-    return false;
+    const PlanStep& maker = MakerOf(input);
+    const Layer& layer = layers_[maker.layer];
+    // A relu's output is needed by whoever applies its derivative; a fused one is looked at by
+    // dropout only, which keeps its signs.
+    return !BackwardReadsOutput(layer, maker, true) && !IsAny<ReluSpec>(layer) &&
+           (!plan_.values[input].relu || IsAny<DropoutSpec>(layers_[step.layer]));
   }
 
   const std::vector<Layer>& layers_;

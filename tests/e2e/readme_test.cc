@@ -1,0 +1,132 @@
+// The README's promise of the same bits: its commands, as they are written there, and the same for
+// every config of the tree.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <sstream>
+
+#include "tests/e2e/real_job.h"
+
+namespace muster::testing {
+namespace {
+
+std::string Readme() {
+  std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/README.md");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The words of a command line that has no quotes, without the name of the program. Its configs are
+// those of the tree.
+std::vector<std::string> Words(const std::string& command) {
+  std::istringstream in(command);
+  std::vector<std::string> words{std::istream_iterator<std::string>(in), {}};
+  if (!words.empty() && words.front() == "muster") words.erase(words.begin());
+  for (std::string& word : words) {
+    if (word.starts_with("configs/")) word = std::string(MUSTER_SOURCE_DIR) + "/" + word;
+  }
+  return words;
+}
+
+// What the README says about bits, from its heading to the next one.
+std::string Promise() {
+  const std::string readme = Readme();
+  const size_t begin = readme.find("**The same bits.**");
+  return begin == std::string::npos ? "" : readme.substr(begin, readme.find("\n**", begin) - begin);
+}
+
+// The lines of its block of commands.
+std::vector<std::string> PromisedCommands() {
+  const std::string promise = Promise();
+  const size_t begin = promise.find("```\n");
+  if (begin == std::string::npos) return {};
+  std::istringstream block(promise.substr(begin + 4, promise.find("```", begin + 4) - begin - 4));
+  std::vector<std::string> commands;
+  for (std::string line; std::getline(block, line);) commands.push_back(line);
+  return commands;
+}
+
+class ReadmeTest : public RealJob {
+ protected:
+  std::string HashOf(std::vector<std::string> words, const std::string& name) {
+    words.insert(words.end(), {"--run-dir", Path(name)});
+    const Outcome outcome = Muster(words, name);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
+    EXPECT_EQ(outcome.hash().size(), 16u) << outcome.log;
+    return outcome.hash();
+  }
+};
+
+TEST_F(ReadmeTest, ItsCommandsHaveTheSameBits) {
+  const std::vector<std::string> commands = PromisedCommands();
+  ASSERT_GE(commands.size(), 4u);
+  std::set<std::string> hashes;
+  for (size_t i = 0; i < commands.size(); ++i) {
+    ASSERT_TRUE(commands[i].starts_with("muster launch configs/")) << commands[i];
+    hashes.insert(HashOf(Words(commands[i]), "run" + std::to_string(i)));
+  }
+  // Another number, with the slices that the text gives.
+  const std::string more = "--workers 3 --set run.slices=8";
+  ASSERT_NE(Promise().find("`" + more + "`"), std::string::npos);
+  const std::string first = commands[0].substr(0, commands[0].find(" --workers"));
+  hashes.insert(HashOf(Words(first + " " + more), "other"));
+  // The machine's number.
+  hashes.insert(HashOf(Words(first), "default"));
+  EXPECT_EQ(hashes.size(), 1u) << ::testing::PrintToString(hashes);
+  // The comparison can fail.
+  EXPECT_EQ(hashes.count(HashOf(Words(first + " --workers 3 --set run.slices=3"), "three")), 0u);
+}
+
+std::vector<std::string> Configs() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(MUSTER_CONFIG_DIR)) {
+    if (entry.path().extension() == ".txtpb") names.push_back(entry.path().stem());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+class EveryConfigTest : public ReadmeTest, public ::testing::WithParamInterface<std::string> {};
+
+// On made-up images, for a full batch and the rest of an epoch, without any setting about bits.
+TEST_P(EveryConfigTest, HasTheSameBitsOnOneTwoFourAndEightWorkers) {
+  const std::string shape =
+      GetParam().starts_with("mnist") ? "height: 28 width: 28 channels: 1" : "";
+  const std::string images = "{ " + shape +
+                             " train_samples: " + (GetParam() == "cifar10" ? "300" : "150") +
+                             " test_samples: 10 }";
+  std::set<std::string> hashes;
+  for (const char* workers : {"1", "2", "4", "8"}) {
+    hashes.insert(HashOf({"launch", std::string(MUSTER_CONFIG_DIR) + "/" + GetParam() + ".txtpb",
+                          "--steps", "2", "--workers", workers, "--set", "data.format=SYNTHETIC",
+                          "--set", "data.synthetic=" + images},
+                         workers));
+  }
+  EXPECT_EQ(hashes.size(), 1u) << ::testing::PrintToString(hashes);
+}
+
+INSTANTIATE_TEST_SUITE_P(Configs, EveryConfigTest, ::testing::ValuesIn(Configs()),
+                         [](const auto& info) { return info.param; });
+
+// The header names what bits depend on, each setting with its value.
+TEST_F(ReadmeTest, ItNamesTheSettingsThatAHeaderNames) {
+  const Outcome outcome = Muster({"launch", std::string(MUSTER_CONFIG_DIR) + "/smoke.txtpb",
+                                  "--dry-run", "--set", "cluster.wire_dtype=bf16"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
+  const std::string promise = Promise();
+  for (const char* setting : {"run.global_batch", "run.slices", "worker.threads",
+                              "worker.convolution", "cluster.wire_dtype"}) {
+    EXPECT_THAT(outcome.log, ::testing::HasSubstr(std::string(setting) + "="));
+    EXPECT_THAT(promise, ::testing::HasSubstr(setting));
+  }
+  for (const char* other : {"instruction set", "oneDNN", "C library"}) {
+    EXPECT_THAT(outcome.log, ::testing::HasSubstr(other));
+    EXPECT_THAT(promise, ::testing::HasSubstr(other));
+  }
+}
+
+}  // namespace
+}  // namespace muster::testing
