@@ -6,7 +6,7 @@
 
 #include "common/arena.h"
 #include "common/error.h"
-#include "common/link/admission.h"
+#include "common/link/zmq_admission.h"
 #include "common/link/zmq_link.h"
 #include "common/link/zmq_socket.h"
 #include "common/protocol.h"

@@ -5,7 +5,7 @@
 // time (send_window.h): others wait here, older versions and lower layers first, and are overtaken
 // by messages without a tensor. The client does the same (worker/client).
 //
-// Only connections that know the job's token get as far as a message (admission.h).
+// Only connections that know the job's token get as far as a message (zmq_admission.h).
 //
 // A lost connection is a lost peer: libzmq reports it on a monitor socket, with the file
 // descriptor of the connection, which each received message also carries.
@@ -24,9 +24,9 @@
 #include <utility>
 
 #include "common/error.h"
-#include "common/link/admission.h"
 #include "common/link/send_window.h"
 #include "common/link/tcp_address.h"
+#include "common/link/zmq_admission.h"
 #include "common/link/zmq_link.h"
 #include "common/link/zmq_socket.h"
 #include "common/unique_fd.h"

@@ -15,9 +15,10 @@
 #include <thread>
 #include <zmq.hpp>
 
-#include "common/link/admission.h"
 #include "common/link/tcp_address.h"
+#include "common/link/zmq_admission.h"
 #include "common/link/zmq_link.h"
+#include "common/log.h"
 #include "common/protocol.h"
 #include "tests/core/test_job.h"
 
@@ -406,6 +407,18 @@ TEST(Hostile, WithoutTheTokenNothingArrives) {
   }
   ASSERT_TRUE(event);
   EXPECT_TRUE(event->message.has_beat());
+}
+
+// A flood is worth few lines, and none of them is in the flood's words.
+TEST(Hostile, LinesThatOthersCauseAreFewAndPlain) {
+  RareLine line;
+  int lines = 0;
+  for (int i = 0; i < 1000000; ++i) lines += line.Count() ? 1 : 0;
+  EXPECT_EQ(lines, 20 + 15);  // 32, 64 … 524,288
+  EXPECT_EQ(line.count(), 1000000u);
+  EXPECT_EQ(Printable("host\x1b[31m\n\xff name~"), "host?[31m?? name~");
+  EXPECT_EQ(Printable(std::string(500, 'a')), std::string(500, 'a'));
+  EXPECT_LT(Printable(std::string(4 << 20, 'a')).size(), 510u);
 }
 
 // Who connects and says nothing, or not enough, is cut.

@@ -1,4 +1,4 @@
-#include "common/link/admission.h"
+#include "common/link/zmq_admission.h"
 
 #include <fmt/core.h>
 
