@@ -10,6 +10,7 @@
 #include "common/process_memory.h"
 #include "launch/server_memory.h"
 #include "launch/units.h"
+#include "proto/config.pb.h"
 
 namespace muster {
 namespace {
