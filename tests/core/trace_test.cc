@@ -1,7 +1,7 @@
 // Recording: what becomes a span, and what does not.
 #include "common/trace/trace.h"
 
-#include <gmock/gmock-matchers.h>
+#include <gmock/gmock-more-matchers.h>
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -1,5 +1,5 @@
 // `muster bench` with stand-ins for the programs that measure.
-#include <gmock/gmock-matchers.h>
+#include <gmock/gmock-more-matchers.h>
 
 #include <cstdlib>
 #include <filesystem>

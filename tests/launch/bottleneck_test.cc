@@ -1,7 +1,7 @@
 // What is said to limit a run, from constructed numbers.
 #include "launch/bottleneck.h"
 
-#include <gmock/gmock-matchers.h>
+#include <gmock/gmock-more-matchers.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

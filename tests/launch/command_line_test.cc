@@ -1,5 +1,5 @@
 // The command line of the real program: nothing that is wrong gets as far as starting a process.
-#include <gmock/gmock-matchers.h>
+#include <gmock/gmock-more-matchers.h>
 
 #include <filesystem>
 #include <fstream>

@@ -1,5 +1,5 @@
 // `muster launch --dry-run`, with a stand-in for the worker that is asked for its memory.
-#include <gmock/gmock-matchers.h>
+#include <gmock/gmock-more-matchers.h>
 
 #include <filesystem>
 

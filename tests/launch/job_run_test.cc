@@ -1,5 +1,5 @@
 // Jobs that go well.
-#include <gmock/gmock-matchers.h>
+#include <gmock/gmock-more-matchers.h>
 
 #include <csignal>
 #include <filesystem>

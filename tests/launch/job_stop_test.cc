@@ -1,5 +1,5 @@
 // Jobs that are stopped from outside.
-#include <gmock/gmock-matchers.h>
+#include <gmock/gmock-more-matchers.h>
 
 #include <chrono>
 #include <csignal>

@@ -1,5 +1,5 @@
 // Merging and reading traces whose times are known.
-#include <gmock/gmock-matchers.h>
+#include <gmock/gmock-more-matchers.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
