@@ -102,13 +102,13 @@ TEST_F(End, AJobThatIsStoppedAsAWholeEnds) {
 // silence, whoever wakes first.
 TEST_F(End, AJobThatSleepsTogetherWithItsLauncherGoesOn) {
   for (const char* transport : {"LOCAL", "TCP"}) {
-    const auto job = Running({"deadlines.silence_s=2", "deadlines.step_s=2",
+    const auto job = Running({"deadlines.silence_s=3", "deadlines.step_s=3",
                               std::string("cluster.transport=") + transport});
     std::vector<pid_t> all{job->pid(), Find("run", -1), Find("run", 0), Find("run", 1)};
     ASSERT_GT(*std::min_element(all.begin(), all.end()), 0);
     const int64_t step = Metrics("run").back()["step"];
     for (const pid_t pid : all) ::kill(pid, SIGSTOP);
-    std::this_thread::sleep_for(std::chrono::seconds(7));  // more than silence_s and all margins
+    std::this_thread::sleep_for(std::chrono::seconds(8));  // more than silence_s and all margins
     for (const pid_t pid : all) {
       ::kill(pid, SIGCONT);
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
