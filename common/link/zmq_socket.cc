@@ -11,6 +11,7 @@
 #include "common/arena.h"
 #include "common/error.h"
 #include "common/link/tcp_address.h"
+#include "common/unseen_hand_over.h"
 
 namespace muster {
 
@@ -45,10 +46,13 @@ zmq::message_t Borrow(std::span<const std::byte> tensor, Release release) {
         data, tensor.size(), [](void*, void*) {}, nullptr);
   }
   const auto pass_on = [](void*, void* hint) {
+    AfterHandOver(hint);
     const std::unique_ptr<Release> owned(static_cast<Release*>(hint));
     owned->call(owned->hint);
   };
-  return zmq::message_t(data, tensor.size(), pass_on, new Release(release));
+  auto* const hint = new Release(release);
+  BeforeHandOver(hint);
+  return zmq::message_t(data, tensor.size(), pass_on, hint);
 }
 
 bool HasInput(zmq::socket_t& socket) {
