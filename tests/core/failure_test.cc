@@ -195,6 +195,15 @@ TEST_P(Refusal, WrongTokenRankGraphAndData) {
   EXPECT_THAT(JoinError(options, &code),
               AllOf(HasSubstr("hidden/bias"), HasSubstr("hidden/offset")));
 
+  // A graph whose description was left out of the Hello, for its size.
+  options = job.OptionsFor(0);
+  options.hello.set_graph_hash(99);
+  options.hello.clear_layer();
+  EXPECT_THAT(JoinError(options, &code), HasSubstr("too many layers for the worker to say"));
+  options.hello.clear_variable();
+  EXPECT_THAT(JoinError(options, &code), HasSubstr("too large for the worker to say"));
+  EXPECT_EQ(code, ExitCode::kRefused);
+
   const auto first = std::async(std::launch::async, [&] {
     const auto client = job.Join(0);
     RunWorker(*client, {.gradient = One}, job.graph().arena_floats());
