@@ -54,7 +54,7 @@ TEST(SummaryTest, SharesOfAStepNeverExceedIt) {
     std::string pattern = std::filesystem::temp_directory_path() / "muster-text-XXXXXX";
     RunDir dir = RunDir::Open(::mkdtemp(pattern.data()));
     std::vector<std::string> lines;
-    for (const std::string& line : SummaryLines(summary, 2, dir)) {
+    for (const std::string& line : SummaryLines(summary, 2, dir, "")) {
       if (line.starts_with("  step ") || line.ends_with(" %")) lines.push_back(line);
     }
     dir.Discard();

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "common/error.h"
+#include "proto/config.pb.h"
 
 namespace muster {
 namespace {
