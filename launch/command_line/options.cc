@@ -103,7 +103,7 @@ void DescribeTrace(CLI::App& trace, Arguments& arguments) {
 // `text` is a number of bytes by now. CLI::Range would speak of "1024.000000 to 4000000000.000000".
 std::string CheckModelSize(const std::string& text) {
   const double bytes = std::strtod(text.c_str(), nullptr);
-  return bytes >= 1024 && bytes <= 4e9 ? "" : "expected 1024 bytes to 4 GB, found " + text;
+  return bytes >= 1024 && bytes <= 4e9 ? "" : "expected 1KiB to 4GB, got " + text + " bytes";
 }
 
 void DescribeBench(CLI::App& bench, Arguments& arguments) {

@@ -121,7 +121,7 @@ TEST_F(BenchCommandTest, AProgramThatFailsIsAFailure) {
 TEST_F(BenchCommandTest, RefusesWrongArguments) {
   for (const auto& [arguments, message] :
        std::vector<std::pair<std::vector<std::string>, std::string>>{
-           {{"--size", "12"}, "--size: expected 1024 bytes to 4 GB, found 12"},
+           {{"--size", "12"}, "--size: expected 1KiB to 4GB, got 12 bytes"},
            {{"--size", "4 parsecs"}, "--size"},
            {{"--size", "4MB", "--model", config()}, "--model"},
            {{"--set", "server.threads=2"}, "--model"},
