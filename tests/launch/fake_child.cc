@@ -80,7 +80,7 @@ void Do(const std::string& verb, std::string text, int argc, char** argv) {
   }
   if (verb == "ignore") ::signal(std::stoi(text), SIG_IGN);
   if (verb == "until") WaitFor(text);
-  if (verb == "touch") std::ofstream{text};
+  if (verb == "touch") std::ofstream(text).flush();
   if (verb == "fork" && ::fork() == 0) {
     for (;;) ::pause();
   }

@@ -101,7 +101,7 @@ TEST_F(JobRunTest, TheTokenIsNowhereToBeSeen) {
   for (const auto& file : std::filesystem::directory_iterator(RunDirs().at(0))) {
     EXPECT_THAT(ReadFile(file.path()), Not(HasSubstr(token)));
   }
-  std::ofstream{Path("go")};
+  std::ofstream(Path("go")).flush();
   EXPECT_THAT(job.Finish().out, Not(HasSubstr(token)));
 }
 
@@ -114,7 +114,7 @@ TEST_F(JobRunTest, TwoJobsOfTheSameSecondNeverMeet) {
   Launch(second);
   ASSERT_TRUE(Appears("server-a") && Appears("server-b"));
   EXPECT_NE(ReadFile(Path("server-a")), ReadFile(Path("server-b")));  // token and endpoint
-  std::ofstream{Path("go")};
+  std::ofstream(Path("go")).flush();
   EXPECT_EQ(first.Finish().exit_code, 0);
   EXPECT_EQ(second.Finish().exit_code, 0);
   EXPECT_THAT(RunDirs(), SizeIs(2));
