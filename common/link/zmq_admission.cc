@@ -61,8 +61,8 @@ std::optional<std::string> Admission::Answer() {
   }
   const bool whole = request.size() == kFrames && request[kMechanism] == "PLAIN";
   const bool admitted = whole && SameToken(request[kPassword], token_);
-  const std::string_view reply[] = {
-      "1.0", whole ? request[kId] : "", admitted ? "200" : "400", "", "", ""};
+  const std::string_view id = whole ? std::string_view(request[kId]) : "";
+  const std::string_view reply[] = {"1.0", id, admitted ? "200" : "400", "", "", ""};
   for (size_t i = 0; i < std::size(reply); ++i) {
     const bool last = i + 1 == std::size(reply);
     (void)requests_.send(zmq::buffer(reply[i]),
