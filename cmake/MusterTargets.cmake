@@ -2,8 +2,9 @@
 add_library(muster_flags INTERFACE)
 target_include_directories(muster_flags INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(muster_flags INTERFACE -Wall -Wextra -Wpedantic -Wno-missing-field-initializers
-                       # GCC 12 sees overflows inside inlined fmt that are not there.
-                       -Wno-stringop-overflow)
+                       # GCC 12 sees overflows and overlaps inside inlined fmt and std::string that
+                       # are not there.
+                       -Wno-stringop-overflow -Wno-restrict)
 if(MUSTER_ARCH)
   target_compile_options(muster_flags INTERFACE -march=${MUSTER_ARCH})
 endif()

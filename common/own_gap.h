@@ -1,9 +1,11 @@
-// Time in which this process did not run: stopped (SIGSTOP, Ctrl-Z), frozen, or without a core.
+// Time in which this process looked at nothing: stopped (SIGSTOP, Ctrl-Z), frozen, without a core,
+// or busy with one thing.
 //
 // Whoever waits for a sign of life must not count it. What the others said meanwhile may still be
 // unread, and those that were stopped together with this process said nothing.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 
 namespace muster {
@@ -28,5 +30,13 @@ class OwnGap {
   Clock::duration usual_;
   Clock::time_point last_ = Clock::now();
 };
+
+// When a wait began that this process's own gap is not to count for: later by it, yet never in the
+// future. What was read at the end of the gap is as new as it is.
+inline OwnGap::Clock::time_point WithoutGap(OwnGap::Clock::time_point began,
+                                            OwnGap::Clock::duration gap,
+                                            OwnGap::Clock::time_point now = OwnGap::Clock::now()) {
+  return std::min(now, began + gap);
+}
 
 }  // namespace muster

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstring>
 #include <latch>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -69,17 +70,21 @@ void RequireOpenFiles(const std::string& who, unsigned count) {
 void RequireThreads(const std::string& who, unsigned count) {
   std::latch all(1);
   std::vector<std::jthread> threads;
-  const auto release = [&] { all.count_down(); };
+  int failure = 0;
   try {
-    for (unsigned i = 0; i < count; ++i) threads.emplace_back([&all] { all.wait(); });
+    threads.reserve(count);
+    while (threads.size() < count) threads.emplace_back([&all] { all.wait(); });
   } catch (const std::system_error& error) {
-    const size_t started = threads.size();
-    release();
-    threads.clear();
-    throw Error(ExitCode::kFailure, "{} needs {} more threads, and the system lets it start {}: {}",
-                who, count, started, ErrorText(error.code().value()));
+    failure = error.code().value();
+  } catch (const std::bad_alloc&) {
+    failure = ENOMEM;
   }
-  release();
+  const size_t started = threads.size();
+  all.count_down();  // before the threads are joined, whatever happened
+  threads.clear();
+  if (failure == 0) return;
+  throw Error(ExitCode::kFailure, "{} needs {} more threads, and the system lets it start {}: {}",
+              who, count, started, ErrorText(failure));
 }
 
 }  // namespace muster

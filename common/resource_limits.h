@@ -10,11 +10,11 @@ namespace muster {
 // without a word. Call early in main.
 void IgnoreFileSizeSignal();
 
-// What the error means: "File too large (ulimit -f allows files of 4,096 bytes)". Where a limit is
+// What the error means: "File too large (ulimit -f allows 4096 bytes a file, shared memory included)". Where a limit is
 // the likely reason it is named with its value, otherwise these are the system's words.
 std::string ErrorText(int error);
 
-// " (ulimit -n allows 1,024 open files)"
+// " (ulimit -n allows 1024 open files)"
 std::string OpenFilesHint();
 
 // Makes sure that this process may have `count` open files, raising the soft limit if need be.

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <limits>
 
@@ -33,6 +34,9 @@ bool KeepsOutput(const Layer& layer) {
 }
 
 std::string NeedText(const LeastMemory& needed) {
+  if (needed.each_worker == 0) {
+    return fmt::format("the server needs at least {}", FormatBytes(needed.server));
+  }
   return fmt::format("the job needs at least {}: the server {}, each of {} {}",
                      FormatBytes(needed.all()), FormatBytes(needed.server),
                      Plural(needed.workers, "worker"), FormatBytes(needed.each_worker));
@@ -48,10 +52,18 @@ MachineMemory ReadMachineMemory() {
     if (key == "MemTotal:" || key == "SwapTotal:") memory.all += 1024 * kibibytes;
     if (key == "MemAvailable:") memory.available = 1024 * kibibytes;
   }
+  // A container's limit. What its files take of it in the page cache is given up when it is needed.
   const double most = NumberIn("/sys/fs/cgroup/memory.max");
   const double used = NumberIn("/sys/fs/cgroup/memory.current");
   memory.all = std::min(memory.all, most);
-  if (used < most) memory.available = std::min(memory.available, most - used);
+  if (std::isfinite(most) && std::isfinite(used)) {
+    double cached = 0;
+    std::ifstream stat("/sys/fs/cgroup/memory.stat");
+    for (double bytes = 0; stat >> key >> bytes;) {
+      if (key == "inactive_file") cached = bytes;
+    }
+    memory.available = std::min(memory.available, std::max(0.0, most - used + cached));
+  }
   return memory;
 }
 

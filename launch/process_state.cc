@@ -14,7 +14,7 @@ bool IsStopped(pid_t pid) {
   // "4242 (name) T …"; the name may hold parentheses itself.
   const size_t end = line.rfind(')');
   const char state = end == std::string::npos || end + 2 >= line.size() ? '?' : line[end + 2];
-  return state == 'T' || state == 't';
+  return state == 'T';  // 't', stopped by a tracer, passes at once
 }
 
 }  // namespace muster

@@ -75,8 +75,9 @@ std::vector<std::string> BitsTexts(const config::Config& config, bool by_hand) {
   } else if (slices == 1) {
     texts.push_back("the same in every run; one slice is for one worker");
   } else {
-    texts.push_back(
-        fmt::format("the same in every run, on any number of workers up to {}", slices));
+    texts.push_back(fmt::format(
+        "the same in every run, and with run.slices={0} on any number of workers up to {0}",
+        slices));
   }
   const bool rounded = config.cluster().wire_dtype() != config::Cluster::FP32;
   texts.push_back(fmt::format(

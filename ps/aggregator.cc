@@ -12,7 +12,7 @@
 #include "common/trace/trace.h"
 #include "ps/average_gradient.h"
 #include "ps/initializer.h"
-#include "ps/printable.h"
+#include "ps/unsigned_nan.h"
 #include "ps/update.h"
 
 namespace muster {
@@ -250,7 +250,7 @@ Aggregator::Nonfinite Aggregator::Diagnose(size_t chunk) const {
       if (std::isfinite(value)) continue;
       const Variable& variable = variable_at(range.begin + j);
       return {fmt::format("the gradient of {}[{}] is {}", variable.name,
-                          range.begin + j - variable.offset, Printable(value)),
+                          range.begin + j - variable.offset, UnsignedNan(value)),
               expected_[i].rank};
     }
   }
@@ -261,7 +261,7 @@ Aggregator::Nonfinite Aggregator::Diagnose(size_t chunk) const {
       const Variable& variable = variable_at(at);
       return {fmt::format("the sum of the gradients of {}[{}] is {}, although those of all workers "
                           "are finite",
-                          variable.name, at - variable.offset, Printable(value)),
+                          variable.name, at - variable.offset, UnsignedNan(value)),
               std::nullopt};
     }
   }
@@ -270,7 +270,7 @@ Aggregator::Nonfinite Aggregator::Diagnose(size_t chunk) const {
     if (std::isfinite(next[at])) continue;
     const Variable& variable = variable_at(at);
     return {fmt::format("the update made {}[{}] {}, from finite gradients of all workers",
-                        variable.name, at - variable.offset, Printable(next[at])),
+                        variable.name, at - variable.offset, UnsignedNan(next[at])),
             std::nullopt};
   }
   for (size_t at = range.begin; wire_type_ == wire::FP16 && at < range.end; ++at) {
@@ -287,7 +287,7 @@ Aggregator::Nonfinite Aggregator::Diagnose(size_t chunk) const {
       const Variable& variable = variable_at(at);
       return {fmt::format("the optimizer's second moment of {}[{}] is {}, from finite gradients of "
                           "all workers",
-                          variable.name, at - variable.offset, Printable(arena.floats()[at])),
+                          variable.name, at - variable.offset, UnsignedNan(arena.floats()[at])),
               std::nullopt};
     }
   }

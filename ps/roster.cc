@@ -88,9 +88,8 @@ std::optional<std::string> Roster::CheckGraph(const wire::Hello& hello) const {
                        more_here ? "server" : "worker");
   }
   if (hello.layer_size() == 0) {
-    return "the graph differs in a layer's settings or inputs; it has too many layers for the "
-           "worker "
-           "to say in which";
+    return "the graph differs in a layer's settings or inputs; it has too many layers for "
+           "the worker to say in which";
   }
   const std::vector<std::string> lines = graph_.Describe();
   for (int i = 0; i < std::min(hello.layer_size(), static_cast<int>(lines.size())); ++i) {

@@ -21,13 +21,16 @@ std::chrono::steady_clock::duration Seconds(double s) {
 void Server::Forgive(Clock::duration own_gap) {
   if (own_gap == Clock::duration::zero()) return;
   if (own_gap > std::chrono::seconds(2)) {  // else only a busy machine
-    LogWarning("this process did not run for {:.1f} s; deadlines begin that much later",
+    LogWarning("this process looked at nothing for {:.1f} s; deadlines begin that much later",
                std::chrono::duration<double>(own_gap).count());
   }
-  began_ += own_gap;
-  step_deadline_began_ += own_gap;
+  began_ = WithoutGap(began_, own_gap);
+  step_deadline_began_ = WithoutGap(step_deadline_began_, own_gap);
   if (evaluation_) evaluation_->Forgive(own_gap);
-  for (uint32_t rank = 0; rank < roster_.size(); ++rank) roster_.at(rank).last_heard += own_gap;
+  for (uint32_t rank = 0; rank < roster_.size(); ++rank) {
+    auto& heard = roster_.at(rank).last_heard;
+    heard = WithoutGap(heard, own_gap);
+  }
 }
 
 void Server::CheckDeadlines() {

@@ -6,7 +6,7 @@
 
 #include "common/log.h"
 #include "common/trace/trace.h"
-#include "ps/printable.h"
+#include "ps/unsigned_nan.h"
 #include "ps/server.h"
 
 namespace muster {
@@ -34,7 +34,7 @@ void Server::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss) {
     return Drop(roster_.Name(rank), fmt::format("an unexpected loss of slice {}", loss.slice()));
   }
   if (!std::isfinite(loss.loss()) && !bad_loss_) {
-    bad_loss_ = {fmt::format("the loss of slice {} is {}", loss.slice(), Printable(loss.loss())),
+    bad_loss_ = {fmt::format("the loss of slice {} is {}", loss.slice(), UnsignedNan(loss.loss())),
                  rank};
     if (config_.run().on_nonfinite() == config::Run::ABORT) {
       throw Error(ExitCode::kNonfinite,

@@ -27,7 +27,9 @@ run() {
 # tracked PATTERN ...: the files of this tree; git grep or ls-files name deleted ones, too.
 tracked() {
   local file
-  while IFS= read -r file; do [[ -f $file ]] && echo "$file"; done < <(git ls-files -- "$@")
+  while IFS= read -r file; do
+    if [[ -f $file ]]; then echo "$file"; fi
+  done < <(git ls-files -- "$@")
 }
 
 formatting() {

@@ -36,6 +36,7 @@ for folder in common ps worker launch bench; do
   deny $folder 'spdlog/' 'common/log\.cc'
   deny $folder 'CLI/' '(common/program_options\.cc|launch/command_line/)'
   deny $folder 'regex>'
+  deny $folder 'fmt/(ranges|format|chrono)\.h'
 done
 # Generated wire code stops at the links, the server loop and the client.
 for folder in worker/nn worker/data worker/backend launch; do

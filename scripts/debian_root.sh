@@ -101,17 +101,17 @@ _make_base() {
     echo "deb $mirror $release main"
     echo "deb $mirror $release-updates main"
     [[ -z $security ]] || echo "deb $security $release-security main"
-  } >"$root/etc/apt/sources.list"
+  } >"$root/etc/apt/sources.list" || return
   apt-config dump | grep -E '^Acquire::(http|https|Retries)(::[^"]*)? ' \
     >"$root/etc/apt/apt.conf.d/90host" || true
   local bundle=/etc/ssl/certs/ca-certificates.crt
   if [[ $mirror == https:* && -f $bundle ]]; then
-    cp "$bundle" "$root/etc/apt/host-certificates.crt"
+    cp "$bundle" "$root/etc/apt/host-certificates.crt" || return
     echo 'Acquire::https::CaInfo "/etc/apt/host-certificates.crt";' \
       >>"$root/etc/apt/apt.conf.d/90host"
   fi
   local file
-  for file in resolv.conf hosts; do cp -L "/etc/$file" "$root/etc/$file"; done
+  for file in resolv.conf hosts; do cp -L "/etc/$file" "$root/etc/$file" || return; done
   in_root "$root" root apt-get update -qq
 }
 

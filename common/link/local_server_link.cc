@@ -233,16 +233,13 @@ void LocalServerLink::Welcome(Peer& peer, const wire::ServerMessage& message,
                               const std::string& bytes) {
   MUSTER_CHECK(planes_ != nullptr && !peer.connection.attached());
   using Access = SharedMemory::Access;
-  const auto create = [](const char* name, size_t size, Access access) {
-    return SharedMemory::Create(name, size, access);
-  };
   peer.layout = SlotLayout(message.welcome());
   SharedMemory theirs, mine;
   try {
-    peer.slot =
-        std::make_shared<SharedMemory>(create("muster-slot", peer.layout.bytes(), Access::kRead));
-    theirs = create("muster-to-server", sizeof(RingMemory), Access::kRead);
-    mine = create("muster-to-worker", sizeof(RingMemory), Access::kReadWrite);
+    peer.slot = std::make_shared<SharedMemory>(
+        SharedMemory::Create("muster-slot", peer.layout.bytes(), Access::kRead));
+    theirs = SharedMemory::Create("muster-to-server", sizeof(RingMemory), Access::kRead);
+    mine = SharedMemory::Create("muster-to-worker", sizeof(RingMemory), Access::kReadWrite);
     mine.SealAgainstNewWriters();
   } catch (const Error& error) {
     LogWarning("no shared memory for a worker: {}", error.what());

@@ -191,10 +191,12 @@ void ZmqServerLink::AdmitThisUserOnly() {
 // that was refused, and whose host then vanished.
 void ZmqServerLink::CloseDeadConnections(double silence_s) {
   constexpr int kProbes = 3;
+  static constexpr double kMost =
+      32767;  // the kernel's; libzmq drops connections that refuse an option
+  const auto seconds = [](double s) { return static_cast<int>(std::clamp(s, 1.0, kMost)); };
   socket_.set(zmq::sockopt::tcp_keepalive, 1);
-  socket_.set(zmq::sockopt::tcp_keepalive_idle, std::max(1, static_cast<int>(silence_s)));
-  socket_.set(zmq::sockopt::tcp_keepalive_intvl,
-              std::max(1, static_cast<int>(silence_s / kProbes)));
+  socket_.set(zmq::sockopt::tcp_keepalive_idle, seconds(silence_s));
+  socket_.set(zmq::sockopt::tcp_keepalive_intvl, seconds(silence_s / kProbes));
   socket_.set(zmq::sockopt::tcp_keepalive_cnt, kProbes);
 }
 

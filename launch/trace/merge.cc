@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "common/atomic_file.h"
 #include "common/error.h"
 #include "common/unique_fd.h"
 #include "launch/trace/trace_data.h"
@@ -53,15 +54,21 @@ bool IsEvent(const Json& event) {
   return !IsSpan(event) || (has("cat", text) && has("dur", number));
 }
 
-// The events of one part; the last line of a process that was killed may be cut off.
-bool ReadPart(const std::string& path, std::vector<Json>& events) {
+// The events of one part; the last line of a process that was killed may be cut off. Returns the
+// error of a file that cannot be read, or 0.
+int ReadPart(const std::string& path, std::vector<Json>& events) {
   std::ifstream in(path, std::ios::binary);
-  if (!in) return false;
+  if (!in) return errno != 0 ? errno : EIO;
+  bool first = true;
   for (std::string line; std::getline(in, line);) {
     Json event = Json::parse(line, nullptr, false);
-    if (IsEvent(event)) events.push_back(std::move(event));
+    const bool is_event = IsEvent(event);
+    if (is_event) events.push_back(std::move(event));
+    // Something else, for example a whole trace, some of whose lines are events. (The last line of
+    // a part may be cut off.)
+    if (std::exchange(first, false) && !is_event) break;
   }
-  return true;
+  return 0;
 }
 
 // The time at which an arrow touches a span, inside it.
@@ -136,25 +143,6 @@ std::string Text(const std::vector<Json>& events, const MergedTrace& merged) {
   return text + "]}\n";
 }
 
-void WriteAtomically(const std::string& path, const std::string& text) {
-  const std::string temporary = path + ".partial";
-  const auto fail = [&](const char* what) {
-    const int error = errno;
-    ::unlink(temporary.c_str());
-    throw Error(ExitCode::kFailure, "the trace {} cannot be {}: {}", path, what,
-                std::strerror(error));
-  };
-  UniqueFd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!file.valid()) fail("created");
-  for (size_t done = 0; done < text.size();) {
-    const ssize_t n = ::write(file.get(), text.data() + done, text.size() - done);
-    if (n < 0 && errno != EINTR) fail("written");
-    if (n > 0) done += static_cast<size_t>(n);
-  }
-  if (::fsync(file.get()) != 0 && errno != EINVAL) fail("written");
-  if (::rename(temporary.c_str(), path.c_str()) != 0) fail("put in place");
-}
-
 // A slip of the hand (a part, or some other file, in the place of the trace) must cost nothing.
 void CheckReplaceable(const std::string& path) {
   struct stat status {};
@@ -189,13 +177,13 @@ MergedTrace MergeTrace(const std::vector<std::string>& parts, const std::string&
   std::vector<Json> events;
   for (const std::string& part : parts) {
     const size_t before = events.size();
-    if (!ReadPart(part, events)) merged.missing.push_back(part);
+    const int error = ReadPart(part, events);
+    if (error != 0) merged.missing.push_back(part);
     if (!strict || events.size() > before) continue;
     throw Error(ExitCode::kData,
                 "{}: expected what a process of a traced run left (trace.server.part, "
                 "trace.worker-0.part …), found {}; {} was not written",
-                part, merged.missing.empty() ? "no event of a trace in it" : std::strerror(errno),
-                path);
+                part, error == 0 ? "something else in it" : std::strerror(error), path);
   }
   if (strict) CheckReplaceable(path);
   for (const Json& event : events) {
@@ -205,7 +193,7 @@ MergedTrace MergeTrace(const std::vector<std::string>& parts, const std::string&
     }
   }
   AddArrows(events);
-  WriteAtomically(path, Text(events, merged));
+  WriteFileAtomically(path, Text(events, merged));
   return merged;
 }
 

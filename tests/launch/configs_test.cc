@@ -42,8 +42,7 @@ TEST_P(ConfigsTest, ReadsChecksAndInspects) {
   EXPECT_THAT(lines, Contains(HasSubstr("1,000 for training")));
   EXPECT_EQ(config.cluster().workers(), 2u);
   EXPECT_EQ(config.run().slices(), 8u);
-  EXPECT_THAT(lines,
-              Contains(HasSubstr("the same in every run, on any number of workers up to 8")));
+  EXPECT_THAT(lines, Contains(HasSubstr("and with run.slices=8 on any number of workers up to 8")));
   EXPECT_THAT(lines,
               Contains(HasSubstr(fmt::format("run.global_batch={}, run.slices=8, worker.threads=1",
                                              config.run().global_batch()))));

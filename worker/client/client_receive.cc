@@ -140,7 +140,7 @@ void Client::Drain() {
 
 void Client::CheckSilence() {
   const std::lock_guard lock(mutex_);
-  last_heard_ += own_gap_.Look();
+  last_heard_ = WithoutGap(last_heard_, own_gap_.Look());
   const double silent = std::chrono::duration<double>(Clock::now() - last_heard_).count();
   if (!welcome_ || silent <= options_.silence_s || error_) return;
   error_ = Error(ExitCode::kDeadline,

@@ -8,7 +8,7 @@ namespace muster {
 
 // `value`, but a NaN without its sign, which means nothing and would be printed as "-nan".
 template <typename T>
-T Printable(T value) {
+T UnsignedNan(T value) {
   return std::isnan(value) ? std::numeric_limits<T>::quiet_NaN() : value;
 }
 
