@@ -42,7 +42,7 @@ void IgnoreFileSizeSignal() { std::signal(SIGXFSZ, SIG_IGN); }
 std::string OpenFilesHint() { return Hint(RLIMIT_NOFILE, "n", "open files"); }
 
 std::string ErrorText(int error) {
-  const std::string words = std::strerror(error);
+  std::string words = std::strerror(error);
   switch (error) {
     case EFBIG:
       return words + Hint(RLIMIT_FSIZE, "f", "bytes a file, shared memory included");

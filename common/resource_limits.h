@@ -10,8 +10,9 @@ namespace muster {
 // without a word. Call early in main.
 void IgnoreFileSizeSignal();
 
-// What the error means: "File too large (ulimit -f allows 4096 bytes a file, shared memory included)". Where a limit is
-// the likely reason it is named with its value, otherwise these are the system's words.
+// What the error means: "File too large (ulimit -f allows 4096 bytes a file, shared memory
+// included)". Where a limit is the likely reason it is named with its value, otherwise these are
+// the system's words.
 std::string ErrorText(int error);
 
 // " (ulimit -n allows 1024 open files)"

@@ -25,7 +25,7 @@ std::string FollowingText(const config::Config& config) {
 std::string BatchText(const config::Config& config) {
   const BatchSizes batch = ResolveBatch(config);
   const int64_t workers = config.cluster().workers();
-  const std::string text = Plural(batch.global_batch, "image");
+  std::string text = Plural(batch.global_batch, "image");
   if (workers == 1) return text + " (global_batch = batch_per_worker)";
   const bool even = batch.global_batch % workers == 0;
   return fmt::format(
@@ -36,7 +36,7 @@ std::string BatchText(const config::Config& config) {
 
 std::string SlicesText(const config::Config& config) {
   const uint32_t slices = config.run().slices(), workers = config.cluster().workers();
-  const std::string text = Plural(slices, "slice");
+  std::string text = Plural(slices, "slice");
   if (slices % workers == 0) return text;
   return fmt::format("{}, {} or {} for a worker: the others wait for those with more", text,
                      slices / workers, slices / workers + 1);
@@ -51,7 +51,7 @@ std::string CoresText(const config::Config& config, int cores) {
     return fmt::format("{} x {} share {}", Plural(workers, "worker"), Plural(threads, "thread"),
                        Plural(cores, "core"));
   }
-  const std::string text = fmt::format("{} of {} compute", busy, cores);
+  std::string text = fmt::format("{} of {} compute", busy, cores);
   const uint32_t more = DefaultWorkers(slices, cores, threads);
   if (more > workers) {
     return fmt::format("{}; --workers {} would use {}{}", text, more, more * threads,

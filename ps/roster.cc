@@ -32,9 +32,9 @@ std::optional<std::string> Roster::Join(PeerId peer, const wire::Address& addres
     return fmt::format("rank {} is taken by host {}, pid {}", rank, members_[rank].host,
                        members_[rank].pid);
   }
-  if (const auto reason = CheckGraph(hello)) return reason;
-  if (const auto reason = CheckSettings(hello)) return reason;
-  if (const auto reason = CheckData(rank, hello)) return reason;
+  if (auto reason = CheckGraph(hello)) return reason;
+  if (auto reason = CheckSettings(hello)) return reason;
+  if (auto reason = CheckData(rank, hello)) return reason;
   Member& member = members_[rank];
   member.peer = peer;
   member.incarnation = address.incarnation();

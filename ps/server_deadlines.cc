@@ -96,6 +96,7 @@ void Server::CheckDeadlines() {
 
 std::string Server::Names(const std::vector<uint32_t>& ranks) const {
   std::vector<std::string> names;
+  names.reserve(ranks.size());
   for (const uint32_t rank : ranks) names.push_back(roster_.Name(rank));
   return Join(names, ", ");
 }

@@ -6,8 +6,8 @@
 
 #include "common/log.h"
 #include "common/trace/trace.h"
-#include "ps/unsigned_nan.h"
 #include "ps/server.h"
+#include "ps/unsigned_nan.h"
 
 namespace muster {
 
