@@ -69,6 +69,9 @@ class ZmqClientLink : public ClientLink {
     if (!socket_.send(Serialize(message),
                       tensor.empty() ? zmq::send_flags::dontwait
                                      : zmq::send_flags::dontwait | zmq::send_flags::sndmore)) {
+      // libzmq takes nothing more for a connection that was refused, and says so to the monitor
+      // first.
+      (void)ConnectionIsLost();
       return false;
     }
     if (!tensor.empty()) socket_.send(Borrow(tensor, release), zmq::send_flags::none);

@@ -42,7 +42,7 @@ class RawPeer {
  public:
   explicit RawPeer(const std::string& endpoint) : socket_(context_, zmq::socket_type::dealer) {
     socket_.set(zmq::sockopt::linger, 200);
-    PresentToken(socket_, kTestToken);
+    PresentToken(socket_, TestToken());
     socket_.set(zmq::sockopt::sndtimeo, 500);
     socket_.connect(endpoint);
   }
@@ -251,7 +251,7 @@ TEST(Hostile, AFloodWaitsAtItsSender) {
   const LinkOptions options{.max_message_bytes = 2 << 20,
                             .max_queued_messages = kMessages + 10,
                             .max_received_messages = kWindow,
-                            .token = kTestToken};
+                            .token = TestToken()};
   const auto server = ListenZmq("tcp://127.0.0.1:*", options);
   const auto member = ConnectZmq(server->endpoint(), options);
   wire::WorkerMessage first;
@@ -369,7 +369,7 @@ std::string FirstWords(int fd) {
 // A frame that is as large as one may be, in many messages' place: nobody without the token gets
 // as far as a message, whatever mechanism he begins with.
 TEST(Hostile, WithoutTheTokenNothingArrives) {
-  const auto server = ListenZmq("tcp://127.0.0.1:*", WithToken(kTestToken));
+  const auto server = ListenZmq("tcp://127.0.0.1:*", WithToken(TestToken()));
   const auto wrong = ConnectZmq(server->endpoint(), WithToken("0123456789abcdef0123456789abcdee"));
   zmq::context_t context;
   zmq::socket_t none(context, zmq::socket_type::dealer);  // ZMTP's NULL
@@ -397,7 +397,7 @@ TEST(Hostile, WithoutTheTokenNothingArrives) {
   }
   EXPECT_TRUE(refused);
   // What comes with it does come, and before anything that the others sent.
-  const auto member = ConnectZmq(server->endpoint(), WithToken(kTestToken));
+  const auto member = ConnectZmq(server->endpoint(), WithToken(TestToken()));
   message.mutable_beat();
   ASSERT_TRUE(member->Send(message, {}));
   std::optional<FromWorker> event;
@@ -423,7 +423,7 @@ TEST(Hostile, LinesThatOthersCauseAreFewAndPlain) {
 
 // Who connects and says nothing, or not enough, is cut.
 TEST(Hostile, ASilentConnectionIsClosed) {
-  LinkOptions options = WithToken(kTestToken);
+  LinkOptions options = WithToken(TestToken());
   options.silence_s = 0.5;
   const auto server = ListenZmq("tcp://127.0.0.1:*", options);
   for (const std::string& said :

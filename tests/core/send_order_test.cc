@@ -27,7 +27,7 @@ LinkOptions Options() {
           .max_server_message_bytes = 8 << 20,
           .max_queued_messages = 1000,
           .max_received_messages = 1,
-          .token = testing::kTestToken};
+          .token = testing::TestToken()};
 }
 
 int calls = 0;
@@ -113,7 +113,7 @@ TEST(SendOrder, AServersWordsOvertakeWeightsAndLowLayersHighOnes) {
 }
 
 TEST(SendOrder, AWorkersWordsOvertakeGradientsAndLowLayersHighOnes) {
-  const std::string token = testing::kTestToken;
+  const std::string token = testing::TestToken();
   const auto server = ListenZmq("tcp://127.0.0.1:*", Options());
   const auto deadline = steady_clock::now() + std::chrono::seconds(30);
   auto client = std::async(std::launch::async, [&] {

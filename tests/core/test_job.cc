@@ -25,6 +25,14 @@ std::string UniqueName() {
 
 }  // namespace
 
+const std::string& TestToken() {
+  static const std::string token = [] {
+    std::random_device random;
+    return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+  }();
+  return token;
+}
+
 config::Config SmallConfig(uint32_t workers, uint32_t slices) {
   config::Config config;
   MUSTER_CHECK(google::protobuf::TextFormat::ParseFromString(R"(
@@ -56,11 +64,11 @@ ClientOptions WorkerOptions(const config::Config& config, const std::string& end
   const Graph graph = Graph::Build(config.model(), InputShape(config.data()));
   ClientOptions options;
   options.endpoint = endpoint;
-  options.token = kTestToken;
+  options.token = TestToken();
   options.rank = rank;
   options.arena_floats = graph.arena_floats();
   options.link = LinkOptionsFor(config, graph);
-  options.link.token = kTestToken;
+  options.link.token = TestToken();
   options.transport = config.cluster().transport();
   options.start_s = 30;
   options.hello.set_graph_hash(graph.Hash());
@@ -79,7 +87,7 @@ ClientOptions WorkerOptions(const config::Config& config, const std::string& end
 TestJob::TestJob(config::Config config, const std::string& transport, const Wrap& wrap)
     : config_(std::move(config)),
       graph_(Graph::Build(config_.model(), InputShape(config_.data()))),
-      token_(kTestToken),
+      token_(TestToken()),
       reporter_("", -1) {
   SetLogLevel(LogLevel::kError);
   const std::string endpoint =

@@ -21,7 +21,8 @@ namespace muster::testing {
 // with rate 1 from weights of zero: so W(v + 1) = W(v) - (sum of the gradients).
 config::Config SmallConfig(uint32_t workers, uint32_t slices);
 
-constexpr const char* kTestToken = "0123456789abcdef0123456789abcdef";
+// The token of this process's jobs: another test's server on this host has another one.
+const std::string& TestToken();
 
 // What a well-behaved worker of a job on `endpoint` presents.
 ClientOptions WorkerOptions(const config::Config& config, const std::string& endpoint,
