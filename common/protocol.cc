@@ -9,9 +9,9 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 
 #include "common/error.h"
+#include "common/resource_limits.h"
 #include "common/unique_fd.h"
 
 namespace muster {
@@ -49,7 +49,7 @@ std::string ReadToken(const std::string& path) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat info {};
   if (!fd.valid() || ::fstat(fd.get(), &info) != 0) {
-    throw Error(ExitCode::kUsage, "{}: the token cannot be read: {}", path, std::strerror(errno));
+    throw Error(ExitCode::kUsage, "{}: the token cannot be read: {}", path, ErrorText(errno));
   }
   if ((info.st_mode & 077) != 0) {
     throw Error(
@@ -65,7 +65,7 @@ std::string ReadToken(const std::string& path) {
     text.append(buffer.data(), static_cast<size_t>(n));
   }
   if (n < 0) {
-    throw Error(ExitCode::kUsage, "{}: the token cannot be read: {}", path, std::strerror(errno));
+    throw Error(ExitCode::kUsage, "{}: the token cannot be read: {}", path, ErrorText(errno));
   }
   return CheckToken(std::move(text), path);
 }

@@ -8,6 +8,9 @@ namespace muster {
 
 inline constexpr uint32_t kProtocolVersion = 3;
 
+// Why a worker is refused, for people.
+inline constexpr const char* kWrongToken = "the job token is wrong: this server runs another job";
+
 // The job's identity in every message: XXH3-64 of the token's 32 hexadecimal digits.
 uint64_t JobOf(const std::string& token);
 

@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "common/error.h"
@@ -49,7 +48,7 @@ SharedMemory SharedMemory::Create(const char* name, size_t bytes, Access access)
                 ErrorText(error));
   }
   if (::fcntl(fd.get(), F_ADD_SEALS, kSizeSeals) != 0) {
-    throw Error(ExitCode::kFailure, "cannot seal shared memory: {}", std::strerror(errno));
+    throw Error(ExitCode::kFailure, "cannot seal shared memory: {}", ErrorText(errno));
   }
   return SharedMemory(std::move(fd), bytes, access);
 }
@@ -57,7 +56,7 @@ SharedMemory SharedMemory::Create(const char* name, size_t bytes, Access access)
 SharedMemory SharedMemory::Map(UniqueFd fd, Access access) {
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0) {
-    throw Error(ExitCode::kFailure, "shared memory: {}", std::strerror(errno));
+    throw Error(ExitCode::kFailure, "shared memory: {}", ErrorText(errno));
   }
   const int seals = ::fcntl(fd.get(), F_GET_SEALS);
   if (seals < 0 || (seals & kSizeSeals) != kSizeSeals) {
@@ -86,7 +85,7 @@ void SharedMemory::SealAgainstNewWriters() {
   if (::fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0) {
     throw Error(ExitCode::kFailure,
                 "cannot seal shared memory against writers (needs Linux 5.1): {}",
-                std::strerror(errno));
+                ErrorText(errno));
   }
 }
 

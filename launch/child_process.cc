@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <utility>
 
 #include "common/error.h"
@@ -97,7 +96,7 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
   } while (got < 0 && errno == EINTR);
   if (got == static_cast<ssize_t>(sizeof error)) {
     ::waitpid(pid_, nullptr, 0);
-    throw Error(ExitCode::kFailure, "cannot execute {}: {}", options.program, std::strerror(error));
+    throw Error(ExitCode::kFailure, "cannot execute {}: {}", options.program, ErrorText(error));
   }
 }
 

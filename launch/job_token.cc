@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <vector>
 
 #include "common/error.h"
+#include "common/resource_limits.h"
 
 namespace muster {
 
@@ -20,7 +20,7 @@ std::string RandomHex(size_t bytes) {
   while (have < bytes) {
     ssize_t got = ::getrandom(random.data() + have, bytes - have, 0);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw Error(ExitCode::kFailure, "no random numbers: {}", std::strerror(errno));
+    if (got < 0) throw Error(ExitCode::kFailure, "no random numbers: {}", ErrorText(errno));
     have += static_cast<size_t>(got);
   }
   std::string hex;
@@ -37,8 +37,7 @@ void WriteTokenFile(const std::string& path, const std::string& token) {
       ::write(fd.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
     const int error = errno;
     if (fd.valid()) ::unlink(path.c_str());
-    throw Error(ExitCode::kUsage, "{}: the token cannot be written: {}{}", path,
-                std::strerror(error),
+    throw Error(ExitCode::kUsage, "{}: the token cannot be written: {}{}", path, ErrorText(error),
                 error == EEXIST ? "; remove it first, or choose another file" : "");
   }
 }
@@ -50,7 +49,7 @@ JobToken::JobToken(const std::string& token)
       // A child could otherwise replace the token under its siblings.
       ::fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) !=
           0) {
-    throw Error(ExitCode::kFailure, "cannot make the job's token: {}", std::strerror(errno));
+    throw Error(ExitCode::kFailure, "cannot make the job's token: {}", ErrorText(errno));
   }
 }
 

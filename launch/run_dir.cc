@@ -5,11 +5,11 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 
 #include "common/error.h"
 #include "common/pattern.h"
+#include "common/resource_limits.h"
 
 namespace muster {
 namespace {
@@ -25,7 +25,7 @@ constexpr int kMostPerSecond = 10000;
   if (error == ENOTDIR || error == EEXIST)
     hint = "a part of this path is a file: choose another with --run-dir";
   throw Error(ExitCode::kUsage, "cannot create the run directory {}: {}; {}", path,
-              std::strerror(error), hint);
+              ErrorText(error), hint);
 }
 
 // Makes the directory and its missing parents; says whether the last one is new.
@@ -59,7 +59,7 @@ RunDir::RunDir(std::string shown, bool created)
   if (::access(path_.c_str(), W_OK | X_OK) != 0) {
     throw Error(ExitCode::kUsage,
                 "cannot write into the run directory {}: {}; choose another with --run-dir", shown_,
-                std::strerror(errno));
+                ErrorText(errno));
   }
   // Held until this process ends, however it ends. File systems without locks go without.
   lock_.Reset(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

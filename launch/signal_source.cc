@@ -3,9 +3,9 @@
 #include <sys/signalfd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "common/error.h"
+#include "common/resource_limits.h"
 
 namespace muster {
 
@@ -24,7 +24,7 @@ SignalSource::SignalSource() {
   ::sigprocmask(SIG_BLOCK, &wanted, &before_);
   fd_.Reset(::signalfd(-1, &wanted, SFD_NONBLOCK | SFD_CLOEXEC));
   if (!fd_.valid()) {
-    throw Error(ExitCode::kFailure, "cannot receive signals: {}", std::strerror(errno));
+    throw Error(ExitCode::kFailure, "cannot receive signals: {}", ErrorText(errno));
   }
 }
 

@@ -16,7 +16,7 @@ Roster::Roster(const Graph& graph, JoinTerms terms)
 std::optional<std::string> Roster::Join(PeerId peer, const wire::Address& address,
                                         const wire::Hello& hello) {
   if (!SameToken(hello.token(), terms_.token)) {
-    return "the job token is wrong: this server runs another job";
+    return kWrongToken;
   }
   if (hello.protocol_version() != kProtocolVersion) {
     return fmt::format(
@@ -54,7 +54,7 @@ std::optional<std::string> Roster::Join(PeerId peer, const wire::Address& addres
 std::optional<std::string> Roster::Reseat(PeerId peer, const wire::Address& address,
                                           const wire::Hello& hello) {
   if (!SameToken(hello.token(), terms_.token)) {
-    return "the job token is wrong: this server runs another job";
+    return kWrongToken;
   }
   const uint32_t rank = address.rank();
   const bool seated = rank < members_.size() && Matches(rank, address) &&

@@ -126,8 +126,7 @@ void Server::Turn() {
 
 void Server::Receive(const FromWorker& event) {
   if (event.kind == FromWorker::Kind::kRefused) {
-    return Refuse("a connection from " + event.refused,
-                  "the job token is wrong: this server runs another job");
+    return Refuse("a connection from " + event.refused, kWrongToken);
   }
   const std::optional<uint32_t> rank = roster_.RankOf(event.peer);
   const std::string who = rank ? roster_.Name(*rank) : fmt::format("stranger {}", event.peer);

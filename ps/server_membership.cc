@@ -110,7 +110,11 @@ void Server::Welcome(uint32_t rank) {
 
 // A worker that came back over ZeroMQ, since it cannot use the memory of its first Welcome.
 void Server::WelcomeAgain(uint32_t rank) {
-  LogWarning("{} cannot use shared memory (its log says why): ZeroMQ", roster_.Name(rank));
+  LogWarning(
+      "{} gets its messages over ZeroMQ: no memory could be shared with it (its log or a line "
+      "above "
+      "says why)",
+      roster_.Name(rank));
   Welcome(rank);
   for (size_t c = 0; c < aggregator_.chunks().size(); ++c) {
     wire::ServerMessage message = NewMessage();

@@ -1,16 +1,10 @@
 #include "ps/thread_pool.h"
 
 #include <immintrin.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstdint>
-#include <cstring>
 #include <string>
 #include <utility>
 
-#include "common/error.h"
 #include "common/trace/trace.h"
 
 namespace muster {
@@ -20,19 +14,13 @@ void FlushDenormals() {
   _mm_setcsr(_mm_getcsr() | 0x0040);  // denormals are zero
 }
 
-ThreadPool::ThreadPool(size_t threads) : event_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (event_fd_ < 0) throw Error(ExitCode::kFailure, "eventfd: {}", std::strerror(errno));
+ThreadPool::ThreadPool(size_t threads) {
   for (size_t i = 0; i < threads; ++i) {
     workers_.emplace_back([this, i](std::stop_token stop) {
       trace::NameThread("pool " + std::to_string(i));
       Work(stop);
     });
   }
-}
-
-ThreadPool::~ThreadPool() {
-  workers_.clear();  // requests the stop and joins
-  ::close(event_fd_);
 }
 
 void ThreadPool::Submit(std::function<Completion()> job) {
@@ -56,8 +44,7 @@ void ThreadPool::Collect() {
     const std::lock_guard lock(mutex_);
     done.swap(done_);
     finished_ = false;
-    uint64_t count;
-    if (std::exchange(rung_, false)) (void)!::read(event_fd_, &count, sizeof count);
+    if (std::exchange(rung_, false)) bell_.Clear();
   }
   for (const Completion& completion : done) completion();
 }
@@ -80,8 +67,7 @@ void ThreadPool::Work(std::stop_token stop) {
     finished_ = true;
     if (!std::exchange(owner_sleeps_, false)) continue;
     rung_ = true;
-    const uint64_t one = 1;
-    (void)!::write(event_fd_, &one, sizeof one);
+    bell_.Ring();
   }
 }
 

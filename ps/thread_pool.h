@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "common/event_fd.h"
+
 namespace muster {
 
 // Jobs run in the order of Submit. Finished jobs are collected by the thread that owns the pool,
@@ -18,7 +20,6 @@ class ThreadPool {
  public:
   explicit ThreadPool(size_t threads);
   // Finishes running jobs, forgets waiting ones.
-  ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
 
   // `job` must not throw. It may return what is to be done by the owner afterwards, in Collect.
@@ -30,7 +31,7 @@ class ThreadPool {
   bool HasFinished() const { return finished_.load(std::memory_order_acquire); }
   // From now until Collect a job that finishes makes fd() readable. False: one has finished.
   bool PrepareToSleep();
-  int fd() const { return event_fd_; }
+  int fd() const { return bell_.get(); }
   // Runs the completions of finished jobs in the calling thread.
   void Collect();
 
@@ -44,7 +45,7 @@ class ThreadPool {
   std::atomic<bool> finished_{false};  // done_ is not empty; changed under the mutex
   bool owner_sleeps_ = false;          // fd() is to become readable
   bool rung_ = false;                  // … and has
-  int event_fd_;
+  const EventFd bell_;
   std::vector<std::jthread> workers_;  // last: joined first
 };
 

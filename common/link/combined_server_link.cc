@@ -1,14 +1,9 @@
 #include "common/link/combined_server_link.h"
 
-#include <sys/epoll.h>
-
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
-#include "common/error.h"
+#include "common/link/epoll.h"
 #include "common/link/look_interval.h"
-#include "common/unique_fd.h"
 
 namespace muster {
 namespace {
@@ -16,14 +11,8 @@ namespace {
 class CombinedServerLink : public ServerLink {
  public:
   CombinedServerLink(std::unique_ptr<ServerLink> first, std::unique_ptr<ServerLink> second)
-      : links_{std::move(first), std::move(second)}, epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
-    for (const auto& link : links_) {
-      epoll_event event{};
-      event.events = EPOLLIN;
-      if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, link->fd(), &event) != 0) {
-        throw Error(ExitCode::kFailure, "epoll_ctl: {}", std::strerror(errno));
-      }
-    }
+      : links_{std::move(first), std::move(second)} {
+    for (const auto& link : links_) epoll_.Add(link->fd());
   }
 
   void ShareWeights(SharedMemory& planes) override {
@@ -67,7 +56,7 @@ class CombinedServerLink : public ServerLink {
   }
 
   const std::unique_ptr<ServerLink> links_[2];
-  UniqueFd epoll_;
+  Epoll epoll_;
   LookInterval second_;
 };
 

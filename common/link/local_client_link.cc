@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <mutex>
 #include <utility>
 
@@ -172,7 +171,7 @@ std::unique_ptr<ClientLink> ConnectLocal(const std::string& endpoint, const Link
   const LocalAddress address(endpoint);
   UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid() || ::connect(fd.get(), address.get(), address.size) != 0) {
-    throw Error(ExitCode::kPeerFailed, "{}: {}", endpoint, std::strerror(errno));
+    throw Error(ExitCode::kPeerFailed, "{}: {}", endpoint, ErrorText(errno));
   }
   LocalConnection connection{PacketSocket(std::move(fd))};
   // Nobody else is told the token.

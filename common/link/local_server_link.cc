@@ -5,18 +5,19 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <deque>
 #include <unordered_map>
 #include <utility>
 
 #include "common/error.h"
+#include "common/link/epoll.h"
 #include "common/link/local_address.h"
 #include "common/link/local_connection.h"
 #include "common/link/local_link.h"
 #include "common/link/look_interval.h"
 #include "common/link/slot_layout.h"
 #include "common/log.h"
+#include "common/resource_limits.h"
 #include "common/unique_fd.h"
 
 namespace muster {
@@ -36,13 +37,11 @@ class LocalServerLink : public ServerLink {
     CheckSealing();
     const LocalAddress address(endpoint);
     listener_.Reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    epoll_.Reset(::epoll_create1(EPOLL_CLOEXEC));
-    if (!listener_.valid() || !epoll_.valid() ||
-        ::bind(listener_.get(), address.get(), address.size) != 0 ||
+    if (!listener_.valid() || ::bind(listener_.get(), address.get(), address.size) != 0 ||
         ::listen(listener_.get(), SOMAXCONN) != 0) {
-      throw Error(ExitCode::kFailure, "{}: cannot listen: {}", endpoint, std::strerror(errno));
+      throw Error(ExitCode::kFailure, "{}: cannot listen: {}", endpoint, ErrorText(errno));
     }
-    Watch(listener_.get(), kListener, EPOLLIN, EPOLL_CTL_ADD);
+    epoll_.Add(listener_.get(), kListener);
   }
 
   void ShareWeights(SharedMemory& planes) override {
@@ -70,7 +69,6 @@ class LocalServerLink : public ServerLink {
     bool waits_for_socket = false;
   };
 
-  void Watch(int fd, uint64_t number, uint32_t events, int operation);
   void Accept();
   void LookAtSockets();
   void LookAtMemory();
@@ -83,7 +81,8 @@ class LocalServerLink : public ServerLink {
 
   const std::string endpoint_;
   const LinkOptions options_;
-  UniqueFd listener_, epoll_;
+  UniqueFd listener_;
+  Epoll epoll_;
   SharedMemory* planes_ = nullptr;
   PeerId next_peer_ = 1;
   RareLine refused_, full_;
@@ -94,15 +93,6 @@ class LocalServerLink : public ServerLink {
   LookInterval sockets_;
   std::string sent_, taken_;  // the messages in hand
 };
-
-void LocalServerLink::Watch(int fd, uint64_t number, uint32_t events, int operation) {
-  epoll_event event{};
-  event.events = events;
-  event.data.u64 = number;
-  if (::epoll_ctl(epoll_.get(), operation, fd, &event) != 0) {
-    throw Error(ExitCode::kFailure, "epoll_ctl: {}", std::strerror(errno));
-  }
-}
 
 void LocalServerLink::Accept() {
   UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -125,7 +115,7 @@ void LocalServerLink::Accept() {
     return;
   }
   const PeerId id = next_peer_++;
-  Watch(connection.fd(), id, EPOLLIN, EPOLL_CTL_ADD);
+  epoll_.Add(connection.fd(), id);
   peers_.emplace(id, Peer{.id = id, .connection = std::move(connection)});
 }
 
@@ -284,7 +274,7 @@ void LocalServerLink::Write(Peer& peer) {
   const bool waits = peer.connection.WaitsForSocket();
   if (waits == peer.waits_for_socket) return;
   peer.waits_for_socket = waits;
-  Watch(peer.connection.fd(), peer.id, waits ? EPOLLIN | EPOLLOUT : EPOLLIN, EPOLL_CTL_MOD);
+  epoll_.Change(peer.connection.fd(), peer.id, waits ? EPOLLIN | EPOLLOUT : EPOLLIN);
 }
 
 }  // namespace

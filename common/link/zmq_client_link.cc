@@ -136,10 +136,8 @@ bool ZmqClientLink::ConnectionIsLost() {
         admitted_ = true;
         break;
       case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH:
-        throw Error(ExitCode::kRefused,
-                    "the server at {} refused this worker: the job token is wrong: it runs another "
-                    "job",
-                    endpoint_);
+        throw Error(ExitCode::kRefused, "the server at {} refused this worker: {}", endpoint_,
+                    kWrongToken);
       case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
         throw Error(ExitCode::kRefused,
                     "what listens at {} is no server of this protocol (version {}): is this the "

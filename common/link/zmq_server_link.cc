@@ -10,13 +10,9 @@
 // A lost connection is a lost peer: libzmq reports it on a monitor socket, with the file
 // descriptor of the connection, which each received message also carries.
 #include <fmt/core.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
-#include <cstring>
 #include <deque>
 #include <map>
 #include <tuple>
@@ -24,12 +20,13 @@
 #include <utility>
 
 #include "common/error.h"
+#include "common/event_fd.h"
+#include "common/link/epoll.h"
 #include "common/link/send_window.h"
 #include "common/link/tcp_address.h"
 #include "common/link/zmq_admission.h"
 #include "common/link/zmq_link.h"
 #include "common/link/zmq_socket.h"
-#include "common/unique_fd.h"
 
 namespace muster {
 namespace {
@@ -54,21 +51,15 @@ const char* Hint(int error) {
 class ZmqServerLink : public ServerLink {
  public:
   ZmqServerLink(const std::string& endpoint, const LinkOptions& options)
-      : room_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-        epoll_(::epoll_create1(EPOLL_CLOEXEC)),
-        max_waiting_(static_cast<size_t>(options.max_queued_messages)),
+      : max_waiting_(static_cast<size_t>(options.max_queued_messages)),
         context_(options.io_threads),
         admission_(context_, options.token),
         socket_(context_, zmq::socket_type::router) {
     Admission::Guard(socket_);
     SetCommonOptions(socket_, options, options.max_message_bytes);
     CloseDeadConnections(options.silence_s);
-    for (const int fd : {room_fd_.get(), socket_.get(zmq::sockopt::fd), admission_.fd()}) {
-      epoll_event event{};
-      event.events = EPOLLIN;
-      if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
-        throw Error(ExitCode::kFailure, "epoll_ctl: {}", std::strerror(errno));
-      }
+    for (const int fd : {room_bell_.get(), socket_.get(zmq::sockopt::fd), admission_.fd()}) {
+      epoll_.Add(fd);
     }
     socket_.set(zmq::sockopt::router_mandatory, true);
     monitor_ = std::make_unique<ConnectionMonitor>(context_, socket_, ZMQ_EVENT_DISCONNECTED);
@@ -122,8 +113,7 @@ class ZmqServerLink : public ServerLink {
   };
 
   void Ring() {
-    const uint64_t one = 1;
-    (void)!::write(room_fd_.get(), &one, sizeof one);
+    room_bell_.Ring();
     room_ = true;
   }
   bool LossIsDue() const { return steady_clock::now() >= losses_.front().due; }
@@ -138,9 +128,9 @@ class ZmqServerLink : public ServerLink {
   void CloseDeadConnections(double silence_s);
 
   // Some window has room again. By ZeroMQ's threads: these outlive the context.
-  const UniqueFd room_fd_;
-  std::atomic<bool> room_{false};  // set after room_fd_ was written to
-  const UniqueFd epoll_;
+  const EventFd room_bell_;
+  std::atomic<bool> room_{false};  // set after the bell was rung
+  Epoll epoll_;
   const size_t max_waiting_;  // of a peer
   zmq::context_t context_;
   Admission admission_;
@@ -211,8 +201,7 @@ std::optional<FromWorker> ZmqServerLink::AnswerWhoAsks() {
 std::optional<FromWorker> ZmqServerLink::Receive() {
   DrainMonitor();  // before a new connection can use the same file descriptor again
   if (room_ && room_.exchange(false)) {
-    uint64_t count;
-    (void)!::read(room_fd_.get(), &count, sizeof count);
+    room_bell_.Clear();
     for (auto& [id, peer] : peers_) (void)SendWaiting(peer);
   }
   zmq::message_t identity;

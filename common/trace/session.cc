@@ -6,12 +6,12 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <iterator>
 #include <memory>
 #include <vector>
 
 #include "common/log.h"
+#include "common/resource_limits.h"
 #include "common/trace/recorder.h"
 #include "proto/config.pb.h"
 
@@ -101,7 +101,7 @@ void WriteWhole(const std::string& path, const std::string& text) {
   const bool written = file &&
                        std::fwrite(text.data(), 1, text.size(), file.get()) == text.size() &&
                        std::fflush(file.get()) == 0;
-  if (!written) LogWarning("cannot write the trace's part {}: {}", path, std::strerror(errno));
+  if (!written) LogWarning("cannot write the trace's part {}: {}", path, ErrorText(errno));
 }
 
 SessionOptions Options(const config::Config& config, const std::string& file,

@@ -5,11 +5,11 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 #include <vector>
 
 #include "common/error.h"
+#include "common/resource_limits.h"
 
 namespace muster {
 namespace {
@@ -29,14 +29,14 @@ std::string Md5OfFile(const std::filesystem::path& path) {
   }
   const std::unique_ptr<std::FILE, Closer> file(std::fopen(path.c_str(), "rbe"));
   if (file == nullptr) {
-    throw Error(ExitCode::kFailure, "{}: cannot open: {}", path.string(), std::strerror(errno));
+    throw Error(ExitCode::kFailure, "{}: cannot open: {}", path.string(), ErrorText(errno));
   }
   std::vector<unsigned char> buffer(1 << 18);
   for (size_t got; (got = std::fread(buffer.data(), 1, buffer.size(), file.get())) > 0;) {
     EVP_DigestUpdate(context.get(), buffer.data(), got);
   }
   if (std::ferror(file.get())) {
-    throw Error(ExitCode::kFailure, "{}: cannot read: {}", path.string(), std::strerror(errno));
+    throw Error(ExitCode::kFailure, "{}: cannot read: {}", path.string(), ErrorText(errno));
   }
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
   unsigned int size = 0;

@@ -6,17 +6,17 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <system_error>
 
 #include "common/error.h"
+#include "common/resource_limits.h"
 
 namespace muster {
 namespace fs = std::filesystem;
 namespace {
 
 [[noreturn]] void Fail(const fs::path& path, const char* what, int error) {
-  throw Error(ExitCode::kFailure, "{}: cannot {}: {}", path.string(), what, std::strerror(error));
+  throw Error(ExitCode::kFailure, "{}: cannot {}: {}", path.string(), what, ErrorText(error));
 }
 
 // Makes the names in `dir` durable.

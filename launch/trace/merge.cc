@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -16,6 +15,7 @@
 
 #include "common/atomic_file.h"
 #include "common/error.h"
+#include "common/resource_limits.h"
 #include "common/unique_fd.h"
 #include "launch/trace/trace_data.h"
 
@@ -166,7 +166,7 @@ void CheckTracePath(const std::string& path) {
   if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) refuse("it is not a file");
   const std::string temporary = path + ".partial";
   const UniqueFd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
-  if (!file.valid()) refuse(std::strerror(errno));
+  if (!file.valid()) refuse(ErrorText(errno));
   ::unlink(temporary.c_str());
 }
 
@@ -183,7 +183,7 @@ MergedTrace MergeTrace(const std::vector<std::string>& parts, const std::string&
     throw Error(ExitCode::kData,
                 "{}: expected what a process of a traced run left (trace.server.part, "
                 "trace.worker-0.part …), found {}; {} was not written",
-                part, error == 0 ? "something else in it" : std::strerror(error), path);
+                part, error == 0 ? "something else in it" : ErrorText(error), path);
   }
   if (strict) CheckReplaceable(path);
   for (const Json& event : events) {

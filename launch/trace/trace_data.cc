@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "common/error.h"
+#include "common/resource_limits.h"
 
 namespace muster {
 namespace {
@@ -53,7 +53,7 @@ bool IsFrame(const TraceSpan& span) {
 
 Trace ReadTrace(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  if (!in) throw Error(ExitCode::kData, "{}: {}", path, std::strerror(errno));
+  if (!in) throw Error(ExitCode::kData, "{}: {}", path, ErrorText(errno));
   const auto foreign = [&](const char* found) {
     return Error(ExitCode::kData,
                  "{}: expected a trace written by `muster launch --trace`, found {}", path, found);

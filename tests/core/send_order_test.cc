@@ -17,7 +17,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr size_t kChunks = 60, kChunkFloats = 1 << 20, kArenaFloats = kChunks * kChunkFloats;
+constexpr size_t kChunks = 32, kChunkFloats = 1 << 20, kArenaFloats = kChunks * kChunkFloats;
 // How many chunks of 4 MiB may have left before a receiver reads: what the window, the sockets'
 // buffers and libzmq's queues hold.
 constexpr int kUnderWay = 20;

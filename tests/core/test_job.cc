@@ -23,15 +23,15 @@ std::string UniqueName() {
   return fmt::format("muster-test-{}-{}-{:08x}", ::getpid(), counter++, random());
 }
 
+// Made before main: a test's child processes have it, too.
+const std::string kToken = [] {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+}();
+
 }  // namespace
 
-const std::string& TestToken() {
-  static const std::string token = [] {
-    std::random_device random;
-    return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
-  }();
-  return token;
-}
+const std::string& TestToken() { return kToken; }
 
 config::Config SmallConfig(uint32_t workers, uint32_t slices) {
   config::Config config;

@@ -1,6 +1,4 @@
 // Which link a worker takes: shared memory with a server of its host, ZeroMQ otherwise.
-#include "common/link/link.h"
-
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -9,6 +7,8 @@
 #include <random>
 #include <thread>
 
+#include "common/link/link.h"
+#include "common/link/zmq_link.h"
 #include "common/protocol.h"
 #include "common/resource_limits.h"
 #include "tests/core/raw_local_link.h"
@@ -135,6 +135,15 @@ TEST(Transport, ASecondJobWithTheSameTokenIsRefused) {
     EXPECT_EQ(error.code(), ExitCode::kUsage);
     EXPECT_NE(std::string(error.what()).find("same token"), std::string::npos) << error.what();
   }
+}
+
+// The kernel refuses keep-alive times of more than 9 hours, and libzmq then the connection.
+TEST(Transport, ADayOfSilenceMayBeAllowed) {
+  LinkOptions options = SmallLink();
+  options.silence_s = 86400;
+  const auto server = ListenZmq("tcp://127.0.0.1:*", options);
+  const auto client = ConnectZmq(server->endpoint(), options);
+  EXPECT_TRUE(Reaches(*client, *server));
 }
 
 TEST(Transport, NobodyThereIsSaidInTime) {

@@ -1,11 +1,8 @@
 #include "worker/client/client.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <array>
-#include <cstring>
 
 #include "common/log.h"
 #include "common/protocol.h"
@@ -13,12 +10,7 @@
 
 namespace muster {
 Client::Client(ClientOptions options) : options_(std::move(options)) {
-  event_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (event_fd_ < 0) throw Error(ExitCode::kFailure, "eventfd: {}", std::strerror(errno));
-  const auto wake = [](void* client) {
-    const uint64_t one = 1;
-    (void)!::write(static_cast<Client*>(client)->event_fd_, &one, sizeof one);
-  };
+  const auto wake = [](void* client) { static_cast<Client*>(client)->bell_.Ring(); };
   window_ = std::make_shared<SendWindow>(Release{wake, this});
   std::unique_ptr<ClientLink> local;  // its end would be the loss of this worker
   std::optional<Error> error;
@@ -43,9 +35,6 @@ Client::Client(ClientOptions options) : options_(std::move(options)) {
     }
     return;
   }
-  thread_ = {};
-  link_.reset();  // whose thread may write to it
-  ::close(event_fd_);
   throw *error;
 }
 
@@ -101,12 +90,9 @@ Client::~Client() {
       }
     }
     thread_.request_stop();
-    const uint64_t one = 1;
-    (void)!::write(event_fd_, &one, sizeof one);
+    bell_.Ring();
     thread_.join();
   }
-  link_.reset();  // whose thread may write to it
-  ::close(event_fd_);
 }
 
 wire::WorkerMessage Client::NewMessage() const {
@@ -131,8 +117,7 @@ void Client::Queue(Outgoing outgoing, Urgency urgency) {
     const std::lock_guard lock(mutex_);
     outgoing_.push_back(std::move(outgoing));
   }
-  const uint64_t one = 1;
-  (void)!::write(event_fd_, &one, sizeof one);
+  bell_.Ring();
 }
 
 void Client::Fail(Error error) {
@@ -276,8 +261,7 @@ void Client::ReportFailure(const std::string& message, ExitCode code) {
     stopped_ = false;
   }
   thread_.request_stop();
-  const uint64_t one = 1;
-  (void)!::write(event_fd_, &one, sizeof one);
+  bell_.Ring();
   thread_.join();
 }
 

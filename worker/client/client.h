@@ -41,6 +41,7 @@
 
 #include "common/adaptive_spin.h"
 #include "common/error.h"
+#include "common/event_fd.h"
 #include "common/link/link.h"
 #include "common/link/send_window.h"
 #include "common/own_gap.h"
@@ -184,6 +185,8 @@ class Client {
   wire::WorkerMessage NewMessage() const;
 
   const ClientOptions options_;
+  // Wakes the communication thread. Before all whose threads ring it.
+  const EventFd bell_;
   StepPlan plan_;
   int64_t first_step_ = 0;
   Range slices_;
@@ -213,7 +216,6 @@ class Client {
   Clock::time_point last_heard_ = Clock::now();
   OwnGap own_gap_{2 * kBeatInterval};  // looked at with each beat
 
-  int event_fd_ = -1;
   // Used by the communication thread only, but for memory, unless link_->any_thread().
   std::unique_ptr<ClientLink> link_;
   bool any_thread_ = false;

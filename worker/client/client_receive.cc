@@ -28,14 +28,13 @@ void Client::Communicate(std::stop_token stop) {
       // Over the local link the compute thread receives, from Welcome on.
       const bool receives = !any_thread_ || !joined;
       if (!receives || link_->PrepareToSleep()) {
-        pollfd fds[] = {{event_fd_, POLLIN, 0}, {link_->fd(), POLLIN, 0}};
+        pollfd fds[] = {{bell_.get(), POLLIN, 0}, {link_->fd(), POLLIN, 0}};
         const auto until_beat =
             std::chrono::ceil<std::chrono::milliseconds>(next_beat - Clock::now());
         const int limit = std::max(0, static_cast<int>(until_beat.count()));
         (void)::poll(fds, receives ? 2 : 1, receives ? std::min(100, limit) : limit);
       }
-      uint64_t count;
-      (void)!::read(event_fd_, &count, sizeof count);
+      bell_.Clear();
       SendQueued();
       if (receives) {
         const std::lock_guard receiving(receiving_);
@@ -235,7 +234,7 @@ void Client::HandleWelcome(const wire::Welcome& welcome) {
   if (wire_type_ != wire::FP32) {
     size_t largest = 0;
     for (const ChunkRange& chunk : chunks_) largest = std::max(largest, chunk.end - chunk.begin);
-    wire_buffers_.emplace(largest, event_fd_);
+    wire_buffers_.emplace(largest, bell_);
   }
   link_->AllocateTensors(options_.arena_floats, parts_.size(), wire_type_);
   welcome_ = true;

@@ -1,10 +1,8 @@
 #include "worker/client/wire_buffers.h"
 
-#include <unistd.h>
-
 namespace muster {
 
-WireBuffers::WireBuffers(size_t values, int wake_fd) : wake_fd_(wake_fd) {
+WireBuffers::WireBuffers(size_t values, const EventFd& bell) : bell_(bell) {
   for (size_t i = 0; i < kCount; ++i) buffers_.emplace_back(*this, values);
 }
 
@@ -24,9 +22,7 @@ WireBuffers::Buffer* WireBuffers::Take() {
 
 void WireBuffers::Buffer::GiveBack() {
   taken_ = false;
-  if (!owner_.wanted_.exchange(false)) return;
-  const uint64_t one = 1;
-  (void)!::write(owner_.wake_fd_, &one, sizeof one);
+  if (owner_.wanted_.exchange(false)) owner_.bell_.Ring();
 }
 
 }  // namespace muster

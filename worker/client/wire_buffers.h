@@ -11,6 +11,7 @@
 #include <span>
 
 #include "common/arena.h"
+#include "common/event_fd.h"
 
 namespace muster {
 
@@ -32,16 +33,16 @@ class WireBuffers {
   // Fewer leave ZeroMQ's thread idle; more do not stay in the cache (bench/sync_bench).
   static constexpr size_t kCount = 6;
 
-  // Each of `values` numbers. `wake_fd`, an eventfd, outlives this.
-  WireBuffers(size_t values, int wake_fd);
+  // Each of `values` numbers. `bell` outlives this.
+  WireBuffers(size_t values, const EventFd& bell);
 
-  // Null: all are under way; wake_fd is written to when there is one again.
+  // Null: all are under way; the bell rings when there is one again.
   Buffer* Take();
 
  private:
   Buffer* TakeFree();
 
-  const int wake_fd_;
+  const EventFd& bell_;
   std::deque<Buffer> buffers_;
   std::atomic<bool> wanted_{false};
 };

@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "common/error.h"
+#include "common/resource_limits.h"
 
 namespace muster {
 namespace {
@@ -34,11 +34,11 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   // O_NONBLOCK: a named pipe must be refused below, not waited for.
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) {
-    throw Error(ExitCode::kData, "{}: cannot open: {}", path, std::strerror(errno));
+    throw Error(ExitCode::kData, "{}: cannot open: {}", path, ErrorText(errno));
   }
   struct stat status = {};
   if (::fstat(file.get(), &status) != 0) {
-    throw Error(ExitCode::kData, "{}: cannot read its size: {}", path, std::strerror(errno));
+    throw Error(ExitCode::kData, "{}: cannot read its size: {}", path, ErrorText(errno));
   }
   if (!S_ISREG(status.st_mode)) {
     throw Error(ExitCode::kData, "{}: expected a regular file, found something else", path);
@@ -47,7 +47,7 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   if (size_ == 0) return;
   void* data = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.get(), 0);
   if (data == MAP_FAILED) {
-    throw Error(ExitCode::kData, "{}: cannot map {} bytes: {}", path, size_, std::strerror(errno));
+    throw Error(ExitCode::kData, "{}: cannot map {} bytes: {}", path, size_, ErrorText(errno));
   }
   data_ = static_cast<const uint8_t*>(data);
   // Only advice: a cold disk starts reading ahead now. Failure is harmless.
