@@ -20,6 +20,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// How much longer everything takes under ThreadSanitizer.
+#ifdef __SANITIZE_THREAD__
+constexpr int kSlowdown = 10;
+#else
+constexpr int kSlowdown = 1;
+#endif
+
 // Every kind of layer, every random choice, slices of uneven sizes and a short last batch.
 constexpr const char* kTinyConfig = R"(
 run { epochs: 2 global_batch: 50 slices: 4 log_every_steps: 1 }
@@ -59,7 +66,8 @@ std::string Slurp(const fs::path& path) {
 }  // namespace
 
 bool Eventually(double seconds, const std::function<bool()>& condition) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  const auto end =
+      std::chrono::steady_clock::now() + kSlowdown * std::chrono::duration<double>(seconds);
   while (!condition()) {
     if (std::chrono::steady_clock::now() > end) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -49,8 +49,7 @@ class CpuBackend : public Backend {
     omp_set_dynamic(0);
     omp_set_num_threads(threads_);
     FlushDenormals();
-#pragma omp parallel
-    FlushDenormals();
+    cpu::InTeam(threads_, [](int) { FlushDenormals(); });
   }
 
   std::unique_ptr<DeviceBuffer> Allocate(size_t floats) override {

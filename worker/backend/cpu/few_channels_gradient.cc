@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "common/slices.h"
+#include "worker/backend/cpu/team.h"
 #include "worker/backend/cpu/vec.h"
 
 namespace muster::cpu {
@@ -146,9 +147,8 @@ void FewChannelsGradient::Run(const float* source, const float* output_gradient,
                               float* weights_gradient, float* bias_gradient, float* scratch) const {
   const int64_t in_floats = in_.elements(), out_floats = out_.elements();
   const auto bias_at = static_cast<size_t>(spec_.kernel_height * row_taps_ * spec_.filters);
-#pragma omp parallel num_threads(static_cast <int>(threads_))
-  {
-    const auto thread = static_cast<size_t>(omp_get_thread_num());
+  InTeam(static_cast<int>(threads_), [&](int number) {
+    const auto thread = static_cast<size_t>(number);
     const Scratch mine = ScratchOf(thread, scratch);
     std::fill_n(mine.image, image_floats_, 0.0f);
     std::fill_n(mine.sums, sum_floats_, 0.0f);
@@ -165,7 +165,7 @@ void FewChannelsGradient::Run(const float* source, const float* output_gradient,
 #pragma omp simd
       for (size_t i = 0; i < sum_floats_; ++i) mine.sums[i] += mine.image_sums[i];
     }
-  }
+  });
   float* const total = ScratchOf(0, scratch).sums;
   for (size_t thread = 1; thread < threads_; ++thread) {
     const float* const more = ScratchOf(thread, scratch).sums;

@@ -4,15 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace muster::cpu {
+#include "worker/backend/cpu/team.h"
 
-// Calls body(i) for i in [0, n), spread over the OpenMP threads in fixed equal parts. The bodies
-// must write different places: then the result does not depend on the number of threads.
-template <typename Body>
-void ParallelFor(int64_t n, const Body& body) {
-#pragma omp parallel for schedule(static)
-  for (int64_t i = 0; i < n; ++i) body(i);
-}
+namespace muster::cpu {
 
 // Calls body(i) for each of n elements, which it reads and writes independently of the others.
 template <typename Body>

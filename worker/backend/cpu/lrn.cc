@@ -116,15 +116,14 @@ class Lrn : public Op {
 
   template <typename Radius, typename Body>
   void ForPixels(Radius radius, float* scratch, const Body& body) const {
-#pragma omp parallel
-    {
-      float* const own = scratch + omp_get_thread_num() * 5 * padded_;
+    InTeam(static_cast<int>(threads_), [&](int thread) {
+      float* const own = scratch + thread * 5 * padded_;
       std::fill_n(own, 2 * padded_, 0.0f);
       const Rows rows = {own + radius_, own + padded_ + radius_, own + 2 * padded_,
                          own + 3 * padded_, own + 4 * padded_};
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
       for (int64_t pixel = 0; pixel < pixels_; ++pixel) body(radius, pixel, rows);
-    }
+    });
   }
 
   template <int kRadius>

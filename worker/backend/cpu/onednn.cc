@@ -30,11 +30,11 @@ void StagedTensor::Bind(const float* address, float* scratch) {
 }
 
 void StagedTensor::CopyIn(OneDnn& dnn) {
-  if (staged_) in_.execute(dnn.stream, outside_, inside_);
+  if (staged_) dnn.Run(in_, outside_, inside_);
 }
 
 void StagedTensor::CopyOut(OneDnn& dnn) {
-  if (staged_) out_.execute(dnn.stream, inside_, outside_);
+  if (staged_) dnn.Run(out_, inside_, outside_);
 }
 
 Primitive::Primitive(const OneDnn& dnn, const dnnl::primitive& primitive,
@@ -50,7 +50,7 @@ Primitive::Primitive(const OneDnn& dnn, const dnnl::primitive& primitive,
 
 void Primitive::Execute(OneDnn& dnn, float* scratch) {
   if (has_scratchpad_) SetAddress(scratchpad_, scratch + offset_);
-  primitive_.execute(dnn.stream, arguments_);
+  dnn.Run(primitive_, arguments_);
 }
 
 dnnl::primitive_attr UserScratchpad(bool relu) {

@@ -7,12 +7,24 @@
 #include <string>
 #include <unordered_map>
 
+#include "worker/backend/cpu/team.h"
+
 namespace muster::cpu {
 
 // One engine and one stream for all ops of a backend. Execution on a CPU stream is synchronous.
 struct OneDnn {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
+
+  void Run(const dnnl::primitive& primitive,
+           const std::unordered_map<int, dnnl::memory>& arguments) {
+    primitive.execute(stream, arguments);
+    AfterForeignRegion();
+  }
+  void Run(dnnl::reorder& reorder, dnnl::memory& from, dnnl::memory& to) {
+    reorder.execute(stream, from, to);
+    AfterForeignRegion();
+  }
 };
 
 // Cuts one scratch area, which all ops share one after the other, into the parts of one op.

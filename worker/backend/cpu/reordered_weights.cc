@@ -22,7 +22,7 @@ void ReorderedWeights::Update(OneDnn& dnn, const float* weights, int64_t version
   SetAddress(outside_, weights);
   if (!same_) {
     MUSTER_CHECK(!data_.floats().empty());
-    reorder_.execute(dnn.stream, outside_, inside_);
+    dnn.Run(reorder_, outside_, inside_);
   }
   version_ = version;
 }

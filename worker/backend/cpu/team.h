@@ -1,0 +1,48 @@
+// OpenMP's parallel regions. All of this backend are here: libgomp is built without
+// ThreadSanitizer, which has to be told that a region ends before its caller goes on.
+#pragma once
+
+#include <omp.h>
+
+#include <cstdint>
+
+#include "common/unseen_hand_over.h"
+
+namespace muster::cpu {
+
+namespace internal {
+inline char end_of_region;
+}  // namespace internal
+
+// Calls body(thread) in each of `threads` threads, 0 being the caller's.
+template <typename Body>
+void InTeam(int threads, const Body& body) {
+#pragma omp parallel num_threads(threads)
+  {
+    body(omp_get_thread_num());
+    BeforeHandOver(&internal::end_of_region);
+  }
+  AfterHandOver(&internal::end_of_region);
+}
+
+// Calls body(i) for i in [0, n), spread over the OpenMP threads in fixed equal parts. The bodies
+// must write different places: then the result does not depend on the number of threads.
+template <typename Body>
+void ParallelFor(int64_t n, const Body& body) {
+#pragma omp parallel
+  {
+#pragma omp for schedule(static) nowait
+    for (int64_t i = 0; i < n; ++i) body(i);
+    BeforeHandOver(&internal::end_of_region);
+  }
+  AfterHandOver(&internal::end_of_region);
+}
+
+// After a region of a library: what the threads of the team have done is done.
+inline void AfterForeignRegion() {
+#ifdef __SANITIZE_THREAD__
+  InTeam(omp_get_max_threads(), [](int) {});
+#endif
+}
+
+}  // namespace muster::cpu
