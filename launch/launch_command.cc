@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "common/atomic_file.h"
+#include "common/config_check.h"
 #include "common/error.h"
 #include "common/graph.h"
 #include "common/instruction_set.h"
@@ -61,12 +62,8 @@ void CheckData(const LaunchArguments& arguments, const config::Config& config) {
     samples = data.train;
   }
   if (config.run().trace_file().empty()) return;
-  const int64_t steps = PlanSteps(config, samples).total_steps;
-  if (config.run().trace_first_step() < steps) return;
-  throw Error(ExitCode::kUsage,
-              "the trace begins with step {} (run.trace_first_step), but the run has {}, counted "
-              "from 0; choose the steps with --trace-steps A-B",
-              config.run().trace_first_step(), Plural(steps, "step"));
+  const std::string trouble = TraceTrouble(config.run(), PlanSteps(config, samples).total_steps);
+  if (!trouble.empty()) throw Error(ExitCode::kUsage, "run.trace_first_step: {}", trouble);
 }
 
 // A config.txtpb that an earlier run left names that run's directory. Launching from it repeats
@@ -205,12 +202,20 @@ void ReportOutcome(JobOutcome& outcome, int workers, const RunDir& dir, const st
   console.Flush(1.0);
   if (!outcome.failure.empty()) PrintError(FailureText(outcome, dir.shown(), by_hand));
   ReportMissing(missing, dir, outcome);
-  if (console.closed()) {
-    const std::string trouble = console.trouble();
-    PrintError(fmt::format(
-        "muster: standard output {}; the run's results are in {}\n",
-        trouble.empty() ? "was closed early" : "could not be written: " + trouble, dir.shown()));
-  }
+}
+
+// Whether everything could be printed that anybody wanted to read.
+bool ReportOutput(const Console& console, const std::string& shown_dir) {
+  if (!console.closed()) return true;
+  const std::string trouble = console.trouble();
+  PrintError(trouble.empty()
+                 ? fmt::format("muster: standard output was closed early; the run's results are in "
+                               "{}\n",
+                               shown_dir)
+                 : fmt::format("muster: error: standard output could not be written: {}; the run's "
+                               "results are in {}\n",
+                               trouble, shown_dir));
+  return trouble.empty();
 }
 
 // Makes one trace of the processes' parts. What was asked for and is not there is a failure, but
@@ -259,10 +264,19 @@ std::vector<std::string> NotesAtStart(const config::Config& config, int64_t trai
   return lines;
 }
 
+struct JobResult {
+  JobOutcome outcome;
+  bool printed = true;  // all of it, unless nobody wanted to read on
+};
+
+ExitCode WithOutput(ExitCode run, bool printed) {
+  return run == ExitCode::kOk && !printed ? ExitCode::kFailure : run;
+}
+
 // One job in its directory: header, run, summary. Throws Error if it could not be started; the
 // directory is then taken back.
-JobOutcome RunJob(const LaunchArguments& arguments, config::Config config, const Graph& graph,
-                  RunDir& dir, SignalSource& signals) {
+JobResult RunJob(const LaunchArguments& arguments, config::Config config, const Graph& graph,
+                 RunDir& dir, SignalSource& signals) {
   config.mutable_run()->set_dir(dir.path());
   const int workers = static_cast<int>(config.cluster().workers());
   try {
@@ -301,7 +315,7 @@ JobOutcome RunJob(const LaunchArguments& arguments, config::Config config, const
       const ExitCode written = FinishTrace(config, dir, console);
       if (outcome.exit_code == ExitCode::kOk) outcome.exit_code = written;
     }
-    return outcome;
+    return {outcome, ReportOutput(console, dir.shown())};
   } catch (const Error&) {
     dir.Discard();  // nothing has run
     throw;
@@ -353,10 +367,12 @@ void CheckSeriesDir(const RunDir& base, uint64_t first_seed, int repeat) {
   }
 }
 
-void PrintLines(const std::vector<std::string>& lines) {
+// Whether they could be printed, or nobody wanted to read them.
+bool PrintLines(const std::vector<std::string>& lines) {
   Console console(STDOUT_FILENO);
   for (const std::string& line : lines) console.Print(line);
   console.Flush(60);
+  return console.trouble().empty();
 }
 
 int RunSeries(const LaunchArguments& arguments, Prepared& prepared, SignalSource& signals) {
@@ -369,22 +385,25 @@ int RunSeries(const LaunchArguments& arguments, Prepared& prepared, SignalSource
   RunDir base = MakeRunDir(prepared.config, arguments.config_path);
   CheckSeriesDir(base, first_seed, arguments.repeat);
   std::vector<RepeatedRun> runs;
-  int exit_code = 0;
-  for (int i = 0; i < arguments.repeat && exit_code == 0; ++i) {
+  ExitCode exit_code = ExitCode::kOk;
+  bool printed = true;
+  for (int i = 0; i < arguments.repeat && exit_code == ExitCode::kOk; ++i) {
     const uint64_t seed = first_seed + static_cast<uint64_t>(i);
     prepared.config.mutable_run()->set_seed(seed);
-    PrintLines({fmt::format("{}run {} of {}: seed {}", i == 0 ? "" : "\n", i + 1, arguments.repeat,
-                            seed)});
+    printed &= PrintLines({fmt::format("{}run {} of {}: seed {}", i == 0 ? "" : "\n", i + 1,
+                                       arguments.repeat, seed)});
     RunDir dir = RunDir::Open(SeedDir(base.shown(), seed));
-    JobOutcome outcome;
+    JobResult result;
     try {
-      outcome = RunJob(arguments, prepared.config, prepared.graph, dir, signals);
+      result = RunJob(arguments, prepared.config, prepared.graph, dir, signals);
     } catch (const Error&) {
       base.Discard();  // if it is new and still empty
       throw;
     }
-    exit_code = static_cast<int>(outcome.exit_code);
-    runs.push_back({seed, dir.shown(), exit_code, outcome.summary});
+    printed &= result.printed;
+    exit_code = result.outcome.exit_code;
+    runs.push_back(
+        {seed, dir.shown(), static_cast<int>(exit_code), std::move(result.outcome.summary)});
     // After each run: what is there is kept, whatever becomes of the next one.
     WriteFileAtomically(base.RepeatPath(), RepeatJson(runs));
   }
@@ -392,8 +411,8 @@ int RunSeries(const LaunchArguments& arguments, Prepared& prepared, SignalSource
       "", fmt::format("{} of {}:", Plural(std::ssize(runs), "run"), arguments.repeat)};
   for (std::string& line : RepeatLines(runs)) lines.push_back(std::move(line));
   lines.push_back("  in             " + base.shown() + "/repeat.json");
-  PrintLines(lines);
-  return exit_code;
+  printed &= PrintLines(lines);
+  return static_cast<int>(WithOutput(exit_code, printed));
 }
 
 }  // namespace
@@ -407,8 +426,8 @@ int RunLaunch(const LaunchArguments& arguments) {
   SignalSource signals;
   if (arguments.repeat > 0) return RunSeries(arguments, prepared, signals);
   RunDir dir = MakeRunDir(prepared.config, arguments.config_path);
-  return static_cast<int>(
-      RunJob(arguments, prepared.config, prepared.graph, dir, signals).exit_code);
+  const JobResult result = RunJob(arguments, prepared.config, prepared.graph, dir, signals);
+  return static_cast<int>(WithOutput(result.outcome.exit_code, result.printed));
 }
 
 int DryRun(const LaunchArguments& arguments) {

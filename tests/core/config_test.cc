@@ -226,7 +226,7 @@ TEST_F(ConfigTest, SettingsWithoutEffectAreRefused) {
   // Of made-up data the length is known.
   EXPECT_THAT(ErrorOf(path, {"data={ format: SYNTHETIC synthetic { train_samples: 640 } }",
                              "run.trace_file=t", "run.trace_first_step=20"}),
-              HasSubstr("expected a step of this run, 0 to 19, got 20"));
+              HasSubstr("expected steps of this run, 0 to 19, got 20 to 29"));
   EXPECT_EQ(LoadConfig(path, {ParseSetting("run.max_skipped_steps=3"),
                               ParseSetting("run.on_nonfinite=SKIP_STEP")})
                 .run()

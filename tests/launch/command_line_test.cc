@@ -1,4 +1,5 @@
 // The command line of the real program: nothing that is wrong gets as far as starting a process.
+#include <fmt/core.h>
 #include <gmock/gmock-more-matchers.h>
 
 #include <filesystem>
@@ -162,8 +163,16 @@ TEST_F(CommandLineTest, DataThatCannotBeUsed) {
 }
 
 TEST_F(CommandLineTest, ATraceBeyondTheRun) {
-  ExpectRefused(RunLaunch({"--trace", Path("t.json"), "--trace-steps", "500", "--epochs", "1"}),
-                "the trace begins with step 500 (run.trace_first_step), but the run has 1 step,");
+  const auto launch = [&](const std::string& steps, const std::string& length) {
+    return RunLaunch({"--trace", Path("t.json"), "--trace-steps", steps, length, "1"});
+  };
+  // The length in steps is known at once, or once the data are.
+  for (const char* length : {"--steps", "--epochs"}) {
+    ExpectRefused(launch("500", length),
+                  "run.trace_first_step: expected steps of this run, 0 to 0, got 500: choose them "
+                  "with --trace-steps A-B");
+    ExpectRefused(launch("0-2", length), "expected steps of this run, 0 to 0, got 0 to 2");
+  }
 }
 
 TEST_F(CommandLineTest, AWorkerBecomesItsProgram) {
@@ -248,6 +257,21 @@ TEST_F(CommandLineTest, InspectShowsTheNetwork) {
   EXPECT_THAT(finished.out, HasSubstr("17,290"));  // 24 * 24 * 3 * 10 + 10
   EXPECT_THAT(finished.out, HasSubstr("fc/weights"));
   EXPECT_THAT(finished.out, HasSubstr("64 images"));
+}
+
+// A result may be larger than what the console keeps for a reader that is not there yet.
+TEST_F(CommandLineTest, NoLineOfALongResultIsLost) {
+  std::string network;
+  for (int i = 0; i < 20'000; ++i)
+    network += fmt::format("layer {{ name: \"r{}\" relu {{}} }}\n", i);
+  std::ofstream(Path("long.txtpb")) << network << "layer { name: \"fc\" dense { units: 10 } }\n"
+                                    << "layer { name: \"loss\" softmax_cross_entropy {} }\n";
+  Job job;
+  Start(job, {"inspect", config(), "--set", "model_file=" + Path("long.txtpb")},
+        " | { sleep 0.5; grep -c relu; }; exit ${PIPESTATUS[0]}");
+  const Finished finished = job.Finish();
+  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_EQ(finished.out, "20000\n");
 }
 
 }  // namespace
