@@ -107,6 +107,33 @@ TEST_F(CommandLineTest, WrongValues) {
   ExpectRefused(Run({"data", "get", "imagenet", "x"}), "cifar10");
 }
 
+TEST_F(CommandLineTest, WhatIsMissingOrTooMuchIsSaidInPlainWords) {
+  const struct {
+    std::vector<std::string> arguments;
+    const char* message;
+  } cases[] = {
+      {{"data"}, "a command is missing: expected one of get, synth (see muster data --help)"},
+      {{"launch"}, "CONFIG is missing: Config file"},
+      {{"worker", "c"}, "--rank is missing: This worker's number"},
+      {{"launch", "c", "d"}, "expected no more arguments, got d"},
+      {{"launch", "c", "--steps"}, "--steps: expected a value, got none"},
+      {{"launch", "c", "--seed", "1", "--seed", "2"}, "--seed: expected it once"},
+      {{"launch", "c", "--steps", "1", "--epochs", "1"}, "expected one of --"},
+      {{"bench", "--set", "a=b"}, "--set: expected --model with it"},
+      {{"launch", "c", "--repeat", "abc"},
+       "--repeat: expected a whole number from 1 to 1000, got abc"},
+      {{"launch", "c", "--repeat", "1.5"}, "expected a whole number from 1 to 1000, got 1.5"},
+      {{"worker", "c", "--rank", "x", "--endpoint", "e"},
+       "--rank: expected a whole number from 0 to 1023, got x"},
+      {{"bench", "--workers", "65"}, "--workers: expected a whole number from 1 to 64, got 65"},
+      {{"bench", "--size", "5XB"}, "--size: expected bytes, as in 400MB (10^6) or 64MiB"},
+      {{"data", "synth", "d", "--train", "x"}, "--train: expected a whole number from 1 to "},
+      {{"data", "synth", "d", "--seed", "-1"}, "--seed -1: expected a number that is not negative"},
+      {{"data", "synth", "d", "--seed=-1"}, "--seed: expected a whole number from 0 to "},
+  };
+  for (const auto& one : cases) ExpectRefused(Run(one.arguments), one.message);
+}
+
 TEST_F(CommandLineTest, AnInstructionSetThatThisHostLacks) {
   if (HostInstructionSets().back() == config::Server::AVX512) {
     GTEST_SKIP() << "this processor has every instruction set that a config can name";
