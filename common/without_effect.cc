@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "common/config.h"
+#include "common/count_text.h"
 #include "common/update_settings.h"
 
 namespace muster {
@@ -40,7 +41,7 @@ struct Job {
   }
   bool AfterTheRun(int64_t samples) const { return Samples() && samples >= *Samples(); }
   std::string RunOf(const std::optional<int64_t>& count, const char* noun) const {
-    return fmt::format("the run has {} {}", *count, noun);
+    return fmt::format("the run has {} {}", FormatCount(*count), noun);
   }
   bool Decays() const {
     if (config.optimizer().weight_decay() > 0) return true;

@@ -123,6 +123,13 @@ TEST(WithoutEffect, WhatTheDataDecide) {
   EXPECT_EQ(Keys("evaluation { every_epochs: 2 }", 500), List{});
 }
 
+TEST(WithoutEffect, CountsAreReadable) {
+  const auto all =
+      WithoutEffect(Parse("run { steps: 60 global_batch: 128 } learning_rate { "
+                          "warmup_samples: 9000 }"));
+  EXPECT_TRUE(all.at(0).reason.starts_with("the run has 7,680 images: ")) << all.at(0).reason;
+}
+
 // With skip_final, an evaluation that would come with the last step does not come.
 TEST(WithoutEffect, EvaluationsThatNeverCome) {
   const std::string batch = "evaluation { batch: 9 skip_final: true ";
