@@ -53,17 +53,21 @@ void CheckPrograms(const LaunchArguments& arguments) {
 // A run reads its data many times over, so looking through them once beforehand costs little: what
 // is wrong with them is said once, before any process could say it, and nothing has to be cleaned
 // up.
-void CheckData(const LaunchArguments& arguments, const config::Config& config) {
-  if (!arguments.count_data) return;
+// Returns a remark on them, or "".
+std::string CheckData(const LaunchArguments& arguments, const config::Config& config) {
+  if (!arguments.count_data) return "";
+  std::string remark;
   int64_t samples = config.data().synthetic().train_samples();
   if (NeedsFiles(config.data())) {
     const DataCount data = arguments.count_data(config);
     if (!data.problem.empty()) throw Error(data.code, data.problem);
     samples = data.train;
+    remark = data.remark;
   }
-  if (config.run().trace_file().empty()) return;
+  if (config.run().trace_file().empty()) return remark;
   const std::string trouble = TraceTrouble(config.run(), PlanSteps(config, samples).total_steps);
   if (!trouble.empty()) throw Error(ExitCode::kUsage, "run.trace_first_step: {}", trouble);
+  return remark;
 }
 
 // A config.txtpb that an earlier run left names that run's directory. Launching from it repeats
@@ -276,7 +280,7 @@ ExitCode WithOutput(ExitCode run, bool printed) {
 // One job in its directory: header, run, summary. Throws Error if it could not be started; the
 // directory is then taken back.
 JobResult RunJob(const LaunchArguments& arguments, config::Config config, const Graph& graph,
-                 RunDir& dir, SignalSource& signals) {
+                 const std::string& data_remark, RunDir& dir, SignalSource& signals) {
   config.mutable_run()->set_dir(dir.path());
   const int workers = static_cast<int>(config.cluster().workers());
   try {
@@ -293,7 +297,8 @@ JobResult RunJob(const LaunchArguments& arguments, config::Config config, const 
     for (const std::string& line : HeaderLines(arguments.config_path, config, graph, dir.shown(),
                                                {.cores = AvailableCores(),
                                                .by_hand = by_hand,
-                                               .memory = MemoryWarning(config, graph, by_hand)})) {
+                                               .memory = MemoryWarning(config, graph, by_hand),
+                                               .data = data_remark})) {
       console.Print(line);
     }
     JobPlan plan{.server_program = arguments.server_program,
@@ -326,6 +331,7 @@ JobResult RunJob(const LaunchArguments& arguments, config::Config config, const 
 struct Prepared {
   config::Config config;
   Graph graph;
+  std::string data_remark = {};
 };
 
 Prepared Prepare(const LaunchArguments& arguments, bool dry) {
@@ -375,6 +381,17 @@ bool PrintLines(const std::vector<std::string>& lines) {
   return console.trouble().empty();
 }
 
+// A worker knows what its own memory is, but takes a while to say it: it is asked only where what
+// is certain is much of this machine's.
+void CheckLargeJob(const LaunchArguments& arguments, const Prepared& prepared) {
+  const MachineMemory machine = ReadMachineMemory();
+  if (4 * LeastMemoryOf(prepared.config, prepared.graph).all() < machine.all) return;
+  const auto worker =
+      AskWorkerMemory(arguments.worker_program, arguments.config_path, arguments.settings,
+                      prepared.config, prepared.config.cluster().workers() - 1);
+  (void)CheckMemory(WholeMemoryOf(prepared.config, prepared.graph, worker), machine);
+}
+
 int RunSeries(const LaunchArguments& arguments, Prepared& prepared, SignalSource& signals) {
   if (!prepared.config.run().trace_file().empty()) {
     throw Error(ExitCode::kUsage,
@@ -395,7 +412,8 @@ int RunSeries(const LaunchArguments& arguments, Prepared& prepared, SignalSource
     RunDir dir = RunDir::Open(SeedDir(base.shown(), seed));
     JobResult result;
     try {
-      result = RunJob(arguments, prepared.config, prepared.graph, dir, signals);
+      result =
+          RunJob(arguments, prepared.config, prepared.graph, prepared.data_remark, dir, signals);
     } catch (const Error&) {
       base.Discard();  // if it is new and still empty
       throw;
@@ -422,11 +440,13 @@ int RunLaunch(const LaunchArguments& arguments) {
   CheckPrograms(arguments);
   RequireOpenFiles("muster", 64);
   if (arguments.by_hand) CheckWorkersByHand(*arguments.by_hand);
-  CheckData(arguments, prepared.config);
+  prepared.data_remark = CheckData(arguments, prepared.config);
+  if (!arguments.by_hand) CheckLargeJob(arguments, prepared);
   SignalSource signals;
   if (arguments.repeat > 0) return RunSeries(arguments, prepared, signals);
   RunDir dir = MakeRunDir(prepared.config, arguments.config_path);
-  const JobResult result = RunJob(arguments, prepared.config, prepared.graph, dir, signals);
+  const JobResult result =
+      RunJob(arguments, prepared.config, prepared.graph, prepared.data_remark, dir, signals);
   return static_cast<int>(WithOutput(result.outcome.exit_code, result.printed));
 }
 
@@ -450,7 +470,8 @@ int DryRun(const LaunchArguments& arguments) {
                                worker_memory, shown_dir),
                    "\n"));
   try {
-    (void)MemoryWarning(prepared.config, prepared.graph, /*by_hand=*/false);
+    (void)CheckMemory(WholeMemoryOf(prepared.config, prepared.graph, worker_memory),
+                      ReadMachineMemory());
   } catch (const Error& error) {
     PrintError(fmt::format("muster: error: a run would end here: {}\n", error.what()));
     return static_cast<int>(error.code());

@@ -172,6 +172,12 @@ TEST_F(JobRunTest, AFullStandardOutputDoesNotEndASeries) {
       << finished.err;
 }
 
+TEST_F(JobRunTest, FilesThatAreAllShorterAreALineOfTheHeader) {
+  GoodJob();
+  EXPECT_THAT(RunLaunch().out, HasSubstr("10,000 images a training file expected, as published, 3 "
+                                         "found in each"));
+}
+
 TEST_F(JobRunTest, DataThatNobodyReadsAreALineOfTheHeader) {
   GoodJob();
   const Finished finished = RunLaunch({"--set", "data.format=SYNTHETIC"});  // and --data .
