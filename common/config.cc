@@ -204,9 +204,7 @@ void ResolveConfig(config::Config& config, int cores) {
 }
 
 void ResolveForMachine(config::Config& config, int cores) {
-  if (!NeedsFiles(config.data())) {
-    config.mutable_data()->clear_dir();
-  } else if (!config.data().dir().empty()) {
+  if (!config.data().dir().empty()) {
     config.mutable_data()->set_dir(fs::absolute(config.data().dir()).lexically_normal().string());
   }
   if (!config.run().trace_file().empty()) {

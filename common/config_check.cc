@@ -254,10 +254,8 @@ void Checker::CheckTrace(const config::Config& config) const {
   if (!run.has_steps() && !NeedsFiles(config.data())) {
     steps = PlanSteps(config, config.data().synthetic().train_samples()).total_steps;
   }
-  if (!steps || run.trace_first_step() < *steps) return;
-  Fail("run.trace_first_step",
-       "expected a step of this run, 0 to {}, got {}: choose the steps with --trace-steps A-B",
-       *steps - 1, run.trace_first_step());
+  const std::string trouble = steps ? TraceTrouble(run, *steps) : "";
+  if (!trouble.empty()) Fail("run.trace_first_step", "{}", trouble);
 }
 
 void Checker::CheckEffects(const config::Config& config) const {
@@ -322,6 +320,14 @@ void CheckSlices(const config::Config& config, const Graph& graph, const std::st
 }
 
 }  // namespace
+
+std::string TraceTrouble(const config::Run& run, int64_t steps) {
+  const int64_t first = run.trace_first_step(), last = first + run.trace_steps() - 1;
+  if (last < steps) return "";
+  return fmt::format(
+      "expected steps of this run, 0 to {}, got {}: choose them with --trace-steps A-B", steps - 1,
+      first == last ? fmt::format("{}", first) : fmt::format("{} to {}", first, last));
+}
 
 void CheckConfig(const config::Config& config, const std::string& file,
                  const Locations& locations) {

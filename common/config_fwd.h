@@ -17,6 +17,7 @@ class Model;
 class Optimizer;
 class Pool;
 class Preprocess;
+class Run;
 class SyntheticData;
 
 }  // namespace muster::config

@@ -15,6 +15,7 @@
 #include "common/join.h"
 #include "common/number_range.h"
 #include "common/pattern.h"
+#include "common/text_fields.h"
 #include "common/text_kind.h"
 
 namespace muster {
@@ -36,23 +37,11 @@ std::string ReadFile(const std::string& file) {
   return text.str();
 }
 
-std::string Line(const std::string& text, int line) {
-  std::istringstream in(text);
-  std::string result;
-  for (int i = 0; i <= line && std::getline(in, result); ++i) {
-  }
-  return result;
-}
-
-// What of a line is before the column where the parser stopped, by its way of counting; a line that
-// has no key there is given whole.
-std::string Before(int column, const std::string& line) {
-  int at = 0;
-  size_t end = 0;
-  for (; end < line.size() && at < column; ++end)
-    at = line[end] == '\t' ? (at / 8 + 1) * 8 : at + 1;
-  const std::string before = line.substr(0, end);
-  return before.find_first_of(":{") == std::string::npos ? line : before;
+// A complaint quotes what it is about, which may be a whole file without a space in it.
+std::string Shorten(const std::string& text) {
+  constexpr size_t kKept = 200;  // of either end
+  if (text.size() <= 2 * kKept) return text;
+  return text.substr(0, kKept) + "..." + text.substr(text.size() - kKept);
 }
 
 // "run." for the first place in the config where a message of this type lies; "" for the root.
@@ -93,44 +82,15 @@ std::string Suggest(const std::string& name, const std::vector<std::string>& can
 }
 
 // Turns the parser's first complaint into ours.
-// Every field of this name in a message that can be reached from the root.
-std::vector<const pb::FieldDescriptor*> FieldsNamed(const pb::Descriptor* root,
-                                                    const std::string& name) {
-  std::vector<const pb::FieldDescriptor*> found;
-  std::vector<const pb::Descriptor*> types{root};
-  for (size_t i = 0; i < types.size(); ++i) {
-    for (int f = 0; f < types[i]->field_count(); ++f) {
-      const pb::FieldDescriptor* field = types[i]->field(f);
-      if (field->name() == name) found.push_back(field);
-      if (field->message_type() == nullptr) continue;
-      if (std::ranges::find(types, field->message_type()) == types.end()) {
-        types.push_back(field->message_type());
-      }
-    }
-  }
-  return found;
-}
-
-// What the numbers of this name may be, if it is the same wherever the name is used.
-std::string RangeOfNamed(const pb::Descriptor* root, const std::string& name) {
-  std::string range;
-  for (const pb::FieldDescriptor* field : FieldsNamed(root, name)) {
-    if (!IsNumber(*field)) return "";
-    const std::string its = RangeText(*field);
-    if (!range.empty() && its != range) return "";
-    range = its;
-  }
-  return range;
-}
-
 class Translator : public pb::io::ErrorCollector {
  public:
-  Translator(const pb::Descriptor* root, std::string text) : root_(root), text_(std::move(text)) {}
+  // Both must outlive it.
+  Translator(const pb::Descriptor* root, const std::string& text) : root_(root), text_(text) {}
 
   void AddError(int line, pb::io::ColumnNumber column, const std::string& message) override {
     if (!first_.empty()) return;
     line_ = line;
-    first_ = Translate(line, column, message);
+    first_ = Translate(column, Shorten(message));
   }
   void AddWarning(int, pb::io::ColumnNumber, const std::string&) override {}
 
@@ -138,15 +98,15 @@ class Translator : public pb::io::ErrorCollector {
   int line() const { return line_; }
 
  private:
-  std::string Translate(int line, int column, const std::string& message) const;
+  std::string Translate(int column, const std::string& message);
 
   const pb::Descriptor* root_;
-  const std::string text_;
+  const std::string& text_;
   std::string first_;
   int line_ = -1;
 };
 
-std::string Translator::Translate(int line, int column, const std::string& message) const {
+std::string Translator::Translate(int column, const std::string& message) {
   using Match = std::vector<std::string>;
   const pb::DescriptorPool* pool = root_->file()->pool();
   if (const Match match =
@@ -158,22 +118,27 @@ std::string Translator::Translate(int line, int column, const std::string& messa
                          Suggest(match[2], FieldNames(type)));
     }
   }
-  // The other complaints do not name the message; the source line names the key.
-  const std::string source = line >= 0 ? Before(column, Line(text_, line)) : "";
-  // The last one: what stands before it is taken as long as possible.
-  const Match last_key =
-      Search(R"re(^(.*[^A-Za-z_0-9])?([A-Za-z_][A-Za-z_0-9]*)[[:space:]]*[:{])re", source);
-  const std::string key = last_key.empty() ? "" : last_key[2];
+  if (line_ < 0) return message;  // about the text as a whole
+  // The other complaints do not name the message; what stands before their place does.
+  FieldWalk walk(root_, text_);
+  int name_line = -1;
+  std::string key;
+  const pb::FieldDescriptor* field = nullptr;
+  const auto is_before = [&](const FieldWalk::Token& token) {
+    return token.line < line_ || (token.line == line_ && token.column < column);
+  };
+  while (walk.Next() && is_before(walk.token())) {
+    key = walk.name();
+    field = walk.field();
+    name_line = walk.name_line();
+  }
   if (const Match match =
           Search(R"re(^Unknown enumeration value of "([^"]*)" for field "([^"]+)")re", message);
-      !match.empty()) {
+      !match.empty() && field != nullptr && field->enum_type() != nullptr) {
+    line_ = name_line;  // the parser is past the value
     std::vector<std::string> values;
-    for (const pb::FieldDescriptor* field : FieldsNamed(root_, match[2])) {
-      if (field->enum_type() == nullptr) continue;
-      for (int v = 0; v < field->enum_type()->value_count(); ++v) {
-        const std::string name = field->enum_type()->value(v)->name();
-        if (std::find(values.begin(), values.end(), name) == values.end()) values.push_back(name);
-      }
+    for (int v = 0; v < field->enum_type()->value_count(); ++v) {
+      values.push_back(field->enum_type()->value(v)->name());
     }
     return fmt::format("{}: unknown value {}; {}", match[2], match[1], Suggest(match[1], values));
   }
@@ -192,12 +157,11 @@ std::string Translator::Translate(int line, int column, const std::string& messa
   // "Expected integer, got: two", "Integer out of range (99999999999)"
   const Match not_a_number = Search(
       R"re(^(Expected (integer|double), got: |Integer out of range \()(.*[^)]|)\)?$)re", message);
-  const std::string range = RangeOfNamed(root_, key);
-  if (!range.empty() && !not_a_number.empty()) {
+  if (!not_a_number.empty() && field != nullptr && IsNumber(*field)) {
     const std::string got = not_a_number[3] == "-" ? "a negative one" : not_a_number[3];
-    return fmt::format("{}: expected {}, got {}", key, range, got);
+    return fmt::format("{}: expected {}, got {}", key, RangeText(*field), got);
   }
-  return key.empty() ? message : fmt::format("{}: {}", key, message);
+  return key.empty() || name_line != line_ ? message : fmt::format("{}: {}", key, message);
 }
 
 void NoteLocations(const pb::Message& message, const pb::TextFormat::ParseInfoTree* tree,
@@ -280,6 +244,11 @@ std::string AsFieldText(const pb::FieldDescriptor* field, const std::string& val
                      field->cpp_type() == pb::FieldDescriptor::CPPTYPE_MESSAGE ? "" : ":", text);
 }
 
+std::string LostText(const LostNumber& lost) {
+  return fmt::format("{}: {} is too small for a {}, and would become 0: expected 0, or more",
+                     lost.path, Shorten(lost.text), lost.type);
+}
+
 }  // namespace
 
 // Damerau and Levenshtein's distance, in half edits: swapped neighbours, the most common slip, cost
@@ -330,6 +299,10 @@ void ParseTextFile(const std::string& file, const std::string& prefix, pb::Messa
     const std::string foreign = ForeignLanguage(text);
     if (!foreign.empty()) throw Error(ExitCode::kUsage, "{}: {}", file, foreign);
     throw Error(ExitCode::kUsage, "{}:{}: {}", file, errors.line() + 1, errors.first());
+  }
+  if (const auto lost = FindLostNumber(message.GetDescriptor(), text)) {
+    throw Error(ExitCode::kUsage, "{}:{}: {}{}", file, lost->line + 1,
+                prefix.empty() ? "" : prefix + ".", LostText(*lost));
   }
   NoteLocations(message, &tree, file, prefix.empty() ? "" : prefix + ".", locations);
 }
@@ -401,6 +374,9 @@ void SetField(pb::Message& config, const std::string& path, const std::string& v
       if (!parser.ParseFromString(text, fresh.get())) {
         RefuseNumber(field, walked, value, origin);
         throw Error(ExitCode::kUsage, "{}: {}{}", origin, walked, errors.first());
+      }
+      if (const auto lost = FindLostNumber(at->GetDescriptor(), text)) {
+        throw Error(ExitCode::kUsage, "{}: {}{}", origin, walked, LostText(*lost));
       }
       std::vector<const pb::FieldDescriptor*> set;
       fresh->GetReflection()->ListFields(*fresh, &set);

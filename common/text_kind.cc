@@ -28,6 +28,7 @@ bool Matches(const char* pattern, const std::string& line) {
 
 void RequireText(const std::string& file, std::string& text) {
   if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
+  if (text.empty()) throw Error(ExitCode::kUsage, "{}: the file is empty; {}", file, kExpected);
   if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF")) {
     throw Error(ExitCode::kUsage, "{}: is UTF-16 text: save it as UTF-8; {}", file, kExpected);
   }

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "common/config.h"
+#include "common/count_text.h"
 #include "common/update_settings.h"
 
 namespace muster {
@@ -40,7 +41,7 @@ struct Job {
   }
   bool AfterTheRun(int64_t samples) const { return Samples() && samples >= *Samples(); }
   std::string RunOf(const std::optional<int64_t>& count, const char* noun) const {
-    return fmt::format("the run has {} {}", *count, noun);
+    return fmt::format("the run has {} {}", FormatCount(*count), noun);
   }
   bool Decays() const {
     if (config.optimizer().weight_decay() > 0) return true;
@@ -53,12 +54,13 @@ struct Job {
              layer.batch_norm().shift().weight_decay() > 0;
     });
   }
+  // As far as is known: where it cannot be excluded, it is true.
   bool EvaluatesBeforeTheEnd() const {
-    const auto comes = [](int64_t every, const std::optional<int64_t>& length) {
-      return every > 0 && (!length || every < *length);
-    };
-    return comes(evaluation().every_epochs(), Epochs()) ||
-           comes(evaluation().every_steps(), Steps());
+    const int64_t every_steps = evaluation().every_steps(), every = evaluation().every_epochs();
+    if (every_steps > 0 && (!Steps() || every_steps < *Steps())) return true;
+    if (every == 0) return false;
+    if (plan) return every * plan->StepsPerEpoch() < plan->total_steps;
+    return !run().has_epochs() || every < run().epochs();
   }
 };
 
@@ -251,14 +253,13 @@ void AddVariables(const config::Model& model, std::vector<NoEffect>& all) {
 std::vector<NoEffect> WithoutEffect(const config::Config& config,
                                     std::optional<int64_t> train_samples) {
   Job job{.config = config, .plan = {}};
-  const config::Evaluation& evaluation = config.evaluation();
-  job.evaluates = !evaluation.skip_final() || job.EvaluatesBeforeTheEnd() ||
-                  evaluation.every_epochs() > 0 || evaluation.every_steps() > 0;
+  bool images = true;  // for testing
   if (!NeedsFiles(config.data())) {
     train_samples = config.data().synthetic().train_samples();
-    job.evaluates &= config.data().synthetic().test_samples() > 0;
+    images = config.data().synthetic().test_samples() > 0;
   }
   if (train_samples && *train_samples > 0) job.plan = PlanSteps(config, *train_samples);
+  job.evaluates = images && (!config.evaluation().skip_final() || job.EvaluatesBeforeTheEnd());
 
   std::vector<NoEffect> all;
   for (const Row& row : kRows) {

@@ -138,9 +138,9 @@ void PrintResult(std::string_view text) {
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
     console.Print(text.substr(0, end));
+    console.Finish(60);  // each: what is kept for a slow reader is bounded
     text.remove_prefix(std::min(end + 1, text.size()));
   }
-  console.Finish(60);
 }
 
 void PrintError(std::string_view text) {

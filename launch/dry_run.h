@@ -17,6 +17,7 @@ struct DataCount {
   int64_t train = -1, test = -1;
   std::string problem;  // empty if they are known
   ExitCode code = ExitCode::kOk;
+  std::string remark = {};  // what is odd about them, or ""
 };
 
 // The resolved config, then ranks with their slices, steps and memory. Lines without newlines.

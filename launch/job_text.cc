@@ -227,6 +227,7 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
   row("length", LengthText(config));
   row("update", UpdateText(config));
   row("data", DataText(config.data()));
+  row("", options.data);
   label = "no effect";
   for (const std::string& text : NoEffectTexts(config)) row(std::exchange(label, ""), text);
   row("memory", options.memory);

@@ -14,9 +14,10 @@
 namespace muster {
 
 struct HeaderOptions {
-  int cores = 1;         // of this host, for the workers
-  bool by_hand = false;  // the workers come from elsewhere
-  std::string memory;    // a warning about it
+  int cores = 1;          // of this host, for the workers
+  bool by_hand = false;   // the workers come from elsewhere
+  std::string memory;     // a warning about it
+  std::string data = {};  // a remark on them
 };
 
 // The settings of a file that change nothing, and why. `train_samples`: as of WithoutEffect.

@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "common/atomic_file.h"
+#include "common/config_check.h"
 #include "common/error.h"
 #include "common/graph.h"
 #include "common/instruction_set.h"
@@ -52,21 +53,21 @@ void CheckPrograms(const LaunchArguments& arguments) {
 // A run reads its data many times over, so looking through them once beforehand costs little: what
 // is wrong with them is said once, before any process could say it, and nothing has to be cleaned
 // up.
-void CheckData(const LaunchArguments& arguments, const config::Config& config) {
-  if (!arguments.count_data) return;
+// Returns a remark on them, or "".
+std::string CheckData(const LaunchArguments& arguments, const config::Config& config) {
+  if (!arguments.count_data) return "";
+  std::string remark;
   int64_t samples = config.data().synthetic().train_samples();
   if (NeedsFiles(config.data())) {
     const DataCount data = arguments.count_data(config);
     if (!data.problem.empty()) throw Error(data.code, data.problem);
     samples = data.train;
+    remark = data.remark;
   }
-  if (config.run().trace_file().empty()) return;
-  const int64_t steps = PlanSteps(config, samples).total_steps;
-  if (config.run().trace_first_step() < steps) return;
-  throw Error(ExitCode::kUsage,
-              "the trace begins with step {} (run.trace_first_step), but the run has {}, counted "
-              "from 0; choose the steps with --trace-steps A-B",
-              config.run().trace_first_step(), Plural(steps, "step"));
+  if (config.run().trace_file().empty()) return remark;
+  const std::string trouble = TraceTrouble(config.run(), PlanSteps(config, samples).total_steps);
+  if (!trouble.empty()) throw Error(ExitCode::kUsage, "run.trace_first_step: {}", trouble);
+  return remark;
 }
 
 // A config.txtpb that an earlier run left names that run's directory. Launching from it repeats
@@ -205,12 +206,20 @@ void ReportOutcome(JobOutcome& outcome, int workers, const RunDir& dir, const st
   console.Flush(1.0);
   if (!outcome.failure.empty()) PrintError(FailureText(outcome, dir.shown(), by_hand));
   ReportMissing(missing, dir, outcome);
-  if (console.closed()) {
-    const std::string trouble = console.trouble();
-    PrintError(fmt::format(
-        "muster: standard output {}; the run's results are in {}\n",
-        trouble.empty() ? "was closed early" : "could not be written: " + trouble, dir.shown()));
-  }
+}
+
+// Whether everything could be printed that anybody wanted to read.
+bool ReportOutput(const Console& console, const std::string& shown_dir) {
+  if (!console.closed()) return true;
+  const std::string trouble = console.trouble();
+  PrintError(trouble.empty()
+                 ? fmt::format("muster: standard output was closed early; the run's results are in "
+                               "{}\n",
+                               shown_dir)
+                 : fmt::format("muster: error: standard output could not be written: {}; the run's "
+                               "results are in {}\n",
+                               trouble, shown_dir));
+  return trouble.empty();
 }
 
 // Makes one trace of the processes' parts. What was asked for and is not there is a failure, but
@@ -259,10 +268,19 @@ std::vector<std::string> NotesAtStart(const config::Config& config, int64_t trai
   return lines;
 }
 
+struct JobResult {
+  JobOutcome outcome;
+  bool printed = true;  // all of it, unless nobody wanted to read on
+};
+
+ExitCode WithOutput(ExitCode run, bool printed) {
+  return run == ExitCode::kOk && !printed ? ExitCode::kFailure : run;
+}
+
 // One job in its directory: header, run, summary. Throws Error if it could not be started; the
 // directory is then taken back.
-JobOutcome RunJob(const LaunchArguments& arguments, config::Config config, const Graph& graph,
-                  RunDir& dir, SignalSource& signals) {
+JobResult RunJob(const LaunchArguments& arguments, config::Config config, const Graph& graph,
+                 const std::string& data_remark, RunDir& dir, SignalSource& signals) {
   config.mutable_run()->set_dir(dir.path());
   const int workers = static_cast<int>(config.cluster().workers());
   try {
@@ -279,7 +297,8 @@ JobOutcome RunJob(const LaunchArguments& arguments, config::Config config, const
     for (const std::string& line : HeaderLines(arguments.config_path, config, graph, dir.shown(),
                                                {.cores = AvailableCores(),
                                                .by_hand = by_hand,
-                                               .memory = MemoryWarning(config, graph, by_hand)})) {
+                                               .memory = MemoryWarning(config, graph, by_hand),
+                                               .data = data_remark})) {
       console.Print(line);
     }
     JobPlan plan{.server_program = arguments.server_program,
@@ -301,7 +320,7 @@ JobOutcome RunJob(const LaunchArguments& arguments, config::Config config, const
       const ExitCode written = FinishTrace(config, dir, console);
       if (outcome.exit_code == ExitCode::kOk) outcome.exit_code = written;
     }
-    return outcome;
+    return {outcome, ReportOutput(console, dir.shown())};
   } catch (const Error&) {
     dir.Discard();  // nothing has run
     throw;
@@ -312,6 +331,7 @@ JobOutcome RunJob(const LaunchArguments& arguments, config::Config config, const
 struct Prepared {
   config::Config config;
   Graph graph;
+  std::string data_remark = {};
 };
 
 Prepared Prepare(const LaunchArguments& arguments, bool dry) {
@@ -353,10 +373,23 @@ void CheckSeriesDir(const RunDir& base, uint64_t first_seed, int repeat) {
   }
 }
 
-void PrintLines(const std::vector<std::string>& lines) {
+// Whether they could be printed, or nobody wanted to read them.
+bool PrintLines(const std::vector<std::string>& lines) {
   Console console(STDOUT_FILENO);
   for (const std::string& line : lines) console.Print(line);
   console.Flush(60);
+  return console.trouble().empty();
+}
+
+// A worker knows what its own memory is, but takes a while to say it: it is asked only where what
+// is certain is much of this machine's.
+void CheckLargeJob(const LaunchArguments& arguments, const Prepared& prepared) {
+  const MachineMemory machine = ReadMachineMemory();
+  if (4 * LeastMemoryOf(prepared.config, prepared.graph).all() < machine.all) return;
+  const auto worker =
+      AskWorkerMemory(arguments.worker_program, arguments.config_path, arguments.settings,
+                      prepared.config, prepared.config.cluster().workers() - 1);
+  (void)CheckMemory(WholeMemoryOf(prepared.config, prepared.graph, worker), machine);
 }
 
 int RunSeries(const LaunchArguments& arguments, Prepared& prepared, SignalSource& signals) {
@@ -369,22 +402,26 @@ int RunSeries(const LaunchArguments& arguments, Prepared& prepared, SignalSource
   RunDir base = MakeRunDir(prepared.config, arguments.config_path);
   CheckSeriesDir(base, first_seed, arguments.repeat);
   std::vector<RepeatedRun> runs;
-  int exit_code = 0;
-  for (int i = 0; i < arguments.repeat && exit_code == 0; ++i) {
+  ExitCode exit_code = ExitCode::kOk;
+  bool printed = true;
+  for (int i = 0; i < arguments.repeat && exit_code == ExitCode::kOk; ++i) {
     const uint64_t seed = first_seed + static_cast<uint64_t>(i);
     prepared.config.mutable_run()->set_seed(seed);
-    PrintLines({fmt::format("{}run {} of {}: seed {}", i == 0 ? "" : "\n", i + 1, arguments.repeat,
-                            seed)});
+    printed &= PrintLines({fmt::format("{}run {} of {}: seed {}", i == 0 ? "" : "\n", i + 1,
+                                       arguments.repeat, seed)});
     RunDir dir = RunDir::Open(SeedDir(base.shown(), seed));
-    JobOutcome outcome;
+    JobResult result;
     try {
-      outcome = RunJob(arguments, prepared.config, prepared.graph, dir, signals);
+      result =
+          RunJob(arguments, prepared.config, prepared.graph, prepared.data_remark, dir, signals);
     } catch (const Error&) {
       base.Discard();  // if it is new and still empty
       throw;
     }
-    exit_code = static_cast<int>(outcome.exit_code);
-    runs.push_back({seed, dir.shown(), exit_code, outcome.summary});
+    printed &= result.printed;
+    exit_code = result.outcome.exit_code;
+    runs.push_back(
+        {seed, dir.shown(), static_cast<int>(exit_code), std::move(result.outcome.summary)});
     // After each run: what is there is kept, whatever becomes of the next one.
     WriteFileAtomically(base.RepeatPath(), RepeatJson(runs));
   }
@@ -392,8 +429,8 @@ int RunSeries(const LaunchArguments& arguments, Prepared& prepared, SignalSource
       "", fmt::format("{} of {}:", Plural(std::ssize(runs), "run"), arguments.repeat)};
   for (std::string& line : RepeatLines(runs)) lines.push_back(std::move(line));
   lines.push_back("  in             " + base.shown() + "/repeat.json");
-  PrintLines(lines);
-  return exit_code;
+  printed &= PrintLines(lines);
+  return static_cast<int>(WithOutput(exit_code, printed));
 }
 
 }  // namespace
@@ -403,12 +440,14 @@ int RunLaunch(const LaunchArguments& arguments) {
   CheckPrograms(arguments);
   RequireOpenFiles("muster", 64);
   if (arguments.by_hand) CheckWorkersByHand(*arguments.by_hand);
-  CheckData(arguments, prepared.config);
+  prepared.data_remark = CheckData(arguments, prepared.config);
+  if (!arguments.by_hand) CheckLargeJob(arguments, prepared);
   SignalSource signals;
   if (arguments.repeat > 0) return RunSeries(arguments, prepared, signals);
   RunDir dir = MakeRunDir(prepared.config, arguments.config_path);
-  return static_cast<int>(
-      RunJob(arguments, prepared.config, prepared.graph, dir, signals).exit_code);
+  const JobResult result =
+      RunJob(arguments, prepared.config, prepared.graph, prepared.data_remark, dir, signals);
+  return static_cast<int>(WithOutput(result.outcome.exit_code, result.printed));
 }
 
 int DryRun(const LaunchArguments& arguments) {
@@ -431,7 +470,8 @@ int DryRun(const LaunchArguments& arguments) {
                                worker_memory, shown_dir),
                    "\n"));
   try {
-    (void)MemoryWarning(prepared.config, prepared.graph, /*by_hand=*/false);
+    (void)CheckMemory(WholeMemoryOf(prepared.config, prepared.graph, worker_memory),
+                      ReadMachineMemory());
   } catch (const Error& error) {
     PrintError(fmt::format("muster: error: a run would end here: {}\n", error.what()));
     return static_cast<int>(error.code());

@@ -92,6 +92,16 @@ LeastMemory LeastMemoryOf(const config::Config& config, const Graph& graph) {
   return needed;
 }
 
+LeastMemory WholeMemoryOf(const config::Config& config, const Graph& graph,
+                          const std::vector<MemoryRow>& worker) {
+  LeastMemory needed{.server = SumOf(ServerMemory(config, graph)),
+                     .workers = static_cast<int>(config.cluster().workers())};
+  for (const MemoryRow& row : worker) {
+    if (row.holder == MemoryRow::Holder::kProcess) needed.each_worker += row.bytes;
+  }
+  return needed;
+}
+
 std::string CheckMemory(const LeastMemory& needed, const MachineMemory& machine) {
   if (needed.all() <= machine.available) return "";
   if (needed.all() <= machine.all) {

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "common/config.h"
 #include "common/graph.h"
+#include "common/process_memory.h"
 
 namespace muster {
 
@@ -25,6 +27,10 @@ struct LeastMemory {
 };
 // `config` is resolved.
 LeastMemory LeastMemoryOf(const config::Config& config, const Graph& graph);
+
+// The same with everything that a worker says of itself.
+LeastMemory WholeMemoryOf(const config::Config& config, const Graph& graph,
+                          const std::vector<MemoryRow>& worker);
 
 // A warning if there is less available than needed, "" if it may fit. Throws Error(kUsage) if the
 // machine does not have that much.

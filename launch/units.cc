@@ -23,14 +23,6 @@ std::string WithPrefix(double value, const char* unit) {
 
 }  // namespace
 
-std::string FormatCount(int64_t value) {
-  std::string digits = std::to_string(value);
-  int first = value < 0 ? 1 : 0;
-  for (int at = static_cast<int>(digits.size()) - 3; at > first; at -= 3)
-    digits.insert(static_cast<size_t>(at), 1, ',');
-  return digits;
-}
-
 std::string FormatCount(double value) {
   if (!std::isfinite(value) || std::abs(value) > 9e18) return "-";
   return FormatCount(static_cast<int64_t>(std::llround(value)));

@@ -5,10 +5,11 @@
 #include <cstdint>
 #include <string>
 
+#include "common/count_text.h"  // FormatCount of whole numbers
+
 namespace muster {
 
-std::string FormatCount(int64_t value);      // 1,068,298
-std::string FormatCount(double value);       // the same, rounded to a whole number
+std::string FormatCount(double value);       // 1,068,298, rounded to a whole number
 std::string FormatRate(double value);        // per second: 1,068, 12, 0.4
 std::string FormatBytes(double bytes);       // 512 B, 4.1 MB (powers of 1000)
 std::string FormatFlops(double flops);       // 37.8 MFLOP

@@ -51,6 +51,46 @@ std::string FullName(const CLI::App& command) {
   return (parent != nullptr ? FullName(*parent) + " " : "") + command.get_name();
 }
 
+// What is missing, of a command line that lacks something.
+std::string MissingText(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::App* choice : command.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(choice->get_name());
+  }
+  if (!names.empty()) return "a command is missing: expected one of " + Join(names, ", ");
+  for (const CLI::Option* option : command.get_options()) {
+    if (!option->get_required() || option->count() > 0) continue;
+    return fmt::format("{} is missing: {}", option->get_name(), option->get_description());
+  }
+  return "";
+}
+
+// CLI11's message in words of our own, where it is not one already.
+std::string InOurWords(const CLI::ParseError& error, const CLI::App& command) {
+  const std::string text = error.what();
+  const std::string subject = text.substr(0, text.find_first_of(": "));  // of most of them
+  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
+    const std::string missing = MissingText(command);
+    if (!missing.empty()) return missing;
+  }
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    return fmt::format("expected no more arguments, got {}", text.substr(text.find(": ") + 2));
+  }
+  if (dynamic_cast<const CLI::ExcludesError*>(&error) != nullptr) {
+    return fmt::format("expected one of {}, {}, got both", subject,
+                       text.substr(text.rfind(' ') + 1));
+  }
+  if (dynamic_cast<const CLI::RequiresError*>(&error) != nullptr) {
+    return fmt::format("{}: expected {} with it", subject, text.substr(text.rfind(' ') + 1));
+  }
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+    return fmt::format("{}: expected {}", subject,
+                       text.find("received") == std::string::npos ? "a value, got none"
+                                                                  : "it once, got it more often");
+  }
+  return text;
+}
+
 // CLI11's message, made to name the option that was probably meant.
 std::string Explain(const CLI::ParseError& error, const CLI::App& command,
                     const std::vector<std::string>& words) {
@@ -75,7 +115,7 @@ std::string Explain(const CLI::ParseError& error, const CLI::App& command,
     return fmt::format("unknown option '{}'{}", option,
                        nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest));
   }
-  return error.what();
+  return InOurWords(error, command);
 }
 
 // The command that was parsed: "launch", "data get".

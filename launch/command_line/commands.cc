@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "common/error.h"
+#include "common/join.h"
 #include "common/link/tcp_address.h"
 #include "common/protocol.h"
 #include "launch/bench/bench_command.h"
@@ -110,12 +111,7 @@ int MakeToken(const Arguments& arguments) {
 }
 
 int Inspect(const Arguments& arguments) {
-  Console console(STDOUT_FILENO);
-  for (const std::string& line :
-       InspectLines(LoadConfig(arguments.config, SettingsOf(arguments)))) {
-    console.Print(line);
-  }
-  console.Finish(60);
+  PrintResult(Join(InspectLines(LoadConfig(arguments.config, SettingsOf(arguments))), "\n"));
   return 0;
 }
 
@@ -130,12 +126,10 @@ int Bench(const Arguments& arguments) {
 }
 
 int SumUpTrace(const Arguments& arguments) {
-  Console console(STDOUT_FILENO);
   if (!arguments.merge.empty()) {
     (void)MergeTrace(arguments.merge, arguments.trace, MergeMode::kRefuseOthers);
   }
-  for (const std::string& line : TraceSummary(ReadTrace(arguments.trace))) console.Print(line);
-  console.Finish(60);
+  PrintResult(Join(TraceSummary(ReadTrace(arguments.trace)), "\n"));
   return 0;
 }
 

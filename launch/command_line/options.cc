@@ -1,11 +1,32 @@
 #include "launch/command_line/options.h"
 
+#include <fmt/core.h>
+
+#include <charconv>
 #include <cstdlib>
+#include <limits>
 
 #include "launch/command_line/help_text.h"
 
 namespace muster {
 namespace {
+
+constexpr uint64_t kMostWorkers = 1024;          // as cluster.workers
+constexpr uint64_t kMostImages = 1'000'000'000;  // 3 TB
+
+// CLI::Range would speak of values "not in range", and take -1 for a large number.
+CLI::Validator WholeNumber(uint64_t least, uint64_t most) {
+  return {[=](const std::string& text) {
+            uint64_t value = 0;
+            const char* const end = text.data() + text.size();
+            const auto [stop, error] = std::from_chars(text.data(), end, value);
+            const bool ok = error == std::errc() && stop == end && least <= value && value <= most;
+            return ok ? ""
+                      : fmt::format("expected a whole number from {} to {}, got {}", least, most,
+                                    text.empty() ? "nothing" : text);
+          },
+          ""};
+}
 
 void AddConfigArguments(CLI::App& command, Arguments& arguments) {
   command.add_option("CONFIG", arguments.config, "Config file (configs/*.txtpb)")
@@ -48,7 +69,7 @@ void DescribeLaunch(CLI::App& launch, Arguments& arguments) {
       .add_option("--repeat", arguments.repeat,
                   "Run N times, with seeds S ... S+N-1, and show mean and deviation")
       ->type_name("N")
-      ->check(CLI::Range(1, 1000));
+      ->check(WholeNumber(1, 1000));
   launch.add_flag("--dry-run", arguments.dry_run,
                   "Print what would run (config, ranks, steps, memory); start and write nothing");
   launch.add_flag("--log-placement", arguments.log_placement,
@@ -78,7 +99,8 @@ void DescribeWorker(CLI::App& worker, Arguments& arguments) {
   AddConfigArguments(worker, arguments);
   worker.add_option("--rank", arguments.rank, "This worker's number, from 0")
       ->required()
-      ->type_name("R");
+      ->type_name("R")
+      ->check(WholeNumber(0, kMostWorkers - 1));
   worker.add_option("--endpoint", arguments.endpoint, "As the server says it")
       ->required()
       ->type_name("tcp://HOST:PORT");
@@ -100,6 +122,22 @@ void DescribeTrace(CLI::App& trace, Arguments& arguments) {
       ->type_name("PART");
 }
 
+// CLI11 would list 24 units.
+CLI::Validator ByteSize() {
+  return {[as_size = CLI::AsSizeValue(true)](std::string& text) {
+            try {
+              std::string bytes = text;
+              if (const std::string error = as_size(bytes); error.empty()) {
+                text = bytes;
+                return std::string();
+              }
+            } catch (const CLI::ValidationError&) {
+            }
+            return fmt::format("expected bytes, as in 400MB (10^6) or 64MiB (2^20), got {}", text);
+          },
+          ""};
+}
+
 // `text` is a number of bytes by now. CLI::Range would speak of "1024.000000 to 4000000000.000000".
 std::string CheckModelSize(const std::string& text) {
   const double bytes = std::strtod(text.c_str(), nullptr);
@@ -112,7 +150,7 @@ void DescribeBench(CLI::App& bench, Arguments& arguments) {
           .add_option("--size", arguments.size,
                       "Bytes of the model's weights: 400MB (10^6), 64MiB (2^20); default: 32MiB")
           ->type_name("BYTES")
-          ->transform(CLI::AsSizeValue(true))
+          ->transform(ByteSize())
           ->check(CheckModelSize);
   CLI::Option* const model =
       bench
@@ -126,7 +164,7 @@ void DescribeBench(CLI::App& bench, Arguments& arguments) {
       ->needs(model);
   bench.add_option("--workers", arguments.bench_workers, "Worker processes; default: 2")
       ->type_name("N")
-      ->check(CLI::Range(1, 64));
+      ->check(WholeNumber(1, 64));
   bench.add_flag("--json", arguments.json, "Print one JSON object instead");
   bench.footer(kBenchFooter);
 }
@@ -141,14 +179,15 @@ void DescribeData(CLI::App& data, Arguments& arguments) {
   synth->add_option("DIR", arguments.dir, "Where to put it")->required()->type_name("PATH");
   synth->add_option("--seed", arguments.synth_seed, "Another seed, other images")
       ->type_name("N")
+      ->check(WholeNumber(0, std::numeric_limits<uint64_t>::max()))
       ->capture_default_str();
   synth->add_option("--train", arguments.synth_train, "Training images, a multiple of 5")
       ->type_name("N")
-      ->check(CLI::PositiveNumber)
+      ->check(WholeNumber(1, kMostImages))
       ->capture_default_str();
   synth->add_option("--test", arguments.synth_test, "Test images")
       ->type_name("N")
-      ->check(CLI::PositiveNumber)
+      ->check(WholeNumber(1, kMostImages))
       ->capture_default_str();
 }
 

@@ -9,7 +9,7 @@ namespace muster {
 DataCount CountSamples(const config::Config& config) {
   try {
     const Datasets sets = OpenDatasets(config.data(), config.run().seed());
-    return {.train = sets.train->size(), .test = sets.test->size()};
+    return {.train = sets.train->size(), .test = sets.test->size(), .remark = sets.remark};
   } catch (const Error& error) {
     return {.problem = error.what(), .code = error.code()};
   }

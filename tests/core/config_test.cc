@@ -134,6 +134,63 @@ TEST_F(ConfigTest, TheKeyIsTheOneWhoseValueIsWrong) {
   EXPECT_THAT(ErrorOf(Config("cluster { transport: TPC workers: 2 }")), HasSubstr("transport"));
 }
 
+// Other messages have fields of the same name, with other values and other ranges.
+TEST_F(ConfigTest, WhatIsExpectedIsThatOfTheField) {
+  EXPECT_THAT(ErrorOf(Config("optimizer {\n  type: FOO\n}")),
+              AllOf(HasSubstr("c.txtpb:3: type: unknown value FOO"), HasSubstr("ADAMW"),
+                    Not(HasSubstr("COSINE")), Not(HasSubstr("HE"))));
+  Write("model.txtpb", "layer { name: \"fc\" dense { weights { initializer { type: FOO } } } }");
+  EXPECT_THAT(ErrorOf(Config("")), AllOf(HasSubstr("TRUNCATED_NORMAL"), Not(HasSubstr("ADAM"))));
+  EXPECT_THAT(ErrorOf(Config("optimizer { type: MOMENTUM momentum: x }")),
+              HasSubstr(":2: momentum: expected a number, at least 0 and less than 1 (factor)"));
+}
+
+// A number that is written as something else than 0 is not taken for it.
+TEST_F(ConfigTest, NumbersThatWouldBecomeZeroAreRefused) {
+  const std::string path = Config("");
+  EXPECT_THAT(ErrorOf(path, {"learning_rate.base=1e-500"}),
+              StartsWith("--set learning_rate.base=1e-500: learning_rate.base: 1e-500 is too small "
+                         "for a double"));
+  EXPECT_THAT(ErrorOf(path, {"optimizer={ weight_decay: 1e-60 }"}),
+              HasSubstr("optimizer.weight_decay: 1e-60 is too small for a float"));
+  EXPECT_THAT(ErrorOf(Config("optimizer {\n  weight_decay: -1e-60\n}")),
+              HasSubstr("c.txtpb:3: optimizer.weight_decay: 1e-60 is too small for a float"));
+  // Of a list of messages too.
+  Write("model.txtpb",
+        "layer: [{ name: \"fc\" dense { units: 10 } }, { name: \"b\" batch_norm { momentum: "
+        "1e-99 } }]\nlayer { name: \"loss\" softmax_cross_entropy {} }\n");
+  EXPECT_THAT(ErrorOf(Config("")),
+              HasSubstr("model.txtpb:1: model.layer.batch_norm.momentum: 1e-99 is too small"));
+  Write("model.txtpb", kModel);
+  for (const char* zero : {"0", "0.0", "0e-500", "-0.0", "1e-40"}) {
+    EXPECT_EQ(ErrorOf(path, {std::string("optimizer={ weight_decay: ") + zero + " }"}), "no error");
+  }
+  EXPECT_EQ(ErrorOf(path, {"learning_rate.base=1e-300"}), "no error");
+}
+
+TEST_F(ConfigTest, AnEmptyFileIsCalledThat) {
+  EXPECT_THAT(ErrorOf(Write("empty", "")), HasSubstr("empty: the file is empty; expected"));
+  EXPECT_THAT(ErrorOf("/dev/null"), HasSubstr("/dev/null: the file is empty"));
+  Write("model.txtpb", "");
+  EXPECT_THAT(ErrorOf(Config("")), HasSubstr("model.txtpb: the file is empty"));
+}
+
+// Whatever is in it: the error is short, and takes time and memory in proportion to the file.
+TEST_F(ConfigTest, ALineOfMegabytes) {
+  const std::string many(10 << 20, 'x');
+  for (const std::string& text :
+       {many, "run { steps: " + many + " }", "cluster { transport: " + many + " }",
+        "run { steps: 1 global_batch: 8 } # " + many + "\nrun { steps: two }",
+        std::string(10 << 20, '{')}) {
+    const std::string error = ErrorOf(Write("long", text));
+    EXPECT_THAT(error, HasSubstr("long:"));
+    EXPECT_LT(error.size(), 2000u);
+  }
+  std::string blocks = "run { steps: 1 global_batch: 8 } cluster { transport: 5x";
+  for (int i = 0; i < 300'000; ++i) blocks += " } server { threads: 1";
+  EXPECT_THAT(ErrorOf(Write("long", blocks)), HasSubstr("long:1: "));
+}
+
 TEST_F(ConfigTest, WhatAnEvaluationGivesNeedsOne) {
   const std::vector<std::string> never{"evaluation.every_epochs=0", "evaluation.skip_final=true",
                                        "evaluation.confusion_matrix=true"};
@@ -169,7 +226,7 @@ TEST_F(ConfigTest, SettingsWithoutEffectAreRefused) {
   // Of made-up data the length is known.
   EXPECT_THAT(ErrorOf(path, {"data={ format: SYNTHETIC synthetic { train_samples: 640 } }",
                              "run.trace_file=t", "run.trace_first_step=20"}),
-              HasSubstr("expected a step of this run, 0 to 19, got 20"));
+              HasSubstr("expected steps of this run, 0 to 19, got 20 to 29"));
   EXPECT_EQ(LoadConfig(path, {ParseSetting("run.max_skipped_steps=3"),
                               ParseSetting("run.on_nonfinite=SKIP_STEP")})
                 .run()

@@ -123,6 +123,26 @@ TEST(WithoutEffect, WhatTheDataDecide) {
   EXPECT_EQ(Keys("evaluation { every_epochs: 2 }", 500), List{});
 }
 
+TEST(WithoutEffect, CountsAreReadable) {
+  const auto all =
+      WithoutEffect(Parse("run { steps: 60 global_batch: 128 } learning_rate { "
+                          "warmup_samples: 9000 }"));
+  EXPECT_TRUE(all.at(0).reason.starts_with("the run has 7,680 images: ")) << all.at(0).reason;
+}
+
+// With skip_final, an evaluation that would come with the last step does not come.
+TEST(WithoutEffect, EvaluationsThatNeverCome) {
+  const std::string batch = "evaluation { batch: 9 skip_final: true ";
+  EXPECT_EQ(Keys(batch + "every_epochs: 2 } run { epochs: 2 }"), List{"evaluation.batch"});
+  EXPECT_EQ(Keys(batch + "every_epochs: 1 } run { epochs: 2 }"), List{});
+  EXPECT_EQ(Keys(batch + "every_epochs: 0 every_steps: 10 }"), List{"evaluation.batch"});
+  EXPECT_EQ(Keys(batch + "every_epochs: 0 every_steps: 9 }"), List{});
+  // A run need not end with an epoch: 15 steps, of which 10 are the first one.
+  const std::string stop = "evaluation { stop_at_accuracy: 0.5 every_epochs: 1 } ";
+  EXPECT_EQ(Keys(stop + "run { steps: 15 }", 1000), List{});
+  EXPECT_EQ(Keys(stop + "run { steps: 10 }", 1000), List{"evaluation.stop_at_accuracy"});
+}
+
 // A written config spells out defaults, and what resolving has filled in: nobody wished for those.
 TEST(WithoutEffect, DefaultsInAFileAreNotWorthALine) {
   const auto said = [](const std::string& config) {

@@ -162,6 +162,7 @@ class WholeRecords : public ::testing::Test {
 TEST_F(WholeRecords, MissingFromThePublishedSet) {
   WritePublished();
   EXPECT_EQ(OpenCifar10(dir_.string()).train->size(), 50000);
+  EXPECT_EQ(OpenCifar10(dir_.string()).remark, "");
   Cut(kCifar10TestFile, 9999);
   ExpectError(kCifar10TestFile, "expected 10000 records, as the published files have");
   Cut(kCifar10TrainFiles[0], 100);
@@ -169,6 +170,10 @@ TEST_F(WholeRecords, MissingFromThePublishedSet) {
   // No file is of the published size: a set of somebody's own.
   for (const char* name : kCifar10TrainFiles) Cut(name, 100);
   EXPECT_EQ(OpenCifar10(dir_.string()).train->size(), 500);
+  EXPECT_EQ(OpenCifar10(dir_.string()).remark,
+            "10,000 images a training file expected, as published, 100 found in each");
+  Cut(kCifar10TrainFiles[0], 99);
+  EXPECT_EQ(OpenCifar10(dir_.string()).remark, "");
 }
 
 TEST_F(WholeRecords, MissingFromAProceduralSet) {

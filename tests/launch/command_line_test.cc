@@ -1,4 +1,5 @@
 // The command line of the real program: nothing that is wrong gets as far as starting a process.
+#include <fmt/core.h>
 #include <gmock/gmock-more-matchers.h>
 
 #include <filesystem>
@@ -106,6 +107,33 @@ TEST_F(CommandLineTest, WrongValues) {
   ExpectRefused(Run({"data", "get", "imagenet", "x"}), "cifar10");
 }
 
+TEST_F(CommandLineTest, WhatIsMissingOrTooMuchIsSaidInPlainWords) {
+  const struct {
+    std::vector<std::string> arguments;
+    const char* message;
+  } cases[] = {
+      {{"data"}, "a command is missing: expected one of get, synth (see muster data --help)"},
+      {{"launch"}, "CONFIG is missing: Config file"},
+      {{"worker", "c"}, "--rank is missing: This worker's number"},
+      {{"launch", "c", "d"}, "expected no more arguments, got d"},
+      {{"launch", "c", "--steps"}, "--steps: expected a value, got none"},
+      {{"launch", "c", "--seed", "1", "--seed", "2"}, "--seed: expected it once"},
+      {{"launch", "c", "--steps", "1", "--epochs", "1"}, "expected one of --"},
+      {{"bench", "--set", "a=b"}, "--set: expected --model with it"},
+      {{"launch", "c", "--repeat", "abc"},
+       "--repeat: expected a whole number from 1 to 1000, got abc"},
+      {{"launch", "c", "--repeat", "1.5"}, "expected a whole number from 1 to 1000, got 1.5"},
+      {{"worker", "c", "--rank", "x", "--endpoint", "e"},
+       "--rank: expected a whole number from 0 to 1023, got x"},
+      {{"bench", "--workers", "65"}, "--workers: expected a whole number from 1 to 64, got 65"},
+      {{"bench", "--size", "5XB"}, "--size: expected bytes, as in 400MB (10^6) or 64MiB"},
+      {{"data", "synth", "d", "--train", "x"}, "--train: expected a whole number from 1 to "},
+      {{"data", "synth", "d", "--seed", "-1"}, "--seed -1: expected a number that is not negative"},
+      {{"data", "synth", "d", "--seed=-1"}, "--seed: expected a whole number from 0 to "},
+  };
+  for (const auto& one : cases) ExpectRefused(Run(one.arguments), one.message);
+}
+
 TEST_F(CommandLineTest, AnInstructionSetThatThisHostLacks) {
   if (HostInstructionSets().back() == config::Server::AVX512) {
     GTEST_SKIP() << "this processor has every instruction set that a config can name";
@@ -162,8 +190,16 @@ TEST_F(CommandLineTest, DataThatCannotBeUsed) {
 }
 
 TEST_F(CommandLineTest, ATraceBeyondTheRun) {
-  ExpectRefused(RunLaunch({"--trace", Path("t.json"), "--trace-steps", "500", "--epochs", "1"}),
-                "the trace begins with step 500 (run.trace_first_step), but the run has 1 step,");
+  const auto launch = [&](const std::string& steps, const std::string& length) {
+    return RunLaunch({"--trace", Path("t.json"), "--trace-steps", steps, length, "1"});
+  };
+  // The length in steps is known at once, or once the data are.
+  for (const char* length : {"--steps", "--epochs"}) {
+    ExpectRefused(launch("500", length),
+                  "run.trace_first_step: expected steps of this run, 0 to 0, got 500: choose them "
+                  "with --trace-steps A-B");
+    ExpectRefused(launch("0-2", length), "expected steps of this run, 0 to 0, got 0 to 2");
+  }
 }
 
 TEST_F(CommandLineTest, AWorkerBecomesItsProgram) {
@@ -248,6 +284,21 @@ TEST_F(CommandLineTest, InspectShowsTheNetwork) {
   EXPECT_THAT(finished.out, HasSubstr("17,290"));  // 24 * 24 * 3 * 10 + 10
   EXPECT_THAT(finished.out, HasSubstr("fc/weights"));
   EXPECT_THAT(finished.out, HasSubstr("64 images"));
+}
+
+// A result may be larger than what the console keeps for a reader that is not there yet.
+TEST_F(CommandLineTest, NoLineOfALongResultIsLost) {
+  std::string network;
+  for (int i = 0; i < 20'000; ++i)
+    network += fmt::format("layer {{ name: \"r{}\" relu {{}} }}\n", i);
+  std::ofstream(Path("long.txtpb")) << network << "layer { name: \"fc\" dense { units: 10 } }\n"
+                                    << "layer { name: \"loss\" softmax_cross_entropy {} }\n";
+  Job job;
+  Start(job, {"inspect", config(), "--set", "model_file=" + Path("long.txtpb")},
+        " | { sleep 0.5; grep -c relu; }; exit ${PIPESTATUS[0]}");
+  const Finished finished = job.Finish();
+  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_EQ(finished.out, "20000\n");
 }
 
 }  // namespace

@@ -50,6 +50,14 @@ TEST_F(DryRunTest, DataThatARunCouldNotReadEndIt) {
   EXPECT_THAT(finished.out, HasSubstr("all together, shared parts once"));
 }
 
+TEST_F(DryRunTest, AJobThatCannotFitIsNamed) {
+  Workers(R"(say:{"what":"evaluation","bytes":1e16,"holder":"process"};exit:0)");
+  const Finished finished = RunLaunch({"--dry-run"});
+  EXPECT_EQ(finished.exit_code, 2);
+  EXPECT_THAT(finished.err, AllOf(HasSubstr("a run would end here: the job needs at least 20.0 PB"),
+                                  HasSubstr("each of 2 workers 10.0 PB")));
+}
+
 TEST_F(DryRunTest, TheWorkersErrorAndExitCodeComeThrough) {
   Workers("say:2026-01-01 10:00:00.000 worker-1 error: layer conv1: no such kernel;exit:4");
   ExpectFailure(4, "muster-worker ended with exit code 4: layer conv1: no such kernel");

@@ -146,14 +146,44 @@ TEST_F(JobRunTest, AClosedStandardOutputDoesNotEndTheRun) {
   EXPECT_THAT(finished.err, HasSubstr("standard output was closed"));
 }
 
-TEST_F(JobRunTest, AFullStandardOutputIsNamed) {
+// The run goes on to its end, since its results are in its directory, but it is no success.
+TEST_F(JobRunTest, AFullStandardOutputIsAFailure) {
   GoodJob();
   Job job;
-  Launch(job, {}, " > /dev/full");
+  Launch(job, {"--run-dir", Path("run")}, " > /dev/full");
   const Finished finished = job.Finish();
-  EXPECT_EQ(finished.exit_code, 0);  // the results are in the run directory
-  EXPECT_THAT(finished.err, AllOf(HasSubstr("could not be written: No space left on device"),
-                                  Not(HasSubstr("closed"))));
+  EXPECT_EQ(finished.exit_code, 1);
+  EXPECT_THAT(finished.err,
+              AllOf(HasSubstr("muster: error: standard output could not be written: No space left "
+                              "on device; the run's results are in "),
+                    Not(HasSubstr("closed"))));
+  EXPECT_TRUE(std::filesystem::exists(Path("run/config.txtpb")));
+}
+
+// Every run of a series, too.
+TEST_F(JobRunTest, AFullStandardOutputDoesNotEndASeries) {
+  Server(std::string(kListen) + kStarted + kSummary + "exit:0");
+  Workers("sleep:0.3;exit:0");
+  Job job;
+  Launch(job, {"--run-dir", Path("run"), "--seed", "3", "--repeat", "2"}, " > /dev/full");
+  const Finished finished = job.Finish();
+  EXPECT_EQ(finished.exit_code, 1);
+  EXPECT_THAT(ReadFile(Path("run/repeat.json")), AllOf(HasSubstr("seed-3"), HasSubstr("seed-4")))
+      << finished.err;
+}
+
+TEST_F(JobRunTest, FilesThatAreAllShorterAreALineOfTheHeader) {
+  GoodJob();
+  EXPECT_THAT(RunLaunch().out, HasSubstr("10,000 images a training file expected, as published, 3 "
+                                         "found in each"));
+}
+
+TEST_F(JobRunTest, DataThatNobodyReadsAreALineOfTheHeader) {
+  GoodJob();
+  const Finished finished = RunLaunch({"--set", "data.format=SYNTHETIC"});  // and --data .
+  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_THAT(finished.out, AllOf(HasSubstr("  no effect      data.dir=\""),
+                                  HasSubstr("data.format SYNTHETIC reads no files")));
 }
 
 TEST_F(JobRunTest, StandardDescriptorsMayBeMissing) {

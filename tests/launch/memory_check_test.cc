@@ -36,6 +36,25 @@ TEST(LeastMemoryTest, CountsArrays) {
   EXPECT_EQ(Needed("run { epochs: 2 }").each_worker, outputs + 2 * order);
 }
 
+TEST(LeastMemoryTest, OfWorkersThatSayTheirOwn) {
+  config::Config config;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      R"(run { steps: 1 global_batch: 64 slices: 4 } cluster { workers: 2 }
+         data { format: SYNTHETIC synthetic { height: 4 width: 4 channels: 1 } }
+         model { layer { name: "fc" dense { units: 16 } }
+                 layer { name: "loss" softmax_cross_entropy {} } })",
+      &config));
+  using Holder = MemoryRow::Holder;
+  const LeastMemory needed =
+      WholeMemoryOf(config, Graph::Build(config.model(), InputShape(config.data())),
+                    {{"activations", 5e9, Holder::kProcess},
+                     {"weights", 7e9, Holder::kServer},
+                     {"images", 9e9, Holder::kHost}});
+  EXPECT_EQ(needed.each_worker, 5e9);
+  EXPECT_EQ(needed.workers, 2);
+  EXPECT_EQ(needed.server, Needed("").server);
+}
+
 TEST(CheckMemoryTest, WarnsAndRefuses) {
   const LeastMemory needed{.server = 4e9, .each_worker = 3e9, .workers = 2};
   EXPECT_EQ(CheckMemory(needed, {.all = 16e9, .available = 10e9}), "");

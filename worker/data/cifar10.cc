@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/count_text.h"
 #include "common/error.h"
 #include "worker/data/mapped_file.h"
 
@@ -77,11 +78,22 @@ std::optional<ExpectedRecords> ExpectRecords(const fs::path& folder,
   return std::nullopt;
 }
 
-// A file that ends early, but between two records, shows only beside the others.
-void CheckCounts(const fs::path& folder, const std::vector<MappedFile>& train,
-                 const MappedFile& test) {
+// Of a set that nobody describes: files that are all cut off alike look like a set of one's own.
+std::string RemarkOn(const std::vector<MappedFile>& train) {
+  const int64_t records = RecordsOf(train.front());
+  const bool alike = std::ranges::all_of(
+      train, [&](const MappedFile& file) { return RecordsOf(file) == records; });
+  if (!alike || records >= kCifar10PublishedRecords) return "";
+  return fmt::format("{} images a training file expected, as published, {} found in each",
+                     FormatCount(kCifar10PublishedRecords), FormatCount(records));
+}
+
+// A file that ends early, but between two records, shows only beside the others. Returns what is
+// odd, but may be meant.
+std::string CheckCounts(const fs::path& folder, const std::vector<MappedFile>& train,
+                        const MappedFile& test) {
   const std::optional<ExpectedRecords> expected = ExpectRecords(folder, train);
-  if (!expected) return;
+  if (!expected) return RemarkOn(train);
   const auto check = [&](const MappedFile& file, int64_t records) {
     if (RecordsOf(file) == records) return;
     throw Error(ExitCode::kData,
@@ -93,6 +105,7 @@ void CheckCounts(const fs::path& folder, const std::vector<MappedFile>& train,
   };
   for (const MappedFile& file : train) check(file, expected->train);
   check(test, expected->test);
+  return "";
 }
 
 class Cifar10Dataset final : public Dataset {
@@ -181,9 +194,10 @@ Datasets OpenCifar10(const std::string& dir) {
   std::vector<MappedFile> train, test;
   for (const char* name : kCifar10TrainFiles) train.push_back(open(name));
   test.push_back(open(kCifar10TestFile));
-  CheckCounts(found, train, test.front());
-  return {std::make_unique<Cifar10Dataset>(std::move(train)),
-          std::make_unique<Cifar10Dataset>(std::move(test))};
+  std::string remark = CheckCounts(found, train, test.front());
+  return {.train = std::make_unique<Cifar10Dataset>(std::move(train)),
+          .test = std::make_unique<Cifar10Dataset>(std::move(test)),
+          .remark = std::move(remark)};
 }
 
 }  // namespace muster

@@ -35,7 +35,8 @@ std::string FindCifar10(const std::string& dir);
 // Maps the six files in `dir` or dir/cifar-10-batches-bin and checks them: a whole number of
 // records, at least one, every label in range. A file that was cut off between two records is found
 // by its number of records: where a training file holds the published 10,000, all six must; those
-// of a procedural set hold what its note says. Any other set may have files of any size. Throws
+// of a procedural set hold what its note says. Any other set may have files of any size, but
+// five of one smaller size are worth a remark. Throws
 // Error(kData) that names the file, what was expected and what is there.
 Datasets OpenCifar10(const std::string& dir);
 

@@ -36,6 +36,7 @@ class Dataset {
 struct Datasets {
   std::unique_ptr<Dataset> train;
   std::unique_ptr<Dataset> test;
+  std::string remark = {};  // what is odd about them, or ""
 };
 
 // Reads the training and the test set that `data` names, or makes them from `seed` (run.seed).
