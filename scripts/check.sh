@@ -103,11 +103,14 @@ tidy() {
   ((${#sources[@]})) || return 0
   # Compile commands, and the headers that protoc makes.
   scripts/build.sh "$preset" muster_proto || return 1
+  # clang cannot read the headers that GCC precompiled, and does without.
+  mkdir -p build/tidy
+  sed 's/ -Winvalid-pch -include [^ ]*//' "build/$preset/compile_commands.json" >build/tidy/compile_commands.json
   # omp.h is that of the compiler that builds; clang's own headers come first.
   local gcc_headers
   gcc_headers=$(dirname "$(gcc -print-file-name=include/omp.h)")
   printf '%s\n' "${sources[@]}" | xargs -P "$(nproc)" -n 1 \
-    clang-tidy --quiet -p "build/$preset" --extra-arg=-Wno-unknown-warning-option \
+    clang-tidy --quiet -p build/tidy --extra-arg=-Wno-unknown-warning-option \
       "--extra-arg=-idirafter$gcc_headers" 2> >(grep -vE '^[0-9]+ warnings? (generated|and [0-9]+ errors?)' >&2)
 }
 
