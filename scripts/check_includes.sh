@@ -38,6 +38,14 @@ for folder in common ps worker launch bench; do
   deny $folder 'regex>'
   deny $folder 'fmt/(ranges|format|chrono)\.h'
 done
+# ThreadSanitizer is told there where a region ends, and where one of oneDNN's does.
+found=$(grep -rnE --include='*.h' --include='*.cc' '#pragma omp parallel|\.execute\((dnn\.)?stream' worker common ps |
+  grep -vE '^worker/backend/cpu/(team|onednn)\.h')
+if [ -n "$found" ]; then
+  echo "OpenMP's regions are in worker/backend/cpu/team.h, oneDNN's primitives are run by OneDnn::Run"
+  echo "$found" | sed 's/^/    /'
+  status=1
+fi
 # Generated wire code stops at the links, the server loop and the client.
 for folder in worker/nn worker/data worker/backend launch; do
   deny $folder 'proto/wire'
