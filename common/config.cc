@@ -195,10 +195,14 @@ bool NeedsFiles(const config::Data& data) { return data.format() != config::Data
 
 void ResolveConfig(config::Config& config, int cores) {
   if (NeedsFiles(config.data()) && config.data().dir().empty()) {
+    const bool cifar10 = config.data().format() == config::Data::CIFAR10;
     throw Error(ExitCode::kUsage,
-                "data.dir: missing: give the data's directory with --data DIR (`muster data get "
-                "cifar10 DIR` downloads CIFAR-10, `muster data synth DIR` makes a procedural set; "
-                "data.format SYNTHETIC needs no files)");
+                "data.dir: missing: give the data's directory with --data DIR ({}; data.format "
+                "SYNTHETIC needs no files)",
+                cifar10
+                    ? "`muster data get cifar10 DIR` downloads CIFAR-10, `muster data synth DIR` "
+                      "makes a procedural set"
+                    : "that of MNIST's four files, train-images-idx3-ubyte(.gz) and so on");
   }
   ResolveForMachine(config, cores);
 }

@@ -22,6 +22,9 @@ std::string OpenFilesHint();
 // `who` needs them: "the server of 4 workers". Throws Error(kFailure).
 void RequireOpenFiles(const std::string& who, unsigned count);
 
+// How many a server may come to need.
+inline unsigned OpenFilesOfServer(unsigned workers) { return 64 + 8 * workers; }
+
 // Makes sure that this process can start `count` more threads at this time: libzmq and OpenMP end
 // the process where they cannot. Throws Error(kFailure).
 void RequireThreads(const std::string& who, unsigned count);

@@ -29,12 +29,19 @@ std::string ReadFile(const std::string& file) {
   }
   std::ifstream in(file, std::ios::binary);
   if (!in) throw Error(ExitCode::kUsage, "{}: cannot be read: {}", file, std::strerror(errno));
-  std::stringstream text;
-  text << in.rdbuf();
-  if (in.bad() || text.bad()) {
-    throw Error(ExitCode::kUsage, "{}: cannot be read: is it a file?", file);
+  // More is no text that anybody wrote; /dev/zero never ends.
+  constexpr size_t kMost = 64 << 20;
+  std::string text;
+  for (size_t size = 0; in && size <= kMost; size = text.size()) {
+    text.resize(size + (1 << 16));
+    in.read(text.data() + size, 1 << 16);
+    text.resize(size + static_cast<size_t>(in.gcount()));
   }
-  return text.str();
+  if (in.bad()) throw Error(ExitCode::kUsage, "{}: cannot be read: is it a file?", file);
+  if (text.size() > kMost) {
+    throw Error(ExitCode::kUsage, "{}: larger than {} MiB: is it a config?", file, kMost >> 20);
+  }
+  return text;
 }
 
 // A complaint quotes what it is about, which may be a whole file without a space in it.

@@ -20,6 +20,7 @@ struct Job {
   const config::Config& config;
   std::optional<StepPlan> plan;  // of a training set of known size
   bool evaluates = true;         // at least once
+  bool has_test_images = true;
 
   const config::Run& run() const { return config.run(); }
   const config::Evaluation& evaluation() const { return config.evaluation(); }
@@ -78,6 +79,20 @@ struct Row {
 std::string When(bool without_effect, const char* reason) { return without_effect ? reason : ""; }
 
 constexpr Row kRows[] = {
+    {"run.global_batch", Typed::kFine, InFile::kSaid,
+     [](const Job& job) {
+       if (!job.plan || job.plan->global_batch <= job.plan->train_samples) return std::string();
+       return fmt::format("the training set has {} images, and a step no more",
+                          FormatCount(job.plan->train_samples));
+     }},
+    {"run.slices", Typed::kFine, InFile::kSaid,
+     [](const Job& job) {
+       const int64_t batch = ResolveBatch(job.config).global_batch;
+       const auto slices = static_cast<int64_t>(job.run().slices());
+       if (slices <= batch) return std::string();
+       return fmt::format("the global batch is {}: {} of the slices are empty", FormatCount(batch),
+                          FormatCount(slices - batch));
+     }},
     {"run.max_skipped_steps", Typed::kMistake, InFile::kSaid,
      [](const Job& job) {
        return When(job.run().on_nonfinite() != config::Run::SKIP_STEP,
@@ -115,6 +130,8 @@ constexpr Row kRows[] = {
      }},
     {"evaluation.batch", Typed::kMistake, InFile::kSaid,
      [](const Job& job) { return When(!job.evaluates, "there is no evaluation"); }},
+    {"evaluation.confusion_matrix", Typed::kMistake, InFile::kSaid,
+     [](const Job& job) { return When(!job.evaluates, "there is no evaluation"); }},
     {"evaluation.use_ema", Typed::kMistake, InFile::kSaid,
      [](const Job& job) { return When(!job.evaluates, "there is no evaluation"); }},
     {"evaluation.every_epochs", Typed::kFine, InFile::kSaid,
@@ -124,6 +141,8 @@ constexpr Row kRows[] = {
      }},
     {"evaluation.every_steps", Typed::kFine, InFile::kSaid,
      [](const Job& job) {
+       if (!job.has_test_images && job.evaluation().every_steps() > 0)
+         return std::string("there are no test images");
        const bool beyond = job.Steps() && job.evaluation().every_steps() > *job.Steps();
        return beyond ? job.RunOf(job.Steps(), "steps") : "";
      }},
@@ -259,6 +278,7 @@ std::vector<NoEffect> WithoutEffect(const config::Config& config,
     images = config.data().synthetic().test_samples() > 0;
   }
   if (train_samples && *train_samples > 0) job.plan = PlanSteps(config, *train_samples);
+  job.has_test_images = images;
   job.evaluates = images && (!config.evaluation().skip_final() || job.EvaluatesBeforeTheEnd());
 
   std::vector<NoEffect> all;

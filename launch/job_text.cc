@@ -89,9 +89,13 @@ std::vector<std::string> StepLines(const nlohmann::json& summary) {
     sum += ms;
   }
   if (!parts.empty() && step - sum > 0.01 * step) parts.emplace_back("other", step - sum);
-  // Two clocks: a worker's and the server's, which may see a step end a little earlier.
+  // Two clocks: a worker's and the server's, which may see a step end a little earlier. No more is
+  // shown of the parts than the step has.
   std::vector<double> shares;
-  for (const auto& [name, ms] : parts) shares.push_back(ms / std::max(step, sum));
+  for (auto& [name, ms] : parts) {
+    ms *= step / std::max(step, sum);
+    shares.push_back(ms / step);
+  }
   const std::vector<int> percents = WholePercents(shares);
   for (size_t i = 0; i < parts.size(); ++i) {
     lines.push_back(Row("", fmt::format("{:<8} {:>9}  {:>3} %", parts[i].first,

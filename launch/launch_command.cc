@@ -352,7 +352,6 @@ std::string SeedDir(const std::string& base, uint64_t seed) {
   return fmt::format("{}/seed-{}", base, seed);
 }
 
-// Before the first run, so that a series does not end at its third.
 // Seeds S ... S + N - 1.
 uint64_t LastSeed(uint64_t first, int repeat) {
   const auto more = static_cast<uint64_t>(repeat - 1);
@@ -361,6 +360,7 @@ uint64_t LastSeed(uint64_t first, int repeat) {
               repeat, first, std::numeric_limits<uint64_t>::max() - more);
 }
 
+// Before the first run, so that a series does not end at its third.
 void CheckSeriesDir(const RunDir& base, uint64_t first_seed, int repeat) {
   if (fs::exists(fs::symlink_status(base.RepeatPath()))) {
     throw Error(ExitCode::kUsage,
@@ -438,7 +438,10 @@ int RunSeries(const LaunchArguments& arguments, Prepared& prepared, SignalSource
 int RunLaunch(const LaunchArguments& arguments) {
   Prepared prepared = Prepare(arguments, /*dry=*/false);
   CheckPrograms(arguments);
-  RequireOpenFiles("muster", 64);
+  const uint32_t workers = prepared.config.cluster().workers();
+  // The server's limit is that of this process.
+  RequireOpenFiles(fmt::format("a job of {}", Plural(int64_t{workers}, "worker")),
+                   OpenFilesOfServer(workers));
   if (arguments.by_hand) CheckWorkersByHand(*arguments.by_hand);
   prepared.data_remark = CheckData(arguments, prepared.config);
   if (!arguments.by_hand) CheckLargeJob(arguments, prepared);

@@ -39,7 +39,7 @@ int BlockStopSignals() {
 // libzmq aborts where it cannot have what it needs.
 void RequireLimits(const config::Config& config) {
   const std::string who = fmt::format("a server of {} workers", config.cluster().workers());
-  RequireOpenFiles(who, 64 + 8 * config.cluster().workers());
+  RequireOpenFiles(who, OpenFilesOfServer(config.cluster().workers()));
   RequireThreads(who, config.server().threads() + config.server().io_threads() + 2);
 }
 

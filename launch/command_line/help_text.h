@@ -5,8 +5,8 @@ namespace muster {
 
 inline constexpr const char* kOverview =
     "Muster trains a neural network by synchronous data parallelism through a parameter server:\n"
-    "one server process owns the weights, one worker process per group of cores computes\n"
-    "gradients on its part of each batch.";
+    "one server process owns the weights, and worker processes, by default one per core,\n"
+    "compute gradients on their parts of each batch.";
 
 inline constexpr const char* kExamples =
     "Examples:\n"

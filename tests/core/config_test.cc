@@ -175,6 +175,10 @@ TEST_F(ConfigTest, AnEmptyFileIsCalledThat) {
   EXPECT_THAT(ErrorOf(Config("")), HasSubstr("model.txtpb: the file is empty"));
 }
 
+TEST_F(ConfigTest, AFileWithoutAnEndIsNoConfig) {
+  EXPECT_EQ(ErrorOf("/dev/zero"), "/dev/zero: larger than 64 MiB: is it a config?");
+}
+
 // Whatever is in it: the error is short, and takes time and memory in proportion to the file.
 TEST_F(ConfigTest, ALineOfMegabytes) {
   const std::string many(10 << 20, 'x');

@@ -49,6 +49,10 @@ struct Case {
 TEST(WithoutEffect, EveryRow) {
   constexpr const char* kSynthetic = "data { format: SYNTHETIC dir: \"x\" }";
   const Case cases[] = {
+      {"run.global_batch",
+       "run { global_batch: 101 } data { format: SYNTHETIC synthetic { train_samples: 100 } }",
+       "run { global_batch: 100 } data { format: SYNTHETIC synthetic { train_samples: 100 } }"},
+      {"run.slices", "run { slices: 9 global_batch: 8 }", "run { slices: 8 global_batch: 8 }"},
       {"run.max_skipped_steps", "run { max_skipped_steps: 3 }",
        "run { max_skipped_steps: 3 on_nonfinite: SKIP_STEP }"},
       {"run.trace_first_step", "run { trace_first_step: 3 }",
@@ -66,6 +70,9 @@ TEST(WithoutEffect, EveryRow) {
        "data { preprocess { brightness: 9 } }"},
       {"evaluation.batch", "evaluation { batch: 9 every_epochs: 0 skip_final: true }",
        "evaluation { batch: 9 }"},
+      {"evaluation.confusion_matrix",
+       "evaluation { confusion_matrix: true every_epochs: 0 skip_final: true }",
+       "evaluation { confusion_matrix: true }"},
       {"evaluation.use_ema",
        "evaluation { use_ema: true every_epochs: 0 skip_final: true } optimizer { ema_decay: 0.9 }",
        "evaluation { use_ema: true } optimizer { ema_decay: 0.9 }"},
@@ -121,6 +128,9 @@ TEST(WithoutEffect, WhatTheDataDecide) {
             List{"learning_rate.warmup_samples"});
   EXPECT_EQ(Keys("evaluation { every_epochs: 2 }", 1000), List{"evaluation.every_epochs"});
   EXPECT_EQ(Keys("evaluation { every_epochs: 2 }", 500), List{});
+  EXPECT_EQ(Keys("evaluation { every_steps: 2 } data { format: SYNTHETIC synthetic { "
+                 "train_samples: 1000 test_samples: 0 } }"),
+            List{"evaluation.every_steps"});
 }
 
 TEST(WithoutEffect, CountsAreReadable) {

@@ -59,11 +59,11 @@ TEST_F(Limits, OpenFiles) {
   }
 }
 
-// Of the server and the workers, too: the launcher may have just enough.
+// Those of the server are known before it starts.
 TEST_F(Limits, OpenFilesOfTheServer) {
   const Outcome outcome = LaunchWith(RLIMIT_NOFILE, 70);
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_THAT(outcome.log, AllOf(HasSubstr("a server of 2 workers needs up to 80 open files"),
+  EXPECT_THAT(outcome.log, AllOf(HasSubstr("a job of 2 workers needs up to 80 open files"),
                                  HasSubstr("ulimit -n 80")));
 }
 
