@@ -78,6 +78,7 @@ std::string PathOf(const pb::Descriptor* root, const pb::Descriptor* wanted) {
 
 std::vector<std::string> FieldNames(const pb::Descriptor* type) {
   std::vector<std::string> names;
+  names.reserve(static_cast<size_t>(type->field_count()));
   for (int i = 0; i < type->field_count(); ++i) names.push_back(type->field(i)->name());
   return names;
 }
@@ -144,6 +145,7 @@ std::string Translator::Translate(int column, const std::string& message) {
       !match.empty() && field != nullptr && field->enum_type() != nullptr) {
     line_ = name_line;  // the parser is past the value
     std::vector<std::string> values;
+    values.reserve(static_cast<size_t>(field->enum_type()->value_count()));
     for (int v = 0; v < field->enum_type()->value_count(); ++v) {
       values.push_back(field->enum_type()->value(v)->name());
     }

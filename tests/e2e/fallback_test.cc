@@ -42,9 +42,9 @@ TEST_P(Fallback, ALaunchGoesOn) {
     EXPECT_THAT(LogOf(file), AllOf(HasSubstr("ZeroMQ, since shared memory cannot be used"),
                                    HasSubstr("over ZeroMQ")));
   }
-  EXPECT_THAT(
-      LogOf("run/server.log"),
-      AllOf(HasSubstr("rank 0"), HasSubstr("no memory could be shared with it"), Not(HasSubstr("lost"))));
+  EXPECT_THAT(LogOf("run/server.log"),
+              AllOf(HasSubstr("rank 0"), HasSubstr("no memory could be shared with it"),
+                    Not(HasSubstr("lost"))));
   ASSERT_FALSE(Metrics("run").empty());
   EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
 }
