@@ -67,10 +67,10 @@ std::string MissingText(const CLI::App& command) {
 
 // CLI11's message in words of our own, where it is not one already.
 std::string InOurWords(const CLI::ParseError& error, const CLI::App& command) {
-  const std::string text = error.what();
+  std::string text = error.what();
   const std::string subject = text.substr(0, text.find_first_of(": "));  // of most of them
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
-    const std::string missing = MissingText(command);
+    std::string missing = MissingText(command);
     if (!missing.empty()) return missing;
   }
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {

@@ -348,7 +348,7 @@ TEST(Hostile, AMembersFloodDoesNotFillTheServer) {
   EXPECT_LT(peak, bound) << "of " << sent << " bytes sent";
 }
 
-constexpr LinkOptions kTcp{
+const LinkOptions kTcp{
     .max_message_bytes = 1 << 20, .max_queued_messages = 10, .max_received_messages = 10};
 
 LinkOptions WithToken(const std::string& token) {
