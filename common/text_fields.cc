@@ -1,5 +1,8 @@
 #include "common/text_fields.h"
 
+#include <algorithm>
+#include <cctype>
+
 namespace muster {
 namespace {
 
@@ -10,6 +13,21 @@ using pb::io::Tokenizer;
 bool HasDigits(const std::string& number) {
   return number.substr(0, number.find_first_of("eE")).find_first_of("123456789") !=
          std::string::npos;
+}
+
+// Where a token begins, whose column counts a tab as up to the next multiple of 8.
+size_t OffsetOf(const std::string& text, const Tokenizer::Token& token) {
+  size_t at = 0;
+  for (int line = 0; line < token.line; ++line) at = text.find('\n', at) + 1;
+  for (int column = 0; column < token.column; ++at) {
+    column = text[at] == '\t' ? (column / 8 + 1) * 8 : column + 1;
+  }
+  return at;
+}
+
+bool EqualButForCase(const std::string& a, const std::string& b) {
+  return std::ranges::equal(
+      a, b, [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
 }
 
 }  // namespace
@@ -28,9 +46,10 @@ FieldWalk::FieldWalk(const pb::Descriptor* root, const std::string& text)
 bool FieldWalk::Next() {
   if (!tokenizer_.Next()) return false;
   const Token& token = tokenizer_.current();
+  is_value_ = token.type != Tokenizer::TYPE_SYMBOL && value_follows_;
   if (token.type == Tokenizer::TYPE_SYMBOL) {
     TakeSymbol(token.text[0]);
-  } else if (value_follows_) {
+  } else if (is_value_) {
     value_follows_ = open_.back().in_list;
   } else if (token.type == Tokenizer::TYPE_IDENTIFIER) {
     TakeName(token);
@@ -90,6 +109,23 @@ std::optional<LostNumber> FindLostNumber(const pb::Descriptor* root, const std::
     return LostNumber{walk.Path(), token.text, single ? "float" : "double", token.line};
   }
   return std::nullopt;
+}
+
+std::string EnumsInTheirCase(const pb::Descriptor* root, const std::string& text) {
+  std::string result = text;
+  FieldWalk walk(root, text);
+  while (walk.Next()) {
+    const FieldWalk::Token& token = walk.token();
+    if (!walk.is_value() || walk.field() == nullptr || walk.field()->enum_type() == nullptr)
+      continue;
+    for (int i = 0; i < walk.field()->enum_type()->value_count(); ++i) {
+      const std::string& name = walk.field()->enum_type()->value(i)->name();
+      if (EqualButForCase(name, token.text)) {
+        result.replace(OffsetOf(text, token), name.size(), name);
+      }
+    }
+  }
+  return result;
 }
 
 }  // namespace muster

@@ -23,6 +23,8 @@ class FieldWalk {
 
   bool Next();  // false: that was the last one
   const Token& token() { return tokenizer_.current(); }
+  // Whether the token is the field's value, or one of a list.
+  bool is_value() const { return is_value_; }
 
   // Of the last name that was read, "" after the end of a message; the field is null where the
   // message has none of this name.
@@ -54,6 +56,7 @@ class FieldWalk {
   google::protobuf::io::Tokenizer tokenizer_;
   std::vector<Open> open_;
   bool value_follows_ = false;  // after "name:"
+  bool is_value_ = false;
 };
 
 // A number that is not written as 0, but so small that it would become 0.
@@ -64,5 +67,8 @@ struct LostNumber {
 // The first one of a text that can be parsed.
 std::optional<LostNumber> FindLostNumber(const google::protobuf::Descriptor* root,
                                          const std::string& text);
+
+// The text with the names of enums, wherever they are values, in the case that the parser wants.
+std::string EnumsInTheirCase(const google::protobuf::Descriptor* root, const std::string& text);
 
 }  // namespace muster

@@ -15,6 +15,7 @@
 #include "common/join.h"
 #include "common/number_range.h"
 #include "common/pattern.h"
+#include "common/resource_limits.h"
 #include "common/text_fields.h"
 #include "common/text_kind.h"
 
@@ -28,7 +29,7 @@ std::string ReadFile(const std::string& file) {
     throw Error(ExitCode::kUsage, "{}: is a directory, expected a file", file);
   }
   std::ifstream in(file, std::ios::binary);
-  if (!in) throw Error(ExitCode::kUsage, "{}: cannot be read: {}", file, std::strerror(errno));
+  if (!in) throw Error(ExitCode::kUsage, "{}: cannot be read: {}", file, ErrorText(errno));
   // More is no text that anybody wrote; /dev/zero never ends.
   constexpr size_t kMost = 64 << 20;
   std::string text;
@@ -326,19 +327,6 @@ void RefuseNumber(const pb::FieldDescriptor* field, const std::string& walked,
               RangeText(*field), value.empty() ? "nothing" : value);
 }
 
-// On a command line the names of an enum may be written in any case.
-std::string InItsCase(const pb::FieldDescriptor* field, const std::string& value) {
-  if (field->enum_type() == nullptr || field->is_repeated()) return value;
-  const auto same = [](unsigned char a, unsigned char b) {
-    return std::tolower(a) == std::tolower(b);
-  };
-  for (int i = 0; i < field->enum_type()->value_count(); ++i) {
-    const std::string& name = field->enum_type()->value(i)->name();
-    if (std::ranges::equal(name, value, same)) return name;
-  }
-  return value;
-}
-
 // Two settings of the command line that exclude each other: the later one would silently win. One
 // of the file is meant to be replaced.
 void RefuseSecondOfOneof(const pb::FieldDescriptor* field, const std::string& walked,
@@ -376,7 +364,8 @@ void SetField(pb::Message& config, const std::string& path, const std::string& v
     const bool last = i + 1 == parts.size();
     if (last && bracket == std::string::npos) {
       pb::TextFormat::Parser parser;
-      const std::string text = AsFieldText(field, InItsCase(field, value));
+      // On a command line the names of an enum may be written in any case.
+      const std::string text = EnumsInTheirCase(at->GetDescriptor(), AsFieldText(field, value));
       Translator errors(at->GetDescriptor(), text);
       parser.RecordErrorsTo(&errors);
       std::unique_ptr<pb::Message> fresh(at->New());

@@ -8,15 +8,9 @@
 
 #include "common/config.h"
 #include "launch/dry_run.h"
+#include "launch/workers_by_hand.h"
 
 namespace muster {
-
-// `muster server`: a launch whose workers somebody else starts, on this host or on others.
-struct WorkersByHand {
-  // See ChooseListenAddress; without both, and with cluster.transport LOCAL, a new local:// name.
-  std::string endpoint, bind;
-  std::string token_file;  // empty: MUSTER_TOKEN, or else a new token in the run directory
-};
 
 struct LaunchArguments {
   std::string config_path;
@@ -32,9 +26,6 @@ struct LaunchArguments {
 // Runs the job, or the series of jobs, and returns the launcher's exit code. Everything that is
 // wrong with the config, the data, the run directory or the installation throws Error before any
 // process is started. Called from the main thread, while there is no other one.
-//
-// A series lies in one directory, each run in <directory>/seed-<seed>, its results in
-// <directory>/repeat.json. The first run that fails or is stopped ends it with its exit code.
 int RunLaunch(const LaunchArguments& arguments);
 
 // Prints what RunLaunch would run. Nothing is started or written.

@@ -82,6 +82,11 @@ RunDir RunDir::CreateNew(const std::string& parent, const std::string& name, std
   CannotCreate(base, EEXIST);
 }
 
+RunDir RunDir::Make(const std::string& asked, const std::string& config_path) {
+  if (!asked.empty()) return Open(asked);
+  return CreateNew("runs", RunName(config_path), std::time(nullptr));
+}
+
 RunDir RunDir::Open(const std::string& path) {
   bool created = MakeDirectories(path);
   RunDir dir(path, created);

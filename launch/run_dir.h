@@ -22,6 +22,9 @@ class RunDir {
   // began, and is removed.
   static RunDir Open(const std::string& path);
 
+  // Opens `asked`; where that is empty makes a new one below runs/, named after the config.
+  static RunDir Make(const std::string& asked, const std::string& config_path);
+
   // Throws as Open would for another run's metrics.jsonl; makes and removes nothing.
   static void CheckUnused(const std::string& path);
 

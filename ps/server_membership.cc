@@ -111,9 +111,8 @@ void Server::Welcome(uint32_t rank) {
 // A worker that came back over ZeroMQ, since it cannot use the memory of its first Welcome.
 void Server::WelcomeAgain(uint32_t rank) {
   LogWarning(
-      "{} gets its messages over ZeroMQ: no memory could be shared with it (its log or a line "
-      "above "
-      "says why)",
+      "{} gets its messages over ZeroMQ: no memory could be shared with it (its log, or a line "
+      "above, says why)",
       roster_.Name(rank));
   Welcome(rank);
   for (size_t c = 0; c < aggregator_.chunks().size(); ++c) {

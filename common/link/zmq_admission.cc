@@ -60,7 +60,7 @@ std::optional<std::string> Admission::Answer() {
     more = frame.more();
   }
   const bool whole = request.size() == kFrames && request[kMechanism] == "PLAIN";
-  const bool admitted = whole && SameToken(request[kPassword], token_);
+  const bool admitted = whole && request[kName] == kUser && SameToken(request[kPassword], token_);
   const std::string_view id = whole ? std::string_view(request[kId]) : "";
   const std::string_view reply[] = {"1.0", id, admitted ? "200" : "400", "", "", ""};
   for (size_t i = 0; i < std::size(reply); ++i) {

@@ -181,8 +181,8 @@ void ZmqServerLink::AdmitThisUserOnly() {
 // that was refused, and whose host then vanished.
 void ZmqServerLink::CloseDeadConnections(double silence_s) {
   constexpr int kProbes = 3;
-  static constexpr double kMost =
-      32767;  // the kernel's; libzmq drops connections that refuse an option
+  // The kernel's; libzmq drops connections that refuse an option.
+  static constexpr double kMost = 32767;
   const auto seconds = [](double s) { return static_cast<int>(std::clamp(s, 1.0, kMost)); };
   socket_.set(zmq::sockopt::tcp_keepalive, 1);
   socket_.set(zmq::sockopt::tcp_keepalive_idle, seconds(silence_s));
