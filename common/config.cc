@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 
 #include "common/atomic_file.h"
 #include "common/config_check.h"
+#include "common/control_group.h"
 #include "common/error.h"
 #include "common/for_types.h"
 #include "common/job_size.h"
@@ -97,15 +97,6 @@ void DropOverridden(config::Config& config, const Locations& locations) {
     return from_command_line(type_key) && !from_command_line(key) &&
            !from_command_line(key + "[0]");
   });
-}
-
-// Cores that a cgroup v2 quota allows; 0 if there is none.
-int CgroupCores() {
-  std::ifstream in("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (!(in >> quota >> period) || quota == "max" || period <= 0) return 0;
-  return std::max(1, static_cast<int>(std::floor(std::atof(quota.c_str()) / period)));
 }
 
 // A network's file is easily taken for a config.
@@ -293,8 +284,8 @@ int AvailableCores() {
   CPU_ZERO(&set);
   int cores = 1;
   if (sched_getaffinity(0, sizeof set, &set) == 0) cores = std::max(1, CPU_COUNT(&set));
-  const int quota = CgroupCores();
-  return quota > 0 ? std::min(cores, quota) : cores;
+  const double quota = std::max(1.0, std::floor(ReadControlGroupLimits().cores));
+  return quota < cores ? static_cast<int>(quota) : cores;
 }
 
 }  // namespace muster

@@ -29,10 +29,15 @@ std::string Hint(__rlimit_resource resource, const char* option, const char* wha
                                 : fmt::format(" (ulimit -{} allows {} {})", option, limit, what);
 }
 
-std::string MemoryHint() { return Hint(RLIMIT_AS, "v", "bytes of address space"); }
+std::string MemoryHint() {
+  return Hint(RLIMIT_AS, "v", "bytes of address space") + Hint(RLIMIT_DATA, "d", "bytes of data");
+}
 
+// A thread needs memory for its stack, and the error is the same. Hardly anybody sets the limits of
+// memory, but every system has one of threads.
 std::string ThreadsHint() {
-  return MemoryHint() + Hint(RLIMIT_NPROC, "u", "processes and threads of this user");
+  const std::string memory = MemoryHint();
+  return memory.empty() ? Hint(RLIMIT_NPROC, "u", "processes and threads of this user") : memory;
 }
 
 }  // namespace

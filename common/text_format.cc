@@ -168,8 +168,19 @@ std::string Translator::Translate(int column, const std::string& message) {
   const Match not_a_number = Search(
       R"re(^(Expected (integer|double), got: |Integer out of range \()(.*[^)]|)\)?$)re", message);
   if (!not_a_number.empty() && field != nullptr && IsNumber(*field)) {
-    const std::string got = not_a_number[3] == "-" ? "a negative one" : not_a_number[3];
+    std::string got = not_a_number[3];
+    if (got == "-") got = "a negative one";
+    if (got.empty()) got = "nothing: the text ends too early";
     return fmt::format("{}: expected {}, got {}", key, RangeText(*field), got);
+  }
+  if (!Search(R"re(^Expected .*(got: |found "")\.?$)re", message).empty()) {
+    return fmt::format("{}the text ends too early: a value or a \"}}\" is missing",
+                       key.empty() ? "" : key + ": ");
+  }
+  const Match not_a_message = Search(R"re(^Expected "\{", found "(.*)"\.?$)re", message);
+  if (!not_a_message.empty() && field != nullptr && field->message_type() != nullptr) {
+    return fmt::format("{}: expected {{ KEY: VALUE ... }} with keys of {}, got {}", key,
+                       Join(FieldNames(field->message_type()), ", "), not_a_message[1]);
   }
   return key.empty() || name_line != line_ ? message : fmt::format("{}: {}", key, message);
 }

@@ -126,8 +126,7 @@ std::string Console::trouble() const {
 void Console::Finish(double seconds) {
   ClearLive();
   Flush(seconds);
-  const bool cut = !pending_.empty() || dropped_lines_ > 0;
-  if (error_ == EPIPE || (!closed_ && !cut)) return;
+  if (error_ == EPIPE || (!closed_ && !cut())) return;
   throw Error(ExitCode::kFailure, "standard output could not be written: {}; the result is lost",
               closed_ ? std::strerror(error_)
                       : fmt::format("its reader took too little for {:.0f} s", seconds).c_str());

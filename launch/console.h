@@ -31,6 +31,8 @@ class Console {
   // For a command whose output is its result: waits at most so long, then throws muster::Error
   // (kFailure) if something could not be written. A reader that is gone wanted no more.
   void Finish(double seconds);
+  // Something that was printed has not been written.
+  bool cut() const { return !pending_.empty() || dropped_lines_ > 0; }
   // Nothing more can be written …
   bool closed() const { return closed_; }
   // … since its reader is gone (""), or else why.

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <limits>
 
+#include "common/control_group.h"
 #include "common/error.h"
 #include "common/process_memory.h"
 #include "launch/server_memory.h"
@@ -17,13 +18,6 @@ namespace muster {
 namespace {
 
 constexpr double kFloatBytes = sizeof(float);
-
-// A number of the file, or infinity.
-double NumberIn(const char* path) {
-  std::ifstream file(path);
-  double number = 0;
-  return file >> number ? number : std::numeric_limits<double>::infinity();
-}
 
 // Layers whose output is a tensor of its own, which backward reads.
 bool KeepsOutput(const Layer& layer) {
@@ -52,18 +46,9 @@ MachineMemory ReadMachineMemory() {
     if (key == "MemTotal:" || key == "SwapTotal:") memory.all += 1024 * kibibytes;
     if (key == "MemAvailable:") memory.available = 1024 * kibibytes;
   }
-  // A container's limit. What its files take of it in the page cache is given up when it is needed.
-  const double most = NumberIn("/sys/fs/cgroup/memory.max");
-  const double used = NumberIn("/sys/fs/cgroup/memory.current");
-  memory.all = std::min(memory.all, most);
-  if (std::isfinite(most) && std::isfinite(used)) {
-    double cached = 0;
-    std::ifstream stat("/sys/fs/cgroup/memory.stat");
-    for (double bytes = 0; stat >> key >> bytes;) {
-      if (key == "inactive_file") cached = bytes;
-    }
-    memory.available = std::min(memory.available, std::max(0.0, most - used + cached));
-  }
+  const ControlGroupLimits limits = ReadControlGroupLimits();
+  memory.all = std::min(memory.all, limits.memory);
+  memory.available = std::min(memory.available, limits.memory_left);
   return memory;
 }
 

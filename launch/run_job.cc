@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "common/count_text.h"
 #include "common/error.h"
 #include "common/join.h"
 #include "launch/console.h"
@@ -25,12 +26,14 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kLogLinesShown = 10;
+constexpr int64_t kOutputSeconds = 60;  // as every command waits for its reader
 
 void WriteResolved(const config::Config& config, const RunDir& dir) {
   try {
     WriteConfig(config, dir.ConfigPath());
   } catch (const Error& error) {
-    throw Error(ExitCode::kUsage, "{}; choose another run directory with --run-dir", error.what());
+    throw Error(ExitCode::kUsage, "{}; if it is the place, choose another with --run-dir",
+                error.what());
   }
 }
 
@@ -93,10 +96,15 @@ void ReportOutcome(JobOutcome& outcome, int workers, const RunDir& dir, const st
   ReportMissing(missing, dir, outcome);
 }
 
-// Whether everything could be printed that anybody wanted to read.
-bool ReportOutput(const Console& console, const std::string& shown_dir) {
-  if (!console.closed()) return true;
-  const std::string trouble = console.trouble();
+// Whether everything could be printed that anybody wanted to read. A reader that pauses, such as a
+// pager, gets some time.
+bool ReportOutput(Console& console, const std::string& shown_dir) {
+  console.ClearLive();
+  console.Flush(static_cast<double>(kOutputSeconds));
+  if (!console.closed() && !console.cut()) return true;
+  const std::string trouble = console.closed() ? console.trouble()
+                                               : fmt::format("its reader took too little for {} s",
+                                                             FormatCount(kOutputSeconds));
   PrintError(trouble.empty()
                  ? fmt::format("muster: standard output was closed early; the run's results are in "
                                "{}\n",

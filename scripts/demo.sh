@@ -9,13 +9,19 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+has_data() { [[ -f $1/data_batch_1.bin || -f $1/cifar-10-batches-bin/data_batch_1.bin ]]; }
+if [[ -n ${MUSTER_DATA:-} ]] && ! has_data "$MUSTER_DATA"; then
+  echo "$0: MUSTER_DATA: expected data_batch_1.bin (CIFAR-10's binary version) in $MUSTER_DATA," \
+    "found none; unset it, and the data are downloaded" >&2
+  exit 2
+fi
+
 scripts/setup.sh
 echo "Building build/release (the first time takes a few minutes) ..."
 scripts/build.sh release muster muster-server muster-worker
 muster=build/release/bin/muster
 
-has_data() { [[ -f $1/data_batch_1.bin || -f $1/cifar-10-batches-bin/data_batch_1.bin ]]; }
-if [[ -n ${MUSTER_DATA:-} ]] && has_data "$MUSTER_DATA"; then
+if [[ -n ${MUSTER_DATA:-} ]]; then
   data=$MUSTER_DATA
   echo "Data: CIFAR-10 in $data."
 elif has_data data/cifar10; then

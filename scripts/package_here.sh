@@ -4,7 +4,7 @@
 #
 # What it makes: build/package/muster-VERSION-linux-x86_64.tar.gz, with
 #   bin/ lib/                 the programs, and every library but glibc, libstdc++ and libgcc_s
-#   configs/ README.md docs/ proto/
+#   PACKAGE.txt configs/ README.md docs/ proto/
 #   licences/                 of what is bundled, with a list that says where each source is
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -31,6 +31,15 @@ cmake --install $build --prefix $build/installed --strip >/dev/null
 mkdir -p "$stage"/{bin,lib,docs,proto,licences}
 cp $build/installed/bin/* "$stage/bin/"
 cp -r configs README.md "$stage/"
+cat >"$stage/PACKAGE.txt" <<END
+Muster $version for Linux on x86-64 with AVX2. Nothing needs to be installed:
+
+    bin/muster launch configs/smoke.txtpb    # trains a small network on made-up images
+    bin/muster --help
+
+README.md is that of the source: where it says build/release/bin/muster, read bin/muster; scripts/,
+tests/ and CONTRIBUTING.md are in the source only. licences/ has what is bundled and from where.
+END
 cp docs/*.md "$stage/docs/"
 cp proto/PROTOCOL.md proto/config.proto "$stage/proto/"
 

@@ -47,8 +47,7 @@ void AddJobArguments(CLI::App& command, Arguments& arguments) {
   AddConfigArguments(command, arguments);
   AddOption(
       command, "--workers", arguments.workers, "N",
-      "Worker processes (cluster.workers); default: one for each core, as far as they share the "
-      "slices of a batch evenly, at most 8");
+      "Worker processes (cluster.workers); default: one a core that divides the slices, at most 8");
   AddOption(command, "--data", arguments.data, "DIR", "Directory of the data (data.dir)");
   AddOption(command, "--run-dir", arguments.run_dir, "DIR",
             "Where the run's files go (run.dir); default: runs/<config>-<date>-<time>");

@@ -52,6 +52,23 @@ TEST_F(ConfigTest, EveryErrorSaysWhereWhatAndWhatElse) {
   EXPECT_THAT(ErrorOf(dir_), HasSubstr(dir_));
 }
 
+TEST_F(ConfigTest, TextThatEndsTooEarly) {
+  for (const char* run : {"run { epochs: 1 global_batch: 8", "run { epochs: 1 global_batch:"}) {
+    Write("cut.txtpb", run);
+    EXPECT_THAT(ErrorOf(dir_ + "/cut.txtpb"),
+                AllOf(HasSubstr("cut.txtpb:1: "), HasSubstr("global_batch: "),
+                      HasSubstr("the text ends too early")));
+  }
+}
+
+TEST_F(ConfigTest, ANumberWhereAMessageBelongs) {
+  EXPECT_THAT(ErrorOf(Config(""), {"run=3"}),
+              AllOf(HasSubstr("--set run=3: run: expected { KEY: VALUE ... }"),
+                    HasSubstr("epochs, "), HasSubstr("got 3")));
+  EXPECT_THAT(ErrorOf(Config("cluster: 3")),
+              AllOf(HasSubstr("c.txtpb:2: cluster: expected {"), HasSubstr("got 3")));
+}
+
 // Of several keys on a line.
 TEST_F(ConfigTest, TheKeyIsTheOneWhoseValueIsWrong) {
   for (const char* run :

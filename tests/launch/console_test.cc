@@ -66,6 +66,19 @@ TEST_F(ConsolePipeTest, AReaderThatDoesNotReadDoesNotBlock) {
   EXPECT_TRUE(all.ends_with(" lines not shown)\nend\n")) << all.substr(all.size() - 100);
 }
 
+TEST_F(ConsolePipeTest, WhatIsNotReadIsCut) {
+  Console console(writer_.get());
+  console.Print("one");
+  EXPECT_FALSE(console.cut());
+  console.Print(std::string(100000, 'x'));  // a pipe holds 65,536 bytes
+  EXPECT_TRUE(console.cut());
+  while (console.cut()) {
+    (void)Drain(reader_.get());
+    console.WritePending();
+  }
+  EXPECT_FALSE(console.closed());
+}
+
 TEST_F(ConsolePipeTest, AReaderThatIsGoneIsNoFailure) {
   Console console(writer_.get());
   reader_.Reset();
