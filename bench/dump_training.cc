@@ -25,12 +25,13 @@
 #include <string>
 #include <vector>
 
-#include "common/arena.h"
-#include "common/config.h"
-#include "common/error.h"
-#include "common/graph.h"
-#include "common/program_options.h"
-#include "common/step_plan.h"
+#include "common/base/arena.h"
+#include "common/base/error.h"
+#include "common/base/program_options.h"
+#include "common/config/build_graph.h"
+#include "common/config/config.h"
+#include "common/graph/graph.h"
+#include "common/plan/step_plan.h"
 #include "ps/initializer.h"
 #include "worker/data/dataset.h"
 #include "worker/data/pipeline.h"
@@ -132,11 +133,11 @@ void Dump(const Options& options) {
   for (const std::string& text : options.settings) settings.push_back(ParseSetting(text));
   config::Config config = LoadConfig(options.config, settings);
   ResolveConfig(config, AvailableCores());
-  const Graph graph = Graph::Build(config.model(), InputShape(config.data()));
+  const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
   std::filesystem::create_directories(options.directory);
 
   Arena weights(graph.arena_floats());
-  InitializeWeights(graph, config.run().seed(), weights.floats());
+  InitializeWeights(graph.layout(), config.run().seed(), weights.floats());
   OutputFile weights_file(options.directory + "/weights.f32");
   weights_file.Write(weights.floats().data(), weights.floats().size_bytes());
   weights_file.Close();

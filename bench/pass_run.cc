@@ -7,11 +7,11 @@
 #include <bit>
 #include <cmath>
 
-#include "common/error.h"
-#include "common/slices.h"
-#include "ps/instruction_set.h"
+#include "common/base/error.h"
+#include "common/plan/slices.h"
+#include "ps/choose_kernels.h"
 #include "ps/update.h"
-#include "tests/core/optimizer_reference.h"
+#include "tests/ps/optimizer_reference.h"
 
 namespace muster::bench {
 namespace {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "bench/team.h"
-#include "common/arena.h"
-#include "common/chunks.h"
-#include "common/shared_memory.h"
+#include "common/base/arena.h"
+#include "common/base/shared_memory.h"
+#include "common/plan/chunks.h"
 #include "proto/config.pb.h"
 #include "ps/optimizer.h"
 #include "ps/segments.h"

@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/error.h"
-#include "common/protocol.h"
-#include "common/slices.h"
-#include "common/wire_type.h"
-#include "ps/instruction_set.h"
+#include "common/base/error.h"
+#include "common/link/protocol.h"
+#include "common/link/wire_type.h"
+#include "common/plan/slices.h"
+#include "ps/choose_kernels.h"
 #include "ps/segments.h"
 #include "ps/update.h"
-#include "tests/core/optimizer_reference.h"
-#include "tests/core/tree_sum_reference.h"
+#include "tests/ps/optimizer_reference.h"
+#include "tests/ps/tree_sum_reference.h"
 
 namespace muster::bench {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/arena.h"
+#include "common/base/arena.h"
 #include "proto/config.pb.h"
 #include "ps/optimizer.h"
 

@@ -25,17 +25,21 @@
 #include "bench/memory_limit.h"
 #include "bench/process_memory.h"
 #include "bench/round_reference.h"
-#include "common/config.h"
-#include "common/error.h"
-#include "common/log.h"
-#include "common/malloc_policy.h"
-#include "common/parent.h"
-#include "common/program_options.h"
-#include "common/protocol.h"
-#include "ps/instruction_set.h"
+#include "common/base/error.h"
+#include "common/base/log.h"
+#include "common/base/malloc_policy.h"
+#include "common/base/parent.h"
+#include "common/base/program_options.h"
+#include "common/config/build_graph.h"
+#include "common/config/config.h"
+#include "common/link/protocol.h"
+#include "common/transport/link_options.h"
+#include "common/transport/transport.h"
+#include "ps/choose_kernels.h"
 #include "ps/optimizer.h"
 #include "ps/server.h"
 #include "worker/client/client.h"
+#include "worker/client/describe_layout.h"
 
 namespace muster::bench {
 namespace {
@@ -188,21 +192,15 @@ class Traffic {
 
 // Runs one worker; the seconds of each round, or nothing if the weights were wrong.
 std::vector<double> Work(const Job& job, uint32_t rank) {
-  const Graph graph = Graph::Build(job.config.model(), InputShape(job.config.data()));
+  const Graph graph = BuildGraph(job.config.model(), InputShape(job.config.data()));
   ClientOptions options;
   options.endpoint = job.endpoint;
   options.token = job.token;
   options.rank = rank;
   options.transport = job.config.cluster().transport();
-  options.link = LinkOptionsFor(job.config, graph);
+  options.link = LinkOptionsFor(job.config, graph.layout());
   options.arena_floats = graph.arena_floats();
-  options.hello.set_graph_hash(graph.Hash());
-  for (const Variable& variable : graph.variables()) {
-    wire::VariableShape& entry = *options.hello.add_variable();
-    entry.set_name(variable.name);
-    for (const int64_t n : variable.shape) entry.add_shape(n);
-  }
-  for (const std::string& line : graph.Describe()) options.hello.add_layer(line);
+  DescribeLayout(graph.layout(), options.hello);
   options.hello.set_train_samples(1 << 20);
   Client client(std::move(options));
   const std::span<float> slot = client.Slot(0);
@@ -277,8 +275,8 @@ Rounds RunRounds(Job job) {
     throw Error(ExitCode::kFailure, "pipe: {}", std::strerror(errno));
   }
   std::vector<pid_t> children{Spawn([&] {
-    const Graph graph = Graph::Build(job.config.model(), InputShape(job.config.data()));
-    LinkOptions options = LinkOptionsFor(job.config, graph);
+    const Graph graph = BuildGraph(job.config.model(), InputShape(job.config.data()));
+    LinkOptions options = LinkOptionsFor(job.config, graph.layout());
     options.token = job.token;
     auto link = Listen(job.endpoint, JobOf(job.token), job.config.cluster().transport(), options);
     char endpoint[256] = {};
@@ -346,7 +344,7 @@ void Run(Options options) {
   SetLogLevel(LogLevel::kError);
   const Job job = MakeJob(options);
   RoundReference::CheckFormula(job.config, options.write);
-  const Graph graph = Graph::Build(job.config.model(), InputShape(job.config.data()));
+  const Graph graph = BuildGraph(job.config.model(), InputShape(job.config.data()));
   const PassShape shape{
       .floats = graph.arena_floats(),
       .gradients = static_cast<int>(options.workers),

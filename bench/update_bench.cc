@@ -15,9 +15,9 @@
 #include "bench/memory_limit.h"
 #include "bench/pass_run.h"
 #include "bench/team.h"
-#include "common/error.h"
-#include "common/program_options.h"
-#include "ps/instruction_set.h"
+#include "common/base/error.h"
+#include "common/base/program_options.h"
+#include "ps/choose_kernels.h"
 #include "ps/update.h"
 
 namespace muster::bench {

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "common/resource_limits.h"
+#include "common/base/resource_limits.h"
 #include "launch/command_line/command_line.h"
 
 namespace {

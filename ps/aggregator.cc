@@ -8,7 +8,7 @@
 #include <memory>
 #include <set>
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "common/trace/trace.h"
 #include "ps/average_gradient.h"
 #include "ps/initializer.h"
@@ -32,28 +32,28 @@ float ValueAt(WireType type, const Payload& part, size_t i) {
 
 }  // namespace
 
-Aggregator::Aggregator(const Graph& graph, std::vector<Chunk> chunks,
+Aggregator::Aggregator(const VariableLayout& layout, std::vector<Chunk> chunks,
                        const config::Optimizer& optimizer, const PassKernels& kernels,
                        config::Run::OnNonfinite on_nonfinite, uint64_t seed, WireType wire_type,
                        ThreadPool& pool, Publish publish)
-    : graph_(graph),
+    : layout_(layout),
       chunks_(std::move(chunks)),
       optimizer_(optimizer, kernels),
-      segments_(CutSegments(graph.variables(), graph.arena_floats(), optimizer)),
+      segments_(CutSegments(layout.variables(), layout.arena_floats(), optimizer)),
       may_skip_(on_nonfinite == config::Run::SKIP_STEP),
       two_phase_(may_skip_ || optimizer_.clip_norm() > 0),
       publish_(std::move(publish)),
       wire_type_(wire_type),
       planes_(SharedMemory::Create(
           "muster-weights",
-          (optimizer_.keeps_average() ? 3 : 2) * graph.arena_floats() * sizeof(float),
+          (optimizer_.keeps_average() ? 3 : 2) * layout.arena_floats() * sizeof(float),
           SharedMemory::Access::kReadWrite)),
       states_(chunks_.size()),
       pool_(pool) {
-  for (size_t i = 0; i < optimizer_.state_arenas(); ++i) state_[i] = Arena(graph.arena_floats());
-  if (two_phase_) averaged_ = Arena(graph.arena_floats());
-  if (optimizer_.clip_norm() > 0) line_squares_.resize(graph.arena_floats() / kLineFloats);
-  InitializeWeights(graph, seed, Plane(0));
+  for (size_t i = 0; i < optimizer_.state_arenas(); ++i) state_[i] = Arena(layout.arena_floats());
+  if (two_phase_) averaged_ = Arena(layout.arena_floats());
+  if (optimizer_.clip_norm() > 0) line_squares_.resize(layout.arena_floats() / kLineFloats);
+  InitializeWeights(layout, seed, Plane(0));
   if (optimizer_.keeps_average()) std::ranges::copy(Plane(0), AveragePlane().begin());
   if (wire_type_ == wire::FP32) return;
   wire_planes_ = AlignedArray<uint16_t>(planes_.floats().size());
@@ -63,7 +63,7 @@ Aggregator::Aggregator(const Graph& graph, std::vector<Chunk> chunks,
 // Empty with 32 bits.
 std::span<uint16_t> Aggregator::WirePlaneAt(size_t plane) {
   if (wire_type_ == wire::FP32) return {};
-  return wire_planes_.values().subspan(plane * graph_.arena_floats(), graph_.arena_floats());
+  return wire_planes_.values().subspan(plane * layout_.arena_floats(), layout_.arena_floats());
 }
 
 void Aggregator::Expect(std::vector<ExpectedPart> parts, int64_t slices) {
@@ -235,12 +235,6 @@ void Aggregator::EndAveraging() {
 
 Aggregator::Nonfinite Aggregator::Diagnose(size_t chunk) const {
   const Chunk& range = chunks_[chunk];
-  const auto variable_at = [&](size_t at) -> const Variable& {
-    const auto after = std::upper_bound(
-        graph_.variables().begin(), graph_.variables().end(), at,
-        [](size_t offset, const Variable& variable) { return offset < variable.offset; });
-    return *std::prev(after);
-  };
   // Of a two-phase step's second phase there are no parts any more; they were all finite.
   const std::vector<Payload>& parts = states_[chunk].parts;
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -248,7 +242,7 @@ Aggregator::Nonfinite Aggregator::Diagnose(size_t chunk) const {
     for (size_t j = 0; j < range.floats(); ++j) {
       const float value = ValueAt(wire_type_, parts[i], j);
       if (std::isfinite(value)) continue;
-      const Variable& variable = variable_at(range.begin + j);
+      const Variable& variable = layout_.VariableAt(range.begin + j);
       return {fmt::format("the gradient of {}[{}] is {}", variable.name,
                           range.begin + j - variable.offset, UnsignedNan(value)),
               expected_[i].rank};
@@ -258,7 +252,7 @@ Aggregator::Nonfinite Aggregator::Diagnose(size_t chunk) const {
     for (size_t at = range.begin; at < range.end; ++at) {
       const float value = averaged_.floats()[at];
       if (std::isfinite(value)) continue;
-      const Variable& variable = variable_at(at);
+      const Variable& variable = layout_.VariableAt(at);
       return {fmt::format("the sum of the gradients of {}[{}] is {}, although those of all workers "
                           "are finite",
                           variable.name, at - variable.offset, UnsignedNan(value)),
@@ -268,14 +262,14 @@ Aggregator::Nonfinite Aggregator::Diagnose(size_t chunk) const {
   const std::span<const float> next = Plane(step_ + 1);
   for (size_t at = range.begin; at < range.end; ++at) {
     if (std::isfinite(next[at])) continue;
-    const Variable& variable = variable_at(at);
+    const Variable& variable = layout_.VariableAt(at);
     return {fmt::format("the update made {}[{}] {}, from finite gradients of all workers",
                         variable.name, at - variable.offset, UnsignedNan(next[at])),
             std::nullopt};
   }
   for (size_t at = range.begin; wire_type_ == wire::FP16 && at < range.end; ++at) {
     if (std::abs(next[at]) <= kLargestHalf) continue;
-    const Variable& variable = variable_at(at);
+    const Variable& variable = layout_.VariableAt(at);
     return {fmt::format("the update made {}[{}] {}, and cluster.wire_dtype FP16 ends at {:g}",
                         variable.name, at - variable.offset, next[at], kLargestHalf),
             std::nullopt};
@@ -284,7 +278,7 @@ Aggregator::Nonfinite Aggregator::Diagnose(size_t chunk) const {
   for (size_t at = range.begin; at < range.end; ++at) {
     for (const Arena& arena : state_) {
       if (arena.floats().empty() || std::isfinite(arena.floats()[at])) continue;
-      const Variable& variable = variable_at(at);
+      const Variable& variable = layout_.VariableAt(at);
       return {fmt::format("the optimizer's second moment of {}[{}] is {}, from finite gradients of "
                           "all workers",
                           variable.name, at - variable.offset, UnsignedNan(arena.floats()[at])),
@@ -294,7 +288,7 @@ Aggregator::Nonfinite Aggregator::Diagnose(size_t chunk) const {
   // Clipped or frozen, and so not seen in a weight.
   return {fmt::format("the sum of the gradients of {} is not finite, although those of all workers "
                       "are",
-                      variable_at(range.begin).name),
+                      layout_.VariableAt(range.begin).name),
           std::nullopt};
 }
 
@@ -309,7 +303,7 @@ std::vector<uint32_t> Aggregator::MissingRanks() const {
 }
 
 std::span<const std::byte> Aggregator::WireChunk(size_t plane, size_t chunk) const {
-  const size_t begin = plane * graph_.arena_floats() + chunks_[chunk].begin;
+  const size_t begin = plane * layout_.arena_floats() + chunks_[chunk].begin;
   const size_t count = chunks_[chunk].floats();
   if (wire_type_ == wire::FP32) return std::as_bytes(planes_.floats().subspan(begin, count));
   return std::as_bytes(wire_planes_.values().subspan(begin, count));
@@ -328,7 +322,7 @@ uint64_t Aggregator::HashWeights(int64_t version) const {
   XXH3_state_t* state = XXH3_createState();
   XXH3_64bits_reset(state);
   const std::span<const float> weights = Weights(version);
-  for (const Variable& variable : graph_.variables()) {
+  for (const Variable& variable : layout_.variables()) {
     XXH3_64bits_update(state, weights.data() + variable.offset, variable.count * sizeof(float));
   }
   const uint64_t hash = XXH3_64bits_digest(state);

@@ -14,12 +14,12 @@
 #include <string>
 #include <vector>
 
-#include "common/arena.h"
-#include "common/chunks.h"
-#include "common/graph.h"
+#include "common/base/arena.h"
+#include "common/base/shared_memory.h"
+#include "common/graph/variable_layout.h"
 #include "common/link/link.h"
-#include "common/shared_memory.h"
-#include "common/slices.h"
+#include "common/plan/chunks.h"
+#include "common/plan/slices.h"
 #include "ps/optimizer.h"
 #include "ps/segments.h"
 #include "ps/thread_pool.h"
@@ -38,13 +38,14 @@ class Aggregator {
   // Called in the loop's thread for every chunk of W(version) as soon as it is written.
   using Publish = std::function<void(int64_t version, size_t chunk)>;
 
-  // Step v reads plane v mod 2 and writes the other one. W(0) is InitializeWeights(graph, seed).
+  // Step v reads plane v mod 2 and writes the other one. W(0) is InitializeWeights(layout, seed).
   // Memory, in arenas of 4 bytes per variable: 2 planes, the optimizer's state (Optimizer), 1 with
   // ema_decay, 1 for a two-phase step (and 1/8 of one with clip_norm); half of the planes and the
   // average again where `wire_type` has 16 bits.
-  Aggregator(const Graph& graph, std::vector<Chunk> chunks, const config::Optimizer& optimizer,
-             const PassKernels& kernels, config::Run::OnNonfinite on_nonfinite, uint64_t seed,
-             WireType wire_type, ThreadPool& pool, Publish publish);
+  Aggregator(const VariableLayout& layout, std::vector<Chunk> chunks,
+             const config::Optimizer& optimizer, const PassKernels& kernels,
+             config::Run::OnNonfinite on_nonfinite, uint64_t seed, WireType wire_type,
+             ThreadPool& pool, Publish publish);
 
   // Which parts make a gradient. Once, before the first step.
   void Expect(std::vector<ExpectedPart> parts, int64_t slices);
@@ -105,7 +106,7 @@ class Aggregator {
   };
 
   std::span<float> PlaneAt(size_t plane) const {
-    const size_t floats = graph_.arena_floats();
+    const size_t floats = layout_.arena_floats();
     return planes_.writable_floats().subspan(plane * floats, floats);
   }
   std::span<float> Plane(int64_t version) const {
@@ -125,7 +126,7 @@ class Aggregator {
   void EndAveraging();
   Nonfinite Diagnose(size_t chunk) const;
 
-  const Graph& graph_;
+  const VariableLayout& layout_;
   const std::vector<Chunk> chunks_;
   const Optimizer optimizer_;
   const std::vector<Segment> segments_;

@@ -5,7 +5,7 @@
 
 #include <span>
 
-#include "common/chunks.h"
+#include "common/plan/chunks.h"
 #include "ps/segments.h"
 #include "ps/update.h"
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "common/slices.h"
+#include "common/plan/slices.h"
 #include "proto/wire.pb.h"
 #include "ps/confusion_matrix.h"
 

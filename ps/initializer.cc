@@ -4,8 +4,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "common/error.h"
-#include "common/random.h"
+#include "common/base/error.h"
+#include "common/base/random.h"
 
 namespace muster {
 namespace {
@@ -63,11 +63,11 @@ void Initialize(const Variable& variable, uint32_t index, uint64_t seed, std::sp
 
 }  // namespace
 
-void InitializeWeights(const Graph& graph, uint64_t seed, std::span<float> weights) {
-  MUSTER_CHECK(weights.size() == graph.arena_floats());
+void InitializeWeights(const VariableLayout& layout, uint64_t seed, std::span<float> weights) {
+  MUSTER_CHECK(weights.size() == layout.arena_floats());
   std::fill(weights.begin(), weights.end(), 0.0f);
-  for (size_t i = 0; i < graph.variables().size(); ++i) {
-    const Variable& variable = graph.variables()[i];
+  for (size_t i = 0; i < layout.variables().size(); ++i) {
+    const Variable& variable = layout.variables()[i];
     Initialize(variable, static_cast<uint32_t>(i), seed,
                weights.subspan(variable.offset, variable.count));
   }

@@ -1,14 +1,14 @@
-// Initial values of variables: a pure function of the seed and the variable's place in the graph.
+// Initial values of variables: a pure function of the seed and the variable's place in the layout.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
-#include "common/graph.h"
+#include "common/graph/variable_layout.h"
 
 namespace muster {
 
-// Fills `weights` (graph.arena_floats() floats). Padding between variables becomes zero.
-void InitializeWeights(const Graph& graph, uint64_t seed, std::span<float> weights);
+// Fills `weights` (layout.arena_floats() floats). Padding between variables becomes zero.
+void InitializeWeights(const VariableLayout& layout, uint64_t seed, std::span<float> weights);
 
 }  // namespace muster

@@ -6,15 +6,18 @@
 #include <csignal>
 #include <exception>
 
-#include "common/config.h"
+#include "common/base/log.h"
+#include "common/base/malloc_policy.h"
+#include "common/base/parent.h"
+#include "common/base/program_options.h"
+#include "common/base/resource_limits.h"
+#include "common/config/build_graph.h"
+#include "common/config/config.h"
+#include "common/link/protocol.h"
 #include "common/link/tcp_address.h"
-#include "common/log.h"
-#include "common/malloc_policy.h"
-#include "common/parent.h"
-#include "common/program_options.h"
-#include "common/protocol.h"
-#include "common/resource_limits.h"
 #include "common/trace/session.h"
+#include "common/transport/link_options.h"
+#include "common/transport/transport.h"
 #include "ps/server.h"
 
 namespace muster {
@@ -49,9 +52,9 @@ void Serve(const Arguments& arguments, int signal_fd) {
   RequireLimits(config);
   const trace::Session session(trace::ServerSession(config), "loop");
   const std::string token = RequireToken(arguments.token_file, "the server");
-  const Graph graph = Graph::Build(config.model(), InputShape(config.data()));
+  const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
   const ListenAddress address = ChooseListenAddress(arguments.endpoint, arguments.bind);
-  LinkOptions options = LinkOptionsFor(config, graph);
+  LinkOptions options = LinkOptionsFor(config, graph.layout());
   options.token = token;
   options.advertised = IsTcp(address.endpoint) ? address.endpoint : "";
   std::unique_ptr<ServerLink> link =

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "common/error.h"
-#include "common/update_settings.h"
+#include "common/base/error.h"
+#include "common/config/update_settings.h"
 
 namespace muster {
 namespace {

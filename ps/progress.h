@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/step_plan.h"
+#include "common/plan/step_plan.h"
 #include "proto/wire.pb.h"
 #include "ps/evaluation.h"
 #include "ps/step_balance.h"

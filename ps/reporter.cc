@@ -12,8 +12,8 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
-#include "common/error.h"
-#include "common/resource_limits.h"
+#include "common/base/error.h"
+#include "common/base/resource_limits.h"
 
 namespace muster {
 namespace {

@@ -4,14 +4,14 @@
 
 #include <algorithm>
 
-#include "common/compute_settings.h"
-#include "common/join.h"
-#include "common/log.h"
-#include "common/protocol.h"
+#include "common/base/join.h"
+#include "common/base/log.h"
+#include "common/config/compute_settings.h"
+#include "common/link/protocol.h"
 
 namespace muster {
-Roster::Roster(const Graph& graph, JoinTerms terms)
-    : graph_(graph), terms_(std::move(terms)), members_(terms_.workers) {}
+Roster::Roster(const VariableLayout& layout, JoinTerms terms)
+    : layout_(layout), terms_(std::move(terms)), members_(terms_.workers) {}
 
 std::optional<std::string> Roster::Join(PeerId peer, const wire::Address& address,
                                         const wire::Hello& hello) {
@@ -67,11 +67,11 @@ std::optional<std::string> Roster::Reseat(PeerId peer, const wire::Address& addr
 }
 
 std::optional<std::string> Roster::CheckGraph(const wire::Hello& hello) const {
-  if (hello.graph_hash() == graph_.Hash()) return std::nullopt;
+  if (hello.graph_hash() == layout_.hash()) return std::nullopt;
   if (hello.variable_size() == 0) {
     return "the graph differs; it is too large for the worker to say in what";
   }
-  const std::vector<Variable>& ours = graph_.variables();
+  const std::vector<Variable>& ours = layout_.variables();
   const int common = std::min(hello.variable_size(), static_cast<int>(ours.size()));
   for (int i = 0; i < common; ++i) {
     const wire::VariableShape& theirs = hello.variable(i);
@@ -91,7 +91,7 @@ std::optional<std::string> Roster::CheckGraph(const wire::Hello& hello) const {
     return "the graph differs in a layer's settings or inputs; it has too many layers for "
            "the worker to say in which";
   }
-  const std::vector<std::string> lines = graph_.Describe();
+  const std::vector<std::string> lines = layout_.description();
   for (int i = 0; i < std::min(hello.layer_size(), static_cast<int>(lines.size())); ++i) {
     if (hello.layer(i) != lines[i]) {
       return fmt::format("the graph differs: \"{}\" here and \"{}\" in the worker", lines[i],

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/graph.h"
+#include "common/graph/variable_layout.h"
 #include "common/link/link.h"
 #include "proto/wire.pb.h"
 
@@ -18,7 +18,7 @@ struct JoinTerms {
   std::string token;
   uint64_t job = 0;
   uint32_t workers = 0;
-  std::vector<std::string> settings;  // common/compute_settings.h
+  std::vector<std::string> settings;  // common/config/compute_settings.h
 };
 
 struct Member {
@@ -34,7 +34,7 @@ struct Member {
 
 class Roster {
  public:
-  Roster(const Graph& graph, JoinTerms terms);
+  Roster(const VariableLayout& layout, JoinTerms terms);
 
   // Seats the worker that said Hello, or returns why it is refused (one line for that worker).
   std::optional<std::string> Join(PeerId peer, const wire::Address& address,
@@ -69,7 +69,7 @@ class Roster {
   std::optional<std::string> CheckSettings(const wire::Hello& hello) const;
   std::optional<std::string> CheckData(uint32_t rank, const wire::Hello& hello) const;
 
-  const Graph& graph_;
+  const VariableLayout& layout_;
   const JoinTerms terms_;
   std::vector<Member> members_;
   // Of the first worker that joined; all others must see the same data.

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "common/update_settings.h"
+#include "common/config/update_settings.h"
 
 namespace muster {
 namespace {

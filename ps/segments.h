@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "common/config_fwd.h"
-#include "common/graph.h"
+#include "common/graph/variable_layout.h"
+#include "proto/config_fwd.h"
 
 namespace muster {
 

@@ -8,12 +8,14 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
-#include "common/compute_settings.h"
-#include "common/config.h"
-#include "common/log.h"
-#include "common/protocol.h"
+#include "common/base/log.h"
+#include "common/config/build_graph.h"
+#include "common/config/chunk_bytes.h"
+#include "common/config/compute_settings.h"
+#include "common/config/config.h"
+#include "common/link/protocol.h"
 #include "common/trace/trace.h"
-#include "ps/instruction_set.h"
+#include "ps/choose_kernels.h"
 
 namespace muster {
 namespace {
@@ -27,11 +29,12 @@ constexpr std::chrono::milliseconds kHousekeeping{5};
 Server::Server(const config::Config& config, const std::string& token,
                std::unique_ptr<ServerLink> link, Reporter& reporter, int interrupt_fd)
     : config_(config),
-      graph_(Graph::Build(config.model(), InputShape(config.data()))),
+      graph_(BuildGraph(config.model(), InputShape(config.data()))),
       reporter_(reporter),
       interrupt_fd_(interrupt_fd),
-      roster_(graph_, {token, JobOf(token), config.cluster().workers(), ComputeSettings(config)}),
-      aggregator_(graph_, CutChunks(graph_, config.cluster()), config.optimizer(),
+      roster_(graph_.layout(),
+              {token, JobOf(token), config.cluster().workers(), ComputeSettings(config)}),
+      aggregator_(graph_.layout(), CutChunks(graph_.layout(), config.cluster()), config.optimizer(),
                   ChooseKernels(config.server().instruction_set()), config.run().on_nonfinite(),
                   config.run().seed(), WireTypeOf(config.cluster()), pool_,
                   [this](int64_t version, size_t chunk) { PublishChunk(version, chunk); }),

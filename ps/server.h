@@ -10,14 +10,14 @@
 #include <string>
 #include <vector>
 
-#include "common/adaptive_spin.h"
-#include "common/chunks.h"
-#include "common/error.h"
-#include "common/graph.h"
+#include "common/base/adaptive_spin.h"
+#include "common/base/error.h"
+#include "common/base/log.h"
+#include "common/base/own_gap.h"
+#include "common/graph/graph.h"
 #include "common/link/link.h"
-#include "common/log.h"
-#include "common/own_gap.h"
-#include "common/step_plan.h"
+#include "common/plan/chunks.h"
+#include "common/plan/step_plan.h"
 #include "proto/config.pb.h"
 #include "ps/aggregator.h"
 #include "ps/evaluation.h"

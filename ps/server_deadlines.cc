@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "common/join.h"
-#include "common/log.h"
+#include "common/base/join.h"
+#include "common/base/log.h"
 #include "ps/server.h"
 
 namespace muster {

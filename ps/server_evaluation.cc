@@ -3,8 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "common/atomic_file.h"
-#include "common/log.h"
+#include "common/base/atomic_file.h"
+#include "common/base/log.h"
 #include "ps/server.h"
 
 namespace muster {

@@ -4,9 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "common/batch_norm_check.h"
-#include "common/config.h"
-#include "common/log.h"
+#include "common/base/log.h"
+#include "common/config/batch_norm_check.h"
+#include "common/config/config.h"
 #include "ps/server.h"
 
 namespace muster {
@@ -86,7 +86,7 @@ void Server::WelcomeAll() {
                               {"steps_per_epoch", plan_.StepsPerEpoch()},
                               {"global_batch", plan_.global_batch},
                               {"slices", plan_.slices},
-                              {"parameters", graph_.parameter_count()},
+                              {"parameters", graph_.layout().parameter_count()},
                               {"chunks", aggregator_.chunks().size()},
                               {"instruction_set", aggregator_.instruction_set()}});
 }

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "common/trace/trace.h"
 #include "ps/server.h"
 #include "ps/unsigned_nan.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/step_plan.h"
+#include "common/plan/step_plan.h"
 
 namespace muster {
 

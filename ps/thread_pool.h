@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/event_fd.h"
+#include "common/base/event_fd.h"
 
 namespace muster {
 

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "common/slices.h"
-#include "common/wire_type.h"
+#include "common/link/wire_type.h"
+#include "common/plan/slices.h"
 #include "ps/pass_kernels.h"
 
 namespace muster {

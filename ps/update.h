@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "common/chunks.h"
+#include "common/plan/chunks.h"
 #include "ps/optimizer.h"
 #include "ps/segments.h"
 #include "ps/tree_sum.h"

@@ -22,19 +22,25 @@ deny launch '(ps|tests|bench)/'
 deny launch 'worker/' 'launch/data/.*worker/data/'
 deny worker '(ps|launch|tests|bench)/'
 deny worker/client 'worker/(nn|data|backend|trainer)/'
-deny worker/nn 'worker/(client|data|trainer|backend/cpu|backend/cuda)/' 'worker/nn/tower_bench.cc'
+deny worker/nn 'worker/(client|data|trainer|backend/cpu|backend/cuda)/' 'bench/tower_bench.cc'
 deny worker/data 'worker/(client|nn|backend|trainer)/'
 deny worker/backend 'worker/(client|nn|data|trainer)/'
 deny worker/trainer 'worker/backend/(cpu|cuda)/'
 for folder in common ps worker launch; do
-  deny $folder 'zmq' 'common/link/zmq_'
+  deny $folder 'zmq' 'common/transport/zmq/'
   deny $folder '(oneapi/dnnl|dnnl)' 'worker/backend/cpu/'
   deny $folder '(cuda|cudnn|cublas)' 'worker/backend/cuda/'
 done
+# Networks and devices know no protobuf, and neither do plans.
+for folder in common/base common/graph common/plan worker/nn worker/backend; do
+  deny $folder '(proto/|google/protobuf)'
+done
+# The launcher sends and receives nothing.
+deny launch 'common/transport/'
 # What takes seconds to compile is included in one place; all others use our front of it.
 for folder in common ps worker launch bench; do
-  deny $folder 'spdlog/' 'common/log\.cc'
-  deny $folder 'CLI/' '(common/program_options\.cc|launch/command_line/)'
+  deny $folder 'spdlog/' 'common/base/log\.cc'
+  deny $folder 'CLI/' '(common/base/program_options\.cc|launch/command_line/)'
   deny $folder 'regex>'
   deny $folder 'fmt/(ranges|format|chrono)\.h'
 done
@@ -50,4 +56,6 @@ fi
 for folder in worker/nn worker/data worker/backend launch; do
   deny $folder 'proto/wire'
 done
+# No circle of folders.
+python=$(command -v python3) && { "$python" scripts/include_graph.py >/dev/null || status=1; }
 exit $status

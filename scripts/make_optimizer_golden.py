@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes tests/core/golden/optimizers.txt: 100 steps of torch.optim on given gradients.
+"""Writes tests/ps/golden/optimizers.txt: 100 steps of torch.optim on given gradients.
 
-    python3 scripts/make_optimizer_golden.py > tests/core/golden/optimizers.txt
+    python3 scripts/make_optimizer_golden.py > tests/ps/golden/optimizers.txt
 
 The test computes the same start and gradients (`start`, `gradient`: sums and products that are
 exact in fp32). Of each case:

@@ -10,17 +10,20 @@
 #include <exception>
 #include <fstream>
 
-#include "common/chunks.h"
-#include "common/compute_settings.h"
-#include "common/config.h"
-#include "common/log.h"
-#include "common/malloc_policy.h"
-#include "common/parent.h"
-#include "common/program_options.h"
-#include "common/protocol.h"
-#include "common/resource_limits.h"
+#include "common/base/log.h"
+#include "common/base/malloc_policy.h"
+#include "common/base/parent.h"
+#include "common/base/program_options.h"
+#include "common/base/resource_limits.h"
+#include "common/config/build_graph.h"
+#include "common/config/compute_settings.h"
+#include "common/config/config.h"
+#include "common/link/protocol.h"
+#include "common/plan/chunks.h"
 #include "common/trace/session.h"
+#include "common/transport/link_options.h"
 #include "worker/backend/cpu/cpu_backend.h"
+#include "worker/client/describe_layout.h"
 #include "worker/trainer/trainer.h"
 #include "worker/trainer/worker_memory.h"
 
@@ -39,21 +42,12 @@ struct Arguments {
 wire::Hello DescribeWorker(const config::Config& config, const Graph& graph, const Datasets& data) {
   wire::Hello hello;
   hello.set_threads(config.worker().threads());
-  hello.set_graph_hash(graph.Hash());
-  for (const Variable& variable : graph.variables()) {
-    wire::VariableShape& entry = *hello.add_variable();
-    entry.set_name(variable.name);
-    for (const int64_t n : variable.shape) entry.add_shape(n);
-  }
-  for (const std::string& line : graph.Describe()) hello.add_layer(line);
+  DescribeLayout(graph.layout(), hello);
   hello.set_train_samples(data.train->size());
   hello.set_test_samples(data.test->size());
   hello.set_data_fingerprint(data.train->Fingerprint() ^ (data.test->Fingerprint() * 3));
   for (const std::string& line : ComputeSettings(config)) hello.add_setting(line);
-  // The hash decides; the rest only names what differs, and must fit into a message.
-  constexpr size_t kMostBytes = 256 << 10;
-  if (hello.ByteSizeLong() > kMostBytes) hello.clear_layer();
-  if (hello.ByteSizeLong() > kMostBytes) hello.clear_variable();
+  TrimHello(hello);
   return hello;
 }
 
@@ -103,7 +97,7 @@ void PrintMemory(const Arguments& arguments) {
     throw Error(ExitCode::kUsage, "--rank {}: expected 0 to {}, since cluster.workers is {}",
                 arguments.rank, config.cluster().workers() - 1, config.cluster().workers());
   }
-  const Graph graph = Graph::Build(config.model(), InputShape(config.data()));
+  const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
   const double before = ResidentBytes();
   const Datasets data = OpenIfThere(config);
   const double of_data = ResidentBytes() - before;
@@ -130,7 +124,7 @@ void Work(const Arguments& arguments) {
   ResolveConfig(config, AvailableCores());
   RequireLimits(config);
   const trace::Session session(trace::WorkerSession(config, arguments.rank), "compute");
-  const Graph graph = Graph::Build(config.model(), InputShape(config.data()));
+  const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
   const Datasets data = OpenDatasets(config.data(), config.run().seed());
   const std::unique_ptr<Backend> backend = MakeBackend(config);
   ClientOptions options;
@@ -140,7 +134,7 @@ void Work(const Arguments& arguments) {
   options.incarnation = arguments.incarnation;
   options.hello = DescribeWorker(config, graph, data);
   options.arena_floats = graph.arena_floats();
-  options.link = LinkOptionsFor(config, graph);
+  options.link = LinkOptionsFor(config, graph.layout());
   options.transport = config.cluster().transport();
   options.start_s = config.deadlines().start_s();
   options.silence_s = config.deadlines().silence_s();

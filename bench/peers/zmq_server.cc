@@ -20,7 +20,7 @@
 #include <vector>
 #include <zmq.hpp>
 
-#include "common/program_options.h"
+#include "common/base/program_options.h"
 
 namespace {
 

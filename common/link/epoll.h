@@ -6,9 +6,9 @@
 #include <cerrno>
 #include <cstdint>
 
-#include "common/error.h"
-#include "common/resource_limits.h"
-#include "common/unique_fd.h"
+#include "common/base/error.h"
+#include "common/base/resource_limits.h"
+#include "common/base/unique_fd.h"
 
 namespace muster {
 

@@ -19,11 +19,9 @@
 #include <string>
 #include <vector>
 
-#include "common/error.h"
-#include "common/graph.h"
-#include "common/shared_memory.h"
-#include "common/wire_type.h"
-#include "proto/config.pb.h"
+#include "common/base/error.h"
+#include "common/base/shared_memory.h"
+#include "common/link/wire_type.h"
 #include "proto/wire.pb.h"
 
 namespace muster {
@@ -31,7 +29,7 @@ namespace muster {
 // A connected peer, as the server sees it. Never used again for another connection.
 using PeerId = uint64_t;
 
-// Tensor bytes that came with a message: floats, or their halves (common/wire_type.h). `owner`
+// Tensor bytes that came with a message: floats, or their halves (common/link/wire_type.h). `owner`
 // keeps them alive; they are 4-byte aligned.
 struct Payload {
   const void* data = nullptr;
@@ -181,26 +179,5 @@ struct LinkOptions {
   // descriptors. More are closed at once.
   size_t max_local_peers = 4096;
 };
-
-// What both ends of a link for this config need to know.
-LinkOptions LinkOptionsFor(const config::Config& config, const Graph& graph);
-
-// The transports of cluster.transport, by the form of `endpoint`: ipc://@NAME (abstract namespace),
-// tcp://HOST:PORT (tcp_address.h), local://@NAME. Throws Error(kFailure) if it cannot be bound, and
-// Error(kUsage) for one that is malformed or contradicts `transport`. With AUTO the server listens
-// on the local link of the job as well; where that cannot be, one line in the log says why, but a
-// second server of this user with the job's token is Error(kUsage).
-std::unique_ptr<ServerLink> Listen(const std::string& endpoint, uint64_t job,
-                                   config::Cluster::Transport transport,
-                                   const LinkOptions& options);
-
-// Connects; the server may appear later, for as long as `patience`. With AUTO and an endpoint of
-// this host the local link is used if the server can be reached by it, and otherwise one line in
-// the log says why not. Throws Error(kDeadline) if nobody appears at an endpoint of this host, and
-// Error(kUsage) for an endpoint that cannot be one, such as a name without an address.
-std::unique_ptr<ClientLink> Connect(const std::string& endpoint, uint64_t job,
-                                    config::Cluster::Transport transport,
-                                    std::chrono::duration<double> patience,
-                                    const LinkOptions& options);
 
 }  // namespace muster

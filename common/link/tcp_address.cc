@@ -12,8 +12,8 @@
 #include <memory>
 #include <string_view>
 
-#include "common/error.h"
-#include "common/unique_fd.h"
+#include "common/base/error.h"
+#include "common/base/unique_fd.h"
 
 namespace muster {
 namespace {

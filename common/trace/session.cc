@@ -10,8 +10,8 @@
 #include <memory>
 #include <vector>
 
-#include "common/log.h"
-#include "common/resource_limits.h"
+#include "common/base/log.h"
+#include "common/base/resource_limits.h"
 #include "common/trace/recorder.h"
 #include "proto/config.pb.h"
 

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <string>
 
-#include "common/config_fwd.h"
+#include "proto/config_fwd.h"
 
 namespace muster::trace {
 

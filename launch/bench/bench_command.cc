@@ -8,14 +8,16 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "common/chunks.h"
-#include "common/error.h"
-#include "common/graph.h"
-#include "common/job_size.h"
+#include "common/base/error.h"
+#include "common/config/build_graph.h"
+#include "common/config/chunk_bytes.h"
+#include "common/config/job_size.h"
+#include "common/graph/graph.h"
+#include "common/plan/chunks.h"
 #include "launch/bench/bench_text.h"
-#include "launch/console.h"
-#include "launch/json_program.h"
-#include "launch/server_memory.h"
+#include "launch/memory/server_memory.h"
+#include "launch/process/json_program.h"
+#include "launch/text/console.h"
 #include "proto/config.pb.h"
 
 namespace muster {
@@ -81,12 +83,12 @@ BenchModel ModelOf(const BenchArguments& arguments, BenchResult& result) {
     config.mutable_cluster()->set_workers(static_cast<uint32_t>(arguments.workers));
   }
   ResolveJobSize(config, AvailableCores());
-  const Graph graph = Graph::Build(config.model(), InputShape(config.data()));
+  const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
   BenchModel model{.name = config.model().name().empty() ? arguments.config_path
                                                          : config.model().name()};
   model.shape.bytes = static_cast<double>(graph.arena_floats() * sizeof(float));
   model.shape.states = OptimizerState(config.optimizer());
-  for (const Chunk& chunk : CutChunks(graph, config.cluster())) {
+  for (const Chunk& chunk : CutChunks(graph.layout(), config.cluster())) {
     model.shape.chunk_bytes =
         std::max(model.shape.chunk_bytes, static_cast<double>(chunk.floats() * sizeof(float)));
   }

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "launch/text_table.h"
-#include "launch/units.h"
+#include "launch/text/text_table.h"
+#include "launch/text/units.h"
 
 namespace muster {
 namespace {

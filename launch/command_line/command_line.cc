@@ -9,14 +9,14 @@
 #include <string>
 #include <vector>
 
-#include "common/error.h"
-#include "common/join.h"
-#include "common/text_format.h"
+#include "common/base/error.h"
+#include "common/base/join.h"
+#include "common/config/text_format.h"
 #include "launch/command_line/arguments.h"
 #include "launch/command_line/commands.h"
 #include "launch/command_line/help_text.h"
 #include "launch/command_line/options.h"
-#include "launch/console.h"
+#include "launch/text/console.h"
 
 namespace muster {
 namespace {

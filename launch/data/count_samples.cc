@@ -1,6 +1,6 @@
 #include "launch/data/count_samples.h"
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "proto/config.pb.h"
 #include "worker/data/dataset.h"
 

@@ -1,7 +1,8 @@
 // How many samples a run would find.
 #pragma once
 
-#include "launch/dry_run.h"
+#include "launch/data/data_count.h"
+#include "proto/config_fwd.h"
 
 namespace muster {
 

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "launch/data/existing_set.h"
 #include "launch/data/fetch.h"
 #include "launch/data/md5.h"

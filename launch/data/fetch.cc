@@ -6,7 +6,7 @@
 #include <exception>
 #include <memory>
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "launch/data/staged_folder.h"
 #include "launch/data/transfer_meter.h"
 

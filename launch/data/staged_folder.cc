@@ -8,8 +8,8 @@
 #include <cstdio>
 #include <system_error>
 
-#include "common/error.h"
-#include "common/resource_limits.h"
+#include "common/base/error.h"
+#include "common/base/resource_limits.h"
 
 namespace muster {
 namespace fs = std::filesystem;

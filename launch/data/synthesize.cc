@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "launch/data/existing_set.h"
 #include "launch/data/staged_folder.h"
 #include "launch/data/synthetic_image.h"

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "launch/data/staged_folder.h"
 
 namespace muster {

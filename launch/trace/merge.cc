@@ -13,10 +13,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "common/atomic_file.h"
-#include "common/error.h"
-#include "common/resource_limits.h"
-#include "common/unique_fd.h"
+#include "common/base/atomic_file.h"
+#include "common/base/error.h"
+#include "common/base/resource_limits.h"
+#include "common/base/unique_fd.h"
 #include "launch/trace/trace_data.h"
 
 namespace muster {

@@ -7,10 +7,10 @@
 #include <set>
 #include <utility>
 
-#include "common/join.h"
+#include "common/base/join.h"
+#include "launch/text/units.h"
 #include "launch/trace/critical_path.h"
 #include "launch/trace/steps.h"
-#include "launch/units.h"
 
 namespace muster {
 namespace {

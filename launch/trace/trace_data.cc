@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "common/error.h"
-#include "common/resource_limits.h"
+#include "common/base/error.h"
+#include "common/base/resource_limits.h"
 
 namespace muster {
 namespace {

@@ -5,7 +5,7 @@
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
-#include "common/error.h"
+#include "common/base/error.h"
 
 #define EXPECT_MUSTER_ERROR(statement, expected_code, matcher) \
   try {                                                        \

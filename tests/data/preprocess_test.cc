@@ -7,8 +7,8 @@
 #include <map>
 #include <vector>
 
-#include "common/config.h"
-#include "common/random.h"
+#include "common/base/random.h"
+#include "common/config/config.h"
 #include "tests/data/expect_error.h"
 #include "tests/data/test_sets.h"
 

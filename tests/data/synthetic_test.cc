@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-#include "common/config.h"
+#include "common/config/config.h"
 #include "proto/config.pb.h"
 
 namespace muster {

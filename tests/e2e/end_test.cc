@@ -9,7 +9,7 @@
 #include <random>
 #include <thread>
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "tests/e2e/real_job.h"
 
 namespace muster::testing {

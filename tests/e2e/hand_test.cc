@@ -8,7 +8,7 @@
 #include <sstream>
 #include <thread>
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "tests/e2e/hand_job.h"
 
 namespace muster::testing {

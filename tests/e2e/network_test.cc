@@ -19,7 +19,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "tests/e2e/hand_job.h"
 
 namespace muster::testing {

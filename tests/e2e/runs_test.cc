@@ -10,7 +10,7 @@
 #include <set>
 #include <sstream>
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "tests/e2e/real_job.h"
 
 namespace muster::testing {

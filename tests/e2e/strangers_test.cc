@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "tests/e2e/hand_job.h"
 
 namespace muster::testing {

@@ -9,6 +9,7 @@
 #include <ostream>
 #include <stdexcept>
 
+#include "common/config/build_graph.h"
 #include "proto/config.pb.h"
 
 namespace muster {
@@ -117,7 +118,7 @@ Layer GoldenCase::MakeLayer() const {
   if (!google::protobuf::TextFormat::ParseFromString(text, &model)) {
     throw std::runtime_error(fmt::format("{}: case {}: not a model: {}", file, name, text));
   }
-  const Graph graph = Graph::Build(model, {inputs.at(0).height, inputs[0].width, 1});
+  const Graph graph = BuildGraph(model, {inputs.at(0).height, inputs[0].width, 1});
   return *std::find_if(graph.layers().begin(), graph.layers().end(),
                        [](const Layer& layer) { return layer.name == "it"; });
 }

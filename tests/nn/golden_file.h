@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "common/arena.h"
-#include "common/graph.h"
+#include "common/base/arena.h"
+#include "common/graph/graph.h"
 #include "worker/backend/backend.h"
 
 namespace muster {

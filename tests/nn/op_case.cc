@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "common/random.h"
+#include "common/base/random.h"
 #include "worker/nn/plan.h"
 
 namespace muster {

@@ -6,7 +6,7 @@
 
 #include <set>
 
-#include "common/random.h"
+#include "common/base/random.h"
 #include "tests/nn/reference.h"
 #include "worker/nn/backward_plan.h"
 #include "worker/nn/memory_plan.h"

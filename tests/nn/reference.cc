@@ -6,7 +6,7 @@
 #include <limits>
 #include <stdexcept>
 
-#include "common/random.h"
+#include "common/base/random.h"
 
 namespace muster::reference {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/graph.h"
+#include "common/graph/graph.h"
 #include "worker/backend/backend.h"
 
 namespace muster::reference {

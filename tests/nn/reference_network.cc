@@ -4,6 +4,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "common/config/build_graph.h"
 #include "proto/config.pb.h"
 #include "tests/nn/reference.h"
 
@@ -128,7 +129,7 @@ Graph MakeGraph(const std::string& model_text, const Shape& input) {
   if (!google::protobuf::TextFormat::ParseFromString(model_text, &model)) {
     throw std::invalid_argument("not a model: " + model_text);
   }
-  return Graph::Build(model, input);
+  return BuildGraph(model, input);
 }
 
 Layer MakeLayer(const std::string& layer_text, const Shape& input) {

@@ -1,7 +1,7 @@
 // Small networks that between them use every layer, every fusion and every shape of branch.
 #pragma once
 
-#include "common/shape.h"
+#include "common/graph/shape.h"
 
 namespace muster {
 

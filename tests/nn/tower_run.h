@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "common/arena.h"
-#include "common/graph.h"
+#include "common/base/arena.h"
+#include "common/graph/graph.h"
 #include "tests/nn/op_case.h"
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/nn/tower.h"

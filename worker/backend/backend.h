@@ -15,7 +15,7 @@
 #include <memory>
 #include <span>
 
-#include "common/graph.h"
+#include "common/graph/graph.h"
 
 namespace muster {
 

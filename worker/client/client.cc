@@ -4,9 +4,10 @@
 
 #include <array>
 
-#include "common/log.h"
-#include "common/protocol.h"
+#include "common/base/log.h"
+#include "common/link/protocol.h"
 #include "common/trace/trace.h"
+#include "common/transport/transport.h"
 
 namespace muster {
 Client::Client(ClientOptions options) : options_(std::move(options)) {

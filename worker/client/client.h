@@ -39,15 +39,16 @@
 #include <thread>
 #include <vector>
 
-#include "common/adaptive_spin.h"
-#include "common/error.h"
-#include "common/event_fd.h"
+#include "common/base/adaptive_spin.h"
+#include "common/base/error.h"
+#include "common/base/event_fd.h"
+#include "common/base/own_gap.h"
 #include "common/link/link.h"
 #include "common/link/send_window.h"
-#include "common/own_gap.h"
-#include "common/slices.h"
-#include "common/step_plan.h"
-#include "common/wire_type.h"
+#include "common/link/wire_type.h"
+#include "common/plan/slices.h"
+#include "common/plan/step_plan.h"
+#include "common/transport/transport.h"
 #include "proto/wire.pb.h"
 #include "worker/client/wire_buffers.h"
 

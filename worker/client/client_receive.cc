@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "common/protocol.h"
+#include "common/link/protocol.h"
 #include "common/trace/trace.h"
 #include "worker/client/client.h"
 

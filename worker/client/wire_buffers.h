@@ -10,8 +10,8 @@
 #include <deque>
 #include <span>
 
-#include "common/arena.h"
-#include "common/event_fd.h"
+#include "common/base/arena.h"
+#include "common/base/event_fd.h"
 
 namespace muster {
 

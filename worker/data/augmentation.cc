@@ -1,7 +1,7 @@
 #include "worker/data/augmentation.h"
 
-#include "common/error.h"
-#include "common/random.h"
+#include "common/base/error.h"
+#include "common/base/random.h"
 #include "proto/config.pb.h"
 
 namespace muster {

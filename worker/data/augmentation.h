@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "common/config_fwd.h"
-#include "common/shape.h"
+#include "common/graph/shape.h"
+#include "proto/config_fwd.h"
 
 namespace muster {
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "common/error.h"
+#include "common/base/error.h"
 
 namespace muster {
 namespace {

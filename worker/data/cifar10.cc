@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/count_text.h"
-#include "common/error.h"
+#include "common/base/count_text.h"
+#include "common/base/error.h"
 #include "worker/data/mapped_file.h"
 
 namespace muster {

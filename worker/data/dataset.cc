@@ -2,8 +2,8 @@
 
 #include <filesystem>
 
-#include "common/config.h"
-#include "common/error.h"
+#include "common/base/error.h"
+#include "common/config/config.h"
 #include "proto/config.pb.h"
 #include "worker/data/cifar10.h"
 #include "worker/data/mnist.h"

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "common/config_fwd.h"
-#include "common/shape.h"
+#include "common/graph/shape.h"
+#include "proto/config_fwd.h"
 
 namespace muster {
 

@@ -3,8 +3,8 @@
 #include <numeric>
 #include <utility>
 
-#include "common/error.h"
-#include "common/random.h"
+#include "common/base/error.h"
+#include "common/base/random.h"
 #include "worker/data/pipeline.h"
 
 namespace muster {

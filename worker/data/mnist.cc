@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "worker/data/byte_reader.h"
 
 namespace muster {

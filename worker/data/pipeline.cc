@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "common/trace/trace.h"
 #include "worker/data/epoch_order.h"
 #include "worker/data/prefetch_ring.h"

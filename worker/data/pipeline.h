@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "common/slices.h"
-#include "common/step_plan.h"
+#include "common/plan/slices.h"
+#include "common/plan/step_plan.h"
 #include "proto/config.pb.h"
 #include "worker/data/dataset.h"
 

@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "common/trace/trace.h"
 
 namespace muster {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "common/error.h"
+#include "common/base/error.h"
 
 namespace muster {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "common/shape.h"
+#include "common/graph/shape.h"
 #include "proto/config.pb.h"
 #include "worker/data/augmentation.h"
 

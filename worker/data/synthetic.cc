@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 
-#include "common/error.h"
-#include "common/random.h"
+#include "common/base/error.h"
+#include "common/base/random.h"
 #include "proto/config.pb.h"
 
 namespace muster {

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/graph.h"
+#include "common/graph/graph.h"
 #include "worker/backend/backend.h"
 
 namespace muster {

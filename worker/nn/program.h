@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "common/graph.h"
+#include "common/graph/graph.h"
 #include "worker/backend/backend.h"
 #include "worker/nn/backward_plan.h"
 #include "worker/nn/memory_plan.h"

@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "worker/nn/backward_plan.h"
 #include "worker/nn/plan.h"
 #include "worker/nn/program.h"

@@ -11,7 +11,7 @@
 #include <memory>
 #include <span>
 
-#include "common/graph.h"
+#include "common/graph/graph.h"
 #include "worker/backend/backend.h"
 
 namespace muster {

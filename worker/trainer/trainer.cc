@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "common/trace/trace.h"
 #include "worker/trainer/worker_memory.h"
 

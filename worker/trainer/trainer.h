@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "common/arena.h"
-#include "common/graph.h"
+#include "common/base/arena.h"
+#include "common/graph/graph.h"
 #include "proto/config.pb.h"
 #include "worker/client/client.h"
 #include "worker/data/dataset.h"

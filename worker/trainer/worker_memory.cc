@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <set>
 
-#include "common/chunks.h"
-#include "common/config.h"
-#include "common/wire_type.h"
+#include "common/config/chunk_bytes.h"
+#include "common/config/config.h"
+#include "common/link/wire_type.h"
+#include "common/plan/chunks.h"
 #include "worker/client/wire_buffers.h"
 #include "worker/data/pipeline.h"
 
@@ -37,7 +38,7 @@ void AddGradients(const config::Config& config, const Graph& graph, double arena
   }
   if (wire != wire::FP32) {
     size_t largest = 0;
-    for (const Chunk& chunk : CutChunks(graph, config.cluster())) {
+    for (const Chunk& chunk : CutChunks(graph.layout(), config.cluster())) {
       largest = std::max(largest, chunk.floats());
     }
     rows.push_back({"gradients in 16 bits",

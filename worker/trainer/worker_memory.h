@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/config_fwd.h"
-#include "common/graph.h"
-#include "common/process_memory.h"
-#include "common/step_plan.h"
+#include "common/config/memory_rows.h"
+#include "common/graph/graph.h"
+#include "common/plan/step_plan.h"
+#include "proto/config_fwd.h"
 #include "worker/data/dataset.h"
 #include "worker/nn/tower.h"
 

@@ -1,5 +1,5 @@
 // The sum of several tensors, forward (with a relu, where one follows) and of gradients.
-#include "common/error.h"
+#include "common/base/error.h"
 #include "worker/backend/cpu/kernels.h"
 #include "worker/backend/cpu/ops.h"
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "worker/backend/cpu/convolution_passes.h"
 #include "worker/backend/cpu/few_channels_gradient.h"
 #include "worker/backend/cpu/ops.h"

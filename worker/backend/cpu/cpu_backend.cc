@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <thread>
 
-#include "common/aligned_memory.h"
-#include "common/error.h"
+#include "common/base/aligned_memory.h"
+#include "common/base/error.h"
 #include "worker/backend/cpu/onednn.h"
 #include "worker/backend/cpu/ops.h"
 #include "worker/backend/cpu/weight_layouts.h"

@@ -3,7 +3,7 @@
 // batch, on any worker.
 #include <cstring>
 
-#include "common/random.h"
+#include "common/base/random.h"
 #include "worker/backend/cpu/kernels.h"
 #include "worker/backend/cpu/ops.h"
 

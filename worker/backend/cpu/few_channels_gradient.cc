@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/slices.h"
+#include "common/plan/slices.h"
 #include "worker/backend/cpu/team.h"
 #include "worker/backend/cpu/vec.h"
 

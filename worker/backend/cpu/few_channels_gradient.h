@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/graph.h"
+#include "common/graph/graph.h"
 
 namespace muster::cpu {
 

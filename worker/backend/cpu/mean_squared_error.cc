@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "worker/backend/cpu/kernels.h"
 #include "worker/backend/cpu/loss_counts.h"
 #include "worker/backend/cpu/ops.h"

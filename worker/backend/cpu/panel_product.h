@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "common/slices.h"
+#include "common/plan/slices.h"
 
 namespace muster::cpu {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/slices.h"
+#include "common/plan/slices.h"
 
 namespace muster::cpu {
 

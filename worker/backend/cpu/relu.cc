@@ -1,5 +1,5 @@
 // y = max(0, x), where it could not be fused into the layer before.
-#include "common/error.h"
+#include "common/base/error.h"
 #include "worker/backend/cpu/kernels.h"
 #include "worker/backend/cpu/ops.h"
 

@@ -1,6 +1,6 @@
 #include "worker/backend/cpu/reordered_weights.h"
 
-#include "common/error.h"
+#include "common/base/error.h"
 
 namespace muster::cpu {
 

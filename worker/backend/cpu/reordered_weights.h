@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "common/arena.h"
+#include "common/base/arena.h"
 #include "worker/backend/cpu/onednn.h"
 
 namespace muster::cpu {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "common/slices.h"
+#include "common/plan/slices.h"
 
 namespace muster::cpu {
 

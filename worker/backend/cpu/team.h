@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "common/unseen_hand_over.h"
+#include "common/base/unseen_hand_over.h"
 
 namespace muster::cpu {
 

@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "common/graph.h"
+#include "common/graph/graph.h"
 #include "worker/backend/cpu/winograd_tiles.h"
 #include "worker/backend/cpu/winograd_weights.h"
 

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/graph.h"
+#include "common/graph/graph.h"
 #include "worker/backend/cpu/winograd_tiles.h"
 
 namespace muster::cpu::winograd {

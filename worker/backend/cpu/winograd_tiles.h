@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/graph.h"
+#include "common/graph/graph.h"
 #include "worker/backend/cpu/panel_product.h"
 #include "worker/backend/cpu/vec.h"
 #include "worker/backend/cpu/winograd_transforms.h"

@@ -1,6 +1,6 @@
 #include "worker/backend/cpu/winograd_weights.h"
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "worker/backend/cpu/kernels.h"
 #include "worker/backend/cpu/vec.h"
 #include "worker/backend/cpu/winograd_transforms.h"

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "common/arena.h"
+#include "common/base/arena.h"
 #include "worker/backend/cpu/panel_product.h"
 
 namespace muster::cpu::winograd {

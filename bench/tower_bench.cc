@@ -1,0 +1,265 @@
+// Forward and backward of one tower on random data: images/s, and milliseconds and GFLOP/s of each
+// op. Compare the GFLOP/s with the multiply-add peak of the cores, which it measures too; they
+// count the multiplications and additions of the sums that define a layer, whatever way it was
+// worked out: Winograd's convolutions, which need 2.25 times fewer multiplications, may exceed the
+// peak.
+//
+//   tower_bench configs/models/cifar10_tutorial.txtpb --input 24x24x3 --batch 64 --threads 1
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/arena.h"
+#include "common/base/error.h"
+#include "common/base/program_options.h"
+#include "common/base/random.h"
+#include "common/config/build_graph.h"
+#include "common/config/text_format.h"
+#include "common/graph/graph.h"
+#include "proto/config.pb.h"
+#include "worker/backend/cpu/cpu_backend.h"
+#include "worker/nn/tower.h"
+
+namespace muster {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// The shortest times of one op, in seconds.
+struct OpTimes {
+  std::string name;
+  double forward_flops = 0, backward_flops = 0;  // of a batch
+  double forward = std::numeric_limits<double>::infinity();
+  double backward = std::numeric_limits<double>::infinity();
+};
+
+template <typename Call>
+auto Timed(double& shortest, const Call& call) {
+  struct Stop {
+    ~Stop() { shortest = std::min(shortest, SecondsSince(start)); }
+    double& shortest;
+    Clock::time_point start = Clock::now();
+  } stop{shortest};
+  return call();
+}
+
+class TimedOp : public Op {
+ public:
+  TimedOp(std::unique_ptr<Op> op, OpTimes& times) : op_(std::move(op)), times_(times) {}
+  size_t state_floats() const override { return op_->state_floats(); }
+  size_t scratch_floats() const override { return op_->scratch_floats(); }
+  void Forward(const ForwardArgs& args) override {
+    Timed(times_.forward, [&] { op_->Forward(args); });
+  }
+  void Backward(const BackwardArgs& args) override {
+    Timed(times_.backward, [&] { op_->Backward(args); });
+  }
+
+ private:
+  std::unique_ptr<Op> op_;
+  OpTimes& times_;
+};
+
+class TimedLoss : public LossOp {
+ public:
+  TimedLoss(std::unique_ptr<LossOp> op, OpTimes& times) : op_(std::move(op)), times_(times) {}
+  size_t state_floats() const override { return op_->state_floats(); }
+  LossSums Forward(const float* logits, const int32_t* labels, float* state,
+                   int32_t* predictions) override {
+    return Timed(times_.forward, [&] { return op_->Forward(logits, labels, state, predictions); });
+  }
+  void Backward(float scale, const float* logits, const int32_t* labels, const float* state,
+                float* gradient) override {
+    Timed(times_.backward, [&] { op_->Backward(scale, logits, labels, state, gradient); });
+  }
+
+ private:
+  std::unique_ptr<LossOp> op_;
+  OpTimes& times_;
+};
+
+// A backend that notes how long each op of another one takes.
+class TimedBackend : public Backend {
+ public:
+  explicit TimedBackend(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
+  const std::vector<std::unique_ptr<OpTimes>>& times() const { return times_; }
+
+  void Enter() override { backend_->Enter(); }
+  std::unique_ptr<DeviceBuffer> Allocate(size_t floats) override {
+    return backend_->Allocate(floats);
+  }
+  std::unique_ptr<WeightLayouts> MakeWeightLayouts() override {
+    return backend_->MakeWeightLayouts();
+  }
+  std::unique_ptr<Op> MakeOp(const Layer& layer, const OpOptions& options) override {
+    return std::make_unique<TimedOp>(backend_->MakeOp(layer, options), Add(layer, options));
+  }
+  std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) override {
+    return std::make_unique<TimedLoss>(backend_->MakeLoss(layer, options), Add(layer, options));
+  }
+  // Belongs to no op: what the step takes beyond the ops' sum.
+  void AddGradients(float* to, const float* a, const float* b, const float* relu_output,
+                    int64_t floats) override {
+    backend_->AddGradients(to, a, b, relu_output, floats);
+  }
+
+ private:
+  static std::string Name(const Layer& layer, const OpOptions& options) {
+    static constexpr const char* kActivations[] = {"", " + relu", " + relu6"};
+    return layer.name + (options.fuse_add ? " + add" : "") +
+           kActivations[static_cast<int>(options.activation)];
+  }
+  OpTimes& Add(const Layer& layer, const OpOptions& options) {
+    const double flops = layer.weights < 0 ? 0 : layer.forward_flops * options.batch;
+    times_.push_back(std::make_unique<OpTimes>(
+        OpTimes{.name = Name(layer, options),
+                .forward_flops = flops,
+                .backward_flops = flops * (options.input_gradient ? 2 : 1)}));
+    return *times_.back();
+  }
+
+  std::unique_ptr<Backend> backend_;
+  std::vector<std::unique_ptr<OpTimes>> times_;
+};
+
+// GFLOP/s of one thread that does nothing but multiply and add.
+double PeakGflops() {
+  using Vec = float __attribute__((vector_size(32)));
+  constexpr int kChains = 12, kRounds = 2'000'000;
+  double shortest = std::numeric_limits<double>::infinity();
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    Vec sum[kChains];
+    for (int j = 0; j < kChains; ++j) sum[j] = Vec{} + static_cast<float>(j);  // all different
+    const Vec a = Vec{} + 0.999f, b = Vec{} + 1e-6f;
+    const auto start = Clock::now();
+    for (int i = 0; i < kRounds; ++i) {
+#pragma GCC unroll 12
+      for (int j = 0; j < kChains; ++j) sum[j] = sum[j] * a + b;
+    }
+    shortest = std::min(shortest, SecondsSince(start));
+    for (const Vec& s : sum) asm volatile("" : : "x"(s));
+  }
+  return 2.0 * 8 * kChains * kRounds / shortest / 1e9;
+}
+
+void FillRandom(std::span<float> values, float scale, uint32_t place) {
+  const RandomStream stream(1, RandomPurpose::kSynthetic, place, 0, 0);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const uint32_t bits = stream.Block(static_cast<uint32_t>(i / 4))[i % 4];
+    values[i] = scale * (2 * ToUniform(bits) - 1);
+  }
+}
+
+struct Options {
+  std::string model, input = "24x24x3";
+  int64_t batch = 64;
+  int threads = 1;
+  double seconds = 2;
+  bool direct = false;
+};
+
+void PrintOps(const TimedBackend& backend) {
+  const auto gflops = [](double flops, double seconds) {
+    return flops > 0 && std::isfinite(seconds) ? fmt::format("{:6.1f}", flops / seconds / 1e9)
+                                               : std::string(6, ' ');
+  };
+  const auto ms = [](double seconds) { return std::isfinite(seconds) ? seconds * 1e3 : 0; };
+  fmt::print("{:24} {:>9} {:>9} {:>9} {:>9}\n", "op", "fwd ms", "GFLOP/s", "bwd ms", "GFLOP/s");
+  double forward = 0, backward = 0;
+  for (const auto& op : backend.times()) {
+    fmt::print("{:24} {:9.3f}    {} {:9.3f}    {}\n", op->name, ms(op->forward),
+               gflops(op->forward_flops, op->forward), ms(op->backward),
+               gflops(op->backward_flops, op->backward));
+    forward += ms(op->forward);
+    backward += ms(op->backward);
+  }
+  fmt::print("{:24} {:9.3f} {:9} {:9.3f}\n", "sum", forward, "", backward);
+  fmt::print("GFLOP/s: of the direct sums; Winograd's convolutions do with 2.25 times fewer\n");
+}
+
+void Run(const Options& options) {
+  config::Model model;
+  Locations locations;
+  ParseTextFile(options.model, "model", model, locations);
+  Shape input;
+  if (std::sscanf(options.input.c_str(), "%ldx%ldx%ld", &input.height, &input.width,
+                  &input.channels) != 3) {
+    throw Error(ExitCode::kUsage, "--input: expected 24x24x3, got {}", options.input);
+  }
+  const Graph graph = BuildGraph(model, input);
+  TimedBackend backend(MakeCpuBackend(options.threads, {.winograd = !options.direct}));
+  Tower tower(graph, backend, 1);
+  tower.Prepare(options.batch, Mode::kTraining);
+
+  Arena weights(graph.arena_floats()), gradients(graph.arena_floats());
+  for (const Variable& v : graph.variables()) {
+    FillRandom(weights.floats().subspan(v.offset, v.count), std::sqrt(6.0f / v.fan_in), v.offset);
+  }
+  Arena images(options.batch * input.elements());
+  FillRandom(images.floats(), 2, 0);
+  std::vector<int32_t> labels(options.batch);
+  std::vector<int64_t> ids(options.batch);
+  for (int64_t i = 0; i < options.batch; ++i) {
+    ids[i] = i;
+    labels[i] = static_cast<int32_t>(i % graph.classes());
+  }
+  const TowerInput batch = {options.batch, images.floats().data(), labels.data(), ids.data(), 0};
+
+  // A new version each step, as in training.
+  std::vector<double> steps;
+  const auto start = Clock::now();
+  for (int64_t step = 0; step < 5 || SecondsSince(start) < options.seconds; ++step) {
+    double seconds = std::numeric_limits<double>::infinity();
+    const LossSums sums = Timed(seconds, [&] {
+      const LossSums sums = tower.Forward(batch, Mode::kTraining, weights.floats(), step, nullptr);
+      tower.Backward(1.0f / options.batch, weights.floats(), gradients.floats(), nullptr);
+      return sums;
+    });
+    if (!std::isfinite(sums.loss)) throw Error(ExitCode::kNonfinite, "the loss is {}", sums.loss);
+    steps.push_back(seconds);
+  }
+  std::sort(steps.begin(), steps.end());
+  PrintOps(backend);
+  double flops = 0;
+  for (const auto& op : backend.times()) flops += op->forward_flops + op->backward_flops;
+  const double median = steps[steps.size() / 2];
+  fmt::print("step: median {:.2f} ms, shortest {:.2f} ms, of {} steps\n", median * 1e3,
+             steps[0] * 1e3, steps.size());
+  fmt::print("{:.0f} images/s (best {:.0f}); {:.1f} GFLOP/s of a peak of {} x {:.1f}\n",
+             options.batch / median, options.batch / steps[0], flops / median / 1e9,
+             options.threads, PeakGflops());
+}
+
+}  // namespace
+}  // namespace muster
+
+int main(int argc, char** argv) {
+  muster::Options options;
+  muster::ProgramOptions program(
+      "Times one tower: forward and backward of a network on random data.");
+  program.Add("model", options.model, "A model file (configs/models/*.txtpb)").Required();
+  program.Add("--input", options.input, "height x width x channels").ShowDefault();
+  program.Add("--batch", options.batch, "samples").ShowDefault();
+  program.Add("--threads", options.threads).ShowDefault();
+  program.Add("--seconds", options.seconds, "how long").ShowDefault();
+  program.AddFlag("--direct", options.direct, "worker.convolution: DIRECT");
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
+  try {
+    muster::Run(options);
+  } catch (const muster::Error& error) {
+    fmt::print(stderr, "tower_bench: {}\n", error.what());
+    return static_cast<int>(error.code());
+  }
+}

@@ -1,0 +1,51 @@
+#include "common/base/log.h"
+
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+namespace muster {
+namespace {
+
+spdlog::level::level_enum Level(LogLevel level) {
+  switch (level) {
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarning:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      break;
+  }
+  return spdlog::level::err;
+}
+
+}  // namespace
+
+void InitLog(const std::string& process) {
+  auto logger = std::make_shared<spdlog::logger>(
+      process, std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+  logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %n %l: %v");
+  logger->flush_on(spdlog::level::trace);
+  spdlog::set_default_logger(std::move(logger));
+}
+
+std::string Printable(std::string_view words) {
+  constexpr size_t kMost = 500;
+  std::string line(words.substr(0, kMost));
+  std::ranges::replace_if(
+      line, [](char c) { return c < ' ' || c > '~'; }, '?');
+  return words.size() > kMost ? line + " …" : line;
+}
+
+void SetLogLevel(LogLevel least) { spdlog::set_level(Level(least)); }
+
+void LogLine(LogLevel level, fmt::string_view format, fmt::format_args arguments) {
+  spdlog::logger* const logger = spdlog::default_logger_raw();
+  if (!logger->should_log(Level(level))) return;
+  logger->log(Level(level), spdlog::string_view_t(fmt::vformat(format, arguments)));
+}
+
+}  // namespace muster

@@ -1,0 +1,89 @@
+#include "common/base/program_options.h"
+
+#include <CLI/CLI.hpp>
+
+#include "common/base/error.h"
+
+namespace muster {
+
+using Option = ProgramOptions::Option;
+
+Option Option::Required() {
+  option_->required();
+  return *this;
+}
+
+Option Option::RequiredUnless(const Option& other) {
+  option_->excludes(other.option_);
+  owner_->alternatives_.emplace_back(option_, other.option_);
+  return *this;
+}
+
+Option Option::ShowDefault() {
+  option_->capture_default_str();
+  return *this;
+}
+
+Option Option::InRange(int64_t least, int64_t most) {
+  option_->check(CLI::Range(least, most));
+  return *this;
+}
+
+Option Option::OneOf(std::initializer_list<const char*> values) {
+  option_->check(CLI::IsMember(std::vector<std::string>(values.begin(), values.end())));
+  return *this;
+}
+
+Option Option::AsBytes() {
+  option_->transform(CLI::AsSizeValue(true));
+  return *this;
+}
+
+Option Option::SeparatedBy(char separator) {
+  option_->delimiter(separator);
+  return *this;
+}
+
+Option Option::Repeatable() {
+  option_->allow_extra_args(false);
+  return *this;
+}
+
+ProgramOptions::ProgramOptions(const std::string& description)
+    : app_(std::make_unique<CLI::App>(description)) {}
+
+ProgramOptions::~ProgramOptions() = default;
+
+template <typename T>
+Option ProgramOptions::Add(const std::string& name, T& value, const std::string& text) {
+  return {this, app_->add_option(name, value, text)};
+}
+
+template Option ProgramOptions::Add(const std::string&, std::string&, const std::string&);
+template Option ProgramOptions::Add(const std::string&, int&, const std::string&);
+template Option ProgramOptions::Add(const std::string&, uint32_t&, const std::string&);
+template Option ProgramOptions::Add(const std::string&, int64_t&, const std::string&);
+template Option ProgramOptions::Add(const std::string&, uint64_t&, const std::string&);
+template Option ProgramOptions::Add(const std::string&, double&, const std::string&);
+template Option ProgramOptions::Add(const std::string&, std::vector<std::string>&,
+                                    const std::string&);
+template Option ProgramOptions::Add(const std::string&, std::vector<int>&, const std::string&);
+template Option ProgramOptions::Add(const std::string&, std::vector<uint64_t>&, const std::string&);
+
+Option ProgramOptions::AddFlag(const std::string& name, bool& value, const std::string& text) {
+  return {this, app_->add_flag(name, value, text)};
+}
+
+std::optional<int> ProgramOptions::Parse(int argc, char** argv) {
+  try {
+    app_->parse(argc, argv);
+    for (const auto& [option, other] : alternatives_) {
+      if (option->empty() && other->empty()) throw CLI::RequiredError(option->get_name());
+    }
+  } catch (const CLI::ParseError& error) {
+    return app_->exit(error) == 0 ? 0 : static_cast<int>(ExitCode::kUsage);
+  }
+  return std::nullopt;
+}
+
+}  // namespace muster

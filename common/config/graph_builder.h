@@ -1,0 +1,76 @@
+// Turns the layers of a model, one after the other, into a Graph: infers shapes, places variables,
+// counts FLOPs. Every error names the layer, what was expected and what is there.
+// Only build_graph.h's function uses this.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/error.h"
+#include "common/graph/graph.h"
+#include "proto/config.pb.h"
+
+namespace muster {
+
+class GraphBuilder {
+ public:
+  explicit GraphBuilder(const Shape& input) : data_shape_(input) {}
+
+  // Throws Error(kUsage).
+  void Add(const config::Layer& layer);
+  // After the last layer: checks what only the whole graph can tell.
+  void Finish() const;
+
+  std::vector<Layer> layers;
+  std::vector<Variable> variables;
+  size_t arena_floats = 0;
+
+ private:
+  template <typename... Args>
+  [[noreturn]] void Fail(fmt::format_string<Args...> format, Args&&... args) const {
+    throw Error(ExitCode::kUsage, "layer \"{}\" ({}): {}", current_->name, current_->kind,
+                fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  void FindInputs(const config::Layer& layer);
+  const std::string& NameOf(int layer) const;
+  const Shape& OutputOf(int layer) const;
+
+  // These also set the current layer's output shape, variables and FLOPs.
+  LayerSpec Convert(const config::Layer& layer);
+  LayerSpec Convert(const config::Conv2d& conv);
+  LayerSpec Convert(const config::Dense& dense);
+  LayerSpec Convert(const config::Pool& pool, PoolSpec::Kind kind);
+  LayerSpec Convert(const config::Lrn& lrn);
+  LayerSpec Convert(const config::BatchNorm& norm);
+  LayerSpec ConvertAdd();
+  LayerSpec ConvertConcat();
+  // Both losses read one row per sample.
+  void PrepareLoss(double flops_per_class);
+
+  struct Window {
+    int64_t kernel_height, kernel_width, stride_height, stride_width, out_height, out_width;
+    Pads pads;
+  };
+  template <typename M>
+  Window PlaceWindow(const M& message, int64_t default_stride_height,
+                     int64_t default_stride_width) const;
+  std::pair<int64_t, int64_t> Pair(const google::protobuf::RepeatedField<uint32_t>& values,
+                                   const char* key) const;
+  // Fans are what initialisers need: how many inputs an output sees, and the other way round.
+  struct Fans {
+    int64_t in, out;
+  };
+  int AddVariable(const char* suffix, Variable::Kind kind, std::vector<int64_t> shape, Fans fans,
+                  const config::Variable& settings, Initializer fallback);
+
+  const Shape data_shape_;
+  Layer* current_ = nullptr;
+  std::map<std::string, int> by_name_;
+  std::set<int> used_;
+};
+
+}  // namespace muster

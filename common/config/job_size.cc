@@ -1,0 +1,55 @@
+#include "common/config/job_size.h"
+
+#include <algorithm>
+
+#include "common/config/config.h"
+
+namespace muster {
+namespace {
+
+constexpr uint32_t kMostSlices = 8;
+constexpr uint32_t kMostWorkers = 1024;  // as of cluster.workers
+
+}  // namespace
+
+uint32_t SlicesOfBatch(int64_t global_batch) {
+  uint32_t slices = kMostSlices;
+  while (slices > 1 && global_batch < kLeastSliceSamples * slices) slices /= 2;
+  return slices;
+}
+
+uint32_t DefaultSlices(int64_t global_batch, uint32_t workers) {
+  const uint32_t slices = SlicesOfBatch(global_batch);
+  return slices % workers == 0 ? slices : workers;
+}
+
+uint32_t DefaultWorkers(uint32_t slices, int cores, uint32_t threads) {
+  const uint32_t room = static_cast<uint32_t>(std::max(1, cores)) / std::max(1u, threads);
+  uint32_t workers = std::clamp(room, 1u, std::min(slices, kMostWorkers));
+  while (slices % workers != 0) --workers;
+  return workers;
+}
+
+void ResolveJobSize(config::Config& config, int cores) {
+  config::Run& run = *config.mutable_run();
+  config::Cluster& cluster = *config.mutable_cluster();
+  if (!cluster.has_workers()) {
+    // A batch of each worker's own grows with them, and cuts nobody short.
+    const uint32_t slices = run.has_slices()         ? run.slices()
+                            : run.has_global_batch() ? SlicesOfBatch(run.global_batch())
+                                                     : kMostSlices;
+    cluster.set_workers(DefaultWorkers(slices, cores, config.worker().threads()));
+  }
+  const uint32_t workers = cluster.workers();
+  if (!run.has_slices()) run.set_slices(DefaultSlices(ResolveBatch(config).global_batch, workers));
+  if (config.worker().threads() == 0) {
+    config.mutable_worker()->set_threads(std::max(1u, static_cast<uint32_t>(cores) / workers));
+  }
+}
+
+bool FollowsWorkers(const config::Config& config) {
+  return config.run().has_batch_per_worker() ||
+         config.learning_rate().scaling() != config::LearningRate::NONE;
+}
+
+}  // namespace muster

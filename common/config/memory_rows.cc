@@ -1,0 +1,24 @@
+#include "common/config/memory_rows.h"
+
+#include "proto/config.pb.h"
+
+namespace muster {
+
+double SumOf(const std::vector<MemoryRow>& rows) {
+  double sum = 0;
+  for (const MemoryRow& row : rows) sum += row.bytes;
+  return sum;
+}
+
+bool SharesMemory(const config::Config& config) {
+  if (config.cluster().wire_dtype() != config::Cluster::FP32) return false;
+  return config.cluster().transport() == config::Cluster::AUTO ||
+         config.cluster().transport() == config::Cluster::LOCAL;
+}
+
+std::vector<TreeNode> PartsOf(const config::Config& config, uint32_t rank) {
+  const int64_t slices = config.run().slices();
+  return Decompose(EvenPart(slices, config.cluster().workers(), rank), slices);
+}
+
+}  // namespace muster

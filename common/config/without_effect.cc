@@ -1,0 +1,299 @@
+#include "common/config/without_effect.h"
+
+#include <fmt/core.h>
+#include <google/protobuf/text_format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "common/base/count_text.h"
+#include "common/config/config.h"
+#include "common/config/update_settings.h"
+
+namespace muster {
+namespace {
+
+namespace pb = google::protobuf;
+
+// What the rows below look at.
+struct Job {
+  const config::Config& config;
+  std::optional<StepPlan> plan;  // of a training set of known size
+  bool evaluates = true;         // at least once
+  bool has_test_images = true;
+
+  const config::Run& run() const { return config.run(); }
+  const config::Evaluation& evaluation() const { return config.evaluation(); }
+  const config::LearningRate& rate() const { return config.learning_rate(); }
+
+  std::optional<int64_t> Steps() const {
+    if (run().has_steps()) return run().steps();
+    return plan ? std::optional(plan->total_steps) : std::nullopt;
+  }
+  std::optional<int64_t> Epochs() const {
+    if (run().has_epochs()) return run().epochs();
+    return plan ? std::optional(plan->total_steps / plan->StepsPerEpoch()) : std::nullopt;
+  }
+  // At most, where the training set is not known.
+  std::optional<int64_t> Samples() const {
+    if (plan) return plan->At(plan->total_steps).samples_before;
+    if (!run().has_steps()) return std::nullopt;
+    return run().steps() * ResolveBatch(config).global_batch;
+  }
+  bool AfterTheRun(int64_t samples) const { return Samples() && samples >= *Samples(); }
+  std::string RunOf(const std::optional<int64_t>& count, const char* noun) const {
+    return fmt::format("the run has {} {}", FormatCount(*count), noun);
+  }
+  bool Decays() const {
+    if (config.optimizer().weight_decay() > 0) return true;
+    return std::ranges::any_of(config.model().layer(), [](const config::Layer& layer) {
+      return layer.conv2d().weights().weight_decay() > 0 ||
+             layer.conv2d().bias().weight_decay() > 0 ||
+             layer.dense().weights().weight_decay() > 0 ||
+             layer.dense().bias().weight_decay() > 0 ||
+             layer.batch_norm().scale().weight_decay() > 0 ||
+             layer.batch_norm().shift().weight_decay() > 0;
+    });
+  }
+  // As far as is known: where it cannot be excluded, it is true.
+  bool EvaluatesBeforeTheEnd() const {
+    const int64_t every_steps = evaluation().every_steps(), every = evaluation().every_epochs();
+    if (every_steps > 0 && (!Steps() || every_steps < *Steps())) return true;
+    if (every == 0) return false;
+    if (plan) return every * plan->StepsPerEpoch() < plan->total_steps;
+    return !run().has_epochs() || every < run().epochs();
+  }
+};
+
+enum class Typed { kMistake, kFine };
+// What resolving fills in, so that a written config has it without anybody's wish.
+enum class InFile { kSaid, kFilledIn };
+
+struct Row {
+  const char* key;
+  Typed typed;
+  InFile in_file;
+  std::string (*reason)(const Job&);  // "" where the setting has an effect
+};
+
+std::string When(bool without_effect, const char* reason) { return without_effect ? reason : ""; }
+
+constexpr Row kRows[] = {
+    {"run.global_batch", Typed::kFine, InFile::kSaid,
+     [](const Job& job) {
+       if (!job.plan || job.plan->global_batch <= job.plan->train_samples) return std::string();
+       return fmt::format("the training set has {} images, and a step no more",
+                          FormatCount(job.plan->train_samples));
+     }},
+    {"run.slices", Typed::kFine, InFile::kSaid,
+     [](const Job& job) {
+       const int64_t batch = ResolveBatch(job.config).global_batch;
+       const auto slices = static_cast<int64_t>(job.run().slices());
+       if (slices <= batch) return std::string();
+       return fmt::format("the global batch is {}: {} of the slices are empty", FormatCount(batch),
+                          FormatCount(slices - batch));
+     }},
+    {"run.max_skipped_steps", Typed::kMistake, InFile::kSaid,
+     [](const Job& job) {
+       return When(job.run().on_nonfinite() != config::Run::SKIP_STEP,
+                   "only with run.on_nonfinite=SKIP_STEP");
+     }},
+    {"run.trace_first_step", Typed::kMistake, InFile::kSaid,
+     [](const Job& job) {
+       return When(job.run().trace_file().empty(), "only with run.trace_file (--trace FILE)");
+     }},
+    {"run.trace_steps", Typed::kMistake, InFile::kSaid,
+     [](const Job& job) {
+       return When(job.run().trace_file().empty(), "only with run.trace_file (--trace FILE)");
+     }},
+    {"server.io_threads", Typed::kMistake, InFile::kFilledIn,
+     [](const Job& job) {
+       return When(job.config.cluster().transport() == config::Cluster::LOCAL,
+                   "there is no ZeroMQ with cluster.transport=LOCAL");
+     }},
+    {"worker.convolution", Typed::kMistake, InFile::kSaid,
+     [](const Job& job) {
+       return When(std::ranges::none_of(job.config.model().layer(),
+                                        [](const auto& layer) { return layer.has_conv2d(); }),
+                   "the network has no conv2d");
+     }},
+    {"deadlines.progress_s", Typed::kMistake, InFile::kSaid,
+     [](const Job& job) { return When(!job.evaluates, "there is no evaluation"); }},
+    {"data.dir", Typed::kFine, InFile::kSaid,
+     [](const Job& job) {
+       return When(!NeedsFiles(job.config.data()), "data.format SYNTHETIC reads no files");
+     }},
+    {"data.preprocess.brightness", Typed::kFine, InFile::kSaid,
+     [](const Job& job) {
+       return When(job.config.data().preprocess().standardize(),
+                   "standardize takes away again what it adds to all pixels");
+     }},
+    {"evaluation.batch", Typed::kMistake, InFile::kSaid,
+     [](const Job& job) { return When(!job.evaluates, "there is no evaluation"); }},
+    {"evaluation.confusion_matrix", Typed::kMistake, InFile::kSaid,
+     [](const Job& job) { return When(!job.evaluates, "there is no evaluation"); }},
+    {"evaluation.use_ema", Typed::kMistake, InFile::kSaid,
+     [](const Job& job) { return When(!job.evaluates, "there is no evaluation"); }},
+    {"evaluation.every_epochs", Typed::kFine, InFile::kSaid,
+     [](const Job& job) {
+       const bool beyond = job.Epochs() && job.evaluation().every_epochs() > *job.Epochs();
+       return beyond ? job.RunOf(job.Epochs(), "whole epochs") : "";
+     }},
+    {"evaluation.every_steps", Typed::kFine, InFile::kSaid,
+     [](const Job& job) {
+       if (!job.has_test_images && job.evaluation().every_steps() > 0)
+         return std::string("there are no test images");
+       const bool beyond = job.Steps() && job.evaluation().every_steps() > *job.Steps();
+       return beyond ? job.RunOf(job.Steps(), "steps") : "";
+     }},
+    {"evaluation.stop_at_accuracy", Typed::kFine, InFile::kSaid,
+     [](const Job& job) {
+       return When(!job.EvaluatesBeforeTheEnd(), "no evaluation comes before the end of the run");
+     }},
+    {"optimizer.ema_decay", Typed::kFine, InFile::kSaid,
+     [](const Job& job) {
+       return When(!job.evaluation().use_ema(),
+                   "nothing reads the average without evaluation.use_ema=true");
+     }},
+    {"optimizer.decay_norm_and_bias", Typed::kMistake, InFile::kSaid,
+     [](const Job& job) {
+       return When(job.config.optimizer().weight_decay() == 0, "optimizer.weight_decay is 0");
+     }},
+    {"optimizer.decay_type", Typed::kMistake, InFile::kFilledIn,
+     [](const Job& job) { return When(!job.Decays(), "no variable has a weight decay"); }},
+    {"learning_rate.base_workers", Typed::kMistake, InFile::kSaid,
+     [](const Job& job) {
+       return When(job.rate().scaling() == config::LearningRate::NONE,
+                   "only with learning_rate.scaling");
+     }},
+    {"learning_rate.warmup_start", Typed::kMistake, InFile::kSaid,
+     [](const Job& job) {
+       return When(job.rate().warmup_samples() == 0, "only with learning_rate.warmup_samples");
+     }},
+    {"learning_rate.warmup_samples", Typed::kFine, InFile::kSaid,
+     [](const Job& job) {
+       if (job.rate().warmup_samples() == 0 || !job.AfterTheRun(job.rate().warmup_samples()))
+         return std::string();
+       return job.RunOf(job.Samples(), "images: the rate never gets to learning_rate.base, and ") +
+              config::LearningRate::Type_Name(job.rate().type()) + " does not begin";
+     }},
+    {"learning_rate.interval_samples", Typed::kFine, InFile::kSaid,
+     [](const Job& job) {
+       const int64_t first = job.rate().warmup_samples() + job.rate().interval_samples();
+       const bool beyond =
+           job.rate().type() == config::LearningRate::STEP && job.AfterTheRun(first);
+       return beyond ? job.RunOf(job.Samples(), "images: the rate never falls") : "";
+     }},
+};
+
+struct Found {
+  const pb::Message* message = nullptr;
+  const pb::FieldDescriptor* field = nullptr;
+};
+
+// The setting of this path; no message if it, or what holds it, is not given.
+Found Find(const config::Config& config, const std::string& path) {
+  const pb::Message* at = &config;
+  for (size_t begin = 0;;) {
+    const size_t dot = path.find('.', begin);
+    const pb::FieldDescriptor* field =
+        at->GetDescriptor()->FindFieldByName(path.substr(begin, dot - begin));
+    if (!at->GetReflection()->HasField(*at, field)) return {};
+    if (dot == std::string::npos) return {at, field};
+    at = &at->GetReflection()->GetMessage(*at, field);
+    begin = dot + 1;
+  }
+}
+
+std::string ValueText(const pb::Message& message, const pb::FieldDescriptor* field) {
+  std::string text;
+  pb::TextFormat::PrintFieldValueToString(message, field, -1, &text);
+  return text;
+}
+
+bool IsDefault(const pb::Message& message, const pb::FieldDescriptor* field) {
+  const std::unique_ptr<pb::Message> untouched(message.New());
+  return field->has_default_value() && ValueText(message, field) == ValueText(*untouched, field);
+}
+
+void AddMilestones(const Job& job, std::vector<NoEffect>& all) {
+  const auto& milestones = job.rate().milestone_samples();
+  for (int i = 0; i < milestones.size(); ++i) {
+    if (!job.AfterTheRun(milestones[i])) continue;
+    all.push_back({.key = fmt::format("learning_rate.milestone_samples[{}]", i),
+                   .value = std::to_string(milestones[i]),
+                   .reason = job.RunOf(job.Samples(), "images")});
+  }
+}
+
+void AddVariable(const config::Variable& variable, const std::string& path,
+                 std::vector<NoEffect>& all) {
+  const config::Initializer& initializer = variable.initializer();
+  const auto add = [&](const pb::Message& message, const char* key, const std::string& reason) {
+    const pb::FieldDescriptor* field = message.GetDescriptor()->FindFieldByName(
+        std::string(key).substr(std::string(key).rfind('.') + 1));
+    if (!message.GetReflection()->HasField(message, field)) return;
+    all.push_back({path + key, ValueText(message, field), reason, /*mistake=*/true,
+                   /*said=*/!IsDefault(message, field)});
+  };
+  const std::string type =
+      "the initializer's type is " + config::Initializer::Type_Name(initializer.type());
+  if (initializer.type() != config::Initializer::CONSTANT) {
+    add(initializer, ".initializer.value", type);
+  }
+  if (initializer.type() != config::Initializer::TRUNCATED_NORMAL) {
+    add(initializer, ".initializer.stddev", type);
+  }
+  if (variable.learning_rate_multiplier() == 0) {
+    add(variable, ".weight_decay", "learning_rate_multiplier is 0: the variable stays as it is");
+  }
+}
+
+// Of the layers' variables.
+void AddVariables(const config::Model& model, std::vector<NoEffect>& all) {
+  for (int i = 0; i < model.layer_size(); ++i) {
+    const config::Layer& layer = model.layer(i);
+    const std::string path = fmt::format("model.layer[{}].", i);
+    if (layer.has_conv2d()) {
+      AddVariable(layer.conv2d().weights(), path + "conv2d.weights", all);
+      AddVariable(layer.conv2d().bias(), path + "conv2d.bias", all);
+    } else if (layer.has_dense()) {
+      AddVariable(layer.dense().weights(), path + "dense.weights", all);
+      AddVariable(layer.dense().bias(), path + "dense.bias", all);
+    } else if (layer.has_batch_norm()) {
+      AddVariable(layer.batch_norm().scale(), path + "batch_norm.scale", all);
+      AddVariable(layer.batch_norm().shift(), path + "batch_norm.shift", all);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<NoEffect> WithoutEffect(const config::Config& config,
+                                    std::optional<int64_t> train_samples) {
+  Job job{.config = config, .plan = {}};
+  bool images = true;  // for testing
+  if (!NeedsFiles(config.data())) {
+    train_samples = config.data().synthetic().train_samples();
+    images = config.data().synthetic().test_samples() > 0;
+  }
+  if (train_samples && *train_samples > 0) job.plan = PlanSteps(config, *train_samples);
+  job.has_test_images = images;
+  job.evaluates = images && (!config.evaluation().skip_final() || job.EvaluatesBeforeTheEnd());
+
+  std::vector<NoEffect> all;
+  for (const Row& row : kRows) {
+    const Found found = Find(config, row.key);
+    if (found.message == nullptr) continue;
+    const std::string reason = row.reason(job);
+    if (reason.empty()) continue;
+    all.push_back({row.key, ValueText(*found.message, found.field), reason,
+                   row.typed == Typed::kMistake,
+                   row.in_file == InFile::kSaid && !IsDefault(*found.message, found.field)});
+  }
+  AddMilestones(job, all);
+  AddVariables(config.model(), all);
+  return all;
+}
+
+}  // namespace muster

@@ -1,0 +1,56 @@
+// The network as every process sees it: layers, shapes, variables, FLOPs. No arithmetic is done
+// here; worker/nn executes it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/graph/layer_specs.h"
+#include "common/graph/shape.h"
+#include "common/graph/variable_layout.h"
+
+namespace muster {
+
+struct Layer {
+  std::string name;
+  std::string kind;  // conv2d, dense, ... as in the config
+  LayerSpec spec;
+  std::vector<int> inputs;  // indices of the layers that this one reads; kData is the image
+  Shape input_shape;        // of the first input; that of all of them but for concat
+  Shape output_shape;
+  // Indices into Graph::variables(); -1: none.
+  int weights = -1, bias = -1;                                           // conv2d, dense
+  int scale = -1, shift = -1, running_mean = -1, running_variance = -1;  // batch_norm
+  double forward_flops = 0;  // per sample; a multiply-add is two
+
+  static constexpr int kData = -1;
+
+  bool has_variables() const { return weights >= 0 || scale >= 0; }
+  bool is_loss() const;
+};
+
+// A directed graph without cycles. Immutable. Layers are in execution order, each after all that
+// it reads; an output may be read by several layers, and every one but the loss's is read. The
+// last layer is the loss.
+class Graph {
+ public:
+  // As BuildGraph (common/config/build_graph.h) makes them.
+  Graph(const Shape& input, std::vector<Layer> layers, std::vector<Variable> variables);
+
+  const Shape& input_shape() const { return input_shape_; }
+  const std::vector<Layer>& layers() const { return layers_; }
+  // Described by a line per layer, after one of the input.
+  const VariableLayout& layout() const { return layout_; }
+  const std::vector<Variable>& variables() const { return layout_.variables(); }
+  size_t arena_floats() const { return layout_.arena_floats(); }
+  int64_t classes() const;  // width of the loss layer's input
+  double forward_flops() const;
+
+ private:
+  Shape input_shape_;
+  std::vector<Layer> layers_;
+  VariableLayout layout_;
+};
+
+}  // namespace muster

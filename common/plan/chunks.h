@@ -1,0 +1,27 @@
+// The arena of variables cut into the pieces that travel and are updated one by one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "common/graph/variable_layout.h"
+
+namespace muster {
+
+// Floats [begin, end) of the arena, with the layers whose variables it touches.
+// begin and end are multiples of 16 floats, so that every chunk is 64-byte aligned.
+struct Chunk {
+  size_t begin = 0, end = 0;
+  int first_layer = 0, last_layer = 0;
+  size_t floats() const { return end - begin; }
+};
+
+// Cuts the arena in forward order into chunks of about `target_bytes`. Small layers share a chunk
+// until it is full; a layer larger than that is cut into nearly equal pieces. The first chunk is
+// closed early (at a quarter of the target), since backward makes it last and the next forward pass
+// waits for it.
+// Throws Error(kUsage) if there would be more chunks than a message can name.
+std::vector<Chunk> CutChunks(const VariableLayout& layout, size_t target_bytes);
+
+}  // namespace muster

@@ -1,0 +1,70 @@
+#include "common/transport/combined_server_link.h"
+
+#include <utility>
+
+#include "common/link/epoll.h"
+#include "common/link/look_interval.h"
+
+namespace muster {
+namespace {
+
+class CombinedServerLink : public ServerLink {
+ public:
+  CombinedServerLink(std::unique_ptr<ServerLink> first, std::unique_ptr<ServerLink> second)
+      : links_{std::move(first), std::move(second)} {
+    for (const auto& link : links_) epoll_.Add(link->fd());
+  }
+
+  void ShareWeights(SharedMemory& planes) override {
+    for (const auto& link : links_) link->ShareWeights(planes);
+  }
+  std::string endpoint() const override { return links_[1]->endpoint(); }
+  int fd() const override { return epoll_.get(); }
+  bool Pending() override { return links_[0]->Pending() || SecondPending(); }
+  bool may_spin() const override { return links_[0]->may_spin(); }
+  bool PrepareToSleep() override {
+    second_.DueNow();  // it may be what wakes us
+    return links_[0]->PrepareToSleep() && links_[1]->PrepareToSleep();
+  }
+
+  std::optional<FromWorker> Receive() override {
+    std::optional<FromWorker> event = links_[0]->Receive();
+    if (event) {
+      event->peer = 2 * event->peer;
+    } else if (!links_[0]->may_spin() || SecondPending()) {
+      event = links_[1]->Receive();
+      if (event) event->peer = 2 * event->peer + 1;
+    }
+    return event;
+  }
+  SendResult Send(PeerId peer, const wire::ServerMessage& message,
+                  std::span<const std::byte> tensor) override {
+    return links_[peer % 2]->Send(peer / 2, message, tensor);
+  }
+  void Deliver() override {
+    for (const auto& link : links_) link->Deliver();
+  }
+
+ private:
+  // A look at ZeroMQ costs system calls. While the local workers' messages keep the loop awake it
+  // is made now and then.
+  bool SecondPending() {
+    if (links_[0]->may_spin() && !second_.Due()) return false;
+    if (!links_[1]->Pending()) return false;
+    second_.DueNow();
+    return true;
+  }
+
+  const std::unique_ptr<ServerLink> links_[2];
+  Epoll epoll_;
+  LookInterval second_;
+};
+
+}  // namespace
+
+std::unique_ptr<ServerLink> Combine(std::unique_ptr<ServerLink> first,
+                                    std::unique_ptr<ServerLink> second) {
+  return std::make_unique<CombinedServerLink>(std::move(first), std::move(second));
+}
+
+}  // namespace muster

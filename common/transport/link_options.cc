@@ -1,0 +1,42 @@
+#include "common/transport/link_options.h"
+
+#include <algorithm>
+
+#include "common/config/chunk_bytes.h"
+#include "proto/config.pb.h"
+#include "common/plan/chunks.h"
+
+namespace muster {
+namespace {
+
+// What a peer can make the server hold, besides the one gradient that it accepts, is at most
+//   64 MiB + 16 messages
+// even if every message is as large as one may be. More waits at its sender.
+int ReceiveWindow(size_t max_message_bytes) {
+  constexpr size_t kFewest = 16;
+  return static_cast<int>((64 << 20) / max_message_bytes + kFewest);
+}
+
+}  // namespace
+
+LinkOptions LinkOptionsFor(const config::Config& config, const VariableLayout& layout) {
+  size_t largest = 0;
+  const std::vector<Chunk> chunks = CutChunks(layout, config.cluster());
+  for (const Chunk& chunk : chunks) largest = std::max(largest, chunk.floats() * sizeof(float));
+  LinkOptions options;
+  constexpr size_t kMostHeader = 4 << 20, kMostChunk = 64 << 20;  // cluster.chunk_bytes
+  options.max_message_bytes = std::max(largest, kMostHeader);
+  options.max_server_message_bytes =
+      std::max(largest, std::min(layout.arena_floats() * sizeof(float), 2 * kMostChunk)) +
+      kMostHeader;
+  // Both planes' chunks can be on their way to a worker, and every part of one gradient from it; a
+  // worker pushes at most two subtrees per level of the slice tree.
+  options.max_queued_messages = static_cast<int>(chunks.size()) * 64 + 1000;
+  options.max_received_messages = ReceiveWindow(options.max_message_bytes);
+  options.silence_s = config.deadlines().silence_s();
+  options.share_memory = config.cluster().wire_dtype() == config::Cluster::FP32;
+  options.io_threads = static_cast<int>(std::max(1u, config.server().io_threads()));
+  return options;
+}
+
+}  // namespace muster

@@ -1,0 +1,12 @@
+// What both ends of a link for a config need to know.
+#pragma once
+
+#include "common/graph/variable_layout.h"
+#include "common/link/link.h"
+#include "proto/config_fwd.h"
+
+namespace muster {
+
+LinkOptions LinkOptionsFor(const config::Config& config, const VariableLayout& layout);
+
+}  // namespace muster

@@ -1,0 +1,286 @@
+#include <fmt/core.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <deque>
+#include <unordered_map>
+#include <utility>
+
+#include "common/base/error.h"
+#include "common/base/log.h"
+#include "common/base/resource_limits.h"
+#include "common/base/unique_fd.h"
+#include "common/link/epoll.h"
+#include "common/link/look_interval.h"
+#include "common/transport/local/local_address.h"
+#include "common/transport/local/local_connection.h"
+#include "common/transport/local/local_link.h"
+#include "common/transport/local/slot_layout.h"
+
+namespace muster {
+namespace {
+
+constexpr uint64_t kListener = 0;  // its number among the peers' in epoll
+
+// Throws where the kernel cannot protect the weights, before a job depends on it.
+void CheckSealing() {
+  SharedMemory::Create("muster-probe", 1, SharedMemory::Access::kReadWrite).SealAgainstNewWriters();
+}
+
+class LocalServerLink : public ServerLink {
+ public:
+  LocalServerLink(const std::string& endpoint, const LinkOptions& options)
+      : endpoint_(endpoint), options_(options) {
+    CheckSealing();
+    const LocalAddress address(endpoint);
+    listener_.Reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!listener_.valid() || ::bind(listener_.get(), address.get(), address.size) != 0 ||
+        ::listen(listener_.get(), SOMAXCONN) != 0) {
+      throw Error(ExitCode::kFailure, "{}: cannot listen: {}", endpoint, ErrorText(errno));
+    }
+    epoll_.Add(listener_.get(), kListener);
+  }
+
+  void ShareWeights(SharedMemory& planes) override {
+    planes.SealAgainstNewWriters();
+    planes_ = &planes;
+  }
+  std::string endpoint() const override { return endpoint_; }
+  int fd() const override { return epoll_.get(); }
+  bool Pending() override;
+  bool may_spin() const override { return !attached_.empty(); }
+  bool PrepareToSleep() override;
+  std::optional<FromWorker> Receive() override;
+  SendResult Send(PeerId peer, const wire::ServerMessage& message,
+                  std::span<const std::byte> tensor) override;
+  void Deliver() override;
+
+ private:
+  struct Peer {
+    PeerId id;
+    LocalConnection connection;
+    // After Welcome. Payloads share the ownership: a slot outlives its worker until its last chunk
+    // is added.
+    SlotLayout layout;
+    std::shared_ptr<SharedMemory> slot;
+    bool waits_for_socket = false;
+  };
+
+  void Accept();
+  void LookAtSockets();
+  void LookAtMemory();
+  // Its next message, if there is one. The peer may be gone afterwards.
+  void Read(Peer& peer, bool look_at_socket);
+  void Write(Peer& peer);
+  void Lose(Peer& peer);
+  FromWorker Parse(const Peer& peer, const std::string& bytes) const;
+  void Welcome(Peer& peer, const wire::ServerMessage& message, const std::string& bytes);
+
+  const std::string endpoint_;
+  const LinkOptions options_;
+  UniqueFd listener_;
+  Epoll epoll_;
+  SharedMemory* planes_ = nullptr;
+  PeerId next_peer_ = 1;
+  RareLine refused_, full_;
+  std::unordered_map<PeerId, Peer> peers_;
+  std::vector<Peer*> attached_;  // those whose messages come through memory
+  std::vector<PeerId> to_deliver_;
+  std::deque<FromWorker> received_;
+  LookInterval sockets_;
+  std::string sent_, taken_;  // the messages in hand
+};
+
+void LocalServerLink::Accept() {
+  UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!fd.valid()) return;
+  LocalConnection connection{PacketSocket(std::move(fd))};
+  // Another user may neither read the weights nor write gradients.
+  const int64_t user = connection.PeerUser();
+  if (user != static_cast<int64_t>(::geteuid())) {
+    if (refused_.Count()) {
+      LogWarning("refused a local connection of user {}: this job belongs to user {} ({} so far)",
+                 user, ::geteuid(), refused_.count());
+    }
+    return;
+  }
+  if (peers_.size() >= options_.max_local_peers) {
+    if (full_.Count()) {
+      LogWarning("refused a local connection: {} are open, which is the most ({} so far)",
+                 peers_.size(), full_.count());
+    }
+    return;
+  }
+  const PeerId id = next_peer_++;
+  epoll_.Add(connection.fd(), id);
+  peers_.emplace(id, Peer{.id = id, .connection = std::move(connection)});
+}
+
+FromWorker LocalServerLink::Parse(const Peer& peer, const std::string& bytes) const {
+  FromWorker result{FromWorker::Kind::kMalformed, peer.id, {}, {}};
+  if (!result.message.ParseFromString(bytes)) {
+    result.message.Clear();
+    return result;
+  }
+  result.kind = FromWorker::Kind::kMessage;
+  if (!result.message.has_gradient_part() || result.message.gradient_part().empty()) return result;
+  // The gradient is in the slot. A part that this worker does not have stays without floats, and
+  // is dropped by the server.
+  const wire::GradientPart& part = result.message.gradient_part();
+  const auto span = peer.layout.Part(part.chunk(), part.subtree());
+  if (!peer.slot || !span) return result;
+  const std::span<const float> floats = peer.slot->floats().subspan(span->begin, span->count);
+  result.payload = {floats.data(), floats.size_bytes(), peer.slot};
+  return result;
+}
+
+void LocalServerLink::Read(Peer& peer, bool look_at_socket) {
+  std::vector<UniqueFd> unwanted;  // nobody hands descriptors to the server: closed
+  switch (peer.connection.Receive(look_at_socket, taken_, unwanted)) {
+    case LocalConnection::Status::kMessage:
+      received_.push_back(Parse(peer, taken_));
+      return;
+    case LocalConnection::Status::kNothing:
+      return;
+    case LocalConnection::Status::kClosed:
+      return Lose(peer);
+    case LocalConnection::Status::kMalformed:
+      break;
+  }
+  received_.push_back({FromWorker::Kind::kMalformed, peer.id, {}, {}});
+  if (!peer.connection.broken()) return;
+  LogWarning(
+      "a worker wrote what cannot be into the memory of its messages (counts beyond the ring's {} "
+      "bytes, or a message of more than {}): its connection is closed",
+      RingMemory::kBytes, MessageRing::kMaxMessageBytes);
+  Lose(peer);
+}
+
+void LocalServerLink::Lose(Peer& peer) {
+  std::erase(attached_, &peer);
+  const PeerId id = peer.id;
+  peers_.erase(id);  // closed, and so out of epoll
+  received_.push_back({FromWorker::Kind::kLost, id, {}, {}});
+}
+
+bool LocalServerLink::Pending() {
+  return !received_.empty() || std::ranges::any_of(attached_, [](const Peer* peer) {
+    return peer->connection.Pending();
+  });
+}
+
+bool LocalServerLink::PrepareToSleep() {
+  sockets_.DueNow();
+  for (Peer* const peer : attached_) {
+    peer->connection.PrepareToSleep();
+    if (peer->connection.unsent() > 0) Write(*peer);  // what makes room later rings
+  }
+  return !Pending();
+}
+
+// New connections, doorbells, ends of file; and the messages of those who have no memory yet.
+void LocalServerLink::LookAtSockets() {
+  epoll_event events[64];
+  const int count = ::epoll_wait(epoll_.get(), events, std::size(events), 0);
+  for (int i = 0; i < count; ++i) {
+    if (events[i].data.u64 == kListener) {
+      Accept();
+      continue;
+    }
+    const auto found = peers_.find(events[i].data.u64);
+    if (found == peers_.end()) continue;
+    if ((events[i].events & EPOLLOUT) != 0) Write(found->second);
+    if ((events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) Read(found->second, true);
+  }
+}
+
+// One message of each worker, so that none waits behind another's flood.
+void LocalServerLink::LookAtMemory() {
+  for (size_t i = 0; i < attached_.size();) {
+    Peer* const peer = attached_[i];
+    peer->connection.WakeUp();
+    if (peer->connection.unsent() > 0) Write(*peer);  // there may be room by now
+    Read(*peer, false);
+    if (i < attached_.size() && attached_[i] == peer) ++i;  // else it is gone
+  }
+}
+
+std::optional<FromWorker> LocalServerLink::Receive() {
+  if (received_.empty() && sockets_.Due()) LookAtSockets();
+  if (received_.empty()) LookAtMemory();
+  if (received_.empty()) return std::nullopt;
+  FromWorker result = std::move(received_.front());
+  received_.pop_front();
+  return result;
+}
+
+// The descriptors go with the message that makes use of them. Without them it tells the worker that
+// there is no memory for it: with AUTO it comes back over ZeroMQ.
+void LocalServerLink::Welcome(Peer& peer, const wire::ServerMessage& message,
+                              const std::string& bytes) {
+  MUSTER_CHECK(planes_ != nullptr && !peer.connection.attached());
+  using Access = SharedMemory::Access;
+  peer.layout = SlotLayout(message.welcome());
+  SharedMemory theirs, mine;
+  try {
+    peer.slot = std::make_shared<SharedMemory>(
+        SharedMemory::Create("muster-slot", peer.layout.bytes(), Access::kRead));
+    theirs = SharedMemory::Create("muster-to-server", sizeof(RingMemory), Access::kRead);
+    mine = SharedMemory::Create("muster-to-worker", sizeof(RingMemory), Access::kReadWrite);
+    mine.SealAgainstNewWriters();
+  } catch (const Error& error) {
+    LogWarning("no shared memory for a worker: {}", error.what());
+    peer.slot.reset();
+    return peer.connection.Append(bytes);
+  }
+  const int fds[] = {planes_->fd(), peer.slot->fd(), theirs.fd(), mine.fd()};
+  peer.connection.Append(bytes, fds);
+  peer.connection.Attach(std::move(mine), std::move(theirs));
+  attached_.push_back(&peer);
+}
+
+SendResult LocalServerLink::Send(PeerId id, const wire::ServerMessage& message,
+                                 std::span<const std::byte> tensor) {
+  (void)tensor;  // lies where the worker sees it
+  const auto found = peers_.find(id);
+  if (found == peers_.end()) return SendResult::kGone;
+  Peer& peer = found->second;
+  if (peer.connection.unsent() > static_cast<size_t>(options_.max_queued_messages)) {
+    return SendResult::kFull;
+  }
+  message.SerializeToString(&sent_);
+  if (message.has_welcome()) {
+    Welcome(peer, message, sent_);
+  } else {
+    peer.connection.Append(sent_);
+  }
+  to_deliver_.push_back(id);
+  return SendResult::kQueued;
+}
+
+void LocalServerLink::Deliver() {
+  for (const PeerId id : to_deliver_) {
+    const auto found = peers_.find(id);
+    if (found != peers_.end()) Write(found->second);
+  }
+  to_deliver_.clear();
+}
+
+void LocalServerLink::Write(Peer& peer) {
+  if (!peer.connection.Flush()) return;  // gone; its end of file is read after its last messages
+  const bool waits = peer.connection.WaitsForSocket();
+  if (waits == peer.waits_for_socket) return;
+  peer.waits_for_socket = waits;
+  epoll_.Change(peer.connection.fd(), peer.id, waits ? EPOLLIN | EPOLLOUT : EPOLLIN);
+}
+
+}  // namespace
+
+std::unique_ptr<ServerLink> ListenLocal(const std::string& endpoint, const LinkOptions& options) {
+  return std::make_unique<LocalServerLink>(endpoint, options);
+}
+
+}  // namespace muster

@@ -1,0 +1,147 @@
+#include "common/transport/transport.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cstddef>
+#include <cstring>
+#include <thread>
+
+#include "common/base/error.h"
+#include "common/base/log.h"
+#include "common/base/unique_fd.h"
+#include "common/link/tcp_address.h"
+#include "common/transport/combined_server_link.h"
+#include "common/transport/local/local_link.h"
+#include "common/transport/zmq/zmq_link.h"
+
+namespace muster {
+namespace {
+
+using std::chrono::steady_clock;
+
+// The server may appear later.
+std::unique_ptr<ClientLink> AwaitLocal(const std::string& endpoint,
+                                       std::chrono::duration<double> patience,
+                                       const LinkOptions& options) {
+  const auto deadline = steady_clock::now() + patience;
+  for (;;) {
+    try {
+      return ConnectLocal(endpoint, options);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kPeerFailed || steady_clock::now() >= deadline) throw;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+// True if a server listens at an endpoint of this host.
+bool Answers(const std::string& endpoint) {
+  if (IsTcp(endpoint)) return ResolvedAddress(TcpAddress::Parse(endpoint)).Answers();
+  const std::string name = endpoint.substr(std::string_view("ipc://").size());
+  sockaddr_un address{};
+  if (name.empty() || name.size() >= sizeof address.sun_path) return false;
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, name.data(), name.size());
+  if (name[0] == '@') address.sun_path[0] = 0;
+  const UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return fd.valid() &&
+         ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address),
+                   offsetof(sockaddr_un, sun_path) + static_cast<socklen_t>(name.size())) == 0;
+}
+
+bool IsOnThisHost(const std::string& endpoint) {
+  return endpoint.starts_with("ipc://") ||
+         (IsTcp(endpoint) && ResolvedAddress(TcpAddress::Parse(endpoint)).of_this_host());
+}
+
+// The local link to the server at `endpoint`, whichever of the two starts first. Null, with a line
+// in the log, if the server is there and its local link is not.
+std::unique_ptr<ClientLink> AwaitServerOfThisHost(const std::string& endpoint, uint64_t job,
+                                                  std::chrono::duration<double> patience,
+                                                  const LinkOptions& options) {
+  const auto deadline = steady_clock::now() + patience;
+  for (;;) {
+    // In this order: a server that answers has opened its local link before.
+    const bool is_there = Answers(endpoint);
+    try {
+      return ConnectLocal(LocalEndpoint(job), options);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kPeerFailed) throw;
+      if (is_there) {
+        // As a rule its config says so; the worker's own may be another one. The name of the local
+        // link is made from the token.
+        LogInfo(
+            "ZeroMQ, since the server shares no memory with this process: its cluster.wire_dtype "
+            "is not FP32, its cluster.transport not AUTO, its token another job's than this "
+            "worker's, or its log says why ({})",
+            error.what());
+        return nullptr;
+      }
+    }
+    if (steady_clock::now() >= deadline) {
+      throw Error(ExitCode::kDeadline,
+                  "nobody listens at {} within {:g} s (deadlines.start_s): is the server running, "
+                  "and is this the endpoint that it says?",
+                  endpoint, patience.count());
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+void CheckTransport(const std::string& endpoint, config::Cluster::Transport transport) {
+  if (transport != config::Cluster::LOCAL || endpoint.starts_with("local://")) return;
+  throw Error(
+      ExitCode::kUsage,
+      "{}: cluster.transport is LOCAL, expected an endpoint local://@NAME (`muster server` "
+      "without --endpoint chooses one); with AUTO workers of the server's host share memory at "
+      "any endpoint",
+      endpoint);
+}
+
+// Workers would find the other job, and join it.
+void CheckAlone(const std::string& local_endpoint, const LinkOptions& options) {
+  try {
+    (void)ConnectLocal(local_endpoint, options);
+  } catch (const Error&) {
+    return;  // nobody, or somebody else's
+  }
+  throw Error(ExitCode::kUsage,
+              "another server on this host has the same token: every job needs one of its own "
+              "(`muster token FILE` makes one)");
+}
+
+}  // namespace
+
+std::unique_ptr<ServerLink> Listen(const std::string& endpoint, uint64_t job,
+                                   config::Cluster::Transport transport,
+                                   const LinkOptions& options) {
+  CheckTransport(endpoint, transport);
+  if (endpoint.starts_with("local://")) return ListenLocal(endpoint, options);
+  std::unique_ptr<ServerLink> local;  // before the other: see AwaitServerOfThisHost
+  if (transport == config::Cluster::AUTO && options.share_memory) {
+    try {
+      local = ListenLocal(LocalEndpoint(job), options);
+    } catch (const Error& error) {
+      CheckAlone(LocalEndpoint(job), options);
+      LogWarning("no shared memory for workers of this host, ZeroMQ for all: {}", error.what());
+    }
+  }
+  std::unique_ptr<ServerLink> zmq = ListenZmq(endpoint, options);
+  return local ? Combine(std::move(local), std::move(zmq)) : std::move(zmq);
+}
+
+std::unique_ptr<ClientLink> Connect(const std::string& endpoint, uint64_t job,
+                                    config::Cluster::Transport transport,
+                                    std::chrono::duration<double> patience,
+                                    const LinkOptions& options) {
+  CheckTransport(endpoint, transport);
+  CheckConnectable(endpoint);
+  if (endpoint.starts_with("local://")) return AwaitLocal(endpoint, patience, options);
+  if (transport == config::Cluster::AUTO && options.share_memory && IsOnThisHost(endpoint)) {
+    if (auto local = AwaitServerOfThisHost(endpoint, job, patience, options)) return local;
+  }
+  return ConnectZmq(endpoint, options);
+}
+
+}  // namespace muster

@@ -1,0 +1,90 @@
+#include "launch/job/bottleneck.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "launch/job/server_event.h"
+#include "launch/text/units.h"
+
+namespace muster {
+namespace {
+
+constexpr double kWorthSaying = 0.1;  // of a step
+
+struct Part {
+  double share;
+  std::string name, hint;
+};
+
+struct Rank {
+  int64_t rank;
+  double compute_ms, input_ms;
+};
+
+std::vector<Rank> RanksOf(const nlohmann::json& summary) {
+  std::vector<Rank> ranks;
+  const auto found = summary.find("ranks");
+  if (found == summary.end() || !found->is_array()) return ranks;
+  for (const nlohmann::json& one : *found) {
+    if (!one.is_object()) return {};
+    const Rank rank{Whole(one, "rank"), Number(one, "compute_ms"), Number(one, "input_ms")};
+    if (!std::isfinite(rank.compute_ms + rank.input_ms)) return {};
+    ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+std::string Text(const Part& part, double step_ms) {
+  return fmt::format("{}: {} of a step's {}; {}", part.name, FormatPercent(part.share),
+                     FormatMilliseconds(step_ms), part.hint);
+}
+
+// Who is late: one rank that is slower on average, by at least half of what the others wait; or now
+// one, now another.
+std::string WhoIsSlow(const std::vector<Rank>& ranks, double step_ms, double imbalance) {
+  double mean = 0;
+  for (const Rank& rank : ranks) mean += rank.compute_ms / static_cast<double>(ranks.size());
+  const Rank& slowest = *std::ranges::max_element(ranks, {}, &Rank::compute_ms);
+  if (slowest.compute_ms - mean < 0.5 * imbalance * step_ms) {
+    return "now one rank is late, now another, and all wait for it: look for other work on the "
+           "cores";
+  }
+  return fmt::format(
+      "rank {} computes for {}, the mean of all is {}, and they wait for it: look for other work "
+      "on its cores, or for slices and images that do not divide evenly among the ranks",
+      slowest.rank, FormatMilliseconds(slowest.compute_ms), FormatMilliseconds(mean));
+}
+
+}  // namespace
+
+std::vector<BottleneckRow> Bottleneck(const nlohmann::json& summary) {
+  if (!summary.is_object()) return {};
+  const double step_ms = Number(summary, "step_ms");
+  const double overhead = Number(summary, "overhead_share");
+  const double input = Number(summary, "input_share");
+  const double imbalance = Number(summary, "imbalance_share");
+  const std::vector<Rank> ranks = RanksOf(summary);
+  if (ranks.empty() || !std::isfinite(overhead + input + imbalance)) return {};
+  if (!std::isfinite(step_ms) || step_ms <= 0) return {};
+
+  const Part compute{1 - overhead - imbalance, "compute",
+                     "more cores (worker.threads, workers) or a smaller network would help"};
+  const Part others[] = {
+      {imbalance, "slowest rank", WhoIsSlow(ranks, step_ms, imbalance)},
+      {input, "input pipeline",
+       fmt::format("rank {} waits for its batches: try more data.prefetch_threads or less "
+                   "preprocessing",
+                   std::ranges::max_element(ranks, {}, &Rank::input_ms)->rank)},
+      {overhead - input, "server and communication", "try a larger batch or more server.threads"}};
+  const Part& other = *std::ranges::max_element(others, {}, &Part::share);
+
+  if (other.share > compute.share) return {{"limit", Text(other, step_ms)}};
+  std::vector<BottleneckRow> rows{{"limit", Text(compute, step_ms)}};
+  if (other.share >= kWorthSaying) rows.push_back({"then", Text(other, step_ms)});
+  return rows;
+}
+
+}  // namespace muster

@@ -1,0 +1,117 @@
+#include "launch/job/dry_run.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "common/config/batch_norm_check.h"
+#include "common/config/config.h"
+#include "common/plan/slices.h"
+#include "launch/job/job_text.h"
+#include "launch/memory/server_memory.h"
+#include "launch/text/text_table.h"
+#include "launch/text/units.h"
+#include "proto/config.pb.h"
+
+namespace muster {
+namespace {
+
+constexpr uint32_t kMostRanks = 32;
+
+void Append(std::vector<std::string>& lines, const std::vector<std::string>& more) {
+  lines.insert(lines.end(), more.begin(), more.end());
+}
+
+std::string RangeText(const Range& range) {
+  if (range.size() == 1) return std::to_string(range.begin);
+  return fmt::format("{} ... {}", range.begin, range.end - 1);
+}
+
+// Which slices each rank computes, and how many images that is in a full batch.
+std::vector<std::string> RankLines(const config::Config& config) {
+  TextTable table(
+      {{"rank", true}, {"device"}, {"threads", true}, {"slices"}, {"images per step", true}});
+  const uint32_t workers = config.cluster().workers();
+  const int64_t slices = config.run().slices(), batch = ResolveBatch(config).global_batch;
+  for (uint32_t rank = 0; rank < std::min(workers, kMostRanks); ++rank) {
+    const Range mine = EvenPart(slices, workers, rank);
+    const int64_t images =
+        EvenPart(batch, slices, mine.end - 1).end - EvenPart(batch, slices, mine.begin).begin;
+    table.AddRow({std::to_string(rank), "cpu", FormatCount(int64_t{config.worker().threads()}),
+                  RangeText(mine), FormatCount(images)});
+  }
+  std::vector<std::string> lines = table.Lines();
+  if (workers > kMostRanks) lines.push_back(fmt::format("  ... and {} more", workers - kMostRanks));
+  return lines;
+}
+
+std::vector<std::string> LengthLines(const config::Config& config, const Graph& graph,
+                                     const DataCount& data) {
+  const auto row = [](const char* label, const std::string& text) {
+    return fmt::format("  {:<18} {}", label, text);
+  };
+  if (!data.problem.empty()) {
+    std::vector<std::string> lines{row("images", "unknown: " + data.problem)};
+    lines.push_back(row("steps per epoch", "unknown: images / global_batch, rounded up"));
+    lines.push_back(row("steps in total",
+                        config.run().has_steps() ? FormatCount(config.run().steps()) : "unknown"));
+    return lines;
+  }
+  const StepPlan plan = PlanSteps(config, data.train);
+  CheckBatchNorms(graph, plan);
+  return {row("images", fmt::format("{} for training, {} for testing", FormatCount(data.train),
+                                    FormatCount(data.test))),
+          row("steps per epoch", FormatCount(plan.StepsPerEpoch())),
+          row("steps in total", FormatCount(plan.total_steps))};
+}
+
+std::vector<std::string> MemoryLines(const std::string& process,
+                                     const std::vector<MemoryRow>& rows) {
+  std::vector<std::string> lines{fmt::format("  {:<32} {:>9}", process, FormatBytes(SumOf(rows)))};
+  for (const MemoryRow& row : rows) {
+    lines.push_back(fmt::format("    {:<30} {:>9}", row.what, FormatBytes(row.bytes)));
+  }
+  return lines;
+}
+
+// Of all processes, what several of them map counted once.
+double JobMemory(const std::vector<MemoryRow>& server, const std::vector<MemoryRow>& worker,
+                 uint32_t workers) {
+  double sum = SumOf(server);
+  for (const MemoryRow& row : worker) {
+    if (row.holder == MemoryRow::Holder::kProcess) sum += workers * row.bytes;
+    if (row.holder == MemoryRow::Holder::kHost) sum += row.bytes;
+  }
+  return sum;
+}
+
+}  // namespace
+
+std::vector<std::string> DryRunLines(const std::string& config_path, const config::Config& config,
+                                     const Graph& graph, const DataCount& data,
+                                     const std::vector<MemoryRow>& worker_memory,
+                                     const std::string& shown_dir) {
+  std::vector<std::string> lines{"resolved config:"};
+  std::istringstream text(ConfigText(config));
+  for (std::string line; std::getline(text, line);) lines.push_back("  " + line);
+  lines.push_back("");
+  Append(lines, HeaderLines(config_path, config, graph, shown_dir, {.cores = AvailableCores()}));
+  lines.push_back("");
+  Append(lines, RankLines(config));
+  lines.push_back("");
+  Append(lines, LengthLines(config, graph, data));
+  lines.push_back("");
+  lines.push_back("memory (code and libraries of the server, about 12 MB, come on top):");
+  const uint32_t workers = config.cluster().workers();
+  const std::vector<MemoryRow> server_memory = ServerMemory(config, graph);
+  Append(lines, MemoryLines("server", server_memory));
+  Append(lines, MemoryLines(workers == 1 ? "worker" : "each worker, about", worker_memory));
+  lines.push_back(fmt::format("  {:<32} {:>9}", "all together, shared parts once",
+                              FormatBytes(JobMemory(server_memory, worker_memory, workers))));
+  lines.push_back("");
+  lines.push_back("A dry run: no run was started, nothing was written.");
+  return lines;
+}
+
+}  // namespace muster

@@ -1,0 +1,58 @@
+// What a person sees of a running job: the server's reports as lines.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launch/job/server_event.h"
+#include "launch/text/console.h"
+
+namespace muster {
+
+// Used by the launcher's thread. On a terminal: a live line, and permanent lines for what is worth
+// keeping; elsewhere only permanent lines, one per logging interval and evaluation.
+class JobDisplay {
+ public:
+  // `log_placement`: say where each rank runs, once all are there. `by_hand`: workers come one by
+  // one from elsewhere, and each is worth a line.
+  JobDisplay(Console& console, double start_deadline_s, bool log_placement = false,
+             bool by_hand = false)
+      : console_(console),
+        start_deadline_s_(start_deadline_s),
+        log_placement_(log_placement),
+        by_hand_(by_hand) {}
+
+  // What to print once the number of training images is known.
+  void NoteAtStart(std::function<std::vector<std::string>(int64_t train_samples)> notes) {
+    notes_ = std::move(notes);
+  }
+
+  // What is going on when the server has nothing to say: "Starting the server".
+  void ShowStage(const std::string& stage);
+
+  void OnEvent(const nlohmann::json& event);
+
+  const Progress& progress() const { return progress_; }
+  // " at step 57 of 3,910", or "" before the first step.
+  std::string AtStep() const;
+
+ private:
+  void OnStarted(const nlohmann::json& event);
+  void OnWaiting(const nlohmann::json& event);
+
+  Console& console_;
+  double start_deadline_s_;
+  bool log_placement_;
+  bool by_hand_;
+  std::function<std::vector<std::string>(int64_t)> notes_;
+  Progress progress_;
+};
+
+// "rank 1", "ranks 1, 3 and 4", of the ranks in the array `ranks`; long lists are cut.
+std::string RankList(const nlohmann::json& ranks);
+
+}  // namespace muster

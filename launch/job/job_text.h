@@ -1,0 +1,51 @@
+// What is printed before and after a job: the header, the summary, and the words on a failure.
+// Pure functions; every line comes without its newline.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/config/config.h"
+#include "common/graph/graph.h"
+#include "launch/job/run_dir.h"
+
+namespace muster {
+
+struct HeaderOptions {
+  int cores = 1;          // of this host, for the workers
+  bool by_hand = false;   // the workers come from elsewhere
+  std::string memory;     // a warning about it
+  std::string data = {};  // a remark on them
+};
+
+// The settings of a file that change nothing, and why. `train_samples`: as of WithoutEffect.
+std::vector<std::string> NoEffectTexts(const config::Config& config,
+                                       std::optional<int64_t> train_samples = {});
+
+// What is about to run: network, processes, batch both ways, what the bits depend on, length,
+// update, data, directory.
+std::vector<std::string> HeaderLines(const std::string& config_path, const config::Config& config,
+                                     const Graph& graph, const std::string& shown_dir,
+                                     const HeaderOptions& options);
+
+// The server's summary: accuracy, speed, the parts of a step, the hash of the weights; then
+// `files` (see FilesText), unless that is empty.
+std::vector<std::string> SummaryLines(const nlohmann::json& summary, int workers, const RunDir& dir,
+                                      const std::string& files);
+
+// Optimizer, schedule and base rate, and how that follows from the number of workers:
+// "SGD, COSINE 0.4 = 0.1 (base) x 4/1 (LINEAR scaling of workers / base_workers)".
+std::string LearningRateText(const config::Config& config);
+// The same, and what else is done with gradients and weights.
+std::string UpdateText(const config::Config& config);
+
+// "config.txtpb, metrics.jsonl, server.log, worker-0.log ... worker-3.log"; workers that were
+// started by hand (0 here) write their logs elsewhere.
+std::string FilesText(int workers);
+
+// The row below the summary that says where the trace is.
+std::string TraceLine(const std::string& path, size_t spans, uint64_t dropped);
+
+}  // namespace muster

@@ -1,0 +1,144 @@
+#include "launch/job/launch_command.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+
+#include "common/base/error.h"
+#include "common/base/join.h"
+#include "common/base/resource_limits.h"
+#include "common/config/build_graph.h"
+#include "common/config/config_check.h"
+#include "common/config/instruction_set.h"
+#include "common/graph/graph.h"
+#include "launch/job/run_job.h"
+#include "launch/job/series.h"
+#include "launch/memory/ask_worker.h"
+#include "launch/memory/memory_check.h"
+#include "launch/text/console.h"
+#include "launch/text/units.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+
+void CheckPrograms(const LaunchArguments& arguments) {
+  for (const std::string& program : {arguments.server_program, arguments.worker_program}) {
+    if (::access(program.c_str(), X_OK) == 0) continue;
+    throw Error(ExitCode::kFailure, "{}: {}; it belongs beside muster: build or install all of it",
+                program, ErrorText(errno));
+  }
+}
+
+// A run reads its data many times over, so looking through them once beforehand costs little: what
+// is wrong with them is said once, before any process could say it, and nothing has to be cleaned
+// up.
+// Returns a remark on them, or "".
+std::string CheckData(const LaunchArguments& arguments, const config::Config& config) {
+  if (!arguments.count_data) return "";
+  std::string remark;
+  int64_t samples = config.data().synthetic().train_samples();
+  if (NeedsFiles(config.data())) {
+    const DataCount data = arguments.count_data(config);
+    if (!data.problem.empty()) throw Error(data.code, data.problem);
+    samples = data.train;
+    remark = data.remark;
+  }
+  if (config.run().trace_file().empty()) return remark;
+  const std::string trouble = TraceTrouble(config.run(), PlanSteps(config, samples).total_steps);
+  if (!trouble.empty()) throw Error(ExitCode::kUsage, "run.trace_first_step: {}", trouble);
+  return remark;
+}
+
+// A config.txtpb that an earlier run left names that run's directory. Launching from it repeats
+// the run, in a new directory.
+void ForgetOwnDirectory(config::Config& config, const LaunchArguments& arguments) {
+  bool asked_for = std::any_of(arguments.settings.begin(), arguments.settings.end(),
+                               [](const Setting& setting) { return setting.path == "run.dir"; });
+  std::error_code error;
+  fs::path holder = fs::absolute(arguments.config_path).parent_path();
+  if (!asked_for && config.run().has_dir() && fs::equivalent(config.run().dir(), holder, error)) {
+    config.mutable_run()->clear_dir();
+  }
+}
+
+// A worker knows what its own memory is, but takes a while to say it: it is asked only where what
+// is certain is much of this machine's.
+void CheckLargeJob(const LaunchArguments& arguments, const PreparedJob& job) {
+  const MachineMemory machine = ReadMachineMemory();
+  if (4 * LeastMemoryOf(job.config, job.graph).all() < machine.all) return;
+  const auto worker =
+      AskWorkerMemory(arguments.worker_program, arguments.config_path, arguments.settings,
+                      job.config, job.config.cluster().workers() - 1);
+  (void)CheckMemory(WholeMemoryOf(job.config, job.graph, worker), machine);
+}
+
+// What both a run and a dry run begin with.
+PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
+  config::Config config = LoadConfig(arguments.config_path, arguments.settings);
+  ForgetOwnDirectory(config, arguments);
+  if (dry) {
+    ResolveForMachine(config, AvailableCores());
+  } else {
+    ResolveConfig(config, AvailableCores());
+  }
+  // Its server runs here: said now, not when it has started.
+  (void)ChooseInstructionSet(config.server().instruction_set());
+  Graph graph = BuildGraph(config.model(), InputShape(config.data()));
+  return {std::move(config), std::move(graph)};
+}
+
+}  // namespace
+
+int RunLaunch(const LaunchArguments& arguments) {
+  PreparedJob job = Prepare(arguments, /*dry=*/false);
+  CheckPrograms(arguments);
+  const uint32_t workers = job.config.cluster().workers();
+  // The server's limit is that of this process.
+  RequireOpenFiles(fmt::format("a job of {}", Plural(int64_t{workers}, "worker")),
+                   OpenFilesOfServer(workers));
+  if (arguments.by_hand) CheckWorkersByHand(*arguments.by_hand);
+  job.data_remark = CheckData(arguments, job.config);
+  if (!arguments.by_hand) CheckLargeJob(arguments, job);
+  SignalSource signals;
+  if (arguments.repeat > 0) return RunSeries(arguments, std::move(job), signals);
+  RunDir dir = RunDir::Make(job.config.run().dir(), arguments.config_path);
+  const JobResult result = RunJob(arguments, job, dir, signals);
+  return static_cast<int>(WithOutput(result.outcome.exit_code, result.printed));
+}
+
+int DryRun(const LaunchArguments& arguments) {
+  const PreparedJob job = Prepare(arguments, /*dry=*/true);
+  std::string shown_dir = "runs/" + RunName(arguments.config_path) + "-<date>-<time>";
+  if (!job.config.run().dir().empty()) {
+    shown_dir = job.config.run().dir();
+    RunDir::CheckUnused(shown_dir);
+  }
+  if (arguments.repeat > 0) {
+    shown_dir += fmt::format("/seed-{} ... seed-{}", job.config.run().seed(),
+                             LastSeed(job.config.run().seed(), arguments.repeat));
+  }
+  CheckPrograms(arguments);
+  const DataCount data = arguments.count_data(job.config);
+  const std::vector<MemoryRow> worker_memory =
+      AskWorkerMemory(arguments.worker_program, arguments.config_path, arguments.settings,
+                      job.config, job.config.cluster().workers() - 1);
+  PrintResult(Join(
+      DryRunLines(arguments.config_path, job.config, job.graph, data, worker_memory, shown_dir),
+      "\n"));
+  try {
+    (void)CheckMemory(WholeMemoryOf(job.config, job.graph, worker_memory), ReadMachineMemory());
+  } catch (const Error& error) {
+    PrintError(fmt::format("muster: error: a run would end here: {}\n", error.what()));
+    return static_cast<int>(error.code());
+  }
+  if (data.problem.empty() || job.config.data().dir().empty()) return 0;
+  PrintError(fmt::format("muster: error: a run would end here: {}\n", data.problem));
+  return static_cast<int>(data.code);
+}
+
+}  // namespace muster

@@ -1,0 +1,34 @@
+// `muster launch` and `muster server`: one job from its config to its summary.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/config/config.h"
+#include "launch/job/dry_run.h"
+#include "launch/job/workers_by_hand.h"
+
+namespace muster {
+
+struct LaunchArguments {
+  std::string config_path;
+  std::vector<Setting> settings;  // --set and the options that are short for one
+  std::string server_program, worker_program;
+  int repeat = 0;  // 0: one run; N: a series of N with consecutive seeds
+  bool log_placement = false;
+  std::optional<WorkersByHand> by_hand;
+  // Looks into the data. Empty: the data are on other hosts.
+  std::function<DataCount(const config::Config&)> count_data;
+};
+
+// Runs the job, or the series of jobs, and returns the launcher's exit code. Everything that is
+// wrong with the config, the data, the run directory or the installation throws Error before any
+// process is started. Called from the main thread, while there is no other one.
+int RunLaunch(const LaunchArguments& arguments);
+
+// Prints what RunLaunch would run. Nothing is started or written.
+int DryRun(const LaunchArguments& arguments);
+
+}  // namespace muster

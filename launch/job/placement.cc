@@ -1,0 +1,53 @@
+#include "launch/job/placement.h"
+
+#include <fmt/core.h>
+#include <sched.h>
+
+#include <nlohmann/json.hpp>
+
+#include "launch/job/server_event.h"
+#include "launch/text/text_table.h"
+
+namespace muster {
+
+std::string RangesText(const std::vector<int>& numbers) {
+  std::string text;
+  for (size_t i = 0; i < numbers.size();) {
+    size_t end = i + 1;
+    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) ++end;
+    if (!text.empty()) text += ",";
+    text += end == i + 1 ? std::to_string(numbers[i])
+                         : fmt::format("{}-{}", numbers[i], numbers[end - 1]);
+    i = end;
+  }
+  return text.empty() ? "-" : text;
+}
+
+std::string CoresOf(pid_t pid) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (pid <= 0 || ::sched_getaffinity(pid, sizeof set, &set) != 0) return "-";
+  std::vector<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  }
+  return RangesText(cores);
+}
+
+std::vector<std::string> PlacementLines(const nlohmann::json& started,
+                                        const std::function<std::string(pid_t)>& cores_of) {
+  TextTable table(
+      {{"rank", true}, {"host"}, {"pid", true}, {"device"}, {"threads", true}, {"cores"}});
+  const auto workers = started.find("workers");
+  if (workers == started.end() || !workers->is_array()) return {};
+  for (const nlohmann::json& worker : *workers) {
+    if (!worker.is_object()) continue;
+    const int64_t pid = Whole(worker, "pid");
+    table.AddRow({std::to_string(Whole(worker, "rank")), Text(worker, "host"), std::to_string(pid),
+                  "cpu", std::to_string(Whole(worker, "threads")),
+                  cores_of(static_cast<pid_t>(pid))});
+  }
+  return table.Lines();
+}
+
+}  // namespace muster

@@ -1,0 +1,65 @@
+// The directory of one run: config.txtpb, metrics.jsonl, server.log and worker-<rank>.log.
+#pragma once
+
+#include <ctime>
+#include <string>
+#include <vector>
+
+#include "common/base/unique_fd.h"
+
+namespace muster {
+
+// A directory that belongs to this process: it is locked for as long as the object lives, so no
+// other launcher writes into it. All failures throw Error(kUsage) with the path and what to do.
+class RunDir {
+ public:
+  // Makes <parent>/<name>-<YYYYmmdd-HHMMSS>, or the same with -2, -3 … where that is taken. mkdir
+  // decides, so two jobs of the same second get two directories.
+  static RunDir CreateNew(const std::string& parent, const std::string& name, std::time_t now);
+
+  // Uses `path`, made where it is missing. Refused where it holds another run's metrics.jsonl or
+  // another launcher is using it. A metrics.jsonl without a line is of a run that failed before it
+  // began, and is removed.
+  static RunDir Open(const std::string& path);
+
+  // Opens `asked`; where that is empty makes a new one below runs/, named after the config.
+  static RunDir Make(const std::string& asked, const std::string& config_path);
+
+  // Throws as Open would for another run's metrics.jsonl; makes and removes nothing.
+  static void CheckUnused(const std::string& path);
+
+  const std::string& path() const { return path_; }    // absolute
+  const std::string& shown() const { return shown_; }  // as a person in this directory types it
+
+  std::string ConfigPath() const { return path_ + "/config.txtpb"; }
+  std::string MetricsPath() const { return path_ + "/metrics.jsonl"; }
+  std::string RepeatPath() const { return path_ + "/repeat.json"; }
+  std::string ServerLogPath() const { return path_ + "/server.log"; }
+  std::string WorkerLogPath(int rank) const;
+  // What each process writes of a trace (run.trace_file) when it ends; the server's first.
+  std::vector<std::string> TraceParts(int workers) const;
+  std::string TokenPath() const { return path_ + "/token"; }  // of a server started by hand
+
+  // The names of those of a run's files (config, metrics, logs; those of `workers` workers are
+  // here) that somebody has taken away. Asked of a run that has begun.
+  std::vector<std::string> MissingFiles(int workers) const;
+  // A run has written a line of metrics here, so no other one will use this directory.
+  bool IsUsed() const;
+
+  // Takes back a directory that this object made, when the job could not start after all.
+  void Discard();
+
+ private:
+  RunDir(std::string shown, bool created);
+
+  std::string path_, shown_;
+  bool created_;
+  UniqueFd lock_;
+};
+
+// The name of a run of this config file: its stem, or, for the config.txtpb of an earlier run
+// directory, that directory's name without its date. configs/cifar10.txtpb -> cifar10,
+// runs/cifar10-20250131-120000/config.txtpb -> cifar10.
+std::string RunName(const std::string& config_path);
+
+}  // namespace muster

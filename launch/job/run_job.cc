@@ -1,0 +1,220 @@
+#include "launch/job/run_job.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+
+#include "common/base/count_text.h"
+#include "common/base/error.h"
+#include "common/base/join.h"
+#include "launch/job/job_display.h"
+#include "launch/job/job_text.h"
+#include "launch/job/job_token.h"
+#include "launch/memory/memory_check.h"
+#include "launch/process/log_tail.h"
+#include "launch/text/console.h"
+#include "launch/text/units.h"
+#include "launch/trace/merge.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kLogLinesShown = 10;
+constexpr int64_t kOutputSeconds = 60;  // as every command waits for its reader
+
+void WriteResolved(const config::Config& config, const RunDir& dir) {
+  try {
+    WriteConfig(config, dir.ConfigPath());
+  } catch (const Error& error) {
+    throw Error(ExitCode::kUsage, "{}; if it is the place, choose another with --run-dir",
+                error.what());
+  }
+}
+
+std::string Endpoint(const config::Config& config) {
+  if (config.cluster().transport() == config::Cluster::TCP) return "tcp://127.0.0.1:*";
+  if (config.cluster().transport() == config::Cluster::LOCAL)
+    return "local://@muster-" + RandomHex(16);
+  return "ipc://@muster-" + RandomHex(16);  // in the abstract namespace: no file to clean up
+}
+
+std::string FailureText(const JobOutcome& outcome, const std::string& shown_dir, bool by_hand) {
+  std::string text = "muster: error: " + outcome.failure + "\n";
+  if (!outcome.server_said.empty()) text += "  the server says: " + outcome.server_said + "\n";
+  if (!outcome.log_path.empty()) {
+    std::string shown = shown_dir + "/" + fs::path(outcome.log_path).filename().string();
+    std::vector<std::string> tail = LastLines(outcome.log_path, kLogLinesShown);
+    const char* const none = ::access(outcome.log_path.c_str(), F_OK) == 0 ? "empty" : "gone";
+    text += tail.empty() ? fmt::format("  its log is {}: {}\n", none, shown)
+                         : "  the last lines of " + shown + ":\n";
+    for (const std::string& line : tail) text += "    | " + line + "\n";
+  }
+  return text +
+         (by_hand ? "  the server has stopped, and told the workers to; its files are in "
+                  : "  every process of the job has been stopped; its files are in ") +
+         shown_dir + "\n";
+}
+
+// A run whose files are gone is no success, whatever it reached.
+void ReportMissing(const std::vector<std::string>& missing, const RunDir& dir,
+                   JobOutcome& outcome) {
+  if (missing.empty()) return;
+  PrintError(
+      fmt::format("muster: error: {} was moved or removed while the run went on, or some of its "
+                  "files were: it lacks {}; what is printed above is all there is\n",
+                  dir.shown(), Join(missing, ", ")));
+  if (outcome.exit_code == ExitCode::kOk) outcome.exit_code = ExitCode::kFailure;
+}
+
+void ReportOutcome(JobOutcome& outcome, int workers, const RunDir& dir, const std::string& at_step,
+                   bool by_hand, Console& console) {
+  console.ClearLive();
+  std::vector<std::string> missing;
+  if (Whole(outcome.summary, "steps") > 0) {
+    const int logs_here = by_hand ? 0 : workers;
+    missing = dir.MissingFiles(logs_here);
+    console.Print("");
+    for (const std::string& line :
+         SummaryLines(outcome.summary, workers, dir, missing.empty() ? FilesText(logs_here) : "")) {
+      console.Print(line);
+    }
+  }
+  if (outcome.stop_signal != 0) {
+    console.Print(
+        fmt::format("Stopped by SIG{}{}. {} keeps the metrics and the logs; the weights "
+                    "of an unfinished run are not kept.",
+                    ::sigabbrev_np(outcome.stop_signal), at_step, dir.shown()));
+  }
+  console.Flush(1.0);
+  if (!outcome.failure.empty()) PrintError(FailureText(outcome, dir.shown(), by_hand));
+  ReportMissing(missing, dir, outcome);
+}
+
+// Whether everything could be printed that anybody wanted to read. A reader that pauses, such as a
+// pager, gets some time.
+bool ReportOutput(Console& console, const std::string& shown_dir) {
+  console.ClearLive();
+  console.Flush(static_cast<double>(kOutputSeconds));
+  if (!console.closed() && !console.cut()) return true;
+  const std::string trouble = console.closed() ? console.trouble()
+                                               : fmt::format("its reader took too little for {} s",
+                                                             FormatCount(kOutputSeconds));
+  PrintError(trouble.empty()
+                 ? fmt::format("muster: standard output was closed early; the run's results are in "
+                               "{}\n",
+                               shown_dir)
+                 : fmt::format("muster: error: standard output could not be written: {}; the run's "
+                               "results are in {}\n",
+                               trouble, shown_dir));
+  return trouble.empty();
+}
+
+// Makes one trace of the processes' parts. What was asked for and is not there is a failure, but
+// never hides the run's own outcome.
+ExitCode FinishTrace(const config::Config& config, const RunDir& dir, Console& console) {
+  const std::string& path = config.run().trace_file();
+  const auto parts = dir.TraceParts(static_cast<int>(config.cluster().workers()));
+  try {
+    const MergedTrace merged = MergeTrace(parts, path);
+    for (const std::string& part : parts) ::unlink(part.c_str());
+    console.Print(TraceLine(path, merged.spans, merged.dropped));
+    console.Flush(1.0);
+    for (const std::string& part : merged.missing) {
+      PrintError(fmt::format("muster: warning: the trace lacks a process: it left no {}\n", part));
+    }
+    if (merged.spans > 0) return ExitCode::kOk;
+    const std::string why =
+        merged.missing.size() == parts.size()
+            ? "no process left its part"
+            : fmt::format("the run ended before step {}; choose the steps with --trace-steps A-B",
+                          config.run().trace_first_step());
+    PrintError(fmt::format("muster: error: the trace is empty: {}\n", why));
+  } catch (const Error& error) {
+    PrintError(fmt::format(
+        "muster: error: {}; its parts are in {}: `muster trace FILE --merge {}/trace.*.part` puts "
+        "them together\n",
+        error.what(), dir.shown(), dir.shown()));
+  }
+  return ExitCode::kFailure;
+}
+
+// Throws if the job cannot fit. Workers that are started by hand may be anywhere.
+std::string MemoryWarning(const config::Config& config, const Graph& graph, bool by_hand) {
+  LeastMemory needed = LeastMemoryOf(config, graph);
+  if (by_hand) needed.each_worker = 0;
+  return CheckMemory(needed, ReadMachineMemory());
+}
+
+// What the header could not know yet: settings that the size of the data set makes void.
+std::vector<std::string> NotesAtStart(const config::Config& config, int64_t train_samples) {
+  const std::vector<std::string> said = NoEffectTexts(config);
+  std::vector<std::string> lines;
+  for (const std::string& text : NoEffectTexts(config, train_samples)) {
+    if (std::ranges::find(said, text) == said.end()) lines.push_back("No effect: " + text);
+  }
+  return lines;
+}
+
+}  // namespace
+
+ExitCode WithOutput(ExitCode run, bool printed) {
+  return run == ExitCode::kOk && !printed ? ExitCode::kFailure : run;
+}
+
+JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDir& dir,
+                 SignalSource& signals) {
+  config::Config config = job.config;
+  config.mutable_run()->set_dir(dir.path());
+  const int workers = static_cast<int>(config.cluster().workers());
+  try {
+    WriteResolved(config, dir);
+    const bool traced = !config.run().trace_file().empty();
+    if (traced) {
+      CheckTracePath(config.run().trace_file());
+      // Of an earlier job in this directory.
+      for (const std::string& part : dir.TraceParts(workers)) ::unlink(part.c_str());
+    }
+
+    Console console(STDOUT_FILENO);
+    const bool by_hand = arguments.by_hand.has_value();
+    for (const std::string& line :
+         HeaderLines(arguments.config_path, config, job.graph, dir.shown(),
+                     {.cores = AvailableCores(),
+                     .by_hand = by_hand,
+                     .memory = MemoryWarning(config, job.graph, by_hand),
+                     .data = job.data_remark})) {
+      console.Print(line);
+    }
+    JobPlan plan{.server_program = arguments.server_program,
+                 .worker_program = arguments.worker_program,
+                 .dir = &dir,
+                 .workers = workers,
+                 .endpoint = Endpoint(config),
+                 .token = NewToken(),
+                 .start_s = config.deadlines().start_s(),
+                 .silence_s = config.deadlines().silence_s()};
+    if (by_hand) PlanWorkersByHand(*arguments.by_hand, config, plan);
+    JobDisplay display(console, plan.start_s, arguments.log_placement, by_hand);
+    display.NoteAtStart([&](int64_t train) { return NotesAtStart(config, train); });
+    Supervisor supervisor(plan, signals, console, display);
+    JobOutcome outcome = supervisor.Run();
+    if (by_hand) ForgetToken(*arguments.by_hand, dir);
+    ReportOutcome(outcome, workers, dir, display.AtStep(), by_hand, console);
+    if (traced) {
+      const ExitCode written = FinishTrace(config, dir, console);
+      if (outcome.exit_code == ExitCode::kOk) outcome.exit_code = written;
+    }
+    return {outcome, ReportOutput(console, dir.shown())};
+  } catch (const Error&) {
+    dir.Discard();  // nothing has run
+    throw;
+  }
+}
+
+}  // namespace muster

@@ -1,0 +1,35 @@
+// One job in its directory: header, run, summary.
+#pragma once
+
+#include <string>
+
+#include "common/config/config.h"
+#include "common/graph/graph.h"
+#include "launch/job/launch_command.h"
+#include "launch/job/run_dir.h"
+#include "launch/job/supervisor.h"
+#include "launch/process/signal_source.h"
+#include "proto/config.pb.h"
+
+namespace muster {
+
+// The config with everything filled in, and the network.
+struct PreparedJob {
+  config::Config config;
+  Graph graph;
+  std::string data_remark = {};  // for the header
+};
+
+struct JobResult {
+  JobOutcome outcome;
+  bool printed = true;  // all of it, unless nobody wanted to read on
+};
+
+// A run whose results could not be printed is no success.
+ExitCode WithOutput(ExitCode run, bool printed);
+
+// Throws Error if it could not be started; the directory is then taken back.
+JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDir& dir,
+                 SignalSource& signals);
+
+}  // namespace muster

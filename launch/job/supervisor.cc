@@ -1,0 +1,382 @@
+#include "launch/job/supervisor.h"
+
+#include <fcntl.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+
+#include "common/base/resource_limits.h"
+#include "launch/process/log_tail.h"
+#include "launch/process/process_state.h"
+#include "launch/text/units.h"
+
+namespace muster {
+namespace {
+
+constexpr size_t kMostReportBytes = 1 << 20;  // of one line
+constexpr double kStartMargin = 15;           // the server enforces start_s; this is if it does not
+constexpr double kFinishSeconds = 10;       // for all to end once the server has completed the run
+constexpr double kEarlyExitSeconds = 10;    // for the server to complete it once a worker has ended
+constexpr double kGraceSeconds = 2.5;       // for the others to notice a failure by themselves
+constexpr double kStartGraceSeconds = 0.5;  // the same while they may not know one another yet
+constexpr double kServerFirstSeconds = 2;   // for the server to write the last line
+constexpr double kTermSeconds = 1.5;        // from SIGTERM to SIGKILL
+constexpr double kGiveUpSeconds = 5;        // from SIGKILL to going without the process
+// `timeout` sends its signal twice at once; wrappers pass on a Ctrl-C that has reached us already.
+constexpr double kSameRequestSeconds = 0.2;
+// Workers that wait for the server give up first, and say what they waited for.
+constexpr double kSilenceMargin = 3;
+constexpr std::chrono::seconds kLookInterval{1};
+constexpr double kNever = 1e300;
+
+double Seconds(std::chrono::steady_clock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+}  // namespace
+
+Supervisor::Supervisor(const JobPlan& plan, SignalSource& signals, Console& console,
+                       JobDisplay& display)
+    : plan_(plan),
+      signals_(signals),
+      console_(console),
+      display_(display),
+      token_(plan.token),
+      own_gap_(2 * kLookInterval) {
+  members_.reserve(static_cast<size_t>(plan.workers) + 1);
+}
+
+JobOutcome Supervisor::Run() {
+  StartServer();
+  while (!Over()) {
+    Wait();
+    TakeSignals();
+    TakeReports();
+    TakeEnds();
+    CheckDeadlines();
+    ContinueStopping();
+  }
+  TakeReports();
+  return Judge();
+}
+
+// ---------------------------------------------------------------------------------- starting
+
+void Supervisor::StartServer() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    throw Error(ExitCode::kFailure, "cannot make a pipe: {}", ErrorText(errno));
+  }
+  UniqueFd write_end(ends[1]);
+  reports_ = LineReader(UniqueFd(ends[0]), kMostReportBytes);
+  // Room for minutes of reports, should the launcher be stopped (Ctrl-Z) for a while.
+  ::fcntl(write_end.get(), F_SETPIPE_SZ, 1 << 20);
+
+  display_.ShowStage("Starting the server");
+  std::string log = plan_.dir->ServerLogPath();
+  std::vector<std::string> arguments{"--config",     plan_.dir->ConfigPath(),
+                                     "--endpoint",   plan_.endpoint,
+                                     "--token-file", token_.Path(),
+                                     "--report-fd",  std::to_string(write_end.get()),
+                                     "--parent",     std::to_string(::getpid())};
+  if (!plan_.bind.empty()) arguments.insert(arguments.end(), {"--bind", plan_.bind});
+  members_.push_back({-1, log,
+                      ChildProcess({.program = plan_.server_program,
+                                    .arguments = std::move(arguments),
+                                    .log_path = log,
+                                    .inherited_fds = {token_.fd(), write_end.get()}})});
+  deadline_ = Now() + plan_.start_s;
+}
+
+void Supervisor::StartWorkers(const std::string& endpoint) {
+  display_.ShowStage("Starting " + Plural(plan_.workers, "worker"));
+  phase_ = Phase::kWorkersJoining;
+  deadline_ = Now() + plan_.start_s + kStartMargin;
+  try {
+    for (int rank = 0; rank < plan_.workers; ++rank) {
+      std::string log = plan_.dir->WorkerLogPath(rank);
+      members_.push_back(
+          {rank, log,
+           ChildProcess({.program = plan_.worker_program,
+                         .arguments = {"--config", plan_.dir->ConfigPath(), "--rank",
+                                       std::to_string(rank), "--endpoint", endpoint, "--token-file",
+                                       token_.Path(), "--parent", std::to_string(::getpid())},
+                         .log_path = log,
+                         .inherited_fds = {token_.fd()}})});
+    }
+  } catch (const Error& error) {
+    Fail({error.code(), error.what(), ""});
+  }
+}
+
+// Somebody else starts them; the server says who is missing, and when it has waited long enough.
+void Supervisor::InviteWorkers(const std::string& endpoint) {
+  for (const std::string& line : plan_.invite_workers(endpoint)) console_.Print(line);
+  display_.ShowStage("Waiting for " + Plural(plan_.workers, "worker"));
+  phase_ = Phase::kWorkersJoining;
+  deadline_ = Now() + plan_.start_s + kStartMargin;
+}
+
+// ---------------------------------------------------------------------------------- watching
+
+double Supervisor::Now() const {
+  return Seconds(std::chrono::steady_clock::now().time_since_epoch()) - own_gaps_s_;
+}
+
+void Supervisor::Wait() {
+  double until = phase_ == Phase::kRunning ? kNever : deadline_;
+  if (phase_ == Phase::kStopping) {
+    until = std::min({terminate_server_at_, terminate_all_at_, kill_at_, give_up_at_});
+  }
+  if (early_exit_by_ > 0) until = std::min(until, early_exit_by_);
+  double wait = std::clamp(until - Now(), 0.0, Seconds(kLookInterval));
+
+  pollfd events[] = {{.fd = signals_.fd(), .events = POLLIN},
+                     {.fd = reports_.fd(), .events = POLLIN},
+                     {.fd = console_.poll_fd(), .events = POLLOUT}};
+  ::poll(events, std::size(events), static_cast<int>(wait * 1000) + 1);
+  own_gaps_s_ += Seconds(own_gap_.Look());
+  console_.WritePending();
+}
+
+void Supervisor::TakeSignals() {
+  while (const std::optional<ReceivedSignal> signal = signals_.Next()) {
+    if (signal->number != SIGCHLD) StopFor(*signal);  // ends are looked for in every round anyway
+  }
+}
+
+void Supervisor::TakeReports() {
+  reports_.Read([this](const std::string& line) { TakeReport(line); });
+}
+
+void Supervisor::TakeReport(const std::string& line) {
+  std::optional<nlohmann::json> event = ParseEvent(line);
+  if (!event) return;
+  server_heard_at_ = Now();
+  std::string kind = Text(*event, "event");
+  if (kind == "listening" && phase_ == Phase::kServerStarting) {
+    std::string endpoint = Text(*event, "endpoint");
+    if (endpoint.empty()) endpoint = plan_.endpoint;
+    plan_.invite_workers ? InviteWorkers(endpoint) : StartWorkers(endpoint);
+  } else if (kind == "waiting") {
+    missing_ = event->value("missing", nlohmann::json());
+  } else if (kind == "started" && phase_ == Phase::kWorkersJoining) {
+    phase_ = Phase::kRunning;
+  } else if (kind == "summary") {
+    summary_ = *event;
+    bool joined = phase_ == Phase::kWorkersJoining || phase_ == Phase::kRunning;
+    if (joined && Text(summary_, "reason") == "completed") {
+      phase_ = Phase::kFinishing;
+      deadline_ = Now() + kFinishSeconds;
+      early_exit_by_ = 0;
+    }
+  } else if (kind == "failure" && server_failure_.is_null() && !observed_.ServerIsStuck()) {
+    server_failure_ = *event;
+    Fail();
+  }
+  if (phase_ != Phase::kStopping) display_.OnEvent(*event);
+}
+
+void Supervisor::TakeEnds() {
+  bool failed = false;
+  for (Member& member : members_) {
+    std::optional<ChildEnd> end = member.process.CheckEnd();
+    if (!end) continue;
+    if (member.rank < 0) TakeReports();  // what it wrote before it ended
+    ended_.push_back({member.rank, member.process.pid(), *end});
+    bool clean = !end->by_signal && end->value == 0;
+    if (!clean) failed = true;
+    if (!clean || phase_ >= Phase::kFinishing) continue;
+    if (member.rank < 0) {
+      Fail({ExitCode::kProcessDied, DescribeEnd(ended_.back(), display_.AtStep()), LogPath(-1)});
+    } else if (early_exit_by_ == 0) {
+      early_exit_by_ = Now() + kEarlyExitSeconds;
+    }
+  }
+  if (failed) Fail();
+}
+
+void Supervisor::CheckDeadlines() {
+  double now = Now();
+  if (phase_ == Phase::kStopping) return;
+  if (early_exit_by_ > 0 && now >= early_exit_by_) {
+    Fail({ExitCode::kProcessDied, DescribeEnd(ended_.front(), display_.AtStep()),
+          LogPath(ended_.front().rank)});
+    return;
+  }
+  CheckServerSilence();
+  if (phase_ == Phase::kStopping || phase_ == Phase::kRunning || now < deadline_) return;
+  if (phase_ == Phase::kServerStarting) {
+    Fail({ExitCode::kDeadline,
+          fmt::format("{} did not say where it listens within {} (deadlines.start_s)",
+                      Name(-1, members_[0].process.pid()), FormatDuration(plan_.start_s)),
+          LogPath(-1)});
+  } else if (phase_ == Phase::kWorkersJoining) {
+    Fail({ExitCode::kDeadline,
+          fmt::format("the job did not start within {} (deadlines.start_s); missing: {}",
+                      FormatDuration(plan_.start_s), RankList(missing_)),
+          LogPath(-1)});
+  } else {  // kFinishing
+    for (const Member& member : members_) {
+      if (!member.process.running()) continue;
+      Fail({ExitCode::kDeadline,
+            fmt::format("the run is complete, but {} did not end within {} of it{}",
+                        Name(member.rank, member.process.pid()), FormatDuration(kFinishSeconds),
+                        IsStopped(member.process.pid()) ? "; it is stopped (SIGSTOP?)" : ""),
+            member.log_path});
+      return;
+    }
+  }
+}
+
+// It reports a beat each second. Without this a job of which every process is stopped would be
+// waited for.
+void Supervisor::CheckServerSilence() {
+  if (phase_ != Phase::kWorkersJoining && phase_ != Phase::kRunning) return;
+  if (Now() - server_heard_at_ <= plan_.silence_s + kSilenceMargin) return;
+  Fail({ExitCode::kDeadline, DescribeSilence(Observe(), display_.AtStep()), LogPath(-1)});
+}
+
+Observed Supervisor::Observe() const {
+  Observed observed{.server_pid = members_[0].process.pid()};
+  for (const Member& member : members_) {
+    if (member.process.running() && IsStopped(member.process.pid())) {
+      observed.stopped.push_back({member.rank, member.process.pid()});
+    }
+  }
+  const double silent = Now() - server_heard_at_;
+  const bool reports = phase_ == Phase::kWorkersJoining || phase_ == Phase::kRunning;
+  // Less than all of it: a beat may have come here after the last one that reached the workers.
+  if (reports && members_[0].process.running() && silent > 0.75 * plan_.silence_s) {
+    observed.server_silent_s = silent;
+  }
+  return observed;
+}
+
+// ---------------------------------------------------------------------------------- stopping
+
+void Supervisor::Fail() {
+  if (phase_ == Phase::kStopping) return;
+  observed_ = Observe();
+  bool joined = phase_ > Phase::kWorkersJoining;
+  phase_ = Phase::kStopping;
+  terminate_server_at_ = kNever;
+  terminate_all_at_ = Now() + (joined ? kGraceSeconds : kStartGraceSeconds);
+  kill_at_ = terminate_all_at_ + kTermSeconds;
+  give_up_at_ = kill_at_ + kGiveUpSeconds;
+  display_.ShowStage("Stopping: a process of the job has failed");
+  // A stopped process notices nothing by itself.
+  for (Member& member : members_) {
+    if (member.process.running() && IsStopped(member.process.pid())) {
+      member.process.Signal(SIGTERM);
+    }
+  }
+}
+
+void Supervisor::Fail(Verdict verdict) {
+  if (phase_ == Phase::kStopping) return;
+  verdict_ = std::move(verdict);
+  Fail();
+  terminate_all_at_ = Now();  // nobody else knows of this failure
+  kill_at_ = terminate_all_at_ + kTermSeconds;
+  give_up_at_ = kill_at_ + kGiveUpSeconds;
+}
+
+void Supervisor::StopFor(const ReceivedSignal& received) {
+  const int signal = received.number;
+  const double now = Now();
+  if (stop_requested_at_ > 0) {
+    // Two keystrokes are two requests, however fast. What a process sends soon after may be the
+    // same request once more.
+    const bool again = (received.from_terminal && stop_requested_by_key_) ||
+                       now > stop_requested_at_ + kSameRequestSeconds;
+    if (signal != SIGHUP && again) kill_at_ = now;
+    return;
+  }
+  stop_requested_at_ = now;
+  stop_requested_by_key_ = received.from_terminal;
+  if (phase_ == Phase::kStopping) {  // after a failure: no more grace
+    terminate_all_at_ = std::min(terminate_all_at_, now);
+    kill_at_ = std::min(kill_at_, now + kTermSeconds);
+    return;
+  }
+  phase_ = Phase::kStopping;
+  stop_signal_ = signal;
+  terminate_server_at_ = now;
+  terminate_all_at_ = now + kServerFirstSeconds;
+  kill_at_ = terminate_all_at_ + kTermSeconds;
+  give_up_at_ = kill_at_ + kGiveUpSeconds;
+  display_.ShowStage(signal == SIGINT ? "Stopping (Ctrl-C again kills at once)" : "Stopping");
+}
+
+void Supervisor::ContinueStopping() {
+  if (phase_ != Phase::kStopping) return;
+  double now = Now();
+  if (now >= terminate_server_at_) {
+    members_[0].process.Signal(SIGTERM);
+    terminate_server_at_ = kNever;
+  }
+  // When the server was stopped first, the workers follow as soon as it is gone.
+  bool server_gone = stop_signal_ != 0 && !members_[0].process.running();
+  if (now >= terminate_all_at_ || (server_gone && terminate_all_at_ != kNever)) {
+    SignalAll(SIGTERM);
+    terminate_all_at_ = kNever;
+  }
+  if (now >= kill_at_) {
+    SignalAll(SIGKILL);
+    kill_at_ = kNever;
+    give_up_at_ = now + kGiveUpSeconds;
+  }
+}
+
+void Supervisor::SignalAll(int signal) {
+  for (Member& member : members_) member.process.Signal(signal);
+}
+
+bool Supervisor::AnyRunning() const {
+  return std::any_of(members_.begin(), members_.end(),
+                     [](const Member& member) { return member.process.running(); });
+}
+
+bool Supervisor::Over() const {
+  if (phase_ == Phase::kStopping && Now() >= give_up_at_) return true;
+  return (phase_ == Phase::kStopping || phase_ == Phase::kFinishing) && !AnyRunning();
+}
+
+// ---------------------------------------------------------------------------------- judging
+
+std::string Supervisor::LogPath(int rank) const {
+  const bool ours = rank >= 0 && rank < plan_.workers && !plan_.invite_workers;
+  return ours ? plan_.dir->WorkerLogPath(rank) : plan_.dir->ServerLogPath();
+}
+
+JobOutcome Supervisor::Judge() const {
+  JobOutcome outcome{.summary = summary_};
+  if (stop_signal_ != 0) {
+    outcome.stop_signal = stop_signal_;
+    outcome.exit_code = stop_signal_ == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated;
+    return outcome;
+  }
+  if (phase_ == Phase::kFinishing) return outcome;
+
+  outcome.server_said = Text(server_failure_, "message");
+  if (verdict_) {
+    outcome.exit_code = verdict_->code;
+    outcome.failure = verdict_->text;
+    outcome.log_path = verdict_->log_path;
+    return outcome;
+  }
+  Judgement judgement = JudgeFailure(ended_, observed_, server_failure_, display_.AtStep(),
+                                     [this](int rank) { return LastError(LogPath(rank)); });
+  outcome.exit_code = judgement.code;
+  outcome.failure = judgement.text;
+  outcome.log_path = LogPath(judgement.log_rank);
+  if (judgement.in_server_words) outcome.server_said.clear();
+  return outcome;
+}
+
+}  // namespace muster

@@ -1,0 +1,30 @@
+// The job's end of `muster server`: the address and the token of workers that somebody else starts,
+// on this host or on others.
+#pragma once
+
+#include <string>
+
+#include "launch/job/run_dir.h"
+#include "launch/job/supervisor.h"
+#include "proto/config_fwd.h"
+
+namespace muster {
+
+struct WorkersByHand {
+  // See ChooseListenAddress; without both, and with cluster.transport LOCAL, a new local:// name.
+  std::string endpoint, bind;
+  std::string token_file;  // empty: MUSTER_TOKEN, or else a new token in the run directory
+};
+
+// What is wrong with these is said before anything is made. Throws Error.
+void CheckWorkersByHand(const WorkersByHand& by_hand);
+
+// Gives the plan of a launch the address, the token and the lines that invite these workers. The
+// plan must stay where it is.
+void PlanWorkersByHand(const WorkersByHand& by_hand, const config::Config& config, JobPlan& plan);
+
+// A token is for one run. That of a server that never got to run stays for the next attempt, since
+// somebody may have carried it to other hosts.
+void ForgetToken(const WorkersByHand& by_hand, const RunDir& dir);
+
+}  // namespace muster

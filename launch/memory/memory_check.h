@@ -1,0 +1,39 @@
+// Whether a job can fit into this machine, said before it is started. `muster launch --dry-run`
+// knows more exactly, but asks a worker, whose kernels are made for that.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/config/config.h"
+#include "common/config/memory_rows.h"
+#include "common/graph/graph.h"
+
+namespace muster {
+
+// Of this machine and, where it is less, of this process's control group.
+struct MachineMemory {
+  double all = 0;        // with swap
+  double available = 0;  // now, without it
+};
+MachineMemory ReadMachineMemory();
+
+// What a job cannot do without, in bytes: weights, gradients, optimizer state, what layers keep for
+// the backward pass, the order of the samples. What it uses is more.
+struct LeastMemory {
+  double server = 0, each_worker = 0;
+  int workers = 1;
+  double all() const { return server + workers * each_worker; }
+};
+// `config` is resolved.
+LeastMemory LeastMemoryOf(const config::Config& config, const Graph& graph);
+
+// The same with everything that a worker says of itself.
+LeastMemory WholeMemoryOf(const config::Config& config, const Graph& graph,
+                          const std::vector<MemoryRow>& worker);
+
+// A warning if there is less available than needed, "" if it may fit. Throws Error(kUsage) if the
+// machine does not have that much.
+std::string CheckMemory(const LeastMemory& needed, const MachineMemory& machine);
+
+}  // namespace muster

@@ -1,0 +1,57 @@
+#include "launch/memory/server_memory.h"
+
+#include "common/link/wire_type.h"
+#include "proto/config.pb.h"
+
+namespace muster {
+namespace {
+
+constexpr double kFloatBytes = 4;
+
+double ArenaBytes(const Graph& graph) {
+  return kFloatBytes * static_cast<double>(graph.arena_floats());
+}
+
+}  // namespace
+
+int OptimizerState(const config::Optimizer& optimizer) {
+  switch (optimizer.type()) {
+    case config::Optimizer::SGD:
+      return 0;
+    case config::Optimizer::MOMENTUM:
+    case config::Optimizer::NESTEROV:
+      return 1;
+    case config::Optimizer::ADAM:
+    case config::Optimizer::ADAMW:
+      return 2;
+    case config::Optimizer::RMSPROP:
+      return optimizer.has_momentum() && optimizer.momentum() > 0 ? 2 : 1;
+  }
+  return 0;
+}
+
+std::vector<MemoryRow> ServerMemory(const config::Config& config, const Graph& graph) {
+  const double arena = ArenaBytes(graph);
+  std::vector<MemoryRow> rows{{"weights, two planes", 2 * arena}};
+  if (const int arrays = OptimizerState(config.optimizer()); arrays > 0) {
+    rows.push_back({"optimizer state", arrays * arena});
+  }
+  if (config.optimizer().has_ema_decay()) rows.push_back({"moving average", arena});
+  if (config.optimizer().clip_norm() > 0 || config.run().on_nonfinite() == config::Run::SKIP_STEP) {
+    rows.push_back({"averaged gradient, of a two-phase step", arena});
+  }
+  const double wire = BytesOf(WireTypeOf(config.cluster())) / kFloatBytes;  // of an arena
+  if (wire < 1) {
+    rows.push_back(
+        {"the same in 16 bits", (config.optimizer().has_ema_decay() ? 3 : 2) * wire * arena});
+  }
+  double parts = 0;
+  for (uint32_t rank = 0; rank < config.cluster().workers(); ++rank) {
+    parts += static_cast<double>(PartsOf(config, rank).size());
+  }
+  rows.push_back({SharesMemory(config) ? "gradients of the workers" : "gradients received, at most",
+                  parts * wire * arena});
+  return rows;
+}
+
+}  // namespace muster

@@ -1,0 +1,19 @@
+// How much memory a job's server needs for its arrays. From the config and the network alone;
+// libraries, code and small things come on top: about 12 MB.
+#pragma once
+
+#include <vector>
+
+#include "common/config/memory_rows.h"
+#include "common/graph/graph.h"
+#include "proto/config_fwd.h"
+
+namespace muster {
+
+// Arrays of the weights' size that the optimizer keeps.
+int OptimizerState(const config::Optimizer& optimizer);
+
+// Planes, optimizer state, the workers' gradients.
+std::vector<MemoryRow> ServerMemory(const config::Config& config, const Graph& graph);
+
+}  // namespace muster

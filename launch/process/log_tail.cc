@@ -1,0 +1,58 @@
+#include "launch/process/log_tail.h"
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "common/base/pattern.h"
+
+namespace muster {
+namespace {
+
+constexpr std::streamoff kTailBytes = 64 * 1024;
+constexpr size_t kMostCharacters = 1000;
+
+std::string Printable(std::string line) {
+  if (line.size() > kMostCharacters) line = line.substr(0, kMostCharacters) + " ...";
+  for (char& c : line) {
+    auto code = static_cast<unsigned char>(c);
+    if (c == '\t') c = ' ';
+    if (code < 0x20 || code == 0x7f) c = c == ' ' ? ' ' : '?';
+  }
+  return line;
+}
+
+}  // namespace
+
+std::vector<std::string> LastLines(const std::string& path, size_t count) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return {};
+  file.seekg(0, std::ios::end);
+  std::streamoff size = file.tellg();
+  file.seekg(std::max<std::streamoff>(0, size - kTailBytes));
+  std::stringstream tail;
+  tail << file.rdbuf();
+
+  std::vector<std::string> lines;
+  std::string line;
+  bool partial = size > kTailBytes;  // the first line read has lost its beginning
+  while (std::getline(tail, line)) {
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (!partial && !line.empty()) lines.push_back(Printable(line));
+    partial = false;
+  }
+  if (lines.size() > count) lines.erase(lines.begin(), lines.end() - static_cast<long>(count));
+  return lines;
+}
+
+std::string LastError(const std::string& path) {
+  std::vector<std::string> lines = LastLines(path, 100);
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    const std::vector<std::string> error =
+        Search("(^|[^A-Za-z0-9_])error: (exit code [0-9]+: )?(.*)", *line);
+    if (!error.empty()) return error[3];
+  }
+  return "";
+}
+
+}  // namespace muster

@@ -1,0 +1,61 @@
+// Limits of control groups, from files like the kernel's.
+#include "common/base/control_group.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/data/temp_dir.h"
+
+namespace muster::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ControlGroupTest : public ::testing::Test {
+ protected:
+  void Write(const std::string& path, const std::string& text) {
+    fs::create_directories((dir_ / path).parent_path());
+    WriteBytes(dir_ / path, text);
+  }
+  ControlGroupLimits Read() { return ReadControlGroupLimits(dir_ / "membership", dir_ / "mount"); }
+
+  TempDir dir_;
+};
+
+TEST_F(ControlGroupTest, NoneIsNoLimit) {
+  const ControlGroupLimits limits = Read();
+  EXPECT_EQ(limits.cores, ControlGroupLimits::kNone);
+  EXPECT_EQ(limits.memory, ControlGroupLimits::kNone);
+  EXPECT_EQ(limits.memory_left, ControlGroupLimits::kNone);
+}
+
+// As a container sees its own group.
+TEST_F(ControlGroupTest, OfTheRoot) {
+  Write("membership", "0::/\n");
+  Write("mount/cpu.max", "150000 100000\n");
+  Write("mount/memory.max", "1000\n");
+  Write("mount/memory.current", "600\n");
+  Write("mount/memory.stat", "anon 400\ninactive_file 50\n");
+  const ControlGroupLimits limits = Read();
+  EXPECT_EQ(limits.cores, 1.5);
+  EXPECT_EQ(limits.memory, 1000);
+  EXPECT_EQ(limits.memory_left, 450);
+}
+
+// As systemd and batch systems make them: any level may set a limit, and the least counts.
+TEST_F(ControlGroupTest, TheLeastFromTheProcessUpToTheRoot) {
+  Write("membership", "12:cpu:/old\n0::/user.slice/job.scope\n");
+  Write("mount/user.slice/job.scope/cpu.max", "max 100000\n");
+  Write("mount/user.slice/cpu.max", "200000 100000\n");
+  Write("mount/user.slice/job.scope/memory.max", "5000\n");
+  Write("mount/user.slice/memory.max", "7000\n");
+  Write("mount/user.slice/memory.current", "6500\n");
+  const ControlGroupLimits limits = Read();
+  EXPECT_EQ(limits.cores, 2);
+  EXPECT_EQ(limits.memory, 5000);
+  EXPECT_EQ(limits.memory_left, 500);
+}
+
+}  // namespace
+}  // namespace muster::testing

@@ -1,0 +1,72 @@
+// Configs in files of their own, for tests.
+#pragma once
+
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "common/base/error.h"
+#include "common/config/config.h"
+#include "common/config/text_format.h"
+#include "proto/config.pb.h"
+
+namespace muster::testing {
+
+inline constexpr char kModel[] = R"(layer { name: "fc" dense { units: 10 } }
+layer { name: "loss" softmax_cross_entropy {} }
+)";
+
+class ConfigTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "/config-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    dir_ = pattern;
+    Write("model.txtpb", kModel);
+  }
+  void TearDown() override { std::filesystem::remove_all(dir_); }
+
+  std::string Write(const std::string& name, const std::string& text) {
+    std::ofstream(dir_ + "/" + name) << text;
+    return dir_ + "/" + name;
+  }
+
+  // A good config of which line 2 is `line`.
+  std::string Config(const std::string& line,
+                     const std::string& run = "run { epochs: 2 global_batch: 64 }") {
+    return Write("c.txtpb", run + "\n" + line + R"(
+data { format: CIFAR10 }
+model_file: "model.txtpb"
+learning_rate { base: 0.1 }
+)");
+  }
+
+  // A good config of which line 2 is the learning rate.
+  std::string Rate(const std::string& settings) {
+    return Write("c.txtpb", "run { epochs: 2 global_batch: 64 }\nlearning_rate { base: 0.1 " +
+                                settings +
+                                " }\ndata { format: CIFAR10 }\nmodel_file: \"model.txtpb\"\n");
+  }
+
+  std::string ErrorOf(const std::string& path, const std::vector<std::string>& settings = {}) {
+    try {
+      std::vector<Setting> parsed;
+      for (const std::string& setting : settings) parsed.push_back(ParseSetting(setting));
+      LoadConfig(path, parsed);
+      return "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kUsage);
+      EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+      return error.what();
+    }
+  }
+
+  std::string dir_;
+};
+
+}  // namespace muster::testing

@@ -1,0 +1,113 @@
+// How large a job is when its config does not say: the same slices for every number of workers that
+// can share them evenly, and as many workers as the machine has cores for.
+#include "common/config/job_size.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "common/config/config.h"
+
+namespace muster {
+namespace {
+
+config::Config Resolved(const std::function<void(config::Config&)>& say, int cores) {
+  config::Config config;
+  config.mutable_run()->set_global_batch(256);
+  say(config);
+  ResolveJobSize(config, cores);
+  return config;
+}
+
+TEST(JobSize, ASliceKeepsSixteenSamples) {
+  EXPECT_EQ(SlicesOfBatch(16777216), 8u);
+  EXPECT_EQ(SlicesOfBatch(128), 8u);
+  EXPECT_EQ(SlicesOfBatch(127), 4u);
+  EXPECT_EQ(SlicesOfBatch(64), 4u);
+  EXPECT_EQ(SlicesOfBatch(63), 2u);
+  EXPECT_EQ(SlicesOfBatch(31), 1u);
+  EXPECT_EQ(SlicesOfBatch(1), 1u);
+}
+
+// What makes 1, 2, 4 and 8 workers agree: the answer is the batch's, not the workers'.
+TEST(JobSize, WorkersThatShareTheSlicesEvenlyHaveTheSame) {
+  for (const int64_t batch : {128, 130, 256, 1000, 16777216}) {
+    for (const uint32_t workers : {1u, 2u, 4u, 8u}) EXPECT_EQ(DefaultSlices(batch, workers), 8u);
+  }
+  for (const uint32_t workers : {1u, 2u, 4u}) EXPECT_EQ(DefaultSlices(64, workers), 4u);
+  for (const uint32_t workers : {1u, 2u}) EXPECT_EQ(DefaultSlices(32, workers), 2u);
+  // Others get one each.
+  for (const uint32_t workers : {3u, 5u, 6u, 7u, 9u, 16u, 64u}) {
+    EXPECT_EQ(DefaultSlices(1024, workers), workers);
+  }
+  EXPECT_EQ(DefaultSlices(64, 8), 8u);
+  EXPECT_EQ(DefaultSlices(4, 2), 2u);
+}
+
+TEST(JobSize, AsManyWorkersAsCoresThatShareTheSlicesEvenly) {
+  const auto workers = [](int cores, int64_t batch) {
+    return Resolved([&](config::Config& c) { c.mutable_run()->set_global_batch(batch); }, cores)
+        .cluster()
+        .workers();
+  };
+  for (const auto& [cores, expected] :
+       {std::pair{1, 1u}, {2, 2u}, {3, 2u}, {4, 4u}, {6, 4u}, {8, 8u}, {12, 8u}, {64, 8u}}) {
+    EXPECT_EQ(workers(cores, 256), expected) << cores;
+  }
+  EXPECT_EQ(workers(64, 64), 4u);
+  EXPECT_EQ(workers(64, 16), 1u);
+  EXPECT_EQ(workers(0, 256), 1u);
+}
+
+TEST(JobSize, AnyMachineHasTheSlicesOfAnyOther) {
+  for (const int64_t batch : {1, 16, 48, 64, 128, 250, 4096}) {
+    const auto on = [&](int cores) {
+      return Resolved([&](config::Config& c) { c.mutable_run()->set_global_batch(batch); }, cores)
+          .run()
+          .slices();
+    };
+    for (const int cores : {2, 3, 4, 6, 8, 16, 64, 1000}) EXPECT_EQ(on(cores), on(1)) << batch;
+  }
+}
+
+TEST(JobSize, WhatTheConfigSaysStays) {
+  const config::Config threads =
+      Resolved([](config::Config& c) { c.mutable_worker()->set_threads(4); }, 8);
+  EXPECT_EQ(threads.cluster().workers(), 2u);
+  EXPECT_EQ(threads.run().slices(), 8u);
+  const config::Config all =
+      Resolved([](config::Config& c) { c.mutable_worker()->set_threads(0); }, 12);
+  EXPECT_EQ(all.cluster().workers(), 8u);
+  EXPECT_EQ(all.worker().threads(), 1u);
+  const config::Config slices =
+      Resolved([](config::Config& c) { c.mutable_run()->set_slices(64); }, 16);
+  EXPECT_EQ(slices.cluster().workers(), 16u);
+  EXPECT_EQ(slices.run().slices(), 64u);
+  const config::Config seven =
+      Resolved([](config::Config& c) { c.mutable_run()->set_slices(7); }, 4);
+  EXPECT_EQ(seven.cluster().workers(), 1u);
+  const config::Config workers =
+      Resolved([](config::Config& c) { c.mutable_cluster()->set_workers(3); }, 16);
+  EXPECT_EQ(workers.cluster().workers(), 3u);
+  EXPECT_EQ(workers.run().slices(), 3u);
+  EXPECT_EQ(workers.worker().threads(), 1u);
+}
+
+// The batch follows the workers: they are not cut short, and FollowsWorkers says it.
+TEST(JobSize, ABatchOfEachWorkersOwnGrowsWithThem) {
+  const auto each = [](int64_t samples, int cores) {
+    return Resolved([&](config::Config& c) { c.mutable_run()->set_batch_per_worker(samples); },
+                    cores);
+  };
+  EXPECT_EQ(each(8, 4).cluster().workers(), 4u);
+  EXPECT_EQ(each(8, 4).run().slices(), 4u);
+  EXPECT_EQ(each(64, 2).run().slices(), 8u);
+  EXPECT_TRUE(FollowsWorkers(each(64, 2)));
+  EXPECT_FALSE(FollowsWorkers(Resolved([](config::Config&) {}, 2)));
+  EXPECT_TRUE(FollowsWorkers(Resolved(
+      [](config::Config& c) { c.mutable_learning_rate()->set_scaling(config::LearningRate::SQRT); },
+      2)));
+}
+
+}  // namespace
+}  // namespace muster

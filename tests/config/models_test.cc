@@ -1,0 +1,85 @@
+// The model files of configs/models: they are accepted, and are the networks that they claim to be.
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "common/config/build_graph.h"
+#include "common/graph/graph.h"
+#include "proto/config.pb.h"
+
+namespace muster {
+namespace {
+
+Graph Load(const std::string& name, const Shape& input) {
+  const std::string path = std::string(MUSTER_SOURCE_DIR "/configs/models/") + name + ".txtpb";
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  config::Model model;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text.str(), &model)) << path;
+  EXPECT_EQ(model.name(), name);
+  return BuildGraph(model, input);
+}
+
+// Of convolutions and dense layers, as papers count.
+int64_t MultiplyAdds(const Graph& graph) {
+  double flops = 0;
+  for (const Layer& layer : graph.layers()) {
+    if (layer.kind == "conv2d" || layer.kind == "dense") flops += layer.forward_flops;
+  }
+  return static_cast<int64_t>(flops / 2);
+}
+
+// Parameters and multiply-adds are those of the same networks in PyTorch; the papers round both.
+
+TEST(Models, Linear) {
+  EXPECT_EQ(Load("linear", {28, 28, 1}).layout().parameter_count(), 28 * 28 * 10 + 10);
+}
+
+TEST(Models, Cifar10Tutorial) {
+  EXPECT_EQ(Load("cifar10_tutorial", {24, 24, 3}).layout().parameter_count(), 1'068'298);
+}
+
+TEST(Models, MultiGpuCnn) {
+  EXPECT_EQ(Load("multigpu_cnn", {28, 28, 1}).layout().parameter_count(), 20'217'226);
+  EXPECT_EQ(Load("multigpu_cnn", {32, 32, 3}).layout().parameter_count(), 29'657'610);
+}
+
+TEST(Models, ResNet20) {
+  const Graph graph = Load("resnet20", {32, 32, 3});
+  EXPECT_EQ(graph.layout().parameter_count(), 272'474);
+  EXPECT_EQ(graph.classes(), 10);
+  EXPECT_EQ(MultiplyAdds(graph), 40'813'184);
+}
+
+TEST(Models, ResNet18) {
+  const Graph graph = Load("resnet18", {32, 32, 3});
+  EXPECT_EQ(graph.layout().parameter_count(), 11'173'962);
+  EXPECT_EQ(graph.classes(), 10);
+  EXPECT_EQ(MultiplyAdds(graph), 555'422'720);
+}
+
+TEST(Models, MobileNetV2) {
+  const Graph graph = Load("mobilenet_v2", {224, 224, 3});
+  EXPECT_EQ(graph.layout().parameter_count(), 3'504'872);
+  EXPECT_EQ(graph.classes(), 1000);
+  EXPECT_EQ(MultiplyAdds(graph), 300'774'272);
+}
+
+// Every image size that the comments promise: what is left of the image before the last layer.
+TEST(Models, ReduceTheImageAsTheirPapersDo) {
+  const auto last_image = [](const Graph& graph) {
+    Shape shape;
+    for (const Layer& layer : graph.layers()) {
+      if (layer.kind == "conv2d") shape = layer.output_shape;
+    }
+    return shape;
+  };
+  EXPECT_EQ(last_image(Load("resnet20", {32, 32, 3})), (Shape{8, 8, 64}));
+  EXPECT_EQ(last_image(Load("resnet18", {32, 32, 3})), (Shape{4, 4, 512}));
+  EXPECT_EQ(last_image(Load("mobilenet_v2", {224, 224, 3})), (Shape{7, 7, 1280}));
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,239 @@
+// What goes wrong is named, and nothing hangs.
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <thread>
+
+#include "common/base/error.h"
+#include "tests/job/test_job.h"
+
+namespace muster::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+float One(int64_t, int64_t, size_t) { return 1; }
+
+std::string JoinError(const ClientOptions& options, ExitCode* code) {
+  try {
+    Client client(options);
+    return "";
+  } catch (const Error& error) {
+    *code = error.code();
+    return error.what();
+  }
+}
+
+// Over every transport that differs in how a loss shows and who moves the bytes.
+class Failure : public ::testing::TestWithParam<const char*> {
+ protected:
+  std::string ServerErrorWhen(const std::function<void(Client&, int64_t step)>& act, ExitCode* code,
+                              SliceGradient gradient = One);
+};
+class Refusal : public ::testing::TestWithParam<const char*> {};
+
+// Starts a job of two, lets rank 1 misbehave in `step` by `act`, and returns the server's error.
+std::string Failure::ServerErrorWhen(const std::function<void(Client&, int64_t step)>& act,
+                                     ExitCode* code, SliceGradient gradient) {
+  TestJob job(SmallConfig(2, 2), GetParam());
+  auto good = std::async(std::launch::async, [&] {
+    const auto client = job.Join(0);
+    try {
+      RunWorker(*client, {.gradient = gradient}, job.graph().arena_floats());
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kPeerFailed) << error.what();
+    }
+  });
+  auto client = job.Join(1);
+  try {
+    RunWorker(*client,
+              {.gradient = gradient, .before_step = [&](int64_t step) { act(*client, step); }},
+              job.graph().arena_floats());
+  } catch (const Error&) {
+  }
+  client.reset();
+  good.get();
+  return job.FinishError(code);
+}
+
+TEST_P(Failure, NonfiniteGradientNamesRankStepAndVariable) {
+  for (const float bad :
+       {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+        std::numeric_limits<float>::quiet_NaN()}) {
+    ExitCode code{};
+    // hidden/bias begins after the 300 weights of the hidden layer, padded to 304.
+    const std::string error =
+        ServerErrorWhen([](Client&, int64_t) {}, &code,
+                        [bad](int64_t step, int64_t slice, size_t i) {
+                          return step == 1 && slice == 1 && i == 304 + 17 ? bad : 1.0f;
+                        });
+    EXPECT_EQ(code, ExitCode::kNonfinite);
+    EXPECT_THAT(error,
+                AllOf(HasSubstr("hidden/bias[17]"), HasSubstr("rank 1"), HasSubstr("step 1")));
+  }
+}
+
+TEST_P(Failure, OverflowOfTheSumNamesTheVariable) {
+  ExitCode code{};
+  const std::string error = ServerErrorWhen(
+      [](Client&, int64_t) {}, &code,
+      [](int64_t step, int64_t, size_t i) { return step == 2 && i == 304 ? 3e38f : 1.0f; });
+  EXPECT_EQ(code, ExitCode::kNonfinite);
+  EXPECT_THAT(error, AllOf(HasSubstr("hidden/bias[0]"), HasSubstr("step 2")));
+}
+
+TEST_P(Failure, NonfiniteLossStopsTheStepBeforeAnyUpdate) {
+  ExitCode code{};
+  const std::string error = ServerErrorWhen(
+      [](Client& client, int64_t step) {
+        if (step == 1) client.ReportLoss(1, 1, 8, std::nan(""), 0);
+      },
+      &code);
+  EXPECT_EQ(code, ExitCode::kNonfinite);
+  EXPECT_THAT(error, AllOf(HasSubstr("slice 1"), HasSubstr("step 1"), HasSubstr("rank 1")));
+}
+
+TEST_P(Failure, ALostWorkerIsNamed) {
+  ExitCode code{};
+  const std::string error = ServerErrorWhen(
+      [](Client&, int64_t step) {
+        if (step == 1) throw Error(ExitCode::kFailure, "gone");
+      },
+      &code);
+  EXPECT_EQ(code, ExitCode::kPeerFailed);
+  EXPECT_THAT(error,
+              AllOf(HasSubstr("rank 1"), HasSubstr("pid"), HasSubstr("step 1"), HasSubstr("lost")));
+}
+
+TEST_P(Failure, AReportedFailureIsHandedOn) {
+  ExitCode code{};
+  const std::string error = ServerErrorWhen(
+      [](Client& client, int64_t step) {
+        if (step != 2) return;
+        client.ReportFailure("data_batch_3.bin is truncated", ExitCode::kData);
+        throw Error(ExitCode::kData, "truncated");
+      },
+      &code);
+  EXPECT_EQ(code, ExitCode::kPeerFailed);
+  EXPECT_THAT(error, AllOf(HasSubstr("rank 1"), HasSubstr("data_batch_3.bin is truncated")));
+}
+
+TEST_P(Failure, MissingRanksAreNamedAtTheStartDeadline) {
+  config::Config config = SmallConfig(4, 4);
+  config.mutable_deadlines()->set_start_s(1.5);
+  TestJob job(config, GetParam());
+  std::vector<std::thread> joined;
+  for (const uint32_t rank : {0u, 2u}) {
+    joined.emplace_back([&job, rank] {
+      ExitCode code{};
+      JoinError(job.OptionsFor(rank), &code);
+      EXPECT_EQ(code, ExitCode::kPeerFailed);
+    });
+  }
+  ExitCode code{};
+  EXPECT_THAT(job.FinishError(&code), HasSubstr("rank 1, 3 missing"));
+  EXPECT_EQ(code, ExitCode::kDeadline);
+  for (std::thread& thread : joined) thread.join();
+}
+
+TEST_P(Failure, WaitingForOthersIsNotSilence) {
+  config::Config config = SmallConfig(2, 2);
+  config.mutable_deadlines()->set_silence_s(2);
+  TestJob job(config, GetParam());
+  auto early = std::async(std::launch::async, [&] {
+    const auto client = job.Join(0);
+    RunWorker(*client, {.gradient = One}, job.graph().arena_floats());
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(3500));
+  auto late = job.Join(1);
+  RunWorker(*late, {.gradient = One}, job.graph().arena_floats());
+  late.reset();
+  early.get();
+  EXPECT_EQ(job.Finish().steps, 3);
+}
+
+TEST_P(Failure, AStepDeadlineNamesWhoIsLate) {
+  config::Config config = SmallConfig(2, 2);
+  config.mutable_deadlines()->set_first_step_s(0.5);
+  TestJob job(config, GetParam());
+  auto good = std::async(std::launch::async, [&] {
+    const auto client = job.Join(0);
+    EXPECT_THROW(RunWorker(*client, {.gradient = One}, job.graph().arena_floats()), Error);
+  });
+  const auto late = job.Join(1);
+  late->ReportReady();
+  ExitCode code{};
+  EXPECT_THAT(job.FinishError(&code), AllOf(HasSubstr("no loss from rank 1"), HasSubstr("step 0")));
+  EXPECT_EQ(code, ExitCode::kDeadline);
+  good.get();
+}
+
+TEST_P(Refusal, WrongTokenRankGraphAndData) {
+  config::Config config = SmallConfig(2, 2);
+  TestJob job(config, GetParam());
+  ExitCode code{};
+
+  ClientOptions options = job.OptionsFor(0);
+  options.token = "0123456789abcdef0123456789abcdee";
+  EXPECT_THAT(JoinError(options, &code), HasSubstr("token"));
+  EXPECT_EQ(code, ExitCode::kRefused);
+
+  EXPECT_THAT(JoinError(job.OptionsFor(5), &code), HasSubstr("ranks 0 to 1"));
+
+  options = job.OptionsFor(0);
+  options.hello.set_graph_hash(99);
+  options.hello.mutable_variable(2)->set_shape(0, 11);
+  EXPECT_THAT(JoinError(options, &code),
+              AllOf(HasSubstr("out/weights [10,100]"), HasSubstr("[11,100]")));
+
+  options = job.OptionsFor(0);
+  options.hello.set_graph_hash(99);
+  options.hello.mutable_variable(1)->set_name("hidden/offset");
+  EXPECT_THAT(JoinError(options, &code),
+              AllOf(HasSubstr("hidden/bias"), HasSubstr("hidden/offset")));
+
+  // A graph whose description was left out of the Hello, for its size.
+  options = job.OptionsFor(0);
+  options.hello.set_graph_hash(99);
+  options.hello.clear_layer();
+  EXPECT_THAT(JoinError(options, &code), HasSubstr("too many layers for the worker to say"));
+  options.hello.clear_variable();
+  EXPECT_THAT(JoinError(options, &code), HasSubstr("too large for the worker to say"));
+  EXPECT_EQ(code, ExitCode::kRefused);
+
+  const auto first = std::async(std::launch::async, [&] {
+    const auto client = job.Join(0);
+    RunWorker(*client, {.gradient = One}, job.graph().arena_floats());
+  });
+  while (true) {  // until rank 0 is seated, so that its data is the measure
+    options = job.OptionsFor(0);
+    options.hello.set_graph_hash(99);  // never takes the seat itself
+    const std::string error = JoinError(options, &code);
+    if (error.find("taken") != std::string::npos) break;
+  }
+  options = job.OptionsFor(1);
+  options.hello.set_train_samples(39);
+  EXPECT_THAT(JoinError(options, &code),
+              AllOf(HasSubstr("39"), HasSubstr("40"), HasSubstr("same data")));
+  options = job.OptionsFor(1);
+  options.hello.set_data_fingerprint(2);
+  EXPECT_THAT(JoinError(options, &code), HasSubstr("other contents"));
+
+  // None of that disturbed the job.
+  auto second = job.Join(1);
+  RunWorker(*second, {.gradient = One}, job.graph().arena_floats());
+  second.reset();
+  first.wait();
+  EXPECT_EQ(job.Finish().steps, 3);
+}
+
+const auto kTransports = ::testing::Values("ipc", "local");
+const auto kName = [](const auto& tested) { return std::string(tested.param); };
+INSTANTIATE_TEST_SUITE_P(Over, Failure, kTransports, kName);
+INSTANTIATE_TEST_SUITE_P(Over, Refusal, kTransports, kName);
+
+}  // namespace
+}  // namespace muster::testing

@@ -1,0 +1,139 @@
+// Who sends without end fills neither the server nor others.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <future>
+#include <thread>
+
+#include "common/config/chunk_bytes.h"
+#include "common/link/protocol.h"
+#include "common/transport/zmq/zmq_link.h"
+#include "tests/job/test_job.h"
+
+namespace muster::testing {
+namespace {
+
+size_t ResidentBytes() {
+  std::ifstream statm("/proc/self/statm");
+  size_t total = 0, resident = 0;
+  statm >> total >> resident;
+  return resident * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+// Sanitizers keep freed memory, to find who uses it: what is resident says nothing then.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kResidentIsHeld = false;
+#else
+constexpr bool kResidentIsHeld = true;
+#endif
+
+// A server that is busy while a worker sends without end: what the server holds has a bound, and
+// what waits at the worker arrives later.
+TEST(Flood, AFloodWaitsAtItsSender) {
+  if (!kResidentIsHeld) GTEST_SKIP() << "a sanitizer keeps freed memory";
+  constexpr size_t kBytes = 1 << 20;
+  constexpr int kMessages = 300, kWindow = 20;
+  const LinkOptions options{.max_message_bytes = 2 << 20,
+                            .max_queued_messages = kMessages + 10,
+                            .max_received_messages = kWindow,
+                            .token = TestToken()};
+  const auto server = ListenZmq("tcp://127.0.0.1:*", options);
+  const auto member = ConnectZmq(server->endpoint(), options);
+  wire::WorkerMessage first;
+  first.mutable_beat();
+  ASSERT_TRUE(member->Send(first, {}));
+  const auto connected = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!server->Receive()) ASSERT_LT(std::chrono::steady_clock::now(), connected);
+  const std::vector<float> tensor(kBytes / sizeof(float), 1.5f);
+  const size_t before = ResidentBytes();
+  for (int i = 0; i < kMessages; ++i) {  // sent from where it lies: no copies on this side
+    wire::WorkerMessage message;
+    message.mutable_gradient_part()->set_step(i);
+    ASSERT_TRUE(member->Send(message, std::as_bytes(std::span(tensor))));
+  }
+  // Until nothing moves any more.
+  size_t held = 0, last = 1;
+  for (int quiet = 0, looks = 0; quiet < 20; ++looks) {
+    ASSERT_LT(looks, 400) << "the server's memory never comes to rest";
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    held = ResidentBytes() - before;
+    quiet = held == last ? quiet + 1 : 0;
+    last = held;
+  }
+  EXPECT_GT(held, (kWindow / 2) * kBytes);  // the flood has come
+  EXPECT_LT(held, (kWindow + 10) * kBytes) << "of " << kMessages * kBytes << " sent";
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  for (int i = 0; i < kMessages;) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "message " << i << " never came";
+    const std::optional<FromWorker> event = server->Receive();
+    if (!event) continue;
+    ASSERT_EQ(event->kind, FromWorker::Kind::kMessage);
+    EXPECT_EQ(event->message.gradient_part().step(), i++);
+    EXPECT_EQ(event->payload.bytes, kBytes);
+  }
+}
+
+// A member that sends a great many times its gradient, in messages that look valid: of a step to
+// come, again and again, or as large as a message may be.
+TEST(Flood, AMembersFloodDoesNotFillTheServer) {
+  if (!kResidentIsHeld) GTEST_SKIP() << "a sanitizer keeps freed memory";
+  config::Config config = SmallConfig(1, 1);
+  config.mutable_model()->mutable_layer(0)->mutable_dense()->set_units(200000);
+  config.mutable_cluster()->set_chunk_bytes(1 << 20);
+  TestJob job(config, "tcp");
+  const LinkOptions options = job.OptionsFor(0).link;
+  const auto link = ConnectZmq(job.endpoint(), options);
+  wire::WorkerMessage message;
+  message.mutable_address()->set_job(JobOf(job.token()));
+  *message.mutable_hello() = job.OptionsFor(0).hello;
+  message.mutable_hello()->set_token(job.token());
+  message.mutable_hello()->set_protocol_version(kProtocolVersion);
+  ASSERT_TRUE(link->Send(message, {}));
+  message.mutable_ready();
+  ASSERT_TRUE(link->Send(message, {}));
+  bool training = false;
+  for (int i = 0; i < 1000 && !training; ++i) {
+    if (const auto event = link->Receive())
+      training = event->message.has_train();
+    else
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  ASSERT_TRUE(training);
+
+  const size_t model = job.graph().arena_floats() * sizeof(float);
+  const std::vector<float> junk(options.max_message_bytes / sizeof(float) - (1 << 10), 2.5f);
+  const std::vector<Chunk> chunks = CutChunks(job.graph().layout(), config.cluster());
+  const size_t before = ResidentBytes();
+  size_t sent = 0, peak = 0;
+  const auto look = [&] { peak = std::max(peak, std::max(ResidentBytes(), before) - before); };
+  const auto push = [&](int64_t step, size_t chunk, size_t floats) {
+    wire::GradientPart& part = *message.mutable_gradient_part();
+    part.set_step(step);
+    part.set_chunk(static_cast<uint32_t>(chunk));
+    part.mutable_subtree()->set_level(0);
+    ASSERT_TRUE(link->Send(message, std::as_bytes(std::span(junk).first(floats))));
+    sent += floats * sizeof(float);
+    look();
+  };
+  for (int round = 0; round < 20; ++round) {
+    for (size_t c = 0; c < chunks.size(); ++c) {
+      push(0, c, chunks[c].floats());  // accepted once: nothing is updated without a loss
+      push(1, c, chunks[c].floats());
+      push(0, c, junk.size());
+    }
+  }
+  // What is said last is read last.
+  message.mutable_failure()->set_message("that was all");
+  ASSERT_TRUE(link->Send(message, {}));
+  auto error = std::async(std::launch::async, [&] { return job.FinishError(); });
+  while (error.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) look();
+  EXPECT_NE(error.get().find("that was all"), std::string::npos);
+  const size_t bound = model + (64 << 20) + 16 * options.max_message_bytes;
+  EXPECT_GT(sent, 5 * bound);
+  EXPECT_LT(peak, bound) << "of " << sent << " bytes sent";
+}
+
+}  // namespace
+}  // namespace muster::testing

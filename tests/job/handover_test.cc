@@ -1,0 +1,376 @@
+// The memory that server and worker share: whose slot is whose, what must not be written, and what
+// becomes of a worker that breaks a rule.
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include <thread>
+
+#include "common/base/shared_memory.h"
+#include "common/transport/local/local_connection.h"
+#include "tests/job/raw_local_link.h"
+
+namespace muster::testing {
+namespace {
+
+constexpr size_t kFloats = 64;
+
+wire::ServerMessage WelcomeFor(uint32_t slice_begin, uint32_t slice_end) {
+  wire::ServerMessage message;
+  wire::Welcome& welcome = *message.mutable_welcome();
+  welcome.add_chunk_end(kFloats / 2);
+  welcome.add_chunk_end(kFloats);
+  welcome.set_slices(2);
+  welcome.set_slice_begin(slice_begin);
+  welcome.set_slice_end(slice_end);
+  return message;
+}
+
+// The server's end, and what a worker gets with Welcome, without the server's loop.
+class Handover : public ::testing::Test {
+ protected:
+  explicit Handover(const LinkOptions& options = {.max_queued_messages = 100})
+      : planes_(SharedMemory::Create("test-weights", 2 * kFloats * sizeof(float),
+                                     SharedMemory::Access::kReadWrite)),
+        endpoint_(UniqueLocalEndpoint()),
+        link_(ListenLocal(endpoint_, options)) {
+    link_->ShareWeights(planes_);
+  }
+
+  FromWorker Next() {
+    for (int i = 0; i < 500; ++i) {
+      if (auto event = link_->Receive()) return std::move(*event);
+      pollfd fd{link_->fd(), POLLIN, 0};
+      if (link_->PrepareToSleep()) (void)::poll(&fd, 1, 10);
+    }
+    ADD_FAILURE() << "nothing came";
+    return {};
+  }
+
+  struct Worker {
+    LocalConnection connection;
+    PeerId peer;
+    std::vector<UniqueFd> fds;  // planes, slot, messages to the server, messages to the worker
+
+    void Attach() {
+      connection.Attach(
+          SharedMemory::Map(UniqueFd(::dup(fds[2].get())), SharedMemory::Access::kReadWrite),
+          SharedMemory::Map(UniqueFd(::dup(fds[3].get())), SharedMemory::Access::kRead));
+    }
+    void Die() { connection = LocalConnection(PacketSocket(UniqueFd())); }
+  };
+  // Connects, says something, is welcomed.
+  Worker Join() {
+    Worker worker{LocalConnection(PacketSocket(ConnectRaw(endpoint_))), 0, {}};
+    wire::WorkerMessage hello;
+    hello.mutable_hello();
+    worker.connection.Append(hello.SerializeAsString());
+    EXPECT_TRUE(worker.connection.Flush());
+    worker.peer = Next().peer;
+    EXPECT_EQ(link_->Send(worker.peer, WelcomeFor(0, 1), {}), SendResult::kQueued);
+    link_->Deliver();
+    std::string message;
+    pollfd fd{worker.connection.fd(), POLLIN, 0};
+    (void)::poll(&fd, 1, 5000);
+    EXPECT_EQ(worker.connection.Receive(true, message, worker.fds),
+              LocalConnection::Status::kMessage);
+    EXPECT_EQ(worker.fds.size(), 4u);
+    worker.Attach();
+    return worker;
+  }
+
+  static void Push(Worker& worker, uint32_t chunk, uint32_t subtree = 0) {
+    wire::WorkerMessage message;
+    message.mutable_gradient_part()->set_chunk(chunk);
+    message.mutable_gradient_part()->mutable_subtree()->set_level(0);
+    message.mutable_gradient_part()->mutable_subtree()->set_index(subtree);
+    worker.connection.Append(message.SerializeAsString());
+    EXPECT_TRUE(worker.connection.Flush());
+  }
+
+  SharedMemory planes_;
+  std::string endpoint_;
+  std::unique_ptr<ServerLink> link_;
+};
+
+TEST_F(Handover, WeightsCannotBeWrittenByAWorker) {
+  Worker worker = Join();
+  const int planes = worker.fds[0].get();
+  const size_t bytes = 2 * kFloats * sizeof(float);
+  EXPECT_EQ(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, planes, 0), MAP_FAILED);
+  EXPECT_EQ(errno, EPERM);
+  void* const mapped = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, planes, 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  EXPECT_NE(::mprotect(mapped, bytes, PROT_READ | PROT_WRITE), 0);
+  EXPECT_EQ(errno, EACCES);
+  EXPECT_EQ(::pwrite(planes, "x", 1, 0), -1);
+  EXPECT_EQ(errno, EPERM);
+  // Nor can its size be changed, which would make the server's own access fail.
+  EXPECT_NE(::ftruncate(planes, 0), 0);
+  EXPECT_EQ(errno, EPERM);
+  EXPECT_NE(::ftruncate(worker.fds[1].get(), 0), 0);
+  EXPECT_EQ(errno, EPERM);
+  // The server's mapping goes on writing, and the worker sees it.
+  planes_.writable_floats()[3] = 42;
+  EXPECT_EQ(static_cast<const float*>(mapped)[3], 42);
+  ::munmap(mapped, bytes);
+}
+
+// Nor can what the server says to it, nor either side's size.
+TEST_F(Handover, TheServersMessagesCannotBeWrittenByAWorker) {
+  Worker worker = Join();
+  const int to_worker = worker.fds[3].get();
+  EXPECT_EQ(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, to_worker, 0), MAP_FAILED);
+  EXPECT_EQ(errno, EPERM);
+  EXPECT_NE(::ftruncate(to_worker, 0), 0);
+  EXPECT_NE(::ftruncate(worker.fds[2].get(), 0), 0);
+  EXPECT_EQ(errno, EPERM);
+}
+
+TEST_F(Handover, AGradientIsReadWhereItWasWritten) {
+  Worker worker = Join();
+  const SharedMemory slot =
+      SharedMemory::Map(std::move(worker.fds[1]), SharedMemory::Access::kReadWrite);
+  slot.writable_floats()[kFloats / 2] = 7;
+  Push(worker, 1);
+  const FromWorker event = Next();
+  ASSERT_EQ(event.kind, FromWorker::Kind::kMessage);
+  ASSERT_EQ(event.payload.floats().size(), kFloats / 2);
+  EXPECT_EQ(event.payload.floats()[0], 7);
+  // The slot outlives its worker while a payload refers to it.
+  worker.Die();
+  EXPECT_EQ(Next().kind, FromWorker::Kind::kLost);
+  EXPECT_EQ(event.payload.floats()[0], 7);
+}
+
+TEST_F(Handover, EachConnectionHasASlotOfItsOwn) {
+  Worker first = Join();
+  const SharedMemory old_slot =
+      SharedMemory::Map(std::move(first.fds[1]), SharedMemory::Access::kReadWrite);
+  first.Die();  // its memory may still be written by somebody
+  EXPECT_EQ(Next().kind, FromWorker::Kind::kLost);
+  Worker second = Join();
+  EXPECT_NE(second.peer, first.peer);
+  old_slot.writable_floats()[0] = 13;
+  Push(second, 0);
+  const FromWorker event = Next();
+  ASSERT_EQ(event.payload.floats().size(), kFloats / 2);
+  EXPECT_EQ(event.payload.floats()[0], 0);
+}
+
+TEST_F(Handover, APartThatIsNotTheWorkersHasNoFloats) {
+  Worker worker = Join();
+  Push(worker, 0, 1);
+  Push(worker, 0xffffffff);
+  EXPECT_EQ(Next().payload.bytes, 0u);
+  EXPECT_EQ(Next().payload.bytes, 0u);
+}
+
+// What the ring has no room for waits at the server, and comes in order.
+TEST_F(Handover, AFloodWaitsForRoom) {
+  Worker worker = Join();
+  constexpr int kMessages = 90;  // together more than twice what the ring holds
+  for (int i = 0; i < kMessages; ++i) {
+    wire::ServerMessage message;
+    message.mutable_stop()->set_reason(std::string(2000, static_cast<char>('!' + i)));
+    ASSERT_EQ(link_->Send(worker.peer, message, {}), SendResult::kQueued);
+  }
+  link_->Deliver();
+  for (int i = 0; i < kMessages; ++i) {
+    std::string bytes;
+    std::vector<UniqueFd> fds;
+    if (worker.connection.Receive(false, bytes, fds) == LocalConnection::Status::kNothing) {
+      EXPECT_TRUE(link_->PrepareToSleep());  // there is room: the server writes
+      ASSERT_EQ(worker.connection.Receive(false, bytes, fds), LocalConnection::Status::kMessage);
+    }
+    wire::ServerMessage message;
+    ASSERT_TRUE(message.ParseFromString(bytes));
+    EXPECT_EQ(message.stop().reason(), std::string(2000, static_cast<char>('!' + i)));
+  }
+}
+
+// A worker that takes nothing is given up before its messages fill the server's memory.
+TEST_F(Handover, AWorkerThatTakesNothingIsGivenUp) {
+  Worker worker = Join();
+  wire::ServerMessage message;
+  message.mutable_stop()->set_reason(std::string(2000, 'x'));
+  int taken = 0;
+  SendResult sent;
+  while ((sent = link_->Send(worker.peer, message, {})) == SendResult::kQueued && taken < 1000) {
+    ++taken;
+  }
+  EXPECT_EQ(sent, SendResult::kFull);
+  EXPECT_GT(taken, 100);  // max_queued_messages
+  EXPECT_LT(taken, 200);
+}
+
+// Its last words come before its loss, also where the server learns of that first.
+TEST_F(Handover, WhatAWorkerSaidBeforeItDiedIsReceived) {
+  PeerId peer;
+  {
+    Worker worker = Join();
+    peer = worker.peer;
+    Push(worker, 0);
+    Push(worker, 1);
+  }
+  wire::ServerMessage message;
+  message.mutable_beat();
+  EXPECT_EQ(Next().message.gradient_part().chunk(), 0u);
+  (void)link_->Send(peer, message, {});  // queued or gone, as the link has looked at the socket
+  link_->Deliver();
+  EXPECT_EQ(Next().message.gradient_part().chunk(), 1u);
+  EXPECT_EQ(Next().kind, FromWorker::Kind::kLost);
+  EXPECT_EQ(link_->Send(peer, message, {}), SendResult::kGone);
+}
+
+// A server that sleeps is woken by the first message, and by no more of them.
+TEST_F(Handover, TheBellRingsOnce) {
+  Worker worker = Join();
+  pollfd fd{link_->fd(), POLLIN, 0};
+  EXPECT_FALSE(link_->Receive());
+  Push(worker, 0);  // nobody sleeps
+  EXPECT_EQ(::poll(&fd, 1, 0), 0);
+  EXPECT_FALSE(link_->PrepareToSleep()) << "there is a message";
+  EXPECT_EQ(Next().kind, FromWorker::Kind::kMessage);
+  ASSERT_TRUE(link_->PrepareToSleep());
+  Push(worker, 0);
+  Push(worker, 1);
+  EXPECT_EQ(::poll(&fd, 1, 5000), 1);
+  EXPECT_EQ(Next().message.gradient_part().chunk(), 0u);
+  EXPECT_EQ(Next().message.gradient_part().chunk(), 1u);
+  EXPECT_EQ(::poll(&fd, 1, 0), 0) << "the bell of the second message";
+}
+
+// The last words of a worker come before its loss.
+TEST_F(Handover, LastWordsAreHeard) {
+  Worker worker = Join();
+  Push(worker, 0);
+  Push(worker, 1);
+  worker.Die();
+  EXPECT_EQ(Next().kind, FromWorker::Kind::kMessage);
+  EXPECT_EQ(Next().kind, FromWorker::Kind::kMessage);
+  EXPECT_EQ(Next().kind, FromWorker::Kind::kLost);
+}
+
+// Somebody who goes on writing after the connection has ended is not listened to for ever.
+TEST_F(Handover, NobodyTalksOnAfterTheEnd) {
+  Worker worker = Join();
+  const SharedMemory memory =
+      SharedMemory::Map(UniqueFd(::dup(worker.fds[2].get())), SharedMemory::Access::kReadWrite);
+  RingMemory& ring = *reinterpret_cast<RingMemory*>(memory.writable_floats().data());
+  const auto talk = [&] {  // a message without content
+    const uint64_t at = ring.written;
+    for (uint64_t i = 0; i < 4; ++i) ring.ring[(at + i) % RingMemory::kBytes] = 0;
+    ring.written = at + 4;
+  };
+  worker.Die();
+  talk();
+  EXPECT_FALSE(link_->PrepareToSleep()) << "so that the socket is looked at";
+  int messages = 0;
+  for (FromWorker event = Next(); event.kind == FromWorker::Kind::kMessage; event = Next()) {
+    ASSERT_LT(++messages, 100);
+    talk();
+  }
+  EXPECT_EQ(messages, 1) << "the last word before the end was seen";
+}
+
+// Whatever a worker writes into the memory of its messages: the server reads nothing beyond it,
+// and the worker is lost.
+TEST_F(Handover, NonsenseInMemoryLosesTheWorker) {
+  constexpr uint64_t kLies[] = {RingMemory::kBytes + 1, uint64_t{1} << 63, ~uint64_t{0}, 3};
+  for (const uint64_t lie : kLies) {
+    Worker worker = Join();
+    Worker other = Join();
+    const SharedMemory memory =
+        SharedMemory::Map(UniqueFd(::dup(worker.fds[2].get())), SharedMemory::Access::kReadWrite);
+    reinterpret_cast<RingMemory*>(memory.writable_floats().data())->written = lie;
+    EXPECT_EQ(Next().kind, FromWorker::Kind::kMalformed) << lie;
+    const FromWorker lost = Next();
+    EXPECT_EQ(lost.kind, FromWorker::Kind::kLost) << lie;
+    EXPECT_EQ(lost.peer, worker.peer);
+    Push(other, 1);
+    EXPECT_EQ(Next().message.gradient_part().chunk(), 1u) << "another worker's";
+    other.Die();
+    EXPECT_EQ(Next().kind, FromWorker::Kind::kLost);
+  }
+}
+
+// Impossible counts of what it has taken do not make the server write beyond its ring.
+TEST_F(Handover, AWorkerThatTookTooMuchIsLost) {
+  Worker worker = Join();
+  const SharedMemory memory =
+      SharedMemory::Map(UniqueFd(::dup(worker.fds[2].get())), SharedMemory::Access::kReadWrite);
+  reinterpret_cast<RingMemory*>(memory.writable_floats().data())->taken = uint64_t{1} << 40;
+  wire::ServerMessage message;
+  message.mutable_stop()->set_reason(std::string(2000, 'x'));
+  for (int i = 0; i < 90; ++i) (void)link_->Send(worker.peer, message, {});
+  link_->Deliver();
+  EXPECT_EQ(Next().kind, FromWorker::Kind::kMalformed);
+  EXPECT_EQ(Next().kind, FromWorker::Kind::kLost);
+}
+
+class CrowdedHandover : public Handover {
+ protected:
+  CrowdedHandover() : Handover({.max_queued_messages = 100, .max_local_peers = 3}) {}
+
+  // The server closes the connection, and learns nothing of it.
+  ::testing::AssertionResult IsClosed(const UniqueFd& fd) {
+    for (int i = 0; i < 500; ++i) {
+      if (link_->Receive()) return ::testing::AssertionFailure() << "something came of it";
+      pollfd closed{fd.get(), POLLIN, 0};
+      char byte;
+      if (::poll(&closed, 1, 10) == 1 && ::recv(fd.get(), &byte, 1, 0) <= 0) {
+        return ::testing::AssertionSuccess();
+      }
+    }
+    return ::testing::AssertionFailure() << "still open";
+  }
+};
+
+// Strangers who say nothing take up places. Who comes too late is closed, those who are there go
+// on, and who leaves makes room.
+TEST_F(CrowdedHandover, ConnectionsHaveALimit) {
+  Worker worker = Join();
+  UniqueFd first = ConnectRaw(endpoint_);
+  const UniqueFd second = ConnectRaw(endpoint_);
+  for (int i = 0; i < 3; ++i) {
+    const UniqueFd late = ConnectRaw(endpoint_);
+    (void)::send(late.get(), "abcd", 4, MSG_NOSIGNAL);
+    ASSERT_TRUE(IsClosed(late));
+    Push(worker, 1);
+    EXPECT_EQ(Next().message.gradient_part().chunk(), 1u);
+  }
+  first.Reset();
+  EXPECT_EQ(Next().kind, FromWorker::Kind::kLost);
+  Worker other = Join();
+  Push(other, 1);
+  EXPECT_EQ(Next().peer, other.peer);
+  const UniqueFd late = ConnectRaw(endpoint_);
+  EXPECT_TRUE(IsClosed(late)) << "it is full again";
+}
+
+TEST_F(Handover, AnotherUserIsTurnedAway) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::setresuid(65534, 65534, 65534) != 0) ::_exit(3);
+    const UniqueFd fd = ConnectRaw(endpoint_);
+    (void)::send(fd.get(), "abcd", 4, MSG_NOSIGNAL);
+    pollfd closed{fd.get(), POLLIN, 0};
+    (void)::poll(&closed, 1, 5000);
+    char byte;
+    ::_exit(::recv(fd.get(), &byte, 1, 0) <= 0 ? 0 : 4);
+  }
+  int status = -1;
+  for (int i = 0; i < 500 && ::waitpid(child, &status, WNOHANG) == 0; ++i) {
+    EXPECT_FALSE(link_->Receive()) << "a message of another user came through";
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+}  // namespace
+}  // namespace muster::testing

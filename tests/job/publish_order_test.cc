@@ -1,0 +1,139 @@
+// In which order the server makes the chunks of the next weights: the lowest layer first, since the
+// next forward pass waits for that one. The aggregator alone, so that what is ready when is known.
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/arena.h"
+#include "common/config/build_graph.h"
+#include "common/config/chunk_bytes.h"
+#include "common/config/config.h"
+#include "ps/aggregator.h"
+#include "ps/choose_kernels.h"
+#include "tests/job/test_job.h"
+
+namespace muster::testing {
+namespace {
+
+using ::testing::ElementsAreArray;
+
+struct Size {
+  const char* name;
+  int64_t units, chunk_bytes;
+  bool in_pool;  // false: fewer floats than a thread is woken for
+};
+
+// One worker, one slice, a pool of one thread.
+class PublishOrder : public ::testing::TestWithParam<Size> {
+ protected:
+  void Make(float clip_norm) {
+    config::Config config = SmallConfig(1, 1);
+    config.mutable_model()->mutable_layer(0)->mutable_dense()->set_units(GetParam().units);
+    config.mutable_cluster()->set_chunk_bytes(GetParam().chunk_bytes);
+    config.mutable_optimizer()->set_clip_norm(clip_norm);
+    graph_ = BuildGraph(config.model(), InputShape(config.data()));
+    gradient_ = Arena(graph_->arena_floats());
+    for (float& g : gradient_.floats()) g = 1;
+    aggregator_.emplace(graph_->layout(), CutChunks(graph_->layout(), config.cluster()), config.optimizer(),
+                        *AvailableKernels().back(), config::Run::ABORT, 7, wire::FP32, pool_,
+                        [this](int64_t version, size_t chunk) {
+                          EXPECT_EQ(version, 1);
+                          published_.push_back(chunk);
+                        });
+    aggregator_->Expect({{.node = kSlice, .rank = 0}}, 1);
+    aggregator_->BeginStep(0);
+  }
+
+  size_t chunks() const { return aggregator_->chunks().size(); }
+
+  // As backward makes them: the last layer's first.
+  void AddAll() {
+    for (size_t c = chunks(); c-- > 0;) {
+      const Chunk& chunk = aggregator_->chunks()[c];
+      const std::span<const float> part = gradient_.floats().subspan(chunk.begin, chunk.floats());
+      ASSERT_EQ(aggregator_->Add(0, c, kSlice, false, {part.data(), part.size_bytes(), nullptr}),
+                Aggregator::Verdict::kAccepted);
+    }
+  }
+
+  // Collects what the pool has finished until the step is complete.
+  void Complete() {
+    for (int i = 0; i < 5000 && !aggregator_->StepIsComplete(); ++i) {
+      pollfd fd{pool_.fd(), POLLIN, 0};
+      if (pool_.PrepareToSleep()) (void)::poll(&fd, 1, 10);
+      pool_.Collect();
+    }
+    ASSERT_TRUE(aggregator_->StepIsComplete());
+  }
+
+  std::vector<size_t> Ascending() const {
+    std::vector<size_t> order(chunks());
+    std::iota(order.begin(), order.end(), size_t{0});
+    return order;
+  }
+
+  static constexpr TreeNode kSlice{0, 0};
+  std::optional<Graph> graph_;
+  Arena gradient_;
+  std::vector<size_t> published_;
+  std::optional<Aggregator> aggregator_;
+  ThreadPool pool_{1};  // last: joined before what its thread uses goes
+};
+
+// The norm is known when the last gradient has been added: then every chunk may be updated.
+TEST_P(PublishOrder, IsAscendingAfterTheNormIsKnown) {
+  Make(1);
+  aggregator_->AllowUpdates(1);
+  AddAll();
+  Complete();
+  EXPECT_THAT(published_, ElementsAreArray(Ascending()));
+}
+
+// The losses come after the gradients.
+TEST_P(PublishOrder, IsAscendingWhenUpdatesAreAllowedLast) {
+  Make(0);
+  AddAll();
+  EXPECT_TRUE(published_.empty());
+  aggregator_->AllowUpdates(1);
+  Complete();
+  EXPECT_THAT(published_, ElementsAreArray(Ascending()));
+}
+
+TEST_P(PublishOrder, IsAscendingWhereAStepIsSkipped) {
+  Make(0);
+  AddAll();
+  aggregator_->SkipStep();
+  Complete();
+  EXPECT_THAT(published_, ElementsAreArray(Ascending()));
+}
+
+// A chunk that is complete is not held back for lower ones; but those that come while it is made go
+// before the higher ones that wait for the thread as well.
+TEST_P(PublishOrder, OfChunksThatArriveOneByOne) {
+  Make(0);
+  aggregator_->AllowUpdates(1);
+  AddAll();
+  Complete();
+  std::vector<size_t> expected = Ascending();
+  if (GetParam().in_pool) {
+    expected.insert(expected.begin(), expected.back());
+    expected.pop_back();
+  } else {
+    std::ranges::reverse(expected);
+  }
+  EXPECT_THAT(published_, ElementsAreArray(expected));
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, PublishOrder,
+                         ::testing::Values(Size{"InPlace", 100, 1024, false},
+                                           Size{"InThePool", 4000, 32768, true}),
+                         [](const auto& size) { return std::string(size.param.name); });
+
+}  // namespace
+}  // namespace muster::testing

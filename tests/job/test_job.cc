@@ -1,0 +1,204 @@
+#include "tests/job/test_job.h"
+
+#include <google/protobuf/text_format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cmath>
+#include <random>
+#include <thread>
+
+#include "common/base/error.h"
+#include "common/base/log.h"
+#include "common/base/random.h"
+#include "common/config/build_graph.h"
+#include "common/config/config.h"
+#include "common/link/protocol.h"
+#include "common/transport/link_options.h"
+#include "common/transport/transport.h"
+#include "worker/client/describe_layout.h"
+
+namespace muster::testing {
+namespace {
+
+std::string UniqueName() {
+  static std::atomic<int> counter{0};
+  std::random_device random;
+  return fmt::format("muster-test-{}-{}-{:08x}", ::getpid(), counter++, random());
+}
+
+// Made before main: a test's child processes have it, too.
+const std::string kToken = [] {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+}();
+
+}  // namespace
+
+const std::string& TestToken() { return kToken; }
+
+config::Config SmallConfig(uint32_t workers, uint32_t slices) {
+  config::Config config;
+  MUSTER_CHECK(google::protobuf::TextFormat::ParseFromString(R"(
+    run { steps: 3 global_batch: 16 seed: 7 }
+    data { format: CIFAR10 dir: "/nowhere" preprocess { crop_height: 1 crop_width: 1 } }
+    model {
+      layer { name: "hidden" dense { units: 100
+        weights { initializer { type: CONSTANT } } bias { initializer { type: CONSTANT } } } }
+      layer { name: "relu" relu {} }
+      layer { name: "out" dense { units: 10
+        weights { initializer { type: CONSTANT } } bias { initializer { type: CONSTANT } } } }
+      layer { name: "loss" softmax_cross_entropy {} }
+    }
+    optimizer { type: SGD }
+    learning_rate { base: 1 }
+    evaluation { every_epochs: 0 skip_final: true }
+    cluster { chunk_bytes: 1024 transport: IPC }
+    server { threads: 2 }
+    worker { threads: 1 }
+  )",
+                                                             &config));
+  config.mutable_cluster()->set_workers(workers);
+  config.mutable_run()->set_slices(slices);
+  return config;
+}
+
+ClientOptions WorkerOptions(const config::Config& config, const std::string& endpoint,
+                            uint32_t rank, int64_t test_samples) {
+  const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
+  ClientOptions options;
+  options.endpoint = endpoint;
+  options.token = TestToken();
+  options.rank = rank;
+  options.arena_floats = graph.arena_floats();
+  options.link = LinkOptionsFor(config, graph.layout());
+  options.link.token = TestToken();
+  options.transport = config.cluster().transport();
+  options.start_s = 30;
+  DescribeLayout(graph.layout(), options.hello);
+  options.hello.set_train_samples(TestJob::kSamples);
+  options.hello.set_test_samples(test_samples);
+  options.hello.set_data_fingerprint(1);
+  return options;
+}
+
+TestJob::TestJob(config::Config config, const std::string& transport, const Wrap& wrap)
+    : config_(std::move(config)),
+      graph_(BuildGraph(config_.model(), InputShape(config_.data()))),
+      token_(TestToken()),
+      reporter_("", -1) {
+  SetLogLevel(LogLevel::kError);
+  const std::string endpoint =
+      transport == "tcp" ? "tcp://127.0.0.1:*" : transport + "://@" + UniqueName();
+  auto link = Listen(endpoint, JobOf(token_), config_.cluster().transport(), OptionsFor(0).link);
+  endpoint_ = link->endpoint();
+  if (wrap) link = wrap(std::move(link));
+  auto server = std::make_shared<Server>(config_, token_, std::move(link), reporter_);
+  result_ = std::async(std::launch::async, [server]() mutable {
+    const std::shared_ptr<Server> owned = std::move(server);
+    return owned->Run();
+  });
+}
+
+TestJob::~TestJob() = default;
+
+std::unique_ptr<Client> TestJob::Join(uint32_t rank) const {
+  return std::make_unique<Client>(OptionsFor(rank));
+}
+
+ServerResult TestJob::Finish() { return result_.get(); }
+
+std::string TestJob::FinishError(ExitCode* code) {
+  try {
+    (void)result_.get();
+    return "";
+  } catch (const Error& error) {
+    if (code != nullptr) *code = error.code();
+    return error.what();
+  }
+}
+
+float Rough(int64_t step, int64_t slice, size_t i) {
+  const auto bits = RandomStream(3, RandomPurpose::kSynthetic, static_cast<uint32_t>(step),
+                                 static_cast<uint32_t>(slice), i)
+                        .Block(0);
+  return (ToUniform(bits[0]) - 0.5f) * std::exp2(static_cast<float>(bits[1] % 12));
+}
+
+std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour, size_t arena_floats,
+                             uint32_t rank) {
+  std::vector<float> seen(arena_floats);
+  client.ReportReady();
+  for (;;) {
+    const Order order = client.NextOrder();
+    if (order.kind == Order::Kind::kStop) {
+      if (!order.completed) throw Error(ExitCode::kPeerFailed, "stopped: {}", order.reason);
+      return seen;
+    }
+    for (size_t c = 0; c < client.chunks().size(); ++c) client.AwaitChunk(order.version, c);
+    const std::span<const float> weights = client.Weights(order.version);
+    seen.assign(weights.begin(), weights.end());
+    if (order.kind == Order::Kind::kEvaluate) {
+      if (order.average) {
+        for (size_t c = 0; c < client.chunks().size(); ++c) client.AwaitAverage(order.version, c);
+        if (rank == 0 && behaviour.on_average)
+          behaviour.on_average(order.version, client.Average());
+      }
+      for (int64_t b = order.blocks.begin; b < order.blocks.end; ++b) {
+        wire::EvaluatedBlock block;
+        block.set_version(order.version);
+        block.set_block(static_cast<uint32_t>(b));
+        block.set_samples(order.block_size);
+        block.set_loss(static_cast<double>(b + 1));
+        block.set_correct(1);
+        client.ReportEvaluated(block);
+      }
+      continue;
+    }
+    if (behaviour.before_step) behaviour.before_step(order.version);
+    const StepPlan& plan = client.plan();
+    const Batch batch = plan.At(order.version);
+    for (int64_t s = client.slices().begin; s < client.slices().end; ++s) {
+      client.ReportLoss(order.version, s, plan.Slice(batch, s).size(), 1, 0);
+    }
+    for (size_t part = 0; part < client.parts().size(); ++part) {
+      bool any = false;
+      const std::span<float> slot = client.Slot(part);
+      for (size_t i = 0; i < arena_floats; ++i) {
+        slot[i] = TreeSumOf([&](int64_t s) { return behaviour.gradient(order.version, s, i); },
+                            client.parts()[part], plan.slices,
+                            [&](int64_t s) { return plan.Slice(batch, s).empty(); }, &any,
+                            client.wire_type());
+      }
+      if (!any) {
+        client.PushEmpty(order.version, part);
+        continue;
+      }
+      std::vector<size_t> sequence;
+      if (behaviour.chunk_order) {
+        sequence = behaviour.chunk_order(client.chunks().size());
+      } else {
+        for (size_t c = client.chunks().size(); c-- > 0;) sequence.push_back(c);
+      }
+      for (const size_t c : sequence) client.PushChunk(order.version, part, c);
+    }
+  }
+}
+
+std::vector<float> RunWorkers(TestJob& job, const WorkerBehaviour& behaviour) {
+  std::vector<std::future<std::vector<float>>> workers;
+  for (uint32_t rank = 0; rank < job.config().cluster().workers(); ++rank) {
+    workers.push_back(std::async(std::launch::async, [&job, &behaviour, rank] {
+      const std::unique_ptr<Client> client = job.Join(rank);
+      return RunWorker(*client, behaviour, job.graph().arena_floats(), rank);
+    }));
+  }
+  std::vector<float> seen;
+  for (size_t rank = 0; rank < workers.size(); ++rank) {
+    std::vector<float> mine = workers[rank].get();
+    if (rank == 0) seen = std::move(mine);
+  }
+  return seen;
+}
+
+}  // namespace muster::testing

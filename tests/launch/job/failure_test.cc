@@ -1,0 +1,130 @@
+#include "launch/job/failure.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+namespace muster {
+namespace {
+
+constexpr int kServer = -1;
+
+EndedProcess Exited(int rank, int code, bool asked = false) {
+  return {.rank = rank, .pid = 100 + rank, .end = {.value = code, .asked = asked}};
+}
+EndedProcess Killed(int rank, int signal, bool asked = false) {
+  return {
+      .rank = rank, .pid = 100 + rank, .end = {.by_signal = true, .value = signal, .asked = asked}};
+}
+
+TEST(FindCauseTest, VictimsAreNoCause) {
+  EXPECT_EQ(FindCause({Exited(kServer, 7), Exited(0, 7)}, -1), std::nullopt);
+  EXPECT_EQ(FindCause({Exited(kServer, 7), Exited(0, 7), Killed(1, SIGKILL)}, -1), 2u);
+  EXPECT_EQ(FindCause({}, -1), std::nullopt);
+}
+
+TEST(FindCauseTest, TheFirstOneCounts) {
+  EXPECT_EQ(FindCause({Exited(1, 3), Killed(0, SIGSEGV)}, -1), 0u);
+  EXPECT_EQ(FindCause({Killed(0, SIGSEGV), Exited(1, 3)}, -1), 0u);
+}
+
+TEST(FindCauseTest, WhatWasAskedForIsNoCause) {
+  EXPECT_EQ(FindCause({Killed(0, SIGTERM, true), Exited(kServer, 143, true)}, -1), std::nullopt);
+  EXPECT_EQ(FindCause({Killed(0, SIGKILL, true), Exited(1, 1)}, -1), 1u);
+}
+
+TEST(FindCauseTest, TheServersAccusationSettlesTies) {
+  EXPECT_EQ(FindCause({Killed(0, SIGKILL), Killed(1, SIGKILL)}, 1), 1u);
+  EXPECT_EQ(FindCause({Exited(0, 0), Exited(kServer, 5)}, 0), 0u);
+  // An accused worker that is only a victim is not the cause: the server's word is (it found, for
+  // example, that this worker's loss was not finite).
+  EXPECT_EQ(FindCause({Exited(1, 7), Exited(kServer, 4)}, 1), 1u);
+}
+
+TEST(DescribeEndTest, SaysWhoAndWhat) {
+  EXPECT_EQ(DescribeEnd(Killed(1, SIGSEGV), " at step 57 of 3,910"),
+            "rank 1 (pid 101) crashed with SIGSEGV at step 57 of 3,910");
+  EXPECT_EQ(DescribeEnd(Killed(kServer, SIGTERM), ""), "server (pid 99) was killed by SIGTERM");
+  EXPECT_EQ(DescribeEnd(Exited(0, 3), ""),
+            "rank 0 (pid 100) failed with exit code 3: a data file is missing, truncated or "
+            "foreign");
+  EXPECT_EQ(DescribeEnd(Exited(0, 77), ""),
+            "rank 0 (pid 100) failed with exit code 77: not an exit code of Muster");
+  EXPECT_NE(DescribeEnd(Killed(0, SIGKILL), "").find("out of memory"), std::string::npos);
+}
+
+// What the launcher saw where nothing was amiss.
+const Observed kNothing;
+
+TEST(JudgeFailureTest, ServersWordsWhereTheServerFoundIt) {
+  nlohmann::json report = {{"message", "rank 1 was silent"}, {"exit_code", 7}, {"rank", 1}};
+  auto silent = [](int) { return std::string(); };
+  Judgement judgement =
+      JudgeFailure({Exited(kServer, 7), Killed(1, SIGKILL, true)}, kNothing, report, "", silent);
+  EXPECT_EQ(judgement.text, "rank 1 was silent");
+  EXPECT_EQ(judgement.code, ExitCode::kPeerFailed);
+  EXPECT_EQ(judgement.log_rank, 1);
+  EXPECT_TRUE(judgement.in_server_words);
+
+  judgement = JudgeFailure({Exited(kServer, 7), Killed(1, SIGSEGV)}, kNothing, report, "", silent);
+  EXPECT_EQ(judgement.text, "rank 1 (pid 101) crashed with SIGSEGV");
+  EXPECT_EQ(judgement.code, ExitCode::kProcessDied);
+
+  EXPECT_EQ(JudgeFailure({}, kNothing, nullptr, "", silent).code, ExitCode::kFailure);
+  EXPECT_EQ(
+      JudgeFailure({Exited(0, 7), Exited(kServer, 7)}, kNothing, nullptr, "", silent).log_rank, 0);
+}
+
+// Who waited in vain for a server that is stuck is not to blame, whatever it says.
+TEST(JudgeFailureTest, AStuckServerIsNamed) {
+  const auto words = [](int) { return std::string("the server has been silent"); };
+  const auto judge = [&](const std::vector<EndedProcess>& ended, const Observed& observed,
+                         const nlohmann::json& report = nullptr) {
+    return JudgeFailure(ended, observed, report, " at step 5", words);
+  };
+  const Observed stopped{
+      .stopped = {{kServer, 99}, {1, 101}}, .server_pid = 99, .server_silent_s = 21};
+  for (const int code : {5, 7}) {
+    const Judgement judgement = judge({Exited(0, code)}, stopped);
+    EXPECT_EQ(judgement.text,
+              "server (pid 99) has been silent for 21 s at step 5; it is stopped (SIGSTOP?), and "
+              "so is rank 1");
+    EXPECT_EQ(judgement.code, ExitCode::kDeadline);
+    EXPECT_EQ(judgement.log_rank, kServer);
+  }
+  EXPECT_EQ(judge({Exited(0, 5)}, {.server_pid = 99, .server_silent_s = 21}).text,
+            "server (pid 99) has been silent for 21 s at step 5");
+  EXPECT_EQ(judge({Exited(0, 7)}, {.stopped = {{kServer, 99}}, .server_pid = 99}).text,
+            "server (pid 99) is stopped (SIGSTOP?) at step 5");
+  // A crash needs no other cause, and a deadline of another kind is the worker's own.
+  EXPECT_EQ(judge({Killed(0, SIGSEGV)}, stopped).code, ExitCode::kProcessDied);
+  EXPECT_EQ(judge({Exited(0, 5)}, {.stopped = {{1, 101}}, .server_pid = 99}).text,
+            "rank 0 (pid 100) failed at step 5 with exit code 5: the server has been silent");
+}
+
+TEST(JudgeFailureTest, AStoppedWorkerRanIntoADeadline) {
+  const nlohmann::json report = {{"message", "rank 1 was lost"}, {"exit_code", 7}, {"rank", 1}};
+  const Judgement judgement = JudgeFailure({Exited(kServer, 7), Killed(1, SIGTERM, true)},
+                                           {.stopped = {{1, 101}}, .server_pid = 99}, report, "",
+                                           [](int) { return std::string(); });
+  EXPECT_EQ(judgement.text, "rank 1 was lost; rank 1 (pid 101) is stopped (SIGSTOP?)");
+  EXPECT_EQ(judgement.code, ExitCode::kDeadline);
+}
+
+TEST(JudgeFailureTest, AProcesssOwnWordsOnItsExit) {
+  Judgement judgement = JudgeFailure({Exited(0, 3)}, kNothing, nullptr, " at step 2",
+                                     [](int rank) { return "no data " + std::to_string(rank); });
+  EXPECT_EQ(judgement.text, "rank 0 (pid 100) failed at step 2 with exit code 3: no data 0");
+}
+
+TEST(CodeOfTest, KnownCodesPassThrough) {
+  EXPECT_EQ(CodeOf(Exited(0, 3).end), ExitCode::kData);
+  EXPECT_EQ(CodeOf(Exited(0, 77).end), ExitCode::kProcessDied);
+  EXPECT_EQ(CodeOf(Exited(0, 143).end), ExitCode::kProcessDied);
+  EXPECT_EQ(CodeOf(Exited(0, 0).end), ExitCode::kProcessDied);
+  EXPECT_EQ(CodeOf(Killed(0, SIGKILL).end), ExitCode::kProcessDied);
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,154 @@
+#include "launch/job/job_text.h"
+
+#include <fmt/core.h>
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "launch/job/job_display.h"
+#include "launch/text/text_table.h"
+#include "proto/config.pb.h"
+
+namespace muster {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(SummaryTest, PartsOfAStepAddUp) {
+  std::string pattern = std::filesystem::temp_directory_path() / "muster-text-XXXXXX";
+  RunDir dir = RunDir::Open(::mkdtemp(pattern.data()));
+  nlohmann::json summary = {{"reason", "completed"},   {"steps", 3910},
+                            {"samples", 500000},       {"elapsed_s", 411},
+                            {"test_accuracy", 0.7},    {"step_ms", 100},
+                            {"compute_ms", 80},        {"push_ms", 5},
+                            {"wait_ms", 10},           {"images_per_second", 1200},
+                            {"overhead_share", 0.024}, {"imbalance_share", 0.051}};
+  EXPECT_THAT(
+      SummaryLines(summary, 2, dir, FilesText(2)),
+      ElementsAre(
+          "Completed: 3,910 steps, 500,000 images in 6 min 51 s",
+          "  test accuracy  70.00 %",  //
+          "  speed          1,200 images/s, 600 per worker",
+          "  step           100 ms",  //
+          "                 compute    80.0 ms   80 %",
+          "                 push       5.00 ms    5 %",
+          "                 wait       10.0 ms   10 %",
+          "                 other      5.00 ms    5 %",
+          "  overhead       2.4 % of a step beyond the slowest rank's compute; imbalance between "
+          "ranks 5.1 %",
+          HasSubstr("run directory  "),
+          "  run files      config.txtpb, metrics.jsonl, server.log, worker-0.log, worker-1.log"));
+  EXPECT_THAT(SummaryLines(summary, 2, dir, "").back(), HasSubstr("run directory  "));
+  dir.Discard();
+  std::filesystem::remove_all(dir.path());
+}
+
+// What is rounded never adds up to more than the whole; and what the step's length leaves out is
+// said.
+TEST(SummaryTest, SharesOfAStepNeverExceedIt) {
+  const auto step_lines = [](const nlohmann::json& summary) {
+    std::string pattern = std::filesystem::temp_directory_path() / "muster-text-XXXXXX";
+    RunDir dir = RunDir::Open(::mkdtemp(pattern.data()));
+    std::vector<std::string> lines;
+    for (const std::string& line : SummaryLines(summary, 2, dir, "")) {
+      if (line.starts_with("  step ") || line.ends_with(" %")) lines.push_back(line);
+    }
+    dir.Discard();
+    std::filesystem::remove_all(dir.path());
+    return lines;
+  };
+  const auto total = [](const std::vector<std::string>& lines) {
+    int sum = 0;
+    for (const std::string& line : lines) {
+      if (line.ends_with(" %")) sum += std::stoi(line.substr(line.size() - 6));
+    }
+    return sum;
+  };
+  nlohmann::json summary = {{"steps", 100},  {"step_ms", 1000},  {"compute_ms", 975},
+                            {"input_ms", 5}, {"push_ms", 5},     {"wait_ms", 5},
+                            {"pull_ms", 5},  {"timed_steps", 90}};
+  EXPECT_EQ(total(step_lines(summary)), 100);  // rounded to the nearest it would be 98 + 4 x 1
+  // Two clocks: the ranks' times may be a little longer than the step.
+  summary["compute_ms"] = 1100;
+  EXPECT_EQ(total(step_lines(summary)), 100);
+  summary["timed_steps"] = 1;
+  EXPECT_THAT(step_lines(summary).front(),
+              HasSubstr("of 1 of 100 steps, since the others began during an evaluation"));
+  summary["timed_steps"] = 0;
+  EXPECT_EQ(step_lines(summary).size(), 1u);
+}
+
+TEST(NoEffectTextsTest, OneLineForEachSettingOfAFile) {
+  config::Config config;
+  config.mutable_cluster()->set_workers(1);
+  config.mutable_run()->set_steps(10);
+  config.mutable_run()->set_global_batch(10);
+  config.mutable_run()->set_max_skipped_steps(3);
+  EXPECT_THAT(NoEffectTexts(config),
+              ElementsAre("run.max_skipped_steps=3: only with run.on_nonfinite=SKIP_STEP"));
+}
+
+// The rate that a run begins with is never scaled in silence.
+TEST(LearningRateTextTest, SaysHowBaseIsScaled) {
+  config::Config config;
+  config.mutable_cluster()->set_workers(8);
+  config.mutable_optimizer()->set_type(config::Optimizer::ADAM);
+  config::LearningRate& rate = *config.mutable_learning_rate();
+  rate.set_base(0.1);
+  EXPECT_EQ(LearningRateText(config), "ADAM, CONSTANT 0.1");
+  rate.set_type(config::LearningRate::COSINE);
+  rate.set_scaling(config::LearningRate::LINEAR);
+  rate.set_base_workers(2);
+  EXPECT_EQ(LearningRateText(config),
+            "ADAM, COSINE 0.4 = 0.1 (base) x 8/2 (LINEAR scaling of workers / base_workers)");
+  rate.set_scaling(config::LearningRate::SQRT);
+  EXPECT_EQ(LearningRateText(config),
+            "ADAM, COSINE 0.2 = 0.1 (base) x sqrt(8/2) (SQRT scaling of workers / base_workers)");
+}
+
+TEST(UpdateTextTest, SaysWhatIsDoneWithGradientsAndWeights) {
+  config::Config config;
+  config::Optimizer& optimizer = *config.mutable_optimizer();
+  optimizer.set_type(config::Optimizer::ADAMW);
+  config.mutable_learning_rate()->set_base(0.1);
+  EXPECT_EQ(UpdateText(config), "ADAMW, CONSTANT 0.1");
+  config.mutable_learning_rate()->set_warmup_samples(5000);
+  optimizer.set_weight_decay(0.01f);
+  optimizer.set_clip_value(5);
+  optimizer.set_clip_norm(2);
+  optimizer.set_ema_decay(0.999);
+  EXPECT_EQ(UpdateText(config),
+            "ADAMW, CONSTANT 0.1, after a warm-up of 5,000 images, weight decay 0.01 (decoupled), "
+            "gradients within +-5, gradient norm at most 2, moving average 0.999 of the weights");
+  optimizer.set_type(config::Optimizer::SGD);
+  EXPECT_THAT(UpdateText(config), HasSubstr("weight decay 0.01, "));
+}
+
+TEST(RankListTest, NamesRanks) {
+  EXPECT_EQ(RankList({1}), "rank 1");
+  EXPECT_EQ(RankList({1, 3}), "ranks 1 and 3");
+  EXPECT_EQ(RankList({1, 3, 4}), "ranks 1, 3 and 4");
+  EXPECT_EQ(RankList(nullptr), "unknown ranks");
+  nlohmann::json many;
+  for (int i = 0; i < 1000; ++i) many.push_back(i);
+  EXPECT_EQ(RankList(many), "ranks 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 988 more");
+}
+
+TEST(TextTableTest, ColumnsLineUp) {
+  TextTable table({{"name"}, {"count", true}});
+  table.AddRow({"a", "1,000,000"});
+  table.AddRule();
+  table.AddRow({"long name", "2"});
+  EXPECT_THAT(table.Lines(), ElementsAre("  name           count",  //
+                                         "  ---------  ---------",  //
+                                         "  a          1,000,000",  //
+                                         "  ---------  ---------",  //
+                                         "  long name          2"));
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,88 @@
+#include "launch/text/size_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/base/join.h"
+#include "common/config/config.h"
+#include "common/config/job_size.h"
+
+namespace muster {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+config::Config JobOf(uint32_t workers, int64_t batch) {
+  config::Config config;
+  config.mutable_cluster()->set_workers(workers);
+  config.mutable_run()->set_global_batch(batch);
+  ResolveJobSize(config, 1);
+  return config;
+}
+
+TEST(BatchTextTest, BothWays) {
+  config::Config config = JobOf(2, 127);
+  EXPECT_EQ(BatchText(config),
+            "127 images (global_batch) = 2 workers x about 63.5 (batch_per_worker)");
+  config.mutable_run()->set_batch_per_worker(64);
+  EXPECT_EQ(BatchText(config), "128 images (global_batch) = 2 workers x 64 (batch_per_worker)");
+}
+
+TEST(SlicesTextTest, SaysWhereWorkersHaveDifferentNumbers) {
+  config::Config config = JobOf(4, 256);
+  EXPECT_EQ(SlicesText(config), "8 slices");
+  config.mutable_cluster()->set_workers(3);
+  EXPECT_EQ(SlicesText(config),
+            "8 slices, 2 or 3 for a worker: the others wait for those with more");
+}
+
+TEST(CoresTextTest, SaysWhatToDoAboutTheOthers) {
+  EXPECT_EQ(CoresText(JobOf(2, 256), 2), "");
+  EXPECT_EQ(CoresText(JobOf(8, 256), 2), "8 workers x 1 thread share 2 cores");
+  EXPECT_EQ(CoresText(JobOf(2, 256), 6),
+            "2 of 6 compute; --workers 4 would use 4, with the same bits");
+  EXPECT_EQ(CoresText(JobOf(8, 256), 64),
+            "8 of 64 compute; 8 slices cannot be dealt out evenly to more workers: --workers 64 "
+            "--set run.slices=64 would use 64, with other bits");
+  config::Config scaled = JobOf(2, 256);
+  scaled.mutable_learning_rate()->set_scaling(config::LearningRate::LINEAR);
+  EXPECT_EQ(CoresText(scaled, 4), "2 of 4 compute; --workers 4 would use 4");
+}
+
+std::string Bits(const config::Config& config, bool by_hand = false) {
+  return Join(BitsTexts(config, by_hand), " ");
+}
+
+TEST(BitsTextsTest, NameEverythingThatBitsDependOn) {
+  config::Config config = JobOf(2, 256);
+  EXPECT_THAT(Bits(config),
+              AllOf(HasSubstr("the same in every run, and with run.slices=8 on any number of "
+                              "workers up to 8 depend on "),
+                    HasSubstr("run.global_batch=256, run.slices=8, worker.threads=1, "
+                              "worker.convolution=AUTO, on the workers' instruction set ("),
+                    HasSubstr("oneDNN"), Not(HasSubstr("wire_dtype"))));
+  config.mutable_cluster()->set_wire_dtype(config::Cluster::BF16);
+  config.mutable_worker()->set_convolution(config::Worker::DIRECT);
+  EXPECT_THAT(Bits(config, /*by_hand=*/true),
+              AllOf(HasSubstr("worker.convolution=DIRECT, cluster.wire_dtype=BF16, "),
+                    Not(HasSubstr(" here)"))));
+  EXPECT_THAT(Bits(JobOf(1, 16)), HasSubstr("one slice is for one worker"));
+}
+
+// What would break the promise is said instead of it.
+TEST(BitsTextsTest, SayWhatMakesThemFollowTheWorkers) {
+  config::Config config = JobOf(2, 256);
+  config.mutable_learning_rate()->set_scaling(config::LearningRate::LINEAR);
+  EXPECT_THAT(Bits(config), AllOf(HasSubstr("others on another number, because of "
+                                            "learning_rate.scaling=LINEAR"),
+                                  Not(HasSubstr("any number"))));
+  config.mutable_run()->set_batch_per_worker(64);
+  EXPECT_THAT(Bits(config), AllOf(HasSubstr("because of run.batch_per_worker; "
+                                            "run.global_batch=128 would not"),
+                                  HasSubstr("depend on run.batch_per_worker=64, ")));
+}
+
+}  // namespace
+}  // namespace muster

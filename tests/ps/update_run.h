@@ -1,0 +1,66 @@
+// Many updates of one arena without a server: weights, state and average go from step to step.
+#pragma once
+
+#include <google/protobuf/text_format.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "common/base/error.h"
+#include "common/plan/chunks.h"
+#include "ps/choose_kernels.h"
+#include "ps/optimizer.h"
+#include "ps/segments.h"
+#include "ps/update.h"
+
+namespace muster::testing {
+
+inline config::Optimizer ParseOptimizer(const std::string& text) {
+  config::Optimizer settings;
+  MUSTER_CHECK(google::protobuf::TextFormat::ParseFromString(text, &settings));
+  return settings;
+}
+
+struct UpdateRun {
+  UpdateRun(const config::Optimizer& settings, std::vector<float> initial, std::vector<Segment> cut,
+            const PassKernels& kernels = *AvailableKernels().back())
+      : optimizer(settings, kernels), segments(std::move(cut)), weights(initial), next(initial) {
+    for (size_t i = 0; i < optimizer.state_arenas(); ++i) state[i].resize(initial.size());
+    if (optimizer.keeps_average()) average = initial;
+  }
+
+  // The update number `update`, counted from 1, chunk by chunk of `chunk_floats`.
+  bool Step(int64_t update, double rate, const std::vector<float>& gradient,
+            size_t chunk_floats = SIZE_MAX, float gradient_scale = 1) {
+    const TreeSum tree({{0, 0}}, 1);
+    bool finite = true;
+    for (size_t begin = 0; begin < weights.size();) {
+      const size_t end = begin + std::min(chunk_floats, weights.size() - begin);
+      GradientParts parts{&tree, wire::FP32, {gradient.data() + begin}};
+      ChunkUpdate chunk{.chunk = {begin, end, 0, 0},
+                        .gradient = std::move(parts),
+                        .averaged = {},
+                        .rule = optimizer.RuleFor(update, rate),
+                        .segments = segments,
+                        .weights = weights,
+                        .next_weights = next,
+                        .state = {state[0], state[1]},
+                        .average = average,
+                        .stream = stream};
+      chunk.rule.gradient_scale = gradient_scale;
+      finite = ApplyUpdate(chunk) && finite;
+      begin = end;
+    }
+    weights.swap(next);
+    return finite;
+  }
+
+  Optimizer optimizer;
+  bool stream = false;  // new weights past the cache
+  std::vector<Segment> segments;
+  std::vector<float> weights, next, average;
+  std::vector<float> state[2];
+};
+
+}  // namespace muster::testing

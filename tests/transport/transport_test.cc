@@ -1,0 +1,163 @@
+// Which link a worker takes: shared memory with a server of its host, ZeroMQ otherwise.
+#include "common/transport/transport.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <future>
+#include <random>
+#include <thread>
+
+#include "common/base/resource_limits.h"
+#include "common/link/link.h"
+#include "common/link/protocol.h"
+#include "common/transport/zmq/zmq_link.h"
+#include "tests/job/raw_local_link.h"
+
+namespace muster::testing {
+namespace {
+
+std::string UniqueIpcEndpoint() {
+  return "ipc://@" + UniqueLocalEndpoint().substr(std::string("local://@").size());
+}
+
+// How large a file this process may make, shared memory included, as long as this lives.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    IgnoreFileSizeSignal();
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{std::min(bytes, before_.rlim_max), before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+  ~FileSizeLimit() { ::setrlimit(RLIMIT_FSIZE, &before_); }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST(Transport, AutoUsesSharedMemory) {
+  config::Config config = SmallConfig(2, 2);
+  config.mutable_cluster()->set_transport(config::Cluster::AUTO);
+  const auto gradient = [](int64_t, int64_t, size_t) { return 1.0f; };
+  TestJob job(config);
+  const auto client = Connect(job.endpoint(), JobOf(job.token()), config::Cluster::AUTO,
+                              std::chrono::seconds(5), job.OptionsFor(0).link);
+  EXPECT_TRUE(client->any_thread()) << "not the local link";
+  RunWorkers(job, {.gradient = gradient});
+  EXPECT_EQ(job.Finish().steps, 3);
+}
+
+// A Hello from `client` reaches `server`.
+::testing::AssertionResult Reaches(ClientLink& client, ServerLink& server) {
+  wire::WorkerMessage hello;
+  hello.mutable_hello();
+  if (!client.Send(hello, {})) return ::testing::AssertionFailure() << "not sent";
+  std::optional<FromWorker> event;
+  for (int i = 0; i < 500 && !event; ++i) {
+    event = server.Receive();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  if (event && event->message.has_hello()) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "not received";
+}
+
+// A server that has no memory to hand over: its workers come back over ZeroMQ, with the same bits.
+TEST(Transport, AHandOverThatFailsIsNoFailureOfTheJob) {
+  const auto gradient = [](int64_t step, int64_t slice, size_t i) { return Rough(step, slice, i); };
+  config::Config config = SmallConfig(2, 4);
+  config.mutable_cluster()->set_transport(config::Cluster::AUTO);
+  struct Outcome {
+    uint64_t hash = 0;
+    std::string transport;
+  };
+  const auto run = [&](bool no_memory) {
+    TestJob job(config);
+    const FileSizeLimit limit(no_memory ? 1024 : RLIM_INFINITY);  // shared memory counts as a file
+    auto other = std::async(std::launch::async, [&] {
+      const auto client = job.Join(1);
+      RunWorker(*client, {.gradient = gradient}, job.graph().arena_floats());
+    });
+    auto client = job.Join(0);
+    Outcome outcome{.transport = client->transport()};
+    RunWorker(*client, {.gradient = gradient}, job.graph().arena_floats());
+    client.reset();
+    other.get();
+    outcome.hash = job.Finish().weights_hash;
+    return outcome;
+  };
+  const Outcome usual = run(false);
+  const Outcome without = run(true);
+  EXPECT_EQ(usual.transport, "shared memory");
+  EXPECT_EQ(without.transport, "ZeroMQ");
+  EXPECT_EQ(without.hash, usual.hash);
+}
+
+TEST(Transport, AWorkerWhoseServerHasNoneUsesZeroMq) {
+  const std::string endpoint = UniqueIpcEndpoint();
+  const uint64_t job = std::random_device{}();
+  // The worker starts first.
+  auto client = std::async(std::launch::async, [&] {
+    return Connect(endpoint, job, config::Cluster::AUTO, std::chrono::seconds(20), SmallLink());
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const auto server = Listen(endpoint, job, config::Cluster::IPC, SmallLink());
+  const auto link = client.get();
+  EXPECT_FALSE(link->any_thread());
+  EXPECT_TRUE(Reaches(*link, *server));
+}
+
+TEST(Transport, AServerWhoseNameIsTakenUsesZeroMq) {
+  const std::string endpoint = UniqueIpcEndpoint();
+  const uint64_t job = std::random_device{}();
+  // Held by somebody who is no server.
+  const LocalAddress address(LocalEndpoint(job));
+  const UniqueFd holder(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::bind(holder.get(), address.get(), address.size), 0);
+  const auto server = Listen(endpoint, job, config::Cluster::AUTO, SmallLink());
+  EXPECT_EQ(server->endpoint(), endpoint);
+  const auto client =
+      Connect(endpoint, job, config::Cluster::IPC, std::chrono::seconds(1), SmallLink());
+  EXPECT_TRUE(Reaches(*client, *server));
+}
+
+TEST(Transport, ASecondJobWithTheSameTokenIsRefused) {
+  const uint64_t job = std::random_device{}();
+  const auto listen = [&] {
+    return Listen("tcp://127.0.0.1:*", job, config::Cluster::AUTO, SmallLink());
+  };
+  const auto first = listen();
+  try {
+    (void)listen();
+    ADD_FAILURE() << "two servers with one token";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage);
+    EXPECT_NE(std::string(error.what()).find("same token"), std::string::npos) << error.what();
+  }
+}
+
+// The kernel refuses keep-alive times of more than 9 hours, and libzmq then the connection.
+TEST(Transport, ADayOfSilenceMayBeAllowed) {
+  LinkOptions options = SmallLink();
+  options.silence_s = 86400;
+  const auto server = ListenZmq("tcp://127.0.0.1:*", options);
+  const auto client = ConnectZmq(server->endpoint(), options);
+  EXPECT_TRUE(Reaches(*client, *server));
+}
+
+TEST(Transport, NobodyThereIsSaidInTime) {
+  const std::string endpoint = UniqueIpcEndpoint();
+  try {
+    (void)Connect(endpoint, 1, config::Cluster::AUTO, std::chrono::milliseconds(20), SmallLink());
+    ADD_FAILURE() << "connected to nobody";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kDeadline);
+    EXPECT_NE(std::string(error.what()).find(endpoint), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace muster::testing
