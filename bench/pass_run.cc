@@ -77,8 +77,10 @@ PassRun::PassRun(Team& team, const PassOptions& options)
   }
   const size_t states = Optimizer(options.optimizer, *AvailableKernels().back()).state_arenas();
   for (size_t i = 0; i < states; ++i) {
-    state_memory_.emplace_back(room);
-    state_[i] = place(state_memory_.back().floats());
+    for (size_t plane = 0; plane < 2; ++plane) {
+      state_memory_.emplace_back(room);
+      state_[plane][i] = place(state_memory_.back().floats());
+    }
   }
   for (int part = 0; part < options.parts; ++part) {
     slot_memory_.push_back(shared("bench-slot", room));
@@ -90,7 +92,7 @@ PassRun::PassRun(Team& team, const PassOptions& options)
 void PassRun::Reset() {
   updates_ = 0;
   for (size_t i = 0; i < options_.floats; ++i) planes_[0][i] = WeightAt(i);
-  for (const std::span<float> state : state_) std::ranges::fill(state, 0.0f);
+  for (const std::span<float> state : state_[0]) std::ranges::fill(state, 0.0f);
 }
 
 void PassRun::Update(const UpdateRule& rule, int64_t number, const Chunk& chunk) {
@@ -101,7 +103,8 @@ void PassRun::Update(const UpdateRule& rule, int64_t number, const Chunk& chunk)
                      .segments = segments_,
                      .weights = planes_[number % 2],
                      .next_weights = planes_[(number + 1) % 2],
-                     .state = {state_[0], state_[1]},
+                     .state = {state_[number % 2][0], state_[number % 2][1]},
+                     .next_state = state_[(number + 1) % 2],
                      .average = {},
                      .stream = options_.stream};
   for (const std::span<float> slot : slots_) {

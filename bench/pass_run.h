@@ -2,6 +2,7 @@
 // workers lay them out, updated chunk by chunk by a team of threads.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -22,7 +23,7 @@ struct PassOptions {
   size_t floats = 0;  // of the arena; a multiple of 16
   int parts = 2;
   config::Optimizer optimizer;
-  bool stream = false;      // new weights past the cache
+  bool stream = false;      // new values past the cache
   size_t skew_bytes = 0;    // stream i begins i * this behind a page; a multiple of 64
   bool huge_pages = false;  // ask for them (MADV_HUGEPAGE)
 };
@@ -50,7 +51,8 @@ class PassRun {
   SharedMemory plane_memory_;
   std::vector<SharedMemory> slot_memory_;
   std::vector<Arena> state_memory_;
-  std::span<float> planes_[2], state_[2];
+  std::span<float> planes_[2];
+  std::array<std::span<float>, 2> state_[2];  // of each plane
   std::vector<std::span<float>> slots_;
   int64_t updates_ = 0;
 };

@@ -34,7 +34,7 @@ RoundReference::RoundReference(const config::Config& config, bool gradients_chan
       optimizer_(config_.optimizer(), ChooseKernels(config::Server::SCALAR)),
       sums_(kFloats),
       planes_{Arena(kFloats), Arena(kFloats)},
-      state_{Arena(kFloats), Arena(kFloats)} {}
+      state_{{{Arena(kFloats), Arena(kFloats)}, {Arena(kFloats), Arena(kFloats)}}} {}
 
 float RoundReference::SumAt(size_t i, int64_t step) const {
   const int64_t slices = config_.cluster().workers();
@@ -58,7 +58,8 @@ void RoundReference::Round() {
                      .segments = segments,
                      .weights = planes_[from].floats(),
                      .next_weights = planes_[1 - from].floats(),
-                     .state = {state_[0].floats(), state_[1].floats()},
+                     .state = {state_[from][0].floats(), state_[from][1].floats()},
+                     .next_state = {state_[1 - from][0].floats(), state_[1 - from][1].floats()},
                      .average = {}};
   if (!ApplyUpdate(update)) {
     throw Error(ExitCode::kNonfinite, "the reference's weights are not finite after round {}",

@@ -43,7 +43,7 @@ class RoundReference {
   const Optimizer optimizer_;
   int64_t rounds_ = 0;
   Arena sums_, planes_[2];
-  std::array<Arena, 2> state_;
+  std::array<std::array<Arena, 2>, 2> state_;  // of each plane
 };
 
 }  // namespace muster::bench

@@ -187,7 +187,7 @@ int main(int argc, char** argv) {
            "As server.instruction_set; several run in turn")
       .SeparatedBy(',');
   program
-      .Add("--stream", options.stream, "New weights past the cache: AUTO, as the server; ON; OFF")
+      .Add("--stream", options.stream, "New values past the cache: AUTO, as the server; ON; OFF")
       .OneOf({"AUTO", "ON", "OFF"});
   program.Add("--skew", options.skew, "Array i begins i times this many bytes behind a page")
       .InRange(0, 65536);

@@ -16,10 +16,12 @@ namespace muster {
 struct UpdateBlock {
   size_t count = 0;
   const float* gradient = nullptr;
-  const float* addend = nullptr;         // of an UpdateKernel: the gradient is gradient + addend
-  const float* weights = nullptr;        // W(v)
-  float* next_weights = nullptr;         // W(v + 1)
-  float* state[2] = {nullptr, nullptr};  // see each kernel
+  const float* addend = nullptr;   // of an UpdateKernel: the gradient is gradient + addend
+  const float* weights = nullptr;  // W(v)
+  float* next_weights = nullptr;   // W(v + 1)
+  // As the last update left it, and as this one does; see each kernel.
+  const float* state[2] = {nullptr, nullptr};
+  float* next_state[2] = {nullptr, nullptr};
 };
 
 struct UpdateCoefficients {
@@ -33,9 +35,9 @@ struct UpdateCoefficients {
   float epsilon = 0;
 };
 
-// Writes next_weights and changes the state in place. Nonzero if a new weight, or a second moment
-// (which would silence its weight for ever), is not finite. A gradient that is not finite always
-// makes one of them so.
+// Writes next_weights and next_state. Nonzero if a new weight, or a second moment (which would
+// silence its weight for ever), is not finite. A gradient that is not finite always makes one of
+// them so.
 using UpdateKernel = uint32_t (*)(const UpdateBlock&, const UpdateCoefficients&);
 
 constexpr size_t kLineFloats = 16;
@@ -59,9 +61,9 @@ struct PassKernels {
   // w ← w. Nonzero if the gradient, of which no use is made, is not finite.
   uint32_t (*keep_frozen)(const UpdateBlock& block);
 
-  // e ← decay e + one_minus_decay w
-  void (*average)(const float* weights, float* average, size_t count, float decay,
-                  float one_minus_decay);
+  // next ← decay average + one_minus_decay w
+  void (*average)(const float* weights, const float* average, float* next, size_t count,
+                  float decay, float one_minus_decay);
 
   // to ← from, each value cut to [-limit, limit]; an infinity or a NaN stays one. May be in place.
   // Nonzero if a value is not finite.

@@ -34,15 +34,21 @@ Server::Server(const config::Config& config, const std::string& token,
       interrupt_fd_(interrupt_fd),
       roster_(graph_.layout(),
               {token, JobOf(token), config.cluster().workers(), ComputeSettings(config)}),
-      aggregator_(graph_.layout(), CutChunks(graph_.layout(), config.cluster()), config.optimizer(),
-                  ChooseKernels(config.server().instruction_set()), config.run().on_nonfinite(),
-                  config.run().seed(), WireTypeOf(config.cluster()), pool_,
-                  [this](int64_t version, size_t chunk) { PublishChunk(version, chunk); }),
+      optimizer_(config.optimizer(), ChooseKernels(config.server().instruction_set())),
+      segments_(CutSegments(graph_.variables(), graph_.arena_floats(), config.optimizer())),
+      variables_(graph_.layout(), {.state_arenas = optimizer_.state_arenas(),
+                                   .average = optimizer_.keeps_average(),
+                                   .wire_type = WireTypeOf(config.cluster()),
+                                   .seed = config.run().seed()}),
       pool_(config.server().threads()),
+      aggregator_(variables_, optimizer_, segments_, pool_,
+                  CutChunks(graph_.layout(), config.cluster()),
+                  config.run().on_nonfinite() == config::Run::SKIP_STEP,
+                  [this](int64_t version, size_t chunk) { PublishChunk(version, chunk); }),
       next_waiting_(began_ + std::chrono::seconds(5)),
       link_(std::move(link)) {
   MUSTER_CHECK(config.run().slices() > 0 && config.server().threads() > 0);
-  link_->ShareWeights(aggregator_.planes());
+  link_->ShareWeights(variables_.shared());
 }
 
 Server::~Server() = default;
@@ -51,7 +57,7 @@ ServerResult Server::Run() {
   FlushDenormals();  // small chunks are updated in this thread
   reporter_.Event("listening", {{"endpoint", link_->endpoint()}});
   LogInfo("listening on {}; updates with {} x {}", link_->endpoint(), pool_.threads(),
-          aggregator_.instruction_set());
+          optimizer_.kernels().name);
   try {
     while (!done_) Turn();
   } catch (const Error& error) {
@@ -68,18 +74,18 @@ ServerResult Server::Run() {
     StopAll(false, error.what());
     // What was reached: the last version whose chunks are all there.
     const auto summary =
-        progress_.Summary(interrupted ? "interrupted" : "failed", aggregator_.HashWeights(step_));
+        progress_.Summary(interrupted ? "interrupted" : "failed", variables_.HashWeights(step_));
     // A run that never began leaves no line: its directory can be used again.
     if (trained) reporter_.Metrics(summary);
     reporter_.Event("summary", summary);
     throw;
   }
   StopAll(true, "the run is complete");
-  const auto summary = progress_.Summary("completed", aggregator_.HashWeights(step_));
+  const auto summary = progress_.Summary("completed", variables_.HashWeights(step_));
   reporter_.Metrics(summary);
   reporter_.Event("summary", summary);
   LogInfo("completed: {}", summary.dump());
-  ServerResult result{step_, aggregator_.HashWeights(step_), std::nullopt, dropped_.count()};
+  ServerResult result{step_, variables_.HashWeights(step_), std::nullopt, dropped_.count()};
   if (summary.contains("test_accuracy")) result.test_accuracy = summary["test_accuracy"];
   return result;
 }

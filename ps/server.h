@@ -16,17 +16,21 @@
 #include "common/base/own_gap.h"
 #include "common/graph/graph.h"
 #include "common/link/link.h"
+#include "common/plan/assignment.h"
 #include "common/plan/chunks.h"
 #include "common/plan/step_plan.h"
 #include "proto/config.pb.h"
 #include "ps/aggregator.h"
 #include "ps/evaluation.h"
+#include "ps/optimizer.h"
 #include "ps/progress.h"
 #include "ps/reporter.h"
 #include "ps/roster.h"
 #include "ps/schedule.h"
+#include "ps/segments.h"
 #include "ps/step_losses.h"
 #include "ps/thread_pool.h"
+#include "ps/variables.h"
 
 namespace muster {
 
@@ -101,15 +105,19 @@ class Server {
   Reporter& reporter_;
   const int interrupt_fd_;
   Roster roster_;
+  const Optimizer optimizer_;
+  const std::vector<Segment> segments_;
+  Variables variables_;
+  ThreadPool pool_;  // joined before the memory goes that its threads use
   Aggregator aggregator_;
-  ThreadPool pool_;  // after the aggregator, whose memory its threads use: joined before that goes
+  Assignment assignment_;
   StepPlan plan_;
   Phase phase_ = Phase::kGathering;
   int64_t step_ = 0;
   LearningRateSchedule schedule_;
   double learning_rate_ = 0;
   StepLosses losses_;
-  std::optional<Aggregator::Nonfinite> bad_loss_;  // of this step; SKIP_STEP
+  std::optional<Nonfinite> bad_loss_;  // of this step; SKIP_STEP
   int64_t skipped_in_a_row_ = 0;
   std::optional<Evaluation> evaluation_;
   Progress progress_;

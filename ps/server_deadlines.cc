@@ -73,9 +73,8 @@ void Server::CheckDeadlines() {
     if (now - step_deadline_began_ > Seconds(limit)) {
       std::vector<uint32_t> late;
       for (uint32_t rank = 0; rank < roster_.size(); ++rank) {
-        const Range mine = EvenPart(plan_.slices, roster_.size(), rank);
-        for (int64_t s = mine.begin; s < mine.end; ++s) {
-          if (losses_.Has(s)) continue;
+        for (int64_t s = 0; s < plan_.slices; ++s) {
+          if (losses_.Has(s) || !assignment_.Holds(rank, s)) continue;
           late.push_back(rank);
           break;
         }

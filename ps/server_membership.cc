@@ -62,13 +62,9 @@ void Server::WelcomeAll() {
             config_.learning_rate().base(), schedule_.base(),
             config::LearningRate::Scaling_Name(config_.learning_rate().scaling()), roster_.size());
   }
-  std::vector<ExpectedPart> parts;
-  for (uint32_t rank = 0; rank < roster_.size(); ++rank) {
-    const Range slices = EvenPart(plan_.slices, roster_.size(), rank);
-    for (const TreeNode& node : Decompose(slices, plan_.slices)) parts.push_back({node, rank});
-    Welcome(rank);
-  }
-  aggregator_.Expect(std::move(parts), plan_.slices);
+  assignment_ = AssignEvenly(plan_.slices, roster_.size());
+  for (uint32_t rank = 0; rank < roster_.size(); ++rank) Welcome(rank);
+  aggregator_.Expect(assignment_);
   phase_ = Phase::kPreparing;
   step_deadline_began_ = Clock::now();
   for (size_t c = 0; c < aggregator_.chunks().size(); ++c) PublishChunk(step_, c);
@@ -88,11 +84,11 @@ void Server::WelcomeAll() {
                               {"slices", plan_.slices},
                               {"parameters", graph_.layout().parameter_count()},
                               {"chunks", aggregator_.chunks().size()},
-                              {"instruction_set", aggregator_.instruction_set()}});
+                              {"instruction_set", optimizer_.kernels().name}});
 }
 
 void Server::Welcome(uint32_t rank) {
-  const Range slices = EvenPart(plan_.slices, roster_.size(), rank);
+  const Range slices = assignment_.SlicesOf(rank).front();
   wire::ServerMessage message = NewMessage();
   wire::Welcome& welcome = *message.mutable_welcome();
   welcome.set_workers(roster_.size());
@@ -119,7 +115,7 @@ void Server::WelcomeAgain(uint32_t rank) {
     wire::ServerMessage message = NewMessage();
     message.mutable_weights_chunk()->set_version(step_);
     message.mutable_weights_chunk()->set_chunk(static_cast<uint32_t>(c));
-    SendTo(rank, message, aggregator_.WireWeightsOf(step_, c));
+    SendTo(rank, message, variables_.WireWeights(step_, aggregator_.chunks()[c]));
   }
 }
 

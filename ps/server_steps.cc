@@ -24,12 +24,11 @@ void Server::BeginStep(int64_t step) {
 
 void Server::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss) {
   const trace::Span span("receive", "loss", {.rank = static_cast<int32_t>(rank)});
-  const Range mine = EvenPart(plan_.slices, roster_.size(), rank);
   if (phase_ != Phase::kTraining || loss.step() != step_) {
     return Drop(roster_.Name(rank),
                 fmt::format("a loss of step {} at step {}", loss.step(), step_));
   }
-  if (loss.slice() < mine.begin || loss.slice() >= mine.end ||
+  if (!assignment_.Holds(rank, loss.slice()) ||
       !losses_.Add(loss.slice(), loss.samples(), loss.loss(), loss.correct())) {
     return Drop(roster_.Name(rank), fmt::format("an unexpected loss of slice {}", loss.slice()));
   }
@@ -44,11 +43,10 @@ void Server::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss) {
     }
   }
   if (!losses_.Complete()) return;
-  if (bad_loss_) {
-    aggregator_.SkipStep();  // the step goes on: its gradients are waited for, and not used
-  } else {
-    aggregator_.AllowUpdates(learning_rate_);
-  }
+  // With a bad loss the step goes on: its gradients are waited for, and not used.
+  aggregator_.LetGo({.learning_rate = learning_rate_,
+                     .skip = bad_loss_.has_value(),
+                     .evaluate_average = AverageIsDue(step_ + 1)});
   OrderNext(step_);
 }
 
@@ -94,17 +92,17 @@ void Server::OnGradient(uint32_t rank, const wire::GradientPart& part, const Pay
   }
   const TreeNode node{part.subtree().level(), part.subtree().index()};
   switch (aggregator_.Add(rank, part.chunk(), node, part.empty(), payload)) {
-    case Aggregator::Verdict::kAccepted:
+    case PartialGradients::Result::kAccepted:
       return;
-    case Aggregator::Verdict::kRepeated:
+    case PartialGradients::Result::kRepeated:
       return Drop(roster_.Name(rank), fmt::format("chunk {} again", part.chunk()));
-    case Aggregator::Verdict::kUnknownChunk:
+    case PartialGradients::Result::kUnknownChunk:
       return Drop(roster_.Name(rank),
                   fmt::format("chunk {} of {}", part.chunk(), aggregator_.chunks().size()));
-    case Aggregator::Verdict::kUnknownSubtree:
+    case PartialGradients::Result::kUnknownSubtree:
       return Drop(roster_.Name(rank),
                   fmt::format("subtree {}.{}, which is not its own", node.level, node.index));
-    case Aggregator::Verdict::kWrongSize:
+    case PartialGradients::Result::kWrongSize:
       return Drop(roster_.Name(rank),
                   fmt::format("{} bytes for chunk {}, which has {}", payload.bytes, part.chunk(),
                               aggregator_.chunks()[part.chunk()].floats() * sizeof(float)));
@@ -118,10 +116,10 @@ void Server::PublishChunk(int64_t version, size_t chunk) {
   wire::ServerMessage message = NewMessage();
   message.mutable_weights_chunk()->set_version(version);
   message.mutable_weights_chunk()->set_chunk(static_cast<uint32_t>(chunk));
-  Broadcast(message, aggregator_.WireWeightsOf(version, chunk));
+  Broadcast(message, variables_.WireWeights(version, aggregator_.chunks()[chunk]));
   if (!AverageIsDue(version)) return;
   message.mutable_weights_chunk()->set_average(true);
-  Broadcast(message, aggregator_.WireAverageOf(chunk));
+  Broadcast(message, variables_.WireAverage(aggregator_.chunks()[chunk]));
 }
 
 void Server::EndStepIfComplete() {
@@ -157,7 +155,7 @@ void Server::EndStepIfComplete() {
 
 void Server::CheckFinite() const {
   if (!aggregator_.nonfinite() || aggregator_.skips()) return;
-  const Aggregator::Nonfinite& bad = *aggregator_.nonfinite();
+  const Nonfinite& bad = *aggregator_.nonfinite();
   const char* why = "on_nonfinite is ABORT; nothing of this step is kept";
   if (config_.run().on_nonfinite() == config::Run::SKIP_STEP) {
     // While gradients are still being added, the decision is ahead.
@@ -171,7 +169,7 @@ void Server::CheckFinite() const {
 
 // SKIP_STEP: the step is complete and has changed nothing.
 void Server::CountSkippedStep() {
-  const Aggregator::Nonfinite& bad = bad_loss_ ? *bad_loss_ : *aggregator_.nonfinite();
+  const Nonfinite& bad = bad_loss_ ? *bad_loss_ : *aggregator_.nonfinite();
   const std::string from = bad.rank ? ", from " + roster_.Name(*bad.rank) : "";
   ++skipped_in_a_row_;
   LogWarning("skipped step {}: {}{} ({} in a row)", step_, bad.what, from, skipped_in_a_row_);

@@ -49,16 +49,40 @@ uint32_t UpdateOne(const UpdateBlock& block, const Segment& segment, const Updat
   return 0;
 }
 
-// What workers will see of the block's new weights and average.
-uint32_t NarrowBlock(const ChunkUpdate& update, const float* next_weights, size_t at,
-                     size_t count) {
-  if (update.wire_weights.empty()) return 0;
-  const WireType type = update.gradient.type;
-  uint32_t bad = Narrow(type, {next_weights, count}, update.wire_weights.data() + at);
-  if (!update.wire_average.empty()) {
-    bad |= Narrow(type, update.average.subspan(at, count), update.wire_average.data() + at);
+// What a block writes: into the other planes, or into a place in the L1 cache whose values then go
+// past it.
+class NewValues {
+ public:
+  NewValues(const ChunkUpdate& update, size_t at, size_t count)
+      : update_(update), at_(at), count_(count) {}
+
+  float* Of(std::span<float> plane, float* nearby) const {
+    if (plane.empty()) return nullptr;
+    return update_.stream ? nearby : plane.data() + at_;
   }
-  return bad;
+  void Stream(const float* nearby, std::span<float> plane) const {
+    if (update_.stream && !plane.empty()) {
+      update_.rule.kernels->stream_out(nearby, plane.data() + at_, count_);
+    }
+  }
+
+ private:
+  const ChunkUpdate& update_;
+  const size_t at_, count_;
+};
+
+// next_average of the block, and what is evaluated of it. Nonzero if that cannot travel.
+uint32_t UpdateAverage(const ChunkUpdate& update, const Segment& segment, const float* next_weights,
+                       float* next_average, size_t at, size_t count) {
+  // A running statistic is an average already.
+  const bool statistic = segment.kind == Segment::Kind::kStatistic;
+  const double decay = statistic ? 0 : update.rule.ema_decay;
+  update.rule.kernels->average(next_weights, update.average.data() + at, next_average, count,
+                               static_cast<float>(decay), static_cast<float>(1 - decay));
+  if (update.evaluated_average.empty()) return 0;
+  std::copy_n(next_average, count, update.evaluated_average.data() + at);
+  if (update.wire_average.empty()) return 0;
+  return Narrow(update.gradient.type, {next_average, count}, update.wire_average.data() + at);
 }
 
 }  // namespace
@@ -67,9 +91,9 @@ bool ApplyUpdate(const ChunkUpdate& update) {
   const bool sums = update.gradient.tree != nullptr;
   std::vector<float> scratch(sums ? update.gradient.tree->scratch_floats() : 0);
   alignas(64) float buffer[TreeSum::kBlock];
-  alignas(64) float next[TreeSum::kBlock];
+  alignas(64) float next[TreeSum::kBlock], next_average[TreeSum::kBlock];
+  alignas(64) float next_state[2][TreeSum::kBlock];
   const PassKernels& kernels = *update.rule.kernels;
-  const double ema_decay = update.rule.ema_decay;
   const Chunk& chunk = update.chunk;
   uint32_t bad = 0;
   auto segment = SegmentAt(update.segments, chunk.begin);
@@ -77,26 +101,35 @@ bool ApplyUpdate(const ChunkUpdate& update) {
     if (segment->end <= at) ++segment;
     const size_t count = std::min({TreeSum::kBlock, chunk.end - at, segment->end - at});
     const TreeSum::Addends gradient = Gradient(update, *segment, at, count, scratch, buffer, bad);
+    const NewValues values(update, at, count);
     UpdateBlock block{
         .count = count,
         .gradient = gradient.left,
         .addend = gradient.right,
         .weights = update.weights.data() + at,
-        .next_weights = update.stream ? next : update.next_weights.data() + at,
+        .next_weights = values.Of(update.next_weights, next),
     };
     for (size_t i = 0; i < update.state.size(); ++i) {
-      if (!update.state[i].empty()) block.state[i] = update.state[i].data() + at;
+      if (update.state[i].empty()) continue;
+      block.state[i] = update.state[i].data() + at;
+      block.next_state[i] = values.Of(update.next_state[i], next_state[i]);
     }
     bad |= UpdateOne(block, *segment, update.rule);
     if (!update.average.empty()) {
-      // A running statistic is an average already.
-      const bool statistic = segment->kind == Segment::Kind::kStatistic;
-      kernels.average(block.next_weights, update.average.data() + at, count,
-                      statistic ? 0 : static_cast<float>(ema_decay),
-                      statistic ? 1 : static_cast<float>(1 - ema_decay));
+      float* const average = values.Of(update.next_average, next_average);
+      bad |= UpdateAverage(update, *segment, block.next_weights, average, at, count);
+      values.Stream(average, update.next_average);
     }
-    bad |= NarrowBlock(update, block.next_weights, at, count);
-    if (update.stream) kernels.stream_out(next, update.next_weights.data() + at, count);
+    if (!update.wire_weights.empty()) {
+      bad |= Narrow(update.gradient.type, {block.next_weights, count},
+                    update.wire_weights.data() + at);
+    }
+    values.Stream(block.next_weights, update.next_weights);
+    if (segment->kind == Segment::Kind::kTrained) {  // the state of others is zero for ever
+      for (size_t i = 0; i < update.state.size(); ++i) {
+        values.Stream(block.next_state[i], update.next_state[i]);
+      }
+    }
     at += count;
   }
   if (update.stream) kernels.fence_streams();

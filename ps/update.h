@@ -1,7 +1,7 @@
 // The one pass over memory that ends a step for a chunk, block by block in the L1 cache:
 //
 //   tree sum of the parts → clip_value → finite check → weight decay → optimizer →
-//   new weights into the other plane → moving average
+//   new weights, state and moving average into their other planes
 //
 // In a two-phase step the sums of all chunks come first (average_gradient.h), and this pass takes
 // them from there.
@@ -39,18 +39,23 @@ struct ChunkUpdate {
   std::span<const float> averaged;
   UpdateRule rule;
   std::span<const Segment> segments;
-  std::span<const float> weights;         // W(v)
-  std::span<float> next_weights;          // W(v + 1), the other plane
-  std::array<std::span<float>, 2> state;  // in place; as many as Optimizer::state_arenas
-  std::span<float> average;               // in place; empty without ema_decay
-  // What goes to workers in 16 bits: of the new weights and of the average. Empty with 32.
+  std::span<const float> weights;  // W(v)
+  std::span<float> next_weights;   // W(v + 1), the other plane
+  // As many as Optimizer::state_arenas, and their other planes.
+  std::array<std::span<const float>, 2> state;
+  std::array<std::span<float>, 2> next_state;
+  std::span<const float> average;  // empty without ema_decay
+  std::span<float> next_average;   // its other plane
+  // The new average once more, for workers that evaluate it; empty in steps without that.
+  std::span<float> evaluated_average;
+  // What goes to workers in 16 bits: of the new weights and of evaluated_average. Empty with 32.
   std::span<uint16_t> wire_weights, wire_average;
-  // Write the new weights past the cache: faster where the arenas are larger than it.
+  // Write what is new past the cache: faster where the arenas are larger than it.
   bool stream = false;
 };
 
-// True if the gradient and all new values are finite, rounded ones too. If not, state and average
-// are spoilt.
+// True if the gradient and all new values are finite, rounded ones too. Weights, state and average
+// of before stay as they are in any case.
 bool ApplyUpdate(const ChunkUpdate& update);
 
 }  // namespace muster

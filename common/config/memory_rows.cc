@@ -16,9 +16,4 @@ bool SharesMemory(const config::Config& config) {
          config.cluster().transport() == config::Cluster::LOCAL;
 }
 
-std::vector<TreeNode> PartsOf(const config::Config& config, uint32_t rank) {
-  const int64_t slices = config.run().slices();
-  return Decompose(EvenPart(slices, config.cluster().workers(), rank), slices);
-}
-
 }  // namespace muster

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "common/plan/slices.h"
 #include "proto/config_fwd.h"
 
 namespace muster {
@@ -28,8 +27,5 @@ double SumOf(const std::vector<MemoryRow>& rows);
 // Whether server and workers of one host map the same weights and gradients. AUTO does where it
 // can, which is always, but for old kernels.
 bool SharesMemory(const config::Config& config);
-
-// The subtrees whose gradients the worker of this rank pushes.
-std::vector<TreeNode> PartsOf(const config::Config& config, uint32_t rank);
 
 }  // namespace muster

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "common/config/assign.h"
 #include "common/config/batch_norm_check.h"
 #include "common/config/config.h"
 #include "common/plan/slices.h"
@@ -34,8 +35,9 @@ std::vector<std::string> RankLines(const config::Config& config) {
       {{"rank", true}, {"device"}, {"threads", true}, {"slices"}, {"images per step", true}});
   const uint32_t workers = config.cluster().workers();
   const int64_t slices = config.run().slices(), batch = ResolveBatch(config).global_batch;
+  const Assignment assignment = FirstAssignment(config);
   for (uint32_t rank = 0; rank < std::min(workers, kMostRanks); ++rank) {
-    const Range mine = EvenPart(slices, workers, rank);
+    const Range mine = assignment.SlicesOf(rank).front();
     const int64_t images =
         EvenPart(batch, slices, mine.end - 1).end - EvenPart(batch, slices, mine.begin).begin;
     table.AddRow({std::to_string(rank), "cpu", FormatCount(int64_t{config.worker().threads()}),

@@ -1,5 +1,6 @@
 #include "launch/memory/server_memory.h"
 
+#include "common/config/assign.h"
 #include "common/link/wire_type.h"
 #include "proto/config.pb.h"
 
@@ -34,9 +35,10 @@ std::vector<MemoryRow> ServerMemory(const config::Config& config, const Graph& g
   const double arena = ArenaBytes(graph);
   std::vector<MemoryRow> rows{{"weights, two planes", 2 * arena}};
   if (const int arrays = OptimizerState(config.optimizer()); arrays > 0) {
-    rows.push_back({"optimizer state", arrays * arena});
+    rows.push_back({"optimizer state, two planes", 2 * arrays * arena});
   }
-  if (config.optimizer().has_ema_decay()) rows.push_back({"moving average", arena});
+  if (config.optimizer().has_ema_decay())
+    rows.push_back({"moving average, two planes and one to evaluate", 3 * arena});
   if (config.optimizer().clip_norm() > 0 || config.run().on_nonfinite() == config::Run::SKIP_STEP) {
     rows.push_back({"averaged gradient, of a two-phase step", arena});
   }
@@ -46,9 +48,8 @@ std::vector<MemoryRow> ServerMemory(const config::Config& config, const Graph& g
         {"the same in 16 bits", (config.optimizer().has_ema_decay() ? 3 : 2) * wire * arena});
   }
   double parts = 0;
-  for (uint32_t rank = 0; rank < config.cluster().workers(); ++rank) {
-    parts += static_cast<double>(PartsOf(config, rank).size());
-  }
+  for (const auto& nodes : FirstAssignment(config).nodes)
+    parts += static_cast<double>(nodes.size());
   rows.push_back({SharesMemory(config) ? "gradients of the workers" : "gradients received, at most",
                   parts * wire * arena});
   return rows;

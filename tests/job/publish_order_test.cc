@@ -40,13 +40,17 @@ class PublishOrder : public ::testing::TestWithParam<Size> {
     graph_ = BuildGraph(config.model(), InputShape(config.data()));
     gradient_ = Arena(graph_->arena_floats());
     for (float& g : gradient_.floats()) g = 1;
-    aggregator_.emplace(graph_->layout(), CutChunks(graph_->layout(), config.cluster()), config.optimizer(),
-                        *AvailableKernels().back(), config::Run::ABORT, 7, wire::FP32, pool_,
+    optimizer_.emplace(config.optimizer(), *AvailableKernels().back());
+    segments_ = CutSegments(graph_->variables(), graph_->arena_floats(), config.optimizer());
+    variables_.emplace(graph_->layout(),
+                       VariablesOptions{.state_arenas = optimizer_->state_arenas(), .seed = 7});
+    aggregator_.emplace(*variables_, *optimizer_, segments_, pool_,
+                        CutChunks(graph_->layout(), config.cluster()), /*may_skip=*/false,
                         [this](int64_t version, size_t chunk) {
                           EXPECT_EQ(version, 1);
                           published_.push_back(chunk);
                         });
-    aggregator_->Expect({{.node = kSlice, .rank = 0}}, 1);
+    aggregator_->Expect(AssignEvenly(1, 1));
     aggregator_->BeginStep(0);
   }
 
@@ -58,7 +62,7 @@ class PublishOrder : public ::testing::TestWithParam<Size> {
       const Chunk& chunk = aggregator_->chunks()[c];
       const std::span<const float> part = gradient_.floats().subspan(chunk.begin, chunk.floats());
       ASSERT_EQ(aggregator_->Add(0, c, kSlice, false, {part.data(), part.size_bytes(), nullptr}),
-                Aggregator::Verdict::kAccepted);
+                PartialGradients::Result::kAccepted);
     }
   }
 
@@ -82,6 +86,9 @@ class PublishOrder : public ::testing::TestWithParam<Size> {
   std::optional<Graph> graph_;
   Arena gradient_;
   std::vector<size_t> published_;
+  std::optional<Optimizer> optimizer_;
+  std::vector<Segment> segments_;
+  std::optional<Variables> variables_;
   std::optional<Aggregator> aggregator_;
   ThreadPool pool_{1};  // last: joined before what its thread uses goes
 };
@@ -89,7 +96,7 @@ class PublishOrder : public ::testing::TestWithParam<Size> {
 // The norm is known when the last gradient has been added: then every chunk may be updated.
 TEST_P(PublishOrder, IsAscendingAfterTheNormIsKnown) {
   Make(1);
-  aggregator_->AllowUpdates(1);
+  aggregator_->LetGo({.learning_rate = 1});
   AddAll();
   Complete();
   EXPECT_THAT(published_, ElementsAreArray(Ascending()));
@@ -100,7 +107,7 @@ TEST_P(PublishOrder, IsAscendingWhenUpdatesAreAllowedLast) {
   Make(0);
   AddAll();
   EXPECT_TRUE(published_.empty());
-  aggregator_->AllowUpdates(1);
+  aggregator_->LetGo({.learning_rate = 1});
   Complete();
   EXPECT_THAT(published_, ElementsAreArray(Ascending()));
 }
@@ -108,7 +115,7 @@ TEST_P(PublishOrder, IsAscendingWhenUpdatesAreAllowedLast) {
 TEST_P(PublishOrder, IsAscendingWhereAStepIsSkipped) {
   Make(0);
   AddAll();
-  aggregator_->SkipStep();
+  aggregator_->LetGo({.skip = true});
   Complete();
   EXPECT_THAT(published_, ElementsAreArray(Ascending()));
 }
@@ -117,7 +124,7 @@ TEST_P(PublishOrder, IsAscendingWhereAStepIsSkipped) {
 // before the higher ones that wait for the thread as well.
 TEST_P(PublishOrder, OfChunksThatArriveOneByOne) {
   Make(0);
-  aggregator_->AllowUpdates(1);
+  aggregator_->LetGo({.learning_rate = 1});
   AddAll();
   Complete();
   std::vector<size_t> expected = Ascending();

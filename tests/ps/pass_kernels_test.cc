@@ -86,8 +86,7 @@ TEST_F(PassKernelsTest, CopiesAndSumsHaveTheSameBits) {
     to[7 * n + 1] = static_cast<float>(k.copy_finite(a.data() + skew, to + 3 * n, n));
     k.stream_out(a.data() + skew, to + 4 * n, n);
     k.fence_streams();
-    std::copy(b.begin(), b.begin() + static_cast<ptrdiff_t>(n), to + 5 * n);
-    k.average(a.data() + skew, to + 5 * n, n, 0.99f, 0.01f);
+    k.average(a.data() + skew, b.data() + skew, to + 5 * n, n, 0.99f, 0.01f);
     std::copy(b.begin(), b.begin() + static_cast<ptrdiff_t>(n), to + 6 * n);
     k.scale(to + 6 * n, to + 6 * n, n, 7);  // in place
     return out;
@@ -110,16 +109,17 @@ TEST_F(PassKernelsTest, UpdatesHaveTheSameBits) {
     return [kernel, &two](const PassKernels& k, size_t n, size_t skew, bool finite) {
       const std::vector<float> gradient = Rough(0, n + skew, finite), weights = Rough(1, n + skew);
       const std::vector<float> addend = Rough(3, n + skew, finite);
+      std::vector<float> state = Rough(2, 2 * n + skew);
+      for (float& x : state) x = std::abs(x);
       std::vector<float> out(3 * n + skew + 1);
-      std::ranges::transform(Rough(2, out.size()), out.begin(),
-                             [](float x) { return std::abs(x); });
       float* to = out.data() + skew;
       const UpdateBlock block{.count = n,
                               .gradient = gradient.data() + skew,
                               .addend = two ? addend.data() + skew : nullptr,
                               .weights = weights.data() + skew,
                               .next_weights = to,
-                              .state = {to + n, to + 2 * n}};
+                              .state = {state.data() + skew, state.data() + skew + n},
+                              .next_state = {to + n, to + 2 * n}};
       to[3 * n] = static_cast<float>(kernel(k, block));
       return out;
     };

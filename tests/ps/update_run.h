@@ -26,8 +26,11 @@ struct UpdateRun {
   UpdateRun(const config::Optimizer& settings, std::vector<float> initial, std::vector<Segment> cut,
             const PassKernels& kernels = *AvailableKernels().back())
       : optimizer(settings, kernels), segments(std::move(cut)), weights(initial), next(initial) {
-    for (size_t i = 0; i < optimizer.state_arenas(); ++i) state[i].resize(initial.size());
-    if (optimizer.keeps_average()) average = initial;
+    for (size_t i = 0; i < optimizer.state_arenas(); ++i) {
+      state[i].resize(initial.size());
+      next_state[i].resize(initial.size());
+    }
+    if (optimizer.keeps_average()) average = next_average = initial;
   }
 
   // The update number `update`, counted from 1, chunk by chunk of `chunk_floats`.
@@ -46,21 +49,25 @@ struct UpdateRun {
                         .weights = weights,
                         .next_weights = next,
                         .state = {state[0], state[1]},
+                        .next_state = {next_state[0], next_state[1]},
                         .average = average,
+                        .next_average = next_average,
                         .stream = stream};
       chunk.rule.gradient_scale = gradient_scale;
       finite = ApplyUpdate(chunk) && finite;
       begin = end;
     }
     weights.swap(next);
+    for (int i = 0; i < 2; ++i) state[i].swap(next_state[i]);
+    average.swap(next_average);
     return finite;
   }
 
   Optimizer optimizer;
-  bool stream = false;  // new weights past the cache
+  bool stream = false;  // new values past the cache
   std::vector<Segment> segments;
-  std::vector<float> weights, next, average;
-  std::vector<float> state[2];
+  std::vector<float> weights, next, average, next_average;
+  std::vector<float> state[2], next_state[2];
 };
 
 }  // namespace muster::testing

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "common/config/assign.h"
 #include "common/config/chunk_bytes.h"
 #include "common/config/config.h"
 #include "common/link/wire_type.h"
@@ -26,7 +27,7 @@ void AddPlanes(const config::Config& config, double arena, std::vector<MemoryRow
 
 void AddGradients(const config::Config& config, const Graph& graph, double arena, uint32_t rank,
                   std::vector<MemoryRow>& rows) {
-  const std::vector<TreeNode> parts = PartsOf(config, rank);
+  const std::vector<TreeNode> parts = FirstAssignment(config).nodes[rank];
   const double count = static_cast<double>(parts.size());
   const bool shared = SharesMemory(config);
   rows.push_back({shared ? "gradients to push (shared)" : "gradients to push", count * arena,
@@ -105,7 +106,7 @@ std::vector<MemoryRow> WorkerMemory(const config::Config& config, const Graph& g
   const int64_t test =
       known ? data.test->size()
             : kMany * config.cluster().workers() * int64_t{config.evaluation().batch()};
-  const Range slices = EvenPart(plan.slices, config.cluster().workers(), rank);
+  const Range slices = FirstAssignment(config).SlicesOf(rank).front();
   PlanTower(config, plan, slices, test, tower);
 
   std::vector<MemoryRow> rows;

@@ -1,0 +1,30 @@
+// Who computes which slices of a batch: a value that the server decides. Nothing else says it, so
+// what is lost, joins or is slow changes this value and nothing else.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/plan/slices.h"
+
+namespace muster {
+
+struct Assignment {
+  int64_t slices = 0;  // of a batch
+  // Of each rank, from left to right: the subtrees whose gradients it pushes. Together they cover
+  // each slice once.
+  std::vector<std::vector<TreeNode>> nodes;
+
+  uint32_t ranks() const { return static_cast<uint32_t>(nodes.size()); }
+  // The slices of a rank, neighbouring ones as one range.
+  std::vector<Range> SlicesOf(uint32_t rank) const;
+  int64_t SliceCountOf(uint32_t rank) const;
+  bool Holds(uint32_t rank, int64_t slice) const;
+
+  bool operator==(const Assignment&) const = default;
+};
+
+// Nearly equal contiguous shares: rank r has part r of the slices (EvenPart).
+Assignment AssignEvenly(int64_t slices, uint32_t ranks);
+
+}  // namespace muster

@@ -1,0 +1,73 @@
+#include "ps/variables.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+
+#include "common/base/error.h"
+#include "ps/initializer.h"
+
+namespace muster {
+
+Variables::Variables(const VariableLayout& layout, const VariablesOptions& options)
+    : layout_(layout),
+      wire_type_(options.wire_type),
+      state_arenas_(options.state_arenas),
+      shared_(SharedMemory::Create(
+          "muster-weights", (options.average ? 3 : 2) * layout.arena_floats() * sizeof(float),
+          SharedMemory::Access::kReadWrite)) {
+  MUSTER_CHECK(state_arenas_ <= state_.size());
+  const size_t floats = layout.arena_floats();
+  for (size_t i = 0; i < state_arenas_; ++i) state_[i] = {Arena(floats), Arena(floats)};
+  InitializeWeights(layout, options.seed, Weights(0));
+  if (options.average) {
+    average_ = {Arena(floats), Arena(floats)};
+    std::ranges::copy(Weights(0), average_[0].floats().begin());
+  }
+  if (wire_type_ == wire::FP32) return;
+  halves_ = AlignedArray<uint16_t>(shared_.floats().size());
+  (void)Narrow(wire_type_, Weights(0), HalfWeights(0).data());
+}
+
+std::span<float> Variables::SharedPlane(size_t plane) const {
+  const size_t floats = layout_.arena_floats();
+  return shared_.writable_floats().subspan(plane * floats, floats);
+}
+
+std::span<float> Variables::Weights(int64_t version) { return SharedPlane(Plane(version)); }
+
+std::span<const float> Variables::Weights(int64_t version) const {
+  return SharedPlane(Plane(version));
+}
+
+std::span<float> Variables::EvaluatedAverage() {
+  return has_average() ? SharedPlane(kAveragePlane) : std::span<float>();
+}
+
+std::span<uint16_t> Variables::HalfPlane(size_t plane) {
+  if (wire_type_ == wire::FP32 || (plane == kAveragePlane && !has_average())) return {};
+  return halves_.values().subspan(plane * layout_.arena_floats(), layout_.arena_floats());
+}
+
+std::span<const std::byte> Variables::WireChunk(size_t plane, const Chunk& chunk) const {
+  MUSTER_CHECK(plane != kAveragePlane || has_average());
+  const size_t begin = plane * layout_.arena_floats() + chunk.begin;
+  if (wire_type_ == wire::FP32) {
+    return std::as_bytes(shared_.floats().subspan(begin, chunk.floats()));
+  }
+  return std::as_bytes(halves_.values().subspan(begin, chunk.floats()));
+}
+
+uint64_t Variables::HashWeights(int64_t version) const {
+  XXH3_state_t* state = XXH3_createState();
+  XXH3_64bits_reset(state);
+  const std::span<const float> weights = Weights(version);
+  for (const Variable& variable : layout_.variables()) {
+    XXH3_64bits_update(state, weights.data() + variable.offset, variable.count * sizeof(float));
+  }
+  const uint64_t hash = XXH3_64bits_digest(state);
+  XXH3_freeState(state);
+  return hash;
+}
+
+}  // namespace muster

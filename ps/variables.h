@@ -1,0 +1,95 @@
+// The master variables of a job and all that goes with them from step to step: weights, optimizer
+// state, moving average, the count of updates. Together with the step they are what a run is: all
+// else is a function of config, step and seed.
+//
+// Everything lies in two planes, and whoever updates reads one and writes the other. So W(v), and
+// what belongs to it, is whole until the first update of step v + 1, whatever becomes of step v.
+// Weights are in plane v mod 2; state and average, which a skipped step leaves as they are, in
+// plane u mod 2 after u updates.
+//
+// Owner: the aggregator. Ranges of chunks are read and written by the threads that it gives them
+// to.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "common/base/arena.h"
+#include "common/base/shared_memory.h"
+#include "common/graph/variable_layout.h"
+#include "common/link/wire_type.h"
+#include "common/plan/chunks.h"
+
+namespace muster {
+
+struct VariablesOptions {
+  size_t state_arenas = 0;  // of the optimizer, at most 2
+  bool average = false;     // with optimizer.ema_decay
+  WireType wire_type = wire::FP32;
+  uint64_t seed = 0;
+};
+
+class Variables {
+ public:
+  // W(0) is InitializeWeights(layout, seed), which is the average, too; the state is zeros.
+  // `layout` outlives this.
+  Variables(const VariableLayout& layout, const VariablesOptions& options);
+
+  const VariableLayout& layout() const { return layout_; }
+  WireType wire_type() const { return wire_type_; }
+  size_t state_arenas() const { return state_arenas_; }
+  bool has_average() const { return average_[0].floats().data() != nullptr; }
+
+  // Steps that were not skipped.
+  int64_t updates() const { return updates_; }
+  void CountUpdate() { ++updates_; }
+
+  // Whole arenas. Of a version, or of a count of updates.
+  std::span<float> Weights(int64_t version);
+  std::span<const float> Weights(int64_t version) const;
+  std::span<float> State(size_t i, int64_t updates) { return state_[i][Plane(updates)].floats(); }
+  std::span<const float> State(size_t i, int64_t updates) const {
+    return state_[i][Plane(updates)].floats();
+  }
+  // Empty without an average.
+  std::span<float> Average(int64_t updates) { return average_[Plane(updates)].floats(); }
+  // The average as workers evaluate it: a copy, which stays until the next evaluation.
+  std::span<float> EvaluatedAverage();
+
+  // What travels, in 16 bits; empty with 32.
+  std::span<uint16_t> HalfWeights(int64_t version) { return HalfPlane(Plane(version)); }
+  std::span<uint16_t> HalfAverage() { return HalfPlane(kAveragePlane); }
+  // A chunk as it travels.
+  std::span<const std::byte> WireWeights(int64_t version, const Chunk& chunk) const {
+    return WireChunk(Plane(version), chunk);
+  }
+  std::span<const std::byte> WireAverage(const Chunk& chunk) const {
+    return WireChunk(kAveragePlane, chunk);
+  }
+
+  // Both planes of weights and, if there is one, the evaluated average, one after the other:
+  // workers of this host read them there.
+  SharedMemory& shared() { return shared_; }
+
+  // XXH3-64 of all weights, without the padding between them.
+  uint64_t HashWeights(int64_t version) const;
+
+ private:
+  static constexpr size_t kAveragePlane = 2;
+  static size_t Plane(int64_t count) { return static_cast<size_t>(count % 2); }
+  std::span<float> SharedPlane(size_t plane) const;
+  std::span<uint16_t> HalfPlane(size_t plane);
+  std::span<const std::byte> WireChunk(size_t plane, const Chunk& chunk) const;
+
+  const VariableLayout& layout_;
+  const WireType wire_type_;
+  const size_t state_arenas_;
+  int64_t updates_ = 0;
+  SharedMemory shared_;
+  AlignedArray<uint16_t> halves_;  // of shared_, as it travels; with 16 bits
+  std::array<std::array<Arena, 2>, 2> state_;
+  std::array<Arena, 2> average_;
+};
+
+}  // namespace muster
