@@ -79,7 +79,7 @@ int Main(int argc, char** argv) {
   program.Add("--token-file", arguments.token_file,
               "File with the job token, 32 hexadecimal digits. Default: $MUSTER_TOKEN");
   program.Add("--report-fd", arguments.report_fd,
-              "Open file descriptor for events, one JSON object per line");
+              "Open file descriptor for events, one JSON object per line (PROTOCOL.md, Events)");
   program.Add("--parent", arguments.parent, "Die when this process, the parent, dies");
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   if (arguments.parent != 0) DieWithParent(arguments.parent);

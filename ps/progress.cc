@@ -3,19 +3,20 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 namespace muster {
 namespace {
 
 double Seconds(Progress::Clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
-void PutParts(Progress::Json& json, const StepParts& parts) {
-  json["compute_ms"] = parts.compute_ms;
-  json["input_ms"] = parts.input_ms;
-  json["push_ms"] = parts.push_ms;
-  json["wait_ms"] = parts.wait_ms;
-  json["pull_ms"] = parts.pull_ms;
+events::StepParts ToEvent(const StepParts& parts) {
+  events::StepParts event;
+  event.set_compute_ms(parts.compute_ms);
+  event.set_input_ms(parts.input_ms);
+  event.set_push_ms(parts.push_ms);
+  event.set_wait_ms(parts.wait_ms);
+  event.set_pull_ms(parts.pull_ms);
+  return event;
 }
 
 }  // namespace
@@ -36,32 +37,31 @@ double Progress::Sums::WaitingShare() const {
   return all > 0 ? waiting / all : 0;
 }
 
-void Progress::Sums::PutShares(Json& json) const {
-  if (balance.steps == 0) return;
-  json["overhead_share"] = balance.Share(balance.overhead_ms);
-  json["input_share"] = balance.Share(balance.input_ms);
-  json["imbalance_share"] = balance.Share(balance.imbalance_ms);
-}
-
-void Progress::Sums::PutLoss(Json& json) const {
-  if (samples > 0 && samples == skipped_samples) {
-    json["train_loss"] = json["train_accuracy"] = nullptr;
-    return;
-  }
+void Progress::Sums::PutLoss(events::Measured& measured) const {
+  measured.clear_train_loss();
+  measured.clear_train_accuracy();
+  if (samples > 0 && samples == skipped_samples) return;
   const double n = static_cast<double>(std::max<int64_t>(samples - skipped_samples, 1));
-  json["train_loss"] = loss / n;
-  json["train_accuracy"] = static_cast<double>(correct) / n;
+  measured.set_train_loss(loss / n);
+  measured.set_train_accuracy(static_cast<double>(correct) / n);
 }
 
-void Progress::Sums::Put(Json& json) const {
-  PutLoss(json);
-  json["images_per_second"] = ImagesPerSecond();
-  json["step_ms"] = StepMs();
-  json["timed_steps"] = balance.steps;
-  PutParts(json, Parts());
-  json["waiting_share"] = WaitingShare();
-  PutShares(json);
-  json["skipped_steps"] = skipped_steps;
+events::Measured Progress::Sums::Measured() const {
+  events::Measured measured;
+  PutLoss(measured);
+  measured.set_images_per_second(ImagesPerSecond());
+  measured.set_step_ms(StepMs());
+  measured.set_timed_steps(balance.steps);
+  *measured.mutable_parts() = ToEvent(Parts());
+  measured.set_waiting_share(WaitingShare());
+  if (balance.steps > 0) {
+    events::StepShares& shares = *measured.mutable_shares();
+    shares.set_overhead(balance.Share(balance.overhead_ms));
+    shares.set_input(balance.Share(balance.input_ms));
+    shares.set_imbalance(balance.Share(balance.imbalance_ms));
+  }
+  measured.set_skipped_steps(skipped_steps);
+  return measured;
 }
 
 void Progress::Times::Add(const wire::StepTimes& times) {
@@ -147,93 +147,96 @@ double Progress::Epoch() const {
              : 0;
 }
 
-void Progress::PutPosition(Json& json) const {
-  json["elapsed_s"] = Elapsed();
-  json["step"] = total_.steps;
-  json["samples"] = total_.samples;
-  json["epoch"] = Epoch();
-}
-
-void Progress::PutEvaluation(Json& json) const {
-  json["test_accuracy"] = evaluated_->accuracy;
-  if (evaluated_->top5_accuracy) json["test_top5_accuracy"] = *evaluated_->top5_accuracy;
-  json["test_loss"] = evaluated_->loss;
-}
-
-// The mean times of each rank.
-void Progress::PutRanks(Json& json) const {
-  if (ranks_.empty()) return;
-  Json ranks = Json::array();
-  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-    Json one;
-    one["rank"] = rank;
-    PutParts(one, ranks_[rank].Mean());
-    ranks.push_back(std::move(one));
-  }
-  json["ranks"] = std::move(ranks);
-}
-
-Progress::Json Progress::LogLine() {
-  Json json;
-  PutPosition(json);
-  json["learning_rate"] = learning_rate_;
-  since_log_.Put(json);
-  last_log_ = since_log_;
-  since_log_ = {};
-  return json;
-}
-
-Progress::Json Progress::EvaluationLine() const {
-  Json json;
-  PutPosition(json);
-  json["learning_rate"] = learning_rate_;
-  (since_log_.steps > 0 ? since_log_ : last_log_).Put(json);
-  PutEvaluation(json);
-  return json;
-}
-
 double Progress::RemainingSeconds() const {
   const double done = static_cast<double>(total_.samples);
   const double all = static_cast<double>(plan_.At(plan_.total_steps).samples_before);
   return done > 0 ? (total_.seconds + evaluation_seconds_) * (all - done) / done : 0;
 }
 
-Progress::Json Progress::LiveLine() {
-  Json json;
-  PutPosition(json);
-  json["total_steps"] = plan_.total_steps;
-  json["epochs"] = plan_.train_samples > 0
-                       ? static_cast<double>(plan_.At(plan_.total_steps).samples_before) /
-                             static_cast<double>(plan_.train_samples)
-                       : 0;
-  since_live_.Put(json);
-  json["eta_s"] = RemainingSeconds();
-  since_live_ = {};
-  return json;
+events::Position Progress::Position() const {
+  events::Position position;
+  position.set_step(total_.steps);
+  position.set_samples(total_.samples);
+  position.set_epoch(Epoch());
+  position.set_elapsed_s(Elapsed());
+  return position;
 }
 
-Progress::Json Progress::Summary(const std::string& reason, uint64_t weights_hash) const {
-  Json json;
-  PutPosition(json);
-  json["steps"] = total_.steps;
-  json["total_steps"] = plan_.total_steps;
-  json["learning_rate"] = learning_rate_;
-  total_.Put(json);
+events::TestResult Progress::TestResult() const {
+  events::TestResult result;
+  result.set_accuracy(evaluated_->accuracy);
+  if (evaluated_->top5_accuracy) result.set_top5_accuracy(*evaluated_->top5_accuracy);
+  result.set_loss(evaluated_->loss);
+  return result;
+}
+
+events::Log Progress::LogLine() {
+  events::Log line;
+  *line.mutable_at() = Position();
+  line.set_learning_rate(learning_rate_);
+  *line.mutable_measured() = since_log_.Measured();
+  line.set_eta_s(RemainingSeconds());
+  last_log_ = since_log_;
+  since_log_ = {};
+  return line;
+}
+
+events::Evaluation Progress::EvaluationLine() const {
+  events::Evaluation line;
+  *line.mutable_at() = Position();
+  line.set_learning_rate(learning_rate_);
+  *line.mutable_measured() = (since_log_.steps > 0 ? since_log_ : last_log_).Measured();
+  *line.mutable_test() = TestResult();
+  return line;
+}
+
+events::Progress Progress::LiveLine() {
+  events::Progress line;
+  *line.mutable_at() = Position();
+  line.set_total_steps(plan_.total_steps);
+  line.set_epochs(plan_.train_samples > 0
+                      ? static_cast<double>(plan_.At(plan_.total_steps).samples_before) /
+                            static_cast<double>(plan_.train_samples)
+                      : 0);
+  *line.mutable_measured() = since_live_.Measured();
+  line.set_eta_s(RemainingSeconds());
+  since_live_ = {};
+  return line;
+}
+
+events::Progress Progress::EvaluatingLine(int64_t done, int64_t blocks) const {
+  events::Progress line;
+  line.mutable_at()->set_step(total_.steps);
+  line.set_total_steps(plan_.total_steps);
+  line.mutable_evaluating()->set_done(done);
+  line.mutable_evaluating()->set_total(blocks);
+  return line;
+}
+
+events::Summary Progress::Summary(events::Summary::End end, uint64_t weights_hash) const {
+  events::Summary summary;
+  *summary.mutable_at() = Position();
+  summary.set_end(end);
+  summary.set_steps(total_.steps);
+  summary.set_total_steps(plan_.total_steps);
+  summary.set_learning_rate(learning_rate_);
+  *summary.mutable_measured() = total_.Measured();
   // Speed and times are of the whole run; the loss is of its last interval, where it ended.
-  const Sums& end = since_log_.steps > 0 || last_log_.steps == 0 ? since_log_ : last_log_;
-  end.PutLoss(json);
+  const Sums& last = since_log_.steps > 0 || last_log_.steps == 0 ? since_log_ : last_log_;
+  last.PutLoss(*summary.mutable_measured());
   if (evaluated_) {
-    PutEvaluation(json);
-    json["best_test_accuracy"] = best_accuracy_;
-    json["best_step"] = best_step_;
+    *summary.mutable_test() = TestResult();
+    summary.set_best_test_accuracy(best_accuracy_);
+    summary.set_best_step(best_step_);
   }
-  PutRanks(json);
-  json["final"] = true;
-  json["reason"] = reason;
-  json["stopped_early"] = !stop_reason_.empty();
-  if (!stop_reason_.empty()) json["stop_reason"] = stop_reason_;
-  json["weights_hash"] = fmt::format("{:016x}", weights_hash);
-  return json;
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    events::Summary::Rank& one = *summary.add_ranks();
+    one.set_rank(static_cast<uint32_t>(rank));
+    *one.mutable_parts() = ToEvent(ranks_[rank].Mean());
+  }
+  summary.set_stop_reason(stop_reason_);
+  summary.set_weights_hash(fmt::format("{:016x}", weights_hash));
+  return summary;
 }
 
 }  // namespace muster

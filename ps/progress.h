@@ -4,12 +4,12 @@
 
 #include <chrono>
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "common/plan/step_plan.h"
+#include "proto/events.pb.h"
 #include "proto/wire.pb.h"
 #include "ps/evaluation.h"
 #include "ps/step_balance.h"
@@ -20,7 +20,6 @@ namespace muster {
 class Progress {
  public:
   using Clock = std::chrono::steady_clock;
-  using Json = nlohmann::ordered_json;
 
   // All workers are ready: training time starts to count.
   void Begin(const StepPlan& plan, uint32_t workers);
@@ -38,15 +37,15 @@ class Progress {
   double MedianStep() const;
   Clock::time_point step_began() const { return step_began_; }
 
-  // A training line of metrics.jsonl about the steps since the last one.
-  Json LogLine();
+  // The steps since the last one.
+  events::Log LogLine();
   // The evaluation that just ended.
-  Json EvaluationLine() const;
+  events::Evaluation EvaluationLine() const;
   // For the launcher's live line; about the steps since the last one.
-  Json LiveLine();
-  // Until the end of the run, at the mean speed so far.
-  double RemainingSeconds() const;
-  Json Summary(const std::string& reason, uint64_t weights_hash) const;
+  events::Progress LiveLine();
+  // The same while blocks of an evaluation come in.
+  events::Progress EvaluatingLine(int64_t done, int64_t blocks) const;
+  events::Summary Summary(events::Summary::End end, uint64_t weights_hash) const;
 
  private:
   // Where workers' time went, summed over reports.
@@ -73,16 +72,16 @@ class Progress {
     double StepMs() const;
     StepParts Parts() const;
     double WaitingShare() const;
-    // Nothing if it is known of no step.
-    void PutShares(Json& json) const;
-    void PutLoss(Json& json) const;
-    void Put(Json& json) const;
+    // Of the steps that were not skipped; nothing if there is none.
+    void PutLoss(events::Measured& measured) const;
+    events::Measured Measured() const;
   };
   double Elapsed() const;
   double Epoch() const;
-  void PutPosition(Json& json) const;
-  void PutEvaluation(Json& json) const;
-  void PutRanks(Json& json) const;
+  // Until the end of the run, at the mean speed so far.
+  double RemainingSeconds() const;
+  events::Position Position() const;
+  events::TestResult TestResult() const;
   void AddBalance(const std::optional<StepBalance>& step);
 
   StepPlan plan_;

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,9 +10,11 @@
 #include <cstring>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "common/base/error.h"
 #include "common/base/resource_limits.h"
+#include "ps/metrics_line.h"
 
 namespace muster {
 namespace {
@@ -34,10 +35,13 @@ std::string Dump(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
+constexpr auto kMust = EventPipe::Priority::kMust;
+constexpr auto kProgress = EventPipe::Priority::kProgress;
+
 }  // namespace
 
 Reporter::Reporter(const std::string& metrics_path, int event_fd)
-    : metrics_path_(metrics_path), event_fd_(event_fd) {
+    : metrics_path_(metrics_path), events_(event_fd) {
   if (!metrics_path.empty()) {
     metrics_fd_ =
         ::open(metrics_path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
@@ -45,14 +49,17 @@ Reporter::Reporter(const std::string& metrics_path, int event_fd)
       throw Error(ExitCode::kFailure, "{}: cannot be created: {}", metrics_path, ErrorText(errno));
     }
   }
-  if (event_fd_ >= 0) ::fcntl(event_fd_, F_SETFL, ::fcntl(event_fd_, F_GETFL) | O_NONBLOCK);
 }
 
 Reporter::~Reporter() {
   if (metrics_fd_ >= 0) ::close(metrics_fd_);
 }
 
-void Reporter::Metrics(nlohmann::ordered_json line) {
+void Reporter::Metrics(const events::Log& line) { Append(MetricsLine(line)); }
+void Reporter::Metrics(const events::Evaluation& line) { Append(MetricsLine(line)); }
+void Reporter::Metrics(const events::Summary& summary) { Append(MetricsLine(summary)); }
+
+void Reporter::Append(const nlohmann::ordered_json& line) {
   if (metrics_fd_ < 0) return;
   nlohmann::ordered_json stamped;
   stamped["time"] = UtcNow();
@@ -73,32 +80,90 @@ void Reporter::WarnIfRemoved() {
   struct stat status {};
   if (removal_reported_ || ::fstat(metrics_fd_, &status) != 0 || status.st_nlink > 0) return;
   removal_reported_ = true;
-  Event("warning", {{"message", fmt::format("{} has been removed: the run goes on, but what it "
-                                            "writes there is lost",
-                                            metrics_path_)}});
+  Warning(fmt::format("{} has been removed: the run goes on, but what it writes there is lost",
+                      metrics_path_));
 }
 
-void Reporter::Event(const char* name, nlohmann::ordered_json event, Priority priority) {
-  if (event_fd_ < 0) return;
-  nlohmann::ordered_json named;
-  named["event"] = name;
-  named.update(event);
-  if (priority == Priority::kMust || unsent_.empty()) unsent_ += Dump(named);
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-  while (!unsent_.empty()) {
-    const ssize_t n = ::write(event_fd_, unsent_.data(), unsent_.size());
-    if (n > 0) {
-      unsent_.erase(0, static_cast<size_t>(n));
-    } else if (errno == EAGAIN) {
-      if (priority == Priority::kProgress || std::chrono::steady_clock::now() > deadline) return;
-      pollfd ready{event_fd_, POLLOUT, 0};
-      (void)::poll(&ready, 1, 100);
-    } else if (errno != EINTR) {
-      event_fd_ = -1;  // the launcher is gone; its death ends this process in another way
-      unsent_.clear();
-      return;
-    }
-  }
+void Reporter::Listening(const std::string& endpoint) {
+  events::Event event;
+  event.mutable_listening()->set_endpoint(endpoint);
+  events_.Send(event, kMust);
+}
+
+void Reporter::Joined(uint32_t rank, const std::string& message) {
+  events::Event event;
+  event.mutable_joined()->set_rank(rank);
+  event.mutable_joined()->set_message(message);
+  events_.Send(event, kMust);
+}
+
+void Reporter::Refused(const std::string& message) {
+  events::Event event;
+  event.mutable_refused()->set_message(message);
+  events_.Send(event, kMust);
+}
+
+void Reporter::Waiting(const std::vector<uint32_t>& missing, double elapsed_s) {
+  events::Event event;
+  event.mutable_waiting()->mutable_missing()->Add(missing.begin(), missing.end());
+  event.mutable_waiting()->set_elapsed_s(elapsed_s);
+  events_.Send(event, kMust);
+}
+
+void Reporter::Started(events::Started started) {
+  events::Event event;
+  *event.mutable_started() = std::move(started);
+  events_.Send(event, kMust);
+}
+
+void Reporter::Progress(events::Progress line) {
+  events::Event event;
+  *event.mutable_progress() = std::move(line);
+  events_.Send(event, kProgress);
+}
+
+void Reporter::Log(events::Log line) {
+  events::Event event;
+  *event.mutable_log() = std::move(line);
+  events_.Send(event, kMust);
+}
+
+void Reporter::Evaluation(events::Evaluation line) {
+  events::Event event;
+  *event.mutable_evaluation() = std::move(line);
+  events_.Send(event, kMust);
+}
+
+void Reporter::SkippedStep(events::SkippedStep step) {
+  events::Event event;
+  *event.mutable_skipped_step() = std::move(step);
+  events_.Send(event, kMust);
+}
+
+void Reporter::Warning(const std::string& message) {
+  events::Event event;
+  event.mutable_warning()->set_message(message);
+  events_.Send(event, kMust);
+}
+
+void Reporter::Failure(const JobFailure& failure) {
+  events::Event event;
+  event.mutable_failure()->set_exit_code(static_cast<int32_t>(failure.code));
+  if (failure.rank) event.mutable_failure()->set_rank(*failure.rank);
+  event.mutable_failure()->set_what(failure.what);
+  events_.Send(event, kMust);
+}
+
+void Reporter::Summary(events::Summary summary) {
+  events::Event event;
+  *event.mutable_summary() = std::move(summary);
+  events_.Send(event, kMust);
+}
+
+void Reporter::Beat() {
+  events::Event event;
+  event.mutable_beat();
+  events_.Send(event, kProgress);
 }
 
 }  // namespace muster

@@ -1,9 +1,15 @@
-// What the server tells the world: metrics.jsonl in the run directory, and events for the
-// launcher, one JSON object per line each.
+// What the server tells the world: metrics.jsonl in the run directory, a JSON object per line, and
+// events for the launcher (proto/events.proto).
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
+
+#include "common/base/job_failure.h"
+#include "proto/events.pb.h"
+#include "ps/event_pipe.h"
 
 namespace muster {
 
@@ -16,24 +22,35 @@ class Reporter {
   Reporter(const Reporter&) = delete;
 
   // Appends to metrics.jsonl, with `time` (UTC, ISO 8601) first. Throws Error(kFailure) when it
-  // cannot be written (a full disk). A file that somebody has removed is a "warning" event, once:
-  // the run may go on, and the launcher says at its end what is lost.
-  void Metrics(nlohmann::ordered_json line);
+  // cannot be written (a full disk). A file that somebody has removed is a Warning, once: the run
+  // may go on, and the launcher says at its end what is lost.
+  void Metrics(const events::Log& line);
+  void Metrics(const events::Evaluation& line);
+  void Metrics(const events::Summary& summary);
 
-  enum class Priority {
-    kProgress,  // dropped if the reader is slow
-    kMust,      // waits up to a second for the reader
-  };
-  void Event(const char* name, nlohmann::ordered_json event, Priority priority = Priority::kMust);
+  // Events. Those of a moment are dropped where the launcher is slow: Beat, Progress.
+  void Listening(const std::string& endpoint);
+  void Joined(uint32_t rank, const std::string& message);
+  void Refused(const std::string& message);
+  void Waiting(const std::vector<uint32_t>& missing, double elapsed_s);
+  void Started(events::Started started);
+  void Progress(events::Progress line);
+  void Log(events::Log line);
+  void Evaluation(events::Evaluation line);
+  void SkippedStep(events::SkippedStep step);
+  void Warning(const std::string& message);
+  void Failure(const JobFailure& failure);
+  void Summary(events::Summary summary);
+  void Beat();
 
  private:
+  void Append(const nlohmann::ordered_json& line);
   void WarnIfRemoved();
 
   const std::string metrics_path_;
   int metrics_fd_ = -1;
   bool removal_reported_ = false;
-  int event_fd_;
-  std::string unsent_;  // the rest of an event of which the pipe took a part
+  EventPipe events_;
 };
 
 }  // namespace muster

@@ -16,6 +16,7 @@
 #include "common/link/protocol.h"
 #include "common/trace/trace.h"
 #include "ps/choose_kernels.h"
+#include "ps/metrics_line.h"
 
 namespace muster {
 namespace {
@@ -55,7 +56,7 @@ Server::~Server() = default;
 
 ServerResult Server::Run() {
   FlushDenormals();  // small chunks are updated in this thread
-  reporter_.Event("listening", {{"endpoint", link_->endpoint()}});
+  reporter_.Listening(link_->endpoint());
   LogInfo("listening on {}; updates with {} x {}", link_->endpoint(), pool_.threads(),
           optimizer_.kernels().name);
   try {
@@ -64,29 +65,26 @@ ServerResult Server::Run() {
     const bool interrupted =
         error.code() == ExitCode::kTerminated || error.code() == ExitCode::kInterrupted;
     LogError("{}", error.what());
-    if (!interrupted) {
-      nlohmann::ordered_json event{{"message", error.what()},
-                                   {"exit_code", static_cast<int>(error.code())}};
-      if (blamed_) event["rank"] = *blamed_;
-      reporter_.Event("failure", event);
-    }
+    if (!interrupted) reporter_.Failure({error.code(), blamed_, error.what()});
     const bool trained = phase_ != Phase::kGathering && phase_ != Phase::kPreparing;
     StopAll(false, error.what());
     // What was reached: the last version whose chunks are all there.
     const auto summary =
-        progress_.Summary(interrupted ? "interrupted" : "failed", variables_.HashWeights(step_));
+        progress_.Summary(interrupted ? events::Summary::INTERRUPTED : events::Summary::FAILED,
+                          variables_.HashWeights(step_));
     // A run that never began leaves no line: its directory can be used again.
     if (trained) reporter_.Metrics(summary);
-    reporter_.Event("summary", summary);
+    reporter_.Summary(summary);
     throw;
   }
   StopAll(true, "the run is complete");
-  const auto summary = progress_.Summary("completed", variables_.HashWeights(step_));
+  const auto summary =
+      progress_.Summary(events::Summary::COMPLETED, variables_.HashWeights(step_));
   reporter_.Metrics(summary);
-  reporter_.Event("summary", summary);
-  LogInfo("completed: {}", summary.dump());
+  reporter_.Summary(summary);
+  LogInfo("completed: {}", MetricsLine(summary).dump());
   ServerResult result{step_, variables_.HashWeights(step_), std::nullopt, dropped_.count()};
-  if (summary.contains("test_accuracy")) result.test_accuracy = summary["test_accuracy"];
+  if (summary.has_test()) result.test_accuracy = summary.test().accuracy();
   return result;
 }
 
@@ -217,7 +215,7 @@ void Server::SendBeats() {
   for (uint32_t rank = 0; rank < roster_.size(); ++rank) {
     if (roster_.at(rank).peer) SendTo(rank, message);
   }
-  reporter_.Event("beat", nlohmann::ordered_json::object(), Reporter::Priority::kProgress);
+  reporter_.Beat();
 }
 
 bool Server::LiveLineIsDue() {

@@ -1,6 +1,5 @@
 // Nobody waits for ever: the deadline of each phase, and who missed it.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "common/base/join.h"
 #include "common/base/log.h"
@@ -52,7 +51,7 @@ void Server::CheckDeadlines() {
     if (now >= next_waiting_) {
       next_waiting_ = now + std::chrono::seconds(5);
       LogInfo("waiting for rank {} ({:.0f} s)", Join(roster_.MissingRanks(), ", "), waited);
-      reporter_.Event("waiting", {{"missing", roster_.MissingRanks()}, {"elapsed_s", waited}});
+      reporter_.Waiting(roster_.MissingRanks(), waited);
     }
   } else if (phase_ == Phase::kPreparing) {
     std::vector<uint32_t> late;

@@ -1,8 +1,6 @@
 // Evaluations at the server: when one is due, its blocks, and its result.
 #include <fmt/core.h>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/atomic_file.h"
 #include "common/base/log.h"
 #include "ps/server.h"
@@ -30,13 +28,7 @@ void Server::OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBlock& block) 
   }
   if (evaluation_->Complete()) return EndEvaluation();
   if (LiveLineIsDue()) {
-    reporter_.Event("progress",
-                    {{"phase", "evaluation"},
-                     {"done", evaluation_->done()},
-                     {"total", evaluation_->blocks()},
-                     {"step", progress_.steps()},
-                     {"total_steps", plan_.total_steps}},
-                    Reporter::Priority::kProgress);
+    reporter_.Progress(progress_.EvaluatingLine(evaluation_->done(), evaluation_->blocks()));
   }
 }
 
@@ -45,7 +37,7 @@ void Server::EndEvaluation() {
   progress_.EndEvaluation(result);
   const auto line = progress_.EvaluationLine();
   reporter_.Metrics(line);
-  reporter_.Event("evaluation", line);
+  reporter_.Evaluation(line);
   LogInfo("step {}: test accuracy {:.4f}, test loss {:.4f}", result.version, result.accuracy,
           result.loss);
   // Written anew at each one, so that it is the last one's however the run ends.

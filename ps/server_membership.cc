@@ -2,8 +2,6 @@
 #include <fmt/core.h>
 #include <poll.h>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/log.h"
 #include "common/config/batch_norm_check.h"
 #include "common/config/config.h"
@@ -41,7 +39,7 @@ void Server::OnHello(PeerId peer, const wire::WorkerMessage& message) {
   const std::string joined =
       fmt::format("{} joined{}{}", roster_.Name(rank), remark.empty() ? "" : "; ", remark);
   LogInfo("{}", joined);
-  reporter_.Event("joined", {{"rank", rank}, {"message", joined}});
+  reporter_.Joined(rank, joined);
   if (roster_.Complete()) WelcomeAll();
 }
 
@@ -49,7 +47,7 @@ void Server::Refuse(const std::string& who, const std::string& why) {
   if (!refused_.Count()) return;
   const std::string line = Printable(fmt::format("{}: {}", who, why));
   LogWarning("refused {} ({} so far)", line, refused_.count());
-  reporter_.Event("refused", {{"message", "Refused " + line}});
+  reporter_.Refused("Refused " + line);
 }
 
 void Server::WelcomeAll() {
@@ -69,22 +67,25 @@ void Server::WelcomeAll() {
   step_deadline_began_ = Clock::now();
   for (size_t c = 0; c < aggregator_.chunks().size(); ++c) PublishChunk(step_, c);
 
-  auto workers = nlohmann::ordered_json::array();
+  events::Started started;
   for (uint32_t rank = 0; rank < roster_.size(); ++rank) {
     const Member& member = roster_.at(rank);
-    workers.push_back(
-        {{"rank", rank}, {"host", member.host}, {"pid", member.pid}, {"threads", member.threads}});
+    events::Started::Worker& worker = *started.add_workers();
+    worker.set_rank(rank);
+    worker.set_host(member.host);
+    worker.set_pid(member.pid);
+    worker.set_threads(member.threads);
   }
-  reporter_.Event("started", {{"workers", workers},
-                              {"train_samples", plan_.train_samples},
-                              {"test_samples", roster_.test_samples()},
-                              {"total_steps", plan_.total_steps},
-                              {"steps_per_epoch", plan_.StepsPerEpoch()},
-                              {"global_batch", plan_.global_batch},
-                              {"slices", plan_.slices},
-                              {"parameters", graph_.layout().parameter_count()},
-                              {"chunks", aggregator_.chunks().size()},
-                              {"instruction_set", optimizer_.kernels().name}});
+  started.set_train_samples(plan_.train_samples);
+  started.set_test_samples(roster_.test_samples());
+  started.set_total_steps(plan_.total_steps);
+  started.set_steps_per_epoch(plan_.StepsPerEpoch());
+  started.set_global_batch(plan_.global_batch);
+  started.set_slices(plan_.slices);
+  started.set_parameters(graph_.layout().parameter_count());
+  started.set_chunks(static_cast<int64_t>(aggregator_.chunks().size()));
+  started.set_instruction_set(optimizer_.kernels().name);
+  reporter_.Started(std::move(started));
 }
 
 void Server::Welcome(uint32_t rank) {

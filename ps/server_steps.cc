@@ -2,7 +2,6 @@
 #include <fmt/core.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "common/base/log.h"
 #include "common/trace/trace.h"
@@ -134,13 +133,12 @@ void Server::EndStepIfComplete() {
   const int64_t next = step_ + 1;
   const bool last = next == plan_.total_steps;
   if (next % config_.run().log_every_steps() == 0 || last) {
-    auto line = progress_.LogLine();
+    const auto line = progress_.LogLine();
     reporter_.Metrics(line);
-    line["eta_s"] = progress_.RemainingSeconds();
-    reporter_.Event("log", line);
+    reporter_.Log(line);
   }
   if (LiveLineIsDue()) {
-    reporter_.Event("progress", progress_.LiveLine(), Reporter::Priority::kProgress);
+    reporter_.Progress(progress_.LiveLine());
   }
   if (evaluation_) progress_.BeginEvaluation();
   if (last) {
@@ -173,10 +171,12 @@ void Server::CountSkippedStep() {
   const std::string from = bad.rank ? ", from " + roster_.Name(*bad.rank) : "";
   ++skipped_in_a_row_;
   LogWarning("skipped step {}: {}{} ({} in a row)", step_, bad.what, from, skipped_in_a_row_);
-  nlohmann::ordered_json event{
-      {"step", step_}, {"reason", bad.what}, {"in_a_row", skipped_in_a_row_}};
-  if (bad.rank) event["rank"] = *bad.rank;
-  reporter_.Event("skipped_step", event);
+  events::SkippedStep skipped;
+  skipped.set_step(step_);
+  skipped.set_reason(bad.what);
+  skipped.set_in_a_row(skipped_in_a_row_);
+  if (bad.rank) skipped.set_rank(*bad.rank);
+  reporter_.SkippedStep(std::move(skipped));
   if (skipped_in_a_row_ < config_.run().max_skipped_steps()) return;
   throw Error(ExitCode::kNonfinite,
               "{} at step {}{}: {} skipped in a row, which is run.max_skipped_steps. A smaller "

@@ -3,10 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
 
-#include "launch/job/server_event.h"
 #include "launch/text/units.h"
 
 namespace muster {
@@ -24,15 +21,11 @@ struct Rank {
   double compute_ms, input_ms;
 };
 
-std::vector<Rank> RanksOf(const nlohmann::json& summary) {
+std::vector<Rank> RanksOf(const events::Summary& summary) {
   std::vector<Rank> ranks;
-  const auto found = summary.find("ranks");
-  if (found == summary.end() || !found->is_array()) return ranks;
-  for (const nlohmann::json& one : *found) {
-    if (!one.is_object()) return {};
-    const Rank rank{Whole(one, "rank"), Number(one, "compute_ms"), Number(one, "input_ms")};
-    if (!std::isfinite(rank.compute_ms + rank.input_ms)) return {};
-    ranks.push_back(rank);
+  for (const events::Summary::Rank& one : summary.ranks()) {
+    if (!one.parts().has_compute_ms() || !one.parts().has_input_ms()) return {};
+    ranks.push_back({one.rank(), one.parts().compute_ms(), one.parts().input_ms()});
   }
   return ranks;
 }
@@ -60,15 +53,13 @@ std::string WhoIsSlow(const std::vector<Rank>& ranks, double step_ms, double imb
 
 }  // namespace
 
-std::vector<BottleneckRow> Bottleneck(const nlohmann::json& summary) {
-  if (!summary.is_object()) return {};
-  const double step_ms = Number(summary, "step_ms");
-  const double overhead = Number(summary, "overhead_share");
-  const double input = Number(summary, "input_share");
-  const double imbalance = Number(summary, "imbalance_share");
+std::vector<BottleneckRow> Bottleneck(const events::Summary& summary) {
+  const double step_ms = summary.measured().step_ms();
+  const events::StepShares& shares = summary.measured().shares();
+  const double overhead = shares.overhead(), input = shares.input(), imbalance = shares.imbalance();
   const std::vector<Rank> ranks = RanksOf(summary);
-  if (ranks.empty() || !std::isfinite(overhead + input + imbalance)) return {};
-  if (!std::isfinite(step_ms) || step_ms <= 0) return {};
+  if (ranks.empty() || step_ms <= 0) return {};
+  if (!shares.has_overhead() || !shares.has_input() || !shares.has_imbalance()) return {};
 
   const Part compute{1 - overhead - imbalance, "compute",
                      "more cores (worker.threads, workers) or a smaller network would help"};

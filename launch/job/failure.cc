@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "launch/job/job_display.h"
-#include "launch/job/server_event.h"
 #include "launch/text/units.h"
 
 namespace muster {
@@ -142,10 +140,10 @@ bool Observed::IsStopped(int rank) const {
 bool Observed::ServerIsStuck() const { return server_silent_s > 0 || IsStopped(-1); }
 
 std::string DescribeSilence(const Observed& observed, const std::string& at) {
-  nlohmann::json ranks = nlohmann::json::array();
+  std::vector<uint32_t> ranks;
   const bool server = observed.IsStopped(-1);
   for (const Observed::Process& process : observed.stopped) {
-    if (process.rank >= 0) ranks.push_back(process.rank);
+    if (process.rank >= 0) ranks.push_back(static_cast<uint32_t>(process.rank));
   }
   const char* const are = ranks.size() == 1 ? "is" : "are";
   std::string text = Name(-1, observed.server_pid);
@@ -160,35 +158,39 @@ std::string DescribeSilence(const Observed& observed, const std::string& at) {
                         : fmt::format("; {} {} stopped (SIGSTOP?)", RankList(ranks), are));
 }
 
+JobFailure FailureOf(const events::Failure& reported) {
+  JobFailure failure{.code = CodeOf({.value = std::clamp(reported.exit_code(), 1, 255)}),
+                     .what = reported.what()};
+  if (reported.has_rank()) failure.rank = reported.rank();
+  return failure;
+}
+
 Judgement JudgeFailure(const std::vector<EndedProcess>& ended, const Observed& observed,
-                       const nlohmann::json& server_failure, const std::string& at,
+                       const std::optional<JobFailure>& reported, const std::string& at,
                        const std::function<std::string(int rank)>& words_of) {
-  std::string message = Text(server_failure, "message");
-  int accused = static_cast<int>(Whole(server_failure, "rank"));
+  const int accused = reported && reported->rank ? static_cast<int>(*reported->rank) : -1;
   std::optional<size_t> cause = FindCause(ended, accused);
   if (observed.ServerIsStuck() && (!cause || GaveUp(ended[*cause]))) {
-    return {.code = ExitCode::kDeadline,
-            .text = DescribeSilence(observed, at),
-            .log_rank = -1,
+    return {.failure = {.code = ExitCode::kDeadline, .what = DescribeSilence(observed, at)},
             .in_server_words = true};
   }
   bool server_found_it = !cause || (ended[*cause].rank < 0 && !ended[*cause].end.by_signal);
-  if (!message.empty() && server_found_it) {
-    int64_t code = cause ? ended[*cause].end.value : Whole(server_failure, "exit_code", 1);
+  if (reported && !reported->what.empty() && server_found_it) {
+    JobFailure failure = *reported;
+    if (cause) failure.code = CodeOf(ended[*cause].end);
     // However its silence was noticed.
-    if (observed.IsStopped(accused)) code = static_cast<int64_t>(ExitCode::kDeadline);
-    return {.code = CodeOf({.value = static_cast<int>(std::clamp<int64_t>(code, 1, 255))}),
-            .text = message + StoppedText(observed),
-            .log_rank = accused,
-            .in_server_words = true};
+    if (observed.IsStopped(accused)) failure.code = ExitCode::kDeadline;
+    failure.what += StoppedText(observed);
+    return {.failure = std::move(failure), .in_server_words = true};
   }
-  if (ended.empty()) return {.text = "the server reported a failure and did not end"};
+  if (ended.empty()) return {.failure = {.what = "the server reported a failure and did not end"}};
   const EndedProcess& process = ended[cause.value_or(0)];
   // Victims only: whatever they lost sight of may have been stopped, or be stuck.
   const char* const found = cause ? "" : "no process ended first by itself; the first to give up: ";
-  return {.code = CodeOf(process.end),
-          .text = found + DescribeEnd(process, at, words_of(process.rank)),
-          .log_rank = process.rank};
+  JobFailure failure{.code = CodeOf(process.end),
+                     .what = found + DescribeEnd(process, at, words_of(process.rank))};
+  if (process.rank >= 0) failure.rank = static_cast<uint32_t>(process.rank);
+  return {.failure = std::move(failure)};
 }
 
 }  // namespace muster

@@ -8,13 +8,14 @@
 #include <sys/types.h>
 
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "common/base/error.h"
+#include "common/base/job_failure.h"
 #include "launch/process/child_process.h"
+#include "proto/events.pb.h"
 
 namespace muster {
 
@@ -63,19 +64,19 @@ struct Observed {
 // are ranks 0 and 1", for a server that is stuck.
 std::string DescribeSilence(const Observed& observed, const std::string& at);
 
-// What is told about a failed job.
+// What the server reports. An exit code that nobody knows is kProcessDied.
+JobFailure FailureOf(const events::Failure& reported);
+
+// What is told about a failed job. The log to show is that of its rank.
 struct Judgement {
-  ExitCode code = ExitCode::kFailure;
-  std::string text;              // one line
-  int log_rank = -1;             // whose log to show; -1: the server's
+  JobFailure failure;
   bool in_server_words = false;  // the server has no more to say
 };
 
-// A process that gave up waiting for a server that is stuck is a victim, too. `server_failure` is
-// the server's "failure" report, or null; `words_of` finds what a process said in its log about its
-// failure.
+// A process that gave up waiting for a server that is stuck is a victim, too. `reported`: by the
+// server, if it could; `words_of` finds what a process said in its log about its failure.
 Judgement JudgeFailure(const std::vector<EndedProcess>& ended, const Observed& observed,
-                       const nlohmann::json& server_failure, const std::string& at,
+                       const std::optional<JobFailure>& reported, const std::string& at,
                        const std::function<std::string(int rank)>& words_of);
 
 }  // namespace muster

@@ -3,13 +3,13 @@
 
 #include <cstdint>
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "launch/job/server_event.h"
 #include "launch/text/console.h"
+#include "proto/events.pb.h"
 
 namespace muster {
 
@@ -34,25 +34,26 @@ class JobDisplay {
   // What is going on when the server has nothing to say: "Starting the server".
   void ShowStage(const std::string& stage);
 
-  void OnEvent(const nlohmann::json& event);
+  void OnEvent(const events::Event& event);
 
-  const Progress& progress() const { return progress_; }
   // " at step 57 of 3,910", or "" before the first step.
   std::string AtStep() const;
 
  private:
-  void OnStarted(const nlohmann::json& event);
-  void OnWaiting(const nlohmann::json& event);
+  void OnStarted(const events::Started& started);
+  void OnWaiting(const events::Waiting& waiting);
+  void OnProgress(const events::Progress& progress);
+  void OnLog(const events::Log& log);
 
   Console& console_;
   double start_deadline_s_;
   bool log_placement_;
   bool by_hand_;
   std::function<std::vector<std::string>(int64_t)> notes_;
-  Progress progress_;
+  events::Progress progress_;  // all that is known
 };
 
-// "rank 1", "ranks 1, 3 and 4", of the ranks in the array `ranks`; long lists are cut.
-std::string RankList(const nlohmann::json& ranks);
+// "rank 1", "ranks 1, 3 and 4"; long lists are cut.
+std::string RankList(std::span<const uint32_t> ranks);
 
 }  // namespace muster

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <filesystem>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
 
@@ -15,7 +14,6 @@
 #include "common/config/without_effect.h"
 #include "common/plan/chunks.h"
 #include "launch/job/bottleneck.h"
-#include "launch/job/server_event.h"
 #include "launch/text/size_text.h"
 #include "launch/text/units.h"
 
@@ -66,36 +64,37 @@ std::vector<int> WholePercents(const std::vector<double>& shares) {
 }
 
 // The parts of a step, each with its share; what they leave of the step is "other".
-std::vector<std::string> StepLines(const nlohmann::json& summary) {
-  static constexpr std::pair<const char*, const char*> kParts[] = {{"input_ms", "input"},
-                                                                   {"compute_ms", "compute"},
-                                                                   {"push_ms", "push"},
-                                                                   {"wait_ms", "wait"},
-                                                                   {"pull_ms", "pull"}};
-  const double step = Number(summary, "step_ms");
-  if (!std::isfinite(step) || step <= 0) return {};
+std::vector<std::string> StepLines(const events::Summary& summary) {
+  const events::Measured& measured = summary.measured();
+  const double step = measured.step_ms();
+  if (step <= 0) return {};
   std::vector<std::string> lines{Row("step", FormatMilliseconds(step))};
-  const int64_t timed = Whole(summary, "timed_steps"), steps = Whole(summary, "steps");
-  if (timed >= 0 && 2 * timed < steps) {
+  const int64_t timed = measured.timed_steps(), steps = summary.steps();
+  if (measured.has_timed_steps() && 2 * timed < steps) {
     lines.front() += fmt::format("; of {} of {}, since the others began during an evaluation",
                                  FormatCount(timed), Plural(steps, "step"));
   }
-  if (timed == 0) return lines;
+  if (measured.has_timed_steps() && timed == 0) return lines;
   std::vector<std::pair<const char*, double>> parts;
   double sum = 0;
-  for (const auto& [key, name] : kParts) {
-    const double ms = Number(summary, key);
-    if (!std::isfinite(ms)) continue;
+  const auto add = [&](const char* name, bool known, double ms) {
+    if (!known) return;
     parts.emplace_back(name, ms);
     sum += ms;
-  }
+  };
+  const events::StepParts& ms = measured.parts();
+  add("input", ms.has_input_ms(), ms.input_ms());
+  add("compute", ms.has_compute_ms(), ms.compute_ms());
+  add("push", ms.has_push_ms(), ms.push_ms());
+  add("wait", ms.has_wait_ms(), ms.wait_ms());
+  add("pull", ms.has_pull_ms(), ms.pull_ms());
   if (!parts.empty() && step - sum > 0.01 * step) parts.emplace_back("other", step - sum);
   // Two clocks: a worker's and the server's, which may see a step end a little earlier. No more is
   // shown of the parts than the step has.
   std::vector<double> shares;
-  for (auto& [name, ms] : parts) {
-    ms *= step / std::max(step, sum);
-    shares.push_back(ms / step);
+  for (auto& [name, part_ms] : parts) {
+    part_ms *= step / std::max(step, sum);
+    shares.push_back(part_ms / step);
   }
   const std::vector<int> percents = WholePercents(shares);
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -106,13 +105,33 @@ std::vector<std::string> StepLines(const nlohmann::json& summary) {
 }
 
 // What the parameter server costs, and, apart from it, what ranks of different speed cost.
-std::string BalanceText(const nlohmann::json& summary, int workers) {
-  const double overhead = Number(summary, "overhead_share");
-  const double imbalance = Number(summary, "imbalance_share");
-  if (!std::isfinite(overhead + imbalance)) return "";
+std::string BalanceText(const events::StepShares& shares, int workers) {
+  if (!shares.has_overhead() || !shares.has_imbalance()) return "";
   std::string text = fmt::format("{} of a step beyond the slowest rank's compute",
-                                 FormatPercent(std::max(0.0, overhead), 1));
-  if (workers > 1) text += fmt::format("; imbalance between ranks {}", FormatPercent(imbalance, 1));
+                                 FormatPercent(std::max(0.0, shares.overhead()), 1));
+  if (workers > 1) {
+    text += fmt::format("; imbalance between ranks {}", FormatPercent(shares.imbalance(), 1));
+  }
+  return text;
+}
+
+std::string TestText(const events::Summary& summary) {
+  const events::TestResult& test = summary.test();
+  if (!test.has_accuracy()) return "";
+  std::string text = FormatPercent(test.accuracy(), 2);
+  if (summary.has_best_test_accuracy()) {
+    text += fmt::format(" (best {}", FormatPercent(summary.best_test_accuracy(), 2));
+    text += summary.has_best_step() ? fmt::format(" at step {})", FormatCount(summary.best_step()))
+                                    : ")";
+  }
+  if (test.has_top5_accuracy()) text += ", top 5 " + FormatPercent(test.top5_accuracy(), 2);
+  if (test.has_loss()) text += fmt::format(", test loss {:.4f}", test.loss());
+  return text;
+}
+
+std::string SpeedText(double images_per_second, int workers) {
+  std::string text = FormatRate(images_per_second) + " images/s";
+  if (workers > 1) text += fmt::format(", {} per worker", FormatRate(images_per_second / workers));
   return text;
 }
 
@@ -240,50 +259,31 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
   return lines;
 }
 
-std::vector<std::string> SummaryLines(const nlohmann::json& summary, int workers, const RunDir& dir,
-                                      const std::string& files) {
+std::vector<std::string> SummaryLines(const events::Summary& summary, int workers,
+                                      const RunDir& dir, const std::string& files) {
   std::vector<std::string> lines;
   auto row = [&](const char* label, const std::string& text) {
     if (!text.empty()) lines.push_back(Row(label, text));
   };
-  std::string done = Plural(std::max<int64_t>(0, Whole(summary, "steps")), "step");
-  if (Whole(summary, "samples") >= 0) {
-    done += ", " + Plural(Whole(summary, "samples"), "image");
-  }
-  bool completed = Text(summary, "reason") == "completed";
-  std::string time = FormatDuration(Number(summary, "elapsed_s"));
-  lines.push_back(fmt::format("{}: {} in {}", completed ? "Completed" : "Ended early", done, time));
+  const events::Measured& measured = summary.measured();
+  std::string done = Plural(std::max<int64_t>(0, summary.steps()), "step");
+  if (summary.at().has_samples()) done += ", " + Plural(summary.at().samples(), "image");
+  const bool completed = summary.end() == events::Summary::COMPLETED;
+  lines.push_back(fmt::format("{}: {} in {}", completed ? "Completed" : "Ended early", done,
+                              FormatDuration(summary.at().elapsed_s())));
 
-  row("stopped early", Text(summary, "stop_reason"));
-  double accuracy = Number(summary, "test_accuracy"), best = Number(summary, "best_test_accuracy");
-  if (std::isfinite(accuracy)) {
-    std::string text = FormatPercent(accuracy, 2);
-    if (std::isfinite(best)) {
-      text += fmt::format(" (best {}", FormatPercent(best, 2));
-      int64_t step = Whole(summary, "best_step");
-      text += step >= 0 ? fmt::format(" at step {})", FormatCount(step)) : ")";
-    }
-    double top5 = Number(summary, "test_top5_accuracy");
-    if (std::isfinite(top5)) text += ", top 5 " + FormatPercent(top5, 2);
-    double loss = Number(summary, "test_loss");
-    if (std::isfinite(loss)) text += fmt::format(", test loss {:.4f}", loss);
-    row("test accuracy", text);
+  row("stopped early", summary.stop_reason());
+  row("test accuracy", TestText(summary));
+  if (measured.has_train_loss()) row("training loss", fmt::format("{:.4f}", measured.train_loss()));
+  if (measured.skipped_steps() > 0) {
+    row("skipped", Plural(measured.skipped_steps(), "step") + ": a value was not finite");
   }
-  double train_loss = Number(summary, "train_loss");
-  if (std::isfinite(train_loss)) row("training loss", fmt::format("{:.4f}", train_loss));
-  if (Whole(summary, "skipped_steps") > 0) {
-    row("skipped", Plural(Whole(summary, "skipped_steps"), "step") + ": a value was not finite");
-  }
-  double speed = Number(summary, "images_per_second");
-  if (std::isfinite(speed)) {
-    std::string text = FormatRate(speed) + " images/s";
-    if (workers > 1) text += fmt::format(", {} per worker", FormatRate(speed / workers));
-    row("speed", text);
-  }
+  if (measured.has_images_per_second())
+    row("speed", SpeedText(measured.images_per_second(), workers));
   for (std::string& line : StepLines(summary)) lines.push_back(std::move(line));
-  row("overhead", BalanceText(summary, workers));
+  row("overhead", BalanceText(measured.shares(), workers));
   for (const BottleneckRow& line : Bottleneck(summary)) row(line.label.c_str(), line.text);
-  row("weights hash", Text(summary, "weights_hash"));
+  row("weights hash", summary.weights_hash());
   row("run directory", dir.shown());
   row("run files", files);
   return lines;

@@ -2,7 +2,6 @@
 // Pure functions; every line comes without its newline.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "common/config/config.h"
 #include "common/graph/graph.h"
 #include "launch/job/run_dir.h"
+#include "proto/events.pb.h"
 
 namespace muster {
 
@@ -32,8 +32,8 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
 
 // The server's summary: accuracy, speed, the parts of a step, the hash of the weights; then
 // `files` (see FilesText), unless that is empty.
-std::vector<std::string> SummaryLines(const nlohmann::json& summary, int workers, const RunDir& dir,
-                                      const std::string& files);
+std::vector<std::string> SummaryLines(const events::Summary& summary, int workers,
+                                      const RunDir& dir, const std::string& files);
 
 // Optimizer, schedule and base rate, and how that follows from the number of workers:
 // "SGD, COSINE 0.4 = 0.1 (base) x 4/1 (LINEAR scaling of workers / base_workers)".

@@ -3,9 +3,6 @@
 #include <fmt/core.h>
 #include <sched.h>
 
-#include <nlohmann/json.hpp>
-
-#include "launch/job/server_event.h"
 #include "launch/text/text_table.h"
 
 namespace muster {
@@ -34,18 +31,13 @@ std::string CoresOf(pid_t pid) {
   return RangesText(cores);
 }
 
-std::vector<std::string> PlacementLines(const nlohmann::json& started,
+std::vector<std::string> PlacementLines(const events::Started& started,
                                         const std::function<std::string(pid_t)>& cores_of) {
   TextTable table(
       {{"rank", true}, {"host"}, {"pid", true}, {"device"}, {"threads", true}, {"cores"}});
-  const auto workers = started.find("workers");
-  if (workers == started.end() || !workers->is_array()) return {};
-  for (const nlohmann::json& worker : *workers) {
-    if (!worker.is_object()) continue;
-    const int64_t pid = Whole(worker, "pid");
-    table.AddRow({std::to_string(Whole(worker, "rank")), Text(worker, "host"), std::to_string(pid),
-                  "cpu", std::to_string(Whole(worker, "threads")),
-                  cores_of(static_cast<pid_t>(pid))});
+  for (const events::Started::Worker& worker : started.workers()) {
+    table.AddRow({std::to_string(worker.rank()), worker.host(), std::to_string(worker.pid()), "cpu",
+                  std::to_string(worker.threads()), cores_of(static_cast<pid_t>(worker.pid()))});
   }
   return table.Lines();
 }

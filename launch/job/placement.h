@@ -4,9 +4,10 @@
 #include <sys/types.h>
 
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
+
+#include "proto/events.pb.h"
 
 namespace muster {
 
@@ -16,8 +17,8 @@ std::string CoresOf(pid_t pid);
 // Numbers in ascending order as ranges: {0, 1, 2, 5} -> "0-2,5".
 std::string RangesText(const std::vector<int>& numbers);
 
-// A table of ranks with host, pid, device, threads and cores, from the server's "started" report.
-std::vector<std::string> PlacementLines(const nlohmann::json& started,
+// A table of ranks with host, pid, device, threads and cores.
+std::vector<std::string> PlacementLines(const events::Started& started,
                                         const std::function<std::string(pid_t)>& cores_of);
 
 }  // namespace muster

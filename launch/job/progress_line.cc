@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "launch/text/units.h"
@@ -19,43 +18,45 @@ struct Part {
   std::string text;
 };
 
-std::string StepText(const Progress& p) {
-  if (p.step < 0) return "";
-  std::string text = fmt::format("step {}", FormatCount(p.step));
-  if (p.total_steps > 0) text += fmt::format("/{}", FormatCount(p.total_steps));
+using events::Measured;
+using events::Position;
+
+std::string StepText(const events::Progress& p) {
+  if (!p.at().has_step()) return "";
+  std::string text = fmt::format("step {}", FormatCount(p.at().step()));
+  if (p.total_steps() > 0) text += fmt::format("/{}", FormatCount(p.total_steps()));
   return text;
 }
 
-std::string EpochText(const Progress& p) {
-  if (!std::isfinite(p.epoch)) return "";
-  std::string text = fmt::format("epoch {:.2f}", p.epoch);
-  if (std::isfinite(p.epochs)) text += fmt::format("/{:.4g}", p.epochs);
+std::string EpochText(const events::Progress& p) {
+  if (!p.at().has_epoch()) return "";
+  std::string text = fmt::format("epoch {:.2f}", p.at().epoch());
+  if (p.has_epochs()) text += fmt::format("/{:.4g}", p.epochs());
   return text;
 }
 
-std::string EvaluatingText(const Progress& p) {
-  if (!p.evaluating) return "";
-  if (p.blocks_total <= 0) return "evaluating";
-  return fmt::format("evaluating {}/{}", FormatCount(std::max<int64_t>(0, p.blocks_done)),
-                     FormatCount(p.blocks_total));
+std::string EvaluatingText(const events::Progress& p) {
+  if (!p.has_evaluating()) return "";
+  if (p.evaluating().total() <= 0) return "evaluating";
+  return fmt::format("evaluating {}/{}", FormatCount(std::max<int64_t>(0, p.evaluating().done())),
+                     FormatCount(p.evaluating().total()));
 }
 
-std::vector<Part> Parts(const Progress& p) {
+std::vector<Part> Parts(const events::Progress& p) {
   std::vector<Part> parts;
   auto add = [&](int rank, std::string text) {
     if (!text.empty()) parts.push_back({rank, std::move(text)});
   };
+  const Measured& m = p.measured();
   add(0, EvaluatingText(p));
   add(1, StepText(p));
   add(4, EpochText(p));
-  if (std::isfinite(p.train_loss)) add(2, fmt::format("loss {:.3f}", p.train_loss));
-  if (std::isfinite(p.train_accuracy)) add(5, "accuracy " + FormatPercent(p.train_accuracy, 1));
-  if (p.evaluating) return parts;  // speed and time left are about training
-  if (std::isfinite(p.images_per_second)) {
-    add(3, FormatRate(p.images_per_second) + " images/s");
-  }
-  if (std::isfinite(p.eta_s) && p.eta_s >= 0) add(6, FormatDuration(p.eta_s) + " left");
-  if (std::isfinite(p.waiting_share)) add(7, "waiting " + FormatPercent(p.waiting_share));
+  if (m.has_train_loss()) add(2, fmt::format("loss {:.3f}", m.train_loss()));
+  if (m.has_train_accuracy()) add(5, "accuracy " + FormatPercent(m.train_accuracy(), 1));
+  if (p.has_evaluating()) return parts;  // speed and time left are about training
+  if (m.has_images_per_second()) add(3, FormatRate(m.images_per_second()) + " images/s");
+  if (p.has_eta_s() && p.eta_s() >= 0) add(6, FormatDuration(p.eta_s()) + " left");
+  if (m.has_waiting_share()) add(7, "waiting " + FormatPercent(m.waiting_share()));
   return parts;
 }
 
@@ -73,7 +74,7 @@ std::string FitTo(const std::string& text, int width) {
   return text.substr(0, static_cast<size_t>(width) - 2) + "..";
 }
 
-std::string ProgressLine(const Progress& progress, int width) {
+std::string ProgressLine(const events::Progress& progress, int width) {
   std::vector<Part> parts = Parts(progress);
   std::string line = Join(parts);
   while (parts.size() > 1 && line.size() > static_cast<size_t>(std::max(0, width))) {
@@ -84,40 +85,40 @@ std::string ProgressLine(const Progress& progress, int width) {
   return FitTo(line, std::max(0, width));
 }
 
-std::string LogLine(const Progress& p) {
-  std::string total = p.total_steps > 0 ? FormatCount(p.total_steps) : "";
-  std::string line = fmt::format("step {:>{}}", FormatCount(std::max<int64_t>(0, p.step)),
+std::string LogLine(const events::Progress& p) {
+  const Position& at = p.at();
+  const Measured& m = p.measured();
+  std::string total = p.total_steps() > 0 ? FormatCount(p.total_steps()) : "";
+  std::string line = fmt::format("step {:>{}}", FormatCount(std::max<int64_t>(0, at.step())),
                                  std::max<size_t>(5, total.size()));
   if (!total.empty()) line += fmt::format("/{}", total);
-  if (std::isfinite(p.epoch)) line += fmt::format("  epoch {:>6.2f}", p.epoch);
-  if (std::isfinite(p.epochs)) line += fmt::format("/{:.4g}", p.epochs);
-  if (std::isfinite(p.train_loss)) line += fmt::format("  loss {:>6.3f}", p.train_loss);
-  if (std::isfinite(p.train_accuracy)) {
-    line += fmt::format("  accuracy {:>6}", FormatPercent(p.train_accuracy, 1));
+  if (at.has_epoch()) line += fmt::format("  epoch {:>6.2f}", at.epoch());
+  if (p.has_epochs()) line += fmt::format("/{:.4g}", p.epochs());
+  if (m.has_train_loss()) line += fmt::format("  loss {:>6.3f}", m.train_loss());
+  if (m.has_train_accuracy()) {
+    line += fmt::format("  accuracy {:>6}", FormatPercent(m.train_accuracy(), 1));
   }
-  if (std::isfinite(p.images_per_second)) {
-    line += fmt::format("  {:>6} images/s", FormatRate(p.images_per_second));
+  if (m.has_images_per_second()) {
+    line += fmt::format("  {:>6} images/s", FormatRate(m.images_per_second()));
   }
-  if (std::isfinite(p.step_ms)) line += fmt::format("  {:>7}/step", FormatMilliseconds(p.step_ms));
-  if (std::isfinite(p.waiting_share)) {
-    line += fmt::format("  waiting {:>4}", FormatPercent(p.waiting_share));
+  if (m.has_step_ms()) line += fmt::format("  {:>7}/step", FormatMilliseconds(m.step_ms()));
+  if (m.has_waiting_share()) {
+    line += fmt::format("  waiting {:>4}", FormatPercent(m.waiting_share()));
   }
-  if (std::isfinite(p.eta_s) && p.eta_s >= 0) line += "  " + FormatDuration(p.eta_s) + " left";
+  if (p.has_eta_s() && p.eta_s() >= 0) line += "  " + FormatDuration(p.eta_s()) + " left";
   return line;
 }
 
-std::string EvaluationLine(const Progress& p) {
+std::string EvaluationLine(const events::Evaluation& evaluation) {
+  const Position& at = evaluation.at();
+  const events::TestResult& test = evaluation.test();
   std::string line = "evaluation";
-  if (std::isfinite(p.epoch)) line += fmt::format("  epoch {:.2f}", p.epoch);
-  if (p.step >= 0) line += "  step " + FormatCount(p.step);
-  if (std::isfinite(p.test_accuracy)) {
-    line += "  test accuracy " + FormatPercent(p.test_accuracy, 2);
-  }
-  if (std::isfinite(p.test_top5_accuracy)) {
-    line += "  top 5 " + FormatPercent(p.test_top5_accuracy, 2);
-  }
-  if (std::isfinite(p.test_loss)) line += fmt::format("  test loss {:.4f}", p.test_loss);
-  if (std::isfinite(p.elapsed_s)) line += "  after " + FormatDuration(p.elapsed_s);
+  if (at.has_epoch()) line += fmt::format("  epoch {:.2f}", at.epoch());
+  if (at.has_step()) line += "  step " + FormatCount(at.step());
+  if (test.has_accuracy()) line += "  test accuracy " + FormatPercent(test.accuracy(), 2);
+  if (test.has_top5_accuracy()) line += "  top 5 " + FormatPercent(test.top5_accuracy(), 2);
+  if (test.has_loss()) line += fmt::format("  test loss {:.4f}", test.loss());
+  if (at.has_elapsed_s()) line += "  after " + FormatDuration(at.elapsed_s());
   return line;
 }
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "launch/job/server_event.h"
+#include "proto/events.pb.h"
 
 namespace muster {
 
@@ -11,13 +11,13 @@ namespace muster {
 //   waiting 2 %
 // in one line of at most `width` characters: what matters least is left out first. What is not
 // known is left out always.
-std::string ProgressLine(const Progress& progress, int width);
+std::string ProgressLine(const events::Progress& progress, int width);
 
 // The same for a permanent line: columns of fixed width, nothing left out.
-std::string LogLine(const Progress& progress);
+std::string LogLine(const events::Progress& progress);
 
 // epoch 1.00  step 391  test accuracy 55.12 %  test loss 1.2842
-std::string EvaluationLine(const Progress& progress);
+std::string EvaluationLine(const events::Evaluation& evaluation);
 
 // Cuts to `width` characters, the last two being ".." where something was cut.
 std::string FitTo(const std::string& text, int width);

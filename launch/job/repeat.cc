@@ -4,21 +4,51 @@
 
 #include <cmath>
 #include <functional>
+#include <nlohmann/json.hpp>
 
-#include "launch/job/server_event.h"
 #include "launch/text/text_table.h"
 #include "launch/text/units.h"
 
 namespace muster {
 namespace {
 
-// A number of the summary of each completed run; NaN where it has none.
-std::vector<double> Completed(std::span<const RepeatedRun> runs, const char* key) {
+double TestAccuracy(const events::Summary& summary) {
+  return summary.test().has_accuracy() ? summary.test().accuracy() : NAN;
+}
+double BestAccuracy(const events::Summary& summary) {
+  return summary.has_best_test_accuracy() ? summary.best_test_accuracy() : NAN;
+}
+double ImagesPerSecond(const events::Summary& summary) {
+  return summary.measured().has_images_per_second() ? summary.measured().images_per_second() : NAN;
+}
+
+// A number of each completed run; NaN where it has none.
+Spread SpreadOfCompleted(std::span<const RepeatedRun> runs,
+                         double (*number)(const events::Summary&)) {
   std::vector<double> values;
   for (const RepeatedRun& run : runs) {
-    if (run.exit_code == 0) values.push_back(Number(run.summary, key));
+    if (run.exit_code == 0) values.push_back(run.summary ? number(*run.summary) : NAN);
   }
-  return values;
+  return SpreadOf(values);
+}
+
+nlohmann::ordered_json SpreadJson(const Spread& spread) {
+  // A number that is not finite becomes null.
+  return {{"runs", spread.count}, {"mean", spread.mean}, {"deviation", spread.deviation}};
+}
+
+// Under the keys of metrics.jsonl.
+void PutSummary(nlohmann::ordered_json& json, const events::Summary& summary) {
+  if (summary.has_steps()) json["steps"] = summary.steps();
+  if (summary.test().has_accuracy()) json["test_accuracy"] = summary.test().accuracy();
+  if (summary.has_best_test_accuracy()) json["best_test_accuracy"] = summary.best_test_accuracy();
+  if (summary.has_best_step()) json["best_step"] = summary.best_step();
+  if (summary.test().has_loss()) json["test_loss"] = summary.test().loss();
+  if (summary.measured().has_images_per_second()) {
+    json["images_per_second"] = summary.measured().images_per_second();
+  }
+  json["stopped_early"] = !summary.stop_reason().empty();
+  json["weights_hash"] = summary.weights_hash();
 }
 
 std::string SpreadText(const Spread& spread, const std::function<std::string(double)>& format) {
@@ -62,18 +92,17 @@ std::vector<std::string> RepeatLines(std::span<const RepeatedRun> runs) {
                    {"result"},
                    {"run directory"}});
   for (const RepeatedRun& run : runs) {
-    const int64_t steps = Whole(run.summary, "steps");
+    const events::Summary summary = run.summary.value_or(events::Summary());
     table.AddRow(
-        {std::to_string(run.seed), Percent(Number(run.summary, "test_accuracy")),
-         Percent(Number(run.summary, "best_test_accuracy")),
-         Speed(Number(run.summary, "images_per_second")), steps < 0 ? "-" : FormatCount(steps),
+        {std::to_string(run.seed), Percent(TestAccuracy(summary)), Percent(BestAccuracy(summary)),
+         Speed(ImagesPerSecond(summary)), summary.has_steps() ? FormatCount(summary.steps()) : "-",
          run.exit_code == 0 ? "completed" : fmt::format("exit code {}", run.exit_code), run.dir});
   }
   std::vector<std::string> lines = table.Lines();
-  const auto spread = [&](const char* key) { return SpreadOf(Completed(runs, key)); };
   lines.push_back("");
-  lines.push_back("  test accuracy  " + SpreadText(spread("test_accuracy"), Percent));
-  lines.push_back("  images/s       " + SpreadText(spread("images_per_second"), Speed));
+  lines.push_back("  test accuracy  " + SpreadText(SpreadOfCompleted(runs, TestAccuracy), Percent));
+  lines.push_back("  images/s       " +
+                  SpreadText(SpreadOfCompleted(runs, ImagesPerSecond), Speed));
   return lines;
 }
 
@@ -83,17 +112,11 @@ std::string RepeatJson(std::span<const RepeatedRun> runs) {
   for (const RepeatedRun& run : runs) {
     nlohmann::ordered_json one{
         {"seed", run.seed}, {"run_dir", run.dir}, {"exit_code", run.exit_code}};
-    for (const char* key : {"steps", "test_accuracy", "best_test_accuracy", "best_step",
-                            "test_loss", "images_per_second", "stopped_early", "weights_hash"}) {
-      if (run.summary.is_object() && run.summary.contains(key)) one[key] = run.summary[key];
-    }
+    if (run.summary) PutSummary(one, *run.summary);
     json["runs"].push_back(std::move(one));
   }
-  for (const char* key : {"test_accuracy", "images_per_second"}) {
-    const Spread spread = SpreadOf(Completed(runs, key));
-    // A number that is not finite becomes null.
-    json[key] = {{"runs", spread.count}, {"mean", spread.mean}, {"deviation", spread.deviation}};
-  }
+  json["test_accuracy"] = SpreadJson(SpreadOfCompleted(runs, TestAccuracy));
+  json["images_per_second"] = SpreadJson(SpreadOfCompleted(runs, ImagesPerSecond));
   return json.dump(2) + "\n";
 }
 

@@ -2,18 +2,20 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "proto/events.pb.h"
 
 namespace muster {
 
 struct RepeatedRun {
   uint64_t seed = 0;
-  std::string dir;         // as a person types it
-  int exit_code = 0;       // of the run
-  nlohmann::json summary;  // the server's; null if there was none
+  std::string dir;    // as a person types it
+  int exit_code = 0;  // of the run
+  std::optional<events::Summary> summary;
 };
 
 // Of the values that are finite.

@@ -45,7 +45,7 @@ std::string Endpoint(const config::Config& config) {
 }
 
 std::string FailureText(const JobOutcome& outcome, const std::string& shown_dir, bool by_hand) {
-  std::string text = "muster: error: " + outcome.failure + "\n";
+  std::string text = "muster: error: " + outcome.failure->what + "\n";
   if (!outcome.server_said.empty()) text += "  the server says: " + outcome.server_said + "\n";
   if (!outcome.log_path.empty()) {
     std::string shown = shown_dir + "/" + fs::path(outcome.log_path).filename().string();
@@ -76,12 +76,12 @@ void ReportOutcome(JobOutcome& outcome, int workers, const RunDir& dir, const st
                    bool by_hand, Console& console) {
   console.ClearLive();
   std::vector<std::string> missing;
-  if (Whole(outcome.summary, "steps") > 0) {
+  if (outcome.summary && outcome.summary->steps() > 0) {
     const int logs_here = by_hand ? 0 : workers;
     missing = dir.MissingFiles(logs_here);
     console.Print("");
-    for (const std::string& line :
-         SummaryLines(outcome.summary, workers, dir, missing.empty() ? FilesText(logs_here) : "")) {
+    for (const std::string& line : SummaryLines(*outcome.summary, workers, dir,
+                                                missing.empty() ? FilesText(logs_here) : "")) {
       console.Print(line);
     }
   }
@@ -92,7 +92,7 @@ void ReportOutcome(JobOutcome& outcome, int workers, const RunDir& dir, const st
                     ::sigabbrev_np(outcome.stop_signal), at_step, dir.shown()));
   }
   console.Flush(1.0);
-  if (!outcome.failure.empty()) PrintError(FailureText(outcome, dir.shown(), by_hand));
+  if (outcome.failure) PrintError(FailureText(outcome, dir.shown(), by_hand));
   ReportMissing(missing, dir, outcome);
 }
 

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "common/base/resource_limits.h"
+#include "common/events/event_line.h"
 #include "launch/process/log_tail.h"
 #include "launch/process/process_state.h"
 #include "launch/text/units.h"
@@ -17,8 +18,7 @@
 namespace muster {
 namespace {
 
-constexpr size_t kMostReportBytes = 1 << 20;  // of one line
-constexpr double kStartMargin = 15;           // the server enforces start_s; this is if it does not
+constexpr double kStartMargin = 15;         // the server enforces start_s; this is if it does not
 constexpr double kFinishSeconds = 10;       // for all to end once the server has completed the run
 constexpr double kEarlyExitSeconds = 10;    // for the server to complete it once a worker has ended
 constexpr double kGraceSeconds = 2.5;       // for the others to notice a failure by themselves
@@ -72,7 +72,7 @@ void Supervisor::StartServer() {
     throw Error(ExitCode::kFailure, "cannot make a pipe: {}", ErrorText(errno));
   }
   UniqueFd write_end(ends[1]);
-  reports_ = LineReader(UniqueFd(ends[0]), kMostReportBytes);
+  reports_ = LineReader(UniqueFd(ends[0]), kMostEventBytes);
   // Room for minutes of reports, should the launcher be stopped (Ctrl-Z) for a while.
   ::fcntl(write_end.get(), F_SETPIPE_SZ, 1 << 20);
 
@@ -109,7 +109,7 @@ void Supervisor::StartWorkers(const std::string& endpoint) {
                          .inherited_fds = {token_.fd()}})});
     }
   } catch (const Error& error) {
-    Fail({error.code(), error.what(), ""});
+    Fail({.code = error.code(), .what = error.what()}, "");
   }
 }
 
@@ -151,34 +151,60 @@ void Supervisor::TakeSignals() {
 
 void Supervisor::TakeReports() {
   reports_.Read([this](const std::string& line) { TakeReport(line); });
+  if (reports_.dropped() == dropped_reports_) return;
+  dropped_reports_ = reports_.dropped();
+  WarnOfReport(fmt::format("expected a line of at most {} bytes, got a longer one",
+                           FormatCount(int64_t{kMostEventBytes})));
+}
+
+// What is reported is shown, and decides nothing that the processes' ends do not decide: the run
+// goes on without what cannot be read.
+void Supervisor::WarnOfReport(const std::string& what) {
+  if (!bad_reports_.Count()) return;
+  console_.Print(fmt::format("Warning: a report of the server cannot be read ({} so far): {}",
+                             bad_reports_.count(), what));
 }
 
 void Supervisor::TakeReport(const std::string& line) {
-  std::optional<nlohmann::json> event = ParseEvent(line);
-  if (!event) return;
-  server_heard_at_ = Now();
-  std::string kind = Text(*event, "event");
-  if (kind == "listening" && phase_ == Phase::kServerStarting) {
-    std::string endpoint = Text(*event, "endpoint");
-    if (endpoint.empty()) endpoint = plan_.endpoint;
-    plan_.invite_workers ? InviteWorkers(endpoint) : StartWorkers(endpoint);
-  } else if (kind == "waiting") {
-    missing_ = event->value("missing", nlohmann::json());
-  } else if (kind == "started" && phase_ == Phase::kWorkersJoining) {
-    phase_ = Phase::kRunning;
-  } else if (kind == "summary") {
-    summary_ = *event;
-    bool joined = phase_ == Phase::kWorkersJoining || phase_ == Phase::kRunning;
-    if (joined && Text(summary_, "reason") == "completed") {
-      phase_ = Phase::kFinishing;
-      deadline_ = Now() + kFinishSeconds;
-      early_exit_by_ = 0;
-    }
-  } else if (kind == "failure" && server_failure_.is_null() && !observed_.ServerIsStuck()) {
-    server_failure_ = *event;
-    Fail();
+  events::Event event;
+  try {
+    event = ParseEventLine(line);
+  } catch (const Error& error) {
+    return WarnOfReport(error.what());
   }
-  if (phase_ != Phase::kStopping) display_.OnEvent(*event);
+  server_heard_at_ = Now();
+  switch (event.kind_case()) {
+    case events::Event::kListening: {
+      if (phase_ != Phase::kServerStarting) break;
+      const std::string& named = event.listening().endpoint();
+      const std::string& endpoint = named.empty() ? plan_.endpoint : named;
+      plan_.invite_workers ? InviteWorkers(endpoint) : StartWorkers(endpoint);
+      break;
+    }
+    case events::Event::kWaiting:
+      missing_.assign(event.waiting().missing().begin(), event.waiting().missing().end());
+      break;
+    case events::Event::kStarted:
+      if (phase_ == Phase::kWorkersJoining) phase_ = Phase::kRunning;
+      break;
+    case events::Event::kSummary:
+      summary_ = event.summary();
+      if ((phase_ == Phase::kWorkersJoining || phase_ == Phase::kRunning) &&
+          summary_->end() == events::Summary::COMPLETED) {
+        phase_ = Phase::kFinishing;
+        deadline_ = Now() + kFinishSeconds;
+        early_exit_by_ = 0;
+      }
+      break;
+    case events::Event::kFailure:
+      if (server_failure_ || observed_.ServerIsStuck()) break;
+      server_failure_ = FailureOf(event.failure());
+      Fail();
+      break;
+    default:
+      break;
+  }
+  if (phase_ != Phase::kStopping) display_.OnEvent(event);
 }
 
 void Supervisor::TakeEnds() {
@@ -192,7 +218,8 @@ void Supervisor::TakeEnds() {
     if (!clean) failed = true;
     if (!clean || phase_ >= Phase::kFinishing) continue;
     if (member.rank < 0) {
-      Fail({ExitCode::kProcessDied, DescribeEnd(ended_.back(), display_.AtStep()), LogPath(-1)});
+      Fail({.code = ExitCode::kProcessDied, .what = DescribeEnd(ended_.back(), display_.AtStep())},
+           LogPath(-1));
     } else if (early_exit_by_ == 0) {
       early_exit_by_ = Now() + kEarlyExitSeconds;
     }
@@ -204,30 +231,31 @@ void Supervisor::CheckDeadlines() {
   double now = Now();
   if (phase_ == Phase::kStopping) return;
   if (early_exit_by_ > 0 && now >= early_exit_by_) {
-    Fail({ExitCode::kProcessDied, DescribeEnd(ended_.front(), display_.AtStep()),
-          LogPath(ended_.front().rank)});
+    Fail({.code = ExitCode::kProcessDied, .what = DescribeEnd(ended_.front(), display_.AtStep())},
+         LogPath(ended_.front().rank));
     return;
   }
   CheckServerSilence();
   if (phase_ == Phase::kStopping || phase_ == Phase::kRunning || now < deadline_) return;
   if (phase_ == Phase::kServerStarting) {
-    Fail({ExitCode::kDeadline,
-          fmt::format("{} did not say where it listens within {} (deadlines.start_s)",
-                      Name(-1, members_[0].process.pid()), FormatDuration(plan_.start_s)),
-          LogPath(-1)});
+    Fail({.code = ExitCode::kDeadline,
+          .what = fmt::format("{} did not say where it listens within {} (deadlines.start_s)",
+                              Name(-1, members_[0].process.pid()), FormatDuration(plan_.start_s))},
+         LogPath(-1));
   } else if (phase_ == Phase::kWorkersJoining) {
-    Fail({ExitCode::kDeadline,
-          fmt::format("the job did not start within {} (deadlines.start_s); missing: {}",
-                      FormatDuration(plan_.start_s), RankList(missing_)),
-          LogPath(-1)});
+    Fail({.code = ExitCode::kDeadline,
+          .what = fmt::format("the job did not start within {} (deadlines.start_s); missing: {}",
+                              FormatDuration(plan_.start_s), RankList(missing_))},
+         LogPath(-1));
   } else {  // kFinishing
     for (const Member& member : members_) {
       if (!member.process.running()) continue;
-      Fail({ExitCode::kDeadline,
-            fmt::format("the run is complete, but {} did not end within {} of it{}",
-                        Name(member.rank, member.process.pid()), FormatDuration(kFinishSeconds),
-                        IsStopped(member.process.pid()) ? "; it is stopped (SIGSTOP?)" : ""),
-            member.log_path});
+      Fail({.code = ExitCode::kDeadline,
+            .what =
+                fmt::format("the run is complete, but {} did not end within {} of it{}",
+                            Name(member.rank, member.process.pid()), FormatDuration(kFinishSeconds),
+                            IsStopped(member.process.pid()) ? "; it is stopped (SIGSTOP?)" : "")},
+           member.log_path);
       return;
     }
   }
@@ -238,7 +266,8 @@ void Supervisor::CheckDeadlines() {
 void Supervisor::CheckServerSilence() {
   if (phase_ != Phase::kWorkersJoining && phase_ != Phase::kRunning) return;
   if (Now() - server_heard_at_ <= plan_.silence_s + kSilenceMargin) return;
-  Fail({ExitCode::kDeadline, DescribeSilence(Observe(), display_.AtStep()), LogPath(-1)});
+  Fail({.code = ExitCode::kDeadline, .what = DescribeSilence(Observe(), display_.AtStep())},
+       LogPath(-1));
 }
 
 Observed Supervisor::Observe() const {
@@ -277,9 +306,10 @@ void Supervisor::Fail() {
   }
 }
 
-void Supervisor::Fail(Verdict verdict) {
+void Supervisor::Fail(JobFailure failure, std::string log_path) {
   if (phase_ == Phase::kStopping) return;
-  verdict_ = std::move(verdict);
+  found_ = std::move(failure);
+  found_log_path_ = std::move(log_path);
   Fail();
   terminate_all_at_ = Now();  // nobody else knows of this failure
   kill_at_ = terminate_all_at_ + kTermSeconds;
@@ -363,19 +393,19 @@ JobOutcome Supervisor::Judge() const {
   }
   if (phase_ == Phase::kFinishing) return outcome;
 
-  outcome.server_said = Text(server_failure_, "message");
-  if (verdict_) {
-    outcome.exit_code = verdict_->code;
-    outcome.failure = verdict_->text;
-    outcome.log_path = verdict_->log_path;
-    return outcome;
+  if (server_failure_) outcome.server_said = server_failure_->what;
+  if (found_) {
+    outcome.failure = found_;
+    outcome.log_path = found_log_path_;
+  } else {
+    Judgement judgement = JudgeFailure(ended_, observed_, server_failure_, display_.AtStep(),
+                                       [this](int rank) { return LastError(LogPath(rank)); });
+    const JobFailure& failure = judgement.failure;
+    outcome.log_path = LogPath(failure.rank ? static_cast<int>(*failure.rank) : -1);
+    if (judgement.in_server_words) outcome.server_said.clear();
+    outcome.failure = std::move(judgement.failure);
   }
-  Judgement judgement = JudgeFailure(ended_, observed_, server_failure_, display_.AtStep(),
-                                     [this](int rank) { return LastError(LogPath(rank)); });
-  outcome.exit_code = judgement.code;
-  outcome.failure = judgement.text;
-  outcome.log_path = LogPath(judgement.log_rank);
-  if (judgement.in_server_words) outcome.server_said.clear();
+  outcome.exit_code = outcome.failure->code;
   return outcome;
 }
 

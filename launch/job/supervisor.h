@@ -9,12 +9,13 @@
 #pragma once
 
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "common/base/error.h"
+#include "common/base/job_failure.h"
+#include "common/base/log.h"
 #include "common/base/own_gap.h"
 #include "launch/job/failure.h"
 #include "launch/job/job_display.h"
@@ -24,6 +25,7 @@
 #include "launch/process/line_reader.h"
 #include "launch/process/signal_source.h"
 #include "launch/text/console.h"
+#include "proto/events.pb.h"
 
 namespace muster {
 
@@ -43,11 +45,11 @@ struct JobPlan {
 
 struct JobOutcome {
   ExitCode exit_code = ExitCode::kOk;
-  int stop_signal = 0;      // the signal that ended the job, if one did
-  std::string failure;      // one line: who, what, when; empty if nothing failed
-  std::string server_said;  // the server's own words on it, where they are not `failure` already
+  int stop_signal = 0;  // the signal that ended the job, if one did
+  std::optional<JobFailure> failure;
+  std::string server_said;  // its own words on that, where they are not the failure's
   std::string log_path;     // of the process that failed
-  nlohmann::json summary;   // the server's last report; null if there was none
+  std::optional<events::Summary> summary;
 };
 
 // Used once, by the main thread (see ChildProcess).
@@ -71,12 +73,6 @@ class Supervisor {
     std::string log_path;
     ChildProcess process;
   };
-  // A failure that this process finds, rather than a child's end.
-  struct Verdict {
-    ExitCode code;
-    std::string text;
-    std::string log_path;
-  };
 
   void StartServer();
   void StartWorkers(const std::string& endpoint);
@@ -88,12 +84,14 @@ class Supervisor {
   void TakeEnds();
   void TakeReports();
   void TakeReport(const std::string& line);
+  void WarnOfReport(const std::string& what);
   void CheckDeadlines();
   void CheckServerSilence();
   Observed Observe() const;
 
-  void Fail();                 // stop after a grace in which the others may end by themselves
-  void Fail(Verdict verdict);  // the same, for a reason that no child's end shows
+  void Fail();  // stop after a grace in which the others may end by themselves
+  // The same, for a reason that this process finds, rather than a child's end.
+  void Fail(JobFailure failure, std::string log_path);
   void StopFor(const ReceivedSignal& received);
   void ContinueStopping();
   void SignalAll(int signal);
@@ -119,7 +117,11 @@ class Supervisor {
   std::vector<Member> members_;  // the server first
   std::vector<EndedProcess> ended_;
   LineReader reports_;
-  nlohmann::json server_failure_, summary_, missing_;
+  RareLine bad_reports_;
+  size_t dropped_reports_ = 0;
+  std::optional<JobFailure> server_failure_;
+  std::optional<events::Summary> summary_;
+  std::vector<uint32_t> missing_;
   Observed observed_;  // at the first failure
 
   // Stages of stopping, as points in time.
@@ -127,7 +129,8 @@ class Supervisor {
   double stop_requested_at_ = 0;
   bool stop_requested_by_key_ = false;
   int stop_signal_ = 0;
-  std::optional<Verdict> verdict_;
+  std::optional<JobFailure> found_;  // by this process
+  std::string found_log_path_;
 };
 
 }  // namespace muster

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ps/confusion_matrix.h"
+#include "ps/metrics_line.h"
 #include "ps/progress.h"
 #include "ps/step_balance.h"
 
@@ -156,11 +157,12 @@ TEST(ProgressTest, KeepsTheTimesOfEachRank) {
   losses.Begin(plan, plan.At(0));
   progress.AddTimes(1, Times(0, 30, 4));
   progress.AddTimes(0, Times(0, 10, 0));
-  EXPECT_FALSE(progress.Summary("failed", 1).contains("overhead_share"));
+  EXPECT_FALSE(
+      MetricsLine(progress.Summary(events::Summary::FAILED, 1)).contains("overhead_share"));
   progress.EndStep(losses, 0.1, false);
   progress.AddTimes(0, Times(1, 20, 0));
   progress.AddTimes(1, Times(1, 12, 4));
-  const auto summary = progress.Summary("completed", 1);
+  const auto summary = MetricsLine(progress.Summary(events::Summary::COMPLETED, 1));
   ASSERT_EQ(summary["ranks"].size(), 2u);
   EXPECT_EQ(summary["ranks"][0]["compute_ms"], 15.0);
   EXPECT_EQ(summary["ranks"][1]["compute_ms"], 21.0);
@@ -173,7 +175,7 @@ TEST(ProgressTest, KeepsTheTimesOfEachRank) {
   const double overhead = summary["overhead_share"], imbalance = summary["imbalance_share"];
   EXPECT_NEAR(imbalance, (1 - overhead) / 3, 1e-9 * (1 - overhead));
   EXPECT_NEAR(summary["input_share"], (1 - overhead) * 4 / 30, 1e-9 * (1 - overhead));
-  const auto line = progress.LogLine();
+  const auto line = MetricsLine(progress.LogLine());
   EXPECT_EQ(line["overhead_share"], overhead);
   EXPECT_EQ(line["imbalance_share"], imbalance);
 }
@@ -189,22 +191,22 @@ TEST(ProgressTest, TheStepAfterAnEvaluationHasNoShares) {
   progress.EndEvaluation({.version = 0, .loss = 1, .accuracy = 0.5});
   progress.AddTimes(0, Times(0, 30, 0));
   progress.EndStep(losses, 0.1, false);
-  EXPECT_FALSE(progress.LogLine().contains("overhead_share"));
+  EXPECT_FALSE(MetricsLine(progress.LogLine()).contains("overhead_share"));
   progress.AddTimes(0, Times(1, 30, 0));
   progress.EndStep(losses, 0.1, false);
-  EXPECT_TRUE(progress.LogLine().contains("overhead_share"));
+  EXPECT_TRUE(MetricsLine(progress.LogLine()).contains("overhead_share"));
 }
 
 TEST(ProgressTest, KeepsTheFirstBestAndTheLastEvaluation) {
   Progress progress;
   progress.Begin({.train_samples = 8, .global_batch = 4, .total_steps = 9, .slices = 1}, 1);
-  EXPECT_FALSE(progress.Summary("failed", 1).contains("best_step"));
+  EXPECT_FALSE(MetricsLine(progress.Summary(events::Summary::FAILED, 1)).contains("best_step"));
   for (const auto& [version, accuracy] :
        std::map<int64_t, double>{{2, 0.25}, {4, 0.5}, {6, 0.5}, {8, 0.375}}) {
     progress.BeginEvaluation();
     progress.EndEvaluation({.version = version, .loss = 1, .accuracy = accuracy});
   }
-  const auto summary = progress.Summary("completed", 1);
+  const auto summary = MetricsLine(progress.Summary(events::Summary::COMPLETED, 1));
   EXPECT_EQ(summary["test_accuracy"], 0.375);
   EXPECT_EQ(summary["best_test_accuracy"], 0.5);
   EXPECT_EQ(summary["best_step"], 4);
@@ -215,7 +217,7 @@ TEST(ProgressTest, KeepsTheFirstBestAndTheLastEvaluation) {
 TEST(ProgressTest, SaysThatARunStoppedEarly) {
   Progress progress;
   progress.StopEarly("reached the test accuracy 0.9");
-  const auto summary = progress.Summary("completed", 1);
+  const auto summary = MetricsLine(progress.Summary(events::Summary::COMPLETED, 1));
   EXPECT_EQ(summary["reason"], "completed");
   EXPECT_EQ(summary["stopped_early"], true);
   EXPECT_THAT(summary["stop_reason"].get<std::string>(), StartsWith("reached"));

@@ -4,8 +4,6 @@
 #include <gmock/gmock-more-matchers.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 namespace muster {
 namespace {
 
@@ -23,16 +21,18 @@ struct Shares {
   double overhead, input, imbalance;
 };
 
-nlohmann::json Summary(double step_ms, const Shares& shares, const std::vector<RankTimes>& ranks) {
-  nlohmann::json summary{{"step_ms", step_ms},
-                         {"overhead_share", shares.overhead},
-                         {"input_share", shares.input},
-                         {"imbalance_share", shares.imbalance},
-                         {"ranks", nlohmann::json::array()}};
+events::Summary Summary(double step_ms, const Shares& shares, const std::vector<RankTimes>& ranks) {
+  events::Summary summary;
+  events::Measured& measured = *summary.mutable_measured();
+  measured.set_step_ms(step_ms);
+  measured.mutable_shares()->set_overhead(shares.overhead);
+  measured.mutable_shares()->set_input(shares.input);
+  measured.mutable_shares()->set_imbalance(shares.imbalance);
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    summary["ranks"].push_back({{"rank", rank},
-                                {"compute_ms", ranks[rank].compute_ms},
-                                {"input_ms", ranks[rank].input_ms}});
+    events::Summary::Rank& one = *summary.add_ranks();
+    one.set_rank(static_cast<uint32_t>(rank));
+    one.mutable_parts()->set_compute_ms(ranks[rank].compute_ms);
+    one.mutable_parts()->set_input_ms(ranks[rank].input_ms);
   }
   return summary;
 }
@@ -97,20 +97,26 @@ TEST(BottleneckTest, OneWorkerHasNoSlowest) {
 }
 
 TEST(BottleneckTest, NothingIsSaidWithoutNumbers) {
-  EXPECT_THAT(Bottleneck(nullptr), IsEmpty());
-  EXPECT_THAT(Bottleneck({{"step_ms", 100}}), IsEmpty());
+  EXPECT_THAT(Bottleneck({}), IsEmpty());
   EXPECT_THAT(Bottleneck(Summary(0, {0, 0, 0}, {{1, 1}})), IsEmpty());
-  nlohmann::json summary = Summary(100, {0, 0, 0}, {{1, 1}});
+  const events::Summary summary = Summary(100, {0, 0, 0}, {{1, 1}});
   EXPECT_THAT(Bottleneck(summary), SizeIs(1));
-  for (const char* key : {"step_ms", "overhead_share", "input_share", "imbalance_share", "ranks"}) {
-    nlohmann::json without = summary;
-    without.erase(key);
-    EXPECT_THAT(Bottleneck(without), IsEmpty()) << key;
-  }
-  summary["ranks"] = {{{"rank", 0}}};
-  EXPECT_THAT(Bottleneck(summary), IsEmpty());
-  summary["ranks"] = "two";
-  EXPECT_THAT(Bottleneck(summary), IsEmpty());
+  const auto without = [&](auto clear) {
+    events::Summary less = summary;
+    clear(less);
+    return Bottleneck(less);
+  };
+  using S = events::Summary;
+  EXPECT_THAT(without([](S& s) { s.mutable_measured()->clear_step_ms(); }), IsEmpty());
+  EXPECT_THAT(without([](S& s) { s.mutable_measured()->clear_shares(); }), IsEmpty());
+  EXPECT_THAT(without([](S& s) { s.mutable_measured()->mutable_shares()->clear_overhead(); }),
+              IsEmpty());
+  EXPECT_THAT(without([](S& s) { s.mutable_measured()->mutable_shares()->clear_input(); }),
+              IsEmpty());
+  EXPECT_THAT(without([](S& s) { s.mutable_measured()->mutable_shares()->clear_imbalance(); }),
+              IsEmpty());
+  EXPECT_THAT(without([](S& s) { s.clear_ranks(); }), IsEmpty());
+  EXPECT_THAT(without([](S& s) { s.mutable_ranks(0)->clear_parts(); }), IsEmpty());
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
-#include <nlohmann/json.hpp>
 
 namespace muster {
 namespace {
@@ -58,64 +57,81 @@ TEST(DescribeEndTest, SaysWhoAndWhat) {
 const Observed kNothing;
 
 TEST(JudgeFailureTest, ServersWordsWhereTheServerFoundIt) {
-  nlohmann::json report = {{"message", "rank 1 was silent"}, {"exit_code", 7}, {"rank", 1}};
+  const JobFailure report{.code = ExitCode::kPeerFailed, .rank = 1, .what = "rank 1 was silent"};
   auto silent = [](int) { return std::string(); };
   Judgement judgement =
       JudgeFailure({Exited(kServer, 7), Killed(1, SIGKILL, true)}, kNothing, report, "", silent);
-  EXPECT_EQ(judgement.text, "rank 1 was silent");
-  EXPECT_EQ(judgement.code, ExitCode::kPeerFailed);
-  EXPECT_EQ(judgement.log_rank, 1);
+  EXPECT_EQ(judgement.failure.what, "rank 1 was silent");
+  EXPECT_EQ(judgement.failure.code, ExitCode::kPeerFailed);
+  EXPECT_EQ(judgement.failure.rank, 1u);
   EXPECT_TRUE(judgement.in_server_words);
 
   judgement = JudgeFailure({Exited(kServer, 7), Killed(1, SIGSEGV)}, kNothing, report, "", silent);
-  EXPECT_EQ(judgement.text, "rank 1 (pid 101) crashed with SIGSEGV");
-  EXPECT_EQ(judgement.code, ExitCode::kProcessDied);
+  EXPECT_EQ(judgement.failure.what, "rank 1 (pid 101) crashed with SIGSEGV");
+  EXPECT_EQ(judgement.failure.code, ExitCode::kProcessDied);
 
-  EXPECT_EQ(JudgeFailure({}, kNothing, nullptr, "", silent).code, ExitCode::kFailure);
-  EXPECT_EQ(
-      JudgeFailure({Exited(0, 7), Exited(kServer, 7)}, kNothing, nullptr, "", silent).log_rank, 0);
+  EXPECT_EQ(JudgeFailure({}, kNothing, {}, "", silent).failure.code, ExitCode::kFailure);
+  EXPECT_EQ(JudgeFailure({Exited(0, 7), Exited(kServer, 7)}, kNothing, {}, "", silent).failure.rank,
+            0u);
 }
 
 // Who waited in vain for a server that is stuck is not to blame, whatever it says.
 TEST(JudgeFailureTest, AStuckServerIsNamed) {
   const auto words = [](int) { return std::string("the server has been silent"); };
   const auto judge = [&](const std::vector<EndedProcess>& ended, const Observed& observed,
-                         const nlohmann::json& report = nullptr) {
+                         const std::optional<JobFailure>& report = {}) {
     return JudgeFailure(ended, observed, report, " at step 5", words);
   };
   const Observed stopped{
       .stopped = {{kServer, 99}, {1, 101}}, .server_pid = 99, .server_silent_s = 21};
   for (const int code : {5, 7}) {
     const Judgement judgement = judge({Exited(0, code)}, stopped);
-    EXPECT_EQ(judgement.text,
+    EXPECT_EQ(judgement.failure.what,
               "server (pid 99) has been silent for 21 s at step 5; it is stopped (SIGSTOP?), and "
               "so is rank 1");
-    EXPECT_EQ(judgement.code, ExitCode::kDeadline);
-    EXPECT_EQ(judgement.log_rank, kServer);
+    EXPECT_EQ(judgement.failure.code, ExitCode::kDeadline);
+    EXPECT_EQ(judgement.failure.rank, std::nullopt);
   }
-  EXPECT_EQ(judge({Exited(0, 5)}, {.server_pid = 99, .server_silent_s = 21}).text,
+  EXPECT_EQ(judge({Exited(0, 5)}, {.server_pid = 99, .server_silent_s = 21}).failure.what,
             "server (pid 99) has been silent for 21 s at step 5");
-  EXPECT_EQ(judge({Exited(0, 7)}, {.stopped = {{kServer, 99}}, .server_pid = 99}).text,
+  EXPECT_EQ(judge({Exited(0, 7)}, {.stopped = {{kServer, 99}}, .server_pid = 99}).failure.what,
             "server (pid 99) is stopped (SIGSTOP?) at step 5");
   // A crash needs no other cause, and a deadline of another kind is the worker's own.
-  EXPECT_EQ(judge({Killed(0, SIGSEGV)}, stopped).code, ExitCode::kProcessDied);
-  EXPECT_EQ(judge({Exited(0, 5)}, {.stopped = {{1, 101}}, .server_pid = 99}).text,
+  EXPECT_EQ(judge({Killed(0, SIGSEGV)}, stopped).failure.code, ExitCode::kProcessDied);
+  EXPECT_EQ(judge({Exited(0, 5)}, {.stopped = {{1, 101}}, .server_pid = 99}).failure.what,
             "rank 0 (pid 100) failed at step 5 with exit code 5: the server has been silent");
 }
 
 TEST(JudgeFailureTest, AStoppedWorkerRanIntoADeadline) {
-  const nlohmann::json report = {{"message", "rank 1 was lost"}, {"exit_code", 7}, {"rank", 1}};
+  const JobFailure report{.code = ExitCode::kPeerFailed, .rank = 1, .what = "rank 1 was lost"};
   const Judgement judgement = JudgeFailure({Exited(kServer, 7), Killed(1, SIGTERM, true)},
                                            {.stopped = {{1, 101}}, .server_pid = 99}, report, "",
                                            [](int) { return std::string(); });
-  EXPECT_EQ(judgement.text, "rank 1 was lost; rank 1 (pid 101) is stopped (SIGSTOP?)");
-  EXPECT_EQ(judgement.code, ExitCode::kDeadline);
+  EXPECT_EQ(judgement.failure.what, "rank 1 was lost; rank 1 (pid 101) is stopped (SIGSTOP?)");
+  EXPECT_EQ(judgement.failure.code, ExitCode::kDeadline);
 }
 
 TEST(JudgeFailureTest, AProcesssOwnWordsOnItsExit) {
-  Judgement judgement = JudgeFailure({Exited(0, 3)}, kNothing, nullptr, " at step 2",
+  Judgement judgement = JudgeFailure({Exited(0, 3)}, kNothing, {}, " at step 2",
                                      [](int rank) { return "no data " + std::to_string(rank); });
-  EXPECT_EQ(judgement.text, "rank 0 (pid 100) failed at step 2 with exit code 3: no data 0");
+  EXPECT_EQ(judgement.failure.what,
+            "rank 0 (pid 100) failed at step 2 with exit code 3: no data 0");
+}
+
+TEST(FailureOfTest, TakesWhatTheServerReports) {
+  events::Failure reported;
+  reported.set_what("out of luck");
+  EXPECT_EQ(FailureOf(reported).code, ExitCode::kFailure);  // of no code at all
+  EXPECT_EQ(FailureOf(reported).rank, std::nullopt);
+  reported.set_exit_code(4);
+  reported.set_rank(0);
+  EXPECT_EQ(FailureOf(reported).code, ExitCode::kNonfinite);
+  EXPECT_EQ(FailureOf(reported).rank, 0u);
+  EXPECT_EQ(FailureOf(reported).what, "out of luck");
+  for (const int code : {77, 1000}) {
+    reported.set_exit_code(code);
+    EXPECT_EQ(FailureOf(reported).code, ExitCode::kProcessDied) << code;
+  }
 }
 
 TEST(CodeOfTest, KnownCodesPassThrough) {

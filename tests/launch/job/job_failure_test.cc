@@ -65,10 +65,9 @@ TEST_F(JobFailureTest, TheServerIsKilled) {
 }
 
 TEST_F(JobFailureTest, TheServersReportIsShown) {
-  Server(
-      running_ +
-      R"(report:{"event":"failure","message":"rank 1 sent a loss that is not finite at step 57",)"
-      R"("exit_code":4,"rank":1};touch:dead;exit:4)");
+  Server(running_ +
+         R"(report:{"failure":{"what":"rank 1 sent a loss that is not finite at step 57",)"
+         R"("exit_code":4,"rank":1}};touch:dead;exit:4)");
   Worker(0, "gone:dead");
   Worker(1, "say:the accused;gone:dead");
   Finished finished = ExpectFailure(4);
@@ -79,7 +78,7 @@ TEST_F(JobFailureTest, TheServersReportIsShown) {
 
 TEST_F(JobFailureTest, TheReportOnALostWorkerDoesNotHideHowItEnded) {
   Server(running_ + "until:dead;" +
-         R"(report:{"event":"failure","message":"rank 1 was lost","exit_code":7,"rank":1};exit:7)");
+         R"(report:{"failure":{"what":"rank 1 was lost","exit_code":7,"rank":1}};exit:7)");
   Worker(0, "gone:dead");
   Worker(1, "until:running;sleep:0.1;touch:dead;signal:6");
   Finished finished = ExpectFailure(6);
@@ -103,7 +102,7 @@ TEST_F(JobFailureTest, OnlyVictims) {
 
 TEST_F(JobFailureTest, AWorkerEndsWithSuccessTooEarly) {
   Server(running_ + "until:dead;" +
-         R"(report:{"event":"failure","message":"rank 0 was lost","exit_code":7,"rank":0};exit:7)");
+         R"(report:{"failure":{"what":"rank 0 was lost","exit_code":7,"rank":0}};exit:7)");
   Worker(0, "until:running;touch:dead;exit:0");
   Worker(1, "gone:dead");
   EXPECT_THAT(ExpectFailure(6).err,
@@ -140,7 +139,7 @@ TEST_F(JobFailureTest, TheServerFailsBeforeItListens) {
 
 TEST_F(JobFailureTest, AWorkerFailsBeforeItJoins) {
   Server(std::string(kListen) +
-         R"(on-term:{"event":"summary","reason":"interrupted","steps":0,"elapsed_s":1};touch:up)");
+         R"(on-term:{"summary":{"end":"INTERRUPTED","steps":0,"at":{"elapsed_s":1}}};touch:up)");
   Worker(1, "until:up;say:12:00 worker-1 error: /nowhere: no data set;exit:3");
   Finished finished = ExpectFailure(3);
   EXPECT_THAT(finished.err, AllOf(HasSubstr("rank 1 (pid "),

@@ -14,18 +14,20 @@
 namespace muster::testing {
 
 // The scripts that most tests start from; see fake_child.cc.
-inline constexpr const char* kListen = R"(report:{"event":"listening","endpoint":"@"};)";
+inline constexpr const char* kListen = R"(report:{"listening":{"endpoint":"@"}};)";
 inline constexpr const char* kStarted =
-    R"(report:{"event":"started","train_samples":50000,"test_samples":10000,)"
-    R"("steps_per_epoch":391,"total_steps":3910};)";
+    R"(report:{"started":{"train_samples":50000,"test_samples":10000,"steps_per_epoch":391,)"
+    R"("total_steps":3910}};)";
 inline constexpr const char* kProgress =
-    R"(report:{"event":"progress","step":57,"total_steps":3910,"epoch":0.15,"epochs":10,)"
-    R"("train_loss":1.9,"train_accuracy":0.31,"images_per_second":1200,"waiting_share":0.02};)";
+    R"(report:{"progress":{"at":{"step":57,"epoch":0.15},"total_steps":3910,"epochs":10,)"
+    R"("measured":{"train_loss":1.9,"train_accuracy":0.31,"images_per_second":1200,)"
+    R"("waiting_share":0.02}}};)";
 inline constexpr const char* kSummary =
-    R"(report:{"event":"summary","reason":"completed","steps":3910,"samples":500000,)"
-    R"("elapsed_s":411,"images_per_second":1217,"train_loss":0.78,"test_accuracy":0.7132,)"
-    R"("test_loss":0.84,"best_test_accuracy":0.715,"step_ms":100,"compute_ms":80,"push_ms":5,)"
-    R"("wait_ms":10,"pull_ms":3,"weights_hash":"00112233445566aa"};)";
+    R"(report:{"summary":{"end":"COMPLETED","at":{"step":3910,"samples":500000,"elapsed_s":411},)"
+    R"("steps":3910,"measured":{"images_per_second":1217,"train_loss":0.78,"step_ms":100,)"
+    R"("parts":{"compute_ms":80,"push_ms":5,"wait_ms":10,"pull_ms":3}},)"
+    R"("test":{"accuracy":0.7132,"loss":0.84},"best_test_accuracy":0.715,)"
+    R"("weights_hash":"00112233445566aa"}};)";
 
 struct Finished {
   int exit_code = -1;  // 128 + the signal, where one ended the launcher

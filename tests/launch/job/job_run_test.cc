@@ -28,8 +28,8 @@ class JobRunTest : public JobTest {
 
 TEST_F(JobRunTest, HeaderProgressAndSummary) {
   GoodJob(
-      R"(report:{"event":"log","step":57,"epoch":0.15,"train_loss":1.9,"images_per_second":1200};)"
-      R"(report:{"event":"evaluation","step":391,"epoch":1,"test_accuracy":0.55,"test_loss":1.2};)");
+      R"(report:{"log":{"at":{"step":57,"epoch":0.15},"measured":{"train_loss":1.9,"images_per_second":1200}}};)"
+      R"(report:{"evaluation":{"at":{"step":391,"epoch":1},"test":{"accuracy":0.55,"loss":1.2}}};)");
   Finished finished = RunLaunch({"--epochs", "10"});
   EXPECT_EQ(finished.exit_code, 0) << finished.err;
   EXPECT_THAT(finished.err, IsEmpty());
@@ -53,8 +53,8 @@ TEST_F(JobRunTest, HeaderProgressAndSummary) {
 
 TEST_F(JobRunTest, OneIsNoPlural) {
   Server(std::string(kListen) +
-         R"(report:{"event":"started","train_samples":5,"test_samples":1,"steps_per_epoch":1,)"
-         R"("total_steps":1};)" +
+         R"(report:{"started":{"train_samples":5,"test_samples":1,"steps_per_epoch":1,)"
+         R"("total_steps":1}};)" +
          kSummary + "touch:done;exit:0");
   Workers("until:done;exit:0");
   EXPECT_THAT(RunLaunch().out,
@@ -122,7 +122,7 @@ TEST_F(JobRunTest, TwoJobsOfTheSameSecondNeverMeet) {
 
 TEST_F(JobRunTest, WorkersGetTheServersEndpoint) {
   Server(
-      "dump:server;report:{\"event\":\"listening\",\"endpoint\":\"tcp://127.0.0.1:4242\"};"
+      "dump:server;report:{\"listening\":{\"endpoint\":\"tcp://127.0.0.1:4242\"}};"
       "until:worker1;" +
       std::string(kSummary) + "exit:0");
   Worker(0, "exit:0");
@@ -136,7 +136,7 @@ TEST_F(JobRunTest, WorkersGetTheServersEndpoint) {
 TEST_F(JobRunTest, AClosedStandardOutputDoesNotEndTheRun) {
   std::string many;
   for (int i = 0; i < 5; ++i) {
-    many += R"(report:{"event":"log","step":57,"train_loss":1.9};sleep:0.05;)";
+    many += R"(report:{"log":{"at":{"step":57},"measured":{"train_loss":1.9}}};sleep:0.05;)";
   }
   GoodJob(many);
   Job job;
@@ -193,16 +193,24 @@ TEST_F(JobRunTest, StandardDescriptorsMayBeMissing) {
   EXPECT_EQ(job.Finish().exit_code, 0);
 }
 
-TEST_F(JobRunTest, NonsenseInTheReportsIsLeftOut) {
+// A report in two pieces, lines that are none, and kinds and fields that a newer server may have.
+TEST_F(JobRunTest, NonsenseInTheReportsIsLeftOutAndSaid) {
   GoodJob(
-      "raw:{\"event\":\"prog;sleep:0.05;raw:ress\"}\n;report:nonsense;report:[1,2];flood:20;"
-      "report:{\"event\":\"unknown\"};report:{\"event\":7};");
-  EXPECT_EQ(RunLaunch().exit_code, 0);
+      "raw:{\"prog;sleep:0.05;raw:ress\":{}}\n;report:nonsense;report:[1,2];"
+      "report:{\"newer\":{\"a\":1}};report:{\"warning\":{\"message\":\"hm\",\"newer\":[]}};"
+      "report:{\"progress\":7};flood:20;");
+  const Finished finished = RunLaunch();
+  EXPECT_EQ(finished.exit_code, 0);
+  EXPECT_THAT(finished.out,
+              AllOf(HasSubstr("Warning: a report of the server cannot be read (1 so far): "),
+                    HasSubstr("got 8 bytes: nonsense\n"), HasSubstr("got 5 bytes: [1,2]\n"),
+                    HasSubstr("got 5000 bytes: xxxx"), HasSubstr("got 14 bytes: {\"progress\":7}"),
+                    Not(HasSubstr("newer\"")), HasSubstr("Warning: hm\n")));
 }
 
 TEST_F(JobRunTest, MissingRanksAreNamed) {
-  Server(std::string(kListen) + R"(report:{"event":"waiting","missing":[1],"elapsed_s":5};)" +
-         kStarted + kSummary + "touch:done;exit:0");
+  Server(std::string(kListen) + R"(report:{"waiting":{"missing":[1],"elapsed_s":5}};)" + kStarted +
+         kSummary + "touch:done;exit:0");
   Workers("until:done;exit:0");
   EXPECT_THAT(RunLaunch().out, HasSubstr("Waiting for rank 1: 5.0 s of at most 60 s"));
 }

@@ -19,7 +19,7 @@ using ::testing::SizeIs;
 class JobStopTest : public JobTest {
  protected:
   static constexpr const char* kInterrupted =
-      R"(on-term:{"event":"summary","reason":"interrupted","steps":57,"elapsed_s":6};)";
+      R"(on-term:{"summary":{"end":"INTERRUPTED","steps":57,"at":{"elapsed_s":6}}};)";
   const std::string running_ = std::string(kListen) + kStarted + kProgress + "touch:running;";
 
   // Starts a job and waits until it is in the middle of its run.

@@ -6,7 +6,7 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "launch/job/job_display.h"
 #include "launch/text/text_table.h"
@@ -21,12 +21,20 @@ using ::testing::HasSubstr;
 TEST(SummaryTest, PartsOfAStepAddUp) {
   std::string pattern = std::filesystem::temp_directory_path() / "muster-text-XXXXXX";
   RunDir dir = RunDir::Open(::mkdtemp(pattern.data()));
-  nlohmann::json summary = {{"reason", "completed"},   {"steps", 3910},
-                            {"samples", 500000},       {"elapsed_s", 411},
-                            {"test_accuracy", 0.7},    {"step_ms", 100},
-                            {"compute_ms", 80},        {"push_ms", 5},
-                            {"wait_ms", 10},           {"images_per_second", 1200},
-                            {"overhead_share", 0.024}, {"imbalance_share", 0.051}};
+  events::Summary summary;
+  summary.set_end(events::Summary::COMPLETED);
+  summary.set_steps(3910);
+  summary.mutable_at()->set_samples(500000);
+  summary.mutable_at()->set_elapsed_s(411);
+  summary.mutable_test()->set_accuracy(0.7);
+  events::Measured& measured = *summary.mutable_measured();
+  measured.set_step_ms(100);
+  measured.mutable_parts()->set_compute_ms(80);
+  measured.mutable_parts()->set_push_ms(5);
+  measured.mutable_parts()->set_wait_ms(10);
+  measured.set_images_per_second(1200);
+  measured.mutable_shares()->set_overhead(0.024);
+  measured.mutable_shares()->set_imbalance(0.051);
   EXPECT_THAT(
       SummaryLines(summary, 2, dir, FilesText(2)),
       ElementsAre(
@@ -50,7 +58,7 @@ TEST(SummaryTest, PartsOfAStepAddUp) {
 // What is rounded never adds up to more than the whole; and what the step's length leaves out is
 // said.
 TEST(SummaryTest, SharesOfAStepNeverExceedIt) {
-  const auto step_lines = [](const nlohmann::json& summary) {
+  const auto step_lines = [](const events::Summary& summary) {
     std::string pattern = std::filesystem::temp_directory_path() / "muster-text-XXXXXX";
     RunDir dir = RunDir::Open(::mkdtemp(pattern.data()));
     std::vector<std::string> lines;
@@ -68,17 +76,25 @@ TEST(SummaryTest, SharesOfAStepNeverExceedIt) {
     }
     return sum;
   };
-  nlohmann::json summary = {{"steps", 100},  {"step_ms", 1000},  {"compute_ms", 975},
-                            {"input_ms", 5}, {"push_ms", 5},     {"wait_ms", 5},
-                            {"pull_ms", 5},  {"timed_steps", 90}};
+  events::Summary summary;
+  summary.set_steps(100);
+  events::Measured& measured = *summary.mutable_measured();
+  measured.set_step_ms(1000);
+  measured.set_timed_steps(90);
+  events::StepParts& parts = *measured.mutable_parts();
+  parts.set_compute_ms(975);
+  parts.set_input_ms(5);
+  parts.set_push_ms(5);
+  parts.set_wait_ms(5);
+  parts.set_pull_ms(5);
   EXPECT_EQ(total(step_lines(summary)), 100);  // rounded to the nearest it would be 98 + 4 x 1
   // Two clocks: the ranks' times may be a little longer than the step.
-  summary["compute_ms"] = 1100;
+  parts.set_compute_ms(1100);
   EXPECT_EQ(total(step_lines(summary)), 100);
-  summary["timed_steps"] = 1;
+  measured.set_timed_steps(1);
   EXPECT_THAT(step_lines(summary).front(),
               HasSubstr("of 1 of 100 steps, since the others began during an evaluation"));
-  summary["timed_steps"] = 0;
+  measured.set_timed_steps(0);
   EXPECT_EQ(step_lines(summary).size(), 1u);
 }
 
@@ -129,12 +145,13 @@ TEST(UpdateTextTest, SaysWhatIsDoneWithGradientsAndWeights) {
 }
 
 TEST(RankListTest, NamesRanks) {
-  EXPECT_EQ(RankList({1}), "rank 1");
-  EXPECT_EQ(RankList({1, 3}), "ranks 1 and 3");
-  EXPECT_EQ(RankList({1, 3, 4}), "ranks 1, 3 and 4");
-  EXPECT_EQ(RankList(nullptr), "unknown ranks");
-  nlohmann::json many;
-  for (int i = 0; i < 1000; ++i) many.push_back(i);
+  using Ranks = std::vector<uint32_t>;
+  EXPECT_EQ(RankList(Ranks{1}), "rank 1");
+  EXPECT_EQ(RankList(Ranks{1, 3}), "ranks 1 and 3");
+  EXPECT_EQ(RankList(Ranks{1, 3, 4}), "ranks 1, 3 and 4");
+  EXPECT_EQ(RankList({}), "unknown ranks");
+  Ranks many(1000);
+  std::iota(many.begin(), many.end(), 0);
   EXPECT_EQ(RankList(many), "ranks 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 988 more");
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "launch/job/placement.h"
 
@@ -31,14 +32,23 @@ TEST(SpreadTest, OfOneValueAndOfNone) {
   EXPECT_TRUE(std::isnan(SpreadOf(none).mean));
 }
 
+events::Summary Summary(double accuracy) {
+  events::Summary summary;
+  summary.mutable_test()->set_accuracy(accuracy);
+  return summary;
+}
+
+events::Summary Summary(double accuracy, double images_per_second) {
+  events::Summary summary = Summary(accuracy);
+  summary.mutable_measured()->set_images_per_second(images_per_second);
+  summary.set_steps(1200);
+  return summary;
+}
+
 std::vector<RepeatedRun> Runs() {
-  return {{.seed = 3,
-           .dir = "x/seed-3",
-           .summary = {{"test_accuracy", 0.5}, {"images_per_second", 1000}, {"steps", 1200}}},
-          {.seed = 4,
-           .dir = "x/seed-4",
-           .summary = {{"test_accuracy", 0.7}, {"images_per_second", 1200}, {"steps", 1200}}},
-          {.seed = 5, .dir = "x/seed-5", .exit_code = 6, .summary = {{"test_accuracy", 0.1}}}};
+  return {{.seed = 3, .dir = "x/seed-3", .summary = Summary(0.5, 1000)},
+          {.seed = 4, .dir = "x/seed-4", .summary = Summary(0.7, 1200)},
+          {.seed = 5, .dir = "x/seed-5", .exit_code = 6, .summary = Summary(0.1)}};
 }
 
 TEST(RepeatTest, TheTableHasEachRunAndTheSpreadOfTheCompletedOnes) {
@@ -74,9 +84,14 @@ TEST(PlacementTest, NumbersAsRanges) {
 }
 
 TEST(PlacementTest, ATableOfRanks) {
-  const nlohmann::json started{{"workers",
-                                {{{"rank", 0}, {"host", "a"}, {"pid", 42}, {"threads", 2}},
-                                 {{"rank", 1}, {"host", "b"}, {"pid", 4343}, {"threads", 2}}}}};
+  events::Started started;
+  for (const auto& [host, pid] : {std::pair{"a", 42}, std::pair{"b", 4343}}) {
+    events::Started::Worker& worker = *started.add_workers();
+    worker.set_rank(static_cast<uint32_t>(started.workers_size() - 1));
+    worker.set_host(host);
+    worker.set_pid(pid);
+    worker.set_threads(2);
+  }
   EXPECT_THAT(PlacementLines(started, [](pid_t pid) { return pid == 42 ? "0-1" : "-"; }),
               ElementsAre("  rank  host   pid  device  threads  cores",  //
                           "  ----  ----  ----  ------  -------  -----",  //

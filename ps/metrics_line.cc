@@ -1,0 +1,105 @@
+#include "ps/metrics_line.h"
+
+#include <nlohmann/json.hpp>
+
+namespace muster {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+void Put(Json& json, const events::Position& at) {
+  json["elapsed_s"] = at.elapsed_s();
+  json["step"] = at.step();
+  json["samples"] = at.samples();
+  json["epoch"] = at.epoch();
+}
+
+void Put(Json& json, const events::StepParts& parts) {
+  json["compute_ms"] = parts.compute_ms();
+  json["input_ms"] = parts.input_ms();
+  json["push_ms"] = parts.push_ms();
+  json["wait_ms"] = parts.wait_ms();
+  json["pull_ms"] = parts.pull_ms();
+}
+
+void Put(Json& json, const events::Measured& measured) {
+  json["train_loss"] = nullptr;  // of steps that were all skipped
+  json["train_accuracy"] = nullptr;
+  if (measured.has_train_loss()) json["train_loss"] = measured.train_loss();
+  if (measured.has_train_accuracy()) json["train_accuracy"] = measured.train_accuracy();
+  json["images_per_second"] = measured.images_per_second();
+  json["step_ms"] = measured.step_ms();
+  json["timed_steps"] = measured.timed_steps();
+  Put(json, measured.parts());
+  json["waiting_share"] = measured.waiting_share();
+  if (measured.has_shares()) {
+    json["overhead_share"] = measured.shares().overhead();
+    json["input_share"] = measured.shares().input();
+    json["imbalance_share"] = measured.shares().imbalance();
+  }
+  json["skipped_steps"] = measured.skipped_steps();
+}
+
+void Put(Json& json, const events::TestResult& test) {
+  json["test_accuracy"] = test.accuracy();
+  if (test.has_top5_accuracy()) json["test_top5_accuracy"] = test.top5_accuracy();
+  json["test_loss"] = test.loss();
+}
+
+const char* Name(events::Summary::End end) {
+  switch (end) {
+    case events::Summary::COMPLETED:
+      return "completed";
+    case events::Summary::INTERRUPTED:
+      return "interrupted";
+    default:
+      return "failed";
+  }
+}
+
+}  // namespace
+
+Json MetricsLine(const events::Log& line) {
+  Json json;
+  Put(json, line.at());
+  json["learning_rate"] = line.learning_rate();
+  Put(json, line.measured());
+  return json;
+}
+
+Json MetricsLine(const events::Evaluation& line) {
+  Json json;
+  Put(json, line.at());
+  json["learning_rate"] = line.learning_rate();
+  Put(json, line.measured());
+  Put(json, line.test());
+  return json;
+}
+
+Json MetricsLine(const events::Summary& summary) {
+  Json json;
+  Put(json, summary.at());
+  json["steps"] = summary.steps();
+  json["total_steps"] = summary.total_steps();
+  json["learning_rate"] = summary.learning_rate();
+  Put(json, summary.measured());
+  if (summary.has_test()) {
+    Put(json, summary.test());
+    json["best_test_accuracy"] = summary.best_test_accuracy();
+    json["best_step"] = summary.best_step();
+  }
+  for (const events::Summary::Rank& rank : summary.ranks()) {
+    Json one;
+    one["rank"] = rank.rank();
+    Put(one, rank.parts());
+    json["ranks"].push_back(std::move(one));
+  }
+  json["final"] = true;
+  json["reason"] = Name(summary.end());
+  json["stopped_early"] = !summary.stop_reason().empty();
+  if (!summary.stop_reason().empty()) json["stop_reason"] = summary.stop_reason();
+  json["weights_hash"] = summary.weights_hash();
+  return json;
+}
+
+}  // namespace muster
