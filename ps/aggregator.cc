@@ -22,21 +22,22 @@ void CopyChunk(const Chunk& chunk, std::span<const T> from, std::span<T> to) {
 
 }  // namespace
 
-Aggregator::Aggregator(Variables& variables, const Optimizer& optimizer,
-                       std::span<const Segment> segments, ThreadPool& pool,
-                       std::vector<Chunk> chunks, bool may_skip, Publish publish)
+Aggregator::Aggregator(Variables& variables, ThreadPool& pool, std::vector<Chunk> chunks,
+                       const config::Optimizer& optimizer, const PassKernels& kernels,
+                       bool may_skip, Publish publish)
     : variables_(variables),
-      optimizer_(optimizer),
-      segments_(segments),
       pool_(pool),
       chunks_(std::move(chunks)),
+      optimizer_(optimizer, kernels),
+      segments_(CutSegments(variables.layout().variables(), variables.layout().arena_floats(),
+                            optimizer)),
       may_skip_(may_skip),
-      two_phase_(may_skip || optimizer.clip_norm() > 0),
+      two_phase_(may_skip || optimizer_.clip_norm() > 0),
       publish_(std::move(publish)),
       gradients_(chunks_, variables.wire_type()) {
   const size_t floats = variables.layout().arena_floats();
   if (two_phase_) averaged_ = Arena(floats);
-  if (optimizer.clip_norm() > 0) line_squares_.resize(floats / kLineFloats);
+  if (optimizer_.clip_norm() > 0) line_squares_.resize(floats / kLineFloats);
 }
 
 void Aggregator::BeginStep(int64_t step) {

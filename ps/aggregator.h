@@ -29,10 +29,12 @@ class Aggregator {
   // Called in the loop's thread for every chunk of W(version) as soon as it is written.
   using Publish = std::function<void(int64_t version, size_t chunk)>;
 
-  // `may_skip`: run.on_nonfinite is SKIP_STEP. All but the last two outlive this. Memory, in arenas
-  // of 4 bytes per variable: 1 for a two-phase step, and 1/8 of one with clip_norm.
-  Aggregator(Variables& variables, const Optimizer& optimizer, std::span<const Segment> segments,
-             ThreadPool& pool, std::vector<Chunk> chunks, bool may_skip, Publish publish);
+  // `variables`, `pool` and `kernels` outlive this. `may_skip`: run.on_nonfinite is SKIP_STEP.
+  // Memory, in arenas of 4 bytes per variable: 1 for a two-phase step, and 1/8 of one with
+  // clip_norm.
+  Aggregator(Variables& variables, ThreadPool& pool, std::vector<Chunk> chunks,
+             const config::Optimizer& optimizer, const PassKernels& kernels, bool may_skip,
+             Publish publish);
 
   // Whose parts make a gradient. Before the first step.
   void Expect(const Assignment& assignment) { gradients_.Expect(assignment); }
@@ -64,6 +66,8 @@ class Aggregator {
   bool averages() const { return phase_ == Phase::kAveraging; }
 
   const std::vector<Chunk>& chunks() const { return chunks_; }
+  // The instruction set of the arithmetic, as in server.instruction_set.
+  const char* instruction_set() const { return optimizer_.kernels().name; }
 
  private:
   // What is done with a chunk whose parts are all there.
@@ -88,10 +92,10 @@ class Aggregator {
   void EndAveraging();
 
   Variables& variables_;
-  const Optimizer& optimizer_;
-  const std::span<const Segment> segments_;
   ThreadPool& pool_;
   const std::vector<Chunk> chunks_;
+  const Optimizer optimizer_;
+  const std::vector<Segment> segments_;
   const bool may_skip_;
   const bool two_phase_;
   const Publish publish_;

@@ -57,9 +57,11 @@ UpdateCoefficients UpdateRule::Coefficients(const Segment& segment) const {
 
 Optimizer::Optimizer(const config::Optimizer& settings, const PassKernels& kernels)
     : settings_(settings), kernels_(kernels) {
-  const Choice choice = Choose(settings);
-  update_ = kernels.*choice.update;
-  state_arenas_ = choice.state_arenas;
+  update_ = kernels.*Choose(settings).update;
+}
+
+size_t Optimizer::StateArenas(const config::Optimizer& settings) {
+  return Choose(settings).state_arenas;
 }
 
 UpdateRule Optimizer::RuleFor(int64_t update, double learning_rate) const {

@@ -39,7 +39,8 @@ class Optimizer {
 
   // Arenas of floats that a kernel keeps from step to step, zeros at first: SGD 0; MOMENTUM,
   // NESTEROV and RMSPROP without momentum 1; ADAM, ADAMW and RMSPROP with momentum 2.
-  size_t state_arenas() const { return state_arenas_; }
+  static size_t StateArenas(const config::Optimizer& settings);
+  size_t state_arenas() const { return StateArenas(settings_); }
   bool keeps_average() const { return settings_.has_ema_decay(); }
   const PassKernels& kernels() const { return kernels_; }
   // 0: the norm is not clipped.
@@ -53,7 +54,6 @@ class Optimizer {
   const config::Optimizer settings_;
   const PassKernels& kernels_;
   UpdateKernel update_;
-  size_t state_arenas_;
 };
 
 }  // namespace muster

@@ -8,22 +8,20 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
-#include "common/base/log.h"
+#include "common/base/error.h"
 #include "common/config/build_graph.h"
-#include "common/config/chunk_bytes.h"
 #include "common/config/compute_settings.h"
 #include "common/config/config.h"
 #include "common/link/protocol.h"
-#include "common/trace/trace.h"
-#include "ps/choose_kernels.h"
 #include "ps/metrics_line.h"
 
 namespace muster {
 namespace {
 
-constexpr std::chrono::milliseconds kBeatInterval{1000};
-constexpr std::chrono::milliseconds kLiveInterval{200};
-constexpr std::chrono::milliseconds kHousekeeping{5};
+constexpr std::chrono::milliseconds kHeartbeatInterval{1000};
+constexpr std::chrono::milliseconds kTimerInterval{5};
+// Messages that are read before finished chunks are published.
+constexpr int kMessagesAtATime = 64;
 
 }  // namespace
 
@@ -33,23 +31,16 @@ Server::Server(const config::Config& config, const std::string& token,
       graph_(BuildGraph(config.model(), InputShape(config.data()))),
       reporter_(reporter),
       interrupt_fd_(interrupt_fd),
-      roster_(graph_.layout(),
-              {token, JobOf(token), config.cluster().workers(), ComputeSettings(config)}),
-      optimizer_(config.optimizer(), ChooseKernels(config.server().instruction_set())),
-      segments_(CutSegments(graph_.variables(), graph_.arena_floats(), config.optimizer())),
-      variables_(graph_.layout(), {.state_arenas = optimizer_.state_arenas(),
-                                   .average = optimizer_.keeps_average(),
-                                   .wire_type = WireTypeOf(config.cluster()),
-                                   .seed = config.run().seed()}),
-      pool_(config.server().threads()),
-      aggregator_(variables_, optimizer_, segments_, pool_,
-                  CutChunks(graph_.layout(), config.cluster()),
-                  config.run().on_nonfinite() == config::Run::SKIP_STEP,
-                  [this](int64_t version, size_t chunk) { PublishChunk(version, chunk); }),
-      next_waiting_(began_ + std::chrono::seconds(5)),
+      members_(graph_.layout(),
+               {token, JobOf(token), config.cluster().workers(), ComputeSettings(config)}, *link,
+               reporter,
+               [this](uint32_t rank, ExitCode code, const std::string& why) {
+                 OnLost(rank, code, why);
+               }),
+      coordinator_(config_, graph_, members_, reporter, failure_),
       link_(std::move(link)) {
   MUSTER_CHECK(config.run().slices() > 0 && config.server().threads() > 0);
-  link_->ShareWeights(variables_.shared());
+  link_->ShareWeights(coordinator_.shared_weights());
 }
 
 Server::~Server() = default;
@@ -57,44 +48,70 @@ Server::~Server() = default;
 ServerResult Server::Run() {
   FlushDenormals();  // small chunks are updated in this thread
   reporter_.Listening(link_->endpoint());
-  LogInfo("listening on {}; updates with {} x {}", link_->endpoint(), pool_.threads(),
-          optimizer_.kernels().name);
+  LogInfo("listening on {}; updates with {} x {}", link_->endpoint(), coordinator_.pool().threads(),
+          coordinator_.instruction_set());
   try {
-    while (!done_) Turn();
+    while (!coordinator_.done() && !failure_.is_set()) RunOnce();
   } catch (const Error& error) {
-    const bool interrupted =
-        error.code() == ExitCode::kTerminated || error.code() == ExitCode::kInterrupted;
-    LogError("{}", error.what());
-    if (!interrupted) reporter_.Failure({error.code(), blamed_, error.what()});
-    const bool trained = phase_ != Phase::kGathering && phase_ != Phase::kPreparing;
-    StopAll(false, error.what());
-    // What was reached: the last version whose chunks are all there.
-    const auto summary =
-        progress_.Summary(interrupted ? events::Summary::INTERRUPTED : events::Summary::FAILED,
-                          variables_.HashWeights(step_));
-    // A run that never began leaves no line: its directory can be used again.
-    if (trained) reporter_.Metrics(summary);
-    reporter_.Summary(summary);
-    throw;
+    failure_.Set({error.code(), std::nullopt, error.what()});
   }
-  StopAll(true, "the run is complete");
+  if (failure_.is_set()) EndFailed();
+  return EndCompleted();
+}
+
+void Server::EndFailed() {
+  const JobFailure& failure = *failure_.get();
+  const bool interrupted =
+      failure.code == ExitCode::kTerminated || failure.code == ExitCode::kInterrupted;
+  LogError("{}", failure.what);
+  if (!interrupted) reporter_.Failure(failure);
+  members_.StopAll(false, failure.what);
+  // What was reached: the last version whose chunks are all there.
+  const auto summary = coordinator_.progress().Summary(
+      interrupted ? events::Summary::INTERRUPTED : events::Summary::FAILED,
+      coordinator_.weights_hash());
+  // A run that never began leaves no line: its directory can be used again.
+  if (coordinator_.trained()) reporter_.Metrics(summary);
+  reporter_.Summary(summary);
+  throw Error(failure.code, "{}", failure.what);
+}
+
+ServerResult Server::EndCompleted() {
+  members_.StopAll(true, "the run is complete");
+  ServerResult result{.steps = coordinator_.step(),
+                      .weights_hash = coordinator_.weights_hash(),
+                      .dropped_messages = dropped_.count()};
   const auto summary =
-      progress_.Summary(events::Summary::COMPLETED, variables_.HashWeights(step_));
+      coordinator_.progress().Summary(events::Summary::COMPLETED, result.weights_hash);
   reporter_.Metrics(summary);
   reporter_.Summary(summary);
   LogInfo("completed: {}", MetricsLine(summary).dump());
-  ServerResult result{step_, variables_.HashWeights(step_), std::nullopt, dropped_.count()};
   if (summary.has_test()) result.test_accuracy = summary.test().accuracy();
   return result;
+}
+
+void Server::RunOnce() {
+  AwaitInput();
+  // Before any message is read: a fast worker answers the step's last chunk with the next step.
+  coordinator_.Advance(/*collect=*/true);
+  for (int i = 0; i < kMessagesAtATime && !failure_.is_set(); ++i) {
+    const std::optional<FromWorker> event = link_->Receive();
+    if (!event) break;
+    Receive(*event);
+    coordinator_.Advance(/*collect=*/false);  // small chunks are updated at once
+  }
+  RunTimers();
+  link_->Deliver();
 }
 
 // Returns when there may be something to do: input, a finished chunk, a signal, or because it has
 // been a while.
 void Server::AwaitInput() {
-  const auto arrived = [this] { return link_->Pending() || pool_.HasFinished(); };
+  ThreadPool& pool = coordinator_.pool();
+  const auto arrived = [&] { return link_->Pending() || pool.HasFinished(); };
   if (link_->may_spin() ? spin_.Spin(arrived) : arrived()) return;
-  if (link_->PrepareToSleep() && pool_.PrepareToSleep()) {
-    pollfd fds[] = {{link_->fd(), POLLIN, 0}, {pool_.fd(), POLLIN, 0}, {interrupt_fd_, POLLIN, 0}};
+  if (link_->PrepareToSleep() && pool.PrepareToSleep()) {
+    pollfd fds[] = {{link_->fd(), POLLIN, 0}, {pool.fd(), POLLIN, 0}, {interrupt_fd_, POLLIN, 0}};
     // The link's descriptor tells of new input only; the short wait covers what it cannot tell.
     (void)::poll(fds, 3, 100);
     if ((fds[2].revents & POLLIN) != 0) CheckInterrupt();
@@ -103,99 +120,29 @@ void Server::AwaitInput() {
 }
 
 // What a clock decides. Every message need not pay for it.
-void Server::KeepHouse() {
+void Server::RunTimers() {
   const Clock::time_point now = Clock::now();
-  if (now < next_housekeeping_) return;
-  next_housekeeping_ = now + kHousekeeping;
+  if (now < next_timers_) return;
+  next_timers_ = now + kTimerInterval;
   CheckInterrupt();
   Forgive(own_gap_.Look(now));
-  CheckDeadlines();
-  SendBeats();
+  coordinator_.CheckDeadlines();
+  if (now < next_heartbeat_) return;
+  next_heartbeat_ = now + kHeartbeatInterval;
+  members_.SendHeartbeats();
+  reporter_.Beat();
 }
 
-void Server::Turn() {
-  AwaitInput();
-  pool_.Collect();
-  CheckFinite();
-  // Before any message is read: a fast worker answers the step's last chunk with the next step.
-  EndStepIfComplete();
-  // A bounded number at a time, so that finished chunks are published in between.
-  for (int i = 0; i < 64; ++i) {
-    const std::optional<FromWorker> event = link_->Receive();
-    if (!event) break;
-    Receive(*event);
-    CheckFinite();
-    EndStepIfComplete();  // small chunks are updated at once
+// Time in which this process did not run counts against nobody: what came meanwhile has not been
+// read yet, and the workers may have been stopped with it.
+void Server::Forgive(Clock::duration own_gap) {
+  if (own_gap == Clock::duration::zero()) return;
+  if (own_gap > std::chrono::seconds(2)) {  // else only a busy machine
+    LogWarning("this process looked at nothing for {:.1f} s; deadlines begin that much later",
+               std::chrono::duration<double>(own_gap).count());
   }
-  KeepHouse();
-  link_->Deliver();
-}
-
-void Server::Receive(const FromWorker& event) {
-  if (event.kind == FromWorker::Kind::kRefused) {
-    return Refuse("a connection from " + event.refused, kWrongToken);
-  }
-  const std::optional<uint32_t> rank = roster_.RankOf(event.peer);
-  const std::string who = rank ? roster_.Name(*rank) : fmt::format("stranger {}", event.peer);
-  if (event.kind == FromWorker::Kind::kLost) {
-    if (rank) OnLost(*rank);
-    return;
-  }
-  if (event.kind == FromWorker::Kind::kMalformed)
-    return Drop(who, "not a message of this protocol");
-  if (event.message.has_hello()) return OnHello(event.peer, event.message);
-  if (!rank) return Drop(who, "has not joined");
-  if (!roster_.Matches(*rank, event.message.address())) {
-    return Drop(who, "wrong job, rank or incarnation");
-  }
-  roster_.at(*rank).last_heard = Clock::now();
-  OnMessage(*rank, event.message, event.payload);
-}
-
-void Server::Drop(const std::string& who, const std::string& why) {
-  if (!dropped_.Count()) return;
-  LogWarning("dropped a message of {}: {} ({} so far)", who, why, dropped_.count());
-}
-
-void Server::OnMessage(uint32_t rank, const wire::WorkerMessage& message, const Payload& payload) {
-  switch (message.body_case()) {
-    case wire::WorkerMessage::kReady: {
-      roster_.at(rank).ready = true;
-      if (phase_ != Phase::kPreparing) return;
-      for (uint32_t r = 0; r < roster_.size(); ++r) {
-        if (!roster_.at(r).ready) return;
-      }
-      phase_ = Phase::kTraining;
-      LogInfo("all {} workers are ready: {} steps of {} samples", roster_.size(), plan_.total_steps,
-              plan_.global_batch);
-      progress_.Begin(plan_, roster_.size());
-      OrderStep(step_);
-      return BeginStep(step_);
-    }
-    case wire::WorkerMessage::kSliceLoss:
-      return OnSliceLoss(rank, message.slice_loss());
-    case wire::WorkerMessage::kGradientPart:
-      return OnGradient(rank, message.gradient_part(), payload);
-    case wire::WorkerMessage::kEvaluatedBlock:
-      return OnEvaluatedBlock(rank, message.evaluated_block());
-    case wire::WorkerMessage::kStepTimes:
-      return progress_.AddTimes(rank, message.step_times());
-    case wire::WorkerMessage::kFailure:
-      blamed_ = rank;
-      throw Error(ExitCode::kPeerFailed, "{} failed at step {}: {}", roster_.Name(rank), step_,
-                  message.failure().message());
-    case wire::WorkerMessage::kBeat:
-      return;
-    case wire::WorkerMessage::kGoodbye:
-      roster_.at(rank).finished = true;
-      if (phase_ != Phase::kStopping) {
-        throw Error(ExitCode::kPeerFailed, "{} left at step {}, before the end", roster_.Name(rank),
-                    step_);
-      }
-      return;
-    default:
-      return Drop(roster_.Name(rank), "a message without a known body");
-  }
+  coordinator_.Forgive(own_gap);
+  members_.Forgive(own_gap);
 }
 
 void Server::CheckInterrupt() {
@@ -203,48 +150,90 @@ void Server::CheckInterrupt() {
   signalfd_siginfo info;
   if (::read(interrupt_fd_, &info, sizeof info) <= 0) return;
   const int signal = static_cast<int>(info.ssi_signo);
-  throw Error(signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated,
-              "stopped by SIG{} at step {}", ::sigabbrev_np(signal), step_);
+  failure_.Set(
+      {signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated, std::nullopt,
+       fmt::format("stopped by SIG{} at step {}", ::sigabbrev_np(signal), coordinator_.step())});
 }
 
-void Server::SendBeats() {
-  if (Clock::now() < next_beat_) return;
-  next_beat_ = Clock::now() + kBeatInterval;
-  wire::ServerMessage message = NewMessage();
-  message.mutable_beat();
-  for (uint32_t rank = 0; rank < roster_.size(); ++rank) {
-    if (roster_.at(rank).peer) SendTo(rank, message);
+void Server::Receive(const FromWorker& event) {
+  switch (event.kind) {
+    case FromWorker::Kind::kRefused:
+      return members_.Refuse("a connection from " + event.refused, kWrongToken);
+    case FromWorker::Kind::kLost:
+      return members_.OnClosed(event.peer);
+    default:
+      break;
   }
-  reporter_.Beat();
+  if (event.message.has_hello()) return OnHello(event);
+  std::string why;
+  const std::optional<uint32_t> rank = members_.SenderOf(event, why);
+  if (rank) why = OnMessage(*rank, event);
+  if (why.empty()) return;
+  const std::optional<uint32_t> seated = members_.roster().RankOf(event.peer);
+  Drop(seated ? members_.Name(*seated) : fmt::format("stranger {}", event.peer), why);
 }
 
-bool Server::LiveLineIsDue() {
-  if (Clock::now() < next_live_) return false;
-  next_live_ = Clock::now() + kLiveInterval;
-  return true;
+void Server::OnHello(const FromWorker& event) {
+  switch (members_.OnHello(event.peer, event.message)) {
+    case Membership::Outcome::kRefused:
+      return;
+    case Membership::Outcome::kJoined:
+      if (members_.roster().Complete()) coordinator_.Begin();
+      return;
+    case Membership::Outcome::kCameBack: {
+      const uint32_t rank = event.message.address().rank();
+      members_.Welcome(rank);
+      coordinator_.SendWeights(rank);
+      return;
+    }
+  }
 }
 
-wire::ServerMessage Server::NewMessage() const {
-  wire::ServerMessage message;
-  message.mutable_address()->set_job(roster_.job());
-  return message;
+std::string Server::OnMessage(uint32_t rank, const FromWorker& event) {
+  const wire::WorkerMessage& message = event.message;
+  switch (message.body_case()) {
+    case wire::WorkerMessage::kReady:
+      coordinator_.OnReady(rank);
+      return "";
+    case wire::WorkerMessage::kSliceLoss:
+      return coordinator_.OnSliceLoss(rank, message.slice_loss());
+    case wire::WorkerMessage::kGradientPart:
+      return coordinator_.OnGradient(rank, message.gradient_part(), event.payload);
+    case wire::WorkerMessage::kEvaluatedBlock:
+      return coordinator_.OnEvaluatedBlock(rank, message.evaluated_block());
+    case wire::WorkerMessage::kStepTimes:
+      coordinator_.OnStepTimes(rank, message.step_times());
+      return "";
+    case wire::WorkerMessage::kFailure:
+      failure_.Set({ExitCode::kPeerFailed, rank,
+                    fmt::format("{} failed at step {}: {}", members_.Name(rank),
+                                coordinator_.step(), message.failure().message())});
+      return "";
+    case wire::WorkerMessage::kBeat:
+      return "";
+    case wire::WorkerMessage::kGoodbye:
+      members_.OnGoodbye(rank);
+      if (!coordinator_.finishing()) {
+        failure_.Set({ExitCode::kPeerFailed, std::nullopt,
+                      fmt::format("{} left at step {}, before the end", members_.Name(rank),
+                                  coordinator_.step())});
+      }
+      return "";
+    default:
+      return "a message without a known body";
+  }
 }
 
-void Server::SendTo(uint32_t rank, wire::ServerMessage& message,
-                    std::span<const std::byte> tensor) {
-  const Member& member = roster_.at(rank);
-  message.mutable_address()->set_rank(rank);
-  message.mutable_address()->set_incarnation(member.incarnation);
-  if (!member.peer) return;
-  // Of a worker that has gone the link tells after its last messages, which may say why.
-  if (link_->Send(*member.peer, message, tensor) != SendResult::kFull) return;
-  blamed_ = rank;
-  throw Error(ExitCode::kPeerFailed, "{} was lost at step {}: it does not take its messages",
-              roster_.Name(rank), step_);
+// f. A job goes on with all of its workers or not at all.
+void Server::OnLost(uint32_t rank, ExitCode code, const std::string& why) {
+  failure_.Set(
+      {code, rank,
+       fmt::format("{} was lost at step {}: {}", members_.Name(rank), coordinator_.step(), why)});
 }
 
-void Server::Broadcast(wire::ServerMessage& message, std::span<const std::byte> tensor) {
-  for (uint32_t rank = 0; rank < roster_.size(); ++rank) SendTo(rank, message, tensor);
+void Server::Drop(const std::string& who, const std::string& why) {
+  if (!dropped_.Count()) return;
+  LogWarning("dropped a message of {}: {} ({} so far)", who, why, dropped_.count());
 }
 
 }  // namespace muster

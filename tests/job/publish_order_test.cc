@@ -40,12 +40,11 @@ class PublishOrder : public ::testing::TestWithParam<Size> {
     graph_ = BuildGraph(config.model(), InputShape(config.data()));
     gradient_ = Arena(graph_->arena_floats());
     for (float& g : gradient_.floats()) g = 1;
-    optimizer_.emplace(config.optimizer(), *AvailableKernels().back());
-    segments_ = CutSegments(graph_->variables(), graph_->arena_floats(), config.optimizer());
-    variables_.emplace(graph_->layout(),
-                       VariablesOptions{.state_arenas = optimizer_->state_arenas(), .seed = 7});
-    aggregator_.emplace(*variables_, *optimizer_, segments_, pool_,
-                        CutChunks(graph_->layout(), config.cluster()), /*may_skip=*/false,
+    variables_.emplace(
+        graph_->layout(),
+        VariablesOptions{.state_arenas = Optimizer::StateArenas(config.optimizer()), .seed = 7});
+    aggregator_.emplace(*variables_, pool_, CutChunks(graph_->layout(), config.cluster()),
+                        config.optimizer(), *AvailableKernels().back(), /*may_skip=*/false,
                         [this](int64_t version, size_t chunk) {
                           EXPECT_EQ(version, 1);
                           published_.push_back(chunk);
@@ -86,8 +85,6 @@ class PublishOrder : public ::testing::TestWithParam<Size> {
   std::optional<Graph> graph_;
   Arena gradient_;
   std::vector<size_t> published_;
-  std::optional<Optimizer> optimizer_;
-  std::vector<Segment> segments_;
   std::optional<Variables> variables_;
   std::optional<Aggregator> aggregator_;
   ThreadPool pool_{1};  // last: joined before what its thread uses goes

@@ -1,0 +1,405 @@
+#include "ps/coordinator.h"
+
+#include <fmt/core.h>
+
+#include <cmath>
+
+#include "common/base/join.h"
+#include "common/base/log.h"
+#include "common/config/batch_norm_check.h"
+#include "common/config/chunk_bytes.h"
+#include "common/config/config.h"
+#include "common/trace/trace.h"
+#include "ps/choose_kernels.h"
+#include "ps/unsigned_nan.h"
+
+namespace muster {
+namespace {
+
+constexpr std::chrono::milliseconds kLiveInterval{200};
+constexpr std::chrono::seconds kWaitingInterval{5};
+
+const char* const kRemedy = "A smaller learning rate is the usual remedy";
+
+}  // namespace
+
+Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membership& members,
+                         Reporter& reporter, FirstFailure& failure)
+    : config_(config),
+      graph_(graph),
+      members_(members),
+      reporter_(reporter),
+      failure_(failure),
+      variables_(graph.layout(), {.state_arenas = Optimizer::StateArenas(config.optimizer()),
+                                  .average = config.optimizer().has_ema_decay(),
+                                  .wire_type = WireTypeOf(config.cluster()),
+                                  .seed = config.run().seed()}),
+      pool_(config.server().threads()),
+      aggregator_(variables_, pool_, CutChunks(graph.layout(), config.cluster()),
+                  config.optimizer(), ChooseKernels(config.server().instruction_set()),
+                  config.run().on_nonfinite() == config::Run::SKIP_STEP,
+                  [this](int64_t version, size_t chunk) { PublishChunk(version, chunk); }),
+      evaluator_(config.evaluation(), config.run().dir(), graph.classes()),
+      deadlines_(config.deadlines()),
+      next_waiting_(Clock::now() + kWaitingInterval) {}
+
+void Coordinator::Begin() {
+  const Roster& roster = members_.roster();
+  plan_ = PlanSteps(config_, roster.train_samples());
+  CheckBatchNorms(graph_, plan_);
+  schedule_ = LearningRateSchedule(config_.learning_rate(), members_.size(),
+                                   plan_.At(plan_.total_steps).samples_before);
+  if (config_.learning_rate().scaling() != config::LearningRate::NONE) {
+    LogInfo("learning rate: base {:g} is scaled to {:g} ({}, {} workers)",
+            config_.learning_rate().base(), schedule_.base(),
+            config::LearningRate::Scaling_Name(config_.learning_rate().scaling()), members_.size());
+  }
+  evaluator_.Plan(plan_, roster.test_samples(), members_.size());
+  assignment_ = AssignEvenly(plan_.slices, members_.size());
+  aggregator_.Expect(assignment_);
+  members_.WelcomeAll({.plan = plan_,
+                       .assignment = assignment_,
+                       .chunks = aggregator_.chunks(),
+                       .wire_type = variables_.wire_type(),
+                       .first_step = step_});
+  phase_ = Phase::kPreparing;
+  deadlines_.Restart();
+  for (size_t c = 0; c < aggregator_.chunks().size(); ++c) PublishChunk(step_, c);
+  ReportStart();
+}
+
+void Coordinator::ReportStart() {
+  const Roster& roster = members_.roster();
+  events::Started started;
+  for (uint32_t rank = 0; rank < roster.size(); ++rank) {
+    const Member& member = roster.at(rank);
+    events::Started::Worker& worker = *started.add_workers();
+    worker.set_rank(rank);
+    worker.set_host(member.host);
+    worker.set_pid(member.pid);
+    worker.set_threads(member.threads);
+  }
+  started.set_train_samples(plan_.train_samples);
+  started.set_test_samples(roster.test_samples());
+  started.set_total_steps(plan_.total_steps);
+  started.set_steps_per_epoch(plan_.StepsPerEpoch());
+  started.set_global_batch(plan_.global_batch);
+  started.set_slices(plan_.slices);
+  started.set_parameters(graph_.layout().parameter_count());
+  started.set_chunks(static_cast<int64_t>(aggregator_.chunks().size()));
+  started.set_instruction_set(instruction_set());
+  reporter_.Started(std::move(started));
+}
+
+void Coordinator::SendWeights(uint32_t rank) {
+  for (size_t c = 0; c < aggregator_.chunks().size(); ++c) {
+    wire::ServerMessage message = WeightsMessage(step_, c);
+    members_.Send(rank, message, variables_.WireWeights(step_, aggregator_.chunks()[c]));
+  }
+}
+
+void Coordinator::OnReady(uint32_t rank) {
+  if (!members_.OnReady(rank)) return;
+  phase_ = Phase::kTraining;
+  LogInfo("all {} workers are ready: {} steps of {} samples", members_.size(), plan_.total_steps,
+          plan_.global_batch);
+  progress_.Begin(plan_, members_.size());
+  OrderStep(step_);
+  BeginStep(step_);
+}
+
+// b. Losses first: a bad one is caught before anything is updated.
+void Coordinator::BeginStep(int64_t step) {
+  trace::AtStep(step);
+  step_ = step;
+  deadlines_.Restart();
+  losses_.Begin(plan_, plan_.At(step));
+  learning_rate_ = schedule_.At(losses_.batch().samples_before);
+  bad_loss_.reset();
+  aggregator_.BeginStep(step);
+}
+
+std::string Coordinator::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss) {
+  const trace::Span span("receive", "loss", {.rank = static_cast<int32_t>(rank)});
+  if (phase_ != Phase::kTraining || loss.step() != step_) {
+    return fmt::format("a loss of step {} at step {}", loss.step(), step_);
+  }
+  if (!assignment_.Holds(rank, loss.slice()) ||
+      !losses_.Add(loss.slice(), loss.samples(), loss.loss(), loss.correct())) {
+    return fmt::format("an unexpected loss of slice {}", loss.slice());
+  }
+  if (!std::isfinite(loss.loss()) && !bad_loss_) {
+    bad_loss_ = {fmt::format("the loss of slice {} is {}", loss.slice(), UnsignedNan(loss.loss())),
+                 rank};
+    if (config_.run().on_nonfinite() == config::Run::ABORT) {
+      FailNonfinite(*bad_loss_, "on_nonfinite is ABORT; nothing of this step is kept");
+      return "";
+    }
+  }
+  if (!losses_.Complete()) return "";
+  // With a bad loss the step goes on: its gradients are waited for, and not used.
+  aggregator_.LetGo({.learning_rate = learning_rate_,
+                     .skip = bad_loss_.has_value(),
+                     .evaluate_average = evaluator_.AverageIsDue(step_ + 1)});
+  OrderNext();
+  return "";
+}
+
+// Orders go out ahead of time, so that a worker never waits for one.
+void Coordinator::OrderNext() {
+  const int64_t next = step_ + 1;
+  if (evaluator_.IsDueAfter(step_)) {
+    const std::vector<wire::Evaluate> orders = evaluator_.Begin(next);
+    for (uint32_t rank = 0; rank < orders.size(); ++rank) {
+      wire::ServerMessage message = members_.NewMessage();
+      *message.mutable_evaluate() = orders[rank];
+      members_.Send(rank, message);
+    }
+  }
+  if (evaluator_.running() && evaluator_.decides()) return;
+  if (next < plan_.total_steps) OrderStep(next);
+}
+
+void Coordinator::OrderStep(int64_t step) {
+  wire::ServerMessage message = members_.NewMessage();
+  message.mutable_train()->set_step(step);
+  message.mutable_train()->set_samples(plan_.At(step).samples);
+  members_.Broadcast(message);
+}
+
+// c. Parts of gradients, chunk by chunk.
+std::string Coordinator::OnGradient(uint32_t rank, const wire::GradientPart& part,
+                                    const Payload& payload) {
+  const trace::Span span(
+      "receive", {},
+      {.chunk = static_cast<int32_t>(part.chunk()), .rank = static_cast<int32_t>(rank)});
+  if (phase_ != Phase::kTraining || part.step() != step_) {
+    return fmt::format("a gradient of step {} at step {}", part.step(), step_);
+  }
+  const TreeNode node{part.subtree().level(), part.subtree().index()};
+  switch (aggregator_.Add(rank, part.chunk(), node, part.empty(), payload)) {
+    case PartialGradients::Result::kAccepted:
+      break;
+    case PartialGradients::Result::kRepeated:
+      return fmt::format("chunk {} again", part.chunk());
+    case PartialGradients::Result::kUnknownChunk:
+      return fmt::format("chunk {} of {}", part.chunk(), aggregator_.chunks().size());
+    case PartialGradients::Result::kUnknownSubtree:
+      return fmt::format("subtree {}.{}, which is not its own", node.level, node.index);
+    case PartialGradients::Result::kWrongSize:
+      return fmt::format("{} bytes for chunk {}, which has {}", payload.bytes, part.chunk(),
+                         aggregator_.chunks()[part.chunk()].floats() * sizeof(float));
+  }
+  return "";
+}
+
+wire::ServerMessage Coordinator::WeightsMessage(int64_t version, size_t chunk) const {
+  wire::ServerMessage message = members_.NewMessage();
+  message.mutable_weights_chunk()->set_version(version);
+  message.mutable_weights_chunk()->set_chunk(static_cast<uint32_t>(chunk));
+  return message;
+}
+
+// d. A chunk of W(v + 1) goes out as soon as it is written, and so does that of its average where
+// an evaluation wants it.
+void Coordinator::PublishChunk(int64_t version, size_t chunk) {
+  const trace::Span span("publish", {}, {.step = version, .chunk = static_cast<int32_t>(chunk)});
+  wire::ServerMessage message = WeightsMessage(version, chunk);
+  members_.Broadcast(message, variables_.WireWeights(version, aggregator_.chunks()[chunk]));
+  if (phase_ != Phase::kTraining || !evaluator_.AverageIsDue(version)) return;
+  message.mutable_weights_chunk()->set_average(true);
+  members_.Broadcast(message, variables_.WireAverage(aggregator_.chunks()[chunk]));
+}
+
+void Coordinator::Advance(bool collect) {
+  if (collect) pool_.Collect();
+  if (!CheckFinite()) return;
+  if (phase_ == Phase::kTraining && aggregator_.StepIsComplete()) EndStep();
+}
+
+void Coordinator::EndStep() {
+  const trace::Span span("end step");
+  const bool skipped = aggregator_.skips();
+  progress_.EndStep(losses_, learning_rate_, skipped);
+  if (skipped) {
+    CountSkippedStep();
+    if (failure_.is_set()) return;
+  } else {
+    skipped_in_a_row_ = 0;
+  }
+  const int64_t next = step_ + 1;
+  ReportStep(next);
+  if (evaluator_.running()) progress_.BeginEvaluation();
+  if (next < plan_.total_steps) return BeginStep(next);
+  step_ = next;
+  trace::AtStep(next);
+  phase_ = Phase::kFinishing;
+  done_ = !evaluator_.running();
+}
+
+void Coordinator::ReportStep(int64_t steps_done) {
+  if (steps_done % config_.run().log_every_steps() == 0 || steps_done == plan_.total_steps) {
+    const auto line = progress_.LogLine();
+    reporter_.Metrics(line);
+    reporter_.Log(line);
+  }
+  if (LiveLineIsDue()) reporter_.Progress(progress_.LiveLine());
+}
+
+bool Coordinator::LiveLineIsDue() {
+  if (Clock::now() < next_live_) return false;
+  next_live_ = Clock::now() + kLiveInterval;
+  return true;
+}
+
+// e. Blocks of evaluations.
+std::string Coordinator::OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBlock& block) {
+  if (!evaluator_.Add(rank, block)) return fmt::format("an unexpected block {}", block.block());
+  const Evaluation& evaluation = evaluator_.current();
+  if (evaluation.Complete()) {
+    EndEvaluation();
+  } else if (LiveLineIsDue()) {
+    reporter_.Progress(progress_.EvaluatingLine(evaluation.done(), evaluation.blocks()));
+  }
+  return "";
+}
+
+void Coordinator::EndEvaluation() {
+  const EvaluationResult result = evaluator_.Finish();
+  progress_.EndEvaluation(result);
+  const auto line = progress_.EvaluationLine();
+  reporter_.Metrics(line);
+  reporter_.Evaluation(line);
+  LogInfo("step {}: test accuracy {:.4f}, test loss {:.4f}", result.version, result.accuracy,
+          result.loss);
+  deadlines_.Restart();
+  if (phase_ == Phase::kFinishing) {
+    done_ = true;
+  } else if (const std::string reason = evaluator_.StopReason(result); !reason.empty()) {
+    // No worker has been told of a step after this evaluation.
+    LogInfo("{}", reason);
+    progress_.StopEarly(reason);
+    phase_ = Phase::kFinishing;
+    done_ = true;
+  } else if (evaluator_.decides()) {
+    OrderStep(step_);  // it was held back
+  }
+}
+
+// False: the job has failed.
+bool Coordinator::CheckFinite() {
+  if (!aggregator_.nonfinite() || aggregator_.skips()) return !failure_.is_set();
+  const char* why = "on_nonfinite is ABORT; nothing of this step is kept";
+  if (config_.run().on_nonfinite() == config::Run::SKIP_STEP) {
+    // While gradients are still being added, the decision is ahead.
+    if (aggregator_.averages()) return !failure_.is_set();
+    why = "a finite gradient that breaks a weight is not skipped";
+  }
+  FailNonfinite(*aggregator_.nonfinite(), why);
+  return false;
+}
+
+void Coordinator::FailNonfinite(const Nonfinite& bad, const std::string& why) {
+  const std::string from = bad.rank ? ", from " + members_.Name(*bad.rank) : "";
+  failure_.Set({ExitCode::kNonfinite, std::nullopt,
+                fmt::format("{} at step {}{}: {}. {}", bad.what, step_, from, why, kRemedy)});
+}
+
+// SKIP_STEP: the step is complete and has changed nothing.
+void Coordinator::CountSkippedStep() {
+  const Nonfinite& bad = bad_loss_ ? *bad_loss_ : *aggregator_.nonfinite();
+  const std::string from = bad.rank ? ", from " + members_.Name(*bad.rank) : "";
+  ++skipped_in_a_row_;
+  LogWarning("skipped step {}: {}{} ({} in a row)", step_, bad.what, from, skipped_in_a_row_);
+  events::SkippedStep skipped;
+  skipped.set_step(step_);
+  skipped.set_reason(bad.what);
+  skipped.set_in_a_row(skipped_in_a_row_);
+  if (bad.rank) skipped.set_rank(*bad.rank);
+  reporter_.SkippedStep(std::move(skipped));
+  if (skipped_in_a_row_ < config_.run().max_skipped_steps()) return;
+  FailNonfinite(
+      bad,
+      fmt::format("{} skipped in a row, which is run.max_skipped_steps",
+                  skipped_in_a_row_ == 1 ? "1 step" : fmt::format("{} steps", skipped_in_a_row_)));
+}
+
+// f. Nobody waits for ever: the deadline of each phase, and who missed it.
+void Coordinator::CheckDeadlines() {
+  const Clock::time_point now = Clock::now();
+  if (phase_ == Phase::kGathering) {
+    CheckStart(now);
+  } else if (phase_ == Phase::kPreparing) {
+    if (const auto limit = deadlines_.ReadyMissed(now)) {
+      FailLate(members_.UnreadyRanks(), "no Ready", *limit);
+    }
+  } else if (evaluator_.running() &&
+             (phase_ == Phase::kFinishing || evaluator_.current().version() == step_)) {
+    const Evaluation& evaluation = evaluator_.current();
+    if (const auto limit = deadlines_.EvaluationMissed(now, evaluation.last_progress())) {
+      FailLate(evaluation.MissingRanks(), "no evaluation", *limit);
+    }
+  } else if (phase_ == Phase::kTraining) {
+    CheckStep(now);
+  }
+  for (uint32_t rank = 0; rank < members_.size(); ++rank) {
+    const Member& member = members_.roster().at(rank);
+    if (!member.peer) continue;
+    if (const auto limit = deadlines_.SilenceMissed(now, member.last_heard)) {
+      failure_.Set({ExitCode::kDeadline, rank,
+                    fmt::format("{} was lost at step {}: silent for {:g} s", members_.Name(rank),
+                                step_, *limit)});
+    }
+  }
+}
+
+void Coordinator::CheckStart(Clock::time_point now) {
+  const std::vector<uint32_t> missing = members_.roster().MissingRanks();
+  if (const auto limit = deadlines_.JoinMissed(now)) {
+    failure_.Set({ExitCode::kDeadline, std::nullopt,
+                  fmt::format("{} of {} workers did not join within {:g} s: rank {} missing",
+                              missing.size(), members_.size(), *limit, Join(missing, ", "))});
+    return;
+  }
+  if (now < next_waiting_) return;
+  next_waiting_ = now + kWaitingInterval;
+  LogInfo("waiting for rank {} ({:.0f} s)", Join(missing, ", "), deadlines_.waited(now));
+  reporter_.Waiting(missing, deadlines_.waited(now));
+}
+
+void Coordinator::CheckStep(Clock::time_point now) {
+  const auto median = progress_.steps() == 0 ? std::nullopt : std::optional(progress_.MedianStep());
+  const auto limit = deadlines_.StepMissed(now, median);
+  if (!limit) return;
+  if (const std::vector<uint32_t> late = RanksWithoutLoss(); !late.empty()) {
+    FailLate(late, "no loss", *limit);
+  } else {
+    FailLate(aggregator_.MissingRanks(), "no complete gradient", *limit);
+  }
+}
+
+std::vector<uint32_t> Coordinator::RanksWithoutLoss() const {
+  std::vector<uint32_t> late;
+  for (uint32_t rank = 0; rank < assignment_.ranks(); ++rank) {
+    for (int64_t slice = 0; slice < assignment_.slices; ++slice) {
+      if (losses_.Has(slice) || !assignment_.Holds(rank, slice)) continue;
+      late.push_back(rank);
+      break;
+    }
+  }
+  return late;
+}
+
+void Coordinator::FailLate(const std::vector<uint32_t>& ranks, const std::string& what,
+                           double limit) {
+  failure_.Set({ExitCode::kDeadline, std::nullopt,
+                fmt::format("{} from {} within {:g} s (step {})", what, members_.Names(ranks),
+                            limit, step_)});
+}
+
+void Coordinator::Forgive(Clock::duration own_gap) {
+  deadlines_.Forgive(own_gap);
+  evaluator_.Forgive(own_gap);
+}
+
+}  // namespace muster

@@ -1,0 +1,125 @@
+// What happens next: the phases of a run and, in training, its steps. The letters are those of the
+// design (docs/DESIGN.md, "A step"): a. all have joined, b. losses, c. gradients, d. weights,
+// e. evaluation, f. who is late.
+//
+// Handlers return why a message does not fit, "" if it does. A failure of the job is set, not
+// thrown; what the environment does (a full disk) is thrown as Error.
+//
+// Owner: the server. Used in the loop's thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/graph/graph.h"
+#include "common/link/link.h"
+#include "common/plan/assignment.h"
+#include "common/plan/step_plan.h"
+#include "proto/config.pb.h"
+#include "ps/aggregator.h"
+#include "ps/deadlines.h"
+#include "ps/evaluator.h"
+#include "ps/first_failure.h"
+#include "ps/membership.h"
+#include "ps/progress.h"
+#include "ps/reporter.h"
+#include "ps/schedule.h"
+#include "ps/step_losses.h"
+#include "ps/thread_pool.h"
+#include "ps/variables.h"
+
+namespace muster {
+
+class Coordinator {
+ public:
+  // All outlive this. `config` is resolved (slices and threads are set).
+  Coordinator(const config::Config& config, const Graph& graph, Membership& members,
+              Reporter& reporter, FirstFailure& failure);
+
+  // a. All have joined: plans the run, welcomes them, sends W(0).
+  void Begin();
+  // Sends W(0) to one that had to be welcomed again.
+  void SendWeights(uint32_t rank);
+  void OnReady(uint32_t rank);
+
+  // b., c., e.
+  std::string OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss);
+  std::string OnGradient(uint32_t rank, const wire::GradientPart& part, const Payload& payload);
+  std::string OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBlock& block);
+  void OnStepTimes(uint32_t rank, const wire::StepTimes& times) { progress_.AddTimes(rank, times); }
+
+  // d. Publishes what the pool has finished, and ends the step if that was all of it.
+  void Advance(bool collect);
+  // f. Sets the failure if somebody is late. Also tells who is still missing at the start.
+  void CheckDeadlines();
+  void Forgive(std::chrono::steady_clock::duration own_gap);
+
+  bool done() const { return done_; }
+  // All steps are done.
+  bool finishing() const { return phase_ == Phase::kFinishing; }
+  // Whether training has begun.
+  bool trained() const { return phase_ == Phase::kTraining || phase_ == Phase::kFinishing; }
+  // W(step()) is the newest version that is whole.
+  int64_t step() const { return step_; }
+  uint64_t weights_hash() const { return variables_.HashWeights(step_); }
+  const Progress& progress() const { return progress_; }
+  ThreadPool& pool() { return pool_; }
+  SharedMemory& shared_weights() { return variables_.shared(); }
+  const char* instruction_set() const { return aggregator_.instruction_set(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  // kFinishing: all steps are done; the last evaluation may go on.
+  enum class Phase { kGathering, kPreparing, kTraining, kFinishing };
+
+  void ReportStart();
+  void BeginStep(int64_t step);
+  void OrderNext();
+  void OrderStep(int64_t step);
+  void PublishChunk(int64_t version, size_t chunk);
+  wire::ServerMessage WeightsMessage(int64_t version, size_t chunk) const;
+  bool CheckFinite();
+  void EndStep();
+  void ReportStep(int64_t steps_done);
+  void CountSkippedStep();
+  void EndEvaluation();
+  bool LiveLineIsDue();  // a line for a person's eyes, at most five a second
+  void CheckStart(Clock::time_point now);
+  void CheckStep(Clock::time_point now);
+  std::vector<uint32_t> RanksWithoutLoss() const;
+  void FailLate(const std::vector<uint32_t>& ranks, const std::string& what, double limit);
+  void FailNonfinite(const Nonfinite& bad, const std::string& why);
+
+  const config::Config& config_;
+  const Graph& graph_;
+  Membership& members_;
+  Reporter& reporter_;
+  FirstFailure& failure_;
+
+  Variables variables_;
+  ThreadPool pool_;  // joined before the memory goes that its threads use
+  Aggregator aggregator_;
+
+  Phase phase_ = Phase::kGathering;
+  bool done_ = false;
+  StepPlan plan_;
+  Assignment assignment_;
+  LearningRateSchedule schedule_;
+  Evaluator evaluator_;
+
+  int64_t step_ = 0;
+  StepLosses losses_;
+  double learning_rate_ = 0;
+  std::optional<Nonfinite> bad_loss_;  // of this step; SKIP_STEP
+  int64_t skipped_in_a_row_ = 0;
+
+  Progress progress_;
+  Deadlines deadlines_;
+  Clock::time_point next_live_ = Clock::now();
+  Clock::time_point next_waiting_;
+};
+
+}  // namespace muster

@@ -1,0 +1,29 @@
+#include "ps/deadlines.h"
+
+#include <algorithm>
+
+#include "common/base/own_gap.h"
+
+namespace muster {
+
+void Deadlines::Forgive(Clock::duration own_gap) {
+  began_ = WithoutGap(began_, own_gap);
+  since_ = WithoutGap(since_, own_gap);
+}
+
+std::optional<double> Deadlines::EvaluationMissed(Time now, Time last_block) const {
+  return Missed(now, std::max(last_block, since_), limits_.progress_s());
+}
+
+std::optional<double> Deadlines::StepMissed(Time now, std::optional<double> median) const {
+  const double limit = median ? std::max(limits_.step_s(), limits_.step_median_factor() * *median)
+                              : limits_.first_step_s();
+  return Missed(now, since_, limit);
+}
+
+std::optional<double> Deadlines::Missed(Time now, Time since, double limit) {
+  if (now - since <= std::chrono::duration<double>(limit)) return std::nullopt;
+  return limit;
+}
+
+}  // namespace muster

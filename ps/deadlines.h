@@ -1,0 +1,50 @@
+// How long the server waits for what, and since when. Time in which this process did not run counts
+// against nobody.
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+#include "proto/config.pb.h"
+
+namespace muster {
+
+class Deadlines {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Time = Clock::time_point;
+
+  explicit Deadlines(const config::Deadlines& limits) : limits_(limits) {}
+
+  // Something new is waited for from now on: the workers' readiness, a step, the step after an
+  // evaluation.
+  void Restart() { since_ = Clock::now(); }
+  // Moves the beginning of all waits on by a time in which nothing could be seen.
+  void Forgive(Clock::duration own_gap);
+
+  // How many seconds were allowed, if more have passed.
+  std::optional<double> JoinMissed(Time now) const {
+    return Missed(now, began_, limits_.start_s());
+  }
+  std::optional<double> ReadyMissed(Time now) const {
+    return Missed(now, since_, limits_.first_step_s());
+  }
+  // `last_block`: when the last result came. An evaluation may begin before the wait for it does.
+  std::optional<double> EvaluationMissed(Time now, Time last_block) const;
+  // `median`: of the steps so far, in seconds; nothing before the first has ended.
+  std::optional<double> StepMissed(Time now, std::optional<double> median) const;
+  std::optional<double> SilenceMissed(Time now, Time last_heard) const {
+    return Missed(now, last_heard, limits_.silence_s());
+  }
+
+  double waited(Time now) const { return std::chrono::duration<double>(now - began_).count(); }
+
+ private:
+  static std::optional<double> Missed(Time now, Time since, double limit);
+
+  const config::Deadlines limits_;
+  Time began_ = Clock::now();  // this process
+  Time since_ = Clock::now();
+};
+
+}  // namespace muster

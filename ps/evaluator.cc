@@ -1,0 +1,58 @@
+#include "ps/evaluator.h"
+
+#include <fmt/core.h>
+
+#include "common/base/atomic_file.h"
+
+namespace muster {
+
+void Evaluator::Plan(const StepPlan& plan, int64_t test_samples, uint32_t workers) {
+  plan_ = plan;
+  test_samples_ = test_samples;
+  workers_ = workers;
+}
+
+bool Evaluator::IsDueAfter(int64_t step) const {
+  if (test_samples_ == 0) return false;
+  const int64_t done = step + 1;
+  if (done == plan_.total_steps) return !settings_.skip_final();
+  const int64_t per_epoch = plan_.StepsPerEpoch();
+  if (settings_.every_steps() > 0 && done % settings_.every_steps() == 0) return true;
+  return settings_.every_epochs() > 0 && done % (per_epoch * settings_.every_epochs()) == 0;
+}
+
+std::vector<wire::Evaluate> Evaluator::Begin(int64_t version) {
+  evaluation_.emplace(version, test_samples_, settings_.batch(), workers_, classes_,
+                      settings_.confusion_matrix());
+  std::vector<wire::Evaluate> orders(workers_);
+  for (uint32_t rank = 0; rank < workers_; ++rank) {
+    const Range blocks = evaluation_->BlocksOf(rank);
+    wire::Evaluate& order = orders[rank];
+    order.set_version(version);
+    order.set_block_size(settings_.batch());
+    order.set_block_begin(static_cast<uint32_t>(blocks.begin));
+    order.set_block_end(static_cast<uint32_t>(blocks.end));
+    order.set_average(settings_.use_ema());
+    order.set_predictions(settings_.confusion_matrix());
+  }
+  return orders;
+}
+
+EvaluationResult Evaluator::Finish() {
+  const EvaluationResult result = evaluation_->Result();
+  // Written anew at each one, so that it is the last one's however the run ends.
+  if (evaluation_->confusion_matrix() != nullptr && !run_dir_.empty()) {
+    WriteFileAtomically(run_dir_ + "/confusion_matrix.csv", evaluation_->confusion_matrix()->Csv());
+  }
+  evaluation_.reset();
+  return result;
+}
+
+std::string Evaluator::StopReason(const EvaluationResult& result) const {
+  if (!decides() || result.accuracy < settings_.stop_at_accuracy()) return "";
+  return fmt::format(
+      "reached the test accuracy {:g} at step {}: evaluation.stop_at_accuracy is {:g}",
+      result.accuracy, result.version, settings_.stop_at_accuracy());
+}
+
+}  // namespace muster

@@ -1,0 +1,66 @@
+// The evaluations of a run: when one is due, who evaluates what, the result.
+//
+// Owner: the coordinator.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/plan/step_plan.h"
+#include "proto/config.pb.h"
+#include "proto/wire.pb.h"
+#include "ps/evaluation.h"
+
+namespace muster {
+
+class Evaluator {
+ public:
+  // `run_dir` may be empty: no files. `classes`: logits of the network.
+  Evaluator(const config::Evaluation& settings, std::string run_dir, int64_t classes)
+      : settings_(settings), run_dir_(std::move(run_dir)), classes_(classes) {}
+
+  // What is known when all workers have joined.
+  void Plan(const StepPlan& plan, int64_t test_samples, uint32_t workers);
+
+  bool IsDueAfter(int64_t step) const;
+  // Whether W(version) is to be evaluated by its moving average.
+  bool AverageIsDue(int64_t version) const {
+    return settings_.use_ema() && IsDueAfter(version - 1);
+  }
+  // A result may end the run: no step is ordered before it is there.
+  bool decides() const { return settings_.has_stop_at_accuracy(); }
+
+  // Begins the evaluation of W(version): each rank's order.
+  std::vector<wire::Evaluate> Begin(int64_t version);
+  bool running() const { return evaluation_.has_value(); }
+  // With running() only.
+  const Evaluation& current() const { return *evaluation_; }
+  void Forgive(std::chrono::steady_clock::duration own_gap) {
+    if (evaluation_) evaluation_->Forgive(own_gap);
+  }
+
+  // False if the block is not one of those that this rank was given, or came already.
+  bool Add(uint32_t rank, const wire::EvaluatedBlock& block) {
+    return evaluation_ && evaluation_->Add(rank, block);
+  }
+  // Of a complete one; then none is running. Writes confusion_matrix.csv if it is wanted: throws
+  // Error(kFailure) if that cannot be written.
+  EvaluationResult Finish();
+
+  // Why the run is to end with this result, or "".
+  std::string StopReason(const EvaluationResult& result) const;
+
+ private:
+  const config::Evaluation settings_;
+  const std::string run_dir_;
+  const int64_t classes_;
+  StepPlan plan_;
+  int64_t test_samples_ = 0;
+  uint32_t workers_ = 0;
+  std::optional<Evaluation> evaluation_;
+};
+
+}  // namespace muster

@@ -1,0 +1,26 @@
+// Why the job ends before its time: the first reason that anybody gives. What follows from it, a
+// worker that leaves since the server is about to stop, is no news.
+//
+// Owner: the server. Used in the loop's thread.
+#pragma once
+
+#include <optional>
+#include <utility>
+
+#include "common/base/job_failure.h"
+
+namespace muster {
+
+class FirstFailure {
+ public:
+  void Set(JobFailure failure) {
+    if (!failure_) failure_ = std::move(failure);
+  }
+  bool is_set() const { return failure_.has_value(); }
+  const std::optional<JobFailure>& get() const { return failure_; }
+
+ private:
+  std::optional<JobFailure> failure_;
+};
+
+}  // namespace muster

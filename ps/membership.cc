@@ -1,0 +1,204 @@
+#include "ps/membership.h"
+
+#include <fmt/core.h>
+#include <poll.h>
+
+#include <algorithm>
+
+#include "common/base/join.h"
+#include "common/base/own_gap.h"
+
+namespace muster {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kGoodbyeWait{3000};
+
+}  // namespace
+
+Membership::Membership(const VariableLayout& layout, JoinTerms terms, ServerLink& link,
+                       Reporter& reporter, OnLost on_lost)
+    : link_(link),
+      reporter_(reporter),
+      on_lost_(std::move(on_lost)),
+      roster_(layout, std::move(terms)) {}
+
+Membership::Outcome Membership::OnHello(PeerId peer, const wire::WorkerMessage& message) {
+  const uint32_t rank = message.address().rank();
+  const bool comes_back = message.hello().instead_of_local() && phase_ == Phase::kPreparing;
+  std::optional<std::string> reason;
+  if (comes_back) {
+    reason = roster_.Reseat(peer, message.address(), message.hello());
+  } else if (phase_ != Phase::kGathering) {
+    reason = "all workers of this job have joined already";
+  } else {
+    reason = roster_.Join(peer, message.address(), message.hello());
+  }
+  if (reason) {
+    Refuse(fmt::format("rank {} (host {}, pid {})", rank, message.hello().host(),
+                       message.hello().pid()),
+           *reason);
+    wire::ServerMessage refusal;
+    refusal.mutable_refused()->set_reason(*reason);
+    (void)link_.Send(peer, refusal, {});
+    return Outcome::kRefused;
+  }
+  if (comes_back) {
+    LogWarning(
+        "{} gets its messages over ZeroMQ: no memory could be shared with it (its log, or a line "
+        "above, says why)",
+        Name(rank));
+    return Outcome::kCameBack;
+  }
+  const std::string remark = roster_.Remark(rank);
+  const std::string joined =
+      fmt::format("{} joined{}{}", Name(rank), remark.empty() ? "" : "; ", remark);
+  LogInfo("{}", joined);
+  reporter_.Joined(rank, joined);
+  return Outcome::kJoined;
+}
+
+void Membership::Refuse(const std::string& who, const std::string& why) {
+  if (!refused_.Count()) return;
+  const std::string line = Printable(fmt::format("{}: {}", who, why));
+  LogWarning("refused {} ({} so far)", line, refused_.count());
+  reporter_.Refused("Refused " + line);
+}
+
+void Membership::WelcomeAll(WelcomeTerms terms) {
+  terms_ = std::move(terms);
+  phase_ = Phase::kPreparing;
+  for (uint32_t rank = 0; rank < size(); ++rank) Welcome(rank);
+}
+
+void Membership::Welcome(uint32_t rank) {
+  const Range slices = terms_.assignment.SlicesOf(rank).front();
+  wire::ServerMessage message = NewMessage();
+  wire::Welcome& welcome = *message.mutable_welcome();
+  welcome.set_workers(size());
+  for (const Chunk& chunk : terms_.chunks) welcome.add_chunk_end(chunk.end);
+  welcome.set_first_step(terms_.first_step);
+  welcome.set_train_samples(terms_.plan.train_samples);
+  welcome.set_global_batch(terms_.plan.global_batch);
+  welcome.set_total_steps(terms_.plan.total_steps);
+  welcome.set_slices(static_cast<uint32_t>(terms_.plan.slices));
+  welcome.set_slice_begin(static_cast<uint32_t>(slices.begin));
+  welcome.set_slice_end(static_cast<uint32_t>(slices.end));
+  welcome.set_tensor_type(terms_.wire_type);
+  Send(rank, message);
+}
+
+bool Membership::OnReady(uint32_t rank) {
+  roster_.at(rank).ready = true;
+  if (phase_ != Phase::kPreparing || !UnreadyRanks().empty()) return false;
+  phase_ = Phase::kClosed;
+  return true;
+}
+
+std::optional<uint32_t> Membership::SenderOf(const FromWorker& event, std::string& why) {
+  const std::optional<uint32_t> rank = roster_.RankOf(event.peer);
+  if (event.kind == FromWorker::Kind::kMalformed) {
+    why = "not a message of this protocol";
+  } else if (!rank) {
+    why = "has not joined";
+  } else if (!roster_.Matches(*rank, event.message.address())) {
+    why = "wrong job, rank or incarnation";
+  } else {
+    roster_.at(*rank).last_heard = Clock::now();
+    return rank;
+  }
+  return std::nullopt;
+}
+
+void Membership::OnClosed(PeerId peer) {
+  const std::optional<uint32_t> rank = roster_.RankOf(peer);
+  if (!rank || roster_.at(*rank).finished) return;
+  on_lost_(*rank, ExitCode::kPeerFailed, "its connection ended");
+}
+
+wire::ServerMessage Membership::NewMessage() const {
+  wire::ServerMessage message;
+  message.mutable_address()->set_job(roster_.job());
+  return message;
+}
+
+void Membership::Send(uint32_t rank, wire::ServerMessage& message,
+                      std::span<const std::byte> tensor) {
+  const Member& member = roster_.at(rank);
+  message.mutable_address()->set_rank(rank);
+  message.mutable_address()->set_incarnation(member.incarnation);
+  if (!member.peer) return;
+  // Of a worker that has gone the link tells after its last messages, which may say why.
+  if (link_.Send(*member.peer, message, tensor) != SendResult::kFull) return;
+  on_lost_(rank, ExitCode::kPeerFailed, "it does not take its messages");
+}
+
+void Membership::Broadcast(wire::ServerMessage& message, std::span<const std::byte> tensor) {
+  for (uint32_t rank = 0; rank < size(); ++rank) Send(rank, message, tensor);
+}
+
+void Membership::SendHeartbeats() {
+  wire::ServerMessage message = NewMessage();
+  message.mutable_beat();
+  Broadcast(message);
+}
+
+void Membership::Forgive(Clock::duration own_gap) {
+  for (uint32_t rank = 0; rank < size(); ++rank) {
+    auto& heard = roster_.at(rank).last_heard;
+    heard = WithoutGap(heard, own_gap);
+  }
+}
+
+std::string Membership::Names(const std::vector<uint32_t>& ranks) const {
+  std::vector<std::string> names;
+  names.reserve(ranks.size());
+  for (const uint32_t rank : ranks) names.push_back(Name(rank));
+  return Join(names, ", ");
+}
+
+std::vector<uint32_t> Membership::UnreadyRanks() const {
+  std::vector<uint32_t> ranks;
+  for (uint32_t rank = 0; rank < size(); ++rank) {
+    if (!roster_.at(rank).ready) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+bool Membership::EverybodyLeft() const {
+  for (uint32_t rank = 0; rank < size(); ++rank) {
+    if (roster_.at(rank).peer && !roster_.at(rank).finished) return false;
+  }
+  return true;
+}
+
+void Membership::StopAll(bool completed, const std::string& reason) {
+  phase_ = Phase::kClosed;
+  wire::ServerMessage message = NewMessage();
+  message.mutable_stop()->set_completed(completed);
+  message.mutable_stop()->set_reason(reason);
+  for (uint32_t rank = 0; rank < size(); ++rank) {
+    Member& member = roster_.at(rank);
+    if (!member.peer) continue;
+    message.mutable_address()->set_rank(rank);
+    message.mutable_address()->set_incarnation(member.incarnation);
+    if (link_.Send(*member.peer, message, {}) != SendResult::kQueued) member.finished = true;
+  }
+  link_.Deliver();
+  const Clock::time_point deadline = Clock::now() + (completed ? kGoodbyeWait : kGoodbyeWait / 3);
+  while (!EverybodyLeft() && Clock::now() < deadline) {
+    const std::optional<FromWorker> event = link_.Receive();
+    if (!event) {
+      pollfd fd{link_.fd(), POLLIN, 0};
+      if (link_.PrepareToSleep()) (void)::poll(&fd, 1, 20);
+      continue;
+    }
+    const std::optional<uint32_t> rank = roster_.RankOf(event->peer);
+    if (rank && (event->kind == FromWorker::Kind::kLost || event->message.has_goodbye())) {
+      roster_.at(*rank).finished = true;
+    }
+  }
+}
+
+}  // namespace muster
