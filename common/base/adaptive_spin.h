@@ -1,11 +1,11 @@
-// Waiting for something that another process does to memory: a short look before going to sleep,
-// if the last waits were short, as adaptive mutexes do and Linux' haltpoll.
+// Waiting for something that another process does to memory: polls it for a short time before it
+// goes to sleep, if the last waits were short, as adaptive mutexes and Linux' haltpoll do.
 //
-// Sleeping and being woken costs two changes of context and, on a virtual machine whose core has
-// gone idle, tens of microseconds. Looking costs a core; it gives it away (sched_yield) after every
-// look, so that more waiting threads than cores do not hinder one another, and it is bounded: 50 µs
-// a wait. A look that was in vain, or after which the core did not come back soon because others
-// compute on it, is not tried again for a while, and that while doubles each time.
+// To sleep and be woken costs two changes of context and, on a virtual machine whose core has gone
+// idle, tens of microseconds. Polling costs a core. So it yields the core (sched_yield) after every
+// poll, lest more waiting threads than cores hinder one another, and ends after 50 µs. If that was
+// in vain, or others computed on the core meanwhile so that it came back late, nothing is polled
+// for a pause, which doubles each time.
 //
 // Threads: one.
 #pragma once
@@ -27,24 +27,24 @@ class AdaptiveSpin {
   // The sleep after a Spin that returned false is over.
   void Slept() { End(Clock::now()); }
 
-  // The policy alone. A wait begins: whether to look. It ends.
+  // The policy alone. Begin: a wait begins; true: poll. End: it is over.
   bool Begin(Clock::time_point now);
   void End(Clock::time_point now);
 
-  // For how long a wait looks.
+  // For how long a wait polls.
   static constexpr std::chrono::microseconds kLook{50};
-  // A wait with a sleep of this length might have been one without: waking up is in it.
+  // A wait up to this long, with sleeping and waking up, would have been over sooner by polling.
   static constexpr std::chrono::microseconds kShort{200};
-  // A look in vain before a wait that was short all the same is no reason to stop: the other side
-  // slept, and will look as well when its pause is over. If all stopped whenever one does, nobody
-  // would ever begin again. But not so many in a row.
+  // If polling was in vain but the wait was short all the same, the other side slept; it polls
+  // again when its pause is over. So many of those in a row are no reason to stop: if all stopped
+  // whenever one does, nobody would ever begin again.
   static constexpr int kTolerated = 32;
-  // So many short waits in a row, and looking is tried.
+  // After so many short waits in a row polling is tried.
   static constexpr int kShortWaits = 3;
-  // For how long no wait looks after one that did in vain: the first time, and at most.
+  // How long the pause is after polling in vain: the first one, and the longest.
   static constexpr std::chrono::milliseconds kFirstPause{1}, kLongestPause{1000};
-  // So many looks in a row that were not halve the next pause: together they save what one in vain
-  // may cost, a time slice of somebody else.
+  // So many successes in a row halve the next pause: together they save as much as polling in vain
+  // once may cost, a time slice of somebody else.
   static constexpr int kForgiven = 256;
 
  private:
