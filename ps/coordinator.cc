@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <cmath>
-
 #include "common/base/join.h"
 #include "common/base/log.h"
 #include "common/config/batch_norm_check.h"
@@ -11,15 +9,13 @@
 #include "common/config/config.h"
 #include "common/trace/trace.h"
 #include "ps/choose_kernels.h"
-#include "ps/unsigned_nan.h"
+#include "ps/started_event.h"
 
 namespace muster {
 namespace {
 
 constexpr std::chrono::milliseconds kLiveInterval{200};
 constexpr std::chrono::seconds kWaitingInterval{5};
-
-const char* const kRemedy = "A smaller learning rate is the usual remedy";
 
 }  // namespace
 
@@ -30,6 +26,7 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
       members_(members),
       reporter_(reporter),
       failure_(failure),
+      nonfinite_(config.run(), members, reporter, failure),
       variables_(graph.layout(), {.state_arenas = Optimizer::StateArenas(config.optimizer()),
                                   .average = config.optimizer().has_ema_decay(),
                                   .wire_type = WireTypeOf(config.cluster()),
@@ -37,7 +34,7 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
       pool_(config.server().threads()),
       aggregator_(variables_, pool_, CutChunks(graph.layout(), config.cluster()),
                   config.optimizer(), ChooseKernels(config.server().instruction_set()),
-                  config.run().on_nonfinite() == config::Run::SKIP_STEP,
+                  nonfinite_.may_skip(),
                   [this](int64_t version, size_t chunk) { PublishChunk(version, chunk); }),
       evaluator_(config.evaluation(), config.run().dir(), graph.classes()),
       deadlines_(config.deadlines()),
@@ -65,26 +62,7 @@ void Coordinator::Begin() {
   phase_ = Phase::kPreparing;
   deadlines_.Restart();
   for (size_t c = 0; c < aggregator_.chunks().size(); ++c) PublishChunk(step_, c);
-  ReportStart();
-}
-
-void Coordinator::ReportStart() {
-  const Roster& roster = members_.roster();
-  events::Started started;
-  for (uint32_t rank = 0; rank < roster.size(); ++rank) {
-    const Member& member = roster.at(rank);
-    events::Started::Worker& worker = *started.add_workers();
-    worker.set_rank(rank);
-    worker.set_host(member.host);
-    worker.set_pid(member.pid);
-    worker.set_threads(member.threads);
-  }
-  started.set_train_samples(plan_.train_samples);
-  started.set_test_samples(roster.test_samples());
-  started.set_total_steps(plan_.total_steps);
-  started.set_steps_per_epoch(plan_.StepsPerEpoch());
-  started.set_global_batch(plan_.global_batch);
-  started.set_slices(plan_.slices);
+  events::Started started = StartedEvent(plan_, roster);
   started.set_parameters(graph_.layout().parameter_count());
   started.set_chunks(static_cast<int64_t>(aggregator_.chunks().size()));
   started.set_instruction_set(instruction_set());
@@ -115,7 +93,7 @@ void Coordinator::BeginStep(int64_t step) {
   deadlines_.Restart();
   losses_.Begin(plan_, plan_.At(step));
   learning_rate_ = schedule_.At(losses_.batch().samples_before);
-  bad_loss_.reset();
+  nonfinite_.BeginStep(step);
   aggregator_.BeginStep(step);
 }
 
@@ -128,18 +106,12 @@ std::string Coordinator::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss)
       !losses_.Add(loss.slice(), loss.samples(), loss.loss(), loss.correct())) {
     return fmt::format("an unexpected loss of slice {}", loss.slice());
   }
-  if (!std::isfinite(loss.loss()) && !bad_loss_) {
-    bad_loss_ = {fmt::format("the loss of slice {} is {}", loss.slice(), UnsignedNan(loss.loss())),
-                 rank};
-    if (config_.run().on_nonfinite() == config::Run::ABORT) {
-      FailNonfinite(*bad_loss_, "on_nonfinite is ABORT; nothing of this step is kept");
-      return "";
-    }
-  }
+  nonfinite_.CheckLoss(rank, loss.slice(), loss.loss());
+  if (failure_.is_set()) return "";
   if (!losses_.Complete()) return "";
   // With a bad loss the step goes on: its gradients are waited for, and not used.
   aggregator_.LetGo({.learning_rate = learning_rate_,
-                     .skip = bad_loss_.has_value(),
+                     .skip = nonfinite_.bad_loss(),
                      .evaluate_average = evaluator_.AverageIsDue(step_ + 1)});
   OrderNext();
   return "";
@@ -213,20 +185,16 @@ void Coordinator::PublishChunk(int64_t version, size_t chunk) {
 
 void Coordinator::Advance(bool collect) {
   if (collect) pool_.Collect();
-  if (!CheckFinite()) return;
+  nonfinite_.CheckGradient(aggregator_);
+  if (failure_.is_set()) return;
   if (phase_ == Phase::kTraining && aggregator_.StepIsComplete()) EndStep();
 }
 
 void Coordinator::EndStep() {
   const trace::Span span("end step");
-  const bool skipped = aggregator_.skips();
-  progress_.EndStep(losses_, learning_rate_, skipped);
-  if (skipped) {
-    CountSkippedStep();
-    if (failure_.is_set()) return;
-  } else {
-    skipped_in_a_row_ = 0;
-  }
+  progress_.EndStep(losses_, learning_rate_, aggregator_.skips());
+  nonfinite_.EndStep(aggregator_);
+  if (failure_.is_set()) return;
   const int64_t next = step_ + 1;
   ReportStep(next);
   if (evaluator_.running()) progress_.BeginEvaluation();
@@ -286,44 +254,6 @@ void Coordinator::EndEvaluation() {
   }
 }
 
-// False: the job has failed.
-bool Coordinator::CheckFinite() {
-  if (!aggregator_.nonfinite() || aggregator_.skips()) return !failure_.is_set();
-  const char* why = "on_nonfinite is ABORT; nothing of this step is kept";
-  if (config_.run().on_nonfinite() == config::Run::SKIP_STEP) {
-    // While gradients are still being added, the decision is ahead.
-    if (aggregator_.averages()) return !failure_.is_set();
-    why = "a finite gradient that breaks a weight is not skipped";
-  }
-  FailNonfinite(*aggregator_.nonfinite(), why);
-  return false;
-}
-
-void Coordinator::FailNonfinite(const Nonfinite& bad, const std::string& why) {
-  const std::string from = bad.rank ? ", from " + members_.Name(*bad.rank) : "";
-  failure_.Set({ExitCode::kNonfinite, std::nullopt,
-                fmt::format("{} at step {}{}: {}. {}", bad.what, step_, from, why, kRemedy)});
-}
-
-// SKIP_STEP: the step is complete and has changed nothing.
-void Coordinator::CountSkippedStep() {
-  const Nonfinite& bad = bad_loss_ ? *bad_loss_ : *aggregator_.nonfinite();
-  const std::string from = bad.rank ? ", from " + members_.Name(*bad.rank) : "";
-  ++skipped_in_a_row_;
-  LogWarning("skipped step {}: {}{} ({} in a row)", step_, bad.what, from, skipped_in_a_row_);
-  events::SkippedStep skipped;
-  skipped.set_step(step_);
-  skipped.set_reason(bad.what);
-  skipped.set_in_a_row(skipped_in_a_row_);
-  if (bad.rank) skipped.set_rank(*bad.rank);
-  reporter_.SkippedStep(std::move(skipped));
-  if (skipped_in_a_row_ < config_.run().max_skipped_steps()) return;
-  FailNonfinite(
-      bad,
-      fmt::format("{} skipped in a row, which is run.max_skipped_steps",
-                  skipped_in_a_row_ == 1 ? "1 step" : fmt::format("{} steps", skipped_in_a_row_)));
-}
-
 // f. Nobody waits for ever: the deadline of each phase, and who missed it.
 void Coordinator::CheckDeadlines() {
   const Clock::time_point now = Clock::now();
@@ -371,23 +301,11 @@ void Coordinator::CheckStep(Clock::time_point now) {
   const auto median = progress_.steps() == 0 ? std::nullopt : std::optional(progress_.MedianStep());
   const auto limit = deadlines_.StepMissed(now, median);
   if (!limit) return;
-  if (const std::vector<uint32_t> late = RanksWithoutLoss(); !late.empty()) {
+  if (const std::vector<uint32_t> late = losses_.MissingRanks(assignment_); !late.empty()) {
     FailLate(late, "no loss", *limit);
   } else {
     FailLate(aggregator_.MissingRanks(), "no complete gradient", *limit);
   }
-}
-
-std::vector<uint32_t> Coordinator::RanksWithoutLoss() const {
-  std::vector<uint32_t> late;
-  for (uint32_t rank = 0; rank < assignment_.ranks(); ++rank) {
-    for (int64_t slice = 0; slice < assignment_.slices; ++slice) {
-      if (losses_.Has(slice) || !assignment_.Holds(rank, slice)) continue;
-      late.push_back(rank);
-      break;
-    }
-  }
-  return late;
 }
 
 void Coordinator::FailLate(const std::vector<uint32_t>& ranks, const std::string& what,

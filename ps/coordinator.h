@@ -24,6 +24,7 @@
 #include "ps/evaluator.h"
 #include "ps/first_failure.h"
 #include "ps/membership.h"
+#include "ps/nonfinite_policy.h"
 #include "ps/progress.h"
 #include "ps/reporter.h"
 #include "ps/schedule.h"
@@ -75,29 +76,25 @@ class Coordinator {
   // kFinishing: all steps are done; the last evaluation may go on.
   enum class Phase { kGathering, kPreparing, kTraining, kFinishing };
 
-  void ReportStart();
   void BeginStep(int64_t step);
   void OrderNext();
   void OrderStep(int64_t step);
   void PublishChunk(int64_t version, size_t chunk);
   wire::ServerMessage WeightsMessage(int64_t version, size_t chunk) const;
-  bool CheckFinite();
   void EndStep();
   void ReportStep(int64_t steps_done);
-  void CountSkippedStep();
   void EndEvaluation();
   bool LiveLineIsDue();  // a line for a person's eyes, at most five a second
   void CheckStart(Clock::time_point now);
   void CheckStep(Clock::time_point now);
-  std::vector<uint32_t> RanksWithoutLoss() const;
   void FailLate(const std::vector<uint32_t>& ranks, const std::string& what, double limit);
-  void FailNonfinite(const Nonfinite& bad, const std::string& why);
 
   const config::Config& config_;
   const Graph& graph_;
   Membership& members_;
   Reporter& reporter_;
   FirstFailure& failure_;
+  NonfinitePolicy nonfinite_;
 
   Variables variables_;
   ThreadPool pool_;  // joined before the memory goes that its threads use
@@ -113,8 +110,6 @@ class Coordinator {
   int64_t step_ = 0;
   StepLosses losses_;
   double learning_rate_ = 0;
-  std::optional<Nonfinite> bad_loss_;  // of this step; SKIP_STEP
-  int64_t skipped_in_a_row_ = 0;
 
   Progress progress_;
   Deadlines deadlines_;

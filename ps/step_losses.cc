@@ -32,4 +32,16 @@ int64_t StepLosses::Correct() const {
   return sum;
 }
 
+std::vector<uint32_t> StepLosses::MissingRanks(const Assignment& assignment) const {
+  std::vector<uint32_t> missing;
+  for (uint32_t rank = 0; rank < assignment.ranks(); ++rank) {
+    for (size_t slice = 0; slice < results_.size(); ++slice) {
+      if (results_[slice].present || !assignment.Holds(rank, static_cast<int64_t>(slice))) continue;
+      missing.push_back(rank);
+      break;
+    }
+  }
+  return missing;
+}
+
 }  // namespace muster

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/plan/assignment.h"
 #include "common/plan/step_plan.h"
 
 namespace muster {
@@ -15,7 +16,8 @@ class StepLosses {
 
   // False if the slice is unknown, reported already, or has another number of samples.
   bool Add(int64_t slice, int64_t samples, double loss, int64_t correct);
-  bool Has(int64_t slice) const { return results_[static_cast<size_t>(slice)].present; }
+  // The ranks that have not reported all of their slices.
+  std::vector<uint32_t> MissingRanks(const Assignment& assignment) const;
   bool Complete() const { return count_ == results_.size(); }
 
   const Batch& batch() const { return batch_; }

@@ -1,0 +1,24 @@
+#include "ps/started_event.h"
+
+namespace muster {
+
+events::Started StartedEvent(const StepPlan& plan, const Roster& roster) {
+  events::Started started;
+  for (uint32_t rank = 0; rank < roster.size(); ++rank) {
+    const Member& member = roster.at(rank);
+    events::Started::Worker& worker = *started.add_workers();
+    worker.set_rank(rank);
+    worker.set_host(member.host);
+    worker.set_pid(member.pid);
+    worker.set_threads(member.threads);
+  }
+  started.set_train_samples(plan.train_samples);
+  started.set_test_samples(roster.test_samples());
+  started.set_total_steps(plan.total_steps);
+  started.set_steps_per_epoch(plan.StepsPerEpoch());
+  started.set_global_batch(plan.global_batch);
+  started.set_slices(plan.slices);
+  return started;
+}
+
+}  // namespace muster

@@ -1,0 +1,43 @@
+// Who computes which slices.
+#include "common/plan/assignment.h"
+
+#include <gtest/gtest.h>
+
+namespace muster {
+namespace {
+
+TEST(Assignment, EvenSharesCoverEachSliceOnce) {
+  for (const int64_t slices : {1, 2, 3, 7, 8, 12, 64}) {
+    for (uint32_t ranks = 1; ranks <= 9 && ranks <= slices; ++ranks) {
+      const Assignment assignment = AssignEvenly(slices, ranks);
+      ASSERT_EQ(assignment.ranks(), ranks);
+      int64_t next = 0;
+      for (uint32_t rank = 0; rank < ranks; ++rank) {
+        const std::vector<Range> mine = assignment.SlicesOf(rank);
+        ASSERT_EQ(mine.size(), 1u);  // neighbours
+        EXPECT_EQ(mine[0], EvenPart(slices, ranks, rank));
+        EXPECT_EQ(assignment.SliceCountOf(rank), mine[0].size());
+        for (int64_t slice = 0; slice < slices; ++slice) {
+          EXPECT_EQ(assignment.Holds(rank, slice), mine[0].begin <= slice && slice < mine[0].end);
+        }
+        EXPECT_EQ(mine[0].begin, next);
+        next = mine[0].end;
+      }
+      EXPECT_EQ(next, slices);
+    }
+  }
+}
+
+// As after the loss of a worker: somebody computes slices that are no neighbours.
+TEST(Assignment, AShareMayHaveHoles) {
+  const Assignment assignment{.slices = 6, .nodes = {{{1, 0}, {0, 5}}, {{1, 1}, {0, 4}}}};
+  EXPECT_EQ(assignment.SlicesOf(0), (std::vector<Range>{{0, 2}, {5, 6}}));
+  EXPECT_EQ(assignment.SlicesOf(1), (std::vector<Range>{{2, 5}}));
+  EXPECT_EQ(assignment.SliceCountOf(0), 3);
+  EXPECT_TRUE(assignment.Holds(0, 5));
+  EXPECT_FALSE(assignment.Holds(0, 4));
+  EXPECT_FALSE(assignment.Holds(1, 1));
+}
+
+}  // namespace
+}  // namespace muster
