@@ -37,8 +37,7 @@ class Optimizer {
   // `kernels` live as long as the program.
   Optimizer(const config::Optimizer& settings, const PassKernels& kernels);
 
-  // Arenas of floats that a kernel keeps from step to step, zeros at first: SGD 0; MOMENTUM,
-  // NESTEROV and RMSPROP without momentum 1; ADAM, ADAMW and RMSPROP with momentum 2.
+  // Arenas of floats that a kernel keeps from step to step, zeros at first (OptimizerState).
   size_t state_arenas() const { return state_arenas_; }
   bool keeps_average() const { return settings_.has_ema_decay(); }
   const PassKernels& kernels() const { return kernels_; }
