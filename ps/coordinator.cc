@@ -27,7 +27,7 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
       reporter_(reporter),
       failure_(failure),
       nonfinite_(config.run(), members, reporter, failure),
-      variables_(graph.layout(), {.state_arenas = Optimizer::StateArenas(config.optimizer()),
+      variables_(graph.layout(), {.state_arenas = static_cast<size_t>(OptimizerState(config.optimizer())),
                                   .average = config.optimizer().has_ema_decay(),
                                   .wire_type = WireTypeOf(config.cluster()),
                                   .seed = config.run().seed()}),

@@ -8,28 +8,22 @@
 namespace muster {
 namespace {
 
-struct Choice {
-  UpdateKernel PassKernels::*update;
-  size_t state_arenas;
-};
-
-Choice Choose(const config::Optimizer& settings) {
+UpdateKernel Choose(const config::Optimizer& settings, const PassKernels& kernels) {
   switch (settings.type()) {
     case config::Optimizer::SGD:
-      return {&PassKernels::sgd, 0};
+      return kernels.sgd;
     case config::Optimizer::MOMENTUM:
-      return {&PassKernels::momentum, 1};
+      return kernels.momentum;
     case config::Optimizer::NESTEROV:
-      return {&PassKernels::nesterov, 1};
+      return kernels.nesterov;
     case config::Optimizer::ADAM:
     case config::Optimizer::ADAMW:
-      return {&PassKernels::adam, 2};
+      return kernels.adam;
     case config::Optimizer::RMSPROP:
-      if (MomentumOf(settings) > 0) return {&PassKernels::rmsprop_momentum, 2};
-      return {&PassKernels::rmsprop, 1};
+      return MomentumOf(settings) > 0 ? kernels.rmsprop_momentum : kernels.rmsprop;
   }
   MUSTER_CHECK(false);
-  return {};
+  return nullptr;
 }
 
 bool IsAdam(config::Optimizer::Type type) {
@@ -56,13 +50,7 @@ UpdateCoefficients UpdateRule::Coefficients(const Segment& segment) const {
 }
 
 Optimizer::Optimizer(const config::Optimizer& settings, const PassKernels& kernels)
-    : settings_(settings), kernels_(kernels) {
-  update_ = kernels.*Choose(settings).update;
-}
-
-size_t Optimizer::StateArenas(const config::Optimizer& settings) {
-  return Choose(settings).state_arenas;
-}
+    : settings_(settings), kernels_(kernels), update_(Choose(settings, kernels)) {}
 
 UpdateRule Optimizer::RuleFor(int64_t update, double learning_rate) const {
   MUSTER_CHECK(update >= 1);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/config/update_settings.h"
 #include "proto/config.pb.h"
 #include "ps/pass_kernels.h"
 #include "ps/segments.h"
@@ -37,10 +38,8 @@ class Optimizer {
   // `kernels` live as long as the program.
   Optimizer(const config::Optimizer& settings, const PassKernels& kernels);
 
-  // Arenas of floats that a kernel keeps from step to step, zeros at first: SGD 0; MOMENTUM,
-  // NESTEROV and RMSPROP without momentum 1; ADAM, ADAMW and RMSPROP with momentum 2.
-  static size_t StateArenas(const config::Optimizer& settings);
-  size_t state_arenas() const { return StateArenas(settings_); }
+  // Arenas of floats that a kernel keeps from step to step, zeros at first.
+  size_t state_arenas() const { return static_cast<size_t>(OptimizerState(settings_)); }
   bool keeps_average() const { return settings_.has_ema_decay(); }
   const PassKernels& kernels() const { return kernels_; }
   // 0: the norm is not clipped.

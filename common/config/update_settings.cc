@@ -25,6 +25,22 @@ config::Optimizer::DecayType DecayTypeOf(const config::Optimizer& optimizer) {
                                                       : config::Optimizer::COUPLED;
 }
 
+int OptimizerState(const config::Optimizer& optimizer) {
+  switch (optimizer.type()) {
+    case config::Optimizer::SGD:
+      return 0;
+    case config::Optimizer::MOMENTUM:
+    case config::Optimizer::NESTEROV:
+      return 1;
+    case config::Optimizer::ADAM:
+    case config::Optimizer::ADAMW:
+      return 2;
+    case config::Optimizer::RMSPROP:
+      return MomentumOf(optimizer) > 0 ? 2 : 1;
+  }
+  return 0;
+}
+
 void ResolveOptimizer(config::Optimizer& optimizer) {
   if (optimizer.type() == config::Optimizer::RMSPROP) optimizer.set_momentum(MomentumOf(optimizer));
   optimizer.set_decay_type(DecayTypeOf(optimizer));

@@ -85,7 +85,7 @@ TextTable NetworkTable(const BenchResult& result, const MachineCosts& costs) {
   for (const int hosts : kHosts) columns.push_back({fmt::format("{} hosts", hosts), true});
   TextTable table(columns);
   for (const double gigabits : kGigabits) {
-    const Network network{.bits_per_s = gigabits * 1e9};
+    const HostNetwork network{.bits_per_s = gigabits * 1e9};
     std::vector<std::string> server{fmt::format("{:g} Gbit/s", gigabits), "one server"};
     std::vector<std::string> ring{"", "all-reduce"};
     for (const int hosts : kHosts) {

@@ -20,7 +20,7 @@ double LoopbackRound(const RoundShape& shape, const MachineCosts& costs) {
   return costs.tcp_latency_s + 2 * shape.workers * shape.bytes / costs.loopback_bytes_per_s;
 }
 
-double ServerRound(const RoundShape& shape, const Network& network, double memory_bytes_per_s) {
+double ServerRound(const RoundShape& shape, const HostNetwork& network, double memory_bytes_per_s) {
   const double link = network.BytesPerSecond();
   const double chunk = std::min(shape.bytes, shape.chunk_bytes);
   const double transfer = shape.workers * shape.bytes / link;
@@ -28,7 +28,7 @@ double ServerRound(const RoundShape& shape, const Network& network, double memor
          shape.workers * chunk / link;
 }
 
-double RingRound(const RoundShape& shape, const Network& network, double memory_bytes_per_s) {
+double RingRound(const RoundShape& shape, const HostNetwork& network, double memory_bytes_per_s) {
   const double hops = 2.0 * (shape.workers - 1);
   RoundShape alone = shape;
   alone.workers = 1;

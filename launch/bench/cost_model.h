@@ -32,7 +32,7 @@ double LocalRound(const RoundShape& shape, const MachineCosts& costs);
 double LoopbackRound(const RoundShape& shape, const MachineCosts& costs);
 
 // A network of full-duplex links of equal speed, one worker per host.
-struct Network {
+struct HostNetwork {
   double bits_per_s = 0;
   double hop_s = 50e-6;  // from a process on one host to one on another
 
@@ -43,8 +43,8 @@ struct Network {
 // One server that has a host and a link of its own: K gradients come in while K copies of the
 // weights go out, chunk by chunk, so one direction's time counts, and one chunk for everybody more,
 // whose weights cannot leave before its gradients came. Or the pass, if that takes longer.
-double ServerRound(const RoundShape& shape, const Network& network, double memory_bytes_per_s);
+double ServerRound(const RoundShape& shape, const HostNetwork& network, double memory_bytes_per_s);
 // Ring all-reduce among the workers (Patarasu, Yuan 2009), then the optimizer's step in each.
-double RingRound(const RoundShape& shape, const Network& network, double memory_bytes_per_s);
+double RingRound(const RoundShape& shape, const HostNetwork& network, double memory_bytes_per_s);
 
 }  // namespace muster

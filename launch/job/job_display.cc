@@ -79,7 +79,7 @@ void JobDisplay::OnLog(const events::Log& log) {
   progress_.mutable_at()->MergeFrom(log.at());
   progress_.mutable_measured()->MergeFrom(log.measured());
   if (log.has_eta_s()) progress_.set_eta_s(log.eta_s());
-  if (!console_.is_terminal()) console_.Print(LogLine(progress_));
+  if (!console_.is_terminal()) console_.Print(IntervalLine(progress_));
 }
 
 void JobDisplay::OnWaiting(const events::Waiting& waiting) {

@@ -85,7 +85,7 @@ std::string ProgressLine(const events::Progress& progress, int width) {
   return FitTo(line, std::max(0, width));
 }
 
-std::string LogLine(const events::Progress& p) {
+std::string IntervalLine(const events::Progress& p) {
   const Position& at = p.at();
   const Measured& m = p.measured();
   std::string total = p.total_steps() > 0 ? FormatCount(p.total_steps()) : "";

@@ -14,7 +14,7 @@ namespace muster {
 std::string ProgressLine(const events::Progress& progress, int width);
 
 // The same for a permanent line: columns of fixed width, nothing left out.
-std::string LogLine(const events::Progress& progress);
+std::string IntervalLine(const events::Progress& progress);
 
 // epoch 1.00  step 391  test accuracy 55.12 %  test loss 1.2842
 std::string EvaluationLine(const events::Evaluation& evaluation);

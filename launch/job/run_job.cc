@@ -14,6 +14,7 @@
 #include "launch/job/job_display.h"
 #include "launch/job/job_text.h"
 #include "launch/job/job_token.h"
+#include "launch/job/watch_job.h"
 #include "launch/memory/memory_check.h"
 #include "launch/process/log_tail.h"
 #include "launch/text/console.h"
@@ -202,8 +203,7 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
     if (by_hand) PlanWorkersByHand(*arguments.by_hand, config, plan);
     JobDisplay display(console, plan.start_s, arguments.log_placement, by_hand);
     display.NoteAtStart([&](int64_t train) { return NotesAtStart(config, train); });
-    Supervisor supervisor(plan, signals, console, display);
-    JobOutcome outcome = supervisor.Run();
+    JobOutcome outcome = WatchJob(plan, signals, console, display);
     if (by_hand) ForgetToken(*arguments.by_hand, dir);
     ReportOutcome(outcome, workers, dir, display.AtStep(), by_hand, console);
     if (traced) {

@@ -5,9 +5,9 @@
 
 #include "common/config/config.h"
 #include "common/graph/graph.h"
+#include "launch/job/job_plan.h"
 #include "launch/job/launch_command.h"
 #include "launch/job/run_dir.h"
-#include "launch/job/supervisor.h"
 #include "launch/process/signal_source.h"
 #include "proto/config.pb.h"
 

@@ -4,8 +4,8 @@
 
 #include <string>
 
+#include "launch/job/job_plan.h"
 #include "launch/job/run_dir.h"
-#include "launch/job/supervisor.h"
 #include "proto/config_fwd.h"
 
 namespace muster {

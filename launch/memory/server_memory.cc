@@ -1,6 +1,7 @@
 #include "launch/memory/server_memory.h"
 
 #include "common/config/assign.h"
+#include "common/config/update_settings.h"
 #include "common/link/wire_type.h"
 #include "proto/config.pb.h"
 
@@ -14,22 +15,6 @@ double ArenaBytes(const Graph& graph) {
 }
 
 }  // namespace
-
-int OptimizerState(const config::Optimizer& optimizer) {
-  switch (optimizer.type()) {
-    case config::Optimizer::SGD:
-      return 0;
-    case config::Optimizer::MOMENTUM:
-    case config::Optimizer::NESTEROV:
-      return 1;
-    case config::Optimizer::ADAM:
-    case config::Optimizer::ADAMW:
-      return 2;
-    case config::Optimizer::RMSPROP:
-      return optimizer.has_momentum() && optimizer.momentum() > 0 ? 2 : 1;
-  }
-  return 0;
-}
 
 std::vector<MemoryRow> ServerMemory(const config::Config& config, const Graph& graph) {
   const double arena = ArenaBytes(graph);

@@ -10,9 +10,6 @@
 
 namespace muster {
 
-// Arrays of the weights' size that the optimizer keeps.
-int OptimizerState(const config::Optimizer& optimizer);
-
 // Planes, optimizer state, the workers' gradients.
 std::vector<MemoryRow> ServerMemory(const config::Config& config, const Graph& graph);
 

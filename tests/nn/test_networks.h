@@ -5,13 +5,13 @@
 
 namespace muster {
 
-struct Network {
+struct NetworkCase {
   const char* name;
   Shape input;
   const char* layers;
 };
 
-inline const Network kNetworks[] = {
+inline const NetworkCase kNetworks[] = {
     {"Tutorial", {12, 12, 3}, R"(
        layer { name: "conv1" conv2d { filters: 16 kernel: 5 padding: SAME } }
        layer { name: "relu1" relu {} }

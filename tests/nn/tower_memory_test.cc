@@ -87,7 +87,7 @@ TEST_F(TowerMemoryTest, SharedLayoutsGiveTheBitsOfSeparateOnes) {
     Arena weights = RandomWeights(graph_), average = RandomWeights(graph_);
     for (float& w : average.floats()) w *= 0.75f;
     const auto run = [&](Tower& tower, int64_t count, Mode mode, const Arena& of, int64_t version) {
-      const Batch batch(graph_, version < 0 ? 3 : version, count);
+      const SampleBatch batch(graph_, version < 0 ? 3 : version, count);
       const LossSums sums = tower.Forward(batch.Input(), mode, of.floats(), version, nullptr);
       std::vector<float> result{static_cast<float>(sums.loss)};
       if (mode == Mode::kInference) return result;
@@ -122,7 +122,7 @@ TEST_F(TowerMemoryTest, TwoTowersShareNothing) {
   const Arena weights = RandomWeights(graph_);
   Arena smaller = RandomWeights(graph_);
   for (float& w : smaller.floats()) w *= 0.5f;
-  const Batch batch(graph_, 0, 4);
+  const SampleBatch batch(graph_, 0, 4);
   const auto loss = [&](Tower& tower, const Arena& of, int64_t version) {
     return tower.Forward(batch.Input(), Mode::kInference, of.floats(), version, nullptr).loss;
   };

@@ -17,8 +17,8 @@ namespace muster {
 inline constexpr uint64_t kSeed = 11;
 
 // `count` samples of the network's dataset, from sample `first` on.
-struct Batch {
-  Batch(const Graph& graph, int64_t first, int64_t count)
+struct SampleBatch {
+  SampleBatch(const Graph& graph, int64_t first, int64_t count)
       : images(count * graph.input_shape().elements()) {
     const int64_t elements = graph.input_shape().elements();
     for (int64_t n = 0; n < count; ++n) {
@@ -57,14 +57,14 @@ class TowerRun {
   explicit TowerRun(const Graph& graph, int threads = 1)
       : graph_(graph), backend_(MakeCpuBackend(threads)), tower_(graph, *backend_, kSeed) {}
 
-  Arena Step(const Batch& batch, const Arena& weights, float scale = 1) {
+  Arena Step(const SampleBatch& batch, const Arena& weights, float scale = 1) {
     tower_.Prepare(batch.Input().count, Mode::kTraining);
     sums = tower_.Forward(batch.Input(), Mode::kTraining, weights.floats(), version_++, nullptr);
     Arena gradients(graph_.arena_floats());
     tower_.Backward(scale, weights.floats(), gradients.floats(), nullptr);
     return gradients;
   }
-  LossSums Evaluate(const Batch& batch, const Arena& weights) {
+  LossSums Evaluate(const SampleBatch& batch, const Arena& weights) {
     tower_.Prepare(batch.Input().count, Mode::kInference);
     return tower_.Forward(batch.Input(), Mode::kInference, weights.floats(), version_++, nullptr);
   }

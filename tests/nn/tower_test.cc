@@ -27,7 +27,7 @@ void ExpectClose(const Graph& graph, const Arena& got, std::span<const double> e
   }
 }
 
-class TowerTest : public testing::TestWithParam<Network> {
+class TowerTest : public testing::TestWithParam<NetworkCase> {
  protected:
   const Graph graph_ = reference::MakeGraph(GetParam().layers, GetParam().input);
   const Arena weights_ = RandomWeights(graph_);
@@ -37,7 +37,7 @@ TEST_P(TowerTest, MatchesTheReferenceInTrainingAndInference) {
   for (const int threads : {1, 2}) {
     TowerRun trainer(graph_, threads);
     for (const int64_t count : {5, 1, 2}) {
-      const Batch batch(graph_, 10, count);
+      const SampleBatch batch(graph_, 10, count);
       reference::Context context{.seed = kSeed, .sample_ids = batch.ids, .epoch = 3};
       const auto expected =
           reference::Run(graph_, ToDoubles(weights_.floats()), ToDoubles(batch.images.floats()),
@@ -58,7 +58,7 @@ TEST_P(TowerTest, MatchesTheReferenceInTrainingAndInference) {
 
 TEST_P(TowerTest, GradientsAreThoseOfFiniteDifferences) {
   TowerRun trainer(graph_);
-  const Batch batch(graph_, 0, 2);
+  const SampleBatch batch(graph_, 0, 2);
   const Arena gradients = trainer.Step(batch, weights_);
   constexpr float kStep = 1e-2f;
   double checked = 0, off = 0;
@@ -88,7 +88,7 @@ TEST_P(TowerTest, GradientsAreThoseOfFiniteDifferences) {
 
 TEST_P(TowerTest, RepeatsTheSameBitsWhateverRanBetween) {
   TowerRun trainer(graph_), fresh(graph_);
-  const Batch five(graph_, 0, 5), three(graph_, 5, 3), eight(graph_, 20, 8);
+  const SampleBatch five(graph_, 0, 5), three(graph_, 5, 3), eight(graph_, 20, 8);
   const auto first = Bits(trainer.Step(five, weights_));
   const double loss = trainer.sums.loss;
   trainer.Step(three, weights_);
@@ -107,7 +107,7 @@ TEST_P(TowerTest, SlicesAddUpToTheBatch) {
   bool normalises = false;
   for (const Layer& layer : graph_.layers()) normalises |= layer.scale >= 0;
   const auto run = [&](int64_t first, int64_t count) {
-    const Batch batch(graph_, first, count);
+    const SampleBatch batch(graph_, first, count);
     return reference::Run(graph_, ToDoubles(weights_.floats()), ToDoubles(batch.images.floats()),
                           batch.labels, {.seed = kSeed, .sample_ids = batch.ids, .epoch = 3},
                           1.0 / 13);
@@ -117,7 +117,7 @@ TEST_P(TowerTest, SlicesAddUpToTheBatch) {
   Arena sum(graph_.arena_floats());
   LossSums added;
   for (const auto& [first, count] : {std::pair<int64_t, int64_t>{0, 4}, {4, 4}, {8, 5}}) {
-    const Arena part = trainer.Step(Batch(graph_, first, count), weights_, 1.0f / 13);
+    const Arena part = trainer.Step(SampleBatch(graph_, first, count), weights_, 1.0f / 13);
     for (size_t i = 0; i < sum.floats().size(); ++i) sum.floats()[i] += part.floats()[i];
     added.loss += trainer.sums.loss;
     added.correct += trainer.sums.correct;
@@ -131,13 +131,13 @@ TEST_P(TowerTest, SlicesAddUpToTheBatch) {
   ExpectClose(graph_, sum, expected.gradients, 1e-5);
   EXPECT_NEAR(added.loss, expected.loss, 1e-5 * expected.loss);
   if (normalises) return;
-  trainer.Step(Batch(graph_, 0, 13), weights_, 1.0f / 13);
+  trainer.Step(SampleBatch(graph_, 0, 13), weights_, 1.0f / 13);
   EXPECT_EQ(added.correct, trainer.sums.correct);
 }
 
 TEST_P(TowerTest, AnInferenceInBetweenDoesNotDisturbBackward) {
   TowerRun trainer(graph_);
-  const Batch batch(graph_, 0, 4), other(graph_, 8, 4);
+  const SampleBatch batch(graph_, 0, 4), other(graph_, 8, 4);
   const auto expected = Bits(trainer.Step(batch, weights_));
   trainer.Evaluate(other, weights_);  // prepares
   Tower& tower = trainer.tower();
@@ -156,7 +156,7 @@ TEST_P(TowerTest, CallsHooksInOrderOncePerLayerWithVariables) {
   for (const int64_t count : {0, 2}) {
     TowerRun trainer(graph_);
     Tower& tower = trainer.tower();
-    const Batch batch(graph_, 0, count);
+    const SampleBatch batch(graph_, 0, count);
     tower.Prepare(count, Mode::kTraining);
 
     // Before its hook a layer's weights are not there; after it the caller may reuse them.
@@ -205,7 +205,7 @@ TEST_P(TowerTest, CallsHooksInOrderOncePerLayerWithVariables) {
 
 TEST_P(TowerTest, SeesNewWeightsWithANewVersion) {
   TowerRun trainer(graph_);
-  const Batch batch(graph_, 0, 3);
+  const SampleBatch batch(graph_, 0, 3);
   trainer.Step(batch, weights_);
   const double before = trainer.sums.loss;
   Arena other = RandomWeights(graph_);
@@ -232,7 +232,7 @@ TEST(TowerStatisticsTest, SlicesDeliverTheirShareOfTheBatchsStatistic) {
   constexpr int64_t kBatch = 12;
   reference::Doubles mean(5), variance(5), sum(graph.arena_floats());
   for (const auto& [first, count] : {std::pair<int64_t, int64_t>{0, 3}, {3, 4}, {7, 5}}) {
-    Batch slice(graph, first, count);
+    SampleBatch slice(graph, first, count);
     slice.labels[0] = -1;  // no weight in the loss, but a value like all others here
     const Arena part = trainer.Step(slice, weights, 1.0f / kBatch);
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += part.floats()[i];
@@ -249,7 +249,7 @@ TEST(TowerStatisticsTest, SlicesDeliverTheirShareOfTheBatchsStatistic) {
     EXPECT_NEAR(sum[graph.variables()[norm.running_variance].offset + c], variance[c], 1e-6);
   }
   // The mean of the slices' means is that of the whole batch.
-  const Arena whole = trainer.Step(Batch(graph, 0, kBatch), weights, 1.0f / kBatch);
+  const Arena whole = trainer.Step(SampleBatch(graph, 0, kBatch), weights, 1.0f / kBatch);
   for (size_t c = 0; c < 5; ++c) {
     EXPECT_NEAR(whole.floats()[graph.variables()[norm.running_mean].offset + c], mean[c], 1e-6);
   }
@@ -258,7 +258,7 @@ TEST(TowerStatisticsTest, SlicesDeliverTheirShareOfTheBatchsStatistic) {
 TEST(TowerPredictionsTest, AreTheLargestLogits) {
   const Graph graph = reference::MakeGraph(kNetworks[0].layers, kNetworks[0].input);
   const Arena weights = RandomWeights(graph);
-  const Batch batch(graph, 0, 6);
+  const SampleBatch batch(graph, 0, 6);
   std::vector<int32_t> predictions(6, -1);
   TowerInput input = batch.Input();
   input.predictions = predictions.data();
@@ -279,7 +279,7 @@ TEST(TowerFailureTest, ANanImageGivesALossThatIsNotFinite) {
   const Graph graph = reference::MakeGraph(kNetworks[0].layers, kNetworks[0].input);
   const Arena weights = RandomWeights(graph);
   for (const float bad : {NAN, INFINITY}) {
-    Batch batch(graph, 0, 2);
+    SampleBatch batch(graph, 0, 2);
     batch.images.floats()[100] = bad;
     TowerRun trainer(graph);
     trainer.Step(batch, weights);

@@ -33,7 +33,7 @@ class VariablesTest : public ::testing::Test {
  protected:
   void Make(const std::string& optimizer, bool may_skip = false) {
     ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(optimizer, &settings_));
-    variables_.emplace(layout_, VariablesOptions{.state_arenas = Optimizer::StateArenas(settings_),
+    variables_.emplace(layout_, VariablesOptions{.state_arenas = static_cast<size_t>(OptimizerState(settings_)),
                                                  .average = settings_.has_ema_decay(),
                                                  .seed = 3});
     aggregator_.emplace(*variables_, pool_, std::vector<Chunk>{{0, kFloats, 0, 0}}, settings_,

@@ -27,7 +27,7 @@ TEST(CostModel, RoundsOnOneHost) {
 }
 
 TEST(CostModel, OneServersLinkGrowsWithTheHostsAndARingDoesNot) {
-  const Network network{.bits_per_s = 10e9, .hop_s = 1e-3};
+  const HostNetwork network{.bits_per_s = 10e9, .hop_s = 1e-3};
   const double link = 10e9 / 8 * 1448 / 1538, memory = 1e12;
   RoundShape shape{.bytes = 400e6, .workers = 4, .states = 1, .chunk_bytes = 4e6};
   const double pass = 400e6 * 8 / memory;

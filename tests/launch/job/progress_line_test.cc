@@ -59,16 +59,16 @@ TEST(ProgressLineTest, WhatIsNotKnownIsLeftOut) {
   EXPECT_EQ(ProgressLine(progress, 80), "");
   progress.mutable_measured()->set_train_loss(2);
   EXPECT_EQ(ProgressLine(progress, 80), "loss 2.000");
-  EXPECT_EQ(LogLine(progress), "step     0  loss  2.000");
+  EXPECT_EQ(IntervalLine(progress), "step     0  loss  2.000");
 }
 
-TEST(ProgressLineTest, LogLinesLineUp) {
+TEST(ProgressLineTest, IntervalLinesLineUp) {
   events::Progress first = Example(), second = Example();
   second.mutable_at()->set_step(3910);
   second.mutable_at()->set_epoch(10);
   second.mutable_measured()->set_images_per_second(12);
   second.set_eta_s(0);
-  std::string a = LogLine(first), b = LogLine(second);
+  std::string a = IntervalLine(first), b = IntervalLine(second);
   EXPECT_EQ(a.find("images/s"), b.find("images/s"));
   EXPECT_EQ(a.find("waiting"), b.find("waiting"));
   EXPECT_EQ(a,

@@ -1,0 +1,39 @@
+// What a job is told, and what becomes of it.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/error.h"
+#include "common/base/job_failure.h"
+#include "launch/job/run_dir.h"
+#include "proto/events.pb.h"
+
+namespace muster {
+
+struct JobPlan {
+  std::string server_program, worker_program;
+  const RunDir* dir;  // config.txtpb is in it already
+  int workers = 1;
+  std::string endpoint;  // what workers connect to; the server is told to listen there …
+  std::string bind;      // … or here, if not empty
+  std::string token;
+  // Set for a server whose workers are started by hand: what to print when it listens at this
+  // endpoint. The server is then the only process here.
+  std::function<std::vector<std::string>(const std::string& endpoint)> invite_workers;
+  double start_s = 60;    // deadline for its answer, and for all workers to join
+  double silence_s = 20;  // the server reports something each second
+};
+
+struct JobOutcome {
+  ExitCode exit_code = ExitCode::kOk;
+  int stop_signal = 0;  // the signal that ended the job, if one did
+  std::optional<JobFailure> failure;
+  std::string server_said;  // the server's own words on that, where they are not the failure's
+  std::string log_path;     // of the process that failed
+  std::optional<events::Summary> summary;
+};
+
+}  // namespace muster

@@ -1,0 +1,78 @@
+#include "launch/job/job_processes.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "common/base/resource_limits.h"
+#include "common/events/event_line.h"
+#include "launch/process/log_tail.h"
+#include "launch/process/process_state.h"
+
+namespace muster {
+
+JobProcesses::JobProcesses(const JobPlan& plan, Console& console)
+    : plan_(plan), console_(console), token_(plan.token) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    throw Error(ExitCode::kFailure, "cannot make a pipe: {}", ErrorText(errno));
+  }
+  UniqueFd write_end(ends[1]);
+  reports_ = LineReader(UniqueFd(ends[0]), kMostEventBytes);
+  // Room for minutes of reports, should the launcher be stopped (Ctrl-Z) for a while.
+  ::fcntl(write_end.get(), F_SETPIPE_SZ, 1 << 20);
+
+  std::vector<std::string> arguments{"--config",     plan_.dir->ConfigPath(),
+                                     "--endpoint",   plan_.endpoint,
+                                     "--token-file", token_.Path(),
+                                     "--report-fd",  std::to_string(write_end.get()),
+                                     "--parent",     std::to_string(::getpid())};
+  if (!plan_.bind.empty()) arguments.insert(arguments.end(), {"--bind", plan_.bind});
+  members_.reserve(static_cast<size_t>(plan_.workers) + 1);
+  members_.push_back({-1, ChildProcess({.program = plan_.server_program,
+                                        .arguments = std::move(arguments),
+                                        .log_path = plan_.dir->ServerLogPath(),
+                                        .inherited_fds = {token_.fd(), write_end.get()}})});
+}
+
+void JobProcesses::StartWorkers(const std::string& endpoint) {
+  if (plan_.invite_workers) {
+    for (const std::string& line : plan_.invite_workers(endpoint)) console_.Print(line);
+    return;
+  }
+  for (int rank = 0; rank < plan_.workers; ++rank) {
+    members_.push_back(
+        {rank,
+         ChildProcess({.program = plan_.worker_program,
+                       .arguments = {"--config", plan_.dir->ConfigPath(), "--rank",
+                                     std::to_string(rank), "--endpoint", endpoint, "--token-file",
+                                     token_.Path(), "--parent", std::to_string(::getpid())},
+                       .log_path = plan_.dir->WorkerLogPath(rank),
+                       .inherited_fds = {token_.fd()}})});
+  }
+}
+
+bool JobProcesses::stopped(size_t member) const {
+  return running(member) && IsStopped(pid(member));
+}
+
+std::string JobProcesses::LastWords(int rank) const { return LastError(LogPath(rank)); }
+
+std::string JobProcesses::LogPath(int rank) const {
+  const bool ours = rank >= 0 && rank < plan_.workers && !plan_.invite_workers;
+  return ours ? plan_.dir->WorkerLogPath(rank) : plan_.dir->ServerLogPath();
+}
+
+std::vector<EndedProcess> JobProcesses::TakeEnds() {
+  std::vector<EndedProcess> ended;
+  for (Member& member : members_) {
+    if (const std::optional<ChildEnd> end = member.process.CheckEnd()) {
+      ended.push_back({member.rank, member.process.pid(), *end});
+    }
+  }
+  return ended;
+}
+
+}  // namespace muster

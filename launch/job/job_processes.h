@@ -1,0 +1,53 @@
+// The members of a job as child processes of the launcher.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launch/job/failure.h"
+#include "launch/job/job_plan.h"
+#include "launch/job/job_token.h"
+#include "launch/job/members.h"
+#include "launch/process/child_process.h"
+#include "launch/process/line_reader.h"
+#include "launch/text/console.h"
+
+namespace muster {
+
+// Owned by the launcher's main thread (see ChildProcess). The destructor kills what still runs.
+class JobProcesses : public Members {
+ public:
+  // Starts the server. Throws Error.
+  JobProcesses(const JobPlan& plan, Console& console);
+
+  // Or says how to start them, where somebody else does.
+  void StartWorkers(const std::string& endpoint) override;
+
+  size_t size() const override { return members_.size(); }
+  int rank(size_t member) const override { return members_[member].rank; }
+  pid_t pid(size_t member) const override { return members_[member].process.pid(); }
+  bool running(size_t member) const override { return members_[member].process.running(); }
+  bool stopped(size_t member) const override;
+  void Signal(size_t member, int signal) override { members_[member].process.Signal(signal); }
+  std::string LastWords(int rank) const override;
+  std::string LogPath(int rank) const override;
+
+  // Those that have ended since the last call.
+  std::vector<EndedProcess> TakeEnds();
+  // The server's events.
+  LineReader& reports() { return reports_; }
+
+ private:
+  struct Member {
+    int rank;
+    ChildProcess process;
+  };
+
+  const JobPlan& plan_;
+  Console& console_;
+  JobToken token_;
+  LineReader reports_;
+  std::vector<Member> members_;
+};
+
+}  // namespace muster

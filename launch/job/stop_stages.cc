@@ -1,0 +1,64 @@
+#include "launch/job/stop_stages.h"
+
+#include <algorithm>
+
+namespace muster {
+namespace {
+
+constexpr double kGraceSeconds = 2.5;       // for the others to notice a failure by themselves
+constexpr double kStartGraceSeconds = 0.5;  // the same while they may not know one another yet
+constexpr double kServerFirstSeconds = 2;   // for the server to write the last line
+constexpr double kTermSeconds = 1.5;        // from SIGTERM to SIGKILL
+constexpr double kGiveUpSeconds = 5;        // from SIGKILL to going without the process
+
+}  // namespace
+
+void StopStages::Begin(double terminate_server_at, double terminate_all_at) {
+  terminate_server_at_ = terminate_server_at;
+  terminate_all_at_ = terminate_all_at;
+  kill_at_ = terminate_all_at + kTermSeconds;
+  give_up_at_ = kill_at_ + kGiveUpSeconds;
+}
+
+void StopStages::BeginAfterFailure(double now, bool joined) {
+  Begin(kNever, now + (joined ? kGraceSeconds : kStartGraceSeconds));
+}
+
+void StopStages::BeginAtOnce(double now) { Begin(kNever, now); }
+
+void StopStages::BeginWithServer(double now) {
+  server_first_ = true;
+  Begin(now, now + kServerFirstSeconds);
+}
+
+void StopStages::Hurry(double now) {
+  terminate_all_at_ = std::min(terminate_all_at_, now);
+  kill_at_ = std::min(kill_at_, now + kTermSeconds);
+}
+
+void StopStages::Kill(double now) { kill_at_ = now; }
+
+StopStages::Due StopStages::Take(double now, bool server_gone) {
+  Due due;
+  if (now >= terminate_server_at_) {
+    due.terminate_server = true;
+    terminate_server_at_ = kNever;
+  }
+  const bool follow = server_first_ && server_gone && terminate_all_at_ != kNever;
+  if (now >= terminate_all_at_ || follow) {
+    due.terminate_all = true;
+    terminate_all_at_ = kNever;
+  }
+  if (now >= kill_at_) {
+    due.kill_all = true;
+    kill_at_ = kNever;
+    give_up_at_ = now + kGiveUpSeconds;
+  }
+  return due;
+}
+
+double StopStages::next() const {
+  return std::min({terminate_server_at_, terminate_all_at_, kill_at_, give_up_at_});
+}
+
+}  // namespace muster

@@ -1,0 +1,183 @@
+// Who may join a job, and what somebody is told who may not.
+#include "ps/roster.h"
+
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include "common/link/protocol.h"
+
+namespace muster {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr const char* kToken = "00112233445566778899aabbccddeeff";
+
+VariableLayout Layout(int64_t units = 4, std::vector<std::string> description = {"fc dense 4"}) {
+  std::vector<Variable> variables(2);
+  variables[0] = {.name = "fc/weights", .shape = {units, 8}, .count = 8 * 4};
+  variables[1] = {.name = "fc/bias", .kind = Variable::Kind::kBias, .shape = {units}, .count = 4};
+  return VariableLayout(std::move(variables), std::move(description));
+}
+
+class RosterTest : public ::testing::Test {
+ protected:
+  // What a worker with this layout says that fits.
+  static wire::Hello Hello(const VariableLayout& layout, int64_t pid = 77) {
+    wire::Hello hello;
+    hello.set_protocol_version(kProtocolVersion);
+    hello.set_token(kToken);
+    hello.set_host("lab3");
+    hello.set_pid(pid);
+    hello.set_threads(2);
+    hello.set_graph_hash(layout.hash());
+    for (const Variable& variable : layout.variables()) {
+      wire::VariableShape& shape = *hello.add_variable();
+      shape.set_name(variable.name);
+      for (const int64_t extent : variable.shape) shape.add_shape(extent);
+    }
+    for (const std::string& line : layout.description()) hello.add_layer(line);
+    hello.set_train_samples(100);
+    hello.set_test_samples(10);
+    hello.set_data_fingerprint(5);
+    hello.add_setting("run.seed: 1");
+    return hello;
+  }
+  wire::Hello Hello() const { return Hello(layout_); }
+  static wire::Address Address(uint32_t rank, uint32_t incarnation = 0) {
+    wire::Address address;
+    address.set_job(9);
+    address.set_rank(rank);
+    address.set_incarnation(incarnation);
+    return address;
+  }
+  // Why this Hello is refused; "" if it is not.
+  std::string Refusal(const wire::Hello& hello, uint32_t rank = 1) {
+    return roster_.Join(40 + rank, Address(rank), hello).value_or("");
+  }
+  void Seat(uint32_t rank) {
+    EXPECT_EQ(roster_.Join(40 + rank, Address(rank), Hello()), std::nullopt);
+  }
+
+  VariableLayout layout_ = Layout();
+  Roster roster_{layout_, {.token = kToken, .job = 9, .workers = 3, .settings = {"run.seed: 1"}}};
+};
+
+TEST_F(RosterTest, WorkersTakeTheirSeatsInAnyOrder) {
+  EXPECT_THAT(roster_.MissingRanks(), ElementsAre(0, 1, 2));
+  Seat(2);
+  EXPECT_THAT(roster_.MissingRanks(), ElementsAre(0, 1));
+  EXPECT_EQ(roster_.RankOf(42), 2u);
+  EXPECT_EQ(roster_.RankOf(41), std::nullopt);
+  EXPECT_EQ(roster_.Name(2), "rank 2 (host lab3, pid 77)");
+  EXPECT_EQ(roster_.train_samples(), 100);
+  EXPECT_EQ(roster_.test_samples(), 10);
+  Seat(0);
+  EXPECT_FALSE(roster_.Complete());
+  Seat(1);
+  EXPECT_TRUE(roster_.Complete());
+  EXPECT_THAT(roster_.MissingRanks(), IsEmpty());
+}
+
+TEST_F(RosterTest, ASeatIsTakenOnce) {
+  Seat(1);
+  EXPECT_EQ(Refusal(Hello()), "rank 1 is taken by host lab3, pid 77");
+  EXPECT_EQ(roster_.RankOf(41), 1u);
+}
+
+TEST_F(RosterTest, NobodyWithAnotherTokenVersionOrRank) {
+  wire::Hello hello = Hello();
+  hello.set_token("00112233445566778899aabbccddeefe");
+  EXPECT_EQ(Refusal(hello), kWrongToken);
+  hello = Hello();
+  hello.set_protocol_version(kProtocolVersion + 1);
+  EXPECT_THAT(Refusal(hello), HasSubstr("use the same release"));
+  EXPECT_EQ(Refusal(Hello(), 3), "rank 3: this job has the ranks 0 to 2");
+  EXPECT_THAT(roster_.MissingRanks(), ElementsAre(0, 1, 2));
+}
+
+TEST_F(RosterTest, TheFirstDifferenceOfTheGraphIsNamed) {
+  EXPECT_EQ(Refusal(Hello(Layout(5, {"fc dense 5"}))),
+            "the graph differs: variable 0 is fc/weights [4,8] here and fc/weights [5,8] in the "
+            "worker");
+  EXPECT_THAT(Refusal(Hello(Layout(4, {"fc dense 4 relu"}))),
+              AllOf(HasSubstr("\"fc dense 4\" here"), HasSubstr("\"fc dense 4 relu\" in the")));
+  wire::Hello hello = Hello(Layout(4, {"fc", "loss"}));
+  hello.mutable_variable()->RemoveLast();
+  EXPECT_EQ(Refusal(hello), "the graph differs: variable fc/bias is only in the server");
+  // What was too large to be sent.
+  hello.clear_layer();
+  EXPECT_THAT(Refusal(hello), HasSubstr("fc/bias is only in the server"));
+  hello.clear_variable();
+  EXPECT_THAT(Refusal(hello), HasSubstr("too large for the worker to say in what"));
+}
+
+TEST_F(RosterTest, TheSettingsMustBeTheSame) {
+  wire::Hello hello = Hello();
+  hello.set_setting(0, "run.seed: 2");
+  EXPECT_THAT(Refusal(hello), AllOf(HasSubstr("the config differs"), HasSubstr("run.seed")));
+  hello.clear_setting();  // a program without a config
+  EXPECT_EQ(Refusal(hello), "");
+}
+
+TEST_F(RosterTest, AllSeeTheSameData) {
+  wire::Hello hello = Hello();
+  hello.set_train_samples(0);
+  EXPECT_EQ(Refusal(hello), "the worker sees no training samples");
+  Seat(0);
+  hello.set_train_samples(99);
+  EXPECT_THAT(Refusal(hello), HasSubstr("rank 1 sees 99 training and 10 test samples, rank 0 sees "
+                                        "100 and 10"));
+  hello.set_train_samples(100);
+  hello.set_data_fingerprint(6);
+  EXPECT_THAT(Refusal(hello), HasSubstr("the same size but other contents"));
+}
+
+TEST_F(RosterTest, AnotherNumberOfThreadsIsRemarked) {
+  Seat(0);
+  wire::Hello hello = Hello();
+  hello.set_threads(4);
+  EXPECT_EQ(Refusal(hello), "");
+  EXPECT_EQ(roster_.Remark(0), "");
+  EXPECT_THAT(roster_.Remark(1), HasSubstr("it computes with 4 threads, rank 0 with 2"));
+}
+
+TEST_F(RosterTest, AMessageMustComeFromItsSeat) {
+  EXPECT_EQ(roster_.Join(41, Address(1, 3), Hello()), std::nullopt);
+  EXPECT_TRUE(roster_.Matches(1, Address(1, 3)));
+  EXPECT_FALSE(roster_.Matches(1, Address(1, 2)));  // an earlier process
+  EXPECT_FALSE(roster_.Matches(1, Address(0, 3)));
+  wire::Address other_job = Address(1, 3);
+  other_job.set_job(8);
+  EXPECT_FALSE(roster_.Matches(1, other_job));
+}
+
+TEST_F(RosterTest, ASeatMovesToTheSameProcesssSecondConnection) {
+  Seat(1);
+  EXPECT_NE(roster_.Reseat(50, Address(1), Hello(layout_, 78)), std::nullopt);  // another process
+  EXPECT_NE(roster_.Reseat(50, Address(0), Hello()), std::nullopt);
+  EXPECT_NE(roster_.Reseat(50, Address(7), Hello()), std::nullopt);
+  wire::Hello hello = Hello();
+  hello.set_token("");
+  EXPECT_EQ(roster_.Reseat(50, Address(1), hello), kWrongToken);
+  EXPECT_EQ(roster_.RankOf(41), 1u);
+  EXPECT_EQ(roster_.Reseat(50, Address(1), Hello()), std::nullopt);
+  EXPECT_EQ(roster_.RankOf(50), 1u);
+  EXPECT_EQ(roster_.RankOf(41), std::nullopt);
+  roster_.at(1).ready = true;  // its memory was fine
+  EXPECT_THAT(roster_.Reseat(51, Address(1), Hello()).value_or(""),
+              HasSubstr("rank 1 has no such worker that waits for its memory"));
+}
+
+TEST_F(RosterTest, WordsOfAStrangerAreMadePrintable) {
+  wire::Hello hello = Hello();
+  hello.set_host("lab\n\x1b[31m");
+  EXPECT_EQ(Refusal(hello), "");
+  EXPECT_EQ(roster_.Name(1), "rank 1 (host lab??[31m, pid 77)");
+}
+
+}  // namespace
+}  // namespace muster
