@@ -14,6 +14,7 @@
 #include "common/config/compute_settings.h"
 #include "common/config/config.h"
 #include "common/link/protocol.h"
+#include "common/link/wire_values.h"
 #include "common/trace/trace.h"
 #include "ps/choose_kernels.h"
 
@@ -233,7 +234,8 @@ void Server::SendTo(uint32_t rank, wire::ServerMessage& message,
   message.mutable_address()->set_incarnation(member.incarnation);
   if (!member.peer) return;
   // Of a worker that has gone the link tells after its last messages, which may say why.
-  if (link_->Send(*member.peer, message, tensor) != SendResult::kFull) return;
+  const Urgency urgency = UrgencyOf(message.weights_chunk());
+  if (link_->Send(*member.peer, message, {tensor, urgency}) != SendResult::kFull) return;
   blamed_ = rank;
   throw Error(ExitCode::kPeerFailed, "{} was lost at step {}: it does not take its messages",
               roster_.Name(rank), step_);

@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/config/batch_norm_check.h"
 #include "common/config/config.h"
+#include "common/link/wire_values.h"
 #include "ps/server.h"
 
 namespace muster {
@@ -105,6 +106,7 @@ void Server::Welcome(uint32_t rank) {
   welcome.set_slice_begin(static_cast<uint32_t>(slices.begin));
   welcome.set_slice_end(static_cast<uint32_t>(slices.end));
   welcome.set_tensor_type(WireTypeOf(config_.cluster()));
+  if (const auto peer = roster_.at(rank).peer) link_->ShareGradients(*peer, SlotLayoutOf(welcome));
   SendTo(rank, message);
 }
 
