@@ -24,10 +24,10 @@ Client::Client(ClientOptions options) : options_(std::move(options)) {
     error_ = nullptr;
     Join(Attempt::kInsteadOfLocal);
   }
-  if (wire_type_ != wire::FP32 && options_.link.share_memory) {
+  if (wire_type() != wire::FP32 && options_.link.share_memory) {
     LogInfo(
         "tensors travel in 16 bits ({}), as the server's cluster.wire_dtype says; here it is FP32",
-        wire::TensorType_Name(wire_type_));
+        wire::TensorType_Name(wire_type()));
   }
 }
 
@@ -123,19 +123,17 @@ std::span<const float> Client::Average() const {
   return tensors_->Plane(TensorStore::kAveragePlane);
 }
 
-void Client::AwaitChunk(int64_t version, size_t chunk) { AwaitVersion(arrived_, version, chunk); }
+void Client::AwaitChunk(int64_t version, size_t chunk) { Await(version, chunk, false); }
 
-void Client::AwaitAverage(int64_t version, size_t chunk) {
-  AwaitVersion(average_arrived_, version, chunk);
-}
+void Client::AwaitAverage(int64_t version, size_t chunk) { Await(version, chunk, true); }
 
-void Client::AwaitVersion(const std::vector<int64_t>& arrived, int64_t version, size_t chunk) {
+void Client::Await(int64_t version, size_t chunk, bool average) {
   std::unique_lock lock(mutex_);
-  if (arrived[chunk] >= version) return;
+  const auto arrived = [&] { return arrived_.Has(version, chunk, average); };
+  if (arrived()) return;
   const trace::Span span("wait", {}, {.step = version, .chunk = static_cast<int32_t>(chunk)});
-  (void)channel_->Wait(lock,
-                       [&] { return arrived[chunk] >= version || error_ != nullptr || stopped_; });
-  if (arrived[chunk] >= version) return;
+  (void)channel_->Wait(lock, [&] { return arrived() || error_ != nullptr || stopped_; });
+  if (arrived()) return;
   ThrowIfFailed();
   std::string reason;
   for (const Order& order : orders_) {
@@ -161,25 +159,25 @@ wire::WorkerMessage Client::PartMessage(int64_t step, size_t part, size_t chunk)
   wire::GradientPart& body = *message.mutable_gradient_part();
   body.set_step(step);
   body.set_chunk(static_cast<uint32_t>(chunk));
-  body.mutable_subtree()->set_level(parts_[part].level);
-  body.mutable_subtree()->set_index(parts_[part].index);
+  body.mutable_subtree()->set_level(parts()[part].level);
+  body.mutable_subtree()->set_index(parts()[part].index);
   return message;
 }
 
 void Client::PushChunk(int64_t step, size_t part, size_t chunk) {
   const trace::Span span("push", {}, {.step = step, .chunk = static_cast<int32_t>(chunk)});
   Outgoing outgoing{.message = PartMessage(step, part, chunk)};
-  const ChunkRange& range = chunks_[chunk];
-  outgoing.tensor = Slot(part).subspan(range.begin, range.end - range.begin);
+  const ChunkRange& range = chunks()[chunk];
+  outgoing.tensor = Slot(part).subspan(range.begin, range.size());
   outgoing.urgency = UrgencyOf(outgoing.message.gradient_part());
   channel_->Send(std::move(outgoing), When::kNow);
 }
 
 void Client::PushEmpty(int64_t step, size_t part) {
-  for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
+  for (size_t chunk = 0; chunk < chunks().size(); ++chunk) {
     wire::WorkerMessage message = PartMessage(step, part, chunk);
     message.mutable_gradient_part()->set_empty(true);
-    Send(std::move(message), chunk + 1 < chunks_.size() ? When::kSoon : When::kNow);
+    Send(std::move(message), chunk + 1 < chunks().size() ? When::kSoon : When::kNow);
   }
 }
 

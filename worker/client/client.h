@@ -29,7 +29,6 @@
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -42,8 +41,10 @@
 #include "common/plan/step_plan.h"
 #include "common/transport/transport.h"
 #include "proto/wire.pb.h"
+#include "worker/client/arrivals.h"
 #include "worker/client/channel.h"
 #include "worker/client/tensor_store.h"
+#include "worker/client/terms.h"
 
 namespace muster {
 
@@ -76,11 +77,6 @@ struct Order {
   std::string reason;        // kStop
 };
 
-// A range of floats of the arena.
-struct ChunkRange {
-  size_t begin = 0, end = 0;
-};
-
 class Client final : private Channel::Owner {
  public:
   using Clock = std::chrono::steady_clock;
@@ -92,15 +88,15 @@ class Client final : private Channel::Owner {
   Client(const Client&) = delete;
 
   const char* transport() const { return channel_->link().transport(); }  // for people
-  const StepPlan& plan() const { return plan_; }
-  int64_t first_step() const { return first_step_; }
-  Range slices() const { return slices_; }                       // of this worker
-  const std::vector<TreeNode>& parts() const { return parts_; }  // what it pushes per chunk
-  const std::vector<ChunkRange>& chunks() const { return chunks_; }
+  const StepPlan& plan() const { return terms_.plan; }
+  int64_t first_step() const { return terms_.first_step; }
+  Range slices() const { return terms_.slices; }                       // of this worker
+  const std::vector<TreeNode>& parts() const { return terms_.parts; }  // what it pushes per chunk
+  const std::vector<ChunkRange>& chunks() const { return terms_.chunks; }
   // How gradients travel. A worker that adds gradients of slices itself rounds each of them, and
   // each sum, with RoundToWire and AddOnWire, so that it adds what the server would have added.
   // What it pushes is rounded by PushChunk.
-  WireType wire_type() const { return wire_type_; }
+  WireType wire_type() const { return terms_.wire_type; }
 
   void ReportReady();
   Order NextOrder();
@@ -147,7 +143,7 @@ class Client final : private Channel::Owner {
   // The gradient of a chunk of parts()[part], without its floats.
   wire::WorkerMessage PartMessage(int64_t step, size_t part, size_t chunk) const;
 
-  void AwaitVersion(const std::vector<int64_t>& arrived, int64_t version, size_t chunk);
+  void Await(int64_t version, size_t chunk, bool average);
   // Rethrows what ended the communication.
   void ThrowIfFailed() const;
 
@@ -167,21 +163,14 @@ class Client final : private Channel::Owner {
   void CheckSilence();
 
   const ClientOptions options_;
-  // What Welcome said.
-  StepPlan plan_;
-  int64_t first_step_ = 0;
-  Range slices_;
-  std::vector<TreeNode> parts_;
-  std::vector<ChunkRange> chunks_;
-  WireType wire_type_ = wire::FP32;
+  Terms terms_;
   std::unique_ptr<TensorStore> tensors_;  // before the channel, which sends from it
 
   mutable std::mutex mutex_;
   bool welcome_ = false;
   bool stopped_ = false;  // the server said Stop
   std::deque<Order> orders_;
-  std::vector<int64_t> arrived_;          // newest version of each chunk; -1: none
-  std::vector<int64_t> average_arrived_;  // … of the average; first_step_: none
+  Arrivals arrived_;
   std::exception_ptr error_;
   Clock::time_point last_heard_ = Clock::now();
   OwnGap own_gap_{2 * Channel::kBeatInterval};  // looked at with each beat

@@ -1,5 +1,5 @@
 // What comes from the server.
-#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "common/link/protocol.h"
@@ -95,57 +95,30 @@ void Client::HandleWelcome(FromServer& event) {
     throw HandOverFailed("the server handed over no memory with Welcome (its log says why)");
   }
   const wire::Welcome& welcome = event.message.welcome();
-  const bool sane = !welcome_ && welcome.chunk_end_size() > 0 && welcome.train_samples() > 0 &&
-                    welcome.global_batch() > 0 && welcome.slices() > 0 &&
-                    welcome.first_step() >= 0 && welcome.slice_begin() <= welcome.slice_end() &&
-                    welcome.slice_end() <= welcome.slices() &&
-                    welcome.chunk_end(welcome.chunk_end_size() - 1) == options_.arena_floats &&
-                    std::is_sorted(welcome.chunk_end().begin(), welcome.chunk_end().end());
-  if (!sane) {
+  std::optional<Terms> terms = ReadWelcome(welcome, options_.arena_floats);
+  if (!terms || welcome_) {
     SetError(Error(ExitCode::kPeerFailed,
                    "the server's Welcome does not fit this worker's arena of {} floats",
                    options_.arena_floats));
     return;
   }
-  plan_ = {.train_samples = welcome.train_samples(),
-           .global_batch = welcome.global_batch(),
-           .total_steps = welcome.total_steps(),
-           .slices = welcome.slices()};
-  first_step_ = welcome.first_step();
-  slices_ = {welcome.slice_begin(), welcome.slice_end()};
-  parts_ = Decompose(slices_, plan_.slices);
-  size_t begin = 0;
-  for (const uint64_t end : welcome.chunk_end()) {
-    chunks_.push_back({begin, end});
-    begin = end;
-  }
-  arrived_.assign(chunks_.size(), first_step_ - 1);
-  average_arrived_.assign(chunks_.size(), first_step_);
-  wire_type_ = welcome.tensor_type();
-  size_t largest = 0;
-  for (const ChunkRange& chunk : chunks_) largest = std::max(largest, chunk.end - chunk.begin);
-  channel_->SetWireType(wire_type_, largest);
+  terms_ = std::move(*terms);
+  arrived_ = Arrivals(chunks().size(), first_step());
+  channel_->SetWireType(wire_type(), terms_.LargestChunk());
   const SlotLayout layout = SlotLayoutOf(welcome);
-  tensors_ = event.shared ? MakeSharedTensors(std::move(*event.shared), layout, wire_type_)
-                          : MakeOwnTensors(layout, wire_type_);
+  tensors_ = event.shared ? MakeSharedTensors(std::move(*event.shared), layout, wire_type())
+                          : MakeOwnTensors(layout, wire_type());
   welcome_ = true;
 }
 
 bool Client::StoreWeights(const wire::WeightsChunk& weights, const Payload& payload) {
-  if (weights.chunk() >= arrived_.size()) return false;
-  // Weights come version by version; an average only where an evaluation wants it, and after its
-  // weights.
-  const int64_t arrived = arrived_[weights.chunk()];
-  const bool next = weights.average() ? weights.version() == arrived &&
-                                            weights.version() > average_arrived_[weights.chunk()]
-                                      : weights.version() == arrived + 1;
-  if (!next) return false;
+  if (!arrived_.IsNext(weights)) return false;
   const trace::Span span(
       "arrive", {}, {.step = weights.version(), .chunk = static_cast<int32_t>(weights.chunk())});
-  const ChunkRange& range = chunks_[weights.chunk()];
+  const ChunkRange& range = chunks()[weights.chunk()];
   const int plane =
       weights.average() ? TensorStore::kAveragePlane : static_cast<int>(weights.version() % 2);
-  return tensors_->Store(plane, {range.begin, range.end - range.begin}, payload);
+  return tensors_->Store(plane, {range.begin, range.size()}, payload);
 }
 
 void Client::MarkArrived(const wire::WeightsChunk& weights, bool stored, size_t bytes) {
@@ -157,7 +130,7 @@ void Client::MarkArrived(const wire::WeightsChunk& weights, bool stored, size_t 
                    bytes));
     return;
   }
-  (weights.average() ? average_arrived_ : arrived_)[weights.chunk()] = weights.version();
+  arrived_.Mark(weights);
 }
 
 }  // namespace muster
