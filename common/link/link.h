@@ -160,7 +160,6 @@ class ClientLink {
   // As the server's.
   virtual int fd() const = 0;
   virtual bool Pending() = 0;
-  virtual bool may_spin() const { return false; }
   virtual bool PrepareToSleep() { return !Pending(); }
   // Throws HandOverFailed.
   virtual std::optional<FromServer> Receive() = 0;

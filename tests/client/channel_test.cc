@@ -278,7 +278,7 @@ TEST_F(ThreadedChannelTest, ALinkThatTakesNothingIsAFailure) {
     const std::lock_guard lock(wire_.mutex);
     wire_.takes_nothing = true;
   }
-  channel_->Send(Words("a"), Channel::When::kNow);
+  channel_->Send(Chunk(0), Channel::When::kNow);
   EXPECT_TRUE(Hears(1));
   EXPECT_THROW(std::rethrow_exception(owner_.error), Error);
 }

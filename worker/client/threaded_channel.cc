@@ -176,6 +176,7 @@ bool ThreadedChannel::HandOver(const Outgoing& outgoing, Release sent) {
     sent = buffer->GivesBack(sent);
   }
   if (!link_->Send(outgoing.message, bytes, sent)) {
+    if (sent.call != nullptr) sent.call(sent.hint);
     throw Error(ExitCode::kPeerFailed, "the server does not take any more messages");
   }
   return true;

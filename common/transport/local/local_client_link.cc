@@ -26,7 +26,6 @@ class LocalClientLink : public ClientLink {
   bool any_thread() const override { return true; }
   int fd() const override { return connection_.fd(); }
   bool Pending() override { return connection_.Pending(); }
-  bool may_spin() const override { return connection_.attached(); }
   bool PrepareToSleep() override;
   std::optional<FromServer> Receive() override;
   bool Send(const wire::WorkerMessage& message, std::span<const std::byte> tensor,
