@@ -7,6 +7,7 @@
 
 #include "common/base/join.h"
 #include "common/base/own_gap.h"
+#include "common/link/wire_values.h"
 
 namespace muster {
 namespace {
@@ -86,6 +87,7 @@ void Membership::Welcome(uint32_t rank) {
   welcome.set_slice_begin(static_cast<uint32_t>(slices.begin));
   welcome.set_slice_end(static_cast<uint32_t>(slices.end));
   welcome.set_tensor_type(terms_.wire_type);
+  if (const auto peer = roster_.at(rank).peer) link_.ShareGradients(*peer, SlotLayoutOf(welcome));
   Send(rank, message);
 }
 
@@ -130,7 +132,8 @@ void Membership::Send(uint32_t rank, wire::ServerMessage& message,
   message.mutable_address()->set_incarnation(member.incarnation);
   if (!member.peer) return;
   // Of a worker that has gone the link tells after its last messages, which may say why.
-  if (link_.Send(*member.peer, message, tensor) != SendResult::kFull) return;
+  const Urgency urgency = UrgencyOf(message.weights_chunk());
+  if (link_.Send(*member.peer, message, {tensor, urgency}) != SendResult::kFull) return;
   on_lost_(rank, ExitCode::kPeerFailed, "it does not take its messages");
 }
 

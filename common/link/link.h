@@ -3,11 +3,11 @@
 //
 // A link moves whole messages (proto/wire.proto). A message about a tensor carries the tensor's
 // bytes as payload where the transport has to move them (ZeroMQ); where memory is shared (local),
-// the bytes stay where they are and the payload is a view of them.
+// the bytes stay where they are. A link looks into no message: what is urgent, and what memory goes
+// with it, its callers say.
 //
 // Threads: the server's end belongs to the server's loop. The client's end: see
-// ClientLink::any_thread. Slot and plane memory is shared with the compute thread under the
-// client's rules.
+// ClientLink::any_thread.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,8 @@
 
 #include "common/base/error.h"
 #include "common/base/shared_memory.h"
-#include "common/link/wire_type.h"
+#include "common/link/urgency.h"
+#include "common/plan/slot_layout.h"
 #include "proto/wire.pb.h"
 
 namespace muster {
@@ -65,6 +66,13 @@ enum class SendResult {
   kFull,  // the peer does not drain its messages
 };
 
+// Tensor bytes that go with a message, and when they leave among others for the same peer.
+// Without bytes it is a control message, which overtakes all tensors that wait.
+struct OutgoingTensor {
+  std::span<const std::byte> bytes;
+  Urgency urgency;
+};
+
 class ServerLink {
  public:
   virtual ~ServerLink() = default;
@@ -72,6 +80,13 @@ class ServerLink {
   // The memory in which the weights will lie, for a transport that can let workers read it there.
   // Before the first Welcome; it outlives the link.
   virtual void ShareWeights(SharedMemory& planes) { (void)planes; }
+  // The peer's Welcome is what is sent to it next: with it goes the memory in which the weights lie
+  // and its gradients will, laid out like this, for a transport that can share memory. Gradients
+  // come from there as payloads. If there is no memory to be had, Welcome goes without.
+  virtual void ShareGradients(PeerId peer, const SlotLayout& layout) {
+    (void)peer;
+    (void)layout;
+  }
 
   // The address that workers connect to.
   virtual std::string endpoint() const = 0;
@@ -91,12 +106,18 @@ class ServerLink {
   // PrepareToSleep.
   virtual std::optional<FromWorker> Receive() = 0;
 
-  // Queues a message. Never blocks. `tensor` must stay unchanged until the peer has used it or the
-  // link is gone.
+  // Queues a message. Never blocks. The tensor's bytes must stay unchanged until the peer has used
+  // them or the link is gone.
   virtual SendResult Send(PeerId peer, const wire::ServerMessage& message,
-                          std::span<const std::byte> tensor) = 0;
+                          const OutgoingTensor& tensor) = 0;
   // Hands over what was queued: notices that are sent at one time go out together.
   virtual void Deliver() {}
+};
+
+// What a server shares with a worker: the planes (wire.proto), one arena of floats each, to read,
+// and the slots of its gradients (SlotLayout), to write.
+struct SharedTensors {
+  SharedMemory planes, slots;
 };
 
 struct FromServer {
@@ -104,6 +125,7 @@ struct FromServer {
   Kind kind;
   wire::ServerMessage message;
   Payload payload;
+  std::unique_ptr<SharedTensors> shared = nullptr;  // with Welcome, if the link shares memory
 };
 
 // Tells, from any thread, that a tensor's bytes have been used.
@@ -112,8 +134,8 @@ struct Release {
   void* hint = nullptr;
 };
 
-// The memory that comes with Welcome is not there, or cannot be used by this process. Thrown by
-// Receive. The server still counts on this worker, for as long as the link is open.
+// The memory that comes with Welcome is not there, or cannot be used by this process. The server
+// still counts on this worker, for as long as the link is open.
 class HandOverFailed : public Error {
  public:
   explicit HandOverFailed(const std::string& why) : Error(ExitCode::kFailure, why) {}
@@ -126,16 +148,20 @@ class ClientLink {
   // How tensors travel, for people.
   virtual const char* transport() const = 0;
 
-  // False: one thread, which owns the socket, calls everything but Slot and Plane. True: Send and
-  // Deliver may be called by any thread at any time, and Receive, Pending and PrepareToSleep by any
-  // thread, by one at a time.
+  // Whether tensors lie in memory that comes with Welcome (FromServer::shared); else they are
+  // payload.
+  virtual bool shares_memory() const = 0;
+
+  // False: one thread, which owns the socket, calls everything. True: Send and Deliver may be
+  // called by any thread at any time, and Receive, Pending and PrepareToSleep by any thread, by one
+  // at a time.
   virtual bool any_thread() const = 0;
 
   // As the server's.
   virtual int fd() const = 0;
   virtual bool Pending() = 0;
-  virtual bool may_spin() const { return false; }
   virtual bool PrepareToSleep() { return !Pending(); }
+  // Throws HandOverFailed.
   virtual std::optional<FromServer> Receive() = 0;
   // Queues a message. Never blocks. `tensor` must stay unchanged until it is released, at the
   // latest when the link is gone. False: the server does not drain its messages; not released.
@@ -145,17 +171,6 @@ class ClientLink {
   virtual bool Deliver() { return true; }
   // Waits until what was sent has left this process, for as long as `limit`.
   virtual void Flush(std::chrono::milliseconds limit) = 0;
-
-  // Called once, after Welcome: memory for the two weight planes and for one gradient slot per
-  // subtree that this worker pushes, each of `arena_floats` floats, 64-byte aligned. Weights will
-  // come as `type`. Throws Error(kPeerFailed) if what the server handed over is not that. A third
-  // plane, the moving average, is there from the first chunk of it that came.
-  virtual void AllocateTensors(size_t arena_floats, size_t slots, WireType type) = 0;
-  virtual std::span<float> Slot(size_t slot) = 0;
-  static constexpr int kAveragePlane = 2;
-  virtual std::span<const float> Plane(int plane) = 0;
-  // Puts a received chunk where Plane(plane) shows it, as floats, if it is not there already.
-  virtual void StoreWeights(int plane, size_t begin, const Payload& payload) = 0;
 };
 
 struct LinkOptions {

@@ -18,6 +18,9 @@ class CombinedServerLink : public ServerLink {
   void ShareWeights(SharedMemory& planes) override {
     for (const auto& link : links_) link->ShareWeights(planes);
   }
+  void ShareGradients(PeerId peer, const SlotLayout& layout) override {
+    links_[peer % 2]->ShareGradients(peer / 2, layout);
+  }
   std::string endpoint() const override { return links_[1]->endpoint(); }
   int fd() const override { return epoll_.get(); }
   bool Pending() override { return links_[0]->Pending() || SecondPending(); }
@@ -38,7 +41,7 @@ class CombinedServerLink : public ServerLink {
     return event;
   }
   SendResult Send(PeerId peer, const wire::ServerMessage& message,
-                  std::span<const std::byte> tensor) override {
+                  const OutgoingTensor& tensor) override {
     return links_[peer % 2]->Send(peer / 2, message, tensor);
   }
   void Deliver() override {

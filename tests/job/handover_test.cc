@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "common/base/shared_memory.h"
+#include "common/link/wire_values.h"
 #include "common/transport/local/local_connection.h"
 #include "tests/job/raw_local_link.h"
 
@@ -69,7 +70,9 @@ class Handover : public ::testing::Test {
     worker.connection.Append(hello.SerializeAsString());
     EXPECT_TRUE(worker.connection.Flush());
     worker.peer = Next().peer;
-    EXPECT_EQ(link_->Send(worker.peer, WelcomeFor(0, 1), {}), SendResult::kQueued);
+    const wire::ServerMessage welcome = WelcomeFor(0, 1);
+    link_->ShareGradients(worker.peer, SlotLayoutOf(welcome.welcome()));
+    EXPECT_EQ(link_->Send(worker.peer, welcome, {}), SendResult::kQueued);
     link_->Deliver();
     std::string message;
     pollfd fd{worker.connection.fd(), POLLIN, 0};

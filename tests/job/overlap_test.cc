@@ -78,6 +78,9 @@ class HoldingLink : public ServerLink {
       : link_(std::move(link)), options_(std::move(options)), sides_(sides) {}
 
   void ShareWeights(SharedMemory& planes) override { link_->ShareWeights(planes); }
+  void ShareGradients(PeerId peer, const SlotLayout& layout) override {
+    link_->ShareGradients(peer, layout);
+  }
   std::string endpoint() const override { return link_->endpoint(); }
   int fd() const override { return link_->fd(); }
   bool Pending() override { return link_->Pending(); }
@@ -95,7 +98,7 @@ class HoldingLink : public ServerLink {
     return event;
   }
   SendResult Send(PeerId peer, const wire::ServerMessage& message,
-                  std::span<const std::byte> tensor) override {
+                  const OutgoingTensor& tensor) override {
     const wire::WeightsChunk& chunk = message.weights_chunk();
     if (!options_.hold || !message.has_weights_chunk() || chunk.version() >= options_.steps ||
         !options_.high.contains(chunk.chunk())) {
@@ -109,7 +112,7 @@ class HoldingLink : public ServerLink {
   struct Held {
     PeerId peer;
     wire::ServerMessage message;
-    std::span<const std::byte> tensor;
+    OutgoingTensor tensor;
     std::chrono::steady_clock::time_point since;
   };
 

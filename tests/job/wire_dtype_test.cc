@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "tests/job/test_job.h"
+#include "worker/client/wire_buffers.h"
 
 namespace muster::testing {
 namespace {

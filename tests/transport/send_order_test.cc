@@ -8,6 +8,7 @@
 
 #include "common/link/protocol.h"
 #include "common/link/send_window.h"
+#include "common/link/wire_values.h"
 #include "common/transport/zmq/zmq_link.h"
 #include "tests/job/test_job.h"
 #include "worker/client/client.h"
@@ -89,8 +90,9 @@ TEST(SendOrder, AServersWordsOvertakeWeightsAndLowLayersHighOnes) {
   for (size_t c = kChunks; c-- > 0;) {
     message.mutable_weights_chunk()->set_version(1);
     message.mutable_weights_chunk()->set_chunk(static_cast<uint32_t>(c));
-    ASSERT_EQ(server->Send(came->peer, message, std::as_bytes(std::span(tensor))),
-              SendResult::kQueued);
+    const OutgoingTensor outgoing{std::as_bytes(std::span(tensor)),
+                                  UrgencyOf(message.weights_chunk())};
+    ASSERT_EQ(server->Send(came->peer, message, outgoing), SendResult::kQueued);
   }
   message.mutable_stop();
   ASSERT_EQ(server->Send(came->peer, message, {}), SendResult::kQueued);

@@ -46,7 +46,7 @@ TEST(Transport, AutoUsesSharedMemory) {
   TestJob job(config);
   const auto client = Connect(job.endpoint(), JobOf(job.token()), config::Cluster::AUTO,
                               std::chrono::seconds(5), job.OptionsFor(0).link);
-  EXPECT_TRUE(client->any_thread()) << "not the local link";
+  EXPECT_TRUE(client->shares_memory()) << "not the local link";
   RunWorkers(job, {.gradient = gradient});
   EXPECT_EQ(job.Finish().steps, 3);
 }
@@ -106,7 +106,7 @@ TEST(Transport, AWorkerWhoseServerHasNoneUsesZeroMq) {
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   const auto server = Listen(endpoint, job, config::Cluster::IPC, SmallLink());
   const auto link = client.get();
-  EXPECT_FALSE(link->any_thread());
+  EXPECT_FALSE(link->shares_memory());
   EXPECT_TRUE(Reaches(*link, *server));
 }
 

@@ -1,62 +1,58 @@
 #include "worker/client/client.h"
 
-#include <poll.h>
+#include <unistd.h>
 
 #include <array>
 
 #include "common/base/log.h"
 #include "common/link/protocol.h"
+#include "common/link/wire_values.h"
 #include "common/trace/trace.h"
 #include "common/transport/transport.h"
 
 namespace muster {
+
 Client::Client(ClientOptions options) : options_(std::move(options)) {
-  const auto wake = [](void* client) { static_cast<Client*>(client)->bell_.Ring(); };
-  window_ = std::make_shared<SendWindow>(Release{wake, this});
-  std::unique_ptr<ClientLink> local;  // its end would be the loss of this worker
-  std::optional<Error> error;
   try {
-    error = Join(Attempt::kFirst);
-    if (error && MayFallBack()) {
-      LogWarning("ZeroMQ, since shared memory cannot be used: {}", error->what());
-      thread_ = {};
-      local = std::move(link_);
-      error_.reset();
-      error = Join(Attempt::kInsteadOfLocal);
-    }
-  } catch (const Error& failed) {
-    error = failed;
+    Join(Attempt::kFirst);
+  } catch (const HandOverFailed& error) {
+    if (!MayFallBack()) throw;
+    LogWarning("ZeroMQ, since shared memory cannot be used: {}", error.what());
+    channel_->Stop();
+    // Its end would be the loss of this worker.
+    const std::unique_ptr<Channel> local = std::move(channel_);
+    error_ = nullptr;
+    Join(Attempt::kInsteadOfLocal);
   }
-  if (!error) {
-    if (wire_type_ != wire::FP32 && options_.link.share_memory) {
-      LogInfo(
-          "tensors travel in 16 bits ({}), as the server's cluster.wire_dtype says; here it "
-          "is FP32",
-          wire::TensorType_Name(wire_type_));
-    }
-    return;
+  if (wire_type() != wire::FP32 && options_.link.share_memory) {
+    LogInfo(
+        "tensors travel in 16 bits ({}), as the server's cluster.wire_dtype says; here it is FP32",
+        wire::TensorType_Name(wire_type()));
   }
-  throw *error;
 }
 
-std::optional<Error> Client::Join(Attempt attempt) {
+void Client::Join(Attempt attempt) {
   LinkOptions link = options_.link;
   link.token = options_.token;
   if (attempt == Attempt::kInsteadOfLocal) link.share_memory = false;
-  link_ = Connect(options_.endpoint, JobOf(options_.token), options_.transport,
-                  std::chrono::duration<double>(options_.start_s), link);
-  any_thread_ = link_->any_thread();
-  Queue(Hello(attempt));
-  thread_ = std::jthread([this](std::stop_token stop) { Communicate(stop); });
+  channel_ = MakeChannel(Connect(options_.endpoint, JobOf(options_.token), options_.transport,
+                                 std::chrono::duration<double>(options_.start_s), link),
+                         *this);
+  channel_->Start();
+  Send(Hello(attempt));
 
   std::unique_lock lock(mutex_);
   // The server names missing ranks at its deadline; be a little more patient than it is.
   const auto limit = std::chrono::duration<double>(options_.start_s + 5);
-  if (changed_.wait_for(lock, limit, [this] { return welcome_ || error_; })) return error_;
-  return Error(ExitCode::kDeadline,
-               "no Welcome from the server at {} within {:.0f} s: is it running there, and can "
-               "this host reach it?",
-               options_.endpoint, limit.count());
+  const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(limit);
+  const bool answered = channel_->Wait(
+      lock, [this] { return welcome_ || error_ != nullptr; }, until);
+  ThrowIfFailed();
+  if (answered) return;
+  throw Error(ExitCode::kDeadline,
+              "no Welcome from the server at {} within {:.0f} s: is it running there, and can "
+              "this host reach it?",
+              options_.endpoint, limit.count());
 }
 
 wire::WorkerMessage Client::Hello(Attempt attempt) const {
@@ -75,25 +71,19 @@ wire::WorkerMessage Client::Hello(Attempt attempt) const {
 
 // With AUTO, unless the endpoint is the local link's own: the server is there over ZeroMQ, too.
 bool Client::MayFallBack() const {
-  return hand_over_failed_ && options_.transport == config::Cluster::AUTO &&
-         !options_.endpoint.starts_with("local://");
+  return options_.transport == config::Cluster::AUTO && !options_.endpoint.starts_with("local://");
 }
 
 Client::~Client() {
-  if (thread_.joinable()) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (stopped_ && !error_) {
-        wire::WorkerMessage message = NewMessage();
-        message.mutable_goodbye();
-        outgoing_.push_back({std::move(message), {}});
-        flush_ = true;
-      }
-    }
-    thread_.request_stop();
-    bell_.Ring();
-    thread_.join();
+  bool goodbye;
+  {
+    const std::lock_guard lock(mutex_);
+    goodbye = stopped_ && error_ == nullptr;
   }
+  if (!goodbye) return;
+  wire::WorkerMessage message = NewMessage();
+  message.mutable_goodbye();
+  channel_->Finish(std::move(message));
 }
 
 wire::WorkerMessage Client::NewMessage() const {
@@ -104,90 +94,46 @@ wire::WorkerMessage Client::NewMessage() const {
   return message;
 }
 
-void Client::Queue(Outgoing outgoing, Urgency urgency) {
-  if (any_thread_) {
-    (void)link_->Send(outgoing.message, std::as_bytes(outgoing.tensor));
-    if (urgency == Urgency::kSoon) return;
-    // A server that is gone is noticed when its end of file is read, after its last words.
-    (void)link_->Deliver();
-    const std::lock_guard lock(mutex_);
-    handed_over_ = Clock::now();
-    return;
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    outgoing_.push_back(std::move(outgoing));
-  }
-  bell_.Ring();
-}
-
-void Client::Fail(Error error) {
-  const std::lock_guard lock(mutex_);
-  if (!error_) error_ = std::move(error);
-  changed_.notify_all();
-}
-
 void Client::ThrowIfFailed() const {
-  if (error_) throw *error_;
-}
-
-template <typename Condition>
-void Client::ReceiveHere(std::chrono::milliseconds limit, const Condition& satisfied) {
-  const std::lock_guard receiving(receiving_);
-  {
-    const std::lock_guard lock(mutex_);
-    if (satisfied()) return;  // the other thread received it
-  }
-  Receive(limit);
-}
-
-template <typename Condition>
-void Client::Wait(std::unique_lock<std::mutex>& lock, const Condition& condition) {
-  if (!any_thread_) return changed_.wait(lock, condition);
-  while (!condition()) {
-    lock.unlock();
-    (void)link_->Deliver();
-    ReceiveHere(kBeatInterval, condition);
-    CheckSilence();
-    lock.lock();
-  }
+  if (error_ != nullptr) std::rethrow_exception(error_);
 }
 
 void Client::ReportReady() {
   wire::WorkerMessage message = NewMessage();
   message.mutable_ready();
-  Queue(std::move(message));
+  Send(std::move(message));
 }
 
 Order Client::NextOrder() {
   std::unique_lock lock(mutex_);
-  Wait(lock, [this] { return !orders_.empty() || error_; });
+  (void)channel_->Wait(lock, [this] { return !orders_.empty() || error_ != nullptr; });
   if (orders_.empty()) ThrowIfFailed();
   Order order = std::move(orders_.front());
   orders_.pop_front();
   return order;
 }
 
-std::span<float> Client::Slot(size_t part) { return link_->Slot(part); }
+std::span<float> Client::Slot(size_t part) { return tensors_->Slot(part); }
 
 std::span<const float> Client::Weights(int64_t version) const {
-  return link_->Plane(static_cast<int>(version % 2));
+  return tensors_->Plane(static_cast<int>(version % 2));
 }
 
-std::span<const float> Client::Average() const { return link_->Plane(ClientLink::kAveragePlane); }
-
-void Client::AwaitChunk(int64_t version, size_t chunk) { AwaitVersion(arrived_, version, chunk); }
-
-void Client::AwaitAverage(int64_t version, size_t chunk) {
-  AwaitVersion(average_arrived_, version, chunk);
+std::span<const float> Client::Average() const {
+  return tensors_->Plane(TensorStore::kAveragePlane);
 }
 
-void Client::AwaitVersion(const std::vector<int64_t>& arrived, int64_t version, size_t chunk) {
+void Client::AwaitChunk(int64_t version, size_t chunk) { Await(version, chunk, false); }
+
+void Client::AwaitAverage(int64_t version, size_t chunk) { Await(version, chunk, true); }
+
+void Client::Await(int64_t version, size_t chunk, bool average) {
   std::unique_lock lock(mutex_);
-  if (arrived[chunk] >= version) return;
+  const auto arrived = [&] { return arrived_.Has(version, chunk, average); };
+  if (arrived()) return;
   const trace::Span span("wait", {}, {.step = version, .chunk = static_cast<int32_t>(chunk)});
-  Wait(lock, [&] { return arrived[chunk] >= version || error_ || stopped_; });
-  if (arrived[chunk] >= version) return;
+  (void)channel_->Wait(lock, [&] { return arrived() || error_ != nullptr || stopped_; });
+  if (arrived()) return;
   ThrowIfFailed();
   std::string reason;
   for (const Order& order : orders_) {
@@ -205,49 +151,46 @@ void Client::ReportLoss(int64_t step, int64_t slice, int64_t samples, double los
   body.set_samples(samples);
   body.set_loss(loss);
   body.set_correct(correct);
-  Queue(std::move(message), Urgency::kSoon);  // nothing can be done without gradients
+  Send(std::move(message), When::kSoon);  // nothing can be done without gradients
 }
 
-void Client::PushChunk(int64_t step, size_t part, size_t chunk) {
-  const trace::Span span("push", {}, {.step = step, .chunk = static_cast<int32_t>(chunk)});
+wire::WorkerMessage Client::PartMessage(int64_t step, size_t part, size_t chunk) const {
   wire::WorkerMessage message = NewMessage();
   wire::GradientPart& body = *message.mutable_gradient_part();
   body.set_step(step);
   body.set_chunk(static_cast<uint32_t>(chunk));
-  body.mutable_subtree()->set_level(parts_[part].level);
-  body.mutable_subtree()->set_index(parts_[part].index);
-  const ChunkRange& range = chunks_[chunk];
-  Queue({std::move(message), link_->Slot(part).subspan(range.begin, range.end - range.begin)});
+  body.mutable_subtree()->set_level(parts()[part].level);
+  body.mutable_subtree()->set_index(parts()[part].index);
+  return message;
+}
+
+void Client::PushChunk(int64_t step, size_t part, size_t chunk) {
+  const trace::Span span("push", {}, {.step = step, .chunk = static_cast<int32_t>(chunk)});
+  Outgoing outgoing{.message = PartMessage(step, part, chunk)};
+  const ChunkRange& range = chunks()[chunk];
+  outgoing.tensor = Slot(part).subspan(range.begin, range.size());
+  outgoing.urgency = UrgencyOf(outgoing.message.gradient_part());
+  channel_->Send(std::move(outgoing), When::kNow);
 }
 
 void Client::PushEmpty(int64_t step, size_t part) {
-  for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
-    wire::WorkerMessage message = NewMessage();
-    wire::GradientPart& body = *message.mutable_gradient_part();
-    body.set_step(step);
-    body.set_chunk(static_cast<uint32_t>(chunk));
-    body.mutable_subtree()->set_level(parts_[part].level);
-    body.mutable_subtree()->set_index(parts_[part].index);
-    body.set_empty(true);
-    Queue(std::move(message), chunk + 1 < chunks_.size() ? Urgency::kSoon : Urgency::kNow);
+  for (size_t chunk = 0; chunk < chunks().size(); ++chunk) {
+    wire::WorkerMessage message = PartMessage(step, part, chunk);
+    message.mutable_gradient_part()->set_empty(true);
+    Send(std::move(message), chunk + 1 < chunks().size() ? When::kSoon : When::kNow);
   }
 }
 
 void Client::ReportEvaluated(const wire::EvaluatedBlock& block) {
   wire::WorkerMessage message = NewMessage();
   *message.mutable_evaluated_block() = block;
-  Queue(std::move(message));
+  Send(std::move(message));
 }
 
 void Client::ReportTimes(const wire::StepTimes& times) {
   wire::WorkerMessage message = NewMessage();
   *message.mutable_step_times() = times;
-  Queue(std::move(message), Urgency::kSoon);
-}
-
-Client::Clock::time_point Client::HandedOverAt() const {
-  const std::lock_guard lock(mutex_);
-  return handed_over_;
+  Send(std::move(message), When::kSoon);
 }
 
 void Client::ReportFailure(const std::string& message, ExitCode code) {
@@ -256,14 +199,10 @@ void Client::ReportFailure(const std::string& message, ExitCode code) {
   failure.mutable_failure()->set_exit_code(static_cast<int>(code));
   {
     const std::lock_guard lock(mutex_);
-    if (error_) return;  // nobody is listening
-    outgoing_.push_back({std::move(failure), {}});
-    flush_ = true;
-    stopped_ = false;
+    if (error_ != nullptr) return;  // nobody is listening
+    stopped_ = false;               // no Goodbye follows
   }
-  thread_.request_stop();
-  bell_.Ring();
-  thread_.join();
+  channel_->Finish(std::move(failure));
 }
 
 }  // namespace muster

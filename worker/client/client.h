@@ -17,40 +17,34 @@
 //     client.PushChunk(order.version, p, c);      // c. each part, each chunk
 //   }
 //
-// Threads: one compute thread calls the public methods. Over ZeroMQ a communication thread inside
-// owns the socket, and the compute thread's calls go through a queue. Over the local link, whose
-// messages are short notices, the compute thread sends and receives them itself: nothing is handed
-// from thread to thread; the communication thread sends beats, and while the compute thread
-// computes it looks once a second for what has come. Every wait ends: with what was waited for, or
-// with Error(kPeerFailed, kDeadline, kRefused) when the server is lost, silent, or has refused or
-// stopped this worker.
+// Threads: one compute thread calls the public methods. What comes is handled by whichever thread
+// receives it (channel.h), one at a time; what both know is under one lock. Every wait ends: with
+// what was waited for, or with Error(kPeerFailed, kDeadline, kRefused) when the server is lost,
+// silent, or has refused or stopped this worker.
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <map>
+#include <exception>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "common/base/adaptive_spin.h"
 #include "common/base/error.h"
-#include "common/base/event_fd.h"
 #include "common/base/own_gap.h"
 #include "common/link/link.h"
-#include "common/link/send_window.h"
 #include "common/link/wire_type.h"
 #include "common/plan/slices.h"
 #include "common/plan/step_plan.h"
 #include "common/transport/transport.h"
 #include "proto/wire.pb.h"
-#include "worker/client/wire_buffers.h"
+#include "worker/client/arrivals.h"
+#include "worker/client/channel.h"
+#include "worker/client/tensor_store.h"
+#include "worker/client/terms.h"
 
 namespace muster {
 
@@ -83,12 +77,7 @@ struct Order {
   std::string reason;        // kStop
 };
 
-// A range of floats of the arena.
-struct ChunkRange {
-  size_t begin = 0, end = 0;
-};
-
-class Client {
+class Client final : private Channel::Owner {
  public:
   using Clock = std::chrono::steady_clock;
 
@@ -98,16 +87,16 @@ class Client {
   ~Client();
   Client(const Client&) = delete;
 
-  const char* transport() const { return link_->transport(); }  // for people
-  const StepPlan& plan() const { return plan_; }
-  int64_t first_step() const { return first_step_; }
-  Range slices() const { return slices_; }                       // of this worker
-  const std::vector<TreeNode>& parts() const { return parts_; }  // what it pushes per chunk
-  const std::vector<ChunkRange>& chunks() const { return chunks_; }
+  const char* transport() const { return channel_->link().transport(); }  // for people
+  const StepPlan& plan() const { return terms_.plan; }
+  int64_t first_step() const { return terms_.first_step; }
+  Range slices() const { return terms_.slices; }                       // of this worker
+  const std::vector<TreeNode>& parts() const { return terms_.parts; }  // what it pushes per chunk
+  const std::vector<ChunkRange>& chunks() const { return terms_.chunks; }
   // How gradients travel. A worker that adds gradients of slices itself rounds each of them, and
   // each sum, with RoundToWire and AddOnWire, so that it adds what the server would have added.
   // What it pushes is rounded by PushChunk.
-  WireType wire_type() const { return wire_type_; }
+  WireType wire_type() const { return terms_.wire_type; }
 
   void ReportReady();
   Order NextOrder();
@@ -133,7 +122,7 @@ class Client {
   void ReportTimes(const wire::StepTimes& times);
 
   // When the last message so far was handed to the transport. For statistics.
-  Clock::time_point HandedOverAt() const;
+  Clock::time_point HandedOverAt() const { return channel_->HandedOverAt(); }
 
   // Tells the server why this worker gives up, and waits a moment until that has left.
   void ReportFailure(const std::string& message, ExitCode code);
@@ -141,88 +130,52 @@ class Client {
  private:
   // How this worker joins, and whether it has said Hello before.
   enum class Attempt { kFirst, kInsteadOfLocal };
-  // Connects, says Hello, waits for Welcome; or why there is none.
-  std::optional<Error> Join(Attempt attempt);
+  // Connects, says Hello, waits for Welcome.
+  void Join(Attempt attempt);
   wire::WorkerMessage Hello(Attempt attempt) const;
   bool MayFallBack() const;
 
-  static constexpr std::chrono::milliseconds kBeatInterval{1000};
-
-  struct Outgoing {
-    wire::WorkerMessage message;
-    std::span<const float> tensor;
-  };
-
-  void Communicate(std::stop_token stop);
-  void Beat();
-  // Handles some of what has come, waiting for it up to `limit`. With receiving_ locked.
-  void Receive(std::chrono::milliseconds limit);
-  // The same for the compute thread, unless `satisfied`, which mutex_ guards.
-  template <typename Condition>
-  void ReceiveHere(std::chrono::milliseconds limit, const Condition& satisfied);
-  // Waits, with mutex_ locked, until `condition` holds, which mutex_ guards.
-  template <typename Condition>
-  void Wait(std::unique_lock<std::mutex>& lock, const Condition& condition);
-  void AwaitVersion(const std::vector<int64_t>& arrived, int64_t version, size_t chunk);
-  void CheckSilence();
-  void SendQueued();
-  // False: a tensor, and there is no room for it at the moment.
-  bool Send(const Outgoing& outgoing);
-  // Sends the words that are queued and what the transport has.
-  void Drain();
-  void Handle(const FromServer& event);
-  void HandleWelcome(const wire::Welcome& welcome);
-  bool StoreWeights(const wire::WeightsChunk& weights, const Payload& payload);
-  void MarkArrived(const wire::WeightsChunk& weights, bool stored, size_t bytes);
-  // kSoon: with the next message that goes at once, or when this worker begins to wait.
-  enum class Urgency { kNow, kSoon };
-  void Queue(wire::WorkerMessage message, Urgency urgency = Urgency::kNow) {
-    Queue({std::move(message), {}}, urgency);
+  using When = Channel::When;
+  void Send(wire::WorkerMessage message, When when = When::kNow) {
+    channel_->Send({.message = std::move(message)}, when);
   }
-  void Queue(Outgoing outgoing, Urgency urgency = Urgency::kNow);
-  void Fail(Error error);
+  wire::WorkerMessage NewMessage() const;
+  // The gradient of a chunk of parts()[part], without its floats.
+  wire::WorkerMessage PartMessage(int64_t step, size_t part, size_t chunk) const;
+
+  void Await(int64_t version, size_t chunk, bool average);
   // Rethrows what ended the communication.
   void ThrowIfFailed() const;
-  wire::WorkerMessage NewMessage() const;
+
+  // Channel::Owner.
+  void Handle(FromServer&& event) override;
+  wire::WorkerMessage Beat() override;
+  void Fail(std::exception_ptr why) override;
+
+  // With mutex_ locked.
+  void HandleMessage(FromServer& event, bool stored);
+  void HandleWelcome(FromServer& event);
+  void MarkArrived(const wire::WeightsChunk& weights, bool stored, size_t bytes);
+  void HandleStop(const wire::Stop& stop);
+  void SetError(Error error);
+  // Puts weights where they belong. False: they are not what comes next.
+  bool StoreWeights(const wire::WeightsChunk& weights, const Payload& payload);
+  void CheckSilence();
 
   const ClientOptions options_;
-  // Wakes the communication thread. Before all whose threads ring it.
-  const EventFd bell_;
-  StepPlan plan_;
-  int64_t first_step_ = 0;
-  Range slices_;
-  std::vector<TreeNode> parts_;
-  std::vector<ChunkRange> chunks_;
-  WireType wire_type_ = wire::FP32;
-  // With 16 bits. Written by the communication thread, read and given back by ZeroMQ's.
-  std::optional<WireBuffers> wire_buffers_;
-  // The communication thread's, taken from outgoing_: what goes at once, and tensors, by step and
-  // chunk, that wait for room in the window.
-  std::deque<Outgoing> words_;
-  std::multimap<std::pair<int64_t, uint32_t>, Outgoing> tensors_;
-  std::shared_ptr<SendWindow> window_;
+  Terms terms_;
+  std::unique_ptr<TensorStore> tensors_;  // before the channel, which sends from it
 
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
   bool welcome_ = false;
   bool stopped_ = false;  // the server said Stop
-  bool flush_ = false;    // send what is queued, then end
-  std::deque<Outgoing> outgoing_;
   std::deque<Order> orders_;
-  std::vector<int64_t> arrived_;          // newest version of each chunk; -1: none
-  std::vector<int64_t> average_arrived_;  // … of the average; first_step_: none
-  Clock::time_point handed_over_;
-  std::optional<Error> error_;
-  bool hand_over_failed_ = false;  // that is what error_ says
+  Arrivals arrived_;
+  std::exception_ptr error_;
   Clock::time_point last_heard_ = Clock::now();
-  OwnGap own_gap_{2 * kBeatInterval};  // looked at with each beat
+  OwnGap own_gap_{2 * Channel::kBeatInterval};  // looked at with each beat
 
-  // Used by the communication thread only, but for memory, unless link_->any_thread().
-  std::unique_ptr<ClientLink> link_;
-  bool any_thread_ = false;
-  std::mutex receiving_;  // any_thread_: whoever receives; locked before mutex_
-  AdaptiveSpin spin_;     // with receiving_ locked
-  std::jthread thread_;
+  std::unique_ptr<Channel> channel_;
 };
 
 }  // namespace muster

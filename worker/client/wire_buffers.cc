@@ -25,4 +25,15 @@ void WireBuffers::Buffer::GiveBack() {
   if (owner_.wanted_.exchange(false)) owner_.bell_.Ring();
 }
 
+Release WireBuffers::Buffer::GivesBack(Release next) {
+  next_ = next;
+  const auto call = [](void* hint) {
+    Buffer& buffer = *static_cast<Buffer*>(hint);
+    const Release after = buffer.next_;  // the next one to take the buffer sets another
+    buffer.GiveBack();
+    if (after.call != nullptr) after.call(after.hint);
+  };
+  return {call, this};
+}
+
 }  // namespace muster

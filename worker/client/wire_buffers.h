@@ -12,6 +12,7 @@
 
 #include "common/base/arena.h"
 #include "common/base/event_fd.h"
+#include "common/link/link.h"
 
 namespace muster {
 
@@ -22,11 +23,14 @@ class WireBuffers {
     Buffer(WireBuffers& owner, size_t values) : owner_(owner), values_(values) {}
     std::span<uint16_t> values() { return values_.values(); }
     void GiveBack();
+    // To be called when what lies here has been sent: gives the buffer back, then calls `next`.
+    Release GivesBack(Release next);
 
    private:
     friend WireBuffers;
     WireBuffers& owner_;
     AlignedArray<uint16_t> values_;
+    Release next_;
     std::atomic<bool> taken_{false};
   };
 

@@ -13,7 +13,6 @@
 #include "common/transport/local/local_address.h"
 #include "common/transport/local/local_connection.h"
 #include "common/transport/local/local_link.h"
-#include "common/transport/local/slot_layout.h"
 
 namespace muster {
 namespace {
@@ -23,29 +22,19 @@ class LocalClientLink : public ClientLink {
   explicit LocalClientLink(LocalConnection connection) : connection_(std::move(connection)) {}
 
   const char* transport() const override { return "shared memory"; }
+  bool shares_memory() const override { return true; }
   bool any_thread() const override { return true; }
   int fd() const override { return connection_.fd(); }
   bool Pending() override { return connection_.Pending(); }
-  bool may_spin() const override { return connection_.attached(); }
   bool PrepareToSleep() override;
   std::optional<FromServer> Receive() override;
   bool Send(const wire::WorkerMessage& message, std::span<const std::byte> tensor,
             Release release) override;
   bool Deliver() override;
   void Flush(std::chrono::milliseconds limit) override;
-  void AllocateTensors(size_t arena_floats, size_t slots, WireType type) override;
-  std::span<float> Slot(size_t slot) override {
-    return slots_.writable_floats().subspan(slot * layout_.arena_floats, layout_.arena_floats);
-  }
-  std::span<const float> Plane(int plane) override {
-    return planes_.floats().subspan(static_cast<size_t>(plane) * layout_.arena_floats,
-                                    layout_.arena_floats);
-  }
-  void StoreWeights(int, size_t, const Payload&) override {}  // the server has written them
 
  private:
-  FromServer Parse(const std::string& bytes);
-  void Attach(const wire::Welcome& welcome);
+  std::unique_ptr<SharedTensors> Attach();
 
   std::mutex sending_;
   LocalConnection connection_;
@@ -53,49 +42,29 @@ class LocalClientLink : public ClientLink {
   bool lost_ = false;
   std::string sent_, taken_;  // the messages in hand
   std::vector<UniqueFd> handed_over_;
-  SlotLayout layout_;
-  SharedMemory planes_, slots_;
 };
 
-FromServer LocalClientLink::Parse(const std::string& bytes) {
-  FromServer result{FromServer::Kind::kMalformed, {}, {}};
-  if (!result.message.ParseFromString(bytes)) return result;
-  result.kind = FromServer::Kind::kMessage;
-  if (result.message.has_welcome()) {
-    try {
-      Attach(result.message.welcome());
-    } catch (const Error& error) {
-      throw HandOverFailed(error.what());
-    }
-  }
-  if (!result.message.has_weights_chunk()) return result;
-  const wire::WeightsChunk& chunk = result.message.weights_chunk();
-  const auto span = layout_.Chunk(chunk.chunk());
-  if (!span || chunk.version() < 0) return result;
-  const int plane = chunk.average() ? kAveragePlane : static_cast<int>(chunk.version() % 2);
-  // Without room for it there is no average: no floats, which the client notices.
-  if (planes_.bytes() < (plane + 1) * layout_.arena_floats * sizeof(float)) return result;
-  const std::span<const float> floats = Plane(plane).subspan(span->begin, span->count);
-  result.payload = {floats.data(), floats.size_bytes(), nullptr};
-  return result;
-}
-
-// The memory of Welcome. Whatever follows it comes through that.
-void LocalClientLink::Attach(const wire::Welcome& welcome) {
+// What came with a message: memory. Whatever follows it comes through that.
+std::unique_ptr<SharedTensors> LocalClientLink::Attach() {
   if (handed_over_.size() != 4) {
     throw HandOverFailed(
         fmt::format("the server handed over {} memories with Welcome, expected 4: weights, slot, "
-                    "and messages both ways (its log may say why)",
+                    "and messages both ways",
                     handed_over_.size()));
   }
-  layout_ = SlotLayout(welcome);
-  planes_ = SharedMemory::Map(std::move(handed_over_[0]), SharedMemory::Access::kRead);
-  slots_ = SharedMemory::Map(std::move(handed_over_[1]), SharedMemory::Access::kReadWrite);
-  const std::lock_guard lock(sending_);
-  connection_.Attach(
-      SharedMemory::Map(std::move(handed_over_[2]), SharedMemory::Access::kReadWrite),
-      SharedMemory::Map(std::move(handed_over_[3]), SharedMemory::Access::kRead));
-  handed_over_.clear();
+  using Access = SharedMemory::Access;
+  try {
+    auto shared = std::make_unique<SharedTensors>();
+    shared->planes = SharedMemory::Map(std::move(handed_over_[0]), Access::kRead);
+    shared->slots = SharedMemory::Map(std::move(handed_over_[1]), Access::kReadWrite);
+    const std::lock_guard lock(sending_);
+    connection_.Attach(SharedMemory::Map(std::move(handed_over_[2]), Access::kReadWrite),
+                       SharedMemory::Map(std::move(handed_over_[3]), Access::kRead));
+    handed_over_.clear();
+    return shared;
+  } catch (const Error& error) {
+    throw HandOverFailed(error.what());
+  }
 }
 
 bool LocalClientLink::PrepareToSleep() {
@@ -123,7 +92,11 @@ std::optional<FromServer> LocalClientLink::Receive() {
     case LocalConnection::Status::kMessage:
       break;
   }
-  return Parse(taken_);
+  FromServer result{FromServer::Kind::kMalformed, {}, {}};
+  if (!result.message.ParseFromString(taken_)) return result;
+  result.kind = FromServer::Kind::kMessage;
+  if (!handed_over_.empty()) result.shared = Attach();
+  return result;
 }
 
 bool LocalClientLink::Send(const wire::WorkerMessage& message, std::span<const std::byte>,
@@ -148,20 +121,6 @@ void LocalClientLink::Flush(std::chrono::milliseconds limit) {
     pollfd socket{connection_.fd(), 0, 0};
     if (connection_.WaitsForSocket()) socket.events = POLLOUT;
     if (::poll(&socket, 1, 2) < 0 || (socket.revents & POLLHUP) != 0) return;
-  }
-}
-
-void LocalClientLink::AllocateTensors(size_t arena_floats, size_t slots, WireType type) {
-  if (type != wire::FP32) {
-    throw Error(ExitCode::kPeerFailed, "the server wants to round what lies in shared memory");
-  }
-  const size_t plane_bytes = arena_floats * sizeof(float);
-  if (layout_.arena_floats != arena_floats || layout_.parts.size() != slots ||
-      planes_.bytes() < 2 * plane_bytes || slots_.bytes() < slots * plane_bytes) {
-    throw Error(ExitCode::kPeerFailed,
-                "the server handed over {} bytes of weights and {} of slots, expected at least {} "
-                "and {}",
-                planes_.bytes(), slots_.bytes(), 2 * plane_bytes, slots * plane_bytes);
   }
 }
 

@@ -15,10 +15,10 @@
 #include "common/base/unique_fd.h"
 #include "common/link/epoll.h"
 #include "common/link/look_interval.h"
+#include "common/transport/local/gradient_memory.h"
 #include "common/transport/local/local_address.h"
 #include "common/transport/local/local_connection.h"
 #include "common/transport/local/local_link.h"
-#include "common/transport/local/slot_layout.h"
 
 namespace muster {
 namespace {
@@ -48,6 +48,7 @@ class LocalServerLink : public ServerLink {
     planes.SealAgainstNewWriters();
     planes_ = &planes;
   }
+  void ShareGradients(PeerId peer, const SlotLayout& layout) override;
   std::string endpoint() const override { return endpoint_; }
   int fd() const override { return epoll_.get(); }
   bool Pending() override;
@@ -55,17 +56,19 @@ class LocalServerLink : public ServerLink {
   bool PrepareToSleep() override;
   std::optional<FromWorker> Receive() override;
   SendResult Send(PeerId peer, const wire::ServerMessage& message,
-                  std::span<const std::byte> tensor) override;
+                  const OutgoingTensor& tensor) override;
   void Deliver() override;
 
  private:
   struct Peer {
     PeerId id;
     LocalConnection connection;
-    // After Welcome. Payloads share the ownership: a slot outlives its worker until its last chunk
-    // is added.
-    SlotLayout layout;
-    std::shared_ptr<SharedMemory> slot;
+    std::optional<GradientMemory> gradients;
+    // For messages, until it goes with the next one.
+    struct Rings {
+      SharedMemory theirs, mine;
+    };
+    std::optional<Rings> rings;
     bool waits_for_socket = false;
   };
 
@@ -77,7 +80,7 @@ class LocalServerLink : public ServerLink {
   void Write(Peer& peer);
   void Lose(Peer& peer);
   FromWorker Parse(const Peer& peer, const std::string& bytes) const;
-  void Welcome(Peer& peer, const wire::ServerMessage& message, const std::string& bytes);
+  void HandOver(Peer& peer, const std::string& message);
 
   const std::string endpoint_;
   const LinkOptions options_;
@@ -126,14 +129,7 @@ FromWorker LocalServerLink::Parse(const Peer& peer, const std::string& bytes) co
     return result;
   }
   result.kind = FromWorker::Kind::kMessage;
-  if (!result.message.has_gradient_part() || result.message.gradient_part().empty()) return result;
-  // The gradient is in the slot. A part that this worker does not have stays without floats, and
-  // is dropped by the server.
-  const wire::GradientPart& part = result.message.gradient_part();
-  const auto span = peer.layout.Part(part.chunk(), part.subtree());
-  if (!peer.slot || !span) return result;
-  const std::span<const float> floats = peer.slot->floats().subspan(span->begin, span->count);
-  result.payload = {floats.data(), floats.size_bytes(), peer.slot};
+  if (peer.gradients) result.payload = peer.gradients->Find(result.message);
   return result;
 }
 
@@ -217,33 +213,39 @@ std::optional<FromWorker> LocalServerLink::Receive() {
   return result;
 }
 
-// The descriptors go with the message that makes use of them. Without them it tells the worker that
-// there is no memory for it: with AUTO it comes back over ZeroMQ.
-void LocalServerLink::Welcome(Peer& peer, const wire::ServerMessage& message,
-                              const std::string& bytes) {
+// Without memory the next message tells the worker that there is none for it: with AUTO it comes
+// back over ZeroMQ.
+void LocalServerLink::ShareGradients(PeerId id, const SlotLayout& layout) {
+  const auto found = peers_.find(id);
+  if (found == peers_.end()) return;
+  Peer& peer = found->second;
   MUSTER_CHECK(planes_ != nullptr && !peer.connection.attached());
   using Access = SharedMemory::Access;
-  peer.layout = SlotLayout(message.welcome());
-  SharedMemory theirs, mine;
   try {
-    peer.slot = std::make_shared<SharedMemory>(
-        SharedMemory::Create("muster-slot", peer.layout.bytes(), Access::kRead));
-    theirs = SharedMemory::Create("muster-to-server", sizeof(RingMemory), Access::kRead);
-    mine = SharedMemory::Create("muster-to-worker", sizeof(RingMemory), Access::kReadWrite);
-    mine.SealAgainstNewWriters();
+    GradientMemory gradients(layout);
+    Peer::Rings rings{
+        SharedMemory::Create("muster-to-server", sizeof(RingMemory), Access::kRead),
+        SharedMemory::Create("muster-to-worker", sizeof(RingMemory), Access::kReadWrite)};
+    rings.mine.SealAgainstNewWriters();
+    peer.gradients = std::move(gradients);
+    peer.rings = std::move(rings);
   } catch (const Error& error) {
     LogWarning("no shared memory for a worker: {}", error.what());
-    peer.slot.reset();
-    return peer.connection.Append(bytes);
   }
-  const int fds[] = {planes_->fd(), peer.slot->fd(), theirs.fd(), mine.fd()};
-  peer.connection.Append(bytes, fds);
-  peer.connection.Attach(std::move(mine), std::move(theirs));
+}
+
+// The descriptors go with the message that makes use of them.
+void LocalServerLink::HandOver(Peer& peer, const std::string& message) {
+  const int fds[] = {planes_->fd(), peer.gradients->fd(), peer.rings->theirs.fd(),
+                     peer.rings->mine.fd()};
+  peer.connection.Append(message, fds);
+  peer.connection.Attach(std::move(peer.rings->mine), std::move(peer.rings->theirs));
+  peer.rings.reset();
   attached_.push_back(&peer);
 }
 
 SendResult LocalServerLink::Send(PeerId id, const wire::ServerMessage& message,
-                                 std::span<const std::byte> tensor) {
+                                 const OutgoingTensor& tensor) {
   (void)tensor;  // lies where the worker sees it
   const auto found = peers_.find(id);
   if (found == peers_.end()) return SendResult::kGone;
@@ -252,8 +254,8 @@ SendResult LocalServerLink::Send(PeerId id, const wire::ServerMessage& message,
     return SendResult::kFull;
   }
   message.SerializeToString(&sent_);
-  if (message.has_welcome()) {
-    Welcome(peer, message, sent_);
+  if (peer.rings) {
+    HandOver(peer, sent_);
   } else {
     peer.connection.Append(sent_);
   }

@@ -1,10 +1,7 @@
 // The worker's end of the ZeroMQ link (zmq_server_link.cc): a DEALER. Which tensor goes when is its
 // owner's affair (worker/client).
 #include <algorithm>
-#include <cstring>
-#include <deque>
 
-#include "common/base/arena.h"
 #include "common/base/error.h"
 #include "common/link/protocol.h"
 #include "common/transport/zmq/zmq_admission.h"
@@ -41,6 +38,7 @@ class ZmqClientLink : public ClientLink {
   }
 
   const char* transport() const override { return "ZeroMQ"; }
+  bool shares_memory() const override { return false; }
   bool any_thread() const override { return false; }
   int fd() const override { return socket_.get(zmq::sockopt::fd); }
   bool Pending() override { return HasInput(socket_) || monitor_->Pending(); }
@@ -86,29 +84,8 @@ class ZmqClientLink : public ClientLink {
     context_.close();
   }
 
-  void AllocateTensors(size_t arena_floats, size_t slots, WireType type) override {
-    type_ = type;
-    planes_[0] = Arena(arena_floats);
-    planes_[1] = Arena(arena_floats);
-    for (size_t i = 0; i < slots; ++i) slots_.emplace_back(arena_floats);
-  }
-  std::span<float> Slot(size_t slot) override { return slots_[slot].floats(); }
-  std::span<const float> Plane(int plane) override { return planes_[plane].floats(); }
-  void StoreWeights(int plane, size_t begin, const Payload& payload) override {
-    if (planes_[plane].floats().empty()) planes_[plane] = Arena(planes_[0].floats().size());
-    float* const to = planes_[plane].floats().data() + begin;
-    // Of a large model nobody reads a chunk before it has left the cache again.
-    constexpr size_t kLarge = (8 << 20) / sizeof(float);
-    if (type_ != wire::FP32) {
-      const bool large = planes_[plane].floats().size() > kLarge;
-      return (large ? WidenPastCache : Widen)(type_, payload.halves(), to);
-    }
-    std::memcpy(to, payload.data, payload.bytes);
-  }
-
   ~ZmqClientLink() override {
-    // Frames borrow the slots: the context, which waits for its I/O thread to let go of them, goes
-    // before the slots do.
+    // Frames borrow tensors: when this returns, the I/O thread has let go of them.
     monitor_.reset();
     socket_.close();
     context_.close();
@@ -119,9 +96,6 @@ class ZmqClientLink : public ClientLink {
 
   const std::string endpoint_;
   bool admitted_ = false;
-  WireType type_ = wire::FP32;
-  Arena planes_[3];  // the last one, the average, only if it is used
-  std::deque<Arena> slots_;
   zmq::context_t context_;
   zmq::socket_t socket_;
   std::unique_ptr<ConnectionMonitor> monitor_;

@@ -2,8 +2,7 @@
 // a protobuf frame, followed by a frame of tensor bytes if it has any.
 //
 // libzmq sends in the order in which it is given messages. So the server gives it few tensors at a
-// time (send_window.h): others wait here, older versions and lower layers first, and are overtaken
-// by messages without a tensor. The client does the same (worker/client).
+// time: others wait in the peer's outbox (outbox.h). The client does the same (worker/client).
 //
 // Only connections that know the job's token get as far as a message (zmq_admission.h).
 //
@@ -14,15 +13,13 @@
 #include <atomic>
 #include <cerrno>
 #include <deque>
-#include <map>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 
 #include "common/base/error.h"
 #include "common/base/event_fd.h"
 #include "common/link/epoll.h"
-#include "common/link/send_window.h"
+#include "common/link/outbox.h"
 #include "common/link/tcp_address.h"
 #include "common/transport/zmq/zmq_admission.h"
 #include "common/transport/zmq/zmq_link.h"
@@ -91,7 +88,7 @@ class ZmqServerLink : public ServerLink {
 
   std::optional<FromWorker> Receive() override;
   SendResult Send(PeerId peer, const wire::ServerMessage& message,
-                  std::span<const std::byte> tensor) override;
+                  const OutgoingTensor& tensor) override;
 
  private:
   // Messages that a peer sent before it died may still be on their way through libzmq when the
@@ -108,8 +105,7 @@ class ZmqServerLink : public ServerLink {
   };
   struct Peer {
     std::string identity;
-    std::shared_ptr<SendWindow> window;
-    std::map<std::tuple<int64_t, bool, uint32_t>, Outgoing> waiting;  // version, average, chunk
+    Outbox<Outgoing> outbox;
   };
 
   void Ring() {
@@ -117,10 +113,9 @@ class ZmqServerLink : public ServerLink {
     room_ = true;
   }
   bool LossIsDue() const { return steady_clock::now() >= losses_.front().due; }
-  // What waits, for as long as there is room in the peer's window.
+  // What waits, for as long as there is room.
   SendResult SendWaiting(Peer& peer);
-  SendResult HandOver(Peer& peer, const wire::ServerMessage& message,
-                      std::span<const std::byte> tensor, Release release);
+  SendResult HandOver(const Peer& peer, const Outgoing& outgoing, Release sent);
   PeerId FindPeer(const zmq::message_t& identity, const zmq::message_t& frame);
   void DrainMonitor();
   void AdmitThisUserOnly();
@@ -153,7 +148,7 @@ PeerId ZmqServerLink::FindPeer(const zmq::message_t& identity, const zmq::messag
   const PeerId peer = next_peer_++;
   by_identity_[key] = peer;
   const auto room = [](void* link) { static_cast<ZmqServerLink*>(link)->Ring(); };
-  peers_[peer] = {key, std::make_shared<SendWindow>(Release{room, this}), {}};
+  peers_.emplace(peer, Peer{key, Outbox<Outgoing>(Release{room, this})});
   const int fd = zmq_msg_get(const_cast<zmq_msg_t*>(frame.handle()), ZMQ_SRCFD);
   if (fd >= 0) by_fd_[fd] = peer;
   return peer;
@@ -238,44 +233,41 @@ std::optional<FromWorker> ZmqServerLink::Receive() {
 }
 
 SendResult ZmqServerLink::Send(PeerId id, const wire::ServerMessage& message,
-                               std::span<const std::byte> tensor) {
+                               const OutgoingTensor& tensor) {
   const auto found = peers_.find(id);
   if (found == peers_.end()) return SendResult::kGone;
   Peer& peer = found->second;
-  if (tensor.empty()) return HandOver(peer, message, {}, {});
-  if (peer.waiting.size() >= max_waiting_) return SendResult::kFull;
-  const wire::WeightsChunk& weights = message.weights_chunk();
-  peer.waiting[{weights.version(), weights.average(), weights.chunk()}] = {message, tensor};
+  if (tensor.bytes.empty()) {
+    peer.outbox.AddControl({message, {}});
+  } else {
+    if (peer.outbox.tensors() >= max_waiting_) return SendResult::kFull;
+    peer.outbox.AddTensor(tensor.urgency, tensor.bytes.size(), {message, tensor.bytes});
+  }
   return SendWaiting(peer);
 }
 
 SendResult ZmqServerLink::SendWaiting(Peer& peer) {
-  while (!peer.waiting.empty()) {
-    const Outgoing& next = peer.waiting.begin()->second;
-    const size_t bytes = next.tensor.size();
-    if (!peer.window->Take(bytes)) return SendResult::kQueued;
-    const SendResult result =
-        HandOver(peer, next.message, next.tensor, peer.window->GivesBack(bytes));
-    if (result != SendResult::kQueued) {
-      peer.waiting.clear();  // who does not drain its messages, or has gone, gets no more
-      return result;
-    }
-    peer.waiting.erase(peer.waiting.begin());
-  }
-  return SendResult::kQueued;
+  SendResult result = SendResult::kQueued;
+  peer.outbox.Send([&](const Outgoing& next, Release sent) {
+    result = HandOver(peer, next, sent);
+    return result == SendResult::kQueued;
+  });
+  // Who does not drain its messages, or has gone, gets no more.
+  if (result != SendResult::kQueued) peer.outbox.Clear();
+  return result;
 }
 
-SendResult ZmqServerLink::HandOver(Peer& peer, const wire::ServerMessage& message,
-                                   std::span<const std::byte> tensor, Release release) {
+SendResult ZmqServerLink::HandOver(const Peer& peer, const Outgoing& outgoing, Release sent) {
+  const std::span<const std::byte> tensor = outgoing.tensor;
   // Made first: it is released even if it is not sent.
-  zmq::message_t body = tensor.empty() ? zmq::message_t() : Borrow(tensor, release);
+  zmq::message_t body = tensor.empty() ? zmq::message_t() : Borrow(tensor, sent);
   try {
     zmq::message_t identity(peer.identity.data(), peer.identity.size());
     if (!socket_.send(identity, zmq::send_flags::dontwait | zmq::send_flags::sndmore)) {
       return SendResult::kFull;
     }
     // Once the first frame of a message is accepted, the others are too.
-    socket_.send(Serialize(message),
+    socket_.send(Serialize(outgoing.message),
                  tensor.empty() ? zmq::send_flags::none : zmq::send_flags::sndmore);
     if (!tensor.empty()) socket_.send(std::move(body), zmq::send_flags::none);
     return SendResult::kQueued;

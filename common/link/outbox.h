@@ -1,0 +1,73 @@
+// What waits to be sent to one peer, in the order in which it leaves: control messages first, as
+// they came, then tensors, the most urgent first. Whoever adds a tensor says how urgent it is.
+//
+// What sends in the order in which it is given messages, as libzmq does, is given few tensors at a
+// time (send_window.h). The others wait here, where what is more urgent can still overtake them.
+//
+// Owner: one end of a connection. Threads: one; but what was sent may be given back by any.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "common/link/send_window.h"
+#include "common/link/urgency.h"
+
+namespace muster {
+
+// Item: a message, and where its tensor lies.
+template <typename Item>
+class Outbox {
+ public:
+  // `room` is called, by any thread, when tensors that had to wait may go: Send is due.
+  explicit Outbox(Release room) : window_(std::make_shared<SendWindow>(room)) {}
+
+  void AddControl(Item message) { control_.push_back(std::move(message)); }
+  // `bytes`: of the tensor, on the wire.
+  void AddTensor(const Urgency& urgency, size_t bytes, Item message) {
+    tensors_.emplace(urgency, Tensor{bytes, std::move(message)});
+  }
+
+  bool empty() const { return control_.empty() && tensors_.empty(); }
+  size_t tensors() const { return tensors_.size(); }  // that wait
+
+  // Calls bool hand_over(Item&, Release sent) for what may go now. `sent` is to be called once, by
+  // any thread: when the tensor has left, or will not. False: this one stays, and so does all that
+  // comes after it.
+  template <typename HandOver>
+  void Send(const HandOver& hand_over);
+
+  void DropTensors() { tensors_.clear(); }
+  void Clear() {
+    control_.clear();
+    tensors_.clear();
+  }
+
+ private:
+  struct Tensor {
+    size_t bytes;
+    Item message;
+  };
+
+  std::deque<Item> control_;
+  std::multimap<Urgency, Tensor> tensors_;  // those of one urgency as they came
+  std::shared_ptr<SendWindow> window_;
+};
+
+template <typename Item>
+template <typename HandOver>
+void Outbox<Item>::Send(const HandOver& hand_over) {
+  for (; !control_.empty(); control_.pop_front()) {
+    if (!hand_over(control_.front(), Release{})) return;
+  }
+  for (; !tensors_.empty(); tensors_.erase(tensors_.begin())) {
+    Tensor& next = tensors_.begin()->second;
+    if (!window_->Take(next.bytes)) return;
+    if (!hand_over(next.message, window_->GivesBack(next.bytes))) return;
+  }
+}
+
+}  // namespace muster

@@ -1,0 +1,102 @@
+// What a worker makes of Welcome, and of the weights that follow it.
+#include "worker/client/terms.h"
+
+#include <gtest/gtest.h>
+
+#include "worker/client/arrivals.h"
+
+namespace muster {
+namespace {
+
+constexpr size_t kFloats = 40;
+
+wire::Welcome Welcome() {
+  wire::Welcome welcome;
+  for (const uint64_t end : {10, 25, 40}) welcome.add_chunk_end(end);
+  welcome.set_first_step(4);
+  welcome.set_train_samples(100);
+  welcome.set_global_batch(16);
+  welcome.set_total_steps(9);
+  welcome.set_slices(4);
+  welcome.set_slice_begin(0);
+  welcome.set_slice_end(3);
+  welcome.set_tensor_type(wire::BF16);
+  return welcome;
+}
+
+TEST(Terms, AreWhatWelcomeSays) {
+  const auto terms = ReadWelcome(Welcome(), kFloats);
+  ASSERT_TRUE(terms);
+  EXPECT_EQ(terms->plan.train_samples, 100);
+  EXPECT_EQ(terms->plan.global_batch, 16);
+  EXPECT_EQ(terms->plan.total_steps, 9);
+  EXPECT_EQ(terms->plan.slices, 4);
+  EXPECT_EQ(terms->first_step, 4);
+  EXPECT_EQ(terms->slices, (Range{0, 3}));
+  EXPECT_EQ(terms->parts, (std::vector<TreeNode>{{1, 0}, {0, 2}}));
+  ASSERT_EQ(terms->chunks.size(), 3u);
+  EXPECT_EQ(terms->chunks[1].begin, 10u);
+  EXPECT_EQ(terms->chunks[1].end, 25u);
+  EXPECT_EQ(terms->LargestChunk(), 15u);
+  EXPECT_EQ(terms->wire_type, wire::BF16);
+}
+
+TEST(Terms, ThatDoNotFitAreRefused) {
+  EXPECT_FALSE(ReadWelcome({}, kFloats));
+  EXPECT_FALSE(ReadWelcome(Welcome(), kFloats + 1));
+  const auto refused = [](const auto& change) {
+    wire::Welcome welcome = Welcome();
+    change(welcome);
+    return !ReadWelcome(welcome, kFloats);
+  };
+  EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_chunk_end(0, 26); })) << "not ascending";
+  EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_slice_end(5); })) << "more than there are";
+  EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_slice_begin(4); })) << "begins after its end";
+  EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_slices(0); }));
+  EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_train_samples(0); }));
+  EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_global_batch(0); }));
+  // The plane of a version is found by its parity.
+  EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_first_step(-1); }));
+  EXPECT_FALSE(refused([](wire::Welcome&) {}));
+}
+
+wire::WeightsChunk Chunk(int64_t version, uint32_t chunk, bool average = false) {
+  wire::WeightsChunk weights;
+  weights.set_version(version);
+  weights.set_chunk(chunk);
+  weights.set_average(average);
+  return weights;
+}
+
+TEST(Arrivals, OfAChunkComeVersionByVersion) {
+  Arrivals arrived(2, 4);
+  EXPECT_FALSE(arrived.Has(4, 0, false));
+  EXPECT_FALSE(arrived.IsNext(Chunk(3, 0)));
+  EXPECT_FALSE(arrived.IsNext(Chunk(5, 0)));
+  ASSERT_TRUE(arrived.IsNext(Chunk(4, 0)));
+  arrived.Mark(Chunk(4, 0));
+  EXPECT_TRUE(arrived.Has(4, 0, false));
+  EXPECT_FALSE(arrived.Has(5, 0, false));
+  EXPECT_FALSE(arrived.Has(4, 1, false)) << "another chunk";
+  EXPECT_FALSE(arrived.IsNext(Chunk(4, 0))) << "again";
+  EXPECT_TRUE(arrived.IsNext(Chunk(5, 0)));
+  EXPECT_TRUE(arrived.IsNext(Chunk(4, 1)));
+  EXPECT_FALSE(arrived.IsNext(Chunk(4, 2))) << "no such chunk";
+}
+
+TEST(Arrivals, OfAnAverageComeAfterTheirWeightsAndNeedNotCome) {
+  Arrivals arrived(1, 0);
+  EXPECT_FALSE(arrived.IsNext(Chunk(0, 0, true)));
+  for (int64_t v = 0; v <= 3; ++v) arrived.Mark(Chunk(v, 0));
+  EXPECT_FALSE(arrived.Has(3, 0, true));
+  EXPECT_FALSE(arrived.IsNext(Chunk(2, 0, true))) << "of older weights";
+  EXPECT_FALSE(arrived.IsNext(Chunk(4, 0, true))) << "of weights that did not come";
+  ASSERT_TRUE(arrived.IsNext(Chunk(3, 0, true)));
+  arrived.Mark(Chunk(3, 0, true));
+  EXPECT_TRUE(arrived.Has(3, 0, true));
+  EXPECT_FALSE(arrived.IsNext(Chunk(3, 0, true))) << "again";
+  EXPECT_TRUE(arrived.IsNext(Chunk(4, 0))) << "weights go on";
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,40 @@
+// Which weights have come: of each chunk the newest version, and the version of the newest average.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "proto/wire.pb.h"
+
+namespace muster {
+
+class Arrivals {
+ public:
+  Arrivals() = default;
+  // Before the first ones, W(first_step), came.
+  Arrivals(size_t chunks, int64_t first_step)
+      : weights_(chunks, first_step - 1), average_(chunks, first_step) {}
+
+  // The chunk of these weights, or of their average, or of later ones.
+  bool Has(int64_t version, size_t chunk, bool average) const {
+    return (average ? average_ : weights_)[chunk] >= version;
+  }
+
+  // Weights come version by version; an average only where an evaluation wants it, and after its
+  // weights. Chunks are in any order, and any number.
+  bool IsNext(const wire::WeightsChunk& weights) const {
+    const size_t chunk = weights.chunk();
+    if (chunk >= weights_.size()) return false;
+    if (!weights.average()) return weights.version() == weights_[chunk] + 1;
+    return weights.version() == weights_[chunk] && weights.version() > average_[chunk];
+  }
+  void Mark(const wire::WeightsChunk& next) {
+    (next.average() ? average_ : weights_)[next.chunk()] = next.version();
+  }
+
+ private:
+  std::vector<int64_t> weights_, average_;
+};
+
+}  // namespace muster
