@@ -1,6 +1,6 @@
 #!/bin/sh
-# Who may include whom (docs/DESIGN.md). Prints each include that is not allowed; exit code 1 if
-# there is one. Usage: scripts/check_includes.sh [ROOT]
+# Who may include whom (docs/DESIGN.md), and no two types of one name. Prints each include that is
+# not allowed, and each such name; exit code 1 if there is one. Usage: scripts/check_includes.sh [ROOT]
 cd "${1:-$(dirname "$0")/..}" || exit 2
 status=0
 
@@ -56,6 +56,7 @@ fi
 for folder in worker/nn worker/data worker/backend launch; do
   deny $folder 'proto/wire'
 done
-# No circle of folders.
+# No circle of folders, and no two types of one name.
 python=$(command -v python3) && { "$python" scripts/include_graph.py >/dev/null || status=1; }
+[ -z "$python" ] || "$python" scripts/check_names.py || status=1
 exit $status

@@ -181,6 +181,7 @@ TEST_F(SupervisorTest, AWorkerMayEndBeforeTheServerSaysThatTheRunIsComplete) {
   Pass(9);
   Beat();
   Completed();
+  Pass(5);  // longer than the server had left to explain it
   Exits(1, 0);
   Exits(kServer, 0);
   EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
