@@ -14,6 +14,7 @@
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/link/link.h"
+#include "common/link/wire_type.h"
 #include "common/plan/assignment.h"
 #include "common/plan/chunks.h"
 #include "common/plan/step_plan.h"
