@@ -164,7 +164,7 @@ float* Program::Gradient(int buffer, float* workspace) const {
 }
 
 LossSums Program::Forward(const TowerInput& input, std::span<const float> weights,
-                          int64_t weights_version, const Tower::LayerHook& before_layer,
+                          int64_t weights_version, const LayerHook& before_layer,
                           float* workspace) {
   for (size_t i = 0; i < ops_.size(); ++i) {
     const PlanStep& step = plan_.steps[i];
@@ -194,7 +194,7 @@ LossSums Program::Forward(const TowerInput& input, std::span<const float> weight
 
 void Program::Backward(float loss_scale, const TowerInput& input, std::span<const float> weights,
                        int64_t weights_version, std::span<float> gradients,
-                       const Tower::LayerHook& after_layer, float* workspace) {
+                       const LayerHook& after_layer, float* workspace) {
   {
     const trace::Span span("backward", graph_.layers()[plan_.loss.layer].name);
     loss_->Backward(loss_scale, Value(plan_.loss.inputs[0], input, workspace), input.labels,

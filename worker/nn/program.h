@@ -15,7 +15,7 @@
 #include "worker/nn/backward_plan.h"
 #include "worker/nn/memory_plan.h"
 #include "worker/nn/plan.h"
-#include "worker/nn/tower.h"
+#include "worker/nn/tower_input.h"
 
 namespace muster {
 
@@ -30,10 +30,10 @@ class Program {
 
   // As in Tower.
   LossSums Forward(const TowerInput& input, std::span<const float> weights, int64_t weights_version,
-                   const Tower::LayerHook& before_layer, float* workspace);
+                   const LayerHook& before_layer, float* workspace);
   void Backward(float loss_scale, const TowerInput& input, std::span<const float> weights,
-                int64_t weights_version, std::span<float> gradients,
-                const Tower::LayerHook& after_layer, float* workspace);
+                int64_t weights_version, std::span<float> gradients, const LayerHook& after_layer,
+                float* workspace);
 
  private:
   struct BoundOp {

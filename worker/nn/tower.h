@@ -7,28 +7,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 
 #include "common/graph/graph.h"
 #include "worker/backend/backend.h"
+#include "worker/nn/tower_input.h"
 
 namespace muster {
-
-// `count` samples. images: [count, height, width, channels], 64-byte aligned. What the pointers
-// point to must stay as it is until the Backward that follows a training Forward. A sample with
-// label -1 has weight zero: no loss, no gradient, not correct.
-struct TowerInput {
-  int64_t count = 0;
-  const float* images = nullptr;
-  const int32_t* labels = nullptr;
-  // Dropout is keyed by these: the index of each sample in the dataset, and the epoch.
-  const int64_t* sample_ids = nullptr;
-  int64_t epoch = 0;
-  // If given, Forward writes the class of the largest logit of each sample here.
-  int32_t* predictions = nullptr;
-};
 
 // Bytes of a tower's large buffers: those that are there, and those that Allocate would add.
 struct TowerMemory {
@@ -39,9 +25,6 @@ struct TowerMemory {
 
 class Tower {
  public:
-  // Called with a layer's index; see Forward and Backward.
-  using LayerHook = std::function<void(int layer)>;
-
   // `seed` is the run's (dropout). `graph` and `backend` must outlive the tower.
   Tower(const Graph& graph, Backend& backend, uint64_t seed);
   ~Tower();

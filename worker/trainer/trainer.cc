@@ -5,7 +5,7 @@
 
 #include "common/base/log.h"
 #include "common/trace/trace.h"
-#include "worker/trainer/worker_memory.h"
+#include "worker/nn/plan_tower.h"
 
 namespace muster {
 namespace {
@@ -48,7 +48,7 @@ Trainer::Trainer(const config::Config& config, const Graph& graph, const Dataset
   for (uint32_t level = 1; level <= deepest; ++level)
     accumulators_.emplace_back(graph.arena_floats());
   // Everything is made before the first step.
-  PlanTower(config, client.plan(), client.slices(), data.test->size(), tower_);
+  PlanTower(client.plan(), client.slices(), data.test->size(), config.evaluation().batch(), tower_);
   tower_.Allocate();
   TrainPipelineOptions options;
   options.plan = client.plan();
