@@ -105,17 +105,17 @@ TEST(MemoryPlanTest, KeepsApartWhatIsNeededAtTheSameTime) {
   for (size_t i = 0; i < buffers.size(); ++i) {
     const auto bits = stream.Block(static_cast<uint32_t>(i));
     const int first = static_cast<int>(bits[0] % 40);
-    buffers[i] = {bits[1] % 1000, first, first + static_cast<int>(bits[2] % 10)};
-    apart += buffers[i].floats;
+    buffers[i] = {bits[1] % 4000, first, first + static_cast<int>(bits[2] % 10)};
+    apart += buffers[i].bytes;
   }
   const size_t total = PlaceBuffers(buffers);
   EXPECT_LT(total, apart);
   for (const Lifetime& a : buffers) {
-    EXPECT_EQ(a.offset % 16, 0u);
-    EXPECT_LE(a.offset + a.floats, total);
+    EXPECT_EQ(a.offset % 64, 0u);
+    EXPECT_LE(a.offset + a.bytes, total);
     for (const Lifetime& b : buffers) {
       if (&a == &b || a.last < b.first || b.last < a.first) continue;
-      EXPECT_TRUE(a.offset + a.floats <= b.offset || b.offset + b.floats <= a.offset);
+      EXPECT_TRUE(a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset);
     }
   }
 }

@@ -6,9 +6,10 @@
 
 namespace muster {
 
-// `count` samples. images: [count, height, width, channels], 64-byte aligned. What the pointers
-// point to must stay as it is until the Backward that follows a training Forward. A sample with
-// label -1 has weight zero: no loss, no gradient, not correct.
+// `count` samples at the host. images: [count, height, width, channels], 64-byte aligned. What the
+// pointers point to must stay as it is until what is queued on Queue::kCopyIn is done, and, where
+// the device computes in the host's memory, until the Backward that follows a training Forward. A
+// sample with label -1 has weight zero: no loss, no gradient, not correct.
 struct TowerInput {
   int64_t count = 0;
   const float* images = nullptr;
@@ -16,7 +17,7 @@ struct TowerInput {
   // Dropout is keyed by these: the index of each sample in the dataset, and the epoch.
   const int64_t* sample_ids = nullptr;
   int64_t epoch = 0;
-  // If given, Forward writes the class of the largest logit of each sample here.
+  // If given, the class of the largest logit of each sample comes here; when, see Tower::Forward.
   int32_t* predictions = nullptr;
 };
 

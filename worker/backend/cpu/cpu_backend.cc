@@ -3,14 +3,13 @@
 #include <omp.h>
 #include <xmmintrin.h>
 
-#include <cstdlib>
 #include <thread>
 
-#include "common/base/aligned_memory.h"
 #include "common/base/error.h"
 #include "worker/backend/cpu/onednn.h"
 #include "worker/backend/cpu/ops.h"
 #include "worker/backend/cpu/weight_layouts.h"
+#include "worker/backend/host_backend.h"
 
 namespace muster {
 namespace {
@@ -21,20 +20,7 @@ void FlushDenormals() {
   _mm_setcsr(_mm_getcsr() | kFlushToZero | kDenormalsAreZero);
 }
 
-class CpuBuffer : public DeviceBuffer {
- public:
-  explicit CpuBuffer(size_t floats)
-      : data_(static_cast<float*>(AllocateAligned(floats * sizeof(float)))) {}
-  ~CpuBuffer() override { std::free(data_); }
-  CpuBuffer(const CpuBuffer&) = delete;
-  CpuBuffer& operator=(const CpuBuffer&) = delete;
-  float* data() override { return data_; }
-
- private:
-  float* data_;
-};
-
-class CpuBackend : public Backend {
+class CpuBackend : public HostBackend {
  public:
   CpuBackend(int threads, const CpuOptions& options) : threads_(threads), options_(options) {
     MUSTER_CHECK(threads >= 1);
@@ -50,10 +36,6 @@ class CpuBackend : public Backend {
     omp_set_num_threads(threads_);
     FlushDenormals();
     cpu::InTeam(threads_, [](int) { FlushDenormals(); });
-  }
-
-  std::unique_ptr<DeviceBuffer> Allocate(size_t floats) override {
-    return std::make_unique<CpuBuffer>(floats);
   }
 
   std::unique_ptr<WeightLayouts> MakeWeightLayouts() override {
@@ -87,9 +69,19 @@ class CpuBackend : public Backend {
     return cpu::MakeSoftmaxCrossEntropy(layer, options);
   }
 
-  void AddGradients(float* to, const float* a, const float* b, const float* relu_output,
-                    int64_t floats) override {
-    cpu::AddGradients(to, a, b, relu_output, floats);
+  void AddGradients(void* to, const void* a, const void* b, const void* relu_output,
+                    int64_t count) override {
+    cpu::AddGradients(static_cast<float*>(to), static_cast<const float*>(a),
+                      static_cast<const float*>(b), static_cast<const float*>(relu_output), count);
+  }
+
+  void RoundSlice(ElementType wire, float* values, size_t count) override {
+    RoundTo(wire, {values, count});
+  }
+
+  void AddSlices(ElementType wire, const float* a, const float* b, float* to,
+                 size_t count) override {
+    AddRounded(wire, a, b, to, count);
   }
 
  private:

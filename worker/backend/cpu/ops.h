@@ -3,7 +3,8 @@
 
 #include <memory>
 
-#include "worker/backend/backend.h"
+#include "common/graph/graph.h"
+#include "worker/backend/cpu/float_op.h"
 
 namespace muster::cpu {
 

@@ -6,17 +6,17 @@
 namespace muster::cpu {
 namespace {
 
-class Relu : public Op {
+class Relu : public FloatOp {
  public:
   explicit Relu(int64_t elements) : elements_(elements) {}
 
-  void Forward(const ForwardArgs& args) override {
+  void ForwardFloats(const FloatForwardArgs& args) override {
     // Not std::max: a NaN must come through.
     ForElements(elements_,
                 [&](int64_t i) { args.output[i] = args.input[i] < 0 ? 0.0f : args.input[i]; });
   }
 
-  void Backward(const BackwardArgs&) override { MUSTER_CHECK(!"a relu has no backward"); }
+  void BackwardFloats(const FloatBackwardArgs&) override { MUSTER_CHECK(!"a relu has no backward"); }
 
  private:
   const int64_t elements_;
