@@ -265,12 +265,12 @@ void Trainer::Evaluate(const Order& order) {
   MUSTER_CHECK(order.blocks.end <= BlockCount(data_.test->size(), order.block_size));
   // Layouts derived from W(version) are not those of its average: a number that no version has.
   const int64_t contents = order.average ? -1 - order.version : order.version;
-  weights_.Use(order.average ? client_.Average() : client_.Weights(order.version));
   if (order.average) {
-    for (size_t c = 0; c < client_.chunks().size(); ++c) {
-      client_.AwaitAverage(order.version, c);
-      weights_.Bring(c, contents);
-    }
+    for (size_t c = 0; c < client_.chunks().size(); ++c) client_.AwaitAverage(order.version, c);
+    weights_.Use(client_.Average());  // which has its place from the first chunk on
+    for (size_t c = 0; c < client_.chunks().size(); ++c) weights_.Bring(c, contents);
+  } else {
+    weights_.Use(client_.Weights(order.version));
   }
   const auto await = [this, &order](int layer) {
     if (!order.average) AwaitLayer(layer);
