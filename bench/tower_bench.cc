@@ -106,9 +106,9 @@ class TimedBackend : public BackendWrapper {
 
  private:
   static std::string Name(const Layer& layer, const OpOptions& options) {
-    static constexpr const char* kActivations[] = {"", " + relu", " + relu6"};
+    const std::string activation = muster::Name(options.activation);
     return layer.name + (options.fuse_add ? " + add" : "") +
-           kActivations[static_cast<int>(options.activation)];
+           (activation.empty() ? "" : " + " + activation);
   }
   OpTimes& Add(const Layer& layer, const OpOptions& options) {
     const double flops = layer.weights < 0 ? 0 : layer.forward_flops * options.batch;

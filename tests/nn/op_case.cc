@@ -21,10 +21,7 @@ Arena Garbage(size_t floats) {
 
 bool IsNorm(const Layer& layer) { return std::holds_alternative<BatchNormSpec>(layer.spec); }
 // Ops without a backward: what reaches them goes on as it is.
-bool PassesGradientOn(const Layer& layer) {
-  return std::holds_alternative<AddSpec>(layer.spec) ||
-         std::holds_alternative<ReluSpec>(layer.spec);
-}
+bool PassesGradientOn(const Layer& layer) { return layer.traits().passes_gradient_on; }
 
 // How many inputs the op of a case reads.
 size_t InputCount(const OpCase& c) { return 1 + c.other_channels.size() + (c.fuse_add ? 1 : 0); }
@@ -48,10 +45,10 @@ void ExpectSameBits(const Arena& a, const Arena& b) {
 }  // namespace
 
 std::string Name(const OpCase& c) {
-  static constexpr const char* kActivations[] = {"", ", relu", ", relu6"};
+  const std::string activation = Name(c.activation);
   return fmt::format("{} on {}, {} inputs, batch {}{}{}{}{}{}{}", c.layer, c.input.ToString(),
                      InputCount(c), c.batch, c.fuse_add ? ", fused add" : "",
-                     kActivations[static_cast<int>(c.activation)],
+                     activation.empty() ? "" : ", " + activation,
                      c.input_is_relu ? ", after relu" : "", c.input_gradient ? "" : ", first",
                      c.other_gradients ? "" : ", others first", c.in_place ? ", in place" : "");
 }

@@ -15,11 +15,11 @@ namespace muster {
 namespace {
 
 std::vector<std::string> Names(const Graph& graph, const Plan& plan) {
-  static constexpr const char* kActivations[] = {"", "+relu", "+relu6"};
   std::vector<std::string> names;
   for (const PlanStep& step : plan.steps) {
+    const std::string activation = Name(step.activation);
     names.push_back(graph.layers()[step.layer].name + (step.fuse_add ? "+add" : "") +
-                    kActivations[static_cast<int>(step.activation)]);
+                    (activation.empty() ? "" : "+" + activation));
   }
   return names;
 }

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <span>
 
+#include "common/graph/layer_specs.h"
+
 namespace muster {
 
 enum class Mode { kTraining, kInference };
@@ -34,9 +36,6 @@ class WeightLayouts {
   virtual void Allocate() = 0;
 };
 
-// What an op applies to its result, in the same pass.
-enum class Activation { kNone, kRelu, kRelu6 };
-
 // What an op is made for.
 //
 // Who multiplies a gradient by the derivative of an activation: batch_norm that of its own; relu6,
@@ -53,7 +52,7 @@ struct OpOptions {
   // False: nobody upstream is trained, and Backward writes no input gradient.
   bool input_gradient = true;
   // The input is the output of a relu: Backward also multiplies by that relu's derivative.
-  // Only for conv2d, dense, max_pool, avg_pool, lrn, dropout and the losses.
+  // Only where LayerTraits::applies_relu_before.
   bool input_is_relu = false;
   // dropout: what its random numbers are keyed by.
   uint64_t seed = 0;

@@ -44,8 +44,8 @@ class Add : public FloatOp {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeAdd(const Layer& layer, const OpOptions& options) {
-  return std::make_unique<Add>(layer, options);
+std::unique_ptr<Op> Make(const AddSpec&, const OpRequest& request) {
+  return std::make_unique<Add>(request.layer, request.options);
 }
 
 void AddGradients(float* to, const float* a, const float* b, const float* relu_output,

@@ -266,8 +266,8 @@ class BatchNorm : public FloatOp {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeBatchNorm(const Layer& layer, const OpOptions& options) {
-  return std::make_unique<BatchNorm>(layer, options);
+std::unique_ptr<Op> Make(const BatchNormSpec&, const OpRequest& request) {
+  return std::make_unique<BatchNorm>(request.layer, request.options);
 }
 
 }  // namespace muster::cpu

@@ -42,8 +42,8 @@ class Concat : public FloatOp {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeConcat(const Layer& layer, const OpOptions& options) {
-  return std::make_unique<Concat>(layer, options);
+std::unique_ptr<Op> Make(const ConcatSpec&, const OpRequest& request) {
+  return std::make_unique<Concat>(request.layer, request.options);
 }
 
 }  // namespace muster::cpu

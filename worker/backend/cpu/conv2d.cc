@@ -76,9 +76,8 @@ class Conv2d : public FloatOp {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeConv2d(OneDnn& dnn, const Layer& layer, const OpOptions& options,
-                               bool winograd_allowed) {
-  return std::make_unique<Conv2d>(dnn, layer, options, winograd_allowed);
+std::unique_ptr<Op> Make(const Conv2dSpec&, const OpRequest& request) {
+  return std::make_unique<Conv2d>(request.dnn, request.layer, request.options, request.winograd);
 }
 
 }  // namespace muster::cpu

@@ -43,30 +43,11 @@ class CpuBackend : public HostBackend {
   }
 
   std::unique_ptr<Op> MakeOp(const Layer& layer, const OpOptions& options) override {
-    try {
-      if (std::holds_alternative<Conv2dSpec>(layer.spec)) {
-        return cpu::MakeConv2d(dnn_, layer, options, options_.winograd);
-      }
-      if (std::holds_alternative<DenseSpec>(layer.spec)) {
-        return cpu::MakeDense(dnn_, layer, options);
-      }
-    } catch (const dnnl::error& error) {
-      throw Error(ExitCode::kFailure, "layer {} ({} {} -> {}, batch {}): oneDNN says: {}",
-                  layer.name, layer.kind, layer.input_shape.ToString(),
-                  layer.output_shape.ToString(), options.batch, error.what());
-    }
-    if (const auto* pool = std::get_if<PoolSpec>(&layer.spec)) {
-      return pool->kind == PoolSpec::Kind::kMax ? cpu::MakeMaxPool(layer, options)
-                                                : cpu::MakeAvgPool(layer, options);
-    }
-    return std::visit([&](const auto& spec) { return MakeOwn(spec, layer, options); }, layer.spec);
+    return MakeAny<Op>(layer, options);
   }
 
   std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) override {
-    if (std::holds_alternative<MeanSquaredErrorSpec>(layer.spec)) {
-      return cpu::MakeMeanSquaredError(layer, options);
-    }
-    return cpu::MakeSoftmaxCrossEntropy(layer, options);
+    return MakeAny<LossOp>(layer, options);
   }
 
   void AddGradients(void* to, const void* a, const void* b, const void* relu_output,
@@ -85,21 +66,23 @@ class CpuBackend : public HostBackend {
   }
 
  private:
-  static std::unique_ptr<Op> MakeOwn(const auto& spec, const Layer& layer,
-                                     const OpOptions& options) {
-    using Spec = std::decay_t<decltype(spec)>;
-    if constexpr (std::is_same_v<Spec, LrnSpec>) return cpu::MakeLrn(layer, options);
-    if constexpr (std::is_same_v<Spec, ReluSpec>) return cpu::MakeRelu(layer, options);
-    if constexpr (std::is_same_v<Spec, Relu6Spec>) return cpu::MakeRelu6(layer, options);
-    if constexpr (std::is_same_v<Spec, DropoutSpec>) return cpu::MakeDropout(layer, options);
-    if constexpr (std::is_same_v<Spec, BatchNormSpec>) return cpu::MakeBatchNorm(layer, options);
-    if constexpr (std::is_same_v<Spec, AddSpec>) return cpu::MakeAdd(layer, options);
-    if constexpr (std::is_same_v<Spec, ConcatSpec>) return cpu::MakeConcat(layer, options);
-    if constexpr (std::is_same_v<Spec, SoftmaxSpec>) return cpu::MakeSoftmax(layer, options);
-    if constexpr (std::is_same_v<Spec, GlobalAvgPoolSpec>) {
-      return cpu::MakeGlobalAvgPool(layer, options);
+  // What the layer's Make makes (ops.h), which must be of this type.
+  template <typename Wanted>
+  std::unique_ptr<Wanted> MakeAny(const Layer& layer, const OpOptions& options) {
+    const cpu::OpRequest request{layer, options, dnn_, options_.winograd};
+    const auto make = [&](const auto& spec) -> std::unique_ptr<Wanted> {
+      if constexpr (std::is_same_v<decltype(cpu::Make(spec, request)), std::unique_ptr<Wanted>>) {
+        return cpu::Make(spec, request);
+      }
+      MUSTER_CHECK(!"a layer is asked for an op, a loss for a loss, flatten for neither");
+    };
+    try {
+      return std::visit(make, layer.spec);
+    } catch (const dnnl::error& error) {
+      throw Error(ExitCode::kFailure, "layer {} ({} {} -> {}, batch {}): oneDNN says: {}",
+                  layer.name, layer.kind, layer.input_shape.ToString(),
+                  layer.output_shape.ToString(), options.batch, error.what());
     }
-    MUSTER_CHECK(!"this layer has no op");
   }
 
   const int threads_;

@@ -125,8 +125,8 @@ class Dense : public FloatOp {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeDense(OneDnn& dnn, const Layer& layer, const OpOptions& options) {
-  return std::make_unique<Dense>(dnn, layer, options);
+std::unique_ptr<Op> Make(const DenseSpec&, const OpRequest& request) {
+  return std::make_unique<Dense>(request.dnn, request.layer, request.options);
 }
 
 }  // namespace muster::cpu

@@ -66,8 +66,8 @@ class Dropout : public FloatOp {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeDropout(const Layer& layer, const OpOptions& options) {
-  return std::make_unique<Dropout>(layer, options);
+std::unique_ptr<Op> Make(const DropoutSpec&, const OpRequest& request) {
+  return std::make_unique<Dropout>(request.layer, request.options);
 }
 
 }  // namespace muster::cpu

@@ -47,8 +47,8 @@ class GlobalAvgPool : public FloatOp {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeGlobalAvgPool(const Layer& layer, const OpOptions& options) {
-  return std::make_unique<GlobalAvgPool>(layer, options);
+std::unique_ptr<Op> Make(const GlobalAvgPoolSpec&, const OpRequest& request) {
+  return std::make_unique<GlobalAvgPool>(request.layer, request.options);
 }
 
 }  // namespace muster::cpu

@@ -140,8 +140,8 @@ class Lrn : public FloatOp {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeLrn(const Layer& layer, const OpOptions& options) {
-  return std::make_unique<Lrn>(layer, options);
+std::unique_ptr<Op> Make(const LrnSpec&, const OpRequest& request) {
+  return std::make_unique<Lrn>(request.layer, request.options);
 }
 
 }  // namespace muster::cpu

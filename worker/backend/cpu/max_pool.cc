@@ -170,12 +170,12 @@ class MaxPool : public FloatOp {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeMaxPool(const Layer& layer, const OpOptions& options) {
-  const auto& spec = std::get<PoolSpec>(layer.spec);
+std::unique_ptr<Op> Make(const PoolSpec& spec, const OpRequest& request) {
+  if (spec.kind == PoolSpec::Kind::kAverage) return MakeAvgPool(request.layer, request.options);
   if (spec.kernel_height * spec.kernel_width < std::numeric_limits<uint8_t>::max()) {
-    return std::make_unique<MaxPool<uint8_t>>(layer, options);
+    return std::make_unique<MaxPool<uint8_t>>(request.layer, request.options);
   }
-  return std::make_unique<MaxPool<int32_t>>(layer, options);
+  return std::make_unique<MaxPool<int32_t>>(request.layer, request.options);
 }
 
 }  // namespace muster::cpu

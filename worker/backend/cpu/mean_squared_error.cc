@@ -66,8 +66,8 @@ class MeanSquaredError : public FloatLoss {
 
 }  // namespace
 
-std::unique_ptr<LossOp> MakeMeanSquaredError(const Layer& layer, const OpOptions& options) {
-  return std::make_unique<MeanSquaredError>(layer, options);
+std::unique_ptr<LossOp> Make(const MeanSquaredErrorSpec&, const OpRequest& request) {
+  return std::make_unique<MeanSquaredError>(request.layer, request.options);
 }
 
 }  // namespace muster::cpu

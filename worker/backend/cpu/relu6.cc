@@ -31,8 +31,8 @@ class Relu6 : public FloatOp {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeRelu6(const Layer& layer, const OpOptions& options) {
-  return std::make_unique<Relu6>(options.batch * layer.input_shape.elements());
+std::unique_ptr<Op> Make(const Relu6Spec&, const OpRequest& request) {
+  return std::make_unique<Relu6>(request.options.batch * request.layer.input_shape.elements());
 }
 
 }  // namespace muster::cpu

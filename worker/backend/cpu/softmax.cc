@@ -44,8 +44,8 @@ class Softmax : public FloatOp {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeSoftmax(const Layer& layer, const OpOptions& options) {
-  return std::make_unique<Softmax>(layer, options);
+std::unique_ptr<Op> Make(const SoftmaxSpec&, const OpRequest& request) {
+  return std::make_unique<Softmax>(request.layer, request.options);
 }
 
 }  // namespace muster::cpu

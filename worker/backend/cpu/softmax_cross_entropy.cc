@@ -83,8 +83,8 @@ class SoftmaxCrossEntropy : public FloatLoss {
 
 }  // namespace
 
-std::unique_ptr<LossOp> MakeSoftmaxCrossEntropy(const Layer& layer, const OpOptions& options) {
-  return std::make_unique<SoftmaxCrossEntropy>(layer, options);
+std::unique_ptr<LossOp> Make(const SoftmaxCrossEntropySpec&, const OpRequest& request) {
+  return std::make_unique<SoftmaxCrossEntropy>(request.layer, request.options);
 }
 
 }  // namespace muster::cpu
