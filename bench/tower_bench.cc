@@ -25,6 +25,7 @@
 #include "common/config/text_format.h"
 #include "common/graph/graph.h"
 #include "proto/config.pb.h"
+#include "worker/backend/backend_wrapper.h"
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/nn/tower.h"
 
@@ -58,8 +59,8 @@ auto Timed(double& shortest, const Call& call) {
 class TimedOp : public Op {
  public:
   TimedOp(std::unique_ptr<Op> op, OpTimes& times) : op_(std::move(op)), times_(times) {}
-  size_t state_floats() const override { return op_->state_floats(); }
-  size_t scratch_floats() const override { return op_->scratch_floats(); }
+  size_t state_bytes() const override { return op_->state_bytes(); }
+  size_t scratch_bytes() const override { return op_->scratch_bytes(); }
   void Forward(const ForwardArgs& args) override {
     Timed(times_.forward, [&] { op_->Forward(args); });
   }
@@ -75,14 +76,12 @@ class TimedOp : public Op {
 class TimedLoss : public LossOp {
  public:
   TimedLoss(std::unique_ptr<LossOp> op, OpTimes& times) : op_(std::move(op)), times_(times) {}
-  size_t state_floats() const override { return op_->state_floats(); }
-  LossSums Forward(const float* logits, const int32_t* labels, float* state,
-                   int32_t* predictions) override {
-    return Timed(times_.forward, [&] { return op_->Forward(logits, labels, state, predictions); });
+  size_t state_bytes() const override { return op_->state_bytes(); }
+  void Forward(const LossArgs& args, LossSums* sums, int32_t* predictions) override {
+    Timed(times_.forward, [&] { op_->Forward(args, sums, predictions); });
   }
-  void Backward(float scale, const float* logits, const int32_t* labels, const float* state,
-                float* gradient) override {
-    Timed(times_.backward, [&] { op_->Backward(scale, logits, labels, state, gradient); });
+  void Backward(const LossArgs& args, float scale, void* gradient) override {
+    Timed(times_.backward, [&] { op_->Backward(args, scale, gradient); });
   }
 
  private:
@@ -90,36 +89,26 @@ class TimedLoss : public LossOp {
   OpTimes& times_;
 };
 
-// A backend that notes how long each op of another one takes.
-class TimedBackend : public Backend {
+// A backend that notes how long each op of another one takes, whose device is the host. Sums of
+// gradients belong to no op: what the step takes beyond the ops' sum.
+class TimedBackend : public BackendWrapper {
  public:
-  explicit TimedBackend(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
+  using BackendWrapper::BackendWrapper;
   const std::vector<std::unique_ptr<OpTimes>>& times() const { return times_; }
 
-  void Enter() override { backend_->Enter(); }
-  std::unique_ptr<DeviceBuffer> Allocate(size_t floats) override {
-    return backend_->Allocate(floats);
-  }
-  std::unique_ptr<WeightLayouts> MakeWeightLayouts() override {
-    return backend_->MakeWeightLayouts();
-  }
   std::unique_ptr<Op> MakeOp(const Layer& layer, const OpOptions& options) override {
-    return std::make_unique<TimedOp>(backend_->MakeOp(layer, options), Add(layer, options));
+    return std::make_unique<TimedOp>(BackendWrapper::MakeOp(layer, options), Add(layer, options));
   }
   std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) override {
-    return std::make_unique<TimedLoss>(backend_->MakeLoss(layer, options), Add(layer, options));
-  }
-  // Belongs to no op: what the step takes beyond the ops' sum.
-  void AddGradients(float* to, const float* a, const float* b, const float* relu_output,
-                    int64_t floats) override {
-    backend_->AddGradients(to, a, b, relu_output, floats);
+    return std::make_unique<TimedLoss>(BackendWrapper::MakeLoss(layer, options),
+                                       Add(layer, options));
   }
 
  private:
   static std::string Name(const Layer& layer, const OpOptions& options) {
-    static constexpr const char* kActivations[] = {"", " + relu", " + relu6"};
+    const std::string activation = muster::Name(options.activation);
     return layer.name + (options.fuse_add ? " + add" : "") +
-           kActivations[static_cast<int>(options.activation)];
+           (activation.empty() ? "" : " + " + activation);
   }
   OpTimes& Add(const Layer& layer, const OpOptions& options) {
     const double flops = layer.weights < 0 ? 0 : layer.forward_flops * options.batch;
@@ -130,7 +119,6 @@ class TimedBackend : public Backend {
     return *times_.back();
   }
 
-  std::unique_ptr<Backend> backend_;
   std::vector<std::unique_ptr<OpTimes>> times_;
 };
 
@@ -223,7 +211,8 @@ void Run(const Options& options) {
   for (int64_t step = 0; step < 5 || SecondsSince(start) < options.seconds; ++step) {
     double seconds = std::numeric_limits<double>::infinity();
     const LossSums sums = Timed(seconds, [&] {
-      const LossSums sums = tower.Forward(batch, Mode::kTraining, weights.floats(), step, nullptr);
+      LossSums sums;
+      tower.Forward(batch, Mode::kTraining, weights.floats(), step, nullptr, sums);
       tower.Backward(1.0f / options.batch, weights.floats(), gradients.floats(), nullptr);
       return sums;
     });

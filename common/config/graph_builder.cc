@@ -64,7 +64,7 @@ void GraphBuilder::Add(const config::Layer& layer) {
   }
   if (layer.name() == "data") Fail("this name is taken: \"data\" is the image");
   if (by_name_.count(layer.name())) Fail("there is another layer of this name");
-  if (!layers.empty() && layers.back().is_loss()) {
+  if (!layers.empty() && layers.back().traits().is_loss) {
     Fail("comes after the loss layer \"{}\", which must be the last", layers.back().name);
   }
   FindInputs(layer);
@@ -128,7 +128,7 @@ LayerSpec GraphBuilder::Convert(const config::Layer& layer) {
 
 void GraphBuilder::Finish() const {
   if (layers.empty()) throw Error(ExitCode::kUsage, "model: expected at least one layer");
-  if (!layers.back().is_loss()) {
+  if (!layers.back().traits().is_loss) {
     throw Error(ExitCode::kUsage,
                 "layer \"{}\" ({}) is the last one: expected the loss, softmax_cross_entropy or "
                 "mean_squared_error",

@@ -249,20 +249,21 @@ void AddVariable(const config::Variable& variable, const std::string& path,
   }
 }
 
-// Of the layers' variables.
+// Of the layers' variables: every setting of a layer that describes one.
 void AddVariables(const config::Model& model, std::vector<NoEffect>& all) {
+  const auto* const kinds = config::Layer::descriptor()->FindOneofByName("kind");
   for (int i = 0; i < model.layer_size(); ++i) {
     const config::Layer& layer = model.layer(i);
-    const std::string path = fmt::format("model.layer[{}].", i);
-    if (layer.has_conv2d()) {
-      AddVariable(layer.conv2d().weights(), path + "conv2d.weights", all);
-      AddVariable(layer.conv2d().bias(), path + "conv2d.bias", all);
-    } else if (layer.has_dense()) {
-      AddVariable(layer.dense().weights(), path + "dense.weights", all);
-      AddVariable(layer.dense().bias(), path + "dense.bias", all);
-    } else if (layer.has_batch_norm()) {
-      AddVariable(layer.batch_norm().scale(), path + "batch_norm.scale", all);
-      AddVariable(layer.batch_norm().shift(), path + "batch_norm.shift", all);
+    const auto* const kind = layer.GetReflection()->GetOneofFieldDescriptor(layer, kinds);
+    if (kind == nullptr) continue;
+    const google::protobuf::Message& settings = layer.GetReflection()->GetMessage(layer, kind);
+    for (int f = 0; f < settings.GetDescriptor()->field_count(); ++f) {
+      const auto* const field = settings.GetDescriptor()->field(f);
+      if (field->message_type() != config::Variable::descriptor()) continue;
+      const auto& variable = static_cast<const config::Variable&>(
+          settings.GetReflection()->GetMessage(settings, field));
+      AddVariable(variable, fmt::format("model.layer[{}].{}.{}", i, kind->name(), field->name()),
+                  all);
     }
   }
 }

@@ -7,37 +7,6 @@
 namespace muster {
 namespace {
 
-// How each layer's numbers enter the description that workers and server compare.
-struct SpecPrinter {
-  std::string operator()(const Conv2dSpec& s) const {
-    return fmt::format("filters {} {} groups {}", s.filters, Window(s), s.groups);
-  }
-  std::string operator()(const DenseSpec& s) const { return fmt::format("units {}", s.units); }
-  std::string operator()(const PoolSpec& s) const { return Window(s); }
-  std::string operator()(const LrnSpec& s) const {
-    return fmt::format("depth_radius {} bias {} alpha {} beta {}", s.depth_radius, s.bias, s.alpha,
-                       s.beta);
-  }
-  std::string operator()(const DropoutSpec& s) const { return fmt::format("rate {}", s.rate); }
-  std::string operator()(const BatchNormSpec& s) const {
-    return fmt::format("momentum {} epsilon {} unbiased {}", s.momentum, s.epsilon, s.unbiased);
-  }
-  std::string operator()(const SoftmaxCrossEntropySpec& s) const {
-    return fmt::format("label_smoothing {}", s.label_smoothing);
-  }
-  template <typename T>
-  std::string operator()(const T&) const {
-    return "";
-  }
-
-  template <typename S>
-  static std::string Window(const S& s) {
-    return fmt::format("kernel {}x{} stride {}x{} pads {},{},{},{}", s.kernel_height,
-                       s.kernel_width, s.stride_height, s.stride_width, s.pads.top, s.pads.bottom,
-                       s.pads.left, s.pads.right);
-  }
-};
-
 std::vector<std::string> Describe(const Shape& input, const std::vector<Layer>& layers,
                                   const std::vector<Variable>& variables) {
   std::vector<std::string> lines{"input " + input.ToString()};
@@ -47,7 +16,7 @@ std::vector<std::string> Describe(const Shape& input, const std::vector<Layer>& 
       inputs.push_back(from == Layer::kData ? "data" : layers[from].name);
     }
     lines.push_back(fmt::format("{} {} reads {} {} output {}", layer.name, layer.kind,
-                                Join(inputs, ","), std::visit(SpecPrinter{}, layer.spec),
+                                Join(inputs, ","), NumbersOf(layer.spec),
                                 layer.output_shape.ToString()));
   }
   for (const Variable& variable : variables) {
@@ -57,11 +26,6 @@ std::vector<std::string> Describe(const Shape& input, const std::vector<Layer>& 
 }
 
 }  // namespace
-
-bool Layer::is_loss() const {
-  return std::holds_alternative<SoftmaxCrossEntropySpec>(spec) ||
-         std::holds_alternative<MeanSquaredErrorSpec>(spec);
-}
 
 Graph::Graph(const Shape& input, std::vector<Layer> layers, std::vector<Variable> variables)
     : input_shape_(input), layers_(std::move(layers)) {

@@ -27,7 +27,7 @@ struct Layer {
   static constexpr int kData = -1;
 
   bool has_variables() const { return weights >= 0 || scale >= 0; }
-  bool is_loss() const;
+  LayerTraits traits() const { return TraitsOf(spec); }
 };
 
 // A directed graph without cycles. Immutable. Layers are in execution order, each after all that

@@ -19,14 +19,6 @@ namespace {
 
 constexpr double kFloatBytes = sizeof(float);
 
-// Layers whose output is a tensor of its own, which backward reads.
-bool KeepsOutput(const Layer& layer) {
-  return std::holds_alternative<Conv2dSpec>(layer.spec) ||
-         std::holds_alternative<DenseSpec>(layer.spec) ||
-         std::holds_alternative<ConcatSpec>(layer.spec) ||
-         std::holds_alternative<LrnSpec>(layer.spec);
-}
-
 std::string NeedText(const LeastMemory& needed) {
   if (needed.each_worker == 0) {
     return fmt::format("the server needs at least {}", FormatBytes(needed.server));
@@ -71,7 +63,7 @@ LeastMemory LeastMemoryOf(const config::Config& config, const Graph& graph) {
   }
   double elements = 0;
   for (const Layer& layer : graph.layers()) {
-    if (KeepsOutput(layer)) elements += static_cast<double>(layer.output_shape.elements());
+    if (layer.traits().keeps_output) elements += static_cast<double>(layer.output_shape.elements());
   }
   needed.each_worker += kFloatBytes * elements * static_cast<double>(samples);
   return needed;

@@ -16,6 +16,7 @@
 #include "common/config/config.h"
 #include "tests/data/test_sets.h"
 #include "tests/job/test_job.h"
+#include "worker/backend/backend_wrapper.h"
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/trainer/trainer.h"
 
@@ -140,8 +141,8 @@ class WatchedOp : public Op {
   WatchedOp(std::unique_ptr<Op> op, Sides& sides, const std::function<void()>& before_backward)
       : op_(std::move(op)), sides_(sides), before_backward_(before_backward) {}
 
-  size_t state_floats() const override { return op_->state_floats(); }
-  size_t scratch_floats() const override { return op_->scratch_floats(); }
+  size_t state_bytes() const override { return op_->state_bytes(); }
+  size_t scratch_bytes() const override { return op_->scratch_bytes(); }
   void Forward(const ForwardArgs& args) override {
     sides_.LowForward();
     op_->Forward(args);
@@ -157,33 +158,20 @@ class WatchedOp : public Op {
   const std::function<void()>& before_backward_;
 };
 
-class WatchedBackend : public Backend {
+class WatchedBackend : public BackendWrapper {
  public:
   WatchedBackend(Sides& sides, std::function<void()> before_backward)
-      : sides_(sides), before_backward_(std::move(before_backward)) {}
+      : BackendWrapper(MakeCpuBackend(1)),
+        sides_(sides),
+        before_backward_(std::move(before_backward)) {}
 
-  void Enter() override { backend_->Enter(); }
-  std::unique_ptr<DeviceBuffer> Allocate(size_t floats) override {
-    return backend_->Allocate(floats);
-  }
-  std::unique_ptr<WeightLayouts> MakeWeightLayouts() override {
-    return backend_->MakeWeightLayouts();
-  }
   std::unique_ptr<Op> MakeOp(const Layer& layer, const OpOptions& options) override {
-    std::unique_ptr<Op> op = backend_->MakeOp(layer, options);
+    std::unique_ptr<Op> op = BackendWrapper::MakeOp(layer, options);
     if (options.layer != kLow) return op;
     return std::make_unique<WatchedOp>(std::move(op), sides_, before_backward_);
   }
-  std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) override {
-    return backend_->MakeLoss(layer, options);
-  }
-  void AddGradients(float* to, const float* a, const float* b, const float* relu_output,
-                    int64_t floats) override {
-    backend_->AddGradients(to, a, b, relu_output, floats);
-  }
 
  private:
-  const std::unique_ptr<Backend> backend_ = MakeCpuBackend(1);
   Sides& sides_;
   const std::function<void()> before_backward_;
 };

@@ -301,7 +301,7 @@ TEST_F(WinogradTest, NewWeightsAreUsedWithTheirVersion) {
   const auto op = backend_->MakeOp(layer, {.batch = 1, .mode = Mode::kInference});
   const OpInputs inputs = RandomInputs(c);
   const Arena x = ToArena(inputs.inputs[0]), bias = ToArena(inputs.bias);
-  Arena scratch(op->scratch_floats()), weights = ToArena(inputs.weights);
+  Arena scratch(op->scratch_bytes() / sizeof(float)), weights = ToArena(inputs.weights);
   const auto run = [&](int64_t version) {
     Arena output(inputs.dy.size());
     op->Forward({.input = x.floats().data(),

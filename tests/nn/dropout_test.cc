@@ -19,7 +19,7 @@ DropoutRun RunDropout(float rate, const Shape& shape, const std::vector<float>& 
   const Layer layer = reference::MakeLayer(fmt::format("dropout {{ rate: {} }}", rate), shape);
   options.batch = static_cast<int64_t>(ids.size());
   const auto op = backend->MakeOp(layer, options);
-  Arena y = ToArena(values), dx = ToArena(values), state(op->state_floats());
+  Arena y = ToArena(values), dx = ToArena(values), state(op->state_bytes() / sizeof(float));
   op->Forward({.input = y.floats().data(),
                .output = y.floats().data(),
                .state = state.floats().data(),

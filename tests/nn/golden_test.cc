@@ -64,10 +64,13 @@ class GoldenRun {
     std::vector<int32_t> labels;
     for (const float label : case_.At("labels")) labels.push_back(static_cast<int32_t>(label));
     const Arena logits = Filled(case_.At("input"));
-    Arena state = Garbage(loss->state_floats()), gradient = Garbage(logits.floats().size());
+    Arena state = Garbage(loss->state_bytes() / sizeof(float)),
+          gradient = Garbage(logits.floats().size());
     std::vector<int32_t> predictions(labels.size(), -7);
-    const LossSums sums = loss->Forward(logits.floats().data(), labels.data(),
-                                        state.floats().data(), predictions.data());
+    const LossArgs args{
+        .logits = logits.floats().data(), .labels = labels.data(), .state = state.floats().data()};
+    LossSums sums;
+    loss->Forward(args, &sums, predictions.data());
     const double expected = case_.At("loss")[0];
     EXPECT_NEAR(sums.loss, expected, kTolerance * std::abs(expected));
     EXPECT_EQ(sums.correct, static_cast<int64_t>(case_.At("correct")[0]));
@@ -76,8 +79,7 @@ class GoldenRun {
     for (size_t i = 0; i < labels.size(); ++i) predicted += predictions[i] == labels[i];
     EXPECT_EQ(predicted, sums.correct);
     constexpr float kScale = 0.375f;
-    loss->Backward(kScale, logits.floats().data(), labels.data(), state.floats().data(),
-                   gradient.floats().data());
+    loss->Backward(args, kScale, gradient.floats().data());
     ExpectNear("input_gradient", gradient.floats(), case_.At("input_gradient"), kScale);
   }
 
@@ -109,8 +111,8 @@ class GoldenRun {
     weights_ = Given(Weights());
     bias_ = Given(Bias());
     output_ = Garbage(case_.At("output").size());
-    state_ = Garbage(op_->state_floats());
-    Arena scratch = Garbage(op_->scratch_floats());
+    state_ = Garbage(op_->state_bytes() / sizeof(float));
+    Arena scratch = Garbage(op_->scratch_bytes() / sizeof(float));
     op_->Forward({.input = inputs_[0],
                   .inputs = inputs_,
                   .output = output_.floats().data(),
@@ -128,7 +130,7 @@ class GoldenRun {
     constexpr float kStatisticWeight = 0.25f;
     const bool statistics = case_.Has("mean_statistic");
     std::vector<Arena> input_gradients;
-    std::vector<float*> pointers;
+    std::vector<void*> pointers;
     for (size_t i = 0; i < case_.inputs.size(); ++i) {
       const auto& expected = case_.At(case_.InputName("input_gradient", i));
       input_gradients.push_back(Garbage(expected.size()));
@@ -138,7 +140,7 @@ class GoldenRun {
     Arena bias_gradient = Garbage(bias_ != nullptr ? case_.At(Bias()).size() : 0);
     const size_t channels = statistics ? case_.At("mean_statistic").size() : 0;
     Arena mean = Garbage(channels), variance = Garbage(channels);
-    Arena scratch = Garbage(op_->scratch_floats());
+    Arena scratch = Garbage(op_->scratch_bytes() / sizeof(float));
     op_->Backward({.input = inputs_[0],
                    .output = output_.floats().data(),
                    .output_gradient = Given("output_gradient"),
@@ -191,7 +193,7 @@ class GoldenRun {
   const Layer layer_;
   std::unique_ptr<Op> op_;
   std::vector<Arena> given_;
-  std::vector<const float*> inputs_;
+  std::vector<const void*> inputs_;
   const float *weights_ = nullptr, *bias_ = nullptr;
   Arena output_, state_;
 };

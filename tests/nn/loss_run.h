@@ -31,13 +31,13 @@ inline LossRun RunLossLayer(const std::string& layer, const std::vector<float>& 
   const auto op =
       backend->MakeLoss(graph.layers().back(), {.batch = batch, .input_is_relu = input_is_relu});
   const Arena x = ToArena(logits);
-  Arena state(op->state_floats()), gradient(logits.size());
+  Arena state(op->state_bytes() / sizeof(float)), gradient(logits.size());
   LossRun run;
   run.predictions.resize(labels.size(), -2);
-  run.sums =
-      op->Forward(x.floats().data(), labels.data(), state.floats().data(), run.predictions.data());
-  op->Backward(scale, x.floats().data(), labels.data(), state.floats().data(),
-               gradient.floats().data());
+  const LossArgs args{
+      .logits = x.floats().data(), .labels = labels.data(), .state = state.floats().data()};
+  op->Forward(args, &run.sums, run.predictions.data());
+  op->Backward(args, scale, gradient.floats().data());
   run.gradient.assign(gradient.floats().begin(), gradient.floats().end());
   return run;
 }

@@ -21,10 +21,7 @@ Arena Garbage(size_t floats) {
 
 bool IsNorm(const Layer& layer) { return std::holds_alternative<BatchNormSpec>(layer.spec); }
 // Ops without a backward: what reaches them goes on as it is.
-bool PassesGradientOn(const Layer& layer) {
-  return std::holds_alternative<AddSpec>(layer.spec) ||
-         std::holds_alternative<ReluSpec>(layer.spec);
-}
+bool PassesGradientOn(const Layer& layer) { return layer.traits().passes_gradient_on; }
 
 // How many inputs the op of a case reads.
 size_t InputCount(const OpCase& c) { return 1 + c.other_channels.size() + (c.fuse_add ? 1 : 0); }
@@ -48,10 +45,10 @@ void ExpectSameBits(const Arena& a, const Arena& b) {
 }  // namespace
 
 std::string Name(const OpCase& c) {
-  static constexpr const char* kActivations[] = {"", ", relu", ", relu6"};
+  const std::string activation = Name(c.activation);
   return fmt::format("{} on {}, {} inputs, batch {}{}{}{}{}{}{}", c.layer, c.input.ToString(),
                      InputCount(c), c.batch, c.fuse_add ? ", fused add" : "",
-                     kActivations[static_cast<int>(c.activation)],
+                     activation.empty() ? "" : ", " + activation,
                      c.input_is_relu ? ", after relu" : "", c.input_gradient ? "" : ", first",
                      c.other_gradients ? "" : ", others first", c.in_place ? ", in place" : "");
 }
@@ -97,7 +94,7 @@ OpResult RunOp(Backend& backend, const OpCase& c, const OpInputs& inputs) {
                                          .input_gradient = c.input_gradient,
                                          .input_is_relu = c.input_is_relu});
   std::vector<Arena> x;
-  std::vector<const float*> addresses;
+  std::vector<const void*> addresses;
   for (const auto& input : inputs.inputs) x.push_back(ToArena(input));
   for (const Arena& arena : x) addresses.push_back(arena.floats().data());
   const Arena weights = ToArena(inputs.weights), bias = ToArena(inputs.bias),
@@ -109,7 +106,8 @@ OpResult RunOp(Backend& backend, const OpCase& c, const OpInputs& inputs) {
              .db = Garbage(inputs.bias.size()),
              .mean = Garbage(inputs.running_mean.size()),
              .variance = Garbage(inputs.running_mean.size())};
-  Arena state = Garbage(op->state_floats()), scratch = Garbage(op->scratch_floats());
+  Arena state = Garbage(op->state_bytes() / sizeof(float)),
+        scratch = Garbage(op->scratch_bytes() / sizeof(float));
   op->Forward({.input = addresses[0],
                .inputs = addresses,
                .output = r.output.floats().data(),
@@ -122,7 +120,7 @@ OpResult RunOp(Backend& backend, const OpCase& c, const OpInputs& inputs) {
                .scratch = scratch.floats().data()});
   if (c.mode == Mode::kInference || PassesGradientOn(layer)) return r;
 
-  scratch = Garbage(op->scratch_floats());
+  scratch = Garbage(op->scratch_bytes() / sizeof(float));
   const Arena no_input = Garbage(inputs.inputs[0].size()), no_output = Garbage(inputs.dy.size());
   PlanStep step;
   step.activation = c.activation;
@@ -130,7 +128,7 @@ OpResult RunOp(Backend& backend, const OpCase& c, const OpInputs& inputs) {
   const bool reads_input = BackwardReadsInput(layer, c.input_is_relu);
   const bool reads_output = BackwardReadsOutput(layer, step, c.input_is_relu);
   Arena dy = ToArena(inputs.dy);
-  std::vector<float*> gradients;
+  std::vector<void*> gradients;
   const size_t in_place = c.fuse_add ? 1 : 0;
   // Without an activation the gradient of the added input is that of the output, and not written.
   const bool shared = c.fuse_add && c.activation == Activation::kNone;

@@ -15,11 +15,11 @@ namespace muster {
 namespace {
 
 std::vector<std::string> Names(const Graph& graph, const Plan& plan) {
-  static constexpr const char* kActivations[] = {"", "+relu", "+relu6"};
   std::vector<std::string> names;
   for (const PlanStep& step : plan.steps) {
+    const std::string activation = Name(step.activation);
     names.push_back(graph.layers()[step.layer].name + (step.fuse_add ? "+add" : "") +
-                    kActivations[static_cast<int>(step.activation)]);
+                    (activation.empty() ? "" : "+" + activation));
   }
   return names;
 }
@@ -105,17 +105,17 @@ TEST(MemoryPlanTest, KeepsApartWhatIsNeededAtTheSameTime) {
   for (size_t i = 0; i < buffers.size(); ++i) {
     const auto bits = stream.Block(static_cast<uint32_t>(i));
     const int first = static_cast<int>(bits[0] % 40);
-    buffers[i] = {bits[1] % 1000, first, first + static_cast<int>(bits[2] % 10)};
-    apart += buffers[i].floats;
+    buffers[i] = {bits[1] % 4000, first, first + static_cast<int>(bits[2] % 10)};
+    apart += buffers[i].bytes;
   }
   const size_t total = PlaceBuffers(buffers);
   EXPECT_LT(total, apart);
   for (const Lifetime& a : buffers) {
-    EXPECT_EQ(a.offset % 16, 0u);
-    EXPECT_LE(a.offset + a.floats, total);
+    EXPECT_EQ(a.offset % 64, 0u);
+    EXPECT_LE(a.offset + a.bytes, total);
     for (const Lifetime& b : buffers) {
       if (&a == &b || a.last < b.first || b.last < a.first) continue;
-      EXPECT_TRUE(a.offset + a.floats <= b.offset || b.offset + b.floats <= a.offset);
+      EXPECT_TRUE(a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset);
     }
   }
 }

@@ -75,7 +75,7 @@ class MaxPoolTest : public testing::TestWithParam<int64_t> {
     Arena x(4 * channels), y(2 * channels), dx(4 * channels), g(2 * channels);
     for (size_t i = 0; i < x.floats().size(); ++i) x.floats()[i] = row[i / channels];
     for (size_t i = 0; i < g.floats().size(); ++i) g.floats()[i] = dy[i / channels];
-    Arena state(op->state_floats());
+    Arena state(op->state_bytes() / sizeof(float));
     op->Forward(
         {.input = x.floats().data(), .output = y.floats().data(), .state = state.floats().data()});
     op->Backward({.input = x.floats().data(),

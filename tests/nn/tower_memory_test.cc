@@ -88,7 +88,7 @@ TEST_F(TowerMemoryTest, SharedLayoutsGiveTheBitsOfSeparateOnes) {
     for (float& w : average.floats()) w *= 0.75f;
     const auto run = [&](Tower& tower, int64_t count, Mode mode, const Arena& of, int64_t version) {
       const SampleBatch batch(graph_, version < 0 ? 3 : version, count);
-      const LossSums sums = tower.Forward(batch.Input(), mode, of.floats(), version, nullptr);
+      const LossSums sums = ForwardOf(tower, batch.Input(), mode, of, version);
       std::vector<float> result{static_cast<float>(sums.loss)};
       if (mode == Mode::kInference) return result;
       Arena gradients(graph_.arena_floats());
@@ -124,7 +124,7 @@ TEST_F(TowerMemoryTest, TwoTowersShareNothing) {
   for (float& w : smaller.floats()) w *= 0.5f;
   const SampleBatch batch(graph_, 0, 4);
   const auto loss = [&](Tower& tower, const Arena& of, int64_t version) {
-    return tower.Forward(batch.Input(), Mode::kInference, of.floats(), version, nullptr).loss;
+    return ForwardOf(tower, batch.Input(), Mode::kInference, of, version).loss;
   };
   // A fresh tower, whose copies nobody has used before, tells what each must be.
   Tower fresh(graph_, *backend_, kSeed);

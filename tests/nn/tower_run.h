@@ -51,6 +51,14 @@ inline Arena RandomWeights(const Graph& graph) {
   return weights;
 }
 
+// Of a tower on the host, where everything is done when Forward returns.
+inline LossSums ForwardOf(Tower& tower, const TowerInput& input, Mode mode, const Arena& weights,
+                          int64_t version, const LayerHook& before_layer = nullptr) {
+  LossSums sums;
+  tower.Forward(input, mode, weights.floats(), version, before_layer, sums);
+  return sums;
+}
+
 // Forward and backward on prepared counts; counts weight versions by itself.
 class TowerRun {
  public:
@@ -59,14 +67,14 @@ class TowerRun {
 
   Arena Step(const SampleBatch& batch, const Arena& weights, float scale = 1) {
     tower_.Prepare(batch.Input().count, Mode::kTraining);
-    sums = tower_.Forward(batch.Input(), Mode::kTraining, weights.floats(), version_++, nullptr);
+    tower_.Forward(batch.Input(), Mode::kTraining, weights.floats(), version_++, nullptr, sums);
     Arena gradients(graph_.arena_floats());
     tower_.Backward(scale, weights.floats(), gradients.floats(), nullptr);
     return gradients;
   }
   LossSums Evaluate(const SampleBatch& batch, const Arena& weights) {
     tower_.Prepare(batch.Input().count, Mode::kInference);
-    return tower_.Forward(batch.Input(), Mode::kInference, weights.floats(), version_++, nullptr);
+    return ForwardOf(tower_, batch.Input(), Mode::kInference, weights, version_++);
   }
   Tower& tower() { return tower_; }
   LossSums sums;

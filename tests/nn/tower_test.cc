@@ -141,8 +141,8 @@ TEST_P(TowerTest, AnInferenceInBetweenDoesNotDisturbBackward) {
   const auto expected = Bits(trainer.Step(batch, weights_));
   trainer.Evaluate(other, weights_);  // prepares
   Tower& tower = trainer.tower();
-  tower.Forward(batch.Input(), Mode::kTraining, weights_.floats(), 100, nullptr);
-  tower.Forward(other.Input(), Mode::kInference, weights_.floats(), 100, nullptr);
+  ForwardOf(tower, batch.Input(), Mode::kTraining, weights_, 100);
+  ForwardOf(tower, other.Input(), Mode::kInference, weights_, 100);
   Arena gradients(graph_.arena_floats());
   tower.Backward(1, weights_.floats(), gradients.floats(), nullptr);
   EXPECT_EQ(expected, Bits(gradients));
@@ -173,7 +173,7 @@ TEST_P(TowerTest, CallsHooksInOrderOncePerLayerWithVariables) {
     for (float& g : gradients.floats()) g = NAN;
     std::vector<int> before, after;
     const LossSums sums =
-        tower.Forward(batch.Input(), Mode::kTraining, weights.floats(), 1, [&](int layer) {
+        ForwardOf(tower, batch.Input(), Mode::kTraining, weights, 1, [&](int layer) {
           before.push_back(layer);
           copy(layer, false);
         });
@@ -265,7 +265,7 @@ TEST(TowerPredictionsTest, AreTheLargestLogits) {
   const auto backend = MakeCpuBackend(1);
   Tower tower(graph, *backend, kSeed);
   tower.Prepare(6, Mode::kInference);
-  tower.Forward(input, Mode::kInference, weights.floats(), 1, nullptr);
+  ForwardOf(tower, input, Mode::kInference, weights, 1);
   const auto expected =
       reference::Run(graph, ToDoubles(weights.floats()), ToDoubles(batch.images.floats()),
                      batch.labels, {.training = false}, 1);

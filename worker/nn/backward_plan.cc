@@ -68,8 +68,7 @@ class BackwardPlanner {
     MUSTER_CHECK(missing_[step.output] == 0);
     const int gradient = std::exchange(gradient_[step.output], kNoGradient);
     --holders_[gradient];  // from here on only other values need it
-    const bool is_add = std::holds_alternative<AddSpec>(layer.spec);
-    if (is_add || std::holds_alternative<ReluSpec>(layer.spec)) {
+    if (layer.traits().passes_gradient_on) {
       PassOn(step.inputs, gradient);
       return;
     }
@@ -97,18 +96,11 @@ class BackwardPlanner {
     if (step.fuse_add) {
       if (j == 1 && step.activation == Activation::kNone) return kNoGradient;  // shared, see Add
       if (j == 1 && free) return gradient;
-    } else if (free && WorksInPlace(layer)) {
+    } else if (free && layer.traits().gradient_in_place) {
       return gradient;
     }
     return NewBuffer(j == 0 && step.inputs.size() == 1 ? layer.input_shape.elements()
                                                        : plan_.values[step.inputs[j]].elements);
-  }
-
-  static bool WorksInPlace(const Layer& layer) {
-    return std::holds_alternative<DropoutSpec>(layer.spec) ||
-           std::holds_alternative<Relu6Spec>(layer.spec) ||
-           std::holds_alternative<SoftmaxSpec>(layer.spec) ||
-           std::holds_alternative<BatchNormSpec>(layer.spec);
   }
 
   // The gradient of a sum goes to all summands.

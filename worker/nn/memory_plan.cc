@@ -8,11 +8,9 @@ namespace {
 
 // Neighbours are kept apart by a few cache lines: equal sizes that are powers of two would
 // otherwise all start at the same place of a page, and streams that do slow one another down.
-constexpr size_t kAlign = 16, kGap = 48;
+constexpr size_t kAlign = 64, kGap = 192;
 
-size_t Room(const Lifetime& buffer) {
-  return (buffer.floats + kAlign - 1) / kAlign * kAlign + kGap;
-}
+size_t Room(const Lifetime& buffer) { return (buffer.bytes + kAlign - 1) / kAlign * kAlign + kGap; }
 
 bool Overlap(const Lifetime& a, const Lifetime& b) {
   return a.first <= b.last && b.first <= a.last;
@@ -24,7 +22,7 @@ size_t PlaceBuffers(std::vector<Lifetime>& buffers) {
   std::vector<size_t> order(buffers.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return buffers[a].floats > buffers[b].floats; });
+                   [&](size_t a, size_t b) { return buffers[a].bytes > buffers[b].bytes; });
   size_t total = 0;
   std::vector<size_t> placed;  // by offset
   for (const size_t next : order) {

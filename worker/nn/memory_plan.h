@@ -7,13 +7,13 @@
 namespace muster {
 
 struct Lifetime {
-  size_t floats = 0;
+  size_t bytes = 0;
   int first = 0, last = 0;  // in steps, both included
-  size_t offset = 0;        // chosen by PlaceBuffers: a multiple of 16 floats
+  size_t offset = 0;        // chosen by PlaceBuffers: a multiple of 64
 };
 
 // Chooses offsets so that buffers whose lifetimes overlap do not, largest first, each as low as
-// possible. Returns the floats that all of them take together.
+// possible. Returns the bytes that all of them take together.
 size_t PlaceBuffers(std::vector<Lifetime>& buffers);
 
 }  // namespace muster

@@ -8,15 +8,11 @@
 namespace muster {
 namespace {
 
-template <typename... Specs>
-bool IsAny(const Layer& layer) {
-  return (std::holds_alternative<Specs>(layer.spec) || ...);
-}
+using Fuses = LayerTraits::Fuses;
+using Reads = LayerTraits::Reads;
 
-// Ops that can multiply the gradient they write by the derivative of a relu before them.
-bool AppliesReluBefore(const Layer& layer) {
-  return IsAny<Conv2dSpec, DenseSpec, PoolSpec, LrnSpec, DropoutSpec, SoftmaxCrossEntropySpec,
-               MeanSquaredErrorSpec>(layer);
+bool DoesRead(Reads reads, bool input_is_relu) {
+  return reads == Reads::kAlways || (reads == Reads::kAfterRelu && input_is_relu);
 }
 
 // Goes through the layers in order and keeps what is known about the values so far.
@@ -35,7 +31,8 @@ class Planner {
  private:
   // Layers that move and compute nothing: their output is their input.
   bool IsNothing(const Layer& layer) const {
-    return IsAny<FlattenSpec>(layer) || (IsAny<DropoutSpec>(layer) && mode_ == Mode::kInference);
+    const LayerTraits traits = layer.traits();
+    return traits.moves_nothing || (traits.moves_nothing_in_inference && mode_ == Mode::kInference);
   }
 
   // How many inputs of layers that do something each layer's output is.
@@ -64,7 +61,7 @@ class Planner {
     step.backward = layer.has_variables();
     for (const int input : step.inputs) step.backward |= plan_.NeedsGradient(input);
     NoteReads(step);
-    if (layer.is_loss()) {
+    if (layer.traits().is_loss) {
       plan_.loss = step;
       return;
     }
@@ -72,7 +69,7 @@ class Planner {
     value.elements = layer.output_shape.elements();
     value.readers = readers_[index];
     value.gradient = step.backward;
-    value.relu = IsAny<ReluSpec>(layer);
+    value.relu = layer.traits().activation == Activation::kRelu;
     step.output = value_of_[index] = static_cast<int>(plan_.values.size());
     value.place = MayOverwriteInput(step) ? plan_.values[step.inputs[0]].place : step.output;
     plan_.values.push_back(value);
@@ -82,7 +79,7 @@ class Planner {
   // The only reader of a relu's output is asked to apply its derivative; see Run.
   void NoteReads(const PlanStep& step) {
     for (const int input : step.inputs) {
-      if (input >= 0) plan_.values[input].relu_by_reader = AppliesReluBefore(layers_[step.layer]);
+      if (input >= 0) plan_.values[input].relu_by_reader = TraitsOf(step).applies_relu_before;
     }
   }
 
@@ -107,30 +104,31 @@ class Planner {
     plan_.values[maker.output].readers = readers_[index];
   }
 
+  LayerTraits TraitsOf(const PlanStep& step) const { return layers_[step.layer].traits(); }
+
   bool FuseActivation(const PlanStep& step) {
-    const Layer& layer = layers_[step.layer];
-    if (!IsAny<ReluSpec, Relu6Spec>(layer)) return false;
+    const Activation activation = TraitsOf(step).activation;
+    if (activation == Activation::kNone) return false;
     PlanStep* const maker = MakerOfOwn(step.inputs[0]);
     if (maker == nullptr) return false;
-    const bool normalises = IsAny<BatchNormSpec>(layers_[maker->layer]);
-    const bool is_relu = IsAny<ReluSpec>(layer);
-    if (!normalises && !(is_relu && IsAny<Conv2dSpec, DenseSpec, AddSpec>(layers_[maker->layer]))) {
-      return false;
-    }
-    maker->activation = is_relu ? Activation::kRelu : Activation::kRelu6;
+    const Fuses fuses = TraitsOf(*maker).fuses;
+    const bool fits =
+        fuses == Fuses::kEverything || (fuses == Fuses::kRelu && activation == Activation::kRelu);
+    if (!fits) return false;
+    maker->activation = activation;
     TakeOver(step.layer, *maker);
-    plan_.values[maker->output].relu = !normalises;
+    plan_.values[maker->output].relu = fuses == Fuses::kRelu;
     return true;
   }
 
   // The other summand exists when the later batch norm runs, whoever made it.
   bool FuseAdd(const PlanStep& step) {
-    if (!IsAny<AddSpec>(layers_[step.layer]) || step.inputs.size() != 2) return false;
+    const bool is_sum = std::holds_alternative<AddSpec>(layers_[step.layer].spec);
+    if (!is_sum || step.inputs.size() != 2) return false;
     const auto [other, later] = std::minmax(step.inputs[0], step.inputs[1]);
     PlanStep* const maker = MakerOfOwn(later);
-    if (maker == nullptr || maker->fuse_add || !IsAny<BatchNormSpec>(layers_[maker->layer])) {
-      return false;
-    }
+    if (maker == nullptr || maker->fuse_add) return false;
+    if (TraitsOf(*maker).fuses != Fuses::kEverything) return false;
     maker->fuse_add = true;
     maker->inputs.push_back(other);
     if (other >= 0) plan_.values[other].relu_by_reader = false;
@@ -139,16 +137,17 @@ class Planner {
   }
 
   bool MayOverwriteInput(const PlanStep& step) {
-    if (!IsAny<ReluSpec, Relu6Spec, DropoutSpec>(layers_[step.layer])) return false;
+    const LayerTraits traits = TraitsOf(step);
+    if (!traits.output_in_place) return false;
     const int input = step.inputs[0];
     if (input < 0 || plan_.values[input].readers != 1) return false;
     if (mode_ == Mode::kInference) return true;
     const PlanStep& maker = MakerOf(input);
     const Layer& layer = layers_[maker.layer];
-    // A relu's output is needed by whoever applies its derivative; a fused one is looked at by
-    // dropout only, which keeps its signs.
-    return !BackwardReadsOutput(layer, maker, true) && !IsAny<ReluSpec>(layer) &&
-           (!plan_.values[input].relu || IsAny<DropoutSpec>(layers_[step.layer]));
+    // A relu's output is needed by whoever applies its derivative; of a fused one the signs are.
+    return !BackwardReadsOutput(layer, maker, true) &&
+           layer.traits().activation != Activation::kRelu &&
+           (!plan_.values[input].relu || traits.keeps_signs);
   }
 
   const std::vector<Layer>& layers_;
@@ -163,16 +162,12 @@ class Planner {
 Plan MakePlan(const Graph& graph, Mode mode) { return Planner(graph, mode).Run(); }
 
 bool BackwardReadsInput(const Layer& layer, bool input_is_relu) {
-  if (const auto* pool = std::get_if<PoolSpec>(&layer.spec)) {
-    return input_is_relu && pool->kind == PoolSpec::Kind::kAverage;
-  }
-  return IsAny<Conv2dSpec, DenseSpec, LrnSpec, BatchNormSpec>(layer);
+  return DoesRead(layer.traits().backward_reads_input, input_is_relu);
 }
 
 bool BackwardReadsOutput(const Layer& layer, const PlanStep& step, bool input_is_relu) {
-  if (IsAny<BatchNormSpec>(layer)) return step.fuse_add && step.activation != Activation::kNone;
-  if (IsAny<DropoutSpec>(layer)) return input_is_relu;
-  return IsAny<Relu6Spec, SoftmaxSpec>(layer);
+  if (step.fuse_add && step.activation != Activation::kNone) return true;
+  return DoesRead(layer.traits().backward_reads_output, input_is_relu);
 }
 
 }  // namespace muster

@@ -66,7 +66,7 @@ void Program::PlaceAll(Mode mode) {
   const size_t states = all.size();
   const auto state_lifetimes = StateLifetimes(mode);
   all.insert(all.end(), state_lifetimes.begin(), state_lifetimes.end());
-  workspace_floats_ = PlaceBuffers(all);
+  workspace_bytes_ = PlaceBuffers(all);
 
   for (size_t v = 0; v < values; ++v) values_.push_back(all[plan_.values[v].place].offset);
   for (size_t g = values; g < states; ++g) gradients_.push_back(all[g].offset);
@@ -83,7 +83,7 @@ std::vector<Lifetime> Program::ValueLifetimes() const {
     const PlanValue& value = plan_.values[step.output];
     Lifetime& memory = values[value.place];
     if (value.place == step.output) {
-      memory = {static_cast<size_t>(count_ * value.elements), time, time};
+      memory = {ActivationBytes(value.elements), time, time};
     }
     for (const int input : step.inputs) {
       if (input >= 0) values[plan_.values[input].place].last = time;
@@ -117,7 +117,7 @@ void Program::ExtendToBackward(std::vector<Lifetime>& values) const {
 std::vector<Lifetime> Program::GradientLifetimes() const {
   std::vector<Lifetime> gradients;
   for (const int64_t elements : backward_.buffer_elements) {
-    gradients.push_back({static_cast<size_t>(count_ * elements), LossTime() + 1, -1});
+    gradients.push_back({ActivationBytes(elements), LossTime() + 1, -1});
   }
   const auto use = [&](int buffer, int time) {
     if (buffer == kNoGradient) return;
@@ -141,10 +141,10 @@ std::vector<Lifetime> Program::StateLifetimes(Mode mode) const {
   size_t scratch = 0;
   for (size_t i = 0; i < ops_.size(); ++i) {
     const int time = static_cast<int>(i);
-    states.push_back({ops_[i].op->state_floats(), time, time});
-    scratch = std::max(scratch, ops_[i].op->scratch_floats());
+    states.push_back({ops_[i].op->state_bytes(), time, time});
+    scratch = std::max(scratch, ops_[i].op->scratch_bytes());
   }
-  states.push_back({loss_->state_floats(), LossTime(), LossTime() + 1});
+  states.push_back({loss_->state_bytes(), LossTime(), LossTime() + 1});
   if (mode == Mode::kTraining) {
     for (size_t i = 0; i < backward_.steps.size(); ++i) {
       if (backward_.steps[i].step >= 0) states[backward_.steps[i].step].last = BackwardTime(i);
@@ -155,17 +155,27 @@ std::vector<Lifetime> Program::StateLifetimes(Mode mode) const {
   return states;
 }
 
-const float* Program::Value(int value, const TowerInput& input, const float* workspace) const {
+size_t Program::ActivationBytes(int64_t elements) const {
+  return static_cast<size_t>(count_ * elements) * BytesOf(backend_.activation_type());
+}
+
+const void* Program::Value(int value, const DeviceInput& input, const std::byte* workspace) const {
   return value == kDataValue ? input.images : workspace + values_[value];
 }
 
-float* Program::Gradient(int buffer, float* workspace) const {
+void* Program::Gradient(int buffer, std::byte* workspace) const {
   return buffer == kNoGradient ? nullptr : workspace + gradients_[buffer];
 }
 
-LossSums Program::Forward(const TowerInput& input, std::span<const float> weights,
-                          int64_t weights_version, const Tower::LayerHook& before_layer,
-                          float* workspace) {
+LossArgs Program::LossArguments(const DeviceInput& input, std::byte* workspace) const {
+  return {.logits = Value(plan_.loss.inputs[0], input, workspace),
+          .labels = input.labels,
+          .state = workspace + loss_state_};
+}
+
+void Program::Forward(const DeviceInput& input, std::span<const float> weights,
+                      int64_t weights_version, const LayerHook& before_layer,
+                      std::byte* workspace) {
   for (size_t i = 0; i < ops_.size(); ++i) {
     const PlanStep& step = plan_.steps[i];
     const Layer& layer = graph_.layers()[step.layer];
@@ -188,17 +198,16 @@ LossSums Program::Forward(const TowerInput& input, std::span<const float> weight
                          .epoch = input.epoch});
   }
   const trace::Span span("loss", graph_.layers()[plan_.loss.layer].name);
-  return loss_->Forward(Value(plan_.loss.inputs[0], input, workspace), input.labels,
-                        workspace + loss_state_, input.predictions);
+  loss_->Forward(LossArguments(input, workspace), input.sums, input.predictions);
 }
 
-void Program::Backward(float loss_scale, const TowerInput& input, std::span<const float> weights,
+void Program::Backward(float loss_scale, const DeviceInput& input, std::span<const float> weights,
                        int64_t weights_version, std::span<float> gradients,
-                       const Tower::LayerHook& after_layer, float* workspace) {
+                       const LayerHook& after_layer, std::byte* workspace) {
   {
     const trace::Span span("backward", graph_.layers()[plan_.loss.layer].name);
-    loss_->Backward(loss_scale, Value(plan_.loss.inputs[0], input, workspace), input.labels,
-                    workspace + loss_state_, Gradient(backward_.loss_gradient, workspace));
+    loss_->Backward(LossArguments(input, workspace), loss_scale,
+                    Gradient(backward_.loss_gradient, workspace));
   }
   for (const BackwardStep& back : backward_.steps) {
     if (back.step >= 0) {
@@ -206,8 +215,7 @@ void Program::Backward(float loss_scale, const TowerInput& input, std::span<cons
     } else {
       const trace::Span span("add gradients");
       const int64_t elements = count_ * backward_.buffer_elements[back.to];
-      const float* const relu =
-          back.relu_value < 0 ? nullptr : workspace + values_[back.relu_value];
+      const void* const relu = back.relu_value < 0 ? nullptr : workspace + values_[back.relu_value];
       backend_.AddGradients(Gradient(back.to, workspace), Gradient(back.a, workspace),
                             Gradient(back.b, workspace), relu, elements);
     }
@@ -215,9 +223,9 @@ void Program::Backward(float loss_scale, const TowerInput& input, std::span<cons
   }
 }
 
-void Program::RunBackward(const BackwardStep& back, float loss_scale, const TowerInput& input,
+void Program::RunBackward(const BackwardStep& back, float loss_scale, const DeviceInput& input,
                           std::span<const float> weights, int64_t weights_version,
-                          std::span<float> gradients, float* workspace) {
+                          std::span<float> gradients, std::byte* workspace) {
   const PlanStep& step = plan_.steps[back.step];
   const Layer& layer = graph_.layers()[step.layer];
   const trace::Span span("backward", layer.name);

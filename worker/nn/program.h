@@ -13,9 +13,10 @@
 #include "common/graph/graph.h"
 #include "worker/backend/backend.h"
 #include "worker/nn/backward_plan.h"
+#include "worker/nn/input_stage.h"
 #include "worker/nn/memory_plan.h"
 #include "worker/nn/plan.h"
-#include "worker/nn/tower.h"
+#include "worker/nn/tower_input.h"
 
 namespace muster {
 
@@ -26,14 +27,14 @@ class Program {
   Program(const Graph& graph, const Plan& plan, const BackwardPlan& backward, Backend& backend,
           WeightLayouts& layouts, int64_t count, Mode mode, uint64_t seed);
 
-  size_t workspace_floats() const { return workspace_floats_; }
+  size_t workspace_bytes() const { return workspace_bytes_; }
 
-  // As in Tower.
-  LossSums Forward(const TowerInput& input, std::span<const float> weights, int64_t weights_version,
-                   const Tower::LayerHook& before_layer, float* workspace);
-  void Backward(float loss_scale, const TowerInput& input, std::span<const float> weights,
-                int64_t weights_version, std::span<float> gradients,
-                const Tower::LayerHook& after_layer, float* workspace);
+  // As in Tower; the workspace is in the device's memory.
+  void Forward(const DeviceInput& input, std::span<const float> weights, int64_t weights_version,
+               const LayerHook& before_layer, std::byte* workspace);
+  void Backward(float loss_scale, const DeviceInput& input, std::span<const float> weights,
+                int64_t weights_version, std::span<float> gradients, const LayerHook& after_layer,
+                std::byte* workspace);
 
  private:
   struct BoundOp {
@@ -53,11 +54,14 @@ class Program {
   int LossTime() const { return static_cast<int>(plan_.steps.size()); }
   int BackwardTime(size_t step) const { return LossTime() + 2 + static_cast<int>(step); }
 
-  const float* Value(int value, const TowerInput& input, const float* workspace) const;
-  float* Gradient(int buffer, float* workspace) const;
-  void RunBackward(const BackwardStep& back, float loss_scale, const TowerInput& input,
+  // Of numbers of the backend's activation_type, for the whole batch.
+  size_t ActivationBytes(int64_t elements) const;
+  LossArgs LossArguments(const DeviceInput& input, std::byte* workspace) const;
+  const void* Value(int value, const DeviceInput& input, const std::byte* workspace) const;
+  void* Gradient(int buffer, std::byte* workspace) const;
+  void RunBackward(const BackwardStep& back, float loss_scale, const DeviceInput& input,
                    std::span<const float> weights, int64_t weights_version,
-                   std::span<float> gradients, float* workspace);
+                   std::span<float> gradients, std::byte* workspace);
 
   const Graph& graph_;
   const Plan& plan_;
@@ -67,14 +71,14 @@ class Program {
   const int64_t count_;
   std::vector<BoundOp> ops_;  // one for each step of the plan
   std::unique_ptr<LossOp> loss_;
-  // Offsets in the workspace, in floats.
+  // Offsets in the workspace, in bytes.
   std::vector<size_t> values_, gradients_;
   size_t loss_state_ = 0;
   size_t scratch_ = 0;
-  size_t workspace_floats_ = 0;
+  size_t workspace_bytes_ = 0;
   // Addresses handed to an op, kept so that a step allocates nothing.
-  std::vector<const float*> inputs_;
-  std::vector<float*> input_gradients_;
+  std::vector<const void*> inputs_;
+  std::vector<void*> input_gradients_;
 };
 
 }  // namespace muster

@@ -1,11 +1,13 @@
 #include "worker/nn/tower.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <map>
 #include <utility>
 
 #include "common/base/error.h"
 #include "worker/nn/backward_plan.h"
+#include "worker/nn/input_stage.h"
 #include "worker/nn/plan.h"
 #include "worker/nn/program.h"
 
@@ -16,11 +18,14 @@ class Tower::Impl {
   Impl(const Graph& graph, Backend& backend, uint64_t seed)
       : graph_(graph), backend_(backend), seed_(seed), layouts_(backend.MakeWeightLayouts()) {
     for (const Mode mode : {Mode::kTraining, Mode::kInference}) {
-      ModeState& state = modes_[mode];
+      ModeState& state =
+          modes_.try_emplace(mode, backend, graph.input_shape().elements()).first->second;
       state.plan = MakePlan(graph, mode);
       if (mode == Mode::kTraining) state.backward = MakeBackwardPlan(graph, state.plan);
     }
   }
+
+  ~Impl() { backend_.Drain(); }
 
   void Plan(int64_t count, Mode mode) {
     MUSTER_CHECK(count >= 0);
@@ -29,48 +34,53 @@ class Tower::Impl {
     backend_.Enter();
     auto program = std::make_unique<Program>(graph_, state.plan, state.backward, backend_,
                                              *layouts_, count, mode, seed_);
-    state.planned_floats = std::max(state.planned_floats, program->workspace_floats());
+    state.planned_bytes = std::max(state.planned_bytes, program->workspace_bytes());
+    state.planned_count = std::max(state.planned_count, count);
     state.programs.emplace(count, std::move(program));
   }
 
   void Allocate() {
     backend_.Enter();
+    backend_.Drain();  // what goes may still be in use
     for (auto& [mode, state] : modes_) {
-      if (state.planned_floats <= state.workspace_floats) continue;
-      state.workspace_floats = 0;
+      if (state.planned_count > state.count) state.input.Allocate(state.planned_count);
+      state.count = state.planned_count;
+      if (state.planned_bytes <= state.workspace_bytes) continue;
+      state.workspace_bytes = 0;
       state.workspace.reset();
-      state.workspace = backend_.Allocate(state.planned_floats);
-      state.workspace_floats = state.planned_floats;
+      state.workspace = backend_.Allocate(state.planned_bytes);
+      state.workspace_bytes = state.planned_bytes;
       if (mode == Mode::kTraining) pending_ = {};  // its values are gone
     }
     layouts_->Allocate();
   }
 
   TowerMemory memory() const {
-    return {.training = modes_.at(Mode::kTraining).planned_floats * sizeof(float),
-            .evaluation = modes_.at(Mode::kInference).planned_floats * sizeof(float),
+    return {.training = modes_.at(Mode::kTraining).bytes(),
+            .evaluation = modes_.at(Mode::kInference).bytes(),
             .layouts = layouts_->bytes()};
   }
 
-  LossSums Forward(const TowerInput& input, Mode mode, std::span<const float> weights,
-                   int64_t weights_version, const LayerHook& before_layer) {
+  void Forward(const TowerInput& input, Mode mode, std::span<const float> weights,
+               int64_t weights_version, const LayerHook& before_layer, LossSums& sums) {
     MUSTER_CHECK(weights.size() == graph_.arena_floats());
-    Program* program = nullptr;
-    if (input.count > 0) {
-      const auto found = modes_.at(mode).programs.find(input.count);
-      MUSTER_CHECK(found != modes_.at(mode).programs.end());
-      program = found->second.get();
-    }
-    if (mode == Mode::kTraining) {
-      pending_ = {.valid = true, .program = program, .input = input, .version = weights_version};
-    }
-    if (program == nullptr) {
+    ModeState& state = modes_.at(mode);
+    Pending pass{.valid = true, .version = weights_version};
+    if (input.count == 0) {
       for (size_t i = 0; i < graph_.layers().size(); ++i) CallHook(before_layer, i);
-      return {};
+      sums = {};
+    } else {
+      const auto found = state.programs.find(input.count);
+      MUSTER_CHECK(found != state.programs.end());
+      backend_.Enter();
+      pass.program = found->second.get();
+      pass.input = state.input.Bring(input, sums);
+      pass.program->Forward(pass.input, weights, weights_version, before_layer,
+                            state.workspace_data());
+      state.input.BringBack(input, sums);
+      state.input.Release();
     }
-    backend_.Enter();
-    return program->Forward(input, weights, weights_version, before_layer,
-                            modes_.at(mode).workspace->data());
+    if (mode == Mode::kTraining) pending_ = pass;
   }
 
   void Backward(float loss_scale, std::span<const float> weights, std::span<float> gradients,
@@ -79,32 +89,40 @@ class Tower::Impl {
     MUSTER_CHECK(weights.size() == graph_.arena_floats());
     MUSTER_CHECK(gradients.size() == graph_.arena_floats());
     const Pending pending = std::exchange(pending_, {});
+    backend_.Enter();
     if (pending.program == nullptr) {
       for (const Variable& variable : graph_.variables()) {
-        std::fill_n(gradients.begin() + variable.offset, variable.count, 0.0f);
+        backend_.Zero(gradients.data() + variable.offset, variable.count * sizeof(float));
       }
       for (size_t i = graph_.layers().size(); i-- > 0;) CallHook(after_layer, i);
       return;
     }
-    backend_.Enter();
+    ModeState& state = modes_.at(Mode::kTraining);
     pending.program->Backward(loss_scale, pending.input, weights, pending.version, gradients,
-                              after_layer, modes_.at(Mode::kTraining).workspace->data());
+                              after_layer, state.workspace_data());
+    state.input.Release();
   }
 
  private:
   struct ModeState {
+    ModeState(Backend& backend, int64_t image) : input(backend, image) {}
+    size_t bytes() const { return planned_bytes + input.BytesFor(planned_count); }
+    std::byte* workspace_data() const { return static_cast<std::byte*>(workspace->data()); }
+
     muster::Plan plan;
     BackwardPlan backward;                                 // training
     std::map<int64_t, std::unique_ptr<Program>> programs;  // by count
-    size_t planned_floats = 0;                             // for the largest of them
+    InputStage input;
+    // Of the largest of them, and what is there, which is less until Allocate.
+    int64_t planned_count = 0, count = 0;
+    size_t planned_bytes = 0, workspace_bytes = 0;
     std::unique_ptr<DeviceBuffer> workspace;
-    size_t workspace_floats = 0;  // of it: fewer, until Allocate
   };
   // The training Forward whose Backward has not come yet. No program: an empty batch.
   struct Pending {
     bool valid = false;
     Program* program = nullptr;
-    TowerInput input;
+    DeviceInput input;
     int64_t version = 0;
   };
 
@@ -136,9 +154,9 @@ void Tower::Prepare(int64_t count, Mode mode) {
 
 TowerMemory Tower::memory() const { return impl_->memory(); }
 
-LossSums Tower::Forward(const TowerInput& input, Mode mode, std::span<const float> weights,
-                        int64_t weights_version, const LayerHook& before_layer) {
-  return impl_->Forward(input, mode, weights, weights_version, before_layer);
+void Tower::Forward(const TowerInput& input, Mode mode, std::span<const float> weights,
+                    int64_t weights_version, const LayerHook& before_layer, LossSums& sums) {
+  impl_->Forward(input, mode, weights, weights_version, before_layer, sums);
 }
 
 void Tower::Backward(float loss_scale, std::span<const float> weights, std::span<float> gradients,

@@ -1,47 +1,36 @@
 // A replica of the network on one device: forward, loss, backward.
 //
+// Forward and Backward queue their work on the backend and may return before it is done. Weights
+// and gradients are the caller's, in the device's memory (device_view.h), in the arena order of the
+// Graph; samples and results are at the host.
+//
 // Owner and thread: one compute thread owns a tower. The tower owns activations and everything
-// that the backend makes; weights and gradients are the caller's, in the arena order of the Graph.
-// Plan makes all of it but the large buffers, Prepare those too; a step allocates nothing.
+// that the backend makes. Plan makes all of it but the large buffers, Prepare those too; a step
+// allocates nothing.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 
 #include "common/graph/graph.h"
 #include "worker/backend/backend.h"
+#include "worker/nn/tower_input.h"
 
 namespace muster {
 
-// `count` samples. images: [count, height, width, channels], 64-byte aligned. What the pointers
-// point to must stay as it is until the Backward that follows a training Forward. A sample with
-// label -1 has weight zero: no loss, no gradient, not correct.
-struct TowerInput {
-  int64_t count = 0;
-  const float* images = nullptr;
-  const int32_t* labels = nullptr;
-  // Dropout is keyed by these: the index of each sample in the dataset, and the epoch.
-  const int64_t* sample_ids = nullptr;
-  int64_t epoch = 0;
-  // If given, Forward writes the class of the largest logit of each sample here.
-  int32_t* predictions = nullptr;
-};
-
 // Bytes of a tower's large buffers: those that are there, and those that Allocate would add.
 struct TowerMemory {
-  size_t training = 0;    // values, gradients, states and scratch of the largest training batch
+  // Values, gradients, states and scratch of the largest training batch, and on a device with
+  // memory of its own the batch itself.
+  size_t training = 0;
   size_t evaluation = 0;  // … of the largest evaluation batch
   size_t layouts = 0;     // copies of weights as the backend's kernels want them
 };
 
 class Tower {
  public:
-  // Called with a layer's index; see Forward and Backward.
-  using LayerHook = std::function<void(int layer)>;
-
   // `seed` is the run's (dropout). `graph` and `backend` must outlive the tower.
   Tower(const Graph& graph, Backend& backend, uint64_t seed);
   ~Tower();
@@ -57,20 +46,23 @@ class Tower {
   TowerMemory memory() const;
 
   // Runs all layers on `input` with `weights` (graph.arena_floats() floats). Calls
-  // before_layer(i) before the variables of layer i are read, for each layer that has some, in
-  // execution order: the hook blocks until those weights are there.
+  // before_layer(i) before the ops that read the variables of layer i are queued, for each layer
+  // that has some, in execution order: when the hook returns, those weights are there for what is
+  // queued on Queue::kCompute from then on.
+  // `sums` and input.predictions are written by the time that what is then queued on
+  // Queue::kCopyOut is done.
   // `weights_version` names the contents of `weights`: layouts derived from them are kept as long
   // as it stays the same.
-  LossSums Forward(const TowerInput& input, Mode mode, std::span<const float> weights,
-                   int64_t weights_version, const LayerHook& before_layer);
+  void Forward(const TowerInput& input, Mode mode, std::span<const float> weights,
+               int64_t weights_version, const LayerHook& before_layer, LossSums& sums);
 
   // The gradient of loss_scale * (sum of the losses of the last training Forward) with respect to
   // every trained variable, and for a statistic the slice's own times count * loss_scale (with
   // loss_scale = 1 / N these add up over the slices to the batch's statistic; samples of weight
   // zero count in it like all others). Both are written (not added) to `gradients`
   // (graph.arena_floats() floats; the padding between variables is left alone). Calls
-  // after_layer(i) when all gradients of layer i are written and its weights are not needed any
-  // more, for each layer that has variables, from the last to the first.
+  // after_layer(i) when everything is queued on Queue::kCompute that writes gradients of layer i or
+  // reads its weights, for each layer that has variables, from the last to the first.
   void Backward(float loss_scale, std::span<const float> weights, std::span<float> gradients,
                 const LayerHook& after_layer);
 

@@ -5,7 +5,7 @@
 
 #include "common/base/log.h"
 #include "common/trace/trace.h"
-#include "worker/trainer/worker_memory.h"
+#include "worker/nn/plan_tower.h"
 
 namespace muster {
 namespace {
@@ -18,6 +18,13 @@ int64_t BlockCount(int64_t samples, int64_t block_size) {
   return (samples + block_size - 1) / block_size;
 }
 
+// A part of level n is added up on n levels beside the slot.
+size_t DeepestLevel(const std::vector<TreeNode>& parts) {
+  uint32_t deepest = 0;
+  for (const TreeNode& part : parts) deepest = std::max(deepest, part.level);
+  return deepest;
+}
+
 }  // namespace
 
 Trainer::Trainer(const config::Config& config, const Graph& graph, const Datasets& data,
@@ -25,8 +32,15 @@ Trainer::Trainer(const config::Config& config, const Graph& graph, const Dataset
     : config_(config),
       graph_(graph),
       data_(data),
+      backend_(backend),
       client_(client),
       tower_(graph, backend, config.run().seed()),
+      completions_(backend),
+      weights_(backend, client.chunks()),
+      gradients_(backend, graph.arena_floats(), DeepestLevel(client.parts()),
+                 ElementTypeOf(client.wire_type())),
+      input_copied_(backend.MakeEvent()),
+      results_copied_(backend.MakeEvent()),
       reads_(graph.layers().size()),
       finishes_(graph.layers().size()) {
   // Which layers' variables lie in which chunk.
@@ -43,12 +57,12 @@ Trainer::Trainer(const config::Config& config, const Graph& graph, const Dataset
     const int first = layers.empty() ? graph.variables().back().layer : *layers.begin();
     finishes_[static_cast<size_t>(first)].push_back(c);
   }
-  uint32_t deepest = 0;
-  for (const TreeNode& node : client.parts()) deepest = std::max(deepest, node.level);
-  for (uint32_t level = 1; level <= deepest; ++level)
-    accumulators_.emplace_back(graph.arena_floats());
   // Everything is made before the first step.
-  PlanTower(config, client.plan(), client.slices(), data.test->size(), tower_);
+  for (size_t part = 0; part < client.parts().size(); ++part) {
+    gradients_.UseSlot(client.Slot(part));
+  }
+  for (const int64_t next : {0, 1}) weights_.Use(client.Weights(client.first_step() + next));
+  PlanTower(client.plan(), client.slices(), data.test->size(), config.evaluation().batch(), tower_);
   tower_.Allocate();
   TrainPipelineOptions options;
   options.plan = client.plan();
@@ -58,6 +72,9 @@ Trainer::Trainer(const config::Config& config, const Graph& graph, const Dataset
   options.data = config.data();
   pipeline_ = MakeTrainPipeline(*data.train, options);
 }
+
+// Before the memory goes that the device may be working on.
+Trainer::~Trainer() { backend_.Drain(); }
 
 void Trainer::Run() {
   client_.ReportReady();
@@ -88,16 +105,20 @@ void Trainer::TrainStep(const Order& order) {
   const trace::Span span("step");
   order_ = order;
   times_.set_step(order.version);
+  sums_.resize(static_cast<size_t>(client_.slices().size()));
   for (part_ = 0; part_ < client_.parts().size(); ++part_) {
     streamed_ = false;
+    gradients_.UseSlot(client_.Slot(part_));
     const bool any = Accumulate(client_.parts()[part_], 0, {}, true);
     if (!any) {
       client_.PushEmpty(order.version, part_);
     } else if (!streamed_) {
-      for (size_t c = 0; c < client_.chunks().size(); ++c)
-        client_.PushChunk(order.version, part_, c);
+      for (size_t c = 0; c < client_.chunks().size(); ++c) CopyOutAndPush(c);
     }
   }
+  const Clock::time_point queued = Clock::now();
+  completions_.RunAll(StepLimit());
+  BookCompute(queued);
   client_.ReportTimes(times_);
   times_.Clear();
 }
@@ -115,9 +136,8 @@ bool Trainer::Accumulate(const TreeNode& node, size_t level, const std::vector<s
   waiting.insert(waiting.end(), pending.begin(), pending.end());
   const bool right_has_samples = Accumulate(right, level + 1, waiting, last);
   if (right_has_samples && !(last && streamed_)) {
-    const std::span<float> sum = Buffer(level), addend = Buffer(level + 1);
     const trace::Span span("add", "slices");
-    AddOnWire(client_.wire_type(), sum.data(), addend.data(), sum.data(), sum.size());
+    gradients_.AddNextTo(level, 0, graph_.arena_floats());
   }
   return true;
 }
@@ -126,9 +146,9 @@ bool Trainer::ComputeSlice(int64_t slice, size_t level, const std::vector<size_t
                            bool last) {
   const trace::Span span("slice", {}, {.slice = static_cast<int32_t>(slice)});
   const Clock::time_point begin = Clock::now();
-  const config::Deadlines& limits = config_.deadlines();
-  const bool first = order_.version == client_.first_step();  // with a cold disk
-  const PreparedBatch& batch = pipeline_->Next(first ? limits.first_step_s() : limits.step_s());
+  // The pipeline makes a new batch where the last one was.
+  AwaitDevice(*input_copied_, StepLimit());
+  const PreparedBatch& batch = pipeline_->Next(StepLimit());
   MUSTER_CHECK(batch.step == order_.version && batch.index == slice);
   times_.set_input_ms(times_.input_ms() + Milliseconds(Clock::now() - begin));
   if (batch.count == 0) {
@@ -138,39 +158,53 @@ bool Trainer::ComputeSlice(int64_t slice, size_t level, const std::vector<size_t
     return false;
   }
   waited_ms_ = pushed_ms_ = 0;
-  const std::span<const float> weights = client_.Weights(order_.version);
+  weights_.Use(client_.Weights(order_.version));
+  LossSums& sums = sums_[static_cast<size_t>(slice - client_.slices().begin)];
   const Clock::time_point forward = Clock::now();
-  const LossSums sums = tower_.Forward({.count = batch.count,
-                                        .images = batch.images,
-                                        .labels = batch.labels,
-                                        .sample_ids = batch.sample_ids,
-                                        .epoch = batch.epoch},
-                                       Mode::kTraining, weights, order_.version,
-                                       [this](int layer) { AwaitLayer(layer); });
+  tower_.Forward(
+      {.count = batch.count,
+       .images = batch.images,
+       .labels = batch.labels,
+       .sample_ids = batch.sample_ids,
+       .epoch = batch.epoch},
+      Mode::kTraining, weights_.floats(), order_.version, [this](int layer) { AwaitLayer(layer); },
+      sums);
+  backend_.Record(Queue::kCopyIn, *input_copied_);
   const Clock::time_point loss = Clock::now();
-  client_.ReportLoss(order_.version, slice, batch.count, sums.loss, sums.correct);
+  // Gradients follow on the same queue: the server has a slice's loss before them.
+  completions_.Then(Queue::kCopyOut, [this, slice, count = batch.count, &sums] {
+    client_.ReportLoss(order_.version, slice, count, sums.loss, sums.correct);
+  });
   pushed_ms_ += Milliseconds(Clock::now() - loss);
   // Gradients are those of the mean over the whole batch: workers and server only ever add.
   const float scale = 1.0f / static_cast<float>(order_.samples);
-  tower_.Backward(scale, weights, Buffer(level), [&](int layer) {
+  tower_.Backward(scale, weights_.floats(), gradients_.Level(level), [&](int layer) {
     if (last) LayerDone(layer, pending);
   });
-  times_.set_compute_ms(times_.compute_ms() + Milliseconds(Clock::now() - forward) - waited_ms_ -
-                        pushed_ms_);
-  times_.set_push_ms(times_.push_ms() + pushed_ms_);
+  BookCompute(forward);
   // A gradient that is added here is what would have come of it at the server.
-  if (!last) RoundToWire(client_.wire_type(), Buffer(level));
+  if (!last) gradients_.Round(level, 0, graph_.arena_floats());
   if (last) streamed_ = true;
   return true;
 }
 
-std::span<float> Trainer::Buffer(size_t level) {
-  return level == 0 ? client_.Slot(part_) : accumulators_[level - 1].floats();
+void Trainer::BookCompute(Clock::time_point begin) {
+  times_.set_compute_ms(times_.compute_ms() + Milliseconds(Clock::now() - begin) - waited_ms_ -
+                        pushed_ms_);
+  times_.set_push_ms(times_.push_ms() + pushed_ms_);
+  waited_ms_ = pushed_ms_ = 0;
+}
+
+double Trainer::StepLimit() const {
+  const config::Deadlines& limits = config_.deadlines();
+  const bool first = order_.version == client_.first_step();  // with a cold disk
+  return first ? limits.first_step_s() : limits.step_s();
 }
 
 void Trainer::LayerDone(int layer, const std::vector<size_t>& pending) {
   const Clock::time_point begin = Clock::now();
   for (const size_t chunk : finishes_[static_cast<size_t>(layer)]) AddAndPush(chunk, pending);
+  completions_.RunDone();
   pushed_ms_ += Milliseconds(Clock::now() - begin);
 }
 
@@ -178,24 +212,27 @@ void Trainer::LayerDone(int layer, const std::vector<size_t>& pending) {
 // from there to level 0, which is the slot.
 void Trainer::AddAndPush(size_t chunk, const std::vector<size_t>& pending) {
   const ChunkRange& range = client_.chunks()[chunk];
-  const size_t count = range.end - range.begin;
-  if (!pending.empty()) {
-    const size_t level = pending.front() + 1;
-    RoundToWire(client_.wire_type(), Buffer(level).subspan(range.begin, count));
-  }
+  if (!pending.empty()) gradients_.Round(pending.front() + 1, range.begin, range.end);
   for (const size_t level : pending) {
-    float* const sum = Buffer(level).data() + range.begin;
-    const float* const addend = Buffer(level + 1).data() + range.begin;
     const trace::Span span("add", {}, {.chunk = static_cast<int32_t>(chunk)});
-    AddOnWire(client_.wire_type(), sum, addend, sum, count);
+    gradients_.AddNextTo(level, range.begin, range.end);
   }
-  client_.PushChunk(order_.version, part_, chunk);
+  CopyOutAndPush(chunk);
+}
+
+void Trainer::CopyOutAndPush(size_t chunk) {
+  gradients_.CopyOut(client_.chunks()[chunk].begin, client_.chunks()[chunk].end);
+  completions_.Then(Queue::kCopyOut, [this, chunk, part = part_] {
+    client_.PushChunk(order_.version, part, chunk);
+  });
 }
 
 void Trainer::AwaitLayer(int layer) {
   const Clock::time_point begin = Clock::now();
-  for (const size_t chunk : reads_[static_cast<size_t>(layer)])
+  for (const size_t chunk : reads_[static_cast<size_t>(layer)]) {
     client_.AwaitChunk(order_.version, chunk);
+    weights_.Bring(chunk, order_.version);
+  }
   waited_ms_ += Milliseconds(Clock::now() - begin);
   if (order_.kind != Order::Kind::kTrain) return;
   BookWait(begin);
@@ -224,29 +261,34 @@ void Trainer::Evaluate(const Order& order) {
   order_ = order;
   const auto blocks =
       MakeEvaluationPipeline(*data_.test, config_.data(), order.block_size, order.blocks);
+  const DrainAtExit drain{backend_};  // before the pipeline's memory goes
   MUSTER_CHECK(order.blocks.end <= BlockCount(data_.test->size(), order.block_size));
-  if (order.average) {
-    for (size_t c = 0; c < client_.chunks().size(); ++c) client_.AwaitAverage(order.version, c);
-  }
-  const std::span<const float> weights =
-      order.average ? client_.Average() : client_.Weights(order.version);
   // Layouts derived from W(version) are not those of its average: a number that no version has.
   const int64_t contents = order.average ? -1 - order.version : order.version;
+  if (order.average) {
+    for (size_t c = 0; c < client_.chunks().size(); ++c) client_.AwaitAverage(order.version, c);
+    weights_.Use(client_.Average());  // which has its place from the first chunk on
+    for (size_t c = 0; c < client_.chunks().size(); ++c) weights_.Bring(c, contents);
+  } else {
+    weights_.Use(client_.Weights(order.version));
+  }
   const auto await = [this, &order](int layer) {
     if (!order.average) AwaitLayer(layer);
   };
-  std::vector<int32_t> predictions(order.predictions ? static_cast<size_t>(order.block_size)
-                                                     : size_t{0});
+  predictions_.resize(order.predictions ? static_cast<size_t>(order.block_size) : size_t{0});
+  sums_.resize(1);
   for (int64_t block = order.blocks.begin; block < order.blocks.end; ++block) {
     const PreparedBatch& batch = blocks->Next(config_.deadlines().progress_s());
-    const LossSums sums =
-        tower_.Forward({.count = batch.count,
-                        .images = batch.images,
-                        .labels = batch.labels,
-                        .sample_ids = batch.sample_ids,
-                        .epoch = 0,
-                        .predictions = order.predictions ? predictions.data() : nullptr},
-                       Mode::kInference, weights, contents, await);
+    LossSums& sums = sums_[0];
+    tower_.Forward({.count = batch.count,
+                    .images = batch.images,
+                    .labels = batch.labels,
+                    .sample_ids = batch.sample_ids,
+                    .epoch = 0,
+                    .predictions = order.predictions ? predictions_.data() : nullptr},
+                   Mode::kInference, weights_.floats(), contents, await, sums);
+    backend_.Record(Queue::kCopyOut, *results_copied_);
+    AwaitDevice(*results_copied_, config_.deadlines().progress_s());
     wire::EvaluatedBlock result;
     result.set_version(order.version);
     result.set_block(static_cast<uint32_t>(block));
@@ -259,7 +301,7 @@ void Trainer::Evaluate(const Order& order) {
       for (const int32_t label : std::span(batch.labels, count)) {
         result.add_label(static_cast<uint32_t>(label));
       }
-      for (const int32_t predicted : std::span(predictions).first(count)) {
+      for (const int32_t predicted : std::span(predictions_).first(count)) {
         result.add_predicted(static_cast<uint32_t>(predicted));
       }
     }

@@ -7,21 +7,28 @@
 #include <memory>
 #include <vector>
 
-#include "common/base/arena.h"
 #include "common/graph/graph.h"
 #include "proto/config.pb.h"
+#include "worker/backend/backend.h"
 #include "worker/client/client.h"
 #include "worker/data/dataset.h"
 #include "worker/data/pipeline.h"
+#include "worker/nn/completions.h"
 #include "worker/nn/tower.h"
+#include "worker/trainer/device_gradients.h"
+#include "worker/trainer/device_weights.h"
 
 namespace muster {
 
-// Owner and thread: the worker's main thread. The references must outlive the trainer.
+// Owner and thread: the worker's main thread. It may run ahead of the device: what has to wait for
+// the device (to report a loss, to push a gradient) is done by the same thread when the device has
+// come so far. The references must outlive the trainer.
 class Trainer {
  public:
   Trainer(const config::Config& config, const Graph& graph, const Datasets& data, Backend& backend,
           Client& client);
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
 
   // Follows the server's orders until it says Stop. Throws Error(kPeerFailed) if the run did not
   // reach its end.
@@ -40,20 +47,28 @@ class Trainer {
   bool Accumulate(const TreeNode& node, size_t level, const std::vector<size_t>& pending,
                   bool last);
   bool ComputeSlice(int64_t slice, size_t level, const std::vector<size_t>& pending, bool last);
-  std::span<float> Buffer(size_t level);
   void AddAndPush(size_t chunk, const std::vector<size_t>& pending);
+  void CopyOutAndPush(size_t chunk);
 
   void AwaitLayer(int layer);
   void LayerDone(int layer, const std::vector<size_t>& pending);
+  double StepLimit() const;
+
+  // Books what of the time since `begin` was computing, and what pushing.
+  void BookCompute(Clock::time_point begin);
   // Books the time since `begin` as waiting, and for what.
   void BookWait(Clock::time_point begin);
 
   const config::Config& config_;
   const Graph& graph_;
   const Datasets& data_;
+  Backend& backend_;
   Client& client_;
   Tower tower_;
-  std::vector<Arena> accumulators_;            // levels 1 and up; level 0 is the slot
+  Completions completions_;
+  DeviceWeights weights_;
+  DeviceGradients gradients_;
+  const std::unique_ptr<Event> input_copied_, results_copied_;
   std::vector<std::vector<size_t>> reads_;     // layer → the chunks that hold its variables
   std::vector<std::vector<size_t>> finishes_;  // layer → the chunks that are done after it
   std::unique_ptr<BatchPipeline> pipeline_;
@@ -64,6 +79,8 @@ class Trainer {
   bool streamed_ = false;  // the part's chunks were pushed during backward
   wire::StepTimes times_;
   bool first_weights_seen_ = false;
+  std::vector<LossSums> sums_;  // of each slice of this worker
+  std::vector<int32_t> predictions_;
   // In all hooks of one slice's passes: what is not compute.
   double waited_ms_ = 0, pushed_ms_ = 0;
 };

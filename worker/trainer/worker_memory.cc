@@ -1,15 +1,16 @@
 #include "worker/trainer/worker_memory.h"
 
 #include <algorithm>
-#include <set>
 
 #include "common/config/assign.h"
 #include "common/config/chunk_bytes.h"
 #include "common/config/config.h"
 #include "common/link/wire_type.h"
 #include "common/plan/chunks.h"
+#include "common/plan/step_plan.h"
 #include "worker/client/wire_buffers.h"
 #include "worker/data/pipeline.h"
+#include "worker/nn/plan_tower.h"
 
 namespace muster {
 namespace {
@@ -80,23 +81,6 @@ void AddData(const config::Config& config, const StepPlan& plan, const Range& sl
 
 }  // namespace
 
-void PlanTower(const config::Config& config, const StepPlan& plan, const Range& slices,
-               int64_t test_samples, Tower& tower) {
-  std::set<int64_t> sizes;
-  for (const int64_t step : {int64_t{0}, plan.StepsPerEpoch() - 1}) {
-    const Batch batch = plan.At(step);
-    for (int64_t s = slices.begin; s < slices.end; ++s) sizes.insert(plan.Slice(batch, s).size());
-  }
-  sizes.erase(0);
-  for (const int64_t size : sizes) tower.Plan(size, Mode::kTraining);
-  const int64_t block = config.evaluation().batch();
-  if (test_samples == 0) return;
-  tower.Plan(std::min(test_samples, block), Mode::kInference);
-  if (test_samples > block && test_samples % block != 0) {
-    tower.Plan(test_samples % block, Mode::kInference);
-  }
-}
-
 std::vector<MemoryRow> WorkerMemory(const config::Config& config, const Graph& graph,
                                     const Datasets& data, uint32_t rank, Tower& tower) {
   constexpr int64_t kMany = 1000;  // batches, all of them full
@@ -107,7 +91,7 @@ std::vector<MemoryRow> WorkerMemory(const config::Config& config, const Graph& g
       known ? data.test->size()
             : kMany * config.cluster().workers() * int64_t{config.evaluation().batch()};
   const Range slices = FirstAssignment(config).SlicesOf(rank).front();
-  PlanTower(config, plan, slices, test, tower);
+  PlanTower(plan, slices, test, config.evaluation().batch(), tower);
 
   std::vector<MemoryRow> rows;
   const double arena = sizeof(float) * static_cast<double>(graph.arena_floats());

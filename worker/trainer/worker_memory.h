@@ -6,17 +6,11 @@
 
 #include "common/config/memory_rows.h"
 #include "common/graph/graph.h"
-#include "common/plan/step_plan.h"
 #include "proto/config_fwd.h"
 #include "worker/data/dataset.h"
 #include "worker/nn/tower.h"
 
 namespace muster {
-
-// Plans every batch that the worker of these slices will ask of its tower: each slice size of the
-// plan, and the blocks of an evaluation.
-void PlanTower(const config::Config& config, const StepPlan& plan, const Range& slices,
-               int64_t test_samples, Tower& tower);
 
 // All arrays of the worker of this rank. The sizes of its tower are the tower's own, which is
 // planned here and allocates nothing. Without data (null) every batch is taken as full. Throws

@@ -6,7 +6,7 @@
 namespace muster::cpu {
 namespace {
 
-class Add : public Op {
+class Add : public FloatOp {
  public:
   Add(const Layer& layer, const OpOptions& options)
       : elements_(options.batch * layer.input_shape.elements()),
@@ -14,7 +14,7 @@ class Add : public Op {
     MUSTER_CHECK(options.activation != Activation::kRelu6);
   }
 
-  void Forward(const ForwardArgs& args) override {
+  void ForwardFloats(const FloatForwardArgs& args) override {
     float* const y = args.output;
     const float *const a = args.inputs[0], *const b = args.inputs[1];
     const bool two = args.inputs.size() == 2;
@@ -24,7 +24,7 @@ class Add : public Op {
     }
   }
 
-  void Backward(const BackwardArgs&) override { MUSTER_CHECK(!"a sum has no backward"); }
+  void BackwardFloats(const FloatBackwardArgs&) override { MUSTER_CHECK(!"a sum has no backward"); }
 
  private:
   void AddTwo(float* y, const float* a, const float* b, bool relu) const {
@@ -44,8 +44,8 @@ class Add : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeAdd(const Layer& layer, const OpOptions& options) {
-  return std::make_unique<Add>(layer, options);
+std::unique_ptr<Op> Make(const AddSpec&, const OpRequest& request) {
+  return std::make_unique<Add>(request.layer, request.options);
 }
 
 void AddGradients(float* to, const float* a, const float* b, const float* relu_output,

@@ -47,7 +47,7 @@ Vec Mask(const Vec& dy, const Vec& y) {
   return y < 6 ? above : Vec{};
 }
 
-class BatchNorm : public Op {
+class BatchNorm : public FloatOp {
  public:
   BatchNorm(const Layer& layer, const OpOptions& options)
       : options_(options),
@@ -65,7 +65,7 @@ class BatchNorm : public Op {
     return std::max(statistics_.scratch_floats(), sums + 3 * stride_);
   }
 
-  void Forward(const ForwardArgs& args) override {
+  void ForwardFloats(const FloatForwardArgs& args) override {
     const State state = StateOf(args.state);
     if (options_.mode == Mode::kTraining) {
       statistics_.Run(args.input, args.scratch, state.mean, state.variance);
@@ -87,7 +87,7 @@ class BatchNorm : public Op {
     }
   }
 
-  void Backward(const BackwardArgs& args) override {
+  void BackwardFloats(const FloatBackwardArgs& args) override {
     switch (options_.activation) {
       case Activation::kNone:
         return BackwardThrough<Activation::kNone>(args);
@@ -108,7 +108,7 @@ class BatchNorm : public Op {
   }
 
   template <Activation kActivation>
-  void Normalise(const ForwardArgs& args, const State& state) const {
+  void Normalise(const FloatForwardArgs& args, const State& state) const {
     const Affine affine{state.mean, state.slope, args.bias};
     const float* const added = options_.fuse_add ? args.inputs[1] : nullptr;
     ForRows([&](int64_t row) {
@@ -140,7 +140,7 @@ class BatchNorm : public Op {
   // added, or by normalising again, which costs no memory access. The gradient of z is also that
   // of the added value: if wanted it is written on the first pass and read on the second.
   template <Activation kActivation>
-  void BackwardThrough(const BackwardArgs& args) const {
+  void BackwardThrough(const FloatBackwardArgs& args) const {
     constexpr bool kActivates = kActivation != Activation::kNone;
     const State state = StateOf(args.state);
     const Affine affine{state.mean, state.slope, args.bias};
@@ -170,7 +170,8 @@ class BatchNorm : public Op {
   }
 
   template <typename Gradient>
-  void RunBackward(const BackwardArgs& args, const State& state, const Gradient& gradient) const {
+  void RunBackward(const FloatBackwardArgs& args, const State& state,
+                   const Gradient& gradient) const {
     AddUp(args, state, gradient);
     WriteInputGradient(args, state, gradient);
   }
@@ -178,7 +179,7 @@ class BatchNorm : public Op {
   // The sums Σ dz and Σ dz (x - mean) of each channel, and what follows from them and the
   // statistics for the variables. Leaves in scratch what WriteInputGradient needs.
   template <typename Gradient>
-  void AddUp(const BackwardArgs& args, const State& state, const Gradient& gradient) const {
+  void AddUp(const FloatBackwardArgs& args, const State& state, const Gradient& gradient) const {
     auto* const sums = reinterpret_cast<double*>(args.scratch);
     ParallelFor(parts_.count(), [&](int64_t part) {
       double* const sum = sums + part * 2 * stride_;
@@ -231,7 +232,7 @@ class BatchNorm : public Op {
   }
 
   template <typename Gradient>
-  void WriteInputGradient(const BackwardArgs& args, const State& state,
+  void WriteInputGradient(const FloatBackwardArgs& args, const State& state,
                           const Gradient& gradient) const {
     if (!options_.input_gradient) return;
     const Gradients g = GradientsIn(args.scratch);
@@ -265,8 +266,8 @@ class BatchNorm : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeBatchNorm(const Layer& layer, const OpOptions& options) {
-  return std::make_unique<BatchNorm>(layer, options);
+std::unique_ptr<Op> Make(const BatchNormSpec&, const OpRequest& request) {
+  return std::make_unique<BatchNorm>(request.layer, request.options);
 }
 
 }  // namespace muster::cpu

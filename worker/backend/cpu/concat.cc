@@ -7,14 +7,14 @@
 namespace muster::cpu {
 namespace {
 
-class Concat : public Op {
+class Concat : public FloatOp {
  public:
   Concat(const Layer& layer, const OpOptions& options)
       : channels_(std::get<ConcatSpec>(layer.spec).channels),
         out_channels_(layer.output_shape.channels),
         pixels_(options.batch * layer.output_shape.height * layer.output_shape.width) {}
 
-  void Forward(const ForwardArgs& args) override {
+  void ForwardFloats(const FloatForwardArgs& args) override {
     ParallelFor(pixels_, [&](int64_t pixel) {
       float* to = args.output + pixel * out_channels_;
       for (size_t j = 0; j < channels_.size(); ++j) {
@@ -23,7 +23,7 @@ class Concat : public Op {
     });
   }
 
-  void Backward(const BackwardArgs& args) override {
+  void BackwardFloats(const FloatBackwardArgs& args) override {
     ParallelFor(pixels_, [&](int64_t pixel) {
       const float* from = args.output_gradient + pixel * out_channels_;
       for (size_t j = 0; j < channels_.size(); ++j) {
@@ -42,8 +42,8 @@ class Concat : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeConcat(const Layer& layer, const OpOptions& options) {
-  return std::make_unique<Concat>(layer, options);
+std::unique_ptr<Op> Make(const ConcatSpec&, const OpRequest& request) {
+  return std::make_unique<Concat>(request.layer, request.options);
 }
 
 }  // namespace muster::cpu

@@ -16,7 +16,7 @@ class FewChannelsBackwardWeights : public BackwardPass {
   FewChannelsBackwardWeights(const Layer& layer, const OpOptions& options)
       : gradient_(layer, options.batch), use_bias_(std::get<Conv2dSpec>(layer.spec).use_bias) {}
   size_t scratch_floats() const override { return gradient_.scratch_floats(); }
-  void Run(const BackwardArgs& args) override {
+  void Run(const FloatBackwardArgs& args) override {
     gradient_.Run(args.input, args.output_gradient, args.weights_gradient,
                   use_bias_ ? args.bias_gradient : nullptr, args.scratch);
   }
@@ -26,7 +26,7 @@ class FewChannelsBackwardWeights : public BackwardPass {
   const bool use_bias_;
 };
 
-class Conv2d : public Op {
+class Conv2d : public FloatOp {
  public:
   Conv2d(OneDnn& dnn, const Layer& layer, const OpOptions& options, bool winograd_allowed) {
     auto* layouts = dynamic_cast<CpuWeightLayouts*>(options.layouts);
@@ -43,9 +43,9 @@ class Conv2d : public Op {
     return std::max({floats(forward_), floats(backward_data_), floats(backward_weights_)});
   }
 
-  void Forward(const ForwardArgs& args) override { forward_->Run(args); }
+  void ForwardFloats(const FloatForwardArgs& args) override { forward_->Run(args); }
 
-  void Backward(const BackwardArgs& args) override {
+  void BackwardFloats(const FloatBackwardArgs& args) override {
     backward_weights_->Run(args);
     if (backward_data_) backward_data_->Run(args);
   }
@@ -76,9 +76,8 @@ class Conv2d : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeConv2d(OneDnn& dnn, const Layer& layer, const OpOptions& options,
-                               bool winograd_allowed) {
-  return std::make_unique<Conv2d>(dnn, layer, options, winograd_allowed);
+std::unique_ptr<Op> Make(const Conv2dSpec&, const OpRequest& request) {
+  return std::make_unique<Conv2d>(request.dnn, request.layer, request.options, request.winograd);
 }
 
 }  // namespace muster::cpu

@@ -5,7 +5,8 @@
 #include <cstddef>
 #include <memory>
 
-#include "worker/backend/backend.h"
+#include "common/graph/graph.h"
+#include "worker/backend/cpu/float_op.h"
 #include "worker/backend/cpu/onednn.h"
 
 namespace muster::cpu {
@@ -15,7 +16,7 @@ class ForwardPass {
  public:
   virtual ~ForwardPass() = default;
   virtual size_t scratch_floats() const = 0;
-  virtual void Run(const ForwardArgs& args) = 0;
+  virtual void Run(const FloatForwardArgs& args) = 0;
 };
 
 class CpuWeightLayouts;
@@ -26,7 +27,7 @@ class BackwardPass {
  public:
   virtual ~BackwardPass() = default;
   virtual size_t scratch_floats() const = 0;
-  virtual void Run(const BackwardArgs& args) = 0;
+  virtual void Run(const FloatBackwardArgs& args) = 0;
 };
 
 // Copies of the weights are kept in `layouts`, which must outlive the pass.

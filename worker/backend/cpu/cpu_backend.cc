@@ -3,14 +3,13 @@
 #include <omp.h>
 #include <xmmintrin.h>
 
-#include <cstdlib>
 #include <thread>
 
-#include "common/base/aligned_memory.h"
 #include "common/base/error.h"
 #include "worker/backend/cpu/onednn.h"
 #include "worker/backend/cpu/ops.h"
 #include "worker/backend/cpu/weight_layouts.h"
+#include "worker/backend/host_backend.h"
 
 namespace muster {
 namespace {
@@ -21,20 +20,7 @@ void FlushDenormals() {
   _mm_setcsr(_mm_getcsr() | kFlushToZero | kDenormalsAreZero);
 }
 
-class CpuBuffer : public DeviceBuffer {
- public:
-  explicit CpuBuffer(size_t floats)
-      : data_(static_cast<float*>(AllocateAligned(floats * sizeof(float)))) {}
-  ~CpuBuffer() override { std::free(data_); }
-  CpuBuffer(const CpuBuffer&) = delete;
-  CpuBuffer& operator=(const CpuBuffer&) = delete;
-  float* data() override { return data_; }
-
- private:
-  float* data_;
-};
-
-class CpuBackend : public Backend {
+class CpuBackend : public HostBackend {
  public:
   CpuBackend(int threads, const CpuOptions& options) : threads_(threads), options_(options) {
     MUSTER_CHECK(threads >= 1);
@@ -52,62 +38,51 @@ class CpuBackend : public Backend {
     cpu::InTeam(threads_, [](int) { FlushDenormals(); });
   }
 
-  std::unique_ptr<DeviceBuffer> Allocate(size_t floats) override {
-    return std::make_unique<CpuBuffer>(floats);
-  }
-
   std::unique_ptr<WeightLayouts> MakeWeightLayouts() override {
     return std::make_unique<cpu::CpuWeightLayouts>();
   }
 
   std::unique_ptr<Op> MakeOp(const Layer& layer, const OpOptions& options) override {
+    return MakeAny<Op>(layer, options);
+  }
+
+  std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) override {
+    return MakeAny<LossOp>(layer, options);
+  }
+
+  void AddGradients(void* to, const void* a, const void* b, const void* relu_output,
+                    int64_t count) override {
+    cpu::AddGradients(static_cast<float*>(to), static_cast<const float*>(a),
+                      static_cast<const float*>(b), static_cast<const float*>(relu_output), count);
+  }
+
+  void RoundSlice(ElementType wire, float* values, size_t count) override {
+    RoundTo(wire, {values, count});
+  }
+
+  void AddSlices(ElementType wire, const float* a, const float* b, float* to,
+                 size_t count) override {
+    AddRounded(wire, a, b, to, count);
+  }
+
+ private:
+  // What the layer's Make makes (ops.h), which must be of this type.
+  template <typename Wanted>
+  std::unique_ptr<Wanted> MakeAny(const Layer& layer, const OpOptions& options) {
+    const cpu::OpRequest request{layer, options, dnn_, options_.winograd};
+    const auto make = [&](const auto& spec) -> std::unique_ptr<Wanted> {
+      if constexpr (std::is_same_v<decltype(cpu::Make(spec, request)), std::unique_ptr<Wanted>>) {
+        return cpu::Make(spec, request);
+      }
+      MUSTER_CHECK(!"a layer is asked for an op, a loss for a loss, flatten for neither");
+    };
     try {
-      if (std::holds_alternative<Conv2dSpec>(layer.spec)) {
-        return cpu::MakeConv2d(dnn_, layer, options, options_.winograd);
-      }
-      if (std::holds_alternative<DenseSpec>(layer.spec)) {
-        return cpu::MakeDense(dnn_, layer, options);
-      }
+      return std::visit(make, layer.spec);
     } catch (const dnnl::error& error) {
       throw Error(ExitCode::kFailure, "layer {} ({} {} -> {}, batch {}): oneDNN says: {}",
                   layer.name, layer.kind, layer.input_shape.ToString(),
                   layer.output_shape.ToString(), options.batch, error.what());
     }
-    if (const auto* pool = std::get_if<PoolSpec>(&layer.spec)) {
-      return pool->kind == PoolSpec::Kind::kMax ? cpu::MakeMaxPool(layer, options)
-                                                : cpu::MakeAvgPool(layer, options);
-    }
-    return std::visit([&](const auto& spec) { return MakeOwn(spec, layer, options); }, layer.spec);
-  }
-
-  std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) override {
-    if (std::holds_alternative<MeanSquaredErrorSpec>(layer.spec)) {
-      return cpu::MakeMeanSquaredError(layer, options);
-    }
-    return cpu::MakeSoftmaxCrossEntropy(layer, options);
-  }
-
-  void AddGradients(float* to, const float* a, const float* b, const float* relu_output,
-                    int64_t floats) override {
-    cpu::AddGradients(to, a, b, relu_output, floats);
-  }
-
- private:
-  static std::unique_ptr<Op> MakeOwn(const auto& spec, const Layer& layer,
-                                     const OpOptions& options) {
-    using Spec = std::decay_t<decltype(spec)>;
-    if constexpr (std::is_same_v<Spec, LrnSpec>) return cpu::MakeLrn(layer, options);
-    if constexpr (std::is_same_v<Spec, ReluSpec>) return cpu::MakeRelu(layer, options);
-    if constexpr (std::is_same_v<Spec, Relu6Spec>) return cpu::MakeRelu6(layer, options);
-    if constexpr (std::is_same_v<Spec, DropoutSpec>) return cpu::MakeDropout(layer, options);
-    if constexpr (std::is_same_v<Spec, BatchNormSpec>) return cpu::MakeBatchNorm(layer, options);
-    if constexpr (std::is_same_v<Spec, AddSpec>) return cpu::MakeAdd(layer, options);
-    if constexpr (std::is_same_v<Spec, ConcatSpec>) return cpu::MakeConcat(layer, options);
-    if constexpr (std::is_same_v<Spec, SoftmaxSpec>) return cpu::MakeSoftmax(layer, options);
-    if constexpr (std::is_same_v<Spec, GlobalAvgPoolSpec>) {
-      return cpu::MakeGlobalAvgPool(layer, options);
-    }
-    MUSTER_CHECK(!"this layer has no op");
   }
 
   const int threads_;

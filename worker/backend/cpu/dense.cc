@@ -16,7 +16,7 @@ namespace {
 using dnnl::memory;
 using Tag = memory::format_tag;
 
-class Dense : public Op {
+class Dense : public FloatOp {
  public:
   Dense(OneDnn& dnn, const Layer& layer, const OpOptions& options)
       : dnn_(dnn),
@@ -46,7 +46,7 @@ class Dense : public Op {
     return std::max(scratch_.floats(), own_data_ ? own_data_->scratch_floats() : 0);
   }
 
-  void Forward(const ForwardArgs& args) override {
+  void ForwardFloats(const FloatForwardArgs& args) override {
     SetAddress(x_, args.input);
     SetAddress(y_, args.output);
     SetAddress(w_, args.weights);
@@ -54,7 +54,7 @@ class Dense : public Op {
     forward_.Execute(dnn_, args.scratch);
   }
 
-  void Backward(const BackwardArgs& args) override {
+  void BackwardFloats(const FloatBackwardArgs& args) override {
     SetAddress(x_, args.input);
     SetAddress(w_, args.weights);
     SetAddress(dy_, args.output_gradient);
@@ -125,8 +125,8 @@ class Dense : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeDense(OneDnn& dnn, const Layer& layer, const OpOptions& options) {
-  return std::make_unique<Dense>(dnn, layer, options);
+std::unique_ptr<Op> Make(const DenseSpec&, const OpRequest& request) {
+  return std::make_unique<Dense>(request.dnn, request.layer, request.options);
 }
 
 }  // namespace muster::cpu

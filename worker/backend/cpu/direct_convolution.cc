@@ -162,7 +162,7 @@ class DirectForward : public ForwardPass {
 
   size_t scratch_floats() const override { return pass_.scratch.floats(); }
 
-  void Run(const ForwardArgs& args) override {
+  void Run(const FloatForwardArgs& args) override {
     pass_.source.Bind(args.input, args.scratch);
     pass_.destination.Bind(args.output, args.scratch);
     weights_->Update(pass_.dnn, args.weights, args.weights_version);
@@ -200,7 +200,7 @@ class DirectBackwardData : public BackwardPass {
 
   size_t scratch_floats() const override { return pass_.scratch.floats(); }
 
-  void Run(const BackwardArgs& args) override {
+  void Run(const FloatBackwardArgs& args) override {
     pass_.source.Bind(args.input_gradient, args.scratch);
     pass_.destination.Bind(args.output_gradient, args.scratch);
     weights_->Update(pass_.dnn, args.weights, args.weights_version);
@@ -239,7 +239,7 @@ class DirectBackwardWeights : public BackwardPass {
 
   size_t scratch_floats() const override { return pass_.scratch.floats(); }
 
-  void Run(const BackwardArgs& args) override {
+  void Run(const FloatBackwardArgs& args) override {
     pass_.source.Bind(args.input, args.scratch);
     pass_.destination.Bind(args.output_gradient, args.scratch);
     gradient_.Bind(args.weights_gradient, args.scratch);

@@ -10,7 +10,7 @@
 namespace muster::cpu {
 namespace {
 
-class Dropout : public Op {
+class Dropout : public FloatOp {
  public:
   Dropout(const Layer& layer, const OpOptions& options)
       : options_(options),
@@ -21,7 +21,7 @@ class Dropout : public Op {
   // One byte per element: is it kept?
   size_t state_floats() const override { return (options_.batch * elements_ + 3) / 4; }
 
-  void Forward(const ForwardArgs& args) override {
+  void ForwardFloats(const FloatForwardArgs& args) override {
     auto* const kept = reinterpret_cast<uint8_t*>(args.state);
     ParallelFor(options_.batch, [&](int64_t n) {
       DrawKept(args.epoch, args.sample_ids[n], kept + n * elements_);
@@ -29,7 +29,7 @@ class Dropout : public Op {
     });
   }
 
-  void Backward(const BackwardArgs& args) override {
+  void BackwardFloats(const FloatBackwardArgs& args) override {
     const auto* const kept = reinterpret_cast<const uint8_t*>(args.state);
     ParallelFor(options_.batch, [&](int64_t n) {
       const int64_t at = n * elements_;
@@ -66,8 +66,8 @@ class Dropout : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeDropout(const Layer& layer, const OpOptions& options) {
-  return std::make_unique<Dropout>(layer, options);
+std::unique_ptr<Op> Make(const DropoutSpec&, const OpRequest& request) {
+  return std::make_unique<Dropout>(request.layer, request.options);
 }
 
 }  // namespace muster::cpu

@@ -7,14 +7,14 @@
 namespace muster::cpu {
 namespace {
 
-class GlobalAvgPool : public Op {
+class GlobalAvgPool : public FloatOp {
  public:
   GlobalAvgPool(const Layer& layer, const OpOptions& options)
       : batch_(options.batch),
         pixels_(layer.input_shape.height * layer.input_shape.width),
         channels_(layer.input_shape.channels) {}
 
-  void Forward(const ForwardArgs& args) override {
+  void ForwardFloats(const FloatForwardArgs& args) override {
     ParallelFor(batch_, [&](int64_t n) {
       const float* const image = args.input + n * pixels_ * channels_;
       float* const y = args.output + n * channels_;
@@ -28,7 +28,7 @@ class GlobalAvgPool : public Op {
     });
   }
 
-  void Backward(const BackwardArgs& args) override {
+  void BackwardFloats(const FloatBackwardArgs& args) override {
     const float share = 1.0f / static_cast<float>(pixels_);
     ParallelFor(batch_, [&](int64_t n) {
       const float* const dy = args.output_gradient + n * channels_;
@@ -47,8 +47,8 @@ class GlobalAvgPool : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeGlobalAvgPool(const Layer& layer, const OpOptions& options) {
-  return std::make_unique<GlobalAvgPool>(layer, options);
+std::unique_ptr<Op> Make(const GlobalAvgPoolSpec&, const OpRequest& request) {
+  return std::make_unique<GlobalAvgPool>(request.layer, request.options);
 }
 
 }  // namespace muster::cpu

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "worker/backend/backend.h"
+#include "worker/backend/op.h"
 
 namespace muster::cpu {
 

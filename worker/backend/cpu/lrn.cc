@@ -54,7 +54,7 @@ inline void Powers(const LrnSpec& spec, const float* __restrict sum, int64_t cha
   }
 }
 
-class Lrn : public Op {
+class Lrn : public FloatOp {
  public:
   Lrn(const Layer& layer, const OpOptions& options)
       : spec_(std::get<LrnSpec>(layer.spec)),
@@ -67,7 +67,7 @@ class Lrn : public Op {
 
   size_t scratch_floats() const override { return threads_ * (2 * padded_ + 3 * padded_); }
 
-  void Forward(const ForwardArgs& args) override {
+  void ForwardFloats(const FloatForwardArgs& args) override {
     ForPixels(args.scratch, [&](auto radius, int64_t pixel, const Rows& rows) {
       const float* const x = args.input + pixel * channels_;
       float* const y = args.output + pixel * channels_;
@@ -76,7 +76,7 @@ class Lrn : public Op {
     });
   }
 
-  void Backward(const BackwardArgs& args) override {
+  void BackwardFloats(const FloatBackwardArgs& args) override {
     const float factor = 2 * spec_.alpha * spec_.beta;
     ForPixels(args.scratch, [&](auto radius, int64_t pixel, const Rows& rows) {
       const float* const x = args.input + pixel * channels_;
@@ -140,8 +140,8 @@ class Lrn : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeLrn(const Layer& layer, const OpOptions& options) {
-  return std::make_unique<Lrn>(layer, options);
+std::unique_ptr<Op> Make(const LrnSpec&, const OpRequest& request) {
+  return std::make_unique<Lrn>(request.layer, request.options);
 }
 
 }  // namespace muster::cpu

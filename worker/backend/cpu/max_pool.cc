@@ -15,7 +15,7 @@ namespace {
 
 // `Index` is uint8_t for windows of fewer than 255 places. The largest value means: no gradient.
 template <typename Index>
-class MaxPool : public Op {
+class MaxPool : public FloatOp {
  public:
   MaxPool(const Layer& layer, const OpOptions& options)
       : options_(options), channels_(layer.input_shape.channels) {
@@ -31,7 +31,7 @@ class MaxPool : public Op {
     return (bytes + 3) / 4;
   }
 
-  void Forward(const ForwardArgs& args) override {
+  void ForwardFloats(const FloatForwardArgs& args) override {
     auto* const indices = reinterpret_cast<Index*>(args.state);
     ParallelFor(options_.batch * rows_.out, [&](int64_t row) {
       const int64_t n = row / rows_.out, o = row % rows_.out;
@@ -51,7 +51,7 @@ class MaxPool : public Op {
     });
   }
 
-  void Backward(const BackwardArgs& args) override {
+  void BackwardFloats(const FloatBackwardArgs& args) override {
     const auto* const indices = reinterpret_cast<const Index*>(args.state);
     ParallelFor(options_.batch * rows_.in, [&](int64_t row) {
       const int64_t n = row / rows_.in, i = row % rows_.in;
@@ -170,12 +170,12 @@ class MaxPool : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeMaxPool(const Layer& layer, const OpOptions& options) {
-  const auto& spec = std::get<PoolSpec>(layer.spec);
+std::unique_ptr<Op> Make(const PoolSpec& spec, const OpRequest& request) {
+  if (spec.kind == PoolSpec::Kind::kAverage) return MakeAvgPool(request.layer, request.options);
   if (spec.kernel_height * spec.kernel_width < std::numeric_limits<uint8_t>::max()) {
-    return std::make_unique<MaxPool<uint8_t>>(layer, options);
+    return std::make_unique<MaxPool<uint8_t>>(request.layer, request.options);
   }
-  return std::make_unique<MaxPool<int32_t>>(layer, options);
+  return std::make_unique<MaxPool<int32_t>>(request.layer, request.options);
 }
 
 }  // namespace muster::cpu

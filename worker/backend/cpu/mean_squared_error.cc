@@ -12,7 +12,7 @@
 namespace muster::cpu {
 namespace {
 
-class MeanSquaredError : public LossOp {
+class MeanSquaredError : public FloatLoss {
  public:
   MeanSquaredError(const Layer& layer, const OpOptions& options)
       : batch_(options.batch),
@@ -22,8 +22,8 @@ class MeanSquaredError : public LossOp {
 
   size_t state_floats() const override { return 0; }
 
-  LossSums Forward(const float* logits, const int32_t* labels, float*,
-                   int32_t* predictions) override {
+  LossSums ForwardFloats(const float* logits, const int32_t* labels, float*,
+                         int32_t* predictions) override {
     ParallelFor(batch_, [&](int64_t n) {
       MUSTER_CHECK(labels[n] >= kNoLabel && labels[n] < classes_);
       const float* const x = logits + n * classes_;
@@ -33,8 +33,8 @@ class MeanSquaredError : public LossOp {
     return AddUp(results_, predictions);
   }
 
-  void Backward(float scale, const float* logits, const int32_t* labels, const float*,
-                float* logits_gradient) override {
+  void BackwardFloats(float scale, const float* logits, const int32_t* labels, const float*,
+                      float* logits_gradient) override {
     ParallelFor(batch_, [&](int64_t n) {
       const float* const x = logits + n * classes_;
       float* const gradient = logits_gradient + n * classes_;
@@ -66,8 +66,8 @@ class MeanSquaredError : public LossOp {
 
 }  // namespace
 
-std::unique_ptr<LossOp> MakeMeanSquaredError(const Layer& layer, const OpOptions& options) {
-  return std::make_unique<MeanSquaredError>(layer, options);
+std::unique_ptr<LossOp> Make(const MeanSquaredErrorSpec&, const OpRequest& request) {
+  return std::make_unique<MeanSquaredError>(request.layer, request.options);
 }
 
 }  // namespace muster::cpu

@@ -1,30 +1,42 @@
-// What each source file of the CPU backend offers to cpu_backend.cc: one maker per layer.
+// What each source file of the CPU backend offers to cpu_backend.cc, which finds a layer's op by
+// the type of its spec: a spec without a Make does not compile.
 #pragma once
 
 #include <memory>
 
-#include "worker/backend/backend.h"
+#include "common/graph/graph.h"
+#include "worker/backend/cpu/float_op.h"
 
 namespace muster::cpu {
 
 struct OneDnn;
 
-std::unique_ptr<Op> MakeConv2d(OneDnn& dnn, const Layer& layer, const OpOptions& options,
-                               bool winograd_allowed);
-std::unique_ptr<Op> MakeDense(OneDnn& dnn, const Layer& layer, const OpOptions& options);
-std::unique_ptr<Op> MakeMaxPool(const Layer& layer, const OpOptions& options);
+struct OpRequest {
+  const Layer& layer;
+  const OpOptions& options;
+  OneDnn& dnn;
+  bool winograd;  // allowed
+};
+
+std::unique_ptr<Op> Make(const Conv2dSpec&, const OpRequest& request);
+std::unique_ptr<Op> Make(const DenseSpec&, const OpRequest& request);
+std::unique_ptr<Op> Make(const PoolSpec&, const OpRequest& request);
+std::unique_ptr<Op> Make(const LrnSpec&, const OpRequest& request);
+std::unique_ptr<Op> Make(const ReluSpec&, const OpRequest& request);
+std::unique_ptr<Op> Make(const DropoutSpec&, const OpRequest& request);
+std::unique_ptr<Op> Make(const Relu6Spec&, const OpRequest& request);
+std::unique_ptr<Op> Make(const BatchNormSpec&, const OpRequest& request);
+std::unique_ptr<Op> Make(const AddSpec&, const OpRequest& request);
+std::unique_ptr<Op> Make(const ConcatSpec&, const OpRequest& request);
+std::unique_ptr<Op> Make(const GlobalAvgPoolSpec&, const OpRequest& request);
+std::unique_ptr<Op> Make(const SoftmaxSpec&, const OpRequest& request);
+std::unique_ptr<LossOp> Make(const SoftmaxCrossEntropySpec&, const OpRequest& request);
+std::unique_ptr<LossOp> Make(const MeanSquaredErrorSpec&, const OpRequest& request);
+// Moves nothing: has none.
+inline std::nullptr_t Make(const FlattenSpec&, const OpRequest&) { return nullptr; }
+
+// Part of Make(PoolSpec).
 std::unique_ptr<Op> MakeAvgPool(const Layer& layer, const OpOptions& options);
-std::unique_ptr<Op> MakeLrn(const Layer& layer, const OpOptions& options);
-std::unique_ptr<Op> MakeRelu(const Layer& layer, const OpOptions& options);
-std::unique_ptr<Op> MakeDropout(const Layer& layer, const OpOptions& options);
-std::unique_ptr<Op> MakeRelu6(const Layer& layer, const OpOptions& options);
-std::unique_ptr<Op> MakeBatchNorm(const Layer& layer, const OpOptions& options);
-std::unique_ptr<Op> MakeAdd(const Layer& layer, const OpOptions& options);
-std::unique_ptr<Op> MakeConcat(const Layer& layer, const OpOptions& options);
-std::unique_ptr<Op> MakeGlobalAvgPool(const Layer& layer, const OpOptions& options);
-std::unique_ptr<Op> MakeSoftmax(const Layer& layer, const OpOptions& options);
-std::unique_ptr<LossOp> MakeSoftmaxCrossEntropy(const Layer& layer, const OpOptions& options);
-std::unique_ptr<LossOp> MakeMeanSquaredError(const Layer& layer, const OpOptions& options);
 
 // See Backend.
 void AddGradients(float* to, const float* a, const float* b, const float* relu_output,

@@ -6,17 +6,19 @@
 namespace muster::cpu {
 namespace {
 
-class Relu : public Op {
+class Relu : public FloatOp {
  public:
   explicit Relu(int64_t elements) : elements_(elements) {}
 
-  void Forward(const ForwardArgs& args) override {
+  void ForwardFloats(const FloatForwardArgs& args) override {
     // Not std::max: a NaN must come through.
     ForElements(elements_,
                 [&](int64_t i) { args.output[i] = args.input[i] < 0 ? 0.0f : args.input[i]; });
   }
 
-  void Backward(const BackwardArgs&) override { MUSTER_CHECK(!"a relu has no backward"); }
+  void BackwardFloats(const FloatBackwardArgs&) override {
+    MUSTER_CHECK(!"a relu has no backward");
+  }
 
  private:
   const int64_t elements_;
@@ -24,8 +26,8 @@ class Relu : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeRelu(const Layer& layer, const OpOptions& options) {
-  return std::make_unique<Relu>(options.batch * layer.input_shape.elements());
+std::unique_ptr<Op> Make(const ReluSpec&, const OpRequest& request) {
+  return std::make_unique<Relu>(request.options.batch * request.layer.input_shape.elements());
 }
 
 }  // namespace muster::cpu

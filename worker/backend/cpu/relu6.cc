@@ -5,11 +5,11 @@
 namespace muster::cpu {
 namespace {
 
-class Relu6 : public Op {
+class Relu6 : public FloatOp {
  public:
   explicit Relu6(int64_t elements) : elements_(elements) {}
 
-  void Forward(const ForwardArgs& args) override {
+  void ForwardFloats(const FloatForwardArgs& args) override {
     // Not std::clamp: a NaN must come through.
     ForElements(elements_, [&](int64_t i) {
       const float x = args.input[i];
@@ -18,7 +18,7 @@ class Relu6 : public Op {
     });
   }
 
-  void Backward(const BackwardArgs& args) override {
+  void BackwardFloats(const FloatBackwardArgs& args) override {
     ForElements(elements_, [&](int64_t i) {
       const float y = args.output[i];
       args.input_gradient[i] = (y > 0) & (y < 6) ? args.output_gradient[i] : 0.0f;
@@ -31,8 +31,8 @@ class Relu6 : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeRelu6(const Layer& layer, const OpOptions& options) {
-  return std::make_unique<Relu6>(options.batch * layer.input_shape.elements());
+std::unique_ptr<Op> Make(const Relu6Spec&, const OpRequest& request) {
+  return std::make_unique<Relu6>(request.options.batch * request.layer.input_shape.elements());
 }
 
 }  // namespace muster::cpu

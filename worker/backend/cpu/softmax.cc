@@ -8,14 +8,14 @@
 namespace muster::cpu {
 namespace {
 
-class Softmax : public Op {
+class Softmax : public FloatOp {
  public:
   Softmax(const Layer& layer, const OpOptions& options)
       : channels_(layer.input_shape.channels),
         pixels_(options.batch * layer.input_shape.height * layer.input_shape.width) {}
 
   // Not finite where any input of the pixel is a NaN or +infinity.
-  void Forward(const ForwardArgs& args) override {
+  void ForwardFloats(const FloatForwardArgs& args) override {
     ParallelFor(pixels_, [&](int64_t pixel) {
       const float* const x = args.input + pixel * channels_;
       float* const y = args.output + pixel * channels_;
@@ -27,7 +27,7 @@ class Softmax : public Op {
     });
   }
 
-  void Backward(const BackwardArgs& args) override {
+  void BackwardFloats(const FloatBackwardArgs& args) override {
     ParallelFor(pixels_, [&](int64_t pixel) {
       const int64_t at = pixel * channels_;
       const float *const y = args.output + at, *const dy = args.output_gradient + at;
@@ -44,8 +44,8 @@ class Softmax : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeSoftmax(const Layer& layer, const OpOptions& options) {
-  return std::make_unique<Softmax>(layer, options);
+std::unique_ptr<Op> Make(const SoftmaxSpec&, const OpRequest& request) {
+  return std::make_unique<Softmax>(request.layer, request.options);
 }
 
 }  // namespace muster::cpu

@@ -13,7 +13,7 @@
 namespace muster::cpu {
 namespace {
 
-class SoftmaxCrossEntropy : public LossOp {
+class SoftmaxCrossEntropy : public FloatLoss {
  public:
   SoftmaxCrossEntropy(const Layer& layer, const OpOptions& options)
       : batch_(options.batch),
@@ -24,8 +24,8 @@ class SoftmaxCrossEntropy : public LossOp {
 
   size_t state_floats() const override { return batch_ * classes_; }  // the probabilities
 
-  LossSums Forward(const float* logits, const int32_t* labels, float* state,
-                   int32_t* predictions) override {
+  LossSums ForwardFloats(const float* logits, const int32_t* labels, float* state,
+                         int32_t* predictions) override {
     ParallelFor(batch_, [&](int64_t n) {
       MUSTER_CHECK(labels[n] >= kNoLabel && labels[n] < classes_);
       const float* const x = logits + n * classes_;
@@ -35,8 +35,8 @@ class SoftmaxCrossEntropy : public LossOp {
     return AddUp(results_, predictions);
   }
 
-  void Backward(float scale, const float* logits, const int32_t* labels, const float* state,
-                float* logits_gradient) override {
+  void BackwardFloats(float scale, const float* logits, const int32_t* labels, const float* state,
+                      float* logits_gradient) override {
     const float everywhere = smoothing_ / static_cast<float>(classes_);
     ParallelFor(batch_, [&](int64_t n) {
       const float* const probability = state + n * classes_;
@@ -83,8 +83,8 @@ class SoftmaxCrossEntropy : public LossOp {
 
 }  // namespace
 
-std::unique_ptr<LossOp> MakeSoftmaxCrossEntropy(const Layer& layer, const OpOptions& options) {
-  return std::make_unique<SoftmaxCrossEntropy>(layer, options);
+std::unique_ptr<LossOp> Make(const SoftmaxCrossEntropySpec&, const OpRequest& request) {
+  return std::make_unique<SoftmaxCrossEntropy>(request.layer, request.options);
 }
 
 }  // namespace muster::cpu

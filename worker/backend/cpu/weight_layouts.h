@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "worker/backend/backend.h"
+#include "worker/backend/op.h"
 #include "worker/backend/cpu/onednn.h"
 #include "worker/backend/cpu/reordered_weights.h"
 #include "worker/backend/cpu/winograd_weights.h"

@@ -20,7 +20,7 @@ class WinogradForward : public ForwardPass {
         weights_(layouts.Transformed(options.layer, layer.input_shape.channels, spec_.filters,
                                      TransformedWeights::Use::kForward)) {}
   size_t scratch_floats() const override { return convolution_.scratch_floats(); }
-  void Run(const ForwardArgs& args) override {
+  void Run(const FloatForwardArgs& args) override {
     weights_.Update(args.weights, args.weights_version);
     convolution_.Run(args.input, weights_,
                      {.bias = spec_.use_bias ? args.bias : nullptr, .relu = relu_}, args.output,
@@ -41,7 +41,7 @@ class WinogradBackwardData : public BackwardPass {
   WinogradBackwardData(const Layer& layer, const OpOptions& options, CpuWeightLayouts& layouts)
       : WinogradBackwardData(layer, options, std::get<Conv2dSpec>(layer.spec), layouts) {}
   size_t scratch_floats() const override { return convolution_.scratch_floats(); }
-  void Run(const BackwardArgs& args) override {
+  void Run(const FloatBackwardArgs& args) override {
     weights_.Update(args.weights, args.weights_version);
     convolution_.Run(args.output_gradient, weights_,
                      {.mask = input_is_relu_ ? args.input : nullptr}, args.input_gradient,
@@ -69,7 +69,7 @@ class WinogradBackwardWeights : public BackwardPass {
         gradient_(options.batch, layer.input_shape, layer.output_shape, spec_.pads.top,
                   spec_.pads.left) {}
   size_t scratch_floats() const override { return gradient_.scratch_floats(); }
-  void Run(const BackwardArgs& args) override {
+  void Run(const FloatBackwardArgs& args) override {
     gradient_.Run(args.input, args.output_gradient, args.weights_gradient,
                   spec_.use_bias ? args.bias_gradient : nullptr, args.scratch);
   }

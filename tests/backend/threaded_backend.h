@@ -1,0 +1,87 @@
+// A device as far from the CPU as one can be without hardware: memory of its own, at addresses that
+// fault where the host looks at them; a thread for each queue, which takes its time; and nothing is
+// done when a call returns. It computes with the CPU backend's ops, and so must give its bits.
+//
+// Whoever forgets to wait for an event reads what is not there yet: new memory is full of NaNs.
+// Host addresses in place of the device's, and the other way round, are failures, too.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "worker/backend/backend.h"
+
+namespace muster::testing {
+
+struct ThreadedOptions {
+  uint64_t seed = 1;
+  // Each piece of work of a queue takes a random time up to this longer, in microseconds.
+  std::array<int, 3> delays = {200, 200, 200};  // compute, copy in, copy out
+};
+
+class ThreadedBackend : public Backend {
+ public:
+  explicit ThreadedBackend(const ThreadedOptions& options);
+  ~ThreadedBackend() override;
+
+  void Enter() override {}
+  ElementType activation_type() const override { return ElementType::kFloat32; }
+  bool shares_host_memory() const override { return false; }
+  std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) override;
+  std::unique_ptr<HostRegistration> Register(const void* host, size_t bytes,
+                                             bool read_only) override;
+  void CopyIn(void* device, const void* host, size_t bytes) override;
+  void CopyOut(void* host, const void* device, size_t bytes) override;
+  std::unique_ptr<Event> MakeEvent() override;
+  void Record(Queue queue, Event& event) override;
+  void Await(Queue queue, Event& event) override;
+  void Drain() override;
+  std::unique_ptr<WeightLayouts> MakeWeightLayouts() override;
+  std::unique_ptr<Op> MakeOp(const Layer& layer, const OpOptions& options) override;
+  std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) override;
+  void Zero(void* to, size_t bytes) override;
+  void ToActivations(void* to, const float* from, int64_t count) override;
+  void AddGradients(void* to, const void* a, const void* b, const void* relu_output,
+                    int64_t count) override;
+  void RoundSlice(ElementType wire, float* values, size_t count) override;
+  void AddSlices(ElementType wire, const float* a, const float* b, float* to,
+                 size_t count) override;
+
+  // For its ops.
+  void Push(Queue queue, std::function<void()> work);
+  // Has the compute thread do this without a delay, and waits for it.
+  void OnDevice(const std::function<void()>& work);
+
+ private:
+  // A place in a queue that is reached once.
+  class Mark;
+  class MarkEvent;
+  struct Worker {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::deque<std::pair<bool, std::function<void()>>> work;  // delayed?
+    std::jthread thread;
+  };
+
+  void Loop(Queue queue, std::stop_token stop);
+  void Push(Queue queue, bool delayed, std::function<void()> work);
+  std::shared_ptr<Mark> PushMark(Queue queue);
+  void Fail();
+  void ThrowIfFailed();
+
+  const ThreadedOptions options_;
+  std::unique_ptr<Backend> cpu_;  // the compute thread's
+  std::mutex mutex_;
+  std::exception_ptr failure_;  // the first
+  std::array<Worker, 3> workers_;
+};
+
+}  // namespace muster::testing

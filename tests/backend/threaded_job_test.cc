@@ -1,0 +1,76 @@
+// A whole job whose worker computes on a device of its own, which is late in different ways: the
+// server ends with the weights that a worker on the CPU gives it.
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "tests/backend/threaded_backend.h"
+#include "tests/data/test_sets.h"
+#include "tests/job/test_job.h"
+#include "worker/backend/cpu/cpu_backend.h"
+#include "worker/trainer/trainer.h"
+
+namespace muster::testing {
+namespace {
+
+constexpr std::array<int, 3> kSchedules[] = {
+    {200, 200, 200}, {500, 0, 0}, {0, 1500, 0}, {0, 0, 1500}};
+
+// Transport, slices, wire format.
+struct Case {
+  const char* name;
+  const char* transport;
+  uint32_t slices;
+  config::Cluster::WireDtype wire = config::Cluster::FP32;
+};
+
+class ThreadedJob : public ::testing::TestWithParam<Case> {
+ protected:
+  ServerResult RunOn(Backend& backend) {
+    config::Config config = SmallConfig(1, GetParam().slices);
+    // Batches of 13, 13, 13 and 1: then only one slice has a sample.
+    config.mutable_run()->set_global_batch(13);
+    config.mutable_run()->set_steps(6);
+    for (config::Layer& layer : *config.mutable_model()->mutable_layer()) {
+      if (layer.has_dense()) layer.mutable_dense()->clear_weights();  // random
+    }
+    config.mutable_learning_rate()->set_base(0.1);
+    config.mutable_cluster()->set_wire_dtype(GetParam().wire);
+    config.mutable_optimizer()->set_ema_decay(0.5);
+    config.mutable_evaluation()->set_use_ema(true);
+    config.mutable_evaluation()->set_every_steps(2);
+    config.mutable_evaluation()->set_skip_final(false);
+    config.mutable_evaluation()->set_batch(10);
+    TestJob job(config, GetParam().transport);
+    job.test_samples = 25;
+    const Datasets data{std::make_unique<MemorySet>(TestJob::kSamples, Shape{1, 1, 3}),
+                        std::make_unique<MemorySet>(job.test_samples, Shape{1, 1, 3}, 2)};
+    {
+      Client client(job.OptionsFor(0));
+      Trainer(config, job.graph(), data, backend, client).Run();
+    }
+    return job.Finish();
+  }
+};
+
+TEST_P(ThreadedJob, EndsWithTheWeightsOfAJobOnTheCpu) {
+  const ServerResult expected = RunOn(*MakeCpuBackend(1));
+  EXPECT_EQ(expected.steps, 6);
+  for (const auto& delays : kSchedules) {
+    ThreadedBackend backend({.delays = delays});
+    const ServerResult got = RunOn(backend);
+    EXPECT_EQ(got.weights_hash, expected.weights_hash);
+    EXPECT_EQ(got.test_accuracy, expected.test_accuracy);
+    EXPECT_EQ(got.dropped_messages, 0u);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, ThreadedJob,
+    ::testing::Values(Case{"LocalOneSlice", "local", 1}, Case{"LocalFiveSlices", "local", 5},
+                      Case{"IpcFourSlices", "ipc", 4},
+                      Case{"IpcThreeSlicesIn16Bits", "ipc", 3, config::Cluster::BF16}),
+    [](const auto& p) { return p.param.name; });
+
+}  // namespace
+}  // namespace muster::testing

@@ -1,0 +1,68 @@
+// A backend that passes everything on to another one: the base of those that measure or watch.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "worker/backend/backend.h"
+
+namespace muster {
+
+class BackendWrapper : public Backend {
+ public:
+  explicit BackendWrapper(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
+
+  void Enter() override { backend_->Enter(); }
+  ElementType activation_type() const override { return backend_->activation_type(); }
+
+  bool shares_host_memory() const override { return backend_->shares_host_memory(); }
+  std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) override {
+    return backend_->Allocate(bytes);
+  }
+  std::unique_ptr<HostRegistration> Register(const void* host, size_t bytes,
+                                             bool read_only) override {
+    return backend_->Register(host, bytes, read_only);
+  }
+  void CopyIn(void* device, const void* host, size_t bytes) override {
+    backend_->CopyIn(device, host, bytes);
+  }
+  void CopyOut(void* host, const void* device, size_t bytes) override {
+    backend_->CopyOut(host, device, bytes);
+  }
+
+  std::unique_ptr<Event> MakeEvent() override { return backend_->MakeEvent(); }
+  void Record(Queue queue, Event& event) override { backend_->Record(queue, event); }
+  void Await(Queue queue, Event& event) override { backend_->Await(queue, event); }
+  void Drain() override { backend_->Drain(); }
+
+  std::unique_ptr<WeightLayouts> MakeWeightLayouts() override {
+    return backend_->MakeWeightLayouts();
+  }
+  std::unique_ptr<Op> MakeOp(const Layer& layer, const OpOptions& options) override {
+    return backend_->MakeOp(layer, options);
+  }
+  std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) override {
+    return backend_->MakeLoss(layer, options);
+  }
+
+  void Zero(void* to, size_t bytes) override { backend_->Zero(to, bytes); }
+  void ToActivations(void* to, const float* from, int64_t count) override {
+    backend_->ToActivations(to, from, count);
+  }
+  void AddGradients(void* to, const void* a, const void* b, const void* relu_output,
+                    int64_t count) override {
+    backend_->AddGradients(to, a, b, relu_output, count);
+  }
+  void RoundSlice(ElementType wire, float* values, size_t count) override {
+    backend_->RoundSlice(wire, values, count);
+  }
+  void AddSlices(ElementType wire, const float* a, const float* b, float* to,
+                 size_t count) override {
+    backend_->AddSlices(wire, a, b, to, count);
+  }
+
+ private:
+  const std::unique_ptr<Backend> backend_;
+};
+
+}  // namespace muster

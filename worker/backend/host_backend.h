@@ -1,0 +1,54 @@
+// A backend whose device is the host: memory is the host's, copies are none, and work is done when
+// the call that asks for it returns. The base of such backends; they add ops.
+#pragma once
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "common/base/aligned_memory.h"
+#include "common/base/error.h"
+#include "worker/backend/backend.h"
+
+namespace muster {
+
+class HostBackend : public Backend {
+ public:
+  ElementType activation_type() const final { return ElementType::kFloat32; }
+  bool shares_host_memory() const final { return true; }
+  std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) final {
+    return std::make_unique<HostBuffer>(bytes);
+  }
+  std::unique_ptr<HostRegistration> Register(const void*, size_t, bool) final { return nullptr; }
+  void CopyIn(void*, const void*, size_t) final { MUSTER_CHECK(!"the memory is the host's"); }
+  void CopyOut(void*, const void*, size_t) final { MUSTER_CHECK(!"the memory is the host's"); }
+
+  std::unique_ptr<Event> MakeEvent() final { return std::make_unique<Done>(); }
+  void Record(Queue, Event&) final {}
+  void Await(Queue, Event&) final {}
+  void Drain() final {}
+
+  void Zero(void* to, size_t bytes) final { std::memset(to, 0, bytes); }
+  void ToActivations(void*, const float*, int64_t) final { MUSTER_CHECK(!"they are floats"); }
+
+ private:
+  class Done : public Event {
+   public:
+    bool IsDone() override { return true; }
+    bool Wait(double) override { return true; }
+  };
+
+  class HostBuffer : public DeviceBuffer {
+   public:
+    explicit HostBuffer(size_t bytes) : data_(AllocateAligned(bytes)) {}
+    ~HostBuffer() override { std::free(data_); }
+    HostBuffer(const HostBuffer&) = delete;
+    HostBuffer& operator=(const HostBuffer&) = delete;
+    void* data() override { return data_; }
+
+   private:
+    void* const data_;
+  };
+};
+
+}  // namespace muster

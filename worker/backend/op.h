@@ -1,0 +1,146 @@
+// What a backend computes with: an op for each layer of a network, made for a given batch size and
+// mode. An op makes everything it needs (kernels, descriptors) when it is made, and says how much
+// memory it wants; Forward and Backward allocate nothing. Activations are channels-last: [batch,
+// height, width, channels].
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "common/graph/layer_specs.h"
+
+namespace muster {
+
+enum class Mode { kTraining, kInference };
+
+// Sums over the samples of one input (not divided by anything). Plain numbers: copied from the
+// device as they are.
+struct LossSums {
+  double loss = 0;
+  int64_t correct = 0;       // the largest logit is the label's; a tie is not
+  int64_t correct_top5 = 0;  // fewer than five other logits are as large as the label's, or larger
+};
+
+// What the ops of one tower derive from its weights: reordered or transformed copies. They are the
+// same whatever batch size and mode an op is made for, so the ops of a layer share them; ops of
+// other towers never do, whose weights are others under the same version numbers.
+//
+// Owner: the tower. Must outlive the ops that were made with it.
+class WeightLayouts {
+ public:
+  virtual ~WeightLayouts() = default;
+  // Of all copies that the ops made so far need, allocated or not.
+  virtual size_t bytes() const = 0;
+  // Allocates those that are not yet. Before the first Forward of the ops that need them.
+  virtual void Allocate() = 0;
+};
+
+// What an op is made for.
+//
+// Who multiplies a gradient by the derivative of an activation: batch_norm that of its own; relu6,
+// as an op, its own. A relu has no backward: whether it is an op or part of conv2d, dense or add,
+// its derivative (zero where its output is not above zero) belongs to whoever writes the gradient
+// of its output: the one op that reads it (input_is_relu), or Backend::AddGradients.
+struct OpOptions {
+  int64_t batch = 0;
+  Mode mode = Mode::kTraining;
+  // conv2d, dense, add: kNone or kRelu. batch_norm: any.
+  Activation activation = Activation::kNone;
+  // batch_norm: a second input is added to the normalised one, before the activation.
+  bool fuse_add = false;
+  // False: nobody upstream is trained, and Backward writes no input gradient.
+  bool input_gradient = true;
+  // The input is the output of a relu: Backward also multiplies by that relu's derivative.
+  // Only where LayerTraits::applies_relu_before.
+  bool input_is_relu = false;
+  // dropout: what its random numbers are keyed by.
+  uint64_t seed = 0;
+  // The layer's index: also what its copies in `layouts` are found by.
+  int layer = 0;
+  // Of this backend. Null: the op keeps copies of its own, allocated when it is made.
+  WeightLayouts* layouts = nullptr;
+};
+
+// Addresses are in the device's memory. Tensors that flow between layers, and their gradients, are
+// of Backend::activation_type(); variables and their gradients are floats. The arguments themselves
+// (and what their spans refer to) are the caller's again when the call returns: an op that runs
+// later keeps copies.
+struct ForwardArgs {
+  const void* input = nullptr;
+  std::span<const void* const> inputs;  // add, concat, batch_norm with fuse_add: all of them
+  void* output = nullptr;               // may be `input` for relu, relu6 and dropout
+  const float* weights = nullptr;       // batch_norm: scale
+  const float* bias = nullptr;          // batch_norm: shift
+  const float* running_mean = nullptr;  // batch_norm, in inference
+  const float* running_variance = nullptr;
+  int64_t weights_version = 0;          // see Tower::Forward
+  void* state = nullptr;                // kept until Backward; Op::state_bytes()
+  void* scratch = nullptr;              // shared by all ops; Op::scratch_bytes()
+  const int64_t* sample_ids = nullptr;  // dropout
+  int64_t epoch = 0;                    // dropout
+};
+
+// `weights` and `state`: as Forward left them. `input` and `output` too, but only where Backward
+// reads them; otherwise there may be anything at that address:
+//   input:  conv2d, dense, lrn, batch_norm; avg_pool with input_is_relu
+//   output: relu6, softmax; batch_norm with fuse_add and an activation; dropout with input_is_relu
+//           (may have been overwritten by a relu that followed)
+// The relu after a conv2d may have been made part of it, the dropout after it may have worked in
+// place; neither looks at its output again.
+struct BackwardArgs {
+  const void* input = nullptr;
+  const void* output = nullptr;
+  // Only batch_norm with fuse_add and an activation writes here, see input_gradients.
+  const void* output_gradient = nullptr;
+  void* input_gradient = nullptr;  // may be `output_gradient` for dropout, relu6, softmax and
+                                   // batch_norm without fuse_add
+  // concat: one per input, null where none is wanted. batch_norm with fuse_add and an
+  // activation: of the input, and of the added one (may be `output_gradient`; or null).
+  std::span<void* const> input_gradients;
+  const float* weights = nullptr;
+  const float* bias = nullptr;  // batch_norm
+  int64_t weights_version = 0;
+  float* weights_gradient = nullptr;  // gradients are written, not added
+  float* bias_gradient = nullptr;
+  // batch_norm: mean and variance of the batch, times statistic_weight.
+  float* mean_statistic = nullptr;
+  float* variance_statistic = nullptr;
+  float statistic_weight = 0;
+  void* state = nullptr;
+  void* scratch = nullptr;
+};
+
+// Forward and Backward queue work on Queue::kCompute, and return when that is done or earlier.
+class Op {
+ public:
+  virtual ~Op() = default;
+  virtual size_t state_bytes() const = 0;
+  virtual size_t scratch_bytes() const = 0;
+  virtual void Forward(const ForwardArgs& args) = 0;
+  // Only after a Forward of the same op. Relu and add have none: the gradient of their output is,
+  // as it is, that of each input.
+  virtual void Backward(const BackwardArgs& args) = 0;
+};
+
+// All in the device's memory, as in ForwardArgs.
+struct LossArgs {
+  const void* logits = nullptr;     // [batch, classes]
+  const int32_t* labels = nullptr;  // -1: a sample of weight zero
+  void* state = nullptr;            // from Forward to Backward; LossOp::state_bytes()
+};
+
+// A loss and how often it was right. Queues its work as an op does.
+class LossOp {
+ public:
+  virtual ~LossOp() = default;
+  virtual size_t state_bytes() const = 0;
+  // Writes to *sums, and, unless it is null, the class of the first largest logit of each sample to
+  // `predictions`. A logit that is not finite gives a loss that is not.
+  virtual void Forward(const LossArgs& args, LossSums* sums, int32_t* predictions) = 0;
+  // Writes scale * d(sum of losses)/d(logits) of the last Forward, whose arguments must be the
+  // same.
+  virtual void Backward(const LossArgs& args, float scale, void* logits_gradient) = 0;
+};
+
+}  // namespace muster

@@ -1,0 +1,112 @@
+#include "worker/nn/input_stage.h"
+
+#include "common/base/error.h"
+
+namespace muster {
+namespace {
+
+template <typename T>
+T* At(DeviceBuffer& memory, size_t offset) {
+  return reinterpret_cast<T*>(static_cast<std::byte*>(memory.data()) + offset);
+}
+
+}  // namespace
+
+InputStage::InputStage(Backend& backend, int64_t image) : backend_(backend), image_(image) {
+  MUSTER_CHECK(needed() || !converts());  // what the host has is floats
+}
+
+InputStage::Places InputStage::PlacesFor(int64_t count) const {
+  const auto n = static_cast<size_t>(count), numbers = n * static_cast<size_t>(image_);
+  Places places{};
+  const auto take = [&](size_t bytes) {
+    const size_t at = places.all;
+    places.all += (bytes + 63) / 64 * 64;
+    return at;
+  };
+  places.images = take(numbers * sizeof(float));
+  places.labels = take(n * sizeof(int32_t));
+  places.sample_ids = take(n * sizeof(int64_t));
+  places.sums = take(sizeof(LossSums));
+  places.predictions = take(n * sizeof(int32_t));
+  places.activations = take(converts() ? numbers * BytesOf(backend_.activation_type()) : 0);
+  return places;
+}
+
+size_t InputStage::BytesFor(int64_t count) const {
+  return needed() && count > 0 ? sets_.size() * PlacesFor(count).all : 0;
+}
+
+void InputStage::Allocate(int64_t count) {
+  if (!needed()) return;
+  for (Set& set : sets_) {
+    set = {.memory = backend_.Allocate(PlacesFor(count).all),
+           .copied = backend_.MakeEvent(),
+           .released = backend_.MakeEvent(),
+           .returned = backend_.MakeEvent()};
+  }
+}
+
+DeviceInput InputStage::Bring(const TowerInput& input, LossSums& sums) {
+  if (!needed()) {
+    return {.count = input.count,
+            .images = input.images,
+            .labels = input.labels,
+            .sample_ids = input.sample_ids,
+            .epoch = input.epoch,
+            .sums = &sums,
+            .predictions = input.predictions};
+  }
+  current_ = 1 - current_;
+  Set& set = sets_[current_];
+  MUSTER_CHECK(set.memory != nullptr);
+  const Places places = PlacesFor(input.count);
+  const auto n = static_cast<size_t>(input.count), numbers = n * static_cast<size_t>(image_);
+  auto* const images = At<float>(*set.memory, places.images);
+  auto* const labels = At<int32_t>(*set.memory, places.labels);
+  auto* const sample_ids = At<int64_t>(*set.memory, places.sample_ids);
+  backend_.Await(Queue::kCopyIn, *set.released);
+  backend_.Await(Queue::kCopyIn, *set.returned);
+  backend_.CopyIn(images, input.images, numbers * sizeof(float));
+  backend_.CopyIn(labels, input.labels, n * sizeof(int32_t));
+  if (input.sample_ids != nullptr) {
+    backend_.CopyIn(sample_ids, input.sample_ids, n * sizeof(int64_t));
+  }
+  backend_.Record(Queue::kCopyIn, *set.copied);
+  backend_.Await(Queue::kCompute, *set.copied);
+  DeviceInput device{.count = input.count,
+                     .images = images,
+                     .labels = labels,
+                     .sample_ids = sample_ids,
+                     .epoch = input.epoch,
+                     .sums = At<LossSums>(*set.memory, places.sums),
+                     .predictions = input.predictions == nullptr
+                                        ? nullptr
+                                        : At<int32_t>(*set.memory, places.predictions)};
+  if (converts()) {
+    void* const activations = At<std::byte>(*set.memory, places.activations);
+    backend_.ToActivations(activations, images, static_cast<int64_t>(numbers));
+    device.images = activations;
+  }
+  return device;
+}
+
+void InputStage::BringBack(const TowerInput& input, LossSums& sums) {
+  if (!needed()) return;
+  Set& set = sets_[current_];
+  const Places places = PlacesFor(input.count);
+  backend_.Record(Queue::kCompute, *set.returned);
+  backend_.Await(Queue::kCopyOut, *set.returned);
+  backend_.CopyOut(&sums, At<LossSums>(*set.memory, places.sums), sizeof(LossSums));
+  if (input.predictions != nullptr) {
+    backend_.CopyOut(input.predictions, At<int32_t>(*set.memory, places.predictions),
+                     static_cast<size_t>(input.count) * sizeof(int32_t));
+  }
+  backend_.Record(Queue::kCopyOut, *set.returned);
+}
+
+void InputStage::Release() {
+  if (needed()) backend_.Record(Queue::kCompute, *sets_[current_].released);
+}
+
+}  // namespace muster

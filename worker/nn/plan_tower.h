@@ -1,0 +1,16 @@
+// Which batches a worker will ask of its tower.
+#pragma once
+
+#include <cstdint>
+
+#include "common/plan/step_plan.h"
+#include "worker/nn/tower.h"
+
+namespace muster {
+
+// Plans every batch that the worker of these slices computes: each slice size of the plan, and the
+// blocks of `block` samples, at most, of an evaluation on test_samples.
+void PlanTower(const StepPlan& plan, const Range& slices, int64_t test_samples, int64_t block,
+               Tower& tower);
+
+}  // namespace muster

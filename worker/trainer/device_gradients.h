@@ -1,0 +1,62 @@
+// The gradients of a step on the device: level 0 is what will be pushed, the slot; on each further
+// level lies a subtree's sum, or slice, that will be added to the level before.
+//
+// Owner and thread: the trainer's. Everything but the constructor and UseSlot is queued.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "common/base/element_type.h"
+#include "worker/nn/device_view.h"
+
+namespace muster {
+
+class DeviceGradients {
+ public:
+  // `wire`: the format in which gradients travel; see Round and Add. All are zero at first.
+  DeviceGradients(Backend& backend, size_t floats, size_t further_levels, ElementType wire)
+      : backend_(backend), floats_(floats), wire_(wire) {
+    for (size_t level = 0; level < further_levels; ++level) {
+      further_.push_back(backend.Allocate(floats * sizeof(float)));
+      backend.Zero(further_.back()->data(), floats * sizeof(float));
+    }
+  }
+
+  // Where the gradient that is pushed lies at the host: level 0, from now on.
+  void UseSlot(std::span<float> host) {
+    auto found = slots_.find(host.data());
+    if (found == slots_.end()) found = slots_.try_emplace(host.data(), backend_, host).first;
+    slot_ = &found->second;
+  }
+  std::span<float> Level(size_t level) {
+    if (level == 0) return slot_->floats();
+    return {static_cast<float*>(further_[level - 1]->data()), floats_};
+  }
+
+  // Floats [begin, end) of a level as they would arrive at the server.
+  void Round(size_t level, size_t begin, size_t end) {
+    backend_.RoundSlice(wire_, Level(level).data() + begin, end - begin);
+  }
+  // Adds those of the next level, rounded likewise.
+  void AddNextTo(size_t level, size_t begin, size_t end) {
+    float* const sum = Level(level).data() + begin;
+    backend_.AddSlices(wire_, sum, Level(level + 1).data() + begin, sum, end - begin);
+  }
+  // Of level 0: at the host when what is queued on kCopyOut is done.
+  void CopyOut(size_t begin, size_t end) { slot_->CopyOut(begin, end); }
+
+ private:
+  Backend& backend_;
+  const size_t floats_;
+  const ElementType wire_;
+  std::map<const float*, DeviceView> slots_;  // by their place at the host
+  DeviceView* slot_ = nullptr;
+  std::vector<std::unique_ptr<DeviceBuffer>> further_;
+};
+
+}  // namespace muster

@@ -1,0 +1,58 @@
+// The weights that a worker receives, as its device sees them.
+//
+// Owner and thread: the trainer's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "worker/client/client.h"
+#include "worker/nn/device_view.h"
+
+namespace muster {
+
+class DeviceWeights {
+ public:
+  DeviceWeights(Backend& backend, std::vector<ChunkRange> chunks)
+      : backend_(backend), chunks_(std::move(chunks)) {}
+
+  // From now on those at this place of the host: one of two buffers, or the average. All work on
+  // what was there before is done.
+  void Use(std::span<const float> host) {
+    auto found = planes_.find(host.data());
+    if (found == planes_.end()) {
+      found = planes_.try_emplace(host.data(), backend_, host, chunks_.size()).first;
+    }
+    used_ = &found->second;
+  }
+  std::span<const float> floats() const { return used_->view.floats(); }
+
+  // The chunk has arrived at the host, with these contents: it is on the device for what is queued
+  // on kCompute from now on.
+  void Bring(size_t chunk, int64_t contents) {
+    int64_t& there = used_->contents[chunk];
+    if (there == contents) return;
+    used_->view.CopyIn(chunks_[chunk].begin, chunks_[chunk].end);
+    there = contents;
+  }
+
+ private:
+  static constexpr int64_t kNothing = std::numeric_limits<int64_t>::min();
+  struct Plane {
+    Plane(Backend& backend, std::span<const float> host, size_t chunks)
+        : view(backend, host), contents(chunks, kNothing) {}
+    DeviceView view;
+    std::vector<int64_t> contents;  // of each chunk on the device
+  };
+
+  Backend& backend_;
+  const std::vector<ChunkRange> chunks_;
+  std::map<const float*, Plane> planes_;  // by their place at the host
+  Plane* used_ = nullptr;
+};
+
+}  // namespace muster
