@@ -69,7 +69,7 @@ struct OpOptions {
 struct ForwardArgs {
   const void* input = nullptr;
   std::span<const void* const> inputs;  // add, concat, batch_norm with fuse_add: all of them
-  void* output = nullptr;               // may be `input` for relu, relu6 and dropout
+  void* output = nullptr;               // may be `input` where LayerTraits::output_in_place
   const float* weights = nullptr;       // batch_norm: scale
   const float* bias = nullptr;          // batch_norm: shift
   const float* running_mean = nullptr;  // batch_norm, in inference
@@ -82,19 +82,17 @@ struct ForwardArgs {
 };
 
 // `weights` and `state`: as Forward left them. `input` and `output` too, but only where Backward
-// reads them; otherwise there may be anything at that address:
-//   input:  conv2d, dense, lrn, batch_norm; avg_pool with input_is_relu
-//   output: relu6, softmax; batch_norm with fuse_add and an activation; dropout with input_is_relu
-//           (may have been overwritten by a relu that followed)
-// The relu after a conv2d may have been made part of it, the dropout after it may have worked in
-// place; neither looks at its output again.
+// reads them (LayerTraits::backward_reads_input and _output; the output also of an op with fuse_add
+// and an activation); otherwise there may be anything at that address. Dropout's output may have
+// been overwritten by a relu that followed. The relu after a conv2d may have been made part of it,
+// the dropout after it may have worked in place; neither looks at its output again.
 struct BackwardArgs {
   const void* input = nullptr;
   const void* output = nullptr;
   // Only batch_norm with fuse_add and an activation writes here, see input_gradients.
   const void* output_gradient = nullptr;
-  void* input_gradient = nullptr;  // may be `output_gradient` for dropout, relu6, softmax and
-                                   // batch_norm without fuse_add
+  // May be `output_gradient` where LayerTraits::gradient_in_place, but not with fuse_add.
+  void* input_gradient = nullptr;
   // concat: one per input, null where none is wanted. batch_norm with fuse_add and an
   // activation: of the input, and of the added one (may be `output_gradient`; or null).
   std::span<void* const> input_gradients;

@@ -105,7 +105,7 @@ void Trainer::TrainStep(const Order& order) {
   const trace::Span span("step");
   order_ = order;
   times_.set_step(order.version);
-  sums_.resize(static_cast<size_t>(client_.slices().size()));
+  sums_.clear();
   for (part_ = 0; part_ < client_.parts().size(); ++part_) {
     streamed_ = false;
     gradients_.UseSlot(client_.Slot(part_));
@@ -159,7 +159,7 @@ bool Trainer::ComputeSlice(int64_t slice, size_t level, const std::vector<size_t
   }
   waited_ms_ = pushed_ms_ = 0;
   weights_.Use(client_.Weights(order_.version));
-  LossSums& sums = sums_[static_cast<size_t>(slice - client_.slices().begin)];
+  LossSums& sums = sums_.emplace_back();  // stays where it is until the next step
   const Clock::time_point forward = Clock::now();
   tower_.Forward(
       {.count = batch.count,
@@ -276,7 +276,7 @@ void Trainer::Evaluate(const Order& order) {
     if (!order.average) AwaitLayer(layer);
   };
   predictions_.resize(order.predictions ? static_cast<size_t>(order.block_size) : size_t{0});
-  sums_.resize(1);
+  sums_.assign(1, {});
   for (int64_t block = order.blocks.begin; block < order.blocks.end; ++block) {
     const PreparedBatch& batch = blocks->Next(config_.deadlines().progress_s());
     LossSums& sums = sums_[0];

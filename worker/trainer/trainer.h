@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -79,7 +80,7 @@ class Trainer {
   bool streamed_ = false;  // the part's chunks were pushed during backward
   wire::StepTimes times_;
   bool first_weights_seen_ = false;
-  std::vector<LossSums> sums_;  // of each slice of this worker
+  std::deque<LossSums> sums_;  // of each slice so far, or of a block
   std::vector<int32_t> predictions_;
   // In all hooks of one slice's passes: what is not compute.
   double waited_ms_ = 0, pushed_ms_ = 0;

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "worker/backend/op.h"
 #include "worker/backend/cpu/onednn.h"
 #include "worker/backend/cpu/reordered_weights.h"
 #include "worker/backend/cpu/winograd_weights.h"
+#include "worker/backend/op.h"
 
 namespace muster::cpu {
 
