@@ -77,10 +77,11 @@ PassRun::PassRun(Team& team, const PassOptions& options)
   }
   const size_t states = Optimizer(options.optimizer, *AvailableKernels().back()).state_arenas();
   for (size_t i = 0; i < states; ++i) {
-    for (size_t plane = 0; plane < 2; ++plane) {
+    for (size_t plane = 0; plane < (options.keep_previous ? 2 : 1); ++plane) {
       state_memory_.emplace_back(room);
       state_[plane][i] = place(state_memory_.back().floats());
     }
+    if (!options.keep_previous) state_[1][i] = state_[0][i];
   }
   for (int part = 0; part < options.parts; ++part) {
     slot_memory_.push_back(shared("bench-slot", room));

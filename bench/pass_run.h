@@ -23,9 +23,10 @@ struct PassOptions {
   size_t floats = 0;  // of the arena; a multiple of 16
   int parts = 2;
   config::Optimizer optimizer;
-  bool stream = false;      // new values past the cache
-  size_t skew_bytes = 0;    // stream i begins i * this behind a page; a multiple of 64
-  bool huge_pages = false;  // ask for them (MADV_HUGEPAGE)
+  bool keep_previous = false;  // the state of before, too (VariablesOptions)
+  bool stream = false;         // new values past the cache
+  size_t skew_bytes = 0;       // stream i begins i * this behind a page; a multiple of 64
+  bool huge_pages = false;     // ask for them (MADV_HUGEPAGE)
 };
 
 class PassRun {

@@ -12,7 +12,8 @@
 
 namespace muster {
 
-// One block of at most 1,024 floats of a chunk. None of the ranges overlap.
+// One block of at most 1,024 floats of a chunk. None of the ranges overlap, but that next_state may
+// be state.
 struct UpdateBlock {
   size_t count = 0;
   const float* gradient = nullptr;
@@ -61,7 +62,7 @@ struct PassKernels {
   // w ← w. Nonzero if the gradient, of which no use is made, is not finite.
   uint32_t (*keep_frozen)(const UpdateBlock& block);
 
-  // next ← decay average + one_minus_decay w
+  // next ← decay average + one_minus_decay w; `next` may be `average`.
   void (*average)(const float* weights, const float* average, float* next, size_t count,
                   float decay, float one_minus_decay);
 

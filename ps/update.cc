@@ -49,26 +49,27 @@ uint32_t UpdateOne(const UpdateBlock& block, const Segment& segment, const Updat
   return 0;
 }
 
-// What a block writes: into the other planes, or into a place in the L1 cache whose values then go
-// past it.
-class NewValues {
+// Where a block's new values go: into their arena, or, where that is another one than they come
+// from and larger than the cache, into a place in the L1 cache first and then past it.
+class Destination {
  public:
-  NewValues(const ChunkUpdate& update, size_t at, size_t count)
-      : update_(update), at_(at), count_(count) {}
+  Destination(const ChunkUpdate& update, size_t at, size_t count, std::span<const float> from,
+              std::span<float> to, float* nearby)
+      : kernels_(*update.rule.kernels),
+        count_(count),
+        to_(to.empty() ? nullptr : to.data() + at),
+        nearby_(update.stream && from.data() != to.data() ? nearby : nullptr) {}
 
-  float* Of(std::span<float> plane, float* nearby) const {
-    if (plane.empty()) return nullptr;
-    return update_.stream ? nearby : plane.data() + at_;
-  }
-  void Stream(const float* nearby, std::span<float> plane) const {
-    if (update_.stream && !plane.empty()) {
-      update_.rule.kernels->stream_out(nearby, plane.data() + at_, count_);
-    }
+  float* place() const { return nearby_ != nullptr ? nearby_ : to_; }
+  void Stream() const {
+    if (nearby_ != nullptr && to_ != nullptr) kernels_.stream_out(nearby_, to_, count_);
   }
 
  private:
-  const ChunkUpdate& update_;
-  const size_t at_, count_;
+  const PassKernels& kernels_;
+  const size_t count_;
+  float* const to_;
+  float* const nearby_;
 };
 
 // next_average of the block, and what is evaluated of it. Nonzero if that cannot travel.
@@ -101,34 +102,39 @@ bool ApplyUpdate(const ChunkUpdate& update) {
     if (segment->end <= at) ++segment;
     const size_t count = std::min({TreeSum::kBlock, chunk.end - at, segment->end - at});
     const TreeSum::Addends gradient = Gradient(update, *segment, at, count, scratch, buffer, bad);
-    const NewValues values(update, at, count);
+    const auto destination = [&](std::span<const float> from, std::span<float> to, float* nearby) {
+      return Destination(update, at, count, from, to, nearby);
+    };
+    const Destination weights = destination(update.weights, update.next_weights, next);
+    const Destination average = destination(update.average, update.next_average, next_average);
+    const Destination state[2] = {
+        destination(update.state[0], update.next_state[0], next_state[0]),
+        destination(update.state[1], update.next_state[1], next_state[1]),
+    };
     UpdateBlock block{
         .count = count,
         .gradient = gradient.left,
         .addend = gradient.right,
         .weights = update.weights.data() + at,
-        .next_weights = values.Of(update.next_weights, next),
+        .next_weights = weights.place(),
     };
     for (size_t i = 0; i < update.state.size(); ++i) {
       if (update.state[i].empty()) continue;
       block.state[i] = update.state[i].data() + at;
-      block.next_state[i] = values.Of(update.next_state[i], next_state[i]);
+      block.next_state[i] = state[i].place();
     }
     bad |= UpdateOne(block, *segment, update.rule);
     if (!update.average.empty()) {
-      float* const average = values.Of(update.next_average, next_average);
-      bad |= UpdateAverage(update, *segment, block.next_weights, average, at, count);
-      values.Stream(average, update.next_average);
+      bad |= UpdateAverage(update, *segment, weights.place(), average.place(), at, count);
+      average.Stream();
     }
     if (!update.wire_weights.empty()) {
-      bad |= Narrow(update.gradient.type, {block.next_weights, count},
-                    update.wire_weights.data() + at);
+      bad |=
+          Narrow(update.gradient.type, {weights.place(), count}, update.wire_weights.data() + at);
     }
-    values.Stream(block.next_weights, update.next_weights);
+    weights.Stream();
     if (segment->kind == Segment::Kind::kTrained) {  // the state of others is zero for ever
-      for (size_t i = 0; i < update.state.size(); ++i) {
-        values.Stream(block.next_state[i], update.next_state[i]);
-      }
+      for (const Destination& one : state) one.Stream();
     }
     at += count;
   }

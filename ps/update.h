@@ -1,7 +1,7 @@
 // The one pass over memory that ends a step for a chunk, block by block in the L1 cache:
 //
 //   tree sum of the parts → clip_value → finite check → weight decay → optimizer →
-//   new weights, state and moving average into their other planes
+//   new weights, state and moving average, in place or into other buffers
 //
 // In a two-phase step the sums of all chunks come first (average_gradient.h), and this pass takes
 // them from there.
@@ -41,11 +41,11 @@ struct ChunkUpdate {
   std::span<const Segment> segments;
   std::span<const float> weights;  // W(v)
   std::span<float> next_weights;   // W(v + 1), the other plane
-  // As many as Optimizer::state_arenas, and their other planes.
+  // As many as Optimizer::state_arenas; each next one is the same memory, or another arena.
   std::array<std::span<const float>, 2> state;
   std::array<std::span<float>, 2> next_state;
   std::span<const float> average;  // empty without ema_decay
-  std::span<float> next_average;   // its other plane
+  std::span<float> next_average;   // the same memory, or another arena
   // The new average once more, for workers that evaluate it; empty in steps without that.
   std::span<float> evaluated_average;
   // What goes to workers in 16 bits: of the new weights and of evaluated_average. Empty with 32.

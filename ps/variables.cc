@@ -13,17 +13,18 @@ Variables::Variables(const VariableLayout& layout, const VariablesOptions& optio
     : layout_(layout),
       wire_type_(options.wire_type),
       state_arenas_(options.state_arenas),
+      keep_previous_(options.keep_previous),
       shared_(SharedMemory::Create(
           "muster-weights", (options.average ? 3 : 2) * layout.arena_floats() * sizeof(float),
           SharedMemory::Access::kReadWrite)) {
   MUSTER_CHECK(state_arenas_ <= state_.size());
   const size_t floats = layout.arena_floats();
-  for (size_t i = 0; i < state_arenas_; ++i) state_[i] = {Arena(floats), Arena(floats)};
-  InitializeWeights(layout, options.seed, Weights(0));
-  if (options.average) {
-    average_ = {Arena(floats), Arena(floats)};
-    std::ranges::copy(Weights(0), average_[0].floats().begin());
+  for (size_t plane = 0; plane < (keep_previous_ ? 2 : 1); ++plane) {
+    for (size_t i = 0; i < state_arenas_; ++i) state_[i][plane] = Arena(floats);
+    if (options.average) average_[plane] = Arena(floats);
   }
+  InitializeWeights(layout, options.seed, Weights(0));
+  if (options.average) std::ranges::copy(Weights(0), average_[0].floats().begin());
   if (wire_type_ == wire::FP32) return;
   halves_ = AlignedArray<uint16_t>(shared_.floats().size());
   (void)Narrow(wire_type_, Weights(0), HalfWeights(0).data());

@@ -2,10 +2,10 @@
 // state, moving average, the count of updates. Together with the step they are what a run is: all
 // else is a function of config, step and seed.
 //
-// Everything lies in two planes, and whoever updates reads one and writes the other. So W(v), and
-// what belongs to it, is whole until the first update of step v + 1, whatever becomes of step v.
-// Weights are in plane v mod 2; state and average, which a skipped step leaves as they are, in
-// plane u mod 2 after u updates.
+// Weights lie in two buffers: an update reads one and writes the other, so that W(v) is whole until
+// the first update of step v + 1, whatever becomes of step v. With keep_previous state and average
+// do so, too. Weights are in buffer v mod 2; state and average, which a skipped step leaves as they
+// are, in buffer u mod 2 after u updates.
 //
 // Owner: the aggregator. Ranges of chunks are read and written by the threads that it gives them
 // to.
@@ -26,6 +26,9 @@ namespace muster {
 struct VariablesOptions {
   size_t state_arenas = 0;  // of the optimizer, at most 2
   bool average = false;     // with optimizer.ema_decay
+  // State and average of before an update are kept, too: what belongs to W(v) is whole in any step.
+  // Costs their memory again, and the update of large models a tenth (docs/RESULTS.md).
+  bool keep_previous = false;
   WireType wire_type = wire::FP32;
   uint64_t seed = 0;
 };
@@ -48,12 +51,14 @@ class Variables {
   // Whole arenas. Of a version, or of a count of updates.
   std::span<float> Weights(int64_t version);
   std::span<const float> Weights(int64_t version) const;
-  std::span<float> State(size_t i, int64_t updates) { return state_[i][Plane(updates)].floats(); }
+  std::span<float> State(size_t i, int64_t updates) {
+    return state_[i][StatePlane(updates)].floats();
+  }
   std::span<const float> State(size_t i, int64_t updates) const {
-    return state_[i][Plane(updates)].floats();
+    return state_[i][StatePlane(updates)].floats();
   }
   // Empty without an average.
-  std::span<float> Average(int64_t updates) { return average_[Plane(updates)].floats(); }
+  std::span<float> Average(int64_t updates) { return average_[StatePlane(updates)].floats(); }
   // The average as workers evaluate it: a copy, which stays until the next evaluation.
   std::span<float> EvaluatedAverage();
 
@@ -78,6 +83,7 @@ class Variables {
  private:
   static constexpr size_t kAveragePlane = 2;
   static size_t Plane(int64_t count) { return static_cast<size_t>(count % 2); }
+  size_t StatePlane(int64_t updates) const { return keep_previous_ ? Plane(updates) : 0; }
   std::span<float> SharedPlane(size_t plane) const;
   std::span<uint16_t> HalfPlane(size_t plane);
   std::span<const std::byte> WireChunk(size_t plane, const Chunk& chunk) const;
@@ -85,6 +91,7 @@ class Variables {
   const VariableLayout& layout_;
   const WireType wire_type_;
   const size_t state_arenas_;
+  const bool keep_previous_;
   int64_t updates_ = 0;
   SharedMemory shared_;
   AlignedArray<uint16_t> halves_;  // of shared_, as it travels; with 16 bits

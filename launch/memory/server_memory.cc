@@ -20,10 +20,10 @@ std::vector<MemoryRow> ServerMemory(const config::Config& config, const Graph& g
   const double arena = ArenaBytes(graph);
   std::vector<MemoryRow> rows{{"weights, two planes", 2 * arena}};
   if (const int arrays = OptimizerState(config.optimizer()); arrays > 0) {
-    rows.push_back({"optimizer state, two planes", 2 * arrays * arena});
+    rows.push_back({"optimizer state", arrays * arena});
   }
   if (config.optimizer().has_ema_decay())
-    rows.push_back({"moving average, two planes and one to evaluate", 3 * arena});
+    rows.push_back({"moving average, and one to evaluate", 2 * arena});
   if (config.optimizer().clip_norm() > 0 || config.run().on_nonfinite() == config::Run::SKIP_STEP) {
     rows.push_back({"averaged gradient, of a two-phase step", arena});
   }

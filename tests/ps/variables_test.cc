@@ -31,11 +31,14 @@ Variable Weights(const char* name, size_t offset, size_t count) {
 // One worker, one slice, one chunk.
 class VariablesTest : public ::testing::Test {
  protected:
-  void Make(const std::string& optimizer, bool may_skip = false) {
+  void Make(const std::string& optimizer, bool may_skip = false, bool keep_previous = true) {
+    settings_.Clear();
     ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(optimizer, &settings_));
-    variables_.emplace(layout_, VariablesOptions{.state_arenas = static_cast<size_t>(OptimizerState(settings_)),
-                                                 .average = settings_.has_ema_decay(),
-                                                 .seed = 3});
+    variables_.emplace(
+        layout_, VariablesOptions{.state_arenas = static_cast<size_t>(OptimizerState(settings_)),
+                                  .average = settings_.has_ema_decay(),
+                                  .keep_previous = keep_previous,
+                                  .seed = 3});
     aggregator_.emplace(*variables_, pool_, std::vector<Chunk>{{0, kFloats, 0, 0}}, settings_,
                         *AvailableKernels().back(), may_skip, [](int64_t, size_t) {});
     aggregator_->Expect(AssignEvenly(1, 1));
@@ -111,6 +114,25 @@ TEST_F(VariablesTest, ASkippedStepKeepsAllAndCountsNothing) {
   EXPECT_EQ(variables_->updates(), 2);
   EXPECT_EQ(variables_->State(0, 2)[0], 1.5f);
   EXPECT_EQ(variables_->Average(2)[0], 0.5f * average[0] + 0.5f * variables_->Weights(3)[0]);
+}
+
+// In place, if nobody wants what was: the same bits.
+TEST_F(VariablesTest, WithoutThePreviousStateTheBitsAreTheSame) {
+  for (const char* optimizer :
+       {"type: MOMENTUM momentum: 0.5 ema_decay: 0.5", "type: ADAM ema_decay: 0.9"}) {
+    std::vector<float> weights[2], average[2], state[2];
+    for (const bool keep : {false, true}) {
+      Make(optimizer, false, keep);
+      for (int step = 0; step < 3; ++step) Step(step, 1.0f + static_cast<float>(step));
+      weights[keep] = Copy(variables_->Weights(3));
+      average[keep] = Copy(variables_->Average(3));
+      state[keep] = Copy(variables_->State(0, 3));
+      EXPECT_EQ(variables_->State(0, 2).data() == variables_->State(0, 3).data(), !keep);
+    }
+    EXPECT_EQ(weights[0], weights[1]) << optimizer;
+    EXPECT_EQ(average[0], average[1]) << optimizer;
+    EXPECT_EQ(state[0], state[1]) << optimizer;
+  }
 }
 
 // Workers read it while later steps go on.
