@@ -54,7 +54,7 @@ PassFunction PassFor(const PassShape& shape) {
 
 }  // namespace
 
-double PassBytes(const PassShape& shape) {
+double UpdateBytes(const PassShape& shape) {
   return static_cast<double>(shape.floats) * sizeof(float) *
          (shape.gradients + 2 + 2 * shape.states);
 }

@@ -17,7 +17,7 @@ struct PassShape {
 };
 
 // Bytes that such a pass has to move.
-double PassBytes(const PassShape& shape);
+double UpdateBytes(const PassShape& shape);
 
 // The fastest plain loop found over arrays of this shape: reads gradients, weights and states,
 // writes states and (past the cache, if that is faster) the new weights. It has arrays of its own,

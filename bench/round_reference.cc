@@ -33,7 +33,7 @@ RoundReference::RoundReference(const config::Config& config, bool gradients_chan
       gradients_change_(gradients_change),
       optimizer_(config_.optimizer(), ChooseKernels(config::Server::SCALAR)),
       sums_(kFloats),
-      planes_{Arena(kFloats), Arena(kFloats)},
+      weight_buffers_{Arena(kFloats), Arena(kFloats)},
       state_{{{Arena(kFloats), Arena(kFloats)}, {Arena(kFloats), Arena(kFloats)}}} {}
 
 float RoundReference::SumAt(size_t i, int64_t step) const {
@@ -56,8 +56,8 @@ void RoundReference::Round() {
                      .averaged = sums_.floats(),
                      .rule = optimizer_.RuleFor(rounds_ + 1, RateOf(config_)),
                      .segments = segments,
-                     .weights = planes_[from].floats(),
-                     .next_weights = planes_[1 - from].floats(),
+                     .weights = weight_buffers_[from].floats(),
+                     .next_weights = weight_buffers_[1 - from].floats(),
                      .state = {state_[from][0].floats(), state_[from][1].floats()},
                      .next_state = {state_[1 - from][0].floats(), state_[1 - from][1].floats()},
                      .average = {}};
@@ -71,7 +71,7 @@ void RoundReference::Round() {
 std::vector<float> RoundReference::WeightsAfter(int64_t steps) {
   MUSTER_CHECK(rounds_ <= steps);
   while (rounds_ < steps) Round();
-  const std::span<const float> weights = planes_[rounds_ % 2].floats();
+  const std::span<const float> weights = weight_buffers_[rounds_ % 2].floats();
   std::vector<float> seen(weights.begin(), weights.begin() + kPattern);
   RoundToWire(WireTypeOf(config_.cluster()), seen);
   return seen;
@@ -87,7 +87,7 @@ void RoundReference::CheckFormula(const config::Config& config, bool gradients_c
       formula.Step(step + 1, RateOf(config), reference.SumAt(i, step),
                    config.optimizer().weight_decay());
     }
-    const double got = reference.planes_[kRounds % 2].floats()[i];
+    const double got = reference.weight_buffers_[kRounds % 2].floats()[i];
     if (!(std::abs(got - formula.w) <= 1e-5 * (1 + std::abs(formula.w)))) {
       throw Error(ExitCode::kFailure, "{}: the pass makes {} of weight {}, its formula {}",
                   config::Optimizer::Type_Name(config.optimizer().type()), got, i, formula.w);

@@ -42,8 +42,8 @@ class RoundReference {
   const bool gradients_change_;
   const Optimizer optimizer_;
   int64_t rounds_ = 0;
-  Arena sums_, planes_[2];
-  std::array<std::array<Arena, 2>, 2> state_;  // of each plane
+  Arena sums_, weight_buffers_[2];
+  std::array<std::array<Arena, 2>, 2> state_;  // of each weight buffer
 };
 
 }  // namespace muster::bench

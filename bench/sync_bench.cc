@@ -169,7 +169,7 @@ class Traffic {
     for (const float w : weights) sum_ += std::bit_cast<uint32_t>(w);
   }
   // Writes the gradients of floats [chunk.begin, chunk.end) of round `step`.
-  void Write(std::span<float> slot, const ChunkRange& chunk, int64_t step) {
+  void Write(std::span<float> gradient_buffer, const ChunkRange& chunk, int64_t step) {
     if (step != step_) {
       step_ = step;
       for (size_t i = 0; i < pattern_.size(); ++i) pattern_[i] = GradientAt(i, rank_, step, true);
@@ -177,7 +177,7 @@ class Traffic {
     for (size_t at = chunk.begin; at < chunk.end;) {
       const size_t from = at % kPattern;
       const size_t count = std::min(chunk.end - at, pattern_.size() - from);
-      std::copy_n(pattern_.data() + from, count, slot.data() + at);
+      std::copy_n(pattern_.data() + from, count, gradient_buffer.data() + at);
       at += count;
     }
   }
@@ -203,8 +203,9 @@ std::vector<double> Work(const Job& job, uint32_t rank) {
   DescribeLayout(graph.layout(), options.hello);
   options.hello.set_train_samples(1 << 20);
   Client client(std::move(options));
-  const std::span<float> slot = client.Slot(0);
-  for (size_t i = 0; i < slot.size(); ++i) slot[i] = GradientAt(i, rank, 0, job.options.write);
+  const std::span<float> gradient_buffer = client.GradientBuffer(0);
+  for (size_t i = 0; i < gradient_buffer.size(); ++i)
+    gradient_buffer[i] = GradientAt(i, rank, 0, job.options.write);
   client.ReportReady();
   std::vector<double> seconds;
   Clock::time_point last = Clock::now();
@@ -231,7 +232,7 @@ std::vector<double> Work(const Job& job, uint32_t rank) {
     }
     client.ReportLoss(order.version, rank, 1, 1.0, 0);
     for (size_t c = client.chunks().size(); c-- > 0;) {
-      if (write) traffic.Write(slot, client.chunks()[c], order.version);
+      if (write) traffic.Write(gradient_buffer, client.chunks()[c], order.version);
       client.PushChunk(order.version, 0, c);
     }
   }
@@ -326,7 +327,8 @@ Job MakeJob(const Options& options) {
 }
 
 // The memory of a job, less that of one next to without a model, against what it must hold: two
-// planes of weights, the optimizer's state, and over shared memory one slot per worker.
+// weight buffers of weights, the optimizer's state, and over shared memory one gradient buffer per
+// worker.
 nlohmann::ordered_json MemoryResult(const Job& job, double memory, double arena, int states) {
   Options small = job.options;
   small.bytes = 4096;
@@ -370,9 +372,9 @@ void Run(Options options) {
                                 {"rounds", seconds.size()},
                                 {"p50_us", p50 * 1e6},
                                 {"p99_us", p99 * 1e6},
-                                {"gb_per_s", PassBytes(shape) / p50 / 1e9},
+                                {"gb_per_s", UpdateBytes(shape) / p50 / 1e9},
                                 {"limit_us", limit * 1e6},
-                                {"limit_gb_per_s", PassBytes(shape) / limit / 1e9},
+                                {"limit_gb_per_s", UpdateBytes(shape) / limit / 1e9},
                                 {"limit_ratio", limit / p50},
                                 {"verified", true}};
   if (options.memory) {
@@ -390,7 +392,7 @@ void Run(Options options) {
       "{:.2f}\n",
       options.workers, graph.arena_floats() * sizeof(float), options.transport, options.optimizer,
       options.write ? ", workers write and read" : "", p50 * 1e6, p99 * 1e6, seconds.size(),
-      PassBytes(shape) / p50 / 1e9, limit * 1e6, PassBytes(shape) / limit / 1e9, limit / p50);
+      UpdateBytes(shape) / p50 / 1e9, limit * 1e6, UpdateBytes(shape) / limit / 1e9, limit / p50);
   if (options.memory) {
     fmt::print(
         "memory {:.1f} MB, {:.1f} MB of it the programs'; the rest is {:.3f} x what it must hold\n",

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/fused_update_run.h"
 #include "bench/memory_limit.h"
-#include "bench/pass_run.h"
 #include "bench/team.h"
 #include "common/base/error.h"
 #include "common/base/program_options.h"
@@ -54,12 +54,12 @@ Enum Named(const std::string& name, const char* option, const char* expected, Pa
 }
 
 struct Samples {
-  const PassKernels* kernels;
+  const UpdateKernelTable* kernels;
   std::vector<double> seconds, ratios;
 };
 
 // One pass of each version and one of the limit in turn, for about `budget` seconds.
-void Measure(PassRun& run, MemoryLimit& limit, double budget, std::vector<Samples>& versions,
+void Measure(FusedUpdateRun& run, MemoryLimit& limit, double budget, std::vector<Samples>& versions,
              std::vector<double>& limits) {
   constexpr double kSample = 1e-3;
   const double once = std::max(run.Seconds(*versions.back().kernels), 1e-8);
@@ -93,10 +93,10 @@ void Print(const Options& options, const Case& one, const PassShape& shape, bool
                                         {"passes", version.seconds.size()},
                                         {"p50_us", seconds * 1e6},
                                         {"min_us", std::ranges::min(version.seconds) * 1e6},
-                                        {"gb_per_s", PassBytes(shape) / seconds / 1e9},
+                                        {"gb_per_s", UpdateBytes(shape) / seconds / 1e9},
                                         {"limit_us", limit * 1e6},
                                         {"limit_min_us", limit_min * 1e6},
-                                        {"limit_gb_per_s", PassBytes(shape) / limit / 1e9},
+                                        {"limit_gb_per_s", UpdateBytes(shape) / limit / 1e9},
                                         {"limit_ratio", ratio},
                                         {"verified", true}};
     std::printf("%s\n", result.dump().c_str());
@@ -104,18 +104,18 @@ void Print(const Options& options, const Case& one, const PassShape& shape, bool
     fmt::print(
         "{:>10} {:>5} {:<9} {:>7} {:<6} {:>12.1f} {:>8.1f} {:>12.1f} {:>8.1f} {:>6.2f} {:>6.2f}\n",
         one.bytes, one.parts, one.optimizer, one.threads, version.kernels->name, seconds * 1e6,
-        PassBytes(shape) / seconds / 1e9, limit * 1e6, PassBytes(shape) / limit / 1e9, ratio,
+        UpdateBytes(shape) / seconds / 1e9, limit * 1e6, UpdateBytes(shape) / limit / 1e9, ratio,
         limit_min / std::ranges::min(version.seconds));
   }
   std::fflush(stdout);
 }
 
 void RunCase(const Options& options, const Case& one) {
-  PassOptions pass{.floats = one.bytes / sizeof(float) / 16 * 16,
-                   .parts = one.parts,
-                   .optimizer = {},
-                   .skew_bytes = options.skew,
-                   .huge_pages = options.huge_pages};
+  FusedUpdateOptions pass{.floats = one.bytes / sizeof(float) / 16 * 16,
+                          .parts = one.parts,
+                          .optimizer = {},
+                          .skew_bytes = options.skew,
+                          .huge_pages = options.huge_pages};
   pass.keep_previous = options.keep_previous;
   pass.optimizer.set_type(Named<config::Optimizer::Type>(
       one.optimizer, "--optimizer", "SGD, MOMENTUM, NESTEROV, ADAM, ADAMW or RMSPROP",
@@ -123,7 +123,7 @@ void RunCase(const Options& options, const Case& one) {
   pass.stream = options.stream == "AUTO" ? pass.floats * sizeof(float) > kStreamBytes
                                          : options.stream == "ON";
   Team team(one.threads);
-  PassRun run(team, pass);
+  FusedUpdateRun run(team, pass);
   std::vector<Samples> versions;
   for (const std::string& name : options.instruction_sets) {
     versions.push_back({&ChooseKernels(Named<config::Server::InstructionSet>(

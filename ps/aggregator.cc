@@ -23,7 +23,7 @@ void CopyChunk(const Chunk& chunk, std::span<const T> from, std::span<T> to) {
 }  // namespace
 
 Aggregator::Aggregator(Variables& variables, ThreadPool& pool, std::vector<Chunk> chunks,
-                       const config::Optimizer& optimizer, const PassKernels& kernels,
+                       const config::Optimizer& optimizer, const UpdateKernelTable& kernels,
                        bool may_skip, Publish publish)
     : variables_(variables),
       pool_(pool),
@@ -53,7 +53,7 @@ void Aggregator::BeginStep(int64_t step) {
 void Aggregator::LetGo(const Go& go) {
   evaluate_average_ = go.evaluate_average;
   if (!go.skip) rule_ = optimizer_.RuleFor(variables_.updates() + 1, go.learning_rate);
-  Enter(go.skip ? Phase::kKeeping : two_phase_ ? Phase::kAveraging : Phase::kOnePass);
+  Enter(go.skip ? Phase::kKeeping : two_phase_ ? Phase::kAveraging : Phase::kFusedUpdate);
   SubmitReady();
 }
 
@@ -159,7 +159,7 @@ Aggregator::Job Aggregator::UpdateJob(size_t c) {
                      .average = variables_.Average(updates),
                      .next_average = variables_.Average(updates + 1),
                      .wire_weights = variables_.HalfWeights(step_ + 1)};
-  if (phase_ == Phase::kOnePass) update.gradient = gradients_.PartsOf(c);
+  if (phase_ == Phase::kFusedUpdate) update.gradient = gradients_.PartsOf(c);
   for (size_t i = 0; i < variables_.state_arenas(); ++i) {
     update.state[i] = variables_.State(i, updates);
     update.next_state[i] = variables_.State(i, updates + 1);

@@ -33,7 +33,7 @@ class Aggregator {
   // Memory, in arenas of 4 bytes per variable: 1 for a two-phase step, and 1/8 of one with
   // clip_norm.
   Aggregator(Variables& variables, ThreadPool& pool, std::vector<Chunk> chunks,
-             const config::Optimizer& optimizer, const PassKernels& kernels, bool may_skip,
+             const config::Optimizer& optimizer, const UpdateKernelTable& kernels, bool may_skip,
              Publish publish);
 
   // Whose parts make a gradient. Before the first step.
@@ -72,11 +72,11 @@ class Aggregator {
  private:
   // What is done with a chunk whose parts are all there.
   enum class Phase {
-    kCollecting,  // nothing yet: losses are missing
-    kOnePass,     // added and applied
-    kAveraging,   // added
-    kApplying,    // the sum is applied
-    kKeeping,     // the weights are copied to the other plane
+    kCollecting,   // nothing yet: losses are missing
+    kFusedUpdate,  // added and applied
+    kAveraging,    // added
+    kApplying,     // the sum is applied
+    kKeeping,      // the weights are copied to the other weight buffer
   };
   // Work on a chunk. It may run in any thread, and is true if all values are finite.
   using Job = std::function<bool()>;

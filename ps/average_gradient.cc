@@ -20,7 +20,7 @@ double TreeSumOf(std::span<const double> values) {
 
 bool AverageGradient(const ChunkAverage& average) {
   std::vector<float> scratch(average.gradient.tree->scratch_floats());
-  const PassKernels& kernels = average.kernels;
+  const UpdateKernelTable& kernels = average.kernels;
   const Chunk& chunk = average.chunk;
   uint32_t bad = 0;
   auto segment = SegmentAt(average.segments, chunk.begin);

@@ -12,9 +12,9 @@
 namespace muster {
 
 struct ChunkAverage {
-  const PassKernels& kernels;
+  const UpdateKernelTable& kernels;
   Chunk chunk;
-  GradientParts gradient;
+  ChunkGradient gradient;
   float clip_value = 0;  // 0: no clipping
   std::span<const Segment> segments;
   std::span<float> averaged;       // the whole arena

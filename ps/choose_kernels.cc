@@ -5,31 +5,31 @@
 
 namespace muster {
 
-extern const PassKernels kScalarPassKernels;
+extern const UpdateKernelTable kScalarUpdateKernels;
 #ifdef __x86_64__
-extern const PassKernels kAvx2PassKernels, kAvx512PassKernels;
+extern const UpdateKernelTable kAvx2UpdateKernels, kAvx512UpdateKernels;
 #endif
 
 namespace {
 
-const PassKernels& KernelsFor(config::Server::InstructionSet set) {
+const UpdateKernelTable& KernelsFor(config::Server::InstructionSet set) {
 #ifdef __x86_64__
-  if (set == config::Server::AVX2) return kAvx2PassKernels;
-  if (set == config::Server::AVX512) return kAvx512PassKernels;
+  if (set == config::Server::AVX2) return kAvx2UpdateKernels;
+  if (set == config::Server::AVX512) return kAvx512UpdateKernels;
 #endif
   MUSTER_CHECK(set == config::Server::SCALAR);
-  return kScalarPassKernels;
+  return kScalarUpdateKernels;
 }
 
 }  // namespace
 
-std::vector<const PassKernels*> AvailableKernels() {
-  std::vector<const PassKernels*> available;
+std::vector<const UpdateKernelTable*> AvailableKernels() {
+  std::vector<const UpdateKernelTable*> available;
   for (const auto set : HostInstructionSets()) available.push_back(&KernelsFor(set));
   return available;
 }
 
-const PassKernels& ChooseKernels(config::Server::InstructionSet wanted) {
+const UpdateKernelTable& ChooseKernels(config::Server::InstructionSet wanted) {
   return KernelsFor(ChooseInstructionSet(wanted));
 }
 

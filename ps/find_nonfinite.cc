@@ -17,7 +17,7 @@ std::string NameOf(const Suspect& suspect, size_t at) {
   return fmt::format("{}[{}]", variable.name, at - variable.offset);
 }
 
-float ValueAt(const GradientParts& gradient, size_t part, size_t i) {
+float ValueAt(const ChunkGradient& gradient, size_t part, size_t i) {
   if (gradient.type == wire::FP32) return static_cast<const float*>(gradient.parts[part])[i];
   float value;
   Widen(gradient.type, {static_cast<const uint16_t*>(gradient.parts[part]) + i, 1}, &value);
@@ -26,7 +26,7 @@ float ValueAt(const GradientParts& gradient, size_t part, size_t i) {
 
 // Of a two-phase step's second phase there are no parts any more; they were all finite.
 std::optional<Nonfinite> InParts(const Suspect& suspect) {
-  const GradientParts gradient = suspect.gradients.PartsOf(suspect.chunk);
+  const ChunkGradient gradient = suspect.gradients.PartsOf(suspect.chunk);
   for (size_t part = 0; part < gradient.parts.size(); ++part) {
     if (gradient.parts[part] == nullptr) continue;
     for (size_t i = 0; i < suspect.range.floats(); ++i) {
@@ -41,9 +41,9 @@ std::optional<Nonfinite> InParts(const Suspect& suspect) {
 }
 
 // The first value of the chunk that is not finite.
-std::optional<size_t> In(std::span<const float> plane, const Chunk& range) {
-  for (size_t at = range.begin; at < range.end && !plane.empty(); ++at) {
-    if (!std::isfinite(plane[at])) return at;
+std::optional<size_t> In(std::span<const float> buffer, const Chunk& range) {
+  for (size_t at = range.begin; at < range.end && !buffer.empty(); ++at) {
+    if (!std::isfinite(buffer[at])) return at;
   }
   return std::nullopt;
 }

@@ -87,7 +87,8 @@ void Membership::Welcome(uint32_t rank) {
   welcome.set_slice_begin(static_cast<uint32_t>(slices.begin));
   welcome.set_slice_end(static_cast<uint32_t>(slices.end));
   welcome.set_tensor_type(terms_.wire_type);
-  if (const auto peer = roster_.at(rank).peer) link_.ShareGradients(*peer, SlotLayoutOf(welcome));
+  if (const auto peer = roster_.at(rank).peer)
+    link_.ShareGradients(*peer, GradientLayoutOf(welcome));
   Send(rank, message);
 }
 

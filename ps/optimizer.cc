@@ -8,7 +8,7 @@
 namespace muster {
 namespace {
 
-UpdateKernel Choose(const config::Optimizer& settings, const PassKernels& kernels) {
+UpdateKernel Choose(const config::Optimizer& settings, const UpdateKernelTable& kernels) {
   switch (settings.type()) {
     case config::Optimizer::SGD:
       return kernels.sgd;
@@ -49,7 +49,7 @@ UpdateCoefficients UpdateRule::Coefficients(const Segment& segment) const {
   };
 }
 
-Optimizer::Optimizer(const config::Optimizer& settings, const PassKernels& kernels)
+Optimizer::Optimizer(const config::Optimizer& settings, const UpdateKernelTable& kernels)
     : settings_(settings), kernels_(kernels), update_(Choose(settings, kernels)) {}
 
 UpdateRule Optimizer::RuleFor(int64_t update, double learning_rate) const {

@@ -1,5 +1,5 @@
 // The optimizer of a run: which formula, how much state, and the numbers of each step. The formulas
-// are in proto/config.proto (Optimizer), the arithmetic in pass_kernels.h.
+// are in proto/config.proto (Optimizer), the arithmetic in update_kernels.h.
 #pragma once
 
 #include <cstddef>
@@ -7,15 +7,15 @@
 
 #include "common/config/update_settings.h"
 #include "proto/config.pb.h"
-#include "ps/pass_kernels.h"
 #include "ps/segments.h"
+#include "ps/update_kernels.h"
 
 namespace muster {
 
 // The update of one step, everything that holds for all variables. Worked out once per step, in
 // double; rounded to float when a kernel's coefficients are made.
 struct UpdateRule {
-  const PassKernels* kernels = nullptr;
+  const UpdateKernelTable* kernels = nullptr;
   UpdateKernel update = nullptr;  // one of `kernels`
   double learning_rate = 0;
   bool decoupled_decay = false;
@@ -36,12 +36,12 @@ struct UpdateRule {
 class Optimizer {
  public:
   // `kernels` live as long as the program.
-  Optimizer(const config::Optimizer& settings, const PassKernels& kernels);
+  Optimizer(const config::Optimizer& settings, const UpdateKernelTable& kernels);
 
   // Arenas of floats that a kernel keeps from step to step, zeros at first.
   size_t state_arenas() const { return static_cast<size_t>(OptimizerState(settings_)); }
   bool keeps_average() const { return settings_.has_ema_decay(); }
-  const PassKernels& kernels() const { return kernels_; }
+  const UpdateKernelTable& kernels() const { return kernels_; }
   // 0: the norm is not clipped.
   double clip_norm() const { return settings_.clip_norm(); }
 
@@ -51,7 +51,7 @@ class Optimizer {
 
  private:
   const config::Optimizer settings_;
-  const PassKernels& kernels_;
+  const UpdateKernelTable& kernels_;
   UpdateKernel update_;
 };
 

@@ -45,8 +45,8 @@ PartialGradients::Result PartialGradients::Add(uint32_t rank, size_t chunk, cons
   return Result::kAccepted;
 }
 
-GradientParts PartialGradients::PartsOf(size_t chunk) const {
-  GradientParts gradient{.tree = tree_.get(), .type = type_, .parts = {}};
+ChunkGradient PartialGradients::PartsOf(size_t chunk) const {
+  ChunkGradient gradient{.tree = tree_.get(), .type = type_, .parts = {}};
   const ChunkState& state = states_[chunk];
   for (size_t i = 0; i < state.parts.size(); ++i) {
     gradient.parts.push_back(state.present[i] == Presence::kHere ? state.parts[i].data : nullptr);

@@ -34,7 +34,7 @@ class PartialGradients {
   bool Complete(size_t chunk) const { return states_[chunk].count == expected_.size(); }
   size_t parts_per_chunk() const { return expected_.size(); }
   // What is there of a chunk, to be added: valid until Release or the next step.
-  GradientParts PartsOf(size_t chunk) const;
+  ChunkGradient PartsOf(size_t chunk) const;
   // Lets go of the memory that a chunk's parts came in.
   void Release(size_t chunk) { states_[chunk].parts.clear(); }
 

@@ -35,15 +35,16 @@ void TreeSum::Visit(const TreeNode& node, const std::vector<TreeNode>& nodes, in
   program_.push_back(kAdd);
 }
 
-TreeSum::Addends TreeSum::RunToLast(const PassKernels& kernels, WireType type,
+TreeSum::Addends TreeSum::RunToLast(const UpdateKernelTable& kernels, WireType type,
                                     std::span<const void* const> parts, size_t at, size_t count,
                                     std::span<float> scratch) const {
   return type == wire::FP32 ? RunFloats(kernels, parts, at, count, scratch)
                             : Addends{RunHalves(type, parts, at, count, scratch), nullptr};
 }
 
-TreeSum::Addends TreeSum::RunFloats(const PassKernels& kernels, std::span<const void* const> parts,
-                                    size_t at, size_t count, std::span<float> scratch) const {
+TreeSum::Addends TreeSum::RunFloats(const UpdateKernelTable& kernels,
+                                    std::span<const void* const> parts, size_t at, size_t count,
+                                    std::span<float> scratch) const {
   Addends stack[kMaxDepth];  // `right` only at the end
   size_t depth = 0;
   for (size_t op = 0; op < program_.size(); ++op) {
@@ -114,7 +115,7 @@ const float* TreeSum::RunHalves(WireType type, std::span<const void* const> part
   return place(0);
 }
 
-const float* TreeSum::Run(const PassKernels& kernels, WireType type,
+const float* TreeSum::Run(const UpdateKernelTable& kernels, WireType type,
                           std::span<const void* const> parts, size_t at, size_t count,
                           std::span<float> scratch) const {
   const Addends sum = RunToLast(kernels, type, parts, at, count, scratch);

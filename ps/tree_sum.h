@@ -8,7 +8,7 @@
 
 #include "common/link/wire_type.h"
 #include "common/plan/slices.h"
-#include "ps/pass_kernels.h"
+#include "ps/update_kernels.h"
 
 namespace muster {
 
@@ -32,15 +32,17 @@ class TreeSum {
   // parts[i] are the values of nodes[i], floats or halves by `type`, or null if that subtree holds
   // no samples: it then takes no part in the sum. Of values [at, at + count), count <= kBlock. What
   // is added up or widened is in `scratch`, what is not in a part.
-  Addends RunToLast(const PassKernels& kernels, WireType type, std::span<const void* const> parts,
-                    size_t at, size_t count, std::span<float> scratch) const;
+  Addends RunToLast(const UpdateKernelTable& kernels, WireType type,
+                    std::span<const void* const> parts, size_t at, size_t count,
+                    std::span<float> scratch) const;
   // With the last addition. Null if there is nothing.
-  const float* Run(const PassKernels& kernels, WireType type, std::span<const void* const> parts,
-                   size_t at, size_t count, std::span<float> scratch) const;
+  const float* Run(const UpdateKernelTable& kernels, WireType type,
+                   std::span<const void* const> parts, size_t at, size_t count,
+                   std::span<float> scratch) const;
 
  private:
   static constexpr int kAdd = -1;
-  Addends RunFloats(const PassKernels& kernels, std::span<const void* const> parts, size_t at,
+  Addends RunFloats(const UpdateKernelTable& kernels, std::span<const void* const> parts, size_t at,
                     size_t count, std::span<float> scratch) const;
   // Rounded, and in scratch, or null.
   const float* RunHalves(WireType type, std::span<const void* const> parts, size_t at, size_t count,

@@ -13,7 +13,7 @@ TreeSum::Addends Gradient(const ChunkUpdate& update, const Segment& segment, siz
                           size_t count, std::span<float> scratch, float* buffer, uint32_t& bad) {
   static constexpr float kZeros[TreeSum::kBlock] = {};
   const UpdateRule& rule = update.rule;
-  const PassKernels& kernels = *rule.kernels;
+  const UpdateKernelTable& kernels = *rule.kernels;
   const bool trained = segment.kind == Segment::Kind::kTrained;
   TreeSum::Addends gradient{update.averaged.data() + at, nullptr};
   if (const TreeSum* const tree = update.gradient.tree) {
@@ -66,7 +66,7 @@ class Destination {
   }
 
  private:
-  const PassKernels& kernels_;
+  const UpdateKernelTable& kernels_;
   const size_t count_;
   float* const to_;
   float* const nearby_;
@@ -94,7 +94,7 @@ bool ApplyUpdate(const ChunkUpdate& update) {
   alignas(64) float buffer[TreeSum::kBlock];
   alignas(64) float next[TreeSum::kBlock], next_average[TreeSum::kBlock];
   alignas(64) float next_state[2][TreeSum::kBlock];
-  const PassKernels& kernels = *update.rule.kernels;
+  const UpdateKernelTable& kernels = *update.rule.kernels;
   const Chunk& chunk = update.chunk;
   uint32_t bad = 0;
   auto segment = SegmentAt(update.segments, chunk.begin);

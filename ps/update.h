@@ -24,7 +24,7 @@ namespace muster {
 inline constexpr size_t kStreamBytes = 8 << 20;
 
 // The gradient of a chunk as it was pushed.
-struct GradientParts {
+struct ChunkGradient {
   const TreeSum* tree = nullptr;
   WireType type = wire::FP32;      // of the parts
   std::vector<const void*> parts;  // each begins at the chunk's first value; null: no samples
@@ -35,12 +35,12 @@ struct GradientParts {
 struct ChunkUpdate {
   Chunk chunk;
   // The gradient: parts to be added, or, without a tree, sums that are finite and clipped already.
-  GradientParts gradient;
+  ChunkGradient gradient;
   std::span<const float> averaged;
   UpdateRule rule;
   std::span<const Segment> segments;
   std::span<const float> weights;  // W(v)
-  std::span<float> next_weights;   // W(v + 1), the other plane
+  std::span<float> next_weights;   // W(v + 1), the other weight buffer
   // As many as Optimizer::state_arenas; each next one is the same memory, or another arena.
   std::array<std::span<const float>, 2> state;
   std::array<std::span<float>, 2> next_state;

@@ -19,9 +19,9 @@ Variables::Variables(const VariableLayout& layout, const VariablesOptions& optio
           SharedMemory::Access::kReadWrite)) {
   MUSTER_CHECK(state_arenas_ <= state_.size());
   const size_t floats = layout.arena_floats();
-  for (size_t plane = 0; plane < (keep_previous_ ? 2 : 1); ++plane) {
-    for (size_t i = 0; i < state_arenas_; ++i) state_[i][plane] = Arena(floats);
-    if (options.average) average_[plane] = Arena(floats);
+  for (size_t buffer = 0; buffer < (keep_previous_ ? 2 : 1); ++buffer) {
+    for (size_t i = 0; i < state_arenas_; ++i) state_[i][buffer] = Arena(floats);
+    if (options.average) average_[buffer] = Arena(floats);
   }
   InitializeWeights(layout, options.seed, Weights(0));
   if (options.average) std::ranges::copy(Weights(0), average_[0].floats().begin());
@@ -30,29 +30,29 @@ Variables::Variables(const VariableLayout& layout, const VariablesOptions& optio
   (void)Narrow(wire_type_, Weights(0), HalfWeights(0).data());
 }
 
-std::span<float> Variables::SharedPlane(size_t plane) const {
+std::span<float> Variables::SharedBuffer(size_t buffer) const {
   const size_t floats = layout_.arena_floats();
-  return shared_.writable_floats().subspan(plane * floats, floats);
+  return shared_.writable_floats().subspan(buffer * floats, floats);
 }
 
-std::span<float> Variables::Weights(int64_t version) { return SharedPlane(Plane(version)); }
+std::span<float> Variables::Weights(int64_t version) { return SharedBuffer(BufferOf(version)); }
 
 std::span<const float> Variables::Weights(int64_t version) const {
-  return SharedPlane(Plane(version));
+  return SharedBuffer(BufferOf(version));
 }
 
 std::span<float> Variables::EvaluatedAverage() {
-  return has_average() ? SharedPlane(kAveragePlane) : std::span<float>();
+  return has_average() ? SharedBuffer(kAverageBuffer) : std::span<float>();
 }
 
-std::span<uint16_t> Variables::HalfPlane(size_t plane) {
-  if (wire_type_ == wire::FP32 || (plane == kAveragePlane && !has_average())) return {};
-  return halves_.values().subspan(plane * layout_.arena_floats(), layout_.arena_floats());
+std::span<uint16_t> Variables::HalfBuffer(size_t buffer) {
+  if (wire_type_ == wire::FP32 || (buffer == kAverageBuffer && !has_average())) return {};
+  return halves_.values().subspan(buffer * layout_.arena_floats(), layout_.arena_floats());
 }
 
-std::span<const std::byte> Variables::WireChunk(size_t plane, const Chunk& chunk) const {
-  MUSTER_CHECK(plane != kAveragePlane || has_average());
-  const size_t begin = plane * layout_.arena_floats() + chunk.begin;
+std::span<const std::byte> Variables::WireChunk(size_t buffer, const Chunk& chunk) const {
+  MUSTER_CHECK(buffer != kAverageBuffer || has_average());
+  const size_t begin = buffer * layout_.arena_floats() + chunk.begin;
   if (wire_type_ == wire::FP32) {
     return std::as_bytes(shared_.floats().subspan(begin, chunk.floats()));
   }

@@ -52,41 +52,41 @@ class Variables {
   std::span<float> Weights(int64_t version);
   std::span<const float> Weights(int64_t version) const;
   std::span<float> State(size_t i, int64_t updates) {
-    return state_[i][StatePlane(updates)].floats();
+    return state_[i][StateBufferOf(updates)].floats();
   }
   std::span<const float> State(size_t i, int64_t updates) const {
-    return state_[i][StatePlane(updates)].floats();
+    return state_[i][StateBufferOf(updates)].floats();
   }
   // Empty without an average.
-  std::span<float> Average(int64_t updates) { return average_[StatePlane(updates)].floats(); }
+  std::span<float> Average(int64_t updates) { return average_[StateBufferOf(updates)].floats(); }
   // The average as workers evaluate it: a copy, which stays until the next evaluation.
   std::span<float> EvaluatedAverage();
 
   // What travels, in 16 bits; empty with 32.
-  std::span<uint16_t> HalfWeights(int64_t version) { return HalfPlane(Plane(version)); }
-  std::span<uint16_t> HalfAverage() { return HalfPlane(kAveragePlane); }
+  std::span<uint16_t> HalfWeights(int64_t version) { return HalfBuffer(BufferOf(version)); }
+  std::span<uint16_t> HalfAverage() { return HalfBuffer(kAverageBuffer); }
   // A chunk as it travels.
   std::span<const std::byte> WireWeights(int64_t version, const Chunk& chunk) const {
-    return WireChunk(Plane(version), chunk);
+    return WireChunk(BufferOf(version), chunk);
   }
   std::span<const std::byte> WireAverage(const Chunk& chunk) const {
-    return WireChunk(kAveragePlane, chunk);
+    return WireChunk(kAverageBuffer, chunk);
   }
 
-  // Both planes of weights and, if there is one, the evaluated average, one after the other:
-  // workers of this host read them there.
+  // Both weight buffers of weights and, if there is one, the evaluated average, one after the
+  // other: workers of this host read them there.
   SharedMemory& shared() { return shared_; }
 
   // XXH3-64 of all weights, without the padding between them.
   uint64_t HashWeights(int64_t version) const;
 
  private:
-  static constexpr size_t kAveragePlane = 2;
-  static size_t Plane(int64_t count) { return static_cast<size_t>(count % 2); }
-  size_t StatePlane(int64_t updates) const { return keep_previous_ ? Plane(updates) : 0; }
-  std::span<float> SharedPlane(size_t plane) const;
-  std::span<uint16_t> HalfPlane(size_t plane);
-  std::span<const std::byte> WireChunk(size_t plane, const Chunk& chunk) const;
+  static constexpr size_t kAverageBuffer = 2;
+  static size_t BufferOf(int64_t count) { return static_cast<size_t>(count % 2); }
+  size_t StateBufferOf(int64_t updates) const { return keep_previous_ ? BufferOf(updates) : 0; }
+  std::span<float> SharedBuffer(size_t buffer) const;
+  std::span<uint16_t> HalfBuffer(size_t buffer);
+  std::span<const std::byte> WireChunk(size_t buffer, const Chunk& chunk) const;
 
   const VariableLayout& layout_;
   const WireType wire_type_;

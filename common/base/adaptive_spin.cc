@@ -6,15 +6,15 @@ namespace muster {
 
 bool AdaptiveSpin::Begin(Clock::time_point now) {
   began_ = now;
-  looks_ = short_waits_ >= kShortWaits && now >= paused_until_;
-  return looks_;
+  polls_ = short_waits_ >= kShortWaits && now >= paused_until_;
+  return polls_;
 }
 
 void AdaptiveSpin::End(Clock::time_point now) {
   const Duration took = now - began_;
-  if (!looks_) {
+  if (!polls_) {
     short_waits_ = took <= kShort ? std::min(short_waits_ + 1, kShortWaits) : 0;
-  } else if (took <= 2 * kLook) {
+  } else if (took <= 2 * kPollTime) {
     tolerated_ = 0;
     if (++successes_ < kForgiven) return;
     successes_ = 0;

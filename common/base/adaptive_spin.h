@@ -32,7 +32,7 @@ class AdaptiveSpin {
   void End(Clock::time_point now);
 
   // For how long a wait polls.
-  static constexpr std::chrono::microseconds kLook{50};
+  static constexpr std::chrono::microseconds kPollTime{50};
   // A wait up to this long, with sleeping and waking up, would have been over sooner by polling.
   static constexpr std::chrono::microseconds kShort{200};
   // If polling was in vain but the wait was short all the same, the other side slept; it polls
@@ -49,7 +49,7 @@ class AdaptiveSpin {
 
  private:
   Clock::time_point began_;
-  bool looks_ = false;
+  bool polls_ = false;
   int short_waits_ = 0;
   Duration pause_ = kFirstPause;
   Clock::time_point paused_until_;
@@ -66,7 +66,7 @@ bool AdaptiveSpin::Spin(const Ready& ready) {
     const bool holds = ready();
     const Clock::time_point now = Clock::now();
     if (holds) End(now);
-    if (holds || now - began_ >= kLook) return holds;
+    if (holds || now - began_ >= kPollTime) return holds;
   }
 }
 

@@ -22,7 +22,7 @@
 #include "common/base/error.h"
 #include "common/base/shared_memory.h"
 #include "common/link/urgency.h"
-#include "common/plan/slot_layout.h"
+#include "common/plan/gradient_layout.h"
 #include "proto/wire.pb.h"
 
 namespace muster {
@@ -79,11 +79,11 @@ class ServerLink {
 
   // The memory in which the weights will lie, for a transport that can let workers read it there.
   // Before the first Welcome; it outlives the link.
-  virtual void ShareWeights(SharedMemory& planes) { (void)planes; }
+  virtual void ShareWeights(SharedMemory& weight_buffers) { (void)weight_buffers; }
   // The peer's Welcome is what is sent to it next: with it goes the memory in which the weights lie
   // and its gradients will, laid out like this, for a transport that can share memory. Gradients
   // come from there as payloads. If there is no memory to be had, Welcome goes without.
-  virtual void ShareGradients(PeerId peer, const SlotLayout& layout) {
+  virtual void ShareGradients(PeerId peer, const GradientLayout& layout) {
     (void)peer;
     (void)layout;
   }
@@ -114,10 +114,10 @@ class ServerLink {
   virtual void Deliver() {}
 };
 
-// What a server shares with a worker: the planes (wire.proto), one arena of floats each, to read,
-// and the slots of its gradients (SlotLayout), to write.
+// What a server shares with a worker: the weight buffers (wire.proto), one arena of floats each, to
+// read, and the gradient buffers of its gradients (GradientLayout), to write.
 struct SharedTensors {
-  SharedMemory planes, slots;
+  SharedMemory weight_buffers, gradient_buffers;
 };
 
 struct FromServer {

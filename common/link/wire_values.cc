@@ -12,7 +12,7 @@ Urgency UrgencyOf(const wire::GradientPart& part) {
 
 TreeNode NodeOf(const wire::Subtree& subtree) { return {subtree.level(), subtree.index()}; }
 
-SlotLayout SlotLayoutOf(const wire::Welcome& welcome) {
+GradientLayout GradientLayoutOf(const wire::Welcome& welcome) {
   return {{welcome.chunk_end().begin(), welcome.chunk_end().end()},
           Decompose({welcome.slice_begin(), welcome.slice_end()}, welcome.slices())};
 }

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "common/link/urgency.h"
+#include "common/plan/gradient_layout.h"
 #include "common/plan/slices.h"
-#include "common/plan/slot_layout.h"
 #include "proto/wire.pb.h"
 
 namespace muster {
@@ -14,6 +14,6 @@ Urgency UrgencyOf(const wire::GradientPart& part);
 TreeNode NodeOf(const wire::Subtree& subtree);
 
 // Both ends work it out from the Welcome.
-SlotLayout SlotLayoutOf(const wire::Welcome& welcome);
+GradientLayout GradientLayoutOf(const wire::Welcome& welcome);
 
 }  // namespace muster

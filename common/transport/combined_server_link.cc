@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "common/link/epoll.h"
-#include "common/link/look_interval.h"
+#include "common/link/poll_interval.h"
 
 namespace muster {
 namespace {
@@ -15,10 +15,10 @@ class CombinedServerLink : public ServerLink {
     for (const auto& link : links_) epoll_.Add(link->fd());
   }
 
-  void ShareWeights(SharedMemory& planes) override {
-    for (const auto& link : links_) link->ShareWeights(planes);
+  void ShareWeights(SharedMemory& weight_buffers) override {
+    for (const auto& link : links_) link->ShareWeights(weight_buffers);
   }
-  void ShareGradients(PeerId peer, const SlotLayout& layout) override {
+  void ShareGradients(PeerId peer, const GradientLayout& layout) override {
     links_[peer % 2]->ShareGradients(peer / 2, layout);
   }
   std::string endpoint() const override { return links_[1]->endpoint(); }
@@ -60,7 +60,7 @@ class CombinedServerLink : public ServerLink {
 
   const std::unique_ptr<ServerLink> links_[2];
   Epoll epoll_;
-  LookInterval second_;
+  PollInterval second_;
 };
 
 }  // namespace

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "common/config/chunk_bytes.h"
-#include "proto/config.pb.h"
 #include "common/plan/chunks.h"
+#include "proto/config.pb.h"
 
 namespace muster {
 namespace {
@@ -29,8 +29,8 @@ LinkOptions LinkOptionsFor(const config::Config& config, const VariableLayout& l
   options.max_server_message_bytes =
       std::max(largest, std::min(layout.arena_floats() * sizeof(float), 2 * kMostChunk)) +
       kMostHeader;
-  // Both planes' chunks can be on their way to a worker, and every part of one gradient from it; a
-  // worker pushes at most two subtrees per level of the slice tree.
+  // Both weight buffers' chunks can be on their way to a worker, and every part of one gradient
+  // from it; a worker pushes at most two subtrees per level of the slice tree.
   options.max_queued_messages = static_cast<int>(chunks.size()) * 64 + 1000;
   options.max_received_messages = ReceiveWindow(options.max_message_bytes);
   options.silence_s = config.deadlines().silence_s();

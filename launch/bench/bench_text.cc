@@ -40,8 +40,8 @@ TextTable RoundTable(const BenchResult& result, const MachineCosts& costs) {
   for (const BenchRow& row : result.rows) {
     const bool first = &row == &result.rows.front(), last = &row == &result.rows.back();
     const RoundShape shape = ShapeAt(result, row.bytes);
-    table.AddRow({FormatBytes(row.bytes), Time(row.pass_s), Time(row.limit_s),
-                  FormatPercent(row.limit_s / row.pass_s), Time(row.local_s),
+    table.AddRow({FormatBytes(row.bytes), Time(row.update_s), Time(row.limit_s),
+                  FormatPercent(row.limit_s / row.update_s), Time(row.local_s),
                   first ? "" : Time(LocalRound(shape, costs)), Time(row.tcp_s),
                   first || last ? "" : Time(LoopbackRound(shape, costs))});
   }
@@ -110,9 +110,9 @@ MachineCosts CostsOf(const BenchResult& result) {
   // What is noise is not taken for a speed.
   const double loopback = both_ways * (large.bytes - small.bytes) /
                           std::max(large.tcp_s - small.tcp_s, large.tcp_s / 10);
-  return {.local_latency_s = std::max(0.0, small.local_s - small.pass_s),
+  return {.local_latency_s = std::max(0.0, small.local_s - small.update_s),
           .tcp_latency_s = std::max(0.0, small.tcp_s - both_ways * small.bytes / loopback),
-          .memory_bytes_per_s = PassBytes(shape) / large.pass_s,
+          .memory_bytes_per_s = UpdateBytes(shape) / large.update_s,
           .loopback_bytes_per_s = loopback};
 }
 
@@ -128,8 +128,8 @@ std::vector<std::string> BenchLines(const BenchResult& result) {
   lines.push_back("");
   lines.push_back(
       fmt::format("The memory moves {:.1f} GB/s in such a pass; the update reaches {} of that.",
-                  PassBytes(ShapeAt(result, large.bytes)) / large.limit_s / 1e9,
-                  FormatPercent(large.limit_s / large.pass_s)));
+                  UpdateBytes(ShapeAt(result, large.bytes)) / large.limit_s / 1e9,
+                  FormatPercent(large.limit_s / large.update_s)));
   lines.push_back(fmt::format(
       "A round costs {} over shared memory and {} over TCP before the first byte; TCP on this host "
       "moves {:.1f} GB/s through the server.",

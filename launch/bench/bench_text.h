@@ -12,7 +12,7 @@ namespace muster {
 // Of one size of the weights; seconds.
 struct BenchRow {
   double bytes = 0;
-  double pass_s = 0, limit_s = 0;       // the update alone; the memory limit for it
+  double update_s = 0, limit_s = 0;     // the update alone; the memory limit for it
   double local_s = 0, local_p99_s = 0;  // a round, over shared memory
   double tcp_s = 0, tcp_p99_s = 0;      // … over TCP on the loopback interface
 };

@@ -4,16 +4,16 @@
 
 namespace muster {
 
-double PassBytes(const RoundShape& shape) {
+double UpdateBytes(const RoundShape& shape) {
   return shape.bytes * (shape.workers + 2 + 2 * shape.states);
 }
 
-double PassSeconds(const RoundShape& shape, double memory_bytes_per_s) {
-  return PassBytes(shape) / memory_bytes_per_s;
+double UpdateSeconds(const RoundShape& shape, double memory_bytes_per_s) {
+  return UpdateBytes(shape) / memory_bytes_per_s;
 }
 
 double LocalRound(const RoundShape& shape, const MachineCosts& costs) {
-  return costs.local_latency_s + PassSeconds(shape, costs.memory_bytes_per_s);
+  return costs.local_latency_s + UpdateSeconds(shape, costs.memory_bytes_per_s);
 }
 
 double LoopbackRound(const RoundShape& shape, const MachineCosts& costs) {
@@ -24,7 +24,7 @@ double ServerRound(const RoundShape& shape, const HostNetwork& network, double m
   const double link = network.BytesPerSecond();
   const double chunk = std::min(shape.bytes, shape.chunk_bytes);
   const double transfer = shape.workers * shape.bytes / link;
-  return 2 * network.hop_s + std::max(transfer, PassSeconds(shape, memory_bytes_per_s)) +
+  return 2 * network.hop_s + std::max(transfer, UpdateSeconds(shape, memory_bytes_per_s)) +
          shape.workers * chunk / link;
 }
 
@@ -33,7 +33,7 @@ double RingRound(const RoundShape& shape, const HostNetwork& network, double mem
   RoundShape alone = shape;
   alone.workers = 1;
   return hops * (network.hop_s + shape.bytes / shape.workers / network.BytesPerSecond()) +
-         PassSeconds(alone, memory_bytes_per_s);
+         UpdateSeconds(alone, memory_bytes_per_s);
 }
 
 }  // namespace muster

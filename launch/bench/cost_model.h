@@ -20,10 +20,10 @@ struct MachineCosts {
 };
 
 // Bytes that the pass must read and write: K gradients, weights and state; new weights and state.
-double PassBytes(const RoundShape& shape);
+double UpdateBytes(const RoundShape& shape);
 
 // Seconds.
-double PassSeconds(const RoundShape& shape, double memory_bytes_per_s);
+double UpdateSeconds(const RoundShape& shape, double memory_bytes_per_s);
 // All workers on the server's host, over shared memory: latency, and the pass. Of models that do
 // not stay in the cache.
 double LocalRound(const RoundShape& shape, const MachineCosts& costs);

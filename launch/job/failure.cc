@@ -41,12 +41,12 @@ std::string SignalName(int signal) {
 
 }  // namespace
 
-std::optional<size_t> FindCause(const std::vector<EndedProcess>& ended, int accused_rank) {
+std::optional<size_t> FindCause(const std::vector<EndedProcess>& ended, int reported_rank) {
   std::optional<size_t> first;
   for (size_t i = 0; i < ended.size(); ++i) {
     const EndedProcess& process = ended[i];
-    bool accused = process.rank >= 0 && process.rank == accused_rank;
-    if (accused && (IsCause(process.end) || LeftEarly(process))) return i;
+    bool reported = process.rank >= 0 && process.rank == reported_rank;
+    if (reported && (IsCause(process.end) || LeftEarly(process))) return i;
     if (IsCause(process.end) && !first) first = i;
   }
   return first;
@@ -165,11 +165,11 @@ JobFailure FailureOf(const events::Failure& reported) {
   return failure;
 }
 
-Judgement JudgeFailure(const std::vector<EndedProcess>& ended, const Observed& observed,
-                       const std::optional<JobFailure>& reported, const std::string& at,
-                       const std::function<std::string(int rank)>& words_of) {
-  const int accused = reported && reported->rank ? static_cast<int>(*reported->rank) : -1;
-  std::optional<size_t> cause = FindCause(ended, accused);
+FailureCause FindFailureCause(const std::vector<EndedProcess>& ended, const Observed& observed,
+                              const std::optional<JobFailure>& reported, const std::string& at,
+                              const std::function<std::string(int rank)>& words_of) {
+  const int reported_rank = reported && reported->rank ? static_cast<int>(*reported->rank) : -1;
+  std::optional<size_t> cause = FindCause(ended, reported_rank);
   if (observed.ServerIsStuck() && (!cause || GaveUp(ended[*cause]))) {
     return {.failure = {.code = ExitCode::kDeadline, .what = DescribeSilence(observed, at)},
             .in_server_words = true};
@@ -179,7 +179,7 @@ Judgement JudgeFailure(const std::vector<EndedProcess>& ended, const Observed& o
     JobFailure failure = *reported;
     if (cause) failure.code = CodeOf(ended[*cause].end);
     // However its silence was noticed.
-    if (observed.IsStopped(accused)) failure.code = ExitCode::kDeadline;
+    if (observed.IsStopped(reported_rank)) failure.code = ExitCode::kDeadline;
     failure.what += StoppedText(observed);
     return {.failure = std::move(failure), .in_server_words = true};
   }

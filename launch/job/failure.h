@@ -27,10 +27,10 @@ struct EndedProcess {
 };
 
 // The index in `ended` (in order of their ends) of the process that failed first; empty if each of
-// them was asked to end or ended as a victim. `accused_rank` is the worker that the server's report
-// blames, or -1: it settles whether a process that ended at the same moment came first, and whether
-// a worker that ended with exit code 0 left too early.
-std::optional<size_t> FindCause(const std::vector<EndedProcess>& ended, int accused_rank);
+// them was asked to end or ended as a victim. `reported_rank` is the worker that the server's
+// report blames, or -1: it settles whether a process that ended at the same moment came first, and
+// whether a worker that ended with exit code 0 left too early.
+std::optional<size_t> FindCause(const std::vector<EndedProcess>& ended, int reported_rank);
 
 // "rank 1 (pid 4242)", "server (pid 4241)"
 std::string Name(int rank, pid_t pid);
@@ -68,15 +68,15 @@ std::string DescribeSilence(const Observed& observed, const std::string& at);
 JobFailure FailureOf(const events::Failure& reported);
 
 // What is told about a failed job. The log to show is that of its rank.
-struct Judgement {
+struct FailureCause {
   JobFailure failure;
   bool in_server_words = false;  // the server has no more to say
 };
 
 // A process that gave up waiting for a server that is stuck is a victim, too. `reported`: by the
 // server, if it could; `words_of` finds what a process said in its log about its failure.
-Judgement JudgeFailure(const std::vector<EndedProcess>& ended, const Observed& observed,
-                       const std::optional<JobFailure>& reported, const std::string& at,
-                       const std::function<std::string(int rank)>& words_of);
+FailureCause FindFailureCause(const std::vector<EndedProcess>& ended, const Observed& observed,
+                              const std::optional<JobFailure>& reported, const std::string& at,
+                              const std::function<std::string(int rank)>& words_of);
 
 }  // namespace muster

@@ -242,8 +242,9 @@ JobOutcome Supervisor::Outcome() const {
     outcome.failure = found_;
     outcome.log_path = found_log_path_;
   } else {
-    Judgement judgement = JudgeFailure(ended_, observed_, server_failure_, display_.AtStep(),
-                                       [this](int rank) { return members_.LastWords(rank); });
+    FailureCause judgement =
+        FindFailureCause(ended_, observed_, server_failure_, display_.AtStep(),
+                         [this](int rank) { return members_.LastWords(rank); });
     const JobFailure& failure = judgement.failure;
     outcome.log_path = members_.LogPath(failure.rank ? static_cast<int>(*failure.rank) : -1);
     if (judgement.in_server_words) outcome.server_said.clear();

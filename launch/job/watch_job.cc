@@ -17,7 +17,7 @@
 namespace muster {
 namespace {
 
-constexpr std::chrono::seconds kLookInterval{1};
+constexpr std::chrono::seconds kPollInterval{1};
 
 double Seconds(std::chrono::steady_clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
@@ -32,7 +32,7 @@ class Clock {
   void Look() { own_gaps_s_ += Seconds(own_gap_.Look()); }
 
  private:
-  OwnGap own_gap_{2 * kLookInterval};
+  OwnGap own_gap_{2 * kPollInterval};
   double own_gaps_s_ = 0;
 };
 
@@ -59,7 +59,7 @@ class Watch {
  private:
   void Wait() {
     const double wait =
-        std::clamp(supervisor_.next_check() - clock_.Now(), 0.0, Seconds(kLookInterval));
+        std::clamp(supervisor_.next_check() - clock_.Now(), 0.0, Seconds(kPollInterval));
     pollfd events[] = {{.fd = signals_.fd(), .events = POLLIN},
                        {.fd = processes_.reports().fd(), .events = POLLIN},
                        {.fd = console_.poll_fd(), .events = POLLOUT}};

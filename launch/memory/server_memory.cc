@@ -18,7 +18,7 @@ double ArenaBytes(const Graph& graph) {
 
 std::vector<MemoryRow> ServerMemory(const config::Config& config, const Graph& graph) {
   const double arena = ArenaBytes(graph);
-  std::vector<MemoryRow> rows{{"weights, two planes", 2 * arena}};
+  std::vector<MemoryRow> rows{{"weights, two buffers", 2 * arena}};
   if (const int arrays = OptimizerState(config.optimizer()); arrays > 0) {
     rows.push_back({"optimizer state", arrays * arena});
   }

@@ -112,7 +112,7 @@ class Listener : public Channel::Owner {
     if (event.message.stop().reason() == "worse") throw std::runtime_error("worse");
     heard.push_back(event.message.stop().reason());
   }
-  wire::WorkerMessage Beat() override {
+  wire::WorkerMessage Heartbeat() override {
     wire::WorkerMessage message;
     message.mutable_beat();
     return message;

@@ -12,9 +12,9 @@
 namespace muster {
 namespace {
 
-const SlotLayout kLayout({10, 25, 40}, {{1, 0}, {0, 2}});
+const GradientLayout kLayout({10, 25, 40}, {{1, 0}, {0, 2}});
 constexpr size_t kFloats = 40;
-const SlotLayout::Span kChunk{10, 15};
+const GradientLayout::Span kChunk{10, 15};
 
 Payload PayloadOf(const auto& values) {
   return {values.data(), values.size() * sizeof(values[0]), nullptr};
@@ -22,12 +22,12 @@ Payload PayloadOf(const auto& values) {
 
 void ExpectSlotsOfTheirOwn(TensorStore& store) {
   for (size_t part = 0; part < 2; ++part) {
-    ASSERT_EQ(store.Slot(part).size(), kFloats);
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(store.Slot(0).data()) % 64, 0u);
-    std::ranges::fill(store.Slot(part), static_cast<float>(part + 1));
+    ASSERT_EQ(store.GradientBuffer(part).size(), kFloats);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(store.GradientBuffer(0).data()) % 64, 0u);
+    std::ranges::fill(store.GradientBuffer(part), static_cast<float>(part + 1));
   }
   for (size_t part = 0; part < 2; ++part) {
-    EXPECT_EQ(std::ranges::count(store.Slot(part), static_cast<float>(part + 1)), 40);
+    EXPECT_EQ(std::ranges::count(store.GradientBuffer(part), static_cast<float>(part + 1)), 40);
   }
 }
 
@@ -36,10 +36,10 @@ TEST(OwnTensors, ShowWhatCame) {
   ExpectSlotsOfTheirOwn(*store);
   const std::vector<float> weights(kChunk.count, 2.5f);
   EXPECT_TRUE(store->Store(1, kChunk, PayloadOf(weights)));
-  EXPECT_EQ(std::ranges::count(store->Plane(1), 2.5f), 15);
-  EXPECT_EQ(store->Plane(1)[10], 2.5f);
-  EXPECT_EQ(store->Plane(1)[24], 2.5f);
-  EXPECT_EQ(std::ranges::count(store->Plane(0), 0.0f), 40);
+  EXPECT_EQ(std::ranges::count(store->WeightBuffer(1), 2.5f), 15);
+  EXPECT_EQ(store->WeightBuffer(1)[10], 2.5f);
+  EXPECT_EQ(store->WeightBuffer(1)[24], 2.5f);
+  EXPECT_EQ(std::ranges::count(store->WeightBuffer(0), 0.0f), 40);
 }
 
 TEST(OwnTensors, TakeOnlyAWholeChunk) {
@@ -47,57 +47,60 @@ TEST(OwnTensors, TakeOnlyAWholeChunk) {
   const std::vector<float> weights(kChunk.count + 1, 2.5f);
   EXPECT_FALSE(store->Store(0, kChunk, PayloadOf(weights)));
   EXPECT_FALSE(store->Store(0, kChunk, {}));
-  EXPECT_EQ(std::ranges::count(store->Plane(0), 0.0f), 40);
+  EXPECT_EQ(std::ranges::count(store->WeightBuffer(0), 0.0f), 40);
 }
 
 TEST(OwnTensors, WidenHalves) {
   const auto store = MakeOwnTensors(kLayout, wire::BF16);
   const std::vector<uint16_t> halves(kChunk.count, 0x4020);  // 2.5
   EXPECT_TRUE(store->Store(0, kChunk, PayloadOf(halves)));
-  EXPECT_EQ(std::ranges::count(store->Plane(0), 2.5f), 15);
+  EXPECT_EQ(std::ranges::count(store->WeightBuffer(0), 2.5f), 15);
   EXPECT_FALSE(store->Store(0, kChunk, PayloadOf(std::vector<float>(kChunk.count))));
 }
 
 // Memory for it is made when it is used.
 TEST(OwnTensors, HaveNoAverageUntilItComes) {
   const auto store = MakeOwnTensors(kLayout, wire::FP32);
-  EXPECT_TRUE(store->Plane(TensorStore::kAveragePlane).empty());
+  EXPECT_TRUE(store->WeightBuffer(TensorStore::kAverageBuffer).empty());
   const std::vector<float> average(kChunk.count, 0.5f);
-  EXPECT_TRUE(store->Store(TensorStore::kAveragePlane, kChunk, PayloadOf(average)));
-  EXPECT_EQ(store->Plane(TensorStore::kAveragePlane)[10], 0.5f);
-  EXPECT_EQ(store->Plane(TensorStore::kAveragePlane).size(), kFloats);
+  EXPECT_TRUE(store->Store(TensorStore::kAverageBuffer, kChunk, PayloadOf(average)));
+  EXPECT_EQ(store->WeightBuffer(TensorStore::kAverageBuffer)[10], 0.5f);
+  EXPECT_EQ(store->WeightBuffer(TensorStore::kAverageBuffer).size(), kFloats);
 }
 
-SharedTensors Shared(size_t planes, size_t slots) {
+SharedTensors Shared(size_t weight_buffers, size_t gradient_buffers) {
   using Access = SharedMemory::Access;
-  return {SharedMemory::Create("test-planes", planes * kFloats * sizeof(float), Access::kReadWrite),
-          SharedMemory::Create("test-slots", slots * kFloats * sizeof(float), Access::kReadWrite)};
+  return {SharedMemory::Create("test-planes", weight_buffers * kFloats * sizeof(float),
+                               Access::kReadWrite),
+          SharedMemory::Create("test-slots", gradient_buffers * kFloats * sizeof(float),
+                               Access::kReadWrite)};
 }
 
 TEST(SharedTensorStore, ShowsWhatTheServerWrote) {
   SharedTensors shared = Shared(3, 2);
-  const std::span<float> planes = shared.planes.writable_floats();
+  const std::span<float> weight_buffers = shared.weight_buffers.writable_floats();
   const auto store = MakeSharedTensors(std::move(shared), kLayout, wire::FP32);
   ExpectSlotsOfTheirOwn(*store);
-  for (int plane = 0; plane < 3; ++plane) {
-    planes[static_cast<size_t>(plane) * kFloats + 11] = static_cast<float>(plane + 1);
-    EXPECT_TRUE(store->Store(plane, kChunk, {}));
-    EXPECT_EQ(store->Plane(plane)[11], static_cast<float>(plane + 1));
-    EXPECT_EQ(store->Plane(plane).size(), kFloats);
+  for (int buffer = 0; buffer < 3; ++buffer) {
+    weight_buffers[static_cast<size_t>(buffer) * kFloats + 11] = static_cast<float>(buffer + 1);
+    EXPECT_TRUE(store->Store(buffer, kChunk, {}));
+    EXPECT_EQ(store->WeightBuffer(buffer)[11], static_cast<float>(buffer + 1));
+    EXPECT_EQ(store->WeightBuffer(buffer).size(), kFloats);
   }
 }
 
 TEST(SharedTensorStore, HasNoAverageWithoutRoomForIt) {
   const auto store = MakeSharedTensors(Shared(2, 2), kLayout, wire::FP32);
-  EXPECT_TRUE(store->Plane(TensorStore::kAveragePlane).empty());
-  EXPECT_FALSE(store->Store(TensorStore::kAveragePlane, kChunk, {}));
+  EXPECT_TRUE(store->WeightBuffer(TensorStore::kAverageBuffer).empty());
+  EXPECT_FALSE(store->Store(TensorStore::kAverageBuffer, kChunk, {}));
   EXPECT_TRUE(store->Store(1, kChunk, {}));
 }
 
 TEST(SharedTensorStore, RefusesWhatDoesNotFit) {
-  const auto refused = [](size_t planes, size_t slots, WireType type) -> std::string {
+  const auto refused = [](size_t weight_buffers, size_t gradient_buffers,
+                          WireType type) -> std::string {
     try {
-      (void)MakeSharedTensors(Shared(planes, slots), kLayout, type);
+      (void)MakeSharedTensors(Shared(weight_buffers, gradient_buffers), kLayout, type);
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::kPeerFailed);
       return error.what();
@@ -106,10 +109,10 @@ TEST(SharedTensorStore, RefusesWhatDoesNotFit) {
   };
   EXPECT_EQ(refused(2, 2, wire::FP32), "");
   EXPECT_NE(refused(1, 2, wire::FP32)
-                .find("160 bytes of weights and 320 of slots, expected at "
+                .find("160 bytes of weights and 320 of gradient buffers, expected at "
                       "least 320 and 320"),
             std::string::npos);
-  EXPECT_NE(refused(2, 1, wire::FP32).find("320 bytes of weights and 160 of slots"),
+  EXPECT_NE(refused(2, 1, wire::FP32).find("320 bytes of weights and 160 of gradient buffers"),
             std::string::npos);
   EXPECT_NE(refused(2, 2, wire::BF16).find("round"), std::string::npos);
 }

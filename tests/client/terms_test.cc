@@ -55,7 +55,7 @@ TEST(Terms, ThatDoNotFitAreRefused) {
   EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_slices(0); }));
   EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_train_samples(0); }));
   EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_global_batch(0); }));
-  // The plane of a version is found by its parity.
+  // The weight buffer of a version is found by its parity.
   EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_first_step(-1); }));
   EXPECT_FALSE(refused([](wire::Welcome&) {}));
 }

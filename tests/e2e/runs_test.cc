@@ -255,7 +255,7 @@ TEST_F(Runs, AWorkerKnowsItsMemoryBeforeItRuns) {
                        Path("memory.log"));
   // Of configs/smoke.txtpb: 432 + 16 + 4608 + 32 + 320 + 10 variables, rounded up to 16 floats.
   constexpr double kArena = 4 * (432 + 16 + 4608 + 32 + 320 + 16);
-  EXPECT_EQ(rows["weights, two planes (shared)"], 2 * kArena);
+  EXPECT_EQ(rows["weights, two buffers (shared)"], 2 * kArena);
   EXPECT_EQ(rows["gradients to push (shared)"], kArena);
   // The second convolution's, transformed, forward and back, and at most a copy of the first's.
   constexpr double kTransformed = 2 * 16 * (16 * 32 + 16) * 4;
@@ -274,7 +274,7 @@ TEST_F(Runs, AWorkerKnowsItsMemoryBeforeItRuns) {
       MemoryOf({"--config", kSmoke, "--set", "cluster.workers=2", "--set", "cluster.transport=TCP",
                 "--set", "cluster.wire_dtype=BF16", "--set", "run.slices=8"},
                Path("memory.log"));
-  EXPECT_EQ(tcp["weights, two planes"], 2 * kArena);
+  EXPECT_EQ(tcp["weights, two buffers"], 2 * kArena);
   EXPECT_EQ(tcp["gradients to push"], kArena);
   EXPECT_EQ(tcp["weights received, at most"], kArena / 2);
   EXPECT_EQ(tcp["gradients in 16 bits"], 6 * kArena / 2);  // one chunk, six buffers

@@ -1,5 +1,5 @@
-// The memory that server and worker share: whose slot is whose, what must not be written, and what
-// becomes of a worker that breaks a rule.
+// The memory that server and worker share: whose gradient buffer is whose, what must not be
+// written, and what becomes of a worker that breaks a rule.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -33,11 +33,11 @@ wire::ServerMessage WelcomeFor(uint32_t slice_begin, uint32_t slice_end) {
 class Handover : public ::testing::Test {
  protected:
   explicit Handover(const LinkOptions& options = {.max_queued_messages = 100})
-      : planes_(SharedMemory::Create("test-weights", 2 * kFloats * sizeof(float),
-                                     SharedMemory::Access::kReadWrite)),
+      : weight_buffers_(SharedMemory::Create("test-weights", 2 * kFloats * sizeof(float),
+                                             SharedMemory::Access::kReadWrite)),
         endpoint_(UniqueLocalEndpoint()),
         link_(ListenLocal(endpoint_, options)) {
-    link_->ShareWeights(planes_);
+    link_->ShareWeights(weight_buffers_);
   }
 
   FromWorker Next() {
@@ -53,7 +53,8 @@ class Handover : public ::testing::Test {
   struct Worker {
     LocalConnection connection;
     PeerId peer;
-    std::vector<UniqueFd> fds;  // planes, slot, messages to the server, messages to the worker
+    std::vector<UniqueFd>
+        fds;  // weight buffers, gradient buffer, messages to the server, messages to the worker
 
     void Attach() {
       connection.Attach(
@@ -71,7 +72,7 @@ class Handover : public ::testing::Test {
     EXPECT_TRUE(worker.connection.Flush());
     worker.peer = Next().peer;
     const wire::ServerMessage welcome = WelcomeFor(0, 1);
-    link_->ShareGradients(worker.peer, SlotLayoutOf(welcome.welcome()));
+    link_->ShareGradients(worker.peer, GradientLayoutOf(welcome.welcome()));
     EXPECT_EQ(link_->Send(worker.peer, welcome, {}), SendResult::kQueued);
     link_->Deliver();
     std::string message;
@@ -93,30 +94,31 @@ class Handover : public ::testing::Test {
     EXPECT_TRUE(worker.connection.Flush());
   }
 
-  SharedMemory planes_;
+  SharedMemory weight_buffers_;
   std::string endpoint_;
   std::unique_ptr<ServerLink> link_;
 };
 
 TEST_F(Handover, WeightsCannotBeWrittenByAWorker) {
   Worker worker = Join();
-  const int planes = worker.fds[0].get();
+  const int weight_buffers = worker.fds[0].get();
   const size_t bytes = 2 * kFloats * sizeof(float);
-  EXPECT_EQ(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, planes, 0), MAP_FAILED);
+  EXPECT_EQ(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, weight_buffers, 0),
+            MAP_FAILED);
   EXPECT_EQ(errno, EPERM);
-  void* const mapped = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, planes, 0);
+  void* const mapped = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, weight_buffers, 0);
   ASSERT_NE(mapped, MAP_FAILED);
   EXPECT_NE(::mprotect(mapped, bytes, PROT_READ | PROT_WRITE), 0);
   EXPECT_EQ(errno, EACCES);
-  EXPECT_EQ(::pwrite(planes, "x", 1, 0), -1);
+  EXPECT_EQ(::pwrite(weight_buffers, "x", 1, 0), -1);
   EXPECT_EQ(errno, EPERM);
   // Nor can its size be changed, which would make the server's own access fail.
-  EXPECT_NE(::ftruncate(planes, 0), 0);
+  EXPECT_NE(::ftruncate(weight_buffers, 0), 0);
   EXPECT_EQ(errno, EPERM);
   EXPECT_NE(::ftruncate(worker.fds[1].get(), 0), 0);
   EXPECT_EQ(errno, EPERM);
   // The server's mapping goes on writing, and the worker sees it.
-  planes_.writable_floats()[3] = 42;
+  weight_buffers_.writable_floats()[3] = 42;
   EXPECT_EQ(static_cast<const float*>(mapped)[3], 42);
   ::munmap(mapped, bytes);
 }
@@ -134,29 +136,29 @@ TEST_F(Handover, TheServersMessagesCannotBeWrittenByAWorker) {
 
 TEST_F(Handover, AGradientIsReadWhereItWasWritten) {
   Worker worker = Join();
-  const SharedMemory slot =
+  const SharedMemory gradient_buffer =
       SharedMemory::Map(std::move(worker.fds[1]), SharedMemory::Access::kReadWrite);
-  slot.writable_floats()[kFloats / 2] = 7;
+  gradient_buffer.writable_floats()[kFloats / 2] = 7;
   Push(worker, 1);
   const FromWorker event = Next();
   ASSERT_EQ(event.kind, FromWorker::Kind::kMessage);
   ASSERT_EQ(event.payload.floats().size(), kFloats / 2);
   EXPECT_EQ(event.payload.floats()[0], 7);
-  // The slot outlives its worker while a payload refers to it.
+  // The gradient buffer outlives its worker while a payload refers to it.
   worker.Die();
   EXPECT_EQ(Next().kind, FromWorker::Kind::kLost);
   EXPECT_EQ(event.payload.floats()[0], 7);
 }
 
-TEST_F(Handover, EachConnectionHasASlotOfItsOwn) {
+TEST_F(Handover, EachConnectionHasGradientBuffersOfItsOwn) {
   Worker first = Join();
-  const SharedMemory old_slot =
+  const SharedMemory old_buffer =
       SharedMemory::Map(std::move(first.fds[1]), SharedMemory::Access::kReadWrite);
   first.Die();  // its memory may still be written by somebody
   EXPECT_EQ(Next().kind, FromWorker::Kind::kLost);
   Worker second = Join();
   EXPECT_NE(second.peer, first.peer);
-  old_slot.writable_floats()[0] = 13;
+  old_buffer.writable_floats()[0] = 13;
   Push(second, 0);
   const FromWorker event = Next();
   ASSERT_EQ(event.payload.floats().size(), kFloats / 2);

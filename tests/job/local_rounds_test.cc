@@ -24,7 +24,7 @@ constexpr float kGradient = 1.0f / 1024;
 // Stop.
 Order TakePart(Client& client, const std::function<void(int64_t)>& before_step = {}) {
   for (size_t part = 0; part < client.parts().size(); ++part) {
-    std::ranges::fill(client.Slot(part), kGradient);
+    std::ranges::fill(client.GradientBuffer(part), kGradient);
   }
   client.ReportReady();
   for (;;) {

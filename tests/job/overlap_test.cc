@@ -78,8 +78,8 @@ class HoldingLink : public ServerLink {
   HoldingLink(std::unique_ptr<ServerLink> link, Options options, Sides& sides)
       : link_(std::move(link)), options_(std::move(options)), sides_(sides) {}
 
-  void ShareWeights(SharedMemory& planes) override { link_->ShareWeights(planes); }
-  void ShareGradients(PeerId peer, const SlotLayout& layout) override {
+  void ShareWeights(SharedMemory& weight_buffers) override { link_->ShareWeights(weight_buffers); }
+  void ShareGradients(PeerId peer, const GradientLayout& layout) override {
     link_->ShareGradients(peer, layout);
   }
   std::string endpoint() const override { return link_->endpoint(); }

@@ -163,12 +163,12 @@ std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour, s
     }
     for (size_t part = 0; part < client.parts().size(); ++part) {
       bool any = false;
-      const std::span<float> slot = client.Slot(part);
+      const std::span<float> gradient_buffer = client.GradientBuffer(part);
       for (size_t i = 0; i < arena_floats; ++i) {
-        slot[i] = TreeSumOf([&](int64_t s) { return behaviour.gradient(order.version, s, i); },
-                            client.parts()[part], plan.slices,
-                            [&](int64_t s) { return plan.Slice(batch, s).empty(); }, &any,
-                            client.wire_type());
+        gradient_buffer[i] = TreeSumOf(
+            [&](int64_t s) { return behaviour.gradient(order.version, s, i); },
+            client.parts()[part], plan.slices,
+            [&](int64_t s) { return plan.Slice(batch, s).empty(); }, &any, client.wire_type());
       }
       if (!any) {
         client.PushEmpty(order.version, part);

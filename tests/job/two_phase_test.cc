@@ -161,7 +161,7 @@ TEST(SkipStep, SkipsForALoss) {
     first_weights.push_back(client->Weights(order.version)[0]);
     client->ReportLoss(order.version, 0, client->plan().At(order.version).samples,
                        order.version == 1 ? std::nan("") : 1, 0);
-    for (float& g : client->Slot(0)) g = 1;
+    for (float& g : client->GradientBuffer(0)) g = 1;
     for (size_t c = client->chunks().size(); c-- > 0;) client->PushChunk(order.version, 0, c);
   }
   client.reset();

@@ -24,7 +24,7 @@ inline config::Optimizer ParseOptimizer(const std::string& text) {
 
 struct UpdateRun {
   UpdateRun(const config::Optimizer& settings, std::vector<float> initial, std::vector<Segment> cut,
-            const PassKernels& kernels = *AvailableKernels().back())
+            const UpdateKernelTable& kernels = *AvailableKernels().back())
       : optimizer(settings, kernels), segments(std::move(cut)), weights(initial), next(initial) {
     for (size_t i = 0; i < optimizer.state_arenas(); ++i) {
       state[i].resize(initial.size());
@@ -40,7 +40,7 @@ struct UpdateRun {
     bool finite = true;
     for (size_t begin = 0; begin < weights.size();) {
       const size_t end = begin + std::min(chunk_floats, weights.size() - begin);
-      GradientParts parts{&tree, wire::FP32, {gradient.data() + begin}};
+      ChunkGradient parts{&tree, wire::FP32, {gradient.data() + begin}};
       ChunkUpdate chunk{.chunk = {begin, end, 0, 0},
                         .gradient = std::move(parts),
                         .averaged = {},

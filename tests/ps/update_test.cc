@@ -138,7 +138,7 @@ TEST(Update, OfSeveralPartsIsThatOfTheirTreeSum) {
     sum[i] = (parts[0][i] + parts[1][i]) + parts[2][i];
   }
   const std::vector<Segment> segments{{.begin = 0, .end = kSize, .weight_decay = 0.1f}};
-  GradientParts gradient{
+  ChunkGradient gradient{
       &tree, wire::FP32, {parts[0].data() + 16, parts[1].data() + 16, parts[2].data() + 16}};
   ChunkUpdate update{.chunk = {16, kSize, 0, 0},
                      .gradient = std::move(gradient),

@@ -24,8 +24,8 @@
 
 namespace muster {
 
-// A message, and the chunk of a slot that it is about, if it is about one. The chunk stays
-// unchanged until the server has used it.
+// A message, and the chunk of a gradient buffer that it is about, if it is about one. The chunk
+// stays unchanged until the server has used it.
 struct Outgoing {
   wire::WorkerMessage message;
   std::span<const float> tensor = {};
@@ -35,7 +35,7 @@ struct Outgoing {
 class Channel {
  public:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::chrono::milliseconds kBeatInterval{1000};
+  static constexpr std::chrono::milliseconds kHeartbeatInterval{1000};
 
   // Whose channel it is. The calls come from the channel's thread and from whoever waits, without
   // any lock of the waiting one.
@@ -43,8 +43,8 @@ class Channel {
    public:
     // What came, one message at a time. What it throws ends the channel.
     virtual void Handle(FromServer&& event) = 0;
-    // Once every kBeatInterval, after what had come was handled: what to tell the server.
-    virtual wire::WorkerMessage Beat() = 0;
+    // Once every kHeartbeatInterval, after what had come was handled: what to tell the server.
+    virtual wire::WorkerMessage Heartbeat() = 0;
     // The channel's thread has ended.
     virtual void Fail(std::exception_ptr why) = 0;
 

@@ -113,14 +113,14 @@ Order Client::NextOrder() {
   return order;
 }
 
-std::span<float> Client::Slot(size_t part) { return tensors_->Slot(part); }
+std::span<float> Client::GradientBuffer(size_t part) { return tensors_->GradientBuffer(part); }
 
 std::span<const float> Client::Weights(int64_t version) const {
-  return tensors_->Plane(static_cast<int>(version % 2));
+  return tensors_->WeightBuffer(static_cast<int>(version % 2));
 }
 
 std::span<const float> Client::Average() const {
-  return tensors_->Plane(TensorStore::kAveragePlane);
+  return tensors_->WeightBuffer(TensorStore::kAverageBuffer);
 }
 
 void Client::AwaitChunk(int64_t version, size_t chunk) { Await(version, chunk, false); }
@@ -168,7 +168,7 @@ void Client::PushChunk(int64_t step, size_t part, size_t chunk) {
   const trace::Span span("push", {}, {.step = step, .chunk = static_cast<int32_t>(chunk)});
   Outgoing outgoing{.message = PartMessage(step, part, chunk)};
   const ChunkRange& range = chunks()[chunk];
-  outgoing.tensor = Slot(part).subspan(range.begin, range.size());
+  outgoing.tensor = GradientBuffer(part).subspan(range.begin, range.size());
   outgoing.urgency = UrgencyOf(outgoing.message.gradient_part());
   channel_->Send(std::move(outgoing), When::kNow);
 }

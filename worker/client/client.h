@@ -1,4 +1,4 @@
-// A worker's side of the job: join, slot, push chunk, await chunk.
+// A worker's side of the job: join, gradient buffer, push chunk, await chunk.
 //
 // This library knows nothing of networks: it moves chunks of one arena of floats, whose layout the
 // caller describes. A program that trains its own model links it, computes gradients of its slices
@@ -13,7 +13,7 @@
 //     ... client.Weights(order.version) ...
 //     client.ReportLoss(...);                     // b. each slice, before its gradients, and
 //                                                 //    after all weights of the step arrived
-//     ... client.Slot(p) ...
+//     ... client.GradientBuffer(p) ...
 //     client.PushChunk(order.version, p, c);      // c. each part, each chunk
 //   }
 //
@@ -103,7 +103,7 @@ class Client final : private Channel::Owner {
 
   // The memory of the gradient of parts()[part]: the whole arena. Chunk c of it may be written
   // from the arrival of W(step) chunk c until PushChunk.
-  std::span<float> Slot(size_t part);
+  std::span<float> GradientBuffer(size_t part);
   std::span<const float> Weights(int64_t version) const;
 
   void AwaitChunk(int64_t version, size_t chunk);
@@ -149,7 +149,7 @@ class Client final : private Channel::Owner {
 
   // Channel::Owner.
   void Handle(FromServer&& event) override;
-  wire::WorkerMessage Beat() override;
+  wire::WorkerMessage Heartbeat() override;
   void Fail(std::exception_ptr why) override;
 
   // With mutex_ locked.
@@ -173,7 +173,7 @@ class Client final : private Channel::Owner {
   Arrivals arrived_;
   std::exception_ptr error_;
   Clock::time_point last_heard_ = Clock::now();
-  OwnGap own_gap_{2 * Channel::kBeatInterval};  // looked at with each beat
+  OwnGap own_gap_{2 * Channel::kHeartbeatInterval};  // looked at with each beat
 
   std::unique_ptr<Channel> channel_;
 };

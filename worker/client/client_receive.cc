@@ -16,7 +16,7 @@ void Client::Fail(std::exception_ptr why) {
 
 void Client::SetError(Error error) { error_ = std::make_exception_ptr(std::move(error)); }
 
-wire::WorkerMessage Client::Beat() {
+wire::WorkerMessage Client::Heartbeat() {
   CheckSilence();
   wire::WorkerMessage message = NewMessage();
   message.mutable_beat();
@@ -35,8 +35,8 @@ void Client::CheckSilence() {
 }
 
 void Client::Handle(FromServer&& event) {
-  // The copy into the plane is made without the lock: nobody reads the chunk before it is marked
-  // as arrived, and only who receives marks it.
+  // The copy into the weight buffer is made without the lock: nobody reads the chunk before it is
+  // marked as arrived, and only who receives marks it.
   const bool is_weights =
       event.kind == FromServer::Kind::kMessage && event.message.has_weights_chunk();
   const bool stored = is_weights && StoreWeights(event.message.weights_chunk(), event.payload);
@@ -105,7 +105,7 @@ void Client::HandleWelcome(FromServer& event) {
   terms_ = std::move(*terms);
   arrived_ = Arrivals(chunks().size(), first_step());
   channel_->SetWireType(wire_type(), terms_.LargestChunk());
-  const SlotLayout layout = SlotLayoutOf(welcome);
+  const GradientLayout layout = GradientLayoutOf(welcome);
   tensors_ = event.shared ? MakeSharedTensors(std::move(*event.shared), layout, wire_type())
                           : MakeOwnTensors(layout, wire_type());
   welcome_ = true;
@@ -116,9 +116,9 @@ bool Client::StoreWeights(const wire::WeightsChunk& weights, const Payload& payl
   const trace::Span span(
       "arrive", {}, {.step = weights.version(), .chunk = static_cast<int32_t>(weights.chunk())});
   const ChunkRange& range = chunks()[weights.chunk()];
-  const int plane =
-      weights.average() ? TensorStore::kAveragePlane : static_cast<int>(weights.version() % 2);
-  return tensors_->Store(plane, {range.begin, range.size()}, payload);
+  const int buffer =
+      weights.average() ? TensorStore::kAverageBuffer : static_cast<int>(weights.version() % 2);
+  return tensors_->Store(buffer, {range.begin, range.size()}, payload);
 }
 
 void Client::MarkArrived(const wire::WeightsChunk& weights, bool stored, size_t bytes) {

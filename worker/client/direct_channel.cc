@@ -73,7 +73,7 @@ void DirectChannel::Send(Outgoing outgoing, When when) {
 bool DirectChannel::Wait(std::unique_lock<std::mutex>& lock, const Ready& ready,
                          Clock::time_point until) {
   while (!ready()) {
-    milliseconds limit = kBeatInterval;
+    milliseconds limit = kHeartbeatInterval;
     if (until != kForEver) {
       const Clock::duration left = until - Clock::now();
       if (left <= Clock::duration::zero()) return false;
@@ -116,13 +116,13 @@ void DirectChannel::Run(std::stop_token stop) {
   std::unique_lock asleep(nothing);
   try {
     for (;;) {
-      never.wait_for(asleep, stop, kBeatInterval, [] { return false; });
+      never.wait_for(asleep, stop, kHeartbeatInterval, [] { return false; });
       if (stop.stop_requested()) return;
       {
         const std::unique_lock receiving(receiving_, std::try_to_lock);
         if (receiving) Receive();  // else somebody is at it
       }
-      (void)link_->Send(owner_.Beat(), {});
+      (void)link_->Send(owner_.Heartbeat(), {});
       (void)link_->Deliver();
     }
   } catch (...) {

@@ -1,6 +1,6 @@
-// The memory of a worker's tensors: three planes, for weights of even versions, of odd ones, and
-// for their moving average, and a slot for the gradient of each subtree that the worker pushes.
-// Each is one arena of floats, 64-byte aligned.
+// The memory of a worker's tensors: three weight buffers, for weights of even versions, of odd
+// ones, and for their moving average, and a gradient buffer for the gradient of each subtree that
+// the worker pushes. Each is one arena of floats, 64-byte aligned.
 //
 // Threads: none of its own. The client's rules say who touches which chunk when.
 #pragma once
@@ -11,29 +11,29 @@
 
 #include "common/link/link.h"
 #include "common/link/wire_type.h"
-#include "common/plan/slot_layout.h"
+#include "common/plan/gradient_layout.h"
 
 namespace muster {
 
 class TensorStore {
  public:
-  static constexpr int kAveragePlane = 2;
+  static constexpr int kAverageBuffer = 2;
 
   virtual ~TensorStore() = default;
-  virtual std::span<float> Slot(size_t part) = 0;
+  virtual std::span<float> GradientBuffer(size_t part) = 0;
   // The average has no floats as long as no chunk of it came.
-  virtual std::span<const float> Plane(int plane) const = 0;
-  // A chunk of weights came, with what the link brought of it: from now on Plane(plane) shows it.
-  // False: that is not the whole chunk.
-  virtual bool Store(int plane, const SlotLayout::Span& chunk, const Payload& payload) = 0;
+  virtual std::span<const float> WeightBuffer(int buffer) const = 0;
+  // A chunk of weights came, with what the link brought of it: from now on WeightBuffer(weight
+  // buffer) shows it. False: that is not the whole chunk.
+  virtual bool Store(int buffer, const GradientLayout::Span& chunk, const Payload& payload) = 0;
 };
 
 // Of this process's own: what comes is copied in. Weights come as `type`.
-std::unique_ptr<TensorStore> MakeOwnTensors(const SlotLayout& layout, WireType type);
+std::unique_ptr<TensorStore> MakeOwnTensors(const GradientLayout& layout, WireType type);
 
 // What the server shares: what comes is there already. Throws Error(kPeerFailed) if that is too
 // small for the layout, or if the server wants to round what lies there.
-std::unique_ptr<TensorStore> MakeSharedTensors(SharedTensors shared, const SlotLayout& layout,
+std::unique_ptr<TensorStore> MakeSharedTensors(SharedTensors shared, const GradientLayout& layout,
                                                WireType type);
 
 }  // namespace muster

@@ -104,15 +104,15 @@ void ThreadedChannel::SetWireType(WireType type, size_t floats) {
 
 void ThreadedChannel::Run(const std::stop_token& stop) {
   trace::NameThread("communication");
-  Clock::time_point next_beat = Clock::now() + kBeatInterval;
+  Clock::time_point next_heartbeat = Clock::now() + kHeartbeatInterval;
   try {
     while (!stop.stop_requested()) {
-      Sleep(next_beat);
+      Sleep(next_heartbeat);
       SendQueued();
       Receive();
-      if (Clock::now() < next_beat) continue;
-      next_beat = Clock::now() + kBeatInterval;
-      (void)link_->Send(owner_.Beat(), {});
+      if (Clock::now() < next_heartbeat) continue;
+      next_heartbeat = Clock::now() + kHeartbeatInterval;
+      (void)link_->Send(owner_.Heartbeat(), {});
       (void)link_->Deliver();
       changed_.notify_all();
     }

@@ -1,5 +1,5 @@
-// The gradients of a step on the device: level 0 is what will be pushed, the slot; on each further
-// level lies a subtree's sum, or slice, that will be added to the level before.
+// The gradients of a step on the device: level 0 is what will be pushed, the gradient buffer; on
+// each further level lies a subtree's sum, or slice, that will be added to the level before.
 //
 // Owner and thread: the trainer's. Everything but the constructor and UseSlot is queued.
 #pragma once
@@ -29,8 +29,9 @@ class DeviceGradients {
 
   // Where the gradient that is pushed lies at the host: level 0, from now on.
   void UseSlot(std::span<float> host) {
-    auto found = slots_.find(host.data());
-    if (found == slots_.end()) found = slots_.try_emplace(host.data(), backend_, host).first;
+    auto found = gradient_buffers_.find(host.data());
+    if (found == gradient_buffers_.end())
+      found = gradient_buffers_.try_emplace(host.data(), backend_, host).first;
     slot_ = &found->second;
   }
   std::span<float> Level(size_t level) {
@@ -54,7 +55,7 @@ class DeviceGradients {
   Backend& backend_;
   const size_t floats_;
   const ElementType wire_;
-  std::map<const float*, DeviceView> slots_;  // by their place at the host
+  std::map<const float*, DeviceView> gradient_buffers_;  // by their place at the host
   DeviceView* slot_ = nullptr;
   std::vector<std::unique_ptr<DeviceBuffer>> further_;
 };

@@ -23,9 +23,9 @@ class DeviceWeights {
   // From now on those at this place of the host: one of two buffers, or the average. All work on
   // what was there before is done.
   void Use(std::span<const float> host) {
-    auto found = planes_.find(host.data());
-    if (found == planes_.end()) {
-      found = planes_.try_emplace(host.data(), backend_, host, chunks_.size()).first;
+    auto found = weight_buffers_.find(host.data());
+    if (found == weight_buffers_.end()) {
+      found = weight_buffers_.try_emplace(host.data(), backend_, host, chunks_.size()).first;
     }
     used_ = &found->second;
   }
@@ -42,8 +42,8 @@ class DeviceWeights {
 
  private:
   static constexpr int64_t kNothing = std::numeric_limits<int64_t>::min();
-  struct Plane {
-    Plane(Backend& backend, std::span<const float> host, size_t chunks)
+  struct WeightBuffer {
+    WeightBuffer(Backend& backend, std::span<const float> host, size_t chunks)
         : view(backend, host), contents(chunks, kNothing) {}
     DeviceView view;
     std::vector<int64_t> contents;  // of each chunk on the device
@@ -51,8 +51,8 @@ class DeviceWeights {
 
   Backend& backend_;
   const std::vector<ChunkRange> chunks_;
-  std::map<const float*, Plane> planes_;  // by their place at the host
-  Plane* used_ = nullptr;
+  std::map<const float*, WeightBuffer> weight_buffers_;  // by their place at the host
+  WeightBuffer* used_ = nullptr;
 };
 
 }  // namespace muster

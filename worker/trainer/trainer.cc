@@ -18,7 +18,7 @@ int64_t BlockCount(int64_t samples, int64_t block_size) {
   return (samples + block_size - 1) / block_size;
 }
 
-// A part of level n is added up on n levels beside the slot.
+// A part of level n is added up on n levels beside the gradient buffer.
 size_t DeepestLevel(const std::vector<TreeNode>& parts) {
   uint32_t deepest = 0;
   for (const TreeNode& part : parts) deepest = std::max(deepest, part.level);
@@ -59,7 +59,7 @@ Trainer::Trainer(const config::Config& config, const Graph& graph, const Dataset
   }
   // Everything is made before the first step.
   for (size_t part = 0; part < client.parts().size(); ++part) {
-    gradients_.UseSlot(client.Slot(part));
+    gradients_.UseSlot(client.GradientBuffer(part));
   }
   for (const int64_t next : {0, 1}) weights_.Use(client.Weights(client.first_step() + next));
   PlanTower(client.plan(), client.slices(), data.test->size(), config.evaluation().batch(), tower_);
@@ -108,7 +108,7 @@ void Trainer::TrainStep(const Order& order) {
   sums_.clear();
   for (part_ = 0; part_ < client_.parts().size(); ++part_) {
     streamed_ = false;
-    gradients_.UseSlot(client_.Slot(part_));
+    gradients_.UseSlot(client_.GradientBuffer(part_));
     const bool any = Accumulate(client_.parts()[part_], 0, {}, true);
     if (!any) {
       client_.PushEmpty(order.version, part_);
@@ -209,7 +209,7 @@ void Trainer::LayerDone(int layer, const std::vector<size_t>& pending) {
 }
 
 // The rightmost slice was written one level below the innermost pending sum; the sums are folded
-// from there to level 0, which is the slot.
+// from there to level 0, which is the gradient buffer.
 void Trainer::AddAndPush(size_t chunk, const std::vector<size_t>& pending) {
   const ChunkRange& range = client_.chunks()[chunk];
   if (!pending.empty()) gradients_.Round(pending.front() + 1, range.begin, range.end);

@@ -17,9 +17,9 @@ namespace {
 
 using Holder = MemoryRow::Holder;
 
-void AddPlanes(const config::Config& config, double arena, std::vector<MemoryRow>& rows) {
+void AddWeightBuffers(const config::Config& config, double arena, std::vector<MemoryRow>& rows) {
   const bool shared = SharesMemory(config);
-  rows.push_back({shared ? "weights, two planes (shared)" : "weights, two planes", 2 * arena,
+  rows.push_back({shared ? "weights, two buffers (shared)" : "weights, two buffers", 2 * arena,
                   shared ? Holder::kServer : Holder::kProcess});
   if (!config.evaluation().use_ema()) return;
   rows.push_back({shared ? "moving average (shared)" : "moving average", arena,
@@ -35,7 +35,7 @@ void AddGradients(const config::Config& config, const Graph& graph, double arena
                   shared ? Holder::kServer : Holder::kProcess});
   const WireType wire = WireTypeOf(config.cluster());
   if (!shared) {
-    // Messages that came in, until they are copied to a plane; malloc keeps their memory.
+    // Messages that came in, until they are copied to a weight buffer; malloc keeps their memory.
     rows.push_back({"weights received, at most", arena * static_cast<double>(BytesOf(wire)) / 4});
   }
   if (wire != wire::FP32) {
@@ -95,7 +95,7 @@ std::vector<MemoryRow> WorkerMemory(const config::Config& config, const Graph& g
 
   std::vector<MemoryRow> rows;
   const double arena = sizeof(float) * static_cast<double>(graph.arena_floats());
-  AddPlanes(config, arena, rows);
+  AddWeightBuffers(config, arena, rows);
   AddGradients(config, graph, arena, rank, rows);
   const TowerMemory memory = tower.memory();
   rows.push_back({"training: activations, scratch", static_cast<double>(memory.training)});

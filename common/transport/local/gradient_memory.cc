@@ -9,8 +9,9 @@ Payload GradientMemory::Find(const wire::WorkerMessage& message) const {
   const wire::GradientPart& part = message.gradient_part();
   const auto span = layout_.Part(part.chunk(), NodeOf(part.subtree()));
   if (!span) return {};
-  const std::span<const float> floats = slots_->floats().subspan(span->begin, span->count);
-  return {floats.data(), floats.size_bytes(), slots_};
+  const std::span<const float> floats =
+      gradient_buffers_->floats().subspan(span->begin, span->count);
+  return {floats.data(), floats.size_bytes(), gradient_buffers_};
 }
 
 }  // namespace muster

@@ -9,7 +9,7 @@
 #include "common/base/error.h"
 #include "common/base/resource_limits.h"
 #include "common/base/unique_fd.h"
-#include "common/link/look_interval.h"
+#include "common/link/poll_interval.h"
 #include "common/transport/local/local_address.h"
 #include "common/transport/local/local_connection.h"
 #include "common/transport/local/local_link.h"
@@ -38,7 +38,7 @@ class LocalClientLink : public ClientLink {
 
   std::mutex sending_;
   LocalConnection connection_;
-  LookInterval socket_;
+  PollInterval socket_;
   bool lost_ = false;
   std::string sent_, taken_;  // the messages in hand
   std::vector<UniqueFd> handed_over_;
@@ -47,16 +47,16 @@ class LocalClientLink : public ClientLink {
 // What came with a message: memory. Whatever follows it comes through that.
 std::unique_ptr<SharedTensors> LocalClientLink::Attach() {
   if (handed_over_.size() != 4) {
-    throw HandOverFailed(
-        fmt::format("the server handed over {} memories with Welcome, expected 4: weights, slot, "
-                    "and messages both ways",
-                    handed_over_.size()));
+    throw HandOverFailed(fmt::format(
+        "the server handed over {} memories with Welcome, expected 4: weights, gradient buffer, "
+        "and messages both ways",
+        handed_over_.size()));
   }
   using Access = SharedMemory::Access;
   try {
     auto shared = std::make_unique<SharedTensors>();
-    shared->planes = SharedMemory::Map(std::move(handed_over_[0]), Access::kRead);
-    shared->slots = SharedMemory::Map(std::move(handed_over_[1]), Access::kReadWrite);
+    shared->weight_buffers = SharedMemory::Map(std::move(handed_over_[0]), Access::kRead);
+    shared->gradient_buffers = SharedMemory::Map(std::move(handed_over_[1]), Access::kReadWrite);
     const std::lock_guard lock(sending_);
     connection_.Attach(SharedMemory::Map(std::move(handed_over_[2]), Access::kReadWrite),
                        SharedMemory::Map(std::move(handed_over_[3]), Access::kRead));

@@ -2,17 +2,17 @@
 // while everybody is awake no message through the kernel.
 //
 // The server listens on an AF_UNIX SOCK_SEQPACKET socket in the abstract namespace, named after
-// the job. With Welcome it hands a worker four descriptors: the weight planes, which are sealed so
-// that the worker can only read them; a gradient slot made for this connection, which the server
+// the job. With Welcome it hands a worker four descriptors: the weight buffers, which are sealed so
+// that the worker can only read them; a gradient buffer made for this connection, which the server
 // can only read; and the same of either kind for messages (message_ring.h). The socket stays for
 // doorbells, which wake a side that sleeps, and its end of file is the loss of the peer. Nothing
 // has a name in a file system and all of it goes with the processes.
 //
 //   worker's process                          server's process
-//   slot     (read, write) ───────────────►  slot     (read)        one per connection
-//   messages (read, write) ───────────────►  messages (read)        one per connection
+//   gradient buffer     (read, write) ───────────────►  gradient buffer     (read)        one per
+//   connection messages (read, write) ───────────────►  messages (read)        one per connection
 //   messages (read)        ◄───────────────  messages (read, write) one per connection
-//   planes   (read)        ◄───────────────  planes   (read, write) one for all
+//   weight buffers   (read)        ◄───────────────  weight buffers   (read, write) one for all
 //   socket   ◄──────── Hello, Welcome, doorbells ────────►  socket
 #pragma once
 

@@ -14,7 +14,7 @@
 #include "common/base/resource_limits.h"
 #include "common/base/unique_fd.h"
 #include "common/link/epoll.h"
-#include "common/link/look_interval.h"
+#include "common/link/poll_interval.h"
 #include "common/transport/local/gradient_memory.h"
 #include "common/transport/local/local_address.h"
 #include "common/transport/local/local_connection.h"
@@ -44,11 +44,11 @@ class LocalServerLink : public ServerLink {
     epoll_.Add(listener_.get(), kListener);
   }
 
-  void ShareWeights(SharedMemory& planes) override {
-    planes.SealAgainstNewWriters();
-    planes_ = &planes;
+  void ShareWeights(SharedMemory& weight_buffers) override {
+    weight_buffers.SealAgainstNewWriters();
+    weight_buffers_ = &weight_buffers;
   }
-  void ShareGradients(PeerId peer, const SlotLayout& layout) override;
+  void ShareGradients(PeerId peer, const GradientLayout& layout) override;
   std::string endpoint() const override { return endpoint_; }
   int fd() const override { return epoll_.get(); }
   bool Pending() override;
@@ -73,8 +73,8 @@ class LocalServerLink : public ServerLink {
   };
 
   void Accept();
-  void LookAtSockets();
-  void LookAtMemory();
+  void PollSockets();
+  void PollMemory();
   // Its next message, if there is one. The peer may be gone afterwards.
   void Read(Peer& peer, bool look_at_socket);
   void Write(Peer& peer);
@@ -86,14 +86,14 @@ class LocalServerLink : public ServerLink {
   const LinkOptions options_;
   UniqueFd listener_;
   Epoll epoll_;
-  SharedMemory* planes_ = nullptr;
+  SharedMemory* weight_buffers_ = nullptr;
   PeerId next_peer_ = 1;
   RareLine refused_, full_;
   std::unordered_map<PeerId, Peer> peers_;
   std::vector<Peer*> attached_;  // those whose messages come through memory
   std::vector<PeerId> to_deliver_;
   std::deque<FromWorker> received_;
-  LookInterval sockets_;
+  PollInterval sockets_;
   std::string sent_, taken_;  // the messages in hand
 };
 
@@ -178,7 +178,7 @@ bool LocalServerLink::PrepareToSleep() {
 }
 
 // New connections, doorbells, ends of file; and the messages of those who have no memory yet.
-void LocalServerLink::LookAtSockets() {
+void LocalServerLink::PollSockets() {
   epoll_event events[64];
   const int count = ::epoll_wait(epoll_.get(), events, std::size(events), 0);
   for (int i = 0; i < count; ++i) {
@@ -194,7 +194,7 @@ void LocalServerLink::LookAtSockets() {
 }
 
 // One message of each worker, so that none waits behind another's flood.
-void LocalServerLink::LookAtMemory() {
+void LocalServerLink::PollMemory() {
   for (size_t i = 0; i < attached_.size();) {
     Peer* const peer = attached_[i];
     peer->connection.WakeUp();
@@ -205,8 +205,8 @@ void LocalServerLink::LookAtMemory() {
 }
 
 std::optional<FromWorker> LocalServerLink::Receive() {
-  if (received_.empty() && sockets_.Due()) LookAtSockets();
-  if (received_.empty()) LookAtMemory();
+  if (received_.empty() && sockets_.Due()) PollSockets();
+  if (received_.empty()) PollMemory();
   if (received_.empty()) return std::nullopt;
   FromWorker result = std::move(received_.front());
   received_.pop_front();
@@ -215,11 +215,11 @@ std::optional<FromWorker> LocalServerLink::Receive() {
 
 // Without memory the next message tells the worker that there is none for it: with AUTO it comes
 // back over ZeroMQ.
-void LocalServerLink::ShareGradients(PeerId id, const SlotLayout& layout) {
+void LocalServerLink::ShareGradients(PeerId id, const GradientLayout& layout) {
   const auto found = peers_.find(id);
   if (found == peers_.end()) return;
   Peer& peer = found->second;
-  MUSTER_CHECK(planes_ != nullptr && !peer.connection.attached());
+  MUSTER_CHECK(weight_buffers_ != nullptr && !peer.connection.attached());
   using Access = SharedMemory::Access;
   try {
     GradientMemory gradients(layout);
@@ -236,7 +236,7 @@ void LocalServerLink::ShareGradients(PeerId id, const SlotLayout& layout) {
 
 // The descriptors go with the message that makes use of them.
 void LocalServerLink::HandOver(Peer& peer, const std::string& message) {
-  const int fds[] = {planes_->fd(), peer.gradients->fd(), peer.rings->theirs.fd(),
+  const int fds[] = {weight_buffers_->fd(), peer.gradients->fd(), peer.rings->theirs.fd(),
                      peer.rings->mine.fd()};
   peer.connection.Append(message, fds);
   peer.connection.Attach(std::move(peer.rings->mine), std::move(peer.rings->theirs));

@@ -11,10 +11,10 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 
 TEST(CostModel, PassReadsGradientsWeightsAndStateAndWritesTheLastTwo) {
-  EXPECT_EQ(PassBytes({.bytes = 100, .workers = 2, .states = 1}), 600);  // 2 g, w, m; w', m'
-  EXPECT_EQ(PassBytes({.bytes = 100, .workers = 8, .states = 2}), 1400);
-  EXPECT_EQ(PassBytes({.bytes = 100, .workers = 1, .states = 0}), 300);
-  EXPECT_EQ(PassSeconds({.bytes = 100, .workers = 2, .states = 1}, 1200), 0.5);
+  EXPECT_EQ(UpdateBytes({.bytes = 100, .workers = 2, .states = 1}), 600);  // 2 g, w, m; w', m'
+  EXPECT_EQ(UpdateBytes({.bytes = 100, .workers = 8, .states = 2}), 1400);
+  EXPECT_EQ(UpdateBytes({.bytes = 100, .workers = 1, .states = 0}), 300);
+  EXPECT_EQ(UpdateSeconds({.bytes = 100, .workers = 2, .states = 1}, 1200), 0.5);
 }
 
 TEST(CostModel, RoundsOnOneHost) {
@@ -55,7 +55,7 @@ BenchResult SomeResult() {
   for (const double bytes : {4096.0, 1e6, 100e6}) {
     const double pass = bytes * 6 / 20e9;
     result.rows.push_back({.bytes = bytes,
-                           .pass_s = pass,
+                           .update_s = pass,
                            .limit_s = pass / 2,
                            .local_s = latency + pass,
                            .local_p99_s = 2 * pass,

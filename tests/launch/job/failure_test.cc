@@ -56,36 +56,38 @@ TEST(DescribeEndTest, SaysWhoAndWhat) {
 // What the launcher saw where nothing was amiss.
 const Observed kNothing;
 
-TEST(JudgeFailureTest, ServersWordsWhereTheServerFoundIt) {
+TEST(FindFailureCauseTest, ServersWordsWhereTheServerFoundIt) {
   const JobFailure report{.code = ExitCode::kPeerFailed, .rank = 1, .what = "rank 1 was silent"};
   auto silent = [](int) { return std::string(); };
-  Judgement judgement =
-      JudgeFailure({Exited(kServer, 7), Killed(1, SIGKILL, true)}, kNothing, report, "", silent);
+  FailureCause judgement = FindFailureCause({Exited(kServer, 7), Killed(1, SIGKILL, true)},
+                                            kNothing, report, "", silent);
   EXPECT_EQ(judgement.failure.what, "rank 1 was silent");
   EXPECT_EQ(judgement.failure.code, ExitCode::kPeerFailed);
   EXPECT_EQ(judgement.failure.rank, 1u);
   EXPECT_TRUE(judgement.in_server_words);
 
-  judgement = JudgeFailure({Exited(kServer, 7), Killed(1, SIGSEGV)}, kNothing, report, "", silent);
+  judgement =
+      FindFailureCause({Exited(kServer, 7), Killed(1, SIGSEGV)}, kNothing, report, "", silent);
   EXPECT_EQ(judgement.failure.what, "rank 1 (pid 101) crashed with SIGSEGV");
   EXPECT_EQ(judgement.failure.code, ExitCode::kProcessDied);
 
-  EXPECT_EQ(JudgeFailure({}, kNothing, {}, "", silent).failure.code, ExitCode::kFailure);
-  EXPECT_EQ(JudgeFailure({Exited(0, 7), Exited(kServer, 7)}, kNothing, {}, "", silent).failure.rank,
-            0u);
+  EXPECT_EQ(FindFailureCause({}, kNothing, {}, "", silent).failure.code, ExitCode::kFailure);
+  EXPECT_EQ(
+      FindFailureCause({Exited(0, 7), Exited(kServer, 7)}, kNothing, {}, "", silent).failure.rank,
+      0u);
 }
 
 // Who waited in vain for a server that is stuck is not to blame, whatever it says.
-TEST(JudgeFailureTest, AStuckServerIsNamed) {
+TEST(FindFailureCauseTest, AStuckServerIsNamed) {
   const auto words = [](int) { return std::string("the server has been silent"); };
   const auto judge = [&](const std::vector<EndedProcess>& ended, const Observed& observed,
                          const std::optional<JobFailure>& report = {}) {
-    return JudgeFailure(ended, observed, report, " at step 5", words);
+    return FindFailureCause(ended, observed, report, " at step 5", words);
   };
   const Observed stopped{
       .stopped = {{kServer, 99}, {1, 101}}, .server_pid = 99, .server_silent_s = 21};
   for (const int code : {5, 7}) {
-    const Judgement judgement = judge({Exited(0, code)}, stopped);
+    const FailureCause judgement = judge({Exited(0, code)}, stopped);
     EXPECT_EQ(judgement.failure.what,
               "server (pid 99) has been silent for 21 s at step 5; it is stopped (SIGSTOP?), and "
               "so is rank 1");
@@ -102,18 +104,19 @@ TEST(JudgeFailureTest, AStuckServerIsNamed) {
             "rank 0 (pid 100) failed at step 5 with exit code 5: the server has been silent");
 }
 
-TEST(JudgeFailureTest, AStoppedWorkerRanIntoADeadline) {
+TEST(FindFailureCauseTest, AStoppedWorkerRanIntoADeadline) {
   const JobFailure report{.code = ExitCode::kPeerFailed, .rank = 1, .what = "rank 1 was lost"};
-  const Judgement judgement = JudgeFailure({Exited(kServer, 7), Killed(1, SIGTERM, true)},
-                                           {.stopped = {{1, 101}}, .server_pid = 99}, report, "",
-                                           [](int) { return std::string(); });
+  const FailureCause judgement = FindFailureCause({Exited(kServer, 7), Killed(1, SIGTERM, true)},
+                                                  {.stopped = {{1, 101}}, .server_pid = 99}, report,
+                                                  "", [](int) { return std::string(); });
   EXPECT_EQ(judgement.failure.what, "rank 1 was lost; rank 1 (pid 101) is stopped (SIGSTOP?)");
   EXPECT_EQ(judgement.failure.code, ExitCode::kDeadline);
 }
 
-TEST(JudgeFailureTest, AProcesssOwnWordsOnItsExit) {
-  Judgement judgement = JudgeFailure({Exited(0, 3)}, kNothing, {}, " at step 2",
-                                     [](int rank) { return "no data " + std::to_string(rank); });
+TEST(FindFailureCauseTest, AProcesssOwnWordsOnItsExit) {
+  FailureCause judgement =
+      FindFailureCause({Exited(0, 3)}, kNothing, {}, " at step 2",
+                       [](int rank) { return "no data " + std::to_string(rank); });
   EXPECT_EQ(judgement.failure.what,
             "rank 0 (pid 100) failed at step 2 with exit code 3: no data 0");
 }

@@ -19,7 +19,7 @@
 
 namespace muster::bench {
 
-struct PassOptions {
+struct FusedUpdateOptions {
   size_t floats = 0;  // of the arena; a multiple of 16
   int parts = 2;
   config::Optimizer optimizer;
@@ -29,32 +29,32 @@ struct PassOptions {
   bool huge_pages = false;     // ask for them (MADV_HUGEPAGE)
 };
 
-class PassRun {
+class FusedUpdateRun {
  public:
-  PassRun(Team& team, const PassOptions& options);
+  FusedUpdateRun(Team& team, const FusedUpdateOptions& options);
 
   // From the beginning: a few updates, compared with the optimizer's formula in double precision,
   // and with one another across the arena bit by bit. What is wrong, or an empty string.
-  std::string Verify(const PassKernels& kernels);
+  std::string Verify(const UpdateKernelTable& kernels);
 
   // Seconds of one pass: of `repeats` passes, one after another by each thread on its chunks.
-  double Seconds(const PassKernels& kernels, int repeats = 1);
+  double Seconds(const UpdateKernelTable& kernels, int repeats = 1);
 
  private:
   void Reset();
   void Update(const UpdateRule& rule, int64_t number, const Chunk& chunk);
 
   Team& team_;
-  const PassOptions options_;
+  const FusedUpdateOptions options_;
   const TreeSum tree_;
   const std::vector<Segment> segments_;
   std::vector<Chunk> chunks_;
-  SharedMemory plane_memory_;
-  std::vector<SharedMemory> slot_memory_;
+  SharedMemory weight_memory_;
+  std::vector<SharedMemory> gradient_memory_;
   std::vector<Arena> state_memory_;
-  std::span<float> planes_[2];
-  std::array<std::span<float>, 2> state_[2];  // of each plane
-  std::vector<std::span<float>> slots_;
+  std::span<float> weight_buffers_[2];
+  std::array<std::span<float>, 2> state_[2];  // of each weight buffer
+  std::vector<std::span<float>> gradient_buffers_;
   int64_t updates_ = 0;
 };
 

@@ -1,6 +1,6 @@
 // Every version of the pass that this processor can run gives the bits of the scalar one: each
 // kernel alone, and whole updates by every optimizer.
-#include "ps/pass_kernels.h"
+#include "ps/update_kernels.h"
 
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
@@ -48,25 +48,25 @@ bool SameBits(const std::vector<T>& a, const std::vector<T>& b) {
          (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
-class PassKernelsTest : public ::testing::Test {
+class UpdateKernelsTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (versions_.size() == 1) GTEST_SKIP() << "this processor has no version but SCALAR";
     FlushDenormals();
   }
-  const std::vector<const PassKernels*> versions_ = AvailableKernels();
+  const std::vector<const UpdateKernelTable*> versions_ = AvailableKernels();
 };
 
 // `run` returns everything that a kernel writes and returns. Ranges begin `skew` floats behind an
 // aligned place.
-void ExpectSame(const std::vector<const PassKernels*>& versions,
-                const std::function<std::vector<float>(const PassKernels&, size_t length,
+void ExpectSame(const std::vector<const UpdateKernelTable*>& versions,
+                const std::function<std::vector<float>(const UpdateKernelTable&, size_t length,
                                                        size_t skew, bool finite)>& run) {
   for (const size_t length : kLengths) {
     for (const size_t skew : {size_t{0}, size_t{1}, size_t{5}}) {
       for (const bool finite : {true, false}) {
         const std::vector<float> expected = run(*versions[0], length, skew, finite);
-        for (const PassKernels* kernels : versions) {
+        for (const UpdateKernelTable* kernels : versions) {
           ASSERT_TRUE(SameBits(run(*kernels, length, skew, finite), expected))
               << kernels->name << ", " << length << " floats at +" << skew;
         }
@@ -75,8 +75,8 @@ void ExpectSame(const std::vector<const PassKernels*>& versions,
   }
 }
 
-TEST_F(PassKernelsTest, CopiesAndSumsHaveTheSameBits) {
-  ExpectSame(versions_, [](const PassKernels& k, size_t n, size_t skew, bool finite) {
+TEST_F(UpdateKernelsTest, CopiesAndSumsHaveTheSameBits) {
+  ExpectSame(versions_, [](const UpdateKernelTable& k, size_t n, size_t skew, bool finite) {
     const std::vector<float> a = Rough(0, n + skew, finite), b = Rough(1, n + skew, finite);
     std::vector<float> out(7 * n + skew + 3);
     float* to = out.data() + skew;
@@ -93,20 +93,20 @@ TEST_F(PassKernelsTest, CopiesAndSumsHaveTheSameBits) {
   });
 }
 
-TEST_F(PassKernelsTest, SquaresOfLinesHaveTheSameBits) {
+TEST_F(UpdateKernelsTest, SquaresOfLinesHaveTheSameBits) {
   const std::vector<float> from = Rough(0, 1024);
   std::vector<double> expected(64), squares(64);
   versions_[0]->line_squares(from.data(), expected.data(), from.size());
-  for (const PassKernels* kernels : versions_) {
+  for (const UpdateKernelTable* kernels : versions_) {
     kernels->line_squares(from.data(), squares.data(), from.size());
     EXPECT_TRUE(SameBits(squares, expected)) << kernels->name;
   }
 }
 
-TEST_F(PassKernelsTest, UpdatesHaveTheSameBits) {
+TEST_F(UpdateKernelsTest, UpdatesHaveTheSameBits) {
   bool two = false;  // the gradient comes as two addends
   const auto run = [&two](auto kernel) {
-    return [kernel, &two](const PassKernels& k, size_t n, size_t skew, bool finite) {
+    return [kernel, &two](const UpdateKernelTable& k, size_t n, size_t skew, bool finite) {
       const std::vector<float> gradient = Rough(0, n + skew, finite), weights = Rough(1, n + skew);
       const std::vector<float> addend = Rough(3, n + skew, finite);
       std::vector<float> state = Rough(2, 2 * n + skew);
@@ -134,27 +134,27 @@ TEST_F(PassKernelsTest, UpdatesHaveTheSameBits) {
                              .one_minus_beta2 = 0.01f,
                              .root_correction2 = 0.3f,
                              .epsilon = 1e-8f};
-  for (const auto member :
-       {&PassKernels::sgd, &PassKernels::momentum, &PassKernels::nesterov, &PassKernels::adam,
-        &PassKernels::rmsprop, &PassKernels::rmsprop_momentum}) {
+  for (const auto member : {&UpdateKernelTable::sgd, &UpdateKernelTable::momentum,
+                            &UpdateKernelTable::nesterov, &UpdateKernelTable::adam,
+                            &UpdateKernelTable::rmsprop, &UpdateKernelTable::rmsprop_momentum}) {
     for (const bool addends : {false, true}) {
       two = addends;
-      ExpectSame(versions_, run([&](const PassKernels& k, const UpdateBlock& block) {
+      ExpectSame(versions_, run([&](const UpdateKernelTable& k, const UpdateBlock& block) {
                    return (k.*member)(block, c);
                  }));
     }
   }
   two = false;
-  ExpectSame(versions_, run([](const PassKernels& k, const UpdateBlock& block) {
+  ExpectSame(versions_, run([](const UpdateKernelTable& k, const UpdateBlock& block) {
                return k.statistic(block, 0.1f);
              }));
-  ExpectSame(versions_, run([](const PassKernels& k, const UpdateBlock& block) {
+  ExpectSame(versions_, run([](const UpdateKernelTable& k, const UpdateBlock& block) {
                return k.keep_frozen(block);
              }));
 }
 
 // What a run's arenas hold after a few steps, through the whole pass.
-TEST_F(PassKernelsTest, WholeUpdatesHaveTheSameBits) {
+TEST_F(UpdateKernelsTest, WholeUpdatesHaveTheSameBits) {
   constexpr size_t kSize = 16 * 211;
   const std::vector<Segment> segments{
       {.begin = 0, .end = 48, .weight_decay = 0.01f},
@@ -168,7 +168,7 @@ TEST_F(PassKernelsTest, WholeUpdatesHaveTheSameBits) {
         "type: RMSPROP", "type: RMSPROP momentum: 0.9 ema_decay: 0.5"}) {
     for (const bool stream : {false, true}) {
       std::vector<float> expected;
-      for (const PassKernels* kernels : versions_) {
+      for (const UpdateKernelTable* kernels : versions_) {
         UpdateRun run(ParseOptimizer(text), Rough(0, kSize), segments, *kernels);
         run.stream = stream;
         for (uint32_t step = 1; step <= 5; ++step) {
@@ -185,7 +185,7 @@ TEST_F(PassKernelsTest, WholeUpdatesHaveTheSameBits) {
   }
 }
 
-TEST_F(PassKernelsTest, SumsOfPartsAndNormsHaveTheSameBits) {
+TEST_F(UpdateKernelsTest, SumsOfPartsAndNormsHaveTheSameBits) {
   constexpr size_t kSize = 16 * 211;
   const TreeSum tree({{0, 0}, {0, 1}, {0, 2}, {0, 3}, {0, 4}}, 5);
   std::vector<float> parts[5];
@@ -193,7 +193,7 @@ TEST_F(PassKernelsTest, SumsOfPartsAndNormsHaveTheSameBits) {
   const std::vector<Segment> segments{{.begin = 0, .end = kSize}};
   std::vector<float> expected;
   uint64_t expected_norm = 0;
-  for (const PassKernels* kernels : versions_) {
+  for (const UpdateKernelTable* kernels : versions_) {
     std::vector<float> averaged(kSize);
     std::vector<double> squares(kSize / kLineFloats);
     ASSERT_TRUE(AverageGradient({.kernels = *kernels,
@@ -216,14 +216,14 @@ TEST_F(PassKernelsTest, SumsOfPartsAndNormsHaveTheSameBits) {
 }
 
 TEST(InstructionSet, AutoIsTheWidestAndOthersGoByName) {
-  const std::vector<const PassKernels*> available = AvailableKernels();
+  const std::vector<const UpdateKernelTable*> available = AvailableKernels();
   EXPECT_EQ(&ChooseKernels(config::Server::AUTO), available.back());
   EXPECT_STREQ(ChooseKernels(config::Server::SCALAR).name, "SCALAR");
   for (const auto wanted : {config::Server::AVX2, config::Server::AVX512}) {
     const std::string name = config::Server::InstructionSet_Name(wanted);
     const bool there =
         std::any_of(available.begin(), available.end(),
-                    [&](const PassKernels* kernels) { return kernels->name == name; });
+                    [&](const UpdateKernelTable* kernels) { return kernels->name == name; });
     if (there) {
       EXPECT_EQ(ChooseKernels(wanted).name, name);
       continue;

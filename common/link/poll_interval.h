@@ -6,7 +6,7 @@
 
 namespace muster {
 
-class LookInterval {
+class PollInterval {
  public:
   void DueNow() { due_ = true; }
   // Whether to look now; then not for a millisecond, unless DueNow.

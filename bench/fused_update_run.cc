@@ -1,4 +1,4 @@
-#include "bench/pass_run.h"
+#include "bench/fused_update_run.h"
 
 #include <fmt/core.h>
 #include <sys/mman.h>
@@ -53,7 +53,7 @@ void AskForHugePages(std::span<float> memory) {
 
 }  // namespace
 
-PassRun::PassRun(Team& team, const PassOptions& options)
+FusedUpdateRun::FusedUpdateRun(Team& team, const FusedUpdateOptions& options)
     : team_(team),
       options_(options),
       tree_(TreeOf(options.parts)),
@@ -71,50 +71,50 @@ PassRun::PassRun(Team& team, const PassOptions& options)
     return SharedMemory::Create(name, floats * sizeof(float), SharedMemory::Access::kReadWrite);
   };
   const size_t room = options.floats + slack;
-  plane_memory_ = shared("bench-weights", 2 * room);
-  for (size_t plane = 0; plane < 2; ++plane) {
-    planes_[plane] = place(plane_memory_.writable_floats().subspan(plane * room, room));
+  weight_memory_ = shared("bench-weights", 2 * room);
+  for (size_t buffer = 0; buffer < 2; ++buffer) {
+    weight_buffers_[buffer] = place(weight_memory_.writable_floats().subspan(buffer * room, room));
   }
   const size_t states = Optimizer(options.optimizer, *AvailableKernels().back()).state_arenas();
   for (size_t i = 0; i < states; ++i) {
-    for (size_t plane = 0; plane < (options.keep_previous ? 2 : 1); ++plane) {
+    for (size_t buffer = 0; buffer < (options.keep_previous ? 2 : 1); ++buffer) {
       state_memory_.emplace_back(room);
-      state_[plane][i] = place(state_memory_.back().floats());
+      state_[buffer][i] = place(state_memory_.back().floats());
     }
     if (!options.keep_previous) state_[1][i] = state_[0][i];
   }
   for (int part = 0; part < options.parts; ++part) {
-    slot_memory_.push_back(shared("bench-slot", room));
-    slots_.push_back(place(slot_memory_.back().writable_floats()));
-    for (size_t i = 0; i < options.floats; ++i) slots_.back()[i] = GradientAt(i, part);
+    gradient_memory_.push_back(shared("bench-slot", room));
+    gradient_buffers_.push_back(place(gradient_memory_.back().writable_floats()));
+    for (size_t i = 0; i < options.floats; ++i) gradient_buffers_.back()[i] = GradientAt(i, part);
   }
 }
 
-void PassRun::Reset() {
+void FusedUpdateRun::Reset() {
   updates_ = 0;
-  for (size_t i = 0; i < options_.floats; ++i) planes_[0][i] = WeightAt(i);
+  for (size_t i = 0; i < options_.floats; ++i) weight_buffers_[0][i] = WeightAt(i);
   for (const std::span<float> state : state_[0]) std::ranges::fill(state, 0.0f);
 }
 
-void PassRun::Update(const UpdateRule& rule, int64_t number, const Chunk& chunk) {
+void FusedUpdateRun::Update(const UpdateRule& rule, int64_t number, const Chunk& chunk) {
   ChunkUpdate update{.chunk = chunk,
                      .gradient = {&tree_, {}},
                      .averaged = {},
                      .rule = rule,
                      .segments = segments_,
-                     .weights = planes_[number % 2],
-                     .next_weights = planes_[(number + 1) % 2],
+                     .weights = weight_buffers_[number % 2],
+                     .next_weights = weight_buffers_[(number + 1) % 2],
                      .state = {state_[number % 2][0], state_[number % 2][1]},
                      .next_state = state_[(number + 1) % 2],
                      .average = {},
                      .stream = options_.stream};
-  for (const std::span<float> slot : slots_) {
-    update.gradient.parts.push_back(slot.data() + chunk.begin);
+  for (const std::span<float> gradient_buffer : gradient_buffers_) {
+    update.gradient.parts.push_back(gradient_buffer.data() + chunk.begin);
   }
   MUSTER_CHECK(ApplyUpdate(update));
 }
 
-double PassRun::Seconds(const PassKernels& kernels, int repeats) {
+double FusedUpdateRun::Seconds(const UpdateKernelTable& kernels, int repeats) {
   const Optimizer optimizer(options_.optimizer, kernels);
   const double seconds = team_.TimeEach(chunks_.size(), repeats, [&](int repeat, size_t c) {
     const int64_t number = updates_ + repeat;
@@ -124,12 +124,12 @@ double PassRun::Seconds(const PassKernels& kernels, int repeats) {
   return seconds;
 }
 
-std::string PassRun::Verify(const PassKernels& kernels) {
+std::string FusedUpdateRun::Verify(const UpdateKernelTable& kernels) {
   Reset();
   constexpr int kUpdates = 3;
   Seconds(kernels);
   Seconds(kernels, kUpdates - 1);
-  const std::span<const float> weights = planes_[kUpdates % 2];
+  const std::span<const float> weights = weight_buffers_[kUpdates % 2];
   for (size_t i = 0; i < std::min(kPattern, weights.size()); ++i) {
     double gradient = 0;
     for (int part = 0; part < options_.parts; ++part) gradient += GradientAt(i, part);

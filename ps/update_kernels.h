@@ -3,7 +3,7 @@
 // reciprocals), so that any instruction set gives the same bits: +, -, *, / and √ are correctly
 // rounded everywhere.
 //
-// One source, pass_kernels.inc, is compiled once per instruction set into a table of functions;
+// One source, update_kernels.inc, is compiled once per instruction set into a table of functions;
 // instruction_set.h chooses a table at run time.
 #pragma once
 
@@ -44,7 +44,7 @@ using UpdateKernel = uint32_t (*)(const UpdateBlock&, const UpdateCoefficients&)
 constexpr size_t kLineFloats = 16;
 
 // All functions of the pass for one instruction set. Any length, any alignment of 4 bytes.
-struct PassKernels {
+struct UpdateKernelTable {
   const char* name;  // as server.instruction_set: "SCALAR", "AVX2", "AVX512"
 
   // sum ← left + right. `sum` may be the same place as either, never overlaps it otherwise.
