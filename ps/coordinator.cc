@@ -255,8 +255,7 @@ void Coordinator::EndEvaluation() {
 }
 
 // f. Nobody waits for ever: the deadline of each phase, and who missed it.
-void Coordinator::CheckDeadlines() {
-  const Clock::time_point now = Clock::now();
+void Coordinator::CheckDeadlines(std::chrono::steady_clock::time_point now) {
   if (phase_ == Phase::kGathering) {
     CheckStart(now);
   } else if (phase_ == Phase::kPreparing) {

@@ -126,7 +126,7 @@ void Server::RunTimers() {
   next_timers_ = now + kTimerInterval;
   CheckInterrupt();
   Forgive(own_gap_.Look(now));
-  coordinator_.CheckDeadlines();
+  coordinator_.CheckDeadlines(now);
   if (now < next_heartbeat_) return;
   next_heartbeat_ = now + kHeartbeatInterval;
   members_.SendHeartbeats();

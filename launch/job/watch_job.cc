@@ -23,17 +23,21 @@ double Seconds(std::chrono::steady_clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
-// Seconds in which this process ran.
+// Seconds in which this process ran. The time stands still between two looks, so that no gap of this
+// process, wherever it was stopped, is ever in it.
 class Clock {
  public:
-  double Now() const {
-    return Seconds(std::chrono::steady_clock::now().time_since_epoch()) - own_gaps_s_;
+  Clock() { Look(); }
+  double Now() const { return now_; }
+  void Look() {
+    const auto time = std::chrono::steady_clock::now();
+    own_gaps_s_ += Seconds(own_gap_.Look(time));
+    now_ = Seconds(time.time_since_epoch()) - own_gaps_s_;
   }
-  void Look() { own_gaps_s_ += Seconds(own_gap_.Look()); }
 
  private:
   OwnGap own_gap_{2 * kPollInterval};
-  double own_gaps_s_ = 0;
+  double own_gaps_s_ = 0, now_ = 0;
 };
 
 class Watch {

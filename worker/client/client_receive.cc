@@ -25,8 +25,9 @@ wire::WorkerMessage Client::Heartbeat() {
 
 void Client::CheckSilence() {
   const std::lock_guard lock(mutex_);
-  last_heard_ = WithoutGap(last_heard_, own_gap_.Look());
-  const double silent = std::chrono::duration<double>(Clock::now() - last_heard_).count();
+  const Clock::time_point now = Clock::now();  // once: a later one could have another gap in it
+  last_heard_ = WithoutGap(last_heard_, own_gap_.Look(now), now);
+  const double silent = std::chrono::duration<double>(now - last_heard_).count();
   if (!welcome_ || silent <= options_.silence_s || error_ != nullptr) return;
   SetError(Error(ExitCode::kDeadline,
                  "the server has been silent for {:.0f} s (deadlines.silence_s): it is stopped, "
