@@ -27,6 +27,7 @@ float GradientAt(size_t i, int part) {
 
 TreeSum TreeOf(int parts) {
   std::vector<TreeNode> leaves;
+  leaves.reserve(static_cast<size_t>(parts));
   for (int part = 0; part < parts; ++part) leaves.push_back({0, static_cast<uint32_t>(part)});
   return TreeSum(leaves, parts);
 }

@@ -96,6 +96,7 @@ double MemoryLimitSeconds(const PassShape& shape, int threads, int passes) {
   Team team(threads);
   MemoryLimit limit(team, shape);
   std::vector<double> seconds;
+  seconds.reserve(static_cast<size_t>(passes));
   for (int i = 0; i < passes; ++i) seconds.push_back(limit.Seconds());
   return Median(seconds);
 }

@@ -54,8 +54,8 @@ class Coordinator {
 
   // d. Publishes what the pool has finished, and ends the step if that was all of it.
   void Advance(bool collect);
-  // f. Sets the failure if somebody is late. Also tells who is still missing at the start. `now` is that
-  // of which own gaps have been forgiven: a later one could have another in it.
+  // f. Sets the failure if somebody is late. Also tells who is still missing at the start. `now` is
+  // that of which own gaps have been forgiven: a later one could have another in it.
   void CheckDeadlines(std::chrono::steady_clock::time_point now);
   void Forgive(std::chrono::steady_clock::duration own_gap);
 

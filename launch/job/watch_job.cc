@@ -23,8 +23,8 @@ double Seconds(std::chrono::steady_clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
-// Seconds in which this process ran. The time stands still between two looks, so that no gap of this
-// process, wherever it was stopped, is ever in it.
+// Seconds in which this process ran. The time stands still between two looks, so that no gap of
+// this process, wherever it was stopped, is ever in it.
 class Clock {
  public:
   Clock() { Look(); }

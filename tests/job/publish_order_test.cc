@@ -42,7 +42,8 @@ class PublishOrder : public ::testing::TestWithParam<Size> {
     for (float& g : gradient_.floats()) g = 1;
     variables_.emplace(
         graph_->layout(),
-        VariablesOptions{.state_arenas = static_cast<size_t>(OptimizerState(config.optimizer())), .seed = 7});
+        VariablesOptions{.state_arenas = static_cast<size_t>(OptimizerState(config.optimizer())),
+                         .seed = 7});
     aggregator_.emplace(*variables_, pool_, CutChunks(graph_->layout(), config.cluster()),
                         config.optimizer(), *AvailableKernels().back(), /*may_skip=*/false,
                         [this](int64_t version, size_t chunk) {
