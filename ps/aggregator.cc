@@ -50,10 +50,10 @@ void Aggregator::BeginStep(int64_t step) {
   gradients_.BeginStep();
 }
 
-void Aggregator::LetGo(const Go& go) {
-  evaluate_average_ = go.evaluate_average;
-  if (!go.skip) rule_ = optimizer_.RuleFor(variables_.updates() + 1, go.learning_rate);
-  Enter(go.skip ? Phase::kKeeping : two_phase_ ? Phase::kAveraging : Phase::kFusedUpdate);
+void Aggregator::Proceed(const Decision& decision) {
+  evaluate_average_ = decision.evaluate_average;
+  if (!decision.skip) rule_ = optimizer_.RuleFor(variables_.updates() + 1, decision.learning_rate);
+  Enter(decision.skip ? Phase::kKeeping : two_phase_ ? Phase::kAveraging : Phase::kFusedUpdate);
   SubmitReady();
 }
 
@@ -180,14 +180,14 @@ void Aggregator::Finish(size_t c, bool finite) {
                                 .chunk = c,
                                 .range = chunks_[c],
                                 .step = step_,
-                                .averaged = averages() ? averaged_.floats() : std::span<float>()});
+                                .averaged = sums() ? averaged_.floats() : std::span<float>()});
   }
-  const bool skippable = may_skip_ && averages();
+  const bool skippable = may_skip_ && sums();
   if (!finite && !skippable) return;  // stays unpublished: the step never completes
   ++done_;
   gradients_.Release(c);
   const bool all = done_ == chunks_.size();
-  if (averages()) {
+  if (sums()) {
     if (all) EndAveraging();
     return;
   }

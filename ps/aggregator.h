@@ -42,28 +42,28 @@ class Aggregator {
   // W(step) is complete; parts of its gradient may come from now on.
   void BeginStep(int64_t step);
   // All losses of this step are in. What is then to be done with its gradient:
-  struct Go {
+  struct Decision {
     double learning_rate = 0;
     // The gradient is not used: W(step + 1) is W(step), and nothing else changes.
     bool skip = false;
     bool evaluate_average = false;  // workers will want the average of W(step + 1)
   };
-  void LetGo(const Go& go);
+  void Proceed(const Decision& decision);
 
   PartialGradients::Result Add(uint32_t rank, size_t chunk, const TreeNode& node, bool empty,
                                Payload payload);
 
-  bool StepIsComplete() const { return !averages() && done_ == chunks_.size(); }
+  bool StepIsComplete() const { return !sums() && done_ == chunks_.size(); }
   // The ranks whose parts of this step are missing.
   std::vector<uint32_t> MissingRanks() const { return gradients_.MissingRanks(); }
 
   // The first value of this step that was not finite.
   const std::optional<Nonfinite>& nonfinite() const { return nonfinite_; }
-  // Whether this step leaves everything as it was, because of Go::skip or of SKIP_STEP and
+  // Whether this step leaves everything as it was, because of Decision::skip or of SKIP_STEP and
   // nonfinite(). If nonfinite() is there and this is false, the step will never be complete.
   bool skips() const { return phase_ == Phase::kKeeping; }
   // The first phase of two is under way.
-  bool averages() const { return phase_ == Phase::kAveraging; }
+  bool sums() const { return phase_ == Phase::kAveraging; }
 
   const std::vector<Chunk>& chunks() const { return chunks_; }
   // The instruction set of the arithmetic, as in server.instruction_set.

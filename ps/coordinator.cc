@@ -87,7 +87,7 @@ void Coordinator::OnReady(uint32_t rank) {
   BeginStep(step_);
 }
 
-// b. Losses first: a bad one is caught before anything is updated.
+// Losses first: a bad one is caught before anything is updated.
 void Coordinator::BeginStep(int64_t step) {
   trace::AtStep(step);
   step_ = step;
@@ -111,9 +111,9 @@ std::string Coordinator::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss)
   if (failure_.is_set()) return "";
   if (!losses_.Complete()) return "";
   // With a bad loss the step goes on: its gradients are waited for, and not used.
-  aggregator_.LetGo({.learning_rate = learning_rate_,
-                     .skip = nonfinite_.bad_loss(),
-                     .evaluate_average = evaluator_.AverageIsDue(step_ + 1)});
+  aggregator_.Proceed({.learning_rate = learning_rate_,
+                       .skip = nonfinite_.bad_loss(),
+                       .evaluate_average = evaluator_.AverageIsDue(step_ + 1)});
   OrderNext();
   return "";
 }
@@ -140,7 +140,7 @@ void Coordinator::OrderStep(int64_t step) {
   members_.Broadcast(message);
 }
 
-// c. Parts of gradients, chunk by chunk.
+// Parts of gradients, chunk by chunk.
 std::string Coordinator::OnGradient(uint32_t rank, const wire::GradientPart& part,
                                     const Payload& payload) {
   const trace::Span span(
@@ -173,7 +173,7 @@ wire::ServerMessage Coordinator::WeightsMessage(int64_t version, size_t chunk) c
   return message;
 }
 
-// d. A chunk of W(v + 1) goes out as soon as it is written, and so does that of its average where
+// A chunk of W(v + 1) goes out as soon as it is written, and so does that of its average where
 // an evaluation wants it.
 void Coordinator::PublishChunk(int64_t version, size_t chunk) {
   const trace::Span span("publish", {}, {.step = version, .chunk = static_cast<int32_t>(chunk)});
@@ -221,7 +221,7 @@ bool Coordinator::LiveLineIsDue() {
   return true;
 }
 
-// e. Blocks of evaluations.
+// Blocks of evaluations.
 std::string Coordinator::OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBlock& block) {
   if (!evaluator_.Add(rank, block)) return fmt::format("an unexpected block {}", block.block());
   const Evaluation& evaluation = evaluator_.current();
@@ -255,7 +255,7 @@ void Coordinator::EndEvaluation() {
   }
 }
 
-// f. Nobody waits for ever: the deadline of each phase, and who missed it.
+// Nobody waits for ever: the deadline of each phase, and who missed it.
 void Coordinator::CheckDeadlines(std::chrono::steady_clock::time_point now) {
   if (phase_ == Phase::kGathering) {
     CheckStart(now);
@@ -272,15 +272,7 @@ void Coordinator::CheckDeadlines(std::chrono::steady_clock::time_point now) {
   } else if (phase_ == Phase::kTraining) {
     CheckStep(now);
   }
-  for (uint32_t rank = 0; rank < members_.size(); ++rank) {
-    const Member& member = members_.roster().at(rank);
-    if (!member.peer) continue;
-    if (const auto limit = deadlines_.SilenceMissed(now, member.last_heard)) {
-      failure_.Set({ExitCode::kDeadline, rank,
-                    fmt::format("{} was lost at step {}: silent for {:g} s", members_.Name(rank),
-                                step_, *limit)});
-    }
-  }
+  members_.CheckSilence(now, config_.deadlines().silence_s());
 }
 
 void Coordinator::CheckStart(Clock::time_point now) {

@@ -1,6 +1,4 @@
-// What happens next: the phases of a run and, in training, its steps. The letters are those of the
-// design (docs/DESIGN.md, "A step"): a. all have joined, b. losses, c. gradients, d. weights,
-// e. evaluation, f. who is late.
+// What happens next: the phases of a run and, in training, its steps (docs/DESIGN.md, "One step").
 //
 // Handlers return why a message does not fit, "" if it does. A failure of the job is set, not
 // thrown; what the environment does (a full disk) is thrown as Error.
@@ -40,30 +38,29 @@ class Coordinator {
   Coordinator(const config::Config& config, const Graph& graph, Membership& members,
               Reporter& reporter, FirstFailure& failure);
 
-  // a. All have joined: plans the run, welcomes them, sends W(0).
+  // All have joined: plans the run, welcomes them, sends W(0).
   void Begin();
   // Sends W(0) to one that had to be welcomed again.
   void SendWeights(uint32_t rank);
   void OnReady(uint32_t rank);
 
-  // b., c., e.
   std::string OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss);
   std::string OnGradient(uint32_t rank, const wire::GradientPart& part, const Payload& payload);
   std::string OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBlock& block);
   void OnStepTimes(uint32_t rank, const wire::StepTimes& times) { progress_.AddTimes(rank, times); }
 
-  // d. Publishes what the pool has finished, and ends the step if that was all of it.
+  // Publishes what the pool has finished, and ends the step if that was all of it.
   void Advance(bool collect);
-  // f. Sets the failure if somebody is late. Also tells who is still missing at the start. `now` is
+  // Sets the failure if somebody is late. Also tells who is still missing at the start. `now` is
   // that of which own gaps have been forgiven: a later one could have another in it.
   void CheckDeadlines(std::chrono::steady_clock::time_point now);
   void Forgive(std::chrono::steady_clock::duration own_gap);
 
   bool done() const { return done_; }
-  // All steps are done.
+  // No more steps will be ordered.
   bool finishing() const { return phase_ == Phase::kFinishing; }
   // Whether training has begun.
-  bool trained() const { return phase_ == Phase::kTraining || phase_ == Phase::kFinishing; }
+  bool has_begun() const { return phase_ == Phase::kTraining || phase_ == Phase::kFinishing; }
   // W(step()) is the newest version that is whole.
   int64_t step() const { return step_; }
   uint64_t weights_hash() const { return variables_.HashWeights(step_); }
@@ -74,7 +71,7 @@ class Coordinator {
 
  private:
   using Clock = std::chrono::steady_clock;
-  // kFinishing: all steps are done; the last evaluation may go on.
+  // kFinishing: no more steps will be ordered; the last evaluation may go on.
   enum class Phase { kGathering, kPreparing, kTraining, kFinishing };
 
   void BeginStep(int64_t step);

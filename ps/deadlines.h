@@ -33,9 +33,6 @@ class Deadlines {
   std::optional<double> EvaluationMissed(Time now, Time last_block) const;
   // `median`: of the steps so far, in seconds; nothing before the first has ended.
   std::optional<double> StepMissed(Time now, std::optional<double> median) const;
-  std::optional<double> SilenceMissed(Time now, Time last_heard) const {
-    return Missed(now, last_heard, limits_.silence_s());
-  }
 
   double waited(Time now) const { return std::chrono::duration<double>(now - began_).count(); }
 

@@ -74,7 +74,10 @@ void Membership::WelcomeAll(WelcomeTerms terms) {
 }
 
 void Membership::Welcome(uint32_t rank) {
-  const Range slices = terms_.assignment.SlicesOf(rank).front();
+  // A Welcome can name neighbours only.
+  const std::vector<Range> ranges = terms_.assignment.SlicesOf(rank);
+  MUSTER_CHECK(ranges.size() == 1);
+  const Range slices = ranges.front();
   wire::ServerMessage message = NewMessage();
   wire::Welcome& welcome = *message.mutable_welcome();
   welcome.set_workers(size());
@@ -118,6 +121,15 @@ void Membership::OnClosed(PeerId peer) {
   const std::optional<uint32_t> rank = roster_.RankOf(peer);
   if (!rank || roster_.at(*rank).finished) return;
   on_lost_(*rank, ExitCode::kPeerFailed, "its connection ended");
+}
+
+void Membership::CheckSilence(Clock::time_point now, double silence_s) {
+  for (uint32_t rank = 0; rank < size(); ++rank) {
+    const Member& member = roster_.at(rank);
+    if (!member.peer || now - member.last_heard <= std::chrono::duration<double>(silence_s))
+      continue;
+    on_lost_(rank, ExitCode::kDeadline, fmt::format("silent for {:g} s", silence_s));
+  }
 }
 
 wire::ServerMessage Membership::NewMessage() const {

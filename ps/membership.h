@@ -41,7 +41,7 @@ class Membership {
   Membership(const VariableLayout& layout, JoinTerms terms, ServerLink& link, Reporter& reporter,
              OnLost on_lost);
 
-  // a. Joining. One that is refused is told why.
+  // Joining. One that is refused is told why.
   enum class Outcome { kRefused, kJoined, kCameBack };
   Outcome OnHello(PeerId peer, const wire::WorkerMessage& message);
   // Somebody who may not join: a line, here and at the launcher.
@@ -57,6 +57,8 @@ class Membership {
   std::optional<uint32_t> SenderOf(const FromWorker& event, std::string& why);
   // The connection of one ended.
   void OnClosed(PeerId peer);
+  // Who has given no sign of life for longer than this is lost.
+  void CheckSilence(std::chrono::steady_clock::time_point now, double silence_s);
   void OnGoodbye(uint32_t rank) { roster_.at(rank).finished = true; }
 
   // Address and incarnation are filled in.

@@ -28,7 +28,7 @@ void NonfinitePolicy::CheckLoss(uint32_t rank, int64_t slice, double loss) {
 void NonfinitePolicy::CheckGradient(const Aggregator& aggregator) {
   if (!aggregator.nonfinite() || aggregator.skips()) return;
   // While gradients are still being added, the decision is ahead.
-  if (may_skip() && aggregator.averages()) return;
+  if (may_skip() && aggregator.sums()) return;
   Fail(*aggregator.nonfinite(),
        may_skip() ? "a finite gradient that breaks a weight is not skipped" : kNothingKept);
 }

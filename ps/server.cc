@@ -71,7 +71,7 @@ void Server::EndFailed() {
       interrupted ? events::Summary::INTERRUPTED : events::Summary::FAILED,
       coordinator_.weights_hash());
   // A run that never began leaves no line: its directory can be used again.
-  if (coordinator_.trained()) reporter_.Metrics(summary);
+  if (coordinator_.has_begun()) reporter_.Metrics(summary);
   reporter_.Summary(summary);
   throw Error(failure.code, "{}", failure.what);
 }
@@ -224,7 +224,7 @@ std::string Server::OnMessage(uint32_t rank, const FromWorker& event) {
   }
 }
 
-// f. A job goes on with all of its workers or not at all.
+// A job goes on with all of its workers or not at all.
 void Server::OnLost(uint32_t rank, ExitCode code, const std::string& why) {
   failure_.Set(
       {code, rank,

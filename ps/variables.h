@@ -2,10 +2,10 @@
 // state, moving average, the count of updates. Together with the step they are what a run is: all
 // else is a function of config, step and seed.
 //
-// Weights lie in two buffers: an update reads one and writes the other, so that W(v) is whole until
-// the first update of step v + 1, whatever becomes of step v. With keep_previous state and average
-// do so, too. Weights are in buffer v mod 2; state and average, which a skipped step leaves as they
-// are, in buffer u mod 2 after u updates.
+// Weights lie in two buffers: an update reads one, v mod 2, and writes the other, so that W(v) is
+// whole until the first update of step v + 1, whatever becomes of step v. State and average are
+// changed in place, or, with keep_previous, lie in two buffers as well: in u mod 2 after u updates,
+// since a skipped step leaves them as they are.
 //
 // Owner: the aggregator. Ranges of chunks are read and written by the threads that it gives them
 // to.
@@ -59,6 +59,9 @@ class Variables {
   }
   // Empty without an average.
   std::span<float> Average(int64_t updates) { return average_[StateBufferOf(updates)].floats(); }
+  std::span<const float> Average(int64_t updates) const {
+    return average_[StateBufferOf(updates)].floats();
+  }
   // The average as workers evaluate it: a copy, which stays until the next evaluation.
   std::span<float> EvaluatedAverage();
 
@@ -73,7 +76,7 @@ class Variables {
     return WireChunk(kAverageBuffer, chunk);
   }
 
-  // Both weight buffers of weights and, if there is one, the evaluated average, one after the
+  // Both weight buffers and, if there is one, the evaluated average, one after the
   // other: workers of this host read them there.
   SharedMemory& shared() { return shared_; }
 

@@ -3,8 +3,8 @@
 //
 // A link moves whole messages (proto/wire.proto). A message about a tensor carries the tensor's
 // bytes as payload where the transport has to move them (ZeroMQ); where memory is shared (local),
-// the bytes stay where they are. A link looks into no message: what is urgent, and what memory goes
-// with it, its callers say.
+// the bytes stay where they are. What is urgent, and what memory goes with a message, its callers
+// say; the server's end of the local link alone looks where a partial gradient lies.
 //
 // Threads: the server's end belongs to the server's loop. The client's end: see
 // ClientLink::any_thread.

@@ -1,5 +1,4 @@
-// Who computes which slices of a batch: a value that the server decides. Nothing else says it, so
-// what is lost, joins or is slow changes this value and nothing else.
+// Who computes which slices of a batch: a value that the server decides. Nobody else works it out.
 #pragma once
 
 #include <cstdint>

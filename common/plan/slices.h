@@ -1,6 +1,6 @@
-// How a batch is cut into slices, which worker computes which, and in which order their gradients
-// are added. The order is one fixed binary tree over the slice index, whoever computed which
-// slice: so the bits of the sum depend on the number of slices alone.
+// How a batch is cut into slices, and in which order their gradients are added. The order is one
+// fixed binary tree over the slice index, whoever computed which slice: so the bits of the sum
+// depend on the number of slices alone.
 #pragma once
 
 #include <cstdint>

@@ -94,7 +94,7 @@ class PublishOrder : public ::testing::TestWithParam<Size> {
 // The norm is known when the last gradient has been added: then every chunk may be updated.
 TEST_P(PublishOrder, IsAscendingAfterTheNormIsKnown) {
   Make(1);
-  aggregator_->LetGo({.learning_rate = 1});
+  aggregator_->Proceed({.learning_rate = 1});
   AddAll();
   Complete();
   EXPECT_THAT(published_, ElementsAreArray(Ascending()));
@@ -105,7 +105,7 @@ TEST_P(PublishOrder, IsAscendingWhenUpdatesAreAllowedLast) {
   Make(0);
   AddAll();
   EXPECT_TRUE(published_.empty());
-  aggregator_->LetGo({.learning_rate = 1});
+  aggregator_->Proceed({.learning_rate = 1});
   Complete();
   EXPECT_THAT(published_, ElementsAreArray(Ascending()));
 }
@@ -113,7 +113,7 @@ TEST_P(PublishOrder, IsAscendingWhenUpdatesAreAllowedLast) {
 TEST_P(PublishOrder, IsAscendingWhereAStepIsSkipped) {
   Make(0);
   AddAll();
-  aggregator_->LetGo({.skip = true});
+  aggregator_->Proceed({.skip = true});
   Complete();
   EXPECT_THAT(published_, ElementsAreArray(Ascending()));
 }
@@ -122,7 +122,7 @@ TEST_P(PublishOrder, IsAscendingWhereAStepIsSkipped) {
 // before the higher ones that wait for the thread as well.
 TEST_P(PublishOrder, OfChunksThatArriveOneByOne) {
   Make(0);
-  aggregator_->LetGo({.learning_rate = 1});
+  aggregator_->Proceed({.learning_rate = 1});
   AddAll();
   Complete();
   std::vector<size_t> expected = Ascending();

@@ -16,7 +16,6 @@ config::Deadlines Limits() {
   limits.set_step_s(30);
   limits.set_step_median_factor(10);
   limits.set_progress_s(20);
-  limits.set_silence_s(5);
   return limits;
 }
 
@@ -32,8 +31,6 @@ TEST_F(DeadlinesTest, EachWaitHasItsOwn) {
   EXPECT_EQ(deadlines_.JoinMissed(now_ + seconds(61)), 60);
   EXPECT_FALSE(deadlines_.ReadyMissed(now_ + seconds(49)));
   EXPECT_EQ(deadlines_.ReadyMissed(now_ + seconds(51)), 50);
-  EXPECT_FALSE(deadlines_.SilenceMissed(now_ + seconds(4), now_));
-  EXPECT_EQ(deadlines_.SilenceMissed(now_ + seconds(6), now_), 5);
 }
 
 TEST_F(DeadlinesTest, TheFirstStepAndSlowOnesMayTakeLonger) {

@@ -49,7 +49,7 @@ class VariablesTest : public ::testing::Test {
     const std::vector<float> values(kFloats, gradient);
     ASSERT_EQ(aggregator_->Add(0, 0, {0, 0}, false, {values.data(), kFloats * 4, nullptr}),
               PartialGradients::Result::kAccepted);
-    aggregator_->LetGo({.learning_rate = 0.5, .skip = skip, .evaluate_average = evaluate});
+    aggregator_->Proceed({.learning_rate = 0.5, .skip = skip, .evaluate_average = evaluate});
   }
 
   static constexpr size_t kFloats = 48;

@@ -60,6 +60,7 @@ class Backend {
   // Memory. If the device computes in the host's memory, a host address is a device address, and
   // nobody copies. Otherwise the host never looks at device memory: worker/nn/device_view.h.
   virtual bool shares_host_memory() const = 0;
+  // Throws Error(kFailure) that says how much was asked for and how much there is.
   virtual std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) = 0;
   // Host memory that will be copied from, or, unless `read_only`, to, again and again: a device may
   // want its pages locked. Null where it does not.

@@ -134,7 +134,8 @@ class LossOp {
   virtual ~LossOp() = default;
   virtual size_t state_bytes() const = 0;
   // Writes to *sums, and, unless it is null, the class of the first largest logit of each sample to
-  // `predictions`. A logit that is not finite gives a loss that is not.
+  // `predictions`; both are in the device's memory. A logit that is not finite gives a loss that is
+  // not.
   virtual void Forward(const LossArgs& args, LossSums* sums, int32_t* predictions) = 0;
   // Writes scale * d(sum of losses)/d(logits) of the last Forward, whose arguments must be the
   // same.

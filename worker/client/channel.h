@@ -60,13 +60,14 @@ class Channel {
   virtual void Start() = 0;
   // No thread of the channel runs any more; the connection stays, until the channel goes.
   virtual void Stop() = 0;
-  // Stops; then sends what waits, but no tensors, and `last`, and waits a moment until it has left.
+  // Stops; then sends what waits, tensors only as far as there is room for them at once, and
+  // `last`, and waits a moment until it has left.
   virtual void Finish(wire::WorkerMessage last) = 0;
 
   // kSoon: with the next message that goes at once, or when somebody begins to wait.
   enum class When { kNow, kSoon };
   virtual void Send(Outgoing outgoing, When when) = 0;
-  // When the last message so far was handed to the link.
+  // When the last message that goes at once was handed to the link.
   virtual Clock::time_point HandedOverAt() const = 0;
 
   // Waits, with `lock` locked, until `ready()`, which becomes true by what Owner is told, and which

@@ -10,6 +10,7 @@
 // descriptor of the connection, which each received message also carries.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <deque>
