@@ -12,7 +12,9 @@ struct Urgency {
   bool average = false;  // the average comes after all weights of its version
   uint32_t chunk = 0;    // lower layers first: the next forward pass waits for them
 
-  friend auto operator<=>(const Urgency&, const Urgency&) = default;
+  // clang-tidy 14 takes the 0 of a defaulted comparison for a pointer.
+  friend auto operator<=>(const Urgency&,
+                          const Urgency&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
 }  // namespace muster

@@ -43,8 +43,8 @@ class FakeMembers : public Members {
   std::string LastWords(int rank) const override { return "words of " + std::to_string(rank); }
   std::string LogPath(int rank) const override { return "log of " + std::to_string(rank); }
 
-  void Stop(int rank) { states_[static_cast<size_t>(rank + 1)].stopped = true; }
-  void Gone(int rank) { states_[static_cast<size_t>(rank + 1)].running = false; }
+  void Stop(int rank) { states_[static_cast<size_t>(rank) + 1].stopped = true; }
+  void Gone(int rank) { states_[static_cast<size_t>(rank) + 1].running = false; }
 
   const int workers_;
   int cannot_start_ = -1;
