@@ -85,7 +85,7 @@ FusedUpdateRun::FusedUpdateRun(Team& team, const FusedUpdateOptions& options)
     if (!options.keep_previous) state_[1][i] = state_[0][i];
   }
   for (int part = 0; part < options.parts; ++part) {
-    gradient_memory_.push_back(shared("bench-slot", room));
+    gradient_memory_.push_back(shared("bench-gradients", room));
     gradient_buffers_.push_back(place(gradient_memory_.back().writable_floats()));
     for (size_t i = 0; i < options.floats; ++i) gradient_buffers_.back()[i] = GradientAt(i, part);
   }

@@ -40,7 +40,6 @@ class Optimizer {
 
   // Arenas of floats that a kernel keeps from step to step, zeros at first.
   size_t state_arenas() const { return static_cast<size_t>(OptimizerState(settings_)); }
-  bool keeps_average() const { return settings_.has_ema_decay(); }
   const UpdateKernelTable& kernels() const { return kernels_; }
   // 0: the norm is not clipped.
   double clip_norm() const { return settings_.clip_norm(); }

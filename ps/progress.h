@@ -35,7 +35,6 @@ class Progress {
   int64_t steps() const { return total_.steps; }
   // Seconds; 0 before the first step.
   double MedianStep() const;
-  Clock::time_point step_began() const { return step_began_; }
 
   // The steps since the last one.
   events::Log LogLine();

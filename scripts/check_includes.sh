@@ -22,7 +22,7 @@ deny launch '(ps|tests|bench)/'
 deny launch 'worker/' 'launch/data/.*worker/data/'
 deny worker '(ps|launch|tests|bench)/'
 deny worker/client 'worker/(nn|data|backend|trainer)/'
-deny worker/nn 'worker/(client|data|trainer|backend/cpu|backend/cuda)/' 'bench/tower_bench.cc'
+deny worker/nn 'worker/(client|data|trainer|backend/cpu|backend/cuda)/'
 deny worker/data 'worker/(client|nn|backend|trainer)/'
 deny worker/backend 'worker/(client|nn|data|trainer)/'
 deny worker/trainer 'worker/backend/(cpu|cuda)/'
@@ -57,6 +57,10 @@ for folder in worker/nn worker/data worker/backend launch; do
   deny $folder 'proto/wire'
 done
 # No circle of folders, and no two types of one name.
-python=$(command -v python3) && { "$python" scripts/include_graph.py >/dev/null || status=1; }
-[ -z "$python" ] || "$python" scripts/check_names.py || status=1
+if command -v python3 >/dev/null; then
+  scripts/include_graph.py >/dev/null || { scripts/include_graph.py | sed -n '/^A circle/,$p'; status=1; }
+  scripts/check_names.py || status=1
+else
+  echo "not checked without python3: circles of folders, types of one name"
+fi
 exit $status

@@ -17,12 +17,6 @@ std::vector<Range> Assignment::SlicesOf(uint32_t rank) const {
   return ranges;
 }
 
-int64_t Assignment::SliceCountOf(uint32_t rank) const {
-  int64_t count = 0;
-  for (const TreeNode& node : nodes[rank]) count += Covers(node, slices).size();
-  return count;
-}
-
 bool Assignment::Holds(uint32_t rank, int64_t slice) const {
   return std::ranges::any_of(nodes[rank], [&](const TreeNode& node) {
     const Range covered = Covers(node, slices);

@@ -17,7 +17,6 @@ struct Assignment {
   uint32_t ranks() const { return static_cast<uint32_t>(nodes.size()); }
   // The slices of a rank, neighbouring ones as one range.
   std::vector<Range> SlicesOf(uint32_t rank) const;
-  int64_t SliceCountOf(uint32_t rank) const;
   bool Holds(uint32_t rank, int64_t slice) const;
 
   bool operator==(const Assignment&) const = default;

@@ -30,7 +30,7 @@ struct UpdateRun {
       state[i].resize(initial.size());
       next_state[i].resize(initial.size());
     }
-    if (optimizer.keeps_average()) average = next_average = initial;
+    if (settings.has_ema_decay()) average = next_average = initial;
   }
 
   // The update number `update`, counted from 1, chunk by chunk of `chunk_floats`.

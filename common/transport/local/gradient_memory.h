@@ -16,8 +16,8 @@ class GradientMemory {
   // Throws Error(kFailure) if there is no memory to be had.
   explicit GradientMemory(GradientLayout layout)
       : layout_(std::move(layout)),
-        gradient_buffers_(std::make_shared<SharedMemory>(
-            SharedMemory::Create("muster-slot", layout_.bytes(), SharedMemory::Access::kRead))) {}
+        gradient_buffers_(std::make_shared<SharedMemory>(SharedMemory::Create(
+            "muster-gradients", layout_.bytes(), SharedMemory::Access::kRead))) {}
 
   int fd() const { return gradient_buffers_->fd(); }
 
