@@ -174,18 +174,17 @@ void Server::Receive(const FromWorker& event) {
 }
 
 void Server::OnHello(const FromWorker& event) {
-  switch (members_.OnHello(event.peer, event.message)) {
+  const Membership::Arrival arrival = members_.OnHello(event.peer, event.message);
+  switch (arrival.outcome) {
     case Membership::Outcome::kRefused:
       return;
     case Membership::Outcome::kJoined:
       if (members_.roster().Complete()) coordinator_.Begin();
       return;
-    case Membership::Outcome::kCameBack: {
-      const uint32_t rank = event.message.address().rank();
-      members_.Welcome(rank);
-      coordinator_.SendWeights(rank);
+    case Membership::Outcome::kCameBack:
+      members_.Welcome(arrival.rank);
+      coordinator_.SendWeights(arrival.rank);
       return;
-    }
   }
 }
 

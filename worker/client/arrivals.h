@@ -11,14 +11,13 @@ namespace muster {
 
 class Arrivals {
  public:
-  Arrivals() = default;
-  // Before the first ones, W(first_step), came.
-  Arrivals(size_t chunks, int64_t first_step)
-      : weights_(chunks, first_step - 1), average_(chunks, first_step) {}
+  Arrivals() = default;  // nothing is to come
+  // Before the first ones, W(first), came.
+  Arrivals(size_t chunks, int64_t first) : weights_(chunks, first - 1), average_(chunks, first) {}
 
   // The chunk of these weights, or of their average, or of later ones.
   bool Has(int64_t version, size_t chunk, bool average) const {
-    return (average ? average_ : weights_)[chunk] >= version;
+    return chunk < weights_.size() && (average ? average_ : weights_)[chunk] >= version;
   }
 
   // Weights come version by version; an average only where an evaluation wants it, and after its
