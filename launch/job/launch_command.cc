@@ -1,11 +1,16 @@
 #include "launch/job/launch_command.h"
 
 #include <fmt/core.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
+#include <cstring>
 #include <filesystem>
+#include <memory>
+#include <optional>
 
 #include "common/base/error.h"
 #include "common/base/join.h"
@@ -14,6 +19,7 @@
 #include "common/config/config_check.h"
 #include "common/config/instruction_set.h"
 #include "common/graph/graph.h"
+#include "launch/gpu/job_cards.h"
 #include "launch/job/run_job.h"
 #include "launch/job/series.h"
 #include "launch/memory/ask_worker.h"
@@ -77,10 +83,55 @@ void CheckLargeJob(const LaunchArguments& arguments, const PreparedJob& job) {
   (void)CheckMemory(WholeMemoryOf(job.config, job.graph, worker), machine);
 }
 
+// How the cards were asked for on the command line, or "".
+std::string TypedDevices(const std::vector<Setting>& settings) {
+  std::string typed;
+  for (const Setting& setting : settings) {
+    if (setting.path == "worker.devices") typed = setting.origin;
+  }
+  return typed;
+}
+
+// Which cards the job is to have decides how many workers it has by default.
+std::shared_ptr<JobCards> PlanJobCards(const LaunchArguments& arguments, config::Config& config) {
+  if (arguments.by_hand) return nullptr;  // whoever starts the workers gives them theirs
+  auto cards =
+      std::make_shared<JobCards>(config, arguments.config_path, TypedDevices(arguments.settings));
+  if (cards->wanted()) config.mutable_cluster()->set_workers(cards->workers());
+  return cards;
+}
+
+// Waits so long, unless a signal stops the launcher.
+void SleepUnlessStopped(SignalSource& signals, double seconds) {
+  pollfd request{.fd = signals.fd(), .events = POLLIN};
+  if (::poll(&request, 1, static_cast<int>(seconds * 1000) + 1) <= 0) return;
+  while (const std::optional<ReceivedSignal> signal = signals.Next()) {
+    if (signal->number == SIGCHLD) continue;
+    throw Error(signal->number == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated,
+                "stopped by SIG{} before the job had its cards; nothing was started",
+                ::sigabbrev_np(signal->number));
+  }
+}
+
+// The job's cards, before any process of it. Until there is a CUDA backend nothing computes on
+// them.
+void TakeJobCards(const LaunchArguments& arguments, const PreparedJob& job, SignalSource& signals) {
+  if (!job.cards || !job.cards->wanted()) return;
+  job.cards->Take({.wait_s = arguments.wait_s,
+                   .say = [](const std::string& line) { PrintResult(line); },
+                   .sleep = [&](double seconds) { SleepUnlessStopped(signals, seconds); }});
+  if (job.config.worker().soft_placement()) return;
+  for (const std::string& line : job.cards->Lines()) PrintResult(line);
+  throw Error(ExitCode::kFailure,
+              "there is no CUDA backend yet to compute on these cards, and "
+              "worker.soft_placement=false does not let the workers compute on the CPU");
+}
+
 // What both a run and a dry run begin with.
 PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
   config::Config config = LoadConfig(arguments.config_path, arguments.settings);
   ForgetOwnDirectory(config, arguments);
+  std::shared_ptr<JobCards> cards = PlanJobCards(arguments, config);
   if (dry) {
     ResolveForMachine(config, AvailableCores());
   } else {
@@ -89,7 +140,7 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
   // Its server runs here: said now, not when it has started.
   (void)ChooseInstructionSet(config.server().instruction_set());
   Graph graph = BuildGraph(config.model(), InputShape(config.data()));
-  return {std::move(config), std::move(graph)};
+  return {std::move(config), std::move(graph), "", std::move(cards)};
 }
 
 }  // namespace
@@ -105,6 +156,7 @@ int RunLaunch(const LaunchArguments& arguments) {
   job.data_remark = CheckData(arguments, job.config);
   if (!arguments.by_hand) CheckLargeJob(arguments, job);
   SignalSource signals;
+  TakeJobCards(arguments, job, signals);
   if (arguments.repeat > 0) return RunSeries(arguments, std::move(job), signals);
   RunDir dir = RunDir::Make(job.config.run().dir(), arguments.config_path);
   const JobResult result = RunJob(arguments, job, dir, signals);
@@ -127,9 +179,9 @@ int DryRun(const LaunchArguments& arguments) {
   const std::vector<MemoryRow> worker_memory =
       AskWorkerMemory(arguments.worker_program, arguments.config_path, arguments.settings,
                       job.config, job.config.cluster().workers() - 1);
-  PrintResult(Join(
-      DryRunLines(arguments.config_path, job.config, job.graph, data, worker_memory, shown_dir),
-      "\n"));
+  PrintResult(Join(DryRunLines(arguments.config_path, job.config, job.graph, data, worker_memory,
+                               shown_dir, job.cards->Lines()),
+                   "\n"));
   try {
     (void)CheckMemory(WholeMemoryOf(job.config, job.graph, worker_memory), ReadMachineMemory());
   } catch (const Error& error) {
