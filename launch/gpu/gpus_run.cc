@@ -16,6 +16,7 @@
 #include "launch/gpu/gpu_probe.h"
 #include "launch/gpu/gpus_command.h"
 #include "launch/gpu/job_cards.h"
+#include "launch/gpu/process_info.h"
 #include "launch/gpu/take_cards.h"
 #include "launch/gpu/visible_devices.h"
 #include "launch/text/console.h"
@@ -29,7 +30,7 @@ TakenCards Take(const GpusRunArguments& arguments) {
   const CardPlan plan =
       PlanCards({.devices = {.kind = DeviceWish::Kind::kAuto, .count = arguments.count},
                  .origin = fmt::format("muster gpus run -n {}", arguments.count),
-                 .what = Join(arguments.command, " ")},
+                 .what = OneLine(Join(arguments.command, " "), 60)},
                 seen, VisibleHere(seen));
   if (!plan.wish) throw Error(ExitCode::kFailure, "{}", plan.reason);
   const TakeOptions options{
