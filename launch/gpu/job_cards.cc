@@ -52,6 +52,7 @@ JobCards::JobCards(const config::Config& config, const std::string& config_path,
     : workers_per_card_(config.worker().workers_per_gpu()) {
   const CardRequest request = RequestOf(config, config_path, typed);
   asked_ = request.devices.WantsCards();
+  origin_ = request.origin;
   if (!asked_) return;
   probe_ = OpenNvml();
   const GpuSnapshot seen = probe_->Look();

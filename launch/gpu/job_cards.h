@@ -25,6 +25,7 @@ class JobCards {
   // Whether there are cards to take, and for how many workers.
   bool wanted() const { return plan_.wish.has_value(); }
   uint32_t workers() const { return plan_.workers; }
+  const std::string& origin() const { return origin_; }  // how they were asked for
 
   // See TakeCards. Throws Error.
   void Take(const TakeOptions& options);
@@ -37,6 +38,7 @@ class JobCards {
  private:
   std::unique_ptr<GpuProbe> probe_;
   CardPlan plan_;
+  std::string origin_;
   bool asked_ = false;
   uint32_t workers_per_card_ = 1;
   std::unique_ptr<TakenCards> taken_;

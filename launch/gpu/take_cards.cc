@@ -19,6 +19,8 @@ namespace {
 constexpr double kTurnSeconds = 0.002;  // until an earlier job has chosen
 constexpr double kWaitSeconds = 0.5;    // until cards may have come free
 
+constexpr std::chrono::seconds kNewsInterval{60};  // between lines about the wait
+
 using Clock = std::chrono::steady_clock;
 
 struct Attempt {
@@ -36,7 +38,6 @@ class Taker {
   TakenCards Run() {
     Ticket ticket(folder_, wish_.count, wish_.pool, wish_.what);
     const auto deadline = Clock::now() + std::chrono::duration<double>(options_.wait_s);
-    std::string said;
     for (bool waiting = false;;) {
       Attempt attempt = Try(ticket);
       if (!attempt.cards.empty()) return Hold(std::move(ticket), std::move(attempt));
@@ -47,9 +48,7 @@ class Taker {
       }
       if (Clock::now() >= deadline) throw NotEnough(ticket);
       if (!std::exchange(waiting, true)) ticket.Say(TicketState::kWaiting);
-      if (const std::string line = WaitLine(ticket); line != std::exchange(said, line)) {
-        options_.say(line);
-      }
+      SayNews(ticket);
       options_.sleep(kWaitSeconds);
     }
   }
@@ -167,6 +166,14 @@ class Taker {
                              Plural(static_cast<int64_t>(wish_.pool.size()), "card"));
   }
 
+  // What has changed, but not each time that somebody's memory or a temperature has.
+  void SayNews(const Ticket& ticket) {
+    if (Clock::now() < next_news_) return;
+    next_news_ = Clock::now() + kNewsInterval;
+    const std::string line = WaitLine(ticket);
+    if (line != std::exchange(said_, line)) options_.say(line);
+  }
+
   std::string WaitLine(const Ticket& ticket) {
     const std::vector<SeenTicket> before = Before(ticket);
     std::string line =
@@ -198,6 +205,8 @@ class Taker {
   const LockFolder& folder_;
   const CardWish& wish_;
   const TakeOptions& options_;
+  Clock::time_point next_news_ = Clock::time_point::min();
+  std::string said_;
 };
 
 }  // namespace

@@ -77,9 +77,8 @@ void ForgetOwnDirectory(config::Config& config, const LaunchArguments& arguments
 void CheckLargeJob(const LaunchArguments& arguments, const PreparedJob& job) {
   const MachineMemory machine = ReadMachineMemory();
   if (4 * LeastMemoryOf(job.config, job.graph).all() < machine.all) return;
-  const auto worker =
-      AskWorkerMemory(arguments.worker_program, arguments.config_path, arguments.settings,
-                      job.config, job.config.cluster().workers() - 1);
+  const auto worker = AskWorkerMemory(arguments.worker_program, arguments.config_path, job.settings,
+                                      job.config, job.config.cluster().workers() - 1);
   (void)CheckMemory(WholeMemoryOf(job.config, job.graph, worker), machine);
 }
 
@@ -90,15 +89,6 @@ std::string TypedDevices(const std::vector<Setting>& settings) {
     if (setting.path == "worker.devices") typed = setting.origin;
   }
   return typed;
-}
-
-// Which cards the job is to have decides how many workers it has by default.
-std::shared_ptr<JobCards> PlanJobCards(const LaunchArguments& arguments, config::Config& config) {
-  if (arguments.by_hand) return nullptr;  // whoever starts the workers gives them theirs
-  auto cards =
-      std::make_shared<JobCards>(config, arguments.config_path, TypedDevices(arguments.settings));
-  if (cards->wanted()) config.mutable_cluster()->set_workers(cards->workers());
-  return cards;
 }
 
 // Waits so long, unless a signal stops the launcher.
@@ -129,9 +119,17 @@ void TakeJobCards(const LaunchArguments& arguments, const PreparedJob& job, Sign
 
 // What both a run and a dry run begin with.
 PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
-  config::Config config = LoadConfig(arguments.config_path, arguments.settings);
+  std::vector<Setting> settings = arguments.settings;
+  config::Config config = LoadConfig(arguments.config_path, settings);
+  std::shared_ptr<JobCards> cards;  // whoever starts workers by hand gives them theirs
+  if (!arguments.by_hand) {
+    cards = std::make_shared<JobCards>(config, arguments.config_path, TypedDevices(settings));
+  }
+  if (cards && cards->wanted() && !config.cluster().has_workers()) {
+    settings.push_back({"cluster.workers", std::to_string(cards->workers()), cards->origin()});
+    config = LoadConfig(arguments.config_path, settings);
+  }
   ForgetOwnDirectory(config, arguments);
-  std::shared_ptr<JobCards> cards = PlanJobCards(arguments, config);
   if (dry) {
     ResolveForMachine(config, AvailableCores());
   } else {
@@ -140,7 +138,10 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
   // Its server runs here: said now, not when it has started.
   (void)ChooseInstructionSet(config.server().instruction_set());
   Graph graph = BuildGraph(config.model(), InputShape(config.data()));
-  return {std::move(config), std::move(graph), "", std::move(cards)};
+  return {.config = std::move(config),
+          .graph = std::move(graph),
+          .settings = std::move(settings),
+          .cards = std::move(cards)};
 }
 
 }  // namespace
@@ -177,8 +178,8 @@ int DryRun(const LaunchArguments& arguments) {
   CheckPrograms(arguments);
   const DataCount data = arguments.count_data(job.config);
   const std::vector<MemoryRow> worker_memory =
-      AskWorkerMemory(arguments.worker_program, arguments.config_path, arguments.settings,
-                      job.config, job.config.cluster().workers() - 1);
+      AskWorkerMemory(arguments.worker_program, arguments.config_path, job.settings, job.config,
+                      job.config.cluster().workers() - 1);
   PrintResult(Join(DryRunLines(arguments.config_path, job.config, job.graph, data, worker_memory,
                                shown_dir, job.cards->Lines()),
                    "\n"));

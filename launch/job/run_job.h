@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/config/config.h"
 #include "common/graph/graph.h"
@@ -19,7 +20,8 @@ namespace muster {
 struct PreparedJob {
   config::Config config;
   Graph graph;
-  std::string data_remark = {};          // for the header
+  std::string data_remark = {};        // for the header
+  std::vector<Setting> settings = {};  // the command line's, and the number of workers of the cards
   std::shared_ptr<JobCards> cards = {};  // held by every run of a series; null: by hand
 };
 

@@ -198,6 +198,8 @@ TEST_F(LaunchOnCardsTest, WrongWishesAreSaidFirst) {
   EXPECT_THAT(refusal({"--devices", "auto", "--set", "worker.devices=cpu"}),
               HasSubstr("are the same setting"));
   EXPECT_THAT(refusal({"--devices", "0,1", "--workers", "1"}), HasSubstr("expected 2"));
+  EXPECT_THAT(refusal({"--devices", "auto:2", "--set", "run.slices=1"}),
+              HasSubstr("1 slice cannot keep 2 workers busy"));
   EXPECT_THAT(refusal({"--set", "worker.workers_per_gpu=2"}), HasSubstr("no cards are asked for"));
   EXPECT_THAT(refusal({"--devices", "0", "--set", "worker.workers_per_gpu=3", "--set",
                        "worker.gpu_memory_fraction=0.5"}),
@@ -254,14 +256,16 @@ TEST_F(LaunchOnCardsTest, AWaitCanBeStopped) {
 TEST_F(LaunchOnCardsTest, ADryRunTakesNone) {
   IdleCards(2);
   Workers(R"(say:{"what":"weights","bytes":7000000,"holder":"server"};exit:0)");
-  for (int rank : {0, 1}) {
-    Worker(rank, R"(say:{"what":"weights","bytes":7000000,"holder":"server"};exit:0)");
-  }
+  Worker(1,
+         "dump:asked;"
+         R"(say:{"what":"weights","bytes":7000000,"holder":"server"};exit:0)");
   const Finished finished =
       Run({"launch", config(), "--data", ".", "--devices", "auto:2", "--dry-run"});
   EXPECT_EQ(finished.exit_code, 0) << finished.err;
   EXPECT_THAT(finished.out, AllOf(HasSubstr("  devices        --devices auto:2, 2 of 2 cards\n"),
                                   HasSubstr("2 workers x ")));
+  // The last rank's memory, of a job of as many workers.
+  EXPECT_THAT(ReadFile(Path("asked")), HasSubstr("--set\ncluster.workers=2\n"));
 }
 
 }  // namespace

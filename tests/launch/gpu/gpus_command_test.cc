@@ -87,6 +87,8 @@ TEST_F(GpusTest, RunGivesACommandItsCardsAndKeepsItsExitCode) {
   EXPECT_EQ(finished.out, Uuid(1) + "," + Uuid(2) + "\n");
   EXPECT_THAT(finished.err,
               AllOf(HasSubstr("muster: card 1 ("), HasSubstr("card 2 ("), HasSubstr("idle")));
+  // Nothing but that variable is different.
+  EXPECT_EQ(Run({"gpus", "run", "--", "env"}).out.find("GOMP_SPINCOUNT"), std::string::npos);
   EXPECT_EQ(Run({"gpus", "run", "--wait", "--", "sh", "-c", "kill -9 $$"}).exit_code, 137);
   const Finished missing = Run({"gpus", "run", "--", "no-such-command-at-all"});
   EXPECT_EQ(missing.exit_code, 2);
