@@ -75,10 +75,10 @@ std::vector<std::string> JobCards::Lines() const {
   if (taken_ == nullptr) return {plan_.reason};
   std::vector<std::string> lines;
   for (const Gpu& gpu : taken_->cards) lines.push_back(CardText(gpu));
-  lines.push_back(
-      "there is no CUDA backend yet: the workers see these cards and compute on the CPU");
   lines.push_back(fmt::format("locked for this job; {}{}", plan_.reason,
                               taken_->reason.empty() ? "" : ": " + taken_->reason));
+  lines.push_back(
+      "there is no CUDA backend yet: the workers see these cards and compute on the CPU");
   return lines;
 }
 
