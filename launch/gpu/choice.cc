@@ -16,7 +16,7 @@ namespace {
 constexpr double kUnseenShare = 0.1;
 constexpr unsigned kQuietPercent = 10;
 // Above this many subsets they are grown card by card.
-constexpr size_t kMostSubsets = 20'000;
+constexpr double kMostSubsets = 20'000;
 
 std::string ProcessWords(const GpuProcess& process) {
   const ProcessText text = DescribeProcess(process.pid);
@@ -62,13 +62,12 @@ Score ScoreOf(const GpuSnapshot& snapshot, const std::vector<size_t>& group) {
   return score;
 }
 
-size_t SubsetCount(size_t of, size_t count) {
+bool FewSubsets(size_t of, size_t count) {
   double subsets = 1;
   for (size_t i = 0; i < count; ++i) {
     subsets = subsets * static_cast<double>(of - i) / static_cast<double>(i + 1);
-    if (subsets > kMostSubsets) return kMostSubsets + 1;
   }
-  return static_cast<size_t>(subsets + 0.5);
+  return subsets <= kMostSubsets;
 }
 
 std::vector<size_t> BestOfAll(const GpuSnapshot& snapshot, const std::vector<size_t>& candidates,
@@ -160,9 +159,8 @@ std::string WhyBusy(const Gpu& gpu, double free_share) {
 std::vector<size_t> ChooseCards(const GpuSnapshot& snapshot, const std::vector<size_t>& candidates,
                                 size_t count) {
   MUSTER_CHECK(0 < count && count <= candidates.size());
-  return SubsetCount(candidates.size(), count) <= kMostSubsets
-             ? BestOfAll(snapshot, candidates, count)
-             : BestGrown(snapshot, candidates, count);
+  return FewSubsets(candidates.size(), count) ? BestOfAll(snapshot, candidates, count)
+                                              : BestGrown(snapshot, candidates, count);
 }
 
 std::string ChoiceReason(const GpuSnapshot& snapshot, const std::vector<size_t>& candidates,

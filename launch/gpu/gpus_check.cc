@@ -27,6 +27,7 @@ constexpr double kCheckSeconds = 120;  // the driver compiles, and a card may ha
 
 std::vector<std::string> NumberTexts(const std::vector<float>& numbers) {
   std::vector<std::string> texts;
+  texts.reserve(numbers.size());
   for (const float number : numbers) texts.push_back(fmt::format("{:g}", number));
   return texts;
 }
@@ -47,6 +48,7 @@ std::vector<float> Multiply(const Gpu& gpu) {
       },
       kCheckSeconds);
   std::vector<float> products;
+  products.reserve(answer.size());
   for (const std::string& text : answer) products.push_back(std::strtof(text.c_str(), nullptr));
   return products;
 }

@@ -89,6 +89,7 @@ std::vector<std::string> WorkedOutHere(const std::string& value, bool nvml_order
 std::vector<std::string> AskDriver(const std::string& library) {
   const CudaDriver driver(library);
   std::vector<std::string> uuids;
+  uuids.reserve(static_cast<size_t>(driver.count()));
   for (int i = 0; i < driver.count(); ++i) uuids.push_back(driver.UuidOf(i));
   return uuids;
 }

@@ -59,11 +59,11 @@ class CardQueueTest : public ::testing::Test {
 
 // 8 cards and three jobs that want them all.
 TEST_F(CardQueueTest, WhoCameFirstIsFirst) {
-  Process first(Job(AnyOf(8, 8), "a"));
+  ForkedProcess first(Job(AnyOf(8, 8), "a"));
   ASSERT_TRUE(OrderIs("a"));
-  Process second(Job(AnyOf(8, 8), "b"));
+  ForkedProcess second(Job(AnyOf(8, 8), "b"));
   ASSERT_TRUE(Waiting(1));
-  Process third(Job(AnyOf(8, 8), "c"));
+  ForkedProcess third(Job(AnyOf(8, 8), "c"));
   ASSERT_TRUE(Waiting(2));
   Make("go-a");
   ASSERT_TRUE(OrderIs("ab"));
@@ -75,9 +75,9 @@ TEST_F(CardQueueTest, WhoCameFirstIsFirst) {
 
 // Else a job that wants many would wait for ever behind those that want few.
 TEST_F(CardQueueTest, NobodyOvertakes) {
-  Process half(Job({.pool = Names({0, 1, 2, 3}), .count = 4, .named = true}, "a"));
+  ForkedProcess half(Job({.pool = Names({0, 1, 2, 3}), .count = 4, .named = true}, "a"));
   ASSERT_TRUE(OrderIs("a"));
-  Process large(Job(AnyOf(8, 8), "b"));
+  ForkedProcess large(Job(AnyOf(8, 8), "b"));
   ASSERT_TRUE(Waiting(1));
   try {
     (void)Take(AnyOf(8, 1));  // four are idle
@@ -90,9 +90,9 @@ TEST_F(CardQueueTest, NobodyOvertakes) {
 }
 
 TEST_F(CardQueueTest, JobsOfOtherCardsDoNotWaitForEachOther) {
-  Process holds(Job({.pool = Names({0, 1}), .count = 2, .named = true}, "a"));
+  ForkedProcess holds(Job({.pool = Names({0, 1}), .count = 2, .named = true}, "a"));
   ASSERT_TRUE(OrderIs("a"));
-  Process waits(Job({.pool = Names({1, 2}), .count = 2, .named = true}, "b"));
+  ForkedProcess waits(Job({.pool = Names({1, 2}), .count = 2, .named = true}, "b"));
   ASSERT_TRUE(Waiting(1));
   // 1 and 2 are the waiting job's, whichever is free; the others are not.
   EXPECT_THAT(Take(AnyOf(8, 5)).cards, SizeIs(5));
@@ -100,11 +100,11 @@ TEST_F(CardQueueTest, JobsOfOtherCardsDoNotWaitForEachOther) {
 }
 
 TEST_F(CardQueueTest, WhoDiesInTheQueueLeavesIt) {
-  Process holds(Job(AnyOf(8, 8), "a"));
+  ForkedProcess holds(Job(AnyOf(8, 8), "a"));
   ASSERT_TRUE(OrderIs("a"));
-  Process waits(Job(AnyOf(8, 8), "b"));
+  ForkedProcess waits(Job(AnyOf(8, 8), "b"));
   ASSERT_TRUE(Waiting(1));
-  Process last(Job(AnyOf(8, 8), "c"));
+  ForkedProcess last(Job(AnyOf(8, 8), "c"));
   ASSERT_TRUE(Waiting(2));
   waits.Kill();
   Make("go-a");
@@ -113,9 +113,9 @@ TEST_F(CardQueueTest, WhoDiesInTheQueueLeavesIt) {
 
 // A job that was stopped (Ctrl-Z) cannot take its turn: after a while the others need not wait.
 TEST_F(CardQueueTest, WhoSleepsIsPassedBy) {
-  Process holds(Job({.pool = Names({0}), .named = true}, "a"));
+  ForkedProcess holds(Job({.pool = Names({0}), .named = true}, "a"));
   ASSERT_TRUE(OrderIs("a"));
-  Process sleeps(Job(AnyOf(8, 8), "b"));
+  ForkedProcess sleeps(Job(AnyOf(8, 8), "b"));
   ASSERT_TRUE(Waiting(1));
   ::kill(sleeps.pid(), SIGSTOP);
   EXPECT_THROW((void)Take(AnyOf(8, 1)), Error);
@@ -129,7 +129,7 @@ TEST_F(CardQueueTest, WhoSleepsIsPassedBy) {
 
 // The locks are those of whoever has inherited them.
 TEST_F(CardQueueTest, ALockHoldsAsLongAsAWorkerLives) {
-  Process launcher([this] {
+  ForkedProcess launcher([this] {
     const TakenCards taken = Take(AnyOf(8, 8));
     const pid_t worker = ::fork();
     if (worker == 0) {
@@ -155,7 +155,7 @@ TEST_F(CardQueueTest, ALockHoldsAsLongAsAWorkerLives) {
 TEST_F(CardQueueTest, KilledAtAnyMomentItLeavesNoLock) {
   std::mt19937 random(1);
   for (int round = 0; round < 150; ++round) {
-    Process job([this] {
+    ForkedProcess job([this] {
       for (;;) (void)Take(AnyOf(8, 5));
       return 0;
     });
@@ -173,7 +173,7 @@ class PairedTaker {
  public:
   PairedTaker(const LockFolder& folder) {
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends_), 0);
-    process_ = std::make_unique<Process>([this, folder] { return Serve(folder); });
+    process_ = std::make_unique<ForkedProcess>([this, folder] { return Serve(folder); });
     ::close(ends_[1]);
   }
   ~PairedTaker() { ::close(ends_[0]); }
@@ -207,7 +207,7 @@ class PairedTaker {
   }
 
   int ends_[2];
-  std::unique_ptr<Process> process_;
+  std::unique_ptr<ForkedProcess> process_;
 };
 
 TEST_F(CardQueueTest, AThousandPairsAtTheSameMomentShareNoCard) {
@@ -243,30 +243,32 @@ TEST_F(CardQueueTest, UsersRespectOneAnother) {
     };
   };
   constexpr uid_t kAnna = 65533, kBela = 65532;
-  Process anna(as(kAnna, Job(AnyOf(8, 5), "a")));
+  ForkedProcess anna(as(kAnna, Job(AnyOf(8, 5), "a")));
   ASSERT_TRUE(Eventually([&] {
     return !ReadTickets(shared_.folder()).empty() &&
            ReadTickets(shared_.folder())[0].text.state == TicketState::kHolding;
   }));
   EXPECT_EQ(ReadTickets(shared_.folder())[0].user, kAnna);
-  EXPECT_EQ(
-      Process(as(kBela, [this] { return Take(AnyOf(8, 3)).cards.size() == 3 ? 0 : 1; })).Wait(), 0);
-  EXPECT_EQ(Process(as(kBela,
-                       [this] {
-                         try {
-                           (void)Take(AnyOf(8, 4));
-                         } catch (const Error& error) {
-                           return std::string(error.what()).find("user 65533's a test") ==
-                                  std::string::npos;
-                         }
-                         return true;
-                       }))
+  EXPECT_EQ(ForkedProcess(as(kBela, [this] { return Take(AnyOf(8, 3)).cards.size() == 3 ? 0 : 1; }))
+                .Wait(),
+            0);
+  EXPECT_EQ(ForkedProcess(as(kBela,
+                             [this] {
+                               try {
+                                 (void)Take(AnyOf(8, 4));
+                               } catch (const Error& error) {
+                                 return std::string(error.what()).find("user 65533's a test") ==
+                                        std::string::npos;
+                               }
+                               return true;
+                             }))
                 .Wait(),
             0);
   anna.Kill();
   // Anna's files are there, and nobody but her may write them or take them away.
-  EXPECT_EQ(
-      Process(as(kBela, [this] { return Take(AnyOf(8, 8)).cards.size() == 8 ? 0 : 1; })).Wait(), 0);
+  EXPECT_EQ(ForkedProcess(as(kBela, [this] { return Take(AnyOf(8, 8)).cards.size() == 8 ? 0 : 1; }))
+                .Wait(),
+            0);
   EXPECT_THAT(Take(AnyOf(8, 8)).cards, SizeIs(8));
 }
 

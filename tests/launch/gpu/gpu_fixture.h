@@ -96,9 +96,9 @@ inline CardWish AnyOf(size_t cards, size_t count) {
 }
 
 // A process of its own; killed and waited for with this object.
-class Process {
+class ForkedProcess {
  public:
-  explicit Process(const std::function<int()>& body) : pid_(::fork()) {
+  explicit ForkedProcess(const std::function<int()>& body) : pid_(::fork()) {
     if (pid_ != 0) return;
     int code = 99;
     try {
@@ -108,9 +108,9 @@ class Process {
     }
     ::_exit(code);
   }
-  ~Process() { Kill(); }
-  Process(const Process&) = delete;
-  Process& operator=(const Process&) = delete;
+  ~ForkedProcess() { Kill(); }
+  ForkedProcess(const ForkedProcess&) = delete;
+  ForkedProcess& operator=(const ForkedProcess&) = delete;
 
   pid_t pid() const { return pid_; }
   void Kill() {

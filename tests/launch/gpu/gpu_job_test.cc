@@ -86,6 +86,9 @@ TEST_F(LaunchOnCardsTest, WorkersInheritTheLocksAndRunBesideTheirCards) {
     EXPECT_EQ(CPU_COUNT(&cores), 1);
     EXPECT_TRUE(CPU_ISSET(0, &cores));
   }
+  // "7f…000 prefer:0 …": where the kernel has memory policies.
+  const std::string maps = ReadFile(fmt::format("/proc/{}/numa_maps", WorkerPid(1)));
+  if (!maps.empty()) EXPECT_THAT(maps, ::testing::ContainsRegex("prefer[^ ]*:0 "));
   std::string open_files;
   for (const auto& entry :
        std::filesystem::directory_iterator(fmt::format("/proc/{}/fd", WorkerPid(0)))) {
