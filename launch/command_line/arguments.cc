@@ -54,6 +54,7 @@ std::vector<Setting> SettingsOf(const Arguments& arguments) {
   shorthand("--epochs", "run.epochs", arguments.epochs);
   shorthand("--steps", "run.steps", arguments.steps);
   shorthand("--seed", "run.seed", arguments.seed);
+  shorthand("--devices", "worker.devices", arguments.devices);
   shorthand("--trace", "run.trace_file", arguments.trace);
   if (!arguments.trace_steps.empty()) {
     const auto [first, count] = TraceSteps(arguments.trace_steps);

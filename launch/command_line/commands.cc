@@ -18,6 +18,7 @@
 #include "launch/data/count_samples.h"
 #include "launch/data/download.h"
 #include "launch/data/synthesize.h"
+#include "launch/gpu/gpus_command.h"
 #include "launch/inspect/inspect_command.h"
 #include "launch/job/job_token.h"
 #include "launch/job/launch_command.h"
@@ -57,6 +58,7 @@ int Launch(const Arguments& arguments) {
                                .worker_program = Sibling("muster-worker"),
                                .repeat = arguments.repeat,
                                .log_placement = arguments.log_placement,
+                               .wait_s = 60 * arguments.wait_minutes.value_or(0),
                                .count_data = CountSamples};
   return arguments.dry_run ? DryRun(launch) : RunLaunch(launch);
 }
@@ -126,6 +128,11 @@ int Bench(const Arguments& arguments) {
                    .json = arguments.json});
 }
 
+int Gpus(const Arguments& arguments) {
+  if (arguments.check) return CheckGpus();
+  return RunGpus({.json = arguments.json, .watch_s = arguments.watch_seconds.value_or(0)});
+}
+
 int SumUpTrace(const Arguments& arguments) {
   if (!arguments.merge.empty()) {
     (void)MergeTrace(arguments.merge, arguments.trace, MergeMode::kRefuseOthers);
@@ -164,6 +171,16 @@ int RunCommand(const std::string& command, const Arguments& as_typed) {
   if (command == "inspect") return Inspect(arguments);
   if (command == "bench") return Bench(arguments);
   if (command == "trace") return SumUpTrace(arguments);
+  if (command == "gpus") return Gpus(arguments);
+  if (command == "gpus run") {
+    if (arguments.command.empty()) {
+      throw Error(ExitCode::kUsage,
+                  "the command is missing: muster gpus run [OPTIONS] -- COMMAND …");
+    }
+    RunWithGpus({.count = arguments.cards,
+                 .wait_s = 60 * arguments.wait_minutes.value_or(0),
+                 .command = arguments.command});
+  }
   if (command == "data get") return GetData(arguments);
   MUSTER_CHECK(command == "data synth");
   return SynthesizeData(arguments);

@@ -17,6 +17,7 @@ inline constexpr const char* kExamples =
     "  muster launch configs/cifar10.txtpb --data data --trace t.json --steps 40\n"
     "  muster trace t.json                                     where the time of a step goes\n"
     "  muster bench --model configs/cifar10.txtpb              what a round costs on this machine\n"
+    "  muster gpus                                             who uses which card (GPU)\n"
     "  muster server configs/cifar10.txtpb --workers 2 --data data --endpoint tcp://10.0.0.5:7700\n"
     "                                  a job on several machines; says how to start the workers\n"
     "`muster COMMAND --help` says more about a command.";
@@ -81,6 +82,25 @@ inline constexpr const char* kBenchFooter =
     "  muster bench --size 400MB --workers 4\n"
     "\n"
     "Exit codes: 0 done, 1 a benchmark failed or is not installed, 2 command line or config.";
+
+inline constexpr const char* kGpusFooter =
+    "Memory in MiB, as nvidia-smi counts. `taken`: a Muster job, or `muster gpus run`, has locked "
+    "the\n"
+    "card; `busy`: somebody else computes on it. Jobs that wait for cards are shown, too.\n"
+    "Without an NVIDIA driver it says so in one line (--json: an empty list), with exit code 0.\n"
+    "\n"
+    "Exit codes: 0 done, 1 a card that was checked gave no or a wrong result.";
+
+inline constexpr const char* kGpusRunFooter =
+    "The command gets the cards' UUIDs in CUDA_VISIBLE_DEVICES. Nobody else's Muster job, nor\n"
+    "another `muster gpus run`, takes them as long as it, or a process that it has started, "
+    "lives.\n"
+    "\n"
+    "Examples:\n"
+    "  muster gpus run -- python train.py\n"
+    "  muster gpus run -n 2 --wait 120 -- torchrun --nproc-per-node 2 train.py\n"
+    "\n"
+    "Exit codes: the command's; 1 not enough idle cards, 2 command line, 5 not within --wait.";
 
 inline constexpr const char* kServerFooter =
     "The server makes the run directory and the job's token, says how to start the workers, and\n"

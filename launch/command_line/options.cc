@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <limits>
+#include <optional>
 
 #include "launch/command_line/help_text.h"
 
@@ -62,6 +63,34 @@ void AddTokenFile(CLI::App& command, Arguments& arguments, const char* text) {
   AddOption(command, "--token-file", arguments.token_file, "FILE", text);
 }
 
+// --wait and --watch: with a number, or alone for the usual one, of which CLI11 says "true" or
+// nothing.
+void AddOptionalNumber(CLI::App& command, const char* name, std::optional<double>& value,
+                       double usual, double least, double most, const char* type,
+                       const char* text) {
+  const auto alone = [](const std::string& typed) { return typed.empty() || typed == "true"; };
+  command
+      .add_option_function<std::string>(
+          name,
+          [&value, usual, alone](const std::string& typed) {
+            value = alone(typed) ? usual : std::strtod(typed.c_str(), nullptr);
+          },
+          text)
+      ->type_name(type)
+      ->expected(0, 1)
+      ->check([=](const std::string& typed) -> std::string {
+        char* end = nullptr;
+        const double number = std::strtod(typed.c_str(), &end);
+        if (alone(typed) || (*end == '\0' && least <= number && number <= most)) return "";
+        return fmt::format("expected a number from {:g} to {:g}, got {}", least, most, typed);
+      });
+}
+
+void AddWait(CLI::App& command, Arguments& arguments) {
+  AddOptionalNumber(command, "--wait", arguments.wait_minutes, 1440, 0.01, 100'000, "MINUTES",
+                    "Wait in turn for cards to come free, so long (alone: a day)");
+}
+
 void DescribeLaunch(CLI::App& launch, Arguments& arguments) {
   AddJobArguments(launch, arguments);
   launch
@@ -73,12 +102,36 @@ void DescribeLaunch(CLI::App& launch, Arguments& arguments) {
                   "Print what would run (config, ranks, steps, memory); start and write nothing");
   launch.add_flag("--log-placement", arguments.log_placement,
                   "Print where each rank runs: host, pid, device, threads, cores");
+  AddOption(
+      launch, "--devices", arguments.devices, "LIST",
+      "Cards (GPUs), one a worker (worker.devices): auto, auto:N, cpu, or some of those that\n"
+      "`muster gpus` shows: 0,2,GPU-8f3a");
+  AddWait(launch, arguments);
   AddOption(launch, "--trace", arguments.trace, "FILE",
             "Write what every thread does in some steps to FILE (run.trace_file), for\n"
             "https://ui.perfetto.dev and `muster trace`");
   AddOption(launch, "--trace-steps", arguments.trace_steps, "A-B",
             "Which steps, counted from 0 (run.trace_first_step, run.trace_steps); default: 20-29");
   launch.footer(kLaunchFooter);
+}
+
+void DescribeGpus(CLI::App& gpus, Arguments& arguments) {
+  gpus.add_flag("--json", arguments.json, "Print one JSON object instead");
+  AddOptionalNumber(gpus, "--watch", arguments.watch_seconds, 2, 0.1, 86'400, "SECONDS",
+                    "Look again and again (alone: every 2 s)");
+  gpus.add_flag("--check", arguments.check,
+                "Multiply on each idle card and add on the CPU, to see that they compute");
+  gpus.footer(kGpusFooter);
+  CLI::App* const run =
+      gpus.add_subcommand("run", "Run any program on idle cards, locked as a job's are");
+  run->add_option("-n,--cards", arguments.cards, "How many cards")
+      ->type_name("N")
+      ->check(WholeNumber(1, kMostWorkers))
+      ->capture_default_str();
+  AddWait(*run, arguments);
+  run->add_option("COMMAND", arguments.command, "After --: the program and its arguments")
+      ->type_name("WORD");
+  run->footer(kGpusRunFooter);
 }
 
 void DescribeServer(CLI::App& server, Arguments& arguments) {
@@ -205,6 +258,9 @@ void AddCommands(CLI::App& app, Arguments& arguments) {
   CLI::App* const bench =
       app.add_subcommand("bench", "Measure how fast this machine averages and updates");
   DescribeBench(*bench, arguments);
+  CLI::App* const gpus =
+      app.add_subcommand("gpus", "Show the cards (GPUs) of this machine and who uses them");
+  DescribeGpus(*gpus, arguments);
   CLI::App* const data = app.add_subcommand("data", "Get or make the data");
   DescribeData(*data, arguments);
   CLI::App* const server =

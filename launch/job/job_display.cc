@@ -104,7 +104,7 @@ void JobDisplay::OnStarted(const events::Started& started) {
     for (const std::string& line : notes_(started.train_samples())) console_.Print(line);
   }
   if (log_placement_) {
-    for (const std::string& line : PlacementLines(started, CoresOf)) console_.Print(line);
+    for (const std::string& line : PlacementLines(started, CoresOf, places_)) console_.Print(line);
   }
   ShowStage("Waiting for the first step");
 }

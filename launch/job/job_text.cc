@@ -243,8 +243,10 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
                                                      " started by hand"
                                                : WorkersText(config)));
   if (!options.by_hand) row("cores", CoresText(config, options.cores));
+  const char* label = "devices";
+  for (const std::string& text : options.cards) row(std::exchange(label, ""), text);
   row("batch", fmt::format("{}, cut into {}", BatchText(config), SlicesText(config)));
-  const char* label = "bits";
+  label = "bits";
   for (const std::string& text : BitsTexts(config, options.by_hand)) {
     row(std::exchange(label, ""), text);
   }

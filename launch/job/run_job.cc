@@ -189,19 +189,22 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
                      {.cores = AvailableCores(),
                      .by_hand = by_hand,
                      .memory = MemoryWarning(config, job.graph, by_hand),
-                     .data = job.data_remark})) {
+                     .data = job.data_remark,
+                     .cards = job.cards ? job.cards->Lines() : std::vector<std::string>()})) {
       console.Print(line);
     }
     JobPlan plan{.server_program = arguments.server_program,
                  .worker_program = arguments.worker_program,
                  .dir = &dir,
                  .workers = workers,
+                 .places = job.cards ? job.cards->Places() : std::vector<WorkerPlace>(),
                  .endpoint = Endpoint(config),
                  .token = NewToken(),
                  .start_s = config.deadlines().start_s(),
                  .silence_s = config.deadlines().silence_s()};
     if (by_hand) PlanWorkersByHand(*arguments.by_hand, config, plan);
     JobDisplay display(console, plan.start_s, arguments.log_placement, by_hand);
+    display.UsePlaces(plan.places);
     display.NoteAtStart([&](int64_t train) { return NotesAtStart(config, train); });
     JobOutcome outcome = WatchJob(plan, signals, console, display);
     if (by_hand) ForgetToken(*arguments.by_hand, dir);
