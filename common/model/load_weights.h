@@ -1,0 +1,36 @@
+// Takes the variables of a network from a safetensors file in PyTorch's names and layouts.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/graph/graph.h"
+#include "common/tensors/safetensors_reader.h"
+
+namespace muster {
+
+// What a file's tensors are called here. A name stands for itself and for all that begin with it
+// and a '.': "features.0" for "features.0.weight". The longest one that fits counts. An empty
+// value: the tensor is left out.
+using TensorNames = std::map<std::string, std::string>;
+
+struct LoadOptions {
+  TensorNames names;
+  // Leave what is missing, of another shape, or too much, as it is, instead of refusing the file.
+  bool skip_mismatched = false;
+};
+
+struct LoadedWeights {
+  size_t variables = 0;              // that were taken
+  std::vector<std::string> skipped;  // a line for each, with the reason; with skip_mismatched
+};
+
+// Fills in the variables of `weights`, an arena of the graph's layout. num_batches_tracked is not
+// used, and may be missing. Throws Error(kData) that names the file and every variable that is
+// missing, of another shape or type, or that the network has no place for; and where nothing fits.
+LoadedWeights LoadWeights(const SafetensorsReader& file, const Graph& graph,
+                          const LoadOptions& options, std::span<float> weights);
+
+}  // namespace muster
