@@ -45,6 +45,10 @@ std::span<float> Variables::EvaluatedAverage() {
   return has_average() ? SharedBuffer(kAverageBuffer) : std::span<float>();
 }
 
+std::span<const float> Variables::EvaluatedAverage() const {
+  return has_average() ? SharedBuffer(kAverageBuffer) : std::span<float>();
+}
+
 std::span<uint16_t> Variables::HalfBuffer(size_t buffer) {
   if (wire_type_ == wire::FP32 || (buffer == kAverageBuffer && !has_average())) return {};
   return halves_.values().subspan(buffer * layout_.arena_floats(), layout_.arena_floats());
@@ -59,12 +63,11 @@ std::span<const std::byte> Variables::WireChunk(size_t buffer, const Chunk& chun
   return std::as_bytes(halves_.values().subspan(begin, chunk.floats()));
 }
 
-uint64_t Variables::HashWeights(int64_t version) const {
+uint64_t HashVariables(const VariableLayout& layout, std::span<const float> arena) {
   XXH3_state_t* state = XXH3_createState();
   XXH3_64bits_reset(state);
-  const std::span<const float> weights = Weights(version);
-  for (const Variable& variable : layout_.variables()) {
-    XXH3_64bits_update(state, weights.data() + variable.offset, variable.count * sizeof(float));
+  for (const Variable& variable : layout.variables()) {
+    XXH3_64bits_update(state, arena.data() + variable.offset, variable.count * sizeof(float));
   }
   const uint64_t hash = XXH3_64bits_digest(state);
   XXH3_freeState(state);

@@ -259,6 +259,21 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
   return lines;
 }
 
+std::vector<std::string> ModelTexts(const events::Summary& summary, const RunDir& dir) {
+  std::vector<std::string> texts;
+  for (const events::Summary::Model& model : summary.models()) {
+    std::string text = fmt::format("{}/{}: ", dir.shown(), model.file());
+    const bool best = model.file().starts_with("best");
+    text += fmt::format("{}{} step {}", model.average() ? "the moving average " : "",
+                        best ? "of the best evaluation, at" : "after", FormatCount(model.step()));
+    if (best && model.has_test_accuracy()) {
+      text += fmt::format(" ({})", FormatPercent(model.test_accuracy(), 2));
+    }
+    texts.push_back(std::move(text));
+  }
+  return texts;
+}
+
 std::vector<std::string> SummaryLines(const events::Summary& summary, int workers,
                                       const RunDir& dir, const std::string& files) {
   std::vector<std::string> lines;
@@ -284,6 +299,7 @@ std::vector<std::string> SummaryLines(const events::Summary& summary, int worker
   row("overhead", BalanceText(measured.shares(), workers));
   for (const BottleneckRow& line : Bottleneck(summary)) row(line.label.c_str(), line.text);
   row("weights hash", summary.weights_hash());
+  for (const std::string& text : ModelTexts(summary, dir)) row("weights", text);
   row("run directory", dir.shown());
   row("run files", files);
   return lines;
