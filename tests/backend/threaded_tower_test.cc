@@ -138,16 +138,23 @@ TEST_P(ThreadedTower, GivesTheBitsOfTheCpu) {
     const SampleBatch batch(graph_, first, 5);
     std::vector<int32_t> predictions(5, -1), wanted(5, -1);
     TowerInput input = batch.Input();
+    std::vector<float> logits(5 * 10), wanted_logits(5 * 10, NAN);
     input.predictions = wanted.data();
+    input.logits = wanted_logits.data();
     cpu.tower().Prepare(5, Mode::kInference);
     const LossSums expected = ForwardOf(cpu.tower(), input, Mode::kInference, last, 100);
     input.predictions = predictions.data();
+    // Other than the first time: then they are not asked for.
+    input.logits = first == 50 ? nullptr : logits.data();
     LossSums got;
     tower.Forward(input, Mode::kInference, weights[(kSteps - 1) % 2].floats(), kSteps - 1, nullptr,
                   got);
     completions.Then(Queue::kCopyOut, [&] {
       ExpectSame(got, expected);
       EXPECT_EQ(predictions, wanted);
+      if (first != 50) {
+        EXPECT_EQ(logits, wanted_logits);
+      }
     });
     completions.RunAll(kPatience);
   }
