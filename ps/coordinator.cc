@@ -9,6 +9,7 @@
 #include "common/config/config.h"
 #include "common/trace/trace.h"
 #include "ps/choose_kernels.h"
+#include "ps/initial_weights.h"
 #include "ps/started_event.h"
 
 namespace muster {
@@ -42,7 +43,9 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
       evaluator_(config.evaluation(), config.run().dir(), graph.classes()),
       saver_(config, graph, variables_, progress_),
       deadlines_(config.deadlines()),
-      next_waiting_(Clock::now() + kWaitingInterval) {}
+      next_waiting_(Clock::now() + kWaitingInterval) {
+  LoadInitialWeights(config.run(), graph, variables_);
+}
 
 void Coordinator::Begin() {
   const Roster& roster = members_.roster();

@@ -23,10 +23,14 @@ Variables::Variables(const VariableLayout& layout, const VariablesOptions& optio
     for (size_t i = 0; i < state_arenas_; ++i) state_[i][buffer] = Arena(floats);
     if (options.average) average_[buffer] = Arena(floats);
   }
+  if (wire_type_ != wire::FP32) halves_ = AlignedArray<uint16_t>(shared_.floats().size());
   InitializeWeights(layout, options.seed, Weights(0));
-  if (options.average) std::ranges::copy(Weights(0), average_[0].floats().begin());
+  StartFromWeights();
+}
+
+void Variables::StartFromWeights() {
+  if (has_average()) std::ranges::copy(Weights(0), average_[0].floats().begin());
   if (wire_type_ == wire::FP32) return;
-  halves_ = AlignedArray<uint16_t>(shared_.floats().size());
   (void)Narrow(wire_type_, Weights(0), HalfWeights(0).data());
 }
 

@@ -42,6 +42,9 @@ class Variables {
   // `layout` outlives this.
   Variables(const VariableLayout& layout, const VariablesOptions& options);
 
+  // Weights(0) has been changed: the average starts there, too.
+  void StartFromWeights();
+
   const VariableLayout& layout() const { return layout_; }
   WireType wire_type() const { return wire_type_; }
   size_t state_arenas() const { return state_arenas_; }

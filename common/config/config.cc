@@ -211,6 +211,10 @@ void ResolveForMachine(config::Config& config, int cores) {
   if (!config.data().dir().empty()) {
     config.mutable_data()->set_dir(fs::absolute(config.data().dir()).lexically_normal().string());
   }
+  if (!config.run().initial_weights().empty()) {
+    config.mutable_run()->set_initial_weights(
+        fs::absolute(config.run().initial_weights()).lexically_normal());
+  }
   ResolveClassNames(*config.mutable_data());
   if (!config.run().trace_file().empty()) {
     config.mutable_run()->set_trace_file(

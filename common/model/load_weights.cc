@@ -68,44 +68,73 @@ std::string Why(const StoredTensor& stored, const TorchTensor& wanted) {
               Join(shown, "; "));
 }
 
-}  // namespace
+// A tensor of the file and the variable that it is.
+struct Fit {
+  const StoredTensor* stored;
+  const TorchTensor* variable;
+};
 
-LoadedWeights LoadWeights(const SafetensorsReader& file, const Graph& graph,
-                          const LoadOptions& options, std::span<float> weights) {
-  const TorchTensors torch(graph);
+struct Fits {
+  std::vector<Fit> fits;
+  std::vector<std::string> skipped;
+};
+
+// `torch` and `file` outlive the result.
+Fits FindFits(const SafetensorsReader& file, const TorchTensors& torch,
+              const LoadOptions& options) {
   auto stored = ByOurNames(file, options.names);
   std::erase_if(stored, [](const auto& one) { return one.first.ends_with(kCounter); });
-  std::vector<std::string> mismatches;
-  std::vector<std::pair<const StoredTensor*, const TorchTensor*>> fits;
+  Fits result;
   for (const TorchTensor& wanted : torch.tensors()) {
     const auto found = stored.find(wanted.name());
     if (found == stored.end()) {
-      mismatches.push_back(fmt::format("{} {} is missing", wanted.name(), wanted.ShapeString()));
+      result.skipped.push_back(
+          fmt::format("{} {} is missing", wanted.name(), wanted.ShapeString()));
       continue;
     }
     const StoredTensor& tensor = *found->second;
     if (SafetensorsReader::IsFloat(tensor.type) && tensor.shape == wanted.shape()) {
-      fits.emplace_back(&tensor, &wanted);
+      result.fits.push_back({&tensor, &wanted});
     } else {
-      mismatches.push_back(Why(tensor, wanted));
+      result.skipped.push_back(Why(tensor, wanted));
     }
     stored.erase(found);
   }
   for (const auto& [name, tensor] : stored) {
-    mismatches.push_back(fmt::format("{} {} is in the file, but not in the network",
-                                     Printable(name), tensor->ShapeString()));
+    result.skipped.push_back(fmt::format("{} {} is in the file, but not in the network",
+                                         Printable(name), tensor->ShapeString()));
   }
-  if (fits.empty() || (!mismatches.empty() && !options.skip_mismatched)) {
-    Refuse(file.path(), mismatches, fits.empty());
-  }
+  const bool all = result.skipped.empty() || options.skip_mismatched;
+  if (result.fits.empty() || !all) Refuse(file.path(), result.skipped, result.fits.empty());
+  return result;
+}
+
+WeightsMatch Match(const Fits& found) {
+  WeightsMatch match{.skipped = found.skipped};
+  for (const Fit& fit : found.fits) match.variables.push_back(fit.variable->variable());
+  return match;
+}
+
+}  // namespace
+
+WeightsMatch MatchWeights(const SafetensorsReader& file, const Graph& graph,
+                          const LoadOptions& options) {
+  const TorchTensors torch(graph);
+  return Match(FindFits(file, torch, options));
+}
+
+WeightsMatch LoadWeights(const SafetensorsReader& file, const Graph& graph,
+                         const LoadOptions& options, std::span<float> weights) {
+  const TorchTensors torch(graph);
+  const Fits found = FindFits(file, torch, options);
   std::vector<float> values;
-  for (const auto& [tensor, wanted] : fits) {
-    const Variable& variable = graph.variables()[static_cast<size_t>(wanted->variable())];
+  for (const Fit& fit : found.fits) {
+    const Variable& variable = graph.variables()[static_cast<size_t>(fit.variable->variable())];
     values.resize(variable.count);
-    file.ReadFloats(*tensor, values);
-    wanted->FromTorch(values, weights.subspan(variable.offset, variable.count));
+    file.ReadFloats(*fit.stored, values);
+    fit.variable->FromTorch(values, weights.subspan(variable.offset, variable.count));
   }
-  return {.variables = fits.size(), .skipped = std::move(mismatches)};
+  return Match(found);
 }
 
 }  // namespace muster

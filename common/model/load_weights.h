@@ -22,15 +22,19 @@ struct LoadOptions {
   bool skip_mismatched = false;
 };
 
-struct LoadedWeights {
-  size_t variables = 0;              // that were taken
-  std::vector<std::string> skipped;  // a line for each, with the reason; with skip_mismatched
+// Which variables of a network are in a file.
+struct WeightsMatch {
+  std::vector<int> variables;        // indices into Graph::variables()
+  std::vector<std::string> skipped;  // a line for each other one; with skip_mismatched
 };
 
-// Fills in the variables of `weights`, an arena of the graph's layout. num_batches_tracked is not
-// used, and may be missing. Throws Error(kData) that names the file and every variable that is
-// missing, of another shape or type, or that the network has no place for; and where nothing fits.
-LoadedWeights LoadWeights(const SafetensorsReader& file, const Graph& graph,
-                          const LoadOptions& options, std::span<float> weights);
+// num_batches_tracked is not used, and may be missing. Throws Error(kData) that names the file and
+// every variable that is missing, of another shape or type, or that the network has no place for;
+// and where nothing fits.
+WeightsMatch MatchWeights(const SafetensorsReader& file, const Graph& graph,
+                          const LoadOptions& options);
+// The same, and fills in those variables of `weights`, an arena of the graph's layout.
+WeightsMatch LoadWeights(const SafetensorsReader& file, const Graph& graph,
+                         const LoadOptions& options, std::span<float> weights);
 
 }  // namespace muster

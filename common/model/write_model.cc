@@ -1,5 +1,6 @@
 #include "common/model/write_model.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
@@ -10,11 +11,12 @@
 namespace muster {
 
 void WriteModel(const std::string& path, const Graph& graph, std::span<const float> weights,
-                int64_t updates, Metadata metadata) {
+                int64_t updates, Metadata metadata, const std::vector<int>* variables) {
   const TorchTensors torch(graph);
   std::vector<StoredTensor> stored;
   std::map<std::string, const TorchTensor*> by_name;
   for (const TorchTensor& tensor : torch.tensors()) {
+    if (variables != nullptr && std::ranges::count(*variables, tensor.variable()) == 0) continue;
     stored.push_back({.name = tensor.name(), .shape = tensor.shape()});
     by_name[tensor.name()] = &tensor;
   }

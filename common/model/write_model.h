@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "common/graph/graph.h"
 #include "common/model/model_metadata.h"
@@ -10,8 +11,8 @@
 namespace muster {
 
 // `weights`: an arena of the graph's layout. Holds one tensor at a time besides. There whole or not
-// at all; throws Error(kFailure).
+// at all; throws Error(kFailure). With `variables` (indices into Graph::variables()) only these.
 void WriteModel(const std::string& path, const Graph& graph, std::span<const float> weights,
-                int64_t updates, Metadata metadata);
+                int64_t updates, Metadata metadata, const std::vector<int>* variables = nullptr);
 
 }  // namespace muster

@@ -20,6 +20,8 @@ struct Arguments {
   std::string dataset, dir;
   int repeat = 0;
   bool dry_run = false, log_placement = false, json = false;
+  std::string initial_weights, from, out, format, names;  // files of weights
+  bool skip_mismatched = false, ema = false, best = false, show_config = false;
   double size = 0;  // bytes of a model
   int bench_workers = 0;
   uint64_t synth_seed = 1;

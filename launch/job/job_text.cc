@@ -252,6 +252,8 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
   row("update", UpdateText(config));
   row("data", DataText(config.data()));
   row("", options.data);
+  label = "weights";
+  for (const std::string& text : options.initial_weights) row(std::exchange(label, ""), text);
   label = "no effect";
   for (const std::string& text : NoEffectTexts(config)) row(std::exchange(label, ""), text);
   row("memory", options.memory);

@@ -189,7 +189,8 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
                      {.cores = AvailableCores(),
                      .by_hand = by_hand,
                      .memory = MemoryWarning(config, job.graph, by_hand),
-                     .data = job.data_remark})) {
+                     .data = job.data_remark,
+                     .initial_weights = job.initial_weights})) {
       console.Print(line);
     }
     JobPlan plan{.server_program = arguments.server_program,

@@ -18,6 +18,7 @@ struct PreparedJob {
   config::Config config;
   Graph graph;
   std::string data_remark = {};  // for the header
+  std::vector<std::string> initial_weights = {};
 };
 
 struct JobResult {

@@ -138,7 +138,8 @@ TEST_P(ThreadedTower, GivesTheBitsOfTheCpu) {
     const SampleBatch batch(graph_, first, 5);
     std::vector<int32_t> predictions(5, -1), wanted(5, -1);
     TowerInput input = batch.Input();
-    std::vector<float> logits(5 * 10), wanted_logits(5 * 10, NAN);
+    const auto all = static_cast<size_t>(5 * graph_.classes());
+    std::vector<float> logits(all), wanted_logits(all, NAN);
     input.predictions = wanted.data();
     input.logits = wanted_logits.data();
     cpu.tower().Prepare(5, Mode::kInference);

@@ -52,7 +52,7 @@ class ModelsTest : public ::testing::Test {
     SCOPED_TRACE(name);
     const SafetensorsReader file((dir_ / name).string());
     std::vector<float> weights(graph.arena_floats(), value);  // padding, too
-    EXPECT_EQ(LoadWeights(file, graph, {}, weights).variables, graph.variables().size());
+    EXPECT_EQ(LoadWeights(file, graph, {}, weights).variables.size(), graph.variables().size());
     EXPECT_THAT(weights, Each(value));
     EXPECT_EQ(StepOf(file.header().metadata), step);
     EXPECT_EQ(IsAverage(file.header().metadata), average);

@@ -54,9 +54,9 @@ TEST_F(ModelFileTest, WhatIsWrittenIsTakenBack) {
   const Graph graph = SmallGraph(kLayers, kInput);
   std::vector<float> arena(graph.arena_floats());
   const SafetensorsReader file(path_);
-  const LoadedWeights loaded = LoadWeights(file, graph, {}, arena);
+  const WeightsMatch loaded = LoadWeights(file, graph, {}, arena);
   EXPECT_EQ(arena, Counted(graph));
-  EXPECT_EQ(loaded.variables, graph.variables().size());
+  EXPECT_EQ(loaded.variables.size(), graph.variables().size());
   EXPECT_THAT(loaded.skipped, SizeIs(0));
   const StoredTensor* const counter = file.header().Find("stem.norm.num_batches_tracked");
   ASSERT_NE(counter, nullptr);
@@ -90,9 +90,9 @@ TEST_F(ModelFileTest, ANewHeadIsSkippedOnRequest) {
       layer { name: "fc" dense { units: 9 } })",
                                  kInput);
   std::vector<float> arena(graph.arena_floats(), -1);
-  const LoadedWeights loaded =
+  const WeightsMatch loaded =
       LoadWeights(SafetensorsReader(path_), graph, {.skip_mismatched = true}, arena);
-  EXPECT_EQ(loaded.variables, 6u);
+  EXPECT_EQ(loaded.variables.size(), 6u);
   EXPECT_THAT(loaded.skipped,
               ElementsAre("fc.weight is [5,48] in the file, and [9,48] in the network",
                           "fc.bias is [5] in the file, and [9] in the network"));
@@ -120,10 +120,9 @@ TEST_F(ModelFileTest, OtherNames) {
   std::vector<float> arena(graph.arena_floats());
   const TensorNames names = {
       {"stem.conv", "first"}, {"stem", "first"}, {"fc", "last"}, {"fc.bias", ""}};
-  const LoadedWeights loaded =
-      LoadWeights(SafetensorsReader(path_), graph, {.names = names}, arena);
+  const WeightsMatch loaded = LoadWeights(SafetensorsReader(path_), graph, {.names = names}, arena);
   EXPECT_EQ(arena, Counted(graph));
-  EXPECT_EQ(loaded.variables, graph.variables().size());
+  EXPECT_EQ(loaded.variables.size(), graph.variables().size());
   EXPECT_THAT(ErrorOf(graph, {.names = {{"stem.norm.weight", "x"}, {"stem.norm.bias", "x"}}}),
               HasSubstr("would both be x"));
 }
