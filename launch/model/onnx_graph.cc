@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -37,6 +38,8 @@ class NodeBuilder {
     node_->add_output(output);
     return output;
   }
+  // False if it has been asked before: several layers may want one value in another form.
+  bool IsNew(const std::string& name) { return forms_.insert(name).second; }
   NodeBuilder& Int(const char* name, int64_t value) {
     Attribute(name, onnx::Attribute::INT).set_i(value);
     return *this;
@@ -71,6 +74,7 @@ class NodeBuilder {
 
   onnx::Network& network_;
   onnx::Node* node_ = nullptr;
+  std::set<std::string> forms_;
 };
 
 // One layer. There is an overload for each kind: a new one has to be thought of.
@@ -190,22 +194,25 @@ class LayerNodes {
   // A value as [batch, channels, height, width] …
   std::string Image(const OnnxValue& value) {
     if (!value.is_row) return value.name;
-    const std::string shape = nodes_.Constant<int64_t>(Out() + ":shape", onnx::Tensor::INT64,
+    const std::string name = value.name + ":image";
+    if (!nodes_.IsNew(name)) return name;
+    const std::string shape = nodes_.Constant<int64_t>(name + ":shape", onnx::Tensor::INT64,
                                                        {0, value.shape.channels, 1, 1}, false);
-    return nodes_.Add("Reshape", {value.name, shape}, Out() + ":image");
+    return nodes_.Add("Reshape", {value.name, shape}, name);
   }
   // … and as [batch, features].
   std::string Row(const OnnxValue& value) {
     if (value.is_row) return value.name;
     std::string image = value.name;
-    const std::string name = Out() + ":of:" + value.name;
+    const std::string name = value.name + ":row";
+    if (!nodes_.IsNew(name)) return name;
     if (!channels_first_ && value.shape.height * value.shape.width > 1) {
       image = nodes_.Add("Transpose", {image}, name + ":transposed");
       nodes_.List("perm", {0, 2, 3, 1});
     }
-    nodes_.Add("Flatten", {image}, name + ":row");
+    nodes_.Add("Flatten", {image}, name);
     nodes_.Int("axis", 1);
-    return name + ":row";
+    return name;
   }
 
   NodeBuilder& nodes_;
