@@ -11,6 +11,7 @@
 #include "common/config/config.h"
 #include "common/trace/trace.h"
 #include "ps/choose_kernels.h"
+#include "ps/initial_weights.h"
 #include "ps/started_event.h"
 
 namespace muster {
@@ -32,6 +33,8 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
       variables_(graph.layout(),
                  {.state_arenas = static_cast<size_t>(OptimizerState(config.optimizer())),
                   .average = config.optimizer().has_ema_decay(),
+                  // The average is a part of what a run leaves behind, whenever it ends.
+                  .keep_previous = config.optimizer().has_ema_decay(),
                   .wire_type = WireTypeOf(config.cluster()),
                   .seed = config.run().seed()}),
       pool_(config.server().threads()),
@@ -41,8 +44,11 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
                   [this](int64_t version, size_t chunk) { PublishChunk(version, chunk); }),
       work_(members, aggregator_.chunks().size()),
       evaluator_(config.evaluation(), config.run().dir(), graph.classes()),
+      saver_(config, graph, variables_, progress_),
       deadlines_(config.deadlines()),
-      next_waiting_(Clock::now() + kWaitingInterval) {}
+      next_waiting_(Clock::now() + kWaitingInterval) {
+  LoadInitialWeights(config.run(), graph, variables_);
+}
 
 void Coordinator::Begin() {
   const Roster& roster = members_.roster();
@@ -270,6 +276,7 @@ void Coordinator::EndEvaluation() {
   reporter_.Evaluation(line);
   LogInfo("step {}: test accuracy {:.4f}, test loss {:.4f}", result.version, result.accuracy,
           result.loss);
+  saver_.OnEvaluated(step_);
   deadlines_.Restart();
   if (phase_ == Phase::kFinishing) {
     done_ = true;

@@ -21,6 +21,7 @@
 #include "ps/evaluator.h"
 #include "ps/first_failure.h"
 #include "ps/membership.h"
+#include "ps/model_saver.h"
 #include "ps/nonfinite_policy.h"
 #include "ps/progress.h"
 #include "ps/reporter.h"
@@ -75,6 +76,8 @@ class Coordinator {
   uint64_t weights_hash() const { return variables_.HashWeights(step_); }
   const Progress& progress() const { return progress_; }
   ThreadPool& pool() { return pool_; }
+  ModelSaver& saver() { return saver_; }
+  const ModelSaver& saver() const { return saver_; }
   SharedMemory& shared_weights() { return variables_.shared(); }
   const char* instruction_set() const { return aggregator_.instruction_set(); }
 
@@ -121,6 +124,7 @@ class Coordinator {
   double learning_rate_ = 0;
 
   Progress progress_;
+  ModelSaver saver_;
   Deadlines deadlines_;
   Clock::time_point next_live_ = Clock::now();
   Clock::time_point next_waiting_;

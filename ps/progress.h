@@ -33,6 +33,9 @@ class Progress {
   void StopEarly(const std::string& reason) { stop_reason_ = reason; }
 
   int64_t steps() const { return total_.steps; }
+  // The step of the best evaluation so far, and the last evaluation, if there was one.
+  int64_t best_step() const { return best_step_; }
+  const std::optional<EvaluationResult>& evaluated() const { return evaluated_; }
   // Seconds; 0 before the first step.
   double MedianStep() const;
 

@@ -154,6 +154,12 @@ void Reporter::Failure(const JobFailure& failure) {
   events_.Send(event, kMust);
 }
 
+void Reporter::Saving() {
+  events::Event event;
+  event.mutable_saving();
+  events_.Send(event, kMust);
+}
+
 void Reporter::Summary(events::Summary summary) {
   events::Event event;
   *event.mutable_summary() = std::move(summary);

@@ -40,6 +40,7 @@ class Reporter {
   void SkippedStep(events::SkippedStep step);
   void Warning(const std::string& message);
   void Failure(const JobFailure& failure);
+  void Saving();
   void Summary(events::Summary summary);
   void Beat();
 

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/error.h"
+#include "common/base/join.h"
 #include "common/config/build_graph.h"
 #include "common/config/compute_settings.h"
 #include "common/config/config.h"
@@ -59,6 +60,21 @@ ServerResult Server::Run() {
   return EndCompleted();
 }
 
+std::string Server::SaveModels() {
+  ModelSaver& saver = coordinator_.saver();
+  if (!coordinator_.has_begun() || !saver.writes()) return "";
+  reporter_.Saving();
+  saver.SaveLast(coordinator_.step());
+  while (!saver.writer().Await(kHeartbeatInterval)) reporter_.Beat();
+  return Join(saver.writer().TakeFailures(), "; ");
+}
+
+events::Summary Server::SummaryOf(events::Summary::End end) const {
+  events::Summary summary = coordinator_.progress().Summary(end, coordinator_.weights_hash());
+  for (const auto& model : coordinator_.saver().writer().saved()) *summary.add_models() = model;
+  return summary;
+}
+
 void Server::EndFailed() {
   const JobFailure& failure = *failure_.get();
   const bool interrupted =
@@ -67,9 +83,12 @@ void Server::EndFailed() {
   if (!interrupted) reporter_.Failure(failure);
   members_.StopAll(false, failure.what);
   // What was reached: the last version whose chunks are all there.
-  const auto summary = coordinator_.progress().Summary(
-      interrupted ? events::Summary::INTERRUPTED : events::Summary::FAILED,
-      coordinator_.weights_hash());
+  if (const std::string lost = SaveModels(); !lost.empty()) {
+    LogError("{}", lost);
+    reporter_.Warning(lost);
+  }
+  const auto summary =
+      SummaryOf(interrupted ? events::Summary::INTERRUPTED : events::Summary::FAILED);
   // A run that never began leaves no line: its directory can be used again.
   if (coordinator_.has_begun()) reporter_.Metrics(summary);
   reporter_.Summary(summary);
@@ -78,14 +97,16 @@ void Server::EndFailed() {
 
 ServerResult Server::EndCompleted() {
   members_.StopAll(true, "the run is complete");
+  const std::string lost = SaveModels();
   ServerResult result{.steps = coordinator_.step(),
                       .weights_hash = coordinator_.weights_hash(),
                       .dropped_messages = dropped_.count()};
-  const auto summary =
-      coordinator_.progress().Summary(events::Summary::COMPLETED, result.weights_hash);
+  const auto summary = SummaryOf(events::Summary::COMPLETED);
+  if (!lost.empty()) reporter_.Failure({ExitCode::kFailure, std::nullopt, lost});
   reporter_.Metrics(summary);
   reporter_.Summary(summary);
   LogInfo("completed: {}", MetricsLine(summary).dump());
+  if (!lost.empty()) throw Error(ExitCode::kFailure, "{}", lost);
   if (summary.has_test()) result.test_accuracy = summary.test().accuracy();
   return result;
 }
@@ -127,6 +148,10 @@ void Server::RunTimers() {
   CheckInterrupt();
   Forgive(own_gap_.Look(now));
   coordinator_.CheckDeadlines(now);
+  for (const std::string& lost : coordinator_.saver().writer().TakeFailures()) {
+    LogWarning("{}", lost);
+    reporter_.Warning(lost + " (the best weights so far; it is tried again at the end)");
+  }
   if (now < next_heartbeat_) return;
   next_heartbeat_ = now + kHeartbeatInterval;
   members_.SendHeartbeats();

@@ -59,6 +59,9 @@ class Server {
   std::string OnMessage(uint32_t rank, const FromWorker& event);
   void OnLost(uint32_t rank, ExitCode code, const std::string& why);
   void Drop(const std::string& who, const std::string& why);
+  // Writes what the run leaves behind. What could not be written, or "".
+  std::string SaveModels();
+  events::Summary SummaryOf(events::Summary::End end) const;
   [[noreturn]] void EndFailed();
   ServerResult EndCompleted();
 

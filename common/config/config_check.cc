@@ -188,6 +188,10 @@ void Checker::CheckData(const config::Data& data) const {
   };
   only_for(data.has_synthetic(), "synthetic", config::Data::SYNTHETIC);
   only_for(data.has_mnist(), "mnist", config::Data::MNIST);
+  if (data.class_names_size() > 0 && data.class_names_size() != DataClasses(data)) {
+    Fail("data.class_names", "expected {} names, one for each class, got {}", DataClasses(data),
+         data.class_names_size());
+  }
   constexpr int64_t kMostElements = int64_t{1} << 31;  // of an image: 8 GiB as floats
   if (StoredShape(data).elements() > kMostElements) {
     Fail("data.synthetic", "an image of {} has more than {} values", StoredShape(data).ToString(),

@@ -104,6 +104,10 @@ constexpr Row kRows[] = {
        return When(job.run().on_nonfinite() != config::Run::SKIP_STEP,
                    "only with run.on_nonfinite=SKIP_STEP");
      }},
+    {"run.skip_mismatched", Typed::kMistake, InFile::kSaid,
+     [](const Job& job) {
+       return When(job.run().initial_weights().empty(), "only with run.initial_weights");
+     }},
     {"run.trace_first_step", Typed::kMistake, InFile::kSaid,
      [](const Job& job) {
        return When(job.run().trace_file().empty(), "only with run.trace_file (--trace FILE)");

@@ -55,6 +55,10 @@ std::vector<Setting> SettingsOf(const Arguments& arguments) {
   shorthand("--steps", "run.steps", arguments.steps);
   shorthand("--seed", "run.seed", arguments.seed);
   shorthand("--devices", "worker.devices", arguments.devices);
+  shorthand("--initial-weights", "run.initial_weights", arguments.initial_weights);
+  if (!arguments.initial_weights.empty() && arguments.skip_mismatched) {
+    shorthand("--skip-mismatched", "run.skip_mismatched", "true");
+  }
   shorthand("--trace", "run.trace_file", arguments.trace);
   if (!arguments.trace_steps.empty()) {
     const auto [first, count] = TraceSteps(arguments.trace_steps);

@@ -27,6 +27,8 @@ struct Arguments {
   bool check = false;                   // that they compute
   int cards = 1;                        // for a command
   std::vector<std::string> command;
+  std::string initial_weights, from, out, format, names;  // files of weights
+  bool skip_mismatched = false, ema = false, best = false, show_config = false;
   double size = 0;  // bytes of a model
   int bench_workers = 0;
   uint64_t synth_seed = 1;

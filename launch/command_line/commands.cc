@@ -22,6 +22,9 @@
 #include "launch/inspect/inspect_command.h"
 #include "launch/job/job_token.h"
 #include "launch/job/launch_command.h"
+#include "launch/model/export_command.h"
+#include "launch/model/import_command.h"
+#include "launch/model/inspect_model.h"
 #include "launch/text/console.h"
 #include "launch/trace/merge.h"
 #include "launch/trace/summary.h"
@@ -114,7 +117,37 @@ int MakeToken(const Arguments& arguments) {
 }
 
 int Inspect(const Arguments& arguments) {
+  if (IsModel(arguments.config)) {
+    const SafetensorsReader model = OpenModel(arguments.config, {});
+    PrintResult(arguments.show_config ? ConfigTextOf(model) : Join(InspectModelLines(model), "\n"));
+    return 0;
+  }
+  if (arguments.show_config) {
+    throw Error(ExitCode::kUsage, "--config: {} is no file of weights", arguments.config);
+  }
   PrintResult(Join(InspectLines(LoadConfig(arguments.config, SettingsOf(arguments))), "\n"));
+  return 0;
+}
+
+int Import(const Arguments& arguments) {
+  PrintResult(Join(ImportModel({.file = arguments.from,
+                                .config_path = arguments.config,
+                                .settings = SettingsOf(arguments),
+                                .names = arguments.names,
+                                .skip_mismatched = arguments.skip_mismatched,
+                                .out = arguments.out}),
+                   "\n"));
+  return 0;
+}
+
+int Export(const Arguments& arguments) {
+  PrintResult(Join(ExportModel({.from = arguments.from,
+                                .format = arguments.format,
+                                .choice = {.average = arguments.ema, .best = arguments.best},
+                                .config_path = arguments.config,
+                                .settings = SettingsOf(arguments),
+                                .out = arguments.out}),
+                   "\n"));
   return 0;
 }
 
@@ -169,6 +202,8 @@ int RunCommand(const std::string& command, const Arguments& as_typed) {
   if (command == "worker") return Worker(arguments);
   if (command == "token") return MakeToken(arguments);
   if (command == "inspect") return Inspect(arguments);
+  if (command == "import") return Import(arguments);
+  if (command == "export") return Export(arguments);
   if (command == "bench") return Bench(arguments);
   if (command == "trace") return SumUpTrace(arguments);
   if (command == "gpus") return Gpus(arguments);

@@ -43,6 +43,13 @@ void AddOption(CLI::App& command, const char* name, std::string& value, const ch
   command.add_option(name, value, text)->type_name(type);
 }
 
+CLI::Option* AddSkipMismatched(CLI::App& command, Arguments& arguments) {
+  return command.add_flag(
+      "--skip-mismatched", arguments.skip_mismatched,
+      "Leave out variables that do not fit, such as a new last layer's, and say "
+      "which; they start anew");
+}
+
 // What a whole job has, whoever starts its workers.
 void AddJobArguments(CLI::App& command, Arguments& arguments) {
   AddConfigArguments(command, arguments);
@@ -57,6 +64,10 @@ void AddJobArguments(CLI::App& command, Arguments& arguments) {
   command.get_option("--steps")->excludes(command.get_option("--epochs"));
   AddOption(command, "--seed", arguments.seed, "S",
             "All randomness is a function of it (run.seed)");
+  AddOption(command, "--initial-weights", arguments.initial_weights, "FILE",
+            "Start from these weights: a safetensors file of a run or of PyTorch "
+            "(run.initial_weights)");
+  AddSkipMismatched(command, arguments)->needs(command.get_option("--initial-weights"));
 }
 
 void AddTokenFile(CLI::App& command, Arguments& arguments, const char* text) {
@@ -221,6 +232,58 @@ void DescribeBench(CLI::App& bench, Arguments& arguments) {
   bench.footer(kBenchFooter);
 }
 
+void DescribeInspect(CLI::App& inspect, Arguments& arguments) {
+  AddConfigArguments(inspect, arguments);
+  inspect.get_option("CONFIG")->description(
+      "Config file (configs/*.txtpb), run directory, or file of weights (*.safetensors)");
+  inspect.add_flag("--config", arguments.show_config,
+                   "Print the config that a file of weights holds, and nothing else");
+}
+
+void DescribeImport(CLI::App& import, Arguments& arguments) {
+  import
+      .add_option("FILE", arguments.from, "A safetensors file, such as PyTorch's save_file writes")
+      ->required()
+      ->type_name("PATH");
+  import.add_option("OUT", arguments.out, "The file to write, for launch --initial-weights")
+      ->required()
+      ->type_name("PATH");
+  import.add_option("--config", arguments.config, "The config whose network it is to be")
+      ->required()
+      ->type_name("CONFIG");
+  import.add_option("--set", arguments.set, "Any setting of that config; may be repeated")
+      ->type_name("PATH.TO.KEY=VALUE")
+      ->allow_extra_args(false);
+  AddOption(
+      import, "--map", arguments.names, "NAMES",
+      "A file with lines \"THEIRS OURS\": what variables, or all that begin with a name and a\n"
+      "dot, are called here; OURS is - for what is to be left out");
+  AddSkipMismatched(import, arguments);
+}
+
+void DescribeExport(CLI::App& command, Arguments& arguments) {
+  command.add_option("FROM", arguments.from, "A run directory or a safetensors file")
+      ->required()
+      ->type_name("PATH");
+  command.add_option("OUT", arguments.out, "The file to write")->required()->type_name("PATH");
+  command.add_option("--format", arguments.format, "safetensors, npz (NumPy) or onnx")
+      ->required()
+      ->type_name("FORMAT")
+      ->check(CLI::IsMember({"safetensors", "npz", "onnx"}));
+  CLI::Option* const best = command.add_flag(
+      "--best", arguments.best, "Of a run directory the weights of the best evaluation");
+  command.add_flag("--ema", arguments.ema, "The moving average of the weights")->excludes(best);
+  CLI::Option* const config =
+      command
+          .add_option("--config", arguments.config,
+                      "The network, for onnx, where the file does not say it")
+          ->type_name("CONFIG");
+  command.add_option("--set", arguments.set, "Any setting of that config; may be repeated")
+      ->type_name("PATH.TO.KEY=VALUE")
+      ->allow_extra_args(false)
+      ->needs(config);
+}
+
 void DescribeData(CLI::App& data, Arguments& arguments) {
   data.require_subcommand(1);
   CLI::App* get = data.add_subcommand("get", "Download a published data set");
@@ -251,8 +314,14 @@ void AddCommands(CLI::App& app, Arguments& arguments) {
   CLI::App* const launch = app.add_subcommand("launch", "Train: start a server and its workers");
   DescribeLaunch(*launch, arguments);
   CLI::App* const inspect =
-      app.add_subcommand("inspect", "Show a config's network without running it");
-  AddConfigArguments(*inspect, arguments);
+      app.add_subcommand("inspect", "Show a config's network, or what is in a file of weights");
+  DescribeInspect(*inspect, arguments);
+  CLI::App* const import =
+      app.add_subcommand("import", "Take over weights of PyTorch's, for a run to start from");
+  DescribeImport(*import, arguments);
+  CLI::App* const exported =
+      app.add_subcommand("export", "Write a run's weights as safetensors, npz or onnx");
+  DescribeExport(*exported, arguments);
   CLI::App* const trace = app.add_subcommand("trace", "Sum up a trace that launch --trace wrote");
   DescribeTrace(*trace, arguments);
   CLI::App* const bench =

@@ -57,6 +57,8 @@ void JobDisplay::OnEvent(const events::Event& event) {
       return OnLog(event.log());
     case events::Event::kEvaluation:
       return console_.Print(EvaluationLine(event.evaluation()));
+    case events::Event::kSaving:
+      return ShowStage("Writing the weights");
     case events::Event::kWarning:
       return console_.Print("Warning: " + event.warning().message());
     case events::Event::kSkippedStep:

@@ -254,11 +254,28 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
   row("update", UpdateText(config));
   row("data", DataText(config.data()));
   row("", options.data);
+  label = "weights";
+  for (const std::string& text : options.initial_weights) row(std::exchange(label, ""), text);
   label = "no effect";
   for (const std::string& text : NoEffectTexts(config)) row(std::exchange(label, ""), text);
   row("memory", options.memory);
   row("run directory", shown_dir);
   return lines;
+}
+
+std::vector<std::string> ModelTexts(const events::Summary& summary, const RunDir& dir) {
+  std::vector<std::string> texts;
+  for (const events::Summary::Model& model : summary.models()) {
+    std::string text = fmt::format("{}/{}: ", dir.shown(), model.file());
+    const bool best = model.file().starts_with("best");
+    text += fmt::format("{}{} step {}", model.average() ? "the moving average " : "",
+                        best ? "of the best evaluation, at" : "after", FormatCount(model.step()));
+    if (best && model.has_test_accuracy()) {
+      text += fmt::format(" ({})", FormatPercent(model.test_accuracy(), 2));
+    }
+    texts.push_back(std::move(text));
+  }
+  return texts;
 }
 
 std::vector<std::string> SummaryLines(const events::Summary& summary, int workers,
@@ -286,6 +303,7 @@ std::vector<std::string> SummaryLines(const events::Summary& summary, int worker
   row("overhead", BalanceText(measured.shares(), workers));
   for (const BottleneckRow& line : Bottleneck(summary)) row(line.label.c_str(), line.text);
   row("weights hash", summary.weights_hash());
+  for (const std::string& text : ModelTexts(summary, dir)) row("weights", text);
   row("run directory", dir.shown());
   row("run files", files);
   return lines;

@@ -14,11 +14,12 @@
 namespace muster {
 
 struct HeaderOptions {
-  int cores = 1;                        // of this host, for the workers
-  bool by_hand = false;                 // the workers come from elsewhere
-  std::string memory;                   // a warning about it
-  std::string data = {};                // a remark on them
-  std::vector<std::string> cards = {};  // that the workers have, or why they have none
+  int cores = 1;                                  // of this host, for the workers
+  bool by_hand = false;                           // the workers come from elsewhere
+  std::string memory;                             // a warning about it
+  std::string data = {};                          // a remark on them
+  std::vector<std::string> cards = {};            // that the workers have, or why they have none
+  std::vector<std::string> initial_weights = {};  // where they come from
 };
 
 // The settings of a file that change nothing, and why. `train_samples`: as of WithoutEffect.
@@ -35,6 +36,9 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
 // `files` (see FilesText), unless that is empty.
 std::vector<std::string> SummaryLines(const events::Summary& summary, int workers,
                                       const RunDir& dir, const std::string& files);
+
+// The files of weights that the server has written, and of which step each is.
+std::vector<std::string> ModelTexts(const events::Summary& summary, const RunDir& dir);
 
 // Optimizer, schedule and base rate, and how that follows from the number of workers:
 // "SGD, COSINE 0.4 = 0.1 (base) x 4/1 (LINEAR scaling of workers / base_workers)".

@@ -24,6 +24,7 @@
 #include "launch/job/series.h"
 #include "launch/memory/ask_worker.h"
 #include "launch/memory/memory_check.h"
+#include "launch/model/initial_weights.h"
 #include "launch/text/console.h"
 #include "launch/text/units.h"
 
@@ -154,6 +155,7 @@ int RunLaunch(const LaunchArguments& arguments) {
   RequireOpenFiles(fmt::format("a job of {}", Plural(int64_t{workers}, "worker")),
                    OpenFilesOfServer(workers));
   if (arguments.by_hand) CheckWorkersByHand(*arguments.by_hand);
+  job.initial_weights = DescribeInitialWeights(job.config.run(), job.graph);
   job.data_remark = CheckData(arguments, job.config);
   if (!arguments.by_hand) CheckLargeJob(arguments, job);
   SignalSource signals;

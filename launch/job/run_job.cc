@@ -79,7 +79,7 @@ void ReportOutcome(JobOutcome& outcome, int workers, const RunDir& dir, const st
   std::vector<std::string> missing;
   if (outcome.summary && outcome.summary->steps() > 0) {
     const int logs_here = by_hand ? 0 : workers;
-    missing = dir.MissingFiles(logs_here);
+    missing = dir.MissingFiles(logs_here, *outcome.summary);
     console.Print("");
     for (const std::string& line : SummaryLines(*outcome.summary, workers, dir,
                                                 missing.empty() ? FilesText(logs_here) : "")) {
@@ -87,10 +87,10 @@ void ReportOutcome(JobOutcome& outcome, int workers, const RunDir& dir, const st
     }
   }
   if (outcome.stop_signal != 0) {
-    console.Print(
-        fmt::format("Stopped by SIG{}{}. {} keeps the metrics and the logs; the weights "
-                    "of an unfinished run are not kept.",
-                    ::sigabbrev_np(outcome.stop_signal), at_step, dir.shown()));
+    console.Print(fmt::format(
+        "Stopped by SIG{}{}. {} keeps the metrics, the logs{}.",
+        ::sigabbrev_np(outcome.stop_signal), at_step, dir.shown(),
+        outcome.summary && outcome.summary->models_size() > 0 ? " and the weights" : ""));
   }
   console.Flush(1.0);
   if (outcome.failure) PrintError(FailureText(outcome, dir.shown(), by_hand));
@@ -190,7 +190,8 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
                      .by_hand = by_hand,
                      .memory = MemoryWarning(config, job.graph, by_hand),
                      .data = job.data_remark,
-                     .cards = job.cards ? job.cards->Lines() : std::vector<std::string>()})) {
+                     .cards = job.cards ? job.cards->Lines() : std::vector<std::string>(),
+                     .initial_weights = job.initial_weights})) {
       console.Print(line);
     }
     JobPlan plan{.server_program = arguments.server_program,

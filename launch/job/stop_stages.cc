@@ -36,7 +36,17 @@ void StopStages::Hurry(double now) {
   kill_at_ = std::min(kill_at_, now + kTermSeconds);
 }
 
-void StopStages::Kill(double now) { kill_at_ = now; }
+void StopStages::Kill(double now) {
+  kill_at_ = now;
+  killed_ = true;
+}
+
+void StopStages::Postpone(double until) {
+  if (killed_ || kill_at_ == kNever) return;
+  terminate_all_at_ = std::max(terminate_all_at_, until);  // kNever, if it is past
+  kill_at_ = std::max(kill_at_, until + kTermSeconds);
+  give_up_at_ = kill_at_ + kGiveUpSeconds;
+}
 
 StopStages::Due StopStages::Take(double now, bool server_gone) {
   Due due;

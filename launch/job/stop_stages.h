@@ -16,6 +16,10 @@ class StopStages {
   // Somebody wants the job to stop: the server first, so that it can write the last line.
   void BeginWithServer(double now);
 
+  // What one of them does takes longer, and is worth it: nothing is due before `until`, unless
+  // somebody has said Kill.
+  void Postpone(double until);
+
   // No more grace, at once or by and by.
   void Hurry(double now);
   void Kill(double now);
@@ -36,7 +40,7 @@ class StopStages {
 
   double terminate_server_at_ = kNever, terminate_all_at_ = kNever, kill_at_ = kNever;
   double give_up_at_ = kNever;
-  bool server_first_ = false;
+  bool server_first_ = false, killed_ = false;
 };
 
 }  // namespace muster

@@ -13,6 +13,8 @@ namespace {
 
 constexpr double kStartMargin = 15;       // the server enforces start_s; this is if it does not
 constexpr double kFinishSeconds = 10;     // for all to end once the server has completed the run
+constexpr double kSaveSeconds = 300;      // for the server to write the weights
+constexpr double kSavingGrace = 3;        // from one of its beats to the next, meanwhile
 constexpr double kEarlyExitSeconds = 10;  // for the server to complete it once a worker has ended
 // `timeout` sends its signal twice at once; wrappers pass on a Ctrl-C that has reached us already.
 constexpr double kSameRequestSeconds = 0.2;
@@ -45,6 +47,7 @@ void Supervisor::StartWorkers(const std::string& endpoint, double now) {
 
 void Supervisor::OnEvent(const events::Event& event, double now) {
   server_heard_at_ = now;
+  if (saved_by_) OnSaving(now);
   switch (event.kind_case()) {
     case events::Event::kListening: {
       const std::string& endpoint = event.listening().endpoint();
@@ -58,7 +61,12 @@ void Supervisor::OnEvent(const events::Event& event, double now) {
     case events::Event::kStarted:
       if (phase_ == Phase::kWorkersJoining) phase_ = Phase::kRunning;
       break;
+    case events::Event::kSaving:
+      saved_by_ = now + kSaveSeconds;
+      OnSaving(now);
+      break;
     case events::Event::kSummary:
+      saved_by_.reset();
       OnSummary(event.summary(), now);
       break;
     case events::Event::kFailure:
@@ -70,6 +78,13 @@ void Supervisor::OnEvent(const events::Event& event, double now) {
       break;
   }
   if (phase_ != Phase::kStopping) display_.OnEvent(event);
+}
+
+// The weights are worth more than a quick end, as long as the server says that it is at them.
+void Supervisor::OnSaving(double now) {
+  if (now >= *saved_by_) return;
+  stages_.Postpone(now + kSavingGrace);
+  if (early_exit_by_ != kNever) early_exit_by_ = now + kEarlyExitSeconds;
 }
 
 void Supervisor::OnSummary(const events::Summary& summary, double now) {
@@ -110,6 +125,12 @@ void Supervisor::Check(double now) {
 }
 
 void Supervisor::CheckPhaseDeadline(double now) {
+  if (phase_ == Phase::kRunning && saved_by_ && now >= *saved_by_) {
+    return Fail({.code = ExitCode::kDeadline,
+                 .what = fmt::format("{} did not write the weights within {}",
+                                     Name(-1, members_.pid(0)), FormatDuration(kSaveSeconds))},
+                members_.LogPath(-1), now);
+  }
   if (phase_ == Phase::kStopping || phase_ == Phase::kRunning || now < deadline_) return;
   if (phase_ == Phase::kServerStarting) {
     return Fail(

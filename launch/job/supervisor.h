@@ -53,6 +53,7 @@ class Supervisor {
   };
 
   void StartWorkers(const std::string& endpoint, double now);
+  void OnSaving(double now);
   void OnSummary(const events::Summary& summary, double now);
   void CheckPhaseDeadline(double now);
   void CheckServerSilence(double now);
@@ -74,6 +75,8 @@ class Supervisor {
   double deadline_;                // of the present phase, unless it is kRunning or kStopping
   double early_exit_by_ = kNever;  // a worker has ended with 0: the server must explain it by then
   double server_heard_at_ = 0;
+  // The server writes the weights, and may take until then.
+  std::optional<double> saved_by_;
   std::vector<uint32_t> missing_;  // ranks, as the server says
   std::vector<EndedProcess> ended_;
   std::optional<JobFailure> server_failure_;
