@@ -1,39 +1,111 @@
 #include "common/base/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
-#include <cstring>
+#include <filesystem>
 
 #include "common/base/error.h"
 #include "common/base/resource_limits.h"
 
 namespace muster {
+namespace {
+
+// Whether `fd` is what is at `path` now: another process may have put its file in place meanwhile.
+bool IsAt(int fd, const std::string& path) {
+  struct stat opened {
+  }, there{};
+  return ::fstat(fd, &opened) == 0 && ::lstat(path.c_str(), &there) == 0 &&
+         opened.st_dev == there.st_dev && opened.st_ino == there.st_ino;
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(const std::string& path, uint64_t expected_bytes)
+    : path_(path), temporary_(path + ".partial") {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    throw Error(ExitCode::kFailure, "{}: cannot be written: it is {}, not a plain file", path,
+                S_ISDIR(status.st_mode) ? "a folder" : "a device, a pipe or a socket");
+  }
+  Open();
+  Reserve(expected_bytes);
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_.valid()) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::Fail(const char* what) {
+  const int error = errno;
+  if (fd_.valid()) ::unlink(temporary_.c_str());
+  fd_.Reset();
+  throw Error(ExitCode::kFailure, "{}: cannot {}: {}", path_, what, ErrorText(error));
+}
+
+void AtomicFile::Open() {
+  do {
+    fd_.Reset(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644));
+    if (!fd_.valid()) Fail("be created");
+    // Where a file system has no locks, two writers of one file are not told apart.
+    if (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      fd_.Reset();  // the other one's
+      throw Error(ExitCode::kFailure, "{}: another process is writing it ({})", path_, temporary_);
+    }
+  } while (!IsAt(fd_.get(), temporary_));
+  if (::ftruncate(fd_.get(), 0) != 0) Fail("be written");
+}
+
+void AtomicFile::Reserve(uint64_t bytes) {
+  if (bytes == 0) return;
+  int failed;
+  do {
+    failed = ::fallocate(fd_.get(), 0, 0, static_cast<off_t>(bytes));
+  } while (failed != 0 && errno == EINTR);
+  // Not every file system can.
+  if (failed != 0 && errno != EOPNOTSUPP && errno != ENOSYS) Fail("be written");
+  reserved_ = failed == 0 ? bytes : 0;
+}
+
+void AtomicFile::Write(std::span<const std::byte> bytes) {
+  MUSTER_CHECK(fd_.valid());
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd_.get(), bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) Fail("be written");
+    bytes = bytes.subspan(static_cast<size_t>(n));
+    written_ += static_cast<uint64_t>(n);
+  }
+}
+
+void AtomicFile::Commit() {
+  MUSTER_CHECK(fd_.valid());
+  if (reserved_ > written_ && ::ftruncate(fd_.get(), static_cast<off_t>(written_)) != 0) {
+    Fail("be written");
+  }
+  if (::fsync(fd_.get()) != 0) Fail("be written");
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) Fail("be put in place");
+  fd_.Reset();  // its lock ends when the name is no longer the temporary one
+  SyncFolderOf(path_);
+}
 
 void WriteFileAtomically(const std::string& path, const std::string& text) {
-  const std::string temporary = path + ".partial";
-  const auto fail = [&](const char* what) {
-    const int error = errno;
-    ::unlink(temporary.c_str());
-    throw Error(ExitCode::kFailure, "{}: cannot {}: {}", path, what, ErrorText(error));
-  };
-  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) fail("be created");
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      ::close(fd);
-      fail("be written");
-    }
-    done += static_cast<size_t>(n);
-  }
-  const bool synced = ::fsync(fd) == 0;
-  if (::close(fd) != 0 || !synced) fail("be written");
-  if (::rename(temporary.c_str(), path.c_str()) != 0) fail("be put in place");
+  AtomicFile file(path, text.size());
+  file.Write(std::as_bytes(std::span(text)));
+  file.Commit();
+}
+
+void SyncFolderOf(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path();
+  const UniqueFd fd(
+      ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // Some file systems cannot sync a folder, and say EINVAL.
+  if (fd.valid() && (::fsync(fd.get()) == 0 || errno == EINVAL)) return;
+  throw Error(ExitCode::kFailure, "{}: its folder cannot be written to the disk: {}", path,
+              ErrorText(errno));
 }
 
 }  // namespace muster

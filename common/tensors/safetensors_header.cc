@@ -1,0 +1,265 @@
+#include "common/tensors/safetensors_header.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "common/base/error.h"
+#include "common/base/join.h"
+#include "common/base/log.h"
+#include "common/base/utf8.h"
+
+namespace muster {
+namespace {
+
+using nlohmann::json;
+
+static_assert(std::endian::native == std::endian::little);
+
+constexpr size_t kLengthBytes = 8;
+constexpr const char* kMetadata = "__metadata__";
+
+// What is said of a header that does not hold, each with the file's name.
+class Complaint {
+ public:
+  explicit Complaint(const std::string& file) : file_(file) {}
+
+  template <typename... Args>
+  [[noreturn]] void Say(fmt::format_string<Args...> format, Args&&... args) const {
+    throw Error(ExitCode::kData, "{}: {}", file_, fmt::format(format, std::forward<Args>(args)...));
+  }
+  // About one tensor.
+  template <typename... Args>
+  [[noreturn]] void Of(const std::string& name, fmt::format_string<Args...> format,
+                       Args&&... args) const {
+    Say("tensor {}: {}", Printable(name), fmt::format(format, std::forward<Args>(args)...));
+  }
+
+ private:
+  const std::string& file_;
+};
+
+// As a tree, whose objects would silently keep the last of two members of one name.
+json ParseJson(std::string_view text, const Complaint& complaint) {
+  constexpr int kMostNesting = 4;
+  std::vector<std::set<std::string>> names;  // of the objects that are open
+  const auto look = [&](int depth, json::parse_event_t event, json& parsed) {
+    if (depth > kMostNesting) complaint.Say("its header is nested more than {} deep", kMostNesting);
+    switch (event) {
+      case json::parse_event_t::object_start:
+        names.emplace_back();
+        break;
+      case json::parse_event_t::object_end:
+        names.pop_back();
+        break;
+      case json::parse_event_t::key:
+        if (!names.back().insert(parsed.get<std::string>()).second) {
+          complaint.Say("its header has {} twice", Printable(parsed.get<std::string>()));
+        }
+        break;
+      default:
+        break;
+    }
+    return true;
+  };
+  try {
+    return json::parse(text, look);
+  } catch (const json::exception& error) {
+    complaint.Say("its header is not JSON ({}): damaged, or no safetensors file",
+                  Printable(error.what()));
+  }
+}
+
+uint64_t WholeNumber(const json& value, const std::string& name, const char* what,
+                     const Complaint& complaint) {
+  if (!value.is_number_unsigned()) {
+    complaint.Of(name, "{} holds {}, which is no whole number of 0 or more", what,
+                 Printable(value.dump(-1, ' ', true, json::error_handler_t::replace)));
+  }
+  return value.get<uint64_t>();
+}
+
+const json& Member(const json& entry, const std::string& name, const char* key,
+                   const Complaint& complaint) {
+  const auto found = entry.find(key);
+  if (found == entry.end()) complaint.Of(name, "has no {}", key);
+  return *found;
+}
+
+const json& Array(const json& entry, const std::string& name, const char* key,
+                  const Complaint& complaint) {
+  const json& member = Member(entry, name, key, complaint);
+  if (!member.is_array()) complaint.Of(name, "{} is no list", key);
+  return member;
+}
+
+TensorType ParseType(const json& entry, const std::string& name, const Complaint& complaint) {
+  const json& dtype = Member(entry, name, "dtype", complaint);
+  const auto type =
+      dtype.is_string() ? TensorTypeOf(dtype.get_ref<const std::string&>()) : std::nullopt;
+  if (!type) {
+    complaint.Of(name, "dtype is {}, expected one of {}",
+                 Printable(dtype.dump(-1, ' ', true, json::error_handler_t::replace)),
+                 TensorTypeNames());
+  }
+  return *type;
+}
+
+StoredTensor ParseTensor(const std::string& name, const json& entry, const Complaint& complaint) {
+  if (!entry.is_object()) complaint.Of(name, "is described by no object");
+  StoredTensor tensor{.name = name, .type = ParseType(entry, name, complaint)};
+  uint64_t bytes = BytesOf(tensor.type);
+  bool too_large = false;
+  for (const json& size : Array(entry, name, "shape", complaint)) {
+    const uint64_t value = WholeNumber(size, name, "shape", complaint);
+    too_large = too_large || value > INT64_MAX || __builtin_mul_overflow(bytes, value, &bytes);
+    tensor.shape.push_back(static_cast<int64_t>(value));
+  }
+  if (too_large) complaint.Of(name, "shape {} is too large", tensor.ShapeString());
+  const json& offsets = Array(entry, name, "data_offsets", complaint);
+  if (offsets.size() != 2) complaint.Of(name, "data_offsets has {} numbers, not 2", offsets.size());
+  tensor.begin = WholeNumber(offsets[0], name, "data_offsets", complaint);
+  tensor.end = WholeNumber(offsets[1], name, "data_offsets", complaint);
+  if (tensor.end < tensor.begin) {
+    complaint.Of(name, "ends at byte {}, before it begins, {}", tensor.end, tensor.begin);
+  }
+  if (tensor.bytes() != bytes) {
+    complaint.Of(name, "has {} bytes, but {} of shape {} takes {}", tensor.bytes(),
+                 Name(tensor.type), tensor.ShapeString(), bytes);
+  }
+  if (tensor.begin % BytesOf(tensor.type) != 0) {
+    complaint.Of(name, "begins at byte {}, which is no multiple of {} ({})", tensor.begin,
+                 BytesOf(tensor.type), Name(tensor.type));
+  }
+  return tensor;
+}
+
+void ParseMetadata(const json& entry, SafetensorsHeader& header, const Complaint& complaint) {
+  if (!entry.is_object()) complaint.Say("its {} is no object", kMetadata);
+  for (const auto& [key, value] : entry.items()) {
+    if (!value.is_string()) complaint.Say("{} {} is no text", kMetadata, Printable(key));
+    header.metadata[key] = value.get<std::string>();
+  }
+}
+
+// Sorted by place: each begins where the one before ends, the last one ends with the file.
+void CheckPlaces(const SafetensorsHeader& header, uint64_t file_bytes, const Complaint& complaint) {
+  const uint64_t available = file_bytes - header.data_begin;
+  const StoredTensor* before = nullptr;
+  for (const StoredTensor& tensor : header.tensors) {
+    const uint64_t expected = before == nullptr ? 0 : before->end;
+    if (tensor.begin < expected) {
+      complaint.Say("tensors {} and {} overlap: one ends at byte {}, the other begins at {}",
+                    Printable(before->name), Printable(tensor.name), expected, tensor.begin);
+    }
+    if (tensor.begin > expected) {
+      complaint.Say("bytes {} to {}, before tensor {}, belong to no tensor", expected, tensor.begin,
+                    Printable(tensor.name));
+    }
+    if (tensor.end > available) {
+      complaint.Of(tensor.name, "ends at byte {}, but only {} are there: the file is truncated",
+                   tensor.end, available);
+    }
+    before = &tensor;
+  }
+  const uint64_t end = before == nullptr ? 0 : before->end;
+  if (end < available) {
+    complaint.Say("{} bytes after the last tensor belong to none", available - end);
+  }
+}
+
+std::string JsonText(const SafetensorsHeader& header) {
+  nlohmann::ordered_json text = nlohmann::ordered_json::object();
+  if (!header.metadata.empty()) {
+    nlohmann::ordered_json& metadata = text[kMetadata];
+    for (const auto& [key, value] : header.metadata) metadata[ValidUtf8(key)] = ValidUtf8(value);
+  }
+  for (const StoredTensor& tensor : header.tensors) {
+    text[ValidUtf8(tensor.name)] = {{"dtype", Name(tensor.type)},
+                                    {"shape", tensor.shape},
+                                    {"data_offsets", {tensor.begin, tensor.end}}};
+  }
+  return text.dump();
+}
+
+}  // namespace
+
+std::string StoredTensor::ShapeString() const { return "[" + Join(shape, ",") + "]"; }
+
+const StoredTensor* SafetensorsHeader::Find(std::string_view name) const {
+  const auto found = std::ranges::find(tensors, name, &StoredTensor::name);
+  return found == tensors.end() ? nullptr : &*found;
+}
+
+SafetensorsHeader LayOutSafetensors(std::vector<StoredTensor> tensors,
+                                    std::map<std::string, std::string> metadata, size_t alignment) {
+  MUSTER_CHECK(alignment > 0 && alignment % 8 == 0);
+  SafetensorsHeader header{.tensors = std::move(tensors), .metadata = std::move(metadata)};
+  std::ranges::stable_sort(header.tensors, std::greater(),
+                           [](const StoredTensor& tensor) { return BytesOf(tensor.type); });
+  uint64_t at = 0;
+  for (StoredTensor& tensor : header.tensors) {
+    uint64_t bytes = BytesOf(tensor.type);
+    for (const int64_t size : tensor.shape) bytes *= static_cast<uint64_t>(size);
+    tensor.begin = at;
+    tensor.end = at += bytes;
+  }
+  const size_t unpadded = kLengthBytes + JsonText(header).size();
+  header.data_begin = (unpadded + alignment - 1) / alignment * alignment;
+  return header;
+}
+
+std::string HeaderBytes(const SafetensorsHeader& header) {
+  const std::string text = JsonText(header);
+  const uint64_t length = header.data_begin - kLengthBytes;
+  MUSTER_CHECK(text.size() <= length);
+  std::string bytes(header.data_begin, ' ');  // the format's padding
+  std::memcpy(bytes.data(), &length, kLengthBytes);
+  std::memcpy(bytes.data() + kLengthBytes, text.data(), text.size());
+  return bytes;
+}
+
+uint64_t SafetensorsTextBytes(const std::string& file, std::string_view first_bytes,
+                              uint64_t file_bytes) {
+  const Complaint complaint(file);
+  if (file_bytes < kLengthBytes || first_bytes.size() < kLengthBytes) {
+    complaint.Say("{} bytes are no safetensors file", file_bytes);
+  }
+  uint64_t length = 0;
+  std::memcpy(&length, first_bytes.data(), kLengthBytes);
+  if (length > SafetensorsHeader::kMostTextBytes) {
+    complaint.Say("a header of {} bytes (at most {} are allowed): no safetensors file", length,
+                  SafetensorsHeader::kMostTextBytes);
+  }
+  if (length > file_bytes - kLengthBytes) {
+    complaint.Say(
+        "its header has {} bytes, and only {} are there: truncated, or no safetensors file", length,
+        file_bytes - kLengthBytes);
+  }
+  return length;
+}
+
+SafetensorsHeader ParseSafetensorsHeader(const std::string& file, std::string_view text,
+                                         uint64_t file_bytes) {
+  const Complaint complaint(file);
+  const json tree = ParseJson(text, complaint);
+  if (!tree.is_object()) complaint.Say("its header is no JSON object: no safetensors file");
+  SafetensorsHeader header{.data_begin = kLengthBytes + text.size()};
+  for (const auto& [name, entry] : tree.items()) {
+    if (name == kMetadata) {
+      ParseMetadata(entry, header, complaint);
+    } else {
+      header.tensors.push_back(ParseTensor(name, entry, complaint));
+    }
+  }
+  // A tensor without elements may stand where another begins.
+  std::ranges::sort(header.tensors, [](const StoredTensor& a, const StoredTensor& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
+  CheckPlaces(header, file_bytes, complaint);
+  return header;
+}
+
+}  // namespace muster

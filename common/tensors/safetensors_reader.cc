@@ -1,0 +1,89 @@
+#include "common/tensors/safetensors_reader.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <vector>
+
+#include "common/base/element_type.h"
+#include "common/base/error.h"
+#include "common/base/resource_limits.h"
+
+namespace muster {
+
+SafetensorsReader::SafetensorsReader(const std::string& path)
+    // Not waiting for a writer, should it be a pipe.
+    : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+  struct stat status {};
+  if (!fd_.valid() || ::fstat(fd_.get(), &status) != 0) {
+    throw Error(ExitCode::kData, "{}: cannot be read: {}", path, ErrorText(errno));
+  }
+  if (!S_ISREG(status.st_mode)) {
+    throw Error(ExitCode::kData, "{}: is {}, expected a safetensors file", path,
+                S_ISDIR(status.st_mode) ? "a folder" : "no plain file");
+  }
+  const auto file_bytes = static_cast<uint64_t>(status.st_size);
+  std::string first(std::min<uint64_t>(8, file_bytes), '\0');
+  ReadAt(0, std::as_writable_bytes(std::span(first)));
+  std::string text(SafetensorsTextBytes(path, first, file_bytes), '\0');
+  ReadAt(first.size(), std::as_writable_bytes(std::span(text)));
+  header_ = ParseSafetensorsHeader(path, text, file_bytes);
+}
+
+void SafetensorsReader::ReadAt(uint64_t at, std::span<std::byte> to) const {
+  while (!to.empty()) {
+    const ssize_t n = ::pread(fd_.get(), to.data(), to.size(), static_cast<off_t>(at));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw Error(ExitCode::kData, "{}: cannot be read: {}", path_, ErrorText(errno));
+    if (n == 0) throw Error(ExitCode::kData, "{}: was truncated while it was read", path_);
+    to = to.subspan(static_cast<size_t>(n));
+    at += static_cast<uint64_t>(n);
+  }
+}
+
+void SafetensorsReader::ReadBytes(const StoredTensor& tensor, std::span<std::byte> to) const {
+  MUSTER_CHECK(to.size() == tensor.bytes());
+  ReadAt(header_.data_begin + tensor.begin, to);
+}
+
+bool SafetensorsReader::IsFloat(TensorType type) {
+  return type == TensorType::kF32 || type == TensorType::kBF16 || type == TensorType::kF16 ||
+         type == TensorType::kF64;
+}
+
+void SafetensorsReader::ReadFloats(const StoredTensor& tensor, std::span<float> to) const {
+  MUSTER_CHECK(to.size() == tensor.elements());
+  switch (tensor.type) {
+    case TensorType::kF32:
+      return ReadBytes(tensor, std::as_writable_bytes(to));
+    case TensorType::kBF16:
+    case TensorType::kF16: {
+      std::vector<uint16_t> halves(to.size());
+      ReadBytes(tensor, std::as_writable_bytes(std::span(halves)));
+      const bool bf16 = tensor.type == TensorType::kBF16;
+      return FromHalves(bf16 ? ElementType::kBFloat16 : ElementType::kFloat16, halves, to.data());
+    }
+    case TensorType::kF64: {
+      std::vector<double> doubles(to.size());
+      ReadBytes(tensor, std::as_writable_bytes(std::span(doubles)));
+      std::ranges::transform(doubles, to.begin(), [](double x) { return static_cast<float>(x); });
+      return;
+    }
+    default:
+      throw Error(ExitCode::kData, "{}: tensor {} is of type {}, expected F32, BF16, F16 or F64",
+                  path_, tensor.name, Name(tensor.type));
+  }
+}
+
+void SafetensorsReader::ReadIntegers(const StoredTensor& tensor, std::span<int64_t> to) const {
+  if (tensor.type != TensorType::kI64) {
+    throw Error(ExitCode::kData, "{}: tensor {} is of type {}, expected I64", path_, tensor.name,
+                Name(tensor.type));
+  }
+  ReadBytes(tensor, std::as_writable_bytes(to));
+}
+
+}  // namespace muster

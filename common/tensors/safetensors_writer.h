@@ -1,0 +1,32 @@
+// Writes a file of the safetensors format: there whole or not at all.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "common/base/atomic_file.h"
+#include "common/tensors/safetensors_header.h"
+
+namespace muster {
+
+// Tensor by tensor, in the order of the header, so that nobody needs to hold all of them. Throws
+// Error(kFailure) as AtomicFile does; without Commit nothing is left behind.
+class SafetensorsWriter {
+ public:
+  // Takes the room of the whole file from the disk and writes the header.
+  SafetensorsWriter(const std::string& path, SafetensorsHeader header);
+
+  const SafetensorsHeader& header() const { return header_; }
+  // The next tensor of the header, all of it.
+  void Write(std::span<const std::byte> bytes);
+  // After the last tensor.
+  void Commit();
+
+ private:
+  const SafetensorsHeader header_;
+  AtomicFile file_;
+  size_t next_ = 0;
+};
+
+}  // namespace muster
