@@ -53,6 +53,8 @@ class Aggregator {
   PartialGradients::Result Add(uint32_t rank, size_t chunk, const TreeNode& node, bool empty,
                                Payload payload);
 
+  // Nothing of this step has been updated or added yet.
+  bool collects() const { return phase_ == Phase::kCollecting; }
   bool StepIsComplete() const { return !sums() && done_ == chunks_.size(); }
   // The ranks whose parts of this step are missing.
   std::vector<uint32_t> MissingRanks() const { return gradients_.MissingRanks(); }

@@ -20,7 +20,7 @@ constexpr std::chrono::seconds kWaitingInterval{5};
 }  // namespace
 
 Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membership& members,
-                         Reporter& reporter, FirstFailure& failure)
+                         Reporter& reporter, FirstFailure& failure, const ResumePoint* resume)
     : config_(config),
       graph_(graph),
       members_(members),
@@ -39,7 +39,15 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
                   [this](int64_t version, size_t chunk) { PublishChunk(version, chunk); }),
       evaluator_(config.evaluation(), config.run().dir(), graph.classes()),
       deadlines_(config.deadlines()),
-      next_waiting_(Clock::now() + kWaitingInterval) {}
+      checkpoints_(config, variables_, pool_, reporter, resume, [this] { return Describe(); }),
+      next_waiting_(Clock::now() + kWaitingInterval) {
+  if (resume == nullptr) return;
+  resumed_ = resume->state();
+  step_ = resumed_->step();
+  RestoreVariables(*resume->checkpoint.reader, variables_);
+  progress_.Restore(resumed_->progress());
+  nonfinite_.Restore(resumed_->skipped_in_a_row());
+}
 
 void Coordinator::Begin() {
   const Roster& roster = members_.roster();
@@ -53,6 +61,7 @@ void Coordinator::Begin() {
             config::LearningRate::Scaling_Name(config_.learning_rate().scaling()), members_.size());
   }
   evaluator_.Plan(plan_, roster.test_samples(), members_.size());
+  if (!FitsCheckpoint()) return;
   assignment_ = AssignEvenly(plan_.slices, members_.size());
   aggregator_.Expect(assignment_);
   members_.WelcomeAll({.plan = plan_,
@@ -83,6 +92,7 @@ void Coordinator::OnReady(uint32_t rank) {
   LogInfo("all {} workers are ready: {} steps of {} samples", members_.size(), plan_.total_steps,
           plan_.global_batch);
   progress_.Begin(plan_, members_.size());
+  if (resumed_) return GoOn();
   OrderStep(step_);
   BeginStep(step_);
 }
@@ -93,9 +103,11 @@ void Coordinator::BeginStep(int64_t step) {
   step_ = step;
   deadlines_.Restart();
   losses_.Begin(plan_, plan_.At(step));
+  losses_complete_ = false;
   learning_rate_ = schedule_.At(losses_.batch().samples_before);
   nonfinite_.BeginStep(step);
   aggregator_.BeginStep(step);
+  checkpoints_.AtBoundary(plan_, step);
 }
 
 std::string Coordinator::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss) {
@@ -110,27 +122,35 @@ std::string Coordinator::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss)
   nonfinite_.CheckLoss(rank, loss.slice(), loss.loss());
   if (failure_.is_set()) return "";
   if (!losses_.Complete()) return "";
-  // With a bad loss the step goes on: its gradients are waited for, and not used.
+  losses_complete_ = true;
+  if (!checkpoints_.copying()) Proceed();
+  return "";
+}
+
+// With a bad loss the step goes on: its gradients are waited for, and not used.
+void Coordinator::Proceed() {
+  losses_complete_ = false;
   aggregator_.Proceed({.learning_rate = learning_rate_,
                        .skip = nonfinite_.bad_loss(),
                        .evaluate_average = evaluator_.AverageIsDue(step_ + 1)});
   OrderNext();
-  return "";
 }
 
 // Orders go out ahead of time, so that a worker never waits for one.
 void Coordinator::OrderNext() {
   const int64_t next = step_ + 1;
-  if (evaluator_.IsDueAfter(step_)) {
-    const std::vector<wire::Evaluate> orders = evaluator_.Begin(next);
-    for (uint32_t rank = 0; rank < orders.size(); ++rank) {
-      wire::ServerMessage message = members_.NewMessage();
-      *message.mutable_evaluate() = orders[rank];
-      members_.Send(rank, message);
-    }
-  }
+  if (evaluator_.IsDueAfter(step_)) OrderEvaluation(next);
   if (evaluator_.running() && evaluator_.decides()) return;
   if (next < plan_.total_steps) OrderStep(next);
+}
+
+void Coordinator::OrderEvaluation(int64_t version) {
+  const std::vector<wire::Evaluate> orders = evaluator_.Begin(version);
+  for (uint32_t rank = 0; rank < orders.size(); ++rank) {
+    wire::ServerMessage message = members_.NewMessage();
+    *message.mutable_evaluate() = orders[rank];
+    members_.Send(rank, message);
+  }
 }
 
 void Coordinator::OrderStep(int64_t step) {
@@ -179,13 +199,18 @@ void Coordinator::PublishChunk(int64_t version, size_t chunk) {
   const trace::Span span("publish", {}, {.step = version, .chunk = static_cast<int32_t>(chunk)});
   wire::ServerMessage message = WeightsMessage(version, chunk);
   members_.Broadcast(message, variables_.WireWeights(version, aggregator_.chunks()[chunk]));
-  if (phase_ != Phase::kTraining || !evaluator_.AverageIsDue(version)) return;
+  if (phase_ == Phase::kTraining && evaluator_.AverageIsDue(version)) PublishAverage(version, chunk);
+}
+
+void Coordinator::PublishAverage(int64_t version, size_t chunk) {
+  wire::ServerMessage message = WeightsMessage(version, chunk);
   message.mutable_weights_chunk()->set_average(true);
   members_.Broadcast(message, variables_.WireAverage(aggregator_.chunks()[chunk]));
 }
 
 void Coordinator::Advance(bool collect) {
   if (collect) pool_.Collect();
+  if (losses_complete_ && !checkpoints_.copying()) Proceed();
   nonfinite_.CheckGradient(aggregator_);
   if (failure_.is_set()) return;
   if (phase_ == Phase::kTraining && aggregator_.StepIsComplete()) EndStep();
@@ -203,7 +228,14 @@ void Coordinator::EndStep() {
   step_ = next;
   trace::AtStep(next);
   phase_ = Phase::kFinishing;
-  done_ = !evaluator_.running();
+  if (!evaluator_.running()) return Finish();
+  checkpoints_.AtBoundary(plan_, step_);
+}
+
+void Coordinator::Finish() {
+  phase_ = Phase::kFinishing;
+  done_ = true;
+  checkpoints_.TakeLast();
 }
 
 void Coordinator::ReportStep(int64_t steps_done) {
@@ -242,14 +274,14 @@ void Coordinator::EndEvaluation() {
   LogInfo("step {}: test accuracy {:.4f}, test loss {:.4f}", result.version, result.accuracy,
           result.loss);
   deadlines_.Restart();
+  checkpoints_.OnEvaluated(result.version, result.accuracy);
   if (phase_ == Phase::kFinishing) {
-    done_ = true;
+    Finish();
   } else if (const std::string reason = evaluator_.StopReason(result); !reason.empty()) {
     // No worker has been told of a step after this evaluation.
     LogInfo("{}", reason);
     progress_.StopEarly(reason);
-    phase_ = Phase::kFinishing;
-    done_ = true;
+    Finish();
   } else if (evaluator_.decides()) {
     OrderStep(step_);  // it was held back
   }
@@ -290,8 +322,7 @@ void Coordinator::CheckStart(Clock::time_point now) {
 }
 
 void Coordinator::CheckStep(Clock::time_point now) {
-  const auto median = progress_.steps() == 0 ? std::nullopt : std::optional(progress_.MedianStep());
-  const auto limit = deadlines_.StepMissed(now, median);
+  const auto limit = deadlines_.StepMissed(now, progress_.MedianStep());
   if (!limit) return;
   if (const std::vector<uint32_t> late = losses_.MissingRanks(assignment_); !late.empty()) {
     FailLate(late, "no loss", *limit);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/plan/step_plan.h"
+#include "proto/checkpoint.pb.h"
 #include "proto/events.pb.h"
 #include "proto/wire.pb.h"
 #include "ps/evaluation.h"
@@ -31,10 +32,15 @@ class Progress {
   void EndEvaluation(const EvaluationResult& result);
   // The run ends before its last step, and why: "reached …".
   void StopEarly(const std::string& reason) { stop_reason_ = reason; }
+  const std::string& stop_reason() const { return stop_reason_; }
 
-  int64_t steps() const { return total_.steps; }
-  // Seconds; 0 before the first step.
-  double MedianStep() const;
+  // Seconds; empty before this process's first step.
+  std::optional<double> MedianStep() const;
+
+  // What a checkpoint keeps, and a run that goes on begins with, before Begin. How the time of a
+  // step was spent is of each process's own steps.
+  checkpoint::Progress Keep() const;
+  void Restore(const checkpoint::Progress& kept);
 
   // The steps since the last one.
   events::Log LogLine();
@@ -71,6 +77,8 @@ class Progress {
     double StepMs() const;
     StepParts Parts() const;
     double WaitingShare() const;
+    checkpoint::Sums Keep() const;
+    void Restore(const checkpoint::Sums& kept);
     // Of the steps that were not skipped; nothing if there is none.
     void PutLoss(events::Measured& measured) const;
     events::Measured Measured() const;
@@ -85,6 +93,7 @@ class Progress {
 
   StepPlan plan_;
   Clock::time_point process_began_ = Clock::now();
+  double seconds_before_ = 0;  // that earlier processes of this run took
   Clock::time_point step_began_ = Clock::now();
   double learning_rate_ = 0;
   std::vector<double> recent_seconds_;  // of the last steps, a ring

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <set>
 
 #include "common/base/join.h"
 #include "common/base/log.h"
@@ -41,6 +42,7 @@ std::optional<std::string> Roster::Join(PeerId peer, const wire::Address& addres
   member.host = Printable(hello.host());
   member.pid = hello.pid();
   member.threads = hello.threads();
+  member.arithmetic = Printable(hello.arithmetic());
   member.last_heard = std::chrono::steady_clock::now();
   if (!first_) {
     first_ = rank;
@@ -64,6 +66,14 @@ std::optional<std::string> Roster::Reseat(PeerId peer, const wire::Address& addr
   members_[rank].peer = peer;
   members_[rank].last_heard = std::chrono::steady_clock::now();
   return std::nullopt;
+}
+
+std::vector<std::string> Roster::Arithmetic() const {
+  std::set<std::string> wordings;
+  for (const Member& member : members_) {
+    if (!member.arithmetic.empty()) wordings.insert(member.arithmetic);
+  }
+  return {wordings.begin(), wordings.end()};
 }
 
 std::optional<std::string> Roster::CheckGraph(const wire::Hello& hello) const {
