@@ -199,7 +199,8 @@ void Coordinator::PublishChunk(int64_t version, size_t chunk) {
   const trace::Span span("publish", {}, {.step = version, .chunk = static_cast<int32_t>(chunk)});
   wire::ServerMessage message = WeightsMessage(version, chunk);
   members_.Broadcast(message, variables_.WireWeights(version, aggregator_.chunks()[chunk]));
-  if (phase_ == Phase::kTraining && evaluator_.AverageIsDue(version)) PublishAverage(version, chunk);
+  if (phase_ == Phase::kTraining && evaluator_.AverageIsDue(version))
+    PublishAverage(version, chunk);
 }
 
 void Coordinator::PublishAverage(int64_t version, size_t chunk) {

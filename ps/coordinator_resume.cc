@@ -58,10 +58,10 @@ bool Coordinator::FitsCheckpoint() {
   const auto& kept = resumed_->arithmetic().worker();
   const std::vector<std::string> before(kept.begin(), kept.end()), now = roster.Arithmetic();
   if (before != now && !before.empty() && !now.empty()) {
-    const std::string text =
-        fmt::format("the workers computed with \"{}\" before, and do with \"{}\" now: the result "
-                    "is as good, but its bits may differ from those of a run that never stopped",
-                    before.front(), now.front());
+    const std::string text = fmt::format(
+        "the workers computed with \"{}\" before, and do with \"{}\" now: the result "
+        "is as good, but its bits may differ from those of a run that never stopped",
+        before.front(), now.front());
     LogWarning("{}", text);
     reporter_.Warning(text);
   }
@@ -71,7 +71,8 @@ bool Coordinator::FitsCheckpoint() {
 // All are ready: the evaluation that had not ended, then the next step.
 void Coordinator::GoOn() {
   const bool over = !progress_.stop_reason().empty();
-  const bool pending = !over && !resumed_->evaluated() && step_ > 0 && evaluator_.IsDueAfter(step_ - 1);
+  const bool pending =
+      !over && !resumed_->evaluated() && step_ > 0 && evaluator_.IsDueAfter(step_ - 1);
   LogInfo("the run goes on from step {}{}", step_,
           pending ? ", with the evaluation of its weights" : "");
   if (over || (step_ == plan_.total_steps && !pending)) return Finish();

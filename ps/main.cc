@@ -32,7 +32,8 @@ struct Arguments {
   bool resume = false;
 };
 
-// SIGTERM, SIGINT and SIGUSR1 become readable on a descriptor; threads that start later inherit the mask.
+// SIGTERM, SIGINT and SIGUSR1 become readable on a descriptor; threads that start later inherit the
+// mask.
 int BlockStopSignals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -60,8 +61,8 @@ ResumePoint GoOnFrom(const config::Config& config, std::vector<std::string>& war
     warnings.push_back(fmt::format("the checkpoint {} is damaged: {}", one.name.Text(), one.why));
   }
   if (!warnings.empty()) {
-    warnings.push_back(fmt::format("the run goes on from the one before, {}",
-                                   point.checkpoint.name.Text()));
+    warnings.push_back(
+        fmt::format("the run goes on from the one before, {}", point.checkpoint.name.Text()));
   }
   for (const std::string& note : point.notes) {
     warnings.push_back(note + ": bits may differ from those of a run that never stopped");

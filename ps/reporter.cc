@@ -50,9 +50,10 @@ void Reporter::GoOn(const checkpoint::Metrics& resumed) {
   }
   metrics_bytes_ = std::min<int64_t>(resumed.bytes(), status.st_size);
   if (metrics_bytes_ < resumed.bytes()) {
-    Warning(fmt::format("{} has {} bytes, but {} when the checkpoint was written: the lines that are "
-                        "missing are lost",
-                        metrics_path_, status.st_size, resumed.bytes()));
+    Warning(
+        fmt::format("{} has {} bytes, but {} when the checkpoint was written: the lines that are "
+                    "missing are lost",
+                    metrics_path_, status.st_size, resumed.bytes()));
   }
   if (status.st_size > metrics_bytes_ && ::ftruncate(metrics_fd_, metrics_bytes_) != 0) {
     throw Error(ExitCode::kFailure, "{}: cannot be cut to {} bytes: {}", metrics_path_,

@@ -17,8 +17,9 @@ namespace muster {
 class Reporter {
  public:
   // `metrics_path` may be empty: no file. `event_fd` may be -1: no events; it becomes
-  // non-blocking. Throws Error(kFailure) if the file cannot be created. `resumed`: of the checkpoint
-  // that a run goes on from; its file is cut to what it was then, so that it has every step once.
+  // non-blocking. Throws Error(kFailure) if the file cannot be created. `resumed`: of the
+  // checkpoint that a run goes on from; its file is cut to what it was then, so that it has every
+  // step once.
   Reporter(const std::string& metrics_path, int event_fd,
            const checkpoint::Metrics* resumed = nullptr);
   ~Reporter();

@@ -184,9 +184,9 @@ void Server::CheckInterrupt() {
   const int signal = static_cast<int>(info.ssi_signo);
   if (signal == SIGUSR1) return coordinator_.AskForCheckpoint();
   if (interrupt_) return;
-  interrupt_ = {signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated, std::nullopt,
-                fmt::format("stopped by SIG{} at step {}", ::sigabbrev_np(signal),
-                            coordinator_.step())};
+  interrupt_ = {
+      signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated, std::nullopt,
+      fmt::format("stopped by SIG{} at step {}", ::sigabbrev_np(signal), coordinator_.step())};
   stop_by_ = Clock::now() + kFinishStep;
   if (coordinator_.has_begun()) reporter_.Saving(coordinator_.step());
 }

@@ -45,9 +45,9 @@ class StepBalances {
   explicit StepBalances(size_t ranks = 0, int64_t first_step = 0)
       : ranks_(ranks), running_(first_step) {}
 
-  // Each returns the balance of a step if it is now complete. Steps end in order, from the first; one of 0
-  // seconds is left out: its length is not known. A report can only be of the running step or the
-  // one before; others are ignored.
+  // Each returns the balance of a step if it is now complete. Steps end in order, from the first;
+  // one of 0 seconds is left out: its length is not known. A report can only be of the running step
+  // or the one before; others are ignored.
   std::optional<StepBalance> AddTimes(const wire::StepTimes& times);
   std::optional<StepBalance> EndStep(int64_t step, double seconds);
 

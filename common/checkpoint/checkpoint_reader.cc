@@ -56,9 +56,7 @@ std::map<std::string, std::string> TensorMetadata(const checkpoint::State& state
 }
 
 CheckpointReader::CheckpointReader(const std::string& folder)
-    : folder_(folder),
-      state_(ReadCheckpointState(folder)),
-      tensors_(folder + "/" + kTensorFile) {
+    : folder_(folder), state_(ReadCheckpointState(folder)), tensors_(folder + "/" + kTensorFile) {
   CheckHeader();
 }
 

@@ -20,11 +20,21 @@ using Values = std::map<std::string, std::string>;
 
 // Where, how fast and how long: nothing of it has an influence on what a step does. A path ends
 // with a dot where all below it is meant.
-constexpr std::string_view kFree[] = {
-    "checkpoint.",         "cluster.chunk_bytes",   "cluster.transport", "cluster.workers",
-    "data.dir",            "data.prefetch_batches", "data.prefetch_threads", "deadlines.",
-    "run.dir",             "run.epochs",            "run.steps",         "run.trace_file",
-    "run.trace_first_step", "run.trace_steps",      "server."};
+constexpr std::string_view kFree[] = {"checkpoint.",
+                                      "cluster.chunk_bytes",
+                                      "cluster.transport",
+                                      "cluster.workers",
+                                      "data.dir",
+                                      "data.prefetch_batches",
+                                      "data.prefetch_threads",
+                                      "deadlines.",
+                                      "run.dir",
+                                      "run.epochs",
+                                      "run.steps",
+                                      "run.trace_file",
+                                      "run.trace_first_step",
+                                      "run.trace_steps",
+                                      "server."};
 // The result is as good, but its bits may be others.
 constexpr std::string_view kRounding[] = {"worker."};
 
@@ -60,8 +70,9 @@ void Flatten(const pb::Message& message, const std::string& path, Values& values
 config::Config Parse(const std::string& text) {
   config::Config config;
   if (!pb::TextFormat::ParseFromString(text, &config)) {
-    throw Error(ExitCode::kData, "the config in the checkpoint cannot be read: it is of another "
-                                 "version of muster");
+    throw Error(ExitCode::kData,
+                "the config in the checkpoint cannot be read: it is of another "
+                "version of muster");
   }
   return config;
 }

@@ -8,8 +8,8 @@
 
 namespace muster {
 
-// `config`, resolved, with what follows from the number of workers spelled out: run.global_batch for
-// batch_per_worker, and the scaled learning rate. So it means the same for any number of them.
+// `config`, resolved, with what follows from the number of workers spelled out: run.global_batch
+// for batch_per_worker, and the scaled learning rate. So it means the same for any number of them.
 config::Config FrozenConfig(const config::Config& config);
 std::string FrozenConfigText(const config::Config& config);
 

@@ -43,8 +43,10 @@ checkpoint::State ParseStateFile(const std::string& file, const std::string& byt
     throw Error(ExitCode::kData, "{}: {}", file, fmt::format(text, std::forward<Args>(args)...));
   };
   const size_t begin = kMagic.size() + sizeof(Head);
-  if (bytes.size() < begin) fail("is cut short: expected {} bytes or more, got {}", begin, bytes.size());
-  if (!bytes.starts_with(kMagic)) fail("is no state of a checkpoint: expected it to begin with {}", kMagic);
+  if (bytes.size() < begin)
+    fail("is cut short: expected {} bytes or more, got {}", begin, bytes.size());
+  if (!bytes.starts_with(kMagic))
+    fail("is no state of a checkpoint: expected it to begin with {}", kMagic);
   Head head;
   std::memcpy(&head, bytes.data() + kMagic.size(), sizeof head);
   if (head.format > kCheckpointFormat) {
@@ -52,9 +54,11 @@ checkpoint::State ParseStateFile(const std::string& file, const std::string& byt
          head.format, MUSTER_VERSION, kCheckpointFormat);
   }
   const std::string_view body = std::string_view(bytes).substr(begin);
-  if (head.bytes != body.size()) fail("is damaged: expected {} bytes after its head, got {}", head.bytes, body.size());
+  if (head.bytes != body.size())
+    fail("is damaged: expected {} bytes after its head, got {}", head.bytes, body.size());
   const uint64_t got = ChecksumOf(body, head.format);
-  if (got != head.xxh3) fail("is damaged: expected the checksum {:016x}, got {:016x}", head.xxh3, got);
+  if (got != head.xxh3)
+    fail("is damaged: expected the checksum {:016x}, got {:016x}", head.xxh3, got);
   checkpoint::State state;
   if (!state.ParseFromArray(body.data(), static_cast<int>(body.size()))) {
     fail("holds no state of a checkpoint, although its checksum is right");

@@ -55,6 +55,7 @@ std::vector<Setting> SettingsOf(const Arguments& arguments) {
   shorthand("--steps", "run.steps", arguments.steps);
   shorthand("--seed", "run.seed", arguments.seed);
   shorthand("--trace", "run.trace_file", arguments.trace);
+  shorthand("--save-to", "checkpoint.save_to", arguments.save_to);
   if (!arguments.trace_steps.empty()) {
     const auto [first, count] = TraceSteps(arguments.trace_steps);
     shorthand("--trace-steps", "run.trace_first_step", first, arguments.trace_steps);

@@ -55,6 +55,7 @@ int Launch(const Arguments& arguments) {
                                .settings = SettingsOf(arguments),
                                .server_program = Sibling("muster-server"),
                                .worker_program = Sibling("muster-worker"),
+                               .resume = arguments.resume,
                                .repeat = arguments.repeat,
                                .log_placement = arguments.log_placement,
                                .count_data = CountSamples};
@@ -66,6 +67,7 @@ int Server(const Arguments& arguments) {
                     .settings = SettingsOf(arguments),
                     .server_program = Sibling("muster-server"),
                     .worker_program = Sibling("muster-worker"),
+                    .resume = arguments.resume,
                     .by_hand = WorkersByHand{.endpoint = arguments.endpoint,
                                              .bind = arguments.bind,
                                              .token_file = arguments.token_file}});

@@ -256,6 +256,7 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
   for (const std::string& text : NoEffectTexts(config)) row(std::exchange(label, ""), text);
   row("memory", options.memory);
   row("run directory", shown_dir);
+  row("going on", options.resumed);
   return lines;
 }
 
@@ -286,6 +287,10 @@ std::vector<std::string> SummaryLines(const events::Summary& summary, int worker
   row("weights hash", summary.weights_hash());
   row("run directory", dir.shown());
   row("run files", files);
+  if (completed && summary.has_checkpoint()) {
+    row("checkpoint",
+        "checkpoints/" + std::filesystem::path(summary.checkpoint()).filename().string());
+  }
   return lines;
 }
 

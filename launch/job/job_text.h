@@ -14,10 +14,11 @@
 namespace muster {
 
 struct HeaderOptions {
-  int cores = 1;          // of this host, for the workers
-  bool by_hand = false;   // the workers come from elsewhere
-  std::string memory;     // a warning about it
-  std::string data = {};  // a remark on them
+  int cores = 1;             // of this host, for the workers
+  bool by_hand = false;      // the workers come from elsewhere
+  std::string memory;        // a warning about it
+  std::string data = {};     // a remark on them
+  std::string resumed = {};  // how far the run is that goes on; empty: it begins
 };
 
 // The settings of a file that change nothing, and why. `train_samples`: as of WithoutEffect.

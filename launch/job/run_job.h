@@ -17,7 +17,8 @@ namespace muster {
 struct PreparedJob {
   config::Config config;
   Graph graph;
-  std::string data_remark = {};  // for the header
+  std::string data_remark = {};    // for the header
+  std::string resume_remark = {};  // the same, of a run that goes on
 };
 
 struct JobResult {

@@ -16,6 +16,10 @@ class StopStages {
   // Somebody wants the job to stop: the server first, so that it can write the last line.
   void BeginWithServer(double now);
 
+  // The server is writing the run's state: for a little longer nobody is killed, all in all a
+  // minute at most.
+  void WaitForServer(double now);
+
   // No more grace, at once or by and by.
   void Hurry(double now);
   void Kill(double now);
@@ -36,6 +40,7 @@ class StopStages {
 
   double terminate_server_at_ = kNever, terminate_all_at_ = kNever, kill_at_ = kNever;
   double give_up_at_ = kNever;
+  double wait_until_ = kNever;  // at most; set when stopping begins
   bool server_first_ = false;
 };
 

@@ -58,6 +58,9 @@ void Supervisor::OnEvent(const events::Event& event, double now) {
     case events::Event::kStarted:
       if (phase_ == Phase::kWorkersJoining) phase_ = Phase::kRunning;
       break;
+    case events::Event::kSaving:
+      OnSaving(event.saving(), now);
+      break;
     case events::Event::kSummary:
       OnSummary(event.summary(), now);
       break;
@@ -70,6 +73,19 @@ void Supervisor::OnEvent(const events::Event& event, double now) {
       break;
   }
   if (phase_ != Phase::kStopping) display_.OnEvent(event);
+}
+
+// A server that takes it only after it has said where it listens: before, the signal would end it.
+void Supervisor::AskForCheckpoint() {
+  if (ServerReports()) members_.Signal(0, SIGUSR1);
+}
+
+void Supervisor::OnSaving(const events::Saving& saving, double now) {
+  if (phase_ != Phase::kStopping) return;
+  stages_.WaitForServer(now);
+  display_.ShowStage(fmt::format("Stopping: writing the state of step {}{}",
+                                 FormatCount(saving.step()),
+                                 stop_signal_ == SIGINT ? " (Ctrl-C again kills at once)" : ""));
 }
 
 void Supervisor::OnSummary(const events::Summary& summary, double now) {

@@ -14,6 +14,7 @@ struct ChildOptions {
   std::vector<std::string> arguments;  // without argv[0]
   std::string log_path;                // receives standard output and standard error
   std::vector<int> inherited_fds;      // under the same numbers; every other one but 0-2 is closed
+  bool append = false;                 // to what the log holds
 };
 
 // How a child ended.

@@ -16,12 +16,12 @@ namespace {
 // Less is copied by the loop itself, faster than threads are woken.
 constexpr size_t kAtOnceBytes = 1 << 20;
 constexpr std::chrono::seconds kRetryAfter{10};
+constexpr double kSlowSeconds = 1;  // of a write: worth a word
 
 }  // namespace
 
-Checkpoints::Checkpoints(const config::Config& config, const Variables& variables,
-                         ThreadPool& pool, Reporter& reporter, const ResumePoint* resume,
-                         Describe describe)
+Checkpoints::Checkpoints(const config::Config& config, const Variables& variables, ThreadPool& pool,
+                         Reporter& reporter, const ResumePoint* resume, Describe describe)
     : settings_(config.checkpoint()),
       run_dir_(config.run().dir()),
       variables_(variables),
@@ -73,13 +73,17 @@ void Checkpoints::AtBoundary(const StepPlan& plan, int64_t step) {
 void Checkpoints::LeaveOut(int64_t step) {
   if (asked_) return;  // it comes later
   ++left_out_;
-  if ((left_out_ & (left_out_ - 1)) != 0) return;  // the 1st, 2nd, 4th, 8th, …
+  // Of epochs that are shorter than a disk's answer nobody wants to hear.
+  const double writing_s = std::chrono::duration<double>(Clock::now() - last_taken_).count();
+  if (writing_s < kSlowSeconds || slow_said_) return;
+  slow_said_ = true;
   const std::string text = fmt::format(
-      "the checkpoint of step {} is left out: that of step {} is still being written ({} left out "
-      "so far); checkpoint.every_minutes may suit this disk",
-      step, current_.name.step, left_out_);
+      "the checkpoint of step {} is left out: that of step {} has been written for {:.0f} s, and "
+      "is "
+      "not on the disk yet; checkpoint.every_minutes may suit this disk",
+      step, current_.name.step, writing_s);
   LogWarning("{}", text);
-  if (left_out_ == 1) reporter_.Warning(text);
+  reporter_.Warning(text);
 }
 
 void Checkpoints::TakeLast() {
@@ -171,10 +175,11 @@ void Checkpoints::NoteFailure(const std::string& trouble) {
   retry_at_ = Clock::now() + kRetryAfter;
   LogWarning("no checkpoint of step {}: {}", current_.name.step, trouble);
   if (first) {
-    reporter_.Warning(fmt::format("no checkpoint of step {}: {}; the run goes on, {}, and it will "
-                                  "be tried again",
-                                  current_.name.step, trouble,
-                                  newest_ ? "the one before is kept" : "nothing of it is kept yet"));
+    reporter_.Warning(
+        fmt::format("no checkpoint of step {}: {}; the run goes on, {}, and it will "
+                    "be tried again",
+                    current_.name.step, trouble,
+                    newest_ ? "the one before is kept" : "nothing of it is kept yet"));
   }
   const bool elsewhere = !settings_.save_to().empty() && current_.run_dir != settings_.save_to();
   if (is_last_ && elsewhere) Take(settings_.save_to());

@@ -84,7 +84,7 @@ class Checkpoints {
 
   std::string run_id_;
   int64_t generation_ = 1;
-  std::vector<KeptCheckpoint> kept_;  // oldest first
+  std::vector<KeptCheckpoint> kept_;    // oldest first
   std::shared_ptr<TensorImage> image_;  // null: no checkpoints are wanted
   std::vector<StoredTensor> tensors_;
 
@@ -97,6 +97,7 @@ class Checkpoints {
   std::optional<CheckpointName> newest_;
   std::string newest_in_;
   int64_t left_out_ = 0;
+  bool slow_said_ = false;
   Clock::time_point last_taken_ = Clock::now(), retry_at_;
   std::unique_ptr<CheckpointThread> thread_;  // last: joined first
 };

@@ -13,7 +13,7 @@ constexpr double kWaitSeconds = 10;
 RunLock RunLock::OfServer(const config::Config& config) {
   RunLock lock;
   if (config.run().dir().empty()) return lock;
-  const std::string path = config.run().dir() + "/server.lock";
+  const std::string path = config.run().dir() + "/.server.lock";
   lock.lock_ = std::make_unique<FileLock>(path, kWaitSeconds);
   if (lock.lock_->held()) return lock;
   throw Error(ExitCode::kUsage, "the run directory {} is in use by the server with {} ({})",

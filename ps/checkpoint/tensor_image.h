@@ -1,6 +1,6 @@
-// A copy of a run's tensors as they lie in a checkpoint's file, in memory that is made, and touched,
-// before the first one: to fill it costs one pass over the weights, the optimizer's state and the
-// average.
+// A copy of a run's tensors as they lie in a checkpoint's file, in memory that is made, and
+// touched, before the first one: to fill it costs one pass over the weights, the optimizer's state
+// and the average.
 //
 // Owner: the server's Checkpoints. Filled by the pool's threads; read by the writer's thread when
 // the last job is done.
@@ -41,9 +41,9 @@ class TensorImage {
 
  private:
   struct Piece {
-    size_t arena;        // of weights, states, average
-    size_t from;         // in floats, in the arena
-    size_t to, count;    // in floats, in the image
+    size_t arena;      // of weights, states, average
+    size_t from;       // in floats, in the arena
+    size_t to, count;  // in floats, in the image
   };
   struct Free {
     void operator()(std::byte* data) const { std::free(data); }
