@@ -30,36 +30,36 @@ constexpr auto kProgress = EventPipe::Priority::kProgress;
 
 Reporter::Reporter(const std::string& metrics_path, int event_fd,
                    const checkpoint::Metrics* resumed)
-    : metrics_path_(metrics_path), events_(event_fd) {
-  if (metrics_path.empty()) return;
-  resumed != nullptr ? GoOn(*resumed) : Create();
+    : metrics_path_(metrics_path),
+      resumed_(resumed != nullptr ? std::optional(*resumed) : std::nullopt),
+      events_(event_fd) {
+  if (!metrics_path.empty()) Open();
 }
 
-void Reporter::Create() {
+void Reporter::Open() {
+  const int how = resumed_ ? 0 : O_EXCL;
   metrics_fd_ =
-      ::open(metrics_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
+      ::open(metrics_path_.c_str(), O_WRONLY | O_CREAT | how | O_APPEND | O_CLOEXEC, 0644);
   if (metrics_fd_ >= 0) return;
-  throw Error(ExitCode::kFailure, "{}: cannot be created: {}", metrics_path_, ErrorText(errno));
+  throw Error(ExitCode::kFailure, "{}: cannot be {}: {}", metrics_path_,
+              resumed_ ? "opened" : "created", ErrorText(errno));
 }
 
-void Reporter::GoOn(const checkpoint::Metrics& resumed) {
-  metrics_fd_ = ::open(metrics_path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+void Reporter::CutMetrics() {
+  if (!resumed_ || metrics_fd_ < 0) return;
   struct stat status {};
-  if (metrics_fd_ < 0 || ::fstat(metrics_fd_, &status) != 0) {
-    throw Error(ExitCode::kFailure, "{}: cannot be opened: {}", metrics_path_, ErrorText(errno));
-  }
-  metrics_bytes_ = std::min<int64_t>(resumed.bytes(), status.st_size);
-  if (metrics_bytes_ < resumed.bytes()) {
-    Warning(
-        fmt::format("{} has {} bytes, but {} when the checkpoint was written: the lines that are "
-                    "missing are lost",
-                    metrics_path_, status.st_size, resumed.bytes()));
+  if (::fstat(metrics_fd_, &status) != 0) status.st_size = 0;
+  metrics_bytes_ = std::min<int64_t>(resumed_->bytes(), status.st_size);
+  if (metrics_bytes_ < resumed_->bytes()) {
+    Warning(fmt::format("{} has {} bytes, but had {} when the checkpoint was written: the lines "
+                        "between are lost",
+                        metrics_path_, status.st_size, resumed_->bytes()));
   }
   if (status.st_size > metrics_bytes_ && ::ftruncate(metrics_fd_, metrics_bytes_) != 0) {
     throw Error(ExitCode::kFailure, "{}: cannot be cut to {} bytes: {}", metrics_path_,
                 metrics_bytes_, ErrorText(errno));
   }
-  unwritten_ = resumed.unwritten();
+  unwritten_ = resumed_->unwritten();
 }
 
 Reporter::~Reporter() {

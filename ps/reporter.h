@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,9 +18,8 @@ namespace muster {
 class Reporter {
  public:
   // `metrics_path` may be empty: no file. `event_fd` may be -1: no events; it becomes
-  // non-blocking. Throws Error(kFailure) if the file cannot be created. `resumed`: of the
-  // checkpoint that a run goes on from; its file is cut to what it was then, so that it has every
-  // step once.
+  // non-blocking. `resumed`: of the checkpoint that a run goes on from. Throws Error(kFailure) if
+  // the file cannot be created, or opened.
   Reporter(const std::string& metrics_path, int event_fd,
            const checkpoint::Metrics* resumed = nullptr);
   ~Reporter();
@@ -32,6 +32,9 @@ class Reporter {
   void Metrics(const events::Evaluation& line);
   void Metrics(const events::Summary& summary);
 
+  // The run that was resumed goes on indeed: cuts metrics.jsonl to what it was then, so that it has
+  // every step once. Throws Error(kFailure).
+  void CutMetrics();
   // What of metrics.jsonl belongs to this moment.
   checkpoint::Metrics KeepMetrics() const;
   // For fsync; -1 without a file.
@@ -58,12 +61,12 @@ class Reporter {
 
  private:
   void Append(const nlohmann::ordered_json& line);
-  void Create();
-  void GoOn(const checkpoint::Metrics& resumed);
+  void Open();
   void WriteUnwritten();
   void WarnIfRemoved();
 
   const std::string metrics_path_;
+  const std::optional<checkpoint::Metrics> resumed_;
   int metrics_fd_ = -1;
   int64_t metrics_bytes_ = 0;  // in the file
   std::string unwritten_;      // what comes after them
