@@ -92,6 +92,15 @@ def processes_of(folder):
     return found
 
 
+def checkpoints_of(folder):
+    """Their names, the newest last."""
+    try:
+        names = os.listdir(folder + "/checkpoints")
+    except FileNotFoundError:
+        return []
+    return sorted(name for name in names if name.startswith("step-") and "." not in name)
+
+
 class Check:
     def __init__(self, bin_dir, work, rng):
         self.bin, self.work, self.rng = bin_dir, work, rng
@@ -159,8 +168,7 @@ class Check:
                 process.kill()
                 process.wait()
                 kills += 1
-            if os.path.isdir(folder + "/checkpoints") and any(
-                    not name.endswith(".partial") for name in os.listdir(folder + "/checkpoints")):
+            if checkpoints_of(folder):
                 transport = "AUTO" if "wire" in VARIANTS[number].get("cluster", "") else \
                     self.rng.choice(["AUTO", "LOCAL", "IPC", "TCP"])
                 arguments = ["launch", "--resume", folder, "--workers", str(self.rng.randint(1, 4)),
@@ -174,7 +182,7 @@ class Check:
         name = rng.choice(["state.pb", "tensors.safetensors"])
         path, size = f"{newest}/{name}", os.path.getsize(f"{newest}/{name}")
         kind = rng.choice(["cut", "flip", "flip", "flip", "zeros", "grow", "swap", "foreign", "gone",
-                           "empty", "renamed"])
+                           "empty", "renamed", "another"])
         if kind == "cut":
             os.truncate(path, rng.randrange(size))
         elif kind == "empty":
@@ -198,26 +206,26 @@ class Check:
             shutil.copy(f"{before}/{name}", path)
         elif kind == "foreign":
             shutil.copy(f"{foreign}/{name}", path)
-        else:  # all of an older one under the newest one's name
+        else:  # all of an older one, or of another run's, under the newest one's name
             shutil.rmtree(newest)
-            shutil.copytree(before, newest)
+            shutil.copytree(before if kind == "renamed" else foreign, newest)
         return f"{kind} {name}"
 
     def damaged_run(self, run):
         number = run % len(VARIANTS)
+        self.undisturbed(0)
         self.undisturbed(number)
-        folder, foreign = f"{self.work}/damaged-{run}", f"{self.work}/undisturbed-0/checkpoints"
+        folder, foreign = f"{self.work}/damaged-{run}", f"{self.work}/undisturbed-0"
         shutil.copytree(f"{self.work}/undisturbed-{number}", folder)
-        # Of the same step where there is one.
-        names = sorted(os.listdir(folder + "/checkpoints"))
+        names = checkpoints_of(folder)
         done = self.damage(f"{folder}/checkpoints/{names[-1]}", f"{folder}/checkpoints/{names[-2]}",
-                           f"{foreign}/{sorted(os.listdir(foreign))[-1]}")
+                           f"{foreign}/checkpoints/{checkpoints_of(foreign)[-1]}")
         process = self.start(["launch", "--resume", folder, "--workers", str(self.rng.randint(1, 4))],
                              folder + ".log")
         code = process.wait(300)
         with open(folder + ".log") as log:
             said = f"{names[-1]} is damaged" in log.read()
-        if done.startswith("foreign") and number == 0:  # the very same file
+        if number == 0 and done.split()[0] in ("foreign", "another"):  # the very same file
             said = True
         if not said:
             self.failures.append(f"damaged run {run}: not recognised: {done} ({folder}.log)")

@@ -17,6 +17,8 @@
 namespace muster {
 namespace {
 
+namespace fs = std::filesystem;
+
 std::string ReadWholeFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
@@ -41,9 +43,16 @@ std::string CheckpointsFolder(const std::string& run_dir) { return run_dir + "/c
 checkpoint::State ReadCheckpointState(const std::string& folder) {
   const std::string file = folder + "/" + kStateFile;
   checkpoint::State state = ParseStateFile(file, ReadWholeFile(file));
-  const std::string name = std::filesystem::path(folder).filename(), inside = NameIn(state).Text();
+  const std::string name = fs::path(folder).filename(), inside = NameIn(state).Text();
   if (name != inside) {
     throw Error(ExitCode::kData, "{}: is the state of {}: expected that of {}", file, inside, name);
+  }
+  const fs::path run_id = fs::path(folder).parent_path() / kRunIdFile;
+  std::error_code ignored;
+  if (!fs::exists(run_id, ignored)) return state;
+  if (const std::string expected = ReadWholeFile(run_id); state.run_id() != expected) {
+    throw Error(ExitCode::kData, "{}: is of another run: expected that of run {}, got {}", file,
+                expected, state.run_id());
   }
   return state;
 }

@@ -15,6 +15,9 @@ namespace muster {
 inline constexpr const char* kStateFile = "state.pb";
 inline constexpr const char* kTensorFile = "tensors.safetensors";
 
+// Beside the checkpoints: whose they are. None that is another run's is taken for one of this run.
+inline constexpr const char* kRunIdFile = "run_id";
+
 // Where the checkpoints of a run are.
 std::string CheckpointsFolder(const std::string& run_dir);
 

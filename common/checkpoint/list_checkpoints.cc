@@ -50,7 +50,7 @@ checkpoint::State NewestState(const std::string& run_dir) {
   std::vector<DamagedCheckpoint> damaged;
   for (const CheckpointName& name : ListCheckpoints(run_dir)) {
     try {
-      return ReadCheckpointState(FolderOf(run_dir, name));
+      return CheckpointReader(FolderOf(run_dir, name)).state();
     } catch (const Error& error) {
       if (error.code() != ExitCode::kData) throw;
       damaged.push_back({name, error.what()});

@@ -28,7 +28,8 @@ struct ChosenCheckpoint {
 // the format: to pass over it would lose what it holds.
 ChosenCheckpoint ChooseCheckpoint(const std::string& run_dir);
 
-// The state of the newest one that can be read, for what may be settled before that.
+// The state of the newest one that looks whole, its tensors unread, for what may be settled before
+// that.
 checkpoint::State NewestState(const std::string& run_dir);
 
 // What to say where there is none: Error(kUsage), or Error(kData) that names each one's damage.

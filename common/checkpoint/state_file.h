@@ -14,8 +14,8 @@ constexpr uint32_t kCheckpointFormat = 1;
 
 std::string StateFileBytes(const checkpoint::State& state);
 
-// Throws Error(kData) that begins with `file` and says what is wrong: not a state file, of a newer
-// version, cut short, damaged.
+// Throws Error(kData) that begins with `file` and says what is wrong: not a state file, cut short,
+// damaged; and Error(kUsage) for a newer version.
 checkpoint::State ParseStateFile(const std::string& file, const std::string& bytes);
 
 }  // namespace muster

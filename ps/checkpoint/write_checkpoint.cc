@@ -160,8 +160,13 @@ void WriteCheckpoint(const CheckpointToWrite& what, const TensorImage& image) {
       MakeFolder(all);
       SyncFolder(what.run_dir);
     }
+    if (!fs::exists(all + "/" + kRunIdFile, ignored)) {
+      WriteFileAtomically(all + "/" + kRunIdFile, what.state.run_id());
+    }
     fs::remove_all(unfinished, ignored);
     WriteFolder(unfinished, what, image);
+    // Of an attempt that failed at the very end.
+    if (fs::exists(path, ignored)) Remove(path);
     if (::rename(unfinished.c_str(), path.c_str()) != 0) Fail(path, "put in place");
     SyncFolder(all);
   } catch (const Error&) {
