@@ -5,8 +5,8 @@
 namespace muster {
 namespace {
 
-// Longer than a job takes to be stopped with its launcher.
-constexpr double kWaitSeconds = 10;
+// As long as it takes until a job is stopped with its launcher.
+constexpr double kWaitSeconds = 5;
 
 }  // namespace
 

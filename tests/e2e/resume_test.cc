@@ -105,10 +105,10 @@ TEST_F(Resume, AfterASignalItGoesOnWhereItStopped) {
 TEST_F(Resume, ADirectoryIsUsedByOneAtATimeAndNeverOverwritten) {
   const auto process = Start("run", {"run.epochs=100000"});
   ASSERT_TRUE(Reaches("run", 2));
-  for (const char* option : {"--resume", "--run-dir"}) {
-    std::vector<std::string> arguments{"launch", option, Path("run")};
-    if (option == std::string("--run-dir"))
-      arguments.insert(arguments.begin() + 1, Path("tiny.txtpb"));
+  const std::vector<std::string> fresh{"launch", Path("tiny.txtpb"), "--data", Path("data"),
+                                       "--run-dir", Path("run")};
+  const std::vector<std::string> resume{"launch", "--resume", Path("run")};
+  for (const auto& arguments : {fresh, resume}) {
     const Outcome second = Muster(arguments);
     EXPECT_EQ(second.exit_code, 2);
     EXPECT_THAT(second.log, HasSubstr("in use by the muster launch with pid " +
@@ -122,8 +122,7 @@ TEST_F(Resume, ADirectoryIsUsedByOneAtATimeAndNeverOverwritten) {
               HasSubstr("is in use by the server with pid " + std::to_string(Find("run", -1))));
   process->Signal(SIGTERM);
   EXPECT_EQ(process->Wait(20), 143);
-  const Outcome again =
-      Muster({"launch", Path("tiny.txtpb"), "--data", Path("data"), "--run-dir", Path("run")});
+  const Outcome again = Muster(fresh);
   EXPECT_EQ(again.exit_code, 2);
   EXPECT_THAT(again.log, HasSubstr("go on with that one with --resume"));
 }
