@@ -69,6 +69,7 @@ class Coordinator {
   // `meanwhile` is called now and then.
   void KeepLast(const std::function<void()>& meanwhile);
   const Checkpoints& checkpoints() const { return checkpoints_; }
+  const std::string& matrix_trouble() const { return evaluator_.matrix_trouble(); }
   // No more steps will be ordered.
   bool finishing() const { return phase_ == Phase::kFinishing; }
   // Whether training has begun.

@@ -51,9 +51,10 @@ void Reporter::CutMetrics() {
   if (::fstat(metrics_fd_, &status) != 0) status.st_size = 0;
   metrics_bytes_ = std::min<int64_t>(resumed_->bytes(), status.st_size);
   if (metrics_bytes_ < resumed_->bytes()) {
-    Warning(fmt::format("{} has {} bytes, but had {} when the checkpoint was written: the lines "
-                        "between are lost",
-                        metrics_path_, status.st_size, resumed_->bytes()));
+    Warning(
+        fmt::format("{} has {} bytes, but had {} when the checkpoint was written: the lines "
+                    "between are lost",
+                    metrics_path_, status.st_size, resumed_->bytes()));
   }
   if (status.st_size > metrics_bytes_ && ::ftruncate(metrics_fd_, metrics_bytes_) != 0) {
     throw Error(ExitCode::kFailure, "{}: cannot be cut to {} bytes: {}", metrics_path_,

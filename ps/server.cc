@@ -115,7 +115,8 @@ void Server::AddSaved(events::Summary& summary) const {
     summary.set_checkpoint_step(newest->step);
   }
   std::vector<std::string> troubles;
-  for (const std::string& one : {checkpoints.trouble(), reporter_.metrics_trouble()}) {
+  for (const std::string& one :
+       {checkpoints.trouble(), reporter_.metrics_trouble(), coordinator_.matrix_trouble()}) {
     if (!one.empty()) troubles.push_back(one);
   }
   summary.set_trouble(Join(troubles, "; "));
@@ -163,6 +164,7 @@ void Server::RunTimers() {
   next_heartbeat_ = now + kHeartbeatInterval;
   members_.SendHeartbeats();
   reporter_.Beat();
+  if (interrupt_) reporter_.Saving(coordinator_.step());
 }
 
 // Time in which this process did not run counts against nobody: what came meanwhile has not been
