@@ -8,6 +8,7 @@
 #include "common/config/chunk_bytes.h"
 #include "common/config/config.h"
 #include "common/trace/trace.h"
+#include "ps/checkpoint_arenas.h"
 #include "ps/choose_kernels.h"
 #include "ps/started_event.h"
 
@@ -144,15 +145,6 @@ void Coordinator::OrderNext() {
   if (next < plan_.total_steps) OrderStep(next);
 }
 
-void Coordinator::OrderEvaluation(int64_t version) {
-  const std::vector<wire::Evaluate> orders = evaluator_.Begin(version);
-  for (uint32_t rank = 0; rank < orders.size(); ++rank) {
-    wire::ServerMessage message = members_.NewMessage();
-    *message.mutable_evaluate() = orders[rank];
-    members_.Send(rank, message);
-  }
-}
-
 void Coordinator::OrderStep(int64_t step) {
   wire::ServerMessage message = members_.NewMessage();
   message.mutable_train()->set_step(step);
@@ -203,12 +195,6 @@ void Coordinator::PublishChunk(int64_t version, size_t chunk) {
     PublishAverage(version, chunk);
 }
 
-void Coordinator::PublishAverage(int64_t version, size_t chunk) {
-  wire::ServerMessage message = WeightsMessage(version, chunk);
-  message.mutable_weights_chunk()->set_average(true);
-  members_.Broadcast(message, variables_.WireAverage(aggregator_.chunks()[chunk]));
-}
-
 void Coordinator::Advance(bool collect) {
   if (collect) pool_.Collect();
   if (losses_complete_ && !checkpoints_.copying()) Proceed();
@@ -231,12 +217,6 @@ void Coordinator::EndStep() {
   phase_ = Phase::kFinishing;
   if (!evaluator_.running()) return Finish();
   checkpoints_.AtBoundary(plan_, step_);
-}
-
-void Coordinator::Finish() {
-  phase_ = Phase::kFinishing;
-  done_ = true;
-  checkpoints_.TakeLast();
 }
 
 void Coordinator::ReportStep(int64_t steps_done) {

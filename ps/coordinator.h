@@ -19,7 +19,7 @@
 #include "common/plan/step_plan.h"
 #include "proto/config.pb.h"
 #include "ps/aggregator.h"
-#include "ps/checkpoint/checkpoints.h"
+#include "ps/checkpoints.h"
 #include "ps/deadlines.h"
 #include "ps/evaluator.h"
 #include "ps/first_failure.h"

@@ -1,4 +1,4 @@
-// How a run is kept, and how it goes on.
+// How a run is kept, how it goes on, and how it ends.
 #include <fmt/core.h>
 #include <poll.h>
 
@@ -90,6 +90,27 @@ void Coordinator::GoOn() {
   }
   if (!pending || !evaluator_.decides()) OrderStep(step_);
   BeginStep(step_);
+}
+
+void Coordinator::OrderEvaluation(int64_t version) {
+  const std::vector<wire::Evaluate> orders = evaluator_.Begin(version);
+  for (uint32_t rank = 0; rank < orders.size(); ++rank) {
+    wire::ServerMessage message = members_.NewMessage();
+    *message.mutable_evaluate() = orders[rank];
+    members_.Send(rank, message);
+  }
+}
+
+void Coordinator::PublishAverage(int64_t version, size_t chunk) {
+  wire::ServerMessage message = WeightsMessage(version, chunk);
+  message.mutable_weights_chunk()->set_average(true);
+  members_.Broadcast(message, variables_.WireAverage(aggregator_.chunks()[chunk]));
+}
+
+void Coordinator::Finish() {
+  phase_ = Phase::kFinishing;
+  done_ = true;
+  checkpoints_.TakeLast();
 }
 
 bool Coordinator::AtBoundary() const {

@@ -20,8 +20,8 @@ std::string Write(const CheckpointToWrite& what, const TensorImage& image) {
 
 }  // namespace
 
-CheckpointThread::CheckpointThread(ThreadPool& pool, Done done)
-    : pool_(pool), done_(std::move(done)), thread_([this](const std::stop_token& stop) {
+CheckpointThread::CheckpointThread(Post post, Done done)
+    : post_(std::move(post)), done_(std::move(done)), thread_([this](const std::stop_token& stop) {
         trace::NameThread("checkpoints");
         Work(stop);
       }) {}
@@ -43,7 +43,7 @@ void CheckpointThread::Work(const std::stop_token& stop) {
     const Job job = *std::exchange(job_, std::nullopt);
     lock.unlock();
     const std::string trouble = Write(job.what, *job.image);
-    pool_.Post([this, trouble] { done_(trouble); });
+    post_([this, trouble] { done_(trouble); });
   }
 }
 

@@ -11,7 +11,6 @@
 #include <thread>
 
 #include "ps/checkpoint/write_checkpoint.h"
-#include "ps/thread_pool.h"
 
 namespace muster {
 
@@ -19,9 +18,11 @@ class CheckpointThread {
  public:
   // Why it could not be written; "" if it is on the disk.
   using Done = std::function<void(const std::string& trouble)>;
+  // Hands something to the loop's thread for it to do.
+  using Post = std::function<void(std::function<void()>)>;
 
-  // `done` is called by the thread that owns the pool, in Collect. `pool` outlives this.
-  CheckpointThread(ThreadPool& pool, Done done);
+  // `done` is called by the loop's thread.
+  CheckpointThread(Post post, Done done);
   // Finishes the one that is being written.
   ~CheckpointThread();
   CheckpointThread(const CheckpointThread&) = delete;
@@ -36,7 +37,7 @@ class CheckpointThread {
   };
   void Work(const std::stop_token& stop);
 
-  ThreadPool& pool_;
+  const Post post_;
   const Done done_;
   std::mutex mutex_;
   std::condition_variable_any wake_;

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 
-#include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/checkpoint/resumable_config.h"
-#include "ps/checkpoint/tensor_image.h"
 
 namespace muster {
 namespace {
@@ -48,27 +46,6 @@ ResumePoint FindResumePoint(const config::Config& config) {
   point.kept = KeptBefore(run_dir, point.checkpoint);
   point.notes = CheckResumable(point.state().config(), config);
   return point;
-}
-
-void RestoreVariables(const CheckpointReader& reader, Variables& variables) {
-  const checkpoint::State& state = reader.state();
-  if (state.plan().layout_hash() != variables.layout().hash()) {
-    throw Error(ExitCode::kUsage, "{}: its variables are not those of this network",
-                reader.folder());
-  }
-  const int64_t step = state.step(), updates = state.updates();
-  variables.Restore(updates);
-  size_t at = 0;
-  const std::vector<StoredTensor> tensors = CheckpointTensors(variables);
-  const auto read = [&](std::span<float> arena) {
-    for (const Variable& variable : variables.layout().variables()) {
-      reader.Read(tensors[at++].name, arena.subspan(variable.offset, variable.count));
-    }
-  };
-  read(variables.Weights(step));
-  for (size_t i = 0; i < variables.state_arenas(); ++i) read(variables.State(i, updates));
-  if (variables.has_average()) read(variables.Average(updates));
-  variables.RestoreDerived(step);
 }
 
 }  // namespace muster

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "common/checkpoint/list_checkpoints.h"
 #include "proto/config.pb.h"
 #include "ps/checkpoint/retention.h"
-#include "ps/variables.h"
 
 namespace muster {
 
@@ -23,8 +23,5 @@ struct ResumePoint {
 // The newest whole checkpoint of config.run.dir, or of checkpoint.save_to if that is newer; the run
 // may go on with this config. Throws Error: there is none, or a setting may not differ.
 ResumePoint FindResumePoint(const config::Config& config);
-
-// Reads weights, optimizer's state, average and count of updates. Throws Error(kData).
-void RestoreVariables(const CheckpointReader& reader, Variables& variables);
 
 }  // namespace muster

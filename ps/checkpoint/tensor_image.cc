@@ -1,7 +1,5 @@
 #include "ps/checkpoint/tensor_image.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -13,40 +11,24 @@ namespace {
 
 constexpr size_t kJobFloats = 512 << 10;  // 2 MiB a job
 
-size_t ArenaCount(const Variables& variables) {
-  return 1 + variables.state_arenas() + (variables.has_average() ? 1 : 0);
-}
-
-std::string ArenaName(const Variables& variables, size_t arena) {
-  if (arena == 0) return "weights";
-  return arena <= variables.state_arenas() ? fmt::format("optimizer_state_{}", arena - 1)
-                                           : "average";
-}
-
-std::span<const float> ArenaOf(const Variables& variables, size_t arena, int64_t version) {
-  if (arena == 0) return variables.Weights(version);
-  return arena <= variables.state_arenas() ? variables.State(arena - 1, variables.updates())
-                                           : variables.Average(variables.updates());
-}
-
 }  // namespace
 
-std::vector<StoredTensor> CheckpointTensors(const Variables& variables) {
+std::vector<StoredTensor> CheckpointTensors(const VariableLayout& layout,
+                                            const std::vector<std::string>& arenas) {
   std::vector<StoredTensor> tensors;
-  for (size_t arena = 0; arena < ArenaCount(variables); ++arena) {
-    for (const Variable& variable : variables.layout().variables()) {
-      tensors.push_back({.name = ArenaName(variables, arena) + "." + variable.name,
-                         .type = TensorType::kF32,
-                         .shape = variable.shape});
+  for (const std::string& arena : arenas) {
+    for (const Variable& variable : layout.variables()) {
+      tensors.push_back(
+          {.name = arena + "." + variable.name, .type = TensorType::kF32, .shape = variable.shape});
     }
   }
   return tensors;
 }
 
-TensorImage::TensorImage(const Variables& variables) {
+TensorImage::TensorImage(const VariableLayout& layout, size_t arenas) {
   size_t to = 0, in_job = kJobFloats;
-  for (size_t arena = 0; arena < ArenaCount(variables); ++arena) {
-    for (const Variable& variable : variables.layout().variables()) {
+  for (size_t arena = 0; arena < arenas; ++arena) {
+    for (const Variable& variable : layout.variables()) {
       for (size_t done = 0; done < variable.count;) {
         if (in_job >= kJobFloats) {
           jobs_.emplace_back();
@@ -67,13 +49,10 @@ TensorImage::TensorImage(const Variables& variables) {
   std::memset(data_.get(), 0, padded_);
 }
 
-std::vector<std::function<void()>> TensorImage::CopyJobs(const Variables& variables,
-                                                         int64_t version) {
-  std::vector<std::span<const float>> arenas;
-  for (size_t arena = 0; arena < ArenaCount(variables); ++arena) {
-    arenas.push_back(ArenaOf(variables, arena, version));
-  }
+std::vector<std::function<void()>> TensorImage::CopyJobs(
+    const std::vector<std::span<const float>>& arenas) {
   std::vector<std::function<void()>> jobs;
+  jobs.reserve(jobs_.size());
   for (const std::vector<Piece>& pieces : jobs_) {
     jobs.emplace_back([this, &pieces, arenas] {
       for (const Piece& piece : pieces) {

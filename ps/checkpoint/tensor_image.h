@@ -6,6 +6,7 @@
 // the last job is done.
 #pragma once
 
+#include <cstddef>
 #include <cstdlib>
 #include <functional>
 #include <memory>
@@ -13,25 +14,26 @@
 #include <string>
 #include <vector>
 
+#include "common/graph/variable_layout.h"
 #include "common/tensors/safetensors_header.h"
-#include "ps/variables.h"
 
 namespace muster {
 
-// The tensors of a checkpoint: "weights.conv1/weights", "optimizer_state_0.conv1/weights", …,
-// "average.conv1/weights", whole arenas in this order, without the padding between variables.
-std::vector<StoredTensor> CheckpointTensors(const Variables& variables);
+// The tensors of a checkpoint: "weights.conv1/weights", "optimizer_state_0.conv1/weights", …, a
+// whole arena after the other, without the padding between variables.
+std::vector<StoredTensor> CheckpointTensors(const VariableLayout& layout,
+                                            const std::vector<std::string>& arenas);
 
 class TensorImage {
  public:
   // Files are written in multiples of this, past the system's cache where that is possible.
   static constexpr size_t kBlock = 4096;
 
-  explicit TensorImage(const Variables& variables);
+  // Of so many arenas.
+  TensorImage(const VariableLayout& layout, size_t arenas);
 
-  // Independent jobs that copy W(version) and what belongs to it after `updates` updates. The
-  // arenas must not change before the last one is done.
-  std::vector<std::function<void()>> CopyJobs(const Variables& variables, int64_t version);
+  // Independent jobs that copy the arenas, which must not change before the last one is done.
+  std::vector<std::function<void()>> CopyJobs(const std::vector<std::span<const float>>& arenas);
 
   size_t bytes() const { return bytes_; }
   // Of a tensor of CheckpointTensors, which has its place in it.
@@ -41,7 +43,7 @@ class TensorImage {
 
  private:
   struct Piece {
-    size_t arena;      // of weights, states, average
+    size_t arena;
     size_t from;       // in floats, in the arena
     size_t to, count;  // in floats, in the image
   };

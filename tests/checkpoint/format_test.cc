@@ -156,9 +156,7 @@ TEST_F(DamageTest, TensorsOfAnotherRun) {
   SomeRun other;
   CheckpointToWrite what = other.At(kNewer);
   what.state.set_run_id("another run");
-  TensorImage image(other.variables());
-  for (const auto& job : image.CopyJobs(other.variables(), kNewer.step)) job();
-  WriteCheckpoint(what, image);
+  WriteCheckpoint(what, other.image());
   fs::copy_file(other.Folder(kNewer) + "/" + kTensorFile, Newer(kTensorFile),
                 fs::copy_options::overwrite_existing);
   EXPECT_THAT(Said(), HasSubstr("of another checkpoint: its run is another run"));
@@ -172,9 +170,7 @@ TEST_F(DamageTest, ACheckpointOfAnotherRun) {
   what.state.set_run_id("another run");
   fs::remove_all(run_.Folder(kNewer));
   what.run_dir = run_.dir();
-  TensorImage image(other.variables());
-  for (const auto& job : image.CopyJobs(other.variables(), kNewer.step)) job();
-  WriteCheckpoint(what, image);
+  WriteCheckpoint(what, other.image());
   Put(fs::path(CheckpointsFolder(run_.dir())) / kRunIdFile, "a run");
   EXPECT_THAT(Said(), HasSubstr("is of another run: expected that of run a run, got another run"));
 }

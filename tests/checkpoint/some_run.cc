@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "ps/checkpoint/resume.h"
+#include "ps/checkpoint_arenas.h"
 
 namespace muster::testing {
 namespace {
@@ -30,7 +30,7 @@ SomeRun::SomeRun()
     : dir_(NewDirectory()),
       layout_(SomeLayout()),
       variables_(layout_, kOptions),
-      image_(variables_) {}
+      image_(layout_, CheckpointArenaNames(variables_).size()) {}
 
 SomeRun::~SomeRun() {
   std::error_code ignored;
@@ -54,8 +54,11 @@ CheckpointToWrite SomeRun::At(const CheckpointName& name) {
   fill(variables_.State(0, name.step), 1);
   fill(variables_.State(1, name.step), 2);
   fill(variables_.Average(name.step), 3);
-  for (const auto& job : image_.CopyJobs(variables_, name.step)) job();
-  CheckpointToWrite what{.run_dir = dir_, .name = name, .tensors = CheckpointTensors(variables_)};
+  const std::vector<std::span<float>> arenas = CheckpointArenas(variables_, name.step);
+  for (const auto& job : image_.CopyJobs({arenas.begin(), arenas.end()})) job();
+  CheckpointToWrite what{.run_dir = dir_,
+                         .name = name,
+                         .tensors = CheckpointTensors(layout_, CheckpointArenaNames(variables_))};
   what.state.set_run_id("a run");
   what.state.set_generation(name.generation);
   what.state.set_step(name.step);

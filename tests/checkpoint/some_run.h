@@ -19,9 +19,9 @@ class SomeRun {
 
   std::string dir() const { return dir_; }
   std::string Folder(const CheckpointName& name) const;
-  Variables& variables() { return variables_; }
 
-  // Every tensor gets values that no other step has.
+  // Every tensor, also of image(), gets values that no other step has.
+  const TensorImage& image() const { return image_; }
   CheckpointToWrite At(const CheckpointName& name);
   // Throws what WriteCheckpoint throws.
   void Write(const CheckpointName& name, std::vector<CheckpointName> expired = {});

@@ -122,10 +122,8 @@ TEST_F(WriteTest, TheOrderInWhichThingsReachTheDisk) {
   CheckpointToWrite what = run_.At(kNewer);
   what.metrics_fd = metrics_fd.get();
   what.expired = {kOldest};
-  TensorImage image(run_.variables());
-  for (const auto& job : image.CopyJobs(run_.variables(), kNewer.step)) job();
   testing::WatchCalls(run_.dir());
-  WriteCheckpoint(what, image);
+  WriteCheckpoint(what, run_.image());
   const std::vector<SystemCall> calls = testing::TakeCalls();
 
   const auto place = [&](const char* name, const std::string& path, bool last = false) {

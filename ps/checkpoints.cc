@@ -1,4 +1,4 @@
-#include "ps/checkpoint/checkpoints.h"
+#include "ps/checkpoints.h"
 
 #include <fmt/core.h>
 
@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/trace/trace.h"
 #include "ps/checkpoint/run_id.h"
+#include "ps/checkpoint_arenas.h"
 #include "ps/utc_now.h"
 
 namespace muster {
@@ -20,7 +21,7 @@ constexpr double kSlowSeconds = 1;  // of a write: worth a word
 
 }  // namespace
 
-Checkpoints::Checkpoints(const config::Config& config, const Variables& variables, ThreadPool& pool,
+Checkpoints::Checkpoints(const config::Config& config, Variables& variables, ThreadPool& pool,
                          Reporter& reporter, const ResumePoint* resume, Describe describe)
     : settings_(config.checkpoint()),
       run_dir_(config.run().dir()),
@@ -37,11 +38,13 @@ Checkpoints::Checkpoints(const config::Config& config, const Variables& variable
   }
   if (run_dir_.empty() || settings_.keep_last() == 0) return;
   if (run_id_.empty()) run_id_ = NewRunId();
-  tensors_ = CheckpointTensors(variables);
-  image_ = std::make_shared<TensorImage>(variables);
+  const std::vector<std::string> arenas = CheckpointArenaNames(variables);
+  tensors_ = CheckpointTensors(variables.layout(), arenas);
+  image_ = std::make_shared<TensorImage>(variables.layout(), arenas.size());
   RemoveLeftovers(run_dir_);
   thread_ = std::make_unique<CheckpointThread>(
-      pool, [this](const std::string& trouble) { Written(trouble); });
+      [&pool](std::function<void()> task) { pool.Post(std::move(task)); },
+      [this](const std::string& trouble) { Written(trouble); });
 }
 
 Checkpoints::~Checkpoints() = default;
@@ -121,7 +124,8 @@ void Checkpoints::Take(const std::string& into) {
               .state = std::move(state),
               .tensors = tensors_,
               .metrics_fd = reporter_.metrics_fd()};
-  auto jobs = image_->CopyJobs(variables_, name.step);
+  const std::vector<std::span<float>> arenas = CheckpointArenas(variables_, name.step);
+  auto jobs = image_->CopyJobs({arenas.begin(), arenas.end()});
   if (image_->bytes() <= kAtOnceBytes) {
     for (const auto& job : jobs) job();
     return Copied();

@@ -40,7 +40,7 @@ class Checkpoints {
 
   // All outlive this. Without run.dir, or with checkpoint.keep_last of 0, there are none. `resume`:
   // where the run goes on from, or null.
-  Checkpoints(const config::Config& config, const Variables& variables, ThreadPool& pool,
+  Checkpoints(const config::Config& config, Variables& variables, ThreadPool& pool,
               Reporter& reporter, const ResumePoint* resume, Describe describe);
   ~Checkpoints();
 
@@ -77,7 +77,7 @@ class Checkpoints {
 
   const config::Checkpoint settings_;
   const std::string run_dir_;
-  const Variables& variables_;
+  Variables& variables_;
   ThreadPool& pool_;
   Reporter& reporter_;
   const Describe describe_;
