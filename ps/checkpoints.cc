@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/checkpoint/resumable_config.h"
 #include "common/trace/trace.h"
 #include "ps/checkpoint/run_id.h"
 #include "ps/checkpoint_arenas.h"
@@ -38,6 +39,7 @@ Checkpoints::Checkpoints(const config::Config& config, Variables& variables, Thr
   }
   if (run_dir_.empty() || settings_.keep_last() == 0) return;
   if (run_id_.empty()) run_id_ = NewRunId();
+  config_text_ = FrozenConfigText(config);
   const std::vector<std::string> arenas = CheckpointArenaNames(variables);
   tensors_ = CheckpointTensors(variables.layout(), arenas);
   image_ = std::make_shared<TensorImage>(variables.layout(), arenas.size());
@@ -110,6 +112,7 @@ void Checkpoints::Take(const std::string& into) {
   }
   last_taken_ = Clock::now();
   state.set_run_id(run_id_);
+  state.set_config(config_text_);
   state.set_generation(generation_);
   state.set_time(UtcNow());
   for (const KeptCheckpoint& one : kept_) {

@@ -34,7 +34,8 @@ namespace muster {
 class Checkpoints {
  public:
   using Clock = std::chrono::steady_clock;
-  // What of the run a checkpoint is to keep besides the tensors; run and generation are filled in.
+  // What of the run a checkpoint is to keep besides the tensors; run, generation and config are
+  // filled in.
   // Its name is its step, and `evaluated`.
   using Describe = std::function<checkpoint::State()>;
 
@@ -82,7 +83,7 @@ class Checkpoints {
   Reporter& reporter_;
   const Describe describe_;
 
-  std::string run_id_;
+  std::string run_id_, config_text_;
   int64_t generation_ = 1;
   std::vector<KeptCheckpoint> kept_;    // oldest first
   std::shared_ptr<TensorImage> image_;  // null: no checkpoints are wanted

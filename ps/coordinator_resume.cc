@@ -3,7 +3,6 @@
 #include <poll.h>
 
 #include "common/base/log.h"
-#include "common/checkpoint/resumable_config.h"
 #include "ps/coordinator.h"
 
 namespace muster {
@@ -13,7 +12,6 @@ checkpoint::State Coordinator::Describe() const {
   state.set_muster_version(MUSTER_VERSION);
   state.set_step(step_);
   state.set_evaluated(step_ > 0 && evaluator_.IsDueAfter(step_ - 1) && !evaluator_.running());
-  state.set_config(FrozenConfigText(config_));
   checkpoint::Plan& plan = *state.mutable_plan();
   plan.set_train_samples(plan_.train_samples);
   plan.set_test_samples(members_.roster().test_samples());

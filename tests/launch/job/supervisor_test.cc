@@ -390,6 +390,31 @@ TEST_F(SupervisorTest, ARequestStopsTheServerFirst) {
   EXPECT_FALSE(Outcome().failure);
 }
 
+TEST_F(SupervisorTest, AServerThatWritesTheStateIsWaitedFor) {
+  Running();
+  Signalled(SIGTERM);
+  Sent();
+  for (int second = 0; second < 10; ++second) {
+    events::Event event;
+    event.mutable_saving()->set_step(5);
+    Tell(event);
+    Pass(1);
+  }
+  EXPECT_THAT(Sent(), IsEmpty());
+  Exits(kServer, 143);
+  Pass(0.1);
+  EXPECT_THAT(Sent(), ElementsAre(std::pair{0, SIGTERM}, std::pair{1, SIGTERM}));
+}
+
+// Before the server listens the signal would end it.
+TEST_F(SupervisorTest, ACheckpointIsAskedForOnceTheServerListens) {
+  supervisor_.AskForCheckpoint();
+  EXPECT_THAT(Sent(), IsEmpty());
+  Running();
+  supervisor_.AskForCheckpoint();
+  EXPECT_THAT(Sent(), ElementsAre(std::pair{kServer, SIGUSR1}));
+}
+
 TEST_F(SupervisorTest, OnceTheServerIsGoneTheWorkersFollow) {
   Running();
   Signalled(SIGINT);
