@@ -53,6 +53,8 @@ class Aggregator {
   PartialGradients::Result Add(uint32_t rank, size_t chunk, const TreeNode& node, bool empty,
                                Payload payload);
 
+  // Nothing of this step has been updated or added yet.
+  bool collects() const { return phase_ == Phase::kCollecting; }
   bool StepIsComplete() const { return !sums() && done_ == chunks_.size(); }
   // The chunks of this step to which nobody has brought a part of this subtree.
   std::vector<uint32_t> MissingChunks(const TreeNode& node) const;

@@ -10,6 +10,7 @@
 #include "common/config/chunk_bytes.h"
 #include "common/config/config.h"
 #include "common/trace/trace.h"
+#include "ps/checkpoint_arenas.h"
 #include "ps/choose_kernels.h"
 #include "ps/initial_weights.h"
 #include "ps/started_event.h"
@@ -23,7 +24,7 @@ constexpr std::chrono::seconds kWaitingInterval{5};
 }  // namespace
 
 Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membership& members,
-                         Reporter& reporter, FirstFailure& failure)
+                         Reporter& reporter, FirstFailure& failure, const ResumePoint* resume)
     : config_(config),
       graph_(graph),
       members_(members),
@@ -46,8 +47,17 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
       evaluator_(config.evaluation(), config.run().dir(), graph.classes()),
       saver_(config, graph, variables_, progress_),
       deadlines_(config.deadlines()),
+      checkpoints_(config, variables_, pool_, reporter, resume, [this] { return Describe(); }),
       next_waiting_(Clock::now() + kWaitingInterval) {
-  LoadInitialWeights(config.run(), graph, variables_);
+  if (resume == nullptr) {
+    LoadInitialWeights(config.run(), graph, variables_);
+    return;
+  }
+  resumed_ = resume->state();
+  step_ = resumed_->step();
+  RestoreVariables(*resume->checkpoint.reader, variables_);
+  progress_.Restore(resumed_->progress());
+  nonfinite_.Restore(resumed_->skipped_in_a_row());
 }
 
 void Coordinator::Begin() {
@@ -62,6 +72,7 @@ void Coordinator::Begin() {
             config::LearningRate::Scaling_Name(config_.learning_rate().scaling()), members_.size());
   }
   evaluator_.Plan(plan_, roster.test_samples());
+  if (!FitsCheckpoint()) return;
   work_.Begin(plan_, step_);
   members_.WelcomeAll({.plan = plan_,
                        .assignment = work_.assignment(),
@@ -92,6 +103,7 @@ void Coordinator::OnReady(uint32_t rank) {
   LogInfo("all {} workers are ready: {} steps of {} samples", members_.size(), plan_.total_steps,
           plan_.global_batch);
   progress_.Begin(plan_, members_.size());
+  if (resumed_) return GoOn();
   work_.Order(step_);
   BeginStep(step_);
 }
@@ -102,6 +114,7 @@ void Coordinator::BeginStep(int64_t step) {
   step_ = step;
   deadlines_.Restart();
   losses_.Begin(plan_, plan_.At(step));
+  losses_complete_ = false;
   learning_rate_ = schedule_.At(losses_.batch().samples_before);
   nonfinite_.BeginStep(step);
   work_.BeginStep(step);
@@ -110,6 +123,7 @@ void Coordinator::BeginStep(int64_t step) {
     expected_ = work_.assignment().id;
   }
   aggregator_.BeginStep(step);
+  checkpoints_.AtBoundary(plan_, step);
 }
 
 std::string Coordinator::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss) {
@@ -134,28 +148,25 @@ std::string Coordinator::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss)
   nonfinite_.CheckLoss(rank, loss.slice(), loss.loss());
   if (failure_.is_set()) return "";
   if (!losses_.Complete()) return "";
-  // Before the first chunk of W(v + 1) goes out.
-  work_.AdmitReady(step_ + 1);
-  // With a bad loss the step goes on: its gradients are waited for, and not used.
+  losses_complete_ = true;
+  if (!checkpoints_.copying()) Proceed();
+  return "";
+}
+
+// With a bad loss the step goes on: its gradients are waited for, and not used.
+void Coordinator::Proceed() {
+  losses_complete_ = false;
+  work_.AdmitReady(step_ + 1);  // before the first chunk of W(v + 1) goes out
   aggregator_.Proceed({.learning_rate = learning_rate_,
                        .skip = nonfinite_.bad_loss(),
                        .evaluate_average = evaluator_.AverageIsDue(step_ + 1)});
   OrderNext();
-  return "";
 }
 
 // Orders go out ahead of time, so that a worker never waits for one.
 void Coordinator::OrderNext() {
   const int64_t next = step_ + 1;
-  if (evaluator_.IsDueAfter(step_)) {
-    const std::vector<uint32_t> ranks = members_.Entered();
-    const std::vector<wire::Evaluate> orders = evaluator_.Begin(next, ranks);
-    for (size_t i = 0; i < ranks.size(); ++i) {
-      wire::ServerMessage message = members_.NewMessage();
-      *message.mutable_evaluate() = orders[i];
-      members_.Send(ranks[i], message);
-    }
-  }
+  if (evaluator_.IsDueAfter(step_)) OrderEvaluation(next);
   if (evaluator_.running() && evaluator_.decides()) return;
   if (next < plan_.total_steps) work_.Order(next);
 }
@@ -213,13 +224,13 @@ void Coordinator::PublishChunk(int64_t version, size_t chunk) {
   const trace::Span span("publish", {}, {.step = version, .chunk = static_cast<int32_t>(chunk)});
   wire::ServerMessage message = WeightsMessage(version, chunk);
   members_.Broadcast(message, variables_.WireWeights(version, aggregator_.chunks()[chunk]));
-  if (phase_ != Phase::kTraining || !evaluator_.AverageIsDue(version)) return;
-  message.mutable_weights_chunk()->set_average(true);
-  members_.Broadcast(message, variables_.WireAverage(aggregator_.chunks()[chunk]));
+  if (phase_ == Phase::kTraining && evaluator_.AverageIsDue(version))
+    PublishAverage(version, chunk);
 }
 
 void Coordinator::Advance(bool collect) {
   if (collect) pool_.Collect();
+  if (losses_complete_ && !checkpoints_.copying()) Proceed();
   nonfinite_.CheckGradient(aggregator_);
   if (failure_.is_set()) return;
   if (phase_ == Phase::kTraining && aggregator_.StepIsComplete()) EndStep();
@@ -238,7 +249,8 @@ void Coordinator::EndStep() {
   step_ = next;
   trace::AtStep(next);
   phase_ = Phase::kFinishing;
-  done_ = !evaluator_.running();
+  if (!evaluator_.running()) return Finish();
+  checkpoints_.AtBoundary(plan_, step_);
 }
 
 void Coordinator::ReportStep(int64_t steps_done) {
@@ -278,14 +290,14 @@ void Coordinator::EndEvaluation() {
           result.loss);
   saver_.OnEvaluated(step_);
   deadlines_.Restart();
+  checkpoints_.OnEvaluated(result.version, result.accuracy);
   if (phase_ == Phase::kFinishing) {
-    done_ = true;
+    Finish();
   } else if (const std::string reason = evaluator_.StopReason(result); !reason.empty()) {
     // No worker has been told of a step after this evaluation.
     LogInfo("{}", reason);
     progress_.StopEarly(reason);
-    phase_ = Phase::kFinishing;
-    done_ = true;
+    Finish();
   } else if (evaluator_.decides()) {
     work_.Order(step_);  // it was held back
   }
@@ -326,8 +338,7 @@ void Coordinator::CheckStart(Clock::time_point now) {
 }
 
 void Coordinator::CheckStep(Clock::time_point now) {
-  const auto median = progress_.steps() == 0 ? std::nullopt : std::optional(progress_.MedianStep());
-  const auto limit = deadlines_.StepMissed(now, median);
+  const auto limit = deadlines_.StepMissed(now, progress_.MedianStep());
   if (!limit) return;
   if (const std::vector<uint32_t> late = RanksWithoutLoss(); !late.empty()) {
     FailLate(late, "no loss", *limit);

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "common/plan/step_plan.h"
 #include "proto/config.pb.h"
 #include "ps/aggregator.h"
+#include "ps/checkpoints.h"
 #include "ps/deadlines.h"
 #include "ps/evaluator.h"
 #include "ps/first_failure.h"
@@ -35,9 +37,10 @@ namespace muster {
 
 class Coordinator {
  public:
-  // All outlive this. `config` is resolved (slices and threads are set).
+  // All outlive this, but for `resume`: where the run goes on from, or null. `config` is resolved
+  // (slices and threads are set). Throws Error(kData) if the checkpoint cannot be read.
   Coordinator(const config::Config& config, const Graph& graph, Membership& members,
-              Reporter& reporter, FirstFailure& failure);
+              Reporter& reporter, FirstFailure& failure, const ResumePoint* resume = nullptr);
 
   // All have joined: plans the run, welcomes them, sends W(0).
   void Begin();
@@ -66,7 +69,17 @@ class Coordinator {
   void CheckDeadlines(std::chrono::steady_clock::time_point now);
   void Forgive(std::chrono::steady_clock::duration own_gap);
 
-  bool done() const { return done_; }
+  // The last checkpoint is on the disk, too, or cannot be.
+  bool done() const { return done_ && !checkpoints_.busy(); }
+  // At a step's boundary: nothing has been updated since W(step()) was complete.
+  bool AtBoundary() const;
+  // A checkpoint at the next boundary.
+  void AskForCheckpoint() { checkpoints_.Ask(); }
+  // The run has ended early, at a boundary: keeps it, and waits until it is on the disk.
+  // `meanwhile` is called now and then.
+  void KeepLast(const std::function<void()>& meanwhile);
+  const Checkpoints& checkpoints() const { return checkpoints_; }
+  const std::string& matrix_trouble() const { return evaluator_.matrix_trouble(); }
   // No more steps will be ordered.
   bool finishing() const { return phase_ == Phase::kFinishing; }
   // Whether training has begun.
@@ -86,9 +99,16 @@ class Coordinator {
   // kFinishing: no more steps will be ordered; the last evaluation may go on.
   enum class Phase { kGathering, kPreparing, kTraining, kFinishing };
 
+  checkpoint::State Describe() const;
+  bool FitsCheckpoint();
+  void GoOn();
+  void Proceed();
+  void Finish();
+  void OrderEvaluation(int64_t version);
   void BeginStep(int64_t step);
   void OrderNext();
   void PublishChunk(int64_t version, size_t chunk);
+  void PublishAverage(int64_t version, size_t chunk);
   wire::ServerMessage WeightsMessage(int64_t version, size_t chunk) const;
   void EndStep();
   void ReportStep(int64_t steps_done);
@@ -121,11 +141,14 @@ class Coordinator {
 
   int64_t step_ = 0;
   StepLosses losses_;
+  bool losses_complete_ = false;  // the update waits for a checkpoint's copy
   double learning_rate_ = 0;
 
   Progress progress_;
   ModelSaver saver_;
   Deadlines deadlines_;
+  std::optional<checkpoint::State> resumed_;  // what this run went on from
+  Checkpoints checkpoints_;
   Clock::time_point next_live_ = Clock::now();
   Clock::time_point next_waiting_;
 };

@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include "common/base/atomic_file.h"
+#include "common/base/error.h"
+#include "common/base/log.h"
 
 namespace muster {
 
@@ -41,7 +43,14 @@ EvaluationResult Evaluator::Finish() {
   const EvaluationResult result = evaluation_->Result();
   // Written anew at each one, so that it is the last one's however the run ends.
   if (evaluation_->confusion_matrix() != nullptr && !run_dir_.empty()) {
-    WriteFileAtomically(run_dir_ + "/confusion_matrix.csv", evaluation_->confusion_matrix()->Csv());
+    try {
+      WriteFileAtomically(run_dir_ + "/confusion_matrix.csv",
+                          evaluation_->confusion_matrix()->Csv());
+      matrix_trouble_.clear();
+    } catch (const Error& error) {  // a full disk ends no training
+      matrix_trouble_ = error.what();
+      LogWarning("{}", matrix_trouble_);
+    }
   }
   evaluation_.reset();
   return result;

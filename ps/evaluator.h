@@ -46,9 +46,10 @@ class Evaluator {
   bool Add(uint32_t rank, const wire::EvaluatedBlock& block) {
     return evaluation_ && evaluation_->Add(rank, block);
   }
-  // Of a complete one; then none is running. Writes confusion_matrix.csv if it is wanted: throws
-  // Error(kFailure) if that cannot be written.
+  // Of a complete one; then none is running. Writes confusion_matrix.csv if it is wanted.
   EvaluationResult Finish();
+  // Why that could not be written the last time; "" if it could.
+  const std::string& matrix_trouble() const { return matrix_trouble_; }
 
   // Why the run is to end with this result, or "".
   std::string StopReason(const EvaluationResult& result) const;
@@ -60,6 +61,7 @@ class Evaluator {
   StepPlan plan_;
   int64_t test_samples_ = 0;
   std::optional<Evaluation> evaluation_;
+  std::string matrix_trouble_;
 };
 
 }  // namespace muster

@@ -18,6 +18,8 @@
 #include "common/trace/session.h"
 #include "common/transport/link_options.h"
 #include "common/transport/transport.h"
+#include "ps/checkpoint/resume.h"
+#include "ps/checkpoint/run_lock.h"
 #include "ps/server.h"
 
 namespace muster {
@@ -27,14 +29,17 @@ struct Arguments {
   std::string config, endpoint, bind, token_file;
   int report_fd = -1;
   int parent = 0;
+  bool resume = false;
 };
 
-// SIGTERM and SIGINT become readable on a descriptor; threads that start later inherit the mask.
+// SIGTERM, SIGINT and SIGUSR1 become readable on a descriptor; threads that start later inherit the
+// mask.
 int BlockStopSignals() {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGUSR1);
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   return ::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 }
@@ -46,10 +51,36 @@ void RequireLimits(const config::Config& config) {
   RequireThreads(who, config.server().threads() + config.server().io_threads() + 2);
 }
 
-void Serve(const Arguments& arguments, int signal_fd) {
+// Where the run goes on from, said in the log and to the launcher.
+ResumePoint GoOnFrom(const config::Config& config, std::vector<std::string>& warnings) {
+  if (config.run().dir().empty()) {
+    throw Error(ExitCode::kUsage, "--resume: expected a config with run.dir, the run's directory");
+  }
+  ResumePoint point = FindResumePoint(config);
+  for (const DamagedCheckpoint& one : point.checkpoint.damaged) {
+    warnings.push_back(fmt::format("the checkpoint {} is damaged: {}", one.name.Text(), one.why));
+  }
+  if (!warnings.empty()) {
+    warnings.push_back(
+        fmt::format("the run goes on from the one before, {}", point.checkpoint.name.Text()));
+  }
+  for (const std::string& note : point.notes) {
+    warnings.push_back(note + ": bits may differ from those of a run that never stopped");
+  }
+  LogInfo("going on from {}", point.checkpoint.reader->folder());
+  for (const std::string& warning : warnings) LogWarning("{}", warning);
+  return point;
+}
+
+// Returns what could not be written to the disk.
+std::string Serve(const Arguments& arguments, int signal_fd) {
   config::Config config = LoadConfig(arguments.config, {});
   ResolveConfig(config, AvailableCores());
   RequireLimits(config);
+  const RunLock lock = RunLock::OfServer(config);
+  std::vector<std::string> warnings;
+  std::optional<ResumePoint> resume;
+  if (arguments.resume) resume = GoOnFrom(config, warnings);
   const trace::Session session(trace::ServerSession(config), "loop");
   const std::string token = RequireToken(arguments.token_file, "the server");
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
@@ -60,8 +91,11 @@ void Serve(const Arguments& arguments, int signal_fd) {
   std::unique_ptr<ServerLink> link =
       Listen(address.bind, JobOf(token), config.cluster().transport(), options);
   Reporter reporter(config.run().dir().empty() ? "" : config.run().dir() + "/metrics.jsonl",
-                    arguments.report_fd);
-  Server(config, token, std::move(link), reporter, signal_fd).Run();
+                    arguments.report_fd, resume ? &resume->state().metrics() : nullptr);
+  for (const std::string& warning : warnings) reporter.Warning(warning);
+  return Server(config, token, std::move(link), reporter, signal_fd, resume ? &*resume : nullptr)
+      .Run()
+      .trouble;
 }
 
 int Main(int argc, char** argv) {
@@ -80,6 +114,8 @@ int Main(int argc, char** argv) {
               "File with the job token, 32 hexadecimal digits. Default: $MUSTER_TOKEN");
   program.Add("--report-fd", arguments.report_fd,
               "Open file descriptor for events, one JSON object per line (PROTOCOL.md, Events)");
+  program.AddFlag("--resume", arguments.resume,
+                  "Go on from the newest checkpoint in the config's run directory");
   program.Add("--parent", arguments.parent, "Die when this process, the parent, dies");
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   if (arguments.parent != 0) DieWithParent(arguments.parent);
@@ -89,8 +125,9 @@ int Main(int argc, char** argv) {
   KeepFreedMemory();
   InitLog("server");
   try {
-    Serve(arguments, signal_fd);
-    return 0;
+    const std::string trouble = Serve(arguments, signal_fd);
+    // A launcher has been told with the summary, and says so itself.
+    return trouble.empty() || arguments.report_fd >= 0 ? 0 : static_cast<int>(ExitCode::kFailure);
   } catch (const Error& error) {
     LogError("exit code {}: {}", static_cast<int>(error.code()), error.what());
     return static_cast<int>(error.code());

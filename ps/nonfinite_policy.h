@@ -25,6 +25,9 @@ class NonfinitePolicy {
   bool may_skip() const { return settings_.on_nonfinite() == config::Run::SKIP_STEP; }
 
   void BeginStep(int64_t step);
+  // For a checkpoint.
+  int64_t skipped_in_a_row() const { return skipped_in_a_row_; }
+  void Restore(int64_t skipped_in_a_row) { skipped_in_a_row_ = skipped_in_a_row; }
   // A loss of this step. With ABORT, one that is not finite is a failure of the job.
   void CheckLoss(uint32_t rank, int64_t slice, double loss);
   // Whether this step's gradient is not to be used.

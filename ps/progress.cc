@@ -76,7 +76,7 @@ StepParts Progress::Times::Mean() const {
 void Progress::Begin(const StepPlan& plan, uint32_t workers) {
   plan_ = plan;
   ranks_.assign(workers, {});
-  balances_ = StepBalances(workers);
+  balances_ = StepBalances(workers, total_.steps);
   step_began_ = Clock::now();
 }
 
@@ -131,15 +131,17 @@ void Progress::EndEvaluation(const EvaluationResult& result) {
   evaluated_ = result;
 }
 
-double Progress::MedianStep() const {
-  if (recent_seconds_.empty()) return 0;
+std::optional<double> Progress::MedianStep() const {
+  if (recent_seconds_.empty()) return std::nullopt;
   std::vector<double> sorted = recent_seconds_;
   const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
   std::nth_element(sorted.begin(), middle, sorted.end());
   return *middle;
 }
 
-double Progress::Elapsed() const { return Seconds(Clock::now() - process_began_); }
+double Progress::Elapsed() const {
+  return seconds_before_ + Seconds(Clock::now() - process_began_);
+}
 
 double Progress::Epoch() const {
   return plan_.train_samples > 0

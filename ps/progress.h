@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/plan/step_plan.h"
+#include "proto/checkpoint.pb.h"
 #include "proto/events.pb.h"
 #include "proto/wire.pb.h"
 #include "ps/evaluation.h"
@@ -31,13 +32,19 @@ class Progress {
   void EndEvaluation(const EvaluationResult& result);
   // The run ends before its last step, and why: "reached …".
   void StopEarly(const std::string& reason) { stop_reason_ = reason; }
+  const std::string& stop_reason() const { return stop_reason_; }
 
   int64_t steps() const { return total_.steps; }
   // The step of the best evaluation so far, and the last evaluation, if there was one.
   int64_t best_step() const { return best_step_; }
   const std::optional<EvaluationResult>& evaluated() const { return evaluated_; }
-  // Seconds; 0 before the first step.
-  double MedianStep() const;
+  // Seconds; empty before this process's first step.
+  std::optional<double> MedianStep() const;
+
+  // What a checkpoint keeps, and a run that goes on begins with, before Begin. How the time of a
+  // step was spent is of each process's own steps.
+  checkpoint::Progress Keep() const;
+  void Restore(const checkpoint::Progress& kept);
 
   // The steps since the last one.
   events::Log LogLine();
@@ -74,6 +81,8 @@ class Progress {
     double StepMs() const;
     StepParts Parts() const;
     double WaitingShare() const;
+    checkpoint::Sums Keep() const;
+    void Restore(const checkpoint::Sums& kept);
     // Of the steps that were not skipped; nothing if there is none.
     void PutLoss(events::Measured& measured) const;
     events::Measured Measured() const;
@@ -88,6 +97,7 @@ class Progress {
 
   StepPlan plan_;
   Clock::time_point process_began_ = Clock::now();
+  double seconds_before_ = 0;  // that earlier processes of this run took
   Clock::time_point step_began_ = Clock::now();
   double learning_rate_ = 0;
   std::vector<double> recent_seconds_;  // of the last steps, a ring

@@ -5,31 +5,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <chrono>
-#include <cstring>
-#include <ctime>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "common/base/error.h"
+#include "common/base/log.h"
 #include "common/base/resource_limits.h"
 #include "ps/metrics_line.h"
+#include "ps/utc_now.h"
 
 namespace muster {
 namespace {
-
-std::string UtcNow() {
-  const auto now = std::chrono::system_clock::now();
-  const auto ms =
-      std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count();
-  const auto seconds = static_cast<std::time_t>(ms / 1000);
-  std::tm utc{};
-  ::gmtime_r(&seconds, &utc);
-  char text[32];
-  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &utc);
-  return fmt::format("{}.{:03}Z", text, ms % 1000);
-}
 
 std::string Dump(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
@@ -40,15 +28,39 @@ constexpr auto kProgress = EventPipe::Priority::kProgress;
 
 }  // namespace
 
-Reporter::Reporter(const std::string& metrics_path, int event_fd)
-    : metrics_path_(metrics_path), events_(event_fd) {
-  if (!metrics_path.empty()) {
-    metrics_fd_ =
-        ::open(metrics_path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
-    if (metrics_fd_ < 0) {
-      throw Error(ExitCode::kFailure, "{}: cannot be created: {}", metrics_path, ErrorText(errno));
-    }
+Reporter::Reporter(const std::string& metrics_path, int event_fd,
+                   const checkpoint::Metrics* resumed)
+    : metrics_path_(metrics_path),
+      resumed_(resumed != nullptr ? std::optional(*resumed) : std::nullopt),
+      events_(event_fd) {
+  if (!metrics_path.empty()) Open();
+}
+
+void Reporter::Open() {
+  const int how = resumed_ ? 0 : O_EXCL;
+  metrics_fd_ =
+      ::open(metrics_path_.c_str(), O_WRONLY | O_CREAT | how | O_APPEND | O_CLOEXEC, 0644);
+  if (metrics_fd_ >= 0) return;
+  throw Error(ExitCode::kFailure, "{}: cannot be {}: {}", metrics_path_,
+              resumed_ ? "opened" : "created", ErrorText(errno));
+}
+
+void Reporter::CutMetrics() {
+  if (!resumed_ || metrics_fd_ < 0) return;
+  struct stat status {};
+  if (::fstat(metrics_fd_, &status) != 0) status.st_size = 0;
+  metrics_bytes_ = std::min<int64_t>(resumed_->bytes(), status.st_size);
+  if (metrics_bytes_ < resumed_->bytes()) {
+    Warning(
+        fmt::format("{} has {} bytes, but had {} when the checkpoint was written: the lines "
+                    "between are lost",
+                    metrics_path_, status.st_size, resumed_->bytes()));
   }
+  if (status.st_size > metrics_bytes_ && ::ftruncate(metrics_fd_, metrics_bytes_) != 0) {
+    throw Error(ExitCode::kFailure, "{}: cannot be cut to {} bytes: {}", metrics_path_,
+                metrics_bytes_, ErrorText(errno));
+  }
+  unwritten_ = resumed_->unwritten();
 }
 
 Reporter::~Reporter() {
@@ -64,16 +76,33 @@ void Reporter::Append(const nlohmann::ordered_json& line) {
   nlohmann::ordered_json stamped;
   stamped["time"] = UtcNow();
   stamped.update(line);
-  const std::string text = Dump(stamped);
-  for (size_t done = 0; done < text.size();) {
-    const ssize_t n = ::write(metrics_fd_, text.data() + done, text.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      throw Error(ExitCode::kFailure, "{}: cannot be written: {}", metrics_path_, ErrorText(errno));
-    }
-    done += static_cast<size_t>(n);
-  }
+  unwritten_ += Dump(stamped);
+  WriteUnwritten();
   WarnIfRemoved();
+}
+
+void Reporter::WriteUnwritten() {
+  while (!unwritten_.empty()) {
+    const ssize_t n = ::write(metrics_fd_, unwritten_.data(), unwritten_.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    metrics_bytes_ += n;
+    unwritten_.erase(0, static_cast<size_t>(n));
+  }
+  const bool new_trouble = metrics_trouble_.empty() && !unwritten_.empty();
+  metrics_trouble_ = unwritten_.empty() ? ""
+                                        : fmt::format("{}: cannot be written: {}", metrics_path_,
+                                                      ErrorText(errno));
+  if (!new_trouble) return;
+  LogWarning("{}", metrics_trouble_);
+  Warning(metrics_trouble_ + "; the run goes on, and it will be tried again");
+}
+
+checkpoint::Metrics Reporter::KeepMetrics() const {
+  checkpoint::Metrics kept;
+  kept.set_bytes(metrics_bytes_);
+  kept.set_unwritten(unwritten_);
+  return kept;
 }
 
 void Reporter::WarnIfRemoved() {
@@ -146,17 +175,17 @@ void Reporter::Warning(const std::string& message) {
   events_.Send(event, kMust);
 }
 
+void Reporter::Saving(int64_t step) {
+  events::Event event;
+  event.mutable_saving()->set_step(step);
+  events_.Send(event, kMust);
+}
+
 void Reporter::Failure(const JobFailure& failure) {
   events::Event event;
   event.mutable_failure()->set_exit_code(static_cast<int32_t>(failure.code));
   if (failure.rank) event.mutable_failure()->set_rank(*failure.rank);
   event.mutable_failure()->set_what(failure.what);
-  events_.Send(event, kMust);
-}
-
-void Reporter::Saving() {
-  events::Event event;
-  event.mutable_saving();
   events_.Send(event, kMust);
 }
 

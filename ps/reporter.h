@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/base/job_failure.h"
+#include "proto/checkpoint.pb.h"
 #include "proto/events.pb.h"
 #include "ps/event_pipe.h"
 
@@ -16,17 +18,29 @@ namespace muster {
 class Reporter {
  public:
   // `metrics_path` may be empty: no file. `event_fd` may be -1: no events; it becomes
-  // non-blocking. Throws Error(kFailure) if the file cannot be created.
-  Reporter(const std::string& metrics_path, int event_fd);
+  // non-blocking. `resumed`: of the checkpoint that a run goes on from. Throws Error(kFailure) if
+  // the file cannot be created, or opened.
+  Reporter(const std::string& metrics_path, int event_fd,
+           const checkpoint::Metrics* resumed = nullptr);
   ~Reporter();
   Reporter(const Reporter&) = delete;
 
-  // Appends to metrics.jsonl, with `time` (UTC, ISO 8601) first. Throws Error(kFailure) when it
-  // cannot be written (a full disk). A file that somebody has removed is a Warning, once: the run
-  // may go on, and the launcher says at its end what is lost.
+  // Appends to metrics.jsonl, with `time` (UTC, ISO 8601) first. What cannot be written (a full
+  // disk) is kept, and tried again with the next line. That, and a file that somebody has removed,
+  // is a Warning, once: the run may go on, and the launcher says at its end what is lost.
   void Metrics(const events::Log& line);
   void Metrics(const events::Evaluation& line);
   void Metrics(const events::Summary& summary);
+
+  // The run that was resumed goes on indeed: cuts metrics.jsonl to what it was then, so that it has
+  // every step once. Throws Error(kFailure).
+  void CutMetrics();
+  // What of metrics.jsonl belongs to this moment.
+  checkpoint::Metrics KeepMetrics() const;
+  // For fsync; -1 without a file.
+  int metrics_fd() const { return metrics_fd_; }
+  // Why lines of metrics.jsonl are not on the disk; "" if all of them are.
+  const std::string& metrics_trouble() const { return metrics_trouble_; }
 
   // Events. Those of a moment are dropped where the launcher is slow: Beat, Progress.
   void Listening(const std::string& endpoint);
@@ -40,16 +54,23 @@ class Reporter {
   void SkippedStep(events::SkippedStep step);
   void Warning(const std::string& message);
   void Failure(const JobFailure& failure);
-  void Saving();
+  // State and weights are being written, or will be: once a second until they are.
+  void Saving(int64_t step);
   void Summary(events::Summary summary);
   void Beat();
 
  private:
   void Append(const nlohmann::ordered_json& line);
+  void Open();
+  void WriteUnwritten();
   void WarnIfRemoved();
 
   const std::string metrics_path_;
+  const std::optional<checkpoint::Metrics> resumed_;
   int metrics_fd_ = -1;
+  int64_t metrics_bytes_ = 0;  // in the file
+  std::string unwritten_;      // what comes after them
+  std::string metrics_trouble_;
   bool removal_reported_ = false;
   EventPipe events_;
 };

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <set>
 
 #include "common/base/join.h"
 #include "common/base/log.h"
@@ -34,6 +35,7 @@ Roster::Seating Roster::Join(PeerId peer, const wire::Hello& hello) {
   member.host = Printable(hello.host());
   member.pid = hello.pid();
   member.threads = hello.threads();
+  member.arithmetic = Printable(hello.arithmetic());
   member.last_heard = std::chrono::steady_clock::now();
   if (!first_) {
     first_ = rank;
@@ -79,6 +81,14 @@ void Roster::BeginAnew(uint32_t rank) {
   ++members_[rank].incarnation;
   members_[rank].ready = false;
   members_[rank].entered = false;
+}
+
+std::vector<std::string> Roster::Arithmetic() const {
+  std::set<std::string> wordings;
+  for (const Member& member : members_) {
+    if (!member.arithmetic.empty()) wordings.insert(member.arithmetic);
+  }
+  return {wordings.begin(), wordings.end()};
 }
 
 std::optional<std::string> Roster::CheckGraph(const wire::Hello& hello) const {

@@ -28,6 +28,7 @@ struct Member {
   std::string host;
   int64_t pid = 0;
   uint32_t threads = 0;
+  std::string arithmetic;  // its backend, in its own words
   bool ready = false;
   bool entered = false;   // gets weights and orders
   bool finished = false;  // said Goodbye
@@ -71,6 +72,9 @@ class Roster {
 
   int64_t train_samples() const { return train_samples_; }
   int64_t test_samples() const { return test_samples_; }
+  uint64_t data_fingerprint() const { return data_fingerprint_; }
+  // What the workers' bits depend on in their own words, each wording once, in alphabetical order.
+  std::vector<std::string> Arithmetic() const;
 
  private:
   Seating FindSeat(const wire::Hello& hello) const;

@@ -21,13 +21,16 @@ namespace {
 
 constexpr std::chrono::milliseconds kHeartbeatInterval{1000};
 constexpr std::chrono::milliseconds kTimerInterval{5};
+// For the step that is being updated when the run is to stop.
+constexpr std::chrono::seconds kFinishStep{3};
 // Messages that are read before finished chunks are published.
 constexpr int kMessagesAtATime = 64;
 
 }  // namespace
 
 Server::Server(const config::Config& config, const std::string& token,
-               std::unique_ptr<ServerLink> link, Reporter& reporter, int interrupt_fd)
+               std::unique_ptr<ServerLink> link, Reporter& reporter, int interrupt_fd,
+               const ResumePoint* resume)
     : config_(config),
       graph_(BuildGraph(config.model(), InputShape(config.data()))),
       reporter_(reporter),
@@ -38,7 +41,7 @@ Server::Server(const config::Config& config, const std::string& token,
                [this](uint32_t rank, ExitCode code, const std::string& why) {
                  OnLost(rank, code, why);
                }),
-      coordinator_(config_, graph_, members_, reporter, failure_),
+      coordinator_(config_, graph_, members_, reporter, failure_, resume),
       link_(std::move(link)) {
   MUSTER_CHECK(config.run().slices() > 0 && config.server().threads() > 0);
   link_->ShareWeights(coordinator_.shared_weights());
@@ -63,9 +66,10 @@ ServerResult Server::Run() {
 std::string Server::SaveModels() {
   ModelSaver& saver = coordinator_.saver();
   if (!coordinator_.has_begun() || !saver.writes()) return "";
-  reporter_.Saving();
   saver.SaveLast(coordinator_.step());
-  while (!saver.writer().Await(kHeartbeatInterval)) reporter_.Beat();
+  do {
+    reporter_.Saving(coordinator_.step());
+  } while (!saver.writer().Await(kHeartbeatInterval));
   return Join(saver.writer().TakeFailures(), "; ");
 }
 
@@ -82,15 +86,19 @@ void Server::EndFailed() {
   LogError("{}", failure.what);
   if (!interrupted) reporter_.Failure(failure);
   members_.StopAll(false, failure.what);
+  // What would not be finite again is no place to go on from.
+  if (failure.code != ExitCode::kNonfinite && coordinator_.AtBoundary()) KeepLast();
   // What was reached: the last version whose chunks are all there.
-  if (const std::string lost = SaveModels(); !lost.empty()) {
+  const std::string lost = SaveModels();
+  if (!lost.empty()) {
     LogError("{}", lost);
     reporter_.Warning(lost);
   }
-  const auto summary =
+  events::Summary summary =
       SummaryOf(interrupted ? events::Summary::INTERRUPTED : events::Summary::FAILED);
   // A run that never began leaves no line: its directory can be used again.
   if (coordinator_.has_begun()) reporter_.Metrics(summary);
+  AddSaved(lost, summary);
   reporter_.Summary(summary);
   throw Error(failure.code, "{}", failure.what);
 }
@@ -101,14 +109,39 @@ ServerResult Server::EndCompleted() {
   ServerResult result{.steps = coordinator_.step(),
                       .weights_hash = coordinator_.weights_hash(),
                       .dropped_messages = dropped_.count()};
-  const auto summary = SummaryOf(events::Summary::COMPLETED);
-  if (!lost.empty()) reporter_.Failure({ExitCode::kFailure, std::nullopt, lost});
+  events::Summary summary = SummaryOf(events::Summary::COMPLETED);
   reporter_.Metrics(summary);
+  AddSaved(lost, summary);
   reporter_.Summary(summary);
+  result.trouble = summary.trouble();
   LogInfo("completed: {}", MetricsLine(summary).dump());
-  if (!lost.empty()) throw Error(ExitCode::kFailure, "{}", lost);
   if (summary.has_test()) result.test_accuracy = summary.test().accuracy();
   return result;
+}
+
+// The launcher waits for the disk as long as it is told that something is written.
+void Server::KeepLast() {
+  Clock::time_point next = Clock::now();
+  coordinator_.KeepLast([&] {
+    if (Clock::now() < next) return;
+    next = Clock::now() + kHeartbeatInterval;
+    reporter_.Saving(coordinator_.step());
+  });
+}
+
+void Server::AddSaved(const std::string& lost_models, events::Summary& summary) const {
+  const Checkpoints& checkpoints = coordinator_.checkpoints();
+  if (const auto newest = checkpoints.newest()) {
+    summary.set_checkpoint(checkpoints.newest_in());
+    summary.set_checkpoint_step(newest->step);
+  }
+  std::vector<std::string> troubles;
+  for (const std::string& one :
+       {checkpoints.trouble(), lost_models, reporter_.metrics_trouble(),
+        coordinator_.matrix_trouble()}) {
+    if (!one.empty()) troubles.push_back(one);
+  }
+  summary.set_trouble(Join(troubles, "; "));
 }
 
 void Server::RunOnce() {
@@ -122,6 +155,7 @@ void Server::RunOnce() {
     coordinator_.Advance(/*collect=*/false);  // small chunks are updated at once
   }
   RunTimers();
+  StopAtBoundary();
   link_->Deliver();
 }
 
@@ -156,6 +190,7 @@ void Server::RunTimers() {
   next_heartbeat_ = now + kHeartbeatInterval;
   members_.SendHeartbeats();
   reporter_.Beat();
+  if (interrupt_) reporter_.Saving(coordinator_.step());
 }
 
 // Time in which this process did not run counts against nobody: what came meanwhile has not been
@@ -175,9 +210,20 @@ void Server::CheckInterrupt() {
   signalfd_siginfo info;
   if (::read(interrupt_fd_, &info, sizeof info) <= 0) return;
   const int signal = static_cast<int>(info.ssi_signo);
-  failure_.Set(
-      {signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated, std::nullopt,
-       fmt::format("stopped by SIG{} at step {}", ::sigabbrev_np(signal), coordinator_.step())});
+  if (signal == SIGUSR1) return coordinator_.AskForCheckpoint();
+  if (interrupt_) return;
+  interrupt_ = {
+      signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated, std::nullopt,
+      fmt::format("stopped by SIG{} at step {}", ::sigabbrev_np(signal), coordinator_.step())};
+  stop_by_ = Clock::now() + kFinishStep;
+  if (coordinator_.has_begun()) reporter_.Saving(coordinator_.step());
+}
+
+// A step of which something has been updated is finished first: then its state can be kept.
+void Server::StopAtBoundary() {
+  if (!interrupt_ || failure_.is_set()) return;
+  if (coordinator_.has_begun() && !coordinator_.AtBoundary() && Clock::now() < stop_by_) return;
+  failure_.Set(*interrupt_);
 }
 
 void Server::Receive(const FromWorker& event) {

@@ -29,14 +29,16 @@ struct ServerResult {
   uint64_t weights_hash = 0;
   std::optional<double> test_accuracy;
   uint64_t dropped_messages = 0;  // did not fit the protocol, or came late or twice
+  std::string trouble;            // what could not be kept on the disk, and why
 };
 
 class Server {
  public:
   // `config` is resolved (slices and threads are set). `interrupt_fd`, if not -1, becomes readable
-  // when the server must stop (a signalfd).
+  // when the server must stop, or, with SIGUSR1, is to write a checkpoint (a signalfd). `resume`:
+  // where the run goes on from, or null; it may go when this is made.
   Server(const config::Config& config, const std::string& token, std::unique_ptr<ServerLink> link,
-         Reporter& reporter, int interrupt_fd = -1);
+         Reporter& reporter, int interrupt_fd = -1, const ResumePoint* resume = nullptr);
   ~Server();
 
   // Runs the job to its end. Throws Error: kDeadline, kPeerFailed, kNonfinite, kTerminated, …
@@ -53,6 +55,9 @@ class Server {
   void RunTimers();
   void Forgive(Clock::duration own_gap);
   void CheckInterrupt();
+  void StopAtBoundary();
+  void KeepLast();
+  void AddSaved(const std::string& lost_models, events::Summary& summary) const;
   void Receive(const FromWorker& event);
   void OnHello(const FromWorker& event);
   // Why the message does not fit, or "".
@@ -70,6 +75,8 @@ class Server {
   Reporter& reporter_;
   const int interrupt_fd_;
   FirstFailure failure_;
+  std::optional<JobFailure> interrupt_;  // the run stops at the next step's boundary, or …
+  Clock::time_point stop_by_;            // … then
   Membership members_;
   Coordinator coordinator_;
   OwnGap own_gap_{std::chrono::seconds(1)};

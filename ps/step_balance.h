@@ -42,11 +42,12 @@ struct StepBalance {
 // report: before the step ends, or soon after. Owner: the server's loop.
 class StepBalances {
  public:
-  explicit StepBalances(size_t ranks = 0) : ranks_(ranks) {}
+  explicit StepBalances(size_t ranks = 0, int64_t first_step = 0)
+      : ranks_(ranks), running_(first_step) {}
 
-  // Each returns the balance of a step if it is now complete. Steps end in order, from 0; one of 0
-  // seconds is left out: its length is not known. A report can only be of the running step or the
-  // one before; others are ignored.
+  // Each returns the balance of a step if it is now complete. Steps end in order, from the first;
+  // one of 0 seconds is left out: its length is not known. A report can only be of the running step
+  // or the one before; others are ignored.
   std::optional<StepBalance> AddTimes(const wire::StepTimes& times);
   std::optional<StepBalance> EndStep(int64_t step, double seconds);
 
@@ -62,7 +63,7 @@ class StepBalances {
   std::optional<StepBalance> TakeIfComplete(const Step& open);
 
   size_t ranks_;
-  int64_t running_ = 0;     // the step that ends next
+  int64_t running_;         // the step that ends next
   std::vector<Step> open_;  // the one or two that are not complete
 };
 

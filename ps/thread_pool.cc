@@ -61,14 +61,17 @@ void ThreadPool::Work(std::stop_token stop) {
       job = std::move(jobs_.front());
       jobs_.pop_front();
     }
-    Completion completion = job();
-    const std::lock_guard lock(mutex_);
-    done_.push_back(std::move(completion));
-    finished_ = true;
-    if (!std::exchange(owner_sleeps_, false)) continue;
-    rung_ = true;
-    bell_.Ring();
+    Post(job());
   }
+}
+
+void ThreadPool::Post(Completion completion) {
+  const std::lock_guard lock(mutex_);
+  done_.push_back(std::move(completion));
+  finished_ = true;
+  if (!std::exchange(owner_sleeps_, false)) return;
+  rung_ = true;
+  bell_.Ring();
 }
 
 }  // namespace muster

@@ -25,6 +25,9 @@ class ThreadPool {
   // `job` must not throw. It may return what is to be done by the owner afterwards, in Collect.
   using Completion = std::function<void()>;
   void Submit(std::function<Completion()> job);
+  // What another thread than the pool's wants to have done by the owner, as if a job had returned
+  // it.
+  void Post(Completion completion);
 
   size_t threads() const { return workers_.size(); }
   // Whether there are completions to collect.

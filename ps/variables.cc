@@ -34,6 +34,14 @@ void Variables::StartFromWeights() {
   (void)Narrow(wire_type_, Weights(0), HalfWeights(0).data());
 }
 
+// The average as workers would have got it for an evaluation that is still to come.
+void Variables::RestoreDerived(int64_t version) {
+  if (has_average()) std::ranges::copy(Average(updates_), EvaluatedAverage().begin());
+  if (wire_type_ == wire::FP32) return;
+  (void)Narrow(wire_type_, Weights(version), HalfWeights(version).data());
+  if (has_average()) (void)Narrow(wire_type_, Average(updates_), HalfAverage().data());
+}
+
 std::span<float> Variables::SharedBuffer(size_t buffer) const {
   const size_t floats = layout_.arena_floats();
   return shared_.writable_floats().subspan(buffer * floats, floats);

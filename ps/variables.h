@@ -53,6 +53,10 @@ class Variables {
   // Steps that were not skipped.
   int64_t updates() const { return updates_; }
   void CountUpdate() { ++updates_; }
+  // A run goes on: the count first; then, when weights, state and average have been read into their
+  // places, what is made of them.
+  void Restore(int64_t updates) { updates_ = updates; }
+  void RestoreDerived(int64_t version);
 
   // Whole arenas. Of a version, or of a count of updates.
   std::span<float> Weights(int64_t version);

@@ -56,9 +56,12 @@ config::Config LoadConfigOf(const Arguments& arguments) {
   return LoadConfig(arguments.config, settings);
 }
 
+CpuOptions OptionsOf(const config::Config& config) {
+  return {.winograd = config.worker().convolution() == config::Worker::AUTO};
+}
+
 std::unique_ptr<Backend> MakeBackend(const config::Config& config) {
-  return MakeCpuBackend(static_cast<int>(config.worker().threads()),
-                        {.winograd = config.worker().convolution() == config::Worker::AUTO});
+  return MakeCpuBackend(static_cast<int>(config.worker().threads()), OptionsOf(config));
 }
 
 // Of this process: what `top` shows as RES.
@@ -131,6 +134,8 @@ void Work(const Arguments& arguments) {
   options.token = RequireToken(arguments.token_file, fmt::format("worker {}", arguments.rank));
   options.rank = arguments.rank;
   options.hello = DescribeWorker(config, graph, data);
+  options.hello.set_arithmetic(
+      CpuArithmetic(static_cast<int>(config.worker().threads()), OptionsOf(config)));
   options.arena_floats = graph.arena_floats();
   options.link = LinkOptionsFor(config, graph.layout());
   options.transport = config.cluster().transport();

@@ -59,6 +59,7 @@ int Launch(const Arguments& arguments) {
                                .settings = SettingsOf(arguments),
                                .server_program = Sibling("muster-server"),
                                .worker_program = Sibling("muster-worker"),
+                               .resume = arguments.resume,
                                .repeat = arguments.repeat,
                                .log_placement = arguments.log_placement,
                                .wait_s = 60 * arguments.wait_minutes.value_or(0),
@@ -71,6 +72,7 @@ int Server(const Arguments& arguments) {
                     .settings = SettingsOf(arguments),
                     .server_program = Sibling("muster-server"),
                     .worker_program = Sibling("muster-worker"),
+                    .resume = arguments.resume,
                     .by_hand = WorkersByHand{.endpoint = arguments.endpoint,
                                              .bind = arguments.bind,
                                              .token_file = arguments.token_file}});

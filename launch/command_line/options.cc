@@ -29,13 +29,14 @@ CLI::Validator WholeNumber(uint64_t least, uint64_t most) {
           ""};
 }
 
-void AddConfigArguments(CLI::App& command, Arguments& arguments) {
-  command.add_option("CONFIG", arguments.config, "Config file (configs/*.txtpb)")
-      ->required()
-      ->type_name("FILE");
+CLI::Option* AddConfigArguments(CLI::App& command, Arguments& arguments) {
+  CLI::Option* const config =
+      command.add_option("CONFIG", arguments.config, "Config file (configs/*.txtpb)");
+  config->required()->type_name("FILE");
   command.add_option("--set", arguments.set, "Any setting of the config; may be repeated")
       ->type_name("PATH.TO.KEY=VALUE")
       ->allow_extra_args(false);
+  return config;
 }
 
 void AddOption(CLI::App& command, const char* name, std::string& value, const char* type,
@@ -52,13 +53,22 @@ CLI::Option* AddSkipMismatched(CLI::App& command, Arguments& arguments) {
 
 // What a whole job has, whoever starts its workers.
 void AddJobArguments(CLI::App& command, Arguments& arguments) {
-  AddConfigArguments(command, arguments);
+  CLI::Option* const config = AddConfigArguments(command, arguments);
   AddOption(
       command, "--workers", arguments.workers, "N",
       "Worker processes (cluster.workers); default: one a core that divides the slices, at most 8");
   AddOption(command, "--data", arguments.data, "DIR", "Directory of the data (data.dir)");
   AddOption(command, "--run-dir", arguments.run_dir, "DIR",
             "Where the run's files go (run.dir); default: runs/<config>-<date>-<time>");
+  // The run's own config is in its directory.
+  command.add_option("--resume", arguments.resume, "Go on with the run of this directory")
+      ->type_name("RUN_DIR")
+      ->excludes(config)
+      ->excludes(command.get_option("--run-dir"))
+      ->trigger_on_parse()
+      ->each([config](const std::string&) { config->required(false); });
+  AddOption(command, "--save-to", arguments.save_to, "DIR",
+            "Where the last checkpoint goes if the run directory cannot take it");
   AddOption(command, "--epochs", arguments.epochs, "N", "Train so long (run.epochs)");
   AddOption(command, "--steps", arguments.steps, "N", "... or so long (run.steps)");
   command.get_option("--steps")->excludes(command.get_option("--epochs"));
@@ -111,6 +121,9 @@ void DescribeLaunch(CLI::App& launch, Arguments& arguments) {
       ->check(WholeNumber(1, 1000));
   launch.add_flag("--dry-run", arguments.dry_run,
                   "Print what would run (config, ranks, steps, memory); start and write nothing");
+  for (const char* const option : {"--repeat", "--dry-run"}) {
+    launch.get_option("--resume")->excludes(launch.get_option(option));
+  }
   launch.add_flag("--log-placement", arguments.log_placement,
                   "Print where each rank runs: host, pid, device, threads, cores");
   AddOption(

@@ -58,7 +58,7 @@ void JobDisplay::OnEvent(const events::Event& event) {
     case events::Event::kEvaluation:
       return console_.Print(EvaluationLine(event.evaluation()));
     case events::Event::kSaving:
-      return ShowStage("Writing the weights");
+      return ShowStage("Writing state and weights");
     case events::Event::kWarning:
       return console_.Print("Warning: " + event.warning().message());
     case events::Event::kSkippedStep:

@@ -41,11 +41,13 @@ JobProcesses::JobProcesses(const JobPlan& plan, Console& console)
                                      "--report-fd",  std::to_string(write_end.get()),
                                      "--parent",     std::to_string(::getpid())};
   if (!plan_.bind.empty()) arguments.insert(arguments.end(), {"--bind", plan_.bind});
+  if (plan_.resume) arguments.emplace_back("--resume");
   members_.reserve(static_cast<size_t>(plan_.workers) + 1);
   members_.push_back({-1, ChildProcess({.program = plan_.server_program,
                                         .arguments = std::move(arguments),
                                         .log_path = plan_.dir->ServerLogPath(),
-                                        .inherited_fds = {token_.fd(), write_end.get()}})});
+                                        .inherited_fds = {token_.fd(), write_end.get()},
+                                        .append = plan_.resume})});
 }
 
 void JobProcesses::StartWorkers(const std::string& endpoint) {
@@ -59,7 +61,8 @@ void JobProcesses::StartWorkers(const std::string& endpoint) {
                                       std::to_string(rank), "--endpoint", endpoint, "--token-file",
                                       token_.Path(), "--parent", std::to_string(::getpid())},
                         .log_path = plan_.dir->WorkerLogPath(rank),
-                        .inherited_fds = {token_.fd()}};
+                        .inherited_fds = {token_.fd()},
+                       .append = plan_.resume};
     if (!plan_.places.empty()) PutInPlace(plan_.places[static_cast<size_t>(rank)], worker);
     members_.push_back({rank, ChildProcess(worker)});
   }

@@ -260,6 +260,7 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
   for (const std::string& text : NoEffectTexts(config)) row(std::exchange(label, ""), text);
   row("memory", options.memory);
   row("run directory", shown_dir);
+  row("going on", options.resumed);
   return lines;
 }
 
@@ -306,6 +307,10 @@ std::vector<std::string> SummaryLines(const events::Summary& summary, int worker
   for (const std::string& text : ModelTexts(summary, dir)) row("weights", text);
   row("run directory", dir.shown());
   row("run files", files);
+  if (completed && summary.has_checkpoint()) {
+    row("checkpoint",
+        "checkpoints/" + std::filesystem::path(summary.checkpoint()).filename().string());
+  }
   return lines;
 }
 

@@ -20,6 +20,7 @@
 #include "common/config/instruction_set.h"
 #include "common/graph/graph.h"
 #include "launch/gpu/job_cards.h"
+#include "launch/job/resume_run.h"
 #include "launch/job/run_job.h"
 #include "launch/job/series.h"
 #include "launch/memory/ask_worker.h"
@@ -147,8 +148,12 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
 
 }  // namespace
 
-int RunLaunch(const LaunchArguments& arguments) {
+int RunLaunch(const LaunchArguments& as_asked) {
+  LaunchArguments arguments = as_asked;
+  std::optional<RunDir> resumed;
+  if (!arguments.resume.empty()) resumed = TakeUp(arguments);
   PreparedJob job = Prepare(arguments, /*dry=*/false);
+  if (resumed) job.resume_remark = CheckTakenUp(*resumed, job.config);
   CheckPrograms(arguments);
   const uint32_t workers = job.config.cluster().workers();
   // The server's limit is that of this process.
@@ -161,7 +166,8 @@ int RunLaunch(const LaunchArguments& arguments) {
   SignalSource signals;
   TakeJobCards(arguments, job, signals);
   if (arguments.repeat > 0) return RunSeries(arguments, std::move(job), signals);
-  RunDir dir = RunDir::Make(job.config.run().dir(), arguments.config_path);
+  RunDir dir =
+      resumed ? std::move(*resumed) : RunDir::Make(job.config.run().dir(), arguments.config_path);
   const JobResult result = RunJob(arguments, job, dir, signals);
   return static_cast<int>(WithOutput(result.outcome.exit_code, result.printed));
 }

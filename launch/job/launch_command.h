@@ -16,7 +16,8 @@ struct LaunchArguments {
   std::string config_path;
   std::vector<Setting> settings;  // --set and the options that are short for one
   std::string server_program, worker_program;
-  int repeat = 0;  // 0: one run; N: a series of N with consecutive seeds
+  std::string resume;  // the directory of the run to go on with, instead of config_path
+  int repeat = 0;      // 0: one run; N: a series of N with consecutive seeds
   bool log_placement = false;
   double wait_s = 0;  // for cards (worker.devices) to come free
   std::optional<WorkersByHand> by_hand;

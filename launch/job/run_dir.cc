@@ -1,8 +1,7 @@
 #include "launch/job/run_dir.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
@@ -61,14 +60,13 @@ RunDir::RunDir(std::string shown, bool created)
                 "cannot write into the run directory {}: {}; choose another with --run-dir", shown_,
                 ErrorText(errno));
   }
-  // Held until this process ends, however it ends. File systems without locks go without.
-  lock_.Reset(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (lock_.valid() && ::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    throw Error(ExitCode::kUsage,
-                "the run directory {} is in use by another muster launch; choose another with "
-                "--run-dir",
-                shown_);
-  }
+  // Held until this process ends, however it ends.
+  lock_ = std::make_unique<FileLock>(LockPath(), 0);
+  if (lock_->held()) return;
+  throw Error(ExitCode::kUsage,
+              "the run directory {} is in use by the muster launch with {}; wait for it, or choose "
+              "another with --run-dir",
+              shown_, lock_->holder());
 }
 
 RunDir RunDir::CreateNew(const std::string& parent, const std::string& name, std::time_t now) {
@@ -96,12 +94,22 @@ RunDir RunDir::Open(const std::string& path) {
   return dir;
 }
 
+RunDir RunDir::Resume(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) {
+    throw Error(ExitCode::kUsage, "--resume {}: expected the directory of a run, found {}", path,
+                fs::exists(path, ignored) ? "a file" : "nothing");
+  }
+  return {path, false};
+}
+
 void RunDir::CheckUnused(const std::string& path) {
   if (!HasMetrics(fs::path(path) / "metrics.jsonl")) return;
   throw Error(ExitCode::kUsage,
-              "the run directory {} already holds the metrics.jsonl of another run; choose "
-              "another with --run-dir, or move that run away",
-              path);
+              "the run directory {} already holds the metrics.jsonl of another run; go on with "
+              "that one with --resume {}, choose another directory with --run-dir, or move that "
+              "run away",
+              path, path);
 }
 
 std::string RunDir::WorkerLogPath(int rank) const {
@@ -132,7 +140,8 @@ std::vector<std::string> RunDir::TraceParts(int workers) const {
 void RunDir::Discard() {
   if (!created_) return;
   std::error_code ignored;
-  for (const std::string& file : {ConfigPath(), ServerLogPath(), TokenPath()})
+  for (const std::string& file :
+       {ConfigPath(), ServerLogPath(), TokenPath(), LockPath(), ServerLockPath()})
     fs::remove(file, ignored);
   fs::remove(path_, ignored);  // only if nothing else has come to lie in it
 }

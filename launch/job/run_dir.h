@@ -1,11 +1,13 @@
-// The directory of one run: config.txtpb, metrics.jsonl, server.log and worker-<rank>.log.
+// The directory of one run: config.txtpb, metrics.jsonl, server.log, worker-<rank>.log and
+// checkpoints/.
 #pragma once
 
 #include <ctime>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "common/base/unique_fd.h"
+#include "common/base/file_lock.h"
 #include "proto/events.pb.h"
 
 namespace muster {
@@ -23,6 +25,10 @@ class RunDir {
   // began, and is removed.
   static RunDir Open(const std::string& path);
 
+  // The directory of a run that is to go on. Refused where there is none, or another launcher is
+  // using it.
+  static RunDir Resume(const std::string& path);
+
   // Opens `asked`; where that is empty makes a new one below runs/, named after the config.
   static RunDir Make(const std::string& asked, const std::string& config_path);
 
@@ -39,6 +45,9 @@ class RunDir {
   std::string WorkerLogPath(int rank) const;
   // What each process writes of a trace (run.trace_file) when it ends; the server's first.
   std::vector<std::string> TraceParts(int workers) const;
+  // Of the launcher; of the server.
+  std::string LockPath() const { return path_ + "/.launcher.lock"; }
+  std::string ServerLockPath() const { return path_ + "/.server.lock"; }
   std::string TokenPath() const { return path_ + "/token"; }  // of a server started by hand
 
   // The names of those of a run's files (config, metrics, logs; those of `workers` workers are
@@ -56,7 +65,7 @@ class RunDir {
 
   std::string path_, shown_;
   bool created_;
-  UniqueFd lock_;
+  std::unique_ptr<FileLock> lock_;
 };
 
 // The name of a run of this config file: its stem, or, for the config.txtpb of an earlier run

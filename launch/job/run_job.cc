@@ -11,6 +11,7 @@
 #include "common/base/count_text.h"
 #include "common/base/error.h"
 #include "common/base/join.h"
+#include "common/checkpoint/list_checkpoints.h"
 #include "launch/job/job_display.h"
 #include "launch/job/job_text.h"
 #include "launch/job/job_token.h"
@@ -62,6 +63,29 @@ std::string FailureText(const JobOutcome& outcome, const std::string& shown_dir,
          shown_dir + "\n";
 }
 
+// What a run that ended early leaves. A server that died has said nothing, but may have written.
+std::string GoOnText(const std::optional<events::Summary>& summary, const RunDir& dir) {
+  std::string from;
+  if (summary && summary->has_checkpoint()) {
+    from = fmt::format("step {}", FormatCount(summary->checkpoint_step()));
+  } else if (const auto kept = ListCheckpoints(dir.path()); !kept.empty()) {
+    from = fmt::format("step {}", FormatCount(kept.front().step));
+  }
+  if (from.empty()) return dir.shown() + " holds no checkpoint: the run cannot go on.";
+  return fmt::format("muster launch --resume {} goes on from {}.", dir.shown(), from);
+}
+
+// What could not be written down. The run's result is what was printed.
+void ReportTrouble(JobOutcome& outcome, const RunDir& dir) {
+  if (!outcome.summary || outcome.summary->trouble().empty()) return;
+  PrintError(
+      fmt::format("muster: error: not everything of the run could be kept: {}; when there is room "
+                  "again: muster "
+                  "launch --resume {} [--save-to DIR]\n",
+                  outcome.summary->trouble(), dir.shown()));
+  if (outcome.exit_code == ExitCode::kOk) outcome.exit_code = ExitCode::kFailure;
+}
+
 // A run whose files are gone is no success, whatever it reached.
 void ReportMissing(const std::vector<std::string>& missing, const RunDir& dir,
                    JobOutcome& outcome) {
@@ -87,14 +111,13 @@ void ReportOutcome(JobOutcome& outcome, int workers, const RunDir& dir, const st
     }
   }
   if (outcome.stop_signal != 0) {
-    console.Print(fmt::format(
-        "Stopped by SIG{}{}. {} keeps the metrics, the logs{}.",
-        ::sigabbrev_np(outcome.stop_signal), at_step, dir.shown(),
-        outcome.summary && outcome.summary->models_size() > 0 ? " and the weights" : ""));
+    console.Print(fmt::format("Stopped by SIG{}{}.", ::sigabbrev_np(outcome.stop_signal), at_step));
   }
+  if (outcome.exit_code != ExitCode::kOk) console.Print(GoOnText(outcome.summary, dir));
   console.Flush(1.0);
   if (outcome.failure) PrintError(FailureText(outcome, dir.shown(), by_hand));
   ReportMissing(missing, dir, outcome);
+  ReportTrouble(outcome, dir);
 }
 
 // Whether everything could be printed that anybody wanted to read. A reader that pauses, such as a
@@ -190,6 +213,7 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
                      .by_hand = by_hand,
                      .memory = MemoryWarning(config, job.graph, by_hand),
                      .data = job.data_remark,
+                     .resumed = job.resume_remark,
                      .cards = job.cards ? job.cards->Lines() : std::vector<std::string>(),
                      .initial_weights = job.initial_weights})) {
       console.Print(line);
@@ -201,6 +225,7 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
                  .places = job.cards ? job.cards->Places() : std::vector<WorkerPlace>(),
                  .endpoint = Endpoint(config),
                  .token = NewToken(),
+                 .resume = !arguments.resume.empty(),
                  .start_s = config.deadlines().start_s(),
                  .silence_s = config.deadlines().silence_s()};
     if (by_hand) PlanWorkersByHand(*arguments.by_hand, config, plan);

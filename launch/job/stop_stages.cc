@@ -10,6 +10,8 @@ constexpr double kStartGraceSeconds = 0.5;  // the same while they may not know 
 constexpr double kServerFirstSeconds = 2;   // for the server to write the last line
 constexpr double kTermSeconds = 1.5;        // from SIGTERM to SIGKILL
 constexpr double kGiveUpSeconds = 5;        // from SIGKILL to going without the process
+constexpr double kWriteSeconds = 3;         // from one word of a server that writes to the next
+constexpr double kMostWriteSeconds = 300;   // for all of it
 
 }  // namespace
 
@@ -18,6 +20,7 @@ void StopStages::Begin(double terminate_server_at, double terminate_all_at) {
   terminate_all_at_ = terminate_all_at;
   kill_at_ = terminate_all_at + kTermSeconds;
   give_up_at_ = kill_at_ + kGiveUpSeconds;
+  wait_until_ = terminate_all_at + kMostWriteSeconds;
 }
 
 void StopStages::BeginAfterFailure(double now, bool joined) {
@@ -31,6 +34,14 @@ void StopStages::BeginWithServer(double now) {
   Begin(now, now + kServerFirstSeconds);
 }
 
+void StopStages::WaitForServer(double now) {
+  const double until = std::min(now + kWriteSeconds, wait_until_);
+  if (terminate_all_at_ != kNever) terminate_all_at_ = std::max(terminate_all_at_, until);
+  if (kill_at_ == kNever) return;  // it has been done
+  kill_at_ = std::max(kill_at_, until + kTermSeconds);
+  give_up_at_ = std::max(give_up_at_, kill_at_ + kGiveUpSeconds);
+}
+
 void StopStages::Hurry(double now) {
   terminate_all_at_ = std::min(terminate_all_at_, now);
   kill_at_ = std::min(kill_at_, now + kTermSeconds);
@@ -38,14 +49,7 @@ void StopStages::Hurry(double now) {
 
 void StopStages::Kill(double now) {
   kill_at_ = now;
-  killed_ = true;
-}
-
-void StopStages::Postpone(double until) {
-  if (killed_ || kill_at_ == kNever) return;
-  terminate_all_at_ = std::max(terminate_all_at_, until);  // kNever, if it is past
-  kill_at_ = std::max(kill_at_, until + kTermSeconds);
-  give_up_at_ = kill_at_ + kGiveUpSeconds;
+  wait_until_ = now;
 }
 
 StopStages::Due StopStages::Take(double now, bool server_gone) {

@@ -16,9 +16,9 @@ class StopStages {
   // Somebody wants the job to stop: the server first, so that it can write the last line.
   void BeginWithServer(double now);
 
-  // What one of them does takes longer, and is worth it: nothing is due before `until`, unless
-  // somebody has said Kill.
-  void Postpone(double until);
+  // The server is writing the run's state: for a little longer nobody is killed, all in
+  // all 5 minutes at most.
+  void WaitForServer(double now);
 
   // No more grace, at once or by and by.
   void Hurry(double now);
@@ -40,7 +40,8 @@ class StopStages {
 
   double terminate_server_at_ = kNever, terminate_all_at_ = kNever, kill_at_ = kNever;
   double give_up_at_ = kNever;
-  bool server_first_ = false, killed_ = false;
+  double wait_until_ = kNever;  // at most; set when stopping begins
+  bool server_first_ = false;
 };
 
 }  // namespace muster

@@ -14,7 +14,6 @@ namespace {
 constexpr double kStartMargin = 15;       // the server enforces start_s; this is if it does not
 constexpr double kFinishSeconds = 10;     // for all to end once the server has completed the run
 constexpr double kSaveSeconds = 300;      // for the server to write the weights
-constexpr double kSavingGrace = 3;        // from one of its beats to the next, meanwhile
 constexpr double kEarlyExitSeconds = 10;  // for the server to complete it once a worker has ended
 // `timeout` sends its signal twice at once; wrappers pass on a Ctrl-C that has reached us already.
 constexpr double kSameRequestSeconds = 0.2;
@@ -47,7 +46,6 @@ void Supervisor::StartWorkers(const std::string& endpoint, double now) {
 
 void Supervisor::OnEvent(const events::Event& event, double now) {
   server_heard_at_ = now;
-  if (saved_by_) OnSaving(now);
   switch (event.kind_case()) {
     case events::Event::kListening: {
       const std::string& endpoint = event.listening().endpoint();
@@ -62,8 +60,7 @@ void Supervisor::OnEvent(const events::Event& event, double now) {
       if (phase_ == Phase::kWorkersJoining) phase_ = Phase::kRunning;
       break;
     case events::Event::kSaving:
-      saved_by_ = now + kSaveSeconds;
-      OnSaving(now);
+      OnSaving(event.saving(), now);
       break;
     case events::Event::kSummary:
       saved_by_.reset();
@@ -80,11 +77,21 @@ void Supervisor::OnEvent(const events::Event& event, double now) {
   if (phase_ != Phase::kStopping) display_.OnEvent(event);
 }
 
-// The weights are worth more than a quick end, as long as the server says that it is at them.
-void Supervisor::OnSaving(double now) {
-  if (now >= *saved_by_) return;
-  stages_.Postpone(now + kSavingGrace);
+// A server that takes it only after it has said where it listens: before, the signal would end it.
+void Supervisor::AskForCheckpoint() {
+  if (ServerReports()) members_.Signal(0, SIGUSR1);
+}
+
+// State and weights are worth more than a quick end, for as long as the server says that it is at
+// them.
+void Supervisor::OnSaving(const events::Saving& saving, double now) {
+  if (!saved_by_) saved_by_ = now + kSaveSeconds;
   if (early_exit_by_ != kNever) early_exit_by_ = now + kEarlyExitSeconds;
+  if (phase_ != Phase::kStopping) return;
+  stages_.WaitForServer(now);
+  display_.ShowStage(fmt::format("Stopping: writing the state of step {}{}",
+                                 FormatCount(saving.step()),
+                                 stop_signal_ == SIGINT ? " (Ctrl-C again kills at once)" : ""));
 }
 
 void Supervisor::OnSummary(const events::Summary& summary, double now) {

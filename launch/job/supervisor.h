@@ -7,7 +7,8 @@
 //   life, for each stage of stopping;
 // - the first failure decides, and the others are told to stop within 5 s;
 // - SIGINT, SIGTERM and SIGHUP stop the job within 5 s, the server first, so that it can write
-//   the run's last line; a second one kills at once.
+//   the run's last line and its state; while it says that it writes that, it is waited for 5 minutes
+//   at most. A second one kills at once.
 #pragma once
 
 #include <optional>
@@ -34,6 +35,7 @@ class Supervisor {
   // In the order of their ends. The server's events from before its end have been told.
   void OnEnds(const std::vector<EndedProcess>& ended, double now);
   void OnSignal(const ReceivedSignal& signal, double now);  // one that stops a job
+  void AskForCheckpoint();
   // What is due by now: deadlines that are missed, the next stage of stopping.
   void Check(double now);
 
@@ -53,7 +55,7 @@ class Supervisor {
   };
 
   void StartWorkers(const std::string& endpoint, double now);
-  void OnSaving(double now);
+  void OnSaving(const events::Saving& saving, double now);
   void OnSummary(const events::Summary& summary, double now);
   void CheckPhaseDeadline(double now);
   void CheckServerSilence(double now);

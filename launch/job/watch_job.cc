@@ -74,8 +74,11 @@ class Watch {
 
   void TakeSignals() {
     while (const std::optional<ReceivedSignal> signal = signals_.Next()) {
-      // Ends are looked for in every round anyway.
-      if (signal->number != SIGCHLD) supervisor_.OnSignal(*signal, clock_.Now());
+      if (signal->number == SIGUSR1) {
+        supervisor_.AskForCheckpoint();
+      } else if (signal->number != SIGCHLD) {  // ends are looked for in every round anyway
+        supervisor_.OnSignal(*signal, clock_.Now());
+      }
     }
   }
 

@@ -38,6 +38,11 @@ std::vector<MemoryRow> ServerMemory(const config::Config& config, const Graph& g
     rows.push_back(
         {"the same in 16 bits", (config.optimizer().has_ema_decay() ? 3 : 2) * wire * arena});
   }
+  if (config.checkpoint().keep_last() > 0) {
+    const int arrays =
+        1 + OptimizerState(config.optimizer()) + (config.optimizer().has_ema_decay() ? 1 : 0);
+    rows.push_back({"copy for checkpoints", arrays * arena});
+  }
   double parts = 0;
   for (const auto& nodes : FirstAssignment(config).nodes)
     parts += static_cast<double>(nodes.size());

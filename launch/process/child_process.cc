@@ -99,8 +99,9 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
 }  // namespace
 
 ChildProcess::ChildProcess(const ChildOptions& options) {
-  UniqueFd log(
-      ::open(options.log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
+  UniqueFd log(::open(options.log_path.c_str(),
+                      O_WRONLY | O_CREAT | (options.append ? 0 : O_TRUNC) | O_APPEND | O_CLOEXEC,
+                      0666));
   if (!log.valid()) {
     throw Error(ExitCode::kFailure, "cannot open the log {}: {}", options.log_path,
                 ErrorText(errno));

@@ -16,7 +16,7 @@ SignalSource::SignalSource() {
 
   sigset_t wanted;
   sigemptyset(&wanted);
-  for (int signal : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&wanted, signal);
+  for (int signal : {SIGINT, SIGTERM, SIGUSR1, SIGCHLD}) sigaddset(&wanted, signal);
   struct sigaction hangup {};
   ::sigaction(SIGHUP, nullptr, &hangup);
   if (hangup.sa_handler != SIG_IGN) sigaddset(&wanted, SIGHUP);

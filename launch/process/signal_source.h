@@ -13,7 +13,7 @@ struct ReceivedSignal {
   bool from_terminal;  // a key was pressed, or the terminal went away; else a process sent it
 };
 
-// Blocks SIGINT, SIGTERM, SIGHUP and SIGCHLD for this process and delivers them through a
+// Blocks SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGCHLD for this process and delivers them through a
 // descriptor, for as long as the object lives. A SIGHUP that was ignored from the start (nohup)
 // stays ignored. SIGPIPE is ignored for good: a closed pipe is an error of write. Made once, by
 // the main thread, before any other thread exists. Children must unblock what they inherit.

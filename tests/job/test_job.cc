@@ -93,7 +93,10 @@ TestJob::TestJob(config::Config config, const std::string& transport, const Wrap
   auto link = Listen(endpoint, JobOf(token_), config_.cluster().transport(), OptionsFor(0).link);
   endpoint_ = link->endpoint();
   if (wrap) link = wrap(std::move(link));
-  auto server = std::make_shared<Server>(config_, token_, std::move(link), reporter_);
+  std::optional<ResumePoint> resume;
+  if (!ListCheckpoints(config_.run().dir()).empty()) resume = FindResumePoint(config_);
+  auto server = std::make_shared<Server>(config_, token_, std::move(link), reporter_, -1,
+                                         resume ? &*resume : nullptr);
   result_ = std::async(std::launch::async, [server]() mutable {
     const std::shared_ptr<Server> owned = std::move(server);
     return owned->Run();

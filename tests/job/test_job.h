@@ -30,7 +30,8 @@ ClientOptions WorkerOptions(const config::Config& config, const std::string& end
 
 class TestJob {
  public:
-  // The server uses what `wrap` makes of its link.
+  // The server uses what `wrap` makes of its link. With a run.dir that holds checkpoints it goes on
+  // from the newest one.
   using Wrap = std::function<std::unique_ptr<ServerLink>(std::unique_ptr<ServerLink>)>;
   explicit TestJob(config::Config config, const std::string& transport = "ipc",
                    const Wrap& wrap = {});

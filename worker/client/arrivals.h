@@ -12,8 +12,10 @@ namespace muster {
 class Arrivals {
  public:
   Arrivals() = default;  // nothing is to come
-  // Before the first ones, W(first), came.
-  Arrivals(size_t chunks, int64_t first) : weights_(chunks, first - 1), average_(chunks, first) {}
+  // Before the first ones, W(first), came. A run that goes on may begin with an evaluation of their
+  // average.
+  Arrivals(size_t chunks, int64_t first)
+      : weights_(chunks, first - 1), average_(chunks, first - 1) {}
 
   // The chunk of these weights, or of their average, or of later ones.
   bool Has(int64_t version, size_t chunk, bool average) const {

@@ -201,7 +201,7 @@ TEST_F(SupervisorTest, AServerThatWritesTheWeightsMayTakeItsTime) {
   Exits(1, 0);
   for (int i = 0; i < 60; ++i) {
     Pass(1);
-    Beat();
+    Saving();
   }
   Completed();
   Exits(kServer, 0);
@@ -215,7 +215,7 @@ TEST_F(SupervisorTest, WritingTheWeightsEndsAtSomeTime) {
   Exits(0, 0);
   for (int i = 0; i < 310 && !Over(); ++i) {
     Pass(1);
-    Beat();
+    Saving();
   }
   EXPECT_THAT(Sent(), ::testing::Contains(std::pair(kServer, SIGKILL)));
   EXPECT_THAT(Outcome().failure->what, HasSubstr("did not write the weights within"));
@@ -228,7 +228,7 @@ TEST_F(SupervisorTest, WhoStopsAJobGetsItsWeights) {
   Saving();
   for (int i = 0; i < 30; ++i) {
     Pass(1);
-    Beat();
+    Saving();
   }
   EXPECT_THAT(Sent(), IsEmpty());
   Pass(5);  // not a word: it hangs
@@ -242,7 +242,7 @@ TEST_F(SupervisorTest, WhoInsistsDoesNotWaitForTheWeights) {
   Pass(2.5);
   Sent();
   Signalled(SIGINT, true);
-  Beat();
+  Saving();
   EXPECT_EQ(Sent(), ToAll(SIGKILL));
 }
 
@@ -446,6 +446,31 @@ TEST_F(SupervisorTest, ARequestStopsTheServerFirst) {
   EXPECT_EQ(Outcome().exit_code, ExitCode::kTerminated);
   EXPECT_EQ(Outcome().stop_signal, SIGTERM);
   EXPECT_FALSE(Outcome().failure);
+}
+
+TEST_F(SupervisorTest, AServerThatWritesTheStateIsWaitedFor) {
+  Running();
+  Signalled(SIGTERM);
+  Sent();
+  for (int second = 0; second < 10; ++second) {
+    events::Event event;
+    event.mutable_saving()->set_step(5);
+    Tell(event);
+    Pass(1);
+  }
+  EXPECT_THAT(Sent(), IsEmpty());
+  Exits(kServer, 143);
+  Pass(0.1);
+  EXPECT_THAT(Sent(), ElementsAre(std::pair{0, SIGTERM}, std::pair{1, SIGTERM}));
+}
+
+// Before the server listens the signal would end it.
+TEST_F(SupervisorTest, ACheckpointIsAskedForOnceTheServerListens) {
+  supervisor_.AskForCheckpoint();
+  EXPECT_THAT(Sent(), IsEmpty());
+  Running();
+  supervisor_.AskForCheckpoint();
+  EXPECT_THAT(Sent(), ElementsAre(std::pair{kServer, SIGUSR1}));
 }
 
 TEST_F(SupervisorTest, OnceTheServerIsGoneTheWorkersFollow) {

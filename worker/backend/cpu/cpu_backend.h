@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "worker/backend/backend.h"
 
@@ -18,5 +19,8 @@ struct CpuOptions {
 
 // `threads`: how many compute, the calling one included; at least 1.
 std::unique_ptr<Backend> MakeCpuBackend(int threads, const CpuOptions& options = {});
+
+// What its bits depend on, in words: "oneDNN 2.6.3 (AVX-512), 1 thread, convolutions AUTO".
+std::string CpuArithmetic(int threads, const CpuOptions& options = {});
 
 }  // namespace muster

@@ -1,0 +1,122 @@
+#include "common/checkpoint/checkpoint_reader.h"
+
+#include <fmt/core.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+#include "common/base/error.h"
+#include "common/checkpoint/state_file.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string ReadWholeFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (file) text << file.rdbuf();
+  if (!file) throw Error(ExitCode::kData, "{}: cannot be read: {}", path, std::strerror(errno));
+  return text.str();
+}
+
+CheckpointName NameIn(const checkpoint::State& state) {
+  return {state.generation(), state.step(), state.evaluated()};
+}
+
+std::string OneOf(const std::map<std::string, std::string>& values, const std::string& key) {
+  const auto found = values.find(key);
+  return found == values.end() ? "none" : found->second;
+}
+
+}  // namespace
+
+std::string CheckpointsFolder(const std::string& run_dir) { return run_dir + "/checkpoints"; }
+
+checkpoint::State ReadCheckpointState(const std::string& folder) {
+  const std::string file = folder + "/" + kStateFile;
+  checkpoint::State state = ParseStateFile(file, ReadWholeFile(file));
+  const std::string name = fs::path(folder).filename(), inside = NameIn(state).Text();
+  if (name != inside) {
+    throw Error(ExitCode::kData, "{}: is the state of {}: expected that of {}", file, inside, name);
+  }
+  const fs::path run_id = fs::path(folder).parent_path() / kRunIdFile;
+  std::error_code ignored;
+  if (!fs::exists(run_id, ignored)) return state;
+  if (const std::string expected = ReadWholeFile(run_id); state.run_id() != expected) {
+    throw Error(ExitCode::kData, "{}: is of another run: expected that of run {}, got {}", file,
+                expected, state.run_id());
+  }
+  return state;
+}
+
+std::map<std::string, std::string> TensorMetadata(const checkpoint::State& state) {
+  return {{"format", "muster checkpoint"},
+          {"run", state.run_id()},
+          {"checkpoint", NameIn(state).Text()},
+          {"step", std::to_string(state.step())}};
+}
+
+CheckpointReader::CheckpointReader(const std::string& folder)
+    : folder_(folder), state_(ReadCheckpointState(folder)), tensors_(folder + "/" + kTensorFile) {
+  CheckHeader();
+}
+
+void CheckpointReader::CheckHeader() const {
+  const SafetensorsHeader& header = tensors_.header();
+  for (const auto& [key, value] : TensorMetadata(state_)) {
+    const std::string got = OneOf(header.metadata, key);
+    if (got == value) continue;
+    throw Error(ExitCode::kData, "{}: is of another checkpoint: its {} is {}, expected {}",
+                tensors_.path(), key, got, value);
+  }
+  if (header.file_bytes() != state_.tensors().bytes()) {
+    throw Error(ExitCode::kData, "{}: has {} bytes, expected {}", tensors_.path(),
+                header.file_bytes(), state_.tensors().bytes());
+  }
+  // As they lie there: what a parser passes over is damage, too.
+  std::string bytes(header.data_begin, '\0');
+  std::ifstream(tensors_.path(), std::ios::binary).read(bytes.data(), std::ssize(bytes));
+  if (XXH3_64bits(bytes.data(), bytes.size()) != state_.tensors().header_xxh3()) {
+    throw Error(ExitCode::kData, "{}: its header is not the one that was written", tensors_.path());
+  }
+}
+
+const checkpoint::TensorFile::Tensor& CheckpointReader::Find(const std::string& tensor) const {
+  const auto& known = state_.tensors().tensor();
+  const auto found = std::ranges::find(known, tensor, &checkpoint::TensorFile::Tensor::name);
+  if (found != known.end() && tensors_.header().Find(tensor) != nullptr) return *found;
+  throw Error(ExitCode::kData, "{}: has no tensor {}", tensors_.path(), tensor);
+}
+
+void CheckpointReader::Read(const std::string& tensor, std::span<float> to) const {
+  const uint64_t expected = Find(tensor).xxh3();
+  const StoredTensor& stored = *tensors_.header().Find(tensor);
+  if (stored.type != TensorType::kF32 || stored.elements() != to.size()) {
+    throw Error(ExitCode::kData, "{}: {} is {} of {}, expected {} floats", tensors_.path(), tensor,
+                stored.ShapeString(), muster::Name(stored.type), to.size());
+  }
+  tensors_.ReadBytes(stored, std::as_writable_bytes(to));
+  const uint64_t got = XXH3_64bits(to.data(), to.size_bytes());
+  if (got == expected) return;
+  throw Error(ExitCode::kData, "{}: {} is damaged: expected the checksum {:016x}, got {:016x}",
+              tensors_.path(), tensor, expected, got);
+}
+
+void CheckpointReader::Verify() const {
+  std::vector<float> scratch;
+  for (const checkpoint::TensorFile::Tensor& tensor : state_.tensors().tensor()) {
+    (void)Find(tensor.name());
+    scratch.resize(tensors_.header().Find(tensor.name())->bytes() / sizeof(float));
+    Read(tensor.name(), scratch);
+  }
+}
+
+}  // namespace muster

@@ -1,0 +1,146 @@
+#include "common/checkpoint/resumable_config.h"
+
+#include <fmt/core.h>
+#include <google/protobuf/text_format.h>
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+
+#include "common/base/error.h"
+#include "common/config/config.h"
+#include "common/config/update_settings.h"
+
+namespace muster {
+namespace {
+
+namespace pb = google::protobuf;
+
+using Values = std::map<std::string, std::string>;
+
+// Where, how fast and how long: nothing of it has an influence on what a step does. A path ends
+// with a dot where all below it is meant.
+constexpr std::string_view kFree[] = {"checkpoint.",
+                                      "cluster.chunk_bytes",
+                                      "cluster.transport",
+                                      "cluster.workers",
+                                      "data.dir",
+                                      "data.prefetch_batches",
+                                      "data.prefetch_threads",
+                                      "deadlines.",
+                                      "run.dir",
+                                      "run.epochs",
+                                      "run.steps",
+                                      "run.trace_file",
+                                      "run.trace_first_step",
+                                      "run.trace_steps",
+                                      "server."};
+// The result is as good, but its bits may be others.
+constexpr std::string_view kRounding[] = {"worker."};
+
+template <size_t N>
+bool IsOneOf(const std::string_view (&paths)[N], std::string_view path) {
+  return std::ranges::any_of(paths, [&](std::string_view one) {
+    return one.ends_with('.') ? path.starts_with(one) : path == one;
+  });
+}
+
+void Flatten(const pb::Message& message, const std::string& path, Values& values) {
+  std::vector<const pb::FieldDescriptor*> fields;
+  message.GetReflection()->ListFields(message, &fields);
+  for (const pb::FieldDescriptor* field : fields) {
+    const pb::Reflection* r = message.GetReflection();
+    const int count = field->is_repeated() ? r->FieldSize(message, field) : 1;
+    for (int i = 0; i < count; ++i) {
+      std::string name = path.empty() ? field->name() : path + "." + field->name();
+      if (field->is_repeated()) name += fmt::format("[{}]", i);
+      if (field->message_type() != nullptr) {
+        Flatten(field->is_repeated() ? r->GetRepeatedMessage(message, field, i)
+                                     : r->GetMessage(message, field),
+                name, values);
+        values.try_emplace(name, "{}");  // that it is there: a layer without settings
+      } else {
+        pb::TextFormat::PrintFieldValueToString(message, field, field->is_repeated() ? i : -1,
+                                                &values[name]);
+      }
+    }
+  }
+}
+
+config::Config Parse(const std::string& text) {
+  config::Config config;
+  if (!pb::TextFormat::ParseFromString(text, &config)) {
+    throw Error(ExitCode::kData,
+                "the config in the checkpoint cannot be read: it is of another "
+                "version of muster");
+  }
+  return config;
+}
+
+Values ValuesOf(const config::Config& config) {
+  Values values;
+  Flatten(config, "", values);
+  return values;
+}
+
+std::string ValueOr(const Values& values, const std::string& path) {
+  const auto found = values.find(path);
+  return found == values.end() ? "not set" : found->second;
+}
+
+void CheckLength(const config::Config& kept, const config::Config& now) {
+  const bool same = kept.run().has_steps() == now.run().has_steps() &&
+                    kept.run().steps() == now.run().steps() &&
+                    kept.run().epochs() == now.run().epochs();
+  if (same || !RateFollowsLength(kept.learning_rate())) return;
+  throw Error(ExitCode::kUsage,
+              "the run's length cannot be changed when it is resumed: with learning_rate.type={} "
+              "the rate of every step depends on it. Give neither --epochs nor --steps",
+              config::LearningRate::Type_Name(kept.learning_rate().type()));
+}
+
+}  // namespace
+
+bool RateFollowsLength(const config::LearningRate& rate) {
+  const bool ends = rate.type() == config::LearningRate::POLYNOMIAL ||
+                    rate.type() == config::LearningRate::COSINE ||
+                    rate.type() == config::LearningRate::ONE_CYCLE;
+  return ends && !rate.has_total_samples();
+}
+
+config::Config FrozenConfig(const config::Config& config) {
+  config::Config frozen = config;
+  frozen.mutable_run()->set_global_batch(ResolveBatch(config).global_batch);
+  config::LearningRate& rate = *frozen.mutable_learning_rate();
+  rate.set_base(ScaledBase(config.learning_rate(), config.cluster().workers()));
+  rate.clear_scaling();
+  rate.clear_base_workers();
+  return frozen;
+}
+
+std::string FrozenConfigText(const config::Config& config) {
+  return ConfigText(FrozenConfig(config));
+}
+
+std::vector<std::string> CheckResumable(const std::string& kept, const config::Config& now) {
+  const config::Config then = Parse(kept), here = Parse(FrozenConfigText(now));
+  CheckLength(then, here);
+  const Values before = ValuesOf(then), after = ValuesOf(here);
+  Values paths = before;
+  paths.insert(after.begin(), after.end());
+  std::vector<std::string> notes;
+  for (const auto& [path, ignored] : paths) {
+    const std::string was = ValueOr(before, path), is = ValueOr(after, path);
+    if (was == is || IsOneOf(kFree, path)) continue;
+    if (!IsOneOf(kRounding, path)) {
+      throw Error(ExitCode::kUsage,
+                  "{} was {} and is now {}: a run that is resumed goes on as it began; for another "
+                  "setting start another run",
+                  path, was, is);
+    }
+    notes.push_back(fmt::format("{} was {} and is now {}", path, was, is));
+  }
+  return notes;
+}
+
+}  // namespace muster

@@ -1,0 +1,20 @@
+// `--resume`: a run's own directory and config, for it to go on.
+#pragma once
+
+#include <string>
+
+#include "launch/job/launch_command.h"
+#include "launch/job/run_dir.h"
+#include "proto/config.pb.h"
+
+namespace muster {
+
+// Takes the directory of the run, and makes its config, as the newest checkpoint holds it, that of
+// the job. Throws Error(kUsage): there is no such run, no checkpoint, or somebody uses it.
+RunDir TakeUp(LaunchArguments& arguments);
+
+// Throws Error(kUsage) if the run cannot go on with this config, which settings have changed.
+// Returns a remark for the header: what it goes on from.
+std::string CheckTakenUp(const RunDir& dir, const config::Config& config);
+
+}  // namespace muster

@@ -1,0 +1,51 @@
+#include "ps/checkpoint/resume.h"
+
+#include <algorithm>
+
+#include "common/base/log.h"
+#include "common/checkpoint/resumable_config.h"
+
+namespace muster {
+namespace {
+
+std::vector<KeptCheckpoint> KeptBefore(const std::string& run_dir, const ChosenCheckpoint& chosen) {
+  std::vector<KeptCheckpoint> kept;
+  for (const CheckpointName& name : ListCheckpoints(run_dir)) {
+    if (name <= chosen.name) kept.insert(kept.begin(), {name, std::nullopt});
+  }
+  for (const checkpoint::Evaluated& one : chosen.reader->state().kept()) {
+    for (KeptCheckpoint& other : kept) {
+      if (other.name.generation == one.generation() && other.name.step == one.step()) {
+        other.accuracy = one.accuracy();
+      }
+    }
+  }
+  return kept;
+}
+
+}  // namespace
+
+ResumePoint FindResumePoint(const config::Config& config) {
+  const std::string& run_dir = config.run().dir();
+  ResumePoint point{.checkpoint = ChooseCheckpoint(run_dir)};
+  std::vector<CheckpointName> all = ListCheckpoints(run_dir);
+  if (const std::string& other = config.checkpoint().save_to(); !other.empty()) {
+    ChosenCheckpoint elsewhere = ChooseCheckpoint(other);
+    const auto run = point.checkpoint.reader ? point.state().run_id() : "";
+    if (elsewhere.reader && (run.empty() || elsewhere.reader->state().run_id() == run) &&
+        (!point.checkpoint.reader || elsewhere.name > point.checkpoint.name)) {
+      elsewhere.damaged = std::move(point.checkpoint.damaged);
+      point.checkpoint = std::move(elsewhere);
+      all.push_back(point.checkpoint.name);
+    }
+  }
+  if (!point.checkpoint.reader) NoCheckpoint(run_dir, point.checkpoint.damaged);
+  for (const CheckpointName& name : all) {
+    point.next_generation = std::max(point.next_generation, name.generation + 1);
+  }
+  point.kept = KeptBefore(run_dir, point.checkpoint);
+  point.notes = CheckResumable(point.state().config(), config);
+  return point;
+}
+
+}  // namespace muster

@@ -1,0 +1,23 @@
+// What of the variables a checkpoint holds, and back.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/checkpoint/checkpoint_reader.h"
+#include "ps/variables.h"
+
+namespace muster {
+
+// "weights", "optimizer_state_0", …, "average".
+std::vector<std::string> CheckpointArenaNames(const Variables& variables);
+// In the same order, of W(version) and what belongs to it now.
+std::vector<std::span<float>> CheckpointArenas(Variables& variables, int64_t version);
+
+// Reads all of them, and the count of updates. Throws Error(kData); Error(kUsage) if the network is
+// another one.
+void RestoreVariables(const CheckpointReader& reader, Variables& variables);
+
+}  // namespace muster

@@ -1,0 +1,130 @@
+// How a run is kept, how it goes on, and how it ends.
+#include <fmt/core.h>
+#include <poll.h>
+
+#include "common/base/log.h"
+#include "ps/coordinator.h"
+
+namespace muster {
+
+checkpoint::State Coordinator::Describe() const {
+  checkpoint::State state;
+  state.set_muster_version(MUSTER_VERSION);
+  state.set_step(step_);
+  state.set_evaluated(step_ > 0 && evaluator_.IsDueAfter(step_ - 1) && !evaluator_.running());
+  checkpoint::Plan& plan = *state.mutable_plan();
+  plan.set_train_samples(plan_.train_samples);
+  plan.set_test_samples(members_.roster().test_samples());
+  plan.set_global_batch(plan_.global_batch);
+  plan.set_slices(plan_.slices);
+  plan.set_total_steps(plan_.total_steps);
+  plan.set_layout_hash(graph_.layout().hash());
+  plan.set_data_fingerprint(members_.roster().data_fingerprint());
+  for (const std::string& arithmetic : members_.roster().Arithmetic()) {
+    state.mutable_arithmetic()->add_worker(arithmetic);
+  }
+  state.set_updates(variables_.updates());
+  state.set_skipped_in_a_row(nonfinite_.skipped_in_a_row());
+  *state.mutable_progress() = progress_.Keep();
+  *state.mutable_metrics() = reporter_.KeepMetrics();
+  return state;
+}
+
+// What only the workers know: the data. And whether there is anything left to do.
+bool Coordinator::FitsCheckpoint() {
+  if (!resumed_) return true;
+  const checkpoint::Plan& then = resumed_->plan();
+  const Roster& roster = members_.roster();
+  std::string why;
+  const auto compare = [&](const char* what, int64_t was, int64_t is) {
+    if (was != is && why.empty()) why = fmt::format("{} was {} and is now {}", what, was, is);
+  };
+  compare("the number of training samples", then.train_samples(), plan_.train_samples);
+  compare("the number of test samples", then.test_samples(), roster.test_samples());
+  compare("the global batch", then.global_batch(), plan_.global_batch);
+  compare("the number of slices", then.slices(), plan_.slices);
+  if (why.empty() && then.data_fingerprint() != roster.data_fingerprint()) {
+    why = "the training data are not those that the run began with";
+  }
+  if (why.empty() && plan_.total_steps < step_) {
+    why = fmt::format("it has done {} steps, and is now to end after {}", step_, plan_.total_steps);
+  }
+  if (!why.empty()) {
+    failure_.Set({ExitCode::kUsage, std::nullopt, "the run cannot be resumed: " + why});
+    return false;
+  }
+  const auto& kept = resumed_->arithmetic().worker();
+  const std::vector<std::string> before(kept.begin(), kept.end()), now = roster.Arithmetic();
+  if (before != now && !before.empty() && !now.empty()) {
+    const std::string text = fmt::format(
+        "the workers computed with \"{}\" before, and do with \"{}\" now: the result "
+        "is as good, but its bits may differ from those of a run that never stopped",
+        before.front(), now.front());
+    LogWarning("{}", text);
+    reporter_.Warning(text);
+  }
+  return true;
+}
+
+// All are ready: the evaluation that had not ended, then the next step.
+void Coordinator::GoOn() {
+  reporter_.CutMetrics();
+  const bool over = !progress_.stop_reason().empty();
+  const bool pending =
+      !over && !resumed_->evaluated() && step_ > 0 && evaluator_.IsDueAfter(step_ - 1);
+  LogInfo("the run goes on from step {}{}", step_,
+          pending ? ", with the evaluation of its weights" : "");
+  if (over || (step_ == plan_.total_steps && !pending)) return Finish();
+  if (pending) {
+    OrderEvaluation(step_);
+    progress_.BeginEvaluation();
+    if (evaluator_.AverageIsDue(step_)) {
+      for (size_t c = 0; c < aggregator_.chunks().size(); ++c) PublishAverage(step_, c);
+    }
+  }
+  if (step_ == plan_.total_steps) {
+    phase_ = Phase::kFinishing;
+    return;
+  }
+  if (!pending || !evaluator_.decides()) work_.Order(step_);
+  BeginStep(step_);
+}
+
+void Coordinator::OrderEvaluation(int64_t version) {
+  const std::vector<uint32_t> ranks = members_.Entered();
+  const std::vector<wire::Evaluate> orders = evaluator_.Begin(version, ranks);
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    wire::ServerMessage message = members_.NewMessage();
+    *message.mutable_evaluate() = orders[i];
+    members_.Send(ranks[i], message);
+  }
+}
+
+void Coordinator::PublishAverage(int64_t version, size_t chunk) {
+  wire::ServerMessage message = WeightsMessage(version, chunk);
+  message.mutable_weights_chunk()->set_average(true);
+  members_.Broadcast(message, variables_.WireAverage(aggregator_.chunks()[chunk]));
+}
+
+void Coordinator::Finish() {
+  phase_ = Phase::kFinishing;
+  done_ = true;
+  checkpoints_.TakeLast();
+}
+
+bool Coordinator::AtBoundary() const {
+  if (phase_ == Phase::kFinishing) return true;
+  return phase_ == Phase::kTraining && aggregator_.collects();
+}
+
+void Coordinator::KeepLast(const std::function<void()>& meanwhile) {
+  checkpoints_.TakeLast();
+  while (checkpoints_.busy()) {
+    pollfd fd{pool_.fd(), POLLIN, 0};
+    if (pool_.PrepareToSleep()) (void)::poll(&fd, 1, 500);
+    pool_.Collect();
+    meanwhile();
+  }
+}
+
+}  // namespace muster

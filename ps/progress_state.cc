@@ -1,0 +1,66 @@
+// What of the progress a checkpoint keeps.
+#include "ps/progress.h"
+
+namespace muster {
+
+checkpoint::Sums Progress::Sums::Keep() const {
+  checkpoint::Sums kept;
+  kept.set_steps(steps);
+  kept.set_samples(samples);
+  kept.set_correct(correct);
+  kept.set_skipped_steps(skipped_steps);
+  kept.set_skipped_samples(skipped_samples);
+  kept.set_loss(loss);
+  kept.set_seconds(seconds);
+  return kept;
+}
+
+void Progress::Sums::Restore(const checkpoint::Sums& kept) {
+  steps = kept.steps();
+  samples = kept.samples();
+  correct = kept.correct();
+  skipped_steps = kept.skipped_steps();
+  skipped_samples = kept.skipped_samples();
+  loss = kept.loss();
+  seconds = kept.seconds();
+}
+
+checkpoint::Progress Progress::Keep() const {
+  checkpoint::Progress kept;
+  *kept.mutable_total() = total_.Keep();
+  *kept.mutable_since_log() = since_log_.Keep();
+  *kept.mutable_last_log() = last_log_.Keep();
+  kept.set_learning_rate(learning_rate_);
+  if (evaluated_) {
+    checkpoint::Evaluated& last = *kept.mutable_last_evaluation();
+    last.set_step(evaluated_->version);
+    last.set_accuracy(evaluated_->accuracy);
+    last.set_loss(evaluated_->loss);
+    if (evaluated_->top5_accuracy) last.set_top5_accuracy(*evaluated_->top5_accuracy);
+  }
+  kept.set_best_accuracy(best_accuracy_);
+  kept.set_best_step(best_step_);
+  kept.set_evaluation_seconds(evaluation_seconds_);
+  kept.set_elapsed_seconds(Elapsed());
+  kept.set_stop_reason(stop_reason_);
+  return kept;
+}
+
+void Progress::Restore(const checkpoint::Progress& kept) {
+  total_.Restore(kept.total());
+  since_log_.Restore(kept.since_log());
+  last_log_.Restore(kept.last_log());
+  learning_rate_ = kept.learning_rate();
+  if (kept.has_last_evaluation()) {
+    const checkpoint::Evaluated& last = kept.last_evaluation();
+    evaluated_ = {.version = last.step(), .loss = last.loss(), .accuracy = last.accuracy()};
+    if (last.has_top5_accuracy()) evaluated_->top5_accuracy = last.top5_accuracy();
+  }
+  best_accuracy_ = kept.best_accuracy();
+  best_step_ = kept.best_step();
+  evaluation_seconds_ = kept.evaluation_seconds();
+  seconds_before_ = kept.elapsed_seconds();
+  stop_reason_ = kept.stop_reason();
+}
+
+}  // namespace muster

@@ -1,0 +1,208 @@
+// Names, files, and every kind of damage to them.
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+#include <xxhash.h>
+
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "common/base/error.h"
+#include "common/checkpoint/state_file.h"
+#include "tests/checkpoint/some_run.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using testing::SomeRun;
+
+constexpr CheckpointName kOlder{.generation = 1, .step = 7}, kNewer{.generation = 1, .step = 12};
+
+std::string Slurp(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+void Put(const fs::path& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+template <typename Function>
+std::string ErrorOf(ExitCode code, const Function& function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  return "";
+}
+
+TEST(CheckpointNameTest, IsReadAsItIsWritten) {
+  EXPECT_EQ((CheckpointName{2, 120}.Text()), "step-00000120-g2");
+  for (const CheckpointName& name : {CheckpointName{1, 0}, CheckpointName{12, 123456789, true}}) {
+    EXPECT_EQ(ParseCheckpointName(name.Text()), name);
+  }
+  for (const char* other : {"", "step-", "step-00000120", "step-120-g2", "step-00000120-g2.partial",
+                            "step-00000120-g-2", "step-00000120-g2-evaluated2", "step-00000120-g02",
+                            "step-99999999999999999999-g1"}) {
+    EXPECT_EQ(ParseCheckpointName(other), std::nullopt) << other;
+  }
+}
+
+// A later server may have gone on from an older step: what it wrote is newer.
+TEST(CheckpointNameTest, AgeIsTheServersThenTheSteps) {
+  EXPECT_LT((CheckpointName{1, 90}), (CheckpointName{2, 40}));
+  EXPECT_LT((CheckpointName{1, 40}), (CheckpointName{1, 90}));
+  EXPECT_LT((CheckpointName{1, 40}), (CheckpointName{1, 40, true}));
+}
+
+checkpoint::State SomeState() {
+  checkpoint::State state;
+  state.set_step(7);
+  state.set_config("run { steps: 9 }");
+  state.mutable_progress()->mutable_total()->set_loss(0.1);
+  return state;
+}
+
+TEST(StateFileTest, EveryByteMatters) {
+  const std::string bytes = StateFileBytes(SomeState());
+  EXPECT_EQ(ParseStateFile("f", bytes).SerializeAsString(), SomeState().SerializeAsString());
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    std::string flipped = bytes;
+    flipped[i] = static_cast<char>(flipped[i] ^ 0x10);
+    EXPECT_NE(ErrorOf(ExitCode::kData, [&] { (void)ParseStateFile("f", flipped); }), "") << i;
+    EXPECT_NE(ErrorOf(ExitCode::kData, [&] { (void)ParseStateFile("f", bytes.substr(0, i)); }), "")
+        << i;
+  }
+  EXPECT_NE(ErrorOf(ExitCode::kData, [&] { (void)ParseStateFile("f", bytes + "x"); }), "");
+}
+
+std::string OfNextVersion(std::string bytes) {
+  bytes[8] = static_cast<char>(kCheckpointFormat + 1);
+  const auto check = static_cast<uint32_t>(XXH3_64bits(bytes.data(), 12));
+  std::memcpy(&bytes[12], &check, sizeof check);
+  return bytes;
+}
+
+TEST(StateFileTest, ANewerVersionIsRefusedByName) {
+  const std::string bytes = OfNextVersion(StateFileBytes(SomeState()));
+  EXPECT_THAT(ErrorOf(ExitCode::kUsage, [&] { (void)ParseStateFile("f/state.pb", bytes); }),
+              ::testing::AllOf(HasSubstr("f/state.pb: has version 2"), HasSubstr("reads up to 1")));
+}
+
+class DamageTest : public ::testing::Test {
+ protected:
+  DamageTest() {
+    run_.Write(kOlder);
+    run_.Write(kNewer);
+    EXPECT_EQ(run_.Newest(), kNewer);
+  }
+  fs::path Newer(const char* file) const { return fs::path(run_.Folder(kNewer)) / file; }
+  fs::path Older(const char* file) const { return fs::path(run_.Folder(kOlder)) / file; }
+  // What is said of the newer one, when the older one has been chosen.
+  std::string Said() const {
+    const ChosenCheckpoint chosen = ChooseCheckpoint(run_.dir());
+    EXPECT_TRUE(chosen.reader);
+    EXPECT_EQ(chosen.name, kOlder);
+    if (chosen.damaged.size() != 1) return "";
+    EXPECT_EQ(chosen.damaged[0].name, kNewer);
+    return chosen.damaged[0].why;
+  }
+  SomeRun run_;
+};
+
+TEST_F(DamageTest, EveryFlipIsNoticed) {
+  for (const char* file : {kStateFile, kTensorFile}) {
+    const std::string bytes = Slurp(Newer(file));
+    for (size_t i = 0; i < bytes.size(); i += i < 300 ? 1 : 97) {
+      std::string flipped = bytes;
+      flipped[i] = static_cast<char>(flipped[i] ^ 1);
+      Put(Newer(file), flipped);
+      ASSERT_THAT(Said(), HasSubstr(Newer(file))) << file << " " << i;
+    }
+    Put(Newer(file), bytes);
+  }
+  EXPECT_EQ(run_.Newest(), kNewer);
+}
+
+TEST_F(DamageTest, EveryTruncationIsNoticed) {
+  for (const char* file : {kStateFile, kTensorFile}) {
+    const std::string bytes = Slurp(Newer(file));
+    for (size_t i = 0; i < bytes.size(); i += 211) {
+      Put(Newer(file), bytes.substr(0, i));
+      ASSERT_THAT(Said(), HasSubstr(Newer(file))) << file << " " << i;
+    }
+    fs::remove(Newer(file));
+    ASSERT_THAT(Said(), HasSubstr(Newer(file)));
+    Put(Newer(file), bytes + "more");
+    ASSERT_THAT(Said(), HasSubstr(Newer(file)));
+    Put(Newer(file), bytes);
+  }
+}
+
+TEST_F(DamageTest, FilesOfAnotherCheckpoint) {
+  fs::copy_file(Older(kTensorFile), Newer(kTensorFile), fs::copy_options::overwrite_existing);
+  EXPECT_THAT(Said(), HasSubstr("of another checkpoint: its checkpoint is step-00000007-g1"));
+  fs::copy_file(Older(kStateFile), Newer(kStateFile), fs::copy_options::overwrite_existing);
+  EXPECT_THAT(Said(),
+              HasSubstr("is the state of step-00000007-g1: expected that of step-00000012"));
+}
+
+TEST_F(DamageTest, TensorsOfAnotherRun) {
+  SomeRun other;
+  CheckpointToWrite what = other.At(kNewer);
+  what.state.set_run_id("another run");
+  WriteCheckpoint(what, other.image());
+  fs::copy_file(other.Folder(kNewer) + "/" + kTensorFile, Newer(kTensorFile),
+                fs::copy_options::overwrite_existing);
+  EXPECT_THAT(Said(), HasSubstr("of another checkpoint: its run is another run"));
+}
+
+// All of it, under the right name.
+TEST_F(DamageTest, ACheckpointOfAnotherRun) {
+  fs::remove(fs::path(CheckpointsFolder(run_.dir())) / kRunIdFile);
+  SomeRun other;
+  CheckpointToWrite what = other.At(kNewer);
+  what.state.set_run_id("another run");
+  fs::remove_all(run_.Folder(kNewer));
+  what.run_dir = run_.dir();
+  WriteCheckpoint(what, other.image());
+  Put(fs::path(CheckpointsFolder(run_.dir())) / kRunIdFile, "a run");
+  EXPECT_THAT(Said(), HasSubstr("is of another run: expected that of run a run, got another run"));
+}
+
+// Never a silent fresh start.
+TEST_F(DamageTest, NoneThatIsWhole) {
+  Put(Newer(kStateFile), "");
+  Put(Older(kTensorFile), "");
+  const ChosenCheckpoint chosen = ChooseCheckpoint(run_.dir());
+  EXPECT_FALSE(chosen.reader);
+  EXPECT_THAT(ErrorOf(ExitCode::kData, [&] { NoCheckpoint(run_.dir(), chosen.damaged); }),
+              ::testing::AllOf(HasSubstr("no checkpoint that is whole"),
+                               HasSubstr(Newer(kStateFile)), HasSubstr(Older(kTensorFile))));
+}
+
+// To pass over it would lose what it holds.
+TEST_F(DamageTest, ANewerVersionIsNotPassedOver) {
+  Put(Newer(kStateFile), OfNextVersion(Slurp(Newer(kStateFile))));
+  EXPECT_THAT(ErrorOf(ExitCode::kUsage, [&] { (void)ChooseCheckpoint(run_.dir()); }),
+              HasSubstr("version 2"));
+}
+
+TEST_F(DamageTest, LeftoversAreNoCheckpoints) {
+  const CheckpointName later{.generation = 1, .step = 20};
+  run_.Write(later);
+  fs::rename(run_.Folder(later), run_.Folder(later) + ".partial");
+  fs::rename(run_.Folder(kOlder), run_.Folder(kOlder) + ".removing");
+  EXPECT_EQ(run_.Newest(), kNewer);
+  RemoveLeftovers(run_.dir());
+  const auto left = std::distance(fs::directory_iterator(CheckpointsFolder(run_.dir())), {});
+  EXPECT_EQ(left, 2);  // and the run's own number
+}
+
+}  // namespace
+}  // namespace muster

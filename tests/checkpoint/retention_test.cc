@@ -1,0 +1,53 @@
+// Which checkpoints stay.
+#include "ps/checkpoint/retention.h"
+
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+namespace muster {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+std::vector<int64_t> StepsOf(const std::vector<KeptCheckpoint>& kept) {
+  std::vector<int64_t> steps;
+  for (const KeptCheckpoint& one : kept) steps.push_back(one.name.step);
+  return steps;
+}
+
+std::vector<KeptCheckpoint> FourEvaluated() {
+  return {{{1, 10}, 0.5}, {{1, 20}, 0.7}, {{1, 30}, 0.6}, {{1, 40}, {}}};
+}
+
+TEST(RetentionTest, TheNewestStay) {
+  auto kept = FourEvaluated();
+  EXPECT_THAT(TakeExpired(kept, 2, 0), ElementsAre(CheckpointName{1, 10}, CheckpointName{1, 20}));
+  EXPECT_THAT(StepsOf(kept), ElementsAre(30, 40));
+  EXPECT_THAT(TakeExpired(kept, 5, 0), IsEmpty());
+}
+
+TEST(RetentionTest, TheBestStayBesides) {
+  auto kept = FourEvaluated();
+  EXPECT_THAT(TakeExpired(kept, 1, 1), ElementsAre(CheckpointName{1, 10}, CheckpointName{1, 30}));
+  EXPECT_THAT(StepsOf(kept), ElementsAre(20, 40));
+  kept = FourEvaluated();
+  (void)TakeExpired(kept, 1, 2);
+  EXPECT_THAT(StepsOf(kept), ElementsAre(20, 30, 40));
+}
+
+// A best one among the newest takes no place of the others.
+TEST(RetentionTest, TheNewestAreNotCountedAsBest) {
+  std::vector<KeptCheckpoint> kept{{{1, 10}, 0.5}, {{1, 20}, 0.4}, {{1, 30}, 0.9}};
+  (void)TakeExpired(kept, 1, 1);
+  EXPECT_THAT(StepsOf(kept), ElementsAre(10, 30));
+}
+
+TEST(RetentionTest, OneStaysInAnyCase) {
+  auto kept = FourEvaluated();
+  (void)TakeExpired(kept, 0, 0);
+  EXPECT_THAT(StepsOf(kept), ElementsAre(40));
+}
+
+}  // namespace
+}  // namespace muster

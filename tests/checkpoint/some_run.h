@@ -1,0 +1,42 @@
+// A run's variables and checkpoints of it, in a directory of the test's own.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "common/checkpoint/list_checkpoints.h"
+#include "ps/checkpoint/write_checkpoint.h"
+#include "ps/variables.h"
+
+namespace muster::testing {
+
+class SomeRun {
+ public:
+  SomeRun();
+  ~SomeRun();
+  SomeRun(const SomeRun&) = delete;
+
+  std::string dir() const { return dir_; }
+  std::string Folder(const CheckpointName& name) const;
+
+  // Every tensor, also of image(), gets values that no other step has.
+  const TensorImage& image() const { return image_; }
+  CheckpointToWrite At(const CheckpointName& name);
+  // Throws what WriteCheckpoint throws.
+  void Write(const CheckpointName& name, std::vector<CheckpointName> expired = {});
+  // Whether its tensors have the values of that step.
+  bool Holds(const CheckpointReader& reader) const;
+  // The one that a run would go on from, if its tensors are what they should be.
+  std::optional<CheckpointName> Newest() const;
+
+ private:
+  float ValueOf(int64_t step, size_t arena, size_t i) const;
+
+  std::string dir_;
+  VariableLayout layout_;
+  Variables variables_;
+  TensorImage image_;
+};
+
+}  // namespace muster::testing

@@ -1,0 +1,180 @@
+// A checkpoint is there whole or not at all, whatever becomes of any call that writes it: the
+// process is killed there, the disk is full, or it fails.
+#include <fcntl.h>
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+
+#include "common/base/error.h"
+#include "common/base/unique_fd.h"
+#include "tests/checkpoint/some_run.h"
+#include "tests/checkpoint/system_calls.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AnyOf;
+using testing::Fault;
+using ::testing::HasSubstr;
+using testing::SomeRun;
+using testing::SystemCall;
+
+constexpr CheckpointName kOldest{.generation = 1, .step = 3}, kOlder{.generation = 1, .step = 7};
+constexpr CheckpointName kNewer{.generation = 1, .step = 12};
+constexpr size_t kMostCalls = 200;
+
+// Two are there; the third one is written, and the oldest goes.
+class WriteTest : public ::testing::Test {
+ protected:
+  void BeginAgain() {
+    fs::remove_all(CheckpointsFolder(run_.dir()));
+    run_.Write(kOldest);
+    run_.Write(kOlder);
+  }
+  void WriteNewer() { run_.Write(kNewer, {kOldest}); }
+  bool IsThere(const CheckpointName& name) const { return fs::exists(run_.Folder(name)); }
+  // How the process ended that wrote it with this fault.
+  int WriteInChild(Fault fault, size_t at) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      testing::WatchCalls(run_.dir(), fault, at);
+      WriteNewer();
+      ::_exit(0);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return status;
+  }
+  SomeRun run_;
+};
+
+class KillTest : public WriteTest, public ::testing::WithParamInterface<Fault> {};
+
+TEST_P(KillTest, AtEachCall) {
+  size_t killed = 0;
+  for (size_t at = 0; at < kMostCalls; ++at) {
+    BeginAgain();
+    const int status = WriteInChild(GetParam(), at);
+    ASSERT_THAT(run_.Newest(), AnyOf(kOlder, kNewer)) << at;
+    ASSERT_TRUE(IsThere(kOlder)) << at;
+    // What goes, goes when the new one is there for good.
+    ASSERT_TRUE(IsThere(kOldest) || run_.Newest() == kNewer) << at;
+    if (WIFSIGNALED(status)) {
+      ASSERT_EQ(WTERMSIG(status), SIGKILL);
+      ++killed;
+    }
+    // The next server finds no obstacle, and leaves none.
+    RemoveLeftovers(run_.dir());
+    WriteNewer();
+    ASSERT_EQ(run_.Newest(), kNewer) << at;
+    ASSERT_EQ(std::distance(fs::directory_iterator(CheckpointsFolder(run_.dir())), {}), 3) << at;
+    if (GetParam() == Fault::kKill && !WIFSIGNALED(status)) break;  // there was no such call
+  }
+  EXPECT_GT(killed, GetParam() == Fault::kKill ? 15u : 2u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Everywhere, KillTest, ::testing::Values(Fault::kKill, Fault::kKillInside));
+
+class ErrorTest : public WriteTest, public ::testing::WithParamInterface<int> {};
+
+TEST_P(ErrorTest, OfEachCall) {
+  size_t failed = 0;
+  for (size_t at = 0; at < kMostCalls; ++at) {
+    BeginAgain();
+    testing::WatchCalls(run_.dir(), Fault::kError, at, GetParam());
+    std::string said;
+    try {
+      WriteNewer();
+    } catch (const Error& error) {
+      said = error.what();
+    }
+    const bool reached = testing::TakeCalls().size() > at;
+    ASSERT_TRUE(IsThere(kOlder)) << at;
+    ASSERT_THAT(run_.Newest(), AnyOf(kOlder, kNewer)) << at;
+    if (said.empty()) {
+      ASSERT_EQ(run_.Newest(), kNewer) << at;
+    } else {
+      ++failed;
+      ASSERT_THAT(said, HasSubstr(run_.dir())) << at;
+      ASSERT_TRUE(IsThere(kOldest)) << at;
+    }
+    WriteNewer();  // it is tried again
+    ASSERT_EQ(run_.Newest(), kNewer) << at;
+    if (!reached) break;
+  }
+  EXPECT_GT(failed, 12u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Everywhere, ErrorTest, ::testing::Values(ENOSPC, EIO));
+
+// What the order of the calls promises for a loss of power: nothing is renamed before all of it is
+// on the disk, and nothing is removed before the name is.
+TEST_F(WriteTest, TheOrderInWhichThingsReachTheDisk) {
+  BeginAgain();
+  const std::string metrics = run_.dir() + "/metrics.jsonl";
+  const UniqueFd metrics_fd(::open(metrics.c_str(), O_WRONLY | O_CREAT, 0644));
+  CheckpointToWrite what = run_.At(kNewer);
+  what.metrics_fd = metrics_fd.get();
+  what.expired = {kOldest};
+  testing::WatchCalls(run_.dir());
+  WriteCheckpoint(what, run_.image());
+  const std::vector<SystemCall> calls = testing::TakeCalls();
+
+  const auto place = [&](const char* name, const std::string& path, bool last = false) {
+    const auto is = [&](const SystemCall& call) { return call.name == name && call.path == path; };
+    const auto found = std::ranges::find_if(calls, is);
+    EXPECT_NE(found, calls.end()) << name << " " << path;
+    if (!last) return found - calls.begin();
+    return calls.rend() - std::find_if(calls.rbegin(), calls.rend(), is) - 1;
+  };
+  const std::string partial = run_.Folder(kNewer) + ".partial";
+  const auto renamed = place("rename", partial);
+  const auto folder_synced = place("fsync", partial);
+  for (const char* file : {kStateFile, kTensorFile}) {
+    const std::string path = partial + "/" + file;
+    EXPECT_LT(place("write", path, true), place("fsync", path));
+    EXPECT_LT(place("fsync", path), folder_synced);
+  }
+  EXPECT_LT(place("truncate", partial + "/" + kTensorFile),
+            place("fsync", partial + "/" + kTensorFile));
+  EXPECT_LT(folder_synced, renamed);
+  EXPECT_LT(place("fsync", metrics), renamed);
+  const auto around_synced = place("fsync", CheckpointsFolder(run_.dir()));
+  EXPECT_LT(renamed, around_synced);
+  EXPECT_LT(around_synced, place("rename", run_.Folder(kOldest)));
+  for (const SystemCall& call : calls) {
+    if (call.name != "remove" || call.path.find(".partial") != std::string::npos) continue;
+    EXPECT_THAT(call.path, HasSubstr(kOldest.Text() + ".removing"));
+  }
+}
+
+// The folder of the first one has to be there after a loss of power, too.
+TEST_F(WriteTest, TheFirstOne) {
+  testing::WatchCalls(run_.dir());
+  run_.Write(kOldest);
+  const std::vector<SystemCall> calls = testing::TakeCalls();
+  ASSERT_GT(calls.size(), 2u);
+  EXPECT_EQ(calls[0].name, "mkdir");
+  EXPECT_EQ(calls[1].name, "fsync");
+  EXPECT_EQ(calls[1].path, run_.dir());
+  EXPECT_EQ(run_.Newest(), kOldest);
+}
+
+TEST_F(WriteTest, ADirectoryThatIsGone) {
+  fs::remove_all(run_.dir());
+  try {
+    run_.Write(kOldest);
+    FAIL() << "it was written";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr(CheckpointsFolder(run_.dir())));
+  }
+}
+
+}  // namespace
+}  // namespace muster

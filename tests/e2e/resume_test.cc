@@ -1,0 +1,232 @@
+// Runs that were stopped, or killed, and go on: the same bits, the same curve, nothing overwritten.
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+#include <set>
+
+#include "tests/e2e/real_job.h"
+
+namespace muster::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// What of a line is the run's, and not of the time that it took.
+std::vector<nlohmann::json> Curve(const std::vector<nlohmann::json>& metrics) {
+  std::vector<nlohmann::json> lines;
+  for (const nlohmann::json& line : metrics) {
+    nlohmann::json kept;
+    for (const char* key : {"step", "samples", "epoch", "learning_rate", "train_loss",
+                            "train_accuracy", "test_accuracy", "test_loss", "best_step", "final",
+                            "reason", "stopped_early", "weights_hash"}) {
+      if (line.contains(key)) kept[key] = line[key];
+    }
+    lines.push_back(std::move(kept));
+  }
+  return lines;
+}
+
+class Resume : public RealJob {
+ protected:
+  Outcome GoOn(const std::string& run, std::vector<std::string> more = {}) {
+    std::vector<std::string> arguments{"launch", "--resume", Path(run)};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Muster(arguments, run);
+  }
+  // The names of the checkpoints of a run.
+  std::set<std::string> Kept(const std::string& run) const {
+    std::set<std::string> names;
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator(Path(run) / "checkpoints", none)) {
+      const std::string name = entry.path().filename();
+      if (name.starts_with("step-")) names.insert(name);
+    }
+    return names;
+  }
+  // SIGKILL to everything, as a host that loses its power.
+  void KillAll(const std::string& run, Process& launcher) {
+    launcher.Signal(SIGSTOP);  // so that it cleans nothing up
+    for (const int rank : {-1, 0, 1}) {
+      if (const pid_t pid = Find(run, rank); pid > 0) ::kill(pid, SIGKILL);
+    }
+    launcher.Signal(SIGKILL);
+    EXPECT_EQ(launcher.Wait(20), 128 + SIGKILL);
+    EXPECT_TRUE(NothingLeft(10));
+  }
+};
+
+const std::vector<std::string> kLong{"run.epochs=60", "evaluation.every_steps=7",
+                                     "optimizer.ema_decay=0.9", "evaluation.use_ema=true",
+                                     "checkpoint.every_steps=5"};
+
+TEST_F(Resume, AfterAKillOnOtherWorkersAndAnotherTransport) {
+  const Outcome whole = Launch(kLong);
+  ASSERT_EQ(whole.exit_code, 0) << whole.log;
+  const auto process = Start("run", kLong);
+  ASSERT_TRUE(Reaches("run", 20));
+  KillAll("run", *process);
+  ASSERT_FALSE(Kept("run").empty());
+  const Outcome rest = GoOn("run", {"--workers", "4", "--set", "cluster.transport=TCP"});
+  ASSERT_EQ(rest.exit_code, 0) << rest.log;
+  EXPECT_EQ(rest.hash(), whole.hash());
+  EXPECT_EQ(Curve(rest.metrics), Curve(whole.metrics));
+  EXPECT_THAT(rest.log, ContainsRegex("going on +[0-9]+ of 360 steps done"));
+}
+
+// Two signals: one that nobody asked for twice, and one that asks for a checkpoint alone.
+TEST_F(Resume, AfterASignalItGoesOnWhereItStopped) {
+  const Outcome whole = Launch(kLong);
+  std::vector<std::string> settings = kLong;
+  settings.back() = "checkpoint.every_epochs=0";
+  const auto process = Start("run", settings);
+  ASSERT_TRUE(Reaches("run", 3));
+  process->Signal(SIGUSR1);
+  ASSERT_TRUE(Eventually(20, [&] { return Kept("run").size() == 2; })) << process->Log();
+  process->Signal(SIGINT);
+  ASSERT_EQ(process->Wait(20), 130);
+  EXPECT_THAT(process->Log(), ContainsRegex("muster launch --resume .*/run goes on from step "));
+  const auto stopped = Metrics("run");
+  EXPECT_EQ(stopped.back()["reason"], "interrupted");
+  const Outcome rest = GoOn("run", {"--workers", "1"});
+  ASSERT_EQ(rest.exit_code, 0) << rest.log;
+  EXPECT_EQ(rest.hash(), whole.hash());
+  EXPECT_EQ(Curve(rest.metrics), Curve(whole.metrics));
+  // Nothing was done twice.
+  EXPECT_THAT(rest.log, HasSubstr("going on      ")) << rest.log;
+}
+
+TEST_F(Resume, ADirectoryIsUsedByOneAtATimeAndNeverOverwritten) {
+  const auto process = Start("run", {"run.epochs=100000"});
+  ASSERT_TRUE(Reaches("run", 2));
+  const std::vector<std::string> fresh{"launch", Path("tiny.txtpb"), "--data", Path("data"),
+                                       "--run-dir", Path("run")};
+  const std::vector<std::string> resume{"launch", "--resume", Path("run")};
+  for (const auto& arguments : {fresh, resume}) {
+    const Outcome second = Muster(arguments);
+    EXPECT_EQ(second.exit_code, 2);
+    EXPECT_THAT(second.log, HasSubstr("in use by the muster launch with pid " +
+                                      std::to_string(process->pid()) + " on host "));
+  }
+  // Whoever starts the server by hand is told, too.
+  Process server({"muster-server", "--config", Path("run") / "config.txtpb", "--resume"},
+                 Path("server.log"), {.environment = {{"MUSTER_TOKEN", std::string(32, 'a')}}});
+  EXPECT_EQ(server.Wait(30), 2);
+  EXPECT_THAT(server.Log(),
+              HasSubstr("is in use by the server with pid " + std::to_string(Find("run", -1))));
+  process->Signal(SIGTERM);
+  EXPECT_EQ(process->Wait(20), 143);
+  const Outcome again = Muster(fresh);
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_THAT(again.log, HasSubstr("go on with that one with --resume"));
+}
+
+TEST_F(Resume, ADamagedCheckpointIsNamedAndTheOneBeforeUsed) {
+  const Outcome whole = Launch(kLong);
+  const std::set<std::string> kept = Kept("run0");
+  ASSERT_EQ(kept.size(), 2u);
+  fs::resize_file(Path("run0") / "checkpoints" / *kept.rbegin() / "tensors.safetensors", 5000);
+  const Outcome rest = GoOn("run0");
+  ASSERT_EQ(rest.exit_code, 0) << rest.log;
+  EXPECT_THAT(rest.log, AllOf(HasSubstr("the checkpoint " + *kept.rbegin() + " is damaged: "),
+                              HasSubstr("goes on from the one before, " + *kept.begin())));
+  EXPECT_EQ(rest.hash(), whole.hash());
+  EXPECT_EQ(Curve(rest.metrics), Curve(whole.metrics));
+  // Nothing was done with it.
+  EXPECT_TRUE(Kept("run0").contains(*kept.rbegin()));
+  for (const std::string& name : Kept("run0")) {
+    std::ofstream(Path("run0") / "checkpoints" / name / "state.pb") << "nonsense";
+  }
+  const Outcome none = GoOn("run0");
+  EXPECT_EQ(none.exit_code, 3);
+  EXPECT_THAT(none.log, HasSubstr("no checkpoint that is whole"));
+  EXPECT_EQ(Curve(Metrics("run0")), Curve(whole.metrics));
+}
+
+TEST_F(Resume, ALongerRun) {
+  const Outcome whole = Launch({"run.epochs=9", "evaluation.every_epochs=3"});
+  ASSERT_EQ(Launch({"run.epochs=6", "evaluation.every_epochs=3"}).exit_code, 0);
+  const Outcome longer = GoOn("run1", {"--epochs", "9"});
+  ASSERT_EQ(longer.exit_code, 0) << longer.log;
+  EXPECT_EQ(longer.hash(), whole.hash());
+  EXPECT_EQ(Curve(longer.metrics), Curve(whole.metrics));
+  const Outcome done = GoOn("run1");  // nothing is left to do
+  EXPECT_EQ(done.exit_code, 0) << done.log;
+  EXPECT_EQ(Curve(done.metrics), Curve(whole.metrics));
+  const Outcome shorter = GoOn("run1", {"--epochs", "2"});
+  EXPECT_EQ(shorter.exit_code, 2);
+  EXPECT_THAT(shorter.log, HasSubstr("it has done 54 steps, and is now to end after 12"));
+  EXPECT_EQ(Curve(Metrics("run1")), Curve(whole.metrics));
+}
+
+TEST_F(Resume, WhatCannotBe) {
+  ASSERT_EQ(Launch({"run.epochs=3", "learning_rate.type=COSINE"}).exit_code, 0);
+  const auto refuses = [&](const std::vector<std::string>& arguments, const std::string& why) {
+    const Outcome outcome = GoOn("run0", arguments);
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_THAT(outcome.log, HasSubstr(why));
+  };
+  refuses({"--epochs", "9"}, "with learning_rate.type=COSINE the rate of every step depends on it");
+  refuses({"--seed", "9"}, "run.seed was 1 and is now 9");
+  refuses({"--workers", "5"}, "--workers 4 or fewer");
+  refuses({"--repeat", "2"}, "expected one of");
+  fs::create_directory(Path("empty"));
+  EXPECT_THAT(Muster({"launch", "--resume", Path("empty")}).log, HasSubstr("holds no checkpoint"));
+}
+
+// A file is where the checkpoints should go: the training is worth more than they are.
+TEST_F(Resume, ADiskThatTakesNoCheckpointEndsNoTraining) {
+  const Outcome whole = Launch({"run.epochs=4"});
+  fs::create_directory(Path("run"));
+  std::ofstream(Path("run") / "checkpoints") << "in the way";
+  const std::vector<std::string> arguments{"launch",     Path("tiny.txtpb"), "--data",
+                                           Path("data"), "--run-dir",        Path("run"),
+                                           "--set",      "run.epochs=4"};
+  const Outcome outcome = Muster(arguments, "run");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.hash(), whole.hash());
+  EXPECT_THAT(
+      outcome.log,
+      AllOf(HasSubstr("Warning: no checkpoint of step 0: "), HasSubstr("Completed: "),
+            HasSubstr("not everything of the run could be kept"), HasSubstr("--save-to DIR")));
+}
+
+TEST_F(Resume, TheLastOneGoesElsewhereIfThatIsSaid) {
+  const Outcome whole = Launch({"run.epochs=4"});
+  fs::create_directories(Path("run"));
+  fs::create_directories(Path("other"));
+  std::ofstream(Path("run") / "checkpoints") << "in the way";
+  const Outcome saved = Muster({"launch", Path("tiny.txtpb"), "--data", Path("data"), "--run-dir",
+                                Path("run"), "--set", "run.epochs=2", "--save-to", Path("other")},
+                               "run");
+  EXPECT_EQ(saved.exit_code, 0) << saved.log;
+  EXPECT_EQ(Kept("other").size(), 1u);
+  fs::remove(Path("run") / "checkpoints");
+  const Outcome rest = GoOn("run", {"--epochs", "4"});
+  EXPECT_EQ(rest.exit_code, 0) << rest.log;
+  EXPECT_EQ(rest.hash(), whole.hash());
+}
+
+TEST_F(Resume, NoneAreWrittenWhereNoneAreWanted) {
+  const Outcome outcome = Launch({"checkpoint.keep_last=0"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_FALSE(fs::exists(Path("run0") / "checkpoints"));
+  EXPECT_THAT(outcome.log, Not(HasSubstr("checkpoint ")));
+}
+
+TEST_F(Resume, TheBestOnesStay) {
+  ASSERT_EQ(Launch({"run.epochs=30", "checkpoint.keep_last=1", "checkpoint.keep_best=1"}).exit_code,
+            0);
+  const int64_t best = Metrics("run0").back()["best_step"];
+  EXPECT_LE(Kept("run0").size(), 2u);
+  EXPECT_GE(best, 1);
+}
+
+}  // namespace
+}  // namespace muster::testing
