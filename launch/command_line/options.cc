@@ -125,7 +125,7 @@ void DescribeLaunch(CLI::App& launch, Arguments& arguments) {
     launch.get_option("--resume")->excludes(launch.get_option(option));
   }
   launch.add_flag("--log-placement", arguments.log_placement,
-                  "Print where each rank runs: host, pid, device, threads, cores");
+                  "Print where each rank runs: host, pid, card or cpu, threads, cores");
   AddOption(
       launch, "--devices", arguments.devices, "LIST",
       "Cards (GPUs), one a worker (worker.devices): auto, auto:N, cpu, or some of those that\n"

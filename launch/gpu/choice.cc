@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 #include "common/base/error.h"
@@ -36,21 +37,24 @@ bool IsQuiet(const Gpu& gpu) {
 // How good a group of cards is; the least is the best.
 struct Score {
   size_t stirred = 0;  // cards that are not quiet
+  size_t kinds = 0;    // the slowest one of a step decides how long it takes
   int farthest = 0;    // link between two of them
   long distance = 0;   // sum of the links
   double free = 0;     // bytes, all together; the more the better
   std::vector<size_t> group;
 
   bool operator<(const Score& other) const {
-    return std::tie(stirred, farthest, distance, other.free, group) <
-           std::tie(other.stirred, other.farthest, other.distance, free, other.group);
+    return std::tie(stirred, kinds, farthest, distance, other.free, group) <
+           std::tie(other.stirred, other.kinds, other.farthest, other.distance, free, other.group);
   }
 };
 
 Score ScoreOf(const GpuSnapshot& snapshot, const std::vector<size_t>& group) {
   Score score{.group = group};
+  std::set<std::string> names;
   for (size_t i = 0; i < group.size(); ++i) {
     const Gpu& gpu = snapshot.gpus[group[i]];
+    names.insert(gpu.name);
     if (!IsQuiet(gpu)) ++score.stirred;
     score.free += static_cast<double>(gpu.free_bytes);
     for (size_t j = 0; j < i && !snapshot.links.empty(); ++j) {
@@ -59,6 +63,7 @@ Score ScoreOf(const GpuSnapshot& snapshot, const std::vector<size_t>& group) {
       score.distance += link;
     }
   }
+  score.kinds = names.size();
   return score;
 }
 

@@ -15,9 +15,9 @@ namespace muster {
 std::string WhyBusy(const Gpu& gpu, double free_share);
 
 // `count` of the cards `candidates` (indices of snapshot.gpus), in the order of their ranks: quiet
-// cards before those that draw a desktop or were busy in the last moment, then those that are
-// closest to one another, then those with the most free memory, then in NVML's order. There are at
-// least `count` candidates. snapshot.links may be missing where count is 1.
+// cards before those that draw a desktop or were busy in the last moment, then cards of one model,
+// then those that are closest to one another, then those with the most free memory, then in NVML's
+// order. There are at least `count` candidates. snapshot.links may be missing where count is 1.
 std::vector<size_t> ChooseCards(const GpuSnapshot& snapshot, const std::vector<size_t>& candidates,
                                 size_t count);
 

@@ -19,6 +19,7 @@ namespace {
 constexpr double kTurnSeconds = 0.002;  // until an earlier job has chosen
 constexpr double kWaitSeconds = 0.5;    // until cards may have come free
 
+constexpr std::chrono::seconds kOthersChoose{30};  // they take a fraction of a second
 constexpr std::chrono::seconds kNewsInterval{60};  // between lines about the wait
 
 using Clock = std::chrono::steady_clock;
@@ -38,11 +39,12 @@ class Taker {
   TakenCards Run() {
     Ticket ticket(folder_, wish_.count, wish_.pool, wish_.what);
     const auto deadline = Clock::now() + std::chrono::duration<double>(options_.wait_s);
+    const auto others_until = Clock::now() + kOthersChoose;
     for (bool waiting = false;;) {
       Attempt attempt = Try(ticket);
       if (!attempt.cards.empty()) return Hold(std::move(ticket), std::move(attempt));
       ticket.Beat();
-      if (attempt.others_choose) {
+      if (attempt.others_choose && Clock::now() < others_until) {
         options_.sleep(kTurnSeconds);
         continue;
       }
@@ -95,11 +97,9 @@ class Taker {
   Attempt Try(const Ticket& ticket) {
     const std::vector<SeenTicket> before = Before(ticket);
     const std::vector<std::string> left = LeftBy(before);
-    if (left.size() < wish_.count) {
-      return {.others_choose = std::ranges::any_of(before, [](const SeenTicket& other) {
-                return other.text.state == TicketState::kTaking;
-              })};
-    }
+    bool others_choose = std::ranges::any_of(
+        before, [](const SeenTicket& other) { return other.text.state == TicketState::kTaking; });
+    if (left.size() < wish_.count) return {.others_choose = others_choose};
     const bool several = wish_.count > 1 && !wish_.named;
     GpuSnapshot seen = probe_.Look(several ? LookAtLinks::kYes : LookAtLinks::kNo);
     std::vector<size_t> idle = IdleOf(seen, left);
@@ -111,8 +111,10 @@ class Taker {
       if (!lost) return attempt;
       for (CardLock& lock : attempt.locks) lock.Release();
       std::erase(idle, *lost);
+      // Two that came at the same moment may have stopped each other.
+      others_choose |= attempt.others_choose;
     }
-    return {};
+    return {.others_choose = others_choose};
   }
 
   // In the order of `cards`.
@@ -142,7 +144,10 @@ class Taker {
                                 Attempt& attempt) {
     for (const size_t card : chosen) {
       std::optional<CardLock> lock = CardLock::Try(folder_, seen.gpus[card].uuid);
-      if (!lock) return card;
+      if (!lock) {
+        attempt.others_choose = HolderOf(ReadTickets(folder_), seen.gpus[card].uuid) == nullptr;
+        return card;
+      }
       attempt.locks.push_back(std::move(*lock));
     }
     // Since the first look somebody who takes no lock may have begun to compute.

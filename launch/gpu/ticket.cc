@@ -94,7 +94,8 @@ std::optional<SeenTicket> ReadTicket(const LockFolder& folder, const std::string
     return std::nullopt;
   }
   if (::flock(file.get(), LOCK_SH | LOCK_NB) == 0) {  // nobody's any more
-    if (stale == StaleFiles::kRemoveOwn && status.st_uid == ::geteuid()) {
+    const bool may_remove = status.st_uid == ::geteuid() || ::geteuid() == 0;
+    if (stale == StaleFiles::kRemoveOwn && may_remove) {
       ::unlink(folder.File(name).c_str());
     }
     return std::nullopt;

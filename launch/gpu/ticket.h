@@ -40,7 +40,8 @@ struct SeenTicket {
 // one thread.
 class Ticket {
  public:
-  // Behind all that there are. Removes what earlier jobs of this user left behind.
+  // Behind all that there are. Removes what earlier jobs of this user (as root: of all) left
+  // behind.
   Ticket(const LockFolder& folder, size_t wants, std::vector<std::string> cards, std::string what);
   ~Ticket();  // removes the file
   Ticket(Ticket&& other) noexcept;

@@ -2,12 +2,10 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <grp.h>
-#include <sys/socket.h>
+#include <sched.h>
 
-#include <bit>
+#include <filesystem>
 #include <fstream>
-#include <memory>
-#include <optional>
 #include <random>
 
 #include "common/base/error.h"
@@ -167,68 +165,28 @@ TEST_F(CardQueueTest, KilledAtAnyMomentItLeavesNoLock) {
   for (const SeenTicket& ticket : ReadTickets(shared_.folder())) ADD_FAILURE() << ticket.name;
 }
 
-// What two processes do in each round, at the same moment: take cards, say which, and let them go
-// when both have said it.
-class PairedTaker {
- public:
-  PairedTaker(const LockFolder& folder) {
-    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends_), 0);
-    process_ = std::make_unique<ForkedProcess>([this, folder] { return Serve(folder); });
-    ::close(ends_[1]);
+// Neither stops the other for good, in whichever order they lock.
+TEST_F(CardQueueTest, OfTwoThatNameTheSameCardsOneGetsThem) {
+  for (int round = 0; round < 100; ++round) {
+    const auto job = [this, round](const CardWish& wish) {
+      return [this, round, wish] {
+        while (!Exists("begin")) ::sched_yield();
+        try {
+          const TakenCards taken = Take(wish);
+          Make("taken-" + std::to_string(round));
+          for (;;) ::pause();
+        } catch (const Error&) {
+        }
+        return 1;
+      };
+    };
+    std::filesystem::remove(Path("begin"));
+    ForkedProcess up(job({.pool = Names({0, 1, 2, 3}), .count = 4, .named = true}));
+    ForkedProcess down(job({.pool = Names({3, 2, 1, 0}), .count = 4, .named = true}));
+    Make("begin");
+    ASSERT_TRUE(Eventually([&] { return Exists("taken-" + std::to_string(round)); }))
+        << "round " << round;
   }
-  ~PairedTaker() { ::close(ends_[0]); }
-
-  void Begin(unsigned char count) const { Write(ends_[0], count); }
-  unsigned Taken() const { return Read(ends_[0]); }
-  void Release() const { Write(ends_[0], 0); }
-  void AwaitReleased() const { (void)Read(ends_[0]); }
-
- private:
-  static void Write(int fd, unsigned char value) { EXPECT_EQ(::write(fd, &value, 1), 1); }
-  static unsigned Read(int fd) {
-    unsigned char value = 0;
-    return ::read(fd, &value, 1) == 1 ? value : 256;
-  }
-  int Serve(const LockFolder& folder) const {
-    ::close(ends_[0]);
-    ScriptedProbe probe({IdleCards(8)});
-    for (unsigned count; (count = Read(ends_[1])) != 256; Write(ends_[1], 0)) {
-      std::optional<TakenCards> taken;
-      unsigned mask = 0;
-      try {
-        taken.emplace(TakeCards(probe, folder, AnyOf(8, count), Patient()));
-        for (const Gpu& gpu : taken->cards) mask |= 1u << std::stoi(gpu.index);
-      } catch (const Error&) {
-      }
-      Write(ends_[1], static_cast<unsigned char>(mask));
-      (void)Read(ends_[1]);  // until both have said it
-    }
-    return 0;
-  }
-
-  int ends_[2];
-  std::unique_ptr<ForkedProcess> process_;
-};
-
-TEST_F(CardQueueTest, AThousandPairsAtTheSameMomentShareNoCard) {
-  const PairedTaker one(shared_.folder()), other(shared_.folder());
-  int shared_cards = 0;
-  for (int round = 0; round < 1000; ++round) {
-    // Four and four fit; of five and five one job gets its cards, and never none.
-    const unsigned char count = round % 2 == 0 ? 4 : 5;
-    one.Begin(count);
-    other.Begin(count);
-    const unsigned a = one.Taken(), b = other.Taken();
-    shared_cards += std::popcount(a & b);
-    if (count == 4) {
-      EXPECT_EQ(a | b, 255u) << "round " << round;
-    } else {
-      EXPECT_EQ(std::popcount(a | b), 5) << "round " << round;
-    }
-    for (const PairedTaker* taker : {&one, &other}) taker->Release();
-    for (const PairedTaker* taker : {&one, &other}) taker->AwaitReleased();
-  }
-  EXPECT_EQ(shared_cards, 0);
 }
 
 // Files that one user has made serve all, also where fs.protected_regular is set.

@@ -79,6 +79,16 @@ TEST(ChoiceTest, TheClosestGroup) {
   EXPECT_THAT(ChooseCards(seen, {0, 1, 2, 3}, 2), ElementsAre(0, 1));
 }
 
+// A step takes as long as its slowest card.
+TEST(ChoiceTest, CardsOfOneModel) {
+  GpuSnapshot seen = IdleCards(4);
+  seen.gpus[0].name = seen.gpus[2].name = "Fake T4";
+  Link(seen, 0, 1, GpuLink::kNvlink);
+  EXPECT_THAT(ChooseCards(seen, {0, 1, 2, 3}, 2), ElementsAre(0, 2));
+  EXPECT_THAT(ChooseCards(seen, {0, 1, 3}, 2), ElementsAre(1, 3));
+  EXPECT_THAT(ChooseCards(seen, {0, 1}, 2), ElementsAre(0, 1));
+}
+
 // More subsets than can be looked at one by one.
 TEST(ChoiceTest, ManyCards) {
   GpuSnapshot seen = IdleCards(40);

@@ -88,7 +88,9 @@ TEST_F(LaunchOnCardsTest, WorkersInheritTheLocksAndRunBesideTheirCards) {
   }
   // "7f…000 prefer:0 …": where the kernel has memory policies.
   const std::string maps = ReadFile(fmt::format("/proc/{}/numa_maps", WorkerPid(1)));
-  if (!maps.empty()) EXPECT_THAT(maps, ::testing::ContainsRegex("prefer[^ ]*:0 "));
+  if (!maps.empty()) {
+    EXPECT_THAT(maps, ::testing::ContainsRegex("prefer[^ ]*:0 "));
+  }
   std::string open_files;
   for (const auto& entry :
        std::filesystem::directory_iterator(fmt::format("/proc/{}/fd", WorkerPid(0)))) {
