@@ -43,7 +43,7 @@ int BlockStopSignals() {
 void RequireLimits(const config::Config& config) {
   const std::string who = fmt::format("a server of {} workers", config.cluster().workers());
   RequireOpenFiles(who, OpenFilesOfServer(config.cluster().workers()));
-  RequireThreads(who, config.server().threads() + config.server().io_threads() + 2);
+  RequireThreads(who, config.server().threads() + config.server().io_threads() + 3);
 }
 
 void Serve(const Arguments& arguments, int signal_fd) {
