@@ -1,9 +1,5 @@
 #include "ps/model_writer.h"
 
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -26,11 +22,6 @@ constexpr std::array<const char*, 4> kOrder = {"model.safetensors", "model-raw.s
 
 size_t Rank(const std::string& name) {
   return static_cast<size_t>(std::ranges::find(kOrder, name) - kOrder.begin());
-}
-
-// What computes goes first.
-void LowerPriority() {
-  (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), 10);
 }
 
 }  // namespace
@@ -106,7 +97,6 @@ void ModelWriter::Fail(const std::string& what) {
 }
 
 void ModelWriter::Work(std::stop_token stop) {
-  LowerPriority();
   std::unique_lock lock(mutex_);
   while (wake_.wait(lock, stop, [this] { return !jobs_.empty(); })) {
     Job job = std::move(jobs_.front());
