@@ -1,16 +1,15 @@
 #include "ps/model_writer.h"
 
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <new>
+#include <system_error>
 #include <utility>
 
 #include "common/base/error.h"
 #include "common/base/log.h"
+#include "common/base/resource_limits.h"
 #include "common/model/write_model.h"
 #include "ps/variables.h"
 
@@ -23,11 +22,6 @@ constexpr std::array<const char*, 4> kOrder = {"model.safetensors", "model-raw.s
 
 size_t Rank(const std::string& name) {
   return static_cast<size_t>(std::ranges::find(kOrder, name) - kOrder.begin());
-}
-
-// What computes goes first.
-void LowerPriority() {
-  (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), 10);
 }
 
 }  // namespace
@@ -54,7 +48,13 @@ Arena ModelWriter::TakeArena() {
 
 void ModelWriter::WriteBest(std::span<const float> weights, const ModelInfo& info) {
   if (!writes()) return;
-  Arena copy = TakeArena();
+  Arena copy;
+  try {
+    copy = TakeArena();
+  } catch (const std::bad_alloc&) {  // the training is worth more than its best weights
+    return Fail(fmt::format("{}/{}: no memory for a copy of the weights of step {}",
+                            config_.run().dir(), kBest, info.step));
+  }
   std::memcpy(copy.floats().data(), weights.data(), weights.size_bytes());
   const std::span<const float> copied = copy.floats();
   Add({.name = kBest, .weights = copied, .info = info, .copy = std::move(copy)});
@@ -78,11 +78,25 @@ void ModelWriter::Add(Job job) {
     jobs_.push_back(std::move(job));
   }
   wake_.notify_one();
-  if (!thread_.joinable()) thread_ = std::jthread([this](std::stop_token stop) { Work(stop); });
+  if (thread_.joinable()) return;
+  try {
+    thread_ = std::jthread([this](std::stop_token stop) { Work(stop); });
+  } catch (const std::system_error& error) {
+    const std::string why = ErrorText(error.code().value());
+    std::unique_lock lock(mutex_);
+    const std::string file = jobs_.back().name;
+    jobs_.pop_back();
+    lock.unlock();
+    Fail(fmt::format("{}/{}: no thread to write it: {}", config_.run().dir(), file, why));
+  }
+}
+
+void ModelWriter::Fail(const std::string& what) {
+  const std::lock_guard lock(mutex_);
+  failures_.push_back(what);
 }
 
 void ModelWriter::Work(std::stop_token stop) {
-  LowerPriority();
   std::unique_lock lock(mutex_);
   while (wake_.wait(lock, stop, [this] { return !jobs_.empty(); })) {
     Job job = std::move(jobs_.front());

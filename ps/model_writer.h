@@ -52,6 +52,7 @@ class ModelWriter {
   };
 
   void Add(Job job);
+  void Fail(const std::string& what);
   void Work(std::stop_token stop);
   // Why it could not be written, or "".
   std::string Write(Job& job) const;

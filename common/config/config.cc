@@ -208,18 +208,15 @@ void ResolveConfig(config::Config& config, int cores) {
 }
 
 void ResolveForMachine(config::Config& config, int cores) {
-  if (!config.data().dir().empty()) {
-    config.mutable_data()->set_dir(fs::absolute(config.data().dir()).lexically_normal().string());
-  }
-  if (!config.run().initial_weights().empty()) {
-    config.mutable_run()->set_initial_weights(
-        fs::absolute(config.run().initial_weights()).lexically_normal());
-  }
-  ResolveClassNames(*config.mutable_data());
-  if (!config.run().trace_file().empty()) {
-    config.mutable_run()->set_trace_file(
-        fs::absolute(config.run().trace_file()).lexically_normal());
-  }
+  const auto absolute = [](const std::string& path) {
+    return fs::absolute(path).lexically_normal().string();
+  };
+  config::Data& data = *config.mutable_data();
+  config::Run& run = *config.mutable_run();
+  if (!data.dir().empty()) data.set_dir(absolute(data.dir()));
+  if (!run.trace_file().empty()) run.set_trace_file(absolute(run.trace_file()));
+  if (!run.initial_weights().empty()) run.set_initial_weights(absolute(run.initial_weights()));
+  ResolveClassNames(data);
   ResolveJobSize(config, cores);
   ResolveOptimizer(*config.mutable_optimizer());
   config::Checkpoint& checkpoint = *config.mutable_checkpoint();

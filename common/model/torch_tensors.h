@@ -43,6 +43,8 @@ class TorchTensor {
   int variable() const { return variable_; }
   size_t count() const;
 
+  // Both have the elements in the same order.
+  bool is_same() const { return arrangement_.pixels == 1 && arrangement_.order.empty(); }
   // All of the elements from one order into the other.
   void ToTorch(std::span<const float> ours, std::span<float> torch) const;
   void FromTorch(std::span<const float> torch, std::span<float> ours) const;

@@ -14,6 +14,7 @@
 #include "common/config/without_effect.h"
 #include "common/plan/chunks.h"
 #include "launch/job/bottleneck.h"
+#include "launch/job/model_text.h"
 #include "launch/text/size_text.h"
 #include "launch/text/units.h"
 
@@ -262,21 +263,6 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
   row("run directory", shown_dir);
   row("going on", options.resumed);
   return lines;
-}
-
-std::vector<std::string> ModelTexts(const events::Summary& summary, const RunDir& dir) {
-  std::vector<std::string> texts;
-  for (const events::Summary::Model& model : summary.models()) {
-    std::string text = fmt::format("{}/{}: ", dir.shown(), model.file());
-    const bool best = model.file().starts_with("best");
-    text += fmt::format("{}{} step {}", model.average() ? "the moving average " : "",
-                        best ? "of the best evaluation, at" : "after", FormatCount(model.step()));
-    if (best && model.has_test_accuracy()) {
-      text += fmt::format(" ({})", FormatPercent(model.test_accuracy(), 2));
-    }
-    texts.push_back(std::move(text));
-  }
-  return texts;
 }
 
 std::vector<std::string> SummaryLines(const events::Summary& summary, int workers,

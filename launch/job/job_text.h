@@ -38,9 +38,6 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
 std::vector<std::string> SummaryLines(const events::Summary& summary, int workers,
                                       const RunDir& dir, const std::string& files);
 
-// The files of weights that the server has written, and of which step each is.
-std::vector<std::string> ModelTexts(const events::Summary& summary, const RunDir& dir);
-
 // Optimizer, schedule and base rate, and how that follows from the number of workers:
 // "SGD, COSINE 0.4 = 0.1 (base) x 4/1 (LINEAR scaling of workers / base_workers)".
 std::string LearningRateText(const config::Config& config);

@@ -42,15 +42,19 @@ Statistics StatisticsOf(std::span<const float> values) {
 // Of the variables that do not learn at the rate of all, by their names in the file.
 std::map<std::string, float> LearningRates(const Metadata& metadata, const std::string& path) {
   std::map<std::string, float> rates;
-  const auto config = ConfigOf(metadata, path);
-  if (!config) return rates;
-  const Graph graph = BuildGraph(config->model(), InputShape(config->data()));
-  const TorchTensors torch(graph);
-  for (const TorchTensor& tensor : torch.tensors()) {
-    const Variable& variable = graph.variables()[static_cast<size_t>(tensor.variable())];
-    if (variable.learning_rate_multiplier != 1) {
-      rates[tensor.name()] = variable.learning_rate_multiplier;
+  try {
+    const auto config = ConfigOf(metadata, path);
+    if (!config) return rates;
+    const Graph graph = BuildGraph(config->model(), InputShape(config->data()));
+    const TorchTensors torch(graph);
+    for (const TorchTensor& tensor : torch.tensors()) {
+      const Variable& variable = graph.variables()[static_cast<size_t>(tensor.variable())];
+      if (variable.learning_rate_multiplier != 1) {
+        rates[tensor.name()] = variable.learning_rate_multiplier;
+      }
     }
+  } catch (const Error&) {
+    // Of another version, perhaps: the rest can be shown all the same.
   }
   return rates;
 }

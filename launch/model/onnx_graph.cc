@@ -134,7 +134,7 @@ class LayerNodes {
     return Made(inputs_[0].is_row);
   }
   OnnxValue operator()(const SoftmaxSpec&) {
-    const OnnxValue value = Alike("Softmax");
+    OnnxValue value = Alike("Softmax");
     nodes_.Int("axis", 1);
     return value;
   }
@@ -194,7 +194,7 @@ class LayerNodes {
   // A value as [batch, channels, height, width] …
   std::string Image(const OnnxValue& value) {
     if (!value.is_row) return value.name;
-    const std::string name = value.name + ":image";
+    std::string name = value.name + ":image";
     if (!nodes_.IsNew(name)) return name;
     const std::string shape = nodes_.Constant<int64_t>(name + ":shape", onnx::Tensor::INT64,
                                                        {0, value.shape.channels, 1, 1}, false);
@@ -204,7 +204,7 @@ class LayerNodes {
   std::string Row(const OnnxValue& value) {
     if (value.is_row) return value.name;
     std::string image = value.name;
-    const std::string name = value.name + ":row";
+    std::string name = value.name + ":row";
     if (!nodes_.IsNew(name)) return name;
     if (!channels_first_ && value.shape.height * value.shape.width > 1) {
       image = nodes_.Add("Transpose", {image}, name + ":transposed");
