@@ -18,6 +18,9 @@ struct Arguments {
   std::string endpoint, bind, token_file;  // of processes started by hand
   uint32_t rank = 0;
   std::string dataset, dir;
+  std::string runs_dir = "runs";
+  std::vector<std::string> run_dirs;
+  std::string output, axis = "step";  // of a picture
   int repeat = 0;
   bool dry_run = false, log_placement = false, json = false;
   double size = 0;  // bytes of a model

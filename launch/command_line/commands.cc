@@ -21,6 +21,8 @@
 #include "launch/inspect/inspect_command.h"
 #include "launch/job/job_token.h"
 #include "launch/job/launch_command.h"
+#include "launch/plot/plot_command.h"
+#include "launch/runs/runs_command.h"
 #include "launch/text/console.h"
 #include "launch/trace/merge.h"
 #include "launch/trace/summary.h"
@@ -134,6 +136,15 @@ int SumUpTrace(const Arguments& arguments) {
   return 0;
 }
 
+int Plot(const Arguments& arguments) {
+  return PlotRuns({.run_dirs = arguments.run_dirs,
+                   .output = arguments.output,
+                   .axis = arguments.axis == "epoch"  ? PlotAxis::kEpoch
+                           : arguments.axis == "time" ? PlotAxis::kTime
+                                                      : PlotAxis::kStep,
+                   .program_folder = ProgramFolder()});
+}
+
 int GetData(const Arguments& arguments) {
   if (::strcasecmp(arguments.dataset.c_str(), "cifar10") != 0) {
     throw Error(ExitCode::kUsage, "unknown data set '{}'; known: cifar10", arguments.dataset);
@@ -164,6 +175,8 @@ int RunCommand(const std::string& command, const Arguments& as_typed) {
   if (command == "inspect") return Inspect(arguments);
   if (command == "bench") return Bench(arguments);
   if (command == "trace") return SumUpTrace(arguments);
+  if (command == "runs") return ListRuns(arguments.runs_dir, arguments.json);
+  if (command == "plot") return Plot(arguments);
   if (command == "data get") return GetData(arguments);
   MUSTER_CHECK(command == "data synth");
   return SynthesizeData(arguments);

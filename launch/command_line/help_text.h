@@ -17,6 +17,9 @@ inline constexpr const char* kExamples =
     "  muster launch configs/cifar10.txtpb --data data --trace t.json --steps 40\n"
     "  muster trace t.json                                     where the time of a step goes\n"
     "  muster bench --model configs/cifar10.txtpb              what a round costs on this machine\n"
+    "  muster runs                                             what has been trained, and how it "
+    "ended\n"
+    "  muster plot runs/cifar10-20250131-120000                its curves, as SVG and PNG\n"
     "  muster server configs/cifar10.txtpb --workers 2 --data data --endpoint tcp://10.0.0.5:7700\n"
     "                                  a job on several machines; says how to start the workers\n"
     "`muster COMMAND --help` says more about a command.";
@@ -81,6 +84,13 @@ inline constexpr const char* kBenchFooter =
     "  muster bench --size 400MB --workers 4\n"
     "\n"
     "Exit codes: 0 done, 1 a benchmark failed or is not installed, 2 command line or config.";
+
+inline constexpr const char* kRunsFooter =
+    "A run is running as long as its server lives, whoever started it; killed, if its server is "
+    "gone\n"
+    "and left no last line of metrics; not begun, if it never came to its first step. On a "
+    "terminal\n"
+    "that is too narrow some columns are left out.";
 
 inline constexpr const char* kServerFooter =
     "The server makes the run directory and the job's token, says how to start the workers, and\n"

@@ -2,10 +2,12 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <limits>
 
+#include "common/base/join.h"
 #include "launch/command_line/help_text.h"
 
 namespace muster {
@@ -24,6 +26,15 @@ CLI::Validator WholeNumber(uint64_t least, uint64_t most) {
             return ok ? ""
                       : fmt::format("expected a whole number from {} to {}, got {}", least, most,
                                     text.empty() ? "nothing" : text);
+          },
+          ""};
+}
+
+// CLI::IsMember would speak of a set.
+CLI::Validator OneOf(const std::vector<std::string>& names) {
+  return {[=](const std::string& text) {
+            const bool known = std::ranges::find(names, text) != names.end();
+            return known ? "" : fmt::format("expected {}, got {}", Join(names, ", "), text);
           },
           ""};
 }
@@ -168,6 +179,28 @@ void DescribeBench(CLI::App& bench, Arguments& arguments) {
   bench.footer(kBenchFooter);
 }
 
+void DescribeRuns(CLI::App& runs, Arguments& arguments) {
+  runs.add_option("DIR", arguments.runs_dir, "Where the run directories are")
+      ->type_name("PATH")
+      ->capture_default_str();
+  runs.add_flag("--json", arguments.json, "Print a JSON array instead");
+  runs.footer(kRunsFooter);
+}
+
+void DescribePlot(CLI::App& plot, Arguments& arguments) {
+  plot.add_option("RUN_DIR", arguments.run_dirs, "The run directories")
+      ->required()
+      ->type_name("PATH ...");
+  AddOption(
+      plot, "--output", arguments.output, "FILE",
+      "FILE.svg or FILE.png; default: plot.svg and plot.png, in the run directory of one run, "
+      "here of several");
+  plot.add_option("--axis", arguments.axis, "What is to the right: step, epoch or time")
+      ->type_name("NAME")
+      ->check(OneOf({"step", "epoch", "time"}))
+      ->capture_default_str();
+}
+
 void DescribeData(CLI::App& data, Arguments& arguments) {
   data.require_subcommand(1);
   CLI::App* get = data.add_subcommand("get", "Download a published data set");
@@ -213,6 +246,10 @@ void AddCommands(CLI::App& app, Arguments& arguments) {
   CLI::App* const worker =
       app.add_subcommand("worker", "Start one worker by hand, here or elsewhere");
   DescribeWorker(*worker, arguments);
+  CLI::App* const runs = app.add_subcommand("runs", "List the runs in a directory");
+  DescribeRuns(*runs, arguments);
+  CLI::App* const plot = app.add_subcommand("plot", "Draw the curves of runs, as SVG and PNG");
+  DescribePlot(*plot, arguments);
   CLI::App* const token =
       app.add_subcommand("token", "Make a job token for processes started by hand");
   token->add_option("FILE", arguments.token_file, "A new file; default: standard output")
