@@ -37,7 +37,9 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
                   config.optimizer(), ChooseKernels(config.server().instruction_set()),
                   nonfinite_.may_skip(),
                   [this](int64_t version, size_t chunk) { PublishChunk(version, chunk); }),
-      evaluator_(config.evaluation(), config.run().dir(), graph.classes()),
+      evaluator_(config.evaluation(), config.run().dir(), graph.classes(),
+                 config.tensorboard().enabled() ? config.tensorboard().images() : 0),
+      board_(config, graph, files_),
       deadlines_(config.deadlines()),
       next_waiting_(Clock::now() + kWaitingInterval) {}
 
@@ -83,6 +85,7 @@ void Coordinator::OnReady(uint32_t rank) {
   LogInfo("all {} workers are ready: {} steps of {} samples", members_.size(), plan_.total_steps,
           plan_.global_batch);
   progress_.Begin(plan_, members_.size());
+  board_.Begin(step_);
   OrderStep(step_);
   BeginStep(step_);
 }
@@ -113,7 +116,8 @@ std::string Coordinator::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss)
   // With a bad loss the step goes on: its gradients are waited for, and not used.
   aggregator_.Proceed({.learning_rate = learning_rate_,
                        .skip = nonfinite_.bad_loss(),
-                       .evaluate_average = evaluator_.AverageIsDue(step_ + 1)});
+                       .evaluate_average = evaluator_.AverageIsDue(step_ + 1),
+                       .observe = board_.Wants(step_ + 1)});
   OrderNext();
   return "";
 }
@@ -206,11 +210,19 @@ void Coordinator::EndStep() {
   done_ = !evaluator_.running();
 }
 
+void Coordinator::OnStepTimes(uint32_t rank, const wire::StepTimes& times) {
+  progress_.AddTimes(rank, times);
+  board_.AddTimes(rank, times);
+}
+
 void Coordinator::ReportStep(int64_t steps_done) {
+  if (const auto seen = aggregator_.TakeObservation()) board_.Observed(steps_done, *seen);
   if (steps_done % config_.run().log_every_steps() == 0 || steps_done == plan_.total_steps) {
     const auto line = progress_.LogLine();
     reporter_.Metrics(line);
     reporter_.Log(line);
+    board_.Log(line);
+    if (const auto trouble = board_.TakeTrouble()) reporter_.Warning(*trouble);
   }
   if (LiveLineIsDue()) reporter_.Progress(progress_.LiveLine());
 }
@@ -239,6 +251,7 @@ void Coordinator::EndEvaluation() {
   const auto line = progress_.EvaluationLine();
   reporter_.Metrics(line);
   reporter_.Evaluation(line);
+  board_.Evaluation(line, evaluator_.TakeImages());
   LogInfo("step {}: test accuracy {:.4f}, test loss {:.4f}", result.version, result.accuracy,
           result.loss);
   deadlines_.Restart();

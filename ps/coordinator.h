@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/background_thread.h"
 #include "common/graph/graph.h"
 #include "common/link/link.h"
 #include "common/plan/assignment.h"
@@ -27,6 +28,7 @@
 #include "ps/reporter.h"
 #include "ps/schedule.h"
 #include "ps/step_losses.h"
+#include "ps/tensorboard/board.h"
 #include "ps/thread_pool.h"
 #include "ps/variables.h"
 
@@ -47,7 +49,7 @@ class Coordinator {
   std::string OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss);
   std::string OnGradient(uint32_t rank, const wire::GradientPart& part, const Payload& payload);
   std::string OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBlock& block);
-  void OnStepTimes(uint32_t rank, const wire::StepTimes& times) { progress_.AddTimes(rank, times); }
+  void OnStepTimes(uint32_t rank, const wire::StepTimes& times);
 
   // Publishes what the pool has finished, and ends the step if that was all of it.
   void Advance(bool collect);
@@ -57,6 +59,8 @@ class Coordinator {
   void Forgive(std::chrono::steady_clock::duration own_gap);
 
   bool done() const { return done_; }
+  // The last word on the run, to all that is written beside the metrics.
+  void End(const events::Summary& summary) { board_.End(summary); }
   // No more steps will be ordered.
   bool finishing() const { return phase_ == Phase::kFinishing; }
   // Whether training has begun.
@@ -71,6 +75,7 @@ class Coordinator {
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr size_t kMostWaiting = 1000;
   // kFinishing: no more steps will be ordered; the last evaluation may go on.
   enum class Phase { kGathering, kPreparing, kTraining, kFinishing };
 
@@ -110,6 +115,8 @@ class Coordinator {
   double learning_rate_ = 0;
 
   Progress progress_;
+  BackgroundThread files_{kMostWaiting};  // writes what nobody waits for
+  Board board_;
   Deadlines deadlines_;
   Clock::time_point next_live_ = Clock::now();
   Clock::time_point next_waiting_;

@@ -72,6 +72,7 @@ void Server::EndFailed() {
       coordinator_.weights_hash());
   // A run that never began leaves no line: its directory can be used again.
   if (coordinator_.has_begun()) reporter_.Metrics(summary);
+  coordinator_.End(summary);
   reporter_.Summary(summary);
   throw Error(failure.code, "{}", failure.what);
 }
@@ -84,6 +85,7 @@ ServerResult Server::EndCompleted() {
   const auto summary =
       coordinator_.progress().Summary(events::Summary::COMPLETED, result.weights_hash);
   reporter_.Metrics(summary);
+  coordinator_.End(summary);
   reporter_.Summary(summary);
   LogInfo("completed: {}", MetricsLine(summary).dump());
   if (summary.has_test()) result.test_accuracy = summary.test().accuracy();

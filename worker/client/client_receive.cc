@@ -76,7 +76,8 @@ void Client::HandleMessage(FromServer& event, bool stored) {
                        .block_size = message.evaluate().block_size(),
                        .blocks = {message.evaluate().block_begin(), message.evaluate().block_end()},
                        .average = message.evaluate().average(),
-                       .predictions = message.evaluate().predictions()});
+                       .predictions = message.evaluate().predictions(),
+                       .images = message.evaluate().images()});
   } else if (message.has_stop()) {
     HandleStop(message.stop());
   }

@@ -6,6 +6,7 @@
 #include "common/base/log.h"
 #include "common/trace/trace.h"
 #include "worker/nn/plan_tower.h"
+#include "worker/trainer/sample_images.h"
 
 namespace muster {
 namespace {
@@ -275,7 +276,8 @@ void Trainer::Evaluate(const Order& order) {
   const auto await = [this, &order](int layer) {
     if (!order.average) AwaitLayer(layer);
   };
-  predictions_.resize(order.predictions ? static_cast<size_t>(order.block_size) : size_t{0});
+  const bool predicts = order.predictions || order.images > 0;
+  predictions_.resize(predicts ? static_cast<size_t>(order.block_size) : size_t{0});
   sums_.assign(1, {});
   for (int64_t block = order.blocks.begin; block < order.blocks.end; ++block) {
     const PreparedBatch& batch = blocks->Next(config_.deadlines().progress_s());
@@ -285,7 +287,7 @@ void Trainer::Evaluate(const Order& order) {
                     .labels = batch.labels,
                     .sample_ids = batch.sample_ids,
                     .epoch = 0,
-                    .predictions = order.predictions ? predictions_.data() : nullptr},
+                    .predictions = predicts ? predictions_.data() : nullptr},
                    Mode::kInference, weights_.floats(), contents, await, sums);
     backend_.Record(Queue::kCopyOut, *results_copied_);
     AwaitDevice(*results_copied_, config_.deadlines().progress_s());
@@ -304,6 +306,10 @@ void Trainer::Evaluate(const Order& order) {
       for (const int32_t predicted : std::span(predictions_).first(count)) {
         result.add_predicted(static_cast<uint32_t>(predicted));
       }
+    }
+    if (block == 0 && order.images > 0) {
+      const auto count = static_cast<size_t>(std::min<int64_t>(order.images, batch.count));
+      AddSampleImages(*data_.test, std::span(predictions_).first(count), result);
     }
     client_.ReportEvaluated(result);
   }

@@ -1,0 +1,106 @@
+#include "ps/tensorboard/sample_image.h"
+
+#include <fmt/core.h>
+#include <zlib.h>
+
+#include <algorithm>
+
+#include "common/base/error.h"
+
+namespace muster {
+namespace {
+
+std::string BigEndian(uint32_t value) {
+  std::string bytes;
+  for (const int shift : {24, 16, 8, 0}) bytes += static_cast<char>((value >> shift) & 0xff);
+  return bytes;
+}
+
+// A chunk of PNG: length, type, data, CRC-32 of the two.
+std::string PngChunk(const std::string& type, const std::string& data) {
+  const std::string body = type + data;
+  const auto crc =
+      ::crc32(0, reinterpret_cast<const Bytef*>(body.data()), static_cast<uInt>(body.size()));
+  return BigEndian(static_cast<uint32_t>(data.size())) + body +
+         BigEndian(static_cast<uint32_t>(crc));
+}
+
+std::string Compressed(const std::string& text) {
+  uLongf size = ::compressBound(text.size());
+  std::string packed(size, '\0');
+  MUSTER_CHECK(::compress(reinterpret_cast<Bytef*>(packed.data()), &size,
+                          reinterpret_cast<const Bytef*>(text.data()), text.size()) == Z_OK);
+  packed.resize(size);
+  return packed;
+}
+
+// A picture of some pixels is shown as a stamp, in colours, each pixel a square, with a frame:
+// green where the network is right, red where it is not.
+struct Stamp {
+  uint32_t height, width;
+  std::string pixels;  // red, green, blue
+};
+
+Stamp StampOf(const SampleImage& image) {
+  constexpr uint32_t kAbout = 128, kFrame = 4;
+  const uint32_t factor = std::max(1U, kAbout / std::max(image.height, image.width));
+  Stamp stamp{image.height * factor + 2 * kFrame, image.width * factor + 2 * kFrame, ""};
+  const std::string frame = image.label == image.predicted ? std::string("\x00\xa0\x40", 3)
+                                                           : std::string("\xd0\x10\x10", 3);
+  const auto inside = [](uint32_t at, uint32_t size) { return at - kFrame < size - 2 * kFrame; };
+  for (uint32_t y = 0; y < stamp.height; ++y) {
+    for (uint32_t x = 0; x < stamp.width; ++x) {
+      if (!inside(y, stamp.height) || !inside(x, stamp.width)) {
+        stamp.pixels += frame;
+        continue;
+      }
+      const size_t row = (y - kFrame) / factor, column = (x - kFrame) / factor;
+      const size_t at = (row * image.width + column) * image.channels;
+      for (uint32_t channel = 0; channel < 3; ++channel) {
+        stamp.pixels += image.pixels[at + (image.channels == 3 ? channel : 0)];
+      }
+    }
+  }
+  return stamp;
+}
+
+}  // namespace
+
+std::string EncodePng(uint32_t height, uint32_t width, const std::string& pixels) {
+  constexpr char kDepth = 8, kRgb = 2;
+  std::string header = BigEndian(width) + BigEndian(height);
+  header += {kDepth, kRgb, 0, 0, 0};
+  std::string rows;
+  const size_t row = size_t{width} * 3;
+  for (uint32_t y = 0; y < height; ++y) {
+    rows += '\0';  // no filter
+    rows.append(pixels, y * row, row);
+  }
+  return "\x89PNG\r\n\x1a\n" + PngChunk("IHDR", header) + PngChunk("IDAT", Compressed(rows)) +
+         PngChunk("IEND", "");
+}
+
+void AddImage(tensorboard::Summary& summary, const SampleImage& image) {
+  const bool known = image.channels == 1 || image.channels == 3;
+  const size_t bytes = size_t{image.height} * image.width * image.channels;
+  if (!known || bytes == 0 || image.pixels.size() != bytes) return;
+  const Stamp stamp = StampOf(image);
+  tensorboard::Summary::Value& value = *summary.add_value();
+  value.set_tag(fmt::format("test_images/{}_label_{}", image.index, image.label));
+  tensorboard::Summary::Image& picture = *value.mutable_image();
+  picture.set_height(static_cast<int32_t>(stamp.height));
+  picture.set_width(static_cast<int32_t>(stamp.width));
+  picture.set_colorspace(3);
+  picture.set_encoded_image_string(EncodePng(stamp.height, stamp.width, stamp.pixels));
+}
+
+std::string PredictionTable(const std::vector<SampleImage>& images) {
+  std::string table = "| image | label | predicted | |\n|---|---|---|---|\n";
+  for (const SampleImage& image : images) {
+    table += fmt::format("| {} | {} | {} | {} |\n", image.index, image.label, image.predicted,
+                         image.label == image.predicted ? "" : "wrong");
+  }
+  return table;
+}
+
+}  // namespace muster
