@@ -14,7 +14,6 @@
 namespace muster {
 namespace {
 
-constexpr std::chrono::milliseconds kLiveInterval{200};
 constexpr std::chrono::seconds kWaitingInterval{5};
 
 }  // namespace
@@ -40,6 +39,7 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
       evaluator_(config.evaluation(), config.run().dir(), graph.classes(),
                  config.tensorboard().enabled() ? config.tensorboard().images() : 0),
       board_(config, graph, files_),
+      watch_(config.run().dir(), members, progress_, reporter, files_),
       deadlines_(config.deadlines()),
       next_waiting_(Clock::now() + kWaitingInterval) {}
 
@@ -86,6 +86,7 @@ void Coordinator::OnReady(uint32_t rank) {
           plan_.global_batch);
   progress_.Begin(plan_, members_.size());
   board_.Begin(step_);
+  watch_.Begin(plan_, assignment_);
   OrderStep(step_);
   BeginStep(step_);
 }
@@ -210,29 +211,6 @@ void Coordinator::EndStep() {
   done_ = !evaluator_.running();
 }
 
-void Coordinator::OnStepTimes(uint32_t rank, const wire::StepTimes& times) {
-  progress_.AddTimes(rank, times);
-  board_.AddTimes(rank, times);
-}
-
-void Coordinator::ReportStep(int64_t steps_done) {
-  if (const auto seen = aggregator_.TakeObservation()) board_.Observed(steps_done, *seen);
-  if (steps_done % config_.run().log_every_steps() == 0 || steps_done == plan_.total_steps) {
-    const auto line = progress_.LogLine();
-    reporter_.Metrics(line);
-    reporter_.Log(line);
-    board_.Log(line);
-    if (const auto trouble = board_.TakeTrouble()) reporter_.Warning(*trouble);
-  }
-  if (LiveLineIsDue()) reporter_.Progress(progress_.LiveLine());
-}
-
-bool Coordinator::LiveLineIsDue() {
-  if (Clock::now() < next_live_) return false;
-  next_live_ = Clock::now() + kLiveInterval;
-  return true;
-}
-
 // Blocks of evaluations.
 std::string Coordinator::OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBlock& block) {
   if (!evaluator_.Add(rank, block)) return fmt::format("an unexpected block {}", block.block());
@@ -252,6 +230,7 @@ void Coordinator::EndEvaluation() {
   reporter_.Metrics(line);
   reporter_.Evaluation(line);
   board_.Evaluation(line, evaluator_.TakeImages());
+  watch_.Evaluation(line);
   LogInfo("step {}: test accuracy {:.4f}, test loss {:.4f}", result.version, result.accuracy,
           result.loss);
   deadlines_.Restart();
@@ -286,6 +265,7 @@ void Coordinator::CheckDeadlines(std::chrono::steady_clock::time_point now) {
     CheckStep(now);
   }
   members_.CheckSilence(now, config_.deadlines().silence_s());
+  if (watch_.IsDue(now)) Look(now);
 }
 
 void Coordinator::CheckStart(Clock::time_point now) {
@@ -302,15 +282,24 @@ void Coordinator::CheckStart(Clock::time_point now) {
   reporter_.Waiting(missing, deadlines_.waited(now));
 }
 
+std::optional<double> Coordinator::MedianStep() const {
+  return progress_.steps() == 0 ? std::nullopt : std::optional(progress_.MedianStep());
+}
+
+// Who keeps the step from going on, and what is missing of them.
+std::vector<uint32_t> Coordinator::LateRanks(std::string& what) const {
+  what = "no loss";
+  if (std::vector<uint32_t> late = losses_.MissingRanks(assignment_); !late.empty()) return late;
+  what = "no complete gradient";
+  return aggregator_.MissingRanks();
+}
+
 void Coordinator::CheckStep(Clock::time_point now) {
-  const auto median = progress_.steps() == 0 ? std::nullopt : std::optional(progress_.MedianStep());
-  const auto limit = deadlines_.StepMissed(now, median);
+  const auto limit = deadlines_.StepMissed(now, MedianStep());
   if (!limit) return;
-  if (const std::vector<uint32_t> late = losses_.MissingRanks(assignment_); !late.empty()) {
-    FailLate(late, "no loss", *limit);
-  } else {
-    FailLate(aggregator_.MissingRanks(), "no complete gradient", *limit);
-  }
+  std::string what;
+  const std::vector<uint32_t> late = LateRanks(what);
+  FailLate(late, what, *limit);
 }
 
 void Coordinator::FailLate(const std::vector<uint32_t>& ranks, const std::string& what,

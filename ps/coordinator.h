@@ -26,6 +26,7 @@
 #include "ps/nonfinite_policy.h"
 #include "ps/progress.h"
 #include "ps/reporter.h"
+#include "ps/run_watch.h"
 #include "ps/schedule.h"
 #include "ps/step_losses.h"
 #include "ps/tensorboard/board.h"
@@ -60,7 +61,7 @@ class Coordinator {
 
   bool done() const { return done_; }
   // The last word on the run, to all that is written beside the metrics.
-  void End(const events::Summary& summary) { board_.End(summary); }
+  void End(const events::Summary& summary);
   // No more steps will be ordered.
   bool finishing() const { return phase_ == Phase::kFinishing; }
   // Whether training has begun.
@@ -90,6 +91,10 @@ class Coordinator {
   bool LiveLineIsDue();  // a line for a person's eyes, at most five a second
   void CheckStart(Clock::time_point now);
   void CheckStep(Clock::time_point now);
+  std::optional<double> MedianStep() const;
+  std::vector<uint32_t> LateRanks(std::string& what) const;
+  void Look(Clock::time_point now);
+  std::string StallText(Clock::time_point now) const;
   void FailLate(const std::vector<uint32_t>& ranks, const std::string& what, double limit);
 
   const config::Config& config_;
@@ -117,6 +122,7 @@ class Coordinator {
   Progress progress_;
   BackgroundThread files_{kMostWaiting};  // writes what nobody waits for
   Board board_;
+  RunWatch watch_;
   Deadlines deadlines_;
   Clock::time_point next_live_ = Clock::now();
   Clock::time_point next_waiting_;

@@ -22,7 +22,7 @@ struct Arguments {
   std::vector<std::string> run_dirs;
   std::string output, axis = "step";  // of a picture
   int repeat = 0;
-  bool dry_run = false, log_placement = false, json = false;
+  bool dry_run = false, log_placement = false, json = false, once = false;
   double size = 0;  // bytes of a model
   int bench_workers = 0;
   uint64_t synth_seed = 1;

@@ -24,6 +24,7 @@
 #include "launch/plot/plot_command.h"
 #include "launch/runs/runs_command.h"
 #include "launch/text/console.h"
+#include "launch/top/top_command.h"
 #include "launch/trace/merge.h"
 #include "launch/trace/summary.h"
 #include "proto/config.pb.h"
@@ -176,6 +177,7 @@ int RunCommand(const std::string& command, const Arguments& as_typed) {
   if (command == "bench") return Bench(arguments);
   if (command == "trace") return SumUpTrace(arguments);
   if (command == "runs") return ListRuns(arguments.runs_dir, arguments.json);
+  if (command == "top") return WatchRun(arguments.dir, arguments.once);
   if (command == "plot") return Plot(arguments);
   if (command == "data get") return GetData(arguments);
   MUSTER_CHECK(command == "data synth");

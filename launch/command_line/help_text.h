@@ -19,6 +19,7 @@ inline constexpr const char* kExamples =
     "  muster bench --model configs/cifar10.txtpb              what a round costs on this machine\n"
     "  muster runs                                             what has been trained, and how it "
     "ended\n"
+    "  muster top runs/cifar10-20250131-120000                 a run under way\n"
     "  muster plot runs/cifar10-20250131-120000                its curves, as SVG and PNG\n"
     "  muster server configs/cifar10.txtpb --workers 2 --data data --endpoint tcp://10.0.0.5:7700\n"
     "                                  a job on several machines; says how to start the workers\n"
@@ -91,6 +92,16 @@ inline constexpr const char* kRunsFooter =
     "and left no last line of metrics; not begun, if it never came to its first step. On a "
     "terminal\n"
     "that is too narrow some columns are left out.";
+
+inline constexpr const char* kTopFooter =
+    "Reads status.json of the run directory, which the run's server replaces each second, and "
+    "asks\n"
+    "nothing of the run: it may have been started by anybody, anyhow, and, on a shared disk, "
+    "anywhere.\n"
+    "Times are of each rank's last 200 steps: half of them took no longer than the first number, "
+    "99 of\n"
+    "100 no longer than the second. images/s is what a rank's compute and input would allow.\n"
+    "No colours with the environment variable NO_COLOR. q or Ctrl-C: quit; the run goes on.";
 
 inline constexpr const char* kServerFooter =
     "The server makes the run directory and the job's token, says how to start the workers, and\n"

@@ -201,6 +201,14 @@ void DescribePlot(CLI::App& plot, Arguments& arguments) {
       ->capture_default_str();
 }
 
+void DescribeTop(CLI::App& top, Arguments& arguments) {
+  top.add_option("RUN_DIR", arguments.dir, "The directory of the run")
+      ->required()
+      ->type_name("PATH");
+  top.add_flag("--once", arguments.once, "Print it once, also on a terminal");
+  top.footer(kTopFooter);
+}
+
 void DescribeData(CLI::App& data, Arguments& arguments) {
   data.require_subcommand(1);
   CLI::App* get = data.add_subcommand("get", "Download a published data set");
@@ -248,6 +256,8 @@ void AddCommands(CLI::App& app, Arguments& arguments) {
   DescribeWorker(*worker, arguments);
   CLI::App* const runs = app.add_subcommand("runs", "List the runs in a directory");
   DescribeRuns(*runs, arguments);
+  CLI::App* const top = app.add_subcommand("top", "Look in on a run, from any terminal");
+  DescribeTop(*top, arguments);
   CLI::App* const plot = app.add_subcommand("plot", "Draw the curves of runs, as SVG and PNG");
   DescribePlot(*plot, arguments);
   CLI::App* const token =

@@ -3,14 +3,13 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "common/base/join.h"
 #include "launch/text/console.h"
-#include "launch/text/text_table.h"
+#include "launch/text/fitted_table.h"
 #include "launch/text/units.h"
 
 namespace muster {
@@ -74,22 +73,6 @@ const std::vector<RunColumn>& Columns() {
   return columns;
 }
 
-std::vector<std::string> Table(const std::vector<RunRecord>& runs, int most_rank) {
-  std::vector<TextTable::Column> titles;
-  for (const RunColumn& column : Columns()) {
-    if (column.rank <= most_rank) titles.push_back(column.column);
-  }
-  TextTable table(titles);
-  for (const RunRecord& run : runs) {
-    std::vector<std::string> cells;
-    for (const RunColumn& column : Columns()) {
-      if (column.rank <= most_rank) cells.push_back(column.cell(run));
-    }
-    table.AddRow(std::move(cells));
-  }
-  return table.Lines();
-}
-
 template <typename T>
 nlohmann::ordered_json OrNull(const std::optional<T>& value) {
   return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
@@ -98,13 +81,12 @@ nlohmann::ordered_json OrNull(const std::optional<T>& value) {
 }  // namespace
 
 std::vector<std::string> RunsTable(const std::vector<RunRecord>& runs, int width) {
-  int most_rank = static_cast<int>(Columns().size());
-  std::vector<std::string> lines = Table(runs, most_rank);
-  const auto widest = [&] { return std::ranges::max(lines, {}, &std::string::size).size(); };
-  while (most_rank > 1 && widest() > static_cast<size_t>(std::max(0, width))) {
-    lines = Table(runs, --most_rank);
+  std::vector<FittedColumn> columns;
+  for (const RunColumn& column : Columns()) {
+    FittedColumn& fitted = columns.emplace_back(FittedColumn{column.rank, column.column, {}});
+    for (const RunRecord& run : runs) fitted.cells.push_back(column.cell(run));
   }
-  return lines;
+  return FittedTable(columns, width);
 }
 
 std::string RunsJson(const std::vector<RunRecord>& runs) {
