@@ -18,6 +18,7 @@
 #include "launch/data/count_samples.h"
 #include "launch/data/download.h"
 #include "launch/data/synthesize.h"
+#include "launch/doctor/doctor_command.h"
 #include "launch/inspect/inspect_command.h"
 #include "launch/job/job_token.h"
 #include "launch/job/launch_command.h"
@@ -137,6 +138,15 @@ int SumUpTrace(const Arguments& arguments) {
   return 0;
 }
 
+int Doctor(const Arguments& arguments) {
+  return RunDoctor(
+      {.config_path = arguments.config,
+       .settings = SettingsOf(arguments),
+       .programs = {Sibling("muster"), Sibling("muster-server"), Sibling("muster-worker")},
+       .font_file = FontFile(ProgramFolder()),
+       .count_data = CountSamples});
+}
+
 int Plot(const Arguments& arguments) {
   return PlotRuns({.run_dirs = arguments.run_dirs,
                    .output = arguments.output,
@@ -177,6 +187,7 @@ int RunCommand(const std::string& command, const Arguments& as_typed) {
   if (command == "bench") return Bench(arguments);
   if (command == "trace") return SumUpTrace(arguments);
   if (command == "runs") return ListRuns(arguments.runs_dir, arguments.json);
+  if (command == "doctor") return Doctor(arguments);
   if (command == "top") return WatchRun(arguments.dir, arguments.once);
   if (command == "plot") return Plot(arguments);
   if (command == "data get") return GetData(arguments);

@@ -17,6 +17,7 @@ inline constexpr const char* kExamples =
     "  muster launch configs/cifar10.txtpb --data data --trace t.json --steps 40\n"
     "  muster trace t.json                                     where the time of a step goes\n"
     "  muster bench --model configs/cifar10.txtpb              what a round costs on this machine\n"
+    "  muster doctor configs/cifar10.txtpb --data data         would it run here?\n"
     "  muster runs                                             what has been trained, and how it "
     "ended\n"
     "  muster top runs/cifar10-20250131-120000                 a run under way\n"

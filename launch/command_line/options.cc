@@ -201,6 +201,22 @@ void DescribePlot(CLI::App& plot, Arguments& arguments) {
       ->capture_default_str();
 }
 
+void DescribeDoctor(CLI::App& doctor, Arguments& arguments) {
+  doctor.add_option("CONFIG", arguments.config, "Also, whether this config would run here")
+      ->type_name("FILE");
+  doctor.add_option("--set", arguments.set, "Any setting of the config; may be repeated")
+      ->type_name("PATH.TO.KEY=VALUE")
+      ->allow_extra_args(false)
+      ->needs("CONFIG");
+  AddOption(doctor, "--workers", arguments.workers, "N", "Worker processes (cluster.workers)");
+  AddOption(doctor, "--data", arguments.data, "DIR", "Directory of the data (data.dir)");
+  AddOption(doctor, "--run-dir", arguments.run_dir, "DIR", "Where the run's files would go");
+  for (const char* option : {"--workers", "--data", "--run-dir"}) {
+    doctor.get_option(option)->needs("CONFIG");
+  }
+  doctor.footer("Exit codes: 0 runs would work, 1 something is wrong, 2 command line or config.");
+}
+
 void DescribeTop(CLI::App& top, Arguments& arguments) {
   top.add_option("RUN_DIR", arguments.dir, "The directory of the run")
       ->required()
@@ -256,6 +272,8 @@ void AddCommands(CLI::App& app, Arguments& arguments) {
   DescribeWorker(*worker, arguments);
   CLI::App* const runs = app.add_subcommand("runs", "List the runs in a directory");
   DescribeRuns(*runs, arguments);
+  CLI::App* const doctor = app.add_subcommand("doctor", "Say whether runs would work here");
+  DescribeDoctor(*doctor, arguments);
   CLI::App* const top = app.add_subcommand("top", "Look in on a run, from any terminal");
   DescribeTop(*top, arguments);
   CLI::App* const plot = app.add_subcommand("plot", "Draw the curves of runs, as SVG and PNG");

@@ -16,11 +16,6 @@ namespace fs = std::filesystem;
 
 constexpr double kPngScale = 1.5;
 
-// In an installation and in a build folder alike.
-std::string FontFile(const fs::path& program_folder) {
-  return program_folder.parent_path() / "share/muster/DejaVuSans.ttf";
-}
-
 std::string Draw(const std::string& file, const std::vector<RunRecord>& runs,
                  const PlotArguments& arguments) {
   const auto draw = [&](Canvas& canvas) {
@@ -43,6 +38,10 @@ std::vector<std::string> Files(const PlotArguments& arguments) {
 }
 
 }  // namespace
+
+std::string FontFile(const fs::path& program_folder) {
+  return program_folder.parent_path() / "share/muster/DejaVuSans.ttf";
+}
 
 int PlotRuns(const PlotArguments& arguments) {
   const std::vector<std::string> files = Files(arguments);

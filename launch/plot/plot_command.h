@@ -16,6 +16,9 @@ struct PlotArguments {
   std::filesystem::path program_folder;  // the font is installed beside it
 };
 
+// Where the font of pictures is, in an installation and in a build folder alike.
+std::string FontFile(const std::filesystem::path& program_folder);
+
 // Throws Error(kUsage) for what is no run directory and for a name that ends otherwise, kFailure
 // for what cannot be written. Returns the exit code.
 int PlotRuns(const PlotArguments& arguments);

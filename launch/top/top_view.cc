@@ -11,6 +11,7 @@
 
 #include "launch/text/fitted_table.h"
 #include "launch/text/units.h"
+#include "launch/text/wrapped.h"
 
 namespace muster {
 namespace {
@@ -41,22 +42,6 @@ std::string Fitted(const std::vector<std::string>& parts, int width) {
     line = longer;
   }
   return line.substr(0, static_cast<size_t>(std::max(0, width)));
-}
-
-// A long sentence, over several lines.
-std::vector<std::string> Wrapped(const std::string& text, int width) {
-  std::vector<std::string> lines;
-  const auto most = static_cast<size_t>(std::max(20, width));
-  for (size_t at = 0; at < text.size();) {
-    size_t end = std::min(at + most, text.size());
-    if (end < text.size()) {
-      const size_t space = text.rfind(' ', end);
-      if (space != std::string::npos && space > at) end = space;
-    }
-    lines.push_back(text.substr(at, end - at));
-    at = end + (end < text.size() && text[end] == ' ' ? 1 : 0);
-  }
-  return lines;
 }
 
 std::string Bar(double share, int width) {
@@ -212,8 +197,8 @@ std::vector<std::string> TopLines(const Json& status, const TopRun& run, const T
     const std::string line = SlowestLine(slowest, width);
     lines.push_back(straggles ? paint(kRed, line) : line);
   }
-  for (const std::string& line : Wrapped(Text(status, "waits"), width)) {
-    lines.push_back(paint(kRed, line));
+  if (const std::string waits = Text(status, "waits"); !waits.empty()) {
+    for (const std::string& line : Wrapped(waits, width)) lines.push_back(paint(kRed, line));
   }
   const Json ranks = status.value("ranks", Json::array());
   if (ranks.empty()) return lines;

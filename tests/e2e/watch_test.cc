@@ -71,5 +71,17 @@ TEST_F(Watch, AStallSaysWhomItWaitsForBeforeADeadlineEndsIt) {
   EXPECT_EQ(job->Wait(30), 143);
 }
 
+TEST_F(Watch, TheDoctorSaysWhetherAConfigWouldRun) {
+  const std::string smoke = std::string(MUSTER_CONFIG_DIR) + "/smoke.txtpb";
+  const Outcome well = Muster({"doctor", smoke, "--workers", "1"});
+  EXPECT_EQ(well.exit_code, 0) << well.log;
+  EXPECT_THAT(well.log, AllOf(HasSubstr("libdnnl.so."), HasSubstr("Runs will work")));
+  const std::string cifar = std::string(MUSTER_CONFIG_DIR) + "/cifar10.txtpb";
+  const Outcome ill = Muster({"doctor", cifar, "--data", Path("nowhere")});
+  EXPECT_EQ(ill.exit_code, 1);
+  EXPECT_THAT(ill.log, AllOf(HasSubstr("WRONG  job's data"), HasSubstr("a run would fail")));
+  EXPECT_EQ(Muster({"doctor", Path("no-config")}).exit_code, 2);
+}
+
 }  // namespace
 }  // namespace muster::testing
