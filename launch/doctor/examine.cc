@@ -34,13 +34,14 @@ Finding Programs(const MachineFacts& facts) {
   for (const ProgramFacts& program : facts.programs) {
     const std::string name = std::filesystem::path(program.path).filename();
     if (!program.there) absent.push_back(name);
-    for (const std::string& library : program.missing) missing.push_back(library + " of " + name);
+    for (const std::string& library : program.missing)
+      missing.push_back(fmt::format("{} of {}", library, name));
     for (const std::string& library : program.libraries) {
       if (IsWorthNaming(library)) known.push_back(library);
     }
   }
   std::ranges::sort(known);
-  known.erase(std::ranges::unique(known).begin(), known.end());
+  known.erase(std::unique(known.begin(), known.end()), known.end());
   if (!absent.empty()) {
     return {Grade::kWrong, "programs", "not beside muster: " + Join(absent, ", "),
             "install or build all programs into one folder"};

@@ -53,7 +53,7 @@ std::string TryToShareMemory() {
   if (place == MAP_FAILED) return ErrorText(errno);
   static_cast<char*>(place)[kBytes - 1] = 1;
   const bool sealed = ::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE) == 0;
-  const std::string error = sealed ? "" : ErrorText(errno);
+  std::string error = sealed ? "" : ErrorText(errno);
   ::munmap(place, kBytes);
   return error;
 }

@@ -80,12 +80,14 @@ std::string LegendText(const RunRecord& run) {
 double DrawLegend(const std::vector<RunRecord>& runs, Canvas& canvas) {
   const size_t shown = std::min(runs.size(), kMostInLegend);
   for (size_t i = 0; i < shown; ++i) {
+    const size_t row = i / 2;
     const double x = kMargin + 20 + (i % 2 == 1 ? kPlotSize.x / 2 : 0);
-    const double y = kMargin + 14 + kLegendLine * static_cast<double>(i / 2);
+    const double y = kMargin + 14 + kLegendLine * static_cast<double>(row);
     canvas.DrawLine({{x, y - 4}, {x + 22, y - 4}}, {.color = ColorOf(i), .width = 3});
     canvas.DrawText({x + 30, y}, LegendText(runs[i]), {.size = 13, .color = "#000000"});
   }
-  double height = kMargin + kLegendLine * static_cast<double>((shown + 1) / 2);
+  const size_t rows = (shown + 1) / 2;
+  double height = kMargin + kLegendLine * static_cast<double>(rows);
   if (runs.size() > shown) {
     canvas.DrawText({kMargin + 20, height + 14},
                     fmt::format("and {} more runs, whose colours repeat", runs.size() - shown),

@@ -86,11 +86,11 @@ RunState EndOf(const std::string& reason) {
 }
 
 // A run that went on from an earlier step writes the steps from there once more.
-void AddRow(MetricsRow row, std::vector<MetricsRow>& rows) {
+void AddRow(const MetricsRow& row, std::vector<MetricsRow>& rows) {
   if (!rows.empty() && rows.back().step > row.step) {
     std::erase_if(rows, [&](const MetricsRow& old) { return old.step >= row.step; });
   }
-  rows.push_back(std::move(row));
+  rows.push_back(row);
 }
 
 void AddLine(const Json& line, RunRecord& run) {
