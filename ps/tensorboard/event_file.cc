@@ -64,7 +64,7 @@ struct EventFile::Shared {
   }
 };
 
-EventFile::EventFile(const std::string& dir, int64_t first_step, BackgroundThread& thread)
+EventFile::EventFile(const std::string& dir, int64_t steps_done, BackgroundThread& thread)
     : thread_(thread), shared_(std::make_shared<Shared>()) {
   const ProcessIdentity self = ThisProcess();
   // As TensorBoard sorts them: by time.
@@ -80,7 +80,7 @@ EventFile::EventFile(const std::string& dir, int64_t first_step, BackgroundThrea
   version.set_file_version("brain.Event:2");
   Write(std::move(version));
   tensorboard::Event start;
-  start.set_step(first_step);
+  start.set_step(steps_done + 1);  // of this one and later ones
   start.mutable_session_log()->set_status(tensorboard::SessionLog::START);
   Write(std::move(start));
 }

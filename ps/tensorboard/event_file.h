@@ -24,9 +24,10 @@ std::string FrameRecord(const std::string& event);
 // TakeTrouble says so.
 class EventFile {
  public:
-  // A new file events.out.tfevents.… in `dir`, which begins with the format's version; what other
-  // files there say of `first_step` and later ones no longer counts. `thread` outlives this.
-  EventFile(const std::string& dir, int64_t first_step, BackgroundThread& thread);
+  // A new file events.out.tfevents.… in `dir`, which begins with the format's version. What earlier
+  // files there say of more than `steps_done` steps no longer counts: a run that went on from there
+  // says it again. `thread` outlives this.
+  EventFile(const std::string& dir, int64_t steps_done, BackgroundThread& thread);
   ~EventFile();
   EventFile(const EventFile&) = delete;
 

@@ -57,7 +57,7 @@ TEST_F(EventFileTest, BeginsWithItsVersionAndKeepsTheOrder) {
   EXPECT_EQ(events[0].file_version(), "brain.Event:2");
   EXPECT_GT(events[0].wall_time(), 1.6e9);
   EXPECT_EQ(events[1].session_log().status(), tensorboard::SessionLog::START);
-  EXPECT_EQ(events[1].step(), 7);  // later steps of an earlier file are taken back
+  EXPECT_EQ(events[1].step(), 8);  // an earlier file counts up to 7
   const std::vector<TaggedValue> values = ValuesOf(events, "x");
   ASSERT_EQ(values.size(), 100u);
   EXPECT_EQ(values[42].step, 42);
