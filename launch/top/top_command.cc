@@ -85,7 +85,11 @@ class FullScreen {
   // In one write, each line over the old one: nothing flickers.
   void Draw(const std::vector<std::string>& lines) const {
     std::string text = "\x1b[H";
-    for (const std::string& line : lines) text += line + "\x1b[K\r\n";
+    for (const std::string& line : lines) {
+      if (&line != &lines.front()) text += "\r\n";  // none after the last: the screen would scroll
+      text += line;
+      text += "\x1b[K";
+    }
     PrintRaw(text + "\x1b[J");
   }
 

@@ -36,10 +36,11 @@ std::string Text(const Json& json, const char* key) {
 std::string Fitted(const std::vector<std::string>& parts, int width) {
   std::string line;
   for (const std::string& part : parts) {
-    const std::string longer = line + (line.empty() ? "" : kGap) + part;
     if (part.empty()) continue;
-    if (!line.empty() && longer.size() > static_cast<size_t>(width)) break;
-    line = longer;
+    const std::string gap = line.empty() ? "" : kGap;
+    if (!line.empty() && line.size() + gap.size() + part.size() > static_cast<size_t>(width)) break;
+    line += gap;
+    line += part;
   }
   return line.substr(0, static_cast<size_t>(std::max(0, width)));
 }
@@ -51,7 +52,7 @@ std::string Bar(double share, int width) {
 }
 
 std::string StateText(const Json& status, const TopRun& run) {
-  const std::string state = Text(status, "state");
+  std::string state = Text(status, "state");
   const bool ended = state == "completed" || state == "failed" || state == "interrupted";
   if (ended) return state;
   if (!run.alive) return "killed while " + state;
@@ -119,10 +120,6 @@ std::string SlowestLine(const Json& slowest, int width) {
       width);
 }
 
-double P50(const Json& rank, const char* part) {
-  return Number(rank.value(part, Json::object()), "p50");
-}
-
 // "140/152": half of the steps take no longer than the first, 99 of 100 than the second.
 std::string SpreadText(const Json& rank, const char* part) {
   const Json spread = rank.value(part, Json::object());
@@ -132,15 +129,15 @@ std::string SpreadText(const Json& rank, const char* part) {
   return text(Number(spread, "p50")) + "/" + text(Number(spread, "p99"));
 }
 
-// The ranks that are shown, in order: all, or the slowest.
-std::vector<size_t> ShownRanks(const Json& ranks, size_t most) {
+// The ranks that are shown, in order: all, or the slowest, `slowest` among them.
+std::vector<size_t> ShownRanks(const Json& ranks, double slowest, size_t most) {
   std::vector<size_t> shown(ranks.size());
   std::iota(shown.begin(), shown.end(), 0);
   if (shown.size() <= most) return shown;
-  const auto busy = [&](size_t rank) {
-    return P50(ranks[rank], "compute_ms") + P50(ranks[rank], "input_ms");
+  const auto speed = [&](size_t rank) {
+    return Number(ranks[rank], "rank") == slowest ? -1 : Number(ranks[rank], "images_per_second");
   };
-  std::ranges::stable_sort(shown, std::greater{}, busy);
+  std::ranges::stable_sort(shown, std::less{}, speed);
   shown.resize(most);
   std::ranges::sort(shown);
   return shown;
@@ -205,7 +202,8 @@ std::vector<std::string> TopLines(const Json& status, const TopRun& run, const T
   lines.emplace_back();
   constexpr int kAround = 4;  // titles, rule, what is not shown, a line to spare
   const int rows = std::max(1, screen.height - static_cast<int>(lines.size()) - kAround);
-  const std::vector<size_t> shown = ShownRanks(ranks, static_cast<size_t>(rows));
+  const std::vector<size_t> shown =
+      ShownRanks(ranks, Number(slowest, "rank"), static_cast<size_t>(rows));
   const std::vector<std::string> table = RankLines(ranks, shown, run, width);
   for (size_t i = 0; i < table.size(); ++i) {
     const bool title = i < 2;

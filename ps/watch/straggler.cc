@@ -7,14 +7,18 @@ namespace muster {
 namespace {
 
 // The slowest rank and the median of the others; nothing where a rank has reported too little.
-std::optional<StragglerWatch::Slowest> FindSlowest(const RecentTimes& recent) {
+// Among nearly equal ones `before` stays the slowest.
+std::optional<StragglerWatch::Slowest> FindSlowest(
+    const RecentTimes& recent, const std::optional<StragglerWatch::Slowest>& before) {
   if (recent.ranks() < 2) return std::nullopt;
   std::vector<double> busy;
   for (uint32_t rank = 0; rank < recent.ranks(); ++rank) {
     busy.push_back(recent.UsualBusy(rank, StragglerWatch::kSteps));
     if (busy.back() <= 0) return std::nullopt;
   }
-  const auto slowest = std::ranges::max_element(busy);
+  constexpr double kNearly = 0.9;
+  auto slowest = std::ranges::max_element(busy);
+  if (before && busy[before->rank] > kNearly * *slowest) slowest = busy.begin() + before->rank;
   StragglerWatch::Slowest found{.rank = static_cast<uint32_t>(slowest - busy.begin()),
                                 .busy_ms = *slowest};
   busy.erase(slowest);
@@ -26,7 +30,7 @@ std::optional<StragglerWatch::Slowest> FindSlowest(const RecentTimes& recent) {
 
 std::optional<StragglerWatch::Change> StragglerWatch::Look(const RecentTimes& recent, int64_t step,
                                                            Time now) {
-  std::optional<Slowest> found = FindSlowest(recent);
+  std::optional<Slowest> found = FindSlowest(recent, slowest_);
   if (!found) return std::nullopt;
   said_.resize(recent.ranks());
   const bool same = slowest_ && slowest_->rank == found->rank;

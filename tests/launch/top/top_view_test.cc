@@ -103,6 +103,10 @@ TEST(TopViewTest, OfManyRanksTheSlowestAreShown) {
   EXPECT_LE(lines.size(), 23u);
   const std::string text = Join(lines, "\n");
   EXPECT_THAT(text, AllOf(HasSubstr("    63  "), HasSubstr("ranks that are faster")));
+  Json status = Status(64);
+  status["ranks"][40]["images_per_second"] = 100;
+  EXPECT_THAT(Join(TopLines(status, {"runs/a", true}, {.height = 24}), "\n"),
+              AllOf(HasSubstr("    40  "), HasSubstr("    63  ")));
   EXPECT_EQ(TopLines(Status(64), {"runs/a", true}, {.height = 100}).size(), 7u + 2 + 64);
 }
 

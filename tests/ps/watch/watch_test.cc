@@ -87,6 +87,14 @@ TEST_F(StragglerTest, SaysWhoWhileItIsSlowAndThatItIsOver) {
   EXPECT_EQ(over->who.rank, 2u);
 }
 
+TEST_F(StragglerTest, AmongNearlyEqualOnesTheSlowestStays) {
+  EXPECT_FALSE(Run({100, 104, 102}, 15));
+  EXPECT_FALSE(Run({106, 104, 102}, 30));
+  EXPECT_EQ(watch_.slowest()->rank, 1u);
+  EXPECT_FALSE(Run({130, 104, 102}, 30));
+  EXPECT_EQ(watch_.slowest()->rank, 0u);
+}
+
 TEST_F(StragglerTest, OneSlowStepIsNone) {
   EXPECT_FALSE(Run({100, 100, 100}, 30));
   EXPECT_FALSE(Run({100, 100, 5000}, 1));
