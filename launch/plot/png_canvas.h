@@ -1,7 +1,8 @@
-// A picture as PNG, drawn by cairo with a font that is installed with Muster: a bare machine has
+// A picture as PNG, drawn by FreeType with a font that is installed with Muster: a bare machine has
 // none.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,7 +14,7 @@ namespace muster {
 class PngCanvas : public Canvas {
  public:
   // `scale`: pixels of the file for each of the drawing. Throws Error(kFailure) where `font_file`
-  // cannot be read as a font, or memory is short.
+  // cannot be read as a font, or memory is short. White at first.
   PngCanvas(double width, double height, double scale, const std::string& font_file);
   ~PngCanvas() override;
 
@@ -24,8 +25,19 @@ class PngCanvas : public Canvas {
   std::string Finish() override;
 
  private:
-  struct Handles;
-  std::unique_ptr<Handles> handles_;
+  struct FreeType;
+  struct Ink {
+    uint8_t red, green, blue;
+    double opacity;
+  };
+  static Ink InkOf(const std::string& color, double opacity = 1);
+  void DrawPiece(const Point* points, size_t count, const Stroke& stroke);
+  void Blend(int x, int y, int count, double coverage, const Ink& ink);
+
+  const double scale_;
+  const int width_, height_;  // in pixels of the file
+  std::string pixels_;        // red, green, blue
+  std::unique_ptr<FreeType> free_type_;
 };
 
 }  // namespace muster

@@ -24,7 +24,4 @@ void AddImage(tensorboard::Summary& summary, const SampleImage& image);
 // In Markdown.
 std::string PredictionTable(const std::vector<SampleImage>& images);
 
-// PNG of red, green and blue, 8 bits each.
-std::string EncodePng(uint32_t height, uint32_t width, const std::string& pixels);
-
 }  // namespace muster

@@ -1,13 +1,12 @@
 // What the canvases draw: SVG's text, PNG's pixels.
-#include <cairo.h>
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "common/base/error.h"
+#include "launch/plot/code_points.h"
 #include "launch/plot/png_canvas.h"
 #include "launch/plot/svg_canvas.h"
+#include "tests/base/png_reader.h"
 
 namespace muster {
 namespace {
@@ -28,47 +27,14 @@ TEST(SvgCanvasTest, WritesWhatIsDrawn) {
                     Not(HasSubstr("\x01")), HasSubstr("</svg>")));
 }
 
-// A PNG's pixels, as 0xrrggbb.
-class Pixels {
- public:
-  explicit Pixels(std::string file) : file_(std::move(file)) {
-    surface_ = cairo_image_surface_create_from_png_stream(Read, this);
-    EXPECT_EQ(cairo_surface_status(surface_), CAIRO_STATUS_SUCCESS);
+// Pixels in this part that are not white.
+int Drawn(const testing::PngReader& pixels, int left, int top, int right, int bottom) {
+  int drawn = 0;
+  for (int y = top; y < bottom; ++y) {
+    for (int x = left; x < right; ++x) drawn += pixels.At(x, y) != 0xffffff ? 1 : 0;
   }
-  ~Pixels() { cairo_surface_destroy(surface_); }
-  Pixels(const Pixels&) = delete;
-
-  int width() const { return cairo_image_surface_get_width(surface_); }
-  int height() const { return cairo_image_surface_get_height(surface_); }
-  uint32_t At(int x, int y) const {
-    uint32_t value = 0;
-    std::memcpy(&value,
-                cairo_image_surface_get_data(surface_) +
-                    y * cairo_image_surface_get_stride(surface_) + 4 * x,
-                sizeof value);
-    return value & 0xffffff;
-  }
-  // Pixels in this part that are not white.
-  int Drawn(int left, int top, int right, int bottom) const {
-    int drawn = 0;
-    for (int y = top; y < bottom; ++y) {
-      for (int x = left; x < right; ++x) drawn += At(x, y) != 0xffffff ? 1 : 0;
-    }
-    return drawn;
-  }
-
- private:
-  static cairo_status_t Read(void* self, unsigned char* bytes, unsigned int count) {
-    auto& pixels = *static_cast<Pixels*>(self);
-    if (pixels.at_ + count > pixels.file_.size()) return CAIRO_STATUS_READ_ERROR;
-    std::memcpy(bytes, pixels.file_.data() + pixels.at_, count);
-    pixels.at_ += count;
-    return CAIRO_STATUS_SUCCESS;
-  }
-  std::string file_;
-  size_t at_ = 0;
-  cairo_surface_t* surface_ = nullptr;
-};
+  return drawn;
+}
 
 TEST(PngCanvasTest, DrawsEachThingWhereItIsAndNothingBetweenThem) {
   PngCanvas canvas(200, 100, 2, kFont);
@@ -77,15 +43,44 @@ TEST(PngCanvasTest, DrawsEachThingWhereItIsAndNothingBetweenThem) {
   canvas.DrawLine({{150, 90}, {190, 90}}, {.color = "#ff0000", .width = 4});
   canvas.DrawText({190, 20}, "end", {.anchor = Anchor::kEnd});
   canvas.DrawDot({100, 80}, 5, "#00ff00");
-  const Pixels pixels(canvas.Finish());
+  const testing::PngReader pixels(canvas.Finish());
   EXPECT_EQ(pixels.width(), 400);
   EXPECT_EQ(pixels.height(), 200);
-  EXPECT_GT(pixels.Drawn(20, 10, 100, 44), 100);  // "Text": some strokes of it
-  EXPECT_GT(pixels.Drawn(300, 10, 382, 44), 50);  // "end", to the left of its place
-  EXPECT_EQ(pixels.Drawn(384, 0, 400, 60), 0);
+  EXPECT_GT(Drawn(pixels, 20, 10, 100, 44), 100);  // "Text": some strokes of it
+  EXPECT_GT(Drawn(pixels, 300, 10, 382, 44), 50);  // "end", to the left of its place
+  EXPECT_EQ(Drawn(pixels, 384, 0, 400, 60), 0);
   EXPECT_EQ(pixels.At(340, 180), 0xff0000u);
   EXPECT_EQ(pixels.At(200, 160), 0x00ff00u);
-  EXPECT_EQ(pixels.Drawn(0, 60, 400, 140), 0);  // nothing joins the one to the other
+  EXPECT_EQ(Drawn(pixels, 0, 60, 400, 140), 0);  // nothing joins the one to the other
+}
+
+// More points than an outline of FreeType's holds.
+TEST(PngCanvasTest, ALongLine) {
+  PngCanvas canvas(100, 100, 1, kFont);
+  std::vector<Point> points;
+  for (int i = 0; i <= 50000; ++i) points.push_back({i / 500.0, i % 2 == 0 ? 20.0 : 80.0});
+  canvas.DrawLine(points, {.color = "#000000"});
+  const testing::PngReader pixels(canvas.Finish());
+  EXPECT_EQ(pixels.At(10, 50), 0u);
+  EXPECT_EQ(pixels.At(90, 50), 0u);
+  EXPECT_EQ(pixels.At(50, 10), 0xffffffu);
+}
+
+TEST(PngCanvasTest, WhatLiesOutsideIsLeftOut) {
+  PngCanvas canvas(20, 20, 1, kFont);
+  canvas.DrawLine({{-100, 10}, {100, 10}}, {.width = 2});
+  canvas.DrawDot({-50, -50}, 5, "#ff0000");
+  canvas.DrawText({15, 5}, "a long text beyond the edge", {});
+  canvas.FillRectangle({-5, 18}, {100, 100}, "#00ff00");
+  const testing::PngReader pixels(canvas.Finish());
+  EXPECT_EQ(pixels.At(0, 10), 0u);
+  EXPECT_EQ(pixels.At(19, 19), 0x00ff00u);
+}
+
+TEST(CodePointsTest, OfUtf8AndOfWhatIsNone) {
+  EXPECT_THAT(CodePoints("aé€\xf0\x9f\x98\x80"),
+              ::testing::ElementsAre('a', 0xe9, 0x20ac, 0x1f600));
+  EXPECT_THAT(CodePoints("\xff\n\xe2\x82"), ::testing::ElementsAre('?', '?', '?', '?'));
 }
 
 TEST(PngCanvasTest, AMissingFontIsNamed) {

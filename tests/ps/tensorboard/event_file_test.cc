@@ -3,7 +3,6 @@
 
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
-#include <zlib.h>
 
 #include <cmath>
 #include <filesystem>
@@ -12,6 +11,7 @@
 #include "ps/tensorboard/crc32c.h"
 #include "ps/tensorboard/sample_image.h"
 #include "ps/tensorboard/value_histogram.h"
+#include "tests/base/png_reader.h"
 #include "tests/ps/tensorboard/event_reader.h"
 
 namespace muster::testing {
@@ -125,34 +125,6 @@ TEST(ValueHistogramTest, PartsAddUp) {
   EXPECT_EQ(ValueHistogram().ToProto().bucket_size(), 0);
 }
 
-uint32_t BigEndianAt(const std::string& text, size_t at) {
-  uint32_t value = 0;
-  for (size_t i = 0; i < 4; ++i) value = value << 8 | static_cast<uint8_t>(text[at + i]);
-  return value;
-}
-
-// Its pixels, row by row, each row after a byte for its filter. Checks every chunk.
-std::string Unpacked(const std::string& png, size_t bytes) {
-  EXPECT_EQ(png.substr(0, 8), "\x89PNG\r\n\x1a\n");
-  std::string rows(bytes, '?');
-  for (size_t at = 8; at < png.size();) {
-    const uint32_t length = BigEndianAt(png, at);
-    const std::string body = png.substr(at + 4, length + 4);
-    EXPECT_EQ(
-        BigEndianAt(png, at + 8 + length),
-        ::crc32(0, reinterpret_cast<const Bytef*>(body.data()), static_cast<uInt>(body.size())));
-    if (body.starts_with("IDAT")) {
-      uLongf size = rows.size();
-      EXPECT_EQ(::uncompress(reinterpret_cast<Bytef*>(rows.data()), &size,
-                             reinterpret_cast<const Bytef*>(body.data()) + 4, body.size() - 4),
-                Z_OK);
-      EXPECT_EQ(size, bytes);
-    }
-    at += length + 12;
-  }
-  return rows;
-}
-
 TEST(SampleImageTest, IsAPngOfLargePixelsInAFrame) {
   const SampleImage right{.index = 3,
                           .height = 1,
@@ -171,17 +143,14 @@ TEST(SampleImageTest, IsAPngOfLargePixelsInAFrame) {
   const tensorboard::Summary::Image& picture = summary.value(0).image();
   EXPECT_EQ(picture.width(), 2 * 64 + 8);
   EXPECT_EQ(picture.height(), 64 + 8);
-  const size_t row = static_cast<size_t>(picture.width()) * 3 + 1;
-  const size_t bytes = row * static_cast<size_t>(picture.height());
-  const std::string pixels = Unpacked(picture.encoded_image_string(), bytes);
-  const size_t middle = 36 * row + 1;
-  EXPECT_EQ(pixels.substr(middle + 4 * 3, 3), "\x01\x02\x03");
-  EXPECT_EQ(pixels.substr(middle + 67 * 3, 3), "\x01\x02\x03");
-  EXPECT_EQ(pixels.substr(middle + 68 * 3, 3), "\x04\x05\x06");
-  // The frame: green of the one, red of the other.
-  EXPECT_GT(static_cast<uint8_t>(pixels[2]), static_cast<uint8_t>(pixels[1]));
-  const std::string red = Unpacked(summary.value(1).image().encoded_image_string(), bytes);
-  EXPECT_GT(static_cast<uint8_t>(red[1]), static_cast<uint8_t>(red[2]));
+  const PngReader pixels(picture.encoded_image_string());
+  EXPECT_EQ(pixels.width(), picture.width());
+  EXPECT_EQ(pixels.height(), picture.height());
+  EXPECT_EQ(pixels.At(4, 36), 0x010203u);
+  EXPECT_EQ(pixels.At(67, 36), 0x010203u);
+  EXPECT_EQ(pixels.At(68, 36), 0x040506u);
+  EXPECT_EQ(pixels.At(0, 0), 0x00a040u);  // the frame, green
+  EXPECT_EQ(PngReader(summary.value(1).image().encoded_image_string()).At(71, 71), 0xd01010u);
 }
 
 TEST(SampleImageTest, NumbersThatDoNotFitTogetherAreLeftOut) {
