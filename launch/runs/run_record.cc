@@ -182,7 +182,11 @@ RunRecord ReadRun(const std::string& dir) {
   std::error_code ignored;
   if (fs::exists(fs::path(dir) / "metrics.jsonl", ignored))
     ReadMetrics(dir + "/metrics.jsonl", run);
-  if (const auto status = ReadStatus(dir)) TakeStatus(*status, run);
+  try {
+    if (const auto status = ReadStatus(dir)) TakeStatus(*status, run);
+  } catch (const Error&) {
+    // Somebody else's file of that name: the metrics say enough.
+  }
   return run;
 }
 

@@ -83,6 +83,12 @@ TEST_F(RunRecordTest, AStatusDoesNotOverruleALastLine) {
   EXPECT_EQ(ReadRun(dir).state, RunState::kCompleted);
 }
 
+TEST_F(RunRecordTest, AFileThatIsNoStatusIsNoReasonToShowNothing) {
+  const std::string dir = MakeRun("r", {IntervalText(40, 1)});
+  Write("r/status.json", "{\"server\": 3");
+  EXPECT_EQ(ReadRun(dir).state, RunState::kKilled);
+}
+
 TEST_F(RunRecordTest, ALineThatIsBeingWrittenIsLeftOutAndABrokenOneCounted) {
   const std::string dir = MakeRun("c", {IntervalText(10, 1), "{\"step\":2", IntervalText(20, 1)});
   EXPECT_EQ(ReadRun(dir).unreadable_lines, 1);
