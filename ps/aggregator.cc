@@ -52,6 +52,11 @@ void Aggregator::BeginStep(int64_t step) {
 
 void Aggregator::Proceed(const Decision& decision) {
   evaluate_average_ = decision.evaluate_average;
+  observers_.clear();
+  if (decision.observe != Observe::kNothing && !decision.skip) {
+    observers_.assign(chunks_.size(),
+                      {variables_.layout(), decision.observe == Observe::kHistograms});
+  }
   if (!decision.skip) rule_ = optimizer_.RuleFor(variables_.updates() + 1, decision.learning_rate);
   Enter(decision.skip ? Phase::kKeeping : two_phase_ ? Phase::kAveraging : Phase::kFusedUpdate);
   SubmitReady();
@@ -176,6 +181,7 @@ Aggregator::Job Aggregator::UpdateJob(size_t c) {
     update.evaluated_average = variables_.EvaluatedAverage();
     update.wire_average = variables_.HalfAverage();
   }
+  if (!observers_.empty()) update.observer = &observers_[c];
   update.stream = update.weights.size_bytes() > kStreamBytes;
   return [update] { return ApplyUpdate(update); };
 }
@@ -201,6 +207,13 @@ void Aggregator::Finish(size_t c, bool finite) {
   }
   if (all && phase_ != Phase::kKeeping) variables_.CountUpdate();
   publish_(step_ + 1, c);
+}
+
+std::optional<Observation> Aggregator::TakeObservation() {
+  if (observers_.empty() || skips()) return std::nullopt;
+  const Observation observation = SumUp(observers_, rule_.gradient_scale);
+  observers_.clear();
+  return observation;
 }
 
 // The whole gradient is there.

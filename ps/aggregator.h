@@ -16,6 +16,7 @@
 #include "common/plan/assignment.h"
 #include "common/plan/chunks.h"
 #include "ps/find_nonfinite.h"
+#include "ps/observation_sums.h"
 #include "ps/optimizer.h"
 #include "ps/partial_gradients.h"
 #include "ps/segments.h"
@@ -47,6 +48,7 @@ class Aggregator {
     // The gradient is not used: W(step + 1) is W(step), and nothing else changes.
     bool skip = false;
     bool evaluate_average = false;  // workers will want the average of W(step + 1)
+    Observe observe = Observe::kNothing;
   };
   void Proceed(const Decision& decision);
 
@@ -55,6 +57,9 @@ class Aggregator {
 
   // Nothing of this step has been updated or added yet.
   bool collects() const { return phase_ == Phase::kCollecting; }
+  // Of a complete step that was to be observed, and was not skipped.
+  std::optional<Observation> TakeObservation();
+
   bool StepIsComplete() const { return !sums() && done_ == chunks_.size(); }
   // The chunks of this step to which nobody has brought a part of this subtree.
   std::vector<uint32_t> MissingChunks(const TreeNode& node) const;
@@ -109,7 +114,8 @@ class Aggregator {
   Phase phase_ = Phase::kCollecting;
   bool evaluate_average_ = false;
   UpdateRule rule_;
-  std::set<size_t> ready_;  // complete chunks that wait for a thread, in this phase
+  std::vector<ChunkObserver> observers_;  // of each chunk, in a step that is observed
+  std::set<size_t> ready_;                // complete chunks that wait for a thread, in this phase
   size_t running_ = 0;
   size_t done_ = 0;  // chunks, in this phase
   std::optional<Nonfinite> nonfinite_;

@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <set>
-
 #include "common/base/join.h"
 #include "common/base/log.h"
 #include "common/config/batch_norm_check.h"
@@ -16,12 +14,6 @@
 #include "ps/started_event.h"
 
 namespace muster {
-namespace {
-
-constexpr std::chrono::milliseconds kLiveInterval{200};
-constexpr std::chrono::seconds kWaitingInterval{5};
-
-}  // namespace
 
 Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membership& members,
                          Reporter& reporter, FirstFailure& failure, const ResumePoint* resume)
@@ -44,8 +36,11 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
                   nonfinite_.may_skip(),
                   [this](int64_t version, size_t chunk) { PublishChunk(version, chunk); }),
       work_(members, aggregator_.chunks().size()),
-      evaluator_(config.evaluation(), config.run().dir(), graph.classes()),
+      evaluator_(config.evaluation(), config.run().dir(), graph.classes(),
+                 config.tensorboard().enabled() ? config.tensorboard().images() : 0),
       saver_(config, graph, variables_, progress_),
+      board_(config, graph, files_),
+      watch_(config.run().dir(), members, progress_, reporter, files_),
       deadlines_(config.deadlines()),
       checkpoints_(config, variables_, pool_, reporter, resume, [this] { return Describe(); }),
       next_waiting_(Clock::now() + kWaitingInterval) {
@@ -103,6 +98,8 @@ void Coordinator::OnReady(uint32_t rank) {
   LogInfo("all {} workers are ready: {} steps of {} samples", members_.size(), plan_.total_steps,
           plan_.global_batch);
   progress_.Begin(plan_, members_.size());
+  board_.Begin(step_);
+  watch_.Begin(plan_, work_.assignment());
   if (resumed_) return GoOn();
   work_.Order(step_);
   BeginStep(step_);
@@ -159,7 +156,8 @@ void Coordinator::Proceed() {
   work_.AdmitReady(step_ + 1);  // before the first chunk of W(v + 1) goes out
   aggregator_.Proceed({.learning_rate = learning_rate_,
                        .skip = nonfinite_.bad_loss(),
-                       .evaluate_average = evaluator_.AverageIsDue(step_ + 1)});
+                       .evaluate_average = evaluator_.AverageIsDue(step_ + 1),
+                       .observe = board_.Wants(step_ + 1)});
   OrderNext();
 }
 
@@ -253,21 +251,6 @@ void Coordinator::EndStep() {
   checkpoints_.AtBoundary(plan_, step_);
 }
 
-void Coordinator::ReportStep(int64_t steps_done) {
-  if (steps_done % config_.run().log_every_steps() == 0 || steps_done == plan_.total_steps) {
-    const auto line = progress_.LogLine();
-    reporter_.Metrics(line);
-    reporter_.Log(line);
-  }
-  if (LiveLineIsDue()) reporter_.Progress(progress_.LiveLine());
-}
-
-bool Coordinator::LiveLineIsDue() {
-  if (Clock::now() < next_live_) return false;
-  next_live_ = Clock::now() + kLiveInterval;
-  return true;
-}
-
 // Blocks of evaluations.
 std::string Coordinator::OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBlock& block) {
   if (!evaluator_.Add(rank, block)) return fmt::format("an unexpected block {}", block.block());
@@ -286,6 +269,8 @@ void Coordinator::EndEvaluation() {
   const auto line = progress_.EvaluationLine();
   reporter_.Metrics(line);
   reporter_.Evaluation(line);
+  board_.Evaluation(line, evaluator_.TakeImages());
+  watch_.Evaluation(line);
   LogInfo("step {}: test accuracy {:.4f}, test loss {:.4f}", result.version, result.accuracy,
           result.loss);
   saver_.OnEvaluated(step_);
@@ -301,73 +286,6 @@ void Coordinator::EndEvaluation() {
   } else if (evaluator_.decides()) {
     work_.Order(step_);  // it was held back
   }
-}
-
-// Nobody waits for ever: the deadline of each phase, and who missed it.
-void Coordinator::CheckDeadlines(std::chrono::steady_clock::time_point now) {
-  if (phase_ == Phase::kGathering) {
-    CheckStart(now);
-  } else if (phase_ == Phase::kPreparing) {
-    if (const auto limit = deadlines_.ReadyMissed(now)) {
-      FailLate(members_.UnreadyRanks(), "no Ready", *limit);
-    }
-  } else if (evaluator_.running() &&
-             (phase_ == Phase::kFinishing || evaluator_.current().version() == step_)) {
-    const Evaluation& evaluation = evaluator_.current();
-    if (const auto limit = deadlines_.EvaluationMissed(now, evaluation.last_progress())) {
-      FailLate(evaluation.MissingRanks(), "no evaluation", *limit);
-    }
-  } else if (phase_ == Phase::kTraining) {
-    CheckStep(now);
-  }
-  members_.CheckSilence(now, config_.deadlines().silence_s());
-}
-
-void Coordinator::CheckStart(Clock::time_point now) {
-  const std::vector<uint32_t> missing = members_.roster().MissingRanks();
-  if (const auto limit = deadlines_.JoinMissed(now)) {
-    failure_.Set({ExitCode::kDeadline, std::nullopt,
-                  fmt::format("{} of {} workers did not join within {:g} s: rank {} missing",
-                              missing.size(), members_.size(), *limit, Join(missing, ", "))});
-    return;
-  }
-  if (now < next_waiting_) return;
-  next_waiting_ = now + kWaitingInterval;
-  LogInfo("waiting for rank {} ({:.0f} s)", Join(missing, ", "), deadlines_.waited(now));
-  reporter_.Waiting(missing, deadlines_.waited(now));
-}
-
-void Coordinator::CheckStep(Clock::time_point now) {
-  const auto limit = deadlines_.StepMissed(now, progress_.MedianStep());
-  if (!limit) return;
-  if (const std::vector<uint32_t> late = RanksWithoutLoss(); !late.empty()) {
-    FailLate(late, "no loss", *limit);
-  } else {
-    FailLate(work_.leases().LateRanks(step_), "no complete gradient", *limit);
-  }
-}
-
-std::vector<uint32_t> Coordinator::RanksWithoutLoss() const {
-  std::set<uint32_t> late;
-  work_.leases().ForEachOpen(step_, [&](const Lease& lease) {
-    const Range slices = Covers(lease.node, plan_.slices);
-    for (int64_t slice = slices.begin; slice < slices.end; ++slice) {
-      if (!losses_.Has(slice)) late.insert(lease.rank);
-    }
-  });
-  return {late.begin(), late.end()};
-}
-
-void Coordinator::FailLate(const std::vector<uint32_t>& ranks, const std::string& what,
-                           double limit) {
-  failure_.Set({ExitCode::kDeadline, std::nullopt,
-                fmt::format("{} from {} within {:g} s (step {})", what, members_.Names(ranks),
-                            limit, step_)});
-}
-
-void Coordinator::Forgive(Clock::duration own_gap) {
-  deadlines_.Forgive(own_gap);
-  evaluator_.Forgive(own_gap);
 }
 
 }  // namespace muster

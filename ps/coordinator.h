@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/background_thread.h"
 #include "common/graph/graph.h"
 #include "common/link/link.h"
 #include "common/plan/step_plan.h"
@@ -27,8 +28,10 @@
 #include "ps/nonfinite_policy.h"
 #include "ps/progress.h"
 #include "ps/reporter.h"
+#include "ps/run_watch.h"
 #include "ps/schedule.h"
 #include "ps/step_losses.h"
+#include "ps/tensorboard/board.h"
 #include "ps/thread_pool.h"
 #include "ps/variables.h"
 #include "ps/work_orders.h"
@@ -51,7 +54,7 @@ class Coordinator {
   std::string OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss);
   std::string OnGradient(uint32_t rank, const wire::GradientPart& part, const Payload& payload);
   std::string OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBlock& block);
-  void OnStepTimes(uint32_t rank, const wire::StepTimes& times) { progress_.AddTimes(rank, times); }
+  void OnStepTimes(uint32_t rank, const wire::StepTimes& times);
 
   // What happens to members in the middle of a run, to be decided by others (nobody does yet; the
   // mechanism is PROTOCOL.md's). In training only.
@@ -80,6 +83,8 @@ class Coordinator {
   void KeepLast(const std::function<void()>& meanwhile);
   const Checkpoints& checkpoints() const { return checkpoints_; }
   const std::string& matrix_trouble() const { return evaluator_.matrix_trouble(); }
+  // The last word on the run, to all that is written beside the metrics.
+  void End(const events::Summary& summary);
   // No more steps will be ordered.
   bool finishing() const { return phase_ == Phase::kFinishing; }
   // Whether training has begun.
@@ -96,6 +101,8 @@ class Coordinator {
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::seconds kWaitingInterval{5};
+  static constexpr size_t kMostWaiting = 1000;
   // kFinishing: no more steps will be ordered; the last evaluation may go on.
   enum class Phase { kGathering, kPreparing, kTraining, kFinishing };
 
@@ -116,8 +123,11 @@ class Coordinator {
   bool LiveLineIsDue();  // a line for a person's eyes, at most five a second
   void CheckStart(Clock::time_point now);
   void CheckStep(Clock::time_point now);
-  std::vector<uint32_t> RanksWithoutLoss() const;
   void FailDifferent(uint32_t rank, int64_t slice);
+  // Who has not done its part of the step, and what is missing.
+  std::vector<uint32_t> LateRanks(std::string& what) const;
+  void Look(Clock::time_point now);
+  std::string StallText(Clock::time_point now) const;
   void FailLate(const std::vector<uint32_t>& ranks, const std::string& what, double limit);
 
   const config::Config& config_;
@@ -146,6 +156,9 @@ class Coordinator {
 
   Progress progress_;
   ModelSaver saver_;
+  BackgroundThread files_{kMostWaiting};  // writes what nobody waits for
+  Board board_;
+  RunWatch watch_;
   Deadlines deadlines_;
   std::optional<checkpoint::State> resumed_;  // what this run went on from
   Checkpoints checkpoints_;

@@ -16,9 +16,12 @@ std::optional<double> Deadlines::EvaluationMissed(Time now, Time last_block) con
 }
 
 std::optional<double> Deadlines::StepMissed(Time now, std::optional<double> median) const {
-  const double limit = median ? std::max(limits_.step_s(), limits_.step_median_factor() * *median)
-                              : limits_.first_step_s();
-  return Missed(now, since_, limit);
+  return Missed(now, since_, StepLimit(median));
+}
+
+double Deadlines::StepLimit(std::optional<double> median) const {
+  return median ? std::max(limits_.step_s(), limits_.step_median_factor() * *median)
+                : limits_.first_step_s();
 }
 
 std::optional<double> Deadlines::Missed(Time now, Time since, double limit) {

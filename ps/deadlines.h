@@ -34,6 +34,12 @@ class Deadlines {
   // `median`: of the steps so far, in seconds; nothing before the first has ended.
   std::optional<double> StepMissed(Time now, std::optional<double> median) const;
 
+  // What a later step is given; the first one, if no median is known yet.
+  double StepLimit(std::optional<double> median) const;
+  // Seconds, since the last Restart.
+  double waited_since_restart(Time now) const {
+    return std::chrono::duration<double>(now - since_).count();
+  }
   double waited(Time now) const { return std::chrono::duration<double>(now - began_).count(); }
 
  private:

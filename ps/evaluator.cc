@@ -23,6 +23,7 @@ bool Evaluator::IsDueAfter(int64_t step) const {
 }
 
 std::vector<wire::Evaluate> Evaluator::Begin(int64_t version, std::vector<uint32_t> ranks) {
+  seen_images_.clear();
   evaluation_.emplace(version, test_samples_, settings_.batch(), std::move(ranks), classes_,
                       settings_.confusion_matrix());
   std::vector<wire::Evaluate> orders;
@@ -35,8 +36,24 @@ std::vector<wire::Evaluate> Evaluator::Begin(int64_t version, std::vector<uint32
     order.set_block_end(static_cast<uint32_t>(blocks.end));
     order.set_average(settings_.use_ema());
     order.set_predictions(settings_.confusion_matrix());
+    if (images_ > 0 && blocks.begin == 0 && blocks.end > 0) order.set_images(images_);
   }
   return orders;
+}
+
+bool Evaluator::Add(uint32_t rank, const wire::EvaluatedBlock& block) {
+  if (!evaluation_ || !evaluation_->Add(rank, block)) return false;
+  for (const wire::SampleImage& image : block.image()) {
+    if (block.block() != 0 || seen_images_.size() >= images_) break;
+    seen_images_.push_back({.index = static_cast<int64_t>(seen_images_.size()),
+                            .height = image.height(),
+                            .width = image.width(),
+                            .channels = image.channels(),
+                            .pixels = image.pixels(),
+                            .label = image.label(),
+                            .predicted = image.predicted()});
+  }
+  return true;
 }
 
 EvaluationResult Evaluator::Finish() {

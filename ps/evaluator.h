@@ -7,20 +7,24 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/plan/step_plan.h"
 #include "proto/config.pb.h"
 #include "proto/wire.pb.h"
 #include "ps/evaluation.h"
+#include "ps/tensorboard/sample_image.h"
 
 namespace muster {
 
 class Evaluator {
  public:
-  // `run_dir` may be empty: no files. `classes`: logits of the network.
-  Evaluator(const config::Evaluation& settings, std::string run_dir, int64_t classes)
-      : settings_(settings), run_dir_(std::move(run_dir)), classes_(classes) {}
+  // `run_dir` may be empty: no files. `classes`: logits of the network. `images`: samples that
+  // are wanted of each evaluation, for people to look at.
+  Evaluator(const config::Evaluation& settings, std::string run_dir, int64_t classes,
+            uint32_t images)
+      : settings_(settings), run_dir_(std::move(run_dir)), classes_(classes), images_(images) {}
 
   // What is known when all workers have joined.
   void Plan(const StepPlan& plan, int64_t test_samples);
@@ -43,9 +47,9 @@ class Evaluator {
   }
 
   // False if the block is not one of those that this rank was given, or came already.
-  bool Add(uint32_t rank, const wire::EvaluatedBlock& block) {
-    return evaluation_ && evaluation_->Add(rank, block);
-  }
+  bool Add(uint32_t rank, const wire::EvaluatedBlock& block);
+  // What has come of the images that were wanted of the last evaluation.
+  std::vector<SampleImage> TakeImages() { return std::exchange(seen_images_, {}); }
   // Of a complete one; then none is running. Writes confusion_matrix.csv if it is wanted.
   EvaluationResult Finish();
   // Why that could not be written the last time; "" if it could.
@@ -58,6 +62,8 @@ class Evaluator {
   const config::Evaluation settings_;
   const std::string run_dir_;
   const int64_t classes_;
+  const uint32_t images_;
+  std::vector<SampleImage> seen_images_;
   StepPlan plan_;
   int64_t test_samples_ = 0;
   std::optional<Evaluation> evaluation_;

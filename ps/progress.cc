@@ -192,16 +192,22 @@ events::Evaluation Progress::EvaluationLine() const {
   return line;
 }
 
-events::Progress Progress::LiveLine() {
+events::Progress Progress::PositionLine() const {
   events::Progress line;
   *line.mutable_at() = Position();
+  if (plan_.global_batch == 0) return line;  // not planned yet
   line.set_total_steps(plan_.total_steps);
   line.set_epochs(plan_.train_samples > 0
                       ? static_cast<double>(plan_.At(plan_.total_steps).samples_before) /
                             static_cast<double>(plan_.train_samples)
                       : 0);
-  *line.mutable_measured() = since_live_.Measured();
   line.set_eta_s(RemainingSeconds());
+  return line;
+}
+
+events::Progress Progress::LiveLine() {
+  events::Progress line = PositionLine();
+  *line.mutable_measured() = since_live_.Measured();
   since_live_ = {};
   return line;
 }

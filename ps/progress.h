@@ -50,6 +50,8 @@ class Progress {
   events::Log LogLine();
   // The evaluation that just ended.
   events::Evaluation EvaluationLine() const;
+  // How far the run is, and no more.
+  events::Progress PositionLine() const;
   // For the launcher's live line; about the steps since the last one.
   events::Progress LiveLine();
   // The same while blocks of an evaluation come in.

@@ -99,6 +99,7 @@ void Server::EndFailed() {
   // A run that never began leaves no line: its directory can be used again.
   if (coordinator_.has_begun()) reporter_.Metrics(summary);
   AddSaved(lost, summary);
+  coordinator_.End(summary);
   reporter_.Summary(summary);
   throw Error(failure.code, "{}", failure.what);
 }
@@ -112,6 +113,7 @@ ServerResult Server::EndCompleted() {
   events::Summary summary = SummaryOf(events::Summary::COMPLETED);
   reporter_.Metrics(summary);
   AddSaved(lost, summary);
+  coordinator_.End(summary);
   reporter_.Summary(summary);
   result.trouble = summary.trouble();
   LogInfo("completed: {}", MetricsLine(summary).dump());
@@ -136,9 +138,8 @@ void Server::AddSaved(const std::string& lost_models, events::Summary& summary) 
     summary.set_checkpoint_step(newest->step);
   }
   std::vector<std::string> troubles;
-  for (const std::string& one :
-       {checkpoints.trouble(), lost_models, reporter_.metrics_trouble(),
-        coordinator_.matrix_trouble()}) {
+  for (const std::string& one : {checkpoints.trouble(), lost_models, reporter_.metrics_trouble(),
+                                 coordinator_.matrix_trouble()}) {
     if (!one.empty()) troubles.push_back(one);
   }
   summary.set_trouble(Join(troubles, "; "));

@@ -124,6 +124,9 @@ bool ApplyUpdate(const ChunkUpdate& update) {
       block.next_state[i] = state[i].place();
     }
     bad |= UpdateOne(block, *segment, update.rule);
+    if (update.observer != nullptr && segment->kind == Segment::Kind::kTrained) {
+      update.observer->See(kernels, at, count, gradient.left, gradient.right, weights.place());
+    }
     if (!update.average.empty()) {
       bad |= UpdateAverage(update, *segment, weights.place(), average.place(), at, count);
       average.Stream();

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/plan/chunks.h"
+#include "ps/observation_sums.h"
 #include "ps/optimizer.h"
 #include "ps/segments.h"
 #include "ps/tree_sum.h"
@@ -50,6 +51,7 @@ struct ChunkUpdate {
   std::span<float> evaluated_average;
   // What goes to workers in 16 bits: of the new weights and of evaluated_average. Empty with 32.
   std::span<uint16_t> wire_weights, wire_average;
+  ChunkObserver* observer = nullptr;  // looks at what is trained, in some steps
   // Write what is new past the cache: faster where the arenas are larger than it.
   bool stream = false;
 };

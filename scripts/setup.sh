@@ -14,6 +14,7 @@ packages=(
   libcurl4-openssl-dev libssl-dev libarchive-dev zlib1g-dev   # muster data get, MNIST
   ca-certificates                                       # https, for muster data get
   libxxhash-dev
+  libfreetype-dev fonts-dejavu-core                     # muster plot
   libgtest-dev libgmock-dev                             # tests
 )
 

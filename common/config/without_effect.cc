@@ -78,6 +78,15 @@ struct Row {
 };
 
 std::string When(bool without_effect, const char* reason) { return without_effect ? reason : ""; }
+std::string WithoutEvaluation(const Job& job) {
+  return When(!job.evaluates, "there is no evaluation");
+}
+std::string WithoutTrace(const Job& job) {
+  return When(job.run().trace_file().empty(), "only with run.trace_file (--trace FILE)");
+}
+std::string WithoutTensorboard(const Job& job) {
+  return When(!job.config.tensorboard().enabled(), "tensorboard.enabled is false");
+}
 
 std::string WithoutCards(const Job& job) {
   return When(!ParseDevices(job.config.worker().devices()).WantsCards(),
@@ -108,14 +117,8 @@ constexpr Row kRows[] = {
      [](const Job& job) {
        return When(job.run().initial_weights().empty(), "only with run.initial_weights");
      }},
-    {"run.trace_first_step", Typed::kMistake, InFile::kSaid,
-     [](const Job& job) {
-       return When(job.run().trace_file().empty(), "only with run.trace_file (--trace FILE)");
-     }},
-    {"run.trace_steps", Typed::kMistake, InFile::kSaid,
-     [](const Job& job) {
-       return When(job.run().trace_file().empty(), "only with run.trace_file (--trace FILE)");
-     }},
+    {"run.trace_first_step", Typed::kMistake, InFile::kSaid, WithoutTrace},
+    {"run.trace_steps", Typed::kMistake, InFile::kSaid, WithoutTrace},
     {"server.io_threads", Typed::kMistake, InFile::kFilledIn,
      [](const Job& job) {
        return When(job.config.cluster().transport() == config::Cluster::LOCAL,
@@ -130,8 +133,7 @@ constexpr Row kRows[] = {
     {"worker.soft_placement", Typed::kMistake, InFile::kSaid, WithoutCards},
     {"worker.workers_per_gpu", Typed::kMistake, InFile::kSaid, WithoutCards},
     {"worker.gpu_memory_fraction", Typed::kMistake, InFile::kSaid, WithoutCards},
-    {"deadlines.progress_s", Typed::kMistake, InFile::kSaid,
-     [](const Job& job) { return When(!job.evaluates, "there is no evaluation"); }},
+    {"deadlines.progress_s", Typed::kMistake, InFile::kSaid, WithoutEvaluation},
     {"data.dir", Typed::kFine, InFile::kSaid,
      [](const Job& job) {
        return When(!NeedsFiles(job.config.data()), "data.format SYNTHETIC reads no files");
@@ -141,12 +143,9 @@ constexpr Row kRows[] = {
        return When(job.config.data().preprocess().standardize(),
                    "standardize takes away again what it adds to all pixels");
      }},
-    {"evaluation.batch", Typed::kMistake, InFile::kSaid,
-     [](const Job& job) { return When(!job.evaluates, "there is no evaluation"); }},
-    {"evaluation.confusion_matrix", Typed::kMistake, InFile::kSaid,
-     [](const Job& job) { return When(!job.evaluates, "there is no evaluation"); }},
-    {"evaluation.use_ema", Typed::kMistake, InFile::kSaid,
-     [](const Job& job) { return When(!job.evaluates, "there is no evaluation"); }},
+    {"evaluation.batch", Typed::kMistake, InFile::kSaid, WithoutEvaluation},
+    {"evaluation.confusion_matrix", Typed::kMistake, InFile::kSaid, WithoutEvaluation},
+    {"evaluation.use_ema", Typed::kMistake, InFile::kSaid, WithoutEvaluation},
     {"evaluation.every_epochs", Typed::kFine, InFile::kSaid,
      [](const Job& job) {
        const bool beyond = job.Epochs() && job.evaluation().every_epochs() > *job.Epochs();
@@ -189,6 +188,14 @@ constexpr Row kRows[] = {
          return std::string();
        return job.RunOf(job.Samples(), "images: the rate never gets to learning_rate.base, and ") +
               config::LearningRate::Type_Name(job.rate().type()) + " does not begin";
+     }},
+    {"tensorboard.histograms_every_steps", Typed::kMistake, InFile::kSaid, WithoutTensorboard},
+    {"tensorboard.graph", Typed::kMistake, InFile::kSaid, WithoutTensorboard},
+    {"tensorboard.hparams", Typed::kMistake, InFile::kSaid, WithoutTensorboard},
+    {"tensorboard.config_text", Typed::kMistake, InFile::kSaid, WithoutTensorboard},
+    {"tensorboard.images", Typed::kMistake, InFile::kSaid,
+     [](const Job& job) {
+       return job.evaluates ? WithoutTensorboard(job) : WithoutEvaluation(job);
      }},
     {"learning_rate.interval_samples", Typed::kFine, InFile::kSaid,
      [](const Job& job) {

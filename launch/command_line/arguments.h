@@ -20,8 +20,11 @@ struct Arguments {
   std::string endpoint, bind, token_file;  // of processes started by hand
   uint32_t rank = 0;
   std::string dataset, dir;
+  std::string runs_dir = "runs";
+  std::vector<std::string> run_dirs;
+  std::string output, axis = "step";  // of a picture
   int repeat = 0;
-  bool dry_run = false, log_placement = false, json = false;
+  bool dry_run = false, log_placement = false, json = false, once = false;
   std::string devices;
   std::optional<double> wait_minutes;   // for cards
   std::optional<double> watch_seconds;  // between two looks at the cards

@@ -18,6 +18,7 @@
 #include "launch/data/count_samples.h"
 #include "launch/data/download.h"
 #include "launch/data/synthesize.h"
+#include "launch/doctor/doctor_command.h"
 #include "launch/gpu/gpus_command.h"
 #include "launch/inspect/inspect_command.h"
 #include "launch/job/job_token.h"
@@ -25,7 +26,10 @@
 #include "launch/model/export_command.h"
 #include "launch/model/import_command.h"
 #include "launch/model/inspect_model.h"
+#include "launch/plot/plot_command.h"
+#include "launch/runs/runs_command.h"
 #include "launch/text/console.h"
+#include "launch/top/top_command.h"
 #include "launch/trace/merge.h"
 #include "launch/trace/summary.h"
 #include "proto/config.pb.h"
@@ -176,6 +180,24 @@ int SumUpTrace(const Arguments& arguments) {
   return 0;
 }
 
+int Doctor(const Arguments& arguments) {
+  return RunDoctor(
+      {.config_path = arguments.config,
+       .settings = SettingsOf(arguments),
+       .programs = {Sibling("muster"), Sibling("muster-server"), Sibling("muster-worker")},
+       .font_file = FontFile(ProgramFolder()),
+       .count_data = CountSamples});
+}
+
+int Plot(const Arguments& arguments) {
+  return PlotRuns({.run_dirs = arguments.run_dirs,
+                   .output = arguments.output,
+                   .axis = arguments.axis == "epoch"  ? PlotAxis::kEpoch
+                           : arguments.axis == "time" ? PlotAxis::kTime
+                                                      : PlotAxis::kStep,
+                   .program_folder = ProgramFolder()});
+}
+
 int GetData(const Arguments& arguments) {
   if (::strcasecmp(arguments.dataset.c_str(), "cifar10") != 0) {
     throw Error(ExitCode::kUsage, "unknown data set '{}'; known: cifar10", arguments.dataset);
@@ -218,6 +240,10 @@ int RunCommand(const std::string& command, const Arguments& as_typed) {
                  .wait_s = 60 * arguments.wait_minutes.value_or(0),
                  .command = arguments.command});
   }
+  if (command == "runs") return ListRuns(arguments.runs_dir, arguments.json);
+  if (command == "doctor") return Doctor(arguments);
+  if (command == "top") return WatchRun(arguments.dir, arguments.once);
+  if (command == "plot") return Plot(arguments);
   if (command == "data get") return GetData(arguments);
   MUSTER_CHECK(command == "data synth");
   return SynthesizeData(arguments);

@@ -20,6 +20,11 @@ inline constexpr const char* kExamples =
     "  muster trace t.json                                     where the time of a step goes\n"
     "  muster bench --model configs/cifar10.txtpb              what a round costs on this machine\n"
     "  muster gpus                                             who uses which card (GPU)\n"
+    "  muster doctor configs/cifar10.txtpb --data data         would it run here?\n"
+    "  muster runs                                             what has been trained, and how it "
+    "ended\n"
+    "  muster top runs/cifar10-20250131-120000                 a run under way\n"
+    "  muster plot runs/cifar10-20250131-120000                its curves, as SVG and PNG\n"
     "  muster server configs/cifar10.txtpb --workers 2 --data data --endpoint tcp://10.0.0.5:7700\n"
     "                                  a job on several machines; says how to start the workers\n"
     "`muster COMMAND --help` says more about a command.";
@@ -42,10 +47,12 @@ inline constexpr const char* kLaunchFooter =
     "Files in the run directory: config.txtpb (every setting; launching from it repeats the run),\n"
     "metrics.jsonl (a JSON object per logging interval and evaluation, the summary last),\n"
     "server.log, worker-RANK.log; model.safetensors (the weights, however the run ends) and\n"
-    "best.safetensors (of the best evaluation); checkpoints/; confusion_matrix.csv if asked for.\n"
-    "With --repeat: seed-S/ for each run, and repeat.json.\n"
+    "best.safetensors (of the best evaluation); checkpoints/; events.out.tfevents... (tensorboard\n"
+    "--logdir runs), status.json (muster top); confusion_matrix.csv if asked for. With --repeat:\n"
+    "seed-S/ for each run, and repeat.json.\n"
     "\n"
-    "--resume RUN_DIR goes on from the newest checkpoint (by default one after each epoch, and at the\n"
+    "--resume RUN_DIR goes on from the newest checkpoint (by default one after each epoch, and at "
+    "the\n"
     "end; SIGUSR1 writes one now), with the same bits as a run that never stopped. --workers may\n"
     "differ, and --epochs or --steps be raised where the learning rate does not depend on them.\n"
     "\n"
@@ -53,7 +60,8 @@ inline constexpr const char* kLaunchFooter =
     "steps\n"
     "to trace, an otherwise good run ends with exit code 1.\n"
     "\n"
-    "Ctrl-C (SIGINT), SIGTERM and SIGHUP stop every process within 5 s, or when state and weights are\n"
+    "Ctrl-C (SIGINT), SIGTERM and SIGHUP stop every process within 5 s, or when state and weights "
+    "are\n"
     "on the disk; a second one kills at once.\n"
     "No process outlives the launcher, not even when it is killed.\n"
     "\n"
@@ -108,6 +116,23 @@ inline constexpr const char* kGpusRunFooter =
     "  muster gpus run -n 2 --wait 120 -- torchrun --nproc-per-node 2 train.py\n"
     "\n"
     "Exit codes: the command's; 1 not enough idle cards, 2 command line, 5 not within --wait.";
+
+inline constexpr const char* kRunsFooter =
+    "A run is running as long as its server lives, whoever started it; killed, if its server is "
+    "gone\n"
+    "and left no last line of metrics; not begun, if it never came to its first step. On a "
+    "terminal\n"
+    "that is too narrow some columns are left out.";
+
+inline constexpr const char* kTopFooter =
+    "Reads status.json of the run directory, which the run's server replaces each second, and "
+    "asks\n"
+    "nothing of the run: it may have been started by anybody, anyhow, and, on a shared disk, "
+    "anywhere.\n"
+    "Times are of each rank's last 200 steps: half of them took no longer than the first number, "
+    "99 of\n"
+    "100 no longer than the second. images/s is what a rank's compute and input would allow.\n"
+    "No colours with the environment variable NO_COLOR. q or Ctrl-C: quit; the run goes on.";
 
 inline constexpr const char* kServerFooter =
     "The server makes the run directory and the job's token, says how to start the workers, and\n"

@@ -2,11 +2,13 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <limits>
 #include <optional>
 
+#include "common/base/join.h"
 #include "launch/command_line/help_text.h"
 
 namespace muster {
@@ -25,6 +27,15 @@ CLI::Validator WholeNumber(uint64_t least, uint64_t most) {
             return ok ? ""
                       : fmt::format("expected a whole number from {} to {}, got {}", least, most,
                                     text.empty() ? "nothing" : text);
+          },
+          ""};
+}
+
+// CLI::IsMember would speak of a set.
+CLI::Validator OneOf(const std::vector<std::string>& names) {
+  return {[=](const std::string& text) {
+            const bool known = std::ranges::find(names, text) != names.end();
+            return known ? "" : fmt::format("expected {}, got {}", Join(names, ", "), text);
           },
           ""};
 }
@@ -297,6 +308,52 @@ void DescribeExport(CLI::App& command, Arguments& arguments) {
       ->needs(config);
 }
 
+void DescribeRuns(CLI::App& runs, Arguments& arguments) {
+  runs.add_option("DIR", arguments.runs_dir, "Where the run directories are")
+      ->type_name("PATH")
+      ->capture_default_str();
+  runs.add_flag("--json", arguments.json, "Print a JSON array instead");
+  runs.footer(kRunsFooter);
+}
+
+void DescribePlot(CLI::App& plot, Arguments& arguments) {
+  plot.add_option("RUN_DIR", arguments.run_dirs, "The run directories")
+      ->required()
+      ->type_name("PATH ...");
+  AddOption(
+      plot, "--output", arguments.output, "FILE",
+      "FILE.svg or FILE.png; default: plot.svg and plot.png, in the run directory of one run, "
+      "here of several");
+  plot.add_option("--axis", arguments.axis, "What is to the right: step, epoch or time")
+      ->type_name("NAME")
+      ->check(OneOf({"step", "epoch", "time"}))
+      ->capture_default_str();
+}
+
+void DescribeDoctor(CLI::App& doctor, Arguments& arguments) {
+  doctor.add_option("CONFIG", arguments.config, "Also, whether this config would run here")
+      ->type_name("FILE");
+  doctor.add_option("--set", arguments.set, "Any setting of the config; may be repeated")
+      ->type_name("PATH.TO.KEY=VALUE")
+      ->allow_extra_args(false)
+      ->needs("CONFIG");
+  AddOption(doctor, "--workers", arguments.workers, "N", "Worker processes (cluster.workers)");
+  AddOption(doctor, "--data", arguments.data, "DIR", "Directory of the data (data.dir)");
+  AddOption(doctor, "--run-dir", arguments.run_dir, "DIR", "Where the run's files would go");
+  for (const char* option : {"--workers", "--data", "--run-dir"}) {
+    doctor.get_option(option)->needs("CONFIG");
+  }
+  doctor.footer("Exit codes: 0 runs would work, 1 something is wrong, 2 command line or config.");
+}
+
+void DescribeTop(CLI::App& top, Arguments& arguments) {
+  top.add_option("RUN_DIR", arguments.dir, "The directory of the run")
+      ->required()
+      ->type_name("PATH");
+  top.add_flag("--once", arguments.once, "Print it once, also on a terminal");
+  top.footer(kTopFooter);
+}
+
 void DescribeData(CLI::App& data, Arguments& arguments) {
   data.require_subcommand(1);
   CLI::App* get = data.add_subcommand("get", "Download a published data set");
@@ -351,6 +408,14 @@ void AddCommands(CLI::App& app, Arguments& arguments) {
   CLI::App* const worker =
       app.add_subcommand("worker", "Start one worker by hand, here or elsewhere");
   DescribeWorker(*worker, arguments);
+  CLI::App* const runs = app.add_subcommand("runs", "List the runs in a directory");
+  DescribeRuns(*runs, arguments);
+  CLI::App* const doctor = app.add_subcommand("doctor", "Say whether runs would work here");
+  DescribeDoctor(*doctor, arguments);
+  CLI::App* const top = app.add_subcommand("top", "Look in on a run, from any terminal");
+  DescribeTop(*top, arguments);
+  CLI::App* const plot = app.add_subcommand("plot", "Draw the curves of runs, as SVG and PNG");
+  DescribePlot(*plot, arguments);
   CLI::App* const token =
       app.add_subcommand("token", "Make a job token for processes started by hand");
   token->add_option("FILE", arguments.token_file, "A new file; default: standard output")

@@ -140,8 +140,8 @@ std::vector<std::string> RunDir::TraceParts(int workers) const {
 void RunDir::Discard() {
   if (!created_) return;
   std::error_code ignored;
-  for (const std::string& file :
-       {ConfigPath(), ServerLogPath(), TokenPath(), LockPath(), ServerLockPath()})
+  for (const std::string& file : {ConfigPath(), ServerLogPath(), TokenPath(), LockPath(),
+                                  ServerLockPath(), path_ + "/status.json"})
     fs::remove(file, ignored);
   fs::remove(path_, ignored);  // only if nothing else has come to lie in it
 }

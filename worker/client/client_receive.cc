@@ -97,7 +97,8 @@ void Client::HandleOrder(const wire::ServerMessage& message) {
                        .block_size = message.evaluate().block_size(),
                        .blocks = {message.evaluate().block_begin(), message.evaluate().block_end()},
                        .average = message.evaluate().average(),
-                       .predictions = message.evaluate().predictions()});
+                       .predictions = message.evaluate().predictions(),
+                       .images = message.evaluate().images()});
   } else if (message.has_stop()) {
     HandleStop(message.stop());
   }

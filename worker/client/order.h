@@ -32,6 +32,7 @@ struct Order {
   Range blocks;                   // kEvaluate: of this worker
   bool average = false;           // kEvaluate: on the moving average of W(version)
   bool predictions = false;       // kEvaluate: report label and prediction of each sample
+  uint32_t images = 0;            // kEvaluate: send so many samples with block 0
   bool completed = false;         // kStop: the run reached its end
   std::string reason;             // kStop
 

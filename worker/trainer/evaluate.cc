@@ -1,6 +1,9 @@
 // A worker's blocks of an evaluation.
+#include <algorithm>
+
 #include "common/base/error.h"
 #include "common/trace/trace.h"
+#include "worker/trainer/sample_images.h"
 #include "worker/trainer/trainer.h"
 
 namespace muster {
@@ -20,7 +23,8 @@ void Trainer::Evaluate(const Order& order) {
       MakeEvaluationPipeline(*data_.test, config_.data(), order.block_size, order.blocks);
   const DrainAtExit drain{backend_};  // before the pipeline's memory goes
   work_ = {.order = order};
-  predictions_.resize(order.predictions ? static_cast<size_t>(order.block_size) : size_t{0});
+  const bool predicts = order.predictions || order.images > 0;
+  predictions_.resize(predicts ? static_cast<size_t>(order.block_size) : size_t{0});
   if (order.average && order.blocks.empty()) AwaitAverage();
   for (int64_t block = order.blocks.begin; block < order.blocks.end; ++block) {
     EvaluateBlock(blocks->Next(config_.deadlines().progress_s()));
@@ -58,7 +62,7 @@ void Trainer::EvaluateBlock(const PreparedBatch& batch) {
            .labels = batch.labels,
            .sample_ids = batch.sample_ids,
            .epoch = 0,
-           .predictions = order.predictions ? predictions_.data() : nullptr},
+           .predictions = predictions_.empty() ? nullptr : predictions_.data()},
           Mode::kInference, weights_.floats(), contents,
           [this](int layer) {
             if (!work_.order.average) AwaitLayer(layer);
@@ -93,6 +97,10 @@ void Trainer::ReportBlock(const PreparedBatch& batch, const LossSums& sums) {
     for (const int32_t predicted : std::span(predictions_).first(count)) {
       result.add_predicted(static_cast<uint32_t>(predicted));
     }
+  }
+  if (batch.index == 0 && work_.order.images > 0) {
+    const auto count = static_cast<size_t>(std::min<int64_t>(work_.order.images, batch.count));
+    AddSampleImages(*data_.test, std::span(predictions_).first(count), result);
   }
   client_.ReportEvaluated(result);
 }

@@ -1,0 +1,106 @@
+#include "launch/plot/chart.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "launch/plot/axis.h"
+
+namespace muster {
+namespace {
+
+constexpr double kLeft = 58, kRight = 14, kTop = 30, kBottom = 40;
+constexpr const char* kGrid = "#dddddd";
+
+struct Bounds {
+  Point low, high;
+};
+
+bool IsFinite(const Point& point) { return std::isfinite(point.x) && std::isfinite(point.y); }
+
+std::optional<Bounds> BoundsOf(const Chart& chart) {
+  std::optional<Bounds> bounds;
+  for (const Curve& curve : chart.curves) {
+    for (const Point& point : curve.points) {
+      if (!IsFinite(point)) continue;
+      if (!bounds) bounds = {point, point};
+      bounds->low = {std::min(bounds->low.x, point.x), std::min(bounds->low.y, point.y)};
+      bounds->high = {std::max(bounds->high.x, point.x), std::max(bounds->high.y, point.y)};
+    }
+  }
+  return bounds;
+}
+
+// Where values lie on the canvas.
+struct Frame {
+  Axis x, y;
+  Point corner, size;
+
+  Point Place(const Point& value) const {
+    return {corner.x + size.x * x.At(value.x), corner.y + size.y * (1 - y.At(value.y))};
+  }
+};
+
+void DrawAxes(const Frame& frame, Canvas& canvas) {
+  const Stroke grid{.color = kGrid};
+  const double left = frame.corner.x, right = left + frame.size.x;
+  const double top = frame.corner.y, bottom = top + frame.size.y;
+  for (const double tick : frame.y.ticks) {
+    const double y = frame.Place({frame.x.low, tick}).y;
+    canvas.DrawLine({{left, y}, {right, y}}, grid);
+    canvas.DrawText({left - 6, y + 4}, TickText(frame.y, tick),
+                    {.size = 11, .anchor = Anchor::kEnd});
+  }
+  for (const double tick : frame.x.ticks) {
+    const double x = frame.Place({tick, frame.y.low}).x;
+    canvas.DrawLine({{x, bottom}, {x, bottom + 4}}, {.color = "#888888"});
+    canvas.DrawText({x, bottom + 17}, TickText(frame.x, tick),
+                    {.size = 11, .anchor = Anchor::kMiddle});
+  }
+  canvas.DrawLine({{left, top}, {left, bottom}, {right, bottom}}, {.color = "#888888"});
+}
+
+void DrawCurve(const Frame& frame, const Curve& curve, Canvas& canvas) {
+  std::vector<Point> piece;
+  const auto end_piece = [&] {
+    if (piece.size() > 1) {
+      canvas.DrawLine(piece, {.color = curve.color, .width = 1.8, .opacity = curve.opacity});
+    }
+    if (piece.size() == 1 && !curve.dots) canvas.DrawDot(piece[0], 2, curve.color);
+    piece.clear();
+  };
+  for (const Point& value : curve.points) {
+    if (!IsFinite(value)) {
+      end_piece();
+      continue;
+    }
+    piece.push_back(frame.Place(value));
+    if (curve.dots) canvas.DrawDot(piece.back(), 3, curve.color);
+  }
+  end_piece();
+}
+
+}  // namespace
+
+void DrawChart(const Chart& chart, Point corner, Point size, Canvas& canvas) {
+  const Point inner{corner.x + kLeft, corner.y + kTop};
+  const Point inner_size{size.x - kLeft - kRight, size.y - kTop - kBottom};
+  canvas.DrawText({inner.x, corner.y + 19}, chart.title, {.size = 14, .color = "#000000"});
+  canvas.DrawText({inner.x + inner_size.x, corner.y + size.y - 6}, chart.x_title,
+                  {.size = 11, .anchor = Anchor::kEnd});
+  const std::optional<Bounds> bounds = BoundsOf(chart);
+  if (!bounds) {
+    canvas.DrawText({inner.x + inner_size.x / 2, inner.y + inner_size.y / 2}, "no data",
+                    {.anchor = Anchor::kMiddle, .color = "#888888"});
+    return;
+  }
+  const double low = chart.from_zero ? std::min(0.0, bounds->low.y) : bounds->low.y;
+  Frame frame{.x = RoundAxis(bounds->low.x, bounds->high.x, 6),
+              .y = RoundAxis(low, bounds->high.y, 5),
+              .corner = inner,
+              .size = inner_size};
+  DrawAxes(frame, canvas);
+  for (const Curve& curve : chart.curves) DrawCurve(frame, curve, canvas);
+}
+
+}  // namespace muster

@@ -1,0 +1,52 @@
+// What a run directory says of its run, whether it goes on, has ended or was killed. Reads files
+// only: nothing is locked, written or asked of a process of the run.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace muster {
+
+// A line of metrics.jsonl: an interval, or an evaluation.
+struct MetricsRow {
+  double step = 0, epoch = 0, elapsed_s = 0;
+  std::optional<double> train_loss, train_accuracy, learning_rate, images_per_second;
+  std::optional<double> test_loss, test_accuracy;  // of an evaluation
+};
+
+enum class RunState {
+  kNotBegun,     // a config, and no metrics: it failed before its first step, or is yet to begin
+  kRunning,      // its server is there
+  kCompleted,    // also when stopped early
+  kFailed,       // it says so itself
+  kInterrupted,  // by a signal
+  kKilled,       // no last line, and its server is gone
+};
+const char* StateName(RunState state);
+
+struct RunRecord {
+  std::string dir;   // as it was given
+  std::string name;  // the directory's, below where was looked
+  RunState state = RunState::kNotBegun;
+  std::string began;  // local time, "2026-01-31 12:00"; "" if not known
+  std::optional<int64_t> steps, total_steps, workers;
+  std::optional<double> elapsed_s, train_loss, images_per_second;
+  std::optional<double> test_accuracy, best_test_accuracy;
+  std::string weights_hash;
+  std::vector<MetricsRow> rows;  // in the order of steps; a step that was repeated counts once
+  int64_t unreadable_lines = 0;  // of metrics.jsonl, but for a last one that is being written
+};
+
+// True where a run's files lie.
+bool IsRunDir(const std::string& dir);
+
+// Throws Error(kUsage) where `dir` is no run directory, or its files cannot be read.
+RunRecord ReadRun(const std::string& dir);
+
+// Every run in `dir` and, to a few levels, below it, the oldest first. Throws Error(kUsage) where
+// there is no such directory.
+std::vector<RunRecord> FindRuns(const std::string& dir);
+
+}  // namespace muster

@@ -1,0 +1,50 @@
+#include "launch/runs/run_status.h"
+
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "common/base/error.h"
+#include "common/base/process_identity.h"
+
+namespace muster {
+namespace {
+
+using Json = nlohmann::json;
+
+// Written each second, or twice as often; a busy disk and another host's clock take their part.
+constexpr double kStaleSeconds = 30;
+
+}  // namespace
+
+std::optional<Json> ReadStatus(const std::string& run_dir) {
+  const std::string path = run_dir + "/status.json";
+  std::ifstream file(path);
+  if (!file) return std::nullopt;
+  std::stringstream text;
+  text << file.rdbuf();
+  Json status = Json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
+  if (!status.is_object() || !status.contains("server") || !status["server"].is_object()) {
+    throw Error(ExitCode::kFailure, "{}: expected the status of a Muster run, which is not there",
+                path);
+  }
+  return status;
+}
+
+bool ServerIsAlive(const Json& status) {
+  const Json& server = status["server"];
+  const ProcessIdentity writer{.host = server.value("host", ""),
+                               .pid = server.value("pid", int64_t{0}),
+                               .started = server.value("started", uint64_t{0})};
+  if (writer.host == HostName()) return IsAlive(writer);
+  return StatusAge(status) < kStaleSeconds;
+}
+
+double StatusAge(const Json& status) {
+  const double now =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return now - status.value("unix_time", 0.0);
+}
+
+}  // namespace muster

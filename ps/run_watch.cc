@@ -1,0 +1,133 @@
+#include "ps/run_watch.h"
+
+#include <fmt/core.h>
+
+#include "common/base/count_text.h"
+#include "common/base/log.h"
+
+namespace muster {
+namespace {
+
+constexpr std::chrono::milliseconds kLookInterval{250};
+constexpr std::chrono::seconds kStatusInterval{1};
+
+double Seconds(RunWatch::Clock::duration time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+}  // namespace
+
+RunWatch::RunWatch(const std::string& run_dir, const Membership& members, const Progress& progress,
+                   Reporter& reporter, BackgroundThread& thread)
+    : members_(members),
+      progress_(progress),
+      reporter_(reporter),
+      recent_(members.size()),
+      file_(run_dir, thread) {}
+
+void RunWatch::Begin(const StepPlan& plan, const Assignment& assignment) {
+  samples_.clear();
+  for (uint32_t rank = 0; rank < assignment.ranks(); ++rank) {
+    int64_t slices = 0;
+    for (const Range& range : assignment.SlicesOf(rank)) slices += range.end - range.begin;
+    samples_.push_back(static_cast<double>(plan.global_batch) * static_cast<double>(slices) /
+                       static_cast<double>(assignment.slices));
+  }
+}
+
+void RunWatch::Log(const events::Log& line) {
+  measured_ = line.measured();
+  learning_rate_ = line.learning_rate();
+}
+
+void RunWatch::Evaluation(const events::Evaluation& line) {
+  test_accuracy_ = line.test().accuracy();
+  tested_step_ = line.at().step();
+}
+
+void RunWatch::Look(const Moment& moment, Clock::time_point now) {
+  next_look_ = now + kLookInterval;
+  LookForStragglers(now);
+  LookForStall(moment);
+  if (now < next_status_ || !file_.wanted()) return;
+  next_status_ = now + kStatusInterval;
+  RunStatus status = Status(moment.state, now);
+  if (moment.evaluating) *status.progress.mutable_evaluating() = *moment.evaluating;
+  file_.Write(status);
+}
+
+void RunWatch::LookForStragglers(Clock::time_point now) {
+  const auto change = stragglers_.Look(recent_, progress_.steps(), now);
+  if (!change) return;
+  const StragglerWatch::Slowest& who = change->who;
+  if (change->over) {
+    Tell(fmt::format("{} is no longer slow (step {}); it was since step {}",
+                     members_.Name(who.rank), FormatCount(progress_.steps()),
+                     FormatCount(who.since_step)));
+  } else {
+    Tell(fmt::format(
+        "{} is slow since step {}: {:.0f} ms of compute and input a step, the others "
+        "{:.0f} ms; they wait for it",
+        members_.Name(who.rank), FormatCount(who.since_step), who.busy_ms, who.others_ms));
+  }
+}
+
+void RunWatch::LookForStall(const Moment& moment) {
+  if (moment.waited < stalled_) Went();  // it waits for something else by now
+  stalled_ = moment.waited;
+  if (!moment.waits || !stall_.Look(moment.waited, moment.usual)) return;
+  waits_ = moment.waits();
+  Tell(waits_);
+}
+
+void RunWatch::Went() {
+  if (const auto waited = stall_.Done(stalled_)) {
+    Tell(fmt::format("the run goes on, after about {:.0f} s", *waited));
+  }
+  waits_.clear();
+}
+
+RunStatus RunWatch::Status(const char* state, Clock::time_point now) const {
+  RunStatus status{.state = state,
+                   .progress = progress_.PositionLine(),
+                   .learning_rate = learning_rate_,
+                   .test_accuracy = test_accuracy_,
+                   .tested_step = tested_step_,
+                   .waits = waits_};
+  *status.progress.mutable_measured() = measured_;
+  for (uint32_t rank = 0; rank < recent_.ranks(); ++rank) {
+    const Member& member = members_.roster().at(rank);
+    const double busy_ms = recent_.MeanBusy(rank);
+    status.ranks.push_back({.host = member.host,
+                            .pid = member.pid,
+                            .images_per_second = busy_ms > 0 && rank < samples_.size()
+                                                     ? 1e3 * samples_[rank] / busy_ms
+                                                     : 0,
+                            .parts = recent_.Of(rank)});
+  }
+  if (const auto& slowest = stragglers_.slowest()) {
+    status.slowest = {.rank = slowest->rank,
+                      .since_step = slowest->since_step,
+                      .since_s = Seconds(now - slowest->since),
+                      .busy_ms = slowest->busy_ms,
+                      .others_ms = slowest->others_ms,
+                      .straggles = slowest->straggles};
+  }
+  return status;
+}
+
+void RunWatch::End(const events::Summary& summary) {
+  measured_ = summary.measured();
+  waits_.clear();
+  const char* const state = summary.end() == events::Summary::COMPLETED     ? "completed"
+                            : summary.end() == events::Summary::INTERRUPTED ? "interrupted"
+                                                                            : "failed";
+  file_.Write(Status(state, Clock::now()), /*last=*/true);
+}
+
+void RunWatch::Tell(const std::string& line) {
+  LogWarning("{}", line);
+  reporter_.Warning(line);
+}
+
+}  // namespace muster

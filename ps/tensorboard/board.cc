@@ -1,0 +1,165 @@
+#include "ps/tensorboard/board.h"
+
+#include <fmt/core.h>
+#include <google/protobuf/text_format.h>
+
+#include <chrono>
+#include <filesystem>
+
+#include "ps/tensorboard/graph_def.h"
+#include "ps/tensorboard/hparams.h"
+#include "ps/tensorboard/summary_values.h"
+
+namespace muster {
+namespace {
+
+// More curves than these nobody looks at.
+constexpr uint32_t kMostRanks = 64;
+
+double UnixTime() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string ConfigText(const config::Config& config) {
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(config, &text);
+  return AsCode(text);
+}
+
+// The name of the group in TensorBoard's table of hparams.
+std::string GroupName(const config::Config& config) {
+  return std::filesystem::path(config.run().dir()).filename();
+}
+
+struct Part {
+  const char* name;
+  double (wire::StepTimes::*value)() const;
+  void (wire::StepTimes::*set)(double);
+};
+constexpr Part kParts[] = {
+    {"compute_ms", &wire::StepTimes::compute_ms, &wire::StepTimes::set_compute_ms},
+    {"input_ms", &wire::StepTimes::input_ms, &wire::StepTimes::set_input_ms},
+    {"push_ms", &wire::StepTimes::push_ms, &wire::StepTimes::set_push_ms},
+    {"wait_ms", &wire::StepTimes::wait_ms, &wire::StepTimes::set_wait_ms},
+    {"pull_ms", &wire::StepTimes::pull_ms, &wire::StepTimes::set_pull_ms},
+};
+
+}  // namespace
+
+Board::Board(const config::Config& config, const Graph& graph, BackgroundThread& thread)
+    : config_(config),
+      graph_(graph),
+      thread_(thread),
+      ranks_(std::min(config.cluster().workers(), kMostRanks)) {}
+
+Board::~Board() = default;
+
+void Board::Begin(int64_t steps_done) {
+  const config::Tensorboard& wanted = config_.tensorboard();
+  if (config_.run().dir().empty() || !wanted.enabled()) return;
+  file_ = std::make_unique<EventFile>(config_.run().dir(), steps_done, thread_);
+  if (wanted.graph()) {
+    tensorboard::Event event;
+    event.set_graph_def(GraphDefOf(graph_).SerializeAsString());
+    file_->Write(std::move(event));
+  }
+  tensorboard::Summary summary;
+  if (wanted.config_text()) AddText(summary, "config", ConfigText(config_));
+  if (wanted.hparams()) {
+    AddPluginData(summary, kHparamsStartTag, kHparamsPlugin,
+                  HparamsOf(config_, GroupName(config_), UnixTime()).SerializeAsString());
+  }
+  Write(steps_done, std::move(summary));
+}
+
+Observe Board::Wants(int64_t steps_done) const {
+  if (!file_) return Observe::kNothing;
+  const int64_t histograms = config_.tensorboard().histograms_every_steps();
+  if (histograms > 0 && steps_done % histograms == 0) return Observe::kHistograms;
+  const bool logs = steps_done % config_.run().log_every_steps() == 0;
+  return logs ? Observe::kNorms : Observe::kNothing;
+}
+
+void Board::Observed(int64_t steps_done, const Observation& observation) {
+  tensorboard::Summary summary;
+  AddScalar(summary, "norm/gradient", observation.gradient_norm);
+  AddScalar(summary, "norm/weights", observation.weight_norm);
+  for (const Observation::OfVariable& one : observation.variables) {
+    for (const auto& [kind, histogram] :
+         {std::pair{"weights", &one.weights}, {"gradients", &one.gradient}}) {
+      tensorboard::Summary::Value& value = *summary.add_value();
+      value.set_tag(fmt::format("{}/{}", kind, one.name));
+      *value.mutable_histo() = histogram->ToProto();
+    }
+  }
+  Write(steps_done, std::move(summary));
+}
+
+void Board::AddTimes(uint32_t rank, const wire::StepTimes& times) {
+  if (rank >= ranks_.size()) return;
+  RankTimes& sums = ranks_[rank];
+  ++sums.reports;
+  for (const Part& part : kParts) {
+    (sums.sum.*part.set)((sums.sum.*part.value)() + (times.*part.value)());
+  }
+}
+
+void Board::AddRanks(tensorboard::Summary& summary) {
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    const RankTimes& sums = ranks_[rank];
+    if (sums.reports == 0) continue;
+    for (const Part& part : kParts) {
+      // The ranks beside one another: which one is slow is what one looks for.
+      AddScalar(summary, fmt::format("{}/rank_{}", part.name, rank),
+                (sums.sum.*part.value)() / static_cast<double>(sums.reports));
+    }
+  }
+  ranks_.assign(ranks_.size(), {});
+}
+
+void Board::Log(const events::Log& line) {
+  if (!file_) return;
+  const events::Measured& measured = line.measured();
+  tensorboard::Summary summary;
+  if (measured.has_train_loss()) AddScalar(summary, "loss/train", measured.train_loss());
+  if (measured.has_train_accuracy()) {
+    AddScalar(summary, "accuracy/train", measured.train_accuracy());
+  }
+  AddScalar(summary, "run/learning_rate", line.learning_rate());
+  AddScalar(summary, "run/images_per_second", measured.images_per_second());
+  AddScalar(summary, "run/step_ms", measured.step_ms());
+  AddScalar(summary, "run/epoch", line.at().epoch());
+  AddRanks(summary);
+  Write(line.at().step(), std::move(summary));
+}
+
+void Board::Evaluation(const events::Evaluation& line, const std::vector<SampleImage>& images) {
+  if (!file_) return;
+  const events::TestResult& test = line.test();
+  tensorboard::Summary summary;
+  AddScalar(summary, "loss/test", test.loss());
+  AddScalar(summary, "accuracy/test", test.accuracy());
+  if (test.has_top5_accuracy()) AddScalar(summary, "accuracy/test_top5", test.top5_accuracy());
+  for (const SampleImage& image : images) AddImage(summary, image);
+  if (!images.empty()) AddText(summary, "test_images", PredictionTable(images));
+  Write(line.at().step(), std::move(summary));
+}
+
+void Board::End(const events::Summary& last) {
+  if (!file_ || !config_.tensorboard().hparams()) return;
+  tensorboard::Summary summary;
+  AddPluginData(
+      summary, kHparamsEndTag, kHparamsPlugin,
+      HparamsEnd(last.end() == events::Summary::COMPLETED, UnixTime()).SerializeAsString());
+  Write(last.at().step(), std::move(summary));
+}
+
+void Board::Write(int64_t step, tensorboard::Summary summary) {
+  if (!file_ || summary.value_size() == 0) return;
+  tensorboard::Event event;
+  event.set_step(step);
+  *event.mutable_summary() = std::move(summary);
+  file_->Write(std::move(event));
+}
+
+}  // namespace muster

@@ -1,0 +1,62 @@
+// What TensorBoard is told of a run (config.proto, Tensorboard): scalars at each logging interval
+// and evaluation, and more on request.
+//
+// Owner: the coordinator. Used in the loop's thread; files are written by a thread of their own.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/background_thread.h"
+#include "common/graph/graph.h"
+#include "proto/config.pb.h"
+#include "proto/events.pb.h"
+#include "proto/wire.pb.h"
+#include "ps/tensorboard/event_file.h"
+#include "ps/tensorboard/observation.h"
+#include "ps/tensorboard/sample_image.h"
+
+namespace muster {
+
+class Board {
+ public:
+  // Of a resolved config. Without a run directory there is no file. All outlive this.
+  Board(const config::Config& config, const Graph& graph, BackgroundThread& thread);
+  ~Board();
+
+  // Training begins after so many steps. Makes the file, and writes what is known by now.
+  void Begin(int64_t steps_done);
+
+  // What it wants to know of the step after which `steps_done` are done.
+  Observe Wants(int64_t steps_done) const;
+  // Of that step.
+  void Observed(int64_t steps_done, const Observation& observation);
+
+  void AddTimes(uint32_t rank, const wire::StepTimes& times);
+  void Log(const events::Log& line);
+  void Evaluation(const events::Evaluation& line, const std::vector<SampleImage>& images);
+  void End(const events::Summary& summary);
+
+  // What a person should know, once.
+  std::optional<std::string> TakeTrouble() { return file_ ? file_->TakeTrouble() : std::nullopt; }
+
+ private:
+  // The sums of the reports of a rank since the last line.
+  struct RankTimes {
+    int64_t reports = 0;
+    wire::StepTimes sum;
+  };
+  void AddRanks(tensorboard::Summary& summary);
+  void Write(int64_t step, tensorboard::Summary summary);
+
+  const config::Config& config_;
+  const Graph& graph_;
+  BackgroundThread& thread_;
+  std::unique_ptr<EventFile> file_;  // none before Begin, or where nothing is wanted
+  std::vector<RankTimes> ranks_;
+};
+
+}  // namespace muster

@@ -1,0 +1,105 @@
+#include "ps/tensorboard/event_file.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include "common/base/process_identity.h"
+#include "common/base/resource_limits.h"
+#include "ps/tensorboard/crc32c.h"
+
+namespace muster {
+namespace {
+
+double UnixTime() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+template <typename T>
+std::string LittleEndian(T value) {
+  static_assert(std::endian::native == std::endian::little);
+  std::string bytes(sizeof value, '\0');
+  std::memcpy(bytes.data(), &value, sizeof value);
+  return bytes;
+}
+
+}  // namespace
+
+std::string FrameRecord(const std::string& event) {
+  const std::string length = LittleEndian<uint64_t>(event.size());
+  return length + LittleEndian(MaskedCrc32c(length)) + event + LittleEndian(MaskedCrc32c(event));
+}
+
+struct EventFile::Shared {
+  UniqueFd file;  // of the thread; not valid: nothing can be written any more
+  std::mutex mutex;
+  std::optional<std::string> trouble;
+
+  void Fail(const std::string& what) {
+    const std::scoped_lock lock(mutex);
+    if (!trouble) trouble = what;
+  }
+
+  void Append(const std::string& path, const tensorboard::Event& event) {
+    if (!file.valid()) return;
+    const std::string record = FrameRecord(event.SerializeAsString());
+    for (size_t done = 0; done < record.size();) {
+      const ssize_t n = ::write(file.get(), record.data() + done, record.size() - done);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) {
+        Fail(
+            fmt::format("{}: cannot be written: {}; TensorBoard will see nothing later, the run "
+                        "goes on",
+                        path, ErrorText(errno)));
+        file.Reset();
+        return;
+      }
+      done += static_cast<size_t>(n);
+    }
+  }
+};
+
+EventFile::EventFile(const std::string& dir, int64_t steps_done, BackgroundThread& thread)
+    : thread_(thread), shared_(std::make_shared<Shared>()) {
+  const ProcessIdentity self = ThisProcess();
+  // As TensorBoard sorts them: by time.
+  path_ = fmt::format("{}/events.out.tfevents.{:010}.{}.{}.muster", dir,
+                      static_cast<int64_t>(UnixTime()), self.host, self.pid);
+  shared_->file.Reset(
+      ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644));
+  if (!shared_->file.valid()) {
+    shared_->Fail(fmt::format("{}: cannot be created: {}; TensorBoard will see nothing of this run",
+                              path_, ErrorText(errno)));
+  }
+  tensorboard::Event version;
+  version.set_file_version("brain.Event:2");
+  Write(std::move(version));
+  tensorboard::Event start;
+  start.set_step(steps_done + 1);  // of this one and later ones
+  start.mutable_session_log()->set_status(tensorboard::SessionLog::START);
+  Write(std::move(start));
+}
+
+EventFile::~EventFile() = default;
+
+void EventFile::Write(tensorboard::Event event) {
+  event.set_wall_time(UnixTime());
+  const bool taken = thread_.Submit(
+      [shared = shared_, path = path_, event = std::move(event)] { shared->Append(path, event); });
+  if (!taken) {
+    shared_->Fail(path_ + ": the disk is too slow: TensorBoard will miss some of this run");
+  }
+}
+
+std::optional<std::string> EventFile::TakeTrouble() {
+  const std::scoped_lock lock(shared_->mutex);
+  if (!shared_->trouble || shared_->trouble->empty()) return std::nullopt;
+  return std::exchange(*shared_->trouble, "");  // later ones would say the same
+}
+
+}  // namespace muster

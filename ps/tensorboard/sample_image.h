@@ -1,0 +1,27 @@
+// An image of the test set with what the network takes it for, as a picture.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "proto/tensorboard.pb.h"
+
+namespace muster {
+
+// As it is stored, before preprocessing.
+struct SampleImage {
+  int64_t index = 0;  // in the test set
+  uint32_t height = 0, width = 0, channels = 0;
+  std::string pixels;  // height x width x channels bytes, channels fastest
+  uint32_t label = 0, predicted = 0;
+};
+
+// Adds it as a picture in a frame: green if the prediction is right, red if not. Left out if its
+// numbers do not fit together, or it has neither one nor three channels.
+void AddImage(tensorboard::Summary& summary, const SampleImage& image);
+
+// In Markdown.
+std::string PredictionTable(const std::vector<SampleImage>& images);
+
+}  // namespace muster

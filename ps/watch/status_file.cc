@@ -1,0 +1,126 @@
+#include "ps/watch/status_file.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace muster {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <typename Clock>
+double Now() {
+  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+}
+
+double Seconds(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+}
+
+int64_t ResidentBytes() {
+  int64_t all = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> all >> resident;
+  return resident * ::sysconf(_SC_PAGESIZE);
+}
+
+void PutProgress(const RunStatus& status, Json& json) {
+  const events::Progress& progress = status.progress;
+  const events::Measured& measured = progress.measured();
+  json["step"] = progress.at().step();
+  json["total_steps"] = progress.total_steps();
+  json["epoch"] = progress.at().epoch();
+  json["epochs"] = progress.epochs();
+  json["elapsed_s"] = progress.at().elapsed_s();
+  if (progress.has_eta_s()) json["eta_s"] = progress.eta_s();
+  json["learning_rate"] = status.learning_rate;
+  if (measured.has_train_loss()) json["train_loss"] = measured.train_loss();
+  if (measured.has_train_accuracy()) json["train_accuracy"] = measured.train_accuracy();
+  if (measured.has_images_per_second()) json["images_per_second"] = measured.images_per_second();
+  if (measured.has_step_ms()) json["step_ms"] = measured.step_ms();
+  if (progress.has_evaluating()) {
+    json["evaluating"] = {{"done", progress.evaluating().done()},
+                          {"total", progress.evaluating().total()}};
+  }
+  if (status.test_accuracy) {
+    json["test_accuracy"] = *status.test_accuracy;
+    json["tested_step"] = status.tested_step;
+  }
+}
+
+Json RankJson(uint32_t rank, const RankStatus& status) {
+  Json json{{"rank", rank},
+            {"host", status.host},
+            {"pid", status.pid},
+            {"images_per_second", status.images_per_second}};
+  for (size_t part = 0; part < kStepPartCount; ++part) {
+    json[kStepPartNames[part]] = {{"p50", status.parts[part].p50}, {"p99", status.parts[part].p99}};
+  }
+  return json;
+}
+
+void Replace(const std::string& path, const std::string& text) {
+  const std::string temporary = path + ".partial";
+  bool whole = false;
+  if (std::FILE* const file = std::fopen(temporary.c_str(), "we")) {
+    whole = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+    whole = std::fclose(file) == 0 && whole;
+  }
+  if (!whole || std::rename(temporary.c_str(), path.c_str()) != 0) {
+    (void)std::remove(temporary.c_str());
+  }
+}
+
+}  // namespace
+
+ServerLoad LoadMeter::Measure() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const double wall = Now<std::chrono::steady_clock>();
+  const double cpu = Seconds(usage.ru_utime) + Seconds(usage.ru_stime);
+  ServerLoad load{.resident_bytes = ResidentBytes(), .peak_bytes = int64_t{1024} * usage.ru_maxrss};
+  if (wall_s_ > 0 && wall > wall_s_) load.cores = (cpu - cpu_s_) / (wall - wall_s_);
+  wall_s_ = wall;
+  cpu_s_ = cpu;
+  return load;
+}
+
+std::string StatusText(const RunStatus& status, const ServerLoad& load,
+                       const ProcessIdentity& server) {
+  Json json{
+      {"version", 1}, {"unix_time", Now<std::chrono::system_clock>()}, {"state", status.state}};
+  json["server"] = {{"host", server.host},          {"pid", server.pid},
+                    {"started", server.started},    {"cores", load.cores},
+                    {"bytes", load.resident_bytes}, {"peak_bytes", load.peak_bytes}};
+  PutProgress(status, json);
+  if (!status.waits.empty()) json["waits"] = status.waits;
+  if (const auto& slowest = status.slowest) {
+    json["slowest"] = {{"rank", slowest->rank},           {"since_step", slowest->since_step},
+                       {"since_s", slowest->since_s},     {"busy_ms", slowest->busy_ms},
+                       {"others_ms", slowest->others_ms}, {"straggles", slowest->straggles}};
+  }
+  json["ranks"] = Json::array();
+  for (size_t rank = 0; rank < status.ranks.size(); ++rank) {
+    json["ranks"].push_back(RankJson(static_cast<uint32_t>(rank), status.ranks[rank]));
+  }
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+StatusFile::StatusFile(const std::string& dir, BackgroundThread& thread)
+    : path_(dir.empty() ? "" : dir + "/status.json"), thread_(thread) {}
+
+void StatusFile::Write(const RunStatus& status, bool last) {
+  if (!wanted() || (busy_->exchange(true) && !last)) return;
+  const bool taken = thread_.Submit(
+      [path = path_, busy = busy_, text = StatusText(status, load_.Measure(), self_)] {
+        Replace(path, text);
+        *busy = false;
+      });
+  if (!taken) *busy_ = false;
+}
+
+}  // namespace muster

@@ -1,0 +1,80 @@
+// status.json in the run directory: what a run does at this moment, for `muster top` and `muster
+// runs`. PROTOCOL.md ("The status file") has its fields.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/background_thread.h"
+#include "common/base/process_identity.h"
+#include "proto/events.pb.h"
+#include "ps/watch/recent_times.h"
+
+namespace muster {
+
+struct RankStatus {
+  std::string host;
+  int64_t pid = 0;
+  double images_per_second = 0;  // what its compute and input would allow
+  RecentTimes::Parts parts;
+};
+
+struct RunStatus {
+  std::string state;  // gathering, preparing, training, evaluating, completed, failed, interrupted
+  events::Progress progress;
+  double learning_rate = 0;
+  std::optional<double> test_accuracy;
+  int64_t tested_step = 0;
+  std::vector<RankStatus> ranks;
+  struct Slowest {
+    uint32_t rank = 0;
+    int64_t since_step = 0;
+    double since_s = 0, busy_ms = 0, others_ms = 0;
+    bool straggles = false;
+  };
+  std::optional<Slowest> slowest;
+  std::string waits;  // what a stall waits for, or ""
+};
+
+// What the server's process uses.
+struct ServerLoad {
+  double cores = 0;  // mean since the last one
+  int64_t resident_bytes = 0, peak_bytes = 0;
+};
+
+class LoadMeter {
+ public:
+  ServerLoad Measure();
+
+ private:
+  double wall_s_ = 0, cpu_s_ = 0;  // at the last one
+};
+
+// As it is written.
+std::string StatusText(const RunStatus& status, const ServerLoad& load,
+                       const ProcessIdentity& server);
+
+// Replaces the file in a thread of the caller's, one at a time; while a disk is busy with one,
+// others are left out. It is no durable record, so it is not synced; one that cannot be written is
+// no reason to say anything: metrics.jsonl, beside it, does.
+class StatusFile {
+ public:
+  // `dir` may be empty: no file. `thread` outlives this.
+  StatusFile(const std::string& dir, BackgroundThread& thread);
+
+  bool wanted() const { return !path_.empty(); }
+  void Write(const RunStatus& status, bool last = false);
+
+ private:
+  const std::string path_;
+  BackgroundThread& thread_;
+  const ProcessIdentity self_ = ThisProcess();
+  LoadMeter load_;
+  std::shared_ptr<std::atomic<bool>> busy_ = std::make_shared<std::atomic<bool>>(false);
+};
+
+}  // namespace muster

@@ -1,0 +1,64 @@
+#include "ps/watch/straggler.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace muster {
+namespace {
+
+// The slowest rank and the median of the others; nothing where a rank has reported too little.
+// Among nearly equal ones `before` stays the slowest.
+std::optional<StragglerWatch::Slowest> FindSlowest(
+    const RecentTimes& recent, const std::optional<StragglerWatch::Slowest>& before) {
+  if (recent.ranks() < 2) return std::nullopt;
+  std::vector<double> busy;
+  for (uint32_t rank = 0; rank < recent.ranks(); ++rank) {
+    busy.push_back(recent.UsualBusy(rank, StragglerWatch::kSteps));
+    if (busy.back() <= 0) return std::nullopt;
+  }
+  constexpr double kNearly = 0.9;
+  auto slowest = std::ranges::max_element(busy);
+  if (before && busy[before->rank] > kNearly * *slowest) slowest = busy.begin() + before->rank;
+  StragglerWatch::Slowest found{.rank = static_cast<uint32_t>(slowest - busy.begin()),
+                                .busy_ms = *slowest};
+  busy.erase(slowest);
+  found.others_ms = Quantile(busy, 0.5);
+  return found;
+}
+
+}  // namespace
+
+std::optional<StragglerWatch::Change> StragglerWatch::Look(const RecentTimes& recent, int64_t step,
+                                                           Time now) {
+  std::optional<Slowest> found = FindSlowest(recent, slowest_);
+  if (!found) return std::nullopt;
+  said_.resize(recent.ranks());
+  const bool same = slowest_ && slowest_->rank == found->rank;
+  const bool was_straggling = slowest_ && slowest_->straggles;
+  const double limit = same && was_straggling ? kFine : kSlow;
+  found->straggles = found->busy_ms > limit * found->others_ms &&
+                     (limit == kFine || found->busy_ms > found->others_ms + kLeastMs);
+  if (same && found->straggles == was_straggling) {  // as before
+    found->since_step = slowest_->since_step;
+    found->since = slowest_->since;
+    slowest_ = found;
+    return std::nullopt;
+  }
+  // The means have it since some of their steps.
+  found->since_step = std::max<int64_t>(0, step - static_cast<int64_t>(kSteps) / 2);
+  found->since = now;
+  const std::optional<Slowest> before = std::exchange(slowest_, found);
+  if (found->straggles) return Begin(now);
+  if (was_straggling && std::exchange(announced_, false)) return Change{*before, true};
+  return std::nullopt;
+}
+
+std::optional<StragglerWatch::Change> StragglerWatch::Begin(Time now) {
+  std::optional<Time>& said = said_[slowest_->rank];
+  announced_ = !said || now - *said >= kQuiet;
+  if (!announced_) return std::nullopt;
+  said = now;
+  return Change{*slowest_, false};
+}
+
+}  // namespace muster

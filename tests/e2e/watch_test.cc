@@ -1,0 +1,87 @@
+// A run that is looked in on from outside: its status, a stall that is explained while it lasts.
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "tests/e2e/real_job.h"
+
+namespace muster::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class Watch : public RealJob {
+ protected:
+  std::string Status(const std::string& name) const {
+    std::ifstream file(Path(name) / "status.json");
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+};
+
+// Long enough not to end by itself; the test ends it.
+const std::vector<std::string> kLong{"run.steps=1000000", "cluster.workers=2",
+                                     "evaluation.every_epochs=0", "run.log_every_steps=100"};
+
+TEST_F(Watch, ARunIsSeenWhileItRunsAndAfterwards) {
+  const std::unique_ptr<Process> job = Start("run", kLong);
+  ASSERT_TRUE(Reaches("run", 100));
+  ASSERT_TRUE(
+      Eventually(60, [&] { return Status("run").find("\"train_loss\"") != std::string::npos; }));
+  const Outcome live = Muster({"top", "--once", Path("run")});
+  EXPECT_EQ(live.exit_code, 0);
+  EXPECT_THAT(live.log, AllOf(HasSubstr("training"), HasSubstr("/1,000,000"), HasSubstr("images/s"),
+                              HasSubstr("compute ms")));
+  EXPECT_THAT(Muster({"runs", Path("run")}).log, HasSubstr("running"));
+
+  job->Signal(SIGTERM);
+  EXPECT_EQ(job->Wait(30), 143);
+  EXPECT_THAT(Muster({"top", Path("run")}).log, HasSubstr("interrupted"));
+  EXPECT_THAT(Muster({"runs", Path("run")}).log, HasSubstr("interrupted"));
+}
+
+TEST_F(Watch, AServerThatIsKilledLeavesAKilledRun) {
+  const std::unique_ptr<Process> job = Start("run", kLong);
+  ASSERT_TRUE(Reaches("run", 100));
+  ASSERT_EQ(::kill(Find("run", -1), SIGKILL), 0);
+  EXPECT_EQ(job->Wait(30), 6);
+  EXPECT_THAT(Muster({"runs", Path("run")}).log, HasSubstr("killed"));
+}
+
+TEST_F(Watch, AStallSaysWhomItWaitsForBeforeADeadlineEndsIt) {
+  const std::unique_ptr<Process> job = Start("run", kLong);
+  ASSERT_TRUE(Reaches("run", 100));
+  const pid_t worker = Find("run", 1);
+  ASSERT_EQ(::kill(worker, SIGSTOP), 0);
+  const bool said = Eventually(19, [&] {  // by deadlines.silence_s the worker would be lost
+    return job->Log().find("has waited") != std::string::npos;
+  });
+  EXPECT_THAT(job->Log(), AllOf(HasSubstr("from rank 1 ("), HasSubstr("the run ends")));
+  if (said) {
+    EXPECT_TRUE(
+        Eventually(10, [&] { return Status("run").find("has waited") != std::string::npos; }));
+  }
+  ASSERT_EQ(::kill(worker, SIGCONT), 0);
+  EXPECT_TRUE(Eventually(30, [&] {
+    return job->Log().find("the run goes on") != std::string::npos;
+  })) << job->Log();
+  job->Signal(SIGTERM);
+  EXPECT_EQ(job->Wait(30), 143);
+}
+
+TEST_F(Watch, TheDoctorSaysWhetherAConfigWouldRun) {
+  const std::string smoke = std::string(MUSTER_CONFIG_DIR) + "/smoke.txtpb";
+  const Outcome well = Muster({"doctor", smoke, "--workers", "1"});
+  EXPECT_EQ(well.exit_code, 0) << well.log;
+  EXPECT_THAT(well.log, AllOf(HasSubstr("libdnnl.so."), HasSubstr("Runs will work")));
+  const std::string cifar = std::string(MUSTER_CONFIG_DIR) + "/cifar10.txtpb";
+  const Outcome ill = Muster({"doctor", cifar, "--data", Path("nowhere")});
+  EXPECT_EQ(ill.exit_code, 1);
+  EXPECT_THAT(ill.log, AllOf(HasSubstr("WRONG  job's data"), HasSubstr("a run would fail")));
+  EXPECT_EQ(Muster({"doctor", Path("no-config")}).exit_code, 2);
+}
+
+}  // namespace
+}  // namespace muster::testing

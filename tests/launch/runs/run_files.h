@@ -1,0 +1,31 @@
+// Run directories as a run leaves them, written by the test.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace muster::testing {
+
+class RunFiles : public ::testing::Test {
+ protected:
+  RunFiles();
+  ~RunFiles() override;
+
+  // A run directory with these lines of metrics; returns its path.
+  std::string MakeRun(const std::string& name, const std::vector<std::string>& metrics);
+  void Write(const std::string& path, const std::string& text);  // below Dir()
+  std::string Dir() const { return dir_; }
+
+ private:
+  std::filesystem::path dir_;
+};
+
+// Lines of metrics.jsonl.
+std::string IntervalText(int step, double loss);
+std::string EvaluationText(int step, double accuracy);
+std::string FinalText(int step, const std::string& reason);
+
+}  // namespace muster::testing

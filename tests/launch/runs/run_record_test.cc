@@ -1,0 +1,125 @@
+// What a run directory tells, whole, cut off, or of a run that goes on.
+#include "launch/runs/run_record.h"
+
+#include <fmt/core.h>
+#include <gmock/gmock-matchers.h>
+#include <unistd.h>
+
+#include <chrono>
+
+#include "common/base/error.h"
+#include "common/base/process_identity.h"
+#include "tests/launch/runs/run_files.h"
+
+namespace muster::testing {
+namespace {
+
+using ::testing::ElementsAre;
+
+class RunRecordTest : public RunFiles {
+ protected:
+  // A status as this process would write it, or, with another start, one that had its number.
+  std::string Status(uint64_t started, const std::string& host = HostName(), double age_s = 0) {
+    const double now =
+        std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+    return fmt::format(
+        R"({{"unix_time":{:.3f},"step":42,"total_steps":100,"elapsed_s":5,"ranks":[{{}},{{}},{{}}],)"
+        R"("server":{{"host":"{}","pid":{},"started":{}}}}})",
+        now - age_s, host, ::getpid(), started);
+  }
+};
+
+TEST_F(RunRecordTest, ACompletedRun) {
+  const RunRecord run =
+      ReadRun(MakeRun("a", {IntervalText(50, 1.5), EvaluationText(50, 0.7), IntervalText(100, 0.5),
+                            EvaluationText(100, 0.6), FinalText(100, "completed")}));
+  EXPECT_EQ(run.name, "a");
+  EXPECT_EQ(run.state, RunState::kCompleted);
+  EXPECT_EQ(run.steps, 100);
+  EXPECT_EQ(run.total_steps, 100);
+  EXPECT_EQ(run.workers, 2);
+  EXPECT_EQ(run.test_accuracy, 0.6);
+  EXPECT_EQ(run.best_test_accuracy, 0.7);
+  EXPECT_EQ(run.weights_hash, "00112233445566ff");
+  EXPECT_EQ(run.rows.size(), 4u);  // the last line is a summary, not a row
+  EXPECT_EQ(run.began.size(), std::string("2026-01-31 12:00").size());
+}
+
+TEST_F(RunRecordTest, HowARunEnded) {
+  EXPECT_EQ(ReadRun(MakeRun("f", {FinalText(3, "failed")})).state, RunState::kFailed);
+  EXPECT_EQ(ReadRun(MakeRun("i", {FinalText(3, "interrupted")})).state, RunState::kInterrupted);
+  EXPECT_EQ(ReadRun(MakeRun("k", {IntervalText(3, 1)})).state, RunState::kKilled);
+  EXPECT_EQ(ReadRun(MakeRun("n", {})).state, RunState::kNotBegun);
+}
+
+TEST_F(RunRecordTest, ARunWhoseServerLivesIsRunning) {
+  const std::string dir = MakeRun("r", {IntervalText(40, 1)});
+  Write("r/status.json", Status(ThisProcess().started));
+  const RunRecord run = ReadRun(dir);
+  EXPECT_EQ(run.state, RunState::kRunning);
+  EXPECT_EQ(run.steps, 42);  // further than its last interval
+  EXPECT_EQ(run.total_steps, 100);
+  EXPECT_EQ(run.workers, 3);
+}
+
+TEST_F(RunRecordTest, AnotherProcessWithTheServersNumberIsNotTheServer) {
+  const std::string dir = MakeRun("r", {IntervalText(40, 1)});
+  Write("r/status.json", Status(ThisProcess().started + 1));
+  EXPECT_EQ(ReadRun(dir).state, RunState::kKilled);
+  EXPECT_EQ(ReadRun(dir).steps, 40);
+}
+
+TEST_F(RunRecordTest, OfAnotherHostTheAgeDecides) {
+  const std::string dir = MakeRun("r", {IntervalText(40, 1)});
+  Write("r/status.json", Status(1, "another.host.example"));
+  EXPECT_EQ(ReadRun(dir).state, RunState::kRunning);
+  Write("r/status.json", Status(1, "another.host.example", 3600));
+  EXPECT_EQ(ReadRun(dir).state, RunState::kKilled);
+}
+
+TEST_F(RunRecordTest, AStatusDoesNotOverruleALastLine) {
+  const std::string dir = MakeRun("r", {FinalText(7, "completed")});
+  Write("r/status.json", Status(ThisProcess().started));
+  EXPECT_EQ(ReadRun(dir).state, RunState::kCompleted);
+}
+
+TEST_F(RunRecordTest, AFileThatIsNoStatusIsNoReasonToShowNothing) {
+  const std::string dir = MakeRun("r", {IntervalText(40, 1)});
+  Write("r/status.json", "{\"server\": 3");
+  EXPECT_EQ(ReadRun(dir).state, RunState::kKilled);
+}
+
+TEST_F(RunRecordTest, ALineThatIsBeingWrittenIsLeftOutAndABrokenOneCounted) {
+  const std::string dir = MakeRun("c", {IntervalText(10, 1), "{\"step\":2", IntervalText(20, 1)});
+  EXPECT_EQ(ReadRun(dir).unreadable_lines, 1);
+  Write("c/metrics.jsonl", IntervalText(10, 1) + "\n{\"step\":2");
+  EXPECT_EQ(ReadRun(dir).unreadable_lines, 0);
+  EXPECT_EQ(ReadRun(dir).rows.size(), 1u);
+}
+
+TEST_F(RunRecordTest, StepsThatWereRepeatedCountOnce) {
+  const RunRecord run =
+      ReadRun(MakeRun("again", {IntervalText(10, 3), IntervalText(20, 2), IntervalText(30, 1),
+                                IntervalText(20, 2.5), IntervalText(30, 1.5)}));
+  std::vector<double> steps, losses;
+  for (const MetricsRow& row : run.rows) {
+    steps.push_back(row.step);
+    losses.push_back(row.train_loss.value_or(0));
+  }
+  EXPECT_THAT(steps, ElementsAre(10, 20, 30));
+  EXPECT_THAT(losses, ElementsAre(3, 2.5, 1.5));
+}
+
+TEST_F(RunRecordTest, RunsAreFoundBelowADirectory) {
+  MakeRun("one", {FinalText(1, "completed")});
+  MakeRun("five/seed-1", {FinalText(1, "completed")});
+  Write("five/repeat.json", "{}");
+  std::vector<std::string> names;
+  for (const RunRecord& run : FindRuns(Dir())) names.push_back(run.name);
+  EXPECT_THAT(names, ElementsAre("five/seed-1", "one"));
+  EXPECT_THROW((void)FindRuns(Dir() + "/nowhere"), Error);
+  EXPECT_THROW((void)ReadRun(Dir()), Error);
+}
+
+}  // namespace
+}  // namespace muster::testing

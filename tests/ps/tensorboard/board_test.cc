@@ -1,0 +1,151 @@
+// What of a run is told, and when.
+#include "ps/tensorboard/board.h"
+
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "common/config/build_graph.h"
+#include "common/config/config.h"
+#include "tests/ps/tensorboard/event_reader.h"
+
+namespace muster::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+class BoardTest : public ::testing::Test {
+ protected:
+  BoardTest() {
+    std::string name = fs::temp_directory_path() / "muster_board_XXXXXX";
+    dir_ = ::mkdtemp(name.data());
+    config_ =
+        LoadConfig(MUSTER_CONFIG_DIR "/smoke.txtpb",
+                   {{.path = "run.dir", .value = dir_}, {.path = "cluster.workers", .value = "2"}});
+    ResolveConfig(config_, 2);
+  }
+  ~BoardTest() override { fs::remove_all(dir_); }
+
+  static wire::StepTimes Times(double compute_ms) {
+    wire::StepTimes times;
+    times.set_compute_ms(compute_ms);
+    return times;
+  }
+  static events::Log Line(int64_t step) {
+    events::Log line;
+    line.mutable_at()->set_step(step);
+    line.mutable_measured()->set_train_loss(1.5);
+    line.mutable_measured()->set_images_per_second(640);
+    line.set_learning_rate(0.125);
+    return line;
+  }
+  // A run of one interval and one evaluation.
+  std::vector<tensorboard::Event> Run() {
+    const Graph graph = BuildGraph(config_.model(), InputShape(config_.data()));
+    {
+      BackgroundThread thread(1000);
+      Board board(config_, graph, thread);
+      EXPECT_EQ(board.Wants(10), Observe::kNothing);  // there is no file yet
+      board.Begin(0);
+      board.AddTimes(0, Times(2));
+      board.AddTimes(0, Times(4));
+      board.AddTimes(1, Times(8));
+      wants_ = {board.Wants(9), board.Wants(10), board.Wants(20)};
+      board.Observed(10, {.gradient_norm = 3, .weight_norm = 5});
+      board.Log(Line(10));
+      board.AddTimes(1, Times(16));
+      board.Log(Line(20));
+      events::Evaluation evaluation;
+      evaluation.mutable_at()->set_step(20);
+      evaluation.mutable_test()->set_accuracy(0.75);
+      board.Evaluation(evaluation, {});
+      events::Summary summary;
+      summary.mutable_at()->set_step(20);
+      summary.set_end(events::Summary::COMPLETED);
+      board.End(summary);
+    }
+    return fs::is_empty(dir_) ? std::vector<tensorboard::Event>() : ReadEvents(dir_);
+  }
+
+  std::string dir_;
+  config::Config config_;
+  std::vector<Observe> wants_;
+};
+
+TEST_F(BoardTest, ScalarsOfIntervalsAndEvaluations) {
+  const std::vector<tensorboard::Event> events = Run();
+  const auto scalar = [&](const std::string& tag, size_t which = 0) {
+    const std::vector<TaggedValue> values = ValuesOf(events, tag);
+    return which < values.size() ? values[which].value.simple_value() : -1.0F;
+  };
+  EXPECT_EQ(scalar("loss/train"), 1.5F);
+  EXPECT_EQ(scalar("run/learning_rate"), 0.125F);
+  EXPECT_EQ(scalar("run/images_per_second"), 640);
+  EXPECT_EQ(scalar("norm/gradient"), 3);
+  EXPECT_EQ(scalar("norm/weights"), 5);
+  EXPECT_EQ(scalar("accuracy/test"), 0.75F);
+  EXPECT_EQ(ValuesOf(events, "accuracy/test")[0].step, 20);
+  // The mean of each rank's reports since the last line; none of one that sent none.
+  EXPECT_EQ(scalar("compute_ms/rank_0"), 3);
+  EXPECT_EQ(ValuesOf(events, "compute_ms/rank_0").size(), 1u);
+  EXPECT_EQ(scalar("compute_ms/rank_1", 0), 8);
+  EXPECT_EQ(scalar("compute_ms/rank_1", 1), 16);
+  EXPECT_THAT(wants_, ::testing::ElementsAre(Observe::kNothing, Observe::kNorms, Observe::kNorms));
+}
+
+TEST_F(BoardTest, NothingMoreThanAskedFor) {
+  for (const tensorboard::Event& event : Run()) {
+    EXPECT_TRUE(event.graph_def().empty());
+    for (const auto& value : event.summary().value()) EXPECT_FALSE(value.has_metadata());
+  }
+}
+
+TEST_F(BoardTest, GraphHparamsAndConfigOnRequest) {
+  config::Tensorboard& wanted = *config_.mutable_tensorboard();
+  wanted.set_graph(true);
+  wanted.set_hparams(true);
+  wanted.set_config_text(true);
+  wanted.set_histograms_every_steps(20);
+  const std::vector<tensorboard::Event> events = Run();
+  EXPECT_EQ(wants_[2], Observe::kHistograms);
+
+  const auto with_graph = std::ranges::find_if(
+      events, [](const tensorboard::Event& event) { return !event.graph_def().empty(); });
+  ASSERT_NE(with_graph, events.end());
+  tensorboard::GraphDef graph;
+  ASSERT_TRUE(graph.ParseFromString(with_graph->graph_def()));
+  EXPECT_EQ(graph.node(0).name(), "data");
+  EXPECT_EQ(graph.node(1).name(), "conv1");
+  EXPECT_EQ(graph.node(1).op(), "conv2d");
+  EXPECT_THAT(graph.node(1).input(), Contains("conv1/weights"));
+
+  const auto config = ValuesOf(events, "config");
+  ASSERT_EQ(config.size(), 1u);
+  EXPECT_EQ(config[0].value.metadata().plugin_data().plugin_name(), "text");
+  EXPECT_THAT(config[0].value.tensor().string_val(0), HasSubstr("    optimizer {"));
+
+  const auto start = ValuesOf(events, "_hparams_/session_start_info");
+  ASSERT_EQ(start.size(), 1u);
+  tensorboard::HparamsPluginData hparams;
+  ASSERT_TRUE(hparams.ParseFromString(start[0].value.metadata().plugin_data().content()));
+  const auto& values = hparams.session_start_info().hparams();
+  EXPECT_EQ(values.at("learning_rate.base").number_value(), 0.05);
+  EXPECT_EQ(values.at("optimizer.type").string_value(), "MOMENTUM");
+  EXPECT_EQ(values.at("run.slices").number_value(), 8);
+  const auto end = ValuesOf(events, "_hparams_/session_end_info");
+  ASSERT_EQ(end.size(), 1u);
+  ASSERT_TRUE(hparams.ParseFromString(end[0].value.metadata().plugin_data().content()));
+  EXPECT_EQ(hparams.session_end_info().status(), tensorboard::SessionEnd::STATUS_SUCCESS);
+}
+
+TEST_F(BoardTest, NoFileWhereNoneIsWanted) {
+  config_.mutable_tensorboard()->set_enabled(false);
+  EXPECT_TRUE(Run().empty());
+  EXPECT_EQ(wants_[1], Observe::kNothing);
+}
+
+}  // namespace
+}  // namespace muster::testing

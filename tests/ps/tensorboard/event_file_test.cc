@@ -1,0 +1,165 @@
+// The files that TensorBoard reads: checksums, records, histograms, pictures.
+#include "ps/tensorboard/event_file.h"
+
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <numeric>
+
+#include "ps/tensorboard/crc32c.h"
+#include "ps/tensorboard/sample_image.h"
+#include "ps/tensorboard/value_histogram.h"
+#include "tests/base/png_reader.h"
+#include "tests/ps/tensorboard/event_reader.h"
+
+namespace muster::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+TEST(Crc32cTest, IsThatOfTheStandard) {
+  EXPECT_EQ(Crc32c("123456789"), 0xe3069283U);
+  EXPECT_EQ(Crc32c(std::string(32, '\0')), 0x8a9136aaU);  // RFC 3720, B.4
+  EXPECT_EQ(Crc32c(std::string(32, '\xff')), 0x62a8ab43U);
+  EXPECT_EQ(MaskedCrc32c(""), 0xa282ead8U);
+}
+
+class EventFileTest : public ::testing::Test {
+ protected:
+  EventFileTest() {
+    std::string name = fs::temp_directory_path() / "muster_events_XXXXXX";
+    dir_ = ::mkdtemp(name.data());
+  }
+  ~EventFileTest() override { fs::remove_all(dir_); }
+
+  static tensorboard::Event Scalar(int64_t step, float value) {
+    tensorboard::Event event;
+    event.set_step(step);
+    event.mutable_summary()->add_value()->set_tag("x");
+    event.mutable_summary()->mutable_value(0)->set_simple_value(value);
+    return event;
+  }
+  std::string dir_;
+};
+
+TEST_F(EventFileTest, BeginsWithItsVersionAndKeepsTheOrder) {
+  {
+    BackgroundThread thread(1000);
+    EventFile file(dir_, 7, thread);
+    for (int i = 0; i < 100; ++i) file.Write(Scalar(i, static_cast<float>(i) / 4));
+    EXPECT_FALSE(file.TakeTrouble());
+  }  // all is written by now
+  const std::vector<tensorboard::Event> events = ReadEvents(dir_);
+  ASSERT_EQ(events.size(), 102u);
+  EXPECT_EQ(events[0].file_version(), "brain.Event:2");
+  EXPECT_GT(events[0].wall_time(), 1.6e9);
+  EXPECT_EQ(events[1].session_log().status(), tensorboard::SessionLog::START);
+  EXPECT_EQ(events[1].step(), 8);  // an earlier file counts up to 7
+  const std::vector<TaggedValue> values = ValuesOf(events, "x");
+  ASSERT_EQ(values.size(), 100u);
+  EXPECT_EQ(values[42].step, 42);
+  EXPECT_EQ(values[42].value.simple_value(), 10.5F);
+}
+
+TEST_F(EventFileTest, WhatCannotBeWrittenIsSaidOnce) {
+  BackgroundThread thread(1000);
+  EventFile file(dir_ + "/nowhere", 0, thread);
+  const auto trouble = file.TakeTrouble();
+  ASSERT_TRUE(trouble);
+  EXPECT_THAT(*trouble, HasSubstr("/nowhere/events.out.tfevents."));
+  file.Write(Scalar(1, 1));
+  EXPECT_FALSE(file.TakeTrouble());
+}
+
+TEST_F(EventFileTest, ADiskThatIsTooSlowLosesEventsAndSaysSo) {
+  std::mutex slow;
+  BackgroundThread thread(3);
+  slow.lock();
+  thread.Submit([&] { const std::scoped_lock wait(slow); });
+  EventFile file(dir_, 0, thread);
+  for (int i = 0; i < 10; ++i) file.Write(Scalar(i, 1));
+  const auto trouble = file.TakeTrouble();
+  slow.unlock();
+  ASSERT_TRUE(trouble);
+  EXPECT_THAT(*trouble, HasSubstr("too slow"));
+}
+
+TEST(ValueHistogramTest, CountsValuesBetweenAscendingLimits) {
+  const std::vector<float> values{-2.5F, -1.0F, -0.03F, 0.0F, 1e-20F, 0.5F, 0.51F, 3.0F};
+  ValueHistogram histogram;
+  histogram.Add(values);
+  const tensorboard::Histogram proto = histogram.ToProto();
+  EXPECT_EQ(proto.num(), 8);
+  EXPECT_EQ(proto.min(), -2.5);
+  EXPECT_EQ(proto.max(), 3.0);
+  EXPECT_NEAR(proto.sum(), 0.48, 1e-6);
+  EXPECT_NEAR(proto.sum_squares(), 6.25 + 1 + 0.0009 + 0.25 + 0.2601 + 9, 1e-6);
+  ASSERT_EQ(proto.bucket_size(), proto.bucket_limit_size());
+  EXPECT_EQ(std::accumulate(proto.bucket().begin(), proto.bucket().end(), 0.0), 8);
+  EXPECT_LT(proto.bucket_size(), 20);  // empty ones are one
+  // Up to each limit there are as many as there are values below it; a value that is a limit may be
+  // on either side.
+  double below = 0;
+  for (int i = 0; i < proto.bucket_size(); ++i) {
+    const double limit = proto.bucket_limit(i);
+    EXPECT_GE(limit, i > 0 ? proto.bucket_limit(i - 1) : -2.5);
+    below += proto.bucket(i);
+    const auto less = std::ranges::count_if(values, [&](float v) { return v < limit; });
+    const auto at_most = std::ranges::count_if(values, [&](float v) { return v <= limit; });
+    EXPECT_GE(below, static_cast<double>(less)) << limit;
+    EXPECT_LE(below, static_cast<double>(at_most)) << limit;
+  }
+}
+
+TEST(ValueHistogramTest, PartsAddUp) {
+  ValueHistogram left, right, all;
+  const std::vector<float> values{1, -2, 3, -4, 5};
+  left.Add(std::span(values).first(2));
+  right.Add(std::span(values).subspan(2));
+  left.Add(right);
+  all.Add(values);
+  EXPECT_EQ(left.ToProto().SerializeAsString(), all.ToProto().SerializeAsString());
+  EXPECT_EQ(ValueHistogram().ToProto().bucket_size(), 0);
+}
+
+TEST(SampleImageTest, IsAPngOfLargePixelsInAFrame) {
+  const SampleImage right{.index = 3,
+                          .height = 1,
+                          .width = 2,
+                          .channels = 3,
+                          .pixels = "\x01\x02\x03\x04\x05\x06",
+                          .label = 7,
+                          .predicted = 7};
+  tensorboard::Summary summary;
+  AddImage(summary, right);
+  SampleImage wrong = right;
+  wrong.predicted = 8;
+  AddImage(summary, wrong);
+  ASSERT_EQ(summary.value_size(), 2);
+  EXPECT_EQ(summary.value(0).tag(), "test_images/3_label_7");
+  const tensorboard::Summary::Image& picture = summary.value(0).image();
+  EXPECT_EQ(picture.width(), 2 * 64 + 8);
+  EXPECT_EQ(picture.height(), 64 + 8);
+  const PngReader pixels(picture.encoded_image_string());
+  EXPECT_EQ(pixels.width(), picture.width());
+  EXPECT_EQ(pixels.height(), picture.height());
+  EXPECT_EQ(pixels.At(4, 36), 0x010203u);
+  EXPECT_EQ(pixels.At(67, 36), 0x010203u);
+  EXPECT_EQ(pixels.At(68, 36), 0x040506u);
+  EXPECT_EQ(pixels.At(0, 0), 0x00a040u);  // the frame, green
+  EXPECT_EQ(PngReader(summary.value(1).image().encoded_image_string()).At(71, 71), 0xd01010u);
+}
+
+TEST(SampleImageTest, NumbersThatDoNotFitTogetherAreLeftOut) {
+  tensorboard::Summary summary;
+  AddImage(summary, {.height = 2, .width = 2, .channels = 3, .pixels = "short"});
+  AddImage(summary, {.height = 1, .width = 1, .channels = 2, .pixels = "ab"});
+  AddImage(summary, {});
+  EXPECT_EQ(summary.value_size(), 0);
+}
+
+}  // namespace
+}  // namespace muster::testing

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# A real run, read back by TensorBoard's own reader. Skipped (77) where there is none, and says so.
+# Usage: tensorboard_test.sh MUSTER CONFIG PYTHON
+set -euo pipefail
+muster=$1 config=$2 python=${3:-python3}
+if ! "$python" -c 'import tensorboard' 2>/dev/null; then
+  echo "skipped: $python has no TensorBoard (pip install tensorboard; cmake -DMUSTER_TENSORBOARD_PYTHON=...)"
+  exit 77
+fi
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+"$muster" launch "$config" --run-dir "$folder/run" --workers 2 --set tensorboard.graph=true \
+  --set tensorboard.hparams=true --set tensorboard.config_text=true --set tensorboard.images=3 \
+  --set tensorboard.histograms_every_steps=40 >"$folder/log" || { cat "$folder/log" >&2; exit 1; }
+"$python" "$(dirname "$0")/tensorboard_test.py" "$folder/run"

@@ -1,0 +1,42 @@
+#include "worker/trainer/sample_images.h"
+
+#include <string>
+#include <vector>
+
+namespace muster {
+namespace {
+
+constexpr size_t kMostBytes = 1 << 20;
+
+// From planes to pixels.
+std::string Interleaved(std::span<const uint8_t> planes, size_t channels) {
+  const size_t count = planes.size() / channels;
+  std::string pixels(planes.size(), '\0');
+  for (size_t channel = 0; channel < channels; ++channel) {
+    for (size_t i = 0; i < count; ++i) {
+      pixels[i * channels + channel] = static_cast<char>(planes[channel * count + i]);
+    }
+  }
+  return pixels;
+}
+
+}  // namespace
+
+void AddSampleImages(const Dataset& test, std::span<const int32_t> predictions,
+                     wire::EvaluatedBlock& block) {
+  const Shape shape = test.shape();
+  const size_t most = kMostBytes / static_cast<size_t>(shape.elements());
+  std::vector<uint8_t> buffer;
+  for (size_t i = 0; i < std::min(predictions.size(), most); ++i) {
+    const auto index = static_cast<int64_t>(i);
+    wire::SampleImage& image = *block.add_image();
+    image.set_height(static_cast<uint32_t>(shape.height));
+    image.set_width(static_cast<uint32_t>(shape.width));
+    image.set_channels(static_cast<uint32_t>(shape.channels));
+    image.set_pixels(Interleaved(test.Planes(index, buffer), static_cast<size_t>(shape.channels)));
+    image.set_label(static_cast<uint32_t>(test.Label(index)));
+    image.set_predicted(static_cast<uint32_t>(predictions[i]));
+  }
+}
+
+}  // namespace muster
