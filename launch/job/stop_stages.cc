@@ -49,7 +49,7 @@ void StopStages::Hurry(double now) {
 
 void StopStages::Kill(double now) {
   kill_at_ = now;
-  wait_until_ = now;
+  wait_until_ = -kNever;
 }
 
 StopStages::Due StopStages::Take(double now, bool server_gone) {

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <string_view>
+#include <thread>
 
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
@@ -100,19 +101,21 @@ void WriteTensors(const std::string& path, const CheckpointToWrite& what, const 
   if (!aligned) throw std::bad_alloc();
   std::memcpy(aligned.get(), text.data(), text.size());
 
+  described.set_bytes(header.file_bytes());
+  described.set_header_xxh3(XXH3_64bits(text.data(), text.size()));
+  // While the disk works: a thread that waits for it has time.
+  const std::jthread describing([&] {
+    for (const StoredTensor& tensor : header.tensors) {
+      const std::span<const std::byte> bytes = image.Tensor(tensor);
+      checkpoint::TensorFile::Tensor& one = *described.add_tensor();
+      one.set_name(tensor.name);
+      one.set_xxh3(XXH3_64bits(bytes.data(), bytes.size()));
+    }
+  });
   BlockFile file(path, text.size() + image.blocks().size());
   file.Write({static_cast<const std::byte*>(aligned.get()), text.size()});
   file.Write(image.blocks());
   file.Finish(header.file_bytes());
-
-  described.set_bytes(header.file_bytes());
-  described.set_header_xxh3(XXH3_64bits(text.data(), text.size()));
-  for (const StoredTensor& tensor : header.tensors) {
-    const std::span<const std::byte> bytes = image.Tensor(tensor);
-    checkpoint::TensorFile::Tensor& one = *described.add_tensor();
-    one.set_name(tensor.name);
-    one.set_xxh3(XXH3_64bits(bytes.data(), bytes.size()));
-  }
 }
 
 void WriteText(const std::string& path, const std::string& text) {

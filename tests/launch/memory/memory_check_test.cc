@@ -30,7 +30,8 @@ LeastMemory Needed(const std::string& more) {
 TEST(LeastMemoryTest, CountsArrays) {
   const double arena = 4 * (16 * 16 + 16), outputs = 4 * 16 * 16, order = 8 * 1000;
   const LeastMemory needed = Needed("");
-  EXPECT_EQ(needed.server, (2 + 2) * arena);  // two buffers, a gradient of each worker
+  // Two buffers, a copy for checkpoints, a gradient of each worker.
+  EXPECT_EQ(needed.server, (2 + 1 + 2) * arena);
   EXPECT_EQ(needed.each_worker, outputs + order);
   EXPECT_EQ(needed.all(), needed.server + 2 * needed.each_worker);
   EXPECT_EQ(Needed("cluster { transport: TCP }").each_worker, outputs + order + 2 * arena);
