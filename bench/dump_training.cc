@@ -105,7 +105,7 @@ void DumpBatches(const config::Config& config, const Graph& graph, const Options
   const Datasets data = OpenDatasets(config.data(), config.run().seed());
   TrainPipelineOptions pipeline_options;
   pipeline_options.plan = PlanOf(config, data.train->size(), options.steps);
-  pipeline_options.slices = {0, pipeline_options.plan.slices};
+  pipeline_options.slices = {{0, pipeline_options.plan.slices}};
   pipeline_options.seed = config.run().seed();
   pipeline_options.data = config.data();
   const auto pipeline = MakeTrainPipeline(*data.train, pipeline_options);

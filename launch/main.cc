@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <string_view>
+
 #include "common/base/resource_limits.h"
 #include "launch/command_line/command_line.h"
 
@@ -28,6 +30,7 @@ void BoundOpenMpSpinning() {
 int main(int argc, char** argv) {
   OpenStandardDescriptors();
   muster::IgnoreFileSizeSignal();
-  BoundOpenMpSpinning();
+  // The command of `muster gpus run` gets the environment as it is.
+  if (argc < 2 || std::string_view(argv[1]) != "gpus") BoundOpenMpSpinning();
   return muster::RunCommandLine(argc, argv);
 }

@@ -77,6 +77,14 @@ PartialGradients::Result Aggregator::Add(uint32_t rank, size_t chunk, const Tree
   return result;
 }
 
+std::vector<uint32_t> Aggregator::MissingChunks(const TreeNode& node) const {
+  std::vector<uint32_t> missing;
+  for (size_t c = 0; c < chunks_.size(); ++c) {
+    if (!gradients_.Overlaps(c, node)) missing.push_back(static_cast<uint32_t>(c));
+  }
+  return missing;
+}
+
 // Keeps the pool busy with complete chunks, the lowest layer first: the next forward pass waits
 // for that one; the last one is made here, without a wake-up there and one back. No more than the
 // pool's threads are handed out at a time, so that a lower chunk that completes later still goes

@@ -36,7 +36,7 @@ class Aggregator {
              const config::Optimizer& optimizer, const UpdateKernelTable& kernels, bool may_skip,
              Publish publish);
 
-  // Whose parts make a gradient. Before the first step.
+  // Which parts make a gradient. Before a step begins.
   void Expect(const Assignment& assignment) { gradients_.Expect(assignment); }
 
   // W(step) is complete; parts of its gradient may come from now on.
@@ -56,8 +56,8 @@ class Aggregator {
   // Nothing of this step has been updated or added yet.
   bool collects() const { return phase_ == Phase::kCollecting; }
   bool StepIsComplete() const { return !sums() && done_ == chunks_.size(); }
-  // The ranks whose parts of this step are missing.
-  std::vector<uint32_t> MissingRanks() const { return gradients_.MissingRanks(); }
+  // The chunks of this step to which nobody has brought a part of this subtree.
+  std::vector<uint32_t> MissingChunks(const TreeNode& node) const;
 
   // The first value of this step that was not finite.
   const std::optional<Nonfinite>& nonfinite() const { return nonfinite_; }

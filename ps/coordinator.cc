@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <set>
+
 #include "common/base/join.h"
 #include "common/base/log.h"
 #include "common/config/batch_norm_check.h"
@@ -10,6 +12,7 @@
 #include "common/trace/trace.h"
 #include "ps/checkpoint_arenas.h"
 #include "ps/choose_kernels.h"
+#include "ps/initial_weights.h"
 #include "ps/started_event.h"
 
 namespace muster {
@@ -31,6 +34,8 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
       variables_(graph.layout(),
                  {.state_arenas = static_cast<size_t>(OptimizerState(config.optimizer())),
                   .average = config.optimizer().has_ema_decay(),
+                  // The average is a part of what a run leaves behind, whenever it ends.
+                  .keep_previous = config.optimizer().has_ema_decay(),
                   .wire_type = WireTypeOf(config.cluster()),
                   .seed = config.run().seed()}),
       pool_(config.server().threads()),
@@ -38,11 +43,16 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
                   config.optimizer(), ChooseKernels(config.server().instruction_set()),
                   nonfinite_.may_skip(),
                   [this](int64_t version, size_t chunk) { PublishChunk(version, chunk); }),
+      work_(members, aggregator_.chunks().size()),
       evaluator_(config.evaluation(), config.run().dir(), graph.classes()),
+      saver_(config, graph, variables_, progress_),
       deadlines_(config.deadlines()),
       checkpoints_(config, variables_, pool_, reporter, resume, [this] { return Describe(); }),
       next_waiting_(Clock::now() + kWaitingInterval) {
-  if (resume == nullptr) return;
+  if (resume == nullptr) {
+    LoadInitialWeights(config.run(), graph, variables_);
+    return;
+  }
   resumed_ = resume->state();
   step_ = resumed_->step();
   RestoreVariables(*resume->checkpoint.reader, variables_);
@@ -61,16 +71,15 @@ void Coordinator::Begin() {
             config_.learning_rate().base(), schedule_.base(),
             config::LearningRate::Scaling_Name(config_.learning_rate().scaling()), members_.size());
   }
-  evaluator_.Plan(plan_, roster.test_samples(), members_.size());
+  evaluator_.Plan(plan_, roster.test_samples());
   if (!FitsCheckpoint()) return;
-  assignment_ = AssignEvenly(plan_.slices, members_.size());
-  aggregator_.Expect(assignment_);
+  work_.Begin(plan_, step_);
   members_.WelcomeAll({.plan = plan_,
-                       .assignment = assignment_,
+                       .assignment = work_.assignment(),
                        .chunks = aggregator_.chunks(),
-                       .wire_type = variables_.wire_type(),
-                       .first_step = step_});
+                       .wire_type = variables_.wire_type()});
   phase_ = Phase::kPreparing;
+  for (uint32_t rank = 0; rank < members_.size(); ++rank) members_.Enter(rank, step_);
   deadlines_.Restart();
   for (size_t c = 0; c < aggregator_.chunks().size(); ++c) PublishChunk(step_, c);
   events::Started started = StartedEvent(plan_, roster);
@@ -81,6 +90,7 @@ void Coordinator::Begin() {
 }
 
 void Coordinator::SendWeights(uint32_t rank) {
+  members_.Enter(rank, step_);
   for (size_t c = 0; c < aggregator_.chunks().size(); ++c) {
     wire::ServerMessage message = WeightsMessage(step_, c);
     members_.Send(rank, message, variables_.WireWeights(step_, aggregator_.chunks()[c]));
@@ -94,7 +104,7 @@ void Coordinator::OnReady(uint32_t rank) {
           plan_.global_batch);
   progress_.Begin(plan_, members_.size());
   if (resumed_) return GoOn();
-  OrderStep(step_);
+  work_.Order(step_);
   BeginStep(step_);
 }
 
@@ -107,6 +117,11 @@ void Coordinator::BeginStep(int64_t step) {
   losses_complete_ = false;
   learning_rate_ = schedule_.At(losses_.batch().samples_before);
   nonfinite_.BeginStep(step);
+  work_.BeginStep(step);
+  if (expected_ != work_.assignment().id) {
+    aggregator_.Expect(work_.assignment());
+    expected_ = work_.assignment().id;
+  }
   aggregator_.BeginStep(step);
   checkpoints_.AtBoundary(plan_, step);
 }
@@ -116,9 +131,19 @@ std::string Coordinator::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss)
   if (phase_ != Phase::kTraining || loss.step() != step_) {
     return fmt::format("a loss of step {} at step {}", loss.step(), step_);
   }
-  if (!assignment_.Holds(rank, loss.slice()) ||
-      !losses_.Add(loss.slice(), loss.samples(), loss.loss(), loss.correct())) {
-    return fmt::format("an unexpected loss of slice {}", loss.slice());
+  std::string why;
+  if (work_.LeaseOf(rank, step_, loss, why) == nullptr) return why;
+  switch (losses_.Add(rank, loss.slice(), loss.samples(), loss.loss(), loss.correct())) {
+    case StepLosses::Added::kNew:
+      break;
+    case StepLosses::Added::kSame:
+      return losses_.RankOf(loss.slice()) == rank ? fmt::format("slice {} again", loss.slice())
+                                                  : "";
+    case StepLosses::Added::kDiffers:
+      FailDifferent(rank, loss.slice());
+      return "";
+    case StepLosses::Added::kUnexpected:
+      return fmt::format("an unexpected loss of slice {}", loss.slice());
   }
   nonfinite_.CheckLoss(rank, loss.slice(), loss.loss());
   if (failure_.is_set()) return "";
@@ -131,6 +156,7 @@ std::string Coordinator::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss)
 // With a bad loss the step goes on: its gradients are waited for, and not used.
 void Coordinator::Proceed() {
   losses_complete_ = false;
+  work_.AdmitReady(step_ + 1);  // before the first chunk of W(v + 1) goes out
   aggregator_.Proceed({.learning_rate = learning_rate_,
                        .skip = nonfinite_.bad_loss(),
                        .evaluate_average = evaluator_.AverageIsDue(step_ + 1)});
@@ -142,14 +168,7 @@ void Coordinator::OrderNext() {
   const int64_t next = step_ + 1;
   if (evaluator_.IsDueAfter(step_)) OrderEvaluation(next);
   if (evaluator_.running() && evaluator_.decides()) return;
-  if (next < plan_.total_steps) OrderStep(next);
-}
-
-void Coordinator::OrderStep(int64_t step) {
-  wire::ServerMessage message = members_.NewMessage();
-  message.mutable_train()->set_step(step);
-  message.mutable_train()->set_samples(plan_.At(step).samples);
-  members_.Broadcast(message);
+  if (next < plan_.total_steps) work_.Order(next);
 }
 
 // Parts of gradients, chunk by chunk.
@@ -161,21 +180,35 @@ std::string Coordinator::OnGradient(uint32_t rank, const wire::GradientPart& par
   if (phase_ != Phase::kTraining || part.step() != step_) {
     return fmt::format("a gradient of step {} at step {}", part.step(), step_);
   }
-  const TreeNode node{part.subtree().level(), part.subtree().index()};
-  switch (aggregator_.Add(rank, part.chunk(), node, part.empty(), payload)) {
+  std::string why;
+  const Lease* const lease = work_.LeaseOf(rank, step_, part, why);
+  if (lease == nullptr) return why;
+  switch (aggregator_.Add(rank, part.chunk(), lease->node, part.empty(), payload)) {
     case PartialGradients::Result::kAccepted:
-      break;
-    case PartialGradients::Result::kRepeated:
-      return fmt::format("chunk {} again", part.chunk());
+    case PartialGradients::Result::kCovered:  // somebody else was first, with the same bits
+      work_.Bring(*lease, part.chunk());
+      return "";
     case PartialGradients::Result::kUnknownChunk:
-      return fmt::format("chunk {} of {}", part.chunk(), aggregator_.chunks().size());
-    case PartialGradients::Result::kUnknownSubtree:
-      return fmt::format("subtree {}.{}, which is not its own", node.level, node.index);
     case PartialGradients::Result::kWrongSize:
-      return fmt::format("{} bytes for chunk {}, which has {}", payload.bytes, part.chunk(),
-                         aggregator_.chunks()[part.chunk()].floats() * sizeof(float));
+      break;
   }
-  return "";
+  return fmt::format("{} bytes for chunk {}, which has {}", payload.bytes, part.chunk(),
+                     aggregator_.chunks()[part.chunk()].floats() * sizeof(float));
+}
+
+// Losses are compared, gradients are not: a worker whose loss is the same to the last bit has read
+// the same samples and the same weights.
+void Coordinator::FailDifferent(uint32_t rank, int64_t slice) {
+  failure_.Set(
+      {ExitCode::kFailure, std::nullopt,
+       fmt::format("{} and {} computed different losses of slice {} at step {}: their "
+                   "processors, threads or libraries differ, or one of them is broken",
+                   members_.Name(losses_.RankOf(slice)), members_.Name(rank), slice, step_)});
+}
+
+bool Coordinator::Redo(uint32_t rank, const TreeNode& node) {
+  const std::vector<uint32_t> missing = aggregator_.MissingChunks(node);
+  return !missing.empty() && work_.Redo(rank, step_, node, missing);
 }
 
 wire::ServerMessage Coordinator::WeightsMessage(int64_t version, size_t chunk) const {
@@ -208,6 +241,7 @@ void Coordinator::EndStep() {
   progress_.EndStep(losses_, learning_rate_, aggregator_.skips());
   nonfinite_.EndStep(aggregator_);
   if (failure_.is_set()) return;
+  work_.FenceLate(step_);
   const int64_t next = step_ + 1;
   ReportStep(next);
   if (evaluator_.running()) progress_.BeginEvaluation();
@@ -254,6 +288,7 @@ void Coordinator::EndEvaluation() {
   reporter_.Evaluation(line);
   LogInfo("step {}: test accuracy {:.4f}, test loss {:.4f}", result.version, result.accuracy,
           result.loss);
+  saver_.OnEvaluated(step_);
   deadlines_.Restart();
   checkpoints_.OnEvaluated(result.version, result.accuracy);
   if (phase_ == Phase::kFinishing) {
@@ -264,7 +299,7 @@ void Coordinator::EndEvaluation() {
     progress_.StopEarly(reason);
     Finish();
   } else if (evaluator_.decides()) {
-    OrderStep(step_);  // it was held back
+    work_.Order(step_);  // it was held back
   }
 }
 
@@ -305,11 +340,22 @@ void Coordinator::CheckStart(Clock::time_point now) {
 void Coordinator::CheckStep(Clock::time_point now) {
   const auto limit = deadlines_.StepMissed(now, progress_.MedianStep());
   if (!limit) return;
-  if (const std::vector<uint32_t> late = losses_.MissingRanks(assignment_); !late.empty()) {
+  if (const std::vector<uint32_t> late = RanksWithoutLoss(); !late.empty()) {
     FailLate(late, "no loss", *limit);
   } else {
-    FailLate(aggregator_.MissingRanks(), "no complete gradient", *limit);
+    FailLate(work_.leases().LateRanks(step_), "no complete gradient", *limit);
   }
+}
+
+std::vector<uint32_t> Coordinator::RanksWithoutLoss() const {
+  std::set<uint32_t> late;
+  work_.leases().ForEachOpen(step_, [&](const Lease& lease) {
+    const Range slices = Covers(lease.node, plan_.slices);
+    for (int64_t slice = slices.begin; slice < slices.end; ++slice) {
+      if (!losses_.Has(slice)) late.insert(lease.rank);
+    }
+  });
+  return {late.begin(), late.end()};
 }
 
 void Coordinator::FailLate(const std::vector<uint32_t>& ranks, const std::string& what,

@@ -15,7 +15,6 @@
 
 #include "common/graph/graph.h"
 #include "common/link/link.h"
-#include "common/plan/assignment.h"
 #include "common/plan/step_plan.h"
 #include "proto/config.pb.h"
 #include "ps/aggregator.h"
@@ -24,6 +23,7 @@
 #include "ps/evaluator.h"
 #include "ps/first_failure.h"
 #include "ps/membership.h"
+#include "ps/model_saver.h"
 #include "ps/nonfinite_policy.h"
 #include "ps/progress.h"
 #include "ps/reporter.h"
@@ -31,6 +31,7 @@
 #include "ps/step_losses.h"
 #include "ps/thread_pool.h"
 #include "ps/variables.h"
+#include "ps/work_orders.h"
 
 namespace muster {
 
@@ -51,6 +52,15 @@ class Coordinator {
   std::string OnGradient(uint32_t rank, const wire::GradientPart& part, const Payload& payload);
   std::string OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBlock& block);
   void OnStepTimes(uint32_t rank, const wire::StepTimes& times) { progress_.AddTimes(rank, times); }
+
+  // What happens to members in the middle of a run, to be decided by others (nobody does yet; the
+  // mechanism is PROTOCOL.md's). In training only.
+  //
+  // A member is to compute what is missing of this subtree in the step under way. False: nothing
+  // is, or it has no room.
+  bool Redo(uint32_t rank, const TreeNode& node);
+  void Fence(uint32_t rank) { work_.Fence(rank); }
+  void Assign(std::vector<std::vector<TreeNode>> nodes) { work_.Assign(std::move(nodes)); }
 
   // Publishes what the pool has finished, and ends the step if that was all of it.
   void Advance(bool collect);
@@ -79,6 +89,8 @@ class Coordinator {
   uint64_t weights_hash() const { return variables_.HashWeights(step_); }
   const Progress& progress() const { return progress_; }
   ThreadPool& pool() { return pool_; }
+  ModelSaver& saver() { return saver_; }
+  const ModelSaver& saver() const { return saver_; }
   SharedMemory& shared_weights() { return variables_.shared(); }
   const char* instruction_set() const { return aggregator_.instruction_set(); }
 
@@ -95,7 +107,6 @@ class Coordinator {
   void OrderEvaluation(int64_t version);
   void BeginStep(int64_t step);
   void OrderNext();
-  void OrderStep(int64_t step);
   void PublishChunk(int64_t version, size_t chunk);
   void PublishAverage(int64_t version, size_t chunk);
   wire::ServerMessage WeightsMessage(int64_t version, size_t chunk) const;
@@ -105,6 +116,8 @@ class Coordinator {
   bool LiveLineIsDue();  // a line for a person's eyes, at most five a second
   void CheckStart(Clock::time_point now);
   void CheckStep(Clock::time_point now);
+  std::vector<uint32_t> RanksWithoutLoss() const;
+  void FailDifferent(uint32_t rank, int64_t slice);
   void FailLate(const std::vector<uint32_t>& ranks, const std::string& what, double limit);
 
   const config::Config& config_;
@@ -121,7 +134,8 @@ class Coordinator {
   Phase phase_ = Phase::kGathering;
   bool done_ = false;
   StepPlan plan_;
-  Assignment assignment_;
+  WorkOrders work_;
+  std::optional<uint32_t> expected_;  // the assignment whose parts the aggregator expects
   LearningRateSchedule schedule_;
   Evaluator evaluator_;
 
@@ -131,6 +145,7 @@ class Coordinator {
   double learning_rate_ = 0;
 
   Progress progress_;
+  ModelSaver saver_;
   Deadlines deadlines_;
   std::optional<checkpoint::State> resumed_;  // what this run went on from
   Checkpoints checkpoints_;

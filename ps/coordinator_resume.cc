@@ -86,16 +86,17 @@ void Coordinator::GoOn() {
     phase_ = Phase::kFinishing;
     return;
   }
-  if (!pending || !evaluator_.decides()) OrderStep(step_);
+  if (!pending || !evaluator_.decides()) work_.Order(step_);
   BeginStep(step_);
 }
 
 void Coordinator::OrderEvaluation(int64_t version) {
-  const std::vector<wire::Evaluate> orders = evaluator_.Begin(version);
-  for (uint32_t rank = 0; rank < orders.size(); ++rank) {
+  const std::vector<uint32_t> ranks = members_.Entered();
+  const std::vector<wire::Evaluate> orders = evaluator_.Begin(version, ranks);
+  for (size_t i = 0; i < ranks.size(); ++i) {
     wire::ServerMessage message = members_.NewMessage();
-    *message.mutable_evaluate() = orders[rank];
-    members_.Send(rank, message);
+    *message.mutable_evaluate() = orders[i];
+    members_.Send(ranks[i], message);
   }
 }
 

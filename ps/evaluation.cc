@@ -1,18 +1,25 @@
 #include "ps/evaluation.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace muster {
 
-Evaluation::Evaluation(int64_t version, int64_t test_samples, int64_t block_size, uint32_t workers,
-                       int64_t classes, bool predictions)
+Evaluation::Evaluation(int64_t version, int64_t test_samples, int64_t block_size,
+                       std::vector<uint32_t> ranks, int64_t classes, bool predictions)
     : version_(version),
       test_samples_(test_samples),
       block_size_(block_size),
-      workers_(workers),
+      ranks_(std::move(ranks)),
       classes_(classes),
       results_(static_cast<size_t>((test_samples + block_size - 1) / block_size)) {
   if (predictions) matrix_.emplace(classes);
+}
+
+Range Evaluation::BlocksOf(uint32_t rank) const {
+  const auto found = std::ranges::find(ranks_, rank);
+  if (found == ranks_.end()) return {};
+  return EvenPart(blocks(), static_cast<int64_t>(ranks_.size()), found - ranks_.begin());
 }
 
 bool Evaluation::Add(uint32_t rank, const wire::EvaluatedBlock& block) {
@@ -36,7 +43,7 @@ bool Evaluation::Add(uint32_t rank, const wire::EvaluatedBlock& block) {
 
 std::vector<uint32_t> Evaluation::MissingRanks() const {
   std::vector<uint32_t> missing;
-  for (uint32_t rank = 0; rank < workers_; ++rank) {
+  for (const uint32_t rank : ranks_) {
     const Range mine = BlocksOf(rank);
     if (std::any_of(results_.begin() + mine.begin, results_.begin() + mine.end,
                     [](const Block& block) { return !block.present; })) {

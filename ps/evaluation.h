@@ -24,15 +24,17 @@ struct EvaluationResult {
 
 class Evaluation {
  public:
-  // `classes`: logits of the network. `predictions`: blocks bring label and prediction of each
-  // sample.
-  Evaluation(int64_t version, int64_t test_samples, int64_t block_size, uint32_t workers,
+  // `ranks`: who evaluates, ascending. `classes`: logits of the network. `predictions`: blocks
+  // bring label and prediction of each sample.
+  Evaluation(int64_t version, int64_t test_samples, int64_t block_size, std::vector<uint32_t> ranks,
              int64_t classes, bool predictions);
 
   int64_t version() const { return version_; }
   int64_t blocks() const { return static_cast<int64_t>(results_.size()); }
   int64_t done() const { return done_; }
-  Range BlocksOf(uint32_t rank) const { return EvenPart(blocks(), workers_, rank); }
+  const std::vector<uint32_t>& ranks() const { return ranks_; }
+  // None for a rank that takes no part.
+  Range BlocksOf(uint32_t rank) const;
   bool Complete() const { return done_ == blocks(); }
   // The ranks with blocks that are missing.
   std::vector<uint32_t> MissingRanks() const;
@@ -56,7 +58,7 @@ class Evaluation {
     int64_t correct = 0, correct_top5 = 0;
   };
   const int64_t version_, test_samples_, block_size_;
-  const uint32_t workers_;
+  const std::vector<uint32_t> ranks_;
   const int64_t classes_;
   std::vector<Block> results_;
   std::optional<ConfusionMatrix> matrix_;

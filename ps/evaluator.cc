@@ -8,10 +8,9 @@
 
 namespace muster {
 
-void Evaluator::Plan(const StepPlan& plan, int64_t test_samples, uint32_t workers) {
+void Evaluator::Plan(const StepPlan& plan, int64_t test_samples) {
   plan_ = plan;
   test_samples_ = test_samples;
-  workers_ = workers;
 }
 
 bool Evaluator::IsDueAfter(int64_t step) const {
@@ -23,13 +22,13 @@ bool Evaluator::IsDueAfter(int64_t step) const {
   return settings_.every_epochs() > 0 && done % (per_epoch * settings_.every_epochs()) == 0;
 }
 
-std::vector<wire::Evaluate> Evaluator::Begin(int64_t version) {
-  evaluation_.emplace(version, test_samples_, settings_.batch(), workers_, classes_,
+std::vector<wire::Evaluate> Evaluator::Begin(int64_t version, std::vector<uint32_t> ranks) {
+  evaluation_.emplace(version, test_samples_, settings_.batch(), std::move(ranks), classes_,
                       settings_.confusion_matrix());
-  std::vector<wire::Evaluate> orders(workers_);
-  for (uint32_t rank = 0; rank < workers_; ++rank) {
+  std::vector<wire::Evaluate> orders;
+  for (const uint32_t rank : evaluation_->ranks()) {
     const Range blocks = evaluation_->BlocksOf(rank);
-    wire::Evaluate& order = orders[rank];
+    wire::Evaluate& order = orders.emplace_back();
     order.set_version(version);
     order.set_block_size(settings_.batch());
     order.set_block_begin(static_cast<uint32_t>(blocks.begin));

@@ -23,7 +23,7 @@ class Evaluator {
       : settings_(settings), run_dir_(std::move(run_dir)), classes_(classes) {}
 
   // What is known when all workers have joined.
-  void Plan(const StepPlan& plan, int64_t test_samples, uint32_t workers);
+  void Plan(const StepPlan& plan, int64_t test_samples);
 
   bool IsDueAfter(int64_t step) const;
   // Whether W(version) is to be evaluated by its moving average.
@@ -33,8 +33,8 @@ class Evaluator {
   // A result may end the run: no step is ordered before it is there.
   bool decides() const { return settings_.has_stop_at_accuracy(); }
 
-  // Begins the evaluation of W(version): each rank's order.
-  std::vector<wire::Evaluate> Begin(int64_t version);
+  // Begins the evaluation of W(version) by these ranks, ascending: the order for each.
+  std::vector<wire::Evaluate> Begin(int64_t version, std::vector<uint32_t> ranks);
   bool running() const { return evaluation_.has_value(); }
   // With running() only.
   const Evaluation& current() const { return *evaluation_; }
@@ -60,7 +60,6 @@ class Evaluator {
   const int64_t classes_;
   StepPlan plan_;
   int64_t test_samples_ = 0;
-  uint32_t workers_ = 0;
   std::optional<Evaluation> evaluation_;
   std::string matrix_trouble_;
 };

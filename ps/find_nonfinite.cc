@@ -34,7 +34,7 @@ std::optional<Nonfinite> InParts(const Suspect& suspect) {
       if (std::isfinite(value)) continue;
       return Nonfinite{fmt::format("the gradient of {} is {}",
                                    NameOf(suspect, suspect.range.begin + i), UnsignedNan(value)),
-                       suspect.gradients.RankOf(part)};
+                       suspect.gradients.RankOf(suspect.chunk, part)};
     }
   }
   return std::nullopt;

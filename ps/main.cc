@@ -48,7 +48,7 @@ int BlockStopSignals() {
 void RequireLimits(const config::Config& config) {
   const std::string who = fmt::format("a server of {} workers", config.cluster().workers());
   RequireOpenFiles(who, OpenFilesOfServer(config.cluster().workers()));
-  RequireThreads(who, config.server().threads() + config.server().io_threads() + 2);
+  RequireThreads(who, config.server().threads() + config.server().io_threads() + 3);
 }
 
 // Where the run goes on from, said in the log and to the launcher.

@@ -25,39 +25,39 @@ Membership::Membership(const VariableLayout& layout, JoinTerms terms, ServerLink
       on_lost_(std::move(on_lost)),
       roster_(layout, std::move(terms)) {}
 
-Membership::Outcome Membership::OnHello(PeerId peer, const wire::WorkerMessage& message) {
-  const uint32_t rank = message.address().rank();
-  const bool comes_back = message.hello().instead_of_local() && phase_ == Phase::kPreparing;
-  std::optional<std::string> reason;
+Membership::Arrival Membership::OnHello(PeerId peer, const wire::WorkerMessage& message) {
+  const wire::Hello& hello = message.hello();
+  const bool comes_back = hello.instead_of_local() && phase_ == Phase::kPreparing;
+  Roster::Seating seating;
   if (comes_back) {
-    reason = roster_.Reseat(peer, message.address(), message.hello());
+    seating = roster_.Reseat(peer, hello);
   } else if (phase_ != Phase::kGathering) {
-    reason = "all workers of this job have joined already";
+    seating = {hello.rank(), "all workers of this job have joined already"};
   } else {
-    reason = roster_.Join(peer, message.address(), message.hello());
+    seating = roster_.Join(peer, hello);
   }
-  if (reason) {
-    Refuse(fmt::format("rank {} (host {}, pid {})", rank, message.hello().host(),
-                       message.hello().pid()),
-           *reason);
+  const uint32_t rank = seating.rank;
+  if (!seating.refusal.empty()) {
+    const std::string who = hello.has_rank() ? fmt::format("rank {}", rank) : "a worker";
+    Refuse(fmt::format("{} (host {}, pid {})", who, hello.host(), hello.pid()), seating.refusal);
     wire::ServerMessage refusal;
-    refusal.mutable_refused()->set_reason(*reason);
+    refusal.mutable_refused()->set_reason(seating.refusal);
     (void)link_.Send(peer, refusal, {});
-    return Outcome::kRefused;
+    return {Outcome::kRefused, rank};
   }
   if (comes_back) {
     LogWarning(
         "{} gets its messages over ZeroMQ: no memory could be shared with it (its log, or a line "
         "above, says why)",
         Name(rank));
-    return Outcome::kCameBack;
+    return {Outcome::kCameBack, rank};
   }
   const std::string remark = roster_.Remark(rank);
   const std::string joined =
       fmt::format("{} joined{}{}", Name(rank), remark.empty() ? "" : "; ", remark);
   LogInfo("{}", joined);
   reporter_.Joined(rank, joined);
-  return Outcome::kJoined;
+  return {Outcome::kJoined, rank};
 }
 
 void Membership::Refuse(const std::string& who, const std::string& why) {
@@ -74,25 +74,56 @@ void Membership::WelcomeAll(WelcomeTerms terms) {
 }
 
 void Membership::Welcome(uint32_t rank) {
-  // A Welcome can name neighbours only.
-  const std::vector<Range> ranges = terms_.assignment.SlicesOf(rank);
-  MUSTER_CHECK(ranges.size() == 1);
-  const Range slices = ranges.front();
   wire::ServerMessage message = NewMessage();
   wire::Welcome& welcome = *message.mutable_welcome();
   welcome.set_workers(size());
   for (const Chunk& chunk : terms_.chunks) welcome.add_chunk_end(chunk.end);
-  welcome.set_first_step(terms_.first_step);
   welcome.set_train_samples(terms_.plan.train_samples);
   welcome.set_global_batch(terms_.plan.global_batch);
   welcome.set_total_steps(terms_.plan.total_steps);
   welcome.set_slices(static_cast<uint32_t>(terms_.plan.slices));
-  welcome.set_slice_begin(static_cast<uint32_t>(slices.begin));
-  welcome.set_slice_end(static_cast<uint32_t>(slices.end));
+  *welcome.mutable_assignment() = AssignmentOf(terms_.assignment, rank);
+  welcome.set_arenas(ArenasOf(rank));
   welcome.set_tensor_type(terms_.wire_type);
   if (const auto peer = roster_.at(rank).peer)
     link_.ShareGradients(*peer, GradientLayoutOf(welcome));
   Send(rank, message);
+}
+
+// One more than it needs, for what another member was to compute.
+uint32_t Membership::ArenasOf(uint32_t rank) const {
+  return static_cast<uint32_t>(terms_.assignment.nodes[rank].size()) + 1;
+}
+
+void Membership::Enter(uint32_t rank, int64_t version) {
+  roster_.at(rank).entered = true;
+  wire::ServerMessage message = NewMessage();
+  message.mutable_enter()->set_version(version);
+  Send(rank, message);
+}
+
+// Told in the name of the old incarnation: that is who still listens.
+void Membership::Fence(uint32_t rank) {
+  wire::ServerMessage message = NewMessage();
+  message.mutable_fence()->set_incarnation(roster_.at(rank).incarnation + 1);
+  Send(rank, message);
+  roster_.BeginAnew(rank);
+}
+
+std::vector<uint32_t> Membership::Entered() const {
+  std::vector<uint32_t> ranks;
+  for (uint32_t rank = 0; rank < size(); ++rank) {
+    if (roster_.at(rank).entered) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+std::vector<uint32_t> Membership::ReadyToEnter() const {
+  std::vector<uint32_t> ranks;
+  for (uint32_t rank = 0; rank < size(); ++rank) {
+    if (roster_.at(rank).ready && !roster_.at(rank).entered) ranks.push_back(rank);
+  }
+  return ranks;
 }
 
 bool Membership::OnReady(uint32_t rank) {
@@ -151,13 +182,15 @@ void Membership::Send(uint32_t rank, wire::ServerMessage& message,
 }
 
 void Membership::Broadcast(wire::ServerMessage& message, std::span<const std::byte> tensor) {
-  for (uint32_t rank = 0; rank < size(); ++rank) Send(rank, message, tensor);
+  for (uint32_t rank = 0; rank < size(); ++rank) {
+    if (roster_.at(rank).entered) Send(rank, message, tensor);
+  }
 }
 
 void Membership::SendHeartbeats() {
   wire::ServerMessage message = NewMessage();
   message.mutable_beat();
-  Broadcast(message);
+  for (uint32_t rank = 0; rank < size(); ++rank) Send(rank, message);
 }
 
 void Membership::Forgive(Clock::duration own_gap) {

@@ -29,7 +29,6 @@ struct WelcomeTerms {
   Assignment assignment;
   std::span<const Chunk> chunks;
   WireType wire_type = wire::FP32;
-  int64_t first_step = 0;
 };
 
 class Membership {
@@ -43,15 +42,29 @@ class Membership {
 
   // Joining. One that is refused is told why.
   enum class Outcome { kRefused, kJoined, kCameBack };
-  Outcome OnHello(PeerId peer, const wire::WorkerMessage& message);
+  struct Arrival {
+    Outcome outcome;
+    uint32_t rank;
+  };
+  Arrival OnHello(PeerId peer, const wire::WorkerMessage& message);
   // Somebody who may not join: a line, here and at the launcher.
   void Refuse(const std::string& who, const std::string& why);
   // All are here. `terms` hold from now on.
   void WelcomeAll(WelcomeTerms terms);
   // Once more, for one that came back over another link.
   void Welcome(uint32_t rank);
-  // True when it was the last one.
+  // True when it was the last one, at the start.
   bool OnReady(uint32_t rank);
+  // From now on it gets weights, W(version) first, and orders.
+  void Enter(uint32_t rank, int64_t version);
+  // It gets none any more, and nothing that it sends counts, until it has said Ready and entered
+  // again.
+  void Fence(uint32_t rank);
+  // Those that get weights and orders; those that are ready to.
+  std::vector<uint32_t> Entered() const;
+  std::vector<uint32_t> ReadyToEnter() const;
+  // The gradient buffers of a member, as its Welcome says.
+  uint32_t ArenasOf(uint32_t rank) const;
 
   // The rank whose message this is, or why it is nobody's. A sign of life.
   std::optional<uint32_t> SenderOf(const FromWorker& event, std::string& why);
@@ -64,6 +77,7 @@ class Membership {
   // Address and incarnation are filled in.
   wire::ServerMessage NewMessage() const;
   void Send(uint32_t rank, wire::ServerMessage& message, std::span<const std::byte> tensor = {});
+  // To all that have entered.
   void Broadcast(wire::ServerMessage& message, std::span<const std::byte> tensor = {});
   void SendHeartbeats();
   // Tells everyone to stop and waits, for a while, until they have said Goodbye or are gone.
@@ -73,6 +87,7 @@ class Membership {
   void Forgive(std::chrono::steady_clock::duration own_gap);
 
   const Roster& roster() const { return roster_; }
+  bool entered(uint32_t rank) const { return roster_.at(rank).entered; }
   uint32_t size() const { return roster_.size(); }
   std::string Name(uint32_t rank) const { return roster_.Name(rank); }
   // "rank 0 (…), rank 3 (…)"

@@ -99,6 +99,14 @@ Json MetricsLine(const events::Summary& summary) {
   json["stopped_early"] = !summary.stop_reason().empty();
   if (!summary.stop_reason().empty()) json["stop_reason"] = summary.stop_reason();
   json["weights_hash"] = summary.weights_hash();
+  for (const events::Summary::Model& model : summary.models()) {
+    Json one;
+    one["file"] = model.file();
+    one["step"] = model.step();
+    one["average"] = model.average();
+    if (model.has_test_accuracy()) one["test_accuracy"] = model.test_accuracy();
+    json["models"].push_back(std::move(one));
+  }
   return json;
 }
 

@@ -34,6 +34,10 @@ class Progress {
   void StopEarly(const std::string& reason) { stop_reason_ = reason; }
   const std::string& stop_reason() const { return stop_reason_; }
 
+  int64_t steps() const { return total_.steps; }
+  // The step of the best evaluation so far, and the last evaluation, if there was one.
+  int64_t best_step() const { return best_step_; }
+  const std::optional<EvaluationResult>& evaluated() const { return evaluated_; }
   // Seconds; empty before this process's first step.
   std::optional<double> MedianStep() const;
 

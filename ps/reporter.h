@@ -53,9 +53,9 @@ class Reporter {
   void Evaluation(events::Evaluation line);
   void SkippedStep(events::SkippedStep step);
   void Warning(const std::string& message);
-  // The run has been told to stop, and its state is being kept.
-  void Saving(int64_t step);
   void Failure(const JobFailure& failure);
+  // State and weights are being written, or will be: once a second until they are.
+  void Saving(int64_t step);
   void Summary(events::Summary summary);
   void Beat();
 

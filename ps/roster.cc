@@ -11,34 +11,27 @@
 #include "common/link/protocol.h"
 
 namespace muster {
+
 Roster::Roster(const VariableLayout& layout, JoinTerms terms)
     : layout_(layout), terms_(std::move(terms)), members_(terms_.workers) {}
 
-std::optional<std::string> Roster::Join(PeerId peer, const wire::Address& address,
-                                        const wire::Hello& hello) {
-  if (!SameToken(hello.token(), terms_.token)) {
-    return kWrongToken;
-  }
+Roster::Seating Roster::Join(PeerId peer, const wire::Hello& hello) {
+  if (!SameToken(hello.token(), terms_.token)) return {hello.rank(), kWrongToken};
   if (hello.protocol_version() != kProtocolVersion) {
-    return fmt::format(
-        "protocol version {}: expected {}; use the same release of Muster for "
-        "server and workers",
-        hello.protocol_version(), kProtocolVersion);
+    return {hello.rank(),
+            fmt::format("protocol version {}: expected {}; use the same release of Muster for "
+                        "server and workers",
+                        hello.protocol_version(), kProtocolVersion)};
   }
-  const uint32_t rank = address.rank();
-  if (rank >= members_.size()) {
-    return fmt::format("rank {}: this job has the ranks 0 to {}", rank, members_.size() - 1);
-  }
-  if (members_[rank].peer) {
-    return fmt::format("rank {} is taken by host {}, pid {}", rank, members_[rank].host,
-                       members_[rank].pid);
-  }
-  if (auto reason = CheckGraph(hello)) return reason;
-  if (auto reason = CheckSettings(hello)) return reason;
-  if (auto reason = CheckData(rank, hello)) return reason;
+  const Seating seat = FindSeat(hello);
+  if (!seat.refusal.empty()) return seat;
+  const uint32_t rank = seat.rank;
+  if (auto reason = CheckGraph(hello)) return {rank, *reason};
+  if (auto reason = CheckSettings(hello)) return {rank, *reason};
+  if (auto reason = CheckData(rank, hello)) return {rank, *reason};
   Member& member = members_[rank];
   member.peer = peer;
-  member.incarnation = address.incarnation();
+  member.process = hello.process();
   member.host = Printable(hello.host());
   member.pid = hello.pid();
   member.threads = hello.threads();
@@ -50,22 +43,44 @@ std::optional<std::string> Roster::Join(PeerId peer, const wire::Address& addres
     test_samples_ = hello.test_samples();
     data_fingerprint_ = hello.data_fingerprint();
   }
-  return std::nullopt;
+  return seat;
 }
 
-std::optional<std::string> Roster::Reseat(PeerId peer, const wire::Address& address,
-                                          const wire::Hello& hello) {
-  if (!SameToken(hello.token(), terms_.token)) {
-    return kWrongToken;
+Roster::Seating Roster::FindSeat(const wire::Hello& hello) const {
+  if (!hello.has_rank()) {
+    const std::vector<uint32_t> missing = MissingRanks();
+    if (missing.empty()) return {0, fmt::format("all {} ranks of this job are taken", size())};
+    return {missing.front(), ""};
   }
-  const uint32_t rank = address.rank();
-  const bool seated = rank < members_.size() && Matches(rank, address) &&
-                      members_[rank].host == Printable(hello.host()) &&
-                      members_[rank].pid == hello.pid() && !members_[rank].ready;
-  if (!seated) return fmt::format("rank {} has no such worker that waits for its memory", rank);
-  members_[rank].peer = peer;
-  members_[rank].last_heard = std::chrono::steady_clock::now();
-  return std::nullopt;
+  const uint32_t rank = hello.rank();
+  if (rank >= size()) {
+    return {rank, fmt::format("rank {}: this job has the ranks 0 to {}", rank, size() - 1)};
+  }
+  if (members_[rank].peer) {
+    return {rank, fmt::format("rank {} is taken by host {}, pid {}", rank, members_[rank].host,
+                              members_[rank].pid)};
+  }
+  return {rank, ""};
+}
+
+Roster::Seating Roster::Reseat(PeerId peer, const wire::Hello& hello) {
+  if (!SameToken(hello.token(), terms_.token)) return {hello.rank(), kWrongToken};
+  for (uint32_t rank = 0; rank < size(); ++rank) {
+    Member& member = members_[rank];
+    const bool same = hello.process() != 0 && member.process == hello.process();
+    if (!member.peer || member.ready || !same) continue;
+    member.peer = peer;
+    member.last_heard = std::chrono::steady_clock::now();
+    return {rank, ""};
+  }
+  return {hello.rank(), fmt::format("host {}, pid {} is no worker that waits for its memory",
+                                    Printable(hello.host()), hello.pid())};
+}
+
+void Roster::BeginAnew(uint32_t rank) {
+  ++members_[rank].incarnation;
+  members_[rank].ready = false;
+  members_[rank].entered = false;
 }
 
 std::vector<std::string> Roster::Arithmetic() const {

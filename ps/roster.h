@@ -24,11 +24,13 @@ struct JoinTerms {
 struct Member {
   std::optional<PeerId> peer;  // empty: not here
   uint32_t incarnation = 0;
+  uint64_t process = 0;  // what it says of itself: the same in each of its Hellos
   std::string host;
   int64_t pid = 0;
   uint32_t threads = 0;
   std::string arithmetic;  // its backend, in its own words
   bool ready = false;
+  bool entered = false;   // gets weights and orders
   bool finished = false;  // said Goodbye
   std::chrono::steady_clock::time_point last_heard;
 };
@@ -37,14 +39,20 @@ class Roster {
  public:
   Roster(const VariableLayout& layout, JoinTerms terms);
 
-  // Seats the worker that said Hello, or returns why it is refused (one line for that worker).
-  std::optional<std::string> Join(PeerId peer, const wire::Address& address,
-                                  const wire::Hello& hello);
+  // The rank of a worker that has a seat now, or why it is refused (one line for that worker).
+  struct Seating {
+    uint32_t rank = 0;
+    std::string refusal;  // "": seated
+  };
+  // Seats the worker that said Hello, on the rank that it wants, or on any that is free.
+  Seating Join(PeerId peer, const wire::Hello& hello);
 
   // Gives the seat of a worker that was welcomed over the local link, and cannot use its memory,
-  // to that worker's second connection; or returns why not.
-  std::optional<std::string> Reseat(PeerId peer, const wire::Address& address,
-                                    const wire::Hello& hello);
+  // to that worker's second connection.
+  Seating Reseat(PeerId peer, const wire::Hello& hello);
+
+  // The member begins anew: what it said before is not heard any more.
+  void BeginAnew(uint32_t rank);
 
   // The rank that this peer holds.
   std::optional<uint32_t> RankOf(PeerId peer) const;
@@ -69,6 +77,7 @@ class Roster {
   std::vector<std::string> Arithmetic() const;
 
  private:
+  Seating FindSeat(const wire::Hello& hello) const;
   std::optional<std::string> CheckGraph(const wire::Hello& hello) const;
   std::optional<std::string> CheckSettings(const wire::Hello& hello) const;
   std::optional<std::string> CheckData(uint32_t rank, const wire::Hello& hello) const;

@@ -63,6 +63,22 @@ ServerResult Server::Run() {
   return EndCompleted();
 }
 
+std::string Server::SaveModels() {
+  ModelSaver& saver = coordinator_.saver();
+  if (!coordinator_.has_begun() || !saver.writes()) return "";
+  saver.SaveLast(coordinator_.step());
+  do {
+    reporter_.Saving(coordinator_.step());
+  } while (!saver.writer().Await(kHeartbeatInterval));
+  return Join(saver.writer().TakeFailures(), "; ");
+}
+
+events::Summary Server::SummaryOf(events::Summary::End end) const {
+  events::Summary summary = coordinator_.progress().Summary(end, coordinator_.weights_hash());
+  for (const auto& model : coordinator_.saver().writer().saved()) *summary.add_models() = model;
+  return summary;
+}
+
 void Server::EndFailed() {
   const JobFailure& failure = *failure_.get();
   const bool interrupted =
@@ -73,24 +89,29 @@ void Server::EndFailed() {
   // What would not be finite again is no place to go on from.
   if (failure.code != ExitCode::kNonfinite && coordinator_.AtBoundary()) KeepLast();
   // What was reached: the last version whose chunks are all there.
-  auto summary = coordinator_.progress().Summary(
-      interrupted ? events::Summary::INTERRUPTED : events::Summary::FAILED,
-      coordinator_.weights_hash());
+  const std::string lost = SaveModels();
+  if (!lost.empty()) {
+    LogError("{}", lost);
+    reporter_.Warning(lost);
+  }
+  events::Summary summary =
+      SummaryOf(interrupted ? events::Summary::INTERRUPTED : events::Summary::FAILED);
   // A run that never began leaves no line: its directory can be used again.
   if (coordinator_.has_begun()) reporter_.Metrics(summary);
-  AddSaved(summary);
+  AddSaved(lost, summary);
   reporter_.Summary(summary);
   throw Error(failure.code, "{}", failure.what);
 }
 
 ServerResult Server::EndCompleted() {
   members_.StopAll(true, "the run is complete");
+  const std::string lost = SaveModels();
   ServerResult result{.steps = coordinator_.step(),
                       .weights_hash = coordinator_.weights_hash(),
                       .dropped_messages = dropped_.count()};
-  auto summary = coordinator_.progress().Summary(events::Summary::COMPLETED, result.weights_hash);
+  events::Summary summary = SummaryOf(events::Summary::COMPLETED);
   reporter_.Metrics(summary);
-  AddSaved(summary);
+  AddSaved(lost, summary);
   reporter_.Summary(summary);
   result.trouble = summary.trouble();
   LogInfo("completed: {}", MetricsLine(summary).dump());
@@ -108,7 +129,7 @@ void Server::KeepLast() {
   });
 }
 
-void Server::AddSaved(events::Summary& summary) const {
+void Server::AddSaved(const std::string& lost_models, events::Summary& summary) const {
   const Checkpoints& checkpoints = coordinator_.checkpoints();
   if (const auto newest = checkpoints.newest()) {
     summary.set_checkpoint(checkpoints.newest_in());
@@ -116,7 +137,8 @@ void Server::AddSaved(events::Summary& summary) const {
   }
   std::vector<std::string> troubles;
   for (const std::string& one :
-       {checkpoints.trouble(), reporter_.metrics_trouble(), coordinator_.matrix_trouble()}) {
+       {checkpoints.trouble(), lost_models, reporter_.metrics_trouble(),
+        coordinator_.matrix_trouble()}) {
     if (!one.empty()) troubles.push_back(one);
   }
   summary.set_trouble(Join(troubles, "; "));
@@ -160,6 +182,10 @@ void Server::RunTimers() {
   CheckInterrupt();
   Forgive(own_gap_.Look(now));
   coordinator_.CheckDeadlines(now);
+  for (const std::string& lost : coordinator_.saver().writer().TakeFailures()) {
+    LogWarning("{}", lost);
+    reporter_.Warning(lost + " (the best weights so far; it is tried again at the end)");
+  }
   if (now < next_heartbeat_) return;
   next_heartbeat_ = now + kHeartbeatInterval;
   members_.SendHeartbeats();
@@ -219,18 +245,17 @@ void Server::Receive(const FromWorker& event) {
 }
 
 void Server::OnHello(const FromWorker& event) {
-  switch (members_.OnHello(event.peer, event.message)) {
+  const Membership::Arrival arrival = members_.OnHello(event.peer, event.message);
+  switch (arrival.outcome) {
     case Membership::Outcome::kRefused:
       return;
     case Membership::Outcome::kJoined:
       if (members_.roster().Complete()) coordinator_.Begin();
       return;
-    case Membership::Outcome::kCameBack: {
-      const uint32_t rank = event.message.address().rank();
-      members_.Welcome(rank);
-      coordinator_.SendWeights(rank);
+    case Membership::Outcome::kCameBack:
+      members_.Welcome(arrival.rank);
+      coordinator_.SendWeights(arrival.rank);
       return;
-    }
   }
 }
 

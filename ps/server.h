@@ -57,13 +57,16 @@ class Server {
   void CheckInterrupt();
   void StopAtBoundary();
   void KeepLast();
-  void AddSaved(events::Summary& summary) const;
+  void AddSaved(const std::string& lost_models, events::Summary& summary) const;
   void Receive(const FromWorker& event);
   void OnHello(const FromWorker& event);
   // Why the message does not fit, or "".
   std::string OnMessage(uint32_t rank, const FromWorker& event);
   void OnLost(uint32_t rank, ExitCode code, const std::string& why);
   void Drop(const std::string& who, const std::string& why);
+  // Writes what the run leaves behind. What could not be written, or "".
+  std::string SaveModels();
+  events::Summary SummaryOf(events::Summary::End end) const;
   [[noreturn]] void EndFailed();
   ServerResult EndCompleted();
 

@@ -1,5 +1,7 @@
 #include "ps/step_losses.h"
 
+#include <bit>
+
 namespace muster {
 
 void StepLosses::Begin(const StepPlan& plan, const Batch& batch) {
@@ -11,13 +13,19 @@ void StepLosses::Begin(const StepPlan& plan, const Batch& batch) {
   }
 }
 
-bool StepLosses::Add(int64_t slice, int64_t samples, double loss, int64_t correct) {
-  if (slice < 0 || slice >= static_cast<int64_t>(results_.size())) return false;
+StepLosses::Added StepLosses::Add(uint32_t rank, int64_t slice, int64_t samples, double loss,
+                                  int64_t correct) {
+  if (slice < 0 || slice >= static_cast<int64_t>(results_.size())) return Added::kUnexpected;
   Result& result = results_[static_cast<size_t>(slice)];
-  if (result.present || result.samples != samples) return false;
-  result = {true, samples, loss, correct};
+  if (result.samples != samples) return Added::kUnexpected;
+  if (result.present) {
+    const bool same = std::bit_cast<uint64_t>(result.loss) == std::bit_cast<uint64_t>(loss) &&
+                      result.correct == correct;
+    return same ? Added::kSame : Added::kDiffers;
+  }
+  result = {true, rank, samples, loss, correct};
   ++count_;
-  return true;
+  return Added::kNew;
 }
 
 double StepLosses::Loss() const {
@@ -30,18 +38,6 @@ int64_t StepLosses::Correct() const {
   int64_t sum = 0;
   for (const Result& result : results_) sum += result.correct;
   return sum;
-}
-
-std::vector<uint32_t> StepLosses::MissingRanks(const Assignment& assignment) const {
-  std::vector<uint32_t> missing;
-  for (uint32_t rank = 0; rank < assignment.ranks(); ++rank) {
-    for (size_t slice = 0; slice < results_.size(); ++slice) {
-      if (results_[slice].present || !assignment.Holds(rank, static_cast<int64_t>(slice))) continue;
-      missing.push_back(rank);
-      break;
-    }
-  }
-  return missing;
 }
 
 }  // namespace muster

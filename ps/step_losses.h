@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/plan/assignment.h"
 #include "common/plan/step_plan.h"
 
 namespace muster {
@@ -14,11 +13,14 @@ class StepLosses {
  public:
   void Begin(const StepPlan& plan, const Batch& batch);
 
-  // False if the slice is unknown, reported already, or has another number of samples.
-  bool Add(int64_t slice, int64_t samples, double loss, int64_t correct);
-  // The ranks that have not reported all of their slices.
-  std::vector<uint32_t> MissingRanks(const Assignment& assignment) const;
+  // kUnexpected: the slice is unknown, or has another number of samples. kSame, kDiffers: somebody
+  // has computed it already, with this result to the last bit, or with another.
+  enum class Added { kNew, kSame, kDiffers, kUnexpected };
+  Added Add(uint32_t rank, int64_t slice, int64_t samples, double loss, int64_t correct);
   bool Complete() const { return count_ == results_.size(); }
+  bool Has(int64_t slice) const { return results_[static_cast<size_t>(slice)].present; }
+  // Who reported it.
+  uint32_t RankOf(int64_t slice) const { return results_[static_cast<size_t>(slice)].rank; }
 
   const Batch& batch() const { return batch_; }
   // Sums over all samples of the step, added in slice order.
@@ -28,6 +30,7 @@ class StepLosses {
  private:
   struct Result {
     bool present = false;
+    uint32_t rank = 0;
     int64_t samples = 0;
     double loss = 0;
     int64_t correct = 0;

@@ -23,10 +23,14 @@ Variables::Variables(const VariableLayout& layout, const VariablesOptions& optio
     for (size_t i = 0; i < state_arenas_; ++i) state_[i][buffer] = Arena(floats);
     if (options.average) average_[buffer] = Arena(floats);
   }
+  if (wire_type_ != wire::FP32) halves_ = AlignedArray<uint16_t>(shared_.floats().size());
   InitializeWeights(layout, options.seed, Weights(0));
-  if (options.average) std::ranges::copy(Weights(0), average_[0].floats().begin());
+  StartFromWeights();
+}
+
+void Variables::StartFromWeights() {
+  if (has_average()) std::ranges::copy(Weights(0), average_[0].floats().begin());
   if (wire_type_ == wire::FP32) return;
-  halves_ = AlignedArray<uint16_t>(shared_.floats().size());
   (void)Narrow(wire_type_, Weights(0), HalfWeights(0).data());
 }
 
@@ -53,6 +57,10 @@ std::span<float> Variables::EvaluatedAverage() {
   return has_average() ? SharedBuffer(kAverageBuffer) : std::span<float>();
 }
 
+std::span<const float> Variables::EvaluatedAverage() const {
+  return has_average() ? SharedBuffer(kAverageBuffer) : std::span<float>();
+}
+
 std::span<uint16_t> Variables::HalfBuffer(size_t buffer) {
   if (wire_type_ == wire::FP32 || (buffer == kAverageBuffer && !has_average())) return {};
   return halves_.values().subspan(buffer * layout_.arena_floats(), layout_.arena_floats());
@@ -67,12 +75,11 @@ std::span<const std::byte> Variables::WireChunk(size_t buffer, const Chunk& chun
   return std::as_bytes(halves_.values().subspan(begin, chunk.floats()));
 }
 
-uint64_t Variables::HashWeights(int64_t version) const {
+uint64_t HashVariables(const VariableLayout& layout, std::span<const float> arena) {
   XXH3_state_t* state = XXH3_createState();
   XXH3_64bits_reset(state);
-  const std::span<const float> weights = Weights(version);
-  for (const Variable& variable : layout_.variables()) {
-    XXH3_64bits_update(state, weights.data() + variable.offset, variable.count * sizeof(float));
+  for (const Variable& variable : layout.variables()) {
+    XXH3_64bits_update(state, arena.data() + variable.offset, variable.count * sizeof(float));
   }
   const uint64_t hash = XXH3_64bits_digest(state);
   XXH3_freeState(state);

@@ -33,11 +33,17 @@ struct VariablesOptions {
   uint64_t seed = 0;
 };
 
+// XXH3-64 of an arena of the layout, without the padding between variables.
+uint64_t HashVariables(const VariableLayout& layout, std::span<const float> arena);
+
 class Variables {
  public:
   // W(0) is InitializeWeights(layout, seed), which is the average, too; the state is zeros.
   // `layout` outlives this.
   Variables(const VariableLayout& layout, const VariablesOptions& options);
+
+  // Weights(0) has been changed: the average starts there, too.
+  void StartFromWeights();
 
   const VariableLayout& layout() const { return layout_; }
   WireType wire_type() const { return wire_type_; }
@@ -68,6 +74,7 @@ class Variables {
   }
   // The average as workers evaluate it: a copy, which stays until the next evaluation.
   std::span<float> EvaluatedAverage();
+  std::span<const float> EvaluatedAverage() const;
 
   // What travels, in 16 bits; empty with 32.
   std::span<uint16_t> HalfWeights(int64_t version) { return HalfBuffer(BufferOf(version)); }
@@ -84,8 +91,7 @@ class Variables {
   // other: workers of this host read them there.
   SharedMemory& shared() { return shared_; }
 
-  // XXH3-64 of all weights, without the padding between them.
-  uint64_t HashWeights(int64_t version) const;
+  uint64_t HashWeights(int64_t version) const { return HashVariables(layout_, Weights(version)); }
 
  private:
   static constexpr size_t kAverageBuffer = 2;

@@ -34,7 +34,6 @@ struct Arguments {
   std::string config, endpoint, token_file;
   std::vector<std::string> set;
   uint32_t rank = 0;
-  uint32_t incarnation = 0;
   int parent = 0;
   bool memory = false;
 };
@@ -134,7 +133,6 @@ void Work(const Arguments& arguments) {
   options.endpoint = arguments.endpoint;
   options.token = RequireToken(arguments.token_file, fmt::format("worker {}", arguments.rank));
   options.rank = arguments.rank;
-  options.incarnation = arguments.incarnation;
   options.hello = DescribeWorker(config, graph, data);
   options.hello.set_arithmetic(
       CpuArithmetic(static_cast<int>(config.worker().threads()), OptionsOf(config)));
@@ -143,10 +141,15 @@ void Work(const Arguments& arguments) {
   options.transport = config.cluster().transport();
   options.start_s = config.deadlines().start_s();
   options.silence_s = config.deadlines().silence_s();
-  LogInfo("joining the job at {} as rank {}", options.endpoint, options.rank);
+  LogInfo("joining the job at {} as rank {}", options.endpoint, arguments.rank);
   Client client(std::move(options));
-  LogInfo("joined as rank {} over {}: slices {} to {} of {}", arguments.rank, client.transport(),
-          client.slices().begin, client.slices().end, client.plan().slices);
+  const std::vector<Range> slices = CoveredBy(client.first_share().nodes, client.plan().slices);
+  std::string text;
+  for (const Range& range : slices) {
+    text += fmt::format("{}{} to {}", text.empty() ? "" : ", ", range.begin, range.end);
+  }
+  LogInfo("joined as rank {} over {}: slices {} of {}", client.rank(), client.transport(), text,
+          client.plan().slices);
   try {
     Trainer(config, graph, data, *backend, client).Run();
   } catch (const Error& error) {
@@ -205,7 +208,6 @@ int Main(int argc, char** argv) {
               "File with the job token, 32 hexadecimal digits. Default: $MUSTER_TOKEN");
   program.Add("--set", arguments.set, "A setting of the config, path.to.key=value; repeatable")
       .Repeatable();
-  program.Add("--incarnation", arguments.incarnation, "0 for the first process of this rank");
   program.Add("--parent", arguments.parent, "Die when this process, the parent, dies");
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   if (arguments.parent != 0) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <utility>
@@ -36,15 +37,20 @@ SharedMemory::SharedMemory(UniqueFd fd, size_t bytes, Access access)
   }
 }
 
-SharedMemory SharedMemory::Create(const char* name, size_t bytes, Access access) {
+SharedMemory SharedMemory::Create(const char* name, size_t bytes, Access access,
+                                  std::optional<size_t> reserved) {
   UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) {
     throw Error(ExitCode::kFailure, "memfd_create: {}", ErrorText(errno));
   }
-  const auto size = static_cast<off_t>(MappedBytes(bytes));
+  if (::ftruncate(fd.get(), static_cast<off_t>(MappedBytes(bytes))) != 0) {
+    throw Error(ExitCode::kFailure, "cannot make {} bytes of shared memory: {}", bytes,
+                ErrorText(errno));
+  }
   // posix_fallocate returns the error.
+  const auto size = static_cast<off_t>(MappedBytes(reserved.value_or(bytes)));
   if (const int error = ::posix_fallocate(fd.get(), 0, size); error != 0) {
-    throw Error(ExitCode::kFailure, "cannot reserve {} bytes of shared memory: {}", bytes,
+    throw Error(ExitCode::kFailure, "cannot reserve {} bytes of shared memory: {}", size,
                 ErrorText(error));
   }
   if (::fcntl(fd.get(), F_ADD_SEALS, kSizeSeals) != 0) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 
 #include "common/base/unique_fd.h"
@@ -18,9 +19,11 @@ class SharedMemory {
 
   SharedMemory() = default;
   // New memory, all zeros, its pages reserved: a lack of memory shows here and not at the first
-  // write. Its size is sealed: no holder of the descriptor can make another's access fail.
+  // write. With `reserved` only the first so many bytes: the others take memory when they are
+  // written. Its size is sealed: no holder of the descriptor can make another's access fail.
   // `name` is for people (/proc/PID/maps). Throws Error(kFailure).
-  static SharedMemory Create(const char* name, size_t bytes, Access access);
+  static SharedMemory Create(const char* name, size_t bytes, Access access,
+                             std::optional<size_t> reserved = std::nullopt);
   // Maps all of the memory that another process made. Throws Error(kFailure) if it is not a memfd
   // that is sealed as Create seals it.
   static SharedMemory Map(UniqueFd fd, Access access);

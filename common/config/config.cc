@@ -10,6 +10,7 @@
 #include "common/base/atomic_file.h"
 #include "common/base/control_group.h"
 #include "common/base/error.h"
+#include "common/config/class_names.h"
 #include "common/config/config_check.h"
 #include "common/config/for_types.h"
 #include "common/config/job_size.h"
@@ -163,6 +164,14 @@ config::Config LoadConfig(const std::string& path, const std::vector<Setting>& s
   return config;
 }
 
+config::Config ParseConfigText(const std::string& text, const std::string& origin) {
+  config::Config config;
+  Locations locations;
+  ParseText(text, origin, "", config, locations);
+  CheckConfig(config, origin, locations);
+  return config;
+}
+
 BatchSizes ResolveBatch(const config::Config& config) {
   const int64_t workers = config.cluster().workers();
   if (config.run().has_global_batch()) {
@@ -199,13 +208,15 @@ void ResolveConfig(config::Config& config, int cores) {
 }
 
 void ResolveForMachine(config::Config& config, int cores) {
-  if (!config.data().dir().empty()) {
-    config.mutable_data()->set_dir(fs::absolute(config.data().dir()).lexically_normal().string());
-  }
-  if (!config.run().trace_file().empty()) {
-    config.mutable_run()->set_trace_file(
-        fs::absolute(config.run().trace_file()).lexically_normal());
-  }
+  const auto absolute = [](const std::string& path) {
+    return fs::absolute(path).lexically_normal().string();
+  };
+  config::Data& data = *config.mutable_data();
+  config::Run& run = *config.mutable_run();
+  if (!data.dir().empty()) data.set_dir(absolute(data.dir()));
+  if (!run.trace_file().empty()) run.set_trace_file(absolute(run.trace_file()));
+  if (!run.initial_weights().empty()) run.set_initial_weights(absolute(run.initial_weights()));
+  ResolveClassNames(data);
   ResolveJobSize(config, cores);
   ResolveOptimizer(*config.mutable_optimizer());
   config::Checkpoint& checkpoint = *config.mutable_checkpoint();

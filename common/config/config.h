@@ -24,6 +24,9 @@ Setting ParseSetting(const std::string& text);
 // Error(kUsage) with one line: file, line, key, what was expected, what is there, nearest name.
 config::Config LoadConfig(const std::string& path, const std::vector<Setting>& settings);
 
+// The same of a text that ConfigText made; `origin` names it in errors.
+config::Config ParseConfigText(const std::string& text, const std::string& origin);
+
 // The batch size both ways, whichever the config gives. cluster.workers must be known.
 struct BatchSizes {
   int64_t global_batch;

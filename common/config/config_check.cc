@@ -9,6 +9,7 @@
 #include "common/config/build_graph.h"
 #include "common/config/chunk_bytes.h"
 #include "common/config/config.h"
+#include "common/config/devices.h"
 #include "common/config/for_types.h"
 #include "common/config/job_size.h"
 #include "common/config/number_range.h"
@@ -61,6 +62,7 @@ class Checker {
   void CheckPreprocess(const config::Data& data) const;
   void CheckEvaluation(const config::Config& config) const;
   void CheckCluster(const config::Cluster& cluster) const;
+  void CheckDevices(const config::Worker& worker) const;
 
   const std::string& file_;
   const Locations& locations_;
@@ -186,6 +188,10 @@ void Checker::CheckData(const config::Data& data) const {
   };
   only_for(data.has_synthetic(), "synthetic", config::Data::SYNTHETIC);
   only_for(data.has_mnist(), "mnist", config::Data::MNIST);
+  if (data.class_names_size() > 0 && data.class_names_size() != DataClasses(data)) {
+    Fail("data.class_names", "expected {} names, one for each class, got {}", DataClasses(data),
+         data.class_names_size());
+  }
   constexpr int64_t kMostElements = int64_t{1} << 31;  // of an image: 8 GiB as floats
   if (StoredShape(data).elements() > kMostElements) {
     Fail("data.synthetic", "an image of {} has more than {} values", StoredShape(data).ToString(),
@@ -268,6 +274,21 @@ void Checker::CheckEffects(const config::Config& config) const {
   }
 }
 
+void Checker::CheckDevices(const config::Worker& worker) const {
+  try {
+    (void)ParseDevices(worker.devices());
+  } catch (const Error& error) {
+    Fail("worker.devices", "{}", error.what());
+  }
+  const double share = worker.gpu_memory_fraction() * worker.workers_per_gpu();
+  if (share > 1) {
+    Fail("worker.gpu_memory_fraction",
+         "expected at most {:g}, the share of each of {} workers of a card "
+         "(worker.workers_per_gpu), got {:g}",
+         1.0 / worker.workers_per_gpu(), worker.workers_per_gpu(), worker.gpu_memory_fraction());
+  }
+}
+
 void Checker::CheckCluster(const config::Cluster& cluster) const {
   if (cluster.wire_dtype() == config::Cluster::FP32 ||
       cluster.transport() != config::Cluster::LOCAL) {
@@ -305,6 +326,7 @@ void Checker::CheckContradictions(const config::Config& config) const {
   CheckPreprocess(config.data());
   CheckEvaluation(config);
   CheckCluster(config.cluster());
+  CheckDevices(config.worker());
 }
 
 // What is wrong with every step. Of an epoch's last batch the server knows, once it has heard of

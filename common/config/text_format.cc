@@ -310,6 +310,11 @@ void ParseTextFile(const std::string& file, const std::string& prefix, pb::Messa
                    Locations& locations) {
   std::string text = ReadFile(file);
   RequireText(file, text);
+  ParseText(text, file, prefix, message, locations);
+}
+
+void ParseText(const std::string& text, const std::string& file, const std::string& prefix,
+               pb::Message& message, Locations& locations) {
   Translator errors(message.GetDescriptor(), text);
   pb::TextFormat::ParseInfoTree tree;
   pb::TextFormat::Parser parser;

@@ -20,6 +20,10 @@ using Locations = std::map<std::string, std::string>;
 void ParseTextFile(const std::string& file, const std::string& prefix,
                    google::protobuf::Message& message, Locations& locations);
 
+// The same of a text that is no file's; `origin` stands for the file's name.
+void ParseText(const std::string& text, const std::string& origin, const std::string& prefix,
+               google::protobuf::Message& message, Locations& locations);
+
 // Sets one field from text: "run.epochs", "model.layer[2].dropout.rate", "model.layer[conv1].…"
 // (an element found by its name). A value is what text format allows; strings need no quotes,
 // lists are written [3, 3], messages { key: value }. What was there is replaced, and so is another

@@ -8,6 +8,7 @@
 
 #include "common/base/count_text.h"
 #include "common/config/config.h"
+#include "common/config/devices.h"
 #include "common/config/update_settings.h"
 
 namespace muster {
@@ -78,6 +79,11 @@ struct Row {
 
 std::string When(bool without_effect, const char* reason) { return without_effect ? reason : ""; }
 
+std::string WithoutCards(const Job& job) {
+  return When(!ParseDevices(job.config.worker().devices()).WantsCards(),
+              "no cards are asked for (worker.devices, --devices)");
+}
+
 constexpr Row kRows[] = {
     {"run.global_batch", Typed::kFine, InFile::kSaid,
      [](const Job& job) {
@@ -98,6 +104,10 @@ constexpr Row kRows[] = {
        return When(job.run().on_nonfinite() != config::Run::SKIP_STEP,
                    "only with run.on_nonfinite=SKIP_STEP");
      }},
+    {"run.skip_mismatched", Typed::kMistake, InFile::kSaid,
+     [](const Job& job) {
+       return When(job.run().initial_weights().empty(), "only with run.initial_weights");
+     }},
     {"run.trace_first_step", Typed::kMistake, InFile::kSaid,
      [](const Job& job) {
        return When(job.run().trace_file().empty(), "only with run.trace_file (--trace FILE)");
@@ -117,6 +127,9 @@ constexpr Row kRows[] = {
                                         [](const auto& layer) { return layer.has_conv2d(); }),
                    "the network has no conv2d");
      }},
+    {"worker.soft_placement", Typed::kMistake, InFile::kSaid, WithoutCards},
+    {"worker.workers_per_gpu", Typed::kMistake, InFile::kSaid, WithoutCards},
+    {"worker.gpu_memory_fraction", Typed::kMistake, InFile::kSaid, WithoutCards},
     {"deadlines.progress_s", Typed::kMistake, InFile::kSaid,
      [](const Job& job) { return When(!job.evaluates, "there is no evaluation"); }},
     {"data.dir", Typed::kFine, InFile::kSaid,

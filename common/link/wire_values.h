@@ -1,7 +1,10 @@
 // What messages say, as the values that plans, links and tensor memory take.
 #pragma once
 
+#include <vector>
+
 #include "common/link/urgency.h"
+#include "common/plan/assignment.h"
 #include "common/plan/gradient_layout.h"
 #include "common/plan/slices.h"
 #include "proto/wire.pb.h"
@@ -12,6 +15,10 @@ Urgency UrgencyOf(const wire::WeightsChunk& weights);
 Urgency UrgencyOf(const wire::GradientPart& part);
 
 TreeNode NodeOf(const wire::Subtree& subtree);
+wire::Subtree SubtreeOf(const TreeNode& node);
+std::vector<TreeNode> NodesOf(const wire::Assignment& assignment);
+// What a rank is told of it.
+wire::Assignment AssignmentOf(const Assignment& assignment, uint32_t rank);
 
 // Both ends work it out from the Welcome.
 GradientLayout GradientLayoutOf(const wire::Welcome& welcome);

@@ -9,15 +9,16 @@
 namespace muster {
 
 struct Assignment {
-  int64_t slices = 0;  // of a batch
+  uint32_t id = 0;        // another one for each assignment of a job
+  int64_t from_step = 0;  // it stands from this step on, until the next one
+  int64_t slices = 0;     // of a batch
   // Of each rank, from left to right: the subtrees whose gradients it pushes. Together they cover
   // each slice once.
   std::vector<std::vector<TreeNode>> nodes;
 
   uint32_t ranks() const { return static_cast<uint32_t>(nodes.size()); }
   // The slices of a rank, neighbouring ones as one range.
-  std::vector<Range> SlicesOf(uint32_t rank) const;
-  bool Holds(uint32_t rank, int64_t slice) const;
+  std::vector<Range> SlicesOf(uint32_t rank) const { return CoveredBy(nodes[rank], slices); }
 
   bool operator==(const Assignment&) const = default;
 };

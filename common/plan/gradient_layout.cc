@@ -1,7 +1,5 @@
 #include "common/plan/gradient_layout.h"
 
-#include <algorithm>
-
 namespace muster {
 
 std::optional<GradientLayout::Span> GradientLayout::Chunk(uint32_t chunk) const {
@@ -10,12 +8,10 @@ std::optional<GradientLayout::Span> GradientLayout::Chunk(uint32_t chunk) const 
   return Span{begin, chunk_end_[chunk] - begin};
 }
 
-std::optional<GradientLayout::Span> GradientLayout::Part(uint32_t chunk,
-                                                         const TreeNode& node) const {
-  const auto part = std::find(parts_.begin(), parts_.end(), node);
+std::optional<GradientLayout::Span> GradientLayout::Chunk(uint32_t chunk, uint32_t arena) const {
   std::optional<Span> span = Chunk(chunk);
-  if (!span || part == parts_.end()) return std::nullopt;
-  span->begin += GradientBuffer(static_cast<size_t>(part - parts_.begin())).begin;
+  if (!span || arena >= arenas_) return std::nullopt;
+  span->begin += Arena(arena).begin;
   return span;
 }
 

@@ -1,5 +1,6 @@
-// Which floats of a worker's gradient buffer memory hold which part of its gradient: one arena of
-// floats, a gradient buffer, per subtree that the worker pushes, one after the other.
+// Which floats of a worker's gradient buffers hold which gradient: the buffers are arenas of
+// floats, one after the other, and each holds the gradient of one subtree at a time. A lease says
+// which.
 #pragma once
 
 #include <cstddef>
@@ -7,38 +8,37 @@
 #include <optional>
 #include <vector>
 
-#include "common/plan/slices.h"
-
 namespace muster {
 
 class GradientLayout {
  public:
   GradientLayout() = default;
   // `chunk_end`: where each chunk of the arena ends, ascending; the first one begins at 0.
-  // `parts`: the subtrees, a gradient buffer each.
-  GradientLayout(std::vector<uint64_t> chunk_end, std::vector<TreeNode> parts)
-      : chunk_end_(std::move(chunk_end)), parts_(std::move(parts)) {}
+  // `used`: of so many arenas those that every step uses; the others wait for work that is to be
+  // done again, and take memory only then.
+  GradientLayout(std::vector<uint64_t> chunk_end, size_t arenas, size_t used)
+      : chunk_end_(std::move(chunk_end)), arenas_(arenas), used_(used) {}
 
   struct Span {
     size_t begin = 0, count = 0;
     friend bool operator==(const Span&, const Span&) = default;
   };
-  // The gradient buffer of parts[part] in the memory.
-  Span GradientBuffer(size_t part) const { return {part * arena_floats(), arena_floats()}; }
-  // A chunk's floats in the arena; empty if there is no such chunk.
+  // An arena in the memory.
+  Span Arena(size_t arena) const { return {arena * arena_floats(), arena_floats()}; }
+  // A chunk's floats in an arena; empty if there is no such chunk.
   std::optional<Span> Chunk(uint32_t chunk) const;
-  // … of this part, in the memory; empty if the worker pushes no such part.
-  std::optional<Span> Part(uint32_t chunk, const TreeNode& node) const;
+  // … in the memory; empty if there is no such arena, either.
+  std::optional<Span> Chunk(uint32_t chunk, uint32_t arena) const;
 
   size_t arena_floats() const { return chunk_end_.empty() ? 0 : chunk_end_.back(); }
-  size_t gradient_buffers() const { return parts_.size(); }
-  size_t bytes() const {
-    return gradient_buffers() * arena_floats() * sizeof(float);
-  }  // of all gradient buffers
+  size_t arenas() const { return arenas_; }
+  size_t used() const { return used_; }
+  size_t bytes() const { return arenas_ * arena_floats() * sizeof(float); }  // of all arenas
+  size_t used_bytes() const { return used_ * arena_floats() * sizeof(float); }
 
  private:
   std::vector<uint64_t> chunk_end_;
-  std::vector<TreeNode> parts_;
+  size_t arenas_ = 0, used_ = 0;
 };
 
 }  // namespace muster

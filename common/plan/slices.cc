@@ -24,6 +24,19 @@ TreeNode Root(int64_t slices) {
   return root;
 }
 
+std::vector<Range> CoveredBy(const std::vector<TreeNode>& nodes, int64_t slices) {
+  std::vector<Range> ranges;
+  for (const TreeNode& node : nodes) {
+    const Range covered = Covers(node, slices);
+    if (!ranges.empty() && ranges.back().end == covered.begin) {
+      ranges.back().end = covered.end;
+    } else {
+      ranges.push_back(covered);
+    }
+  }
+  return ranges;
+}
+
 std::vector<TreeNode> Decompose(Range range, int64_t slices) {
   MUSTER_CHECK(0 <= range.begin && range.begin <= range.end && range.end <= slices);
   const uint32_t top = Root(slices).level;

@@ -32,6 +32,10 @@ struct TreeNode {
 Range Covers(const TreeNode& node, int64_t slices);
 TreeNode Root(int64_t slices);
 
+// The slices that these nodes cover, neighbouring ones as one range. `nodes` are disjoint, from
+// left to right.
+std::vector<Range> CoveredBy(const std::vector<TreeNode>& nodes, int64_t slices);
+
 // The fewest nodes that together cover exactly `range`, from left to right: what a worker that
 // holds these slices pushes, one gradient each.
 std::vector<TreeNode> Decompose(Range range, int64_t slices);

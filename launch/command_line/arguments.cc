@@ -54,6 +54,11 @@ std::vector<Setting> SettingsOf(const Arguments& arguments) {
   shorthand("--epochs", "run.epochs", arguments.epochs);
   shorthand("--steps", "run.steps", arguments.steps);
   shorthand("--seed", "run.seed", arguments.seed);
+  shorthand("--devices", "worker.devices", arguments.devices);
+  shorthand("--initial-weights", "run.initial_weights", arguments.initial_weights);
+  if (!arguments.initial_weights.empty() && arguments.skip_mismatched) {
+    shorthand("--skip-mismatched", "run.skip_mismatched", "true");
+  }
   shorthand("--trace", "run.trace_file", arguments.trace);
   shorthand("--save-to", "checkpoint.save_to", arguments.save_to);
   if (!arguments.trace_steps.empty()) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,14 @@ struct Arguments {
   std::string dataset, dir;
   int repeat = 0;
   bool dry_run = false, log_placement = false, json = false;
+  std::string devices;
+  std::optional<double> wait_minutes;   // for cards
+  std::optional<double> watch_seconds;  // between two looks at the cards
+  bool check = false;                   // that they compute
+  int cards = 1;                        // for a command
+  std::vector<std::string> command;
+  std::string initial_weights, from, out, format, names;  // files of weights
+  bool skip_mismatched = false, ema = false, best = false, show_config = false;
   double size = 0;  // bytes of a model
   int bench_workers = 0;
   uint64_t synth_seed = 1;

@@ -97,6 +97,7 @@ std::string Explain(const CLI::ParseError& error, const CLI::App& command,
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options()) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
   }
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
@@ -130,6 +131,10 @@ std::string TypedCommand(const CLI::App& app) {
 
 int Run(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
+  // What follows is another program's command line.
+  const auto dashes = std::find(words.begin(), words.end(), "--");
+  const std::vector<std::string> behind(dashes == words.end() ? dashes : dashes + 1, words.end());
+  words.erase(dashes, words.end());
   Arguments arguments;
   CLI::App app(kOverview, "muster");
   AddCommands(app, arguments);
@@ -140,7 +145,7 @@ int Run(int argc, char** argv) {
   }
   const CLI::App* command = FindCommand(app, words);
   try {
-    app.parse(argc, argv);
+    app.parse(static_cast<int>(words.size()) + 1, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {  // --help and --version
       std::ostringstream text;
@@ -151,7 +156,13 @@ int Run(int argc, char** argv) {
     throw Error(ExitCode::kUsage, "{} (see {} --help)", Explain(error, *command, words),
                 FullName(*command));
   }
-  return RunCommand(TypedCommand(app), arguments);
+  const std::string typed = TypedCommand(app);
+  if (!behind.empty() && typed != "gpus run") {
+    throw Error(ExitCode::kUsage, "--: expected no more arguments, got {} (see muster {} --help)",
+                behind[0], typed);
+  }
+  arguments.command.insert(arguments.command.end(), behind.begin(), behind.end());
+  return RunCommand(typed, arguments);
 }
 
 }  // namespace

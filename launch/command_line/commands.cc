@@ -18,9 +18,13 @@
 #include "launch/data/count_samples.h"
 #include "launch/data/download.h"
 #include "launch/data/synthesize.h"
+#include "launch/gpu/gpus_command.h"
 #include "launch/inspect/inspect_command.h"
 #include "launch/job/job_token.h"
 #include "launch/job/launch_command.h"
+#include "launch/model/export_command.h"
+#include "launch/model/import_command.h"
+#include "launch/model/inspect_model.h"
 #include "launch/text/console.h"
 #include "launch/trace/merge.h"
 #include "launch/trace/summary.h"
@@ -58,6 +62,7 @@ int Launch(const Arguments& arguments) {
                                .resume = arguments.resume,
                                .repeat = arguments.repeat,
                                .log_placement = arguments.log_placement,
+                               .wait_s = 60 * arguments.wait_minutes.value_or(0),
                                .count_data = CountSamples};
   return arguments.dry_run ? DryRun(launch) : RunLaunch(launch);
 }
@@ -114,7 +119,37 @@ int MakeToken(const Arguments& arguments) {
 }
 
 int Inspect(const Arguments& arguments) {
+  if (IsModel(arguments.config)) {
+    const SafetensorsReader model = OpenModel(arguments.config, {});
+    PrintResult(arguments.show_config ? ConfigTextOf(model) : Join(InspectModelLines(model), "\n"));
+    return 0;
+  }
+  if (arguments.show_config) {
+    throw Error(ExitCode::kUsage, "--config: {} is no file of weights", arguments.config);
+  }
   PrintResult(Join(InspectLines(LoadConfig(arguments.config, SettingsOf(arguments))), "\n"));
+  return 0;
+}
+
+int Import(const Arguments& arguments) {
+  PrintResult(Join(ImportModel({.file = arguments.from,
+                                .config_path = arguments.config,
+                                .settings = SettingsOf(arguments),
+                                .names = arguments.names,
+                                .skip_mismatched = arguments.skip_mismatched,
+                                .out = arguments.out}),
+                   "\n"));
+  return 0;
+}
+
+int Export(const Arguments& arguments) {
+  PrintResult(Join(ExportModel({.from = arguments.from,
+                                .format = arguments.format,
+                                .choice = {.average = arguments.ema, .best = arguments.best},
+                                .config_path = arguments.config,
+                                .settings = SettingsOf(arguments),
+                                .out = arguments.out}),
+                   "\n"));
   return 0;
 }
 
@@ -126,6 +161,11 @@ int Bench(const Arguments& arguments) {
                    .settings = SettingsOf(arguments),
                    .workers = arguments.bench_workers,
                    .json = arguments.json});
+}
+
+int Gpus(const Arguments& arguments) {
+  if (arguments.check) return CheckGpus();
+  return RunGpus({.json = arguments.json, .watch_s = arguments.watch_seconds.value_or(0)});
 }
 
 int SumUpTrace(const Arguments& arguments) {
@@ -164,8 +204,20 @@ int RunCommand(const std::string& command, const Arguments& as_typed) {
   if (command == "worker") return Worker(arguments);
   if (command == "token") return MakeToken(arguments);
   if (command == "inspect") return Inspect(arguments);
+  if (command == "import") return Import(arguments);
+  if (command == "export") return Export(arguments);
   if (command == "bench") return Bench(arguments);
   if (command == "trace") return SumUpTrace(arguments);
+  if (command == "gpus") return Gpus(arguments);
+  if (command == "gpus run") {
+    if (arguments.command.empty()) {
+      throw Error(ExitCode::kUsage,
+                  "the command is missing: muster gpus run [OPTIONS] -- COMMAND …");
+    }
+    RunWithGpus({.count = arguments.cards,
+                 .wait_s = 60 * arguments.wait_minutes.value_or(0),
+                 .command = arguments.command});
+  }
   if (command == "data get") return GetData(arguments);
   MUSTER_CHECK(command == "data synth");
   return SynthesizeData(arguments);

@@ -15,9 +15,11 @@ inline constexpr const char* kExamples =
     "  muster launch runs/cifar10-20250131-120000/config.txtpb  the same run again\n"
     "  muster launch --resume runs/cifar10-20250131-120000      go on where it stopped\n"
     "  muster inspect configs/cifar10.txtpb                    layers, variables, chunks\n"
+    "  muster export runs/cifar10-20250131-120000 --format onnx model.onnx\n"
     "  muster launch configs/cifar10.txtpb --data data --trace t.json --steps 40\n"
     "  muster trace t.json                                     where the time of a step goes\n"
     "  muster bench --model configs/cifar10.txtpb              what a round costs on this machine\n"
+    "  muster gpus                                             who uses which card (GPU)\n"
     "  muster server configs/cifar10.txtpb --workers 2 --data data --endpoint tcp://10.0.0.5:7700\n"
     "                                  a job on several machines; says how to start the workers\n"
     "`muster COMMAND --help` says more about a command.";
@@ -39,8 +41,9 @@ inline constexpr const char* kLaunchFooter =
     "\n"
     "Files in the run directory: config.txtpb (every setting; launching from it repeats the run),\n"
     "metrics.jsonl (a JSON object per logging interval and evaluation, the summary last),\n"
-    "server.log, worker-RANK.log, checkpoints/; confusion_matrix.csv if asked for. With --repeat:\n"
-    "seed-S/ for each run, and repeat.json.\n"
+    "server.log, worker-RANK.log; model.safetensors (the weights, however the run ends) and\n"
+    "best.safetensors (of the best evaluation); checkpoints/; confusion_matrix.csv if asked for.\n"
+    "With --repeat: seed-S/ for each run, and repeat.json.\n"
     "\n"
     "--resume RUN_DIR goes on from the newest checkpoint (by default one after each epoch, and at the\n"
     "end; SIGUSR1 writes one now), with the same bits as a run that never stopped. --workers may\n"
@@ -50,7 +53,7 @@ inline constexpr const char* kLaunchFooter =
     "steps\n"
     "to trace, an otherwise good run ends with exit code 1.\n"
     "\n"
-    "Ctrl-C (SIGINT), SIGTERM and SIGHUP stop every process within 5 s, or when the run's state is\n"
+    "Ctrl-C (SIGINT), SIGTERM and SIGHUP stop every process within 5 s, or when state and weights are\n"
     "on the disk; a second one kills at once.\n"
     "No process outlives the launcher, not even when it is killed.\n"
     "\n"
@@ -85,6 +88,25 @@ inline constexpr const char* kBenchFooter =
     "  muster bench --size 400MB --workers 4\n"
     "\n"
     "Exit codes: 0 done, 1 a benchmark failed or is not installed, 2 command line or config.";
+
+inline constexpr const char* kGpusFooter =
+    "Memory in MiB, as nvidia-smi counts. `taken`: a Muster job, or `muster gpus run`, has locked "
+    "the\n"
+    "card; `busy`: somebody else computes on it. Jobs that wait for cards are shown, too.\n"
+    "Without an NVIDIA driver it says so in one line (--json: an empty list), with exit code 0.\n"
+    "\n"
+    "Exit codes: 0 done, 1 a card that was checked gave no or a wrong result.";
+
+inline constexpr const char* kGpusRunFooter =
+    "The command gets the cards' UUIDs in CUDA_VISIBLE_DEVICES. Nobody else's Muster job, nor\n"
+    "another `muster gpus run`, takes them as long as it, or a process that it has started, "
+    "lives.\n"
+    "\n"
+    "Examples:\n"
+    "  muster gpus run -- python train.py\n"
+    "  muster gpus run -n 2 --wait 120 -- torchrun --nproc-per-node 2 train.py\n"
+    "\n"
+    "Exit codes: the command's; 1 not enough idle cards, 2 command line, 5 not within --wait.";
 
 inline constexpr const char* kServerFooter =
     "The server makes the run directory and the job's token, says how to start the workers, and\n"

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <limits>
+#include <optional>
 
 #include "launch/command_line/help_text.h"
 
@@ -43,6 +44,13 @@ void AddOption(CLI::App& command, const char* name, std::string& value, const ch
   command.add_option(name, value, text)->type_name(type);
 }
 
+CLI::Option* AddSkipMismatched(CLI::App& command, Arguments& arguments) {
+  return command.add_flag(
+      "--skip-mismatched", arguments.skip_mismatched,
+      "Leave out variables that do not fit, such as a new last layer's, and say "
+      "which; they start anew");
+}
+
 // What a whole job has, whoever starts its workers.
 void AddJobArguments(CLI::App& command, Arguments& arguments) {
   CLI::Option* const config = AddConfigArguments(command, arguments);
@@ -66,10 +74,42 @@ void AddJobArguments(CLI::App& command, Arguments& arguments) {
   command.get_option("--steps")->excludes(command.get_option("--epochs"));
   AddOption(command, "--seed", arguments.seed, "S",
             "All randomness is a function of it (run.seed)");
+  AddOption(command, "--initial-weights", arguments.initial_weights, "FILE",
+            "Start from these weights: a safetensors file of a run or of PyTorch "
+            "(run.initial_weights)");
+  AddSkipMismatched(command, arguments)->needs(command.get_option("--initial-weights"));
 }
 
 void AddTokenFile(CLI::App& command, Arguments& arguments, const char* text) {
   AddOption(command, "--token-file", arguments.token_file, "FILE", text);
+}
+
+// --wait and --watch: with a number, or alone for the usual one, of which CLI11 says "true" or
+// nothing.
+void AddOptionalNumber(CLI::App& command, const char* name, std::optional<double>& value,
+                       double usual, double least, double most, const char* type,
+                       const char* text) {
+  const auto alone = [](const std::string& typed) { return typed.empty() || typed == "true"; };
+  command
+      .add_option_function<std::string>(
+          name,
+          [&value, usual, alone](const std::string& typed) {
+            value = alone(typed) ? usual : std::strtod(typed.c_str(), nullptr);
+          },
+          text)
+      ->type_name(type)
+      ->expected(0, 1)
+      ->check([=](const std::string& typed) -> std::string {
+        char* end = nullptr;
+        const double number = std::strtod(typed.c_str(), &end);
+        if (alone(typed) || (*end == '\0' && least <= number && number <= most)) return "";
+        return fmt::format("expected a number from {:g} to {:g}, got {}", least, most, typed);
+      });
+}
+
+void AddWait(CLI::App& command, Arguments& arguments) {
+  AddOptionalNumber(command, "--wait", arguments.wait_minutes, 1440, 0.01, 100'000, "MINUTES",
+                    "Wait in turn for cards to come free, so long (alone: a day)");
 }
 
 void DescribeLaunch(CLI::App& launch, Arguments& arguments) {
@@ -85,13 +125,37 @@ void DescribeLaunch(CLI::App& launch, Arguments& arguments) {
     launch.get_option("--resume")->excludes(launch.get_option(option));
   }
   launch.add_flag("--log-placement", arguments.log_placement,
-                  "Print where each rank runs: host, pid, device, threads, cores");
+                  "Print where each rank runs: host, pid, card or cpu, threads, cores");
+  AddOption(
+      launch, "--devices", arguments.devices, "LIST",
+      "Cards (GPUs), one a worker (worker.devices): auto, auto:N, cpu, or some of those that\n"
+      "`muster gpus` shows: 0,2,GPU-8f3a");
+  AddWait(launch, arguments);
   AddOption(launch, "--trace", arguments.trace, "FILE",
             "Write what every thread does in some steps to FILE (run.trace_file), for\n"
             "https://ui.perfetto.dev and `muster trace`");
   AddOption(launch, "--trace-steps", arguments.trace_steps, "A-B",
             "Which steps, counted from 0 (run.trace_first_step, run.trace_steps); default: 20-29");
   launch.footer(kLaunchFooter);
+}
+
+void DescribeGpus(CLI::App& gpus, Arguments& arguments) {
+  gpus.add_flag("--json", arguments.json, "Print one JSON object instead");
+  AddOptionalNumber(gpus, "--watch", arguments.watch_seconds, 2, 0.1, 86'400, "SECONDS",
+                    "Look again and again (alone: every 2 s)");
+  gpus.add_flag("--check", arguments.check,
+                "Multiply on each idle card and add on the CPU, to see that they compute");
+  gpus.footer(kGpusFooter);
+  CLI::App* const run =
+      gpus.add_subcommand("run", "Run any program on idle cards, locked as a job's are");
+  run->add_option("-n,--cards", arguments.cards, "How many cards")
+      ->type_name("N")
+      ->check(WholeNumber(1, kMostWorkers))
+      ->capture_default_str();
+  AddWait(*run, arguments);
+  run->add_option("COMMAND", arguments.command, "After --: the program and its arguments")
+      ->type_name("WORD");
+  run->footer(kGpusRunFooter);
 }
 
 void DescribeServer(CLI::App& server, Arguments& arguments) {
@@ -181,6 +245,58 @@ void DescribeBench(CLI::App& bench, Arguments& arguments) {
   bench.footer(kBenchFooter);
 }
 
+void DescribeInspect(CLI::App& inspect, Arguments& arguments) {
+  AddConfigArguments(inspect, arguments);
+  inspect.get_option("CONFIG")->description(
+      "Config file (configs/*.txtpb), run directory, or file of weights (*.safetensors)");
+  inspect.add_flag("--config", arguments.show_config,
+                   "Print the config that a file of weights holds, and nothing else");
+}
+
+void DescribeImport(CLI::App& import, Arguments& arguments) {
+  import
+      .add_option("FILE", arguments.from, "A safetensors file, such as PyTorch's save_file writes")
+      ->required()
+      ->type_name("PATH");
+  import.add_option("OUT", arguments.out, "The file to write, for launch --initial-weights")
+      ->required()
+      ->type_name("PATH");
+  import.add_option("--config", arguments.config, "The config whose network it is to be")
+      ->required()
+      ->type_name("CONFIG");
+  import.add_option("--set", arguments.set, "Any setting of that config; may be repeated")
+      ->type_name("PATH.TO.KEY=VALUE")
+      ->allow_extra_args(false);
+  AddOption(
+      import, "--map", arguments.names, "NAMES",
+      "A file with lines \"THEIRS OURS\": what variables, or all that begin with a name and a\n"
+      "dot, are called here; OURS is - for what is to be left out");
+  AddSkipMismatched(import, arguments);
+}
+
+void DescribeExport(CLI::App& command, Arguments& arguments) {
+  command.add_option("FROM", arguments.from, "A run directory or a safetensors file")
+      ->required()
+      ->type_name("PATH");
+  command.add_option("OUT", arguments.out, "The file to write")->required()->type_name("PATH");
+  command.add_option("--format", arguments.format, "safetensors, npz (NumPy) or onnx")
+      ->required()
+      ->type_name("FORMAT")
+      ->check(CLI::IsMember({"safetensors", "npz", "onnx"}));
+  CLI::Option* const best = command.add_flag(
+      "--best", arguments.best, "Of a run directory the weights of the best evaluation");
+  command.add_flag("--ema", arguments.ema, "The moving average of the weights")->excludes(best);
+  CLI::Option* const config =
+      command
+          .add_option("--config", arguments.config,
+                      "The network, for onnx, where the file does not say it")
+          ->type_name("CONFIG");
+  command.add_option("--set", arguments.set, "Any setting of that config; may be repeated")
+      ->type_name("PATH.TO.KEY=VALUE")
+      ->allow_extra_args(false)
+      ->needs(config);
+}
+
 void DescribeData(CLI::App& data, Arguments& arguments) {
   data.require_subcommand(1);
   CLI::App* get = data.add_subcommand("get", "Download a published data set");
@@ -211,13 +327,22 @@ void AddCommands(CLI::App& app, Arguments& arguments) {
   CLI::App* const launch = app.add_subcommand("launch", "Train: start a server and its workers");
   DescribeLaunch(*launch, arguments);
   CLI::App* const inspect =
-      app.add_subcommand("inspect", "Show a config's network without running it");
-  AddConfigArguments(*inspect, arguments);
+      app.add_subcommand("inspect", "Show a config's network, or what is in a file of weights");
+  DescribeInspect(*inspect, arguments);
+  CLI::App* const import =
+      app.add_subcommand("import", "Take over weights of PyTorch's, for a run to start from");
+  DescribeImport(*import, arguments);
+  CLI::App* const exported =
+      app.add_subcommand("export", "Write a run's weights as safetensors, npz or onnx");
+  DescribeExport(*exported, arguments);
   CLI::App* const trace = app.add_subcommand("trace", "Sum up a trace that launch --trace wrote");
   DescribeTrace(*trace, arguments);
   CLI::App* const bench =
       app.add_subcommand("bench", "Measure how fast this machine averages and updates");
   DescribeBench(*bench, arguments);
+  CLI::App* const gpus =
+      app.add_subcommand("gpus", "Show the cards (GPUs) of this machine and who uses them");
+  DescribeGpus(*gpus, arguments);
   CLI::App* const data = app.add_subcommand("data", "Get or make the data");
   DescribeData(*data, arguments);
   CLI::App* const server =

@@ -53,6 +53,12 @@ TextTable LayerTable(const Graph& graph) {
   return table;
 }
 
+// Of a variable that does not learn at the rate of all.
+std::string LearnsText(float multiplier) {
+  if (multiplier == 1) return "";
+  return multiplier == 0 ? "frozen" : fmt::format("rate x {:g}", multiplier);
+}
+
 TextTable VariableTable(const Graph& graph) {
   TextTable table({{"variable"},
                    {"shape"},
@@ -60,7 +66,8 @@ TextTable VariableTable(const Graph& graph) {
                    {"bytes", true},
                    {"offset", true},
                    {"initializer"},
-                   {"weight decay", true}});
+                   {"weight decay", true},
+                   {""}});
   for (const Variable& variable : graph.variables()) {
     table.AddRow({variable.name, variable.ShapeString(),
                   FormatCount(static_cast<int64_t>(variable.count)),
@@ -68,7 +75,8 @@ TextTable VariableTable(const Graph& graph) {
                   FormatCount(static_cast<int64_t>(4 * variable.offset)),
                   config::Initializer::Type_Name(
                       static_cast<config::Initializer::Type>(variable.initializer.kind)),
-                  variable.weight_decay ? fmt::format("{:g}", *variable.weight_decay) : "-"});
+                  variable.weight_decay ? fmt::format("{:g}", *variable.weight_decay) : "-",
+                  LearnsText(variable.learning_rate_multiplier)});
   }
   return table;
 }

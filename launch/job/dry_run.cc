@@ -93,12 +93,14 @@ double JobMemory(const std::vector<MemoryRow>& server, const std::vector<MemoryR
 std::vector<std::string> DryRunLines(const std::string& config_path, const config::Config& config,
                                      const Graph& graph, const DataCount& data,
                                      const std::vector<MemoryRow>& worker_memory,
-                                     const std::string& shown_dir) {
+                                     const std::string& shown_dir,
+                                     const std::vector<std::string>& cards) {
   std::vector<std::string> lines{"resolved config:"};
   std::istringstream text(ConfigText(config));
   for (std::string line; std::getline(text, line);) lines.push_back("  " + line);
   lines.push_back("");
-  Append(lines, HeaderLines(config_path, config, graph, shown_dir, {.cores = AvailableCores()}));
+  Append(lines, HeaderLines(config_path, config, graph, shown_dir,
+                            {.cores = AvailableCores(), .cards = cards}));
   lines.push_back("");
   Append(lines, RankLines(config));
   lines.push_back("");

@@ -57,6 +57,8 @@ void JobDisplay::OnEvent(const events::Event& event) {
       return OnLog(event.log());
     case events::Event::kEvaluation:
       return console_.Print(EvaluationLine(event.evaluation()));
+    case events::Event::kSaving:
+      return ShowStage("Writing state and weights");
     case events::Event::kWarning:
       return console_.Print("Warning: " + event.warning().message());
     case events::Event::kSkippedStep:
@@ -104,7 +106,7 @@ void JobDisplay::OnStarted(const events::Started& started) {
     for (const std::string& line : notes_(started.train_samples())) console_.Print(line);
   }
   if (log_placement_) {
-    for (const std::string& line : PlacementLines(started, CoresOf)) console_.Print(line);
+    for (const std::string& line : PlacementLines(started, CoresOf, places_)) console_.Print(line);
   }
   ShowStage("Waiting for the first step");
 }

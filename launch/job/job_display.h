@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "launch/gpu/worker_place.h"
 #include "launch/text/console.h"
 #include "proto/events.pb.h"
 
@@ -31,6 +32,9 @@ class JobDisplay {
     notes_ = std::move(notes);
   }
 
+  // Where the workers are, for `log_placement`; of a job with cards.
+  void UsePlaces(std::span<const WorkerPlace> places) { places_ = places; }
+
   // What is going on when the server has nothing to say: "Starting the server".
   void ShowStage(const std::string& stage);
 
@@ -50,6 +54,7 @@ class JobDisplay {
   bool log_placement_;
   bool by_hand_;
   std::function<std::vector<std::string>(int64_t)> notes_;
+  std::span<const WorkerPlace> places_;
   events::Progress progress_;  // all that is known
 };
 

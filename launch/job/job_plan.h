@@ -8,6 +8,7 @@
 
 #include "common/base/error.h"
 #include "common/base/job_failure.h"
+#include "launch/gpu/worker_place.h"
 #include "launch/job/run_dir.h"
 #include "proto/events.pb.h"
 
@@ -17,6 +18,7 @@ struct JobPlan {
   std::string server_program, worker_program;
   const RunDir* dir;  // config.txtpb is in it already
   int workers = 1;
+  std::vector<WorkerPlace> places;  // of each rank that has a card; empty: none has
   std::string endpoint;  // what workers connect to; the server is told to listen there …
   std::string bind;      // … or here, if not empty
   std::string token;

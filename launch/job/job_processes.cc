@@ -12,6 +12,17 @@
 #include "launch/process/process_state.h"
 
 namespace muster {
+namespace {
+
+void PutInPlace(const WorkerPlace& place, ChildOptions& worker) {
+  worker.inherited_fds.insert(worker.inherited_fds.end(), place.lock_fds.begin(),
+                              place.lock_fds.end());
+  worker.environment = place.environment;
+  worker.cores = place.cores;
+  worker.memory_node = place.memory_node;
+}
+
+}  // namespace
 
 JobProcesses::JobProcesses(const JobPlan& plan, Console& console)
     : plan_(plan), console_(console), token_(plan.token) {
@@ -45,15 +56,15 @@ void JobProcesses::StartWorkers(const std::string& endpoint) {
     return;
   }
   for (int rank = 0; rank < plan_.workers; ++rank) {
-    members_.push_back(
-        {rank,
-         ChildProcess({.program = plan_.worker_program,
-                       .arguments = {"--config", plan_.dir->ConfigPath(), "--rank",
-                                     std::to_string(rank), "--endpoint", endpoint, "--token-file",
-                                     token_.Path(), "--parent", std::to_string(::getpid())},
-                       .log_path = plan_.dir->WorkerLogPath(rank),
-                       .inherited_fds = {token_.fd()},
-                       .append = plan_.resume})});
+    ChildOptions worker{.program = plan_.worker_program,
+                        .arguments = {"--config", plan_.dir->ConfigPath(), "--rank",
+                                      std::to_string(rank), "--endpoint", endpoint, "--token-file",
+                                      token_.Path(), "--parent", std::to_string(::getpid())},
+                        .log_path = plan_.dir->WorkerLogPath(rank),
+                        .inherited_fds = {token_.fd()},
+                       .append = plan_.resume};
+    if (!plan_.places.empty()) PutInPlace(plan_.places[static_cast<size_t>(rank)], worker);
+    members_.push_back({rank, ChildProcess(worker)});
   }
 }
 

@@ -14,6 +14,7 @@
 #include "common/config/without_effect.h"
 #include "common/plan/chunks.h"
 #include "launch/job/bottleneck.h"
+#include "launch/job/model_text.h"
 #include "launch/text/size_text.h"
 #include "launch/text/units.h"
 
@@ -243,8 +244,10 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
                                                      " started by hand"
                                                : WorkersText(config)));
   if (!options.by_hand) row("cores", CoresText(config, options.cores));
+  const char* label = "devices";
+  for (const std::string& text : options.cards) row(std::exchange(label, ""), text);
   row("batch", fmt::format("{}, cut into {}", BatchText(config), SlicesText(config)));
-  const char* label = "bits";
+  label = "bits";
   for (const std::string& text : BitsTexts(config, options.by_hand)) {
     row(std::exchange(label, ""), text);
   }
@@ -252,6 +255,8 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
   row("update", UpdateText(config));
   row("data", DataText(config.data()));
   row("", options.data);
+  label = "weights";
+  for (const std::string& text : options.initial_weights) row(std::exchange(label, ""), text);
   label = "no effect";
   for (const std::string& text : NoEffectTexts(config)) row(std::exchange(label, ""), text);
   row("memory", options.memory);
@@ -285,6 +290,7 @@ std::vector<std::string> SummaryLines(const events::Summary& summary, int worker
   row("overhead", BalanceText(measured.shares(), workers));
   for (const BottleneckRow& line : Bottleneck(summary)) row(line.label.c_str(), line.text);
   row("weights hash", summary.weights_hash());
+  for (const std::string& text : ModelTexts(summary, dir)) row("weights", text);
   row("run directory", dir.shown());
   row("run files", files);
   if (completed && summary.has_checkpoint()) {

@@ -1,11 +1,16 @@
 #include "launch/job/launch_command.h"
 
 #include <fmt/core.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
+#include <cstring>
 #include <filesystem>
+#include <memory>
+#include <optional>
 
 #include "common/base/error.h"
 #include "common/base/join.h"
@@ -14,11 +19,13 @@
 #include "common/config/config_check.h"
 #include "common/config/instruction_set.h"
 #include "common/graph/graph.h"
+#include "launch/gpu/job_cards.h"
 #include "launch/job/resume_run.h"
 #include "launch/job/run_job.h"
 #include "launch/job/series.h"
 #include "launch/memory/ask_worker.h"
 #include "launch/memory/memory_check.h"
+#include "launch/model/initial_weights.h"
 #include "launch/text/console.h"
 #include "launch/text/units.h"
 
@@ -72,15 +79,58 @@ void ForgetOwnDirectory(config::Config& config, const LaunchArguments& arguments
 void CheckLargeJob(const LaunchArguments& arguments, const PreparedJob& job) {
   const MachineMemory machine = ReadMachineMemory();
   if (4 * LeastMemoryOf(job.config, job.graph).all() < machine.all) return;
-  const auto worker =
-      AskWorkerMemory(arguments.worker_program, arguments.config_path, arguments.settings,
-                      job.config, job.config.cluster().workers() - 1);
+  const auto worker = AskWorkerMemory(arguments.worker_program, arguments.config_path, job.settings,
+                                      job.config, job.config.cluster().workers() - 1);
   (void)CheckMemory(WholeMemoryOf(job.config, job.graph, worker), machine);
+}
+
+// How the cards were asked for on the command line, or "".
+std::string TypedDevices(const std::vector<Setting>& settings) {
+  std::string typed;
+  for (const Setting& setting : settings) {
+    if (setting.path == "worker.devices") typed = setting.origin;
+  }
+  return typed;
+}
+
+// Waits so long, unless a signal stops the launcher.
+void SleepUnlessStopped(SignalSource& signals, double seconds) {
+  pollfd request{.fd = signals.fd(), .events = POLLIN};
+  if (::poll(&request, 1, static_cast<int>(seconds * 1000) + 1) <= 0) return;
+  while (const std::optional<ReceivedSignal> signal = signals.Next()) {
+    if (signal->number == SIGCHLD) continue;
+    throw Error(signal->number == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated,
+                "stopped by SIG{} before the job had its cards; nothing was started",
+                ::sigabbrev_np(signal->number));
+  }
+}
+
+// The job's cards, before any process of it. Until there is a CUDA backend nothing computes on
+// them.
+void TakeJobCards(const LaunchArguments& arguments, const PreparedJob& job, SignalSource& signals) {
+  if (!job.cards || !job.cards->wanted()) return;
+  job.cards->Take({.wait_s = arguments.wait_s,
+                   .say = [](const std::string& line) { PrintResult(line); },
+                   .sleep = [&](double seconds) { SleepUnlessStopped(signals, seconds); }});
+  if (job.config.worker().soft_placement()) return;
+  for (const std::string& line : job.cards->Lines()) PrintResult(line);
+  throw Error(ExitCode::kFailure,
+              "there is no CUDA backend yet to compute on these cards, and "
+              "worker.soft_placement=false does not let the workers compute on the CPU");
 }
 
 // What both a run and a dry run begin with.
 PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
-  config::Config config = LoadConfig(arguments.config_path, arguments.settings);
+  std::vector<Setting> settings = arguments.settings;
+  config::Config config = LoadConfig(arguments.config_path, settings);
+  std::shared_ptr<JobCards> cards;  // whoever starts workers by hand gives them theirs
+  if (!arguments.by_hand) {
+    cards = std::make_shared<JobCards>(config, arguments.config_path, TypedDevices(settings));
+  }
+  if (cards && cards->wanted() && !config.cluster().has_workers()) {
+    settings.push_back({"cluster.workers", std::to_string(cards->workers()), cards->origin()});
+    config = LoadConfig(arguments.config_path, settings);
+  }
   ForgetOwnDirectory(config, arguments);
   if (dry) {
     ResolveForMachine(config, AvailableCores());
@@ -90,7 +140,10 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
   // Its server runs here: said now, not when it has started.
   (void)ChooseInstructionSet(config.server().instruction_set());
   Graph graph = BuildGraph(config.model(), InputShape(config.data()));
-  return {std::move(config), std::move(graph)};
+  return {.config = std::move(config),
+          .graph = std::move(graph),
+          .settings = std::move(settings),
+          .cards = std::move(cards)};
 }
 
 }  // namespace
@@ -107,9 +160,11 @@ int RunLaunch(const LaunchArguments& as_asked) {
   RequireOpenFiles(fmt::format("a job of {}", Plural(int64_t{workers}, "worker")),
                    OpenFilesOfServer(workers));
   if (arguments.by_hand) CheckWorkersByHand(*arguments.by_hand);
+  job.initial_weights = DescribeInitialWeights(job.config.run(), job.graph);
   job.data_remark = CheckData(arguments, job.config);
   if (!arguments.by_hand) CheckLargeJob(arguments, job);
   SignalSource signals;
+  TakeJobCards(arguments, job, signals);
   if (arguments.repeat > 0) return RunSeries(arguments, std::move(job), signals);
   RunDir dir =
       resumed ? std::move(*resumed) : RunDir::Make(job.config.run().dir(), arguments.config_path);
@@ -131,11 +186,11 @@ int DryRun(const LaunchArguments& arguments) {
   CheckPrograms(arguments);
   const DataCount data = arguments.count_data(job.config);
   const std::vector<MemoryRow> worker_memory =
-      AskWorkerMemory(arguments.worker_program, arguments.config_path, arguments.settings,
-                      job.config, job.config.cluster().workers() - 1);
-  PrintResult(Join(
-      DryRunLines(arguments.config_path, job.config, job.graph, data, worker_memory, shown_dir),
-      "\n"));
+      AskWorkerMemory(arguments.worker_program, arguments.config_path, job.settings, job.config,
+                      job.config.cluster().workers() - 1);
+  PrintResult(Join(DryRunLines(arguments.config_path, job.config, job.graph, data, worker_memory,
+                               shown_dir, job.cards->Lines()),
+                   "\n"));
   try {
     (void)CheckMemory(WholeMemoryOf(job.config, job.graph, worker_memory), ReadMachineMemory());
   } catch (const Error& error) {

@@ -19,6 +19,7 @@ struct LaunchArguments {
   std::string resume;  // the directory of the run to go on with, instead of config_path
   int repeat = 0;      // 0: one run; N: a series of N with consecutive seeds
   bool log_placement = false;
+  double wait_s = 0;  // for cards (worker.devices) to come free
   std::optional<WorkersByHand> by_hand;
   // Looks into the data. Empty: the data are on other hosts.
   std::function<DataCount(const config::Config&)> count_data;

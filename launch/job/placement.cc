@@ -3,7 +3,10 @@
 #include <fmt/core.h>
 #include <sched.h>
 
+#include <utility>
+
 #include "launch/text/text_table.h"
+#include "launch/text/units.h"
 
 namespace muster {
 
@@ -32,12 +35,26 @@ std::string CoresOf(pid_t pid) {
 }
 
 std::vector<std::string> PlacementLines(const events::Started& started,
-                                        const std::function<std::string(pid_t)>& cores_of) {
-  TextTable table(
-      {{"rank", true}, {"host"}, {"pid", true}, {"device"}, {"threads", true}, {"cores"}});
+                                        const std::function<std::string(pid_t)>& cores_of,
+                                        std::span<const WorkerPlace> places) {
+  std::vector<TextTable::Column> columns{{"rank", true}, {"host"},          {"pid", true},
+                                         {"device"},     {"threads", true}, {"cores"}};
+  if (!places.empty()) {
+    columns.insert(columns.end(), {{"memory", true}, {"name"}, {"UUID"}});
+  }
+  TextTable table(columns);
   for (const events::Started::Worker& worker : started.workers()) {
-    table.AddRow({std::to_string(worker.rank()), worker.host(), std::to_string(worker.pid()), "cpu",
-                  std::to_string(worker.threads()), cores_of(static_cast<pid_t>(worker.pid()))});
+    std::vector<std::string> row{
+        std::to_string(worker.rank()),    worker.host(),
+        std::to_string(worker.pid()),     "cpu",
+        std::to_string(worker.threads()), cores_of(static_cast<pid_t>(worker.pid()))};
+    if (worker.rank() < places.size()) {
+      const Gpu& card = places[worker.rank()].card;
+      row[3] = "card " + card.index;
+      row.insert(row.end(),
+                 {FormatBytes(static_cast<double>(card.total_bytes)), card.name, card.uuid});
+    }
+    table.AddRow(std::move(row));
   }
   return table.Lines();
 }

@@ -4,9 +4,11 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "launch/gpu/worker_place.h"
 #include "proto/events.pb.h"
 
 namespace muster {
@@ -17,8 +19,10 @@ std::string CoresOf(pid_t pid);
 // Numbers in ascending order as ranges: {0, 1, 2, 5} -> "0-2,5".
 std::string RangesText(const std::vector<int>& numbers);
 
-// A table of ranks with host, pid, device, threads and cores.
+// A table of ranks with host, pid, device, threads and cores; with `places`, one for each rank,
+// also with the card's UUID, name and memory.
 std::vector<std::string> PlacementLines(const events::Started& started,
-                                        const std::function<std::string(pid_t)>& cores_of);
+                                        const std::function<std::string(pid_t)>& cores_of,
+                                        std::span<const WorkerPlace> places = {});
 
 }  // namespace muster

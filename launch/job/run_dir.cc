@@ -116,9 +116,10 @@ std::string RunDir::WorkerLogPath(int rank) const {
   return fmt::format("{}/worker-{}.log", path_, rank);
 }
 
-std::vector<std::string> RunDir::MissingFiles(int workers) const {
+std::vector<std::string> RunDir::MissingFiles(int workers, const events::Summary& summary) const {
   std::vector<std::string> missing{"config.txtpb", "metrics.jsonl", "server.log"};
   for (int rank = 0; rank < workers; ++rank) missing.push_back(fmt::format("worker-{}.log", rank));
+  for (const auto& model : summary.models()) missing.push_back(model.file());
   std::erase_if(missing, [this](const std::string& name) {
     std::error_code ignored;
     return fs::exists(fs::symlink_status(fs::path(path_) / name, ignored));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/file_lock.h"
+#include "proto/events.pb.h"
 
 namespace muster {
 
@@ -50,8 +51,9 @@ class RunDir {
   std::string TokenPath() const { return path_ + "/token"; }  // of a server started by hand
 
   // The names of those of a run's files (config, metrics, logs; those of `workers` workers are
-  // here) that somebody has taken away. Asked of a run that has begun.
-  std::vector<std::string> MissingFiles(int workers) const;
+  // here; the weights that `summary` names) that somebody has taken away. Asked of a run that has
+  // begun.
+  std::vector<std::string> MissingFiles(int workers, const events::Summary& summary) const;
   // A run has written a line of metrics here, so no other one will use this directory.
   bool IsUsed() const;
 

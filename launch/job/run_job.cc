@@ -103,7 +103,7 @@ void ReportOutcome(JobOutcome& outcome, int workers, const RunDir& dir, const st
   std::vector<std::string> missing;
   if (outcome.summary && outcome.summary->steps() > 0) {
     const int logs_here = by_hand ? 0 : workers;
-    missing = dir.MissingFiles(logs_here);
+    missing = dir.MissingFiles(logs_here, *outcome.summary);
     console.Print("");
     for (const std::string& line : SummaryLines(*outcome.summary, workers, dir,
                                                 missing.empty() ? FilesText(logs_here) : "")) {
@@ -213,13 +213,16 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
                      .by_hand = by_hand,
                      .memory = MemoryWarning(config, job.graph, by_hand),
                      .data = job.data_remark,
-                     .resumed = job.resume_remark})) {
+                     .resumed = job.resume_remark,
+                     .cards = job.cards ? job.cards->Lines() : std::vector<std::string>(),
+                     .initial_weights = job.initial_weights})) {
       console.Print(line);
     }
     JobPlan plan{.server_program = arguments.server_program,
                  .worker_program = arguments.worker_program,
                  .dir = &dir,
                  .workers = workers,
+                 .places = job.cards ? job.cards->Places() : std::vector<WorkerPlace>(),
                  .endpoint = Endpoint(config),
                  .token = NewToken(),
                  .resume = !arguments.resume.empty(),
@@ -227,6 +230,7 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
                  .silence_s = config.deadlines().silence_s()};
     if (by_hand) PlanWorkersByHand(*arguments.by_hand, config, plan);
     JobDisplay display(console, plan.start_s, arguments.log_placement, by_hand);
+    display.UsePlaces(plan.places);
     display.NoteAtStart([&](int64_t train) { return NotesAtStart(config, train); });
     JobOutcome outcome = WatchJob(plan, signals, console, display);
     if (by_hand) ForgetToken(*arguments.by_hand, dir);

@@ -1,10 +1,13 @@
 // One job in its directory: header, run, summary.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "common/config/config.h"
 #include "common/graph/graph.h"
+#include "launch/gpu/job_cards.h"
 #include "launch/job/job_plan.h"
 #include "launch/job/launch_command.h"
 #include "launch/job/run_dir.h"
@@ -17,8 +20,11 @@ namespace muster {
 struct PreparedJob {
   config::Config config;
   Graph graph;
-  std::string data_remark = {};    // for the header
-  std::string resume_remark = {};  // the same, of a run that goes on
+  std::string data_remark = {};        // for the header
+  std::string resume_remark = {};      // the same, of a run that goes on
+  std::vector<Setting> settings = {};  // the command line's, and the number of workers of the cards
+  std::shared_ptr<JobCards> cards;     // held by every run of a series; null: by hand
+  std::vector<std::string> initial_weights = {};  // where they come from, for the header
 };
 
 struct JobResult {

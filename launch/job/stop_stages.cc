@@ -11,7 +11,7 @@ constexpr double kServerFirstSeconds = 2;   // for the server to write the last 
 constexpr double kTermSeconds = 1.5;        // from SIGTERM to SIGKILL
 constexpr double kGiveUpSeconds = 5;        // from SIGKILL to going without the process
 constexpr double kWriteSeconds = 3;         // from one word of a server that writes to the next
-constexpr double kMostWriteSeconds = 60;    // for all of it
+constexpr double kMostWriteSeconds = 300;   // for all of it
 
 }  // namespace
 

@@ -16,8 +16,8 @@ class StopStages {
   // Somebody wants the job to stop: the server first, so that it can write the last line.
   void BeginWithServer(double now);
 
-  // The server is writing the run's state: for a little longer nobody is killed, all in all a
-  // minute at most.
+  // The server is writing the run's state: for a little longer nobody is killed, all in
+  // all 5 minutes at most.
   void WaitForServer(double now);
 
   // No more grace, at once or by and by.

@@ -13,6 +13,7 @@ namespace {
 
 constexpr double kStartMargin = 15;       // the server enforces start_s; this is if it does not
 constexpr double kFinishSeconds = 10;     // for all to end once the server has completed the run
+constexpr double kSaveSeconds = 300;      // for the server to write the weights
 constexpr double kEarlyExitSeconds = 10;  // for the server to complete it once a worker has ended
 // `timeout` sends its signal twice at once; wrappers pass on a Ctrl-C that has reached us already.
 constexpr double kSameRequestSeconds = 0.2;
@@ -62,6 +63,7 @@ void Supervisor::OnEvent(const events::Event& event, double now) {
       OnSaving(event.saving(), now);
       break;
     case events::Event::kSummary:
+      saved_by_.reset();
       OnSummary(event.summary(), now);
       break;
     case events::Event::kFailure:
@@ -80,7 +82,11 @@ void Supervisor::AskForCheckpoint() {
   if (ServerReports()) members_.Signal(0, SIGUSR1);
 }
 
+// State and weights are worth more than a quick end, for as long as the server says that it is at
+// them.
 void Supervisor::OnSaving(const events::Saving& saving, double now) {
+  if (!saved_by_) saved_by_ = now + kSaveSeconds;
+  if (early_exit_by_ != kNever) early_exit_by_ = now + kEarlyExitSeconds;
   if (phase_ != Phase::kStopping) return;
   stages_.WaitForServer(now);
   display_.ShowStage(fmt::format("Stopping: writing the state of step {}{}",
@@ -126,6 +132,12 @@ void Supervisor::Check(double now) {
 }
 
 void Supervisor::CheckPhaseDeadline(double now) {
+  if (phase_ == Phase::kRunning && saved_by_ && now >= *saved_by_) {
+    return Fail({.code = ExitCode::kDeadline,
+                 .what = fmt::format("{} did not write the weights within {}",
+                                     Name(-1, members_.pid(0)), FormatDuration(kSaveSeconds))},
+                members_.LogPath(-1), now);
+  }
   if (phase_ == Phase::kStopping || phase_ == Phase::kRunning || now < deadline_) return;
   if (phase_ == Phase::kServerStarting) {
     return Fail(

@@ -7,7 +7,7 @@
 //   life, for each stage of stopping;
 // - the first failure decides, and the others are told to stop within 5 s;
 // - SIGINT, SIGTERM and SIGHUP stop the job within 5 s, the server first, so that it can write
-//   the run's last line and its state; while it says that it writes that, it is waited for a minute
+//   the run's last line and its state; while it says that it writes that, it is waited for 5 minutes
 //   at most. A second one kills at once.
 #pragma once
 
@@ -77,6 +77,8 @@ class Supervisor {
   double deadline_;                // of the present phase, unless it is kRunning or kStopping
   double early_exit_by_ = kNever;  // a worker has ended with 0: the server must explain it by then
   double server_heard_at_ = 0;
+  // The server writes the weights, and may take until then.
+  std::optional<double> saved_by_;
   std::vector<uint32_t> missing_;  // ranks, as the server says
   std::vector<EndedProcess> ended_;
   std::optional<JobFailure> server_failure_;

@@ -20,10 +20,16 @@ std::vector<MemoryRow> ServerMemory(const config::Config& config, const Graph& g
   const double arena = ArenaBytes(graph);
   std::vector<MemoryRow> rows{{"weights, two buffers", 2 * arena}};
   if (const int arrays = OptimizerState(config.optimizer()); arrays > 0) {
-    rows.push_back({"optimizer state", arrays * arena});
+    // A moving average has to be whole whenever the run ends, and the state lies as it does.
+    rows.push_back(
+        {"optimizer state", (config.optimizer().has_ema_decay() ? 2 : 1) * arrays * arena});
   }
   if (config.optimizer().has_ema_decay())
-    rows.push_back({"moving average, and one to evaluate", 2 * arena});
+    rows.push_back({"moving average, two buffers, and one to evaluate", 3 * arena});
+  if (const config::Evaluation& evaluation = config.evaluation();
+      !evaluation.skip_final() || evaluation.every_epochs() > 0 || evaluation.every_steps() > 0) {
+    rows.push_back({"best weights, until they are written", arena});
+  }
   if (config.optimizer().clip_norm() > 0 || config.run().on_nonfinite() == config::Run::SKIP_STEP) {
     rows.push_back({"averaged gradient, of a two-phase step", arena});
   }

@@ -1,11 +1,16 @@
 #include "launch/process/child_process.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <climits>
 #include <csignal>
 #include <utility>
 
@@ -21,11 +26,51 @@ namespace {
 struct ExecPlan {
   const char* program;
   char* const* arguments;
+  char* const* environment;
   int null_fd, log_fd, error_fd;
   const int* inherited;
   size_t inherited_count;
   pid_t parent;
+  const cpu_set_t* cores;  // null: all of the parent's
+  int memory_node;
 };
+
+// The kernel's MPOL_PREFERRED: this node's memory, or another's where there is none left.
+// Page-locked memory follows it, too.
+constexpr int kPreferred = 1;
+
+// Neither is needed to get the right result: where the kernel refuses, the child runs anywhere.
+void Place(const ExecPlan& plan) {
+  if (plan.cores != nullptr) ::sched_setaffinity(0, sizeof *plan.cores, plan.cores);
+  constexpr int kWord = sizeof(unsigned long) * CHAR_BIT;
+  std::array<unsigned long, 1024 / kWord> nodes{};
+  const int node = plan.memory_node;
+  if (node < 0 || node >= 1024) return;
+  nodes[static_cast<size_t>(node / kWord)] = 1ul << (node % kWord);
+  ::syscall(SYS_set_mempolicy, kPreferred, nodes.data(), 1024ul + 1);
+}
+
+// This process's environment with some variables replaced.
+std::vector<std::string> EnvironmentWith(const std::vector<std::string>& replaced) {
+  std::vector<std::string> all = replaced;
+  for (char** variable = ::environ; *variable != nullptr; ++variable) {
+    const std::string text = *variable;
+    const std::string name = text.substr(0, text.find('=')) + "=";
+    const bool known = std::ranges::any_of(
+        replaced, [&](const std::string& other) { return other.starts_with(name); });
+    if (!known) all.push_back(text);
+  }
+  return all;
+}
+
+// As exec wants them; they live as long as `texts`.
+std::vector<char*> Pointers(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  pointers.reserve(texts.size() + 1);
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
 
 [[noreturn]] void ExecChild(const ExecPlan& plan) {
   ::setpgid(0, 0);
@@ -44,7 +89,8 @@ struct ExecPlan {
   ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
   for (size_t i = 0; i < plan.inherited_count; ++i) ::fcntl(plan.inherited[i], F_SETFD, 0);
 
-  ::execv(plan.program, plan.arguments);
+  Place(plan);
+  ::execve(plan.program, plan.arguments, plan.environment);
   int error = errno;
   [[maybe_unused]] ssize_t written = ::write(plan.error_fd, &error, sizeof error);
   ::_exit(127);
@@ -67,19 +113,24 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
   }
   UniqueFd error_read(ends[0]), error_write(ends[1]);
 
-  std::vector<char*> arguments{const_cast<char*>(options.program.c_str())};
-  for (const std::string& argument : options.arguments) {
-    arguments.push_back(const_cast<char*>(argument.c_str()));
-  }
-  arguments.push_back(nullptr);
+  std::vector<std::string> words = options.arguments;
+  words.insert(words.begin(), options.program);
+  std::vector<std::string> variables = EnvironmentWith(options.environment);
+  const std::vector<char*> arguments = Pointers(words), environment = Pointers(variables);
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  for (const int core : options.cores) CPU_SET(core, &cores);
   ExecPlan plan{.program = options.program.c_str(),
                 .arguments = arguments.data(),
+                .environment = environment.data(),
                 .null_fd = null.get(),
                 .log_fd = log.get(),
                 .error_fd = error_write.get(),
                 .inherited = options.inherited_fds.data(),
                 .inherited_count = options.inherited_fds.size(),
-                .parent = ::getpid()};
+                .parent = ::getpid(),
+                .cores = options.cores.empty() ? nullptr : &cores,
+                .memory_node = options.memory_node};
 
   // What a child leaves behind becomes ours to wait for, not that of the machine's first process.
   (void)::prctl(PR_SET_CHILD_SUBREAPER, 1);

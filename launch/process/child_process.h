@@ -14,6 +14,9 @@ struct ChildOptions {
   std::vector<std::string> arguments;  // without argv[0]
   std::string log_path;                // receives standard output and standard error
   std::vector<int> inherited_fds;      // under the same numbers; every other one but 0-2 is closed
+  std::vector<std::string> environment = {};  // NAME=VALUE, beside or instead of this process's
+  std::vector<int> cores = {};                // to run on; empty: those of this process
+  int memory_node = -1;                       // whose memory it is to prefer; -1: any
   bool append = false;                 // to what the log holds
 };
 

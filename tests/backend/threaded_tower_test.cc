@@ -138,16 +138,24 @@ TEST_P(ThreadedTower, GivesTheBitsOfTheCpu) {
     const SampleBatch batch(graph_, first, 5);
     std::vector<int32_t> predictions(5, -1), wanted(5, -1);
     TowerInput input = batch.Input();
+    const auto all = static_cast<size_t>(5 * graph_.classes());
+    std::vector<float> logits(all), wanted_logits(all, NAN);
     input.predictions = wanted.data();
+    input.logits = wanted_logits.data();
     cpu.tower().Prepare(5, Mode::kInference);
     const LossSums expected = ForwardOf(cpu.tower(), input, Mode::kInference, last, 100);
     input.predictions = predictions.data();
+    // Other than the first time: then they are not asked for.
+    input.logits = first == 50 ? nullptr : logits.data();
     LossSums got;
     tower.Forward(input, Mode::kInference, weights[(kSteps - 1) % 2].floats(), kSteps - 1, nullptr,
                   got);
     completions.Then(Queue::kCopyOut, [&] {
       ExpectSame(got, expected);
       EXPECT_EQ(predictions, wanted);
+      if (first != 50) {
+        EXPECT_EQ(logits, wanted_logits);
+      }
     });
     completions.RunAll(kPatience);
   }

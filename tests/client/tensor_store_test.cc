@@ -12,7 +12,7 @@
 namespace muster {
 namespace {
 
-const GradientLayout kLayout({10, 25, 40}, {{1, 0}, {0, 2}});
+const GradientLayout kLayout({10, 25, 40}, 3, 2);
 constexpr size_t kFloats = 40;
 const GradientLayout::Span kChunk{10, 15};
 
@@ -21,12 +21,13 @@ Payload PayloadOf(const auto& values) {
 }
 
 void ExpectSlotsOfTheirOwn(TensorStore& store) {
-  for (size_t part = 0; part < 2; ++part) {
+  // The third one, too, which is made when it is asked for.
+  for (size_t part = 0; part < 3; ++part) {
     ASSERT_EQ(store.GradientBuffer(part).size(), kFloats);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(store.GradientBuffer(0).data()) % 64, 0u);
     std::ranges::fill(store.GradientBuffer(part), static_cast<float>(part + 1));
   }
-  for (size_t part = 0; part < 2; ++part) {
+  for (size_t part = 0; part < 3; ++part) {
     EXPECT_EQ(std::ranges::count(store.GradientBuffer(part), static_cast<float>(part + 1)), 40);
   }
 }
@@ -77,7 +78,7 @@ SharedTensors Shared(size_t weight_buffers, size_t gradient_buffers) {
 }
 
 TEST(SharedTensorStore, ShowsWhatTheServerWrote) {
-  SharedTensors shared = Shared(3, 2);
+  SharedTensors shared = Shared(3, 3);
   const std::span<float> weight_buffers = shared.weight_buffers.writable_floats();
   const auto store = MakeSharedTensors(std::move(shared), kLayout, wire::FP32);
   ExpectSlotsOfTheirOwn(*store);
@@ -90,7 +91,7 @@ TEST(SharedTensorStore, ShowsWhatTheServerWrote) {
 }
 
 TEST(SharedTensorStore, HasNoAverageWithoutRoomForIt) {
-  const auto store = MakeSharedTensors(Shared(2, 2), kLayout, wire::FP32);
+  const auto store = MakeSharedTensors(Shared(2, 3), kLayout, wire::FP32);
   EXPECT_TRUE(store->WeightBuffer(TensorStore::kAverageBuffer).empty());
   EXPECT_FALSE(store->Store(TensorStore::kAverageBuffer, kChunk, {}));
   EXPECT_TRUE(store->Store(1, kChunk, {}));
@@ -107,14 +108,14 @@ TEST(SharedTensorStore, RefusesWhatDoesNotFit) {
     }
     return "";
   };
-  EXPECT_EQ(refused(2, 2, wire::FP32), "");
-  EXPECT_NE(refused(1, 2, wire::FP32)
-                .find("160 bytes of weights and 320 of gradient buffers, expected at "
-                      "least 320 and 320"),
+  EXPECT_EQ(refused(2, 3, wire::FP32), "");
+  EXPECT_NE(refused(1, 3, wire::FP32)
+                .find("160 bytes of weights and 480 of gradient buffers, expected at "
+                      "least 320 and 480"),
             std::string::npos);
   EXPECT_NE(refused(2, 1, wire::FP32).find("320 bytes of weights and 160 of gradient buffers"),
             std::string::npos);
-  EXPECT_NE(refused(2, 2, wire::BF16).find("round"), std::string::npos);
+  EXPECT_NE(refused(2, 3, wire::BF16).find("round"), std::string::npos);
 }
 
 }  // namespace

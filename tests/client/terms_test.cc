@@ -13,13 +13,16 @@ constexpr size_t kFloats = 40;
 wire::Welcome Welcome() {
   wire::Welcome welcome;
   for (const uint64_t end : {10, 25, 40}) welcome.add_chunk_end(end);
-  welcome.set_first_step(4);
   welcome.set_train_samples(100);
   welcome.set_global_batch(16);
   welcome.set_total_steps(9);
   welcome.set_slices(4);
-  welcome.set_slice_begin(0);
-  welcome.set_slice_end(3);
+  welcome.set_arenas(3);
+  wire::Assignment& assignment = *welcome.mutable_assignment();
+  assignment.set_id(2);
+  assignment.set_from_step(4);
+  assignment.add_subtree()->set_level(1);
+  assignment.add_subtree()->set_index(2);
   welcome.set_tensor_type(wire::BF16);
   return welcome;
 }
@@ -31,9 +34,10 @@ TEST(Terms, AreWhatWelcomeSays) {
   EXPECT_EQ(terms->plan.global_batch, 16);
   EXPECT_EQ(terms->plan.total_steps, 9);
   EXPECT_EQ(terms->plan.slices, 4);
-  EXPECT_EQ(terms->first_step, 4);
-  EXPECT_EQ(terms->slices, (Range{0, 3}));
-  EXPECT_EQ(terms->parts, (std::vector<TreeNode>{{1, 0}, {0, 2}}));
+  EXPECT_EQ(terms->share.id, 2u);
+  EXPECT_EQ(terms->share.from_step, 4);
+  EXPECT_EQ(terms->share.nodes, (std::vector<TreeNode>{{1, 0}, {0, 2}}));
+  EXPECT_EQ(terms->arenas, 3u);
   ASSERT_EQ(terms->chunks.size(), 3u);
   EXPECT_EQ(terms->chunks[1].begin, 10u);
   EXPECT_EQ(terms->chunks[1].end, 25u);
@@ -50,13 +54,21 @@ TEST(Terms, ThatDoNotFitAreRefused) {
     return !ReadWelcome(welcome, kFloats);
   };
   EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_chunk_end(0, 26); })) << "not ascending";
-  EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_slice_end(5); })) << "more than there are";
-  EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_slice_begin(4); })) << "begins after its end";
+  EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_arenas(1); })) << "fewer than subtrees";
   EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_slices(0); }));
   EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_train_samples(0); }));
   EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_global_batch(0); }));
-  // The weight buffer of a version is found by its parity.
-  EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_first_step(-1); }));
+  const auto subtree = [&](uint32_t level, uint32_t index) {
+    return refused([=](wire::Welcome& w) {
+      w.mutable_assignment()->mutable_subtree(1)->set_level(level);
+      w.mutable_assignment()->mutable_subtree(1)->set_index(index);
+    });
+  };
+  EXPECT_TRUE(subtree(0, 4)) << "slices that are not there";
+  EXPECT_TRUE(subtree(3, 0)) << "above the root";
+  EXPECT_TRUE(subtree(0, 1)) << "a part of the one before it";
+  EXPECT_FALSE(subtree(1, 1));
+  EXPECT_TRUE(refused([](wire::Welcome& w) { w.mutable_assignment()->set_from_step(-1); }));
   EXPECT_FALSE(refused([](wire::Welcome&) {}));
 }
 

@@ -7,7 +7,9 @@ namespace muster::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::SizeIs;
 using ::testing::StartsWith;
 
 TEST_F(ConfigTest, ReadsDefaultsAndTheModelFile) {
@@ -256,6 +258,28 @@ TEST_F(ConfigTest, EveryTypeIsWrittenAndLoadedAgain) {
 TEST_F(ConfigTest, DataDirectoryIsNeededToRun) {
   config::Config config = LoadConfig(Config(""), {});
   EXPECT_THROW(ResolveConfig(config, 2), Error);
+}
+
+TEST_F(ConfigTest, ClassesHaveTheNamesThatTheDataGiveThem) {
+  const auto names = [&](std::vector<std::string> texts) {
+    std::vector<Setting> settings;
+    for (const std::string& text : texts) settings.push_back(ParseSetting(text));
+    settings.push_back(ParseSetting("data.dir=" + dir_));
+    config::Config config = LoadConfig(Config(""), settings);
+    ResolveConfig(config, 2);
+    const auto& list = config.data().class_names();
+    return std::vector<std::string>(list.begin(), list.end());
+  };
+  EXPECT_THAT(names({}), SizeIs(0));
+  std::filesystem::create_directory(dir_ + "/cifar-10-batches-bin");
+  Write("cifar-10-batches-bin/batches.meta.txt", "a\nb\nc\nd\ne\nf\ng\nh\ni\nbig truck\r\n\n");
+  EXPECT_THAT(names({}), ElementsAre("a", "b", "c", "d", "e", "f", "g", "h", "i", "big truck"));
+  Write("batches.meta.txt", "too\nfew\n");
+  EXPECT_THAT(names({}), SizeIs(0));
+  EXPECT_THAT(names({"data.format=MNIST"}),
+              ElementsAre("0", "1", "2", "3", "4", "5", "6", "7", "8", "9"));
+  EXPECT_THAT(ErrorOf(Config(""), {"data.class_names=[\"cat\", \"dog\"]"}),
+              HasSubstr("expected 10 names, one for each class, got 2"));
 }
 
 TEST(Batch, BothWays) {

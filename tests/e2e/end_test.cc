@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "common/base/error.h"
+#include "common/tensors/safetensors_reader.h"
 #include "tests/e2e/real_job.h"
 
 namespace muster::testing {
@@ -129,6 +130,7 @@ TEST_F(End, ARunDirectoryThatIsRemovedIsNoSuccess) {
   EXPECT_THAT(job->Log(),
               AllOf(HasSubstr("Warning: "), HasSubstr("metrics.jsonl has been removed"),
                     HasSubstr("Completed: 3,000 steps"), HasSubstr("weights hash"),
+                    HasSubstr("model.safetensors: cannot be created"),
                     HasSubstr("it lacks config.txtpb, metrics.jsonl, server.log, worker-0.log"),
                     Not(HasSubstr("run files"))));
   EXPECT_TRUE(NothingLeft(2));
@@ -141,8 +143,15 @@ TEST_F(End, SignalsStopEverything) {
     job->Signal(signal);
     EXPECT_EQ(job->Wait(10), Code(code)) << job->Log();
     EXPECT_TRUE(NothingLeft(2));
-    EXPECT_EQ(Metrics("run").back()["reason"], "interrupted");
-    EXPECT_EQ(Metrics("run").back()["final"], true);
+    const auto last = Metrics("run").back();
+    EXPECT_EQ(last["reason"], "interrupted");
+    EXPECT_EQ(last["final"], true);
+    // The weights are there, and are those of the hash.
+    ASSERT_EQ(last["models"].size(), 1u) << last;
+    EXPECT_EQ(last["models"][0]["step"], last["step"]);
+    EXPECT_THAT(job->Log(), HasSubstr("run/model.safetensors: after step"));
+    const SafetensorsReader model(Path("run") / "model.safetensors");
+    EXPECT_EQ(model.header().metadata.at("weights_hash"), last["weights_hash"]);
     std::filesystem::remove_all(Path("run"));
   }
 }

@@ -31,13 +31,15 @@ std::string JoinError(const ClientOptions& options, ExitCode* code) {
 class Failure : public ::testing::TestWithParam<const char*> {
  protected:
   std::string ServerErrorWhen(const std::function<void(Client&, int64_t step)>& act, ExitCode* code,
-                              SliceGradient gradient = One);
+                              SliceGradient gradient = One,
+                              const decltype(WorkerBehaviour::loss)& loss = {});
 };
 class Refusal : public ::testing::TestWithParam<const char*> {};
 
 // Starts a job of two, lets rank 1 misbehave in `step` by `act`, and returns the server's error.
 std::string Failure::ServerErrorWhen(const std::function<void(Client&, int64_t step)>& act,
-                                     ExitCode* code, SliceGradient gradient) {
+                                     ExitCode* code, SliceGradient gradient,
+                                     const decltype(WorkerBehaviour::loss)& loss) {
   TestJob job(SmallConfig(2, 2), GetParam());
   auto good = std::async(std::launch::async, [&] {
     const auto client = job.Join(0);
@@ -50,7 +52,9 @@ std::string Failure::ServerErrorWhen(const std::function<void(Client&, int64_t s
   auto client = job.Join(1);
   try {
     RunWorker(*client,
-              {.gradient = gradient, .before_step = [&](int64_t step) { act(*client, step); }},
+              {.gradient = gradient,
+               .loss = loss,
+               .before_step = [&](int64_t step) { act(*client, step); }},
               job.graph().arena_floats());
   } catch (const Error&) {
   }
@@ -87,11 +91,9 @@ TEST_P(Failure, OverflowOfTheSumNamesTheVariable) {
 
 TEST_P(Failure, NonfiniteLossStopsTheStepBeforeAnyUpdate) {
   ExitCode code{};
-  const std::string error = ServerErrorWhen(
-      [](Client& client, int64_t step) {
-        if (step == 1) client.ReportLoss(1, 1, 8, std::nan(""), 0);
-      },
-      &code);
+  const std::string error =
+      ServerErrorWhen([](Client&, int64_t) {}, &code, One,
+                      [](int64_t step, int64_t) { return step == 1 ? std::nan("") : 1; });
   EXPECT_EQ(code, ExitCode::kNonfinite);
   EXPECT_THAT(error, AllOf(HasSubstr("slice 1"), HasSubstr("step 1"), HasSubstr("rank 1")));
 }

@@ -94,11 +94,14 @@ TEST(Flood, AMembersFloodDoesNotFillTheServer) {
   message.mutable_ready();
   ASSERT_TRUE(link->Send(message, {}));
   bool training = false;
+  uint64_t lease = 0;
   for (int i = 0; i < 1000 && !training; ++i) {
-    if (const auto event = link->Receive())
+    if (const auto event = link->Receive()) {
       training = event->message.has_train();
-    else
+      lease = event->message.train().lease();
+    } else {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
   }
   ASSERT_TRUE(training);
 
@@ -113,6 +116,7 @@ TEST(Flood, AMembersFloodDoesNotFillTheServer) {
     part.set_step(step);
     part.set_chunk(static_cast<uint32_t>(chunk));
     part.mutable_subtree()->set_level(0);
+    part.set_lease(lease);
     ASSERT_TRUE(link->Send(message, std::as_bytes(std::span(junk).first(floats))));
     sent += floats * sizeof(float);
     look();

@@ -18,14 +18,14 @@ namespace {
 
 constexpr size_t kFloats = 64;
 
-wire::ServerMessage WelcomeFor(uint32_t slice_begin, uint32_t slice_end) {
+wire::ServerMessage WelcomeFor() {
   wire::ServerMessage message;
   wire::Welcome& welcome = *message.mutable_welcome();
   welcome.add_chunk_end(kFloats / 2);
   welcome.add_chunk_end(kFloats);
   welcome.set_slices(2);
-  welcome.set_slice_begin(slice_begin);
-  welcome.set_slice_end(slice_end);
+  welcome.mutable_assignment()->add_subtree();
+  welcome.set_arenas(2);
   return message;
 }
 
@@ -71,7 +71,7 @@ class Handover : public ::testing::Test {
     worker.connection.Append(hello.SerializeAsString());
     EXPECT_TRUE(worker.connection.Flush());
     worker.peer = Next().peer;
-    const wire::ServerMessage welcome = WelcomeFor(0, 1);
+    const wire::ServerMessage welcome = WelcomeFor();
     link_->ShareGradients(worker.peer, GradientLayoutOf(welcome.welcome()));
     EXPECT_EQ(link_->Send(worker.peer, welcome, {}), SendResult::kQueued);
     link_->Deliver();
@@ -85,11 +85,10 @@ class Handover : public ::testing::Test {
     return worker;
   }
 
-  static void Push(Worker& worker, uint32_t chunk, uint32_t subtree = 0) {
+  static void Push(Worker& worker, uint32_t chunk, uint32_t arena = 0) {
     wire::WorkerMessage message;
     message.mutable_gradient_part()->set_chunk(chunk);
-    message.mutable_gradient_part()->mutable_subtree()->set_level(0);
-    message.mutable_gradient_part()->mutable_subtree()->set_index(subtree);
+    message.mutable_gradient_part()->set_arena(arena);
     worker.connection.Append(message.SerializeAsString());
     EXPECT_TRUE(worker.connection.Flush());
   }
@@ -144,6 +143,10 @@ TEST_F(Handover, AGradientIsReadWhereItWasWritten) {
   ASSERT_EQ(event.kind, FromWorker::Kind::kMessage);
   ASSERT_EQ(event.payload.floats().size(), kFloats / 2);
   EXPECT_EQ(event.payload.floats()[0], 7);
+  // The second one, in which nothing was reserved.
+  gradient_buffer.writable_floats()[kFloats] = 8;
+  Push(worker, 0, 1);
+  EXPECT_EQ(Next().payload.floats()[0], 8);
   // The gradient buffer outlives its worker while a payload refers to it.
   worker.Die();
   EXPECT_EQ(Next().kind, FromWorker::Kind::kLost);
@@ -165,10 +168,12 @@ TEST_F(Handover, EachConnectionHasGradientBuffersOfItsOwn) {
   EXPECT_EQ(event.payload.floats()[0], 0);
 }
 
-TEST_F(Handover, APartThatIsNotTheWorkersHasNoFloats) {
+TEST_F(Handover, AnArenaThatTheWorkerDoesNotHaveHasNoFloats) {
   Worker worker = Join();
-  Push(worker, 0, 1);
+  Push(worker, 0, 2);
+  Push(worker, 0, 0xffffffff);
   Push(worker, 0xffffffff);
+  EXPECT_EQ(Next().payload.bytes, 0u);
   EXPECT_EQ(Next().payload.bytes, 0u);
   EXPECT_EQ(Next().payload.bytes, 0u);
 }

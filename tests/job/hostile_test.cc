@@ -113,6 +113,7 @@ TEST(Hostile, NonsenseOfAMemberIsDropped) {
   *hello.mutable_hello() = job.OptionsFor(1).hello;
   hello.mutable_hello()->set_token(job.token());
   hello.mutable_hello()->set_protocol_version(kProtocolVersion);
+  hello.mutable_hello()->set_rank(1);
   link->Send(hello, {});
   link->Send(hello, {});  // twice
 
@@ -123,10 +124,16 @@ TEST(Hostile, NonsenseOfAMemberIsDropped) {
   const std::vector<TreeNode> parts = Decompose(mine, 3);
   std::vector<float> gradient(job.graph().arena_floats());
   std::vector<std::vector<float>> kept;  // what was sent stays as it is until the end
+  uint64_t lease = 0;                    // of the first of them, in the step under way
 
   const auto push = [&](int64_t step, uint32_t chunk, const TreeNode& node,
-                        std::span<const float> data, uint32_t rank = 1, uint32_t incarnation = 0) {
+                        std::span<const float> data, uint32_t rank = 1, uint32_t incarnation = 0,
+                        int other_lease = 0, uint32_t other_arena = 0) {
     wire::WorkerMessage message = base;
+    const auto part = static_cast<uint32_t>((std::ranges::find(parts, node) - parts.begin()) %
+                                            static_cast<int64_t>(parts.size()));
+    message.mutable_gradient_part()->set_lease(lease + part + static_cast<uint64_t>(other_lease));
+    message.mutable_gradient_part()->set_arena(part + other_arena);
     message.mutable_address()->set_rank(rank);
     message.mutable_address()->set_incarnation(incarnation);
     message.mutable_gradient_part()->set_step(step);
@@ -142,6 +149,8 @@ TEST(Hostile, NonsenseOfAMemberIsDropped) {
       message.mutable_slice_loss()->set_slice(slice);
       message.mutable_slice_loss()->set_samples(samples);
       message.mutable_slice_loss()->set_loss(1);
+      message.mutable_slice_loss()->set_lease(
+          lease + (slice == static_cast<uint32_t>(mine.begin) + 1 ? 1 : 0));
       link->Send(message, {});
     };
     bad_loss(step, 0, plan.Slice(plan.At(step), 0).size());  // not its slice
@@ -166,6 +175,10 @@ TEST(Hostile, NonsenseOfAMemberIsDropped) {
     push(int64_t{1} << 62, 0, parts[0], junk.first(chunks[0].floats()));
     push(step, 0, parts[0], junk.first(chunks[0].floats()), 0);     // another rank
     push(step, 0, parts[0], junk.first(chunks[0].floats()), 1, 5);  // another incarnation
+    for (const int other : {-1, 1, 1000000}) {                      // others' leases, and none
+      push(step, 0, parts[0], junk.first(chunks[0].floats()), 1, 0, other);
+    }
+    push(step, 0, parts[0], junk.first(chunks[0].floats()), 1, 0, 0, 1);  // another arena
     for (const TreeNode& node : parts) {
       for (size_t i = 0; i < gradient.size(); ++i) {
         bool any;
@@ -184,6 +197,7 @@ TEST(Hostile, NonsenseOfAMemberIsDropped) {
   };
   // The order for a step comes ahead of its weights; a step begins when it has both.
   int64_t ordered = -1, trained = -1;
+  uint64_t next_lease = 0;
   std::map<int64_t, size_t> arrived;
   bool running = true;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -200,6 +214,7 @@ TEST(Hostile, NonsenseOfAMemberIsDropped) {
       link->Send(ready, {});
     } else if (message.has_train()) {
       ordered = message.train().step();
+      next_lease = message.train().lease();
     } else if (message.has_weights_chunk()) {
       ++arrived[message.weights_chunk().version()];
     } else if (message.has_stop() || event->kind == FromServer::Kind::kLost) {
@@ -211,13 +226,14 @@ TEST(Hostile, NonsenseOfAMemberIsDropped) {
     }
     if (ordered > trained && arrived[ordered] == chunks.size()) {
       trained = ordered;
+      lease = next_lease;
       train(trained);
     }
   }
   other.get();
   const ServerResult result = job.Finish();
   EXPECT_EQ(result.weights_hash, QuietHash());
-  EXPECT_GE(result.dropped_messages, 3 * 15u);
+  EXPECT_GE(result.dropped_messages, 3 * 19u);
 }
 
 }  // namespace

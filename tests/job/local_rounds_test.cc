@@ -23,8 +23,8 @@ constexpr float kGradient = 1.0f / 1024;
 // A worker that does nothing but take part; `before_step` may block. Returns when the server says
 // Stop.
 Order TakePart(Client& client, const std::function<void(int64_t)>& before_step = {}) {
-  for (size_t part = 0; part < client.parts().size(); ++part) {
-    std::ranges::fill(client.GradientBuffer(part), kGradient);
+  for (size_t arena = 0; arena < client.first_share().nodes.size(); ++arena) {
+    std::ranges::fill(client.GradientBuffer(arena), kGradient);
   }
   client.ReportReady();
   for (;;) {
@@ -34,11 +34,14 @@ Order TakePart(Client& client, const std::function<void(int64_t)>& before_step =
     if (before_step) before_step(order.version);
     const StepPlan& plan = client.plan();
     const Batch batch = plan.At(order.version);
-    for (int64_t s = client.slices().begin; s < client.slices().end; ++s) {
-      client.ReportLoss(order.version, s, plan.Slice(batch, s).size(), 1, 0);
+    for (const WorkLease& lease : order.leases) {
+      const Range slices = Covers(lease.node, plan.slices);
+      for (int64_t s = slices.begin; s < slices.end; ++s) {
+        client.ReportLoss(order.version, lease, s, plan.Slice(batch, s).size(), 1, 0);
+      }
     }
-    for (size_t part = 0; part < client.parts().size(); ++part) {
-      for (size_t c = client.chunks().size(); c-- > 0;) client.PushChunk(order.version, part, c);
+    for (const WorkLease& lease : order.leases) {
+      for (size_t c = client.chunks().size(); c-- > 0;) client.PushChunk(order.version, lease, c);
     }
   }
 }

@@ -161,21 +161,21 @@ std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour, s
     if (behaviour.before_step) behaviour.before_step(order.version);
     const StepPlan& plan = client.plan();
     const Batch batch = plan.At(order.version);
-    for (int64_t s = client.slices().begin; s < client.slices().end; ++s) {
-      client.ReportLoss(order.version, s, plan.Slice(batch, s).size(), 1, 0);
+    for (const WorkLease& lease : order.leases) {
+      const Range slices = Covers(lease.node, plan.slices);
+      for (int64_t s = slices.begin; s < slices.end; ++s) {
+        const double loss = behaviour.loss ? behaviour.loss(order.version, s) : 1;
+        client.ReportLoss(order.version, lease, s, plan.Slice(batch, s).size(), loss, 0);
+      }
     }
-    for (size_t part = 0; part < client.parts().size(); ++part) {
+    for (const WorkLease& lease : order.leases) {
       bool any = false;
-      const std::span<float> gradient_buffer = client.GradientBuffer(part);
+      const std::span<float> gradient_buffer = client.GradientBuffer(lease.arena);
       for (size_t i = 0; i < arena_floats; ++i) {
         gradient_buffer[i] = TreeSumOf(
-            [&](int64_t s) { return behaviour.gradient(order.version, s, i); },
-            client.parts()[part], plan.slices,
-            [&](int64_t s) { return plan.Slice(batch, s).empty(); }, &any, client.wire_type());
-      }
-      if (!any) {
-        client.PushEmpty(order.version, part);
-        continue;
+            [&](int64_t s) { return behaviour.gradient(order.version, s, i); }, lease.node,
+            plan.slices, [&](int64_t s) { return plan.Slice(batch, s).empty(); }, &any,
+            client.wire_type());
       }
       std::vector<size_t> sequence;
       if (behaviour.chunk_order) {
@@ -183,7 +183,13 @@ std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour, s
       } else {
         for (size_t c = client.chunks().size(); c-- > 0;) sequence.push_back(c);
       }
-      for (const size_t c : sequence) client.PushChunk(order.version, part, c);
+      for (const size_t c : sequence) {
+        if (any) {
+          client.PushChunk(order.version, lease, c);
+        } else {
+          client.PushEmpty(order.version, lease, c);
+        }
+      }
     }
   }
 }

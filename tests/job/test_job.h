@@ -75,7 +75,9 @@ struct WorkerBehaviour {
   SliceGradient gradient;
   // In which order the chunks are pushed; default: last to first.
   std::function<std::vector<size_t>(size_t chunks)> chunk_order;
-  // Called before the loss of a step is reported.
+  // The loss of a slice; default: 1.
+  std::function<double(int64_t step, int64_t slice)> loss;
+  // Called before the losses of a step are reported.
   std::function<void(int64_t step)> before_step;
   // Called by rank 0 with the moving average of W(version), before it is evaluated.
   std::function<void(int64_t version, std::span<const float> average)> on_average;

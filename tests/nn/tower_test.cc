@@ -255,13 +255,15 @@ TEST(TowerStatisticsTest, SlicesDeliverTheirShareOfTheBatchsStatistic) {
   }
 }
 
-TEST(TowerPredictionsTest, AreTheLargestLogits) {
+TEST(TowerPredictionsTest, AreTheLargestLogitsAndLogitsAreThere) {
   const Graph graph = reference::MakeGraph(kNetworks[0].layers, kNetworks[0].input);
   const Arena weights = RandomWeights(graph);
   const SampleBatch batch(graph, 0, 6);
   std::vector<int32_t> predictions(6, -1);
   TowerInput input = batch.Input();
   input.predictions = predictions.data();
+  std::vector<float> logits(6 * 10, NAN);
+  input.logits = logits.data();
   const auto backend = MakeCpuBackend(1);
   Tower tower(graph, *backend, kSeed);
   tower.Prepare(6, Mode::kInference);
@@ -272,6 +274,9 @@ TEST(TowerPredictionsTest, AreTheLargestLogits) {
   for (size_t n = 0; n < 6; ++n) {
     const auto row = expected.logits.begin() + static_cast<int64_t>(n) * 10;
     EXPECT_EQ(predictions[n], std::max_element(row, row + 10) - row);
+    for (size_t c = 0; c < 10; ++c) {
+      EXPECT_NEAR(logits[10 * n + c], row[static_cast<int64_t>(c)], 1e-4) << n << ", " << c;
+    }
   }
 }
 

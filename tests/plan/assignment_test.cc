@@ -16,9 +16,6 @@ TEST(Assignment, EvenSharesCoverEachSliceOnce) {
         const std::vector<Range> mine = assignment.SlicesOf(rank);
         ASSERT_EQ(mine.size(), 1u);  // neighbours
         EXPECT_EQ(mine[0], EvenPart(slices, ranks, rank));
-        for (int64_t slice = 0; slice < slices; ++slice) {
-          EXPECT_EQ(assignment.Holds(rank, slice), mine[0].begin <= slice && slice < mine[0].end);
-        }
         EXPECT_EQ(mine[0].begin, next);
         next = mine[0].end;
       }
@@ -32,9 +29,6 @@ TEST(Assignment, AShareMayHaveHoles) {
   const Assignment assignment{.slices = 6, .nodes = {{{1, 0}, {0, 5}}, {{1, 1}, {0, 4}}}};
   EXPECT_EQ(assignment.SlicesOf(0), (std::vector<Range>{{0, 2}, {5, 6}}));
   EXPECT_EQ(assignment.SlicesOf(1), (std::vector<Range>{{2, 5}}));
-  EXPECT_TRUE(assignment.Holds(0, 5));
-  EXPECT_FALSE(assignment.Holds(0, 4));
-  EXPECT_FALSE(assignment.Holds(1, 1));
 }
 
 }  // namespace

@@ -10,15 +10,16 @@ namespace {
 
 using Span = GradientLayout::Span;
 
-// Three of four slices: the pair of the first two, and the third one alone.
-const GradientLayout kLayout({10, 25, 40}, {{1, 0}, {0, 2}});
+// Two arenas that every step uses, and one more.
+const GradientLayout kLayout({10, 25, 40}, 3, 2);
 
-TEST(GradientLayout, HasOneArenaPerPart) {
+TEST(GradientLayout, HasArenasOneAfterTheOther) {
   EXPECT_EQ(kLayout.arena_floats(), 40u);
-  EXPECT_EQ(kLayout.gradient_buffers(), 2u);
-  EXPECT_EQ(kLayout.bytes(), 2 * 40 * sizeof(float));
-  EXPECT_EQ(kLayout.GradientBuffer(0), (Span{0, 40}));
-  EXPECT_EQ(kLayout.GradientBuffer(1), (Span{40, 40}));
+  EXPECT_EQ(kLayout.arenas(), 3u);
+  EXPECT_EQ(kLayout.bytes(), 3 * 40 * sizeof(float));
+  EXPECT_EQ(kLayout.used_bytes(), 2 * 40 * sizeof(float));
+  EXPECT_EQ(kLayout.Arena(0), (Span{0, 40}));
+  EXPECT_EQ(kLayout.Arena(2), (Span{80, 40}));
 }
 
 TEST(GradientLayout, FindsAChunkInTheArena) {
@@ -29,31 +30,33 @@ TEST(GradientLayout, FindsAChunkInTheArena) {
   EXPECT_EQ(kLayout.Chunk(0xffffffff), std::nullopt);
 }
 
-TEST(GradientLayout, FindsAPartsChunkInTheMemory) {
-  EXPECT_EQ(kLayout.Part(1, {1, 0}), (Span{10, 15}));
-  EXPECT_EQ(kLayout.Part(1, {0, 2}), (Span{50, 15}));
-  EXPECT_EQ(kLayout.Part(1, {0, 0}), std::nullopt) << "a part of one of its parts";
-  EXPECT_EQ(kLayout.Part(3, {1, 0}), std::nullopt);
+TEST(GradientLayout, FindsAChunkInTheMemory) {
+  EXPECT_EQ(kLayout.Chunk(1, 0), (Span{10, 15}));
+  EXPECT_EQ(kLayout.Chunk(1, 2), (Span{90, 15}));
+  EXPECT_EQ(kLayout.Chunk(1, 3), std::nullopt) << "no such arena";
+  EXPECT_EQ(kLayout.Chunk(1, 0xffffffff), std::nullopt);
+  EXPECT_EQ(kLayout.Chunk(3, 0), std::nullopt) << "no such chunk";
 }
 
 TEST(GradientLayout, OfNothingHasNothing) {
   const GradientLayout empty;
   EXPECT_EQ(empty.bytes(), 0u);
   EXPECT_EQ(empty.Chunk(0), std::nullopt);
-  EXPECT_EQ(empty.Part(0, {0, 0}), std::nullopt);
-  // A worker without slices, which pushes nothing.
-  const GradientLayout idle({10}, {});
+  EXPECT_EQ(empty.Chunk(0, 0), std::nullopt);
+  // A worker without work.
+  const GradientLayout idle({10}, 0, 0);
   EXPECT_EQ(idle.bytes(), 0u);
   EXPECT_EQ(idle.Chunk(0), (Span{0, 10}));
+  EXPECT_EQ(idle.Chunk(0, 0), std::nullopt);
 }
 
-// Chunks of all parts together are the memory, each float once.
+// Chunks of all arenas together are the memory, each float once.
 TEST(GradientLayout, CoversTheMemory) {
+  const GradientLayout layout({3, 4, 11}, 4, 4);
   std::set<size_t> floats;
-  for (const TreeNode& part : Decompose({1, 7}, 8)) {
+  for (uint32_t arena = 0; arena < 4; ++arena) {
     for (uint32_t chunk = 0; chunk < 3; ++chunk) {
-      const GradientLayout layout({3, 4, 11}, Decompose({1, 7}, 8));
-      const auto span = layout.Part(chunk, part);
+      const auto span = layout.Chunk(chunk, arena);
       ASSERT_TRUE(span);
       EXPECT_EQ(span->count, layout.Chunk(chunk)->count);
       for (size_t i = 0; i < span->count; ++i) floats.insert(span->begin + i);

@@ -33,7 +33,7 @@ wire::EvaluatedBlock Block(uint32_t number, int64_t samples, double loss, int64_
 }
 
 TEST(EvaluationTest, SumsBlocksOfAllRanks) {
-  Evaluation evaluation(7, 10, 4, 2, 10, false);  // blocks of 4, 4 and 2; rank 0 has the first
+  Evaluation evaluation(7, 10, 4, {0, 1}, 10, false);  // blocks of 4, 4 and 2; rank 0 has the first
   EXPECT_FALSE(evaluation.Add(0, Block(1, 4, 1, 1, 2)));  // rank 1's
   EXPECT_TRUE(evaluation.Add(0, Block(0, 4, 1, 1, 2)));
   EXPECT_FALSE(evaluation.Add(0, Block(0, 4, 1, 1, 2)));  // again
@@ -57,13 +57,13 @@ TEST(EvaluationTest, SumsBlocksOfAllRanks) {
 }
 
 TEST(EvaluationTest, FiveClassesHaveNoTopFive) {
-  Evaluation evaluation(7, 4, 4, 1, 5, false);
+  Evaluation evaluation(7, 4, 4, {0}, 5, false);
   ASSERT_TRUE(evaluation.Add(0, Block(0, 4, 1, 1, 4)));
   EXPECT_FALSE(evaluation.Result().top5_accuracy.has_value());
 }
 
 TEST(EvaluationTest, PredictionsMakeTheConfusionMatrix) {
-  Evaluation evaluation(7, 5, 3, 1, 3, true);
+  Evaluation evaluation(7, 5, 3, {0}, 3, true);
   EXPECT_FALSE(evaluation.Add(0, Block(0, 3, 0, 1, 0)));                        // none
   EXPECT_FALSE(evaluation.Add(0, Block(0, 3, 0, 1, 0, {0, 1, 2}, {0, 1})));     // too few
   EXPECT_FALSE(evaluation.Add(0, Block(0, 3, 0, 1, 0, {0, 1, 3}, {0, 1, 2})));  // no class

@@ -44,6 +44,7 @@ class RosterTest : public ::testing::Test {
     hello.set_test_samples(10);
     hello.set_data_fingerprint(5);
     hello.add_setting("run.seed: 1");
+    hello.set_process(static_cast<uint64_t>(pid) * 1000);
     return hello;
   }
   wire::Hello Hello() const { return Hello(layout_); }
@@ -55,12 +56,11 @@ class RosterTest : public ::testing::Test {
     return address;
   }
   // Why this Hello is refused; "" if it is not.
-  std::string Refusal(const wire::Hello& hello, uint32_t rank = 1) {
-    return roster_.Join(40 + rank, Address(rank), hello).value_or("");
+  std::string Refusal(wire::Hello hello, uint32_t rank = 1) {
+    hello.set_rank(rank);
+    return roster_.Join(40 + rank, hello).refusal;
   }
-  void Seat(uint32_t rank) {
-    EXPECT_EQ(roster_.Join(40 + rank, Address(rank), Hello()), std::nullopt);
-  }
+  void Seat(uint32_t rank) { EXPECT_EQ(Refusal(Hello(), rank), ""); }
 
   VariableLayout layout_ = Layout();
   Roster roster_{layout_, {.token = kToken, .job = 9, .workers = 3, .settings = {"run.seed: 1"}}};
@@ -145,31 +145,50 @@ TEST_F(RosterTest, AnotherNumberOfThreadsIsRemarked) {
   EXPECT_THAT(roster_.Remark(1), HasSubstr("it computes with 4 threads, rank 0 with 2"));
 }
 
+TEST_F(RosterTest, WhoWantsNoRankGetsTheFirstThatIsFree) {
+  Seat(1);
+  for (const uint32_t expected : {0u, 2u}) {
+    const Roster::Seating seating = roster_.Join(60 + expected, Hello());
+    EXPECT_EQ(seating.refusal, "");
+    EXPECT_EQ(seating.rank, expected);
+    EXPECT_EQ(roster_.RankOf(60 + expected), expected);
+  }
+  EXPECT_EQ(roster_.Join(70, Hello()).refusal, "all 3 ranks of this job are taken");
+}
+
 TEST_F(RosterTest, AMessageMustComeFromItsSeat) {
-  EXPECT_EQ(roster_.Join(41, Address(1, 3), Hello()), std::nullopt);
-  EXPECT_TRUE(roster_.Matches(1, Address(1, 3)));
-  EXPECT_FALSE(roster_.Matches(1, Address(1, 2)));  // an earlier process
-  EXPECT_FALSE(roster_.Matches(1, Address(0, 3)));
-  wire::Address other_job = Address(1, 3);
+  Seat(1);
+  EXPECT_TRUE(roster_.Matches(1, Address(1, 0)));
+  EXPECT_FALSE(roster_.Matches(1, Address(0, 0)));
+  wire::Address other_job = Address(1, 0);
   other_job.set_job(8);
   EXPECT_FALSE(roster_.Matches(1, other_job));
+  roster_.at(1).ready = roster_.at(1).entered = true;
+  roster_.BeginAnew(1);
+  EXPECT_FALSE(roster_.Matches(1, Address(1, 0))) << "from before";
+  EXPECT_TRUE(roster_.Matches(1, Address(1, 1)));
+  EXPECT_FALSE(roster_.at(1).ready);
+  EXPECT_FALSE(roster_.at(1).entered);
 }
 
 TEST_F(RosterTest, ASeatMovesToTheSameProcesssSecondConnection) {
   Seat(1);
-  EXPECT_NE(roster_.Reseat(50, Address(1), Hello(layout_, 78)), std::nullopt);  // another process
-  EXPECT_NE(roster_.Reseat(50, Address(0), Hello()), std::nullopt);
-  EXPECT_NE(roster_.Reseat(50, Address(7), Hello()), std::nullopt);
+  EXPECT_NE(roster_.Reseat(50, Hello(layout_, 78)).refusal, "");  // another process
   wire::Hello hello = Hello();
+  hello.set_process(0);  // says nothing of itself
+  EXPECT_NE(roster_.Reseat(50, hello).refusal, "");
+  hello = Hello();
   hello.set_token("");
-  EXPECT_EQ(roster_.Reseat(50, Address(1), hello), kWrongToken);
+  EXPECT_EQ(roster_.Reseat(50, hello).refusal, kWrongToken);
   EXPECT_EQ(roster_.RankOf(41), 1u);
-  EXPECT_EQ(roster_.Reseat(50, Address(1), Hello()), std::nullopt);
+  const Roster::Seating seating = roster_.Reseat(50, Hello());
+  EXPECT_EQ(seating.refusal, "");
+  EXPECT_EQ(seating.rank, 1u);
   EXPECT_EQ(roster_.RankOf(50), 1u);
   EXPECT_EQ(roster_.RankOf(41), std::nullopt);
   roster_.at(1).ready = true;  // its memory was fine
-  EXPECT_THAT(roster_.Reseat(51, Address(1), Hello()).value_or(""),
-              HasSubstr("rank 1 has no such worker that waits for its memory"));
+  EXPECT_THAT(roster_.Reseat(51, Hello()).refusal,
+              HasSubstr("pid 77 is no worker that waits for its memory"));
 }
 
 TEST_F(RosterTest, WordsOfAStrangerAreMadePrintable) {

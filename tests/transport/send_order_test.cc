@@ -138,13 +138,14 @@ TEST(SendOrder, AWorkersWordsOvertakeGradientsAndLowLayersHighOnes) {
   welcome.set_global_batch(1);
   welcome.set_total_steps(1);
   welcome.set_slices(1);
-  welcome.set_slice_end(1);
+  welcome.mutable_assignment()->add_subtree();
+  welcome.set_arenas(1);
   welcome.set_tensor_type(wire::FP32);
   ASSERT_EQ(server->Send(came->peer, message, {}), SendResult::kQueued);
 
   const std::unique_ptr<Client> worker = client.get();
-  for (size_t c = kChunks; c-- > 0;) worker->PushChunk(0, 0, c);
-  worker->ReportLoss(0, 0, 1, 1.0, 0);
+  for (size_t c = kChunks; c-- > 0;) worker->PushChunk(0, {}, c);
+  worker->ReportLoss(0, {}, 0, 1, 1.0, 0);
   // Until the communication thread, which may be in the middle of it, has begun once more and
   // ended.
   for (int i = 0; i < 2; ++i) {

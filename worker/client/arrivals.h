@@ -11,15 +11,15 @@ namespace muster {
 
 class Arrivals {
  public:
-  Arrivals() = default;
-  // Before the first ones, W(first_step), came. A run that goes on may begin with an evaluation of
-  // their average.
-  Arrivals(size_t chunks, int64_t first_step)
-      : weights_(chunks, first_step - 1), average_(chunks, first_step - 1) {}
+  Arrivals() = default;  // nothing is to come
+  // Before the first ones, W(first), came. A run that goes on may begin with an evaluation of their
+  // average.
+  Arrivals(size_t chunks, int64_t first)
+      : weights_(chunks, first - 1), average_(chunks, first - 1) {}
 
   // The chunk of these weights, or of their average, or of later ones.
   bool Has(int64_t version, size_t chunk, bool average) const {
-    return (average ? average_ : weights_)[chunk] >= version;
+    return chunk < weights_.size() && (average ? average_ : weights_)[chunk] >= version;
   }
 
   // Weights come version by version; an average only where an evaluation wants it, and after its

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <random>
 
 #include "common/base/log.h"
 #include "common/link/protocol.h"
@@ -11,8 +12,16 @@
 #include "common/transport/transport.h"
 
 namespace muster {
+namespace {
 
-Client::Client(ClientOptions options) : options_(std::move(options)) {
+uint64_t RandomNumber() {
+  std::random_device random;
+  return (uint64_t{random()} << 32 | random()) | 1;  // not 0
+}
+
+}  // namespace
+
+Client::Client(ClientOptions options) : options_(std::move(options)), process_(RandomNumber()) {
   try {
     Join(Attempt::kFirst);
   } catch (const HandOverFailed& error) {
@@ -65,6 +74,8 @@ wire::WorkerMessage Client::Hello(Attempt attempt) const {
   (void)::gethostname(host.data(), host.size() - 1);
   hello.set_host(host.data());
   hello.set_pid(::getpid());
+  hello.set_process(process_);
+  if (options_.rank) hello.set_rank(*options_.rank);
   if (attempt == Attempt::kInsteadOfLocal) hello.set_instead_of_local(true);
   return message;
 }
@@ -89,8 +100,8 @@ Client::~Client() {
 wire::WorkerMessage Client::NewMessage() const {
   wire::WorkerMessage message;
   message.mutable_address()->set_job(JobOf(options_.token));
-  message.mutable_address()->set_rank(options_.rank);
-  message.mutable_address()->set_incarnation(options_.incarnation);
+  message.mutable_address()->set_rank(rank_);
+  message.mutable_address()->set_incarnation(incarnation_);
   return message;
 }
 
@@ -108,12 +119,23 @@ Order Client::NextOrder() {
   std::unique_lock lock(mutex_);
   (void)channel_->Wait(lock, [this] { return !orders_.empty() || error_ != nullptr; });
   if (orders_.empty()) ThrowIfFailed();
+  return TakeOrder();
+}
+
+std::optional<Order> Client::NextUrgentOrder() {
+  const std::lock_guard lock(mutex_);
+  if (orders_.empty() || !orders_.front().urgent()) return std::nullopt;
+  return TakeOrder();
+}
+
+Order Client::TakeOrder() {
   Order order = std::move(orders_.front());
   orders_.pop_front();
+  if (order.kind == Order::Kind::kFence) fenced_ = false;
   return order;
 }
 
-std::span<float> Client::GradientBuffer(size_t part) { return tensors_->GradientBuffer(part); }
+std::span<float> Client::GradientBuffer(size_t arena) { return tensors_->GradientBuffer(arena); }
 
 std::span<const float> Client::Weights(int64_t version) const {
   return tensors_->WeightBuffer(static_cast<int>(version % 2));
@@ -123,18 +145,28 @@ std::span<const float> Client::Average() const {
   return tensors_->WeightBuffer(TensorStore::kAverageBuffer);
 }
 
-void Client::AwaitChunk(int64_t version, size_t chunk) { Await(version, chunk, false); }
+bool Client::AwaitChunk(int64_t version, size_t chunk, Wait wait) {
+  return Await(version, chunk, false, wait);
+}
 
-void Client::AwaitAverage(int64_t version, size_t chunk) { Await(version, chunk, true); }
+bool Client::AwaitAverage(int64_t version, size_t chunk, Wait wait) {
+  return Await(version, chunk, true, wait);
+}
 
-void Client::Await(int64_t version, size_t chunk, bool average) {
+bool Client::IsUrgent(Wait wait) const {
+  return fenced_ || (wait == Wait::kForUrgent && !orders_.empty() && orders_.front().urgent());
+}
+
+bool Client::Await(int64_t version, size_t chunk, bool average, Wait wait) {
   std::unique_lock lock(mutex_);
-  const auto arrived = [&] { return arrived_.Has(version, chunk, average); };
-  if (arrived()) return;
+  const auto arrived = [&] { return !fenced_ && arrived_.Has(version, chunk, average); };
+  if (arrived()) return true;
   const trace::Span span("wait", {}, {.step = version, .chunk = static_cast<int32_t>(chunk)});
-  (void)channel_->Wait(lock, [&] { return arrived() || error_ != nullptr || stopped_; });
-  if (arrived()) return;
+  (void)channel_->Wait(
+      lock, [&] { return arrived() || IsUrgent(wait) || error_ != nullptr || stopped_; });
+  if (arrived()) return true;
   ThrowIfFailed();
+  if (IsUrgent(wait)) return false;
   std::string reason;
   for (const Order& order : orders_) {
     if (order.kind == Order::Kind::kStop) reason = order.reason;
@@ -142,8 +174,9 @@ void Client::Await(int64_t version, size_t chunk, bool average) {
   throw Error(ExitCode::kPeerFailed, "the server stopped the run: {}", reason);
 }
 
-void Client::ReportLoss(int64_t step, int64_t slice, int64_t samples, double loss,
-                        int64_t correct) {
+void Client::ReportLoss(int64_t step, const WorkLease& lease, int64_t slice, int64_t samples,
+                        double loss, int64_t correct) {
+  if (fenced_) return;
   wire::WorkerMessage message = NewMessage();
   wire::SliceLoss& body = *message.mutable_slice_loss();
   body.set_step(step);
@@ -151,37 +184,40 @@ void Client::ReportLoss(int64_t step, int64_t slice, int64_t samples, double los
   body.set_samples(samples);
   body.set_loss(loss);
   body.set_correct(correct);
+  body.set_lease(lease.id);
   Send(std::move(message), When::kSoon);  // nothing can be done without gradients
 }
 
-wire::WorkerMessage Client::PartMessage(int64_t step, size_t part, size_t chunk) const {
+wire::WorkerMessage Client::PartMessage(int64_t step, const WorkLease& lease, size_t chunk) const {
   wire::WorkerMessage message = NewMessage();
   wire::GradientPart& body = *message.mutable_gradient_part();
   body.set_step(step);
   body.set_chunk(static_cast<uint32_t>(chunk));
-  body.mutable_subtree()->set_level(parts()[part].level);
-  body.mutable_subtree()->set_index(parts()[part].index);
+  *body.mutable_subtree() = SubtreeOf(lease.node);
+  body.set_lease(lease.id);
+  body.set_arena(static_cast<uint32_t>(lease.arena));
   return message;
 }
 
-void Client::PushChunk(int64_t step, size_t part, size_t chunk) {
+void Client::PushChunk(int64_t step, const WorkLease& lease, size_t chunk) {
+  if (fenced_) return;
   const trace::Span span("push", {}, {.step = step, .chunk = static_cast<int32_t>(chunk)});
-  Outgoing outgoing{.message = PartMessage(step, part, chunk)};
+  Outgoing outgoing{.message = PartMessage(step, lease, chunk)};
   const ChunkRange& range = chunks()[chunk];
-  outgoing.tensor = GradientBuffer(part).subspan(range.begin, range.size());
+  outgoing.tensor = GradientBuffer(lease.arena).subspan(range.begin, range.size());
   outgoing.urgency = UrgencyOf(outgoing.message.gradient_part());
   channel_->Send(std::move(outgoing), When::kNow);
 }
 
-void Client::PushEmpty(int64_t step, size_t part) {
-  for (size_t chunk = 0; chunk < chunks().size(); ++chunk) {
-    wire::WorkerMessage message = PartMessage(step, part, chunk);
-    message.mutable_gradient_part()->set_empty(true);
-    Send(std::move(message), chunk + 1 < chunks().size() ? When::kSoon : When::kNow);
-  }
+void Client::PushEmpty(int64_t step, const WorkLease& lease, size_t chunk) {
+  if (fenced_) return;
+  wire::WorkerMessage message = PartMessage(step, lease, chunk);
+  message.mutable_gradient_part()->set_empty(true);
+  Send(std::move(message), chunk + 1 < chunks().size() ? When::kSoon : When::kNow);
 }
 
 void Client::ReportEvaluated(const wire::EvaluatedBlock& block) {
+  if (fenced_) return;
   wire::WorkerMessage message = NewMessage();
   *message.mutable_evaluated_block() = block;
   Send(std::move(message));

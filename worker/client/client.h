@@ -11,11 +11,17 @@
 //     if (order.kind == Order::Kind::kStop) break;
 //     client.AwaitChunk(order.version, c);        // e. for each chunk, before it is read
 //     ... client.Weights(order.version) ...
-//     client.ReportLoss(...);                     // b. each slice, before its gradients, and
+//     for each lease of the order:
+//       client.ReportLoss(step, lease, ...);      // b. each slice, before its gradients, and
 //                                                 //    after all weights of the step arrived
-//     ... client.GradientBuffer(p) ...
-//     client.PushChunk(order.version, p, c);      // c. each part, each chunk
+//       ... client.GradientBuffer(lease.arena) ...
+//       client.PushChunk(step, lease, c);         // c. each chunk
 //   }
+//
+// What the server wants before all else (Redo, Fence) comes first from NextOrder. A program that
+// can leave its forward pass waits with Wait::kForUrgent: AwaitChunk is then false when there is
+// such an order. One that cannot is asked for nothing while it waits, and a job that loses another
+// worker then ends by its deadline.
 //
 // Threads: one compute thread calls the public methods. What comes is handled by whichever thread
 // receives it (channel.h), one at a time; what both know is under one lock. Every wait ends: with
@@ -23,12 +29,14 @@
 // silent, or has refused or stopped this worker.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <deque>
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,6 +51,7 @@
 #include "proto/wire.pb.h"
 #include "worker/client/arrivals.h"
 #include "worker/client/channel.h"
+#include "worker/client/order.h"
 #include "worker/client/tensor_store.h"
 #include "worker/client/terms.h"
 
@@ -51,8 +60,7 @@ namespace muster {
 struct ClientOptions {
   std::string endpoint;
   std::string token;
-  uint32_t rank = 0;
-  uint32_t incarnation = 0;
+  std::optional<uint32_t> rank;  // none: any that is free
   // What the worker presents: the arena's layout, its data, its threads. rank, token, host and pid
   // are filled in by the client.
   wire::Hello hello;
@@ -61,20 +69,6 @@ struct ClientOptions {
   LinkOptions link;
   double start_s = 60;    // until Welcome
   double silence_s = 20;  // without a sign of life from the server
-};
-
-// What the server wants next.
-struct Order {
-  enum class Kind { kTrain, kEvaluate, kStop };
-  Kind kind;
-  int64_t version = 0;       // use W(version); the step to train, too
-  int64_t samples = 0;       // kTrain: of the whole batch
-  int64_t block_size = 0;    // kEvaluate
-  Range blocks;              // kEvaluate: of this worker
-  bool average = false;      // kEvaluate: on the moving average of W(version)
-  bool predictions = false;  // kEvaluate: report label and prediction of each sample
-  bool completed = false;    // kStop: the run reached its end
-  std::string reason;        // kStop
 };
 
 class Client final : private Channel::Owner {
@@ -88,10 +82,10 @@ class Client final : private Channel::Owner {
   Client(const Client&) = delete;
 
   const char* transport() const { return channel_->link().transport(); }  // for people
+  uint32_t rank() const { return rank_; }
   const StepPlan& plan() const { return terms_.plan; }
-  int64_t first_step() const { return terms_.first_step; }
-  Range slices() const { return terms_.slices; }                       // of this worker
-  const std::vector<TreeNode>& parts() const { return terms_.parts; }  // what it pushes per chunk
+  // What it begins with; a Train order says what it is to compute then.
+  const WorkShare& first_share() const { return terms_.share; }
   const std::vector<ChunkRange>& chunks() const { return terms_.chunks; }
   // How gradients travel. A worker that adds gradients of slices itself rounds each of them, and
   // each sum, with RoundToWire and AddOnWire, so that it adds what the server would have added.
@@ -100,24 +94,31 @@ class Client final : private Channel::Owner {
 
   void ReportReady();
   Order NextOrder();
+  // One that is urgent, if there is one.
+  std::optional<Order> NextUrgentOrder();
 
-  // The memory of the gradient of parts()[part]: the whole arena. Chunk c of it may be written
-  // from the arrival of W(step) chunk c until PushChunk.
-  std::span<float> GradientBuffer(size_t part);
+  // The memory of a gradient: the whole arena. Chunk c of it may be written from the arrival of
+  // W(step) chunk c until PushChunk; of a Redo, which has an arena of its own, at once.
+  std::span<float> GradientBuffer(size_t arena);
   std::span<const float> Weights(int64_t version) const;
 
-  void AwaitChunk(int64_t version, size_t chunk);
+  // False: the chunk is not here. kForUrgent: an urgent order is, instead. Fence ends either; until
+  // that order is taken, what is reported and pushed goes nowhere.
+  enum class Wait { kForChunk, kForUrgent };
+  bool AwaitChunk(int64_t version, size_t chunk, Wait wait = Wait::kForChunk);
 
   // The moving average of W(version), for an evaluation that the server ordered on it. Every chunk
   // must be awaited before this worker goes on to train, even if it evaluates nothing: the server
   // takes the gradients of the next step as the sign that the average has arrived.
   std::span<const float> Average() const;
-  void AwaitAverage(int64_t version, size_t chunk);
+  bool AwaitAverage(int64_t version, size_t chunk, Wait wait = Wait::kForChunk);
 
-  void ReportLoss(int64_t step, int64_t slice, int64_t samples, double loss, int64_t correct);
-  void PushChunk(int64_t step, size_t part, size_t chunk);
+  // After Fence and until the order that says so is taken, nothing of this is sent.
+  void ReportLoss(int64_t step, const WorkLease& lease, int64_t slice, int64_t samples, double loss,
+                  int64_t correct);
+  void PushChunk(int64_t step, const WorkLease& lease, size_t chunk);
   // The subtree holds no samples in this step.
-  void PushEmpty(int64_t step, size_t part);
+  void PushEmpty(int64_t step, const WorkLease& lease, size_t chunk);
   void ReportEvaluated(const wire::EvaluatedBlock& block);
   void ReportTimes(const wire::StepTimes& times);
 
@@ -140,10 +141,13 @@ class Client final : private Channel::Owner {
     channel_->Send({.message = std::move(message)}, when);
   }
   wire::WorkerMessage NewMessage() const;
-  // The gradient of a chunk of parts()[part], without its floats.
-  wire::WorkerMessage PartMessage(int64_t step, size_t part, size_t chunk) const;
+  // The gradient of a chunk, without its floats.
+  wire::WorkerMessage PartMessage(int64_t step, const WorkLease& lease, size_t chunk) const;
 
-  void Await(int64_t version, size_t chunk, bool average);
+  bool Await(int64_t version, size_t chunk, bool average, Wait wait);
+  // With mutex_ locked.
+  bool IsUrgent(Wait wait) const;
+  Order TakeOrder();
   // Rethrows what ended the communication.
   void ThrowIfFailed() const;
 
@@ -154,7 +158,15 @@ class Client final : private Channel::Owner {
 
   // With mutex_ locked.
   void HandleMessage(FromServer& event, bool stored);
+  // Whose a message is. kFormer: this worker's, before it was fenced.
+  enum class Addressee { kMine, kFormer, kOther };
+  Addressee AddresseeOf(const wire::Address& address) const;
   void HandleWelcome(FromServer& event);
+  void HandleOrder(const wire::ServerMessage& message);
+  void HandleAssignment(const wire::Assignment& assignment);
+  void HandleTrain(const wire::Train& train);
+  void HandleRedo(const wire::Redo& redo);
+  void HandleFence(const wire::Fence& fence);
   void MarkArrived(const wire::WeightsChunk& weights, bool stored, size_t bytes);
   void HandleStop(const wire::Stop& stop);
   void SetError(Error error);
@@ -163,13 +175,18 @@ class Client final : private Channel::Owner {
   void CheckSilence();
 
   const ClientOptions options_;
+  const uint64_t process_;
+  // Given by the server.
+  std::atomic<uint32_t> rank_ = 0, incarnation_ = 0;
+  std::atomic<bool> fenced_ = false;  // and the compute thread has not been told yet
   Terms terms_;
   std::unique_ptr<TensorStore> tensors_;  // before the channel, which sends from it
 
   mutable std::mutex mutex_;
   bool welcome_ = false;
-  bool stopped_ = false;  // the server said Stop
-  std::deque<Order> orders_;
+  bool stopped_ = false;      // the server said Stop
+  std::deque<Order> orders_;  // urgent ones first
+  WorkShare share_;           // which Train orders follow
   Arrivals arrived_;
   std::exception_ptr error_;
   Clock::time_point last_heard_ = Clock::now();

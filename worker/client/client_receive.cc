@@ -1,4 +1,5 @@
 // What comes from the server.
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -50,26 +51,46 @@ void Client::Handle(FromServer&& event) {
   }
 }
 
+Client::Addressee Client::AddresseeOf(const wire::Address& address) const {
+  if (address.job() != JobOf(options_.token)) return Addressee::kOther;
+  if (!welcome_) return Addressee::kMine;  // the server says who this is
+  if (address.rank() != rank_) return Addressee::kOther;
+  if (address.incarnation() == incarnation_) return Addressee::kMine;
+  return address.incarnation() < incarnation_ ? Addressee::kFormer : Addressee::kOther;
+}
+
 void Client::HandleMessage(FromServer& event, bool stored) {
   const wire::ServerMessage& message = event.message;
-  const bool for_me = message.address().job() == JobOf(options_.token) &&
-                      message.address().rank() == options_.rank &&
-                      message.address().incarnation() == options_.incarnation;
+  const Addressee addressee = AddresseeOf(message.address());
   if (event.kind == FromServer::Kind::kMessage && message.has_refused()) {
     SetError(Error(ExitCode::kRefused, "the server refused this worker: {}",
                    message.refused().reason()));
-  } else if (event.kind == FromServer::Kind::kMalformed || !for_me) {
+  } else if (event.kind == FromServer::Kind::kMalformed || addressee == Addressee::kOther) {
     SetError(
         Error(ExitCode::kPeerFailed,
               "the server sent a message that is not of this protocol, or not for this worker"));
+  } else if (addressee == Addressee::kFormer) {
+    return;  // was on its way when this worker was fenced
   } else if (message.has_welcome()) {
     HandleWelcome(event);
   } else if (message.has_weights_chunk()) {
     MarkArrived(message.weights_chunk(), stored, event.payload.bytes);
+  } else if (message.has_enter() && message.enter().version() >= 0) {
+    arrived_ = Arrivals(chunks().size(), message.enter().version());
+  } else {
+    HandleOrder(message);
+  }
+}
+
+void Client::HandleOrder(const wire::ServerMessage& message) {
+  if (message.has_assignment()) {
+    HandleAssignment(message.assignment());
   } else if (message.has_train()) {
-    orders_.push_back({.kind = Order::Kind::kTrain,
-                       .version = message.train().step(),
-                       .samples = message.train().samples()});
+    HandleTrain(message.train());
+  } else if (message.has_redo()) {
+    HandleRedo(message.redo());
+  } else if (message.has_fence()) {
+    HandleFence(message.fence());
   } else if (message.has_evaluate()) {
     orders_.push_back({.kind = Order::Kind::kEvaluate,
                        .version = message.evaluate().version(),
@@ -80,6 +101,66 @@ void Client::HandleMessage(FromServer& event, bool stored) {
   } else if (message.has_stop()) {
     HandleStop(message.stop());
   }
+}
+
+void Client::HandleAssignment(const wire::Assignment& assignment) {
+  const auto share = ReadShare(assignment, plan(), terms_.arenas);
+  if (share) {
+    share_ = *share;
+  } else {
+    SetError(Error(ExitCode::kPeerFailed,
+                   "the server's assignment {} does not fit this job's {} slices and this worker's "
+                   "{} gradient buffers",
+                   assignment.id(), plan().slices, terms_.arenas));
+  }
+}
+
+void Client::HandleTrain(const wire::Train& train) {
+  if (train.assignment() != share_.id) {
+    return SetError(
+        Error(ExitCode::kPeerFailed,
+              "the server's order for step {} names assignment {}, and {} is the newest",
+              train.step(), train.assignment(), share_.id));
+  }
+  Order order{.kind = Order::Kind::kTrain,
+              .version = train.step(),
+              .samples = train.samples(),
+              .assignment = share_.id};
+  for (const TreeNode& node : share_.nodes) {
+    const size_t i = order.leases.size();
+    order.leases.push_back({.id = train.lease() + i, .node = node, .arena = i});
+  }
+  orders_.push_back(std::move(order));
+}
+
+// Before what was ordered earlier, but after what is urgent as well.
+void Client::HandleRedo(const wire::Redo& redo) {
+  const TreeNode node = NodeOf(redo.subtree());
+  const bool fits =
+      redo.step() >= 0 && redo.arena() < terms_.arenas && redo.samples() > 0 &&
+      node.level <= Root(plan().slices).level && !Covers(node, plan().slices).empty() &&
+      std::ranges::all_of(redo.chunk(), [&](uint32_t c) { return c < chunks().size(); });
+  if (!fits) {
+    return SetError(Error(ExitCode::kPeerFailed,
+                          "the server wants subtree {}.{} of step {} again in gradient buffer {}: "
+                          "this job has {} slices, this worker {} gradient buffers",
+                          node.level, node.index, redo.step(), redo.arena(), plan().slices,
+                          terms_.arenas));
+  }
+  const auto later = std::ranges::find_if_not(orders_, &Order::urgent);
+  orders_.insert(later, {.kind = Order::Kind::kRedo,
+                         .version = redo.step(),
+                         .samples = redo.samples(),
+                         .leases = {{.id = redo.lease(), .node = node, .arena = redo.arena()}},
+                         .chunks = {redo.chunk().begin(), redo.chunk().end()}});
+}
+
+void Client::HandleFence(const wire::Fence& fence) {
+  fenced_ = true;
+  incarnation_ = fence.incarnation();
+  arrived_ = {};
+  orders_.clear();
+  orders_.push_back({.kind = Order::Kind::kFence});
 }
 
 void Client::HandleStop(const wire::Stop& stop) {
@@ -104,7 +185,9 @@ void Client::HandleWelcome(FromServer& event) {
     return;
   }
   terms_ = std::move(*terms);
-  arrived_ = Arrivals(chunks().size(), first_step());
+  share_ = terms_.share;
+  rank_ = event.message.address().rank();
+  incarnation_ = event.message.address().incarnation();
   channel_->SetWireType(wire_type(), terms_.LargestChunk());
   const GradientLayout layout = GradientLayoutOf(welcome);
   tensors_ = event.shared ? MakeSharedTensors(std::move(*event.shared), layout, wire_type())

@@ -13,11 +13,15 @@ class OwnTensors : public TensorStore {
   OwnTensors(const GradientLayout& layout, WireType type) : type_(type) {
     weight_buffers_[0] = Arena(layout.arena_floats());
     weight_buffers_[1] = Arena(layout.arena_floats());
-    for (size_t i = 0; i < layout.gradient_buffers(); ++i)
-      gradient_buffers_.emplace_back(layout.arena_floats());
+    gradient_buffers_.resize(layout.arenas());
+    for (size_t i = 0; i < layout.used(); ++i) (void)GradientBuffer(i);
   }
 
-  std::span<float> GradientBuffer(size_t part) override { return gradient_buffers_[part].floats(); }
+  std::span<float> GradientBuffer(size_t arena) override {
+    Arena& buffer = gradient_buffers_[arena];
+    if (buffer.floats().empty()) buffer = Arena(weight_buffers_[0].floats().size());
+    return buffer.floats();
+  }
   std::span<const float> WeightBuffer(int buffer) const override {
     return weight_buffers_.at(buffer).floats();
   }

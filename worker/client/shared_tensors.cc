@@ -11,8 +11,8 @@ class SharedTensorStore : public TensorStore {
   SharedTensorStore(SharedTensors shared, const GradientLayout& layout)
       : shared_(std::move(shared)), layout_(layout) {}
 
-  std::span<float> GradientBuffer(size_t part) override {
-    const GradientLayout::Span gradient_buffer = layout_.GradientBuffer(part);
+  std::span<float> GradientBuffer(size_t arena) override {
+    const GradientLayout::Span gradient_buffer = layout_.Arena(arena);
     return shared_.gradient_buffers.writable_floats().subspan(gradient_buffer.begin,
                                                               gradient_buffer.count);
   }

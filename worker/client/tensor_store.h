@@ -1,6 +1,6 @@
 // The memory of a worker's tensors: three weight buffers, for weights of even versions, of odd
-// ones, and for their moving average, and a gradient buffer for the gradient of each subtree that
-// the worker pushes. Each is one arena of floats, 64-byte aligned.
+// ones, and for their moving average, and the gradient buffers. Each is one arena of floats,
+// 64-byte aligned.
 //
 // Threads: none of its own. The client's rules say who touches which chunk when.
 #pragma once
@@ -20,7 +20,8 @@ class TensorStore {
   static constexpr int kAverageBuffer = 2;
 
   virtual ~TensorStore() = default;
-  virtual std::span<float> GradientBuffer(size_t part) = 0;
+  // Those beyond GradientLayout::used are made when they are first asked for.
+  virtual std::span<float> GradientBuffer(size_t arena) = 0;
   // The average has no floats as long as no chunk of it came.
   virtual std::span<const float> WeightBuffer(int buffer) const = 0;
   // A chunk of weights came, with what the link brought of it: from now on WeightBuffer(weight

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/link/wire_values.h"
+
 namespace muster {
 
 size_t Terms::LargestChunk() const {
@@ -13,8 +15,6 @@ size_t Terms::LargestChunk() const {
 std::optional<Terms> ReadWelcome(const wire::Welcome& welcome, size_t arena_floats) {
   const bool sane = welcome.chunk_end_size() > 0 && welcome.train_samples() > 0 &&
                     welcome.global_batch() > 0 && welcome.slices() > 0 &&
-                    welcome.first_step() >= 0 && welcome.slice_begin() <= welcome.slice_end() &&
-                    welcome.slice_end() <= welcome.slices() &&
                     welcome.chunk_end(welcome.chunk_end_size() - 1) == arena_floats &&
                     std::is_sorted(welcome.chunk_end().begin(), welcome.chunk_end().end());
   if (!sane) return std::nullopt;
@@ -22,16 +22,34 @@ std::optional<Terms> ReadWelcome(const wire::Welcome& welcome, size_t arena_floa
                        .global_batch = welcome.global_batch(),
                        .total_steps = welcome.total_steps(),
                        .slices = welcome.slices()},
-              .first_step = welcome.first_step(),
-              .slices = {welcome.slice_begin(), welcome.slice_end()},
+              .chunks = {},
+              .share = {},
+              .arenas = welcome.arenas(),
               .wire_type = welcome.tensor_type()};
-  terms.parts = Decompose(terms.slices, terms.plan.slices);
+  const auto share = ReadShare(welcome.assignment(), terms.plan, terms.arenas);
+  if (!share) return std::nullopt;
+  terms.share = *share;
   size_t begin = 0;
   for (const uint64_t end : welcome.chunk_end()) {
     terms.chunks.push_back({begin, end});
     begin = end;
   }
   return terms;
+}
+
+std::optional<WorkShare> ReadShare(const wire::Assignment& assignment, const StepPlan& plan,
+                                   size_t arenas) {
+  WorkShare share{
+      .id = assignment.id(), .from_step = assignment.from_step(), .nodes = NodesOf(assignment)};
+  if (share.from_step < 0 || share.nodes.size() > arenas) return std::nullopt;
+  int64_t end = 0;
+  for (const TreeNode& node : share.nodes) {
+    if (node.level > Root(plan.slices).level) return std::nullopt;
+    const Range slices = Covers(node, plan.slices);
+    if (slices.empty() || slices.begin < end) return std::nullopt;
+    end = slices.end;
+  }
+  return share;
 }
 
 }  // namespace muster

@@ -19,12 +19,18 @@ struct ChunkRange {
   size_t size() const { return end - begin; }
 };
 
+// What this worker computes of every step, until there is another one.
+struct WorkShare {
+  uint32_t id = 0;
+  int64_t from_step = 0;
+  std::vector<TreeNode> nodes;  // disjoint, from left to right
+};
+
 struct Terms {
   StepPlan plan;
-  int64_t first_step = 0;
-  Range slices;                 // of this worker
-  std::vector<TreeNode> parts;  // the subtrees that it pushes
   std::vector<ChunkRange> chunks;
+  WorkShare share;    // the first one
+  size_t arenas = 0;  // its gradient buffers
   WireType wire_type = wire::FP32;
 
   size_t LargestChunk() const;
@@ -32,5 +38,9 @@ struct Terms {
 
 // Empty: it does not fit an arena of so many floats, or contradicts itself.
 std::optional<Terms> ReadWelcome(const wire::Welcome& welcome, size_t arena_floats);
+
+// Empty: it is none of this plan and these gradient buffers.
+std::optional<WorkShare> ReadShare(const wire::Assignment& assignment, const StepPlan& plan,
+                                   size_t arenas);
 
 }  // namespace muster

@@ -23,12 +23,14 @@ class TrainSource final : public BatchSource {
     const StepPlan& plan = options_.plan;
     MUSTER_CHECK(plan.train_samples == dataset.size() && plan.global_batch > 0);
     MUSTER_CHECK(0 <= options_.first_step && options_.first_step <= plan.total_steps);
-    const Range slices = options_.slices;
-    MUSTER_CHECK(0 <= slices.begin && slices.begin <= slices.end && slices.end <= plan.slices);
+    for (const Range& range : options_.slices) {
+      MUSTER_CHECK(0 <= range.begin && range.begin <= range.end && range.end <= plan.slices);
+      for (int64_t slice = range.begin; slice < range.end; ++slice) slices_.push_back(slice);
+    }
   }
 
   int64_t batches() const override {
-    return (options_.plan.total_steps - options_.first_step) * options_.slices.size();
+    return (options_.plan.total_steps - options_.first_step) * each_step();
   }
   int64_t max_samples() const override {
     const int64_t batch = std::min(options_.plan.global_batch, options_.plan.train_samples);
@@ -38,8 +40,8 @@ class TrainSource final : public BatchSource {
 
   PreparedBatch Describe(int64_t number) const override {
     PreparedBatch batch;
-    batch.step = options_.first_step + number / options_.slices.size();
-    batch.index = options_.slices.begin + number % options_.slices.size();
+    batch.step = options_.first_step + number / each_step();
+    batch.index = slices_[static_cast<size_t>(number % each_step())];
     const Batch step = options_.plan.At(batch.step);
     batch.epoch = step.epoch;
     batch.count = options_.plan.Slice(step, batch.index).size();
@@ -73,6 +75,9 @@ class TrainSource final : public BatchSource {
   const TrainPipelineOptions options_;
   const Preprocessor preprocessor_;
   EpochOrders orders_;
+  std::vector<int64_t> slices_;  // of each step
+
+  int64_t each_step() const { return static_cast<int64_t>(slices_.size()); }
 };
 
 class EvaluationSource final : public BatchSource {

@@ -38,7 +38,7 @@ class BatchPipeline {
 
 struct TrainPipelineOptions {
   StepPlan plan;
-  Range slices;  // of this worker; batches come step by step, slice by slice
+  std::vector<Range> slices;  // of this worker; batches come step by step, slice by slice
   int64_t first_step = 0;
   uint64_t seed = 0;
   config::Data data;  // preprocess, prefetch_threads, prefetch_batches

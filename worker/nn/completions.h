@@ -40,6 +40,8 @@ class Completions {
   void RunDone();
   // Calls all, and waits for it. Throws Error(kDeadline) if nothing is done for `seconds`.
   void RunAll(double seconds);
+  // Calls none of those that wait. The device is to have done its work.
+  void Drop() { waiting_.clear(); }
 
  private:
   struct Waiting {

@@ -55,7 +55,8 @@ DeviceInput InputStage::Bring(const TowerInput& input, LossSums& sums) {
             .sample_ids = input.sample_ids,
             .epoch = input.epoch,
             .sums = &sums,
-            .predictions = input.predictions};
+            .predictions = input.predictions,
+            .logits = input.logits};
   }
   current_ = 1 - current_;
   Set& set = sets_[current_];
@@ -82,7 +83,8 @@ DeviceInput InputStage::Bring(const TowerInput& input, LossSums& sums) {
                      .sums = At<LossSums>(*set.memory, places.sums),
                      .predictions = input.predictions == nullptr
                                         ? nullptr
-                                        : At<int32_t>(*set.memory, places.predictions)};
+                                        : At<int32_t>(*set.memory, places.predictions),
+                     .logits = input.logits};
   if (converts()) {
     void* const activations = At<std::byte>(*set.memory, places.activations);
     backend_.ToActivations(activations, images, static_cast<int64_t>(numbers));

@@ -24,6 +24,7 @@ struct DeviceInput {
   int64_t epoch = 0;
   LossSums* sums = nullptr;
   int32_t* predictions = nullptr;  // may be null
+  float* logits = nullptr;         // may be null; the host's, see TowerInput
 };
 
 class InputStage {

@@ -5,12 +5,11 @@
 
 namespace muster {
 
-void PlanTower(const StepPlan& plan, const Range& slices, int64_t test_samples, int64_t block,
-               Tower& tower) {
+void PlanTower(const StepPlan& plan, int64_t test_samples, int64_t block, Tower& tower) {
   std::set<int64_t> sizes;
   for (const int64_t step : {int64_t{0}, plan.StepsPerEpoch() - 1}) {
     const Batch batch = plan.At(step);
-    for (int64_t s = slices.begin; s < slices.end; ++s) sizes.insert(plan.Slice(batch, s).size());
+    for (int64_t s = 0; s < plan.slices; ++s) sizes.insert(plan.Slice(batch, s).size());
   }
   sizes.erase(0);
   for (const int64_t size : sizes) tower.Plan(size, Mode::kTraining);

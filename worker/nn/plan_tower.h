@@ -8,9 +8,8 @@
 
 namespace muster {
 
-// Plans every batch that the worker of these slices computes: each slice size of the plan, and the
-// blocks of `block` samples, at most, of an evaluation on test_samples.
-void PlanTower(const StepPlan& plan, const Range& slices, int64_t test_samples, int64_t block,
-               Tower& tower);
+// Plans every batch that a worker may compute: each slice size of the plan, since any slice can
+// become its own, and the blocks of `block` samples, at most, of an evaluation on test_samples.
+void PlanTower(const StepPlan& plan, int64_t test_samples, int64_t block, Tower& tower);
 
 }  // namespace muster

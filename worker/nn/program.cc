@@ -1,6 +1,7 @@
 #include "worker/nn/program.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "common/base/error.h"
 #include "common/trace/trace.h"
@@ -198,7 +199,25 @@ void Program::Forward(const DeviceInput& input, std::span<const float> weights,
                          .epoch = input.epoch});
   }
   const trace::Span span("loss", graph_.layers()[plan_.loss.layer].name);
-  loss_->Forward(LossArguments(input, workspace), input.sums, input.predictions);
+  const LossArgs loss = LossArguments(input, workspace);
+  loss_->Forward(loss, input.sums, input.predictions);
+  if (input.logits != nullptr) BringLogits(loss.logits, input.logits);
+}
+
+void Program::BringLogits(const void* logits, float* to) {
+  MUSTER_CHECK(backend_.activation_type() == ElementType::kFloat32);
+  const size_t bytes = static_cast<size_t>(count_ * graph_.classes()) * sizeof(float);
+  if (backend_.shares_host_memory()) {
+    std::memcpy(to, logits, bytes);
+    return;
+  }
+  const std::unique_ptr<Event> computed = backend_.MakeEvent(), copied = backend_.MakeEvent();
+  backend_.Record(Queue::kCompute, *computed);
+  backend_.Await(Queue::kCopyOut, *computed);
+  backend_.CopyOut(to, logits, bytes);
+  // What computes next may write where they lie.
+  backend_.Record(Queue::kCopyOut, *copied);
+  backend_.Await(Queue::kCompute, *copied);
 }
 
 void Program::Backward(float loss_scale, const DeviceInput& input, std::span<const float> weights,

@@ -59,6 +59,7 @@ class Program {
   LossArgs LossArguments(const DeviceInput& input, std::byte* workspace) const;
   const void* Value(int value, const DeviceInput& input, const std::byte* workspace) const;
   void* Gradient(int buffer, std::byte* workspace) const;
+  void BringLogits(const void* logits, float* to);
   void RunBackward(const BackwardStep& back, float loss_scale, const DeviceInput& input,
                    std::span<const float> weights, int64_t weights_version,
                    std::span<float> gradients, std::byte* workspace);

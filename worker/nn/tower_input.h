@@ -19,6 +19,9 @@ struct TowerInput {
   int64_t epoch = 0;
   // If given, the class of the largest logit of each sample comes here; when, see Tower::Forward.
   int32_t* predictions = nullptr;
+  // If given, what the loss reads comes here: [count, classes]. In inference alone, with a backend
+  // whose activations are floats; there when predictions are, and before the next Forward begins.
+  float* logits = nullptr;
 };
 
 // Called with a layer's index; see Tower::Forward and Tower::Backward.

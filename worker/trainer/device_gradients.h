@@ -1,7 +1,8 @@
 // The gradients of a step on the device: level 0 is what will be pushed, the gradient buffer; on
 // each further level lies a subtree's sum, or slice, that will be added to the level before.
 //
-// Owner and thread: the trainer's. Everything but the constructor and UseSlot is queued.
+// Owner and thread: the trainer's. Everything but the constructor, MakeLevels and UseSlot is
+// queued.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +19,15 @@ namespace muster {
 
 class DeviceGradients {
  public:
-  // `wire`: the format in which gradients travel; see Round and Add. All are zero at first.
-  DeviceGradients(Backend& backend, size_t floats, size_t further_levels, ElementType wire)
-      : backend_(backend), floats_(floats), wire_(wire) {
-    for (size_t level = 0; level < further_levels; ++level) {
-      further_.push_back(backend.Allocate(floats * sizeof(float)));
-      backend.Zero(further_.back()->data(), floats * sizeof(float));
+  // `wire`: the format in which gradients travel; see Round and Add.
+  DeviceGradients(Backend& backend, size_t floats, ElementType wire)
+      : backend_(backend), floats_(floats), wire_(wire) {}
+
+  // Makes levels up to this one, all zeros, where they are not there yet.
+  void MakeLevels(size_t last) {
+    while (further_.size() < last) {
+      further_.push_back(backend_.Allocate(floats_ * sizeof(float)));
+      backend_.Zero(further_.back()->data(), floats_ * sizeof(float));
     }
   }
 

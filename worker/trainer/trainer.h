@@ -21,6 +21,11 @@
 
 namespace muster {
 
+// Thrown out of a forward pass by a wait for weights: the server wants something else first.
+struct Superseded {};
+// … and wants nothing of this any more.
+struct Fenced {};
+
 // Owner and thread: the worker's main thread. It may run ahead of the device: what has to wait for
 // the device (to report a loss, to push a gradient) is done by the same thread when the device has
 // come so far. The references must outlive the trainer.
@@ -38,22 +43,42 @@ class Trainer {
  private:
   using Clock = std::chrono::steady_clock;
 
-  void TrainStep(const Order& order);
-  void Evaluate(const Order& order);
-
+  // train_step.cc
+  void TrainStep(Order order);
+  // Work of somebody else's, in the middle of what is under way, which then begins its forward pass
+  // again.
+  void Redo(Order order);
+  // The gradient of the subtree of step_.lease, from first sample to last push.
+  void ComputeLease(const WorkLease& lease);
   // Gradient of the slices below `node`, added in tree order into the buffer of `level`. False if
-  // they hold no samples. `last`: the rightmost path of the part's tree, on which each chunk is
+  // they hold no samples. `last`: the rightmost path of the lease's tree, on which each chunk is
   // added up and pushed while backward goes on; `pending` are the levels whose sum still misses
   // this subtree, innermost first.
   bool Accumulate(const TreeNode& node, size_t level, const std::vector<size_t>& pending,
                   bool last);
   bool ComputeSlice(int64_t slice, size_t level, const std::vector<size_t>& pending, bool last);
+  LossSums& Forward(const PreparedBatch& batch);
+  void AwaitAll();
   void AddAndPush(size_t chunk, const std::vector<size_t>& pending);
   void CopyOutAndPush(size_t chunk);
-
-  void AwaitLayer(int layer);
   void LayerDone(int layer, const std::vector<size_t>& pending);
   double StepLimit() const;
+  std::unique_ptr<BatchPipeline> MakeBatches(int64_t first_step, int64_t end_step,
+                                             const std::vector<TreeNode>& nodes) const;
+
+  // evaluate.cc
+  void Evaluate(const Order& order);
+  void AwaitAverage();
+  void EvaluateBlock(const PreparedBatch& batch);
+  void ReportBlock(const PreparedBatch& batch, const LossSums& sums);
+
+  // What the server wants before what is under way.
+  void DoUrgent();
+  // Fenced: nothing of what is under way is wanted.
+  void BeginAnew();
+  // Throws Superseded if the server wants something else first.
+  void AwaitChunk(size_t chunk);
+  void AwaitLayer(int layer);
 
   // Books what of the time since `begin` was computing, and what pushing.
   void BookCompute(Clock::time_point begin);
@@ -72,15 +97,24 @@ class Trainer {
   const std::unique_ptr<Event> input_copied_, results_copied_;
   std::vector<std::vector<size_t>> reads_;     // layer → the chunks that hold its variables
   std::vector<std::vector<size_t>> finishes_;  // layer → the chunks that are done after it
+  // Of the share that this worker has, from next_step_ on.
   std::unique_ptr<BatchPipeline> pipeline_;
+  uint32_t share_;
+  int64_t next_step_;
+  bool first_step_done_ = false;
 
-  // Of the step under way.
-  Order order_;
-  size_t part_ = 0;
-  bool streamed_ = false;  // the part's chunks were pushed during backward
+  // What is under way.
+  struct Work {
+    Order order;
+    BatchPipeline* batches = nullptr;
+    const WorkLease* lease = nullptr;  // of the order's
+    std::vector<bool> chunks;          // to be pushed; empty: all
+    bool streamed = false;             // the lease's chunks were pushed during backward
+    std::deque<LossSums> sums;         // of each slice so far, or of a block
+  };
+  Work work_;
   wire::StepTimes times_;
   bool first_weights_seen_ = false;
-  std::deque<LossSums> sums_;  // of each slice so far, or of a block
   std::vector<int32_t> predictions_;
   // In all hooks of one slice's passes: what is not compute.
   double waited_ms_ = 0, pushed_ms_ = 0;

@@ -91,7 +91,7 @@ std::vector<MemoryRow> WorkerMemory(const config::Config& config, const Graph& g
       known ? data.test->size()
             : kMany * config.cluster().workers() * int64_t{config.evaluation().batch()};
   const Range slices = FirstAssignment(config).SlicesOf(rank).front();
-  PlanTower(plan, slices, test, config.evaluation().batch(), tower);
+  PlanTower(plan, test, config.evaluation().batch(), tower);
 
   std::vector<MemoryRow> rows;
   const double arena = sizeof(float) * static_cast<double>(graph.arena_floats());

@@ -1,13 +1,11 @@
 #include "common/transport/local/gradient_memory.h"
 
-#include "common/link/wire_values.h"
-
 namespace muster {
 
 Payload GradientMemory::Find(const wire::WorkerMessage& message) const {
   if (!message.has_gradient_part() || message.gradient_part().empty()) return {};
   const wire::GradientPart& part = message.gradient_part();
-  const auto span = layout_.Part(part.chunk(), NodeOf(part.subtree()));
+  const auto span = layout_.Chunk(part.chunk(), part.arena());
   if (!span) return {};
   const std::span<const float> floats =
       gradient_buffers_->floats().subspan(span->begin, span->count);

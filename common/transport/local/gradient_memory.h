@@ -16,13 +16,14 @@ class GradientMemory {
   // Throws Error(kFailure) if there is no memory to be had.
   explicit GradientMemory(GradientLayout layout)
       : layout_(std::move(layout)),
-        gradient_buffers_(std::make_shared<SharedMemory>(SharedMemory::Create(
-            "muster-gradients", layout_.bytes(), SharedMemory::Access::kRead))) {}
+        gradient_buffers_(std::make_shared<SharedMemory>(
+            SharedMemory::Create("muster-gradients", layout_.bytes(), SharedMemory::Access::kRead,
+                                 layout_.used_bytes()))) {}
 
   int fd() const { return gradient_buffers_->fd(); }
 
   // The gradient that a message is about: it lies in the gradient buffers. Without floats if it is
-  // about none, or about a part that this worker does not have. It shares the ownership of the
+  // about none, or about an arena that this worker does not have. It shares the ownership of the
   // gradient buffers, which so outlive their worker until the last chunk is added.
   Payload Find(const wire::WorkerMessage& message) const;
 

@@ -54,7 +54,8 @@ TEST_F(CommandLineTest, HelpAndVersion) {
 
 TEST_F(CommandLineTest, UnknownCommandsAndOptionsNameTheNearest) {
   ExpectRefused(Run({"lanch"}), "did you mean 'launch'?");
-  ExpectRefused(Run({"frobnicate"}), "known: launch, inspect, trace, bench, data, server, worker");
+  ExpectRefused(Run({"frobnicate"}),
+                "known: launch, inspect, import, export, trace, bench, gpus, data, server, worker");
   ExpectRefused(RunLaunch({"--epoch", "2"}), "did you mean '--epochs'?");
   ExpectRefused(Run({"data", "sinth", "x"}), "did you mean 'synth'?");
 }
@@ -77,6 +78,7 @@ TEST_F(CommandLineTest, AFullDeviceIsNamed) {
         {"--version"},
         {"token"},
         {"inspect", config()},
+        {"gpus"},
         {"launch", config(), "--data", ".", "--dry-run"}}) {
     Job job;
     Start(job, arguments, " > /dev/full");

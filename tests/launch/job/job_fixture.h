@@ -68,6 +68,10 @@ class JobTest : public ::testing::Test {
     environment_["FAKE_WORKER_" + std::to_string(rank)] = script;
   }
 
+  void SetVariable(const std::string& name, const std::string& value) {
+    environment_[name] = value;
+  }
+
   // Starts `muster` with these arguments; `shell_suffix` allows a pipe behind it.
   void Start(Job& job, const std::vector<std::string>& arguments,
              const std::string& shell_suffix = "");

@@ -17,6 +17,8 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
+using ::testing::SizeIs;
 
 TEST(SummaryTest, PartsOfAStepAddUp) {
   std::string pattern = std::filesystem::temp_directory_path() / "muster-text-XXXXXX";
@@ -51,6 +53,21 @@ TEST(SummaryTest, PartsOfAStepAddUp) {
           HasSubstr("run directory  "),
           "  run files      config.txtpb, metrics.jsonl, server.log, worker-0.log, worker-1.log"));
   EXPECT_THAT(SummaryLines(summary, 2, dir, "").back(), HasSubstr("run directory  "));
+  // The weights, each file with its step, and what somebody has taken away of them.
+  EXPECT_THAT(dir.MissingFiles(0, summary), SizeIs(3));
+  for (const char* file : {"model.safetensors", "best.safetensors"}) {
+    events::Summary::Model& model = *summary.add_models();
+    model.set_file(file);
+    model.set_step(summary.models_size() == 1 ? 3910 : 2000);
+    model.set_average(true);
+    model.set_test_accuracy(0.7125);
+  }
+  EXPECT_THAT(SummaryLines(summary, 2, dir, ""),
+              IsSupersetOf({HasSubstr("  weights        " + dir.shown() +
+                                      "/model.safetensors: the moving average after step 3,910"),
+                            HasSubstr("/best.safetensors: the moving average of the best "
+                                      "evaluation, at step 2,000 (71.25 %)")}));
+  EXPECT_THAT(dir.MissingFiles(0, summary), SizeIs(5));
   dir.Discard();
   std::filesystem::remove_all(dir.path());
 }

@@ -93,6 +93,11 @@ class SupervisorTest : public ::testing::Test {
     event.mutable_beat();
     Tell(event);
   }
+  void Saving() {
+    events::Event event;
+    event.mutable_saving();
+    Tell(event);
+  }
   void Completed() {
     events::Event event;
     event.mutable_summary()->set_end(events::Summary::COMPLETED);
@@ -186,6 +191,59 @@ TEST_F(SupervisorTest, AWorkerMayEndBeforeTheServerSaysThatTheRunIsComplete) {
   Exits(1, 0);
   Exits(kServer, 0);
   EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
+}
+
+// A large model on a slow disk.
+TEST_F(SupervisorTest, AServerThatWritesTheWeightsMayTakeItsTime) {
+  Running();
+  Saving();
+  Exits(0, 0);
+  Exits(1, 0);
+  for (int i = 0; i < 60; ++i) {
+    Pass(1);
+    Saving();
+  }
+  Completed();
+  Exits(kServer, 0);
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
+  EXPECT_THAT(Sent(), IsEmpty());
+}
+
+TEST_F(SupervisorTest, WritingTheWeightsEndsAtSomeTime) {
+  Running();
+  Saving();
+  Exits(0, 0);
+  for (int i = 0; i < 310 && !Over(); ++i) {
+    Pass(1);
+    Saving();
+  }
+  EXPECT_THAT(Sent(), ::testing::Contains(std::pair(kServer, SIGKILL)));
+  EXPECT_THAT(Outcome().failure->what, HasSubstr("did not write the weights within"));
+}
+
+TEST_F(SupervisorTest, WhoStopsAJobGetsItsWeights) {
+  Running();
+  Signalled(SIGINT, true);
+  EXPECT_THAT(Sent(), ElementsAre(std::pair(kServer, SIGTERM)));
+  Saving();
+  for (int i = 0; i < 30; ++i) {
+    Pass(1);
+    Saving();
+  }
+  EXPECT_THAT(Sent(), IsEmpty());
+  Pass(5);  // not a word: it hangs
+  EXPECT_THAT(Sent(), ::testing::Contains(std::pair(kServer, SIGKILL)));
+}
+
+TEST_F(SupervisorTest, WhoInsistsDoesNotWaitForTheWeights) {
+  Running();
+  Signalled(SIGINT, true);
+  Saving();
+  Pass(2.5);
+  Sent();
+  Signalled(SIGINT, true);
+  Saving();
+  EXPECT_EQ(Sent(), ToAll(SIGKILL));
 }
 
 TEST_F(SupervisorTest, ALongRunThatReportsIsLeftAlone) {

@@ -1,0 +1,76 @@
+#include "common/config/devices.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "common/base/error.h"
+
+namespace muster {
+namespace {
+
+constexpr int kMostCards = 1024;  // as cluster.workers
+
+[[noreturn]] void Refuse(const std::string& what, const std::string& text) {
+  throw Error(ExitCode::kUsage,
+              "expected auto, auto:N, cpu, or a list of cards, each by its index or the beginning "
+              "of its UUID (0,2,GPU-8f3a; `muster gpus` shows them), got \"{}\": {}",
+              text, what);
+}
+
+std::string Lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+std::string Trimmed(const std::string& text) {
+  const size_t first = text.find_first_not_of(" \t");
+  if (first == std::string::npos) return "";
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+bool IsNumber(const std::string& text) {
+  return !text.empty() && text.size() <= 4 &&
+         text.find_first_not_of("0123456789") == std::string::npos;
+}
+
+// An index without leading zeros, or a UUID as NVML writes it: the prefix in capitals.
+std::string CardName(const std::string& word, const std::string& text) {
+  if (IsNumber(word)) return std::to_string(std::stoi(word));
+  const std::string lower = Lower(word);
+  for (const char* const kind : {"GPU-", "MIG-"}) {
+    const bool starts = lower.starts_with(Lower(kind)) && lower.size() > 4;
+    if (starts && lower.find_first_not_of("0123456789abcdefgpu-/", 4) == std::string::npos) {
+      return kind + word.substr(4);
+    }
+  }
+  Refuse(word.empty() ? "one of them is empty" : "\"" + word + "\" is neither", text);
+}
+
+}  // namespace
+
+DeviceWish ParseDevices(const std::string& text) {
+  using Kind = DeviceWish::Kind;
+  const std::string lower = Lower(Trimmed(text));
+  if (lower.empty()) return {};
+  if (lower == "cpu") return {.kind = Kind::kCpu};
+  if (lower == "auto") return {.kind = Kind::kAuto};
+  if (lower.starts_with("auto:")) {
+    const std::string number = lower.substr(5);
+    if (!IsNumber(number) || std::stoi(number) < 1 || std::stoi(number) > kMostCards) {
+      Refuse("expected a number from 1 to 1024 after \"auto:\"", text);
+    }
+    return {.kind = Kind::kAuto, .count = std::stoi(number)};
+  }
+  DeviceWish wish{.kind = Kind::kNamed};
+  for (size_t at = 0; at <= text.size();) {
+    const size_t comma = std::min(text.find(',', at), text.size());
+    wish.names.push_back(CardName(Trimmed(text.substr(at, comma - at)), text));
+    at = comma + 1;
+  }
+  for (auto name = wish.names.begin(); name != wish.names.end(); ++name) {
+    if (std::find(wish.names.begin(), name, *name) != name) Refuse(*name + " is there twice", text);
+  }
+  return wish;
+}
+
+}  // namespace muster

@@ -1,0 +1,140 @@
+#include "common/model/load_weights.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <set>
+
+#include "common/base/count_text.h"
+#include "common/base/error.h"
+#include "common/base/join.h"
+#include "common/base/log.h"
+#include "common/model/torch_tensors.h"
+
+namespace muster {
+namespace {
+
+constexpr size_t kMostNamed = 10;
+constexpr const char* kCounter = ".num_batches_tracked";  // of PyTorch's; no use of it here
+
+std::string Renamed(const std::string& name, const TensorNames& names) {
+  for (size_t length = name.size();; length = name.rfind('.', length - 1)) {
+    if (length == std::string::npos) return name;
+    const auto found = names.find(name.substr(0, length));
+    if (found != names.end()) {
+      return found->second.empty() ? "" : found->second + name.substr(length);
+    }
+    if (length == 0) return name;
+  }
+}
+
+// The file's tensors by the names that they have here.
+std::map<std::string, const StoredTensor*> ByOurNames(const SafetensorsReader& file,
+                                                      const TensorNames& names) {
+  std::map<std::string, const StoredTensor*> tensors;
+  for (const StoredTensor& tensor : file.header().tensors) {
+    const std::string name = Renamed(tensor.name, names);
+    if (name.empty()) continue;
+    const auto [at, added] = tensors.emplace(name, &tensor);
+    if (!added) {
+      throw Error(ExitCode::kData, "{}: {} and {} would both be {}", file.path(),
+                  Printable(at->second->name), Printable(tensor.name), Printable(name));
+    }
+  }
+  return tensors;
+}
+
+std::string Why(const StoredTensor& stored, const TorchTensor& wanted) {
+  if (!SafetensorsReader::IsFloat(stored.type)) {
+    return fmt::format("{} is of type {}, expected F32, BF16, F16 or F64", wanted.name(),
+                       Name(stored.type));
+  }
+  return fmt::format("{} is {} in the file, and {} in the network", wanted.name(),
+                     stored.ShapeString(), wanted.ShapeString());
+}
+
+[[noreturn]] void Refuse(const std::string& path, const std::vector<std::string>& mismatches,
+                         bool none_fits) {
+  std::vector<std::string> shown(
+      mismatches.begin(),
+      mismatches.begin() + static_cast<std::ptrdiff_t>(std::min(mismatches.size(), kMostNamed)));
+  if (mismatches.size() > kMostNamed) {
+    shown.push_back(fmt::format("and {} more",
+                                FormatCount(static_cast<int64_t>(mismatches.size() - kMostNamed))));
+  }
+  throw Error(ExitCode::kData, "{}: does not fit the network{}: {}", path,
+              none_fits ? ", no variable of which is in it (other names? see `muster import --map`)"
+                        : " (--skip-mismatched takes what fits)",
+              Join(shown, "; "));
+}
+
+// A tensor of the file and the variable that it is.
+struct Fit {
+  const StoredTensor* stored;
+  const TorchTensor* variable;
+};
+
+struct Fits {
+  std::vector<Fit> fits;
+  std::vector<std::string> skipped;
+};
+
+// `torch` and `file` outlive the result.
+Fits FindFits(const SafetensorsReader& file, const TorchTensors& torch,
+              const LoadOptions& options) {
+  auto stored = ByOurNames(file, options.names);
+  std::erase_if(stored, [](const auto& one) { return one.first.ends_with(kCounter); });
+  Fits result;
+  for (const TorchTensor& wanted : torch.tensors()) {
+    const auto found = stored.find(wanted.name());
+    if (found == stored.end()) {
+      result.skipped.push_back(
+          fmt::format("{} {} is missing", wanted.name(), wanted.ShapeString()));
+      continue;
+    }
+    const StoredTensor& tensor = *found->second;
+    if (SafetensorsReader::IsFloat(tensor.type) && tensor.shape == wanted.shape()) {
+      result.fits.push_back({&tensor, &wanted});
+    } else {
+      result.skipped.push_back(Why(tensor, wanted));
+    }
+    stored.erase(found);
+  }
+  for (const auto& [name, tensor] : stored) {
+    result.skipped.push_back(fmt::format("{} {} is in the file, but not in the network",
+                                         Printable(name), tensor->ShapeString()));
+  }
+  const bool all = result.skipped.empty() || options.skip_mismatched;
+  if (result.fits.empty() || !all) Refuse(file.path(), result.skipped, result.fits.empty());
+  return result;
+}
+
+WeightsMatch Match(const Fits& found) {
+  WeightsMatch match{.skipped = found.skipped};
+  for (const Fit& fit : found.fits) match.variables.push_back(fit.variable->variable());
+  return match;
+}
+
+}  // namespace
+
+WeightsMatch MatchWeights(const SafetensorsReader& file, const Graph& graph,
+                          const LoadOptions& options) {
+  const TorchTensors torch(graph);
+  return Match(FindFits(file, torch, options));
+}
+
+WeightsMatch LoadWeights(const SafetensorsReader& file, const Graph& graph,
+                         const LoadOptions& options, std::span<float> weights) {
+  const TorchTensors torch(graph);
+  const Fits found = FindFits(file, torch, options);
+  std::vector<float> values;
+  for (const Fit& fit : found.fits) {
+    const Variable& variable = graph.variables()[static_cast<size_t>(fit.variable->variable())];
+    values.resize(variable.count);
+    file.ReadFloats(*fit.stored, values);
+    fit.variable->FromTorch(values, weights.subspan(variable.offset, variable.count));
+  }
+  return Match(found);
+}
+
+}  // namespace muster

@@ -1,0 +1,99 @@
+#include "common/model/model_metadata.h"
+
+#include <fmt/core.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "common/config/config.h"
+#include "common/model/feature_order.h"
+#include "proto/config.pb.h"
+
+namespace muster {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::string Dump(const ordered_json& json) {
+  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+// What is done with an image before the network sees it, when nothing is drawn at random.
+ordered_json Preprocessing(const config::Data& data) {
+  const Shape stored = StoredShape(data), input = InputShape(data);
+  ordered_json steps = ordered_json::array();
+  if (data.preprocess().has_crop_height()) {
+    steps.push_back(
+        {{"center_crop", {input.height, input.width}}, {"of", {stored.height, stored.width}}});
+  }
+  if (data.preprocess().standardize()) {
+    steps.push_back({{"standardize",
+                      "(x - mean) / max(stddev, 1/sqrt(n)), over the n values of the "
+                      "image; stddev divides by n"}});
+  } else {
+    steps.push_back({{"divide", 255}});
+  }
+  return steps;
+}
+
+const std::string* Find(const Metadata& metadata, const char* key) {
+  const auto found = metadata.find(key);
+  return found == metadata.end() ? nullptr : &found->second;
+}
+
+}  // namespace
+
+Metadata ModelMetadata(const config::Config& config, const Graph& graph, const ModelInfo& info) {
+  const Shape& input = graph.input_shape();
+  Metadata metadata{
+      {"format", "pt"},  // what loaders of PyTorch's look for
+      {"muster_version", MUSTER_VERSION},
+      {"model", config.model().name()},
+      {"config", ConfigText(config)},
+      {"step", std::to_string(info.step)},
+      {"weights", info.average ? "average" : "raw"},
+      {"weights_hash", fmt::format("{:016x}", info.weights_hash)},
+      {"input", Dump({input.channels, input.height, input.width})},
+      {"preprocessing", Dump(Preprocessing(config.data()))},
+      {"flatten", FeatureOrders(graph).flattens_channels_first() ? "CHW" : "HWC"},
+  };
+  if (config.data().class_names_size() > 0) {
+    const auto& names = config.data().class_names();
+    metadata["class_names"] = Dump(std::vector<std::string>(names.begin(), names.end()));
+  }
+  if (info.test_accuracy) metadata["test_accuracy"] = fmt::format("{}", *info.test_accuracy);
+  if (info.test_loss) metadata["test_loss"] = fmt::format("{}", *info.test_loss);
+  return metadata;
+}
+
+std::optional<config::Config> ConfigOf(const Metadata& metadata, const std::string& file) {
+  const std::string* const text = Find(metadata, "config");
+  if (text == nullptr) return std::nullopt;
+  return ParseConfigText(*text, file + " (config)");
+}
+
+std::vector<std::string> ClassNamesOf(const Metadata& metadata) {
+  const std::string* const text = Find(metadata, "class_names");
+  if (text == nullptr) return {};
+  const auto names = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  std::vector<std::string> list;
+  if (!names.is_array()) return list;
+  for (const auto& name : names) list.push_back(name.is_string() ? name.get<std::string>() : "");
+  return list;
+}
+
+bool IsAverage(const Metadata& metadata) {
+  const std::string* const text = Find(metadata, "weights");
+  return text != nullptr && *text == "average";
+}
+
+std::optional<int64_t> StepOf(const Metadata& metadata) {
+  const std::string* const text = Find(metadata, "step");
+  int64_t step = 0;
+  if (text == nullptr) return std::nullopt;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), step);
+  if (error != std::errc() || end != text->data() + text->size()) return std::nullopt;
+  return step;
+}
+
+}  // namespace muster

@@ -1,0 +1,81 @@
+// The variables of a network as the same network in PyTorch has them (its state_dict): names,
+// shapes and the order of their elements.
+//
+//   layer            Muster                                  PyTorch
+//   conv2d           weights [out, height, width, in]        weight [out, in, height, width]
+//   dense            weights [out, in]                       weight [out, in], the columns in the
+//                                                            order of feature_order.h
+//   both             bias                                    bias
+//   batch_norm       scale, shift                            weight, bias
+//                    running_mean, running_variance          running_mean, running_var
+//                    (the number of updates)                 num_batches_tracked
+//
+// A tensor's name is the layer's, '/' replaced by '.', then '.', then the name in the table.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/graph/graph.h"
+#include "common/model/feature_order.h"
+
+namespace muster {
+
+class TorchTensor {
+ public:
+  // What PyTorch's index [row, column, pixel] is in Muster: [row, pixel, order[column]].
+  struct Arrangement {
+    int64_t rows = 1, pixels = 1, columns = 1;
+    FeatureOrder order;  // of the columns; empty: the same
+  };
+  TorchTensor(std::string name, std::vector<int64_t> shape, int variable, Arrangement arrangement)
+      : name_(std::move(name)),
+        shape_(std::move(shape)),
+        variable_(variable),
+        arrangement_(std::move(arrangement)) {}
+
+  const std::string& name() const { return name_; }
+  const std::vector<int64_t>& shape() const { return shape_; }  // PyTorch's
+  std::string ShapeString() const;
+  // Index into Graph::variables().
+  int variable() const { return variable_; }
+  size_t count() const;
+
+  // Both have the elements in the same order.
+  bool is_same() const { return arrangement_.pixels == 1 && arrangement_.order.empty(); }
+  // All of the elements from one order into the other.
+  void ToTorch(std::span<const float> ours, std::span<float> torch) const;
+  void FromTorch(std::span<const float> torch, std::span<float> ours) const;
+
+ private:
+  template <typename Copy>
+  void ForEach(const Copy& copy) const;
+
+  std::string name_;
+  std::vector<int64_t> shape_;
+  int variable_;
+  Arrangement arrangement_;
+};
+
+class TorchTensors {
+ public:
+  explicit TorchTensors(const Graph& graph);
+
+  // In the order of a state_dict, each layer's in turn. Names differ.
+  const std::vector<TorchTensor>& tensors() const { return tensors_; }
+  // The names of num_batches_tracked, one for each batch norm.
+  const std::vector<std::string>& counters() const { return counters_; }
+  // FeatureOrders::flattens_channels_first.
+  bool flattens_channels_first() const { return flattens_channels_first_; }
+
+ private:
+  void Add(const Graph& graph, const FeatureOrders& orders, bool dots);
+
+  std::vector<TorchTensor> tensors_;
+  std::vector<std::string> counters_;
+  bool flattens_channels_first_;
+};
+
+}  // namespace muster

@@ -1,0 +1,151 @@
+#include "launch/gpu/card_plan.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "common/base/error.h"
+#include "common/base/join.h"
+#include "launch/text/units.h"
+
+namespace muster {
+namespace {
+
+using Kind = DeviceWish::Kind;
+
+std::string KnownCards(const GpuSnapshot& seen) {
+  std::vector<std::string> known;
+  for (const Gpu& gpu : seen.gpus) {
+    known.push_back(fmt::format("{} ({})", gpu.index, gpu.uuid.substr(0, 12)));
+  }
+  return Join(known, ", ");
+}
+
+std::string Lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+std::vector<const Gpu*> CardsNamed(const std::string& name, const GpuSnapshot& seen) {
+  const bool number = name.find_first_not_of("0123456789") == std::string::npos;
+  std::vector<const Gpu*> found;
+  for (const Gpu& gpu : seen.gpus) {
+    const bool means = number ? gpu.index == name || gpu.index.starts_with(name + ":")
+                              : !gpu.uuid.empty() && Lower(gpu.uuid).starts_with(Lower(name));
+    if (means) found.push_back(&gpu);
+  }
+  return found;
+}
+
+// The UUID of the one card that is meant.
+std::string Resolve(const std::string& name, const CardRequest& request, const GpuSnapshot& seen) {
+  const std::vector<const Gpu*> found = CardsNamed(name, seen);
+  if (found.size() == 1 && !found[0]->uuid.empty()) return found[0]->uuid;
+  std::string what = "there is no card " + name;
+  if (found.size() == 1) what = fmt::format("card {} cannot be used: {}", name, found[0]->trouble);
+  if (found.size() > 1) what = fmt::format("{} may be any of {} cards", name, found.size());
+  if (found.size() > 1 && found[0]->index.find(':') != std::string::npos) {
+    what += " (a divided card: name its parts by MIG-UUID)";
+  }
+  throw Error(ExitCode::kUsage, "{}: {}; expected some of {}", request.origin, what,
+              KnownCards(seen));
+}
+
+std::vector<std::string> ResolveAll(const CardRequest& request, const GpuSnapshot& seen) {
+  std::vector<std::string> uuids;
+  for (const std::string& name : request.devices.names) {
+    uuids.push_back(Resolve(name, request, seen));
+    if (std::ranges::count(uuids, uuids.back()) > 1) {
+      throw Error(ExitCode::kUsage, "{}: {} is there twice under two names", request.origin, name);
+    }
+  }
+  return uuids;
+}
+
+std::string CardCount(size_t count) { return Plural(static_cast<int64_t>(count), "card"); }
+
+// `auto` takes a number that does not depend on what others leave: the size of a job, and with it
+// perhaps its result, is not a matter of luck.
+size_t AutoCount(const CardRequest& request, const VisibleCards& visible) {
+  if (request.devices.count > 0) return static_cast<size_t>(request.devices.count);
+  if (request.workers) return std::max(1u, *request.workers / request.workers_per_card);
+  return visible.limited ? visible.uuids.size() : 1;
+}
+
+void CheckWorkers(const CardRequest& request, size_t cards) {
+  const size_t expected = cards * request.workers_per_card;
+  if (!request.workers || *request.workers == expected) return;
+  throw Error(
+      ExitCode::kUsage,
+      "{}: {} with {} on each (worker.workers_per_gpu): expected {}, got cluster.workers {}",
+      request.origin, CardCount(cards), Plural(int64_t{request.workers_per_card}, "worker"),
+      expected, *request.workers);
+}
+
+void PlanNamed(const CardRequest& request, const GpuSnapshot& seen, const VisibleCards& visible,
+               CardWish& wish, CardPlan& plan) {
+  wish.pool = ResolveAll(request, seen);
+  wish.count = wish.pool.size();
+  wish.named = true;
+  const bool hidden = std::ranges::any_of(wish.pool, [&](const std::string& card) {
+    return std::ranges::find(visible.uuids, card) == visible.uuids.end();
+  });
+  if (!visible.limited || !hidden) return;
+  if (request.typed) {
+    plan.reason += fmt::format("; CUDA_VISIBLE_DEVICES=\"{}\" hides some: the command line wins",
+                               visible.value);
+    return;
+  }
+  plan.reason += fmt::format(
+      "; CUDA_VISIBLE_DEVICES=\"{}\" hides some: the environment wins over the config, and the "
+      "choice is among the {} that it leaves",
+      visible.value, visible.uuids.size());
+  wish.pool = visible.uuids;
+  wish.count = std::min(wish.count, wish.pool.size());
+  wish.named = false;
+}
+
+void PlanAuto(const CardRequest& request, const VisibleCards& visible, CardWish& wish,
+              CardPlan& plan) {
+  wish.pool = visible.uuids;
+  wish.count = AutoCount(request, visible);
+  const std::string among =
+      visible.limited ? fmt::format(" that CUDA_VISIBLE_DEVICES=\"{}\" leaves", visible.value) : "";
+  plan.reason += fmt::format(", {} of {}{}", wish.count, CardCount(wish.pool.size()), among);
+  if (wish.count <= wish.pool.size()) return;
+  throw Error(ExitCode::kUsage, "{}: expected at most {}, as many as there are{}, got {}",
+              request.origin, wish.pool.size(), among, wish.count);
+}
+
+}  // namespace
+
+CardPlan PlanCards(const CardRequest& request, const GpuSnapshot& seen,
+                   const VisibleCards& visible) {
+  CardPlan plan{.reason = request.origin};
+  if (!request.devices.WantsCards()) return plan;
+  const bool named = request.devices.kind == Kind::kNamed;
+  if (seen.gpus.empty()) {
+    plan.reason += ": " + seen.none;
+    return plan;
+  }
+  if (visible.uuids.empty() && !(named && request.typed)) {
+    plan.reason += visible.limited
+                       ? fmt::format(": CUDA_VISIBLE_DEVICES=\"{}\" leaves no card", visible.value)
+                       : ": no card can be used";
+    return plan;
+  }
+  CardWish wish{.free_share = request.memory_fraction * request.workers_per_card,
+                .what = request.what};
+  if (named) {
+    PlanNamed(request, seen, visible, wish, plan);
+  } else {
+    PlanAuto(request, visible, wish, plan);
+  }
+  CheckWorkers(request, wish.count);
+  plan.workers = static_cast<uint32_t>(wish.count) * request.workers_per_card;
+  plan.wish = std::move(wish);
+  return plan;
+}
+
+}  // namespace muster

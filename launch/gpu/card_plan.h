@@ -1,0 +1,39 @@
+// How many cards a job wants, and which of this machine's may be taken for it: from what was asked
+// for and what the environment leaves.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "common/config/devices.h"
+#include "launch/gpu/gpu.h"
+#include "launch/gpu/take_cards.h"
+#include "launch/gpu/visible_devices.h"
+
+namespace muster {
+
+struct CardRequest {
+  DeviceWish devices;
+  std::string origin;               // how it was given: "--devices auto:4"
+  bool typed = false;               // on the command line
+  std::optional<uint32_t> workers;  // where the number is given
+  uint32_t workers_per_card = 1;
+  double memory_fraction = 0;  // of a card for each worker; 0: not said
+  std::string what;            // the job, in a few words
+};
+
+struct CardPlan {
+  std::optional<CardWish> wish;  // none: the CPU
+  uint32_t workers = 0;          // that go with these cards
+  std::string reason;            // for the wish, or why there is none
+};
+
+// A command line that names cards has them, even those that CUDA_VISIBLE_DEVICES hides; in all
+// other cases the choice is made among what it leaves, and a config that names others yields.
+// Throws Error(kUsage) for cards that are not there, for more than there are, and for a number of
+// workers that does not go with the number of cards.
+CardPlan PlanCards(const CardRequest& request, const GpuSnapshot& seen,
+                   const VisibleCards& visible);
+
+}  // namespace muster

@@ -1,0 +1,56 @@
+// The cards (GPUs) of this machine as values: what somebody saw of them at one moment.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace muster {
+
+struct GpuProcess {
+  pid_t pid = 0;  // in the process namespace of the driver
+  std::optional<uint64_t> bytes;
+  bool computes = true;  // else it only draws: a desktop
+};
+
+// One card, or one part of a card that is divided (MIG): whatever a worker can have for itself.
+struct Gpu {
+  std::string index;    // NVML's and nvidia-smi's: "2"; of the first part of that card: "2:0"
+  std::string uuid;     // GPU-…, MIG-…
+  std::string name;     // NVIDIA H100 80GB HBM3
+  std::string pci;      // 00000000:3B:00.0
+  std::string trouble;  // why nobody should compute on it: it is lost, or says what cannot be
+
+  uint64_t total_bytes = 0, free_bytes = 0, used_bytes = 0;
+  std::optional<unsigned> utilization;                        // percent of the last moments
+  std::optional<unsigned> temperature, slowdown_temperature;  // degrees Celsius
+  std::optional<double> power_w, power_limit_w;
+  std::vector<GpuProcess> processes;
+
+  std::vector<int> cores, memory_nodes;  // of the host, beside it; empty: not known
+};
+
+// How two cards reach one another, the closest first. The numbers are ranks, and nothing else.
+enum class GpuLink { kNvlink = 0, kSwitch, kSwitches, kHostBridge, kNode, kSystem };
+
+struct GpuSnapshot {
+  std::string driver;  // its version
+  std::string none;    // why there are no cards, in a line; "" where there are some
+  std::vector<Gpu> gpus;
+  // links[a][b] of gpus[a] and gpus[b]; empty unless it was asked for.
+  std::vector<std::vector<GpuLink>> links;
+
+  // The card of this UUID, or null.
+  const Gpu* Find(const std::string& uuid) const {
+    for (const Gpu& gpu : gpus) {
+      if (gpu.uuid == uuid) return &gpu;
+    }
+    return nullptr;
+  }
+};
+
+}  // namespace muster

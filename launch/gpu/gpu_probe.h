@@ -1,0 +1,26 @@
+// Looks at the cards of this machine.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "launch/gpu/gpu.h"
+
+namespace muster {
+
+enum class LookAtLinks { kNo, kYes };
+
+// Used by one thread. A look makes no context on any card, and changes nothing.
+class GpuProbe {
+ public:
+  virtual ~GpuProbe() = default;
+  // What is there now. Never throws for what a card or the driver does: a card that cannot be read
+  // has its trouble, and a machine without cards says why it has none.
+  virtual GpuSnapshot Look(LookAtLinks links = LookAtLinks::kNo) = 0;
+};
+
+// NVML, the driver's library of management, loaded when this is called: muster is not linked with
+// it. Where it is missing every look finds none. The library is let go when the probe is.
+std::unique_ptr<GpuProbe> OpenNvml(const std::string& library = "libnvidia-ml.so.1");
+
+}  // namespace muster

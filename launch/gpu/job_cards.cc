@@ -1,0 +1,96 @@
+#include "launch/gpu/job_cards.h"
+
+#include <fmt/core.h>
+#include <sched.h>
+
+#include <utility>
+
+#include "common/base/error.h"
+#include "launch/text/units.h"
+#include "proto/config.pb.h"
+
+namespace muster {
+namespace {
+
+CardRequest RequestOf(const config::Config& config, const std::string& config_path,
+                      const std::string& typed) {
+  const config::Worker& worker = config.worker();
+  CardRequest request{.devices = ParseDevices(worker.devices()),
+                      .origin = typed.empty() ? "worker.devices=" + worker.devices() : typed,
+                      .typed = !typed.empty(),
+                      .workers_per_card = worker.workers_per_gpu(),
+                      .memory_fraction = worker.gpu_memory_fraction(),
+                      .what = "launch " + config_path};
+  if (config.cluster().has_workers()) request.workers = config.cluster().workers();
+  return request;
+}
+
+}  // namespace
+
+std::string CardText(const Gpu& gpu) {
+  return fmt::format("card {} ({}, {}, {})", gpu.index, gpu.uuid.substr(0, 12), gpu.name,
+                     FormatBytes(static_cast<double>(gpu.total_bytes)));
+}
+
+WorkerPlace PlaceOf(const Gpu& gpu) {
+  WorkerPlace place{.card = gpu};
+  place.environment.push_back("CUDA_VISIBLE_DEVICES=" + gpu.uuid);
+  cpu_set_t ours;
+  CPU_ZERO(&ours);
+  if (::sched_getaffinity(0, sizeof ours, &ours) == 0) {
+    for (const int core : gpu.cores) {
+      if (core < CPU_SETSIZE && CPU_ISSET(core, &ours)) place.cores.push_back(core);
+    }
+  }
+  // Memory of a node none of whose cores are ours would only be farther away.
+  if (!place.cores.empty() && !gpu.memory_nodes.empty()) place.memory_node = gpu.memory_nodes[0];
+  return place;
+}
+
+JobCards::JobCards(const config::Config& config, const std::string& config_path,
+                   const std::string& typed)
+    : workers_per_card_(config.worker().workers_per_gpu()) {
+  const CardRequest request = RequestOf(config, config_path, typed);
+  asked_ = request.devices.WantsCards();
+  origin_ = request.origin;
+  if (!asked_) return;
+  probe_ = OpenNvml();
+  const GpuSnapshot seen = probe_->Look();
+  plan_ = PlanCards(request, seen, VisibleHere(seen));
+  if (!wanted() && !config.worker().soft_placement()) {
+    throw Error(ExitCode::kFailure, "{}; worker.soft_placement=true would train on the CPU",
+                plan_.reason);
+  }
+}
+
+void JobCards::Take(const TakeOptions& options) {
+  MUSTER_CHECK(wanted());
+  taken_ =
+      std::make_unique<TakenCards>(TakeCards(*probe_, LockFolder::OfHost(), *plan_.wish, options));
+}
+
+std::vector<std::string> JobCards::Lines() const {
+  if (!asked_) return {};
+  if (!wanted()) return {plan_.reason + ": the workers compute on the CPU"};
+  if (taken_ == nullptr) return {plan_.reason};
+  std::vector<std::string> lines;
+  for (const Gpu& gpu : taken_->cards) lines.push_back(CardText(gpu));
+  lines.push_back(fmt::format("locked for this job; {}{}", plan_.reason,
+                              taken_->reason.empty() ? "" : ": " + taken_->reason));
+  lines.push_back(
+      "there is no CUDA backend yet: the workers see these cards and compute on the CPU");
+  return lines;
+}
+
+std::vector<WorkerPlace> JobCards::Places() const {
+  std::vector<WorkerPlace> places;
+  if (taken_ == nullptr) return places;
+  for (size_t card = 0; card < taken_->cards.size(); ++card) {
+    WorkerPlace place = PlaceOf(taken_->cards[card]);
+    place.lock_fds = {taken_->locks[card].fd(), taken_->ticket.fd()};
+    for (uint32_t i = 0; i < workers_per_card_; ++i) places.push_back(place);
+  }
+  return places;
+}
+
+}  // namespace muster

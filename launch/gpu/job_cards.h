@@ -1,0 +1,54 @@
+// The cards of one job of `muster launch`: planned before anything starts, then taken, and held for
+// as long as a process of the job lives.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launch/gpu/card_plan.h"
+#include "launch/gpu/gpu_probe.h"
+#include "launch/gpu/take_cards.h"
+#include "launch/gpu/worker_place.h"
+#include "proto/config_fwd.h"
+
+namespace muster {
+
+class JobCards {
+ public:
+  // Of a config that is not resolved yet. Looks at the machine only if cards are asked for.
+  // `typed`: worker.devices was given on the command line, in these words. Throws Error(kUsage),
+  // and, with worker.soft_placement=false, Error(kFailure) where there is no card.
+  JobCards(const config::Config& config, const std::string& config_path, const std::string& typed);
+
+  // Whether there are cards to take, and for how many workers.
+  bool wanted() const { return plan_.wish.has_value(); }
+  uint32_t workers() const { return plan_.workers; }
+  const std::string& origin() const { return origin_; }  // how they were asked for
+
+  // See TakeCards. Throws Error.
+  void Take(const TakeOptions& options);
+
+  // For the header: which cards and why, or why none. Empty where none were asked for.
+  std::vector<std::string> Lines() const;
+  // One for each rank; empty on the CPU.
+  std::vector<WorkerPlace> Places() const;
+
+ private:
+  std::unique_ptr<GpuProbe> probe_;
+  CardPlan plan_;
+  std::string origin_;
+  bool asked_ = false;
+  uint32_t workers_per_card_ = 1;
+  std::unique_ptr<TakenCards> taken_;
+};
+
+// "card 2 (GPU-1b2c3d4e, NVIDIA H100, 80.0 GB)"
+std::string CardText(const Gpu& gpu);
+
+// What a process of this card gets: the environment, and, of the cores that this process may use,
+// those beside the card.
+WorkerPlace PlaceOf(const Gpu& gpu);
+
+}  // namespace muster

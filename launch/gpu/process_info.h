@@ -1,0 +1,32 @@
+// Who a process is, as /proc tells it: for people who want to know whose it is.
+#pragma once
+
+#include <sys/types.h>
+
+#include <ctime>
+#include <optional>
+#include <string>
+
+namespace muster {
+
+struct ProcessText {
+  pid_t pid = 0;
+  bool seen = false;    // it lives, and in this process namespace
+  std::string user;     // its owner's name, or number
+  std::string command;  // its command line, cut short, without control characters
+  std::string job;      // of a process of Muster: "runs/cifar10-20250131-120000, rank 2"
+  std::optional<std::time_t> since;  // when it started
+};
+
+ProcessText DescribeProcess(pid_t pid);
+
+// A user's name, or the number where it has none.
+std::string UserName(uid_t user);
+
+// "10:31" of today, else "31 Jan 10:31".
+std::string ClockText(std::time_t time);
+
+// One line for a terminal: control characters and what is no UTF-8 replaced, at most `most` bytes.
+std::string OneLine(const std::string& text, size_t most);
+
+}  // namespace muster

@@ -1,0 +1,49 @@
+// Takes idle cards for a job: ranked, locked, looked at again under the lock, and in turn.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "launch/gpu/card_lock.h"
+#include "launch/gpu/gpu.h"
+#include "launch/gpu/gpu_probe.h"
+#include "launch/gpu/lock_folder.h"
+#include "launch/gpu/ticket.h"
+
+namespace muster {
+
+struct CardWish {
+  std::vector<std::string> pool;  // UUIDs of the cards that may be taken
+  size_t count = 1;               // how many of them
+  bool named = false;             // all of them, in the order of `pool`; else the best ones
+  double free_share = 0;          // of a card's memory, what must be free
+  std::string what;               // the job, for those who wait: "launch configs/cifar10.txtpb"
+};
+
+struct TakenCards {
+  std::vector<Gpu> cards;       // rank by rank, as seen under their locks
+  std::vector<CardLock> locks;  // of these
+  Ticket ticket;                // says who has them
+  std::string reason;           // why these
+};
+
+struct TakeOptions {
+  double wait_s = 0;  // for cards to come free; 0: not at all
+  // Called with each new line about the wait.
+  std::function<void(const std::string&)> say;
+  // Waits so long; may throw, which ends the attempt.
+  std::function<void(double seconds)> sleep;
+  // Between two looks at how busy the candidates are.
+  double sample_s = 0.2;
+};
+
+// Jobs come in turn: no card that an earlier job waits for is given to a later one, whichever cards
+// come free first; jobs whose cards are others do not wait for each other. A job takes all of its
+// cards or none, so no two can wait for one another for ever. Throws Error(kFailure) where there
+// are not enough, with who uses which since when; Error(kDeadline) after `wait_s`.
+TakenCards TakeCards(GpuProbe& probe, const LockFolder& folder, const CardWish& wish,
+                     const TakeOptions& options);
+
+}  // namespace muster

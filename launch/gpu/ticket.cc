@@ -1,0 +1,172 @@
+#include "launch/gpu/ticket.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include "common/base/error.h"
+#include "common/base/resource_limits.h"
+#include "launch/gpu/process_info.h"
+
+namespace muster {
+namespace {
+
+constexpr const char* kPrefix = "muster-gpu-job-";
+constexpr size_t kMostBytes = 1 << 17;      // of a ticket that is read
+constexpr std::time_t kAsleepSeconds = 30;  // without a beat
+
+std::string NewName() {
+  timespec now{};
+  ::clock_gettime(CLOCK_BOOTTIME, &now);  // never set back, and one for all processes
+  return fmt::format("{}{:010}.{:09}-{}", kPrefix, now.tv_sec, now.tv_nsec, ::getpid());
+}
+
+std::string TextOf(const TicketText& ticket) {
+  std::string text = fmt::format("{}\npid {}\nwants {}\nwhat {}\n", static_cast<char>(ticket.state),
+                                 ticket.pid, ticket.wants, OneLine(ticket.what, 200));
+  for (const std::string& card : ticket.cards) text += "card " + card + "\n";
+  return text;
+}
+
+// Lines that it does not know are a later version's.
+TicketText Parse(const std::string& text) {
+  TicketText ticket;
+  std::istringstream lines(text);
+  std::string line;
+  std::getline(lines, line);
+  if (line == "W") ticket.state = TicketState::kWaiting;
+  if (line == "H") ticket.state = TicketState::kHolding;
+  while (std::getline(lines, line)) {
+    const size_t space = line.find(' ');
+    if (space == std::string::npos) continue;
+    const std::string key = line.substr(0, space), value = line.substr(space + 1);
+    std::istringstream number(value);
+    if (key == "pid") number >> ticket.pid;
+    if (key == "wants") number >> ticket.wants;
+    if (key == "what") ticket.what = OneLine(value, 200);
+    if (key == "card") ticket.cards.push_back(OneLine(value, 96));
+  }
+  return ticket;
+}
+
+std::string ReadFile(int fd) {
+  std::string text;
+  std::array<char, 4096> buffer;
+  while (text.size() < kMostBytes) {
+    const ssize_t got = ::pread(fd, buffer.data(), buffer.size(), static_cast<off_t>(text.size()));
+    if (got <= 0) break;
+    text.append(buffer.data(), static_cast<size_t>(got));
+  }
+  return text;
+}
+
+std::vector<std::string> TicketNames(const std::string& folder) {
+  std::vector<std::string> names;
+  const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(folder.c_str()), ::closedir);
+  if (dir == nullptr) return names;
+  while (const dirent* entry = ::readdir(dir.get())) {
+    const std::string name = entry->d_name;
+    if (name.starts_with(kPrefix) && !name.ends_with(".new")) names.push_back(name);
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+enum class StaleFiles { kLeave, kRemoveOwn };
+
+std::optional<SeenTicket> ReadTicket(const LockFolder& folder, const std::string& name,
+                                     StaleFiles stale) {
+  const UniqueFd file(
+      ::open(folder.File(name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+  struct stat status {};
+  if (!file.valid() || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
+    return std::nullopt;
+  }
+  if (::flock(file.get(), LOCK_SH | LOCK_NB) == 0) {  // nobody's any more
+    const bool may_remove = status.st_uid == ::geteuid() || ::geteuid() == 0;
+    if (stale == StaleFiles::kRemoveOwn && may_remove) {
+      ::unlink(folder.File(name).c_str());
+    }
+    return std::nullopt;
+  }
+  SeenTicket seen{.name = name, .text = Parse(ReadFile(file.get()))};
+  seen.user = status.st_uid;
+  seen.changed = status.st_mtime;
+  seen.asleep = seen.text.state != TicketState::kHolding &&
+                std::time(nullptr) - status.st_mtime > kAsleepSeconds;
+  return seen;
+}
+
+std::vector<SeenTicket> ReadAll(const LockFolder& folder, StaleFiles stale) {
+  std::vector<SeenTicket> tickets;
+  for (const std::string& name : TicketNames(folder.path())) {
+    if (auto ticket = ReadTicket(folder, name, stale)) tickets.push_back(std::move(*ticket));
+  }
+  return tickets;
+}
+
+}  // namespace
+
+Ticket::Ticket(const LockFolder& folder, size_t wants, std::vector<std::string> cards,
+               std::string what)
+    : folder_(folder.path()), name_(NewName()), owner_(::getpid()) {
+  (void)ReadAll(folder, StaleFiles::kRemoveOwn);
+  text_ = {.pid = owner_, .wants = wants, .what = std::move(what), .cards = std::move(cards)};
+  file_ = folder.MakeLocked(name_, TextOf(text_));
+}
+
+Ticket::Ticket(Ticket&& other) noexcept
+    : folder_(std::move(other.folder_)),
+      name_(std::move(other.name_)),
+      file_(std::move(other.file_)),
+      text_(std::move(other.text_)),
+      kept_(std::exchange(other.kept_, true)),
+      owner_(other.owner_) {}
+
+Ticket::~Ticket() {
+  // A child that was forked has a copy of this object, and not the job.
+  if (kept_ || !file_.valid() || ::getpid() != owner_) return;
+  ::unlink((folder_ + "/" + name_).c_str());
+}
+
+void Ticket::Write() const {
+  const std::string text = TextOf(text_);
+  const ssize_t wrote = ::pwrite(file_.get(), text.data(), text.size(), 0);
+  if (wrote == static_cast<ssize_t>(text.size()) &&
+      ::ftruncate(file_.get(), static_cast<off_t>(text.size())) == 0) {
+    return;
+  }
+  throw Error(ExitCode::kFailure, "cannot write {}/{}, this job's place among others: {}", folder_,
+              name_, ErrorText(errno));
+}
+
+void Ticket::Say(TicketState state) {
+  text_.state = state;
+  Write();
+}
+
+void Ticket::SayHolding(const std::vector<std::string>& cards) {
+  text_.state = TicketState::kHolding;
+  text_.cards = cards;
+  text_.wants = cards.size();
+  Write();
+}
+
+void Ticket::Beat() const { (void)::futimens(file_.get(), nullptr); }
+
+std::vector<SeenTicket> ReadTickets(const LockFolder& folder) {
+  return ReadAll(folder, StaleFiles::kLeave);
+}
+
+}  // namespace muster

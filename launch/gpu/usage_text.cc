@@ -1,0 +1,46 @@
+#include "launch/gpu/usage_text.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "launch/gpu/choice.h"
+#include "launch/gpu/process_info.h"
+#include "launch/text/units.h"
+
+namespace muster {
+
+std::string JobText(const SeenTicket& ticket) {
+  return fmt::format("{}'s {} (pid {}, {})", UserName(ticket.user), ticket.text.what,
+                     ticket.text.pid, Plural(static_cast<int64_t>(ticket.text.wants), "card"));
+}
+
+const SeenTicket* HolderOf(const std::vector<SeenTicket>& tickets, const std::string& uuid) {
+  for (const SeenTicket& ticket : tickets) {
+    const bool holds = ticket.text.state == TicketState::kHolding;
+    if (holds && std::ranges::find(ticket.text.cards, uuid) != ticket.text.cards.end()) {
+      return &ticket;
+    }
+  }
+  return nullptr;
+}
+
+std::vector<std::string> UsageLines(const GpuSnapshot& seen, const std::vector<SeenTicket>& tickets,
+                                    const std::vector<std::string>& uuids, double free_share) {
+  std::vector<std::string> lines;
+  for (const std::string& uuid : uuids) {
+    const Gpu* const gpu = seen.Find(uuid);
+    if (gpu == nullptr) {
+      lines.push_back(fmt::format("card {}: gone", uuid));
+      continue;
+    }
+    std::string text = WhyBusy(*gpu, free_share);
+    if (const SeenTicket* const holder = HolderOf(tickets, uuid)) {
+      text = fmt::format("{}, since {}", JobText(*holder), ClockText(holder->changed));
+    }
+    lines.push_back(fmt::format("card {}: {}", gpu->index, text.empty() ? "idle" : text));
+  }
+  return lines;
+}
+
+}  // namespace muster

@@ -1,0 +1,24 @@
+#include "launch/job/model_text.h"
+
+#include <fmt/core.h>
+
+#include "launch/text/units.h"
+
+namespace muster {
+
+std::vector<std::string> ModelTexts(const events::Summary& summary, const RunDir& dir) {
+  std::vector<std::string> texts;
+  for (const events::Summary::Model& model : summary.models()) {
+    std::string text = fmt::format("{}/{}: ", dir.shown(), model.file());
+    const bool best = model.file().starts_with("best");
+    text += fmt::format("{}{} step {}", model.average() ? "the moving average " : "",
+                        best ? "of the best evaluation, at" : "after", FormatCount(model.step()));
+    if (best && model.has_test_accuracy()) {
+      text += fmt::format(" ({})", FormatPercent(model.test_accuracy(), 2));
+    }
+    texts.push_back(std::move(text));
+  }
+  return texts;
+}
+
+}  // namespace muster

@@ -1,0 +1,66 @@
+#include "launch/model/export_command.h"
+
+#include <fmt/core.h>
+
+#include "common/base/error.h"
+#include "common/config/build_graph.h"
+#include "common/model/model_metadata.h"
+#include "common/tensors/safetensors_writer.h"
+#include "launch/model/npz.h"
+#include "launch/model/onnx_export.h"
+#include "launch/text/units.h"
+#include "proto/config.pb.h"
+
+namespace muster {
+namespace {
+
+void WriteSafetensors(const SafetensorsReader& model, const std::string& path) {
+  SafetensorsWriter writer(path,
+                           LayOutSafetensors(model.header().tensors, model.header().metadata));
+  std::vector<std::byte> bytes;
+  for (const StoredTensor& tensor : writer.header().tensors) {
+    bytes.resize(tensor.bytes());
+    model.ReadBytes(*model.header().Find(tensor.name), bytes);
+    writer.Write(bytes);
+  }
+  writer.Commit();
+}
+
+Graph NetworkOf(const SafetensorsReader& model, const ExportArguments& arguments) {
+  std::optional<config::Config> config;
+  if (arguments.config_path.empty()) {
+    config = ConfigOf(model.header().metadata, model.path());
+  } else {
+    config = LoadConfig(arguments.config_path, arguments.settings);
+  }
+  if (!config) {
+    throw Error(ExitCode::kUsage,
+                "{}: does not say which network it is of: give its config (--config CONFIG)",
+                model.path());
+  }
+  return BuildGraph(config->model(), InputShape(config->data()));
+}
+
+}  // namespace
+
+std::vector<std::string> ExportModel(const ExportArguments& arguments) {
+  const SafetensorsReader model = OpenModel(arguments.from, arguments.choice);
+  if (arguments.format == "safetensors") {
+    WriteSafetensors(model, arguments.out);
+  } else if (arguments.format == "npz") {
+    WriteNpz(model, arguments.out);
+  } else if (arguments.format == "onnx") {
+    WriteOnnx(model, NetworkOf(model, arguments), arguments.out);
+  } else {
+    throw Error(ExitCode::kUsage, "--format {}: expected safetensors, npz or onnx",
+                arguments.format);
+  }
+  const Metadata& metadata = model.header().metadata;
+  const auto step = StepOf(metadata);
+  return {fmt::format("{}: {} of {}{}{}", arguments.out,
+                      Plural(static_cast<int64_t>(model.header().tensors.size()), "tensor"),
+                      model.path(), step ? fmt::format(", step {}", FormatCount(*step)) : "",
+                      IsAverage(metadata) ? ", the moving average" : "")};
+}
+
+}  // namespace muster

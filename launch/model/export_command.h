@@ -1,0 +1,24 @@
+// `muster export`: a run's weights in another format.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/config/config.h"
+#include "launch/model/model_source.h"
+
+namespace muster {
+
+struct ExportArguments {
+  std::string from;    // a run directory or a file
+  std::string format;  // safetensors, npz, onnx
+  ModelChoice choice;
+  std::string config_path;  // of the network, for ONNX, where the file does not say it; or ""
+  std::vector<Setting> settings;
+  std::string out;
+};
+
+// Writes OUT and returns what is to be said about it. Throws Error: kUsage, kData, kFailure.
+std::vector<std::string> ExportModel(const ExportArguments& arguments);
+
+}  // namespace muster

@@ -1,0 +1,41 @@
+#include "launch/model/import_command.h"
+
+#include <fmt/core.h>
+
+#include "common/base/arena.h"
+#include "common/config/build_graph.h"
+#include "common/model/load_weights.h"
+#include "common/model/write_model.h"
+#include "launch/model/tensor_names.h"
+#include "launch/text/units.h"
+#include "proto/config.pb.h"
+
+namespace muster {
+
+std::vector<std::string> ImportModel(const ImportArguments& arguments) {
+  config::Config config = LoadConfig(arguments.config_path, arguments.settings);
+  ResolveForMachine(config, AvailableCores());
+  const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
+  LoadOptions options{.skip_mismatched = arguments.skip_mismatched};
+  if (!arguments.names.empty()) options.names = ReadTensorNames(arguments.names);
+  const SafetensorsReader file(arguments.file);
+  Arena weights(graph.arena_floats());
+  const WeightsMatch match = LoadWeights(file, graph, options, weights.floats());
+  Metadata metadata = ModelMetadata(config, graph, {});
+  metadata.erase("weights_hash");  // of all variables
+  metadata["imported_from"] = arguments.file;
+  WriteModel(arguments.out, graph, weights.floats(), /*updates=*/0, std::move(metadata),
+             &match.variables);
+  const auto all = static_cast<int64_t>(graph.variables().size());
+  std::vector<std::string> lines{fmt::format("{}: {} of {} from {}", arguments.out,
+                                             match.variables.size(), Plural(all, "variable"),
+                                             arguments.file)};
+  for (const std::string& skipped : match.skipped) lines.push_back("  skipped: " + skipped);
+  lines.push_back(
+      fmt::format("Train from it: muster launch {} --initial-weights {}{}", arguments.config_path,
+                  arguments.out,
+                  static_cast<int64_t>(match.variables.size()) < all ? " --skip-mismatched" : ""));
+  return lines;
+}
+
+}  // namespace muster

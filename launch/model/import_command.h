@@ -1,0 +1,23 @@
+// `muster import`: weights of another program, in the names of a config's network.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/config/config.h"
+
+namespace muster {
+
+struct ImportArguments {
+  std::string file, config_path;
+  std::vector<Setting> settings;
+  std::string names;  // a file (tensor_names.h), or ""
+  bool skip_mismatched = false;
+  std::string out;
+};
+
+// Writes OUT, for run.initial_weights, and returns what is to be said about it. Variables that are
+// skipped are not in it. Throws Error: kUsage, kData, kFailure.
+std::vector<std::string> ImportModel(const ImportArguments& arguments);
+
+}  // namespace muster

@@ -1,0 +1,24 @@
+#include "launch/model/initial_weights.h"
+
+#include <fmt/core.h>
+
+#include "common/model/load_weights.h"
+#include "common/model/model_metadata.h"
+#include "launch/text/units.h"
+#include "proto/config.pb.h"
+
+namespace muster {
+
+std::vector<std::string> DescribeInitialWeights(const config::Run& run, const Graph& graph) {
+  if (run.initial_weights().empty()) return {};
+  const SafetensorsReader file(run.initial_weights());
+  const WeightsMatch match = MatchWeights(file, graph, {.skip_mismatched = run.skip_mismatched()});
+  const auto step = StepOf(file.header().metadata);
+  std::vector<std::string> lines{fmt::format(
+      "from {}{}: {} of {}", file.path(), step ? fmt::format(" (step {})", FormatCount(*step)) : "",
+      match.variables.size(), Plural(static_cast<int64_t>(graph.variables().size()), "variable"))};
+  for (const std::string& skipped : match.skipped) lines.push_back("skipped: " + skipped);
+  return lines;
+}
+
+}  // namespace muster

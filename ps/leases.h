@@ -1,0 +1,71 @@
+// What was given out: a lease is one subtree of slices, of one step, for one member, with one of
+// its gradient buffers. A loss or a gradient counts only under an open lease of its sender.
+//
+// Owner: the coordinator.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "common/plan/slices.h"
+
+namespace muster {
+
+struct Lease {
+  uint64_t id = 0;
+  uint32_t rank = 0;
+  int64_t step = 0;
+  TreeNode node;
+  uint32_t arena = 0;  // of the member's gradient buffers
+  bool open = true;
+  std::vector<bool> pending;  // the chunks that it is still to bring
+  size_t pending_count = 0;
+};
+
+class Leases {
+ public:
+  explicit Leases(size_t chunks) : chunks_(chunks) {}
+
+  // One for each node, with consecutive ids, in the arenas from 0 on. The first one's id.
+  uint64_t Give(uint32_t rank, int64_t step, const std::vector<TreeNode>& nodes);
+  // One for these chunks of a subtree that somebody else has or had.
+  const Lease& GiveAgain(uint32_t rank, int64_t step, const TreeNode& node, uint32_t arena,
+                         std::span<const uint32_t> chunks);
+
+  // Null: this member has no such lease that is open.
+  const Lease* Find(uint64_t id, uint32_t rank) const;
+  // The chunk has come. False: the lease does not wait for it.
+  bool Bring(uint64_t id, uint32_t chunk);
+
+  // All of a member.
+  void CloseAll(uint32_t rank);
+  // Steps before this one are over.
+  void Forget(int64_t before);
+
+  // The first arena of the member that no lease has, also of those that were closed since Forget:
+  // what came under them lies there.
+  std::optional<uint32_t> FreeArena(uint32_t rank, uint32_t arenas) const;
+  // The members that have not brought all that is theirs of this step.
+  std::vector<uint32_t> LateRanks(int64_t step) const;
+  // Of a step, in the order in which they were given.
+  template <typename Visit>
+  void ForEachOpen(int64_t step, const Visit& visit) const {
+    for (const Lease& lease : leases_) {
+      if (lease.open && lease.step == step) visit(lease);
+    }
+  }
+
+ private:
+  Lease& Add(uint32_t rank, int64_t step, const TreeNode& node, uint32_t arena);
+
+  const size_t chunks_;
+  uint64_t next_id_ = 1;
+  int64_t forgotten_ = 0;     // steps before this one
+  std::deque<Lease> leases_;  // by id
+};
+
+}  // namespace muster

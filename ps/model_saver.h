@@ -1,0 +1,48 @@
+// What a run leaves behind in the run directory:
+//
+//   model.safetensors       the weights after the last complete step, as evaluations use them: the
+//                           moving average with evaluation.use_ema
+//   best.safetensors        those of the best evaluation
+//   model-raw.safetensors   with use_ema: the weights themselves, after the last step
+//   model-ema.safetensors   with ema_decay and without use_ema: the average
+//
+// Owner: the coordinator. Used in the loop's thread. All of it does nothing with an empty run.dir.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ps/model_writer.h"
+#include "ps/progress.h"
+#include "ps/variables.h"
+
+namespace muster {
+
+class ModelSaver {
+ public:
+  // All outlive this.
+  ModelSaver(const config::Config& config, const Graph& graph, const Variables& variables,
+             const Progress& progress)
+      : config_(config), variables_(variables), progress_(progress), writer_(config, graph) {}
+
+  // An evaluation of W(step) has ended, the last one of `progress`. If it is the best one, its
+  // weights are copied, here in the loop: the workers compute the next step meanwhile, and the
+  // server has nothing to do. Writing them costs the loop nothing.
+  void OnEvaluated(int64_t step);
+  // The run is over, and W(step) is what it reached. Nothing is updated any more.
+  void SaveLast(int64_t step);
+
+  bool writes() const { return writer_.writes(); }
+  ModelWriter& writer() { return writer_; }
+  const ModelWriter& writer() const { return writer_; }
+
+ private:
+  ModelInfo InfoOf(int64_t step, bool average) const;
+
+  const config::Config& config_;
+  const Variables& variables_;
+  const Progress& progress_;
+  ModelWriter writer_;
+};
+
+}  // namespace muster

@@ -1,0 +1,68 @@
+// Who is to compute what: the assignment that stands, the leases that were given under it, and the
+// orders that carry both to the members. What counts and what comes of it is the coordinator's
+// business.
+//
+// Owner: the coordinator.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/plan/assignment.h"
+#include "common/plan/step_plan.h"
+#include "proto/wire.pb.h"
+#include "ps/leases.h"
+#include "ps/membership.h"
+
+namespace muster {
+
+class WorkOrders {
+ public:
+  WorkOrders(Membership& members, size_t chunks) : members_(members), leases_(chunks) {}
+
+  // Even shares for all members, from this step on.
+  void Begin(const StepPlan& plan, int64_t step);
+  const Assignment& assignment() const { return assignment_; }
+  // Other shares, from the next step on that is ordered: the subtrees of each rank, which together
+  // cover each slice once. A member has one gradient buffer more than its first share has subtrees:
+  // no share may need more than that.
+  void Assign(std::vector<std::vector<TreeNode>> nodes);
+
+  // To all that have entered. Sent ahead: in `step - 1`, when all of its losses are in.
+  void Order(int64_t step);
+  // Somebody else is to compute what is missing of a subtree: before anything else, and beside
+  // whoever has it now. False: the member has no gradient buffer free, or has not entered.
+  bool Redo(uint32_t rank, int64_t step, const TreeNode& node, std::span<const uint32_t> chunks);
+
+  // The member's work is not wanted any more: nothing that it sends counts until it has entered
+  // again. What has come stays.
+  void Fence(uint32_t rank);
+  // Those that have not brought all of this step, although it is complete: others were faster.
+  void FenceLate(int64_t step);
+  // Those that are ready get weights from W(version) on, and the assignment.
+  void AdmitReady(int64_t version);
+
+  // What came under a lease of this step. Null: it counts for nothing, for the reason `why`.
+  const Lease* LeaseOf(uint32_t rank, int64_t step, const wire::SliceLoss& loss,
+                       std::string& why) const;
+  const Lease* LeaseOf(uint32_t rank, int64_t step, const wire::GradientPart& part,
+                       std::string& why) const;
+  void Bring(const Lease& lease, uint32_t chunk) { leases_.Bring(lease.id, chunk); }
+
+  // Leases of steps before this one have ended.
+  void BeginStep(int64_t step) { leases_.Forget(step); }
+  const Leases& leases() const { return leases_; }
+
+ private:
+  void SendAssignment(uint32_t rank);
+
+  Membership& members_;
+  StepPlan plan_;
+  Assignment assignment_;
+  std::optional<std::vector<std::vector<TreeNode>>> next_;
+  Leases leases_;
+};
+
+}  // namespace muster

@@ -1,0 +1,176 @@
+"""The networks of configs/models in plain PyTorch, with the names that Muster gives their layers:
+load_state_dict takes a run's model.safetensors as it is (docs/pytorch.md).
+
+    from safetensors.torch import load_file
+    from torch_models import MODELS
+    model = MODELS["resnet20"]()
+    model.load_state_dict(load_file("runs/.../model.safetensors"))
+    logits = model.eval()(images)        # [batch, channels, height, width], preprocessed
+
+A layer "stage1/block1/conv1" is the module stage1.block1.conv1. What has no parameters needs no
+name and stands in forward.
+"""
+import torch.nn as nn
+import torch.nn.functional as functional
+
+
+class Linear(nn.Module):
+    """configs/models/linear.txtpb."""
+
+    def __init__(self, shape=(3, 32, 32), classes=10):
+        super().__init__()
+        channels, height, width = shape
+        self.linear = nn.Linear(channels * height * width, classes)
+
+    def forward(self, x):
+        return self.linear(x.flatten(1))
+
+
+class Tutorial(nn.Module):
+    """configs/models/cifar10_tutorial.txtpb."""
+
+    def __init__(self, shape=(3, 24, 24), classes=10):
+        super().__init__()
+        channels, height, width = shape
+        self.conv1 = nn.Conv2d(channels, 64, 5, padding=2)
+        self.conv2 = nn.Conv2d(64, 64, 5, padding=2)
+        self.local3 = nn.Linear(64 * ((height + 3) // 4) * ((width + 3) // 4), 384)
+        self.local4 = nn.Linear(384, 192)
+        self.softmax_linear = nn.Linear(192, classes)
+        # PyTorch divides alpha by the size of the window, 2 depth_radius + 1.
+        self.norm = nn.LocalResponseNorm(9, alpha=9 * 0.00011111111, beta=0.75, k=1.0)
+
+    def forward(self, x):
+        # SAME padding of a 3x3 window with stride 2 on an even size is a column and a row at the end.
+        x = functional.relu(self.conv1(x))
+        x = self.norm(functional.max_pool2d(x, 3, 2, ceil_mode=True))
+        x = self.norm(functional.relu(self.conv2(x)))
+        x = functional.max_pool2d(x, 3, 2, ceil_mode=True).flatten(1)
+        x = functional.relu(self.local4(functional.relu(self.local3(x))))
+        return self.softmax_linear(x)
+
+
+class MultiGpuCnn(nn.Module):
+    """configs/models/multigpu_cnn.txtpb."""
+
+    def __init__(self, shape=(1, 28, 28), classes=10):
+        super().__init__()
+        channels, height, width = shape
+        self.conv1 = nn.Conv2d(channels, 64, 5)
+        self.conv2 = nn.Conv2d(64, 256, 3)
+        self.conv3 = nn.Conv2d(256, 512, 3)
+        end = lambda side: ((side - 4) // 2 - 4) // 2
+        self.fc1 = nn.Linear(512 * end(height) * end(width), 2048)
+        self.fc2 = nn.Linear(2048, 1024)
+        self.fc3 = nn.Linear(1024, classes)
+        self.dropout = nn.Dropout(0.75)
+
+    def forward(self, x):
+        x = functional.max_pool2d(functional.relu(self.conv1(x)), 2)
+        x = functional.relu(self.conv3(functional.relu(self.conv2(x))))
+        x = functional.max_pool2d(x, 2).flatten(1)
+        return self.fc3(self.dropout(self.fc2(self.dropout(self.fc1(x)))))
+
+
+class ResidualBlock(nn.Module):
+    def __init__(self, inputs, channels, stride):
+        super().__init__()
+        self.shortcut = None
+        if stride != 1 or inputs != channels:
+            self.shortcut = nn.Conv2d(inputs, channels, 1, stride, bias=False)
+            self.shortcut_norm = nn.BatchNorm2d(channels)
+        self.conv1 = nn.Conv2d(inputs, channels, 3, stride, 1, bias=False)
+        self.norm1 = nn.BatchNorm2d(channels)
+        self.conv2 = nn.Conv2d(channels, channels, 3, 1, 1, bias=False)
+        self.norm2 = nn.BatchNorm2d(channels)
+
+    def forward(self, x):
+        y = functional.relu(self.norm1(self.conv1(x)))
+        y = self.norm2(self.conv2(y))
+        return functional.relu(y + (x if self.shortcut is None else self.shortcut_norm(self.shortcut(x))))
+
+
+class ResNet(nn.Module):
+    """configs/models/resnet20.txtpb, resnet18.txtpb."""
+
+    def __init__(self, widths, blocks, classes=10):
+        super().__init__()
+        self.stem = nn.ModuleDict({"conv": nn.Conv2d(3, widths[0], 3, 1, 1, bias=False),
+                                   "norm": nn.BatchNorm2d(widths[0])})
+        self.stages, inputs = [], widths[0]
+        for number, channels in enumerate(widths, start=1):
+            stage = nn.Sequential()
+            for block in range(1, blocks + 1):
+                stride = 2 if number > 1 and block == 1 else 1
+                stage.add_module(f"block{block}", ResidualBlock(inputs, channels, stride))
+                inputs = channels
+            self.add_module(f"stage{number}", stage)
+            self.stages.append(stage)
+        self.fc = nn.Linear(inputs, classes)
+
+    def forward(self, x):
+        x = functional.relu(self.stem["norm"](self.stem["conv"](x)))
+        for stage in self.stages:
+            x = stage(x)
+        return self.fc(x.mean((2, 3)))
+
+
+class InvertedResidual(nn.Module):
+    def __init__(self, inputs, channels, stride, expansion):
+        super().__init__()
+        hidden = inputs * expansion
+        self.expand = None
+        if expansion > 1:
+            self.expand = nn.Conv2d(inputs, hidden, 1, bias=False)
+            self.expand_norm = nn.BatchNorm2d(hidden)
+        self.depthwise = nn.Conv2d(hidden, hidden, 3, stride, 1, groups=hidden, bias=False)
+        self.depthwise_norm = nn.BatchNorm2d(hidden)
+        self.project = nn.Conv2d(hidden, channels, 1, bias=False)
+        self.project_norm = nn.BatchNorm2d(channels)
+        self.adds = stride == 1 and inputs == channels
+
+    def forward(self, x):
+        y = x if self.expand is None else functional.relu6(self.expand_norm(self.expand(x)))
+        y = functional.relu6(self.depthwise_norm(self.depthwise(y)))
+        y = self.project_norm(self.project(y))
+        return x + y if self.adds else y
+
+
+class MobileNetV2(nn.Module):
+    """configs/models/mobilenet_v2.txtpb."""
+
+    def __init__(self, classes=1000):
+        super().__init__()
+        self.stem = nn.ModuleDict({"conv": nn.Conv2d(3, 32, 3, 2, 1, bias=False), "norm": nn.BatchNorm2d(32)})
+        self.stages, inputs = [], 32
+        plan = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2),
+                (6, 320, 1, 1)]
+        for number, (expansion, channels, blocks, stride) in enumerate(plan, start=1):
+            stage = nn.Sequential()
+            for block in range(1, blocks + 1):
+                stage.add_module(f"block{block}",
+                                 InvertedResidual(inputs, channels, stride if block == 1 else 1, expansion))
+                inputs = channels
+            self.add_module(f"stage{number}", stage)
+            self.stages.append(stage)
+        self.head = nn.ModuleDict({"conv": nn.Conv2d(inputs, 1280, 1, bias=False), "norm": nn.BatchNorm2d(1280)})
+        self.fc = nn.Linear(1280, classes)
+        self.dropout = nn.Dropout(0.2)
+
+    def forward(self, x):
+        x = functional.relu6(self.stem["norm"](self.stem["conv"](x)))
+        for stage in self.stages:
+            x = stage(x)
+        x = functional.relu6(self.head["norm"](self.head["conv"](x)))
+        return self.fc(self.dropout(x.mean((2, 3))))
+
+
+# By the name of the file in configs/models.
+MODELS = {
+    "linear": Linear,
+    "cifar10_tutorial": Tutorial,
+    "multigpu_cnn": MultiGpuCnn,
+    "resnet20": lambda **how: ResNet([16, 32, 64], 3, **how),
+    "resnet18": lambda **how: ResNet([64, 128, 256, 512], 2, **how),
+    "mobilenet_v2": MobileNetV2,
+}

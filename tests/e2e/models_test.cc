@@ -1,0 +1,232 @@
+// Files of weights, from one run to the next and through the commands.
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "common/base/error.h"
+#include "common/tensors/safetensors_reader.h"
+#include "common/tensors/safetensors_writer.h"
+#include "tests/e2e/real_job.h"
+
+namespace muster::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+int Code(ExitCode code) { return static_cast<int>(code); }
+
+class WeightFiles : public RealJob {
+ protected:
+  // A short run, whose weights are then in run0.
+  std::string Trained() {
+    const Outcome first = Launch({"run.steps=5", "evaluation.skip_final=true"});
+    EXPECT_EQ(first.exit_code, 0) << first.log;
+    return first.hash();
+  }
+  std::string Weights() const { return Path("run0") / "model.safetensors"; }
+  // Changes nothing.
+  std::vector<std::string> Frozen(const std::string& weights) const {
+    return {"run.initial_weights=" + weights, "run.steps=2", "learning_rate.base=0"};
+  }
+  std::string Write(const std::string& name, const std::string& text) const {
+    std::ofstream(Path(name)) << text;
+    return Path(name);
+  }
+};
+
+TEST_F(WeightFiles, ARunStartsWhereAnotherEnded) {
+  const std::string hash = Trained();
+  const Outcome next = Launch(Frozen(Weights()));
+  ASSERT_EQ(next.exit_code, 0) << next.log;
+  EXPECT_EQ(next.hash(), hash);
+  EXPECT_THAT(next.log,
+              HasSubstr("weights        from " + Weights() + " (step 5): 6 of 6 variables"));
+  // With 16 bits on the wire workers start from them, too.
+  std::vector<std::string> half = Frozen(Weights());
+  half.push_back("cluster.wire_dtype=BF16");
+  const Outcome rounded = Launch(half);
+  ASSERT_EQ(rounded.exit_code, 0) << rounded.log;
+  EXPECT_EQ(rounded.hash(), hash);
+  EXPECT_NEAR(rounded.metrics[0]["train_loss"].get<double>(),
+              next.metrics[0]["train_loss"].get<double>(), 0.05);
+  // And it is not what a run starts with by itself.
+  const Outcome other = Launch({"run.steps=2", "learning_rate.base=0"});
+  EXPECT_NE(other.hash(), hash);
+}
+
+TEST_F(WeightFiles, WhatDoesNotFitStartsNothing) {
+  Trained();
+  std::vector<std::string> settings = Frozen(Weights());
+  settings.push_back("model.layer[out].dense={ units: 10 use_bias: false }");
+  settings.push_back("model.layer[hidden].dense.units=24");
+  const Outcome refused = Launch(settings);
+  EXPECT_EQ(refused.exit_code, Code(ExitCode::kData));
+  EXPECT_THAT(refused.log,
+              AllOf(HasSubstr("hidden.weight is [16,288] in the file, and [24,288] in the network"),
+                    HasSubstr("out.bias [10] is in the file, but not in the network"),
+                    Not(HasSubstr("Starting"))));
+  EXPECT_FALSE(std::filesystem::exists(Path("run1")));
+  settings.push_back("run.skip_mismatched=true");
+  const Outcome skipped = Launch(settings);
+  EXPECT_EQ(skipped.exit_code, 0) << skipped.log;
+  EXPECT_THAT(skipped.log, AllOf(HasSubstr("2 of 5 variables"), HasSubstr("skipped: hidden.weight"),
+                                 HasSubstr("skipped: out.bias")));
+}
+
+TEST_F(WeightFiles, AMissingOrDamagedFileIsNamed) {
+  Trained();
+  const std::string missing = Path("missing.safetensors");
+  const Outcome none = Launch(Frozen(missing));
+  EXPECT_EQ(none.exit_code, Code(ExitCode::kData));
+  EXPECT_THAT(none.log, HasSubstr(missing + ": cannot be read: No such file"));
+  std::filesystem::resize_file(Weights(), 5000);
+  const Outcome cut = Launch(Frozen(Weights()));
+  EXPECT_EQ(cut.exit_code, Code(ExitCode::kData));
+  EXPECT_THAT(cut.log, HasSubstr("truncated"));
+}
+
+TEST_F(WeightFiles, WeightsThatAreNotFiniteAreRefused) {
+  Trained();
+  {
+    std::fstream file(Weights(), std::ios::binary | std::ios::in | std::ios::out);
+    const float nan = NAN;
+    file.seekp(static_cast<std::streamoff>(SafetensorsReader(Weights()).header().data_begin));
+    file.write(reinterpret_cast<const char*>(&nan), sizeof nan);
+  }
+  const Outcome run = Launch(Frozen(Weights()));
+  EXPECT_EQ(run.exit_code, Code(ExitCode::kData)) << run.log;
+  EXPECT_THAT(run.log, HasSubstr("conv/weights has values that are not finite"));
+  EXPECT_THAT(Muster({"inspect", Weights()}).log, HasSubstr("not finite       1 of conv.weight"));
+}
+
+TEST_F(WeightFiles, ImportRenamesAndSkips) {
+  const std::string hash = Trained();
+  // The same weights as another program would call them, with something more.
+  const SafetensorsReader ours(Weights());
+  std::vector<StoredTensor> stored = ours.header().tensors;
+  for (StoredTensor& tensor : stored) tensor.name = "backbone." + tensor.name;
+  stored.push_back({.name = "extra.weight", .shape = {2}});
+  const std::string theirs = Path("theirs.safetensors");
+  {
+    SafetensorsWriter writer(theirs, LayOutSafetensors(stored, {}));
+    for (const StoredTensor& tensor : ours.header().tensors) {
+      std::vector<std::byte> bytes(tensor.bytes());
+      ours.ReadBytes(tensor, bytes);
+      writer.Write(bytes);
+    }
+    writer.Write(std::vector<std::byte>(8));
+    writer.Commit();
+  }
+  const std::string out = Path("imported.safetensors"), config = Path("tiny.txtpb");
+  const Outcome unnamed = Muster({"import", theirs, out, "--config", config});
+  EXPECT_EQ(unnamed.exit_code, Code(ExitCode::kData));
+  EXPECT_THAT(unnamed.log, AllOf(HasSubstr("no variable of which is in it"), HasSubstr("--map")));
+  EXPECT_FALSE(std::filesystem::exists(out));
+
+  const std::string names = Write("names",
+                                  "# theirs  ours\nbackbone.conv conv\nbackbone.hidden "
+                                  "hidden\nbackbone.out out\nextra - # no use\n");
+  const Outcome named = Muster({"import", theirs, "--config", config, "--map", names, out});
+  ASSERT_EQ(named.exit_code, 0) << named.log;
+  EXPECT_THAT(named.log, AllOf(HasSubstr("6 of 6 variables"), HasSubstr("--initial-weights")));
+  const Outcome run = Launch(Frozen(out));
+  ASSERT_EQ(run.exit_code, 0) << run.log;
+  EXPECT_EQ(run.hash(), hash);
+
+  // Without the head, which then starts anew.
+  const std::string fewer = Write("fewer", "backbone.conv conv\nbackbone.hidden hidden\n");
+  const Outcome partly =
+      Muster({"import", theirs, out, "--config", config, "--map", fewer, "--skip-mismatched"});
+  ASSERT_EQ(partly.exit_code, 0) << partly.log;
+  EXPECT_THAT(partly.log,
+              AllOf(HasSubstr("4 of 6 variables"), HasSubstr("out.weight [10,16] is missing"),
+                    HasSubstr("--skip-mismatched")));
+  EXPECT_EQ(SafetensorsReader(out).header().Find("out.weight"), nullptr);
+  const Outcome head = Muster({"launch", config, "--data", Path("data"), "--run-dir", Path("head"),
+                               "--initial-weights", out, "--skip-mismatched", "--steps", "2"});
+  EXPECT_EQ(head.exit_code, 0) << head.log;
+  EXPECT_THAT(head.log, HasSubstr("skipped: out.weight [10,16] is missing"));
+}
+
+TEST_F(WeightFiles, NamesThatCannotBeReadAreRefused) {
+  Trained();
+  for (const auto& [text, expected] :
+       std::map<std::string, std::string>{{"one\n", "names:1: expected two names"},
+                                          {"a b\nc d e\n", "names:2: expected two names"},
+                                          {"a b\na c\n", "names:2: a is there twice"},
+                                          {"# nothing\n", "has no names"}}) {
+    const Outcome run = Muster({"import", Weights(), Path("out"), "--config", Path("tiny.txtpb"),
+                                "--map", Write("names", text)});
+    EXPECT_EQ(run.exit_code, Code(ExitCode::kUsage));
+    EXPECT_THAT(run.log, HasSubstr(expected));
+  }
+}
+
+TEST_F(WeightFiles, ExportSaysWhatItCannotDo) {
+  Trained();
+  const std::string out = Path("out");
+  const auto refused = [&](std::vector<std::string> more, ExitCode code, const char* why) {
+    more.insert(more.begin(), {"export", "--format"});
+    more.push_back(out);
+    const Outcome run = Muster(more);
+    EXPECT_EQ(run.exit_code, Code(code)) << run.log;
+    EXPECT_THAT(run.log, HasSubstr(why));
+    EXPECT_FALSE(std::filesystem::exists(out)) << why;
+  };
+  const std::string run = Path("run0");
+  refused({"onnx", run, "--ema"}, ExitCode::kUsage, "is no moving average");
+  refused({"onnx", run, "--best"}, ExitCode::kData, "best.safetensors: cannot be read");
+  refused({"onnx", Weights(), "--best"}, ExitCode::kUsage, "expected a run directory");
+  refused({"torch", run}, ExitCode::kUsage, "torch");
+  refused({"npz", Path("nowhere")}, ExitCode::kData, "cannot be read");
+  // A file that does not say its network.
+  const std::string bare = Path("bare.safetensors");
+  SafetensorsWriter writer(bare, LayOutSafetensors({{.name = "a", .shape = {1}}}, {}));
+  writer.Write(std::vector<std::byte>(4));
+  writer.Commit();
+  refused({"onnx", bare}, ExitCode::kUsage, "does not say which network it is of");
+  refused({"onnx", bare, "--config", Path("tiny.txtpb").string()}, ExitCode::kData,
+          "no variable of which is in it");
+  // Devices are left alone.
+  const Outcome device = Muster({"export", Weights(), "--format", "npz", "/dev/null"});
+  EXPECT_EQ(device.exit_code, Code(ExitCode::kFailure));
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+}
+
+TEST_F(WeightFiles, ExportedSafetensorsAreTheSame) {
+  Trained();
+  const std::string out = Path("copy.safetensors");
+  const Outcome run = Muster({"export", Path("run0"), "--format", "safetensors", out});
+  ASSERT_EQ(run.exit_code, 0) << run.log;
+  std::ifstream a(Weights(), std::ios::binary), b(out, std::ios::binary);
+  EXPECT_TRUE(
+      std::equal(std::istreambuf_iterator<char>(a), {}, std::istreambuf_iterator<char>(b), {}));
+}
+
+TEST_F(WeightFiles, InspectShowsVariablesAndWhatIsFrozen) {
+  const Outcome frozen =
+      Launch({"run.steps=3", "model.layer[conv].conv2d.weights={ learning_rate_multiplier: 0 }",
+              "model.layer[out].dense.bias={ learning_rate_multiplier: 2 }"});
+  ASSERT_EQ(frozen.exit_code, 0) << frozen.log;
+  const Outcome shown = Muster({"inspect", Path("run0")});
+  EXPECT_EQ(shown.exit_code, 0) << shown.log;
+  EXPECT_THAT(shown.log,
+              AllOf(::testing::ContainsRegex("conv.weight +F32 +\\[8,3,3,3\\].* frozen"),
+                    ::testing::ContainsRegex("out.bias +F32 +\\[10\\].* rate x 2"),
+                    HasSubstr("step             3"), HasSubstr("not finite       none")));
+  // The config in it is the run's.
+  const Outcome config = Muster({"inspect", Weights(), "--config"});
+  EXPECT_EQ(config.exit_code, 0);
+  const std::string path = Write("again.txtpb", config.log);
+  const Outcome described = Muster({"inspect", path});
+  EXPECT_EQ(described.exit_code, 0) << described.log;
+  EXPECT_THAT(described.log, ::testing::ContainsRegex("conv/weights.* frozen"));
+  EXPECT_EQ(Muster({"inspect", Path("tiny.txtpb"), "--config"}).exit_code, Code(ExitCode::kUsage));
+}
+
+}  // namespace
+}  // namespace muster::testing

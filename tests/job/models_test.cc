@@ -1,0 +1,181 @@
+// What a run leaves behind: whatever ends it, the weights after its last complete step, and those
+// of its best evaluation.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "common/base/error.h"
+#include "common/model/load_weights.h"
+#include "common/model/model_metadata.h"
+#include "tests/data/temp_dir.h"
+#include "tests/job/test_job.h"
+
+namespace muster::testing {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+
+// Every weight falls by 1 in each step: W(v) is -v.
+const WorkerBehaviour kFalling{
+    .gradient = [](int64_t, int64_t slice, size_t) { return slice == 0 ? 1.0f : 0.0f; }};
+
+class ModelsTest : public ::testing::Test {
+ protected:
+  config::Config Config(int64_t steps) const {
+    config::Config config = SmallConfig(2, 2);
+    config.mutable_run()->set_steps(steps);
+    config.mutable_run()->set_dir(dir_.string());
+    return config;
+  }
+  // Evaluated after every two steps.
+  config::Config Evaluated(int64_t steps) const {
+    config::Config config = Config(steps);
+    config.mutable_evaluation()->set_every_steps(2);
+    config.mutable_evaluation()->set_skip_final(false);
+    config.mutable_evaluation()->set_batch(20);
+    return config;
+  }
+  std::vector<std::string> Files() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(dir_.path())) {
+      names.push_back(entry.path().filename());
+    }
+    return names;
+  }
+  // The value that all variables of the file have, of which this is the step.
+  void ExpectAll(const std::string& name, const Graph& graph, float value, int64_t step,
+                 bool average = false) {
+    SCOPED_TRACE(name);
+    const SafetensorsReader file((dir_ / name).string());
+    std::vector<float> weights(graph.arena_floats(), value);  // padding, too
+    EXPECT_EQ(LoadWeights(file, graph, {}, weights).variables.size(), graph.variables().size());
+    EXPECT_THAT(weights, Each(value));
+    EXPECT_EQ(StepOf(file.header().metadata), step);
+    EXPECT_EQ(IsAverage(file.header().metadata), average);
+  }
+
+  const TempDir dir_;
+};
+
+TEST_F(ModelsTest, ACompletedRunLeavesItsWeights) {
+  TestJob job(Config(3));
+  RunWorkers(job, kFalling);
+  const ServerResult result = job.Finish();
+  EXPECT_THAT(Files(), UnorderedElementsAre("model.safetensors"));
+  ExpectAll("model.safetensors", job.graph(), -3, 3);
+  const SafetensorsReader file((dir_ / "model.safetensors").string());
+  EXPECT_EQ(file.header().metadata.at("weights_hash"), fmt::format("{:016x}", result.weights_hash));
+}
+
+TEST_F(ModelsTest, ARunWithoutADirectoryWritesNothing) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(dir_.path());
+  config::Config config = Evaluated(4);
+  config.mutable_run()->clear_dir();
+  TestJob job(config);
+  job.test_samples = 40;
+  RunWorkers(job, kFalling);
+  job.Finish();
+  std::filesystem::current_path(before);
+  EXPECT_THAT(Files(), UnorderedElementsAre());
+  EXPECT_FALSE(std::filesystem::exists("/model.safetensors"));
+}
+
+// All evaluations of these workers have the same accuracy: the first one stays the best.
+TEST_F(ModelsTest, TheBestEvaluationsWeightsAreKept) {
+  TestJob job(Evaluated(5));
+  job.test_samples = 40;
+  RunWorkers(job, kFalling);
+  job.Finish();
+  EXPECT_THAT(Files(), UnorderedElementsAre("model.safetensors", "best.safetensors"));
+  ExpectAll("best.safetensors", job.graph(), -2, 2);
+  ExpectAll("model.safetensors", job.graph(), -5, 5);
+  const auto metadata = SafetensorsReader((dir_ / "best.safetensors").string()).header().metadata;
+  EXPECT_EQ(metadata.at("test_accuracy"), "0.05");  // 1 of each 20
+}
+
+// e ← (e + w) / 2 from 0: -1.25 after 2 steps, -3.0625 after 4 and -4.03125 after 5.
+TEST_F(ModelsTest, TheAverageIsTheProductWhereItIsEvaluated) {
+  for (const bool use : {true, false}) {
+    config::Config config = Evaluated(5);
+    config.mutable_optimizer()->set_ema_decay(0.5);
+    config.mutable_evaluation()->set_use_ema(use);
+    TestJob job(config);
+    job.test_samples = 40;
+    RunWorkers(job, kFalling);
+    job.Finish();
+    ExpectAll("best.safetensors", job.graph(), use ? -1.25f : -2, 2, use);
+    ExpectAll("model.safetensors", job.graph(), use ? -4.03125f : -5, 5, use);
+    const char* const other = use ? "model-raw.safetensors" : "model-ema.safetensors";
+    ExpectAll(other, job.graph(), use ? -5 : -4.03125f, 5, !use);
+    EXPECT_THAT(Files(), UnorderedElementsAre("best.safetensors", "model.safetensors", other));
+    for (const std::string& name : Files()) std::filesystem::remove(dir_ / name);
+  }
+}
+
+// A worker is lost when some chunks of the next weights are there already: nothing of them is in
+// the files.
+TEST_F(ModelsTest, ALostWorkerCostsOnlyTheStepThatWasBroken) {
+  config::Config config = Config(100);
+  config.mutable_optimizer()->set_ema_decay(0.5);
+  TestJob job(config);
+  ExitCode code = ExitCode::kOk;
+  {
+    std::jthread other([&] {
+      const auto client = job.Join(0);
+      EXPECT_THROW(RunWorker(*client, kFalling, job.graph().arena_floats()), Error);
+    });
+    std::unique_ptr<Client> lost = job.Join(1);
+    // Pushes its last chunk alone in step 4 and goes.
+    const WorkerBehaviour goes{.gradient = kFalling.gradient, .before_step = [](int64_t step) {
+                                 if (step == 4) throw Error(ExitCode::kFailure, "gone");
+                               }};
+    try {
+      RunWorker(*lost, goes, job.graph().arena_floats(), 1);
+    } catch (const Error&) {
+      const StepPlan& plan = lost->plan();
+      lost->ReportLoss(4, 1, plan.Slice(plan.At(4), 1).size(), 1, 0);
+      const size_t chunk = lost->chunks().size() - 1;
+      lost->PushChunk(4, 0, chunk);
+      // Updated and published, before this worker is lost.
+      lost->AwaitChunk(5, chunk);
+    }
+    lost.reset();
+  }
+  EXPECT_THAT(job.FinishError(&code), HasSubstr("rank 1"));
+  ExpectAll("model.safetensors", job.graph(), -4, 4);
+  // 0, -.5, -1.25, -2.125, -3.0625
+  ExpectAll("model-ema.safetensors", job.graph(), -3.0625f, 4, true);
+}
+
+// What cannot be written is said, with exit code 1, and leaves no part of itself.
+TEST_F(ModelsTest, WeightsThatCannotBeWrittenAreNoSuccess) {
+  std::filesystem::create_directory(dir_ / "model.safetensors");
+  TestJob job(Config(3));
+  RunWorkers(job, kFalling);
+  ExitCode code = ExitCode::kOk;
+  EXPECT_THAT(job.FinishError(&code), HasSubstr("model.safetensors: cannot be written"));
+  EXPECT_EQ(code, ExitCode::kFailure);
+  EXPECT_THAT(Files(), UnorderedElementsAre("model.safetensors"));
+}
+
+// The best weights are tried again at the end.
+TEST_F(ModelsTest, TheBestWeightsAreTriedAgain) {
+  std::filesystem::create_directory(dir_ / "best.safetensors");
+  TestJob job(Evaluated(40));
+  job.test_samples = 40;
+  WorkerBehaviour behaviour = kFalling;
+  behaviour.before_step = [&](int64_t step) {
+    if (step == 39) std::filesystem::remove(dir_ / "best.safetensors");
+  };
+  RunWorkers(job, behaviour);
+  job.Finish();
+  ExpectAll("best.safetensors", job.graph(), -2, 2);
+}
+
+}  // namespace
+}  // namespace muster::testing

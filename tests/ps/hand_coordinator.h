@@ -1,0 +1,214 @@
+// A server without its loop: the coordinator and what it uses, whose workers are the test itself.
+// Everything that they are sent is kept; everything that they say is said by hand.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/log.h"
+#include "common/config/build_graph.h"
+#include "common/config/chunk_bytes.h"
+#include "common/config/config.h"
+#include "common/link/protocol.h"
+#include "common/link/wire_values.h"
+#include "ps/coordinator.h"
+#include "tests/job/test_job.h"
+
+namespace muster::testing {
+
+// What every peer was sent.
+class KeepingLink : public ServerLink {
+ public:
+  std::string endpoint() const override { return "test://"; }
+  int fd() const override { return -1; }
+  bool Pending() override { return false; }
+  std::optional<FromWorker> Receive() override { return std::nullopt; }
+  SendResult Send(PeerId peer, const wire::ServerMessage& message, const OutgoingTensor&) override {
+    if (gone.contains(peer)) return SendResult::kGone;
+    sent[peer].push_back(message);
+    return SendResult::kQueued;
+  }
+
+  std::map<PeerId, std::deque<wire::ServerMessage>> sent;
+  std::map<PeerId, bool> gone;
+};
+
+class HandCoordinator {
+ public:
+  explicit HandCoordinator(config::Config config)
+      : config_(std::move(config)),
+        graph_(BuildGraph(config_.model(), InputShape(config_.data()))),
+        reporter_("", -1),
+        members_(graph_.layout(),
+                 {TestToken(), JobOf(TestToken()), config_.cluster().workers(), {}}, link_,
+                 reporter_,
+                 [this](uint32_t rank, ExitCode, const std::string& why) {
+                   lost[rank] = why;
+                   members_.Fence(rank);
+                 }),
+        coordinator_(config_, graph_, members_, reporter_, failure_) {
+    SetLogLevel(LogLevel::kError);
+    for (uint32_t rank = 0; rank < config_.cluster().workers(); ++rank) {
+      wire::WorkerMessage message;
+      *message.mutable_hello() = WorkerOptions(config_, "", rank, test_samples).hello;
+      message.mutable_hello()->set_token(TestToken());
+      message.mutable_hello()->set_protocol_version(kProtocolVersion);
+      message.mutable_hello()->set_rank(rank);
+      (void)members_.OnHello(rank + 1, message);
+    }
+    coordinator_.Begin();
+    for (uint32_t rank = 0; rank < config_.cluster().workers(); ++rank) Ready(rank);
+  }
+
+  Coordinator& coordinator() { return coordinator_; }
+  Membership& members() { return members_; }
+  const Graph& graph() const { return graph_; }
+  std::string failure() const { return failure_.is_set() ? failure_.get()->what : ""; }
+  size_t chunks() const { return CutChunks(graph_.layout(), config_.cluster()).size(); }
+
+  void Ready(uint32_t rank) { coordinator_.OnReady(rank); }
+
+  // The first message of this kind that waits for a rank; it is taken. Empty: none.
+  template <typename Is>
+  std::optional<wire::ServerMessage> Next(uint32_t rank, const Is& is) {
+    std::deque<wire::ServerMessage>& inbox = link_.sent[rank + 1];
+    const auto found = std::ranges::find_if(inbox, is);
+    if (found == inbox.end()) return std::nullopt;
+    wire::ServerMessage message = std::move(*found);
+    inbox.erase(found);
+    return message;
+  }
+  void DropAll(uint32_t rank) { link_.sent[rank + 1].clear(); }
+  // The kinds of all that waits, weights left out.
+  std::vector<wire::ServerMessage::BodyCase> Kinds(uint32_t rank) const {
+    std::vector<wire::ServerMessage::BodyCase> kinds;
+    const auto found = link_.sent.find(rank + 1);
+    if (found == link_.sent.end()) return kinds;
+    for (const wire::ServerMessage& message : found->second) {
+      if (!message.has_weights_chunk()) kinds.push_back(message.body_case());
+    }
+    return kinds;
+  }
+
+  // A worker's part of an order.
+  struct Task {
+    uint64_t lease = 0;
+    int64_t step = 0;
+    TreeNode node;
+    uint32_t arena = 0;
+    std::vector<uint32_t> chunks;  // that are to be pushed
+  };
+  // Of the next Train.
+  std::vector<Task> Train(uint32_t rank, const std::vector<TreeNode>& nodes) {
+    const auto message = Next(rank, [](const auto& m) { return m.has_train(); });
+    if (!message) return {};
+    std::vector<Task> tasks;
+    for (const TreeNode& node : nodes) {
+      const auto i = static_cast<uint32_t>(tasks.size());
+      tasks.push_back({message->train().lease() + i, message->train().step(), node, i, All()});
+    }
+    return tasks;
+  }
+  std::optional<Task> Redo(uint32_t rank) {
+    const auto message = Next(rank, [](const auto& m) { return m.has_redo(); });
+    if (!message) return std::nullopt;
+    const wire::Redo& redo = message->redo();
+    return Task{redo.lease(),
+                redo.step(),
+                NodeOf(redo.subtree()),
+                redo.arena(),
+                {redo.chunk().begin(), redo.chunk().end()}};
+  }
+  std::vector<uint32_t> All() const {
+    std::vector<uint32_t> all(chunks());
+    for (uint32_t c = 0; c < all.size(); ++c) all[c] = c;
+    return all;
+  }
+
+  // Why the server does not take it; "" if it does.
+  std::string Loss(uint32_t rank, const Task& task, int64_t slice, double loss = 1) {
+    wire::SliceLoss message;
+    message.set_step(task.step);
+    message.set_slice(static_cast<uint32_t>(slice));
+    message.set_samples(SamplesOf(task.step, slice));
+    message.set_loss(loss);
+    message.set_lease(task.lease);
+    return coordinator_.OnSliceLoss(rank, message);
+  }
+  void Losses(uint32_t rank, const Task& task) {
+    const Range slices = Covers(task.node, config_.run().slices());
+    for (int64_t s = slices.begin; s < slices.end; ++s) EXPECT_EQ(Loss(rank, task, s), "");
+    Settle();
+  }
+  std::string Push(uint32_t rank, const Task& task, uint32_t chunk) {
+    const auto type = WireTypeOf(config_.cluster());
+    const Chunk range = CutChunks(graph_.layout(), config_.cluster())[chunk];
+    auto bytes = std::make_shared<std::vector<std::byte>>(range.floats() * BytesOf(type));
+    std::vector<float> values(range.floats());
+    for (size_t i = 0; i < values.size(); ++i) {
+      bool any;
+      values[i] =
+          TreeSumOf([&](int64_t s) { return Rough(task.step, s, range.begin + i); }, task.node,
+                    config_.run().slices(), [](int64_t) { return false; }, &any, type);
+    }
+    if (type == wire::FP32) {
+      std::memcpy(bytes->data(), values.data(), bytes->size());
+    } else {
+      (void)Narrow(type, values, reinterpret_cast<uint16_t*>(bytes->data()));
+    }
+    wire::GradientPart part;
+    part.set_step(task.step);
+    part.set_chunk(chunk);
+    *part.mutable_subtree() = SubtreeOf(task.node);
+    part.set_lease(task.lease);
+    part.set_arena(task.arena);
+    const std::string why = coordinator_.OnGradient(
+        rank, part, {.data = bytes->data(), .bytes = bytes->size(), .owner = bytes});
+    Settle();
+    return why;
+  }
+  void PushAll(uint32_t rank, const Task& task) {
+    for (const uint32_t chunk : task.chunks) EXPECT_EQ(Push(rank, task, chunk), "");
+  }
+  // All of a step as it is when nothing happens.
+  void WholeStep(const std::vector<std::vector<TreeNode>>& shares) {
+    std::vector<std::pair<uint32_t, Task>> tasks;
+    for (uint32_t rank = 0; rank < shares.size(); ++rank) {
+      for (const Task& task : Train(rank, shares[rank])) tasks.emplace_back(rank, task);
+    }
+    for (const auto& [rank, task] : tasks) Losses(rank, task);
+    for (const auto& [rank, task] : tasks) PushAll(rank, task);
+  }
+
+  // Chunks this small are updated at once.
+  void Settle() { coordinator_.Advance(true); }
+
+  std::map<uint32_t, std::string> lost;
+  int64_t test_samples = 0;
+
+ private:
+  int64_t SamplesOf(int64_t step, int64_t slice) const {
+    const StepPlan plan{.train_samples = TestJob::kSamples,
+                        .global_batch = config_.run().global_batch(),
+                        .total_steps = config_.run().steps(),
+                        .slices = config_.run().slices()};
+    return plan.Slice(plan.At(step), slice).size();
+  }
+
+  const config::Config config_;
+  const Graph graph_;
+  Reporter reporter_;
+  FirstFailure failure_;
+  KeepingLink link_;
+  Membership members_;
+  Coordinator coordinator_;
+};
+
+}  // namespace muster::testing

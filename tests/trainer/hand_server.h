@@ -1,0 +1,284 @@
+// A server that is the test itself: one real worker joins it, over a real link, and is told what to
+// do by hand, also what no server says in a run that goes well.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <future>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "common/base/log.h"
+#include "common/base/shared_memory.h"
+#include "common/config/build_graph.h"
+#include "common/config/chunk_bytes.h"
+#include "common/config/config.h"
+#include "common/link/protocol.h"
+#include "common/link/wire_values.h"
+#include "common/transport/transport.h"
+#include "tests/backend/threaded_backend.h"
+#include "tests/data/test_sets.h"
+#include "tests/job/test_job.h"
+#include "worker/backend/cpu/cpu_backend.h"
+#include "worker/trainer/trainer.h"
+
+namespace muster::testing {
+
+class HandServer {
+ public:
+  static constexpr int64_t kTestSamples = 25;
+  static constexpr uint32_t kBlock = 10;
+
+  struct Options {
+    const char* transport = "local";
+    bool threaded_backend = false;
+    std::vector<TreeNode> nodes{{0, 0}};
+    int64_t first_step = 0;
+  };
+
+  explicit HandServer(const Options& options)
+      : options_(options),
+        config_(Config()),
+        graph_(BuildGraph(config_.model(), InputShape(config_.data()))),
+        chunks_(CutChunks(graph_.layout(), config_.cluster())),
+        shared_weights_(SharedMemory::Create("test-weights",
+                                             2 * graph_.arena_floats() * sizeof(float),
+                                             SharedMemory::Access::kReadWrite)) {
+    SetLogLevel(LogLevel::kError);
+    std::random_device random;
+    const std::string name = fmt::format("muster-test-{}-{:08x}", ::getpid(), random());
+    const auto terms = WorkerOptions(config_, "", 0, kTestSamples);
+    link_ = Listen(std::string(options.transport) + "://@" + name, JobOf(TestToken()),
+                   config_.cluster().transport(), terms.link);
+    link_->ShareWeights(shared_weights_);
+    worker_ = std::async(std::launch::async, [this] { return RunWorker(); });
+    Await([this] { return peer_.has_value(); });
+    if (peer_) Welcome();
+    Await([this] { return ready_ == std::optional(0u); });
+  }
+  ~HandServer() {
+    if (!worker_.valid()) return;
+    Stop();
+  }
+
+  const std::vector<Chunk>& chunks() const { return chunks_; }
+
+  // Tells the worker.
+  void Send(wire::ServerMessage message, std::span<const std::byte> tensor = {},
+            std::optional<uint32_t> incarnation = std::nullopt) {
+    message.mutable_address()->set_job(JobOf(TestToken()));
+    message.mutable_address()->set_rank(0);
+    message.mutable_address()->set_incarnation(incarnation.value_or(incarnation_));
+    EXPECT_EQ(link_->Send(*peer_, message, {tensor, UrgencyOf(message.weights_chunk())}),
+              SendResult::kQueued);
+    link_->Deliver();
+  }
+  void Train(int64_t step, uint64_t lease, uint32_t assignment = 0) {
+    wire::ServerMessage message;
+    message.mutable_train()->set_step(step);
+    message.mutable_train()->set_samples(16);
+    message.mutable_train()->set_assignment(assignment);
+    message.mutable_train()->set_lease(lease);
+    Send(message);
+  }
+  void Redo(int64_t step, uint64_t lease, const TreeNode& node, std::vector<uint32_t> chunks) {
+    wire::ServerMessage message;
+    wire::Redo& redo = *message.mutable_redo();
+    redo.set_lease(lease);
+    redo.set_step(step);
+    redo.set_samples(16);
+    *redo.mutable_subtree() = SubtreeOf(node);
+    redo.set_arena(static_cast<uint32_t>(options_.nodes.size()));
+    redo.mutable_chunk()->Assign(chunks.begin(), chunks.end());
+    Send(message);
+  }
+  void Evaluate(int64_t version) {
+    wire::ServerMessage message;
+    wire::Evaluate& evaluate = *message.mutable_evaluate();
+    evaluate.set_version(version);
+    evaluate.set_block_size(kBlock);
+    evaluate.set_block_begin(0);
+    evaluate.set_block_end((kTestSamples + kBlock - 1) / kBlock);
+    Send(message);
+  }
+  void Assign(uint32_t id, int64_t from_step, const std::vector<TreeNode>& nodes) {
+    wire::ServerMessage message;
+    message.mutable_assignment()->set_id(id);
+    message.mutable_assignment()->set_from_step(from_step);
+    for (const TreeNode& node : nodes)
+      *message.mutable_assignment()->add_subtree() = SubtreeOf(node);
+    Send(message);
+  }
+  void Enter(int64_t version) {
+    wire::ServerMessage message;
+    message.mutable_enter()->set_version(version);
+    Send(message);
+  }
+  void Fence() {
+    wire::ServerMessage message;
+    message.mutable_fence()->set_incarnation(incarnation_ + 1);
+    Send(message);
+    ++incarnation_;
+  }
+  // Weights that are others in each version, made up.
+  void SendChunk(int64_t version, uint32_t chunk,
+                 std::optional<uint32_t> incarnation = std::nullopt) {
+    const Chunk& range = chunks_[chunk];
+    std::vector<float>& values = sent_.emplace_back(range.floats());
+    for (size_t i = 0; i < values.size(); ++i) values[i] = 0.1f * Rough(100 + version, 0, i) / 64;
+    std::ranges::copy(
+        values, shared_weights_.writable_floats().begin() +
+                    static_cast<ptrdiff_t>((version % 2) * graph_.arena_floats() + range.begin));
+    wire::ServerMessage message;
+    message.mutable_weights_chunk()->set_version(version);
+    message.mutable_weights_chunk()->set_chunk(chunk);
+    Send(message, std::as_bytes(std::span<const float>(values)), incarnation);
+  }
+  void SendWeights(int64_t version, std::optional<uint32_t> but = std::nullopt) {
+    for (uint32_t c = 0; c < chunks_.size(); ++c) {
+      if (c != but) SendChunk(version, c);
+    }
+  }
+
+  // What came under a lease.
+  struct Came {
+    std::map<int64_t, double> losses;  // by slice
+    std::map<uint32_t, std::vector<float>> parts;
+    friend bool operator==(const Came&, const Came&) = default;
+  };
+  const Came& Await(uint64_t lease, size_t parts) {
+    Await([&] { return work_[lease].parts.size() >= parts; });
+    return work_[lease];
+  }
+  const Came& AwaitAll(uint64_t lease) { return Await(lease, chunks_.size()); }
+  // Of each block: the loss.
+  const std::map<uint32_t, double>& AwaitBlocks() {
+    Await([this] { return blocks_.size() * kBlock >= kTestSamples; });
+    return blocks_;
+  }
+  void AwaitReady(uint32_t incarnation) {
+    Await([&] { return ready_ == std::optional(incarnation); });
+  }
+  size_t leases() const { return work_.size(); }
+
+  // The worker's end: "" if it was told to stop, or what it threw.
+  std::string Stop() {
+    wire::ServerMessage message;
+    message.mutable_stop()->set_completed(true);
+    Send(message);
+    return End();
+  }
+  std::string End() {
+    Await([this] {
+      return worker_.wait_for(std::chrono::milliseconds(1)) == std::future_status::ready;
+    });
+    return worker_.get();
+  }
+
+ private:
+  static config::Config Config() {
+    config::Config config = SmallConfig(2, 2);
+    for (config::Layer& layer : *config.mutable_model()->mutable_layer()) {
+      if (layer.has_dense()) layer.mutable_dense()->clear_weights();
+    }
+    config.mutable_evaluation()->set_batch(kBlock);
+    return config;
+  }
+
+  std::string RunWorker() {
+    try {
+      const Datasets data{std::make_unique<MemorySet>(TestJob::kSamples, Shape{1, 1, 3}),
+                          std::make_unique<MemorySet>(kTestSamples, Shape{1, 1, 3}, 2)};
+      ClientOptions terms = WorkerOptions(config_, link_->endpoint(), 0, kTestSamples);
+      terms.rank.reset();  // the server knows
+      Client client(std::move(terms));
+      const std::unique_ptr<Backend> cpu = MakeCpuBackend(1);
+      ThreadedBackend threaded({.delays = {200, 200, 200}});
+      Backend& backend = options_.threaded_backend ? static_cast<Backend&>(threaded) : *cpu;
+      Trainer(config_, graph_, data, backend, client).Run();
+      return "";
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+  }
+
+  void Welcome() {
+    wire::ServerMessage message;
+    wire::Welcome& welcome = *message.mutable_welcome();
+    for (const Chunk& chunk : chunks_) welcome.add_chunk_end(chunk.end);
+    welcome.set_train_samples(TestJob::kSamples);
+    welcome.set_global_batch(16);
+    welcome.set_total_steps(100);
+    welcome.set_slices(2);
+    welcome.mutable_assignment()->set_from_step(options_.first_step);
+    for (const TreeNode& node : options_.nodes) {
+      *welcome.mutable_assignment()->add_subtree() = SubtreeOf(node);
+    }
+    welcome.set_arenas(static_cast<uint32_t>(options_.nodes.size() + 1));
+    link_->ShareGradients(*peer_, GradientLayoutOf(welcome));
+    Send(message);
+    Enter(options_.first_step);
+    SendWeights(options_.first_step);
+  }
+
+  template <typename Done>
+  void Await(const Done& done) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!done()) {
+      if (std::chrono::steady_clock::now() > deadline) {
+        ADD_FAILURE() << "it did not happen within 20 s";
+        return;
+      }
+      (void)link_->PrepareToSleep();
+      if (const auto event = link_->Receive()) {
+        Handle(*event);
+      } else {
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+      }
+    }
+  }
+
+  void Handle(const FromWorker& event) {
+    const wire::WorkerMessage& message = event.message;
+    if (message.has_hello()) {
+      EXPECT_FALSE(message.hello().has_rank());
+      peer_ = event.peer;
+    } else if (message.has_ready()) {
+      ready_ = message.address().incarnation();
+    } else if (message.has_slice_loss()) {
+      const wire::SliceLoss& loss = message.slice_loss();
+      EXPECT_TRUE(work_[loss.lease()].losses.emplace(loss.slice(), loss.loss()).second);
+    } else if (message.has_gradient_part()) {
+      const wire::GradientPart& part = message.gradient_part();
+      EXPECT_FALSE(work_[part.lease()].losses.empty()) << "a gradient before its loss";
+      std::vector<float> values(event.payload.floats().begin(), event.payload.floats().end());
+      EXPECT_EQ(values.size(), chunks_.at(part.chunk()).floats());
+      EXPECT_TRUE(work_[part.lease()].parts.emplace(part.chunk(), std::move(values)).second);
+    } else if (message.has_evaluated_block()) {
+      const wire::EvaluatedBlock& block = message.evaluated_block();
+      EXPECT_TRUE(blocks_.emplace(block.block(), block.loss()).second);
+    }
+  }
+
+  const Options options_;
+  const config::Config config_;
+  const Graph graph_;
+  const std::vector<Chunk> chunks_;
+  SharedMemory shared_weights_;
+  std::deque<std::vector<float>> sent_;  // stays where it is until the end
+  std::unique_ptr<ServerLink> link_;
+  std::optional<PeerId> peer_;
+  uint32_t incarnation_ = 0;
+  std::optional<uint32_t> ready_;  // with this incarnation
+  std::map<uint64_t, Came> work_;
+  std::map<uint32_t, double> blocks_;
+  std::future<std::string> worker_;
+};
+
+}  // namespace muster::testing

@@ -1,0 +1,200 @@
+// What a worker does when the server wants something in the middle of something else: the work of
+// one that was lost, another share, all of it anew. Its gradients are those of a worker that was
+// never disturbed.
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include "tests/trainer/hand_server.h"
+
+namespace muster::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+
+const TreeNode kFirst{0, 0}, kSecond{0, 1}, kBoth{1, 0};
+
+struct Case {
+  const char* name;
+  const char* transport;
+  bool threaded = false;
+};
+
+class Orders : public ::testing::TestWithParam<Case> {
+ protected:
+  static HandServer::Options Of(std::vector<TreeNode> nodes, int64_t first_step = 0) {
+    return {.transport = GetParam().transport,
+            .threaded_backend = GetParam().threaded,
+            .nodes = std::move(nodes),
+            .first_step = first_step};
+  }
+  // By a worker that does nothing else.
+  static HandServer::Came Undisturbed(const TreeNode& node, int64_t step) {
+    HandServer server(Of({node}, step));
+    server.Train(step, 5);
+    return server.AwaitAll(5);
+  }
+  // The same chunks of it.
+  static HandServer::Came Only(HandServer::Came work, const std::vector<uint32_t>& chunks) {
+    std::erase_if(work.parts, [&](const auto& part) {
+      return std::ranges::find(chunks, part.first) == chunks.end();
+    });
+    return work;
+  }
+};
+
+// It waits in the forward pass of the next step for weights that need what it is asked for.
+TEST_P(Orders, RedoInTheMiddleOfAForwardPass) {
+  const HandServer::Came redone = Undisturbed(kSecond, 0), next = Undisturbed(kFirst, 1);
+  HandServer server(Of({kFirst}));
+  const auto last = static_cast<uint32_t>(server.chunks().size() - 1);
+  server.Train(0, 1);
+  server.AwaitAll(1);
+  server.Train(1, 2);
+  server.SendWeights(1, /*but=*/last);
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));  // it should be in the midst of it
+  server.Redo(0, 9, kSecond, {1, 2});
+  EXPECT_EQ(server.Await(9, 2), Only(redone, {1, 2}));
+  server.Redo(0, 10, kSecond, {0});
+  EXPECT_EQ(server.Await(10, 1), Only(redone, {0}));
+  server.SendChunk(1, last);
+  EXPECT_EQ(server.AwaitAll(2), next);
+  EXPECT_EQ(server.Stop(), "");
+}
+
+// Before its own part of the same step, whose weights have not all come.
+TEST_P(Orders, RedoBeforeTheOwnPart) {
+  const HandServer::Came first = Undisturbed(kFirst, 1), second = Undisturbed(kSecond, 1);
+  HandServer server(Of({kFirst}));
+  server.Train(0, 1);
+  server.AwaitAll(1);
+  server.Train(1, 2);
+  server.SendWeights(1, 0);
+  server.Redo(1, 3, kSecond, {});
+  server.SendChunk(1, 0);
+  EXPECT_EQ(server.AwaitAll(3), second);
+  EXPECT_EQ(server.AwaitAll(2), first);
+}
+
+TEST_P(Orders, RedoWhileThereIsNothingElseToDo) {
+  const HandServer::Came redone = Undisturbed(kSecond, 0);
+  HandServer server(Of({kFirst}));
+  server.Train(0, 1);
+  server.AwaitAll(1);
+  server.Redo(0, 2, kSecond, {});
+  EXPECT_EQ(server.AwaitAll(2), redone);
+}
+
+// A subtree with more slices than the worker ever had.
+TEST_P(Orders, RedoOfMoreThanItsOwn) {
+  const HandServer::Came both = Undisturbed(kBoth, 0);
+  HandServer server(Of({kFirst}));
+  server.Redo(0, 1, kBoth, {});
+  EXPECT_EQ(server.AwaitAll(1), both);
+}
+
+TEST_P(Orders, RedoInTheMiddleOfAnEvaluation) {
+  const HandServer::Came redone = Undisturbed(kSecond, 0);
+  std::map<uint32_t, double> blocks;
+  {
+    HandServer server(Of({kFirst}, 1));
+    server.Evaluate(1);
+    blocks = server.AwaitBlocks();
+  }
+  HandServer server(Of({kFirst}));
+  server.Train(0, 1);
+  server.AwaitAll(1);
+  server.Evaluate(1);
+  server.SendWeights(1, 1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  server.Redo(0, 2, kSecond, {});
+  EXPECT_EQ(server.AwaitAll(2), redone);
+  server.SendChunk(1, 1);
+  EXPECT_EQ(server.AwaitBlocks(), blocks);
+}
+
+TEST_P(Orders, AnotherShareFromTheStepThatNamesIt) {
+  const HandServer::Came second = Undisturbed(kSecond, 1);
+  HandServer server(Of({kFirst}));
+  server.Assign(1, 1, {kSecond});  // ahead of its time
+  server.Train(1, 2, 1);
+  server.SendWeights(1);
+  EXPECT_EQ(server.AwaitAll(2), second);
+  EXPECT_EQ(server.leases(), 1u);
+}
+
+TEST_P(Orders, AShareMayBeNothing) {
+  const HandServer::Came second = Undisturbed(kSecond, 2);
+  HandServer server(Of({kFirst}));
+  server.Assign(1, 1, {});
+  server.Train(1, 2, 1);
+  server.SendWeights(1);
+  server.SendWeights(2);
+  server.Assign(2, 2, {kSecond});
+  server.Train(2, 3, 2);
+  EXPECT_EQ(server.AwaitAll(3), second);
+}
+
+// While it waits for weights: what it had is dropped, and what was on its way under its old name is
+// not taken for the new one's.
+TEST_P(Orders, FencedItBeginsAnew) {
+  const HandServer::Came anew = Undisturbed(kBoth, 3);
+  HandServer server(Of({kFirst}));
+  const auto last = static_cast<uint32_t>(server.chunks().size() - 1);
+  server.Train(0, 1);
+  server.AwaitAll(1);
+  server.Train(1, 2);
+  server.SendWeights(1, last);
+  server.Redo(0, 4, kSecond, {});
+  server.Fence();
+  server.SendChunk(1, last, /*incarnation=*/0);  // nobody's any more
+  server.AwaitReady(1);
+  server.Enter(3);
+  server.Assign(7, 3, {kBoth});
+  server.Train(3, 20, 7);
+  server.SendWeights(3);
+  EXPECT_EQ(server.AwaitAll(20), anew);
+  EXPECT_EQ(server.Stop(), "");
+}
+
+TEST_P(Orders, FencedWithNothingToDoItBeginsAnew) {
+  const HandServer::Came anew = Undisturbed(kFirst, 1);
+  HandServer server(Of({kFirst}));
+  server.Fence();
+  server.AwaitReady(1);
+  server.Fence();
+  server.AwaitReady(2);
+  server.Enter(1);
+  server.Train(1, 2);
+  server.SendWeights(1);
+  EXPECT_EQ(server.AwaitAll(2), anew);
+}
+
+TEST_P(Orders, AnOrderThatCannotBeEndsTheWorker) {
+  const auto error = [](const auto& say) {
+    HandServer server(Of({kFirst}));
+    say(server);
+    return server.End();
+  };
+  EXPECT_THAT(error([](HandServer& s) { s.Train(0, 1, 3); }),
+              HasSubstr("names assignment 3, and 0 is the newest"));
+  EXPECT_THAT(error([](HandServer& s) {
+                s.Assign(1, 0, {{0, 2}});
+              }),
+              HasSubstr("assignment 1 does not fit"));
+  EXPECT_THAT(error([](HandServer& s) {
+                s.Redo(0, 1, {0, 2}, {});
+              }),
+              HasSubstr("subtree 0.2 of step 0 again"));
+  EXPECT_THAT(error([](HandServer& s) { s.Redo(0, 1, kSecond, {77}); }), HasSubstr("again"));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Orders,
+                         ::testing::Values(Case{"Local", "local"}, Case{"Ipc", "ipc"},
+                                           Case{"LocalThreaded", "local", true},
+                                           Case{"IpcThreaded", "ipc", true}),
+                         [](const auto& p) { return p.param.name; });
+
+}  // namespace
+}  // namespace muster::testing

@@ -1,0 +1,100 @@
+// A worker's blocks of an evaluation.
+#include "common/base/error.h"
+#include "common/trace/trace.h"
+#include "worker/trainer/trainer.h"
+
+namespace muster {
+namespace {
+
+int64_t BlockCount(int64_t samples, int64_t block_size) {
+  return (samples + block_size - 1) / block_size;
+}
+
+}  // namespace
+
+void Trainer::Evaluate(const Order& order) {
+  trace::AtStep(order.version);
+  const trace::Span span("evaluate");
+  MUSTER_CHECK(order.blocks.end <= BlockCount(data_.test->size(), order.block_size));
+  const auto blocks =
+      MakeEvaluationPipeline(*data_.test, config_.data(), order.block_size, order.blocks);
+  const DrainAtExit drain{backend_};  // before the pipeline's memory goes
+  work_ = {.order = order};
+  predictions_.resize(order.predictions ? static_cast<size_t>(order.block_size) : size_t{0});
+  if (order.average && order.blocks.empty()) AwaitAverage();
+  for (int64_t block = order.blocks.begin; block < order.blocks.end; ++block) {
+    EvaluateBlock(blocks->Next(config_.deadlines().progress_s()));
+  }
+}
+
+// All of it: the server writes the next one to the same place.
+void Trainer::AwaitAverage() {
+  for (size_t c = 0; c < client_.chunks().size();) {
+    if (client_.AwaitAverage(work_.order.version, c, Client::Wait::kForUrgent)) {
+      ++c;
+    } else {
+      DoUrgent();
+    }
+  }
+}
+
+void Trainer::EvaluateBlock(const PreparedBatch& batch) {
+  const Order& order = work_.order;
+  // Layouts derived from W(version) are not those of its average: a number that no version has.
+  const int64_t contents = order.average ? -1 - order.version : order.version;
+  for (;;) {
+    try {
+      if (order.average) {
+        AwaitAverage();
+        weights_.Use(client_.Average());  // which has its place from the first chunk on
+        for (size_t c = 0; c < client_.chunks().size(); ++c) weights_.Bring(c, contents);
+      } else {
+        weights_.Use(client_.Weights(order.version));
+      }
+      LossSums& sums = work_.sums.emplace_back();
+      tower_.Forward(
+          {.count = batch.count,
+           .images = batch.images,
+           .labels = batch.labels,
+           .sample_ids = batch.sample_ids,
+           .epoch = 0,
+           .predictions = order.predictions ? predictions_.data() : nullptr},
+          Mode::kInference, weights_.floats(), contents,
+          [this](int layer) {
+            if (!work_.order.average) AwaitLayer(layer);
+          },
+          sums);
+      backend_.Record(Queue::kCopyOut, *results_copied_);
+      AwaitDevice(*results_copied_, config_.deadlines().progress_s());
+      ReportBlock(batch, sums);
+      work_.sums.clear();
+      return;
+    } catch (const Superseded&) {
+      backend_.Drain();
+      work_.sums.clear();
+      DoUrgent();
+    }
+  }
+}
+
+void Trainer::ReportBlock(const PreparedBatch& batch, const LossSums& sums) {
+  wire::EvaluatedBlock result;
+  result.set_version(work_.order.version);
+  result.set_block(static_cast<uint32_t>(batch.index));
+  result.set_samples(batch.count);
+  result.set_loss(sums.loss);
+  result.set_correct(sums.correct);
+  result.set_correct_top5(sums.correct_top5);
+  if (work_.order.predictions) {
+    const auto count = static_cast<size_t>(batch.count);
+    for (const int32_t label : std::span(batch.labels, count)) {
+      result.add_label(static_cast<uint32_t>(label));
+    }
+    for (const int32_t predicted : std::span(predictions_).first(count)) {
+      result.add_predicted(static_cast<uint32_t>(predicted));
+    }
+  }
+  client_.ReportEvaluated(result);
+}
+
+}  // namespace muster

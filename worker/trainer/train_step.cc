@@ -1,0 +1,210 @@
+// The gradients of one step: slices, their sums, their way to the server.
+#include <utility>
+
+#include "common/base/error.h"
+#include "common/trace/trace.h"
+#include "worker/trainer/trainer.h"
+
+namespace muster {
+namespace {
+
+double Milliseconds(std::chrono::steady_clock::duration d) {
+  return std::chrono::duration<double, std::milli>(d).count();
+}
+
+}  // namespace
+
+std::unique_ptr<BatchPipeline> Trainer::MakeBatches(int64_t first_step, int64_t end_step,
+                                                    const std::vector<TreeNode>& nodes) const {
+  TrainPipelineOptions options;
+  options.plan = client_.plan();
+  options.plan.total_steps = end_step;
+  options.slices = CoveredBy(nodes, options.plan.slices);
+  options.first_step = first_step;
+  options.seed = config_.run().seed();
+  options.data = config_.data();
+  return MakeTrainPipeline(*data_.train, options);
+}
+
+void Trainer::TrainStep(Order order) {
+  trace::AtStep(order.version);
+  const trace::Span span("step");
+  // Another share, or not the step that comes next: batches made ahead are others.
+  if (pipeline_ == nullptr || order.assignment != share_ || order.version != next_step_) {
+    std::vector<TreeNode> nodes;
+    for (const WorkLease& lease : order.leases) nodes.push_back(lease.node);
+    pipeline_.reset();  // its threads first
+    pipeline_ = MakeBatches(order.version, client_.plan().total_steps, nodes);
+  }
+  share_ = order.assignment;
+  next_step_ = order.version + 1;
+  times_.set_step(order.version);
+  work_ = {.order = std::move(order), .batches = pipeline_.get()};
+  for (const WorkLease& lease : work_.order.leases) ComputeLease(lease);
+  const Clock::time_point queued = Clock::now();
+  completions_.RunAll(StepLimit());
+  BookCompute(queued);
+  client_.ReportTimes(times_);
+  times_.Clear();
+  first_step_done_ = true;
+}
+
+void Trainer::Redo(Order order) {
+  const trace::Span span("redo", {}, {.step = order.version});
+  completions_.RunAll(StepLimit());
+  const std::vector<TreeNode> nodes{order.leases.at(0).node};
+  const auto batches = MakeBatches(order.version, order.version + 1, nodes);
+  const DrainAtExit drain{backend_};  // before the batches' memory goes
+  Work redo{.order = std::move(order), .batches = batches.get()};
+  redo.chunks.assign(client_.chunks().size(), redo.order.chunks.empty());
+  for (const uint32_t chunk : redo.order.chunks) redo.chunks[chunk] = true;
+  Work under_way = std::exchange(work_, std::move(redo));
+  ComputeLease(work_.order.leases[0]);
+  completions_.RunAll(StepLimit());
+  work_ = std::move(under_way);
+  if (work_.lease != nullptr) gradients_.UseSlot(client_.GradientBuffer(work_.lease->arena));
+}
+
+void Trainer::ComputeLease(const WorkLease& lease) {
+  work_.lease = &lease;
+  work_.streamed = false;
+  gradients_.UseSlot(client_.GradientBuffer(lease.arena));
+  gradients_.MakeLevels(lease.node.level);
+  const bool any = Accumulate(lease.node, 0, {}, true);
+  for (size_t c = 0; c < client_.chunks().size(); ++c) {
+    if (!any && (work_.chunks.empty() || work_.chunks[c])) {
+      client_.PushEmpty(work_.order.version, lease, c);
+    } else if (any && !work_.streamed) {
+      CopyOutAndPush(c);
+    }
+  }
+}
+
+// Begins again for as long as the server wants something else first: only the first slice of a step
+// can meet that, since no pass ends before all weights of its version are there, and with them the
+// step before is complete.
+LossSums& Trainer::Forward(const PreparedBatch& batch) {
+  const Clock::time_point begin = Clock::now();
+  waited_ms_ = pushed_ms_ = 0;
+  for (;;) {
+    try {
+      weights_.Use(client_.Weights(work_.order.version));
+      LossSums& sums = work_.sums.emplace_back();  // stays where it is until the next step
+      tower_.Forward(
+          {.count = batch.count,
+           .images = batch.images,
+           .labels = batch.labels,
+           .sample_ids = batch.sample_ids,
+           .epoch = batch.epoch},
+          Mode::kTraining, weights_.floats(), work_.order.version,
+          [this](int layer) { AwaitLayer(layer); }, sums);
+      return sums;
+    } catch (const Superseded&) {
+      backend_.Drain();
+      work_.sums.pop_back();
+      DoUrgent();
+      waited_ms_ = Milliseconds(Clock::now() - begin);  // none of it was this slice's
+    }
+  }
+}
+
+void Trainer::AwaitAll() {
+  for (size_t c = 0; c < client_.chunks().size();) {
+    try {
+      AwaitChunk(c);
+      ++c;
+    } catch (const Superseded&) {
+      DoUrgent();
+    }
+  }
+}
+
+bool Trainer::Accumulate(const TreeNode& node, size_t level, const std::vector<size_t>& pending,
+                         bool last) {
+  if (node.level == 0) return ComputeSlice(node.index, level, pending, last);
+  const TreeNode left{node.level - 1, 2 * node.index}, right{node.level - 1, 2 * node.index + 1};
+  if (Covers(right, client_.plan().slices).empty()) return Accumulate(left, level, pending, last);
+  if (!Accumulate(left, level, {}, false)) {
+    // Nothing to add to: the right half is the sum.
+    return Accumulate(right, level, pending, last);
+  }
+  std::vector<size_t> waiting{level};
+  waiting.insert(waiting.end(), pending.begin(), pending.end());
+  const bool right_has_samples = Accumulate(right, level + 1, waiting, last);
+  if (right_has_samples && !(last && work_.streamed)) {
+    const trace::Span span("add", "slices");
+    gradients_.AddNextTo(level, 0, graph_.arena_floats());
+  }
+  return true;
+}
+
+bool Trainer::ComputeSlice(int64_t slice, size_t level, const std::vector<size_t>& pending,
+                           bool last) {
+  const trace::Span span("slice", {}, {.slice = static_cast<int32_t>(slice)});
+  const Clock::time_point begin = Clock::now();
+  // The pipeline makes a new batch where the last one was.
+  AwaitDevice(*input_copied_, StepLimit());
+  const PreparedBatch& batch = work_.batches->Next(StepLimit());
+  MUSTER_CHECK(batch.step == work_.order.version && batch.index == slice);
+  times_.set_input_ms(times_.input_ms() + Milliseconds(Clock::now() - begin));
+  if (batch.count == 0) {
+    // Orders come ahead of time: the step begins only when all its weights are there.
+    AwaitAll();
+    client_.ReportLoss(work_.order.version, *work_.lease, slice, 0, 0, 0);
+    return false;
+  }
+  const Clock::time_point forward = Clock::now();
+  LossSums& sums = Forward(batch);
+  backend_.Record(Queue::kCopyIn, *input_copied_);
+  const Clock::time_point loss = Clock::now();
+  // Gradients follow on the same queue: the server has a slice's loss before them.
+  const WorkLease& lease = *work_.lease;  // of the order, which stays until all is pushed
+  completions_.Then(Queue::kCopyOut, [this, slice, count = batch.count, &lease, &sums] {
+    client_.ReportLoss(work_.order.version, lease, slice, count, sums.loss, sums.correct);
+  });
+  pushed_ms_ += Milliseconds(Clock::now() - loss);
+  // Gradients are those of the mean over the whole batch: workers and server only ever add.
+  const float scale = 1.0f / static_cast<float>(work_.order.samples);
+  tower_.Backward(scale, weights_.floats(), gradients_.Level(level), [&](int layer) {
+    if (last) LayerDone(layer, pending);
+  });
+  BookCompute(forward);
+  // A gradient that is added here is what would have come of it at the server.
+  if (!last) gradients_.Round(level, 0, graph_.arena_floats());
+  if (last) work_.streamed = true;
+  return true;
+}
+
+void Trainer::LayerDone(int layer, const std::vector<size_t>& pending) {
+  const Clock::time_point begin = Clock::now();
+  for (const size_t chunk : finishes_[static_cast<size_t>(layer)]) AddAndPush(chunk, pending);
+  completions_.RunDone();
+  pushed_ms_ += Milliseconds(Clock::now() - begin);
+}
+
+// The rightmost slice was written one level below the innermost pending sum; the sums are folded
+// from there to level 0, which is the gradient buffer.
+void Trainer::AddAndPush(size_t chunk, const std::vector<size_t>& pending) {
+  const ChunkRange& range = client_.chunks()[chunk];
+  if (!pending.empty()) gradients_.Round(pending.front() + 1, range.begin, range.end);
+  for (const size_t level : pending) {
+    const trace::Span span("add", {}, {.chunk = static_cast<int32_t>(chunk)});
+    gradients_.AddNextTo(level, range.begin, range.end);
+  }
+  CopyOutAndPush(chunk);
+}
+
+void Trainer::CopyOutAndPush(size_t chunk) {
+  if (!work_.chunks.empty() && !work_.chunks[chunk]) return;
+  gradients_.CopyOut(client_.chunks()[chunk].begin, client_.chunks()[chunk].end);
+  completions_.Then(Queue::kCopyOut, [this, chunk, lease = work_.lease] {
+    client_.PushChunk(work_.order.version, *lease, chunk);
+  });
+}
+
+double Trainer::StepLimit() const {
+  const config::Deadlines& limits = config_.deadlines();
+  return first_step_done_ ? limits.step_s() : limits.first_step_s();  // with a cold disk
+}
+
+}  // namespace muster
