@@ -27,7 +27,10 @@ void StopStages::BeginAfterFailure(double now, bool joined) {
   Begin(kNever, now + (joined ? kGraceSeconds : kStartGraceSeconds));
 }
 
-void StopStages::BeginAtOnce(double now) { Begin(kNever, now); }
+void StopStages::BeginAtOnce(double now) {
+  Begin(kNever, now);
+  wait_until_ = now + kWriteSeconds;  // it may be that the server has been writing for too long
+}
 
 void StopStages::BeginWithServer(double now) {
   server_first_ = true;
