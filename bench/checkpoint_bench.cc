@@ -116,6 +116,8 @@ class Bench {
           SecondsOf([&] { PlainWrite(options_.dir + "/plain", image_.blocks()); }));
       write.push_back(SecondsOf([&] { Write(round); }));
       read.push_back(SecondsOf([&] { Read(round); }));
+      fs::remove_all(
+          CheckpointsFolder(options_.dir));  // as what is expired: when it is on the disk
       plain_read.push_back(SecondsOf([&] {
         PlainRead(options_.dir + "/plain", CheckpointArenas(plain_, 0)[0]);
         PlainRead(options_.dir + "/plain", CheckpointArenas(plain_, 0)[1]);
@@ -147,7 +149,6 @@ class Bench {
     what.state.set_generation(1);
     what.state.set_step(round);
     what.state.mutable_plan()->set_layout_hash(layout_.hash());
-    if (round > 0) what.expired = {{1, round - 1}};
     WriteCheckpoint(what, image_);
   }
 

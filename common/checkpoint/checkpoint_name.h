@@ -17,6 +17,7 @@ struct CheckpointName {
   bool evaluated = false;
 
   std::string Text() const;
+  // NOLINTNEXTLINE(modernize-use-nullptr): of the compiler's own comparison with 0
   auto operator<=>(const CheckpointName&) const = default;
 };
 

@@ -27,7 +27,10 @@ void StopStages::BeginAfterFailure(double now, bool joined) {
   Begin(kNever, now + (joined ? kGraceSeconds : kStartGraceSeconds));
 }
 
-void StopStages::BeginAtOnce(double now) { Begin(kNever, now); }
+void StopStages::BeginAtOnce(double now) {
+  Begin(kNever, now);
+  wait_until_ = now + kWriteSeconds;  // it may be that the server has been writing for too long
+}
 
 void StopStages::BeginWithServer(double now) {
   server_first_ = true;
@@ -49,7 +52,7 @@ void StopStages::Hurry(double now) {
 
 void StopStages::Kill(double now) {
   kill_at_ = now;
-  wait_until_ = now;
+  wait_until_ = -kNever;
 }
 
 StopStages::Due StopStages::Take(double now, bool server_gone) {

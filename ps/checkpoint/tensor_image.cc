@@ -1,6 +1,11 @@
 #include "ps/checkpoint/tensor_image.h"
 
+#ifdef __SSE2__
+#include <xmmintrin.h>
+#endif
+
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <new>
 
@@ -10,6 +15,19 @@ namespace muster {
 namespace {
 
 constexpr size_t kJobFloats = 512 << 10;  // 2 MiB a job
+
+// Past the cache: what is copied is next read by a disk, and a line that is written whole need not
+// be fetched first. memcpy does so for much larger pieces only.
+void StreamCopy(const float* from, float* to, size_t count) {
+#ifdef __SSE2__
+  for (; count > 0 && reinterpret_cast<uintptr_t>(to) % sizeof(__m128) != 0; --count) {
+    *to++ = *from++;
+  }
+  for (; count >= 4; count -= 4, from += 4, to += 4) _mm_stream_ps(to, _mm_loadu_ps(from));
+  _mm_sfence();  // before another thread is told that it is there
+#endif
+  std::memcpy(to, from, count * sizeof(float));
+}
 
 }  // namespace
 
@@ -56,8 +74,8 @@ std::vector<std::function<void()>> TensorImage::CopyJobs(
   for (const std::vector<Piece>& pieces : jobs_) {
     jobs.emplace_back([this, &pieces, arenas] {
       for (const Piece& piece : pieces) {
-        std::memcpy(data_.get() + piece.to * sizeof(float), arenas[piece.arena].data() + piece.from,
-                    piece.count * sizeof(float));
+        StreamCopy(arenas[piece.arena].data() + piece.from,
+                   reinterpret_cast<float*>(data_.get()) + piece.to, piece.count);
       }
     });
   }

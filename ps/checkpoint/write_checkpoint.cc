@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <string_view>
+#include <thread>
 
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
@@ -42,18 +43,15 @@ void MakeFolder(const std::string& path) {
 }
 
 // Whole blocks from aligned memory go past the system's cache where the file system can do that.
+// The room is not taken beforehand: to fill what was taken (fallocate) is slower than to write
+// without.
 class BlockFile {
  public:
-  BlockFile(const std::string& path, uint64_t bytes) : path_(path) {
+  explicit BlockFile(const std::string& path) : path_(path) {
     constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
     fd_.Reset(::open(path.c_str(), kFlags | O_DIRECT, 0644));
     if (!fd_.valid() && errno == EINVAL) fd_.Reset(::open(path.c_str(), kFlags & ~O_EXCL, 0644));
     if (!fd_.valid()) Fail(path_, "created");
-    // A full disk is known before anything is written.
-    if (::fallocate(fd_.get(), 0, 0, static_cast<off_t>(bytes)) != 0 && errno != EOPNOTSUPP &&
-        errno != ENOSYS && errno != EINTR) {
-      Fail(path_, "written");
-    }
   }
 
   void Write(std::span<const std::byte> blocks) {
@@ -100,19 +98,21 @@ void WriteTensors(const std::string& path, const CheckpointToWrite& what, const 
   if (!aligned) throw std::bad_alloc();
   std::memcpy(aligned.get(), text.data(), text.size());
 
-  BlockFile file(path, text.size() + image.blocks().size());
+  described.set_bytes(header.file_bytes());
+  described.set_header_xxh3(XXH3_64bits(text.data(), text.size()));
+  // While the disk works: a thread that waits for it has time.
+  const std::jthread describing([&] {
+    for (const StoredTensor& tensor : header.tensors) {
+      const std::span<const std::byte> bytes = image.Tensor(tensor);
+      checkpoint::TensorFile::Tensor& one = *described.add_tensor();
+      one.set_name(tensor.name);
+      one.set_xxh3(XXH3_64bits(bytes.data(), bytes.size()));
+    }
+  });
+  BlockFile file(path);
   file.Write({static_cast<const std::byte*>(aligned.get()), text.size()});
   file.Write(image.blocks());
   file.Finish(header.file_bytes());
-
-  described.set_bytes(header.file_bytes());
-  described.set_header_xxh3(XXH3_64bits(text.data(), text.size()));
-  for (const StoredTensor& tensor : header.tensors) {
-    const std::span<const std::byte> bytes = image.Tensor(tensor);
-    checkpoint::TensorFile::Tensor& one = *described.add_tensor();
-    one.set_name(tensor.name);
-    one.set_xxh3(XXH3_64bits(bytes.data(), bytes.size()));
-  }
 }
 
 void WriteText(const std::string& path, const std::string& text) {

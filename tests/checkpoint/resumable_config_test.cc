@@ -2,6 +2,7 @@
 #include "common/checkpoint/resumable_config.h"
 
 #include <gmock/gmock-matchers.h>
+#include <gmock/gmock-more-matchers.h>
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 

@@ -2,6 +2,7 @@
 #include "ps/checkpoint/retention.h"
 
 #include <gmock/gmock-matchers.h>
+#include <gmock/gmock-more-matchers.h>
 #include <gtest/gtest.h>
 
 namespace muster {

@@ -110,11 +110,6 @@ int ftruncate(int fd, off_t size) {
   return Real<int (*)(int, off_t)>("ftruncate")(fd, size);
 }
 
-int fallocate(int fd, int mode, off_t at, off_t size) {
-  if (Note("allocate", PathOf(fd)) == Fault::kError) return -1;
-  return Real<int (*)(int, int, off_t, off_t)>("fallocate")(fd, mode, at, size);
-}
-
 int close(int fd) {
   // Of folders and of what is read it does not matter.
   const int flags = ::fcntl(fd, F_GETFL);

@@ -8,7 +8,7 @@ namespace {
 
 // When everybody is killed, if the server says each second until `last` that it writes.
 double KilledAt(StopStages& stages, double last) {
-  for (int tenths = 0; tenths < 2000; ++tenths) {
+  for (int tenths = 0; tenths < 5000; ++tenths) {
     const double now = tenths / 10.0;
     if (tenths % 10 == 0 && now <= last) stages.WaitForServer(now);
     if (stages.Take(now, /*server_gone=*/false).kill_all) return now;
@@ -23,9 +23,9 @@ TEST(StopStagesTest, NobodyIsKilledWhileTheServerWrites) {
   writing.BeginWithServer(0);
   EXPECT_NEAR(KilledAt(writing, 20), 20 + 3 + 1.5, 0.11);
   stuck.BeginWithServer(0);
-  const double most = KilledAt(stuck, 150);
+  const double most = KilledAt(stuck, 450);
   EXPECT_GT(most, 30);
-  EXPECT_LT(most, 70);
+  EXPECT_LT(most, 400);
 }
 
 TEST(StopStagesTest, AlsoAfterAFailure) {
