@@ -158,6 +158,7 @@ std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour, s
       }
       continue;
     }
+    if (behaviour.on_train) behaviour.on_train(order);
     if (behaviour.before_step) behaviour.before_step(order.version);
     const StepPlan& plan = client.plan();
     const Batch batch = plan.At(order.version);

@@ -77,6 +77,8 @@ struct WorkerBehaviour {
   std::function<std::vector<size_t>(size_t chunks)> chunk_order;
   // The loss of a slice; default: 1.
   std::function<double(int64_t step, int64_t slice)> loss;
+  // Called with each order to train.
+  std::function<void(const Order& order)> on_train;
   // Called before the losses of a step are reported.
   std::function<void(int64_t step)> before_step;
   // Called by rank 0 with the moving average of W(version), before it is evaluated.
