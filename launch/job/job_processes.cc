@@ -62,7 +62,7 @@ void JobProcesses::StartWorkers(const std::string& endpoint) {
                                       token_.Path(), "--parent", std::to_string(::getpid())},
                         .log_path = plan_.dir->WorkerLogPath(rank),
                         .inherited_fds = {token_.fd()},
-                       .append = plan_.resume};
+                        .append = plan_.resume};
     if (!plan_.places.empty()) PutInPlace(plan_.places[static_cast<size_t>(rank)], worker);
     members_.push_back({rank, ChildProcess(worker)});
   }
