@@ -69,6 +69,33 @@ bool Checkpoints::IsDue(const StepPlan& plan, int64_t step) const {
   }
 }
 
+std::optional<RunStatus::Checkpoint> Checkpoints::Status(const StepPlan& plan, int64_t step) const {
+  if (!image_) return std::nullopt;
+  RunStatus::Checkpoint status;
+  if (newest_) status.newest_step = newest_->step;
+  // At the run's end there is one in any case.
+  const auto after = [&](int64_t steps) {
+    status.next_step =
+        std::min(steps > 0 ? (step / steps + 1) * steps : plan.total_steps, plan.total_steps);
+  };
+  switch (settings_.every_case()) {
+    case config::Checkpoint::kEverySteps:
+      after(settings_.every_steps());
+      break;
+    case config::Checkpoint::kEveryMinutes:
+      if (settings_.every_minutes() > 0) {
+        const std::chrono::duration<double> since = Clock::now() - last_taken_;
+        status.next_s = std::max(0.0, 60 * settings_.every_minutes() - since.count());
+      } else {
+        after(0);
+      }
+      break;
+    default:
+      after((settings_.has_every_epochs() ? settings_.every_epochs() : 1) * plan.StepsPerEpoch());
+  }
+  return status;
+}
+
 void Checkpoints::AtBoundary(const StepPlan& plan, int64_t step) {
   if (!image_ || !IsDue(plan, step)) return;
   if (copying() || writing_) return LeaveOut(step);

@@ -28,6 +28,7 @@
 #include "ps/reporter.h"
 #include "ps/thread_pool.h"
 #include "ps/variables.h"
+#include "ps/watch/status_file.h"
 
 namespace muster {
 
@@ -63,6 +64,8 @@ class Checkpoints {
   size_t bytes() const { return image_ ? image_->bytes() : 0; }
   // Why the last one that was tried is not on the disk; "" if it is.
   const std::string& trouble() const { return trouble_; }
+  // For people who look in; empty without checkpoints.
+  std::optional<RunStatus::Checkpoint> Status(const StepPlan& plan, int64_t step) const;
   // The newest one that is on the disk, and where.
   std::optional<CheckpointName> newest() const { return newest_; }
   const std::string& newest_in() const { return newest_in_; }

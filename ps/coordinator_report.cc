@@ -52,6 +52,7 @@ void Coordinator::Look(Clock::time_point now) {
     moment.usual = progress_.MedianStep().value_or(0);
     moment.waits = [&] { return StallText(now); };
   }
+  if (phase_ != Phase::kGathering) moment.checkpoint = checkpoints_.Status(plan_, step_);
   watch_.Look(moment, now);
 }
 

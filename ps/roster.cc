@@ -23,7 +23,7 @@ Roster::Seating Roster::Join(PeerId peer, const wire::Hello& hello) {
                         "server and workers",
                         hello.protocol_version(), kProtocolVersion)};
   }
-  const Seating seat = FindSeat(hello);
+  Seating seat = FindSeat(hello);
   if (!seat.refusal.empty()) return seat;
   const uint32_t rank = seat.rank;
   if (auto reason = CheckGraph(hello)) return {rank, *reason};

@@ -46,6 +46,7 @@ void RunWatch::Evaluation(const events::Evaluation& line) {
 }
 
 void RunWatch::Look(const Moment& moment, Clock::time_point now) {
+  checkpoint_ = moment.checkpoint;
   next_look_ = now + kLookInterval;
   LookForStragglers(now);
   LookForStall(moment);
@@ -93,7 +94,8 @@ RunStatus RunWatch::Status(const char* state, Clock::time_point now) const {
                    .learning_rate = learning_rate_,
                    .test_accuracy = test_accuracy_,
                    .tested_step = tested_step_,
-                   .waits = waits_};
+                   .waits = waits_,
+                   .checkpoint = checkpoint_};
   *status.progress.mutable_measured() = measured_;
   for (uint32_t rank = 0; rank < recent_.ranks(); ++rank) {
     const Member& member = members_.roster().at(rank);

@@ -45,6 +45,7 @@ class RunWatch {
     double waited = 0, usual = 0;
     std::function<std::string()> waits;
     std::optional<events::Progress::Evaluating> evaluating;
+    std::optional<RunStatus::Checkpoint> checkpoint;
   };
   // Soon after it begins, and then a few times a second.
   bool IsDue(Clock::time_point now) const { return now >= next_look_; }
@@ -66,6 +67,7 @@ class RunWatch {
   StragglerWatch stragglers_;
   StallWatch stall_;
   double stalled_ = 0;  // seconds, at the last look
+  std::optional<RunStatus::Checkpoint> checkpoint_;
   std::string waits_;
   events::Measured measured_;
   double learning_rate_ = 0;

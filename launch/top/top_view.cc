@@ -110,6 +110,26 @@ std::string ServerLine(const Json& status, int width) {
                 width);
 }
 
+std::string CheckpointLine(const Json& status, int width) {
+  const Json checkpoint = status.value("checkpoint", Json::object());
+  const double newest = Number(checkpoint, "newest_step"), next = Number(checkpoint, "next_step");
+  std::vector<std::string> parts;
+  if (std::isfinite(newest)) {
+    parts.push_back(fmt::format("checkpoint of step {} is kept", FormatCount(newest)));
+  } else {
+    parts.push_back("no checkpoint is kept yet");
+  }
+  double seconds = Number(checkpoint, "next_s");
+  if (std::isfinite(next)) {
+    seconds = 1e-3 * (next - Number(status, "step")) * Number(status, "step_ms");
+    parts.push_back("the next one at step " + FormatCount(next));
+  } else {
+    parts.emplace_back("the next one");
+  }
+  if (std::isfinite(seconds)) parts.back() += " in " + FormatDuration(std::max(0.0, seconds));
+  return Fitted(parts, width);
+}
+
 std::string SlowestLine(const Json& slowest, int width) {
   return Fitted(
       {fmt::format("slowest rank {} since step {} ({})", Number(slowest, "rank"),
@@ -190,6 +210,7 @@ std::vector<std::string> TopLines(const Json& status, const TopRun& run, const T
                     width)));
   for (std::string& line : ProgressLines(status, width)) lines.push_back(std::move(line));
   lines.push_back(ServerLine(status, width));
+  if (run.alive && status.contains("checkpoint")) lines.push_back(CheckpointLine(status, width));
   if (!slowest.empty()) {
     const std::string line = SlowestLine(slowest, width);
     lines.push_back(straggles ? paint(kRed, line) : line);

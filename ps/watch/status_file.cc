@@ -37,7 +37,7 @@ void PutProgress(const RunStatus& status, Json& json) {
   json["epochs"] = progress.epochs();
   json["elapsed_s"] = progress.at().elapsed_s();
   if (progress.has_eta_s()) json["eta_s"] = progress.eta_s();
-  json["learning_rate"] = status.learning_rate;
+  if (status.learning_rate > 0) json["learning_rate"] = status.learning_rate;  // after a first line
   if (measured.has_train_loss()) json["train_loss"] = measured.train_loss();
   if (measured.has_train_accuracy()) json["train_accuracy"] = measured.train_accuracy();
   if (measured.has_images_per_second()) json["images_per_second"] = measured.images_per_second();
@@ -98,6 +98,12 @@ std::string StatusText(const RunStatus& status, const ServerLoad& load,
                     {"bytes", load.resident_bytes}, {"peak_bytes", load.peak_bytes}};
   PutProgress(status, json);
   if (!status.waits.empty()) json["waits"] = status.waits;
+  if (const auto& checkpoint = status.checkpoint) {
+    json["checkpoint"] = Json::object();
+    if (checkpoint->newest_step) json["checkpoint"]["newest_step"] = *checkpoint->newest_step;
+    if (checkpoint->next_step) json["checkpoint"]["next_step"] = *checkpoint->next_step;
+    if (checkpoint->next_s) json["checkpoint"]["next_s"] = *checkpoint->next_s;
+  }
   if (const auto& slowest = status.slowest) {
     json["slowest"] = {{"rank", slowest->rank},           {"since_step", slowest->since_step},
                        {"since_s", slowest->since_s},     {"busy_ms", slowest->busy_ms},

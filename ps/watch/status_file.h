@@ -38,6 +38,12 @@ struct RunStatus {
   };
   std::optional<Slowest> slowest;
   std::string waits;  // what a stall waits for, or ""
+  // With checkpoints: the newest on the disk, and when the next one falls due.
+  struct Checkpoint {
+    std::optional<int64_t> newest_step, next_step;
+    std::optional<double> next_s;
+  };
+  std::optional<Checkpoint> checkpoint;
 };
 
 // What the server's process uses.

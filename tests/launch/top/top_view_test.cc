@@ -37,6 +37,7 @@ Json Status(int workers) {
       {"step_ms", 146.1},
       {"server",
        {{"host", "lab3"}, {"pid", 812}, {"cores", 0.42}, {"bytes", 51e6}, {"peak_bytes", 60e6}}},
+      {"checkpoint", {{"newest_step", 1173}, {"next_step", 1564}}},
       {"slowest",
        {{"rank", workers - 1},
         {"since_step", 800},
@@ -65,14 +66,39 @@ std::string Screen(const Json& status, const TopScreen& screen,
   return Join(TopLines(status, run, screen), "\n");
 }
 
+TEST(TopViewTest, TheNextCheckpoint) {
+  Json status = Status(1);
+  status["checkpoint"] = {{"next_s", 90.0}};
+  const TopScreen screen{.width = 80, .height = 30};
+  EXPECT_THAT(Screen(status, screen),
+              HasSubstr("no checkpoint is kept yet  the next one in 90 s"));
+  status.erase("checkpoint");  // none are wanted
+  EXPECT_THAT(Screen(status, screen), Not(HasSubstr("checkpoint")));
+}
+
 TEST(TopViewTest, AWideTerminalHasEverything) {
   const std::string text = Screen(Status(2), {.width = 199, .height = 50});
-  for (const char* part :
-       {"runs/a  training  12 min 05 s", "step 1,234/3,910", "32 %", "epoch 3.16/10",
-        "26 min 10 s left", "loss 0.912", "accuracy 67.3 %", "test accuracy 65.12 % at step 1,173",
-        "684 images/s", "146 ms/step", "lab3, pid 812", "0.42 cores", "51.0 MB (most: 60.0 MB)",
-        "slowest rank 1 since step 800 (2 min 10 s)", "the others 140 ms", "280/152", "0.31/2.20",
-        "pull ms", "901"}) {
+  for (const char* part : {"runs/a  training  12 min 05 s",
+                           "step 1,234/3,910",
+                           "32 %",
+                           "epoch 3.16/10",
+                           "26 min 10 s left",
+                           "loss 0.912",
+                           "accuracy 67.3 %",
+                           "test accuracy 65.12 % at step 1,173",
+                           "684 images/s",
+                           "146 ms/step",
+                           "lab3, pid 812",
+                           "0.42 cores",
+                           "51.0 MB (most: 60.0 MB)",
+                           "checkpoint of step 1,173 is kept",
+                           "the next one at step 1,564 in 48 s",
+                           "slowest rank 1 since step 800 (2 min 10 s)",
+                           "the others 140 ms",
+                           "280/152",
+                           "0.31/2.20",
+                           "pull ms",
+                           "901"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
@@ -107,7 +133,7 @@ TEST(TopViewTest, OfManyRanksTheSlowestAreShown) {
   status["ranks"][40]["images_per_second"] = 100;
   EXPECT_THAT(Join(TopLines(status, {"runs/a", true}, {.height = 24}), "\n"),
               AllOf(HasSubstr("    40  "), HasSubstr("    63  ")));
-  EXPECT_EQ(TopLines(Status(64), {"runs/a", true}, {.height = 100}).size(), 7u + 2 + 64);
+  EXPECT_EQ(TopLines(Status(64), {"runs/a", true}, {.height = 100}).size(), 8u + 2 + 64);
 }
 
 TEST(TopViewTest, ColoursAreTakenBack) {
