@@ -136,9 +136,15 @@ void TakeStatus(const Json& status, RunRecord& run) {
     run.workers = static_cast<int64_t>(status["ranks"].size());
   }
   const bool ended = run.state != RunState::kKilled && run.state != RunState::kNotBegun;
-  if (ended || !ServerIsAlive(status)) return;
-  run.state = RunState::kRunning;
   const auto step = Whole(status, "step");
+  const bool alive = ServerIsAlive(status);
+  // Killed before its first line of metrics.
+  if (!alive && run.state == RunState::kNotBegun && step.value_or(0) > 0) {
+    run.state = RunState::kKilled;
+    run.steps = step;
+  }
+  if (ended || !alive) return;
+  run.state = RunState::kRunning;
   if (step && *step >= run.steps.value_or(0)) {
     run.steps = step;
     run.elapsed_s = Number(status, "elapsed_s");
