@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "common/base/log.h"
@@ -216,7 +218,10 @@ void Checkpoints::NoteFailure(const std::string& trouble) {
                     newest_ ? "the one before is kept" : "nothing of it is kept yet"));
   }
   const bool elsewhere = !settings_.save_to().empty() && current_.run_dir != settings_.save_to();
-  if (is_last_ && elsewhere) Take(settings_.save_to());
+  if (!is_last_ || !elsewhere) return;
+  std::error_code ignored;  // the write says what is wrong
+  std::filesystem::create_directories(settings_.save_to(), ignored);
+  Take(settings_.save_to());
 }
 
 std::optional<double> Checkpoints::AccuracyOf(int64_t step) const {

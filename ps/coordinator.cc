@@ -52,6 +52,7 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
   step_ = resumed_->step();
   RestoreVariables(*resume->checkpoint.reader, variables_);
   progress_.Restore(resumed_->progress());
+  saver_.Restore(resumed_->progress());
   nonfinite_.Restore(resumed_->skipped_in_a_row());
 }
 

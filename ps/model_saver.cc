@@ -14,6 +14,13 @@ void ModelSaver::OnEvaluated(int64_t step) {
                     InfoOf(step, average));
 }
 
+void ModelSaver::Restore(const checkpoint::Progress& kept) {
+  if (!kept.has_last_evaluation()) return;
+  writer_.FindBest({.step = kept.best_step(),
+                    .average = config_.evaluation().use_ema(),
+                    .test_accuracy = kept.best_accuracy()});
+}
+
 void ModelSaver::SaveLast(int64_t step) {
   if (!writes()) return;
   const bool use_average = config_.evaluation().use_ema();

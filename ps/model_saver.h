@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "proto/checkpoint.pb.h"
 #include "ps/model_writer.h"
 #include "ps/progress.h"
 #include "ps/variables.h"
@@ -29,6 +30,8 @@ class ModelSaver {
   // weights are copied, here in the loop: the workers compute the next step meanwhile, and the
   // server has nothing to do. Writing them costs the loop nothing.
   void OnEvaluated(int64_t step);
+  // A run goes on from this.
+  void Restore(const checkpoint::Progress& kept);
   // The run is over, and W(step) is what it reached. Nothing is updated any more.
   void SaveLast(int64_t step);
 

@@ -11,6 +11,7 @@
 #include "common/base/log.h"
 #include "common/base/resource_limits.h"
 #include "common/model/write_model.h"
+#include "common/tensors/safetensors_reader.h"
 #include "ps/variables.h"
 
 namespace muster {
@@ -58,6 +59,24 @@ void ModelWriter::WriteBest(std::span<const float> weights, const ModelInfo& inf
   std::memcpy(copy.floats().data(), weights.data(), weights.size_bytes());
   const std::span<const float> copied = copy.floats();
   Add({.name = kBest, .weights = copied, .info = info, .copy = std::move(copy)});
+}
+
+void ModelWriter::FindBest(const ModelInfo& info) {
+  if (!writes()) return;
+  const std::string path = config_.run().dir() + "/" + kBest;
+  std::optional<int64_t> step;
+  try {
+    step = StepOf(SafetensorsReader(path).header().metadata);
+  } catch (const Error& error) {
+    LogWarning("{}", error.what());
+  }
+  if (step == info.step) {
+    const std::lock_guard lock(mutex_);
+    Note({.name = kBest, .weights = {}, .info = info, .copy = {}}, "");
+  } else if (step.value_or(0) < info.step) {  // a later one was better, and will be made again
+    LogWarning("{}: the weights of step {}, the best evaluation so far, are not there", path,
+               info.step);
+  }
 }
 
 void ModelWriter::WriteLast(const std::string& file, std::span<const float> weights,

@@ -36,6 +36,9 @@ class ModelWriter {
   // more what could not be written before.
   void WriteLast(const std::string& file, std::span<const float> weights, const ModelInfo& info);
 
+  // A run that goes on: the best weights so far are in the file of before, if that is of this step.
+  void FindBest(const ModelInfo& info);
+
   // Waits a little; true when nothing is left to be written.
   bool Await(std::chrono::milliseconds at_most);
   // What could not be written since the last time, a line each.

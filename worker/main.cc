@@ -216,6 +216,7 @@ int Main(int argc, char** argv) {
     SayWhenStopped(arguments.rank);
   }
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGUSR1, SIG_IGN);  // the server's: schedulers send it to every process of a job
   IgnoreFileSizeSignal();
   KeepFreedMemory();
   InitLog("worker-" + std::to_string(arguments.rank));

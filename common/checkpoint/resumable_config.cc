@@ -18,8 +18,8 @@ namespace pb = google::protobuf;
 
 using Values = std::map<std::string, std::string>;
 
-// Where, how fast and how long: nothing of it has an influence on what a step does. A path ends
-// with a dot where all below it is meant.
+// Where, how fast, how long and what is shown: nothing of it has an influence on what a step does. A
+// path ends with a dot where all below it is meant.
 constexpr std::string_view kFree[] = {"checkpoint.",
                                       "cluster.chunk_bytes",
                                       "cluster.transport",
@@ -34,7 +34,13 @@ constexpr std::string_view kFree[] = {"checkpoint.",
                                       "run.trace_file",
                                       "run.trace_first_step",
                                       "run.trace_steps",
-                                      "server."};
+                                      "server.",
+                                      "tensorboard",
+                                      "tensorboard.",
+                                      "worker.devices",
+                                      "worker.gpu_memory_fraction",
+                                      "worker.soft_placement",
+                                      "worker.workers_per_gpu"};
 // The result is as good, but its bits may be others.
 constexpr std::string_view kRounding[] = {"worker."};
 

@@ -9,6 +9,7 @@
 #include "common/base/error.h"
 #include "common/base/pattern.h"
 #include "common/base/resource_limits.h"
+#include "common/checkpoint/list_checkpoints.h"
 
 namespace muster {
 namespace {
@@ -104,12 +105,13 @@ RunDir RunDir::Resume(const std::string& path) {
 }
 
 void RunDir::CheckUnused(const std::string& path) {
-  if (!HasMetrics(fs::path(path) / "metrics.jsonl")) return;
+  const bool metrics = HasMetrics(fs::path(path) / "metrics.jsonl");
+  // Of a run that was killed before its first line.
+  if (!metrics && ListCheckpoints(path).empty()) return;
   throw Error(ExitCode::kUsage,
-              "the run directory {} already holds the metrics.jsonl of another run; go on with "
-              "that one with --resume {}, choose another directory with --run-dir, or move that "
-              "run away",
-              path, path);
+              "the run directory {} already holds the {} of another run; go on with that one with "
+              "--resume {}, choose another directory with --run-dir, or move that run away",
+              path, metrics ? "metrics.jsonl" : "checkpoints", path);
 }
 
 std::string RunDir::WorkerLogPath(int rank) const {

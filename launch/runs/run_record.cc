@@ -128,14 +128,23 @@ void ReadMetrics(const std::string& path, RunRecord& run) {
 
 // What the status knows and the metrics do not: that it runs, and the length of a run under way.
 void TakeStatus(const Json& status, RunRecord& run) {
-  if (!run.total_steps) run.total_steps = Whole(status, "total_steps");
+  // 0: the workers have not joined yet, and the server does not know.
+  if (const auto total = Whole(status, "total_steps"); !run.total_steps && total.value_or(0) > 0) {
+    run.total_steps = total;
+  }
   if (!run.workers && status.contains("ranks") && status["ranks"].is_array()) {
     run.workers = static_cast<int64_t>(status["ranks"].size());
   }
   const bool ended = run.state != RunState::kKilled && run.state != RunState::kNotBegun;
-  if (ended || !ServerIsAlive(status)) return;
-  run.state = RunState::kRunning;
   const auto step = Whole(status, "step");
+  const bool alive = ServerIsAlive(status);
+  // Killed before its first line of metrics.
+  if (!alive && run.state == RunState::kNotBegun && step.value_or(0) > 0) {
+    run.state = RunState::kKilled;
+    run.steps = step;
+  }
+  if (ended || !alive) return;
+  run.state = RunState::kRunning;
   if (step && *step >= run.steps.value_or(0)) {
     run.steps = step;
     run.elapsed_s = Number(status, "elapsed_s");

@@ -68,7 +68,7 @@ std::vector<std::string> ProgressLines(const Json& status, int width) {
     parts[0] += "/" + FormatCount(total);
     parts.push_back(Bar(step / total, width >= 120 ? 40 : 20) + " " + FormatPercent(step / total));
   }
-  if (std::isfinite(Number(status, "epochs"))) {
+  if (Number(status, "epochs") > 0) {  // 0: not known until the workers have joined
     parts.push_back(
         fmt::format("epoch {:.2f}/{:.4g}", Number(status, "epoch"), Number(status, "epochs")));
   }

@@ -217,9 +217,11 @@ void Client::PushEmpty(int64_t step, const WorkLease& lease, size_t chunk) {
 }
 
 void Client::ReportEvaluated(const wire::EvaluatedBlock& block) {
-  if (fenced_) return;
   wire::WorkerMessage message = NewMessage();
   *message.mutable_evaluated_block() = block;
+  // After the address was read: Fence sets this first. No lease tells the server that a block is
+  // of the incarnation before.
+  if (fenced_) return;
   Send(std::move(message));
 }
 
