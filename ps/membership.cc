@@ -97,6 +97,7 @@ uint32_t Membership::ArenasOf(uint32_t rank) const {
 
 void Membership::Enter(uint32_t rank, int64_t version) {
   roster_.at(rank).entered = true;
+  roster_.at(rank).entered_at = version;
   wire::ServerMessage message = NewMessage();
   message.mutable_enter()->set_version(version);
   Send(rank, message);

@@ -88,6 +88,10 @@ class Membership {
 
   const Roster& roster() const { return roster_; }
   bool entered(uint32_t rank) const { return roster_.at(rank).entered; }
+  // Whether it got the weights of this version, and keeps them until the next but one comes.
+  bool HasVersion(uint32_t rank, int64_t version) const {
+    return entered(rank) && roster_.at(rank).entered_at <= version;
+  }
   uint32_t size() const { return roster_.size(); }
   std::string Name(uint32_t rank) const { return roster_.Name(rank); }
   // "rank 0 (…), rank 3 (…)"

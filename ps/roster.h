@@ -30,8 +30,9 @@ struct Member {
   uint32_t threads = 0;
   std::string arithmetic;  // its backend, in its own words
   bool ready = false;
-  bool entered = false;   // gets weights and orders
-  bool finished = false;  // said Goodbye
+  bool entered = false;    // gets weights and orders
+  int64_t entered_at = 0;  // the first version of the weights that it got
+  bool finished = false;   // said Goodbye
   std::chrono::steady_clock::time_point last_heard;
 };
 

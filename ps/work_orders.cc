@@ -48,7 +48,7 @@ void WorkOrders::SendAssignment(uint32_t rank) {
 
 bool WorkOrders::Redo(uint32_t rank, int64_t step, const TreeNode& node,
                       std::span<const uint32_t> chunks) {
-  if (!members_.entered(rank)) return false;
+  if (!members_.HasVersion(rank, step)) return false;
   const auto arena = leases_.FreeArena(rank, members_.ArenasOf(rank));
   if (!arena) return false;
   wire::ServerMessage message = members_.NewMessage();

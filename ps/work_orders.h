@@ -33,7 +33,8 @@ class WorkOrders {
   // To all that have entered. Sent ahead: in `step - 1`, when all of its losses are in.
   void Order(int64_t step);
   // Somebody else is to compute what is missing of a subtree: before anything else, and beside
-  // whoever has it now. False: the member has no gradient buffer free, or has not entered.
+  // whoever has it now. False: the member has no gradient buffer free, or does not have
+  // the weights of this step.
   bool Redo(uint32_t rank, int64_t step, const TreeNode& node, std::span<const uint32_t> chunks);
 
   // The member's work is not wanted any more: nothing that it sends counts until it has entered

@@ -18,8 +18,8 @@ namespace pb = google::protobuf;
 
 using Values = std::map<std::string, std::string>;
 
-// Where, how fast, how long and what is shown: nothing of it has an influence on what a step does. A
-// path ends with a dot where all below it is meant.
+// Where, how fast, how long and what is shown: nothing of it has an influence on what a step does.
+// A path ends with a dot where all below it is meant.
 constexpr std::string_view kFree[] = {"checkpoint.",
                                       "cluster.chunk_bytes",
                                       "cluster.transport",

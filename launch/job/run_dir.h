@@ -21,8 +21,8 @@ class RunDir {
   static RunDir CreateNew(const std::string& parent, const std::string& name, std::time_t now);
 
   // Uses `path`, made where it is missing. Refused where it holds another run's metrics.jsonl or
-  // checkpoints, or another launcher is using it. A metrics.jsonl without a line is of a run that failed before it
-  // began, and is removed.
+  // checkpoints, or another launcher is using it. A metrics.jsonl without a line is of a run that
+  // failed before it began, and is removed.
   static RunDir Open(const std::string& path);
 
   // The directory of a run that is to go on. Refused where there is none, or another launcher is

@@ -15,6 +15,7 @@ namespace {
 
 // More curves than these nobody looks at.
 constexpr uint32_t kMostRanks = 64;
+constexpr const char* kTestAccuracyTag = "accuracy/test";
 
 double UnixTime() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -57,6 +58,10 @@ Board::~Board() = default;
 void Board::Begin(int64_t steps_done) {
   const config::Tensorboard& wanted = config_.tensorboard();
   if (config_.run().dir().empty() || !wanted.enabled()) return;
+  // A checkpoint before an evaluation: the run goes on with that, which may have been written.
+  if (steps_done > 0 && HaveEvent(config_.run().dir(), kTestAccuracyTag, steps_done)) {
+    evaluated_ = steps_done;
+  }
   file_ = std::make_unique<EventFile>(config_.run().dir(), steps_done, thread_);
   if (wanted.graph()) {
     tensorboard::Event event;
@@ -134,11 +139,11 @@ void Board::Log(const events::Log& line) {
 }
 
 void Board::Evaluation(const events::Evaluation& line, const std::vector<SampleImage>& images) {
-  if (!file_) return;
+  if (!file_ || line.at().step() == evaluated_) return;
   const events::TestResult& test = line.test();
   tensorboard::Summary summary;
   AddScalar(summary, "loss/test", test.loss());
-  AddScalar(summary, "accuracy/test", test.accuracy());
+  AddScalar(summary, kTestAccuracyTag, test.accuracy());
   if (test.has_top5_accuracy()) AddScalar(summary, "accuracy/test_top5", test.top5_accuracy());
   for (const SampleImage& image : images) AddImage(summary, image);
   if (!images.empty()) AddText(summary, "test_images", PredictionTable(images));

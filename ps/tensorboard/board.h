@@ -57,6 +57,7 @@ class Board {
   BackgroundThread& thread_;
   std::unique_ptr<EventFile> file_;  // none before Begin, or where nothing is wanted
   std::vector<RankTimes> ranks_;
+  std::optional<int64_t> evaluated_;  // the step whose evaluation an earlier server has written
 };
 
 }  // namespace muster

@@ -4,10 +4,15 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <vector>
 
 #include "common/base/process_identity.h"
 #include "common/base/resource_limits.h"
@@ -63,6 +68,52 @@ struct EventFile::Shared {
     }
   }
 };
+
+namespace {
+
+// Up to the first record that is not whole: its writer was killed.
+template <typename Visit>
+void ForEachEvent(const std::string& path, const Visit& visit) {
+  constexpr uint64_t kMostBytes = uint64_t{1} << 30;
+  std::ifstream file(path, std::ios::binary);
+  std::string head(12, '\0'), body;
+  while (file.read(head.data(), static_cast<std::streamsize>(head.size()))) {
+    uint64_t length = 0;
+    std::memcpy(&length, head.data(), sizeof length);
+    if (length > kMostBytes) return;
+    body.resize(length + 4);  // and the checksum
+    if (!file.read(body.data(), static_cast<std::streamsize>(body.size()))) return;
+    tensorboard::Event event;
+    if (!event.ParseFromArray(body.data(), static_cast<int>(length))) return;
+    visit(event);
+  }
+}
+
+}  // namespace
+
+bool HaveEvent(const std::string& dir, const std::string& tag, int64_t step) {
+  std::vector<std::string> paths;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(dir, error), end; !error && at != end;
+       at.increment(error)) {
+    if (at->path().filename().string().starts_with("events.out.tfevents.")) {
+      paths.push_back(at->path());
+    }
+  }
+  std::ranges::sort(paths);
+  bool have = false;
+  for (const std::string& path : paths) {
+    ForEachEvent(path, [&](const tensorboard::Event& event) {
+      if (event.session_log().status() == tensorboard::SessionLog::START && event.step() <= step) {
+        have = false;
+      }
+      have |= event.step() == step &&
+              std::ranges::any_of(event.summary().value(),
+                                  [&](const auto& value) { return value.tag() == tag; });
+    });
+  }
+  return have;
+}
 
 EventFile::EventFile(const std::string& dir, int64_t steps_done, BackgroundThread& thread)
     : thread_(thread), shared_(std::make_shared<Shared>()) {

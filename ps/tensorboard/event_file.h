@@ -19,6 +19,9 @@ namespace muster {
 // One record.
 std::string FrameRecord(const std::string& event);
 
+// Whether the event files in `dir` have a value of this tag and step that still counts.
+bool HaveEvent(const std::string& dir, const std::string& tag, int64_t step);
+
 // Events are put together, framed and written by a thread of the caller's, in order, and can be
 // read as soon as that is done. What cannot be written, or is too much for a slow disk, is lost;
 // TakeTrouble says so.
