@@ -53,7 +53,7 @@ std::vector<uint32_t> Coordinator::LateRanks(std::string& what) const {
     }
   });
   what = late.empty() ? "no complete gradient" : "no loss";
-  if (late.empty()) return work_.leases().LateRanks(step_);
+  if (late.empty()) return work_.leases().LateRanks(step_, Leases::Whose::kAny);
   return {late.begin(), late.end()};
 }
 

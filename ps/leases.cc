@@ -24,6 +24,7 @@ uint64_t Leases::Give(uint32_t rank, int64_t step, const std::vector<TreeNode>& 
 const Lease& Leases::GiveAgain(uint32_t rank, int64_t step, const TreeNode& node, uint32_t arena,
                                std::span<const uint32_t> chunks) {
   Lease& lease = Add(rank, step, node, arena);
+  lease.again = true;
   lease.pending.assign(chunks_, false);
   for (const uint32_t chunk : chunks) lease.pending[chunk] = true;
   lease.pending_count = chunks.size();
@@ -69,10 +70,11 @@ std::optional<uint32_t> Leases::FreeArena(uint32_t rank, uint32_t arenas) const 
   return std::nullopt;
 }
 
-std::vector<uint32_t> Leases::LateRanks(int64_t step) const {
+std::vector<uint32_t> Leases::LateRanks(int64_t step, Whose whose) const {
   std::set<uint32_t> late;
   ForEachOpen(step, [&](const Lease& lease) {
-    if (lease.pending_count > 0) late.insert(lease.rank);
+    const bool counts = whose == Whose::kAny || !lease.again;
+    if (lease.pending_count > 0 && counts) late.insert(lease.rank);
   });
   return {late.begin(), late.end()};
 }

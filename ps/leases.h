@@ -21,6 +21,7 @@ struct Lease {
   int64_t step = 0;
   TreeNode node;
   uint32_t arena = 0;  // of the member's gradient buffers
+  bool again = false;  // somebody else's work
   bool open = true;
   std::vector<bool> pending;  // the chunks that it is still to bring
   size_t pending_count = 0;
@@ -49,8 +50,9 @@ class Leases {
   // The first arena of the member that no lease has, also of those that were closed since Forget:
   // what came under them lies there.
   std::optional<uint32_t> FreeArena(uint32_t rank, uint32_t arenas) const;
-  // The members that have not brought all that is theirs of this step.
-  std::vector<uint32_t> LateRanks(int64_t step) const;
+  // The members that have not brought all of this step. kOwn: what they do for others is left out.
+  enum class Whose { kOwn, kAny };
+  std::vector<uint32_t> LateRanks(int64_t step, Whose whose) const;
   // Of a step, in the order in which they were given.
   template <typename Visit>
   void ForEachOpen(int64_t step, const Visit& visit) const {

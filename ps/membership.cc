@@ -140,11 +140,11 @@ std::optional<uint32_t> Membership::SenderOf(const FromWorker& event, std::strin
     why = "not a message of this protocol";
   } else if (!rank) {
     why = "has not joined";
-  } else if (!roster_.Matches(*rank, event.message.address())) {
-    why = "wrong job, rank or incarnation";
   } else {
+    // Also of one that has not read yet that it was fenced.
     roster_.at(*rank).last_heard = Clock::now();
-    return rank;
+    if (roster_.Matches(*rank, event.message.address())) return rank;
+    why = "wrong job, rank or incarnation";
   }
   return std::nullopt;
 }

@@ -69,7 +69,7 @@ void WorkOrders::Fence(uint32_t rank) {
 }
 
 void WorkOrders::FenceLate(int64_t step) {
-  for (const uint32_t rank : leases_.LateRanks(step)) Fence(rank);
+  for (const uint32_t rank : leases_.LateRanks(step, Leases::Whose::kOwn)) Fence(rank);
 }
 
 void WorkOrders::AdmitReady(int64_t version) {

@@ -40,7 +40,9 @@ class WorkOrders {
   // The member's work is not wanted any more: nothing that it sends counts until it has entered
   // again. What has come stays.
   void Fence(uint32_t rank);
-  // Those that have not brought all of this step, although it is complete: others were faster.
+  // Those that have not brought all of their own part of this step, although it is complete: others
+  // were faster. Who helped in vain goes on: it reads W(step) until it has done with that, and no
+  // update overwrites W(step) before its own losses of step + 1.
   void FenceLate(int64_t step);
   // Those that are ready get weights from W(version) on, and the assignment.
   void AdmitReady(int64_t version);

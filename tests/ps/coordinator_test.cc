@@ -154,8 +154,10 @@ TEST_P(Members, AStragglersWorkIsDoneTwiceAndCountsOnce) {
   late.message.mutable_address()->set_job(JobOf(TestToken()));
   late.message.mutable_address()->set_rank(1);
   std::string why;
+  const auto before = job_.members().roster().at(1).last_heard;
   EXPECT_EQ(job_.members().SenderOf(late, why), std::nullopt);
   EXPECT_THAT(why, HasSubstr("incarnation"));
+  EXPECT_GT(job_.members().roster().at(1).last_heard, before) << "it is alive";
   late.message.mutable_address()->set_incarnation(1);
   EXPECT_EQ(job_.members().SenderOf(late, why), 1u);
 
@@ -182,6 +184,24 @@ TEST_P(Members, AStragglersWorkIsDoneTwiceAndCountsOnce) {
   const auto rest = *job_.Redo(0);
   job_.Losses(0, rest);
   job_.PushAll(0, rest);
+  ExpectUndisturbed();
+}
+
+// The one that was thought slow was faster: who helped in vain is no straggler, and its own work of
+// the next step counts.
+TEST_P(Members, WhoHelpedInVainGoesOn) {
+  const auto mine = job_.Train(0, kLeft).at(0), theirs = job_.Train(1, kRight).at(0);
+  job_.Losses(0, mine);
+  job_.PushAll(0, mine);
+  ASSERT_TRUE(job_.coordinator().Redo(0, {1, 1}));
+  const auto redo = *job_.Redo(0);
+  EXPECT_EQ(job_.Push(0, redo, 1), "");
+  job_.Losses(1, theirs);
+  job_.PushAll(1, theirs);
+  EXPECT_EQ(job_.coordinator().step(), 1);
+  EXPECT_FALSE(job_.Next(0, [](const auto& m) { return m.has_fence(); }));
+  EXPECT_THAT(job_.Push(0, redo, 0), HasSubstr("a gradient of step 0 at step 1"));
+  for (int step = 1; step < 3; ++step) job_.WholeStep(kHalves);
   ExpectUndisturbed();
 }
 
