@@ -28,7 +28,8 @@ std::vector<MemoryRow> ServerMemory(const config::Config& config, const Graph& g
     rows.push_back({"moving average, two buffers, and one to evaluate", 3 * arena});
   if (const config::Evaluation& evaluation = config.evaluation();
       !evaluation.skip_final() || evaluation.every_epochs() > 0 || evaluation.every_steps() > 0) {
-    rows.push_back({"best weights, until they are written", arena});
+    // One copy is being written when better ones come.
+    rows.push_back({"best weights, until they are written", 2 * arena});
   }
   if (config.optimizer().clip_norm() > 0 || config.run().on_nonfinite() == config::Run::SKIP_STEP) {
     rows.push_back({"averaged gradient, of a two-phase step", arena});

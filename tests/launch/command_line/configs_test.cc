@@ -78,14 +78,14 @@ TEST(ServerMemoryTest, CountsArrays) {
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
   const double arena = 4 * (128 + 16);
   ASSERT_EQ(4 * graph.arena_floats(), arena);
-  // Two planes, two moments, the best weights, a copy of one and both moments for checkpoints, one
-  // subtree of four slices from each worker.
-  EXPECT_EQ(SumOf(ServerMemory(config, graph)), (2 + 2 + 1 + 3 + 2) * arena);
+  // Two planes, two moments, the best weights twice, a copy of one and both moments for
+  // checkpoints, one subtree of four slices from each worker.
+  EXPECT_EQ(SumOf(ServerMemory(config, graph)), (2 + 2 + 2 + 3 + 2) * arena);
   // Over shared memory the gradients are the same bytes.
   config.mutable_cluster()->set_transport(config::Cluster::LOCAL);
-  EXPECT_EQ(SumOf(ServerMemory(config, graph)), (2 + 2 + 1 + 3 + 2) * arena);
+  EXPECT_EQ(SumOf(ServerMemory(config, graph)), (2 + 2 + 2 + 3 + 2) * arena);
   config.mutable_checkpoint()->set_keep_last(0);
-  EXPECT_EQ(SumOf(ServerMemory(config, graph)), (2 + 2 + 1 + 2) * arena);
+  EXPECT_EQ(SumOf(ServerMemory(config, graph)), (2 + 2 + 2 + 2) * arena);
 }
 
 }  // namespace
