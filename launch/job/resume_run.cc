@@ -45,8 +45,15 @@ std::string CheckTakenUp(const RunDir& dir, const config::Config& config) {
   }
   const checkpoint::State state = NewestState(dir.path());
   (void)CheckResumable(state.config(), config);
-  return fmt::format("{} of {} done", FormatCount(state.step()),
-                     Plural(state.plan().total_steps(), "step"));
+  // Its length may be another one.
+  const int64_t total = PlanSteps(config, state.plan().train_samples()).total_steps;
+  if (total < state.step()) {
+    throw Error(ExitCode::kUsage,
+                "{}: it has done {}, and is now to end after {}; a run can be made longer, with "
+                "--steps or --epochs, but not shorter than it is",
+                dir.shown(), Plural(state.step(), "step"), FormatCount(total));
+  }
+  return fmt::format("{} of {} done", FormatCount(state.step()), Plural(total, "step"));
 }
 
 }  // namespace muster
