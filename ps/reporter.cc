@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -21,6 +22,18 @@ namespace {
 
 std::string Dump(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+// Where the last whole line of a file ends; what follows was cut off.
+int64_t EndOfLines(const std::string& path, int64_t size) {
+  constexpr int64_t kLongest = 1 << 20;  // of a line
+  const int64_t from = std::max<int64_t>(0, size - kLongest);
+  std::string tail(static_cast<size_t>(size - from), '\0');
+  std::ifstream file(path);
+  file.seekg(from);
+  file.read(tail.data(), static_cast<std::streamsize>(tail.size()));
+  const size_t end = tail.find_last_of('\n');
+  return end == std::string::npos ? from : from + static_cast<int64_t>(end) + 1;
 }
 
 constexpr auto kMust = EventPipe::Priority::kMust;
@@ -51,6 +64,7 @@ void Reporter::CutMetrics() {
   if (::fstat(metrics_fd_, &status) != 0) status.st_size = 0;
   metrics_bytes_ = std::min<int64_t>(resumed_->bytes(), status.st_size);
   if (metrics_bytes_ < resumed_->bytes()) {
+    metrics_bytes_ = EndOfLines(metrics_path_, status.st_size);
     Warning(
         fmt::format("{} has {} bytes, but had {} when the checkpoint was written: the lines "
                     "between are lost",

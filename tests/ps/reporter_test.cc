@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +14,7 @@
 
 #include "common/base/unique_fd.h"
 #include "common/events/event_line.h"
+#include "tests/data/temp_dir.h"
 
 namespace muster {
 namespace {
@@ -49,6 +51,26 @@ class ReporterTest : public ::testing::Test {
 
   UniqueFd read_end_, write_end_;
 };
+
+// A run that goes on after somebody, or a broken disk, has cut its file: what is new begins a line.
+TEST_F(ReporterTest, ACutFileGoesOnWithAWholeLine) {
+  const testing::TempDir dir;
+  const std::string path = dir / "metrics.jsonl";
+  for (const std::string before : {"{\"a\":1}\n{\"b\":2}\n{\"c\"", "{\"a\":1}\n", "{\"a\"", ""}) {
+    std::ofstream(path, std::ios::trunc) << before;
+    checkpoint::Metrics resumed;
+    resumed.set_bytes(1000);
+    Reporter reporter(path, write_end_.get(), &resumed);
+    reporter.CutMetrics();
+    reporter.Metrics(events::Log());
+    std::ifstream file(path);
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(file, line);) lines.push_back(line);
+    EXPECT_EQ(lines.size(), static_cast<size_t>(std::ranges::count(before, '\n')) + 1);
+    EXPECT_THAT(lines.back(), HasSubstr("\"time\""));
+    EXPECT_THAT(Text(), HasSubstr("the lines between are lost"));
+  }
+}
 
 TEST_F(ReporterTest, EventsAreReadAsTheyWereMeant) {
   Reporter reporter("", write_end_.get());
