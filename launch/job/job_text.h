@@ -14,12 +14,12 @@
 namespace muster {
 
 struct HeaderOptions {
-  int cores = 1;                                  // of this host, for the workers
-  bool by_hand = false;                           // the workers come from elsewhere
-  std::string memory;                             // a warning about it
-  std::string data = {};                          // a remark on them
-  std::string resumed = {};                       // how far the run is that goes on; empty: it begins
-  std::vector<std::string> cards = {};            // that the workers have, or why they have none
+  int cores = 1;                        // of this host, for the workers
+  bool by_hand = false;                 // the workers come from elsewhere
+  std::string memory;                   // a warning about it
+  std::string data = {};                // a remark on them
+  std::string resumed = {};             // how far the run is that goes on; empty: it begins
+  std::vector<std::string> cards = {};  // that the workers have, or why they have none
   std::vector<std::string> initial_weights = {};  // where they come from
 };
 

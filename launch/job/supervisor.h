@@ -7,8 +7,8 @@
 //   life, for each stage of stopping;
 // - the first failure decides, and the others are told to stop within 5 s;
 // - SIGINT, SIGTERM and SIGHUP stop the job within 5 s, the server first, so that it can write
-//   the run's last line and its state; while it says that it writes that, it is waited for 5 minutes
-//   at most. A second one kills at once.
+//   the run's last line and its state; while it says that it writes that, it is waited for 5
+//   minutes at most. A second one kills at once.
 #pragma once
 
 #include <optional>

@@ -17,7 +17,7 @@ struct ChildOptions {
   std::vector<std::string> environment = {};  // NAME=VALUE, beside or instead of this process's
   std::vector<int> cores = {};                // to run on; empty: those of this process
   int memory_node = -1;                       // whose memory it is to prefer; -1: any
-  bool append = false;                 // to what the log holds
+  bool append = false;                        // to what the log holds
 };
 
 // How a child ended.

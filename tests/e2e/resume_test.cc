@@ -105,8 +105,8 @@ TEST_F(Resume, AfterASignalItGoesOnWhereItStopped) {
 TEST_F(Resume, ADirectoryIsUsedByOneAtATimeAndNeverOverwritten) {
   const auto process = Start("run", {"run.epochs=100000"});
   ASSERT_TRUE(Reaches("run", 2));
-  const std::vector<std::string> fresh{"launch", Path("tiny.txtpb"), "--data", Path("data"),
-                                       "--run-dir", Path("run")};
+  const std::vector<std::string> fresh{"launch",     Path("tiny.txtpb"), "--data",
+                                       Path("data"), "--run-dir",        Path("run")};
   const std::vector<std::string> resume{"launch", "--resume", Path("run")};
   for (const auto& arguments : {fresh, resume}) {
     const Outcome second = Muster(arguments);

@@ -70,8 +70,7 @@ TEST(TopViewTest, TheNextCheckpoint) {
   Json status = Status(1);
   status["checkpoint"] = {{"next_s", 90.0}};
   const TopScreen screen{.width = 80, .height = 30};
-  EXPECT_THAT(Screen(status, screen),
-              HasSubstr("no checkpoint is kept yet  the next one in 90 s"));
+  EXPECT_THAT(Screen(status, screen), HasSubstr("no checkpoint is kept yet  the next one in 90 s"));
   status.erase("checkpoint");  // none are wanted
   EXPECT_THAT(Screen(status, screen), Not(HasSubstr("checkpoint")));
 }
