@@ -98,14 +98,17 @@ void WriteFileAtomically(const std::string& path, const std::string& text) {
   file.Commit();
 }
 
-void SyncFolderOf(const std::string& path) {
-  const std::string folder = std::filesystem::path(path).parent_path();
-  const UniqueFd fd(
-      ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+void SyncFolder(const std::string& folder) {
+  const UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   // Some file systems cannot sync a folder, and say EINVAL.
   if (fd.valid() && (::fsync(fd.get()) == 0 || errno == EINVAL)) return;
-  throw Error(ExitCode::kFailure, "{}: its folder cannot be written to the disk: {}", path,
+  throw Error(ExitCode::kFailure, "{}: this folder cannot be written to the disk: {}", folder,
               ErrorText(errno));
+}
+
+void SyncFolderOf(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path();
+  SyncFolder(folder.empty() ? "." : folder);
 }
 
 }  // namespace muster

@@ -41,8 +41,9 @@ class AtomicFile {
 // The same for a text.
 void WriteFileAtomically(const std::string& path, const std::string& text);
 
-// Makes what has been created, renamed or removed in the folder of `path` survive a loss of power.
-// Throws Error(kFailure).
+// Makes what has been created, renamed or removed in a folder, or in that of the file `path`,
+// survive a loss of power. Throws Error(kFailure).
+void SyncFolder(const std::string& folder);
 void SyncFolderOf(const std::string& path);
 
 }  // namespace muster

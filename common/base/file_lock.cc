@@ -10,14 +10,12 @@
 #include <chrono>
 #include <thread>
 
+#include "common/base/process_identity.h"
+
 namespace muster {
 namespace {
 
-std::string ThisProcess() {
-  std::array<char, 256> host{};
-  (void)::gethostname(host.data(), host.size() - 1);
-  return fmt::format("pid {} on host {}", ::getpid(), host.data());
-}
+std::string Holder() { return fmt::format("pid {} on host {}", ::getpid(), HostName()); }
 
 }  // namespace
 
@@ -32,7 +30,7 @@ FileLock::FileLock(const std::string& path, double wait_s) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   if (held_) {
-    const std::string text = ThisProcess();
+    const std::string text = Holder();
     (void)!::ftruncate(fd_.get(), 0);
     (void)!::pwrite(fd_.get(), text.data(), text.size(), 0);
     return;

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "common/base/error.h"
+#include "common/base/process_identity.h"
 #include "common/base/unique_fd.h"
 
 namespace muster {
@@ -44,12 +45,6 @@ const in_addr& V4(const sockaddr* address) {
 }
 const in6_addr& V6(const sockaddr* address) {
   return reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
-}
-
-std::string OwnHostName() {
-  std::array<char, 256> name{};
-  (void)::gethostname(name.data(), name.size() - 1);
-  return name.data();
 }
 
 }  // namespace
@@ -172,7 +167,7 @@ ListenAddress ChooseListenAddress(const std::string& endpoint, const std::string
   if (!bind.empty()) (void)TcpAddress::Parse(bind);
   if (endpoint.empty()) {
     TcpAddress told = TcpAddress::Parse(bind);
-    if (told.any_host()) told.host = OwnHostName();
+    if (told.any_host()) told.host = HostName();
     return {bind, told.ToEndpoint()};
   }
   const TcpAddress told = TcpAddress::Parse(endpoint);
@@ -182,7 +177,7 @@ ListenAddress ChooseListenAddress(const std::string& endpoint, const std::string
                 "--endpoint {0}: workers connect to the endpoint, so it names one address of this "
                 "host (tcp://{1}:{2}); to listen on all its interfaces as well, say so: --bind "
                 "tcp://*:{2}",
-                endpoint, OwnHostName(), port);
+                endpoint, HostName(), port);
   }
   return {bind.empty() ? endpoint : bind, endpoint};
 }

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <iterator>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "common/base/log.h"
+#include "common/base/process_identity.h"
 #include "common/base/resource_limits.h"
 #include "common/trace/recorder.h"
 #include "proto/config.pb.h"
@@ -34,11 +34,9 @@ class PartWriter {
   explicit PartWriter(const SessionOptions& options) : options_(options) {}
 
   std::string Text(const Buffers& buffers) {
-    std::array<char, 256> host{};
-    (void)::gethostname(host.data(), host.size() - 1);
     Metadata(0, "process_name", "name", Quoted(options_.process));
     Metadata(0, "process_labels", "labels",
-             Quoted(fmt::format("pid {} on {}", ::getpid(), host.data())));
+             Quoted(fmt::format("pid {} on {}", ::getpid(), HostName())));
     Metadata(0, "process_sort_index", "sort_index", std::to_string(options_.number));
     for (size_t i = 0; i < buffers.size(); ++i) Thread(i, *buffers[i]);
     return std::move(text_);

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <system_error>
 
+#include "common/base/atomic_file.h"
 #include "common/base/error.h"
 #include "common/base/resource_limits.h"
 
@@ -17,16 +18,6 @@ namespace {
 
 [[noreturn]] void Fail(const fs::path& path, const char* what, int error) {
   throw Error(ExitCode::kFailure, "{}: cannot {}: {}", path.string(), what, ErrorText(error));
-}
-
-// Makes the names in `dir` durable.
-void SyncDirectory(const fs::path& dir) {
-  const int fd = ::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) Fail(dir, "open", errno);
-  const int result = ::fsync(fd);
-  const int error = errno;
-  ::close(fd);
-  if (result != 0) Fail(dir, "write to disk", error);
 }
 
 }  // namespace
@@ -90,12 +81,12 @@ StagedFolder::~StagedFolder() {
 }
 
 void StagedFolder::Commit() {
-  SyncDirectory(staging_);
+  SyncFolder(staging_);
   if (std::rename(staging_.c_str(), target_.c_str()) != 0) {
     Fail(target_, "give the finished folder this name", errno);
   }
   committed_ = true;
-  SyncDirectory(target_.parent_path());
+  SyncFolder(target_.parent_path());
 }
 
 }  // namespace muster

@@ -32,12 +32,6 @@ constexpr size_t kWriteBytes = 8 << 20;
   throw Error(ExitCode::kFailure, "{}: cannot be {}: {}", path, what, ErrorText(errno));
 }
 
-// Some file systems cannot sync a folder, and say EINVAL.
-void SyncFolder(const std::string& path) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd.valid() || (::fsync(fd.get()) != 0 && errno != EINVAL)) Fail(path, "synced");
-}
-
 void MakeFolder(const std::string& path) {
   if (::mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) Fail(path, "made");
 }

@@ -2,10 +2,10 @@
 
 #include <unistd.h>
 
-#include <array>
 #include <random>
 
 #include "common/base/log.h"
+#include "common/base/process_identity.h"
 #include "common/link/protocol.h"
 #include "common/link/wire_values.h"
 #include "common/trace/trace.h"
@@ -70,9 +70,7 @@ wire::WorkerMessage Client::Hello(Attempt attempt) const {
   hello = options_.hello;
   hello.set_protocol_version(kProtocolVersion);
   hello.set_token(options_.token);
-  std::array<char, 256> host{};
-  (void)::gethostname(host.data(), host.size() - 1);
-  hello.set_host(host.data());
+  hello.set_host(HostName());
   hello.set_pid(::getpid());
   hello.set_process(process_);
   if (options_.rank) hello.set_rank(*options_.rank);
