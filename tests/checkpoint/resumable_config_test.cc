@@ -47,7 +47,8 @@ TEST(ResumableConfigTest, WhereAndHowFastMayChange) {
        {"", "cluster { workers: 4 transport: TCP chunk_bytes: 4096 }", "server { threads: 3 }",
         "run { dir: 'elsewhere' }", "run { epochs: 9 }", "run { steps: 90 }",
         "data { dir: 'moved' prefetch_threads: 2 }", "deadlines { step_s: 5 }",
-        "checkpoint { every_steps: 3 keep_last: 9 }", "run { trace_file: 't.json' }"}) {
+        "checkpoint { every_steps: 3 keep_last: 9 }", "run { trace_file: 't.json' }",
+        "tensorboard { histograms_every_steps: 5 }", "worker { devices: 'cpu' }"}) {
     EXPECT_EQ(ErrorOf(change), "") << change;
   }
 }

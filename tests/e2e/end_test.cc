@@ -125,7 +125,9 @@ TEST_F(End, AJobThatSleepsTogetherWithItsLauncherGoesOn) {
 TEST_F(End, ARunDirectoryThatIsRemovedIsNoSuccess) {
   const auto job = Start("run", {"run.steps=3000", "evaluation.every_epochs=0"});
   ASSERT_TRUE(Reaches("run", 3));
-  std::filesystem::remove_all(Path("run"));
+  // At one moment: the server goes on to write files there.
+  std::filesystem::rename(Path("run"), Path("gone"));
+  std::filesystem::remove_all(Path("gone"));
   EXPECT_EQ(job->Wait(60), Code(ExitCode::kFailure)) << job->Log();
   EXPECT_THAT(job->Log(),
               AllOf(HasSubstr("Warning: "), HasSubstr("metrics.jsonl has been removed"),

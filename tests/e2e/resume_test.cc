@@ -88,6 +88,12 @@ TEST_F(Resume, AfterASignalItGoesOnWhereItStopped) {
   const auto process = Start("run", settings);
   ASSERT_TRUE(Reaches("run", 3));
   process->Signal(SIGUSR1);
+  // A scheduler sends it to every process of the job.
+  for (const int rank : {0, 1}) {
+    const pid_t worker = Find("run", rank);
+    ASSERT_GT(worker, 0);
+    ::kill(worker, SIGUSR1);
+  }
   ASSERT_TRUE(Eventually(20, [&] { return Kept("run").size() == 2; })) << process->Log();
   process->Signal(SIGINT);
   ASSERT_EQ(process->Wait(20), 130);
@@ -200,11 +206,10 @@ TEST_F(Resume, ADiskThatTakesNoCheckpointEndsNoTraining) {
 TEST_F(Resume, TheLastOneGoesElsewhereIfThatIsSaid) {
   const Outcome whole = Launch({"run.epochs=4"});
   fs::create_directories(Path("run"));
-  fs::create_directories(Path("other"));
   std::ofstream(Path("run") / "checkpoints") << "in the way";
   const Outcome saved = Muster({"launch", Path("tiny.txtpb"), "--data", Path("data"), "--run-dir",
                                 Path("run"), "--set", "run.epochs=2", "--save-to", Path("other")},
-                               "run");
+                               "run");  // where nothing is yet
   EXPECT_EQ(saved.exit_code, 0) << saved.log;
   EXPECT_EQ(Kept("other").size(), 1u);
   fs::remove(Path("run") / "checkpoints");

@@ -217,6 +217,7 @@ TEST_P(Members, WhoEntersGetsWholeWeights) {
   ASSERT_TRUE(job_.coordinator().Redo(0, {1, 1}));
   const auto redo = *job_.Redo(0);
   job_.Losses(0, redo);
+  EXPECT_FALSE(job_.coordinator().Redo(1, {0, 2})) << "of a step whose weights it never gets";
   job_.PushAll(0, redo);
   ASSERT_TRUE(job_.Next(1, [](const auto& m) { return m.has_enter(); }));
   const auto theirs = job_.Next(1, [](const auto& m) { return m.has_train(); });

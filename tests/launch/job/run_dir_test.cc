@@ -73,6 +73,15 @@ TEST_F(RunDirTest, AnotherRunsMetricsAreRefused) {
   EXPECT_EQ(fs::file_size(root_ + "/old/metrics.jsonl"), 3u);
 }
 
+// It was killed before its first line of metrics.
+TEST_F(RunDirTest, AnotherRunsCheckpointsAreRefused) {
+  fs::create_directories(root_ + "/old/checkpoints/step-00000000-g1");
+  EXPECT_NE(ErrorOfOpen(root_ + "/old").find("already holds the checkpoints of another run"),
+            std::string::npos);
+  fs::create_directories(root_ + "/none/checkpoints");
+  RunDir::CheckUnused(root_ + "/none");
+}
+
 TEST_F(RunDirTest, MetricsWithoutALineAreOfNoRun) {
   fs::create_directory(root_ + "/failed");
   std::ofstream(root_ + "/failed/metrics.jsonl").close();

@@ -96,6 +96,32 @@ TEST_F(BoardTest, ScalarsOfIntervalsAndEvaluations) {
   EXPECT_THAT(wants_, ::testing::ElementsAre(Observe::kNothing, Observe::kNorms, Observe::kNorms));
 }
 
+// A checkpoint of step 20 that was written before its evaluation: the run that goes on from it does
+// that again.
+TEST_F(BoardTest, AnEvaluationThatIsThereIsNotShownAgain) {
+  ASSERT_FALSE(Run().empty());
+  for (const auto& entry : fs::directory_iterator(dir_)) {  // of a process of before
+    fs::rename(entry.path(), dir_ + "/events.out.tfevents.0000000001.before.1.muster");
+    break;
+  }
+  const Graph graph = BuildGraph(config_.model(), InputShape(config_.data()));
+  {
+    BackgroundThread thread(1000);
+    Board board(config_, graph, thread);
+    board.Begin(20);
+    for (const int64_t step : {20, 40}) {
+      events::Evaluation evaluation;
+      evaluation.mutable_at()->set_step(step);
+      board.Evaluation(evaluation, {});
+    }
+  }
+  fs::rename(dir_ + "/events.out.tfevents.0000000001.before.1.muster", dir_ + ".before");
+  const std::vector<TaggedValue> again = ValuesOf(ReadEvents(dir_), "accuracy/test");
+  fs::remove(dir_ + ".before");
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].step, 40);
+}
+
 TEST_F(BoardTest, NothingMoreThanAskedFor) {
   for (const tensorboard::Event& event : Run()) {
     EXPECT_TRUE(event.graph_def().empty());
