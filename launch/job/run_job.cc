@@ -111,7 +111,13 @@ void ReportOutcome(JobOutcome& outcome, int workers, const RunDir& dir, const st
     }
   }
   if (outcome.stop_signal != 0) {
-    console.Print(fmt::format("Stopped by SIG{}{}.", ::sigabbrev_np(outcome.stop_signal), at_step));
+    // What was shown last may be a few steps old.
+    std::string at = at_step;
+    if (outcome.summary && outcome.summary->total_steps() > 0) {
+      at = fmt::format(" at step {} of {}", FormatCount(outcome.summary->at().step()),
+                       FormatCount(outcome.summary->total_steps()));
+    }
+    console.Print(fmt::format("Stopped by SIG{}{}.", ::sigabbrev_np(outcome.stop_signal), at));
   }
   if (outcome.exit_code != ExitCode::kOk) console.Print(GoOnText(outcome.summary, dir));
   console.Flush(1.0);
