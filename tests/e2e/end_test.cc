@@ -153,7 +153,7 @@ TEST_F(End, SignalsStopEverything) {
     EXPECT_EQ(last["models"][0]["step"], last["step"]);
     EXPECT_THAT(job->Log(), HasSubstr("run/model.safetensors: after step"));
     const SafetensorsReader model(Path("run") / "model.safetensors");
-    EXPECT_EQ(model.header().metadata.at("weights_hash"), last["weights_hash"]);
+    EXPECT_EQ(model.header().metadata.at("weights_hash"), last["weights_hash"].get<std::string>());
     std::filesystem::remove_all(Path("run"));
   }
 }
