@@ -18,10 +18,15 @@ endif()
 # of a multiply and an add depend on it.
 set(MUSTER_COLD $<$<CONFIG:Release>:-O1>)
 
-# muster_library(NAME SOURCES ... [DEPS ...]): a static library of one folder.
+# muster_library(NAME [SEPARATE] SOURCES ... [DEPS ...]): a static library of one folder. SEPARATE: its
+# files are compiled one by one, since the bits of its arithmetic shall not depend on what a compiler
+# sees beside it.
 function(muster_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "SEPARATE" "" "SOURCES;DEPS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
+  if(MUSTER_UNITY AND NOT ARG_SEPARATE)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  endif()
   target_link_libraries(${name} PUBLIC muster_flags ${ARG_DEPS})
 endfunction()
 

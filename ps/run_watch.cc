@@ -11,7 +11,7 @@ namespace {
 constexpr std::chrono::milliseconds kLookInterval{250};
 constexpr std::chrono::seconds kStatusInterval{1};
 
-double Seconds(RunWatch::Clock::duration time) {
+double SecondsOf(RunWatch::Clock::duration time) {
   return std::chrono::duration<double>(time).count();
 }
 
@@ -110,7 +110,7 @@ RunStatus RunWatch::Status(const char* state, Clock::time_point now) const {
   if (const auto& slowest = stragglers_.slowest()) {
     status.slowest = {.rank = slowest->rank,
                       .since_step = slowest->since_step,
-                      .since_s = Seconds(now - slowest->since),
+                      .since_s = SecondsOf(now - slowest->since),
                       .busy_ms = slowest->busy_ms,
                       .others_ms = slowest->others_ms,
                       .straggles = slowest->straggles};

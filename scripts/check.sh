@@ -103,9 +103,11 @@ tidy() {
   ((${#sources[@]})) || return 0
   # Compile commands, and the headers that protoc makes.
   scripts/build.sh "$preset" muster_proto || return 1
-  # clang cannot read the headers that GCC precompiled, and does without.
-  mkdir -p build/tidy
-  sed 's/ -Winvalid-pch -include [^ ]*//' "build/$preset/compile_commands.json" >build/tidy/compile_commands.json
+  # Each source by itself, with the generated headers of the build. clang cannot read the headers that
+  # GCC precompiled, and does without.
+  cmake --preset "$preset" -B build/tidy -DMUSTER_UNITY=OFF -Wno-dev >/dev/null || return 1
+  sed -i -e 's/ -Winvalid-pch -include [^ ]*//' -e "s|/build/tidy/proto|/build/$preset/proto|g" \
+    -e "s|-isystem $PWD/build/tidy |-isystem $PWD/build/$preset |g" build/tidy/compile_commands.json
   # omp.h is that of the compiler that builds; clang's own headers come first.
   local gcc_headers
   gcc_headers=$(dirname "$(gcc -print-file-name=include/omp.h)")

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kWorthSaying = 0.1;  // of a step
 
-struct Part {
+struct StepPart {
   double share;
   std::string name, hint;
 };
@@ -30,7 +30,7 @@ std::vector<Rank> RanksOf(const events::Summary& summary) {
   return ranks;
 }
 
-std::string Text(const Part& part, double step_ms) {
+std::string Text(const StepPart& part, double step_ms) {
   return fmt::format("{}: {} of a step's {}; {}", part.name, FormatPercent(part.share),
                      FormatMilliseconds(step_ms), part.hint);
 }
@@ -61,16 +61,16 @@ std::vector<BottleneckRow> Bottleneck(const events::Summary& summary) {
   if (ranks.empty() || step_ms <= 0) return {};
   if (!shares.has_overhead() || !shares.has_input() || !shares.has_imbalance()) return {};
 
-  const Part compute{1 - overhead - imbalance, "compute",
-                     "more cores (worker.threads, workers) or a smaller network would help"};
-  const Part others[] = {
+  const StepPart compute{1 - overhead - imbalance, "compute",
+                         "more cores (worker.threads, workers) or a smaller network would help"};
+  const StepPart others[] = {
       {imbalance, "slowest rank", WhoIsSlow(ranks, step_ms, imbalance)},
       {input, "input pipeline",
        fmt::format("rank {} waits for its batches: try more data.prefetch_threads or less "
                    "preprocessing",
                    std::ranges::max_element(ranks, {}, &Rank::input_ms)->rank)},
       {overhead - input, "server and communication", "try a larger batch or more server.threads"}};
-  const Part& other = *std::ranges::max_element(others, {}, &Part::share);
+  const StepPart& other = *std::ranges::max_element(others, {}, &StepPart::share);
 
   if (other.share > compute.share) return {{"limit", Text(other, step_ms)}};
   std::vector<BottleneckRow> rows{{"limit", Text(compute, step_ms)}};

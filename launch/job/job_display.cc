@@ -11,14 +11,14 @@
 namespace muster {
 namespace {
 
-constexpr size_t kMostRanks = 12;
+constexpr size_t kMostRanksInALine = 12;
 
 }  // namespace
 
 std::string RankList(std::span<const uint32_t> ranks) {
   if (ranks.empty()) return "unknown ranks";
   std::string list;
-  size_t shown = std::min(ranks.size(), kMostRanks);
+  size_t shown = std::min(ranks.size(), kMostRanksInALine);
   for (size_t i = 0; i < shown; ++i) {
     bool last = i + 1 == ranks.size();
     if (i > 0) list += last ? " and " : ", ";

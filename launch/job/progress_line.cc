@@ -60,7 +60,7 @@ std::vector<Part> Parts(const events::Progress& p) {
   return parts;
 }
 
-std::string Join(const std::vector<Part>& parts) {
+std::string JoinParts(const std::vector<Part>& parts) {
   std::string line;
   for (const Part& part : parts) line += (line.empty() ? "" : kGap) + part.text;
   return line;
@@ -76,11 +76,11 @@ std::string FitTo(const std::string& text, int width) {
 
 std::string ProgressLine(const events::Progress& progress, int width) {
   std::vector<Part> parts = Parts(progress);
-  std::string line = Join(parts);
+  std::string line = JoinParts(parts);
   while (parts.size() > 1 && line.size() > static_cast<size_t>(std::max(0, width))) {
     parts.erase(std::max_element(parts.begin(), parts.end(),
                                  [](const Part& a, const Part& b) { return a.rank < b.rank; }));
-    line = Join(parts);
+    line = JoinParts(parts);
   }
   return FitTo(line, std::max(0, width));
 }

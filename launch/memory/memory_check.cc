@@ -17,8 +17,6 @@
 namespace muster {
 namespace {
 
-constexpr double kFloatBytes = sizeof(float);
-
 std::string NeedText(const LeastMemory& needed) {
   if (needed.each_worker == 0) {
     return fmt::format("the server needs at least {}", FormatBytes(needed.server));
@@ -48,7 +46,7 @@ LeastMemory LeastMemoryOf(const config::Config& config, const Graph& graph) {
   const uint32_t workers = config.cluster().workers();
   LeastMemory needed{.workers = static_cast<int>(workers)};
   needed.server = SumOf(ServerMemory(config, graph));
-  const double arena = kFloatBytes * static_cast<double>(graph.arena_floats());
+  const double arena = sizeof(float) * static_cast<double>(graph.arena_floats());
   // Over shared memory a worker's weights and gradients are the server's.
   if (!SharesMemory(config)) needed.each_worker += 2 * arena;
   const int64_t slices = config.run().slices(), batch = ResolveBatch(config).global_batch;
@@ -65,7 +63,7 @@ LeastMemory LeastMemoryOf(const config::Config& config, const Graph& graph) {
   for (const Layer& layer : graph.layers()) {
     if (layer.traits().keeps_output) elements += static_cast<double>(layer.output_shape.elements());
   }
-  needed.each_worker += kFloatBytes * elements * static_cast<double>(samples);
+  needed.each_worker += sizeof(float) * elements * static_cast<double>(samples);
   return needed;
 }
 

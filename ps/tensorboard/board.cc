@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 #include <google/protobuf/text_format.h>
 
-#include <chrono>
 #include <filesystem>
 
 #include "ps/tensorboard/graph_def.h"
@@ -16,10 +15,6 @@ namespace {
 // More curves than these nobody looks at.
 constexpr uint32_t kMostRanks = 64;
 constexpr const char* kTestAccuracyTag = "accuracy/test";
-
-double UnixTime() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 std::string ConfigText(const config::Config& config) {
   std::string text;

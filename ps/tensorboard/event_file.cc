@@ -21,10 +21,6 @@
 namespace muster {
 namespace {
 
-double UnixTime() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 template <typename T>
 std::string LittleEndian(T value) {
   static_assert(std::endian::native == std::endian::little);
@@ -34,6 +30,10 @@ std::string LittleEndian(T value) {
 }
 
 }  // namespace
+
+double UnixTime() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
 
 std::string FrameRecord(const std::string& event) {
   const std::string length = LittleEndian<uint64_t>(event.size());

@@ -19,6 +19,9 @@ namespace muster {
 // One record.
 std::string FrameRecord(const std::string& event);
 
+// Seconds, as a wall_time is given.
+double UnixTime();
+
 // Whether the event files in `dir` have a value of this tag and step that still counts.
 bool HaveEvent(const std::string& dir, const std::string& tag, int64_t step);
 

@@ -3,16 +3,10 @@
 
 #include "common/base/error.h"
 #include "common/trace/trace.h"
+#include "worker/trainer/milliseconds.h"
 #include "worker/trainer/trainer.h"
 
 namespace muster {
-namespace {
-
-double Milliseconds(std::chrono::steady_clock::duration d) {
-  return std::chrono::duration<double, std::milli>(d).count();
-}
-
-}  // namespace
 
 std::unique_ptr<BatchPipeline> Trainer::MakeBatches(int64_t first_step, int64_t end_step,
                                                     const std::vector<TreeNode>& nodes) const {

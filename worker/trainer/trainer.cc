@@ -8,15 +8,9 @@
 #include "common/base/log.h"
 #include "common/trace/trace.h"
 #include "worker/nn/plan_tower.h"
+#include "worker/trainer/milliseconds.h"
 
 namespace muster {
-namespace {
-
-double Milliseconds(std::chrono::steady_clock::duration d) {
-  return std::chrono::duration<double, std::milli>(d).count();
-}
-
-}  // namespace
 
 Trainer::Trainer(const config::Config& config, const Graph& graph, const Datasets& data,
                  Backend& backend, Client& client)

@@ -5,8 +5,6 @@
 namespace muster {
 namespace {
 
-constexpr size_t kLengthBytes = 4;
-
 RingMemory& RingIn(const SharedMemory& memory) {
   if (memory.bytes() < sizeof(RingMemory)) {
     throw Error(ExitCode::kPeerFailed, "memory for messages of {} bytes, expected at least {}",
@@ -34,7 +32,7 @@ void LocalConnection::Append(std::string_view message, std::span<const int> fds)
   if (memory.unsent.empty()) {
     begin = memory.ring.Write(message);
     memory.unpublished = memory.unpublished || begin > 0;
-    if (begin == kLengthBytes + message.size()) return;
+    if (begin == MessageRing::kLengthBytes + message.size()) return;
     memory.begin = begin;
   }
   memory.unsent.emplace_back(message);
@@ -55,7 +53,7 @@ void LocalConnection::FlushMemory() {
       const size_t begin = memory.ring.Write(message, memory.begin);
       memory.unpublished = memory.unpublished || begin > memory.begin;
       memory.begin = begin;
-      if (begin < kLengthBytes + message.size()) break;
+      if (begin < MessageRing::kLengthBytes + message.size()) break;
       memory.unsent.pop_front();
       memory.begin = 0;
     }

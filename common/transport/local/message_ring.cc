@@ -8,7 +8,6 @@ namespace muster {
 namespace {
 
 constexpr size_t kBytes = RingMemory::kBytes;
-constexpr size_t kLengthBytes = 4;
 constexpr auto kInOrder = std::memory_order_seq_cst;
 static_assert(std::has_single_bit(kBytes) && std::endian::native == std::endian::little);
 

@@ -47,6 +47,8 @@ class MessageRing {
  public:
   // A longer message breaks the connection. The limit of a header over ZeroMQ, too.
   static constexpr size_t kMaxMessageBytes = 4 << 20;
+  // What comes before each.
+  static constexpr size_t kLengthBytes = 4;
 
   // Both outlive this.
   MessageRing(RingMemory& mine, const RingMemory& theirs) : mine_(mine), theirs_(theirs) {}
