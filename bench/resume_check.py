@@ -22,6 +22,8 @@ import sys
 import tempfile
 import time
 
+from job_processes import processes_of
+
 NETWORK = """
 run { epochs: 6 global_batch: 48 slices: 4 log_every_steps: 3 %(run)s }
 data { format: SYNTHETIC synthetic { train_samples: 500 test_samples: 90 height: 14 width: 14 }
@@ -72,24 +74,10 @@ EXACT = ("step", "samples", "epoch", "learning_rate", "train_loss", "train_accur
 
 
 def metrics(folder):
-    with open(os.path.join(folder, "metrics.jsonl")) as lines:
-        return [{key: json.loads(line).get(key) for key in EXACT} for line in lines]
-
-
-def processes_of(folder):
-    """Every process whose command line names the folder: launcher, server and workers."""
-    found = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit() or int(name) == os.getpid():
-            continue
-        try:
-            with open(f"/proc/{name}/cmdline", "rb") as file:
-                words = file.read().split(b"\0")
-        except OSError:
-            continue
-        if b"muster" in os.path.basename(words[0]) and any(folder.encode() in word for word in words):
-            found.append(int(name))
-    return found
+    with open(os.path.join(folder, "metrics.jsonl")) as file:
+        lines = [json.loads(line) for line in file]
+    # Events are of a moment, not of a step.
+    return [{key: line.get(key) for key in EXACT} for line in lines if "event" not in line]
 
 
 def checkpoints_of(folder):

@@ -126,9 +126,11 @@ class Coordinator {
   void FailDifferent(uint32_t rank, int64_t slice);
   // Who has not done its part of the step, and what is missing.
   std::vector<uint32_t> LateRanks(std::string& what) const;
+  std::string WhatIsMissing() const;
   void Look(Clock::time_point now);
   std::string StallText(Clock::time_point now) const;
-  void FailLate(const std::vector<uint32_t>& ranks, const std::string& what, double limit);
+  void FailLate(const std::vector<uint32_t>& ranks, const std::string& what, double limit,
+                const std::string& missing = "");
 
   const config::Config& config_;
   const Graph& graph_;

@@ -59,8 +59,10 @@ void Coordinator::Look(Clock::time_point now) {
 std::string Coordinator::StallText(Clock::time_point now) const {
   std::string what;
   const std::vector<uint32_t> late = LateRanks(what);
-  return fmt::format("step {} has waited {:.0f} s: {} from {}; after {:g} s the run ends", step_,
+  const std::string missing = WhatIsMissing();
+  return fmt::format("step {} has waited {:.0f} s: {} from {}{}; after {:g} s the run ends", step_,
                      deadlines_.waited_since_restart(now), what, members_.Names(late),
+                     missing.empty() ? "" : "; missing: " + missing,
                      deadlines_.StepLimit(progress_.MedianStep()));
 }
 

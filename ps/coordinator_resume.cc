@@ -69,6 +69,7 @@ bool Coordinator::FitsCheckpoint() {
 // All are ready: the evaluation that had not ended, then the next step.
 void Coordinator::GoOn() {
   reporter_.CutMetrics();
+  reporter_.GoOn(step_);
   const bool over = !progress_.stop_reason().empty();
   const bool pending =
       !over && !resumed_->evaluated() && step_ > 0 && evaluator_.IsDueAfter(step_ - 1);

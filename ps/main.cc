@@ -20,6 +20,7 @@
 #include "common/transport/transport.h"
 #include "ps/checkpoint/resume.h"
 #include "ps/checkpoint/run_lock.h"
+#include "ps/restart_record.h"
 #include "ps/server.h"
 
 namespace muster {
@@ -30,6 +31,7 @@ struct Arguments {
   int report_fd = -1;
   int parent = 0;
   bool resume = false;
+  std::vector<std::string> lost;  // servers before this one
 };
 
 // SIGTERM, SIGINT and SIGUSR1 become readable on a descriptor; threads that start later inherit the
@@ -93,6 +95,7 @@ std::string Serve(const Arguments& arguments, int signal_fd) {
   Reporter reporter(config.run().dir().empty() ? "" : config.run().dir() + "/metrics.jsonl",
                     arguments.report_fd, resume ? &resume->state().metrics() : nullptr);
   for (const std::string& warning : warnings) reporter.Warning(warning);
+  reporter.WereLost(ParseLosses(arguments.lost));
   return Server(config, token, std::move(link), reporter, signal_fd, resume ? &*resume : nullptr)
       .Run()
       .trouble;
@@ -116,6 +119,11 @@ int Main(int argc, char** argv) {
               "Open file descriptor for events, one JSON object per line (PROTOCOL.md, Events)");
   program.AddFlag("--resume", arguments.resume,
                   "Go on from the newest checkpoint in the config's run directory");
+  program
+      .Add("--lost", arguments.lost,
+           "STEP,SECONDS,CAUSE of a server before this one that was lost, on CLOCK_MONOTONIC; with "
+           "--resume")
+      .Repeatable();
   program.Add("--parent", arguments.parent, "Die when this process, the parent, dies");
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   if (arguments.parent != 0) DieWithParent(arguments.parent);

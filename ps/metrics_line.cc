@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "ps/restart_record.h"
+
 namespace muster {
 namespace {
 
@@ -98,6 +100,7 @@ Json MetricsLine(const events::Summary& summary) {
   json["reason"] = Name(summary.end());
   json["stopped_early"] = !summary.stop_reason().empty();
   if (!summary.stop_reason().empty()) json["stop_reason"] = summary.stop_reason();
+  if (summary.restarts_size() > 0) json["server_restarts"] = summary.restarts_size();
   json["weights_hash"] = summary.weights_hash();
   for (const events::Summary::Model& model : summary.models()) {
     Json one;
@@ -107,6 +110,17 @@ Json MetricsLine(const events::Summary& summary) {
     if (model.has_test_accuracy()) one["test_accuracy"] = model.test_accuracy();
     json["models"].push_back(std::move(one));
   }
+  return json;
+}
+
+Json MetricsLine(const events::Restarted& restarted) {
+  Json json;
+  json["event"] = kServerRestarted;
+  json["lost_at_step"] = nullptr;
+  if (restarted.has_lost_at_step()) json["lost_at_step"] = restarted.lost_at_step();
+  json["cause"] = restarted.cause();
+  json["from_step"] = restarted.from_step();
+  json["seconds"] = restarted.seconds();
   return json;
 }
 

@@ -11,5 +11,7 @@ namespace muster {
 nlohmann::ordered_json MetricsLine(const events::Log& line);
 nlohmann::ordered_json MetricsLine(const events::Evaluation& line);
 nlohmann::ordered_json MetricsLine(const events::Summary& summary);
+// An event, which has `event` and no `step`: it is of a moment, and stays when steps are undone.
+nlohmann::ordered_json MetricsLine(const events::Restarted& restarted);
 
 }  // namespace muster

@@ -70,11 +70,28 @@ void Reporter::CutMetrics() {
                     "between are lost",
                     metrics_path_, status.st_size, resumed_->bytes()));
   }
+  const MetricsEvents told = ReadMetricsEvents(metrics_path_, metrics_bytes_);
+  restarts_ = told.restarts;
   if (status.st_size > metrics_bytes_ && ::ftruncate(metrics_fd_, metrics_bytes_) != 0) {
     throw Error(ExitCode::kFailure, "{}: cannot be cut to {} bytes: {}", metrics_path_,
                 metrics_bytes_, ErrorText(errno));
   }
   unwritten_ = resumed_->unwritten();
+  for (const std::string& line : told.undone) {
+    if (unwritten_.find(line) == std::string::npos) unwritten_ += line;
+  }
+}
+
+void Reporter::GoOn(int64_t from_step) {
+  for (const LostServer& loss : losses_) {
+    events::Event event;
+    *event.mutable_restarted() = RestartAfter(loss, from_step);
+    events_.Send(event, kMust);
+    Append(MetricsLine(event.restarted()));
+    restarts_.push_back(event.restarted());
+  }
+  losses_.clear();
+  if (!unwritten_.empty()) WriteUnwritten();
 }
 
 Reporter::~Reporter() {

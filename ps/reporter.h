@@ -6,12 +6,14 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/job_failure.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/events.pb.h"
 #include "ps/event_pipe.h"
+#include "ps/restart_record.h"
 
 namespace muster {
 
@@ -33,10 +35,16 @@ class Reporter {
   void Metrics(const events::Summary& summary);
 
   // The run that was resumed goes on indeed: cuts metrics.jsonl to what it was then, so that it has
-  // every step once. Throws Error(kFailure).
+  // every step once. Lines of events stay: what happened has happened. Throws Error(kFailure).
   void CutMetrics();
   // What of metrics.jsonl belongs to this moment.
   checkpoint::Metrics KeepMetrics() const;
+  // Servers of this run that were lost before this one, of which metrics.jsonl does not tell yet.
+  void WereLost(std::vector<LostServer> losses) { losses_ = std::move(losses); }
+  // After CutMetrics: the run goes on from this step. Tells of them.
+  void GoOn(int64_t from_step);
+  // All of the run.
+  const std::vector<events::Restarted>& restarts() const { return restarts_; }
   // For fsync; -1 without a file.
   int metrics_fd() const { return metrics_fd_; }
   // Why lines of metrics.jsonl are not on the disk; "" if all of them are.
@@ -72,6 +80,8 @@ class Reporter {
   std::string unwritten_;      // what comes after them
   std::string metrics_trouble_;
   bool removal_reported_ = false;
+  std::vector<LostServer> losses_;
+  std::vector<events::Restarted> restarts_;
   EventPipe events_;
 };
 

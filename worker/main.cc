@@ -24,6 +24,7 @@
 #include "common/transport/link_options.h"
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/client/describe_layout.h"
+#include "worker/client/gradient_guard.h"
 #include "worker/trainer/trainer.h"
 #include "worker/trainer/worker_memory.h"
 
@@ -141,6 +142,9 @@ void Work(const Arguments& arguments) {
   options.transport = config.cluster().transport();
   options.start_s = config.deadlines().start_s();
   options.silence_s = config.deadlines().silence_s();
+  if (config.worker().check_gradients() || MUSTER_DEBUG_BUILD) {
+    options.guard = std::make_shared<GradientGuard>(graph.layout());
+  }
   LogInfo("joining the job at {} as rank {}", options.endpoint, arguments.rank);
   Client client(std::move(options));
   const std::vector<Range> slices = CoveredBy(client.first_share().nodes, client.plan().slices);

@@ -113,6 +113,11 @@ constexpr Row kRows[] = {
        return When(job.run().on_nonfinite() != config::Run::SKIP_STEP,
                    "only with run.on_nonfinite=SKIP_STEP");
      }},
+    {"run.max_restarts", Typed::kFine, InFile::kSaid,
+     [](const Job& job) {
+       return When(job.config.checkpoint().keep_last() == 0,
+                   "checkpoint.keep_last is 0: a lost server leaves nothing to go on from");
+     }},
     {"run.skip_mismatched", Typed::kMistake, InFile::kSaid,
      [](const Job& job) {
        return When(job.run().initial_weights().empty(), "only with run.initial_weights");

@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 
 #include "common/base/error.h"
 #include "common/base/resource_limits.h"
@@ -75,9 +76,11 @@ std::string FindToken(const std::string& path) {
     ::unsetenv(kTokenVariable);
     return ReadToken(path);
   }
-  const char* value = std::getenv(kTokenVariable);
+  char* const value = std::getenv(kTokenVariable);
   if (value == nullptr) return "";
   std::string text = value;
+  // Out of /proc/PID/environ, too.
+  ::explicit_bzero(value, text.size());
   ::unsetenv(kTokenVariable);
   return CheckToken(std::move(text), kTokenVariable);
 }

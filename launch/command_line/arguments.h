@@ -10,12 +10,14 @@
 
 namespace muster {
 
+inline constexpr const char* kResumeAuto = "auto";
+
 struct Arguments {
   std::string config;
   std::vector<std::string> set;
   std::string workers, data, run_dir, epochs, steps, seed;  // checked where the config is
   std::string trace, trace_steps;
-  std::string resume, save_to;             // directories
+  std::string resume, save_to;             // directories; kResumeAuto
   std::vector<std::string> merge;          // parts of a trace
   std::string endpoint, bind, token_file;  // of processes started by hand
   uint32_t rank = 0;

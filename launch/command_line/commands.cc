@@ -58,12 +58,17 @@ std::string Sibling(const std::string& name) { return ProgramFolder() / name; }
   throw Error(ExitCode::kFailure, "cannot execute {}: {}", program, std::strerror(errno));
 }
 
+std::string RunToGoOnWith(const Arguments& arguments) {
+  return arguments.resume == kResumeAuto ? "" : arguments.resume;
+}
+
 int Launch(const Arguments& arguments) {
   const LaunchArguments launch{.config_path = arguments.config,
                                .settings = SettingsOf(arguments),
                                .server_program = Sibling("muster-server"),
                                .worker_program = Sibling("muster-worker"),
-                               .resume = arguments.resume,
+                               .resume = RunToGoOnWith(arguments),
+                               .resume_or_begin = arguments.resume == kResumeAuto,
                                .repeat = arguments.repeat,
                                .log_placement = arguments.log_placement,
                                .wait_s = 60 * arguments.wait_minutes.value_or(0),
@@ -76,7 +81,8 @@ int Server(const Arguments& arguments) {
                     .settings = SettingsOf(arguments),
                     .server_program = Sibling("muster-server"),
                     .worker_program = Sibling("muster-worker"),
-                    .resume = arguments.resume,
+                    .resume = RunToGoOnWith(arguments),
+                    .resume_or_begin = arguments.resume == kResumeAuto,
                     .by_hand = WorkersByHand{.endpoint = arguments.endpoint,
                                              .bind = arguments.bind,
                                              .token_file = arguments.token_file}});

@@ -72,12 +72,19 @@ void AddJobArguments(CLI::App& command, Arguments& arguments) {
   AddOption(command, "--run-dir", arguments.run_dir, "DIR",
             "Where the run's files go (run.dir); default: runs/<config>-<date>-<time>");
   // The run's own config is in its directory.
-  command.add_option("--resume", arguments.resume, "Go on with the run of this directory")
-      ->type_name("RUN_DIR")
-      ->excludes(config)
-      ->excludes(command.get_option("--run-dir"))
+  command
+      .add_option("--resume", arguments.resume,
+                  "Go on with the run of this directory; auto: with that of --run-dir if it has "
+                  "begun, else begin it")
+      ->type_name("RUN_DIR|auto")
       ->trigger_on_parse()
-      ->each([config](const std::string&) { config->required(false); });
+      ->each([config](const std::string& dir) { config->required(dir == kResumeAuto); });
+  command.parse_complete_callback([&command, &arguments, config] {
+    if (arguments.resume.empty() || arguments.resume == kResumeAuto) return;
+    for (const CLI::Option* other : {config, command.get_option("--run-dir")}) {
+      if (other->count() > 0) throw CLI::ExcludesError("--resume RUN_DIR", other->get_name());
+    }
+  });
   AddOption(command, "--save-to", arguments.save_to, "DIR",
             "Where the last checkpoint goes if the run directory cannot take it");
   AddOption(command, "--epochs", arguments.epochs, "N", "Train so long (run.epochs)");

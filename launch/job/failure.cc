@@ -172,7 +172,8 @@ FailureCause FindFailureCause(const std::vector<EndedProcess>& ended, const Obse
   std::optional<size_t> cause = FindCause(ended, reported_rank);
   if (observed.ServerIsStuck() && (!cause || GaveUp(ended[*cause]))) {
     return {.failure = {.code = ExitCode::kDeadline, .what = DescribeSilence(observed, at)},
-            .in_server_words = true};
+            .in_server_words = true,
+            .server_is_stuck = true};
   }
   bool server_found_it = !cause || (ended[*cause].rank < 0 && !ended[*cause].end.by_signal);
   if (reported && !reported->what.empty() && server_found_it) {

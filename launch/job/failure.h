@@ -71,6 +71,7 @@ JobFailure FailureOf(const events::Failure& reported);
 struct FailureCause {
   JobFailure failure;
   bool in_server_words = false;  // the server has no more to say
+  bool server_is_stuck = false;
 };
 
 // A process that gave up waiting for a server that is stuck is a victim, too. `reported`: by the

@@ -32,6 +32,10 @@ void JobDisplay::ShowStage(const std::string& stage) {
   console_.SetLive(FitTo(stage, console_.Width()));
 }
 
+std::optional<int64_t> JobDisplay::step() const {
+  return progress_.at().has_step() ? std::optional(progress_.at().step()) : std::nullopt;
+}
+
 std::string JobDisplay::AtStep() const {
   if (!progress_.at().has_step()) return "";
   std::string at = " at step " + FormatCount(progress_.at().step());
@@ -61,6 +65,11 @@ void JobDisplay::OnEvent(const events::Event& event) {
       return ShowStage("Writing state and weights");
     case events::Event::kWarning:
       return console_.Print("Warning: " + event.warning().message());
+    case events::Event::kRestarted:
+      ++restarts_told_;
+      return console_.Print(fmt::format("Going on from step {}, {} after the loss",
+                                        FormatCount(event.restarted().from_step()),
+                                        FormatDuration(event.restarted().seconds())));
     case events::Event::kSkippedStep:
       return console_.Print(
           fmt::format("Skipped step {}: {} ({} in a row)", FormatCount(event.skipped_step().step()),

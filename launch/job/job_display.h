@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -40,6 +41,12 @@ class JobDisplay {
 
   void OnEvent(const events::Event& event);
 
+  // Another server goes on with the run: nothing is known of its progress.
+  void BeginAgain() { progress_.clear_at(); }
+  // Servers that have said that they go on in another one's place.
+  int64_t restarts_told() const { return restarts_told_; }
+
+  std::optional<int64_t> step() const;  // that was heard of last
   // " at step 57 of 3,910", or "" before the first step.
   std::string AtStep() const;
 
@@ -56,6 +63,7 @@ class JobDisplay {
   std::function<std::vector<std::string>(int64_t)> notes_;
   std::span<const WorkerPlace> places_;
   events::Progress progress_;  // all that is known
+  int64_t restarts_told_ = 0;
 };
 
 // "rank 1", "ranks 1, 3 and 4"; long lists are cut.

@@ -10,6 +10,7 @@
 #include "common/base/job_failure.h"
 #include "launch/gpu/worker_place.h"
 #include "launch/job/run_dir.h"
+#include "launch/job/server_loss.h"
 #include "proto/events.pb.h"
 
 namespace muster {
@@ -22,7 +23,8 @@ struct JobPlan {
   std::string endpoint;  // what workers connect to; the server is told to listen there …
   std::string bind;      // … or here, if not empty
   std::string token;
-  bool resume = false;  // the server goes on from the newest checkpoint
+  bool resume = false;             // the server goes on from the newest checkpoint
+  std::vector<ServerLoss> losses;  // of its servers so far, for the next one to write down
   // Set for a server whose workers are started by hand: what to print when it listens at this
   // endpoint. The server is then the only process here.
   std::function<std::vector<std::string>(const std::string& endpoint)> invite_workers;
@@ -37,6 +39,8 @@ struct JobOutcome {
   std::string server_said;  // the server's own words on that, where they are not the failure's
   std::string log_path;     // of the process that failed
   std::optional<events::Summary> summary;
+  std::optional<ServerLoss> lost_server;  // what the failure is, if it is that
+  std::string not_restarted;              // why there was no other one in its place
 };
 
 }  // namespace muster

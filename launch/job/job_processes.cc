@@ -41,6 +41,9 @@ JobProcesses::JobProcesses(const JobPlan& plan, Console& console)
                                      "--report-fd",  std::to_string(write_end.get()),
                                      "--parent",     std::to_string(::getpid())};
   if (!plan_.bind.empty()) arguments.insert(arguments.end(), {"--bind", plan_.bind});
+  for (const ServerLoss& loss : plan_.losses) {
+    arguments.insert(arguments.end(), {"--lost", LossArgument(loss)});
+  }
   if (plan_.resume) arguments.emplace_back("--resume");
   members_.reserve(static_cast<size_t>(plan_.workers) + 1);
   members_.push_back({-1, ChildProcess({.program = plan_.server_program,

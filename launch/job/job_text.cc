@@ -15,6 +15,7 @@
 #include "common/plan/chunks.h"
 #include "launch/job/bottleneck.h"
 #include "launch/job/model_text.h"
+#include "launch/job/server_loss.h"
 #include "launch/text/size_text.h"
 #include "launch/text/units.h"
 
@@ -289,6 +290,7 @@ std::vector<std::string> SummaryLines(const events::Summary& summary, int worker
   for (std::string& line : StepLines(summary)) lines.push_back(std::move(line));
   row("overhead", BalanceText(measured.shares(), workers));
   for (const BottleneckRow& line : Bottleneck(summary)) row(line.label.c_str(), line.text);
+  row("restarts", RestartsText(summary));
   row("weights hash", summary.weights_hash());
   for (const std::string& text : ModelTexts(summary, dir)) row("weights", text);
   row("run directory", dir.shown());

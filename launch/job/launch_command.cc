@@ -151,9 +151,14 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
 int RunLaunch(const LaunchArguments& as_asked) {
   LaunchArguments arguments = as_asked;
   std::optional<RunDir> resumed;
+  if (arguments.resume_or_begin) ResumeOrBegin(arguments);
   if (!arguments.resume.empty()) resumed = TakeUp(arguments);
   PreparedJob job = Prepare(arguments, /*dry=*/false);
   if (resumed) job.resume_remark = CheckTakenUp(*resumed, job.config);
+  if (resumed && arguments.resume_or_begin && IsComplete(*resumed, job.config)) {
+    PrintResult("The run in " + resumed->shown() + " is complete: nothing is left to do");
+    return 0;
+  }
   CheckPrograms(arguments);
   const uint32_t workers = job.config.cluster().workers();
   // The server's limit is that of this process.

@@ -17,7 +17,9 @@ struct LaunchArguments {
   std::vector<Setting> settings;  // --set and the options that are short for one
   std::string server_program, worker_program;
   std::string resume;  // the directory of the run to go on with, instead of config_path
-  int repeat = 0;      // 0: one run; N: a series of N with consecutive seeds
+  // Go on with the run in run.dir if it has left a checkpoint, else begin it there.
+  bool resume_or_begin = false;
+  int repeat = 0;  // 0: one run; N: a series of N with consecutive seeds
   bool log_placement = false;
   double wait_s = 0;  // for cards (worker.devices) to come free
   std::optional<WorkersByHand> by_hand;

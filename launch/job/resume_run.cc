@@ -2,8 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "common/base/atomic_file.h"
@@ -11,16 +13,87 @@
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/resumable_config.h"
 #include "common/config/config.h"
+#include "launch/text/console.h"
 #include "launch/text/units.h"
 
 namespace muster {
 namespace {
 
+namespace fs = std::filesystem;
+
 // What the checkpoint of a full disk's run says may be elsewhere: then the config that is here is
 // the best there is.
 bool HasCheckpoints(const RunDir& dir) { return !ListCheckpoints(dir.path()).empty(); }
 
+// Of an attempt that was killed before its first checkpoint was on the disk: nothing is lost but
+// what its metrics and logs say. Never another run's checkpoints, locks and token.
+void PutAside(const RunDir& dir) {
+  if (!dir.IsUsed()) return;
+  fs::path aside;
+  for (int attempt = 1; aside.empty() || fs::exists(aside); ++attempt) {
+    aside = fs::path(dir.path()) / fmt::format("attempt-{}", attempt);
+  }
+  const fs::path keep[] = {dir.LockPath(), dir.ServerLockPath(), dir.TokenPath()};
+  try {
+    fs::create_directory(aside);
+    const std::vector<fs::directory_entry> entries(fs::directory_iterator(dir.path()),
+                                                   fs::directory_iterator());
+    for (const fs::directory_entry& entry : entries) {
+      const std::string name = entry.path().filename();
+      const bool stays = std::ranges::find(keep, entry.path()) != std::end(keep);
+      if (!stays && !name.starts_with("attempt-")) fs::rename(entry.path(), aside / name);
+    }
+  } catch (const fs::filesystem_error& error) {
+    throw Error(ExitCode::kUsage, "{}: a run that left no checkpoint cannot be put aside: {}",
+                dir.shown(), error.code().message());
+  }
+  PrintResult(
+      fmt::format("The run in {} left no checkpoint: its files are in {}, and it begins anew",
+                  dir.shown(), aside.filename().string()));
+}
+
 }  // namespace
+
+void ResumeOrBegin(LaunchArguments& arguments) {
+  const config::Config config = LoadConfig(arguments.config_path, arguments.settings);
+  const std::string& path = config.run().dir();
+  if (path.empty()) {
+    throw Error(
+        ExitCode::kUsage,
+        "--resume auto: expected --run-dir DIR, the directory of the run to go on with or to "
+        "begin");
+  }
+  if (config.checkpoint().keep_last() == 0) {
+    throw Error(
+        ExitCode::kUsage,
+        "--resume auto: checkpoint.keep_last is 0, so there is never anything to go on from");
+  }
+  const std::string& elsewhere = config.checkpoint().save_to();
+  if (!ListCheckpoints(path).empty() ||
+      (!elsewhere.empty() && !ListCheckpoints(elsewhere).empty())) {
+    arguments.resume = path;
+    std::erase_if(arguments.settings, [](const Setting& one) { return one.path == "run.dir"; });
+    return;
+  }
+  std::error_code ignored;
+  if (fs::exists(path, ignored)) PutAside(RunDir::Resume(path));
+}
+
+bool IsComplete(const RunDir& dir, const config::Config& config) {
+  constexpr std::streamoff kLongest = 1 << 20;  // of a line
+  std::ifstream file(dir.MetricsPath(), std::ios::binary | std::ios::ate);
+  file.seekg(std::max<std::streamoff>(0, std::streamoff(file.tellg()) - kLongest));
+  std::string text, last;
+  while (std::getline(file, text)) last = std::move(text);
+  const auto line = nlohmann::json::parse(last, nullptr, /*allow_exceptions=*/false);
+  if (!line.is_object() || line.value("final", false) != true ||
+      line.value("reason", std::string()) != "completed" || !HasCheckpoints(dir)) {
+    return false;
+  }
+  const checkpoint::State state = NewestState(dir.path());
+  return !state.progress().stop_reason().empty() ||
+         state.step() >= PlanSteps(config, state.plan().train_samples()).total_steps;
+}
 
 RunDir TakeUp(LaunchArguments& arguments) {
   RunDir dir = RunDir::Resume(arguments.resume);

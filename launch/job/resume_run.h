@@ -9,6 +9,15 @@
 
 namespace muster {
 
+// `--resume auto`, for whoever starts the same command again and again, as a service manager does:
+// sets arguments.resume to run.dir if a run has left a checkpoint there. If one has left none, its
+// files are put aside, which is printed. Throws Error(kUsage) without run.dir, or where no
+// checkpoints are kept.
+void ResumeOrBegin(LaunchArguments& arguments);
+
+// The run reached its end, and has written its last line.
+bool IsComplete(const RunDir& dir, const config::Config& config);
+
 // Takes the directory of the run, and makes its config, as the newest checkpoint holds it, that of
 // the job. Throws Error(kUsage): there is no such run, no checkpoint, or somebody uses it.
 RunDir TakeUp(LaunchArguments& arguments);

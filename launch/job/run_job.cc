@@ -15,7 +15,7 @@
 #include "launch/job/job_display.h"
 #include "launch/job/job_text.h"
 #include "launch/job/job_token.h"
-#include "launch/job/watch_job.h"
+#include "launch/job/restarts.h"
 #include "launch/memory/memory_check.h"
 #include "launch/process/log_tail.h"
 #include "launch/text/console.h"
@@ -48,6 +48,9 @@ std::string Endpoint(const config::Config& config) {
 
 std::string FailureText(const JobOutcome& outcome, const std::string& shown_dir, bool by_hand) {
   std::string text = "muster: error: " + outcome.failure->what + "\n";
+  if (!outcome.not_restarted.empty()) {
+    text += "  it was not started again: " + outcome.not_restarted + "\n";
+  }
   if (!outcome.server_said.empty()) text += "  the server says: " + outcome.server_said + "\n";
   if (!outcome.log_path.empty()) {
     std::string shown = shown_dir + "/" + fs::path(outcome.log_path).filename().string();
@@ -238,7 +241,7 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
     JobDisplay display(console, plan.start_s, arguments.log_placement, by_hand);
     display.UsePlaces(plan.places);
     display.NoteAtStart([&](int64_t train) { return NotesAtStart(config, train); });
-    JobOutcome outcome = WatchJob(plan, signals, console, display);
+    JobOutcome outcome = WatchJobThroughLosses(plan, config, signals, console, display);
     if (by_hand) ForgetToken(*arguments.by_hand, dir);
     ReportOutcome(outcome, workers, dir, display.AtStep(), by_hand, console);
     if (traced) {

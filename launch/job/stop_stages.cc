@@ -8,6 +8,7 @@ namespace {
 constexpr double kGraceSeconds = 2.5;       // for the others to notice a failure by themselves
 constexpr double kStartGraceSeconds = 0.5;  // the same while they may not know one another yet
 constexpr double kServerFirstSeconds = 2;   // for the server to write the last line
+constexpr double kLostServerSeconds = 0.4;  // for workers to end without it, and then by SIGTERM
 constexpr double kTermSeconds = 1.5;        // from SIGTERM to SIGKILL
 constexpr double kGiveUpSeconds = 5;        // from SIGKILL to going without the process
 constexpr double kWriteSeconds = 3;         // from one word of a server that writes to the next
@@ -30,6 +31,11 @@ void StopStages::BeginAfterFailure(double now, bool joined) {
 void StopStages::BeginAtOnce(double now) {
   Begin(kNever, now);
   wait_until_ = now + kWriteSeconds;  // it may be that the server has been writing for too long
+}
+
+void StopStages::BeginWithoutServer(double now) {
+  Begin(kNever, now + kLostServerSeconds);
+  kill_at_ = terminate_all_at_ + kLostServerSeconds;
 }
 
 void StopStages::BeginWithServer(double now) {

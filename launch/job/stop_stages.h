@@ -13,6 +13,8 @@ class StopStages {
   void BeginAfterFailure(double now, bool joined);
   // A failure that nobody else knows of.
   void BeginAtOnce(double now);
+  // The server is gone, and the others' work with it.
+  void BeginWithoutServer(double now);
   // Somebody wants the job to stop: the server first, so that it can write the last line.
   void BeginWithServer(double now);
 

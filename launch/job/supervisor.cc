@@ -119,6 +119,8 @@ void Supervisor::OnEnds(const std::vector<EndedProcess>& ended, double now) {
     }
   }
   if (failed) FailWithOthers(now);
+  // Without it the others have nothing to notice but that, and somebody waits for the next one.
+  if (!server_failure_ && SignalOfServer(ended)) stages_.BeginWithoutServer(now);
 }
 
 void Supervisor::Check(double now) {
@@ -171,6 +173,7 @@ bool Supervisor::ServerReports() const {
 // Without this a job of which every process is stopped would be waited for.
 void Supervisor::CheckServerSilence(double now) {
   if (!ServerReports() || now - server_heard_at_ <= plan_.silence_s + kSilenceMargin) return;
+  found_silence_ = phase_ != Phase::kStopping;
   Fail({.code = ExitCode::kDeadline, .what = DescribeSilence(Observe(now), display_.AtStep())},
        members_.LogPath(-1), now);
 }
@@ -193,6 +196,7 @@ Observed Supervisor::Observe(double now) const {
 void Supervisor::FailWithOthers(double now) {
   if (phase_ == Phase::kStopping) return;
   observed_ = Observe(now);
+  failed_at_ = now;
   stages_.BeginAfterFailure(now, phase_ > Phase::kWorkersJoining);
   phase_ = Phase::kStopping;
   display_.ShowStage("Stopping: a process of the job has failed");
@@ -266,6 +270,7 @@ JobOutcome Supervisor::Outcome() const {
   if (phase_ == Phase::kFinishing) return outcome;
 
   if (server_failure_) outcome.server_said = server_failure_->what;
+  bool stuck = found_silence_;
   if (found_) {
     outcome.failure = found_;
     outcome.log_path = found_log_path_;
@@ -274,12 +279,22 @@ JobOutcome Supervisor::Outcome() const {
         FindFailureCause(ended_, observed_, server_failure_, display_.AtStep(),
                          [this](int rank) { return members_.LastWords(rank); });
     const JobFailure& failure = judgement.failure;
+    stuck = judgement.server_is_stuck;
     outcome.log_path = members_.LogPath(failure.rank ? static_cast<int>(*failure.rank) : -1);
     if (judgement.in_server_words) outcome.server_said.clear();
     outcome.failure = std::move(judgement.failure);
   }
   outcome.exit_code = outcome.failure->code;
+  outcome.lost_server = LostServer(stuck);
   return outcome;
+}
+
+std::optional<ServerLoss> Supervisor::LostServer(bool stuck) const {
+  const std::optional<int> signal = found_ ? std::nullopt : SignalOfServer(ended_);
+  if (stop_requested_at_ || server_failure_ || (!stuck && !signal)) return std::nullopt;
+  return ServerLoss{.cause = stuck ? "silent" : fmt::format("signal {}", *signal),
+                    .step = display_.step(),
+                    .at = failed_at_};
 }
 
 }  // namespace muster

@@ -62,6 +62,8 @@ class Supervisor {
   bool ServerReports() const;  // each second
   Observed Observe(double now) const;
 
+  std::optional<ServerLoss> LostServer(bool stuck) const;
+
   // Stop after a grace in which the others may end by themselves …
   void FailWithOthers(double now);
   // … or at once, for a reason that no member's end shows.
@@ -83,7 +85,8 @@ class Supervisor {
   std::vector<EndedProcess> ended_;
   std::optional<JobFailure> server_failure_;
   std::optional<events::Summary> summary_;
-  Observed observed_;  // at the first failure
+  Observed observed_;  // at the first failure …
+  double failed_at_ = 0;
 
   StopStages stages_;
   std::optional<double> stop_requested_at_;
@@ -91,6 +94,7 @@ class Supervisor {
   int stop_signal_ = 0;
   std::optional<JobFailure> found_;  // by this class
   std::string found_log_path_;
+  bool found_silence_ = false;  // the server's
 };
 
 }  // namespace muster

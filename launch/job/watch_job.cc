@@ -29,6 +29,7 @@ class Clock {
  public:
   Clock() { Look(); }
   double Now() const { return now_; }
+  double gaps() const { return own_gaps_s_; }  // what is left out, in seconds
   void Look() {
     const auto time = std::chrono::steady_clock::now();
     own_gaps_s_ += Seconds(own_gap_.Look(time));
@@ -57,7 +58,9 @@ class Watch {
       supervisor_.Check(clock_.Now());
     }
     TakeReports();
-    return supervisor_.Outcome();
+    JobOutcome outcome = supervisor_.Outcome();
+    if (outcome.lost_server) outcome.lost_server->at += clock_.gaps();
+    return outcome;
   }
 
  private:

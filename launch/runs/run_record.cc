@@ -94,6 +94,10 @@ void AddRow(const MetricsRow& row, std::vector<MetricsRow>& rows) {
 }
 
 void AddLine(const Json& line, RunRecord& run) {
+  if (line.contains("event")) {  // of a moment, not of a step
+    if (Text(line, "event") == "server_restarted") ++run.server_restarts;
+    return;
+  }
   if (run.began.empty()) {
     run.began = Began(Text(line, "time"), Number(line, "elapsed_s").value_or(0));
   }

@@ -35,6 +35,7 @@ struct RunRecord {
   std::optional<double> elapsed_s, train_loss, images_per_second;
   std::optional<double> test_accuracy, best_test_accuracy;
   std::string weights_hash;
+  int64_t server_restarts = 0;
   std::vector<MetricsRow> rows;  // in the order of steps; a step that was repeated counts once
   int64_t unreadable_lines = 0;  // of metrics.jsonl, but for a last one that is being written
 };

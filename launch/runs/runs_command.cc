@@ -33,6 +33,12 @@ std::string Steps(const RunRecord& run) {
   return short_of ? text + "/" + FormatCount(*run.total_steps) : text;
 }
 
+// A run with restarts is marked.
+std::string State(const RunRecord& run) {
+  if (run.server_restarts == 0) return StateName(run.state);
+  return fmt::format("{}, {}", StateName(run.state), Plural(run.server_restarts, "restart"));
+}
+
 struct RunColumn {
   int rank;  // the one with the largest is the first to go
   TextTable::Column column;
@@ -42,7 +48,7 @@ struct RunColumn {
 const std::vector<RunColumn>& Columns() {
   static const std::vector<RunColumn> columns{
       {0, {"run", false}, [](const RunRecord& run) { return run.name; }},
-      {1, {"state", false}, [](const RunRecord& run) { return StateName(run.state); }},
+      {1, {"state", false}, State},
       {2, {"accuracy", true}, [](const RunRecord& run) { return Accuracy(run.test_accuracy); }},
       {9, {"best", true}, [](const RunRecord& run) { return Accuracy(run.best_test_accuracy); }},
       {6,
@@ -95,6 +101,7 @@ std::string RunsJson(const std::vector<RunRecord>& runs) {
     all.push_back({{"run", run.name},
                    {"dir", run.dir},
                    {"state", StateName(run.state)},
+                   {"server_restarts", run.server_restarts},
                    {"began", run.began},
                    {"steps", OrNull(run.steps)},
                    {"total_steps", OrNull(run.total_steps)},

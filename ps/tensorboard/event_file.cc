@@ -89,6 +89,22 @@ void ForEachEvent(const std::string& path, const Visit& visit) {
   }
 }
 
+// TensorBoard reads files in the order of their names, and this one counts from its first step on:
+// it must come after all that are there, also of a server that was started in the same second.
+int64_t TimeAfterAll(const std::string& dir) {
+  constexpr std::string_view kPrefix = "events.out.tfevents.";
+  auto time = static_cast<int64_t>(UnixTime());
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(dir, error), end; !error && at != end;
+       at.increment(error)) {
+    const std::string name = at->path().filename();
+    if (!name.starts_with(kPrefix)) continue;
+    const int64_t other = std::strtoll(name.c_str() + kPrefix.size(), nullptr, 10);
+    if (other < 9'999'999'999) time = std::max(time, other + 1);
+  }
+  return time;
+}
+
 }  // namespace
 
 bool HaveEvent(const std::string& dir, const std::string& tag, int64_t step) {
@@ -118,9 +134,8 @@ bool HaveEvent(const std::string& dir, const std::string& tag, int64_t step) {
 EventFile::EventFile(const std::string& dir, int64_t steps_done, BackgroundThread& thread)
     : thread_(thread), shared_(std::make_shared<Shared>()) {
   const ProcessIdentity self = ThisProcess();
-  // As TensorBoard sorts them: by time.
-  path_ = fmt::format("{}/events.out.tfevents.{:010}.{}.{}.muster", dir,
-                      static_cast<int64_t>(UnixTime()), self.host, self.pid);
+  path_ = fmt::format("{}/events.out.tfevents.{:010}.{}.{}.muster", dir, TimeAfterAll(dir),
+                      self.host, self.pid);
   shared_->file.Reset(
       ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644));
   if (!shared_->file.valid()) {

@@ -93,7 +93,7 @@ class ThreadedOp : public Op {
 
   void Backward(const BackwardArgs& given) override {
     backend_.Push(Queue::kCompute,
-                  [op = op_, args = given,
+                  [op = op_, args = given, mistake = backend_.options().mistake,
                    gradients = std::vector<void*>(given.input_gradients.begin(),
                                                   given.input_gradients.end())]() mutable {
                     for (void*& gradient : gradients) gradient = Here(gradient);
@@ -109,6 +109,7 @@ class ThreadedOp : public Op {
                                        &args.mean_statistic, &args.variance_statistic}) {
                       *at = Here(*at);
                     }
+                    if (mistake) mistake(args);
                     op->Backward(args);
                   });
   }

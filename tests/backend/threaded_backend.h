@@ -25,6 +25,8 @@ struct ThreadedOptions {
   uint64_t seed = 1;
   // Each piece of work of a queue takes a random time up to this longer, in microseconds.
   std::array<int, 3> delays = {200, 200, 200};  // compute, copy in, copy out
+  // Changes what Backward of each op is told, for an op with a mistake in it.
+  std::function<void(BackwardArgs&)> mistake = {};
 };
 
 class ThreadedBackend : public Backend {
@@ -56,6 +58,7 @@ class ThreadedBackend : public Backend {
                  size_t count) override;
 
   // For its ops.
+  const ThreadedOptions& options() const { return options_; }
   void Push(Queue queue, std::function<void()> work);
   // Has the compute thread do this without a delay, and waits for it.
   void OnDevice(const std::function<void()>& work);

@@ -1,5 +1,6 @@
 // A whole job whose worker computes on a device of its own, which is late in different ways: the
 // server ends with the weights that a worker on the CPU gives it.
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -26,7 +27,7 @@ struct Case {
 
 class ThreadedJob : public ::testing::TestWithParam<Case> {
  protected:
-  ServerResult RunOn(Backend& backend) {
+  ServerResult RunOn(Backend& backend, bool guarded = false) {
     config::Config config = SmallConfig(1, GetParam().slices);
     // Batches of 13, 13, 13 and 1: then only one slice has a sample.
     config.mutable_run()->set_global_batch(13);
@@ -46,7 +47,9 @@ class ThreadedJob : public ::testing::TestWithParam<Case> {
     const Datasets data{std::make_unique<MemorySet>(TestJob::kSamples, Shape{1, 1, 3}),
                         std::make_unique<MemorySet>(job.test_samples, Shape{1, 1, 3}, 2)};
     {
-      Client client(job.OptionsFor(0));
+      ClientOptions options = job.OptionsFor(0);
+      if (guarded) options.guard = std::make_shared<GradientGuard>(job.graph().layout());
+      Client client(options);
       Trainer(config, job.graph(), data, backend, client).Run();
     }
     return job.Finish();
@@ -62,6 +65,36 @@ TEST_P(ThreadedJob, EndsWithTheWeightsOfAJobOnTheCpu) {
     EXPECT_EQ(got.weights_hash, expected.weights_hash);
     EXPECT_EQ(got.test_accuracy, expected.test_accuracy);
     EXPECT_EQ(got.dropped_messages, 0u);
+  }
+}
+
+TEST_P(ThreadedJob, AGuardChangesNothing) {
+  const ServerResult expected = RunOn(*MakeCpuBackend(1));
+  EXPECT_EQ(RunOn(*MakeCpuBackend(1), /*guarded=*/true).weights_hash, expected.weights_hash);
+  ThreadedBackend backend({});
+  EXPECT_EQ(RunOn(backend, /*guarded=*/true).weights_hash, expected.weights_hash);
+}
+
+// The second layer's bias is left as it was, from some step on: without a guard as the last
+// gradient, or as what else lies there.
+TEST_P(ThreadedJob, AGradientThatIsLeftUnwrittenIsNamed) {
+  std::vector<float> elsewhere(1000);
+  int calls = 0;
+  ThreadedBackend backend({.mistake = [&](BackwardArgs& args) {
+    // Two layers with a bias, the last one first.
+    if (args.bias_gradient != nullptr && ++calls > 8 && calls % 2 == 1) {
+      args.bias_gradient = elsewhere.data();
+    }
+  }});
+  try {
+    RunOn(backend, /*guarded=*/true);
+    ADD_FAILURE() << "nobody noticed";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kFailure);
+    EXPECT_THAT(error.what(),
+                ::testing::ContainsRegex("the gradient of out/bias was not written: index 0 of 10, "
+                                         "[0-9]+ of the [0-9]+ floats looked at \\(slice [0-9] of "
+                                         "step [0-9]\\)"));
   }
 }
 

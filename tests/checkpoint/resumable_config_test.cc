@@ -47,6 +47,7 @@ TEST(ResumableConfigTest, WhereAndHowFastMayChange) {
        {"", "cluster { workers: 4 transport: TCP chunk_bytes: 4096 }", "server { threads: 3 }",
         "run { dir: 'elsewhere' }", "run { epochs: 9 }", "run { steps: 90 }",
         "data { dir: 'moved' prefetch_threads: 2 }", "deadlines { step_s: 5 }",
+        "run { max_restarts: 7 }", "worker { check_gradients: true }",
         "checkpoint { every_steps: 3 keep_last: 9 }", "run { trace_file: 't.json' }",
         "tensorboard { histograms_every_steps: 5 }", "worker { devices: 'cpu' }"}) {
     EXPECT_EQ(ErrorOf(change), "") << change;

@@ -55,6 +55,8 @@ TEST(WithoutEffect, EveryRow) {
       {"run.slices", "run { slices: 9 global_batch: 8 }", "run { slices: 8 global_batch: 8 }"},
       {"run.max_skipped_steps", "run { max_skipped_steps: 3 }",
        "run { max_skipped_steps: 3 on_nonfinite: SKIP_STEP }"},
+      {"run.max_restarts", "run { max_restarts: 5 } checkpoint { keep_last: 0 }",
+       "run { max_restarts: 5 }"},
       {"run.skip_mismatched", "run { skip_mismatched: true }",
        "run { skip_mismatched: true initial_weights: \"f\" }"},
       {"run.trace_first_step", "run { trace_first_step: 3 }",

@@ -61,6 +61,7 @@ TEST_F(Bits, DoNotDependOnTransportThreadsOrChunks) {
   EXPECT_EQ(HashOf({"server.threads=4"}), hash);
   EXPECT_EQ(HashOf({"server.instruction_set=SCALAR"}), hash);
   EXPECT_EQ(HashOf({"cluster.chunk_bytes=1048576"}), hash);
+  EXPECT_EQ(HashOf({"worker.check_gradients=true"}), hash);
   EXPECT_EQ(HashOf({"data.prefetch_threads=3", "data.prefetch_batches=1"}), hash);
 }
 

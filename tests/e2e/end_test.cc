@@ -46,13 +46,14 @@ TEST_F(End, AKilledWorkerIsNamed) {
 }
 
 TEST_F(End, AKilledServerIsNamed) {
-  const auto job = Running();
+  const auto job = Running({"run.max_restarts=0"});
   const pid_t server = Find("run", -1);
   ASSERT_GT(server, 0);
   ::kill(server, SIGKILL);
   EXPECT_EQ(job->Wait(15), Code(ExitCode::kProcessDied));
   EXPECT_THAT(job->Log(),
-              AllOf(HasSubstr("server"), HasSubstr(std::to_string(server)), HasSubstr("SIGKILL")));
+              AllOf(HasSubstr("server"), HasSubstr(std::to_string(server)), HasSubstr("SIGKILL"),
+                    HasSubstr("it was not started again: run.max_restarts is 0")));
   EXPECT_TRUE(NothingLeft(5));
 }
 
@@ -73,8 +74,8 @@ TEST_F(End, AStoppedWorkerRunsIntoTheSilenceDeadline) {
 // Not the worker that happens to notice first.
 TEST_F(End, AStoppedServerIsNamed) {
   for (const char* transport : {"LOCAL", "TCP"}) {
-    const auto job =
-        Running({"deadlines.silence_s=2", std::string("cluster.transport=") + transport});
+    const auto job = Running({"run.max_restarts=0", "deadlines.silence_s=2",
+                              std::string("cluster.transport=") + transport});
     const pid_t server = Find("run", -1);
     ASSERT_GT(server, 0);
     ::kill(server, SIGSTOP);
@@ -88,7 +89,7 @@ TEST_F(End, AStoppedServerIsNamed) {
 
 // Nobody is left to notice but the launcher.
 TEST_F(End, AJobThatIsStoppedAsAWholeEnds) {
-  const auto job = Running({"deadlines.silence_s=2"});
+  const auto job = Running({"run.max_restarts=0", "deadlines.silence_s=2"});
   const pid_t server = Find("run", -1), first = Find("run", 0), second = Find("run", 1);
   ASSERT_TRUE(server > 0 && first > 0 && second > 0);
   for (const pid_t pid : {first, second, server}) ::kill(pid, SIGSTOP);

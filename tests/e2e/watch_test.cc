@@ -43,7 +43,9 @@ TEST_F(Watch, ARunIsSeenWhileItRunsAndAfterwards) {
 }
 
 TEST_F(Watch, AServerThatIsKilledLeavesAKilledRun) {
-  const std::unique_ptr<Process> job = Start("run", kLong);
+  std::vector<std::string> settings = kLong;
+  settings.emplace_back("run.max_restarts=0");
+  const std::unique_ptr<Process> job = Start("run", settings);
   ASSERT_TRUE(Reaches("run", 100));
   ASSERT_EQ(::kill(Find("run", -1), SIGKILL), 0);
   EXPECT_EQ(job->Wait(30), 6);

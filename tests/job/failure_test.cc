@@ -168,7 +168,34 @@ TEST_P(Failure, AStepDeadlineNamesWhoIsLate) {
   const auto late = job.Join(1);
   late->ReportReady();
   ExitCode code{};
-  EXPECT_THAT(job.FinishError(&code), AllOf(HasSubstr("no loss from rank 1"), HasSubstr("step 0")));
+  EXPECT_THAT(job.FinishError(&code), AllOf(HasSubstr("no loss from rank 1"), HasSubstr("step 0"),
+                                            HasSubstr("; missing: slice 1 (rank 1)")));
+  EXPECT_EQ(code, ExitCode::kDeadline);
+  good.get();
+}
+
+TEST_P(Failure, AStepDeadlineNamesTheVariablesThatAreMissing) {
+  config::Config config = SmallConfig(2, 2);
+  config.mutable_deadlines()->set_first_step_s(0.5);
+  TestJob job(config, GetParam());
+  auto good = std::async(std::launch::async, [&] {
+    const auto client = job.Join(0);
+    EXPECT_THROW(RunWorker(*client, {.gradient = One}, job.graph().arena_floats()), Error);
+  });
+  const auto late = job.Join(1);
+  late->ReportReady();
+  const Order order = late->NextOrder();
+  const WorkLease& lease = order.leases.at(0);
+  late->ReportLoss(0, lease, 1, late->plan().Slice(late->plan().At(0), 1).size(), 1, 0);
+  // All but the last two chunks, with the end of out/weights and out/bias.
+  for (size_t c = 0; c + 2 < late->chunks().size(); ++c) {
+    late->AwaitChunk(0, c);
+    late->PushChunk(0, lease, c);
+  }
+  ExitCode code{};
+  EXPECT_THAT(job.FinishError(&code),
+              AllOf(HasSubstr("no complete gradient from rank 1"),
+                    HasSubstr("; missing: slice 1 of out/weights, out/bias (rank 1)")));
   EXPECT_EQ(code, ExitCode::kDeadline);
   good.get();
 }

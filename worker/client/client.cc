@@ -1,5 +1,6 @@
 #include "worker/client/client.h"
 
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <random>
@@ -130,7 +131,31 @@ Order Client::TakeOrder() {
   Order order = std::move(orders_.front());
   orders_.pop_front();
   if (order.kind == Order::Kind::kFence) fenced_ = false;
+  if (options_.guard != nullptr) MarkUnwritten(order);
   return order;
+}
+
+void Client::MarkUnwritten(const Order& order) {
+  if (order.kind == Order::Kind::kFence) marked_.clear();
+  if (order.kind == Order::Kind::kTrain) marked_arenas_.clear();
+  for (const WorkLease& lease : order.leases) {
+    if (order.kind == Order::Kind::kTrain) {
+      marked_arenas_.push_back(lease.arena);
+    } else {  // an arena that nobody reads
+      const std::span<float> arena = GradientBuffer(lease.arena);
+      options_.guard->Fill(arena, 0, arena.size());
+    }
+  }
+}
+
+void Client::MarkUnwritten(int64_t version, size_t chunk) {
+  for (const size_t arena : marked_arenas_) {
+    std::vector<int64_t>& versions = marked_[arena];
+    versions.resize(chunks().size(), -1);
+    if (versions[chunk] >= version) continue;
+    versions[chunk] = version;
+    options_.guard->Fill(GradientBuffer(arena), chunks()[chunk].begin, chunks()[chunk].end);
+  }
 }
 
 std::span<float> Client::GradientBuffer(size_t arena) { return tensors_->GradientBuffer(arena); }
@@ -144,7 +169,9 @@ std::span<const float> Client::Average() const {
 }
 
 bool Client::AwaitChunk(int64_t version, size_t chunk, Wait wait) {
-  return Await(version, chunk, false, wait);
+  const bool here = Await(version, chunk, false, wait);
+  if (here && options_.guard != nullptr) MarkUnwritten(version, chunk);
+  return here;
 }
 
 bool Client::AwaitAverage(int64_t version, size_t chunk, Wait wait) {
@@ -202,6 +229,12 @@ void Client::PushChunk(int64_t step, const WorkLease& lease, size_t chunk) {
   const trace::Span span("push", {}, {.step = step, .chunk = static_cast<int32_t>(chunk)});
   Outgoing outgoing{.message = PartMessage(step, lease, chunk)};
   const ChunkRange& range = chunks()[chunk];
+  if (options_.guard != nullptr) {
+    const Range slices = Covers(lease.node, plan().slices);
+    options_.guard->Check(GradientBuffer(lease.arena), range.begin, range.end,
+                          fmt::format("slices {} to {} of step {}, about to be pushed",
+                                      slices.begin, slices.end - 1, step));
+  }
   outgoing.tensor = GradientBuffer(lease.arena).subspan(range.begin, range.size());
   outgoing.urgency = UrgencyOf(outgoing.message.gradient_part());
   channel_->Send(std::move(outgoing), When::kNow);

@@ -34,6 +34,7 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -51,6 +52,7 @@
 #include "proto/wire.pb.h"
 #include "worker/client/arrivals.h"
 #include "worker/client/channel.h"
+#include "worker/client/gradient_guard.h"
 #include "worker/client/order.h"
 #include "worker/client/tensor_store.h"
 #include "worker/client/terms.h"
@@ -69,6 +71,8 @@ struct ClientOptions {
   LinkOptions link;
   double start_s = 60;    // until Welcome
   double silence_s = 20;  // without a sign of life from the server
+  // Catches gradients that are left unwritten; null: nobody looks.
+  std::shared_ptr<const GradientGuard> guard;
 };
 
 class Client final : private Channel::Owner {
@@ -92,13 +96,17 @@ class Client final : private Channel::Owner {
   // What it pushes is rounded by PushChunk.
   WireType wire_type() const { return terms_.wire_type; }
 
+  const std::shared_ptr<const GradientGuard>& guard() const { return options_.guard; }
+
   void ReportReady();
   Order NextOrder();
   // One that is urgent, if there is one.
   std::optional<Order> NextUrgentOrder();
 
   // The memory of a gradient: the whole arena. Chunk c of it may be written from the arrival of
-  // W(step) chunk c until PushChunk; of a Redo, which has an arena of its own, at once.
+  // W(step) chunk c until PushChunk; of a Redo, which has an arena of its own, at once. All of it
+  // must be written in each step: with a guard the chunk is marked when AwaitChunk says that it is
+  // here, and looked through by PushChunk.
   std::span<float> GradientBuffer(size_t arena);
   std::span<const float> Weights(int64_t version) const;
 
@@ -145,6 +153,9 @@ class Client final : private Channel::Owner {
   wire::WorkerMessage PartMessage(int64_t step, const WorkLease& lease, size_t chunk) const;
 
   bool Await(int64_t version, size_t chunk, bool average, Wait wait);
+  // With a guard: the gradients under way may be written from now on, each chunk once a version.
+  void MarkUnwritten(int64_t version, size_t chunk);
+  void MarkUnwritten(const Order& order);
   // With mutex_ locked.
   bool IsUrgent(Wait wait) const;
   Order TakeOrder();
@@ -184,9 +195,11 @@ class Client final : private Channel::Owner {
 
   mutable std::mutex mutex_;
   bool welcome_ = false;
-  bool stopped_ = false;      // the server said Stop
-  std::deque<Order> orders_;  // urgent ones first
-  WorkShare share_;           // which Train orders follow
+  bool stopped_ = false;                           // the server said Stop
+  std::deque<Order> orders_;                       // urgent ones first
+  std::vector<size_t> marked_arenas_;              // with a guard: of the last order to train …
+  std::map<size_t, std::vector<int64_t>> marked_;  // … arena → chunk → of which version
+  WorkShare share_;                                // which Train orders follow
   Arrivals arrived_;
   std::exception_ptr error_;
   Clock::time_point last_heard_ = Clock::now();

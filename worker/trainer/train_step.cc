@@ -158,12 +158,17 @@ bool Trainer::ComputeSlice(int64_t slice, size_t level, const std::vector<size_t
   });
   pushed_ms_ += Milliseconds(Clock::now() - loss);
   // Gradients are those of the mean over the whole batch: workers and server only ever add.
+  guard_.Fill(gradients_.Level(level));
+  work_.last_slice = slice;
   const float scale = 1.0f / static_cast<float>(work_.order.samples);
   tower_.Backward(scale, weights_.floats(), gradients_.Level(level), [&](int layer) {
     if (last) LayerDone(layer, pending);
   });
   BookCompute(forward);
   // A gradient that is added here is what would have come of it at the server.
+  if (!last) {
+    guard_.Check(gradients_.Level(level), 0, graph_.arena_floats(), slice, work_.order.version);
+  }
   if (!last) gradients_.Round(level, 0, graph_.arena_floats());
   if (last) work_.streamed = true;
   return true;
@@ -180,6 +185,8 @@ void Trainer::LayerDone(int layer, const std::vector<size_t>& pending) {
 // from there to level 0, which is the gradient buffer.
 void Trainer::AddAndPush(size_t chunk, const std::vector<size_t>& pending) {
   const ChunkRange& range = client_.chunks()[chunk];
+  guard_.Check(gradients_.Level(pending.empty() ? 0 : pending.front() + 1), range.begin, range.end,
+               work_.last_slice, work_.order.version);
   if (!pending.empty()) gradients_.Round(pending.front() + 1, range.begin, range.end);
   for (const size_t level : pending) {
     const trace::Span span("add", {}, {.chunk = static_cast<int32_t>(chunk)});

@@ -23,6 +23,7 @@ Trainer::Trainer(const config::Config& config, const Graph& graph, const Dataset
       completions_(backend),
       weights_(backend, client.chunks()),
       gradients_(backend, graph.arena_floats(), ElementTypeOf(client.wire_type())),
+      guard_(backend, client.guard(), graph.arena_floats()),
       input_copied_(backend.MakeEvent()),
       results_copied_(backend.MakeEvent()),
       reads_(graph.layers().size()),

@@ -18,6 +18,7 @@
 #include "worker/nn/tower.h"
 #include "worker/trainer/device_gradients.h"
 #include "worker/trainer/device_weights.h"
+#include "worker/trainer/slice_guard.h"
 
 namespace muster {
 
@@ -94,6 +95,7 @@ class Trainer {
   Completions completions_;
   DeviceWeights weights_;
   DeviceGradients gradients_;
+  SliceGuard guard_;
   const std::unique_ptr<Event> input_copied_, results_copied_;
   std::vector<std::vector<size_t>> reads_;     // layer → the chunks that hold its variables
   std::vector<std::vector<size_t>> finishes_;  // layer → the chunks that are done after it
@@ -109,6 +111,7 @@ class Trainer {
     BatchPipeline* batches = nullptr;
     const WorkLease* lease = nullptr;  // of the order's
     std::vector<bool> chunks;          // to be pushed; empty: all
+    int64_t last_slice = 0;            // the one whose chunks are added up during backward
     bool streamed = false;             // the lease's chunks were pushed during backward
     std::deque<LossSums> sums;         // of each slice so far, or of a block
   };

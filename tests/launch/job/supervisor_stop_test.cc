@@ -70,6 +70,73 @@ TEST_F(SupervisorTest, TheServersWordsOnAFailureThatItFound) {
   EXPECT_EQ(Outcome().log_path, "log of 0");
 }
 
+// ---------------------------------------------------------------------------- a lost server
+
+TEST_F(SupervisorTest, ALostServerEndsTheOthersSoon) {
+  Running();
+  Ends(kServer, {.by_signal = true, .value = SIGKILL});
+  Pass(0.3);
+  EXPECT_THAT(Sent(), IsEmpty());
+  Pass(0.2);
+  EXPECT_THAT(Sent(), ElementsAre(std::pair{0, SIGTERM}, std::pair{1, SIGTERM}));
+  Exits(0, 7);
+  Pass(0.4);
+  EXPECT_THAT(Sent(), ElementsAre(std::pair{1, SIGKILL}));
+  Ends(1, {.by_signal = true, .value = SIGKILL, .asked = true});
+  EXPECT_TRUE(Over());
+  ASSERT_TRUE(Outcome().lost_server);
+  EXPECT_EQ(Outcome().lost_server->cause, "signal 9");
+  EXPECT_EQ(Outcome().lost_server->step, 5);
+  EXPECT_EQ(Outcome().lost_server->at, 1000);
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kProcessDied);
+}
+
+TEST_F(SupervisorTest, ASilentServerIsLost) {
+  Running();
+  members_.Stop(kServer);
+  Pass(23.2);
+  for (const int rank : {kServer, 0, 1}) {
+    Ends(rank, {.by_signal = true, .value = SIGKILL, .asked = true});
+  }
+  ASSERT_TRUE(Outcome().lost_server);
+  EXPECT_EQ(Outcome().lost_server->cause, "silent");
+}
+
+// The workers run into their own deadline a little earlier.
+TEST_F(SupervisorTest, AStoppedServerThatItsWorkersGiveUpIsLost) {
+  Running();
+  members_.Stop(kServer);
+  Pass(20);
+  Exits(0, 5);
+  Exits(1, 5);
+  Pass(2.6);
+  Ends(kServer, {.by_signal = true, .value = SIGKILL, .asked = true});
+  ASSERT_TRUE(Outcome().lost_server);
+  EXPECT_EQ(Outcome().lost_server->cause, "silent");
+}
+
+TEST_F(SupervisorTest, WhatWouldHappenAgainIsNoLoss) {
+  Running();
+  Exits(kServer, 3);
+  EXPECT_FALSE(Outcome().lost_server);
+}
+
+TEST_F(SupervisorTest, AServerThatHasReportedAFailureIsNotLost) {
+  Running();
+  ServerFails("the loss of slice 3 is nan", 4, 0);
+  Ends(kServer, {.by_signal = true, .value = SIGKILL});
+  EXPECT_FALSE(Outcome().lost_server);
+}
+
+TEST_F(SupervisorTest, WhoWantsTheRunToEndGetsNoOtherServer) {
+  Running();
+  Ends(kServer, {.by_signal = true, .value = SIGKILL});
+  Signalled(SIGINT);
+  Exits(0, 7);
+  Exits(1, 7);
+  EXPECT_FALSE(Outcome().lost_server);
+}
+
 TEST_F(SupervisorTest, OnlyTheFirstFailureCounts) {
   Running();
   ServerFails("first", 4);

@@ -52,6 +52,19 @@ TEST_F(RunRecordTest, HowARunEnded) {
   EXPECT_EQ(ReadRun(MakeRun("n", {})).state, RunState::kNotBegun);
 }
 
+TEST_F(RunRecordTest, AnEventIsNoRow) {
+  const std::string event =
+      R"({"time":"2026-01-31T12:00:05.123Z","event":"server_restarted","lost_at_step":120,)"
+      R"("cause":"signal 9","from_step":100,"seconds":1.5})";
+  const RunRecord run =
+      ReadRun(MakeRun("e", {IntervalText(50, 1.5), event, FinalText(100, "completed"), event}));
+  EXPECT_EQ(run.state, RunState::kCompleted);
+  EXPECT_EQ(run.rows.size(), 1u);
+  EXPECT_EQ(run.steps, 100);
+  EXPECT_EQ(run.server_restarts, 2);
+  EXPECT_EQ(run.unreadable_lines, 0);
+}
+
 TEST_F(RunRecordTest, ARunWhoseServerLivesIsRunning) {
   const std::string dir = MakeRun("r", {IntervalText(40, 1)});
   Write("r/status.json", Status(ThisProcess().started));

@@ -4,6 +4,7 @@
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <numeric>
@@ -62,6 +63,23 @@ TEST_F(EventFileTest, BeginsWithItsVersionAndKeepsTheOrder) {
   ASSERT_EQ(values.size(), 100u);
   EXPECT_EQ(values[42].step, 42);
   EXPECT_EQ(values[42].value.simple_value(), 10.5F);
+}
+
+// TensorBoard reads them in the order of their names, and what a later server writes replaces what
+// one before it had, however soon it was started after that.
+TEST_F(EventFileTest, ALaterFileHasALaterName) {
+  BackgroundThread thread(1000);
+  std::vector<std::string> names;
+  for (const int64_t step : {0, 7, 5}) {
+    EventFile file(dir_, step, thread);
+    EXPECT_FALSE(file.TakeTrouble());
+    for (const auto& entry : fs::directory_iterator(dir_)) {
+      const std::string name = entry.path().filename();
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+    }
+  }
+  ASSERT_EQ(names.size(), 3u);
+  EXPECT_TRUE(std::ranges::is_sorted(names));
 }
 
 TEST_F(EventFileTest, WhatCannotBeWrittenIsSaidOnce) {

@@ -1,0 +1,65 @@
+"""Which steps TensorBoard shows of a run directory, read without TensorBoard."""
+import collections
+import os
+
+
+class Twice(Exception):
+    """A step that is there twice."""
+
+
+def fields(data):
+    """The fields of a protobuf message: number, and a whole number or bytes."""
+    at = 0
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+            shift += 7
+
+    while at < len(data):
+        key = varint()
+        if key & 7 == 0:
+            yield key >> 3, varint()
+        else:
+            size = {1: 8, 5: 4}.get(key & 7) or varint()
+            yield key >> 3, data[at:at + size]
+            at += size
+
+
+def records(path):
+    """The events of a file of TensorBoard's, up to the first that is not whole."""
+    with open(path, "rb") as file:
+        while len(head := file.read(12)) == 12:
+            size = int.from_bytes(head[:8], "little")
+            body = file.read(size + 4)
+            if len(body) < size + 4:
+                return
+            yield dict(fields(body[:size])), [value for number, value in fields(body[:size]) if number == 5]
+
+
+def shown(folder):
+    """What TensorBoard shows: of each tag its steps. One that is there twice is an error."""
+    steps = collections.defaultdict(list)
+    for name in sorted(os.listdir(folder)):
+        if not name.startswith("events.out.tfevents."):
+            continue
+        for event, summaries in records(f"{folder}/{name}"):
+            step = event.get(2, 0)
+            if 7 in event and dict(fields(event[7])).get(1) == 1:  # a server's start
+                steps = collections.defaultdict(
+                    list, {tag: [s for s in old if s < step] for tag, old in steps.items()})
+            for summary in summaries:
+                for number, value in fields(summary):
+                    tag = dict(fields(value)).get(1, b"").decode() if number == 1 else "_"
+                    if not tag.startswith("_"):
+                        if step in steps[tag]:
+                            raise Twice(f"{tag} of step {step} is there twice: {name}")
+                        steps[tag].append(step)
+    # Times of a rank are shown where it has reported some: that is no part of the result.
+    return {tag: sorted(each) for tag, each in steps.items() if each and "/rank_" not in tag}

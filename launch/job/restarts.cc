@@ -1,0 +1,72 @@
+#include "launch/job/restarts.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "common/checkpoint/list_checkpoints.h"
+#include "launch/job/job_token.h"
+#include "launch/text/units.h"
+
+namespace muster {
+namespace {
+
+// -1: there is none.
+int64_t NewestStep(const std::string& dir) {
+  if (dir.empty()) return -1;
+  const std::vector<CheckpointName> kept = ListCheckpoints(dir);
+  return kept.empty() ? -1 : kept.front().step;
+}
+
+}  // namespace
+
+std::string Restarts::WhyNot() {
+  const uint32_t most = config_.run().max_restarts();
+  if (most == 0) return "run.max_restarts is 0";
+  const int64_t newest =
+      std::max(NewestStep(dir_.path()), NewestStep(config_.checkpoint().save_to()));
+  if (newest < 0) {
+    return config_.checkpoint().keep_last() == 0
+               ? "there is no checkpoint to go on from, since checkpoint.keep_last is 0"
+               : "there is no checkpoint to go on from yet";
+  }
+  in_vain_ = count_ > 0 && newest <= newest_ ? in_vain_ + 1 : 0;
+  newest_ = newest;
+  if (in_vain_ >= kMostInVain) {
+    return fmt::format(
+        "the last {} starts did not get from step {} to another checkpoint; if something else ends "
+        "them, checkpoint.every_steps or every_minutes keeps more",
+        in_vain_, FormatCount(newest));
+  }
+  if (count_ >= most) {
+    return fmt::format("it has been started again {} already (run.max_restarts)",
+                       Plural(int64_t{count_}, "time"));
+  }
+  ++count_;
+  return "";
+}
+
+JobOutcome WatchJobThroughLosses(JobPlan& plan, const config::Config& config, SignalSource& signals,
+                                 Console& console, JobDisplay& display) {
+  Restarts restarts(config, *plan.dir);
+  for (;;) {
+    const int64_t told = display.restarts_told();
+    JobOutcome outcome = WatchJob(plan, signals, console, display);
+    // Whoever starts these workers starts their server, too.
+    if (!outcome.lost_server || plan.invite_workers) return outcome;
+    outcome.not_restarted = restarts.WhyNot();
+    if (!outcome.not_restarted.empty()) return outcome;
+    console.Print("Warning: " + outcome.failure->what);
+    console.Print(fmt::format("Starting again from step {} (restart {} of at most {})",
+                              FormatCount(restarts.from_step()), restarts.count(),
+                              FormatCount(int64_t{config.run().max_restarts()})));
+    // What a server was told and has said is in metrics.jsonl.
+    if (display.restarts_told() > told) plan.losses.clear();
+    plan.losses.push_back(*outcome.lost_server);
+    plan.resume = true;
+    plan.token = NewToken();  // whatever is left of the old job stays out
+    display.BeginAgain();
+  }
+}
+
+}  // namespace muster

@@ -1,0 +1,172 @@
+// A server that is killed, crashes or hangs: the launcher starts another one, and the run ends with
+// the same bits.
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "tests/e2e/real_job.h"
+
+namespace muster::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using Lines = std::vector<nlohmann::json>;
+
+// What of the lines is the run's, and not of the time that it took.
+Lines Curve(const Lines& metrics) {
+  Lines lines;
+  for (const nlohmann::json& line : metrics) {
+    if (line.contains("event")) continue;
+    nlohmann::json kept;
+    for (const char* key : {"step", "samples", "epoch", "learning_rate", "train_loss",
+                            "train_accuracy", "test_accuracy", "test_loss", "best_step", "final",
+                            "reason", "stopped_early", "weights_hash"}) {
+      if (line.contains(key)) kept[key] = line[key];
+    }
+    lines.push_back(std::move(kept));
+  }
+  return lines;
+}
+
+Lines Events(const Lines& metrics) {
+  Lines events;
+  std::ranges::copy_if(metrics, std::back_inserter(events),
+                       [](const nlohmann::json& line) { return line.contains("event"); });
+  return events;
+}
+
+class LostServer : public RealJob {
+ protected:
+  // Kills the server that there is, once the run has got so far.
+  pid_t Kill(int64_t step, int signal, pid_t not_this_one = -1) {
+    EXPECT_TRUE(Reaches("run", step));
+    pid_t server = -1;
+    EXPECT_TRUE(Eventually(20, [&] {
+      server = Find("run", -1);
+      return server > 0 && server != not_this_one;
+    }));
+    EXPECT_EQ(::kill(server, signal), 0);
+    return server;
+  }
+  Outcome End(Process& job, double seconds = 60) {
+    Outcome outcome{.exit_code = job.Wait(seconds), .log = job.Log(), .metrics = Metrics("run")};
+    EXPECT_TRUE(NothingLeft(5));
+    return outcome;
+  }
+};
+
+const std::vector<std::string> kLong{"run.epochs=300", "evaluation.every_steps=7",
+                                     "optimizer.ema_decay=0.9", "evaluation.use_ema=true",
+                                     "checkpoint.every_steps=5"};
+
+std::vector<std::string> With(const std::string& setting) {
+  std::vector<std::string> settings = kLong;
+  settings.push_back(setting);
+  return settings;
+}
+
+TEST_F(LostServer, IsStartedAgainWithTheSameBits) {
+  const Outcome whole = Launch(kLong);
+  ASSERT_EQ(whole.exit_code, 0) << whole.log;
+  for (const char* transport : {"LOCAL", "TCP"}) {
+    const auto job = Start("run", With(std::string("cluster.transport=") + transport));
+    const pid_t first = Kill(20, SIGKILL);
+    ASSERT_TRUE(Eventually(20, [&] {
+      return job->Log().find("Going on from") != std::string::npos;
+    })) << job->Log();
+    Kill(Metrics("run").back().value("step", 0) + 30, SIGABRT, first);
+    const Outcome outcome = End(*job);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
+    EXPECT_EQ(outcome.hash(), whole.hash());
+    EXPECT_EQ(Curve(outcome.metrics), Curve(whole.metrics));
+    const Lines events = Events(outcome.metrics);
+    ASSERT_EQ(events.size(), 2u);
+    EXPECT_EQ(events[0]["event"], "server_restarted");
+    EXPECT_EQ(events[0]["cause"], "signal 9");
+    EXPECT_EQ(events[1]["cause"], "signal 6");
+    EXPECT_EQ(outcome.metrics.back()["server_restarts"], 2);
+    EXPECT_THAT(outcome.log,
+                AllOf(ContainsRegex("Warning: server \\(pid [0-9]+\\) was killed by SIGKILL"),
+                      ContainsRegex("Starting again from step [0-9]+ \\(restart 1 of at most 3\\)"),
+                      ContainsRegex("restarts +the server was lost and started again 2 times: at "
+                                    "step [0-9,]+ \\(signal 9\\) from step ")));
+    EXPECT_THAT(Muster({"runs", Path("run")}).log, HasSubstr("completed, 2 restarts"));
+    std::filesystem::remove_all(Path("run"));
+  }
+}
+
+// What hangs is as good as gone; workers that waited for it are no cause.
+TEST_F(LostServer, ThatIsStoppedIsReplaced) {
+  const Outcome whole = Launch(kLong);
+  const auto job = Start("run", With("deadlines.silence_s=2"));
+  Kill(20, SIGSTOP);
+  const Outcome outcome = End(*job);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
+  EXPECT_EQ(outcome.hash(), whole.hash());
+  EXPECT_EQ(Curve(outcome.metrics), Curve(whole.metrics));
+  ASSERT_EQ(Events(outcome.metrics).size(), 1u);
+  EXPECT_EQ(Events(outcome.metrics)[0]["cause"], "silent");
+}
+
+TEST_F(LostServer, WithoutACheckpointTheRunEnds) {
+  const auto job = Start("run", {"run.epochs=100000", "checkpoint.keep_last=0"});
+  Kill(20, SIGKILL);
+  const Outcome outcome = End(*job);
+  EXPECT_EQ(outcome.exit_code, 6);
+  EXPECT_THAT(outcome.log, AllOf(HasSubstr("was killed by SIGKILL"),
+                                 HasSubstr("it was not started again: there is no checkpoint to go "
+                                           "on from, since checkpoint.keep_last is 0")));
+}
+
+TEST_F(LostServer, TheLastOneEndsTheRunAndResumeGoesOn) {
+  const Outcome whole = Launch(kLong);
+  const auto job = Start("run", With("run.max_restarts=1"));
+  const pid_t first = Kill(20, SIGSEGV);
+  ASSERT_TRUE(
+      Eventually(20, [&] { return job->Log().find("Going on from") != std::string::npos; }));
+  Kill(20, SIGKILL, first);
+  const Outcome ended = End(*job);
+  EXPECT_EQ(ended.exit_code, 6);
+  EXPECT_THAT(ended.log,
+              AllOf(HasSubstr("it was not started again: it has been started again 1 time already "
+                              "(run.max_restarts)"),
+                    ContainsRegex("muster launch --resume .* goes on from step")));
+  const Outcome rest = Muster({"launch", "--resume", Path("run")}, "run");
+  ASSERT_EQ(rest.exit_code, 0) << rest.log;
+  EXPECT_EQ(rest.hash(), whole.hash());
+  EXPECT_EQ(Curve(rest.metrics), Curve(whole.metrics));
+  EXPECT_THAT(rest.log, HasSubstr("(signal 11) and started again from step"));
+}
+
+TEST_F(LostServer, CtrlCEndsTheRun) {
+  const auto job = Start("run", kLong);
+  ASSERT_TRUE(Reaches("run", 20));
+  job->Signal(SIGINT);
+  const Outcome outcome = End(*job);
+  EXPECT_EQ(outcome.exit_code, 130);
+  EXPECT_THAT(outcome.log, Not(HasSubstr("Starting again")));
+}
+
+// Nothing outlives it, and the run goes on by hand.
+TEST_F(LostServer, AKilledLauncherLeavesNothing) {
+  const Outcome whole = Launch(kLong);
+  const auto job = Start("run", kLong);
+  ASSERT_TRUE(Reaches("run", 20));
+  job->Signal(SIGKILL);
+  EXPECT_EQ(job->Wait(20), 128 + SIGKILL);
+  EXPECT_TRUE(NothingLeft(10));
+  const Outcome rest = Muster({"launch", "--resume", Path("run")}, "run");
+  ASSERT_EQ(rest.exit_code, 0) << rest.log;
+  EXPECT_EQ(rest.hash(), whole.hash());
+  EXPECT_EQ(Curve(rest.metrics), Curve(whole.metrics));
+  EXPECT_TRUE(Events(rest.metrics).empty());
+}
+
+}  // namespace
+}  // namespace muster::testing

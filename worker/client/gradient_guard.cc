@@ -1,0 +1,46 @@
+#include "worker/client/gradient_guard.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "common/base/count_text.h"
+#include "common/base/error.h"
+
+namespace muster {
+
+GradientGuard::GradientGuard(const VariableLayout& layout) {
+  for (const Variable& variable : layout.variables()) {
+    parts_.push_back({variable.name, variable.offset, variable.offset + variable.count});
+  }
+}
+
+void GradientGuard::Fill(std::span<float> arena, size_t begin, size_t end) const {
+  for (const Part& part : parts_) {
+    const size_t from = std::max(begin, part.begin), to = std::min(end, part.end);
+    if (from < to) {
+      std::ranges::fill(arena.subspan(from, to - from), std::bit_cast<float>(kUnwritten));
+    }
+  }
+}
+
+void GradientGuard::Check(std::span<const float> arena, size_t begin, size_t end,
+                          const std::string& of) const {
+  const auto unwritten = [](float value) { return std::bit_cast<uint32_t>(value) == kUnwritten; };
+  for (const Part& part : parts_) {
+    const size_t from = std::max(begin, part.begin), to = std::min(end, part.end);
+    if (from >= to) continue;
+    const std::span<const float> floats = arena.subspan(from, to - from);
+    const auto first = std::ranges::find_if(floats, unwritten);
+    if (first == floats.end()) continue;
+    throw Error(ExitCode::kFailure,
+                "the gradient of {} was not written: index {} of {}, {} of the {} floats looked at "
+                "({}); whoever computes it must write all of it in each step",
+                part.name,
+                FormatCount(static_cast<int64_t>(from - part.begin) + (first - floats.begin())),
+                FormatCount(static_cast<int64_t>(part.end - part.begin)),
+                FormatCount(std::ranges::count_if(floats, unwritten)),
+                FormatCount(static_cast<int64_t>(floats.size())), of);
+  }
+}
+
+}  // namespace muster
