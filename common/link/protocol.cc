@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 
 #include "common/base/error.h"
 #include "common/base/resource_limits.h"
@@ -71,14 +72,15 @@ std::string ReadToken(const std::string& path) {
 }
 
 std::string FindToken(const std::string& path) {
-  if (!path.empty()) {
+  std::string text;
+  if (char* const value = std::getenv(kTokenVariable)) {
+    text = value;
+    // What /proc/PID/environ shows is this memory, whatever is taken out of the list.
+    std::memset(value, 'x', text.size());
     ::unsetenv(kTokenVariable);
-    return ReadToken(path);
   }
-  const char* value = std::getenv(kTokenVariable);
-  if (value == nullptr) return "";
-  std::string text = value;
-  ::unsetenv(kTokenVariable);
+  if (!path.empty()) return ReadToken(path);
+  if (text.empty()) return "";
   return CheckToken(std::move(text), kTokenVariable);
 }
 

@@ -25,7 +25,8 @@ inline constexpr const char* kTokenVariable = "MUSTER_TOKEN";
 std::string ReadToken(const std::string& path);
 
 // The token of `path`, or, if that is empty, of MUSTER_TOKEN, which is taken out of the
-// environment so that no child inherits it. Empty if there is neither. Throws Error(kUsage).
+// environment, and out of what /proc shows of it, so that no child inherits it. Empty if there is
+// neither. Throws Error(kUsage).
 std::string FindToken(const std::string& path);
 
 // The same for a process that cannot do without. `who` needs it: "worker 1".
