@@ -6,7 +6,7 @@
 
 namespace muster {
 
-inline constexpr uint32_t kProtocolVersion = 4;
+inline constexpr uint32_t kProtocolVersion = 5;
 
 // Why a worker is refused, for people.
 inline constexpr const char* kWrongToken = "the job token is wrong: this server runs another job";

@@ -69,6 +69,27 @@ TEST_F(FramesTest, PiecesComeTogetherAgain) {
   }
 }
 
+// The worked example of proto/PROTOCOL.md.
+TEST_F(FramesTest, TheNumberByteForByte) {
+  const std::vector<float> tensor(16);
+  wire::WorkerMessage message = Part(3);
+  message.mutable_address()->set_job(0x1122334455667788);
+  message.mutable_address()->set_rank(1);
+  wire::GradientPart& part = *message.mutable_gradient_part();
+  part.set_chunk(0);
+  part.mutable_subtree()->set_level(0);
+  part.mutable_subtree()->set_index(1);
+  part.set_lease(8);
+  for (int i = 0; i < 7; ++i) (void)Sent(Part(i), tensor);
+  const Frames frames = Sent(message, tensor);
+  ASSERT_EQ(frames.size(), 4u);
+  const std::string number("\0\0\0\0\x1b\0\0\0\7\0\0\0\0\0\0\0", 16);
+  EXPECT_EQ(frames.front().to_string(), number);
+  EXPECT_EQ(frames.back().to_string(), number);
+  EXPECT_EQ(frames[1].size(), 27u);
+  EXPECT_EQ(frames[2].size(), 64u);
+}
+
 // A Hello of a network of many layers.
 TEST_F(FramesTest, ALongHeaderIsCutToo) {
   wire::WorkerMessage hello;
