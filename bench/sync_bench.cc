@@ -32,6 +32,7 @@
 #include "common/base/program_options.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
+#include "common/link/encryption.h"
 #include "common/link/protocol.h"
 #include "common/transport/link_options.h"
 #include "common/transport/transport.h"
@@ -52,6 +53,7 @@ struct Options {
   std::string transport = "LOCAL";
   std::string optimizer = "MOMENTUM";
   std::string wire_dtype = "FP32";
+  std::string encryption = "NONE";
   std::string instruction_set = "AUTO";
   uint32_t server_threads = 2;
   uint32_t io_threads = 1;
@@ -102,6 +104,11 @@ config::Config MakeConfig(const Options& options) {
                 options.wire_dtype);
   }
   config.mutable_cluster()->set_wire_dtype(wire_dtype);
+  config::Cluster::Encryption encryption;
+  if (!config::Cluster::Encryption_Parse(options.encryption, &encryption)) {
+    throw Error(ExitCode::kUsage, "--encryption {}: expected NONE or CURVE", options.encryption);
+  }
+  config.mutable_cluster()->set_encryption(encryption);
   config.mutable_server()->set_io_threads(options.io_threads);
   config::Server::InstructionSet instruction_set;
   if (!config::Server::InstructionSet_Parse(options.instruction_set, &instruction_set)) {
@@ -199,6 +206,7 @@ std::vector<double> Work(const Job& job, uint32_t rank) {
   options.rank = rank;
   options.transport = job.config.cluster().transport();
   options.link = LinkOptionsFor(job.config, graph.layout());
+  options.link.encrypt = IsEncrypted(job.config.cluster(), job.endpoint);
   options.arena_floats = graph.arena_floats();
   DescribeLayout(graph.layout(), options.hello);
   options.hello.set_train_samples(1 << 20);
@@ -281,6 +289,7 @@ Rounds RunRounds(Job job) {
     const Graph graph = BuildGraph(job.config.model(), InputShape(job.config.data()));
     LinkOptions options = LinkOptionsFor(job.config, graph.layout());
     options.token = job.token;
+    options.encrypt = IsEncrypted(job.config.cluster(), job.endpoint);
     auto link = Listen(job.endpoint, JobOf(job.token), job.config.cluster().transport(), options);
     char endpoint[256] = {};
     std::strncpy(endpoint, link->endpoint().c_str(), sizeof endpoint - 1);
@@ -368,6 +377,7 @@ void Run(Options options) {
                                 {"transport", options.transport},
                                 {"optimizer", options.optimizer},
                                 {"wire_dtype", options.wire_dtype},
+                                {"encryption", options.encryption},
                                 {"server_threads", options.server_threads},
                                 {"chunk_bytes", options.chunk_bytes},
                                 {"workers_write", options.write},
@@ -423,6 +433,7 @@ int main(int argc, char** argv) {
   program.Add("--optimizer", options.optimizer, kOptimizers).ShowDefault();
   program.Add("--wire-dtype", options.wire_dtype, "FP32, BF16 or FP16; not with LOCAL")
       .ShowDefault();
+  program.Add("--encryption", options.encryption, "NONE or CURVE; over TCP").ShowDefault();
   program.Add("--instruction-set", options.instruction_set, "as server.instruction_set")
       .ShowDefault();
   program.Add("--io-threads", options.io_threads, "of the server's ZeroMQ link").ShowDefault();

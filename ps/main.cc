@@ -6,6 +6,7 @@
 #include <csignal>
 #include <exception>
 
+#include "common/base/core_dumps.h"
 #include "common/base/log.h"
 #include "common/base/malloc_policy.h"
 #include "common/base/parent.h"
@@ -13,6 +14,7 @@
 #include "common/base/resource_limits.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
+#include "common/link/encryption.h"
 #include "common/link/protocol.h"
 #include "common/link/tcp_address.h"
 #include "common/trace/session.h"
@@ -89,6 +91,8 @@ std::string Serve(const Arguments& arguments, int signal_fd) {
   const ListenAddress address = ChooseListenAddress(arguments.endpoint, arguments.bind);
   LinkOptions options = LinkOptionsFor(config, graph.layout());
   options.token = token;
+  options.encrypt = IsEncrypted(config.cluster(), address);
+  if (options.encrypt) KeepOutOfCoreDumps();
   options.advertised = IsTcp(address.endpoint) ? address.endpoint : "";
   std::unique_ptr<ServerLink> link =
       Listen(address.bind, JobOf(token), config.cluster().transport(), options);

@@ -145,7 +145,7 @@ void Server::StopAtBoundary() {
 void Server::Receive(const FromWorker& event) {
   switch (event.kind) {
     case FromWorker::Kind::kRefused:
-      return members_.Refuse("a connection from " + event.refused, kWrongToken);
+      return members_.Refuse("a connection from " + event.refused, event.why_refused);
     case FromWorker::Kind::kLost:
       return members_.OnClosed(event.peer);
     default:

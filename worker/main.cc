@@ -10,6 +10,7 @@
 #include <exception>
 #include <fstream>
 
+#include "common/base/core_dumps.h"
 #include "common/base/log.h"
 #include "common/base/malloc_policy.h"
 #include "common/base/parent.h"
@@ -18,6 +19,7 @@
 #include "common/config/build_graph.h"
 #include "common/config/compute_settings.h"
 #include "common/config/config.h"
+#include "common/link/encryption.h"
 #include "common/link/protocol.h"
 #include "common/plan/chunks.h"
 #include "common/trace/session.h"
@@ -139,6 +141,8 @@ void Work(const Arguments& arguments) {
       CpuArithmetic(static_cast<int>(config.worker().threads()), OptionsOf(config)));
   options.arena_floats = graph.arena_floats();
   options.link = LinkOptionsFor(config, graph.layout());
+  options.link.encrypt = IsEncrypted(config.cluster(), options.endpoint);
+  if (options.link.encrypt) KeepOutOfCoreDumps();
   options.transport = config.cluster().transport();
   options.start_s = config.deadlines().start_s();
   options.silence_s = config.deadlines().silence_s();

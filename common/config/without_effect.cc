@@ -124,6 +124,12 @@ constexpr Row kRows[] = {
      }},
     {"run.trace_first_step", Typed::kMistake, InFile::kSaid, WithoutTrace},
     {"run.trace_steps", Typed::kMistake, InFile::kSaid, WithoutTrace},
+    {"cluster.encryption", Typed::kMistake, InFile::kFilledIn,
+     [](const Job& job) {
+       const auto transport = job.config.cluster().transport();
+       return When(transport == config::Cluster::LOCAL || transport == config::Cluster::IPC,
+                   "only TCP is encrypted, and cluster.transport allows none");
+     }},
     {"server.io_threads", Typed::kMistake, InFile::kFilledIn,
      [](const Job& job) {
        return When(job.config.cluster().transport() == config::Cluster::LOCAL,

@@ -50,13 +50,14 @@ struct FromWorker {
     kMessage,
     kMalformed,  // not a WorkerMessage; `message` is empty
     kLost,       // the connection ended
-    kRefused,    // somebody who does not know the token; no peer
+    kRefused,    // somebody who did not get through the handshake; no peer
   };
   Kind kind;
   PeerId peer = 0;
   wire::WorkerMessage message;
   Payload payload;
-  std::string refused;  // kRefused: whose connection
+  std::string refused;      // kRefused: whose connection
+  std::string why_refused;  // …, and why
 };
 
 // What became of a message to a worker.
@@ -186,6 +187,7 @@ struct LinkOptions {
   std::string advertised;
   double silence_s = 20;  // for how long a connection may be without a sign of life
   std::string token;      // ZeroMQ: who does not know it is not admitted
+  bool encrypt = false;   // TCP: see encryption.h
   // With AUTO: processes of one host share memory. Not where tensors travel in 16 bits: what is
   // shared would not be rounded, and the bits would depend on where a worker runs.
   bool share_memory = true;

@@ -72,16 +72,15 @@ std::string ReadToken(const std::string& path) {
 }
 
 std::string FindToken(const std::string& path) {
-  if (!path.empty()) {
+  std::string text;
+  if (char* const value = std::getenv(kTokenVariable)) {
+    text = value;
+    // What /proc/PID/environ shows is this memory, whatever is taken out of the list.
+    std::memset(value, 'x', text.size());
     ::unsetenv(kTokenVariable);
-    return ReadToken(path);
   }
-  char* const value = std::getenv(kTokenVariable);
-  if (value == nullptr) return "";
-  std::string text = value;
-  // Out of /proc/PID/environ, too.
-  ::explicit_bzero(value, text.size());
-  ::unsetenv(kTokenVariable);
+  if (!path.empty()) return ReadToken(path);
+  if (text.empty()) return "";
   return CheckToken(std::move(text), kTokenVariable);
 }
 

@@ -6,7 +6,7 @@
 
 namespace muster {
 
-inline constexpr uint32_t kProtocolVersion = 4;
+inline constexpr uint32_t kProtocolVersion = 5;
 
 // Why a worker is refused, for people.
 inline constexpr const char* kWrongToken = "the job token is wrong: this server runs another job";
@@ -25,7 +25,8 @@ inline constexpr const char* kTokenVariable = "MUSTER_TOKEN";
 std::string ReadToken(const std::string& path);
 
 // The token of `path`, or, if that is empty, of MUSTER_TOKEN, which is taken out of the
-// environment so that no child inherits it. Empty if there is neither. Throws Error(kUsage).
+// environment, and out of what /proc shows of it, so that no child inherits it. Empty if there is
+// neither. Throws Error(kUsage).
 std::string FindToken(const std::string& path);
 
 // The same for a process that cannot do without. `who` needs it: "worker 1".

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <memory>
@@ -14,7 +15,6 @@
 
 #include "common/base/error.h"
 #include "common/base/process_identity.h"
-#include "common/base/unique_fd.h"
 
 namespace muster {
 namespace {
@@ -150,6 +150,13 @@ bool ResolvedAddress::Answers() const {
   const UniqueFd fd(::socket(storage_.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   return fd.valid() &&
          ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&storage_), size_) == 0;
+}
+
+UniqueFd ResolvedAddress::StartToConnect() const {
+  UniqueFd fd(::socket(storage_.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const auto* address = reinterpret_cast<const sockaddr*>(&storage_);
+  if (fd.valid() && ::connect(fd.get(), address, size_) != 0 && errno != EINPROGRESS) fd = {};
+  return fd;
 }
 
 ListenAddress ChooseListenAddress(const std::string& endpoint, const std::string& bind) {

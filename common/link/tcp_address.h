@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <string>
 
+#include "common/base/unique_fd.h"
+
 namespace muster {
 
 struct TcpAddress {
@@ -43,6 +45,8 @@ class ResolvedAddress {
   std::string ToEndpoint() const;
   // True if something accepts a connection there. Waits for an answer: for own addresses only.
   bool Answers() const;
+  // A socket that does not block, on its way there; none if there is no way.
+  UniqueFd StartToConnect() const;
 
  private:
   std::string Numeric() const;

@@ -11,14 +11,19 @@ namespace {
 std::string Join(const std::string& dir, const char* file) { return dir + "/" + file; }
 
 // What a reader of the first lines must know about who can reach the server.
-std::vector<std::string> Notes(const ListenAddress& address) {
+std::vector<std::string> Notes(const ListenAddress& address, bool encrypted) {
   if (!IsTcp(address.bind)) return {};
+  if (encrypted) {
+    return {
+        "  Connections are encrypted, with keys that come from the token: whoever has it can join, "
+        "and nobody else."};
+  }
   const ResolvedAddress listening(TcpAddress::Parse(address.bind));
   if (!listening.loopback()) {
     return {
-        "  Other hosts can reach it, and what it sends, the token included, is not encrypted: use "
-        "a network",
-        "  that you trust, or an SSH tunnel to a server at tcp://127.0.0.1:PORT."};
+        "  Other hosts can reach it, and what it sends, the token included, is not encrypted, as "
+        "cluster.encryption=NONE",
+        "  wants it: use a network that you trust."};
   }
   const std::string host = TcpAddress::Parse(address.endpoint).host;
   const bool numeric = host.find_first_not_of("0123456789.:") == std::string::npos;
@@ -31,12 +36,13 @@ std::vector<std::string> Notes(const ListenAddress& address) {
 
 }  // namespace
 
-std::vector<std::string> HandLines(const ListenAddress& address, const std::string& endpoint,
-                                   int workers, const RunDir& dir, const std::string& token_file) {
+std::vector<std::string> HandLines(const HandAddress& where, int workers, const RunDir& dir,
+                                   const std::string& token_file) {
+  const auto& [address, endpoint, encrypted] = where;
   const bool elsewhere = address.bind != address.endpoint;
   std::vector<std::string> lines{fmt::format(
       "Listening at {}{}", endpoint, elsewhere ? fmt::format(" (bound to {})", address.bind) : "")};
-  for (std::string& note : Notes(address)) lines.push_back(std::move(note));
+  for (std::string& note : Notes(address, encrypted)) lines.push_back(std::move(note));
   lines.push_back(workers == 1
                       ? "Start the worker:"
                       : fmt::format("Start the workers, with the ranks 0 to {}:", workers - 1));

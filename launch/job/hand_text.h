@@ -9,9 +9,15 @@
 
 namespace muster {
 
+struct HandAddress {
+  ListenAddress address;
+  std::string endpoint;  // as the server says it, with the port that it got
+  bool encrypted = false;
+};
+
 // Where the server listens, and the command lines of its workers. `token_file` is empty where the
 // token came from the environment.
-std::vector<std::string> HandLines(const ListenAddress& address, const std::string& endpoint,
-                                   int workers, const RunDir& dir, const std::string& token_file);
+std::vector<std::string> HandLines(const HandAddress& where, int workers, const RunDir& dir,
+                                   const std::string& token_file);
 
 }  // namespace muster

@@ -204,6 +204,7 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
                  SignalSource& signals) {
   config::Config config = job.config;
   config.mutable_run()->set_dir(dir.path());
+  if (arguments.by_hand) ResolveEncryption(*arguments.by_hand, config);
   const int workers = static_cast<int>(config.cluster().workers());
   try {
     WriteResolved(config, dir);

@@ -4,7 +4,9 @@
 
 #include <filesystem>
 
+#include "common/base/core_dumps.h"
 #include "common/config/config.h"
+#include "common/link/encryption.h"
 #include "common/link/protocol.h"
 #include "common/link/tcp_address.h"
 #include "launch/job/hand_text.h"
@@ -52,14 +54,23 @@ void CheckWorkersByHand(const WorkersByHand& by_hand) {
   if (!by_hand.token_file.empty()) (void)ReadToken(by_hand.token_file);
 }
 
+void ResolveEncryption(const WorkersByHand& by_hand, config::Config& config) {
+  const ListenAddress address = ChooseListenAddress(by_hand.endpoint, by_hand.bind);
+  if (config.cluster().transport() == config::Cluster::LOCAL) return;
+  if (!IsEncrypted(config.cluster(), address)) return;
+  config.mutable_cluster()->set_encryption(config::Cluster::CURVE);
+  KeepOutOfCoreDumps();  // this process makes the token
+}
+
 void PlanWorkersByHand(const WorkersByHand& by_hand, const config::Config& config, JobPlan& plan) {
   const ListenAddress address = AddressByHand(by_hand, config, plan.endpoint);
   const HandToken token = TakeToken(by_hand, *plan.dir);
   plan.endpoint = address.endpoint;
   plan.bind = address.bind;
   plan.token = token.token;
+  const bool encrypted = IsEncrypted(config.cluster(), address);
   plan.invite_workers = [=, &plan](const std::string& endpoint) {
-    return HandLines(address, endpoint, plan.workers, *plan.dir, token.file);
+    return HandLines({address, endpoint, encrypted}, plan.workers, *plan.dir, token.file);
   };
 }
 

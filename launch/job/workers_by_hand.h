@@ -19,6 +19,11 @@ struct WorkersByHand {
 // What is wrong with these is said before anything is made. Throws Error.
 void CheckWorkersByHand(const WorkersByHand& by_hand);
 
+// Writes into the config that connections are encrypted where they will be, so that the workers
+// that get it agree with the server. That they will not be is never written: the file may be used
+// again for another address.
+void ResolveEncryption(const WorkersByHand& by_hand, config::Config& config);
+
 // Gives the plan of a launch the address, the token and the lines that invite these workers. The
 // plan must stay where it is.
 void PlanWorkersByHand(const WorkersByHand& by_hand, const config::Config& config, JobPlan& plan);

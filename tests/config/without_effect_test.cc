@@ -59,6 +59,8 @@ TEST(WithoutEffect, EveryRow) {
        "run { max_restarts: 5 }"},
       {"run.skip_mismatched", "run { skip_mismatched: true }",
        "run { skip_mismatched: true initial_weights: \"f\" }"},
+      {"cluster.encryption", "cluster { encryption: CURVE transport: IPC }",
+       "cluster { encryption: CURVE transport: TCP }"},
       {"run.trace_first_step", "run { trace_first_step: 3 }",
        "run { trace_first_step: 3 trace_file: \"t\" }"},
       {"run.trace_steps", "run { trace_steps: 3 }", "run { trace_steps: 3 trace_file: \"t\" }"},

@@ -115,7 +115,7 @@ TEST_F(Network, TheSameBitsAsOnOneHost) {
   EXPECT_EQ(first->Wait(40), 0) << first->Log();
   EXPECT_EQ(second->Wait(40), 0) << second->Log();
   EXPECT_EQ(server->Wait(40), 0) << server->Log();
-  EXPECT_THAT(server->Log(), HasSubstr("not encrypted"));
+  EXPECT_THAT(server->Log(), HasSubstr("Connections are encrypted"));
   EXPECT_THAT(first->Log(), HasSubstr("over ZeroMQ"));
   EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
 }

@@ -7,12 +7,13 @@
 //               again and again
 //   more        frames that say MORE and never end
 //   unfinished  a frame as large as the server takes, but for its last byte, on many connections
+//   giant       the same of 4 MiB, which is more than it takes
 //   text        messages whose text is no text
 //   idle        connects and says nothing
 // With plain- before it (plain-flood …) the connection begins with ZMTP's PLAIN mechanism and a
-// wrong password, and not with NULL. Prints what it did.
+// wrong password, with curve- with CURVE and a box that nobody can open, and else with NULL. Prints
+// what it did.
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -61,13 +62,26 @@ Address Parse(const std::string& endpoint) {
   return result;
 }
 
-// ZMTP 3.0: signature, version, mechanism, as client; then the mechanism's first command.
-std::string Begin(bool plain) {
+enum class Mechanism { kNull, kPlain, kCurve };
+
+// ZMTP 3.0: signature, version, mechanism, as client.
+std::string Greeting(Mechanism mechanism) {
   std::string greeting("\xff\0\0\0\0\0\0\0\1\x7f\3\0", 12);
-  greeting += plain ? "PLAIN" : "NULL";
+  greeting += mechanism == Mechanism::kPlain   ? "PLAIN"
+              : mechanism == Mechanism::kCurve ? "CURVE"
+                                               : "NULL";
   greeting.resize(64, 0);
+  return greeting;
+}
+
+// … and the mechanism's first command.
+std::string Begin(Mechanism mechanism) {
+  const std::string greeting = Greeting(mechanism);
   std::string command;
-  if (plain) {
+  if (mechanism == Mechanism::kCurve) {
+    command = std::string("\5HELLO\1\0", 8);
+    command.resize(200, 'x');
+  } else if (mechanism == Mechanism::kPlain) {
     command = std::string("\5HELLO") + std::string("\6muster") + std::string("\5wrong");
   } else {
     command = std::string("\5READY") + "\13Socket-Type" + std::string("\0\0\0\6", 4) + "DEALER";
@@ -97,20 +111,23 @@ struct Script {
 };
 
 Script ScriptFor(std::string mode) {
-  const bool plain = mode.starts_with("plain-");
-  if (plain) mode = mode.substr(6);
-  const std::string begin = Begin(plain);
+  const Mechanism mechanism = mode.starts_with("plain-")   ? Mechanism::kPlain
+                              : mode.starts_with("curve-") ? Mechanism::kCurve
+                                                           : Mechanism::kNull;
+  if (mechanism != Mechanism::kNull) mode = mode.substr(6);
+  const std::string begin = Begin(mechanism);
   if (mode == "flood") {
     // Invalid text makes the reader slow.
     return {70, 30, begin, Repeated(Frame("\x12\x04\x12\x02\xff\xfe", false), 16 << 10)};
   }
   if (mode == "more") return {8, 0, begin, Repeated(Frame("ab", true), 16 << 10)};
-  if (mode == "unfinished") {
-    // The largest frame of a small model: 4 MiB of header.
-    std::string frame = Frame(std::string(4 << 20, 'x'), false);
-    if (plain) frame[0] |= 4;  // a command
+  if (mode == "unfinished" || mode == "giant") {
+    // A piece, and some room for what CURVE adds.
+    const size_t bytes = mode == "giant" ? 4 << 20 : (256 + 1) << 10;
+    std::string frame = Frame(std::string(bytes, 'x'), false);
+    frame[0] |= 4;  // a command
     frame.pop_back();
-    return {400, 0, (plain ? begin.substr(0, 64) : begin) + frame, ""};
+    return {400, 0, Greeting(mechanism) + frame, ""};
   }
   if (mode == "text") {
     // WorkerMessage { hello { token: …  host: … } } of bytes that are no UTF-8.
@@ -178,13 +195,15 @@ class Stranger {
   }
 
   void Open(Connection& connection) {
-    connection.fd = ::socket(address_.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    // A full queue of the server's must not keep the other connections waiting.
+    connection.fd =
+        ::socket(address_.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (connection.fd < 0 ||
-        ::connect(connection.fd, reinterpret_cast<const sockaddr*>(&address_.bytes),
-                  address_.size) != 0) {
+        (::connect(connection.fd, reinterpret_cast<const sockaddr*>(&address_.bytes),
+                   address_.size) != 0 &&
+         errno != EINPROGRESS)) {
       return Close(connection, true);
     }
-    ::fcntl(connection.fd, F_SETFL, O_NONBLOCK);
     connection.sent = 0;
     connection.began = false;
     connection.until = Clock::now() + std::chrono::milliseconds(50);

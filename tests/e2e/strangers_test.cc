@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <tuple>
 
 #include "common/base/error.h"
 #include "tests/e2e/hand_job.h"
@@ -15,7 +18,24 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class Strangers : public HandJob, public ::testing::WithParamInterface<const char*> {
+// Sanitizers keep freed memory, to find who uses it: what is resident says nothing then.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kResidentIsHeld = false;
+#else
+constexpr bool kResidentIsHeld = true;
+#endif
+
+// The most memory that this process ever had; 0 if there is none.
+size_t PeakBytes(pid_t pid) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) return std::stoul(line.substr(6)) << 10;
+  }
+  return 0;
+}
+
+class Strangers : public HandJob,
+                  public ::testing::WithParamInterface<std::tuple<std::string, std::string>> {
  protected:
   std::unique_ptr<Process> Stranger(const std::string& endpoint, const std::string& mode,
                                     const std::string& seconds) {
@@ -27,17 +47,24 @@ class Strangers : public HandJob, public ::testing::WithParamInterface<const cha
 // While the server waits for its workers, and while it trains. Short deadlines: what goes wrong by
 // a timer goes wrong soon.
 TEST_P(Strangers, DoNotDisturbAJob) {
-  const auto server = Server({"--token-file", TokenFile(), "--set", "deadlines.silence_s=2",
-                              "--set", "deadlines.start_s=60"});
+  const auto& [mode, encryption] = GetParam();
+  const Words set{"--set", "cluster.encryption=" + encryption, "--set", "cluster.transport=TCP"};
+  Words server_words{"--token-file",          TokenFile(), "--set",
+                     "deadlines.silence_s=2", "--set",     "deadlines.start_s=60"};
+  server_words.insert(server_words.end(), set.begin(), set.end());
+  const auto server = Server(server_words);
   const std::string endpoint = Endpoint(*server);
-  const std::string mode = GetParam();
   const auto with_null = Stranger(endpoint, mode, "2");
-  const auto with_plain = Stranger(endpoint, "plain-" + mode, "2");
+  // The server's own mechanism, and no token.
+  const std::string known = (encryption == "CURVE" ? "curve-" : "plain-") + mode;
+  const auto with_known = Stranger(endpoint, known, "2");
   EXPECT_EQ(with_null->Wait(30), 0) << with_null->Log();
-  EXPECT_EQ(with_plain->Wait(30), 0) << with_plain->Log();
-  const auto another = Stranger(endpoint, "plain-" + mode, "2");
-  const auto first = Worker(0, endpoint, {"--set", "deadlines.silence_s=20"});
-  const auto second = Worker(1, endpoint, {"--set", "deadlines.silence_s=20"});
+  EXPECT_EQ(with_known->Wait(30), 0) << with_known->Log();
+  const auto another = Stranger(endpoint, known, "2");
+  Words worker_words{"--set", "deadlines.silence_s=20"};
+  worker_words.insert(worker_words.end(), set.begin(), set.end());
+  const auto first = Worker(0, endpoint, worker_words);
+  const auto second = Worker(1, endpoint, worker_words);
   EXPECT_EQ(first->Wait(40), 0) << first->Log();
   EXPECT_EQ(second->Wait(40), 0) << second->Log();
   EXPECT_EQ(server->Wait(40), 0) << server->Log();
@@ -48,8 +75,48 @@ TEST_P(Strangers, DoNotDisturbAJob) {
   EXPECT_LT(std::filesystem::file_size(Path("server.log")), 64u << 10);
 }
 
-INSTANTIATE_TEST_SUITE_P(Modes, Strangers, ::testing::Values("flood", "more", "text"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Modes, Strangers,
+                         ::testing::Combine(::testing::Values("flood", "more", "text"),
+                                            ::testing::Values("NONE", "CURVE")),
+                         [](const auto& info) {
+                           return std::get<0>(info.param) + "_" + std::get<1>(info.param);
+                         });
+
+class Hoarders : public Strangers {};
+
+// 400 connections that each send what a server takes, but for the last byte, or more, or nothing;
+// and 400 that begin with another mechanism: it holds a piece for each of the first, and no more.
+TEST_P(Hoarders, HoldAPieceEach) {
+  if (!kResidentIsHeld) GTEST_SKIP() << "a sanitizer keeps freed memory";
+  const auto& [mode, encryption] = GetParam();
+  const auto server =
+      Server({"--token-file", TokenFile(), "--set", "deadlines.start_s=60", "--set",
+              "cluster.encryption=" + encryption, "--set", "cluster.transport=TCP"});
+  const std::string endpoint = Endpoint(*server);
+  const pid_t pid = Find("run", -1);
+  ASSERT_GT(pid, 0);
+  const size_t before = PeakBytes(pid);
+  ASSERT_GT(before, 0u);
+  const std::string known = (encryption == "CURVE" ? "curve-" : "plain-") + mode;
+  const auto one = Stranger(endpoint, known, "4");
+  const auto two = Stranger(endpoint, mode, "4");
+  EXPECT_EQ(one->Wait(40), 0) << one->Log();
+  EXPECT_EQ(two->Wait(40), 0) << two->Log();
+  constexpr size_t kConnections = 400, kEach = (256 + 64) << 10, kPrograms = 32 << 20;
+  const size_t held = PeakBytes(pid) - before;
+  RecordProperty("held_mb", static_cast<int>(held >> 20));
+  if (mode == "unfinished") EXPECT_GT(held, 100 * kEach) << "the attack has not come";
+  EXPECT_LT(held, kConnections * kEach + kPrograms) << server->Log();
+  server->Signal(SIGTERM);
+  (void)server->Wait(20);
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, Hoarders,
+                         ::testing::Combine(::testing::Values("unfinished", "giant", "idle"),
+                                            ::testing::Values("NONE", "CURVE")),
+                         [](const auto& info) {
+                           return std::get<0>(info.param) + "_" + std::get<1>(info.param);
+                         });
 
 using Token = HandJob;
 

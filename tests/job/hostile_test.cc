@@ -34,7 +34,7 @@ class RawPeer {
  public:
   explicit RawPeer(const std::string& endpoint) : socket_(context_, zmq::socket_type::dealer) {
     socket_.set(zmq::sockopt::linger, 200);
-    PresentToken(socket_, TestToken());
+    PresentToken(socket_, {.token = TestToken()});
     socket_.set(zmq::sockopt::sndtimeo, 500);
     socket_.connect(endpoint);
   }

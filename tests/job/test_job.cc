@@ -13,6 +13,7 @@
 #include "common/base/random.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
+#include "common/link/encryption.h"
 #include "common/link/protocol.h"
 #include "common/transport/link_options.h"
 #include "common/transport/transport.h"
@@ -73,6 +74,7 @@ ClientOptions WorkerOptions(const config::Config& config, const std::string& end
   options.arena_floats = graph.arena_floats();
   options.link = LinkOptionsFor(config, graph.layout());
   options.link.token = TestToken();
+  options.link.encrypt = IsEncrypted(config.cluster(), endpoint);
   options.transport = config.cluster().transport();
   options.start_s = 30;
   DescribeLayout(graph.layout(), options.hello);
@@ -90,7 +92,9 @@ TestJob::TestJob(config::Config config, const std::string& transport, const Wrap
   SetLogLevel(LogLevel::kError);
   const std::string endpoint =
       transport == "tcp" ? "tcp://127.0.0.1:*" : transport + "://@" + UniqueName();
-  auto link = Listen(endpoint, JobOf(token_), config_.cluster().transport(), OptionsFor(0).link);
+  LinkOptions options = OptionsFor(0).link;
+  options.encrypt = IsEncrypted(config_.cluster(), endpoint);
+  auto link = Listen(endpoint, JobOf(token_), config_.cluster().transport(), options);
   endpoint_ = link->endpoint();
   if (wrap) link = wrap(std::move(link));
   std::optional<ResumePoint> resume;

@@ -50,7 +50,7 @@ TEST(Admission, WithoutTheTokenNothingArrives) {
   none.connect(server->endpoint());
   zmq::socket_t other(context, zmq::socket_type::dealer);  // the token, under another user's name
   other.set(zmq::sockopt::linger, 0);
-  PresentToken(other, TestToken());
+  PresentToken(other, {.token = TestToken()});
   other.set(zmq::sockopt::plain_username, "other");
   other.connect(server->endpoint());
   wire::WorkerMessage message;

@@ -1,10 +1,16 @@
 // The worker's end of the ZeroMQ link (zmq_server_link.cc): a DEALER. Which tensor goes when is its
 // owner's affair (worker/client).
 #include <algorithm>
+#include <cerrno>
 
 #include "common/base/error.h"
+#include "common/base/log.h"
 #include "common/link/protocol.h"
+#include "common/link/tcp_address.h"
 #include "common/transport/zmq/zmq_admission.h"
+#include "common/transport/zmq/zmq_connection_ends.h"
+#include "common/transport/zmq/zmq_frames.h"
+#include "common/transport/zmq/zmq_greeting.h"
 #include "common/transport/zmq/zmq_link.h"
 #include "common/transport/zmq/zmq_socket.h"
 
@@ -13,13 +19,22 @@ namespace {
 
 using std::chrono::milliseconds;
 
+// For a greeting from who has just answered.
+constexpr milliseconds kGreetingLimit{2000};
+
 class ZmqClientLink : public ClientLink {
  public:
   ZmqClientLink(const std::string& endpoint, const LinkOptions& options)
-      : endpoint_(endpoint), context_(1), socket_(context_, zmq::socket_type::dealer) {
-    PresentToken(socket_, options.token);
-    SetCommonOptions(socket_, options,
-                     std::max(options.max_message_bytes, options.max_server_message_bytes));
+      : endpoint_(endpoint),
+        encrypt_(options.encrypt),
+        most_frames_(MostFrames(options.max_server_message_bytes)),
+        context_(1),
+        socket_(context_, zmq::socket_type::dealer),
+        sender_(socket_, kPieceBytes) {
+    PresentToken(socket_, options);
+    SetCommonOptions(
+        socket_, options,
+        std::max(options.max_message_bytes, options.max_server_message_bytes) + kFrameOverhead);
     // The server may start later than this worker. Once admitted, a loss is final.
     socket_.set(zmq::sockopt::reconnect_ivl, 100);
     // A host that is not up yet drops the first packet; the kernel would ask again ever more
@@ -28,10 +43,11 @@ class ZmqClientLink : public ClientLink {
     monitor_ = std::make_unique<ConnectionMonitor>(
         context_, socket_,
         ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
-            ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_DISCONNECTED);
-    const std::string address = Resolve(endpoint, socket_);
+            ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
+            ZMQ_EVENT_DISCONNECTED);
+    address_ = Resolve(endpoint, socket_);
     try {
-      socket_.connect(address);
+      socket_.connect(address_);
     } catch (const zmq::error_t& error) {
       throw Error(ExitCode::kUsage, "{}: not an endpoint: {}", endpoint, error.what());
     }
@@ -44,36 +60,26 @@ class ZmqClientLink : public ClientLink {
   bool Pending() override { return HasInput(socket_) || monitor_->Pending(); }
 
   std::optional<FromServer> Receive() override {
-    zmq::message_t header;
-    if (!socket_.recv(header, zmq::recv_flags::dontwait)) {
+    Frames frames = ReceiveFrames(socket_, zmq::recv_flags::dontwait, most_frames_);
+    if (frames.empty()) {
       if (!ConnectionIsLost()) return std::nullopt;
       return FromServer{FromServer::Kind::kLost, {}, {}};
     }
     FromServer result{FromServer::Kind::kMalformed, {}, {}};
-    zmq::message_t tensor;
-    bool complete = true;
-    if (header.more()) {
-      complete = socket_.recv(tensor, zmq::recv_flags::none) && !tensor.more();
-      result.payload = MakePayload(std::move(tensor));
-    }
-    if (complete && result.message.ParseFromArray(header.data(), static_cast<int>(header.size()))) {
+    if (std::optional<Payload> payload = Assemble(std::move(frames), result.message)) {
       result.kind = FromServer::Kind::kMessage;
+      result.payload = std::move(*payload);
     }
     return result;
   }
 
   bool Send(const wire::WorkerMessage& message, std::span<const std::byte> tensor,
             Release release) override {
-    if (!socket_.send(Serialize(message),
-                      tensor.empty() ? zmq::send_flags::dontwait
-                                     : zmq::send_flags::dontwait | zmq::send_flags::sndmore)) {
-      // libzmq takes nothing more for a connection that was refused, and says so to the monitor
-      // first.
-      (void)ConnectionIsLost();
-      return false;
-    }
-    if (!tensor.empty()) socket_.send(Borrow(tensor, release), zmq::send_flags::none);
-    return true;
+    if (sender_.Send(message, tensor, release)) return true;
+    // libzmq takes nothing more for a connection that was refused, and says so to the monitor
+    // first.
+    (void)ConnectionIsLost();
+    return false;
   }
 
   void Flush(milliseconds limit) override {
@@ -93,11 +99,18 @@ class ZmqClientLink : public ClientLink {
 
  private:
   bool ConnectionIsLost();
+  [[noreturn]] void NotOfThisProtocol() const;
+  void OnClosedInHandshake();
 
   const std::string endpoint_;
+  const bool encrypt_;
+  const size_t most_frames_;
+  std::string address_;  // in numbers
   bool admitted_ = false;
+  int closed_in_handshake_ = 0;  // in a row
   zmq::context_t context_;
   zmq::socket_t socket_;
+  FrameSender sender_;
   std::unique_ptr<ConnectionMonitor> monitor_;
 };
 
@@ -108,20 +121,57 @@ bool ZmqClientLink::ConnectionIsLost() {
     switch (event->what) {
       case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
         admitted_ = true;
+        closed_in_handshake_ = 0;
         break;
       case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH:
         throw Error(ExitCode::kRefused, "the server at {} refused this worker: {}", endpoint_,
                     kWrongToken);
       case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
-        throw Error(ExitCode::kRefused,
-                    "what listens at {} is no server of this protocol (version {}): is this the "
-                    "endpoint that the server says, and is it the same release of Muster?",
-                    endpoint_, kProtocolVersion);
+        if (!admitted_) NotOfThisProtocol();
+        LogWarning("the connection to the server at {} ends: {}", endpoint_, WhyCut(event->value));
+        return true;
+      case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL:
+        if (event->value == EPIPE || event->value == ECONNRESET) OnClosedInHandshake();
+        break;
       default:
         if (admitted_) return true;  // before that libzmq tries again
     }
   }
   return false;
+}
+
+// What cannot be spoken with, by what it says of itself.
+void ZmqClientLink::NotOfThisProtocol() const {
+  const std::string mechanism = IsTcp(endpoint_) ? MechanismOf(address_, kGreetingLimit) : "";
+  if (mechanism == "CURVE" && !encrypt_) {
+    throw Error(ExitCode::kRefused,
+                "the server at {} takes encrypted connections only (CURVE), and this worker's are "
+                "not: give it the config.txtpb that the server has written, or "
+                "--set cluster.encryption=CURVE",
+                endpoint_);
+  }
+  if (mechanism == "PLAIN" && encrypt_) {
+    throw Error(ExitCode::kRefused,
+                "the server at {} does not encrypt (its cluster.encryption is NONE, or it listens "
+                "on loopback only), and this worker would (CURVE): start both with "
+                "cluster.encryption=CURVE, or, where nobody else can listen, with "
+                "cluster.encryption=NONE",
+                endpoint_);
+  }
+  throw Error(ExitCode::kRefused,
+              "what listens at {} is no server of this protocol (version {}): is this the "
+              "endpoint that the server says, and is it the same release of Muster?",
+              endpoint_, kProtocolVersion);
+}
+
+// With CURVE a server cannot say to somebody with a wrong key that it is wrong: it hangs up. So
+// does a tunnel whose server has not started yet, which says nothing before.
+void ZmqClientLink::OnClosedInHandshake() {
+  constexpr int kOften = 3;
+  if (!encrypt_ || ++closed_in_handshake_ % kOften != 0) return;
+  if (MechanismOf(address_, kGreetingLimit) != "CURVE") return;
+  throw Error(ExitCode::kRefused, "the server at {} refused this worker: {}", endpoint_,
+              kWrongToken);
 }
 
 }  // namespace

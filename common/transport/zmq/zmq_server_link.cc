@@ -8,12 +8,11 @@
 //
 // A lost connection is a lost peer: libzmq reports it on a monitor socket, with the file
 // descriptor of the connection, which each received message also carries.
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <deque>
+#include <limits>
 #include <unordered_map>
 #include <utility>
 
@@ -21,8 +20,11 @@
 #include "common/base/event_fd.h"
 #include "common/link/epoll.h"
 #include "common/link/outbox.h"
+#include "common/link/protocol.h"
 #include "common/link/tcp_address.h"
 #include "common/transport/zmq/zmq_admission.h"
+#include "common/transport/zmq/zmq_connection_ends.h"
+#include "common/transport/zmq/zmq_frames.h"
 #include "common/transport/zmq/zmq_link.h"
 #include "common/transport/zmq/zmq_socket.h"
 
@@ -50,17 +52,20 @@ class ZmqServerLink : public ServerLink {
  public:
   ZmqServerLink(const std::string& endpoint, const LinkOptions& options)
       : max_waiting_(static_cast<size_t>(options.max_queued_messages)),
+        most_frames_(MostFrames(options.max_message_bytes)),
         context_(options.io_threads),
-        admission_(context_, options.token),
-        socket_(context_, zmq::socket_type::router) {
-    Admission::Guard(socket_);
-    SetCommonOptions(socket_, options, options.max_message_bytes);
+        admission_(context_, options),
+        socket_(context_, zmq::socket_type::router),
+        sender_(socket_, std::numeric_limits<size_t>::max()) {
+    admission_.Guard(socket_);
+    SetCommonOptions(socket_, options, kPieceBytes + kFrameOverhead);
     CloseDeadConnections(options.silence_s);
-    for (const int fd : {room_bell_.get(), socket_.get(zmq::sockopt::fd), admission_.fd()}) {
+    socket_.set(zmq::sockopt::router_mandatory, true);
+    ends_ = std::make_unique<ConnectionEnds>(context_, socket_, options.encrypt);
+    for (const int fd :
+         {room_bell_.get(), socket_.get(zmq::sockopt::fd), admission_.fd(), ends_->fd()}) {
       epoll_.Add(fd);
     }
-    socket_.set(zmq::sockopt::router_mandatory, true);
-    monitor_ = std::make_unique<ConnectionMonitor>(context_, socket_, ZMQ_EVENT_DISCONNECTED);
     const std::string address = Resolve(endpoint, socket_);
     if (!IsTcp(endpoint)) AdmitThisUserOnly();
     try {
@@ -83,8 +88,8 @@ class ZmqServerLink : public ServerLink {
   int fd() const override { return epoll_.get(); }
 
   bool Pending() override {
-    return room_ || HasInput(socket_) || admission_.Pending() || monitor_->Pending() ||
-           (!losses_.empty() && LossIsDue());
+    return room_ || HasInput(socket_) || admission_.Pending() || ends_->Pending() ||
+           !refused_.empty() || (!losses_.empty() && LossIsDue());
   }
 
   std::optional<FromWorker> Receive() override;
@@ -117,10 +122,11 @@ class ZmqServerLink : public ServerLink {
   // What waits, for as long as there is room.
   SendResult SendWaiting(Peer& peer);
   SendResult HandOver(const Peer& peer, const Outgoing& outgoing, Release sent);
-  PeerId FindPeer(const zmq::message_t& identity, const zmq::message_t& frame);
+  PeerId FindPeer(const zmq::message_t& identity, const Frames& frames);
   void DrainMonitor();
+  void OnStrangersEnd(const ConnectionEnds::End& end);
   void AdmitThisUserOnly();
-  std::optional<FromWorker> AnswerWhoAsks();
+  std::optional<FromWorker> NextRefused();
   void CloseDeadConnections(double silence_s);
 
   // Some window has room again. By ZeroMQ's threads: these outlive the context.
@@ -128,19 +134,22 @@ class ZmqServerLink : public ServerLink {
   std::atomic<bool> room_{false};  // set after the bell was rung
   Epoll epoll_;
   const size_t max_waiting_;  // of a peer
+  const size_t most_frames_;  // of a message
   zmq::context_t context_;
   Admission admission_;
   zmq::socket_t socket_;
-  std::unique_ptr<ConnectionMonitor> monitor_;
+  FrameSender sender_;
+  std::unique_ptr<ConnectionEnds> ends_;
   std::string endpoint_;
   PeerId next_peer_ = 1;
   std::unordered_map<std::string, PeerId> by_identity_;
   std::unordered_map<PeerId, Peer> peers_;
   std::unordered_map<int, PeerId> by_fd_;
   std::deque<Loss> losses_;
+  std::deque<FromWorker> refused_;
 };
 
-PeerId ZmqServerLink::FindPeer(const zmq::message_t& identity, const zmq::message_t& frame) {
+PeerId ZmqServerLink::FindPeer(const zmq::message_t& identity, const Frames& frames) {
   const std::string key = identity.to_string();
   const auto found = by_identity_.find(key);
   if (found != by_identity_.end()) return found->second;
@@ -150,18 +159,30 @@ PeerId ZmqServerLink::FindPeer(const zmq::message_t& identity, const zmq::messag
   by_identity_[key] = peer;
   const auto room = [](void* link) { static_cast<ZmqServerLink*>(link)->Ring(); };
   peers_.emplace(peer, Peer{key, Outbox<Outgoing>(Release{room, this})});
-  const int fd = zmq_msg_get(const_cast<zmq_msg_t*>(frame.handle()), ZMQ_SRCFD);
+  if (frames.empty()) return peer;
+  const int fd = zmq_msg_get(const_cast<zmq_msg_t*>(frames[0].handle()), ZMQ_SRCFD);
   if (fd >= 0) by_fd_[fd] = peer;
   return peer;
 }
 
 void ZmqServerLink::DrainMonitor() {
-  while (const std::optional<ConnectionMonitor::Event> event = monitor_->Next()) {
-    const auto found = by_fd_.find(event->value);
-    if (found == by_fd_.end()) continue;  // never said anything
+  while (const std::optional<ConnectionEnds::End> end = ends_->Next()) {
+    const auto found = by_fd_.find(end->fd);
+    if (found == by_fd_.end()) {
+      OnStrangersEnd(*end);
+      continue;
+    }
     losses_.push_back({found->second, steady_clock::now() + kLossDelay});
     by_fd_.erase(found);
   }
+}
+
+// Of a connection that never said anything. What a flood of them leaves here has a bound.
+void ZmqServerLink::OnStrangersEnd(const ConnectionEnds::End& end) {
+  constexpr size_t kMostRefused = 100;
+  if (end.why_refused.empty() || refused_.size() >= kMostRefused) return;
+  refused_.push_back(
+      {.kind = FromWorker::Kind::kRefused, .refused = end.from, .why_refused = end.why_refused});
 }
 
 // A Unix-domain socket, like the local link, is for one user: others do not get as far as libzmq's
@@ -186,12 +207,16 @@ void ZmqServerLink::CloseDeadConnections(double silence_s) {
   socket_.set(zmq::sockopt::tcp_keepalive_cnt, kProbes);
 }
 
-std::optional<FromWorker> ZmqServerLink::AnswerWhoAsks() {
+std::optional<FromWorker> ZmqServerLink::NextRefused() {
   while (const std::optional<std::string> refused = admission_.Answer()) {
     if (refused->empty()) continue;
-    return FromWorker{.kind = FromWorker::Kind::kRefused, .refused = *refused};
+    return FromWorker{
+        .kind = FromWorker::Kind::kRefused, .refused = *refused, .why_refused = kWrongToken};
   }
-  return std::nullopt;
+  if (refused_.empty()) return std::nullopt;
+  FromWorker refused = std::move(refused_.front());
+  refused_.pop_front();
+  return refused;
 }
 
 std::optional<FromWorker> ZmqServerLink::Receive() {
@@ -202,31 +227,19 @@ std::optional<FromWorker> ZmqServerLink::Receive() {
   }
   zmq::message_t identity;
   if (!socket_.recv(identity, zmq::recv_flags::dontwait)) {
-    if (losses_.empty() || !LossIsDue()) return AnswerWhoAsks();
+    if (losses_.empty() || !LossIsDue()) return NextRefused();
     const PeerId peer = losses_.front().peer;
     losses_.pop_front();
     by_identity_.erase(peers_.at(peer).identity);
     peers_.erase(peer);
     return FromWorker{.kind = FromWorker::Kind::kLost, .peer = peer};
   }
-  zmq::message_t header, tensor;
-  bool complete = identity.more() && socket_.recv(header, zmq::recv_flags::none).has_value();
-  bool has_tensor = false;
-  if (complete && header.more()) {
-    has_tensor = socket_.recv(tensor, zmq::recv_flags::none).has_value();
-    // More than two frames: read them away.
-    for (bool more = has_tensor && tensor.more(); more;) {
-      zmq::message_t excess;
-      complete = false;
-      more = socket_.recv(excess, zmq::recv_flags::none) && excess.more();
-    }
-  }
-  FromWorker result{FromWorker::Kind::kMalformed, FindPeer(identity, header), {}, {}};
-  constexpr size_t kMaxHeader = 4 << 20;
-  if (complete && header.size() <= kMaxHeader &&
-      result.message.ParseFromArray(header.data(), static_cast<int>(header.size()))) {
+  Frames frames;
+  if (identity.more()) frames = ReceiveFrames(socket_, zmq::recv_flags::none, most_frames_);
+  FromWorker result{FromWorker::Kind::kMalformed, FindPeer(identity, frames), {}, {}};
+  if (std::optional<Payload> payload = Assemble(std::move(frames), result.message)) {
     result.kind = FromWorker::Kind::kMessage;
-    if (has_tensor) result.payload = MakePayload(std::move(tensor));
+    result.payload = std::move(*payload);
   } else {
     result.message.Clear();
   }
@@ -259,24 +272,19 @@ SendResult ZmqServerLink::SendWaiting(Peer& peer) {
 }
 
 SendResult ZmqServerLink::HandOver(const Peer& peer, const Outgoing& outgoing, Release sent) {
-  const std::span<const std::byte> tensor = outgoing.tensor;
-  // Made first: it is released even if it is not sent.
-  zmq::message_t body = tensor.empty() ? zmq::message_t() : Borrow(tensor, sent);
+  SendResult result = SendResult::kFull;
   try {
     zmq::message_t identity(peer.identity.data(), peer.identity.size());
-    if (!socket_.send(identity, zmq::send_flags::dontwait | zmq::send_flags::sndmore)) {
-      return SendResult::kFull;
+    if (socket_.send(identity, zmq::send_flags::dontwait | zmq::send_flags::sndmore) &&
+        sender_.Send(outgoing.message, outgoing.tensor, sent)) {
+      return SendResult::kQueued;
     }
-    // Once the first frame of a message is accepted, the others are too.
-    socket_.send(Serialize(outgoing.message),
-                 tensor.empty() ? zmq::send_flags::none : zmq::send_flags::sndmore);
-    if (!tensor.empty()) socket_.send(std::move(body), zmq::send_flags::none);
-    return SendResult::kQueued;
   } catch (const zmq::error_t& error) {
-    if (error.num() == EHOSTUNREACH) return SendResult::kGone;
-    if (error.num() == EAGAIN) return SendResult::kFull;
-    throw;
+    if (error.num() != EHOSTUNREACH && error.num() != EAGAIN) throw;
+    if (error.num() == EHOSTUNREACH) result = SendResult::kGone;
   }
+  if (sent.call != nullptr) sent.call(sent.hint);
+  return result;
 }
 
 }  // namespace

@@ -34,8 +34,10 @@ class ConnectionMonitor {
   int fd() const { return events_.get(zmq::sockopt::fd); }
 
   struct Event {
-    int what = 0;   // ZMQ_EVENT_…
-    int value = 0;  // of ZMQ_EVENT_DISCONNECTED: the connection's file descriptor
+    int what = 0;  // ZMQ_EVENT_…
+    // ZMQ_EVENT_ACCEPTED and DISCONNECTED: the connection's file descriptor; HANDSHAKE_FAILED_…:
+    // an errno, or which rule of the protocol was broken.
+    int value = 0;
   };
   std::optional<Event> Next();
 

@@ -1,0 +1,50 @@
+#include "common/transport/zmq/zmq_keys.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <zmq.h>
+
+#include <string_view>
+
+#include "common/base/error.h"
+
+namespace muster {
+namespace {
+
+// HMAC-SHA-256 is a pseudo-random function of its key, the token: different labels give keys that
+// have nothing to do with one another. X25519 takes any 32 bytes as a secret half.
+CurvePair Derive(const std::string& token, std::string_view label) {
+  constexpr size_t kZ85 = 41;  // 32 bytes as text, with its end
+  CurvePair pair;
+  unsigned size = 0;
+  const bool hashed = HMAC(EVP_sha256(), token.data(), static_cast<int>(token.size()),
+                           reinterpret_cast<const unsigned char*>(label.data()), label.size(),
+                           pair.secret_half.data(), &size) != nullptr &&
+                      size == pair.secret_half.size();
+  if (!hashed) {
+    throw Error(ExitCode::kFailure,
+                "OpenSSL cannot make the keys of encrypted connections (HMAC-SHA-256); between "
+                "trusted hosts cluster.encryption=NONE goes without");
+  }
+  std::array<char, kZ85> secret_text{}, public_text{};
+  zmq_z85_encode(secret_text.data(), pair.secret_half.data(), pair.secret_half.size());
+  const int failed = zmq_curve_public(public_text.data(), secret_text.data());
+  OPENSSL_cleanse(secret_text.data(), secret_text.size());
+  if (failed != 0) {
+    throw Error(ExitCode::kFailure,
+                "this libzmq was built without CURVE: connections cannot be encrypted; between "
+                "trusted hosts cluster.encryption=NONE goes without");
+  }
+  zmq_z85_decode(pair.public_half.data(), public_text.data());
+  return pair;
+}
+
+}  // namespace
+
+CurvePair ServerKeys(const std::string& token) { return Derive(token, "muster curve server"); }
+CurvePair WorkerKeys(const std::string& token) { return Derive(token, "muster curve worker"); }
+
+void Forget(CurvePair& pair) { OPENSSL_cleanse(&pair, sizeof pair); }
+
+}  // namespace muster
