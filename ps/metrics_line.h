@@ -11,5 +11,6 @@ namespace muster {
 nlohmann::ordered_json MetricsLine(const events::Log& line);
 nlohmann::ordered_json MetricsLine(const events::Evaluation& line);
 nlohmann::ordered_json MetricsLine(const events::Summary& summary);
+nlohmann::ordered_json MetricsLine(const events::MemberChange& change);
 
 }  // namespace muster

@@ -31,6 +31,7 @@ class Reporter {
   void Metrics(const events::Log& line);
   void Metrics(const events::Evaluation& line);
   void Metrics(const events::Summary& summary);
+  void Metrics(const events::MemberChange& change);
 
   // The run that was resumed goes on indeed: cuts metrics.jsonl to what it was then, so that it has
   // every step once. Throws Error(kFailure).
@@ -52,6 +53,7 @@ class Reporter {
   void Log(events::Log line);
   void Evaluation(events::Evaluation line);
   void SkippedStep(events::SkippedStep step);
+  void MemberChanged(events::MemberChange change);
   void Warning(const std::string& message);
   void Failure(const JobFailure& failure);
   // State and weights are being written, or will be: once a second until they are.
