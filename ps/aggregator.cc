@@ -90,6 +90,15 @@ std::vector<uint32_t> Aggregator::MissingChunks(const TreeNode& node) const {
   return missing;
 }
 
+bool Aggregator::IsWhole(const TreeNode& node) const {
+  const int64_t all = gradients_.SizeOf(node);
+  for (size_t c = 0; c < chunks_.size(); ++c) {
+    const int64_t here = gradients_.SlicesOf(c, node);
+    if (here != 0 && here != all) return false;
+  }
+  return true;
+}
+
 // Keeps the pool busy with complete chunks, the lowest layer first: the next forward pass waits
 // for that one; the last one is made here, without a wake-up there and one back. No more than the
 // pool's threads are handed out at a time, so that a lower chunk that completes later still goes

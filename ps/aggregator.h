@@ -64,6 +64,9 @@ class Aggregator {
   // The chunks of this step to which nobody has brought a part of this subtree.
   std::vector<uint32_t> MissingChunks(const TreeNode& node) const;
 
+  // Whether of each chunk all of this subtree is there, or nothing.
+  bool IsWhole(const TreeNode& node) const;
+
   // The first value of this step that was not finite.
   const std::optional<Nonfinite>& nonfinite() const { return nonfinite_; }
   // Whether this step leaves everything as it was, because of Decision::skip or of SKIP_STEP and

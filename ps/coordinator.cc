@@ -36,6 +36,9 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
                   nonfinite_.may_skip(),
                   [this](int64_t version, size_t chunk) { PublishChunk(version, chunk); }),
       work_(members, aggregator_.chunks().size()),
+      published_(aggregator_.chunks().size()),
+      recovers_(config.cluster().on_lost_worker() != config::Cluster::ABORT),
+      changes_(reporter),
       evaluator_(config.evaluation(), config.run().dir(), graph.classes(),
                  config.tensorboard().enabled() ? config.tensorboard().images() : 0),
       saver_(config, graph, variables_, progress_),
@@ -60,12 +63,12 @@ void Coordinator::Begin() {
   const Roster& roster = members_.roster();
   plan_ = PlanSteps(config_, roster.train_samples());
   CheckBatchNorms(graph_, plan_);
-  schedule_ = LearningRateSchedule(config_.learning_rate(), members_.size(),
+  schedule_ = LearningRateSchedule(config_.learning_rate(), roster.workers(),
                                    plan_.At(plan_.total_steps).samples_before);
   if (config_.learning_rate().scaling() != config::LearningRate::NONE) {
     LogInfo("learning rate: base {:g} is scaled to {:g} ({}, {} workers)",
             config_.learning_rate().base(), schedule_.base(),
-            config::LearningRate::Scaling_Name(config_.learning_rate().scaling()), members_.size());
+            config::LearningRate::Scaling_Name(config_.learning_rate().scaling()), roster.workers());
   }
   evaluator_.Plan(plan_, roster.test_samples());
   if (!FitsCheckpoint()) return;
@@ -75,7 +78,7 @@ void Coordinator::Begin() {
                        .chunks = aggregator_.chunks(),
                        .wire_type = variables_.wire_type()});
   phase_ = Phase::kPreparing;
-  for (uint32_t rank = 0; rank < members_.size(); ++rank) members_.Enter(rank, step_);
+  for (const uint32_t rank : members_.Seated()) members_.Enter(rank, step_);
   deadlines_.Restart();
   for (size_t c = 0; c < aggregator_.chunks().size(); ++c) PublishChunk(step_, c);
   events::Started started = StartedEvent(plan_, roster);
@@ -83,27 +86,6 @@ void Coordinator::Begin() {
   started.set_chunks(static_cast<int64_t>(aggregator_.chunks().size()));
   started.set_instruction_set(instruction_set());
   reporter_.Started(std::move(started));
-}
-
-void Coordinator::SendWeights(uint32_t rank) {
-  members_.Enter(rank, step_);
-  for (size_t c = 0; c < aggregator_.chunks().size(); ++c) {
-    wire::ServerMessage message = WeightsMessage(step_, c);
-    members_.Send(rank, message, variables_.WireWeights(step_, aggregator_.chunks()[c]));
-  }
-}
-
-void Coordinator::OnReady(uint32_t rank) {
-  if (!members_.OnReady(rank)) return;
-  phase_ = Phase::kTraining;
-  LogInfo("all {} workers are ready: {} steps of {} samples", members_.size(), plan_.total_steps,
-          plan_.global_batch);
-  progress_.Begin(plan_, members_.size());
-  board_.Begin(step_);
-  watch_.Begin(plan_, work_.assignment());
-  if (resumed_) return GoOn();
-  work_.Order(step_);
-  BeginStep(step_);
 }
 
 // Losses first: a bad one is caught before anything is updated.
@@ -116,11 +98,14 @@ void Coordinator::BeginStep(int64_t step) {
   learning_rate_ = schedule_.At(losses_.batch().samples_before);
   nonfinite_.BeginStep(step);
   work_.BeginStep(step);
-  if (expected_ != work_.assignment().id) {
-    aggregator_.Expect(work_.assignment());
-    expected_ = work_.assignment().id;
-  }
+  ExpectShares();
   aggregator_.BeginStep(step);
+  published_.assign(published_.size(), false);
+  lost_work_.BeginStep();
+  somebody_late_ = false;
+  // Of those that were lost or fenced since the step was ordered.
+  repair_due_ = recovers_ && (members_.Staying() != members_.Entered() ||
+                              work_.leases().HeldSlices(step, plan_.slices) < plan_.slices);
   checkpoints_.AtBoundary(plan_, step);
 }
 
@@ -130,13 +115,17 @@ std::string Coordinator::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss)
     return fmt::format("a loss of step {} at step {}", loss.step(), step_);
   }
   std::string why;
-  if (work_.LeaseOf(rank, step_, loss, why) == nullptr) return why;
+  const Lease* const lease = work_.LeaseOf(rank, step_, loss, why);
+  if (lease == nullptr) return why;
   switch (losses_.Add(rank, loss.slice(), loss.samples(), loss.loss(), loss.correct())) {
     case StepLosses::Added::kNew:
+      work_.CountLoss(*lease);
       break;
     case StepLosses::Added::kSame:
-      return losses_.RankOf(loss.slice()) == rank ? fmt::format("slice {} again", loss.slice())
-                                                  : "";
+      if (losses_.RankOf(loss.slice()) == rank && !lease->again)
+        return fmt::format("slice {} again", loss.slice());
+      work_.CountLoss(*lease);
+      return "";
     case StepLosses::Added::kDiffers:
       FailDifferent(rank, loss.slice());
       return "";
@@ -147,14 +136,26 @@ std::string Coordinator::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss)
   if (failure_.is_set()) return "";
   if (!losses_.Complete()) return "";
   losses_complete_ = true;
-  if (!checkpoints_.copying()) Proceed();
+  if (MayProceed()) Proceed();
   return "";
+}
+
+// W(v) is read by the evaluation of it, and overwritten by the update of v + 1: it is over before
+// that is ordered. Its average is overwritten by the next evaluation's.
+bool Coordinator::MayProceed() const {
+  return losses_complete_ && !checkpoints_.copying() &&
+         !(evaluator_.running() && evaluator_.current().version() <= step_);
 }
 
 // With a bad loss the step goes on: its gradients are waited for, and not used.
 void Coordinator::Proceed() {
   losses_complete_ = false;
-  work_.AdmitReady(step_ + 1);  // before the first chunk of W(v + 1) goes out
+  if (somebody_late_) FenceAll(work_.FenceBehind(step_));
+  // Before the first chunk of W(v + 1) goes out.
+  for (const uint32_t rank : members_.ReadyToEnter()) {
+    work_.Admit(rank, step_ + 1);
+    Changed(events::MemberChange::JOINED, rank, "");
+  }
   aggregator_.Proceed({.learning_rate = learning_rate_,
                        .skip = nonfinite_.bad_loss(),
                        .evaluate_average = evaluator_.AverageIsDue(step_ + 1),
@@ -167,7 +168,7 @@ void Coordinator::OrderNext() {
   const int64_t next = step_ + 1;
   if (evaluator_.IsDueAfter(step_)) OrderEvaluation(next);
   if (evaluator_.running() && evaluator_.decides()) return;
-  if (next < plan_.total_steps) work_.Order(next);
+  if (next < plan_.total_steps) Order(next);
 }
 
 // Parts of gradients, chunk by chunk.
@@ -222,6 +223,7 @@ wire::ServerMessage Coordinator::WeightsMessage(int64_t version, size_t chunk) c
 void Coordinator::PublishChunk(int64_t version, size_t chunk) {
   const trace::Span span("publish", {}, {.step = version, .chunk = static_cast<int32_t>(chunk)});
   wire::ServerMessage message = WeightsMessage(version, chunk);
+  if (version == step_ + 1) published_[chunk] = true;
   members_.Broadcast(message, variables_.WireWeights(version, aggregator_.chunks()[chunk]));
   if (phase_ == Phase::kTraining && evaluator_.AverageIsDue(version))
     PublishAverage(version, chunk);
@@ -229,7 +231,8 @@ void Coordinator::PublishChunk(int64_t version, size_t chunk) {
 
 void Coordinator::Advance(bool collect) {
   if (collect) pool_.Collect();
-  if (losses_complete_ && !checkpoints_.copying()) Proceed();
+  if (MayProceed()) Proceed();
+  if (repair_due_) Repair();
   nonfinite_.CheckGradient(aggregator_);
   if (failure_.is_set()) return;
   if (phase_ == Phase::kTraining && aggregator_.StepIsComplete()) EndStep();
@@ -240,7 +243,7 @@ void Coordinator::EndStep() {
   progress_.EndStep(losses_, learning_rate_, aggregator_.skips());
   nonfinite_.EndStep(aggregator_);
   if (failure_.is_set()) return;
-  work_.FenceLate(step_);
+  FenceAll(work_.FenceLate(step_));
   const int64_t next = step_ + 1;
   ReportStep(next);
   if (evaluator_.running()) progress_.BeginEvaluation();
@@ -249,6 +252,7 @@ void Coordinator::EndStep() {
   trace::AtStep(next);
   phase_ = Phase::kFinishing;
   if (!evaluator_.running()) return Finish();
+  repair_due_ = recovers_;
   checkpoints_.AtBoundary(plan_, step_);
 }
 
@@ -285,7 +289,7 @@ void Coordinator::EndEvaluation() {
     progress_.StopEarly(reason);
     Finish();
   } else if (evaluator_.decides()) {
-    work_.Order(step_);  // it was held back
+    OrderNow();  // it was held back
   }
 }
 

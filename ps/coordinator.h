@@ -23,6 +23,8 @@
 #include "ps/deadlines.h"
 #include "ps/evaluator.h"
 #include "ps/first_failure.h"
+#include "ps/lost_work.h"
+#include "ps/member_changes.h"
 #include "ps/membership.h"
 #include "ps/model_saver.h"
 #include "ps/nonfinite_policy.h"
@@ -47,17 +49,22 @@ class Coordinator {
 
   // All have joined: plans the run, welcomes them, sends W(0).
   void Begin();
-  // Sends W(0) to one that had to be welcomed again.
-  void SendWeights(uint32_t rank);
+  // One has come late, or again over another link: it is welcomed.
+  void OnJoined(uint32_t rank);
   void OnReady(uint32_t rank);
+  // A member is gone: why, and with which code a run ends that cannot go on without it. Whatever it
+  // had not brought is given to others.
+  void OnLost(uint32_t rank, ExitCode code, const std::string& why);
+  // It wants to go; it has gone.
+  void OnLeave(uint32_t rank);
+  void OnLeft(uint32_t rank);
 
   std::string OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss);
   std::string OnGradient(uint32_t rank, const wire::GradientPart& part, const Payload& payload);
   std::string OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBlock& block);
   void OnStepTimes(uint32_t rank, const wire::StepTimes& times);
 
-  // What happens to members in the middle of a run, to be decided by others (nobody does yet; the
-  // mechanism is PROTOCOL.md's). In training only.
+  // By hand, in training only (PROTOCOL.md): with on_lost_worker of ABORT nothing of it is done here.
   //
   // A member is to compute what is missing of this subtree in the step under way. False: nothing
   // is, or it has no room.
@@ -93,6 +100,7 @@ class Coordinator {
   int64_t step() const { return step_; }
   uint64_t weights_hash() const { return variables_.HashWeights(step_); }
   const Progress& progress() const { return progress_; }
+  const MemberChanges& changes() const { return changes_; }
   ThreadPool& pool() { return pool_; }
   ModelSaver& saver() { return saver_; }
   const ModelSaver& saver() const { return saver_; }
@@ -109,8 +117,33 @@ class Coordinator {
   checkpoint::State Describe() const;
   bool FitsCheckpoint();
   void GoOn();
+  // coordinator_members.cc
+  void StartIfReady();
+  void SendWeights(uint32_t rank);
+  void EnterNow(uint32_t rank);
+  void Order(int64_t step);
+  void OrderNow();
+  size_t LeastWorkers() const;
+  bool Starves() const;
+  void ExpectShares();
+  void Repair();
+  void GiveOutSlices();
+  bool Give(const TreeNode& piece, const std::vector<uint32_t>& helpers);
+  void GiveOutBlocks();
+  void ReleaseLeaving();
+  void FenceAll(const std::vector<uint32_t>& ranks);
+  bool IsMissing(int64_t slice) const;
+  int64_t OpenSlices(uint32_t rank) const;
+  bool KillsWorkers(uint32_t rank, const std::string& why);
+  void GiveUpWaitingFor(uint32_t rank);
+  void Changed(events::MemberChange::Kind kind, uint32_t rank, const std::string& why,
+               int64_t slices = 0, int64_t blocks = 0);
+  void CheckStarved(Clock::time_point now);
+  void CheckUnready(Clock::time_point now);
+  void CheckStragglers(Clock::time_point now);
   void Proceed();
   void Finish();
+  bool MayProceed() const;
   void OrderEvaluation(int64_t version);
   void BeginStep(int64_t step);
   void OrderNext();
@@ -129,8 +162,8 @@ class Coordinator {
   std::string WhatIsMissing() const;
   void Look(Clock::time_point now);
   std::string StallText(Clock::time_point now) const;
-  void FailLate(const std::vector<uint32_t>& ranks, const std::string& what, double limit,
-                const std::string& missing = "");
+  void BlameLate(const std::vector<uint32_t>& ranks, const std::string& what, double limit,
+                 const std::string& missing = "");
 
   const config::Config& config_;
   const Graph& graph_;
@@ -148,6 +181,16 @@ class Coordinator {
   StepPlan plan_;
   WorkOrders work_;
   std::optional<uint32_t> expected_;  // the assignment whose parts the aggregator expects
+  int64_t ordered_ = -1;              // the newest step that was ordered
+  std::optional<int64_t> held_;       // the step that is not, for lack of workers
+  std::vector<bool> published_;       // the chunks of W(step_ + 1)
+  const bool recovers_;               // from the loss of workers
+  bool repair_due_ = false;           // somebody's work may have nobody
+  bool somebody_late_ = false;        // in this step
+  std::string last_loss_;             // in words
+  LostWork lost_work_;
+  MemberChanges changes_;
+  std::optional<Clock::time_point> starved_since_;
   LearningRateSchedule schedule_;
   Evaluator evaluator_;
 

@@ -9,25 +9,41 @@
 #include "ps/missing_parts.h"
 
 namespace muster {
+namespace {
+
+// A busy machine may well keep a worker from computing for a moment.
+constexpr double kLeastLateSeconds = 1;
+
+std::string TextOf(const Range& slices) {
+  if (slices.size() == 1) return fmt::format("slice {}", slices.begin);
+  return fmt::format("slices {} to {}", slices.begin, slices.end - 1);
+}
+
+}  // namespace
 
 void Coordinator::CheckDeadlines(std::chrono::steady_clock::time_point now) {
+  if (!Starves()) starved_since_.reset();
   if (phase_ == Phase::kGathering) {
     CheckStart(now);
-  } else if (phase_ == Phase::kPreparing) {
+  } else if (phase_ == Phase::kPreparing && !Starves()) {
     if (const auto limit = deadlines_.ReadyMissed(now)) {
-      FailLate(members_.UnreadyRanks(), "no Ready", *limit);
+      BlameLate(members_.UnreadyRanks(), "no Ready", *limit);
     }
+  } else if (Starves()) {
+    CheckStarved(now);
   } else if (evaluator_.running() &&
              (phase_ == Phase::kFinishing || evaluator_.current().version() == step_)) {
     const Evaluation& evaluation = evaluator_.current();
     if (const auto limit = deadlines_.EvaluationMissed(now, evaluation.last_progress())) {
-      FailLate(evaluation.MissingRanks(), "no evaluation", *limit,
+      BlameLate(evaluation.MissingRanks(), "no evaluation", *limit,
                fmt::format("; {} of {} blocks of the test set are here", evaluation.done(),
                            evaluation.blocks()));
     }
   } else if (phase_ == Phase::kTraining) {
+    CheckStragglers(now);
     CheckStep(now);
   }
+  CheckUnready(now);
   members_.CheckSilence(now, config_.deadlines().silence_s());
   if (watch_.IsDue(now)) Look(now);
 }
@@ -93,18 +109,89 @@ void Coordinator::CheckStep(Clock::time_point now) {
   std::string what;
   const std::vector<uint32_t> late = LateRanks(what);
   const std::string missing = WhatIsMissing();
-  FailLate(late, what, *limit, missing.empty() ? "" : "; missing: " + missing);
+  BlameLate(late, what, *limit, missing.empty() ? "" : "; missing: " + missing);
 }
 
-void Coordinator::FailLate(const std::vector<uint32_t>& ranks, const std::string& what,
-                           double limit, const std::string& missing) {
-  failure_.Set({ExitCode::kDeadline, std::nullopt,
-                fmt::format("{} from {} within {:g} s (step {}){}", what, members_.Names(ranks),
-                            limit, step_, missing)});
+// Who is late beyond a deadline is lost, and others do its work, if there are others.
+void Coordinator::BlameLate(const std::vector<uint32_t>& ranks, const std::string& what,
+                            double limit, const std::string& missing) {
+  if (!recovers_ || ranks.empty()) {
+    return failure_.Set({ExitCode::kDeadline, std::nullopt,
+                         fmt::format("{} from {} within {:g} s (step {}){}", what,
+                                     members_.Names(ranks), limit, step_, missing)});
+  }
+  for (const uint32_t rank : ranks) {
+    OnLost(rank, ExitCode::kDeadline, fmt::format("{} within {:g} s{}", what, limit, missing));
+  }
+  deadlines_.Restart();
+}
+
+// Who came late, or was fenced, is not a part of any step, and no step's deadline looks at it.
+void Coordinator::CheckUnready(Clock::time_point now) {
+  if (!recovers_ || (phase_ != Phase::kTraining && phase_ != Phase::kFinishing)) return;
+  for (const uint32_t rank : members_.UnreadyRanks()) {
+    const Member& member = members_.roster().at(rank);
+    const auto limit = deadlines_.UnreadyTooLong(now, member.unready_since, !member.was_ready,
+                                                 progress_.MedianStep());
+    if (!limit) continue;
+    OnLost(rank, ExitCode::kDeadline, fmt::format("no Ready within {:g} s", *limit));
+  }
+}
+
+// Too few workers are left for the next step.
+void Coordinator::CheckStarved(Clock::time_point now) {
+  std::vector<uint32_t> missing;
+  for (uint32_t rank = 0; rank < members_.roster().workers(); ++rank) {
+    if (!members_.entered(rank)) missing.push_back(rank);
+  }
+  if (!starved_since_) {
+    starved_since_ = now;
+    next_waiting_ = now;
+  }
+  if (const auto limit = deadlines_.StarvedTooLong(now, *starved_since_)) {
+    failure_.Set(
+        {ExitCode::kDeadline, std::nullopt,
+         fmt::format("{} of at least {} workers (cluster.min_workers) for {:g} s "
+                     "(deadlines.start_s): rank {} missing at step {}{}",
+                     members_.Staying().size(), LeastWorkers(), *limit, Join(missing, ", "), step_,
+                     last_loss_.empty() ? "" : "; the last loss: " + last_loss_)});
+    return;
+  }
+  if (now < next_waiting_) return;
+  next_waiting_ = now + kWaitingInterval;
+  const double waited = std::chrono::duration<double>(now - *starved_since_).count();
+  LogInfo("waiting for rank {} ({:.0f} s)", Join(missing, ", "), waited);
+  reporter_.Waiting(missing, waited);
+}
+
+// A lease that takes much longer than a step does is given to others as well, if somebody has
+// nothing to do. Whose bits come first count.
+void Coordinator::CheckStragglers(Clock::time_point now) {
+  const std::optional<double> median = progress_.MedianStep();
+  if (!recovers_ || !median || ordered_ < step_) return;
+  const std::chrono::duration<double> limit(std::max(kLeastLateSeconds, 2 * *median));
+  if (now - deadlines_.since() <= limit) return;
+  std::vector<uint32_t> idle = members_.Entered();
+  std::vector<Lease> late;
+  work_.leases().ForEachOpen(step_, [&](const Lease& lease) {
+    if (lease.brought()) return;
+    std::erase(idle, lease.rank);
+    if (!lease.late && now - std::max(lease.given, deadlines_.since()) > limit)
+      late.push_back(lease);
+  });
+  if (idle.empty() || late.empty()) return;
+  for (const Lease& lease : late) {
+    work_.MarkLate(lease);
+    LogWarning("{} is late with {} of step {}: others compute them, too",
+               members_.Name(lease.rank), TextOf(Covers(lease.node, plan_.slices)), step_);
+  }
+  somebody_late_ = repair_due_ = true;
 }
 
 void Coordinator::Forgive(Clock::duration own_gap) {
   deadlines_.Forgive(own_gap);
+  work_.Forgive(own_gap);
+  if (starved_since_) *starved_since_ += own_gap;
   evaluator_.Forgive(own_gap);
 }
 

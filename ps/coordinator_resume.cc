@@ -87,12 +87,12 @@ void Coordinator::GoOn() {
     phase_ = Phase::kFinishing;
     return;
   }
-  if (!pending || !evaluator_.decides()) work_.Order(step_);
+  if (!pending || !evaluator_.decides()) Order(step_);
   BeginStep(step_);
 }
 
 void Coordinator::OrderEvaluation(int64_t version) {
-  const std::vector<uint32_t> ranks = members_.Entered();
+  const std::vector<uint32_t> ranks = members_.Staying();
   const std::vector<wire::Evaluate> orders = evaluator_.Begin(version, ranks);
   for (size_t i = 0; i < ranks.size(); ++i) {
     wire::ServerMessage message = members_.NewMessage();

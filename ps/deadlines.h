@@ -29,6 +29,15 @@ class Deadlines {
   std::optional<double> ReadyMissed(Time now) const {
     return Missed(now, since_, limits_.first_step_s());
   }
+  // Of waiting for workers in the middle of a run.
+  std::optional<double> StarvedTooLong(Time now, Time since) const {
+    return Missed(now, since, limits_.start_s());
+  }
+  // Of a member that is to say Ready: after it came, or after it was fenced.
+  std::optional<double> UnreadyTooLong(Time now, Time since, bool came,
+                                       std::optional<double> median) const {
+    return Missed(now, since, came ? limits_.first_step_s() : StepLimit(median));
+  }
   // `last_block`: when the last result came. An evaluation may begin before the wait for it does.
   std::optional<double> EvaluationMissed(Time now, Time last_block) const;
   // `median`: of the steps so far, in seconds; nothing before the first has ended.
@@ -36,6 +45,7 @@ class Deadlines {
 
   // What a later step is given; the first one, if no median is known yet.
   double StepLimit(std::optional<double> median) const;
+  Time since() const { return since_; }  // the last Restart, and gaps since then
   // Seconds, since the last Restart.
   double waited_since_restart(Time now) const {
     return std::chrono::duration<double>(now - since_).count();

@@ -12,7 +12,9 @@ Evaluation::Evaluation(int64_t version, int64_t test_samples, int64_t block_size
       block_size_(block_size),
       ranks_(std::move(ranks)),
       classes_(classes),
-      results_(static_cast<size_t>((test_samples + block_size - 1) / block_size)) {
+      results_(static_cast<size_t>((test_samples + block_size - 1) / block_size)),
+      owners_(results_.size()) {
+  for (const uint32_t rank : ranks_) Give(rank, BlocksOf(rank));
   if (predictions) matrix_.emplace(classes);
 }
 
@@ -22,35 +24,61 @@ Range Evaluation::BlocksOf(uint32_t rank) const {
   return EvenPart(blocks(), static_cast<int64_t>(ranks_.size()), found - ranks_.begin());
 }
 
-bool Evaluation::Add(uint32_t rank, const wire::EvaluatedBlock& block) {
-  const int64_t number = block.block(), samples = block.samples();
-  const Range mine = BlocksOf(rank);
-  if (block.version() != version_ || number < mine.begin || number >= mine.end) return false;
-  if (samples != std::min(block_size_, test_samples_ - number * block_size_)) return false;
-  if (block.correct() < 0 || block.correct() > samples) return false;
-  if (block.correct_top5() < 0 || block.correct_top5() > samples) return false;
-  Block& result = results_[static_cast<size_t>(number)];
-  if (result.present) return false;
-  if (matrix_) {
-    if (block.label_size() != samples) return false;
-    if (!matrix_->Add(block.label(), block.predicted())) return false;
+void Evaluation::Give(uint32_t rank, const Range& blocks) {
+  for (int64_t b = blocks.begin; b < blocks.end; ++b) owners_[static_cast<size_t>(b)].insert(rank);
+}
+
+int64_t Evaluation::Drop(uint32_t rank) {
+  int64_t missing = 0;
+  for (size_t b = 0; b < owners_.size(); ++b) {
+    if (owners_[b].erase(rank) > 0 && !results_[b].present) ++missing;
   }
+  return missing;
+}
+
+std::vector<Range> Evaluation::Orphans() const {
+  std::vector<Range> ranges;
+  for (int64_t b = 0; b < blocks(); ++b) {
+    const auto i = static_cast<size_t>(b);
+    if (results_[i].present || !owners_[i].empty()) continue;
+    if (!ranges.empty() && ranges.back().end == b) {
+      ++ranges.back().end;
+    } else {
+      ranges.push_back({b, b + 1});
+    }
+  }
+  return ranges;
+}
+
+Evaluation::Added Evaluation::Add(uint32_t rank, const wire::EvaluatedBlock& block) {
+  const int64_t number = block.block(), samples = block.samples();
+  if (block.version() != version_ || number >= blocks()) return Added::kUnexpected;
+  std::set<uint32_t>& owners = owners_[static_cast<size_t>(number)];
+  if (!owners.contains(rank)) return Added::kUnexpected;
+  if (samples != std::min(block_size_, test_samples_ - number * block_size_)) {
+    return Added::kUnexpected;
+  }
+  if (block.correct() < 0 || block.correct() > samples) return Added::kUnexpected;
+  if (block.correct_top5() < 0 || block.correct_top5() > samples) return Added::kUnexpected;
+  Block& result = results_[static_cast<size_t>(number)];
+  if (!result.present && matrix_) {
+    if (block.label_size() != samples) return Added::kUnexpected;
+    if (!matrix_->Add(block.label(), block.predicted())) return Added::kUnexpected;
+  }
+  owners.erase(rank);
+  if (result.present) return Added::kHere;
   result = {true, block.loss(), block.correct(), block.correct_top5()};
   ++done_;
   last_progress_ = std::chrono::steady_clock::now();
-  return true;
+  return Added::kNew;
 }
 
 std::vector<uint32_t> Evaluation::MissingRanks() const {
-  std::vector<uint32_t> missing;
-  for (const uint32_t rank : ranks_) {
-    const Range mine = BlocksOf(rank);
-    if (std::any_of(results_.begin() + mine.begin, results_.begin() + mine.end,
-                    [](const Block& block) { return !block.present; })) {
-      missing.push_back(rank);
-    }
+  std::set<uint32_t> missing;
+  for (size_t b = 0; b < results_.size(); ++b) {
+    if (!results_[b].present) missing.insert(owners_[b].begin(), owners_[b].end());
   }
-  return missing;
+  return {missing.begin(), missing.end()};
 }
 
 EvaluationResult Evaluation::Result() const {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "common/plan/slices.h"
@@ -33,8 +34,14 @@ class Evaluation {
   int64_t blocks() const { return static_cast<int64_t>(results_.size()); }
   int64_t done() const { return done_; }
   const std::vector<uint32_t>& ranks() const { return ranks_; }
-  // None for a rank that takes no part.
+  // The share of a rank that it begins with; none for a rank that takes no part.
   Range BlocksOf(uint32_t rank) const;
+  // The rank evaluates nothing any more. How many blocks it has not brought.
+  int64_t Drop(uint32_t rank);
+  // The blocks that have not come, and that nobody evaluates, as ranges.
+  std::vector<Range> Orphans() const;
+  // Somebody else evaluates these.
+  void Give(uint32_t rank, const Range& blocks);
   bool Complete() const { return done_ == blocks(); }
   // The ranks with blocks that are missing.
   std::vector<uint32_t> MissingRanks() const;
@@ -43,9 +50,11 @@ class Evaluation {
   // Moves the last progress on by a time in which none could be seen.
   void Forgive(std::chrono::steady_clock::duration gap) { last_progress_ += gap; }
 
-  // False if the block is of another version, does not belong to this rank, is here already, has
-  // the wrong size, or counts and classes that cannot be.
-  bool Add(uint32_t rank, const wire::EvaluatedBlock& block);
+  // kUnexpected: the block is of another version, does not belong to this rank, has come from it
+  // already, has the wrong size, or counts and classes that cannot be. kHere: somebody else was
+  // first.
+  enum class Added { kNew, kHere, kUnexpected };
+  Added Add(uint32_t rank, const wire::EvaluatedBlock& block);
 
   EvaluationResult Result() const;
   // Null unless predictions were asked for.
@@ -61,6 +70,7 @@ class Evaluation {
   const std::vector<uint32_t> ranks_;
   const int64_t classes_;
   std::vector<Block> results_;
+  std::vector<std::set<uint32_t>> owners_;  // who is to bring each block
   std::optional<ConfusionMatrix> matrix_;
   int64_t done_ = 0;
   std::chrono::steady_clock::time_point last_progress_ = std::chrono::steady_clock::now();

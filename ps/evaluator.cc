@@ -28,21 +28,44 @@ std::vector<wire::Evaluate> Evaluator::Begin(int64_t version, std::vector<uint32
                       settings_.confusion_matrix());
   std::vector<wire::Evaluate> orders;
   for (const uint32_t rank : evaluation_->ranks()) {
-    const Range blocks = evaluation_->BlocksOf(rank);
-    wire::Evaluate& order = orders.emplace_back();
-    order.set_version(version);
-    order.set_block_size(settings_.batch());
-    order.set_block_begin(static_cast<uint32_t>(blocks.begin));
-    order.set_block_end(static_cast<uint32_t>(blocks.end));
-    order.set_average(settings_.use_ema());
-    order.set_predictions(settings_.confusion_matrix());
-    if (images_ > 0 && blocks.begin == 0 && blocks.end > 0) order.set_images(images_);
+    orders.push_back(OrderOf(evaluation_->BlocksOf(rank)));
+  }
+  return orders;
+}
+
+wire::Evaluate Evaluator::OrderOf(const Range& blocks) const {
+  wire::Evaluate order;
+  order.set_version(evaluation_->version());
+  order.set_block_size(settings_.batch());
+  order.set_block_begin(static_cast<uint32_t>(blocks.begin));
+  order.set_block_end(static_cast<uint32_t>(blocks.end));
+  order.set_average(settings_.use_ema());
+  order.set_predictions(settings_.confusion_matrix());
+  if (images_ > 0 && blocks.begin == 0 && blocks.end > 0) order.set_images(images_);
+  return order;
+}
+
+std::vector<std::pair<uint32_t, wire::Evaluate>> Evaluator::GiveOrphans(
+    const std::vector<uint32_t>& ranks) {
+  std::vector<std::pair<uint32_t, wire::Evaluate>> orders;
+  if (!evaluation_ || ranks.empty()) return orders;
+  const auto helpers = static_cast<int64_t>(ranks.size());
+  for (const Range& orphans : evaluation_->Orphans()) {
+    for (int64_t i = 0; i < helpers; ++i) {
+      const Range part = EvenPart(orphans.size(), helpers, i);
+      if (part.empty()) continue;
+      const Range blocks{orphans.begin + part.begin, orphans.begin + part.end};
+      evaluation_->Give(ranks[static_cast<size_t>(i)], blocks);
+      orders.emplace_back(ranks[static_cast<size_t>(i)], OrderOf(blocks));
+    }
   }
   return orders;
 }
 
 bool Evaluator::Add(uint32_t rank, const wire::EvaluatedBlock& block) {
-  if (!evaluation_ || !evaluation_->Add(rank, block)) return false;
+  if (!evaluation_) return false;
+  const Evaluation::Added added = evaluation_->Add(rank, block);
+  if (added != Evaluation::Added::kNew) return added == Evaluation::Added::kHere;
   for (const wire::SampleImage& image : block.image()) {
     if (block.block() != 0 || seen_images_.size() >= images_) break;
     seen_images_.push_back({.index = static_cast<int64_t>(seen_images_.size()),

@@ -46,7 +46,12 @@ class Evaluator {
     if (evaluation_) evaluation_->Forgive(own_gap);
   }
 
-  // False if the block is not one of those that this rank was given, or came already.
+  // The rank evaluates nothing any more. How many blocks others are to evaluate instead.
+  int64_t Drop(uint32_t rank) { return evaluation_ ? evaluation_->Drop(rank) : 0; }
+  // What nobody evaluates, spread over these ranks: the orders, and for whom.
+  std::vector<std::pair<uint32_t, wire::Evaluate>> GiveOrphans(const std::vector<uint32_t>& ranks);
+
+  // False if the block is not one of those that this rank was given, or came from it already.
   bool Add(uint32_t rank, const wire::EvaluatedBlock& block);
   // What has come of the images that were wanted of the last evaluation.
   std::vector<SampleImage> TakeImages() { return std::exchange(seen_images_, {}); }
@@ -59,6 +64,8 @@ class Evaluator {
   std::string StopReason(const EvaluationResult& result) const;
 
  private:
+  wire::Evaluate OrderOf(const Range& blocks) const;
+
   const config::Evaluation settings_;
   const std::string run_dir_;
   const int64_t classes_;

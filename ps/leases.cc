@@ -4,6 +4,11 @@
 #include <set>
 
 namespace muster {
+namespace {
+
+constexpr uint32_t kNobody = UINT32_MAX;
+
+}  // namespace
 
 Lease& Leases::Add(uint32_t rank, int64_t step, const TreeNode& node, uint32_t arena) {
   return leases_.emplace_back(
@@ -53,17 +58,55 @@ void Leases::CloseAll(uint32_t rank) {
 
 // Steps are given out in order, but for what is given again: such a lease goes with the next step.
 void Leases::Forget(int64_t before) {
-  forgotten_ = before;
   while (!leases_.empty() && leases_.front().step < before) leases_.pop_front();
   for (Lease& lease : leases_) {
     if (lease.step < before) lease.open = false;
   }
 }
 
-std::optional<uint32_t> Leases::FreeArena(uint32_t rank, uint32_t arenas) const {
+void Leases::Disown(uint32_t rank) {
+  CloseAll(rank);
+  for (Lease& lease : leases_) {
+    if (lease.rank == rank) lease.rank = kNobody;
+  }
+}
+
+bool Leases::Holds(int64_t step, int64_t slice, int64_t slices) const {
+  return std::ranges::any_of(leases_, [&](const Lease& lease) {
+    const Range covered = Covers(lease.node, slices);
+    return lease.open && !lease.late && lease.step == step && covered.begin <= slice &&
+           slice < covered.end;
+  });
+}
+
+bool Leases::Overlaps(uint32_t rank, int64_t step, const TreeNode& node) const {
+  return std::ranges::any_of(leases_, [&](const Lease& lease) {
+    return lease.open && lease.rank == rank && lease.step == step && Overlap(lease.node, node);
+  });
+}
+
+int64_t Leases::HeldSlices(int64_t step, int64_t slices) const {
+  int64_t held = 0;
+  ForEachOpen(step, [&](const Lease& lease) {
+    if (!lease.late) held += Covers(lease.node, slices).size();
+  });
+  return held;
+}
+
+bool Leases::IsBusy(uint32_t rank) const {
+  return std::ranges::any_of(leases_, [&](const Lease& lease) {
+    return lease.open && lease.rank == rank && !lease.brought();
+  });
+}
+
+void Leases::Forgive(std::chrono::steady_clock::duration gap) {
+  for (Lease& lease : leases_) lease.given += gap;
+}
+
+std::optional<uint32_t> Leases::FreeArena(uint32_t rank, int64_t step, uint32_t arenas) const {
   for (uint32_t arena = 0; arena < arenas; ++arena) {
     const bool taken = std::ranges::any_of(leases_, [&](const Lease& lease) {
-      return lease.rank == rank && lease.arena == arena && lease.step >= forgotten_;
+      return lease.rank == rank && lease.arena == arena && lease.step == step;
     });
     if (!taken) return arena;
   }

@@ -4,6 +4,7 @@
 // Owner: the coordinator.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -23,8 +24,14 @@ struct Lease {
   uint32_t arena = 0;  // of the member's gradient buffers
   bool again = false;  // somebody else's work
   bool open = true;
+  bool late = false;   // others were given its work, too
+  std::chrono::steady_clock::time_point given = std::chrono::steady_clock::now();
   std::vector<bool> pending;  // the chunks that it is still to bring
   size_t pending_count = 0;
+  int64_t losses = 0;  // slices whose loss has come under it
+
+  // The last of what it is to bring has come, but for losses.
+  bool brought() const { return pending_count == 0; }
 };
 
 class Leases {
@@ -39,20 +46,35 @@ class Leases {
 
   // Null: this member has no such lease that is open.
   const Lease* Find(uint64_t id, uint32_t rank) const;
+  void CountLoss(uint64_t id) { ++leases_[id - leases_.front().id].losses; }
   // The chunk has come. False: the lease does not wait for it.
   bool Bring(uint64_t id, uint32_t chunk);
 
   // All of a member.
   void CloseAll(uint32_t rank);
+  // … whose memory is gone as well: another process may take its rank.
+  void Disown(uint32_t rank);
+  void MarkLate(uint64_t id) { leases_[id - leases_.front().id].late = true; }
+  // Whether somebody is at this slice, and is not late with it.
+  bool Holds(int64_t step, int64_t slice, int64_t slices) const;
+  // Whether the member has some of this subtree already.
+  bool Overlaps(uint32_t rank, int64_t step, const TreeNode& node) const;
   // Steps before this one are over.
   void Forget(int64_t before);
 
-  // The first arena of the member that no lease has, also of those that were closed since Forget:
-  // what came under them lies there.
-  std::optional<uint32_t> FreeArena(uint32_t rank, uint32_t arenas) const;
+  // The first arena of the member that no lease of this step has, also of those that were closed:
+  // what came under them lies there. Leases of the next step do not count: their gradients are not
+  // written before this step is over.
+  std::optional<uint32_t> FreeArena(uint32_t rank, int64_t step, uint32_t arenas) const;
   // The members that have not brought all of this step. kOwn: what they do for others is left out.
   enum class Whose { kOwn, kAny };
   std::vector<uint32_t> LateRanks(int64_t step, Whose whose) const;
+  // Slices of a step that members have leases of and are not late with, where nobody's overlap.
+  int64_t HeldSlices(int64_t step, int64_t slices) const;
+  // What the member has not brought of this step and of later ones.
+  bool IsBusy(uint32_t rank) const;
+  // What members were given counts from so much later on.
+  void Forgive(std::chrono::steady_clock::duration gap);
   // Of a step, in the order in which they were given.
   template <typename Visit>
   void ForEachOpen(int64_t step, const Visit& visit) const {
@@ -66,7 +88,6 @@ class Leases {
 
   const size_t chunks_;
   uint64_t next_id_ = 1;
-  int64_t forgotten_ = 0;     // steps before this one
   std::deque<Lease> leases_;  // by id
 };
 

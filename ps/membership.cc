@@ -23,15 +23,16 @@ Membership::Membership(const VariableLayout& layout, JoinTerms terms, ServerLink
     : link_(link),
       reporter_(reporter),
       on_lost_(std::move(on_lost)),
+      may_join_late_(terms.seats > 0),
       roster_(layout, std::move(terms)) {}
 
 Membership::Arrival Membership::OnHello(PeerId peer, const wire::WorkerMessage& message) {
   const wire::Hello& hello = message.hello();
-  const bool comes_back = hello.instead_of_local() && phase_ == Phase::kPreparing;
+  const bool comes_back = hello.instead_of_local() && phase_ != Phase::kGathering;
   Roster::Seating seating;
   if (comes_back) {
     seating = roster_.Reseat(peer, hello);
-  } else if (phase_ != Phase::kGathering) {
+  } else if (phase_ == Phase::kClosed || (phase_ != Phase::kGathering && !may_join_late_)) {
     seating = {hello.rank(), "all workers of this job have joined already"};
   } else {
     seating = roster_.Join(peer, hello);
@@ -57,7 +58,7 @@ Membership::Arrival Membership::OnHello(PeerId peer, const wire::WorkerMessage& 
       fmt::format("{} joined{}{}", Name(rank), remark.empty() ? "" : "; ", remark);
   LogInfo("{}", joined);
   reporter_.Joined(rank, joined);
-  return {Outcome::kJoined, rank};
+  return {phase_ == Phase::kGathering ? Outcome::kJoined : Outcome::kJoinedLate, rank};
 }
 
 void Membership::Refuse(const std::string& who, const std::string& why) {
@@ -70,19 +71,24 @@ void Membership::Refuse(const std::string& who, const std::string& why) {
 void Membership::WelcomeAll(WelcomeTerms terms) {
   terms_ = std::move(terms);
   phase_ = Phase::kPreparing;
-  for (uint32_t rank = 0; rank < size(); ++rank) Welcome(rank);
+  roster_.Open();
+  for (const uint32_t rank : Seated()) Welcome(rank);
 }
 
 void Membership::Welcome(uint32_t rank) {
   wire::ServerMessage message = NewMessage();
   wire::Welcome& welcome = *message.mutable_welcome();
-  welcome.set_workers(size());
+  welcome.set_workers(roster_.workers());
   for (const Chunk& chunk : terms_.chunks) welcome.add_chunk_end(chunk.end);
   welcome.set_train_samples(terms_.plan.train_samples);
   welcome.set_global_batch(terms_.plan.global_batch);
   welcome.set_total_steps(terms_.plan.total_steps);
   welcome.set_slices(static_cast<uint32_t>(terms_.plan.slices));
-  *welcome.mutable_assignment() = AssignmentOf(terms_.assignment, rank);
+  // One that comes late computes something else, most likely: an Assignment follows.
+  wire::Assignment& share = *welcome.mutable_assignment();
+  share.set_id(terms_.assignment.id);
+  share.set_from_step(terms_.assignment.from_step);
+  for (const TreeNode& node : FirstNodes(rank)) *share.add_subtree() = SubtreeOf(node);
   welcome.set_arenas(ArenasOf(rank));
   welcome.set_tensor_type(terms_.wire_type);
   if (const auto peer = roster_.at(rank).peer)
@@ -90,9 +96,14 @@ void Membership::Welcome(uint32_t rank) {
   Send(rank, message);
 }
 
-// One more than it needs, for what another member was to compute.
-uint32_t Membership::ArenasOf(uint32_t rank) const {
-  return static_cast<uint32_t>(terms_.assignment.nodes[rank].size()) + 1;
+const std::vector<TreeNode>& Membership::FirstNodes(uint32_t rank) const {
+  return terms_.assignment.nodes[rank % roster_.workers()];
+}
+
+// One for each slice: even the last member that is left has room for what all others were to do.
+// Those that nobody uses take no memory.
+uint32_t Membership::ArenasOf(uint32_t) const {
+  return static_cast<uint32_t>(terms_.plan.slices) + 1;
 }
 
 void Membership::Enter(uint32_t rank, int64_t version) {
@@ -111,26 +122,58 @@ void Membership::Fence(uint32_t rank) {
   roster_.BeginAnew(rank);
 }
 
-std::vector<uint32_t> Membership::Entered() const {
+// Nobody listens to what it says from now on; it is told to end, in case it still runs.
+void Membership::Vacate(uint32_t rank, const std::string& why) {
+  wire::ServerMessage message = NewMessage();
+  message.mutable_stop()->set_completed(false);
+  message.mutable_stop()->set_reason(why);
+  const Member& member = roster_.at(rank);
+  message.mutable_address()->set_rank(rank);
+  message.mutable_address()->set_incarnation(member.incarnation);
+  if (member.peer) (void)link_.Send(*member.peer, message, {});
+  roster_.Vacate(rank);
+}
+
+void Membership::Release(uint32_t rank) {
+  roster_.at(rank).released = true;
+  wire::ServerMessage message = NewMessage();
+  message.mutable_stop()->set_completed(true);
+  message.mutable_stop()->set_reason("it wanted to leave");
+  Send(rank, message);
+}
+
+template <typename Is>
+std::vector<uint32_t> Membership::Ranks(const Is& is) const {
   std::vector<uint32_t> ranks;
   for (uint32_t rank = 0; rank < size(); ++rank) {
-    if (roster_.at(rank).entered) ranks.push_back(rank);
+    if (roster_.at(rank).peer && is(roster_.at(rank))) ranks.push_back(rank);
   }
   return ranks;
+}
+
+std::vector<uint32_t> Membership::Entered() const {
+  return Ranks([](const Member& member) { return member.entered; });
+}
+
+std::vector<uint32_t> Membership::Staying() const {
+  return Ranks([](const Member& member) { return member.entered && !member.leaving; });
 }
 
 std::vector<uint32_t> Membership::ReadyToEnter() const {
-  std::vector<uint32_t> ranks;
-  for (uint32_t rank = 0; rank < size(); ++rank) {
-    if (roster_.at(rank).ready && !roster_.at(rank).entered) ranks.push_back(rank);
-  }
-  return ranks;
+  return Ranks([](const Member& m) { return m.ready && !m.entered && !m.leaving; });
 }
 
-bool Membership::OnReady(uint32_t rank) {
-  roster_.at(rank).ready = true;
-  if (phase_ != Phase::kPreparing || !UnreadyRanks().empty()) return false;
-  phase_ = Phase::kClosed;
+std::vector<uint32_t> Membership::Seated() const {
+  return Ranks([](const Member&) { return true; });
+}
+
+std::vector<uint32_t> Membership::UnreadyRanks() const {
+  return Ranks([](const Member& member) { return !member.ready; });
+}
+
+bool Membership::Start() {
+  if (phase_ != Phase::kPreparing || Seated().empty() || !UnreadyRanks().empty()) return false;
+  phase_ = Phase::kRunning;
   return true;
 }
 
@@ -196,8 +239,9 @@ void Membership::SendHeartbeats() {
 
 void Membership::Forgive(Clock::duration own_gap) {
   for (uint32_t rank = 0; rank < size(); ++rank) {
-    auto& heard = roster_.at(rank).last_heard;
-    heard = WithoutGap(heard, own_gap);
+    Member& member = roster_.at(rank);
+    member.last_heard = WithoutGap(member.last_heard, own_gap);
+    member.unready_since = WithoutGap(member.unready_since, own_gap);
   }
 }
 
@@ -206,14 +250,6 @@ std::string Membership::Names(const std::vector<uint32_t>& ranks) const {
   names.reserve(ranks.size());
   for (const uint32_t rank : ranks) names.push_back(Name(rank));
   return Join(names, ", ");
-}
-
-std::vector<uint32_t> Membership::UnreadyRanks() const {
-  std::vector<uint32_t> ranks;
-  for (uint32_t rank = 0; rank < size(); ++rank) {
-    if (!roster_.at(rank).ready) ranks.push_back(rank);
-  }
-  return ranks;
 }
 
 bool Membership::EverybodyLeft() const {

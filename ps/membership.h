@@ -41,7 +41,8 @@ class Membership {
              OnLost on_lost);
 
   // Joining. One that is refused is told why.
-  enum class Outcome { kRefused, kJoined, kCameBack };
+  // kJoinedLate: the job has started already.
+  enum class Outcome { kRefused, kJoined, kJoinedLate, kCameBack };
   struct Arrival {
     Outcome outcome;
     uint32_t rank;
@@ -51,17 +52,26 @@ class Membership {
   void Refuse(const std::string& who, const std::string& why);
   // All are here. `terms` hold from now on.
   void WelcomeAll(WelcomeTerms terms);
-  // Once more, for one that came back over another link.
+  // One that came late, or back over another link.
   void Welcome(uint32_t rank);
-  // True when it was the last one, at the start.
-  bool OnReady(uint32_t rank);
+  void OnReady(uint32_t rank) { roster_.at(rank).ready = roster_.at(rank).was_ready = true; }
+  void OnLeave(uint32_t rank) { roster_.at(rank).leaving = true; }
+  // Those that were welcomed are ready, and the job starts with them: true once.
+  bool Start();
   // From now on it gets weights, W(version) first, and orders.
   void Enter(uint32_t rank, int64_t version);
   // It gets none any more, and nothing that it sends counts, until it has said Ready and entered
   // again.
   void Fence(uint32_t rank);
-  // Those that get weights and orders; those that are ready to.
+  // The member is gone, or is told to go: another may take its seat.
+  void Vacate(uint32_t rank, const std::string& why);
+  // It has said Leave, and has done its part.
+  void Release(uint32_t rank);
+  // Lost before the start; the others do not wait for it.
+  void GiveUp(uint32_t rank) { roster_.at(rank).given_up = true; }
+  // Those that get weights and orders; of these, those that get new ones; those that are ready to.
   std::vector<uint32_t> Entered() const;
+  std::vector<uint32_t> Staying() const;
   std::vector<uint32_t> ReadyToEnter() const;
   // The gradient buffers of a member, as its Welcome says.
   uint32_t ArenasOf(uint32_t rank) const;
@@ -96,17 +106,23 @@ class Membership {
   std::string Name(uint32_t rank) const { return roster_.Name(rank); }
   // "rank 0 (…), rank 3 (…)"
   std::string Names(const std::vector<uint32_t>& ranks) const;
+  // Of those that are here.
   std::vector<uint32_t> UnreadyRanks() const;
+  std::vector<uint32_t> Seated() const;
 
  private:
-  // Who may still come.
-  enum class Phase { kGathering, kPreparing, kClosed };
+  // kRunning: who comes now joins in the middle.
+  enum class Phase { kGathering, kPreparing, kRunning, kClosed };
 
   bool EverybodyLeft() const;
+  const std::vector<TreeNode>& FirstNodes(uint32_t rank) const;
+  template <typename Is>
+  std::vector<uint32_t> Ranks(const Is& is) const;
 
   ServerLink& link_;
   Reporter& reporter_;
   const OnLost on_lost_;
+  const bool may_join_late_;
   Roster roster_;
   Phase phase_ = Phase::kGathering;
   WelcomeTerms terms_;

@@ -48,6 +48,19 @@ void Put(Json& json, const events::TestResult& test) {
   json["test_loss"] = test.loss();
 }
 
+const char* Name(events::MemberChange::Kind kind) {
+  switch (kind) {
+    case events::MemberChange::LOST:
+      return "worker_lost";
+    case events::MemberChange::LEFT:
+      return "worker_left";
+    case events::MemberChange::JOINED:
+      return "worker_joined";
+    default:
+      return "worker_fenced";
+  }
+}
+
 const char* Name(events::Summary::End end) {
   switch (end) {
     case events::Summary::COMPLETED:
@@ -66,6 +79,20 @@ Json MetricsLine(const events::Log& line) {
   Put(json, line.at());
   json["learning_rate"] = line.learning_rate();
   Put(json, line.measured());
+  return json;
+}
+
+Json MetricsLine(const events::MemberChange& change) {
+  Json json;
+  Put(json, change.at());
+  json["event"] = Name(change.kind());
+  json["rank"] = change.rank();
+  json["host"] = change.host();
+  json["pid"] = change.pid();
+  if (!change.why().empty()) json["why"] = change.why();
+  json["slices"] = change.slices();
+  if (change.blocks() > 0) json["blocks"] = change.blocks();
+  json["workers"] = change.workers();
   return json;
 }
 
@@ -102,6 +129,12 @@ Json MetricsLine(const events::Summary& summary) {
   if (!summary.stop_reason().empty()) json["stop_reason"] = summary.stop_reason();
   if (summary.restarts_size() > 0) json["server_restarts"] = summary.restarts_size();
   json["weights_hash"] = summary.weights_hash();
+  if (summary.changes_size() > 0) {
+    json["workers_lost"] = summary.workers_lost();
+    json["workers_joined"] = summary.workers_joined();
+    json["workers_fenced"] = summary.workers_fenced();
+    json["workers_left"] = summary.workers_left();
+  }
   for (const events::Summary::Model& model : summary.models()) {
     Json one;
     one["file"] = model.file();

@@ -3,16 +3,6 @@
 #include <algorithm>
 
 namespace muster {
-namespace {
-
-// Nodes of a tree are disjoint, or one holds the other.
-bool Overlap(const TreeNode& a, const TreeNode& b) {
-  const TreeNode& low = a.level < b.level ? a : b;
-  const TreeNode& high = a.level < b.level ? b : a;
-  return low.index >> (high.level - low.level) == high.index;
-}
-
-}  // namespace
 
 PartialGradients::PartialGradients(std::span<const Chunk> chunks, WireType type)
     : chunks_(chunks), type_(type), states_(chunks.size()) {}
@@ -41,6 +31,15 @@ bool PartialGradients::Overlaps(size_t chunk, const TreeNode& node) const {
   return std::ranges::any_of(states_[chunk].parts, [&](const Part& part) {
     return part.present != Presence::kMissing && Overlap(part.node, node);
   });
+}
+
+int64_t PartialGradients::SlicesOf(size_t chunk, const TreeNode& node) const {
+  int64_t slices = 0;
+  for (const Part& part : states_[chunk].parts) {
+    if (part.present == Presence::kMissing || !Overlap(part.node, node)) continue;
+    slices += Covers(part.node.level < node.level ? part.node : node, slices_).size();
+  }
+  return slices;
 }
 
 PartialGradients::Result PartialGradients::Add(uint32_t rank, size_t chunk, const TreeNode& node,

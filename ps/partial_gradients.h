@@ -37,6 +37,9 @@ class PartialGradients {
   bool Complete(size_t chunk) const { return states_[chunk].slices == slices_; }
   // Whether some slice of the subtree is here.
   bool Overlaps(size_t chunk, const TreeNode& node) const;
+  // How many slices it has, and how many of them are.
+  int64_t SizeOf(const TreeNode& node) const { return Covers(node, slices_).size(); }
+  int64_t SlicesOf(size_t chunk, const TreeNode& node) const;
   size_t parts_per_chunk() const { return expected_.size(); }
   // What is there of a complete chunk, to be added: valid until Release or the next step.
   ChunkGradient PartsOf(size_t chunk) const;

@@ -24,6 +24,8 @@ class Progress {
 
   // All workers are ready: training time starts to count.
   void Begin(const StepPlan& plan, uint32_t workers);
+  // How many take part from now on, of whom reports are expected.
+  void SetWorkers(uint32_t workers) { balances_.SetRanks(workers); }
   // A skipped step counts as a step, but its loss, which may be a NaN, is left out.
   void EndStep(const StepLosses& losses, double learning_rate, bool skipped);
   void AddTimes(uint32_t rank, const wire::StepTimes& times);

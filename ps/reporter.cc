@@ -102,6 +102,8 @@ void Reporter::Metrics(const events::Log& line) { Append(MetricsLine(line)); }
 void Reporter::Metrics(const events::Evaluation& line) { Append(MetricsLine(line)); }
 void Reporter::Metrics(const events::Summary& summary) { Append(MetricsLine(summary)); }
 
+void Reporter::Metrics(const events::MemberChange& change) { Append(MetricsLine(change)); }
+
 void Reporter::Append(const nlohmann::ordered_json& line) {
   if (metrics_fd_ < 0) return;
   nlohmann::ordered_json stamped;
@@ -197,6 +199,12 @@ void Reporter::Evaluation(events::Evaluation line) {
 void Reporter::SkippedStep(events::SkippedStep step) {
   events::Event event;
   *event.mutable_skipped_step() = std::move(step);
+  events_.Send(event, kMust);
+}
+
+void Reporter::MemberChanged(events::MemberChange change) {
+  events::Event event;
+  *event.mutable_member_change() = std::move(change);
   events_.Send(event, kMust);
 }
 

@@ -13,7 +13,9 @@
 namespace muster {
 
 Roster::Roster(const VariableLayout& layout, JoinTerms terms)
-    : layout_(layout), terms_(std::move(terms)), members_(terms_.workers) {}
+    : layout_(layout),
+      terms_(std::move(terms)),
+      members_(std::max(terms_.workers, terms_.seats)) {}
 
 Roster::Seating Roster::Join(PeerId peer, const wire::Hello& hello) {
   if (!SameToken(hello.token(), terms_.token)) return {hello.rank(), kWrongToken};
@@ -36,7 +38,9 @@ Roster::Seating Roster::Join(PeerId peer, const wire::Hello& hello) {
   member.pid = hello.pid();
   member.threads = hello.threads();
   member.arithmetic = Printable(hello.arithmetic());
-  member.last_heard = std::chrono::steady_clock::now();
+  member.finished = member.leaving = member.released = false;
+  member.was_ready = false;
+  member.last_heard = member.unready_since = std::chrono::steady_clock::now();
   if (!first_) {
     first_ = rank;
     train_samples_ = hello.train_samples();
@@ -47,14 +51,16 @@ Roster::Seating Roster::Join(PeerId peer, const wire::Hello& hello) {
 }
 
 Roster::Seating Roster::FindSeat(const wire::Hello& hello) const {
+  const uint32_t seats = open_ ? size() : terms_.workers;
   if (!hello.has_rank()) {
-    const std::vector<uint32_t> missing = MissingRanks();
-    if (missing.empty()) return {0, fmt::format("all {} ranks of this job are taken", size())};
-    return {missing.front(), ""};
+    for (uint32_t rank = 0; rank < seats; ++rank) {
+      if (!members_[rank].peer) return {rank, ""};
+    }
+    return {0, fmt::format("all {} ranks of this job are taken", seats)};
   }
   const uint32_t rank = hello.rank();
-  if (rank >= size()) {
-    return {rank, fmt::format("rank {}: this job has the ranks 0 to {}", rank, size() - 1)};
+  if (rank >= seats) {
+    return {rank, fmt::format("rank {}: this job has the ranks 0 to {}", rank, seats - 1)};
   }
   if (members_[rank].peer) {
     return {rank, fmt::format("rank {} is taken by host {}, pid {}", rank, members_[rank].host,
@@ -81,6 +87,12 @@ void Roster::BeginAnew(uint32_t rank) {
   ++members_[rank].incarnation;
   members_[rank].ready = false;
   members_[rank].entered = false;
+  members_[rank].unready_since = std::chrono::steady_clock::now();
+}
+
+void Roster::Vacate(uint32_t rank) {
+  BeginAnew(rank);
+  members_[rank].peer.reset();
 }
 
 std::vector<std::string> Roster::Arithmetic() const {
@@ -171,8 +183,8 @@ bool Roster::Complete() const { return MissingRanks().empty(); }
 
 std::vector<uint32_t> Roster::MissingRanks() const {
   std::vector<uint32_t> missing;
-  for (uint32_t rank = 0; rank < size(); ++rank) {
-    if (!members_[rank].peer) missing.push_back(rank);
+  for (uint32_t rank = 0; rank < terms_.workers; ++rank) {
+    if (!members_[rank].peer && !members_[rank].given_up) missing.push_back(rank);
   }
   return missing;
 }

@@ -17,8 +17,9 @@ namespace muster {
 struct JoinTerms {
   std::string token;
   uint64_t job = 0;
-  uint32_t workers = 0;
+  uint32_t workers = 0;               // with which the job starts
   std::vector<std::string> settings;  // common/config/compute_settings.h
+  uint32_t seats = 0;                 // for more of them, later; 0: as many as `workers`
 };
 
 struct Member {
@@ -33,6 +34,11 @@ struct Member {
   bool entered = false;    // gets weights and orders
   int64_t entered_at = 0;  // the first version of the weights that it got
   bool finished = false;   // said Goodbye
+  bool leaving = false;    // said Leave: is ordered nothing new
+  bool released = false;   // … and has been told to go
+  bool given_up = false;   // was lost before the start, and is not waited for
+  bool was_ready = false;  // since it has its seat
+  std::chrono::steady_clock::time_point unready_since;
   std::chrono::steady_clock::time_point last_heard;
 };
 
@@ -54,14 +60,21 @@ class Roster {
 
   // The member begins anew: what it said before is not heard any more.
   void BeginAnew(uint32_t rank);
+  // The member is gone, and its seat free. What it was called stays.
+  void Vacate(uint32_t rank);
+  // The job has started: from now on all seats may be taken.
+  void Open() { open_ = true; }
 
   // The rank that this peer holds.
   std::optional<uint32_t> RankOf(PeerId peer) const;
   // True if the address is the one that this rank's member must use.
   bool Matches(uint32_t rank, const wire::Address& address) const;
 
+  // All are here that the job starts with.
   bool Complete() const;
+  // Of these.
   std::vector<uint32_t> MissingRanks() const;
+  uint32_t workers() const { return terms_.workers; }
   Member& at(uint32_t rank) { return members_[rank]; }
   const Member& at(uint32_t rank) const { return members_[rank]; }
   uint32_t size() const { return static_cast<uint32_t>(members_.size()); }
@@ -85,6 +98,7 @@ class Roster {
 
   const VariableLayout& layout_;
   const JoinTerms terms_;
+  bool open_ = false;
   std::vector<Member> members_;
   // Of the first worker that joined; all others must see the same data.
   std::optional<uint32_t> first_;

@@ -23,7 +23,9 @@ RunWatch::RunWatch(const std::string& run_dir, const Membership& members, const 
       progress_(progress),
       reporter_(reporter),
       recent_(members.size()),
-      file_(run_dir, thread) {}
+      file_(run_dir, thread) {
+  for (uint32_t rank = members.roster().workers(); rank < members.size(); ++rank) Lost(rank);
+}
 
 void RunWatch::Begin(const StepPlan& plan, const Assignment& assignment) {
   samples_.clear();
@@ -99,6 +101,7 @@ RunStatus RunWatch::Status(const char* state, Clock::time_point now) const {
   *status.progress.mutable_measured() = measured_;
   for (uint32_t rank = 0; rank < recent_.ranks(); ++rank) {
     const Member& member = members_.roster().at(rank);
+    if (!member.peer && member.pid == 0) continue;  // a seat that was never taken
     const double busy_ms = recent_.MeanBusy(rank);
     status.ranks.push_back({.host = member.host,
                             .pid = member.pid,

@@ -34,6 +34,8 @@ class RunWatch {
 
   // Who computes what of a batch, from now on.
   void Begin(const StepPlan& plan, const Assignment& assignment);
+  // The rank is gone, or begins anew.
+  void Lost(uint32_t rank) { recent_.Forget(rank); }
   void AddTimes(uint32_t rank, const wire::StepTimes& times) { recent_.Add(rank, times); }
   void Log(const events::Log& line);
   void Evaluation(const events::Evaluation& line);

@@ -5,7 +5,9 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
+#include <utility>
 
 #include "common/base/error.h"
 #include "common/config/build_graph.h"
@@ -23,6 +25,27 @@ constexpr std::chrono::seconds kFinishStep{3};
 // Messages that are read before finished chunks are published.
 constexpr int kMessagesAtATime = 64;
 
+// Nobody comes late to a job that ends with its first lost worker.
+uint32_t SeatsOf(const config::Config& config) {
+  const config::Cluster& cluster = config.cluster();
+  if (cluster.on_lost_worker() == config::Cluster::ABORT) return 0;
+  const uint32_t most = cluster.has_max_workers() ? cluster.max_workers() : config.run().slices();
+  return std::max(most, cluster.workers());
+}
+
+// What another process would run into as well.
+bool IsFinal(int exit_code) {
+  switch (static_cast<ExitCode>(exit_code)) {
+    case ExitCode::kUsage:
+    case ExitCode::kData:
+    case ExitCode::kNonfinite:
+    case ExitCode::kRefused:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 Server::Server(const config::Config& config, const std::string& token,
@@ -33,8 +56,9 @@ Server::Server(const config::Config& config, const std::string& token,
       reporter_(reporter),
       interrupt_fd_(interrupt_fd),
       members_(graph_.layout(),
-               {token, JobOf(token), config.cluster().workers(), ComputeSettings(config)}, *link,
-               reporter,
+               {token, JobOf(token), config.cluster().workers(), ComputeSettings(config),
+                SeatsOf(config)},
+               *link, reporter,
                [this](uint32_t rank, ExitCode code, const std::string& why) {
                  OnLost(rank, code, why);
                }),
@@ -68,9 +92,11 @@ void Server::RunOnce() {
     const std::optional<FromWorker> event = link_->Receive();
     if (!event) break;
     Receive(*event);
+    TakeLosses();
     coordinator_.Advance(/*collect=*/false);  // small chunks are updated at once
   }
   RunTimers();
+  TakeLosses();
   StopAtBoundary();
   link_->Deliver();
 }
@@ -168,10 +194,9 @@ void Server::OnHello(const FromWorker& event) {
     case Membership::Outcome::kJoined:
       if (members_.roster().Complete()) coordinator_.Begin();
       return;
+    case Membership::Outcome::kJoinedLate:
     case Membership::Outcome::kCameBack:
-      members_.Welcome(arrival.rank);
-      coordinator_.SendWeights(arrival.rank);
-      return;
+      return coordinator_.OnJoined(arrival.rank);
   }
 }
 
@@ -191,30 +216,56 @@ std::string Server::OnMessage(uint32_t rank, const FromWorker& event) {
       coordinator_.OnStepTimes(rank, message.step_times());
       return "";
     case wire::WorkerMessage::kFailure:
-      failure_.Set({ExitCode::kPeerFailed, rank,
-                    fmt::format("{} failed at step {}: {}", members_.Name(rank),
-                                coordinator_.step(), message.failure().message())});
+      OnFailure(rank, message.failure());
       return "";
     case wire::WorkerMessage::kBeat:
       return "";
-    case wire::WorkerMessage::kGoodbye:
-      members_.OnGoodbye(rank);
-      if (!coordinator_.finishing()) {
-        failure_.Set({ExitCode::kPeerFailed, std::nullopt,
-                      fmt::format("{} left at step {}, before the end", members_.Name(rank),
-                                  coordinator_.step())});
-      }
+    case wire::WorkerMessage::kLeave:
+      coordinator_.OnLeave(rank);
       return "";
+    case wire::WorkerMessage::kGoodbye:
+      return OnGoodbye(rank);
     default:
       return "a message without a known body";
   }
 }
 
-// A job goes on with all of its workers or not at all.
+std::string Server::OnGoodbye(uint32_t rank) {
+  const bool released = members_.roster().at(rank).released;
+  members_.OnGoodbye(rank);
+  if (released) {
+    coordinator_.OnLeft(rank);
+  } else if (!coordinator_.finishing()) {
+    coordinator_.OnLost(rank, ExitCode::kPeerFailed, "it left before the end");
+  }
+  return "";
+}
+
+// What is wrong with one worker is no reason to end the run, unless it is wrong with all.
+void Server::OnFailure(uint32_t rank, const wire::Failure& failure) {
+  const std::string what = Printable(failure.message());
+  if (config_.cluster().on_lost_worker() != config::Cluster::ABORT &&
+      !IsFinal(failure.exit_code())) {
+    return OnLost(rank, ExitCode::kPeerFailed, "it failed: " + what);
+  }
+  failure_.Set({ExitCode::kPeerFailed, rank,
+                fmt::format("{} failed at step {}: {}", members_.Name(rank), coordinator_.step(),
+                            what)});
+}
+
 void Server::OnLost(uint32_t rank, ExitCode code, const std::string& why) {
-  failure_.Set(
-      {code, rank,
-       fmt::format("{} was lost at step {}: {}", members_.Name(rank), coordinator_.step(), why)});
+  losses_.push_back({rank, members_.roster().at(rank).incarnation, code, why});
+}
+
+void Server::TakeLosses() {
+  while (!losses_.empty() && !failure_.is_set()) {
+    for (const Loss& loss : std::exchange(losses_, {})) {
+      // Not of one that was lost in another way meanwhile, whose seat has a new one.
+      const Member& member = members_.roster().at(loss.rank);
+      if (!member.peer || member.incarnation != loss.incarnation) continue;
+      coordinator_.OnLost(loss.rank, loss.code, loss.why);
+    }
+  }
 }
 
 void Server::Drop(const std::string& who, const std::string& why) {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/base/adaptive_spin.h"
 #include "common/base/log.h"
@@ -62,7 +63,11 @@ class Server {
   void OnHello(const FromWorker& event);
   // Why the message does not fit, or "".
   std::string OnMessage(uint32_t rank, const FromWorker& event);
+  // Kept until the message in hand is dealt with: what follows sends messages itself.
   void OnLost(uint32_t rank, ExitCode code, const std::string& why);
+  void TakeLosses();
+  std::string OnGoodbye(uint32_t rank);
+  void OnFailure(uint32_t rank, const wire::Failure& failure);
   void Drop(const std::string& who, const std::string& why);
   // Writes what the run leaves behind. What could not be written, or "".
   std::string SaveModels();
@@ -75,6 +80,12 @@ class Server {
   Reporter& reporter_;
   const int interrupt_fd_;
   FirstFailure failure_;
+  struct Loss {
+    uint32_t rank, incarnation;
+    ExitCode code;
+    std::string why;
+  };
+  std::vector<Loss> losses_;
   std::optional<JobFailure> interrupt_;  // the run stops at the next step's boundary, or …
   Clock::time_point stop_by_;            // … then
   Membership members_;

@@ -48,6 +48,7 @@ std::optional<StepBalance> StepBalances::AddTimes(const wire::StepTimes& times) 
 
 std::optional<StepBalance> StepBalances::EndStep(int64_t number, double seconds) {
   running_ = number + 1;
+  std::erase_if(open_, [&](const Step& one) { return one.step < number - 1; });
   Step& step = At(number);
   step.ms = 1e3 * seconds;
   return TakeIfComplete(step);

@@ -50,6 +50,8 @@ class StepBalances {
   // or the one before; others are ignored.
   std::optional<StepBalance> AddTimes(const wire::StepTimes& times);
   std::optional<StepBalance> EndStep(int64_t step, double seconds);
+  // From now on so many ranks report. Of a step in which that changes nothing may be known.
+  void SetRanks(size_t ranks) { ranks_ = ranks; }
 
  private:
   struct Step {

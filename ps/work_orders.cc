@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <set>
+
 #include "common/base/error.h"
 #include "common/link/wire_values.h"
 
@@ -9,8 +11,10 @@ namespace muster {
 
 void WorkOrders::Begin(const StepPlan& plan, int64_t step) {
   plan_ = plan;
-  assignment_ = AssignEvenly(plan.slices, members_.size());
+  assignment_ = AssignEvenly(plan.slices, members_.roster().workers());
+  assignment_.nodes.resize(members_.size());
   assignment_.from_step = step;
+  for (uint32_t rank = 0; rank < members_.roster().workers(); ++rank) sharing_.push_back(rank);
 }
 
 void WorkOrders::Assign(std::vector<std::vector<TreeNode>> nodes) {
@@ -21,15 +25,26 @@ void WorkOrders::Assign(std::vector<std::vector<TreeNode>> nodes) {
   next_ = std::move(nodes);
 }
 
+bool WorkOrders::ShareAmongStaying() {
+  std::vector<uint32_t> staying = members_.Staying();
+  if (staying == sharing_ || staying.empty()) return false;
+  const Assignment even = AssignEvenly(plan_.slices, static_cast<uint32_t>(staying.size()));
+  std::vector<std::vector<TreeNode>> shares(members_.size());
+  for (size_t i = 0; i < staying.size(); ++i) shares[staying[i]] = even.nodes[i];
+  sharing_ = std::move(staying);
+  Assign(std::move(shares));
+  return true;
+}
+
 void WorkOrders::Order(int64_t step) {
   if (next_) {
     ++assignment_.id;
     assignment_.from_step = step;
     assignment_.nodes = std::move(*next_);
     next_.reset();
-    for (const uint32_t rank : members_.Entered()) SendAssignment(rank);
+    for (const uint32_t rank : members_.Staying()) SendAssignment(rank);
   }
-  for (const uint32_t rank : members_.Entered()) {
+  for (const uint32_t rank : members_.Staying()) {
     wire::ServerMessage message = members_.NewMessage();
     wire::Train& train = *message.mutable_train();
     train.set_step(step);
@@ -49,7 +64,7 @@ void WorkOrders::SendAssignment(uint32_t rank) {
 bool WorkOrders::Redo(uint32_t rank, int64_t step, const TreeNode& node,
                       std::span<const uint32_t> chunks) {
   if (!members_.HasVersion(rank, step)) return false;
-  const auto arena = leases_.FreeArena(rank, members_.ArenasOf(rank));
+  const auto arena = leases_.FreeArena(rank, step, members_.ArenasOf(rank));
   if (!arena) return false;
   wire::ServerMessage message = members_.NewMessage();
   wire::Redo& redo = *message.mutable_redo();
@@ -68,15 +83,25 @@ void WorkOrders::Fence(uint32_t rank) {
   members_.Fence(rank);
 }
 
-void WorkOrders::FenceLate(int64_t step) {
-  for (const uint32_t rank : leases_.LateRanks(step, Leases::Whose::kOwn)) Fence(rank);
+std::vector<uint32_t> WorkOrders::FenceLate(int64_t step) {
+  std::vector<uint32_t> late = leases_.LateRanks(step, Leases::Whose::kOwn);
+  for (const uint32_t rank : late) Fence(rank);
+  return late;
 }
 
-void WorkOrders::AdmitReady(int64_t version) {
-  for (const uint32_t rank : members_.ReadyToEnter()) {
-    members_.Enter(rank, version);
-    SendAssignment(rank);
-  }
+std::vector<uint32_t> WorkOrders::FenceBehind(int64_t step) {
+  std::set<uint32_t> behind;
+  leases_.ForEachOpen(step, [&](const Lease& lease) {
+    if (!lease.again && lease.losses < Covers(lease.node, plan_.slices).size())
+      behind.insert(lease.rank);
+  });
+  for (const uint32_t rank : behind) Fence(rank);
+  return {behind.begin(), behind.end()};
+}
+
+void WorkOrders::Admit(uint32_t rank, int64_t version) {
+  members_.Enter(rank, version);
+  SendAssignment(rank);
 }
 
 const Lease* WorkOrders::LeaseOf(uint32_t rank, int64_t step, const wire::SliceLoss& loss,

@@ -22,7 +22,7 @@ class WorkOrders {
  public:
   WorkOrders(Membership& members, size_t chunks) : members_(members), leases_(chunks) {}
 
-  // Even shares for all members, from this step on.
+  // Even shares for all members that the job starts with, from this step on.
   void Begin(const StepPlan& plan, int64_t step);
   const Assignment& assignment() const { return assignment_; }
   // Other shares, from the next step on that is ordered: the subtrees of each rank, which together
@@ -30,7 +30,11 @@ class WorkOrders {
   // no share may need more than that.
   void Assign(std::vector<std::vector<TreeNode>> nodes);
 
-  // To all that have entered. Sent ahead: in `step - 1`, when all of its losses are in.
+  // The same shares again for those that stay, evenly, if they are not those of the newest
+  // assignment: some went, came or came back. True: they are others, from the next step on.
+  bool ShareAmongStaying();
+
+  // To all that have entered and stay. Sent ahead: in `step - 1`, when all of its losses are in.
   void Order(int64_t step);
   // Somebody else is to compute what is missing of a subtree: before anything else, and beside
   // whoever has it now. False: the member has no gradient buffer free, or does not have
@@ -40,12 +44,19 @@ class WorkOrders {
   // The member's work is not wanted any more: nothing that it sends counts until it has entered
   // again. What has come stays.
   void Fence(uint32_t rank);
+  // The member is gone, and its gradient buffers with it. What has come stays, too.
+  void Disown(uint32_t rank) { leases_.Disown(rank); }
+  void MarkLate(const Lease& lease) { leases_.MarkLate(lease.id); }
   // Those that have not brought all of their own part of this step, although it is complete: others
   // were faster. Who helped in vain goes on: it reads W(step) until it has done with that, and no
   // update overwrites W(step) before its own losses of step + 1.
-  void FenceLate(int64_t step);
-  // Those that are ready get weights from W(version) on, and the assignment.
-  void AdmitReady(int64_t version);
+  // … and, before the first update of this step, those that still lack losses of their own part:
+  // they may read weights that are overwritten next. Who they were.
+  std::vector<uint32_t> FenceBehind(int64_t step);
+  // Who they were.
+  std::vector<uint32_t> FenceLate(int64_t step);
+  // It gets weights from W(version) on, and the assignment.
+  void Admit(uint32_t rank, int64_t version);
 
   // What came under a lease of this step. Null: it counts for nothing, for the reason `why`.
   const Lease* LeaseOf(uint32_t rank, int64_t step, const wire::SliceLoss& loss,
@@ -53,18 +64,20 @@ class WorkOrders {
   const Lease* LeaseOf(uint32_t rank, int64_t step, const wire::GradientPart& part,
                        std::string& why) const;
   void Bring(const Lease& lease, uint32_t chunk) { leases_.Bring(lease.id, chunk); }
+  void CountLoss(const Lease& lease) { leases_.CountLoss(lease.id); }
 
+  void Forgive(std::chrono::steady_clock::duration gap) { leases_.Forgive(gap); }
   // Leases of steps before this one have ended.
   void BeginStep(int64_t step) { leases_.Forget(step); }
+  void SendAssignment(uint32_t rank);
   const Leases& leases() const { return leases_; }
 
  private:
-  void SendAssignment(uint32_t rank);
-
   Membership& members_;
   StepPlan plan_;
   Assignment assignment_;
   std::optional<std::vector<std::vector<TreeNode>>> next_;
+  std::vector<uint32_t> sharing_;  // between whom the newest one divides the slices
   Leases leases_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -38,8 +39,16 @@ struct Arguments {
   std::vector<std::string> set;
   uint32_t rank = 0;
   int parent = 0;
-  bool memory = false;
+  bool memory = false, join = false;
 };
+
+std::string NameOf(const Arguments& arguments) {
+  return arguments.join ? "a worker that joins" : fmt::format("worker {}", arguments.rank);
+}
+
+// Somebody wants this worker to leave the job.
+std::atomic<bool> leave = false;
+static_assert(std::atomic<bool>::is_always_lock_free);
 
 wire::Hello DescribeWorker(const config::Config& config, const Graph& graph, const Datasets& data) {
   wire::Hello hello;
@@ -124,18 +133,22 @@ void RequireLimits(const config::Config& config) {
   RequireThreads("a worker", config.worker().threads() + input + 4);
 }
 
+void LeaveOnSignal(uint32_t rank);
+
 void Work(const Arguments& arguments) {
   config::Config config = LoadConfigOf(arguments);
   ResolveConfig(config, AvailableCores());
   RequireLimits(config);
+  if (arguments.join) config.mutable_run()->clear_trace_file();  // the parts are named by rank
   const trace::Session session(trace::WorkerSession(config, arguments.rank), "compute");
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
   const Datasets data = OpenDatasets(config.data(), config.run().seed());
   const std::unique_ptr<Backend> backend = MakeBackend(config);
   ClientOptions options;
   options.endpoint = arguments.endpoint;
-  options.token = RequireToken(arguments.token_file, fmt::format("worker {}", arguments.rank));
-  options.rank = arguments.rank;
+  options.token = RequireToken(arguments.token_file, NameOf(arguments));
+  if (!arguments.join) options.rank = arguments.rank;
+  options.leave = &leave;
   options.hello = DescribeWorker(config, graph, data);
   options.hello.set_arithmetic(
       CpuArithmetic(static_cast<int>(config.worker().threads()), OptionsOf(config)));
@@ -149,8 +162,9 @@ void Work(const Arguments& arguments) {
   if (config.worker().check_gradients() || MUSTER_DEBUG_BUILD) {
     options.guard = std::make_shared<GradientGuard>(graph.layout());
   }
-  LogInfo("joining the job at {} as rank {}", options.endpoint, arguments.rank);
+  LogInfo("joining the job at {} as {}", options.endpoint, NameOf(arguments));
   Client client(std::move(options));
+  if (arguments.parent == 0) LeaveOnSignal(client.rank());
   const std::vector<Range> slices = CoveredBy(client.first_share().nodes, client.plan().slices);
   std::string text;
   for (const Range& range : slices) {
@@ -181,20 +195,39 @@ void OnStopSignal(int signal) {
   ::raise(signal);  // with its usual effect: the server notices that this process has ended
 }
 
-void SayWhenStopped(uint32_t rank) {
-  const int size = std::snprintf(stop_line.data(), stop_line.size(),
-                                 "muster: rank %u was stopped by ", static_cast<unsigned>(rank));
+// What is ignored stays so: a shell's background job.
+void Handle(int signal, const struct sigaction& action) {
+  struct sigaction before {};
+  if (::sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) {
+    ::sigaction(signal, &action, nullptr);
+  }
+}
+
+void SayWhenStopped(const std::string& who) {
+  const int size = std::snprintf(stop_line.data(), stop_line.size(), "muster: %s was stopped by ",
+                                 who.c_str());
   stop_line_size = static_cast<size_t>(std::max(size, 0));  // it fits, whatever the rank
   struct sigaction action {};
   action.sa_handler = OnStopSignal;
   action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);
-  for (const int signal : {SIGINT, SIGTERM}) {
-    struct sigaction before {};
-    // What is ignored stays so: a shell's background job.
-    if (::sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) {
-      ::sigaction(signal, &action, nullptr);
-    }
-  }
+  for (const int signal : {SIGINT, SIGTERM}) Handle(signal, action);
+}
+
+void OnLeaveSignal(int) {
+  constexpr char kText[] =
+      "muster: this worker leaves when it has done its part (SIGTERM again ends it at once)\n";
+  (void)!::write(STDERR_FILENO, kText, sizeof kText - 1);
+  leave = true;
+}
+
+// A worker that was started by hand is stopped by its service manager, or by a scheduler that wants
+// the machine: the job goes on without it, and nothing is computed twice.
+void LeaveOnSignal(uint32_t rank) {
+  SayWhenStopped(fmt::format("rank {}", rank));
+  struct sigaction action {};
+  action.sa_handler = OnLeaveSignal;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  Handle(SIGTERM, action);
 }
 
 int Main(int argc, char** argv) {
@@ -204,7 +237,10 @@ int Main(int argc, char** argv) {
       "Usually started by `muster launch` or `muster worker`."};
   program.Add("--config", arguments.config, "Config file, the same for server and workers")
       .Required();
-  program.Add("--rank", arguments.rank, "This worker's number, from 0").Required();
+  ProgramOptions::Option rank =
+      program.Add("--rank", arguments.rank, "This worker's number, from 0");
+  rank.RequiredUnless(program.AddFlag("--join", arguments.join,
+                                      "Take any free place, also of a job that runs already"));
   ProgramOptions::Option endpoint =
       program.Add("--endpoint", arguments.endpoint,
                   "The server's endpoint: local://@NAME, ipc://@NAME or tcp://HOST:PORT");
@@ -221,13 +257,13 @@ int Main(int argc, char** argv) {
   if (arguments.parent != 0) {
     DieWithParent(arguments.parent);
   } else {
-    SayWhenStopped(arguments.rank);
+    SayWhenStopped(arguments.join ? NameOf(arguments) : fmt::format("rank {}", arguments.rank));
   }
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGUSR1, SIG_IGN);  // the server's: schedulers send it to every process of a job
   IgnoreFileSizeSignal();
   KeepFreedMemory();
-  InitLog("worker-" + std::to_string(arguments.rank));
+  InitLog(arguments.join ? "worker" : "worker-" + std::to_string(arguments.rank));
   try {
     arguments.memory ? PrintMemory(arguments) : Work(arguments);
     return 0;

@@ -20,7 +20,8 @@ struct Arguments {
   std::string resume, save_to;             // directories; kResumeAuto
   std::vector<std::string> merge;          // parts of a trace
   std::string endpoint, bind, token_file;  // of processes started by hand
-  uint32_t rank = 0;
+  std::optional<uint32_t> rank;
+  bool join = false;  // instead of a rank
   std::string dataset, dir;
   std::string runs_dir = "runs";
   std::vector<std::string> run_dirs;

@@ -96,14 +96,20 @@ int Worker(const Arguments& arguments) {
   // Of a config that leaves it to the server's cores, the server alone knows the number.
   const bool known = config.cluster().has_workers();
   ResolveConfig(config, AvailableCores());
-  if (known && arguments.rank >= config.cluster().workers()) {
+  if (!arguments.rank && !arguments.join) {
+    throw Error(ExitCode::kUsage, "--rank is required, or --join: which of the job's workers is it?");
+  }
+  if (known && arguments.rank && *arguments.rank >= config.cluster().workers()) {
     throw Error(ExitCode::kUsage, "--rank {}: expected 0 to {}, since cluster.workers is {}",
-                arguments.rank, config.cluster().workers() - 1, config.cluster().workers());
+                *arguments.rank, config.cluster().workers() - 1, config.cluster().workers());
   }
   CheckConnectable(arguments.endpoint);
-  std::vector<std::string> words{"--config",   arguments.config,
-                                 "--rank",     std::to_string(arguments.rank),
-                                 "--endpoint", arguments.endpoint};
+  std::vector<std::string> words{"--config", arguments.config, "--endpoint", arguments.endpoint};
+  if (arguments.join) {
+    words.emplace_back("--join");
+  } else {
+    words.insert(words.end(), {"--rank", std::to_string(*arguments.rank)});
+  }
   for (const Setting& setting : settings) {
     words.insert(words.end(), {"--set", setting.path + "=" + setting.value});
   }
@@ -111,7 +117,8 @@ int Worker(const Arguments& arguments) {
     (void)ReadToken(arguments.token_file);
     words.insert(words.end(), {"--token-file", arguments.token_file});
   } else if (std::getenv(kTokenVariable) == nullptr) {
-    (void)RequireToken("", fmt::format("worker {}", arguments.rank));
+    (void)RequireToken("", arguments.join ? std::string("a worker that joins")
+                                           : fmt::format("worker {}", *arguments.rank));
   }
   Become("muster-worker", words);
 }

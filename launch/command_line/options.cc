@@ -191,10 +191,12 @@ void DescribeServer(CLI::App& server, Arguments& arguments) {
 
 void DescribeWorker(CLI::App& worker, Arguments& arguments) {
   AddConfigArguments(worker, arguments);
-  worker.add_option("--rank", arguments.rank, "This worker's number, from 0")
-      ->required()
-      ->type_name("R")
-      ->check(WholeNumber(0, kMostWorkers - 1));
+  CLI::Option& rank = *worker.add_option("--rank", arguments.rank, "This worker's number, from 0");
+  rank.type_name("R")->check(WholeNumber(0, kMostWorkers - 1));
+  worker
+      .add_flag("--join", arguments.join,
+                "Instead of a rank: take any free place, also of a job that runs already")
+      ->excludes(&rank);
   worker.add_option("--endpoint", arguments.endpoint, "As the server says it")
       ->required()
       ->type_name("tcp://HOST:PORT");

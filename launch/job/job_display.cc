@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "launch/job/member_text.h"
 #include "launch/job/placement.h"
 #include "launch/job/progress_line.h"
 #include "launch/text/units.h"
@@ -63,6 +64,8 @@ void JobDisplay::OnEvent(const events::Event& event) {
       return console_.Print(EvaluationLine(event.evaluation()));
     case events::Event::kSaving:
       return ShowStage("Writing state and weights");
+    case events::Event::kMemberChange:
+      return console_.Print(ChangeLine(event.member_change()));
     case events::Event::kWarning:
       return console_.Print("Warning: " + event.warning().message());
     case events::Event::kRestarted:

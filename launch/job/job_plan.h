@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "launch/gpu/worker_place.h"
 #include "launch/job/run_dir.h"
 #include "launch/job/server_loss.h"
+#include "proto/config.pb.h"
 #include "proto/events.pb.h"
 
 namespace muster {
@@ -28,6 +30,10 @@ struct JobPlan {
   // Set for a server whose workers are started by hand: what to print when it listens at this
   // endpoint. The server is then the only process here.
   std::function<std::vector<std::string>(const std::string& endpoint)> invite_workers;
+  // cluster.on_lost_worker, and how many workers within how long may be lost with REPLACE.
+  config::Cluster::OnLostWorker on_lost = config::Cluster::REPLACE;
+  size_t max_restarts = 10;
+  double restart_window_s = 600;
   double start_s = 60;    // deadline for its answer, and for all workers to join
   double silence_s = 20;  // the server reports something each second
 };
@@ -41,6 +47,7 @@ struct JobOutcome {
   std::optional<events::Summary> summary;
   std::optional<ServerLoss> lost_server;  // what the failure is, if it is that
   std::string not_restarted;              // why there was no other one in its place
+  std::map<int64_t, std::string> ends;  // of workers that ended on the way, by pid: "killed by …"
 };
 
 }  // namespace muster

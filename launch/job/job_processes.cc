@@ -46,11 +46,12 @@ JobProcesses::JobProcesses(const JobPlan& plan, Console& console)
   }
   if (plan_.resume) arguments.emplace_back("--resume");
   members_.reserve(static_cast<size_t>(plan_.workers) + 1);
-  members_.push_back({-1, ChildProcess({.program = plan_.server_program,
-                                        .arguments = std::move(arguments),
-                                        .log_path = plan_.dir->ServerLogPath(),
-                                        .inherited_fds = {token_.fd(), write_end.get()},
-                                        .append = plan_.resume})});
+  const ChildOptions server{.program = plan_.server_program,
+                            .arguments = std::move(arguments),
+                            .log_path = plan_.dir->ServerLogPath(),
+                            .inherited_fds = {token_.fd(), write_end.get()},
+                            .append = plan_.resume};
+  members_.push_back({-1, std::make_unique<ChildProcess>(server)});
 }
 
 void JobProcesses::StartWorkers(const std::string& endpoint) {
@@ -58,16 +59,28 @@ void JobProcesses::StartWorkers(const std::string& endpoint) {
     for (const std::string& line : plan_.invite_workers(endpoint)) console_.Print(line);
     return;
   }
+  endpoint_ = endpoint;
   for (int rank = 0; rank < plan_.workers; ++rank) {
-    ChildOptions worker{.program = plan_.worker_program,
-                        .arguments = {"--config", plan_.dir->ConfigPath(), "--rank",
-                                      std::to_string(rank), "--endpoint", endpoint, "--token-file",
-                                      token_.Path(), "--parent", std::to_string(::getpid())},
-                        .log_path = plan_.dir->WorkerLogPath(rank),
-                        .inherited_fds = {token_.fd()},
-                        .append = plan_.resume};
-    if (!plan_.places.empty()) PutInPlace(plan_.places[static_cast<size_t>(rank)], worker);
-    members_.push_back({rank, ChildProcess(worker)});
+    members_.push_back({rank, StartWorker(rank, plan_.resume)});
+  }
+}
+
+std::unique_ptr<ChildProcess> JobProcesses::StartWorker(int rank, bool append) const {
+  ChildOptions worker{.program = plan_.worker_program,
+                      .arguments = {"--config", plan_.dir->ConfigPath(), "--rank",
+                                    std::to_string(rank), "--endpoint", endpoint_, "--token-file",
+                                    token_.Path(), "--parent", std::to_string(::getpid())},
+                      .log_path = plan_.dir->WorkerLogPath(rank),
+                      .inherited_fds = {token_.fd()},
+                      .append = append};
+  if (!plan_.places.empty()) PutInPlace(plan_.places[static_cast<size_t>(rank)], worker);
+  return std::make_unique<ChildProcess>(worker);
+}
+
+// In the log of the one before it.
+void JobProcesses::Replace(int rank) {
+  for (Member& member : members_) {
+    if (member.rank == rank) member.process = StartWorker(rank, true);
   }
 }
 
@@ -85,8 +98,8 @@ std::string JobProcesses::LogPath(int rank) const {
 std::vector<EndedProcess> JobProcesses::TakeEnds() {
   std::vector<EndedProcess> ended;
   for (Member& member : members_) {
-    if (const std::optional<ChildEnd> end = member.process.CheckEnd()) {
-      ended.push_back({member.rank, member.process.pid(), *end});
+    if (const std::optional<ChildEnd> end = member.process->CheckEnd()) {
+      ended.push_back({member.rank, member.process->pid(), *end});
     }
   }
   return ended;

@@ -1,6 +1,7 @@
 // The members of a job as child processes of the launcher.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,13 +23,14 @@ class JobProcesses : public Members {
 
   // Or says how to start them, where somebody else does.
   void StartWorkers(const std::string& endpoint) override;
+  void Replace(int rank) override;
 
   size_t size() const override { return members_.size(); }
   int rank(size_t member) const override { return members_[member].rank; }
-  pid_t pid(size_t member) const override { return members_[member].process.pid(); }
-  bool running(size_t member) const override { return members_[member].process.running(); }
+  pid_t pid(size_t member) const override { return members_[member].process->pid(); }
+  bool running(size_t member) const override { return members_[member].process->running(); }
   bool stopped(size_t member) const override;
-  void Signal(size_t member, int signal) override { members_[member].process.Signal(signal); }
+  void Signal(size_t member, int signal) override { members_[member].process->Signal(signal); }
   std::string LastWords(int rank) const override;
   std::string LogPath(int rank) const override;
 
@@ -40,13 +42,15 @@ class JobProcesses : public Members {
  private:
   struct Member {
     int rank;
-    ChildProcess process;
+    std::unique_ptr<ChildProcess> process;
   };
+  std::unique_ptr<ChildProcess> StartWorker(int rank, bool append) const;
 
   const JobPlan& plan_;
   Console& console_;
   JobToken token_;
   LineReader reports_;
+  std::string endpoint_;  // of the server
   std::vector<Member> members_;
 };
 

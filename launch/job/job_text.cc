@@ -14,6 +14,7 @@
 #include "common/config/without_effect.h"
 #include "common/plan/chunks.h"
 #include "launch/job/bottleneck.h"
+#include "launch/job/member_text.h"
 #include "launch/job/model_text.h"
 #include "launch/job/server_loss.h"
 #include "launch/text/size_text.h"
@@ -267,7 +268,8 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
 }
 
 std::vector<std::string> SummaryLines(const events::Summary& summary, int workers,
-                                      const RunDir& dir, const std::string& files) {
+                                      const RunDir& dir, const std::string& files,
+                                      const std::map<int64_t, std::string>& ends) {
   std::vector<std::string> lines;
   auto row = [&](const char* label, const std::string& text) {
     if (!text.empty()) lines.push_back(Row(label, text));
@@ -280,6 +282,7 @@ std::vector<std::string> SummaryLines(const events::Summary& summary, int worker
                               FormatDuration(summary.at().elapsed_s())));
 
   row("stopped early", summary.stop_reason());
+  for (const std::string& text : ChangesTexts(summary, ends)) row("workers", text);
   row("test accuracy", TestText(summary));
   if (measured.has_train_loss()) row("training loss", fmt::format("{:.4f}", measured.train_loss()));
   if (measured.skipped_steps() > 0) {

@@ -2,6 +2,7 @@
 // Pure functions; every line comes without its newline.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,9 +35,11 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
                                      const HeaderOptions& options);
 
 // The server's summary: accuracy, speed, the parts of a step, the hash of the weights; then
-// `files` (see FilesText), unless that is empty.
+// `files` (see FilesText), unless that is empty. `ends`: of workers that were lost, by pid, as the
+// launcher saw them.
 std::vector<std::string> SummaryLines(const events::Summary& summary, int workers,
-                                      const RunDir& dir, const std::string& files);
+                                      const RunDir& dir, const std::string& files,
+                                      const std::map<int64_t, std::string>& ends = {});
 
 // Optimizer, schedule and base rate, and how that follows from the number of workers:
 // "SGD, COSINE 0.4 = 0.1 (base) x 4/1 (LINEAR scaling of workers / base_workers)".

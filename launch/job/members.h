@@ -18,6 +18,9 @@ class Members {
   // are members then.
   virtual void StartWorkers(const std::string& endpoint) = 0;
 
+  // The worker of this rank has ended: another one takes its place. Throws Error.
+  virtual void Replace(int rank) = 0;
+
   virtual size_t size() const = 0;
   virtual int rank(size_t member) const = 0;  // -1: the server
   virtual pid_t pid(size_t member) const = 0;

@@ -108,8 +108,9 @@ void ReportOutcome(JobOutcome& outcome, int workers, const RunDir& dir, const st
     const int logs_here = by_hand ? 0 : workers;
     missing = dir.MissingFiles(logs_here, *outcome.summary);
     console.Print("");
-    for (const std::string& line : SummaryLines(*outcome.summary, workers, dir,
-                                                missing.empty() ? FilesText(logs_here) : "")) {
+    for (const std::string& line :
+         SummaryLines(*outcome.summary, workers, dir, missing.empty() ? FilesText(logs_here) : "",
+                      outcome.ends)) {
       console.Print(line);
     }
   }
@@ -236,6 +237,9 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
                  .endpoint = Endpoint(config),
                  .token = NewToken(),
                  .resume = !arguments.resume.empty(),
+                 .on_lost = config.cluster().on_lost_worker(),
+                 .max_restarts = config.cluster().max_restarts(),
+                 .restart_window_s = config.cluster().restart_window_s(),
                  .start_s = config.deadlines().start_s(),
                  .silence_s = config.deadlines().silence_s()};
     if (by_hand) PlanWorkersByHand(*arguments.by_hand, config, plan);

@@ -27,7 +27,7 @@ bool EndedWell(const EndedProcess& process) {
 }  // namespace
 
 Supervisor::Supervisor(const JobPlan& plan, Members& members, JobDisplay& display, double now)
-    : plan_(plan), members_(members), display_(display), deadline_(now + plan.start_s) {}
+    : plan_(plan), members_(members), display_(display), deadline_(now + plan.start_s), replacements_(plan, members) {}
 
 // ---------------------------------------------------------------------------------- watching
 
@@ -65,6 +65,9 @@ void Supervisor::OnEvent(const events::Event& event, double now) {
     case events::Event::kSummary:
       saved_by_.reset();
       OnSummary(event.summary(), now);
+      break;
+    case events::Event::kMemberChange:
+      replacements_.OnChange(event.member_change(), now);
       break;
     case events::Event::kFailure:
       if (server_failure_ || observed_.ServerIsStuck()) break;
@@ -106,6 +109,7 @@ void Supervisor::OnSummary(const events::Summary& summary, double now) {
 void Supervisor::OnEnds(const std::vector<EndedProcess>& ended, double now) {
   bool failed = false;
   for (const EndedProcess& process : ended) {
+    if (GoesOnWithout(process, now)) continue;
     ended_.push_back(process);
     if (!EndedWell(process)) {
       failed = true;
@@ -123,7 +127,35 @@ void Supervisor::OnEnds(const std::vector<EndedProcess>& ended, double now) {
   if (!server_failure_ && SignalOfServer(ended)) stages_.BeginWithoutServer(now);
 }
 
+// Not where the server has ended, is about to, or is at its end: then this is what follows.
+bool Supervisor::GoesOnWithout(const EndedProcess& process, double now) {
+  if (process.rank < 0 || !ServerReports() || !members_.running(0) || saved_by_) return false;
+  try {
+    switch (replacements_.OnEnd(process, phase_ == Phase::kRunning, now)) {
+      case Replacements::Answer::kGoesOn:
+        return true;
+      case Replacements::Answer::kFatal:
+        return false;
+      case Replacements::Answer::kTooMany:
+        break;
+    }
+  } catch (const Error& error) {
+    Fail({.code = error.code(), .what = error.what()}, "", now);
+    return true;
+  }
+  const auto rank = static_cast<uint32_t>(process.rank);
+  Fail({.code = CodeOf(process.end),
+        .rank = rank,
+        .what = DescribeEnd(process, display_.AtStep(), members_.LastWords(process.rank)) +
+                fmt::format("; more than {} were lost within {} (cluster.max_restarts)",
+                            Plural(static_cast<int64_t>(plan_.max_restarts), "worker"),
+                            FormatDuration(plan_.restart_window_s))},
+       members_.LogPath(process.rank), now);
+  return true;
+}
+
 void Supervisor::Check(double now) {
+  replacements_.Check(now);
   if (phase_ != Phase::kStopping && now >= early_exit_by_) {
     Fail({.code = ExitCode::kProcessDied, .what = DescribeEnd(ended_.front(), display_.AtStep())},
          members_.LogPath(ended_.front().rank), now);
@@ -246,7 +278,8 @@ void Supervisor::SignalAll(int signal) {
 
 double Supervisor::next_check() const {
   if (phase_ == Phase::kStopping) return stages_.next();
-  return std::min(phase_ == Phase::kRunning ? kNever : deadline_, early_exit_by_);
+  return std::min({phase_ == Phase::kRunning ? kNever : deadline_, early_exit_by_,
+                   replacements_.next_check()});
 }
 
 bool Supervisor::Over(double now) const {
@@ -261,7 +294,7 @@ bool Supervisor::Over(double now) const {
 // ---------------------------------------------------------------------------------- judging
 
 JobOutcome Supervisor::Outcome() const {
-  JobOutcome outcome{.summary = summary_};
+  JobOutcome outcome{.summary = summary_, .ends = replacements_.ends()};
   if (stop_signal_ != 0) {
     outcome.stop_signal = stop_signal_;
     outcome.exit_code = stop_signal_ == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated;

@@ -19,6 +19,7 @@
 #include "launch/job/job_display.h"
 #include "launch/job/job_plan.h"
 #include "launch/job/members.h"
+#include "launch/job/replacements.h"
 #include "launch/job/stop_stages.h"
 #include "launch/process/signal_source.h"
 #include "proto/events.pb.h"
@@ -55,6 +56,8 @@ class Supervisor {
   };
 
   void StartWorkers(const std::string& endpoint, double now);
+  // True: the job goes on without this worker, or with another in its place.
+  bool GoesOnWithout(const EndedProcess& process, double now);
   void OnSaving(const events::Saving& saving, double now);
   void OnSummary(const events::Summary& summary, double now);
   void CheckPhaseDeadline(double now);
@@ -88,6 +91,7 @@ class Supervisor {
   Observed observed_;  // at the first failure …
   double failed_at_ = 0;
 
+  Replacements replacements_;
   StopStages stages_;
   std::optional<double> stop_requested_at_;
   bool stop_requested_by_key_ = false;

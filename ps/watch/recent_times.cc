@@ -20,6 +20,10 @@ double Quantile(std::vector<double>& values, double share) {
   return *at;
 }
 
+void RecentTimes::Forget(uint32_t rank) {
+  if (rank < ranks_.size()) ranks_[rank] = {.reports = false};
+}
+
 void RecentTimes::Add(uint32_t rank, const wire::StepTimes& times) {
   if (rank >= ranks_.size()) return;
   Rank& one = ranks_[rank];
@@ -34,6 +38,7 @@ void RecentTimes::Add(uint32_t rank, const wire::StepTimes& times) {
   }
   one.next = (one.next + 1) % kSteps;
   one.last_step = times.step();
+  one.reports = true;
 }
 
 RecentTimes::Parts RecentTimes::Of(uint32_t rank) const {

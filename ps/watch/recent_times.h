@@ -23,6 +23,11 @@ class RecentTimes {
 
   explicit RecentTimes(size_t ranks) : ranks_(ranks) {}
 
+  // The rank is gone, or begins anew: what it did is forgotten, and nobody is compared with it until
+  // it reports again.
+  void Forget(uint32_t rank);
+  bool Reports(uint32_t rank) const { return ranks_[rank].reports; }
+
   // Ranks that it does not know are left out.
   void Add(uint32_t rank, const wire::StepTimes& times);
 
@@ -46,6 +51,7 @@ class RecentTimes {
     std::vector<std::array<float, kStepPartCount>> ring;  // up to kSteps
     size_t next = 0;
     int64_t last_step = -1;
+    bool reports = true;
   };
   std::vector<Rank> ranks_;
 };

@@ -10,16 +10,21 @@ namespace {
 // Among nearly equal ones `before` stays the slowest.
 std::optional<StragglerWatch::Slowest> FindSlowest(
     const RecentTimes& recent, const std::optional<StragglerWatch::Slowest>& before) {
-  if (recent.ranks() < 2) return std::nullopt;
   std::vector<double> busy;
+  std::vector<uint32_t> ranks;
   for (uint32_t rank = 0; rank < recent.ranks(); ++rank) {
+    if (!recent.Reports(rank)) continue;
+    ranks.push_back(rank);
     busy.push_back(recent.UsualBusy(rank, StragglerWatch::kSteps));
     if (busy.back() <= 0) return std::nullopt;
   }
+  if (ranks.size() < 2) return std::nullopt;
   constexpr double kNearly = 0.9;
   auto slowest = std::ranges::max_element(busy);
-  if (before && busy[before->rank] > kNearly * *slowest) slowest = busy.begin() + before->rank;
-  StragglerWatch::Slowest found{.rank = static_cast<uint32_t>(slowest - busy.begin()),
+  const auto same = before ? std::ranges::find(ranks, before->rank) : ranks.end();
+  if (same != ranks.end() && busy[same - ranks.begin()] > kNearly * *slowest)
+    slowest = busy.begin() + (same - ranks.begin());
+  StragglerWatch::Slowest found{.rank = ranks[static_cast<size_t>(slowest - busy.begin())],
                                 .busy_ms = *slowest};
   busy.erase(slowest);
   found.others_ms = Quantile(busy, 0.5);

@@ -35,7 +35,7 @@ class End : public RealJob {
 };
 
 TEST_F(End, AKilledWorkerIsNamed) {
-  const auto job = Running();
+  const auto job = Running({"cluster.on_lost_worker=ABORT"});
   const pid_t worker = Find("run", 1);
   ASSERT_GT(worker, 0);
   ::kill(worker, SIGKILL);
@@ -60,7 +60,8 @@ TEST_F(End, AKilledServerIsNamed) {
 TEST_F(End, AStoppedWorkerRunsIntoTheSilenceDeadline) {
   for (const char* transport : {"LOCAL", "TCP"}) {
     const auto job =
-        Running({"deadlines.silence_s=2", std::string("cluster.transport=") + transport});
+        Running({"deadlines.silence_s=2", "cluster.on_lost_worker=ABORT",
+                 std::string("cluster.transport=") + transport});
     const pid_t worker = Find("run", 0);
     ASSERT_GT(worker, 0);
     ::kill(worker, SIGSTOP);

@@ -273,7 +273,8 @@ TEST_F(ByHand, AStoppedServerIsNamedByAll) {
 
 TEST_F(ByHand, AWorkerGivesAStoppedServerUp) {
   Words settings{"--set", "deadlines.silence_s=2"};
-  const auto server = Server({"--token-file", TokenFile(), "--epochs", "100000"});
+  const auto server = Server({"--token-file", TokenFile(), "--epochs", "100000", "--set",
+                              "cluster.on_lost_worker=ABORT"});
   const std::string endpoint = Endpoint(*server);
   const auto first = Worker(0, endpoint, settings), second = Worker(1, endpoint);
   ASSERT_TRUE(Reaches("run", 3)) << server->Log();
@@ -296,7 +297,8 @@ TEST_F(ByHand, AMissingServerIsNamed) {
 
 TEST_F(ByHand, CtrlCOfAWorkerIsNoticedByAll) {
   for (const char* transport : {"AUTO", "TCP"}) {
-    const Running job = RunsLong({"--set", std::string("cluster.transport=") + transport});
+    const Running job = RunsLong({"--set", std::string("cluster.transport=") + transport, "--set",
+                                  "cluster.on_lost_worker=ABORT"});
     const pid_t pid = job.second->pid();
     job.second->Signal(SIGINT);
     EXPECT_EQ(job.second->Wait(5), 128 + SIGINT);

@@ -54,7 +54,7 @@ config::Config SmallConfig(uint32_t workers, uint32_t slices) {
     optimizer { type: SGD }
     learning_rate { base: 1 }
     evaluation { every_epochs: 0 skip_final: true }
-    cluster { chunk_bytes: 1024 transport: IPC }
+    cluster { chunk_bytes: 1024 transport: IPC on_lost_worker: ABORT }
     server { threads: 2 }
     worker { threads: 1 }
   )",

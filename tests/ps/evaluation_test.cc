@@ -32,21 +32,43 @@ wire::EvaluatedBlock Block(uint32_t number, int64_t samples, double loss, int64_
   return block;
 }
 
+bool Takes(Evaluation& evaluation, uint32_t rank, const wire::EvaluatedBlock& block) {
+  return evaluation.Add(rank, block) == Evaluation::Added::kNew;
+}
+
+// Somebody else evaluates what a rank has not brought, who may come too late for some of it.
+TEST(EvaluationTest, BlocksOfALostRankAreGivenToAnother) {
+  Evaluation evaluation(7, 16, 4, {0, 1}, 10, false);
+  EXPECT_TRUE(Takes(evaluation, 1, Block(2, 4, 1, 1, 2)));
+  EXPECT_THAT(evaluation.Orphans(), ::testing::IsEmpty());
+  EXPECT_EQ(evaluation.Drop(1), 1);
+  EXPECT_THAT(evaluation.Orphans(), ::testing::ElementsAre(Range{3, 4}));
+  EXPECT_FALSE(Takes(evaluation, 1, Block(3, 4, 1, 1, 2))) << "not its own any more";
+  evaluation.Give(0, {3, 4});
+  evaluation.Give(1, {3, 4});
+  EXPECT_THAT(evaluation.MissingRanks(), ::testing::ElementsAre(0, 1));
+  EXPECT_TRUE(Takes(evaluation, 0, Block(3, 4, 1, 1, 2)));
+  EXPECT_EQ(evaluation.Add(1, Block(3, 4, 1, 1, 2)), Evaluation::Added::kHere);
+  EXPECT_EQ(evaluation.Add(1, Block(3, 4, 1, 1, 2)), Evaluation::Added::kUnexpected) << "again";
+  EXPECT_EQ(evaluation.Drop(0), 2);
+  EXPECT_EQ(evaluation.done(), 2);
+}
+
 TEST(EvaluationTest, SumsBlocksOfAllRanks) {
   Evaluation evaluation(7, 10, 4, {0, 1}, 10, false);  // blocks of 4, 4 and 2; rank 0 has the first
-  EXPECT_FALSE(evaluation.Add(0, Block(1, 4, 1, 1, 2)));  // rank 1's
-  EXPECT_TRUE(evaluation.Add(0, Block(0, 4, 1, 1, 2)));
-  EXPECT_FALSE(evaluation.Add(0, Block(0, 4, 1, 1, 2)));  // again
-  EXPECT_TRUE(evaluation.Add(1, Block(1, 4, 2, 3, 4)));
+  EXPECT_FALSE(Takes(evaluation, 0, Block(1, 4, 1, 1, 2)));  // rank 1's
+  EXPECT_TRUE(Takes(evaluation, 0, Block(0, 4, 1, 1, 2)));
+  EXPECT_FALSE(Takes(evaluation, 0, Block(0, 4, 1, 1, 2)));  // again
+  EXPECT_TRUE(Takes(evaluation, 1, Block(1, 4, 2, 3, 4)));
   EXPECT_FALSE(evaluation.Complete());
-  EXPECT_FALSE(evaluation.Add(1, Block(2, 4, 0, 0, 0)));  // it has 2 samples
-  EXPECT_FALSE(evaluation.Add(1, Block(2, 2, 0, 3, 0)));
-  EXPECT_FALSE(evaluation.Add(1, Block(2, 2, 0, 0, 3)));
-  EXPECT_FALSE(evaluation.Add(1, Block(2, 2, 0, -1, 0)));
+  EXPECT_FALSE(Takes(evaluation, 1, Block(2, 4, 0, 0, 0)));  // it has 2 samples
+  EXPECT_FALSE(Takes(evaluation, 1, Block(2, 2, 0, 3, 0)));
+  EXPECT_FALSE(Takes(evaluation, 1, Block(2, 2, 0, 0, 3)));
+  EXPECT_FALSE(Takes(evaluation, 1, Block(2, 2, 0, -1, 0)));
   wire::EvaluatedBlock other_version = Block(2, 2, 0.5, 1, 2);
   other_version.set_version(8);
-  EXPECT_FALSE(evaluation.Add(1, other_version));
-  EXPECT_TRUE(evaluation.Add(1, Block(2, 2, 0.5, 1, 2)));
+  EXPECT_FALSE(Takes(evaluation, 1, other_version));
+  EXPECT_TRUE(Takes(evaluation, 1, Block(2, 2, 0.5, 1, 2)));
   ASSERT_TRUE(evaluation.Complete());
   const EvaluationResult result = evaluation.Result();
   EXPECT_EQ(result.version, 7);
@@ -58,18 +80,18 @@ TEST(EvaluationTest, SumsBlocksOfAllRanks) {
 
 TEST(EvaluationTest, FiveClassesHaveNoTopFive) {
   Evaluation evaluation(7, 4, 4, {0}, 5, false);
-  ASSERT_TRUE(evaluation.Add(0, Block(0, 4, 1, 1, 4)));
+  ASSERT_TRUE(Takes(evaluation, 0, Block(0, 4, 1, 1, 4)));
   EXPECT_FALSE(evaluation.Result().top5_accuracy.has_value());
 }
 
 TEST(EvaluationTest, PredictionsMakeTheConfusionMatrix) {
   Evaluation evaluation(7, 5, 3, {0}, 3, true);
-  EXPECT_FALSE(evaluation.Add(0, Block(0, 3, 0, 1, 0)));                        // none
-  EXPECT_FALSE(evaluation.Add(0, Block(0, 3, 0, 1, 0, {0, 1, 2}, {0, 1})));     // too few
-  EXPECT_FALSE(evaluation.Add(0, Block(0, 3, 0, 1, 0, {0, 1, 3}, {0, 1, 2})));  // no class
-  EXPECT_FALSE(evaluation.Add(0, Block(0, 3, 0, 1, 0, {0, 1, 2}, {0, 1, 3})));
-  EXPECT_TRUE(evaluation.Add(0, Block(0, 3, 0, 1, 0, {0, 1, 2}, {0, 2, 2})));
-  EXPECT_TRUE(evaluation.Add(0, Block(1, 2, 0, 1, 0, {1, 1}, {2, 0})));
+  EXPECT_FALSE(Takes(evaluation, 0, Block(0, 3, 0, 1, 0)));                        // none
+  EXPECT_FALSE(Takes(evaluation, 0, Block(0, 3, 0, 1, 0, {0, 1, 2}, {0, 1})));     // too few
+  EXPECT_FALSE(Takes(evaluation, 0, Block(0, 3, 0, 1, 0, {0, 1, 3}, {0, 1, 2})));  // no class
+  EXPECT_FALSE(Takes(evaluation, 0, Block(0, 3, 0, 1, 0, {0, 1, 2}, {0, 1, 3})));
+  EXPECT_TRUE(Takes(evaluation, 0, Block(0, 3, 0, 1, 0, {0, 1, 2}, {0, 2, 2})));
+  EXPECT_TRUE(Takes(evaluation, 0, Block(1, 2, 0, 1, 0, {1, 1}, {2, 0})));
   EXPECT_EQ(evaluation.confusion_matrix()->Csv(),
             "label,0,1,2,total\n"
             "0,1,0,0,1\n"

@@ -114,6 +114,12 @@ void Client::ReportReady() {
   Send(std::move(message));
 }
 
+void Client::Leave() {
+  wire::WorkerMessage message = NewMessage();
+  message.mutable_leave();
+  Send(std::move(message));
+}
+
 Order Client::NextOrder() {
   std::unique_lock lock(mutex_);
   (void)channel_->Wait(lock, [this] { return !orders_.empty() || error_ != nullptr; });

@@ -73,6 +73,8 @@ struct ClientOptions {
   double silence_s = 20;  // without a sign of life from the server
   // Catches gradients that are left unwritten; null: nobody looks.
   std::shared_ptr<const GradientGuard> guard;
+  // Becomes true when this worker is to leave, which is looked at each second; null: it never does.
+  const std::atomic<bool>* leave = nullptr;
 };
 
 class Client final : private Channel::Owner {
@@ -99,6 +101,9 @@ class Client final : private Channel::Owner {
   const std::shared_ptr<const GradientGuard>& guard() const { return options_.guard; }
 
   void ReportReady();
+  // This worker wants to go. It still does what it was ordered; then comes a Stop. Any thread, once
+  // the client is there.
+  void Leave();
   Order NextOrder();
   // One that is urgent, if there is one.
   std::optional<Order> NextUrgentOrder();
@@ -184,11 +189,13 @@ class Client final : private Channel::Owner {
   // Puts weights where they belong. False: they are not what comes next.
   bool StoreWeights(const wire::WeightsChunk& weights, const Payload& payload);
   void CheckSilence();
+  bool Welcomed() const;
 
   const ClientOptions options_;
   const uint64_t process_;
   // Given by the server.
   std::atomic<uint32_t> rank_ = 0, incarnation_ = 0;
+  bool leave_sent_ = false;                // the channel's thread
   std::atomic<bool> fenced_ = false;  // and the compute thread has not been told yet
   Terms terms_;
   std::unique_ptr<TensorStore> tensors_;  // before the channel, which sends from it

@@ -20,8 +20,18 @@ void Client::SetError(Error error) { error_ = std::make_exception_ptr(std::move(
 wire::WorkerMessage Client::Heartbeat() {
   CheckSilence();
   wire::WorkerMessage message = NewMessage();
+  if (options_.leave != nullptr && *options_.leave && Welcomed() && !leave_sent_) {
+    leave_sent_ = true;
+    message.mutable_leave();
+    return message;
+  }
   message.mutable_beat();
   return message;
+}
+
+bool Client::Welcomed() const {
+  const std::lock_guard lock(mutex_);
+  return welcome_;
 }
 
 void Client::CheckSilence() {

@@ -27,6 +27,7 @@ constexpr const char* kConfig = R"(
 run { epochs: 10 batch_per_worker: 64 }
 data { format: CIFAR10 preprocess { crop_height: 24 crop_width: 24 standardize: true } }
 learning_rate { base: 0.1 }
+cluster { on_lost_worker: ABORT }
 model {
   name: "tiny"
   layer { name: "fc" dense { units: 10 } }

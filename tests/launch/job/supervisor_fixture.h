@@ -25,6 +25,10 @@ class FakeMembers : public Members {
     for (int i = 0; i < workers_ && i != cannot_start_; ++i) Add();
     if (cannot_start_ >= 0) throw Error(ExitCode::kFailure, "no such program");
   }
+  void Replace(int rank) override {
+    states_[static_cast<size_t>(rank) + 1] = {};
+    replaced_.push_back(rank);
+  }
   size_t size() const override { return states_.size(); }
   int rank(size_t member) const override { return static_cast<int>(member) - 1; }
   pid_t pid(size_t member) const override { return 100 + static_cast<pid_t>(member); }
@@ -44,6 +48,7 @@ class FakeMembers : public Members {
   const int workers_;
   int cannot_start_ = -1;
   std::string endpoint_;
+  std::vector<int> replaced_;
   std::vector<std::pair<int, int>> sent_;  // rank, signal
 
  private:
@@ -65,6 +70,7 @@ class SupervisorTest : public ::testing::Test {
     plan_.endpoint = "planned";
     plan_.start_s = 60;
     plan_.silence_s = 20;
+    plan_.on_lost = config::Cluster::ABORT;  // but where a test says otherwise
   }
 
   void Tell(const events::Event& event) { supervisor_.OnEvent(event, now_); }

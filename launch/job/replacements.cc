@@ -1,0 +1,83 @@
+#include "launch/job/replacements.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "launch/job/stop_stages.h"
+
+namespace muster {
+namespace {
+
+// For a process that ends by itself to say why.
+constexpr double kLastWordsSeconds = 1;
+
+std::string TextOf(const ChildEnd& end) {
+  if (end.by_signal) return fmt::format("killed by signal {}", end.value);
+  return fmt::format("ended with exit code {}", end.value);
+}
+
+}  // namespace
+
+void Replacements::OnChange(const events::MemberChange& change, double now) {
+  if (plan_.invite_workers) return;  // its process is somebody else's
+  const auto pid = static_cast<pid_t>(change.pid());
+  if (change.kind() == events::MemberChange::LEFT) left_.insert(pid);
+  if (change.kind() != events::MemberChange::LOST || ends_.contains(pid)) return;
+  condemned_.emplace(pid, now + kLastWordsSeconds);
+}
+
+// What another process in its place would run into as well ends the job. A replacement may be
+// refused: the server has not noticed yet that its seat is free.
+bool Replacements::MayEnd(const EndedProcess& ended, bool started) const {
+  if (plan_.on_lost == config::Cluster::ABORT) return false;
+  if (ended.end.by_signal) return true;
+  switch (static_cast<ExitCode>(ended.end.value)) {
+    case ExitCode::kOk:
+      return left_.contains(ended.pid);
+    case ExitCode::kUsage:
+    case ExitCode::kData:
+    case ExitCode::kNonfinite:
+      return false;
+    case ExitCode::kRefused:
+      return started;
+    default:
+      return true;
+  }
+}
+
+Replacements::Answer Replacements::OnEnd(const EndedProcess& ended, bool started, double now) {
+  condemned_.erase(ended.pid);
+  if (!MayEnd(ended, started)) return Answer::kFatal;
+  ends_[ended.pid] = TextOf(ended.end);
+  if (plan_.on_lost == config::Cluster::CONTINUE || left_.contains(ended.pid)) {
+    return Answer::kGoesOn;
+  }
+  std::erase_if(lost_at_, [&](double at) { return now - at > plan_.restart_window_s; });
+  lost_at_.push_back(now);
+  if (lost_at_.size() > plan_.max_restarts) return Answer::kTooMany;
+  members_.Replace(ended.rank);
+  return Answer::kGoesOn;
+}
+
+void Replacements::Check(double now) {
+  for (auto it = condemned_.begin(); it != condemned_.end();) {
+    if (now < it->second) {
+      ++it;
+      continue;
+    }
+    for (size_t i = 0; i < members_.size(); ++i) {
+      if (members_.rank(i) >= 0 && members_.pid(i) == it->first) members_.Signal(i, SIGKILL);
+    }
+    it = condemned_.erase(it);
+  }
+}
+
+double Replacements::next_check() const {
+  double next = kNever;
+  for (const auto& [pid, at] : condemned_) next = std::min(next, at);
+  return next;
+}
+
+}  // namespace muster

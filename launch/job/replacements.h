@@ -1,0 +1,48 @@
+// What becomes of a job whose worker has ended or was lost while it runs: cluster.on_lost_worker. It
+// waits for nothing and reads no clock, as the supervisor whose part it is.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "launch/job/failure.h"
+#include "launch/job/job_plan.h"
+#include "launch/job/members.h"
+#include "proto/events.pb.h"
+
+namespace muster {
+
+class Replacements {
+ public:
+  Replacements(const JobPlan& plan, Members& members) : plan_(plan), members_(members) {}
+
+  // The server says who is a worker no more. A process that it has lost, and that still runs after
+  // a moment, is killed: stopped, cut off or stuck, it is of no use, and another takes its place.
+  void OnChange(const events::MemberChange& change, double now);
+
+  // A worker has ended, and the server has not. kFatal: the job cannot go on without it. kTooMany:
+  // it could, but too many have ended lately. `started`: all workers were there once.
+  enum class Answer { kGoesOn, kFatal, kTooMany };
+  Answer OnEnd(const EndedProcess& ended, bool started, double now);
+
+  // Kills who is due. When somebody is due next.
+  void Check(double now);
+  double next_check() const;
+
+  // Of each process that ended on the way: "killed by signal 9".
+  const std::map<int64_t, std::string>& ends() const { return ends_; }
+
+ private:
+  bool MayEnd(const EndedProcess& ended, bool started) const;
+
+  const JobPlan& plan_;
+  Members& members_;
+  std::vector<double> lost_at_;
+  std::map<pid_t, double> condemned_;  // and when they are killed
+  std::set<pid_t> left_;               // have said goodbye to the server
+  std::map<int64_t, std::string> ends_;
+};
+
+}  // namespace muster

@@ -1,0 +1,199 @@
+// Real processes that are killed, stopped, continued, sent away and started by hand in the middle of
+// a run: it goes on, and ends with the weights, the metrics and the evaluations of the run that
+// nothing disturbed.
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <set>
+
+#include "common/base/error.h"
+#include "tests/e2e/hand_job.h"
+
+namespace muster::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+int Code(ExitCode code) { return static_cast<int>(code); }
+
+// What a run measured of its data and weights, and not of its time.
+std::vector<nlohmann::json> Results(const std::vector<nlohmann::json>& metrics) {
+  std::vector<nlohmann::json> results;
+  for (const nlohmann::json& line : metrics) {
+    if (line.contains("event")) continue;
+    nlohmann::json& result = results.emplace_back();
+    for (const char* key : {"step", "samples", "train_loss", "train_accuracy", "learning_rate",
+                            "test_loss", "test_accuracy", "weights_hash", "final"}) {
+      if (line.contains(key)) result[key] = line[key];
+    }
+  }
+  return results;
+}
+
+std::vector<std::string> EventsOf(const std::vector<nlohmann::json>& metrics) {
+  std::vector<std::string> events;
+  for (const nlohmann::json& line : metrics) {
+    if (line.contains("event")) events.push_back(line["event"]);
+  }
+  return events;
+}
+
+class Lost : public HandJob {
+ protected:
+  // Long enough for something to happen in its middle.
+  static std::vector<std::string> Settings(std::vector<std::string> more = {}) {
+    more.insert(more.end(), {"run.epochs=100", "evaluation.every_epochs=7", "optimizer.type=ADAM",
+                             "learning_rate.base=0.001"});
+    return more;
+  }
+  // Of the run that nothing disturbs. Transports, and how many compute, make no difference.
+  std::vector<nlohmann::json> Undisturbed(const std::vector<std::string>& more = {}) {
+    const Outcome outcome = Launch(Settings(more));
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
+    return Results(outcome.metrics);
+  }
+  // Kills the worker of this rank at a step, or soon after.
+  void Kill(int rank, int64_t step, int signal = SIGKILL) {
+    ASSERT_TRUE(Reaches("run", step));
+    const pid_t pid = Find("run", rank);
+    ASSERT_GT(pid, 0);
+    ASSERT_EQ(::kill(pid, signal), 0);
+  }
+  bool Happens(const std::string& event, double seconds = 30) {
+    return Eventually(seconds, [&] {
+      const auto events = EventsOf(Metrics("run"));
+      return std::ranges::count(events, event) > 0;
+    });
+  }
+};
+
+TEST_F(Lost, AKilledWorkerIsReplaced) {
+  const auto expected = Undisturbed();
+  for (const char* transport : {"LOCAL", "TCP", "IPC"}) {
+    const auto job = Start("run", Settings({std::string("cluster.transport=") + transport}));
+    Kill(1, 20);
+    EXPECT_EQ(job->Wait(60), 0) << job->Log();
+    EXPECT_EQ(Results(Metrics("run")), expected) << transport;
+    EXPECT_THAT(job->Log(), AllOf(HasSubstr("Lost rank 1"), HasSubstr("1 worker lost"),
+                                  HasSubstr(": killed by signal 9")))
+        << transport;
+    EXPECT_TRUE(NothingLeft(5));
+    std::filesystem::remove_all(Path("run"));
+  }
+}
+
+// Long enough for the new one to take part.
+TEST_F(Lost, ItsReplacementTakesPart) {
+  const auto job = Start("run", {"run.epochs=100000", "evaluation.every_epochs=0", "run.log_every_steps=5"});
+  Kill(0, 20);
+  EXPECT_TRUE(Happens("worker_joined")) << job->Log();
+  const int64_t step = Metrics("run").back()["step"];
+  EXPECT_TRUE(Reaches("run", step + 50));
+  Kill(1, step + 50);
+  EXPECT_TRUE(Eventually(30, [&] {
+    const auto events = EventsOf(Metrics("run"));
+    return std::ranges::count(events, "worker_joined") == 2;
+  })) << job->Log();
+  job->Signal(SIGINT);
+  EXPECT_EQ(job->Wait(15), Code(ExitCode::kInterrupted)) << job->Log();
+  EXPECT_THAT(job->Log(), AllOf(HasSubstr("Joined by rank 0"), HasSubstr("Joined by rank 1"),
+                                HasSubstr("2 workers lost and replaced (rank 0, step ")));
+  EXPECT_TRUE(NothingLeft(5));
+}
+
+TEST_F(Lost, AllAreKilledAtOnce) {
+  const auto expected = Undisturbed();
+  const auto job = Start("run", Settings());
+  ASSERT_TRUE(Reaches("run", 20));
+  for (const int rank : {0, 1}) ::kill(Find("run", rank), SIGKILL);
+  EXPECT_EQ(job->Wait(60), 0) << job->Log();
+  EXPECT_EQ(Results(Metrics("run")), expected);
+  EXPECT_THAT(EventsOf(Metrics("run")), ::testing::Contains("worker_joined"));
+}
+
+TEST_F(Lost, WithContinueTheOthersGoOnAlone) {
+  const auto expected = Undisturbed({"optimizer.clip_norm=0.5", "optimizer.ema_decay=0.9"});
+  const auto job = Start("run", Settings({"cluster.on_lost_worker=CONTINUE", "cluster.workers=3",
+                                          "optimizer.clip_norm=0.5", "optimizer.ema_decay=0.9"}));
+  Kill(1, 10);
+  Kill(0, 30);
+  EXPECT_EQ(job->Wait(60), 0) << job->Log();
+  EXPECT_EQ(Results(Metrics("run")), expected);
+  EXPECT_THAT(EventsOf(Metrics("run")), ::testing::ElementsAre("worker_lost", "worker_lost"));
+  EXPECT_THAT(job->Log(), HasSubstr("2 workers lost (rank 1, step "));
+}
+
+TEST_F(Lost, TooManyEndTheRun) {
+  const auto job = Start("run", {"run.epochs=100000", "evaluation.every_epochs=0", "run.log_every_steps=5",
+                                 "cluster.max_restarts=1"});
+  Kill(0, 10);
+  EXPECT_TRUE(Happens("worker_joined")) << job->Log();
+  Kill(1, 20);
+  EXPECT_EQ(job->Wait(30), Code(ExitCode::kProcessDied)) << job->Log();
+  EXPECT_THAT(job->Log(), AllOf(HasSubstr("rank 1"), HasSubstr("more than 1 worker were lost"),
+                                HasSubstr("cluster.max_restarts"), HasSubstr("goes on from step")));
+  EXPECT_TRUE(NothingLeft(5));
+}
+
+// Stopped for longer than its work is waited for: others do it, and it comes back.
+TEST_F(Lost, AStoppedWorkerIsFencedAndComesBack) {
+  for (const char* transport : {"LOCAL", "TCP"}) {
+    const auto job = Start("run", {"run.epochs=100000", "evaluation.every_epochs=0", "run.log_every_steps=5",
+                                   std::string("cluster.transport=") + transport});
+    Kill(1, 20, SIGSTOP);
+    EXPECT_TRUE(Happens("worker_fenced")) << job->Log();
+    const int64_t step = Metrics("run").back()["step"];
+    EXPECT_TRUE(Reaches("run", step + 20)) << "the other one goes on alone";
+    Kill(1, step, SIGCONT);
+    EXPECT_TRUE(Happens("worker_joined")) << job->Log();
+    job->Signal(SIGINT);
+    EXPECT_EQ(job->Wait(15), Code(ExitCode::kInterrupted)) << job->Log();
+    EXPECT_TRUE(NothingLeft(5));
+    std::filesystem::remove_all(Path("run"));
+  }
+}
+
+// … and for longer than silence_s: another one takes its place.
+TEST_F(Lost, ASilentWorkerIsReplaced) {
+  const auto job = Start("run", {"run.epochs=100000", "evaluation.every_epochs=0", "run.log_every_steps=5",
+                                 "deadlines.silence_s=3"});
+  Kill(1, 20, SIGSTOP);
+  EXPECT_TRUE(Happens("worker_lost")) << job->Log();
+  EXPECT_TRUE(Happens("worker_joined")) << job->Log();
+  job->Signal(SIGINT);
+  EXPECT_EQ(job->Wait(15), Code(ExitCode::kInterrupted)) << job->Log();
+  EXPECT_THAT(job->Log(), HasSubstr("silent for 3 s"));
+  EXPECT_TRUE(NothingLeft(5));
+}
+
+// By hand: one leaves, two join, one of them is killed.
+TEST_F(Lost, ByHandSomeComeAndGo) {
+  const auto server = Server({"--token-file", TokenFile(), "--epochs", "100000", "--set",
+                              "cluster.transport=TCP"});
+  const std::string endpoint = Endpoint(*server);
+  const auto first = Worker(0, endpoint), second = Worker(1, endpoint);
+  ASSERT_TRUE(Reaches("run", 10)) << server->Log();
+  second->Signal(SIGTERM);
+  EXPECT_EQ(second->Wait(20), 0) << second->Log();
+  EXPECT_THAT(second->Log(), HasSubstr("this worker leaves"));
+  EXPECT_TRUE(Happens("worker_left")) << server->Log();
+  const Words join{"muster",     "worker", Path("config.txtpb"), "--join",
+                   "--endpoint", endpoint, "--token-file",       TokenFile()};
+  const auto third = PlainWorker(join), fourth = PlainWorker(join);
+  EXPECT_TRUE(Eventually(30, [&] {
+    const auto events = EventsOf(Metrics("run"));
+    return std::ranges::count(events, "worker_joined") == 2;
+  })) << server->Log();
+  third->Signal(SIGKILL);
+  EXPECT_TRUE(Happens("worker_lost")) << server->Log();
+  const int64_t step = Metrics("run").back()["step"];
+  EXPECT_TRUE(Reaches("run", step + 20)) << server->Log();
+  server->Signal(SIGINT);
+  EXPECT_EQ(server->Wait(15), Code(ExitCode::kInterrupted)) << server->Log();
+  EXPECT_THAT(server->Log(), AllOf(HasSubstr("Left by rank 1"), HasSubstr("1 left (rank 1")));
+}
+
+}  // namespace
+}  // namespace muster::testing

@@ -1,0 +1,159 @@
+#include "tests/job/hardy_worker.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "common/base/error.h"
+
+namespace muster::testing {
+
+bool HardyWorker::Run() {
+  try {
+    Join();
+    at_(Point::kJoined, 0, *client_);
+    client_->ReportReady();
+    at_(Point::kReady, 0, *client_);
+    for (;;) {
+      try {
+        return Follow();
+      } catch (const FencedOff&) {
+        at_(Point::kFenced, 0, *client_);
+        client_->ReportReady();
+      }
+    }
+  } catch (const Dies&) {
+    client_.reset();
+    return false;
+  }
+}
+
+// Who takes a dead worker's place may come before its end was noticed.
+void HardyWorker::Join() {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  for (;;) {
+    try {
+      ClientOptions options = job_.OptionsFor(rank_.value_or(0));
+      options.rank = rank_;
+      options.start_s = 10;
+      client_ = std::make_unique<Client>(options);
+      return;
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kRefused || std::chrono::steady_clock::now() > until) throw;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+bool HardyWorker::Follow() {
+  for (;;) {
+    const Order order = client_->NextOrder();
+    switch (order.kind) {
+      case Order::Kind::kStop:
+        at_(Point::kEnd, 0, *client_);
+        return order.completed;
+      case Order::Kind::kFence:
+        throw FencedOff();
+      case Order::Kind::kRedo:
+        Redo(order);
+        break;
+      case Order::Kind::kEvaluate:
+        Evaluate(order);
+        break;
+      case Order::Kind::kTrain:
+        Train(order);
+    }
+  }
+}
+
+void HardyWorker::DoUrgent() {
+  while (const auto order = client_->NextUrgentOrder()) {
+    if (order->kind == Order::Kind::kFence) throw FencedOff();
+    Redo(*order);
+  }
+}
+
+void HardyWorker::Await(int64_t version, bool average) {
+  constexpr auto kUrgent = Client::Wait::kForUrgent;
+  for (size_t c = 0; c < client_->chunks().size();) {
+    const bool here = average ? client_->AwaitAverage(version, c, kUrgent)
+                              : client_->AwaitChunk(version, c, kUrgent);
+    if (here) {
+      ++c;
+    } else {
+      DoUrgent();
+      c = 0;
+    }
+  }
+}
+
+void HardyWorker::Losses(const Order& order, const WorkLease& lease) {
+  const StepPlan& plan = client_->plan();
+  const Range slices = Covers(lease.node, plan.slices);
+  for (int64_t s = slices.begin; s < slices.end; ++s) {
+    // What it is depends on the weights that it was computed from.
+    const double loss = 1 + client_->Weights(order.version)[0] * 1e-3;
+    client_->ReportLoss(order.version, lease, s, plan.Slice(plan.At(order.version), s).size(), loss,
+                        0);
+  }
+}
+
+void HardyWorker::Push(const Order& order, const WorkLease& lease) {
+  const StepPlan& plan = client_->plan();
+  const Batch batch = plan.At(order.version);
+  bool any = false;
+  const std::span<float> gradient = client_->GradientBuffer(lease.arena);
+  const auto pushes = [&](size_t chunk) {
+    return order.chunks.empty() ||
+           std::ranges::count(order.chunks, static_cast<uint32_t>(chunk)) > 0;
+  };
+  const size_t chunks = client_->chunks().size();
+  for (size_t c = chunks; c-- > 0;) {
+    if (!pushes(c)) continue;
+    const ChunkRange& range = client_->chunks()[c];
+    for (size_t i = range.begin; i < range.end; ++i) {
+      gradient[i] = TreeSumOf([&](int64_t s) { return Rough(order.version, s, i); }, lease.node,
+                              plan.slices, [&](int64_t s) { return plan.Slice(batch, s).empty(); },
+                              &any, client_->wire_type());
+    }
+    any ? client_->PushChunk(order.version, lease, c) : client_->PushEmpty(order.version, lease, c);
+    if (c == chunks / 2) at_(Point::kHalfPushed, order.version, *client_);
+  }
+}
+
+void HardyWorker::Train(const Order& order) {
+  Await(order.version);
+  at_(Point::kForward, order.version, *client_);
+  for (const WorkLease& lease : order.leases) Losses(order, lease);
+  at_(Point::kLosses, order.version, *client_);
+  for (const WorkLease& lease : order.leases) Push(order, lease);
+  at_(Point::kPushed, order.version, *client_);
+}
+
+void HardyWorker::Redo(const Order& order) {
+  for (size_t c = 0; c < client_->chunks().size(); ++c) {
+    if (!client_->AwaitChunk(order.version, c)) return;  // fenced, which is the next order
+  }
+  at_(Point::kRedo, order.version, *client_);
+  Losses(order, order.leases.at(0));
+  Push(order, order.leases.at(0));
+}
+
+void HardyWorker::Evaluate(const Order& order) {
+  Await(order.version);
+  if (order.average) Await(order.version, true);
+  at_(Point::kEvaluate, order.version, *client_);
+  for (int64_t b = order.blocks.begin; b < order.blocks.end; ++b) {
+    const auto of = order.average ? client_->Average() : client_->Weights(order.version);
+    wire::EvaluatedBlock block;
+    block.set_version(order.version);
+    block.set_block(static_cast<uint32_t>(b));
+    block.set_samples(order.block_size);
+    block.set_loss(static_cast<double>(b + 1) + static_cast<double>(of[0]) * 1e-3);
+    block.set_correct(b % 3);
+    client_->ReportEvaluated(block);
+    if (b == order.blocks.begin + 1) at_(Point::kEvaluated, order.version, *client_);
+  }
+}
+
+}  // namespace muster::testing

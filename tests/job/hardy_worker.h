@@ -1,0 +1,61 @@
+// A worker of a test that follows every order, also in the middle of others, and can be made to do
+// something at a named point: to die, to wait, to leave.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "tests/job/test_job.h"
+
+namespace muster::testing {
+
+enum class Point {
+  kJoined,      // welcomed, and has not said Ready
+  kReady,       // … and has said it
+  kForward,     // has the weights of a step, and has reported no loss
+  kLosses,      // … all losses, and pushed nothing
+  kHalfPushed,  // some chunks, which have been updated and published
+  kPushed,      // everything
+  kRedo,        // as kForward, of what somebody else was to compute
+  kEvaluate,    // before its first block
+  kEvaluated,   // … its second one
+  kFenced,      // others have done its work
+  kEnd,         // the server has said Stop
+};
+
+// What a test throws at a point: the connection ends without a word.
+struct Dies {};
+
+class HardyWorker {
+ public:
+  using At = std::function<void(Point point, int64_t step, Client& client)>;
+
+  HardyWorker(const TestJob& job, std::optional<uint32_t> rank, At at)
+      : job_(job), rank_(rank), at_(std::move(at)) {}
+
+  // To the end of the job, or of the worker. True: the run was completed. Joins again for a while
+  // where its seat is still taken.
+  bool Run();
+
+ private:
+  struct FencedOff {};
+
+  void Join();
+  bool Follow();
+  void Train(const Order& order);
+  void Evaluate(const Order& order);
+  void Redo(const Order& order);
+  void DoUrgent();
+  void Await(int64_t version, bool average = false);
+  void Losses(const Order& order, const WorkLease& lease);
+  void Push(const Order& order, const WorkLease& lease);
+
+  const TestJob& job_;
+  const std::optional<uint32_t> rank_;
+  const At at_;
+  std::unique_ptr<Client> client_;
+};
+
+}  // namespace muster::testing

@@ -1,0 +1,136 @@
+// A worker that ends in the middle of a run: who is replaced, who is not, when it is enough.
+#include <gmock/gmock-matchers.h>
+
+#include "launch/job/member_text.h"
+#include "tests/launch/job/supervisor_fixture.h"
+
+namespace muster {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class ReplacementsTest : public SupervisorTest {
+ protected:
+  ReplacementsTest() { plan_.on_lost = config::Cluster::REPLACE; }
+
+  void Changes(events::MemberChange::Kind kind, int rank) {
+    events::Event event;
+    event.mutable_member_change()->set_kind(kind);
+    event.mutable_member_change()->set_rank(static_cast<uint32_t>(rank));
+    event.mutable_member_change()->set_pid(101 + rank);
+    Tell(event);
+  }
+  void IsKilled(int rank) { Ends(rank, {.by_signal = true, .value = SIGKILL}); }
+};
+
+TEST_F(ReplacementsTest, AKilledWorkerIsReplacedAndTheJobGoesOn) {
+  Running();
+  IsKilled(1);
+  EXPECT_THAT(members_.replaced_, ElementsAre(1));
+  Pass(5);
+  EXPECT_THAT(Sent(), IsEmpty());
+  Completed();
+  for (const int rank : {0, 1, kServer}) Exits(rank, 0);
+  EXPECT_TRUE(Over());
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
+  EXPECT_EQ(Outcome().ends.at(102), "killed by signal 9");
+}
+
+TEST_F(ReplacementsTest, OneThatTheServerDroppedIsReplaced) {
+  Running();
+  Exits(0, static_cast<int>(ExitCode::kPeerFailed));
+  EXPECT_THAT(members_.replaced_, ElementsAre(0));
+}
+
+// Stopped, or cut off: it does not end by itself.
+TEST_F(ReplacementsTest, OneThatTheServerHasLostAndThatRunsIsKilledFirst) {
+  Running();
+  Changes(events::MemberChange::LOST, 1);
+  EXPECT_THAT(Sent(), IsEmpty());
+  Pass(2);
+  EXPECT_THAT(Sent(), ElementsAre(std::pair(1, SIGKILL)));
+  EXPECT_THAT(members_.replaced_, IsEmpty());
+  Ends(1, {.by_signal = true, .value = SIGKILL, .asked = true});
+  EXPECT_THAT(members_.replaced_, ElementsAre(1));
+}
+
+TEST_F(ReplacementsTest, OneThatLeftIsNot) {
+  Running();
+  Changes(events::MemberChange::LEFT, 1);
+  Exits(1, 0);
+  EXPECT_THAT(members_.replaced_, IsEmpty());
+  Pass(30);
+  Beat();
+  EXPECT_THAT(Sent(), IsEmpty());
+}
+
+TEST_F(ReplacementsTest, WithContinueNobodyIs) {
+  plan_.on_lost = config::Cluster::CONTINUE;
+  Running();
+  IsKilled(1);
+  EXPECT_THAT(members_.replaced_, IsEmpty());
+  EXPECT_THAT(Sent(), IsEmpty());
+}
+
+TEST_F(ReplacementsTest, WhatAnyProcessWouldRunIntoEndsTheJob) {
+  Listening();
+  Exits(1, static_cast<int>(ExitCode::kData));
+  Pass(3);
+  EXPECT_THAT(members_.replaced_, IsEmpty());
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kData);
+}
+
+TEST_F(ReplacementsTest, NobodyIsWhileTheServerEnds) {
+  Running();
+  Saving();
+  Exits(1, static_cast<int>(ExitCode::kPeerFailed));
+  EXPECT_THAT(members_.replaced_, IsEmpty());
+}
+
+// Those of long ago do not count.
+TEST_F(ReplacementsTest, TooManyInAWindowEndTheJobAndAreCounted) {
+  plan_.max_restarts = 2;
+  plan_.restart_window_s = 100;
+  plan_.silence_s = 1000;
+  Running();
+  IsKilled(1);
+  IsKilled(0);
+  Pass(101);
+  IsKilled(1);
+  IsKilled(1);
+  EXPECT_THAT(members_.replaced_, ElementsAre(1, 0, 1, 1));
+  IsKilled(0);
+  EXPECT_EQ(members_.replaced_.size(), 4u);
+  Pass(10);
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kProcessDied);
+  EXPECT_THAT(Outcome().failure->what,
+              AllOf(HasSubstr("rank 0 (pid 101)"), HasSubstr("more than 2 workers"),
+                    HasSubstr("cluster.max_restarts")));
+}
+
+TEST(ChangesTexts, NameTheFirstOnesAndHowTheyEnded) {
+  events::Summary summary;
+  const auto add = [&](events::MemberChange::Kind kind, uint32_t rank, int64_t pid, int64_t step) {
+    events::MemberChange& change = *summary.add_changes();
+    change.set_kind(kind);
+    change.set_rank(rank);
+    change.set_pid(pid);
+    change.mutable_at()->set_step(step);
+    change.set_why("its connection ended");
+  };
+  EXPECT_THAT(ChangesTexts(summary, {}), IsEmpty());
+  add(events::MemberChange::LOST, 1, 42, 120);
+  summary.set_workers_lost(1);
+  EXPECT_THAT(ChangesTexts(summary, {}),
+              ElementsAre("1 worker lost (rank 1, step 120: its connection ended)"));
+  add(events::MemberChange::JOINED, 1, 43, 124);
+  summary.set_workers_joined(1);
+  EXPECT_THAT(ChangesTexts(summary, {{42, "killed by signal 9"}}),
+              ElementsAre("1 worker lost and replaced (rank 1, step 120: killed by signal 9)"));
+}
+
+}  // namespace
+}  // namespace muster
