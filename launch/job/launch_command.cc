@@ -153,7 +153,10 @@ int RunLaunch(const LaunchArguments& as_asked) {
   std::optional<RunDir> resumed;
   if (!arguments.resume.empty()) resumed = TakeUp(arguments);
   PreparedJob job = Prepare(arguments, /*dry=*/false);
-  if (resumed) job.resume_remark = CheckTakenUp(*resumed, job.config);
+  if (resumed) {
+    job.resume_remark = CheckTakenUp(*resumed, job.config);
+    PlanTrace(*resumed, arguments.settings, job.config);
+  }
   CheckPrograms(arguments);
   const uint32_t workers = job.config.cluster().workers();
   // The server's limit is that of this process.
