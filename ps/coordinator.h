@@ -41,9 +41,11 @@ namespace muster {
 class Coordinator {
  public:
   // All outlive this, but for `resume`: where the run goes on from, or null. `config` is resolved
-  // (slices and threads are set). Throws Error(kData) if the checkpoint cannot be read.
+  // (slices and threads are set). `evaluate_only`: there are no steps; the weights that the run
+  // would begin with are evaluated once. Throws Error(kData) if the checkpoint cannot be read.
   Coordinator(const config::Config& config, const Graph& graph, Membership& members,
-              Reporter& reporter, FirstFailure& failure, const ResumePoint* resume = nullptr);
+              Reporter& reporter, FirstFailure& failure, const ResumePoint* resume = nullptr,
+              bool evaluate_only = false);
 
   // All have joined: plans the run, welcomes them, sends W(0).
   void Begin();
@@ -109,6 +111,7 @@ class Coordinator {
   checkpoint::State Describe() const;
   bool FitsCheckpoint();
   void GoOn();
+  void EvaluateOnly();
   void Proceed();
   void Finish();
   void OrderEvaluation(int64_t version);
@@ -135,6 +138,7 @@ class Coordinator {
   Membership& members_;
   Reporter& reporter_;
   FirstFailure& failure_;
+  const bool evaluate_only_;
   NonfinitePolicy nonfinite_;
 
   Variables variables_;

@@ -29,7 +29,7 @@ struct Arguments {
   std::string config, endpoint, bind, token_file;
   int report_fd = -1;
   int parent = 0;
-  bool resume = false;
+  bool resume = false, evaluate = false;
 };
 
 // SIGTERM, SIGINT and SIGUSR1 become readable on a descriptor; threads that start later inherit the
@@ -80,6 +80,9 @@ std::string Serve(const Arguments& arguments, int signal_fd) {
   const RunLock lock = RunLock::OfServer(config);
   std::vector<std::string> warnings;
   std::optional<ResumePoint> resume;
+  if (arguments.resume && arguments.evaluate) {
+    throw Error(ExitCode::kUsage, "expected one of --resume and --evaluate, got both");
+  }
   if (arguments.resume) resume = GoOnFrom(config, warnings);
   const trace::Session session(trace::ServerSession(config), "loop");
   const std::string token = RequireToken(arguments.token_file, "the server");
@@ -93,7 +96,8 @@ std::string Serve(const Arguments& arguments, int signal_fd) {
   Reporter reporter(config.run().dir().empty() ? "" : config.run().dir() + "/metrics.jsonl",
                     arguments.report_fd, resume ? &resume->state().metrics() : nullptr);
   for (const std::string& warning : warnings) reporter.Warning(warning);
-  return Server(config, token, std::move(link), reporter, signal_fd, resume ? &*resume : nullptr)
+  return Server(config, token, std::move(link), reporter, signal_fd, resume ? &*resume : nullptr,
+                arguments.evaluate)
       .Run()
       .trouble;
 }
@@ -116,6 +120,8 @@ int Main(int argc, char** argv) {
               "Open file descriptor for events, one JSON object per line (PROTOCOL.md, Events)");
   program.AddFlag("--resume", arguments.resume,
                   "Go on from the newest checkpoint in the config's run directory");
+  program.AddFlag("--evaluate", arguments.evaluate,
+                  "No training: evaluate run.initial_weights once, on all of the test set");
   program.Add("--parent", arguments.parent, "Die when this process, the parent, dies");
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   if (arguments.parent != 0) DieWithParent(arguments.parent);

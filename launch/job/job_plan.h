@@ -22,7 +22,8 @@ struct JobPlan {
   std::string endpoint;  // what workers connect to; the server is told to listen there …
   std::string bind;      // … or here, if not empty
   std::string token;
-  bool resume = false;  // the server goes on from the newest checkpoint
+  bool resume = false;    // the server goes on from the newest checkpoint
+  bool evaluate = false;  // the server has the weights evaluated once, and trains nothing
   // Set for a server whose workers are started by hand: what to print when it listens at this
   // endpoint. The server is then the only process here.
   std::function<std::vector<std::string>(const std::string& endpoint)> invite_workers;

@@ -42,6 +42,7 @@ JobProcesses::JobProcesses(const JobPlan& plan, Console& console)
                                      "--parent",     std::to_string(::getpid())};
   if (!plan_.bind.empty()) arguments.insert(arguments.end(), {"--bind", plan_.bind});
   if (plan_.resume) arguments.emplace_back("--resume");
+  if (plan_.evaluate) arguments.emplace_back("--evaluate");
   members_.reserve(static_cast<size_t>(plan_.workers) + 1);
   members_.push_back({-1, ChildProcess({.program = plan_.server_program,
                                         .arguments = std::move(arguments),

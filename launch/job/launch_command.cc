@@ -168,6 +168,7 @@ int RunLaunch(const LaunchArguments& as_asked) {
   if (!arguments.by_hand) CheckLargeJob(arguments, job);
   SignalSource signals;
   TakeJobCards(arguments, job, signals);
+  if (arguments.in_place_of_run) return arguments.in_place_of_run(job, signals);
   if (arguments.repeat > 0) return RunSeries(arguments, std::move(job), signals);
   RunDir dir =
       resumed ? std::move(*resumed) : RunDir::Make(job.config.run().dir(), arguments.config_path);
