@@ -47,7 +47,7 @@ void DescribeInspect(CLI::App& inspect, Arguments& arguments) {
       "Config file (configs/*.txtpb), run directory,\n"
       "checkpoint, or file of weights (*.safetensors)");
   inspect.add_flag("--config", arguments.show_config,
-                   "Print the config that is in there, and nothing else");
+                   "Print the config that it holds, and nothing else");
   CLI::Option* const average =
       inspect.add_flag("--ema", arguments.ema, "Of a run directory or a checkpoint the average");
   inspect.add_flag("--best", arguments.best, "Of a run directory the best weights")

@@ -20,7 +20,7 @@ ConfusionCounts ParseConfusion(const std::string& csv);
 std::vector<std::string> ConfusionLines(const ConfusionCounts& counts,
                                         const std::vector<std::string>& names);
 
-// "3 cat", or "3" without a name.
+// "3 cat", or "3" without a name, or with that for one.
 std::string ClassText(int64_t number, const std::vector<std::string>& names);
 
 }  // namespace muster

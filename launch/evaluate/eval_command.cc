@@ -140,7 +140,7 @@ int RunEval(const EvalArguments& arguments) {
                     .wait_s = arguments.wait_s,
                     .count_data =
                         [&](const config::Config& of) {
-                          const DataCount count = arguments.count_data(of);
+                          DataCount count = arguments.count_data(of);
                           images = count.test;
                           return count;
                         },

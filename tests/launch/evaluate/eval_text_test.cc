@@ -38,6 +38,12 @@ TEST(Confusion, EachClass) {
   EXPECT_THAT(text, HasSubstr("2 dog       0      0       -      0.0 %  -"));
 }
 
+TEST(Confusion, NamesOfClasses) {
+  EXPECT_EQ(ClassText(1, {"cat", "dog"}), "1 dog");
+  EXPECT_EQ(ClassText(2, {"cat", "dog"}), "2");
+  EXPECT_EQ(ClassText(7, {"0", "1", "2", "3", "4", "5", "6", "7"}), "7");
+}
+
 EvaluationReport Report() {
   return {.model = "run/model.safetensors",
           .described = "run/model.safetensors, step 3",
