@@ -16,12 +16,14 @@
 namespace muster {
 
 Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membership& members,
-                         Reporter& reporter, FirstFailure& failure, const ResumePoint* resume)
+                         Reporter& reporter, FirstFailure& failure, const ResumePoint* resume,
+                         bool evaluate_only)
     : config_(config),
       graph_(graph),
       members_(members),
       reporter_(reporter),
       failure_(failure),
+      evaluate_only_(evaluate_only),
       nonfinite_(config.run(), members, reporter, failure),
       variables_(graph.layout(),
                  {.state_arenas = static_cast<size_t>(OptimizerState(config.optimizer())),
@@ -41,7 +43,7 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
       changes_(reporter),
       evaluator_(config.evaluation(), config.run().dir(), graph.classes(),
                  config.tensorboard().enabled() ? config.tensorboard().images() : 0),
-      saver_(config, graph, variables_, progress_),
+      saver_(config, graph, variables_, progress_, evaluate_only),
       board_(config, graph, files_),
       watch_(config.run().dir(), members, progress_, reporter, files_),
       deadlines_(config.deadlines()),
@@ -62,7 +64,7 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
 void Coordinator::Begin() {
   const Roster& roster = members_.roster();
   plan_ = PlanSteps(config_, roster.train_samples());
-  CheckBatchNorms(graph_, plan_);
+  if (!evaluate_only_) CheckBatchNorms(graph_, plan_);
   schedule_ = LearningRateSchedule(config_.learning_rate(), roster.workers(),
                                    plan_.At(plan_.total_steps).samples_before);
   if (config_.learning_rate().scaling() != config::LearningRate::NONE) {

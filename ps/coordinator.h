@@ -43,9 +43,11 @@ namespace muster {
 class Coordinator {
  public:
   // All outlive this, but for `resume`: where the run goes on from, or null. `config` is resolved
-  // (slices and threads are set). Throws Error(kData) if the checkpoint cannot be read.
+  // (slices and threads are set). `evaluate_only`: there are no steps; the weights that the run
+  // would begin with are evaluated once. Throws Error(kData) if the checkpoint cannot be read.
   Coordinator(const config::Config& config, const Graph& graph, Membership& members,
-              Reporter& reporter, FirstFailure& failure, const ResumePoint* resume = nullptr);
+              Reporter& reporter, FirstFailure& failure, const ResumePoint* resume = nullptr,
+              bool evaluate_only = false);
 
   // All have joined: plans the run, welcomes them, sends W(0).
   void Begin();
@@ -141,6 +143,7 @@ class Coordinator {
   void CheckStarved(Clock::time_point now);
   void CheckUnready(Clock::time_point now);
   void CheckStragglers(Clock::time_point now);
+  void EvaluateOnly();
   void Proceed();
   void Finish();
   bool MayProceed() const;
@@ -170,6 +173,7 @@ class Coordinator {
   Membership& members_;
   Reporter& reporter_;
   FirstFailure& failure_;
+  const bool evaluate_only_;
   NonfinitePolicy nonfinite_;
 
   Variables variables_;

@@ -33,6 +33,7 @@ void Coordinator::StartIfReady() {
   progress_.SetWorkers(workers);
   board_.Begin(step_);
   watch_.Begin(plan_, work_.assignment());
+  if (evaluate_only_) return EvaluateOnly();
   if (resumed_) return GoOn();
   Order(step_);
   BeginStep(step_);
@@ -103,11 +104,12 @@ bool Coordinator::KillsWorkers(uint32_t rank, const std::string& why) {
       lost_work_.OnLost(leases, plan_.slices, [this](int64_t slice) { return IsMissing(slice); });
   if (!deadly) return false;
   const Range places = plan_.Slice(plan_.At(step_), *deadly);
-  failure_.Set({ExitCode::kPeerFailed, rank,
-                fmt::format("slice {} of step {} (places {} to {} of epoch {}) has ended {} workers "
-                            "that computed it; the last was {}: {}",
-                            *deadly, step_, places.begin, places.end - 1, plan_.At(step_).epoch,
-                            LostWork::kMostKills, members_.Name(rank), why)});
+  failure_.Set(
+      {ExitCode::kPeerFailed, rank,
+       fmt::format("slice {} of step {} (places {} to {} of epoch {}) has ended {} workers "
+                   "that computed it; the last was {}: {}",
+                   *deadly, step_, places.begin, places.end - 1, plan_.At(step_).epoch,
+                   LostWork::kMostKills, members_.Name(rank), why)});
   return true;
 }
 
@@ -275,8 +277,7 @@ void Coordinator::ReleaseLeaving() {
   for (const uint32_t rank : members_.Entered()) {
     const Member& member = members_.roster().at(rank);
     if (!member.leaving || member.released || work_.leases().IsBusy(rank)) continue;
-    if (evaluator_.running() &&
-        std::ranges::count(evaluator_.current().MissingRanks(), rank) > 0) {
+    if (evaluator_.running() && std::ranges::count(evaluator_.current().MissingRanks(), rank) > 0) {
       continue;
     }
     members_.Release(rank);

@@ -91,6 +91,18 @@ void Coordinator::GoOn() {
   BeginStep(step_);
 }
 
+// The weights that the run would begin with, in place of a run.
+void Coordinator::EvaluateOnly() {
+  phase_ = Phase::kFinishing;
+  if (members_.roster().test_samples() == 0) {
+    failure_.Set({ExitCode::kData, std::nullopt,
+                  "there is nothing to evaluate on: expected test images, got none"});
+    return;
+  }
+  OrderEvaluation(step_);
+  progress_.BeginEvaluation();
+}
+
 void Coordinator::OrderEvaluation(int64_t version) {
   const std::vector<uint32_t> ranks = members_.Staying();
   const std::vector<wire::Evaluate> orders = evaluator_.Begin(version, ranks);

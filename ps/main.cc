@@ -32,7 +32,7 @@ struct Arguments {
   std::string config, endpoint, bind, token_file;
   int report_fd = -1;
   int parent = 0;
-  bool resume = false;
+  bool resume = false, evaluate = false;
   std::vector<std::string> lost;  // servers before this one
 };
 
@@ -84,6 +84,9 @@ std::string Serve(const Arguments& arguments, int signal_fd) {
   const RunLock lock = RunLock::OfServer(config);
   std::vector<std::string> warnings;
   std::optional<ResumePoint> resume;
+  if (arguments.resume && arguments.evaluate) {
+    throw Error(ExitCode::kUsage, "expected one of --resume and --evaluate, got both");
+  }
   if (arguments.resume) resume = GoOnFrom(config, warnings);
   const trace::Session session(trace::ServerSession(config), "loop");
   const std::string token = RequireToken(arguments.token_file, "the server");
@@ -100,7 +103,8 @@ std::string Serve(const Arguments& arguments, int signal_fd) {
                     arguments.report_fd, resume ? &resume->state().metrics() : nullptr);
   for (const std::string& warning : warnings) reporter.Warning(warning);
   reporter.WereLost(ParseLosses(arguments.lost));
-  return Server(config, token, std::move(link), reporter, signal_fd, resume ? &*resume : nullptr)
+  return Server(config, token, std::move(link), reporter, signal_fd, resume ? &*resume : nullptr,
+                arguments.evaluate)
       .Run()
       .trouble;
 }
@@ -128,6 +132,8 @@ int Main(int argc, char** argv) {
            "STEP,SECONDS,CAUSE of a server before this one that was lost, on CLOCK_MONOTONIC; with "
            "--resume")
       .Repeatable();
+  program.AddFlag("--evaluate", arguments.evaluate,
+                  "No training: evaluate run.initial_weights once, on all of the test set");
   program.Add("--parent", arguments.parent, "Die when this process, the parent, dies");
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   if (arguments.parent != 0) DieWithParent(arguments.parent);

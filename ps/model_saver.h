@@ -6,7 +6,8 @@
 //   model-raw.safetensors   with use_ema: the weights themselves, after the last step
 //   model-ema.safetensors   with ema_decay and without use_ema: the average
 //
-// Owner: the coordinator. Used in the loop's thread. All of it does nothing with an empty run.dir.
+// Owner: the coordinator. Used in the loop's thread. All of it does nothing with an empty run.dir,
+// or where weights are only evaluated.
 #pragma once
 
 #include <string>
@@ -23,8 +24,12 @@ class ModelSaver {
  public:
   // All outlive this.
   ModelSaver(const config::Config& config, const Graph& graph, const Variables& variables,
-             const Progress& progress)
-      : config_(config), variables_(variables), progress_(progress), writer_(config, graph) {}
+             const Progress& progress, bool evaluate_only)
+      : config_(config),
+        variables_(variables),
+        progress_(progress),
+        evaluate_only_(evaluate_only),
+        writer_(config, graph) {}
 
   // An evaluation of W(step) has ended, the last one of `progress`. If it is the best one, its
   // weights are copied, here in the loop: the workers compute the next step meanwhile, and the
@@ -35,7 +40,7 @@ class ModelSaver {
   // The run is over, and W(step) is what it reached. Nothing is updated any more.
   void SaveLast(int64_t step);
 
-  bool writes() const { return writer_.writes(); }
+  bool writes() const { return !evaluate_only_ && writer_.writes(); }
   ModelWriter& writer() { return writer_; }
   const ModelWriter& writer() const { return writer_; }
 
@@ -45,6 +50,7 @@ class ModelSaver {
   const config::Config& config_;
   const Variables& variables_;
   const Progress& progress_;
+  const bool evaluate_only_;
   ModelWriter writer_;
 };
 

@@ -50,7 +50,7 @@ bool IsFinal(int exit_code) {
 
 Server::Server(const config::Config& config, const std::string& token,
                std::unique_ptr<ServerLink> link, Reporter& reporter, int interrupt_fd,
-               const ResumePoint* resume)
+               const ResumePoint* resume, bool evaluate_only)
     : config_(config),
       graph_(BuildGraph(config.model(), InputShape(config.data()))),
       reporter_(reporter),
@@ -62,7 +62,7 @@ Server::Server(const config::Config& config, const std::string& token,
                [this](uint32_t rank, ExitCode code, const std::string& why) {
                  OnLost(rank, code, why);
                }),
-      coordinator_(config_, graph_, members_, reporter, failure_, resume),
+      coordinator_(config_, graph_, members_, reporter, failure_, resume, evaluate_only),
       link_(std::move(link)) {
   MUSTER_CHECK(config.run().slices() > 0 && config.server().threads() > 0);
   link_->ShareWeights(coordinator_.shared_weights());

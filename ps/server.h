@@ -37,9 +37,11 @@ class Server {
  public:
   // `config` is resolved (slices and threads are set). `interrupt_fd`, if not -1, becomes readable
   // when the server must stop, or, with SIGUSR1, is to write a checkpoint (a signalfd). `resume`:
-  // where the run goes on from, or null; it may go when this is made.
+  // where the run goes on from, or null; it may go when this is made. `evaluate_only`: there are no
+  // steps; run.initial_weights are evaluated once.
   Server(const config::Config& config, const std::string& token, std::unique_ptr<ServerLink> link,
-         Reporter& reporter, int interrupt_fd = -1, const ResumePoint* resume = nullptr);
+         Reporter& reporter, int interrupt_fd = -1, const ResumePoint* resume = nullptr,
+         bool evaluate_only = false);
   ~Server();
 
   // Runs the job to its end. Throws Error: kDeadline, kPeerFailed, kNonfinite, kTerminated, …

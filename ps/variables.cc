@@ -1,7 +1,5 @@
 #include "ps/variables.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 
 #include "common/base/error.h"
@@ -73,17 +71,6 @@ std::span<const std::byte> Variables::WireChunk(size_t buffer, const Chunk& chun
     return std::as_bytes(shared_.floats().subspan(begin, chunk.floats()));
   }
   return std::as_bytes(halves_.values().subspan(begin, chunk.floats()));
-}
-
-uint64_t HashVariables(const VariableLayout& layout, std::span<const float> arena) {
-  XXH3_state_t* state = XXH3_createState();
-  XXH3_64bits_reset(state);
-  for (const Variable& variable : layout.variables()) {
-    XXH3_64bits_update(state, arena.data() + variable.offset, variable.count * sizeof(float));
-  }
-  const uint64_t hash = XXH3_64bits_digest(state);
-  XXH3_freeState(state);
-  return hash;
 }
 
 }  // namespace muster

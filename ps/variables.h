@@ -19,6 +19,7 @@
 #include "common/base/shared_memory.h"
 #include "common/graph/variable_layout.h"
 #include "common/link/wire_type.h"
+#include "common/model/hash_variables.h"
 #include "common/plan/chunks.h"
 
 namespace muster {
@@ -32,9 +33,6 @@ struct VariablesOptions {
   WireType wire_type = wire::FP32;
   uint64_t seed = 0;
 };
-
-// XXH3-64 of an arena of the layout, without the padding between variables.
-uint64_t HashVariables(const VariableLayout& layout, std::span<const float> arena);
 
 class Variables {
  public:

@@ -11,9 +11,11 @@
 #include <exception>
 #include <fstream>
 
+#include "common/base/arena.h"
 #include "common/base/core_dumps.h"
 #include "common/base/log.h"
 #include "common/base/malloc_policy.h"
+#include "common/base/number_list.h"
 #include "common/base/parent.h"
 #include "common/base/program_options.h"
 #include "common/base/resource_limits.h"
@@ -22,12 +24,14 @@
 #include "common/config/config.h"
 #include "common/link/encryption.h"
 #include "common/link/protocol.h"
+#include "common/model/load_weights.h"
 #include "common/plan/chunks.h"
 #include "common/trace/session.h"
 #include "common/transport/link_options.h"
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/client/describe_layout.h"
 #include "worker/client/gradient_guard.h"
+#include "worker/trainer/predict.h"
 #include "worker/trainer/trainer.h"
 #include "worker/trainer/worker_memory.h"
 
@@ -40,6 +44,8 @@ struct Arguments {
   uint32_t rank = 0;
   int parent = 0;
   bool memory = false, join = false;
+  std::string predict, weights;
+  bool training_set = false;
 };
 
 std::string NameOf(const Arguments& arguments) {
@@ -126,6 +132,28 @@ void PrintMemory(const Arguments& arguments) {
   }
 }
 
+// A line of JSON for each sample, when all are computed: nothing else is printed between them.
+void PrintPredictions(const Arguments& arguments) {
+  config::Config config = LoadConfigOf(arguments);
+  ResolveConfig(config, AvailableCores());
+  const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
+  const Datasets data = OpenDatasets(config.data(), config.run().seed());
+  const Dataset& set = arguments.training_set ? *data.train : *data.test;
+  const std::vector<int64_t> samples = ParseNumberList("--predict", arguments.predict, set.size());
+  Arena weights(graph.arena_floats());
+  (void)LoadWeights(SafetensorsReader(arguments.weights), graph, {}, weights.floats());
+  const std::unique_ptr<Backend> backend = MakeBackend(config);
+  std::string lines;
+  PredictSamples(config, graph, *backend, weights.floats(), set, samples,
+                 [&](int64_t sample, int32_t label, std::span<const float> logits) {
+                   lines += fmt::format(R"({{"sample":{},"label":{},"logits":[)", sample, label);
+                   for (const float logit : logits) lines += fmt::format("{},", logit);
+                   lines.back() = ']';
+                   lines += "}\n";
+                 });
+  fmt::print("{}", lines);
+}
+
 // OpenMP ends the process, and libzmq aborts, where they cannot have what they need.
 void RequireLimits(const config::Config& config) {
   RequireOpenFiles("a worker", 64);
@@ -204,8 +232,8 @@ void Handle(int signal, const struct sigaction& action) {
 }
 
 void SayWhenStopped(const std::string& who) {
-  const int size = std::snprintf(stop_line.data(), stop_line.size(), "muster: %s was stopped by ",
-                                 who.c_str());
+  const int size =
+      std::snprintf(stop_line.data(), stop_line.size(), "muster: %s was stopped by ", who.c_str());
   stop_line_size = static_cast<size_t>(std::max(size, 0));  // it fits, whatever the rank
   struct sigaction action {};
   action.sa_handler = OnStopSignal;
@@ -248,6 +276,14 @@ int Main(int argc, char** argv) {
       "--memory", arguments.memory,
       "Print what memory this worker would use, a line of JSON for each part, and exit");
   endpoint.RequiredUnless(memory);
+  const ProgramOptions::Option predict = program.Add(
+      "--predict", arguments.predict,
+      "Print what the network makes of these samples of the test set (0-9,17), a line of JSON for\n"
+      "each, and exit");
+  endpoint.RequiredUnless(predict);
+  program.Add("--weights", arguments.weights, "With --predict: the weights, a safetensors file");
+  program.AddFlag("--training-set", arguments.training_set,
+                  "With --predict: samples of the training set, as an evaluation would see them");
   program.Add("--token-file", arguments.token_file,
               "File with the job token, 32 hexadecimal digits. Default: $MUSTER_TOKEN");
   program.Add("--set", arguments.set, "A setting of the config, path.to.key=value; repeatable")
@@ -265,7 +301,13 @@ int Main(int argc, char** argv) {
   KeepFreedMemory();
   InitLog(arguments.join ? "worker" : "worker-" + std::to_string(arguments.rank));
   try {
-    arguments.memory ? PrintMemory(arguments) : Work(arguments);
+    if (arguments.memory) {
+      PrintMemory(arguments);
+    } else if (!arguments.predict.empty()) {
+      PrintPredictions(arguments);
+    } else {
+      Work(arguments);
+    }
     return 0;
   } catch (const Error& error) {
     LogError("{}", error.what());

@@ -1,6 +1,7 @@
 #include "common/base/program_options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "common/base/error.h"
 
@@ -78,7 +79,11 @@ std::optional<int> ProgramOptions::Parse(int argc, char** argv) {
   try {
     app_->parse(argc, argv);
     for (const auto& [option, other] : alternatives_) {
-      if (option->empty() && other->empty()) throw CLI::RequiredError(option->get_name());
+      const bool replaced =
+          std::ranges::any_of(alternatives_, [required = option](const auto& one) {
+            return one.first == required && !one.second->empty();
+          });
+      if (option->empty() && !replaced) throw CLI::RequiredError(option->get_name());
     }
   } catch (const CLI::ParseError& error) {
     return app_->exit(error) == 0 ? 0 : static_cast<int>(ExitCode::kUsage);

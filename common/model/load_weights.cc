@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "common/base/count_text.h"
@@ -135,6 +136,18 @@ WeightsMatch LoadWeights(const SafetensorsReader& file, const Graph& graph,
     fit.variable->FromTorch(values, weights.subspan(variable.offset, variable.count));
   }
   return Match(found);
+}
+
+void RequireFinite(const std::string& file, const Graph& graph, const WeightsMatch& match,
+                   std::span<const float> weights) {
+  for (const int index : match.variables) {
+    const Variable& variable = graph.variables()[static_cast<size_t>(index)];
+    const auto values = weights.subspan(variable.offset, variable.count);
+    if (std::ranges::all_of(values, [](float x) { return std::isfinite(x); })) continue;
+    throw Error(ExitCode::kData,
+                "{}: {} has values that are not finite (muster inspect shows them)", file,
+                variable.name);
+  }
 }
 
 }  // namespace muster

@@ -37,4 +37,8 @@ WeightsMatch MatchWeights(const SafetensorsReader& file, const Graph& graph,
 WeightsMatch LoadWeights(const SafetensorsReader& file, const Graph& graph,
                          const LoadOptions& options, std::span<float> weights);
 
+// Throws Error(kData) that names a variable of these with values that are not finite.
+void RequireFinite(const std::string& file, const Graph& graph, const WeightsMatch& match,
+                   std::span<const float> weights);
+
 }  // namespace muster

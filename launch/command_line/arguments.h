@@ -35,8 +35,12 @@ struct Arguments {
   int cards = 1;                        // for a command
   std::vector<std::string> command;
   std::string initial_weights, from, out, format, names;  // files of weights
-  bool skip_mismatched = false, ema = false, best = false, show_config = false;
-  double size = 0;  // bytes of a model
+  bool skip_mismatched = false, ema = false, raw = false, best = false, show_config = false;
+  bool confusion = false;
+  std::string confusion_csv, samples;
+  bool training_set = false;
+  uint32_t top = 3;  // classes
+  double size = 0;   // bytes of a model
   int bench_workers = 0;
   uint64_t synth_seed = 1;
   int64_t synth_train = 50000, synth_test = 10000;

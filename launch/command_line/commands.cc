@@ -19,13 +19,15 @@
 #include "launch/data/download.h"
 #include "launch/data/synthesize.h"
 #include "launch/doctor/doctor_command.h"
+#include "launch/evaluate/eval_command.h"
+#include "launch/evaluate/predict_command.h"
 #include "launch/gpu/gpus_command.h"
 #include "launch/inspect/inspect_command.h"
 #include "launch/job/job_token.h"
 #include "launch/job/launch_command.h"
 #include "launch/model/export_command.h"
 #include "launch/model/import_command.h"
-#include "launch/model/inspect_model.h"
+#include "launch/model/inspect_source.h"
 #include "launch/plot/plot_command.h"
 #include "launch/runs/runs_command.h"
 #include "launch/text/console.h"
@@ -135,14 +137,22 @@ int MakeToken(const Arguments& arguments) {
   return 0;
 }
 
+ModelChoice ChoiceOf(const Arguments& arguments) {
+  return {.average = arguments.ema, .raw = arguments.raw, .best = arguments.best};
+}
+
 int Inspect(const Arguments& arguments) {
   if (IsModel(arguments.config)) {
-    const SafetensorsReader model = OpenModel(arguments.config, {});
-    PrintResult(arguments.show_config ? ConfigTextOf(model) : Join(InspectModelLines(model), "\n"));
+    const ModelChoice choice = ChoiceOf(arguments);
+    PrintResult(arguments.show_config ? ConfigTextIn(arguments.config, choice)
+                                      : Join(InspectSourceLines(arguments.config, choice), "\n"));
     return 0;
   }
-  if (arguments.show_config) {
-    throw Error(ExitCode::kUsage, "--config: {} is no file of weights", arguments.config);
+  for (const auto& [given, option] :
+       {std::pair(arguments.show_config, "--config"), std::pair(arguments.ema, "--ema"),
+        std::pair(arguments.best, "--best")}) {
+    if (!given) continue;
+    throw Error(ExitCode::kUsage, "{}: {} is no file of weights", option, arguments.config);
   }
   PrintResult(Join(InspectLines(LoadConfig(arguments.config, SettingsOf(arguments))), "\n"));
   return 0;
@@ -162,12 +172,40 @@ int Import(const Arguments& arguments) {
 int Export(const Arguments& arguments) {
   PrintResult(Join(ExportModel({.from = arguments.from,
                                 .format = arguments.format,
-                                .choice = {.average = arguments.ema, .best = arguments.best},
+                                .choice = ChoiceOf(arguments),
                                 .config_path = arguments.config,
                                 .settings = SettingsOf(arguments),
                                 .out = arguments.out}),
                    "\n"));
   return 0;
+}
+
+EvaluationSource SourceOf(const Arguments& arguments) {
+  return {.from = arguments.from,
+          .choice = ChoiceOf(arguments),
+          .config_path = arguments.config,
+          .settings = SettingsOf(arguments)};
+}
+
+int Eval(const Arguments& arguments) {
+  return RunEval({.source = SourceOf(arguments),
+                  .confusion = arguments.confusion || !arguments.confusion_csv.empty(),
+                  .csv = arguments.confusion_csv,
+                  .json = arguments.json,
+                  .wait_s = 60 * arguments.wait_minutes.value_or(0),
+                  .server_program = Sibling("muster-server"),
+                  .worker_program = Sibling("muster-worker"),
+                  .count_data = CountSamples});
+}
+
+int Predict(const Arguments& arguments) {
+  return RunPredict({.source = SourceOf(arguments),
+                     .samples = arguments.samples,
+                     .training_set = arguments.training_set,
+                     .top = arguments.top,
+                     .json = arguments.json,
+                     .worker_program = Sibling("muster-worker"),
+                     .count_data = CountSamples});
 }
 
 int Bench(const Arguments& arguments) {
@@ -241,6 +279,8 @@ int RunCommand(const std::string& command, const Arguments& as_typed) {
   if (command == "inspect") return Inspect(arguments);
   if (command == "import") return Import(arguments);
   if (command == "export") return Export(arguments);
+  if (command == "eval") return Eval(arguments);
+  if (command == "predict") return Predict(arguments);
   if (command == "bench") return Bench(arguments);
   if (command == "trace") return SumUpTrace(arguments);
   if (command == "gpus") return Gpus(arguments);

@@ -16,6 +16,8 @@ inline constexpr const char* kExamples =
     "  muster launch --resume runs/cifar10-20250131-120000      go on where it stopped\n"
     "  muster inspect configs/cifar10.txtpb                    layers, variables, chunks\n"
     "  muster export runs/cifar10-20250131-120000 --format onnx model.onnx\n"
+    "  muster eval runs/cifar10-20250131-120000 --confusion    its accuracy again, class by class\n"
+    "  muster predict runs/cifar10-20250131-120000 --samples 0-9\n"
     "  muster launch configs/cifar10.txtpb --data data --trace t.json --steps 40\n"
     "  muster trace t.json                                     where the time of a step goes\n"
     "  muster bench --model configs/cifar10.txtpb              what a round costs on this machine\n"
@@ -84,6 +86,32 @@ inline constexpr const char* kLaunchFooter =
     "  8    a worker was refused: wrong token, version, graph, settings or data\n"
     "  130  stopped by Ctrl-C (SIGINT)\n"
     "  143  stopped by SIGTERM or SIGHUP";
+
+inline constexpr const char* kEvalFooter =
+    "Starts a server and workers as `muster launch` does, and trains nothing. Of a\n"
+    "run directory it takes model.safetensors, or the newest checkpoint where that\n"
+    "has seen more steps (a run under way), or, with --best, best.safetensors. The\n"
+    "result has the bits of the run's own evaluation of these weights, on any number\n"
+    "of workers; it says whether it is what the run reported. The directory of the\n"
+    "run is only read.\n"
+    "\n"
+    "Examples:\n"
+    "  muster eval runs/a --best --confusion\n"
+    "  muster eval runs/a/checkpoints/step-00000390-g1-evaluated --workers 4\n"
+    "  muster eval model.safetensors --data DIR --json\n"
+    "\n"
+    "Exit codes: as of `muster launch`.";
+
+inline constexpr const char* kPredictFooter =
+    "One process computes them, with the bits of an evaluation. Probabilities are the\n"
+    "softmax of the logits.\n"
+    "\n"
+    "Examples:\n"
+    "  muster predict runs/a --samples 0-9,17\n"
+    "  muster predict runs/a --best --samples 0-999 --top 1 --json\n"
+    "\n"
+    "Exit codes: 0 done, 2 command line or config, 3 data or weights, 4 outputs that\n"
+    "are not finite.";
 
 inline constexpr const char* kBenchFooter =
     "Takes less than a minute; nothing else should run. For 4 KB, 1 MiB, 32 MiB and the model's\n"

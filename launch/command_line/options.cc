@@ -2,65 +2,18 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <limits>
-#include <optional>
 
-#include "common/base/join.h"
 #include "launch/command_line/help_text.h"
+#include "launch/command_line/model_options.h"
+#include "launch/command_line/option_kinds.h"
 
 namespace muster {
 namespace {
 
 constexpr uint64_t kMostWorkers = 1024;          // as cluster.workers
 constexpr uint64_t kMostImages = 1'000'000'000;  // 3 TB
-
-// CLI::Range would speak of values "not in range", and take -1 for a large number.
-CLI::Validator WholeNumber(uint64_t least, uint64_t most) {
-  return {[=](const std::string& text) {
-            uint64_t value = 0;
-            const char* const end = text.data() + text.size();
-            const auto [stop, error] = std::from_chars(text.data(), end, value);
-            const bool ok = error == std::errc() && stop == end && least <= value && value <= most;
-            return ok ? ""
-                      : fmt::format("expected a whole number from {} to {}, got {}", least, most,
-                                    text.empty() ? "nothing" : text);
-          },
-          ""};
-}
-
-// CLI::IsMember would speak of a set.
-CLI::Validator OneOf(const std::vector<std::string>& names) {
-  return {[=](const std::string& text) {
-            const bool known = std::ranges::find(names, text) != names.end();
-            return known ? "" : fmt::format("expected {}, got {}", Join(names, ", "), text);
-          },
-          ""};
-}
-
-CLI::Option* AddConfigArguments(CLI::App& command, Arguments& arguments) {
-  CLI::Option* const config =
-      command.add_option("CONFIG", arguments.config, "Config file (configs/*.txtpb)");
-  config->required()->type_name("FILE");
-  command.add_option("--set", arguments.set, "Any setting of the config; may be repeated")
-      ->type_name("PATH.TO.KEY=VALUE")
-      ->allow_extra_args(false);
-  return config;
-}
-
-void AddOption(CLI::App& command, const char* name, std::string& value, const char* type,
-               const char* text) {
-  command.add_option(name, value, text)->type_name(type);
-}
-
-CLI::Option* AddSkipMismatched(CLI::App& command, Arguments& arguments) {
-  return command.add_flag(
-      "--skip-mismatched", arguments.skip_mismatched,
-      "Leave out variables that do not fit, such as a new last layer's, and say "
-      "which; they start anew");
-}
 
 // What a whole job has, whoever starts its workers.
 void AddJobArguments(CLI::App& command, Arguments& arguments) {
@@ -100,34 +53,6 @@ void AddJobArguments(CLI::App& command, Arguments& arguments) {
 
 void AddTokenFile(CLI::App& command, Arguments& arguments, const char* text) {
   AddOption(command, "--token-file", arguments.token_file, "FILE", text);
-}
-
-// --wait and --watch: with a number, or alone for the usual one, of which CLI11 says "true" or
-// nothing.
-void AddOptionalNumber(CLI::App& command, const char* name, std::optional<double>& value,
-                       double usual, double least, double most, const char* type,
-                       const char* text) {
-  const auto alone = [](const std::string& typed) { return typed.empty() || typed == "true"; };
-  command
-      .add_option_function<std::string>(
-          name,
-          [&value, usual, alone](const std::string& typed) {
-            value = alone(typed) ? usual : std::strtod(typed.c_str(), nullptr);
-          },
-          text)
-      ->type_name(type)
-      ->expected(0, 1)
-      ->check([=](const std::string& typed) -> std::string {
-        char* end = nullptr;
-        const double number = std::strtod(typed.c_str(), &end);
-        if (alone(typed) || (*end == '\0' && least <= number && number <= most)) return "";
-        return fmt::format("expected a number from {:g} to {:g}, got {}", least, most, typed);
-      });
-}
-
-void AddWait(CLI::App& command, Arguments& arguments) {
-  AddOptionalNumber(command, "--wait", arguments.wait_minutes, 1440, 0.01, 100'000, "MINUTES",
-                    "Wait in turn for cards to come free, so long (alone: a day)");
 }
 
 void DescribeLaunch(CLI::App& launch, Arguments& arguments) {
@@ -265,58 +190,6 @@ void DescribeBench(CLI::App& bench, Arguments& arguments) {
   bench.footer(kBenchFooter);
 }
 
-void DescribeInspect(CLI::App& inspect, Arguments& arguments) {
-  AddConfigArguments(inspect, arguments);
-  inspect.get_option("CONFIG")->description(
-      "Config file (configs/*.txtpb), run directory, or file of weights (*.safetensors)");
-  inspect.add_flag("--config", arguments.show_config,
-                   "Print the config that a file of weights holds, and nothing else");
-}
-
-void DescribeImport(CLI::App& import, Arguments& arguments) {
-  import
-      .add_option("FILE", arguments.from, "A safetensors file, such as PyTorch's save_file writes")
-      ->required()
-      ->type_name("PATH");
-  import.add_option("OUT", arguments.out, "The file to write, for launch --initial-weights")
-      ->required()
-      ->type_name("PATH");
-  import.add_option("--config", arguments.config, "The config whose network it is to be")
-      ->required()
-      ->type_name("CONFIG");
-  import.add_option("--set", arguments.set, "Any setting of that config; may be repeated")
-      ->type_name("PATH.TO.KEY=VALUE")
-      ->allow_extra_args(false);
-  AddOption(
-      import, "--map", arguments.names, "NAMES",
-      "A file with lines \"THEIRS OURS\": what variables, or all that begin with a name and a\n"
-      "dot, are called here; OURS is - for what is to be left out");
-  AddSkipMismatched(import, arguments);
-}
-
-void DescribeExport(CLI::App& command, Arguments& arguments) {
-  command.add_option("FROM", arguments.from, "A run directory or a safetensors file")
-      ->required()
-      ->type_name("PATH");
-  command.add_option("OUT", arguments.out, "The file to write")->required()->type_name("PATH");
-  command.add_option("--format", arguments.format, "safetensors, npz (NumPy) or onnx")
-      ->required()
-      ->type_name("FORMAT")
-      ->check(CLI::IsMember({"safetensors", "npz", "onnx"}));
-  CLI::Option* const best = command.add_flag(
-      "--best", arguments.best, "Of a run directory the weights of the best evaluation");
-  command.add_flag("--ema", arguments.ema, "The moving average of the weights")->excludes(best);
-  CLI::Option* const config =
-      command
-          .add_option("--config", arguments.config,
-                      "The network, for onnx, where the file does not say it")
-          ->type_name("CONFIG");
-  command.add_option("--set", arguments.set, "Any setting of that config; may be repeated")
-      ->type_name("PATH.TO.KEY=VALUE")
-      ->allow_extra_args(false)
-      ->needs(config);
-}
-
 void DescribeRuns(CLI::App& runs, Arguments& arguments) {
   runs.add_option("DIR", arguments.runs_dir, "Where the run directories are")
       ->type_name("PATH")
@@ -401,6 +274,11 @@ void AddCommands(CLI::App& app, Arguments& arguments) {
   CLI::App* const exported =
       app.add_subcommand("export", "Write a run's weights as safetensors, npz or onnx");
   DescribeExport(*exported, arguments);
+  CLI::App* const eval = app.add_subcommand("eval", "Evaluate a run's weights on the test set");
+  DescribeEval(*eval, arguments);
+  CLI::App* const predict =
+      app.add_subcommand("predict", "Show what a network makes of single samples");
+  DescribePredict(*predict, arguments);
   CLI::App* const trace = app.add_subcommand("trace", "Sum up a trace that launch --trace wrote");
   DescribeTrace(*trace, arguments);
   CLI::App* const bench =

@@ -45,6 +45,10 @@ std::string JobDisplay::AtStep() const {
 }
 
 void JobDisplay::OnEvent(const events::Event& event) {
+  if (only_progress_ && event.kind_case() != events::Event::kProgress &&
+      event.kind_case() != events::Event::kWarning) {
+    return;
+  }
   switch (event.kind_case()) {
     case events::Event::kJoined:
       if (by_hand_) console_.Print(event.joined().message());

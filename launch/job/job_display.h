@@ -36,6 +36,9 @@ class JobDisplay {
   // Where the workers are, for `log_placement`; of a job with cards.
   void UsePlaces(std::span<const WorkerPlace> places) { places_ = places; }
 
+  // No lines that stay, but for warnings: of a job whose result is shown by somebody else.
+  void ShowOnlyProgress() { only_progress_ = true; }
+
   // What is going on when the server has nothing to say: "Starting the server".
   void ShowStage(const std::string& stage);
 
@@ -60,6 +63,7 @@ class JobDisplay {
   double start_deadline_s_;
   bool log_placement_;
   bool by_hand_;
+  bool only_progress_ = false;
   std::function<std::vector<std::string>(int64_t)> notes_;
   std::span<const WorkerPlace> places_;
   events::Progress progress_;  // all that is known

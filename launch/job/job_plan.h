@@ -27,6 +27,7 @@ struct JobPlan {
   std::string token;
   bool resume = false;             // the server goes on from the newest checkpoint
   std::vector<ServerLoss> losses;  // of its servers so far, for the next one to write down
+  bool evaluate = false;           // the server has the weights evaluated once, and trains nothing
   // Set for a server whose workers are started by hand: what to print when it listens at this
   // endpoint. The server is then the only process here.
   std::function<std::vector<std::string>(const std::string& endpoint)> invite_workers;

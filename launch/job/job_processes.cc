@@ -45,6 +45,7 @@ JobProcesses::JobProcesses(const JobPlan& plan, Console& console)
     arguments.insert(arguments.end(), {"--lost", LossArgument(loss)});
   }
   if (plan_.resume) arguments.emplace_back("--resume");
+  if (plan_.evaluate) arguments.emplace_back("--evaluate");
   members_.reserve(static_cast<size_t>(plan_.workers) + 1);
   const ChildOptions server{.program = plan_.server_program,
                             .arguments = std::move(arguments),

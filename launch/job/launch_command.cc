@@ -154,7 +154,10 @@ int RunLaunch(const LaunchArguments& as_asked) {
   if (arguments.resume_or_begin) ResumeOrBegin(arguments);
   if (!arguments.resume.empty()) resumed = TakeUp(arguments);
   PreparedJob job = Prepare(arguments, /*dry=*/false);
-  if (resumed) job.resume_remark = CheckTakenUp(*resumed, job.config);
+  if (resumed) {
+    job.resume_remark = CheckTakenUp(*resumed, job.config);
+    PlanTrace(*resumed, arguments.settings, job.config);
+  }
   if (resumed && arguments.resume_or_begin && IsComplete(*resumed, job.config)) {
     PrintResult("The run in " + resumed->shown() + " is complete: nothing is left to do");
     return 0;
@@ -170,6 +173,7 @@ int RunLaunch(const LaunchArguments& as_asked) {
   if (!arguments.by_hand) CheckLargeJob(arguments, job);
   SignalSource signals;
   TakeJobCards(arguments, job, signals);
+  if (arguments.in_place_of_run) return arguments.in_place_of_run(job, signals);
   if (arguments.repeat > 0) return RunSeries(arguments, std::move(job), signals);
   RunDir dir =
       resumed ? std::move(*resumed) : RunDir::Make(job.config.run().dir(), arguments.config_path);

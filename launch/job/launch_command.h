@@ -12,6 +12,9 @@
 
 namespace muster {
 
+struct PreparedJob;
+class SignalSource;
+
 struct LaunchArguments {
   std::string config_path;
   std::vector<Setting> settings;  // --set and the options that are short for one
@@ -25,6 +28,9 @@ struct LaunchArguments {
   std::optional<WorkersByHand> by_hand;
   // Looks into the data. Empty: the data are on other hosts.
   std::function<DataCount(const config::Config&)> count_data;
+  // What is done with the job, checked and with its cards, in place of a run; returns the exit
+  // code.
+  std::function<int(const PreparedJob& job, SignalSource& signals)> in_place_of_run;
 };
 
 // Runs the job, or the series of jobs, and returns the launcher's exit code. Everything that is

@@ -1,5 +1,5 @@
-// What becomes of a job whose worker has ended or was lost while it runs: cluster.on_lost_worker. It
-// waits for nothing and reads no clock, as the supervisor whose part it is.
+// What becomes of a job whose worker has ended or was lost while it runs: cluster.on_lost_worker.
+// It waits for nothing and reads no clock, as the supervisor whose part it is.
 #pragma once
 
 #include <map>

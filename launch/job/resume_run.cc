@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <string_view>
 
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
@@ -50,6 +51,22 @@ void PutAside(const RunDir& dir) {
   PrintResult(
       fmt::format("The run in {} left no checkpoint: its files are in {}, and it begins anew",
                   dir.shown(), aside.filename().string()));
+}
+
+// Steps that the run has done, and how many it will have.
+struct Reach {
+  int64_t done = 0, total = 0;
+};
+
+Reach ReachOf(const RunDir& dir, const config::Config& config) {
+  const std::string& elsewhere = config.checkpoint().save_to();
+  if (!HasCheckpoints(dir) && elsewhere.empty()) return {};
+  const checkpoint::State state = NewestState(HasCheckpoints(dir) ? dir.path() : elsewhere);
+  return {state.step(), PlanSteps(config, state.plan().train_samples()).total_steps};
+}
+
+bool Names(const std::vector<Setting>& settings, std::string_view path) {
+  return std::ranges::any_of(settings, [&](const Setting& one) { return one.path == path; });
 }
 
 }  // namespace
@@ -127,6 +144,34 @@ std::string CheckTakenUp(const RunDir& dir, const config::Config& config) {
                 dir.shown(), Plural(state.step(), "step"), FormatCount(total));
   }
   return fmt::format("{} of {} done", FormatCount(state.step()), Plural(total, "step"));
+}
+
+void PlanTrace(const RunDir& dir, const std::vector<Setting>& settings, config::Config& config) {
+  config::Run& run = *config.mutable_run();
+  if (run.trace_file().empty()) return;
+  const Reach reach = ReachOf(dir, config);
+  if (!Names(settings, "run.trace_file")) {
+    if (run.trace_first_step() < reach.done) run.clear_trace_file();
+    return;
+  }
+  if (reach.done >= reach.total) {
+    throw Error(ExitCode::kUsage, "--trace: {} has done its {}: there is no step left to trace",
+                dir.shown(), Plural(reach.total, "step"));
+  }
+  const int64_t left = reach.total - reach.done;
+  if (!Names(settings, "run.trace_first_step")) {
+    if (!Names(settings, "run.trace_steps")) {
+      run.set_trace_steps(std::min<int64_t>(config::Run::default_instance().trace_steps(), left));
+    }
+    const int64_t usual = config::Run::default_instance().trace_first_step();
+    run.set_trace_first_step(reach.done + std::clamp<int64_t>(left - run.trace_steps(), 0, usual));
+  }
+  const int64_t first = run.trace_first_step(), last = first + run.trace_steps() - 1;
+  if (first >= reach.done && last < reach.total) return;
+  throw Error(ExitCode::kUsage,
+              "run.trace_first_step: {} goes on from step {}: expected steps {} to {}, got {} to "
+              "{}: choose them with --trace-steps A-B",
+              dir.shown(), FormatCount(reach.done), reach.done, reach.total - 1, first, last);
 }
 
 }  // namespace muster

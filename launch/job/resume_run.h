@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "launch/job/launch_command.h"
 #include "launch/job/run_dir.h"
@@ -25,5 +26,11 @@ RunDir TakeUp(LaunchArguments& arguments);
 // Throws Error(kUsage) if the run cannot go on with this config, which settings have changed.
 // Returns a remark for the header: what it goes on from.
 std::string CheckTakenUp(const RunDir& dir, const config::Config& config);
+
+// Which steps a run that goes on traces: those that are asked for with it, in `settings`, must be
+// still to come, else Error(kUsage) says which are. If none are named, they are those that a new
+// run would trace, counted from where this one goes on, or its last ones. What an earlier launch
+// asked for is left out where the run is past its first step.
+void PlanTrace(const RunDir& dir, const std::vector<Setting>& settings, config::Config& config);
 
 }  // namespace muster

@@ -39,13 +39,6 @@ void WriteResolved(const config::Config& config, const RunDir& dir) {
   }
 }
 
-std::string Endpoint(const config::Config& config) {
-  if (config.cluster().transport() == config::Cluster::TCP) return "tcp://127.0.0.1:*";
-  if (config.cluster().transport() == config::Cluster::LOCAL)
-    return "local://@muster-" + RandomHex(16);
-  return "ipc://@muster-" + RandomHex(16);  // in the abstract namespace: no file to clean up
-}
-
 std::string FailureText(const JobOutcome& outcome, const std::string& shown_dir, bool by_hand) {
   std::string text = "muster: error: " + outcome.failure->what + "\n";
   if (!outcome.not_restarted.empty()) {
@@ -197,6 +190,13 @@ std::vector<std::string> NotesAtStart(const config::Config& config, int64_t trai
 
 }  // namespace
 
+std::string EndpointFor(const config::Config& config) {
+  if (config.cluster().transport() == config::Cluster::TCP) return "tcp://127.0.0.1:*";
+  if (config.cluster().transport() == config::Cluster::LOCAL)
+    return "local://@muster-" + RandomHex(16);
+  return "ipc://@muster-" + RandomHex(16);  // in the abstract namespace: no file to clean up
+}
+
 ExitCode WithOutput(ExitCode run, bool printed) {
   return run == ExitCode::kOk && !printed ? ExitCode::kFailure : run;
 }
@@ -234,7 +234,7 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
                  .dir = &dir,
                  .workers = workers,
                  .places = job.cards ? job.cards->Places() : std::vector<WorkerPlace>(),
-                 .endpoint = Endpoint(config),
+                 .endpoint = EndpointFor(config),
                  .token = NewToken(),
                  .resume = !arguments.resume.empty(),
                  .on_lost = config.cluster().on_lost_worker(),

@@ -32,6 +32,9 @@ struct JobResult {
   bool printed = true;  // all of it, unless nobody wanted to read on
 };
 
+// What the server of a job of this launcher is told to listen at.
+std::string EndpointFor(const config::Config& config);
+
 // A run whose results could not be printed is no success.
 ExitCode WithOutput(ExitCode run, bool printed);
 

@@ -27,7 +27,11 @@ bool EndedWell(const EndedProcess& process) {
 }  // namespace
 
 Supervisor::Supervisor(const JobPlan& plan, Members& members, JobDisplay& display, double now)
-    : plan_(plan), members_(members), display_(display), deadline_(now + plan.start_s), replacements_(plan, members) {}
+    : plan_(plan),
+      members_(members),
+      display_(display),
+      deadline_(now + plan.start_s),
+      replacements_(plan, members) {}
 
 // ---------------------------------------------------------------------------------- watching
 
@@ -278,8 +282,8 @@ void Supervisor::SignalAll(int signal) {
 
 double Supervisor::next_check() const {
   if (phase_ == Phase::kStopping) return stages_.next();
-  return std::min({phase_ == Phase::kRunning ? kNever : deadline_, early_exit_by_,
-                   replacements_.next_check()});
+  return std::min(
+      {phase_ == Phase::kRunning ? kNever : deadline_, early_exit_by_, replacements_.next_check()});
 }
 
 bool Supervisor::Over(double now) const {

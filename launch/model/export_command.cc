@@ -44,7 +44,8 @@ Graph NetworkOf(const SafetensorsReader& model, const ExportArguments& arguments
 }  // namespace
 
 std::vector<std::string> ExportModel(const ExportArguments& arguments) {
-  const SafetensorsReader model = OpenModel(arguments.from, arguments.choice);
+  const OpenedModel opened = OpenModel(arguments.from, arguments.choice);
+  const SafetensorsReader& model = opened.file;
   if (arguments.format == "safetensors") {
     WriteSafetensors(model, arguments.out);
   } else if (arguments.format == "npz") {
@@ -59,7 +60,7 @@ std::vector<std::string> ExportModel(const ExportArguments& arguments) {
   const auto step = StepOf(metadata);
   return {fmt::format("{}: {} of {}{}{}", arguments.out,
                       Plural(static_cast<int64_t>(model.header().tensors.size()), "tensor"),
-                      model.path(), step ? fmt::format(", step {}", FormatCount(*step)) : "",
+                      opened.shown, step ? fmt::format(", step {}", FormatCount(*step)) : "",
                       IsAverage(metadata) ? ", the moving average" : "")};
 }
 

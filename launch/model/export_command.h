@@ -10,7 +10,7 @@
 namespace muster {
 
 struct ExportArguments {
-  std::string from;    // a run directory or a file
+  std::string from;    // a run directory, a checkpoint or a file
   std::string format;  // safetensors, npz, onnx
   ModelChoice choice;
   std::string config_path;  // of the network, for ONNX, where the file does not say it; or ""

@@ -67,8 +67,10 @@ std::string LearnsText(const std::map<std::string, float>& rates, const std::str
 
 class Report {
  public:
-  explicit Report(const SafetensorsReader& model)
-      : model_(model), rates_(LearningRates(model.header().metadata, model.path())) {}
+  Report(const SafetensorsReader& model, const std::string& shown)
+      : model_(model),
+        shown_(shown),
+        rates_(LearningRates(model.header().metadata, model.path())) {}
 
   std::vector<std::string> Lines() {
     TextTable table({{"variable"},
@@ -83,7 +85,7 @@ class Report {
     table.AddRule();
     table.AddRow({"total", "", "", FormatCount(static_cast<int64_t>(elements_)),
                   fmt::format("{:.4g}", std::sqrt(squares_)), "", "", ""});
-    std::vector<std::string> lines{model_.path(), ""};
+    std::vector<std::string> lines{shown_, ""};
     for (std::string& line : table.Lines()) lines.push_back(std::move(line));
     lines.push_back("");
     for (const auto& [key, value] : model_.header().metadata) lines.push_back(RowOf(key, value));
@@ -130,6 +132,7 @@ class Report {
   }
 
   const SafetensorsReader& model_;
+  const std::string shown_;
   const std::map<std::string, float> rates_;
   uint64_t elements_ = 0;
   double squares_ = 0;
@@ -138,8 +141,9 @@ class Report {
 
 }  // namespace
 
-std::vector<std::string> InspectModelLines(const SafetensorsReader& model) {
-  return Report(model).Lines();
+std::vector<std::string> InspectModelLines(const SafetensorsReader& model,
+                                           const std::string& shown) {
+  return Report(model, shown).Lines();
 }
 
 std::string ConfigTextOf(const SafetensorsReader& model) {

@@ -9,8 +9,10 @@
 namespace muster {
 
 // Variables with types, shapes, norms and extremes, what is not finite, and what the file says of
-// itself. Reads all of it, a tensor at a time. Throws Error(kData).
-std::vector<std::string> InspectModelLines(const SafetensorsReader& model);
+// itself, below its name as a person knows it. Reads all of it, a tensor at a time. Throws
+// Error(kData).
+std::vector<std::string> InspectModelLines(const SafetensorsReader& model,
+                                           const std::string& shown);
 
 // The config that the file holds, as text. Throws Error(kUsage) if it holds none.
 std::string ConfigTextOf(const SafetensorsReader& model);

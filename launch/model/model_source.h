@@ -1,26 +1,36 @@
-// Which file of weights a command is about.
+// Which weights a command is about.
 #pragma once
 
-#include <optional>
 #include <string>
 
-#include "common/graph/graph.h"
 #include "common/tensors/safetensors_reader.h"
-#include "proto/config.pb.h"
+#include "launch/process/held_file.h"
 
 namespace muster {
 
 struct ModelChoice {
   bool average = false;  // --ema
+  bool raw = false;      // --raw
   bool best = false;     // --best
 };
 
-// `from`: a file, or a run directory, of which the choice tells the file; without one it is
-// model.safetensors. Throws Error: kUsage for a choice that does not fit, kData if it cannot be
-// read.
-SafetensorsReader OpenModel(const std::string& from, const ModelChoice& choice);
+struct OpenedModel {
+  std::string shown;  // the file, or the folder of the checkpoint
+  HeldFile held;      // what is read, for other processes
+  SafetensorsReader file;
+};
 
-// Whether `path` is a run directory or a file of weights, and not a config.
+// `from`: a file, the folder of a checkpoint, or a run directory. Of a run directory the choice
+// tells the file; without one it is model.safetensors, or, where that is missing or older, the
+// newest checkpoint that is whole. Of a checkpoint it is what an evaluation uses: the average with
+// evaluation.use_ema, else the weights. Throws Error: kUsage for a choice that does not fit, kData
+// if it cannot be read.
+OpenedModel OpenModel(const std::string& from, const ModelChoice& choice);
+
+// Whether `path` is a run directory, a checkpoint or a file of weights, and not a config.
 bool IsModel(const std::string& path);
+
+// Whether it is the folder of a checkpoint.
+bool IsCheckpoint(const std::string& path);
 
 }  // namespace muster

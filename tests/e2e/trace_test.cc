@@ -279,5 +279,44 @@ TEST_F(TraceCommand, SomethingElseIsNoTrace) {
   EXPECT_FALSE(std::filesystem::exists(Path("new.json")));
 }
 
+// Of a run that goes on: the steps that are asked for must be to come; the usual ones are counted
+// from there; what an earlier launch asked for and is over is no failure.
+TEST_F(TraceFile, OfARunThatGoesOn) {
+  ASSERT_EQ(Trace({"run.steps=20"}).exit_code, 0);
+  const std::string trace = Path("again.json");
+  const auto resume = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"launch", "--resume", Path("run0")});
+    return Muster(more, "run0");
+  };
+  const auto steps = [&] {
+    tracks_.clear();
+    std::filesystem::rename(trace, Path("trace.json"));
+    Read();
+    std::set<int64_t> traced;
+    for (const Span& span : tracks_.at("worker 0, compute")) {
+      if (span.kind == "step") traced.insert(span.args["step"].get<int64_t>());
+    }
+    return traced;
+  };
+  const Outcome early = resume({"--steps", "60", "--trace", trace, "--trace-steps", "5-8"});
+  EXPECT_EQ(early.exit_code, 2);
+  EXPECT_THAT(early.log, HasSubstr("goes on from step 20: expected steps 20 to 59, got 5 to 8"));
+  EXPECT_EQ(early.metrics.back()["step"], 20);
+  const Outcome plain = resume({"--steps", "25"});
+  EXPECT_EQ(plain.exit_code, 0) << plain.log;
+  const Outcome named = resume({"--steps", "35", "--trace", trace, "--trace-steps", "26-27"});
+  EXPECT_EQ(named.exit_code, 0) << named.log;
+  EXPECT_EQ(steps(), (std::set<int64_t>{26, 27}));
+  const Outcome usual = resume({"--steps", "80", "--trace", trace});
+  EXPECT_EQ(usual.exit_code, 0) << usual.log;
+  EXPECT_EQ(steps(), (std::set<int64_t>{55, 56, 57, 58, 59, 60, 61, 62, 63, 64}));
+  const Outcome last = resume({"--steps", "84", "--trace", trace});
+  EXPECT_EQ(last.exit_code, 0) << last.log;
+  EXPECT_EQ(steps(), (std::set<int64_t>{80, 81, 82, 83}));
+  const Outcome over = resume({"--trace", trace});
+  EXPECT_EQ(over.exit_code, 2);
+  EXPECT_THAT(over.log, HasSubstr("has done its 84 steps: there is no step left to trace"));
+}
+
 }  // namespace
 }  // namespace muster::testing

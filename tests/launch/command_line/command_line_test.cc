@@ -55,7 +55,8 @@ TEST_F(CommandLineTest, HelpAndVersion) {
 TEST_F(CommandLineTest, UnknownCommandsAndOptionsNameTheNearest) {
   ExpectRefused(Run({"lanch"}), "did you mean 'launch'?");
   ExpectRefused(Run({"frobnicate"}),
-                "known: launch, inspect, import, export, trace, bench, gpus, data, server, worker");
+                "known: launch, inspect, import, export, eval, predict, trace, bench, gpus, data, "
+                "server, worker");
   ExpectRefused(RunLaunch({"--epoch", "2"}), "did you mean '--epochs'?");
   ExpectRefused(Run({"data", "sinth", "x"}), "did you mean 'synth'?");
 }

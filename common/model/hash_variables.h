@@ -1,0 +1,14 @@
+// What a set of weights is known by.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "common/graph/variable_layout.h"
+
+namespace muster {
+
+// XXH3-64 of an arena of the layout, without the padding between variables.
+uint64_t HashVariables(const VariableLayout& layout, std::span<const float> arena);
+
+}  // namespace muster

@@ -1,0 +1,123 @@
+#include "launch/command_line/model_options.h"
+
+#include "launch/command_line/help_text.h"
+#include "launch/command_line/option_kinds.h"
+
+namespace muster {
+namespace {
+
+// Which weights a command is about.
+void AddModelArguments(CLI::App& command, Arguments& arguments) {
+  command
+      .add_option("FROM", arguments.from,
+                  "A run directory, a checkpoint (a folder of\n"
+                  "RUN_DIR/checkpoints), or a safetensors file")
+      ->required()
+      ->type_name("PATH");
+  CLI::Option* const best =
+      command.add_flag("--best", arguments.best, "Of a run directory those of the best evaluation");
+  CLI::Option* const average =
+      command.add_flag("--ema", arguments.ema, "The moving average of the weights")->excludes(best);
+  command
+      .add_flag("--raw", arguments.raw,
+                "The weights themselves, where evaluations use\ntheir average")
+      ->excludes(best)
+      ->excludes(average);
+}
+
+// … and what is needed to compute with them.
+void AddEvaluationArguments(CLI::App& command, Arguments& arguments) {
+  AddModelArguments(command, arguments);
+  AddOption(command, "--data", arguments.data, "DIR", "Directory of the data; default: the run's");
+  AddOption(command, "--config", arguments.config, "CONFIG",
+            "Network and data, where the file says none");
+  command
+      .add_option("--set", arguments.set,
+                  "A setting of data, worker, cluster or evaluation;\nmay be repeated")
+      ->type_name("PATH.TO.KEY=VALUE")
+      ->allow_extra_args(false);
+  command.add_flag("--json", arguments.json, "Print one JSON object instead");
+}
+
+}  // namespace
+
+void DescribeInspect(CLI::App& inspect, Arguments& arguments) {
+  AddConfigArguments(inspect, arguments);
+  inspect.get_option("CONFIG")->description(
+      "Config file (configs/*.txtpb), run directory,\n"
+      "checkpoint, or file of weights (*.safetensors)");
+  inspect.add_flag("--config", arguments.show_config,
+                   "Print the config that it holds, and nothing else");
+  CLI::Option* const average =
+      inspect.add_flag("--ema", arguments.ema, "Of a run directory or a checkpoint the average");
+  inspect.add_flag("--best", arguments.best, "Of a run directory the best weights")
+      ->excludes(average);
+}
+
+void DescribeImport(CLI::App& import, Arguments& arguments) {
+  import
+      .add_option("FILE", arguments.from, "A safetensors file, such as PyTorch's save_file writes")
+      ->required()
+      ->type_name("PATH");
+  import.add_option("OUT", arguments.out, "The file to write, for launch --initial-weights")
+      ->required()
+      ->type_name("PATH");
+  import.add_option("--config", arguments.config, "The config whose network it is to be")
+      ->required()
+      ->type_name("CONFIG");
+  import.add_option("--set", arguments.set, "Any setting of that config; may be repeated")
+      ->type_name("PATH.TO.KEY=VALUE")
+      ->allow_extra_args(false);
+  AddOption(
+      import, "--map", arguments.names, "NAMES",
+      "A file with lines \"THEIRS OURS\": what variables, or all that begin with a name and a\n"
+      "dot, are called here; OURS is - for what is to be left out");
+  AddSkipMismatched(import, arguments);
+}
+
+void DescribeEval(CLI::App& command, Arguments& arguments) {
+  AddEvaluationArguments(command, arguments);
+  AddOption(command, "--workers", arguments.workers, "N",
+            "Worker processes; default: one a core, at most 8");
+  AddOption(command, "--devices", arguments.devices, "LIST",
+            "Cards (GPUs), one a worker, as of launch");
+  AddWait(command, arguments);
+  command.add_flag("--confusion", arguments.confusion,
+                   "Also how each class fares: how many are right,\nwhat others are taken for");
+  AddOption(command, "--confusion-csv", arguments.confusion_csv, "FILE",
+            "The same, with all counts in FILE, as in a run's\nconfusion_matrix.csv");
+  command.footer(kEvalFooter);
+}
+
+void DescribePredict(CLI::App& command, Arguments& arguments) {
+  AddEvaluationArguments(command, arguments);
+  command.add_option("--samples", arguments.samples, "Which, counted from 0: 0-9,17")
+      ->required()
+      ->type_name("LIST");
+  command.add_flag("--training-set", arguments.training_set,
+                   "Samples of the training set, without augmentation;\ndefault: the test set");
+  command.add_option("--top", arguments.top, "How many classes to show of each")
+      ->type_name("K")
+      ->check(WholeNumber(1, 1'000'000))
+      ->capture_default_str();
+  command.footer(kPredictFooter);
+}
+
+void DescribeExport(CLI::App& command, Arguments& arguments) {
+  AddModelArguments(command, arguments);
+  command.add_option("OUT", arguments.out, "The file to write")->required()->type_name("PATH");
+  command.add_option("--format", arguments.format, "safetensors, npz (NumPy) or onnx")
+      ->required()
+      ->type_name("FORMAT")
+      ->check(CLI::IsMember({"safetensors", "npz", "onnx"}));
+  CLI::Option* const config = command
+                                  .add_option("--config", arguments.config,
+                                              "The network, for onnx, where the file says none")
+                                  ->type_name("CONFIG");
+  command.add_option("--set", arguments.set, "Any setting of that config; may be repeated")
+      ->type_name("PATH.TO.KEY=VALUE")
+      ->allow_extra_args(false)
+      ->needs(config);
+}
+
+}  // namespace muster

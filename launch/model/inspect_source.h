@@ -1,0 +1,19 @@
+// `muster inspect` of a run directory, a checkpoint, or a file of weights.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launch/model/model_source.h"
+
+namespace muster {
+
+// Of a run directory: how its run is, which weights it holds, and then those that the choice tells.
+// Of a checkpoint, without a choice, all of its tensors, the optimizer's too. Throws Error as
+// OpenModel does.
+std::vector<std::string> InspectSourceLines(const std::string& from, const ModelChoice& choice);
+
+// The config of it, as text. Throws Error, kUsage where there is none.
+std::string ConfigTextIn(const std::string& from, const ModelChoice& choice);
+
+}  // namespace muster

@@ -1,0 +1,40 @@
+#include "launch/process/held_file.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "common/base/error.h"
+#include "common/base/resource_limits.h"
+#include "launch/process/temporary_folder.h"
+
+namespace muster {
+
+HeldFile HeldFile::Of(const std::string& path) {
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) {
+    throw Error(ExitCode::kData, "{}: cannot be read: {}", path, ErrorText(errno));
+  }
+  return HeldFile(std::move(fd));
+}
+
+HeldFile HeldFile::Make(const std::function<void(const std::string& path)>& write) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/file";
+  write(path);
+  return Of(path);
+}
+
+std::string HeldFile::path() const { return fmt::format("/proc/{}/fd/{}", ::getpid(), fd_.get()); }
+
+bool HeldFile::IsAt(const std::string& path) const {
+  struct stat held {
+  }, there{};
+  return ::fstat(fd_.get(), &held) == 0 && ::stat(path.c_str(), &there) == 0 &&
+         held.st_dev == there.st_dev && held.st_ino == there.st_ino;
+}
+
+}  // namespace muster

@@ -1,0 +1,30 @@
+// A file that stays readable for this process and its children, whatever becomes of its name.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "common/base/unique_fd.h"
+
+namespace muster {
+
+// Nothing is left of one that was made here, however this process ends. All failures throw Error.
+class HeldFile {
+ public:
+  // Of a file that is there. kData where it cannot be read.
+  static HeldFile Of(const std::string& path);
+  // `write` makes the file at the path that it is given. It has no name when this returns.
+  static HeldFile Make(const std::function<void(const std::string& path)>& write);
+
+  // For this process and its children, as long as this object lives: /proc/PID/fd/N.
+  std::string path() const;
+  // Whether `path` names this very file.
+  bool IsAt(const std::string& path) const;
+
+ private:
+  explicit HeldFile(UniqueFd fd) : fd_(std::move(fd)) {}
+
+  UniqueFd fd_;
+};
+
+}  // namespace muster

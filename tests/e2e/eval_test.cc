@@ -1,0 +1,299 @@
+// Weights that a run has left, evaluated again: the digits that the run reported, from whatever
+// they are in, on any number of workers; and single samples.
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <csignal>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "common/base/error.h"
+#include "common/tensors/safetensors_reader.h"
+#include "common/tensors/safetensors_writer.h"
+#include "tests/e2e/real_job.h"
+
+namespace muster::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr int64_t kTestImages = 40;  // of the tiny data set
+
+std::string ReadFile(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+// Every file below a directory, with when it was written.
+std::map<std::string, fs::file_time_type> FilesIn(const fs::path& directory) {
+  std::map<std::string, fs::file_time_type> files;
+  for (const auto& entry : fs::recursive_directory_iterator(directory)) {
+    files[entry.path()] = fs::last_write_time(entry.path());
+  }
+  return files;
+}
+
+class Evaluate : public RealJob {
+ protected:
+  Evaluate() { fs::create_directory(Path("tmp")); }
+
+  // `muster eval` or `muster predict`, whose result is one JSON object.
+  Json Ask(std::vector<std::string> arguments) {
+    arguments.push_back("--json");
+    arguments.insert(arguments.begin(), "muster");
+    Process process(arguments, Path("ask.log"), {.environment = {{"TMPDIR", Path("tmp")}}});
+    EXPECT_EQ(process.Wait(60), 0) << process.Log();
+    EXPECT_THAT(FilesIn(Path("tmp")), IsEmpty());
+    Json json = Json::parse(process.Log(), nullptr, false);
+    EXPECT_TRUE(json.is_object()) << process.Log();
+    return json;
+  }
+  // The line of the evaluation at this step.
+  Json Reported(const std::string& run, int64_t step) const {
+    for (const Json& line : Metrics(run)) {
+      if (line["step"] == step && line.contains("test_loss") && !line.contains("final"))
+        return line;
+    }
+    ADD_FAILURE() << "no evaluation of step " << step;
+    return {};
+  }
+  void ExpectSame(const Json& got, const Json& reported) {
+    EXPECT_EQ(got["test_accuracy"].get<double>(), reported["test_accuracy"].get<double>());
+    EXPECT_EQ(got["test_loss"].get<double>(), reported["test_loss"].get<double>());
+    EXPECT_EQ(got["same_as_reported"], true) << got.dump();
+    EXPECT_EQ(got["test_images"], kTestImages);
+  }
+  std::vector<fs::path> Checkpoints(const std::string& run) const {
+    std::set<fs::path> found;
+    for (const auto& entry : fs::directory_iterator(Path(run) / "checkpoints")) {
+      if (entry.is_directory()) found.insert(entry.path());
+    }
+    return {found.begin(), found.end()};
+  }
+  void ExpectRefused(const std::vector<std::string>& arguments, ExitCode code,
+                     const std::string& why) {
+    const Outcome outcome = Muster(arguments);
+    EXPECT_EQ(outcome.exit_code, static_cast<int>(code)) << outcome.log;
+    EXPECT_THAT(outcome.log, HasSubstr(why));
+    EXPECT_EQ(std::count(outcome.log.begin(), outcome.log.end(), '\n'), 1) << outcome.log;
+  }
+  void WriteNan(const std::string& file) const {
+    std::fstream stream(file, std::ios::binary | std::ios::in | std::ios::out);
+    const float nan = NAN;
+    stream.seekp(static_cast<std::streamoff>(SafetensorsReader(file).header().data_begin));
+    stream.write(reinterpret_cast<const char*>(&nan), sizeof nan);
+  }
+};
+
+TEST_F(Evaluate, TheDigitsOfTheRunOnAnyNumberOfWorkers) {
+  // Statistics of a batch norm are weights, too.
+  const Outcome run = Launch({"run.epochs=3", "model.layer[norm].batch_norm={}"});
+  ASSERT_EQ(run.exit_code, 0) << run.log;
+  const Json reported = Reported("run0", 18);
+  const auto before = FilesIn(Path("run0"));
+  for (const std::string workers : {"1", "2", "3"}) {
+    for (const fs::path& from :
+         {Path("run0"), Path("run0") / "model.safetensors", Checkpoints("run0").back()}) {
+      const Json got = Ask({"eval", from, "--workers", workers});
+      ExpectSame(got, reported);
+      EXPECT_EQ(got["step"], 18);
+      EXPECT_EQ(got["workers"], std::stoi(workers));
+    }
+  }
+  EXPECT_EQ(FilesIn(Path("run0")), before);
+  EXPECT_TRUE(NothingLeft(10));
+  // In words.
+  const Outcome words = Muster({"eval", Path("run0"), "--workers", "1"});
+  EXPECT_THAT(words.log, AllOf(HasSubstr("model.safetensors, step 18"), HasSubstr("40 test images"),
+                               HasSubstr("as reported    the same, to the last digit")));
+}
+
+TEST_F(Evaluate, TheAverageAndTheWeightsThemselvesAfterEveryStep) {
+  const Outcome run =
+      Launch({"run.epochs=3", "evaluation.every_steps=1", "optimizer.ema_decay=0.9",
+              "evaluation.use_ema=true", "checkpoint.every_steps=1", "checkpoint.keep_last=50",
+              "cluster.wire_dtype=BF16", "cluster.transport=TCP"});
+  ASSERT_EQ(run.exit_code, 0) << run.log;
+  const int64_t best = Metrics("run0").back()["best_step"];
+  const Json got = Ask({"eval", Path("run0"), "--best", "--workers", "2"});
+  ExpectSame(got, Reported("run0", best));
+  EXPECT_EQ(got["average"], true);
+  for (const fs::path& checkpoint : Checkpoints("run0")) {
+    const Json one = Ask({"eval", checkpoint, "--workers", "1"});
+    if (one["step"] == 0) continue;  // which the run does not evaluate
+    ExpectSame(one, Reported("run0", one["step"]));
+  }
+  for (const fs::path& from : {Path("run0"), Checkpoints("run0").back()}) {
+    const Json raw = Ask({"eval", from, "--raw", "--workers", "1"});
+    EXPECT_EQ(raw["average"], false);
+    EXPECT_TRUE(raw["reported"].is_null());
+    EXPECT_NE(raw["test_loss"], Reported("run0", 18)["test_loss"]);
+  }
+}
+
+TEST_F(Evaluate, PredictionsAreThoseOfTheEvaluation) {
+  const Outcome run = Launch({"run.epochs=4", "evaluation.confusion_matrix=true"});
+  ASSERT_EQ(run.exit_code, 0) << run.log;
+  const Json all = Ask({"eval", Path("run0"), "--confusion-csv", Path("counts.csv")});
+  EXPECT_EQ(ReadFile(Path("counts.csv")), ReadFile(Path("run0") / "confusion_matrix.csv"));
+  const Json predicted = Ask({"predict", Path("run0"), "--samples", "0-39", "--top", "10"});
+  ASSERT_EQ(predicted["samples"].size(), kTestImages);
+  std::vector<std::vector<int64_t>> counts(10, std::vector<int64_t>(10));
+  for (const Json& one : predicted["samples"]) {
+    const Json& top = one["top"];
+    ++counts[one["label"]["class"].get<size_t>()][top[0]["class"].get<size_t>()];
+    EXPECT_EQ(one["right"], one["label"]["class"] == top[0]["class"]);
+    double sum = 0;
+    for (const Json& candidate : top) sum += candidate["probability"].get<double>();
+    EXPECT_NEAR(sum, 1, 1e-12);
+    EXPECT_GE(top[0]["probability"], top[1]["probability"]);
+  }
+  EXPECT_EQ(all["confusion_matrix"], Json(counts));
+  EXPECT_EQ(static_cast<double>(predicted["right"].get<int64_t>()) / kTestImages,
+            all["test_accuracy"].get<double>());
+  // One alone is what it is among all; they come in the order asked for.
+  const Json some = Ask({"predict", Path("run0"), "--samples", "33,2-3,33", "--top", "10"});
+  ASSERT_EQ(some["samples"].size(), 3u);
+  EXPECT_EQ(some["samples"][0], predicted["samples"][33]);
+  EXPECT_EQ(some["samples"][2], predicted["samples"][3]);
+  EXPECT_EQ(Ask({"predict", Path("run0"), "--samples", "59", "--training-set"})["set"], "training");
+  const Outcome words = Muster({"predict", Path("run0"), "--samples", "0-39"});
+  EXPECT_THAT(words.log, HasSubstr("40 samples of the test set, "));
+  EXPECT_THAT(Muster({"eval", Path("run0"), "--confusion"}).log, HasSubstr("recall"));
+}
+
+TEST_F(Evaluate, ARunUnderWayIsReadAndGoesOn) {
+  const auto process =
+      Start("run", {"run.epochs=100000", "checkpoint.every_steps=2", "evaluation.every_steps=5"});
+  ASSERT_TRUE(Reaches("run", 10));
+  const Json got = Ask({"eval", Path("run"), "--workers", "1"});
+  EXPECT_THAT(got["model"].get<std::string>(), HasSubstr("checkpoints/step-"));
+  EXPECT_EQ(Ask({"eval", Path("run"), "--best", "--workers", "1"})["same_as_reported"], true);
+  EXPECT_EQ(Ask({"predict", Path("run"), "--samples", "0"})["samples"].size(), 1u);
+  EXPECT_THAT(Muster({"inspect", Path("run")}).log, HasSubstr("run              running, "));
+  const int64_t now = Metrics("run").back()["step"];
+  EXPECT_TRUE(Reaches("run", now + 5));
+  process->Signal(SIGTERM);
+  EXPECT_EQ(process->Wait(20), 143);
+  // Where it has stopped is what the file holds.
+  EXPECT_THAT(Ask({"eval", Path("run"), "--workers", "1"})["model"].get<std::string>(),
+              HasSubstr("model.safetensors"));
+}
+
+TEST_F(Evaluate, AnInterruptLeavesNothing) {
+  ASSERT_EQ(Launch({"run.steps=2"}).exit_code, 0);
+  Process process({"muster", "eval", Path("run0")}, Path("eval.log"),
+                  {.environment = {{"TMPDIR", Path("tmp")}}});
+  pid_t server = -1;
+  ASSERT_TRUE(Eventually(30, [&] {
+    for (const auto& entry : fs::directory_iterator(Path("tmp"))) {
+      server = Find("tmp/" + entry.path().filename().string(), -1);
+    }
+    return server > 0;
+  })) << process.Log();
+  ::kill(server, SIGSTOP);  // so that it does not end before
+  process.Signal(SIGINT);
+  EXPECT_EQ(process.Wait(20), 130) << process.Log();
+  EXPECT_THAT(process.Log(), HasSubstr("Stopped by SIGINT: nothing was evaluated."));
+  EXPECT_THAT(FilesIn(Path("tmp")), IsEmpty());
+  EXPECT_TRUE(NothingLeft(10));
+}
+
+TEST_F(Evaluate, WhatCannotBe) {
+  ASSERT_EQ(Launch({"run.steps=3"}).exit_code, 0);
+  const std::string run = Path("run0"), file = Path("run0") / "model.safetensors";
+  ExpectRefused({"eval", run, "--data", Path("nowhere")}, ExitCode::kData, "no CIFAR-10 data set");
+  ExpectRefused({"eval", run, "--set", "model.layer[hidden].dense.units=24"}, ExitCode::kData,
+                "hidden.weight is [16,288] in the file, and [24,288] in the network");
+  ExpectRefused({"eval", run, "--ema"}, ExitCode::kUsage, "is no moving average");
+  ExpectRefused({"eval", run, "--worker", "2"}, ExitCode::kUsage, "did you mean '--workers'?");
+  ExpectRefused({"eval", file, "--best"}, ExitCode::kUsage, "is a file; expected a run directory");
+  ExpectRefused({"eval", Path("data")}, ExitCode::kData, "holds no weights");
+  ExpectRefused({"eval", Path("nowhere")}, ExitCode::kData, "cannot be read");
+  ExpectRefused({"eval", run, "--confusion-csv", Path("no") / "counts.csv"}, ExitCode::kFailure,
+                "counts.csv");
+  ExpectRefused({"predict", run, "--samples", "40"}, ExitCode::kUsage,
+                "numbers from 0 to 39, got 40");
+  ExpectRefused({"predict", run, "--samples", "3-x"}, ExitCode::kUsage, "as in 0-9,17");
+  ExpectRefused({"predict", run}, ExitCode::kUsage, "--samples is missing");
+  // A test set of another size than the file says is named before anything starts.
+  fs::copy(Path("data"), Path("cut"), fs::copy_options::recursive);
+  for (const auto& entry : fs::recursive_directory_iterator(Path("cut"))) {
+    if (entry.path().filename() == "test_batch.bin") fs::resize_file(entry.path(), 5000);
+  }
+  ExpectRefused({"eval", run, "--data", Path("cut")}, ExitCode::kData, "test_batch.bin");
+  // Of another program: no config, and then one that is given.
+  const SafetensorsReader ours(file);
+  const std::string bare = Path("bare.safetensors");
+  {
+    SafetensorsWriter writer(bare, LayOutSafetensors(ours.header().tensors, {}));
+    for (const StoredTensor& tensor : ours.header().tensors) {
+      std::vector<std::byte> bytes(tensor.bytes());
+      ours.ReadBytes(tensor, bytes);
+      writer.Write(bytes);
+    }
+    writer.Commit();
+  }
+  ExpectRefused({"eval", bare}, ExitCode::kUsage, "give its config (--config CONFIG)");
+  const Json got = Ask({"eval", bare, "--config", Path("tiny.txtpb"), "--data", Path("data")});
+  EXPECT_EQ(got["test_loss"], Reported("run0", 3)["test_loss"]);
+  WriteNan(bare);
+  ExpectRefused({"eval", bare, "--config", Path("tiny.txtpb"), "--data", Path("data")},
+                ExitCode::kData, "conv/weights has values that are not finite");
+  EXPECT_TRUE(NothingLeft(10));
+}
+
+TEST_F(Evaluate, ACheckpointIsExportedAndInspected) {
+  const Outcome run = Launch({"run.steps=4", "optimizer.ema_decay=0.9"});
+  ASSERT_EQ(run.exit_code, 0) << run.log;
+  const std::string checkpoint = Checkpoints("run0").back();
+  const auto exported = [&](const std::vector<std::string>& more, const std::string& file) {
+    std::vector<std::string> arguments{"export", checkpoint, Path("out.safetensors"), "--format",
+                                       "safetensors"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = Muster(arguments);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
+    EXPECT_THAT(outcome.log, HasSubstr(checkpoint));
+    const SafetensorsReader a(Path("out.safetensors")), b(Path("run0") / file);
+    ASSERT_EQ(a.header().tensors.size(), b.header().tensors.size());
+    EXPECT_EQ(a.header().metadata.at("weights_hash"), b.header().metadata.at("weights_hash"));
+    for (const StoredTensor& tensor : b.header().tensors) {
+      std::vector<std::byte> left(tensor.bytes()), right(tensor.bytes());
+      const StoredTensor* const other = a.header().Find(tensor.name);
+      ASSERT_NE(other, nullptr) << tensor.name;
+      ASSERT_EQ(other->bytes(), tensor.bytes());
+      a.ReadBytes(*other, left);
+      b.ReadBytes(tensor, right);
+      EXPECT_EQ(left, right) << tensor.name;
+    }
+  };
+  exported({}, "model.safetensors");
+  exported({"--ema"}, "model-ema.safetensors");
+  EXPECT_EQ(Muster({"export", checkpoint, "--format", "onnx", Path("out.onnx")}).exit_code, 0);
+  EXPECT_THAT(Muster({"inspect", checkpoint + "/"}).log,
+              AllOf(HasSubstr("optimizer_state_0.conv/weights"), HasSubstr("average.conv/weights"),
+                    HasSubstr("step             4 of 4"), HasSubstr("checksums        right")));
+  EXPECT_THAT(Muster({"inspect", checkpoint, "--ema"}).log,
+              AllOf(HasSubstr("conv.weight"), HasSubstr("weights          average")));
+  EXPECT_THAT(Muster({"inspect", checkpoint, "--config"}).log, HasSubstr("global_batch: 50"));
+  EXPECT_THAT(Muster({"inspect", Path("run0")}).log,
+              AllOf(HasSubstr("run              completed, 4 steps"),
+                    HasSubstr("model-ema.safetensors: step 4, the moving average"),
+                    HasSubstr("checkpoint       checkpoints/step-00000004-g1"),
+                    HasSubstr("hidden.weight")));
+  // Damage is named, whatever it is read for.
+  fs::resize_file(fs::path(checkpoint) / "tensors.safetensors", 5000);
+  for (const char* const command : {"inspect", "eval"}) {
+    ExpectRefused({command, checkpoint}, ExitCode::kData, "tensors.safetensors");
+  }
+}
+
+}  // namespace
+}  // namespace muster::testing

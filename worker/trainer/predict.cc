@@ -1,0 +1,93 @@
+#include "worker/trainer/predict.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/base/error.h"
+#include "proto/config.pb.h"
+#include "worker/data/pipeline.h"
+#include "worker/nn/completions.h"
+#include "worker/nn/device_view.h"
+#include "worker/nn/tower.h"
+
+namespace muster {
+namespace {
+
+class Predictor {
+ public:
+  Predictor(const config::Config& config, const Graph& graph, Backend& backend,
+            std::span<const float> weights, const Dataset& set)
+      : config_(config),
+        backend_(backend),
+        set_(set),
+        block_size_(config.evaluation().batch()),
+        classes_(static_cast<size_t>(graph.classes())),
+        tower_(graph, backend, config.run().seed()),
+        weights_(backend, weights),
+        results_copied_(backend.MakeEvent()),
+        logits_(static_cast<size_t>(std::min(block_size_, set.size())) * classes_) {
+    tower_.Plan(std::min(block_size_, set.size()), Mode::kInference);
+    if (set.size() > block_size_ && set.size() % block_size_ != 0) {
+      tower_.Plan(set.size() % block_size_, Mode::kInference);
+    }
+    tower_.Allocate();
+    weights_.CopyIn(0, weights.size());
+  }
+
+  // All of a block's samples that are asked for.
+  void Block(int64_t block, std::span<const int64_t> samples, const OnPrediction& on_prediction) {
+    const auto pipeline =
+        MakeEvaluationPipeline(set_, config_.data(), block_size_, {block, block + 1});
+    const DrainAtExit drain{backend_};  // before the pipeline's memory goes
+    const PreparedBatch& batch = pipeline->Next(config_.deadlines().progress_s());
+    LossSums sums;
+    tower_.Forward({.count = batch.count,
+                    .images = batch.images,
+                    .labels = batch.labels,
+                    .sample_ids = batch.sample_ids,
+                    .logits = logits_.data()},
+                   Mode::kInference, weights_.floats(), /*weights_version=*/0, nullptr, sums);
+    backend_.Record(Queue::kCopyOut, *results_copied_);
+    AwaitDevice(*results_copied_, config_.deadlines().progress_s());
+    for (const int64_t sample : samples) {
+      const auto place = static_cast<size_t>(sample - block * block_size_);
+      const auto logits = std::span<const float>(logits_).subspan(place * classes_, classes_);
+      if (!std::ranges::all_of(logits, [](float x) { return std::isfinite(x); })) {
+        throw Error(ExitCode::kNonfinite, "the network's outputs for sample {} are not finite",
+                    sample);
+      }
+      on_prediction(sample, batch.labels[place], logits);
+    }
+  }
+
+  int64_t block_size() const { return block_size_; }
+
+ private:
+  const config::Config& config_;
+  Backend& backend_;
+  const Dataset& set_;
+  const int64_t block_size_;
+  const size_t classes_;
+  Tower tower_;
+  DeviceView weights_;
+  const std::unique_ptr<Event> results_copied_;
+  std::vector<float> logits_;
+};
+
+}  // namespace
+
+void PredictSamples(const config::Config& config, const Graph& graph, Backend& backend,
+                    std::span<const float> weights, const Dataset& set,
+                    std::vector<int64_t> samples, const OnPrediction& on_prediction) {
+  if (samples.empty()) return;
+  std::ranges::sort(samples);
+  Predictor predictor(config, graph, backend, weights, set);
+  for (auto at = samples.begin(); at != samples.end();) {
+    const int64_t block = *at / predictor.block_size();
+    const auto end = std::lower_bound(at, samples.end(), (block + 1) * predictor.block_size());
+    predictor.Block(block, {at, end}, on_prediction);
+    at = end;
+  }
+}
+
+}  // namespace muster
