@@ -40,6 +40,11 @@ CLI::Validator OneOf(const std::vector<std::string>& names) {
           ""};
 }
 
+CLI::Validator SomeText() {
+  return {[](const std::string& text) { return text.empty() ? "expected a value, got \"\"" : ""; },
+          ""};
+}
+
 CLI::Option* AddConfigArguments(CLI::App& command, Arguments& arguments) {
   CLI::Option* const config =
       command.add_option("CONFIG", arguments.config, "Config file (configs/*.txtpb)");
@@ -52,7 +57,8 @@ CLI::Option* AddConfigArguments(CLI::App& command, Arguments& arguments) {
 
 void AddOption(CLI::App& command, const char* name, std::string& value, const char* type,
                const char* text) {
-  command.add_option(name, value, text)->type_name(type);
+  // An empty one is a variable of the shell's that was not set, and never meant.
+  command.add_option(name, value, text)->type_name(type)->check(SomeText());
 }
 
 CLI::Option* AddSkipMismatched(CLI::App& command, Arguments& arguments) {
@@ -74,6 +80,7 @@ void AddJobArguments(CLI::App& command, Arguments& arguments) {
   // The run's own config is in its directory.
   command.add_option("--resume", arguments.resume, "Go on with the run of this directory")
       ->type_name("RUN_DIR")
+      ->check(SomeText())
       ->excludes(config)
       ->excludes(command.get_option("--run-dir"))
       ->trigger_on_parse()
@@ -137,13 +144,12 @@ void DescribeLaunch(CLI::App& launch, Arguments& arguments) {
   }
   launch.add_flag("--log-placement", arguments.log_placement,
                   "Print where each rank runs: host, pid, card or cpu, threads, cores");
-  AddOption(
-      launch, "--devices", arguments.devices, "LIST",
-      "Cards (GPUs), one a worker (worker.devices): auto, auto:N, cpu, or some of those that\n"
-      "`muster gpus` shows: 0,2,GPU-8f3a");
+  AddOption(launch, "--devices", arguments.devices, "LIST",
+            "Cards (GPUs), one a worker (worker.devices): auto, auto:N, cpu, or some of those that "
+            "`muster gpus` shows: 0,2,GPU-8f3a");
   AddWait(launch, arguments);
   AddOption(launch, "--trace", arguments.trace, "FILE",
-            "Write what every thread does in some steps to FILE (run.trace_file), for\n"
+            "Write what every thread does in some steps to FILE (run.trace_file), for "
             "https://ui.perfetto.dev and `muster trace`");
   AddOption(launch, "--trace-steps", arguments.trace_steps, "A-B",
             "Which steps, counted from 0 (run.trace_first_step, run.trace_steps); default: 20-29");
@@ -280,7 +286,7 @@ void DescribeImport(CLI::App& import, Arguments& arguments) {
       ->allow_extra_args(false);
   AddOption(
       import, "--map", arguments.names, "NAMES",
-      "A file with lines \"THEIRS OURS\": what variables, or all that begin with a name and a\n"
+      "A file with lines \"THEIRS OURS\": what variables, or all that begin with a name and a "
       "dot, are called here; OURS is - for what is to be left out");
   AddSkipMismatched(import, arguments);
 }
