@@ -21,6 +21,7 @@
 #include "ps/aggregator.h"
 #include "ps/checkpoints.h"
 #include "ps/deadlines.h"
+#include "ps/decisions.h"
 #include "ps/evaluator.h"
 #include "ps/first_failure.h"
 #include "ps/membership.h"
@@ -120,6 +121,9 @@ class Coordinator {
   void EndStep();
   void ReportStep(int64_t steps_done);
   void EndEvaluation();
+  // Takes the result in; what follows from it, in words, or "".
+  std::string Decide(const EvaluationResult& result);
+  bool IsOver();
   bool LiveLineIsDue();  // a line for a person's eyes, at most five a second
   void CheckStart(Clock::time_point now);
   void CheckStep(Clock::time_point now);
@@ -148,6 +152,7 @@ class Coordinator {
   std::optional<uint32_t> expected_;  // the assignment whose parts the aggregator expects
   LearningRateSchedule schedule_;
   Evaluator evaluator_;
+  Decisions decisions_;
 
   int64_t step_ = 0;
   StepLosses losses_;

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/checkpoint.pb.h"
+#include "ps/checkpoint/resume.h"
 #include "ps/model_writer.h"
 #include "ps/progress.h"
 #include "ps/variables.h"
@@ -24,14 +24,19 @@ class ModelSaver {
   // All outlive this.
   ModelSaver(const config::Config& config, const Graph& graph, const Variables& variables,
              const Progress& progress)
-      : config_(config), variables_(variables), progress_(progress), writer_(config, graph) {}
+      : config_(config),
+        graph_(graph),
+        variables_(variables),
+        progress_(progress),
+        writer_(config, graph) {}
 
   // An evaluation of W(step) has ended, the last one of `progress`. If it is the best one, its
   // weights are copied, here in the loop: the workers compute the next step meanwhile, and the
   // server has nothing to do. Writing them costs the loop nothing.
   void OnEvaluated(int64_t step);
-  // A run goes on from this.
-  void Restore(const checkpoint::Progress& kept);
+  // A run goes on from here: writes the best weights again, if it ended before they were on the
+  // disk and a checkpoint has them.
+  void Restore(const ResumePoint& resume);
   // The run is over, and W(step) is what it reached. Nothing is updated any more.
   void SaveLast(int64_t step);
 
@@ -41,8 +46,10 @@ class ModelSaver {
 
  private:
   ModelInfo InfoOf(int64_t step, bool average) const;
+  void WriteBestOf(const CheckpointReader& reader, ModelInfo info);
 
   const config::Config& config_;
+  const Graph& graph_;
   const Variables& variables_;
   const Progress& progress_;
   ModelWriter writer_;

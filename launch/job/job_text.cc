@@ -9,6 +9,7 @@
 #include <numeric>
 #include <utility>
 
+#include "common/base/join.h"
 #include "common/config/chunk_bytes.h"
 #include "common/config/update_settings.h"
 #include "common/config/without_effect.h"
@@ -17,9 +18,24 @@
 #include "launch/job/model_text.h"
 #include "launch/text/size_text.h"
 #include "launch/text/units.h"
+#include "launch/text/wrapped.h"
 
 namespace muster {
 namespace {
+
+constexpr int kWidth = 80;  // of any terminal and of most log viewers
+
+// The lines of a job's header or summary, the title aside, which is a path.
+void Fit(std::vector<std::string>& lines) {
+  std::vector<std::string> fitted;
+  for (const std::string& line : lines) {
+    const bool title = fitted.empty();
+    for (std::string& part :
+         WrappedRow(line, title ? std::max<int>(kWidth, std::ssize(line)) : kWidth))
+      fitted.push_back(std::move(part));
+  }
+  lines = std::move(fitted);
+}
 
 std::string Row(const std::string& label, const std::string& text) {
   return fmt::format("  {:<14} {}", label, text);
@@ -64,18 +80,24 @@ std::vector<int> WholePercents(const std::vector<double>& shares) {
   return percents;
 }
 
+// Of which of the steps the times are, if not of most of them.
+std::string TimedText(const events::Summary& summary) {
+  const int64_t timed = summary.measured().timed_steps(), steps = summary.steps();
+  if (!summary.measured().has_timed_steps() || 2 * timed >= steps) return "";
+  std::vector<std::string> why;
+  if (summary.steps_before() > 0) why.emplace_back("came before the run was resumed");
+  if (2 * timed < steps - summary.steps_before()) why.emplace_back("began during an evaluation");
+  return fmt::format("; of {} of {}, since the others {}", FormatCount(timed),
+                     Plural(steps, "step"), Join(why, " or "));
+}
+
 // The parts of a step, each with its share; what they leave of the step is "other".
 std::vector<std::string> StepLines(const events::Summary& summary) {
   const events::Measured& measured = summary.measured();
   const double step = measured.step_ms();
   if (step <= 0) return {};
-  std::vector<std::string> lines{Row("step", FormatMilliseconds(step))};
-  const int64_t timed = measured.timed_steps(), steps = summary.steps();
-  if (measured.has_timed_steps() && 2 * timed < steps) {
-    lines.front() += fmt::format("; of {} of {}, since the others began during an evaluation",
-                                 FormatCount(timed), Plural(steps, "step"));
-  }
-  if (measured.has_timed_steps() && timed == 0) return lines;
+  std::vector<std::string> lines{Row("step", FormatMilliseconds(step) + TimedText(summary))};
+  if (measured.has_timed_steps() && measured.timed_steps() == 0) return lines;
   std::vector<std::pair<const char*, double>> parts;
   double sum = 0;
   const auto add = [&](const char* name, bool known, double ms) {
@@ -181,6 +203,10 @@ std::string UpdateText(const config::Config& config) {
   const config::Optimizer& optimizer = config.optimizer();
   const config::LearningRate& rate = config.learning_rate();
   std::string text = LearningRateText(config);
+  if (rate.type() == config::LearningRate::PLATEAU) {
+    text += fmt::format(", times {:g} after {} without a better test accuracy", rate.factor(),
+                        Plural(rate.plateau_patience(), "evaluation"));
+  }
   if (rate.warmup_samples() > 0) {
     text += fmt::format(", after a warm-up of {}", Plural(rate.warmup_samples(), "image"));
   }
@@ -262,6 +288,7 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
   row("memory", options.memory);
   row("run directory", shown_dir);
   row("going on", options.resumed);
+  Fit(lines);
   return lines;
 }
 
@@ -297,6 +324,7 @@ std::vector<std::string> SummaryLines(const events::Summary& summary, int worker
     row("checkpoint",
         "checkpoints/" + std::filesystem::path(summary.checkpoint()).filename().string());
   }
+  Fit(lines);
   return lines;
 }
 
