@@ -15,6 +15,7 @@
 #include "launch/job/job_display.h"
 #include "launch/job/job_text.h"
 #include "launch/job/job_token.h"
+#include "launch/job/summary_text.h"
 #include "launch/job/watch_job.h"
 #include "launch/memory/memory_check.h"
 #include "launch/process/log_tail.h"
