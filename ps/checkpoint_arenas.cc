@@ -24,6 +24,13 @@ std::vector<std::span<float>> CheckpointArenas(Variables& variables, int64_t ver
   return arenas;
 }
 
+void ReadArena(const CheckpointReader& reader, const std::string& arena,
+               const VariableLayout& layout, std::span<float> to) {
+  for (const Variable& variable : layout.variables()) {
+    reader.Read(arena + "." + variable.name, to.subspan(variable.offset, variable.count));
+  }
+}
+
 void RestoreVariables(const CheckpointReader& reader, Variables& variables) {
   const checkpoint::State& state = reader.state();
   if (state.plan().layout_hash() != variables.layout().hash()) {
@@ -34,10 +41,7 @@ void RestoreVariables(const CheckpointReader& reader, Variables& variables) {
   const std::vector<std::string> names = CheckpointArenaNames(variables);
   const std::vector<std::span<float>> arenas = CheckpointArenas(variables, state.step());
   for (size_t i = 0; i < names.size(); ++i) {
-    for (const Variable& variable : variables.layout().variables()) {
-      reader.Read(names[i] + "." + variable.name,
-                  arenas[i].subspan(variable.offset, variable.count));
-    }
+    ReadArena(reader, names[i], variables.layout(), arenas[i]);
   }
   variables.RestoreDerived(state.step());
 }

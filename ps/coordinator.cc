@@ -43,6 +43,7 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
       changes_(reporter),
       evaluator_(config.evaluation(), config.run().dir(), graph.classes(),
                  config.tensorboard().enabled() ? config.tensorboard().images() : 0),
+      decisions_(config),
       saver_(config, graph, variables_, progress_, evaluate_only),
       board_(config, graph, files_),
       watch_(config.run().dir(), members, progress_, reporter, files_),
@@ -57,7 +58,8 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
   step_ = resumed_->step();
   RestoreVariables(*resume->checkpoint.reader, variables_);
   progress_.Restore(resumed_->progress());
-  saver_.Restore(resumed_->progress());
+  decisions_.Restore(resumed_->decisions());
+  saver_.Restore(*resume);
   nonfinite_.Restore(resumed_->skipped_in_a_row());
 }
 
@@ -70,7 +72,8 @@ void Coordinator::Begin() {
   if (config_.learning_rate().scaling() != config::LearningRate::NONE) {
     LogInfo("learning rate: base {:g} is scaled to {:g} ({}, {} workers)",
             config_.learning_rate().base(), schedule_.base(),
-            config::LearningRate::Scaling_Name(config_.learning_rate().scaling()), roster.workers());
+            config::LearningRate::Scaling_Name(config_.learning_rate().scaling()),
+            roster.workers());
   }
   evaluator_.Plan(plan_, roster.test_samples());
   if (!FitsCheckpoint()) return;
@@ -97,7 +100,6 @@ void Coordinator::BeginStep(int64_t step) {
   deadlines_.Restart();
   losses_.Begin(plan_, plan_.At(step));
   losses_complete_ = false;
-  learning_rate_ = schedule_.At(losses_.batch().samples_before);
   nonfinite_.BeginStep(step);
   work_.BeginStep(step);
   ExpectShares();
@@ -152,6 +154,9 @@ bool Coordinator::MayProceed() const {
 // With a bad loss the step goes on: its gradients are waited for, and not used.
 void Coordinator::Proceed() {
   losses_complete_ = false;
+  // Here, since the evaluation of W(v) may have changed it, and has ended: no step is ordered
+  // before.
+  learning_rate_ = schedule_.At(losses_.batch().samples_before, decisions_.reductions());
   if (somebody_late_) FenceAll(work_.FenceBehind(step_));
   // Before the first chunk of W(v + 1) goes out.
   for (const uint32_t rank : members_.ReadyToEnter()) {
@@ -169,7 +174,7 @@ void Coordinator::Proceed() {
 void Coordinator::OrderNext() {
   const int64_t next = step_ + 1;
   if (evaluator_.IsDueAfter(step_)) OrderEvaluation(next);
-  if (evaluator_.running() && evaluator_.decides()) return;
+  if (evaluator_.running() && decisions_.any()) return;
   if (next < plan_.total_steps) Order(next);
 }
 
@@ -273,24 +278,21 @@ std::string Coordinator::OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBl
 void Coordinator::EndEvaluation() {
   const EvaluationResult result = evaluator_.Finish();
   progress_.EndEvaluation(result);
-  const auto line = progress_.EvaluationLine();
+  auto line = progress_.EvaluationLine();
+  line.set_decision(Decide(result));
   reporter_.Metrics(line);
   reporter_.Evaluation(line);
   board_.Evaluation(line, evaluator_.TakeImages());
   watch_.Evaluation(line);
   LogInfo("step {}: test accuracy {:.4f}, test loss {:.4f}", result.version, result.accuracy,
           result.loss);
+  if (!line.decision().empty()) LogInfo("{}", line.decision());
   saver_.OnEvaluated(step_);
   deadlines_.Restart();
   checkpoints_.OnEvaluated(result.version, result.accuracy);
-  if (phase_ == Phase::kFinishing) {
-    Finish();
-  } else if (const std::string reason = evaluator_.StopReason(result); !reason.empty()) {
-    // No worker has been told of a step after this evaluation.
-    LogInfo("{}", reason);
-    progress_.StopEarly(reason);
-    Finish();
-  } else if (evaluator_.decides()) {
+  if (phase_ == Phase::kFinishing || !progress_.stop_reason().empty()) {
+    Finish();  // early: no worker has been told of a step after this evaluation
+  } else if (decisions_.any()) {
     OrderNow();  // it was held back
   }
 }

@@ -21,6 +21,7 @@
 #include "ps/aggregator.h"
 #include "ps/checkpoints.h"
 #include "ps/deadlines.h"
+#include "ps/decisions.h"
 #include "ps/evaluator.h"
 #include "ps/first_failure.h"
 #include "ps/lost_work.h"
@@ -66,7 +67,8 @@ class Coordinator {
   std::string OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBlock& block);
   void OnStepTimes(uint32_t rank, const wire::StepTimes& times);
 
-  // By hand, in training only (PROTOCOL.md): with on_lost_worker of ABORT nothing of it is done here.
+  // By hand, in training only (PROTOCOL.md): with on_lost_worker of ABORT nothing of it is done
+  // here.
   //
   // A member is to compute what is missing of this subtree in the step under way. False: nothing
   // is, or it has no room.
@@ -156,6 +158,9 @@ class Coordinator {
   void EndStep();
   void ReportStep(int64_t steps_done);
   void EndEvaluation();
+  // Takes the result in; what follows from it, in words, or "".
+  std::string Decide(const EvaluationResult& result);
+  bool IsOver();
   bool LiveLineIsDue();  // a line for a person's eyes, at most five a second
   void CheckStart(Clock::time_point now);
   void CheckStep(Clock::time_point now);
@@ -197,6 +202,7 @@ class Coordinator {
   std::optional<Clock::time_point> starved_since_;
   LearningRateSchedule schedule_;
   Evaluator evaluator_;
+  Decisions decisions_;
 
   int64_t step_ = 0;
   StepLosses losses_;

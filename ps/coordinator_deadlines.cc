@@ -36,8 +36,8 @@ void Coordinator::CheckDeadlines(std::chrono::steady_clock::time_point now) {
     const Evaluation& evaluation = evaluator_.current();
     if (const auto limit = deadlines_.EvaluationMissed(now, evaluation.last_progress())) {
       BlameLate(evaluation.MissingRanks(), "no evaluation", *limit,
-               fmt::format("; {} of {} blocks of the test set are here", evaluation.done(),
-                           evaluation.blocks()));
+                fmt::format("; {} of {} blocks of the test set are here", evaluation.done(),
+                            evaluation.blocks()));
     }
   } else if (phase_ == Phase::kTraining) {
     CheckStragglers(now);
@@ -182,8 +182,8 @@ void Coordinator::CheckStragglers(Clock::time_point now) {
   if (idle.empty() || late.empty()) return;
   for (const Lease& lease : late) {
     work_.MarkLate(lease);
-    LogWarning("{} is late with {} of step {}: others compute them, too",
-               members_.Name(lease.rank), TextOf(Covers(lease.node, plan_.slices)), step_);
+    LogWarning("{} is late with {} of step {}: others compute them, too", members_.Name(lease.rank),
+               TextOf(Covers(lease.node, plan_.slices)), step_);
   }
   somebody_late_ = repair_due_ = true;
 }

@@ -26,6 +26,7 @@ checkpoint::State Coordinator::Describe() const {
   state.set_updates(variables_.updates());
   state.set_skipped_in_a_row(nonfinite_.skipped_in_a_row());
   *state.mutable_progress() = progress_.Keep();
+  *state.mutable_decisions() = decisions_.Keep();
   *state.mutable_metrics() = reporter_.KeepMetrics();
   return state;
 }
@@ -70,7 +71,7 @@ bool Coordinator::FitsCheckpoint() {
 void Coordinator::GoOn() {
   reporter_.CutMetrics();
   reporter_.GoOn(step_);
-  const bool over = !progress_.stop_reason().empty();
+  const bool over = IsOver();
   const bool pending =
       !over && !resumed_->evaluated() && step_ > 0 && evaluator_.IsDueAfter(step_ - 1);
   LogInfo("the run goes on from step {}{}", step_,
@@ -87,7 +88,7 @@ void Coordinator::GoOn() {
     phase_ = Phase::kFinishing;
     return;
   }
-  if (!pending || !evaluator_.decides()) Order(step_);
+  if (!pending || !decisions_.any()) Order(step_);
   BeginStep(step_);
 }
 

@@ -1,7 +1,5 @@
 #include "ps/evaluator.h"
 
-#include <fmt/core.h>
-
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
@@ -14,9 +12,13 @@ void Evaluator::Plan(const StepPlan& plan, int64_t test_samples) {
 }
 
 bool Evaluator::IsDueAfter(int64_t step) const {
+  const bool is_last = step + 1 == plan_.total_steps;
+  return is_last ? test_samples_ > 0 && !settings_.skip_final() : IsRegularAfter(step);
+}
+
+bool Evaluator::IsRegularAfter(int64_t step) const {
   if (test_samples_ == 0) return false;
   const int64_t done = step + 1;
-  if (done == plan_.total_steps) return !settings_.skip_final();
   const int64_t per_epoch = plan_.StepsPerEpoch();
   if (settings_.every_steps() > 0 && done % settings_.every_steps() == 0) return true;
   return settings_.every_epochs() > 0 && done % (per_epoch * settings_.every_epochs()) == 0;
@@ -94,13 +96,6 @@ EvaluationResult Evaluator::Finish() {
   }
   evaluation_.reset();
   return result;
-}
-
-std::string Evaluator::StopReason(const EvaluationResult& result) const {
-  if (!decides() || result.accuracy < settings_.stop_at_accuracy()) return "";
-  return fmt::format(
-      "reached the test accuracy {:g} at step {}: evaluation.stop_at_accuracy is {:g}",
-      result.accuracy, result.version, settings_.stop_at_accuracy());
 }
 
 }  // namespace muster

@@ -30,12 +30,12 @@ class Evaluator {
   void Plan(const StepPlan& plan, int64_t test_samples);
 
   bool IsDueAfter(int64_t step) const;
+  // Whether it would be due there in a run of any length.
+  bool IsRegularAfter(int64_t step) const;
   // Whether W(version) is to be evaluated by its moving average.
   bool AverageIsDue(int64_t version) const {
     return settings_.use_ema() && IsDueAfter(version - 1);
   }
-  // A result may end the run: no step is ordered before it is there.
-  bool decides() const { return settings_.has_stop_at_accuracy(); }
 
   // Begins the evaluation of W(version) by these ranks, ascending: the order for each.
   std::vector<wire::Evaluate> Begin(int64_t version, std::vector<uint32_t> ranks);
@@ -59,9 +59,6 @@ class Evaluator {
   EvaluationResult Finish();
   // Why that could not be written the last time; "" if it could.
   const std::string& matrix_trouble() const { return matrix_trouble_; }
-
-  // Why the run is to end with this result, or "".
-  std::string StopReason(const EvaluationResult& result) const;
 
  private:
   wire::Evaluate OrderOf(const Range& blocks) const;

@@ -102,6 +102,7 @@ Json MetricsLine(const events::Evaluation& line) {
   json["learning_rate"] = line.learning_rate();
   Put(json, line.measured());
   Put(json, line.test());
+  if (!line.decision().empty()) json["decision"] = line.decision();
   return json;
 }
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/checkpoint.pb.h"
+#include "ps/checkpoint/resume.h"
 #include "ps/model_writer.h"
 #include "ps/progress.h"
 #include "ps/variables.h"
@@ -26,6 +26,7 @@ class ModelSaver {
   ModelSaver(const config::Config& config, const Graph& graph, const Variables& variables,
              const Progress& progress, bool evaluate_only)
       : config_(config),
+        graph_(graph),
         variables_(variables),
         progress_(progress),
         evaluate_only_(evaluate_only),
@@ -35,8 +36,9 @@ class ModelSaver {
   // weights are copied, here in the loop: the workers compute the next step meanwhile, and the
   // server has nothing to do. Writing them costs the loop nothing.
   void OnEvaluated(int64_t step);
-  // A run goes on from this.
-  void Restore(const checkpoint::Progress& kept);
+  // A run goes on from here: writes the best weights again, if it ended before they were on the
+  // disk and a checkpoint has them.
+  void Restore(const ResumePoint& resume);
   // The run is over, and W(step) is what it reached. Nothing is updated any more.
   void SaveLast(int64_t step);
 
@@ -46,8 +48,10 @@ class ModelSaver {
 
  private:
   ModelInfo InfoOf(int64_t step, bool average) const;
+  void WriteBestOf(const CheckpointReader& reader, ModelInfo info);
 
   const config::Config& config_;
+  const Graph& graph_;
   const Variables& variables_;
   const Progress& progress_;
   const bool evaluate_only_;

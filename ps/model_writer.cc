@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
 #include <new>
 #include <system_error>
 #include <utility>
@@ -61,22 +62,21 @@ void ModelWriter::WriteBest(std::span<const float> weights, const ModelInfo& inf
   Add({.name = kBest, .weights = copied, .info = info, .copy = std::move(copy)});
 }
 
-void ModelWriter::FindBest(const ModelInfo& info) {
-  if (!writes()) return;
+std::optional<int64_t> ModelWriter::StepOfBest() const {
   const std::string path = config_.run().dir() + "/" + kBest;
-  std::optional<int64_t> step;
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return std::nullopt;
   try {
-    step = StepOf(SafetensorsReader(path).header().metadata);
+    return StepOf(SafetensorsReader(path).header().metadata);
   } catch (const Error& error) {
     LogWarning("{}", error.what());
+    return std::nullopt;
   }
-  if (step == info.step) {
-    const std::lock_guard lock(mutex_);
-    Note({.name = kBest, .weights = {}, .info = info, .copy = {}}, "");
-  } else if (step.value_or(0) < info.step) {  // a later one was better, and will be made again
-    LogWarning("{}: the weights of step {}, the best evaluation so far, are not there", path,
-               info.step);
-  }
+}
+
+void ModelWriter::KeepBest(const ModelInfo& info) {
+  const std::lock_guard lock(mutex_);
+  Note({.name = kBest, .weights = {}, .info = info, .copy = {}}, "");
 }
 
 void ModelWriter::WriteLast(const std::string& file, std::span<const float> weights,

@@ -36,8 +36,10 @@ class ModelWriter {
   // more what could not be written before.
   void WriteLast(const std::string& file, std::span<const float> weights, const ModelInfo& info);
 
-  // A run that goes on: the best weights so far are in the file of before, if that is of this step.
-  void FindBest(const ModelInfo& info);
+  // A run that goes on: of which step the file of the best weights is; nothing if there is none.
+  std::optional<int64_t> StepOfBest() const;
+  // They are the best so far, and stay.
+  void KeepBest(const ModelInfo& info);
 
   // Waits a little; true when nothing is left to be written.
   bool Await(std::chrono::milliseconds at_most);

@@ -243,6 +243,7 @@ events::Summary Progress::Summary(events::Summary::End end, uint64_t weights_has
     *one.mutable_parts() = ToEvent(ranks_[rank].Mean());
   }
   summary.set_stop_reason(stop_reason_);
+  summary.set_steps_before(steps_before_);
   summary.set_weights_hash(fmt::format("{:016x}", weights_hash));
   return summary;
 }

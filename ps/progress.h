@@ -32,7 +32,7 @@ class Progress {
   // Time between the two is not training time.
   void BeginEvaluation();
   void EndEvaluation(const EvaluationResult& result);
-  // The run ends before its last step, and why: "reached …".
+  // The run ends before its last step, and why: "reached …"; "": it does not.
   void StopEarly(const std::string& reason) { stop_reason_ = reason; }
   const std::string& stop_reason() const { return stop_reason_; }
 
@@ -102,6 +102,7 @@ class Progress {
   StepPlan plan_;
   Clock::time_point process_began_ = Clock::now();
   double seconds_before_ = 0;  // that earlier processes of this run took
+  int64_t steps_before_ = 0;   // that they did
   Clock::time_point step_began_ = Clock::now();
   double learning_rate_ = 0;
   std::vector<double> recent_seconds_;  // of the last steps, a ring

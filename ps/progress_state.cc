@@ -48,6 +48,7 @@ checkpoint::Progress Progress::Keep() const {
 
 void Progress::Restore(const checkpoint::Progress& kept) {
   total_.Restore(kept.total());
+  steps_before_ = total_.steps;
   since_log_.Restore(kept.since_log());
   last_log_.Restore(kept.last_log());
   learning_rate_ = kept.learning_rate();

@@ -20,12 +20,14 @@ LearningRateSchedule::LearningRateSchedule(const config::LearningRate& settings,
       base_(ScaledBase(settings, workers)),
       total_(settings.has_total_samples() ? settings.total_samples() : run_samples) {}
 
-double LearningRateSchedule::At(int64_t samples) const {
+double LearningRateSchedule::At(int64_t samples, int64_t reductions) const {
   if (settings_.type() == config::LearningRate::ONE_CYCLE) return OneCycle(samples);
-  if (samples >= settings_.warmup_samples()) return AfterWarmup(samples);
+  const bool plateau = settings_.type() == config::LearningRate::PLATEAU;
+  const double full = plateau ? Reduced(reductions) : base_;
+  if (samples >= settings_.warmup_samples()) return plateau ? full : AfterWarmup(samples);
   const double done =
       static_cast<double>(samples) / static_cast<double>(settings_.warmup_samples());
-  return base_ * (settings_.warmup_start() + (1 - settings_.warmup_start()) * done);
+  return full * (settings_.warmup_start() + (1 - settings_.warmup_start()) * done);
 }
 
 double LearningRateSchedule::Progress(int64_t samples) const {
@@ -42,6 +44,7 @@ double LearningRateSchedule::AfterWarmup(int64_t samples) const {
   switch (settings_.type()) {
     case config::LearningRate::CONSTANT:
     case config::LearningRate::ONE_CYCLE:
+    case config::LearningRate::PLATEAU:
       return base_;
     case config::LearningRate::STEP: {
       const auto& milestones = settings_.milestone_samples();
@@ -61,6 +64,12 @@ double LearningRateSchedule::AfterWarmup(int64_t samples) const {
       return settings_.end() + (base_ - settings_.end()) * HalfCosine(Progress(samples));
   }
   return base_;
+}
+
+double LearningRateSchedule::Reduced(int64_t reductions) const {
+  // A base that was scaled down below end stays where it is.
+  return std::max(std::min(base_, settings_.end()),
+                  base_ * std::pow(settings_.factor(), static_cast<double>(reductions)));
 }
 
 double LearningRateSchedule::OneCycle(int64_t samples) const {

@@ -7,7 +7,8 @@
 
 namespace muster {
 
-// Immutable: a pure function of the number of samples seen, so that a run can go on anywhere.
+// Immutable: a pure function of the number of samples seen, and for PLATEAU of how often
+// evaluations have lowered the rate, so that a run can go on anywhere.
 class LearningRateSchedule {
  public:
   LearningRateSchedule() = default;
@@ -18,11 +19,13 @@ class LearningRateSchedule {
   double base() const { return base_; }
   // The rate of an update before which `samples` samples have been seen. Never throws: a schedule
   // that has ended stays where it ended, and one that is all warm-up ends after it.
-  double At(int64_t samples) const;
+  // `reductions`: how often the rate has been lowered; only PLATEAU looks at it.
+  double At(int64_t samples, int64_t reductions = 0) const;
 
  private:
   double Progress(int64_t samples) const;  // p in config.proto
   double AfterWarmup(int64_t samples) const;
+  double Reduced(int64_t reductions) const;
   double OneCycle(int64_t samples) const;
 
   config::LearningRate settings_;

@@ -18,6 +18,7 @@
 #include "common/base/number_list.h"
 #include "common/base/parent.h"
 #include "common/base/program_options.h"
+#include "common/base/resident_memory.h"
 #include "common/base/resource_limits.h"
 #include "common/config/build_graph.h"
 #include "common/config/compute_settings.h"
@@ -82,15 +83,9 @@ std::unique_ptr<Backend> MakeBackend(const config::Config& config) {
   return MakeCpuBackend(static_cast<int>(config.worker().threads()), OptionsOf(config));
 }
 
-// Of this process: what `top` shows as RES.
-double ResidentBytes() {
-  std::ifstream file("/proc/self/statm");
-  double size = 0, resident = 0;
-  file >> size >> resident;
-  return resident * static_cast<double>(::sysconf(_SC_PAGESIZE));
-}
+double Resident() { return static_cast<double>(ResidentBytes().value_or(0)); }
 
-// The most that it ever was.
+// The most that this process ever had.
 double PeakBytes() {
   std::ifstream file("/proc/self/status");
   double kibibytes = 0;
@@ -118,13 +113,13 @@ void PrintMemory(const Arguments& arguments) {
                 arguments.rank, config.cluster().workers() - 1, config.cluster().workers());
   }
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
-  const double before = ResidentBytes();
+  const double before = Resident();
   const Datasets data = OpenIfThere(config);
-  const double of_data = ResidentBytes() - before;
+  const double of_data = Resident() - before;
   const std::unique_ptr<Backend> backend = MakeBackend(config);
   Tower tower(graph, *backend, config.run().seed());
   std::vector<MemoryRow> rows = WorkerMemory(config, graph, data, arguments.rank, tower);
-  rows.push_back({"code, libraries, kernels", ResidentBytes() - of_data});
+  rows.push_back({"code, libraries, kernels", Resident() - of_data});
   constexpr const char* kHolders[] = {"process", "server", "host"};
   for (const MemoryRow& row : rows) {
     fmt::print("{{\"what\":\"{}\",\"bytes\":{:.0f},\"holder\":\"{}\"}}\n", row.what, row.bytes,

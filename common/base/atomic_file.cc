@@ -1,7 +1,6 @@
 #include "common/base/atomic_file.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,21 +8,10 @@
 #include <filesystem>
 
 #include "common/base/error.h"
+#include "common/base/file_lock.h"
 #include "common/base/resource_limits.h"
 
 namespace muster {
-namespace {
-
-// Whether `fd` is what is at `path` now: another process may have put its file in place meanwhile.
-bool IsAt(int fd, const std::string& path) {
-  struct stat opened {
-  }, there{};
-  return ::fstat(fd, &opened) == 0 && ::lstat(path.c_str(), &there) == 0 &&
-         opened.st_dev == there.st_dev && opened.st_ino == there.st_ino;
-}
-
-}  // namespace
-
 AtomicFile::AtomicFile(const std::string& path, uint64_t expected_bytes)
     : path_(path), temporary_(path + ".partial") {
   struct stat status {};
@@ -51,11 +39,11 @@ void AtomicFile::Open() {
     fd_.Reset(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644));
     if (!fd_.valid()) Fail("be created");
     // Where a file system has no locks, two writers of one file are not told apart.
-    if (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    if (TryLock(fd_.get()) == Locked::kTaken) {
       fd_.Reset();  // the other one's
       throw Error(ExitCode::kFailure, "{}: another process is writing it ({})", path_, temporary_);
     }
-  } while (!IsAt(fd_.get(), temporary_));
+  } while (!IsStillAt(fd_.get(), temporary_));
   if (::ftruncate(fd_.get(), 0) != 0) Fail("be written");
 }
 

@@ -1,4 +1,5 @@
-// A file that says who uses something, for as long as he does.
+// Locks of files (flock): the kernel's, gone with the last process that has the open file, however
+// it ends.
 #pragma once
 
 #include <string>
@@ -7,8 +8,21 @@
 
 namespace muster {
 
-// A lock that ends with its process, however it ends. The file stays, with the words of the last
-// one who had it.
+enum class LockMode { kExclusive, kShared };
+enum class Locked {
+  kYes,
+  kTaken,   // somebody has it
+  kCannot,  // no lock is to be had here; errno says why
+};
+// Does not wait.
+Locked TryLock(int fd, LockMode mode = LockMode::kExclusive);
+
+// Whether the descriptor still is of the file at that path. Between opening and locking a file it
+// may have been removed or replaced: the next one would lock another, and two would have it.
+bool IsStillAt(int fd, const std::string& path);
+
+// A file that says who uses something, for as long as he does. The file stays, with the words of
+// the last one who had it.
 class FileLock {
  public:
   // Makes `path` where it is missing and locks it, waiting up to `wait_s` for whoever has it now.

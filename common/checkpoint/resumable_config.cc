@@ -28,6 +28,8 @@ constexpr std::string_view kFree[] = {"checkpoint.",
                                       "data.prefetch_batches",
                                       "data.prefetch_threads",
                                       "deadlines.",
+                                      "evaluation.patience",
+                                      "evaluation.stop_at_accuracy",
                                       "run.dir",
                                       "run.epochs",
                                       "run.max_restarts",
@@ -75,16 +77,6 @@ void Flatten(const pb::Message& message, const std::string& path, Values& values
   }
 }
 
-config::Config Parse(const std::string& text) {
-  config::Config config;
-  if (!pb::TextFormat::ParseFromString(text, &config)) {
-    throw Error(ExitCode::kData,
-                "the config in the checkpoint cannot be read: it is of another "
-                "version of muster");
-  }
-  return config;
-}
-
 Values ValuesOf(const config::Config& config) {
   Values values;
   Flatten(config, "", values);
@@ -109,6 +101,16 @@ void CheckLength(const config::Config& kept, const config::Config& now) {
 
 }  // namespace
 
+config::Config ParseKeptConfig(const std::string& text) {
+  config::Config config;
+  if (!pb::TextFormat::ParseFromString(text, &config)) {
+    throw Error(ExitCode::kData,
+                "the config in the checkpoint cannot be read: it is of another "
+                "version of muster");
+  }
+  return config;
+}
+
 bool RateFollowsLength(const config::LearningRate& rate) {
   const bool ends = rate.type() == config::LearningRate::POLYNOMIAL ||
                     rate.type() == config::LearningRate::COSINE ||
@@ -131,7 +133,7 @@ std::string FrozenConfigText(const config::Config& config) {
 }
 
 std::vector<std::string> CheckResumable(const std::string& kept, const config::Config& now) {
-  const config::Config then = Parse(kept), here = Parse(FrozenConfigText(now));
+  const config::Config then = ParseKeptConfig(kept), here = ParseKeptConfig(FrozenConfigText(now));
   CheckLength(then, here);
   const Values before = ValuesOf(then), after = ValuesOf(here);
   Values paths = before;

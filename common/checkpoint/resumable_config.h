@@ -13,6 +13,9 @@ namespace muster {
 config::Config FrozenConfig(const config::Config& config);
 std::string FrozenConfigText(const config::Config& config);
 
+// What FrozenConfigText wrote, as a checkpoint holds it. Throws Error(kData).
+config::Config ParseKeptConfig(const std::string& text);
+
 // `kept` is the text that a checkpoint holds, `now` what the run is to go on with, resolved. Throws
 // Error(kUsage) that names the first setting that differs and may not. Returns a line for each that
 // may, but changes bits.

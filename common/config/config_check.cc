@@ -166,6 +166,13 @@ void Checker::CheckLearningRate(const config::LearningRate& rate) const {
   if (rate.type() == LearningRate::EXPONENTIAL && !rate.has_interval_samples()) {
     Fail(key + "interval_samples", "missing: type {} needs it", type);
   }
+  if (rate.type() == LearningRate::PLATEAU && rate.factor() >= 1) {
+    Fail(key + "factor", "expected less than 1 for type PLATEAU, got {:g}", rate.factor());
+  }
+  if (rate.type() == LearningRate::PLATEAU && rate.end() > rate.base()) {
+    Fail(key + "end", "expected at most base, {:g}, below which the rate is to fall, got {:g}",
+         rate.base(), rate.end());
+  }
   int64_t last = rate.warmup_samples();
   for (int i = 0; i < milestones; ++i) {
     if (rate.milestone_samples(i) <= last) {
@@ -211,11 +218,6 @@ void Checker::CheckEvaluation(const config::Config& config) const {
     Fail("evaluation.batch", "expected at most {} with confusion_matrix, got {}", kMostPredictions,
          evaluation.batch());
   }
-  if (evaluation.has_stop_at_accuracy() && evaluation.every_epochs() == 0 &&
-      evaluation.every_steps() == 0) {
-    Fail("evaluation.stop_at_accuracy",
-         "needs evaluations during the run: expected evaluation.every_epochs or every_steps");
-  }
   const bool none =
       evaluation.every_epochs() == 0 && evaluation.every_steps() == 0 && evaluation.skip_final();
   if (evaluation.confusion_matrix() && none) {
@@ -224,12 +226,20 @@ void Checker::CheckEvaluation(const config::Config& config) const {
   }
   const bool no_images = config.data().format() == config::Data::SYNTHETIC &&
                          config.data().synthetic().test_samples() == 0;
-  for (const auto& [key, wanted] : {std::pair{"confusion_matrix", evaluation.confusion_matrix()},
-                                    {"stop_at_accuracy", evaluation.has_stop_at_accuracy()}}) {
-    if (no_images && wanted) {
-      Fail(fmt::format("evaluation.{}", key),
-           "needs test images: expected data.synthetic.test_samples above 0");
+  const bool none_before_the_end = evaluation.every_epochs() == 0 && evaluation.every_steps() == 0;
+  const bool plateau = config.learning_rate().type() == config::LearningRate::PLATEAU;
+  for (const auto& [key, wanted] :
+       {std::pair{"evaluation.stop_at_accuracy", evaluation.has_stop_at_accuracy()},
+        {"evaluation.patience", evaluation.patience() > 0},
+        {"learning_rate.type", plateau},
+        {"evaluation.confusion_matrix", evaluation.confusion_matrix()}}) {
+    if (!wanted) continue;
+    const std::string who = std::string(key) == "learning_rate.type" ? "PLATEAU needs" : "needs";
+    if (none_before_the_end && std::string(key) != "evaluation.confusion_matrix") {
+      Fail(key, "{} evaluations during the run: expected evaluation.every_epochs or every_steps",
+           who);
     }
+    if (no_images) Fail(key, "{} test images: expected data.synthetic.test_samples above 0", who);
   }
 }
 

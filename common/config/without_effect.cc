@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 
 #include "common/base/count_text.h"
 #include "common/config/config.h"
@@ -63,6 +64,26 @@ struct Job {
     if (every == 0) return false;
     if (plan) return every * plan->StepsPerEpoch() < plan->total_steps;
     return !run().has_epochs() || every < run().epochs();
+  }
+  // Those that are due by evaluation.every_…; nothing where the run's steps are not known.
+  std::optional<int64_t> EvaluationsBeforeTheEnd() const {
+    if (!plan) return std::nullopt;
+    const int64_t last = plan->total_steps - 1;
+    const int64_t epochs = evaluation().every_epochs() * plan->StepsPerEpoch();
+    const int64_t steps = evaluation().every_steps();
+    int64_t count = (epochs > 0 ? last / epochs : 0) + (steps > 0 ? last / steps : 0);
+    if (epochs > 0 && steps > 0) {  // where both are due: at multiples of both
+      count -= last / epochs / (steps / std::gcd(epochs, steps));
+    }
+    return count;
+  }
+  // The first evaluation is the best so far: only those after it can be waited for. Why waiting for
+  // so many changes nothing.
+  std::string WaitsTooLong(int64_t patience) const {
+    const auto before = EvaluationsBeforeTheEnd();
+    if (!before || patience < *before) return "";
+    return fmt::format("the run has {} evaluation{} before its end", FormatCount(*before),
+                       *before == 1 ? "" : "s");
   }
 };
 
@@ -172,6 +193,26 @@ constexpr Row kRows[] = {
     {"evaluation.stop_at_accuracy", Typed::kFine, InFile::kSaid,
      [](const Job& job) {
        return When(!job.EvaluatesBeforeTheEnd(), "no evaluation comes before the end of the run");
+     }},
+    {"evaluation.patience", Typed::kFine, InFile::kSaid,
+     [](const Job& job) {
+       return job.evaluation().patience() > 0 ? job.WaitsTooLong(job.evaluation().patience()) : "";
+     }},
+    {"evaluation.min_delta", Typed::kMistake, InFile::kSaid,
+     [](const Job& job) {
+       return When(job.evaluation().patience() == 0, "only with evaluation.patience");
+     }},
+    {"learning_rate.type", Typed::kFine, InFile::kSaid,
+     [](const Job& job) {
+       if (job.rate().type() != config::LearningRate::PLATEAU) return std::string();
+       const std::string why = job.WaitsTooLong(job.rate().plateau_patience());
+       return why.empty() ? why : why + ": the rate never falls";
+     }},
+    {"learning_rate.factor", Typed::kMistake, InFile::kSaid,
+     [](const Job& job) {
+       return When(job.rate().type() == config::LearningRate::PLATEAU &&
+                       job.rate().end() >= job.rate().base(),
+                   "learning_rate.end is its base");
      }},
     {"optimizer.ema_decay", Typed::kFine, InFile::kSaid,
      [](const Job& job) {

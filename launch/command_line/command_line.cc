@@ -17,9 +17,12 @@
 #include "launch/command_line/help_text.h"
 #include "launch/command_line/options.h"
 #include "launch/text/console.h"
+#include "launch/text/wrapped.h"
 
 namespace muster {
 namespace {
+
+constexpr int kHelpWidth = 80;
 
 // The command that the arguments lead to. Throws for a name that no command has.
 const CLI::App* FindCommand(const CLI::App& app, const std::vector<std::string>& words) {
@@ -140,7 +143,7 @@ int Run(int argc, char** argv) {
   AddCommands(app, arguments);
 
   if (words.empty()) {
-    PrintError(app.help());
+    PrintError(WrappedRows(app.help(), kHelpWidth));
     return static_cast<int>(ExitCode::kUsage);
   }
   const CLI::App* command = FindCommand(app, words);
@@ -150,7 +153,7 @@ int Run(int argc, char** argv) {
     if (error.get_exit_code() == 0) {  // --help and --version
       std::ostringstream text;
       (void)app.exit(error, text, text);
-      PrintResult(text.str());
+      PrintResult(WrappedRows(text.str(), kHelpWidth));
       return 0;
     }
     throw Error(ExitCode::kUsage, "{} (see {} --help)", Explain(error, *command, words),

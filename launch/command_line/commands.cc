@@ -99,7 +99,8 @@ int Worker(const Arguments& arguments) {
   const bool known = config.cluster().has_workers();
   ResolveConfig(config, AvailableCores());
   if (!arguments.rank && !arguments.join) {
-    throw Error(ExitCode::kUsage, "--rank is required, or --join: which of the job's workers is it?");
+    throw Error(ExitCode::kUsage,
+                "--rank is required, or --join: which of the job's workers is it?");
   }
   if (known && arguments.rank && *arguments.rank >= config.cluster().workers()) {
     throw Error(ExitCode::kUsage, "--rank {}: expected 0 to {}, since cluster.workers is {}",
@@ -120,7 +121,7 @@ int Worker(const Arguments& arguments) {
     words.insert(words.end(), {"--token-file", arguments.token_file});
   } else if (std::getenv(kTokenVariable) == nullptr) {
     (void)RequireToken("", arguments.join ? std::string("a worker that joins")
-                                           : fmt::format("worker {}", *arguments.rank));
+                                          : fmt::format("worker {}", *arguments.rank));
   }
   Become("muster-worker", words);
 }

@@ -10,7 +10,7 @@ namespace {
 void AddModelArguments(CLI::App& command, Arguments& arguments) {
   command
       .add_option("FROM", arguments.from,
-                  "A run directory, a checkpoint (a folder of\n"
+                  "A run directory, a checkpoint (a folder of "
                   "RUN_DIR/checkpoints), or a safetensors file")
       ->required()
       ->type_name("PATH");
@@ -20,7 +20,7 @@ void AddModelArguments(CLI::App& command, Arguments& arguments) {
       command.add_flag("--ema", arguments.ema, "The moving average of the weights")->excludes(best);
   command
       .add_flag("--raw", arguments.raw,
-                "The weights themselves, where evaluations use\ntheir average")
+                "The weights themselves, where evaluations use their average")
       ->excludes(best)
       ->excludes(average);
 }
@@ -33,7 +33,7 @@ void AddEvaluationArguments(CLI::App& command, Arguments& arguments) {
             "Network and data, where the file says none");
   command
       .add_option("--set", arguments.set,
-                  "A setting of data, worker, cluster or evaluation;\nmay be repeated")
+                  "A setting of data, worker, cluster or evaluation; may be repeated")
       ->type_name("PATH.TO.KEY=VALUE")
       ->allow_extra_args(false);
   command.add_flag("--json", arguments.json, "Print one JSON object instead");
@@ -44,7 +44,7 @@ void AddEvaluationArguments(CLI::App& command, Arguments& arguments) {
 void DescribeInspect(CLI::App& inspect, Arguments& arguments) {
   AddConfigArguments(inspect, arguments);
   inspect.get_option("CONFIG")->description(
-      "Config file (configs/*.txtpb), run directory,\n"
+      "Config file (configs/*.txtpb), run directory, "
       "checkpoint, or file of weights (*.safetensors)");
   inspect.add_flag("--config", arguments.show_config,
                    "Print the config that it holds, and nothing else");
@@ -70,7 +70,7 @@ void DescribeImport(CLI::App& import, Arguments& arguments) {
       ->allow_extra_args(false);
   AddOption(
       import, "--map", arguments.names, "NAMES",
-      "A file with lines \"THEIRS OURS\": what variables, or all that begin with a name and a\n"
+      "A file with lines \"THEIRS OURS\": what variables, or all that begin with a name and a "
       "dot, are called here; OURS is - for what is to be left out");
   AddSkipMismatched(import, arguments);
 }
@@ -83,9 +83,9 @@ void DescribeEval(CLI::App& command, Arguments& arguments) {
             "Cards (GPUs), one a worker, as of launch");
   AddWait(command, arguments);
   command.add_flag("--confusion", arguments.confusion,
-                   "Also how each class fares: how many are right,\nwhat others are taken for");
+                   "Also how each class fares: how many are right, what others are taken for");
   AddOption(command, "--confusion-csv", arguments.confusion_csv, "FILE",
-            "The same, with all counts in FILE, as in a run's\nconfusion_matrix.csv");
+            "The same, with all counts in FILE, as in a run's confusion_matrix.csv");
   command.footer(kEvalFooter);
 }
 
@@ -95,7 +95,7 @@ void DescribePredict(CLI::App& command, Arguments& arguments) {
       ->required()
       ->type_name("LIST");
   command.add_flag("--training-set", arguments.training_set,
-                   "Samples of the training set, without augmentation;\ndefault: the test set");
+                   "Samples of the training set, without augmentation; default: the test set");
   command.add_option("--top", arguments.top, "How many classes to show of each")
       ->type_name("K")
       ->check(WholeNumber(1, 1'000'000))

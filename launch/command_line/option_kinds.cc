@@ -33,6 +33,11 @@ CLI::Validator OneOf(const std::vector<std::string>& names) {
           ""};
 }
 
+CLI::Validator SomeText() {
+  return {[](const std::string& text) { return text.empty() ? "expected a value, got \"\"" : ""; },
+          ""};
+}
+
 CLI::Option* AddConfigArguments(CLI::App& command, Arguments& arguments) {
   CLI::Option* const config =
       command.add_option("CONFIG", arguments.config, "Config file (configs/*.txtpb)");
@@ -45,7 +50,8 @@ CLI::Option* AddConfigArguments(CLI::App& command, Arguments& arguments) {
 
 void AddOption(CLI::App& command, const char* name, std::string& value, const char* type,
                const char* text) {
-  command.add_option(name, value, text)->type_name(type);
+  // An empty one is a variable of the shell's that was not set, and never meant.
+  command.add_option(name, value, text)->type_name(type)->check(SomeText());
 }
 
 CLI::Option* AddSkipMismatched(CLI::App& command, Arguments& arguments) {
@@ -80,7 +86,7 @@ void AddOptionalNumber(CLI::App& command, const char* name, std::optional<double
 
 void AddWait(CLI::App& command, Arguments& arguments) {
   AddOptionalNumber(command, "--wait", arguments.wait_minutes, 1440, 0.01, 100'000, "MINUTES",
-                    "Wait in turn for cards to come free, so long\n(alone: a day)");
+                    "Wait in turn for cards to come free, so long (alone: a day)");
 }
 
 }  // namespace muster

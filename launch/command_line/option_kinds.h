@@ -14,6 +14,7 @@ namespace muster {
 // With messages in plain words.
 CLI::Validator WholeNumber(uint64_t least, uint64_t most);
 CLI::Validator OneOf(const std::vector<std::string>& names);
+CLI::Validator SomeText();
 
 // CONFIG and --set; returns the former.
 CLI::Option* AddConfigArguments(CLI::App& command, Arguments& arguments);

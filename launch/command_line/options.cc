@@ -30,6 +30,9 @@ void AddJobArguments(CLI::App& command, Arguments& arguments) {
                   "Go on with the run of this directory; auto: with that of --run-dir if it has "
                   "begun, else begin it")
       ->type_name("RUN_DIR|auto")
+      ->check(SomeText())
+      ->excludes(config)
+      ->excludes(command.get_option("--run-dir"))
       ->trigger_on_parse()
       ->each([config](const std::string& dir) { config->required(dir == kResumeAuto); });
   command.parse_complete_callback([&command, &arguments, config] {
@@ -69,13 +72,12 @@ void DescribeLaunch(CLI::App& launch, Arguments& arguments) {
   }
   launch.add_flag("--log-placement", arguments.log_placement,
                   "Print where each rank runs: host, pid, card or cpu, threads, cores");
-  AddOption(
-      launch, "--devices", arguments.devices, "LIST",
-      "Cards (GPUs), one a worker (worker.devices): auto, auto:N, cpu, or some of those that\n"
-      "`muster gpus` shows: 0,2,GPU-8f3a");
+  AddOption(launch, "--devices", arguments.devices, "LIST",
+            "Cards (GPUs), one a worker (worker.devices): auto, auto:N, cpu, or some of those that "
+            "`muster gpus` shows: 0,2,GPU-8f3a");
   AddWait(launch, arguments);
   AddOption(launch, "--trace", arguments.trace, "FILE",
-            "Write what every thread does in some steps to FILE (run.trace_file), for\n"
+            "Write what every thread does in some steps to FILE (run.trace_file), for "
             "https://ui.perfetto.dev and `muster trace`");
   AddOption(launch, "--trace-steps", arguments.trace_steps, "A-B",
             "Which steps, counted from 0 (run.trace_first_step, run.trace_steps); default: 20-29");

@@ -1,7 +1,6 @@
 #include "launch/data/staged_folder.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,6 +9,7 @@
 
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
+#include "common/base/file_lock.h"
 #include "common/base/resource_limits.h"
 
 namespace muster {
@@ -26,19 +26,15 @@ DirectoryLock::DirectoryLock(const fs::path& dir) {
   std::error_code error;
   fs::create_directories(dir, error);
   if (error) Fail(dir, "make this directory", error.value());
-  fd_ = ::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd_ < 0) Fail(dir, "open this directory", errno);
-  if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
-    const int reason = errno;
-    ::close(fd_);
-    if (reason != EWOULDBLOCK) Fail(dir, "lock this directory", reason);
-    throw Error(ExitCode::kFailure,
-                "{}: another Muster process is writing a data set here. Wait for it, or end it.",
-                dir.string());
-  }
+  fd_.Reset(::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd_.valid()) Fail(dir, "open this directory", errno);
+  const Locked locked = TryLock(fd_.get());
+  if (locked == Locked::kYes) return;
+  if (locked == Locked::kCannot) Fail(dir, "lock this directory", errno);
+  throw Error(ExitCode::kFailure,
+              "{}: another Muster process is writing a data set here. Wait for it, or end it.",
+              dir.string());
 }
-
-DirectoryLock::~DirectoryLock() { ::close(fd_); }
 
 OutputFile::OutputFile(const fs::path& path, Mode mode) : path_(path) {
   const int how = mode == Mode::kNew ? O_TRUNC : O_APPEND;

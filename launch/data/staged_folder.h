@@ -6,6 +6,8 @@
 #include <span>
 #include <string>
 
+#include "common/base/unique_fd.h"
+
 namespace muster {
 
 // Makes `dir` if need be and keeps other Muster processes from writing data sets there, until
@@ -15,12 +17,9 @@ class DirectoryLock {
  public:
   // Throws Error(kFailure) where the directory cannot be made or somebody else holds the lock.
   explicit DirectoryLock(const std::filesystem::path& dir);
-  ~DirectoryLock();
-  DirectoryLock(const DirectoryLock&) = delete;
-  DirectoryLock& operator=(const DirectoryLock&) = delete;
 
  private:
-  int fd_;
+  UniqueFd fd_;
 };
 
 // A new file. Every error of the system is an Error(kFailure) that names the file.

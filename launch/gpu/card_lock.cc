@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "common/base/error.h"
+#include "common/base/file_lock.h"
 #include "common/base/resource_limits.h"
 
 namespace muster {
@@ -29,12 +30,11 @@ std::optional<CardLock> CardLock::Try(const LockFolder& folder, const std::strin
   const std::string name = FileName(uuid);
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     UniqueFd file = folder.Open(name);
-    if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
-      if (errno == EWOULDBLOCK) return std::nullopt;
+    const Locked locked = TryLock(file.get());
+    if (locked == Locked::kTaken) return std::nullopt;
+    if (locked == Locked::kCannot) {
       throw Error(ExitCode::kFailure, "cannot lock {}: {}", folder.File(name), ErrorText(errno));
     }
-    // Between opening and locking the file may have been removed: the next one would make another,
-    // and two would have the card.
     if (IsStillAt(file.get(), folder.File(name))) return CardLock(std::move(file));
   }
   throw Error(ExitCode::kFailure, "{} is removed again and again: something cleans up {} too often",

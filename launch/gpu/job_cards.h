@@ -22,6 +22,8 @@ class JobCards {
   // and, with worker.soft_placement=false, Error(kFailure) where there is no card.
   JobCards(const config::Config& config, const std::string& config_path, const std::string& typed);
 
+  // Whether the config speaks of cards at all.
+  bool asked() const { return asked_; }
   // Whether there are cards to take, and for how many workers.
   bool wanted() const { return plan_.wish.has_value(); }
   uint32_t workers() const { return plan_.workers; }

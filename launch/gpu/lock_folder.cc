@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "common/base/error.h"
+#include "common/base/file_lock.h"
 #include "common/base/resource_limits.h"
 
 namespace muster {
@@ -101,7 +101,7 @@ UniqueFd LockFolder::MakeLocked(const std::string& name, const std::string& text
   const std::string temporary = TemporaryName(File(name));
   UniqueFd file = MakeFile(temporary);
   const auto size = static_cast<ssize_t>(text.size());
-  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 ||
+  if (TryLock(file.get()) != Locked::kYes ||
       ::write(file.get(), text.data(), text.size()) != size) {
     const int error = errno;
     ::unlink(temporary.c_str());
@@ -112,13 +112,6 @@ UniqueFd LockFolder::MakeLocked(const std::string& name, const std::string& text
     throw Error(ExitCode::kFailure, "{} is there already, and should have been new", File(name));
   }
   return file;
-}
-
-bool IsStillAt(int fd, const std::string& path) {
-  struct stat ours {
-  }, theirs{};
-  return ::fstat(fd, &ours) == 0 && ::lstat(path.c_str(), &theirs) == 0 &&
-         ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
 }
 
 }  // namespace muster

@@ -35,7 +35,4 @@ class LockFolder {
   std::string path_;
 };
 
-// Whether the descriptor still is of the file at that path: somebody may have cleaned up.
-bool IsStillAt(int fd, const std::string& path);
-
 }  // namespace muster

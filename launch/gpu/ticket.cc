@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 #include <utility>
 
 #include "common/base/error.h"
+#include "common/base/file_lock.h"
 #include "common/base/resource_limits.h"
 #include "launch/gpu/process_info.h"
 
@@ -93,7 +93,7 @@ std::optional<SeenTicket> ReadTicket(const LockFolder& folder, const std::string
   if (!file.valid() || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
     return std::nullopt;
   }
-  if (::flock(file.get(), LOCK_SH | LOCK_NB) == 0) {  // nobody's any more
+  if (TryLock(file.get(), LockMode::kShared) == Locked::kYes) {  // nobody's any more
     const bool may_remove = status.st_uid == ::geteuid() || ::geteuid() == 0;
     if (stale == StaleFiles::kRemoveOwn && may_remove) {
       ::unlink(folder.File(name).c_str());

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "launch/job/member_text.h"
 #include "launch/job/placement.h"
@@ -65,7 +66,7 @@ void JobDisplay::OnEvent(const events::Event& event) {
     case events::Event::kLog:
       return OnLog(event.log());
     case events::Event::kEvaluation:
-      return console_.Print(EvaluationLine(event.evaluation()));
+      return OnEvaluation(event.evaluation());
     case events::Event::kSaving:
       return ShowStage("Writing state and weights");
     case events::Event::kMemberChange:
@@ -100,6 +101,14 @@ void JobDisplay::OnLog(const events::Log& log) {
   if (!console_.is_terminal()) console_.Print(IntervalLine(progress_));
 }
 
+void JobDisplay::OnEvaluation(const events::Evaluation& evaluation) {
+  console_.Print(EvaluationLine(evaluation));
+  if (evaluation.decision().empty()) return;
+  std::string text = evaluation.decision();
+  text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
+  console_.Print(text);
+}
+
 void JobDisplay::OnWaiting(const events::Waiting& waiting) {
   console_.Print(
       fmt::format("Waiting for {}: {} of at most {} (deadlines.start_s)",
@@ -109,6 +118,7 @@ void JobDisplay::OnWaiting(const events::Waiting& waiting) {
 
 void JobDisplay::OnStarted(const events::Started& started) {
   if (started.has_total_steps()) progress_.set_total_steps(started.total_steps());
+  if (started.has_epochs()) progress_.set_epochs(started.epochs());
   std::string text;
   auto add = [&](bool known, int64_t count, const char* noun, const char* more = "") {
     if (known) text += (text.empty() ? "" : ", ") + Plural(count, noun) + more;

@@ -57,6 +57,7 @@ class JobDisplay {
   void OnStarted(const events::Started& started);
   void OnWaiting(const events::Waiting& waiting);
   void OnProgress(const events::Progress& progress);
+  void OnEvaluation(const events::Evaluation& evaluation);
   void OnLog(const events::Log& log);
 
   Console& console_;

@@ -1,4 +1,4 @@
-// What is printed before and after a job: the header, the summary, and the words on a failure.
+// What is printed before a job: the header.
 // Pure functions; every line comes without its newline.
 #pragma once
 
@@ -33,13 +33,6 @@ std::vector<std::string> NoEffectTexts(const config::Config& config,
 std::vector<std::string> HeaderLines(const std::string& config_path, const config::Config& config,
                                      const Graph& graph, const std::string& shown_dir,
                                      const HeaderOptions& options);
-
-// The server's summary: accuracy, speed, the parts of a step, the hash of the weights; then
-// `files` (see FilesText), unless that is empty. `ends`: of workers that were lost, by pid, as the
-// launcher saw them.
-std::vector<std::string> SummaryLines(const events::Summary& summary, int workers,
-                                      const RunDir& dir, const std::string& files,
-                                      const std::map<int64_t, std::string>& ends = {});
 
 // Optimizer, schedule and base rate, and how that follows from the number of workers:
 // "SGD, COSINE 0.4 = 0.1 (base) x 4/1 (LINEAR scaling of workers / base_workers)".

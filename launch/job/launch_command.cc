@@ -127,6 +127,12 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
   if (!arguments.by_hand) {
     cards = std::make_shared<JobCards>(config, arguments.config_path, TypedDevices(settings));
   }
+  if (arguments.wait_s > 0 && !(cards && cards->asked())) {
+    throw Error(
+        ExitCode::kUsage,
+        "--wait: no cards are asked for, so there is nothing to wait for: expected --devices "
+        "(worker.devices) with it");
+  }
   if (cards && cards->wanted() && !config.cluster().has_workers()) {
     settings.push_back({"cluster.workers", std::to_string(cards->workers()), cards->origin()});
     config = LoadConfig(arguments.config_path, settings);

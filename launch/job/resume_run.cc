@@ -8,9 +8,11 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string_view>
+#include <tuple>
 
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
+#include "common/checkpoint/early_stop.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/resumable_config.h"
 #include "common/config/config.h"
@@ -69,6 +71,31 @@ bool Names(const std::vector<Setting>& settings, std::string_view path) {
   return std::ranges::any_of(settings, [&](const Setting& one) { return one.path == path; });
 }
 
+// Whether what says when the run ends is not what it was: somebody wants it to go on.
+bool WasAskedToGoOn(const std::string& kept, const config::Config& now) {
+  const config::Config then = ParseKeptConfig(kept);
+  const auto of = [](const config::Config& config) {
+    return std::tuple(config.run().epochs(), config.run().steps(), config.evaluation().patience(),
+                      config.evaluation().stop_at_accuracy());
+  };
+  return of(then) != of(now);
+}
+
+// `--repeat` makes a directory for each run in the one that it is given.
+void RefuseSeries(const std::string& path) {
+  std::error_code error;
+  bool series = std::filesystem::exists(path + "/repeat.json", error);
+  for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
+    const std::string name = entry.path().filename();
+    series |= name.starts_with("seed-") && std::filesystem::is_directory(entry.path(), error);
+  }
+  if (!series) return;
+  throw Error(ExitCode::kUsage,
+              "--resume {}: this is a series of --repeat, whose runs are resumed one by one: "
+              "--resume {}/seed-S; `muster runs {}` shows which of them are not completed",
+              path, path, path);
+}
+
 }  // namespace
 
 void ResumeOrBegin(LaunchArguments& arguments) {
@@ -113,6 +140,7 @@ bool IsComplete(const RunDir& dir, const config::Config& config) {
 }
 
 RunDir TakeUp(LaunchArguments& arguments) {
+  RefuseSeries(arguments.resume);
   RunDir dir = RunDir::Resume(arguments.resume);
   arguments.config_path = dir.ConfigPath();
   std::error_code ignored;
@@ -143,7 +171,18 @@ std::string CheckTakenUp(const RunDir& dir, const config::Config& config) {
                 "--steps or --epochs, but not shorter than it is",
                 dir.shown(), Plural(state.step(), "step"), FormatCount(total));
   }
-  return fmt::format("{} of {} done", FormatCount(state.step()), Plural(total, "step"));
+  const std::string done =
+      fmt::format("{} of {} done", FormatCount(state.step()), Plural(total, "step"));
+  const std::string over = StopReasonAt(config.evaluation(), state, total);
+  if (over.empty()) return done;
+  const std::string how = HowToGoOn(config.evaluation(), state.decisions());
+  if (WasAskedToGoOn(state.config(), config)) {
+    throw Error(ExitCode::kUsage,
+                "{}: {}, and stays stopped early: {}. More steps or epochs do not change that; it "
+                "goes on with {}",
+                dir.shown(), done, over, how);
+  }
+  return fmt::format("{}, stopped early: {}; it would go on with {}", done, over, how);
 }
 
 void PlanTrace(const RunDir& dir, const std::vector<Setting>& settings, config::Config& config) {

@@ -16,6 +16,7 @@
 #include "launch/job/job_text.h"
 #include "launch/job/job_token.h"
 #include "launch/job/restarts.h"
+#include "launch/job/summary_text.h"
 #include "launch/memory/memory_check.h"
 #include "launch/process/log_tail.h"
 #include "launch/text/console.h"

@@ -34,6 +34,18 @@ void CheckSeriesDir(const RunDir& base, uint64_t first_seed, int repeat) {
   }
 }
 
+// A series that ended early is not resumed as one: what makes up for that.
+std::vector<std::string> HowToComplete(const RepeatedRun& last, int left,
+                                       const LaunchArguments& arguments) {
+  std::vector<std::string> lines{
+      "", "A series is not resumed as a whole: how its last run goes on is said above the table."};
+  if (left == 0) return lines;
+  lines.emplace_back("The rest of it, with the same options otherwise:");
+  lines.push_back(fmt::format("  muster launch {} --seed {} --repeat {} --run-dir ANOTHER",
+                              arguments.config_path, last.seed + 1, left));
+  return lines;
+}
+
 // Whether they could be printed, or nobody wanted to read them.
 bool PrintLines(const std::vector<std::string>& lines) {
   Console console(STDOUT_FILENO);
@@ -87,6 +99,12 @@ int RunSeries(const LaunchArguments& arguments, PreparedJob job, SignalSource& s
       "", fmt::format("{} of {}:", Plural(std::ssize(runs), "run"), arguments.repeat)};
   for (std::string& line : RepeatLines(runs)) lines.push_back(std::move(line));
   lines.push_back("  in             " + base.shown() + "/repeat.json");
+  if (exit_code != ExitCode::kOk) {
+    const auto left = arguments.repeat - static_cast<int>(std::ssize(runs));
+    for (std::string& line : HowToComplete(runs.back(), left, arguments)) {
+      lines.push_back(std::move(line));
+    }
+  }
   printed &= PrintLines(lines);
   return static_cast<int>(WithOutput(exit_code, printed));
 }

@@ -81,7 +81,8 @@ std::vector<std::string> BitsTexts(const config::Config& config, bool by_hand) {
   }
   const bool rounded = config.cluster().wire_dtype() != config::Cluster::FP32;
   texts.push_back(fmt::format(
-      "depend on run.{}, run.slices={}, worker.threads={}, worker.convolution={}{},",
+      "they depend on run.{}, run.slices={}, worker.threads={}, worker.convolution={}{}, on the "
+      "workers' instruction set{} and on the versions of oneDNN, the C library and Muster",
       config.run().has_batch_per_worker()
           ? fmt::format("batch_per_worker={}", config.run().batch_per_worker())
           : fmt::format("global_batch={}", config.run().global_batch()),
@@ -89,9 +90,7 @@ std::vector<std::string> BitsTexts(const config::Config& config, bool by_hand) {
       config::Worker::Convolution_Name(config.worker().convolution()),
       rounded
           ? ", cluster.wire_dtype=" + config::Cluster::WireDtype_Name(config.cluster().wire_dtype())
-          : ""));
-  texts.push_back(fmt::format(
-      "on the workers' instruction set{} and on the versions of oneDNN, the C library and Muster",
+          : "",
       by_hand ? ""
               : fmt::format(" ({} here)",
                             config::Server::InstructionSet_Name(HostInstructionSets().back()))));

@@ -20,4 +20,45 @@ std::vector<std::string> Wrapped(const std::string& text, int width) {
   return lines;
 }
 
+namespace {
+
+// Where the last cell of a row begins: behind the first gap of two spaces, or at the first word.
+size_t LastCell(const std::string& line) {
+  const size_t word = std::min(line.find_first_not_of(' '), line.size());
+  const size_t gap = line.find("  ", word);
+  const size_t cell = line.find_first_not_of(' ', gap);
+  return gap == std::string::npos || cell == std::string::npos ? word : cell;
+}
+
+}  // namespace
+
+std::vector<std::string> WrappedRow(const std::string& line, int width) {
+  const auto most = static_cast<size_t>(std::max(1, width));
+  const std::string indent(LastCell(line), ' ');
+  std::vector<std::string> lines;
+  std::string rest = line;
+  while (rest.size() > most) {
+    const size_t first = rest.find_first_not_of(' ', indent.size());  // no word before it
+    size_t space = rest.rfind(' ', most);
+    if (space == std::string::npos || space < first) space = rest.find(' ', first);
+    if (space == std::string::npos) break;
+    lines.push_back(rest.substr(0, space));
+    rest.replace(0, space + 1, indent);
+  }
+  lines.push_back(rest);
+  return lines;
+}
+
+std::string WrappedRows(const std::string& text, int width) {
+  std::string all;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::vector<std::string> lines = WrappedRow(text.substr(at, end - at), width);
+    for (const std::string& line : lines) all += (&line == lines.data() ? "" : "\n") + line;
+    if (end < text.size()) all += '\n';
+    at = end + 1;
+  }
+  return all;
+}
+
 }  // namespace muster

@@ -9,13 +9,13 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "common/base/error.h"
 #include "common/base/join.h"
 #include "common/base/process_identity.h"
+#include "common/base/resident_memory.h"
 #include "launch/process/signal_source.h"
 #include "launch/runs/run_status.h"
 #include "launch/text/console.h"
@@ -28,10 +28,10 @@ using Json = nlohmann::json;
 
 constexpr int kIntervalMs = 1000;
 
-double ResidentBytes(int64_t pid) {
-  double all = NAN, pages = NAN;
-  std::ifstream("/proc/" + std::to_string(pid) + "/statm") >> all >> pages;
-  return pages * static_cast<double>(::sysconf(_SC_PAGESIZE));
+double RankBytes(const Json& rank) {
+  const int64_t pid = rank.value("pid", int64_t{0});
+  const auto bytes = pid > 0 ? ResidentBytes(pid) : std::nullopt;
+  return bytes ? static_cast<double>(*bytes) : NAN;
 }
 
 bool HasEnded(const Json& status) {
@@ -61,7 +61,7 @@ std::vector<std::string> Screen(const std::string& run_dir, const Json& status,
   const std::string host = HostName();
   for (const Json& rank : status.value("ranks", Json::array())) {
     const bool here = run.alive && rank.value("host", "") == host;
-    run.rank_bytes.push_back(here ? ResidentBytes(rank.value("pid", int64_t{0})) : NAN);
+    run.rank_bytes.push_back(here ? RankBytes(rank) : NAN);
   }
   return TopLines(status, run, screen);
 }

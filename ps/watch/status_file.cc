@@ -1,12 +1,12 @@
 #include "ps/watch/status_file.h"
 
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "common/base/resident_memory.h"
 
 namespace muster {
 namespace {
@@ -20,12 +20,6 @@ double Now() {
 
 double Seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-}
-
-int64_t ResidentBytes() {
-  int64_t all = 0, resident = 0;
-  std::ifstream("/proc/self/statm") >> all >> resident;
-  return resident * ::sysconf(_SC_PAGESIZE);
 }
 
 void PutProgress(const RunStatus& status, Json& json) {
@@ -82,7 +76,8 @@ ServerLoad LoadMeter::Measure() {
   ::getrusage(RUSAGE_SELF, &usage);
   const double wall = Now<std::chrono::steady_clock>();
   const double cpu = Seconds(usage.ru_utime) + Seconds(usage.ru_stime);
-  ServerLoad load{.resident_bytes = ResidentBytes(), .peak_bytes = int64_t{1024} * usage.ru_maxrss};
+  ServerLoad load{.resident_bytes = ResidentBytes().value_or(0),
+                  .peak_bytes = int64_t{1024} * usage.ru_maxrss};
   if (wall_s_ > 0 && wall > wall_s_) load.cores = (cpu - cpu_s_) / (wall - wall_s_);
   wall_s_ = wall;
   cpu_s_ = cpu;

@@ -1,8 +1,7 @@
 // What may change when a run goes on.
 #include "common/checkpoint/resumable_config.h"
 
-#include <gmock/gmock-matchers.h>
-#include <gmock/gmock-more-matchers.h>
+#include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
@@ -15,6 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::ThrowsMessage;
 
 config::Config Resolved(const std::string& more = "") {
   config::Config config;
@@ -49,6 +49,7 @@ TEST(ResumableConfigTest, WhereAndHowFastMayChange) {
         "data { dir: 'moved' prefetch_threads: 2 }", "deadlines { step_s: 5 }",
         "run { max_restarts: 7 }", "worker { check_gradients: true }",
         "checkpoint { every_steps: 3 keep_last: 9 }", "run { trace_file: 't.json' }",
+        "evaluation { patience: 5 stop_at_accuracy: 0.9 }",
         "tensorboard { histograms_every_steps: 5 }", "worker { devices: 'cpu' }"}) {
     EXPECT_EQ(ErrorOf(change), "") << change;
   }
@@ -63,6 +64,14 @@ TEST(ResumableConfigTest, WhatAStepDoesMayNot) {
   EXPECT_THAT(ErrorOf("optimizer { ema_decay: 0.9 }"),
               HasSubstr("optimizer.ema_decay was not set"));
   EXPECT_THAT(ErrorOf("cluster { wire_dtype: BF16 }"), HasSubstr("cluster.wire_dtype"));
+  EXPECT_THAT(ErrorOf("evaluation { min_delta: 0.1 }"), HasSubstr("evaluation.min_delta"));
+  const std::string plateau = FrozenConfigText(Resolved("learning_rate { type: PLATEAU }"));
+  EXPECT_THAT(
+      [&] {
+        (void)CheckResumable(plateau,
+                             Resolved("learning_rate { type: PLATEAU plateau_patience: 3 }"));
+      },
+      ThrowsMessage<Error>(HasSubstr("learning_rate.plateau_patience was 5 and is now 3")));
   EXPECT_THAT(ErrorOf("evaluation { every_steps: 3 }"), HasSubstr("evaluation.every_steps"));
   EXPECT_THAT(ErrorOf("model { layer { name: 'x' relu {} } }"), HasSubstr("model.layer[2]"));
 }
@@ -81,6 +90,7 @@ TEST(ResumableConfigTest, TheLengthStaysWhereTheRateFollowsIt) {
     EXPECT_EQ(ErrorOf("run { epochs: 9 }", ends), "");
     EXPECT_EQ(ErrorOf("cluster { workers: 4 }", rate), "");
   }
+  EXPECT_EQ(ErrorOf("run { epochs: 9 }", "learning_rate { type: PLATEAU }"), "");
 }
 
 // What followed from the number of workers is frozen: four of them go on as two began.

@@ -28,12 +28,40 @@ TEST_F(ConfigTest, WhatAnEvaluationGivesNeedsOne) {
   const std::vector<std::string> final{"evaluation.every_epochs=0",
                                        "evaluation.confusion_matrix=true"};
   EXPECT_EQ(ErrorOf(Config(""), final), "no error");
-  for (const char* wanted :
-       {"evaluation.confusion_matrix=true", "evaluation.stop_at_accuracy=0.5"}) {
+  for (const char* wanted : {"evaluation.confusion_matrix=true", "evaluation.stop_at_accuracy=0.5",
+                             "evaluation.patience=2", "learning_rate.type=PLATEAU"}) {
     EXPECT_THAT(
         ErrorOf(Config(""), {"data={ format: SYNTHETIC synthetic { test_samples: 0 } }", wanted}),
         HasSubstr("needs test images"));
   }
+  for (const char* wanted :
+       {"evaluation.stop_at_accuracy=0.5", "evaluation.patience=2", "learning_rate.type=PLATEAU"}) {
+    EXPECT_THAT(ErrorOf(Config(""), {"evaluation.every_epochs=0", wanted}),
+                HasSubstr("needs evaluations during the run: expected evaluation.every_epochs or "
+                          "every_steps"));
+    EXPECT_EQ(
+        ErrorOf(Config(""), {"evaluation.every_epochs=0", "evaluation.every_steps=5", wanted}),
+        "no error");
+  }
+}
+
+TEST_F(ConfigTest, APlateausSettings) {
+  const auto error = [&](const std::vector<std::string>& settings) {
+    std::vector<std::string> all{"learning_rate.type=PLATEAU", "learning_rate.base=0.5"};
+    all.insert(all.end(), settings.begin(), settings.end());
+    return ErrorOf(Config(""), all);
+  };
+  EXPECT_EQ(error({"learning_rate.factor=0.5", "learning_rate.end=0.05",
+                   "learning_rate.plateau_patience=1", "learning_rate.plateau_min_delta=0.01",
+                   "learning_rate.warmup_samples=10"}),
+            "no error");
+  EXPECT_THAT(error({"learning_rate.factor=1"}),
+              HasSubstr("expected less than 1 for type PLATEAU, got 1"));
+  EXPECT_THAT(error({"learning_rate.end=0.6"}), HasSubstr("expected at most base, 0.5"));
+  EXPECT_THAT(error({"learning_rate.plateau_patience=0"}), HasSubstr("plateau_patience"));
+  EXPECT_THAT(error({"learning_rate.interval_samples=9"}), HasSubstr("contradicts type PLATEAU"));
+  EXPECT_THAT(ErrorOf(Config(""), {"learning_rate.plateau_patience=3"}),
+              HasSubstr("it is for type PLATEAU"));
 }
 
 TEST_F(ConfigTest, SettingsWithoutEffectAreRefused) {

@@ -106,6 +106,8 @@ TEST(WithoutEffect, EveryRow) {
       {"evaluation.stop_at_accuracy",
        "evaluation { stop_at_accuracy: 0.5 every_epochs: 0 every_steps: 10 }",
        "evaluation { stop_at_accuracy: 0.5 every_epochs: 0 every_steps: 5 }"},
+      {"evaluation.min_delta", "evaluation { min_delta: 0.1 }",
+       "evaluation { min_delta: 0.1 patience: 2 }"},
       {"optimizer.ema_decay", "optimizer { ema_decay: 0.9 }",
        "optimizer { ema_decay: 0.9 } evaluation { use_ema: true }"},
       {"optimizer.decay_norm_and_bias", "optimizer { decay_norm_and_bias: false }",
@@ -139,6 +141,26 @@ TEST(WithoutEffect, EveryRow) {
     EXPECT_EQ(Keys(one.without), List{one.key}) << one.without;
     EXPECT_EQ(Keys(one.with), List{}) << one.with;
   }
+}
+
+// The first evaluation is the best so far: a run with 4 before its end can wait for 3.
+TEST(WithoutEffect, PatienceThatIsLongerThanTheRun) {
+  const auto keys = [](const std::string& evaluation, const std::string& more = "",
+                       std::optional<int64_t> samples = 1000) {
+    return Keys("run { steps: 50 } evaluation { " + evaluation + " } " + more, samples);
+  };
+  const std::string every = "every_epochs: 0 every_steps: 10 ";
+  EXPECT_EQ(keys(every + "patience: 3"), List{});
+  EXPECT_EQ(keys(every + "patience: 4"), List{"evaluation.patience"});
+  EXPECT_EQ(keys(every + "patience: 4", "", std::nullopt), List{}) << "data that are not known";
+  const std::string plateau = "learning_rate { type: PLATEAU plateau_patience: ";
+  EXPECT_EQ(keys(every, plateau + "3 }"), List{});
+  EXPECT_EQ(keys(every, plateau + "4 }"), List{"learning_rate.type"});
+  EXPECT_EQ(keys(every, plateau + "3 base: 0.5 end: 0.5 factor: 0.3 }"),
+            List{"learning_rate.factor"});
+  // Epochs of 10 steps, and every 15 steps: 10, 15, 20, 30, 40, 45.
+  EXPECT_EQ(keys("every_epochs: 1 every_steps: 15 patience: 5"), List{});
+  EXPECT_EQ(keys("every_epochs: 1 every_steps: 15 patience: 6"), List{"evaluation.patience"});
 }
 
 // The length of a run in images is known once the training set is.

@@ -65,6 +65,20 @@ std::string Slurp(const fs::path& path) {
 
 }  // namespace
 
+std::vector<nlohmann::json> Curve(const std::vector<nlohmann::json>& metrics) {
+  std::vector<nlohmann::json> lines;
+  for (const nlohmann::json& line : metrics) {
+    nlohmann::json kept;
+    for (const char* key : {"step", "samples", "epoch", "learning_rate", "train_loss",
+                            "train_accuracy", "test_accuracy", "test_loss", "best_step", "final",
+                            "reason", "stopped_early", "weights_hash", "decision", "stop_reason"}) {
+      if (line.contains(key)) kept[key] = line[key];
+    }
+    lines.push_back(std::move(kept));
+  }
+  return lines;
+}
+
 bool Eventually(double seconds, const std::function<bool()>& condition) {
   const auto end =
       std::chrono::steady_clock::now() + kSlowdown * std::chrono::duration<double>(seconds);
@@ -136,6 +150,22 @@ RealJob::RealJob() {
 RealJob::~RealJob() {
   std::error_code error;
   fs::remove_all(dir_, error);
+}
+
+Outcome RealJob::GoOn(const std::string& run, const std::vector<std::string>& more) {
+  std::vector<std::string> arguments{"launch", "--resume", Path(run)};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return Muster(arguments, run);
+}
+
+void RealJob::KillAll(const std::string& run, Process& launcher) {
+  launcher.Signal(SIGSTOP);  // so that it cleans nothing up
+  for (const int rank : {-1, 0, 1}) {
+    if (const pid_t pid = Find(run, rank); pid > 0) ::kill(pid, SIGKILL);
+  }
+  launcher.Signal(SIGKILL);
+  EXPECT_EQ(launcher.Wait(20), 128 + SIGKILL);
+  EXPECT_TRUE(NothingLeft(10));
 }
 
 std::unique_ptr<Process> RealJob::Start(const std::string& name,

@@ -61,6 +61,10 @@ class RealJob : public ::testing::Test {
   std::unique_ptr<Process> Start(const std::string& name, const std::vector<std::string>& settings);
   // `muster` with these arguments, to its end; the lines of `run`/metrics.jsonl, if it is given.
   Outcome Muster(std::vector<std::string> arguments, const std::string& run = "");
+  // `muster launch --resume` of that run.
+  Outcome GoOn(const std::string& run, const std::vector<std::string>& more = {});
+  // SIGKILL to all of a run of two workers, as of a host that loses its power.
+  void KillAll(const std::string& run, Process& launcher);
   // Waits until a line of metrics.jsonl says that at least `step` steps are done.
   ::testing::AssertionResult Reaches(const std::string& name, int64_t step);
   // The pid of the worker of this rank ("server": -1), from /proc.
@@ -74,6 +78,9 @@ class RealJob : public ::testing::Test {
   std::filesystem::path dir_;
   int runs_ = 0;
 };
+
+// What of the lines of metrics.jsonl is the run's, and not of the time that it took.
+std::vector<nlohmann::json> Curve(const std::vector<nlohmann::json>& metrics);
 
 bool Eventually(double seconds, const std::function<bool()>& condition);
 

@@ -18,28 +18,8 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// What of a line is the run's, and not of the time that it took.
-std::vector<nlohmann::json> Curve(const std::vector<nlohmann::json>& metrics) {
-  std::vector<nlohmann::json> lines;
-  for (const nlohmann::json& line : metrics) {
-    nlohmann::json kept;
-    for (const char* key : {"step", "samples", "epoch", "learning_rate", "train_loss",
-                            "train_accuracy", "test_accuracy", "test_loss", "best_step", "final",
-                            "reason", "stopped_early", "weights_hash"}) {
-      if (line.contains(key)) kept[key] = line[key];
-    }
-    lines.push_back(std::move(kept));
-  }
-  return lines;
-}
-
 class Resume : public RealJob {
  protected:
-  Outcome GoOn(const std::string& run, std::vector<std::string> more = {}) {
-    std::vector<std::string> arguments{"launch", "--resume", Path(run)};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return Muster(arguments, run);
-  }
   // The names of the checkpoints of a run.
   std::set<std::string> Kept(const std::string& run) const {
     std::set<std::string> names;
@@ -49,16 +29,6 @@ class Resume : public RealJob {
       if (name.starts_with("step-")) names.insert(name);
     }
     return names;
-  }
-  // SIGKILL to everything, as a host that loses its power.
-  void KillAll(const std::string& run, Process& launcher) {
-    launcher.Signal(SIGSTOP);  // so that it cleans nothing up
-    for (const int rank : {-1, 0, 1}) {
-      if (const pid_t pid = Find(run, rank); pid > 0) ::kill(pid, SIGKILL);
-    }
-    launcher.Signal(SIGKILL);
-    EXPECT_EQ(launcher.Wait(20), 128 + SIGKILL);
-    EXPECT_TRUE(NothingLeft(10));
   }
 };
 

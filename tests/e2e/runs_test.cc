@@ -12,12 +12,14 @@
 
 #include "common/base/error.h"
 #include "tests/e2e/real_job.h"
+#include "tests/launch/text/unwrapped.h"
 
 namespace muster::testing {
 namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -112,7 +114,7 @@ TEST_F(Runs, AStepIsNeverLessThanItsPartsWhenEachIsEvaluated) {
   const Outcome outcome = Smoke("run", {"run.steps=8", "evaluation.every_steps=1"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
   EXPECT_EQ(outcome.metrics.back()["timed_steps"], 1);
-  EXPECT_THAT(outcome.log,
+  EXPECT_THAT(Unwrapped(outcome.log),
               HasSubstr("of 1 of 8 steps, since the others began during an evaluation"));
   const Outcome seldom = Smoke("seldom", {"run.steps=8", "evaluation.every_steps=4"});
   EXPECT_EQ(seldom.metrics.back()["timed_steps"], 7) << seldom.log;  // all but the fifth
@@ -120,7 +122,8 @@ TEST_F(Runs, AStepIsNeverLessThanItsPartsWhenEachIsEvaluated) {
     int percents = 0, parts = 0;
     std::istringstream lines(one.log);
     for (std::string line; std::getline(lines, line);) {
-      if (!line.starts_with("                 ") || !line.ends_with(" %")) continue;
+      const bool part = line.starts_with("                 ") && line.ends_with(" %");
+      if (!part || line.find("ranks") != std::string::npos) continue;
       percents += std::stoi(line.substr(line.size() - 6));
       ++parts;
     }
@@ -209,6 +212,14 @@ TEST_F(Runs, CtrlCEndsTheSeries) {
   EXPECT_EQ(process.Wait(15), static_cast<int>(ExitCode::kInterrupted));
   EXPECT_FALSE(fs::exists(Path("series/seed-2")));
   EXPECT_TRUE(NothingLeft(2));
+  // What to do now.
+  EXPECT_THAT(process.Log(),
+              AllOf(ContainsRegex("muster launch --resume .*/series/seed-1 goes on from step "),
+                    HasSubstr("A series is not resumed as a whole"),
+                    ContainsRegex("muster launch .*smoke.txtpb --seed 2 --repeat 2 --run-dir ")));
+  const Outcome whole = Muster({"launch", "--resume", Path("series")});
+  EXPECT_EQ(whole.exit_code, 2);
+  EXPECT_THAT(whole.log, HasSubstr("/series/seed-S; `muster runs "));
 }
 
 TEST_F(Runs, ADryRunLeavesNothingBehind) {

@@ -1,12 +1,11 @@
 // Who sends without end fills neither the server nor others.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <chrono>
-#include <fstream>
 #include <future>
 #include <thread>
 
+#include "common/base/resident_memory.h"
 #include "common/config/chunk_bytes.h"
 #include "common/link/protocol.h"
 #include "common/transport/zmq/zmq_link.h"
@@ -15,12 +14,7 @@
 namespace muster::testing {
 namespace {
 
-size_t ResidentBytes() {
-  std::ifstream statm("/proc/self/statm");
-  size_t total = 0, resident = 0;
-  statm >> total >> resident;
-  return resident * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-}
+size_t Resident() { return static_cast<size_t>(ResidentBytes().value_or(0)); }
 
 // Sanitizers keep freed memory, to find who uses it: what is resident says nothing then.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -47,7 +41,7 @@ TEST(Flood, AFloodWaitsAtItsSender) {
   const auto connected = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (!server->Receive()) ASSERT_LT(std::chrono::steady_clock::now(), connected);
   const std::vector<float> tensor(kBytes / sizeof(float), 1.5f);
-  const size_t before = ResidentBytes();
+  const size_t before = Resident();
   for (int i = 0; i < kMessages; ++i) {  // sent from where it lies: no copies on this side
     wire::WorkerMessage message;
     message.mutable_gradient_part()->set_step(i);
@@ -58,7 +52,7 @@ TEST(Flood, AFloodWaitsAtItsSender) {
   for (int quiet = 0, looks = 0; quiet < 20; ++looks) {
     ASSERT_LT(looks, 400) << "the server's memory never comes to rest";
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    held = ResidentBytes() - before;
+    held = Resident() - before;
     quiet = held == last ? quiet + 1 : 0;
     last = held;
   }
@@ -108,9 +102,9 @@ TEST(Flood, AMembersFloodDoesNotFillTheServer) {
   const size_t model = job.graph().arena_floats() * sizeof(float);
   const std::vector<float> junk(options.max_message_bytes / sizeof(float) - (1 << 10), 2.5f);
   const std::vector<Chunk> chunks = CutChunks(job.graph().layout(), config.cluster());
-  const size_t before = ResidentBytes();
+  const size_t before = Resident();
   size_t sent = 0, peak = 0;
-  const auto look = [&] { peak = std::max(peak, std::max(ResidentBytes(), before) - before); };
+  const auto look = [&] { peak = std::max(peak, std::max(Resident(), before) - before); };
   const auto push = [&](int64_t step, size_t chunk, size_t floats) {
     wire::GradientPart& part = *message.mutable_gradient_part();
     part.set_step(step);

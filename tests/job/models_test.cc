@@ -121,6 +121,45 @@ TEST_F(ModelsTest, TheAverageIsTheProductWhereItIsEvaluated) {
   }
 }
 
+// A run that was killed before its best weights were on the disk: any checkpoint of that step has
+// them, evaluated or not, the newest or one before.
+TEST_F(ModelsTest, TheBestWeightsAreWrittenAgain) {
+  const WorkerBehaviour better{
+      .gradient = kFalling.gradient,
+      .correct = [](int64_t version, int64_t) { return version <= 4 ? version : int64_t{1}; }};
+  const std::filesystem::path best = dir_ / "best.safetensors", old = dir_ / "old";
+  for (const bool average : {false, true}) {
+    for (const bool stale : {false, true}) {
+      for (const int64_t stopped : {4, 5}) {
+        SCOPED_TRACE(fmt::format("average {} stale {} stopped {}", average, stale, stopped));
+        const auto run = [&](int64_t steps) {
+          config::Config config = Evaluated(steps);
+          config.mutable_checkpoint()->set_every_steps(1);
+          config.mutable_checkpoint()->set_keep_last(3);
+          if (average) config.mutable_optimizer()->set_ema_decay(0.5);
+          config.mutable_evaluation()->set_use_ema(average);
+          TestJob job(config);
+          job.test_samples = 40;
+          RunWorkers(job, better);
+          job.Finish();
+          if (steps == 6) {  // e ← (e + w) / 2
+            ExpectAll("best.safetensors", job.graph(), average ? -3.0625f : -4, 4, average);
+          }
+        };
+        run(2);
+        std::filesystem::copy(best, old);
+        for (int64_t steps = 4; steps <= stopped; ++steps) run(steps);  // each keeps its last
+        std::filesystem::remove(best);
+        if (stale) std::filesystem::copy(old, best);
+        run(6);
+        for (const auto& entry : std::filesystem::directory_iterator(dir_.path())) {
+          std::filesystem::remove_all(entry.path());
+        }
+      }
+    }
+  }
+}
+
 // A worker is lost when some chunks of the next weights are there already: nothing of them is in
 // the files.
 TEST_F(ModelsTest, ALostWorkerCostsOnlyTheStepThatWasBroken) {

@@ -157,7 +157,7 @@ std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour, s
         block.set_block(static_cast<uint32_t>(b));
         block.set_samples(order.block_size);
         block.set_loss(static_cast<double>(b + 1));
-        block.set_correct(1);
+        block.set_correct(behaviour.correct ? behaviour.correct(order.version, b) : 1);
         client.ReportEvaluated(block);
       }
       continue;

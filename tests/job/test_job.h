@@ -79,6 +79,8 @@ struct WorkerBehaviour {
   std::function<double(int64_t step, int64_t slice)> loss;
   // Called with each order to train.
   std::function<void(const Order& order)> on_train;
+  // How many of a block of the test set are right, at most 20; default: 1.
+  std::function<int64_t(int64_t version, int64_t block)> correct;
   // Called before the losses of a step are reported.
   std::function<void(int64_t step)> before_step;
   // Called by rank 0 with the moving average of W(version), before it is evaluated.

@@ -60,6 +60,23 @@ TEST(Schedule, Exponential) {
   EXPECT_DOUBLE_EQ(rate.At(150), 0.05);
 }
 
+TEST(Schedule, Plateau) {
+  const auto rate = Make("type: PLATEAU base: 0.5 factor: 0.1 end: 0.001 warmup_samples: 100");
+  EXPECT_EQ(rate.At(0), 0);
+  EXPECT_EQ(rate.At(50), 0.25);
+  EXPECT_EQ(rate.At(100), 0.5);
+  EXPECT_EQ(rate.At(1 << 30), 0.5);
+  EXPECT_DOUBLE_EQ(rate.At(100, 1), 0.05);
+  EXPECT_DOUBLE_EQ(rate.At(99999, 2), 0.005);
+  EXPECT_EQ(rate.At(100, 3), 0.001) << "never below end";
+  EXPECT_EQ(rate.At(100, 1000000), 0.001);
+  EXPECT_DOUBLE_EQ(rate.At(50, 1), 0.025) << "the warm-up leads to the rate as it is now";
+  // A rate that was scaled to less than end is not raised.
+  const auto scaled = Make("type: PLATEAU base: 0.5 end: 0.2 scaling: LINEAR base_workers: 5");
+  EXPECT_EQ(scaled.At(0), 0.1);
+  EXPECT_EQ(scaled.At(0, 3), 0.1);
+}
+
 TEST(Schedule, Polynomial) {
   const auto linear = Make("type: POLYNOMIAL base: 1 end: 0.2");
   EXPECT_EQ(linear.At(0), 1);

@@ -4,7 +4,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
+#include "common/base/join.h"
 #include "common/config/instruction_set.h"
 #include "tests/launch/job/job_fixture.h"
 
@@ -50,6 +52,58 @@ TEST_F(CommandLineTest, HelpAndVersion) {
     EXPECT_THAT(launch.out, HasSubstr(text));
   }
   EXPECT_EQ(Run({"--version"}).out, "muster " MUSTER_VERSION "\n");
+}
+
+// The commands that a help text lists.
+std::vector<std::string> CommandsOf(const std::string& help) {
+  std::vector<std::string> names;
+  std::istringstream lines(help.substr(std::min(help.find("Subcommands:\n"), help.size())));
+  std::string line;
+  std::getline(lines, line);
+  while (std::getline(lines, line) && !line.empty()) {
+    if (line.starts_with("  ") && line[2] != ' ') {
+      names.push_back(line.substr(2, line.find(' ', 2) - 2));
+    }
+  }
+  return names;
+}
+
+TEST_F(CommandLineTest, NoHelpTextIsWiderThanATerminal) {
+  std::vector<std::vector<std::string>> commands{{}};
+  for (size_t i = 0; i < commands.size(); ++i) {
+    std::vector<std::string> arguments = commands[i];
+    arguments.emplace_back("--help");
+    const Finished finished = Run(arguments);
+    EXPECT_EQ(finished.exit_code, 0);
+    std::istringstream lines(finished.out);
+    for (std::string line; std::getline(lines, line);) {
+      EXPECT_LE(line.size(), 80u) << Join(arguments, " ") << ": " << line;
+    }
+    for (const std::string& name : CommandsOf(finished.out)) {
+      commands.push_back(commands[i]);
+      commands.back().push_back(name);
+    }
+  }
+  EXPECT_GE(commands.size(), 19u);  // 15 of muster, 2 of data, 1 of gpus
+  std::istringstream lines(Run({}).err);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
+}
+
+// A variable of a shell script that is not set is no wish.
+TEST_F(CommandLineTest, AnEmptyValueIsRefused) {
+  for (const char* option : {"--devices", "--save-to", "--data", "--workers", "--epochs", "--trace",
+                             "--seed", "--initial-weights"}) {
+    ExpectRefused(Run({"launch", config(), option, ""}),
+                  std::string(option) + ": expected a value, got \"\"");
+  }
+  ExpectRefused(Run({"launch", "--resume", ""}), "--resume: expected a value, got \"\"");
+  ExpectRefused(Run({"server", config(), "--endpoint", ""}), "--endpoint: expected a value");
+}
+
+TEST_F(CommandLineTest, ToWaitIsForCards) {
+  const std::string message = "--wait: no cards are asked for, so there is nothing to wait for";
+  ExpectRefused(RunLaunch({"--wait"}), message);
+  ExpectRefused(RunLaunch({"--wait", "5", "--devices", "cpu"}), message);
 }
 
 TEST_F(CommandLineTest, UnknownCommandsAndOptionsNameTheNearest) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "common/base/join.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
 #include "launch/inspect/inspect_command.h"
@@ -13,6 +14,7 @@
 #include "launch/memory/server_memory.h"
 #include "launch/text/units.h"
 #include "proto/config.pb.h"
+#include "tests/launch/text/unwrapped.h"
 
 namespace muster {
 namespace {
@@ -43,10 +45,10 @@ TEST_P(ConfigsTest, ReadsChecksAndInspects) {
   EXPECT_THAT(lines, Contains(HasSubstr("1,000 for training")));
   EXPECT_EQ(config.cluster().workers(), 2u);
   EXPECT_EQ(config.run().slices(), 8u);
-  EXPECT_THAT(lines, Contains(HasSubstr("and with run.slices=8 on any number of workers up to 8")));
-  EXPECT_THAT(lines,
-              Contains(HasSubstr(fmt::format("run.global_batch={}, run.slices=8, worker.threads=1",
-                                             config.run().global_batch()))));
+  const std::string text = testing::Unwrapped(Join(lines, "\n"));
+  EXPECT_THAT(text, HasSubstr("and with run.slices=8 on any number of workers up to 8"));
+  EXPECT_THAT(text, HasSubstr(fmt::format("run.global_batch={}, run.slices=8, worker.threads=1",
+                                          config.run().global_batch())));
   EXPECT_THAT(lines, Contains(AllOf(HasSubstr("worker"), HasSubstr("23.0 MB"))));
   // What the server holds is in the server's rows, and the host's files are there once.
   const double all = SumOf(ServerMemory(config, graph)) + config.cluster().workers() * 5e6 + 11e6;

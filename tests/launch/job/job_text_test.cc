@@ -6,114 +6,26 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <numeric>
+#include <sstream>
 
+#include "common/base/unique_fd.h"
+#include "common/config/build_graph.h"
 #include "launch/job/job_display.h"
+#include "launch/job/summary_text.h"
 #include "launch/text/text_table.h"
+#include "launch/text/wrapped.h"
 #include "proto/config.pb.h"
 
 namespace muster {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
-using ::testing::SizeIs;
-
-TEST(SummaryTest, PartsOfAStepAddUp) {
-  std::string pattern = std::filesystem::temp_directory_path() / "muster-text-XXXXXX";
-  RunDir dir = RunDir::Open(::mkdtemp(pattern.data()));
-  events::Summary summary;
-  summary.set_end(events::Summary::COMPLETED);
-  summary.set_steps(3910);
-  summary.mutable_at()->set_samples(500000);
-  summary.mutable_at()->set_elapsed_s(411);
-  summary.mutable_test()->set_accuracy(0.7);
-  events::Measured& measured = *summary.mutable_measured();
-  measured.set_step_ms(100);
-  measured.mutable_parts()->set_compute_ms(80);
-  measured.mutable_parts()->set_push_ms(5);
-  measured.mutable_parts()->set_wait_ms(10);
-  measured.set_images_per_second(1200);
-  measured.mutable_shares()->set_overhead(0.024);
-  measured.mutable_shares()->set_imbalance(0.051);
-  EXPECT_THAT(
-      SummaryLines(summary, 2, dir, FilesText(2)),
-      ElementsAre(
-          "Completed: 3,910 steps, 500,000 images in 6 min 51 s",
-          "  test accuracy  70.00 %",  //
-          "  speed          1,200 images/s, 600 per worker",
-          "  step           100 ms",  //
-          "                 compute    80.0 ms   80 %",
-          "                 push       5.00 ms    5 %",
-          "                 wait       10.0 ms   10 %",
-          "                 other      5.00 ms    5 %",
-          "  overhead       2.4 % of a step beyond the slowest rank's compute; imbalance between "
-          "ranks 5.1 %",
-          HasSubstr("run directory  "),
-          "  run files      config.txtpb, metrics.jsonl, server.log, worker-0.log, worker-1.log"));
-  EXPECT_THAT(SummaryLines(summary, 2, dir, "").back(), HasSubstr("run directory  "));
-  // The weights, each file with its step, and what somebody has taken away of them.
-  EXPECT_THAT(dir.MissingFiles(0, summary), SizeIs(3));
-  for (const char* file : {"model.safetensors", "best.safetensors"}) {
-    events::Summary::Model& model = *summary.add_models();
-    model.set_file(file);
-    model.set_step(summary.models_size() == 1 ? 3910 : 2000);
-    model.set_average(true);
-    model.set_test_accuracy(0.7125);
-  }
-  EXPECT_THAT(SummaryLines(summary, 2, dir, ""),
-              IsSupersetOf({HasSubstr("  weights        " + dir.shown() +
-                                      "/model.safetensors: the moving average after step 3,910"),
-                            HasSubstr("/best.safetensors: the moving average of the best "
-                                      "evaluation, at step 2,000 (71.25 %)")}));
-  EXPECT_THAT(dir.MissingFiles(0, summary), SizeIs(5));
-  dir.Discard();
-  std::filesystem::remove_all(dir.path());
-}
-
-// What is rounded never adds up to more than the whole; and what the step's length leaves out is
-// said.
-TEST(SummaryTest, SharesOfAStepNeverExceedIt) {
-  const auto step_lines = [](const events::Summary& summary) {
-    std::string pattern = std::filesystem::temp_directory_path() / "muster-text-XXXXXX";
-    RunDir dir = RunDir::Open(::mkdtemp(pattern.data()));
-    std::vector<std::string> lines;
-    for (const std::string& line : SummaryLines(summary, 2, dir, "")) {
-      if (line.starts_with("  step ") || line.ends_with(" %")) lines.push_back(line);
-    }
-    dir.Discard();
-    std::filesystem::remove_all(dir.path());
-    return lines;
-  };
-  const auto total = [](const std::vector<std::string>& lines) {
-    int sum = 0;
-    for (const std::string& line : lines) {
-      if (line.ends_with(" %")) sum += std::stoi(line.substr(line.size() - 6));
-    }
-    return sum;
-  };
-  events::Summary summary;
-  summary.set_steps(100);
-  events::Measured& measured = *summary.mutable_measured();
-  measured.set_step_ms(1000);
-  measured.set_timed_steps(90);
-  events::StepParts& parts = *measured.mutable_parts();
-  parts.set_compute_ms(975);
-  parts.set_input_ms(5);
-  parts.set_push_ms(5);
-  parts.set_wait_ms(5);
-  parts.set_pull_ms(5);
-  EXPECT_EQ(total(step_lines(summary)), 100);  // rounded to the nearest it would be 98 + 4 x 1
-  // Two clocks: the ranks' times may be a little longer than the step.
-  parts.set_compute_ms(1100);
-  EXPECT_EQ(total(step_lines(summary)), 100);
-  measured.set_timed_steps(1);
-  EXPECT_THAT(step_lines(summary).front(),
-              HasSubstr("of 1 of 100 steps, since the others began during an evaluation"));
-  measured.set_timed_steps(0);
-  EXPECT_EQ(step_lines(summary).size(), 1u);
-}
 
 TEST(NoEffectTextsTest, OneLineForEachSettingOfAFile) {
   config::Config config;
@@ -159,6 +71,108 @@ TEST(UpdateTextTest, SaysWhatIsDoneWithGradientsAndWeights) {
             "gradients within +-5, gradient norm at most 2, moving average 0.999 of the weights");
   optimizer.set_type(config::Optimizer::SGD);
   EXPECT_THAT(UpdateText(config), HasSubstr("weight decay 0.01, "));
+}
+
+TEST(UpdateTextTest, SaysWhenAPlateauLowersTheRate) {
+  config::Config config;
+  config.mutable_learning_rate()->set_type(config::LearningRate::PLATEAU);
+  config.mutable_learning_rate()->set_base(0.1);
+  config.mutable_learning_rate()->set_plateau_patience(1);
+  EXPECT_EQ(UpdateText(config),
+            "SGD, PLATEAU 0.1, times 0.1 after 1 evaluation without a better test accuracy");
+}
+
+// What a row has to say may be long; lines are not, but for a path.
+TEST(JobTextTest, LinesFitATerminal) {
+  std::string pattern = std::filesystem::temp_directory_path() / "muster-text-XXXXXX";
+  RunDir dir = RunDir::Open(::mkdtemp(pattern.data()));
+  config::Config config;
+  config.mutable_run()->set_batch_per_worker(30);
+  config.mutable_run()->set_epochs(1);
+  config.mutable_run()->set_slices(7);
+  config.mutable_cluster()->set_workers(3);
+  config.mutable_data()->set_format(config::Data::SYNTHETIC);
+  config::LearningRate& rate = *config.mutable_learning_rate();
+  rate.set_base(0.1);
+  rate.set_type(config::LearningRate::COSINE);
+  rate.set_scaling(config::LearningRate::SQRT);
+  rate.set_warmup_samples(5000);
+  config.mutable_optimizer()->set_clip_norm(1);
+  config.mutable_optimizer()->set_ema_decay(0.5);
+  config::Layer& layer = *config.mutable_model()->add_layer();
+  layer.set_name("out");
+  layer.mutable_dense()->set_units(10);
+  config.mutable_model()->add_layer()->mutable_softmax_cross_entropy();
+  config.mutable_model()->mutable_layer(1)->set_name("loss");
+  const std::string path =
+      "/a/path/that/is/much/longer/than/any/terminal/is/wide/and/stays/one/config.txtpb";
+  std::vector<std::string> lines = HeaderLines(
+      path, config, BuildGraph(config.model(), InputShape(config.data())), "runs/" + path,
+      {.cores = 16,
+       .memory = "a warning that is so long that it would not fit into one line of it",
+       .resumed = "12 of 120 steps done, stopped early: no better test accuracy than 0.3"});
+  EXPECT_EQ(lines[0], "muster " MUSTER_VERSION ": " + path);
+  EXPECT_THAT(lines, Contains("  run directory  runs/" + path));
+  events::Summary summary;
+  summary.set_steps(100);
+  summary.set_stop_reason(
+      "no better test accuracy than 0.6231 (step 800) in 3 evaluations: evaluation.patience is 3");
+  summary.mutable_measured()->set_step_ms(1000);
+  summary.mutable_measured()->set_timed_steps(1);
+  summary.mutable_measured()->mutable_shares()->set_overhead(0.5);
+  summary.mutable_measured()->mutable_shares()->set_imbalance(0.5);
+  const std::vector<std::string> after = SummaryLines(summary, 3, dir, FilesText(3));
+  EXPECT_THAT(after,
+              IsSupersetOf({"  stopped early  no better test accuracy than 0.6231 (step 800) in 3",
+                            "                 evaluations: evaluation.patience is 3"}));
+  lines.insert(lines.end(), after.begin(), after.end());
+  for (const std::string& line : lines) {
+    EXPECT_TRUE(line.size() <= 80 || line.find(path) != std::string::npos) << line;
+    EXPECT_EQ(line.find_last_not_of(' '), line.size() - 1) << "'" << line << "'";
+  }
+  dir.Discard();
+  std::filesystem::remove_all(dir.path());
+}
+
+// The first words of a run that goes on say how long it is.
+TEST(JobDisplayTest, ALogLineBeforeAnyProgressHasTheTotals) {
+  std::string pattern = std::filesystem::temp_directory_path() / "muster-display-XXXXXX";
+  const UniqueFd file(::mkstemp(pattern.data()));
+  {
+    Console console(file.get());
+    JobDisplay display(console, 60);
+    events::Event event;
+    event.mutable_started()->set_total_steps(2000);
+    event.mutable_started()->set_epochs(20);
+    display.OnEvent(event);
+    event.mutable_log()->mutable_at()->set_step(1500);
+    event.mutable_log()->mutable_at()->set_epoch(15);
+    display.OnEvent(event);
+    events::Evaluation& evaluation = *event.mutable_evaluation();
+    evaluation.mutable_at()->set_step(1500);
+    evaluation.set_decision("the learning rate falls from 0.1 to 0.01: because");
+    display.OnEvent(event);
+    console.Flush(1);
+  }
+  std::stringstream text;
+  text << std::ifstream(pattern).rdbuf();
+  EXPECT_THAT(text.str(),
+              AllOf(HasSubstr("\nstep 1,500/2,000  epoch  15.00/20\n"),
+                    HasSubstr("\nThe learning rate falls from 0.1 to 0.01: because\n")));
+  std::filesystem::remove(pattern);
+}
+
+TEST(WrappedRowTest, GoesOnBelowTheLastCell) {
+  EXPECT_THAT(WrappedRow("  --wait N   Wait so long for it", 20),
+              ElementsAre("  --wait N   Wait so", "             long", "             for it"));
+  EXPECT_THAT(WrappedRow("    a sentence that is long", 14),
+              ElementsAre("    a sentence", "    that is", "    long"));
+  EXPECT_THAT(WrappedRow("it fits", 7), ElementsAre("it fits"));
+  EXPECT_THAT(WrappedRow("", 7), ElementsAre(""));
+  // Words that are longer than the line stay whole.
+  EXPECT_THAT(WrappedRow("  dir  /a/long/path is it", 10),
+              ElementsAre("  dir  /a/long/path", "       is", "       it"));
+  EXPECT_EQ(WrappedRows("one two\n\n  three\n", 5), "one\ntwo\n\n  three\n");
 }
 
 TEST(RankListTest, NamesRanks) {

@@ -59,7 +59,7 @@ TEST(BitsTextsTest, NameEverythingThatBitsDependOn) {
   config::Config config = JobOf(2, 256);
   EXPECT_THAT(Bits(config),
               AllOf(HasSubstr("the same in every run, and with run.slices=8 on any number of "
-                              "workers up to 8 depend on "),
+                              "workers up to 8 they depend on "),
                     HasSubstr("run.global_batch=256, run.slices=8, worker.threads=1, "
                               "worker.convolution=AUTO, on the workers' instruction set ("),
                     HasSubstr("oneDNN"), Not(HasSubstr("wire_dtype"))));

@@ -1,0 +1,141 @@
+// Runs whose evaluations lower the rate, or end them: what a person sees, and after a kill the
+// same.
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/e2e/real_job.h"
+#include "tests/launch/text/unwrapped.h"
+
+namespace muster::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using Patience = RealJob;
+
+// Weights that hardly move: each evaluation has the accuracy of the first one, at step 3. No better
+// is what comes at 6 and 9, then at 12 and 15, and so on.
+const std::vector<std::string> kPlateau{
+    "run.epochs=100",
+    "evaluation.every_steps=3",
+    "evaluation.every_epochs=0",
+    "learning_rate.type=PLATEAU",
+    "learning_rate.base=1e-8",
+    "learning_rate.factor=0.5",
+    "learning_rate.plateau_patience=2",
+    "checkpoint.every_steps=5",
+    "optimizer.ema_decay=0.9",
+    "evaluation.use_ema=true",
+};
+
+TEST_F(Patience, TheRateFallsAndFallsTheSameAfterAKill) {
+  const Outcome whole = Launch(kPlateau);
+  ASSERT_EQ(whole.exit_code, 0) << whole.log;
+  for (const nlohmann::json& line : whole.metrics) {
+    if (line.contains("final") || line.contains("test_accuracy")) continue;
+    const int64_t step = line["step"].get<int64_t>() - 1;  // the last one of the interval
+    const auto falls = static_cast<double>(step < 3 ? 0 : (step - 3) / 6);
+    EXPECT_DOUBLE_EQ(line["learning_rate"].get<double>(), 1e-8 * std::pow(0.5, falls)) << step;
+  }
+  EXPECT_THAT(Unwrapped(whole.log),
+              HasSubstr("PLATEAU 1e-08, times 0.5 after 2 evaluations without a better test"));
+  EXPECT_THAT(
+      whole.log,
+      ContainsRegex("\nThe learning rate falls from 1e-08 to 5e-09: no better test accuracy "
+                    "than 0.[0-9]+ .step 3. in 2 evaluations\n"));
+  EXPECT_THAT(Muster({"top", Path("run0"), "--once"}).log, HasSubstr("learning rate "));
+  const auto process = Start("run", kPlateau);
+  ASSERT_TRUE(Reaches("run", 20));
+  KillAll("run", *process);
+  const Outcome rest = GoOn("run", {"--workers", "3"});
+  ASSERT_EQ(rest.exit_code, 0) << rest.log;
+  EXPECT_EQ(rest.hash(), whole.hash());
+  EXPECT_EQ(Curve(rest.metrics), Curve(whole.metrics));
+}
+
+// Its length says nothing about its rate.
+TEST_F(Patience, ARunWithAPlateauCanBeMadeLonger) {
+  const Outcome whole = Launch(kPlateau);
+  std::vector<std::string> shorter = kPlateau;
+  shorter.front() = "run.steps=31";  // with an evaluation at the end, which does not count
+  ASSERT_EQ(Launch(shorter).exit_code, 0);
+  const Outcome longer = GoOn("run1", {"--epochs", "100"});
+  ASSERT_EQ(longer.exit_code, 0) << longer.log;
+  EXPECT_EQ(longer.hash(), whole.hash());
+}
+
+const std::vector<std::string> kStill{
+    "run.epochs=20",          "evaluation.every_steps=3", "evaluation.every_epochs=0",
+    "learning_rate.base=0.0", "evaluation.patience=3",    "checkpoint.every_steps=5",
+};
+
+TEST_F(Patience, ARunThatGetsNoBetterEndsAndSaysSo) {
+  const Outcome whole = Launch(kStill);
+  ASSERT_EQ(whole.exit_code, 0) << whole.log;
+  const nlohmann::json& last = whole.metrics.back();
+  EXPECT_EQ(last["step"], 12);
+  EXPECT_EQ(last["reason"], "completed");
+  EXPECT_EQ(last["stopped_early"], true);
+  const std::string reason = last["stop_reason"];
+  EXPECT_THAT(reason, ContainsRegex("^no better test accuracy than 0.[0-9]+ .step 3. in 3 "
+                                    "evaluations: evaluation.patience is 3$"));
+  EXPECT_EQ(whole.metrics[whole.metrics.size() - 2]["decision"], "stopped early: " + reason);
+  EXPECT_THAT(whole.log, AllOf(HasSubstr("\nStopped early: " + reason + "\n"),
+                               HasSubstr("\n  stopped early  no better test accuracy than "),
+                               HasSubstr("\nCompleted: 12 steps")));
+}
+
+TEST_F(Patience, ARunThatWasKilledEndsAtTheSameStep) {
+  std::vector<std::string> longer = kStill;
+  longer[0] = "run.epochs=200";
+  longer[1] = "evaluation.every_steps=150";
+  const Outcome whole = Launch(longer);
+  ASSERT_EQ(whole.exit_code, 0) << whole.log;
+  EXPECT_EQ(whole.metrics.back()["step"], 600);
+  const auto process = Start("run", longer);
+  ASSERT_TRUE(Reaches("run", 50));
+  KillAll("run", *process);
+  const Outcome rest = GoOn("run", {"--workers", "1"});
+  ASSERT_EQ(rest.exit_code, 0) << rest.log;
+  EXPECT_EQ(Curve(rest.metrics), Curve(whole.metrics));
+}
+
+TEST_F(Patience, WhatItTakesToGoOnIsSaid) {
+  ASSERT_EQ(Launch(kStill).exit_code, 0);
+  const auto stopped = Curve(Metrics("run0"));
+  const Outcome same = GoOn("run0");
+  EXPECT_EQ(same.exit_code, 0) << same.log;
+  EXPECT_THAT(same.log, ContainsRegex("going on +12 of 120 steps done, stopped early: no better"));
+  EXPECT_EQ(Curve(same.metrics), stopped);
+  const Outcome longer = GoOn("run0", {"--epochs", "50"});
+  EXPECT_EQ(longer.exit_code, 2);
+  EXPECT_THAT(longer.log,
+              AllOf(HasSubstr("stays stopped early: no better test accuracy"),
+                    HasSubstr("it goes on with --set evaluation.patience=N with N above 3, or 0")));
+  EXPECT_EQ(Curve(Metrics("run0")), stopped);
+  const Outcome lower = GoOn("run0", {"--set", "evaluation.patience=2"});
+  EXPECT_EQ(lower.exit_code, 2);
+  std::vector<std::string> patient = kStill;
+  patient[4] = "evaluation.patience=5";
+  const Outcome whole = Launch(patient);
+  const Outcome more = GoOn("run0", {"--set", "evaluation.patience=5"});
+  ASSERT_EQ(more.exit_code, 0) << more.log;
+  EXPECT_THAT(more.log, Not(HasSubstr("12 of 120 steps done,")));
+  EXPECT_EQ(more.metrics.back()["step"], 18);
+  // What was decided then stays said.
+  auto curve = Curve(more.metrics);
+  const auto then = std::ranges::find_if(
+      curve, [](const auto& line) { return line["step"] == 12 && line.contains("decision"); });
+  ASSERT_NE(then, curve.end());
+  then->erase("decision");
+  EXPECT_EQ(curve, Curve(whole.metrics));
+}
+
+}  // namespace
+}  // namespace muster::testing
