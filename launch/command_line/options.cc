@@ -31,8 +31,6 @@ void AddJobArguments(CLI::App& command, Arguments& arguments) {
                   "begun, else begin it")
       ->type_name("RUN_DIR|auto")
       ->check(SomeText())
-      ->excludes(config)
-      ->excludes(command.get_option("--run-dir"))
       ->trigger_on_parse()
       ->each([config](const std::string& dir) { config->required(dir == kResumeAuto); });
   command.parse_complete_callback([&command, &arguments, config] {
