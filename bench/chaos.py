@@ -31,7 +31,7 @@ import sys
 import tempfile
 import time
 
-from job_processes import descriptors_of, member, processes_of
+from job_processes import descriptors_of, member, processes_of, states_of
 from resume_check import NETWORK, PARTS, VARIANTS, metrics
 from tensorboard_steps import Twice, shown
 
@@ -279,7 +279,8 @@ def main():
         except Lost as lost:
             failures.append(seed)
             print(f"seed {seed}: variant {run.variant} over {run.transport}: {lost}; {run.log}\n"
-                  f"    {[(f.kind, f.step) for f in run.plan]}", flush=True)
+                  f"    {[(f.kind, f.step) for f in run.plan]}\n    {states_of(processes_of(run.folder))}",
+                  flush=True)
         finally:
             run.end()
     print(f"{arguments.runs - len(failures)} of {arguments.runs} runs end as if nothing had been, after "

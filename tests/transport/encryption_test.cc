@@ -80,11 +80,13 @@ struct Refusal {
   std::string worker, server;  // what is said; "" if nothing is
 };
 
-// A worker that is not let in: what both sides say, within a deadline.
-Refusal Refused(ServerLink& server, ClientLink& worker) {
+// A worker that is not let in: what both sides say, within a deadline. The server says nothing, if
+// the worker hangs up first.
+Refusal Refused(ServerLink& server, ClientLink& worker, bool server_says) {
   Refusal refusal;
   const auto until = steady_clock::now() + std::chrono::seconds(20);
-  while ((refusal.worker.empty() || refusal.server.empty()) && steady_clock::now() < until) {
+  while ((refusal.worker.empty() || (server_says && refusal.server.empty())) &&
+         steady_clock::now() < until) {
     if (const auto event = server.Receive()) {
       EXPECT_EQ(event->kind, FromWorker::Kind::kRefused);
       refusal.server = event->refused + ": " + event->why_refused;
@@ -104,7 +106,7 @@ TEST(Encryption, AWrongTokenIsRefusedAndSaid) {
   const auto server = ListenZmq("tcp://127.0.0.1:*", Options(true));
   const auto worker =
       ConnectZmq(server->endpoint(), Options(true, "0123456789abcdef0123456789abcdee"));
-  const Refusal refusal = Refused(*server, *worker);
+  const Refusal refusal = Refused(*server, *worker, true);
   EXPECT_THAT(refusal.worker, AllOf(HasSubstr("refused this worker"), HasSubstr("token is wrong")));
   EXPECT_THAT(refusal.server, HasSubstr("another token"));
 }
@@ -112,19 +114,17 @@ TEST(Encryption, AWrongTokenIsRefusedAndSaid) {
 TEST(Encryption, WhoDoesNotEncryptIsToldSo) {
   const auto server = ListenZmq("tcp://127.0.0.1:*", Options(true));
   const auto worker = ConnectZmq(server->endpoint(), Options(false));
-  const Refusal refusal = Refused(*server, *worker);
+  const Refusal refusal = Refused(*server, *worker, false);
   EXPECT_THAT(refusal.worker, AllOf(HasSubstr("encrypted connections only"),
                                     HasSubstr("cluster.encryption=CURVE")));
-  EXPECT_THAT(refusal.server, HasSubstr("cluster.encryption"));
 }
 
 TEST(Encryption, AServerThatDoesNotIsNamed) {
   const auto server = ListenZmq("tcp://127.0.0.1:*", Options(false));
   const auto worker = ConnectZmq(server->endpoint(), Options(true));
-  const Refusal refusal = Refused(*server, *worker);
+  const Refusal refusal = Refused(*server, *worker, false);
   EXPECT_THAT(refusal.worker,
               AllOf(HasSubstr("does not encrypt"), HasSubstr("cluster.encryption=NONE")));
-  EXPECT_THAT(refusal.server, HasSubstr("cluster.encryption"));
 }
 
 // Who knows the server's public key, and not the token, has a key that nobody knows.
