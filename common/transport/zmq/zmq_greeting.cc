@@ -18,10 +18,10 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 // ZMTP 3: ten bytes of signature, two of version, twenty of mechanism, then what does not matter.
-constexpr size_t kGreeting = 64, kMechanism = 12, kMechanismBytes = 20;
+constexpr size_t kGreeting = 64, kMechanismAt = 12, kMechanismBytes = 20;
 
 // No more than this: who learns that our mechanism is another one hangs up before he has told his.
-constexpr std::string_view kBeginning{"\xff\0\0\0\0\0\0\0\1\x7f\3\0", kMechanism};
+constexpr std::string_view kBeginning{"\xff\0\0\0\0\0\0\0\1\x7f\3\0", kMechanismAt};
 
 bool Await(int fd, short event, steady_clock::time_point until) {
   pollfd ready{fd, event, 0};
@@ -48,7 +48,7 @@ std::string MechanismOf(const std::string& address, milliseconds limit) {
     have += static_cast<size_t>(n);
   }
   if (greeting[0] != '\xff' || greeting[10] < 3) return "";
-  const std::string name = greeting.substr(kMechanism, kMechanismBytes);
+  const std::string name = greeting.substr(kMechanismAt, kMechanismBytes);
   return name.substr(0, std::min(name.find('\0'), name.size()));
 }
 
