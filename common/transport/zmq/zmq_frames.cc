@@ -79,13 +79,14 @@ bool FrameSender::Send(const google::protobuf::MessageLite& header,
 
 Frames ReceiveFrames(zmq::socket_t& socket, zmq::recv_flags first, size_t most) {
   Frames frames;
-  zmq::message_t frame;
-  if (!socket.recv(frame, first)) return frames;
-  for (;;) {
-    const bool more = frame.more();
+  zmq::recv_flags flags = first;
+  for (bool more = true; more; flags = zmq::recv_flags::none) {
+    zmq::message_t frame;
+    if (!socket.recv(frame, flags)) break;
+    more = frame.more();
     if (frames.size() <= most) frames.push_back(std::move(frame));
-    if (!more || !socket.recv(frame, zmq::recv_flags::none)) return frames;
   }
+  return frames;
 }
 
 namespace {

@@ -44,8 +44,8 @@ class FrameSender {
 
 using Frames = std::vector<zmq::message_t>;
 
-// What waits of the message whose first frames have been read, or, with dontwait, of a new one:
-// all of its frames, or none. Of those beyond `most` nothing is kept; one too many says so.
+// The frames of a message, or the rest of one whose first frames have been read; none if nothing
+// waits, with `first` dontwait. Those beyond `most` are read away, but for one, which says so.
 Frames ReceiveFrames(zmq::socket_t& socket, zmq::recv_flags first, size_t most);
 
 // How many frames a message of `bytes` may have.
