@@ -68,7 +68,8 @@ void Coordinator::Begin() {
   if (config_.learning_rate().scaling() != config::LearningRate::NONE) {
     LogInfo("learning rate: base {:g} is scaled to {:g} ({}, {} workers)",
             config_.learning_rate().base(), schedule_.base(),
-            config::LearningRate::Scaling_Name(config_.learning_rate().scaling()), roster.workers());
+            config::LearningRate::Scaling_Name(config_.learning_rate().scaling()),
+            roster.workers());
   }
   evaluator_.Plan(plan_, roster.test_samples());
   if (!FitsCheckpoint()) return;

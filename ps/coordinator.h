@@ -64,7 +64,8 @@ class Coordinator {
   std::string OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBlock& block);
   void OnStepTimes(uint32_t rank, const wire::StepTimes& times);
 
-  // By hand, in training only (PROTOCOL.md): with on_lost_worker of ABORT nothing of it is done here.
+  // By hand, in training only (PROTOCOL.md): with on_lost_worker of ABORT nothing of it is done
+  // here.
   //
   // A member is to compute what is missing of this subtree in the step under way. False: nothing
   // is, or it has no room.

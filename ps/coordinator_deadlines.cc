@@ -151,8 +151,8 @@ void Coordinator::CheckStragglers(Clock::time_point now) {
   if (idle.empty() || late.empty()) return;
   for (const Lease& lease : late) {
     work_.MarkLate(lease);
-    LogWarning("{} is late with {} of step {}: others compute them, too",
-               members_.Name(lease.rank), TextOf(Covers(lease.node, plan_.slices)), step_);
+    LogWarning("{} is late with {} of step {}: others compute them, too", members_.Name(lease.rank),
+               TextOf(Covers(lease.node, plan_.slices)), step_);
   }
   somebody_late_ = repair_due_ = true;
 }

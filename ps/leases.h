@@ -24,7 +24,7 @@ struct Lease {
   uint32_t arena = 0;  // of the member's gradient buffers
   bool again = false;  // somebody else's work
   bool open = true;
-  bool late = false;   // others were given its work, too
+  bool late = false;  // others were given its work, too
   std::chrono::steady_clock::time_point given = std::chrono::steady_clock::now();
   std::vector<bool> pending;  // the chunks that it is still to bring
   size_t pending_count = 0;

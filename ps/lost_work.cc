@@ -59,7 +59,8 @@ std::vector<TreeNode> LostWork::Pieces(const Step& step, size_t helpers) const {
       if (!Covers(half, step.slices).empty()) pieces.push_back(half);
     }
   }
-  std::ranges::sort(pieces, {}, [&](const TreeNode& node) { return Covers(node, step.slices).begin; });
+  std::ranges::sort(pieces, {},
+                    [&](const TreeNode& node) { return Covers(node, step.slices).begin; });
   return pieces;
 }
 

@@ -29,11 +29,12 @@ const char* Verb(events::MemberChange::Kind kind) {
 }  // namespace
 
 std::string TextOf(const events::MemberChange& change) {
-  std::string text = fmt::format("rank {} (host {}, pid {}) {} at step {}", change.rank(),
-                                 change.host(), change.pid(), Verb(change.kind()),
-                                 change.at().step());
+  std::string text =
+      fmt::format("rank {} (host {}, pid {}) {} at step {}", change.rank(), change.host(),
+                  change.pid(), Verb(change.kind()), change.at().step());
   if (!change.why().empty()) text += ": " + change.why();
-  if (change.slices() > 0) text += fmt::format("; others compute {}", Plural(change.slices(), "slice"));
+  if (change.slices() > 0)
+    text += fmt::format("; others compute {}", Plural(change.slices(), "slice"));
   if (change.blocks() > 0) {
     text += fmt::format("; others evaluate {}", Plural(change.blocks(), "block"));
   }

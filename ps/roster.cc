@@ -13,9 +13,7 @@
 namespace muster {
 
 Roster::Roster(const VariableLayout& layout, JoinTerms terms)
-    : layout_(layout),
-      terms_(std::move(terms)),
-      members_(std::max(terms_.workers, terms_.seats)) {}
+    : layout_(layout), terms_(std::move(terms)), members_(std::max(terms_.workers, terms_.seats)) {}
 
 Roster::Seating Roster::Join(PeerId peer, const wire::Hello& hello) {
   if (!SameToken(hello.token(), terms_.token)) return {hello.rank(), kWrongToken};

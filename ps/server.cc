@@ -248,9 +248,9 @@ void Server::OnFailure(uint32_t rank, const wire::Failure& failure) {
       !IsFinal(failure.exit_code())) {
     return OnLost(rank, ExitCode::kPeerFailed, "it failed: " + what);
   }
-  failure_.Set({ExitCode::kPeerFailed, rank,
-                fmt::format("{} failed at step {}: {}", members_.Name(rank), coordinator_.step(),
-                            what)});
+  failure_.Set(
+      {ExitCode::kPeerFailed, rank,
+       fmt::format("{} failed at step {}: {}", members_.Name(rank), coordinator_.step(), what)});
 }
 
 void Server::OnLost(uint32_t rank, ExitCode code, const std::string& why) {

@@ -196,8 +196,8 @@ void Handle(int signal, const struct sigaction& action) {
 }
 
 void SayWhenStopped(const std::string& who) {
-  const int size = std::snprintf(stop_line.data(), stop_line.size(), "muster: %s was stopped by ",
-                                 who.c_str());
+  const int size =
+      std::snprintf(stop_line.data(), stop_line.size(), "muster: %s was stopped by ", who.c_str());
   stop_line_size = static_cast<size_t>(std::max(size, 0));  // it fits, whatever the rank
   struct sigaction action {};
   action.sa_handler = OnStopSignal;

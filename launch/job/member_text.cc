@@ -61,9 +61,10 @@ std::vector<std::string> ChangesTexts(const events::Summary& summary,
   std::vector<std::string> texts;
   if (const int64_t lost = summary.workers_lost(); lost > 0) {
     // Who was fenced and came back has joined again, too.
-    const int64_t came =
-        std::max<int64_t>(0, summary.workers_joined() - summary.workers_fenced());
-    const char* const what = came >= lost ? "lost and replaced" : came > 0 ? "lost, some of them replaced" : "lost";
+    const int64_t came = std::max<int64_t>(0, summary.workers_joined() - summary.workers_fenced());
+    const char* const what = came >= lost ? "lost and replaced"
+                             : came > 0   ? "lost, some of them replaced"
+                                          : "lost";
     texts.push_back(fmt::format("{} {} ({})", Plural(lost, "worker"), what,
                                 Named(summary, Change::LOST, lost, ends)));
   }
@@ -73,7 +74,8 @@ std::vector<std::string> ChangesTexts(const events::Summary& summary,
                                 Named(summary, Change::FENCED, fenced, {})));
   }
   if (const int64_t left = summary.workers_left(); left > 0) {
-    texts.push_back(fmt::format("{} left ({})", FormatCount(left), Named(summary, Change::LEFT, left, {})));
+    texts.push_back(
+        fmt::format("{} left ({})", FormatCount(left), Named(summary, Change::LEFT, left, {})));
   }
   return texts;
 }

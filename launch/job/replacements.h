@@ -1,5 +1,5 @@
-// What becomes of a job whose worker has ended or was lost while it runs: cluster.on_lost_worker. It
-// waits for nothing and reads no clock, as the supervisor whose part it is.
+// What becomes of a job whose worker has ended or was lost while it runs: cluster.on_lost_worker.
+// It waits for nothing and reads no clock, as the supervisor whose part it is.
 #pragma once
 
 #include <map>
@@ -26,6 +26,9 @@ class Replacements {
   // it could, but too many have ended lately. `started`: all workers were there once.
   enum class Answer { kGoesOn, kFatal, kTooMany };
   Answer OnEnd(const EndedProcess& ended, bool started, double now);
+
+  // kTooMany, in words; `how`: it ended.
+  JobFailure TooMany(const EndedProcess& ended, const std::string& how) const;
 
   // Kills who is due. When somebody is due next.
   void Check(double now);

@@ -27,7 +27,11 @@ bool EndedWell(const EndedProcess& process) {
 }  // namespace
 
 Supervisor::Supervisor(const JobPlan& plan, Members& members, JobDisplay& display, double now)
-    : plan_(plan), members_(members), display_(display), deadline_(now + plan.start_s), replacements_(plan, members) {}
+    : plan_(plan),
+      members_(members),
+      display_(display),
+      deadline_(now + plan.start_s),
+      replacements_(plan, members) {}
 
 // ---------------------------------------------------------------------------------- watching
 
@@ -141,14 +145,8 @@ bool Supervisor::GoesOnWithout(const EndedProcess& process, double now) {
     Fail({.code = error.code(), .what = error.what()}, "", now);
     return true;
   }
-  const auto rank = static_cast<uint32_t>(process.rank);
-  Fail({.code = CodeOf(process.end),
-        .rank = rank,
-        .what = DescribeEnd(process, display_.AtStep(), members_.LastWords(process.rank)) +
-                fmt::format("; more than {} were lost within {} (cluster.max_restarts)",
-                            Plural(static_cast<int64_t>(plan_.max_restarts), "worker"),
-                            FormatDuration(plan_.restart_window_s))},
-       members_.LogPath(process.rank), now);
+  const std::string how = DescribeEnd(process, display_.AtStep(), members_.LastWords(process.rank));
+  Fail(replacements_.TooMany(process, how), members_.LogPath(process.rank), now);
   return true;
 }
 
@@ -274,8 +272,8 @@ void Supervisor::SignalAll(int signal) {
 
 double Supervisor::next_check() const {
   if (phase_ == Phase::kStopping) return stages_.next();
-  return std::min({phase_ == Phase::kRunning ? kNever : deadline_, early_exit_by_,
-                   replacements_.next_check()});
+  return std::min(
+      {phase_ == Phase::kRunning ? kNever : deadline_, early_exit_by_, replacements_.next_check()});
 }
 
 bool Supervisor::Over(double now) const {
