@@ -73,9 +73,10 @@ StepParts Progress::Times::Mean() const {
   return parts.Over(static_cast<double>(std::max<int64_t>(reports, 1)));
 }
 
-void Progress::Begin(const StepPlan& plan, uint32_t workers) {
+void Progress::Begin(const StepPlan& plan, uint32_t workers, uint32_t seats) {
   plan_ = plan;
-  ranks_.assign(workers, {});
+  workers_ = workers;
+  ranks_.assign(std::max(workers, seats), {});
   balances_ = StepBalances(workers, total_.steps);
   step_began_ = Clock::now();
 }
@@ -238,6 +239,7 @@ events::Summary Progress::Summary(events::Summary::End end, uint64_t weights_has
     summary.set_best_step(best_step_);
   }
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    if (rank >= workers_ && ranks_[rank].reports == 0) continue;  // nobody came
     events::Summary::Rank& one = *summary.add_ranks();
     one.set_rank(static_cast<uint32_t>(rank));
     *one.mutable_parts() = ToEvent(ranks_[rank].Mean());

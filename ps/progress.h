@@ -23,7 +23,8 @@ class Progress {
   using Clock = std::chrono::steady_clock;
 
   // All workers are ready: training time starts to count.
-  void Begin(const StepPlan& plan, uint32_t workers);
+  // `seats`: for others that come later; 0: none do.
+  void Begin(const StepPlan& plan, uint32_t workers, uint32_t seats = 0);
   // How many take part from now on, of whom reports are expected.
   void SetWorkers(uint32_t workers) { balances_.SetRanks(workers); }
   // A skipped step counts as a step, but its loss, which may be a NaN, is left out.
@@ -107,7 +108,8 @@ class Progress {
   double learning_rate_ = 0;
   std::vector<double> recent_seconds_;  // of the last steps, a ring
   Sums total_, since_log_, last_log_, since_live_;
-  std::vector<Times> ranks_;  // of the whole run
+  uint32_t workers_ = 0;      // at the start
+  std::vector<Times> ranks_;  // of the whole run, those of later ones, too
   StepBalances balances_;
   bool after_evaluation_ = false;  // ranks begin such a step at different times
   std::optional<EvaluationResult> evaluated_;

@@ -15,6 +15,14 @@ double SecondsOf(RunWatch::Clock::duration time) {
   return std::chrono::duration<double>(time).count();
 }
 
+// In a word, where it does not take part as the others do.
+const char* StateOf(const Member& member) {
+  if (!member.peer) return member.pid == 0 ? "" : "lost";
+  if (member.leaving) return "leaving";
+  if (member.entered) return "";
+  return member.was_ready ? "late" : "joining";
+}
+
 }  // namespace
 
 RunWatch::RunWatch(const std::string& run_dir, const Membership& members, const Progress& progress,
@@ -99,16 +107,19 @@ RunStatus RunWatch::Status(const char* state, Clock::time_point now) const {
                    .waits = waits_,
                    .checkpoint = checkpoint_};
   *status.progress.mutable_measured() = measured_;
-  for (uint32_t rank = 0; rank < recent_.ranks(); ++rank) {
+  auto ranks = static_cast<uint32_t>(recent_.ranks());
+  // Seats that were never taken.
+  while (ranks > members_.roster().workers() && members_.roster().at(ranks - 1).pid == 0) --ranks;
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
     const Member& member = members_.roster().at(rank);
-    if (!member.peer && member.pid == 0) continue;  // a seat that was never taken
     const double busy_ms = recent_.MeanBusy(rank);
     status.ranks.push_back({.host = member.host,
                             .pid = member.pid,
                             .images_per_second = busy_ms > 0 && rank < samples_.size()
                                                      ? 1e3 * samples_[rank] / busy_ms
                                                      : 0,
-                            .parts = recent_.Of(rank)});
+                            .parts = recent_.Of(rank),
+                            .state = StateOf(member)});
   }
   if (const auto& slowest = stragglers_.slowest()) {
     status.slowest = {.rank = slowest->rank,

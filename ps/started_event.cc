@@ -6,6 +6,7 @@ events::Started StartedEvent(const StepPlan& plan, const Roster& roster) {
   events::Started started;
   for (uint32_t rank = 0; rank < roster.size(); ++rank) {
     const Member& member = roster.at(rank);
+    if (!member.peer) continue;
     events::Started::Worker& worker = *started.add_workers();
     worker.set_rank(rank);
     worker.set_host(member.host);

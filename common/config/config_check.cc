@@ -300,6 +300,18 @@ void Checker::CheckDevices(const config::Worker& worker) const {
 }
 
 void Checker::CheckCluster(const config::Cluster& cluster) const {
+  if (cluster.has_workers() && cluster.min_workers() > cluster.workers()) {
+    Fail("cluster.min_workers", "{}: expected at most cluster.workers, which is {}",
+         cluster.min_workers(), cluster.workers());
+  }
+  if (cluster.has_workers() && cluster.has_max_workers() &&
+      cluster.max_workers() < cluster.workers()) {
+    Fail("cluster.max_workers", "{}: expected at least cluster.workers, which is {}",
+         cluster.max_workers(), cluster.workers());
+  }
+  if (cluster.shares() == config::Cluster::MEASURED) {
+    Fail("cluster.shares", "MEASURED is not built yet: expected EVEN");
+  }
   if (cluster.wire_dtype() == config::Cluster::FP32 ||
       cluster.transport() != config::Cluster::LOCAL) {
     return;

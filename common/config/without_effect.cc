@@ -114,7 +114,20 @@ std::string WithoutCards(const Job& job) {
               "no cards are asked for (worker.devices, --devices)");
 }
 
+std::string WithoutReplacements(const Job& job) {
+  return When(job.config.cluster().on_lost_worker() != config::Cluster::REPLACE,
+              "only with cluster.on_lost_worker=REPLACE");
+}
+std::string WithAbort(const Job& job) {
+  return When(job.config.cluster().on_lost_worker() == config::Cluster::ABORT,
+              "cluster.on_lost_worker is ABORT");
+}
+
 constexpr Row kRows[] = {
+    {"cluster.max_restarts", Typed::kMistake, InFile::kSaid, WithoutReplacements},
+    {"cluster.restart_window_s", Typed::kMistake, InFile::kSaid, WithoutReplacements},
+    {"cluster.min_workers", Typed::kMistake, InFile::kSaid, WithAbort},
+    {"cluster.max_workers", Typed::kMistake, InFile::kSaid, WithAbort},
     {"run.global_batch", Typed::kFine, InFile::kSaid,
      [](const Job& job) {
        if (!job.plan || job.plan->global_batch <= job.plan->train_samples) return std::string();

@@ -93,15 +93,15 @@ int Server(const Arguments& arguments) {
 // Everything that can be wrong with the command line is said here; the worker itself speaks in log
 // lines.
 int Worker(const Arguments& arguments) {
+  if (!arguments.rank && !arguments.join) {
+    throw Error(ExitCode::kUsage,
+                "--rank is missing: This worker's number, or --join (see muster worker --help)");
+  }
   const std::vector<Setting> settings = SettingsOf(arguments);
   config::Config config = LoadConfig(arguments.config, settings);
   // Of a config that leaves it to the server's cores, the server alone knows the number.
   const bool known = config.cluster().has_workers();
   ResolveConfig(config, AvailableCores());
-  if (!arguments.rank && !arguments.join) {
-    throw Error(ExitCode::kUsage,
-                "--rank is required, or --join: which of the job's workers is it?");
-  }
   if (known && arguments.rank && *arguments.rank >= config.cluster().workers()) {
     throw Error(ExitCode::kUsage, "--rank {}: expected 0 to {}, since cluster.workers is {}",
                 *arguments.rank, config.cluster().workers() - 1, config.cluster().workers());

@@ -6,6 +6,7 @@
 #include <csignal>
 
 #include "launch/job/stop_stages.h"
+#include "launch/text/units.h"
 
 namespace muster {
 namespace {
@@ -59,6 +60,14 @@ Replacements::Answer Replacements::OnEnd(const EndedProcess& ended, bool started
   if (lost_at_.size() > plan_.max_restarts) return Answer::kTooMany;
   members_.Replace(ended.rank);
   return Answer::kGoesOn;
+}
+
+JobFailure Replacements::TooMany(const EndedProcess& ended, const std::string& how) const {
+  return {.code = CodeOf(ended.end),
+          .rank = static_cast<uint32_t>(ended.rank),
+          .what = fmt::format("{}; more than {} were lost within {} (cluster.max_restarts)", how,
+                              Plural(static_cast<int64_t>(plan_.max_restarts), "worker"),
+                              FormatDuration(plan_.restart_window_s))};
 }
 
 void Replacements::Check(double now) {

@@ -27,6 +27,9 @@ class Replacements {
   enum class Answer { kGoesOn, kFatal, kTooMany };
   Answer OnEnd(const EndedProcess& ended, bool started, double now);
 
+  // kTooMany, in words; `how`: it ended.
+  JobFailure TooMany(const EndedProcess& ended, const std::string& how) const;
+
   // Kills who is due. When somebody is due next.
   void Check(double now);
   double next_check() const;

@@ -147,14 +147,8 @@ bool Supervisor::GoesOnWithout(const EndedProcess& process, double now) {
     Fail({.code = error.code(), .what = error.what()}, "", now);
     return true;
   }
-  const auto rank = static_cast<uint32_t>(process.rank);
-  Fail({.code = CodeOf(process.end),
-        .rank = rank,
-        .what = DescribeEnd(process, display_.AtStep(), members_.LastWords(process.rank)) +
-                fmt::format("; more than {} were lost within {} (cluster.max_restarts)",
-                            Plural(static_cast<int64_t>(plan_.max_restarts), "worker"),
-                            FormatDuration(plan_.restart_window_s))},
-       members_.LogPath(process.rank), now);
+  const std::string how = DescribeEnd(process, display_.AtStep(), members_.LastWords(process.rank));
+  Fail(replacements_.TooMany(process, how), members_.LogPath(process.rank), now);
   return true;
 }
 

@@ -102,6 +102,7 @@ void AddLine(const Json& line, RunRecord& run) {
     run.began = Began(Text(line, "time"), Number(line, "elapsed_s").value_or(0));
   }
   TakeLatest(line, run);
+  if (line.contains("event")) return;  // who came or went
   if (line.value("final", false)) {
     run.state = EndOf(Text(line, "reason"));
     run.weights_hash = Text(line, "weights_hash");

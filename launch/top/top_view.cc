@@ -183,7 +183,8 @@ std::vector<std::string> RankLines(const Json& ranks, const std::vector<size_t>&
   for (const size_t index : shown) {
     const Json& rank = ranks[index];
     columns[0].cells.push_back(FormatCount(Number(rank, "rank")));
-    columns[1].cells.push_back(Text(rank, "host"));
+    const std::string state = Text(rank, "state");
+    columns[1].cells.push_back(Text(rank, "host") + (state.empty() ? "" : " (" + state + ")"));
     columns[2].cells.push_back(fmt::format("{}", Number(rank, "pid")));
     const double bytes = index < run.rank_bytes.size() ? run.rank_bytes[index] : NAN;
     columns[3].cells.push_back(FormatBytes(bytes));

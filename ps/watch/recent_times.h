@@ -23,8 +23,8 @@ class RecentTimes {
 
   explicit RecentTimes(size_t ranks) : ranks_(ranks) {}
 
-  // The rank is gone, or begins anew: what it did is forgotten, and nobody is compared with it until
-  // it reports again.
+  // The rank is gone, or begins anew: what it did is forgotten, and nobody is compared with it
+  // until it reports again.
   void Forget(uint32_t rank);
   bool Reports(uint32_t rank) const { return ranks_[rank].reports; }
 

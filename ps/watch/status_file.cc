@@ -51,6 +51,7 @@ Json RankJson(uint32_t rank, const RankStatus& status) {
             {"host", status.host},
             {"pid", status.pid},
             {"images_per_second", status.images_per_second}};
+  if (!status.state.empty()) json["state"] = status.state;
   for (size_t part = 0; part < kStepPartCount; ++part) {
     json[kStepPartNames[part]] = {{"p50", status.parts[part].p50}, {"p99", status.parts[part].p99}};
   }

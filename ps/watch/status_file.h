@@ -21,6 +21,7 @@ struct RankStatus {
   int64_t pid = 0;
   double images_per_second = 0;  // what its compute and input would allow
   RecentTimes::Parts parts;
+  std::string state;  // "lost", "joining", "late", "leaving"; "" where it takes part
 };
 
 struct RunStatus {

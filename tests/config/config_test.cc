@@ -83,6 +83,10 @@ TEST_F(ConfigTest, SettingsWithoutEffectAreRefused) {
                 .run()
                 .max_skipped_steps(),
             3);
+  EXPECT_THAT(ErrorOf(path, {"cluster.workers=2", "cluster.min_workers=3"}),
+              HasSubstr("cluster.min_workers: 3: expected at most cluster.workers, which is 2"));
+  EXPECT_THAT(ErrorOf(path, {"cluster.workers=2", "cluster.max_workers=1"}),
+              HasSubstr("cluster.max_workers: 1: expected at least cluster.workers, which is 2"));
   EXPECT_THAT(ErrorOf(path, {"cluster.wire_dtype=BF16", "cluster.transport=LOCAL"}),
               AllOf(HasSubstr("BF16"), HasSubstr("LOCAL")));
 }

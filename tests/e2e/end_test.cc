@@ -59,9 +59,8 @@ TEST_F(End, AKilledServerIsNamed) {
 
 TEST_F(End, AStoppedWorkerRunsIntoTheSilenceDeadline) {
   for (const char* transport : {"LOCAL", "TCP"}) {
-    const auto job =
-        Running({"deadlines.silence_s=2", "cluster.on_lost_worker=ABORT",
-                 std::string("cluster.transport=") + transport});
+    const auto job = Running({"deadlines.silence_s=2", "cluster.on_lost_worker=ABORT",
+                              std::string("cluster.transport=") + transport});
     const pid_t worker = Find("run", 0);
     ASSERT_GT(worker, 0);
     ::kill(worker, SIGSTOP);

@@ -273,8 +273,8 @@ TEST_F(ByHand, AStoppedServerIsNamedByAll) {
 
 TEST_F(ByHand, AWorkerGivesAStoppedServerUp) {
   Words settings{"--set", "deadlines.silence_s=2"};
-  const auto server = Server({"--token-file", TokenFile(), "--epochs", "100000", "--set",
-                              "cluster.on_lost_worker=ABORT"});
+  const auto server = Server(
+      {"--token-file", TokenFile(), "--epochs", "100000", "--set", "cluster.on_lost_worker=ABORT"});
   const std::string endpoint = Endpoint(*server);
   const auto first = Worker(0, endpoint, settings), second = Worker(1, endpoint);
   ASSERT_TRUE(Reaches("run", 3)) << server->Log();

@@ -1,5 +1,5 @@
-// Real processes that are killed, stopped, continued, sent away and started by hand in the middle of
-// a run: it goes on, and ends with the weights, the metrics and the evaluations of the run that
+// Real processes that are killed, stopped, continued, sent away and started by hand in the middle
+// of a run: it goes on, and ends with the weights, the metrics and the evaluations of the run that
 // nothing disturbed.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
@@ -86,7 +86,8 @@ TEST_F(Lost, AKilledWorkerIsReplaced) {
 
 // Long enough for the new one to take part.
 TEST_F(Lost, ItsReplacementTakesPart) {
-  const auto job = Start("run", {"run.epochs=100000", "evaluation.every_epochs=0", "run.log_every_steps=5"});
+  const auto job =
+      Start("run", {"run.epochs=100000", "evaluation.every_epochs=0", "run.log_every_steps=5"});
   Kill(0, 20);
   EXPECT_TRUE(Happens("worker_joined")) << job->Log();
   const int64_t step = Metrics("run").back()["step"];
@@ -126,8 +127,8 @@ TEST_F(Lost, WithContinueTheOthersGoOnAlone) {
 }
 
 TEST_F(Lost, TooManyEndTheRun) {
-  const auto job = Start("run", {"run.epochs=100000", "evaluation.every_epochs=0", "run.log_every_steps=5",
-                                 "cluster.max_restarts=1"});
+  const auto job = Start("run", {"run.epochs=100000", "evaluation.every_epochs=0",
+                                 "run.log_every_steps=5", "cluster.max_restarts=1"});
   Kill(0, 10);
   EXPECT_TRUE(Happens("worker_joined")) << job->Log();
   Kill(1, 20);
@@ -140,8 +141,9 @@ TEST_F(Lost, TooManyEndTheRun) {
 // Stopped for longer than its work is waited for: others do it, and it comes back.
 TEST_F(Lost, AStoppedWorkerIsFencedAndComesBack) {
   for (const char* transport : {"LOCAL", "TCP"}) {
-    const auto job = Start("run", {"run.epochs=100000", "evaluation.every_epochs=0", "run.log_every_steps=5",
-                                   std::string("cluster.transport=") + transport});
+    const auto job =
+        Start("run", {"run.epochs=100000", "evaluation.every_epochs=0", "run.log_every_steps=5",
+                      std::string("cluster.transport=") + transport});
     Kill(1, 20, SIGSTOP);
     EXPECT_TRUE(Happens("worker_fenced")) << job->Log();
     const int64_t step = Metrics("run").back()["step"];
@@ -157,8 +159,8 @@ TEST_F(Lost, AStoppedWorkerIsFencedAndComesBack) {
 
 // … and for longer than silence_s: another one takes its place.
 TEST_F(Lost, ASilentWorkerIsReplaced) {
-  const auto job = Start("run", {"run.epochs=100000", "evaluation.every_epochs=0", "run.log_every_steps=5",
-                                 "deadlines.silence_s=3"});
+  const auto job = Start("run", {"run.epochs=100000", "evaluation.every_epochs=0",
+                                 "run.log_every_steps=5", "deadlines.silence_s=3"});
   Kill(1, 20, SIGSTOP);
   EXPECT_TRUE(Happens("worker_lost")) << job->Log();
   EXPECT_TRUE(Happens("worker_joined")) << job->Log();
@@ -170,8 +172,8 @@ TEST_F(Lost, ASilentWorkerIsReplaced) {
 
 // By hand: one leaves, two join, one of them is killed.
 TEST_F(Lost, ByHandSomeComeAndGo) {
-  const auto server = Server({"--token-file", TokenFile(), "--epochs", "100000", "--set",
-                              "cluster.transport=TCP"});
+  const auto server =
+      Server({"--token-file", TokenFile(), "--epochs", "100000", "--set", "cluster.transport=TCP"});
   const std::string endpoint = Endpoint(*server);
   const auto first = Worker(0, endpoint), second = Worker(1, endpoint);
   ASSERT_TRUE(Reaches("run", 10)) << server->Log();

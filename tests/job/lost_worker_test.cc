@@ -50,7 +50,8 @@ class Crew {
   ~Crew() {
     for (std::thread& thread : threads_) thread.join();
   }
-  void Add(std::optional<uint32_t> rank, HardyWorker::At at = [](Point, int64_t, Client&) {}) {
+  void Add(
+      std::optional<uint32_t> rank, HardyWorker::At at = [](Point, int64_t, Client&) {}) {
     const std::lock_guard lock(mutex_);
     threads_.emplace_back([this, rank, at = std::move(at)] {
       try {
@@ -152,7 +153,9 @@ class LostWorker : public ::testing::TestWithParam<std::tuple<const char*, Varia
  protected:
   std::string transport() const { return std::get<0>(GetParam()); }
   std::string settings() const { return std::get<1>(GetParam()).settings; }
-  bool Skips() const { return transport() == "local" && settings().find("BF16") != std::string::npos; }
+  bool Skips() const {
+    return transport() == "local" && settings().find("BF16") != std::string::npos;
+  }
 };
 
 // Nobody takes its place.
@@ -305,8 +308,9 @@ INSTANTIATE_TEST_SUITE_P(
                                   "true } learning_rate { base: 0.01 }"},
                           Variant{"ClipSkip",
                                   "optimizer { clip_norm: 0.5 } run { on_nonfinite: SKIP_STEP }"},
-                          Variant{"Bf16", "cluster { wire_dtype: BF16 } optimizer { type: ADAM } "
-                                          "learning_rate { base: 0.01 }"})),
+                          Variant{"Bf16",
+                                  "cluster { wire_dtype: BF16 } optimizer { type: ADAM } "
+                                  "learning_rate { base: 0.01 }"})),
     [](const auto& tested) {
       return std::string(std::get<0>(tested.param)) + std::get<1>(tested.param).name;
     });

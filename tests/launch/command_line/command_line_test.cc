@@ -171,7 +171,10 @@ TEST_F(CommandLineTest, WhatIsMissingOrTooMuchIsSaidInPlainWords) {
   } cases[] = {
       {{"data"}, "a command is missing: expected one of get, synth (see muster data --help)"},
       {{"launch"}, "CONFIG is missing: Config file"},
-      {{"worker", "c"}, "--rank is missing: This worker's number"},
+      {{"worker", "c"}, "--endpoint is missing: As the server says it"},
+      {{"worker", "c", "--endpoint", "ipc://@x"}, "--rank is missing: This worker's number"},
+      {{"worker", "c", "--endpoint", "ipc://@x", "--rank", "0", "--join"},
+       "expected one of --rank, --join, got both"},
       {{"launch", "c", "d"}, "expected no more arguments, got d"},
       {{"launch", "c", "--steps"}, "--steps: expected a value, got none"},
       {{"launch", "c", "--seed", "1", "--seed", "2"}, "--seed: expected it once"},

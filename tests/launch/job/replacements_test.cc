@@ -62,8 +62,7 @@ TEST_F(ReplacementsTest, OneThatLeftIsNot) {
   Changes(events::MemberChange::LEFT, 1);
   Exits(1, 0);
   EXPECT_THAT(members_.replaced_, IsEmpty());
-  Pass(30);
-  Beat();
+  Pass(15);
   EXPECT_THAT(Sent(), IsEmpty());
 }
 

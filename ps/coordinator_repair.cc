@@ -1,0 +1,106 @@
+// Work that nobody does any more is given to others.
+#include <algorithm>
+
+#include "ps/coordinator.h"
+
+namespace muster {
+
+void Coordinator::Repair() {
+  repair_due_ = false;
+  if (done_ || (phase_ != Phase::kTraining && phase_ != Phase::kFinishing)) return;
+  if (held_ || members_.Entered().empty()) {
+    for (const uint32_t rank : members_.ReadyToEnter()) EnterNow(rank);
+  }
+  if (held_ == step_) {
+    OrderNow();
+  } else if (held_) {
+    Order(*held_);
+  }
+  GiveOutSlices();
+  GiveOutBlocks();
+  ReleaseLeaving();
+}
+
+bool Coordinator::IsMissing(int64_t slice) const {
+  return !losses_.Has(slice) ||
+         !aggregator_.MissingChunks({0, static_cast<uint32_t>(slice)}).empty();
+}
+
+int64_t Coordinator::OpenSlices(uint32_t rank) const {
+  int64_t slices = 0;
+  for (const int64_t step : {step_, step_ + 1}) {
+    work_.leases().ForEachOpen(step, [&](const Lease& lease) {
+      if (lease.rank != rank || lease.brought()) return;
+      slices += Covers(lease.node, plan_.slices).size();
+    });
+  }
+  return slices;
+}
+
+void Coordinator::GiveOutSlices() {
+  if (phase_ != Phase::kTraining || ordered_ < step_) return;
+  std::vector<uint32_t> helpers = members_.Entered();
+  work_.leases().ForEachOpen(step_, [&](const Lease& lease) {
+    if (lease.late && !lease.brought()) std::erase(helpers, lease.rank);
+  });
+  if (helpers.empty()) return;
+  const LostWork::Step step{
+      .slices = plan_.slices,
+      .orphaned =
+          [this](int64_t slice) {
+            return !work_.leases().Holds(step_, slice, plan_.slices) && IsMissing(slice);
+          },
+      .is_whole = [this](const TreeNode& node) { return aggregator_.IsWhole(node); }};
+  for (const TreeNode& piece : lost_work_.Pieces(step, helpers.size())) {
+    (void)Give(piece, helpers);  // each has room for all slices of a batch
+  }
+}
+
+// To the one with the least to do.
+bool Coordinator::Give(const TreeNode& piece, const std::vector<uint32_t>& helpers) {
+  std::vector<uint32_t> chunks = aggregator_.MissingChunks(piece);
+  if (chunks.empty()) chunks = {0};  // its losses are missing
+  std::vector<std::pair<int64_t, uint32_t>> by_load;
+  for (const uint32_t rank : helpers) {
+    int64_t load = 0;
+    work_.leases().ForEachOpen(step_, [&](const Lease& lease) {
+      if (lease.rank == rank && !lease.brought()) {
+        load += Covers(lease.node, plan_.slices).size();
+      }
+    });
+    by_load.emplace_back(load, rank);
+  }
+  std::ranges::sort(by_load);
+  return std::ranges::any_of(by_load, [&](const auto& helper) {
+    return !work_.leases().Overlaps(helper.second, step_, piece) &&
+           work_.Redo(helper.second, step_, piece, chunks);
+  });
+}
+
+void Coordinator::GiveOutBlocks() {
+  if (!evaluator_.running()) return;
+  // Who has not got these weights cannot evaluate them.
+  std::vector<uint32_t> helpers = members_.Staying();
+  if (helpers.empty()) helpers = members_.Entered();
+  std::erase_if(helpers, [this](uint32_t rank) {
+    return !members_.HasVersion(rank, evaluator_.current().version());
+  });
+  for (const auto& [rank, order] : evaluator_.GiveOrphans(helpers)) {
+    wire::ServerMessage message = members_.NewMessage();
+    *message.mutable_evaluate() = order;
+    members_.Send(rank, message);
+  }
+}
+
+void Coordinator::ReleaseLeaving() {
+  for (const uint32_t rank : members_.Entered()) {
+    const Member& member = members_.roster().at(rank);
+    if (!member.leaving || member.released || work_.leases().IsBusy(rank)) continue;
+    if (evaluator_.running() && std::ranges::count(evaluator_.current().MissingRanks(), rank) > 0) {
+      continue;
+    }
+    members_.Release(rank);
+  }
+}
+
+}  // namespace muster
