@@ -53,7 +53,10 @@ TEST_F(Watch, AServerThatIsKilledLeavesAKilledRun) {
 }
 
 TEST_F(Watch, AStallSaysWhomItWaitsForBeforeADeadlineEndsIt) {
-  const std::unique_ptr<Process> job = Start("run", kLong);
+  // Otherwise its work would be given to the other one.
+  std::vector<std::string> settings = kLong;
+  settings.push_back("cluster.on_lost_worker=ABORT");
+  const std::unique_ptr<Process> job = Start("run", settings);
   ASSERT_TRUE(Reaches("run", 100));
   const pid_t worker = Find("run", 1);
   ASSERT_EQ(::kill(worker, SIGSTOP), 0);
