@@ -11,13 +11,12 @@
 namespace muster::software_gpu {
 namespace {
 
-constexpr size_t kAlignment = 256;
 // More of a workspace would cost time and find no more.
 constexpr size_t kSpoiled = 64 << 10;
 
 }  // namespace
 
-std::string WrongWorkspace(const Workspace& workspace) {
+std::string WrongWorkspace(const Workspace& workspace, size_t alignment) {
   if (workspace.bytes == 0) return "";
   const DeviceMemory& memory = Device::Get().memory();
   if (!memory.Contains(workspace.data)) return "a workspace that is not in the device's memory";
@@ -25,8 +24,8 @@ std::string WrongWorkspace(const Workspace& workspace) {
     return fmt::format("a workspace of {} bytes at {}", workspace.bytes,
                        memory.Describe(workspace.data));
   }
-  if (reinterpret_cast<uintptr_t>(workspace.data) % kAlignment != 0) {
-    return fmt::format("a workspace that is not aligned to {} bytes", kAlignment);
+  if (reinterpret_cast<uintptr_t>(workspace.data) % alignment != 0) {
+    return fmt::format("a workspace that is not aligned to {} bytes", alignment);
   }
   return "";
 }

@@ -27,7 +27,7 @@ struct Workspace {
 };
 
 // Empty: the whole workspace is allocated, and aligned as the libraries want it.
-std::string WrongWorkspace(const Workspace& workspace);
+std::string WrongWorkspace(const Workspace& workspace, size_t alignment = 256);
 
 // Does as if it used it: two streams that share one are a violation.
 void SpoilWorkspace(const Work& work, const Workspace& workspace);
