@@ -1,8 +1,9 @@
-// The runtime and cuBLAS on the software GPU: right programs work, wrong ones are found out.
-#include <cublas_v2.h>
+// The runtime on the software GPU: right programs work, wrong ones are found out.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <thread>
 #include <vector>
 
 #include "tests/cuda/gpu_fixture.h"
@@ -10,14 +11,75 @@
 namespace muster::software_gpu {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
-using RuntimeTest = GpuTest;
+class RuntimeTest : public GpuTest {
+ protected:
+  void TearDown() override {
+    ForgetFailure();
+    if (other_ != nullptr) cudaStreamDestroy(other_);
+    if (event_ != nullptr) cudaEventDestroy(event_);
+    GpuTest::TearDown();
+  }
+  // A second stream, and an event.
+  void StartOther() {
+    ASSERT_EQ(cudaStreamCreateWithFlags(&other_, cudaStreamNonBlocking), cudaSuccess);
+    ASSERT_EQ(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), cudaSuccess);
+  }
+  void WaitForBoth() {
+    cudaStreamSynchronize(stream_);
+    cudaStreamSynchronize(other_);
+  }
+
+  cudaStream_t other_ = nullptr;
+  cudaEvent_t event_ = nullptr;
+};
 
 TEST_F(RuntimeTest, CopiesThereAndBack) {
   const float* const there = Upload<float>({1, 2, 3});
   EXPECT_THAT(Download(there, 3), ElementsAre(1, 2, 3));
+}
+
+TEST_F(RuntimeTest, CopiesOnTheDeviceAndSets) {
+  const float* const from = Upload<float>({1, 2, 3});
+  float* const to = Allocate<float>(3);
+  ASSERT_EQ(cudaMemcpyAsync(to, from, 12, cudaMemcpyDeviceToDevice, stream_), cudaSuccess);
+  ASSERT_EQ(cudaMemsetAsync(to + 1, 0, 4, stream_), cudaSuccess);
+  EXPECT_THAT(Download(to, 3), ElementsAre(1, 0, 3));
+}
+
+TEST_F(RuntimeTest, MemoryIsAlignedAsPromisedAndNoMore) {
+  const auto at = reinterpret_cast<uintptr_t>(Allocate<char>(1));
+  EXPECT_EQ(at % 512, 256u);
+}
+
+TEST_F(RuntimeTest, SaysWhatMemoryIsLeft) {
+  Start({.memory_bytes = 1000});
+  (void)Allocate<char>(600);
+  size_t free = 0;
+  size_t total = 0;
+  ASSERT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
+  EXPECT_EQ(free, 400u);
+  EXPECT_EQ(total, 1000u);
+  void* more = nullptr;
+  EXPECT_EQ(cudaMalloc(&more, 401), cudaErrorMemoryAllocation);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorMemoryAllocation);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+}
+
+TEST_F(RuntimeTest, AddressesAreNotUsedAgain) {
+  void* first = nullptr;
+  void* second = nullptr;
+  ASSERT_EQ(cudaMalloc(&first, 100), cudaSuccess);
+  ASSERT_EQ(cudaFree(first), cudaSuccess);
+  ASSERT_EQ(cudaMalloc(&second, 100), cudaSuccess);
+  EXPECT_NE(first, second);
+  ASSERT_EQ(cudaFree(second), cudaSuccess);
 }
 
 TEST_F(RuntimeTest, HostAccessDies) {
@@ -26,22 +88,226 @@ TEST_F(RuntimeTest, HostAccessDies) {
                "the host touches device memory: byte 0 of an allocation of 12 bytes");
 }
 
-TEST_F(RuntimeTest, Multiplies) {
-  // By columns: A = [1 3; 2 4], B = [5 7; 6 8].
-  const float* const a = Upload<float>({1, 2, 3, 4});
-  const float* const b = Upload<float>({5, 6, 7, 8});
-  float* const c = Allocate<float>(4);
-  cublasHandle_t blas = nullptr;
-  ASSERT_EQ(cublasCreate(&blas), CUBLAS_STATUS_SUCCESS);
-  ASSERT_EQ(cublasSetStream(blas, stream_), CUBLAS_STATUS_SUCCESS);
-  const float one = 1;
-  const float zero = 0;
-  EXPECT_EQ(
-      cublasGemmEx(blas, CUBLAS_OP_N, CUBLAS_OP_N, 2, 2, 2, &one, a, CUDA_R_32F, 2, b, CUDA_R_32F,
-                   2, &zero, c, CUDA_R_32F, 2, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
-      CUBLAS_STATUS_SUCCESS);
-  EXPECT_THAT(Download(c, 4), ElementsAre(23, 34, 31, 46));
-  EXPECT_EQ(cublasDestroy(blas), CUBLAS_STATUS_SUCCESS);
+TEST_F(RuntimeTest, LeaksDie) {
+  EXPECT_DEATH(
+      {
+        void* memory = nullptr;
+        cudaMalloc(&memory, 100);
+        std::exit(0);
+      },
+      "device memory of 100 bytes");
+}
+
+TEST_F(RuntimeTest, FindsWrongFrees) {
+  void* const memory = Allocate<char>(100);
+  char on_host = 0;
+  ViolationRecorder recorder;
+  EXPECT_EQ(cudaFree(static_cast<char*>(memory) + 1), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaFree(&on_host), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaFreeHost(&on_host), cudaErrorInvalidValue);
+  EXPECT_EQ(recorder.Take().size(), 3u);
+}
+
+TEST_F(RuntimeTest, FindsWrongCopies) {
+  char* const there = Allocate<char>(100);
+  char* const here = AllocateHost<char>(100);
+  std::vector<char> pageable(100);
+  ViolationRecorder recorder;
+  const auto copy = [&](void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+    EXPECT_EQ(cudaMemcpyAsync(to, from, bytes, kind, stream_), cudaErrorInvalidValue);
+    return recorder.Take();
+  };
+  EXPECT_THAT(copy(there, pageable.data(), 100, cudaMemcpyHostToDevice),
+              ElementsAre(HasSubstr("not page-locked")));
+  EXPECT_THAT(copy(pageable.data(), there, 100, cudaMemcpyDeviceToHost),
+              ElementsAre(HasSubstr("not page-locked")));
+  EXPECT_THAT(copy(there, here, 101, cudaMemcpyHostToDevice),
+              ElementsAre(HasSubstr("not page-locked")));
+  EXPECT_THAT(copy(there + 50, here, 51, cudaMemcpyHostToDevice),
+              ElementsAre(HasSubstr("byte 50 of an allocation of 100 bytes")));
+  EXPECT_THAT(copy(here, there, 100, cudaMemcpyHostToDevice),
+              ElementsAre(HasSubstr("a device address where one of the host is expected")));
+  EXPECT_THAT(copy(there, here, 100, cudaMemcpyDefault),
+              ElementsAre(HasSubstr("does not say from where to where")));
+}
+
+TEST_F(RuntimeTest, FindsTheDefaultStream) {
+  char* const there = Allocate<char>(100);
+  char* const here = AllocateHost<char>(100);
+  ViolationRecorder recorder;
+  EXPECT_NE(cudaMemcpyAsync(there, here, 100, cudaMemcpyHostToDevice, nullptr), cudaSuccess);
+  EXPECT_NE(cudaMemset(there, 0, 100), cudaSuccess);
+  cudaStream_t blocking = nullptr;
+  EXPECT_NE(cudaStreamCreateWithFlags(&blocking, cudaStreamDefault), cudaSuccess);
+  EXPECT_THAT(recorder.Take(), AllOf(::testing::SizeIs(3), Each(HasSubstr("default stream"))));
+}
+
+TEST_F(RuntimeTest, ACopyReadsItsSourceLateAndSpoilsItsDestinationAtOnce) {
+  Start({.delay_us = 0});
+  StartOther();
+  char* const there = Allocate<char>(4);
+  char* const here = AllocateHost<char>(4);
+  std::memset(here, 1, 4);
+  // The stream waits until the host has changed its mind.
+  ASSERT_EQ(cudaMemcpyAsync(there, here, 4, cudaMemcpyHostToDevice, other_), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(other_), cudaSuccess);
+  char* const back = AllocateHost<char>(4);
+  std::memset(back, 0, 4);
+  ASSERT_EQ(cudaMemcpyAsync(back, there, 4, cudaMemcpyDeviceToHost, stream_), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  EXPECT_EQ(back[0], 1);
+}
+
+TEST_F(RuntimeTest, FindsMemoryGivenBackThatACopyUses) {
+  StartOther();
+  char* const there = Allocate<char>(1 << 20);
+  std::vector<char> host(1 << 20);
+  ASSERT_EQ(cudaHostRegister(host.data(), host.size(), cudaHostRegisterDefault), cudaSuccess);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(cudaMemcpyAsync(there, host.data(), host.size(), cudaMemcpyHostToDevice, stream_),
+              cudaSuccess);
+  }
+  ViolationRecorder recorder;
+  EXPECT_EQ(cudaHostUnregister(host.data()), cudaSuccess);
+  EXPECT_THAT(recorder.Take(), ElementsAre(HasSubstr("while a copy of it is on its way")));
+  ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+}
+
+TEST_F(RuntimeTest, RegistersHostMemoryOnce) {
+  std::vector<char> host(100);
+  ASSERT_EQ(cudaHostRegister(host.data(), 100, cudaHostRegisterDefault), cudaSuccess);
+  EXPECT_EQ(cudaHostRegister(host.data() + 50, 10, cudaHostRegisterDefault),
+            cudaErrorHostMemoryAlreadyRegistered);
+  EXPECT_EQ(cudaHostUnregister(host.data()), cudaSuccess);
+  ViolationRecorder recorder;
+  EXPECT_EQ(cudaHostUnregister(host.data()), cudaErrorHostMemoryNotRegistered);
+  EXPECT_EQ(recorder.Take().size(), 1u);
+}
+
+TEST_F(RuntimeTest, ReadOnlyMemoryWantsTheFlagAndTheFlagACard) {
+  constexpr size_t kBytes = 4096;
+  void* const page = mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(page, MAP_FAILED);
+  EXPECT_EQ(cudaHostRegister(page, kBytes, cudaHostRegisterDefault), cudaErrorInvalidValue);
+  ASSERT_EQ(cudaHostRegister(page, kBytes, cudaHostRegisterReadOnly), cudaSuccess);
+  char* const there = Allocate<char>(kBytes);
+  EXPECT_EQ(cudaMemcpyAsync(there, page, kBytes, cudaMemcpyHostToDevice, stream_), cudaSuccess);
+  ViolationRecorder recorder;
+  EXPECT_NE(cudaMemcpyAsync(page, there, kBytes, cudaMemcpyDeviceToHost, stream_), cudaSuccess);
+  EXPECT_THAT(recorder.Take(), ElementsAre(HasSubstr("registered as read-only")));
+  ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  ASSERT_EQ(cudaHostUnregister(page), cudaSuccess);
+  munmap(page, kBytes);
+}
+
+TEST_F(RuntimeTest, ACardWithoutReadOnlyRegistration) {
+  Start({.read_only_registration = false});
+  std::vector<char> host(100);
+  EXPECT_EQ(cudaHostRegister(host.data(), 100, cudaHostRegisterReadOnly), cudaErrorNotSupported);
+  int supported = 1;
+  EXPECT_EQ(cudaDeviceGetAttribute(&supported, cudaDevAttrHostRegisterReadOnlySupported, 0),
+            cudaSuccess);
+  EXPECT_EQ(supported, 0);
+}
+
+// Copies to the same memory, on two streams.
+TEST_F(RuntimeTest, FindsStreamsThatNothingOrders) {
+  StartOther();
+  char* const there = Allocate<char>(100);
+  char* const here = AllocateHost<char>(100);
+  ViolationRecorder recorder;
+  cudaMemcpyAsync(there, here, 100, cudaMemcpyHostToDevice, stream_);
+  cudaMemsetAsync(there + 99, 0, 1, other_);
+  WaitForBoth();
+  EXPECT_THAT(recorder.Take(), ElementsAre(HasSubstr("no event says that this is done")));
+}
+
+TEST_F(RuntimeTest, FindsAReaderThatNothingOrders) {
+  StartOther();
+  char* const there = Upload(std::vector<char>(100, 1));
+  char* const here = AllocateHost<char>(100);
+  ViolationRecorder recorder;
+  cudaMemcpyAsync(here, there, 100, cudaMemcpyDeviceToHost, stream_);
+  cudaMemsetAsync(there, 0, 1, other_);
+  WaitForBoth();
+  EXPECT_THAT(recorder.Take(), ElementsAre(HasSubstr("no event says that this is done")));
+}
+
+TEST_F(RuntimeTest, EventsAndTheHostOrderStreams) {
+  StartOther();
+  char* const there = Allocate<char>(100);
+  char* const here = AllocateHost<char>(100);
+  ASSERT_EQ(cudaMemcpyAsync(there, here, 100, cudaMemcpyHostToDevice, stream_), cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(event_, stream_), cudaSuccess);
+  ASSERT_EQ(cudaStreamWaitEvent(other_, event_, 0), cudaSuccess);
+  ASSERT_EQ(cudaMemsetAsync(there, 0, 100, other_), cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(event_, other_), cudaSuccess);
+  while (cudaEventQuery(event_) == cudaErrorNotReady) std::this_thread::yield();
+  ASSERT_EQ(cudaMemsetAsync(there, 1, 100, stream_), cudaSuccess);
+  EXPECT_THAT(Download(there, 100), Each(1));
+}
+
+// The wait is for what had been recorded when it was asked for, not for later records.
+TEST_F(RuntimeTest, AWaitIsForTheRecordBefore) {
+  StartOther();
+  char* const there = Allocate<char>(100);
+  ASSERT_EQ(cudaEventRecord(event_, stream_), cudaSuccess);
+  ASSERT_EQ(cudaStreamWaitEvent(other_, event_, 0), cudaSuccess);
+  ViolationRecorder recorder;
+  cudaMemsetAsync(there, 1, 100, stream_);
+  cudaEventRecord(event_, stream_);
+  cudaMemsetAsync(there, 2, 100, other_);
+  WaitForBoth();
+  EXPECT_EQ(recorder.Take().size(), 1u);
+}
+
+TEST_F(RuntimeTest, FindsEventsThatWereNeverRecorded) {
+  StartOther();
+  ViolationRecorder recorder;
+  EXPECT_NE(cudaEventQuery(event_), cudaSuccess);
+  EXPECT_NE(cudaEventSynchronize(event_), cudaSuccess);
+  EXPECT_NE(cudaStreamWaitEvent(stream_, event_, 0), cudaSuccess);
+  EXPECT_THAT(recorder.Take(), AllOf(::testing::SizeIs(3), Each(HasSubstr("never recorded"))));
+}
+
+TEST_F(RuntimeTest, FindsWhatAStepMayNotDo) {
+  void* const memory = Allocate<char>(100);
+  void* more = nullptr;
+  ViolationRecorder recorder;
+  {
+    const Step step;
+    EXPECT_EQ(cudaMemsetAsync(memory, 0, 100, stream_), cudaSuccess);
+    EXPECT_THAT(recorder.Take(), IsEmpty());
+    cudaMalloc(&more, 100);
+    cudaStreamSynchronize(stream_);
+    cudaDeviceSynchronize();
+    cudaFree(more);
+    EXPECT_THAT(recorder.Take(), AllOf(::testing::SizeIs(4), Each(HasSubstr("inside a step"))));
+  }
+  EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  EXPECT_THAT(recorder.Take(), IsEmpty());
+}
+
+TEST_F(RuntimeTest, ACallFailsWhenItIsTold) {
+  FailCall("cudaMalloc", 2, cudaErrorMemoryAllocation);
+  void* first = nullptr;
+  void* second = nullptr;
+  EXPECT_EQ(cudaMalloc(&first, 100), cudaSuccess);
+  EXPECT_EQ(cudaMalloc(&second, 100), cudaErrorMemoryAllocation);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorMemoryAllocation);
+  EXPECT_EQ(cudaMalloc(&second, 100), cudaSuccess);
+  EXPECT_EQ(Calls("cudaMalloc"), 3);
+  EXPECT_EQ(cudaFree(first), cudaSuccess);
+  EXPECT_EQ(cudaFree(second), cudaSuccess);
+}
+
+TEST_F(RuntimeTest, AMachineWithoutACard) {
+  cudaStreamDestroy(stream_);
+  stream_ = nullptr;
+  Reset({.devices = 0});
+  int count = 7;
+  EXPECT_EQ(cudaGetDeviceCount(&count), cudaErrorNoDevice);
+  EXPECT_EQ(count, 7);
 }
 
 }  // namespace

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <utility>
 
+#include "tests/cuda/software_gpu/device.h"
 #include "tests/cuda/software_gpu/random.h"
 #include "tests/cuda/software_gpu/violation.h"
 
@@ -36,7 +38,8 @@ void BlockRunner::Run(const Kernel& kernel, const Work& work) {
     lanes_[i].number = i;
     lanes_[i].thread = {i % size.x, i / size.x % size.y, i / size.x / size.y};
   }
-  shared_.assign(kernel.shared_bytes, 0xff);
+  dynamic_.assign(kernel.shared_bytes, 0xff);
+  shared_.SetDynamic(dynamic_.data(), dynamic_.size());
   Current() = this;
   // All blocks, in steps that have no divisor in common with their number.
   const dim3 grid = kernel.grid;
@@ -55,12 +58,14 @@ void BlockRunner::Run(const Kernel& kernel, const Work& work) {
 }
 
 bool BlockRunner::RunBlock() {
-  std::memset(shared_.data(), 0xff, shared_.size());
+  std::fill(dynamic_.begin(), dynamic_.end(), 0xff);
+  block_segment_ = segment_ = work_->stream.NextSegment();
   starting_.clear();
   ready_.clear();
   at_barrier_ = returned_ = 0;
   for (Lane& lane : lanes_) {
     lane.state = Lane::kRunning;
+    lane.warp_epoch = 0;
     starting_.push_back(&lane);
   }
   for (;;) {
@@ -149,11 +154,16 @@ void BlockRunner::SyncThreads(Where where) {
     }
   }
   at_barrier_ = 0;
-  for (Lane& lane : lanes_) Release(lane);
+  segment_ = work_->stream.NextSegment();
+  for (Lane& lane : lanes_) {
+    lane.warp_epoch = 0;
+    Release(lane);
+  }
 }
 
 void BlockRunner::Abandon(const std::string& what) {
   ReportViolation(fmt::format("{}: {}", DescribeThread(), what));
+  Device::Get().Fail(cudaErrorLaunchFailure);
   abandoned_ = true;
   for (;;) Wait();
 }
@@ -164,33 +174,25 @@ std::string BlockRunner::DescribeThread() const {
 }
 
 void BlockRunner::ReportStuck() {
-  const Lane* waiting = nullptr;
-  size_t together = 0;
-  for (const Lane& lane : lanes_) {
-    if (lane.state != Lane::kReturned && waiting == nullptr) waiting = &lane;
-    if (waiting && lane.state == waiting->state) ++together;
-  }
-  std::string others;
-  for (const Lane& lane : lanes_) {
-    if (lane.state == waiting->state && waiting->state == Lane::kAtBarrier) continue;
-    if (&lane == waiting) continue;
-    others = lane.state == Lane::kReturned
-                 ? fmt::format("thread {} has returned", Show(lane.thread))
-                 : fmt::format("thread {} waits at {}:{}{}", Show(lane.thread), lane.where.file,
-                               lane.where.line,
-                               lane.state == Lane::kInWarp
-                                   ? fmt::format(" with the mask {:#x}", lane.mask)
-                                   : "");
-    break;
-  }
+  const auto describe = [](const Lane& lane) {
+    if (lane.state == Lane::kReturned) return std::string("has returned");
+    const bool barrier = lane.state == Lane::kAtBarrier;
+    return fmt::format("waits at the {} of {}:{}{}", barrier ? "__syncthreads" : "warp operation",
+                       lane.where.file, lane.where.line,
+                       barrier ? "" : fmt::format(" with the mask {:#x}", lane.mask));
+  };
+  const auto waits = [](const Lane& lane) { return lane.state != Lane::kReturned; };
+  const Lane& waiting = *std::find_if(lanes_.begin(), lanes_.end(), waits);
+  const auto other = std::find_if(lanes_.begin(), lanes_.end(),
+                                  [&](const Lane& lane) { return lane.state != waiting.state; });
   ReportViolation(fmt::format(
-      "kernel {}: {} of {} threads of block {} wait at the {} of {}:{}{} for others that never "
-      "come: {}",
-      DescribeCode(kernel_->function), together, lanes_.size(), Show(block_index_),
-      waiting->state == Lane::kAtBarrier ? "__syncthreads" : "warp operation", waiting->where.file,
-      waiting->where.line,
-      waiting->state == Lane::kInWarp ? fmt::format(" with the mask {:#x}", waiting->mask) : "",
-      others));
+      "kernel {}: {} of {} threads of block {} wait for others that never come: thread {} {}{}",
+      DescribeCode(kernel_->function), std::count_if(lanes_.begin(), lanes_.end(), waits),
+      lanes_.size(), Show(block_index_), Show(waiting.thread), describe(waiting),
+      other == lanes_.end()
+          ? ""
+          : fmt::format(", thread {} {}", Show(other->thread), describe(*other))));
+  Device::Get().Fail(cudaErrorLaunchFailure);
 }
 
 }  // namespace muster::software_gpu

@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "tests/cuda/software_gpu/access.h"
 #include "tests/cuda/software_gpu/fiber.h"
 #include "tests/cuda/software_gpu/kernel.h"
+#include "tests/cuda/software_gpu/shared_memory.h"
 #include "tests/cuda/software_gpu/stream.h"
 
 namespace muster::software_gpu {
-
-inline constexpr uint32_t kWarp = 32;
 
 // One thread of a block.
 struct Lane {
@@ -24,6 +24,7 @@ struct Lane {
   State state = kRunning;
   Fiber* fiber = nullptr;
   Where where = {};
+  uint32_t warp_epoch = 0;  // how often its warp has synchronised since the barrier
   // While kInWarp.
   WarpOperation operation = {};
   uint32_t mask = 0;
@@ -51,7 +52,9 @@ class BlockRunner {
   const Work& work() const { return *work_; }
   uint3 block_index() const { return block_index_; }
   const Lane& lane() const { return *current_; }
-  void* shared_bytes() { return shared_.data(); }
+  void* shared_bytes() { return dynamic_.data(); }
+  // Before this thread of the block reads or writes.
+  void Touch(const void* address, size_t bytes, AccessKind kind, const void* code);
   void SyncThreads(Where where);
   void WarpTogether(WarpOperation operation, uint32_t mask, void* value, size_t bytes,
                     uint32_t operand, uint32_t width, Where where);
@@ -71,6 +74,9 @@ class BlockRunner {
   void CompleteWarp(uint32_t first, uint32_t mask);
   void ReportStuck();
   uint32_t Random(size_t below);
+  void TouchDevice(const void* address, size_t bytes, AccessKind kind, const void* code);
+  void TouchShared(const SharedMemory::Place& place, size_t bytes, AccessKind kind,
+                   const void* code);
 
   uint64_t random_;
   const Kernel* kernel_ = nullptr;
@@ -85,7 +91,10 @@ class BlockRunner {
   bool abandoned_ = false;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> idle_;
-  std::vector<unsigned char> shared_;
+  uint64_t block_segment_ = 0;
+  uint64_t segment_ = 0;  // since the last barrier
+  std::vector<unsigned char> dynamic_;
+  SharedMemory shared_;
 };
 
 }  // namespace muster::software_gpu

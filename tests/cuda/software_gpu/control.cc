@@ -16,6 +16,7 @@ void FailCall(const std::string& call, int nth, int status) {
   Device::Get().FailCall(call, nth, status);
 }
 int Calls(const std::string& call) { return Device::Get().Calls(call); }
+void ForgetFailure() { Device::Get().ForgetFailure(); }
 std::vector<std::string> Leaks() { return Device::Get().Leaks(); }
 
 Step::Step() { Device::Get().set_steps(1); }

@@ -41,6 +41,9 @@ void FailCall(const std::string& call, int nth, int status);
 // How often this function was called since the last Reset.
 int Calls(const std::string& call);
 
+// The device works again after a failure: what no card does.
+void ForgetFailure();
+
 // What is still there: allocations, registrations, streams, events, handles, descriptors. One line
 // for each. Also checked when the process ends, which then aborts.
 std::vector<std::string> Leaks();

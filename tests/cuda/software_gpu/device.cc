@@ -45,6 +45,7 @@ void Device::Reset(const Options& options) {
   failure_ = cudaSuccess;
   calls_.clear();
   faults_.clear();
+  shared_limits_.clear();
 }
 
 bool Device::Begin(const char* call, CallKind kind, int* error) {
@@ -83,6 +84,17 @@ bool Device::KernelFails() {
   if (Begin("kernel", CallKind::kAnywhere, &error)) return false;
   Fail(static_cast<cudaError_t>(error));
   return true;
+}
+
+size_t Device::SharedLimit(const void* kernel) {
+  const std::lock_guard lock(mutex_);
+  const auto found = shared_limits_.find(kernel);
+  return found == shared_limits_.end() ? kSharedPerBlock : found->second;
+}
+
+void Device::SetSharedLimit(const void* kernel, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  shared_limits_[kernel] = bytes;
 }
 
 cudaStream_t Device::MakeStream() {

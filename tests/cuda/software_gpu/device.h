@@ -28,6 +28,10 @@ struct CUstream_st {
 
 namespace muster::software_gpu {
 
+// Shared memory of a block: without asking, and for a kernel that asked (cudaFuncSetAttribute).
+inline constexpr size_t kSharedPerBlock = 48 << 10;
+inline constexpr size_t kSharedOptIn = 99 << 10;
+
 enum class CallKind {
   kAnywhere,
   kNotInAStep,  // allocates, or waits for a stream
@@ -52,6 +56,10 @@ class Device {
   // What broke the device: returned by all calls from then on.
   cudaError_t failure() const { return failure_.load(); }
   void Fail(cudaError_t error);
+  void ForgetFailure() { failure_ = cudaSuccess; }
+  // The most dynamic shared memory that the kernel may be launched with.
+  size_t SharedLimit(const void* kernel);
+  void SetSharedLimit(const void* kernel, size_t bytes);
   // Whether this kernel is the one that FailCall("kernel") was for.
   bool KernelFails();
 
@@ -99,6 +107,7 @@ class Device {
   std::array<uint64_t, kMaxStreams> segments_ = {};  // of streams that were destroyed
   std::map<cudaEvent_t, std::unique_ptr<CUevent_st>> events_;
   std::map<const void*, std::string> tracked_;
+  std::map<const void*, size_t> shared_limits_;
   Clock known_ = {};
 };
 

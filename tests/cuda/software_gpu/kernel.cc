@@ -13,7 +13,6 @@ namespace muster::software_gpu {
 namespace {
 
 constexpr size_t kMostThreads = 1024;
-constexpr size_t kMostShared = 48 << 10;  // unless opted in
 
 std::string WrongLaunch(const Kernel& kernel) {
   const dim3 grid = kernel.grid;
@@ -28,9 +27,10 @@ std::string WrongLaunch(const Kernel& kernel) {
     return fmt::format("a block of {} x {} x {} threads (at most 1024, and 64 in z)", block.x,
                        block.y, block.z);
   }
-  if (kernel.shared_bytes > kMostShared) {
+  const size_t most_shared = Device::Get().SharedLimit(kernel.function);
+  if (kernel.shared_bytes > most_shared) {
     return fmt::format("{} bytes of dynamic shared memory (at most {})", kernel.shared_bytes,
-                       kMostShared);
+                       most_shared);
   }
   return "";
 }
@@ -76,7 +76,9 @@ void WarpTogether(WarpOperation operation, uint32_t mask, void* value, size_t by
                   uint32_t operand, uint32_t width, Where where) {
   Here().WarpTogether(operation, mask, value, bytes, operand, width, where);
 }
-void CheckAtomic(const void*, size_t) {}
+void CheckAtomic(const void* address, size_t bytes) {
+  Here().Touch(address, bytes, AccessKind::kAtomic, __builtin_return_address(0));
+}
 void Trap(Where where) { Here().Abandon(fmt::format("__trap at {}:{}", where.file, where.line)); }
 
 }  // namespace muster::software_gpu

@@ -18,9 +18,6 @@ cudaError_t& LastError() {
   return last;
 }
 
-constexpr size_t kSharedPerBlock = 48 << 10;
-constexpr size_t kSharedOptIn = 99 << 10;
-
 }  // namespace
 
 cudaError_t RuntimeCall(const char* call, CallKind kind, const std::function<cudaError_t()>& body) {
@@ -208,8 +205,14 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   });
 }
 
-cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) {
-  return RuntimeCall("cudaFuncSetAttribute", CallKind::kAnywhere, [] { return cudaSuccess; });
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+  return RuntimeCall("cudaFuncSetAttribute", CallKind::kAnywhere, [&] {
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+    const auto bytes = static_cast<size_t>(value);
+    if (value < 0 || bytes > muster::software_gpu::kSharedOptIn) return cudaErrorInvalidValue;
+    Device::Get().SetSharedLimit(kernel, bytes);
+    return cudaSuccess;
+  });
 }
 
 const char* cudaGetErrorName(cudaError_t error) {

@@ -6,8 +6,10 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -48,16 +50,18 @@ std::string DescribeCode(const void* address) {
   Dl_info info = {};
   if (dladdr(address, &info) == 0) return fmt::format("{}", address);
   const auto offset = static_cast<const char*>(address) - static_cast<char*>(info.dli_fbase);
+  std::string module = info.dli_fname;
+  std::error_code none;
+  // The program itself is known by the name that it was called by.
+  if (const auto program = std::filesystem::read_symlink("/proc/self/exe", none);
+      program.filename() == std::filesystem::path(module).filename()) {
+    module = program;
+  }
   const std::unique_ptr<FILE, ClosePipe> pipe(
-      popen(fmt::format("addr2line -Cfpe '{}' {:#x} 2>/dev/null",
-                        std::string(info.dli_fname) == program_invocation_name ? "/proc/self/exe"
-                                                                               : info.dli_fname,
-                        offset)
-                .c_str(),
-            "r"));
+      popen(fmt::format("addr2line -Cfpe '{}' {:#x} 2>/dev/null", module, offset).c_str(), "r"));
   std::array<char, 1000> line = {};
   if (pipe == nullptr || std::fgets(line.data(), line.size(), pipe.get()) == nullptr) {
-    return fmt::format("{}+{:#x}", info.dli_fname, offset);
+    return fmt::format("{}+{:#x}", module, offset);
   }
   std::string text = line.data();
   while (!text.empty() && text.back() == '\n') text.pop_back();

@@ -100,6 +100,7 @@ void BlockRunner::CompleteWarp(uint32_t first, uint32_t mask) {
       }
       std::memcpy(lane.result, lanes_[first + source].value, lane.bytes);
     }
+    if (lane.operation == WarpOperation::kSync) ++lane.warp_epoch;
     Release(lane);
   }
 }
