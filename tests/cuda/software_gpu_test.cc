@@ -142,33 +142,42 @@ TEST_F(RuntimeTest, FindsTheDefaultStream) {
   EXPECT_THAT(recorder.Take(), AllOf(::testing::SizeIs(3), Each(HasSubstr("default stream"))));
 }
 
-TEST_F(RuntimeTest, ACopyReadsItsSourceLateAndSpoilsItsDestinationAtOnce) {
-  Start({.delay_us = 0});
-  StartOther();
+TEST_F(RuntimeTest, ACopyReadsItsSourceLate) {
   char* const there = Allocate<char>(4);
   char* const here = AllocateHost<char>(4);
   std::memset(here, 1, 4);
-  // The stream waits until the host has changed its mind.
-  ASSERT_EQ(cudaMemcpyAsync(there, here, 4, cudaMemcpyHostToDevice, other_), cudaSuccess);
-  ASSERT_EQ(cudaStreamSynchronize(other_), cudaSuccess);
-  char* const back = AllocateHost<char>(4);
-  std::memset(back, 0, 4);
-  ASSERT_EQ(cudaMemcpyAsync(back, there, 4, cudaMemcpyDeviceToHost, stream_), cudaSuccess);
+  {
+    const Hold hold;
+    ASSERT_EQ(cudaMemcpyAsync(there, here, 4, cudaMemcpyHostToDevice, stream_), cudaSuccess);
+    std::memset(here, 2, 4);
+  }
+  EXPECT_THAT(Download(there, 4), Each(2));
+}
+
+TEST_F(RuntimeTest, ACopySpoilsItsDestinationAtOnce) {
+  const char* const there = Upload(std::vector<char>(4, 1));
+  char* const here = AllocateHost<char>(4);
+  std::memset(here, 0, 4);
+  {
+    const Hold hold;
+    ASSERT_EQ(cudaMemcpyAsync(here, there, 4, cudaMemcpyDeviceToHost, stream_), cudaSuccess);
+    EXPECT_EQ(here[0], -1);
+  }
   ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
-  EXPECT_EQ(back[0], 1);
+  EXPECT_EQ(here[0], 1);
 }
 
 TEST_F(RuntimeTest, FindsMemoryGivenBackThatACopyUses) {
-  StartOther();
-  char* const there = Allocate<char>(1 << 20);
-  std::vector<char> host(1 << 20);
+  char* const there = Allocate<char>(100);
+  std::vector<char> host(100);
   ASSERT_EQ(cudaHostRegister(host.data(), host.size(), cudaHostRegisterDefault), cudaSuccess);
-  for (int i = 0; i < 20; ++i) {
-    ASSERT_EQ(cudaMemcpyAsync(there, host.data(), host.size(), cudaMemcpyHostToDevice, stream_),
-              cudaSuccess);
-  }
   ViolationRecorder recorder;
-  EXPECT_EQ(cudaHostUnregister(host.data()), cudaSuccess);
+  {
+    const Hold hold;
+    ASSERT_EQ(cudaMemcpyAsync(there, host.data(), 100, cudaMemcpyHostToDevice, stream_),
+              cudaSuccess);
+    EXPECT_EQ(cudaHostUnregister(host.data()), cudaSuccess);
+  }
   EXPECT_THAT(recorder.Take(), ElementsAre(HasSubstr("while a copy of it is on its way")));
   ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
 }

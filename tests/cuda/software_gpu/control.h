@@ -12,6 +12,13 @@
 
 namespace muster::software_gpu {
 
+// See FailCall.
+struct Fault {
+  std::string call;
+  int nth;
+  int status;
+};
+
 struct Options {
   uint64_t seed = 1;
   // One piece of work in four begins a random time up to this later, in microseconds.
@@ -24,6 +31,7 @@ struct Options {
   int devices = 1;
   // Whether cudaHostRegister takes cudaHostRegisterReadOnly.
   bool read_only_registration = true;
+  std::vector<Fault> faults;
 };
 
 // From the environment variable MUSTER_SOFTWARE_GPU, for processes that a test cannot reach into:
@@ -57,6 +65,15 @@ class ViolationRecorder {
   ViolationRecorder(const ViolationRecorder&) = delete;
   ViolationRecorder& operator=(const ViolationRecorder&) = delete;
   std::vector<std::string> Take();
+};
+
+// As long as there is one, no stream begins any work.
+class Hold {
+ public:
+  Hold();
+  ~Hold();
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
 };
 
 // As long as there is one, allocation and waiting for streams are violations.

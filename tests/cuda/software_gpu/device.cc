@@ -30,7 +30,7 @@ Device& Device::Get() {
   return *only;
 }
 
-Device::Device() : options_(OptionsOfEnvironment()) {
+Device::Device() : options_(OptionsOfEnvironment()), faults_(options_.faults) {
   memory_.set_limit(options_.memory_bytes);
   ExplainHostAccess(&memory_);
   std::atexit(CheckAtExit);
@@ -44,7 +44,7 @@ void Device::Reset(const Options& options) {
   memory_.set_limit(options.memory_bytes);
   failure_ = cudaSuccess;
   calls_.clear();
-  faults_.clear();
+  faults_ = options.faults;
   shared_limits_.clear();
 }
 
@@ -55,7 +55,7 @@ bool Device::Begin(const char* call, CallKind kind, int* error) {
   const std::lock_guard lock(mutex_);
   const int number = ++calls_[call];
   for (const Fault& fault : faults_) {
-    if (fault.call == call && fault.at == number) {
+    if (fault.call == call && fault.nth == number) {
       *error = fault.status;
       return false;
     }
@@ -72,6 +72,17 @@ int Device::Calls(const std::string& call) {
   const std::lock_guard lock(mutex_);
   const auto found = calls_.find(call);
   return found == calls_.end() ? 0 : found->second;
+}
+
+void Device::set_holds(int change) {
+  const std::lock_guard lock(mutex_);
+  holds_ += change;
+  released_.notify_all();
+}
+
+void Device::AwaitRelease() {
+  std::unique_lock lock(mutex_);
+  released_.wait(lock, [this] { return holds_ == 0; });
 }
 
 void Device::Fail(cudaError_t error) {

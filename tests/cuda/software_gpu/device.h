@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
@@ -52,6 +53,9 @@ class Device {
   void FailCall(const std::string& call, int nth, int status);
   int Calls(const std::string& call);
   void set_steps(int change) { steps_ += change; }
+  void set_holds(int change);
+  // Until there is no Hold.
+  void AwaitRelease();
 
   // What broke the device: returned by all calls from then on.
   cudaError_t failure() const { return failure_.load(); }
@@ -86,12 +90,6 @@ class Device {
   std::vector<std::string> Leaks();
 
  private:
-  struct Fault {
-    std::string call;
-    int at;  // the number of the call
-    int status;
-  };
-
   Device();
 
   Options options_;
@@ -102,7 +100,9 @@ class Device {
 
   std::mutex mutex_;
   std::map<std::string, int> calls_;
-  std::vector<Fault> faults_;
+  std::vector<Fault> faults_;  // their nth counts from the first call
+  int holds_ = 0;
+  std::condition_variable released_;
   std::array<std::unique_ptr<CUstream_st>, kMaxStreams> streams_;
   std::array<uint64_t, kMaxStreams> segments_ = {};  // of streams that were destroyed
   std::map<cudaEvent_t, std::unique_ptr<CUevent_st>> events_;

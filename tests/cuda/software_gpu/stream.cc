@@ -56,7 +56,7 @@ void Stream::Push(Item item) {
 
 void Stream::Push(const Clock& known, const char* name, const void* kernel,
                   std::function<void(const Work&)> work) {
-  Push({.delayed = true, .known = known, .name = name, .kernel = kernel, .work = std::move(work)});
+  Push({.known = known, .name = name, .kernel = kernel, .work = std::move(work)});
 }
 
 std::shared_ptr<Mark> Stream::PushMark(const Clock& known) {
@@ -100,8 +100,9 @@ void Stream::Do(Item& item) {
     clock_[static_cast<size_t>(slot_)] = segment_;
     item.reach->Reach(clock_);
   } else {
+    device_.AwaitRelease();
     if (device_.failure() != cudaSuccess) return;
-    if (item.delayed) Delay();
+    Delay();
     const uint64_t segment = NextSegment();
     {
       const std::lock_guard lock(mutex_);

@@ -77,7 +77,6 @@ class Stream {
 
  private:
   struct Item {
-    bool delayed = false;
     Clock known = {};
     const char* name = nullptr;
     const void* kernel = nullptr;
