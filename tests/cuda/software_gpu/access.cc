@@ -66,24 +66,6 @@ Order OrderOf(const Accessor& who, uint64_t cell) {
   return Order::kOtherLane;
 }
 
-std::string Describe(const char* what, Order order, uint64_t cell) {
-  switch (order) {
-    case Order::kOtherLane:
-      return LaneOf(cell) == kManyLanes
-                 ? fmt::format("other threads of the block {} it, without a barrier between", what)
-                 : fmt::format("thread {} of the block {} it, without a barrier between",
-                               LaneOf(cell), what);
-    case Order::kOtherBlock:
-      return fmt::format("another block of the kernel {} it", what);
-    default: {
-      Stream* const stream = Device::Get().InSlot(static_cast<int>(SlotOf(cell)));
-      return fmt::format(
-          "{} {} it on another stream, and no event says that this is done",
-          stream != nullptr ? stream->DescribeSegment(SegmentOf(cell)) : "work that is done", what);
-    }
-  }
-}
-
 // Of several readers that nothing orders it is remembered that there were several.
 uint64_t WithEarlierReaders(const Accessor& who, uint64_t self, uint64_t read) {
   const uint64_t segment = SegmentOf(read);
@@ -122,9 +104,9 @@ bool TouchRange(const Work& work, const void* begin, size_t bytes, AccessKind ki
   const uintptr_t end = first + bytes;
   for (uintptr_t at = first; at < end; at = (at & ~uintptr_t{3}) + 4) {
     const void* const address = reinterpret_cast<const void*>(at);
-    const std::string wrong =
+    const Collision with =
         TouchWord(who, kind, BytesInWord(at, end), memory.Writer(address), memory.Reader(address));
-    if (!wrong.empty()) return Report(work, does, address, wrong);
+    if (with.did != nullptr) return Report(work, does, address, Describe(who, with));
   }
   return true;
 }
@@ -138,25 +120,42 @@ uint32_t BytesInWord(uintptr_t at, uintptr_t end) {
   return (0xfu >> (4 - (last - first))) << first;
 }
 
-std::string TouchWord(const Accessor& who, AccessKind kind, uint32_t bytes_mask, uint64_t* writer,
-                      uint64_t* reader) {
+Collision TouchWord(const Accessor& who, AccessKind kind, uint32_t bytes_mask, uint64_t* writer,
+                    uint64_t* reader) {
   const uint64_t self = Pack(who, kind, bytes_mask);
   const uint64_t written = __atomic_load_n(writer, __ATOMIC_RELAXED);
   if ((BytesOf(written) & bytes_mask) != 0 && !(kind == AccessKind::kAtomic && IsAtomic(written))) {
-    const Order order = OrderOf(who, written);
-    if (!IsOrdered(order)) return Describe("wrote", order, written);
+    if (!IsOrdered(OrderOf(who, written))) return {"wrote", written};
   }
   const uint64_t read = __atomic_load_n(reader, __ATOMIC_RELAXED);
   if (kind == AccessKind::kRead) {
     __atomic_store_n(reader, WithEarlierReaders(who, self, read), __ATOMIC_RELAXED);
-    return "";
+    return {};
   }
   if ((BytesOf(read) & bytes_mask) != 0) {
-    const Order order = OrderOf(who, read);
-    if (!IsOrdered(order)) return Describe("read", order, read);
+    if (!IsOrdered(OrderOf(who, read))) return {"read", read};
   }
   __atomic_store_n(writer, self, __ATOMIC_RELAXED);
-  return "";
+  return {};
+}
+
+std::string Describe(const Accessor& who, const Collision& collision) {
+  const auto& [did, cell] = collision;
+  switch (OrderOf(who, cell)) {
+    case Order::kOtherLane:
+      return LaneOf(cell) == kManyLanes
+                 ? fmt::format("other threads of the block {} it, without a barrier between", did)
+                 : fmt::format("thread {} of the block {} it, without a barrier between",
+                               LaneOf(cell), did);
+    case Order::kOtherBlock:
+      return fmt::format("another block of the kernel {} it", did);
+    default: {
+      Stream* const stream = Device::Get().InSlot(static_cast<int>(SlotOf(cell)));
+      return fmt::format(
+          "{} {} it on another stream, and no event says that this is done",
+          stream != nullptr ? stream->DescribeSegment(SegmentOf(cell)) : "work that is done", did);
+    }
+  }
 }
 
 bool ReadRange(const Work& work, const void* begin, size_t bytes, Undefined undefined) {

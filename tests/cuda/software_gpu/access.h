@@ -40,9 +40,15 @@ struct Accessor {
 // Bytes of the word that `at` is in, up to `end`, as a mask.
 uint32_t BytesInWord(uintptr_t at, uintptr_t end);
 
-// Of bytes in one word: `reader` and `writer` are who was there last, and become this one. Empty:
-// it may. Otherwise what it collides with.
-std::string TouchWord(const Accessor& who, AccessKind kind, uint32_t bytes_mask, uint64_t* writer,
-                      uint64_t* reader);
+// What an access collides with. Nothing: `did` is null.
+struct Collision {
+  const char* did = nullptr;  // "wrote" or "read"
+  uint64_t cell = 0;
+};
+
+// Of bytes in one word: `reader` and `writer` are who was there last, and become this one.
+Collision TouchWord(const Accessor& who, AccessKind kind, uint32_t bytes_mask, uint64_t* writer,
+                    uint64_t* reader);
+std::string Describe(const Accessor& who, const Collision& collision);
 
 }  // namespace muster::software_gpu

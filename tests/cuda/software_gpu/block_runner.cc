@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -62,6 +61,7 @@ bool BlockRunner::RunBlock() {
   block_segment_ = segment_ = work_->stream.NextSegment();
   starting_.clear();
   ready_.clear();
+  in_warp_.assign((lanes_.size() + kWarp - 1) / kWarp, 0);
   at_barrier_ = returned_ = 0;
   for (Lane& lane : lanes_) {
     lane.state = Lane::kRunning;
@@ -148,7 +148,7 @@ void BlockRunner::SyncThreads(Where where) {
     return;
   }
   for (const Lane& lane : lanes_) {
-    if (lane.where.line != where.line || std::strcmp(lane.where.file, where.file) != 0) {
+    if (lane.where != where) {
       Abandon(fmt::format("some threads are at the __syncthreads of {}:{}, others at that of {}:{}",
                           where.file, where.line, lane.where.file, lane.where.line));
     }

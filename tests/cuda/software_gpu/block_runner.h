@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/cuda/software_gpu/access.h"
+#include "tests/cuda/software_gpu/device_memory.h"
 #include "tests/cuda/software_gpu/fiber.h"
 #include "tests/cuda/software_gpu/kernel.h"
 #include "tests/cuda/software_gpu/shared_memory.h"
@@ -38,7 +39,7 @@ struct Lane {
 // Owner and thread: the thread of a stream.
 class BlockRunner {
  public:
-  explicit BlockRunner(uint64_t seed) : random_(seed) {}
+  BlockRunner(const DeviceMemory& memory, uint64_t seed) : memory_(memory), random_(seed) {}
   BlockRunner(const BlockRunner&) = delete;
   BlockRunner& operator=(const BlockRunner&) = delete;
 
@@ -78,14 +79,16 @@ class BlockRunner {
   void TouchShared(const SharedMemory::Place& place, size_t bytes, AccessKind kind,
                    const void* code);
 
+  const DeviceMemory& memory_;
   uint64_t random_;
   const Kernel* kernel_ = nullptr;
   const Work* work_ = nullptr;
   uint3 block_index_ = {};
   std::vector<Lane> lanes_;
   Lane* current_ = nullptr;
-  std::vector<Lane*> starting_;  // have not begun
-  std::vector<Lane*> ready_;     // have waited, and may go on
+  std::vector<uint32_t> in_warp_;  // of each warp: the lanes that wait for it
+  std::vector<Lane*> starting_;    // have not begun
+  std::vector<Lane*> ready_;       // have waited, and may go on
   size_t at_barrier_ = 0;
   size_t returned_ = 0;
   bool abandoned_ = false;

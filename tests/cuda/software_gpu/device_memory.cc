@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "common/base/error.h"
 
@@ -73,8 +72,6 @@ void* DeviceMemory::Allocate(size_t bytes) {
   top_ = std::max(top_, next_);
   used_ += bytes;
   allocations_[reinterpret_cast<uintptr_t>(at)] = bytes;
-  std::memset(Alias(at), 0xff, bytes);  // as a float, bfloat16 or double: NaN
-  std::memset(State(at), kUndefined, bytes);
   return at;
 }
 
@@ -83,14 +80,13 @@ bool DeviceMemory::Free(void* address) {
   const auto found = allocations_.find(reinterpret_cast<uintptr_t>(address));
   if (found == allocations_.end()) return false;
   const size_t bytes = found->second;
-  std::memset(State(address), kNoMemory, bytes);
-  const size_t words = (bytes + 3) / 4;
-  std::memset(Writer(address), 0, words * sizeof(uint64_t));
-  std::memset(Reader(address), 0, words * sizeof(uint64_t));
-  // Gives the pages back.
+  // Gives the pages back, which are zeros from then on. Nobody else has a part of them: kGap.
   const size_t begin = Offset(address) / kGap * kGap;
-  const size_t end = RoundUp(Offset(address) + bytes, kGap);
-  madvise(alias_ + begin, end - begin, MADV_REMOVE);
+  const size_t span = RoundUp(Offset(address) + bytes, kGap) - begin;
+  madvise(alias_ + begin, span, MADV_REMOVE);
+  madvise(state_ + begin, span, MADV_DONTNEED);
+  madvise(writers_ + begin / 4, span / 4 * sizeof(uint64_t), MADV_DONTNEED);
+  madvise(readers_ + begin / 4, span / 4 * sizeof(uint64_t), MADV_DONTNEED);
   used_ -= bytes;
   freed_.emplace_back(found->first, bytes);
   if (freed_.size() > kRemembered) freed_.pop_front();

@@ -17,7 +17,8 @@
 
 namespace muster::software_gpu {
 
-enum ByteState : uint8_t { kNoMemory = 0, kUndefined = 1, kDefined = 2 };
+// Of a byte: whether somebody has written it. Whether it is allocated is known only of those.
+enum ByteState : uint8_t { kUndefined = 0, kDefined = 1 };
 
 class DeviceMemory {
  public:

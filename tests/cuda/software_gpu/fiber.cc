@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
 #include <utility>
 
 #include "common/base/error.h"
@@ -37,6 +38,9 @@ Fiber::Fiber(std::function<void(Fiber&)> body) : body_(std::move(body)) {
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   MUSTER_CHECK(at != MAP_FAILED && mprotect(at, kGuard, PROT_NONE) == 0);
   stack_ = static_cast<char*>(at) + kGuard;
+  // Stacks that all began at the same offset in a page would share a few lines of the cache.
+  static std::atomic<size_t> count = 0;
+  shift_ = ++count % 16 * 256;
   Restart();
 }
 
@@ -47,7 +51,7 @@ void Fiber::Restart() {
   __asan_unpoison_memory_region(stack_, kBytes);
 #endif
   fake_inside_ = nullptr;
-  inside_ = boost::context::detail::make_fcontext(stack_ + kBytes, kBytes, Enter);
+  inside_ = boost::context::detail::make_fcontext(stack_ + kBytes - shift_, kBytes - shift_, Enter);
 }
 
 void Fiber::Enter(boost::context::detail::transfer_t from) {

@@ -36,6 +36,7 @@ class Fiber {
 
   const std::function<void(Fiber&)> body_;
   char* stack_ = nullptr;
+  size_t shift_ = 0;
   boost::context::detail::fcontext_t inside_ = nullptr;
   boost::context::detail::fcontext_t outside_ = nullptr;
   // AddressSanitizer's, which must know which stack is in use.

@@ -41,7 +41,7 @@ void RunKernel(const Kernel& kernel, const Work& work) {
   if (device.KernelFails()) return;
   if (!runner) {
     runner = std::make_unique<BlockRunner>(
-        Mix(device.options().seed * 31 + static_cast<uint64_t>(work.slot)));
+        device.memory(), Mix(device.options().seed * 31 + static_cast<uint64_t>(work.slot)));
   }
   device.memory().Open();
   runner->Run(kernel, work);

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 
 namespace muster::software_gpu {
@@ -24,8 +25,12 @@ cudaError_t EnqueueKernel(Kernel kernel, cudaStream_t stream);
 
 // A line of a kernel's source.
 struct Where {
-  const char* file;
-  int line;
+  const char* file = "";
+  int line = 0;
+
+  bool operator==(const Where& other) const {
+    return line == other.line && (file == other.file || std::strcmp(file, other.file) == 0);
+  }
 };
 
 enum class WarpOperation { kIndex, kDown, kUp, kXor, kBallot, kSync };

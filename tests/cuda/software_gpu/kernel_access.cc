@@ -14,10 +14,17 @@ namespace {
 
 const char* Verb(AccessKind kind) { return kind == AccessKind::kRead ? "reads" : "writes"; }
 
+// Most accesses are of one to sixteen bytes that are.
+bool IsAllDefined(const uint8_t* state, size_t bytes) {
+  uint8_t wrong = 0;
+  for (size_t i = 0; i < bytes; ++i) wrong |= state[i] ^ kDefined;
+  return wrong == 0;
+}
+
 }  // namespace
 
 void BlockRunner::Touch(const void* address, size_t bytes, AccessKind kind, const void* code) {
-  if (Device::Get().memory().Contains(address)) return TouchDevice(address, bytes, kind, code);
+  if (memory_.Contains(address)) return TouchDevice(address, bytes, kind, code);
   if (current_->fiber->HasOnStack(address)) return;
   const SharedMemory::Place place = shared_.Find(address);
   if (place.region != nullptr) return TouchShared(place, bytes, kind, code);
@@ -30,16 +37,18 @@ void BlockRunner::Touch(const void* address, size_t bytes, AccessKind kind, cons
 
 void BlockRunner::TouchDevice(const void* address, size_t bytes, AccessKind kind,
                               const void* code) {
-  const DeviceMemory& memory = Device::Get().memory();
+  const DeviceMemory& memory = memory_;
   const auto refuse = [&](const void* at, const std::string& what) {
     Abandon(fmt::format("{} {} {}: {}", DescribeCode(code), Verb(kind), memory.Describe(at), what));
   };
   uint8_t* const state = memory.State(address);
-  for (size_t i = 0; i < bytes; ++i) {
-    if (state[i] == kDefined) continue;
-    const void* const at = static_cast<const char*>(address) + i;
-    if (state[i] == kNoMemory) refuse(at, "nothing is allocated there");
-    if (kind != AccessKind::kWrite) refuse(at, "nobody has written it");
+  const bool defined = IsAllDefined(state, bytes);
+  if (!defined) {
+    if (!memory.IsAllocated(address, bytes)) refuse(address, "not all of it is allocated");
+    const auto* const undefined = static_cast<uint8_t*>(std::memchr(state, kUndefined, bytes));
+    if (kind != AccessKind::kWrite) {
+      refuse(static_cast<const char*>(address) + (undefined - state), "nobody has written it");
+    }
   }
   const Accessor who = {.work = work_,
                         .kernel_segment = work_->segment,
@@ -51,23 +60,23 @@ void BlockRunner::TouchDevice(const void* address, size_t bytes, AccessKind kind
   const uintptr_t end = first + bytes;
   for (uintptr_t at = first; at < end; at = (at & ~uintptr_t{3}) + 4) {
     const void* const word = reinterpret_cast<const void*>(at);
-    const std::string wrong =
+    const Collision with =
         TouchWord(who, kind, BytesInWord(at, end), memory.Writer(word), memory.Reader(word));
-    if (!wrong.empty()) refuse(word, wrong);
+    if (with.did != nullptr) refuse(word, Describe(who, with));
   }
-  if (kind == AccessKind::kWrite) std::memset(state, kDefined, bytes);
+  if (!defined) std::memset(state, kDefined, bytes);
 }
 
 void BlockRunner::TouchShared(const SharedMemory::Place& place, size_t bytes, AccessKind kind,
                               const void* code) {
   SharedMemory::Region& region = *place.region;
-  const auto refuse = [&](size_t, const std::string& what) {
+  const auto refuse = [&](const std::string& what) {
     Abandon(fmt::format("{} {} shared memory: {}", DescribeCode(code), Verb(kind), what));
   };
-  if (bytes > region.bytes - place.offset) refuse(place.offset, "behind its end");
+  if (bytes > region.bytes - place.offset) refuse("behind its end");
   for (size_t i = place.offset; i < place.offset + bytes; ++i) {
     if (kind != AccessKind::kWrite && region.written_in[i] != block_segment_) {
-      refuse(i, "nobody of this block has written it");
+      refuse("nobody of this block has written it");
     }
     region.written_in[i] = block_segment_;
   }
@@ -82,9 +91,9 @@ void BlockRunner::TouchShared(const SharedMemory::Place& place, size_t bytes, Ac
   const uintptr_t end = first + bytes;
   for (uintptr_t at = first; at < end; at = (at & ~uintptr_t{3}) + 4) {
     const size_t word = at / 4 - region.begin / 4;
-    const std::string wrong =
+    const Collision with =
         TouchWord(who, kind, BytesInWord(at, end), &region.writers[word], &region.readers[word]);
-    if (!wrong.empty()) refuse(at - region.begin, wrong);
+    if (with.did != nullptr) refuse(Describe(who, with));
   }
 }
 

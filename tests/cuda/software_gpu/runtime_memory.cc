@@ -84,6 +84,17 @@ cudaError_t CopyIn(Stream& stream, void* device_to, const void* host, size_t byt
   return cudaSuccess;
 }
 
+// What nobody has written is NaN there.
+void CopyToHost(void* host, const void* device_from, size_t bytes) {
+  const DeviceMemory& memory = Device::Get().memory();
+  std::memcpy(host, memory.Alias(device_from), bytes);
+  const uint8_t* const state = memory.State(device_from);
+  if (std::memchr(state, kUndefined, bytes) == nullptr) return;
+  for (size_t i = 0; i < bytes; ++i) {
+    if (state[i] == kUndefined) static_cast<unsigned char*>(host)[i] = 0xff;
+  }
+}
+
 cudaError_t CopyOut(Stream& stream, void* host, const void* device_from, size_t bytes) {
   Device& device = Device::Get();
   // Whoever reads it before the copy is done reads nothing of use. What an earlier copy is still to
@@ -93,7 +104,7 @@ cudaError_t CopyOut(Stream& stream, void* host, const void* device_from, size_t 
   stream.Push(device.known(), "a copy from the device", nullptr,
               [copy, host, device_from, bytes](const Work& work) {
                 if (!ReadRange(work, device_from, bytes, Undefined::kAllowed)) return;
-                std::memcpy(host, Device::Get().memory().Alias(device_from), bytes);
+                CopyToHost(host, device_from, bytes);
               });
   return cudaSuccess;
 }

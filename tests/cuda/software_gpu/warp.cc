@@ -60,14 +60,11 @@ void BlockRunner::WarpTogether(WarpOperation operation, uint32_t mask, void* val
   lane.bytes = bytes;
   lane.where = where;
   if (bytes > 0) std::memcpy(lane.value, value, bytes);
-  bool complete = true;
-  for (uint32_t i = 0; i < kWarp; ++i) {
-    if ((mask >> i & 1) == 0) continue;
-    const Lane& other = lanes_[first + i];
-    complete = complete && other.state == Lane::kInWarp && other.mask == mask;
-  }
-  if (complete) {
+  uint32_t& waiting = in_warp_[lane.number / kWarp];
+  waiting |= 1u << lane.number % kWarp;
+  if ((waiting & mask) == mask) {
     CompleteWarp(first, mask);
+    waiting &= ~mask;
   } else {
     Wait();
   }
@@ -80,10 +77,12 @@ void BlockRunner::CompleteWarp(uint32_t first, uint32_t mask) {
   for (uint32_t i = 0; i < kWarp; ++i) {
     if ((mask >> i & 1) == 0) continue;
     const Lane& lane = lanes_[first + i];
-    if (lane.where.line != last.where.line || std::strcmp(lane.where.file, last.where.file) != 0 ||
-        lane.operation != last.operation || lane.bytes != last.bytes) {
-      Abandon(fmt::format("threads of one warp are at different warp operations: {}:{} and {}:{}",
-                          last.where.file, last.where.line, lane.where.file, lane.where.line));
+    if (lane.where != last.where || lane.mask != mask || lane.operation != last.operation ||
+        lane.bytes != last.bytes) {
+      Abandon(fmt::format(
+          "threads of one warp are at different warp operations: {}:{} with the mask {:#x}, and "
+          "{}:{} with {:#x}",
+          last.where.file, last.where.line, mask, lane.where.file, lane.where.line, lane.mask));
     }
     ballot |= static_cast<uint32_t>(lane.value[0] != 0) << i;
   }
