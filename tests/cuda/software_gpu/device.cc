@@ -14,7 +14,9 @@
 namespace muster::software_gpu {
 namespace {
 
+// Also when the library that this is a part of is closed.
 void CheckAtExit() {
+  StopExplaining();
   const std::vector<std::string> leaks = Device::Get().Leaks();
   if (leaks.empty()) return;
   fmt::print(stderr, "software GPU: {} not given back when the process ends:\n", leaks.size());

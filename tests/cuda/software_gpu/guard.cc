@@ -37,4 +37,11 @@ void ExplainHostAccess(const DeviceMemory* memory) {
   sigaction(SIGSEGV, &action, &before);
 }
 
+void StopExplaining() {
+  struct sigaction now = {};
+  sigaction(SIGSEGV, nullptr, &now);
+  if (now.sa_sigaction == OnFault) sigaction(SIGSEGV, &before, nullptr);
+  guarded = nullptr;
+}
+
 }  // namespace muster::software_gpu

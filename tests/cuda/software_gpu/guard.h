@@ -7,5 +7,7 @@ namespace muster::software_gpu {
 
 // From now on, once. The memory must stay.
 void ExplainHostAccess(const DeviceMemory* memory);
+// No more: the code that explains may go.
+void StopExplaining();
 
 }  // namespace muster::software_gpu
