@@ -1,88 +1,23 @@
 // cublasLt on the software GPU: one product with an epilogue, and heuristics that know two
 // algorithms, one that wants a workspace and one that does without.
-#include <cublasLt.h>
 #include <fmt/format.h>
 
-#include <cstring>
+#include <functional>
 #include <string>
 
-#include "tests/cuda/software_gpu/device.h"
+#include "tests/cuda/software_gpu/cublas_lt_objects.h"
 #include "tests/cuda/software_gpu/gemm.h"
-#include "tests/cuda/software_gpu/library.h"
-#include "tests/cuda/software_gpu/violation.h"
 
 using namespace muster::software_gpu;  // NOLINT(google-build-using-namespace): C functions follow
 
-struct cublasLtContext {};
-
 namespace {
-
-struct Product {
-  cublasComputeType_t compute;
-  cublasOperation_t transpose_a = CUBLAS_OP_N;
-  cublasOperation_t transpose_b = CUBLAS_OP_N;
-  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  const void* bias = nullptr;
-  int32_t bias_type = -1;  // that of D
-};
-
-struct Layout {
-  uint32_t type;
-  uint64_t rows;
-  uint64_t columns;
-  int64_t leading;
-};
-
-struct Preference {
-  uint64_t most_workspace = 0;
-};
 
 constexpr uint64_t kAlgorithm = 0x6d7573746572;
 constexpr size_t kWorkspace = 64 << 10;
 
-Product& At(cublasLtMatmulDesc_t product) { return *reinterpret_cast<Product*>(product); }
-Layout& At(cublasLtMatrixLayout_t layout) { return *reinterpret_cast<Layout*>(layout); }
-Preference& At(cublasLtMatmulPreference_t one) { return *reinterpret_cast<Preference*>(one); }
-
-cublasStatus_t RefuseLt(cublasStatus_t status, const std::string& what) {
-  ReportViolation("cublasLt: " + what);
-  return status;
-}
-
-cublasStatus_t LtCall(const char* call, const std::function<cublasStatus_t()>& body) {
-  return LibraryCall<cublasStatus_t>(call, CallKind::kAnywhere, CUBLAS_STATUS_EXECUTION_FAILED,
-                                     body);
-}
-
-template <typename Object, typename Handle>
-cublasStatus_t Make(Handle* handle, const Object& object, const char* what) {
-  auto* const made = new Object(object);
-  Device::Get().Track(made, what);
-  *handle = reinterpret_cast<Handle>(made);
-  return CUBLAS_STATUS_SUCCESS;
-}
-
-template <typename Object>
-cublasStatus_t Destroy(const void* handle, const char* what) {
-  if (!Device::Get().Untrack(handle)) {
-    return RefuseLt(CUBLAS_STATUS_INVALID_VALUE, fmt::format("{} is destroyed, but is none", what));
-  }
-  delete static_cast<const Object*>(handle);
-  return CUBLAS_STATUS_SUCCESS;
-}
-
-template <typename T>
-cublasStatus_t SetTo(T& to, const void* from, size_t bytes) {
-  if (bytes != sizeof(T)) {
-    return RefuseLt(CUBLAS_STATUS_INVALID_VALUE,
-                    fmt::format("an attribute of {} bytes (expected {})", bytes, sizeof(T)));
-  }
-  std::memcpy(&to, from, bytes);
-  return CUBLAS_STATUS_SUCCESS;
-}
-
 // Which product this is: an algorithm is for one.
-uint64_t Fingerprint(const Product& product, const Layout& a, const Layout& b, const Layout& d) {
+uint64_t Fingerprint(const LtProduct& product, const LtLayout& a, const LtLayout& b,
+                     const LtLayout& d) {
   const std::string text =
       fmt::format("{} {} {} {} {}", static_cast<int>(product.compute),
                   static_cast<int>(product.transpose_a), static_cast<int>(product.transpose_b),
@@ -92,13 +27,14 @@ uint64_t Fingerprint(const Product& product, const Layout& a, const Layout& b, c
   return std::hash<std::string>()(text);
 }
 
-Matrix MatrixOf(const void* data, const Layout& layout, cublasOperation_t operation) {
+Matrix MatrixOf(const void* data, const LtLayout& layout, cublasOperation_t operation) {
   return {const_cast<void*>(data), static_cast<cudaDataType>(layout.type), layout.leading,
           operation != CUBLAS_OP_N};
 }
 
 // Whether a card can do it, as far as the manual says.
-bool IsSupported(const Product& product, const Layout& a, const Layout& b, const Layout& d) {
+bool IsSupported(const LtProduct& product, const LtLayout& a, const LtLayout& b,
+                 const LtLayout& d) {
   const bool bfloat16 = a.type == CUDA_R_16BF;
   if (a.type != b.type || (a.type != CUDA_R_32F && !bfloat16)) return false;
   if (d.type != a.type && !(bfloat16 && d.type == CUDA_R_32F)) return false;
@@ -108,8 +44,8 @@ bool IsSupported(const Product& product, const Layout& a, const Layout& b, const
          product.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
 }
 
-std::string WrongShapes(const Product& product, const Layout& a, const Layout& b, const Layout& c,
-                        const Layout& d) {
+std::string WrongShapes(const LtProduct& product, const LtLayout& a, const LtLayout& b,
+                        const LtLayout& c, const LtLayout& d) {
   const bool ta = product.transpose_a != CUBLAS_OP_N;
   const bool tb = product.transpose_b != CUBLAS_OP_N;
   const uint64_t m = ta ? a.columns : a.rows;
@@ -120,7 +56,7 @@ std::string WrongShapes(const Product& product, const Layout& a, const Layout& b
     return fmt::format("A is {} x {}, B is {} x {}, D is {} x {}", m, k, k_of_b, n, d.rows,
                        d.columns);
   }
-  for (const Layout* layout : {&a, &b, &c, &d}) {
+  for (const LtLayout* layout : {&a, &b, &c, &d}) {
     if (layout->leading < static_cast<int64_t>(layout->rows)) {
       return fmt::format("a leading dimension of {} for {} rows", layout->leading, layout->rows);
     }
@@ -169,90 +105,6 @@ std::string WrongAlgorithm(const cublasLtMatmulAlgo_t* algorithm, uint64_t finge
 
 extern "C" {
 
-cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
-  return LtCall("cublasLtCreate",
-                [&] { return Make(handle, cublasLtContext(), "a cublasLt handle"); });
-}
-cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
-  return Destroy<cublasLtContext>(handle, "a cublasLt handle");
-}
-size_t cublasLtGetVersion() { return CUBLAS_VERSION; }
-
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* product, cublasComputeType_t compute,
-                                        cudaDataType_t scale) {
-  return LtCall("cublasLtMatmulDescCreate", [&] {
-    if (scale != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
-    return Make(product, Product{.compute = compute}, "a cublasLtMatmulDesc_t");
-  });
-}
-cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t product) {
-  return Destroy<Product>(product, "a cublasLtMatmulDesc_t");
-}
-
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product,
-                                              cublasLtMatmulDescAttributes_t attribute,
-                                              const void* value, size_t bytes) {
-  Product& to = At(product);
-  switch (attribute) {
-    case CUBLASLT_MATMUL_DESC_TRANSA:
-      return SetTo(to.transpose_a, value, bytes);
-    case CUBLASLT_MATMUL_DESC_TRANSB:
-      return SetTo(to.transpose_b, value, bytes);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE:
-      return SetTo(to.epilogue, value, bytes);
-    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
-      return SetTo(to.bias, value, bytes);
-    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
-      return SetTo(to.bias_type, value, bytes);
-    default:
-      return RefuseLt(CUBLAS_STATUS_NOT_SUPPORTED,
-                      fmt::format("attribute {} of a product", static_cast<int>(attribute)));
-  }
-}
-
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type,
-                                          uint64_t rows, uint64_t columns, int64_t leading) {
-  return LtCall("cublasLtMatrixLayoutCreate", [&] {
-    return Make(layout, Layout{static_cast<uint32_t>(type), rows, columns, leading},
-                "a cublasLtMatrixLayout_t");
-  });
-}
-cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
-  return Destroy<Layout>(layout, "a cublasLtMatrixLayout_t");
-}
-cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
-                                                cublasLtMatrixLayoutAttribute_t attribute,
-                                                const void* value, size_t bytes) {
-  if (attribute == CUBLASLT_MATRIX_LAYOUT_LD) return SetTo(At(layout).leading, value, bytes);
-  return RefuseLt(CUBLAS_STATUS_NOT_SUPPORTED,
-                  fmt::format("attribute {} of a layout", static_cast<int>(attribute)));
-}
-
-cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
-  return LtCall("cublasLtMatmulPreferenceCreate",
-                [&] { return Make(preference, Preference(), "a cublasLtMatmulPreference_t"); });
-}
-cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
-  return Destroy<Preference>(preference, "a cublasLtMatmulPreference_t");
-}
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
-                                                    cublasLtMatmulPreferenceAttributes_t attribute,
-                                                    const void* value, size_t bytes) {
-  switch (attribute) {
-    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
-      return SetTo(At(preference).most_workspace, value, bytes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
-    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
-      return CUBLAS_STATUS_SUCCESS;
-    default:
-      return RefuseLt(CUBLAS_STATUS_NOT_SUPPORTED,
-                      fmt::format("attribute {} of a preference", static_cast<int>(attribute)));
-  }
-}
-
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t product,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
@@ -283,7 +135,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
                               size_t workspace_bytes, cudaStream_t stream) {
   return LtCall("cublasLtMatmul", [&] {
     const DeviceMemory& memory = Device::Get().memory();
-    const Product& with = At(product);
+    const LtProduct& with = At(product);
     const Epilogue epilogue = EpilogueOf(with.epilogue);
     const Workspace space = {workspace, workspace_bytes};
     std::string wrong = WrongShapes(with, At(a_layout), At(b_layout), At(c_layout), At(d_layout));

@@ -1,89 +1,17 @@
 // cuDNN on the software GPU: convolutions.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <functional>
 #include <utility>
 #include <vector>
 
 #include "tests/cuda/software_gpu/access.h"
-#include "tests/cuda/software_gpu/cudnn_descriptors.h"
+#include "tests/cuda/software_gpu/cudnn_problem.h"
 #include "tests/cuda/software_gpu/gemm.h"
 
 using namespace muster::software_gpu;  // NOLINT(google-build-using-namespace): C functions follow
 
 namespace {
-
-// All that a convolution is about. Copies: descriptors are the caller's again after a call.
-struct Problem {
-  cudnnTensorStruct x, y;
-  cudnnFilterStruct w;
-  cudnnConvolutionStruct convolution;
-};
-
-cudaDataType TypeOf(const cudnnTensorStruct& tensor) {
-  return tensor.type == CUDNN_DATA_FLOAT ? CUDA_R_32F : CUDA_R_16BF;
-}
-
-size_t Bytes(const cudnnTensorStruct& tensor) {
-  return static_cast<size_t>(tensor.count()) * SizeOf(TypeOf(tensor));
-}
-
-// What the program got wrong. Empty: nothing.
-std::string WrongProblem(const Problem& p) {
-  const cudnnConvolutionStruct& c = p.convolution;
-  if (p.w.c * c.groups != p.x.c || p.w.n % c.groups != 0) {
-    return fmt::format("{} channels, {} filters of {} channels, {} groups", p.x.c, p.w.n, p.w.c,
-                       c.groups);
-  }
-  const int64_t h = OutputSize(p.x.h, p.w.h, c.pad_height, c.stride_height, c.dilation_height);
-  const int64_t w = OutputSize(p.x.w, p.w.w, c.pad_width, c.stride_width, c.dilation_width);
-  if (p.y.n != p.x.n || p.y.c != p.w.n || p.y.h != h || p.y.w != w) {
-    return fmt::format("an output of {} x {} x {} x {} (expected {} x {} x {} x {})", p.y.n, p.y.c,
-                       p.y.h, p.y.w, p.x.n, p.w.n, h, w);
-  }
-  return "";
-}
-
-// Whether cuDNN has a kernel for it, which gives the same bits each time.
-bool IsSupported(const Problem& p) {
-  return p.x.type == p.w.type && p.x.type == p.y.type && p.x.format == p.w.format &&
-         p.x.format == p.y.format && p.convolution.compute == CUDNN_DATA_FLOAT &&
-         p.convolution.mode == CUDNN_CROSS_CORRELATION;
-}
-
-size_t WorkspaceOf(const Problem& p) {
-  return std::min(size_t{1} << 20, Bytes(p.w) / 256 * 256 + 1024);
-}
-
-cudnnStatus_t CheckAll(const Problem& p, bool deterministic, bool known) {
-  const std::string wrong = WrongProblem(p);
-  if (!wrong.empty()) return RefuseDnn(CUDNN_STATUS_BAD_PARAM, wrong);
-  if (!deterministic) {
-    return RefuseDnn(CUDNN_STATUS_NOT_SUPPORTED, "an algorithm that gives other bits each time");
-  }
-  return known && IsSupported(p) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
-}
-
-ConvolutionShape ShapeOf(const Problem& p) {
-  const cudnnConvolutionStruct& c = p.convolution;
-  return {.batch = p.x.n,
-          .height = p.x.h,
-          .width = p.x.w,
-          .channels = p.x.c,
-          .out_height = p.y.h,
-          .out_width = p.y.w,
-          .filters = p.w.n,
-          .filter_height = p.w.h,
-          .filter_width = p.w.w,
-          .pad_height = c.pad_height,
-          .pad_width = c.pad_width,
-          .stride_height = c.stride_height,
-          .stride_width = c.stride_width,
-          .dilation_height = c.dilation_height,
-          .dilation_width = c.dilation_width,
-          .groups = c.groups};
-}
 
 // Calls with (index in memory, index channels-last) of each element.
 template <typename F>
@@ -102,7 +30,8 @@ void ForElements(const cudnnTensorStruct& t, const F& visit) {
   }
 }
 
-std::vector<float> Load(const Problem& p, const cudnnTensorStruct& tensor, const void* data) {
+std::vector<float> Load(const ConvolutionProblem& p, const cudnnTensorStruct& tensor,
+                        const void* data) {
   const bool tf32 = tensor.type == CUDNN_DATA_FLOAT && p.convolution.math != CUDNN_FMA_MATH;
   const void* const from = Device::Get().memory().Alias(data);
   std::vector<float> values(static_cast<size_t>(tensor.count()));
@@ -115,7 +44,7 @@ std::vector<float> Load(const Problem& p, const cudnnTensorStruct& tensor, const
 
 // One pass: what is read, what is written, and how.
 struct Pass {
-  Problem problem;
+  ConvolutionProblem problem;
   cudnnTensorStruct a_type, b_type, to_type;
   const void* a = nullptr;
   const void* b = nullptr;
@@ -129,10 +58,10 @@ struct Pass {
 
 void Run(const Pass& pass, const Work& work) {
   SpoilWorkspace(work, pass.workspace);
-  if (!ReadRange(work, pass.a, Bytes(pass.a_type), Undefined::kRefused) ||
-      !ReadRange(work, pass.b, Bytes(pass.b_type), Undefined::kRefused) ||
-      (pass.beta != 0 && !ReadRange(work, pass.to, Bytes(pass.to_type), Undefined::kRefused)) ||
-      !WriteRange(work, pass.to, Bytes(pass.to_type))) {
+  if (!ReadRange(work, pass.a, BytesOf(pass.a_type), Undefined::kRefused) ||
+      !ReadRange(work, pass.b, BytesOf(pass.b_type), Undefined::kRefused) ||
+      (pass.beta != 0 && !ReadRange(work, pass.to, BytesOf(pass.to_type), Undefined::kRefused)) ||
+      !WriteRange(work, pass.to, BytesOf(pass.to_type))) {
     return;
   }
   std::vector<float> result(static_cast<size_t>(pass.to_type.count()));
@@ -179,24 +108,6 @@ cudnnStatus_t Enqueue(cudnnHandle_t handle, const char* call, const Pass& pass, 
   return CUDNN_STATUS_SUCCESS;
 }
 
-bool IsKnown(cudnnConvolutionFwdAlgo_t algorithm) {
-  return algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM ||
-         algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
-}
-bool IsDeterministic(cudnnConvolutionBwdDataAlgo_t algorithm) {
-  return algorithm != CUDNN_CONVOLUTION_BWD_DATA_ALGO_0;
-}
-bool IsKnown(cudnnConvolutionBwdDataAlgo_t algorithm) {
-  return algorithm == CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
-}
-bool IsDeterministic(cudnnConvolutionBwdFilterAlgo_t algorithm) {
-  return algorithm != CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0 &&
-         algorithm != CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3;
-}
-bool IsKnown(cudnnConvolutionBwdFilterAlgo_t algorithm) {
-  return algorithm == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
-}
-
 }  // namespace
 
 extern "C" {
@@ -206,9 +117,9 @@ cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(
     const cudnnConvolutionDescriptor_t convolution, const cudnnTensorDescriptor_t y,
     cudnnConvolutionFwdAlgo_t algorithm, size_t* bytes) {
   return DnnCall("cudnnGetConvolutionForwardWorkspaceSize", CallKind::kAnywhere, [&] {
-    const Problem problem = {*x, *y, *w, *convolution};
+    const ConvolutionProblem problem = {*x, *y, *w, *convolution};
     *bytes = WorkspaceOf(problem);
-    return CheckAll(problem, true, IsKnown(algorithm));
+    return CheckProblem(problem, algorithm);
   });
 }
 
@@ -220,8 +131,8 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void* alpha,
                                       size_t workspace_bytes, const void* beta,
                                       const cudnnTensorDescriptor_t y_type, void* y) {
   return DnnCall("cudnnConvolutionForward", CallKind::kAnywhere, [&] {
-    const Problem problem = {*x_type, *y_type, *w_type, *convolution};
-    const cudnnStatus_t status = CheckAll(problem, true, IsKnown(algorithm));
+    const ConvolutionProblem problem = {*x_type, *y_type, *w_type, *convolution};
+    const cudnnStatus_t status = CheckProblem(problem, algorithm);
     if (status != CUDNN_STATUS_SUCCESS) return status;
     return Enqueue(handle, "cudnnConvolutionForward",
                    {.problem = problem,
@@ -242,9 +153,9 @@ cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(
     const cudnnConvolutionDescriptor_t convolution, const cudnnTensorDescriptor_t dx,
     cudnnConvolutionBwdDataAlgo_t algorithm, size_t* bytes) {
   return DnnCall("cudnnGetConvolutionBackwardDataWorkspaceSize", CallKind::kAnywhere, [&] {
-    const Problem problem = {*dx, *dy, *w, *convolution};
+    const ConvolutionProblem problem = {*dx, *dy, *w, *convolution};
     *bytes = WorkspaceOf(problem);
-    return CheckAll(problem, IsDeterministic(algorithm), IsKnown(algorithm));
+    return CheckProblem(problem, algorithm);
   });
 }
 
@@ -256,8 +167,8 @@ cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void* alp
                                            size_t workspace_bytes, const void* beta,
                                            const cudnnTensorDescriptor_t dx_type, void* dx) {
   return DnnCall("cudnnConvolutionBackwardData", CallKind::kAnywhere, [&] {
-    const Problem problem = {*dx_type, *dy_type, *w_type, *convolution};
-    const cudnnStatus_t status = CheckAll(problem, IsDeterministic(algorithm), IsKnown(algorithm));
+    const ConvolutionProblem problem = {*dx_type, *dy_type, *w_type, *convolution};
+    const cudnnStatus_t status = CheckProblem(problem, algorithm);
     if (status != CUDNN_STATUS_SUCCESS) return status;
     return Enqueue(handle, "cudnnConvolutionBackwardData",
                    {.problem = problem,
@@ -278,9 +189,9 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(
     const cudnnConvolutionDescriptor_t convolution, const cudnnFilterDescriptor_t dw,
     cudnnConvolutionBwdFilterAlgo_t algorithm, size_t* bytes) {
   return DnnCall("cudnnGetConvolutionBackwardFilterWorkspaceSize", CallKind::kAnywhere, [&] {
-    const Problem problem = {*x, *dy, *dw, *convolution};
+    const ConvolutionProblem problem = {*x, *dy, *dw, *convolution};
     *bytes = WorkspaceOf(problem);
-    return CheckAll(problem, IsDeterministic(algorithm), IsKnown(algorithm));
+    return CheckProblem(problem, algorithm);
   });
 }
 
@@ -293,8 +204,8 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void* a
                                              const void* beta,
                                              const cudnnFilterDescriptor_t dw_type, void* dw) {
   return DnnCall("cudnnConvolutionBackwardFilter", CallKind::kAnywhere, [&] {
-    const Problem problem = {*x_type, *dy_type, *dw_type, *convolution};
-    const cudnnStatus_t status = CheckAll(problem, IsDeterministic(algorithm), IsKnown(algorithm));
+    const ConvolutionProblem problem = {*x_type, *dy_type, *dw_type, *convolution};
+    const cudnnStatus_t status = CheckProblem(problem, algorithm);
     if (status != CUDNN_STATUS_SUCCESS) return status;
     return Enqueue(handle, "cudnnConvolutionBackwardFilter",
                    {.problem = problem,

@@ -1,6 +1,5 @@
 // cuDNN's convolutions on the software GPU, against the formula in double.
 #include <cudnn.h>
-#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -247,88 +246,6 @@ TEST_F(CudnnTest, FindsAnOutputOfAnotherShape) {
       cudnnGetConvolutionForwardWorkspaceSize(dnn_, x_, w_, convolution_, y_, kForward, &bytes),
       CUDNN_STATUS_BAD_PARAM);
   EXPECT_THAT(recorder.Take(), ElementsAre(HasSubstr("an output of 2 x 6 x 4 x 4")));
-}
-
-// The real library's descriptors need no card.
-class RealCudnn {
- public:
-  RealCudnn() {
-    for (const char* name : {"libcudnn.so.9", "/usr/local/cuda/lib/libcudnn.so.9",
-                             "/usr/local/cuda/lib64/libcudnn.so.9"}) {
-      if (library_ == nullptr) library_ = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    }
-  }
-  bool is_there() const { return library_ != nullptr; }
-  template <typename F>
-  F* Find(const char* name, F*) const {
-    return reinterpret_cast<F*>(dlsym(library_, name));
-  }
-
- private:
-  void* library_ = nullptr;  // until the end
-};
-
-TEST_F(CudnnTest, ShapesAreThoseOfTheRealLibrary) {
-  const RealCudnn real;
-  if (!real.is_there()) GTEST_SKIP() << "libcudnn.so.9 is not installed";
-#define MUSTER_REAL(NAME) const auto real_##NAME = real.Find(#NAME, &NAME)
-  MUSTER_REAL(cudnnCreateTensorDescriptor);
-  MUSTER_REAL(cudnnDestroyTensorDescriptor);
-  MUSTER_REAL(cudnnSetTensor4dDescriptor);
-  MUSTER_REAL(cudnnCreateFilterDescriptor);
-  MUSTER_REAL(cudnnDestroyFilterDescriptor);
-  MUSTER_REAL(cudnnSetFilter4dDescriptor);
-  MUSTER_REAL(cudnnCreateConvolutionDescriptor);
-  MUSTER_REAL(cudnnDestroyConvolutionDescriptor);
-  MUSTER_REAL(cudnnSetConvolution2dDescriptor);
-  MUSTER_REAL(cudnnSetConvolutionGroupCount);
-  MUSTER_REAL(cudnnGetConvolution2dForwardOutputDim);
-#undef MUSTER_REAL
-  cudnnTensorDescriptor_t x = nullptr;
-  cudnnFilterDescriptor_t w = nullptr;
-  cudnnConvolutionDescriptor_t convolution = nullptr;
-  ASSERT_EQ(real_cudnnCreateTensorDescriptor(&x), CUDNN_STATUS_SUCCESS);
-  ASSERT_EQ(real_cudnnCreateFilterDescriptor(&w), CUDNN_STATUS_SUCCESS);
-  ASSERT_EQ(real_cudnnCreateConvolutionDescriptor(&convolution), CUDNN_STATUS_SUCCESS);
-  for (uint64_t seed = 0; seed < 200; ++seed) {
-    const auto random = [&](uint64_t which, int least, int most) {
-      const uint64_t range = static_cast<uint64_t>(most - least + 1);
-      return least + static_cast<int>(Mix(seed * 100 + which) % range);
-    };
-    const ConvolutionCase one = {.n = random(0, 1, 3),
-                                 .c = 2 * random(1, 1, 3),
-                                 .h = random(2, 1, 9),
-                                 .w = random(3, 1, 9),
-                                 .k = 2 * random(4, 1, 3),
-                                 .r = random(5, 1, 4),
-                                 .s = random(6, 1, 4),
-                                 .pad_h = random(7, 0, 2),
-                                 .pad_w = random(8, 0, 2),
-                                 .stride_h = random(9, 1, 3),
-                                 .stride_w = random(10, 1, 3),
-                                 .groups = random(11, 1, 2)};
-    if (one.h + 2 * one.pad_h < one.r || one.w + 2 * one.pad_w < one.s) continue;
-    Describe(one);
-    real_cudnnSetTensor4dDescriptor(x, one.format, one.type, one.n, one.c, one.h, one.w);
-    real_cudnnSetFilter4dDescriptor(w, one.type, one.format, one.k, one.c / one.groups, one.r,
-                                    one.s);
-    real_cudnnSetConvolution2dDescriptor(convolution, one.pad_h, one.pad_w, one.stride_h,
-                                         one.stride_w, 1, 1, CUDNN_CROSS_CORRELATION,
-                                         CUDNN_DATA_FLOAT);
-    real_cudnnSetConvolutionGroupCount(convolution, one.groups);
-    int expected[4] = {};
-    int got[4] = {};
-    ASSERT_EQ(real_cudnnGetConvolution2dForwardOutputDim(convolution, x, w, &expected[0],
-                                                         &expected[1], &expected[2], &expected[3]),
-              CUDNN_STATUS_SUCCESS);
-    ASSERT_EQ(cudnnGetConvolution2dForwardOutputDim(convolution_, x_, w_, &got[0], &got[1], &got[2],
-                                                    &got[3]),
-              CUDNN_STATUS_SUCCESS);
-    EXPECT_THAT(got, ::testing::ElementsAreArray(expected)) << "case " << seed;
-  }
-  real_cudnnDestroyTensorDescriptor(x);
-  real_cudnnDestroyFilterDescriptor(w);
-  real_cudnnDestroyConvolutionDescriptor(convolution);
 }
 
 }  // namespace

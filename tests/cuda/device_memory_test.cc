@@ -1,9 +1,8 @@
-// The runtime on the software GPU: right programs work, wrong ones are found out.
+// Memory and copies on the software GPU: right programs work, wrong ones are found out.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
-#include <thread>
 #include <vector>
 
 #include "tests/cuda/gpu_fixture.h"
@@ -12,40 +11,19 @@ namespace muster::software_gpu {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
-class RuntimeTest : public GpuTest {
- protected:
-  void TearDown() override {
-    ForgetFailure();
-    if (other_ != nullptr) cudaStreamDestroy(other_);
-    if (event_ != nullptr) cudaEventDestroy(event_);
-    GpuTest::TearDown();
-  }
-  // A second stream, and an event.
-  void StartOther() {
-    ASSERT_EQ(cudaStreamCreateWithFlags(&other_, cudaStreamNonBlocking), cudaSuccess);
-    ASSERT_EQ(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), cudaSuccess);
-  }
-  void WaitForBoth() {
-    cudaStreamSynchronize(stream_);
-    cudaStreamSynchronize(other_);
-  }
+using DeviceMemoryTest = GpuTest;
 
-  cudaStream_t other_ = nullptr;
-  cudaEvent_t event_ = nullptr;
-};
-
-TEST_F(RuntimeTest, CopiesThereAndBack) {
+TEST_F(DeviceMemoryTest, CopiesThereAndBack) {
   const float* const there = Upload<float>({1, 2, 3});
   EXPECT_THAT(Download(there, 3), ElementsAre(1, 2, 3));
 }
 
-TEST_F(RuntimeTest, CopiesOnTheDeviceAndSets) {
+TEST_F(DeviceMemoryTest, CopiesOnTheDeviceAndSets) {
   const float* const from = Upload<float>({1, 2, 3});
   float* const to = Allocate<float>(3);
   ASSERT_EQ(cudaMemcpyAsync(to, from, 12, cudaMemcpyDeviceToDevice, stream_), cudaSuccess);
@@ -53,12 +31,12 @@ TEST_F(RuntimeTest, CopiesOnTheDeviceAndSets) {
   EXPECT_THAT(Download(to, 3), ElementsAre(1, 0, 3));
 }
 
-TEST_F(RuntimeTest, MemoryIsAlignedAsPromisedAndNoMore) {
+TEST_F(DeviceMemoryTest, MemoryIsAlignedAsPromisedAndNoMore) {
   const auto at = reinterpret_cast<uintptr_t>(Allocate<char>(1));
   EXPECT_EQ(at % 512, 256u);
 }
 
-TEST_F(RuntimeTest, SaysWhatMemoryIsLeft) {
+TEST_F(DeviceMemoryTest, SaysWhatMemoryIsLeft) {
   Start({.memory_bytes = 1000});
   (void)Allocate<char>(600);
   size_t free = 0;
@@ -72,7 +50,7 @@ TEST_F(RuntimeTest, SaysWhatMemoryIsLeft) {
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
 }
 
-TEST_F(RuntimeTest, AddressesAreNotUsedAgain) {
+TEST_F(DeviceMemoryTest, AddressesAreNotUsedAgain) {
   void* first = nullptr;
   void* second = nullptr;
   ASSERT_EQ(cudaMalloc(&first, 100), cudaSuccess);
@@ -82,13 +60,13 @@ TEST_F(RuntimeTest, AddressesAreNotUsedAgain) {
   ASSERT_EQ(cudaFree(second), cudaSuccess);
 }
 
-TEST_F(RuntimeTest, HostAccessDies) {
+TEST_F(DeviceMemoryTest, HostAccessDies) {
   const float* const there = Upload<float>({1, 2, 3});
   EXPECT_DEATH(std::memset(const_cast<float*>(there), 0, 4),
                "the host touches device memory: byte 0 of an allocation of 12 bytes");
 }
 
-TEST_F(RuntimeTest, LeaksDie) {
+TEST_F(DeviceMemoryTest, LeaksDie) {
   EXPECT_DEATH(
       {
         void* memory = nullptr;
@@ -98,7 +76,7 @@ TEST_F(RuntimeTest, LeaksDie) {
       "device memory of 100 bytes");
 }
 
-TEST_F(RuntimeTest, FindsWrongFrees) {
+TEST_F(DeviceMemoryTest, FindsWrongFrees) {
   void* const memory = Allocate<char>(100);
   char on_host = 0;
   ViolationRecorder recorder;
@@ -108,7 +86,7 @@ TEST_F(RuntimeTest, FindsWrongFrees) {
   EXPECT_EQ(recorder.Take().size(), 3u);
 }
 
-TEST_F(RuntimeTest, FindsWrongCopies) {
+TEST_F(DeviceMemoryTest, FindsWrongCopies) {
   char* const there = Allocate<char>(100);
   char* const here = AllocateHost<char>(100);
   std::vector<char> pageable(100);
@@ -131,7 +109,7 @@ TEST_F(RuntimeTest, FindsWrongCopies) {
               ElementsAre(HasSubstr("does not say from where to where")));
 }
 
-TEST_F(RuntimeTest, FindsTheDefaultStream) {
+TEST_F(DeviceMemoryTest, FindsTheDefaultStream) {
   char* const there = Allocate<char>(100);
   char* const here = AllocateHost<char>(100);
   ViolationRecorder recorder;
@@ -139,10 +117,10 @@ TEST_F(RuntimeTest, FindsTheDefaultStream) {
   EXPECT_NE(cudaMemset(there, 0, 100), cudaSuccess);
   cudaStream_t blocking = nullptr;
   EXPECT_NE(cudaStreamCreateWithFlags(&blocking, cudaStreamDefault), cudaSuccess);
-  EXPECT_THAT(recorder.Take(), AllOf(::testing::SizeIs(3), Each(HasSubstr("default stream"))));
+  EXPECT_THAT(recorder.Take(), AllOf(SizeIs(3), Each(HasSubstr("default stream"))));
 }
 
-TEST_F(RuntimeTest, ACopyReadsItsSourceLate) {
+TEST_F(DeviceMemoryTest, ACopyReadsItsSourceLate) {
   char* const there = Allocate<char>(4);
   char* const here = AllocateHost<char>(4);
   std::memset(here, 1, 4);
@@ -154,7 +132,7 @@ TEST_F(RuntimeTest, ACopyReadsItsSourceLate) {
   EXPECT_THAT(Download(there, 4), Each(2));
 }
 
-TEST_F(RuntimeTest, ACopySpoilsItsDestinationAtOnce) {
+TEST_F(DeviceMemoryTest, ACopySpoilsItsDestinationAtOnce) {
   const char* const there = Upload(std::vector<char>(4, 1));
   char* const here = AllocateHost<char>(4);
   std::memset(here, 0, 4);
@@ -167,7 +145,7 @@ TEST_F(RuntimeTest, ACopySpoilsItsDestinationAtOnce) {
   EXPECT_EQ(here[0], 1);
 }
 
-TEST_F(RuntimeTest, FindsMemoryGivenBackThatACopyUses) {
+TEST_F(DeviceMemoryTest, FindsMemoryGivenBackThatACopyUses) {
   char* const there = Allocate<char>(100);
   std::vector<char> host(100);
   ASSERT_EQ(cudaHostRegister(host.data(), host.size(), cudaHostRegisterDefault), cudaSuccess);
@@ -182,7 +160,7 @@ TEST_F(RuntimeTest, FindsMemoryGivenBackThatACopyUses) {
   ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
 }
 
-TEST_F(RuntimeTest, RegistersHostMemoryOnce) {
+TEST_F(DeviceMemoryTest, RegistersHostMemoryOnce) {
   std::vector<char> host(100);
   ASSERT_EQ(cudaHostRegister(host.data(), 100, cudaHostRegisterDefault), cudaSuccess);
   EXPECT_EQ(cudaHostRegister(host.data() + 50, 10, cudaHostRegisterDefault),
@@ -193,7 +171,7 @@ TEST_F(RuntimeTest, RegistersHostMemoryOnce) {
   EXPECT_EQ(recorder.Take().size(), 1u);
 }
 
-TEST_F(RuntimeTest, ReadOnlyMemoryWantsTheFlagAndTheFlagACard) {
+TEST_F(DeviceMemoryTest, ReadOnlyMemoryWantsTheFlagAndTheFlagACard) {
   constexpr size_t kBytes = 4096;
   void* const page = mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(page, MAP_FAILED);
@@ -209,7 +187,7 @@ TEST_F(RuntimeTest, ReadOnlyMemoryWantsTheFlagAndTheFlagACard) {
   munmap(page, kBytes);
 }
 
-TEST_F(RuntimeTest, ACardWithoutReadOnlyRegistration) {
+TEST_F(DeviceMemoryTest, ACardWithoutReadOnlyRegistration) {
   Start({.read_only_registration = false});
   std::vector<char> host(100);
   EXPECT_EQ(cudaHostRegister(host.data(), 100, cudaHostRegisterReadOnly), cudaErrorNotSupported);
@@ -217,106 +195,6 @@ TEST_F(RuntimeTest, ACardWithoutReadOnlyRegistration) {
   EXPECT_EQ(cudaDeviceGetAttribute(&supported, cudaDevAttrHostRegisterReadOnlySupported, 0),
             cudaSuccess);
   EXPECT_EQ(supported, 0);
-}
-
-// Copies to the same memory, on two streams.
-TEST_F(RuntimeTest, FindsStreamsThatNothingOrders) {
-  StartOther();
-  char* const there = Allocate<char>(100);
-  char* const here = AllocateHost<char>(100);
-  ViolationRecorder recorder;
-  cudaMemcpyAsync(there, here, 100, cudaMemcpyHostToDevice, stream_);
-  cudaMemsetAsync(there + 99, 0, 1, other_);
-  WaitForBoth();
-  EXPECT_THAT(recorder.Take(), ElementsAre(HasSubstr("no event says that this is done")));
-}
-
-TEST_F(RuntimeTest, FindsAReaderThatNothingOrders) {
-  StartOther();
-  char* const there = Upload(std::vector<char>(100, 1));
-  char* const here = AllocateHost<char>(100);
-  ViolationRecorder recorder;
-  cudaMemcpyAsync(here, there, 100, cudaMemcpyDeviceToHost, stream_);
-  cudaMemsetAsync(there, 0, 1, other_);
-  WaitForBoth();
-  EXPECT_THAT(recorder.Take(), ElementsAre(HasSubstr("no event says that this is done")));
-}
-
-TEST_F(RuntimeTest, EventsAndTheHostOrderStreams) {
-  StartOther();
-  char* const there = Allocate<char>(100);
-  char* const here = AllocateHost<char>(100);
-  ASSERT_EQ(cudaMemcpyAsync(there, here, 100, cudaMemcpyHostToDevice, stream_), cudaSuccess);
-  ASSERT_EQ(cudaEventRecord(event_, stream_), cudaSuccess);
-  ASSERT_EQ(cudaStreamWaitEvent(other_, event_, 0), cudaSuccess);
-  ASSERT_EQ(cudaMemsetAsync(there, 0, 100, other_), cudaSuccess);
-  ASSERT_EQ(cudaEventRecord(event_, other_), cudaSuccess);
-  while (cudaEventQuery(event_) == cudaErrorNotReady) std::this_thread::yield();
-  ASSERT_EQ(cudaMemsetAsync(there, 1, 100, stream_), cudaSuccess);
-  EXPECT_THAT(Download(there, 100), Each(1));
-}
-
-// The wait is for what had been recorded when it was asked for, not for later records.
-TEST_F(RuntimeTest, AWaitIsForTheRecordBefore) {
-  StartOther();
-  char* const there = Allocate<char>(100);
-  ASSERT_EQ(cudaEventRecord(event_, stream_), cudaSuccess);
-  ASSERT_EQ(cudaStreamWaitEvent(other_, event_, 0), cudaSuccess);
-  ViolationRecorder recorder;
-  cudaMemsetAsync(there, 1, 100, stream_);
-  cudaEventRecord(event_, stream_);
-  cudaMemsetAsync(there, 2, 100, other_);
-  WaitForBoth();
-  EXPECT_EQ(recorder.Take().size(), 1u);
-}
-
-TEST_F(RuntimeTest, FindsEventsThatWereNeverRecorded) {
-  StartOther();
-  ViolationRecorder recorder;
-  EXPECT_NE(cudaEventQuery(event_), cudaSuccess);
-  EXPECT_NE(cudaEventSynchronize(event_), cudaSuccess);
-  EXPECT_NE(cudaStreamWaitEvent(stream_, event_, 0), cudaSuccess);
-  EXPECT_THAT(recorder.Take(), AllOf(::testing::SizeIs(3), Each(HasSubstr("never recorded"))));
-}
-
-TEST_F(RuntimeTest, FindsWhatAStepMayNotDo) {
-  void* const memory = Allocate<char>(100);
-  void* more = nullptr;
-  ViolationRecorder recorder;
-  {
-    const Step step;
-    EXPECT_EQ(cudaMemsetAsync(memory, 0, 100, stream_), cudaSuccess);
-    EXPECT_THAT(recorder.Take(), IsEmpty());
-    cudaMalloc(&more, 100);
-    cudaStreamSynchronize(stream_);
-    cudaDeviceSynchronize();
-    cudaFree(more);
-    EXPECT_THAT(recorder.Take(), AllOf(::testing::SizeIs(4), Each(HasSubstr("inside a step"))));
-  }
-  EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
-  EXPECT_THAT(recorder.Take(), IsEmpty());
-}
-
-TEST_F(RuntimeTest, ACallFailsWhenItIsTold) {
-  FailCall("cudaMalloc", 2, cudaErrorMemoryAllocation);
-  void* first = nullptr;
-  void* second = nullptr;
-  EXPECT_EQ(cudaMalloc(&first, 100), cudaSuccess);
-  EXPECT_EQ(cudaMalloc(&second, 100), cudaErrorMemoryAllocation);
-  EXPECT_EQ(cudaGetLastError(), cudaErrorMemoryAllocation);
-  EXPECT_EQ(cudaMalloc(&second, 100), cudaSuccess);
-  EXPECT_EQ(Calls("cudaMalloc"), 3);
-  EXPECT_EQ(cudaFree(first), cudaSuccess);
-  EXPECT_EQ(cudaFree(second), cudaSuccess);
-}
-
-TEST_F(RuntimeTest, AMachineWithoutACard) {
-  cudaStreamDestroy(stream_);
-  stream_ = nullptr;
-  Reset({.devices = 0});
-  int count = 7;
-  EXPECT_EQ(cudaGetDeviceCount(&count), cudaErrorNoDevice);
-  EXPECT_EQ(count, 7);
 }
 
 }  // namespace
