@@ -12,10 +12,12 @@ namespace muster::software_gpu {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 using ::testing::SizeIs;
 
 class StreamOrderTest : public GpuTest {
@@ -127,6 +129,7 @@ TEST_F(StreamOrderTest, ACallFailsWhenItIsTold) {
   EXPECT_EQ(cudaGetLastError(), cudaErrorMemoryAllocation);
   EXPECT_EQ(cudaMalloc(&second, 100), cudaSuccess);
   EXPECT_EQ(Calls("cudaMalloc"), 3);
+  EXPECT_THAT(AllCalls(), Contains(Pair("cudaStreamCreateWithFlags", 1)));
   EXPECT_EQ(cudaFree(first), cudaSuccess);
   EXPECT_EQ(cudaFree(second), cudaSuccess);
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
+#include <map>
 #include <sstream>
 
 #include "common/base/error.h"
@@ -75,6 +76,7 @@ void FailCall(const std::string& call, int nth, int status) {
   Device::Get().FailCall(call, nth, status);
 }
 int Calls(const std::string& call) { return Device::Get().Calls(call); }
+std::map<std::string, int> AllCalls() { return Device::Get().AllCalls(); }
 void ForgetFailure() { Device::Get().ForgetFailure(); }
 std::vector<std::string> Leaks() { return Device::Get().Leaks(); }
 

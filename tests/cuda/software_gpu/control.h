@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,8 @@ void Reset(const Options& options);
 void FailCall(const std::string& call, int nth, int status);
 // How often this function was called since the last Reset.
 int Calls(const std::string& call);
+// Of all functions that were called, and of kernels: what a test lets fail in turn.
+std::map<std::string, int> AllCalls();
 
 // The device works again after a failure: what no card does.
 void ForgetFailure();

@@ -128,9 +128,11 @@ cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
   return BlasCall("cublasDestroy", CallKind::kNotInAStep, [] { return CUBLAS_STATUS_SUCCESS; });
 }
 
-cublasStatus_t cublasGetVersion_v2(cublasHandle_t, int* version) {
-  *version = CUBLAS_VERSION;
-  return CUBLAS_STATUS_SUCCESS;
+cublasStatus_t cublasGetVersion_v2(cublasHandle_t handle, int* version) {
+  return WithHandle("cublasGetVersion", handle, [&] {
+    *version = CUBLAS_VERSION;
+    return CUBLAS_STATUS_SUCCESS;
+  });
 }
 
 cublasStatus_t cublasGetProperty(libraryPropertyType type, int* value) {

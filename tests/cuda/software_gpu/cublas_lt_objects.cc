@@ -80,22 +80,24 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t product) {
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product,
                                               cublasLtMatmulDescAttributes_t attribute,
                                               const void* value, size_t bytes) {
-  LtProduct& to = At(product);
-  switch (attribute) {
-    case CUBLASLT_MATMUL_DESC_TRANSA:
-      return SetTo(to.transpose_a, value, bytes);
-    case CUBLASLT_MATMUL_DESC_TRANSB:
-      return SetTo(to.transpose_b, value, bytes);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE:
-      return SetTo(to.epilogue, value, bytes);
-    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
-      return SetTo(to.bias, value, bytes);
-    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
-      return SetTo(to.bias_type, value, bytes);
-    default:
-      return RefuseLt(CUBLAS_STATUS_NOT_SUPPORTED,
-                      fmt::format("attribute {} of a product", static_cast<int>(attribute)));
-  }
+  return LtCall("cublasLtMatmulDescSetAttribute", [&] {
+    LtProduct& to = At(product);
+    switch (attribute) {
+      case CUBLASLT_MATMUL_DESC_TRANSA:
+        return SetTo(to.transpose_a, value, bytes);
+      case CUBLASLT_MATMUL_DESC_TRANSB:
+        return SetTo(to.transpose_b, value, bytes);
+      case CUBLASLT_MATMUL_DESC_EPILOGUE:
+        return SetTo(to.epilogue, value, bytes);
+      case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+        return SetTo(to.bias, value, bytes);
+      case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+        return SetTo(to.bias_type, value, bytes);
+      default:
+        return RefuseLt(CUBLAS_STATUS_NOT_SUPPORTED,
+                        fmt::format("attribute {} of a product", static_cast<int>(attribute)));
+    }
+  });
 }
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type,
@@ -111,9 +113,11 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
 cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
                                                 cublasLtMatrixLayoutAttribute_t attribute,
                                                 const void* value, size_t bytes) {
-  if (attribute == CUBLASLT_MATRIX_LAYOUT_LD) return SetTo(At(layout).leading, value, bytes);
-  return RefuseLt(CUBLAS_STATUS_NOT_SUPPORTED,
-                  fmt::format("attribute {} of a layout", static_cast<int>(attribute)));
+  return LtCall("cublasLtMatrixLayoutSetAttribute", [&] {
+    if (attribute == CUBLASLT_MATRIX_LAYOUT_LD) return SetTo(At(layout).leading, value, bytes);
+    return RefuseLt(CUBLAS_STATUS_NOT_SUPPORTED,
+                    fmt::format("attribute {} of a layout", static_cast<int>(attribute)));
+  });
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
@@ -126,18 +130,20 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t prefer
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
                                                     cublasLtMatmulPreferenceAttributes_t attribute,
                                                     const void* value, size_t bytes) {
-  switch (attribute) {
-    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
-      return SetTo(At(preference).most_workspace, value, bytes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
-    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
-      return CUBLAS_STATUS_SUCCESS;
-    default:
-      return RefuseLt(CUBLAS_STATUS_NOT_SUPPORTED,
-                      fmt::format("attribute {} of a preference", static_cast<int>(attribute)));
-  }
+  return LtCall("cublasLtMatmulPreferenceSetAttribute", [&] {
+    switch (attribute) {
+      case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+        return SetTo(At(preference).most_workspace, value, bytes);
+      case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+      case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+      case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+      case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+      case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+        return CUBLAS_STATUS_SUCCESS;
+      default:
+        return RefuseLt(CUBLAS_STATUS_NOT_SUPPORTED,
+                        fmt::format("attribute {} of a preference", static_cast<int>(attribute)));
+    }
+  });
 }
 }

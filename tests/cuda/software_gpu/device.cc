@@ -76,6 +76,11 @@ int Device::Calls(const std::string& call) {
   return found == calls_.end() ? 0 : found->second;
 }
 
+std::map<std::string, int> Device::AllCalls() {
+  const std::lock_guard lock(mutex_);
+  return calls_;
+}
+
 void Device::set_holds(int change) {
   const std::lock_guard lock(mutex_);
   holds_ += change;

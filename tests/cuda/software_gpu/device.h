@@ -52,6 +52,7 @@ class Device {
   bool Begin(const char* call, CallKind kind, int* error);
   void FailCall(const std::string& call, int nth, int status);
   int Calls(const std::string& call);
+  std::map<std::string, int> AllCalls();
   void set_steps(int change) { steps_ += change; }
   void set_holds(int change);
   // Until there is no Hold.

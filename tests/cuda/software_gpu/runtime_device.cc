@@ -188,13 +188,17 @@ cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
 }
 
 cudaError_t cudaDriverGetVersion(int* version) {
-  *version = CUDART_VERSION;
-  return cudaSuccess;
+  return RuntimeCall("cudaDriverGetVersion", CallKind::kAnywhere, [&] {
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+  });
 }
 
 cudaError_t cudaRuntimeGetVersion(int* version) {
-  *version = CUDART_VERSION;
-  return cudaSuccess;
+  return RuntimeCall("cudaRuntimeGetVersion", CallKind::kAnywhere, [&] {
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+  });
 }
 
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
