@@ -148,10 +148,10 @@ void BlockRunner::SyncThreads(Where where) {
     return;
   }
   for (const Lane& lane : lanes_) {
-    if (lane.where != where) {
-      Abandon(fmt::format("some threads are at the __syncthreads of {}:{}, others at that of {}:{}",
-                          where.file, where.line, lane.where.file, lane.where.line));
-    }
+    if (lane.where == where) continue;
+    Abandon(fmt::format("some threads are at the __syncthreads of {}:{}, others at that of {}:{}",
+                        where.file, where.line, lane.where.file, lane.where.line));
+    return;
   }
   at_barrier_ = 0;
   segment_ = work_->stream.NextSegment();
@@ -165,7 +165,6 @@ void BlockRunner::Abandon(const std::string& what) {
   ReportViolation(fmt::format("{}: {}", DescribeThread(), what));
   Device::Get().Fail(cudaErrorLaunchFailure);
   abandoned_ = true;
-  for (;;) Wait();
 }
 
 std::string BlockRunner::DescribeThread() const {

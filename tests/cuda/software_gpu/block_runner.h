@@ -59,8 +59,13 @@ class BlockRunner {
   void SyncThreads(Where where);
   void WarpTogether(WarpOperation operation, uint32_t mask, void* value, size_t bytes,
                     uint32_t operand, uint32_t width, Where where);
-  // A violation of this thread. The kernel ends.
-  [[noreturn]] void Abandon(const std::string& what);
+  // A violation of this thread: the kernel ends. Whoever was called by the kernel returns what it
+  // has and then calls Leave: nothing is destroyed that is on the thread's stack by then.
+  void Abandon(const std::string& what);
+  // Does not return if the kernel is to end.
+  void Leave() {
+    while (abandoned_) Wait();
+  }
   // "thread (3, 0, 0) of block (0, 0, 0) of kernel …".
   std::string DescribeThread() const;
 

@@ -1,6 +1,8 @@
 // What g++ calls before each access of memory in sources that are compiled with -fsanitize=thread,
 // and where an index or an address is wrong with -fsanitize=bounds,alignment. The names and
-// arguments are the sanitizers'; here they serve the kernels, and libtsan is not linked.
+// arguments are the sanitizers'; here they serve the kernels, and libtsan is not linked. In a build
+// with UndefinedBehaviorSanitizer, these two of its functions take the place of the library's, for
+// all sources of the program, and are no less strict.
 #include <fmt/format.h>
 
 #include <atomic>
@@ -19,7 +21,9 @@ using muster::software_gpu::BlockRunner;
 inline void Touch(const void* address, size_t bytes, AccessKind kind, const void* code) {
   // Host code in the same source: device memory faults by itself.
   BlockRunner* const runner = BlockRunner::Current();
-  if (runner != nullptr) runner->Touch(address, bytes, kind, code);
+  if (runner == nullptr) return;
+  runner->Touch(address, bytes, kind, code);
+  runner->Leave();
 }
 
 }  // namespace
@@ -106,8 +110,6 @@ MUSTER_ATOMIC(64, uint64_t)
 void __tsan_atomic_thread_fence(int) { std::atomic_thread_fence(std::memory_order_seq_cst); }
 void __tsan_atomic_signal_fence(int) { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
-#ifndef MUSTER_REAL_UBSAN
-
 struct SanitizerPlace {
   const char* file;
   uint32_t line;
@@ -127,24 +129,30 @@ struct SanitizerBounds {
   const void* index;
 };
 
-static void Wrong(const SanitizerPlace& place, const std::string& what) {
+static void Report(const SanitizerPlace& place, const std::string& what) {
   const std::string text = fmt::format("{}:{}: {}", place.file, place.line, what);
   BlockRunner* const runner = BlockRunner::Current();
-  if (runner != nullptr) runner->Abandon(text);
+  if (runner != nullptr) return runner->Abandon(text);
   muster::software_gpu::ReportViolation(text);
+}
+
+static void LeaveKernel() {
+  BlockRunner* const runner = BlockRunner::Current();
+  if (runner != nullptr) runner->Leave();
 }
 
 void __ubsan_handle_type_mismatch_v1(const SanitizerMismatch* mismatch, uintptr_t address) {
   const uintptr_t alignment = uintptr_t{1} << mismatch->log_alignment;
   if (address % alignment == 0) return;  // null, which faults by itself
-  Wrong(mismatch->place, fmt::format("the address {:#x} is not a multiple of {}, as its type wants",
-                                     address, alignment));
+  Report(mismatch->place,
+         fmt::format("the address {:#x} is not a multiple of {}, as its type wants", address,
+                     alignment));
+  LeaveKernel();
 }
 
 void __ubsan_handle_out_of_bounds(const SanitizerBounds* bounds, uintptr_t index) {
-  Wrong(bounds->place, fmt::format("index {} is outside of the array", index));
+  Report(bounds->place, fmt::format("index {} is outside of the array", index));
+  LeaveKernel();
 }
-
-#endif
 }
 // NOLINTEND

@@ -71,14 +71,22 @@ uint3 BlockIndex() noexcept { return Here().block_index(); }
 dim3 BlockSize() noexcept { return Here().kernel().block; }
 dim3 GridSize() noexcept { return Here().kernel().grid; }
 void* SharedBytes() noexcept { return Here().shared_bytes(); }
-void SyncThreads(Where where) { Here().SyncThreads(where); }
+void SyncThreads(Where where) {
+  Here().SyncThreads(where);
+  Here().Leave();
+}
 void WarpTogether(WarpOperation operation, uint32_t mask, void* value, size_t bytes,
                   uint32_t operand, uint32_t width, Where where) {
   Here().WarpTogether(operation, mask, value, bytes, operand, width, where);
+  Here().Leave();
 }
 void CheckAtomic(const void* address, size_t bytes) {
   Here().Touch(address, bytes, AccessKind::kAtomic, __builtin_return_address(0));
+  Here().Leave();
 }
-void Trap(Where where) { Here().Abandon(fmt::format("__trap at {}:{}", where.file, where.line)); }
+void Trap(Where where) {
+  Here().Abandon(fmt::format("__trap at {}:{}", where.file, where.line));
+  Here().Leave();
+}
 
 }  // namespace muster::software_gpu

@@ -44,10 +44,11 @@ void BlockRunner::TouchDevice(const void* address, size_t bytes, AccessKind kind
   uint8_t* const state = memory.State(address);
   const bool defined = IsAllDefined(state, bytes);
   if (!defined) {
-    if (!memory.IsAllocated(address, bytes)) refuse(address, "not all of it is allocated");
+    if (!memory.IsAllocated(address, bytes)) return refuse(address, "not all of it is allocated");
     const auto* const undefined = static_cast<uint8_t*>(std::memchr(state, kUndefined, bytes));
     if (kind != AccessKind::kWrite) {
-      refuse(static_cast<const char*>(address) + (undefined - state), "nobody has written it");
+      return refuse(static_cast<const char*>(address) + (undefined - state),
+                    "nobody has written it");
     }
   }
   const Accessor who = {.work = work_,
@@ -62,7 +63,7 @@ void BlockRunner::TouchDevice(const void* address, size_t bytes, AccessKind kind
     const void* const word = reinterpret_cast<const void*>(at);
     const Collision with =
         TouchWord(who, kind, BytesInWord(at, end), memory.Writer(word), memory.Reader(word));
-    if (with.did != nullptr) refuse(word, Describe(who, with));
+    if (with.did != nullptr) return refuse(word, Describe(who, with));
   }
   if (!defined) std::memset(state, kDefined, bytes);
 }
@@ -73,10 +74,10 @@ void BlockRunner::TouchShared(const SharedMemory::Place& place, size_t bytes, Ac
   const auto refuse = [&](const std::string& what) {
     Abandon(fmt::format("{} {} shared memory: {}", DescribeCode(code), Verb(kind), what));
   };
-  if (bytes > region.bytes - place.offset) refuse("behind its end");
+  if (bytes > region.bytes - place.offset) return refuse("behind its end");
   for (size_t i = place.offset; i < place.offset + bytes; ++i) {
     if (kind != AccessKind::kWrite && region.written_in[i] != block_segment_) {
-      refuse("nobody of this block has written it");
+      return refuse("nobody of this block has written it");
     }
     region.written_in[i] = block_segment_;
   }
@@ -93,7 +94,7 @@ void BlockRunner::TouchShared(const SharedMemory::Place& place, size_t bytes, Ac
     const size_t word = at / 4 - region.begin / 4;
     const Collision with =
         TouchWord(who, kind, BytesInWord(at, end), &region.writers[word], &region.readers[word]);
-    if (with.did != nullptr) refuse(Describe(who, with));
+    if (with.did != nullptr) return refuse(Describe(who, with));
   }
 }
 

@@ -120,6 +120,7 @@ cudaError_t CopyWithin(Stream& stream, void* to, const void* from, size_t bytes)
 }
 
 cudaError_t Copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, Stream& stream) {
+  if (bytes == 0) return cudaSuccess;
   std::string wrong;
   if (kind == cudaMemcpyHostToDevice) {
     wrong = WrongHostMemory(from, bytes, false) + WrongDeviceMemory(to, bytes);
@@ -131,7 +132,6 @@ cudaError_t Copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, 
     wrong = "a copy that does not say from where to where";
   }
   if (!wrong.empty()) return Refuse(cudaErrorInvalidValue, "cudaMemcpyAsync: " + wrong);
-  if (bytes == 0) return cudaSuccess;
   if (kind == cudaMemcpyHostToDevice) return CopyIn(stream, to, from, bytes);
   if (kind == cudaMemcpyDeviceToHost) return CopyOut(stream, to, from, bytes);
   return CopyWithin(stream, to, from, bytes);
@@ -228,9 +228,9 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
   return RuntimeCall("cudaMemsetAsync", CallKind::kAnywhere, [&] {
     Stream* const on = Device::Get().Find(stream, "cudaMemsetAsync");
     if (on == nullptr) return cudaErrorInvalidResourceHandle;
+    if (bytes == 0) return cudaSuccess;
     const std::string wrong = WrongDeviceMemory(to, bytes);
     if (!wrong.empty()) return Refuse(cudaErrorInvalidValue, "cudaMemsetAsync: " + wrong);
-    if (bytes == 0) return cudaSuccess;
     on->Push(Device::Get().known(), "cudaMemsetAsync", nullptr, [=](const Work& work) {
       if (!WriteRange(work, to, bytes)) return;
       std::memset(Device::Get().memory().Alias(to), value, bytes);

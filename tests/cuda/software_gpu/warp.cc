@@ -43,14 +43,14 @@ void BlockRunner::WarpTogether(WarpOperation operation, uint32_t mask, void* val
     Abandon(fmt::format("the warp operation of {}:{}: {}", where.file, where.line, what));
   };
   if ((mask >> (lane.number % kWarp) & 1) == 0) {
-    refuse(fmt::format("the mask {:#x} is without this thread", mask));
+    return refuse(fmt::format("the mask {:#x} is without this thread", mask));
   }
   if (there < kWarp && mask >> there != 0) {
-    refuse(fmt::format("the mask {:#x} names threads that the block, of {}, does not have", mask,
-                       lanes_.size()));
+    return refuse(fmt::format("the mask {:#x} names threads that the block, of {}, does not have",
+                              mask, lanes_.size()));
   }
   if (!std::has_single_bit(width) || width > kWarp) {
-    refuse(fmt::format("a width of {}", width));
+    return refuse(fmt::format("a width of {}", width));
   }
   lane.state = Lane::kInWarp;
   lane.operation = operation;
@@ -83,6 +83,7 @@ void BlockRunner::CompleteWarp(uint32_t first, uint32_t mask) {
           "threads of one warp are at different warp operations: {}:{} with the mask {:#x}, and "
           "{}:{} with {:#x}",
           last.where.file, last.where.line, mask, lane.where.file, lane.where.line, lane.mask));
+      return;
     }
     ballot |= static_cast<uint32_t>(lane.value[0] != 0) << i;
   }
@@ -96,6 +97,7 @@ void BlockRunner::CompleteWarp(uint32_t first, uint32_t mask) {
       if ((mask >> source & 1) == 0) {
         Abandon(fmt::format("the shuffle of {}:{} reads lane {}, which the mask {:#x} is without",
                             last.where.file, last.where.line, source, mask));
+        return;
       }
       std::memcpy(lane.result, lanes_[first + source].value, lane.bytes);
     }
