@@ -16,6 +16,7 @@ packages=(
   libxxhash-dev
   libfreetype-dev fonts-dejavu-core                     # muster plot
   libgtest-dev libgmock-dev                             # tests
+  libboost-context-dev                                  # tests on the software GPU
 )
 
 if [[ ${1:-} == --checks ]]; then

@@ -1,0 +1,108 @@
+// Runs the blocks of a kernel: one after the other in an order of its own, each as so many threads
+// in an order of its own. A thread runs until it waits, at a barrier or for its warp; only then
+// does it need a stack that stays (a fiber).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/cuda/software_gpu/access.h"
+#include "tests/cuda/software_gpu/device_memory.h"
+#include "tests/cuda/software_gpu/fiber.h"
+#include "tests/cuda/software_gpu/kernel.h"
+#include "tests/cuda/software_gpu/shared_memory.h"
+#include "tests/cuda/software_gpu/stream.h"
+
+namespace muster::software_gpu {
+
+// One thread of a block.
+struct Lane {
+  enum State { kRunning, kAtBarrier, kInWarp, kReturned };
+  uint32_t number = 0;  // in the block
+  uint3 thread = {};
+  State state = kRunning;
+  Fiber* fiber = nullptr;
+  Where where = {};
+  uint32_t warp_epoch = 0;  // how often its warp has synchronised since the barrier
+  // While kInWarp.
+  WarpOperation operation = {};
+  uint32_t mask = 0;
+  uint32_t operand = 0;
+  uint32_t width = 0;
+  size_t bytes = 0;
+  alignas(16) unsigned char value[16] = {};
+  alignas(16) unsigned char result[16] = {};
+};
+
+// Owner and thread: the thread of a stream.
+class BlockRunner {
+ public:
+  BlockRunner(const DeviceMemory& memory, uint64_t seed) : memory_(memory), random_(seed) {}
+  BlockRunner(const BlockRunner&) = delete;
+  BlockRunner& operator=(const BlockRunner&) = delete;
+
+  // Whose kernel this thread is in; null: in none.
+  static BlockRunner*& Current();
+
+  void Run(const Kernel& kernel, const Work& work);
+
+  // For the thread of the block that runs now.
+  const Kernel& kernel() const { return *kernel_; }
+  const Work& work() const { return *work_; }
+  uint3 block_index() const { return block_index_; }
+  const Lane& lane() const { return *current_; }
+  void* shared_bytes() { return dynamic_.data(); }
+  // Before this thread of the block reads or writes.
+  void Touch(const void* address, size_t bytes, AccessKind kind, const void* code);
+  void SyncThreads(Where where);
+  void WarpTogether(WarpOperation operation, uint32_t mask, void* value, size_t bytes,
+                    uint32_t operand, uint32_t width, Where where);
+  // A violation of this thread: the kernel ends. Whoever was called by the kernel returns what it
+  // has and then calls Leave: nothing is destroyed that is on the thread's stack by then.
+  void Abandon(const std::string& what);
+  // Does not return if the kernel is to end.
+  void Leave() {
+    while (abandoned_) Wait();
+  }
+  // "thread (3, 0, 0) of block (0, 0, 0) of kernel …".
+  std::string DescribeThread() const;
+
+ private:
+  bool RunBlock();
+  void Body(Fiber& fiber);
+  Lane* TakeStarting();
+  Lane* TakeReady();
+  Fiber* IdleFiber();
+  void Wait();
+  void Release(Lane& lane);
+  void CompleteWarp(uint32_t first, uint32_t mask);
+  void ReportStuck();
+  uint32_t Random(size_t below);
+  void TouchDevice(const void* address, size_t bytes, AccessKind kind, const void* code);
+  void TouchShared(const SharedMemory::Place& place, size_t bytes, AccessKind kind,
+                   const void* code);
+
+  const DeviceMemory& memory_;
+  uint64_t random_;
+  const Kernel* kernel_ = nullptr;
+  const Work* work_ = nullptr;
+  uint3 block_index_ = {};
+  std::vector<Lane> lanes_;
+  Lane* current_ = nullptr;
+  std::vector<uint32_t> in_warp_;  // of each warp: the lanes that wait for it
+  std::vector<Lane*> starting_;    // have not begun
+  std::vector<Lane*> ready_;       // have waited, and may go on
+  size_t at_barrier_ = 0;
+  size_t returned_ = 0;
+  bool abandoned_ = false;
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::vector<Fiber*> idle_;
+  uint64_t block_segment_ = 0;
+  uint64_t segment_ = 0;  // since the last barrier
+  std::vector<unsigned char> dynamic_;
+  SharedMemory shared_;
+};
+
+}  // namespace muster::software_gpu

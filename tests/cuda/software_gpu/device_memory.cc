@@ -1,0 +1,153 @@
+#include "tests/cuda/software_gpu/device_memory.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "common/base/error.h"
+
+namespace muster::software_gpu {
+namespace {
+
+// What cudaMalloc promises; addresses here are aligned to no more.
+constexpr size_t kAlignment = 256;
+// Between two allocations at least.
+constexpr size_t kGap = 4096;
+constexpr size_t kRemembered = 10000;
+
+size_t RoundUp(size_t value, size_t to) { return (value + to - 1) / to * to; }
+
+char* Reserve(size_t bytes, int protection, int flags, int file) {
+  void* const at = mmap(nullptr, bytes, protection, flags | MAP_NORESERVE, file, 0);
+  MUSTER_CHECK(at != MAP_FAILED);
+  return static_cast<char*>(at);
+}
+
+template <typename T>
+T* Shadow(size_t count) {
+  return reinterpret_cast<T*>(
+      Reserve(count * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1));
+}
+
+}  // namespace
+
+DeviceMemory::DeviceMemory() {
+  const int file = memfd_create("software_gpu", MFD_CLOEXEC);
+  MUSTER_CHECK(file >= 0 && ftruncate(file, kReserved) == 0);
+  base_ = Reserve(kReserved, PROT_NONE, MAP_SHARED, file);
+  alias_ = Reserve(kReserved, PROT_READ | PROT_WRITE, MAP_SHARED, file);
+  close(file);
+  state_ = Shadow<uint8_t>(kReserved);
+  writers_ = Shadow<uint64_t>(kReserved / 4);
+  readers_ = Shadow<uint64_t>(kReserved / 4);
+}
+
+size_t DeviceMemory::free_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return limit_ - used_;
+}
+
+void* DeviceMemory::Allocate(size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (bytes > limit_ - used_) return nullptr;
+  // Whole pages are mapped; an odd multiple of the alignment, so that nobody relies on more.
+  const size_t span = RoundUp(bytes + kAlignment, kGap) + kGap;
+  if (span > kReserved) return nullptr;
+  if (next_ + span > kReserved) next_ = 0;
+  for (const auto& [address, size] : allocations_) {
+    const size_t begin = address - reinterpret_cast<uintptr_t>(base_);
+    if (begin < next_ + span && next_ < begin + size + kGap) {
+      next_ = RoundUp(begin + size, kGap) + kGap;
+    }
+  }
+  if (next_ + span > kReserved) return nullptr;
+  char* const at = base_ + next_ + kAlignment;
+  if (open_ > 0 && next_ + span > top_) {
+    const size_t first = std::max(top_, next_) / kGap * kGap;
+    MUSTER_CHECK(mprotect(base_ + first, next_ + span - first, PROT_READ | PROT_WRITE) == 0);
+  }
+  next_ += span;
+  top_ = std::max(top_, next_);
+  used_ += bytes;
+  allocations_[reinterpret_cast<uintptr_t>(at)] = bytes;
+  return at;
+}
+
+bool DeviceMemory::Free(void* address) {
+  const std::lock_guard lock(mutex_);
+  const auto found = allocations_.find(reinterpret_cast<uintptr_t>(address));
+  if (found == allocations_.end()) return false;
+  const size_t bytes = found->second;
+  // Gives the pages back, which are zeros from then on. Nobody else has a part of them: kGap.
+  const size_t begin = Offset(address) / kGap * kGap;
+  const size_t span = RoundUp(Offset(address) + bytes, kGap) - begin;
+  madvise(alias_ + begin, span, MADV_REMOVE);
+  madvise(state_ + begin, span, MADV_DONTNEED);
+  madvise(writers_ + begin / 4, span / 4 * sizeof(uint64_t), MADV_DONTNEED);
+  madvise(readers_ + begin / 4, span / 4 * sizeof(uint64_t), MADV_DONTNEED);
+  used_ -= bytes;
+  freed_.emplace_back(found->first, bytes);
+  if (freed_.size() > kRemembered) freed_.pop_front();
+  allocations_.erase(found);
+  return true;
+}
+
+bool DeviceMemory::IsAllocated(const void* address, size_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  auto after = allocations_.upper_bound(begin);
+  if (after == allocations_.begin()) return false;
+  --after;
+  return begin - after->first <= after->second && bytes <= after->second - (begin - after->first);
+}
+
+std::string DeviceMemory::Describe(const void* address) const {
+  const std::lock_guard lock(mutex_);
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  auto after = allocations_.upper_bound(at);
+  if (after != allocations_.begin()) {
+    --after;
+    const size_t offset = at - after->first;
+    if (offset < after->second) {
+      return fmt::format("byte {} of an allocation of {} bytes", offset, after->second);
+    }
+    if (offset < after->second + kGap) {
+      return fmt::format("{} bytes behind an allocation of {} bytes", offset - after->second,
+                         after->second);
+    }
+  }
+  for (auto freed = freed_.rbegin(); freed != freed_.rend(); ++freed) {
+    if (at - freed->first < freed->second) {
+      return fmt::format("byte {} of an allocation of {} bytes that was freed", at - freed->first,
+                         freed->second);
+    }
+  }
+  const auto next = allocations_.upper_bound(at);
+  if (next != allocations_.end() && next->first - at < kGap) {
+    return fmt::format("{} bytes before an allocation of {} bytes", next->first - at, next->second);
+  }
+  return fmt::format("address {}, where nothing is allocated", address);
+}
+
+std::map<uintptr_t, size_t> DeviceMemory::allocations() const {
+  const std::lock_guard lock(mutex_);
+  return allocations_;
+}
+
+void DeviceMemory::Protect(int protection) {
+  if (top_ > 0) MUSTER_CHECK(mprotect(base_, top_, protection) == 0);
+}
+
+void DeviceMemory::Open() {
+  const std::lock_guard lock(mutex_);
+  if (open_++ == 0) Protect(PROT_READ | PROT_WRITE);
+}
+
+void DeviceMemory::Close() {
+  const std::lock_guard lock(mutex_);
+  if (--open_ == 0) Protect(PROT_NONE);
+}
+
+}  // namespace muster::software_gpu

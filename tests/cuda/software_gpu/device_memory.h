@@ -1,0 +1,82 @@
+// The memory of the software GPU.
+//
+// It is mapped twice. At device addresses, which programs see, it can be touched only while a
+// kernel runs: a host that looks there faults. At an alias, which nobody else knows, the copy
+// engine and the libraries read and write. Allocations never lie beside one another, and addresses
+// are not used again until all have been used.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <string>
+#include <type_traits>
+
+namespace muster::software_gpu {
+
+// Of a byte: whether somebody has written it. Whether it is allocated is known only of those.
+enum ByteState : uint8_t { kUndefined = 0, kDefined = 1 };
+
+class DeviceMemory {
+ public:
+  DeviceMemory();
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  void set_limit(size_t bytes) { limit_ = bytes; }
+  size_t limit() const { return limit_; }
+  size_t free_bytes() const;
+  // Null if there is not enough.
+  void* Allocate(size_t bytes);
+  // False: nothing is allocated there.
+  bool Free(void* address);
+
+  bool Contains(const void* address) const { return Offset(address) < kReserved; }
+  bool IsAllocated(const void* address, size_t bytes) const;
+  // "byte 20 of an allocation of 64 bytes".
+  std::string Describe(const void* address) const;
+  std::map<uintptr_t, size_t> allocations() const;
+
+  // Where the copy engine finds what is at a device address.
+  template <typename T>
+  T* Alias(T* address) const {
+    using Byte = std::conditional_t<std::is_const_v<T>, const char, char>;
+    return reinterpret_cast<T*>(reinterpret_cast<Byte*>(alias_ + Offset(address)));
+  }
+  uint8_t* State(const void* address) const { return state_ + Offset(address); }
+  // Of a word of four bytes: who wrote and who read it last. See access.h.
+  uint64_t* Writer(const void* address) const { return writers_ + Offset(address) / 4; }
+  uint64_t* Reader(const void* address) const { return readers_ + Offset(address) / 4; }
+
+  // While a kernel runs device addresses can be touched.
+  void Open();
+  void Close();
+
+ private:
+  static constexpr size_t kReserved = size_t{16} << 30;
+
+  size_t Offset(const void* address) const {
+    return reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(base_);
+  }
+  void Protect(int protection);
+
+  char* base_ = nullptr;
+  char* alias_ = nullptr;
+  uint8_t* state_ = nullptr;
+  uint64_t* writers_ = nullptr;
+  uint64_t* readers_ = nullptr;
+
+  mutable std::mutex mutex_;
+  size_t limit_ = 0;
+  size_t used_ = 0;
+  size_t next_ = 0;  // where the next allocation is looked for
+  size_t top_ = 0;   // nothing was ever allocated from here
+  int open_ = 0;
+  std::map<uintptr_t, size_t> allocations_;
+  std::deque<std::pair<uintptr_t, size_t>> freed_;  // the last
+};
+
+}  // namespace muster::software_gpu

@@ -1,0 +1,45 @@
+// Products of matrices on the software GPU: plain loops over numbers that are rounded as a card's
+// would be, added up in float.
+#pragma once
+
+#include <library_types.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tests/cuda/software_gpu/stream.h"
+
+namespace muster::software_gpu {
+
+// In memory by columns, as cuBLAS has it.
+struct Matrix {
+  void* data = nullptr;
+  cudaDataType type = CUDA_R_32F;
+  int64_t leading = 0;      // elements from one column to the next
+  bool transposed = false;  // what is meant is the transpose of what is in memory
+};
+
+enum class Epilogue { kNone, kBias, kRelu, kReluBias };
+
+struct GemmArgs {
+  int64_t m = 0, n = 0, k = 0;
+  float alpha = 1, beta = 0;
+  Matrix a, b, c;
+  // Only C as it was before; where null, `c` itself.
+  const void* before = nullptr;
+  bool tf32 = false;
+  Epilogue epilogue = Epilogue::kNone;
+  const void* bias = nullptr;  // m of them
+  cudaDataType bias_type = CUDA_R_32F;
+};
+
+size_t SizeOf(cudaDataType type);  // 0: a type that is not known here
+float LoadNumber(const void* at, cudaDataType type, int64_t index);
+void StoreNumber(void* at, cudaDataType type, int64_t index, float value);
+// To 10 bits behind the point.
+float RoundToTf32(float value);
+
+// c = epilogue(alpha * a * b + beta * before). Checks what it reads and writes.
+void Gemm(const Work& work, const GemmArgs& args);
+
+}  // namespace muster::software_gpu

@@ -1,0 +1,256 @@
+// The CUDA runtime's calls for memory and copies.
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <utility>
+
+#include "tests/cuda/software_gpu/access.h"
+#include "tests/cuda/software_gpu/device.h"
+#include "tests/cuda/software_gpu/violation.h"
+
+namespace muster::software_gpu {
+namespace {
+
+// Waits for all streams, as cudaFree and cudaDeviceSynchronize do.
+void WaitForAll() {
+  Device& device = Device::Get();
+  for (Stream* stream : device.streams()) {
+    const std::shared_ptr<Mark> mark = stream->PushMark(device.known());
+    if (!mark->Wait(60)) ReportViolation("a stream has not ended within a minute");
+    device.Learn(mark->clock());
+  }
+}
+
+// Whether all pages may be written, as their mapping is now.
+bool IsWritable(const void* begin, size_t bytes) {
+  const auto first = reinterpret_cast<uintptr_t>(begin);
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t from = 0;
+    uintptr_t to = 0;
+    char write = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx %*c%c", &from, &to, &write) != 3) continue;
+    if (from < first + bytes && first < to && write != 'w') return false;
+  }
+  return true;
+}
+
+// Page-locked host memory that a copy may use. Empty: it is.
+std::string WrongHostMemory(const void* host, size_t bytes, bool written) {
+  Device& device = Device::Get();
+  if (device.memory().Contains(host)) return "a device address where one of the host is expected";
+  const HostMemory::Region* const region = device.host().Find(host, bytes);
+  if (region == nullptr) {
+    return fmt::format("{} bytes of host memory that is not page-locked", bytes);
+  }
+  if (written && region->read_only) return "a copy to host memory that is registered as read-only";
+  return "";
+}
+
+std::string WrongDeviceMemory(const void* address, size_t bytes) {
+  const DeviceMemory& memory = Device::Get().memory();
+  if (!memory.Contains(address)) return "a host address where one of the device is expected";
+  if (memory.IsAllocated(address, bytes)) return "";
+  return fmt::format("{} bytes at {}", bytes, memory.Describe(address));
+}
+
+// A copy is on its way as long as there is one of these: until it is done, or was dropped because
+// the device failed.
+class OnItsWay {
+ public:
+  OnItsWay(const void* host, size_t bytes, bool from_host)
+      : copy_(Device::Get().host().BeginCopy(host, bytes, from_host)) {}
+  ~OnItsWay() { Device::Get().host().EndCopy(copy_); }
+  OnItsWay(const OnItsWay&) = delete;
+  OnItsWay& operator=(const OnItsWay&) = delete;
+
+ private:
+  const HostMemory::CopyId copy_;
+};
+
+cudaError_t CopyIn(Stream& stream, void* device_to, const void* host, size_t bytes) {
+  const auto copy = std::make_shared<OnItsWay>(host, bytes, true);
+  stream.Push(Device::Get().known(), "a copy to the device", nullptr,
+              [copy, device_to, host, bytes](const Work& work) {
+                if (!WriteRange(work, device_to, bytes)) return;
+                std::memcpy(Device::Get().memory().Alias(device_to), host, bytes);
+              });
+  return cudaSuccess;
+}
+
+// What nobody has written is NaN there.
+void CopyToHost(void* host, const void* device_from, size_t bytes) {
+  const DeviceMemory& memory = Device::Get().memory();
+  std::memcpy(host, memory.Alias(device_from), bytes);
+  const uint8_t* const state = memory.State(device_from);
+  if (std::memchr(state, kUndefined, bytes) == nullptr) return;
+  for (size_t i = 0; i < bytes; ++i) {
+    if (state[i] == kUndefined) static_cast<unsigned char*>(host)[i] = 0xff;
+  }
+}
+
+cudaError_t CopyOut(Stream& stream, void* host, const void* device_from, size_t bytes) {
+  Device& device = Device::Get();
+  // Whoever reads it before the copy is done reads nothing of use. What an earlier copy is still to
+  // read stays until this one's turn.
+  if (!device.host().IsRead(host, bytes)) std::memset(host, 0xff, bytes);
+  const auto copy = std::make_shared<OnItsWay>(host, bytes, false);
+  stream.Push(device.known(), "a copy from the device", nullptr,
+              [copy, host, device_from, bytes](const Work& work) {
+                if (!ReadRange(work, device_from, bytes, Undefined::kAllowed)) return;
+                CopyToHost(host, device_from, bytes);
+              });
+  return cudaSuccess;
+}
+
+cudaError_t CopyWithin(Stream& stream, void* to, const void* from, size_t bytes) {
+  stream.Push(Device::Get().known(), "a copy on the device", nullptr, [=](const Work& work) {
+    DeviceMemory& memory = Device::Get().memory();
+    if (!ReadRange(work, from, bytes, Undefined::kAllowed) || !WriteRange(work, to, bytes)) return;
+    std::memmove(memory.Alias(to), memory.Alias(from), bytes);
+    std::memmove(memory.State(to), memory.State(from), bytes);
+  });
+  return cudaSuccess;
+}
+
+cudaError_t Copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, Stream& stream) {
+  if (bytes == 0) return cudaSuccess;
+  std::string wrong;
+  if (kind == cudaMemcpyHostToDevice) {
+    wrong = WrongHostMemory(from, bytes, false) + WrongDeviceMemory(to, bytes);
+  } else if (kind == cudaMemcpyDeviceToHost) {
+    wrong = WrongHostMemory(to, bytes, true) + WrongDeviceMemory(from, bytes);
+  } else if (kind == cudaMemcpyDeviceToDevice) {
+    wrong = WrongDeviceMemory(from, bytes) + WrongDeviceMemory(to, bytes);
+  } else {
+    wrong = "a copy that does not say from where to where";
+  }
+  if (!wrong.empty()) return Refuse(cudaErrorInvalidValue, "cudaMemcpyAsync: " + wrong);
+  if (kind == cudaMemcpyHostToDevice) return CopyIn(stream, to, from, bytes);
+  if (kind == cudaMemcpyDeviceToHost) return CopyOut(stream, to, from, bytes);
+  return CopyWithin(stream, to, from, bytes);
+}
+
+}  // namespace
+}  // namespace muster::software_gpu
+
+using namespace muster::software_gpu;  // NOLINT(google-build-using-namespace): C functions follow
+
+extern "C" {
+
+cudaError_t cudaMalloc(void** address, size_t bytes) {
+  return RuntimeCall("cudaMalloc", CallKind::kNotInAStep, [&] {
+    *address = nullptr;
+    if (bytes == 0) return cudaSuccess;
+    *address = Device::Get().memory().Allocate(bytes);
+    return *address == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+  });
+}
+
+cudaError_t cudaFree(void* address) {
+  return RuntimeCall("cudaFree", CallKind::kNotInAStep, [&] {
+    WaitForAll();
+    if (address == nullptr || Device::Get().memory().Free(address)) return cudaSuccess;
+    return Refuse(cudaErrorInvalidValue, "cudaFree of " + Device::Get().memory().Describe(address));
+  });
+}
+
+cudaError_t cudaHostAlloc(void** address, size_t bytes, unsigned) {
+  return RuntimeCall("cudaHostAlloc", CallKind::kNotInAStep, [&] {
+    *address = nullptr;
+    if (bytes == 0) return cudaSuccess;
+    void* const at =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) return cudaErrorMemoryAllocation;
+    std::memset(at, 0xff, bytes);
+    Device::Get().host().Add(at, {.bytes = bytes, .allocated = true});
+    *address = at;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaMallocHost(void** address, size_t bytes) {
+  return cudaHostAlloc(address, bytes, 0);
+}
+
+cudaError_t cudaFreeHost(void* address) {
+  return RuntimeCall("cudaFreeHost", CallKind::kNotInAStep, [&] {
+    if (address == nullptr) return cudaSuccess;
+    const HostMemory::Region* const region = Device::Get().host().Find(address, 1);
+    const size_t bytes = region != nullptr ? region->bytes : 0;
+    if (!Device::Get().host().Remove(address, true)) {
+      return Refuse(cudaErrorInvalidValue, "cudaFreeHost of what cudaHostAlloc did not give");
+    }
+    munmap(address, bytes);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaHostRegister(void* address, size_t bytes, unsigned flags) {
+  return RuntimeCall("cudaHostRegister", CallKind::kNotInAStep, [&] {
+    Device& device = Device::Get();
+    const bool read_only = (flags & cudaHostRegisterReadOnly) != 0;
+    if (address == nullptr || bytes == 0) return cudaErrorInvalidValue;
+    if (read_only && !device.options().read_only_registration) return cudaErrorNotSupported;
+    if (device.memory().Contains(address)) {
+      return Refuse(cudaErrorInvalidValue, "cudaHostRegister of device memory");
+    }
+    // As the driver has it: pages that may not be written need the flag.
+    if (!read_only && !IsWritable(address, bytes)) return cudaErrorInvalidValue;
+    return device.host().Add(address, {.bytes = bytes, .read_only = read_only})
+               ? cudaSuccess
+               : cudaErrorHostMemoryAlreadyRegistered;
+  });
+}
+
+cudaError_t cudaHostUnregister(void* address) {
+  return RuntimeCall("cudaHostUnregister", CallKind::kNotInAStep, [&] {
+    if (Device::Get().host().Remove(address, false)) return cudaSuccess;
+    return Refuse(cudaErrorHostMemoryNotRegistered, "cudaHostUnregister of what is not registered");
+  });
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  return RuntimeCall("cudaMemcpyAsync", CallKind::kAnywhere, [&] {
+    Stream* const on = Device::Get().Find(stream, "cudaMemcpyAsync");
+    return on == nullptr ? cudaErrorInvalidResourceHandle : Copy(to, from, bytes, kind, *on);
+  });
+}
+
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+  return RuntimeCall("cudaMemsetAsync", CallKind::kAnywhere, [&] {
+    Stream* const on = Device::Get().Find(stream, "cudaMemsetAsync");
+    if (on == nullptr) return cudaErrorInvalidResourceHandle;
+    if (bytes == 0) return cudaSuccess;
+    const std::string wrong = WrongDeviceMemory(to, bytes);
+    if (!wrong.empty()) return Refuse(cudaErrorInvalidValue, "cudaMemsetAsync: " + wrong);
+    on->Push(Device::Get().known(), "cudaMemsetAsync", nullptr, [=](const Work& work) {
+      if (!WriteRange(work, to, bytes)) return;
+      std::memset(Device::Get().memory().Alias(to), value, bytes);
+    });
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaMemcpy(void*, const void*, size_t, cudaMemcpyKind) {
+  return Refuse(cudaErrorInvalidValue, "cudaMemcpy works on the default stream");
+}
+
+cudaError_t cudaMemset(void*, int, size_t) {
+  return Refuse(cudaErrorInvalidValue, "cudaMemset works on the default stream");
+}
+
+cudaError_t cudaDeviceSynchronize() {
+  return RuntimeCall("cudaDeviceSynchronize", CallKind::kNotInAStep, [] {
+    WaitForAll();
+    return cudaSuccess;
+  });
+}
+}

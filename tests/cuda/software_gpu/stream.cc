@@ -1,0 +1,142 @@
+#include "tests/cuda/software_gpu/stream.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <utility>
+
+#include "tests/cuda/software_gpu/device.h"
+#include "tests/cuda/software_gpu/random.h"
+#include "tests/cuda/software_gpu/violation.h"
+
+namespace muster::software_gpu {
+namespace {
+
+// Longer than any program waits for a stream.
+constexpr double kPatience = 60;
+constexpr size_t kRemembered = 100000;
+
+}  // namespace
+
+void Mark::Reach(const Clock& clock) {
+  const std::lock_guard lock(mutex_);
+  reached_ = true;
+  clock_ = clock;
+  changed_.notify_all();
+}
+
+bool Mark::Wait(double seconds) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, std::chrono::duration<double>(seconds),
+                           [this] { return reached_; });
+}
+
+Stream::Stream(Device& device, int slot, uint64_t first_segment, uint64_t seed, int delay_us)
+    : device_(device),
+      slot_(slot),
+      delay_us_(delay_us),
+      random_(Mix(seed ^ (static_cast<uint64_t>(slot) << 32))),
+      segment_(first_segment),
+      thread_([this](const std::stop_token& stop) { Loop(stop); }) {}
+
+Stream::~Stream() {
+  thread_.request_stop();
+  {
+    const std::lock_guard lock(mutex_);
+    changed_.notify_all();
+  }
+  thread_.join();
+}
+
+void Stream::Push(Item item) {
+  const std::lock_guard lock(mutex_);
+  items_.push_back(std::move(item));
+  changed_.notify_all();
+}
+
+void Stream::Push(const Clock& known, const char* name, const void* kernel,
+                  std::function<void(const Work&)> work) {
+  Push({.known = known, .name = name, .kernel = kernel, .work = std::move(work)});
+}
+
+std::shared_ptr<Mark> Stream::PushMark(const Clock& known) {
+  auto mark = std::make_shared<Mark>();
+  Push({.known = known, .reach = mark});
+  return mark;
+}
+
+void Stream::PushWait(const Clock& known, std::shared_ptr<Mark> mark) {
+  Push({.known = known, .wait = std::move(mark)});
+}
+
+bool Stream::IsIdle() {
+  const std::lock_guard lock(mutex_);
+  return items_.empty() && !busy_;
+}
+
+void Stream::Loop(std::stop_token stop) {
+  for (;;) {
+    Item item;
+    {
+      std::unique_lock lock(mutex_);
+      busy_ = false;
+      changed_.wait(lock, [&] { return stop.stop_requested() || !items_.empty(); });
+      if (items_.empty()) return;
+      item = std::move(items_.front());
+      items_.pop_front();
+      busy_ = true;
+    }
+    Do(item);
+  }
+}
+
+void Stream::Do(Item& item) {
+  MergeInto(clock_, item.known);
+  if (item.wait) {
+    if (!item.wait->Wait(kPatience))
+      ReportViolation("a stream waits for an event that never comes");
+    MergeInto(clock_, item.wait->clock());
+  } else if (item.reach) {
+    clock_[static_cast<size_t>(slot_)] = segment_;
+    item.reach->Reach(clock_);
+  } else {
+    device_.AwaitRelease();
+    if (device_.failure() != cudaSuccess) return;
+    Delay();
+    const uint64_t segment = NextSegment();
+    {
+      const std::lock_guard lock(mutex_);
+      past_.push_back({segment, item.name, item.kernel});
+      if (past_.size() > kRemembered) past_.pop_front();
+    }
+    item.work({.stream = *this,
+               .name = item.name,
+               .kernel = item.kernel,
+               .clock = clock_,
+               .slot = slot_,
+               .segment = segment});
+  }
+}
+
+void Stream::Delay() {
+  random_ = Mix(random_);
+  if (delay_us_ <= 0 || random_ % 4 != 0) return;
+  std::this_thread::sleep_for(
+      std::chrono::microseconds((random_ >> 8) % static_cast<uint64_t>(delay_us_)));
+}
+
+std::string Stream::DescribeSegment(uint64_t segment) {
+  Past found = {0, "work that is long done", nullptr};
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto past = past_.rbegin(); past != past_.rend(); ++past) {
+      if (past->first_segment > segment) continue;
+      found = *past;
+      break;
+    }
+  }
+  if (found.kernel == nullptr) return found.name;
+  return fmt::format("kernel {}", DescribeCode(found.kernel));
+}
+
+}  // namespace muster::software_gpu
