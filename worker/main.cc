@@ -22,8 +22,8 @@
 #include "common/plan/chunks.h"
 #include "common/trace/session.h"
 #include "common/transport/link_options.h"
-#include "worker/backend/cpu/cpu_backend.h"
 #include "worker/client/describe_layout.h"
+#include "worker/device.h"
 #include "worker/trainer/trainer.h"
 #include "worker/trainer/worker_memory.h"
 
@@ -54,14 +54,6 @@ config::Config LoadConfigOf(const Arguments& arguments) {
   std::vector<Setting> settings;
   for (const std::string& text : arguments.set) settings.push_back(ParseSetting(text));
   return LoadConfig(arguments.config, settings);
-}
-
-CpuOptions OptionsOf(const config::Config& config) {
-  return {.winograd = config.worker().convolution() == config::Worker::AUTO};
-}
-
-std::unique_ptr<Backend> MakeBackend(const config::Config& config) {
-  return MakeCpuBackend(static_cast<int>(config.worker().threads()), OptionsOf(config));
 }
 
 // Of this process: what `top` shows as RES.
@@ -103,8 +95,8 @@ void PrintMemory(const Arguments& arguments) {
   const double before = ResidentBytes();
   const Datasets data = OpenIfThere(config);
   const double of_data = ResidentBytes() - before;
-  const std::unique_ptr<Backend> backend = MakeBackend(config);
-  Tower tower(graph, *backend, config.run().seed());
+  const WorkerDevice device = MakeWorkerDevice(config, arguments.rank);
+  Tower tower(graph, *device.backend, config.run().seed());
   std::vector<MemoryRow> rows = WorkerMemory(config, graph, data, arguments.rank, tower);
   rows.push_back({"code, libraries, kernels", ResidentBytes() - of_data});
   constexpr const char* kHolders[] = {"process", "server", "host"};
@@ -128,14 +120,13 @@ void Work(const Arguments& arguments) {
   const trace::Session session(trace::WorkerSession(config, arguments.rank), "compute");
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
   const Datasets data = OpenDatasets(config.data(), config.run().seed());
-  const std::unique_ptr<Backend> backend = MakeBackend(config);
+  const WorkerDevice device = MakeWorkerDevice(config, arguments.rank);
   ClientOptions options;
   options.endpoint = arguments.endpoint;
   options.token = RequireToken(arguments.token_file, fmt::format("worker {}", arguments.rank));
   options.rank = arguments.rank;
   options.hello = DescribeWorker(config, graph, data);
-  options.hello.set_arithmetic(
-      CpuArithmetic(static_cast<int>(config.worker().threads()), OptionsOf(config)));
+  options.hello.set_arithmetic(device.arithmetic);
   options.arena_floats = graph.arena_floats();
   options.link = LinkOptionsFor(config, graph.layout());
   options.transport = config.cluster().transport();
@@ -151,7 +142,7 @@ void Work(const Arguments& arguments) {
   LogInfo("joined as rank {} over {}: slices {} of {}", client.rank(), client.transport(), text,
           client.plan().slices);
   try {
-    Trainer(config, graph, data, *backend, client).Run();
+    Trainer(config, graph, data, *device.backend, client).Run();
   } catch (const Error& error) {
     if (error.code() != ExitCode::kPeerFailed) client.ReportFailure(error.what(), error.code());
     throw;

@@ -93,6 +93,11 @@ std::string WithoutCards(const Job& job) {
               "no cards are asked for (worker.devices, --devices)");
 }
 
+std::string WithoutCuda(const Job& job) {
+  if (job.config.worker().backend() == config::Worker::CUDA) return "";
+  return WithoutCards(job);
+}
+
 constexpr Row kRows[] = {
     {"run.global_batch", Typed::kFine, InFile::kSaid,
      [](const Job& job) {
@@ -130,9 +135,9 @@ constexpr Row kRows[] = {
                                         [](const auto& layer) { return layer.has_conv2d(); }),
                    "the network has no conv2d");
      }},
-    {"worker.soft_placement", Typed::kMistake, InFile::kSaid, WithoutCards},
-    {"worker.workers_per_gpu", Typed::kMistake, InFile::kSaid, WithoutCards},
-    {"worker.gpu_memory_fraction", Typed::kMistake, InFile::kSaid, WithoutCards},
+    {"worker.soft_placement", Typed::kMistake, InFile::kSaid, WithoutCuda},
+    {"worker.workers_per_gpu", Typed::kMistake, InFile::kSaid, WithoutCuda},
+    {"worker.gpu_memory_fraction", Typed::kMistake, InFile::kSaid, WithoutCuda},
     {"deadlines.progress_s", Typed::kMistake, InFile::kSaid, WithoutEvaluation},
     {"data.dir", Typed::kFine, InFile::kSaid,
      [](const Job& job) {
