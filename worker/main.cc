@@ -29,9 +29,9 @@
 #include "common/plan/chunks.h"
 #include "common/trace/session.h"
 #include "common/transport/link_options.h"
-#include "worker/backend/cpu/cpu_backend.h"
 #include "worker/client/describe_layout.h"
 #include "worker/client/gradient_guard.h"
+#include "worker/device.h"
 #include "worker/trainer/predict.h"
 #include "worker/trainer/trainer.h"
 #include "worker/trainer/worker_memory.h"
@@ -75,14 +75,6 @@ config::Config LoadConfigOf(const Arguments& arguments) {
   return LoadConfig(arguments.config, settings);
 }
 
-CpuOptions OptionsOf(const config::Config& config) {
-  return {.winograd = config.worker().convolution() == config::Worker::AUTO};
-}
-
-std::unique_ptr<Backend> MakeBackend(const config::Config& config) {
-  return MakeCpuBackend(static_cast<int>(config.worker().threads()), OptionsOf(config));
-}
-
 double Resident() { return static_cast<double>(ResidentBytes().value_or(0)); }
 
 // The most that this process ever had.
@@ -116,8 +108,8 @@ void PrintMemory(const Arguments& arguments) {
   const double before = Resident();
   const Datasets data = OpenIfThere(config);
   const double of_data = Resident() - before;
-  const std::unique_ptr<Backend> backend = MakeBackend(config);
-  Tower tower(graph, *backend, config.run().seed());
+  const WorkerDevice device = MakeWorkerDevice(config, arguments.rank);
+  Tower tower(graph, *device.backend, config.run().seed());
   std::vector<MemoryRow> rows = WorkerMemory(config, graph, data, arguments.rank, tower);
   rows.push_back({"code, libraries, kernels", Resident() - of_data});
   constexpr const char* kHolders[] = {"process", "server", "host"};
@@ -137,9 +129,9 @@ void PrintPredictions(const Arguments& arguments) {
   const std::vector<int64_t> samples = ParseNumberList("--predict", arguments.predict, set.size());
   Arena weights(graph.arena_floats());
   (void)LoadWeights(SafetensorsReader(arguments.weights), graph, {}, weights.floats());
-  const std::unique_ptr<Backend> backend = MakeBackend(config);
+  const WorkerDevice device = MakeWorkerDevice(config, 0);
   std::string lines;
-  PredictSamples(config, graph, *backend, weights.floats(), set, samples,
+  PredictSamples(config, graph, *device.backend, weights.floats(), set, samples,
                  [&](int64_t sample, int32_t label, std::span<const float> logits) {
                    lines += fmt::format(R"({{"sample":{},"label":{},"logits":[)", sample, label);
                    for (const float logit : logits) lines += fmt::format("{},", logit);
@@ -166,15 +158,14 @@ void Work(const Arguments& arguments) {
   const trace::Session session(trace::WorkerSession(config, arguments.rank), "compute");
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
   const Datasets data = OpenDatasets(config.data(), config.run().seed());
-  const std::unique_ptr<Backend> backend = MakeBackend(config);
+  const WorkerDevice device = MakeWorkerDevice(config, arguments.rank);
   ClientOptions options;
   options.endpoint = arguments.endpoint;
   options.token = RequireToken(arguments.token_file, NameOf(arguments));
   if (!arguments.join) options.rank = arguments.rank;
   options.leave = &leave;
   options.hello = DescribeWorker(config, graph, data);
-  options.hello.set_arithmetic(
-      CpuArithmetic(static_cast<int>(config.worker().threads()), OptionsOf(config)));
+  options.hello.set_arithmetic(device.arithmetic);
   options.arena_floats = graph.arena_floats();
   options.link = LinkOptionsFor(config, graph.layout());
   options.link.encrypt = IsEncrypted(config.cluster(), options.endpoint);
@@ -196,7 +187,7 @@ void Work(const Arguments& arguments) {
   LogInfo("joined as rank {} over {}: slices {} of {}", client.rank(), client.transport(), text,
           client.plan().slices);
   try {
-    Trainer(config, graph, data, *backend, client).Run();
+    Trainer(config, graph, data, *device.backend, client).Run();
   } catch (const Error& error) {
     if (error.code() != ExitCode::kPeerFailed) client.ReportFailure(error.what(), error.code());
     throw;

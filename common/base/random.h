@@ -29,6 +29,9 @@ class RandomStream {
                uint64_t sample);
 
   std::array<uint32_t, 4> Block(uint32_t index) const;
+  // For devices, which draw for themselves: Block(i) is Philox of {epoch, both halves of the
+  // sample, i} with this key.
+  const std::array<uint32_t, 2>& key() const { return key_; }
 
  private:
   std::array<uint32_t, 2> key_;

@@ -85,6 +85,8 @@ std::vector<std::string> ComputeSettings(const config::Config& config) {
   Flatten(data, "data", lines);
   config::Worker worker;
   if (config.worker().has_convolution()) worker.set_convolution(config.worker().convolution());
+  if (config.worker().has_backend()) worker.set_backend(config.worker().backend());
+  if (config.worker().has_precision()) worker.set_precision(config.worker().precision());
   Flatten(worker, "worker", lines);
   for (const config::Layer& layer : config.model().layer()) AddLayer(layer, lines);
   std::sort(lines.begin(), lines.end());

@@ -63,6 +63,7 @@ class Checker {
   void CheckEvaluation(const config::Config& config) const;
   void CheckCluster(const config::Cluster& cluster) const;
   void CheckDevices(const config::Worker& worker) const;
+  void CheckBackend(const config::Worker& worker) const;
 
   const std::string& file_;
   const Locations& locations_;
@@ -299,6 +300,29 @@ void Checker::CheckDevices(const config::Worker& worker) const {
   }
 }
 
+// Cards that are asked for are computed on, unless worker.backend says otherwise.
+void Checker::CheckBackend(const config::Worker& worker) const {
+  const bool wants_cards =
+      !worker.has_backend() && !worker.devices().empty() && worker.devices() != "cpu";
+  const bool cuda = worker.backend() == config::Worker::CUDA || wants_cards;
+  const auto convolution = worker.convolution();
+  const std::string name = config::Worker::Convolution_Name(convolution);
+  if (cuda && convolution == config::Worker::DIRECT) {
+    Fail("worker.convolution", "{} is of worker.backend CPU: expected AUTO, GEMM or CUDNN", name);
+  }
+  if (!cuda && (convolution == config::Worker::GEMM || convolution == config::Worker::CUDNN)) {
+    Fail("worker.convolution", "{} is of worker.backend CUDA: expected AUTO or DIRECT", name);
+  }
+  if (!cuda && worker.precision() != config::Worker::FP32) {
+    Fail("worker.precision", "{} is of worker.backend CUDA: the CPU computes in FP32",
+         config::Worker::Precision_Name(worker.precision()));
+  }
+  if (worker.autotune()) {
+    Fail("worker.autotune",
+         "is not there yet: algorithms are chosen by shape; leave it out or set it to false");
+  }
+}
+
 void Checker::CheckCluster(const config::Cluster& cluster) const {
   if (cluster.has_workers() && cluster.min_workers() > cluster.workers()) {
     Fail("cluster.min_workers", "{}: expected at most cluster.workers, which is {}",
@@ -349,6 +373,7 @@ void Checker::CheckContradictions(const config::Config& config) const {
   CheckEvaluation(config);
   CheckCluster(config.cluster());
   CheckDevices(config.worker());
+  CheckBackend(config.worker());
 }
 
 // What is wrong with every step. Of an epoch's last batch the server knows, once it has heard of

@@ -1,6 +1,7 @@
 #include "common/config/job_size.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "common/config/config.h"
 
@@ -23,6 +24,15 @@ uint32_t DefaultSlices(int64_t global_batch, uint32_t workers) {
   return slices % workers == 0 ? slices : workers;
 }
 
+uint32_t DefaultSlicesOfCards(int64_t global_batch, uint32_t workers) {
+  uint32_t slices = kMostSlices;
+  while (slices > 1 && global_batch < kLeastCardSamples * slices) slices /= 2;
+  if (slices >= 2 * workers && slices % workers == 0) return slices;
+  const uint32_t twice = std::bit_ceil(2 * workers);
+  const bool fills = global_batch >= kLeastCardSamples * twice;
+  return fills && twice % workers == 0 ? twice : workers;
+}
+
 uint32_t DefaultWorkers(uint32_t slices, int cores, uint32_t threads) {
   const uint32_t room = static_cast<uint32_t>(std::max(1, cores)) / std::max(1u, threads);
   uint32_t workers = std::clamp(room, 1u, std::min(slices, kMostWorkers));
@@ -41,7 +51,11 @@ void ResolveJobSize(config::Config& config, int cores) {
     cluster.set_workers(DefaultWorkers(slices, cores, config.worker().threads()));
   }
   const uint32_t workers = cluster.workers();
-  if (!run.has_slices()) run.set_slices(DefaultSlices(ResolveBatch(config).global_batch, workers));
+  if (!run.has_slices()) {
+    const bool cards = config.worker().backend() == config::Worker::CUDA;
+    const int64_t batch = ResolveBatch(config).global_batch;
+    run.set_slices(cards ? DefaultSlicesOfCards(batch, workers) : DefaultSlices(batch, workers));
+  }
   if (config.worker().threads() == 0) {
     config.mutable_worker()->set_threads(std::max(1u, static_cast<uint32_t>(cores) / workers));
   }

@@ -12,6 +12,8 @@ namespace muster {
 // Of a slice that is cut by default: what batch normalisation takes its statistics over, and
 // less than this is slow for small networks, too.
 constexpr int64_t kLeastSliceSamples = 16;
+// The same on a card, which smaller slices leave idle.
+constexpr int64_t kLeastCardSamples = 64;
 
 // 8, or 4, 2 or 1 where so many slices would have fewer than kLeastSliceSamples each.
 uint32_t SlicesOfBatch(int64_t global_batch);
@@ -19,6 +21,10 @@ uint32_t SlicesOfBatch(int64_t global_batch);
 // SlicesOfBatch, if that many slices can be dealt out evenly to so many workers; else one for each
 // of them.
 uint32_t DefaultSlices(int64_t global_batch, uint32_t workers);
+
+// The same where workers compute on cards: a power of two, at least two for each worker, so that
+// one can be computed while another one's gradients travel; else one for each worker.
+uint32_t DefaultSlicesOfCards(int64_t global_batch, uint32_t workers);
 
 // The largest divisor of `slices` for which there are cores, `threads` for each worker. At least 1.
 uint32_t DefaultWorkers(uint32_t slices, int cores, uint32_t threads);

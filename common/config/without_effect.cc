@@ -123,6 +123,11 @@ std::string WithAbort(const Job& job) {
               "cluster.on_lost_worker is ABORT");
 }
 
+std::string WithoutCuda(const Job& job) {
+  if (job.config.worker().backend() == config::Worker::CUDA) return "";
+  return WithoutCards(job);
+}
+
 constexpr Row kRows[] = {
     {"cluster.max_restarts", Typed::kMistake, InFile::kSaid, WithoutReplacements},
     {"cluster.restart_window_s", Typed::kMistake, InFile::kSaid, WithoutReplacements},
@@ -175,9 +180,9 @@ constexpr Row kRows[] = {
                                         [](const auto& layer) { return layer.has_conv2d(); }),
                    "the network has no conv2d");
      }},
-    {"worker.soft_placement", Typed::kMistake, InFile::kSaid, WithoutCards},
-    {"worker.workers_per_gpu", Typed::kMistake, InFile::kSaid, WithoutCards},
-    {"worker.gpu_memory_fraction", Typed::kMistake, InFile::kSaid, WithoutCards},
+    {"worker.soft_placement", Typed::kMistake, InFile::kSaid, WithoutCuda},
+    {"worker.workers_per_gpu", Typed::kMistake, InFile::kSaid, WithoutCuda},
+    {"worker.gpu_memory_fraction", Typed::kMistake, InFile::kSaid, WithoutCuda},
     {"deadlines.progress_s", Typed::kMistake, InFile::kSaid, WithoutEvaluation},
     {"data.dir", Typed::kFine, InFile::kSaid,
      [](const Job& job) {

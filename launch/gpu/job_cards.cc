@@ -77,8 +77,9 @@ std::vector<std::string> JobCards::Lines() const {
   for (const Gpu& gpu : taken_->cards) lines.push_back(CardText(gpu));
   lines.push_back(fmt::format("locked for this job; {}{}", plan_.reason,
                               taken_->reason.empty() ? "" : ": " + taken_->reason));
-  lines.push_back(
-      "there is no CUDA backend yet: the workers see these cards and compute on the CPU");
+  if (!unused_.empty()) {
+    lines.push_back(unused_ + ": the workers see these cards and compute on the CPU");
+  }
   return lines;
 }
 

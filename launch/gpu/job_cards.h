@@ -32,6 +32,10 @@ class JobCards {
   // See TakeCards. Throws Error.
   void Take(const TakeOptions& options);
 
+  // Why nothing computes on these cards, in words; "" (at first) if the workers do.
+  void SetUnused(const std::string& reason) { unused_ = reason; }
+  const std::string& unused() const { return unused_; }
+
   // For the header: which cards and why, or why none. Empty where none were asked for.
   std::vector<std::string> Lines() const;
   // One for each rank; empty on the CPU.
@@ -42,6 +46,7 @@ class JobCards {
   CardPlan plan_;
   std::string origin_;
   bool asked_ = false;
+  std::string unused_;
   uint32_t workers_per_card_ = 1;
   std::unique_ptr<TakenCards> taken_;
 };

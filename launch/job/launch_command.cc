@@ -105,18 +105,31 @@ void SleepUnlessStopped(SignalSource& signals, double seconds) {
   }
 }
 
-// The job's cards, before any process of it. Until there is a CUDA backend nothing computes on
-// them.
+// The job's cards, before any process of it.
 void TakeJobCards(const LaunchArguments& arguments, const PreparedJob& job, SignalSource& signals) {
   if (!job.cards || !job.cards->wanted()) return;
   job.cards->Take({.wait_s = arguments.wait_s,
                    .say = [](const std::string& line) { PrintResult(line); },
                    .sleep = [&](double seconds) { SleepUnlessStopped(signals, seconds); }});
-  if (job.config.worker().soft_placement()) return;
+  if (job.config.worker().soft_placement() || job.cards->unused().empty()) return;
   for (const std::string& line : job.cards->Lines()) PrintResult(line);
   throw Error(ExitCode::kFailure,
-              "there is no CUDA backend yet to compute on these cards, and "
-              "worker.soft_placement=false does not let the workers compute on the CPU");
+              "{}: nothing would compute on these cards, and worker.soft_placement=false does not "
+              "let the workers compute on the CPU",
+              job.cards->unused());
+}
+
+// Cards that a job takes are computed on, if the config does not say otherwise and the plugin for
+// it is where muster-worker looks for it.
+std::string WhyUnused(const config::Worker& worker, const std::string& worker_program) {
+  if (worker.backend() == config::Worker::CUDA) return "";
+  if (worker.has_backend()) return "worker.backend=CPU";
+  const fs::path folder = fs::path(worker_program).parent_path();
+  std::error_code ignored;
+  for (const auto& place : {folder, folder / ".." / "lib"}) {
+    if (fs::exists(place / "libmuster_cuda.so", ignored)) return "";
+  }
+  return "this build has no CUDA backend (libmuster_cuda.so)";
 }
 
 // What both a run and a dry run begin with.
@@ -136,6 +149,13 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
   if (cards && cards->wanted() && !config.cluster().has_workers()) {
     settings.push_back({"cluster.workers", std::to_string(cards->workers()), cards->origin()});
     config = LoadConfig(arguments.config_path, settings);
+  }
+  if (cards && cards->wanted()) {
+    cards->SetUnused(WhyUnused(config.worker(), arguments.worker_program));
+    if (cards->unused().empty() && !config.worker().has_backend()) {
+      settings.push_back({"worker.backend", "CUDA", cards->origin()});
+      config = LoadConfig(arguments.config_path, settings);
+    }
   }
   ForgetOwnDirectory(config, arguments);
   if (dry) {

@@ -64,6 +64,22 @@ TEST_F(ConfigTest, APlateausSettings) {
               HasSubstr("it is for type PLATEAU"));
 }
 
+TEST_F(ConfigTest, ABackendIsAskedForWhatItCan) {
+  const std::string path = Config("");
+  EXPECT_THAT(ErrorOf(path, {"worker.precision=BF16"}),
+              AllOf(HasSubstr("worker.precision"), HasSubstr("the CPU computes in FP32")));
+  EXPECT_EQ(ErrorOf(path, {"worker.precision=BF16", "worker.backend=CUDA"}), "no error");
+  // Cards that are asked for are computed on.
+  EXPECT_EQ(ErrorOf(path, {"worker.precision=TF32", "worker.devices=auto"}), "no error");
+  EXPECT_THAT(ErrorOf(path, {"worker.precision=TF32", "worker.devices=auto", "worker.backend=CPU"}),
+              HasSubstr("the CPU computes in FP32"));
+  EXPECT_THAT(ErrorOf(path, {"worker.convolution=GEMM"}), HasSubstr("expected AUTO or DIRECT"));
+  EXPECT_THAT(ErrorOf(path, {"worker.convolution=DIRECT", "worker.backend=CUDA"}),
+              HasSubstr("expected AUTO, GEMM or CUDNN"));
+  EXPECT_THAT(ErrorOf(path, {"worker.autotune=true", "worker.backend=CUDA"}),
+              HasSubstr("chosen by shape"));
+}
+
 TEST_F(ConfigTest, SettingsWithoutEffectAreRefused) {
   const std::string path = Config("");
   EXPECT_THAT(

@@ -44,6 +44,25 @@ TEST(JobSize, WorkersThatShareTheSlicesEvenlyHaveTheSame) {
   EXPECT_EQ(DefaultSlices(4, 2), 2u);
 }
 
+// A card wants 64 samples in a slice, and two slices for each worker.
+TEST(JobSize, SlicesOfCardsAreLarger) {
+  EXPECT_EQ(DefaultSlicesOfCards(1024, 1), 8u);
+  EXPECT_EQ(DefaultSlicesOfCards(1024, 4), 8u);
+  EXPECT_EQ(DefaultSlicesOfCards(1024, 8), 16u);
+  EXPECT_EQ(DefaultSlicesOfCards(128, 1), 2u);
+  EXPECT_EQ(DefaultSlicesOfCards(127, 1), 1u);
+  // Too few samples for two each, and workers that share no power of two evenly.
+  EXPECT_EQ(DefaultSlicesOfCards(128, 2), 2u);
+  EXPECT_EQ(DefaultSlicesOfCards(1024, 3), 3u);
+  const config::Config config = Resolved(
+      [](config::Config& c) {
+        c.mutable_worker()->set_backend(config::Worker::CUDA);
+        c.mutable_cluster()->set_workers(2);
+      },
+      4);
+  EXPECT_EQ(config.run().slices(), 4u);
+}
+
 TEST(JobSize, AsManyWorkersAsCoresThatShareTheSlicesEvenly) {
   const auto workers = [](int cores, int64_t batch) {
     return Resolved([&](config::Config& c) { c.mutable_run()->set_global_batch(batch); }, cores)

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "tests/nn/op_case.h"
-#include "worker/backend/cpu/cpu_backend.h"
+#include "tests/nn/test_backend.h"
 
 namespace muster {
 namespace {
@@ -12,7 +12,7 @@ constexpr Activation kActivations[] = {Activation::kNone, Activation::kRelu, Act
 
 class BatchNormTest : public testing::Test {
  protected:
-  std::unique_ptr<Backend> backend_ = MakeCpuBackend(1);
+  std::unique_ptr<Backend> backend_ = MakeTestBackend(1);
 };
 
 TEST_F(BatchNormTest, MatchesTheReferenceForAnyShape) {
@@ -135,7 +135,7 @@ TEST_F(BatchNormTest, GivesTheSameBitsOnAnyNumberOfThreads) {
   const OpInputs inputs = RandomInputs(c);
   const OpResult one = RunOp(*backend_, c, inputs);
   for (const int threads : {2, 3}) {
-    const OpResult other = RunOp(*MakeCpuBackend(threads), c, inputs);
+    const OpResult other = RunOp(*MakeTestBackend(threads), c, inputs);
     const auto same = [](const Arena& a, const Arena& b) {
       return std::equal(a.floats().begin(), a.floats().end(), b.floats().begin());
     };

@@ -5,14 +5,14 @@
 #include <limits>
 
 #include "tests/nn/op_case.h"
-#include "worker/backend/cpu/cpu_backend.h"
+#include "tests/nn/test_backend.h"
 
 namespace muster {
 namespace {
 
 TEST(DenseTest, MatchesTheReference) {
   for (const int threads : {1, 2}) {
-    const auto backend = MakeCpuBackend(threads);
+    const auto backend = MakeTestBackend(threads);
     for (const int64_t inputs : {1, 3, 5, 7, 17, 64, 300}) {
       for (const int units : {1, 2, 5, 10, 17, 64}) {
         for (const int64_t batch : {1, 2, 5, 64}) {
@@ -26,7 +26,7 @@ TEST(DenseTest, MatchesTheReference) {
 }
 
 TEST(DenseTest, FusedAndUnfusedVariantsMatchTheReference) {
-  const auto backend = MakeCpuBackend(1);
+  const auto backend = MakeTestBackend(1);
   for (int variant = 0; variant < 16; ++variant) {
     ExpectMatchesReference(*backend,
                            {.layer = (variant & 8) != 0 ? "dense { units: 19 use_bias: false }"
@@ -43,7 +43,7 @@ TEST(DenseTest, FusedAndUnfusedVariantsMatchTheReference) {
 // inputs, cut off where they do not fit, and rows that are no multiple of four.
 TEST(DenseTest, LargeLayersMatchTheReference) {
   for (const int threads : {1, 2}) {
-    const auto backend = MakeCpuBackend(threads);
+    const auto backend = MakeTestBackend(threads);
     for (const OpCase& c :
          {OpCase{.layer = "dense { units: 264 }", .input = {1, 1, 512}, .batch = 16},
           OpCase{.layer = "dense { units: 136 }", .input = {2, 2, 256}, .batch = 17},
@@ -64,15 +64,15 @@ TEST(DenseTest, TheLargeInputGradientHasTheSameBitsWithAnyNumberOfThreads) {
   }
   const OpCase c = {.layer = "dense { units: 136 }", .input = {1, 1, 1024}, .batch = 19};
   const OpInputs inputs = RandomInputs(c);
-  const OpResult one = RunOp(*MakeCpuBackend(1), c, inputs);
-  const OpResult three = RunOp(*MakeCpuBackend(3), c, inputs);
+  const OpResult one = RunOp(*MakeTestBackend(1), c, inputs);
+  const OpResult three = RunOp(*MakeTestBackend(3), c, inputs);
   EXPECT_EQ(0, std::memcmp(one.dx[0].floats().data(), three.dx[0].floats().data(),
                            one.dx[0].floats().size_bytes()));
 }
 
 TEST(DenseTest, WhatIsNotFiniteReachesTheInputGradient) {
   const OpCase c = {.layer = "dense { units: 264 }", .input = {1, 1, 512}, .batch = 16};
-  const auto backend = MakeCpuBackend(1);
+  const auto backend = MakeTestBackend(1);
   OpInputs inputs = RandomInputs(c);
   inputs.dy[3 * 264 + 7] = std::numeric_limits<float>::quiet_NaN();
   const OpResult result = RunOp(*backend, c, inputs);

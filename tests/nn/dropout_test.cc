@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "tests/nn/op_case.h"
-#include "worker/backend/cpu/cpu_backend.h"
+#include "tests/nn/test_backend.h"
 
 namespace muster {
 namespace {
@@ -15,7 +15,7 @@ struct DropoutRun {
 DropoutRun RunDropout(float rate, const Shape& shape, const std::vector<float>& values,
                       const std::vector<int64_t>& ids, int64_t epoch,
                       OpOptions options = {.seed = 7}, int threads = 1) {
-  const auto backend = MakeCpuBackend(threads);
+  const auto backend = MakeTestBackend(threads);
   const Layer layer = reference::MakeLayer(fmt::format("dropout {{ rate: {} }}", rate), shape);
   options.batch = static_cast<int64_t>(ids.size());
   const auto op = backend->MakeOp(layer, options);
@@ -83,7 +83,7 @@ TEST(DropoutTest, AppliesTheReluBefore) {
 }
 
 TEST(ReluTest, IsTheMaximumWithZeroAndLetsNanThrough) {
-  const auto backend = MakeCpuBackend(1);
+  const auto backend = MakeTestBackend(1);
   const Layer layer = reference::MakeLayer("relu {}", {1, 1, 5});
   const auto op = backend->MakeOp(layer, {.batch = 1});
   Arena x = ToArena({-1, 0, 2, NAN, -INFINITY});

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "tests/nn/op_case.h"
-#include "worker/backend/cpu/cpu_backend.h"
+#include "tests/nn/test_backend.h"
 
 namespace muster {
 namespace {
@@ -21,11 +21,11 @@ class ElementwiseTest : public testing::Test {
     const OpResult r = RunOp(*backend_, c, {.inputs = {x}, .dy = std::vector<float>(x.size())});
     return {r.output.floats().begin(), r.output.floats().end()};
   }
-  std::unique_ptr<Backend> backend_ = MakeCpuBackend(1);
+  std::unique_ptr<Backend> backend_ = MakeTestBackend(1);
 };
 
 TEST_F(ElementwiseTest, MatchesTheReferenceWithTwoThreads) {
-  const auto backend = MakeCpuBackend(2);
+  const auto backend = MakeTestBackend(2);
   const Shape input{30, 31, 15};
   ExpectMatchesReference(*backend, {.layer = "add {}",
                                     .input = input,

@@ -12,7 +12,7 @@
 
 #include "proto/config.pb.h"
 #include "tests/nn/golden_file.h"
-#include "worker/backend/cpu/cpu_backend.h"
+#include "tests/nn/test_backend.h"
 
 namespace muster {
 namespace {
@@ -55,7 +55,7 @@ Arena Garbage(size_t floats) {
 class GoldenRun {
  public:
   GoldenRun(const GoldenCase& c, int threads)
-      : case_(c), backend_(MakeCpuBackend(threads)), layer_(c.MakeLayer()) {
+      : case_(c), backend_(MakeTestBackend(threads)), layer_(c.MakeLayer()) {
     backend_->Enter();
   }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tests/nn/op_case.h"
-#include "worker/backend/cpu/cpu_backend.h"
+#include "tests/nn/test_backend.h"
 
 namespace muster {
 
@@ -21,7 +21,7 @@ struct LossRun {
 inline LossRun RunLossLayer(const std::string& layer, const std::vector<float>& logits,
                             const std::vector<int32_t>& labels, float scale = 1,
                             bool input_is_relu = false) {
-  const auto backend = MakeCpuBackend(1);
+  const auto backend = MakeTestBackend(1);
   const auto batch = static_cast<int64_t>(labels.size());
   const Graph graph =
       reference::MakeGraph(fmt::format("layer {{ name: 'out' dense {{ units: {} }} }}"

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/nn/op_case.h"
-#include "worker/backend/cpu/cpu_backend.h"
+#include "tests/nn/test_backend.h"
 
 namespace muster {
 namespace {
@@ -12,7 +12,7 @@ std::string Lrn(int radius, float bias, float alpha, float beta) {
 }
 
 TEST(LrnTest, MatchesTheReference) {
-  const auto backend = MakeCpuBackend(1);
+  const auto backend = MakeTestBackend(1);
   for (const int64_t channels : {1, 2, 3, 5, 7, 8, 9, 16, 17, 64, 67}) {
     for (const int radius : {0, 1, 2, 3, 4, 5, 100}) {
       for (const float beta : {0.0f, 0.5f, 0.75f, 1.3f}) {
@@ -29,7 +29,7 @@ TEST(LrnTest, MatchesTheReference) {
 
 TEST(LrnTest, MatchesTheReferenceWithTheTutorialsSettingsAndTwoThreads) {
   for (const int threads : {1, 2}) {
-    const auto backend = MakeCpuBackend(threads);
+    const auto backend = MakeTestBackend(threads);
     ExpectMatchesReference(
         *backend, {.layer = Lrn(4, 1, 0.001f / 9, 0.75f), .input = {12, 12, 64}, .batch = 5});
     ExpectMatchesReference(*backend, {.layer = Lrn(2, 2, 1e-4f, 0.75f), .input = {13, 13, 96}});

@@ -1,4 +1,4 @@
-// Runs one op of the CPU backend and the oracle on the same random numbers, and compares.
+// Runs one op of a backend and the oracle on the same random numbers, and compares.
 #pragma once
 
 #include <cstdint>

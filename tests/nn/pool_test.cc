@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "tests/nn/op_case.h"
-#include "worker/backend/cpu/cpu_backend.h"
+#include "tests/nn/test_backend.h"
 
 namespace muster {
 namespace {
@@ -15,7 +15,7 @@ class PoolTest : public testing::TestWithParam<const char*> {
     return fmt::format("{} {{ kernel: {} stride: {} padding: {} }}", GetParam(), kernel, stride,
                        padding);
   }
-  std::unique_ptr<Backend> backend_ = MakeCpuBackend(1);
+  std::unique_ptr<Backend> backend_ = MakeTestBackend(1);
 };
 
 TEST_P(PoolTest, MatchesTheReferenceForAnyNumberOfChannels) {
@@ -46,7 +46,7 @@ TEST_P(PoolTest, MatchesTheReferenceForAnySize) {
 }
 
 TEST_P(PoolTest, MatchesTheReferenceForRectanglesLargeWindowsAndTwoThreads) {
-  const auto two = MakeCpuBackend(2);
+  const auto two = MakeTestBackend(2);
   for (Backend* backend : {backend_.get(), two.get()}) {
     ExpectMatchesReference(*backend,
                            {.layer = std::string(GetParam()) + "{ kernel: [3, 2] stride: [1, 3] "
@@ -69,7 +69,7 @@ class MaxPoolTest : public testing::TestWithParam<int64_t> {
   // Runs a 1x4 image through a [1, 2] window.
   void RunRow(std::vector<float> row, std::vector<float> dy) {
     const int64_t channels = GetParam();
-    const auto backend = MakeCpuBackend(1);
+    const auto backend = MakeTestBackend(1);
     const Layer layer = reference::MakeLayer("max_pool { kernel: [1, 2] }", {1, 4, channels});
     const auto op = backend->MakeOp(layer, {.batch = 1});
     Arena x(4 * channels), y(2 * channels), dx(4 * channels), g(2 * channels);

@@ -3,6 +3,7 @@
 
 #include "tests/nn/test_networks.h"
 #include "tests/nn/tower_run.h"
+#include "worker/backend/cpu/cpu_backend.h"
 
 namespace muster {
 namespace {

@@ -9,7 +9,7 @@
 #include "common/base/arena.h"
 #include "common/graph/graph.h"
 #include "tests/nn/op_case.h"
-#include "worker/backend/cpu/cpu_backend.h"
+#include "tests/nn/test_backend.h"
 #include "worker/nn/tower.h"
 
 namespace muster {
@@ -63,7 +63,7 @@ inline LossSums ForwardOf(Tower& tower, const TowerInput& input, Mode mode, cons
 class TowerRun {
  public:
   explicit TowerRun(const Graph& graph, int threads = 1)
-      : graph_(graph), backend_(MakeCpuBackend(threads)), tower_(graph, *backend_, kSeed) {}
+      : graph_(graph), backend_(MakeTestBackend(threads)), tower_(graph, *backend_, kSeed) {}
 
   Arena Step(const SampleBatch& batch, const Arena& weights, float scale = 1) {
     tower_.Prepare(batch.Input().count, Mode::kTraining);

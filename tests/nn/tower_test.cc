@@ -264,7 +264,7 @@ TEST(TowerPredictionsTest, AreTheLargestLogitsAndLogitsAreThere) {
   input.predictions = predictions.data();
   std::vector<float> logits(6 * 10, NAN);
   input.logits = logits.data();
-  const auto backend = MakeCpuBackend(1);
+  const auto backend = MakeTestBackend(1);
   Tower tower(graph, *backend, kSeed);
   tower.Prepare(6, Mode::kInference);
   ForwardOf(tower, input, Mode::kInference, weights, 1);

@@ -72,6 +72,9 @@ uint64_t WithEarlierReaders(const Accessor& who, uint64_t self, uint64_t read) {
   if (SlotOf(read) != SlotOf(self) || segment < who.kernel_segment || LaneOf(read) == who.lane) {
     return self;
   }
+  // Neighbours that each read a part of the word: the cell remembers the last of them, rather than
+  // take each for a reader of all of it.
+  if ((BytesOf(read) & BytesOf(self)) == 0) return self;
   uint64_t lane = kManyLanes;
   if (segment < who.block_segment || LaneOf(read) == kManyBlocks) {
     lane = kManyBlocks;

@@ -69,7 +69,7 @@ TEST_F(LaunchOnCardsTest, EachWorkerSeesItsOwnCardAlone) {
               AllOf(HasSubstr("2 workers x "),
                     HasSubstr(fmt::format("  devices        card 0 ({}, Fake H100, 83.9 GB)\n",
                                           Uuid(0).substr(0, 12))),
-                    HasSubstr("there is no CUDA backend yet")));
+                    HasSubstr("this build has no CUDA backend")));
   EXPECT_THAT(Unwrapped(finished.out),
               HasSubstr("--devices auto:2, 2 of 4 cards: idle, joined by NVLink "));
   EXPECT_TRUE(AreIdle(3));
@@ -174,7 +174,7 @@ TEST_F(LaunchOnCardsTest, NoSoftPlacement) {
   const Finished some = run();
   EXPECT_EQ(some.exit_code, 1);
   EXPECT_THAT(some.out, HasSubstr("--devices auto, 1 of 1 card"));
-  EXPECT_THAT(some.err, HasSubstr("there is no CUDA backend yet"));
+  EXPECT_THAT(some.err, HasSubstr("this build has no CUDA backend"));
   EXPECT_EQ(std::count(some.err.begin(), some.err.end(), '\n'), 1) << some.err;
   EXPECT_THAT(RunDirs(), IsEmpty());
 }

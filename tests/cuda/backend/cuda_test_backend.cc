@@ -1,0 +1,33 @@
+#include <gtest/gtest.h>
+
+#include "tests/cuda/backend/host_facing.h"
+#include "tests/cuda/software_gpu/control.h"
+#include "tests/nn/test_backend.h"
+#include "worker/backend/cuda/cuda_backend.h"
+
+namespace muster {
+namespace {
+
+// One for all tests of the program, which then need not each make a card's worth of buffers.
+class OneCard : public ::testing::Environment {
+ public:
+  void SetUp() override {
+    backend =
+        cuda::MakeCudaWorker({.convolution = CudaOptions::Convolution::MUSTER_TEST_CONVOLUTION})
+            .backend;
+  }
+  void TearDown() override {
+    backend.reset();
+    EXPECT_TRUE(software_gpu::Leaks().empty()) << software_gpu::Leaks().front();
+  }
+
+  std::shared_ptr<Backend> backend;
+};
+
+auto* const card = static_cast<OneCard*>(::testing::AddGlobalTestEnvironment(new OneCard));
+
+}  // namespace
+
+std::unique_ptr<Backend> MakeTestBackend(int) { return testing::MakeHostFacing(card->backend); }
+
+}  // namespace muster

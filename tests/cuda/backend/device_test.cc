@@ -1,0 +1,201 @@
+// The CUDA backend as the trainer uses it: a tower whose work is queued, and what happens when
+// calls fail.
+#include <cublas_v2.h>
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "common/base/error.h"
+#include "tests/cuda/software_gpu/control.h"
+#include "tests/nn/test_networks.h"
+#include "tests/nn/tower_run.h"
+#include "worker/backend/cuda/cuda_backend.h"
+#include "worker/nn/completions.h"
+#include "worker/nn/device_view.h"
+
+namespace muster {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr double kPatience = 30;
+
+class CudaDeviceTest : public ::testing::Test {
+ protected:
+  void SetUp() override { software_gpu::Reset({}); }
+  void TearDown() override {
+    EXPECT_TRUE(software_gpu::Leaks().empty()) << software_gpu::Leaks().front();
+    software_gpu::Reset({});
+  }
+
+  // The gradients of a step, each layer's copied out behind it.
+  std::vector<float> Step(bool held = false) {
+    const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({}).backend;
+    backend->Enter();
+    Tower tower(graph_, *backend, kSeed);
+    tower.Prepare(batch_.Input().count, Mode::kTraining);
+    Arena slot(graph_.arena_floats());
+    std::fill(slot.floats().begin(), slot.floats().end(), 0.0f);
+    DeviceView weights(*backend, weights_.floats()), gradients(*backend, slot.floats());
+    Completions completions(*backend);
+    LossSums sums;
+    const DrainAtExit drain{*backend};
+    const auto queue_step = [&] {
+      weights.CopyIn(0, graph_.arena_floats());
+      tower.Forward(batch_.Input(), Mode::kTraining, weights.floats(), ++version_, nullptr, sums);
+      completions.Then(Queue::kCopyOut, [&] { ++reported_; });
+      tower.Backward(1, weights.floats(), gradients.floats(), [&](int layer) {
+        for (const Variable& v : graph_.variables()) {
+          if (v.layer == layer) gradients.CopyOut(v.offset, v.offset + v.count);
+        }
+      });
+      completions.Then(Queue::kCopyOut, [&] { ++reported_; });
+    };
+    if (held) {
+      queue_step();  // the first one makes the events that all others use
+      completions.RunAll(kPatience);
+      reported_ = 0;
+      const software_gpu::Step step;
+      const software_gpu::Hold hold;
+      queue_step();
+      EXPECT_EQ(reported_, 0);
+    } else {
+      queue_step();
+    }
+    completions.RunAll(kPatience);
+    return {slot.floats().begin(), slot.floats().end()};
+  }
+
+  // Of the CPU, with room for what floats in another order of sums may differ by.
+  void ExpectRight(const std::vector<float>& got) const {
+    const Arena expected = TowerRun(graph_).Step(batch_, weights_);
+    for (const Variable& v : graph_.variables()) {
+      const auto part = std::span(got).subspan(v.offset, v.count);
+      EXPECT_LE(RelativeL2(part, ToDoubles(expected.floats().subspan(v.offset, v.count))), 1e-5)
+          << v.name;
+    }
+  }
+
+  const Graph graph_ = reference::MakeGraph(kNetworks[0].layers, kNetworks[0].input);
+  const Arena weights_ = RandomWeights(graph_);
+  const SampleBatch batch_{graph_, 10, 4};
+  int reported_ = 0;
+  int64_t version_ = 0;
+};
+
+// No stream does anything until a whole step is queued: the host waits for nothing in it, and
+// allocates nothing.
+TEST_F(CudaDeviceTest, AWholeStepIsQueuedWithoutWaiting) {
+  ExpectRight(Step(true));
+  EXPECT_EQ(reported_, 2);
+}
+
+TEST_F(CudaDeviceTest, RepeatsItsBits) { EXPECT_EQ(Step(), Step()); }
+
+int FailureOf(const std::string& call) {
+  if (call.starts_with("cublas")) return CUBLAS_STATUS_EXECUTION_FAILED;
+  if (call.starts_with("cudnn")) return CUDNN_STATUS_EXECUTION_FAILED;
+  return cudaErrorUnknown;
+}
+
+// Frees what others made, and so leaks when it fails, or waits so that others can be freed.
+bool IsCleaning(const std::string& call) {
+  for (const char* const word : {"Destroy", "Free", "Unregister", "Synchronize", "GetError"}) {
+    if (call.find(word) != std::string::npos) return true;
+  }
+  return false;
+}
+
+// Each function that a step calls, failing once, the first, second and last time: an Error, or,
+// where there is another way, the right result; never a hang, and nothing is left behind.
+TEST_F(CudaDeviceTest, ACallThatFailsIsAnErrorOrDoesNotMatter) {
+  (void)Step();
+  const std::map<std::string, int> calls = software_gpu::AllCalls();
+  EXPECT_GT(calls.size(), 20u);
+  int errors = 0;
+  for (const auto& [call, count] : calls) {
+    if (IsCleaning(call)) continue;
+    for (const int nth : std::set<int>{1, std::min(2, count), count}) {
+      SCOPED_TRACE(fmt::format("{} {} of {}", call, nth, count));
+      software_gpu::FailCall(call, nth, FailureOf(call));
+      try {
+        ExpectRight(Step());
+      } catch (const Error& error) {
+        ++errors;
+        EXPECT_GT(std::string(error.what()).size(), 20u);
+      }
+      software_gpu::ForgetFailure();
+      ASSERT_TRUE(software_gpu::Leaks().empty()) << software_gpu::Leaks().front();
+      software_gpu::Reset({});
+    }
+  }
+  EXPECT_GT(errors, 20);
+}
+
+TEST_F(CudaDeviceTest, OutOfMemorySaysWhatWasWantedAndWhatIsThere) {
+  software_gpu::Reset({.memory_bytes = size_t{64} << 20});
+  const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({}).backend;
+  try {
+    (void)backend->Allocate(size_t{40} << 20);
+    ADD_FAILURE() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kFailure);
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("out of memory"), HasSubstr("was asked for 41.9 MB more"),
+                      HasSubstr("of its 67.1 MB are free"), HasSubstr("holds 33.6 MB")));
+  }
+  // What it got stays usable.
+  (void)backend->Allocate(1024);
+}
+
+TEST_F(CudaDeviceTest, AWorkerKeepsToItsShareOfTheCard) {
+  software_gpu::Reset({.memory_bytes = size_t{128} << 20});
+  const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({.memory_fraction = 0.5}).backend;
+  (void)backend->Allocate(size_t{16} << 20);
+  EXPECT_THROW((void)backend->Allocate(size_t{40} << 20), Error);
+}
+
+TEST_F(CudaDeviceTest, WithoutACardOrDriverALineSaysSo) {
+  software_gpu::Reset({.devices = 0});
+  try {
+    (void)cuda::MakeCudaWorker({});
+    ADD_FAILURE() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("there is no card that CUDA can use"));
+  }
+  software_gpu::Reset({});
+  software_gpu::FailCall("cudaGetDeviceCount", 1, cudaErrorInsufficientDriver);
+  try {
+    (void)cuda::MakeCudaWorker({});
+    ADD_FAILURE() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("no NVIDIA driver"), HasSubstr("CPU")));
+  }
+}
+
+TEST_F(CudaDeviceTest, ALostCardIsAnErrorAtTheNextLook) {
+  const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({}).backend;
+  const auto memory = backend->Allocate(4096);
+  const auto event = backend->MakeEvent();
+  backend->Zero(memory->data(), 4096);
+  software_gpu::FailCall("kernel", 1, cudaErrorIllegalAddress);
+  auto* const floats = static_cast<float*>(memory->data());
+  EXPECT_THROW(
+      {
+        backend->AddSlices(ElementType::kFloat32, floats, floats, floats, 1024);
+        backend->Record(Queue::kCompute, *event);
+        (void)event->Wait(kPatience);
+      },
+      Error);
+  software_gpu::ForgetFailure();
+}
+
+}  // namespace
+}  // namespace muster

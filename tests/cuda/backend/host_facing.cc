@@ -1,0 +1,293 @@
+#include "tests/cuda/backend/host_facing.h"
+
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "common/base/error.h"
+#include "worker/backend/host_backend.h"
+#include "worker/nn/plan.h"
+
+namespace muster::testing {
+namespace {
+
+constexpr double kPatience = 60;
+
+void MoveIn(Backend& device, void* to, const void* from, size_t bytes) {
+  const auto event = device.MakeEvent();
+  device.CopyIn(to, from, bytes);
+  device.Record(Queue::kCopyIn, *event);
+  device.Await(Queue::kCompute, *event);
+  MUSTER_CHECK(event->Wait(kPatience));
+}
+
+void MoveOut(Backend& device, void* to, const void* from, size_t bytes) {
+  const auto computed = device.MakeEvent(), copied = device.MakeEvent();
+  device.Record(Queue::kCompute, *computed);
+  device.Await(Queue::kCopyOut, *computed);
+  device.CopyOut(to, from, bytes);
+  device.Record(Queue::kCopyOut, *copied);
+  MUSTER_CHECK(copied->Wait(kPatience));
+}
+
+// The arrays of one call. An address that is given twice is one array on the device, too.
+class Call {
+ public:
+  explicit Call(Backend& device) : device_(device) {}
+
+  // What the device reads; writes.
+  const void* Read(const void* host, size_t bytes) { return Place(host, bytes, 0, true, false); }
+  void* Write(void* host, size_t bytes) { return Place(host, bytes, 0, false, true); }
+  // Of the backend's activation type.
+  const void* ReadActivations(const void* host, int64_t count) {
+    return Place(host, 0, count, true, false);
+  }
+  void* WriteActivations(void* host, int64_t count) { return Place(host, 0, count, false, true); }
+  template <typename T>
+  const T* ReadArray(const T* host, int64_t count) {
+    return static_cast<const T*>(Read(host, static_cast<size_t>(count) * sizeof(T)));
+  }
+  template <typename T>
+  T* WriteArray(T* host, int64_t count) {
+    return static_cast<T*>(Write(host, static_cast<size_t>(count) * sizeof(T)));
+  }
+
+  // After the op: what was written goes to the host.
+  void Finish() {
+    for (auto& [host, array] : arrays_) {
+      if (!array.written) continue;
+      void* const to = const_cast<void*>(host);
+      if (array.activations == 0 || !narrow()) {
+        MoveOut(device_, to, array.memory->data(), array.bytes);
+        continue;
+      }
+      const auto count = static_cast<size_t>(array.activations);
+      std::vector<uint16_t> halves(count);
+      MoveOut(device_, halves.data(), array.memory->data(), array.bytes);
+      FromHalves(device_.activation_type(), halves, static_cast<float*>(to));
+    }
+    device_.Drain();
+  }
+
+ private:
+  struct Array {
+    std::unique_ptr<DeviceBuffer> memory;
+    size_t bytes = 0;
+    int64_t activations = 0;
+    bool written = false;
+  };
+
+  bool narrow() const { return device_.activation_type() != ElementType::kFloat32; }
+
+  void* Place(const void* host, size_t bytes, int64_t activations, bool read, bool written) {
+    if (host == nullptr) return nullptr;
+    if (activations > 0) {
+      bytes = static_cast<size_t>(activations) * BytesOf(device_.activation_type());
+    }
+    if (bytes == 0) return nullptr;
+    Array& array = arrays_[host];
+    if (array.memory == nullptr) {
+      array = {device_.Allocate(bytes), bytes, activations, written};
+      if (read) Fill(array, host);
+    }
+    MUSTER_CHECK(array.bytes == bytes && array.activations == activations);
+    array.written |= written;
+    return array.memory->data();
+  }
+
+  void Fill(const Array& array, const void* host) {
+    if (array.activations == 0 || !narrow()) {
+      return MoveIn(device_, array.memory->data(), host, array.bytes);
+    }
+    const auto count = static_cast<size_t>(array.activations);
+    std::vector<uint16_t> halves(count);
+    ToHalves(device_.activation_type(), {static_cast<const float*>(host), count}, halves.data());
+    MoveIn(device_, array.memory->data(), halves.data(), array.bytes);
+  }
+
+  Backend& device_;
+  std::map<const void*, Array> arrays_;
+};
+
+// How many numbers an op's arrays have.
+struct Sizes {
+  Sizes(const Layer& layer, const OpOptions& options)
+      : batch(options.batch),
+        input(options.batch * layer.input_shape.elements()),
+        output(options.batch * layer.output_shape.elements()),
+        channels(layer.input_shape.channels) {
+    if (const auto* conv = std::get_if<Conv2dSpec>(&layer.spec)) {
+      bias = conv->use_bias ? conv->filters : 0;
+      weights = conv->filters * conv->kernel_height * conv->kernel_width * channels / conv->groups;
+    } else if (const auto* dense = std::get_if<DenseSpec>(&layer.spec)) {
+      bias = dense->use_bias ? dense->units : 0;
+      weights = dense->units * layer.input_shape.elements();
+    } else if (std::holds_alternative<BatchNormSpec>(layer.spec)) {
+      weights = bias = statistics = channels;
+    }
+    if (const auto* concat = std::get_if<ConcatSpec>(&layer.spec)) {
+      for (const int64_t some : concat->channels) inputs.push_back(input / channels * some);
+    }
+  }
+  int64_t Input(size_t j) const { return inputs.empty() ? input : inputs[j]; }
+
+  int64_t batch, input, output, channels, weights = 0, bias = 0, statistics = 0;
+  std::vector<int64_t> inputs;  // concat
+};
+
+class HostFacingOp : public Op {
+ public:
+  HostFacingOp(Backend& device, const Layer& layer, const OpOptions& options)
+      : device_(device), sizes_(layer, options), op_(device.MakeOp(layer, options)) {
+    PlanStep step;
+    step.activation = options.activation;
+    step.fuse_add = options.fuse_add;
+    reads_input_ = BackwardReadsInput(layer, options.input_is_relu);
+    reads_output_ = BackwardReadsOutput(layer, step, options.input_is_relu);
+    if (op_->state_bytes() > 0) state_ = device.Allocate(op_->state_bytes());
+    if (op_->scratch_bytes() > 0) scratch_ = device.Allocate(op_->scratch_bytes());
+  }
+  size_t state_bytes() const override { return op_->state_bytes(); }
+  size_t scratch_bytes() const override { return op_->scratch_bytes(); }
+
+  void Forward(const ForwardArgs& given) override {
+    Call call(device_);
+    std::vector<const void*> inputs;
+    for (size_t j = 0; j < given.inputs.size(); ++j) {
+      inputs.push_back(call.ReadActivations(given.inputs[j], sizes_.Input(j)));
+    }
+    ForwardArgs args = given;
+    args.input = call.ReadActivations(given.input, sizes_.input);
+    args.inputs = inputs;
+    args.output = call.WriteActivations(given.output, sizes_.output);
+    args.weights = call.ReadArray(given.weights, sizes_.weights);
+    args.bias = call.ReadArray(given.bias, sizes_.bias);
+    args.running_mean = call.ReadArray(given.running_mean, sizes_.statistics);
+    args.running_variance = call.ReadArray(given.running_variance, sizes_.statistics);
+    args.sample_ids = call.ReadArray(given.sample_ids, sizes_.batch);
+    args.state = At(state_);
+    args.scratch = At(scratch_);
+    op_->Forward(args);
+    call.Finish();
+  }
+
+  void Backward(const BackwardArgs& given) override {
+    Call call(device_);
+    BackwardArgs args = given;
+    // What it does not read may be anything: here it is nothing.
+    args.input = reads_input_ ? call.ReadActivations(given.input, sizes_.input) : nullptr;
+    args.output = reads_output_ ? call.ReadActivations(given.output, sizes_.output) : nullptr;
+    args.output_gradient = call.ReadActivations(given.output_gradient, sizes_.output);
+    std::vector<void*> gradients;
+    for (size_t j = 0; j < given.input_gradients.size(); ++j) {
+      gradients.push_back(call.WriteActivations(given.input_gradients[j], sizes_.Input(j)));
+    }
+    args.input_gradients = gradients;
+    args.input_gradient = call.WriteActivations(given.input_gradient, sizes_.input);
+    args.weights = call.ReadArray(given.weights, sizes_.weights);
+    args.bias = call.ReadArray(given.bias, sizes_.bias);
+    args.weights_gradient = call.WriteArray(given.weights_gradient, sizes_.weights);
+    args.bias_gradient = call.WriteArray(given.bias_gradient, sizes_.bias);
+    args.mean_statistic = call.WriteArray(given.mean_statistic, sizes_.statistics);
+    args.variance_statistic = call.WriteArray(given.variance_statistic, sizes_.statistics);
+    args.state = At(state_);
+    args.scratch = At(scratch_);
+    op_->Backward(args);
+    call.Finish();
+  }
+
+ private:
+  static void* At(const std::unique_ptr<DeviceBuffer>& memory) {
+    return memory == nullptr ? nullptr : memory->data();
+  }
+
+  Backend& device_;
+  const Sizes sizes_;
+  const std::unique_ptr<Op> op_;
+  bool reads_input_ = true, reads_output_ = true;
+  std::unique_ptr<DeviceBuffer> state_, scratch_;
+};
+
+class HostFacingLoss : public LossOp {
+ public:
+  HostFacingLoss(Backend& device, const Layer& layer, const OpOptions& options)
+      : device_(device), sizes_(layer, options), op_(device.MakeLoss(layer, options)) {
+    if (op_->state_bytes() > 0) state_ = device.Allocate(op_->state_bytes());
+  }
+  size_t state_bytes() const override { return op_->state_bytes(); }
+  void Forward(const LossArgs& given, LossSums* sums, int32_t* predictions) override {
+    Call call(device_);
+    op_->Forward(Arguments(call, given), call.WriteArray(sums, 1),
+                 call.WriteArray(predictions, sizes_.batch));
+    call.Finish();
+  }
+  void Backward(const LossArgs& given, float scale, void* logits_gradient) override {
+    Call call(device_);
+    op_->Backward(Arguments(call, given), scale,
+                  call.WriteActivations(logits_gradient, sizes_.input));
+    call.Finish();
+  }
+
+ private:
+  LossArgs Arguments(Call& call, const LossArgs& given) {
+    return {.logits = call.ReadActivations(given.logits, sizes_.input),
+            .labels = call.ReadArray(given.labels, sizes_.batch),
+            .state = state_ == nullptr ? nullptr : state_->data()};
+  }
+
+  Backend& device_;
+  const Sizes sizes_;
+  const std::unique_ptr<LossOp> op_;
+  std::unique_ptr<DeviceBuffer> state_;
+};
+
+class HostFacing : public HostBackend {
+ public:
+  explicit HostFacing(std::shared_ptr<Backend> device) : device_(std::move(device)) {}
+
+  void Enter() override { device_->Enter(); }
+  std::unique_ptr<WeightLayouts> MakeWeightLayouts() override {
+    return device_->MakeWeightLayouts();
+  }
+  std::unique_ptr<Op> MakeOp(const Layer& layer, const OpOptions& options) override {
+    return std::make_unique<HostFacingOp>(*device_, layer, options);
+  }
+  std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) override {
+    return std::make_unique<HostFacingLoss>(*device_, layer, options);
+  }
+  void AddGradients(void* to, const void* a, const void* b, const void* relu_output,
+                    int64_t count) override {
+    Call call(*device_);
+    const void *const in_a = call.ReadActivations(a, count),
+                      *const in_b = call.ReadActivations(b, count),
+                      *const relu = call.ReadActivations(relu_output, count);
+    device_->AddGradients(call.WriteActivations(to, count), in_a, in_b, relu, count);
+    call.Finish();
+  }
+  void RoundSlice(ElementType wire, float* values, size_t count) override {
+    Call call(*device_);
+    (void)call.ReadArray(values, static_cast<int64_t>(count));
+    device_->RoundSlice(wire, call.WriteArray(values, static_cast<int64_t>(count)), count);
+    call.Finish();
+  }
+  void AddSlices(ElementType wire, const float* a, const float* b, float* to,
+                 size_t count) override {
+    Call call(*device_);
+    const auto n = static_cast<int64_t>(count);
+    const float *const in_a = call.ReadArray(a, n), *const in_b = call.ReadArray(b, n);
+    device_->AddSlices(wire, in_a, in_b, call.WriteArray(to, n), count);
+    call.Finish();
+  }
+
+ private:
+  const std::shared_ptr<Backend> device_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> MakeHostFacing(std::shared_ptr<Backend> device) {
+  return std::make_unique<HostFacing>(std::move(device));
+}
+
+}  // namespace muster::testing

@@ -1,0 +1,131 @@
+#include "worker/backend/cuda/card.h"
+
+#include "common/base/error.h"
+
+namespace muster::cuda {
+namespace {
+
+double Megabytes(size_t bytes) { return static_cast<double>(bytes) * 1e-6; }
+
+// "13.0" of 13000.
+std::string VersionText(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+int Attribute(cudaDeviceAttr attribute, int card) {
+  int value = 0;
+  Check(cudaDeviceGetAttribute(&value, attribute, card), "be asked what it is");
+  return value;
+}
+
+}  // namespace
+
+Card::Card(const CudaOptions& options) : options_(options) {
+  FindCard();
+  for (StreamHandle& stream : streams_) stream = MakeStream();
+  MakeLibraries();
+}
+
+void Card::FindCard() {
+  int count = 0;  // left alone where there is no driver
+  const cudaError_t found = cudaGetDeviceCount(&count);
+  if (found == cudaErrorInsufficientDriver) {
+    (void)cudaGetLastError();
+    throw Error(
+        ExitCode::kFailure,
+        "no NVIDIA driver (libcuda.so.1) that is new enough for CUDA {} is on this machine; "
+        "install one, or set worker.backend=CPU",
+        VersionText(CUDART_VERSION));
+  }
+  if (found == cudaErrorNoDevice || (found == cudaSuccess && count == 0)) {
+    (void)cudaGetLastError();
+    throw Error(ExitCode::kFailure,
+                "there is no card that CUDA can use (CUDA_VISIBLE_DEVICES may hide it; `muster "
+                "gpus` shows what is there); set worker.backend=CPU to compute without");
+  }
+  Check(found, "be found");
+  card_ = options_.card % count;
+  Enter();
+  cudaDeviceProp properties{};
+  Check(cudaGetDeviceProperties(&properties, card_), "be asked what it is");
+  name_ = properties.name;
+  architecture_ = fmt::format("sm_{}{}", properties.major, properties.minor);
+  multiprocessors_ = properties.multiProcessorCount;
+  most_blocks_ = 8 * multiprocessors_;  // of 256 threads: all that a multiprocessor can hold
+  total_bytes_ = properties.totalGlobalMem;
+  registers_read_only_ = Attribute(cudaDevAttrHostRegisterReadOnlySupported, card_) != 0;
+}
+
+void Card::MakeLibraries() {
+  workspace_ = Allocate(kWorkspaceBytes);
+  cublasHandle_t cublas{};
+  Check(cublasCreate(&cublas), "start cuBLAS");
+  cublas_ = CublasHandle(cublas);
+  Check(cublasSetStream(cublas, stream(Queue::kCompute)), "give cuBLAS its stream");
+  Check(cublasSetWorkspace(cublas, workspace_.get(), kWorkspaceBytes), "give cuBLAS its workspace");
+  // Fp32 is never silently TF32: which one is said with each product.
+  Check(cublasSetMathMode(cublas, CUBLAS_DEFAULT_MATH), "set up cuBLAS");
+  cublasLtHandle_t cublas_lt{};
+  Check(cublasLtCreate(&cublas_lt), "start cuBLASLt");
+  cublas_lt_ = CublasLtHandle(cublas_lt);
+  if (options_.convolution == CudaOptions::Convolution::kGemm) return;
+  cudnn_ = FindCudnn(stream(Queue::kCompute));
+  if (cudnn_ == nullptr && options_.convolution == CudaOptions::Convolution::kCudnn) {
+    throw Error(
+        ExitCode::kFailure,
+        "worker.convolution=CUDNN, but cuDNN 9 (libcudnn.so.9) is not found; put its folder "
+        "on LD_LIBRARY_PATH, or set worker.convolution=GEMM");
+  }
+}
+
+void Card::Enter() const { Check(cudaSetDevice(card_), "be used"); }
+
+cublasComputeType_t Card::compute_type() const {
+  return options_.precision == CudaOptions::Precision::kTf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                             : CUBLAS_COMPUTE_32F;
+}
+
+std::string Card::Arithmetic() const {
+  int runtime = 0, cublas = 0;
+  Check(cudaRuntimeGetVersion(&runtime), "be asked for its version");
+  Check(cublasGetVersion(cublas_.get(), &cublas), "be asked for its version");
+  constexpr const char* kPrecisions[] = {"FP32", "TF32", "BF16"};
+  return fmt::format("{} ({}, {} SMs), CUDA {}, cuBLAS {}.{}.{}, {}, convolutions {}", name_,
+                     architecture_, multiprocessors_, VersionText(runtime), cublas / 10000,
+                     cublas / 100 % 100, cublas % 100,
+                     kPrecisions[static_cast<int>(options_.precision)],
+                     cudnn_ == nullptr ? std::string("GEMM") : "cuDNN " + VersionOf(*cudnn_));
+}
+
+DeviceMemory Card::Allocate(size_t bytes) {
+  const double limit = options_.memory_fraction * static_cast<double>(total_bytes_);
+  if (options_.memory_fraction < 1 && static_cast<double>(allocated_ + bytes) > limit) {
+    throw Error(ExitCode::kFailure,
+                "out of memory: the card of this worker ({}) was asked for {:.1f} MB more, but it "
+                "may use {:.1f} MB (worker.gpu_memory_fraction) and has {:.1f} MB; use a smaller "
+                "batch or more slices",
+                name_, Megabytes(bytes), limit * 1e-6, Megabytes(allocated_));
+  }
+  void* memory = nullptr;
+  const cudaError_t result = cudaMalloc(&memory, bytes);
+  if (result == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();
+    ThrowOutOfMemory(bytes);
+  }
+  Check(result, "allocate memory");
+  allocated_ += bytes;
+  return DeviceMemory(memory);
+}
+
+void Card::ThrowOutOfMemory(size_t bytes) const {
+  size_t available = 0, total = 0;
+  if (cudaMemGetInfo(&available, &total) != cudaSuccess) available = 0;
+  throw Error(ExitCode::kFailure,
+              "out of memory: the card of this worker ({}) was asked for {:.1f} MB more; {:.1f} of "
+              "its {:.1f} MB are free, this worker holds {:.1f} MB and others the rest (`muster "
+              "gpus` shows who); use a smaller batch or more slices",
+              name_, Megabytes(bytes), Megabytes(available), Megabytes(total_bytes_),
+              Megabytes(allocated_));
+}
+
+}  // namespace muster::cuda

@@ -1,0 +1,74 @@
+// The card of this worker: its streams, its libraries' handles, its memory. What ops need to queue
+// their work.
+//
+// Owner and thread: the backend's. Outlives all ops and buffers.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "common/base/element_type.h"
+#include "worker/backend/backend.h"
+#include "worker/backend/cuda/cudnn_library.h"
+#include "worker/backend/cuda/handles.h"
+#include "worker/backend/cuda/plugin.h"
+#include "worker/backend/cuda/target.h"
+
+namespace muster::cuda {
+
+class Card {
+ public:
+  // Throws Error where there is no driver, no such card, or a library does not work.
+  explicit Card(const CudaOptions& options);
+  Card(const Card&) = delete;
+
+  // The calling thread works with this card from now on.
+  void Enter() const;
+
+  const CudaOptions& options() const { return options_; }
+  ElementType activation_type() const {
+    return options_.precision == CudaOptions::Precision::kBf16 ? ElementType::kBFloat16
+                                                               : ElementType::kFloat32;
+  }
+  // In words: "NVIDIA H100 (sm_90, 132 SMs), CUDA 13.0, …".
+  std::string Arithmetic() const;
+  const std::string& name() const { return name_; }
+
+  cudaStream_t stream(Queue queue) const { return streams_[static_cast<size_t>(queue)].get(); }
+  Target target() const { return {stream(Queue::kCompute), most_blocks_}; }
+  cublasHandle_t cublas() const { return cublas_.get(); }
+  cublasLtHandle_t cublas_lt() const { return cublas_lt_.get(); }
+  // Of both: of the compute stream alone.
+  void* workspace() const { return workspace_.get(); }
+  static constexpr size_t kWorkspaceBytes = size_t{32} << 20;
+  cublasComputeType_t compute_type() const;
+  // Null: not found, or not wanted (worker.convolution).
+  const Cudnn* cudnn() const { return cudnn_.get(); }
+  bool registers_read_only() const { return registers_read_only_; }
+
+  // Throws Error that says how much was asked for and how much there is.
+  DeviceMemory Allocate(size_t bytes);
+  void Freed(size_t bytes) { allocated_ -= bytes; }
+
+ private:
+  void FindCard();
+  void MakeLibraries();
+  [[noreturn]] void ThrowOutOfMemory(size_t bytes) const;
+
+  const CudaOptions options_;
+  std::string name_, architecture_;
+  int card_ = 0;  // of those that CUDA_VISIBLE_DEVICES leaves
+  int multiprocessors_ = 1, most_blocks_ = 1;
+  bool registers_read_only_ = false;
+  size_t total_bytes_ = 0, allocated_ = 0;
+  std::array<StreamHandle, 3> streams_;
+  DeviceMemory workspace_;
+  CublasHandle cublas_;
+  CublasLtHandle cublas_lt_;
+  std::shared_ptr<const Cudnn> cudnn_;
+};
+
+}  // namespace muster::cuda

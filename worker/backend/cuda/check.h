@@ -1,0 +1,14 @@
+// Calls of CUDA and its libraries that are checked: a call that fails throws an Error that says
+// what was to be done and what the library says.
+#pragma once
+
+#include <cublas_v2.h>
+#include <cuda_runtime_api.h>
+
+namespace muster::cuda {
+
+// `what` completes "cannot …".
+void Check(cudaError_t result, const char* what);
+void Check(cublasStatus_t result, const char* what);
+
+}  // namespace muster::cuda

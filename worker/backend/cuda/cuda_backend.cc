@@ -1,0 +1,157 @@
+#include "worker/backend/cuda/cuda_backend.h"
+
+#include <cuda_bf16.h>
+
+#include <type_traits>
+
+#include "common/base/error.h"
+#include "worker/backend/cuda/card.h"
+#include "worker/backend/cuda/events.h"
+#include "worker/backend/cuda/host_copies.h"
+#include "worker/backend/cuda/kernels.h"
+#include "worker/backend/cuda/ops.h"
+#include "worker/backend/cuda/weight_copies.h"
+
+namespace muster::cuda {
+namespace {
+
+constexpr Queue kQueues[] = {Queue::kCompute, Queue::kCopyIn, Queue::kCopyOut};
+
+class CudaBuffer : public DeviceBuffer {
+ public:
+  CudaBuffer(Card& card, size_t bytes)
+      : card_(card), bytes_(bytes), memory_(bytes == 0 ? DeviceMemory() : card.Allocate(bytes)) {}
+  ~CudaBuffer() override { card_.Freed(bytes_); }
+  CudaBuffer(const CudaBuffer&) = delete;
+  void* data() override { return memory_.get(); }
+
+ private:
+  Card& card_;
+  const size_t bytes_;
+  const DeviceMemory memory_;
+};
+
+class CudaBackend : public Backend {
+ public:
+  explicit CudaBackend(const CudaOptions& options) : card_(options), copies_(card_) {}
+  ~CudaBackend() override { Drain(); }
+
+  std::string Arithmetic() const { return card_.Arithmetic(); }
+
+  void Enter() override { card_.Enter(); }
+  ElementType activation_type() const override { return card_.activation_type(); }
+
+  bool shares_host_memory() const override { return false; }
+  std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) override {
+    return std::make_unique<CudaBuffer>(card_, bytes);
+  }
+  std::unique_ptr<HostRegistration> Register(const void* host, size_t bytes,
+                                             bool read_only) override {
+    return copies_.Register(host, bytes, read_only);
+  }
+  void CopyIn(void* device, const void* host, size_t bytes) override {
+    copies_.In(device, host, bytes);
+  }
+  void CopyOut(void* host, const void* device, size_t bytes) override {
+    copies_.Out(host, device, bytes);
+  }
+
+  std::unique_ptr<Event> MakeEvent() override { return std::make_unique<CudaEvent>(copies_); }
+  void Record(Queue queue, Event& event) override {
+    static_cast<CudaEvent&>(event).Record(card_.stream(queue), queue == Queue::kCopyOut);
+  }
+  void Await(Queue queue, Event& event) override {
+    const auto& recorded = static_cast<CudaEvent&>(event);
+    if (!recorded.recorded()) return;
+    Check(cudaStreamWaitEvent(card_.stream(queue), recorded.get(), 0), "wait for an event");
+  }
+  // A card that is lost has nothing left to wait for.
+  void Drain() override {
+    for (const Queue queue : kQueues) (void)cudaStreamSynchronize(card_.stream(queue));
+    (void)cudaGetLastError();
+    copies_.Land(copies_.copies_out());
+  }
+
+  std::unique_ptr<WeightLayouts> MakeWeightLayouts() override {
+    return std::make_unique<WeightCopies>(card_);
+  }
+  std::unique_ptr<Op> MakeOp(const Layer& layer, const OpOptions& options) override {
+    return MakeAny<Op>(layer, options);
+  }
+  std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) override {
+    return MakeAny<LossOp>(layer, options);
+  }
+
+  void Zero(void* to, size_t bytes) override {
+    if (bytes == 0) return;
+    Check(cudaMemsetAsync(to, 0, bytes, card_.stream(Queue::kCompute)), "clear memory");
+  }
+  void ToActivations(void* to, const float* from, int64_t count) override {
+    MUSTER_CHECK(card_.activation_type() == ElementType::kBFloat16);
+    Convert(card_.target(), static_cast<Bf16*>(to), from, count);
+  }
+  void AddGradients(void* to, const void* a, const void* b, const void* relu_output,
+                    int64_t count) override {
+    const auto add = [&]<typename T>(T* typed) {
+      cuda::AddGradients(card_.target(), typed, static_cast<const T*>(a), static_cast<const T*>(b),
+                         static_cast<const T*>(relu_output), count);
+    };
+    card_.activation_type() == ElementType::kBFloat16 ? add(static_cast<Bf16*>(to))
+                                                      : add(static_cast<float*>(to));
+  }
+  void RoundSlice(ElementType wire, float* values, size_t count) override {
+    cuda::RoundSlice(card_.target(), wire, values, static_cast<int64_t>(count));
+  }
+  void AddSlices(ElementType wire, const float* a, const float* b, float* to,
+                 size_t count) override {
+    cuda::AddSlices(card_.target(), wire, to, a, b, static_cast<int64_t>(count));
+  }
+
+ private:
+  // What the layer's Make makes (ops.h), which must be of this type.
+  template <typename Wanted>
+  std::unique_ptr<Wanted> MakeAny(const Layer& layer, const OpOptions& options) {
+    const OpRequest request{layer, options, card_};
+    const auto make = [&](const auto& spec) -> std::unique_ptr<Wanted> {
+      if constexpr (std::is_same_v<decltype(cuda::Make(spec, request)), std::unique_ptr<Wanted>>) {
+        return cuda::Make(spec, request);
+      }
+      MUSTER_CHECK(!"a layer is asked for an op, a loss for a loss, flatten for neither");
+    };
+    try {
+      return std::visit(make, layer.spec);
+    } catch (const Error& error) {
+      throw Error(error.code(), "layer {} ({} {} -> {}, batch {}): {}", layer.name, layer.kind,
+                  layer.input_shape.ToString(), layer.output_shape.ToString(), options.batch,
+                  error.what());
+    }
+  }
+
+  Card card_;
+  HostCopies copies_;
+};
+
+}  // namespace
+
+int RequireCount(const OpRequest& request, int64_t elements) {
+  const int64_t count = request.options.batch * elements;
+  if (count < int64_t{1} << 31) return static_cast<int>(count);
+  throw Error(ExitCode::kFailure,
+              "a batch of {} has {} numbers here; expected fewer than 2^31: use more slices",
+              request.options.batch, count);
+}
+
+int InputCount(const OpRequest& request) {
+  return RequireCount(request, request.layer.input_shape.elements());
+}
+int OutputCount(const OpRequest& request) {
+  return RequireCount(request, request.layer.output_shape.elements());
+}
+
+CudaWorker MakeCudaWorker(const CudaOptions& options) {
+  auto backend = std::make_unique<CudaBackend>(options);
+  std::string arithmetic = backend->Arithmetic();
+  return {std::move(backend), std::move(arithmetic)};
+}
+
+}  // namespace muster::cuda

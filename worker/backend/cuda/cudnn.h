@@ -1,0 +1,58 @@
+// What is used of cuDNN: its legacy convolutions.
+#pragma once
+
+#include <cudnn.h>
+
+#include "worker/backend/cuda/check.h"
+
+namespace muster::cuda {
+
+// Every function that is used.
+#define MUSTER_CUDNN_FUNCTIONS(X)                   \
+  X(cudnnCreate)                                    \
+  X(cudnnDestroy)                                   \
+  X(cudnnGetVersion)                                \
+  X(cudnnSetStream)                                 \
+  X(cudnnCreateTensorDescriptor)                    \
+  X(cudnnDestroyTensorDescriptor)                   \
+  X(cudnnSetTensor4dDescriptor)                     \
+  X(cudnnCreateFilterDescriptor)                    \
+  X(cudnnDestroyFilterDescriptor)                   \
+  X(cudnnSetFilter4dDescriptor)                     \
+  X(cudnnCreateConvolutionDescriptor)               \
+  X(cudnnDestroyConvolutionDescriptor)              \
+  X(cudnnSetConvolution2dDescriptor)                \
+  X(cudnnSetConvolutionGroupCount)                  \
+  X(cudnnSetConvolutionMathType)                    \
+  X(cudnnGetConvolutionForwardWorkspaceSize)        \
+  X(cudnnGetConvolutionBackwardDataWorkspaceSize)   \
+  X(cudnnGetConvolutionBackwardFilterWorkspaceSize) \
+  X(cudnnConvolutionForward)                        \
+  X(cudnnConvolutionBackwardData)                   \
+  X(cudnnConvolutionBackwardFilter)
+
+void Check(cudnnStatus_t result, const char* what);
+
+struct CudnnFunctions {
+#define MUSTER_DECLARE(name) decltype(&::name) name = nullptr;
+  MUSTER_CUDNN_FUNCTIONS(MUSTER_DECLARE)
+#undef MUSTER_DECLARE
+};
+
+class Cudnn {
+ public:
+  Cudnn(const CudnnFunctions& functions, cudaStream_t stream);
+  ~Cudnn();
+  Cudnn(const Cudnn&) = delete;
+
+  const CudnnFunctions* operator->() const { return &functions_; }
+  cudnnHandle_t handle() const { return handle_; }
+
+ private:
+  explicit Cudnn(const CudnnFunctions& functions) : functions_(functions) {}
+
+  const CudnnFunctions functions_;
+  cudnnHandle_t handle_{};
+};
+
+}  // namespace muster::cuda

@@ -1,0 +1,18 @@
+// cuDNN, where it is found: the backend works without, both when it is built (no_cudnn.cc) and when
+// it runs.
+#pragma once
+
+#include <driver_types.h>
+
+#include <memory>
+#include <string>
+
+namespace muster::cuda {
+
+class Cudnn;
+
+// Null where the library is not there or not version 9.
+std::shared_ptr<const Cudnn> FindCudnn(cudaStream_t stream);
+std::string VersionOf(const Cudnn& cudnn);
+
+}  // namespace muster::cuda

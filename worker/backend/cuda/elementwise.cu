@@ -1,0 +1,155 @@
+// What is done element by element.
+#include "worker/backend/cuda/kernels.h"
+#include "worker/backend/cuda/map.h"
+
+namespace muster::cuda {
+namespace {
+
+// Not fmaxf: a NaN must come through.
+struct ReluOf {
+  __device__ float operator()(float x) const { return x < 0 ? 0.0f : x; }
+};
+struct Relu6Of {
+  __device__ float operator()(float x) const {
+    const float positive = x < 0 ? 0.0f : x;
+    return positive > 6 ? 6.0f : positive;
+  }
+};
+struct Relu6Slope {
+  __device__ float operator()(float y, float dy) const { return y > 0 && y < 6 ? dy : 0.0f; }
+};
+struct Same {
+  __device__ float operator()(float x) const { return x; }
+};
+struct Sum {
+  __device__ float operator()(float a, float b) const { return a + b; }
+};
+struct SumRelu {
+  __device__ float operator()(float a, float b) const { return ReluOf()(a + b); }
+};
+struct Masked {
+  __device__ float operator()(float a, float y) const { return y > 0 ? a : 0.0f; }
+};
+struct SumMasked {
+  __device__ float operator()(float a, float b, float y) const { return y > 0 ? a + b : 0.0f; }
+};
+
+// RoundTo of common/base/element_type.h.
+template <ElementType kType>
+struct Rounded {
+  __device__ float operator()(float x) const {
+    if constexpr (kType == ElementType::kBFloat16) return __bfloat162float(__float2bfloat16_rn(x));
+    if constexpr (kType == ElementType::kFloat16) return __half2float(__float2half_rn(x));
+    return x;
+  }
+  __device__ float operator()(float a, float b) const { return (*this)(a + b); }
+};
+
+// Calls body(Rounded<type>()).
+template <typename Body>
+void WithRounding(ElementType type, const Body& body) {
+  switch (type) {
+    case ElementType::kFloat32:
+      return body(Rounded<ElementType::kFloat32>());
+    case ElementType::kBFloat16:
+      return body(Rounded<ElementType::kBFloat16>());
+    case ElementType::kFloat16:
+      return body(Rounded<ElementType::kFloat16>());
+  }
+}
+
+template <int W, typename T>
+__global__ void BiasKernel(T* values, const float* bias, bool relu, int64_t packs,
+                           int packs_of_row) {
+  for (int64_t i = ThreadInGrid(); i < packs; i += ThreadsOfGrid()) {
+    const int channel = static_cast<int>(i % packs_of_row) * W;
+    Pack<T, W> pack = LoadPack<W>(values + i * W);
+    for (int j = 0; j < W; ++j) {
+      float y = ToFloat(pack.at[j]);
+      if (bias != nullptr) y += bias[channel + j];
+      pack.at[j] = FromFloat<T>(relu ? ReluOf()(y) : y);
+    }
+    StorePack<W>(values + i * W, pack);
+  }
+}
+
+}  // namespace
+
+template <typename T>
+void Relu(const Target& target, T* to, const T* from, int64_t count) {
+  Map(target, ReluOf(), to, count, from);
+}
+
+template <typename T>
+void Relu6(const Target& target, T* to, const T* from, int64_t count) {
+  Map(target, Relu6Of(), to, count, from);
+}
+
+template <typename T>
+void Relu6Gradient(const Target& target, T* to, const T* output, const T* gradient, int64_t count) {
+  Map(target, Relu6Slope(), to, count, output, gradient);
+}
+
+template <typename T>
+void Add(const Target& target, T* to, const T* a, const T* b, bool relu, int64_t count) {
+  if (relu) return Map(target, SumRelu(), to, count, a, b);
+  Map(target, Sum(), to, count, a, b);
+}
+
+template <typename T>
+void AddGradients(const Target& target, T* to, const T* a, const T* b, const T* relu_output,
+                  int64_t count) {
+  if (b == nullptr && relu_output == nullptr) return Map(target, Same(), to, count, a);
+  if (b == nullptr) return Map(target, Masked(), to, count, a, relu_output);
+  if (relu_output == nullptr) return Map(target, Sum(), to, count, a, b);
+  Map(target, SumMasked(), to, count, a, b, relu_output);
+}
+
+template <typename T>
+void MaskByRelu(const Target& target, T* gradient, const T* relu_output, int64_t count) {
+  Map<Masked, T, T, T>(target, Masked(), gradient, count, gradient, relu_output);
+}
+
+template <typename To>
+void Convert(const Target& target, To* to, const float* from, int64_t count) {
+  Map(target, Same(), to, count, from);
+}
+
+void RoundSlice(const Target& target, ElementType wire, float* values, int64_t count) {
+  if (wire == ElementType::kFloat32) return;
+  WithRounding(wire, [&](auto round) {
+    Map<decltype(round), float, float>(target, round, values, count, values);
+  });
+}
+
+void AddSlices(const Target& target, ElementType wire, float* to, const float* a, const float* b,
+               int64_t count) {
+  WithRounding(wire, [&](auto round) { Map(target, round, to, count, a, b); });
+}
+
+template <typename T>
+void AddBias(const Target& target, T* values, const float* bias, bool relu, int64_t rows,
+             int channels) {
+  if (bias == nullptr && !relu) return;
+  constexpr int W = kWide<T>;
+  const int64_t count = rows * channels;
+  if (channels % W == 0 && IsAligned(values)) {
+    LaunchOver(target, count / W, BiasKernel<W, T>, values, bias, relu, count / W, channels / W);
+  } else {
+    LaunchOver(target, count, BiasKernel<1, T>, values, bias, relu, count, channels);
+  }
+}
+
+#define MUSTER_INSTANTIATE(T)                                                           \
+  template void Relu(const Target&, T*, const T*, int64_t);                             \
+  template void Relu6(const Target&, T*, const T*, int64_t);                            \
+  template void Relu6Gradient(const Target&, T*, const T*, const T*, int64_t);          \
+  template void Add(const Target&, T*, const T*, const T*, bool, int64_t);              \
+  template void AddGradients(const Target&, T*, const T*, const T*, const T*, int64_t); \
+  template void MaskByRelu(const Target&, T*, const T*, int64_t);                       \
+  template void Convert(const Target&, T*, const float*, int64_t);                      \
+  template void AddBias(const Target&, T*, const float*, bool, int64_t, int);
+MUSTER_INSTANTIATE(float)
+MUSTER_INSTANTIATE(Bf16)
+
+}  // namespace muster::cuda

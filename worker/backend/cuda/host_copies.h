@@ -1,0 +1,66 @@
+// Copies between the host's memory and the card's. What is page-locked the card reads and writes
+// itself; other memory goes through page-locked rings, because the driver would make the host wait.
+//
+// Owner and thread: the backend's. Nothing is allocated after the constructor.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+
+#include "worker/backend/cuda/card.h"
+
+namespace muster::cuda {
+
+class HostCopies {
+ public:
+  explicit HostCopies(const Card& card);
+
+  // Null where the driver does not lock these pages: then copies bounce.
+  std::unique_ptr<HostRegistration> Register(const void* host, size_t bytes, bool read_only);
+  void In(void* device, const void* host, size_t bytes);
+  void Out(void* host, const void* device, size_t bytes);
+
+  // A number for all copies out so far. Land: those up to this number are done on the card; what
+  // bounced goes to where it belongs.
+  int64_t copies_out() const { return copies_out_; }
+  void Land(int64_t until);
+
+ private:
+  class Registration;
+  // A piece of page-locked memory, and when the card is done with it.
+  struct Piece {
+    std::byte* memory = nullptr;
+    EventHandle done;
+    bool used = false;
+  };
+  struct Landing {
+    int64_t number;
+    std::byte* from;
+    std::byte* to;
+    size_t bytes;
+    size_t piece;
+  };
+
+  bool IsLocked(const void* host, size_t bytes) const;
+  void InPiece(void* device, const std::byte* host, size_t bytes);
+  void OutPiece(std::byte* host, const void* device, size_t bytes);
+  void LandFirst();
+
+  static constexpr size_t kPieceBytes = size_t{2} << 20, kPieces = 8;
+  static constexpr size_t kOutPieceBytes = size_t{64} << 10, kOutPieces = 32;
+
+  const Card& card_;
+  std::map<const std::byte*, size_t> locked_;  // begin → bytes
+  LockedMemory in_memory_, out_memory_;
+  std::array<Piece, kPieces> in_;
+  std::array<Piece, kOutPieces> out_;
+  size_t next_in_ = 0, next_out_ = 0;
+  std::deque<Landing> landings_;
+  int64_t copies_out_ = 0;
+};
+
+}  // namespace muster::cuda

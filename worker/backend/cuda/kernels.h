@@ -1,0 +1,207 @@
+// Own kernels, as host code calls them: each function queues work and returns. T is float or Bf16.
+// Counts of elements are below 2^31 (RequireCount). Tensors are channels-last. Reductions are fixed
+// trees that depend on shapes alone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/base/element_type.h"
+#include "common/graph/layer_specs.h"
+#include "worker/backend/cuda/element.h"
+#include "worker/backend/cuda/target.h"
+#include "worker/backend/op.h"
+
+namespace muster::cuda {
+
+// elementwise.cu. `to` may be any of the inputs.
+template <typename T>
+void Relu(const Target& target, T* to, const T* from, int64_t count);
+template <typename T>
+void Relu6(const Target& target, T* to, const T* from, int64_t count);
+template <typename T>
+void Relu6Gradient(const Target& target, T* to, const T* output, const T* gradient, int64_t count);
+template <typename T>
+void Add(const Target& target, T* to, const T* a, const T* b, bool relu, int64_t count);
+// As Backend::AddGradients.
+template <typename T>
+void AddGradients(const Target& target, T* to, const T* a, const T* b, const T* relu_output,
+                  int64_t count);
+// gradient = 0 where relu_output is not above zero.
+template <typename T>
+void MaskByRelu(const Target& target, T* gradient, const T* relu_output, int64_t count);
+template <typename To>
+void Convert(const Target& target, To* to, const float* from, int64_t count);
+void RoundSlice(const Target& target, ElementType wire, float* values, int64_t count);
+void AddSlices(const Target& target, ElementType wire, float* to, const float* a, const float* b,
+               int64_t count);
+// Adds bias (null: none) to each row of `channels`, then the activation. In place.
+template <typename T>
+void AddBias(const Target& target, T* values, const float* bias, bool relu, int64_t rows,
+             int channels);
+
+// rows.cu. Copies `width` elements of each row.
+template <typename T>
+void CopyRows(const Target& target, T* to, int to_stride, const T* from, int from_stride, int width,
+              int64_t rows);
+
+// dropout.cu. The stream of RandomStream: `key`, and counters of epoch, sample and block.
+struct DropoutDraw {
+  uint32_t key[2];
+  uint32_t epoch;
+  float rate, scale;
+};
+template <typename T>
+void Dropout(const Target& target, const DropoutDraw& draw, const int64_t* sample_ids,
+             uint8_t* kept, T* to, const T* from, int64_t batch, int elements);
+// relu_output: null, or what the gradient is masked by.
+template <typename T>
+void DropoutGradient(const Target& target, float scale, const uint8_t* kept, T* to,
+                     const T* gradient, const T* relu_output, int64_t count);
+
+// pool.cu
+struct PoolShape {
+  int batch, in_height, in_width, out_height, out_width, channels;
+  int kernel_height, kernel_width, stride_height, stride_width, pad_top, pad_left;
+};
+// index: per output its place in the window; null in inference. after_relu: an output that is not
+// above zero gets no gradient.
+template <typename T, typename Index>
+void MaxPool(const Target& target, const PoolShape& shape, const T* in, T* out, Index* index,
+             bool after_relu);
+template <typename T, typename Index>
+void MaxPoolGradient(const Target& target, const PoolShape& shape, const T* out_gradient,
+                     const Index* index, T* in_gradient);
+template <typename T>
+void AvgPool(const Target& target, const PoolShape& shape, const T* in, T* out);
+template <typename T>
+void AvgPoolGradient(const Target& target, const PoolShape& shape, const T* out_gradient,
+                     const T* relu_output, T* in_gradient);
+template <typename T>
+void GlobalAvgPool(const Target& target, const T* in, T* out, int batch, int pixels, int channels);
+template <typename T>
+void GlobalAvgPoolGradient(const Target& target, const T* out_gradient, T* in_gradient, int batch,
+                           int pixels, int channels);
+
+// lrn.cu. terms: a float for each element.
+template <typename T>
+void Lrn(const Target& target, const LrnSpec& spec, const T* in, T* out, int64_t count,
+         int channels);
+template <typename T>
+void LrnGradient(const Target& target, const LrnSpec& spec, const T* in, const T* out_gradient,
+                 T* in_gradient, float* terms, bool after_relu, int64_t count, int channels);
+
+// softmax.cu
+template <typename T>
+void Softmax(const Target& target, const T* in, T* out, int64_t pixels, int channels);
+template <typename T>
+void SoftmaxGradient(const Target& target, const T* out, const T* out_gradient, T* in_gradient,
+                     int64_t pixels, int channels);
+
+// column_sums.cu: sums over the rows of a matrix [rows, channels].
+struct ColumnParts {
+  ColumnParts(int64_t rows, int channels);
+  int64_t rows;
+  int channels;
+  int parts;  // summed each by itself, then one after the other
+  size_t scratch_bytes(int sums) const;
+};
+// to[c] = Σ values[r, c]. scratch: scratch_bytes(1).
+template <typename T>
+void ColumnSums(const Target& target, const ColumnParts& parts, const T* values, double* scratch,
+                float* to);
+
+// batch_norm.cu. Each a number per channel.
+struct NormState {
+  float *mean, *variance, *inverse, *slope;  // inverse: 1 / √(variance + epsilon)
+};
+struct NormGradients {
+  float *mean, *slope;  // Σ dz / n, Σ dz (x - mean) / (n (variance + epsilon))
+};
+// Of the batch; scratch: scratch_bytes(2).
+template <typename T>
+void BatchStatistics(const Target& target, const ColumnParts& parts, const T* in, double* scratch,
+                     float epsilon, const float* scale, const NormState& state);
+void GivenStatistics(const Target& target, const float* mean, const float* variance, float epsilon,
+                     const float* scale, int channels, const NormState& state);
+// out = activation((in - mean) slope + shift + added). added may be null.
+template <typename T>
+void Normalise(const Target& target, const NormState& state, const float* shift,
+               Activation activation, const T* in, const T* added, T* out, int64_t rows,
+               int channels);
+struct NormBackward {
+  NormState state;
+  const float* shift;
+  Activation activation;
+  bool from_output;  // where the activation let pass is seen in the output, not worked out again
+  float statistic_weight;
+  bool unbiased;
+  float *scale_gradient, *shift_gradient, *mean_statistic, *variance_statistic;
+  NormGradients gradients;
+};
+// scratch: scratch_bytes(2). dz (may be null, may be out_gradient) gets the gradient of what the
+// activation was given.
+template <typename T>
+void NormSums(const Target& target, const ColumnParts& parts, const NormBackward& norm, const T* in,
+              const T* out, const T* out_gradient, T* dz, double* scratch);
+// `has_dz`: out_gradient is already dz of NormSums.
+template <typename T>
+void NormInputGradient(const Target& target, const NormBackward& norm, const T* in, const T* out,
+                       const T* out_gradient, bool has_dz, T* in_gradient, int64_t rows,
+                       int channels);
+
+// loss.cu
+struct SampleLoss {
+  double loss;
+  int32_t correct, correct_top5;
+};
+// probabilities [batch, classes] and results [batch] are kept for the gradient and AddUpLosses.
+template <typename T>
+void SoftmaxCrossEntropy(const Target& target, const T* logits, const int32_t* labels,
+                         float smoothing, float* probabilities, SampleLoss* results,
+                         int32_t* predictions, int batch, int classes);
+template <typename T>
+void SoftmaxCrossEntropyGradient(const Target& target, const T* logits, const int32_t* labels,
+                                 float smoothing, const float* probabilities, float scale,
+                                 bool after_relu, T* gradient, int batch, int classes);
+template <typename T>
+void MeanSquaredError(const Target& target, const T* logits, const int32_t* labels,
+                      SampleLoss* results, int32_t* predictions, int batch, int classes);
+template <typename T>
+void MeanSquaredErrorGradient(const Target& target, const T* logits, const int32_t* labels,
+                              float scale, bool after_relu, T* gradient, int batch, int classes);
+void AddUpLosses(const Target& target, const SampleLoss* results, LossSums* sums, int batch);
+
+// im2col.cu
+struct ConvShape {
+  int batch, in_height, in_width, in_channels, out_height, out_width, filters, groups;
+  int kernel_height, kernel_width, stride_height, stride_width, pad_top, pad_left;
+
+  // constexpr: kernels call them, too.
+  constexpr int group_channels() const { return in_channels / groups; }
+  constexpr int group_filters() const { return filters / groups; }
+  constexpr int patch() const { return kernel_height * kernel_width * group_channels(); }
+  constexpr int64_t out_pixels() const { return int64_t{out_height} * out_width; }  // of an image
+  constexpr int64_t in_elements() const { return int64_t{in_height} * in_width * in_channels; }
+};
+// Of shape.batch images; columns: [groups, batch * out_pixels, patch].
+template <typename T>
+void ImageToColumns(const Target& target, const ConvShape& shape, const T* images, T* columns);
+// The other way round: the sum of an input's places; zero where relu_output (may be null) is.
+template <typename T>
+void ColumnsToImage(const Target& target, const ConvShape& shape, const float* columns,
+                    const T* relu_output, T* images);
+
+// depthwise.cu: convolutions whose groups have one input channel.
+template <typename T>
+void Depthwise(const Target& target, const ConvShape& shape, const T* in, const float* weights,
+               const float* bias, bool relu, T* out);
+template <typename T>
+void DepthwiseInputGradient(const Target& target, const ConvShape& shape, const T* out_gradient,
+                            const float* weights, const T* relu_output, T* in_gradient);
+size_t DepthwiseScratchBytes(const ConvShape& shape);
+template <typename T>
+void DepthwiseWeightsGradient(const Target& target, const ConvShape& shape, const T* in,
+                              const T* out_gradient, double* scratch, float* weights_gradient);
+
+}  // namespace muster::cuda

@@ -1,0 +1,120 @@
+#include "worker/backend/cuda/load_plugin.h"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <vector>
+
+#include "common/base/error.h"
+
+#ifndef MUSTER_CUDA_LIBRARY_FOLDERS
+#define MUSTER_CUDA_LIBRARY_FOLDERS ""
+#endif
+
+namespace muster {
+namespace {
+
+constexpr const char* kPlugin = "libmuster_cuda.so";
+
+std::vector<std::string> Split(const std::string& folders) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin < folders.size();) {
+    const size_t end = std::min(folders.find(':', begin), folders.size());
+    if (end > begin) parts.push_back(folders.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::string FindPlugin() {
+  const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  std::error_code ignored;
+  for (const auto& folder : {here, here / ".." / "lib"}) {
+    if (std::filesystem::exists(folder / kPlugin, ignored)) return (folder / kPlugin).string();
+  }
+  throw Error(
+      ExitCode::kFailure,
+      "this build of Muster has no CUDA backend: {} is neither beside muster-worker ({}) nor "
+      "in ../lib; build Muster where the CUDA toolkit is (docs/CUDA.md), or set "
+      "worker.backend=CPU",
+      kPlugin, here.string());
+}
+
+// "libcublas.so.13: cannot open shared object file: …" → libcublas.so.13
+std::optional<std::string> MissingLibrary(const std::string& message) {
+  const size_t colon = message.find(": cannot open shared object file");
+  if (colon == std::string::npos || message.find('/') < colon) return std::nullopt;
+  return message.substr(0, colon);
+}
+
+std::string LastError() {
+  const char* const message = ::dlerror();
+  return message == nullptr ? "" : message;
+}
+
+// Opens a library, and before it those that it misses and that lie in one of the folders: once they
+// are loaded, the loader finds them by their names. `depth` bounds a circle.
+void* Open(const std::string& path, const std::vector<std::string>& folders, int depth) {
+  for (int attempt = 0;; ++attempt) {
+    if (void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+    const std::string message = LastError();
+    const std::optional<std::string> missing = MissingLibrary(message);
+    void* found = nullptr;
+    for (const std::string& folder : folders) {
+      if (!missing || found != nullptr || attempt == 8 || depth == 4) break;
+      const std::string candidate = folder + "/" + *missing;
+      std::error_code ignored;
+      if (std::filesystem::exists(candidate, ignored)) {
+        found = Open(candidate, folders, depth + 1);
+      }
+    }
+    if (found != nullptr) continue;
+    if (!missing) throw Error(ExitCode::kFailure, "the CUDA backend cannot be loaded: {}", message);
+    throw Error(ExitCode::kFailure,
+                "the CUDA backend needs {}, which is not found; install the CUDA toolkit's cuBLAS, "
+                "or put its folder on LD_LIBRARY_PATH, or set worker.backend=CPU",
+                *missing);
+  }
+}
+
+// So that the plugin finds cuDNN by its name, if it is there at all.
+void OpenCudnn(const std::vector<std::string>& folders) {
+  if (::dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL) != nullptr) return;
+  for (const std::string& folder : folders) {
+    if (::dlopen((folder + "/libcudnn.so.9").c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr) return;
+  }
+  (void)LastError();
+}
+
+template <typename Function>
+Function* Find(void* library, const char* name, const std::string& path) {
+  void* const symbol = ::dlsym(library, name);
+  if (symbol == nullptr) {
+    throw Error(ExitCode::kFailure, "{} is no CUDA backend of Muster: it has no {}", path, name);
+  }
+  return reinterpret_cast<Function*>(symbol);
+}
+
+}  // namespace
+
+std::string CudaLibraryFolders() { return MUSTER_CUDA_LIBRARY_FOLDERS; }
+
+CudaWorker LoadCudaWorker(const CudaOptions& options, const std::string& folder_list) {
+  const std::string path = FindPlugin();
+  const std::vector<std::string> folders = Split(folder_list);
+  void* const library = Open(path, folders, 0);
+  const int version = Find<CudaPluginVersion>(library, kCudaPluginVersionName, path)();
+  if (version != kCudaPluginVersion) {
+    throw Error(ExitCode::kFailure,
+                "{} is of another build of Muster: expected version {} of its interface, got {}",
+                path, kCudaPluginVersion, version);
+  }
+  if (options.convolution != CudaOptions::Convolution::kGemm) OpenCudnn(folders);
+  CudaWorker worker;
+  Find<CudaPluginMake>(library, kCudaPluginMakeName, path)(options, worker);
+  return worker;
+}
+
+}  // namespace muster

@@ -1,0 +1,37 @@
+// In the place of cuDNN where Muster is built without its headers.
+#include <cuda_bf16.h>
+
+#include "worker/backend/cuda/convolution.h"
+#include "worker/backend/cuda/cudnn_library.h"
+
+namespace muster::cuda {
+
+std::shared_ptr<const Cudnn> FindCudnn(cudaStream_t) { return nullptr; }
+std::string VersionOf(const Cudnn&) { return ""; }
+
+template <typename T>
+std::unique_ptr<ConvolutionForward> MakeCudnnForward(const ConvolutionRequest&,
+                                                     const TypedWeights<T>&) {
+  return nullptr;
+}
+template <typename T>
+std::unique_ptr<ConvolutionBackward> MakeCudnnInputGradient(const ConvolutionRequest&,
+                                                            const TypedWeights<T>&) {
+  return nullptr;
+}
+template <typename T>
+std::unique_ptr<ConvolutionBackward> MakeCudnnWeightsGradient(const ConvolutionRequest&) {
+  return nullptr;
+}
+
+#define MUSTER_INSTANTIATE(T)                                                                     \
+  template std::unique_ptr<ConvolutionForward> MakeCudnnForward(const ConvolutionRequest&,        \
+                                                                const TypedWeights<T>&);          \
+  template std::unique_ptr<ConvolutionBackward> MakeCudnnInputGradient(const ConvolutionRequest&, \
+                                                                       const TypedWeights<T>&);   \
+  template std::unique_ptr<ConvolutionBackward> MakeCudnnWeightsGradient<T>(                      \
+      const ConvolutionRequest&);
+MUSTER_INSTANTIATE(float)
+MUSTER_INSTANTIATE(Bf16)
+
+}  // namespace muster::cuda

@@ -1,0 +1,13 @@
+// What libmuster_cuda.so offers; nothing else of it is visible.
+#include "worker/backend/cuda/plugin.h"
+
+#include "worker/backend/cuda/cuda_backend.h"
+
+extern "C" __attribute__((visibility("default"))) int muster_cuda_plugin_version() {
+  return muster::kCudaPluginVersion;
+}
+
+extern "C" __attribute__((visibility("default"))) void muster_cuda_make_worker(
+    const muster::CudaOptions& options, muster::CudaWorker& made) {
+  made = muster::cuda::MakeCudaWorker(options);
+}

@@ -1,0 +1,14 @@
+// Where kernels are queued.
+#pragma once
+
+#include <driver_types.h>
+
+namespace muster::cuda {
+
+struct Target {
+  cudaStream_t stream = nullptr;
+  // As many as keep the card busy; more work is done in loops. No result depends on it.
+  int most_blocks = 1;
+};
+
+}  // namespace muster::cuda

@@ -1,0 +1,86 @@
+// Weights in the type that the card's products take: floats as they are; bfloat16 as copies, one
+// for each variable of the layers of a tower, made anew with each version.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "worker/backend/cuda/card.h"
+#include "worker/backend/cuda/element.h"
+#include "worker/backend/op.h"
+
+namespace muster::cuda {
+
+class WeightCopy {
+ public:
+  WeightCopy(Card& card, int64_t count) : card_(card), count_(count) {}
+  ~WeightCopy();
+  WeightCopy(const WeightCopy&) = delete;
+
+  size_t bytes() const { return static_cast<size_t>(count_) * 2; }
+  void Allocate();
+  // Queues the conversion of weights of another version than the last.
+  const Bf16* Of(const float* weights, int64_t version);
+
+ private:
+  Card& card_;
+  const int64_t count_;
+  DeviceMemory memory_;
+  bool converted_ = false;
+  int64_t version_ = 0;
+};
+
+class WeightCopies final : public WeightLayouts {
+ public:
+  enum class Kind { kWeights, kBias };
+
+  explicit WeightCopies(Card& card) : card_(card) {}
+  size_t bytes() const override;
+  void Allocate() override;
+  // Made when it is first asked for. Valid as long as this object.
+  WeightCopy& Copy(int layer, Kind kind, int64_t count);
+
+ private:
+  Card& card_;
+  std::map<std::pair<int, Kind>, std::unique_ptr<WeightCopy>> copies_;
+};
+
+// What an op uses: the copies of its tower, or, where it has none, its own.
+template <typename T>
+class TypedWeights {
+ public:
+  // Counts of 0: there is none.
+  TypedWeights(Card& card, const OpOptions& options, int64_t weights, int64_t bias) {
+    if constexpr (sizeof(T) == sizeof(float)) return;
+    auto* copies = static_cast<WeightCopies*>(options.layouts);
+    if (copies == nullptr) {
+      own_ = std::make_unique<WeightCopies>(card);
+      copies = own_.get();
+    }
+    weights_ = &copies->Copy(options.layer, WeightCopies::Kind::kWeights, weights);
+    if (bias > 0) bias_ = &copies->Copy(options.layer, WeightCopies::Kind::kBias, bias);
+    if (own_) own_->Allocate();
+  }
+
+  const T* Weights(const float* weights, int64_t version) const {
+    return Typed(weights_, weights, version);
+  }
+  const T* Bias(const float* bias, int64_t version) const { return Typed(bias_, bias, version); }
+
+ private:
+  static const T* Typed(WeightCopy* copy, const float* values, int64_t version) {
+    if constexpr (sizeof(T) == sizeof(float)) {
+      return values;
+    } else {
+      return copy == nullptr ? nullptr : copy->Of(values, version);
+    }
+  }
+
+  std::unique_ptr<WeightCopies> own_;
+  WeightCopy *weights_ = nullptr, *bias_ = nullptr;
+};
+
+}  // namespace muster::cuda

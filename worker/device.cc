@@ -1,0 +1,65 @@
+#include "worker/device.h"
+
+#include "common/base/error.h"
+#include "common/base/log.h"
+#include "proto/config.pb.h"
+#include "worker/backend/cpu/cpu_backend.h"
+#include "worker/backend/cuda/load_plugin.h"
+
+namespace muster {
+namespace {
+
+WorkerDevice MakeCpu(const config::Worker& worker) {
+  const CpuOptions options{.winograd = worker.convolution() != config::Worker::DIRECT};
+  const auto threads = static_cast<int>(worker.threads());
+  return {MakeCpuBackend(threads, options), CpuArithmetic(threads, options)};
+}
+
+CudaOptions::Precision PrecisionOf(const config::Worker& worker) {
+  switch (worker.precision()) {
+    case config::Worker::TF32:
+      return CudaOptions::Precision::kTf32;
+    case config::Worker::BF16:
+      return CudaOptions::Precision::kBf16;
+    default:
+      return CudaOptions::Precision::kFp32;
+  }
+}
+
+CudaOptions::Convolution ConvolutionOf(const config::Worker& worker) {
+  switch (worker.convolution()) {
+    case config::Worker::GEMM:
+      return CudaOptions::Convolution::kGemm;
+    case config::Worker::CUDNN:
+      return CudaOptions::Convolution::kCudnn;
+    default:
+      return CudaOptions::Convolution::kAuto;
+  }
+}
+
+WorkerDevice MakeCuda(const config::Worker& worker, uint32_t rank) {
+  CudaOptions options{.precision = PrecisionOf(worker),
+                      .convolution = ConvolutionOf(worker),
+                      .card = static_cast<int>(rank / worker.workers_per_gpu())};
+  if (worker.has_gpu_memory_fraction()) options.memory_fraction = worker.gpu_memory_fraction();
+  CudaWorker made = LoadCudaWorker(options, CudaLibraryFolders());
+  return {std::move(made.backend), std::move(made.arithmetic)};
+}
+
+}  // namespace
+
+WorkerDevice MakeWorkerDevice(const config::Config& config, uint32_t rank) {
+  const config::Worker& worker = config.worker();
+  if (worker.backend() != config::Worker::CUDA) return MakeCpu(worker);
+  try {
+    WorkerDevice device = MakeCuda(worker, rank);
+    LogInfo("computing on {}", device.arithmetic);
+    return device;
+  } catch (const Error& error) {
+    if (!worker.soft_placement()) throw;
+    LogWarning("computing on the CPU in FP32 (worker.soft_placement): {}", error.what());
+    return MakeCpu(worker);
+  }
+}
+
+}  // namespace muster

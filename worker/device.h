@@ -1,0 +1,22 @@
+// What a worker computes on, as its config says: the CPU, or a card where there is one.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "proto/config_fwd.h"
+#include "worker/backend/backend.h"
+
+namespace muster {
+
+struct WorkerDevice {
+  std::unique_ptr<Backend> backend;
+  std::string arithmetic;  // what its bits depend on, in words
+};
+
+// `config` is resolved. Throws Error(kFailure) where CUDA is asked for, cannot be had, and
+// worker.soft_placement is false; with it, computes on the CPU and says so.
+WorkerDevice MakeWorkerDevice(const config::Config& config, uint32_t rank);
+
+}  // namespace muster
