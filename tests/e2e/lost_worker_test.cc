@@ -9,6 +9,7 @@
 
 #include "common/base/error.h"
 #include "tests/e2e/hand_job.h"
+#include "tests/launch/text/unwrapped.h"
 
 namespace muster::testing {
 namespace {
@@ -76,8 +77,8 @@ TEST_F(Lost, AKilledWorkerIsReplaced) {
     Kill(1, 20);
     EXPECT_EQ(job->Wait(60), 0) << job->Log();
     EXPECT_EQ(Results(Metrics("run")), expected) << transport;
-    EXPECT_THAT(job->Log(), AllOf(HasSubstr("Lost rank 1"), HasSubstr("1 worker lost"),
-                                  HasSubstr(": killed by signal 9")))
+    EXPECT_THAT(Unwrapped(job->Log()), AllOf(HasSubstr("Lost rank 1"), HasSubstr("1 worker lost"),
+                                             HasSubstr(": killed by signal 9")))
         << transport;
     EXPECT_TRUE(NothingLeft(5));
     std::filesystem::remove_all(Path("run"));
@@ -99,8 +100,9 @@ TEST_F(Lost, ItsReplacementTakesPart) {
   })) << job->Log();
   job->Signal(SIGINT);
   EXPECT_EQ(job->Wait(15), Code(ExitCode::kInterrupted)) << job->Log();
-  EXPECT_THAT(job->Log(), AllOf(HasSubstr("Joined by rank 0"), HasSubstr("Joined by rank 1"),
-                                HasSubstr("2 workers lost and replaced (rank 0, step ")));
+  EXPECT_THAT(Unwrapped(job->Log()),
+              AllOf(HasSubstr("Joined by rank 0"), HasSubstr("Joined by rank 1"),
+                    HasSubstr("2 workers lost and replaced (rank 0, step ")));
   EXPECT_TRUE(NothingLeft(5));
 }
 
@@ -123,7 +125,7 @@ TEST_F(Lost, WithContinueTheOthersGoOnAlone) {
   EXPECT_EQ(job->Wait(60), 0) << job->Log();
   EXPECT_EQ(Results(Metrics("run")), expected);
   EXPECT_THAT(EventsOf(Metrics("run")), ::testing::ElementsAre("worker_lost", "worker_lost"));
-  EXPECT_THAT(job->Log(), HasSubstr("2 workers lost (rank 1, step "));
+  EXPECT_THAT(Unwrapped(job->Log()), HasSubstr("2 workers lost (rank 1, step "));
 }
 
 TEST_F(Lost, TooManyEndTheRun) {
@@ -133,8 +135,9 @@ TEST_F(Lost, TooManyEndTheRun) {
   EXPECT_TRUE(Happens("worker_joined")) << job->Log();
   Kill(1, 20);
   EXPECT_EQ(job->Wait(30), Code(ExitCode::kProcessDied)) << job->Log();
-  EXPECT_THAT(job->Log(), AllOf(HasSubstr("rank 1"), HasSubstr("more than 1 worker were lost"),
-                                HasSubstr("cluster.max_restarts"), HasSubstr("goes on from step")));
+  EXPECT_THAT(Unwrapped(job->Log()),
+              AllOf(HasSubstr("rank 1"), HasSubstr("more than 1 worker were lost"),
+                    HasSubstr("cluster.max_restarts"), HasSubstr("goes on from step")));
   EXPECT_TRUE(NothingLeft(5));
 }
 
@@ -166,7 +169,7 @@ TEST_F(Lost, ASilentWorkerIsReplaced) {
   EXPECT_TRUE(Happens("worker_joined")) << job->Log();
   job->Signal(SIGINT);
   EXPECT_EQ(job->Wait(15), Code(ExitCode::kInterrupted)) << job->Log();
-  EXPECT_THAT(job->Log(), HasSubstr("silent for 3 s"));
+  EXPECT_THAT(Unwrapped(job->Log()), HasSubstr("silent for 3 s"));
   EXPECT_TRUE(NothingLeft(5));
 }
 
@@ -194,7 +197,8 @@ TEST_F(Lost, ByHandSomeComeAndGo) {
   EXPECT_TRUE(Reaches("run", step + 20)) << server->Log();
   server->Signal(SIGINT);
   EXPECT_EQ(server->Wait(15), Code(ExitCode::kInterrupted)) << server->Log();
-  EXPECT_THAT(server->Log(), AllOf(HasSubstr("Left by rank 1"), HasSubstr("1 left (rank 1")));
+  EXPECT_THAT(Unwrapped(server->Log()),
+              AllOf(HasSubstr("Left by rank 1"), HasSubstr("1 left (rank 1")));
 }
 
 }  // namespace

@@ -149,7 +149,8 @@ TEST_F(Network, NobodyElseReachesALoopbackServer) {
 TEST_F(Network, AWorkerBehindABrokenLinkIsNamedInTime) {
   const auto server =
       ServerOnItsHost({"--endpoint", "tcp://10.77.9.1:7700", "--epochs", "100000", "--set",
-                       "evaluation.every_epochs=0", "--set", "deadlines.silence_s=3"});
+                       "evaluation.every_epochs=0", "--set", "deadlines.silence_s=3", "--set",
+                       "cluster.on_lost_worker=ABORT"});
   (void)Endpoint(*server);
   const auto first = WorkerOnItsHost(0, "tcp://10.77.9.1:7700");
   const auto second = Worker(1, "tcp://10.77.9.1:7700", {"--set", "deadlines.silence_s=3"},
