@@ -1,4 +1,5 @@
 // Who gets as far as a message: who has the token, and on this host this user only.
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -74,7 +75,8 @@ TEST(Admission, WithoutTheTokenNothingArrives) {
   while (!refused && std::chrono::steady_clock::now() < deadline) {
     if (const auto event = server->Receive()) {
       ASSERT_EQ(event->kind, FromWorker::Kind::kRefused);
-      EXPECT_EQ(event->refused, "127.0.0.1");
+      // A connection that has ended when the server looks has no address any more.
+      EXPECT_THAT(event->refused, ::testing::AnyOf("127.0.0.1", "somebody"));
     }
     refuses([&] { EXPECT_FALSE(wrong->Receive()); });
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
