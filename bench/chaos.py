@@ -261,8 +261,8 @@ def main():
     parser.add_argument("--bin", default=os.path.normpath(default), help="where muster is")
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--faults", type=int, default=5, help="in each run, at most")
-    parser.add_argument("--kinds", type=kinds_of, default=["server", "hang", "launcher", "stop"],
-                        help="server,hang,launcher,stop (default) and worker")
+    parser.add_argument("--kinds", type=kinds_of, default=list(KINDS),
+                        help="default: " + ",".join(KINDS))
     parser.add_argument("--seed", type=int, default=1, help="of the first run; the next has the next")
     parser.add_argument("--keep", action="store_true", help="keep the runs' directories")
     arguments = parser.parse_args()
