@@ -266,6 +266,7 @@ void Coordinator::EndStep() {
 // Blocks of evaluations.
 std::string Coordinator::OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBlock& block) {
   if (!evaluator_.Add(rank, block)) return fmt::format("an unexpected block {}", block.block());
+  if (!evaluator_.running()) return "";
   const Evaluation& evaluation = evaluator_.current();
   if (evaluation.Complete()) {
     EndEvaluation();

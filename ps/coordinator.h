@@ -145,6 +145,7 @@ class Coordinator {
   void CheckStarved(Clock::time_point now);
   void CheckUnready(Clock::time_point now);
   void CheckStragglers(Clock::time_point now);
+  void CheckLateBlocks(Clock::time_point now);
   void EvaluateOnly();
   void Proceed();
   void Finish();

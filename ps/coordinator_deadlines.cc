@@ -39,6 +39,7 @@ void Coordinator::CheckDeadlines(std::chrono::steady_clock::time_point now) {
                 fmt::format("; {} of {} blocks of the test set are here", evaluation.done(),
                             evaluation.blocks()));
     }
+    CheckLateBlocks(now);
   } else if (phase_ == Phase::kTraining) {
     CheckStragglers(now);
     CheckStep(now);
@@ -186,6 +187,29 @@ void Coordinator::CheckStragglers(Clock::time_point now) {
                TextOf(Covers(lease.node, plan_.slices)), step_);
   }
   somebody_late_ = repair_due_ = true;
+}
+
+// The same of an evaluation: no block for much longer than any took, and somebody has brought all
+// of its own.
+void Coordinator::CheckLateBlocks(Clock::time_point now) {
+  const Evaluation& evaluation = evaluator_.current();
+  if (!recovers_ || evaluation.done() == 0) return;
+  const std::chrono::duration<double> gap = evaluation.longest_gap();
+  const std::chrono::duration<double> limit(std::max(kLeastLateSeconds, 2 * gap.count()));
+  if (now - evaluation.last_progress() <= limit) return;
+  const std::vector<uint32_t> missing = evaluation.MissingRanks();
+  const bool somebody_is_idle = std::ranges::any_of(members_.Staying(), [&](uint32_t rank) {
+    return members_.HasVersion(rank, evaluation.version()) && !evaluation.late().contains(rank) &&
+           std::ranges::find(missing, rank) == missing.end();
+  });
+  if (!somebody_is_idle) return;
+  for (const uint32_t rank : missing) {
+    if (evaluation.late().contains(rank)) continue;
+    LogWarning("{} is late with the evaluation of step {}: others do its blocks, too",
+               members_.Name(rank), evaluation.version());
+    evaluator_.MarkLate(rank);
+    repair_due_ = true;
+  }
 }
 
 void Coordinator::Forgive(Clock::duration own_gap) {

@@ -83,7 +83,8 @@ void Coordinator::GiveOutBlocks() {
   std::vector<uint32_t> helpers = members_.Staying();
   if (helpers.empty()) helpers = members_.Entered();
   std::erase_if(helpers, [this](uint32_t rank) {
-    return !members_.HasVersion(rank, evaluator_.current().version());
+    const Evaluation& evaluation = evaluator_.current();
+    return !members_.HasVersion(rank, evaluation.version()) || evaluation.late().contains(rank);
   });
   for (const auto& [rank, order] : evaluator_.GiveOrphans(helpers)) {
     wire::ServerMessage message = members_.NewMessage();

@@ -60,6 +60,10 @@ std::string Coordinator::StallText(Clock::time_point now) const {
   std::string what;
   const std::vector<uint32_t> late = LateRanks(what);
   const std::string missing = WhatIsMissing();
+  if (late.empty()) {
+    return fmt::format("step {} has waited {:.0f} s for {} workers more (cluster.min_workers)", step_,
+                       deadlines_.waited_since_restart(now), LeastWorkers() - members_.Staying().size());
+  }
   return fmt::format("step {} has waited {:.0f} s: {} from {}{}; after {:g} s the run ends", step_,
                      deadlines_.waited_since_restart(now), what, members_.Names(late),
                      missing.empty() ? "" : "; missing: " + missing,

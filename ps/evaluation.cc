@@ -40,7 +40,7 @@ std::vector<Range> Evaluation::Orphans() const {
   std::vector<Range> ranges;
   for (int64_t b = 0; b < blocks(); ++b) {
     const auto i = static_cast<size_t>(b);
-    if (results_[i].present || !owners_[i].empty()) continue;
+    if (results_[i].present || !std::ranges::includes(late_, owners_[i])) continue;
     if (!ranges.empty() && ranges.back().end == b) {
       ++ranges.back().end;
     } else {
@@ -69,7 +69,9 @@ Evaluation::Added Evaluation::Add(uint32_t rank, const wire::EvaluatedBlock& blo
   if (result.present) return Added::kHere;
   result = {true, block.loss(), block.correct(), block.correct_top5()};
   ++done_;
-  last_progress_ = std::chrono::steady_clock::now();
+  const auto now = std::chrono::steady_clock::now();
+  longest_gap_ = std::max(longest_gap_, now - last_progress_);
+  last_progress_ = now;
   return Added::kNew;
 }
 

@@ -38,7 +38,10 @@ class Evaluation {
   Range BlocksOf(uint32_t rank) const;
   // The rank evaluates nothing any more. How many blocks it has not brought.
   int64_t Drop(uint32_t rank);
-  // The blocks that have not come, and that nobody evaluates, as ranges.
+  // Nobody waits for the rank any more, but what it brings counts if it is first.
+  void MarkLate(uint32_t rank) { late_.insert(rank); }
+  const std::set<uint32_t>& late() const { return late_; }
+  // The blocks that have not come, and that nobody evaluates who is not late, as ranges.
   std::vector<Range> Orphans() const;
   // Somebody else evaluates these.
   void Give(uint32_t rank, const Range& blocks);
@@ -46,6 +49,8 @@ class Evaluation {
   // The ranks with blocks that are missing.
   std::vector<uint32_t> MissingRanks() const;
   std::chrono::steady_clock::time_point last_progress() const { return last_progress_; }
+  // The longest time so far from one block to the next, or to the first.
+  std::chrono::steady_clock::duration longest_gap() const { return longest_gap_; }
 
   // Moves the last progress on by a time in which none could be seen.
   void Forgive(std::chrono::steady_clock::duration gap) { last_progress_ += gap; }
@@ -72,8 +77,10 @@ class Evaluation {
   std::vector<Block> results_;
   std::vector<std::set<uint32_t>> owners_;  // who is to bring each block
   std::optional<ConfusionMatrix> matrix_;
+  std::set<uint32_t> late_;
   int64_t done_ = 0;
   std::chrono::steady_clock::time_point last_progress_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::duration longest_gap_{};
 };
 
 }  // namespace muster

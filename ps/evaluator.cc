@@ -65,6 +65,7 @@ std::vector<std::pair<uint32_t, wire::Evaluate>> Evaluator::GiveOrphans(
 }
 
 bool Evaluator::Add(uint32_t rank, const wire::EvaluatedBlock& block) {
+  if (block.version() == last_version_ && were_late_.contains(rank)) return true;
   if (!evaluation_) return false;
   const Evaluation::Added added = evaluation_->Add(rank, block);
   if (added != Evaluation::Added::kNew) return added == Evaluation::Added::kHere;
@@ -94,6 +95,8 @@ EvaluationResult Evaluator::Finish() {
       LogWarning("{}", matrix_trouble_);
     }
   }
+  last_version_ = evaluation_->version();
+  were_late_ = evaluation_->late();
   evaluation_.reset();
   return result;
 }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,10 +49,13 @@ class Evaluator {
 
   // The rank evaluates nothing any more. How many blocks others are to evaluate instead.
   int64_t Drop(uint32_t rank) { return evaluation_ ? evaluation_->Drop(rank) : 0; }
+  // Others evaluate the blocks of this rank, too; its own come in vain, or first.
+  void MarkLate(uint32_t rank) { evaluation_->MarkLate(rank); }
   // What nobody evaluates, spread over these ranks: the orders, and for whom.
   std::vector<std::pair<uint32_t, wire::Evaluate>> GiveOrphans(const std::vector<uint32_t>& ranks);
 
-  // False if the block is not one of those that this rank was given, or came from it already.
+  // False if the block is not one of those that this rank was given, or came from it already. True
+  // also of one that is too late; then perhaps none is running.
   bool Add(uint32_t rank, const wire::EvaluatedBlock& block);
   // What has come of the images that were wanted of the last evaluation.
   std::vector<SampleImage> TakeImages() { return std::exchange(seen_images_, {}); }
@@ -71,6 +75,9 @@ class Evaluator {
   StepPlan plan_;
   int64_t test_samples_ = 0;
   std::optional<Evaluation> evaluation_;
+  // Of the last evaluation: whose blocks may still come.
+  int64_t last_version_ = -1;
+  std::set<uint32_t> were_late_;
   std::string matrix_trouble_;
 };
 

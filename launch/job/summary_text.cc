@@ -150,8 +150,9 @@ std::vector<std::string> SummaryLines(const events::Summary& summary, int worker
   row("run directory", dir.shown());
   row("run files", files);
   if (completed && summary.has_checkpoint()) {
-    row("checkpoint",
-        "checkpoints/" + std::filesystem::path(summary.checkpoint()).filename().string());
+    const std::filesystem::path path = summary.checkpoint();
+    const bool here = path.parent_path().parent_path() == std::filesystem::path(dir.path());
+    row("checkpoint", here ? "checkpoints/" + path.filename().string() : path.string());
   }
   Fit(lines);
   return lines;

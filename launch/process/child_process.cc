@@ -189,7 +189,8 @@ void ChildProcess::AwaitGroup() {
 
 void ChildProcess::Signal(int signal) {
   if (!running_) return;
-  asked_ = true;
+  // SIGUSR1 asks for a checkpoint; whoever dies later does so by itself.
+  asked_ |= signal != SIGUSR1;
   ::kill(-pid_, signal);
   // One that is stopped would not see the request before somebody continued it.
   if (signal == SIGTERM) ::kill(-pid_, SIGCONT);

@@ -252,7 +252,7 @@ TEST_P(LostWorker, LostWhileItDoesAnothersWork) {
 TEST_P(LostWorker, AZombieIsFencedAndTakenBack) {
   if (Skips()) GTEST_SKIP() << "no 16 bits over the local link";
   const config::Config config = Config(settings(), 2);
-  for (const Point point : {Point::kForward, Point::kLosses}) {
+  for (const Point point : {Point::kForward, Point::kLosses, Point::kEvaluate}) {
     TestJob job(config, transport());
     job.test_samples = kTestSamples;
     Milestone others_went_on, fenced;

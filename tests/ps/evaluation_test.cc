@@ -54,6 +54,20 @@ TEST(EvaluationTest, BlocksOfALostRankAreGivenToAnother) {
   EXPECT_EQ(evaluation.done(), 2);
 }
 
+TEST(EvaluationTest, BlocksOfALateRankAreGivenToAnotherAsWell) {
+  Evaluation evaluation(7, 16, 4, {0, 1}, 10, false);
+  EXPECT_TRUE(Takes(evaluation, 1, Block(2, 4, 1, 1, 2)));
+  evaluation.MarkLate(1);
+  const std::vector<Range> orphans = evaluation.Orphans();
+  ASSERT_EQ(orphans.size(), 1u);
+  EXPECT_EQ(orphans[0].begin, 3);
+  EXPECT_EQ(orphans[0].end, 4);
+  evaluation.Give(0, orphans[0]);
+  EXPECT_TRUE(evaluation.Orphans().empty());
+  EXPECT_TRUE(Takes(evaluation, 1, Block(3, 4, 1, 1, 2))) << "first";
+  EXPECT_EQ(evaluation.Add(0, Block(3, 4, 1, 1, 2)), Evaluation::Added::kHere);
+}
+
 TEST(EvaluationTest, SumsBlocksOfAllRanks) {
   Evaluation evaluation(7, 10, 4, {0, 1}, 10, false);  // blocks of 4, 4 and 2; rank 0 has the first
   EXPECT_FALSE(Takes(evaluation, 0, Block(1, 4, 1, 1, 2)));  // rank 1's
