@@ -4,6 +4,7 @@
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <fstream>
 #include <sstream>
 #include <string_view>
@@ -97,11 +98,44 @@ TEST_F(CudaJob, UsesTheMemoryThatWasPredicted) {
 }
 
 TEST_F(CudaJob, ADryRunShowsTheCardApart) {
-  const Outcome dry = Muster({"launch", Path("tiny.txtpb"), "--data", Path("data"), "--dry-run", "--set",
-                              "worker.backend=CUDA", "--set", "worker.soft_placement=false"});
+  const Outcome dry =
+      Muster({"launch", Path("tiny.txtpb"), "--data", Path("data"), "--dry-run", "--set",
+              "worker.backend=CUDA", "--set", "worker.soft_placement=false"});
   EXPECT_EQ(dry.exit_code, 0) << dry.log;
   EXPECT_THAT(dry.log, AllOf(HasSubstr("on the card, for each worker"),
                              HasSubstr("workspace of libraries           33.6 MB")));
+}
+
+// The weights' hashes and losses of the run, without what its loss of a worker added.
+std::vector<nlohmann::json> Results(std::vector<nlohmann::json> metrics) {
+  std::erase_if(metrics, [](const nlohmann::json& line) { return line.contains("event"); });
+  return Curve(metrics);
+}
+
+TEST_F(CudaJob, AKilledWorkerIsReplacedWithTheSameBits) {
+  const std::vector<std::string> settings{"run.steps=60", "evaluation.every_epochs=0"};
+  const Outcome undisturbed = OnCards(settings);
+  ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.log;
+  const auto job = Start(
+      "killed", {"worker.backend=CUDA", "worker.soft_placement=false", settings[0], settings[1]});
+  ASSERT_TRUE(Reaches("killed", 10)) << job->Log();
+  const pid_t worker = Find("killed", 1);
+  ASSERT_GT(worker, 0);
+  ASSERT_EQ(::kill(worker, SIGKILL), 0);
+  EXPECT_EQ(job->Wait(120), 0) << job->Log();
+  EXPECT_EQ(Results(Metrics("killed")), Results(undisturbed.metrics));
+  EXPECT_THAT(job->Log(), HasSubstr("worker lost"));
+  EXPECT_TRUE(NothingLeft(5));
+}
+
+// The state is the same, the rounding is another: said, and done.
+TEST_F(CudaJob, TheCpuTakesUpWhatACardBegan) {
+  const Outcome begun = OnCards({"run.steps=10", "checkpoint.every_steps=5"});
+  ASSERT_EQ(begun.exit_code, 0) << begun.log;
+  const Outcome on = GoOn("run0", {"--set", "run.steps=20", "--set", "worker.backend=CPU"});
+  EXPECT_EQ(on.exit_code, 0) << on.log;
+  EXPECT_EQ(on.metrics.back()["step"].get<int>(), 20);
+  EXPECT_THAT(on.log, HasSubstr("worker.backend"));
 }
 
 // A run that began on the CPU goes on on a card: the state is the same, the rounding is another.
