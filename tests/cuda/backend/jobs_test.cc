@@ -135,7 +135,7 @@ TEST_F(CudaJob, TheCpuTakesUpWhatACardBegan) {
   const Outcome on = GoOn("run0", {"--set", "run.steps=20", "--set", "worker.backend=CPU"});
   EXPECT_EQ(on.exit_code, 0) << on.log;
   EXPECT_EQ(on.metrics.back()["step"].get<int>(), 20);
-  EXPECT_THAT(on.log, HasSubstr("worker.backend"));
+  EXPECT_THAT(on.log, HasSubstr("worker.backend was CUDA and is now CPU"));
 }
 
 // A run that began on the CPU goes on on a card: the state is the same, the rounding is another.
