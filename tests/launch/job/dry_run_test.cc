@@ -36,7 +36,7 @@ TEST_F(DryRunTest, ShowsWhatTheWorkerSays) {
                                   HasSubstr("activations                      5.00 MB"),
                                   HasSubstr("weights                          7.00 MB"),
                                   HasSubstr("all together, shared parts once"),
-                                  HasSubstr("on the card, for each worker        9.00 MB"),
+                                  HasSubstr("on the card, for each worker       9.00 MB"),
                                   HasSubstr("columns                          9.00 MB")));
   // The same settings, and the rank with the most slices.
   EXPECT_THAT(ReadFile(Path("words")),
