@@ -110,9 +110,10 @@ void PrintMemory(const Arguments& arguments) {
   const double of_data = Resident() - before;
   const WorkerDevice device = MakeWorkerDevice(config, arguments.rank);
   Tower tower(graph, *device.backend, config.run().seed());
-  std::vector<MemoryRow> rows = WorkerMemory(config, graph, data, arguments.rank, tower);
+  std::vector<MemoryRow> rows =
+      WorkerMemory(config, graph, data, arguments.rank, *device.backend, tower);
   rows.push_back({"code, libraries, kernels", Resident() - of_data});
-  constexpr const char* kHolders[] = {"process", "server", "host"};
+  constexpr const char* kHolders[] = {"process", "server", "host", "card"};
   for (const MemoryRow& row : rows) {
     fmt::print("{{\"what\":\"{}\",\"bytes\":{:.0f},\"holder\":\"{}\"}}\n", row.what, row.bytes,
                kHolders[static_cast<int>(row.holder)]);
@@ -195,7 +196,10 @@ void Work(const Arguments& arguments) {
     client.ReportFailure(error.what(), ExitCode::kFailure);
     throw;
   }
-  LogInfo("done; used {:.1f} MB of memory at most", PeakBytes() * 1e-6);
+  const size_t card = device.backend->memory_use().most;
+  LogInfo("done; used {:.1f} MB of memory at most{}", PeakBytes() * 1e-6,
+          card == 0 ? ""
+                    : fmt::format(", and {:.3f} MB on the card", static_cast<double>(card) * 1e-6));
 }
 
 // The line that a worker that was started by hand leaves when somebody stops it.

@@ -68,8 +68,25 @@ std::optional<TakenCards> TryTake(GpuProbe& probe, const LockFolder& folder, con
   }
 }
 
+// What the towers, one on each card, made so far.
+struct Towers {
+  std::vector<std::string> cards;
+  float sum = 0;
+};
+
+// Where each part was computed, and what all of it came to.
+void PrintPlacement(const Towers& towers) {
+  if (towers.cards.empty()) return;
+  std::vector<std::string> lines{"Placement:"};
+  for (const std::string& card : towers.cards) {
+    lines.push_back(fmt::format("  multiply  card {}", card));
+  }
+  lines.push_back(fmt::format("  add       CPU: {:g} in all", towers.sum));
+  PrintResult(Join(lines, "\n"));
+}
+
 // False if the card computed, and wrongly, or could not.
-bool CheckCard(GpuProbe& probe, const LockFolder& folder, const Gpu& gpu) {
+bool CheckCard(GpuProbe& probe, const LockFolder& folder, const Gpu& gpu, Towers& towers) {
   const std::optional<TakenCards> taken = TryTake(probe, folder, gpu);
   if (!taken) return true;
   try {
@@ -79,6 +96,8 @@ bool CheckCard(GpuProbe& probe, const LockFolder& folder, const Gpu& gpu) {
         fmt::format("{}: {} = [{}]", CardText(gpu), Exercise(), Join(NumberTexts(products), " ")));
     PrintResult(fmt::format("  the CPU adds: {:g}, expected {:g}: {}", sum, kHelloSum,
                             sum == kHelloSum ? "good" : "WRONG"));
+    towers.cards.push_back(gpu.index);
+    towers.sum += sum;
     return sum == kHelloSum && products.size() == kHelloNumbers;
   } catch (const Error& error) {
     PrintResult(fmt::format("{}: failed: {}", CardText(gpu), error.what()));
@@ -101,9 +120,11 @@ int CheckGpus() {
   }
   const LockFolder folder = LockFolder::OfHost();
   bool good = true;
+  Towers towers;
   for (const std::string& uuid : visible.uuids) {
-    if (const Gpu* const gpu = seen.Find(uuid)) good &= CheckCard(*probe, folder, *gpu);
+    if (const Gpu* const gpu = seen.Find(uuid)) good &= CheckCard(*probe, folder, *gpu, towers);
   }
+  PrintPlacement(towers);
   return good ? 0 : static_cast<int>(ExitCode::kFailure);
 }
 

@@ -36,11 +36,13 @@ std::vector<std::string> RankLines(const config::Config& config) {
   const uint32_t workers = config.cluster().workers();
   const int64_t slices = config.run().slices(), batch = ResolveBatch(config).global_batch;
   const Assignment assignment = FirstAssignment(config);
+  const bool cuda = config.worker().backend() == config::Worker::CUDA;
+  const std::string device = cuda ? "cuda" : "cpu";
   for (uint32_t rank = 0; rank < std::min(workers, kMostRanks); ++rank) {
     const Range mine = assignment.SlicesOf(rank).front();
     const int64_t images =
         EvenPart(batch, slices, mine.end - 1).end - EvenPart(batch, slices, mine.begin).begin;
-    table.AddRow({std::to_string(rank), "cpu", FormatCount(int64_t{config.worker().threads()}),
+    table.AddRow({std::to_string(rank), device, FormatCount(int64_t{config.worker().threads()}),
                   RangeText(mine), FormatCount(images)});
   }
   std::vector<std::string> lines = table.Lines();
@@ -72,8 +74,22 @@ std::vector<std::string> MemoryLines(const std::string& process,
                                      const std::vector<MemoryRow>& rows) {
   std::vector<std::string> lines{fmt::format("  {:<32} {:>9}", process, FormatBytes(SumOf(rows)))};
   for (const MemoryRow& row : rows) {
+    if (row.holder == MemoryRow::Holder::kCard) continue;
     lines.push_back(fmt::format("    {:<30} {:>9}", row.what, FormatBytes(row.bytes)));
   }
+  return lines;
+}
+
+// None where workers compute at the host. The driver's own part is not known before it is there.
+std::vector<std::string> CardLines(const std::vector<MemoryRow>& rows) {
+  if (SumOfCard(rows) == 0) return {};
+  std::vector<std::string> lines{
+      fmt::format("  {:<32} {:>9}", "on the card, for each worker", FormatBytes(SumOfCard(rows)))};
+  for (const MemoryRow& row : rows) {
+    if (row.holder != MemoryRow::Holder::kCard) continue;
+    lines.push_back(fmt::format("    {:<30} {:>9}", row.what, FormatBytes(row.bytes)));
+  }
+  lines.push_back("    the driver's own, some 100s of MB, comes on top");
   return lines;
 }
 
@@ -113,6 +129,7 @@ std::vector<std::string> DryRunLines(const std::string& config_path, const confi
   Append(lines, MemoryLines(workers == 1 ? "worker" : "each worker, about", worker_memory));
   lines.push_back(fmt::format("  {:<32} {:>9}", "all together, shared parts once",
                               FormatBytes(JobMemory(server_memory, worker_memory, workers))));
+  Append(lines, CardLines(worker_memory));
   lines.push_back("");
   lines.push_back("A dry run: no run was started, nothing was written.");
   return lines;

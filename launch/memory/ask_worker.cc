@@ -23,6 +23,7 @@ MemoryRow ParseRow(const nlohmann::json& json) {
   return {what->get<std::string>(), bytes->get<double>(),
           name == "server" ? Holder::kServer
           : name == "host" ? Holder::kHost
+          : name == "card" ? Holder::kCard
                            : Holder::kProcess};
 }
 

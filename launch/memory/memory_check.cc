@@ -63,6 +63,8 @@ LeastMemory LeastMemoryOf(const config::Config& config, const Graph& graph) {
   for (const Layer& layer : graph.layers()) {
     if (layer.traits().keeps_output) elements += static_cast<double>(layer.output_shape.elements());
   }
+  // On a card they are none of this machine's.
+  if (config.worker().backend() == config::Worker::CUDA) return needed;
   needed.each_worker += sizeof(float) * elements * static_cast<double>(samples);
   return needed;
 }

@@ -20,6 +20,22 @@ std::string FollowingText(const config::Config& config) {
          config::LearningRate::Scaling_Name(config.learning_rate().scaling());
 }
 
+// What a card loses by slices that do not fill it, or "".
+std::string SmallSlicesText(const config::Config& config) {
+  if (config.worker().backend() != config::Worker::CUDA) return "";
+  const int64_t batch = ResolveBatch(config).global_batch;
+  const int64_t slices = config.run().slices(), workers = config.cluster().workers();
+  if (batch >= kLeastCardSamples * slices) return "";
+  std::string advice;
+  if (slices > workers && batch >= kLeastCardSamples * workers) {
+    advice = fmt::format("run.slices={} or ", workers);
+  }
+  return fmt::format(
+      "; fewer than {} images in a slice leave a card idle for a part of each step: {}a batch of "
+      "{} would fill it, with other bits",
+      kLeastCardSamples, advice, FormatCount(kLeastCardSamples * slices));
+}
+
 }  // namespace
 
 std::string BatchText(const config::Config& config) {
@@ -37,9 +53,11 @@ std::string BatchText(const config::Config& config) {
 std::string SlicesText(const config::Config& config) {
   const uint32_t slices = config.run().slices(), workers = config.cluster().workers();
   std::string text = Plural(slices, "slice");
-  if (slices % workers == 0) return text;
-  return fmt::format("{}, {} or {} for a worker: the others wait for those with more", text,
-                     slices / workers, slices / workers + 1);
+  if (slices % workers != 0) {
+    text += fmt::format(", {} or {} for a worker: the others wait for those with more",
+                        slices / workers, slices / workers + 1);
+  }
+  return text + SmallSlicesText(config);
 }
 
 std::string CoresText(const config::Config& config, int cores) {

@@ -38,6 +38,7 @@ class ThreadedBackend : public Backend {
   ElementType activation_type() const override { return ElementType::kFloat32; }
   bool shares_host_memory() const override { return false; }
   std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) override;
+  DeviceMemoryUse memory_use() const override { return {}; }
   std::unique_ptr<HostRegistration> Register(const void* host, size_t bytes,
                                              bool read_only) override;
   void CopyIn(void* device, const void* host, size_t bytes) override;

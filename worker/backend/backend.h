@@ -48,6 +48,14 @@ class HostRegistration {
   virtual ~HostRegistration() = default;
 };
 
+// Of a device with memory of its own, in bytes. All of it 0 where the device computes in the
+// host's.
+struct DeviceMemoryUse {
+  size_t held = 0;       // allocated by this process, for the backend itself too
+  size_t most = 0;       // that it ever held
+  size_t available = 0;  // that it could still get
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -62,6 +70,7 @@ class Backend {
   virtual bool shares_host_memory() const = 0;
   // Throws Error(kFailure) that says how much was asked for and how much there is.
   virtual std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) = 0;
+  virtual DeviceMemoryUse memory_use() const = 0;
   // Host memory that will be copied from, or, unless `read_only`, to, again and again: a device may
   // want its pages locked. Null where it does not.
   virtual std::unique_ptr<HostRegistration> Register(const void* host, size_t bytes,

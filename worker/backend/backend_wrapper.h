@@ -19,6 +19,7 @@ class BackendWrapper : public Backend {
   std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) override {
     return backend_->Allocate(bytes);
   }
+  DeviceMemoryUse memory_use() const override { return backend_->memory_use(); }
   std::unique_ptr<HostRegistration> Register(const void* host, size_t bytes,
                                              bool read_only) override {
     return backend_->Register(host, bytes, read_only);

@@ -19,6 +19,7 @@ class HostBackend : public Backend {
   std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) final {
     return std::make_unique<HostBuffer>(bytes);
   }
+  DeviceMemoryUse memory_use() const final { return {}; }
   std::unique_ptr<HostRegistration> Register(const void*, size_t, bool) final { return nullptr; }
   void CopyIn(void*, const void*, size_t) final { MUSTER_CHECK(!"the memory is the host's"); }
   void CopyOut(void*, const void*, size_t) final { MUSTER_CHECK(!"the memory is the host's"); }

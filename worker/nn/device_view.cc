@@ -1,6 +1,7 @@
 #include "worker/nn/device_view.h"
 
 #include "common/base/error.h"
+#include "worker/nn/name_failure.h"
 
 namespace muster {
 
@@ -20,7 +21,8 @@ DeviceView::DeviceView(Backend& backend, const float* host, float* writable, siz
   const size_t bytes = size * sizeof(float);
   registration_ = backend.Register(host, bytes, writable == nullptr);
   event_ = backend.MakeEvent();
-  memory_ = backend.Allocate(bytes);
+  memory_ = NameFailure(writable == nullptr ? "weights" : "gradients",
+                        [&] { return backend.Allocate(bytes); });
   device_ = {static_cast<float*>(memory_->data()), size};
   if (writable != nullptr) backend.Zero(device_.data(), bytes);
 }

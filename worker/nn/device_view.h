@@ -20,6 +20,11 @@ class DeviceView {
   // Written by the device: gradients. Zero at first.
   DeviceView(Backend& backend, std::span<float> host);
 
+  // What a view of so many floats allocates on the device.
+  static size_t BytesFor(const Backend& backend, size_t floats) {
+    return backend.shares_host_memory() ? 0 : floats * sizeof(float);
+  }
+
   std::span<float> floats() { return device_; }
   std::span<const float> floats() const { return device_; }
   const float* host() const { return host_; }

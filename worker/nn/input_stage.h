@@ -35,6 +35,8 @@ class InputStage {
   // For batches of up to `count` samples. Bytes that this takes, or would take.
   void Allocate(int64_t count);
   size_t BytesFor(int64_t count) const;
+  // Nothing may be queued that uses it.
+  void Free() { sets_ = {}; }
 
   // The batch is on the device for what is queued on kCompute from now on; the host's memory may
   // change again when what is queued on kCopyIn is done, unless the device computes in it.

@@ -156,6 +156,18 @@ std::vector<Lifetime> Program::StateLifetimes(Mode mode) const {
   return states;
 }
 
+Program::LayerBytes Program::LargestLayer() const {
+  LayerBytes largest;
+  for (size_t i = 0; i < ops_.size(); ++i) {
+    const PlanStep& step = plan_.steps[i];
+    const PlanValue& value = plan_.values[step.output];
+    const size_t output = value.place == step.output ? ActivationBytes(value.elements) : 0;
+    const size_t bytes = output + ops_[i].op->state_bytes() + ops_[i].op->scratch_bytes();
+    if (bytes >= largest.bytes) largest = {&graph_.layers()[step.layer], bytes};
+  }
+  return largest;
+}
+
 size_t Program::ActivationBytes(int64_t elements) const {
   return static_cast<size_t>(count_ * elements) * BytesOf(backend_.activation_type());
 }

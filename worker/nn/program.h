@@ -28,6 +28,12 @@ class Program {
           WeightLayouts& layouts, int64_t count, Mode mode, uint64_t seed);
 
   size_t workspace_bytes() const { return workspace_bytes_; }
+  // The layer that needs most of it: its output, what it keeps for backward, its scratch.
+  struct LayerBytes {
+    const Layer* layer = nullptr;
+    size_t bytes = 0;
+  };
+  LayerBytes LargestLayer() const;
 
   // As in Tower; the workspace is in the device's memory.
   void Forward(const DeviceInput& input, std::span<const float> weights, int64_t weights_version,

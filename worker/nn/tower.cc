@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
+#include <numeric>
+#include <string>
 #include <utility>
 
 #include "common/base/error.h"
 #include "worker/nn/backward_plan.h"
 #include "worker/nn/input_stage.h"
+#include "worker/nn/name_failure.h"
 #include "worker/nn/plan.h"
 #include "worker/nn/program.h"
 
@@ -43,16 +46,14 @@ class Tower::Impl {
     backend_.Enter();
     backend_.Drain();  // what goes may still be in use
     for (auto& [mode, state] : modes_) {
-      if (state.planned_count > state.count) state.input.Allocate(state.planned_count);
-      state.count = state.planned_count;
-      if (state.planned_bytes <= state.workspace_bytes) continue;
-      state.workspace_bytes = 0;
-      state.workspace.reset();
-      state.workspace = backend_.Allocate(state.planned_bytes);
-      state.workspace_bytes = state.planned_bytes;
-      if (mode == Mode::kTraining) pending_ = {};  // its values are gone
+      try {
+        AllocateMode(mode, state);
+      } catch (const Error& error) {
+        throw Error(error.code(), "{}: {}{}", Describe(mode, state), error.what(),
+                    WhatFits(mode, state));
+      }
     }
-    layouts_->Allocate();
+    NameFailure("weights as the kernels want them", [&] { layouts_->Allocate(); });
   }
 
   TowerMemory memory() const {
@@ -125,6 +126,52 @@ class Tower::Impl {
     DeviceInput input;
     int64_t version = 0;
   };
+
+  void AllocateMode(Mode mode, ModeState& state) {
+    if (state.planned_count > state.count) state.input.Allocate(state.planned_count);
+    state.count = state.planned_count;
+    if (state.planned_bytes <= state.workspace_bytes) return;
+    state.workspace_bytes = 0;
+    state.workspace.reset();
+    state.workspace = backend_.Allocate(state.planned_bytes);
+    state.workspace_bytes = state.planned_bytes;
+    if (mode == Mode::kTraining) pending_ = {};  // its values are gone
+  }
+
+  static const char* NameOf(Mode mode) {
+    return mode == Mode::kTraining ? "a slice" : "an evaluation's batch";
+  }
+
+  std::string Describe(Mode mode, const ModeState& state) const {
+    const Program::LayerBytes most = state.programs.at(state.planned_count)->LargestLayer();
+    return fmt::format("activations of {} of {} samples ({:.1f} MB, {:.1f} MB of layer {} alone)",
+                       NameOf(mode), state.planned_count, static_cast<double>(state.bytes()) * 1e-6,
+                       static_cast<double>(most.bytes) * 1e-6, most.layer->name);
+  }
+
+  // "; a slice of up to 12 samples fits" into what is there without this mode's buffers, found by
+  // planning smaller ones. The tower cannot be used after that.
+  std::string WhatFits(Mode mode, ModeState& state) {
+    state.workspace.reset();
+    state.input.Free();
+    // What the rest of the tower still has to get.
+    size_t rest = layouts_->bytes();
+    for (const auto& [other, others] : modes_) {
+      if (other != mode && others.workspace == nullptr) rest += others.bytes();
+    }
+    const size_t room = backend_.memory_use().available;
+    int64_t fits = 0;
+    for (int64_t too_many = state.planned_count; too_many - fits > 1;) {
+      const int64_t count = std::midpoint(fits, too_many);
+      const Program program(graph_, state.plan, state.backward, backend_, *layouts_, count, mode,
+                            seed_);
+      const size_t needed = program.workspace_bytes() + state.input.BytesFor(count);
+      (needed + rest <= room ? fits : too_many) = count;
+    }
+    if (fits == 0) return "; not one sample fits";
+    return fmt::format("; {} of up to {} samples would fit{}", NameOf(mode), fits,
+                       mode == Mode::kTraining ? " (run.slices)" : " (evaluation.batch)");
+  }
 
   void CallHook(const LayerHook& hook, size_t layer) const {
     const Layer& l = graph_.layers()[layer];

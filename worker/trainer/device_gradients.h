@@ -14,6 +14,7 @@
 
 #include "common/base/element_type.h"
 #include "worker/nn/device_view.h"
+#include "worker/nn/name_failure.h"
 
 namespace muster {
 
@@ -26,7 +27,8 @@ class DeviceGradients {
   // Makes levels up to this one, all zeros, where they are not there yet.
   void MakeLevels(size_t last) {
     while (further_.size() < last) {
-      further_.push_back(backend_.Allocate(floats_ * sizeof(float)));
+      further_.push_back(NameFailure("sums of gradients over slices",
+                                     [&] { return backend_.Allocate(floats_ * sizeof(float)); }));
       backend_.Zero(further_.back()->data(), floats_ * sizeof(float));
     }
   }

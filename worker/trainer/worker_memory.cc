@@ -10,6 +10,7 @@
 #include "common/plan/step_plan.h"
 #include "worker/client/wire_buffers.h"
 #include "worker/data/pipeline.h"
+#include "worker/nn/device_view.h"
 #include "worker/nn/plan_tower.h"
 
 namespace muster {
@@ -27,7 +28,7 @@ void AddWeightBuffers(const config::Config& config, double arena, std::vector<Me
 }
 
 void AddGradients(const config::Config& config, const Graph& graph, double arena, uint32_t rank,
-                  std::vector<MemoryRow>& rows) {
+                  bool on_card, std::vector<MemoryRow>& rows) {
   const std::vector<TreeNode> parts = FirstAssignment(config).nodes[rank];
   const double count = static_cast<double>(parts.size());
   const bool shared = SharesMemory(config);
@@ -48,7 +49,37 @@ void AddGradients(const config::Config& config, const Graph& graph, double arena
   }
   uint32_t deepest = 0;
   for (const TreeNode& part : parts) deepest = std::max(deepest, part.level);
-  if (deepest > 0) rows.push_back({"accumulated gradients", deepest * arena});
+  if (deepest > 0 && !on_card) rows.push_back({"accumulated gradients", deepest * arena});
+}
+
+// What a tower computes with: on a card, or at the host, where weights and gradients are none of
+// its own.
+void AddTower(const config::Config& config, const Graph& graph, uint32_t rank,
+              const Backend& backend, const Tower& tower, std::vector<MemoryRow>& rows) {
+  const bool on_card = !backend.shares_host_memory();
+  const Holder holder = on_card ? Holder::kCard : Holder::kProcess;
+  if (on_card) {
+    // A view for each buffer at the host (DeviceWeights, DeviceGradients), and one array for each
+    // further level of sums.
+    const auto view = static_cast<double>(DeviceView::BytesFor(backend, graph.arena_floats()));
+    rows.push_back({"weights", (config.evaluation().use_ema() ? 3 : 2) * view, holder});
+    const std::vector<TreeNode> parts = FirstAssignment(config).nodes[rank];
+    uint32_t deepest = 0;
+    for (const TreeNode& part : parts) deepest = std::max(deepest, part.level);
+    rows.push_back({"gradients", static_cast<double>(parts.size() + deepest) * view, holder});
+  }
+  const TowerMemory memory = tower.memory();
+  rows.push_back({"training: activations, scratch", static_cast<double>(memory.training), holder});
+  if (memory.evaluation > 0) {
+    rows.push_back({"evaluation: the same", static_cast<double>(memory.evaluation), holder});
+  }
+  if (memory.layouts > 0) {
+    rows.push_back({"weights as the kernels want", static_cast<double>(memory.layouts), holder});
+  }
+  if (on_card) {
+    rows.push_back(
+        {"workspace of libraries", static_cast<double>(backend.memory_use().held), holder});
+  }
 }
 
 // Batches made ahead, and what they are made from.
@@ -82,7 +113,8 @@ void AddData(const config::Config& config, const StepPlan& plan, const Range& sl
 }  // namespace
 
 std::vector<MemoryRow> WorkerMemory(const config::Config& config, const Graph& graph,
-                                    const Datasets& data, uint32_t rank, Tower& tower) {
+                                    const Datasets& data, uint32_t rank, Backend& backend,
+                                    Tower& tower) {
   constexpr int64_t kMany = 1000;  // batches, all of them full
   const bool known = data.train != nullptr;
   const StepPlan plan =
@@ -96,15 +128,8 @@ std::vector<MemoryRow> WorkerMemory(const config::Config& config, const Graph& g
   std::vector<MemoryRow> rows;
   const double arena = sizeof(float) * static_cast<double>(graph.arena_floats());
   AddWeightBuffers(config, arena, rows);
-  AddGradients(config, graph, arena, rank, rows);
-  const TowerMemory memory = tower.memory();
-  rows.push_back({"training: activations, scratch", static_cast<double>(memory.training)});
-  if (memory.evaluation > 0) {
-    rows.push_back({"evaluation: the same", static_cast<double>(memory.evaluation)});
-  }
-  if (memory.layouts > 0) {
-    rows.push_back({"weights as the kernels want", static_cast<double>(memory.layouts)});
-  }
+  AddGradients(config, graph, arena, rank, !backend.shares_host_memory(), rows);
+  AddTower(config, graph, rank, backend, tower, rows);
   AddData(config, plan, slices, test, data, rank, rows);
   return rows;
 }

@@ -13,9 +13,10 @@
 namespace muster {
 
 // All arrays of the worker of this rank. The sizes of its tower are the tower's own, which is
-// planned here and allocates nothing. Without data (null) every batch is taken as full. Throws
-// Error where the network cannot be run as configured.
+// planned here and allocates nothing; what `backend` holds by then is its own. Without data (null)
+// every batch is taken as full. Throws Error where the network cannot be run as configured.
 std::vector<MemoryRow> WorkerMemory(const config::Config& config, const Graph& graph,
-                                    const Datasets& data, uint32_t rank, Tower& tower);
+                                    const Datasets& data, uint32_t rank, Backend& backend,
+                                    Tower& tower);
 
 }  // namespace muster

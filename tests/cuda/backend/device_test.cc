@@ -155,6 +155,55 @@ TEST_F(CudaDeviceTest, OutOfMemorySaysWhatWasWantedAndWhatIsThere) {
   (void)backend->Allocate(1024);
 }
 
+// What a tower wants is known before it is allocated, and the error says what would do.
+TEST_F(CudaDeviceTest, OutOfMemoryOfATowerNamesTheLayerAndWhatFits) {
+  constexpr int64_t kTooMany = 1 << 15;
+  const auto prepare = [&](int64_t count) {
+    software_gpu::Reset({.memory_bytes = size_t{40} << 20});
+    const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({}).backend;
+    Tower tower(graph_, *backend, kSeed);
+    tower.Plan(10, Mode::kInference);
+    tower.Plan(count, Mode::kTraining);
+    const size_t before = backend->memory_use().held;
+    tower.Allocate();
+    const TowerMemory memory = tower.memory();
+    size_t available = 0, total = 0;
+    EXPECT_EQ(cudaMemGetInfo(&available, &total), cudaSuccess);
+    EXPECT_EQ(backend->memory_use().available, available);
+    EXPECT_EQ(backend->memory_use().held - before,
+              memory.training + memory.evaluation + memory.layouts);
+  };
+  std::string message;
+  try {
+    prepare(kTooMany);
+    FAIL() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kFailure);
+    message = error.what();
+  }
+  EXPECT_THAT(message, AllOf(HasSubstr("activations of a slice of 32768 samples ("),
+                             HasSubstr(" MB of layer "), HasSubstr("was asked for "),
+                             HasSubstr(" MB are free"), HasSubstr(" (run.slices)")));
+  const std::string before = "; a slice of up to ";
+  ASSERT_THAT(message, HasSubstr(before));
+  const int64_t fits = std::stoll(message.substr(message.find(before) + before.size()));
+  EXPECT_GT(fits, 10);
+  EXPECT_NO_THROW(prepare(fits));
+  EXPECT_THROW(prepare(fits + fits / 10), Error);
+}
+
+TEST_F(CudaDeviceTest, OutOfMemoryOfWeightsSaysSo) {
+  software_gpu::Reset({.memory_bytes = size_t{40} << 20});
+  const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({}).backend;
+  const std::vector<float> weights(size_t{4} << 20);
+  try {
+    const DeviceView view(*backend, std::span<const float>(weights));
+    FAIL() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("weights: out of memory"));
+  }
+}
+
 TEST_F(CudaDeviceTest, AWorkerKeepsToItsShareOfTheCard) {
   software_gpu::Reset({.memory_bytes = size_t{128} << 20});
   const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({.memory_fraction = 0.5}).backend;

@@ -1,13 +1,20 @@
 // Whole trainings whose workers compute on the software GPU: real processes, which load the plugin
 // as they load that of a card.
+#include <fmt/core.h>
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
+
+#include <csignal>
+#include <fstream>
+#include <sstream>
+#include <string_view>
 
 #include "tests/e2e/real_job.h"
 
 namespace muster::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -60,6 +67,75 @@ TEST_F(CudaJob, WithoutACardALineSaysSo) {
   const Outcome soft = Launch({"worker.backend=CUDA"});
   EXPECT_EQ(soft.exit_code, 0) << soft.log;
   ::unsetenv("MUSTER_SOFTWARE_GPU");
+}
+
+// What a dry run says of the card is what a run then allocates there.
+TEST_F(CudaJob, UsesTheMemoryThatWasPredicted) {
+  int run = 0;
+  for (const char* const setting :
+       {"cluster.workers=2", "run.slices=4", "worker.precision=BF16", "evaluation.use_ema=true"}) {
+    const bool average = std::string_view(setting).starts_with("evaluation");
+    const Outcome outcome =
+        OnCards({"cluster.workers=1", setting,
+                 average ? "optimizer.ema_decay=0.9" : "cluster.transport=TCP"});
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
+    const std::filesystem::path dir = Path("run" + std::to_string(run++));
+    Process worker({"muster-worker", "--memory", "--rank", "0", "--config", dir / "config.txtpb"},
+                   Path("memory"));
+    ASSERT_EQ(worker.Wait(60), 0) << worker.Log();
+    double predicted = 0;
+    std::istringstream lines(worker.Log());
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.starts_with("{")) continue;
+      const auto row = nlohmann::json::parse(line);
+      if (row["holder"] == "card") predicted += row["bytes"].get<double>();
+    }
+    std::ifstream file(dir / "worker-0.log");
+    const std::string log(std::istreambuf_iterator<char>(file), {});
+    EXPECT_THAT(log, HasSubstr(fmt::format(", and {:.3f} MB on the card", predicted * 1e-6)))
+        << setting;
+  }
+}
+
+TEST_F(CudaJob, ADryRunShowsTheCardApart) {
+  const Outcome dry =
+      Muster({"launch", Path("tiny.txtpb"), "--data", Path("data"), "--dry-run", "--set",
+              "worker.backend=CUDA", "--set", "worker.soft_placement=false"});
+  EXPECT_EQ(dry.exit_code, 0) << dry.log;
+  EXPECT_THAT(dry.log, AllOf(HasSubstr("on the card, for each worker"),
+                             HasSubstr("workspace of libraries           33.6 MB")));
+}
+
+// The weights' hashes and losses of the run, without what its loss of a worker added.
+std::vector<nlohmann::json> Results(std::vector<nlohmann::json> metrics) {
+  std::erase_if(metrics, [](const nlohmann::json& line) { return line.contains("event"); });
+  return Curve(metrics);
+}
+
+TEST_F(CudaJob, AKilledWorkerIsReplacedWithTheSameBits) {
+  const std::vector<std::string> settings{"run.steps=60", "evaluation.every_epochs=0"};
+  const Outcome undisturbed = OnCards(settings);
+  ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.log;
+  const auto job = Start(
+      "killed", {"worker.backend=CUDA", "worker.soft_placement=false", settings[0], settings[1]});
+  ASSERT_TRUE(Reaches("killed", 10)) << job->Log();
+  const pid_t worker = Find("killed", 1);
+  ASSERT_GT(worker, 0);
+  ASSERT_EQ(::kill(worker, SIGKILL), 0);
+  EXPECT_EQ(job->Wait(120), 0) << job->Log();
+  EXPECT_EQ(Results(Metrics("killed")), Results(undisturbed.metrics));
+  EXPECT_THAT(job->Log(), HasSubstr("worker lost"));
+  EXPECT_TRUE(NothingLeft(5));
+}
+
+// The state is the same, the rounding is another: said, and done.
+TEST_F(CudaJob, TheCpuTakesUpWhatACardBegan) {
+  const Outcome begun = OnCards({"run.steps=10", "checkpoint.every_steps=5"});
+  ASSERT_EQ(begun.exit_code, 0) << begun.log;
+  const Outcome on = GoOn("run0", {"--set", "run.steps=20", "--set", "worker.backend=CPU"});
+  EXPECT_EQ(on.exit_code, 0) << on.log;
+  EXPECT_EQ(on.metrics.back()["step"].get<int>(), 20);
+  EXPECT_THAT(on.log, HasSubstr("worker.backend was CUDA and is now CPU"));
 }
 
 // A run that began on the CPU goes on on a card: the state is the same, the rounding is another.

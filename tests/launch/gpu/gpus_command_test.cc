@@ -147,7 +147,9 @@ TEST_F(GpusTest, Check) {
   EXPECT_EQ(good.exit_code, 0) << good.out << good.err;
   EXPECT_THAT(good.out, AllOf(HasSubstr("card 0 ("), HasSubstr("= [7 16 27 40 55 72]\n"),
                               HasSubstr("the CPU adds: 217, expected 217: good"),
-                              HasSubstr("card 1: "), HasSubstr("; not checked\n")));
+                              HasSubstr("card 1: "), HasSubstr("; not checked\n"),
+                              HasSubstr("Placement:\n  multiply  card 0\n"
+                                        "  add       CPU: 217 in all\n")));
   Cards({"wrong=1", "crash=1", ""});
   const Finished bad = Run({"gpus", "--check"});
   EXPECT_EQ(bad.exit_code, 1);

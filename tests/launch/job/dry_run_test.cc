@@ -27,6 +27,7 @@ class DryRunTest : public JobTest {
 TEST_F(DryRunTest, ShowsWhatTheWorkerSays) {
   Workers("dump:" + Path("words") +
           R"(;say:{"what":"activations","bytes":5000000,"holder":"process"})"
+          R"(;say:{"what":"columns","bytes":9000000,"holder":"card"})"
           R"(;say:{"what":"weights","bytes":7000000,"holder":"server"};exit:0)");
   const Finished finished = RunLaunch({"--dry-run", "--seed", "12"});
   EXPECT_EQ(finished.exit_code, 0);
@@ -34,7 +35,9 @@ TEST_F(DryRunTest, ShowsWhatTheWorkerSays) {
   EXPECT_THAT(finished.out, AllOf(HasSubstr("each worker, about                 12.0 MB"),
                                   HasSubstr("activations                      5.00 MB"),
                                   HasSubstr("weights                          7.00 MB"),
-                                  HasSubstr("all together, shared parts once")));
+                                  HasSubstr("all together, shared parts once"),
+                                  HasSubstr("on the card, for each worker       9.00 MB"),
+                                  HasSubstr("columns                          9.00 MB")));
   // The same settings, and the rank with the most slices.
   EXPECT_THAT(ReadFile(Path("words")),
               AllOf(HasSubstr("--memory\n"), HasSubstr("--rank\n1\n"), HasSubstr("run.seed=12\n"),

@@ -39,6 +39,8 @@ TEST(LeastMemoryTest, CountsArrays) {
   EXPECT_EQ(needed.each_worker, outputs + order);
   EXPECT_EQ(needed.all(), needed.server + 2 * needed.each_worker);
   EXPECT_EQ(Needed("cluster { transport: TCP }").each_worker, outputs + order + 2 * arena);
+  // Activations on a card are none of this machine's.
+  EXPECT_EQ(Needed("worker { backend: CUDA }").each_worker, order);
   EXPECT_EQ(Needed("run { epochs: 2 }").each_worker, outputs + 2 * order);
 }
 
@@ -55,7 +57,8 @@ TEST(LeastMemoryTest, OfWorkersThatSayTheirOwn) {
       WholeMemoryOf(config, BuildGraph(config.model(), InputShape(config.data())),
                     {{"activations", 5e9, Holder::kProcess},
                      {"weights", 7e9, Holder::kServer},
-                     {"images", 9e9, Holder::kHost}});
+                     {"images", 9e9, Holder::kHost},
+                     {"activations", 11e9, Holder::kCard}});
   EXPECT_EQ(needed.each_worker, 5e9);
   EXPECT_EQ(needed.workers, 2);
   EXPECT_EQ(needed.server, Needed("").server);

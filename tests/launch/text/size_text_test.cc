@@ -38,6 +38,18 @@ TEST(SlicesTextTest, SaysWhereWorkersHaveDifferentNumbers) {
             "8 slices, 2 or 3 for a worker: the others wait for those with more");
 }
 
+TEST(SlicesTextTest, SaysWhatACardLosesBySmallOnes) {
+  config::Config config = JobOf(2, 256);
+  config.mutable_worker()->set_backend(config::Worker::CUDA);
+  EXPECT_EQ(SlicesText(config),
+            "8 slices; fewer than 64 images in a slice leave a card idle for a part of each step: "
+            "run.slices=2 or a batch of 512 would fill it, with other bits");
+  config.mutable_run()->set_global_batch(100);
+  EXPECT_THAT(SlicesText(config), HasSubstr("each step: a batch of 512 would"));
+  config.mutable_run()->set_global_batch(512);
+  EXPECT_EQ(SlicesText(config), "8 slices");
+}
+
 TEST(CoresTextTest, SaysWhatToDoAboutTheOthers) {
   EXPECT_EQ(CoresText(JobOf(2, 256), 2), "");
   EXPECT_EQ(CoresText(JobOf(8, 256), 2), "8 workers x 1 thread share 2 cores");

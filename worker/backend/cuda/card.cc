@@ -1,5 +1,7 @@
 #include "worker/backend/cuda/card.h"
 
+#include <algorithm>
+
 #include "common/base/error.h"
 
 namespace muster::cuda {
@@ -98,13 +100,12 @@ std::string Card::Arithmetic() const {
 }
 
 DeviceMemory Card::Allocate(size_t bytes) {
-  const double limit = options_.memory_fraction * static_cast<double>(total_bytes_);
-  if (options_.memory_fraction < 1 && static_cast<double>(allocated_ + bytes) > limit) {
+  if (options_.memory_fraction < 1 && static_cast<double>(allocated_ + bytes) > limit()) {
     throw Error(ExitCode::kFailure,
                 "out of memory: the card of this worker ({}) was asked for {:.1f} MB more, but it "
                 "may use {:.1f} MB (worker.gpu_memory_fraction) and has {:.1f} MB; use a smaller "
                 "batch or more slices",
-                name_, Megabytes(bytes), limit * 1e-6, Megabytes(allocated_));
+                name_, Megabytes(bytes), limit() * 1e-6, Megabytes(allocated_));
   }
   void* memory = nullptr;
   const cudaError_t result = cudaMalloc(&memory, bytes);
@@ -114,7 +115,18 @@ DeviceMemory Card::Allocate(size_t bytes) {
   }
   Check(result, "allocate memory");
   allocated_ += bytes;
+  most_allocated_ = std::max(most_allocated_, allocated_);
   return DeviceMemory(memory);
+}
+
+DeviceMemoryUse Card::memory_use() const {
+  size_t available = 0, total = 0;
+  if (cudaMemGetInfo(&available, &total) != cudaSuccess) available = 0;
+  if (options_.memory_fraction < 1) {
+    const double left = std::max(0.0, limit() - static_cast<double>(allocated_));
+    available = std::min(available, static_cast<size_t>(left));
+  }
+  return {.held = allocated_, .most = most_allocated_, .available = available};
 }
 
 void Card::ThrowOutOfMemory(size_t bytes) const {

@@ -51,11 +51,13 @@ class Card {
 
   // Throws Error that says how much was asked for and how much there is.
   DeviceMemory Allocate(size_t bytes);
+  DeviceMemoryUse memory_use() const;
   void Freed(size_t bytes) { allocated_ -= bytes; }
 
  private:
   void FindCard();
   void MakeLibraries();
+  double limit() const { return options_.memory_fraction * static_cast<double>(total_bytes_); }
   [[noreturn]] void ThrowOutOfMemory(size_t bytes) const;
 
   const CudaOptions options_;
@@ -63,7 +65,7 @@ class Card {
   int card_ = 0;  // of those that CUDA_VISIBLE_DEVICES leaves
   int multiprocessors_ = 1, most_blocks_ = 1;
   bool registers_read_only_ = false;
-  size_t total_bytes_ = 0, allocated_ = 0;
+  size_t total_bytes_ = 0, allocated_ = 0, most_allocated_ = 0;
   std::array<StreamHandle, 3> streams_;
   DeviceMemory workspace_;
   CublasHandle cublas_;

@@ -45,6 +45,7 @@ class CudaBackend : public Backend {
   std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) override {
     return std::make_unique<CudaBuffer>(card_, bytes);
   }
+  DeviceMemoryUse memory_use() const override { return card_.memory_use(); }
   std::unique_ptr<HostRegistration> Register(const void* host, size_t bytes,
                                              bool read_only) override {
     return copies_.Register(host, bytes, read_only);
