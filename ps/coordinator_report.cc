@@ -60,13 +60,14 @@ std::string Coordinator::StallText(Clock::time_point now) const {
   std::string what;
   const std::vector<uint32_t> late = LateRanks(what);
   const std::string missing = WhatIsMissing();
-  if (late.empty()) {
-    return fmt::format("step {} has waited {:.0f} s for {} workers more (cluster.min_workers)", step_,
-                       deadlines_.waited_since_restart(now), LeastWorkers() - members_.Staying().size());
+  const double waited = deadlines_.waited_since_restart(now);
+  if (Starves()) {
+    return fmt::format("step {} has waited {:.0f} s for more workers (cluster.min_workers)", step_,
+                       waited);
   }
-  return fmt::format("step {} has waited {:.0f} s: {} from {}{}; after {:g} s the run ends", step_,
-                     deadlines_.waited_since_restart(now), what, members_.Names(late),
-                     missing.empty() ? "" : "; missing: " + missing,
+  const std::string from = late.empty() ? "" : " from " + members_.Names(late);
+  return fmt::format("step {} has waited {:.0f} s: {}{}{}; after {:g} s the run ends", step_,
+                     waited, what, from, missing.empty() ? "" : "; missing: " + missing,
                      deadlines_.StepLimit(progress_.MedianStep()));
 }
 

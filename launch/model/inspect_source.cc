@@ -94,8 +94,7 @@ std::vector<std::string> StateLines(const checkpoint::State& state) {
                       Plural(state.plan().slices(), "slice"),
                       Plural(state.plan().train_samples(), "training image"),
                       Plural(state.plan().test_samples(), "test image"))),
-      Row("computed with", Join(state.arithmetic().worker(), "; ")),
-      Row("checksums", "right")};
+      Row("computed with", Join(state.arithmetic().worker(), "; ")), Row("checksums", "right")};
   if (!state.weights_hash().empty()) lines.push_back(Row("weights hash", state.weights_hash()));
   if (state.progress().has_last_evaluation()) {
     const checkpoint::Evaluated& last = state.progress().last_evaluation();
