@@ -1,7 +1,7 @@
 // Evaluations: what is summed, what is refused, and which one was the best.
 #include "ps/evaluation.h"
 
-#include <gmock/gmock-matchers.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
