@@ -17,18 +17,6 @@
 namespace muster {
 namespace {
 
-template <auto kRelease>
-struct Release {
-  template <typename T>
-  void operator()(T* handle) const {
-    kRelease(handle);
-  }
-};
-
-using Library = std::unique_ptr<FT_LibraryRec_, Release<FT_Done_FreeType>>;
-using Face = std::unique_ptr<FT_FaceRec_, Release<FT_Done_Face>>;
-using Stroker = std::unique_ptr<FT_StrokerRec_, Release<FT_Stroker_Done>>;
-
 void Check(FT_Error error, const char* what) {
   if (error == 0) return;
   throw Error(ExitCode::kFailure, "a picture could not be drawn: {}: FreeType's error {}", what,
@@ -58,6 +46,18 @@ class Outline {
 
 // Released from below.
 struct PngCanvas::FreeType {
+  template <auto kRelease>
+  struct Release {
+    template <typename T>
+    void operator()(T* handle) const {
+      kRelease(handle);
+    }
+  };
+
+  using Library = std::unique_ptr<FT_LibraryRec_, Release<FT_Done_FreeType>>;
+  using Face = std::unique_ptr<FT_FaceRec_, Release<FT_Done_Face>>;
+  using Stroker = std::unique_ptr<FT_StrokerRec_, Release<FT_Stroker_Done>>;
+
   Library library;
   Face face;
   Stroker stroker;

@@ -67,18 +67,9 @@ TEST_F(Limits, OpenFilesOfTheServer) {
                                  HasSubstr("ulimit -n 80")));
 }
 
-// Whether other users may run what lies there.
-bool IsOpenToAll(std::filesystem::path path) {
-  for (; path.has_relative_path(); path = path.parent_path()) {
-    const auto mode = std::filesystem::status(path).permissions();
-    if ((mode & std::filesystem::perms::others_exec) == std::filesystem::perms::none) return false;
-  }
-  return true;
-}
-
 TEST_F(Limits, Threads) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs a user of its own";
-  if (!IsOpenToAll(MUSTER_BIN_DIR)) {
+  if (!EveryoneMayRunThePrograms()) {
     GTEST_SKIP() << "another user may not run what lies in " << MUSTER_BIN_DIR;
   }
   const auto user = static_cast<uid_t>(1000000 + ::getpid());

@@ -257,4 +257,11 @@ pid_t RealJob::Find(const std::string& name, int rank) const {
   return ::testing::AssertionFailure() << "left behind: " << left;
 }
 
+bool EveryoneMayRunThePrograms() {
+  for (fs::path path = MUSTER_BIN_DIR; path.has_relative_path(); path = path.parent_path()) {
+    if ((fs::status(path).permissions() & fs::perms::others_exec) == fs::perms::none) return false;
+  }
+  return true;
+}
+
 }  // namespace muster::testing

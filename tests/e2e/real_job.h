@@ -84,4 +84,7 @@ std::vector<nlohmann::json> Curve(const std::vector<nlohmann::json>& metrics);
 
 bool Eventually(double seconds, const std::function<bool()>& condition);
 
+// Whether other users may run the programs: not where the build lies below a home that is closed.
+bool EveryoneMayRunThePrograms();
+
 }  // namespace muster::testing

@@ -105,7 +105,9 @@ TEST_P(Hoarders, HoldAPieceEach) {
   constexpr size_t kConnections = 400, kEach = (256 + 64) << 10, kPrograms = 32 << 20;
   const size_t held = PeakBytes(pid) - before;
   RecordProperty("held_mb", static_cast<int>(held >> 20));
-  if (mode == "unfinished") EXPECT_GT(held, 100 * kEach) << "the attack has not come";
+  if (mode == "unfinished") {
+    EXPECT_GT(held, 100 * kEach) << "the attack has not come";
+  }
   EXPECT_LT(held, kConnections * kEach + kPrograms) << server->Log();
   server->Signal(SIGTERM);
   (void)server->Wait(20);
