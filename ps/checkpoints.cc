@@ -25,13 +25,15 @@ constexpr double kSlowSeconds = 1;  // of a write: worth a word
 }  // namespace
 
 Checkpoints::Checkpoints(const config::Config& config, Variables& variables, ThreadPool& pool,
-                         Reporter& reporter, const ResumePoint* resume, Describe describe)
+                         Reporter& reporter, const ResumePoint* resume, Describe describe,
+                         AwaitBest await_best)
     : settings_(config.checkpoint()),
       run_dir_(config.run().dir()),
       variables_(variables),
       pool_(pool),
       reporter_(reporter),
-      describe_(std::move(describe)) {
+      describe_(std::move(describe)),
+      await_best_(std::move(await_best)) {
   if (resume != nullptr) {
     run_id_ = resume->state().run_id();
     generation_ = resume->next_generation;
@@ -151,10 +153,12 @@ void Checkpoints::Take(const std::string& into) {
     evaluated.set_step(one.name.step);
     evaluated.set_accuracy(*one.accuracy);
   }
+  const int64_t best_step = state.progress().best_step();
   current_ = {.run_dir = into,
               .name = name,
               .state = std::move(state),
               .tensors = tensors_,
+              .await_best = [this, best_step] { await_best_(best_step); },
               .metrics_fd = reporter_.metrics_fd()};
   const std::vector<std::span<float>> arenas = CheckpointArenas(variables_, name.step);
   auto jobs = image_->CopyJobs({arenas.begin(), arenas.end()});

@@ -40,10 +40,15 @@ class Checkpoints {
   // Its name is its step, and `evaluated`.
   using Describe = std::function<checkpoint::State()>;
 
+  // Waits until the best weights up to this step are on the disk, or cannot be. In the thread that
+  // writes.
+  using AwaitBest = std::function<void(int64_t step)>;
+
   // All outlive this. Without run.dir, or with checkpoint.keep_last of 0, there are none. `resume`:
   // where the run goes on from, or null.
   Checkpoints(const config::Config& config, Variables& variables, ThreadPool& pool,
-              Reporter& reporter, const ResumePoint* resume, Describe describe);
+              Reporter& reporter, const ResumePoint* resume, Describe describe,
+              AwaitBest await_best);
   ~Checkpoints();
 
   // The run is at a step's boundary, and nothing has been updated since. Takes a checkpoint if one
@@ -85,6 +90,7 @@ class Checkpoints {
   ThreadPool& pool_;
   Reporter& reporter_;
   const Describe describe_;
+  const AwaitBest await_best_;
 
   std::string run_id_, config_text_;
   int64_t generation_ = 1;

@@ -48,7 +48,9 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
       board_(config, graph, files_),
       watch_(config.run().dir(), members, progress_, reporter, files_),
       deadlines_(config.deadlines()),
-      checkpoints_(config, variables_, pool_, reporter, resume, [this] { return Describe(); }),
+      checkpoints_(
+          config, variables_, pool_, reporter, resume, [this] { return Describe(); },
+          [this](int64_t step) { saver_.writer().AwaitBest(step); }),
       next_waiting_(Clock::now() + kWaitingInterval) {
   if (resume == nullptr) {
     LoadInitialWeights(config.run(), graph, variables_);
@@ -60,6 +62,7 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
   progress_.Restore(resumed_->progress());
   decisions_.Restore(resumed_->decisions());
   saver_.Restore(*resume);
+  if (!saver_.lost().empty()) reporter.Warning(saver_.lost());
   nonfinite_.Restore(resumed_->skipped_in_a_row());
 }
 

@@ -1,9 +1,15 @@
 #include "ps/model_saver.h"
 
+#include <fmt/core.h>
+
+#include <algorithm>
+
 #include "common/base/arena.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/checkpoint/checkpoint_reader.h"
+#include "common/model/load_weights.h"
+#include "common/model/torch_tensors.h"
 #include "ps/checkpoint_arenas.h"
 
 namespace muster {
@@ -13,6 +19,7 @@ void ModelSaver::OnEvaluated(int64_t step) {
   // No chunk of W(step) has been overwritten: a rank's blocks come before its losses, and without
   // these there is no update.
   MUSTER_CHECK(progress_.evaluated()->version == step);
+  lost_.clear();
   const bool average = config_.evaluation().use_ema();
   writer_.WriteBest(average ? variables_.EvaluatedAverage() : variables_.Weights(step),
                     InfoOf(step, average));
@@ -29,20 +36,54 @@ void ModelSaver::Restore(const ResumePoint& resume) {
   const std::optional<int64_t> there = writer_.StepOfBest();
   if (there == best.step) return writer_.KeepBest(best);
   if (there && *there > best.step) return;  // a later one was better, and will be made again
-  // Any checkpoint of that step has them, whether they had been evaluated by then or not.
-  if (resume.state().step() == best.step) return WriteBestOf(*resume.checkpoint.reader, best);
-  for (const KeptCheckpoint& one : resume.kept) {
-    if (one.name.step != best.step) continue;
+  if (WriteBestAgain(resume, best)) return;
+  const std::string& dir = config_.run().dir();
+  lost_ = fmt::format(
+      "{}/best.safetensors: the weights of the best evaluation, at step {} ({:.2f} %), are in no "
+      "file and in no checkpoint that is left; the run can be repeated with the same bits: muster "
+      "launch {}/config.txtpb",
+      dir, best.step, 100 * kept.best_accuracy(), dir);
+  LogWarning("{}", lost_);
+}
+
+bool ModelSaver::WriteBestAgain(const ResumePoint& resume, const ModelInfo& best) {
+  const auto try_to = [&](const auto& write) {
     try {
-      const std::string folder = CheckpointsFolder(config_.run().dir()) + "/" + one.name.Text();
-      return WriteBestOf(CheckpointReader(folder), best);
+      write();
+      return true;
     } catch (const Error& error) {
       LogWarning("{}", error.what());
+      return false;
     }
+  };
+  const std::string& save_to = config_.checkpoint().save_to();
+  if (!save_to.empty() && writer_.StepOfBest(save_to) == best.step &&
+      try_to([&] { WriteBestOf(SafetensorsReader(save_to + "/best.safetensors"), best); })) {
+    return true;
   }
-  LogWarning(
-      "{}/best.safetensors: the weights of step {}, the best evaluation so far, are in no file",
-      config_.run().dir(), best.step);
+  // Any checkpoint of that step has them, whether they had been evaluated by then or not.
+  if (resume.state().step() == best.step) {
+    WriteBestOf(*resume.checkpoint.reader, best);
+    return true;
+  }
+  return std::ranges::any_of(resume.kept, [&](const KeptCheckpoint& one) {
+    const std::string folder = CheckpointsFolder(config_.run().dir()) + "/" + one.name.Text();
+    return one.name.step == best.step &&
+           try_to([&] { WriteBestOf(CheckpointReader(folder), best); });
+  });
+}
+
+void ModelSaver::WriteBestOf(const SafetensorsReader& file, ModelInfo info) {
+  Arena weights(graph_.arena_floats());
+  (void)LoadWeights(file, graph_, {}, weights.floats());
+  const std::vector<std::string> counters = TorchTensors(graph_).counters();
+  if (const StoredTensor* const counter =
+          counters.empty() ? nullptr : file.header().Find(counters.front())) {
+    file.ReadIntegers(*counter, std::span(&info.updates, 1));
+  }
+  if (!info.test_loss) info.test_loss = TestLossOf(file.header().metadata);
+  LogInfo("the best weights so far, of step {}, are written again from {}", info.step, file.path());
+  writer_.WriteBest(weights.floats(), info);
 }
 
 void ModelSaver::WriteBestOf(const CheckpointReader& reader, ModelInfo info) {

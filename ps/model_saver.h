@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "common/tensors/safetensors_reader.h"
 #include "ps/checkpoint/resume.h"
 #include "ps/model_writer.h"
 #include "ps/progress.h"
@@ -36,9 +37,12 @@ class ModelSaver {
   // weights are copied, here in the loop: the workers compute the next step meanwhile, and the
   // server has nothing to do. Writing them costs the loop nothing.
   void OnEvaluated(int64_t step);
-  // A run goes on from here: writes the best weights again, if it ended before they were on the
-  // disk and a checkpoint has them.
+  // A run goes on from here: writes the best weights again, if it ended before they were in its
+  // directory, from checkpoint.save_to or a checkpoint that has them.
   void Restore(const ResumePoint& resume);
+  // What is to be said of the best weights so far, if a run that was resumed has them nowhere; ""
+  // if it has, or a later evaluation was better.
+  const std::string& lost() const { return lost_; }
   // The run is over, and W(step) is what it reached. Nothing is updated any more.
   void SaveLast(int64_t step);
 
@@ -48,13 +52,16 @@ class ModelSaver {
 
  private:
   ModelInfo InfoOf(int64_t step, bool average) const;
+  bool WriteBestAgain(const ResumePoint& resume, const ModelInfo& info);
   void WriteBestOf(const CheckpointReader& reader, ModelInfo info);
+  void WriteBestOf(const SafetensorsReader& file, ModelInfo info);
 
   const config::Config& config_;
   const Graph& graph_;
   const Variables& variables_;
   const Progress& progress_;
   const bool evaluate_only_;
+  std::string lost_;
   ModelWriter writer_;
 };
 

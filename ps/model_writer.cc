@@ -18,12 +18,28 @@
 namespace muster {
 namespace {
 
+namespace fs = std::filesystem;
+
+constexpr std::chrono::seconds kRetryAfter{10};
+constexpr std::chrono::minutes kLongestWait{1};  // of a checkpoint, for a disk that takes very long
 constexpr const char* kBest = "best.safetensors";
 constexpr std::array<const char*, 4> kOrder = {"model.safetensors", "model-raw.safetensors",
                                                "model-ema.safetensors", kBest};
 
-size_t Rank(const std::string& name) {
-  return static_cast<size_t>(std::ranges::find(kOrder, name) - kOrder.begin());
+std::string NameOf(const events::Summary::Model& model) {
+  return fs::path(model.file()).filename();
+}
+
+size_t Rank(const events::Summary::Model& model) {
+  return static_cast<size_t>(std::ranges::find(kOrder, NameOf(model)) - kOrder.begin());
+}
+
+// The metadata of a file of weights that a run in this directory has left; nothing of another's.
+std::optional<Metadata> MetadataOfRun(const std::string& run_dir, const std::string& path) {
+  Metadata metadata = SafetensorsReader(path).header().metadata;
+  const std::optional<config::Config> config = ConfigOf(metadata, path);
+  if (!config || config->run().dir() != run_dir) return std::nullopt;
+  return metadata;
 }
 
 }  // namespace
@@ -54,20 +70,23 @@ void ModelWriter::WriteBest(std::span<const float> weights, const ModelInfo& inf
   try {
     copy = TakeArena();
   } catch (const std::bad_alloc&) {  // the training is worth more than its best weights
-    return Fail(fmt::format("{}/{}: no memory for a copy of the weights of step {}",
-                            config_.run().dir(), kBest, info.step));
+    return Fail(kBest, fmt::format("{}/{}: no memory for a copy of the weights of step {}",
+                                   config_.run().dir(), kBest, info.step));
   }
   std::memcpy(copy.floats().data(), weights.data(), weights.size_bytes());
   const std::span<const float> copied = copy.floats();
   Add({.name = kBest, .weights = copied, .info = info, .copy = std::move(copy)});
 }
 
-std::optional<int64_t> ModelWriter::StepOfBest() const {
-  const std::string path = config_.run().dir() + "/" + kBest;
+std::optional<int64_t> ModelWriter::StepOfBest(const std::string& folder) const {
+  const std::string path = folder + "/" + kBest;
   std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return std::nullopt;
+  if (!fs::exists(path, ignored)) return std::nullopt;
   try {
-    return StepOf(SafetensorsReader(path).header().metadata);
+    // A run's directory may have another name by now.
+    if (folder == config_.run().dir()) return StepOf(SafetensorsReader(path).header().metadata);
+    const std::optional<Metadata> metadata = MetadataOfRun(config_.run().dir(), path);
+    return metadata ? StepOf(*metadata) : std::nullopt;
   } catch (const Error& error) {
     LogWarning("{}", error.what());
     return std::nullopt;
@@ -76,7 +95,7 @@ std::optional<int64_t> ModelWriter::StepOfBest() const {
 
 void ModelWriter::KeepBest(const ModelInfo& info) {
   const std::lock_guard lock(mutex_);
-  Note({.name = kBest, .weights = {}, .info = info, .copy = {}}, "");
+  Note({.name = kBest, .weights = {}, .info = info, .copy = {}}, {.file = kBest, .trouble = ""});
 }
 
 void ModelWriter::WriteLast(const std::string& file, std::span<const float> weights,
@@ -85,6 +104,7 @@ void ModelWriter::WriteLast(const std::string& file, std::span<const float> weig
   std::optional<Job> again;
   {
     const std::lock_guard lock(mutex_);
+    over_ = true;
     again = std::exchange(unsaved_, std::nullopt);
   }
   if (again) Add(std::move(*again));
@@ -106,27 +126,45 @@ void ModelWriter::Add(Job job) {
     const std::string file = jobs_.back().name;
     jobs_.pop_back();
     lock.unlock();
-    Fail(fmt::format("{}/{}: no thread to write it: {}", config_.run().dir(), file, why));
+    Fail(file, fmt::format("{}/{}: no thread to write it: {}", config_.run().dir(), file, why));
   }
 }
 
-void ModelWriter::Fail(const std::string& what) {
+void ModelWriter::Fail(const std::string& file, const std::string& what) {
   const std::lock_guard lock(mutex_);
-  failures_.push_back(what);
+  failures_[file] = what;
+}
+
+// The best weights that the disk did not take come again after a while.
+bool ModelWriter::AwaitJob(std::unique_lock<std::mutex>& lock, const std::stop_token& stop) {
+  const auto some = [this] { return !jobs_.empty(); };
+  while (unsaved_) {
+    if (wake_.wait_for(lock, stop, kRetryAfter, some)) return true;
+    if (stop.stop_requested()) return false;
+    if (!unsaved_) break;
+    unsaved_->again = true;
+    jobs_.push_back(*std::exchange(unsaved_, std::nullopt));
+  }
+  return wake_.wait(lock, stop, some);
 }
 
 void ModelWriter::Work(std::stop_token stop) {
   std::unique_lock lock(mutex_);
-  while (wake_.wait(lock, stop, [this] { return !jobs_.empty(); })) {
+  while (AwaitJob(lock, stop)) {
     Job job = std::move(jobs_.front());
     jobs_.pop_front();
-    busy_ = true;
+    writing_ = &job;
+    const bool over = over_;
     lock.unlock();
-    const std::string trouble = Write(job);
+    const Written written = Write(job, over);
     lock.lock();
-    busy_ = false;
-    Note(job, trouble);
-    if (job.name == kBest && !trouble.empty() && !unsaved_) {
+    writing_ = nullptr;
+    if (!written.trouble.empty() && over != over_) {  // now there is another place, too
+      jobs_.push_front(std::move(job));
+      continue;
+    }
+    Note(job, written);
+    if (job.name == kBest && !written.trouble.empty() && !unsaved_) {
       unsaved_ = std::move(job);
     } else if (job.name == kBest) {
       free_.push_back(std::move(job.copy));
@@ -135,8 +173,33 @@ void ModelWriter::Work(std::stop_token stop) {
   }
 }
 
-std::string ModelWriter::Write(Job& job) const {
-  const std::string path = config_.run().dir() + "/" + job.name;
+ModelWriter::Written ModelWriter::Write(Job& job, bool over) const {
+  const std::string trouble = WriteTo(config_.run().dir(), job);
+  const bool elsewhere = over && !config_.checkpoint().save_to().empty();
+  if (!trouble.empty() && elsewhere) return WriteElsewhere(job, trouble);
+  return {.file = job.name, .trouble = trouble};
+}
+
+ModelWriter::Written ModelWriter::WriteElsewhere(Job& job, const std::string& trouble) const {
+  LogWarning("{}", trouble);
+  const std::string& folder = config_.checkpoint().save_to();
+  const std::string path = folder + "/" + job.name;
+  std::error_code ignored;  // the write says what is wrong
+  fs::create_directories(folder, ignored);
+  std::string other;
+  try {
+    if (fs::exists(path, ignored) && !MetadataOfRun(config_.run().dir(), path)) {
+      other = path + ": is there already, of another run: choose another --save-to";
+    }
+  } catch (const Error& error) {  // what is damaged may be anybody's
+    other = fmt::format("{}: choose another --save-to", error.what());
+  }
+  if (other.empty()) other = WriteTo(folder, job);
+  return {.file = path, .trouble = other.empty() ? "" : trouble + "; " + other};
+}
+
+std::string ModelWriter::WriteTo(const std::string& folder, Job& job) const {
+  const std::string path = folder + "/" + job.name;
   try {
     job.info.weights_hash = HashVariables(graph_.layout(), job.weights);
     WriteModel(path, graph_, job.weights, job.info.updates,
@@ -149,11 +212,15 @@ std::string ModelWriter::Write(Job& job) const {
   }
 }
 
-void ModelWriter::Note(const Job& job, const std::string& trouble) {
-  if (!trouble.empty()) return failures_.push_back(trouble);
-  std::erase_if(saved_, [&](const auto& one) { return one.file() == job.name; });
+void ModelWriter::Note(const Job& job, const Written& written) {
+  if (!written.trouble.empty()) {
+    if (over_ || !job.again) failures_[job.name] = written.trouble;
+    return;
+  }
+  failures_.erase(job.name);
+  std::erase_if(saved_, [&](const auto& one) { return NameOf(one) == job.name; });
   events::Summary::Model& model = saved_.emplace_back();
-  model.set_file(job.name);
+  model.set_file(written.file);
   model.set_step(job.info.step);
   model.set_average(job.info.average);
   if (job.info.test_accuracy) model.set_test_accuracy(*job.info.test_accuracy);
@@ -161,18 +228,28 @@ void ModelWriter::Note(const Job& job, const std::string& trouble) {
 
 bool ModelWriter::Await(std::chrono::milliseconds at_most) {
   std::unique_lock lock(mutex_);
-  return idle_.wait_for(lock, at_most, [this] { return jobs_.empty() && !busy_; });
+  return idle_.wait_for(lock, at_most, [this] { return jobs_.empty() && writing_ == nullptr; });
+}
+
+void ModelWriter::AwaitBest(int64_t step) {
+  const auto is_due = [step](const Job& job) { return job.name == kBest && job.info.step <= step; };
+  std::unique_lock lock(mutex_);
+  (void)idle_.wait_for(lock, kLongestWait, [&] {
+    return (writing_ == nullptr || !is_due(*writing_)) && std::ranges::none_of(jobs_, is_due);
+  });
 }
 
 std::vector<std::string> ModelWriter::TakeFailures() {
+  std::vector<std::string> lines;
   const std::lock_guard lock(mutex_);
-  return std::exchange(failures_, {});
+  for (auto& [file, why] : std::exchange(failures_, {})) lines.push_back(why);
+  return lines;
 }
 
 std::vector<events::Summary::Model> ModelWriter::saved() const {
   const std::lock_guard lock(mutex_);
   std::vector<events::Summary::Model> models = saved_;
-  std::ranges::sort(models, {}, [](const auto& model) { return Rank(model.file()); });
+  std::ranges::sort(models, {}, Rank);
   return models;
 }
 

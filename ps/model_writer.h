@@ -1,4 +1,6 @@
-// Writes weights to files of the run directory, in a thread of its own.
+// Writes weights to files of the run directory, in a thread of its own. What the disk does not take
+// is tried again: the best weights every few seconds, and all files, once the run is over, in
+// checkpoint.save_to, if that is set.
 //
 // Owner: the model saver. Everything is called in the loop's thread.
 #pragma once
@@ -7,6 +9,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -32,20 +35,26 @@ class ModelWriter {
   // Copies these weights, to write them to best.safetensors, and returns. While one copy is being
   // written another can wait; a newer one takes its place.
   void WriteBest(std::span<const float> weights, const ModelInfo& info);
-  // Weights that stay as they are until Await says that all is done, to this file. Also tries once
-  // more what could not be written before.
+  // The run is over. Weights that stay as they are until Await says that all is done, to this file.
+  // Also tries once more what could not be written before.
   void WriteLast(const std::string& file, std::span<const float> weights, const ModelInfo& info);
 
-  // A run that goes on: of which step the file of the best weights is; nothing if there is none.
-  std::optional<int64_t> StepOfBest() const;
+  // A run that goes on: of which step the file of the best weights is in the run directory, or in
+  // `folder`; nothing if there is none of this run.
+  std::optional<int64_t> StepOfBest() const { return StepOfBest(config_.run().dir()); }
+  std::optional<int64_t> StepOfBest(const std::string& folder) const;
   // They are the best so far, and stay.
   void KeepBest(const ModelInfo& info);
 
   // Waits a little; true when nothing is left to be written.
   bool Await(std::chrono::milliseconds at_most);
+  // Until the best weights of this step, or of one before it, are written, could not be, or are no
+  // longer the best. Any thread may wait.
+  void AwaitBest(int64_t step);
   // What could not be written since the last time, a line each.
   std::vector<std::string> TakeFailures();
-  // What is there, in the order of their names in model_saver.h.
+  // What is there, in the order of their names in model_saver.h: the name of a file in the run
+  // directory, the whole path of one elsewhere.
   std::vector<events::Summary::Model> saved() const;
 
  private:
@@ -53,15 +62,22 @@ class ModelWriter {
     std::string name;
     std::span<const float> weights;
     ModelInfo info;
-    Arena copy;  // that `weights` are in, of a best one
+    Arena copy;          // that `weights` are in, of a best one
+    bool again = false;  // it has failed before, and that was said
+  };
+  // Where a job's file is now; or why it is nowhere.
+  struct Written {
+    std::string file, trouble;
   };
 
   void Add(Job job);
-  void Fail(const std::string& what);
+  void Fail(const std::string& file, const std::string& what);
   void Work(std::stop_token stop);
-  // Why it could not be written, or "".
-  std::string Write(Job& job) const;
-  void Note(const Job& job, const std::string& trouble);
+  bool AwaitJob(std::unique_lock<std::mutex>& lock, const std::stop_token& stop);
+  Written Write(Job& job, bool over) const;
+  Written WriteElsewhere(Job& job, const std::string& trouble) const;
+  std::string WriteTo(const std::string& folder, Job& job) const;
+  void Note(const Job& job, const Written& written);
   Arena TakeArena();
 
   const config::Config& config_;
@@ -70,10 +86,11 @@ class ModelWriter {
   mutable std::mutex mutex_;
   std::condition_variable_any wake_, idle_;
   std::deque<Job> jobs_;
-  bool busy_ = false;
+  const Job* writing_ = nullptr;
+  bool over_ = false;           // the run
   std::optional<Job> unsaved_;  // the best weights, if they could not be written
   std::vector<Arena> free_;
-  std::vector<std::string> failures_;
+  std::map<std::string, std::string> failures_;  // name of a file → why
   std::vector<events::Summary::Model> saved_;
   std::jthread thread_;  // begins with the first job; last: joined first
 };

@@ -126,7 +126,7 @@ void Server::RunTimers() {
   coordinator_.CheckDeadlines(now);
   for (const std::string& lost : coordinator_.saver().writer().TakeFailures()) {
     LogWarning("{}", lost);
-    reporter_.Warning(lost + " (the best weights so far; it is tried again at the end)");
+    reporter_.Warning(lost + " (the best weights so far; it is tried again)");
   }
   if (now < next_heartbeat_) return;
   next_heartbeat_ = now + kHeartbeatInterval;

@@ -71,7 +71,7 @@ ServerResult Server::EndCompleted() {
   AddSaved(lost, summary);
   coordinator_.End(summary);
   reporter_.Summary(summary);
-  result.trouble = summary.trouble();
+  result.trouble = summary.trouble().empty() ? summary.lost() : summary.trouble();
   LogInfo("completed: {}", MetricsLine(summary).dump());
   if (summary.has_test()) result.test_accuracy = summary.test().accuracy();
   return result;
@@ -94,6 +94,7 @@ void Server::AddSaved(const std::string& lost_models, events::Summary& summary) 
     summary.set_checkpoint_step(newest->step);
   }
   std::vector<std::string> troubles;
+  summary.set_lost(coordinator_.saver().lost());
   for (const std::string& one : {checkpoints.trouble(), lost_models, reporter_.metrics_trouble(),
                                  coordinator_.matrix_trouble()}) {
     if (!one.empty()) troubles.push_back(one);

@@ -1,61 +1,38 @@
 // muster-worker: one tower of a job. Started by `muster launch`, or by hand.
 #include <fmt/core.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <atomic>
 #include <csignal>
-#include <cstdio>
-#include <cstring>
 #include <exception>
 #include <fstream>
 
-#include "common/base/arena.h"
 #include "common/base/core_dumps.h"
 #include "common/base/log.h"
 #include "common/base/malloc_policy.h"
-#include "common/base/number_list.h"
 #include "common/base/parent.h"
 #include "common/base/program_options.h"
-#include "common/base/resident_memory.h"
 #include "common/base/resource_limits.h"
 #include "common/config/build_graph.h"
 #include "common/config/compute_settings.h"
 #include "common/config/config.h"
 #include "common/link/encryption.h"
 #include "common/link/protocol.h"
-#include "common/model/load_weights.h"
 #include "common/plan/chunks.h"
 #include "common/trace/session.h"
 #include "common/transport/link_options.h"
+#include "worker/answers.h"
+#include "worker/arguments.h"
 #include "worker/client/describe_layout.h"
 #include "worker/client/gradient_guard.h"
 #include "worker/device.h"
-#include "worker/trainer/predict.h"
+#include "worker/stop_signals.h"
 #include "worker/trainer/trainer.h"
-#include "worker/trainer/worker_memory.h"
 
 namespace muster {
 namespace {
 
-struct Arguments {
-  std::string config, endpoint, token_file;
-  std::vector<std::string> set;
-  uint32_t rank = 0;
-  int parent = 0;
-  bool memory = false, join = false;
-  std::string predict, weights;
-  bool training_set = false;
-};
-
-std::string NameOf(const Arguments& arguments) {
+std::string NameOf(const WorkerArguments& arguments) {
   return arguments.join ? "a worker that joins" : fmt::format("worker {}", arguments.rank);
 }
-
-// Somebody wants this worker to leave the job.
-std::atomic<bool> leave = false;
-static_assert(std::atomic<bool>::is_always_lock_free);
 
 wire::Hello DescribeWorker(const config::Config& config, const Graph& graph, const Datasets& data) {
   wire::Hello hello;
@@ -69,14 +46,6 @@ wire::Hello DescribeWorker(const config::Config& config, const Graph& graph, con
   return hello;
 }
 
-config::Config LoadConfigOf(const Arguments& arguments) {
-  std::vector<Setting> settings;
-  for (const std::string& text : arguments.set) settings.push_back(ParseSetting(text));
-  return LoadConfig(arguments.config, settings);
-}
-
-double Resident() { return static_cast<double>(ResidentBytes().value_or(0)); }
-
 // The most that this process ever had.
 double PeakBytes() {
   std::ifstream file("/proc/self/status");
@@ -87,61 +56,6 @@ double PeakBytes() {
   return kibibytes * 1024;
 }
 
-Datasets OpenIfThere(const config::Config& config) {
-  try {
-    return OpenDatasets(config.data(), config.run().seed());
-  } catch (const Error&) {
-    return {};  // a run would say what is wrong; sizes do not need it
-  }
-}
-
-// A line of JSON for each row. The last one is measured: with all kernels made, but none of the
-// arrays, this process is as large as a worker is without them.
-void PrintMemory(const Arguments& arguments) {
-  config::Config config = LoadConfigOf(arguments);
-  ResolveForMachine(config, AvailableCores());
-  if (arguments.rank >= config.cluster().workers()) {
-    throw Error(ExitCode::kUsage, "--rank {}: expected 0 to {}, since cluster.workers is {}",
-                arguments.rank, config.cluster().workers() - 1, config.cluster().workers());
-  }
-  const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
-  const double before = Resident();
-  const Datasets data = OpenIfThere(config);
-  const double of_data = Resident() - before;
-  const WorkerDevice device = MakeWorkerDevice(config, arguments.rank);
-  Tower tower(graph, *device.backend, config.run().seed());
-  std::vector<MemoryRow> rows =
-      WorkerMemory(config, graph, data, arguments.rank, *device.backend, tower);
-  rows.push_back({"code, libraries, kernels", Resident() - of_data});
-  constexpr const char* kHolders[] = {"process", "server", "host", "card"};
-  for (const MemoryRow& row : rows) {
-    fmt::print("{{\"what\":\"{}\",\"bytes\":{:.0f},\"holder\":\"{}\"}}\n", row.what, row.bytes,
-               kHolders[static_cast<int>(row.holder)]);
-  }
-}
-
-// A line of JSON for each sample, when all are computed: nothing else is printed between them.
-void PrintPredictions(const Arguments& arguments) {
-  config::Config config = LoadConfigOf(arguments);
-  ResolveConfig(config, AvailableCores());
-  const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
-  const Datasets data = OpenDatasets(config.data(), config.run().seed());
-  const Dataset& set = arguments.training_set ? *data.train : *data.test;
-  const std::vector<int64_t> samples = ParseNumberList("--predict", arguments.predict, set.size());
-  Arena weights(graph.arena_floats());
-  (void)LoadWeights(SafetensorsReader(arguments.weights), graph, {}, weights.floats());
-  const WorkerDevice device = MakeWorkerDevice(config, 0);
-  std::string lines;
-  PredictSamples(config, graph, *device.backend, weights.floats(), set, samples,
-                 [&](int64_t sample, int32_t label, std::span<const float> logits) {
-                   lines += fmt::format(R"({{"sample":{},"label":{},"logits":[)", sample, label);
-                   for (const float logit : logits) lines += fmt::format("{},", logit);
-                   lines.back() = ']';
-                   lines += "}\n";
-                 });
-  fmt::print("{}", lines);
-}
-
 // OpenMP ends the process, and libzmq aborts, where they cannot have what they need.
 void RequireLimits(const config::Config& config) {
   RequireOpenFiles("a worker", 64);
@@ -149,22 +63,21 @@ void RequireLimits(const config::Config& config) {
   RequireThreads("a worker", config.worker().threads() + input + 4);
 }
 
-void LeaveOnSignal(uint32_t rank);
-
-void Work(const Arguments& arguments) {
+void Work(const WorkerArguments& arguments) {
   config::Config config = LoadConfigOf(arguments);
   ResolveConfig(config, AvailableCores());
   RequireLimits(config);
   if (arguments.join) config.mutable_run()->clear_trace_file();  // the parts are named by rank
   const trace::Session session(trace::WorkerSession(config, arguments.rank), "compute");
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
-  const Datasets data = OpenDatasets(config.data(), config.run().seed());
+  const auto open = arguments.evaluate ? OpenTestSet : OpenDatasets;
+  const Datasets data = open(config.data(), config.run().seed());
   const WorkerDevice device = MakeWorkerDevice(config, arguments.rank);
   ClientOptions options;
   options.endpoint = arguments.endpoint;
   options.token = RequireToken(arguments.token_file, NameOf(arguments));
   if (!arguments.join) options.rank = arguments.rank;
-  options.leave = &leave;
+  options.leave = &WantedToLeave();
   options.hello = DescribeWorker(config, graph, data);
   options.hello.set_arithmetic(device.arithmetic);
   options.arena_floats = graph.arena_floats();
@@ -202,54 +115,8 @@ void Work(const Arguments& arguments) {
                     : fmt::format(", and {:.3f} MB on the card", static_cast<double>(card) * 1e-6));
 }
 
-// The line that a worker that was started by hand leaves when somebody stops it.
-std::array<char, 64> stop_line;
-size_t stop_line_size = 0;
-
-void OnStopSignal(int signal) {
-  (void)!::write(STDERR_FILENO, stop_line.data(), stop_line_size);
-  const char* const by = signal == SIGINT ? "SIGINT (Ctrl-C)\n" : "SIGTERM\n";
-  (void)!::write(STDERR_FILENO, by, std::strlen(by));
-  ::raise(signal);  // with its usual effect: the server notices that this process has ended
-}
-
-// What is ignored stays so: a shell's background job.
-void Handle(int signal, const struct sigaction& action) {
-  struct sigaction before {};
-  if (::sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) {
-    ::sigaction(signal, &action, nullptr);
-  }
-}
-
-void SayWhenStopped(const std::string& who) {
-  const int size =
-      std::snprintf(stop_line.data(), stop_line.size(), "muster: %s was stopped by ", who.c_str());
-  stop_line_size = static_cast<size_t>(std::max(size, 0));  // it fits, whatever the rank
-  struct sigaction action {};
-  action.sa_handler = OnStopSignal;
-  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);
-  for (const int signal : {SIGINT, SIGTERM}) Handle(signal, action);
-}
-
-void OnLeaveSignal(int) {
-  constexpr char kText[] =
-      "muster: this worker leaves when it has done its part (SIGTERM again ends it at once)\n";
-  (void)!::write(STDERR_FILENO, kText, sizeof kText - 1);
-  leave = true;
-}
-
-// A worker that was started by hand is stopped by its service manager, or by a scheduler that wants
-// the machine: the job goes on without it, and nothing is computed twice.
-void LeaveOnSignal(uint32_t rank) {
-  SayWhenStopped(fmt::format("rank {}", rank));
-  struct sigaction action {};
-  action.sa_handler = OnLeaveSignal;
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
-  Handle(SIGTERM, action);
-}
-
 int Main(int argc, char** argv) {
-  Arguments arguments;
+  WorkerArguments arguments;
   ProgramOptions program{
       "One worker of a Muster job: computes gradients on its slices of every batch.\n"
       "Usually started by `muster launch` or `muster worker`."};
@@ -271,6 +138,8 @@ int Main(int argc, char** argv) {
       "Print what the network makes of these samples of the test set (0-9,17), a line of JSON for\n"
       "each, and exit");
   endpoint.RequiredUnless(predict);
+  program.AddFlag("--evaluate", arguments.evaluate,
+                  "The job trains nothing (muster-server --evaluate): open the test set alone");
   program.Add("--weights", arguments.weights, "With --predict: the weights, a safetensors file");
   program.AddFlag("--training-set", arguments.training_set,
                   "With --predict: samples of the training set, as an evaluation would see them");

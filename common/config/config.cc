@@ -1,19 +1,18 @@
 #include "common/config/config.h"
 
-#include <google/protobuf/text_format.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 
-#include "common/base/atomic_file.h"
 #include "common/base/control_group.h"
 #include "common/base/error.h"
 #include "common/config/class_names.h"
 #include "common/config/config_check.h"
 #include "common/config/for_types.h"
 #include "common/config/job_size.h"
+#include "common/config/set_field.h"
 #include "common/config/text_format.h"
 #include "common/config/update_settings.h"
 
@@ -21,67 +20,6 @@ namespace muster {
 namespace {
 
 namespace fs = std::filesystem;
-namespace pb = google::protobuf;
-
-// Spells out the default of every plain field of the messages that are there.
-void SpellOutDefaults(pb::Message& message) {
-  const pb::Descriptor* type = message.GetDescriptor();
-  const pb::Reflection* r = message.GetReflection();
-  for (int f = 0; f < type->field_count(); ++f) {
-    const pb::FieldDescriptor* field = type->field(f);
-    if (field->message_type() != nullptr) {
-      if (field->is_repeated()) {
-        for (int i = 0; i < r->FieldSize(message, field); ++i) {
-          SpellOutDefaults(*r->MutableRepeatedMessage(&message, field, i));
-        }
-      } else if (r->HasField(message, field)) {
-        SpellOutDefaults(*r->MutableMessage(&message, field));
-      }
-      continue;
-    }
-    if (field->is_repeated() || r->HasField(message, field) || !field->has_default_value())
-      continue;
-    switch (field->cpp_type()) {
-      case pb::FieldDescriptor::CPPTYPE_INT64:
-        r->SetInt64(&message, field, field->default_value_int64());
-        break;
-      case pb::FieldDescriptor::CPPTYPE_UINT64:
-        r->SetUInt64(&message, field, field->default_value_uint64());
-        break;
-      case pb::FieldDescriptor::CPPTYPE_UINT32:
-        r->SetUInt32(&message, field, field->default_value_uint32());
-        break;
-      case pb::FieldDescriptor::CPPTYPE_FLOAT:
-        r->SetFloat(&message, field, field->default_value_float());
-        break;
-      case pb::FieldDescriptor::CPPTYPE_DOUBLE:
-        r->SetDouble(&message, field, field->default_value_double());
-        break;
-      case pb::FieldDescriptor::CPPTYPE_BOOL:
-        r->SetBool(&message, field, field->default_value_bool());
-        break;
-      case pb::FieldDescriptor::CPPTYPE_ENUM:
-        r->SetEnum(&message, field, field->default_value_enum());
-        break;
-      default:
-        break;
-    }
-  }
-}
-
-// Defaults that would contradict another setting if they were spelled out.
-void DropMeaningless(config::Config& config, const config::Config& original) {
-  ClearForeign(config, "", [](const std::string&, const std::string&) { return true; });
-  for (int i = 0; i < config.model().layer_size(); ++i) {
-    config::Layer& layer = *config.mutable_model()->mutable_layer(i);
-    const config::Layer& as_given = original.model().layer(i);
-    if (layer.has_conv2d() && !as_given.conv2d().has_pad()) layer.mutable_conv2d()->clear_pad();
-    if (layer.has_max_pool() && !as_given.max_pool().has_pad())
-      layer.mutable_max_pool()->clear_pad();
-    if (layer.has_avg_pool() && !as_given.avg_pool().has_pad())
-      layer.mutable_avg_pool()->clear_pad();
-  }
-}
 
 // A type chosen on the command line makes settings of the file that belong to another type void:
 // --set optimizer.type=SGD is enough, although the file has a momentum.
@@ -191,8 +129,6 @@ StepPlan PlanSteps(const config::Config& config, int64_t train_samples) {
   return plan;
 }
 
-bool NeedsFiles(const config::Data& data) { return data.format() != config::Data::SYNTHETIC; }
-
 void ResolveConfig(config::Config& config, int cores) {
   if (NeedsFiles(config.data()) && config.data().dir().empty()) {
     const bool cifar10 = config.data().format() == config::Data::CIFAR10;
@@ -231,69 +167,6 @@ void ResolveForMachine(config::Config& config, int cores) {
     const auto most = std::min(config.cluster().workers(), 8u);
     config.mutable_server()->set_io_threads(std::clamp(static_cast<uint32_t>(cores) / 4, 1u, most));
   }
-}
-
-std::string ConfigText(const config::Config& config) {
-  config::Config full = config;
-  full.mutable_run();
-  full.mutable_cluster();
-  full.mutable_data()->mutable_preprocess();
-  if (full.data().format() == config::Data::SYNTHETIC) full.mutable_data()->mutable_synthetic();
-  if (full.data().format() == config::Data::MNIST) full.mutable_data()->mutable_mnist();
-  full.mutable_optimizer();
-  full.mutable_evaluation();
-  full.mutable_server();
-  full.mutable_worker();
-  full.mutable_deadlines();
-  full.mutable_checkpoint();
-  SpellOutDefaults(full);
-  DropMeaningless(full, config);
-  std::string text;
-  pb::TextFormat::Printer printer;
-  printer.SetUseShortRepeatedPrimitives(true);
-  printer.SetUseUtf8StringEscaping(true);
-  MUSTER_CHECK(printer.PrintToString(full, &text));
-  return text;
-}
-
-void WriteConfig(const config::Config& config, const std::string& path) {
-  WriteFileAtomically(path,
-                      "# Written by muster launch; launching from this file repeats the run.\n" +
-                          ConfigText(config));
-}
-
-Shape StoredShape(const config::Data& data) {
-  switch (data.format()) {
-    case config::Data::CIFAR10:
-      return {32, 32, 3};
-    case config::Data::SYNTHETIC:
-      return {data.synthetic().height(), data.synthetic().width(), data.synthetic().channels()};
-    case config::Data::MNIST:
-      return {data.mnist().image_height(), data.mnist().image_width(), 1};
-  }
-  MUSTER_CHECK(false);
-  return {};
-}
-
-Shape InputShape(const config::Data& data) {
-  Shape shape = StoredShape(data);
-  if (data.preprocess().has_crop_height()) {
-    shape.height = data.preprocess().crop_height();
-    shape.width = data.preprocess().crop_width();
-  }
-  return shape;
-}
-
-int64_t DataClasses(const config::Data& data) {
-  switch (data.format()) {
-    case config::Data::CIFAR10:
-    case config::Data::MNIST:
-      return 10;
-    case config::Data::SYNTHETIC:
-      return data.synthetic().classes();
-  }
-  MUSTER_CHECK(false);
-  return 0;
 }
 
 int AvailableCores() {

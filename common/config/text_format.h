@@ -24,14 +24,4 @@ void ParseTextFile(const std::string& file, const std::string& prefix,
 void ParseText(const std::string& text, const std::string& origin, const std::string& prefix,
                google::protobuf::Message& message, Locations& locations);
 
-// Sets one field from text: "run.epochs", "model.layer[2].dropout.rate", "model.layer[conv1].…"
-// (an element found by its name). A value is what text format allows; strings need no quotes,
-// lists are written [3, 3], messages { key: value }. What was there is replaced, and so is another
-// member of the same oneof. Throws Error(kUsage) that starts with `origin`.
-void SetField(google::protobuf::Message& config, const std::string& path, const std::string& value,
-              const std::string& origin, Locations& locations);
-
-// The one of `candidates` that `name` most likely means, or "" if none is near.
-std::string NearestName(const std::string& name, const std::vector<std::string>& candidates);
-
 }  // namespace muster

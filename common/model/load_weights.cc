@@ -54,8 +54,9 @@ std::string Why(const StoredTensor& stored, const TorchTensor& wanted) {
                      stored.ShapeString(), wanted.ShapeString());
 }
 
+// `hint`: what may be done about it, or what all of it is.
 [[noreturn]] void Refuse(const std::string& path, const std::vector<std::string>& mismatches,
-                         bool none_fits) {
+                         const char* hint) {
   std::vector<std::string> shown(
       mismatches.begin(),
       mismatches.begin() + static_cast<std::ptrdiff_t>(std::min(mismatches.size(), kMostNamed)));
@@ -63,10 +64,7 @@ std::string Why(const StoredTensor& stored, const TorchTensor& wanted) {
     shown.push_back(fmt::format("and {} more",
                                 FormatCount(static_cast<int64_t>(mismatches.size() - kMostNamed))));
   }
-  throw Error(ExitCode::kData, "{}: does not fit the network{}: {}", path,
-              none_fits ? ", no variable of which is in it (other names? see `muster import --map`)"
-                        : " (--skip-mismatched takes what fits)",
-              Join(shown, "; "));
+  throw Error(ExitCode::kData, "{}: does not fit the network{}: {}", path, hint, Join(shown, "; "));
 }
 
 // A tensor of the file and the variable that it is.
@@ -80,12 +78,19 @@ struct Fits {
   std::vector<std::string> skipped;
 };
 
+const char* HintFor(const Fits& found, bool names_fit) {
+  if (!found.fits.empty()) return " (--skip-mismatched takes what fits)";
+  return names_fit ? ": it has variables of these names, but none of them in the network's shape"
+                   : ", no variable of which is in it (other names? see `muster import --map`)";
+}
+
 // `torch` and `file` outlive the result.
 Fits FindFits(const SafetensorsReader& file, const TorchTensors& torch,
               const LoadOptions& options) {
   auto stored = ByOurNames(file, options.names);
   std::erase_if(stored, [](const auto& one) { return one.first.ends_with(kCounter); });
   Fits result;
+  bool names_fit = false;
   for (const TorchTensor& wanted : torch.tensors()) {
     const auto found = stored.find(wanted.name());
     if (found == stored.end()) {
@@ -97,6 +102,7 @@ Fits FindFits(const SafetensorsReader& file, const TorchTensors& torch,
     if (SafetensorsReader::IsFloat(tensor.type) && tensor.shape == wanted.shape()) {
       result.fits.push_back({&tensor, &wanted});
     } else {
+      names_fit = true;
       result.skipped.push_back(Why(tensor, wanted));
     }
     stored.erase(found);
@@ -106,7 +112,9 @@ Fits FindFits(const SafetensorsReader& file, const TorchTensors& torch,
                                          Printable(name), tensor->ShapeString()));
   }
   const bool all = result.skipped.empty() || options.skip_mismatched;
-  if (result.fits.empty() || !all) Refuse(file.path(), result.skipped, result.fits.empty());
+  if (result.fits.empty() || !all) {
+    Refuse(file.path(), result.skipped, HintFor(result, names_fit));
+  }
   return result;
 }
 

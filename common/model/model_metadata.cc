@@ -41,6 +41,16 @@ const std::string* Find(const Metadata& metadata, const char* key) {
   return found == metadata.end() ? nullptr : &found->second;
 }
 
+template <typename Number>
+std::optional<Number> NumberIn(const Metadata& metadata, const char* key) {
+  const std::string* const text = Find(metadata, key);
+  Number number = 0;
+  if (text == nullptr) return std::nullopt;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
+  if (error != std::errc() || end != text->data() + text->size()) return std::nullopt;
+  return number;
+}
+
 }  // namespace
 
 Metadata ModelMetadata(const config::Config& config, const Graph& graph, const ModelInfo& info) {
@@ -88,12 +98,15 @@ bool IsAverage(const Metadata& metadata) {
 }
 
 std::optional<int64_t> StepOf(const Metadata& metadata) {
-  const std::string* const text = Find(metadata, "step");
-  int64_t step = 0;
-  if (text == nullptr) return std::nullopt;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), step);
-  if (error != std::errc() || end != text->data() + text->size()) return std::nullopt;
-  return step;
+  return NumberIn<int64_t>(metadata, "step");
+}
+
+std::optional<double> TestAccuracyOf(const Metadata& metadata) {
+  return NumberIn<double>(metadata, "test_accuracy");
+}
+
+std::optional<double> TestLossOf(const Metadata& metadata) {
+  return NumberIn<double>(metadata, "test_loss");
 }
 
 }  // namespace muster

@@ -33,5 +33,7 @@ std::optional<config::Config> ConfigOf(const Metadata& metadata, const std::stri
 std::vector<std::string> ClassNamesOf(const Metadata& metadata);
 bool IsAverage(const Metadata& metadata);
 std::optional<int64_t> StepOf(const Metadata& metadata);
+std::optional<double> TestAccuracyOf(const Metadata& metadata);
+std::optional<double> TestLossOf(const Metadata& metadata);
 
 }  // namespace muster

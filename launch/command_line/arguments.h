@@ -35,6 +35,7 @@ struct Arguments {
   int cards = 1;                        // for a command
   std::vector<std::string> command;
   std::string initial_weights, from, out, format, names;  // files of weights
+  bool force = false;                                     // a file may be replaced
   bool skip_mismatched = false, ema = false, raw = false, best = false, show_config = false;
   bool confusion = false;
   std::string confusion_csv, samples;

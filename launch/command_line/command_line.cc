@@ -11,7 +11,7 @@
 
 #include "common/base/error.h"
 #include "common/base/join.h"
-#include "common/config/text_format.h"
+#include "common/config/nearest_name.h"
 #include "launch/command_line/arguments.h"
 #include "launch/command_line/commands.h"
 #include "launch/command_line/help_text.h"

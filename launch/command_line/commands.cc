@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 
 #include "common/base/error.h"
 #include "common/base/join.h"
@@ -15,19 +14,15 @@
 #include "common/link/tcp_address.h"
 #include "launch/bench/bench_command.h"
 #include "launch/command_line/find_config.h"
+#include "launch/command_line/model_commands.h"
+#include "launch/command_line/programs.h"
 #include "launch/data/count_samples.h"
 #include "launch/data/download.h"
 #include "launch/data/synthesize.h"
 #include "launch/doctor/doctor_command.h"
-#include "launch/evaluate/eval_command.h"
-#include "launch/evaluate/predict_command.h"
 #include "launch/gpu/gpus_command.h"
-#include "launch/inspect/inspect_command.h"
 #include "launch/job/job_token.h"
 #include "launch/job/launch_command.h"
-#include "launch/model/export_command.h"
-#include "launch/model/import_command.h"
-#include "launch/model/inspect_source.h"
 #include "launch/plot/plot_command.h"
 #include "launch/runs/runs_command.h"
 #include "launch/text/console.h"
@@ -40,12 +35,6 @@ namespace muster {
 namespace {
 
 constexpr int64_t kTrainFiles = 5;  // of CIFAR-10's layout
-
-// The programs of one build or installation lie in one directory.
-std::filesystem::path ProgramFolder() {
-  return std::filesystem::read_symlink("/proc/self/exe").parent_path();
-}
-std::string Sibling(const std::string& name) { return ProgramFolder() / name; }
 
 // This process becomes the sibling program.
 [[noreturn]] void Become(const std::string& name, const std::vector<std::string>& arguments) {
@@ -136,77 +125,6 @@ int MakeToken(const Arguments& arguments) {
   WriteTokenFile(arguments.token_file, token);
   PrintResult("a new job token, for --token-file: " + arguments.token_file);
   return 0;
-}
-
-ModelChoice ChoiceOf(const Arguments& arguments) {
-  return {.average = arguments.ema, .raw = arguments.raw, .best = arguments.best};
-}
-
-int Inspect(const Arguments& arguments) {
-  if (IsModel(arguments.config)) {
-    const ModelChoice choice = ChoiceOf(arguments);
-    PrintResult(arguments.show_config ? ConfigTextIn(arguments.config, choice)
-                                      : Join(InspectSourceLines(arguments.config, choice), "\n"));
-    return 0;
-  }
-  for (const auto& [given, option] :
-       {std::pair(arguments.show_config, "--config"), std::pair(arguments.ema, "--ema"),
-        std::pair(arguments.best, "--best")}) {
-    if (!given) continue;
-    throw Error(ExitCode::kUsage, "{}: {} is no file of weights", option, arguments.config);
-  }
-  PrintResult(Join(InspectLines(LoadConfig(arguments.config, SettingsOf(arguments))), "\n"));
-  return 0;
-}
-
-int Import(const Arguments& arguments) {
-  PrintResult(Join(ImportModel({.file = arguments.from,
-                                .config_path = arguments.config,
-                                .settings = SettingsOf(arguments),
-                                .names = arguments.names,
-                                .skip_mismatched = arguments.skip_mismatched,
-                                .out = arguments.out}),
-                   "\n"));
-  return 0;
-}
-
-int Export(const Arguments& arguments) {
-  PrintResult(Join(ExportModel({.from = arguments.from,
-                                .format = arguments.format,
-                                .choice = ChoiceOf(arguments),
-                                .config_path = arguments.config,
-                                .settings = SettingsOf(arguments),
-                                .out = arguments.out}),
-                   "\n"));
-  return 0;
-}
-
-EvaluationSource SourceOf(const Arguments& arguments) {
-  return {.from = arguments.from,
-          .choice = ChoiceOf(arguments),
-          .config_path = arguments.config,
-          .settings = SettingsOf(arguments)};
-}
-
-int Eval(const Arguments& arguments) {
-  return RunEval({.source = SourceOf(arguments),
-                  .confusion = arguments.confusion || !arguments.confusion_csv.empty(),
-                  .csv = arguments.confusion_csv,
-                  .json = arguments.json,
-                  .wait_s = 60 * arguments.wait_minutes.value_or(0),
-                  .server_program = Sibling("muster-server"),
-                  .worker_program = Sibling("muster-worker"),
-                  .count_data = CountSamples});
-}
-
-int Predict(const Arguments& arguments) {
-  return RunPredict({.source = SourceOf(arguments),
-                     .samples = arguments.samples,
-                     .training_set = arguments.training_set,
-                     .top = arguments.top,
-                     .json = arguments.json,
-                     .worker_program = Sibling("muster-worker"),
-                     .count_data = CountSamples});
 }
 
 int Bench(const Arguments& arguments) {

@@ -79,7 +79,8 @@ inline constexpr const char* kLaunchFooter =
     "  0    completed, also when an evaluation stopped it early; a dry run\n"
     "  1    a failure that has no code of its own (the message says which)\n"
     "  2    command line, config, or too old a processor; nothing was started\n"
-    "  3    a data file is missing, truncated or foreign; no checkpoint is whole\n"
+    "  3    a data file is missing, truncated or foreign; weights cannot be read or do not fit the "
+    "network; no checkpoint is whole\n"
     "  4    a loss, gradient or weight was not finite; rank, step and variable are named\n"
     "  5    a wait ran into its deadline, also that for a sign of life of a process\n"
     "  6    the server or a worker was killed or crashed\n"
@@ -102,6 +103,20 @@ inline constexpr const char* kEvalFooter =
     "  muster eval model.safetensors --data DIR --json\n"
     "\n"
     "Exit codes: as of `muster launch`.";
+
+inline constexpr const char* kImportFooter =
+    "Examples:\n"
+    "  muster import theirs.safetensors --config configs/cifar10.txtpb ours.safetensors\n"
+    "\n"
+    "Exit codes: 0 done, 1 OUT cannot be written, 2 command line or config, or OUT is\n"
+    "there already, 3 FILE cannot be read, or does not fit the network.";
+
+inline constexpr const char* kExportFooter =
+    "Examples:\n"
+    "  muster export runs/a --best --format onnx model.onnx\n"
+    "\n"
+    "Exit codes: 0 done, 1 OUT cannot be written, 2 command line or config, or OUT is\n"
+    "there already, 3 weights that cannot be read, or do not fit the network.";
 
 inline constexpr const char* kPredictFooter =
     "One process computes them, with the bits of an evaluation. Probabilities are the\n"

@@ -39,6 +39,11 @@ void AddEvaluationArguments(CLI::App& command, Arguments& arguments) {
   command.add_flag("--json", arguments.json, "Print one JSON object instead");
 }
 
+void AddOutputFile(CLI::App& command, Arguments& arguments, const char* what) {
+  command.add_option("OUT", arguments.out, what)->required()->type_name("PATH");
+  command.add_flag("--force", arguments.force, "Replace OUT, if it is there already");
+}
+
 }  // namespace
 
 void DescribeInspect(CLI::App& inspect, Arguments& arguments) {
@@ -59,9 +64,7 @@ void DescribeImport(CLI::App& import, Arguments& arguments) {
       .add_option("FILE", arguments.from, "A safetensors file, such as PyTorch's save_file writes")
       ->required()
       ->type_name("PATH");
-  import.add_option("OUT", arguments.out, "The file to write, for launch --initial-weights")
-      ->required()
-      ->type_name("PATH");
+  AddOutputFile(import, arguments, "The file to write, for launch --initial-weights");
   import.add_option("--config", arguments.config, "The config whose network it is to be")
       ->required()
       ->type_name("CONFIG");
@@ -73,6 +76,7 @@ void DescribeImport(CLI::App& import, Arguments& arguments) {
       "A file with lines \"THEIRS OURS\": what variables, or all that begin with a name and a "
       "dot, are called here; OURS is - for what is to be left out");
   AddSkipMismatched(import, arguments);
+  import.footer(kImportFooter);
 }
 
 void DescribeEval(CLI::App& command, Arguments& arguments) {
@@ -105,7 +109,7 @@ void DescribePredict(CLI::App& command, Arguments& arguments) {
 
 void DescribeExport(CLI::App& command, Arguments& arguments) {
   AddModelArguments(command, arguments);
-  command.add_option("OUT", arguments.out, "The file to write")->required()->type_name("PATH");
+  AddOutputFile(command, arguments, "The file to write");
   command.add_option("--format", arguments.format, "safetensors, npz (NumPy) or onnx")
       ->required()
       ->type_name("FORMAT")
@@ -118,6 +122,7 @@ void DescribeExport(CLI::App& command, Arguments& arguments) {
       ->type_name("PATH.TO.KEY=VALUE")
       ->allow_extra_args(false)
       ->needs(config);
+  command.footer(kExportFooter);
 }
 
 }  // namespace muster

@@ -15,4 +15,12 @@ DataCount CountSamples(const config::Config& config) {
   }
 }
 
+DataCount CountTestSamples(const config::Config& config) {
+  try {
+    return {.test = OpenTestSet(config.data(), config.run().seed()).test->size()};
+  } catch (const Error& error) {
+    return {.problem = error.what(), .code = error.code()};
+  }
+}
+
 }  // namespace muster

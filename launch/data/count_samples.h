@@ -8,5 +8,7 @@ namespace muster {
 
 // Opens the data as a worker would. What is wrong with them becomes `problem`.
 DataCount CountSamples(const config::Config& config);
+// The same for what trains nothing: the test set alone, of which DataCount::train says nothing.
+DataCount CountTestSamples(const config::Config& config);
 
 }  // namespace muster

@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "launch/text/units.h"
@@ -11,16 +10,6 @@ namespace muster {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::optional<double> NumberIn(const Metadata& metadata, const char* key) {
-  const auto found = metadata.find(key);
-  double number = 0;
-  if (found == metadata.end()) return std::nullopt;
-  const std::string& text = found->second;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || stop != text.data() + text.size()) return std::nullopt;
-  return number;
-}
 
 // Every digit that tells the number from its neighbours.
 std::string Exact(const std::optional<double>& number) {
@@ -60,9 +49,9 @@ Json ScoresJson(const TestScores& scores) {
 }  // namespace
 
 std::optional<TestScores> ReportedScores(const Metadata& metadata) {
-  const auto accuracy = NumberIn(metadata, "test_accuracy");
+  const auto accuracy = TestAccuracyOf(metadata);
   if (!accuracy) return std::nullopt;
-  return TestScores{.accuracy = *accuracy, .loss = NumberIn(metadata, "test_loss")};
+  return TestScores{.accuracy = *accuracy, .loss = TestLossOf(metadata)};
 }
 
 std::vector<std::string> EvaluationLines(const EvaluationReport& report) {

@@ -74,6 +74,7 @@ std::unique_ptr<ChildProcess> JobProcesses::StartWorker(int rank, bool append) c
                       .log_path = plan_.dir->WorkerLogPath(rank),
                       .inherited_fds = {token_.fd()},
                       .append = append};
+  if (plan_.evaluate) worker.arguments.emplace_back("--evaluate");
   if (!plan_.places.empty()) PutInPlace(plan_.places[static_cast<size_t>(rank)], worker);
   return std::make_unique<ChildProcess>(worker);
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <filesystem>
+
 #include "launch/text/units.h"
 
 namespace muster {
@@ -9,8 +11,10 @@ namespace muster {
 std::vector<std::string> ModelTexts(const events::Summary& summary, const RunDir& dir) {
   std::vector<std::string> texts;
   for (const events::Summary::Model& model : summary.models()) {
-    std::string text = fmt::format("{}/{}: ", dir.shown(), model.file());
-    const bool best = model.file().starts_with("best");
+    const std::filesystem::path file = model.file();
+    std::string text = file.is_absolute() ? file.string() : dir.shown() + "/" + file.string();
+    text += ": ";
+    const bool best = file.filename().string().starts_with("best");
     text += fmt::format("{}{} step {}", model.average() ? "the moving average " : "",
                         best ? "of the best evaluation, at" : "after", FormatCount(model.step()));
     if (best && model.has_test_accuracy()) {

@@ -74,12 +74,16 @@ std::string GoOnText(const std::optional<events::Summary>& summary, const RunDir
 
 // What could not be written down. The run's result is what was printed.
 void ReportTrouble(JobOutcome& outcome, const RunDir& dir) {
-  if (!outcome.summary || outcome.summary->trouble().empty()) return;
-  PrintError(
-      fmt::format("muster: error: not everything of the run could be kept: {}; when there is room "
-                  "again: muster "
-                  "launch --resume {} [--save-to DIR]\n",
-                  outcome.summary->trouble(), dir.shown()));
+  if (!outcome.summary) return;
+  const std::string &trouble = outcome.summary->trouble(), &lost = outcome.summary->lost();
+  if (trouble.empty() && lost.empty()) return;
+  if (!trouble.empty()) {
+    PrintError(
+        fmt::format("muster: error: not everything of the run could be kept: {}; when there is "
+                    "room again: muster launch --resume {} [--save-to DIR]\n",
+                    trouble, dir.shown()));
+  }
+  if (!lost.empty()) PrintError(fmt::format("muster: error: {}\n", lost));
   if (outcome.exit_code == ExitCode::kOk) outcome.exit_code = ExitCode::kFailure;
 }
 

@@ -69,6 +69,7 @@ int RunSeries(const LaunchArguments& arguments, PreparedJob job, SignalSource& s
                 "--repeat and --trace: expected one of them: a series has no single trace");
   }
   const uint64_t first_seed = job.config.run().seed();
+  const std::string save_to = job.config.checkpoint().save_to();
   (void)LastSeed(first_seed, arguments.repeat);
   RunDir base = RunDir::Make(job.config.run().dir(), arguments.config_path);
   CheckSeriesDir(base, first_seed, arguments.repeat);
@@ -78,6 +79,7 @@ int RunSeries(const LaunchArguments& arguments, PreparedJob job, SignalSource& s
   for (int i = 0; i < arguments.repeat && exit_code == ExitCode::kOk; ++i) {
     const uint64_t seed = first_seed + static_cast<uint64_t>(i);
     job.config.mutable_run()->set_seed(seed);
+    if (!save_to.empty()) job.config.mutable_checkpoint()->set_save_to(SeedDir(save_to, seed));
     printed &= PrintLines({fmt::format("{}run {} of {}: seed {}", i == 0 ? "" : "\n", i + 1,
                                        arguments.repeat, seed)});
     RunDir dir = RunDir::Open(SeedDir(base.shown(), seed));

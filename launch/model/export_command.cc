@@ -8,6 +8,7 @@
 #include "common/tensors/safetensors_writer.h"
 #include "launch/model/npz.h"
 #include "launch/model/onnx_export.h"
+#include "launch/model/output_file.h"
 #include "launch/text/units.h"
 #include "proto/config.pb.h"
 
@@ -44,6 +45,7 @@ Graph NetworkOf(const SafetensorsReader& model, const ExportArguments& arguments
 }  // namespace
 
 std::vector<std::string> ExportModel(const ExportArguments& arguments) {
+  CheckOutputFile(arguments.out, arguments.force);
   const OpenedModel opened = OpenModel(arguments.from, arguments.choice);
   const SafetensorsReader& model = opened.file;
   if (arguments.format == "safetensors") {

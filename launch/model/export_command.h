@@ -16,6 +16,7 @@ struct ExportArguments {
   std::string config_path;  // of the network, for ONNX, where the file does not say it; or ""
   std::vector<Setting> settings;
   std::string out;
+  bool force = false;  // OUT may be replaced
 };
 
 // Writes OUT and returns what is to be said about it. Throws Error: kUsage, kData, kFailure.

@@ -6,6 +6,7 @@
 #include "common/config/build_graph.h"
 #include "common/model/load_weights.h"
 #include "common/model/write_model.h"
+#include "launch/model/output_file.h"
 #include "launch/model/tensor_names.h"
 #include "launch/text/units.h"
 #include "proto/config.pb.h"
@@ -13,6 +14,7 @@
 namespace muster {
 
 std::vector<std::string> ImportModel(const ImportArguments& arguments) {
+  CheckOutputFile(arguments.out, arguments.force);
   config::Config config = LoadConfig(arguments.config_path, arguments.settings);
   ResolveForMachine(config, AvailableCores());
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));

@@ -14,6 +14,7 @@ struct ImportArguments {
   std::string names;  // a file (tensor_names.h), or ""
   bool skip_mismatched = false;
   std::string out;
+  bool force = false;  // OUT may be replaced
 };
 
 // Writes OUT, for run.initial_weights, and returns what is to be said about it. Variables that are

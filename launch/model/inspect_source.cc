@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <charconv>
 #include <filesystem>
 
 #include "common/base/error.h"
@@ -26,13 +25,8 @@ std::string Row(const std::string& key, const std::string& value) {
 }
 
 std::string AccuracyText(const Metadata& metadata) {
-  const auto found = metadata.find("test_accuracy");
-  double accuracy = 0;
-  if (found == metadata.end()) return "";
-  const std::string& text = found->second;
-  if (std::from_chars(text.data(), text.data() + text.size(), accuracy).ec != std::errc())
-    return "";
-  return ", test accuracy " + FormatPercent(accuracy, 2);
+  const auto accuracy = TestAccuracyOf(metadata);
+  return accuracy ? ", test accuracy " + FormatPercent(*accuracy, 2) : "";
 }
 
 std::string FileText(const std::string& path) {

@@ -10,11 +10,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <string_view>
 #include <thread>
 
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
+#include "common/base/log.h"
 #include "common/base/resource_limits.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/state_file.h"
@@ -121,6 +123,20 @@ void WriteText(const std::string& path, const std::string& text) {
   if (::fsync(fd.get()) != 0) Fail(path, "synced");
 }
 
+// The run's mark tells its checkpoints from those of others.
+void TakeFolder(const std::string& folder, const std::string& run_id) {
+  const std::string path = folder + "/" + kRunIdFile;
+  std::ifstream file(path);
+  if (!file) return WriteFileAtomically(path, run_id);
+  std::string there;
+  file >> there;
+  if (there == run_id) return;
+  throw Error(ExitCode::kFailure,
+              "{}: expected checkpoints of the run {}, found those of {}: choose another directory "
+              "(--save-to)",
+              folder, run_id, Printable(there));
+}
+
 // Under another name first: what is half removed is no checkpoint.
 void Remove(const std::string& folder) {
   std::error_code ignored;
@@ -149,14 +165,13 @@ void WriteCheckpoint(const CheckpointToWrite& what, const TensorImage& image) {
   const std::string path = all + "/" + what.name.Text();
   const std::string unfinished = path + kUnfinished;
   std::error_code ignored;
+  if (what.await_best) what.await_best();
   try {
     if (!fs::exists(all, ignored)) {
       MakeFolder(all);
       SyncFolder(what.run_dir);
     }
-    if (!fs::exists(all + "/" + kRunIdFile, ignored)) {
-      WriteFileAtomically(all + "/" + kRunIdFile, what.state.run_id());
-    }
+    TakeFolder(all, what.state.run_id());
     fs::remove_all(unfinished, ignored);
     WriteFolder(unfinished, what, image);
     // Of an attempt that failed at the very end.

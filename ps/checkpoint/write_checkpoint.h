@@ -1,6 +1,7 @@
 // Puts a checkpoint on the disk: a folder that is there whole, or not at all.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,9 @@ struct CheckpointToWrite {
   CheckpointName name;
   checkpoint::State state;  // without its tensors, which are added here
   std::vector<StoredTensor> tensors;
+  // Called first: the best weights that the state tells of are to be on the disk when it is, for no
+  // run that goes on from it makes them again. May be empty.
+  std::function<void()> await_best;
   // Reaches the disk before the checkpoint that counts its bytes; -1: there is none.
   int metrics_fd = -1;
   // Removed when the new one is there for good, and not before.

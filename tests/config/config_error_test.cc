@@ -1,5 +1,6 @@
 // What is wrong with the text of a config is said with its place, what was expected, and what else
 // may have been meant.
+#include "common/config/nearest_name.h"
 #include "tests/config/config_fixture.h"
 
 namespace muster::testing {

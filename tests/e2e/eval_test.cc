@@ -250,13 +250,36 @@ TEST_F(Evaluate, WhatCannotBe) {
   EXPECT_TRUE(NothingLeft(10));
 }
 
+// Whoever only evaluates need not have what the run was trained on.
+TEST_F(Evaluate, TheTestSetIsEnough) {
+  const Outcome run = Launch({"run.epochs=3"});
+  ASSERT_EQ(run.exit_code, 0) << run.log;
+  const Json all = Ask({"predict", Path("run0"), "--samples", "0-39", "--top", "10"});
+  for (int file = 1; file <= 5; ++file) {
+    fs::remove(Path("data") / ("data_batch_" + std::to_string(file) + ".bin"));
+  }
+  for (const std::string workers : {"1", "3"}) {
+    ExpectSame(Ask({"eval", Path("run0"), "--workers", workers}), Reported("run0", 18));
+  }
+  EXPECT_EQ(Ask({"predict", Path("run0"), "--samples", "0-39", "--top", "10"}), all);
+  ExpectRefused({"predict", Path("run0"), "--samples", "0", "--training-set"}, ExitCode::kData,
+                "data_batch_1.bin");
+  ExpectRefused({"launch", Path("tiny.txtpb"), "--data", Path("data")}, ExitCode::kData,
+                "data_batch_1.bin");
+  // A few images, fewer than there are workers.
+  fs::resize_file(Path("data") / "test_batch.bin", 2 * 3073);
+  EXPECT_EQ(Ask({"eval", Path("run0"), "--workers", "3"})["test_images"], 2);
+  fs::remove(Path("data") / "test_batch.bin");
+  ExpectRefused({"eval", Path("run0")}, ExitCode::kData, "test_batch.bin");
+}
+
 TEST_F(Evaluate, ACheckpointIsExportedAndInspected) {
   const Outcome run = Launch({"run.steps=4", "optimizer.ema_decay=0.9"});
   ASSERT_EQ(run.exit_code, 0) << run.log;
   const std::string checkpoint = Checkpoints("run0").back();
   const auto exported = [&](const std::vector<std::string>& more, const std::string& file) {
-    std::vector<std::string> arguments{"export", checkpoint, Path("out.safetensors"), "--format",
-                                       "safetensors"};
+    std::vector<std::string> arguments{"export",  checkpoint, Path("out.safetensors"),
+                                       "--force", "--format", "safetensors"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     const Outcome outcome = Muster(arguments);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.log;

@@ -1,21 +1,31 @@
 // Preloaded into a job's programs: in muster-worker MUSTER_FAULT=map lets no shared memory be
-// mapped, and MUSTER_FAULT=receive no descriptor be received, as where a limit is reached.
+// mapped, and MUSTER_FAULT=receive no descriptor be received, as where a limit is reached. In
+// muster-server MUSTER_FAULT=best ends the process while it writes the best weights, after a while
+// in which the run goes on.
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 namespace {
 
-bool IsWanted(const char* fault) {
+bool IsWanted(const char* fault, const char* program = "muster-worker") {
   const char* const wanted = std::getenv("MUSTER_FAULT");
   return wanted != nullptr && std::strcmp(wanted, fault) == 0 &&
-         std::strcmp(program_invocation_short_name, "muster-worker") == 0;
+         std::strcmp(program_invocation_short_name, program) == 0;
+}
+
+bool IsBestWeights(int fd) {
+  char link[32], target[4096] = {};
+  std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  return ::readlink(link, target, sizeof target - 1) > 0 &&
+         std::strstr(target, "/best.safetensors") != nullptr;
 }
 
 // Data files are mapped, too.
@@ -36,6 +46,16 @@ extern "C" void* mmap(void* address, size_t size, int protection, int flags, int
   using Function = void* (*)(void*, size_t, int, int, int, off_t);
   static const auto real = reinterpret_cast<Function>(::dlsym(RTLD_NEXT, "mmap"));
   return real(address, size, protection, flags, fd, offset);
+}
+
+extern "C" int fsync(int fd) {
+  if (IsWanted("best", "muster-server") && IsBestWeights(fd)) {
+    ::usleep(1'500'000);
+    ::raise(SIGKILL);
+  }
+  using Function = int (*)(int);
+  static const auto real = reinterpret_cast<Function>(::dlsym(RTLD_NEXT, "fsync"));
+  return real(fd);
 }
 
 extern "C" ssize_t recvmsg(int fd, msghdr* message, int flags) {

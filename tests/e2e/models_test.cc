@@ -141,8 +141,17 @@ TEST_F(WeightFiles, ImportRenamesAndSkips) {
 
   // Without the head, which then starts anew.
   const std::string fewer = Write("fewer", "backbone.conv conv\nbackbone.hidden hidden\n");
-  const Outcome partly =
-      Muster({"import", theirs, out, "--config", config, "--map", fewer, "--skip-mismatched"});
+  const std::vector<std::string> without_head{"import", theirs,  out,   "--config",
+                                              config,   "--map", fewer, "--skip-mismatched"};
+  const Outcome refused = Muster(without_head);
+  EXPECT_EQ(refused.exit_code, Code(ExitCode::kUsage));
+  EXPECT_THAT(refused.log, HasSubstr(out + ": is there already"));
+  EXPECT_NE(SafetensorsReader(out).header().Find("out.weight"), nullptr);
+  const Outcome partly = Muster([&] {
+    std::vector<std::string> words = without_head;
+    words.emplace_back("--force");
+    return words;
+  }());
   ASSERT_EQ(partly.exit_code, 0) << partly.log;
   EXPECT_THAT(partly.log,
               AllOf(HasSubstr("4 of 6 variables"), HasSubstr("out.weight [10,16] is missing"),
@@ -207,6 +216,15 @@ TEST_F(WeightFiles, ExportedSafetensorsAreTheSame) {
   std::ifstream a(Weights(), std::ios::binary), b(out, std::ios::binary);
   EXPECT_TRUE(
       std::equal(std::istreambuf_iterator<char>(a), {}, std::istreambuf_iterator<char>(b), {}));
+  // Nothing is replaced that nobody wants replaced, and it is said before any work.
+  const std::string npz = Path("there.npz");
+  std::ofstream(npz) << "work of a day";
+  const Outcome refused = Muster({"export", Path("run0"), "--format", "npz", npz});
+  EXPECT_EQ(refused.exit_code, Code(ExitCode::kUsage));
+  EXPECT_THAT(refused.log, AllOf(HasSubstr(npz + ": is there already"), HasSubstr("--force")));
+  EXPECT_EQ(std::filesystem::file_size(npz), 13u);
+  EXPECT_EQ(Muster({"export", Path("run0"), "--format", "npz", npz, "--force"}).exit_code, 0);
+  EXPECT_GT(std::filesystem::file_size(npz), 1000u);
 }
 
 TEST_F(WeightFiles, InspectShowsVariablesAndWhatIsFrozen) {

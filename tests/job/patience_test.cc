@@ -1,19 +1,15 @@
 // Evaluations that end a run or lower its rate: the server's decision, the same for a run that goes
 // on from anywhere.
 #include <gmock/gmock-matchers.h>
-#include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
-
-#include <filesystem>
 
 #include "common/base/error.h"
+#include "tests/job/run_dirs.h"
 #include "tests/job/test_job.h"
 
 namespace muster::testing {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::Each;
 
 // Every weight falls by the learning rate in each step.
@@ -22,17 +18,8 @@ float Falling(int64_t, int64_t slice, size_t) { return slice == 0 ? 1.0f : 0.0f;
 // Better at first, then not, then once more: of 40 samples.
 int64_t Correct(int64_t version, int64_t) { return version <= 4 ? version : version == 12 ? 6 : 3; }
 
-class PatienceJob : public ::testing::Test {
+class PatienceJob : public RunDirs {
  protected:
-  PatienceJob() {
-    std::string pattern = fs::temp_directory_path() / "muster-patience-XXXXXX";
-    dir_ = ::mkdtemp(pattern.data());
-  }
-  ~PatienceJob() override {
-    std::error_code ignored;
-    fs::remove_all(dir_, ignored);
-  }
-
   struct Result {
     ServerResult server;
     std::vector<float> weights;
@@ -40,12 +27,11 @@ class PatienceJob : public ::testing::Test {
   // Evaluated every two steps, and at the end unless `settings` say otherwise.
   Result Run(const std::string& settings, int64_t steps, uint32_t workers,
              const std::string& dir = "", const SliceGradient& gradient = Rough) {
-    config::Config config = SmallConfig(workers, 4), more;
+    config::Config config = SmallConfig(workers, 4);
     config.mutable_evaluation()->set_skip_final(false);
     config.mutable_evaluation()->set_every_steps(2);
     config.mutable_evaluation()->set_batch(20);
-    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(settings, &more)) << settings;
-    config.MergeFrom(more);
+    config = With(std::move(config), settings);
     config.mutable_run()->set_steps(steps);
     if (!dir.empty()) config.mutable_run()->set_dir(dir);
     TestJob job(config);
@@ -55,15 +41,6 @@ class PatienceJob : public ::testing::Test {
     result.server = job.Finish();
     return result;
   }
-  std::string NewRun() {
-    const std::string dir = dir_ / std::to_string(runs_++);
-    fs::create_directory(dir);
-    return dir;
-  }
-
- private:
-  fs::path dir_;
-  int runs_ = 0;
 };
 
 const std::string kPlateau =

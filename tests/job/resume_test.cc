@@ -1,36 +1,24 @@
 // A server that goes on from every step of a run ends with the same weights as one that never
 // stopped: each optimizer, the average, clipping, skipped steps, 16 bits, any number of workers.
 #include <gmock/gmock-matchers.h>
-#include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
-#include <filesystem>
 #include <limits>
 
 #include "common/base/error.h"
+#include "tests/job/run_dirs.h"
 #include "tests/job/test_job.h"
 
 namespace muster::testing {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
 constexpr int64_t kSteps = 9;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-class ResumeJob : public ::testing::Test {
+class ResumeJob : public RunDirs {
  protected:
-  ResumeJob() {
-    std::string pattern = fs::temp_directory_path() / "muster-resume-XXXXXX";
-    dir_ = ::mkdtemp(pattern.data());
-  }
-  ~ResumeJob() override {
-    std::error_code ignored;
-    fs::remove_all(dir_, ignored);
-  }
-
   // The weights' hash after so many steps.
   uint64_t Run(const std::string& settings, int64_t steps, uint32_t workers,
                const std::string& dir = "", const SliceGradient& gradient = Rough) {
@@ -40,23 +28,11 @@ class ResumeJob : public ::testing::Test {
   }
   static config::Config Config(const std::string& settings, int64_t steps, uint32_t workers,
                                const std::string& dir) {
-    config::Config config = SmallConfig(workers, 3);
-    config::Config more;
-    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(settings, &more)) << settings;
-    config.MergeFrom(more);
+    config::Config config = With(SmallConfig(workers, 3), settings);
     config.mutable_run()->set_steps(steps);
     if (!dir.empty()) config.mutable_run()->set_dir(dir);
     return config;
   }
-  std::string NewRun() {
-    const std::string dir = dir_ / std::to_string(runs_++);
-    fs::create_directory(dir);
-    return dir;
-  }
-
- private:
-  fs::path dir_;
-  int runs_ = 0;
 };
 
 constexpr const char* kClip = " clip_value: 20";

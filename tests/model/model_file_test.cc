@@ -110,6 +110,20 @@ TEST_F(ModelFileTest, AFileOfAnotherNetworkIsRefusedInAnyCase) {
   }
 }
 
+TEST_F(ModelFileTest, TheSameNamesInOtherShapesAreNamedWithBoth) {
+  Write();
+  const Graph wider = SmallGraph(R"(
+      layer { name: "fc" dense { units: 9 } })",
+                                 kInput);
+  for (const bool skip : {false, true}) {
+    EXPECT_THAT(ErrorOf(wider, {.skip_mismatched = skip}),
+                AllOf(HasSubstr("none of them in the network's shape"),
+                      HasSubstr("fc.weight is [5,48] in the file, and [9,108] in the network"),
+                      HasSubstr("fc.bias is [5] in the file, and [9] in the network"),
+                      Not(HasSubstr("--map"))));
+  }
+}
+
 TEST_F(ModelFileTest, OtherNames) {
   Write();
   const Graph graph = SmallGraph(R"(

@@ -152,7 +152,7 @@ def compare_models(arguments, folder, name):
 def export(arguments, folder, out_format):
     out = os.path.join(folder, "exported")
     subprocess.run([os.path.join(arguments.bin, "muster"), "export", os.path.join(folder, "model.safetensors"),
-                    "--format", out_format, out], check=True)
+                    "--format", out_format, out, "--force"], check=True)
     return out
 
 

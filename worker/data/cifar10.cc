@@ -48,6 +48,11 @@ int64_t RecordsOf(const MappedFile& file) {
   return static_cast<int64_t>(file.bytes().size()) / kCifar10RecordBytes;
 }
 
+struct FileRecords {
+  std::string path;
+  int64_t records;
+};
+
 // How many records the files must hold; empty where nobody knows.
 struct ExpectedRecords {
   std::string says;
@@ -55,7 +60,7 @@ struct ExpectedRecords {
 };
 
 std::optional<ExpectedRecords> ExpectRecords(const fs::path& folder,
-                                             const std::vector<MappedFile>& train) {
+                                             const std::vector<FileRecords>& train) {
   const fs::path path = folder / kSyntheticNote;
   if (std::ifstream note(path); note) {
     ExpectedRecords expected{path.string() + " says", -1, -1};
@@ -69,43 +74,33 @@ std::optional<ExpectedRecords> ExpectRecords(const fs::path& folder,
     }
     if (expected.train > 0 && expected.test > 0) return expected;
   }
-  for (const MappedFile& file : train) {
-    if (RecordsOf(file) != kCifar10PublishedRecords) continue;
+  for (const FileRecords& file : train) {
+    if (file.records != kCifar10PublishedRecords) continue;
     return ExpectedRecords{fmt::format("the published files have, and {} has",
-                                       fs::path(file.path()).filename().string()),
+                                       fs::path(file.path).filename().string()),
                            kCifar10PublishedRecords, kCifar10PublishedRecords};
   }
   return std::nullopt;
 }
 
 // Of a set that nobody describes: files that are all cut off alike look like a set of one's own.
-std::string RemarkOn(const std::vector<MappedFile>& train) {
-  const int64_t records = RecordsOf(train.front());
-  const bool alike = std::ranges::all_of(
-      train, [&](const MappedFile& file) { return RecordsOf(file) == records; });
+std::string RemarkOn(const std::vector<FileRecords>& train) {
+  const int64_t records = train.front().records;
+  const bool alike =
+      std::ranges::all_of(train, [&](const FileRecords& file) { return file.records == records; });
   if (!alike || records >= kCifar10PublishedRecords) return "";
   return fmt::format("{} images a training file expected, as published, {} found in each",
                      FormatCount(kCifar10PublishedRecords), FormatCount(records));
 }
 
-// A file that ends early, but between two records, shows only beside the others. Returns what is
-// odd, but may be meant.
-std::string CheckCounts(const fs::path& folder, const std::vector<MappedFile>& train,
-                        const MappedFile& test) {
-  const std::optional<ExpectedRecords> expected = ExpectRecords(folder, train);
-  if (!expected) return RemarkOn(train);
-  const auto check = [&](const MappedFile& file, int64_t records) {
-    if (RecordsOf(file) == records) return;
-    throw Error(ExitCode::kData,
-                "{}: expected {} records, as {}, found {}: the file is {} (in a set of your own "
-                "give every training file another number of images than {})",
-                file.path(), records, expected->says, RecordsOf(file),
-                RecordsOf(file) < records ? "truncated" : "of another set",
-                kCifar10PublishedRecords);
-  };
-  for (const MappedFile& file : train) check(file, expected->train);
-  check(test, expected->test);
-  return "";
+// A file that ends early, but between two records, shows only beside the others.
+void CheckCount(const FileRecords& file, int64_t records, const ExpectedRecords& expected) {
+  if (file.records == records) return;
+  throw Error(ExitCode::kData,
+              "{}: expected {} records, as {}, found {}: the file is {} (in a set of your own "
+              "give every training file another number of images than {})",
+              file.path, records, expected.says, file.records,
+              file.records < records ? "truncated" : "of another set", kCifar10PublishedRecords);
 }
 
 class Cifar10Dataset final : public Dataset {
@@ -165,16 +160,14 @@ bool Exists(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-}  // namespace
-
-std::string FindCifar10(const std::string& dir) {
-  const fs::path inner = fs::path(dir) / kCifar10Folder;
-  const bool here =
-      Exists(fs::path(dir) / kCifar10TrainFiles[0]) || Exists(fs::path(dir) / kCifar10TestFile);
-  return !here && Exists(inner) ? inner.string() : dir;
+MappedFile Open(const fs::path& path) {
+  MappedFile file(path.string());
+  CheckRecords(file);
+  return file;
 }
 
-Datasets OpenCifar10(const std::string& dir) {
+// Where the files of a set in `dir` are. Throws Error(kData) where there is none.
+fs::path FindSet(const std::string& dir) {
   const fs::path found = FindCifar10(dir);
   if (Exists(dir) && !fs::is_directory(dir)) {
     throw Error(ExitCode::kData, "{}: expected a directory with CIFAR-10's files, found a file",
@@ -186,18 +179,51 @@ Datasets OpenCifar10(const std::string& dir) {
                 "test_batch.bin there or in {}, found neither the first nor the last",
                 dir, (fs::path(dir) / kCifar10Folder).string());
   }
-  const auto open = [&](const char* name) {
-    MappedFile file((found / name).string());
-    CheckRecords(file);
-    return file;
-  };
+  return found;
+}
+
+}  // namespace
+
+std::string FindCifar10(const std::string& dir) {
+  const fs::path inner = fs::path(dir) / kCifar10Folder;
+  const bool here =
+      Exists(fs::path(dir) / kCifar10TrainFiles[0]) || Exists(fs::path(dir) / kCifar10TestFile);
+  return !here && Exists(inner) ? inner.string() : dir;
+}
+
+Datasets OpenCifar10(const std::string& dir) {
+  const fs::path found = FindSet(dir);
   std::vector<MappedFile> train, test;
-  for (const char* name : kCifar10TrainFiles) train.push_back(open(name));
-  test.push_back(open(kCifar10TestFile));
-  std::string remark = CheckCounts(found, train, test.front());
+  std::vector<FileRecords> records;
+  for (const char* name : kCifar10TrainFiles) {
+    train.push_back(Open(found / name));
+    records.push_back({train.back().path(), RecordsOf(train.back())});
+  }
+  test.push_back(Open(found / kCifar10TestFile));
+  const std::optional<ExpectedRecords> expected = ExpectRecords(found, records);
+  if (expected) {
+    for (const FileRecords& file : records) CheckCount(file, expected->train, *expected);
+    CheckCount({test.front().path(), RecordsOf(test.front())}, expected->test, *expected);
+  }
   return {.train = std::make_unique<Cifar10Dataset>(std::move(train)),
           .test = std::make_unique<Cifar10Dataset>(std::move(test)),
-          .remark = std::move(remark)};
+          .remark = expected ? "" : RemarkOn(records)};
+}
+
+std::unique_ptr<Dataset> OpenCifar10Test(const std::string& dir) {
+  const fs::path found = FindSet(dir);
+  std::vector<MappedFile> test;
+  test.push_back(Open(found / kCifar10TestFile));
+  std::vector<FileRecords> records;
+  for (const char* name : kCifar10TrainFiles) {
+    std::error_code error;
+    const auto size = static_cast<int64_t>(fs::file_size(found / name, error));
+    if (!error) records.push_back({(found / name).string(), size / kCifar10RecordBytes});
+  }
+  if (const std::optional<ExpectedRecords> expected = ExpectRecords(found, records)) {
+    CheckCount({test.front().path(), RecordsOf(test.front())}, expected->test, *expected);
+  }
+  return std::make_unique<Cifar10Dataset>(std::move(test));
 }
 
 }  // namespace muster

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "worker/data/dataset.h"
@@ -39,5 +40,8 @@ std::string FindCifar10(const std::string& dir);
 // five of one smaller size are worth a remark. Throws
 // Error(kData) that names the file, what was expected and what is there.
 Datasets OpenCifar10(const std::string& dir);
+// The same of test_batch.bin alone. The training files need not be there; of those that are, only
+// the sizes are looked at.
+std::unique_ptr<Dataset> OpenCifar10Test(const std::string& dir);
 
 }  // namespace muster

@@ -28,33 +28,50 @@ std::string Remedy(const std::string& dir) {
       something ? "Move this set away, and get it again" : "Get the data set", dir, dir);
 }
 
-Datasets OpenFiles(const config::Data& data) {
+bool IsMnist(const config::Data& data) { return data.format() == config::Data::MNIST; }
+
+// What `open` reads from data.dir, or an Error that says what is wrong and what to do.
+template <typename Open>
+auto OpenFiles(const config::Data& data, const Open& open) {
   if (data.dir().empty()) {
     throw Error(ExitCode::kUsage,
                 "data.dir is not set: expected the directory of the data set. Set it in the config "
                 "or with --set data.dir=DIR.");
   }
-  if (data.format() == config::Data::MNIST) return OpenMnist(data.dir());
   try {
-    return OpenCifar10(data.dir());
+    return open();
   } catch (const Error& error) {
+    if (IsMnist(data)) throw;
     throw Error(error.code(), "{}. {}", error.what(), Remedy(data.dir()));
   }
+}
+
+void CheckShape(const config::Data& data, const Dataset& set) {
+  const Shape expected = StoredShape(data);
+  if (set.shape() == expected) return;
+  throw Error(ExitCode::kData,
+              "{}: expected images of {}, for which the network is laid out, found {}: set "
+              "data.mnist.image_height and image_width",
+              data.dir(), expected.ToString(), set.shape().ToString());
 }
 
 }  // namespace
 
 Datasets OpenDatasets(const config::Data& data, uint64_t seed) {
   if (data.format() == config::Data::SYNTHETIC) return MakeSynthetic(data.synthetic(), seed);
-  Datasets sets = OpenFiles(data);
-  const Shape expected = StoredShape(data);
-  if (sets.train->shape() != expected) {
-    throw Error(ExitCode::kData,
-                "{}: expected images of {}, for which the network is laid out, found {}: set "
-                "data.mnist.image_height and image_width",
-                data.dir(), expected.ToString(), sets.train->shape().ToString());
-  }
+  Datasets sets = OpenFiles(
+      data, [&] { return IsMnist(data) ? OpenMnist(data.dir()) : OpenCifar10(data.dir()); });
+  CheckShape(data, *sets.train);
   return sets;
+}
+
+Datasets OpenTestSet(const config::Data& data, uint64_t seed) {
+  if (data.format() == config::Data::SYNTHETIC) return MakeSynthetic(data.synthetic(), seed);
+  const std::shared_ptr<const Dataset> test = OpenFiles(data, [&] {
+    return IsMnist(data) ? OpenMnistTest(data.dir()) : OpenCifar10Test(data.dir());
+  });
+  CheckShape(data, *test);
+  return {.train = test, .test = test};
 }
 
 }  // namespace muster

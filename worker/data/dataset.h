@@ -34,8 +34,8 @@ class Dataset {
 };
 
 struct Datasets {
-  std::unique_ptr<Dataset> train;
-  std::unique_ptr<Dataset> test;
+  std::shared_ptr<const Dataset> train;
+  std::shared_ptr<const Dataset> test;
   std::string remark = {};  // what is odd about them, or ""
 };
 
@@ -43,5 +43,9 @@ struct Datasets {
 // Throws Error(kData) that names the file, what was expected (sizes, label range) and what is
 // there; Error(kUsage) where data.dir is not set.
 Datasets OpenDatasets(const config::Data& data, uint64_t seed);
+// For what trains nothing: files of the training set need not be there. What is read from files has
+// the test set in the training set's place, too, since a job is planned by its training set, also
+// one that does not use it.
+Datasets OpenTestSet(const config::Data& data, uint64_t seed);
 
 }  // namespace muster

@@ -159,12 +159,14 @@ std::unique_ptr<Dataset> OpenPart(const std::string& dir, const std::string& par
 }  // namespace
 
 Datasets OpenMnist(const std::string& dir) {
-  Datasets sets{OpenPart(dir, kTrain), OpenPart(dir, kTest)};
+  Datasets sets{OpenPart(dir, kTrain), OpenMnistTest(dir)};
   if (sets.train->shape() != sets.test->shape()) {
     throw Error(ExitCode::kData, "{}: expected test images of {} as in the training set, found {}",
                 dir, sets.train->shape().ToString(), sets.test->shape().ToString());
   }
   return sets;
 }
+
+std::unique_ptr<Dataset> OpenMnistTest(const std::string& dir) { return OpenPart(dir, kTest); }
 
 }  // namespace muster

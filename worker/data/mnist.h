@@ -7,6 +7,7 @@
 // fastest. Images: count, rows, columns. Labels: count.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "worker/data/dataset.h"
@@ -20,5 +21,7 @@ inline constexpr int64_t kMnistClasses = 10;
 // one, and any size of them is allowed. Where a file is there both plain and compressed, the plain
 // one is read. Throws Error(kData) that names the file, what was expected and what is there.
 Datasets OpenMnist(const std::string& dir);
+// The same of the two test files alone.
+std::unique_ptr<Dataset> OpenMnistTest(const std::string& dir);
 
 }  // namespace muster

@@ -3,6 +3,7 @@
 #include <cuda_bf16.h>
 
 #include "worker/backend/cuda/convolution.h"
+#include "worker/backend/cuda/convolution_instances.h"
 #include "worker/backend/cuda/cudnn.h"
 
 namespace muster::cuda {
@@ -201,14 +202,6 @@ std::unique_ptr<ConvolutionBackward> MakeCudnnWeightsGradient(const ConvolutionR
   return std::make_unique<CudnnWeightsGradient>(std::move(pass));
 }
 
-#define MUSTER_INSTANTIATE(T)                                                                     \
-  template std::unique_ptr<ConvolutionForward> MakeCudnnForward(const ConvolutionRequest&,        \
-                                                                const TypedWeights<T>&);          \
-  template std::unique_ptr<ConvolutionBackward> MakeCudnnInputGradient(const ConvolutionRequest&, \
-                                                                       const TypedWeights<T>&);   \
-  template std::unique_ptr<ConvolutionBackward> MakeCudnnWeightsGradient<T>(                      \
-      const ConvolutionRequest&);
-MUSTER_INSTANTIATE(float)
-MUSTER_INSTANTIATE(Bf16)
+MUSTER_INSTANTIATE_CONVOLUTIONS(Cudnn)
 
 }  // namespace muster::cuda

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "worker/backend/cuda/convolution.h"
+#include "worker/backend/cuda/convolution_instances.h"
 #include "worker/backend/cuda/products.h"
 
 namespace muster::cuda {
@@ -197,14 +198,6 @@ std::unique_ptr<ConvolutionBackward> MakeGemmWeightsGradient(const ConvolutionRe
   return std::make_unique<GemmWeightsGradient<T>>(request);
 }
 
-#define MUSTER_INSTANTIATE(T)                                                                    \
-  template std::unique_ptr<ConvolutionForward> MakeGemmForward(const ConvolutionRequest&,        \
-                                                               const TypedWeights<T>&);          \
-  template std::unique_ptr<ConvolutionBackward> MakeGemmInputGradient(const ConvolutionRequest&, \
-                                                                      const TypedWeights<T>&);   \
-  template std::unique_ptr<ConvolutionBackward> MakeGemmWeightsGradient<T>(                      \
-      const ConvolutionRequest&);
-MUSTER_INSTANTIATE(float)
-MUSTER_INSTANTIATE(Bf16)
+MUSTER_INSTANTIATE_CONVOLUTIONS(Gemm)
 
 }  // namespace muster::cuda

@@ -2,6 +2,7 @@
 #include <cuda_bf16.h>
 
 #include "worker/backend/cuda/convolution.h"
+#include "worker/backend/cuda/convolution_instances.h"
 #include "worker/backend/cuda/cudnn_library.h"
 
 namespace muster::cuda {
@@ -24,14 +25,6 @@ std::unique_ptr<ConvolutionBackward> MakeCudnnWeightsGradient(const ConvolutionR
   return nullptr;
 }
 
-#define MUSTER_INSTANTIATE(T)                                                                     \
-  template std::unique_ptr<ConvolutionForward> MakeCudnnForward(const ConvolutionRequest&,        \
-                                                                const TypedWeights<T>&);          \
-  template std::unique_ptr<ConvolutionBackward> MakeCudnnInputGradient(const ConvolutionRequest&, \
-                                                                       const TypedWeights<T>&);   \
-  template std::unique_ptr<ConvolutionBackward> MakeCudnnWeightsGradient<T>(                      \
-      const ConvolutionRequest&);
-MUSTER_INSTANTIATE(float)
-MUSTER_INSTANTIATE(Bf16)
+MUSTER_INSTANTIATE_CONVOLUTIONS(Cudnn)
 
 }  // namespace muster::cuda

@@ -1,0 +1,243 @@
+// From a layer's settings to its shapes, variables and numbers, a kind at a time.
+#include <algorithm>
+#include <tuple>
+
+#include "common/config/graph_builder.h"
+
+namespace muster {
+namespace {
+
+constexpr size_t kAlignFloats = 16;  // 64 bytes
+
+constexpr bool AreNumberedAlike(Initializer::Kind kind, config::Initializer::Type type) {
+  return static_cast<int>(kind) == static_cast<int>(type);
+}
+static_assert(AreNumberedAlike(Initializer::Kind::kConstant, config::Initializer::CONSTANT) &&
+              AreNumberedAlike(Initializer::Kind::kTruncatedNormal,
+                               config::Initializer::TRUNCATED_NORMAL) &&
+              AreNumberedAlike(Initializer::Kind::kHe, config::Initializer::HE) &&
+              AreNumberedAlike(Initializer::Kind::kXavier, config::Initializer::XAVIER));
+
+Initializer Plain(const config::Initializer& settings) {
+  return {.kind = static_cast<Initializer::Kind>(settings.type()),
+          .value = settings.value(),
+          .stddev = settings.stddev()};
+}
+
+Initializer He() { return {.kind = Initializer::Kind::kHe}; }
+
+Initializer Constant(float value) { return {.kind = Initializer::Kind::kConstant, .value = value}; }
+
+}  // namespace
+
+std::pair<int64_t, int64_t> GraphBuilder::Pair(
+    const google::protobuf::RepeatedField<uint32_t>& values, const char* key) const {
+  if (values.empty() || values.size() > 2) {
+    Fail("{}: expected one number, or height and width; got {} numbers", key, values.size());
+  }
+  return {values[0], values[values.size() - 1]};
+}
+
+template <typename M>
+GraphBuilder::Window GraphBuilder::PlaceWindow(const M& message, int64_t default_stride_height,
+                                               int64_t default_stride_width) const {
+  Window window;
+  std::tie(window.kernel_height, window.kernel_width) = Pair(message.kernel(), "kernel");
+  window.stride_height = default_stride_height;
+  window.stride_width = default_stride_width;
+  if (message.stride_size() > 0) {
+    std::tie(window.stride_height, window.stride_width) = Pair(message.stride(), "stride");
+  }
+  if (message.has_pad() && message.padding() != config::EXPLICIT) {
+    Fail("pad is given, but padding is {}: write padding: EXPLICIT",
+         config::Padding_Name(message.padding()));
+  }
+  const auto place = [&](const char* axis, int64_t in, int64_t kernel, int64_t stride,
+                         int64_t& before, int64_t& after) -> int64_t {
+    switch (message.padding()) {
+      case config::VALID:
+        before = after = 0;
+        break;
+      case config::EXPLICIT:
+        before = after = message.pad();
+        break;
+      case config::SAME: {
+        const int64_t out = (in + stride - 1) / stride;
+        const int64_t total = std::max<int64_t>(0, (out - 1) * stride + kernel - in);
+        before = total / 2;
+        after = total - before;
+        break;
+      }
+    }
+    if (before >= kernel || after >= kernel) {
+      Fail(
+          "{}: padding of {} is not smaller than the kernel of {}, so that some windows would "
+          "hold padding only",
+          axis, std::max(before, after), kernel);
+    }
+    if (in + before + after < kernel) {
+      Fail("{}: the kernel of {} does not fit into the padded input of {} (input {})", axis, kernel,
+           in + before + after, current_->input_shape.ToString());
+    }
+    return (in + before + after - kernel) / stride + 1;
+  };
+  const Shape& in = current_->input_shape;
+  window.out_height = place("height", in.height, window.kernel_height, window.stride_height,
+                            window.pads.top, window.pads.bottom);
+  window.out_width = place("width", in.width, window.kernel_width, window.stride_width,
+                           window.pads.left, window.pads.right);
+  return window;
+}
+
+int GraphBuilder::AddVariable(const char* suffix, Variable::Kind kind, std::vector<int64_t> shape,
+                              Fans fans, const config::Variable& settings, Initializer fallback) {
+  Variable variable;
+  variable.name = current_->name + "/" + suffix;
+  variable.kind = kind;
+  variable.layer = static_cast<int>(layers.size());
+  variable.count = 1;
+  for (const int64_t n : shape) {
+    variable.count *= static_cast<size_t>(n);
+    if (variable.count > (size_t{1} << 40)) Fail("{} would hold more than 2^40 numbers", suffix);
+  }
+  variable.shape = std::move(shape);
+  variable.offset = arena_floats;
+  variable.fan_in = fans.in;
+  variable.fan_out = fans.out;
+  variable.initializer = settings.has_initializer() ? Plain(settings.initializer()) : fallback;
+  if (settings.has_weight_decay()) variable.weight_decay = settings.weight_decay();
+  variable.learning_rate_multiplier = settings.learning_rate_multiplier();
+  arena_floats += (variable.count + kAlignFloats - 1) / kAlignFloats * kAlignFloats;
+  variables.push_back(std::move(variable));
+  return static_cast<int>(variables.size()) - 1;
+}
+
+LayerSpec GraphBuilder::Convert(const config::Conv2d& conv) {
+  const Window window = PlaceWindow(conv, 1, 1);
+  const int64_t in = current_->input_shape.channels, out = conv.filters(), groups = conv.groups();
+  if (in % groups != 0) Fail("{} input channels cannot be cut into {} equal groups", in, groups);
+  if (out % groups != 0) Fail("{} filters cannot be cut into {} equal groups", out, groups);
+  const int64_t area = window.kernel_height * window.kernel_width;
+  const Fans fans{area * in / groups, area * out / groups};
+  current_->output_shape = {window.out_height, window.out_width, out};
+  current_->weights = AddVariable("weights", Variable::Kind::kWeights,
+                                  {out, window.kernel_height, window.kernel_width, in / groups},
+                                  fans, conv.weights(), He());
+  if (conv.use_bias()) {
+    current_->bias =
+        AddVariable("bias", Variable::Kind::kBias, {out}, fans, conv.bias(), Constant(0));
+  } else if (conv.has_bias()) {
+    Fail("bias is described, but use_bias is false");
+  }
+  current_->forward_flops =
+      2.0 * static_cast<double>(current_->output_shape.elements()) * static_cast<double>(fans.in);
+  return Conv2dSpec{out,
+                    window.kernel_height,
+                    window.kernel_width,
+                    window.stride_height,
+                    window.stride_width,
+                    window.pads,
+                    conv.use_bias(),
+                    groups};
+}
+
+LayerSpec GraphBuilder::Convert(const config::Dense& dense) {
+  const int64_t in = current_->input_shape.elements(), out = dense.units();
+  current_->output_shape = {1, 1, out};
+  current_->weights =
+      AddVariable("weights", Variable::Kind::kWeights, {out, in}, {in, out}, dense.weights(), He());
+  if (dense.use_bias()) {
+    current_->bias =
+        AddVariable("bias", Variable::Kind::kBias, {out}, {in, out}, dense.bias(), Constant(0));
+  } else if (dense.has_bias()) {
+    Fail("bias is described, but use_bias is false");
+  }
+  current_->forward_flops = 2.0 * static_cast<double>(in) * static_cast<double>(out);
+  return DenseSpec{out, dense.use_bias()};
+}
+
+LayerSpec GraphBuilder::Convert(const config::Pool& pool, PoolSpec::Kind kind) {
+  const auto [kernel_height, kernel_width] = Pair(pool.kernel(), "kernel");
+  const Window window = PlaceWindow(pool, kernel_height, kernel_width);
+  current_->output_shape = {window.out_height, window.out_width, current_->input_shape.channels};
+  current_->forward_flops = static_cast<double>(current_->output_shape.elements()) *
+                            static_cast<double>(kernel_height * kernel_width);
+  return PoolSpec{kind,
+                  window.kernel_height,
+                  window.kernel_width,
+                  window.stride_height,
+                  window.stride_width,
+                  window.pads};
+}
+
+LayerSpec GraphBuilder::Convert(const config::Lrn& lrn) {
+  const double window = 2.0 * lrn.depth_radius() + 1;
+  current_->forward_flops = static_cast<double>(current_->input_shape.elements()) * (window + 4);
+  return LrnSpec{lrn.depth_radius(), lrn.bias(), lrn.alpha(), lrn.beta()};
+}
+
+LayerSpec GraphBuilder::Convert(const config::BatchNorm& norm) {
+  using Kind = Variable::Kind;
+  const int64_t channels = current_->input_shape.channels;
+  const auto add = [&](const char* suffix, Kind kind, const config::Variable& settings,
+                       float initial) {
+    return AddVariable(suffix, kind, {channels}, {1, 1}, settings, Constant(initial));
+  };
+  const auto add_statistic = [&](const char* suffix, float initial) {
+    const int index = add(suffix, Kind::kStatistic, {}, initial);
+    variables[index].weight_decay = 0;
+    variables[index].statistic_momentum = norm.momentum();
+    return index;
+  };
+  current_->scale = add("scale", Kind::kScale, norm.scale(), 1);
+  current_->shift = add("shift", Kind::kShift, norm.shift(), 0);
+  current_->running_mean = add_statistic("running_mean", 0);
+  current_->running_variance = add_statistic("running_variance", 1);
+  // Sum, squared distance from the mean, and two multiply-adds to normalise.
+  current_->forward_flops = 7.0 * static_cast<double>(current_->input_shape.elements());
+  return BatchNormSpec{norm.momentum(), norm.epsilon(),
+                       norm.running_variance() == config::BatchNorm::UNBIASED};
+}
+
+LayerSpec GraphBuilder::ConvertAdd() {
+  const Shape& first = current_->input_shape;
+  for (const int input : current_->inputs) {
+    if (OutputOf(input) == first) continue;
+    Fail("its inputs must have the same shape, but \"{}\" is {} and \"{}\" is {}",
+         NameOf(current_->inputs[0]), first.ToString(), NameOf(input), OutputOf(input).ToString());
+  }
+  current_->forward_flops =
+      static_cast<double>(current_->inputs.size() - 1) * static_cast<double>(first.elements());
+  return AddSpec{};
+}
+
+LayerSpec GraphBuilder::ConvertConcat() {
+  const Shape& first = current_->input_shape;
+  ConcatSpec spec;
+  int64_t channels = 0;
+  for (const int input : current_->inputs) {
+    const Shape& shape = OutputOf(input);
+    if (shape.height != first.height || shape.width != first.width) {
+      Fail("its inputs must have the same height and width, but \"{}\" is {} and \"{}\" is {}",
+           NameOf(current_->inputs[0]), first.ToString(), NameOf(input), shape.ToString());
+    }
+    spec.channels.push_back(shape.channels);
+    channels += shape.channels;
+  }
+  current_->output_shape = {first.height, first.width, channels};
+  return spec;
+}
+
+void GraphBuilder::PrepareLoss(double flops_per_class) {
+  const Shape& in = current_->input_shape;
+  if (in.height != 1 || in.width != 1) {
+    Fail(
+        "expected one row of logits, got {}: put a dense, global_avg_pool or flatten layer before "
+        "it",
+        in.ToString());
+  }
+  if (in.channels < 2) Fail("expected at least 2 classes, got {}", in.channels);
+  current_->forward_flops = flops_per_class * static_cast<double>(in.channels);
+}
+
+}  // namespace muster

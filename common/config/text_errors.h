@@ -1,0 +1,42 @@
+// What is wrong with a text that protobuf's parser refuses, in words for a person.
+#pragma once
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/io/tokenizer.h>
+
+#include <string>
+#include <vector>
+
+#include "common/config/text_fields.h"
+
+namespace muster {
+
+// Turns the parser's first complaint into ours.
+class TextErrors : public google::protobuf::io::ErrorCollector {
+ public:
+  // Both must outlive it.
+  TextErrors(const google::protobuf::Descriptor* root, const std::string& text)
+      : root_(root), text_(text) {}
+
+  void AddError(int line, google::protobuf::io::ColumnNumber column,
+                const std::string& message) override;
+  void AddWarning(int, google::protobuf::io::ColumnNumber, const std::string&) override {}
+
+  const std::string& first() const { return first_; }
+  int line() const { return line_; }
+
+ private:
+  std::string Translate(int column, const std::string& message);
+
+  const google::protobuf::Descriptor* root_;
+  const std::string& text_;
+  std::string first_;
+  int line_ = -1;
+};
+
+// The keys that a message may have.
+std::vector<std::string> FieldNames(const google::protobuf::Descriptor* type);
+
+std::string LostNumberText(const LostNumber& lost);
+
+}  // namespace muster

@@ -1,0 +1,82 @@
+#include "worker/answers.h"
+
+#include <fmt/core.h>
+
+#include <string>
+#include <vector>
+
+#include "common/base/arena.h"
+#include "common/base/error.h"
+#include "common/base/number_list.h"
+#include "common/base/resident_memory.h"
+#include "common/config/build_graph.h"
+#include "common/config/config.h"
+#include "common/model/load_weights.h"
+#include "proto/config.pb.h"
+#include "worker/data/dataset.h"
+#include "worker/device.h"
+#include "worker/nn/tower.h"
+#include "worker/trainer/predict.h"
+#include "worker/trainer/worker_memory.h"
+
+namespace muster {
+namespace {
+
+double Resident() { return static_cast<double>(ResidentBytes().value_or(0)); }
+
+Datasets OpenIfThere(const config::Config& config) {
+  try {
+    return OpenDatasets(config.data(), config.run().seed());
+  } catch (const Error&) {
+    return {};  // a run would say what is wrong; sizes do not need it
+  }
+}
+
+}  // namespace
+
+void PrintMemory(const WorkerArguments& arguments) {
+  config::Config config = LoadConfigOf(arguments);
+  ResolveForMachine(config, AvailableCores());
+  if (arguments.rank >= config.cluster().workers()) {
+    throw Error(ExitCode::kUsage, "--rank {}: expected 0 to {}, since cluster.workers is {}",
+                arguments.rank, config.cluster().workers() - 1, config.cluster().workers());
+  }
+  const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
+  const double before = Resident();
+  const Datasets data = OpenIfThere(config);
+  const double of_data = Resident() - before;
+  const WorkerDevice device = MakeWorkerDevice(config, arguments.rank);
+  Tower tower(graph, *device.backend, config.run().seed());
+  std::vector<MemoryRow> rows =
+      WorkerMemory(config, graph, data, arguments.rank, *device.backend, tower);
+  rows.push_back({"code, libraries, kernels", Resident() - of_data});
+  constexpr const char* kHolders[] = {"process", "server", "host", "card"};
+  for (const MemoryRow& row : rows) {
+    fmt::print("{{\"what\":\"{}\",\"bytes\":{:.0f},\"holder\":\"{}\"}}\n", row.what, row.bytes,
+               kHolders[static_cast<int>(row.holder)]);
+  }
+}
+
+void PrintPredictions(const WorkerArguments& arguments) {
+  config::Config config = LoadConfigOf(arguments);
+  ResolveConfig(config, AvailableCores());
+  const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
+  const auto open = arguments.training_set ? OpenDatasets : OpenTestSet;
+  const Datasets data = open(config.data(), config.run().seed());
+  const Dataset& set = arguments.training_set ? *data.train : *data.test;
+  const std::vector<int64_t> samples = ParseNumberList("--predict", arguments.predict, set.size());
+  Arena weights(graph.arena_floats());
+  (void)LoadWeights(SafetensorsReader(arguments.weights), graph, {}, weights.floats());
+  const WorkerDevice device = MakeWorkerDevice(config, 0);
+  std::string lines;
+  PredictSamples(config, graph, *device.backend, weights.floats(), set, samples,
+                 [&](int64_t sample, int32_t label, std::span<const float> logits) {
+                   lines += fmt::format(R"({{"sample":{},"label":{},"logits":[)", sample, label);
+                   for (const float logit : logits) lines += fmt::format("{},", logit);
+                   lines.back() = ']';
+                   lines += "}\n";
+                 });
+  fmt::print("{}", lines);
+}
+
+}  // namespace muster

@@ -1,0 +1,15 @@
+// What muster-worker prints instead of working: lines of JSON on standard output, for the launcher.
+#pragma once
+
+#include "worker/arguments.h"
+
+namespace muster {
+
+// --memory: a line for each row of what this worker would use. The last one is measured: with all
+// kernels made, but none of the arrays, this process is as large as a worker is without them.
+void PrintMemory(const WorkerArguments& arguments);
+
+// --predict: a line for each sample, when all are computed: nothing else is printed between them.
+void PrintPredictions(const WorkerArguments& arguments);
+
+}  // namespace muster

@@ -1,0 +1,19 @@
+// MUSTER_INSTANTIATE_CONVOLUTIONS(Gemm): the makers of a way that reads typed weights, for both
+// types. Stands at the end of the file that defines them.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include "worker/backend/cuda/convolution.h"
+
+#define MUSTER_INSTANTIATE_CONVOLUTIONS_OF(WAY, T)                                           \
+  template std::unique_ptr<ConvolutionForward> Make##WAY##Forward(const ConvolutionRequest&, \
+                                                                  const TypedWeights<T>&);   \
+  template std::unique_ptr<ConvolutionBackward> Make##WAY##InputGradient(                    \
+      const ConvolutionRequest&, const TypedWeights<T>&);                                    \
+  template std::unique_ptr<ConvolutionBackward> Make##WAY##WeightsGradient<T>(               \
+      const ConvolutionRequest&);
+
+#define MUSTER_INSTANTIATE_CONVOLUTIONS(WAY)     \
+  MUSTER_INSTANTIATE_CONVOLUTIONS_OF(WAY, float) \
+  MUSTER_INSTANTIATE_CONVOLUTIONS_OF(WAY, Bf16)

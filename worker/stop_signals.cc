@@ -1,0 +1,66 @@
+#include "worker/stop_signals.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+
+namespace muster {
+namespace {
+
+std::atomic<bool> leave = false;
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+// The line that it leaves when somebody stops it.
+std::array<char, 64> stop_line;
+size_t stop_line_size = 0;
+
+void OnStopSignal(int signal) {
+  (void)!::write(STDERR_FILENO, stop_line.data(), stop_line_size);
+  const char* const by = signal == SIGINT ? "SIGINT (Ctrl-C)\n" : "SIGTERM\n";
+  (void)!::write(STDERR_FILENO, by, std::strlen(by));
+  ::raise(signal);  // with its usual effect: the server notices that this process has ended
+}
+
+// What is ignored stays so: a shell's background job.
+void Handle(int signal, const struct sigaction& action) {
+  struct sigaction before {};
+  if (::sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) {
+    ::sigaction(signal, &action, nullptr);
+  }
+}
+
+void OnLeaveSignal(int) {
+  constexpr char kText[] =
+      "muster: this worker leaves when it has done its part (SIGTERM again ends it at once)\n";
+  (void)!::write(STDERR_FILENO, kText, sizeof kText - 1);
+  leave = true;
+}
+
+}  // namespace
+
+void SayWhenStopped(const std::string& who) {
+  const int size =
+      std::snprintf(stop_line.data(), stop_line.size(), "muster: %s was stopped by ", who.c_str());
+  stop_line_size = static_cast<size_t>(std::max(size, 0));  // it fits, whatever the rank
+  struct sigaction action {};
+  action.sa_handler = OnStopSignal;
+  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);
+  for (const int signal : {SIGINT, SIGTERM}) Handle(signal, action);
+}
+
+void LeaveOnSignal(uint32_t rank) {
+  SayWhenStopped(fmt::format("rank {}", rank));
+  struct sigaction action {};
+  action.sa_handler = OnLeaveSignal;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  Handle(SIGTERM, action);
+}
+
+const std::atomic<bool>& WantedToLeave() { return leave; }
+
+}  // namespace muster
