@@ -43,11 +43,11 @@ std::vector<int64_t> SharePolicy::Best(int64_t slices, const std::vector<double>
   return Longest(best, times) < (1 - kLeastSaving) * Longest(even, times) ? best : even;
 }
 
-bool SharePolicy::WasInVain(double usual_s) {
+bool SharePolicy::WasBad(double usual_s) {
   cost_s_ = std::clamp(first_s_ - usual_s, 0.0, usual_s);  // what took longer had other reasons
   const double saved_s = trial_->usual_s - usual_s;
   patience_ = saved_s < trial_->promised_s / 2 ? std::min(2 * patience_, kMostPatience) : 1;
-  return saved_s < 0;
+  return saved_s < -kLeastSaving * trial_->usual_s;
 }
 
 std::optional<SharePolicy::Decision> SharePolicy::Look(int64_t step, int64_t left,
@@ -57,7 +57,7 @@ std::optional<SharePolicy::Decision> SharePolicy::Look(int64_t step, int64_t lef
   const auto interval = std::min<int64_t>(static_cast<int64_t>(seconds_.size()), left);
   Restart();
   Decision decision{.slices = {}, .now_ms = Longest(slices, times)};
-  if (trial_ && WasInVain(usual_s)) {
+  if (trial_ && WasBad(usual_s)) {
     decision.slices = std::exchange(trial_, std::nullopt)->before;
     decision.taken_back = true;
   } else {

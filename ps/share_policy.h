@@ -24,7 +24,7 @@ class SharePolicy {
   struct Decision {
     std::vector<int64_t> slices;     // of each worker
     double now_ms = 0, then_ms = 0;  // what the slowest takes for its slices: so far, expected
-    // The last change is taken back: steps have not become shorter by it.
+    // The last change is taken back: steps have become longer by it.
     bool taken_back = false;
   };
 
@@ -50,8 +50,8 @@ class SharePolicy {
   // What is best, or even shares if they are nearly as good.
   static std::vector<int64_t> Best(int64_t slices, const std::vector<double>& times);
   void Restart();
-  // Whether the last change was worse than none.
-  bool WasInVain(double usual_s);
+  // Whether the last change was worse than none, by more than noise.
+  bool WasBad(double usual_s);
 
   int64_t from_step_ = 0;        // since when the shares are as they are
   double first_s_ = 0;           // that step

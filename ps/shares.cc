@@ -93,7 +93,7 @@ std::optional<Shares::Division> Shares::Otherwise(int64_t step, const std::vecto
   }
   division.change->set_busy_ms(decision->now_ms);
   Tell(division, decision->taken_back
-                     ? "taken back, since steps have not become shorter by the last change"
+                     ? "taken back, since steps have become longer by the last change"
                      : ReasonOf(ranks, times));
   return division;
 }
