@@ -38,6 +38,7 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
                   nonfinite_.may_skip(),
                   [this](int64_t version, size_t chunk) { PublishChunk(version, chunk); }),
       work_(members, aggregator_.chunks().size()),
+      shares_(config.cluster().shares() == config::Cluster::MEASURED, members.size()),
       published_(aggregator_.chunks().size()),
       recovers_(config.cluster().on_lost_worker() != config::Cluster::ABORT),
       changes_(reporter),
@@ -81,6 +82,7 @@ void Coordinator::Begin() {
   evaluator_.Plan(plan_, roster.test_samples());
   if (!FitsCheckpoint()) return;
   work_.Begin(plan_, step_);
+  shares_.Begin(plan_, step_);
   members_.WelcomeAll({.plan = plan_,
                        .assignment = work_.assignment(),
                        .chunks = aggregator_.chunks(),
@@ -251,6 +253,7 @@ void Coordinator::Advance(bool collect) {
 void Coordinator::EndStep() {
   const trace::Span span("end step");
   progress_.EndStep(losses_, learning_rate_, aggregator_.skips());
+  shares_.EndStep(step_, progress_.last_step_s());
   nonfinite_.EndStep(aggregator_);
   if (failure_.is_set()) return;
   FenceAll(work_.FenceLate(step_));

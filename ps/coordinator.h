@@ -33,6 +33,7 @@
 #include "ps/reporter.h"
 #include "ps/run_watch.h"
 #include "ps/schedule.h"
+#include "ps/shares.h"
 #include "ps/step_losses.h"
 #include "ps/tensorboard/board.h"
 #include "ps/thread_pool.h"
@@ -105,6 +106,7 @@ class Coordinator {
   uint64_t weights_hash() const { return variables_.HashWeights(step_); }
   const Progress& progress() const { return progress_; }
   const MemberChanges& changes() const { return changes_; }
+  const Shares& shares() const { return shares_; }
   ThreadPool& pool() { return pool_; }
   ModelSaver& saver() { return saver_; }
   const ModelSaver& saver() const { return saver_; }
@@ -126,6 +128,7 @@ class Coordinator {
   void SendWeights(uint32_t rank);
   void EnterNow(uint32_t rank);
   void Order(int64_t step);
+  void DivideSlices(int64_t step);
   void OrderNow();
   size_t LeastWorkers() const;
   bool Starves() const;
@@ -190,6 +193,7 @@ class Coordinator {
   bool done_ = false;
   StepPlan plan_;
   WorkOrders work_;
+  Shares shares_;
   std::optional<uint32_t> expected_;  // the assignment whose parts the aggregator expects
   int64_t ordered_ = -1;              // the newest step that was ordered
   std::optional<int64_t> held_;       // the step that is not, for lack of workers

@@ -75,6 +75,7 @@ void Coordinator::OnLost(uint32_t rank, ExitCode code, const std::string& why) {
   if (phase_ == Phase::kTraining && KillsWorkers(rank, why)) return;
   const int64_t slices = OpenSlices(rank), blocks = evaluator_.Drop(rank);
   work_.Disown(rank);
+  shares_.Forget(rank);
   members_.Vacate(rank, text);
   watch_.Lost(rank);
   repair_due_ = true;
@@ -126,6 +127,7 @@ void Coordinator::OnLeave(uint32_t rank) {
 void Coordinator::OnLeft(uint32_t rank) {
   const int64_t slices = OpenSlices(rank), blocks = evaluator_.Drop(rank);
   work_.Disown(rank);
+  shares_.Forget(rank);
   Changed(events::MemberChange::LEFT, rank, "", slices, blocks);
   members_.Vacate(rank, "it has left");
   watch_.Lost(rank);
@@ -136,6 +138,8 @@ void Coordinator::FenceAll(const std::vector<uint32_t>& ranks) {
   for (const uint32_t rank : ranks) {
     const int64_t blocks = evaluator_.Drop(rank);
     watch_.Lost(rank);
+    shares_.WasLate(rank, deadlines_.waited_since_restart(Clock::now()),
+                    work_.leases().OwnLosses(rank, step_));
     Changed(events::MemberChange::FENCED, rank, "it was late, and others have done its work", 0,
             blocks);
   }
@@ -155,11 +159,32 @@ void Coordinator::Order(int64_t step) {
     return;
   }
   held_.reset();
-  if (recovers_ && work_.ShareAmongStaying()) {
-    progress_.SetWorkers(static_cast<uint32_t>(members_.Staying().size()));
-  }
+  DivideSlices(step);
   work_.Order(step);
   ordered_ = step;
+}
+
+// Other shares, where some went, came or came back, or where others are faster (cluster.shares).
+void Coordinator::DivideSlices(int64_t step) {
+  std::vector<uint32_t> staying = members_.Staying();
+  const bool others = recovers_ && !staying.empty() && staying != work_.sharing();
+  std::optional<Shares::Division> division;
+  if (others) {
+    progress_.SetWorkers(static_cast<uint32_t>(staying.size()));
+    division = shares_.AmongOthers(step, staying);
+  } else {
+    staying = work_.sharing();
+    division = shares_.Otherwise(step, staying, work_.slices_of_each());
+  }
+  if (!division) return;
+  if (auto& change = division->change) {
+    *change->mutable_at() = progress_.PositionLine().at();
+    change->set_text(TextOf(*change));
+    LogInfo("shares {}", change->text());
+    reporter_.Metrics(*change);
+    reporter_.SharesChanged(std::move(*change));
+  }
+  work_.Share(std::move(staying), std::move(division->slices));
 }
 
 // The step that has begun, in which nothing has come.
@@ -197,8 +222,10 @@ void Coordinator::Changed(events::MemberChange::Kind kind, uint32_t rank, const 
   change.set_why(why);
   change.set_slices(slices);
   change.set_blocks(blocks);
-  const bool counts = kind == events::MemberChange::LEFT;  // it is still seated
-  change.set_workers(static_cast<int64_t>(members_.Seated().size()) - (counts ? 1 : 0));
+  // Who takes part; before the run begins, who is here. Who has left counts no more.
+  std::vector<uint32_t> now = phase_ == Phase::kGathering ? members_.Seated() : members_.Entered();
+  if (kind == events::MemberChange::LEFT) std::erase(now, rank);
+  change.set_workers(static_cast<int64_t>(now.size()));
   if (kind == events::MemberChange::LOST) last_loss_ = TextOf(change);
   changes_.Tell(std::move(change));
 }

@@ -72,8 +72,10 @@ bool Coordinator::Give(const TreeNode& piece, const std::vector<uint32_t>& helpe
   }
   std::ranges::sort(by_load);
   return std::ranges::any_of(by_load, [&](const auto& helper) {
-    return !work_.leases().Overlaps(helper.second, step_, piece) &&
-           work_.Redo(helper.second, step_, piece, chunks);
+    if (work_.leases().Overlaps(helper.second, step_, piece)) return false;
+    if (!work_.Redo(helper.second, step_, piece, chunks)) return false;
+    shares_.Disturbed(helper.second, step_ + 1);  // it may be in that step already
+    return true;
   });
 }
 

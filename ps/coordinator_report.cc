@@ -14,6 +14,7 @@ void Coordinator::OnStepTimes(uint32_t rank, const wire::StepTimes& times) {
   progress_.AddTimes(rank, times);
   board_.AddTimes(rank, times);
   watch_.AddTimes(rank, times);
+  shares_.AddTimes(rank, times, work_.assignment());
 }
 
 void Coordinator::ReportStep(int64_t steps_done) {

@@ -106,7 +106,8 @@ void Coordinator::EvaluateOnly() {
 
 void Coordinator::OrderEvaluation(int64_t version) {
   const std::vector<uint32_t> ranks = members_.Staying();
-  const std::vector<wire::Evaluate> orders = evaluator_.Begin(version, ranks);
+  const std::vector<wire::Evaluate> orders =
+      evaluator_.Begin(version, ranks, shares_.TimesOf(ranks));
   for (size_t i = 0; i < ranks.size(); ++i) {
     wire::ServerMessage message = members_.NewMessage();
     *message.mutable_evaluate() = orders[i];

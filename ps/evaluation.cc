@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/plan/split.h"
+
 namespace muster {
 
 Evaluation::Evaluation(int64_t version, int64_t test_samples, int64_t block_size,
-                       std::vector<uint32_t> ranks, int64_t classes, bool predictions)
+                       std::vector<uint32_t> ranks, int64_t classes, bool predictions,
+                       const std::vector<double>& times)
     : version_(version),
       test_samples_(test_samples),
       block_size_(block_size),
@@ -14,6 +17,12 @@ Evaluation::Evaluation(int64_t version, int64_t test_samples, int64_t block_size
       classes_(classes),
       results_(static_cast<size_t>((test_samples + block_size - 1) / block_size)),
       owners_(results_.size()) {
+  int64_t begin = 0;
+  for (const int64_t size :
+       times.empty() ? EvenSizes(blocks(), ranks_.size()) : SplitByTime(blocks(), times)) {
+    shares_.push_back({begin, begin + size});
+    begin += size;
+  }
   for (const uint32_t rank : ranks_) Give(rank, BlocksOf(rank));
   if (predictions) matrix_.emplace(classes);
 }
@@ -21,7 +30,7 @@ Evaluation::Evaluation(int64_t version, int64_t test_samples, int64_t block_size
 Range Evaluation::BlocksOf(uint32_t rank) const {
   const auto found = std::ranges::find(ranks_, rank);
   if (found == ranks_.end()) return {};
-  return EvenPart(blocks(), static_cast<int64_t>(ranks_.size()), found - ranks_.begin());
+  return shares_[static_cast<size_t>(found - ranks_.begin())];
 }
 
 void Evaluation::Give(uint32_t rank, const Range& blocks) {

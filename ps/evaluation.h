@@ -26,9 +26,10 @@ struct EvaluationResult {
 class Evaluation {
  public:
   // `ranks`: who evaluates, ascending. `classes`: logits of the network. `predictions`: blocks
-  // bring label and prediction of each sample.
+  // bring label and prediction of each sample. `times`: what each rank takes for as much as any
+  // other; empty: they are equally fast.
   Evaluation(int64_t version, int64_t test_samples, int64_t block_size, std::vector<uint32_t> ranks,
-             int64_t classes, bool predictions);
+             int64_t classes, bool predictions, const std::vector<double>& times = {});
 
   int64_t version() const { return version_; }
   int64_t blocks() const { return static_cast<int64_t>(results_.size()); }
@@ -75,6 +76,7 @@ class Evaluation {
   const std::vector<uint32_t> ranks_;
   const int64_t classes_;
   std::vector<Block> results_;
+  std::vector<Range> shares_;               // of each of the ranks
   std::vector<std::set<uint32_t>> owners_;  // who is to bring each block
   std::optional<ConfusionMatrix> matrix_;
   std::set<uint32_t> late_;

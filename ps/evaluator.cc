@@ -24,10 +24,11 @@ bool Evaluator::IsRegularAfter(int64_t step) const {
   return settings_.every_epochs() > 0 && done % (per_epoch * settings_.every_epochs()) == 0;
 }
 
-std::vector<wire::Evaluate> Evaluator::Begin(int64_t version, std::vector<uint32_t> ranks) {
+std::vector<wire::Evaluate> Evaluator::Begin(int64_t version, std::vector<uint32_t> ranks,
+                                             const std::vector<double>& times) {
   seen_images_.clear();
   evaluation_.emplace(version, test_samples_, settings_.batch(), std::move(ranks), classes_,
-                      settings_.confusion_matrix());
+                      settings_.confusion_matrix(), times);
   std::vector<wire::Evaluate> orders;
   for (const uint32_t rank : evaluation_->ranks()) {
     orders.push_back(OrderOf(evaluation_->BlocksOf(rank)));

@@ -38,8 +38,10 @@ class Evaluator {
     return settings_.use_ema() && IsDueAfter(version - 1);
   }
 
-  // Begins the evaluation of W(version) by these ranks, ascending: the order for each.
-  std::vector<wire::Evaluate> Begin(int64_t version, std::vector<uint32_t> ranks);
+  // Begins the evaluation of W(version) by these ranks, ascending: the order for each. `times`:
+  // what each takes for as much as any other; empty: they are equally fast.
+  std::vector<wire::Evaluate> Begin(int64_t version, std::vector<uint32_t> ranks,
+                                    const std::vector<double>& times = {});
   bool running() const { return evaluation_.has_value(); }
   // With running() only.
   const Evaluation& current() const { return *evaluation_; }

@@ -93,6 +93,14 @@ int64_t Leases::HeldSlices(int64_t step, int64_t slices) const {
   return held;
 }
 
+int64_t Leases::OwnLosses(uint32_t rank, int64_t step) const {
+  int64_t losses = 0;
+  for (const Lease& lease : leases_) {
+    if (lease.rank == rank && lease.step == step && !lease.again) losses += lease.losses;
+  }
+  return losses;
+}
+
 bool Leases::IsBusy(uint32_t rank) const {
   return std::ranges::any_of(leases_, [&](const Lease& lease) {
     return lease.open && lease.rank == rank && !lease.brought();

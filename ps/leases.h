@@ -71,6 +71,9 @@ class Leases {
   std::vector<uint32_t> LateRanks(int64_t step, Whose whose) const;
   // Slices of a step that members have leases of and are not late with, where nobody's overlap.
   int64_t HeldSlices(int64_t step, int64_t slices) const;
+  // Slices of the member's own part of a step whose loss has come, also under leases that have
+  // ended.
+  int64_t OwnLosses(uint32_t rank, int64_t step) const;
   // What the member has not brought of this step and of later ones.
   bool IsBusy(uint32_t rank) const;
   // What members were given counts from so much later on.

@@ -96,6 +96,24 @@ Json MetricsLine(const events::MemberChange& change) {
   return json;
 }
 
+Json MetricsLine(const events::SharesChanged& change) {
+  Json json;
+  Put(json, change.at());
+  json["event"] = "shares_changed";
+  json["from_step"] = change.from_step();
+  if (!change.why().empty()) json["why"] = change.why();
+  json["shares"] = Json::array();
+  for (const events::SharesChanged::Share& share : change.shares()) {
+    Json one{{"rank", share.rank()}, {"slices", share.slices()}};
+    if (share.has_before()) one["before"] = share.before();
+    if (share.has_slice_ms()) one["slice_ms"] = share.slice_ms();
+    json["shares"].push_back(std::move(one));
+  }
+  if (change.has_busy_ms()) json["busy_ms"] = change.busy_ms();
+  if (change.has_expected_ms()) json["expected_ms"] = change.expected_ms();
+  return json;
+}
+
 Json MetricsLine(const events::Evaluation& line) {
   Json json;
   Put(json, line.at());
@@ -130,6 +148,7 @@ Json MetricsLine(const events::Summary& summary) {
   if (!summary.stop_reason().empty()) json["stop_reason"] = summary.stop_reason();
   if (summary.restarts_size() > 0) json["server_restarts"] = summary.restarts_size();
   json["weights_hash"] = summary.weights_hash();
+  if (summary.shares_changed() > 0) json["shares_changed"] = summary.shares_changed();
   if (summary.changes_size() > 0) {
     json["workers_lost"] = summary.workers_lost();
     json["workers_joined"] = summary.workers_joined();

@@ -14,5 +14,6 @@ nlohmann::ordered_json MetricsLine(const events::Summary& summary);
 // An event, which has `event` and no `step`: it is of a moment, and stays when steps are undone.
 nlohmann::ordered_json MetricsLine(const events::Restarted& restarted);
 nlohmann::ordered_json MetricsLine(const events::MemberChange& change);
+nlohmann::ordered_json MetricsLine(const events::SharesChanged& change);
 
 }  // namespace muster

@@ -85,6 +85,7 @@ void Progress::EndStep(const StepLosses& losses, double learning_rate, bool skip
   const Clock::time_point now = Clock::now();
   const double seconds = Seconds(now - step_began_);
   step_began_ = now;
+  last_step_s_ = seconds;
   learning_rate_ = learning_rate;
   constexpr size_t kRecent = 101;
   if (recent_seconds_.size() < kRecent) {

@@ -38,6 +38,7 @@ class Progress {
   const std::string& stop_reason() const { return stop_reason_; }
 
   int64_t steps() const { return total_.steps; }
+  double last_step_s() const { return last_step_s_; }
   // The step of the best evaluation so far, and the last evaluation, if there was one.
   int64_t best_step() const { return best_step_; }
   const std::optional<EvaluationResult>& evaluated() const { return evaluated_; }
@@ -105,6 +106,7 @@ class Progress {
   double seconds_before_ = 0;  // that earlier processes of this run took
   int64_t steps_before_ = 0;   // that they did
   Clock::time_point step_began_ = Clock::now();
+  double last_step_s_ = 0;
   double learning_rate_ = 0;
   std::vector<double> recent_seconds_;  // of the last steps, a ring
   Sums total_, since_log_, last_log_, since_live_;

@@ -103,6 +103,7 @@ void Reporter::Metrics(const events::Evaluation& line) { Append(MetricsLine(line
 void Reporter::Metrics(const events::Summary& summary) { Append(MetricsLine(summary)); }
 
 void Reporter::Metrics(const events::MemberChange& change) { Append(MetricsLine(change)); }
+void Reporter::Metrics(const events::SharesChanged& change) { Append(MetricsLine(change)); }
 
 void Reporter::Append(const nlohmann::ordered_json& line) {
   if (metrics_fd_ < 0) return;
@@ -205,6 +206,12 @@ void Reporter::SkippedStep(events::SkippedStep step) {
 void Reporter::MemberChanged(events::MemberChange change) {
   events::Event event;
   *event.mutable_member_change() = std::move(change);
+  events_.Send(event, kMust);
+}
+
+void Reporter::SharesChanged(events::SharesChanged change) {
+  events::Event event;
+  *event.mutable_shares_changed() = std::move(change);
   events_.Send(event, kMust);
 }
 

@@ -34,6 +34,7 @@ class Reporter {
   void Metrics(const events::Evaluation& line);
   void Metrics(const events::Summary& summary);
   void Metrics(const events::MemberChange& change);
+  void Metrics(const events::SharesChanged& change);
 
   // The run that was resumed goes on indeed: cuts metrics.jsonl to what it was then, so that it has
   // every step once. Lines of events stay: what happened has happened. Throws Error(kFailure).
@@ -62,6 +63,7 @@ class Reporter {
   void Evaluation(events::Evaluation line);
   void SkippedStep(events::SkippedStep step);
   void MemberChanged(events::MemberChange change);
+  void SharesChanged(events::SharesChanged change);
   void Warning(const std::string& message);
   void Failure(const JobFailure& failure);
   // State and weights are being written, or will be: once a second until they are.

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <utility>
+
 #include "common/base/count_text.h"
 #include "common/base/log.h"
 
@@ -36,10 +38,14 @@ RunWatch::RunWatch(const std::string& run_dir, const Membership& members, const 
 }
 
 void RunWatch::Begin(const StepPlan& plan, const Assignment& assignment) {
+  const std::vector<int64_t> before = std::exchange(slices_, {});
   samples_.clear();
   for (uint32_t rank = 0; rank < assignment.ranks(); ++rank) {
     int64_t slices = 0;
-    for (const Range& range : assignment.SlicesOf(rank)) slices += range.end - range.begin;
+    for (const Range& range : assignment.SlicesOf(rank)) slices += range.size();
+    // Times of another share say nothing about this one.
+    if (rank < before.size() && before[rank] != slices) recent_.Forget(rank);
+    slices_.push_back(slices);
     samples_.push_back(static_cast<double>(plan.global_batch) * static_cast<double>(slices) /
                        static_cast<double>(assignment.slices));
   }
@@ -72,7 +78,7 @@ void RunWatch::LookForStragglers(Clock::time_point now) {
   if (!change) return;
   const StragglerWatch::Slowest& who = change->who;
   if (change->over) {
-    Tell(fmt::format("{} is no longer slow (step {}); it was since step {}",
+    Tell(fmt::format("{} no longer keeps the others waiting (step {}); it did since step {}",
                      members_.Name(who.rank), FormatCount(progress_.steps()),
                      FormatCount(who.since_step)));
   } else {
@@ -115,6 +121,7 @@ RunStatus RunWatch::Status(const char* state, Clock::time_point now) const {
     const double busy_ms = recent_.MeanBusy(rank);
     status.ranks.push_back({.host = member.host,
                             .pid = member.pid,
+                            .slices = rank < slices_.size() ? slices_[rank] : 0,
                             .images_per_second = busy_ms > 0 && rank < samples_.size()
                                                      ? 1e3 * samples_[rank] / busy_ms
                                                      : 0,

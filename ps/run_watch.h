@@ -65,6 +65,7 @@ class RunWatch {
   const Progress& progress_;
   Reporter& reporter_;
   RecentTimes recent_;
+  std::vector<int64_t> slices_;  // of each rank
   std::vector<double> samples_;  // of a batch, of each rank
   StragglerWatch stragglers_;
   StallWatch stall_;

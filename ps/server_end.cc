@@ -30,6 +30,7 @@ std::string Server::SaveModels() {
 events::Summary Server::SummaryOf(events::Summary::End end) const {
   events::Summary summary = coordinator_.progress().Summary(end, coordinator_.weights_hash());
   coordinator_.changes().Put(summary);
+  coordinator_.shares().Put(summary);
   for (const auto& model : coordinator_.saver().writer().saved()) *summary.add_models() = model;
   for (const auto& restarted : reporter_.restarts()) *summary.add_restarts() = restarted;
   return summary;

@@ -6,6 +6,7 @@
 
 #include "common/base/error.h"
 #include "common/link/wire_values.h"
+#include "common/plan/split.h"
 
 namespace muster {
 
@@ -15,6 +16,7 @@ void WorkOrders::Begin(const StepPlan& plan, int64_t step) {
   assignment_.nodes.resize(members_.size());
   assignment_.from_step = step;
   for (uint32_t rank = 0; rank < members_.roster().workers(); ++rank) sharing_.push_back(rank);
+  slices_of_each_ = EvenSizes(plan.slices, sharing_.size());
 }
 
 void WorkOrders::Assign(std::vector<std::vector<TreeNode>> nodes) {
@@ -25,15 +27,14 @@ void WorkOrders::Assign(std::vector<std::vector<TreeNode>> nodes) {
   next_ = std::move(nodes);
 }
 
-bool WorkOrders::ShareAmongStaying() {
-  std::vector<uint32_t> staying = members_.Staying();
-  if (staying == sharing_ || staying.empty()) return false;
-  const Assignment even = AssignEvenly(plan_.slices, static_cast<uint32_t>(staying.size()));
+void WorkOrders::Share(std::vector<uint32_t> ranks, std::vector<int64_t> slices) {
+  MUSTER_CHECK(ranks.size() == slices.size());
+  std::vector<std::vector<TreeNode>> each = NeighbouringShares(slices);
   std::vector<std::vector<TreeNode>> shares(members_.size());
-  for (size_t i = 0; i < staying.size(); ++i) shares[staying[i]] = even.nodes[i];
-  sharing_ = std::move(staying);
+  for (size_t i = 0; i < ranks.size(); ++i) shares[ranks[i]] = std::move(each[i]);
+  sharing_ = std::move(ranks);
+  slices_of_each_ = std::move(slices);
   Assign(std::move(shares));
-  return true;
 }
 
 void WorkOrders::Order(int64_t step) {

@@ -30,9 +30,11 @@ class WorkOrders {
   // no share may need more than that.
   void Assign(std::vector<std::vector<TreeNode>> nodes);
 
-  // The same shares again for those that stay, evenly, if they are not those of the newest
-  // assignment: some went, came or came back. True: they are others, from the next step on.
-  bool ShareAmongStaying();
+  // These divide the slices from the next step that is ordered: each has so many neighbouring ones.
+  void Share(std::vector<uint32_t> ranks, std::vector<int64_t> slices);
+  // Who does by the newest assignment, and how many each has.
+  const std::vector<uint32_t>& sharing() const { return sharing_; }
+  const std::vector<int64_t>& slices_of_each() const { return slices_of_each_; }
 
   // To all that have entered and stay. Sent ahead: in `step - 1`, when all of its losses are in.
   void Order(int64_t step);
@@ -77,7 +79,8 @@ class WorkOrders {
   StepPlan plan_;
   Assignment assignment_;
   std::optional<std::vector<std::vector<TreeNode>>> next_;
-  std::vector<uint32_t> sharing_;  // between whom the newest one divides the slices
+  std::vector<uint32_t> sharing_;
+  std::vector<int64_t> slices_of_each_;
   Leases leases_;
 };
 

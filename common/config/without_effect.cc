@@ -133,6 +133,15 @@ constexpr Row kRows[] = {
     {"cluster.restart_window_s", Typed::kMistake, InFile::kSaid, WithoutReplacements},
     {"cluster.min_workers", Typed::kMistake, InFile::kSaid, WithAbort},
     {"cluster.max_workers", Typed::kMistake, InFile::kSaid, WithAbort},
+    {"cluster.shares", Typed::kFine, InFile::kSaid,
+     [](const Job& job) {
+       const auto slices = static_cast<int64_t>(job.run().slices());
+       const int64_t workers = job.config.cluster().workers();
+       if (workers == 1) return std::string("one worker has all slices, until another joins");
+       if (slices == 0 || workers == 0 || slices > workers) return std::string();
+       return fmt::format("run.slices is {}, one for each worker: none can be moved",
+                          FormatCount(slices));
+     }},
     {"run.global_batch", Typed::kFine, InFile::kSaid,
      [](const Job& job) {
        if (!job.plan || job.plan->global_batch <= job.plan->train_samples) return std::string();

@@ -1,14 +1,24 @@
 #include "common/plan/assignment.h"
 
+#include <numeric>
+
+#include "common/plan/split.h"
+
 namespace muster {
 
 Assignment AssignEvenly(int64_t slices, uint32_t ranks) {
-  Assignment assignment;
-  assignment.slices = slices;
-  for (uint32_t rank = 0; rank < ranks; ++rank) {
-    assignment.nodes.push_back(Decompose(EvenPart(slices, ranks, rank), slices));
+  return {.slices = slices, .nodes = NeighbouringShares(EvenSizes(slices, ranks))};
+}
+
+std::vector<std::vector<TreeNode>> NeighbouringShares(const std::vector<int64_t>& sizes) {
+  const int64_t slices = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  std::vector<std::vector<TreeNode>> shares;
+  int64_t begin = 0;
+  for (const int64_t size : sizes) {
+    shares.push_back(Decompose({begin, begin + size}, slices));
+    begin += size;
   }
-  return assignment;
+  return shares;
 }
 
 }  // namespace muster

@@ -31,8 +31,12 @@ std::string RangeText(const Range& range) {
 
 // Which slices each rank computes, and how many images that is in a full batch.
 std::vector<std::string> RankLines(const config::Config& config) {
-  TextTable table(
-      {{"rank", true}, {"device"}, {"threads", true}, {"slices"}, {"images per step", true}});
+  const bool measured = config.cluster().shares() == config::Cluster::MEASURED;
+  TextTable table({{"rank", true},
+                   {"device"},
+                   {"threads", true},
+                   {measured ? "slices at first" : "slices"},
+                   {"images per step", true}});
   const uint32_t workers = config.cluster().workers();
   const int64_t slices = config.run().slices(), batch = ResolveBatch(config).global_batch;
   const Assignment assignment = FirstAssignment(config);

@@ -71,6 +71,8 @@ void JobDisplay::OnEvent(const events::Event& event) {
       return ShowStage("Writing state and weights");
     case events::Event::kMemberChange:
       return console_.Print(ChangeLine(event.member_change()));
+    case events::Event::kSharesChanged:
+      return console_.Print("Shares " + event.shares_changed().text());
     case events::Event::kWarning:
       return console_.Print("Warning: " + event.warning().message());
     case events::Event::kRestarted:

@@ -56,6 +56,25 @@ std::string ChangeLine(const Change& change) {
   return text + fmt::format("; {} now", Plural(change.workers(), "worker"));
 }
 
+std::string SharesText(const events::Summary& summary) {
+  if (!summary.has_shares()) return "";
+  const events::SharesChanged& last = summary.shares();
+  constexpr int kMostRanks = 12;
+  std::string text;
+  for (int i = 0; i < std::min(last.shares_size(), kMostRanks); ++i) {
+    text += fmt::format("{}rank {} {}", i == 0 ? "" : ", ", last.shares(i).rank(),
+                        FormatCount(last.shares(i).slices()));
+    if (i == 0) text += " slices";
+  }
+  if (last.shares_size() > kMostRanks) {
+    text += fmt::format(" and {} more", last.shares_size() - kMostRanks);
+  }
+  const int64_t count = summary.shares_changed();
+  return fmt::format("changed {}; since step {} {}",
+                     count == 1 ? "once" : fmt::format("{} times", FormatCount(count)),
+                     FormatCount(last.from_step()), text);
+}
+
 std::vector<std::string> ChangesTexts(const events::Summary& summary,
                                       const std::map<int64_t, std::string>& ends) {
   std::vector<std::string> texts;

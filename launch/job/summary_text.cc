@@ -134,6 +134,7 @@ std::vector<std::string> SummaryLines(const events::Summary& summary, int worker
 
   row("stopped early", summary.stop_reason());
   for (const std::string& text : ChangesTexts(summary, ends)) row("workers", text);
+  row("shares", SharesText(summary));
   row("test accuracy", TestText(summary));
   if (measured.has_train_loss()) row("training loss", fmt::format("{:.4f}", measured.train_loss()));
   if (measured.skipped_steps() > 0) {

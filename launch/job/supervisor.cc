@@ -31,7 +31,8 @@ Supervisor::Supervisor(const JobPlan& plan, Members& members, JobDisplay& displa
       members_(members),
       display_(display),
       deadline_(now + plan.start_s),
-      replacements_(plan, members) {}
+      replacements_(plan, members),
+      told_losses_(!plan.invite_workers, replacements_, display) {}
 
 // ---------------------------------------------------------------------------------- watching
 
@@ -81,7 +82,12 @@ void Supervisor::OnEvent(const events::Event& event, double now) {
     default:
       break;
   }
-  if (phase_ != Phase::kStopping) display_.OnEvent(event);
+  if (phase_ == Phase::kStopping) return;
+  if (event.member_change().kind() == events::MemberChange::LOST) {
+    told_losses_.Tell(event, now);
+  } else {
+    display_.OnEvent(event);
+  }
 }
 
 // A server that takes it only after it has said where it listens: before, the signal would end it.
@@ -126,6 +132,7 @@ void Supervisor::OnEnds(const std::vector<EndedProcess>& ended, double now) {
       early_exit_by_ = now + kEarlyExitSeconds;
     }
   }
+  told_losses_.Check(now);
   if (failed) FailWithOthers(now);
   // Without it the others have nothing to notice but that, and somebody waits for the next one.
   if (!server_failure_ && SignalOfServer(ended)) stages_.BeginWithoutServer(now);
@@ -154,6 +161,7 @@ bool Supervisor::GoesOnWithout(const EndedProcess& process, double now) {
 
 void Supervisor::Check(double now) {
   replacements_.Check(now);
+  told_losses_.Check(now);
   if (phase_ != Phase::kStopping && now >= early_exit_by_) {
     Fail({.code = ExitCode::kProcessDied, .what = DescribeEnd(ended_.front(), display_.AtStep())},
          members_.LogPath(ended_.front().rank), now);
@@ -225,6 +233,7 @@ Observed Supervisor::Observe(double now) const {
 
 void Supervisor::FailWithOthers(double now) {
   if (phase_ == Phase::kStopping) return;
+  told_losses_.Check(now, /*all=*/true);
   observed_ = Observe(now);
   failed_at_ = now;
   stages_.BeginAfterFailure(now, phase_ > Phase::kWorkersJoining);
@@ -276,8 +285,8 @@ void Supervisor::SignalAll(int signal) {
 
 double Supervisor::next_check() const {
   if (phase_ == Phase::kStopping) return stages_.next();
-  return std::min(
-      {phase_ == Phase::kRunning ? kNever : deadline_, early_exit_by_, replacements_.next_check()});
+  return std::min({phase_ == Phase::kRunning ? kNever : deadline_, early_exit_by_,
+                   replacements_.next_check(), told_losses_.next_check()});
 }
 
 bool Supervisor::Over(double now) const {

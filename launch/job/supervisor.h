@@ -21,6 +21,7 @@
 #include "launch/job/members.h"
 #include "launch/job/replacements.h"
 #include "launch/job/stop_stages.h"
+#include "launch/job/told_losses.h"
 #include "launch/process/signal_source.h"
 #include "proto/events.pb.h"
 
@@ -92,6 +93,7 @@ class Supervisor {
   double failed_at_ = 0;
 
   Replacements replacements_;
+  ToldLosses told_losses_;
   StopStages stages_;
   std::optional<double> stop_requested_at_;
   bool stop_requested_by_key_ = false;

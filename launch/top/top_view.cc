@@ -171,14 +171,12 @@ std::vector<std::string> RankLines(const Json& ranks, const std::vector<size_t>&
   };
   static constexpr std::array<Kind, 5> kParts{{{1, "compute ms", "compute_ms"},
                                                {4, "input ms", "input_ms"},
-                                               {6, "push ms", "push_ms"},
+                                               {7, "push ms", "push_ms"},
                                                {3, "wait ms", "wait_ms"},
-                                               {7, "pull ms", "pull_ms"}}};
-  std::vector<FittedColumn> columns{{0, {"rank", true}, {}},
-                                    {8, {"host", false}, {}},
-                                    {9, {"pid", true}, {}},
-                                    {5, {"memory", true}, {}},
-                                    {2, {"images/s", true}, {}}};
+                                               {8, "pull ms", "pull_ms"}}};
+  std::vector<FittedColumn> columns{{0, {"rank", true}, {}},   {9, {"host", false}, {}},
+                                    {10, {"pid", true}, {}},   {5, {"memory", true}, {}},
+                                    {6, {"slices", true}, {}}, {2, {"images/s", true}, {}}};
   for (const Kind& part : kParts) columns.push_back({part.rank, {part.title, true}, {}});
   for (const size_t index : shown) {
     const Json& rank = ranks[index];
@@ -188,9 +186,10 @@ std::vector<std::string> RankLines(const Json& ranks, const std::vector<size_t>&
     columns[2].cells.push_back(fmt::format("{}", Number(rank, "pid")));
     const double bytes = index < run.rank_bytes.size() ? run.rank_bytes[index] : NAN;
     columns[3].cells.push_back(FormatBytes(bytes));
-    columns[4].cells.push_back(FormatRate(Number(rank, "images_per_second")));
+    columns[4].cells.push_back(FormatCount(Number(rank, "slices")));
+    columns[5].cells.push_back(FormatRate(Number(rank, "images_per_second")));
     for (size_t part = 0; part < kParts.size(); ++part) {
-      columns[5 + part].cells.push_back(SpreadText(rank, kParts[part].key));
+      columns[6 + part].cells.push_back(SpreadText(rank, kParts[part].key));
     }
   }
   return FittedTable(columns, width);

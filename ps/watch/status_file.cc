@@ -50,6 +50,7 @@ Json RankJson(uint32_t rank, const RankStatus& status) {
   Json json{{"rank", rank},
             {"host", status.host},
             {"pid", status.pid},
+            {"slices", status.slices},
             {"images_per_second", status.images_per_second}};
   if (!status.state.empty()) json["state"] = status.state;
   for (size_t part = 0; part < kStepPartCount; ++part) {

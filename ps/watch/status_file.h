@@ -19,6 +19,7 @@ namespace muster {
 struct RankStatus {
   std::string host;
   int64_t pid = 0;
+  int64_t slices = 0;            // of a batch
   double images_per_second = 0;  // what its compute and input would allow
   RecentTimes::Parts parts;
   std::string state;  // "lost", "joining", "late", "leaving"; "" where it takes part

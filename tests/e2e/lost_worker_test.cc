@@ -149,6 +149,11 @@ TEST_F(Lost, AStoppedWorkerIsFencedAndComesBack) {
                       std::string("cluster.transport=") + transport});
     Kill(1, 20, SIGSTOP);
     EXPECT_TRUE(Happens("worker_fenced")) << job->Log();
+    for (const nlohmann::json& line : Metrics("run")) {
+      if (line.value("event", "") == "worker_fenced") {
+        EXPECT_EQ(line["workers"], 1) << "the fenced one takes no part";
+      }
+    }
     const int64_t step = Metrics("run").back()["step"];
     EXPECT_TRUE(Reaches("run", step + 20)) << "the other one goes on alone";
     Kill(1, step, SIGCONT);

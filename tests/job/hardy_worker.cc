@@ -121,9 +121,23 @@ void HardyWorker::Push(const Order& order, const WorkLease& lease) {
   }
 }
 
+void HardyWorker::ComputeSlowly(const Order& order) {
+  int64_t slices = 0;
+  for (const WorkLease& lease : order.leases) {
+    slices += Covers(lease.node, client_->plan().slices).size();
+  }
+  slices_(order.version, slices);
+  std::this_thread::sleep_for(slices * slice_time_);
+  wire::StepTimes times;
+  times.set_step(order.version);
+  times.set_compute_ms(static_cast<double>((slices * slice_time_).count()));
+  client_->ReportTimes(times);
+}
+
 void HardyWorker::Train(const Order& order) {
   Await(order.version);
   at_(Point::kForward, order.version, *client_);
+  if (slice_time_.count() > 0) ComputeSlowly(order);
   for (const WorkLease& lease : order.leases) Losses(order, lease);
   at_(Point::kLosses, order.version, *client_);
   for (const WorkLease& lease : order.leases) Push(order, lease);

@@ -2,6 +2,7 @@
 // something at a named point: to die, to wait, to leave.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -35,6 +36,12 @@ class HardyWorker {
   HardyWorker(const TestJob& job, std::optional<uint32_t> rank, At at)
       : job_(job), rank_(rank), at_(std::move(at)) {}
 
+  // Sleeps so long for each slice, before it reports any loss of a step, and reports that time.
+  void TakesForASlice(std::chrono::milliseconds time) { slice_time_ = time; }
+  // … and tells how many it has.
+  using Slices = std::function<void(int64_t step, int64_t slices)>;
+  void TellsSlices(Slices slices) { slices_ = std::move(slices); }
+
   // To the end of the job, or of the worker. True: the run was completed. Joins again for a while
   // where its seat is still taken.
   bool Run();
@@ -45,6 +52,7 @@ class HardyWorker {
   void Join();
   bool Follow();
   void Train(const Order& order);
+  void ComputeSlowly(const Order& order);
   void Evaluate(const Order& order);
   void Redo(const Order& order);
   void DoUrgent();
@@ -55,6 +63,8 @@ class HardyWorker {
   const TestJob& job_;
   const std::optional<uint32_t> rank_;
   const At at_;
+  std::chrono::milliseconds slice_time_{0};
+  Slices slices_ = [](int64_t, int64_t) {};
   std::unique_ptr<Client> client_;
 };
 

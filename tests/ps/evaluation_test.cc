@@ -54,6 +54,16 @@ TEST(EvaluationTest, BlocksOfALostRankAreGivenToAnother) {
   EXPECT_EQ(evaluation.done(), 2);
 }
 
+TEST(EvaluationTest, ASlowRankHasFewerBlocks) {
+  const Evaluation even(7, 50, 4, {0, 2}, 10, false);
+  EXPECT_EQ(even.BlocksOf(0), (Range{0, 6}));
+  EXPECT_EQ(even.BlocksOf(2), (Range{6, 13}));
+  const Evaluation uneven(7, 50, 4, {0, 2}, 10, false, {10, 30});
+  EXPECT_EQ(uneven.BlocksOf(0), (Range{0, 10}));
+  EXPECT_EQ(uneven.BlocksOf(1), Range{});
+  EXPECT_EQ(uneven.BlocksOf(2), (Range{10, 13}));
+}
+
 TEST(EvaluationTest, BlocksOfALateRankAreGivenToAnotherAsWell) {
   Evaluation evaluation(7, 16, 4, {0, 1}, 10, false);
   EXPECT_TRUE(Takes(evaluation, 1, Block(2, 4, 1, 1, 2)));

@@ -19,7 +19,8 @@ class TrainSource final : public BatchSource {
       : dataset_(dataset),
         options_(options),
         preprocessor_(options.data.preprocess(), dataset.shape()),
-        orders_(dataset.size(), options.seed) {
+        orders_(options.orders != nullptr ? options.orders
+                                          : MakeEpochOrders(dataset, options.seed)) {
     const StepPlan& plan = options_.plan;
     MUSTER_CHECK(plan.train_samples == dataset.size() && plan.global_batch > 0);
     MUSTER_CHECK(0 <= options_.first_step && options_.first_step <= plan.total_steps);
@@ -58,7 +59,7 @@ class TrainSource final : public BatchSource {
     const trace::Span span("load", {},
                            {.step = batch.step, .slice = static_cast<int32_t>(batch.index)});
     const Range places = options_.plan.Slice(options_.plan.At(batch.step), batch.index);
-    const std::shared_ptr<const Order> order = orders_.Of(batch.epoch);
+    const std::shared_ptr<const Order> order = orders_->Of(batch.epoch);
     std::vector<uint8_t> pixels;
     for (int64_t i = 0; i < batch.count && !stop.stop_requested(); ++i) {
       const int64_t sample = (*order)[static_cast<size_t>(places.begin + i)];
@@ -74,7 +75,7 @@ class TrainSource final : public BatchSource {
   const Dataset& dataset_;
   const TrainPipelineOptions options_;
   const Preprocessor preprocessor_;
-  EpochOrders orders_;
+  const std::shared_ptr<EpochOrders> orders_;
   std::vector<int64_t> slices_;  // of each step
 
   int64_t each_step() const { return static_cast<int64_t>(slices_.size()); }
@@ -135,6 +136,10 @@ std::unique_ptr<BatchPipeline> MakeRing(std::unique_ptr<BatchSource> source,
 }
 
 }  // namespace
+
+std::shared_ptr<EpochOrders> MakeEpochOrders(const Dataset& dataset, uint64_t seed) {
+  return std::make_shared<EpochOrders>(dataset.size(), seed);
+}
 
 std::unique_ptr<BatchPipeline> MakeTrainPipeline(const Dataset& dataset,
                                                  const TrainPipelineOptions& options) {

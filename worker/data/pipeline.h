@@ -36,12 +36,18 @@ class BatchPipeline {
   virtual const PreparedBatch& Next(double deadline_s) = 0;
 };
 
+// The shuffled orders of epochs, which several pipelines of one dataset and seed can share, so that
+// none shuffles again what another has.
+class EpochOrders;
+std::shared_ptr<EpochOrders> MakeEpochOrders(const Dataset& dataset, uint64_t seed);
+
 struct TrainPipelineOptions {
   StepPlan plan;
   std::vector<Range> slices;  // of this worker; batches come step by step, slice by slice
   int64_t first_step = 0;
   uint64_t seed = 0;
-  config::Data data;  // preprocess, prefetch_threads, prefetch_batches
+  config::Data data;                              // preprocess, prefetch_threads, prefetch_batches
+  std::shared_ptr<EpochOrders> orders = nullptr;  // null: its own
 };
 // `dataset` must outlive the pipeline. The destructor stops and joins the threads at once.
 std::unique_ptr<BatchPipeline> MakeTrainPipeline(const Dataset& dataset,

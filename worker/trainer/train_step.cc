@@ -17,6 +17,7 @@ std::unique_ptr<BatchPipeline> Trainer::MakeBatches(int64_t first_step, int64_t 
   options.first_step = first_step;
   options.seed = config_.run().seed();
   options.data = config_.data();
+  options.orders = orders_;
   return MakeTrainPipeline(*data_.train, options);
 }
 

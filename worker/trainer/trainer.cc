@@ -27,7 +27,8 @@ Trainer::Trainer(const config::Config& config, const Graph& graph, const Dataset
       input_copied_(backend.MakeEvent()),
       results_copied_(backend.MakeEvent()),
       reads_(graph.layers().size()),
-      finishes_(graph.layers().size()) {
+      finishes_(graph.layers().size()),
+      orders_(MakeEpochOrders(*data.train, config.run().seed())) {
   // Which layers' variables lie in which chunk.
   for (size_t c = 0; c < client.chunks().size(); ++c) {
     const ChunkRange& chunk = client.chunks()[c];

@@ -99,6 +99,7 @@ class Trainer {
   const std::unique_ptr<Event> input_copied_, results_copied_;
   std::vector<std::vector<size_t>> reads_;     // layer → the chunks that hold its variables
   std::vector<std::vector<size_t>> finishes_;  // layer → the chunks that are done after it
+  const std::shared_ptr<EpochOrders> orders_;  // which all pipelines use
   // Of the share that this worker has, from next_step_ on.
   std::unique_ptr<BatchPipeline> pipeline_;
   uint32_t share_;

@@ -1,0 +1,48 @@
+// Preloaded into a job: its workers sleep for each layer's product or convolution, those of one
+// rank longer, so that its ranks have speeds that do not depend on what else the machine does.
+//   MUSTER_SLEEP_US      for each call of oneDNN
+//   MUSTER_SLOW_RANK     whose calls take …
+//   MUSTER_SLOW_FACTOR   … so many times as long
+#include <dlfcn.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <thread>
+
+namespace {
+
+// Of this process's command line; "": it is no worker.
+std::string Rank() {
+  std::ifstream file("/proc/self/cmdline");
+  for (std::string word; std::getline(file, word, '\0');) {
+    if (word == "--rank" && std::getline(file, word, '\0')) return word;
+  }
+  return "";
+}
+
+double Number(const char* variable) {
+  const char* const text = std::getenv(variable);
+  return text != nullptr ? std::atof(text) : 0;
+}
+
+std::chrono::duration<double, std::micro> Sleep() {
+  const std::string rank = Rank();
+  const char* const slow = std::getenv("MUSTER_SLOW_RANK");
+  const bool is_slow = slow != nullptr && rank == slow;
+  const double us = rank.empty() ? 0 : Number("MUSTER_SLEEP_US");
+  return std::chrono::duration<double, std::micro>(is_slow ? us * Number("MUSTER_SLOW_FACTOR")
+                                                           : us);
+}
+
+}  // namespace
+
+extern "C" int dnnl_primitive_execute(const void* primitive, void* stream, int count,
+                                      const void* arguments) {
+  using Function = int (*)(const void*, void*, int, const void*);
+  static const auto real = reinterpret_cast<Function>(::dlsym(RTLD_NEXT, "dnnl_primitive_execute"));
+  static const auto sleep = Sleep();
+  std::this_thread::sleep_for(sleep);
+  return real(primitive, stream, count, arguments);
+}

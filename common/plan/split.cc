@@ -1,0 +1,54 @@
+#include "common/plan/split.h"
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+#include <utility>
+
+#include "common/base/error.h"
+#include "common/plan/slices.h"
+
+namespace muster {
+
+std::vector<int64_t> EvenSizes(int64_t pieces, size_t parts) {
+  std::vector<int64_t> sizes;
+  for (size_t i = 0; i < parts; ++i) {
+    sizes.push_back(EvenPart(pieces, static_cast<int64_t>(parts), static_cast<int64_t>(i)).size());
+  }
+  return sizes;
+}
+
+// Piece by piece to whoever is done first with one more. Were another division shorter at its
+// longest, somebody would have fewer there than here; but the last piece that he got here was given
+// when nobody else could have been done with one more sooner.
+std::vector<int64_t> SplitByTime(int64_t pieces, std::span<const double> times, int64_t least) {
+  const auto parts = static_cast<int64_t>(times.size());
+  MUSTER_CHECK(parts > 0 && pieces >= 0 && least >= 0);
+  if (pieces < parts * least) least = 0;
+  std::vector<int64_t> sizes(times.size(), least);
+  using Next = std::pair<double, size_t>;  // when it would be done with one more, and who
+  std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
+  const auto offer = [&](size_t i) {
+    MUSTER_CHECK(times[i] > 0);
+    next.emplace(static_cast<double>(sizes[i] + 1) * times[i], i);
+  };
+  for (size_t i = 0; i < times.size(); ++i) offer(i);
+  for (int64_t left = pieces - parts * least; left > 0; --left) {
+    const size_t who = next.top().second;
+    next.pop();
+    ++sizes[who];
+    offer(who);
+  }
+  return sizes;
+}
+
+double Longest(std::span<const int64_t> sizes, std::span<const double> times) {
+  MUSTER_CHECK(sizes.size() == times.size());
+  double longest = 0;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    longest = std::max(longest, static_cast<double>(sizes[i]) * times[i]);
+  }
+  return longest;
+}
+
+}  // namespace muster

@@ -1,0 +1,66 @@
+// A real worker that is half as fast gets fewer slices than the other one, over every transport;
+// the result has the bits of even shares.
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include "tests/e2e/hand_job.h"
+#include "tests/launch/text/unwrapped.h"
+
+namespace muster::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// What is preloaded would come before the sanitizer's own runtime.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kCanPreload = false;
+#else
+constexpr bool kCanPreload = true;
+#endif
+
+using SharesOver = HandJob;
+
+TEST_F(SharesOver, EveryTransportFollowTheRates) {
+  if (!kCanPreload) GTEST_SKIP() << "a sanitizer's runtime must come first";
+  const std::vector<std::string> settings{"run.slices=16", "run.epochs=5",
+                                          "evaluation.every_epochs=3"};
+  const Outcome even = Launch(settings);
+  ASSERT_EQ(even.exit_code, 0) << even.log;
+  const ProcessOptions slow{.environment = {{"LD_PRELOAD", MUSTER_SLOW_COMPUTE},
+                                            {"MUSTER_SLEEP_US", "1000"},
+                                            {"MUSTER_SLOW_RANK", "1"},
+                                            {"MUSTER_SLOW_FACTOR", "3"}}};
+  for (const char* transport : {"LOCAL", "TCP", "IPC"}) {
+    std::vector<std::string> words{"muster",
+                                   "launch",
+                                   Path("config.txtpb"),
+                                   "--run-dir",
+                                   Path("run"),
+                                   "--set",
+                                   std::string("cluster.transport=") + transport,
+                                   "--set",
+                                   "cluster.shares=MEASURED"};
+    for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
+    Process launch(words, Path("launch.log"), slow);
+    EXPECT_EQ(launch.Wait(90), 0) << launch.Log();
+    EXPECT_THAT(Unwrapped(launch.Log()),
+                AllOf(HasSubstr("Shares from step "), HasSubstr("rank 1 takes "),
+                      HasSubstr("shares         changed ")))
+        << transport;
+    const auto metrics = Metrics("run");
+    ASSERT_FALSE(metrics.empty());
+    const auto change = std::ranges::find_if(metrics, [](const nlohmann::json& line) {
+      return line.value("event", "") == "shares_changed";
+    });
+    ASSERT_NE(change, metrics.end());
+    EXPECT_LT((*change)["shares"][1]["slices"], 8) << transport;
+    EXPECT_GT((*change)["shares"][0]["slices"], 8) << transport;
+    EXPECT_EQ(metrics.back()["weights_hash"], even.hash()) << transport;
+    EXPECT_TRUE(NothingLeft(5));
+    std::filesystem::remove_all(Path("run"));
+  }
+}
+
+}  // namespace
+}  // namespace muster::testing

@@ -1,0 +1,119 @@
+// What workers report of their steps becomes shares: what counts, what does not, and what is told.
+#include "ps/shares.h"
+
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace muster {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// Two workers, 16 slices of 4 samples; the last batch of each epoch of 5 steps is half a batch.
+class SharesTest : public ::testing::Test {
+ protected:
+  SharesTest() {
+    shares_.Begin(plan_, 0);
+    assignment_.from_step = 0;
+  }
+  // Both report a step; the server says how long it was.
+  void Step(double first_ms, double second_ms) {
+    Report(0, first_ms);
+    Report(1, second_ms);
+    shares_.EndStep(step_++, 0.16);
+  }
+  void Report(uint32_t rank, double slice_ms) {
+    wire::StepTimes times;
+    times.set_step(step_);
+    const double slices = static_cast<double>(assignment_.SlicesOf(rank).at(0).size());
+    const double share =
+        static_cast<double>(plan_.At(step_).samples) / static_cast<double>(plan_.global_batch);
+    times.set_compute_ms(0.75 * slice_ms * slices * share);
+    times.set_input_ms(0.25 * slice_ms * slices * share);
+    shares_.AddTimes(rank, times, assignment_);
+  }
+  std::optional<Shares::Division> Look() { return shares_.Otherwise(step_, {0, 1}, {8, 8}); }
+
+  const StepPlan plan_{.train_samples = 288, .global_batch = 64, .total_steps = 1000, .slices = 16};
+  Shares shares_{true, 3};
+  Assignment assignment_ = AssignEvenly(16, 2);
+  int64_t step_ = 0;
+};
+
+TEST_F(SharesTest, FollowTheReports) {
+  for (int i = 0; i < 11; ++i) Step(10, 20);
+  const auto division = Look();
+  ASSERT_TRUE(division);
+  EXPECT_THAT(division->slices, ElementsAre(11, 5));
+  const events::SharesChanged& change = *division->change;
+  EXPECT_EQ(TextOf(change),
+            "from step 11 on: rank 0 11 slices (before: 8), rank 1 5 (8); rank 1 takes 20 ms a "
+            "slice, the others 10; compute and input of the slowest: 110 ms a step expected, so "
+            "far 160");
+  events::Summary summary;
+  shares_.Put(summary);
+  EXPECT_EQ(summary.shares_changed(), 1);
+  EXPECT_EQ(summary.shares().shares(1).slices(), 5);
+  EXPECT_THAT(shares_.TimesOf({0, 1}), ElementsAre(10, 20)) << "for evaluations";
+}
+
+TEST_F(SharesTest, StayEvenWhereNobodyMeasures) {
+  Shares even(false, 2);
+  even.Begin(plan_, 0);
+  for (int i = 0; i < 20; ++i) {
+    wire::StepTimes times;
+    times.set_step(i);
+    times.set_compute_ms(i % 2 == 0 ? 100 : 200);
+    even.AddTimes(static_cast<uint32_t>(i % 2), times, assignment_);
+    even.EndStep(i, 1);
+  }
+  EXPECT_FALSE(even.Otherwise(20, {0, 1}, {8, 8}));
+  EXPECT_THAT(even.AmongOthers(20, {0, 1}).slices, ElementsAre(8, 8));
+  EXPECT_THAT(even.TimesOf({0, 1}), IsEmpty());
+}
+
+// Who computed something else besides, and who was given another share just now, is not slow.
+TEST_F(SharesTest, WhatSaysNothingAboutAWorkerDoesNotCount) {
+  assignment_.from_step = 4;
+  for (int i = 0; i < 5; ++i) Step(10, 500);  // of other shares, and then of a cold step
+  for (int i = 0; i < 6; ++i) {
+    shares_.Disturbed(1, step_);
+    Step(10, 500);
+  }
+  EXPECT_FALSE(Look());
+  for (int i = 0; i < 11; ++i) Step(10, 10);
+  EXPECT_FALSE(Look());
+}
+
+// It reports nothing of a step that others finished for it.
+TEST_F(SharesTest, WhoIsLateAgainAndAgainIsSlow) {
+  for (int i = 0; i < 11; ++i) {
+    Report(0, 10);
+    shares_.WasLate(1, 0.12, 2);
+    shares_.EndStep(step_++, 1);
+  }
+  const auto division = Look();
+  ASSERT_TRUE(division);
+  EXPECT_THAT(division->slices, ElementsAre(14, 2)) << "60 ms a slice";
+}
+
+TEST_F(SharesTest, OneWhoComesIsTakenForAsFastAsTheOthers) {
+  for (int i = 0; i < 11; ++i) Step(10, 30);
+  const auto three = shares_.AmongOthers(step_, {0, 1, 2});
+  EXPECT_THAT(three.slices, ElementsAre(10, 3, 3)) << "10, 30, and their median, the upper one";
+  EXPECT_TRUE(three.change);
+  shares_.Forget(1);
+  const auto back = shares_.AmongOthers(step_ + 1, {0, 1});
+  EXPECT_THAT(back.slices, ElementsAre(8, 8));
+  ASSERT_TRUE(back.change);
+  EXPECT_THAT(TextOf(*back.change),
+              AllOf(HasSubstr("rank 0 8 slices, rank 1 8"), HasSubstr("as many for each")));
+}
+
+}  // namespace
+}  // namespace muster
