@@ -61,6 +61,12 @@ class Chaos:
         self.bin, self.work, self.wanted, self.has_network = arguments.bin, work, arguments, has_network
         self.library = arguments.preload
         self.expected, self.recovery = {}, []
+        self.wanted.shares = ["EVEN", "MEASURED" if self.knows("cluster.shares=MEASURED") else "EVEN"]
+
+    def knows(self, setting):
+        """Whether these programs have it."""
+        return subprocess.call([f"{self.bin}/muster", "launch", self.config(0), "--dry-run", "--set", setting],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60) == 0
 
     def shortened(self, seconds):
         """How long something lasts that may be short."""
