@@ -80,7 +80,7 @@ class Chaos:
             settings["cluster"] += " max_restarts: 100000"
             text = (CONFIG % settings).replace("epochs: 6 ", "epochs: 150 ")
             with open(path, "w") as file:
-                file.write(text.replace("start_s: 120", f"start_s: 60 silence_s: {SILENCE_S}"))
+                file.write(text.replace("start_s: 120", f"start_s: 30 silence_s: {SILENCE_S}"))
         return path
 
     def undisturbed(self, variant):

@@ -98,9 +98,14 @@ void Coordinator::GiveOutBlocks() {
 }
 
 void Coordinator::ReleaseLeaving() {
-  for (const uint32_t rank : members_.Entered()) {
+  for (const uint32_t rank : members_.Seated()) {
     const Member& member = members_.roster().at(rank);
-    if (!member.leaving || member.released || work_.leases().IsBusy(rank)) continue;
+    if (!member.leaving || member.released) continue;
+    if (!member.entered) {  // fenced while it did its last part
+      members_.Release(rank);
+      continue;
+    }
+    if (work_.leases().IsBusy(rank)) continue;
     if (evaluator_.running() && std::ranges::count(evaluator_.current().MissingRanks(), rank) > 0) {
       continue;
     }

@@ -192,11 +192,7 @@ class HandRun(Run):
             time.sleep(0.002)
 
     def finish(self):
-        end = time.monotonic() + PATIENCE_S
-        while not self.over():
-            if time.monotonic() > end:
-                raise Stuck(f"the run does not end within {PATIENCE_S} s")
-            time.sleep(0.01)
+        self.await_end()
         if self.first.returncode != 0:
             raise Lost(f"the server's exit code is {self.first.returncode}")
         for worker in self.workers:

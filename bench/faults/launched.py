@@ -42,7 +42,8 @@ class LaunchedRun(Run):
         if self.first.returncode in (0, -signal.SIGKILL) or not self.preloaded:
             return True
         with open(self.log) as file:
-            named = any(error in file.read()[-8000:] for error in NO_DISK)
+            end = file.read()[-8000:]
+        named = any(error in end for error in NO_DISK)
         if self.preloaded.failed() == self.failed_before or not named:
             return True
         self.done["resumed after the disk"] += 1
@@ -132,10 +133,6 @@ class LaunchedRun(Run):
         return self.preloaded.failed() > before
 
     def finish(self):
-        end = time.monotonic() + PATIENCE_S
-        while not self.over():
-            if time.monotonic() > end:
-                raise Stuck(f"the run does not end within {PATIENCE_S} s")
-            time.sleep(0.01)
+        self.await_end()
         if self.first.returncode != 0:
             raise Lost(f"exit code {self.first.returncode}")

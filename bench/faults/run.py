@@ -82,8 +82,16 @@ class Run:
         return self.first.poll() is not None
 
     def reach(self, step):
-        eventually(lambda: self.over() or self.step() >= step, PATIENCE_S, f"step {step}")
+        """However slow the machine is, as long as the run gets on."""
+        while not self.over() and self.step() < step:
+            before = self.step()
+            eventually(lambda: self.over() or self.step() != before, PATIENCE_S, f"a step after {before}")
         return not self.over()
+
+    def await_end(self):
+        while not self.over():
+            before = self.step()
+            eventually(lambda: self.over() or self.step() != before, PATIENCE_S, f"a step after {before}, or the end")
 
     def kept(self):
         try:
@@ -101,6 +109,8 @@ class Run:
             return False
         # Without one a lost server ends the run, as it should.
         eventually(lambda: self.over() or self.kept(), PATIENCE_S, "the first checkpoint")
+        # A server that is stopped while it starts has deadlines.start_s for it, and no other one after it.
+        eventually(lambda: self.over() or self.member("muster-worker"), PATIENCE_S, "workers")
         time.sleep(fault.delay)
         if self.over() or not self.member("muster-server"):
             return False
