@@ -1,17 +1,34 @@
 #!/usr/bin/env python3
 """Trains under faults: is the result that of a run that nothing disturbed?
 
-    bench/chaos.py [--bin DIR] [--runs N] [--faults N] [--kinds KIND,KIND] [--seed S]
+    bench/chaos.py [--bin DIR] [--runs N] [--faults N | --each] [--kinds KIND,KIND] [--seed S]
 
 Each run trains a small network (some 4,000 parameters, 1,650 steps of a millisecond or so) on one of the
-configs of resume_check.py: every optimizer, average, clipping, SKIP_STEP, 16 bits on the wire, each over a
-random transport. A schedule that follows from the run's seed alone says what happens at which step:
+configs of resume_check.py: every optimizer, average, clipping, SKIP_STEP, 16 bits on the wire. A schedule that
+follows from the run's seed alone says what happens at which step. Runs with odd seeds are those of `muster launch`,
+over a random transport:
 
-    server    SIGKILL, SIGSEGV or SIGABRT to the server: the launcher starts another one
-    hang      SIGSTOP to the server, for good: it is replaced when deadlines.silence_s is over
-    launcher  SIGKILL to the launcher: nothing may be left, and --resume goes on, with other workers
-    stop      SIGSTOP to the server or a worker, and SIGCONT within 1.5 s: nothing happens
-    worker    SIGKILL to a worker: it is replaced (cluster.on_lost_worker)
+    server     SIGKILL, SIGSEGV or SIGABRT to the server: the launcher starts another one
+    hang       SIGSTOP to the server, for good: it is replaced when deadlines.silence_s (2 s here) is over
+    launcher   SIGKILL to the launcher: nothing may be left, and --resume goes on, with other workers
+    stop       SIGSTOP to the server (up to 1.5 s) or a worker (up to 3 s), and SIGCONT
+    worker     SIGKILL to a worker: it is replaced (cluster.on_lost_worker)
+    workers    SIGKILL to all of them
+    slow       a worker gets 20 % of a core for a while
+    disk       ENOSPC or EIO: some calls in a row of the server or the launcher that open, write, sync or rename
+               files of the run fail; a run that ends of it must say so, and goes on with --resume
+    damage     the newest checkpoint is damaged before the launcher, or --resume, reads it: it is named
+    clock      the wall clock jumps, up to an hour from the right time
+
+Those with even seeds are started by hand, with `muster server --resume auto` and `muster worker`, which are started
+again as a service manager would; over TCP, encrypted or not, between network namespaces where that is allowed:
+
+    server, hang, launcher, stop, worker, slow  as above
+    twice      a rank is started a second time: one of the two is refused
+    resize     from 2 workers to 4, to 1, to 3: workers join, and leave at SIGTERM
+    partition  a link, or all, lets nothing through, in one direction or both, for up to 1.5 x silence_s
+    loss       a link loses up to 30 % of its packets for a while
+    delay      … holds each back for up to 0.1 s
 
 At the end the exit code, the hash of the weights, every line of metrics.jsonl but for times, and so all
 evaluations, must be those of the undisturbed run; TensorBoard's files must have each step once; no process, no
@@ -21,217 +38,49 @@ A run that fails prints its seed: `--seed THAT --runs 1`, with the same --faults
 import argparse
 import collections
 import os
-import random
-import re
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
-from job_processes import descriptors_of, member, processes_of, states_of
-from resume_check import NETWORK, PARTS, VARIANTS, metrics
-from tensorboard_steps import Twice, shown
-
-KINDS = ("server", "hang", "launcher", "stop", "worker")
-STEPS = 1650  # 150 epochs of 11
-SILENCE_S = 2
-PATIENCE_S = 60  # for whatever has to follow a fault
-Fault = collections.namedtuple("Fault", "kind step delay detail")
-
-
-class Lost(Exception):
-    """Something is not as it should be."""
-
-
-def schedule(seed, faults, kinds):
-    """All that follows from the seed: which config, transport, and what happens when."""
-    rng = random.Random(seed)
-    variant = rng.randrange(len(VARIANTS))
-    rounded = "wire" in VARIANTS[variant].get("cluster", "")
-    transport = rng.choice(["AUTO", "TCP"] if rounded else ["LOCAL", "IPC", "TCP"])
-    plan = [Fault(rng.choice(kinds), step, rng.uniform(0, 0.02), rng.random())
-            for step in sorted(rng.randrange(STEPS * 19 // 20) for _ in range(faults))]
-    return variant, transport, plan
-
-
-def eventually(condition, seconds, what):
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            raise Lost(f"not within {seconds} s: {what}")
-        time.sleep(0.002)
-
-
-class Run:
-    """One training, from its start to its end or to the first thing that is wrong."""
-
-    def __init__(self, chaos, seed):
-        self.chaos, self.seed = chaos, seed
-        self.variant, self.transport, self.plan = schedule(seed, chaos.faults, chaos.kinds)
-        self.folder = f"{chaos.work}/seed-{seed}"
-        self.log = self.folder + ".log"
-        self.launcher = None
-        self.descriptors = []
-        self.going_on = 0  # times that the launcher has said so
-
-    def start(self, arguments):
-        with open(self.log, "a") as out:
-            self.launcher = subprocess.Popen(
-                [f"{self.chaos.bin}/muster", "launch", *arguments, "--set",
-                 f"cluster.transport={self.transport}"], stdout=out, stderr=out,
-                stdin=subprocess.DEVNULL)
-
-    def said(self, text):
-        with open(self.log) as file:
-            return file.read().count(text)
-
-    def step(self):
-        """How far the run is, by its last whole line of metrics."""
-        try:
-            with open(f"{self.folder}/metrics.jsonl", "rb") as file:
-                file.seek(max(0, os.path.getsize(file.name) - 4096))
-                found = re.findall(rb'"step":([0-9]+)', file.read())
-            return int(found[-1]) if found else 0
-        except FileNotFoundError:
-            return 0
-
-    def over(self):
-        return self.launcher.poll() is not None
-
-    def reach(self, step):
-        eventually(lambda: self.over() or self.step() >= step, PATIENCE_S, f"step {step}")
-        return not self.over()
-
-    def replaced(self):
-        """The launcher has put another server in the place of the one that was lost."""
-        begin = time.monotonic()
-        self.going_on += 1
-        eventually(lambda: self.over() or self.said("Going on from step") >= self.going_on,
-                   PATIENCE_S, "another server goes on")
-        self.chaos.recovery.append(time.monotonic() - begin)
-        open_now = descriptors_of(self.launcher.pid)
-        if open_now:
-            self.descriptors.append(open_now)
-
-    def kept(self):
-        try:
-            names = os.listdir(f"{self.folder}/checkpoints")
-        except FileNotFoundError:
-            return False
-        return any(name.startswith("step-") and "." not in name for name in names)
-
-    def do(self, fault):
-        if not self.reach(fault.step):
-            return False
-        # Without one a lost server ends the run, as it should.
-        eventually(lambda: self.over() or self.kept(), PATIENCE_S, "the first checkpoint")
-        time.sleep(fault.delay)
-        servers, workers = member(self.folder, "muster-server"), None
-        if self.over() or not servers:
-            return False
-        try:
-            if fault.kind in ("server", "hang"):
-                signals = [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT]
-                number = signal.SIGSTOP if fault.kind == "hang" else signals[int(3 * fault.detail)]
-                os.kill(servers[0], number)
-                self.replaced()
-            elif fault.kind == "launcher":
-                self.kill_launcher(fault)
-            else:
-                workers = member(self.folder, "muster-worker")
-                victims = workers if fault.kind == "worker" else servers + workers
-                self.hurt(victims[int(len(victims) * fault.detail)], fault)
-        except (ProcessLookupError, IndexError):
-            return False  # it has just ended by itself
-        return True
-
-    def kill_launcher(self, fault):
-        self.launcher.kill()
-        self.launcher.wait()
-        eventually(lambda: not processes_of(self.folder), 10, "no process outlives the launcher")
-        self.going_on = self.said("Going on from step")
-        self.descriptors = []
-        self.start(["--resume", self.folder, "--workers", str(1 + int(4 * fault.detail))])
-
-    def hurt(self, pid, fault):
-        if fault.kind == "worker":
-            os.kill(pid, signal.SIGKILL)
-            return
-        os.kill(pid, signal.SIGSTOP)
-        time.sleep(0.2 + 1.3 * fault.detail)
-        os.kill(pid, signal.SIGCONT)
-
-    def train(self):
-        done = collections.Counter()
-        self.start([self.chaos.config(self.variant), "--run-dir", self.folder])
-        for fault in self.plan:
-            done[fault.kind] += self.do(fault)
-        try:
-            code = self.launcher.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            raise Lost(f"the run does not end within {PATIENCE_S} s")
-        if code != 0:
-            raise Lost(f"exit code {code}")
-        return done
-
-    def check(self):
-        (expected, board), got = self.chaos.undisturbed(self.variant), metrics(self.folder)
-        if got != expected:
-            at = next((i for i, (a, b) in enumerate(zip(expected, got)) if a != b),
-                      min(len(expected), len(got)))
-            raise Lost(f"{len(got)} lines of metrics, expected {len(expected)}; line {at} is the first "
-                       f"that differs: {got[at:at + 1]}, expected {expected[at:at + 1]}")
-        try:
-            have = shown(self.folder)
-        except Twice as twice:
-            raise Lost(f"TensorBoard: {twice}") from twice
-        for tag, steps in have.items():
-            if steps != board.get(tag):
-                lacks = sorted(set(board.get(tag, [])) - set(steps))
-                raise Lost(f"TensorBoard has other steps of {tag}: it lacks {lacks[:5]}")
-        left = processes_of(self.folder)
-        if left:
-            raise Lost(f"processes are left: {left}")
-        with open(f"{self.folder}/server.log") as file:
-            names = set(re.findall(r"(?:ipc|local)://(@[^ ;]+)", file.read()))
-        with open("/proc/net/unix") as file:
-            sockets = {line.split()[-1] for line in file}
-        if names & sockets:
-            raise Lost(f"sockets are left: {names & sockets}")
-        shared = [name for name in os.listdir("/dev/shm") if "muster" in name]
-        if shared:
-            raise Lost(f"shared memory is left: {shared}")
-        if self.descriptors and max(self.descriptors) > self.descriptors[0]:
-            raise Lost(f"the launcher's descriptors grow with each fault: {self.descriptors}")
-
-    def end(self):
-        for pid in processes_of(self.folder):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        if self.launcher:
-            self.launcher.kill()
-            self.launcher.wait()
+from faults.by_hand import HandRun
+from faults.damage import checkpoints_of
+from faults.launched import LaunchedRun
+from faults.network import why_not
+from faults.run import SILENCE_S, STEPS, Lost, Stuck
+from faults.schedule import KINDS, NETWORK, schedule
+from resume_check import NETWORK as CONFIG, PARTS, VARIANTS, metrics
+from tensorboard_steps import shown
 
 
 class Chaos:
-    def __init__(self, arguments, work):
-        self.bin, self.work = arguments.bin, work
-        self.faults, self.kinds = arguments.faults, arguments.kinds
+    """What all runs share."""
+
+    def __init__(self, arguments, work, has_network):
+        self.bin, self.work, self.wanted, self.has_network = arguments.bin, work, arguments, has_network
+        self.library = arguments.preload
         self.expected, self.recovery = {}, []
+        self.wanted.shares = ["EVEN", "MEASURED" if self.knows("cluster.shares=MEASURED") else "EVEN"]
+
+    def knows(self, setting):
+        """Whether these programs have it."""
+        return subprocess.call([f"{self.bin}/muster", "launch", self.config(0), "--dry-run", "--set", setting],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60) == 0
+
+    def shortened(self, seconds):
+        """How long something lasts that may be short."""
+        return seconds / 3 if self.wanted.each else seconds
 
     def config(self, variant):
         path = f"{self.work}/variant-{variant}.txtpb"
         if not os.path.exists(path):
             settings = {**dict.fromkeys(PARTS, ""), "checkpoint": "every_steps: 40", **VARIANTS[variant]}
             settings["run"] += " max_restarts: 100000"
-            text = (NETWORK % settings).replace("epochs: 6 ", "epochs: 150 ")
+            settings["cluster"] += " max_restarts: 100000"
+            text = (CONFIG % settings).replace("epochs: 6 ", "epochs: 150 ")
             with open(path, "w") as file:
-                file.write(text.replace("start_s: 120", f"start_s: 60 silence_s: {SILENCE_S}"))
+                file.write(text.replace("start_s: 120", f"start_s: 30 silence_s: {SILENCE_S}"))
         return path
 
     def undisturbed(self, variant):
@@ -243,8 +92,15 @@ class Chaos:
             if code != 0:
                 sys.exit(f"the undisturbed run of variant {variant} failed: {folder}.log")
             self.expected[variant] = metrics(folder), shown(folder)
+            shutil.copytree(f"{folder}/checkpoints/{checkpoints_of(folder)[-1]}",
+                            f"{self.work}/foreign-{variant}")
             shutil.rmtree(folder)
         return self.expected[variant]
+
+    def foreign(self, variant):
+        """A checkpoint of another run with the same config."""
+        self.undisturbed(variant)
+        return f"{self.work}/foreign-{variant}"
 
 
 def kinds_of(text):
@@ -255,40 +111,79 @@ def kinds_of(text):
     return kinds
 
 
-def main():
+def arguments_of():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     default = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../build/release/bin")
     parser.add_argument("--bin", default=os.path.normpath(default), help="where muster is")
+    parser.add_argument("--preload", metavar="FILE", help="libfaults_preloaded.so, if it is not beside the programs")
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--faults", type=int, default=5, help="in each run, at most")
-    parser.add_argument("--kinds", type=kinds_of, default=list(KINDS),
-                        help="default: " + ",".join(KINDS))
+    parser.add_argument("--each", action="store_true", help="one of each kind, shortened, in each run")
+    parser.add_argument("--kinds", type=kinds_of, default=list(KINDS), help="default: " + ",".join(KINDS))
     parser.add_argument("--seed", type=int, default=1, help="of the first run; the next has the next")
     parser.add_argument("--keep", action="store_true", help="keep the runs' directories")
-    arguments = parser.parse_args()
+    return parser.parse_args()
+
+
+def leave_out(arguments, kinds, why):
+    """Not in silence."""
+    lacking = [kind for kind in arguments.kinds if kind in kinds]
+    if lacking:
+        arguments.kinds = [kind for kind in arguments.kinds if kind not in lacking]
+        print(f"{len(lacking)} kinds are left out ({', '.join(lacking)}): {why}", flush=True)
+    if not arguments.kinds:
+        sys.exit("no kind is left")
+
+
+def one(chaos, seed, total):
+    """Whether the run ended as it should."""
+    plan = schedule(seed, chaos.wanted, STEPS, VARIANTS)
+    run = (HandRun if plan.by_hand else LaunchedRun)(chaos, seed)
+    try:
+        run.train()
+        run.check()
+        if not chaos.wanted.keep:
+            shutil.rmtree(run.folder)
+        return True
+    except Lost as lost:
+        how = "by hand" if plan.by_hand else f"over {plan.transport}"
+        print(f"seed {seed}: variant {plan.variant} {how}: {lost}; {run.log}\n"
+              f"    {[(f.kind, f.step) for f in plan.faults]}", flush=True)
+        if isinstance(lost, Stuck):
+            print(run.diagnosis(), flush=True)
+        return False
+    finally:
+        run.end()
+        total.update(run.done)
+
+
+def main():
+    arguments = arguments_of()
+    if arguments.preload is None:
+        arguments.preload = f"{arguments.bin}/libfaults_preloaded.so"
+    if not os.path.exists(arguments.preload):
+        leave_out(arguments, ("disk", "clock"), f"{arguments.preload} is not there")
+        arguments.preload = None
+    why = why_not()
+    if why:
+        leave_out(arguments, NETWORK, f"no network namespaces with TUN devices: {why}")
     work = tempfile.mkdtemp(prefix="muster-chaos-")
-    chaos = Chaos(arguments, work)
-    total, failures = collections.Counter(), []
-    for seed in range(arguments.seed, arguments.seed + arguments.runs):
-        run = Run(chaos, seed)
-        try:
-            total += run.train()
-            run.check()
-            if not arguments.keep:
-                shutil.rmtree(run.folder)
-        except Lost as lost:
-            failures.append(seed)
-            print(f"seed {seed}: variant {run.variant} over {run.transport}: {lost}; {run.log}\n"
-                  f"    {[(f.kind, f.step) for f in run.plan]}\n    {states_of(processes_of(run.folder))}",
-                  flush=True)
-        finally:
-            run.end()
+    chaos, total = Chaos(arguments, work, not why), collections.Counter()
+    seeds = range(arguments.seed, arguments.seed + arguments.runs)
+    failures = [seed for seed in seeds if not one(chaos, seed, total)]
+    # What was done about a fault is not one.
+    faults = {kind: total[kind] for kind in KINDS if total[kind]}
     print(f"{arguments.runs - len(failures)} of {arguments.runs} runs end as if nothing had been, after "
-          f"{sum(total.values())} faults ({', '.join(f'{n} {kind}' for kind, n in total.items())})")
+          f"{sum(faults.values())} faults ({', '.join(f'{n} {kind}' for kind, n in faults.items())})")
+    besides = [f"{n} {what}" for what, n in total.items() if what not in KINDS]
+    if besides:
+        print("    of these: " + ", ".join(besides))
     if chaos.recovery:
         print(f"from the loss of a server to the next one's first step: median "
               f"{statistics.median(chaos.recovery):.2f} s, at most {max(chaos.recovery):.2f} s")
-    if not arguments.keep and not failures:
+    if failures:
+        print(f"failed seeds: {failures}")
+    elif not arguments.keep:
         shutil.rmtree(work)
     return 1 if failures else 0
 

@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 
+from faults.damage import checkpoints_of, damage
 from job_processes import processes_of
 
 NETWORK = """
@@ -78,15 +79,6 @@ def metrics(folder):
         lines = [json.loads(line) for line in file]
     # Events are of a moment, not of a step.
     return [{key: line.get(key) for key in EXACT} for line in lines if "event" not in line]
-
-
-def checkpoints_of(folder):
-    """Their names, the newest last."""
-    try:
-        names = os.listdir(folder + "/checkpoints")
-    except FileNotFoundError:
-        return []
-    return sorted(name for name in names if name.startswith("step-") and "." not in name)
 
 
 class Check:
@@ -164,41 +156,6 @@ class Check:
             else:  # killed before the first weights were kept
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def damage(self, newest, before, foreign):
-        """Damages the newest checkpoint in one of many ways; returns what was done."""
-        rng = self.rng
-        name = rng.choice(["state.pb", "tensors.safetensors"])
-        path, size = f"{newest}/{name}", os.path.getsize(f"{newest}/{name}")
-        kind = rng.choice(["cut", "flip", "flip", "flip", "zeros", "grow", "swap", "foreign", "gone",
-                           "empty", "renamed", "another"])
-        if kind == "cut":
-            os.truncate(path, rng.randrange(size))
-        elif kind == "empty":
-            os.truncate(path, 0)
-        elif kind in ("flip", "zeros"):
-            with open(path, "r+b") as file:
-                at = rng.randrange(size)
-                file.seek(at)
-                old = file.read(1 if kind == "flip" else 4096)
-                new = bytes([old[0] ^ (1 << rng.randrange(8))]) if kind == "flip" else bytes(len(old))
-                if new == old:  # zeros were there already
-                    new = bytes([1]) + old[1:]
-                file.seek(at)
-                file.write(new)
-        elif kind == "grow":
-            with open(path, "ab") as file:
-                file.write(b" " * rng.randint(1, 5000))
-        elif kind == "gone":
-            os.remove(path)
-        elif kind == "swap":
-            shutil.copy(f"{before}/{name}", path)
-        elif kind == "foreign":
-            shutil.copy(f"{foreign}/{name}", path)
-        else:  # all of an older one, or of another run's, under the newest one's name
-            shutil.rmtree(newest)
-            shutil.copytree(before if kind == "renamed" else foreign, newest)
-        return f"{kind} {name}"
-
     def damaged_run(self, run):
         number = run % len(VARIANTS)
         self.undisturbed(0)
@@ -206,8 +163,8 @@ class Check:
         folder, foreign = f"{self.work}/damaged-{run}", f"{self.work}/undisturbed-0"
         shutil.copytree(f"{self.work}/undisturbed-{number}", folder)
         names = checkpoints_of(folder)
-        done = self.damage(f"{folder}/checkpoints/{names[-1]}", f"{folder}/checkpoints/{names[-2]}",
-                           f"{foreign}/checkpoints/{checkpoints_of(foreign)[-1]}")
+        done = damage(self.rng, f"{folder}/checkpoints/{names[-1]}", f"{folder}/checkpoints/{names[-2]}",
+                      f"{foreign}/checkpoints/{checkpoints_of(foreign)[-1]}")
         process = self.start(["launch", "--resume", folder, "--workers", str(self.rng.randint(1, 4))],
                              folder + ".log")
         code = process.wait(300)

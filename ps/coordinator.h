@@ -200,8 +200,9 @@ class Coordinator {
   std::vector<bool> published_;       // the chunks of W(step_ + 1)
   const bool recovers_;               // from the loss of workers
   bool repair_due_ = false;           // somebody's work may have nobody
-  bool somebody_late_ = false;        // in this step
-  std::string last_loss_;             // in words
+  std::optional<LostWork::Clock::time_point> repair_at_;  // … and may be given to others then
+  bool somebody_late_ = false;                            // in this step
+  std::string last_loss_;                                 // in words
   LostWork lost_work_;
   MemberChanges changes_;
   std::optional<Clock::time_point> starved_since_;

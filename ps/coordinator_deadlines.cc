@@ -44,6 +44,7 @@ void Coordinator::CheckDeadlines(std::chrono::steady_clock::time_point now) {
     CheckStragglers(now);
     CheckStep(now);
   }
+  if (repair_at_ && now >= *repair_at_) repair_due_ = true;
   CheckUnready(now);
   members_.CheckSilence(now, config_.deadlines().silence_s());
   if (watch_.IsDue(now)) Look(now);

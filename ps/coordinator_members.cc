@@ -117,6 +117,7 @@ bool Coordinator::KillsWorkers(uint32_t rank, const std::string& why) {
 
 void Coordinator::OnLeave(uint32_t rank) {
   if (!recovers_) return OnLost(rank, ExitCode::kPeerFailed, "it left");
+  if (members_.roster().at(rank).released) return;  // it says so again, since it was fenced
   members_.OnLeave(rank);
   LogInfo("{} leaves when it has done its part", members_.Name(rank));
   if (phase_ <= Phase::kPreparing) return OnLost(rank, ExitCode::kPeerFailed, "it left");

@@ -38,6 +38,7 @@ int64_t Coordinator::OpenSlices(uint32_t rank) const {
 }
 
 void Coordinator::GiveOutSlices() {
+  repair_at_.reset();
   if (phase_ != Phase::kTraining || ordered_ < step_) return;
   std::vector<uint32_t> helpers = members_.Entered();
   work_.leases().ForEachOpen(step_, [&](const Lease& lease) {
@@ -48,7 +49,10 @@ void Coordinator::GiveOutSlices() {
       .slices = plan_.slices,
       .orphaned =
           [this](int64_t slice) {
-            return !work_.leases().Holds(step_, slice, plan_.slices) && IsMissing(slice);
+            if (work_.leases().Holds(step_, slice, plan_.slices) || !IsMissing(slice)) return false;
+            const auto until = lost_work_.HeldBackUntil(slice);
+            if (until) repair_at_ = until;
+            return !until;
           },
       .is_whole = [this](const TreeNode& node) { return aggregator_.IsWhole(node); }};
   for (const TreeNode& piece : lost_work_.Pieces(step, helpers.size())) {
@@ -96,9 +100,14 @@ void Coordinator::GiveOutBlocks() {
 }
 
 void Coordinator::ReleaseLeaving() {
-  for (const uint32_t rank : members_.Entered()) {
+  for (const uint32_t rank : members_.Seated()) {
     const Member& member = members_.roster().at(rank);
-    if (!member.leaving || member.released || work_.leases().IsBusy(rank)) continue;
+    if (!member.leaving || member.released) continue;
+    if (!member.entered) {  // fenced while it did its last part
+      members_.Release(rank);
+      continue;
+    }
+    if (work_.leases().IsBusy(rank)) continue;
     if (evaluator_.running() && std::ranges::count(evaluator_.current().MissingRanks(), rank) > 0) {
       continue;
     }

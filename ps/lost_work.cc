@@ -7,7 +7,8 @@ namespace muster {
 // The first time all that it had is suspected, since a subtree is one lease. From then on slices
 // are given one by one, and the first one that is not done is the one that it was at.
 std::optional<int64_t> LostWork::OnLost(const std::vector<Lease>& leases, int64_t slices,
-                                        const std::function<bool(int64_t)>& missing) {
+                                        const std::function<bool(int64_t)>& missing,
+                                        Clock::time_point now) {
   std::vector<int64_t> suspects;
   for (const Lease& lease : leases) {
     const Range range = Covers(lease.node, slices);
@@ -22,9 +23,20 @@ std::optional<int64_t> LostWork::OnLost(const std::vector<Lease>& leases, int64_
     if (suspects.size() == 1 && kills_.contains(suspects[0])) break;
   }
   for (const int64_t slice : suspects) {
-    if (++kills_[slice] >= kMostKills) return slice;
+    Kills& kills = kills_[slice];
+    kills.last = now;
+    if (++kills.count >= kMostKills) return slice;
   }
   return std::nullopt;
+}
+
+std::optional<LostWork::Clock::time_point> LostWork::HeldBackUntil(int64_t slice,
+                                                                   Clock::time_point now) const {
+  const auto kills = kills_.find(slice);
+  if (kills == kills_.end() || kills->second.count < kMostKills - 1) return std::nullopt;
+  const Clock::time_point until = kills->second.last + kHoldBack;
+  if (until <= now) return std::nullopt;
+  return until;
 }
 
 void LostWork::Collect(const Step& step, const TreeNode& node,

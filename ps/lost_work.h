@@ -3,6 +3,7 @@
 // Owner: the coordinator.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -19,6 +20,11 @@ class LostWork {
  public:
   // A slice that ends so many workers in one step is not given to another one.
   static constexpr int kMostKills = 3;
+  // Workers that end together (their host, the system's memory) are not noticed together: what the
+  // first one left is given to others that have ended, too. So a slice that has ended all but one
+  // of kMostKills workers is given to nobody for this long.
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::seconds kHoldBack{1};
 
   void BeginStep() { kills_.clear(); }
 
@@ -26,7 +32,11 @@ class LostWork {
   // `missing`: whether something of a slice has not come. The slice that has ended kMostKills
   // workers by now, if there is one.
   std::optional<int64_t> OnLost(const std::vector<Lease>& leases, int64_t slices,
-                                const std::function<bool(int64_t slice)>& missing);
+                                const std::function<bool(int64_t slice)>& missing,
+                                Clock::time_point now = Clock::now());
+  // Until when the slice is to be given to nobody, if that is later than now.
+  std::optional<Clock::time_point> HeldBackUntil(int64_t slice,
+                                                 Clock::time_point now = Clock::now()) const;
 
   struct Step {
     int64_t slices = 0;
@@ -40,7 +50,11 @@ class LostWork {
  private:
   void Collect(const Step& step, const TreeNode& node, std::vector<TreeNode>& pieces) const;
 
-  std::map<int64_t, int> kills_;  // of each slice, in this step
+  struct Kills {
+    int count = 0;
+    Clock::time_point last;
+  };
+  std::map<int64_t, Kills> kills_;  // of each slice, in this step
 };
 
 }  // namespace muster

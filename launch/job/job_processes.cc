@@ -52,7 +52,7 @@ JobProcesses::JobProcesses(const JobPlan& plan, Console& console)
                             .log_path = plan_.dir->ServerLogPath(),
                             .inherited_fds = {token_.fd(), write_end.get()},
                             .append = plan_.resume};
-  members_.push_back({-1, std::make_unique<ChildProcess>(server)});
+  members_.push_back({-1, Started(server)});
 }
 
 void JobProcesses::StartWorkers(const std::string& endpoint) {
@@ -76,7 +76,13 @@ std::unique_ptr<ChildProcess> JobProcesses::StartWorker(int rank, bool append) c
                       .append = append};
   if (plan_.evaluate) worker.arguments.emplace_back("--evaluate");
   if (!plan_.places.empty()) PutInPlace(plan_.places[static_cast<size_t>(rank)], worker);
-  return std::make_unique<ChildProcess>(worker);
+  return Started(worker);
+}
+
+std::unique_ptr<ChildProcess> JobProcesses::Started(const ChildOptions& options) const {
+  auto child = std::make_unique<ChildProcess>(options);
+  if (!child->log_trouble().empty()) console_.Print("Warning: " + child->log_trouble());
+  return child;
 }
 
 // In the log of the one before it.

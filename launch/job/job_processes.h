@@ -45,6 +45,7 @@ class JobProcesses : public Members {
     std::unique_ptr<ChildProcess> process;
   };
   std::unique_ptr<ChildProcess> StartWorker(int rank, bool append) const;
+  std::unique_ptr<ChildProcess> Started(const ChildOptions& options) const;
 
   const JobPlan& plan_;
   Console& console_;

@@ -25,7 +25,9 @@ void Replacements::OnChange(const events::MemberChange& change, double now) {
   if (plan_.invite_workers) return;  // its process is somebody else's
   const auto pid = static_cast<pid_t>(change.pid());
   if (change.kind() == events::MemberChange::LEFT) left_.insert(pid);
+  if (change.kind() == events::MemberChange::JOINED) outside_.erase(pid);
   if (change.kind() != events::MemberChange::LOST || ends_.contains(pid)) return;
+  outside_.insert(pid);
   condemned_.emplace(pid, now + kLastWordsSeconds);
 }
 
@@ -59,7 +61,16 @@ Replacements::Answer Replacements::OnEnd(const EndedProcess& ended, bool started
   lost_at_.push_back(now);
   if (lost_at_.size() > plan_.max_restarts) return Answer::kTooMany;
   members_.Replace(ended.rank);
+  for (size_t i = 0; i < members_.size(); ++i) {
+    if (members_.rank(i) == ended.rank) outside_.insert(members_.pid(i));
+  }
   return Answer::kGoesOn;
+}
+
+void Replacements::EndOutsiders() {
+  for (size_t i = 0; i < members_.size(); ++i) {
+    if (IsOutside(members_.pid(i))) members_.Signal(i, SIGKILL);
+  }
 }
 
 JobFailure Replacements::TooMany(const EndedProcess& ended, const std::string& how) const {

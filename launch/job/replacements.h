@@ -34,6 +34,11 @@ class Replacements {
   void Check(double now);
   double next_check() const;
 
+  // The server has lost it, or has not taken it yet: when the run is over nobody asks how it ends.
+  bool IsOutside(pid_t pid) const { return outside_.contains(pid); }
+  // Kills those: they would wait for a server that is gone.
+  void EndOutsiders();
+
   // Of each process that ended on the way: "killed by signal 9".
   const std::map<int64_t, std::string>& ends() const { return ends_; }
 
@@ -45,6 +50,7 @@ class Replacements {
   std::vector<double> lost_at_;
   std::map<pid_t, double> condemned_;  // and when they are killed
   std::set<pid_t> left_;               // have said goodbye to the server
+  std::set<pid_t> outside_;
   std::map<int64_t, std::string> ends_;
 };
 

@@ -114,11 +114,15 @@ void Supervisor::OnSummary(const events::Summary& summary, double now) {
   phase_ = Phase::kFinishing;
   deadline_ = now + kFinishSeconds;
   early_exit_by_ = kNever;
+  replacements_.EndOutsiders();
 }
 
 void Supervisor::OnEnds(const std::vector<EndedProcess>& ended, double now) {
   bool failed = false;
   for (const EndedProcess& process : ended) {
+    if (saved_by_ || phase_ == Phase::kFinishing) {
+      if (replacements_.IsOutside(process.pid)) continue;
+    }
     if (GoesOnWithout(process, now)) continue;
     ended_.push_back(process);
     if (!EndedWell(process)) {

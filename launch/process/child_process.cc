@@ -1,6 +1,7 @@
 #include "launch/process/child_process.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -103,8 +104,9 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
                       O_WRONLY | O_CREAT | (options.append ? 0 : O_TRUNC) | O_APPEND | O_CLOEXEC,
                       0666));
   if (!log.valid()) {
-    throw Error(ExitCode::kFailure, "cannot open the log {}: {}", options.log_path,
-                ErrorText(errno));
+    log_trouble_ = fmt::format("cannot open the log {}: {}", options.log_path, ErrorText(errno));
+    if (!options.append) throw Error(ExitCode::kFailure, "{}", log_trouble_);
+    log.Reset(::open("/dev/null", O_WRONLY | O_CLOEXEC));
   }
   UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   int ends[2];

@@ -17,7 +17,9 @@ struct ChildOptions {
   std::vector<std::string> environment = {};  // NAME=VALUE, beside or instead of this process's
   std::vector<int> cores = {};                // to run on; empty: those of this process
   int memory_node = -1;                       // whose memory it is to prefer; -1: any
-  bool append = false;                        // to what the log holds
+  // To what the log holds. Where it cannot be opened any more the child says nothing: a disk that
+  // fails is no reason not to go on.
+  bool append = false;
 };
 
 // How a child ended.
@@ -41,6 +43,8 @@ class ChildProcess {
   ChildProcess& operator=(ChildProcess&&) = delete;
 
   pid_t pid() const { return pid_; }
+  // Why the child has no log; "" if it has.
+  const std::string& log_trouble() const { return log_trouble_; }
   bool running() const { return running_; }
 
   // Reaps the child, and what it had forked, if it has ended; its end is returned once.
@@ -55,6 +59,7 @@ class ChildProcess {
   // Reaps what the ended child had forked and is being killed.
   void AwaitGroup();
 
+  std::string log_trouble_;
   pid_t pid_;
   bool running_ = true;
   bool asked_ = false;

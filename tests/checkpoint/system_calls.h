@@ -5,19 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "tests/checkpoint/interposed_calls.h"
+
 namespace muster::testing {
 
 struct SystemCall {
   std::string name;
   std::string path;  // what it is about; of a rename: from
   std::string to;    // of a rename
-};
-
-enum class Fault {
-  kNone,
-  kKill,        // SIGKILL before the call
-  kKillInside,  // … when a write has taken a part
-  kError,       // the call fails
 };
 
 // From now on, of calls about paths that begin with `below`: the one of this number (from 0) has

@@ -264,6 +264,29 @@ TEST_P(LostWorker, AZombieIsFencedAndTakenBack) {
   }
 }
 
+// It is fenced while it does its last part: there is nothing left to wait for.
+TEST_P(LostWorker, OneThatLeavesMayGoWhenItIsFenced) {
+  if (Skips()) GTEST_SKIP() << "no 16 bits over the local link";
+  const config::Config config = Config(settings(), 2);
+  TestJob job(config, transport());
+  job.test_samples = kTestSamples;
+  Milestone others_went_on, left;
+  Crew crew(job);
+  crew.Add(0, [&](Point now, int64_t step, Client&) {
+    if (now == Point::kForward && step == kFaultStep + 2) others_went_on.Reach();
+    if (now == Point::kForward && step == kFaultStep + 3) left.Await();
+  });
+  crew.Add(1, [&](Point now, int64_t step, Client& client) {
+    if (now == Point::kForward && step == kFaultStep) {
+      client.Leave();
+      others_went_on.Await();
+    }
+    if (now == Point::kEnd) left.Reach();
+  });
+  EXPECT_EQ(job.Finish().weights_hash, Undisturbed(config));
+  EXPECT_TRUE(left.reached());
+}
+
 // 2 → 4 → 3 → 1: some come, one leaves, two are lost.
 TEST_P(LostWorker, SomeComeAndGo) {
   config::Config config = Config(settings(), 2);

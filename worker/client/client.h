@@ -195,7 +195,7 @@ class Client final : private Channel::Owner {
   const uint64_t process_;
   // Given by the server.
   std::atomic<uint32_t> rank_ = 0, incarnation_ = 0;
-  bool leave_sent_ = false;           // the channel's thread
+  std::atomic<bool> leave_sent_ = false;
   std::atomic<bool> fenced_ = false;  // and the compute thread has not been told yet
   Terms terms_;
   std::unique_ptr<TensorStore> tensors_;  // before the channel, which sends from it

@@ -168,6 +168,7 @@ void Client::HandleRedo(const wire::Redo& redo) {
 
 void Client::HandleFence(const wire::Fence& fence) {
   fenced_ = true;
+  leave_sent_ = false;  // what the incarnation before said may not have been heard
   incarnation_ = fence.incarnation();
   arrived_ = {};
   orders_.clear();

@@ -57,6 +57,45 @@ TEST_F(ReplacementsTest, OneThatTheServerHasLostAndThatRunsIsKilledFirst) {
   EXPECT_THAT(members_.replaced_, ElementsAre(1));
 }
 
+// The run is complete before it is: nobody asks how it ends.
+TEST_F(ReplacementsTest, OneThatWasLostDoesNotSpoilTheEnd) {
+  Running();
+  Changes(events::MemberChange::LOST, 1);
+  Completed();
+  EXPECT_THAT(Sent(), ElementsAre(std::pair(1, SIGKILL)));
+  Exits(1, static_cast<int>(ExitCode::kPeerFailed));  // continued, it has found the server gone
+  for (const int rank : {0, kServer}) Exits(rank, 0);
+  EXPECT_TRUE(Over());
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
+}
+
+TEST_F(ReplacementsTest, OneThatWasLostDoesNotSpoilTheWritingOfTheWeights) {
+  Running();
+  Changes(events::MemberChange::LOST, 1);
+  Saving();
+  Exits(1, static_cast<int>(ExitCode::kPeerFailed));
+  Completed();
+  for (const int rank : {0, kServer}) Exits(rank, 0);
+  EXPECT_TRUE(Over());
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
+}
+
+// It would go on looking for a server that is gone.
+TEST_F(ReplacementsTest, OneThatHasNotJoinedWhenTheRunIsCompleteIsKilled) {
+  Running();
+  IsKilled(1);
+  Completed();
+  EXPECT_THAT(Sent(), ElementsAre(std::pair(1, SIGKILL)));
+}
+
+TEST_F(ReplacementsTest, OneThatHasJoinedEndsByItself) {
+  Running();
+  IsKilled(1);
+  Changes(events::MemberChange::JOINED, 1);
+  Completed();
+  EXPECT_THAT(Sent(), IsEmpty());
+}
+
 TEST_F(ReplacementsTest, OneThatLeftIsNot) {
   Running();
   Changes(events::MemberChange::LEFT, 1);

@@ -1,0 +1,219 @@
+"""Faults of a run whose server and workers are started one by one and, when they fail, again, as a
+service manager does: on hosts of their own where this machine can have some, else all on this one."""
+import os
+import signal
+import socket
+import subprocess
+import time
+
+from faults.network import Network
+from faults.run import PATIENCE_S, SILENCE_S, START_S, Lost, Run, Stuck, eventually
+from job_processes import processes_of
+
+SERVER_ENDS = (1, 5, 6, 7)  # … that a service manager starts it again after; < 0: it was killed
+REFUSED = 8                 # its seat is not free yet
+HOSTS = 2
+
+
+class Worker:
+    def __init__(self, run, rank):
+        self.run, self.rank, self.host = run, rank, run.started % HOSTS
+        self.log = f"{run.folder}.worker-{run.started}.log"
+        run.started += 1
+        self.leaves = False
+        self.start()
+
+    def start(self):
+        seat = ["--join"] if self.rank is None else ["--rank", str(self.rank)]
+        words = [f"{self.run.chaos.bin}/muster", "worker", self.run.config, *seat, "--endpoint",
+                 self.run.endpoint, "--token-file", self.run.token]
+        for setting in self.run.worker_settings:
+            words += ["--set", setting]
+        self.said_before = os.path.getsize(self.log) if os.path.exists(self.log) else 0
+        self.process = self.run.spawn(self.run.prefix(self.host) + words, self.log)
+        self.again_at = None
+
+    def joined(self):
+        with open(self.log) as file:
+            file.seek(self.said_before)
+            return "joined as rank" in file.read()
+
+    def alive(self):
+        return self.process.poll() is None
+
+    def tend(self):
+        """Ends that somebody else will see to are left alone."""
+        code = self.process.poll()
+        if code is None or code == 0 or self.leaves:
+            return
+        if self.again_at is None:
+            self.again_at = time.monotonic() + (0.5 if code == REFUSED else 0.1)
+        elif time.monotonic() > self.again_at:
+            self.start()
+
+
+class HandRun(Run):
+    def __init__(self, chaos, seed):
+        super().__init__(chaos, seed)
+        self.network = Network(HOSTS, seed) if chaos.has_network else None
+        self.config = chaos.config(self.plan.variant)
+        self.token = self.folder + ".token"
+        self.workers, self.started = [], 0
+        self.again_at = None
+        self.worker_settings = [s for s in self.plan.settings if "encryption" in s]
+
+    def prefix(self, host=None):
+        if not self.network:
+            return []
+        return (self.network.server if host is None else self.network.hosts[host]).prefix()
+
+    def begin(self):
+        subprocess.run([f"{self.chaos.bin}/muster", "token", self.token], check=True, timeout=START_S,
+                       stdout=subprocess.DEVNULL)
+        self.endpoint = f"tcp://{Network.SERVER}:7700" if self.network else f"tcp://127.0.0.1:{free_port()}"
+        self.start_server()
+        self.workers = [Worker(self, rank) for rank in range(2)]
+
+    def start_server(self):
+        words = [f"{self.chaos.bin}/muster", "server", self.config, "--run-dir", self.folder, "--resume",
+                 "auto", "--endpoint", self.endpoint, "--token-file", self.token]
+        for setting in self.plan.settings:
+            words += ["--set", setting]
+        size = os.path.getsize(self.log) if os.path.exists(self.log) else 0
+        self.first = self.spawn(self.prefix() + words, self.log)
+        self.again_at = None
+        end = time.monotonic() + START_S
+        while os.path.getsize(self.log) == size and self.first.poll() is None:
+            if time.monotonic() > end:
+                raise Stuck(f"not within {START_S} s: a word of the server; {self.log}")
+            time.sleep(0.002)
+
+    def over(self):
+        """… and sees to what has ended."""
+        for worker in self.workers:
+            worker.tend()
+        code = self.first.poll()
+        if code is None or code >= 0 and code not in SERVER_ENDS:
+            return code is not None
+        if self.again_at is None:
+            self.again_at = time.monotonic() + 0.1
+        elif time.monotonic() > self.again_at:
+            eventually(lambda: not self.member("muster-server"), 10, "no server outlives `muster server`")
+            self.start_server()
+        return False
+
+    def another_server(self, old):
+        def is_there():
+            new = self.member("muster-server")
+            return new and new != old
+        eventually(lambda: self.over() or is_there(), PATIENCE_S, "another server is started")
+
+    def lose_server(self, number, program, rng):
+        old = self.member("muster-server")
+        if program == "muster":
+            self.first.send_signal(number)
+        else:
+            self.kill(program, number, rng)
+        self.another_server(old)
+
+    def do_server(self, rng):
+        self.lose_server(rng.choice([signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT]), "muster-server", rng)
+
+    def do_hang(self, rng):
+        self.lose_server(signal.SIGSTOP, "muster-server", rng)
+
+    def do_launcher(self, rng):
+        self.lose_server(signal.SIGKILL, "muster", rng)
+
+    def seated(self):
+        return [worker for worker in self.workers if worker.alive() and worker.joined()]
+
+    def do_twice(self, rng):
+        """One rank started a second time: only one of the two may have the seat."""
+        ranked = [worker for worker in self.seated() if worker.rank is not None]
+        if not ranked:
+            return False
+        first = rng.choice(ranked)
+        second = Worker(self, first.rank)
+        eventually(lambda: self.over() or second.joined() or not second.alive(), 20,
+                   f"an answer to a second rank {first.rank}; {second.log}")
+        if second.joined():  # the first one was about to be lost
+            self.workers[self.workers.index(first)] = second
+            eventually(lambda: self.over() or not first.alive(), 20, f"only one has rank {first.rank}")
+        elif second.process.returncode != REFUSED and not self.over():
+            raise Lost(f"a second rank {first.rank} ended with {second.process.returncode}, expected "
+                       f"{REFUSED}; {second.log}")
+
+    def do_resize(self, _rng):
+        """From 2 workers to 4, to 1, to 3."""
+        for many in (4, 1, 3):
+            while len(self.workers) < many and not self.over():
+                worker = Worker(self, None)
+                self.workers.append(worker)
+                eventually(lambda: self.over() or worker.joined(), PATIENCE_S, f"{worker.log}: it joins")
+            while len(self.workers) > many and not self.over():
+                worker = self.workers[-1]
+                eventually(lambda: self.over() or worker.alive() and worker.joined(), PATIENCE_S,
+                           f"{worker.log}: it is there")
+                worker.leaves = True
+                worker.process.send_signal(signal.SIGTERM)
+                eventually(lambda: self.over() or not worker.alive(), 20, f"{worker.log}: it leaves")
+                self.workers.remove(worker)
+            time.sleep(0.05)
+
+    def troubled(self, rng):
+        return rng.choice(self.network.links)
+
+    def do_partition(self, rng):
+        """In one direction or both, also for longer than deadlines.silence_s."""
+        links = rng.choice([self.network.links, [self.troubled(rng)], [self.troubled(rng)]])
+        ways = rng.choice([(True, True), (True, True), (True, False), (False, True)])
+        for link in links:
+            link.cut = ways
+        self.wait(self.chaos.shortened(rng.uniform(0.1, 1.5 * SILENCE_S)))
+        for link in links:
+            link.heal()
+
+    def do_loss(self, rng):
+        self.trouble(rng, "loss", rng.uniform(0.01, 0.3))
+
+    def do_delay(self, rng):
+        self.trouble(rng, "delay", rng.uniform(0.001, 0.1))
+
+    def trouble(self, rng, what, how_much):
+        link = self.troubled(rng)
+        setattr(link, what, how_much)
+        self.wait(self.chaos.shortened(rng.uniform(0.3, 1.5)))
+        link.heal()
+
+    def wait(self, seconds):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not self.over():
+            time.sleep(0.002)
+
+    def finish(self):
+        self.await_end()
+        if self.first.returncode != 0:
+            raise Lost(f"the server's exit code is {self.first.returncode}")
+        for worker in self.workers:
+            if not worker.joined():  # just started again, and nobody is there any more
+                worker.process.kill()
+            try:
+                worker.process.wait(20)
+            except subprocess.TimeoutExpired:
+                raise Stuck(f"{worker.log}: it does not end with its run") from None
+        eventually(lambda: not processes_of(self.folder), 10, "all processes end")
+
+    def end(self):
+        super().end()
+        for worker in self.workers:
+            worker.process.kill()
+            worker.process.wait()
+        if self.network:
+            self.network.close()
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]

@@ -1,0 +1,138 @@
+"""Faults of a run of `muster launch`, which replaces what it loses."""
+import errno
+import os
+import signal
+import time
+
+from faults.damage import checkpoints_of, damage
+from faults.run import PATIENCE_S, Lost, Run, Stuck, eventually
+from job_processes import processes_of
+
+NO_DISK = (os.strerror(errno.ENOSPC), os.strerror(errno.EIO))
+
+
+class LaunchedRun(Run):
+    def __init__(self, chaos, seed):
+        super().__init__(chaos, seed)
+        self.failed_before = 0  # calls, when it was started
+
+    def start(self, arguments):
+        settings = [f"cluster.transport={self.plan.transport}", *self.plan.settings]
+        size = os.path.getsize(self.log) if os.path.exists(self.log) else 0
+        if self.preloaded:
+            self.preloaded.heal()
+            self.failed_before = self.preloaded.failed()
+        words = [f"{self.chaos.bin}/muster", "launch", *arguments]
+        for setting in settings:
+            words += ["--set", setting]
+        self.first = self.spawn(words, self.log)
+        self.shows_life(self.log, size)
+
+    def begin(self):
+        self.start([self.chaos.config(self.plan.variant), "--run-dir", self.folder])
+
+    def resume(self, rng):
+        self.descriptors = []
+        self.start(["--resume", self.folder, "--workers", str(rng.randint(1, 4))])
+
+    def over(self):
+        """What ends because the disk failed says so, and goes on when that is mended."""
+        if self.first.poll() is None:
+            return False
+        if self.first.returncode in (0, -signal.SIGKILL) or not self.preloaded:
+            return True
+        with open(self.log) as file:
+            end = file.read()[-8000:]
+        named = any(error in end for error in NO_DISK)
+        if self.preloaded.failed() == self.failed_before or not named:
+            return True
+        self.done["resumed after the disk"] += 1
+        self.start(["--resume", self.folder])
+        return False
+
+    def went_on(self):
+        return self.said("Going on from step")
+
+    def replaced(self, before):
+        """The launcher has put another server in the place of the one that was lost."""
+        begin = time.monotonic()
+        eventually(lambda: self.over() or self.went_on() > before, PATIENCE_S, "another server goes on")
+        self.chaos.recovery.append(time.monotonic() - begin)
+        self.note_descriptors()
+
+    def do_server(self, rng):
+        before = self.went_on()
+        self.kill("muster-server", rng.choice([signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT]), rng)
+        self.replaced(before)
+
+    def do_hang(self, rng):
+        before = self.went_on()
+        self.kill("muster-server", signal.SIGSTOP, rng)
+        self.replaced(before)
+
+    def do_workers(self, _rng):
+        for pid in self.member("muster-worker"):
+            os.kill(pid, signal.SIGKILL)
+
+    def kill_launcher(self):
+        self.first.kill()
+        self.first.wait()
+        eventually(lambda: not processes_of(self.folder), 10, "no process outlives the launcher")
+
+    def do_launcher(self, rng):
+        self.kill_launcher()
+        self.resume(rng)
+
+    def do_damage(self, rng):
+        """… and then the launcher, or --resume, is to find out, say so, and take the one before."""
+        restarted, before = rng.random() < 0.5, self.went_on()
+        if restarted:
+            self.first.send_signal(signal.SIGSTOP)
+            self.kill("muster-server", signal.SIGKILL, rng)
+            eventually(lambda: not self.member("muster-worker"), 20, "workers end without their server")
+        else:
+            self.kill_launcher()
+        names = checkpoints_of(self.folder)
+        hurt = len(names) > 1
+        if hurt:
+            at = f"{self.folder}/checkpoints/"
+            what = damage(rng, at + names[-1], at + names[-2], self.chaos.foreign(self.plan.variant))
+            self.done["damage: " + what.split()[0]] += 1
+        if restarted:
+            self.first.send_signal(signal.SIGCONT)
+            self.replaced(before)
+        else:
+            self.resume(rng)
+        if not hurt:
+            return False
+        eventually(lambda: self.over() or self.said(f"{names[-1]} is damaged"), 20,
+                   f"a word about {names[-1]}, which is damaged ({what})")
+
+    def do_clock(self, rng):
+        """The wall clock of this job alone jumps, to within an hour of the right time."""
+        self.preloaded.set_clock(rng.randint(-3600, 3600))
+
+    def do_disk(self, rng):
+        """Some calls of one program that change files of the run fail. The launcher makes few."""
+        before, went_on = self.preloaded.failed(), self.went_on()
+        error, many = rng.choice([errno.ENOSPC, errno.EIO]), rng.choice([1, 1, 1, 2, 5, 40])
+        if rng.random() < 0.8:
+            self.preloaded.fail("server", rng.randint(1, 60), many, error)
+        else:
+            self.preloaded.fail("launcher", rng.randint(1, 3), many, error)
+            victim = rng.choice(["muster-worker", "muster-server"])
+            self.kill(victim, signal.SIGKILL, rng)
+            if victim == "muster-server":
+                self.replaced(went_on)
+        try:
+            eventually(lambda: self.over() or self.preloaded.failed() > before, 2, "the disk fails")
+        except Stuck:
+            pass
+        time.sleep(0.1 * rng.random())
+        self.preloaded.heal()
+        return self.preloaded.failed() > before
+
+    def finish(self):
+        self.await_end()
+        if self.first.returncode != 0:
+            raise Lost(f"exit code {self.first.returncode}")

@@ -1,0 +1,38 @@
+"""All that follows from a seed: how a run is started, and what happens to it when."""
+import collections
+import random
+
+# To runs of `muster launch`; to those whose processes are started one by one, on hosts of their own.
+LAUNCHED = ("server", "hang", "launcher", "stop", "worker", "workers", "slow", "disk", "damage", "clock")
+BY_HAND = ("server", "hang", "launcher", "stop", "worker", "slow", "twice", "resize", "partition", "loss",
+           "delay")
+NETWORK = ("partition", "loss", "delay")
+KINDS = tuple(dict.fromkeys(LAUNCHED + BY_HAND))
+
+# `random` draws all else that the fault needs.
+Fault = collections.namedtuple("Fault", "kind step delay random")
+Schedule = collections.namedtuple("Schedule", "by_hand variant transport settings faults")
+
+
+def schedule(seed, wanted, steps, variants):
+    """`wanted` has `kinds`, `faults` (so many at most), `each` (instead: each kind once) and `shares`, two
+    values of cluster.shares. Runs with odd seeds are launched, those with even ones started by hand, where
+    the kinds allow both."""
+    rng = random.Random(seed)
+    ours = [[kind for kind in possible if kind in wanted.kinds] for possible in (LAUNCHED, BY_HAND)]
+    by_hand = not ours[0] or bool(ours[1]) and seed % 2 == 0
+    kinds = ours[by_hand]
+    variant = rng.randrange(len(variants))
+    rounded = "wire" in variants[variant].get("cluster", "")
+    transport = rng.choice(["AUTO", "TCP"] if rounded else ["LOCAL", "IPC", "TCP"])
+    settings = [f"cluster.shares={rng.choice(wanted.shares)}"]
+    if by_hand:
+        settings.append(f"cluster.encryption={rng.choice(['CURVE', 'NONE'])}")
+    if wanted.each:
+        kinds = rng.sample(kinds, len(kinds))
+    else:
+        kinds = [rng.choice(kinds) for _ in range(wanted.faults)]
+    at = sorted(rng.randrange(steps * 19 // 20) for _ in kinds)
+    faults = [Fault(kind, step, rng.uniform(0, 0.02), random.Random(rng.random()))
+              for kind, step in zip(kinds, at)]
+    return Schedule(by_hand, variant, transport, settings, faults)

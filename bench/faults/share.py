@@ -1,0 +1,75 @@
+"""Of the time of all live workers, how much goes into steps that count, while workers are killed."""
+import os
+import random
+import signal
+import statistics
+import threading
+import time
+
+from faults.preloaded import Preloaded
+from faults.watched import Watched
+
+
+def kills_at(every, kills, seed):
+    """In which step each kill is, and at which part of it: the schedule that all systems get."""
+    rng = random.Random(seed)
+    return [(kill * every + (every - 1) // 2, rng.random()) for kill in range(kills)]
+
+
+class LiveTime:
+    """The sum of the times for which processes live."""
+
+    def __init__(self, living):
+        self.seconds, self.stop = 0.0, threading.Event()
+        self.thread = threading.Thread(target=self._count, args=(living,))
+        self.thread.start()
+
+    def _count(self, living):
+        last = time.monotonic()
+        while not self.stop.wait(0.02):
+            now = time.monotonic()
+            self.seconds += (now - last) * len(living())
+            last = now
+
+    def end(self):
+        self.stop.set()
+        self.thread.join()
+        return self.seconds
+
+
+class Share:
+    """What came of it: `share` of `live` seconds, `step` seconds without and `disturbed` with kills."""
+
+    def __init__(self, share, live, step, disturbed):
+        self.share, self.live, self.step, self.disturbed = share, live, step, disturbed
+
+    def __str__(self):
+        return (f"{100 * self.share:.0f} % of {self.live:.0f} s; a step took {self.disturbed:.1f} s instead of "
+                f"{self.step:.1f} s")
+
+
+def of_muster(bin_dir, folder, workers, every, kills, seconds=5.0):
+    """Steps of so many seconds, most of which the workers sleep, so that they need no cores."""
+    preloaded = Preloaded(f"{bin_dir}/libfaults_preloaded.so", folder + ".faults", folder)
+    rng = random.Random(workers)
+    with Watched(bin_dir, folder, preloaded, batch=64, workers=workers) as job:
+        job.reach(20)
+        preloaded.set_sleep(0.01)
+        job.reach(job.step() + 2)
+        step = job.step()
+        job.reach(step + 3)
+        short = statistics.median([d for _, d, line in job.durations() if line["step"] > step + 1])
+        preloaded.set_sleep(0.01 * seconds / short)
+        job.reach(job.step() + 2)
+        first = job.step()
+        job.reach(first + 2)
+        usual = statistics.median([d for _, d, line in job.durations() if line["step"] > first])
+        begin_step, begin, live = job.step(), time.monotonic(), LiveTime(job.workers)
+        for step, part in kills_at(every, kills, every):
+            job.reach(begin_step + step)
+            time.sleep(part * usual)
+            os.kill(rng.choice(job.workers()), signal.SIGKILL)
+        job.reach(begin_step + kills * every)
+        done, took = job.step() - begin_step, time.monotonic() - begin
+        seconds = live.end()
+    return Share(workers * usual * done / seconds, seconds, usual, took / done)
