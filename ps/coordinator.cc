@@ -121,14 +121,13 @@ std::string Coordinator::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss)
   std::string why;
   const Lease* const lease = work_.LeaseOf(rank, step_, loss, why);
   if (lease == nullptr) return why;
+  if (lease->losses.contains(loss.slice())) return fmt::format("slice {} again", loss.slice());
   switch (losses_.Add(rank, loss.slice(), loss.samples(), loss.loss(), loss.correct())) {
     case StepLosses::Added::kNew:
-      work_.CountLoss(*lease);
+      work_.AddLoss(*lease, loss.slice());
       break;
     case StepLosses::Added::kSame:
-      if (losses_.RankOf(loss.slice()) == rank && !lease->again)
-        return fmt::format("slice {} again", loss.slice());
-      work_.CountLoss(*lease);
+      work_.AddLoss(*lease, loss.slice());
       return "";
     case StepLosses::Added::kDiffers:
       FailDifferent(rank, loss.slice());
