@@ -193,6 +193,7 @@ std::string Coordinator::OnGradient(uint32_t rank, const wire::GradientPart& par
     case PartialGradients::Result::kAccepted:
     case PartialGradients::Result::kCovered:  // somebody else was first, with the same bits
       work_.Bring(*lease, part.chunk());
+      if (members_.roster().at(rank).leaving) repair_due_ = true;  // this may have been the last
       return "";
     case PartialGradients::Result::kUnknownChunk:
     case PartialGradients::Result::kWrongSize:
@@ -266,6 +267,7 @@ void Coordinator::EndStep() {
 std::string Coordinator::OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBlock& block) {
   if (!evaluator_.Add(rank, block)) return fmt::format("an unexpected block {}", block.block());
   if (!evaluator_.running()) return "";
+  if (members_.roster().at(rank).leaving) repair_due_ = true;
   const Evaluation& evaluation = evaluator_.current();
   if (evaluation.Complete()) {
     EndEvaluation();

@@ -31,11 +31,11 @@ std::vector<Action> ParseActions(const std::string& text) {
       std::from_chars(word.data() + colon + 1, word.data() + word.size(), worker);
     }
     if (kind == kKinds.end()) {
-      throw Error(ExitCode::kUsage, "\"{}\" is no action: expected one of those that a failure prints",
-                  word);
+      throw Error(ExitCode::kUsage,
+                  "\"{}\" is no action: expected one of those that a failure prints", word);
     }
-    actions.push_back({static_cast<Action::Kind>(kind - kKinds.begin()),
-                       static_cast<uint8_t>(worker)});
+    actions.push_back(
+        {static_cast<Action::Kind>(kind - kKinds.begin()), static_cast<uint8_t>(worker)});
   }
   return actions;
 }

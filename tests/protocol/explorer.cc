@@ -48,8 +48,8 @@ class Search {
   const ExploreOptions& options_;
   Exploration result_;
   std::vector<Found> found_;
-  std::unordered_map<uint64_t, uint32_t> known_;              // by hash
-  std::vector<std::pair<uint32_t, uint32_t>> progress_;       // from state to state
+  std::unordered_map<uint64_t, uint32_t> known_;         // by hash
+  std::vector<std::pair<uint32_t, uint32_t>> progress_;  // from state to state
 };
 
 std::vector<Action> Search::PathTo(uint32_t state) const {
@@ -104,8 +104,7 @@ void Search::TakeAll(std::vector<Step>& steps) const {
 void Search::Keep(Step& step) {
   ++result_.transitions;
   if (!step.changed) return;
-  const auto [known, is_new] =
-      known_.try_emplace(step.hash, static_cast<uint32_t>(found_.size()));
+  const auto [known, is_new] = known_.try_emplace(step.hash, static_cast<uint32_t>(found_.size()));
   if (step.action.IsProgress()) progress_.emplace_back(step.from, known->second);
   if (!is_new) return;
   if (!std::ranges::any_of(step.next, &Action::IsProgress)) ++result_.ends;

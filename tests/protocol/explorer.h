@@ -14,9 +14,9 @@ namespace muster::testing {
 
 struct Exploration {
   size_t states = 0, transitions = 0, ends = 0, depth = 0;
-  bool complete = false;       // there are no other states
-  std::string wrong;           // with the first state that is, or ""
-  std::vector<Action> path;    // the shortest one to it
+  bool complete = false;     // there are no other states
+  std::string wrong;         // with the first state that is, or ""
+  std::vector<Action> path;  // the shortest one to it
 };
 
 struct ExploreOptions {

@@ -1,5 +1,5 @@
-// Goes through all states that a job of few workers, slices, chunks and steps can be in, with faults
-// at any point, and looks whether what is promised holds in each (docs/MODEL.md).
+// Goes through all states that a job of few workers, slices, chunks and steps can be in, with
+// faults at any point, and looks whether what is promised holds in each (docs/MODEL.md).
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -106,7 +106,8 @@ int main(int argc, char** argv) {
   program.Add("--threads", arguments.explore.threads).ShowDefault().InRange(1, 256);
   program.Add("--most-states", arguments.explore.most_states, "stop after so many");
   program.Add("--replay", arguments.replay, "play these actions, as a failure printed them");
-  program.Add("--expect", arguments.expect, "succeed if what is wrong has this in it, and only then");
+  program.Add("--expect", arguments.expect,
+              "succeed if what is wrong has this in it, and only then");
   program.AddFlag("--verbose", arguments.verbose, "states as text, and how far it is");
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   SetLogLevel(LogLevel::kError);

@@ -85,7 +85,8 @@ void ModelJob::MakeGradients() {
                                 : Rough(step, slice, i);
             };
             bool any;
-            sum[i] = TreeSumOf(value, {level, index}, slices, [](int64_t) { return false; }, &any);
+            sum[i] = TreeSumOf(
+                value, {level, index}, slices, [](int64_t) { return false; }, &any);
           }
         }
       }

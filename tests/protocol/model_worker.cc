@@ -236,24 +236,22 @@ Saying ModelWorker::PartOf(const Order& order, const WorkLease& lease, uint32_t 
   if (arena == nullptr) arena = std::make_shared<Arena>(job_.floats());
   const Chunk& range = job_.chunks()[chunk];
   const auto gradient = arena->floats().subspan(range.begin, range.floats());
-  std::ranges::copy(
-      job_.Gradient(order.version, lease.node).subspan(range.begin, range.floats()),
-      gradient.begin());
+  std::ranges::copy(job_.Gradient(order.version, lease.node).subspan(range.begin, range.floats()),
+                    gradient.begin());
   const bool intact = IsIntact(order.version);
   if (!intact) gradient[0] += 0.5F;
-  Saying saying{NewMessage(),
-                {.data = gradient.data(), .bytes = gradient.size_bytes(), .owner = arena},
-                ""};
+  Saying saying{
+      NewMessage(), {.data = gradient.data(), .bytes = gradient.size_bytes(), .owner = arena}, ""};
   wire::GradientPart& part = *saying.message.mutable_gradient_part();
   part.set_step(order.version);
   part.set_chunk(chunk);
   *part.mutable_subtree() = SubtreeOf(lease.node);
   part.set_lease(lease.id);
   part.set_arena(static_cast<uint32_t>(lease.arena));
-  saying.words = fmt::format(
-      "pushes chunk {} of subtree {}.{} of step {} under lease {} from arena {}{}", chunk,
-      lease.node.level, lease.node.index, order.version, lease.id, lease.arena,
-      intact ? "" : ", of overwritten weights");
+  saying.words =
+      fmt::format("pushes chunk {} of subtree {}.{} of step {} under lease {} from arena {}{}",
+                  chunk, lease.node.level, lease.node.index, order.version, lease.id, lease.arena,
+                  intact ? "" : ", of overwritten weights");
   return saying;
 }
 

@@ -93,8 +93,9 @@ std::string ModelWorker::Text(const Names& names, uint32_t incarnation) const {
 std::string WordsOf(const wire::ServerMessage& message) {
   if (message.has_redo()) {
     const wire::Redo& redo = message.redo();
-    std::string text = fmt::format("Redo of subtree {} of step {} under lease {} in arena {}: chunks",
-                                   NodeText(redo.subtree()), redo.step(), redo.lease(), redo.arena());
+    std::string text =
+        fmt::format("Redo of subtree {} of step {} under lease {} in arena {}: chunks",
+                    NodeText(redo.subtree()), redo.step(), redo.lease(), redo.arena());
     for (const uint32_t chunk : redo.chunk()) Append(text, " {}", chunk);
     return text;
   }

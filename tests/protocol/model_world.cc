@@ -168,9 +168,7 @@ void ModelWorld::End(ModelWorker& worker) {
   worker.End();
   worker.in_flight().clear();
   Hand({FromWorker::Kind::kLost, PeerOf(worker), {}, {}});
-  if (!rank || left_.replacements == 0) return;
-  --left_.replacements;
-  to_start_.push_back(*rank);
+  Replace(rank);
 }
 
 // The others are heard, this one is not, and goes on.
@@ -180,11 +178,10 @@ void ModelWorld::Silence(ModelWorker& worker) {
   clock_.Advance(milliseconds(2));
   for (const auto& other : workers_) {
     if (other->ended() || other.get() == &worker) continue;
-    if (other->welcomed()) {
-      Hand({FromWorker::Kind::kMessage, PeerOf(*other), other->Beat().message, {}});
-    }
+    Hand({FromWorker::Kind::kMessage, PeerOf(*other), other->Beat().message, {}});
   }
   probe_->LoseSilent(milliseconds(1));
+  probe_->RunOnce();  // takes note
   Settle();
   const std::string text = probe_->Text();
   for (int i = 0; i < 3 && worker.CanSay(); ++i) {
@@ -196,6 +193,11 @@ void ModelWorld::Silence(ModelWorker& worker) {
   worker.in_flight().clear();
   Hand({FromWorker::Kind::kLost, PeerOf(worker), {}, {}});
   if (probe_->Text() != text) Fail("what a worker said that had been given up changed something");
+  Replace(rank);
+}
+
+// By another process, on the same rank.
+void ModelWorld::Replace(std::optional<uint32_t> rank) {
   if (!rank || left_.replacements == 0) return;
   --left_.replacements;
   to_start_.push_back(*rank);
@@ -256,6 +258,11 @@ void ModelWorld::CheckSeats() {
   for (const auto& worker : workers_) {
     if (!worker->trouble().empty()) Fail(WhoIs(*worker) + " " + worker->trouble());
     if (worker->ended() || probe_->roster().RankOf(PeerOf(*worker))) continue;
+    if (worker->leaving()) {  // before the start it may go at once
+      worker->End();
+      Replace(worker->rank());
+      continue;
+    }
     Fail(WhoIs(*worker) + " is well, and has no seat any more");
   }
 }

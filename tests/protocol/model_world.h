@@ -70,6 +70,7 @@ class ModelWorld {
   void Deliver(ModelWorker& worker, const Saying& saying);
   void End(ModelWorker& worker);
   void Silence(ModelWorker& worker);
+  void Replace(std::optional<uint32_t> rank);
   void Stall();
   void Pass(std::chrono::milliseconds time);
   void Hand(FromWorker event);

@@ -68,7 +68,8 @@ std::string ServerProbe::Wrong(const testing::ModelJob& job) const {
       const auto must = job.Weights(version).subspan(chunk.begin, chunk.floats());
       if (std::ranges::equal(is, must)) continue;
       std::string why;
-      if (version > 0) why = job.SlicesIn(job.Weights(version - 1)[chunk.begin] - is[0], version - 1);
+      if (version > 0)
+        why = job.SlicesIn(job.Weights(version - 1)[chunk.begin] - is[0], version - 1);
       return fmt::format("chunk {} of W({}) is not that of the undisturbed run{}", c, version, why);
     }
   }
@@ -213,15 +214,15 @@ std::string ServerProbe::Text() const {
       coordinator.ordered_ - coordinator.step_, coordinator.held_.value_or(-1),
       coordinator.expected_ ? AgeOf(*coordinator.expected_) : 0U,
       coordinator.repair_due_ ? " repair" : "", coordinator.somebody_late_ ? " late" : "",
-      coordinator.losses_complete_ ? " complete" : "",
-      server_.losses_.size());
+      coordinator.losses_complete_ ? " complete" : "", server_.losses_.size());
   PutBits(text, coordinator.published_);
   text += " losses";
   for (const auto& loss : coordinator.losses_.results_) {
     loss.present ? Put(text, " {}", loss.rank) : Put(text, " ?");
   }
   text += " kills";
-  for (const auto& [slice, kills] : coordinator.lost_work_.kills_) Put(text, " {}:{}", slice, kills);
+  for (const auto& [slice, kills] : coordinator.lost_work_.kills_)
+    Put(text, " {}:{}", slice, kills);
   text += '\n';
   PutMembers(text);
   PutWork(text);
