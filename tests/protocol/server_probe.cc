@@ -89,9 +89,11 @@ std::string ServerProbe::WrongParts(const testing::ModelJob& job) const {
   const PartialGradients& gradients = coordinator.aggregator_.gradients_;
   for (size_t c = 0; c < job.chunks().size(); ++c) {
     std::vector<int> times(static_cast<size_t>(job.plan().slices));
+    int64_t slices = 0;
     for (const PartialGradients::Part& part : gradients.states_[c].parts) {
       if (part.present == PartialGradients::Presence::kMissing) continue;
       const Range range = Covers(part.node, job.plan().slices);
+      slices += range.size();
       for (int64_t slice = range.begin; slice < range.end; ++slice) {
         if (++times[static_cast<size_t>(slice)] == 1) continue;
         return fmt::format("slice {} of chunk {} of step {} has come twice", slice, c,
@@ -106,6 +108,9 @@ std::string ServerProbe::WrongParts(const testing::ModelJob& job) const {
           "undisturbed run, or was overwritten before it was added",
           part.node.level, part.node.index, c, coordinator.step_);
     }
+    if (gradients.states_[c].slices == slices) continue;
+    return fmt::format("some slices of chunk {} of step {} are counted twice", c,
+                       coordinator.step_);
   }
   return "";
 }
