@@ -80,6 +80,7 @@ class Aggregator {
   const char* instruction_set() const { return optimizer_.kernels().name; }
 
  private:
+  friend class ServerProbe;  // tests/protocol looks at all of it
   // What is done with a chunk whose parts are all there.
   enum class Phase {
     kCollecting,   // nothing yet: losses are missing

@@ -126,14 +126,13 @@ std::string Coordinator::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss)
   std::string why;
   const Lease* const lease = work_.LeaseOf(rank, step_, loss, why);
   if (lease == nullptr) return why;
+  if (lease->losses.contains(loss.slice())) return fmt::format("slice {} again", loss.slice());
   switch (losses_.Add(rank, loss.slice(), loss.samples(), loss.loss(), loss.correct())) {
     case StepLosses::Added::kNew:
-      work_.CountLoss(*lease);
+      work_.AddLoss(*lease, loss.slice());
       break;
     case StepLosses::Added::kSame:
-      if (losses_.RankOf(loss.slice()) == rank && !lease->again)
-        return fmt::format("slice {} again", loss.slice());
-      work_.CountLoss(*lease);
+      work_.AddLoss(*lease, loss.slice());
       return "";
     case StepLosses::Added::kDiffers:
       FailDifferent(rank, loss.slice());
@@ -199,6 +198,7 @@ std::string Coordinator::OnGradient(uint32_t rank, const wire::GradientPart& par
     case PartialGradients::Result::kAccepted:
     case PartialGradients::Result::kCovered:  // somebody else was first, with the same bits
       work_.Bring(*lease, part.chunk());
+      if (members_.roster().at(rank).leaving) repair_due_ = true;  // this may have been the last
       return "";
     case PartialGradients::Result::kUnknownChunk:
     case PartialGradients::Result::kWrongSize:
@@ -273,6 +273,7 @@ void Coordinator::EndStep() {
 std::string Coordinator::OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBlock& block) {
   if (!evaluator_.Add(rank, block)) return fmt::format("an unexpected block {}", block.block());
   if (!evaluator_.running()) return "";
+  if (members_.roster().at(rank).leaving) repair_due_ = true;
   const Evaluation& evaluation = evaluator_.current();
   if (evaluation.Complete()) {
     EndEvaluation();

@@ -114,6 +114,7 @@ class Coordinator {
   const char* instruction_set() const { return aggregator_.instruction_set(); }
 
  private:
+  friend class ServerProbe;  // tests/protocol looks at all of it
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::seconds kWaitingInterval{5};
   static constexpr size_t kMostWaiting = 1000;

@@ -8,7 +8,17 @@ namespace muster {
 void Coordinator::Repair() {
   repair_due_ = false;
   if (done_ || (phase_ != Phase::kTraining && phase_ != Phase::kFinishing)) return;
-  if (held_ || members_.Entered().empty()) {
+  // Who entered for the next step can do nothing of this one. If nobody else is left, they begin
+  // anew, with W(step_).
+  const std::vector<uint32_t> entered = members_.Entered();
+  const bool goes_on = std::ranges::any_of(
+      entered, [this](uint32_t rank) { return members_.HasVersion(rank, step_); });
+  for (const uint32_t rank : goes_on ? std::vector<uint32_t>{} : entered) {
+    work_.Fence(rank);
+    Changed(events::MemberChange::FENCED, rank,
+            "it is to help in a step that it was not to take part in", 0, evaluator_.Drop(rank));
+  }
+  if (held_ || !goes_on) {
     for (const uint32_t rank : members_.ReadyToEnter()) EnterNow(rank);
   }
   if (held_ == step_) {

@@ -67,6 +67,7 @@ class Evaluation {
   const ConfusionMatrix* confusion_matrix() const { return matrix_ ? &*matrix_ : nullptr; }
 
  private:
+  friend class ServerProbe;  // tests/protocol looks at all of it
   struct Block {
     bool present = false;
     double loss = 0;

@@ -67,6 +67,7 @@ class Evaluator {
   const std::string& matrix_trouble() const { return matrix_trouble_; }
 
  private:
+  friend class ServerProbe;  // tests/protocol looks at all of it
   wire::Evaluate OrderOf(const Range& blocks) const;
 
   const config::Evaluation settings_;

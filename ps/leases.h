@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -28,7 +29,7 @@ struct Lease {
   std::chrono::steady_clock::time_point given = std::chrono::steady_clock::now();
   std::vector<bool> pending;  // the chunks that it is still to bring
   size_t pending_count = 0;
-  int64_t losses = 0;  // slices whose loss has come under it
+  std::set<int64_t> losses;  // slices whose loss has come under it
 
   // The last of what it is to bring has come, but for losses.
   bool brought() const { return pending_count == 0; }
@@ -46,7 +47,10 @@ class Leases {
 
   // Null: this member has no such lease that is open.
   const Lease* Find(uint64_t id, uint32_t rank) const;
-  void CountLoss(uint64_t id) { ++leases_[id - leases_.front().id].losses; }
+  // The loss of a slice has come under it.
+  void AddLoss(uint64_t id, int64_t slice) {
+    leases_[id - leases_.front().id].losses.insert(slice);
+  }
   // The chunk has come. False: the lease does not wait for it.
   bool Bring(uint64_t id, uint32_t chunk);
 
@@ -87,6 +91,7 @@ class Leases {
   }
 
  private:
+  friend class ServerProbe;  // tests/protocol looks at all of it
   Lease& Add(uint32_t rank, int64_t step, const TreeNode& node, uint32_t arena);
 
   const size_t chunks_;

@@ -48,6 +48,7 @@ class LostWork {
   std::vector<TreeNode> Pieces(const Step& step, size_t helpers) const;
 
  private:
+  friend class ServerProbe;  // tests/protocol looks at all of it
   void Collect(const Step& step, const TreeNode& node, std::vector<TreeNode>& pieces) const;
 
   struct Kills {

@@ -111,6 +111,7 @@ class Membership {
   std::vector<uint32_t> Seated() const;
 
  private:
+  friend class ServerProbe;  // tests/protocol looks at all of it
   // kRunning: who comes now joins in the middle.
   enum class Phase { kGathering, kPreparing, kRunning, kClosed };
 

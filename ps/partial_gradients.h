@@ -50,6 +50,7 @@ class PartialGradients {
   uint32_t RankOf(size_t chunk, size_t part) const;
 
  private:
+  friend class ServerProbe;  // tests/protocol looks at all of it
   enum class Presence : char { kMissing, kHere, kEmpty };
   struct Part {
     TreeNode node;

@@ -50,6 +50,7 @@ class Server {
   ServerResult Run();
 
  private:
+  friend class ServerProbe;  // tests/protocol looks at all of it
   using Clock = std::chrono::steady_clock;
 
   // Waits a little for input, handles all there is, checks deadlines.

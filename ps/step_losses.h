@@ -28,6 +28,7 @@ class StepLosses {
   int64_t Correct() const;
 
  private:
+  friend class ServerProbe;  // tests/protocol looks at all of it
   struct Result {
     bool present = false;
     uint32_t rank = 0;

@@ -93,7 +93,7 @@ std::vector<uint32_t> WorkOrders::FenceLate(int64_t step) {
 std::vector<uint32_t> WorkOrders::FenceBehind(int64_t step) {
   std::set<uint32_t> behind;
   leases_.ForEachOpen(step, [&](const Lease& lease) {
-    if (!lease.again && lease.losses < Covers(lease.node, plan_.slices).size())
+    if (!lease.again && std::ssize(lease.losses) < Covers(lease.node, plan_.slices).size())
       behind.insert(lease.rank);
   });
   for (const uint32_t rank : behind) Fence(rank);

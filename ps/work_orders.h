@@ -66,7 +66,7 @@ class WorkOrders {
   const Lease* LeaseOf(uint32_t rank, int64_t step, const wire::GradientPart& part,
                        std::string& why) const;
   void Bring(const Lease& lease, uint32_t chunk) { leases_.Bring(lease.id, chunk); }
-  void CountLoss(const Lease& lease) { leases_.CountLoss(lease.id); }
+  void AddLoss(const Lease& lease, int64_t slice) { leases_.AddLoss(lease.id, slice); }
 
   void Forgive(std::chrono::steady_clock::duration gap) { leases_.Forgive(gap); }
   // Leases of steps before this one have ended.
@@ -75,6 +75,7 @@ class WorkOrders {
   const Leases& leases() const { return leases_; }
 
  private:
+  friend class ServerProbe;  // tests/protocol looks at all of it
   Membership& members_;
   StepPlan plan_;
   Assignment assignment_;

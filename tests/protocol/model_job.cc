@@ -1,0 +1,111 @@
+#include "tests/protocol/model_job.h"
+
+#include <fmt/core.h>
+
+#include <cmath>
+
+#include "common/base/error.h"
+#include "common/config/build_graph.h"
+#include "common/config/chunk_bytes.h"
+#include "common/config/config.h"
+#include "common/link/protocol.h"
+#include "common/model/hash_variables.h"
+#include "tests/job/test_job.h"
+
+namespace muster::testing {
+namespace {
+
+config::Config ConfigOf(const Bounds& bounds) {
+  config::Config config = SmallConfig(bounds.workers, bounds.slices);
+  config.mutable_run()->set_steps(static_cast<uint32_t>(bounds.steps));
+  config.mutable_run()->set_global_batch(bounds.slices * ModelJob::kSamplesPerSlice);
+  // One layer of 48 floats: a chunk of 32, and one of 16.
+  config.mutable_model()->mutable_layer()->DeleteSubrange(0, 2);
+  config.mutable_cluster()->set_chunk_bytes(128);
+  config.mutable_cluster()->set_on_lost_worker(config::Cluster::REPLACE);
+  config.mutable_cluster()->set_max_workers(bounds.workers +
+                                            static_cast<uint32_t>(bounds.newcomers));
+  config.mutable_server()->set_threads(1);
+  // Time passes in stalls alone, whose length is not that of a deadline.
+  config.mutable_deadlines()->set_step_s(1e6);
+  config.mutable_deadlines()->set_first_step_s(1e6);
+  config.mutable_deadlines()->set_progress_s(1e6);
+  config.mutable_deadlines()->set_silence_s(1e6);
+  config.mutable_deadlines()->set_start_s(200);
+  if (bounds.two_phases) config.mutable_optimizer()->set_clip_norm(1e30F);
+  if (bounds.evaluates) {
+    config.mutable_evaluation()->set_every_steps(1);
+    config.mutable_evaluation()->set_skip_final(false);
+    config.mutable_evaluation()->set_batch(ModelJob::kBlockSize);
+  }
+  return config;
+}
+
+}  // namespace
+
+ModelJob::ModelJob(const Bounds& bounds)
+    : bounds_(bounds),
+      config_(ConfigOf(bounds)),
+      graph_(BuildGraph(config_.model(), InputShape(config_.data()))),
+      job_(JobOf(TestToken())),
+      chunks_(CutChunks(graph_.layout(), config_.cluster())) {
+  MUSTER_CHECK(chunks_.size() == 2);
+  const ClientOptions options =
+      WorkerOptions(config_, "", 0, bounds.evaluates ? kBlocks * kBlockSize : 0);
+  hello_ = options.hello;
+  hello_.set_train_samples(config_.run().global_batch() * bounds.steps);
+  hello_.set_token(TestToken());
+  hello_.set_protocol_version(kProtocolVersion);
+  plan_ = PlanSteps(config_, hello_.train_samples());
+  MakeGradients();
+  MUSTER_CHECK(config_.learning_rate().base() == 1);
+  weights_.emplace_back(floats());
+  for (int64_t step = 0; step < bounds.steps; ++step) {
+    const auto gradient = Gradient(step, Root(bounds.slices));
+    std::vector<float> next(weights_.back());
+    for (size_t i = 0; i < next.size(); ++i) next[i] -= gradient[i];
+    weights_.push_back(std::move(next));
+  }
+  weights_hash_ = HashVariables(graph_.layout(), weights_.back());
+}
+
+// Of each variable the even places hold a power of 16 for each slice, so that a sum names its
+// slices; the odd ones numbers whose sum depends on the order.
+void ModelJob::MakeGradients() {
+  const auto slices = static_cast<int64_t>(bounds_.slices);
+  for (int64_t step = 0; step < bounds_.steps; ++step) {
+    for (uint32_t level = 0; level <= Root(slices).level; ++level) {
+      for (uint32_t index = 0; !Covers({level, index}, slices).empty(); ++index) {
+        std::vector<float>& sum = gradients_[{step, {level, index}}];
+        sum.resize(floats());
+        for (const Variable& variable : graph_.layout().variables()) {
+          for (size_t i = variable.offset; i < variable.offset + variable.count; ++i) {
+            const auto value = [&](int64_t slice) {
+              return i % 2 == 0 ? std::ldexp(1.0F, static_cast<int>(4 * slice + step))
+                                : Rough(step, slice, i);
+            };
+            bool any;
+            sum[i] = TreeSumOf(
+                value, {level, index}, slices, [](int64_t) { return false; }, &any);
+          }
+        }
+      }
+    }
+  }
+}
+
+std::span<const float> ModelJob::Gradient(int64_t step, const TreeNode& node) const {
+  return gradients_.at({step, {node.level, node.index}});
+}
+
+std::string ModelJob::SlicesIn(float difference, int64_t step) const {
+  std::string text;
+  auto left = static_cast<int64_t>(std::ldexp(difference, static_cast<int>(-step)));
+  for (int64_t slice = 0; slice < static_cast<int64_t>(bounds_.slices); ++slice, left /= 16) {
+    if (left % 16 == 1) continue;
+    text += fmt::format("; slice {} is in it {} times", slice, left % 16);
+  }
+  return text;
+}
+
+}  // namespace muster::testing

@@ -1,0 +1,117 @@
+// A worker of the model. It follows orders as worker/client and worker/trainer do, a message at a
+// time; when, the explorer says. Its memory is that of the local link, where most can go wrong: it
+// reads weights in the server's own buffers, and the server its gradients in the worker's.
+//
+// Notices are read as they come, since to read one later is to compute later. What changes the
+// order of a worker's work (Redo, Fence) is read when the explorer says so, and what comes after
+// it not before.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/arena.h"
+#include "common/link/link.h"
+#include "tests/protocol/model_job.h"
+#include "worker/client/arrivals.h"
+#include "worker/client/order.h"
+#include "worker/client/terms.h"
+
+namespace muster::testing {
+
+// What a worker says, and in words.
+struct Saying {
+  wire::WorkerMessage message;
+  Payload payload;
+  std::string words;
+};
+
+class ModelWorker {
+ public:
+  // Of the server: where W(version) lies, if it has not been overwritten.
+  using WeightsOf = std::function<std::span<const float>(int64_t version)>;
+  // How leases and assignments are called in Text.
+  struct Names {
+    std::function<std::string(uint64_t lease)> lease;
+    std::function<uint32_t(uint32_t assignment)> age;
+  };
+
+  // `job` outlives this. `number`: of the process.
+  ModelWorker(const ModelJob& job, uint32_t number, std::optional<uint32_t> rank, WeightsOf weights)
+      : job_(job), number_(number), wanted_(rank), weights_(std::move(weights)) {}
+
+  uint32_t number() const { return number_; }
+  bool ended() const { return ended_; }
+  void End() { ended_ = true; }
+  bool welcomed() const { return welcomed_; }
+  bool leaving() const { return leaving_; }
+  uint32_t rank() const { return rank_; }
+  // The server has sent what does not fit: what.
+  const std::string& trouble() const { return trouble_; }
+
+  // Something has come.
+  void Receive(const wire::ServerMessage& message);
+  bool HasUnread() const { return !unread_.empty(); }
+  // Reads what changes its work, and all behind that.
+  void Read();
+
+  Saying Hello() const;
+  Saying Beat() const;
+  Saying Leave();
+  // Whether there is something that it can compute and say without waiting; and what that is.
+  bool CanSay() const;
+  Saying Say();
+
+  // Said, and not yet read by the server.
+  std::deque<Saying>& in_flight() { return in_flight_; }
+  const std::deque<Saying>& in_flight() const { return in_flight_; }
+
+  // All that it will ever do follows from this and from what comes. `incarnation`: the one that the
+  // server listens to.
+  std::string Text(const Names& names, uint32_t incarnation) const;
+
+ private:
+  bool IsUrgent(const wire::ServerMessage& message) const {
+    return message.has_redo() || message.has_fence();
+  }
+  void Take(const wire::ServerMessage& message);
+  void TakeOrder(const wire::ServerMessage& message);
+  void TakeTrain(const wire::Train& train);
+  void DropEmpty();
+  bool HasWeights(int64_t version) const;
+  // Whether W(version) is still where it was.
+  bool IsIntact(int64_t version) const;
+  size_t SizeOf(const Order& order) const;
+  wire::WorkerMessage NewMessage() const;
+  Saying SayOf(const Order& order, size_t at);
+  Saying LossOf(const Order& order, const WorkLease& lease, int64_t slice) const;
+  Saying PartOf(const Order& order, const WorkLease& lease, uint32_t chunk);
+  Saying BlockOf(const Order& order, int64_t block) const;
+
+  const ModelJob& job_;
+  const uint32_t number_;
+  const std::optional<uint32_t> wanted_;
+  const WeightsOf weights_;
+  bool ended_ = false, welcomed_ = false, leaving_ = false, stopped_ = false;
+  bool ready_due_ = false;
+  uint32_t rank_ = 0, incarnation_ = 0;
+  WorkShare share_;
+  Arrivals arrived_;
+  std::deque<Order> orders_;  // the first one may have begun; then urgent ones
+  size_t said_ = 0;           // of the first one
+  std::vector<std::shared_ptr<Arena>> arenas_;
+  std::deque<wire::ServerMessage> unread_;
+  std::deque<Saying> in_flight_;
+  std::string trouble_;
+};
+
+// In words, for people: "Redo of 1.1 of step 0, chunks 0 1"; "" for weights and heartbeats.
+std::string WordsOf(const wire::ServerMessage& message);
+
+}  // namespace muster::testing

@@ -1,0 +1,128 @@
+#include <fmt/core.h>
+
+#include <iterator>
+
+#include "common/link/wire_values.h"
+#include "tests/protocol/model_worker.h"
+
+namespace muster::testing {
+namespace {
+
+template <typename... Args>
+void Append(std::string& text, fmt::format_string<Args...> format, Args&&... args) {
+  fmt::format_to(std::back_inserter(text), format, std::forward<Args>(args)...);
+}
+
+void AppendSaying(std::string& text, const wire::WorkerMessage& message,
+                  const ModelWorker::Names& names, bool intact) {
+  if (message.has_slice_loss()) {
+    const wire::SliceLoss& loss = message.slice_loss();
+    Append(text, "loss {} of {} under {}", loss.slice(), loss.step(), names.lease(loss.lease()));
+  } else if (message.has_gradient_part()) {
+    const wire::GradientPart& part = message.gradient_part();
+    Append(text, "part {} of {} under {}", part.chunk(), part.step(), names.lease(part.lease()));
+  } else if (message.has_evaluated_block()) {
+    const wire::EvaluatedBlock& block = message.evaluated_block();
+    Append(text, "block {} of {}", block.block(), block.version());
+  } else {
+    Append(text, "{}", static_cast<int>(message.body_case()));
+  }
+  text += intact ? "; " : " broken; ";
+}
+
+void AppendUnread(std::string& text, const wire::ServerMessage& message,
+                  const ModelWorker::Names& names) {
+  if (message.has_redo()) {
+    Append(text, "redo {}; ", names.lease(message.redo().lease()));
+  } else if (message.has_train()) {
+    Append(text, "train {} by {} from {}; ", message.train().step(),
+           names.age(message.train().assignment()), names.lease(message.train().lease()));
+  } else if (message.has_assignment()) {
+    Append(text, "assignment {}; ", names.age(message.assignment().id()));
+  } else if (message.has_enter()) {
+    Append(text, "enter {}; ", message.enter().version());
+  } else if (message.has_weights_chunk()) {
+    Append(text, "W({}) {}; ", message.weights_chunk().version(), message.weights_chunk().chunk());
+  } else if (message.has_evaluate()) {
+    Append(text, "evaluate {} {}-{}; ", message.evaluate().version(),
+           message.evaluate().block_begin(), message.evaluate().block_end());
+  } else {
+    Append(text, "{}; ", static_cast<int>(message.body_case()));
+  }
+}
+
+std::string NodeText(const wire::Subtree& subtree) {
+  return fmt::format("{}.{}", subtree.level(), subtree.index());
+}
+
+}  // namespace
+
+std::string ModelWorker::Text(const Names& names, uint32_t incarnation) const {
+  std::string text;
+  Append(text, "worker{} wants {} rank {} fenced {}{}{}{} share {}", welcomed_ ? "" : " new",
+         wanted_ ? static_cast<int>(*wanted_) : -1, rank_, incarnation - incarnation_,
+         leaving_ ? " leaving" : "", stopped_ ? " stopped" : "", ready_due_ ? " not-ready" : "",
+         names.age(share_.id));
+  text += " has";
+  for (size_t c = 0; c < job_.chunks().size(); ++c) {
+    int64_t version = -1;
+    while (arrived_.Has(version + 1, c, false)) ++version;
+    Append(text, " {}", version);
+  }
+  Append(text, " said {} of ", said_);
+  for (const Order& order : orders_) {
+    Append(text, "[{} of {}", static_cast<int>(order.kind), order.version);
+    for (const WorkLease& lease : order.leases) {
+      Append(text, " {} {}.{} in {}", names.lease(lease.id), lease.node.level, lease.node.index,
+             lease.arena);
+    }
+    for (const uint32_t chunk : order.chunks) Append(text, " c{}", chunk);
+    Append(text, " {}-{}]", order.blocks.begin, order.blocks.end);
+  }
+  text += " unread ";
+  for (const wire::ServerMessage& message : unread_) AppendUnread(text, message, names);
+  text += " in flight ";
+  for (const Saying& saying : in_flight_) {
+    const bool intact = saying.words.find("overwritten") == std::string::npos;
+    Append(text, "{} ", incarnation - saying.message.address().incarnation());
+    AppendSaying(text, saying.message, names, intact);
+  }
+  return text + '\n';
+}
+
+std::string WordsOf(const wire::ServerMessage& message) {
+  if (message.has_redo()) {
+    const wire::Redo& redo = message.redo();
+    std::string text =
+        fmt::format("Redo of subtree {} of step {} under lease {} in arena {}: chunks",
+                    NodeText(redo.subtree()), redo.step(), redo.lease(), redo.arena());
+    for (const uint32_t chunk : redo.chunk()) Append(text, " {}", chunk);
+    return text;
+  }
+  if (message.has_train()) {
+    return fmt::format("Train of step {} by assignment {}, lease {} and following",
+                       message.train().step(), message.train().assignment(),
+                       message.train().lease());
+  }
+  if (message.has_assignment()) {
+    std::string text = fmt::format("Assignment {}:", message.assignment().id());
+    for (const auto& subtree : message.assignment().subtree()) text += " " + NodeText(subtree);
+    return text;
+  }
+  if (message.has_evaluate()) {
+    return fmt::format("Evaluate W({}), blocks {} to {}", message.evaluate().version(),
+                       message.evaluate().block_begin(), message.evaluate().block_end());
+  }
+  if (message.has_enter()) return fmt::format("Enter at W({})", message.enter().version());
+  if (message.has_welcome()) return "Welcome";
+  if (message.has_fence()) return "Fence";
+  if (message.has_stop()) return "Stop: " + message.stop().reason();
+  if (message.has_refused()) return "Refused: " + message.refused().reason();
+  if (message.has_weights_chunk()) {
+    return fmt::format("chunk {} of W({})", message.weights_chunk().chunk(),
+                       message.weights_chunk().version());
+  }
+  return "";
+}
+
+}  // namespace muster::testing

@@ -1,0 +1,283 @@
+#include "tests/protocol/model_world.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/base/error.h"
+#include "tests/job/test_job.h"
+
+namespace muster::testing {
+namespace {
+
+using std::chrono::milliseconds;
+
+// A process that looks at its clock less often is thought to have been stopped itself.
+constexpr milliseconds kTick{900};
+
+}  // namespace
+
+// The server takes what it is handed, one message at a time; what it sends is there at once.
+class ModelWorld::Link : public ServerLink {
+ public:
+  explicit Link(ModelWorld& world) : world_(world) {}
+
+  std::string endpoint() const override { return "model://"; }
+  int fd() const override { return -1; }
+  bool Pending() override { return true; }  // nobody sleeps
+  std::optional<FromWorker> Receive() override {
+    return world_.over_ ? world_.Farewell() : std::exchange(next, std::nullopt);
+  }
+  SendResult Send(PeerId peer, const wire::ServerMessage& message,
+                  const OutgoingTensor& tensor) override {
+    return world_.OnSent(peer, message, tensor.bytes);
+  }
+
+  std::optional<FromWorker> next;
+
+ private:
+  ModelWorld& world_;
+};
+
+ModelWorld::ModelWorld(const ModelJob& job, Tell tell)
+    : job_(job), tell_(std::move(tell)), reporter_("", -1), left_(job.bounds()) {
+  FlushDenormals();
+  auto link = std::make_unique<Link>(*this);
+  link_ = link.get();
+  server_ = std::make_unique<Server>(job.config(), TestToken(), std::move(link), reporter_);
+  probe_ = std::make_unique<ServerProbe>(*server_);
+  for (uint32_t rank = 0; rank < job.bounds().workers; ++rank) to_start_.push_back(rank);
+}
+
+ModelWorld::~ModelWorld() = default;
+
+void ModelWorld::Fail(const std::string& what) {
+  if (wrong_.empty()) wrong_ = what;
+}
+
+std::string ModelWorld::WhoIs(const ModelWorker& worker) const {
+  if (!worker.welcomed()) return fmt::format("process {}", worker.number());
+  return fmt::format("rank {} (process {})", worker.rank(), worker.number());
+}
+
+// ---------------------------------------------------------------------------------- actions
+
+std::vector<Action> ModelWorld::Enabled() const {
+  std::vector<Action> actions;
+  if (probe_->done() || !probe_->failure().empty() || !wrong_.empty()) return actions;
+  using Kind = Action::Kind;
+  if (!to_start_.empty()) actions.push_back({Kind::kStart});
+  for (const auto& worker : workers_) {
+    if (worker->ended()) continue;
+    const auto number = static_cast<uint8_t>(worker->number());
+    const bool says = worker->CanSay();
+    const auto in_flight = static_cast<int>(worker->in_flight().size());
+    if (in_flight > 0 || says) actions.push_back({Kind::kSay, number});
+    if (worker->HasUnread()) actions.push_back({Kind::kRead, number});
+    const bool goes_ahead = worker->HasUnread() || job_.bounds().ahead;
+    if (says && goes_ahead && in_flight < left_.in_flight) {
+      actions.push_back({Kind::kAhead, number});
+    }
+    if (left_.crashes > 0) actions.push_back({Kind::kEnd, number});
+    if (left_.silences > 0) actions.push_back({Kind::kSilence, number});
+    if (left_.leaves > 0 && worker->welcomed() && !worker->leaving() && in_flight == 0) {
+      actions.push_back({Kind::kLeave, number});
+    }
+  }
+  if (left_.stalls > 0) actions.push_back({Kind::kStall});
+  if (left_.newcomers > 0) actions.push_back({Kind::kJoin});
+  return actions;
+}
+
+bool ModelWorld::Do(const Action& action) {
+  using Kind = Action::Kind;
+  ModelWorker* const worker =
+      action.worker < workers_.size() ? workers_[action.worker].get() : nullptr;
+  switch (action.kind) {
+    case Kind::kStart:
+      Start(to_start_.front());
+      to_start_.pop_front();
+      break;
+    case Kind::kJoin:
+      --left_.newcomers;
+      Start(std::nullopt);
+      break;
+    case Kind::kSay: {
+      std::deque<Saying>& in_flight = worker->in_flight();
+      if (in_flight.empty()) in_flight.push_back(worker->Say());
+      const Saying saying = std::move(in_flight.front());
+      in_flight.pop_front();
+      Deliver(*worker, saying);
+      break;
+    }
+    case Kind::kAhead:
+      worker->in_flight().push_back(worker->Say());
+      Say(WhoIs(*worker) + " " + worker->in_flight().back().words + ": on its way");
+      break;
+    case Kind::kRead:
+      Say(WhoIs(*worker) + " reads what has come");
+      worker->Read();
+      break;
+    case Kind::kEnd:
+      --left_.crashes;
+      End(*worker);
+      break;
+    case Kind::kSilence:
+      --left_.silences;
+      Silence(*worker);
+      break;
+    case Kind::kLeave:
+      --left_.leaves;
+      Deliver(*worker, worker->Leave());
+      break;
+    case Kind::kStall: {
+      const std::string before = Text();
+      Stall();
+      if (Text() == before) return false;
+      --left_.stalls;
+    }
+  }
+  CheckSeats();
+  return true;
+}
+
+void ModelWorld::Start(std::optional<uint32_t> rank) {
+  const auto number = static_cast<uint32_t>(workers_.size());
+  workers_.push_back(std::make_unique<ModelWorker>(
+      job_, number, rank, [this](int64_t version) { return probe_->Weights(version); }));
+  Deliver(*workers_.back(), workers_.back()->Hello());
+}
+
+void ModelWorld::Deliver(ModelWorker& worker, const Saying& saying) {
+  Say(WhoIs(worker) + " " + saying.words);
+  const PeerId peer = PeerOf(worker);
+  if (!saying.message.has_hello() && !saying.message.has_goodbye()) {
+    before_.push_back({peer, saying});
+  }
+  Hand({FromWorker::Kind::kMessage, peer, saying.message, saying.payload});
+  if (!saying.message.has_goodbye()) return;
+  worker.End();
+  Hand({FromWorker::Kind::kLost, peer, {}, {}});
+}
+
+// What it had said last is lost with it.
+void ModelWorld::End(ModelWorker& worker) {
+  Say(WhoIs(worker) + " has ended, and the server learns of it");
+  const std::optional<uint32_t> rank = probe_->roster().RankOf(PeerOf(worker));
+  worker.End();
+  worker.in_flight().clear();
+  Hand({FromWorker::Kind::kLost, PeerOf(worker), {}, {}});
+  Replace(rank);
+}
+
+// The others are heard, this one is not, and goes on.
+void ModelWorld::Silence(ModelWorker& worker) {
+  Say(WhoIs(worker) + " is silent for too long, and the server gives it up");
+  const std::optional<uint32_t> rank = probe_->roster().RankOf(PeerOf(worker));
+  clock_.Advance(milliseconds(2));
+  for (const auto& other : workers_) {
+    if (other->ended() || other.get() == &worker) continue;
+    Hand({FromWorker::Kind::kMessage, PeerOf(*other), other->Beat().message, {}});
+  }
+  probe_->LoseSilent(milliseconds(1));
+  probe_->RunOnce();  // takes note
+  Settle();
+  const std::string text = probe_->Text();
+  for (int i = 0; i < 3 && worker.CanSay(); ++i) {
+    const Saying late = worker.Say();
+    Say("… " + late.words + ", which comes too late");
+    Hand({FromWorker::Kind::kMessage, PeerOf(worker), late.message, late.payload});
+  }
+  worker.End();
+  worker.in_flight().clear();
+  Hand({FromWorker::Kind::kLost, PeerOf(worker), {}, {}});
+  if (probe_->Text() != text) Fail("what a worker said that had been given up changed something");
+  Replace(rank);
+}
+
+// By another process, on the same rank.
+void ModelWorld::Replace(std::optional<uint32_t> rank) {
+  if (!rank || left_.replacements == 0) return;
+  --left_.replacements;
+  to_start_.push_back(*rank);
+}
+
+void ModelWorld::Pass(milliseconds time) {
+  for (milliseconds passed{0}; passed < time; passed += kTick) {
+    clock_.Advance(kTick);
+    probe_->RunOnce();
+  }
+}
+
+// Everybody lives, and nothing comes for longer than the server is patient.
+void ModelWorld::Stall() {
+  const auto patience = std::chrono::ceil<milliseconds>(probe_->Patience());
+  Say("time passes: who has not done its part is late");
+  Pass(patience + 2 * kTick);
+  Settle();
+}
+
+// ---------------------------------------------------------------------------------- the server
+
+void ModelWorld::Hand(FromWorker event) {
+  link_->next = std::move(event);
+  probe_->RunOnce();
+  Settle();
+}
+
+// What follows from the last message at the beginning of the next round.
+void ModelWorld::Settle() { probe_->RunOnce(); }
+
+SendResult ModelWorld::OnSent(PeerId peer, const wire::ServerMessage& message,
+                              std::span<const std::byte> tensor) {
+  ModelWorker& worker = *workers_.at(peer - 1);
+  if (worker.ended()) return SendResult::kGone;
+  if (tell_ && !message.has_weights_chunk()) {
+    const std::string words = WordsOf(message);
+    if (!words.empty()) Say("    " + WhoIs(worker) + " ◀─ " + words);
+  }
+  if (message.has_weights_chunk()) {
+    const wire::WeightsChunk& weights = message.weights_chunk();
+    const Chunk& chunk = job_.chunks()[weights.chunk()];
+    const auto must = job_.Weights(weights.version()).subspan(chunk.begin, chunk.floats());
+    if (tensor.size() != must.size_bytes() ||
+        std::memcmp(tensor.data(), must.data(), tensor.size()) != 0) {
+      Fail(fmt::format("chunk {} of W({}) goes out with other bits than in the undisturbed run{}",
+                       weights.chunk(), weights.version(),
+                       probe_ ? "; " + probe_->Wrong(job_) : ""));
+    }
+  }
+  worker.Receive(message);
+  if (!worker.trouble().empty()) Fail(WhoIs(worker) + " " + worker.trouble());
+  return SendResult::kQueued;
+}
+
+// Nobody loses its seat but by what happened to it.
+void ModelWorld::CheckSeats() {
+  for (const auto& worker : workers_) {
+    if (!worker->trouble().empty()) Fail(WhoIs(*worker) + " " + worker->trouble());
+    if (worker->ended() || probe_->roster().RankOf(PeerOf(*worker))) continue;
+    if (worker->leaving()) {  // before the start it may go at once
+      worker->End();
+      Replace(worker->rank());
+      continue;
+    }
+    Fail(WhoIs(*worker) + " is well, and has no seat any more");
+  }
+}
+
+// At the end of the run: one goes after the other.
+std::optional<FromWorker> ModelWorld::Farewell() {
+  for (const auto& worker : workers_) {
+    if (worker->HasUnread()) worker->Read();
+    if (!worker->CanSay()) continue;
+    const Saying saying = worker->Say();
+    if (saying.message.has_goodbye()) worker->End();
+    return FromWorker{FromWorker::Kind::kMessage, PeerOf(*worker), saying.message, saying.payload};
+  }
+  clock_.Advance(kTick);
+  return std::nullopt;
+}
+
+}  // namespace muster::testing

@@ -1,0 +1,54 @@
+// Runs the loop of a server by hand, and looks into it: all of its state that decides what it does
+// next, as text in which states that differ in names and numbers alone are the same.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "ps/server.h"
+#include "tests/protocol/model_job.h"
+
+namespace muster {
+
+class ServerProbe {
+ public:
+  explicit ServerProbe(Server& server) : server_(server) {}
+
+  // A round of the loop: takes what its link has.
+  void RunOnce() { server_.RunOnce(); }
+  // Who was heard of last before `since` is lost.
+  void LoseSilent(std::chrono::steady_clock::duration since);
+
+  bool done() const { return server_.coordinator_.done(); }
+  std::string failure() const;
+  const Membership& members() const { return server_.members_; }
+  const Roster& roster() const { return server_.members_.roster(); }
+  int64_t step() const { return server_.coordinator_.step_; }
+  std::span<const float> Weights(int64_t version) const;
+  // For how long a stall must last so that everybody is late who is not done.
+  std::chrono::duration<double> Patience() const;
+
+  // What of its tensors and losses is not what it must be, or "".
+  std::string Wrong(const testing::ModelJob& job) const;
+
+  std::string Text() const;
+  // How Text calls a lease; "-": it has ended.
+  std::string NameOf(uint64_t lease) const;
+  // How many assignments ago this one was the newest.
+  uint32_t AgeOf(uint32_t assignment) const;
+
+ private:
+  bool Counts(const Lease& lease) const;
+  std::string WrongParts(const testing::ModelJob& job) const;
+  void PutMembers(std::string& text) const;
+  void PutWork(std::string& text) const;
+  void PutGradients(std::string& text) const;
+  void PutEvaluation(std::string& text) const;
+
+  Server& server_;
+};
+
+}  // namespace muster
