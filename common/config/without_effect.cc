@@ -1,91 +1,20 @@
 #include "common/config/without_effect.h"
 
 #include <fmt/core.h>
-#include <google/protobuf/text_format.h>
 
 #include <algorithm>
-#include <memory>
-#include <numeric>
 
 #include "common/base/count_text.h"
 #include "common/config/config.h"
 #include "common/config/devices.h"
-#include "common/config/update_settings.h"
+#include "common/config/job_facts.h"
+#include "common/config/variables_without_effect.h"
 
 namespace muster {
 namespace {
 
 namespace pb = google::protobuf;
-
-// What the rows below look at.
-struct Job {
-  const config::Config& config;
-  std::optional<StepPlan> plan;  // of a training set of known size
-  bool evaluates = true;         // at least once
-  bool has_test_images = true;
-
-  const config::Run& run() const { return config.run(); }
-  const config::Evaluation& evaluation() const { return config.evaluation(); }
-  const config::LearningRate& rate() const { return config.learning_rate(); }
-
-  std::optional<int64_t> Steps() const {
-    if (run().has_steps()) return run().steps();
-    return plan ? std::optional(plan->total_steps) : std::nullopt;
-  }
-  std::optional<int64_t> Epochs() const {
-    if (run().has_epochs()) return run().epochs();
-    return plan ? std::optional(plan->total_steps / plan->StepsPerEpoch()) : std::nullopt;
-  }
-  // At most, where the training set is not known.
-  std::optional<int64_t> Samples() const {
-    if (plan) return plan->At(plan->total_steps).samples_before;
-    if (!run().has_steps()) return std::nullopt;
-    return run().steps() * ResolveBatch(config).global_batch;
-  }
-  bool AfterTheRun(int64_t samples) const { return Samples() && samples >= *Samples(); }
-  std::string RunOf(const std::optional<int64_t>& count, const char* noun) const {
-    return fmt::format("the run has {} {}", FormatCount(*count), noun);
-  }
-  bool Decays() const {
-    if (config.optimizer().weight_decay() > 0) return true;
-    return std::ranges::any_of(config.model().layer(), [](const config::Layer& layer) {
-      return layer.conv2d().weights().weight_decay() > 0 ||
-             layer.conv2d().bias().weight_decay() > 0 ||
-             layer.dense().weights().weight_decay() > 0 ||
-             layer.dense().bias().weight_decay() > 0 ||
-             layer.batch_norm().scale().weight_decay() > 0 ||
-             layer.batch_norm().shift().weight_decay() > 0;
-    });
-  }
-  // As far as is known: where it cannot be excluded, it is true.
-  bool EvaluatesBeforeTheEnd() const {
-    const int64_t every_steps = evaluation().every_steps(), every = evaluation().every_epochs();
-    if (every_steps > 0 && (!Steps() || every_steps < *Steps())) return true;
-    if (every == 0) return false;
-    if (plan) return every * plan->StepsPerEpoch() < plan->total_steps;
-    return !run().has_epochs() || every < run().epochs();
-  }
-  // Those that are due by evaluation.every_…; nothing where the run's steps are not known.
-  std::optional<int64_t> EvaluationsBeforeTheEnd() const {
-    if (!plan) return std::nullopt;
-    const int64_t last = plan->total_steps - 1;
-    const int64_t epochs = evaluation().every_epochs() * plan->StepsPerEpoch();
-    const int64_t steps = evaluation().every_steps();
-    int64_t count = (epochs > 0 ? last / epochs : 0) + (steps > 0 ? last / steps : 0);
-    if (epochs > 0 && steps > 0) {  // where both are due: at multiples of both
-      count -= last / epochs / (steps / std::gcd(epochs, steps));
-    }
-    return count;
-  }
-  // The first evaluation is the best so far: only those after it can be waited for. Why waiting for
-  // so many changes nothing.
-  std::string WaitsTooLong(int64_t patience) const {
-    const auto before = EvaluationsBeforeTheEnd();
-    if (!before || patience < *before) return "";
-    return fmt::format("the run has {} evaluation{} before its end", FormatCount(*before),
-                       *before == 1 ? "" : "s");
-  }
-};
+using Job = JobFacts;
 
 enum class Typed { kMistake, kFine };
 // What resolving fills in, so that a written config has it without anybody's wish.
@@ -304,17 +233,6 @@ Found Find(const config::Config& config, const std::string& path) {
   }
 }
 
-std::string ValueText(const pb::Message& message, const pb::FieldDescriptor* field) {
-  std::string text;
-  pb::TextFormat::PrintFieldValueToString(message, field, -1, &text);
-  return text;
-}
-
-bool IsDefault(const pb::Message& message, const pb::FieldDescriptor* field) {
-  const std::unique_ptr<pb::Message> untouched(message.New());
-  return field->has_default_value() && ValueText(message, field) == ValueText(*untouched, field);
-}
-
 void AddMilestones(const Job& job, std::vector<NoEffect>& all) {
   const auto& milestones = job.rate().milestone_samples();
   for (int i = 0; i < milestones.size(); ++i) {
@@ -322,48 +240,6 @@ void AddMilestones(const Job& job, std::vector<NoEffect>& all) {
     all.push_back({.key = fmt::format("learning_rate.milestone_samples[{}]", i),
                    .value = std::to_string(milestones[i]),
                    .reason = job.RunOf(job.Samples(), "images")});
-  }
-}
-
-void AddVariable(const config::Variable& variable, const std::string& path,
-                 std::vector<NoEffect>& all) {
-  const config::Initializer& initializer = variable.initializer();
-  const auto add = [&](const pb::Message& message, const char* key, const std::string& reason) {
-    const pb::FieldDescriptor* field = message.GetDescriptor()->FindFieldByName(
-        std::string(key).substr(std::string(key).rfind('.') + 1));
-    if (!message.GetReflection()->HasField(message, field)) return;
-    all.push_back({path + key, ValueText(message, field), reason, /*mistake=*/true,
-                   /*said=*/!IsDefault(message, field)});
-  };
-  const std::string type =
-      "the initializer's type is " + config::Initializer::Type_Name(initializer.type());
-  if (initializer.type() != config::Initializer::CONSTANT) {
-    add(initializer, ".initializer.value", type);
-  }
-  if (initializer.type() != config::Initializer::TRUNCATED_NORMAL) {
-    add(initializer, ".initializer.stddev", type);
-  }
-  if (variable.learning_rate_multiplier() == 0) {
-    add(variable, ".weight_decay", "learning_rate_multiplier is 0: the variable stays as it is");
-  }
-}
-
-// Of the layers' variables: every setting of a layer that describes one.
-void AddVariables(const config::Model& model, std::vector<NoEffect>& all) {
-  const auto* const kinds = config::Layer::descriptor()->FindOneofByName("kind");
-  for (int i = 0; i < model.layer_size(); ++i) {
-    const config::Layer& layer = model.layer(i);
-    const auto* const kind = layer.GetReflection()->GetOneofFieldDescriptor(layer, kinds);
-    if (kind == nullptr) continue;
-    const google::protobuf::Message& settings = layer.GetReflection()->GetMessage(layer, kind);
-    for (int f = 0; f < settings.GetDescriptor()->field_count(); ++f) {
-      const auto* const field = settings.GetDescriptor()->field(f);
-      if (field->message_type() != config::Variable::descriptor()) continue;
-      const auto& variable = static_cast<const config::Variable&>(
-          settings.GetReflection()->GetMessage(settings, field));
-      AddVariable(variable, fmt::format("model.layer[{}].{}.{}", i, kind->name(), field->name()),
-                  all);
-    }
   }
 }
 
@@ -392,7 +268,7 @@ std::vector<NoEffect> WithoutEffect(const config::Config& config,
                    row.in_file == InFile::kSaid && !IsDefault(*found.message, found.field)});
   }
   AddMilestones(job, all);
-  AddVariables(config.model(), all);
+  AddVariablesWithoutEffect(config.model(), all);
   return all;
 }
 

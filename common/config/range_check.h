@@ -1,0 +1,13 @@
+// Whether every setting is there that must be, is of its message's type, and within its limits
+// (config.proto).
+#pragma once
+
+#include "common/config/config_places.h"
+#include "proto/config_fwd.h"
+
+namespace muster {
+
+// Throws Error(kUsage) with the setting's place.
+void CheckRanges(const config::Config& config, const ConfigPlaces& places);
+
+}  // namespace muster

@@ -1,0 +1,12 @@
+// Whether the settings of optimizer, learning rate, data and evaluation contradict one another.
+#pragma once
+
+#include "common/config/config_places.h"
+#include "proto/config_fwd.h"
+
+namespace muster {
+
+// Throws Error(kUsage) with the setting's place.
+void CheckTraining(const config::Config& config, const ConfigPlaces& places);
+
+}  // namespace muster
