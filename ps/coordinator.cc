@@ -199,6 +199,8 @@ std::string Coordinator::OnGradient(uint32_t rank, const wire::GradientPart& par
     case PartialGradients::Result::kCovered:  // somebody else was first, with the same bits
       work_.Bring(*lease, part.chunk());
       if (members_.roster().at(rank).leaving) repair_due_ = true;  // this may have been the last
+      // A sum of which a part had come in another way was not used: its rest is missing.
+      if (lease->again && lease->brought()) repair_due_ = recovers_;
       return "";
     case PartialGradients::Result::kUnknownChunk:
     case PartialGradients::Result::kWrongSize:
@@ -262,6 +264,7 @@ void Coordinator::EndStep() {
   if (evaluator_.running()) progress_.BeginEvaluation();
   if (next < plan_.total_steps) return BeginStep(next);
   step_ = next;
+  published_.assign(published_.size(), false);  // there is no W(step_ + 1)
   trace::AtStep(next);
   phase_ = Phase::kFinishing;
   if (!evaluator_.running()) return Finish();

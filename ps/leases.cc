@@ -74,14 +74,15 @@ void Leases::Disown(uint32_t rank) {
 bool Leases::Holds(int64_t step, int64_t slice, int64_t slices) const {
   return std::ranges::any_of(leases_, [&](const Lease& lease) {
     const Range covered = Covers(lease.node, slices);
-    return lease.open && !lease.late && lease.step == step && covered.begin <= slice &&
-           slice < covered.end;
+    return lease.open && !lease.late && !lease.brought() && lease.step == step &&
+           covered.begin <= slice && slice < covered.end;
   });
 }
 
 bool Leases::Overlaps(uint32_t rank, int64_t step, const TreeNode& node) const {
   return std::ranges::any_of(leases_, [&](const Lease& lease) {
-    return lease.open && lease.rank == rank && lease.step == step && Overlap(lease.node, node);
+    return lease.open && !lease.brought() && lease.rank == rank && lease.step == step &&
+           Overlap(lease.node, node);
   });
 }
 

@@ -22,6 +22,7 @@ class ServerProbe {
   // Who was heard of last before `since` is lost.
   void LoseSilent(std::chrono::steady_clock::duration since);
 
+  bool has_begun() const { return server_.coordinator_.has_begun(); }
   bool done() const { return server_.coordinator_.done(); }
   std::string failure() const;
   const Membership& members() const { return server_.members_; }
