@@ -111,8 +111,8 @@ class Costs:
                 os.kill(old, signal.SIGKILL)
                 said += 1
                 # The next line of a step that is written by another server.
-                job.wait(lambda: open(job.log).read().count("Going on from step") >= said, 60, "a server")
-                job.wait(lambda: job.steps[-1][0] > begin + 0.01 and job.server() != old, 60, "a step")
+                job.wait(lambda: open(job.log).read().count("Going on from step") >= said, 300, "a server")
+                job.wait(lambda: job.steps[-1][0] > begin + 0.01 and job.server() != old, 300, "a step")
                 at = next(now for now, _ in job.steps if now > begin + 0.05)
                 took.append(at - begin)
                 job.reach(job.step() + 1)
