@@ -39,6 +39,7 @@ import argparse
 import collections
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -170,10 +171,18 @@ def main():
     work = tempfile.mkdtemp(prefix="muster-chaos-")
     chaos, total = Chaos(arguments, work, not why), collections.Counter()
     seeds = range(arguments.seed, arguments.seed + arguments.runs)
-    failures = [seed for seed in seeds if not one(chaos, seed, total)]
+    runs, failures = 0, []
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        for seed in seeds:
+            if not one(chaos, seed, total):
+                failures.append(seed)
+            runs += 1
+    except KeyboardInterrupt:
+        print(f"stopped in seed {seed}")
     # What was done about a fault is not one.
     faults = {kind: total[kind] for kind in KINDS if total[kind]}
-    print(f"{arguments.runs - len(failures)} of {arguments.runs} runs end as if nothing had been, after "
+    print(f"{runs - len(failures)} of {runs} runs end as if nothing had been, after "
           f"{sum(faults.values())} faults ({', '.join(f'{n} {kind}' for kind, n in faults.items())})")
     besides = [f"{n} {what}" for what, n in total.items() if what not in KINDS]
     if besides:

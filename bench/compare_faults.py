@@ -74,12 +74,12 @@ class Torchft:
 
     def together(self):
         """Until both take part in a step that is committed."""
-        end = time.monotonic() + 120
+        end = time.monotonic() + 400
         while not all(r.steps() and r.steps()[-1]["replicas"] == 2 and r.steps()[-1]["committed"]
                       for r in self.replicas):
             self.tend()
             if time.monotonic() > end:
-                raise SystemExit(f"torchft's replicas do not meet within 120 s; {self.folder}.replica-*.err")
+                raise SystemExit(f"torchft's replicas do not meet within 400 s; {self.folder}.replica-*.err")
             time.sleep(0.01)
 
     def attempts(self):

@@ -10,7 +10,7 @@ import time
 from job_processes import member
 
 NETWORK = """
-run { steps: %(steps)d global_batch: %(batch)d slices: 16 log_every_steps: 1 max_restarts: 100000 }
+run { steps: %(steps)d global_batch: %(batch)d slices: %(slices)d log_every_steps: 1 max_restarts: 100000 }
 data { format: SYNTHETIC synthetic { train_samples: 4096 test_samples: 64 height: 32 width: 32 }
        preprocess { crop_height: 32 crop_width: 32 } }
 model {
@@ -35,7 +35,7 @@ class Watched:
     """`settings` fill in NETWORK. The run is killed at the end of a `with`."""
 
     def __init__(self, bin_dir, folder, preloaded=None, **settings):
-        values = dict(steps=ENDLESS, batch=512, more="", workers=4, cluster="", every=ENDLESS)
+        values = dict(steps=ENDLESS, batch=512, slices=16, more="", workers=4, cluster="", every=ENDLESS)
         values.update(settings)
         self.folder, self.lines, self.steps = folder, [], []
         with open(folder + ".txtpb", "w") as file:
