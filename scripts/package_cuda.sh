@@ -48,19 +48,26 @@ cat >$build/"$name"/licences/libmuster_cuda.txt <<END
 lib/libmuster_cuda.so contains NVIDIA's CUDA runtime (libcudart_static.a, CUDA $major), which its licence allows to
 pass on with a program: https://docs.nvidia.com/cuda/eula. cuBLAS and cuDNN are not bundled.
 END
-result=build/package/libmuster_cuda-$version-cuda$major-linux-x86_64.tar.gz
-mkdir -p build/package
+result=$build/libmuster_cuda-$version-cuda$major-linux-x86_64.tar.gz
 tar -C $build --sort=name --owner=0 --group=0 --numeric-owner -cf - "$name" | gzip -9n >"$result"
 
 # A worker of the package loads it, as far as a machine without a card goes.
 try=$(mktemp -d)
 trap 'rm -rf "$try"' EXIT
 for file in "$package" "$result"; do tar -C "$try" -xzf "$file"; done
-(cd "$try/$name" && ! bin/muster-worker --memory --rank 0 --config configs/smoke.txtpb --set worker.backend=CUDA \
-  --set worker.soft_placement=false --set cluster.workers=1 >"$try/log" 2>&1) ||
-  echo "A worker of the package computes on the card of this machine."
-if grep -qE 'no CUDA backend|another build|cannot be loaded|is no CUDA' "$try/log"; then
-  fail "a worker of the package does not take it: $(cat "$try/log")"
-fi
-if grep -q error "$try/log"; then echo "A worker of the package loads it. Here it says: $(tail -n 1 "$try/log")"; fi
+cd "$try/$name"
+code=0
+bin/muster-worker --memory --rank 0 --config configs/smoke.txtpb --set cluster.workers=1 --set worker.backend=CUDA \
+  --set worker.soft_placement=false >"$try/log" 2>&1 || code=$?
+cd "$OLDPWD"
+said=$(tail -n 1 "$try/log")
+case "$code $said" in
+  0*) echo "A worker of the package computes on the card of this machine." ;;
+  *"no NVIDIA driver"* | *"no card that CUDA can use"*) echo "A worker of the package loads it, and finds no card here." ;;
+  *"is not found; install the CUDA toolkit's cuBLAS"*) echo "A worker of the package finds it, and no cuBLAS here." ;;
+  *) fail "a worker of the package does not take it: $said" ;;
+esac
+mkdir -p build/package
+mv "$result" build/package/
+result=build/package/${result##*/}
 echo "$result: $(stat -c %s "$result" | awk '{ printf "%.1f MB", $1 / 1e6 }'); unpack it where $name.tar.gz is unpacked."

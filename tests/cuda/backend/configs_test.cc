@@ -72,8 +72,8 @@ class CudaConfigsTest : public RealJob, public ::testing::WithParamInterface<std
       file << fmt::format("uuid=GPU-{:04x}0000-0000-0000-0000-{}\n", card, own_);
     }
   }
-  // Two steps with small batches.
-  Outcome Train(const std::vector<std::string>& more) {
+  // With small batches; two steps use the weights of one update.
+  Outcome Train(int steps, const std::vector<std::string>& more) {
     std::vector<std::string> words{"launch",
                                    fmt::format("{}/{}.txtpb", MUSTER_CONFIG_DIR, GetParam()),
                                    "--run-dir",
@@ -81,7 +81,7 @@ class CudaConfigsTest : public RealJob, public ::testing::WithParamInterface<std
                                    "--workers",
                                    "2",
                                    "--steps",
-                                   "2",
+                                   std::to_string(steps),
                                    "--log-placement",
                                    "--set",
                                    "run.global_batch=4",
@@ -107,7 +107,7 @@ class CudaConfigsTest : public RealJob, public ::testing::WithParamInterface<std
 
 TEST_P(CudaConfigsTest, RunsOnCardsThatItTakes) {
   TwoCards();
-  const Outcome outcome = Train({"--devices", "auto", "--set", "worker.soft_placement=false"});
+  const Outcome outcome = Train(2, {"--devices", "auto", "--set", "worker.soft_placement=false"});
   EXPECT_THAT(outcome.log,
               AllOf(HasSubstr("locked for this job"), ContainsRegex(" 0 +.* card 0 "),
                     ContainsRegex(" 1 +.* card 1 "), Not(HasSubstr("on the CPU")),
@@ -116,7 +116,7 @@ TEST_P(CudaConfigsTest, RunsOnCardsThatItTakes) {
 }
 
 TEST_P(CudaConfigsTest, RunsOnTheCpuWhereThereIsNoCard) {
-  const Outcome outcome = Train({"--devices", "auto"});
+  const Outcome outcome = Train(1, {"--devices", "auto"});
   EXPECT_THAT(
       Unwrapped(outcome.log),
       HasSubstr("--devices auto: the NVIDIA driver has no cards: the workers compute on the CPU"));
@@ -125,7 +125,7 @@ TEST_P(CudaConfigsTest, RunsOnTheCpuWhereThereIsNoCard) {
 
 TEST_P(CudaConfigsTest, RunsOnTheCpuWhereCudaFindsNone) {
   ::setenv("MUSTER_SOFTWARE_GPU", "devices=0", 1);
-  const Outcome outcome = Train({"--set", "worker.backend=CUDA"});
+  const Outcome outcome = Train(1, {"--set", "worker.backend=CUDA"});
   ::unsetenv("MUSTER_SOFTWARE_GPU");
   EXPECT_THAT(outcome.log, HasSubstr("Warning: worker.backend=CUDA, but all workers compute on the "
                                      "CPU, with oneDNN"));
