@@ -49,7 +49,7 @@ endfunction()
 
 # muster_test(NAME LABEL TIMEOUT SOURCES ... [DEPS ...]): one GoogleTest program, registered with
 # ctest case by case so that cases run in parallel. LABEL is cpu, gpu or e2e; the program gets the
-# labels threads and parsing, too, where tests/CMakeLists.txt lists it under them. TIMEOUT is in
+# labels threads, parsing and cuda, too, where tests/CMakeLists.txt lists it under them. TIMEOUT is in
 # seconds, and ten times as long under ThreadSanitizer.
 function(muster_test name label timeout)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
@@ -70,7 +70,7 @@ function(muster_test name label timeout)
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
                        PROPERTIES LABELS ${label} TIMEOUT ${timeout})
   set(labels ${label})
-  foreach(sanitized threads parsing)
+  foreach(sanitized threads parsing cuda)
     if(name IN_LIST MUSTER_${sanitized}_TESTS)
       list(APPEND labels ${sanitized})
       muster_sanitized(${sanitized} ${name})

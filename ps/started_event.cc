@@ -12,6 +12,7 @@ events::Started StartedEvent(const StepPlan& plan, const Roster& roster) {
     worker.set_host(member.host);
     worker.set_pid(member.pid);
     worker.set_threads(member.threads);
+    worker.set_arithmetic(member.arithmetic);
   }
   started.set_train_samples(plan.train_samples);
   started.set_test_samples(roster.test_samples());

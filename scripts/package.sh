@@ -6,6 +6,8 @@
 #   scripts/package.sh --here              # of this tree, on this machine, which should be Debian 12
 #   scripts/package.sh --check FILE        # only the check of a package; needs root
 #
+# Where nvcc is, it then makes the CUDA backend's package for it (scripts/package_cuda.sh).
+#
 # The new Debian 12 is made by the steps of the Dockerfile, so these are checked, too: its image's
 # entry point trains. The package then trains, and gives the same bits, as an ordinary user's in a bare
 # Debian 12 and a bare Debian 13. `--here` does not check that, for want of root.
@@ -58,7 +60,8 @@ check() {
 
 case ${1:-} in
   --here)
-    exec scripts/package_here.sh
+    scripts/package_here.sh
+    exec scripts/package_cuda.sh
     ;;
   --check)
     [[ -f ${2:-} ]] || { echo "$0: --check: expected a package, found '${2:-}'" >&2; exit 2; }
@@ -84,3 +87,4 @@ if [[ -z $package ]]; then
   echo "Dockerfile: every step works, and its image trains."
 fi
 check "$package"
+[[ -n ${2:-} ]] || scripts/package_cuda.sh "$package"

@@ -2,6 +2,8 @@
 # Builds the package on this machine, which should be Debian 12: a program runs where glibc is as new
 # as here, or newer. scripts/package.sh is what one runs.
 #
+# The CUDA backend is a package of its own (scripts/package_cuda.sh): this one needs no CUDA.
+#
 # What it makes: build/package/muster-VERSION-linux-x86_64.tar.gz, with
 #   bin/ lib/                 the programs, and every library but glibc, libstdc++ and libgcc_s
 #   share/muster/             the font that pictures are drawn with
@@ -21,7 +23,7 @@ archive=$(find /usr/lib -name libarchive.a | head -n 1)
 [[ -n $archive ]] || { echo "package_here.sh: expected libarchive.a in libarchive-dev" >&2; exit 1; }
 echo "Building $build (a few minutes) ..."
 cmake -S . -B $build -G Ninja -Wno-dev -DCMAKE_BUILD_TYPE=Release -DMUSTER_BUILD_TESTS=OFF \
-  -DLibArchive_LIBRARY="$archive" >/dev/null
+  -DMUSTER_CUDA=OFF -DLibArchive_LIBRARY="$archive" >/dev/null
 cmake --build $build --target muster muster-server muster-worker sync_bench update_bench -- --quiet
 version=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' $build/CMakeCache.txt)
 name=muster-$version-linux-x86_64

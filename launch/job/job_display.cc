@@ -131,7 +131,7 @@ void JobDisplay::OnStarted(const events::Started& started) {
   add(started.has_total_steps(), started.total_steps(), "step", " in total");
   console_.Print("Started: " + (text.empty() ? "all workers are here" : text));
   if (notes_) {
-    for (const std::string& line : notes_(started.train_samples())) console_.Print(line);
+    for (const std::string& line : notes_(started)) console_.Print(line);
   }
   if (log_placement_) {
     for (const std::string& line : PlacementLines(started, CoresOf, places_)) console_.Print(line);

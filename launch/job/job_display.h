@@ -28,8 +28,8 @@ class JobDisplay {
         log_placement_(log_placement),
         by_hand_(by_hand) {}
 
-  // What to print once the number of training images is known.
-  void NoteAtStart(std::function<std::vector<std::string>(int64_t train_samples)> notes) {
+  // What to print once all workers are there, and the number of training images is known.
+  void NoteAtStart(std::function<std::vector<std::string>(const events::Started&)> notes) {
     notes_ = std::move(notes);
   }
 
@@ -65,7 +65,7 @@ class JobDisplay {
   bool log_placement_;
   bool by_hand_;
   bool only_progress_ = false;
-  std::function<std::vector<std::string>(int64_t)> notes_;
+  std::function<std::vector<std::string>(const events::Started&)> notes_;
   std::span<const WorkerPlace> places_;
   events::Progress progress_;  // all that is known
   int64_t restarts_told_ = 0;

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "launch/job/device_text.h"
 #include "launch/text/text_table.h"
 #include "launch/text/units.h"
 
@@ -48,9 +49,11 @@ std::vector<std::string> PlacementLines(const events::Started& started,
         std::to_string(worker.rank()),    worker.host(),
         std::to_string(worker.pid()),     "cpu",
         std::to_string(worker.threads()), cores_of(static_cast<pid_t>(worker.pid()))};
+    const std::string kind = DeviceKind(worker);
+    if (kind == "card") row[3] = kind;  // which of them is known of those that a job took
     if (worker.rank() < places.size()) {
       const Gpu& card = places[worker.rank()].card;
-      row[3] = "card " + card.index;
+      row[3] = kind == "cpu" ? "cpu" : "card " + card.index;
       row.insert(row.end(),
                  {FormatBytes(static_cast<double>(card.total_bytes)), card.name, card.uuid});
     }

@@ -12,6 +12,7 @@
 #include "common/base/error.h"
 #include "common/base/join.h"
 #include "common/checkpoint/list_checkpoints.h"
+#include "launch/job/device_text.h"
 #include "launch/job/job_display.h"
 #include "launch/job/job_text.h"
 #include "launch/job/job_token.h"
@@ -183,11 +184,13 @@ std::string MemoryWarning(const config::Config& config, const Graph& graph, bool
   return CheckMemory(needed, ReadMachineMemory());
 }
 
-// What the header could not know yet: settings that the size of the data set makes void.
-std::vector<std::string> NotesAtStart(const config::Config& config, int64_t train_samples) {
+// What the header could not know yet: which cards and libraries there are, and settings that the
+// size of the data set makes void.
+std::vector<std::string> NotesAtStart(const config::Config& config,
+                                      const events::Started& started) {
   const std::vector<std::string> said = NoEffectTexts(config);
-  std::vector<std::string> lines;
-  for (const std::string& text : NoEffectTexts(config, train_samples)) {
+  std::vector<std::string> lines = DeviceTexts(config, started);
+  for (const std::string& text : NoEffectTexts(config, started.train_samples())) {
     if (std::ranges::find(said, text) == said.end()) lines.push_back("No effect: " + text);
   }
   return lines;
@@ -250,7 +253,8 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
     if (by_hand) PlanWorkersByHand(*arguments.by_hand, config, plan);
     JobDisplay display(console, plan.start_s, arguments.log_placement, by_hand);
     display.UsePlaces(plan.places);
-    display.NoteAtStart([&](int64_t train) { return NotesAtStart(config, train); });
+    display.NoteAtStart(
+        [&](const events::Started& started) { return NotesAtStart(config, started); });
     JobOutcome outcome = WatchJobThroughLosses(plan, config, signals, console, display);
     if (by_hand) ForgetToken(*arguments.by_hand, dir);
     ReportOutcome(outcome, workers, dir, display.AtStep(), by_hand, console);

@@ -36,6 +36,22 @@ std::string SmallSlicesText(const config::Config& config) {
       kLeastCardSamples, advice, FormatCount(kLeastCardSamples * slices));
 }
 
+// What else bits depend on where the CPU computes.
+std::string OnProcessor(bool by_hand) {
+  return fmt::format(
+      "on the workers' instruction set{} and on the versions of oneDNN, the C library and Muster",
+      by_hand ? ""
+              : fmt::format(" ({} here)",
+                            config::Server::InstructionSet_Name(HostInstructionSets().back())));
+}
+
+// ... and where a card does. Which one it is, and with which libraries, its worker says when it has
+// loaded them (launch/job/device_text.h).
+constexpr const char* kOnCard =
+    "on the kind of card, its multiprocessors or its part (MIG), and on the versions of CUDA, "
+    "cuBLAS, "
+    "cuDNN and Muster, which are named when the workers have started";
+
 }  // namespace
 
 std::string BatchText(const config::Config& config) {
@@ -97,21 +113,22 @@ std::vector<std::string> BitsTexts(const config::Config& config, bool by_hand) {
         "the same in every run, and with run.slices={0} on any number of workers up to {0}",
         slices));
   }
+  const config::Worker& worker = config.worker();
+  const bool on_card = worker.backend() == config::Worker::CUDA;
   const bool rounded = config.cluster().wire_dtype() != config::Cluster::FP32;
   texts.push_back(fmt::format(
-      "they depend on run.{}, run.slices={}, worker.threads={}, worker.convolution={}{}, on the "
-      "workers' instruction set{} and on the versions of oneDNN, the C library and Muster",
+      "they depend on run.{}, run.slices={}, {}, worker.convolution={}{}, {}",
       config.run().has_batch_per_worker()
           ? fmt::format("batch_per_worker={}", config.run().batch_per_worker())
           : fmt::format("global_batch={}", config.run().global_batch()),
-      slices, config.worker().threads(),
-      config::Worker::Convolution_Name(config.worker().convolution()),
+      slices,
+      on_card ? "worker.precision=" + config::Worker::Precision_Name(worker.precision())
+              : fmt::format("worker.threads={}", worker.threads()),
+      config::Worker::Convolution_Name(worker.convolution()),
       rounded
           ? ", cluster.wire_dtype=" + config::Cluster::WireDtype_Name(config.cluster().wire_dtype())
           : "",
-      by_hand ? ""
-              : fmt::format(" ({} here)",
-                            config::Server::InstructionSet_Name(HostInstructionSets().back()))));
+      on_card ? std::string(kOnCard) : OnProcessor(by_hand)));
   return texts;
 }
 

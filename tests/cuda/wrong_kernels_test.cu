@@ -211,6 +211,47 @@ TEST_F(WrongKernelTest, RefusesLaunchesThatNoCardTakes) {
   EXPECT_EQ(launch(dim3(1), dim3(1), (48 << 10) + 1), cudaSuccess);
 }
 
+__global__ void ModestKernel() {}
+__global__ void GreedyKernel() {}
+
+// With the numbers that nvcc would give, which a test's kernels do not have: g++ compiles them.
+TEST_F(WrongKernelTest, RefusesBlocksThatNeedMoreThanACardHas) {
+  const auto launch = [&](int threads, size_t shared_bytes) {
+    ViolationRecorder recorder;
+    const cudaError_t error =
+        LaunchKernel(GreedyKernel, dim3(1), dim3(threads), shared_bytes, stream_);
+    cudaStreamSynchronize(stream_);
+    const std::vector<std::string> found = recorder.Take();
+    EXPECT_EQ(error == cudaSuccess, found.empty());
+    return found.empty() ? "" : found.front();
+  };
+  const auto declare = [](const KernelResources& resources) {
+    DeclareResources(reinterpret_cast<const void*>(GreedyKernel), resources);
+  };
+  declare({.registers = 64});
+  EXPECT_EQ(launch(1024, 0), "");
+  declare({.registers = 65});
+  EXPECT_THAT(launch(1024, 0),
+              AllOf(HasSubstr("GreedyKernel"), HasSubstr("1024 threads that need 65 registers"),
+                    HasSubstr("73728 of the 65536 that a card has")));
+  EXPECT_EQ(launch(896, 0), "");
+  declare({.registers = 255});
+  EXPECT_EQ(launch(256, 0), "");
+  EXPECT_THAT(launch(257, 0), HasSubstr("257 threads that need 255 registers"));
+  declare({.registers = 16, .shared_bytes = 40 << 10});
+  EXPECT_EQ(launch(256, 8 << 10), "");
+  EXPECT_THAT(launch(256, (8 << 10) + 4),
+              HasSubstr("49156 bytes of shared memory, 40960 of them its own"));
+  declare({.registers = 16, .most_threads = 128});
+  EXPECT_EQ(launch(128, 0), "");
+  EXPECT_THAT(launch(129, 0), HasSubstr("__launch_bounds__ say at most 128"));
+  // A kernel of which nothing was said is one of the backend's, or is missed.
+  EXPECT_EQ(LaunchKernel(ModestKernel, dim3(1), dim3(1), 0, stream_), cudaSuccess);
+  if (*MUSTER_REAL_PLUGIN != '\0') {
+    EXPECT_THAT(KernelsWithoutResources(), Contains(HasSubstr("ModestKernel")));
+  }
+}
+
 TEST_F(WrongKernelTest, AKernelThatFailsBreaksTheDevice) {
   float* const values = Upload<float>({1});
   FailCall("kernel", 2, cudaErrorLaunchFailure);

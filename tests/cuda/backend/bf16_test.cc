@@ -1,5 +1,6 @@
 // Ops whose activations are bfloat16, against plain loops on the same rounded numbers: what is left
 // is the rounding of results, 2^-9 each, and of what an op keeps in between.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "common/base/element_type.h"
@@ -33,6 +34,7 @@ TEST_P(Bf16Test, MatchesTheReference) {
     ExpectMatchesReference(*backend, c, inputs);
   }
   EXPECT_TRUE(software_gpu::Leaks().empty()) << software_gpu::Leaks().front();
+  EXPECT_THAT(software_gpu::KernelsWithoutResources(), ::testing::IsEmpty());
 }
 
 std::vector<OpCase> Cases() {

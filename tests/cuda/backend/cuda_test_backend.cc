@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/cuda/backend/host_facing.h"
@@ -18,6 +19,7 @@ class OneCard : public ::testing::Environment {
   }
   void TearDown() override {
     backend.reset();
+    EXPECT_THAT(software_gpu::KernelsWithoutResources(), ::testing::IsEmpty());
     EXPECT_TRUE(software_gpu::Leaks().empty()) << software_gpu::Leaks().front();
   }
 

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/cuda/software_gpu/kernel_resources.h"
+
 namespace muster::software_gpu {
 
 // See FailCall.
@@ -69,6 +71,12 @@ class ViolationRecorder {
   ViolationRecorder& operator=(const ViolationRecorder&) = delete;
   std::vector<std::string> Take();
 };
+
+// What a kernel needs of a card, where it is none of the backend's: their numbers are those of
+// libmuster_cuda.so, if nvcc has built it.
+void DeclareResources(const void* kernel, const KernelResources& resources);
+// Kernels that were launched although their numbers are not known, in words; none without nvcc.
+std::vector<std::string> KernelsWithoutResources();
 
 // As long as there is one, no stream begins any work.
 class Hold {

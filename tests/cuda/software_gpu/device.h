@@ -16,6 +16,7 @@
 #include "tests/cuda/software_gpu/control.h"
 #include "tests/cuda/software_gpu/device_memory.h"
 #include "tests/cuda/software_gpu/host_memory.h"
+#include "tests/cuda/software_gpu/kernel_table.h"
 #include "tests/cuda/software_gpu/stream.h"
 
 // What the runtime's handles point to.
@@ -62,7 +63,10 @@ class Device {
   cudaError_t failure() const { return failure_.load(); }
   void Fail(cudaError_t error);
   void ForgetFailure() { failure_ = cudaSuccess; }
-  // The most dynamic shared memory that the kernel may be launched with.
+  // What kernels need of a card.
+  KernelTable& kernels() { return kernels_; }
+  // The most shared memory that a block of the kernel may have, its own and what it is launched
+  // with.
   size_t SharedLimit(const void* kernel);
   void SetSharedLimit(const void* kernel, size_t bytes);
   // Whether this kernel is the one that FailCall("kernel") was for.
@@ -96,6 +100,7 @@ class Device {
   Options options_;
   DeviceMemory memory_;
   HostMemory host_;
+  KernelTable kernels_;
   std::atomic<cudaError_t> failure_ = cudaSuccess;
   std::atomic<int> steps_ = 0;
 

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "tests/cuda/software_gpu/block_runner.h"
 #include "tests/cuda/software_gpu/device.h"
 #include "tests/cuda/software_gpu/random.h"
+#include "tests/cuda/software_gpu/violation.h"
 
 namespace muster::software_gpu {
 namespace {
@@ -27,12 +29,14 @@ std::string WrongLaunch(const Kernel& kernel) {
     return fmt::format("a block of {} x {} x {} threads (at most 1024, and 64 in z)", block.x,
                        block.y, block.z);
   }
-  const size_t most_shared = Device::Get().SharedLimit(kernel.function);
+  Device& device = Device::Get();
+  const size_t most_shared = device.SharedLimit(kernel.function);
   if (kernel.shared_bytes > most_shared) {
     return fmt::format("{} bytes of dynamic shared memory (at most {})", kernel.shared_bytes,
                        most_shared);
   }
-  return "";
+  const std::optional<KernelResources> needs = device.kernels().Find(kernel.function);
+  return needs ? WhyTooLarge(*needs, threads, kernel.shared_bytes, most_shared) : "";
 }
 
 void RunKernel(const Kernel& kernel, const Work& work) {
@@ -58,7 +62,10 @@ cudaError_t EnqueueKernel(Kernel kernel, cudaStream_t stream) {
     Stream* const on = device.Find(stream, "a kernel");
     if (on == nullptr) return cudaErrorInvalidResourceHandle;
     const std::string wrong = WrongLaunch(kernel);
-    if (!wrong.empty()) return Refuse(cudaErrorInvalidConfiguration, "a launch with " + wrong);
+    if (!wrong.empty()) {
+      return Refuse(cudaErrorInvalidConfiguration,
+                    fmt::format("a launch of {} with {}", DescribeCode(kernel.function), wrong));
+    }
     const void* const function = kernel.function;
     on->Push(device.known(), "a kernel", function,
              [kernel = std::move(kernel)](const Work& work) { RunKernel(kernel, work); });

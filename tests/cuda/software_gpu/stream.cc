@@ -27,6 +27,7 @@ void Mark::Reach(const Clock& clock) {
 
 bool Mark::Wait(double seconds) {
   std::unique_lock lock(mutex_);
+  if (seconds <= 0) return reached_;  // asked again and again: no call of the system for that
   return changed_.wait_for(lock, std::chrono::duration<double>(seconds),
                            [this] { return reached_; });
 }

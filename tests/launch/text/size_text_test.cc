@@ -83,6 +83,18 @@ TEST(BitsTextsTest, NameEverythingThatBitsDependOn) {
   EXPECT_THAT(Bits(JobOf(1, 16)), HasSubstr("one slice is for one worker"));
 }
 
+TEST(BitsTextsTest, OfACardTheyDependOnOtherThings) {
+  config::Config config = JobOf(2, 256);
+  config.mutable_worker()->set_backend(config::Worker::CUDA);
+  config.mutable_worker()->set_precision(config::Worker::BF16);
+  EXPECT_THAT(
+      Bits(config),
+      AllOf(HasSubstr("run.slices=8, worker.precision=BF16, worker.convolution=AUTO, on the "
+                      "kind of card, its multiprocessors or its part (MIG)"),
+            HasSubstr("CUDA, cuBLAS, cuDNN and Muster"), Not(HasSubstr("oneDNN")),
+            Not(HasSubstr("instruction set")), Not(HasSubstr("worker.threads"))));
+}
+
 // What would break the promise is said instead of it.
 TEST(BitsTextsTest, SayWhatMakesThemFollowTheWorkers) {
   config::Config config = JobOf(2, 256);

@@ -11,6 +11,7 @@
 
 #ifndef MUSTER_CUDA_LIBRARY_FOLDERS
 #define MUSTER_CUDA_LIBRARY_FOLDERS ""
+#define MUSTER_CUDA_VERSION ""
 #endif
 
 namespace muster {
@@ -32,7 +33,8 @@ std::string FindPlugin() {
   const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   std::error_code ignored;
   for (const auto& folder : {here, here / ".." / "lib"}) {
-    if (std::filesystem::exists(folder / kPlugin, ignored)) return (folder / kPlugin).string();
+    const std::filesystem::path plugin = (folder / kPlugin).lexically_normal();
+    if (std::filesystem::exists(plugin, ignored)) return plugin.string();
   }
   throw Error(
       ExitCode::kFailure,
@@ -54,6 +56,31 @@ std::string LastError() {
   return message == nullptr ? "" : message;
 }
 
+// " of CUDA 13.0", where it is known.
+std::string OfVersion() {
+  constexpr const char* kVersion = MUSTER_CUDA_VERSION;
+  return *kVersion == '\0' ? "" : std::string(" of CUDA ") + kVersion;
+}
+
+// What the loader says of a library that is there: one that lacks what the plugin calls, or that is
+// no library.
+[[noreturn]] void ThrowUnloadable(const std::string& message) {
+  const bool lacks = message.find("undefined symbol") != std::string::npos ||
+                     message.find("version `") != std::string::npos;
+  if (lacks) {
+    throw Error(
+        ExitCode::kFailure,
+        "the CUDA backend cannot be loaded: {}: a library that is found is too old for it, or "
+        "of another release; put the folder of the CUDA toolkit's cuBLAS{} first on "
+        "LD_LIBRARY_PATH, or set worker.backend=CPU",
+        message, OfVersion());
+  }
+  throw Error(ExitCode::kFailure,
+              "the CUDA backend cannot be loaded: {}; install Muster anew, or set "
+              "worker.backend=CPU",
+              message);
+}
+
 // Opens a library, and before it those that it misses and that lie in one of the folders: once they
 // are loaded, the loader finds them by their names. `depth` bounds a circle.
 void* Open(const std::string& path, const std::vector<std::string>& folders, int depth) {
@@ -71,11 +98,12 @@ void* Open(const std::string& path, const std::vector<std::string>& folders, int
       }
     }
     if (found != nullptr) continue;
-    if (!missing) throw Error(ExitCode::kFailure, "the CUDA backend cannot be loaded: {}", message);
-    throw Error(ExitCode::kFailure,
-                "the CUDA backend needs {}, which is not found; install the CUDA toolkit's cuBLAS, "
-                "or put its folder on LD_LIBRARY_PATH, or set worker.backend=CPU",
-                *missing);
+    if (!missing) ThrowUnloadable(message);
+    throw Error(
+        ExitCode::kFailure,
+        "the CUDA backend needs {}, which is not found; install the CUDA toolkit's cuBLAS{}, "
+        "or put its folder on LD_LIBRARY_PATH, or set worker.backend=CPU",
+        *missing, OfVersion());
   }
 }
 
@@ -92,14 +120,21 @@ template <typename Function>
 Function* Find(void* library, const char* name, const std::string& path) {
   void* const symbol = ::dlsym(library, name);
   if (symbol == nullptr) {
-    throw Error(ExitCode::kFailure, "{} is no CUDA backend of Muster: it has no {}", path, name);
+    throw Error(ExitCode::kFailure,
+                "{} is no CUDA backend of Muster: it has no {}; install Muster anew, or set "
+                "worker.backend=CPU",
+                path, name);
   }
   return reinterpret_cast<Function*>(symbol);
 }
 
 }  // namespace
 
-std::string CudaLibraryFolders() { return MUSTER_CUDA_LIBRARY_FOLDERS; }
+// Where the build found them, and where NVIDIA's packages and its installer put them.
+std::string CudaLibraryFolders() {
+  return std::string(MUSTER_CUDA_LIBRARY_FOLDERS) +
+         ":/usr/local/cuda/lib64:/usr/local/cuda/targets/x86_64-linux/lib";
+}
 
 CudaWorker LoadCudaWorker(const CudaOptions& options, const std::string& folder_list) {
   const std::string path = FindPlugin();
@@ -108,7 +143,8 @@ CudaWorker LoadCudaWorker(const CudaOptions& options, const std::string& folder_
   const int version = Find<CudaPluginVersion>(library, kCudaPluginVersionName, path)();
   if (version != kCudaPluginVersion) {
     throw Error(ExitCode::kFailure,
-                "{} is of another build of Muster: expected version {} of its interface, got {}",
+                "{} is of another build of Muster: expected version {} of its interface, got {}; "
+                "install programs and plugin of one build, or set worker.backend=CPU",
                 path, kCudaPluginVersion, version);
   }
   if (options.convolution != CudaOptions::Convolution::kGemm) OpenCudnn(folders);

@@ -12,7 +12,7 @@ namespace muster {
 // Error(kFailure): no plugin, no library, a plugin of another build, no driver, no card.
 CudaWorker LoadCudaWorker(const CudaOptions& options, const std::string& folders);
 
-// Where the build found the CUDA toolkit's libraries; "" without a toolkit.
+// Where the CUDA toolkit's libraries may be, if the system's loader does not find them.
 std::string CudaLibraryFolders();
 
 }  // namespace muster

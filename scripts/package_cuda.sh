@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Makes build/package/libmuster_cuda-VERSION-cudaMAJOR-linux-x86_64.tar.gz, the CUDA backend for a package of
+# the same version: unpacked in the same folder, it adds one library and its licence. The package itself
+# never needs CUDA. scripts/package.sh calls this when it has made one.
+#
+#   scripts/package_cuda.sh [PACKAGE]   # default: the one in build/package
+#
+# Needs nvcc, and should run on Debian 12. Without nvcc it says so, and ends with exit code 0. What the
+# library needs beside the package: NVIDIA's driver, and cuBLAS of the same major version.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=build/package-cuda
+system='^(ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s)\.so'
+
+fail() { echo "package_cuda.sh: $*" >&2; exit 1; }
+
+cmake -S . -B $build -G Ninja -Wno-dev -DCMAKE_BUILD_TYPE=Release -DMUSTER_BUILD_TESTS=OFF \
+  -DMUSTER_BUILD_BENCH=OFF >/dev/null
+version=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' $build/CMakeCache.txt)
+name=muster-$version-linux-x86_64
+package=${1:-build/package/$name.tar.gz}
+# grep reads all of it: a pipe that is closed early would count as a failure.
+targets=$(cmake --build $build --target help)
+if ! grep -q '^muster_cuda:' <<<"$targets"; then
+  echo "No package of the CUDA backend: there is no CUDA toolkit (nvcc) here."
+  exit 0
+fi
+[[ -f $package ]] || fail "expected the package that this is for, $package: scripts/package.sh makes it"
+echo "Building the CUDA backend in $build ..."
+cmake --build $build --target muster_cuda -- --quiet
+library=$build/$name/lib/libmuster_cuda.so
+rm -rf "${build:?}/$name"
+install -D -s -m644 $build/lib/libmuster_cuda.so "$library"
+
+# Everything but CUDA's own is in the package or on every system.
+needed=$(objdump -p "$library" | awk '$1 == "NEEDED" { print $2 }')
+contents=$(tar -tzf "$package")
+for soname in $needed; do
+  [[ $soname =~ $system || $soname =~ ^libcublas(Lt)?\.so ]] && continue
+  grep -qxF "$name/lib/$soname" <<<"$contents" || fail "libmuster_cuda.so needs $soname, which $package does not have"
+done
+cublas=$(grep -E '^libcublas\.so' <<<"$needed") || fail "expected libcublas.so.MAJOR among $needed"
+major=${cublas##*.}
+scripts/check_symbols.sh "$library"
+
+mkdir -p $build/"$name"/licences
+cat >$build/"$name"/licences/libmuster_cuda.txt <<END
+lib/libmuster_cuda.so contains NVIDIA's CUDA runtime (libcudart_static.a, CUDA $major), which its licence allows to
+pass on with a program: https://docs.nvidia.com/cuda/eula. cuBLAS and cuDNN are not bundled.
+END
+result=$build/libmuster_cuda-$version-cuda$major-linux-x86_64.tar.gz
+tar -C $build --sort=name --owner=0 --group=0 --numeric-owner -cf - "$name" | gzip -9n >"$result"
+
+# A worker of the package loads it, as far as a machine without a card goes.
+try=$(mktemp -d)
+trap 'rm -rf "$try"' EXIT
+for file in "$package" "$result"; do tar -C "$try" -xzf "$file"; done
+cd "$try/$name"
+code=0
+bin/muster-worker --memory --rank 0 --config configs/smoke.txtpb --set cluster.workers=1 --set worker.backend=CUDA \
+  --set worker.soft_placement=false >"$try/log" 2>&1 || code=$?
+cd "$OLDPWD"
+said=$(tail -n 1 "$try/log")
+case "$code $said" in
+  0*) echo "A worker of the package computes on the card of this machine." ;;
+  *"no NVIDIA driver"* | *"no card that CUDA can use"*) echo "A worker of the package loads it, and finds no card here." ;;
+  *"is not found; install the CUDA toolkit's cuBLAS"*) echo "A worker of the package finds it, and no cuBLAS here." ;;
+  *) fail "a worker of the package does not take it: $said" ;;
+esac
+mkdir -p build/package
+mv "$result" build/package/
+result=build/package/${result##*/}
+echo "$result: $(stat -c %s "$result" | awk '{ printf "%.1f MB", $1 / 1e6 }'); unpack it where $name.tar.gz is unpacked."

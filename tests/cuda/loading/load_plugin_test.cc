@@ -1,0 +1,110 @@
+// Where CUDA is asked for and cannot be loaded, a worker ends with code 1 and one line that says
+// what is missing and what to do about it; with soft placement it goes on and the line is a
+// warning.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "tests/e2e/real_job.h"
+
+namespace muster::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+class LoadPluginTest : public RealJob {
+ protected:
+  LoadPluginTest() {
+    fs::create_directories(Path("bin"));
+    fs::create_directories(Path("lib"));
+    fs::copy_file(fs::path(MUSTER_BIN_DIR) / "muster-worker", Worker());
+  }
+
+  fs::path Worker() const { return Path("bin") / "muster-worker"; }
+  fs::path Plugin() const { return Path("lib") / "libmuster_cuda.so"; }
+  void Install(const std::string& kind) {
+    fs::copy_file(fs::path(MUSTER_PLUGINS) / kind / "libmuster_cuda.so", Plugin());
+  }
+  // A worker that makes its device and then says what memory it would use.
+  int Run(bool soft, const std::string& library_path = "") {
+    const std::string own = std::getenv("LD_LIBRARY_PATH") ? std::getenv("LD_LIBRARY_PATH") : "";
+    Process worker({fs::relative(Worker(), MUSTER_BIN_DIR), "--memory", "--rank", "0", "--config",
+                    Path("tiny.txtpb"), "--set", "worker.backend=CUDA", "--set",
+                    std::string("worker.soft_placement=") + (soft ? "true" : "false")},
+                   Path("log"), {.environment = {{"LD_LIBRARY_PATH", library_path + ":" + own}}});
+    const int code = worker.Wait(60);
+    log_ = worker.Log();
+    return code;
+  }
+  // The only line that it leaves.
+  std::string Refusal(const std::string& library_path = "") {
+    EXPECT_EQ(Run(false, library_path), 1) << log_;
+    EXPECT_EQ(std::count(log_.begin(), log_.end(), '\n'), 1) << log_;
+    EXPECT_THAT(log_, HasSubstr("worker.backend=CPU"));  // what to do, at the least
+    return log_;
+  }
+
+  std::string log_;
+};
+
+TEST_F(LoadPluginTest, WithoutAPlugin) {
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("this build of Muster has no CUDA backend"),
+                               HasSubstr("libmuster_cuda.so"), HasSubstr(Path("bin").string())));
+}
+
+TEST_F(LoadPluginTest, WithSoftPlacementTheLineIsAWarning) {
+  EXPECT_EQ(Run(true), 0) << log_;
+  EXPECT_THAT(log_, AllOf(HasSubstr("computing on the CPU in FP32 (worker.soft_placement): "),
+                          HasSubstr("has no CUDA backend"), HasSubstr("\"what\":")));
+}
+
+TEST_F(LoadPluginTest, WithoutALibraryThatItNeeds) {
+  Install("needs_library");
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("needs libmuster_stand_in.so.13, which is not found"),
+                               HasSubstr("LD_LIBRARY_PATH")));
+}
+
+TEST_F(LoadPluginTest, WithALibraryThatIsTooOld) {
+  Install("needs_library");
+  EXPECT_THAT(Refusal(std::string(MUSTER_STAND_INS) + "/old"),
+              AllOf(HasSubstr("muster_stand_in_matmul"), HasSubstr("too old"),
+                    HasSubstr("LD_LIBRARY_PATH")));
+}
+
+// With the library that it was linked with it is loaded, and found to be of another build.
+TEST_F(LoadPluginTest, OfAnotherBuild) {
+  Install("needs_library");
+  EXPECT_THAT(Refusal(std::string(MUSTER_STAND_INS) + "/new"), HasSubstr("of another build"));
+  fs::remove(Plugin());
+  Install("of_another_build");
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("of another build"), HasSubstr("got -1")));
+}
+
+TEST_F(LoadPluginTest, OfSomebodyElse) {
+  Install("foreign");
+  EXPECT_THAT(Refusal(), HasSubstr("is no CUDA backend of Muster"));
+}
+
+TEST_F(LoadPluginTest, OfACopyThatStoppedHalfway) {
+  std::ofstream(Plugin()) << "\x7f"
+                             "ELF";
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("cannot be loaded"), HasSubstr(Plugin().string())));
+}
+
+// The real one, with the real libraries, as far as a machine without a card goes.
+TEST_F(LoadPluginTest, WithoutADriver) {
+  if (*MUSTER_REAL_PLUGIN == '\0') GTEST_SKIP() << "no nvcc here: nothing is compiled for a card";
+  fs::create_symlink(MUSTER_REAL_PLUGIN, Plugin());
+  if (Run(false) == 0) GTEST_SKIP() << "there is a card";
+  EXPECT_THAT(Refusal(), AnyOf(HasSubstr("no NVIDIA driver"), HasSubstr("no card that CUDA can")));
+}
+
+}  // namespace
+}  // namespace muster::testing

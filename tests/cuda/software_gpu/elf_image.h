@@ -1,0 +1,48 @@
+// The parts of an ELF file: of a program, a library, or a card's code within one.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muster::software_gpu {
+
+struct ElfSection {
+  std::string name;
+  uint32_t type = 0;
+  uint32_t link = 0;       // another section: a symbol table's names
+  uint64_t size = 0;       // once it is loaded
+  std::string_view bytes;  // in the file; empty where there are none
+};
+
+struct ElfSymbol {
+  std::string name;
+  unsigned char info = 0;
+  uint64_t value = 0;
+};
+
+// `file` must outlive what is returned. Throws Error where it is no ELF file of 64 bits.
+std::vector<ElfSection> ReadElfSections(std::string_view file);
+// Of its symbol table, in its order. Empty if it has none.
+std::vector<ElfSymbol> ReadElfSymbols(const std::vector<ElfSection>& sections);
+
+// A T at this place. Throws Error behind the end.
+template <typename T>
+T ReadAt(std::string_view bytes, uint64_t offset);
+
+std::string ReadWholeFile(const std::string& path);
+
+// A template's body, for those who read other things than ELF.
+void RequireBytes(std::string_view bytes, uint64_t offset, uint64_t count);
+
+template <typename T>
+T ReadAt(std::string_view bytes, uint64_t offset) {
+  RequireBytes(bytes, offset, sizeof(T));
+  T value;
+  std::memcpy(&value, bytes.data() + offset, sizeof value);
+  return value;
+}
+
+}  // namespace muster::software_gpu
