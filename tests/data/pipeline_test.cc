@@ -136,6 +136,40 @@ class TrainPipeline : public ::testing::Test {
   TrainPipelineOptions options_;
 };
 
+// Samples and labels are the same; nobody reads an image, and none is kept.
+TEST_F(TrainPipeline, SaysOnlyWhichSamplesWhereTheDeviceMakesTheImages) {
+  const std::vector<Kept> all = All(options_);
+  set_.on_read = [](int64_t) { ADD_FAILURE() << "an image was read"; };
+  options_.images = ImagesBy::kDevice;
+  const auto pipeline = MakeTrainPipeline(set_, options_);
+  for (const Kept& expected : all) {
+    const PreparedBatch& batch = pipeline->Next(kDeadline);
+    EXPECT_EQ(batch.images, nullptr);
+    EXPECT_EQ(std::vector(batch.labels, batch.labels + batch.count), expected.labels);
+    EXPECT_EQ(std::vector(batch.sample_ids, batch.sample_ids + batch.count), expected.sample_ids);
+    EXPECT_EQ(batch.epoch, expected.epoch);
+  }
+}
+
+// A batch that was looked at is the next one, and stays as long as that.
+TEST_F(TrainPipeline, ShowsTheNextBatchWhenItIsReady) {
+  const std::vector<Kept> all = All(options_);
+  const auto pipeline = MakeTrainPipeline(set_, options_);
+  const PreparedBatch* ahead = nullptr;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const PreparedBatch& batch = pipeline->Next(kDeadline);
+    EXPECT_TRUE(ahead == nullptr || ahead == &batch);
+    EXPECT_EQ(Keep(batch, kCrop), all[i]);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    do {
+      std::this_thread::yield();
+      ahead = pipeline->Peek();
+    } while (ahead == nullptr && i + 1 < all.size() && std::chrono::steady_clock::now() < end);
+    ASSERT_EQ(ahead == nullptr, i + 1 == all.size());
+    EXPECT_EQ(Keep(batch, kCrop), all[i]);
+  }
+}
+
 TEST_F(TrainPipeline, GivesTheSameBatchesWhateverTheThreads) {
   // 10, 10, 3 samples; 16 slices leave some empty and all uneven.
   for (int64_t slices : {1, 3, 16}) {

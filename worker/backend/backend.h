@@ -17,12 +17,14 @@
 
 #include "common/base/element_type.h"
 #include "common/graph/graph.h"
+#include "worker/backend/image_op.h"
 #include "worker/backend/op.h"
 
 namespace muster {
 
 // Each does what it was given in that order. Between queues there is no order but what Await makes.
-enum class Queue { kCompute, kCopyIn, kCopyOut };
+// kInput: what makes batches (image_op.h).
+enum class Queue { kCompute, kCopyIn, kCopyOut, kInput };
 
 // A place in a queue. The host asks whether the queue has come that far.
 class Event {
@@ -92,6 +94,8 @@ class Backend {
   // Any layer but flatten (which moves nothing) and the loss.
   virtual std::unique_ptr<Op> MakeOp(const Layer& layer, const OpOptions& options) = 0;
   virtual std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) = 0;
+  // Null where batches are made at the host.
+  virtual std::unique_ptr<ImageOp> MakeImageOp(const ImageRecipe& recipe) = 0;
 
   // All of these on kCompute.
   virtual void Zero(void* to, size_t bytes) = 0;

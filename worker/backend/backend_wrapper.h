@@ -45,6 +45,9 @@ class BackendWrapper : public Backend {
   std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) override {
     return backend_->MakeLoss(layer, options);
   }
+  std::unique_ptr<ImageOp> MakeImageOp(const ImageRecipe& recipe) override {
+    return backend_->MakeImageOp(recipe);
+  }
 
   void Zero(void* to, size_t bytes) override { backend_->Zero(to, bytes); }
   void ToActivations(void* to, const float* from, int64_t count) override {

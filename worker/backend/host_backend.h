@@ -29,6 +29,8 @@ class HostBackend : public Backend {
   void Await(Queue, Event&) final {}
   void Drain() final {}
 
+  std::unique_ptr<ImageOp> MakeImageOp(const ImageRecipe&) final { return nullptr; }
+
   void Zero(void* to, size_t bytes) final { std::memset(to, 0, bytes); }
   void ToActivations(void*, const float*, int64_t) final { MUSTER_CHECK(!"they are floats"); }
 

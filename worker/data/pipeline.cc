@@ -38,6 +38,7 @@ class TrainSource final : public BatchSource {
     return (batch + options_.plan.slices - 1) / options_.plan.slices;
   }
   Shape shape() const override { return preprocessor_.shape(); }
+  ImagesBy images() const override { return options_.images; }
 
   PreparedBatch Describe(int64_t number) const override {
     PreparedBatch batch;
@@ -65,6 +66,7 @@ class TrainSource final : public BatchSource {
       const int64_t sample = (*order)[static_cast<size_t>(places.begin + i)];
       buffer.sample_ids[i] = sample;
       buffer.labels[i] = dataset_.Label(sample);
+      if (options_.images == ImagesBy::kDevice) continue;
       preprocessor_.Apply(dataset_.Planes(sample, pixels),
                           preprocessor_.Draw(options_.seed, batch.epoch, sample),
                           buffer.images + i * preprocessor_.shape().elements());
@@ -84,11 +86,12 @@ class TrainSource final : public BatchSource {
 class EvaluationSource final : public BatchSource {
  public:
   EvaluationSource(const Dataset& dataset, const config::Data& data, int64_t block_size,
-                   Range blocks)
+                   Range blocks, ImagesBy images)
       : dataset_(dataset),
         preprocessor_(data.preprocess(), dataset.shape()),
         block_size_(block_size),
-        blocks_(blocks) {
+        blocks_(blocks),
+        images_(images) {
     MUSTER_CHECK(block_size > 0 && 0 <= blocks.begin && blocks.begin <= blocks.end);
     MUSTER_CHECK(blocks.end <= (dataset.size() + block_size - 1) / block_size);
   }
@@ -96,6 +99,7 @@ class EvaluationSource final : public BatchSource {
   int64_t batches() const override { return blocks_.size(); }
   int64_t max_samples() const override { return std::min(block_size_, dataset_.size()); }
   Shape shape() const override { return preprocessor_.shape(); }
+  ImagesBy images() const override { return images_; }
 
   PreparedBatch Describe(int64_t number) const override {
     PreparedBatch batch;
@@ -116,6 +120,7 @@ class EvaluationSource final : public BatchSource {
       const int64_t sample = batch.index * block_size_ + i;
       buffer.sample_ids[i] = sample;
       buffer.labels[i] = dataset_.Label(sample);
+      if (images_ == ImagesBy::kDevice) continue;
       preprocessor_.Apply(dataset_.Planes(sample, pixels), preprocessor_.Centre(),
                           buffer.images + i * preprocessor_.shape().elements());
     }
@@ -126,6 +131,7 @@ class EvaluationSource final : public BatchSource {
   const Preprocessor preprocessor_;
   const int64_t block_size_;
   const Range blocks_;
+  const ImagesBy images_;
 };
 
 std::unique_ptr<BatchPipeline> MakeRing(std::unique_ptr<BatchSource> source,
@@ -148,8 +154,9 @@ std::unique_ptr<BatchPipeline> MakeTrainPipeline(const Dataset& dataset,
 
 std::unique_ptr<BatchPipeline> MakeEvaluationPipeline(const Dataset& dataset,
                                                       const config::Data& data, int64_t block_size,
-                                                      Range blocks) {
-  return MakeRing(std::make_unique<EvaluationSource>(dataset, data, block_size, blocks), data);
+                                                      Range blocks, ImagesBy images) {
+  return MakeRing(std::make_unique<EvaluationSource>(dataset, data, block_size, blocks, images),
+                  data);
 }
 
 }  // namespace muster

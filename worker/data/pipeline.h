@@ -14,7 +14,8 @@
 namespace muster {
 
 // One slice of one step (training) or one block of the test set (evaluation), preprocessed.
-// images: [count, height, width, channels] of the preprocessed shape, 64-byte aligned.
+// images: [count, height, width, channels] of the preprocessed shape, 64-byte aligned; null where
+// somebody else makes them (ImagesBy).
 struct PreparedBatch {
   int64_t step = 0;   // training: the step. Evaluation: 0
   int64_t index = 0;  // training: the slice. Evaluation: the block
@@ -25,6 +26,10 @@ struct PreparedBatch {
   const int64_t* sample_ids = nullptr;
 };
 
+// Who turns stored images into a batch: these threads, or the device, which has them and is told
+// which samples (worker/nn/stored_images.h). Then the threads find out no more than that.
+enum class ImagesBy { kHost, kDevice };
+
 // Owner: the trainer. Next() is called from one thread; the batch it returns stays valid until
 // the next call. The contents of a batch are a pure function of (seed, step, slice): they do not
 // depend on threads, depth, or which worker asks.
@@ -34,6 +39,8 @@ class BatchPipeline {
   // Waits for the next batch. Rethrows what a prefetch thread threw. Throws Error(kDeadline) after
   // `deadline_s`.
   virtual const PreparedBatch& Next(double deadline_s) = 0;
+  // What Next() will return, if it is ready by now; else null. Valid as long as after that Next().
+  virtual const PreparedBatch* Peek() = 0;
 };
 
 // The shuffled orders of epochs, which several pipelines of one dataset and seed can share, so that
@@ -48,6 +55,7 @@ struct TrainPipelineOptions {
   uint64_t seed = 0;
   config::Data data;                              // preprocess, prefetch_threads, prefetch_batches
   std::shared_ptr<EpochOrders> orders = nullptr;  // null: its own
+  ImagesBy images = ImagesBy::kHost;
 };
 // `dataset` must outlive the pipeline. The destructor stops and joins the threads at once.
 std::unique_ptr<BatchPipeline> MakeTrainPipeline(const Dataset& dataset,
@@ -57,10 +65,12 @@ std::unique_ptr<BatchPipeline> MakeTrainPipeline(const Dataset& dataset,
 // samples (the last one of the set may be smaller).
 std::unique_ptr<BatchPipeline> MakeEvaluationPipeline(const Dataset& dataset,
                                                       const config::Data& data, int64_t block_size,
-                                                      Range blocks);
+                                                      Range blocks,
+                                                      ImagesBy images = ImagesBy::kHost);
 
 // The memory of a pipeline of so many batches, each of up to `samples` samples of this shape.
-size_t PrefetchBytes(int64_t batches, int64_t samples, const Shape& shape, int prefetch_batches);
+size_t PrefetchBytes(int64_t batches, int64_t samples, const Shape& shape, int prefetch_batches,
+                     ImagesBy images);
 
 // The order of the `size` samples of one epoch: a Philox-keyed permutation.
 std::vector<int64_t> EpochOrder(int64_t size, uint64_t seed, int64_t epoch);

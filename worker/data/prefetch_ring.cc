@@ -27,10 +27,12 @@ size_t ImageBytes(size_t samples, const Shape& shape) {
 
 }  // namespace
 
-size_t PrefetchBytes(int64_t batches, int64_t samples, const Shape& shape, int prefetch_batches) {
+size_t PrefetchBytes(int64_t batches, int64_t samples, const Shape& shape, int prefetch_batches,
+                     ImagesBy images) {
   const auto count = static_cast<size_t>(samples);
   return SlotCount(batches, prefetch_batches) *
-         (ImageBytes(count, shape) + count * (sizeof(int32_t) + sizeof(int64_t)));
+         ((images == ImagesBy::kHost ? ImageBytes(count, shape) : 0) +
+          count * (sizeof(int32_t) + sizeof(int64_t)));
 }
 
 PrefetchRing::PrefetchRing(std::unique_ptr<BatchSource> source, int threads, int depth)
@@ -64,6 +66,9 @@ void PrefetchRing::Allocate() {
   const auto samples = static_cast<size_t>(source_->max_samples());
   const size_t bytes = ImageBytes(samples, source_->shape());
   for (Slot& slot : slots_) {
+    slot.labels.resize(samples);
+    slot.sample_ids.resize(samples);
+    if (source_->images() == ImagesBy::kDevice) continue;
     slot.images.reset(static_cast<float*>(std::aligned_alloc(kAlignment, bytes)));
     if (slot.images == nullptr) {
       throw Error(ExitCode::kFailure,
@@ -71,8 +76,6 @@ void PrefetchRing::Allocate() {
                   "data.prefetch_batches or the batch.",
                   slots_.size(), samples, bytes);
     }
-    slot.labels.resize(samples);
-    slot.sample_ids.resize(samples);
   }
 }
 
@@ -97,6 +100,13 @@ const PreparedBatch& PrefetchRing::Next(double deadline_s) {
   if (slot.error) std::rethrow_exception(slot.error);
   ++next_;
   return slot.batch;
+}
+
+const PreparedBatch* PrefetchRing::Peek() {
+  const std::lock_guard lock(mutex_);
+  if (next_ == source_->batches()) return nullptr;
+  const Slot& slot = SlotOf(next_);
+  return slot.ready == next_ && !slot.error ? &slot.batch : nullptr;
 }
 
 int64_t PrefetchRing::Claim(const std::stop_token& stop) {

@@ -18,7 +18,7 @@ namespace muster {
 
 // Where a batch is written: room for BatchSource::max_samples() samples.
 struct BatchBuffer {
-  float* images;
+  float* images;  // null where the source has none
   int32_t* labels;
   int64_t* sample_ids;
 };
@@ -30,6 +30,7 @@ class BatchSource {
   virtual int64_t batches() const = 0;      // numbered from 0
   virtual int64_t max_samples() const = 0;  // of any batch
   virtual Shape shape() const = 0;          // of a sample
+  virtual ImagesBy images() const = 0;
   // Step, index, epoch and count of a batch, without its contents.
   virtual PreparedBatch Describe(int64_t number) const = 0;
   virtual std::string Name(int64_t number) const = 0;  // for messages: "step 7, slice 2"
@@ -47,6 +48,7 @@ class PrefetchRing final : public BatchPipeline {
   ~PrefetchRing() override;
 
   const PreparedBatch& Next(double deadline_s) override;
+  const PreparedBatch* Peek() override;
 
  private:
   struct FreeDeleter {

@@ -39,12 +39,62 @@ size_t InputStage::BytesFor(int64_t count) const {
 
 void InputStage::Allocate(int64_t count) {
   if (!needed()) return;
+  staged_ = {};
   for (Set& set : sets_) {
     set = {.memory = backend_.Allocate(PlacesFor(count).all),
-           .copied = backend_.MakeEvent(),
+           .there = backend_.MakeEvent(),
            .released = backend_.MakeEvent(),
            .returned = backend_.MakeEvent()};
   }
+}
+
+void InputStage::Use(StoredImages* images) {
+  MUSTER_CHECK(needed() || images == nullptr);
+  images_ = images;
+  staged_ = {};
+}
+
+// What is queued on kCopyIn from now on may write the set.
+void InputStage::AwaitUses(Set& set) {
+  backend_.Await(Queue::kCopyIn, *set.released);
+  backend_.Await(Queue::kCopyIn, *set.returned);
+  backend_.Await(Queue::kCopyIn, *set.there);  // of a batch that was made, and not wanted then
+}
+
+void InputStage::CopyIn(Set& set, const TowerInput& input) {
+  const Places places = PlacesFor(input.count);
+  const auto n = static_cast<size_t>(input.count);
+  AwaitUses(set);
+  backend_.CopyIn(At<float>(*set.memory, places.images), input.images,
+                  n * static_cast<size_t>(image_) * sizeof(float));
+  backend_.CopyIn(At<int32_t>(*set.memory, places.labels), input.labels, n * sizeof(int32_t));
+  if (input.sample_ids != nullptr) {
+    backend_.CopyIn(At<int64_t>(*set.memory, places.sample_ids), input.sample_ids,
+                    n * sizeof(int64_t));
+  }
+  backend_.Record(Queue::kCopyIn, *set.there);
+}
+
+void InputStage::MakeIn(Set& set, const TowerInput& input) {
+  const Places places = PlacesFor(input.count);
+  auto* const sample_ids = At<int64_t>(*set.memory, places.sample_ids);
+  AwaitUses(set);
+  backend_.CopyIn(sample_ids, input.sample_ids, static_cast<size_t>(input.count) * sizeof(int64_t));
+  backend_.Record(Queue::kCopyIn, *set.there);
+  backend_.Await(Queue::kInput, *set.there);
+  images_->Make(sample_ids, input.count, input.epoch,
+                At<std::byte>(*set.memory, converts() ? places.activations : places.images),
+                At<int32_t>(*set.memory, places.labels));
+  backend_.Record(Queue::kInput, *set.there);
+}
+
+void InputStage::Stage(const TowerInput& input) {
+  if (images_ == nullptr || input.count == 0 || input.key == BatchKey{}) return;
+  Set& set = sets_[1 - current_];
+  MUSTER_CHECK(set.memory != nullptr);
+  staged_ = {};
+  MakeIn(set, input);
+  staged_ = input.key;
 }
 
 DeviceInput InputStage::Bring(const TowerInput& input, LossSums& sums) {
@@ -58,27 +108,23 @@ DeviceInput InputStage::Bring(const TowerInput& input, LossSums& sums) {
             .predictions = input.predictions,
             .logits = input.logits};
   }
+  const bool staged = staged_ != BatchKey{} && staged_ == input.key;
+  staged_ = {};
   current_ = 1 - current_;
   Set& set = sets_[current_];
   MUSTER_CHECK(set.memory != nullptr);
-  const Places places = PlacesFor(input.count);
-  const auto n = static_cast<size_t>(input.count), numbers = n * static_cast<size_t>(image_);
-  auto* const images = At<float>(*set.memory, places.images);
-  auto* const labels = At<int32_t>(*set.memory, places.labels);
-  auto* const sample_ids = At<int64_t>(*set.memory, places.sample_ids);
-  backend_.Await(Queue::kCopyIn, *set.released);
-  backend_.Await(Queue::kCopyIn, *set.returned);
-  backend_.CopyIn(images, input.images, numbers * sizeof(float));
-  backend_.CopyIn(labels, input.labels, n * sizeof(int32_t));
-  if (input.sample_ids != nullptr) {
-    backend_.CopyIn(sample_ids, input.sample_ids, n * sizeof(int64_t));
+  if (images_ == nullptr) {
+    CopyIn(set, input);
+  } else if (!staged) {
+    MakeIn(set, input);
   }
-  backend_.Record(Queue::kCopyIn, *set.copied);
-  backend_.Await(Queue::kCompute, *set.copied);
+  backend_.Await(Queue::kCompute, *set.there);
+  const Places places = PlacesFor(input.count);
+  auto* const images = At<float>(*set.memory, places.images);
   DeviceInput device{.count = input.count,
                      .images = images,
-                     .labels = labels,
-                     .sample_ids = sample_ids,
+                     .labels = At<int32_t>(*set.memory, places.labels),
+                     .sample_ids = At<int64_t>(*set.memory, places.sample_ids),
                      .epoch = input.epoch,
                      .sums = At<LossSums>(*set.memory, places.sums),
                      .predictions = input.predictions == nullptr
@@ -87,7 +133,7 @@ DeviceInput InputStage::Bring(const TowerInput& input, LossSums& sums) {
                      .logits = input.logits};
   if (converts()) {
     void* const activations = At<std::byte>(*set.memory, places.activations);
-    backend_.ToActivations(activations, images, static_cast<int64_t>(numbers));
+    if (images_ == nullptr) backend_.ToActivations(activations, images, input.count * image_);
     device.images = activations;
   }
   return device;

@@ -56,6 +56,12 @@ class Tower::Impl {
     NameFailure("weights as the kernels want them", [&] { layouts_->Allocate(); });
   }
 
+  void UseImages(Mode mode, StoredImages* images) { modes_.at(mode).input.Use(images); }
+  void Stage(const TowerInput& input, Mode mode) {
+    backend_.Enter();
+    modes_.at(mode).input.Stage(input);
+  }
+
   TowerMemory memory() const {
     return {.training = modes_.at(Mode::kTraining).bytes(),
             .evaluation = modes_.at(Mode::kInference).bytes(),
@@ -198,6 +204,9 @@ void Tower::Prepare(int64_t count, Mode mode) {
   impl_->Plan(count, mode);
   impl_->Allocate();
 }
+
+void Tower::UseImages(Mode mode, StoredImages* images) { impl_->UseImages(mode, images); }
+void Tower::Stage(const TowerInput& input, Mode mode) { impl_->Stage(input, mode); }
 
 TowerMemory Tower::memory() const { return impl_->memory(); }
 

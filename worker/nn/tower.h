@@ -16,6 +16,7 @@
 
 #include "common/graph/graph.h"
 #include "worker/backend/backend.h"
+#include "worker/nn/stored_images.h"
 #include "worker/nn/tower_input.h"
 
 namespace muster {
@@ -44,6 +45,15 @@ class Tower {
   // and gradients of 0.
   void Prepare(int64_t count, Mode mode);
   TowerMemory memory() const;
+
+  // Batches of this mode are made of these images by the device, which then reads no more of an
+  // input than its sample_ids and epoch. Null: they come from the host again. The images must
+  // outlive the tower's use of them.
+  void UseImages(Mode mode, StoredImages* images);
+  // The batch of the next Forward of this mode, if its key is this one's: where the device makes
+  // batches, it makes this one while it still computes on the one before. Its sample_ids must stay
+  // until what is queued on Queue::kCopyIn is done. Others lose nothing but time.
+  void Stage(const TowerInput& input, Mode mode);
 
   // Runs all layers on `input` with `weights` (graph.arena_floats() floats). Calls
   // before_layer(i) before the ops that read the variables of layer i are queued, for each layer

@@ -19,15 +19,15 @@ void Trainer::Evaluate(const Order& order) {
   trace::AtStep(order.version);
   const trace::Span span("evaluate");
   MUSTER_CHECK(order.blocks.end <= BlockCount(data_.test->size(), order.block_size));
-  const auto blocks =
-      MakeEvaluationPipeline(*data_.test, config_.data(), order.block_size, order.blocks);
+  const auto blocks = MakeEvaluationPipeline(*data_.test, config_.data(), order.block_size,
+                                             order.blocks, images_->test_by());
   const DrainAtExit drain{backend_};  // before the pipeline's memory goes
   work_ = {.order = order};
   const bool predicts = order.predictions || order.images > 0;
   predictions_.resize(predicts ? static_cast<size_t>(order.block_size) : size_t{0});
   if (order.average && order.blocks.empty()) AwaitAverage();
   for (int64_t block = order.blocks.begin; block < order.blocks.end; ++block) {
-    EvaluateBlock(blocks->Next(config_.deadlines().progress_s()));
+    EvaluateBlock(blocks->Next(config_.deadlines().progress_s()), *blocks);
   }
 }
 
@@ -42,7 +42,7 @@ void Trainer::AwaitAverage() {
   }
 }
 
-void Trainer::EvaluateBlock(const PreparedBatch& batch) {
+void Trainer::EvaluateBlock(const PreparedBatch& batch, BatchPipeline& blocks) {
   const Order& order = work_.order;
   // Layouts derived from W(version) are not those of its average: a number that no version has.
   const int64_t contents = order.average ? -1 - order.version : order.version;
@@ -56,19 +56,16 @@ void Trainer::EvaluateBlock(const PreparedBatch& batch) {
         weights_.Use(client_.Weights(order.version));
       }
       LossSums& sums = work_.sums.emplace_back();
+      TowerInput input = InputOf(batch);
+      input.predictions = predictions_.empty() ? nullptr : predictions_.data();
       tower_.Forward(
-          {.count = batch.count,
-           .images = batch.images,
-           .labels = batch.labels,
-           .sample_ids = batch.sample_ids,
-           .epoch = 0,
-           .predictions = predictions_.empty() ? nullptr : predictions_.data()},
-          Mode::kInference, weights_.floats(), contents,
+          input, Mode::kInference, weights_.floats(), contents,
           [this](int layer) {
             if (!work_.order.average) AwaitLayer(layer);
           },
           sums);
       backend_.Record(Queue::kCopyOut, *results_copied_);
+      StageNext(blocks, Mode::kInference);
       AwaitDevice(*results_copied_, config_.deadlines().progress_s());
       ReportBlock(batch, sums);
       work_.sums.clear();

@@ -18,6 +18,7 @@ std::unique_ptr<BatchPipeline> Trainer::MakeBatches(int64_t first_step, int64_t 
   options.seed = config_.run().seed();
   options.data = config_.data();
   options.orders = orders_;
+  options.images = images_->train_by();
   return MakeTrainPipeline(*data_.train, options);
 }
 
@@ -28,7 +29,8 @@ void Trainer::TrainStep(Order order) {
   if (pipeline_ == nullptr || order.assignment != share_ || order.version != next_step_) {
     std::vector<TreeNode> nodes;
     for (const WorkLease& lease : order.leases) nodes.push_back(lease.node);
-    pipeline_.reset();  // its threads first
+    AwaitDevice(*input_copied_, StepLimit());  // of a batch that was made ahead
+    pipeline_.reset();                         // its threads first
     pipeline_ = MakeBatches(order.version, client_.plan().total_steps, nodes);
   }
   share_ = order.assignment;
@@ -86,12 +88,7 @@ LossSums& Trainer::Forward(const PreparedBatch& batch) {
       weights_.Use(client_.Weights(work_.order.version));
       LossSums& sums = work_.sums.emplace_back();  // stays where it is until the next step
       tower_.Forward(
-          {.count = batch.count,
-           .images = batch.images,
-           .labels = batch.labels,
-           .sample_ids = batch.sample_ids,
-           .epoch = batch.epoch},
-          Mode::kTraining, weights_.floats(), work_.order.version,
+          InputOf(batch), Mode::kTraining, weights_.floats(), work_.order.version,
           [this](int layer) { AwaitLayer(layer); }, sums);
       return sums;
     } catch (const Superseded&) {
@@ -165,6 +162,7 @@ bool Trainer::ComputeSlice(int64_t slice, size_t level, const std::vector<size_t
   tower_.Backward(scale, weights_.floats(), gradients_.Level(level), [&](int layer) {
     if (last) LayerDone(layer, pending);
   });
+  StageNext(*work_.batches, Mode::kTraining);
   BookCompute(forward);
   // A gradient that is added here is what would have come of it at the server.
   if (!last) {

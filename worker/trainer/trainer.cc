@@ -54,7 +54,22 @@ Trainer::Trainer(const config::Config& config, const Graph& graph, const Dataset
   for (const int64_t version : {0, 1}) weights_.Use(client.Weights(version));
   PlanTower(client.plan(), data.test->size(), config.evaluation().batch(), tower_);
   tower_.Allocate();
+  BringImages();
   pipeline_ = MakeBatches(next_step_, client.plan().total_steps, share.nodes);
+}
+
+// Last of all: they get of what is left of the device's memory.
+void Trainer::BringImages() {
+  size_t left = backend_.memory_use().available;
+  if (config_.evaluation().use_ema()) {  // which comes with the first evaluation
+    left -= std::min(left, DeviceView::BytesFor(backend_, graph_.arena_floats()));
+  }
+  const LargestBatches largest = LargestBatchesOf(client_.plan(), next_step_, data_.test->size(),
+                                                  config_.evaluation().batch());
+  images_ = std::make_unique<DeviceImages>(config_, data_, backend_, largest, left);
+  images_->Upload();
+  tower_.UseImages(Mode::kTraining, images_->train());
+  tower_.UseImages(Mode::kInference, images_->test());
 }
 
 // Before the memory goes that the device may be working on.
@@ -109,6 +124,24 @@ void Trainer::BeginAnew() {
   work_ = {};
   times_.Clear();
   client_.ReportReady();
+}
+
+TowerInput Trainer::InputOf(const PreparedBatch& batch) {
+  return {.count = batch.count,
+          .images = batch.images,
+          .labels = batch.labels,
+          .sample_ids = batch.sample_ids,
+          .epoch = batch.epoch,
+          .key = {batch.step, batch.index}};
+}
+
+void Trainer::StageNext(BatchPipeline& batches, Mode mode) {
+  const auto by = mode == Mode::kTraining ? images_->train_by() : images_->test_by();
+  if (by == ImagesBy::kHost) return;
+  const PreparedBatch* const next = batches.Peek();
+  if (next == nullptr) return;
+  tower_.Stage(InputOf(*next), mode);
+  backend_.Record(Queue::kCopyIn, *input_copied_);
 }
 
 void Trainer::BookCompute(Clock::time_point begin) {

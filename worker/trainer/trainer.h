@@ -17,6 +17,7 @@
 #include "worker/nn/completions.h"
 #include "worker/nn/tower.h"
 #include "worker/trainer/device_gradients.h"
+#include "worker/trainer/device_images.h"
 #include "worker/trainer/device_weights.h"
 #include "worker/trainer/slice_guard.h"
 
@@ -44,6 +45,8 @@ class Trainer {
  private:
   using Clock = std::chrono::steady_clock;
 
+  void BringImages();
+
   // train_step.cc
   void TrainStep(Order order);
   // Work of somebody else's, in the middle of what is under way, which then begins its forward pass
@@ -59,6 +62,9 @@ class Trainer {
                   bool last);
   bool ComputeSlice(int64_t slice, size_t level, const std::vector<size_t>& pending, bool last);
   LossSums& Forward(const PreparedBatch& batch);
+  static TowerInput InputOf(const PreparedBatch& batch);
+  // The device makes the next batch while it computes on this one, if it makes batches at all.
+  void StageNext(BatchPipeline& batches, Mode mode);
   void AwaitAll();
   void AddAndPush(size_t chunk, const std::vector<size_t>& pending);
   void CopyOutAndPush(size_t chunk);
@@ -70,7 +76,7 @@ class Trainer {
   // evaluate.cc
   void Evaluate(const Order& order);
   void AwaitAverage();
-  void EvaluateBlock(const PreparedBatch& batch);
+  void EvaluateBlock(const PreparedBatch& batch, BatchPipeline& blocks);
   void ReportBlock(const PreparedBatch& batch, const LossSums& sums);
 
   // What the server wants before what is under way.
@@ -92,6 +98,7 @@ class Trainer {
   Backend& backend_;
   Client& client_;
   Tower tower_;
+  std::unique_ptr<DeviceImages> images_;
   Completions completions_;
   DeviceWeights weights_;
   DeviceGradients gradients_;

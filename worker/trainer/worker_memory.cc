@@ -12,6 +12,7 @@
 #include "worker/data/pipeline.h"
 #include "worker/nn/device_view.h"
 #include "worker/nn/plan_tower.h"
+#include "worker/trainer/device_images.h"
 
 namespace muster {
 namespace {
@@ -82,24 +83,36 @@ void AddTower(const config::Config& config, const Graph& graph, uint32_t rank,
   }
 }
 
+// Which sets go to the device, when it has all else.
+DeviceImages ImagesOn(Backend& backend, const config::Config& config, const StepPlan& plan,
+                      int64_t test_samples, const Datasets& data,
+                      const std::vector<MemoryRow>& rows) {
+  const DeviceMemoryUse use = backend.memory_use();
+  const double others = SumOfCard(rows) - static_cast<double>(use.held);
+  const double left = std::max(0.0, static_cast<double>(use.available) - others);
+  return {config, data, backend,
+          LargestBatchesOf(plan, 0, test_samples, config.evaluation().batch()),
+          static_cast<size_t>(left)};
+}
+
 // Batches made ahead, and what they are made from.
 void AddData(const config::Config& config, const StepPlan& plan, const Range& slices,
-             int64_t test_samples, const Datasets& data, uint32_t rank,
+             int64_t test_samples, const Datasets& data, const DeviceImages& images, uint32_t rank,
              std::vector<MemoryRow>& rows) {
   const Shape shape = InputShape(config.data());
   const auto depth = static_cast<int>(config.data().prefetch_batches());
   const int64_t batch = std::min(plan.global_batch, plan.train_samples);
   const int64_t slice = (batch + plan.slices - 1) / plan.slices;
-  rows.push_back(
-      {"batches made ahead",
-       static_cast<double>(PrefetchBytes(plan.total_steps * slices.size(), slice, shape, depth))});
+  rows.push_back({"batches made ahead",
+                  static_cast<double>(PrefetchBytes(plan.total_steps * slices.size(), slice, shape,
+                                                    depth, images.train_by()))});
   const int64_t block = config.evaluation().batch();
   const int64_t blocks = (test_samples + block - 1) / block;
   const Range mine = EvenPart(blocks, config.cluster().workers(), rank);
   if (!mine.empty()) {
     rows.push_back({"the same in evaluations",
-                    static_cast<double>(
-                        PrefetchBytes(mine.size(), std::min(block, test_samples), shape, depth))});
+                    static_cast<double>(PrefetchBytes(mine.size(), std::min(block, test_samples),
+                                                      shape, depth, images.test_by()))});
   }
   if (data.train == nullptr) return;
   const bool mapped = data.train->is_mapped();
@@ -130,7 +143,11 @@ std::vector<MemoryRow> WorkerMemory(const config::Config& config, const Graph& g
   AddWeightBuffers(config, arena, rows);
   AddGradients(config, graph, arena, rank, !backend.shares_host_memory(), rows);
   AddTower(config, graph, rank, backend, tower, rows);
-  AddData(config, plan, slices, test, data, rank, rows);
+  const DeviceImages images = ImagesOn(backend, config, plan, test, data, rows);
+  if (images.bytes() > 0) {
+    rows.push_back({"images of the data set", static_cast<double>(images.bytes()), Holder::kCard});
+  }
+  AddData(config, plan, slices, test, data, images, rank, rows);
   return rows;
 }
 

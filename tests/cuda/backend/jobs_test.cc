@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <string_view>
 
@@ -30,6 +31,24 @@ class CudaJob : public RealJob {
     EXPECT_EQ(outcome.hash().size(), 16u);
     return outcome.hash();
   }
+  // What a worker of the job that left this run directory would allocate on its card.
+  std::map<std::string, double> PredictedOnCard(const std::filesystem::path& dir) {
+    Process worker({"muster-worker", "--memory", "--rank", "0", "--config", dir / "config.txtpb"},
+                   Path("memory"));
+    EXPECT_EQ(worker.Wait(60), 0) << worker.Log();
+    std::map<std::string, double> rows;
+    std::istringstream lines(worker.Log());
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.starts_with("{")) continue;
+      const auto row = nlohmann::json::parse(line);
+      if (row["holder"] == "card") rows[row["what"]] = row["bytes"];
+    }
+    return rows;
+  }
+  static std::string LogOf(const std::filesystem::path& dir, int rank = 0) {
+    std::ifstream file(dir / fmt::format("worker-{}.log", rank));
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
 };
 
 // The bits depend on the slices, the precision and the way of the convolutions alone.
@@ -40,6 +59,40 @@ TEST_F(CudaJob, HasTheSameBitsOnAnyNumberOfWorkersOverAnyTransport) {
   EXPECT_EQ(HashOf({"cluster.workers=2", "cluster.transport=TCP"}), hash);
   EXPECT_EQ(HashOf({"cluster.workers=2", "cluster.transport=IPC"}), hash);
   EXPECT_NE(HashOf({"cluster.workers=2", "worker.precision=BF16"}), hash);
+}
+
+#if defined(__FMA__) && defined(__OPTIMIZE__)
+constexpr bool kHostFuses = true;  // multiplies and adds, as the kernels do
+#else
+constexpr bool kHostFuses = false;
+#endif
+
+// … and not on who makes the batches: the card, of images that lie there, or the host.
+TEST_F(CudaJob, HasTheSameBitsWhereverTheImagesLie) {
+  const std::string hash = HashOf({"cluster.workers=2"});
+  EXPECT_THAT(LogOf(Path("run0"), 1), AllOf(HasSubstr("the training set is on the device"),
+                                            HasSubstr("the test set is on the device")));
+  // 300 images for training, 40 to test. Room for all, but not twice for those of training; for
+  // hardly any.
+  const auto predicted = [&] { return PredictedOnCard(Path("run0")); };
+  const std::map<std::string, double> rows = predicted();
+  const double images = rows.at("images of the data set");
+  EXPECT_GT(images, 340 * 3072);
+  double all = 0;
+  for (const auto& [what, bytes] : rows) all += bytes;
+  const auto leave = [](double bytes) {
+    ::setenv("MUSTER_SOFTWARE_GPU", fmt::format("memory_bytes={:.0f}", bytes).c_str(), 1);
+  };
+  leave(all);
+  EXPECT_LT(predicted().at("images of the data set"), 100 * 3072);
+  EXPECT_EQ(HashOf({"cluster.workers=2"}) == hash, kHostFuses);
+  EXPECT_THAT(LogOf(Path("run1"), 1), AllOf(HasSubstr("the training set stays at the host"),
+                                            HasSubstr("the test set is on the device")));
+  leave(all - 0.9 * images);
+  EXPECT_EQ(predicted().count("images of the data set"), 0u);
+  EXPECT_EQ(HashOf({"cluster.workers=2"}) == hash, kHostFuses);
+  EXPECT_THAT(LogOf(Path("run2"), 1), HasSubstr("the test set stays at the host"));
+  ::unsetenv("MUSTER_SOFTWARE_GPU");
 }
 
 TEST_F(CudaJob, LearnsWhatTheCpuLearns) {
@@ -80,19 +133,9 @@ TEST_F(CudaJob, UsesTheMemoryThatWasPredicted) {
                  average ? "optimizer.ema_decay=0.9" : "cluster.transport=TCP"});
     ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
     const std::filesystem::path dir = Path("run" + std::to_string(run++));
-    Process worker({"muster-worker", "--memory", "--rank", "0", "--config", dir / "config.txtpb"},
-                   Path("memory"));
-    ASSERT_EQ(worker.Wait(60), 0) << worker.Log();
     double predicted = 0;
-    std::istringstream lines(worker.Log());
-    for (std::string line; std::getline(lines, line);) {
-      if (!line.starts_with("{")) continue;
-      const auto row = nlohmann::json::parse(line);
-      if (row["holder"] == "card") predicted += row["bytes"].get<double>();
-    }
-    std::ifstream file(dir / "worker-0.log");
-    const std::string log(std::istreambuf_iterator<char>(file), {});
-    EXPECT_THAT(log, HasSubstr(fmt::format(", and {:.3f} MB on the card", predicted * 1e-6)))
+    for (const auto& [what, bytes] : PredictedOnCard(dir)) predicted += bytes;
+    EXPECT_THAT(LogOf(dir), HasSubstr(fmt::format(", and {:.3f} MB on the card", predicted * 1e-6)))
         << setting;
   }
 }

@@ -38,7 +38,7 @@ class Card {
   const std::string& name() const { return name_; }
 
   cudaStream_t stream(Queue queue) const { return streams_[static_cast<size_t>(queue)].get(); }
-  Target target() const { return {stream(Queue::kCompute), most_blocks_}; }
+  Target target(Queue queue = Queue::kCompute) const { return {stream(queue), most_blocks_}; }
   cublasHandle_t cublas() const { return cublas_.get(); }
   cublasLtHandle_t cublas_lt() const { return cublas_lt_.get(); }
   // Of both: of the compute stream alone.
@@ -66,7 +66,7 @@ class Card {
   int multiprocessors_ = 1, most_blocks_ = 1;
   bool registers_read_only_ = false;
   size_t total_bytes_ = 0, allocated_ = 0, most_allocated_ = 0;
-  std::array<StreamHandle, 3> streams_;
+  std::array<StreamHandle, 4> streams_;  // by Queue
   DeviceMemory workspace_;
   CublasHandle cublas_;
   CublasLtHandle cublas_lt_;

@@ -15,7 +15,7 @@
 namespace muster::cuda {
 namespace {
 
-constexpr Queue kQueues[] = {Queue::kCompute, Queue::kCopyIn, Queue::kCopyOut};
+constexpr Queue kQueues[] = {Queue::kCompute, Queue::kCopyIn, Queue::kCopyOut, Queue::kInput};
 
 class CudaBuffer : public DeviceBuffer {
  public:
@@ -81,6 +81,9 @@ class CudaBackend : public Backend {
   }
   std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) override {
     return MakeAny<LossOp>(layer, options);
+  }
+  std::unique_ptr<ImageOp> MakeImageOp(const ImageRecipe& recipe) override {
+    return cuda::MakeImageOp(recipe, card_);
   }
 
   void Zero(void* to, size_t bytes) override {

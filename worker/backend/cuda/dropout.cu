@@ -1,28 +1,10 @@
 // Dropout with the numbers that the CPU draws: Philox of common/base/random.h.
 #include "worker/backend/cuda/kernels.h"
 #include "worker/backend/cuda/map.h"
+#include "worker/backend/cuda/philox.h"
 
 namespace muster::cuda {
 namespace {
-
-struct Bits {
-  uint32_t at[4];
-};
-
-// Ten rounds of Philox4x32.
-__device__ inline Bits PhiloxBits(Bits counter, uint32_t key0, uint32_t key1) {
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t product0 = uint64_t{0xD2511F53} * counter.at[0];
-    const uint64_t product1 = uint64_t{0xCD9E8D57} * counter.at[2];
-    counter = {{static_cast<uint32_t>(product1 >> 32) ^ counter.at[1] ^ key0,
-                static_cast<uint32_t>(product1),
-                static_cast<uint32_t>(product0 >> 32) ^ counter.at[3] ^ key1,
-                static_cast<uint32_t>(product0)}};
-    key0 += 0x9E3779B9;
-    key1 += 0xBB67AE85;
-  }
-  return counter;
-}
 
 // A thread for each four elements of a sample, which one block of random bits decides.
 template <typename T>
@@ -38,7 +20,7 @@ __global__ void DropoutKernel(DropoutDraw draw, const int64_t* sample_ids, uint8
                                  draw.key[0], draw.key[1]);
     for (int j = 0; j < 4 && quad * 4 + j < elements; ++j) {
       const int64_t at = sample * elements + quad * 4 + j;
-      const bool keep = static_cast<float>(bits.at[j] >> 8) * 0x1p-24f >= draw.rate;
+      const bool keep = ToUniform(bits.at[j]) >= draw.rate;
       kept[at] = keep ? 1 : 0;
       to[at] = FromFloat<T>(keep ? ToFloat(from[at]) * draw.scale : 0.0f);
     }

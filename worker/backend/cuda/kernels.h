@@ -59,6 +59,46 @@ template <typename T>
 void DropoutGradient(const Target& target, float scale, const uint8_t* kept, T* to,
                      const T* gradient, const T* relu_output, int64_t count);
 
+// images.cu: ImageRecipe as kernels read it, with the epoch and the stream's key.
+struct ImagePlan {
+  int height, width, channels, crop_height, crop_width, padding;
+  uint32_t key[2], epoch;
+  bool augment, flip, standardize;
+  float brightness, contrast_low, contrast_high;
+
+  // constexpr: kernels call them, too.
+  constexpr int64_t stored() const { return int64_t{height} * width * channels; }
+  constexpr int cropped() const { return crop_height * crop_width * channels; }
+  // Whether what is done to an image depends on its mean.
+  constexpr bool measures() const {
+    return standardize || (augment && (contrast_low != 1 || contrast_high != 1));
+  }
+};
+// For each image and channel: Σ x and Σ x² of the crop, and y = (x - centre) * scale + offset. For
+// each image: where its crop begins.
+struct ImageSums {
+  uint64_t sum, squares;
+};
+struct ImageMap {
+  float centre, scale, offset;
+};
+struct ImagePlace {
+  int top, left;
+  bool flip;
+};
+struct ImageBatch {
+  const uint8_t* images;
+  const int64_t* sample_ids;
+  int count;
+  ImageSums* sums;  // not used unless the plan measures()
+  ImageMap* maps;
+  ImagePlace* places;
+};
+template <typename T>
+void MakeImages(const Target& target, const ImagePlan& plan, const ImageBatch& batch, T* to);
+void GatherLabels(const Target& target, const int32_t* labels, const int64_t* sample_ids,
+                  int32_t* to, int count);
+
 // pool.cu
 struct PoolShape {
   int batch, in_height, in_width, out_height, out_width, channels;

@@ -26,7 +26,7 @@ struct CudaWorker {
 };
 
 // Changes with every change of what both sides see: worker/backend/*.h, common/graph, this.
-constexpr int kCudaPluginVersion = 1;
+constexpr int kCudaPluginVersion = 2;
 
 // int muster_cuda_plugin_version(): kCudaPluginVersion of its build.
 constexpr const char* kCudaPluginVersionName = "muster_cuda_plugin_version";

@@ -1,0 +1,125 @@
+// Batches that the device makes of images that lie there, against those that the host makes.
+#include <cuda_runtime_api.h>
+
+#include <utility>
+
+#include "tests/cuda/backend/images_fixture.h"
+
+namespace muster {
+namespace {
+
+class CudaImagesCompareTest : public CudaImagesTest {
+ protected:
+  // All settings, on and off, of images of this shape.
+  static void CompareAll(const Shape& stored, CudaOptions::Precision precision) {
+    const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({.precision = precision}).backend;
+    const Datasets sets = SetsOf(stored);
+    for (int variant = 0; variant < 32; ++variant) {
+      SCOPED_TRACE(fmt::format("stored {} variant {}", stored.ToString(), variant));
+      config::Preprocess settings;
+      if (variant & 1) {
+        settings.set_crop_height(static_cast<uint32_t>((stored.height + 1) / 2));
+        settings.set_crop_width(static_cast<uint32_t>((stored.width + 3) / 4));
+      }
+      settings.set_crop_padding(variant & 2 ? 4 : 0);
+      settings.set_flip(variant & 4);
+      settings.set_standardize(variant & 8);
+      if (variant & 16) {
+        settings.set_brightness(63);
+        settings.set_contrast_min(0.2f);
+        settings.set_contrast_max(1.8f);
+      }
+      const config::Config config = ConfigOf(settings);
+      DeviceImages images(config, sets, *backend, {kBatch, kBatch}, size_t{1} << 30);
+      images.Upload();
+      ASSERT_NE(images.train(), nullptr);
+      ASSERT_NE(images.test(), nullptr);
+      const auto elements = static_cast<size_t>(CropShape(settings, stored).elements());
+      for (const bool augment : {true, false}) {
+        const Dataset& set = augment ? *sets.train : *sets.test;
+        const std::vector<int64_t> ids = Ids(set.size(), variant);
+        Made expected = AtHost(config, set, augment, ids);
+        RoundTo(backend->activation_type(), expected.images);
+        const Made got =
+            OnDevice(*backend, augment ? *images.train() : *images.test(), elements, ids);
+        const bool narrow = precision == CudaOptions::Precision::kBf16;
+        ExpectSame(got, expected, narrow ? 1e-2f : 1e-6f);
+      }
+    }
+  }
+};
+
+TEST_F(CudaImagesCompareTest, AreThoseOfTheHostWithAnySettings) {
+  for (const Shape& stored : {Shape{32, 32, 3}, Shape{7, 11, 3}, Shape{9, 5, 1}, Shape{1, 1, 2}}) {
+    CompareAll(stored, CudaOptions::Precision::kFp32);
+  }
+}
+
+TEST_F(CudaImagesCompareTest, AreThoseOfTheHostRoundedToSixteenBits) {
+  CompareAll({7, 11, 3}, CudaOptions::Precision::kBf16);
+}
+
+// Nothing to standardise by, nothing in the window but padding.
+TEST_F(CudaImagesTest, OfOneColourOrOfPaddingAloneAreThoseOfTheHost) {
+  const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({}).backend;
+  config::Preprocess settings = Everything();
+  settings.set_crop_height(2);
+  settings.set_crop_width(1);
+  settings.set_crop_padding(6);
+  const config::Config config = ConfigOf(settings);
+  const Datasets sets = SetsOf({2, 2, 3});
+  DeviceImages images(config, sets, *backend, {20, 0}, size_t{1} << 30);
+  images.Upload();
+  const std::vector<int64_t> ids = Ids(20, 0, 20);
+  ExpectSame(OnDevice(*backend, *images.train(), 6, ids), AtHost(config, *sets.train, true, ids));
+}
+
+// ------------------------------------------------------------------------------ where they lie
+
+TEST_F(CudaImagesTest, LieOnTheDeviceWhereTheyTakeNoMoreThanHalf) {
+  const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({}).backend;
+  const Datasets sets = SetsOf({16, 14, 3});
+  const config::Config config = ConfigOf(Everything());
+  const auto choose = [&](size_t left) {
+    return DeviceImages(config, sets, *backend, {kBatch, kBatch}, left);
+  };
+  const size_t both = choose(size_t{1} << 30).bytes();
+  const size_t train = DeviceImages(config, sets, *backend, {kBatch, 0}, size_t{1} << 30).bytes();
+  ASSERT_LT(train, both);
+  EXPECT_EQ(choose(2 * train + 2 * (both - train)).bytes(), both);
+  EXPECT_EQ(choose(2 * train).bytes(), train + (2 * (both - train) <= train ? both - train : 0));
+  EXPECT_EQ(choose(2 * train - 1).train(), nullptr);
+  EXPECT_EQ(choose(0).bytes(), 0u);
+}
+
+TEST_F(CudaImagesTest, TakeTheMemoryThatTheySay) {
+  const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({}).backend;
+  const Datasets sets = SetsOf({16, 14, 3});
+  const size_t before = backend->memory_use().held;
+  DeviceImages images(ConfigOf(Everything()), sets, *backend, {kBatch, kBatch}, size_t{1} << 30);
+  EXPECT_EQ(backend->memory_use().held, before);
+  images.Upload();
+  EXPECT_EQ(backend->memory_use().held - before, images.bytes());
+}
+
+// Others took the memory in the meantime, or the copy fails: the host makes the batches then, and
+// nothing of the set is left on the device.
+TEST_F(CudaImagesTest, StayAtTheHostWhereTheUploadFails) {
+  for (const auto& [call, status] : {std::pair{"cudaMalloc", cudaErrorMemoryAllocation},
+                                     std::pair{"cudaMemcpyAsync", cudaErrorUnknown}}) {
+    SCOPED_TRACE(call);
+    const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({}).backend;
+    const Datasets sets = SetsOf({16, 14, 3});
+    const size_t before = backend->memory_use().held;
+    DeviceImages images(ConfigOf(Everything()), sets, *backend, {kBatch, kBatch}, size_t{1} << 30);
+    software_gpu::FailCall(call, 1, status);
+    images.Upload();
+    EXPECT_EQ(images.train(), nullptr);
+    EXPECT_EQ(images.train_by(), ImagesBy::kHost);
+    ASSERT_NE(images.test(), nullptr);  // the next call works again
+    EXPECT_EQ(backend->memory_use().held - before, images.test()->bytes());
+  }
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,215 @@
+// A tower whose batches the device makes, against one that gets them from the host.
+#include <algorithm>
+#include <map>
+
+#include "common/base/arena.h"
+#include "tests/cuda/backend/images_fixture.h"
+#include "tests/nn/test_networks.h"
+#include "tests/nn/tower_run.h"
+#include "worker/backend/backend_wrapper.h"
+#include "worker/nn/completions.h"
+#include "worker/nn/device_view.h"
+
+namespace muster {
+namespace {
+
+class CudaImagesTowerTest : public CudaImagesTest {
+ protected:
+  // What a tower makes of the training samples of one batch.
+  struct Result {
+    double loss = 0;
+    std::vector<float> gradients;
+    bool operator==(const Result&) const = default;
+  };
+  struct Step {
+    std::vector<int64_t> ids;
+    BatchKey key;
+  };
+
+  TowerInput InputOf(const Step& step, const Made* made) const {
+    return {.count = static_cast<int64_t>(step.ids.size()),
+            .images = made == nullptr ? nullptr : made->images.data(),
+            .labels = made == nullptr ? nullptr : made->labels.data(),
+            .sample_ids = step.ids.data(),
+            .epoch = kEpoch,
+            .key = step.key};
+  }
+
+  // `ahead`: what is staged after each step.
+  std::vector<Result> Run(CudaOptions::Precision precision, const std::vector<Step>& steps,
+                          bool on_device, const std::vector<std::vector<size_t>>& ahead = {}) {
+    const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({.precision = precision}).backend;
+    backend->Enter();
+    Tower tower(graph_, *backend, kSeed);
+    tower.Prepare(kBatch, Mode::kTraining);
+    DeviceImages images(config_, sets_, *backend, {kBatch, 0}, size_t{1} << 30);
+    if (on_device) {
+      images.Upload();
+      tower.UseImages(Mode::kTraining, images.train());
+    }
+    DeviceView weights(*backend, weights_.floats());
+    weights.CopyIn(0, graph_.arena_floats());
+    std::vector<Result> results;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const Made made = AtHost(config_, *sets_.train, true, steps[i].ids);
+      Arena slot(graph_.arena_floats());
+      std::fill(slot.floats().begin(), slot.floats().end(), 0.0f);
+      DeviceView gradients(*backend, slot.floats());
+      Completions completions(*backend);
+      LossSums sums;
+      const DrainAtExit drain{*backend};
+      tower.Forward(InputOf(steps[i], on_device ? nullptr : &made), Mode::kTraining,
+                    weights.floats(), 0, nullptr, sums);
+      tower.Backward(1, weights.floats(), gradients.floats(), nullptr);
+      gradients.CopyOut(0, graph_.arena_floats());
+      if (i < ahead.size()) {
+        for (const size_t next : ahead[i]) {
+          tower.Stage(InputOf(steps[next], nullptr), Mode::kTraining);
+        }
+      }
+      completions.Then(Queue::kCopyOut, [] {});
+      completions.RunAll(kPatience);
+      results.push_back({sums.loss, {slot.floats().begin(), slot.floats().end()}});
+    }
+    return results;
+  }
+
+  std::vector<Step> Steps(int64_t count) const {
+    std::vector<Step> steps;
+    for (int64_t i = 0; i < count; ++i) steps.push_back({Ids(20, 3 * i), {i, 0}});
+    return steps;
+  }
+
+  const Graph graph_ = reference::MakeGraph(kNetworks[0].layers, kNetworks[0].input);
+  const Arena weights_ = RandomWeights(graph_);
+  const config::Config config_ = ConfigOf(Everything());
+  const Datasets sets_ = SetsOf({16, 14, 3});
+};
+
+TEST_F(CudaImagesTowerTest, TrainItAsThoseOfTheHostDo) {
+  for (const auto precision : {CudaOptions::Precision::kFp32, CudaOptions::Precision::kBf16}) {
+    const std::vector<Step> steps = Steps(3);
+    const std::vector<Result> host = Run(precision, steps, false);
+    EXPECT_NE(host[0], host[1]);
+    const std::vector<Result> device = Run(precision, steps, true);
+    EXPECT_TRUE(!kHostFuses || device == host);
+    for (size_t i = 0; i < host.size(); ++i) EXPECT_NEAR(device[i].loss, host[i].loss, 1e-3);
+  }
+}
+
+// A batch that was made ahead is the one that is computed, and one that is not wanted after all
+// does no harm: another one comes first, or none is asked for twice.
+TEST_F(CudaImagesTowerTest, MadeAheadAreTheSame) {
+  const std::vector<Step> steps = Steps(6);
+  const std::vector<Result> expected = Run(CudaOptions::Precision::kFp32, steps, true);
+  // Each next one; others; one after the other; what was there already.
+  EXPECT_EQ(Run(CudaOptions::Precision::kFp32, steps, true, {{1}, {4}, {5, 2, 3}, {3}, {0, 5}}),
+            expected);
+}
+
+// What is made ahead needs nothing of the batch that is computed: all of it may be queued, and
+// nothing has begun. No memory is allocated, and nobody waits.
+TEST_F(CudaImagesTowerTest, AreMadeWithoutWaiting) {
+  const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({}).backend;
+  backend->Enter();
+  Tower tower(graph_, *backend, kSeed);
+  tower.Prepare(kBatch, Mode::kTraining);
+  DeviceImages images(config_, sets_, *backend, {kBatch, 0}, size_t{1} << 30);
+  images.Upload();
+  tower.UseImages(Mode::kTraining, images.train());
+  DeviceView weights(*backend, weights_.floats());
+  weights.CopyIn(0, graph_.arena_floats());
+  const std::vector<Step> steps = Steps(4);
+  LossSums sums[4];
+  const auto queue = [&](size_t first) {
+    for (size_t i = first; i < first + 2; ++i) {
+      tower.Forward(InputOf(steps[i], nullptr), Mode::kTraining, weights.floats(), 0, nullptr,
+                    sums[i]);
+      if (i == first) tower.Stage(InputOf(steps[i + 1], nullptr), Mode::kTraining);
+    }
+  };
+  queue(0);  // the first ones make what all others use
+  backend->Drain();
+  {
+    const software_gpu::Step step;
+    const software_gpu::Hold hold;
+    queue(2);
+  }
+  backend->Drain();
+  EXPECT_GT(sums[3].loss, 0);
+}
+
+// Knows of each batch that is made how much of the computing must be done before it.
+class OrderOfInput : public BackendWrapper {
+ public:
+  using BackendWrapper::BackendWrapper;
+
+  // What is queued on kCompute from now on counts as later than this. Returns its number.
+  int Mark() { return ++known_[Queue::kCompute]; }
+  // Of the batch that was queued last: the newest mark that it waits for.
+  int waits_for() const { return waits_for_; }
+
+  void Record(Queue queue, Event& event) override {
+    events_[&event] = known_[queue];
+    BackendWrapper::Record(queue, event);
+  }
+  void Await(Queue queue, Event& event) override {
+    known_[queue] = std::max(known_[queue], events_[&event]);
+    BackendWrapper::Await(queue, event);
+  }
+  std::unique_ptr<ImageOp> MakeImageOp(const ImageRecipe& recipe) override {
+    return std::make_unique<NotedOp>(BackendWrapper::MakeImageOp(recipe), *this);
+  }
+
+ private:
+  class NotedOp : public ImageOp {
+   public:
+    NotedOp(std::unique_ptr<ImageOp> op, OrderOfInput& order) : op_(std::move(op)), order_(order) {}
+    size_t scratch_bytes(int64_t count) const override { return op_->scratch_bytes(count); }
+    void Run(const ImageArgs& args) override {
+      order_.waits_for_ = order_.known_[Queue::kInput];
+      op_->Run(args);
+    }
+
+   private:
+    const std::unique_ptr<ImageOp> op_;
+    OrderOfInput& order_;
+  };
+
+  std::map<Queue, int> known_;  // the newest mark that is behind what a queue is given now
+  std::map<const Event*, int> events_;
+  int waits_for_ = 0;
+};
+
+// The next batch waits for the one whose memory it takes, the last but one, and not for the one
+// that is computed: the card may make it meanwhile.
+TEST_F(CudaImagesTowerTest, AreMadeWhileTheOneBeforeIsComputed) {
+  OrderOfInput backend(cuda::MakeCudaWorker({}).backend);
+  backend.Enter();
+  Tower tower(graph_, backend, kSeed);
+  tower.Prepare(kBatch, Mode::kTraining);
+  DeviceImages images(config_, sets_, backend, {kBatch, 0}, size_t{1} << 30);
+  images.Upload();
+  tower.UseImages(Mode::kTraining, images.train());
+  DeviceView weights(backend, weights_.floats());
+  weights.CopyIn(0, graph_.arena_floats());
+  Arena slot(graph_.arena_floats());
+  DeviceView gradients(backend, slot.floats());
+  const std::vector<Step> steps = Steps(6);
+  std::vector<LossSums> sums(steps.size());
+  const DrainAtExit drain{backend};
+  int before = 0;
+  for (size_t i = 0; i + 1 < steps.size(); ++i) {
+    const int begin = backend.Mark();
+    tower.Forward(InputOf(steps[i], nullptr), Mode::kTraining, weights.floats(), 0, nullptr,
+                  sums[i]);
+    tower.Backward(1, weights.floats(), gradients.floats(), nullptr);
+    tower.Stage(InputOf(steps[i + 1], nullptr), Mode::kTraining);
+    EXPECT_LT(backend.waits_for(), begin);
+    EXPECT_EQ(backend.waits_for(), before);
+    before = begin;
+  }
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,174 @@
+// Batches from stored images. What is computed is said in worker/data/preprocess.cc and
+// augmentation.cc, and each operation here is one of theirs: in the same order, with a fused
+// multiply-add where the host's compiler makes one. So a batch has the same bits whoever makes it.
+#include <cmath>
+
+#include "worker/backend/cuda/elements.h"
+#include "worker/backend/cuda/kernels.h"
+#include "worker/backend/cuda/launch.h"
+#include "worker/backend/cuda/philox.h"
+
+namespace muster::cuda {
+namespace {
+
+struct Choices {
+  ImagePlace place;
+  float brightness, contrast;
+};
+
+__device__ inline int Pick(uint32_t bits, int choices) {
+  return static_cast<int>((static_cast<uint64_t>(bits) * static_cast<uint64_t>(choices)) >> 32);
+}
+
+// DrawAugmentation, or CentreCrop.
+__device__ inline Choices Choose(const ImagePlan& plan, int64_t sample) {
+  if (!plan.augment) {
+    const ImagePlace centre = {(plan.height - plan.crop_height) / 2,
+                               (plan.width - plan.crop_width) / 2, false};
+    return {centre, 0.0f, 1.0f};
+  }
+  const auto id = static_cast<uint64_t>(sample);
+  const auto block = [&](uint32_t index) {
+    return PhiloxBits(
+        {{plan.epoch, static_cast<uint32_t>(id), static_cast<uint32_t>(id >> 32), index}},
+        plan.key[0], plan.key[1]);
+  };
+  const Bits first = block(0);
+  const int rows = plan.height + 2 * plan.padding - plan.crop_height + 1;
+  const int columns = plan.width + 2 * plan.padding - plan.crop_width + 1;
+  const ImagePlace place = {Pick(first.at[0], rows) - plan.padding,
+                            Pick(first.at[1], columns) - plan.padding,
+                            plan.flip && (first.at[2] >> 31) != 0};
+  const float brightness = plan.brightness * (2 * ToUniform(first.at[3]) - 1);
+  const float low = plan.contrast_low, high = plan.contrast_high;
+  const float contrast = low == high ? low : fmaf(high - low, ToUniform(block(1).at[0]), low);
+  return {place, brightness, contrast};
+}
+
+// 0 … size
+__device__ inline int Clamp(int value, int size) {
+  return value < 0 ? 0 : value > size ? size : value;
+}
+
+// A warp for each channel of each image. Sums of integers are the same in any order.
+__global__ void MeasureImagesKernel(ImagePlan plan, ImageBatch batch) {
+  const int64_t all = int64_t{batch.count} * plan.channels;
+  for (int64_t i = ThreadInGrid() / 32; i < all; i += ThreadsOfGrid() / 32) {
+    const int64_t sample = batch.sample_ids[i / plan.channels];
+    const ImagePlace place = Choose(plan, sample).place;
+    const int row = Clamp(-place.top, plan.crop_height);
+    const int column = Clamp(-place.left, plan.crop_width);
+    const int rows = Clamp(plan.height - place.top, plan.crop_height) - row;
+    const int columns = Clamp(plan.width - place.left, plan.crop_width) - column;
+    const uint8_t* const pixels =
+        batch.images + sample * plan.stored() +
+        ((i % plan.channels) * plan.height + place.top + row) * plan.width + place.left + column;
+    uint64_t sum = 0, squares = 0;
+    for (int at = Lane(); at < rows * columns; at += 32) {
+      const int down = at / columns;
+      const uint32_t pixel = pixels[int64_t{down} * plan.width + (at - down * columns)];
+      sum += pixel;
+      squares += pixel * pixel;
+    }
+    sum = WarpSum(sum);
+    squares = WarpSum(squares);
+    if (Lane() == 0) batch.sums[i] = {sum, squares};
+  }
+}
+
+struct Moments {
+  double mean, variance;
+};
+
+__device__ inline Moments MomentsOf(const ImageSums& sums, int64_t n) {
+  const auto count = static_cast<double>(n);
+  const auto spread =
+      static_cast<double>(sums.squares * static_cast<uint64_t>(n) - sums.sum * sums.sum);
+  return {static_cast<double>(sums.sum) / count, spread / (count * count)};
+}
+
+// A thread for each image: its map of each channel.
+__global__ void MapImagesKernel(ImagePlan plan, ImageBatch batch) {
+  const int64_t n = int64_t{plan.crop_height} * plan.crop_width;
+  for (int64_t i = ThreadInGrid(); i < batch.count; i += ThreadsOfGrid()) {
+    const Choices choices = Choose(plan, batch.sample_ids[i]);
+    batch.places[i] = choices.place;
+    const bool measured = plan.standardize || choices.contrast != 1;
+    const auto moments = [&](int channel) {
+      if (!measured) return Moments{0, 0};
+      return MomentsOf(batch.sums[i * plan.channels + channel], n);
+    };
+    double mean = 0, divisor = 255;
+    if (plan.standardize) {
+      double variance = 0;
+      for (int k = 0; k < plan.channels; ++k) {
+        mean += (moments(k).mean + choices.brightness) / plan.channels;
+      }
+      for (int k = 0; k < plan.channels; ++k) {
+        const Moments m = moments(k);
+        const double distance = m.mean + choices.brightness - mean;
+        const double squared = choices.contrast * choices.contrast;  // in float
+        variance += fma(squared, m.variance, distance * distance) / plan.channels;
+      }
+      const double floor = 1 / sqrt(static_cast<double>(plan.cropped()));
+      divisor = sqrt(variance);
+      divisor = divisor < floor ? floor : divisor;
+    }
+    for (int k = 0; k < plan.channels; ++k) {
+      const double centre = moments(k).mean;
+      batch.maps[i * plan.channels + k] = {
+          static_cast<float>(centre), static_cast<float>(choices.contrast / divisor),
+          static_cast<float>((centre + choices.brightness - mean) / divisor)};
+    }
+  }
+}
+
+// A thread for each number of the batch.
+template <typename T>
+__global__ void ConvertImagesKernel(ImagePlan plan, ImageBatch batch, T* to) {
+  const int elements = plan.cropped(), row_elements = plan.crop_width * plan.channels;
+  const int64_t all = int64_t{batch.count} * elements;
+  for (int64_t i = ThreadInGrid(); i < all; i += ThreadsOfGrid()) {
+    const int image = static_cast<int>(i / elements);
+    const int at = static_cast<int>(i - int64_t{image} * elements);
+    const int row = at / row_elements, in_row = at - row * row_elements;
+    const int column = in_row / plan.channels, channel = in_row - column * plan.channels;
+    const ImagePlace place = batch.places[image];
+    const int y = place.top + row;
+    const int x = place.left + (place.flip ? plan.crop_width - 1 - column : column);
+    float pixel = 0;  // padding
+    if (0 <= y && y < plan.height && 0 <= x && x < plan.width) {
+      pixel = batch.images[batch.sample_ids[image] * plan.stored() +
+                           (int64_t{channel} * plan.height + y) * plan.width + x];
+    }
+    const ImageMap map = batch.maps[int64_t{image} * plan.channels + channel];
+    to[i] = FromFloat<T>(fmaf(pixel - map.centre, map.scale, map.offset));
+  }
+}
+
+__global__ void GatherLabelsKernel(const int32_t* labels, const int64_t* sample_ids, int32_t* to,
+                                   int64_t count) {
+  for (int64_t i = ThreadInGrid(); i < count; i += ThreadsOfGrid()) to[i] = labels[sample_ids[i]];
+}
+
+}  // namespace
+
+template <typename T>
+void MakeImages(const Target& target, const ImagePlan& plan, const ImageBatch& batch, T* to) {
+  const int64_t count = batch.count;
+  if (plan.measures()) {
+    LaunchWarps(target, count * plan.channels, MeasureImagesKernel, plan, batch);
+  }
+  LaunchOver(target, count, MapImagesKernel, plan, batch);
+  LaunchOver(target, count * plan.cropped(), ConvertImagesKernel<T>, plan, batch, to);
+}
+
+template void MakeImages(const Target&, const ImagePlan&, const ImageBatch&, float*);
+template void MakeImages(const Target&, const ImagePlan&, const ImageBatch&, Bf16*);
+
+void GatherLabels(const Target& target, const int32_t* labels, const int64_t* sample_ids,
+                  int32_t* to, int count) {
+  LaunchOver(target, count, GatherLabelsKernel, labels, sample_ids, to, count);
+}
+
+}  // namespace muster::cuda

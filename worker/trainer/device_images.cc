@@ -1,0 +1,90 @@
+#include "worker/trainer/device_images.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "common/base/error.h"
+#include "common/base/log.h"
+#include "proto/config.pb.h"
+#include "worker/data/augmentation.h"
+
+namespace muster {
+namespace {
+
+ImageRecipe RecipeOf(const config::Config& config, const Shape& stored, bool augment) {
+  const config::Preprocess& settings = config.data().preprocess();
+  return {.stored = stored,
+          .crop = CropShape(settings, stored),
+          .augment = augment,
+          .seed = config.run().seed(),
+          .padding = settings.crop_padding(),
+          .flip = settings.flip(),
+          .brightness = settings.brightness(),
+          .contrast_low = settings.contrast_min(),
+          .contrast_high = settings.contrast_max(),
+          .standardize = settings.standardize()};
+}
+
+double Megabytes(size_t bytes) { return static_cast<double>(bytes) * 1e-6; }
+
+}  // namespace
+
+LargestBatches LargestBatchesOf(const StepPlan& plan, int64_t first_step, int64_t test_samples,
+                                int64_t block) {
+  const int64_t batch = std::min(plan.global_batch, plan.train_samples);
+  return {.train = first_step < plan.total_steps ? (batch + plan.slices - 1) / plan.slices : 0,
+          .test = std::min(test_samples, block)};
+}
+
+DeviceImages::DeviceImages(const config::Config& config, const Datasets& data, Backend& backend,
+                           const LargestBatches& largest, size_t left)
+    : backend_(backend), data_(data), left_(left) {
+  train_ = Choose(config, data.train.get(), /*augment=*/true, largest.train);
+  test_ = Choose(config, data.test.get(), /*augment=*/false, largest.test);
+}
+
+std::unique_ptr<StoredImages> DeviceImages::Choose(const config::Config& config, const Dataset* set,
+                                                   bool augment, int64_t largest) {
+  if (backend_.shares_host_memory() || set == nullptr || set->size() == 0 || largest == 0) {
+    return nullptr;
+  }
+  const ImageRecipe recipe = RecipeOf(config, set->shape(), augment);
+  if (backend_.MakeImageOp(recipe) == nullptr) return nullptr;
+  auto images = std::make_unique<StoredImages>(backend_, recipe, set->size(), largest);
+  if (images->bytes() > left_ / 2) {
+    LogInfo(
+        "the {} set stays at the host, which makes its batches: its {:.1f} MB are more than "
+        "half of the {:.1f} MB that are left on the device",
+        augment ? "training" : "test", Megabytes(images->bytes()), Megabytes(left_));
+    return nullptr;
+  }
+  left_ -= images->bytes();
+  return images;
+}
+
+size_t DeviceImages::bytes() const {
+  return (train_ == nullptr ? 0 : train_->bytes()) + (test_ == nullptr ? 0 : test_->bytes());
+}
+
+void DeviceImages::Upload() {
+  UploadSet("training", data_.train.get(), train_);
+  UploadSet("test", data_.test.get(), test_);
+}
+
+void DeviceImages::UploadSet(const char* name, const Dataset* set,
+                             std::unique_ptr<StoredImages>& images) {
+  if (images == nullptr) return;
+  std::vector<uint8_t> buffer;
+  try {
+    images->Upload([&](int64_t i) {
+      return StoredImages::Sample{set->Planes(i, buffer), set->Label(i)};
+    });
+    LogInfo("the {} set is on the device ({:.1f} MB), which makes its batches", name,
+            Megabytes(images->bytes()));
+  } catch (const Error& error) {
+    LogWarning("the {} set stays at the host, which makes its batches: {}", name, error.what());
+    images.reset();
+  }
+}
+
+}  // namespace muster
