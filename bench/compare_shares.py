@@ -4,8 +4,9 @@
     bench/compare_shares.py [--build DIR] [--workers 2,4] [--slices 16,64] [--steps N] [--transport T]
 
 Trains a small network whose workers sleep in each call of oneDNN (slow_compute.cc), rank 1 twice as long: so
-two cores are enough for four workers, and little depends on what else the machine does. Of each number of
-workers and slices it prints a step's time with cluster.shares EVEN and MEASURED, the latter from the change of
+two cores are enough for four workers, and little depends on what else the machine does; `chrt -f 1` before the
+command, as root, makes that less still. Of each number of
+workers and slices it prints a step's time with cluster.shares EVEN and MEASURED, the latter from the first change of
 shares on; and what the slowest rank would compute at best, by the times of a slice that the shares were changed
 for: with whole slices, and if slices could be cut. The hashes of the weights must be equal.
 """
@@ -79,12 +80,14 @@ def compare(arguments, work, workers, slices):
         sys.exit(f"{workers} workers, {slices} slices: weights differ: {last['weights_hash']} with EVEN, "
                  f"{measured_last['weights_hash']} with MEASURED")
     changes = [line for line in measured if line.get("event") == "shares_changed"]
-    if not changes:
-        sys.exit(f"{workers} workers, {slices} slices: shares have not moved")
     even = usual_step(lines, 0)
+    if not changes:
+        print(f"{workers:7} {slices:6}  {even:8.1f} {usual_step(measured, 0):8.1f}  shares have not moved",
+              flush=True)
+        return
     times = [share["slice_ms"] for share in changes[-1]["shares"]]
     whole, cut, best = best_split(slices, times)
-    step = usual_step(measured, changes[-1]["from_step"])
+    step = usual_step(measured, changes[0]["from_step"])
     shares = [share["slices"] for share in changes[-1]["shares"]]
     print(f"{workers:7} {slices:6}  {even:8.1f} {step:8.1f}  {whole:8.1f} {cut:8.1f}  "
           f"{100 * (even / cut - 1):+6.1f} % {100 * (step / whole - 1):+6.1f} % {100 * (step / cut - 1):+6.1f} %"

@@ -37,6 +37,7 @@ std::vector<double> SliceTimes::OfEach(const std::vector<uint32_t>& ranks) const
   if (known.empty()) return {};
   const double usual = Quantile(known, 0.5);
   std::vector<double> times;
+  times.reserve(ranks.size());
   for (const uint32_t rank : ranks) times.push_back(Of(rank).value_or(usual));
   return times;
 }

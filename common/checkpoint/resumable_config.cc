@@ -22,6 +22,7 @@ using Values = std::map<std::string, std::string>;
 // A path ends with a dot where all below it is meant.
 constexpr std::string_view kFree[] = {"checkpoint.",
                                       "cluster.chunk_bytes",
+                                      "cluster.shares",
                                       "cluster.transport",
                                       "cluster.workers",
                                       "data.dir",
