@@ -97,7 +97,8 @@ int64_t Leases::HeldSlices(int64_t step, int64_t slices) const {
 int64_t Leases::OwnLosses(uint32_t rank, int64_t step) const {
   int64_t losses = 0;
   for (const Lease& lease : leases_) {
-    if (lease.rank == rank && lease.step == step && !lease.again) losses += lease.losses;
+    if (lease.rank == rank && lease.step == step && !lease.again)
+      losses += static_cast<int64_t>(lease.losses.size());
   }
   return losses;
 }

@@ -226,8 +226,10 @@ std::string ServerProbe::Text() const {
     loss.present ? Put(text, " {}", loss.rank) : Put(text, " ?");
   }
   text += " kills";
-  for (const auto& [slice, kills] : coordinator.lost_work_.kills_)
-    Put(text, " {}:{}", slice, kills);
+  for (const auto& [slice, kills] : coordinator.lost_work_.kills_) {
+    Put(text, " {}:{}{}", slice, kills.count,
+        coordinator.lost_work_.HeldBackUntil(slice) ? " held back" : "");
+  }
   text += '\n';
   PutMembers(text);
   PutWork(text);
