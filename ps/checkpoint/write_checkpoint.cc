@@ -129,7 +129,7 @@ void TakeFolder(const std::string& folder, const std::string& run_id) {
   std::ifstream file(path);
   if (!file) return WriteFileAtomically(path, run_id);
   std::string there;
-  file >> there;
+  std::getline(file, there, '\0');
   if (there == run_id) return;
   throw Error(ExitCode::kFailure,
               "{}: expected checkpoints of the run {}, found those of {}: choose another directory "
