@@ -46,7 +46,7 @@ TEST_F(SharesOver, EveryTransportFollowTheRates) {
     EXPECT_EQ(launch.Wait(90), 0) << launch.Log();
     EXPECT_THAT(Unwrapped(launch.Log()),
                 AllOf(HasSubstr("Shares from step "), HasSubstr("rank 1 takes "),
-                      HasSubstr("shares         changed ")))
+                      HasSubstr("shares changed ")))
         << transport;
     const auto metrics = Metrics("run");
     ASSERT_FALSE(metrics.empty());
