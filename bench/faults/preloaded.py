@@ -4,11 +4,13 @@ import os
 import struct
 
 # As in preloaded.cc: for the server and the launcher the number of the call that fails, how many fail,
-# with which error, and how many have; then how far the wall clock is ahead, and how long workers sleep.
+# with which error, and how many have; then how far the wall clock is ahead, how long workers
+# sleep in each operation, and how many of these there were.
 NEXT, MANY, ERROR, FAILED, FIELDS = 0, 1, 2, 3, 4
 PROGRAMS = ("server", "launcher")
 CLOCK = FIELDS * len(PROGRAMS)
 SLEEP = CLOCK + 1
+OPERATIONS = CLOCK + 2
 
 
 class Preloaded:
@@ -46,3 +48,6 @@ class Preloaded:
 
     def set_sleep(self, seconds):
         self._set(SLEEP, int(seconds * 1e6))
+
+    def operations(self):
+        return self._get(OPERATIONS)

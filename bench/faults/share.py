@@ -2,7 +2,6 @@
 import os
 import random
 import signal
-import statistics
 import threading
 import time
 
@@ -49,27 +48,23 @@ class Share:
 
 
 def of_muster(bin_dir, folder, workers, every, kills, seconds=5.0):
-    """Steps of so many seconds, most of which the workers sleep, so that they need no cores."""
+    """Steps in which each worker sleeps for so many seconds, in its operations, and so needs no core. What
+    counts as useful is that sleep alone: what a busy machine adds to it does not."""
     preloaded = Preloaded(f"{bin_dir}/libfaults_preloaded.so", folder + ".faults", folder)
     rng = random.Random(workers)
     with Watched(bin_dir, folder, preloaded, batch=64, workers=workers) as job:
         job.reach(20)
-        preloaded.set_sleep(0.01)
-        job.reach(job.step() + 2)
-        step = job.step()
-        job.reach(step + 3)
-        short = statistics.median([d for _, d, line in job.durations() if line["step"] > step + 1])
-        preloaded.set_sleep(0.01 * seconds / short)
-        job.reach(job.step() + 2)
-        first = job.step()
-        job.reach(first + 2)
-        usual = statistics.median([d for _, d, line in job.durations() if line["step"] > first])
+        first, before = job.step(), preloaded.operations()
+        job.reach(first + 100)
+        in_a_step = (preloaded.operations() - before) / (job.step() - first)
+        preloaded.set_sleep(seconds * workers / in_a_step)
+        job.reach(job.step() + 3)
         begin_step, begin, live = job.step(), time.monotonic(), LiveTime(job.workers)
         for step, part in kills_at(every, kills, every):
             job.reach(begin_step + step)
-            time.sleep(part * usual)
+            time.sleep(part * seconds)
             os.kill(rng.choice(job.workers()), signal.SIGKILL)
         job.reach(begin_step + kills * every)
         done, took = job.step() - begin_step, time.monotonic() - begin
-        seconds = live.end()
-    return Share(workers * usual * done / seconds, seconds, usual, took / done)
+        lived = live.end()
+    return Share(workers * seconds * done / lived, lived, seconds, took / done)
