@@ -194,8 +194,9 @@ std::string Coordinator::OnGradient(uint32_t rank, const wire::GradientPart& par
     case PartialGradients::Result::kCovered:  // somebody else was first, with the same bits
       work_.Bring(*lease, part.chunk());
       if (members_.roster().at(rank).leaving) repair_due_ = true;  // this may have been the last
-      // A sum of which a part had come in another way was not used: its rest is missing.
-      if (lease->again && lease->brought()) repair_due_ = recovers_;
+      // A sum of which a part had come in another way was not used: its rest is missing. And who
+      // was late can help now.
+      if ((lease->again || lease->late) && lease->brought()) repair_due_ = recovers_;
       return "";
     case PartialGradients::Result::kUnknownChunk:
     case PartialGradients::Result::kWrongSize:
