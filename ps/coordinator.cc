@@ -199,8 +199,8 @@ std::string Coordinator::OnGradient(uint32_t rank, const wire::GradientPart& par
     case PartialGradients::Result::kCovered:  // somebody else was first, with the same bits
       work_.Bring(*lease, part.chunk());
       if (members_.roster().at(rank).leaving) repair_due_ = true;  // this may have been the last
-      // A sum of which a part had come in another way was not used: its rest is missing.
-      if (lease->again && lease->brought()) repair_due_ = recovers_;
+      // Its rest is missing, if a part of it had come before; and who was late can help now.
+      if ((lease->again || lease->late) && lease->brought()) repair_due_ = recovers_;
       return "";
     case PartialGradients::Result::kUnknownChunk:
     case PartialGradients::Result::kWrongSize:
@@ -218,11 +218,6 @@ void Coordinator::FailDifferent(uint32_t rank, int64_t slice) {
        fmt::format("{} and {} computed different losses of slice {} at step {}: their "
                    "processors, threads or libraries differ, or one of them is broken",
                    members_.Name(losses_.RankOf(slice)), members_.Name(rank), slice, step_)});
-}
-
-bool Coordinator::Redo(uint32_t rank, const TreeNode& node) {
-  const std::vector<uint32_t> missing = aggregator_.MissingChunks(node);
-  return !missing.empty() && work_.Redo(rank, step_, node, missing);
 }
 
 wire::ServerMessage Coordinator::WeightsMessage(int64_t version, size_t chunk) const {

@@ -31,6 +31,11 @@ void Coordinator::Repair() {
   ReleaseLeaving();
 }
 
+bool Coordinator::Redo(uint32_t rank, const TreeNode& node) {
+  const std::vector<uint32_t> missing = aggregator_.MissingChunks(node);
+  return !missing.empty() && work_.Redo(rank, step_, node, missing);
+}
+
 bool Coordinator::IsMissing(int64_t slice) const {
   return !losses_.Has(slice) ||
          !aggregator_.MissingChunks({0, static_cast<uint32_t>(slice)}).empty();

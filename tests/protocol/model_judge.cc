@@ -70,7 +70,8 @@ std::string ModelWorld::WrongAtEnd() {
       std::ranges::any_of(workers_, [](const auto& worker) { return !worker->ended(); });
   if (!probe_->done() && probe_->failure().empty()) {
     // Before the start the others wait for who is missing, until a deadline.
-    if (alive && probe_->has_begun()) return "nobody can do anything, and the run is not over: a deadlock\n" + Text();
+    if (alive && probe_->has_begun())
+      return "nobody can do anything, and the run is not over: a deadlock\n" + Text();
     const auto until = Clock::now() + kPatience;
     while (Clock::now() < until && probe_->failure().empty()) Pass(milliseconds(1));
     if (probe_->failure().find("missing") == std::string::npos) {

@@ -237,8 +237,7 @@ SendResult ModelWorld::OnSent(PeerId peer, const wire::ServerMessage& message,
     const std::string words = WordsOf(message);
     if (!words.empty()) Say("    " + WhoIs(worker) + " ◀─ " + words);
   }
-  if (message.has_weights_chunk() &&
-      message.weights_chunk().version() > job_.plan().total_steps) {
+  if (message.has_weights_chunk() && message.weights_chunk().version() > job_.plan().total_steps) {
     Fail(fmt::format("W({}) goes out, which there never is", message.weights_chunk().version()));
   } else if (message.has_weights_chunk()) {
     const wire::WeightsChunk& weights = message.weights_chunk();
