@@ -66,7 +66,7 @@ void Coordinator::GiveOutSlices() {
           [this](int64_t slice) {
             if (work_.leases().Holds(step_, slice, plan_.slices) || !IsMissing(slice)) return false;
             const auto until = lost_work_.HeldBackUntil(slice);
-            if (until) repair_at_ = until;
+            if (until && (!repair_at_ || *until < *repair_at_)) repair_at_ = until;
             return !until;
           },
       .is_whole = [this](const TreeNode& node) { return aggregator_.IsWhole(node); }};

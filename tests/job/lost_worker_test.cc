@@ -266,7 +266,6 @@ TEST_P(LostWorker, AZombieIsFencedAndTakenBack) {
 
 // It is fenced while it does its last part: there is nothing left to wait for.
 TEST_P(LostWorker, OneThatLeavesMayGoWhenItIsFenced) {
-  if (Skips()) GTEST_SKIP() << "no 16 bits over the local link";
   const config::Config config = Config(settings(), 2);
   TestJob job(config, transport());
   job.test_samples = kTestSamples;

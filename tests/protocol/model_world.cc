@@ -85,6 +85,7 @@ std::vector<Action> ModelWorld::Enabled() const {
       actions.push_back({Kind::kLeave, number});
     }
   }
+  if (probe_->HoldsBack()) actions.push_back({Kind::kWait});
   if (left_.stalls > 0) actions.push_back({Kind::kStall});
   if (left_.newcomers > 0) actions.push_back({Kind::kJoin});
   return actions;
@@ -118,6 +119,11 @@ bool ModelWorld::Do(const Action& action) {
     case Kind::kRead:
       Say(WhoIs(*worker) + " reads what has come");
       worker->Read();
+      break;
+    case Kind::kWait:
+      Say("time passes: what was held back may be given to others");
+      Pass(LostWork::kHoldBack + 2 * kTick);
+      Settle();
       break;
     case Kind::kEnd:
       --left_.crashes;

@@ -24,13 +24,25 @@ namespace muster::testing {
 struct Action {
   // kSay: the server gets what the worker said first, or what it says next. kAhead: it says that,
   // and it is on its way. kRead: it reads what changes its work. kEnd: its connection ends.
-  // kSilence: the server gives it up, and it goes on.
-  enum class Kind : uint8_t { kStart, kSay, kRead, kAhead, kEnd, kSilence, kLeave, kStall, kJoin };
+  // kWait: a slice is given out again that was held back. kSilence: the server gives it up, and it
+  // goes on.
+  enum class Kind : uint8_t {
+    kStart,
+    kSay,
+    kRead,
+    kWait,
+    kAhead,
+    kEnd,
+    kSilence,
+    kLeave,
+    kStall,
+    kJoin
+  };
   Kind kind = Kind::kStart;
   uint8_t worker = 0;
 
   // No fault: it comes sooner or later, if nothing else does.
-  bool IsProgress() const { return kind <= Kind::kRead; }
+  bool IsProgress() const { return kind <= Kind::kWait; }
   auto operator<=>(const Action&) const = default;
 };
 // "say:0", and back. Throws Error(kUsage).
