@@ -70,6 +70,7 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
 void Coordinator::Begin() {
   const Roster& roster = members_.roster();
   plan_ = PlanSteps(config_, roster.train_samples());
+  if (!FitsCounters()) return;
   if (!evaluate_only_) CheckBatchNorms(graph_, plan_);
   schedule_ = LearningRateSchedule(config_.learning_rate(), roster.workers(),
                                    plan_.At(plan_.total_steps).samples_before);

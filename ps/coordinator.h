@@ -122,6 +122,7 @@ class Coordinator {
   enum class Phase { kGathering, kPreparing, kTraining, kFinishing };
 
   checkpoint::State Describe() const;
+  bool FitsCounters();
   bool FitsCheckpoint();
   void GoOn();
   // coordinator_members.cc

@@ -30,7 +30,10 @@ Membership::Arrival Membership::OnHello(PeerId peer, const wire::WorkerMessage& 
   const wire::Hello& hello = message.hello();
   const bool comes_back = hello.instead_of_local() && phase_ != Phase::kGathering;
   Roster::Seating seating;
-  if (comes_back) {
+  if (const auto seated = roster_.RankOf(peer)) {
+    // A link may share memory with a connection once.
+    seating = {*seated, fmt::format("its connection has the seat of rank {} already", *seated)};
+  } else if (comes_back) {
     seating = roster_.Reseat(peer, hello);
   } else if (phase_ == Phase::kClosed || (phase_ != Phase::kGathering && !may_join_late_)) {
     seating = {hello.rank(), "all workers of this job have joined already"};

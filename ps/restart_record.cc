@@ -2,10 +2,12 @@
 
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "common/base/error.h"
+#include "common/base/whole_number.h"
 
 namespace muster {
 namespace {
@@ -37,11 +39,11 @@ events::Restarted RestartOf(const Json& line) {
     return found != line.end() && found->is_number() ? std::optional(found->get<double>())
                                                      : std::nullopt;
   };
-  if (const auto step = number("lost_at_step")) {
-    restarted.set_lost_at_step(static_cast<int64_t>(*step));
+  if (const auto step = WholeNumberOf(number("lost_at_step").value_or(NAN))) {
+    restarted.set_lost_at_step(*step);
   }
   if (line.contains("cause") && line["cause"].is_string()) restarted.set_cause(line["cause"]);
-  restarted.set_from_step(static_cast<int64_t>(number("from_step").value_or(0)));
+  restarted.set_from_step(WholeNumberOf(number("from_step").value_or(0)).value_or(0));
   restarted.set_seconds(number("seconds").value_or(0));
   return restarted;
 }

@@ -9,9 +9,9 @@
 #include "common/base/log.h"
 #include "common/config/compute_settings.h"
 #include "common/link/protocol.h"
+#include "common/plan/step_plan.h"
 
 namespace muster {
-
 Roster::Roster(const VariableLayout& layout, JoinTerms terms)
     : layout_(layout), terms_(std::move(terms)), members_(std::max(terms_.workers, terms_.seats)) {}
 
@@ -149,6 +149,13 @@ std::optional<std::string> Roster::CheckSettings(const wire::Hello& hello) const
 
 std::optional<std::string> Roster::CheckData(uint32_t rank, const wire::Hello& hello) const {
   if (hello.train_samples() <= 0) return "the worker sees no training samples";
+  constexpr int64_t kMostSamples = StepPlan::kMostSamples;
+  if (hello.train_samples() > kMostSamples || hello.test_samples() < 0 ||
+      hello.test_samples() > kMostSamples) {
+    return fmt::format(
+        "rank {} sees {} training and {} test samples: expected at most {} of either", rank,
+        hello.train_samples(), hello.test_samples(), kMostSamples);
+  }
   if (!first_) return std::nullopt;
   if (hello.train_samples() != train_samples_ || hello.test_samples() != test_samples_) {
     return fmt::format(

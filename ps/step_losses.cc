@@ -17,7 +17,7 @@ StepLosses::Added StepLosses::Add(uint32_t rank, int64_t slice, int64_t samples,
                                   int64_t correct) {
   if (slice < 0 || slice >= static_cast<int64_t>(results_.size())) return Added::kUnexpected;
   Result& result = results_[static_cast<size_t>(slice)];
-  if (result.samples != samples) return Added::kUnexpected;
+  if (result.samples != samples || correct < 0 || correct > samples) return Added::kUnexpected;
   if (result.present) {
     const bool same = std::bit_cast<uint64_t>(result.loss) == std::bit_cast<uint64_t>(loss) &&
                       result.correct == correct;

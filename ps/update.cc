@@ -15,8 +15,10 @@ TreeSum::Addends Gradient(const ChunkUpdate& update, const Segment& segment, siz
   const UpdateRule& rule = update.rule;
   const UpdateKernelTable& kernels = *rule.kernels;
   const bool trained = segment.kind == Segment::Kind::kTrained;
-  TreeSum::Addends gradient{update.averaged.data() + at, nullptr};
-  if (const TreeSum* const tree = update.gradient.tree) {
+  TreeSum::Addends gradient;
+  if (const TreeSum* const tree = update.gradient.tree; tree == nullptr) {
+    gradient = {update.averaged.data() + at, nullptr};
+  } else {
     const bool clips = trained && rule.clip_value > 0;
     gradient = tree->RunToLast(kernels, update.gradient.type, update.gradient.parts,
                                at - update.chunk.begin, count, scratch);

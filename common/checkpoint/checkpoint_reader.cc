@@ -31,6 +31,34 @@ CheckpointName NameIn(const checkpoint::State& state) {
   return {state.generation(), state.step(), state.evaluated()};
 }
 
+// The checksum says that they are as they were written, and not who wrote them. What counts steps
+// is at most their number, and what counts samples leaves room to count on.
+void CheckNumbers(const std::string& file, const checkpoint::State& state) {
+  constexpr int64_t kMostSteps = int64_t{1} << 53, kMostSamples = int64_t{1} << 62;
+  const auto check = [&](const char* what, int64_t value, int64_t most) {
+    if (0 <= value && value <= most) return;
+    throw Error(ExitCode::kData, "{}: its {} is {}: expected a number from 0 to {}", file, what,
+                value, most);
+  };
+  check("step", state.step(), kMostSteps);
+  check("generation", state.generation(), kMostSteps);
+  check("number of updates", state.updates(), state.step());
+  check("number of skipped steps", state.skipped_in_a_row(), state.step());
+  const checkpoint::Progress& progress = state.progress();
+  for (const auto* sums : {&progress.total(), &progress.since_log(), &progress.last_log()}) {
+    check("sum of steps", sums->steps(), state.step());
+    check("sum of skipped steps", sums->skipped_steps(), state.step());
+    check("sum of samples", sums->samples(), kMostSamples);
+    check("sum of skipped samples", sums->skipped_samples(), kMostSamples);
+    check("sum of correct samples", sums->correct(), kMostSamples);
+  }
+  const checkpoint::Decisions& decisions = state.decisions();
+  check("number of reductions", decisions.reductions(), state.step());
+  check("number of evaluations in vain", decisions.stop().evaluations(), state.step());
+  check("number of evaluations in vain", decisions.plateau().evaluations(), state.step());
+  check("length of metrics.jsonl", state.metrics().bytes(), kMostSamples);
+}
+
 std::string OneOf(const std::map<std::string, std::string>& values, const std::string& key) {
   const auto found = values.find(key);
   return found == values.end() ? "none" : found->second;
@@ -43,6 +71,7 @@ std::string CheckpointsFolder(const std::string& run_dir) { return run_dir + "/c
 checkpoint::State ReadCheckpointState(const std::string& folder) {
   const std::string file = folder + "/" + kStateFile;
   checkpoint::State state = ParseStateFile(file, ReadWholeFile(file));
+  CheckNumbers(file, state);
   const std::string name = fs::path(folder).filename(), inside = NameIn(state).Text();
   if (name != inside) {
     throw Error(ExitCode::kData, "{}: is the state of {}: expected that of {}", file, inside, name);

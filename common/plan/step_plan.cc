@@ -4,6 +4,14 @@
 
 namespace muster {
 
+bool StepPlan::IsSane() const {
+  const bool in_range = 0 < train_samples && train_samples <= kMostSamples && 0 < global_batch &&
+                        global_batch <= kMostSamples && 0 < slices && slices <= kMostSlices &&
+                        total_steps >= 0;
+  constexpr int64_t kMostCounted = int64_t{1} << 62;
+  return in_range && total_steps / StepsPerEpoch() < kMostCounted / train_samples;
+}
+
 Batch StepPlan::At(int64_t step) const {
   const int64_t per_epoch = StepsPerEpoch();
   Batch batch;

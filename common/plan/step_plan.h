@@ -23,6 +23,12 @@ struct StepPlan {
   int64_t total_steps = 0;
   int64_t slices = 1;
 
+  static constexpr int64_t kMostSamples = int64_t{1} << 33;  // of a set
+  static constexpr int64_t kMostSlices = 65536;
+
+  // Whether there is something to do, and all samples of all steps can be counted. A plan that
+  // somebody else has made is asked before anything else.
+  bool IsSane() const;
   // Every epoch visits each sample once; its last batch holds what is left.
   int64_t StepsPerEpoch() const { return (train_samples + global_batch - 1) / global_batch; }
   Batch At(int64_t step) const;

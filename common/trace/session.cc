@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <iterator>
 #include <memory>
 #include <vector>
 
@@ -44,10 +43,9 @@ class PartWriter {
 
  private:
   void Metadata(int thread, const char* name, const char* key, const std::string& value) {
-    fmt::format_to(std::back_inserter(text_),
-                   R"({{"ph":"M","pid":{},"tid":{},"ts":0,"name":"{}","args":{{"{}":{}}}}})"
-                   "\n",
-                   options_.number, thread, name, key, value);
+    text_ += fmt::format(R"({{"ph":"M","pid":{},"tid":{},"ts":0,"name":"{}","args":{{"{}":{}}}}})"
+                         "\n",
+                         options_.number, thread, name, key, value);
   }
 
   void Thread(size_t index, const ThreadBuffer& buffer) {
@@ -73,15 +71,13 @@ class PartWriter {
       if (value < 0) return;
       if (in_name && key != name) name.append(" ").append(key);
       if (in_name) name.append(" ").append(std::to_string(value));
-      fmt::format_to(std::back_inserter(arguments), R"({}"{}":{})", arguments.empty() ? "" : ",",
-                     key, value);
+      arguments += fmt::format(R"({}"{}":{})", arguments.empty() ? "" : ",", key, value);
     };
     argument("slice", event.tags.slice, about.empty());
     argument("chunk", event.tags.chunk, about.empty());
     argument("rank", event.tags.rank, about.empty());
     argument("step", event.tags.step, name == "step");
-    fmt::format_to(
-        std::back_inserter(text_),
+    text_ += fmt::format(
         R"({{"ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"name":{},"cat":{},"args":{{{}}}}})"
         "\n",
         options_.number, thread, static_cast<double>(event.begin_ns) / 1e3,

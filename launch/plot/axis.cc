@@ -23,6 +23,10 @@ Axis RoundAxis(double low, double high, int most) {
     }
   }
   const double first = std::floor(low / step + 1e-9), last = std::ceil(high / step - 1e-9);
+  // So far apart, or so large and near to each other, that a step between them is no number.
+  if (!(last - first <= 4.0 * std::max(1, most) && first + 1 > first)) {
+    return {.low = low, .high = high, .ticks = {low, high}};
+  }
   Axis axis{.low = first * step, .high = last * step};
   for (double i = first; i <= last; ++i) axis.ticks.push_back(i * step);
   return axis;

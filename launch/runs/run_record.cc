@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/error.h"
+#include "common/base/whole_number.h"
 #include "launch/runs/run_status.h"
 
 namespace muster {
@@ -27,7 +29,7 @@ std::optional<double> Number(const Json& line, const char* key) {
 
 std::optional<int64_t> Whole(const Json& line, const char* key) {
   const std::optional<double> number = Number(line, key);
-  return number ? std::optional(static_cast<int64_t>(*number)) : std::nullopt;
+  return number ? WholeNumberOf(*number) : std::nullopt;
 }
 
 std::string Text(const Json& line, const char* key) {
@@ -42,11 +44,15 @@ std::string Began(const std::string& utc, double elapsed_s) {
                   &time.tm_hour, &time.tm_min, &time.tm_sec) != 6) {
     return "";
   }
+  // Times that no run has been at are not worked out.
+  constexpr double kMostSeconds = 1e10;
+  if (time.tm_year < 1900 || time.tm_year > 9999 || !(std::abs(elapsed_s) < kMostSeconds))
+    return "";
   time.tm_year -= 1900;
   time.tm_mon -= 1;
   const std::time_t began = ::timegm(&time) - static_cast<std::time_t>(elapsed_s);
   std::tm local{};
-  ::localtime_r(&began, &local);
+  if (::localtime_r(&began, &local) == nullptr) return "";
   std::array<char, 32> text{};
   std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M", &local);
   return text.data();

@@ -32,6 +32,13 @@ std::string Text(const Json& json, const char* key) {
   return found != json.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
+// Empty where there is none, or something else.
+Json Part(const Json& json, const char* key, Json::value_t type) {
+  const auto found = json.find(key);
+  return found != json.end() && found->type() == type ? *found : Json(type);
+}
+Json Object(const Json& json, const char* key) { return Part(json, key, Json::value_t::object); }
+
 // Parts one after the other, as many as fit.
 std::string Fitted(const std::vector<std::string>& parts, int width) {
   std::string line;
@@ -46,7 +53,7 @@ std::string Fitted(const std::vector<std::string>& parts, int width) {
 }
 
 std::string Bar(double share, int width) {
-  const int done = std::clamp(static_cast<int>(share * width), 0, width);
+  const int done = static_cast<int>((share > 0 ? std::min(share, 1.0) : 0) * width);
   return "[" + std::string(static_cast<size_t>(done), '#') +
          std::string(static_cast<size_t>(width - done), '-') + "]";
 }
@@ -102,7 +109,7 @@ std::vector<std::string> ProgressLines(const Json& status, int width) {
 }
 
 std::string ServerLine(const Json& status, int width) {
-  const Json server = status.value("server", Json::object());
+  const Json server = Object(status, "server");
   return Fitted({fmt::format("server  {}, pid {}", Text(server, "host"), Number(server, "pid")),
                  fmt::format("{:.2f} cores", Number(server, "cores")),
                  fmt::format("memory {} (most: {})", FormatBytes(Number(server, "bytes")),
@@ -111,7 +118,7 @@ std::string ServerLine(const Json& status, int width) {
 }
 
 std::string CheckpointLine(const Json& status, int width) {
-  const Json checkpoint = status.value("checkpoint", Json::object());
+  const Json checkpoint = Object(status, "checkpoint");
   const double newest = Number(checkpoint, "newest_step"), next = Number(checkpoint, "next_step");
   std::vector<std::string> parts;
   if (std::isfinite(newest)) {
@@ -142,7 +149,7 @@ std::string SlowestLine(const Json& slowest, int width) {
 
 // "140/152": half of the steps take no longer than the first, 99 of 100 than the second.
 std::string SpreadText(const Json& rank, const char* part) {
-  const Json spread = rank.value(part, Json::object());
+  const Json spread = Object(rank, part);
   const auto text = [](double ms) {
     return fmt::format("{:.{}f}", ms, ms >= 99.95 ? 0 : ms >= 9.995 ? 1 : 2);
   };
@@ -202,8 +209,8 @@ std::vector<std::string> TopLines(const Json& status, const TopRun& run, const T
     return screen.color ? color + text + kPlain : text;
   };
   const int width = screen.width;
-  const Json slowest = status.value("slowest", Json::object());
-  const bool straggles = slowest.value("straggles", false);
+  const Json slowest = Object(status, "slowest");
+  const bool straggles = slowest.contains("straggles") && slowest["straggles"] == true;
   std::vector<std::string> lines;
   lines.push_back(paint(
       kBold, Fitted({run.name, StateText(status, run), FormatDuration(Number(status, "elapsed_s"))},
@@ -218,7 +225,7 @@ std::vector<std::string> TopLines(const Json& status, const TopRun& run, const T
   if (const std::string waits = Text(status, "waits"); !waits.empty()) {
     for (const std::string& line : Wrapped(waits, width)) lines.push_back(paint(kRed, line));
   }
-  const Json ranks = status.value("ranks", Json::array());
+  const Json ranks = Part(status, "ranks", Json::value_t::array);
   if (ranks.empty()) return lines;
   lines.emplace_back();
   constexpr int kAround = 4;  // titles, rule, what is not shown, a line to spare

@@ -26,6 +26,9 @@ using Json = nlohmann::ordered_json;
 
 bool IsSpan(const Json& event) { return event["ph"] == "X"; }
 
+// What a process can have been at, in microseconds: far from where sums are no numbers any more.
+constexpr double kMostMicroseconds = 1e15;
+
 int64_t Argument(const Json& event, const char* key) {
   const auto args = event.find("args");
   return args == event.end() ? -1 : args->value(key, int64_t{-1});
@@ -39,19 +42,26 @@ bool IsEvent(const Json& event) {
     return field != event.end() && is(*field);
   };
   const auto text = [](const Json& field) { return field.is_string(); };
-  const auto number = [](const Json& field) { return field.is_number(); };
-  if (!has("ph", text) || !has("name", text) || !has("pid", number) || !has("tid", number)) {
-    return false;
-  }
-  if (event["ph"] != "M" && !has("ts", number)) return false;
+  const auto id = [](const Json& field) {
+    return field.is_number_integer() && std::in_range<int>(field.get<int64_t>());
+  };
+  const auto time = [](const Json& field) {
+    return field.is_number() && std::abs(field.get<double>()) <= kMostMicroseconds;
+  };
+  if (!has("ph", text) || !has("name", text) || !has("pid", id) || !has("tid", id)) return false;
+  if (event["ph"] != "M" && !has("ts", time)) return false;
   const auto args = event.find("args");
   if (args != event.end()) {
     if (!args->is_object()) return false;
-    for (const char* key : {"step", "chunk", "spans"}) {
+    for (const char* key : {"step", "chunk", "rank", "spans"}) {
       if (args->contains(key) && !(*args)[key].is_number_integer()) return false;
     }
   }
-  return !IsSpan(event) || (has("cat", text) && has("dur", number));
+  if (event["name"] == "process_name" || event["name"] == "thread_name") {
+    if (args == event.end() || !args->contains("name") || !(*args)["name"].is_string())
+      return false;
+  }
+  return !IsSpan(event) || (has("cat", text) && has("dur", time) && event["dur"] >= 0);
 }
 
 // The events of one part; the last line of a process that was killed may be cut off. Returns the
@@ -106,7 +116,7 @@ void AddArrows(std::vector<Json>& events) {
     arrows.push_back(std::move(end));
   };
   for (const Json& event : events) {
-    if (!IsSpan(event) || Argument(event, "chunk") < 0) continue;
+    if (!IsSpan(event) || Argument(event, "chunk") < 0 || Argument(event, "step") < 0) continue;
     const bool push = event["cat"] == "push", wait = event["cat"] == "wait";
     if (!push && !wait) continue;
     const auto update =

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -32,16 +33,39 @@ void FindParents(std::vector<TraceSpan>& spans) {
   }
 }
 
+// A number that no trace of ours has.
+struct Foreign {};
+
+int IdOf(const nlohmann::json& value) {
+  if (!value.is_number_integer() || !std::in_range<int>(value.get<int64_t>())) throw Foreign();
+  return value.get<int>();
+}
+
+double TimeOf(const nlohmann::json& value) {
+  constexpr double kMostMicroseconds = 1e15;
+  const double time = value.get<double>();
+  if (!(std::abs(time) <= kMostMicroseconds)) throw Foreign();
+  return time;
+}
+
+// -1 where there is none.
+int64_t ArgumentOf(const nlohmann::json& args, const char* key) {
+  const auto found = args.find(key);
+  if (found == args.end()) return -1;
+  if (!found->is_number_integer()) throw Foreign();
+  return std::max<int64_t>(-1, found->get<int64_t>());
+}
+
 TraceSpan SpanOf(const nlohmann::json& event) {
   const nlohmann::json args = event.value("args", nlohmann::json::object());
   TraceSpan span;
   span.name = event.at("name");
   span.kind = event.at("cat");
-  span.begin = event.at("ts");
-  span.end = span.begin + event.at("dur").get<double>();
-  span.step = args.value("step", int64_t{-1});
-  span.chunk = args.value("chunk", int64_t{-1});
-  span.rank = args.value("rank", int64_t{-1});
+  span.begin = TimeOf(event.at("ts"));
+  span.end = span.begin + TimeOf(event.at("dur"));
+  span.step = ArgumentOf(args, "step");
+  span.chunk = ArgumentOf(args, "chunk");
+  span.rank = ArgumentOf(args, "rank");
   return span;
 }
 
@@ -64,9 +88,10 @@ Trace ReadTrace(const std::string& path) {
     std::map<int, std::string> processes;
     std::map<std::pair<int, int>, TraceTrack> tracks;
     Trace trace;
-    trace.dropped = file.at("otherData").at("dropped_spans");
+    trace.dropped = static_cast<uint64_t>(
+        std::max<int64_t>(0, ArgumentOf(file.at("otherData"), "dropped_spans")));
     for (const nlohmann::json& event : file.at("traceEvents")) {
-      const std::pair<int, int> key{event.at("pid"), event.at("tid")};
+      const std::pair<int, int> key{IdOf(event.at("pid")), IdOf(event.at("tid"))};
       if (event.at("ph") == "X") tracks[key].spans.push_back(SpanOf(event));
       if (event.at("name") == "process_name") processes[key.first] = event.at("args").at("name");
       if (event.at("name") == "thread_name") tracks[key].thread = event.at("args").at("name");
@@ -79,6 +104,8 @@ Trace ReadTrace(const std::string& path) {
     return trace;
   } catch (const nlohmann::json::exception&) {  // a field is missing, or of another type
     throw foreign("JSON of another kind");
+  } catch (const Foreign&) {
+    throw foreign("numbers that are none of a trace");
   }
 }
 

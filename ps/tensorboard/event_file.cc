@@ -74,13 +74,18 @@ namespace {
 // Up to the first record that is not whole: its writer was killed.
 template <typename Visit>
 void ForEachEvent(const std::string& path, const Visit& visit) {
-  constexpr uint64_t kMostBytes = uint64_t{1} << 30;
+  std::error_code error;
+  // No record is longer than what is left of the file: what a length claims is not made room for.
+  uint64_t left = std::filesystem::file_size(path, error);
+  if (error) return;
   std::ifstream file(path, std::ios::binary);
   std::string head(12, '\0'), body;
   while (file.read(head.data(), static_cast<std::streamsize>(head.size()))) {
     uint64_t length = 0;
     std::memcpy(&length, head.data(), sizeof length);
-    if (length > kMostBytes) return;
+    constexpr uint64_t kFrame = 8 + 4 + 4, kMostBytes = uint64_t{1} << 30;
+    if (length > kMostBytes || length + kFrame > left) return;
+    left -= length + kFrame;
     body.resize(length + 4);  // and the checksum
     if (!file.read(body.data(), static_cast<std::streamsize>(body.size()))) return;
     tensorboard::Event event;

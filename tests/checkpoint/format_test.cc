@@ -129,6 +129,28 @@ TEST_F(DamageTest, EveryFlipIsNoticed) {
   EXPECT_EQ(run_.Newest(), kNewer);
 }
 
+// Whose checksum is right, since whoever wrote them knew how.
+TEST_F(DamageTest, NumbersThatNoRunComesTo) {
+  const std::pair<const char*, void (*)(checkpoint::State&)> kChanges[] = {
+      {"updates", [](checkpoint::State& state) { state.set_updates(-1); }},
+      {"updates", [](checkpoint::State& state) { state.set_updates(13); }},
+      {"skipped", [](checkpoint::State& state) { state.set_skipped_in_a_row(-5); }},
+      {"samples",
+       [](checkpoint::State& state) {
+         state.mutable_progress()->mutable_total()->set_samples(INT64_MAX);
+       }},
+      {"reductions",
+       [](checkpoint::State& state) { state.mutable_decisions()->set_reductions(-1); }},
+      {"metrics.jsonl", [](checkpoint::State& state) { state.mutable_metrics()->set_bytes(-1); }}};
+  const checkpoint::State whole = ParseStateFile("f", Slurp(Newer(kStateFile)));
+  for (const auto& [said, change] : kChanges) {
+    checkpoint::State changed = whole;
+    change(changed);
+    Put(Newer(kStateFile), StateFileBytes(changed));
+    EXPECT_THAT(Said(), ::testing::AllOf(HasSubstr(Newer(kStateFile)), HasSubstr(said)));
+  }
+}
+
 TEST_F(DamageTest, EveryTruncationIsNoticed) {
   for (const char* file : {kStateFile, kTensorFile}) {
     const std::string bytes = Slurp(Newer(file));

@@ -55,6 +55,11 @@ TEST(Terms, ThatDoNotFitAreRefused) {
   };
   EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_chunk_end(0, 26); })) << "not ascending";
   EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_arenas(1); })) << "fewer than subtrees";
+  EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_arenas(6); })) << "memory for more than slices";
+  EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_slices(100'000); }));
+  EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_train_samples(int64_t{1} << 40); }));
+  EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_total_steps(-1); }));
+  EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_total_steps(int64_t{1} << 62); }));
   EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_slices(0); }));
   EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_train_samples(0); }));
   EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_global_batch(0); }));

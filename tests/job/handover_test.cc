@@ -153,6 +153,22 @@ TEST_F(Handover, AGradientIsReadWhereItWasWritten) {
   EXPECT_EQ(event.payload.floats()[0], 7);
 }
 
+// A worker that lost its seat, and says Hello once more where it is: it has its memory already.
+TEST_F(Handover, MemoryIsHandedOverOnce) {
+  Worker worker = Join();
+  const wire::ServerMessage welcome = WelcomeFor();
+  link_->ShareGradients(worker.peer, GradientLayoutOf(welcome.welcome()));
+  EXPECT_EQ(link_->Send(worker.peer, welcome, {}), SendResult::kQueued);
+  link_->Deliver();
+  std::string message;
+  std::vector<UniqueFd> fds;
+  EXPECT_EQ(worker.connection.Receive(true, message, fds), LocalConnection::Status::kMessage);
+  EXPECT_TRUE(fds.empty());
+  EXPECT_EQ(message, welcome.SerializeAsString());
+  Push(worker, 1);
+  EXPECT_EQ(Next().kind, FromWorker::Kind::kMessage);
+}
+
 TEST_F(Handover, EachConnectionHasGradientBuffersOfItsOwn) {
   Worker first = Join();
   const SharedMemory old_buffer =

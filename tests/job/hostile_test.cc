@@ -236,5 +236,27 @@ TEST(Hostile, NonsenseOfAMemberIsDropped) {
   EXPECT_GE(result.dropped_messages, 3 * 19u);
 }
 
+// One that says Hello again, and whose first one counts.
+TEST(Hostile, AConnectionHasOneSeat) {
+  TestJob job(SmallConfig(2, 3));
+  auto link = ConnectZmq(job.endpoint(), job.OptionsFor(0).link);
+  wire::WorkerMessage hello;
+  *hello.mutable_hello() = job.OptionsFor(0).hello;
+  hello.mutable_hello()->set_token(job.token());
+  hello.mutable_hello()->set_protocol_version(kProtocolVersion);
+  link->Send(hello, {});  // any rank
+  link->Send(hello, {});
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  std::string answer;
+  while (answer.empty() && std::chrono::steady_clock::now() < deadline) {
+    const std::optional<FromServer> event = link->Receive();
+    if (event && event->message.has_refused()) answer = event->message.refused().reason();
+    if (!event) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(answer, "its connection has the seat of rank 0 already");
+  link.reset();
+  EXPECT_NE(job.FinishError(), "");
+}
+
 }  // namespace
 }  // namespace muster::testing

@@ -66,6 +66,16 @@ class RosterTest : public ::testing::Test {
   Roster roster_{layout_, {.token = kToken, .job = 9, .workers = 3, .settings = {"run.seed: 1"}}};
 };
 
+TEST_F(RosterTest, DataThatNobodyHasAreRefused) {
+  for (const auto& [train, test] :
+       {std::pair<int64_t, int64_t>{INT64_MAX, 0}, {100, -1}, {100, INT64_MAX}, {-1, 10}}) {
+    wire::Hello hello = Hello();
+    hello.set_train_samples(train);
+    hello.set_test_samples(test);
+    EXPECT_THAT(Refusal(hello), HasSubstr("samples"));
+  }
+}
+
 TEST_F(RosterTest, WorkersTakeTheirSeatsInAnyOrder) {
   EXPECT_THAT(roster_.MissingRanks(), ElementsAre(0, 1, 2));
   Seat(2);

@@ -45,8 +45,10 @@ void Client::Join(Attempt attempt) {
   LinkOptions link = options_.link;
   link.token = options_.token;
   if (attempt == Attempt::kInsteadOfLocal) link.share_memory = false;
-  channel_ = MakeChannel(Connect(options_.endpoint, JobOf(options_.token), options_.transport,
-                                 std::chrono::duration<double>(options_.start_s), link),
+  channel_ = MakeChannel(options_.connect
+                             ? options_.connect(link)
+                             : Connect(options_.endpoint, JobOf(options_.token), options_.transport,
+                                       std::chrono::duration<double>(options_.start_s), link),
                          *this);
   channel_->Start();
   Send(Hello(attempt));

@@ -34,6 +34,7 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -69,6 +70,8 @@ struct ClientOptions {
   size_t arena_floats = 0;
   config::Cluster::Transport transport = config::Cluster::AUTO;
   LinkOptions link;
+  // Where the link comes from; null: from endpoint and transport. For tests.
+  std::function<std::unique_ptr<ClientLink>(const LinkOptions&)> connect = {};
   double start_s = 60;    // until Welcome
   double silence_s = 20;  // without a sign of life from the server
   // Catches gradients that are left unwritten; null: nobody looks.
@@ -172,6 +175,8 @@ class Client final : private Channel::Owner {
   wire::WorkerMessage Heartbeat() override;
   void Fail(std::exception_ptr why) override;
 
+  // Of the weights of this job, of which a run of no steps has one.
+  bool IsVersion(int64_t version) const { return 0 <= version && version <= plan().total_steps; }
   // With mutex_ locked.
   void HandleMessage(FromServer& event, bool stored);
   // Whose a message is. kFormer: this worker's, before it was fenced.
@@ -181,6 +186,7 @@ class Client final : private Channel::Owner {
   void HandleOrder(const wire::ServerMessage& message);
   void HandleAssignment(const wire::Assignment& assignment);
   void HandleTrain(const wire::Train& train);
+  void HandleEvaluate(const wire::Evaluate& evaluate);
   void HandleRedo(const wire::Redo& redo);
   void HandleFence(const wire::Fence& fence);
   void MarkArrived(const wire::WeightsChunk& weights, bool stored, size_t bytes);

@@ -85,7 +85,7 @@ void Client::HandleMessage(FromServer& event, bool stored) {
     HandleWelcome(event);
   } else if (message.has_weights_chunk()) {
     MarkArrived(message.weights_chunk(), stored, event.payload.bytes);
-  } else if (message.has_enter() && message.enter().version() >= 0) {
+  } else if (message.has_enter() && IsVersion(message.enter().version())) {
     arrived_ = Arrivals(chunks().size(), message.enter().version());
   } else {
     HandleOrder(message);
@@ -102,13 +102,7 @@ void Client::HandleOrder(const wire::ServerMessage& message) {
   } else if (message.has_fence()) {
     HandleFence(message.fence());
   } else if (message.has_evaluate()) {
-    orders_.push_back({.kind = Order::Kind::kEvaluate,
-                       .version = message.evaluate().version(),
-                       .block_size = message.evaluate().block_size(),
-                       .blocks = {message.evaluate().block_begin(), message.evaluate().block_end()},
-                       .average = message.evaluate().average(),
-                       .predictions = message.evaluate().predictions(),
-                       .images = message.evaluate().images()});
+    HandleEvaluate(message.evaluate());
   } else if (message.has_stop()) {
     HandleStop(message.stop());
   }
@@ -126,7 +120,32 @@ void Client::HandleAssignment(const wire::Assignment& assignment) {
   }
 }
 
+void Client::HandleEvaluate(const wire::Evaluate& evaluate) {
+  if (!IsVersion(evaluate.version()) || evaluate.block_size() == 0 ||
+      evaluate.block_begin() > evaluate.block_end()) {
+    return SetError(
+        Error(ExitCode::kPeerFailed,
+              "the server wants W({}) evaluated, blocks {} to {} of {} samples each: this job has "
+              "{} steps",
+              evaluate.version(), evaluate.block_begin(), evaluate.block_end(),
+              evaluate.block_size(), plan().total_steps));
+  }
+  orders_.push_back({.kind = Order::Kind::kEvaluate,
+                     .version = evaluate.version(),
+                     .block_size = evaluate.block_size(),
+                     .blocks = {evaluate.block_begin(), evaluate.block_end()},
+                     .average = evaluate.average(),
+                     .predictions = evaluate.predictions(),
+                     .images = evaluate.images()});
+}
+
 void Client::HandleTrain(const wire::Train& train) {
+  if (!IsVersion(train.step()) || train.samples() <= 0) {
+    return SetError(Error(ExitCode::kPeerFailed,
+                          "the server's order for step {}, on {} samples, is none of this job's {} "
+                          "steps",
+                          train.step(), train.samples(), plan().total_steps));
+  }
   if (train.assignment() != share_.id) {
     return SetError(
         Error(ExitCode::kPeerFailed,
@@ -148,7 +167,7 @@ void Client::HandleTrain(const wire::Train& train) {
 void Client::HandleRedo(const wire::Redo& redo) {
   const TreeNode node = NodeOf(redo.subtree());
   const bool fits =
-      redo.step() >= 0 && redo.arena() < terms_.arenas && redo.samples() > 0 &&
+      IsVersion(redo.step()) && redo.arena() < terms_.arenas && redo.samples() > 0 &&
       node.level <= Root(plan().slices).level && !Covers(node, plan().slices).empty() &&
       std::ranges::all_of(redo.chunk(), [&](uint32_t c) { return c < chunks().size(); });
   if (!fits) {

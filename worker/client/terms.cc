@@ -13,15 +13,17 @@ size_t Terms::LargestChunk() const {
 }
 
 std::optional<Terms> ReadWelcome(const wire::Welcome& welcome, size_t arena_floats) {
-  const bool sane = welcome.chunk_end_size() > 0 && welcome.train_samples() > 0 &&
-                    welcome.global_batch() > 0 && welcome.slices() > 0 &&
+  const StepPlan plan{.train_samples = welcome.train_samples(),
+                      .global_batch = welcome.global_batch(),
+                      .total_steps = welcome.total_steps(),
+                      .slices = welcome.slices()};
+  // One buffer for each slice, and one more (PROTOCOL.md): each takes memory here.
+  const bool sane = plan.IsSane() && welcome.arenas() <= plan.slices + 1 &&
+                    welcome.chunk_end_size() > 0 &&
                     welcome.chunk_end(welcome.chunk_end_size() - 1) == arena_floats &&
                     std::is_sorted(welcome.chunk_end().begin(), welcome.chunk_end().end());
   if (!sane) return std::nullopt;
-  Terms terms{.plan = {.train_samples = welcome.train_samples(),
-                       .global_batch = welcome.global_batch(),
-                       .total_steps = welcome.total_steps(),
-                       .slices = welcome.slices()},
+  Terms terms{.plan = plan,
               .chunks = {},
               .share = {},
               .arenas = welcome.arenas(),

@@ -182,11 +182,12 @@ void LocalServerLink::PollSockets() {
   epoll_event events[64];
   const int count = ::epoll_wait(epoll_.get(), events, std::size(events), 0);
   for (int i = 0; i < count; ++i) {
-    if (events[i].data.u64 == kListener) {
+    const PeerId id = events[i].data.u64;  // a copy: the kernel's structure is packed
+    if (id == kListener) {
       Accept();
       continue;
     }
-    const auto found = peers_.find(events[i].data.u64);
+    const auto found = peers_.find(id);
     if (found == peers_.end()) continue;
     if ((events[i].events & EPOLLOUT) != 0) Write(found->second);
     if ((events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) Read(found->second, true);
@@ -219,7 +220,9 @@ void LocalServerLink::ShareGradients(PeerId id, const GradientLayout& layout) {
   const auto found = peers_.find(id);
   if (found == peers_.end()) return;
   Peer& peer = found->second;
-  MUSTER_CHECK(weight_buffers_ != nullptr && !peer.connection.attached());
+  MUSTER_CHECK(weight_buffers_ != nullptr);
+  // It lost its seat and came again: it would not look for other memory, and gets none.
+  if (peer.connection.attached()) return;
   using Access = SharedMemory::Access;
   try {
     GradientMemory gradients(layout);

@@ -31,6 +31,16 @@ TEST(AxisTest, OneValueHasRoomAroundIt) {
   }
 }
 
+// Between which no step is a number: it once was looked for without an end.
+TEST(AxisTest, ValuesThatAreTooLargeForSteps) {
+  for (const auto& [low, high] : {std::pair(1e16, 1e16 + 4), {-1e308, 1e308}, {3e18, 3e18 + 512}}) {
+    const Axis axis = RoundAxis(low, high, 5);
+    EXPECT_LE(axis.ticks.size(), 20u);
+    EXPECT_LE(axis.low, low);
+    EXPECT_GE(axis.high, high);
+  }
+}
+
 TEST(AxisTest, PlacesValues) {
   const Axis axis = RoundAxis(0, 10, 5);
   EXPECT_THAT(axis.At(0), DoubleNear(0, 1e-12));

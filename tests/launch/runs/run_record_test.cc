@@ -45,6 +45,16 @@ TEST_F(RunRecordTest, ACompletedRun) {
   EXPECT_EQ(run.began.size(), std::string("2026-01-31 12:00").size());
 }
 
+// Whatever a line says: there is no such step, and no such day.
+TEST_F(RunRecordTest, NumbersThatAreNone) {
+  const RunRecord run = ReadRun(MakeRun(
+      "n", {R"({"time":"-9999999-99-31T12:00:05Z","step":1e300,"total_steps":-1e300,"elapsed_s":1e300})",
+            R"({"time":"2026-01-31T12:00:05Z","step":3,"elapsed_s":1e300})"}));
+  EXPECT_EQ(run.steps, 3);
+  EXPECT_EQ(run.total_steps, std::nullopt);
+  EXPECT_EQ(run.began, "");
+}
+
 TEST_F(RunRecordTest, HowARunEnded) {
   EXPECT_EQ(ReadRun(MakeRun("f", {FinalText(3, "failed")})).state, RunState::kFailed);
   EXPECT_EQ(ReadRun(MakeRun("i", {FinalText(3, "interrupted")})).state, RunState::kInterrupted);

@@ -146,6 +146,20 @@ TEST(TopViewTest, ColoursAreTakenBack) {
   EXPECT_TRUE(red);  // the rank that the others wait for
 }
 
+TEST(TopViewTest, ValuesOfOtherTypesAreAsIfTheyWereNotThere) {
+  const std::vector<std::string> plain = TopLines({{"state", "training"}}, {.alive = true}, {});
+  Json odd{{"state", "training"}};
+  for (const char* key : {"server", "slowest", "ranks", "checkpoint", "total_steps", "step"}) {
+    odd[key] = "text";
+  }
+  odd.erase("checkpoint");  // that there is one is said
+  EXPECT_EQ(TopLines(odd, {.alive = true}, {}), plain);
+  odd["ranks"] = {1, "two", nullptr};
+  odd["step"] = 1e300;
+  odd["total_steps"] = 1e-300;
+  EXPECT_GT(TopLines(odd, {.alive = true}, {}).size(), plain.size());
+}
+
 TEST(TopViewTest, HowARunIs) {
   Json status = Status(1);
   EXPECT_THAT(Screen(status, {}, {"a", false}), HasSubstr("killed while training"));

@@ -248,7 +248,12 @@ TEST_F(TraceFileTest, WhatIsNoTraceIsLeftAsItIs) {
         Write("half", R"({"ph":"X","name":"step"})"
                       "\n"),
         Write("odd", R"({"ph":"X","name":"a","cat":"a","pid":1,"tid":1,"ts":"now","dur":1})"
-                     "\n")}) {
+                     "\n"),
+        // What could be merged, and not be read again.
+        Write("far", R"({"ph":"X","name":"a","cat":"a","pid":1,"tid":1,"ts":1e308,"dur":1})"
+                     "\n"),
+        Write("nobody", R"({"ph":"M","name":"process_name","pid":1,"tid":1})"
+                        "\n")}) {
     refused({parts[0], garbage}, Path("trace.json"), garbage + ": expected what a process");
   }
   refused({parts[0], Path("nowhere")}, Path("trace.json"), "No such file");
@@ -265,7 +270,11 @@ TEST_F(TraceFileTest, AFileThatIsNoTraceIsNamedInPlainWords) {
        {Write("text", "x"), Write("empty", ""), Write("list", "[1]"),
         Write("object", R"({"otherData":{"dropped_spans":"none"},"traceEvents":[]})"),
         Write("name", R"({"otherData":{"dropped_spans":0},"traceEvents":[{"ph":"M","pid":1,)"
-                      R"("tid":1,"name":"thread_name"}]})")}) {
+                      R"("tid":1,"name":"thread_name"}]})"),
+        Write("pid", R"({"otherData":{"dropped_spans":0},"traceEvents":[{"ph":"M","pid":1e99,)"
+                     R"("tid":1,"name":"x"}]})"),
+        Write("time", R"({"otherData":{"dropped_spans":0},"traceEvents":[{"ph":"X","pid":1,)"
+                      R"("tid":1,"name":"x","cat":"step","ts":1,"dur":1e308}]})")}) {
     try {
       ReadTrace(path);
       ADD_FAILURE() << path;

@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# Runs the fuzzers of tests/fuzz, one after the other: scripts/fuzz.sh [OPTION ...] [TARGET ...]
+#
+#   --seconds N   for each target (default: 60)
+#   --dir DIR     where what they find is kept (default: ~/.cache/muster-fuzz)
+#   --keep        instead: of the fewest inputs found so far that reach what all of them reach, the
+#                 smallest, 100 or 12 KiB of them, become tests/fuzz/corpus/TARGET, which the tests replay
+#   --list        the targets
+#
+# Without TARGET all of them. Exit code 1 if something was found: an input for which a target aborts,
+# takes too long or too much memory lies in DIR/TARGET/finds, and the command that repeats it is printed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+seconds=60 dir=${XDG_CACHE_HOME:-$HOME/.cache}/muster-fuzz keep=false
+# A header may be a megabyte, a config some pages; longer inputs are slow and say nothing new.
+readonly most_bytes=8192
+readonly most_kept=12288  # bytes, of each target
+targets=()
+mapfile -t all < <(sed -nE 's/^muster_fuzz_target\((\w+).*/\1/p' tests/fuzz/CMakeLists.txt)
+while (($#)); do
+  case $1 in
+    --seconds) seconds=$2; shift ;;
+    --dir) dir=$2; shift ;;
+    --keep) keep=true ;;
+    --list) printf '%s\n' "${all[@]}"; exit ;;
+    -*) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 2 ;;
+    *)
+      [[ " ${all[*]} " == *" $1 "* ]] || { echo "no target $1: expected one of ${all[*]}" >&2; exit 2; }
+      targets+=("$1")
+      ;;
+  esac
+  shift
+done
+((${#targets[@]})) || targets=("${all[@]}")
+
+# A clang that has libFuzzer and knows floats of 16 bits: the newest one, whatever it is called.
+find_clang() {
+  local clang
+  for clang in clang++-{25..15} clang++; do
+    command -v "$clang" >/dev/null || continue
+    echo '_Float16 half; extern "C" int LLVMFuzzerTestOneInput(const char*, long) { return 0; }' |
+      "$clang" -fsanitize=fuzzer,address -x c++ - -o /dev/null 2>/dev/null || continue
+    echo "$clang"
+    return
+  done
+  echo "fuzz.sh: expected clang 15 or later with libFuzzer, found none: apt-get install clang-19" \
+       "libclang-rt-19-dev (Debian 12 and 13)" >&2
+  return 1
+}
+
+build() {
+  local clang
+  clang=$(find_clang)
+  [[ -f build/fuzz/build.ninja ]] ||
+    cmake --preset fuzz -Wno-dev -DCMAKE_CXX_COMPILER="$clang" -DCMAKE_C_COMPILER="${clang/++/}" >/dev/null
+  cmake --build --preset fuzz "${targets[@]/#/--target=fuzz_}" -- --quiet
+}
+
+# seeds TARGET: folders of inputs to begin with. Configs are their own.
+seeds() {
+  [[ ! -d tests/fuzz/corpus/$1 ]] || echo "tests/fuzz/corpus/$1"
+  case $1 in
+    config_text) echo configs ;;
+    model_text) echo configs/models ;;
+  esac
+}
+
+# The options that keep and replay have in common with fuzzing.
+readonly limits=(-rss_limit_mb=2048 -malloc_limit_mb=1024 -timeout=25 "-max_len=$most_bytes")
+export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=0
+export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+
+fuzz() {
+  local name=$1 place=$dir/$1 log=$dir/$1/log from
+  mkdir -p "$place/corpus" "$place/finds" "$place/tmp"
+  mapfile -t from < <(seeds "$name")
+  # What is written beside it (files of a target, in its own temporary folder) goes with it.
+  TMPDIR=$place/tmp nice -n 19 "build/fuzz/bin/fuzz_$name" -max_total_time="$seconds" "${limits[@]}" \
+    -artifact_prefix="$place/finds/" -print_final_stats=1 -print_funcs=0 "$place/corpus" "${from[@]}" >"$log" 2>&1 || true
+  rm -rf "$place/tmp"
+}
+
+# report TARGET: a line of the table.
+report() {
+  local log=$dir/$1/log
+  count() { sed -nE "s/^stat::$1: *//p" "$log" | tail -n 1; }
+  printf '%-16s %12s %10s %10s %8s\n' "$1" "$(count number_of_executed_units)" \
+    "$(grep -oE 'cov: [0-9]+' "$log" | tail -n 1 | cut -d' ' -f2)" "$(count peak_rss_mb)" \
+    "$(find "$dir/$1/finds" -type f | wc -l)"
+}
+
+keep() {
+  local name=$1 new=$dir/$1/kept from
+  rm -rf "$new"
+  mkdir -p "$new" "$dir/$name/corpus"
+  mapfile -t from < <(seeds "$name" | grep -v ^configs || true)
+  "build/fuzz/bin/fuzz_$name" -merge=1 "${limits[@]}" "$new" "${from[@]}" "$dir/$name/corpus" \
+    >"$dir/$name/log" 2>&1
+  mkdir -p "tests/fuzz/corpus/$name"
+  find "tests/fuzz/corpus/$name" -type f ! -name '*.*' -delete  # those with a name stay
+  # The smallest ones: they say as much, and a repository keeps what it has had.
+  local input size sum=0
+  while read -r size input; do
+    ((sum + size <= most_kept)) || break
+    sum=$((sum + size))
+    cp "$new/$input" "tests/fuzz/corpus/$name/"
+  done < <(find "$new" -type f -printf '%s %f\n' | sort -n | head -n 100)
+  echo "$name: $(find "tests/fuzz/corpus/$name" -type f | wc -l) inputs," \
+       "$(du -bs "tests/fuzz/corpus/$name" | cut -f1) bytes"
+}
+
+build
+if $keep; then
+  for target in "${targets[@]}"; do keep "$target"; done
+  exit
+fi
+found=()
+printf '%-16s %12s %10s %10s %8s\n' target executions coverage 'peak (MB)' finds
+for target in "${targets[@]}"; do
+  fuzz "$target"
+  report "$target"
+  mapfile -t -O "${#found[@]}" found < <(find "$dir/$target/finds" -type f)
+done
+((${#found[@]} == 0)) && exit 0
+echo
+echo "Found, and repeated by:"
+for input in "${found[@]}"; do
+  target=$(basename "$(dirname "$(dirname "$input")")")
+  echo "  build/fuzz/bin/fuzz_$target $input"
+done
+echo "Once it is mended, move the input to tests/fuzz/corpus/TARGET/WHAT.found, which the tests replay."
+exit 1

@@ -1,0 +1,69 @@
+// The door (ZAP): whoever asks to be let in, with whatever frames, is let in if he gives the token
+// and otherwise not; each request gets one answer, with the number that it had.
+#include "common/transport/zmq/zmq_admission.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace muster::fuzz {
+namespace {
+
+constexpr const char* kToken = "0123456789abcdef0123456789abcdef";
+
+// libzmq's side of the door, within this thread.
+struct Door {
+  Door() { asks.connect("inproc://zeromq.zap.01"); }
+  zmq::context_t context{0};
+  Admission admission{context, {.token = kToken}};
+  zmq::socket_t asks{context, zmq::socket_type::req};
+};
+
+std::vector<std::string> Answer(Door& door) {
+  std::vector<std::string> frames;
+  for (bool more = true; more;) {
+    zmq::message_t frame;
+    Require(door.asks.recv(frame, zmq::recv_flags::dontwait).has_value(), "there is no answer");
+    frames.push_back(frame.to_string());
+    more = frame.more();
+  }
+  return frames;
+}
+
+void Ask(Door& door, const std::vector<std::string>& request) {
+  for (size_t i = 0; i < request.size(); ++i) {
+    const bool last = i + 1 == request.size();
+    door.asks.send(zmq::buffer(request[i]),
+                   last ? zmq::send_flags::none : zmq::send_flags::sndmore);
+  }
+  const auto who = door.admission.Answer();
+  const std::vector<std::string> answer = Answer(door);
+  Require(who.has_value() && answer.size() == 6, "not one answer of six frames");
+  const bool right = request.size() == 8 && request[5] == "PLAIN" && request[6] == "muster" &&
+                     request[7] == kToken;
+  Require((answer[2] == "200") == right, right ? "a worker was turned away" : "a stranger got in");
+  Require(who->empty() || !right, "somebody was let in and turned away");
+  Require(request.size() < 6 || answer[1] == request[1], "an answer to somebody else");
+}
+
+}  // namespace
+}  // namespace muster::fuzz
+
+// A request as libzmq makes it, of which the bits of the first byte say what comes of the input; or
+// any frames.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace muster::fuzz;
+  SilenceLogs();
+  static Door door;
+  Input input(data, size);
+  const uint8_t foreign = input.Byte();
+  std::vector<std::string> request{"1.0", "1",     "muster", "127.0.0.1",
+                                   "",    "PLAIN", "muster", kToken};
+  for (size_t i = 0; i < request.size(); ++i) {
+    if ((foreign >> i & 1) != 0) request[i] = input.Piece();
+  }
+  if (input.Byte() % 2 == 1) {
+    request.clear();
+    do request.push_back(input.Piece());
+    while (!input.empty() && request.size() < 20);
+  }
+  Ask(door, request);
+  return 0;
+}

@@ -1,0 +1,54 @@
+// An address that is taken is written and read again as the same; what is refused is named. No name
+// is looked up here: that is the system's.
+#include "common/link/tcp_address.h"
+#include "common/transport/local/local_address.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace muster::fuzz {
+namespace {
+
+void CheckTcp(const std::string& text) {
+  OrError(text, [&] {
+    const TcpAddress address = TcpAddress::Parse(text);
+    const TcpAddress again = TcpAddress::Parse(address.ToEndpoint());
+    Require(again.host == address.host && again.port == address.port,
+            "another address when it is written and read again");
+    Require(again.ToEndpoint() == address.ToEndpoint(), "written in two ways");
+  });
+}
+
+// The name is what connects two processes: it reaches the system whole.
+void CheckLocal(const std::string& text) {
+  OrError(text, [&] {
+    const LocalAddress address(text);
+    Require(address.address.sun_path[0] == '\0', "not in the abstract namespace");
+    const std::string name = text.substr(std::string_view("local://@").size());
+    const size_t before = offsetof(sockaddr_un, sun_path) + 1;
+    Require(std::string_view(address.address.sun_path + 1, address.size - before) == name,
+            "not the name that was given");
+  });
+}
+
+void CheckListen(const std::string& endpoint, const std::string& bind) {
+  OrError(endpoint.empty() ? bind : "", [&] {
+    const ListenAddress address = ChooseListenAddress(endpoint, bind);
+    Require(!address.bind.empty() && !address.endpoint.empty(), "nowhere to listen");
+    if (!IsTcp(address.endpoint)) return;
+    Require(!TcpAddress::Parse(address.endpoint).any_host(), "workers cannot connect to that");
+  });
+}
+
+}  // namespace
+}  // namespace muster::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  muster::fuzz::SilenceLogs();
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  if (text.find('\0') != text.npos) return 0;  // none of a command line has one
+  muster::fuzz::CheckTcp(text);
+  muster::fuzz::CheckTcp("tcp://" + text);
+  muster::fuzz::CheckLocal("local://@" + text);
+  const size_t half = std::min(text.find('\n'), text.size());
+  muster::fuzz::CheckListen(text.substr(0, half), text.substr(std::min(half + 1, text.size())));
+  return 0;
+}

@@ -1,0 +1,45 @@
+// Files of TensorBoard's events, as a server that goes on reads them: any bytes are read up to the
+// first record that is not whole, and no more memory is taken than the file is long.
+#include "ps/tensorboard/event_file.h"
+
+#include "common/base/background_thread.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace muster::fuzz {
+namespace {
+
+// The input is the file, or, behind a byte that is not 0, events that are framed here.
+std::string FileOf(Input input) {
+  if (input.Byte() == 0) return input.Rest();
+  std::string file;
+  while (!input.empty()) file += FrameRecord(input.Piece());
+  return file;
+}
+
+// What stands before something that nobody can read still counts.
+void CheckPrefix(const Folder& folder, const std::string& bytes) {
+  tensorboard::Event event;
+  event.set_step(7);
+  event.mutable_summary()->add_value()->set_tag("a/tag");
+  folder.Write("events.out.tfevents.0000000001.a", FrameRecord(event.SerializeAsString()));
+  folder.Write("events.out.tfevents.0000000002.b", bytes);
+  const bool with = HaveEvent(folder.path(), "a/tag", 7);
+  // A later file may say that the run began anew before that step; only that takes it away.
+  tensorboard::Event start;
+  start.set_step(7);
+  start.mutable_session_log()->set_status(tensorboard::SessionLog::START);
+  folder.Write("events.out.tfevents.0000000003.c", FrameRecord(start.SerializeAsString()));
+  Require(!HaveEvent(folder.path(), "a/tag", 7), "a run that began anew still has the event");
+  folder.Write("events.out.tfevents.0000000003.c", "");
+  Require(HaveEvent(folder.path(), "a/tag", 7) == with, "not the same answer twice");
+}
+
+}  // namespace
+}  // namespace muster::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  muster::fuzz::SilenceLogs();
+  static const muster::fuzz::Folder folder;
+  muster::fuzz::CheckPrefix(folder, muster::fuzz::FileOf({data, size}));
+  return 0;
+}

@@ -1,0 +1,17 @@
+// A line of the server's events that the launcher takes is printed and taken again as the same
+// event, and can be shown.
+#include "common/events/event_line.h"
+#include "tests/fuzz/fuzz.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace muster;
+  fuzz::SilenceLogs();
+  fuzz::OrError("expected an event", [&] {
+    const events::Event event = ParseEventLine({reinterpret_cast<const char*>(data), size});
+    const std::string line = EventLine(event);
+    fuzz::Require(line.ends_with('\n') && line.find('\n') == line.size() - 1, "not one line");
+    const events::Event again = ParseEventLine(std::string_view(line).substr(0, line.size() - 1));
+    fuzz::Require(EventLine(again) == line, "another event when it is printed and read again");
+  });
+  return 0;
+}

@@ -1,0 +1,103 @@
+// Pieces of messages: what is cut is put together again as it was, and of the frames of two
+// messages, some of them left out, never one message is made with the header or the bytes of both.
+#include "common/transport/zmq/zmq_frames.h"
+#include "proto/wire.pb.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace muster::fuzz {
+namespace {
+
+// Two ends of a connection within this thread.
+struct Pipe {
+  Pipe() {
+    to.bind("inproc://pieces");
+    from.connect("inproc://pieces");
+  }
+  zmq::context_t context{0};
+  zmq::socket_t from{context, zmq::socket_type::pair}, to{context, zmq::socket_type::pair};
+};
+
+Frames CutUp(Pipe& pipe, FrameSender& sender, const wire::WorkerMessage& message,
+             std::span<const std::byte> tensor) {
+  Require(sender.Send(message, tensor, {}), "a frame is not sent");
+  return ReceiveFrames(pipe.to, zmq::recv_flags::dontwait, 1 << 20);
+}
+
+zmq::message_t Copy(const zmq::message_t& frame) { return {frame.data(), frame.size()}; }
+
+wire::WorkerMessage Part(uint32_t rank, const std::string& more) {
+  wire::WorkerMessage message;
+  message.mutable_address()->set_rank(rank);
+  message.mutable_gradient_part()->set_chunk(1);
+  if (!more.empty()) message.mutable_hello()->add_setting(more);
+  return message;
+}
+
+// What is put together is the one or the other.
+void CheckMixture(Frames frames, const std::vector<wire::WorkerMessage>& sent) {
+  wire::WorkerMessage message;
+  const auto payload = Assemble(std::move(frames), message);
+  if (!payload) return;
+  const uint32_t rank = message.address().rank();
+  Require(rank < sent.size() && message.SerializeAsString() == sent[rank].SerializeAsString(),
+          "a header of two messages");
+  const auto* bytes = static_cast<const uint8_t*>(payload->data);
+  for (size_t i = 0; i < payload->bytes; ++i) {
+    Require(bytes[i] == static_cast<uint8_t>(0xa0 + rank), "a tensor of another message");
+  }
+}
+
+void CheckCut(Input input) {
+  static Pipe pipe;
+  const size_t most = 16 + input.Byte();
+  FrameSender sender(pipe.from, most);
+  Frames all;
+  std::vector<wire::WorkerMessage> sent;
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    sent.push_back(Part(rank, input.Piece().substr(0, 2000)));
+    const std::vector<std::byte> tensor(input.Number<uint16_t>() % 2000, std::byte(0xa0 + rank));
+    Frames frames = CutUp(pipe, sender, sent[rank], tensor);
+    Frames copy;
+    for (const zmq::message_t& frame : frames) copy.push_back(Copy(frame));
+    wire::WorkerMessage message;
+    const auto whole = Assemble(std::move(copy), message);
+    Require(whole && whole->bytes == tensor.size(), "a tensor is not put together");
+    Require(tensor.empty() || std::memcmp(whole->data, tensor.data(), tensor.size()) == 0,
+            "a tensor has other bytes");
+    Require(reinterpret_cast<uintptr_t>(whole->data) % alignof(float) == 0, "not aligned");
+    CheckMixture(std::move(frames), sent);
+    // Copies: frames borrow the tensor.
+    for (const zmq::message_t& frame : CutUp(pipe, sender, sent[rank], tensor)) {
+      all.push_back(Copy(frame));
+    }
+  }
+  // Some of all frames, in their order.
+  Frames some;
+  size_t at = 0;
+  while (!input.empty() && (at += input.Byte() % 16) < all.size()) some.push_back(Copy(all[at++]));
+  CheckMixture(std::move(some), sent);
+}
+
+// Frames of any bytes. What is taken has its header in the frames after the first.
+void CheckAny(Input input) {
+  Frames frames;
+  size_t bytes = 0;
+  while (!input.empty()) {
+    const std::string frame = input.Piece();
+    bytes += frame.size();
+    frames.emplace_back(frame.data(), frame.size());
+  }
+  wire::WorkerMessage message;
+  const auto payload = Assemble(std::move(frames), message);
+  Require(!payload || payload->bytes <= bytes, "more bytes than came");
+}
+
+}  // namespace
+}  // namespace muster::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  muster::fuzz::SilenceLogs();
+  muster::fuzz::Input input(data, size);
+  input.Byte() == 0 ? muster::fuzz::CheckAny(input) : muster::fuzz::CheckCut(input);
+  return 0;
+}

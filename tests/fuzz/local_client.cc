@@ -1,0 +1,154 @@
+// A worker's end of the local link, whose server is this target: it hands over memory that is too
+// small, not sealed, no memory at all, too few or too many pieces of it, and writes anything into
+// the ring. The worker takes it, or ends with an Error; what it takes it can use.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/link/wire_values.h"
+#include "common/transport/local/local_address.h"
+#include "common/transport/local/local_link.h"
+#include "common/transport/local/message_ring.h"
+#include "common/transport/local/packet_socket.h"
+#include "tests/fuzz/fuzz.h"
+#include "worker/client/tensor_store.h"
+
+namespace muster::fuzz {
+namespace {
+
+constexpr size_t kFloats = 64;
+
+wire::ServerMessage WelcomeMessage() {
+  wire::ServerMessage message;
+  wire::Welcome& welcome = *message.mutable_welcome();
+  welcome.add_chunk_end(kFloats / 2);
+  welcome.add_chunk_end(kFloats);
+  welcome.set_slices(2);
+  welcome.mutable_assignment()->add_subtree();
+  welcome.set_arenas(2);
+  return message;
+}
+
+class Play {
+ public:
+  explicit Play(Input input) : input_(input) {
+    const LocalAddress address(endpoint_);
+    listener_.Reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    Require(::bind(listener_.get(), address.get(), address.size) == 0 &&
+                ::listen(listener_.get(), 1) == 0,
+            "cannot listen");
+    link_ = ConnectLocal(endpoint_, {});
+    socket_.emplace(UniqueFd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+  }
+
+  void Run() {
+    while (!input_.empty()) Do(input_.Byte() % 8);
+  }
+
+ private:
+  static std::string NewEndpoint() {
+    static int number = 0;
+    return fmt::format("local://@muster-fuzz-{}-{}", ::getpid(), number++);
+  }
+
+  void Do(int what) {
+    switch (what) {
+      case 0:
+      case 1:
+        return HandOver();
+      case 2: {
+        socket_->Append(input_.Piece());
+        (void)socket_->Flush();
+        return;
+      }
+      case 3:
+      case 4:
+        return WriteAnything();
+      case 5: {
+        wire::WorkerMessage message;
+        message.mutable_failure()->set_message(input_.Piece());
+        (void)link_->Send(message, {}, {});
+        (void)link_->Deliver();
+        return;
+      }
+      default:
+        return Receive();
+    }
+  }
+
+  // Memory as it should be, but for what the input says: each piece has a byte.
+  UniqueFd Memory(size_t bytes) {
+    const uint8_t how = input_.Byte();
+    if (how == 1) return UniqueFd(::open("/dev/null", O_RDWR | O_CLOEXEC));
+    if (how == 2) bytes = 0;
+    if (how == 3) bytes -= 1;
+    if (how == 4) bytes = input_.Number<uint32_t>();
+    if (how == 5) bytes = size_t{1} << 45;  // takes no room
+    UniqueFd fd(::memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    (void)::ftruncate(fd.get(), static_cast<off_t>(bytes));
+    if (how != 6) (void)::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
+    return fd;
+  }
+
+  void HandOver() {
+    constexpr size_t kBytes[] = {2 * kFloats * sizeof(float), 2 * kFloats * sizeof(float),
+                                 sizeof(RingMemory), sizeof(RingMemory)};
+    const size_t count = input_.Byte();
+    const size_t pieces = count < 200 ? 4 : count % 5;
+    std::vector<UniqueFd> fds;
+    std::vector<int> raw;
+    for (size_t i = 0; i < pieces; ++i)
+      raw.push_back(fds.emplace_back(Memory(kBytes[i % 4])).get());
+    wire::ServerMessage welcome = WelcomeMessage();
+    (void)welcome.MergeFromString(input_.Piece());
+    socket_->Append(welcome.SerializeAsString(), raw);
+    (void)socket_->Flush();
+    if (pieces == 4) to_worker_ = std::move(fds[3]);
+  }
+
+  // Past every mapping's size nothing is written: that would be this target's fault.
+  void WriteAnything() {
+    const uint16_t where = input_.Number<uint16_t>();
+    constexpr size_t kWords[] = {0, 8, 64, 128, offsetof(RingMemory, ring)};
+    const size_t at = where < 256 ? kWords[where % std::size(kWords)] : where;
+    const std::string bytes = input_.Piece();
+    if (!to_worker_.valid()) return;
+    const size_t most = std::min(bytes.size(), sizeof(RingMemory) - at);
+    (void)::pwrite(to_worker_.get(), bytes.data(), most, static_cast<off_t>(at));
+  }
+
+  void Receive() {
+    OrError("", [&] {
+      (void)link_->PrepareToSleep();
+      const auto event = link_->Receive();
+      if (!event || !event->shared) return;
+      const auto layout = GradientLayoutOf(event->message.welcome());
+      if (layout.arena_floats() > kFloats || layout.arenas() > 8) return;
+      const auto tensors = MakeSharedTensors(std::move(*event->shared), layout, wire::FP32);
+      float sum = 0;
+      for (const int buffer : {0, 1, 2}) {
+        for (const float value : tensors->WeightBuffer(buffer)) sum += value;
+      }
+      for (size_t i = 0; i < layout.arenas(); ++i) {
+        for (float& value : tensors->GradientBuffer(i)) value = sum;
+      }
+    });
+  }
+
+  Input input_;
+  const std::string endpoint_ = NewEndpoint();
+  UniqueFd listener_;
+  std::unique_ptr<ClientLink> link_;
+  std::optional<PacketSocket> socket_;
+  UniqueFd to_worker_;
+};
+
+}  // namespace
+}  // namespace muster::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  muster::fuzz::SilenceLogs();
+  muster::fuzz::Play(muster::fuzz::Input(data, size)).Run();
+  return 0;
+}

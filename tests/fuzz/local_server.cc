@@ -1,0 +1,194 @@
+// The server's end of the local link, whose workers are this target: packets of any bytes, also
+// with descriptors, anything written anywhere into the memory for messages, ends at any time. What
+// is received is of a peer that is there, and after its loss nothing more is; gradients lie in
+// memory that can be read.
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <map>
+#include <set>
+
+#include "common/link/wire_values.h"
+#include "common/transport/local/local_address.h"
+#include "common/transport/local/local_connection.h"
+#include "common/transport/local/local_link.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace muster::fuzz {
+namespace {
+
+constexpr size_t kFloats = 64;
+
+wire::ServerMessage WelcomeMessage() {
+  wire::ServerMessage message;
+  wire::Welcome& welcome = *message.mutable_welcome();
+  welcome.add_chunk_end(kFloats / 2);
+  welcome.add_chunk_end(kFloats);
+  welcome.set_slices(2);
+  welcome.mutable_assignment()->add_subtree();
+  welcome.set_arenas(2);
+  return message;
+}
+
+struct Worker {
+  explicit Worker(UniqueFd fd) : connection(PacketSocket(std::move(fd))) {}
+  LocalConnection connection;
+  SharedMemory to_server;  // as a hostile worker sees it: to write where he likes
+};
+
+class Play {
+ public:
+  explicit Play(Input input) : input_(input) { link_->ShareWeights(weights_); }
+
+  void Run() {
+    while (!input_.empty()) Do(input_.Byte());
+    workers_.clear();
+    for (int i = 0; i < 200 && !peers_.empty(); ++i) ReceiveAll();
+    Require(peers_.empty(), "a worker that has gone is not lost");
+  }
+
+ private:
+  static std::string NewEndpoint() {
+    static int number = 0;
+    return fmt::format("local://@muster-fuzz-{}-{}", ::getpid(), number++);
+  }
+
+  void Connect() {
+    const LocalAddress address(endpoint_);
+    UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    Require(::connect(fd.get(), address.get(), address.size) == 0, "cannot connect");
+    workers_.push_back(std::make_unique<Worker>(std::move(fd)));
+  }
+
+  void Do(uint8_t byte) {
+    if (workers_.size() < 3 && byte % 16 == 0) return Connect();
+    if (workers_.empty()) return;
+    const size_t i = byte / 16 % workers_.size();
+    Worker& worker = *workers_[i];
+    switch (byte % 16) {
+      case 1:
+      case 2:
+      case 3:
+        return Say(worker);
+      case 4:
+        return SendRaw(worker);
+      case 5:
+      case 6:
+        return Hear(worker);
+      case 7:
+      case 8:
+        return WriteAnything(worker);
+      case 9:
+        workers_.erase(workers_.begin() + static_cast<ptrdiff_t>(i));
+        return;
+      case 10:
+        (void)link_->PrepareToSleep();
+        return;
+      case 11:
+        return Tell();
+      case 12:
+        link_->Deliver();
+        return;
+      default:
+        return ReceiveAll();
+    }
+  }
+
+  void Say(Worker& worker) {
+    wire::WorkerMessage message;
+    message.mutable_gradient_part()->set_chunk(input_.Byte() % 3);
+    message.mutable_gradient_part()->set_arena(input_.Byte() % 3);
+    (void)message.MergeFromString(input_.Piece());
+    worker.connection.Append(message.SerializeAsString());
+    (void)worker.connection.Flush();
+  }
+
+  // A packet beside the protocol, with descriptors or without.
+  void SendRaw(Worker& worker) {
+    const size_t count = input_.Byte() % 5;
+    std::vector<UniqueFd> fds;
+    std::vector<int> raw;
+    for (size_t i = 0; i < count; ++i) {
+      raw.push_back(fds.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC)).get());
+    }
+    PacketSocket socket(UniqueFd(::fcntl(worker.connection.fd(), F_DUPFD_CLOEXEC, 0)));
+    socket.Append(input_.Piece(), raw);
+    (void)socket.Flush();
+  }
+
+  void Hear(Worker& worker) {
+    std::string message;
+    std::vector<UniqueFd> fds;
+    const auto status = worker.connection.Receive(true, message, fds);
+    Require(status != LocalConnection::Status::kMalformed, "the server wrote what cannot be");
+    if (fds.size() != 4) return;
+    using Access = SharedMemory::Access;
+    worker.to_server =
+        SharedMemory::Map(UniqueFd(::fcntl(fds[2].get(), F_DUPFD_CLOEXEC, 0)), Access::kReadWrite);
+    worker.connection.Attach(SharedMemory::Map(std::move(fds[2]), Access::kReadWrite),
+                             SharedMemory::Map(std::move(fds[3]), Access::kRead));
+  }
+
+  void WriteAnything(Worker& worker) {
+    const uint16_t where = input_.Number<uint16_t>();
+    const std::string bytes = input_.Piece();
+    if (worker.to_server.bytes() == 0) return;
+    constexpr size_t kWords[] = {0, 8, 64, 128, offsetof(RingMemory, ring)};
+    const size_t at = where < 256 ? kWords[where % std::size(kWords)] : where;
+    auto* const memory = reinterpret_cast<char*>(worker.to_server.writable_floats().data());
+    std::memcpy(memory + at, bytes.data(), std::min(bytes.size(), sizeof(RingMemory) - at));
+  }
+
+  // As the server's loop does with who says something for the first time, and later on.
+  void Tell() {
+    if (peers_.empty()) return;
+    const PeerId peer = *std::next(peers_.begin(), input_.Byte() % static_cast<int>(peers_.size()));
+    wire::ServerMessage message = WelcomeMessage();
+    if (welcomed_.insert(peer).second || input_.Byte() == 0) {
+      link_->ShareGradients(peer, GradientLayoutOf(message.welcome()));
+    } else {
+      message.mutable_stop()->set_reason(std::string(input_.Byte() * 100, 'x'));
+    }
+    (void)link_->Send(peer, message, {});
+  }
+
+  void ReceiveAll() {
+    for (int i = 0; i < 20; ++i) {
+      (void)link_->PrepareToSleep();  // looks at the sockets without waiting for their turn
+      const auto event = link_->Receive();
+      if (!event) continue;
+      Require(!lost_.contains(event->peer), "something came from a peer after its loss");
+      if (event->kind == FromWorker::Kind::kLost) {
+        lost_.insert(event->peer);
+        peers_.erase(event->peer);
+        Require(link_->Send(event->peer, WelcomeMessage(), {}) == SendResult::kGone,
+                "a peer that was lost is sent something");
+        continue;
+      }
+      peers_.insert(event->peer);
+      float sum = 0;
+      for (const float value : event->payload.floats()) sum += value;
+      volatile float read = sum;
+      (void)read;
+    }
+  }
+
+  Input input_;
+  const std::string endpoint_ = NewEndpoint();
+  SharedMemory weights_ = SharedMemory::Create("fuzz-weights", 2 * kFloats * sizeof(float),
+                                               SharedMemory::Access::kReadWrite);
+  const std::unique_ptr<ServerLink> link_ =
+      ListenLocal(endpoint_, {.max_queued_messages = 20, .max_local_peers = 8});
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::set<PeerId> peers_, welcomed_, lost_;
+};
+
+}  // namespace
+}  // namespace muster::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  muster::fuzz::SilenceLogs();
+  muster::fuzz::Play(muster::fuzz::Input(data, size)).Run();
+  return 0;
+}

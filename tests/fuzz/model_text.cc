@@ -1,0 +1,72 @@
+// A network that is taken has variables that lie in its arena one after the other, a tensor of
+// PyTorch's for each of them, and the same hash when it has been printed and read again.
+#include <google/protobuf/text_format.h>
+
+#include <set>
+
+#include "common/config/build_graph.h"
+#include "common/config/text_format.h"
+#include "common/graph/graph.h"
+#include "common/model/torch_tensors.h"
+#include "proto/config.pb.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace muster::fuzz {
+namespace {
+
+constexpr Shape kImage{8, 8, 3};
+
+void CheckLayout(const VariableLayout& layout) {
+  size_t end = 0;
+  for (const Variable& variable : layout.variables()) {
+    Require(variable.offset >= end && variable.offset % VariableLayout::kAlignFloats == 0,
+            "a variable begins within another, or is not aligned");
+    int64_t count = 1;
+    for (const int64_t extent : variable.shape) count *= extent;
+    Require(count > 0 && static_cast<size_t>(count) == variable.count,
+            "a variable's count is not that of its shape");
+    end = variable.offset + variable.count;
+  }
+  Require(end <= layout.arena_floats(), "a variable ends behind the arena");
+}
+
+// Orders of features are tables as long as the features.
+void CheckTensors(const Graph& graph) {
+  if (graph.arena_floats() > 1 << 20) return;
+  const TorchTensors torch(graph);
+  std::set<std::string> names;
+  for (const TorchTensor& tensor : torch.tensors()) {
+    Require(names.insert(tensor.name()).second, "two tensors of one name");
+    Require(tensor.count() == graph.variables()[static_cast<size_t>(tensor.variable())].count,
+            "a tensor has more or fewer elements than its variable");
+  }
+  Require(names.size() == graph.variables().size(), "a variable has no tensor");
+}
+
+void Check(const std::string& text) {
+  config::Model model;
+  Locations locations;
+  if (!OrError("net.txtpb", [&] { ParseText(text, "net.txtpb", "model", model, locations); })) {
+    return;
+  }
+  OrError("", [&] {
+    const Graph graph = BuildGraph(model, kImage);
+    CheckLayout(graph.layout());
+    CheckTensors(graph);
+    std::string printed;
+    Require(google::protobuf::TextFormat::PrintToString(model, &printed), "cannot be printed");
+    config::Model again;
+    ParseText(printed, "printed", "model", again, locations);
+    Require(BuildGraph(again, kImage).layout().hash() == graph.layout().hash(),
+            "another network when it is read again");
+  });
+}
+
+}  // namespace
+}  // namespace muster::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  muster::fuzz::SilenceLogs();
+  muster::fuzz::Check({reinterpret_cast<const char*>(data), size});
+  return 0;
+}

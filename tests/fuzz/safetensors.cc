@@ -1,0 +1,87 @@
+// A file that is taken has tensors within itself that do not overlap, and what its header says is
+// the same when it is written and read again. Weights are taken from it, or it says why not.
+#include "common/base/arena.h"
+#include "common/config/build_graph.h"
+#include "common/config/text_format.h"
+#include "common/model/load_weights.h"
+#include "common/model/model_metadata.h"
+#include "proto/config.pb.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace muster::fuzz {
+namespace {
+
+const Graph& Network() {
+  static const Graph graph = [] {
+    config::Model model;
+    Locations ignored;
+    ParseText(R"(layer { name: "conv" conv2d { filters: 2 kernel: 3 padding: SAME } }
+                 layer { name: "norm" batch_norm {} }
+                 layer { name: "out" dense { units: 2 } }
+                 layer { name: "loss" softmax_cross_entropy {} })",
+              "network", "model", model, ignored);
+    return BuildGraph(model, {2, 2, 1});
+  }();
+  return graph;
+}
+
+// The input is the file, or, behind a byte that is not 0, its JSON text and the rest of it.
+std::string FileOf(Input input) {
+  if (input.Byte() == 0) return input.Rest();
+  const std::string text = input.Piece();
+  const uint64_t length = text.size();
+  return std::string(reinterpret_cast<const char*>(&length), sizeof length) + text + input.Rest();
+}
+
+void CheckHeader(const SafetensorsReader& reader, uint64_t file_bytes) {
+  const SafetensorsHeader& header = reader.header();
+  Require(header.file_bytes() == file_bytes, "the file is longer than its header says");
+  uint64_t end = 0;
+  for (const StoredTensor& tensor : header.tensors) {
+    Require(tensor.begin >= end && tensor.end >= tensor.begin, "tensors overlap");
+    end = tensor.end;
+    std::vector<std::byte> bytes(tensor.bytes());
+    reader.ReadBytes(tensor, bytes);
+    Require(header.Find(tensor.name) != nullptr, "a tensor is not found by its name");
+  }
+  const SafetensorsHeader laid_out = LayOutSafetensors(header.tensors, header.metadata);
+  const std::string bytes = HeaderBytes(laid_out);
+  const SafetensorsHeader again =
+      ParseSafetensorsHeader("again", std::string_view(bytes).substr(8), laid_out.file_bytes());
+  Require(again.metadata == header.metadata && again.tensors.size() == header.tensors.size(),
+          "another header when it is written and read again");
+  for (const StoredTensor& tensor : header.tensors) {
+    const StoredTensor* const other = again.Find(tensor.name);
+    Require(other != nullptr && other->shape == tensor.shape && other->type == tensor.type,
+            "another tensor when it is written and read again");
+  }
+}
+
+void Check(const std::string& path, uint64_t file_bytes) {
+  OrError(path, [&] {
+    const SafetensorsReader reader(path);
+    CheckHeader(reader, file_bytes);
+    (void)ClassNamesOf(reader.header().metadata);
+    (void)StepOf(reader.header().metadata);
+    OrError(path, [&] { (void)ConfigOf(reader.header().metadata, path); });
+    Arena weights(Network().arena_floats());
+    for (const bool skip : {false, true}) {
+      OrError(path, [&] {
+        const WeightsMatch match =
+            LoadWeights(reader, Network(), {.skip_mismatched = skip}, weights.floats());
+        RequireFinite(path, Network(), match, weights.floats());
+      });
+    }
+  });
+}
+
+}  // namespace
+}  // namespace muster::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  muster::fuzz::SilenceLogs();
+  static const muster::fuzz::Folder folder;
+  const std::string bytes = muster::fuzz::FileOf({data, size});
+  muster::fuzz::Check(folder.Write("a.safetensors", bytes), bytes.size());
+  return 0;
+}

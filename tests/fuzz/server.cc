@@ -1,0 +1,265 @@
+// A run whose workers say anything, with addresses that are right or not, each line by the book, in
+// another order, again, changed, or made up; who come, go and come again. Whatever they say, the
+// run ends, by itself or with an Error; nobody is sent what is not for him; and a run that comes to
+// its end although nobody has lied about gradients or data has the weights of the run that nothing
+// disturbed.
+#include "ps/server.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "common/link/protocol.h"
+#include "tests/fuzz/book_worker.h"
+#include "tests/fuzz/fuzz.h"
+#include "tests/job/test_job.h"
+
+namespace muster::fuzz {
+namespace {
+
+constexpr uint32_t kWorkers = 2, kSlots = 4;
+constexpr int kFewPauses = 3;
+
+// Bits of the first byte.
+config::Config ConfigOf(uint8_t how) {
+  config::Config config = testing::SmallConfig(kWorkers, 3);
+  config.mutable_cluster()->set_on_lost_worker((how & 1) != 0 ? config::Cluster::REPLACE
+                                                              : config::Cluster::ABORT);
+  if ((how & 2) != 0) {
+    config.mutable_evaluation()->set_every_steps(1);
+    config.mutable_evaluation()->clear_skip_final();
+    config.mutable_evaluation()->set_batch(10);
+  }
+  if ((how & 4) != 0) config.mutable_run()->set_on_nonfinite(config::Run::SKIP_STEP);
+  config.mutable_server()->set_threads(1);
+  return config;
+}
+
+// What peers say, from the input; it ends with an Error when there is no more of it.
+class ScriptLink : public ServerLink {
+ public:
+  // `patience`: how often the loop may look again when the input is over.
+  ScriptLink(const config::Config& config, Input input, int patience)
+      : config_(config), input_(input), patience_(patience) {
+    for (uint32_t slot = 0; slot < kSlots; ++slot) Connect(slot);
+  }
+
+  std::string endpoint() const override { return "script://"; }
+  int fd() const override { return -1; }
+  bool Pending() override { return true; }
+  std::optional<FromWorker> Receive() override {
+    if (over_) return NextEnd();
+    if (!flowing_ && input_.empty()) {
+      // The loop looks whether it is done once it has nothing to read.
+      if (pauses_++ < patience_) return Pause();
+      over_ = true;
+      throw Error(ExitCode::kTerminated, "the script is over");
+    }
+    return flowing_ ? Flow() : Do(input_.Byte());
+  }
+
+  SendResult Send(PeerId peer, const wire::ServerMessage& message,
+                  const OutgoingTensor& tensor) override {
+    const auto slot = SlotOf(peer);
+    if (!slot) return SendResult::kGone;
+    CheckSent(message, tensor);
+    // Until it is told that it has lost its seat.
+    if (message.has_welcome()) Require(seated_.insert(peer).second, "a connection has two seats");
+    if (message.has_stop()) seated_.erase(peer);
+    workers_[*slot]->Hear(message);
+    return SendResult::kQueued;
+  }
+
+  // Whether what was said of gradients and data is true.
+  bool honest() const { return honest_; }
+
+ private:
+  void Connect(uint32_t slot) {
+    peers_[slot] = next_peer_++;
+    workers_[slot] = std::make_unique<BookWorker>(config_, slot % kWorkers);
+  }
+  std::optional<uint32_t> SlotOf(PeerId peer) const {
+    for (uint32_t slot = 0; slot < kSlots; ++slot) {
+      if (peers_[slot] == peer) return slot;
+    }
+    return std::nullopt;
+  }
+
+  static void CheckSent(const wire::ServerMessage& message, const OutgoingTensor& tensor) {
+    Require(message.has_refused() || message.address().job() == JobOf(testing::TestToken()),
+            "a message of another job");
+    Require(message.has_weights_chunk() == !tensor.bytes.empty(), "a tensor without its header");
+    uint8_t sum = 0;
+    for (const std::byte byte : tensor.bytes) sum ^= static_cast<uint8_t>(byte);
+    volatile uint8_t read = sum;  // all of it can be read
+    (void)read;
+  }
+
+  // Low bits: who; high bits: what.
+  FromWorker Do(uint8_t byte) {
+    const uint32_t slot = byte % kSlots;
+    BookWorker& worker = *workers_[slot];
+    switch (byte / kSlots % 16) {
+      case 0:
+      case 1:
+        return Say(slot, worker.Hello());
+      case 2:
+        return Changed(slot, worker.Hello());
+      case 3:
+      case 4:
+      case 5:
+        return Say(slot, worker.Next());
+      case 6:
+      case 7:
+        return Changed(slot, worker.Next());
+      case 8:
+        return Say(slot, last_);
+      case 9:
+        flowing_ = true;
+        return Flow();
+      case 10:
+        return Changed(slot, {});
+      case 11: {
+        wire::WorkerMessage leave;
+        leave.mutable_leave();
+        worker.Address(leave);
+        return Say(slot, leave);
+      }
+      case 12:
+        return {.kind = FromWorker::Kind::kMalformed, .peer = peers_[slot]};
+      case 13:
+        return {.kind = FromWorker::Kind::kRefused, .refused = input_.Piece(), .why_refused = "x"};
+      case 14:
+        return Lose(slot);
+      default:
+        (void)worker.Next();  // not said
+        return Say(slot, worker.Next());
+    }
+  }
+
+  // Everybody says his lines, until nobody has any.
+  FromWorker Flow() {
+    for (uint32_t slot = 0; slot < kSlots; ++slot) {
+      if (workers_[slot]->has_lines()) return Say(slot, workers_[slot]->Next());
+    }
+    flowing_ = false;
+    return Say(0, workers_[0]->Next());
+  }
+
+  // A thread of the server's may be at work; with patience, what it brings is answered.
+  std::optional<FromWorker> Pause() {
+    if (patience_ <= kFewPauses) return std::nullopt;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    flowing_ = std::ranges::any_of(workers_, [](const auto& one) { return one->has_lines(); });
+    return flowing_ ? std::optional(Flow()) : std::nullopt;
+  }
+
+  FromWorker Lose(uint32_t slot) {
+    const PeerId peer = peers_[slot];
+    Connect(slot);
+    return {.kind = FromWorker::Kind::kLost, .peer = peer};
+  }
+
+  // With what the input puts over it.
+  FromWorker Changed(uint32_t slot, wire::WorkerMessage message) {
+    const uint8_t how = input_.Byte();
+    (void)message.MergeFromString(input_.Piece());
+    if ((how & 1) != 0) workers_[slot]->Address(message);
+    return Say(slot, std::move(message), how >> 1);
+  }
+
+  // `size`: the tensor's: 0, 1: right; else too short, too long, none.
+  FromWorker Say(uint32_t slot, wire::WorkerMessage message, int size = 0) {
+    last_ = message;
+    FromWorker event{.kind = FromWorker::Kind::kMessage, .peer = peers_[slot]};
+    if (message.has_gradient_part()) event.payload = PayloadOf(slot, message.gradient_part(), size);
+    if (message.has_hello()) {
+      const wire::Hello& right = BookHello();
+      honest_ = honest_ && message.hello().train_samples() == right.train_samples();
+    }
+    // Such a step is skipped, or ends the run.
+    if (message.has_slice_loss()) honest_ = honest_ && std::isfinite(message.slice_loss().loss());
+    event.message = std::move(message);
+    return event;
+  }
+  const wire::Hello& BookHello() {
+    if (!hello_) hello_ = BookWorker(config_, 0).Hello().hello();
+    return *hello_;
+  }
+
+  Payload PayloadOf(uint32_t slot, const wire::GradientPart& part, int size) {
+    const auto values = std::make_shared<std::vector<float>>(workers_[slot]->GradientOf(part));
+    if (part.empty() != values->empty()) honest_ = false;
+    if (part.empty() || size % 8 == 7) return {};
+    if (size % 8 == 6 && !values->empty()) values->pop_back();
+    if (size % 8 == 5) values->push_back(1);
+    return {.data = values->data(), .bytes = values->size() * sizeof(float), .owner = values};
+  }
+
+  // Who is told to stop hangs up.
+  std::optional<FromWorker> NextEnd() {
+    if (ended_ >= kSlots) return std::nullopt;
+    return FromWorker{.kind = FromWorker::Kind::kLost, .peer = peers_[ended_++]};
+  }
+
+  const config::Config& config_;
+  Input input_;
+  std::array<PeerId, kSlots> peers_{};
+  std::array<std::unique_ptr<BookWorker>, kSlots> workers_;
+  PeerId next_peer_ = 1;
+  std::set<PeerId> seated_;
+  wire::WorkerMessage last_;
+  std::optional<wire::Hello> hello_;
+  bool flowing_ = false, over_ = false, honest_ = true;
+  uint32_t ended_ = 0;
+  const int patience_;
+  int pauses_ = 0;
+};
+
+struct Outcome {
+  uint64_t weights_hash = 0;
+  bool completed = false, honest = false;
+};
+
+Outcome Run(uint8_t how, Input input, int patience = kFewPauses) {
+  const config::Config config = ConfigOf(how);
+  Reporter reporter("", -1);
+  auto link = std::make_unique<ScriptLink>(config, input, patience);
+  const ScriptLink& script = *link;
+  Server server(config, testing::TestToken(), std::move(link), reporter);
+  Outcome outcome;
+  OrError("", [&] {
+    outcome.weights_hash = server.Run().weights_hash;
+    outcome.completed = true;
+  });
+  outcome.honest = script.honest();
+  return outcome;
+}
+
+// Hello of both, then everything by the book.
+uint64_t UndisturbedHash(uint8_t how) {
+  static std::map<uint8_t, uint64_t> hashes;
+  const auto [at, is_new] = hashes.emplace(how, 0);
+  if (!is_new) return at->second;
+  constexpr uint8_t kScript[] = {0, 1, 9 * kSlots, 9 * kSlots, 9 * kSlots, 9 * kSlots};
+  const Outcome outcome = Run(how, {kScript, sizeof kScript}, 5000);
+  Require(outcome.completed && outcome.honest, "the undisturbed run did not end well");
+  return at->second = outcome.weights_hash;
+}
+
+}  // namespace
+}  // namespace muster::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace muster::fuzz;
+  SilenceLogs();
+  Input input(data, size);
+  const uint8_t how = input.Byte() % 8;
+  const Outcome outcome = Run(how, input);
+  Require(!outcome.completed || !outcome.honest || outcome.weights_hash == UndisturbedHash(how),
+          "other weights than those of the run that nothing disturbed");
+  return 0;
+}

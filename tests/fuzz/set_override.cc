@@ -1,0 +1,58 @@
+// Lines PATH=VALUE, as --set has them, over a config that is right: what is refused is refused by
+// the name of the setting or the file, and what is taken is printed and taken again as the same.
+#include <sstream>
+
+#include "common/config/config.h"
+#include "proto/config.pb.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace muster::fuzz {
+namespace {
+
+constexpr const char* kConfig = R"(
+  run { epochs: 2 global_batch: 32 }
+  data { format: SYNTHETIC synthetic { height: 8 width: 8 channels: 3 classes: 4 } }
+  model {
+    layer { name: "conv" conv2d { filters: 4 kernel: 3 } }
+    layer { name: "relu" relu {} }
+    layer { name: "out" dense { units: 4 } }
+    layer { name: "loss" softmax_cross_entropy {} }
+  }
+  optimizer { type: MOMENTUM momentum: 0.8 }
+  learning_rate { base: 0.1 }
+)";
+constexpr size_t kMostSettings = 8;
+
+void Check(const std::string& text, const std::string& path) {
+  std::vector<Setting> settings;
+  std::istringstream lines(text);
+  for (std::string line; settings.size() < kMostSettings && std::getline(lines, line);) {
+    if (!OrError("--set", [&] { settings.push_back(ParseSetting(line)); })) return;
+    // Another file is another target's.
+    if (settings.back().path == "model_file") return;
+  }
+  config::Config config;
+  // Of a setting that contradicts another one either may be named, the file's, too.
+  const bool taken = OrError("", [&] { config = LoadConfig(path, settings); });
+  if (!taken || !OrError("", [&] { ResolveForMachine(config, 2); })) return;
+  const std::string printed = ConfigText(config);
+  try {
+    config::Config again = ParseConfigText(printed, "printed");
+    ResolveForMachine(again, 2);
+    if (ConfigText(again) != printed) Broken("printed twice: " + ConfigText(again));
+  } catch (const std::exception& error) {
+    Broken("what was printed is not taken: " + std::string(error.what()) + "\n" + printed);
+  }
+}
+
+}  // namespace
+}  // namespace muster::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using muster::fuzz::Folder;
+  muster::fuzz::SilenceLogs();
+  static const Folder folder;
+  static const std::string path = folder.Write("base.txtpb", muster::fuzz::kConfig);
+  muster::fuzz::Check({reinterpret_cast<const char*>(data), size}, path);
+  return 0;
+}

@@ -1,0 +1,56 @@
+// Parts of a trace are merged, whatever is in them, into a trace that can be read back and summed
+// up; what is no trace is refused by its name, and a trace that is there is not lost for it.
+#include <sstream>
+
+#include "launch/trace/merge.h"
+#include "launch/trace/summary.h"
+#include "launch/trace/trace_data.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace muster::fuzz {
+namespace {
+
+void CheckParts(const Folder& folder, const std::string& first, const std::string& second) {
+  const std::vector<std::string> parts{folder.Write("trace.server.part", first),
+                                       folder.Write("trace.worker-0.part", second)};
+  const std::string merged = folder / "trace.json";
+  std::filesystem::remove(merged);
+  MergedTrace taken;
+  if (!OrError(merged, [&] { taken = MergeTrace(parts, merged); })) return;
+  try {
+    const Trace trace = ReadTrace(merged);
+    size_t spans = 0;
+    for (const TraceTrack& track : trace.tracks) spans += track.spans.size();
+    Require(spans == taken.spans, "spans were lost in the merged trace");
+    for (const std::string& line : TraceSummary(trace))
+      Require(line.size() < 1 << 20, "a long line");
+  } catch (const std::exception& error) {
+    Broken("what was merged cannot be read: " + std::string(error.what()));
+  }
+  // In place of it goes nothing that was not read.
+  if (!OrError("", [&] { (void)MergeTrace(parts, merged, MergeMode::kRefuseOthers); })) {
+    (void)ReadTrace(merged);
+  }
+}
+
+void CheckTrace(const Folder& folder, const std::string& text) {
+  const std::string path = folder.Write("a.json", text);
+  OrError(path, [&] { (void)TraceSummary(ReadTrace(path)); });
+}
+
+}  // namespace
+}  // namespace muster::fuzz
+
+// The first byte says whether the rest is a trace, or two parts.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  muster::fuzz::SilenceLogs();
+  static const muster::fuzz::Folder folder;
+  muster::fuzz::Input input(data, size);
+  if (input.Byte() == 0) {
+    muster::fuzz::CheckTrace(folder, input.Rest());
+  } else {
+    const std::string first = input.Piece();
+    muster::fuzz::CheckParts(folder, first, input.Rest());
+  }
+  return 0;
+}
