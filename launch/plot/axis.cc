@@ -24,7 +24,8 @@ Axis RoundAxis(double low, double high, int most) {
   }
   const double first = std::floor(low / step + 1e-9), last = std::ceil(high / step - 1e-9);
   // So far apart, or so large and near to each other, that a step between them is no number.
-  if (!(last - first <= 4.0 * std::max(1, most) && first + 1 > first)) {
+  const bool steps = std::isfinite(step) && last - first <= 4.0 * std::max(1, most);
+  if (!steps || !(first + 1 > first)) {
     return {.low = low, .high = high, .ticks = {low, high}};
   }
   Axis axis{.low = first * step, .high = last * step};

@@ -48,8 +48,9 @@ TEST_F(RunRecordTest, ACompletedRun) {
 // Whatever a line says: there is no such step, and no such day.
 TEST_F(RunRecordTest, NumbersThatAreNone) {
   const RunRecord run = ReadRun(MakeRun(
-      "n", {R"({"time":"-9999999-99-31T12:00:05Z","step":1e300,"total_steps":-1e300,"elapsed_s":1e300})",
-            R"({"time":"2026-01-31T12:00:05Z","step":3,"elapsed_s":1e300})"}));
+      "n",
+      {R"({"time":"-9999999-99-31T12:00:05Z","step":1e300,"total_steps":-1e300,"elapsed_s":1e300})",
+       R"({"time":"2026-01-31T12:00:05Z","step":3,"elapsed_s":1e300})"}));
   EXPECT_EQ(run.steps, 3);
   EXPECT_EQ(run.total_steps, std::nullopt);
   EXPECT_EQ(run.began, "");
