@@ -47,15 +47,15 @@ function(muster_sanitized label)
   add_dependencies(tests_${label} ${ARGN})
 endfunction()
 
-# muster_test(NAME LABEL TIMEOUT SOURCES ... [DEPS ...]): one GoogleTest program, registered with
-# ctest case by case so that cases run in parallel. LABEL is cpu, gpu or e2e; the program gets the
+# muster_test(NAME LABEL TIMEOUT [SEPARATE] SOURCES ... [DEPS ...]): one GoogleTest program, registered
+# with ctest case by case so that cases run in parallel. LABEL is cpu, gpu or e2e; the program gets the
 # labels threads, parsing and cuda, too, where tests/CMakeLists.txt lists it under them. TIMEOUT is in
-# seconds, and ten times as long under ThreadSanitizer.
+# seconds, and ten times as long under ThreadSanitizer. SEPARATE: its files are compiled one by one.
 function(muster_test name label timeout)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "SEPARATE" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   list(LENGTH ARG_SOURCES files)
-  if(MUSTER_UNITY AND files GREATER 1)
+  if(MUSTER_UNITY AND files GREATER 1 AND NOT ARG_SEPARATE)
     set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   endif()
   target_link_libraries(${name} PRIVATE muster_flags ${ARG_DEPS} GTest::gtest GTest::gmock
