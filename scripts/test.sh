@@ -11,4 +11,5 @@ case "${1:-} ${2:-}" in "-L threads" | "-L parsing" | "-L cuda") targets=("tests
 scripts/setup.sh
 echo "Building build/$preset ..."
 scripts/build.sh "$preset" "${targets[@]}"
-ctest --preset "$preset" -j "$(nproc)" "$@"
+# Twice as many at a time as there are processors: many tests wait for deadlines.
+ctest --preset "$preset" -j "$((2 * $(nproc)))" "$@"
