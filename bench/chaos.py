@@ -60,7 +60,7 @@ class Chaos:
 
     def __init__(self, arguments, work, has_network):
         self.bin, self.work, self.wanted, self.has_network = arguments.bin, work, arguments, has_network
-        self.library = arguments.preload
+        self.preload = arguments.preload
         self.expected, self.recovery = {}, []
         self.wanted.shares = ["EVEN", "MEASURED" if self.knows("cluster.shares=MEASURED") else "EVEN"]
 

@@ -48,8 +48,8 @@ class Run:
         self.done = collections.Counter()
         self.descriptors = []
         self.preloaded = None
-        if chaos.library:
-            self.preloaded = Preloaded(chaos.library, f"{self.folder}.faults", self.folder)
+        if chaos.preload:
+            self.preloaded = Preloaded(chaos.preload, f"{self.folder}.faults", self.folder)
 
     def spawn(self, words, log):
         environment = {**os.environ, **(self.preloaded.environment if self.preloaded else {})}
