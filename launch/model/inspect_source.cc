@@ -10,15 +10,13 @@
 #include "common/model/model_metadata.h"
 #include "launch/model/inspect_model.h"
 #include "launch/runs/run_record.h"
+#include "launch/runs/save_place.h"
 #include "launch/text/units.h"
 
 namespace muster {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kModelFiles[] = {"model.safetensors", "best.safetensors",
-                                       "model-raw.safetensors", "model-ema.safetensors"};
 
 std::string Row(const std::string& key, const std::string& value) {
   return fmt::format("  {:<16} {}", key, value);
@@ -52,15 +50,24 @@ std::vector<std::string> RunLines(const std::string& run_dir) {
     }
     if (run.test_accuracy) text += ", test accuracy " + FormatPercent(*run.test_accuracy, 2);
     lines.push_back(Row("run", text));
+    if (!run.metrics_elsewhere.empty()) lines.push_back(Row("metrics", run.metrics_elsewhere));
   }
   std::error_code ignored;
+  const SavePlace place = SavePlaceOf(run_dir);
   for (const char* const name : kModelFiles) {
     const std::string path = run_dir + "/" + name;
     if (fs::exists(path, ignored))
       lines.push_back(Row("weights", fmt::format("{}: {}", name, FileText(path))));
+    if (const std::string other = ModelElsewhere(place, name); !other.empty())
+      lines.push_back(Row("weights", fmt::format("{}: {}", other, FileText(other))));
   }
   for (const CheckpointName& name : ListCheckpoints(run_dir)) {
     lines.push_back(Row("checkpoint", "checkpoints/" + name.Text()));
+  }
+  if (HasCheckpointsElsewhere(run_dir, place)) {
+    for (const CheckpointName& name : ListCheckpoints(place.folder)) {
+      lines.push_back(Row("checkpoint", CheckpointsFolder(place.folder) + "/" + name.Text()));
+    }
   }
   lines.emplace_back();
   return lines;
@@ -68,7 +75,10 @@ std::vector<std::string> RunLines(const std::string& run_dir) {
 
 bool HasWeights(const std::string& run_dir) {
   std::error_code ignored;
-  return fs::exists(run_dir + "/model.safetensors", ignored) || !ListCheckpoints(run_dir).empty();
+  const SavePlace place = SavePlaceOf(run_dir);
+  return fs::exists(run_dir + "/model.safetensors", ignored) ||
+         !ModelElsewhere(place, "model.safetensors").empty() ||
+         !NewestPlace(run_dir, place).empty();
 }
 
 void Append(std::vector<std::string>& lines, std::vector<std::string> more) {
@@ -126,7 +136,8 @@ std::vector<std::string> InspectSourceLines(const std::string& as_given,
   if (fs::is_directory(from, ignored) && !IsCheckpoint(from)) {
     if (IsRunDir(from) || !ListCheckpoints(from).empty()) lines = RunLines(from);
     if (lines.size() > 1 && !HasWeights(from) && !IsChosen(choice)) {
-      lines.back() = Row("weights", "none yet");
+      const std::string gone = IfGone(SavePlaceOf(from));
+      lines.back() = Row("weights", gone.empty() ? "none yet" : "none here" + gone);
       return lines;
     }
   }

@@ -1,5 +1,6 @@
 #include "launch/model/model_source.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -7,6 +8,8 @@
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/model/model_metadata.h"
 #include "launch/model/checkpoint_model.h"
+#include "launch/runs/run_record.h"
+#include "launch/runs/save_place.h"
 
 namespace muster {
 namespace {
@@ -57,9 +60,7 @@ OpenedModel OfCheckpoint(const CheckpointReader& checkpoint, const ModelChoice& 
 std::unique_ptr<CheckpointReader> NewerCheckpoint(const std::string& run_dir,
                                                   const std::string& file) {
   std::optional<int64_t> step;
-  std::error_code ignored;
-  if (fs::exists(file, ignored))
-    step = StepOf(SafetensorsReader(file).header().metadata).value_or(0);
+  if (!file.empty()) step = StepOf(SafetensorsReader(file).header().metadata).value_or(0);
   for (int attempt = 1;; ++attempt) {
     const std::vector<CheckpointName> names = ListCheckpoints(run_dir);
     if (names.empty() || (step && names.front().step <= *step)) return nullptr;
@@ -70,29 +71,66 @@ std::unique_ptr<CheckpointReader> NewerCheckpoint(const std::string& run_dir,
   }
 }
 
-std::string FileOf(const std::string& run_dir, const ModelChoice& choice) {
-  std::error_code ignored;
-  if (choice.best) return run_dir + "/best.safetensors";
-  // Which of the two is the product depends on what the run evaluates.
-  for (const auto& [wanted, name] : {std::pair(choice.average, "/model-ema.safetensors"),
-                                     std::pair(choice.raw, "/model-raw.safetensors")}) {
-    if (wanted && fs::exists(run_dir + name, ignored)) return run_dir + name;
+// The names that the choice may have, the first that is there first. Which of the two is the
+// product depends on what the run evaluates.
+std::vector<std::string> NamesOf(const ModelChoice& choice) {
+  if (choice.best) return {"best.safetensors"};
+  if (choice.average) return {"model-ema.safetensors", "model.safetensors"};
+  if (choice.raw) return {"model-raw.safetensors", "model.safetensors"};
+  return {"model.safetensors"};
+}
+
+int64_t StepInFile(const std::string& path) {
+  return StepOf(SafetensorsReader(path).header().metadata).value_or(0);
+}
+
+// In the run directory, or in checkpoint.save_to where that is newer; "" if it is nowhere.
+std::string FileOf(const std::string& run_dir, const SavePlace& place, const ModelChoice& choice) {
+  for (const std::string& name : NamesOf(choice)) {
+    const std::string here = run_dir + "/" + name, there = ModelElsewhere(place, name);
+    std::error_code ignored;
+    const bool is_here = fs::exists(here, ignored);
+    if (!there.empty() && (!is_here || StepInFile(there) > StepInFile(here))) return there;
+    if (is_here) return here;
   }
-  return run_dir + "/model.safetensors";
+  return "";
+}
+
+// A run that is complete may have had a better evaluation than that of the file, whose weights no
+// disk took, or somebody has removed.
+void CheckIsBest(const std::string& run_dir, const std::string& file, const SavePlace& place) {
+  if (!IsRunDir(run_dir)) return;
+  const RunRecord run = ReadRun(run_dir);
+  if (run.state != RunState::kCompleted) return;
+  const auto best = std::ranges::max_element(
+      run.rows, {}, [](const MetricsRow& row) { return row.test_accuracy.value_or(-1); });
+  if (best == run.rows.end() || !best->test_accuracy) return;
+  const int64_t step = StepInFile(file), best_step = static_cast<int64_t>(best->step);
+  if (step >= best_step) return;
+  throw Error(ExitCode::kData,
+              "{}: its weights are of step {}, but the best evaluation of the run was at step {}, "
+              "and its weights are not there{}; to use those of step {}, name the file itself",
+              file, step, best_step, IfGone(place), step);
 }
 
 OpenedModel OfRun(const std::string& run_dir, const ModelChoice& choice) {
-  const std::string file = FileOf(run_dir, choice);
-  if (choice.best) return OfFile(file, choice);
-  if (const auto checkpoint = NewerCheckpoint(run_dir, file)) {
-    return OfCheckpoint(*checkpoint, choice);
+  const SavePlace place = SavePlaceOf(run_dir);
+  const std::string file = FileOf(run_dir, place, choice);
+  if (!choice.best) {
+    const std::string newest = NewestPlace(run_dir, place);
+    const auto checkpoint = NewerCheckpoint(newest.empty() ? run_dir : newest, file);
+    if (checkpoint) return OfCheckpoint(*checkpoint, choice);
+  } else if (file.empty()) {
+    throw Error(ExitCode::kData, "{}/best.safetensors: cannot be read: it is not there{}", run_dir,
+                IfGone(place));
+  } else {
+    CheckIsBest(run_dir, file, place);
   }
-  std::error_code ignored;
-  if (!fs::exists(file, ignored)) {
+  if (file.empty()) {
     throw Error(ExitCode::kData,
                 "{}: holds no weights: expected the directory of a run, with model.safetensors or "
-                "checkpoints/, a checkpoint in there, or a file of weights",
-                run_dir);
+                "checkpoints/, a checkpoint in there, or a file of weights{}",
+                run_dir, IfGone(place));
   }
   return OfFile(file, choice);
 }

@@ -12,6 +12,7 @@
 #include "common/base/error.h"
 #include "common/base/whole_number.h"
 #include "launch/runs/run_status.h"
+#include "launch/runs/save_place.h"
 
 namespace muster {
 namespace {
@@ -137,6 +138,15 @@ void ReadMetrics(const std::string& path, RunRecord& run) {
   }
 }
 
+// Of a run without a last line: a full disk may have kept that away.
+void ReadElsewhere(RunRecord& run) {
+  const std::string metrics = MetricsElsewhere(run.dir, SavePlaceOf(run.dir));
+  if (metrics.empty()) return;
+  RunRecord whole{.dir = run.dir, .name = run.name, .metrics_elsewhere = metrics};
+  ReadMetrics(metrics, whole);
+  run = std::move(whole);
+}
+
 // What the status knows and the metrics do not: that it runs, and the length of a run under way.
 void TakeStatus(const Json& status, RunRecord& run) {
   // 0: the workers have not joined yet, and the server does not know.
@@ -207,6 +217,7 @@ RunRecord ReadRun(const std::string& dir) {
   } catch (const Error&) {
     // Somebody else's file of that name: the metrics say enough.
   }
+  if (run.state == RunState::kKilled || run.state == RunState::kNotBegun) ReadElsewhere(run);
   return run;
 }
 

@@ -37,6 +37,9 @@ struct RunRecord {
   std::string weights_hash;
   int64_t server_restarts = 0;
   std::vector<MetricsRow> rows;  // in the order of steps; a step that was repeated counts once
+  // The metrics.jsonl in checkpoint.save_to that this is of, since the run directory could not take
+  // all of them; else "".
+  std::string metrics_elsewhere;
   int64_t unreadable_lines = 0;  // of metrics.jsonl, but for a last one that is being written
 };
 
