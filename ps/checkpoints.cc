@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/resumable_config.h"
 #include "common/trace/trace.h"
 #include "ps/checkpoint/run_id.h"
@@ -159,7 +160,8 @@ void Checkpoints::Take(const std::string& into) {
               .state = std::move(state),
               .tensors = tensors_,
               .await_best = [this, best_step] { await_best_(best_step); },
-              .metrics_fd = reporter_.metrics_fd()};
+              // On a full disk nothing can be made sure of them.
+              .metrics_fd = into == run_dir_ ? reporter_.metrics_fd() : -1};
   const std::vector<std::span<float>> arenas = CheckpointArenas(variables_, name.step);
   auto jobs = image_->CopyJobs({arenas.begin(), arenas.end()});
   if (image_->bytes() <= kAtOnceBytes) {
@@ -185,6 +187,11 @@ void Checkpoints::Copied() {
   after.push_back({current_.name, std::nullopt});
   if (current_.run_dir == run_dir_) {
     current_.expired = TakeExpired(after, settings_.keep_last(), settings_.keep_best());
+  } else {  // those of earlier starts of the run
+    const std::vector<CheckpointName> there = ListCheckpoints(current_.run_dir);
+    for (size_t i = settings_.keep_last() - 1; i < there.size(); ++i) {
+      if (there[i] < current_.name) current_.expired.push_back(there[i]);
+    }
   }
   writing_ = true;
   thread_->Start(current_, image_);

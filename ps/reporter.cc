@@ -7,10 +7,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <utility>
 
+#include "common/base/atomic_file.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/resource_limits.h"
@@ -130,6 +133,27 @@ void Reporter::WriteUnwritten() {
   if (!new_trouble) return;
   LogWarning("{}", metrics_trouble_);
   Warning(metrics_trouble_ + "; the run goes on, and it will be tried again");
+}
+
+void Reporter::SaveMetricsTo(const std::string& folder) {
+  if (metrics_trouble_.empty() || folder.empty()) return;
+  const std::string path = folder + "/metrics.jsonl";
+  std::string text(static_cast<size_t>(metrics_bytes_), '\0'), first;
+  std::ifstream(metrics_path_).read(text.data(), metrics_bytes_);
+  text += unwritten_;
+  std::error_code ignored;  // the write says what is wrong
+  std::filesystem::create_directories(folder, ignored);
+  // A line has its time: no two runs have the same one.
+  if (std::getline(std::ifstream(path), first) && !text.starts_with(first + "\n")) {
+    metrics_trouble_ += "; " + path + ": is there already, of another run";
+    return;
+  }
+  try {
+    WriteFileAtomically(path, text);
+    metrics_trouble_ += "; all of it is in " + path;
+  } catch (const Error& error) {
+    metrics_trouble_ += fmt::format("; {}", error.what());
+  }
 }
 
 checkpoint::Metrics Reporter::KeepMetrics() const {

@@ -49,6 +49,9 @@ class Reporter {
   const std::vector<events::Restarted>& restarts() const { return restarts_; }
   // For fsync; -1 without a file.
   int metrics_fd() const { return metrics_fd_; }
+  // The run is over, and lines of metrics.jsonl are not on the disk: all of them go into this
+  // folder. metrics_trouble says where they are then, or why they are nowhere.
+  void SaveMetricsTo(const std::string& folder);
   // Why lines of metrics.jsonl are not on the disk; "" if all of them are.
   const std::string& metrics_trouble() const { return metrics_trouble_; }
 

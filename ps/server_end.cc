@@ -54,7 +54,10 @@ void Server::EndFailed() {
   events::Summary summary =
       SummaryOf(interrupted ? events::Summary::INTERRUPTED : events::Summary::FAILED);
   // A run that never began leaves no line: its directory can be used again.
-  if (coordinator_.has_begun()) reporter_.Metrics(summary);
+  if (coordinator_.has_begun()) {
+    reporter_.Metrics(summary);
+    reporter_.SaveMetricsTo(config_.checkpoint().save_to());
+  }
   AddSaved(lost, summary);
   coordinator_.End(summary);
   reporter_.Summary(summary);
@@ -69,6 +72,7 @@ ServerResult Server::EndCompleted() {
                       .dropped_messages = dropped_.count()};
   events::Summary summary = SummaryOf(events::Summary::COMPLETED);
   reporter_.Metrics(summary);
+  reporter_.SaveMetricsTo(config_.checkpoint().save_to());
   AddSaved(lost, summary);
   coordinator_.End(summary);
   reporter_.Summary(summary);

@@ -31,7 +31,8 @@ void AddJobArguments(CLI::App& command, Arguments& arguments) {
     }
   });
   AddOption(command, "--save-to", arguments.save_to, "DIR",
-            "Where the last checkpoint and the weights go if the run directory cannot take them");
+            "Where the last checkpoint and the weights go if the run directory cannot take them; "
+            "default: ~/muster-saved, if that is on another disk");
   AddOption(command, "--epochs", arguments.epochs, "N", "Train so long (run.epochs)");
   AddOption(command, "--steps", arguments.steps, "N", "... or so long (run.steps)");
   command.get_option("--steps")->excludes(command.get_option("--epochs"));

@@ -74,6 +74,7 @@ class Evaluate {
     const JobPlan plan{.server_program = arguments_.server_program,
                        .worker_program = arguments_.worker_program,
                        .dir = &dir,
+                       .config_path = dir.ConfigPath(),
                        .workers = static_cast<int>(config.cluster().workers()),
                        .places = job.cards ? job.cards->Places() : std::vector<WorkerPlace>(),
                        .endpoint = EndpointFor(config),

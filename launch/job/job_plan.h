@@ -19,7 +19,8 @@ namespace muster {
 
 struct JobPlan {
   std::string server_program, worker_program;
-  const RunDir* dir;  // config.txtpb is in it already
+  const RunDir* dir;
+  std::string config_path;  // that the processes read; it is there already
   int workers = 1;
   std::vector<WorkerPlace> places;  // of each rank that has a card; empty: none has
   std::string endpoint;  // what workers connect to; the server is told to listen there …

@@ -35,7 +35,7 @@ JobProcesses::JobProcesses(const JobPlan& plan, Console& console)
   // Room for minutes of reports, should the launcher be stopped (Ctrl-Z) for a while.
   ::fcntl(write_end.get(), F_SETPIPE_SZ, 1 << 20);
 
-  std::vector<std::string> arguments{"--config",     plan_.dir->ConfigPath(),
+  std::vector<std::string> arguments{"--config",     plan_.config_path,
                                      "--endpoint",   plan_.endpoint,
                                      "--token-file", token_.Path(),
                                      "--report-fd",  std::to_string(write_end.get()),
@@ -68,9 +68,9 @@ void JobProcesses::StartWorkers(const std::string& endpoint) {
 
 std::unique_ptr<ChildProcess> JobProcesses::StartWorker(int rank, bool append) const {
   ChildOptions worker{.program = plan_.worker_program,
-                      .arguments = {"--config", plan_.dir->ConfigPath(), "--rank",
-                                    std::to_string(rank), "--endpoint", endpoint_, "--token-file",
-                                    token_.Path(), "--parent", std::to_string(::getpid())},
+                      .arguments = {"--config", plan_.config_path, "--rank", std::to_string(rank),
+                                    "--endpoint", endpoint_, "--token-file", token_.Path(),
+                                    "--parent", std::to_string(::getpid())},
                       .log_path = plan_.dir->WorkerLogPath(rank),
                       .inherited_fds = {token_.fd()},
                       .append = append};

@@ -22,6 +22,7 @@
 #include "launch/gpu/job_cards.h"
 #include "launch/job/resume_run.h"
 #include "launch/job/run_job.h"
+#include "launch/job/save_to.h"
 #include "launch/job/series.h"
 #include "launch/memory/ask_worker.h"
 #include "launch/memory/memory_check.h"
@@ -71,6 +72,13 @@ void ForgetOwnDirectory(config::Config& config, const LaunchArguments& arguments
   fs::path holder = fs::absolute(arguments.config_path).parent_path();
   if (!asked_for && config.run().has_dir() && fs::equivalent(config.run().dir(), holder, error)) {
     config.mutable_run()->clear_dir();
+  }
+  // checkpoint.save_to is for one run alone, too.
+  const SavePlace own = SavePlaceOf(holder);
+  if (arguments.resume.empty() && AskedSaveTo(arguments.settings).empty() && !own.folder.empty() &&
+      fs::path(arguments.config_path).filename() == "config.txtpb" &&
+      fs::equivalent(own.run_dir, holder, error)) {
+    config.mutable_checkpoint()->clear_save_to();
   }
 }
 

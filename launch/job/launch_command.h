@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "common/config/config.h"
 #include "launch/job/dry_run.h"
 #include "launch/job/workers_by_hand.h"
+#include "launch/process/held_file.h"
 
 namespace muster {
 
@@ -17,7 +19,8 @@ class SignalSource;
 
 struct LaunchArguments {
   std::string config_path;
-  std::vector<Setting> settings;  // --set and the options that are short for one
+  std::shared_ptr<const HeldFile> held_config = {};  // that config_path is of, where no disk has it
+  std::vector<Setting> settings;                     // --set and the options that are short for one
   std::string server_program, worker_program;
   std::string resume;  // the directory of the run to go on with, instead of config_path
   // Go on with the run in run.dir if it has left a checkpoint, else begin it there.

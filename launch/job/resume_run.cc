@@ -16,6 +16,7 @@
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/resumable_config.h"
 #include "common/config/config.h"
+#include "launch/job/save_to.h"
 #include "launch/text/console.h"
 #include "launch/text/units.h"
 
@@ -24,8 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What the checkpoint of a full disk's run says may be elsewhere: then the config that is here is
-// the best there is.
 bool HasCheckpoints(const RunDir& dir) { return !ListCheckpoints(dir.path()).empty(); }
 
 // Of an attempt that was killed before its first checkpoint was on the disk: nothing is lost but
@@ -60,11 +59,57 @@ struct Reach {
   int64_t done = 0, total = 0;
 };
 
+// Of its directory, or of checkpoint.save_to if that has a newer one.
+checkpoint::State NewestOf(const RunDir& dir, const SavePlace& place) {
+  const std::string newest = NewestPlace(dir.path(), place);
+  if (newest == dir.path() || !HasCheckpoints(dir)) return NewestState(newest);
+  try {
+    return NewestState(newest);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kData) throw;
+    return NewestState(dir.path());  // older, but whole
+  }
+}
+
 Reach ReachOf(const RunDir& dir, const config::Config& config) {
-  const std::string& elsewhere = config.checkpoint().save_to();
-  if (!HasCheckpoints(dir) && elsewhere.empty()) return {};
-  const checkpoint::State state = NewestState(HasCheckpoints(dir) ? dir.path() : elsewhere);
+  const SavePlace place = PlaceOf(dir, config);
+  if (NewestPlace(dir.path(), place).empty()) return {};
+  const checkpoint::State state = NewestOf(dir, place);
   return {state.step(), PlanSteps(config, state.plan().train_samples()).total_steps};
+}
+
+// Said before anything is started, with what can be done instead.
+[[noreturn]] void NothingToResume(const RunDir& dir, const SavePlace& place) {
+  std::string text = fmt::format("{} holds no checkpoint (expected some in {}", dir.shown(),
+                                 CheckpointsFolder(dir.shown()));
+  if (!place.folder.empty()) {
+    text += fmt::format(" or {}", CheckpointsFolder(place.folder));
+    if (!ListCheckpoints(place.folder).empty()) text += ", where those of another run are";
+  }
+  throw Error(ExitCode::kUsage,
+              "{}): there is nothing to resume{}; the run can be done again, with the same bits: "
+              "muster launch {}/config.txtpb",
+              text, IfGone(place), dir.shown());
+}
+
+// Its config says where its newest checkpoint may be, unless --save-to does. Never the older one of
+// two.
+SavePlace PlaceToResume(const RunDir& dir, const std::vector<Setting>& settings) {
+  const SavePlace so_far = SavePlaceOf(dir.path());
+  SavePlace place = so_far;
+  for (const Setting& one : settings) {
+    if (one.path == "checkpoint.save_to") place.folder = fs::absolute(one.value).lexically_normal();
+  }
+  if (so_far.folder.empty() || NewestPlace(dir.path(), so_far) != so_far.folder) return place;
+  const CheckpointName newest = ListCheckpoints(so_far.folder).front();
+  if (HasCheckpointsElsewhere(dir.path(), place) &&
+      newest <= ListCheckpoints(place.folder).front()) {
+    return place;
+  }
+  throw Error(ExitCode::kUsage,
+              "--resume {}: the newest checkpoint of this run is in {}, its checkpoint.save_to so "
+              "far: expected no --save-to, or that one, got {}",
+              dir.shown(), so_far.folder, place.folder);
 }
 
 bool Names(const std::vector<Setting>& settings, std::string_view path) {
@@ -112,9 +157,12 @@ void ResumeOrBegin(LaunchArguments& arguments) {
         ExitCode::kUsage,
         "--resume auto: checkpoint.keep_last is 0, so there is never anything to go on from");
   }
-  const std::string& elsewhere = config.checkpoint().save_to();
-  if (!ListCheckpoints(path).empty() ||
-      (!elsewhere.empty() && !ListCheckpoints(elsewhere).empty())) {
+  // A run under way has its own config there, which may say more than that of a new one.
+  SavePlace place = SavePlaceOf(path);
+  if (!config.checkpoint().save_to().empty()) {
+    place.folder = fs::absolute(config.checkpoint().save_to()).lexically_normal();
+  }
+  if (!NewestPlace(path, place).empty()) {
     arguments.resume = path;
     std::erase_if(arguments.settings, [](const Setting& one) { return one.path == "run.dir"; });
     return;
@@ -131,10 +179,11 @@ bool IsComplete(const RunDir& dir, const config::Config& config) {
   while (std::getline(file, text)) last = std::move(text);
   const auto line = nlohmann::json::parse(last, nullptr, /*allow_exceptions=*/false);
   if (!line.is_object() || line.value("final", false) != true ||
-      line.value("reason", std::string()) != "completed" || !HasCheckpoints(dir)) {
+      line.value("reason", std::string()) != "completed" ||
+      NewestPlace(dir.path(), PlaceOf(dir, config)).empty()) {
     return false;
   }
-  const checkpoint::State state = NewestState(dir.path());
+  const checkpoint::State state = NewestOf(dir, PlaceOf(dir, config));
   return !state.progress().stop_reason().empty() ||
          state.step() >= PlanSteps(config, state.plan().train_samples()).total_steps;
 }
@@ -143,25 +192,36 @@ RunDir TakeUp(LaunchArguments& arguments) {
   RefuseSeries(arguments.resume);
   RunDir dir = RunDir::Resume(arguments.resume);
   arguments.config_path = dir.ConfigPath();
-  std::error_code ignored;
-  const bool config = std::filesystem::exists(dir.ConfigPath(), ignored);
-  if (!HasCheckpoints(dir) && config) return dir;
+  const SavePlace place = PlaceToResume(dir, arguments.settings);
+  const std::string newest = NewestPlace(dir.path(), place);
+  if (newest.empty()) {
+    std::error_code ignored;
+    if (!fs::exists(dir.ConfigPath(), ignored)) NoCheckpoint(dir.shown(), {});
+    return dir;
+  }
   // What it was started with may say less: with batch_per_worker the batch follows the workers.
+  config::Config config = ParseKeptConfig(NewestOf(dir, place).config());
+  if (!place.folder.empty()) config.mutable_checkpoint()->set_save_to(place.folder);
   const std::string text =
       "# Written by muster launch --resume: the config of the run as its checkpoint holds it.\n" +
-      NewestState(dir.path()).config();
+      ConfigText(config);
   std::ostringstream before;
   before << std::ifstream(dir.ConfigPath()).rdbuf();
-  if (before.str() != text) WriteFileAtomically(dir.ConfigPath(), text);
+  if (before.str() == text) return dir;
+  try {
+    WriteFileAtomically(dir.ConfigPath(), text);
+  } catch (const Error&) {  // a full disk, which is spoken of when the job's own config is written
+    arguments.held_config = std::make_shared<HeldFile>(HeldFile::OfText(text));
+    arguments.config_path = arguments.held_config->path();
+  }
   return dir;
 }
 
 std::string CheckTakenUp(const RunDir& dir, const config::Config& config) {
-  if (!HasCheckpoints(dir)) {
-    if (config.checkpoint().save_to().empty()) NoCheckpoint(dir.shown(), {});
-    return "checkpoints in " + config.checkpoint().save_to();
-  }
-  const checkpoint::State state = NewestState(dir.path());
+  const SavePlace place = PlaceOf(dir, config);
+  const std::string newest = NewestPlace(dir.path(), place);
+  if (newest.empty()) NothingToResume(dir, place);
+  const checkpoint::State state = NewestOf(dir, place);
   (void)CheckResumable(state.config(), config);
   // Its length may be another one.
   const int64_t total = PlanSteps(config, state.plan().train_samples()).total_steps;
@@ -172,6 +232,7 @@ std::string CheckTakenUp(const RunDir& dir, const config::Config& config) {
                 dir.shown(), Plural(state.step(), "step"), FormatCount(total));
   }
   std::string done = fmt::format("{} of {} done", FormatCount(state.step()), Plural(total, "step"));
+  if (newest != dir.path()) done += ", in " + newest;
   const std::string over = StopReasonAt(config.evaluation(), state, total);
   if (over.empty()) return done;
   const std::string how = HowToGoOn(config.evaluation(), state.decisions());

@@ -11,12 +11,14 @@
 #include "common/base/count_text.h"
 #include "common/base/error.h"
 #include "common/base/join.h"
-#include "common/checkpoint/list_checkpoints.h"
 #include "launch/job/device_text.h"
+#include "launch/job/job_config.h"
 #include "launch/job/job_display.h"
 #include "launch/job/job_text.h"
 #include "launch/job/job_token.h"
+#include "launch/job/kept_text.h"
 #include "launch/job/restarts.h"
+#include "launch/job/save_to.h"
 #include "launch/job/summary_text.h"
 #include "launch/memory/memory_check.h"
 #include "launch/process/log_tail.h"
@@ -31,15 +33,6 @@ namespace fs = std::filesystem;
 
 constexpr size_t kLogLinesShown = 10;
 constexpr int64_t kOutputSeconds = 60;  // as every command waits for its reader
-
-void WriteResolved(const config::Config& config, const RunDir& dir) {
-  try {
-    WriteConfig(config, dir.ConfigPath());
-  } catch (const Error& error) {
-    throw Error(ExitCode::kUsage, "{}; if it is the place, choose another with --run-dir",
-                error.what());
-  }
-}
 
 std::string FailureText(const JobOutcome& outcome, const std::string& shown_dir, bool by_hand) {
   std::string text = "muster: error: " + outcome.failure->what + "\n";
@@ -61,28 +54,13 @@ std::string FailureText(const JobOutcome& outcome, const std::string& shown_dir,
          shown_dir + "\n";
 }
 
-// What a run that ended early leaves. A server that died has said nothing, but may have written.
-std::string GoOnText(const std::optional<events::Summary>& summary, const RunDir& dir) {
-  std::string from;
-  if (summary && summary->has_checkpoint()) {
-    from = fmt::format("step {}", FormatCount(summary->checkpoint_step()));
-  } else if (const auto kept = ListCheckpoints(dir.path()); !kept.empty()) {
-    from = fmt::format("step {}", FormatCount(kept.front().step));
-  }
-  if (from.empty()) return dir.shown() + " holds no checkpoint: the run cannot go on.";
-  return fmt::format("muster launch --resume {} goes on from {}.", dir.shown(), from);
-}
-
 // What could not be written down. The run's result is what was printed.
-void ReportTrouble(JobOutcome& outcome, const RunDir& dir) {
+void ReportTrouble(JobOutcome& outcome, const KeptRun& run) {
   if (!outcome.summary) return;
   const std::string &trouble = outcome.summary->trouble(), &lost = outcome.summary->lost();
   if (trouble.empty() && lost.empty()) return;
   if (!trouble.empty()) {
-    PrintError(
-        fmt::format("muster: error: not everything of the run could be kept: {}; when there is "
-                    "room again: muster launch --resume {} [--save-to DIR]\n",
-                    trouble, dir.shown()));
+    PrintError(fmt::format("muster: error: {}\n", TroubleText(*outcome.summary, run)));
   }
   if (!lost.empty()) PrintError(fmt::format("muster: error: {}\n", lost));
   if (outcome.exit_code == ExitCode::kOk) outcome.exit_code = ExitCode::kFailure;
@@ -99,12 +77,13 @@ void ReportMissing(const std::vector<std::string>& missing, const RunDir& dir,
   if (outcome.exit_code == ExitCode::kOk) outcome.exit_code = ExitCode::kFailure;
 }
 
-void ReportOutcome(JobOutcome& outcome, int workers, const RunDir& dir, const std::string& at_step,
-                   bool by_hand, Console& console) {
+void ReportOutcome(JobOutcome& outcome, int workers, const KeptRun& run, const std::string& at_step,
+                   Console& console) {
+  const RunDir& dir = run.dir;
   console.ClearLive();
   std::vector<std::string> missing;
   if (outcome.summary && outcome.summary->steps() > 0) {
-    const int logs_here = by_hand ? 0 : workers;
+    const int logs_here = run.by_hand ? 0 : workers;
     missing = dir.MissingFiles(logs_here, *outcome.summary);
     console.Print("");
     for (const std::string& line :
@@ -122,11 +101,11 @@ void ReportOutcome(JobOutcome& outcome, int workers, const RunDir& dir, const st
     }
     console.Print(fmt::format("Stopped by SIG{}{}.", ::sigabbrev_np(outcome.stop_signal), at));
   }
-  if (outcome.exit_code != ExitCode::kOk) console.Print(GoOnText(outcome.summary, dir));
+  if (outcome.exit_code != ExitCode::kOk) console.Print(GoOnText(outcome.summary, run));
   console.Flush(1.0);
-  if (outcome.failure) PrintError(FailureText(outcome, dir.shown(), by_hand));
+  if (outcome.failure) PrintError(FailureText(outcome, dir.shown(), run.by_hand));
   ReportMissing(missing, dir, outcome);
-  ReportTrouble(outcome, dir);
+  ReportTrouble(outcome, run);
 }
 
 // Whether everything could be printed that anybody wanted to read. A reader that pauses, such as a
@@ -216,7 +195,11 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
   if (arguments.by_hand) ResolveEncryption(*arguments.by_hand, config);
   const int workers = static_cast<int>(config.cluster().workers());
   try {
-    WriteResolved(config, dir);
+    std::string save_to_warning;
+    const bool resumed = !arguments.resume.empty();
+    const std::unique_ptr<SaveTo> save_to =
+        TakeSaveTo(arguments.settings, dir, resumed, config, save_to_warning);
+    const JobConfig config_file(config, dir, resumed);
     const bool traced = !config.run().trace_file().empty();
     if (traced) {
       CheckTracePath(config.run().trace_file());
@@ -227,7 +210,8 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
     Console console(STDOUT_FILENO);
     const bool by_hand = arguments.by_hand.has_value();
     for (const std::string& line :
-         HeaderLines(arguments.config_path, config, job.graph, dir.shown(),
+         HeaderLines(arguments.held_config ? dir.ConfigPath() : arguments.config_path, config,
+                     job.graph, dir.shown(),
                      {.cores = AvailableCores(),
                      .by_hand = by_hand,
                      .memory = MemoryWarning(config, job.graph, by_hand),
@@ -237,14 +221,18 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
                      .initial_weights = job.initial_weights})) {
       console.Print(line);
     }
+    for (const std::string& warning : {save_to_warning, config_file.warning()}) {
+      if (!warning.empty()) console.Print("Warning: " + warning);
+    }
     JobPlan plan{.server_program = arguments.server_program,
                  .worker_program = arguments.worker_program,
                  .dir = &dir,
+                 .config_path = config_file.path(),
                  .workers = workers,
                  .places = job.cards ? job.cards->Places() : std::vector<WorkerPlace>(),
                  .endpoint = EndpointFor(config),
                  .token = NewToken(),
-                 .resume = !arguments.resume.empty(),
+                 .resume = resumed,
                  .on_lost = config.cluster().on_lost_worker(),
                  .max_restarts = config.cluster().max_restarts(),
                  .restart_window_s = config.cluster().restart_window_s(),
@@ -257,7 +245,8 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
         [&](const events::Started& started) { return NotesAtStart(config, started); });
     JobOutcome outcome = WatchJobThroughLosses(plan, config, signals, console, display);
     if (by_hand) ForgetToken(*arguments.by_hand, dir);
-    ReportOutcome(outcome, workers, dir, display.AtStep(), by_hand, console);
+    ReportOutcome(outcome, workers, {dir, PlaceOf(dir, config), by_hand}, display.AtStep(),
+                  console);
     if (traced) {
       const ExitCode written = FinishTrace(config, dir, console);
       if (outcome.exit_code == ExitCode::kOk) outcome.exit_code = written;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,6 +27,15 @@ HeldFile HeldFile::Make(const std::function<void(const std::string& path)>& writ
   const std::string path = folder.path() + "/file";
   write(path);
   return Of(path);
+}
+
+HeldFile HeldFile::OfText(const std::string& text) {
+  UniqueFd fd(::memfd_create("muster-file", MFD_CLOEXEC));
+  if (!fd.valid() ||
+      ::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+    throw Error(ExitCode::kFailure, "cannot make a file in memory: {}", ErrorText(errno));
+  }
+  return HeldFile(std::move(fd));
 }
 
 std::string HeldFile::path() const { return fmt::format("/proc/{}/fd/{}", ::getpid(), fd_.get()); }

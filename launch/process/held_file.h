@@ -16,6 +16,9 @@ class HeldFile {
   // `write` makes the file at the path that it is given. It has no name when this returns.
   static HeldFile Make(const std::function<void(const std::string& path)>& write);
 
+  // This text, in memory: for where no disk has room.
+  static HeldFile OfText(const std::string& text);
+
   // For this process and its children, as long as this object lives: /proc/PID/fd/N.
   std::string path() const;
   // Whether `path` names this very file.

@@ -2,14 +2,12 @@
 // and, where nothing has them any more, that is said.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <sys/mount.h>
-#include <unistd.h>
 
 #include <fstream>
 
-#include "common/tensors/safetensors_reader.h"
 #include "tests/e2e/real_job.h"
+#include "tests/e2e/small_disk.h"
 
 namespace muster::testing {
 namespace {
@@ -24,35 +22,10 @@ const std::vector<std::string> kFirstIsBest{"run.epochs=4", "evaluation.every_ep
                                             "evaluation.every_steps=7", "learning_rate.base=0",
                                             "checkpoint.keep_last=1"};
 
-class BestWeights : public RealJob {
- protected:
-  // Words of a launch with these settings in run directory `run`.
-  std::vector<std::string> Words(const std::string& run, std::vector<std::string> settings) const {
-    std::vector<std::string> words{"muster",     "launch",    Path("tiny.txtpb"), "--data",
-                                   Path("data"), "--run-dir", Path(run)};
-    for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
-    return words;
-  }
-  static std::map<std::string, std::string> Metadata(const fs::path& file) {
-    return SafetensorsReader(file).header().metadata;
-  }
-};
+class BestWeights : public RealJob {};
 
-// A file system of its own, seen by this process and its children alone.
-class FullDisk : public BestWeights {
+class FullDisk : public SmallDisk {
  protected:
-  void SetUp() override {
-    fs::create_directory(Path("small"));
-    if (::unshare(CLONE_NEWNS) != 0 ||
-        ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 || !Mount("size=256k")) {
-      GTEST_SKIP() << "needs the right to mount (root)";
-    }
-  }
-  ~FullDisk() override { ::umount2(Path("small").c_str(), MNT_DETACH); }
-
-  bool Mount(const char* size, unsigned long flags = 0) const {
-    return ::mount("tmpfs", Path("small").c_str(), "tmpfs", flags, size) == 0;
-  }
   // The weights alone are larger than the disk; all else has room.
   static std::vector<std::string> Large() {
     std::vector<std::string> settings = kFirstIsBest;
@@ -67,7 +40,8 @@ class FullDisk : public BestWeights {
 TEST_F(FullDisk, WithSaveToEverythingIsThereAndComesBack) {
   const Outcome whole = Launch(Large());
   ASSERT_EQ(whole.exit_code, 0) << whole.log;
-  std::vector<std::string> words = Words("small/run", Large());
+  std::vector<std::string> words =
+      LaunchWords(Path("tiny.txtpb"), Path("data"), Path("small/run"), Large());
   words.insert(words.end(), {"--save-to", Path("other")});
   Process process(words, Path("run.log"));
   EXPECT_EQ(process.Wait(60), 0) << process.Log();
@@ -81,10 +55,11 @@ TEST_F(FullDisk, WithSaveToEverythingIsThereAndComesBack) {
        {"model.safetensors", "model-raw.safetensors", "best.safetensors"}) {
     EXPECT_FALSE(fs::exists(Path("small/run") / name));
     for (const char* const key : {"weights_hash", "step"}) {
-      EXPECT_EQ(Metadata(Path("other") / name)[key], Metadata(Path("run0") / name)[key]) << name;
+      EXPECT_EQ(MetadataIn(Path("other") / name)[key], MetadataIn(Path("run0") / name)[key])
+          << name;
     }
   }
-  EXPECT_EQ(Metadata(Path("other/best.safetensors"))["step"], "7");
+  EXPECT_EQ(MetadataIn(Path("other/best.safetensors"))["step"], "7");
 
   // There is room again, and the checkpoint of the best weights has gone long ago.
   ASSERT_TRUE(Mount("size=64m", MS_REMOUNT));
@@ -92,24 +67,33 @@ TEST_F(FullDisk, WithSaveToEverythingIsThereAndComesBack) {
   EXPECT_EQ(rest.exit_code, 0) << rest.log;
   EXPECT_EQ(rest.metrics.back()["best_step"], 7);
   for (const char* const key : {"weights_hash", "step", "test_accuracy", "test_loss"}) {
-    EXPECT_EQ(Metadata(Path("small/run/best.safetensors"))[key],
-              Metadata(Path("other/best.safetensors"))[key]);
+    EXPECT_EQ(MetadataIn(Path("small/run/best.safetensors"))[key],
+              MetadataIn(Path("other/best.safetensors"))[key]);
   }
-  EXPECT_EQ(Metadata(Path("small/run/model.safetensors"))["step"], "30");
+  EXPECT_EQ(MetadataIn(Path("small/run/model.safetensors"))["step"], "30");
 }
 
+// It has come there since the run began.
 TEST_F(FullDisk, WhatIsThereOfAnotherRunIsNotReplaced) {
   ASSERT_EQ(Launch({"run.steps=1"}).exit_code, 0);
-  std::vector<std::string> words = Words("small/run", Large());
-  words.insert(words.end(), {"--save-to", Path("run0")});
-  const std::string before = Metadata(Path("run0/model.safetensors"))["weights_hash"];
+  std::vector<std::string> settings = Large();
+  // Long enough for that, and then it ends by itself.
+  settings[0] = "run.epochs=100000";
+  settings[2] = "evaluation.every_steps=2000";
+  settings.emplace_back("evaluation.stop_at_accuracy=0.0001");
+  std::vector<std::string> words =
+      LaunchWords(Path("tiny.txtpb"), Path("data"), Path("small/run"), settings);
+  words.insert(words.end(), {"--save-to", Path("shared")});
+  const std::string before = MetadataIn(Path("run0/model.safetensors"))["weights_hash"];
   Process process(words, Path("run.log"));
+  ASSERT_TRUE(Eventually(30, [&] { return fs::exists(Path("shared")); }));
+  fs::copy(Path("run0"), Path("shared"), fs::copy_options::recursive);
   EXPECT_EQ(process.Wait(60), 1);
   EXPECT_THAT(process.Log(), AllOf(HasSubstr("not everything of the run could be kept"),
                                    HasSubstr("expected checkpoints of the run"),
                                    HasSubstr("is there already, of another run"),
                                    HasSubstr("choose another --save-to")));
-  EXPECT_EQ(Metadata(Path("run0/model.safetensors"))["weights_hash"], before);
+  EXPECT_EQ(MetadataIn(Path("shared/model.safetensors"))["weights_hash"], before);
 }
 
 // No checkpoint tells of best weights that are not on the disk.
@@ -119,13 +103,14 @@ TEST_F(BestWeights, AServerThatIsKilledWhileItWritesThemLosesNone) {
 #endif
   std::vector<std::string> settings = kFirstIsBest;
   settings.insert(settings.end(), {"checkpoint.every_steps=5", "run.max_restarts=0"});
-  Process process(Words("run", settings), Path("run.log"),
+  Process process(LaunchWords(Path("tiny.txtpb"), Path("data"), Path("run"), settings),
+                  Path("run.log"),
                   {.environment = {{"LD_PRELOAD", MUSTER_FAULTS}, {"MUSTER_FAULT", "best"}}});
   EXPECT_EQ(process.Wait(60), 6) << process.Log();
   EXPECT_FALSE(fs::exists(Path("run/best.safetensors")));
   const Outcome rest = GoOn("run");
   EXPECT_EQ(rest.exit_code, 0) << rest.log;
-  EXPECT_EQ(Metadata(Path("run/best.safetensors"))["step"], "7");
+  EXPECT_EQ(MetadataIn(Path("run/best.safetensors"))["step"], "7");
 }
 
 TEST_F(BestWeights, ThatAreNowhereAreSpokenOf) {

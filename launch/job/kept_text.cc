@@ -1,0 +1,75 @@
+#include "launch/job/kept_text.h"
+
+#include <fmt/core.h>
+
+#include <filesystem>
+
+#include "common/checkpoint/list_checkpoints.h"
+#include "launch/text/units.h"
+
+namespace muster {
+namespace {
+
+// The step of the newest checkpoint of the run; nothing if it has none.
+std::optional<int64_t> KeptStep(const std::optional<events::Summary>& summary, const KeptRun& run) {
+  if (summary && summary->has_checkpoint()) return summary->checkpoint_step();
+  const std::string newest = NewestPlace(run.dir.path(), run.place);
+  if (newest.empty()) return std::nullopt;
+  return ListCheckpoints(newest).front().step;
+}
+
+// The command that goes on. What the run's own config does not say must be said again.
+std::string ResumeCommand(const KeptRun& run) {
+  std::string command =
+      fmt::format("muster {} --resume {}", run.by_hand ? "server" : "launch", run.dir.shown());
+  const std::string& folder = run.place.folder;
+  if (!folder.empty() && SavePlaceOf(run.dir.path()).folder != folder &&
+      HasCheckpointsElsewhere(run.dir.path(), run.place)) {
+    command += " --save-to " + folder;
+  }
+  return command;
+}
+
+std::string RepeatCommand(const KeptRun& run) {
+  return fmt::format("muster {} {}/config.txtpb --save-to DIR", run.by_hand ? "server" : "launch",
+                     run.dir.shown());
+}
+
+bool HasWeights(const events::Summary& summary) {
+  for (const auto& model : summary.models()) {
+    if (!std::filesystem::path(model.file()).filename().string().starts_with("best")) return true;
+  }
+  return false;
+}
+
+// Of the text on a checkpoint: from where, if that is not where the run ended.
+std::string HowToMend(const events::Summary& summary, const KeptRun& run) {
+  const std::optional<int64_t> kept = KeptStep(summary, run);
+  if (kept && *kept == summary.at().step() && summary.end() == events::Summary::COMPLETED) {
+    return "when there is room again, this writes what is missing: " + ResumeCommand(run);
+  }
+  if (kept) {
+    return fmt::format("when there is room again, {} goes on from step {}, with the same bits",
+                       ResumeCommand(run), FormatCount(*kept));
+  }
+  return fmt::format(
+      "{}, so the run cannot go on; it can be done again, with the same bits, and what has no room "
+      "then goes to DIR: {}",
+      HasWeights(summary) ? "there is no checkpoint of it" : "its weights are on no disk",
+      RepeatCommand(run));
+}
+
+}  // namespace
+
+std::string GoOnText(const std::optional<events::Summary>& summary, const KeptRun& run) {
+  const std::optional<int64_t> kept = KeptStep(summary, run);
+  if (!kept) return run.dir.shown() + " holds no checkpoint: the run cannot go on.";
+  return fmt::format("{} goes on from step {}.", ResumeCommand(run), FormatCount(*kept));
+}
+
+std::string TroubleText(const events::Summary& summary, const KeptRun& run) {
+  return fmt::format("not everything of the run could be kept: {}; {}", summary.trouble(),
+                     HowToMend(summary, run));
+}
+
+}  // namespace muster

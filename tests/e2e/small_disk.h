@@ -1,0 +1,57 @@
+// A small file system of the test's own at Path("small"), seen by it and its children alone.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/tensors/safetensors_reader.h"
+#include "tests/e2e/real_job.h"
+
+namespace muster::testing {
+
+// Words of a launch of the tiny config in `run`, with these settings and these words besides.
+inline std::vector<std::string> LaunchWords(const std::string& config, const std::string& data,
+                                            const std::string& run,
+                                            const std::vector<std::string>& settings,
+                                            const std::vector<std::string>& more = {}) {
+  std::vector<std::string> words{"muster", "launch", config, "--data", data, "--run-dir", run};
+  for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+// Of a file of weights.
+inline std::map<std::string, std::string> MetadataIn(const std::filesystem::path& file) {
+  return SafetensorsReader(file).header().metadata;
+}
+
+class SmallDisk : public RealJob {
+ protected:
+  void SetUp() override {
+    std::filesystem::create_directory(Path("small"));
+    if (::unshare(CLONE_NEWNS) != 0 ||
+        ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 || !Mount("size=256k")) {
+      GTEST_SKIP() << "needs the right to mount (root)";
+    }
+  }
+  ~SmallDisk() override { ::umount2(Path("small").c_str(), MNT_DETACH); }
+
+  bool Mount(const char* size, unsigned long flags = 0) const {
+    return ::mount("tmpfs", Path("small").c_str(), "tmpfs", flags, size) == 0;
+  }
+  // Nothing more can be written there.
+  void Fill() const {
+    std::ofstream file(Path("small") / "fill", std::ios::binary);
+    const std::string block(4096, 'x');
+    while (file.write(block.data(), 4096).flush()) continue;
+  }
+};
+
+}  // namespace muster::testing
