@@ -6,6 +6,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "common/base/error.h"
 #include "launch/text/text_table.h"
 #include "launch/text/units.h"
 
@@ -22,12 +23,23 @@ double ImagesPerSecond(const events::Summary& summary) {
   return summary.measured().has_images_per_second() ? summary.measured().images_per_second() : NAN;
 }
 
+// It came to its end; with kFailure not all of it could be written down.
+bool IsCompleted(const RepeatedRun& run) {
+  return run.exit_code == 0 || (run.exit_code == static_cast<int>(ExitCode::kFailure) &&
+                                run.summary && run.summary->end() == events::Summary::COMPLETED);
+}
+
+std::string ResultText(const RepeatedRun& run) {
+  if (run.exit_code == 0) return "completed";
+  return fmt::format("{}exit code {}", IsCompleted(run) ? "completed, " : "", run.exit_code);
+}
+
 // A number of each completed run; NaN where it has none.
 Spread SpreadOfCompleted(std::span<const RepeatedRun> runs,
                          double (*number)(const events::Summary&)) {
   std::vector<double> values;
   for (const RepeatedRun& run : runs) {
-    if (run.exit_code == 0) values.push_back(run.summary ? number(*run.summary) : NAN);
+    if (IsCompleted(run)) values.push_back(run.summary ? number(*run.summary) : NAN);
   }
   return SpreadOf(values);
 }
@@ -93,10 +105,10 @@ std::vector<std::string> RepeatLines(std::span<const RepeatedRun> runs) {
                    {"run directory"}});
   for (const RepeatedRun& run : runs) {
     const events::Summary summary = run.summary.value_or(events::Summary());
-    table.AddRow(
-        {std::to_string(run.seed), Percent(TestAccuracy(summary)), Percent(BestAccuracy(summary)),
-         Speed(ImagesPerSecond(summary)), summary.has_steps() ? FormatCount(summary.steps()) : "-",
-         run.exit_code == 0 ? "completed" : fmt::format("exit code {}", run.exit_code), run.dir});
+    table.AddRow({std::to_string(run.seed), Percent(TestAccuracy(summary)),
+                  Percent(BestAccuracy(summary)), Speed(ImagesPerSecond(summary)),
+                  summary.has_steps() ? FormatCount(summary.steps()) : "-", ResultText(run),
+                  run.dir});
   }
   std::vector<std::string> lines = table.Lines();
   lines.push_back("");
