@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <filesystem>
 #include <optional>
 
 #include "common/base/arena.h"
@@ -9,10 +10,13 @@
 #include "common/base/error.h"
 #include "common/model/load_weights.h"
 #include "common/model/model_metadata.h"
+#include "launch/model/moved_run.h"
 #include "launch/text/units.h"
 
 namespace muster {
 namespace {
+
+namespace fs = std::filesystem;
 
 // Two samples for each worker: batch norm refuses to train on one.
 constexpr int64_t kBatchPerWorker = 2;
@@ -57,6 +61,14 @@ HeldFile WriteEvaluationConfig(const EvaluationSource& source, const OpenedModel
   return HeldFile::Make([&](const std::string& path) {
     WriteFileAtomically(path, ConfigText(EvaluationConfig(run, confusion_matrix)));
   });
+}
+
+std::string DataHint(const EvaluationSource& source, const OpenedModel& model) {
+  if (!source.config_path.empty()) return "";
+  const fs::path shown = fs::absolute(model.shown);
+  const fs::path holder =
+      IsCheckpoint(shown) ? shown.parent_path().parent_path() : shown.parent_path();
+  return MovedDataHint(RunConfig(source, model), holder);
 }
 
 void CheckWeights(const OpenedModel& model, const Graph& graph) {

@@ -139,6 +139,17 @@ std::vector<std::string> RunDir::TraceParts(int workers) const {
   return parts;
 }
 
+bool RunDir::Follow() {
+  const fs::path now = fs::path(lock_->PathNow()).parent_path();
+  std::error_code ignored;
+  if (now.empty() || !fs::is_directory(now, ignored) || fs::equivalent(now, path_, ignored)) {
+    return false;
+  }
+  path_ = now;
+  shown_ = now;
+  return true;
+}
+
 void RunDir::Discard() {
   if (!created_) return;
   std::error_code ignored;

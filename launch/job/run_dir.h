@@ -57,6 +57,10 @@ class RunDir {
   // A run has written a line of metrics here, so no other one will use this directory.
   bool IsUsed() const;
 
+  // Whether somebody has moved the directory meanwhile. Then path() and shown() are where it is
+  // now.
+  bool Follow();
+
   // Takes back a directory that this object made, when the job could not start after all.
   void Discard();
 

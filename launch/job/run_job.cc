@@ -88,20 +88,25 @@ void ReportTrouble(JobOutcome& outcome, const RunDir& dir) {
   if (outcome.exit_code == ExitCode::kOk) outcome.exit_code = ExitCode::kFailure;
 }
 
-// A run whose files are gone is no success, whatever it reached.
+// A run whose files are gone is no success, whatever it reached. `was`: from where its directory
+// was moved, or "".
 void ReportMissing(const std::vector<std::string>& missing, const RunDir& dir,
-                   JobOutcome& outcome) {
+                   const std::string& was, JobOutcome& outcome) {
   if (missing.empty()) return;
-  PrintError(
-      fmt::format("muster: error: {} was moved or removed while the run went on, or some of its "
-                  "files were: it lacks {}; what is printed above is all there is\n",
-                  dir.shown(), Join(missing, ", ")));
+  const std::string what =
+      was.empty()
+          ? dir.shown() + " was moved or removed while the run went on, or some of its files were"
+          : fmt::format("{} was moved to {} while the run went on", was, dir.shown());
+  PrintError(fmt::format("muster: error: {}: it lacks {}; what is printed above is all there is\n",
+                         what, Join(missing, ", ")));
   if (outcome.exit_code == ExitCode::kOk) outcome.exit_code = ExitCode::kFailure;
 }
 
-void ReportOutcome(JobOutcome& outcome, int workers, const RunDir& dir, const std::string& at_step,
+void ReportOutcome(JobOutcome& outcome, int workers, RunDir& dir, const std::string& at_step,
                    bool by_hand, Console& console) {
   console.ClearLive();
+  std::string was = dir.shown();
+  if (!dir.Follow()) was.clear();
   std::vector<std::string> missing;
   if (outcome.summary && outcome.summary->steps() > 0) {
     const int logs_here = by_hand ? 0 : workers;
@@ -125,7 +130,7 @@ void ReportOutcome(JobOutcome& outcome, int workers, const RunDir& dir, const st
   if (outcome.exit_code != ExitCode::kOk) console.Print(GoOnText(outcome.summary, dir));
   console.Flush(1.0);
   if (outcome.failure) PrintError(FailureText(outcome, dir.shown(), by_hand));
-  ReportMissing(missing, dir, outcome);
+  ReportMissing(missing, dir, was, outcome);
   ReportTrouble(outcome, dir);
 }
 

@@ -7,6 +7,7 @@
 #include "common/model/load_weights.h"
 #include "common/model/write_model.h"
 #include "launch/model/output_file.h"
+#include "launch/model/output_place.h"
 #include "launch/model/tensor_names.h"
 #include "launch/text/units.h"
 #include "proto/config.pb.h"
@@ -14,6 +15,7 @@
 namespace muster {
 
 std::vector<std::string> ImportModel(const ImportArguments& arguments) {
+  CheckOutputPlace(arguments.out, arguments.force);
   CheckOutputFile(arguments.out, arguments.force);
   config::Config config = LoadConfig(arguments.config_path, arguments.settings);
   ResolveForMachine(config, AvailableCores());
@@ -23,6 +25,9 @@ std::vector<std::string> ImportModel(const ImportArguments& arguments) {
   const SafetensorsReader file(arguments.file);
   Arena weights(graph.arena_floats());
   const WeightsMatch match = LoadWeights(file, graph, options, weights.floats());
+  RequireFinite(arguments.file, graph, match, weights.floats(),
+                "; training never gets rid of them. Leave these variables out, and they start "
+                "anew: --skip-mismatched, and --map with a line \"NAME -\" for each");
   Metadata metadata = ModelMetadata(config, graph, {});
   metadata.erase("weights_hash");  // of all variables
   metadata["imported_from"] = arguments.file;

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "common/base/arena.h"
 #include "common/model/load_weights.h"
 #include "common/model/model_metadata.h"
 #include "launch/text/units.h"
@@ -12,7 +13,10 @@ namespace muster {
 std::vector<std::string> DescribeInitialWeights(const config::Run& run, const Graph& graph) {
   if (run.initial_weights().empty()) return {};
   const SafetensorsReader file(run.initial_weights());
-  const WeightsMatch match = MatchWeights(file, graph, {.skip_mismatched = run.skip_mismatched()});
+  Arena weights(graph.arena_floats());
+  const WeightsMatch match =
+      LoadWeights(file, graph, {.skip_mismatched = run.skip_mismatched()}, weights.floats());
+  RequireFinite(file.path(), graph, match, weights.floats(), "; training never gets rid of them");
   const auto step = StepOf(file.header().metadata);
   std::vector<std::string> lines{fmt::format(
       "from {}{}: {} of {}", file.path(), step ? fmt::format(" (step {})", FormatCount(*step)) : "",

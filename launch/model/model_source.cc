@@ -1,12 +1,13 @@
 #include "launch/model/model_source.h"
 
 #include <filesystem>
-#include <fstream>
 
 #include "common/base/error.h"
+#include "common/base/file_kind.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/model/model_metadata.h"
 #include "launch/model/checkpoint_model.h"
+#include "launch/model/directory_hint.h"
 
 namespace muster {
 namespace {
@@ -70,6 +71,12 @@ std::unique_ptr<CheckpointReader> NewerCheckpoint(const std::string& run_dir,
   }
 }
 
+bool HoldsWeights(const std::string& run_dir) {
+  std::error_code ignored;
+  return fs::exists(run_dir + "/model.safetensors", ignored) ||
+         fs::exists(run_dir + "/best.safetensors", ignored) || !ListCheckpoints(run_dir).empty();
+}
+
 std::string FileOf(const std::string& run_dir, const ModelChoice& choice) {
   std::error_code ignored;
   if (choice.best) return run_dir + "/best.safetensors";
@@ -83,6 +90,10 @@ std::string FileOf(const std::string& run_dir, const ModelChoice& choice) {
 
 OpenedModel OfRun(const std::string& run_dir, const ModelChoice& choice) {
   const std::string file = FileOf(run_dir, choice);
+  if (!HoldsWeights(run_dir)) {
+    const std::string hint = HintForWeights(run_dir);
+    if (!hint.empty()) throw Error(ExitCode::kUsage, hint);
+  }
   if (choice.best) return OfFile(file, choice);
   if (const auto checkpoint = NewerCheckpoint(run_dir, file)) {
     return OfCheckpoint(*checkpoint, choice);
@@ -120,12 +131,11 @@ bool IsCheckpoint(const std::string& path) {
 
 bool IsModel(const std::string& path) {
   std::error_code ignored;
-  if (fs::is_directory(path, ignored)) return true;
-  if (path.ends_with(".safetensors")) return true;
-  // The length of a header, and the header: no text has zeros.
-  std::string first(9, ' ');
-  std::ifstream file(path, std::ios::binary);
-  return file.read(first.data(), 9) && first[7] == '\0' && first[8] == '{';
+  if (fs::is_directory(path, ignored) || path.ends_with(".safetensors")) return true;
+  // A config may come out of a pipe.
+  if (!fs::is_regular_file(path, ignored)) return false;
+  const FileKind kind = KindOfFileAt(path);
+  return kind != FileKind::kText && kind != FileKind::kEmpty;
 }
 
 }  // namespace muster

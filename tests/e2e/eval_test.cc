@@ -217,6 +217,18 @@ TEST_F(Evaluate, WhatCannotBe) {
   ExpectRefused({"eval", file, "--best"}, ExitCode::kUsage, "is a file; expected a run directory");
   ExpectRefused({"eval", Path("data")}, ExitCode::kData, "holds no weights");
   ExpectRefused({"eval", Path("nowhere")}, ExitCode::kData, "cannot be read");
+  ExpectRefused({"eval", Path("run0") / "checkpoints"}, ExitCode::kUsage, "give the run, " + run);
+  fs::create_directory(Path("series"));
+  fs::create_directory_symlink(run, Path("series") / "seed-1");
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"eval"}, {"predict", "--samples", "0"}, {"inspect"}}) {
+    std::vector<std::string> words = command;
+    words.push_back(Path("series"));
+    ExpectRefused(words, ExitCode::kUsage,
+                  "is a series of --repeat, whose runs have the weights: give one of them: " +
+                      (Path("series") / "seed-1").string());
+  }
+  ExpectRefused({"inspect", run, "--set", "run.seed=3"}, ExitCode::kUsage, "is no config");
   ExpectRefused({"eval", run, "--confusion-csv", Path("no") / "counts.csv"}, ExitCode::kFailure,
                 "counts.csv");
   ExpectRefused({"predict", run, "--samples", "40"}, ExitCode::kUsage,
@@ -246,7 +258,7 @@ TEST_F(Evaluate, WhatCannotBe) {
   EXPECT_EQ(got["test_loss"], Reported("run0", 3)["test_loss"]);
   WriteNan(bare);
   ExpectRefused({"eval", bare, "--config", Path("tiny.txtpb"), "--data", Path("data")},
-                ExitCode::kData, "conv/weights has values that are not finite");
+                ExitCode::kData, "not finite: 1 of the 216 of conv.weight");
   EXPECT_TRUE(NothingLeft(10));
 }
 
