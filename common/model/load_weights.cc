@@ -82,7 +82,12 @@ struct Fits {
   std::vector<std::string> skipped;
 };
 
-const char* HintFor(const Fits& found, bool names_fit) {
+const char* HintFor(const SafetensorsReader& file, const Fits& found, bool names_fit) {
+  const auto format = file.header().metadata.find("format");
+  if (format != file.header().metadata.end() && format->second == "muster checkpoint") {
+    return ": it is a part of a checkpoint (give the folder that it is in, or make a file of its "
+           "weights with `muster export`)";
+  }
   if (!found.fits.empty()) return " (--skip-mismatched takes what fits)";
   return names_fit ? ": it has variables of these names, but none of them in the network's shape"
                    : ", no variable of which is in it (other names? see `muster import --map`)";
@@ -117,7 +122,7 @@ Fits FindFits(const SafetensorsReader& file, const TorchTensors& torch,
   }
   const bool all = result.skipped.empty() || options.skip_mismatched;
   if (result.fits.empty() || !all) {
-    Refuse(file.path(), result.skipped, HintFor(result, names_fit));
+    Refuse(file.path(), result.skipped, HintFor(file, result, names_fit));
   }
   return result;
 }

@@ -27,7 +27,8 @@ std::string Advice(FileKind kind, const std::string& path) {
           "torch.load(…)[\"state_dict\"])",
           Conversion(path,
                      "import sys, torch, safetensors.torch as s; "
-                     "s.save_file(torch.load(sys.argv[1], map_location=\"cpu\"), sys.argv[2])"));
+                     "s.save_file(torch.load(sys.argv[1], map_location=\"cpu\", "
+                     "weights_only=True), sys.argv[2])"));
     case FileKind::kNpz:
       return "Make one of it: " +
              Conversion(path,

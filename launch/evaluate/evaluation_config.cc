@@ -8,6 +8,7 @@
 #include "common/base/arena.h"
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
+#include "common/checkpoint/checkpoint_reader.h"
 #include "common/model/load_weights.h"
 #include "common/model/model_metadata.h"
 #include "launch/model/moved_run.h"
@@ -25,6 +26,11 @@ config::Config RunConfig(const EvaluationSource& source, const OpenedModel& mode
   if (!source.config_path.empty()) return LoadConfig(source.config_path, {});
   std::optional<config::Config> config = ConfigOf(model.file.header().metadata, model.shown);
   if (config) return *std::move(config);
+  const fs::path path = model.shown;
+  if (path.filename() == kTensorFile && IsCheckpoint(path.parent_path())) {
+    throw Error(ExitCode::kUsage, "{}: is a part of a checkpoint: give its folder, {}", model.shown,
+                path.parent_path().string());
+  }
   throw Error(ExitCode::kUsage,
               "{}: does not say which network and data it is of: give its config (--config CONFIG)",
               model.shown);

@@ -65,7 +65,7 @@ class RunDir {
   void Discard();
 
  private:
-  RunDir(std::string shown, bool created);
+  RunDir(std::string shown, bool created, bool goes_on = false);
 
   std::string path_, shown_;
   bool created_;

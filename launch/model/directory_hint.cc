@@ -146,6 +146,22 @@ std::string HintForWeights(const std::string& path) {
       Listed(runs, WithAccuracy), BestOf(runs));
 }
 
+std::string HintForFile(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return "";
+  if (fs::exists(fs::path(path) / "model.safetensors", error)) {
+    return fmt::format("{}: is the directory of a run: its weights are {}", path,
+                       (fs::path(path) / "model.safetensors").string());
+  }
+  if (IsCheckpoint(path) || !ListCheckpoints(path).empty()) {
+    return fmt::format(
+        "{}: is a {}: `muster export {} --format safetensors OUT` makes a file of "
+        "its weights",
+        path, IsCheckpoint(path) ? "checkpoint" : "run", ShellWord(path));
+  }
+  return HintForWeights(path);
+}
+
 std::string HintForResume(const std::string& path) {
   if (IsCheckpoint(path)) return HintForCheckpoint(path);
   if (IsCheckpointsFolder(path)) {

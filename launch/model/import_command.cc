@@ -3,9 +3,11 @@
 #include <fmt/core.h>
 
 #include "common/base/arena.h"
+#include "common/base/error.h"
 #include "common/config/build_graph.h"
 #include "common/model/load_weights.h"
 #include "common/model/write_model.h"
+#include "launch/model/directory_hint.h"
 #include "launch/model/output_file.h"
 #include "launch/model/output_place.h"
 #include "launch/model/tensor_names.h"
@@ -22,6 +24,8 @@ std::vector<std::string> ImportModel(const ImportArguments& arguments) {
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
   LoadOptions options{.skip_mismatched = arguments.skip_mismatched};
   if (!arguments.names.empty()) options.names = ReadTensorNames(arguments.names);
+  const std::string hint = HintForFile(arguments.file);
+  if (!hint.empty()) throw Error(ExitCode::kUsage, hint);
   const SafetensorsReader file(arguments.file);
   Arena weights(graph.arena_floats());
   const WeightsMatch match = LoadWeights(file, graph, options, weights.floats());

@@ -3,8 +3,10 @@
 #include <fmt/core.h>
 
 #include "common/base/arena.h"
+#include "common/base/error.h"
 #include "common/model/load_weights.h"
 #include "common/model/model_metadata.h"
+#include "launch/model/directory_hint.h"
 #include "launch/text/units.h"
 #include "proto/config.pb.h"
 
@@ -12,6 +14,8 @@ namespace muster {
 
 std::vector<std::string> DescribeInitialWeights(const config::Run& run, const Graph& graph) {
   if (run.initial_weights().empty()) return {};
+  const std::string hint = HintForFile(run.initial_weights());
+  if (!hint.empty()) throw Error(ExitCode::kUsage, hint);
   const SafetensorsReader file(run.initial_weights());
   Arena weights(graph.arena_floats());
   const WeightsMatch match =

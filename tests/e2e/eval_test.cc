@@ -217,18 +217,6 @@ TEST_F(Evaluate, WhatCannotBe) {
   ExpectRefused({"eval", file, "--best"}, ExitCode::kUsage, "is a file; expected a run directory");
   ExpectRefused({"eval", Path("data")}, ExitCode::kData, "holds no weights");
   ExpectRefused({"eval", Path("nowhere")}, ExitCode::kData, "cannot be read");
-  ExpectRefused({"eval", Path("run0") / "checkpoints"}, ExitCode::kUsage, "give the run, " + run);
-  fs::create_directory(Path("series"));
-  fs::create_directory_symlink(run, Path("series") / "seed-1");
-  for (const std::vector<std::string>& command :
-       {std::vector<std::string>{"eval"}, {"predict", "--samples", "0"}, {"inspect"}}) {
-    std::vector<std::string> words = command;
-    words.push_back(Path("series"));
-    ExpectRefused(words, ExitCode::kUsage,
-                  "is a series of --repeat, whose runs have the weights: give one of them: " +
-                      (Path("series") / "seed-1").string());
-  }
-  ExpectRefused({"inspect", run, "--set", "run.seed=3"}, ExitCode::kUsage, "is no config");
   ExpectRefused({"eval", run, "--confusion-csv", Path("no") / "counts.csv"}, ExitCode::kFailure,
                 "counts.csv");
   ExpectRefused({"predict", run, "--samples", "40"}, ExitCode::kUsage,

@@ -1,7 +1,6 @@
 // Files of weights, from one run to the next and through the commands.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 
 #include <cmath>
 #include <fstream>
@@ -132,59 +131,6 @@ TEST_F(WeightFiles, ARunGoesOnWithoutTheFileThatItStartedFrom) {
   const Outcome more = GoOn("run1", {"--steps", "4"});
   EXPECT_EQ(more.exit_code, 0) << more.log;
   EXPECT_EQ(more.hash(), run.hash());
-}
-
-// Whatever is given for weights, it is named, by every command, and none waits for ever.
-TEST_F(WeightFiles, OtherKindsOfFilesAreNamed) {
-  Trained();
-  const std::string config = Path("tiny.txtpb"), out = Path("out");
-  const std::string pipe = Path("pipe");
-  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  const std::string sparse = Write("sparse.safetensors", "");
-  std::filesystem::resize_file(sparse, uint64_t{1} << 40);
-  const std::string archive = Path("weights.npz"), onnx = Path("model.onnx");
-  ASSERT_EQ(Muster({"export", Path("run0"), "--format", "npz", archive}).exit_code, 0);
-  ASSERT_EQ(Muster({"export", Path("run0"), "--format", "onnx", onnx}).exit_code, 0);
-  for (const auto& [file, what] :
-       std::map<std::string, const char*>{{pipe, "is a pipe"},
-                                          {sparse, "is a file that begins with zeros"},
-                                          {archive, "is an archive of NumPy's (.npz)"},
-                                          {onnx, "is an ONNX file"},
-                                          {config, "is a text"},
-                                          {"/dev/zero", "is a device"},
-                                          {"/proc/self/maps", "is a file of the kernel's"}}) {
-    const std::vector<std::string> commands[] = {
-        {"import", file, "--config", config, out},
-        {"export", file, "--format", "safetensors", out},
-        {"eval", file},
-        {"predict", file, "--samples", "0"},
-        {"launch", config, "--data", Path("data"), "--run-dir", out, "--initial-weights", file}};
-    for (const std::vector<std::string>& command : commands) {
-      const Outcome outcome = Muster(command);
-      EXPECT_EQ(outcome.exit_code, Code(ExitCode::kData)) << command[0] << " " << outcome.log;
-      EXPECT_THAT(outcome.log, HasSubstr(file + ": " + what)) << command[0];
-      EXPECT_FALSE(std::filesystem::exists(out)) << command[0];
-    }
-  }
-  EXPECT_THAT(Muster({"inspect", archive}).log, HasSubstr("is an archive of NumPy's (.npz)"));
-  EXPECT_THAT(Muster({"inspect", sparse}).log, HasSubstr("is a file that begins with zeros"));
-  EXPECT_THAT(Muster({"launch", Weights()}).log, HasSubstr("--initial-weights " + Weights()));
-  EXPECT_THAT(Muster({"launch", Path("run0")}).log, HasSubstr("--resume " + Path("run0").string()));
-}
-
-TEST_F(WeightFiles, ALinkIsReplacedAndNotWhatItPointsTo) {
-  Trained();
-  const std::string store = Write("store.npz", "work of a day"), link = Path("latest.npz");
-  std::filesystem::create_symlink("store.npz", link);
-  const std::vector<std::string> arguments{"export", Path("run0"), "--format", "npz", link};
-  const Outcome refused = Muster(arguments);
-  EXPECT_EQ(refused.exit_code, Code(ExitCode::kUsage));
-  EXPECT_THAT(refused.log, HasSubstr("a symbolic link to store.npz"));
-  std::vector<std::string> forced = arguments;
-  forced.emplace_back("--force");
-  EXPECT_EQ(Muster(forced).exit_code, 0);
-  EXPECT_FALSE(std::filesystem::is_symlink(link));
-  EXPECT_EQ(std::filesystem::file_size(store), 13u);
 }
 
 TEST_F(WeightFiles, ImportRenamesAndSkips) {

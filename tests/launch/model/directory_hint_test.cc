@@ -74,6 +74,19 @@ TEST_F(DirectoryHint, TheCheckpointsOfARun) {
               AllOf(HasSubstr("is a checkpoint by itself"), HasSubstr("--initial-weights")));
 }
 
+TEST_F(DirectoryHint, WhereAFileIsNeeded) {
+  const std::string run = MakeRun("a", {IntervalText(50, 1)});
+  MakeCheckpoint("a/checkpoints/step-00000050-g1");
+  EXPECT_THAT(HintForFile(run), HasSubstr("`muster export " + run + " --format safetensors OUT`"));
+  EXPECT_THAT(HintForFile(run + "/checkpoints/step-00000050-g1"), HasSubstr("is a checkpoint: "));
+  EXPECT_THAT(HintForFile(run + "/checkpoints"), HasSubstr("give the run, " + run));
+  Write("a/model.safetensors", "");
+  EXPECT_THAT(HintForFile(run), EndsWith("its weights are " + run + "/model.safetensors"));
+  EXPECT_EQ(HintForFile(run + "/model.safetensors"), "");
+  fs::create_directory(Dir() + "/empty");
+  EXPECT_EQ(HintForFile(Dir() + "/empty"), "");
+}
+
 TEST_F(DirectoryHint, DataThatWereMovedWithTheRun) {
   MakeRun("new/runs/a", {IntervalText(1, 1)});
   config::Config config;
