@@ -12,6 +12,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <thread>
 
 #include "common/base/process_identity.h"
@@ -93,6 +94,13 @@ FileLock::FileLock(const std::string& path, double wait_s) {
   } else {
     holder_ = HolderOf(fd_.get());
   }
+}
+
+std::string FileLock::PathNow() const {
+  std::error_code error;
+  const std::filesystem::path path =
+      std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", fd_.get()), error);
+  return !error && IsStillAt(fd_.get(), path) ? path.string() : "";
 }
 
 }  // namespace muster

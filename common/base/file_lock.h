@@ -33,6 +33,9 @@ class FileLock {
   bool held() const { return held_; }
   const std::string& holder() const { return holder_; }
 
+  // Where the file is now, whatever its directory was renamed to; "" if it has been removed.
+  std::string PathNow() const;
+
  private:
   UniqueFd fd_;
   bool held_ = false;

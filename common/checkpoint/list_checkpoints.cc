@@ -61,7 +61,7 @@ checkpoint::State NewestState(const std::string& run_dir) {
 
 void NoCheckpoint(const std::string& run_dir, const std::vector<DamagedCheckpoint>& damaged) {
   if (damaged.empty()) {
-    throw Error(ExitCode::kUsage,
+    throw Error(ExitCode::kData,
                 "{} holds no checkpoint (expected some in {}): there is nothing to resume", run_dir,
                 CheckpointsFolder(run_dir));
   }

@@ -32,7 +32,7 @@ ChosenCheckpoint ChooseCheckpoint(const std::string& run_dir);
 // that.
 checkpoint::State NewestState(const std::string& run_dir);
 
-// What to say where there is none: Error(kUsage), or Error(kData) that names each one's damage.
+// What to say where there is none: Error(kData), which names the damage of each that there is.
 [[noreturn]] void NoCheckpoint(const std::string& run_dir,
                                const std::vector<DamagedCheckpoint>& damaged);
 

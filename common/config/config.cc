@@ -43,6 +43,8 @@ void ParseConfig(const std::string& path, config::Config& config, Locations& loc
   try {
     ParseTextFile(path, "", config, locations);
   } catch (const Error&) {
+    std::error_code error;
+    if (!fs::is_regular_file(path, error)) throw;  // a pipe is read once
     config::Model model;
     Locations ignored;
     try {

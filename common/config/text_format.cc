@@ -4,10 +4,10 @@
 #include <google/protobuf/text_format.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "common/base/error.h"
-#include "common/base/resource_limits.h"
+#include "common/base/file_kind.h"
+#include "common/base/read_text.h"
 #include "common/config/text_errors.h"
 #include "common/config/text_fields.h"
 #include "common/config/text_kind.h"
@@ -17,25 +17,16 @@ namespace {
 
 namespace pb = google::protobuf;
 
-std::string ReadFile(const std::string& file) {
-  if (std::error_code ignored; std::filesystem::is_directory(file, ignored)) {
-    throw Error(ExitCode::kUsage, "{}: is a directory, expected a file", file);
-  }
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw Error(ExitCode::kUsage, "{}: cannot be read: {}", file, ErrorText(errno));
-  // More is no text that anybody wrote; /dev/zero never ends.
-  constexpr size_t kMost = 64 << 20;
-  std::string text;
-  for (size_t size = 0; in && size <= kMost; size = text.size()) {
-    text.resize(size + (1 << 16));
-    in.read(text.data() + size, 1 << 16);
-    text.resize(size + static_cast<size_t>(in.gcount()));
-  }
-  if (in.bad()) throw Error(ExitCode::kUsage, "{}: cannot be read: is it a file?", file);
-  if (text.size() > kMost) {
-    throw Error(ExitCode::kUsage, "{}: larger than {} MiB: is it a config?", file, kMost >> 20);
-  }
-  return text;
+// Easily given in place of the config in it.
+void RefuseRunDir(const std::string& file) {
+  std::error_code ignored;
+  const std::filesystem::path config = std::filesystem::path(file) / "config.txtpb";
+  if (!std::filesystem::exists(config, ignored)) return;
+  throw Error(
+      ExitCode::kUsage,
+      "{}: is the directory of a run, expected a config: that of the run is {}, and `muster "
+      "launch --resume {}` goes on with it",
+      file, config.string(), ShellWord(file));
 }
 
 void NoteLocations(const pb::Message& message, const pb::TextFormat::ParseInfoTree* tree,
@@ -64,7 +55,8 @@ void NoteLocations(const pb::Message& message, const pb::TextFormat::ParseInfoTr
 
 void ParseTextFile(const std::string& file, const std::string& prefix, pb::Message& message,
                    Locations& locations) {
-  std::string text = ReadFile(file);
+  RefuseRunDir(file);
+  std::string text = ReadTextFile(file);
   RequireText(file, text);
   ParseText(text, file, prefix, message, locations);
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/base/error.h"
+#include "common/base/file_kind.h"
 #include "common/base/pattern.h"
 
 namespace muster {
@@ -31,6 +32,17 @@ void RequireText(const std::string& file, std::string& text) {
   if (text.empty()) throw Error(ExitCode::kUsage, "{}: the file is empty; {}", file, kExpected);
   if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF")) {
     throw Error(ExitCode::kUsage, "{}: is UTF-16 text: save it as UTF-8; {}", file, kExpected);
+  }
+  const FileKind kind = KindOfFile(text);
+  if (kind == FileKind::kSafetensors) {
+    throw Error(
+        ExitCode::kUsage,
+        "{}: is a safetensors file, expected a config, as configs/*.txtpb are; a run starts "
+        "from weights with --initial-weights {}",
+        file, ShellWord(file));
+  }
+  if (kind != FileKind::kText && kind != FileKind::kUnknown && kind != FileKind::kHtml) {
+    throw Error(ExitCode::kUsage, "{}: is {}; {}", file, NameOf(kind), kExpected);
   }
   if (text.find('\0') != std::string::npos) {
     throw Error(ExitCode::kUsage, "{}: is no text, it has zero bytes; {}", file, kExpected);

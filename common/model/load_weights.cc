@@ -54,17 +54,21 @@ std::string Why(const StoredTensor& stored, const TorchTensor& wanted) {
                      stored.ShapeString(), wanted.ShapeString());
 }
 
+// The first few of them, and how many more there are.
+std::string FirstOf(std::vector<std::string> texts) {
+  if (texts.size() > kMostNamed) {
+    const auto more = static_cast<int64_t>(texts.size() - kMostNamed);
+    texts.resize(kMostNamed);
+    texts.push_back(fmt::format("and {} more", FormatCount(more)));
+  }
+  return Join(texts, "; ");
+}
+
 // `hint`: what may be done about it, or what all of it is.
 [[noreturn]] void Refuse(const std::string& path, const std::vector<std::string>& mismatches,
                          const char* hint) {
-  std::vector<std::string> shown(
-      mismatches.begin(),
-      mismatches.begin() + static_cast<std::ptrdiff_t>(std::min(mismatches.size(), kMostNamed)));
-  if (mismatches.size() > kMostNamed) {
-    shown.push_back(fmt::format("and {} more",
-                                FormatCount(static_cast<int64_t>(mismatches.size() - kMostNamed))));
-  }
-  throw Error(ExitCode::kData, "{}: does not fit the network{}: {}", path, hint, Join(shown, "; "));
+  throw Error(ExitCode::kData, "{}: does not fit the network{}: {}", path, hint,
+              FirstOf(mismatches));
 }
 
 // A tensor of the file and the variable that it is.
@@ -78,7 +82,12 @@ struct Fits {
   std::vector<std::string> skipped;
 };
 
-const char* HintFor(const Fits& found, bool names_fit) {
+const char* HintFor(const SafetensorsReader& file, const Fits& found, bool names_fit) {
+  const auto format = file.header().metadata.find("format");
+  if (format != file.header().metadata.end() && format->second == "muster checkpoint") {
+    return ": it is a part of a checkpoint (give the folder that it is in, or make a file of its "
+           "weights with `muster export`)";
+  }
   if (!found.fits.empty()) return " (--skip-mismatched takes what fits)";
   return names_fit ? ": it has variables of these names, but none of them in the network's shape"
                    : ", no variable of which is in it (other names? see `muster import --map`)";
@@ -113,7 +122,7 @@ Fits FindFits(const SafetensorsReader& file, const TorchTensors& torch,
   }
   const bool all = result.skipped.empty() || options.skip_mismatched;
   if (result.fits.empty() || !all) {
-    Refuse(file.path(), result.skipped, HintFor(result, names_fit));
+    Refuse(file.path(), result.skipped, HintFor(file, result, names_fit));
   }
   return result;
 }
@@ -147,15 +156,21 @@ WeightsMatch LoadWeights(const SafetensorsReader& file, const Graph& graph,
 }
 
 void RequireFinite(const std::string& file, const Graph& graph, const WeightsMatch& match,
-                   std::span<const float> weights) {
-  for (const int index : match.variables) {
-    const Variable& variable = graph.variables()[static_cast<size_t>(index)];
+                   std::span<const float> weights, const char* advice) {
+  const TorchTensors torch(graph);
+  std::vector<std::string> found;
+  for (const TorchTensor& tensor : torch.tensors()) {
+    if (std::ranges::find(match.variables, tensor.variable()) == match.variables.end()) continue;
+    const Variable& variable = graph.variables()[static_cast<size_t>(tensor.variable())];
     const auto values = weights.subspan(variable.offset, variable.count);
-    if (std::ranges::all_of(values, [](float x) { return std::isfinite(x); })) continue;
-    throw Error(ExitCode::kData,
-                "{}: {} has values that are not finite (muster inspect shows them)", file,
-                variable.name);
+    const auto count = std::ranges::count_if(values, [](float x) { return !std::isfinite(x); });
+    if (count == 0) continue;
+    found.push_back(fmt::format("{} of the {} of {}", FormatCount(count),
+                                FormatCount(static_cast<int64_t>(variable.count)), tensor.name()));
   }
+  if (found.empty()) return;
+  throw Error(ExitCode::kData, "{}: has numbers that are not finite: {}{}", file,
+              FirstOf(std::move(found)), advice);
 }
 
 }  // namespace muster

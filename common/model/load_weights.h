@@ -37,8 +37,9 @@ WeightsMatch MatchWeights(const SafetensorsReader& file, const Graph& graph,
 WeightsMatch LoadWeights(const SafetensorsReader& file, const Graph& graph,
                          const LoadOptions& options, std::span<float> weights);
 
-// Throws Error(kData) that names a variable of these with values that are not finite.
+// Throws Error(kData) that names the variables of these with numbers that are not finite, in
+// PyTorch's names, and how many those are; and what to do, if `advice` says it ("; …").
 void RequireFinite(const std::string& file, const Graph& graph, const WeightsMatch& match,
-                   std::span<const float> weights);
+                   std::span<const float> weights, const char* advice = "");
 
 }  // namespace muster

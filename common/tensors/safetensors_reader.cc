@@ -10,7 +10,9 @@
 
 #include "common/base/element_type.h"
 #include "common/base/error.h"
+#include "common/base/file_kind.h"
 #include "common/base/resource_limits.h"
+#include "common/tensors/foreign_file.h"
 
 namespace muster {
 
@@ -21,13 +23,12 @@ SafetensorsReader::SafetensorsReader(const std::string& path)
   if (!fd_.valid() || ::fstat(fd_.get(), &status) != 0) {
     throw Error(ExitCode::kData, "{}: cannot be read: {}", path, ErrorText(errno));
   }
-  if (!S_ISREG(status.st_mode)) {
-    throw Error(ExitCode::kData, "{}: is {}, expected a safetensors file", path,
-                S_ISDIR(status.st_mode) ? "a folder" : "no plain file");
-  }
+  RequirePlainFile(fd_.get(), path, "a safetensors file");
   const auto file_bytes = static_cast<uint64_t>(status.st_size);
-  std::string first(std::min<uint64_t>(8, file_bytes), '\0');
+  std::string first(std::min<uint64_t>(kFileKindBytes, file_bytes), '\0');
   ReadAt(0, std::as_writable_bytes(std::span(first)));
+  RefuseForeignFile(path, first);
+  first.resize(std::min<size_t>(8, first.size()));
   std::string text(SafetensorsTextBytes(path, first, file_bytes), '\0');
   ReadAt(first.size(), std::as_writable_bytes(std::span(text)));
   header_ = ParseSafetensorsHeader(path, text, file_bytes);
@@ -46,7 +47,13 @@ void SafetensorsReader::ReadAt(uint64_t at, std::span<std::byte> to) const {
 
 void SafetensorsReader::ReadBytes(const StoredTensor& tensor, std::span<std::byte> to) const {
   MUSTER_CHECK(to.size() == tensor.bytes());
-  ReadAt(header_.data_begin + tensor.begin, to);
+  ReadSomeBytes(tensor, 0, to);
+}
+
+void SafetensorsReader::ReadSomeBytes(const StoredTensor& tensor, uint64_t from,
+                                      std::span<std::byte> to) const {
+  MUSTER_CHECK(from <= tensor.bytes() && to.size() <= tensor.bytes() - from);
+  ReadAt(header_.data_begin + tensor.begin + from, to);
 }
 
 bool SafetensorsReader::IsFloat(TensorType type) {
@@ -56,19 +63,26 @@ bool SafetensorsReader::IsFloat(TensorType type) {
 
 void SafetensorsReader::ReadFloats(const StoredTensor& tensor, std::span<float> to) const {
   MUSTER_CHECK(to.size() == tensor.elements());
+  ReadSomeFloats(tensor, 0, to);
+}
+
+void SafetensorsReader::ReadSomeFloats(const StoredTensor& tensor, uint64_t from,
+                                       std::span<float> to) const {
+  MUSTER_CHECK(from <= tensor.elements() && to.size() <= tensor.elements() - from);
+  const uint64_t at = from * muster::BytesOf(tensor.type);
   switch (tensor.type) {
     case TensorType::kF32:
-      return ReadBytes(tensor, std::as_writable_bytes(to));
+      return ReadSomeBytes(tensor, at, std::as_writable_bytes(to));
     case TensorType::kBF16:
     case TensorType::kF16: {
       std::vector<uint16_t> halves(to.size());
-      ReadBytes(tensor, std::as_writable_bytes(std::span(halves)));
+      ReadSomeBytes(tensor, at, std::as_writable_bytes(std::span(halves)));
       const bool bf16 = tensor.type == TensorType::kBF16;
       return FromHalves(bf16 ? ElementType::kBFloat16 : ElementType::kFloat16, halves, to.data());
     }
     case TensorType::kF64: {
       std::vector<double> doubles(to.size());
-      ReadBytes(tensor, std::as_writable_bytes(std::span(doubles)));
+      ReadSomeBytes(tensor, at, std::as_writable_bytes(std::span(doubles)));
       std::ranges::transform(doubles, to.begin(), [](double x) { return static_cast<float>(x); });
       return;
     }

@@ -25,6 +25,9 @@ class SafetensorsReader {
   void ReadBytes(const StoredTensor& tensor, std::span<std::byte> to) const;
   // F32, BF16, F16 and F64 (rounded to the nearest float).
   void ReadFloats(const StoredTensor& tensor, std::span<float> to) const;
+  // Parts of it, from that byte or number on: a file may be larger than any memory.
+  void ReadSomeBytes(const StoredTensor& tensor, uint64_t from, std::span<std::byte> to) const;
+  void ReadSomeFloats(const StoredTensor& tensor, uint64_t from, std::span<float> to) const;
   // I64.
   void ReadIntegers(const StoredTensor& tensor, std::span<int64_t> to) const;
 

@@ -16,7 +16,9 @@ inline constexpr const char* kExamples =
     "  muster launch runs/NAME/config.txtpb          the same run again\n"
     "  muster launch --resume runs/NAME              go on where it stopped\n"
     "  muster inspect configs/cifar10.txtpb          layers, variables, chunks\n"
+    "  muster inspect runs/NAME                      how it went, its weights\n"
     "  muster export runs/NAME --format onnx model.onnx\n"
+    "  muster import pt.safetensors --config configs/cifar10.txtpb ours.safetensors\n"
     "  muster eval runs/NAME --confusion             its accuracy, class by class\n"
     "  muster predict runs/NAME --samples 0-9\n"
     "  muster launch configs/cifar10.txtpb --data data --trace t.json --steps 40\n"
@@ -27,11 +29,18 @@ inline constexpr const char* kExamples =
     "  muster runs                                   what has been trained\n"
     "  muster top runs/NAME                          a run under way\n"
     "  muster plot runs/NAME                         its curves, as SVG and PNG\n"
-    "  muster server configs/cifar10.txtpb --data data --endpoint tcp://10.0.0.5:7700\n"
-    "                                                a job on several machines\n"
-    "`muster COMMAND --help` says more about a command.";
+    "  muster server configs/cifar10.txtpb --data data   a job on several machines\n"
+    "`muster COMMAND --help` says more about a command, `muster launch --help` what the exit codes "
+    "mean.";
 
 inline constexpr const char* kLaunchFooter =
+    "Examples:\n"
+    "  muster launch configs/smoke.txtpb             two seconds, without any data\n"
+    "  muster launch configs/cifar10.txtpb --data data --workers 2 --epochs 3\n"
+    "  muster launch configs/cifar10.txtpb --data data --set learning_rate.base=0.05\n"
+    "  muster launch configs/cifar10.txtpb --data data --dry-run\n"
+    "  muster launch --resume runs/NAME --epochs 20\n"
+    "\n"
     "Settings worth knowing (--set; all of them with default, unit and range: "
     "proto/config.proto):\n"
     "  run.global_batch=128          images per step, all workers together\n"
@@ -62,11 +71,8 @@ inline constexpr const char* kLaunchFooter =
     "rate does not depend on them.\n"
     "\n"
     "--resume auto, with CONFIG and --run-dir, goes on with the run in that directory, or begins "
-    "it: "
-    "one\n"
-    "command for a scheduler that starts a job again. A server that is killed or crashes is "
-    "started\n"
-    "again in any case, up to run.max_restarts times.\n"
+    "it: one command for a scheduler that starts a job again. A server that is killed or crashes "
+    "is started again in any case, up to run.max_restarts times.\n"
     "\n"
     "--trace FILE is written when the run ends. Where that fails, or the run ends before the "
     "steps to trace, an otherwise good run ends with exit code 1.\n"
@@ -79,8 +85,9 @@ inline constexpr const char* kLaunchFooter =
     "  0    completed, also when an evaluation stopped it early; a dry run\n"
     "  1    a failure that has no code of its own (the message says which)\n"
     "  2    command line, config, or too old a processor; nothing was started\n"
-    "  3    a data file is missing, truncated or foreign; weights cannot be read or do not fit the "
-    "network; no checkpoint is whole\n"
+    "  3    a data file is missing, truncated or foreign; weights cannot be read, are not finite "
+    "or "
+    "do not fit the network; there is no whole checkpoint\n"
     "  4    a loss, gradient or weight was not finite; rank, step and variable are named\n"
     "  5    a wait ran into its deadline, also that for a sign of life of a process\n"
     "  6    the server or a worker was killed or crashed\n"
@@ -90,11 +97,11 @@ inline constexpr const char* kLaunchFooter =
     "  143  stopped by SIGTERM or SIGHUP";
 
 inline constexpr const char* kEvalFooter =
-    "Starts a server and workers as `muster launch` does, and trains nothing. Of a\n"
-    "run directory it takes model.safetensors, or the newest checkpoint where that\n"
-    "has seen more steps (a run under way), or, with --best, best.safetensors. The\n"
-    "result has the bits of the run's own evaluation of these weights, on any number\n"
-    "of workers; it says whether it is what the run reported. The directory of the\n"
+    "Starts a server and workers as `muster launch` does, and trains nothing. Of a "
+    "run directory it takes model.safetensors, or the newest checkpoint where that "
+    "has seen more steps (a run under way), or, with --best, best.safetensors. The "
+    "result has the bits of the run's own evaluation of these weights, on any number "
+    "of workers; it says whether it is what the run reported. The directory of the "
     "run is only read.\n"
     "\n"
     "Examples:\n"
@@ -106,27 +113,79 @@ inline constexpr const char* kEvalFooter =
 
 inline constexpr const char* kImportFooter =
     "Examples:\n"
-    "  muster import theirs.safetensors --config configs/cifar10.txtpb ours.safetensors\n"
+    "  muster import theirs.safetensors --config configs/cifar10.txtpb \\\n"
+    "      ours.safetensors\n"
+    "  muster import theirs.safetensors --config configs/cifar10.txtpb \\\n"
+    "      --skip-mismatched body.safetensors\n"
+    "  muster launch configs/cifar10.txtpb --data data \\\n"
+    "      --initial-weights ours.safetensors\n"
     "\n"
-    "Exit codes: 0 done, 1 OUT cannot be written, 2 command line or config, or OUT is\n"
-    "there already, 3 FILE cannot be read, or does not fit the network.";
+    "A file of torch.save is made a safetensors file first: the error says how.\n"
+    "\n"
+    "Exit codes: 0 done, 1 OUT cannot be written, 2 command line or config, or OUT is there "
+    "already, 3 FILE cannot be read, is not finite, or does not fit the network.";
 
 inline constexpr const char* kExportFooter =
+    "Of a run directory it takes model.safetensors, or the newest checkpoint where that has seen "
+    "more steps.\n"
+    "\n"
     "Examples:\n"
+    "  muster export runs/a --format npz weights.npz\n"
     "  muster export runs/a --best --format onnx model.onnx\n"
     "\n"
-    "Exit codes: 0 done, 1 OUT cannot be written, 2 command line or config, or OUT is\n"
-    "there already, 3 weights that cannot be read, or do not fit the network.";
+    "Exit codes: 0 done, 1 OUT cannot be written, 2 command line or config, or OUT is there "
+    "already, 3 the weights cannot be read, or do not fit the network.";
+
+inline constexpr const char* kInspectFooter =
+    "Of a config: layers, variables, chunks, the work of a step. Of a run directory: how the run "
+    "is, and the weights that it holds. Of weights: variables, shapes, norms, what is not finite, "
+    "and what the file says of itself. Of a checkpoint, without --ema and --raw, every tensor, the "
+    "optimizer's state too, and all checksums.\n"
+    "\n"
+    "Examples:\n"
+    "  muster inspect configs/cifar10.txtpb --set run.global_batch=512\n"
+    "  muster inspect runs/a --best\n"
+    "  muster inspect runs/a/checkpoints/step-00000390-g1-evaluated\n"
+    "  muster inspect runs/a/model.safetensors --config\n"
+    "\n"
+    "Exit codes: 0 done, 2 command line or config, 3 the weights cannot be read.";
+
+inline constexpr const char* kTraceFooter =
+    "Examples:\n"
+    "  muster trace t.json\n"
+    "  muster trace t.json --merge runs/a/trace.*.part\n"
+    "\n"
+    "Exit codes: 0 done, 1 FILE cannot be written, 2 command line, 3 a trace cannot be read.";
+
+inline constexpr const char* kPlotFooter =
+    "Examples:\n"
+    "  muster plot runs/a\n"
+    "  muster plot runs/a runs/b --axis time --output both.svg\n"
+    "\n"
+    "Exit codes: 0 done, 1 the picture cannot be written, 2 command line, or no run.";
+
+inline constexpr const char* kDataFooter =
+    "Examples:\n"
+    "  muster data get cifar10 data\n"
+    "  muster data synth data --train 5000 --test 1000\n"
+    "\n"
+    "Exit codes: 0 done, 1 no network, or the folder cannot be written, 2 command line.";
+
+inline constexpr const char* kTokenFooter =
+    "Examples:\n"
+    "  muster token token\n"
+    "\n"
+    "Exit codes: 0 done, 2 FILE cannot be written, or is there already.";
 
 inline constexpr const char* kPredictFooter =
-    "One process computes them, with the bits of an evaluation. Probabilities are the\n"
+    "One process computes them, with the bits of an evaluation. Probabilities are the "
     "softmax of the logits.\n"
     "\n"
     "Examples:\n"
     "  muster predict runs/a --samples 0-9,17\n"
-    "  muster predict runs/a --best --samples 0-999 --top 1 --json\n"
+    "  muster predict runs/a --best --samples 0-31 --top 1 --json\n"
     "\n"
-    "Exit codes: 0 done, 2 command line or config, 3 data or weights, 4 outputs that\n"
+    "Exit codes: 0 done, 2 command line or config, 3 data or weights, 4 outputs that "
     "are not finite.";
 
 inline constexpr const char* kBenchFooter =
@@ -170,7 +229,9 @@ inline constexpr const char* kGpusRunFooter =
 inline constexpr const char* kRunsFooter =
     "A run is running as long as its server lives, whoever started it; killed, if its server "
     "is gone and left no last line of metrics; not begun, if it never came to its first "
-    "step. On a terminal that is too narrow some columns are left out.";
+    "step. On a terminal that is too narrow some columns are left out.\n"
+    "\n"
+    "Exit codes: 0 done, 2 no such directory.";
 
 inline constexpr const char* kTopFooter =
     "Reads status.json of the run directory, which the run's server replaces each second, "
@@ -178,7 +239,9 @@ inline constexpr const char* kTopFooter =
     "shared disk, anywhere. Times are of each rank's last 200 steps: half of them took no "
     "longer than the first number, 99 of 100 no longer than the second. images/s is what a "
     "rank's compute and input would allow. No colours with the environment variable "
-    "NO_COLOR. q or Ctrl-C: quit; the run goes on.";
+    "NO_COLOR. q or Ctrl-C: quit; the run goes on.\n"
+    "\n"
+    "Exit codes: 0 done, 2 no such run, or it has no status yet.";
 
 inline constexpr const char* kServerFooter =
     "The server makes the run directory and the job's token, says how to start the workers, "
@@ -192,9 +255,11 @@ inline constexpr const char* kServerFooter =
     "  muster server configs/cifar10.txtpb --workers 2 --data data \\\n"
     "      --endpoint tcp://10.0.0.5:7700\n"
     "      for workers of other hosts too, which reach this one as 10.0.0.5\n"
-    "  muster server ... --endpoint tcp://lab3.example.org:7700 --bind tcp://*:7700\n"
+    "  muster server configs/cifar10.txtpb --workers 2 --data data \\\n"
+    "      --endpoint tcp://lab3.example.org:7700 --bind 'tcp://*:7700'\n"
     "      workers connect to lab3.example.org; the server listens on every interface\n"
-    "  muster server ... --endpoint tcp://[fd00::5]:7700\n"
+    "  muster server configs/cifar10.txtpb --workers 2 --data data \\\n"
+    "      --endpoint 'tcp://[fd00::5]:7700'\n"
     "      over IPv6\n"
     "\n"
     "Workers of the server's host find its shared memory by themselves (cluster.transport: "
@@ -217,7 +282,7 @@ inline constexpr const char* kWorkerFooter =
     "  MUSTER_TOKEN=$(cat token) muster worker config.txtpb --rank 1 \\\n"
     "      --data /data/cifar10 --endpoint tcp://10.0.0.5:7700\n"
     "\n"
-    "With --join it takes any free place, also in the middle of a run, up to cluster.max_workers.\n"
+    "With --join it takes any free place, also in the middle of a run, up to cluster.max_workers. "
     "SIGTERM: it finishes its part, says goodbye, and the others go on (cluster.on_lost_worker).\n"
     "\n"
     "The token file must be its owner's alone (chmod 600).\n"

@@ -31,13 +31,15 @@ void AddJobArguments(CLI::App& command, Arguments& arguments) {
     }
   });
   AddOption(command, "--save-to", arguments.save_to, "DIR",
-            "Where the last checkpoint and the weights go if the run directory cannot take them; "
-            "default: ~/muster-saved, if that is on another disk");
-  AddOption(command, "--epochs", arguments.epochs, "N", "Train so long (run.epochs)");
-  AddOption(command, "--steps", arguments.steps, "N", "... or so long (run.steps)");
+            "Where the last checkpoint and the weights go if the run directory cannot take them "
+            "(checkpoint.save_to); default: ~/muster-saved, if that is on another disk");
+  AddOption(command, "--epochs", arguments.epochs, "N",
+            "How long to train, in passes over the training set (run.epochs)");
+  AddOption(command, "--steps", arguments.steps, "N",
+            "… or in steps, each of one global batch (run.steps)");
   command.get_option("--steps")->excludes(command.get_option("--epochs"));
   AddOption(command, "--seed", arguments.seed, "S",
-            "All randomness is a function of it (run.seed)");
+            "Another seed, other random numbers: weights, order, augmentation (run.seed)");
   AddOption(command, "--initial-weights", arguments.initial_weights, "FILE",
             "Start from these weights: a safetensors file of a run or of PyTorch "
             "(run.initial_weights)");

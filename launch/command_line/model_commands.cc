@@ -33,6 +33,10 @@ EvaluationSource SourceOf(const Arguments& arguments) {
 
 int Inspect(const Arguments& arguments) {
   if (IsModel(arguments.config)) {
+    if (!arguments.set.empty()) {
+      throw Error(ExitCode::kUsage, "--set: {} is no config, and has no settings to change",
+                  arguments.config);
+    }
     const ModelChoice choice = ChoiceOf(arguments);
     PrintResult(arguments.show_config ? ConfigTextIn(arguments.config, choice)
                                       : Join(InspectSourceLines(arguments.config, choice), "\n"));
@@ -40,9 +44,11 @@ int Inspect(const Arguments& arguments) {
   }
   for (const auto& [given, option] :
        {std::pair(arguments.show_config, "--config"), std::pair(arguments.ema, "--ema"),
-        std::pair(arguments.best, "--best")}) {
+        std::pair(arguments.raw, "--raw"), std::pair(arguments.best, "--best")}) {
     if (!given) continue;
-    throw Error(ExitCode::kUsage, "{}: {} is no file of weights", option, arguments.config);
+    throw Error(ExitCode::kUsage,
+                "{}: {} is a config, expected a run directory, a checkpoint or a file of weights",
+                option, arguments.config);
   }
   PrintResult(Join(InspectLines(LoadConfig(arguments.config, SettingsOf(arguments))), "\n"));
   return 0;

@@ -6,14 +6,8 @@
 namespace muster {
 namespace {
 
-// Which weights a command is about.
-void AddModelArguments(CLI::App& command, Arguments& arguments) {
-  command
-      .add_option("FROM", arguments.from,
-                  "A run directory, a checkpoint (a folder of "
-                  "RUN_DIR/checkpoints), or a safetensors file")
-      ->required()
-      ->type_name("PATH");
+// Which of the weights that a run or a checkpoint holds.
+void AddChoice(CLI::App& command, Arguments& arguments) {
   CLI::Option* const best =
       command.add_flag("--best", arguments.best, "Of a run directory those of the best evaluation");
   CLI::Option* const average =
@@ -25,52 +19,63 @@ void AddModelArguments(CLI::App& command, Arguments& arguments) {
       ->excludes(average);
 }
 
+// Which weights a command is about.
+void AddModelArguments(CLI::App& command, Arguments& arguments) {
+  command
+      .add_option("FROM", arguments.from,
+                  "A run directory, a checkpoint (a folder of "
+                  "RUN_DIR/checkpoints), or a safetensors file")
+      ->required()
+      ->type_name("PATH")
+      ->check(SomeText());
+  AddChoice(command, arguments);
+}
+
 // … and what is needed to compute with them.
 void AddEvaluationArguments(CLI::App& command, Arguments& arguments) {
   AddModelArguments(command, arguments);
   AddOption(command, "--data", arguments.data, "DIR", "Directory of the data; default: the run's");
   AddOption(command, "--config", arguments.config, "CONFIG",
             "Network and data, where the file says none");
-  command
-      .add_option("--set", arguments.set,
-                  "A setting of data, worker, cluster or evaluation; may be repeated")
-      ->type_name("PATH.TO.KEY=VALUE")
-      ->allow_extra_args(false);
+  AddSettings(command, arguments,
+              "A setting of data, worker, cluster or evaluation; may be repeated");
   command.add_flag("--json", arguments.json, "Print one JSON object instead");
 }
 
 void AddOutputFile(CLI::App& command, Arguments& arguments, const char* what) {
-  command.add_option("OUT", arguments.out, what)->required()->type_name("PATH");
-  command.add_flag("--force", arguments.force, "Replace OUT, if it is there already");
+  command.add_option("OUT", arguments.out, what)->required()->type_name("PATH")->check(SomeText());
+  command.add_flag("--force", arguments.force,
+                   "Replace OUT, if it is there already; of a symbolic link the link, and not what "
+                   "it points to");
 }
 
 }  // namespace
 
 void DescribeInspect(CLI::App& inspect, Arguments& arguments) {
   AddConfigArguments(inspect, arguments);
-  inspect.get_option("CONFIG")->description(
-      "Config file (configs/*.txtpb), run directory, "
-      "checkpoint, or file of weights (*.safetensors)");
+  inspect.get_option("CONFIG")
+      ->description(
+          "A config (configs/*.txtpb), a run directory, a checkpoint (a folder of "
+          "RUN_DIR/checkpoints), or a safetensors file")
+      ->type_name("PATH");
+  inspect.get_option("--set")->description("Any setting of a config; may be repeated");
   inspect.add_flag("--config", arguments.show_config,
-                   "Print the config that it holds, and nothing else");
-  CLI::Option* const average =
-      inspect.add_flag("--ema", arguments.ema, "Of a run directory or a checkpoint the average");
-  inspect.add_flag("--best", arguments.best, "Of a run directory the best weights")
-      ->excludes(average);
+                   "Of weights: print the config of their run, and nothing else");
+  AddChoice(inspect, arguments);
+  inspect.footer(kInspectFooter);
 }
 
 void DescribeImport(CLI::App& import, Arguments& arguments) {
   import
       .add_option("FILE", arguments.from, "A safetensors file, such as PyTorch's save_file writes")
       ->required()
-      ->type_name("PATH");
+      ->type_name("PATH")
+      ->check(SomeText());
   AddOutputFile(import, arguments, "The file to write, for launch --initial-weights");
-  import.add_option("--config", arguments.config, "The config whose network it is to be")
-      ->required()
-      ->type_name("CONFIG");
-  import.add_option("--set", arguments.set, "Any setting of that config; may be repeated")
-      ->type_name("PATH.TO.KEY=VALUE")
-      ->allow_extra_args(false);
+  AddOption(import, "--config", arguments.config, "CONFIG",
+            "The config whose network the weights are for");
+  import.get_option("--config")->required();
+  AddSettings(import, arguments, "Any setting of that config; may be repeated");
   AddOption(
       import, "--map", arguments.names, "NAMES",
       "A file with lines \"THEIRS OURS\": what variables, or all that begin with a name and a "
@@ -82,7 +87,8 @@ void DescribeImport(CLI::App& import, Arguments& arguments) {
 void DescribeEval(CLI::App& command, Arguments& arguments) {
   AddEvaluationArguments(command, arguments);
   AddOption(command, "--workers", arguments.workers, "N",
-            "Worker processes; default: one a core, at most 8");
+            "Worker processes; default: one a core, at most 8; the digits are the same with any "
+            "number");
   AddOption(command, "--devices", arguments.devices, "LIST",
             "Cards (GPUs), one a worker, as of launch");
   AddWait(command, arguments);
@@ -97,7 +103,8 @@ void DescribePredict(CLI::App& command, Arguments& arguments) {
   AddEvaluationArguments(command, arguments);
   command.add_option("--samples", arguments.samples, "Which, counted from 0: 0-9,17")
       ->required()
-      ->type_name("LIST");
+      ->type_name("LIST")
+      ->check(SomeText());
   command.add_flag("--training-set", arguments.training_set,
                    "Samples of the training set, without augmentation; default: the test set");
   command.add_option("--top", arguments.top, "How many classes to show of each")
@@ -113,15 +120,11 @@ void DescribeExport(CLI::App& command, Arguments& arguments) {
   command.add_option("--format", arguments.format, "safetensors, npz (NumPy) or onnx")
       ->required()
       ->type_name("FORMAT")
-      ->check(CLI::IsMember({"safetensors", "npz", "onnx"}));
-  CLI::Option* const config = command
-                                  .add_option("--config", arguments.config,
-                                              "The network, for onnx, where the file says none")
-                                  ->type_name("CONFIG");
-  command.add_option("--set", arguments.set, "Any setting of that config; may be repeated")
-      ->type_name("PATH.TO.KEY=VALUE")
-      ->allow_extra_args(false)
-      ->needs(config);
+      ->check(OneOf({"safetensors", "npz", "onnx"}));
+  AddOption(command, "--config", arguments.config, "CONFIG",
+            "The network, for onnx, where the file says none");
+  CLI::Option* const config = command.get_option("--config");
+  AddSettings(command, arguments, "Any setting of that config; may be repeated")->needs(config);
   command.footer(kExportFooter);
 }
 

@@ -42,10 +42,15 @@ CLI::Option* AddConfigArguments(CLI::App& command, Arguments& arguments) {
   CLI::Option* const config =
       command.add_option("CONFIG", arguments.config, "Config file (configs/*.txtpb)");
   config->required()->type_name("FILE");
-  command.add_option("--set", arguments.set, "Any setting of the config; may be repeated")
-      ->type_name("PATH.TO.KEY=VALUE")
-      ->allow_extra_args(false);
+  AddSettings(command, arguments, "Any setting of the config, such as run.seed=2; may be repeated");
   return config;
+}
+
+// A longer type would leave no room for the text beside it.
+CLI::Option* AddSettings(CLI::App& command, Arguments& arguments, const char* text) {
+  return command.add_option("--set", arguments.set, text)
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
 }
 
 void AddOption(CLI::App& command, const char* name, std::string& value, const char* type,

@@ -18,6 +18,7 @@ CLI::Validator SomeText();
 
 // CONFIG and --set; returns the former.
 CLI::Option* AddConfigArguments(CLI::App& command, Arguments& arguments);
+CLI::Option* AddSettings(CLI::App& command, Arguments& arguments, const char* text);
 void AddOption(CLI::App& command, const char* name, std::string& value, const char* type,
                const char* text);
 CLI::Option* AddSkipMismatched(CLI::App& command, Arguments& arguments);

@@ -43,6 +43,7 @@ void DescribeTrace(CLI::App& trace, Arguments& arguments) {
                   "First make FILE of these parts: of a job whose launcher could not, or of "
                   "processes that were started by hand")
       ->type_name("PART");
+  trace.footer(kTraceFooter);
 }
 
 // CLI11 would list 24 units.
@@ -81,10 +82,7 @@ void DescribeBench(CLI::App& bench, Arguments& arguments) {
                       "The config of a run: its network, optimizer, workers and server threads")
           ->type_name("CONFIG")
           ->excludes(size);
-  bench.add_option("--set", arguments.set, "Any setting of that config; may be repeated")
-      ->type_name("PATH.TO.KEY=VALUE")
-      ->allow_extra_args(false)
-      ->needs(model);
+  AddSettings(bench, arguments, "Any setting of that config; may be repeated")->needs(model);
   bench.add_option("--workers", arguments.bench_workers, "Worker processes; default: 2")
       ->type_name("N")
       ->check(WholeNumber(1, 64));
@@ -103,7 +101,7 @@ void DescribeRuns(CLI::App& runs, Arguments& arguments) {
 void DescribePlot(CLI::App& plot, Arguments& arguments) {
   plot.add_option("RUN_DIR", arguments.run_dirs, "The run directories")
       ->required()
-      ->type_name("PATH ...");
+      ->type_name("PATH");
   AddOption(
       plot, "--output", arguments.output, "FILE",
       "FILE.svg or FILE.png; default: plot.svg and plot.png, in the run directory of one run, "
@@ -112,22 +110,25 @@ void DescribePlot(CLI::App& plot, Arguments& arguments) {
       ->type_name("NAME")
       ->check(OneOf({"step", "epoch", "time"}))
       ->capture_default_str();
+  plot.footer(kPlotFooter);
 }
 
 void DescribeDoctor(CLI::App& doctor, Arguments& arguments) {
   doctor.add_option("CONFIG", arguments.config, "Also, whether this config would run here")
       ->type_name("FILE");
-  doctor.add_option("--set", arguments.set, "Any setting of the config; may be repeated")
-      ->type_name("PATH.TO.KEY=VALUE")
-      ->allow_extra_args(false)
-      ->needs("CONFIG");
+  AddSettings(doctor, arguments, "Any setting of the config; may be repeated")->needs("CONFIG");
   AddOption(doctor, "--workers", arguments.workers, "N", "Worker processes (cluster.workers)");
   AddOption(doctor, "--data", arguments.data, "DIR", "Directory of the data (data.dir)");
   AddOption(doctor, "--run-dir", arguments.run_dir, "DIR", "Where the run's files would go");
   for (const char* option : {"--workers", "--data", "--run-dir"}) {
     doctor.get_option(option)->needs("CONFIG");
   }
-  doctor.footer("Exit codes: 0 runs would work, 1 something is wrong, 2 command line or config.");
+  doctor.footer(
+      "Examples:\n"
+      "  muster doctor\n"
+      "  muster doctor configs/cifar10.txtpb --data data --workers 2\n"
+      "\n"
+      "Exit codes: 0 runs would work, 1 something is wrong, 2 command line or config.");
 }
 
 void DescribeTop(CLI::App& top, Arguments& arguments) {
@@ -141,11 +142,13 @@ void DescribeTop(CLI::App& top, Arguments& arguments) {
 void DescribeData(CLI::App& data, Arguments& arguments) {
   data.require_subcommand(1);
   CLI::App* get = data.add_subcommand("get", "Download a published data set");
-  get->add_option("DATASET", arguments.dataset, "cifar10")->required()->type_name("NAME");
-  get->add_option("DIR", arguments.dir, "Where to put it")->required()->type_name("PATH");
+  get->footer(kDataFooter);
+  get->add_option("DATASET", arguments.dataset, "Its name: cifar10")->required()->type_name("NAME");
+  get->add_option("DIR", arguments.dir, "The folder to put it in")->required()->type_name("PATH");
   CLI::App* synth = data.add_subcommand(
       "synth", "Make a procedural set of images in CIFAR-10's layout, for work without a network");
-  synth->add_option("DIR", arguments.dir, "Where to put it")->required()->type_name("PATH");
+  synth->footer(kDataFooter);
+  synth->add_option("DIR", arguments.dir, "The folder to put it in")->required()->type_name("PATH");
   synth->add_option("--seed", arguments.synth_seed, "Another seed, other images")
       ->type_name("N")
       ->check(WholeNumber(0, std::numeric_limits<uint64_t>::max()))
@@ -168,10 +171,10 @@ void AddCommands(CLI::App& app, Arguments& arguments) {
   CLI::App* const launch = app.add_subcommand("launch", "Train: start a server and its workers");
   DescribeLaunch(*launch, arguments);
   CLI::App* const inspect =
-      app.add_subcommand("inspect", "Show a config's network, or what is in a file of weights");
+      app.add_subcommand("inspect", "Show a config's network, or what weights a run or file has");
   DescribeInspect(*inspect, arguments);
   CLI::App* const import =
-      app.add_subcommand("import", "Take over weights of PyTorch's, for a run to start from");
+      app.add_subcommand("import", "Make a file of PyTorch's weights fit a config's network");
   DescribeImport(*import, arguments);
   CLI::App* const exported =
       app.add_subcommand("export", "Write a run's weights as safetensors, npz or onnx");
@@ -209,6 +212,7 @@ void AddCommands(CLI::App& app, Arguments& arguments) {
       app.add_subcommand("token", "Make a job token for processes started by hand");
   token->add_option("FILE", arguments.token_file, "A new file; default: standard output")
       ->type_name("PATH");
+  token->footer(kTokenFooter);
   app.footer(kExamples);  // last: a command would inherit it
 }
 

@@ -143,6 +143,9 @@ int RunEval(const EvalArguments& arguments) {
                         [&](const config::Config& of) {
                           DataCount count = arguments.count_data(of);
                           images = count.test;
+                          if (!count.problem.empty()) {
+                            count.problem += DataHint(arguments.source, model);
+                          }
                           return count;
                         },
                     .in_place_of_run =

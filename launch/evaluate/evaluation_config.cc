@@ -2,17 +2,22 @@
 
 #include <fmt/core.h>
 
+#include <filesystem>
 #include <optional>
 
 #include "common/base/arena.h"
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
+#include "common/checkpoint/checkpoint_reader.h"
 #include "common/model/load_weights.h"
 #include "common/model/model_metadata.h"
+#include "launch/model/moved_run.h"
 #include "launch/text/units.h"
 
 namespace muster {
 namespace {
+
+namespace fs = std::filesystem;
 
 // Two samples for each worker: batch norm refuses to train on one.
 constexpr int64_t kBatchPerWorker = 2;
@@ -21,6 +26,11 @@ config::Config RunConfig(const EvaluationSource& source, const OpenedModel& mode
   if (!source.config_path.empty()) return LoadConfig(source.config_path, {});
   std::optional<config::Config> config = ConfigOf(model.file.header().metadata, model.shown);
   if (config) return *std::move(config);
+  const fs::path path = model.shown;
+  if (path.filename() == kTensorFile && IsCheckpoint(path.parent_path())) {
+    throw Error(ExitCode::kUsage, "{}: is a part of a checkpoint: give its folder, {}", model.shown,
+                path.parent_path().string());
+  }
   throw Error(ExitCode::kUsage,
               "{}: does not say which network and data it is of: give its config (--config CONFIG)",
               model.shown);
@@ -57,6 +67,14 @@ HeldFile WriteEvaluationConfig(const EvaluationSource& source, const OpenedModel
   return HeldFile::Make([&](const std::string& path) {
     WriteFileAtomically(path, ConfigText(EvaluationConfig(run, confusion_matrix)));
   });
+}
+
+std::string DataHint(const EvaluationSource& source, const OpenedModel& model) {
+  if (!source.config_path.empty()) return "";
+  const fs::path shown = fs::absolute(model.shown);
+  const fs::path holder =
+      IsCheckpoint(shown) ? shown.parent_path().parent_path() : shown.parent_path();
+  return MovedDataHint(RunConfig(source, model), holder);
 }
 
 void CheckWeights(const OpenedModel& model, const Graph& graph) {

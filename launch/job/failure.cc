@@ -114,7 +114,7 @@ std::string Meaning(ExitCode code) {
     case ExitCode::kUsage:
       return "wrong command line or config";
     case ExitCode::kData:
-      return "a data file is missing, truncated or foreign, or no checkpoint is whole";
+      return "a data file is missing, truncated or foreign, or there is no whole checkpoint";
     case ExitCode::kNonfinite:
       return "a loss, gradient or weight was not finite";
     case ExitCode::kDeadline:

@@ -27,6 +27,7 @@
 #include "launch/memory/ask_worker.h"
 #include "launch/memory/memory_check.h"
 #include "launch/model/initial_weights.h"
+#include "launch/model/moved_run.h"
 #include "launch/text/console.h"
 #include "launch/text/units.h"
 
@@ -47,13 +48,14 @@ void CheckPrograms(const LaunchArguments& arguments) {
 // is wrong with them is said once, before any process could say it, and nothing has to be cleaned
 // up.
 // Returns a remark on them, or "".
-std::string CheckData(const LaunchArguments& arguments, const config::Config& config) {
+std::string CheckData(const LaunchArguments& arguments, const PreparedJob& job) {
   if (!arguments.count_data) return "";
+  const config::Config& config = job.config;
   std::string remark;
   int64_t samples = config.data().synthetic().train_samples();
   if (NeedsFiles(config.data())) {
     const DataCount data = arguments.count_data(config);
-    if (!data.problem.empty()) throw Error(data.code, data.problem);
+    if (!data.problem.empty()) throw Error(data.code, data.problem + job.data_hint);
     samples = data.train;
     remark = data.remark;
   }
@@ -63,14 +65,15 @@ std::string CheckData(const LaunchArguments& arguments, const config::Config& co
   return remark;
 }
 
-// A config.txtpb that an earlier run left names that run's directory. Launching from it repeats
-// the run, in a new directory.
+// A config.txtpb that an earlier run left names that run's directory, or where that was before
+// somebody moved or copied it. Launching from it repeats the run, in a new directory.
 void ForgetOwnDirectory(config::Config& config, const LaunchArguments& arguments) {
   bool asked_for = std::any_of(arguments.settings.begin(), arguments.settings.end(),
                                [](const Setting& setting) { return setting.path == "run.dir"; });
   std::error_code error;
   fs::path holder = fs::absolute(arguments.config_path).parent_path();
-  if (!asked_for && config.run().has_dir() && fs::equivalent(config.run().dir(), holder, error)) {
+  const bool own = fs::equivalent(config.run().dir(), holder, error);
+  if (!asked_for && config.run().has_dir() && (own || IsConfigOfRun(arguments.config_path))) {
     config.mutable_run()->clear_dir();
   }
   // checkpoint.save_to is for one run alone, too.
@@ -80,6 +83,12 @@ void ForgetOwnDirectory(config::Config& config, const LaunchArguments& arguments
       fs::equivalent(own.run_dir, holder, error)) {
     config.mutable_checkpoint()->clear_save_to();
   }
+}
+
+// Of the data of a run that was moved.
+std::string DataHint(const config::Config& config, const std::string& config_path) {
+  if (!IsConfigOfRun(config_path)) return "";
+  return MovedDataHint(config, fs::path(config_path).parent_path());
 }
 
 // A worker knows what its own memory is, but takes a while to say it: it is asked only where what
@@ -165,6 +174,7 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
       config = LoadConfig(arguments.config_path, settings);
     }
   }
+  std::string data_hint = DataHint(config, arguments.config_path);
   ForgetOwnDirectory(config, arguments);
   if (dry) {
     ResolveForMachine(config, AvailableCores());
@@ -176,6 +186,7 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
   Graph graph = BuildGraph(config.model(), InputShape(config.data()));
   return {.config = std::move(config),
           .graph = std::move(graph),
+          .data_hint = std::move(data_hint),
           .settings = std::move(settings),
           .cards = std::move(cards)};
 }
@@ -202,8 +213,9 @@ int RunLaunch(const LaunchArguments& as_asked) {
   RequireOpenFiles(fmt::format("a job of {}", Plural(int64_t{workers}, "worker")),
                    OpenFilesOfServer(workers));
   if (arguments.by_hand) CheckWorkersByHand(*arguments.by_hand);
-  job.initial_weights = DescribeInitialWeights(job.config.run(), job.graph);
-  job.data_remark = CheckData(arguments, job.config);
+  // A run that goes on has them in its checkpoint.
+  if (!resumed) job.initial_weights = DescribeInitialWeights(job.config.run(), job.graph);
+  job.data_remark = CheckData(arguments, job);
   if (!arguments.by_hand) CheckLargeJob(arguments, job);
   SignalSource signals;
   TakeJobCards(arguments, job, signals);
@@ -241,7 +253,8 @@ int DryRun(const LaunchArguments& arguments) {
     return static_cast<int>(error.code());
   }
   if (data.problem.empty() || job.config.data().dir().empty()) return 0;
-  PrintError(fmt::format("muster: error: a run would end here: {}\n", data.problem));
+  PrintError(fmt::format("muster: error: a run would end here: {}{}\n", data.problem,
+                         job.data_hint));
   return static_cast<int>(data.code);
 }
 

@@ -17,6 +17,7 @@
 #include "common/checkpoint/resumable_config.h"
 #include "common/config/config.h"
 #include "launch/job/save_to.h"
+#include "launch/model/directory_hint.h"
 #include "launch/text/console.h"
 #include "launch/text/units.h"
 
@@ -126,19 +127,16 @@ bool WasAskedToGoOn(const std::string& kept, const config::Config& now) {
   return of(then) != of(now);
 }
 
-// `--repeat` makes a directory for each run in the one that it is given.
-void RefuseSeries(const std::string& path) {
-  std::error_code error;
-  bool series = std::filesystem::exists(path + "/repeat.json", error);
-  for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
-    const std::string name = entry.path().filename();
-    series |= name.starts_with("seed-") && std::filesystem::is_directory(entry.path(), error);
-  }
-  if (!series) return;
-  throw Error(ExitCode::kUsage,
-              "--resume {}: this is a series of --repeat, whose runs are resumed one by one: "
-              "--resume {}/seed-S; `muster runs {}` shows which of them are not completed",
-              path, path, path);
+// Before anything is written there, the lock's file included: not a directory that somebody took
+// for that of a run.
+void RequireRun(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return;  // said by RunDir::Resume
+  const bool run = fs::exists(path + "/config.txtpb", ignored) || !ListCheckpoints(path).empty();
+  if (run) return;
+  const std::string hint = HintForResume(path);
+  if (!hint.empty()) throw Error(ExitCode::kUsage, "--resume " + hint);
+  NoCheckpoint(path, {});
 }
 
 }  // namespace
@@ -189,7 +187,7 @@ bool IsComplete(const RunDir& dir, const config::Config& config) {
 }
 
 RunDir TakeUp(LaunchArguments& arguments) {
-  RefuseSeries(arguments.resume);
+  RequireRun(arguments.resume);
   RunDir dir = RunDir::Resume(arguments.resume);
   arguments.config_path = dir.ConfigPath();
   const SavePlace place = PlaceToResume(dir, arguments.settings);

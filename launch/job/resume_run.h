@@ -20,7 +20,8 @@ void ResumeOrBegin(LaunchArguments& arguments);
 bool IsComplete(const RunDir& dir, const config::Config& config);
 
 // Takes the directory of the run, and makes its config, as the newest checkpoint holds it, that of
-// the job. Throws Error(kUsage): there is no such run, no checkpoint, or somebody uses it.
+// the job. Throws Error: kUsage where there is no such run, or somebody uses it, and kData where it
+// has no checkpoint.
 RunDir TakeUp(LaunchArguments& arguments);
 
 // Throws Error(kUsage) if the run cannot go on with this config, which settings have changed.

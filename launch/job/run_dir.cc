@@ -53,21 +53,21 @@ bool HasMetrics(const fs::path& metrics) {
 
 }  // namespace
 
-RunDir::RunDir(std::string shown, bool created)
+RunDir::RunDir(std::string shown, bool created, bool goes_on)
     : path_(fs::absolute(shown).lexically_normal()), shown_(std::move(shown)), created_(created) {
   if (path_.size() > 1 && path_.back() == '/') path_.pop_back();
   if (::access(path_.c_str(), W_OK | X_OK) != 0) {
-    throw Error(ExitCode::kUsage,
-                "cannot write into the run directory {}: {}; choose another with --run-dir", shown_,
-                ErrorText(errno));
+    const std::string why = ErrorText(errno);
+    throw Error(ExitCode::kUsage, "cannot write into the run directory {}: {}; {}", shown_, why,
+                goes_on ? "copy the run (cp -r), and go on with the copy"
+                        : "choose another with --run-dir");
   }
   // Held until this process ends, however it ends.
   lock_ = std::make_unique<FileLock>(LockPath(), 0);
   if (lock_->held()) return;
   throw Error(ExitCode::kUsage,
-              "the run directory {} is in use by the muster launch with {}; wait for it, or choose "
-              "another with --run-dir",
-              shown_, lock_->holder());
+              "the run directory {} is in use by the muster launch with {}; wait for it{}", shown_,
+              lock_->holder(), goes_on ? "" : ", or choose another with --run-dir");
 }
 
 RunDir RunDir::CreateNew(const std::string& parent, const std::string& name, std::time_t now) {
@@ -101,7 +101,7 @@ RunDir RunDir::Resume(const std::string& path) {
     throw Error(ExitCode::kUsage, "--resume {}: expected the directory of a run, found {}", path,
                 fs::exists(path, ignored) ? "a file" : "nothing");
   }
-  return {path, false};
+  return {path, false, /*goes_on=*/true};
 }
 
 void RunDir::CheckUnused(const std::string& path) {
@@ -137,6 +137,17 @@ std::vector<std::string> RunDir::TraceParts(int workers) const {
     parts.push_back(fmt::format("{}/trace.worker-{}.part", path_, rank));
   }
   return parts;
+}
+
+bool RunDir::Follow() {
+  const fs::path now = fs::path(lock_->PathNow()).parent_path();
+  std::error_code ignored;
+  if (now.empty() || !fs::is_directory(now, ignored) || fs::equivalent(now, path_, ignored)) {
+    return false;
+  }
+  path_ = now;
+  shown_ = now;
+  return true;
 }
 
 void RunDir::Discard() {

@@ -57,11 +57,15 @@ class RunDir {
   // A run has written a line of metrics here, so no other one will use this directory.
   bool IsUsed() const;
 
+  // Whether somebody has moved the directory meanwhile. Then path() and shown() are where it is
+  // now.
+  bool Follow();
+
   // Takes back a directory that this object made, when the job could not start after all.
   void Discard();
 
  private:
-  RunDir(std::string shown, bool created);
+  RunDir(std::string shown, bool created, bool goes_on = false);
 
   std::string path_, shown_;
   bool created_;

@@ -66,19 +66,23 @@ void ReportTrouble(JobOutcome& outcome, const KeptRun& run) {
   if (outcome.exit_code == ExitCode::kOk) outcome.exit_code = ExitCode::kFailure;
 }
 
-// A run whose files are gone is no success, whatever it reached.
+// A run whose files are gone is no success, whatever it reached. `was`: from where its directory
+// was moved, or "".
 void ReportMissing(const std::vector<std::string>& missing, const RunDir& dir,
-                   JobOutcome& outcome) {
+                   const std::string& was, JobOutcome& outcome) {
   if (missing.empty()) return;
-  PrintError(
-      fmt::format("muster: error: {} was moved or removed while the run went on, or some of its "
-                  "files were: it lacks {}; what is printed above is all there is\n",
-                  dir.shown(), Join(missing, ", ")));
+  const std::string what =
+      was.empty()
+          ? dir.shown() + " was moved or removed while the run went on, or some of its files were"
+          : fmt::format("{} was moved to {} while the run went on", was, dir.shown());
+  PrintError(fmt::format("muster: error: {}: it lacks {}; what is printed above is all there is\n",
+                         what, Join(missing, ", ")));
   if (outcome.exit_code == ExitCode::kOk) outcome.exit_code = ExitCode::kFailure;
 }
 
-void ReportOutcome(JobOutcome& outcome, int workers, const KeptRun& run, const std::string& at_step,
-                   Console& console) {
+// `was`: see ReportMissing.
+void ReportOutcome(JobOutcome& outcome, int workers, const KeptRun& run, const std::string& was,
+                   const std::string& at_step, Console& console) {
   const RunDir& dir = run.dir;
   console.ClearLive();
   std::vector<std::string> missing;
@@ -104,7 +108,7 @@ void ReportOutcome(JobOutcome& outcome, int workers, const KeptRun& run, const s
   if (outcome.exit_code != ExitCode::kOk) console.Print(GoOnText(outcome.summary, run));
   console.Flush(1.0);
   if (outcome.failure) PrintError(FailureText(outcome, dir.shown(), run.by_hand));
-  ReportMissing(missing, dir, outcome);
+  ReportMissing(missing, dir, was, outcome);
   ReportTrouble(outcome, run);
 }
 
@@ -245,7 +249,9 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
         [&](const events::Started& started) { return NotesAtStart(config, started); });
     JobOutcome outcome = WatchJobThroughLosses(plan, config, signals, console, display);
     if (by_hand) ForgetToken(*arguments.by_hand, dir);
-    ReportOutcome(outcome, workers, {dir, PlaceOf(dir, config), by_hand}, display.AtStep(),
+    std::string was = dir.shown();
+    if (!dir.Follow()) was.clear();
+    ReportOutcome(outcome, workers, {dir, PlaceOf(dir, config), by_hand}, was, display.AtStep(),
                   console);
     if (traced) {
       const ExitCode written = FinishTrace(config, dir, console);

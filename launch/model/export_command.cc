@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "common/base/error.h"
 #include "common/config/build_graph.h"
 #include "common/model/model_metadata.h"
@@ -9,6 +11,7 @@
 #include "launch/model/npz.h"
 #include "launch/model/onnx_export.h"
 #include "launch/model/output_file.h"
+#include "launch/model/output_place.h"
 #include "launch/text/units.h"
 #include "proto/config.pb.h"
 
@@ -18,11 +21,14 @@ namespace {
 void WriteSafetensors(const SafetensorsReader& model, const std::string& path) {
   SafetensorsWriter writer(path,
                            LayOutSafetensors(model.header().tensors, model.header().metadata));
+  constexpr uint64_t kBlock = 4 << 20;  // a tensor may be larger than the memory
   std::vector<std::byte> bytes;
   for (const StoredTensor& tensor : writer.header().tensors) {
-    bytes.resize(tensor.bytes());
-    model.ReadBytes(*model.header().Find(tensor.name), bytes);
-    writer.Write(bytes);
+    for (uint64_t from = 0; from < tensor.bytes(); from += kBlock) {
+      bytes.resize(std::min(kBlock, tensor.bytes() - from));
+      model.ReadSomeBytes(*model.header().Find(tensor.name), from, bytes);
+      writer.Write(bytes);
+    }
   }
   writer.Commit();
 }
@@ -45,6 +51,7 @@ Graph NetworkOf(const SafetensorsReader& model, const ExportArguments& arguments
 }  // namespace
 
 std::vector<std::string> ExportModel(const ExportArguments& arguments) {
+  CheckOutputPlace(arguments.out, arguments.force);
   CheckOutputFile(arguments.out, arguments.force);
   const OpenedModel opened = OpenModel(arguments.from, arguments.choice);
   const SafetensorsReader& model = opened.file;

@@ -2,8 +2,11 @@
 
 #include <fmt/core.h>
 
+#include "common/base/arena.h"
+#include "common/base/error.h"
 #include "common/model/load_weights.h"
 #include "common/model/model_metadata.h"
+#include "launch/model/directory_hint.h"
 #include "launch/text/units.h"
 #include "proto/config.pb.h"
 
@@ -11,8 +14,13 @@ namespace muster {
 
 std::vector<std::string> DescribeInitialWeights(const config::Run& run, const Graph& graph) {
   if (run.initial_weights().empty()) return {};
+  const std::string hint = HintForFile(run.initial_weights());
+  if (!hint.empty()) throw Error(ExitCode::kUsage, hint);
   const SafetensorsReader file(run.initial_weights());
-  const WeightsMatch match = MatchWeights(file, graph, {.skip_mismatched = run.skip_mismatched()});
+  Arena weights(graph.arena_floats());
+  const WeightsMatch match =
+      LoadWeights(file, graph, {.skip_mismatched = run.skip_mismatched()}, weights.floats());
+  RequireFinite(file.path(), graph, match, weights.floats(), "; training never gets rid of them");
   const auto step = StepOf(file.header().metadata);
   std::vector<std::string> lines{fmt::format(
       "from {}{}: {} of {}", file.path(), step ? fmt::format(" (step {})", FormatCount(*step)) : "",

@@ -10,7 +10,7 @@
 namespace muster {
 
 // Lines for the header: the file and what of it is skipped. Empty without initial weights. Throws
-// Error(kData) that names what does not fit.
+// Error: kData that names what does not fit or is not finite, kUsage for a directory.
 std::vector<std::string> DescribeInitialWeights(const config::Run& run, const Graph& graph);
 
 }  // namespace muster

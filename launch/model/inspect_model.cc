@@ -25,8 +25,7 @@ struct Statistics {
   int64_t nonfinite = 0;
 };
 
-Statistics StatisticsOf(std::span<const float> values) {
-  Statistics result;
+void Add(std::span<const float> values, Statistics& result) {
   for (const float x : values) {
     if (!std::isfinite(x)) {
       ++result.nonfinite;
@@ -35,6 +34,18 @@ Statistics StatisticsOf(std::span<const float> values) {
     result.squares += double{x} * x;
     result.least = std::min<double>(result.least, x);
     result.most = std::max<double>(result.most, x);
+  }
+}
+
+// Block by block: a tensor may be larger than the memory.
+Statistics StatisticsOf(const SafetensorsReader& model, const StoredTensor& tensor) {
+  constexpr uint64_t kBlock = 1 << 20;
+  Statistics result;
+  std::vector<float> values;
+  for (uint64_t from = 0; from < tensor.elements(); from += kBlock) {
+    values.resize(std::min(kBlock, tensor.elements() - from));
+    model.ReadSomeFloats(tensor, from, values);
+    Add(values, result);
   }
   return result;
 }
@@ -105,9 +116,7 @@ class Report {
       model_.ReadIntegers(tensor, {&value, 1});
       row.insert(row.end(), {"", "", FormatCount(value), ""});
     } else if (SafetensorsReader::IsFloat(tensor.type) && tensor.elements() > 0) {
-      std::vector<float> values(tensor.elements());
-      model_.ReadFloats(tensor, values);
-      const Statistics statistics = StatisticsOf(values);
+      const Statistics statistics = StatisticsOf(model_, tensor);
       squares_ += statistics.squares;
       std::string remark = LearnsText(rates_, tensor.name);
       if (statistics.nonfinite > 0) {

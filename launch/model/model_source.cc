@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 
 #include "common/base/error.h"
+#include "common/base/file_kind.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/model/model_metadata.h"
 #include "launch/model/checkpoint_model.h"
+#include "launch/model/directory_hint.h"
 #include "launch/runs/run_record.h"
 #include "launch/runs/save_place.h"
 
@@ -71,6 +72,12 @@ std::unique_ptr<CheckpointReader> NewerCheckpoint(const std::string& run_dir,
   }
 }
 
+bool HoldsWeights(const std::string& run_dir) {
+  std::error_code ignored;
+  return fs::exists(run_dir + "/model.safetensors", ignored) ||
+         fs::exists(run_dir + "/best.safetensors", ignored) || !ListCheckpoints(run_dir).empty();
+}
+
 // The names that the choice may have, the first that is there first. Which of the two is the
 // product depends on what the run evaluates.
 std::vector<std::string> NamesOf(const ModelChoice& choice) {
@@ -116,6 +123,10 @@ void CheckIsBest(const std::string& run_dir, const std::string& file, const Save
 OpenedModel OfRun(const std::string& run_dir, const ModelChoice& choice) {
   const SavePlace place = SavePlaceOf(run_dir);
   const std::string file = FileOf(run_dir, place, choice);
+  if (file.empty() && !HoldsWeights(run_dir) && NewestPlace(run_dir, place).empty()) {
+    const std::string hint = HintForWeights(run_dir);
+    if (!hint.empty()) throw Error(ExitCode::kUsage, hint);
+  }
   if (!choice.best) {
     const std::string newest = NewestPlace(run_dir, place);
     const auto checkpoint = NewerCheckpoint(newest.empty() ? run_dir : newest, file);
@@ -158,12 +169,11 @@ bool IsCheckpoint(const std::string& path) {
 
 bool IsModel(const std::string& path) {
   std::error_code ignored;
-  if (fs::is_directory(path, ignored)) return true;
-  if (path.ends_with(".safetensors")) return true;
-  // The length of a header, and the header: no text has zeros.
-  std::string first(9, ' ');
-  std::ifstream file(path, std::ios::binary);
-  return file.read(first.data(), 9) && first[7] == '\0' && first[8] == '{';
+  if (fs::is_directory(path, ignored) || path.ends_with(".safetensors")) return true;
+  // A config may come out of a pipe.
+  if (!fs::is_regular_file(path, ignored)) return false;
+  const FileKind kind = KindOfFileAt(path);
+  return kind != FileKind::kText && kind != FileKind::kEmpty;
 }
 
 }  // namespace muster

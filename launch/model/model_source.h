@@ -27,7 +27,8 @@ struct OpenedModel {
 // if it cannot be read.
 OpenedModel OpenModel(const std::string& from, const ModelChoice& choice);
 
-// Whether `path` is a run directory, a checkpoint or a file of weights, and not a config.
+// Whether `path` is not a text, as a config is, nor empty nor missing: a run directory, a
+// checkpoint or a file of weights, or what OpenModel knows to name.
 bool IsModel(const std::string& path);
 
 // Whether it is the folder of a checkpoint.

@@ -4,6 +4,7 @@
 #include <archive_entry.h>
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <exception>
 #include <memory>
 #include <span>
@@ -83,14 +84,22 @@ std::string NpyHeader(const StoredTensor& tensor) {
   return header + dictionary;
 }
 
-std::vector<std::byte> BytesOf(const SafetensorsReader& model, const StoredTensor& tensor) {
+constexpr uint64_t kBlock = 1 << 20;  // numbers; a tensor may be larger than the memory
+
+uint64_t BytesInArchive(const StoredTensor& tensor) {
+  return tensor.type == TensorType::kBF16 ? tensor.elements() * sizeof(float) : tensor.bytes();
+}
+
+// So many of its numbers as the archive has them: NumPy has no BF16.
+std::vector<std::byte> Block(const SafetensorsReader& model, const StoredTensor& tensor,
+                             uint64_t from, uint64_t count) {
   if (tensor.type == TensorType::kBF16) {
-    std::vector<std::byte> bytes(tensor.elements() * sizeof(float));
-    model.ReadFloats(tensor, {reinterpret_cast<float*>(bytes.data()), tensor.elements()});
+    std::vector<std::byte> bytes(count * sizeof(float));
+    model.ReadSomeFloats(tensor, from, {reinterpret_cast<float*>(bytes.data()), count});
     return bytes;
   }
-  std::vector<std::byte> bytes(tensor.bytes());
-  model.ReadBytes(tensor, bytes);
+  std::vector<std::byte> bytes(count * BytesOf(tensor.type));
+  model.ReadSomeBytes(tensor, from * BytesOf(tensor.type), bytes);
   return bytes;
 }
 
@@ -105,17 +114,19 @@ class NpzWriter {
 
   void Add(const SafetensorsReader& model, const StoredTensor& tensor) {
     const std::string header = NpyHeader(tensor);
-    const std::vector<std::byte> bytes = BytesOf(model, tensor);
     const std::unique_ptr<archive_entry, decltype(&archive_entry_free)> entry(archive_entry_new(),
                                                                               archive_entry_free);
     archive_entry_set_pathname(entry.get(), (tensor.name + ".npy").c_str());
     archive_entry_set_filetype(entry.get(), AE_IFREG);
     archive_entry_set_perm(entry.get(), 0644);
     archive_entry_set_mtime(entry.get(), kEarliest, 0);
-    archive_entry_set_size(entry.get(), static_cast<la_int64_t>(header.size() + bytes.size()));
+    archive_entry_set_size(entry.get(),
+                           static_cast<la_int64_t>(header.size() + BytesInArchive(tensor)));
     Check(archive_write_header(zip_.get(), entry.get()));
     Put(std::as_bytes(std::span(header)));
-    Put(bytes);
+    for (uint64_t from = 0; from < tensor.elements(); from += kBlock) {
+      Put(Block(model, tensor, from, std::min(kBlock, tensor.elements() - from)));
+    }
   }
 
   void Commit() {

@@ -1,21 +1,16 @@
 #include "launch/model/tensor_names.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <sstream>
 
 #include "common/base/error.h"
 #include "common/base/log.h"
+#include "common/base/read_text.h"
 
 namespace muster {
 
 TensorNames ReadTensorNames(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) {
-    throw Error(ExitCode::kUsage, "{}: cannot be read: {}", path, std::strerror(errno));
-  }
+  std::istringstream file(ReadTextFile(path));
   TensorNames names;
   int number = 0;
   for (std::string line; std::getline(file, line);) {

@@ -15,7 +15,8 @@
 namespace muster {
 
 HeldFile HeldFile::Of(const std::string& path) {
-  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // Not waiting for a writer, should it be a pipe.
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd.valid()) {
     throw Error(ExitCode::kData, "{}: cannot be read: {}", path, ErrorText(errno));
   }

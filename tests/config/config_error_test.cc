@@ -125,7 +125,7 @@ TEST_F(ConfigTest, AnEmptyFileIsCalledThat) {
 }
 
 TEST_F(ConfigTest, AFileWithoutAnEndIsNoConfig) {
-  EXPECT_EQ(ErrorOf("/dev/zero"), "/dev/zero: larger than 64 MiB: is it a config?");
+  EXPECT_EQ(ErrorOf("/dev/zero"), "/dev/zero: larger than 64 MiB: is it a text?");
 }
 
 // Whatever is in it: the error is short, and takes time and memory in proportion to the file.

@@ -139,6 +139,23 @@ TEST_F(End, ARunDirectoryThatIsRemovedIsNoSuccess) {
   EXPECT_TRUE(NothingLeft(2));
 }
 
+// What it says then is true where the directory is now.
+TEST_F(End, ARunDirectoryThatIsMovedIsFollowed) {
+  const auto job = Running({"checkpoint.every_steps=1"});
+  EXPECT_TRUE(Eventually(20, [&] {
+    std::error_code none;
+    return std::filesystem::exists(Path("run") / "checkpoints" / "run_id", none);
+  }));
+  std::filesystem::rename(Path("run"), Path("moved"));
+  job->Signal(SIGINT);
+  EXPECT_EQ(job->Wait(60), Code(ExitCode::kInterrupted)) << job->Log();
+  EXPECT_THAT(job->Log(),
+              HasSubstr("muster launch --resume " +
+                        std::filesystem::canonical(Path("moved")).string() + " goes on from step"));
+  EXPECT_THAT(job->Log(), Not(HasSubstr("--resume " + Path("run").string())));
+  EXPECT_TRUE(NothingLeft(2));
+}
+
 TEST_F(End, SignalsStopEverything) {
   for (const auto& [signal, code] : std::map<int, ExitCode>{{SIGINT, ExitCode::kInterrupted},
                                                             {SIGTERM, ExitCode::kTerminated}}) {

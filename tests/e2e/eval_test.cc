@@ -246,7 +246,7 @@ TEST_F(Evaluate, WhatCannotBe) {
   EXPECT_EQ(got["test_loss"], Reported("run0", 3)["test_loss"]);
   WriteNan(bare);
   ExpectRefused({"eval", bare, "--config", Path("tiny.txtpb"), "--data", Path("data")},
-                ExitCode::kData, "conv/weights has values that are not finite");
+                ExitCode::kData, "not finite: 1 of the 216 of conv.weight");
   EXPECT_TRUE(NothingLeft(10));
 }
 

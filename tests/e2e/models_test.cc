@@ -94,15 +94,43 @@ TEST_F(WeightFiles, AMissingOrDamagedFileIsNamed) {
 TEST_F(WeightFiles, WeightsThatAreNotFiniteAreRefused) {
   Trained();
   {
+    const SafetensorsReader reader(Weights());
     std::fstream file(Weights(), std::ios::binary | std::ios::in | std::ios::out);
-    const float nan = NAN;
-    file.seekp(static_cast<std::streamoff>(SafetensorsReader(Weights()).header().data_begin));
-    file.write(reinterpret_cast<const char*>(&nan), sizeof nan);
+    const float values[] = {NAN, INFINITY};
+    for (const auto& [name, count] : {std::pair("conv.weight", 1), std::pair("out.bias", 2)}) {
+      file.seekp(static_cast<std::streamoff>(reader.header().data_begin +
+                                             reader.header().Find(name)->begin));
+      file.write(reinterpret_cast<const char*>(values), count * std::streamsize{sizeof(float)});
+    }
   }
+  const std::string what = "not finite: 1 of the 216 of conv.weight; 2 of the 10 of out.bias";
   const Outcome run = Launch(Frozen(Weights()));
   EXPECT_EQ(run.exit_code, Code(ExitCode::kData)) << run.log;
-  EXPECT_THAT(run.log, HasSubstr("conv/weights has values that are not finite"));
-  EXPECT_THAT(Muster({"inspect", Weights()}).log, HasSubstr("not finite       1 of conv.weight"));
+  EXPECT_THAT(run.log, AllOf(HasSubstr(what), Not(HasSubstr("Starting"))));
+  EXPECT_FALSE(std::filesystem::exists(Path("run1")));  // nothing has begun
+  EXPECT_THAT(Muster({"inspect", Weights()}).log,
+              HasSubstr("not finite       1 of conv.weight, 2 of out.bias"));
+  const std::string out = Path("imported.safetensors"), config = Path("tiny.txtpb");
+  const Outcome imported = Muster({"import", Weights(), "--config", config, out});
+  EXPECT_EQ(imported.exit_code, Code(ExitCode::kData));
+  EXPECT_THAT(imported.log, AllOf(HasSubstr(Weights() + ": "), HasSubstr(what)));
+  EXPECT_FALSE(std::filesystem::exists(out));
+  // What the message advises.
+  const Outcome rest = Muster({"import", Weights(), "--config", config, "--skip-mismatched",
+                               "--map", Write("names", "conv.weight -\nout.bias -\n"), out});
+  EXPECT_EQ(rest.exit_code, 0) << rest.log;
+  EXPECT_THAT(rest.log, HasSubstr("4 of 6 variables"));
+}
+
+// The file is not needed any more: the checkpoint has the weights.
+TEST_F(WeightFiles, ARunGoesOnWithoutTheFileThatItStartedFrom) {
+  Trained();
+  const Outcome run = Launch(Frozen(Weights()));
+  ASSERT_EQ(run.exit_code, 0) << run.log;
+  std::filesystem::remove(Weights());
+  const Outcome more = GoOn("run1", {"--steps", "4"});
+  EXPECT_EQ(more.exit_code, 0) << more.log;
+  EXPECT_EQ(more.hash(), run.hash());
 }
 
 TEST_F(WeightFiles, ImportRenamesAndSkips) {

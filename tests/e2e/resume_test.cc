@@ -152,8 +152,72 @@ TEST_F(Resume, WhatCannotBe) {
   refuses({"--seed", "9"}, "run.seed was 1 and is now 9");
   refuses({"--workers", "5"}, "--workers 4 or fewer");
   refuses({"--repeat", "2"}, "expected one of");
+}
+
+// Whatever else is given, it is said which directory is meant, and nothing is left in it.
+TEST_F(Resume, AnotherDirectoryThanTheRuns) {
+  const Outcome run =
+      Launch({"run.epochs=2", "checkpoint.every_steps=5", "checkpoint.keep_last=9"});
+  ASSERT_EQ(run.exit_code, 0) << run.log;
+  const auto refuses = [&](const fs::path& given, int code, const std::string& why) {
+    const Outcome outcome = Muster({"launch", "--resume", given});
+    EXPECT_EQ(outcome.exit_code, code) << outcome.log;
+    EXPECT_THAT(outcome.log, HasSubstr(why));
+    EXPECT_FALSE(fs::exists(given / ".launcher.lock"));
+  };
+  const std::string right = "--resume " + Path("run0").string();
+  refuses(Path("run0") / "checkpoints", 2, right);
+  refuses(Path("run0") / "checkpoints" / "step-00000005-g1", 2, right + " goes on from the newest");
+  refuses(Path("nowhere"), 2, "found nothing");
+  // No checkpoint: the code for data, as where none is whole.
   fs::create_directory(Path("empty"));
-  EXPECT_THAT(Muster({"launch", "--resume", Path("empty")}).log, HasSubstr("holds no checkpoint"));
+  refuses(Path("empty"), 3, "holds no checkpoint");
+  fs::create_directories(Path("series") / "seed-1");
+  refuses(Path("series"), 2, "is a series of --repeat");
+  // To go on from an older one, as the message says.
+  fs::copy(Path("run0"), Path("copy"), fs::copy_options::recursive);
+  for (const std::string& name : Kept("run0")) {
+    if (name > "step-00000005-g1") fs::remove_all(Path("copy") / "checkpoints" / name);
+  }
+  const Outcome again = GoOn("copy");
+  EXPECT_EQ(again.exit_code, 0) << again.log;
+  EXPECT_EQ(again.hash(), run.hash());
+  EXPECT_EQ(Curve(again.metrics), Curve(run.metrics));
+}
+
+TEST_F(Resume, ARunThatWasMovedWithItsData) {
+  fs::create_directory(Path("old"));
+  fs::copy(Path("data"), Path("old") / "data", fs::copy_options::recursive);
+  const auto launch = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"launch"};
+    words.insert(words.end(), more.begin(), more.end());
+    return Muster(words);
+  };
+  const std::string old = Path("old") / "run", now = Path("new") / "run";
+  ASSERT_EQ(launch({Path("tiny.txtpb"), "--data", Path("old") / "data", "--run-dir", old,
+                    "--epochs", "2"})
+                .exit_code,
+            0);
+  fs::rename(Path("old"), Path("new"));
+  // Its config repeats it, and neither finds a run in the old place nor begins one there.
+  const std::string hint = "--data " + (Path("new") / "data").string();
+  const std::string config = now + "/config.txtpb";
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{config}, {"--resume", now, "--epochs", "3"}}) {
+    const Outcome missing = launch(command);
+    EXPECT_EQ(missing.exit_code, 3) << missing.log;
+    EXPECT_THAT(missing.log, HasSubstr(hint));
+  }
+  EXPECT_THAT(Muster({"eval", now}).log, HasSubstr(hint));
+  EXPECT_THAT(Muster({"predict", now, "--samples", "0"}).log, HasSubstr(hint));
+  const Outcome dry = launch({config, "--dry-run", "--data", Path("new") / "data"});
+  EXPECT_EQ(dry.exit_code, 0) << dry.log;
+  EXPECT_THAT(dry.log, Not(HasSubstr(old)));
+  fs::copy(Path("new"), Path("old"), fs::copy_options::recursive);  // a copy's config names it
+  EXPECT_EQ(launch({config, "--dry-run"}).exit_code, 0);
+  const Outcome more = launch({"--resume", now, "--epochs", "3"});
+  EXPECT_EQ(more.exit_code, 0) << more.log;
+  EXPECT_THAT(more.log, Not(HasSubstr(old)));
 }
 
 // A file is where the checkpoints should go: the training is worth more than they are.

@@ -1,4 +1,5 @@
 // Files of the safetensors format: what is written is read, and what is wrong is named.
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -123,14 +124,29 @@ TEST_F(SafetensorsTest, OtherTypesAreReadAsFloats) {
   EXPECT_THROW(read("I32", std::string(8, '\0')), Error);
 }
 
-TEST_F(SafetensorsTest, WhatIsNoSuchFileIsNamed) {
-  EXPECT_THAT(ErrorOf(path_), HasSubstr(path_ + ": cannot be read: No such file"));
-  EXPECT_THAT(ErrorOf(dir_.string()), HasSubstr("is a folder"));
-  EXPECT_THAT(ErrorOf("/dev/null"), HasSubstr("no plain file"));
-  WriteBytes(path_, "");
-  EXPECT_THAT(ErrorOf(path_), HasSubstr("0 bytes are no safetensors file"));
-  WriteBytes(path_, "PK\3\4 a zip file of torch.save");
-  EXPECT_THAT(ErrorOf(path_), HasSubstr("no safetensors file"));
+// A tensor that no memory holds is read in parts.
+TEST_F(SafetensorsTest, PartsOfATensor) {
+  for (const char* const type : {"F32", "F64"}) {
+    const uint64_t size = type == std::string("F32") ? 4 : 8, elements = uint64_t{1} << 34;
+    const std::string header = FileOf(fmt::format(R"({{"a":{{"dtype":"{}","shape":[{}],)"
+                                                  R"("data_offsets":[0,{}]}}}})",
+                                                  type, elements, size * elements),
+                                      0);
+    WriteBytes(path_, header);
+    std::filesystem::resize_file(path_, header.size() + size * elements);
+    std::fstream file(path_, std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(static_cast<std::streamoff>(header.size() + size * (elements - 1)));
+    const float four = 0.5F;
+    const double eight = 0.5;
+    file.write(
+        size == 4 ? reinterpret_cast<const char*>(&four) : reinterpret_cast<const char*>(&eight),
+        static_cast<std::streamsize>(size));
+    file.close();
+    const SafetensorsReader reader(path_);
+    std::vector<float> values(3, 7.F);
+    reader.ReadSomeFloats(reader.header().tensors[0], elements - 3, values);
+    EXPECT_THAT(values, ElementsAre(0, 0, 0.5)) << type;
+  }
 }
 
 // Whatever the file is cut to, it is noticed.

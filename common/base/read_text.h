@@ -1,0 +1,20 @@
+// Reads a file that a person wrote, whatever it turns out to be.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "common/base/error.h"
+
+namespace muster {
+
+struct ReadTextOptions {
+  size_t most_bytes = 64 << 20;  // more is no text that anybody wrote; /dev/zero never ends
+  double patience_s = 10;        // for a pipe to say something more
+};
+
+// All of it. A pipe is read to its end, as long as something comes. Throws Error(kUsage): a folder,
+// what cannot be read, is larger, or says nothing for so long.
+std::string ReadTextFile(const std::string& path, const ReadTextOptions& options = {});
+
+}  // namespace muster

@@ -1,0 +1,72 @@
+// The examples that `muster COMMAND --help` shows of the commands about weights, as they stand
+// there, on a run of the tiny network: each does what it says.
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "tests/e2e/real_job.h"
+
+namespace muster::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Examples : public RealJob {
+ protected:
+  // Lines that begin with the command, with those that they go on in behind a backslash.
+  std::vector<std::string> Of(const std::string& command) {
+    std::istringstream help(Muster({command, "--help"}).log);
+    std::vector<std::string> examples;
+    bool goes_on = false;
+    for (std::string line; std::getline(help, line);) {
+      const bool begins = line.starts_with("  muster " + command + " ");
+      if (!begins && !goes_on) continue;
+      if (begins) examples.emplace_back();
+      goes_on = line.ends_with('\\');
+      if (goes_on) line.pop_back();
+      examples.back() += line;
+    }
+    return examples;
+  }
+  // Their paths are in the test's own directory, their config is that of the tiny network.
+  std::vector<std::string> Here(const std::string& example) const {
+    std::istringstream in(example);
+    std::vector<std::string> words{std::istream_iterator<std::string>(in), {}};
+    words.erase(words.begin());
+    for (std::string& word : words) {
+      const std::string ending = fs::path(word).extension();
+      if (word.starts_with("configs/")) {
+        word = Path("tiny.txtpb");
+      } else if (word == "DIR") {
+        word = Path("data");
+      } else if (word.starts_with("runs/") || ending == ".safetensors" || ending == ".npz" ||
+                 ending == ".onnx") {
+        word = Path(word);
+      }
+    }
+    return words;
+  }
+};
+
+TEST_F(Examples, OfCommandsAboutWeights) {
+  fs::create_directory(Path("runs"));
+  const Outcome run = Muster({"launch", Path("tiny.txtpb"), "--data", Path("data"), "--run-dir",
+                              Path("runs/a"), "--steps", "390"});
+  ASSERT_EQ(run.exit_code, 0) << run.log;
+  for (const char* const name : {"theirs.safetensors", "model.safetensors"}) {
+    fs::copy_file(Path("runs/a") / "model.safetensors", Path(name));
+  }
+  size_t seen = 0;
+  for (const std::string command : {"inspect", "export", "import", "eval", "predict"}) {
+    for (const std::string& example : Of(command)) {
+      ++seen;
+      const Outcome outcome = Muster(Here(example));
+      EXPECT_EQ(outcome.exit_code, 0) << example << "\n" << outcome.log;
+    }
+  }
+  EXPECT_GE(seen, 13u);
+}
+
+}  // namespace
+}  // namespace muster::testing

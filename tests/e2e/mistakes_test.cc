@@ -1,0 +1,118 @@
+// A file or directory that is not what a command about weights expects: it is named, with what to
+// do, and nothing is written.
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "common/base/error.h"
+#include "tests/e2e/real_job.h"
+
+namespace muster::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+int Code(ExitCode code) { return static_cast<int>(code); }
+
+class Mistakes : public RealJob {
+ protected:
+  void Trained() {
+    const Outcome first = Launch({"run.steps=5", "evaluation.skip_final=true"});
+    EXPECT_EQ(first.exit_code, 0) << first.log;
+  }
+  std::string Weights() const { return Path("run0") / "model.safetensors"; }
+  std::string Write(const std::string& name, const std::string& text) const {
+    std::ofstream(Path(name)) << text;
+    return Path(name);
+  }
+  void ExpectRefused(const std::vector<std::string>& arguments, ExitCode code,
+                     const std::string& why) {
+    const Outcome outcome = Muster(arguments);
+    EXPECT_EQ(outcome.exit_code, Code(code)) << outcome.log;
+    EXPECT_THAT(outcome.log, HasSubstr(why));
+    EXPECT_EQ(std::count(outcome.log.begin(), outcome.log.end(), '\n'), 1) << outcome.log;
+  }
+};
+
+// Whatever is given for weights, it is named, by every command, and none waits for ever.
+TEST_F(Mistakes, OtherKindsOfFilesAreNamed) {
+  Trained();
+  const std::string config = Path("tiny.txtpb"), out = Path("out");
+  const std::string pipe = Path("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const std::string sparse = Write("sparse.safetensors", "");
+  std::filesystem::resize_file(sparse, uint64_t{1} << 40);
+  const std::string archive = Path("weights.npz"), onnx = Path("model.onnx");
+  ASSERT_EQ(Muster({"export", Path("run0"), "--format", "npz", archive}).exit_code, 0);
+  ASSERT_EQ(Muster({"export", Path("run0"), "--format", "onnx", onnx}).exit_code, 0);
+  for (const auto& [file, what] :
+       std::map<std::string, const char*>{{pipe, "is a pipe"},
+                                          {sparse, "is a file that begins with zeros"},
+                                          {archive, "is an archive of NumPy's (.npz)"},
+                                          {onnx, "is an ONNX file"},
+                                          {config, "is a text"},
+                                          {"/dev/zero", "is a device"},
+                                          {"/proc/self/maps", "is a file of the kernel's"}}) {
+    const std::vector<std::string> commands[] = {
+        {"import", file, "--config", config, out},
+        {"export", file, "--format", "safetensors", out},
+        {"eval", file},
+        {"predict", file, "--samples", "0"},
+        {"launch", config, "--data", Path("data"), "--run-dir", out, "--initial-weights", file}};
+    for (const std::vector<std::string>& command : commands) {
+      const Outcome outcome = Muster(command);
+      EXPECT_EQ(outcome.exit_code, Code(ExitCode::kData)) << command[0] << " " << outcome.log;
+      EXPECT_THAT(outcome.log, HasSubstr(file + ": " + what)) << command[0];
+      EXPECT_FALSE(std::filesystem::exists(out)) << command[0];
+    }
+  }
+  EXPECT_THAT(Muster({"inspect", archive}).log, HasSubstr("is an archive of NumPy's (.npz)"));
+  EXPECT_THAT(Muster({"inspect", sparse}).log, HasSubstr("is a file that begins with zeros"));
+  const Outcome directory = Launch({"run.initial_weights=" + Path("run0").string()});
+  EXPECT_EQ(directory.exit_code, Code(ExitCode::kUsage));
+  EXPECT_THAT(directory.log, HasSubstr("its weights are " + Weights()));
+  EXPECT_THAT(Muster({"launch", Weights()}).log, HasSubstr("--initial-weights " + Weights()));
+  EXPECT_THAT(Muster({"launch", Path("run0")}).log, HasSubstr("--resume " + Path("run0").string()));
+}
+
+TEST_F(Mistakes, ALinkIsReplacedAndNotWhatItPointsTo) {
+  Trained();
+  const std::string store = Write("store.npz", "work of a day"), link = Path("latest.npz");
+  std::filesystem::create_symlink("store.npz", link);
+  const std::vector<std::string> arguments{"export", Path("run0"), "--format", "npz", link};
+  const Outcome refused = Muster(arguments);
+  EXPECT_EQ(refused.exit_code, Code(ExitCode::kUsage));
+  EXPECT_THAT(refused.log, HasSubstr("a symbolic link to store.npz"));
+  std::vector<std::string> forced = arguments;
+  forced.emplace_back("--force");
+  EXPECT_EQ(Muster(forced).exit_code, 0);
+  EXPECT_FALSE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(std::filesystem::file_size(store), 13u);
+}
+
+TEST_F(Mistakes, AnotherDirectoryThanTheRuns) {
+  Trained();
+  const std::string run = Path("run0");
+  const std::string checkpoint = run + "/checkpoints/step-00000000-g1";
+  ExpectRefused({"eval", checkpoint + "/tensors.safetensors"}, ExitCode::kUsage,
+                "is a part of a checkpoint: give its folder, " + checkpoint);
+  ExpectRefused({"eval", Path("run0") / "checkpoints"}, ExitCode::kUsage, "give the run, " + run);
+  fs::create_directory(Path("series"));
+  fs::create_directory_symlink(run, Path("series") / "seed-1");
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"eval"}, {"predict", "--samples", "0"}, {"inspect"}}) {
+    std::vector<std::string> words = command;
+    words.push_back(Path("series"));
+    ExpectRefused(words, ExitCode::kUsage,
+                  "is a series of --repeat, whose runs have the weights: give one of them: " +
+                      (Path("series") / "seed-1").string());
+  }
+  ExpectRefused({"inspect", run, "--set", "run.seed=3"}, ExitCode::kUsage, "is no config");
+}
+
+}  // namespace
+}  // namespace muster::testing
