@@ -47,14 +47,14 @@ class _One:
         return total / 1e9
 
     def step_times(self):
-        """The mean of each turn's steps, without its first and its slowest."""
+        """The mean of each turn's steps, without its first and its slowest; None where there were too few."""
         steps = list(self.job.steps)
         took = [(at, after["elapsed_s"] - before["elapsed_s"])
                 for (_, before), (at, after) in zip(steps, steps[1:])]
         means = []
         for begin, end in self.turns:
             mine = sorted([seconds for at, seconds in took if begin <= at < end and seconds < PAUSE_S][1:])
-            means.append(statistics.mean(mine[:max(1, len(mine) * 9 // 10)]))
+            means.append(statistics.mean(mine[:len(mine) * 9 // 10]) if len(mine) > 1 else None)
         return means
 
 
@@ -68,7 +68,7 @@ def compare(first, second, turns):
         for one in both if turn % 2 else both[::-1]:
             one.go_on(TURN_S)
     a, b = both
-    longer = statistics.mean(y / x - 1 for x, y in zip(a.step_times(), b.step_times()))
+    longer = statistics.mean(y / x - 1 for x, y in zip(a.step_times(), b.step_times()) if x and y)
     more = (b.cpu["few"] / b.steps - a.cpu["few"] / a.steps) / (a.cpu["all"] / a.steps)
     return longer, more
 
