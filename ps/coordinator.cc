@@ -31,7 +31,8 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
                   // The average is a part of what a run leaves behind, whenever it ends.
                   .keep_previous = config.optimizer().has_ema_decay(),
                   .wire_type = WireTypeOf(config.cluster()),
-                  .seed = config.run().seed()}),
+                  .seed = config.run().seed(),
+                  .restored = resume != nullptr}),
       pool_(config.server().threads()),
       aggregator_(variables_, pool_, CutChunks(graph.layout(), config.cluster()),
                   config.optimizer(), ChooseKernels(config.server().instruction_set()),
@@ -112,7 +113,8 @@ void Coordinator::BeginStep(int64_t step) {
   aggregator_.BeginStep(step);
   published_.assign(published_.size(), false);
   lost_work_.BeginStep();
-  somebody_late_ = false;
+  somebody_late_ = orphans_wait_ = false;
+  first_part_s_.reset();
   // Of those that were lost or fenced since the step was ordered.
   repair_due_ = recovers_ && (members_.Staying() != members_.Entered() ||
                               work_.leases().HeldSlices(step, plan_.slices) < plan_.slices);
@@ -134,6 +136,7 @@ std::string Coordinator::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss)
       break;
     case StepLosses::Added::kSame:
       work_.AddLoss(*lease, loss.slice());
+      HelpIsFree(rank);
       return "";
     case StepLosses::Added::kDiffers:
       FailDifferent(rank, loss.slice());
@@ -141,6 +144,7 @@ std::string Coordinator::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss)
     case StepLosses::Added::kUnexpected:
       return fmt::format("an unexpected loss of slice {}", loss.slice());
   }
+  HelpIsFree(rank);
   nonfinite_.CheckLoss(rank, loss.slice(), loss.loss());
   if (failure_.is_set()) return "";
   if (!losses_.Complete()) return "";
@@ -202,6 +206,9 @@ std::string Coordinator::OnGradient(uint32_t rank, const wire::GradientPart& par
       if (members_.roster().at(rank).leaving) repair_due_ = true;  // this may have been the last
       // Its rest is missing, if a part of it had come before; and who was late can help now.
       if ((lease->again || lease->late) && lease->brought()) repair_due_ = recovers_;
+      HelpIsFree(rank);
+      if (lease->brought() && !first_part_s_)
+        first_part_s_ = deadlines_.waited_since_restart(Clock::now());
       return "";
     case PartialGradients::Result::kUnknownChunk:
     case PartialGradients::Result::kWrongSize:
@@ -266,42 +273,6 @@ void Coordinator::EndStep() {
   if (!evaluator_.running()) return Finish();
   repair_due_ = recovers_;
   checkpoints_.AtBoundary(plan_, step_);
-}
-
-// Blocks of evaluations.
-std::string Coordinator::OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBlock& block) {
-  if (!evaluator_.Add(rank, block)) return fmt::format("an unexpected block {}", block.block());
-  if (!evaluator_.running()) return "";
-  if (members_.roster().at(rank).leaving) repair_due_ = true;
-  const Evaluation& evaluation = evaluator_.current();
-  if (evaluation.Complete()) {
-    EndEvaluation();
-  } else if (LiveLineIsDue()) {
-    reporter_.Progress(progress_.EvaluatingLine(evaluation.done(), evaluation.blocks()));
-  }
-  return "";
-}
-
-void Coordinator::EndEvaluation() {
-  const EvaluationResult result = evaluator_.Finish();
-  progress_.EndEvaluation(result);
-  auto line = progress_.EvaluationLine();
-  line.set_decision(Decide(result));
-  reporter_.Metrics(line);
-  reporter_.Evaluation(line);
-  board_.Evaluation(line, evaluator_.TakeImages());
-  watch_.Evaluation(line);
-  LogInfo("step {}: test accuracy {:.4f}, test loss {:.4f}", result.version, result.accuracy,
-          result.loss);
-  if (!line.decision().empty()) LogInfo("{}", line.decision());
-  saver_.OnEvaluated(step_);
-  deadlines_.Restart();
-  checkpoints_.OnEvaluated(result.version, result.accuracy);
-  if (phase_ == Phase::kFinishing || !progress_.stop_reason().empty()) {
-    Finish();  // early: no worker has been told of a step after this evaluation
-  } else if (decisions_.any()) {
-    OrderNow();  // it was held back
-  }
 }
 
 }  // namespace muster

@@ -82,6 +82,8 @@ class Coordinator {
   // Sets the failure if somebody is late. Also tells who is still missing at the start. `now` is
   // that of which own gaps have been forgiven: a later one could have another in it.
   void CheckDeadlines(std::chrono::steady_clock::time_point now);
+  // From when on members are late that have not done their part of the step under way.
+  std::chrono::steady_clock::time_point LateAt() const;
   void Forgive(std::chrono::steady_clock::duration own_gap);
 
   // The last checkpoint is on the disk, too, or cannot be.
@@ -137,7 +139,9 @@ class Coordinator {
   void ExpectShares();
   void Repair();
   void GiveOutSlices();
-  bool Give(const TreeNode& piece, const std::vector<uint32_t>& helpers);
+  bool EnterToHelp();
+  void HelpIsFree(uint32_t rank);
+  bool GiveAgain(uint32_t rank, const TreeNode& piece);
   void GiveOutBlocks();
   void ReleaseLeaving();
   void FenceAll(const std::vector<uint32_t>& ranks);
@@ -149,6 +153,7 @@ class Coordinator {
                int64_t slices = 0, int64_t blocks = 0);
   void CheckStarved(Clock::time_point now);
   void CheckUnready(Clock::time_point now);
+  Clock::duration LateAfter() const;
   void CheckStragglers(Clock::time_point now);
   void CheckLateBlocks(Clock::time_point now);
   void EvaluateOnly();
@@ -203,7 +208,9 @@ class Coordinator {
   const bool recovers_;               // from the loss of workers
   bool repair_due_ = false;           // somebody's work may have nobody
   std::optional<LostWork::Clock::time_point> repair_at_;  // … and may be given to others then
+  bool orphans_wait_ = false;                             // until somebody has nothing else to do
   bool somebody_late_ = false;                            // in this step
+  std::optional<double> first_part_s_;                    // when the first part of it was here
   std::string last_loss_;                                 // in words
   LostWork lost_work_;
   MemberChanges changes_;

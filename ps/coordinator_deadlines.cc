@@ -166,12 +166,22 @@ void Coordinator::CheckStarved(Clock::time_point now) {
   reporter_.Waiting(missing, waited);
 }
 
+// Where the first one takes longer than steps did so far, this step is longer for all.
+Coordinator::Clock::duration Coordinator::LateAfter() const {
+  const double usual = std::max(progress_.MedianStep().value_or(0), first_part_s_.value_or(0));
+  const double seconds = std::max(kLeastLateSeconds, 2 * usual);
+  return std::chrono::ceil<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+Coordinator::Clock::time_point Coordinator::LateAt() const {
+  return deadlines_.since() + LateAfter();
+}
+
 // A lease that takes much longer than a step does is given to others as well, if somebody has
 // nothing to do. Whose bits come first count.
 void Coordinator::CheckStragglers(Clock::time_point now) {
-  const std::optional<double> median = progress_.MedianStep();
-  if (!recovers_ || !median || ordered_ < step_) return;
-  const std::chrono::duration<double> limit(std::max(kLeastLateSeconds, 2 * *median));
+  if (!recovers_ || !progress_.MedianStep() || ordered_ < step_) return;
+  const Clock::duration limit = LateAfter();
   if (now - deadlines_.since() <= limit) return;
   std::vector<uint32_t> idle = members_.Entered();
   std::vector<Lease> late;

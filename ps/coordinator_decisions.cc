@@ -7,6 +7,41 @@
 
 namespace muster {
 
+std::string Coordinator::OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBlock& block) {
+  if (!evaluator_.Add(rank, block)) return fmt::format("an unexpected block {}", block.block());
+  if (!evaluator_.running()) return "";
+  if (members_.roster().at(rank).leaving) repair_due_ = true;
+  const Evaluation& evaluation = evaluator_.current();
+  if (evaluation.Complete()) {
+    EndEvaluation();
+  } else if (LiveLineIsDue()) {
+    reporter_.Progress(progress_.EvaluatingLine(evaluation.done(), evaluation.blocks()));
+  }
+  return "";
+}
+
+void Coordinator::EndEvaluation() {
+  const EvaluationResult result = evaluator_.Finish();
+  progress_.EndEvaluation(result);
+  auto line = progress_.EvaluationLine();
+  line.set_decision(Decide(result));
+  reporter_.Metrics(line);
+  reporter_.Evaluation(line);
+  board_.Evaluation(line, evaluator_.TakeImages());
+  watch_.Evaluation(line);
+  LogInfo("step {}: test accuracy {:.4f}, test loss {:.4f}", result.version, result.accuracy,
+          result.loss);
+  if (!line.decision().empty()) LogInfo("{}", line.decision());
+  saver_.OnEvaluated(step_);
+  deadlines_.Restart();
+  checkpoints_.OnEvaluated(result.version, result.accuracy);
+  if (phase_ == Phase::kFinishing || !progress_.stop_reason().empty()) {
+    Finish();  // early: no worker has been told of a step after this evaluation
+  } else if (decisions_.any()) {
+    OrderNow();  // it was held back
+  }
+}
+
 std::string Coordinator::Decide(const EvaluationResult& result) {
   const int64_t before = decisions_.reductions();
   if (!evaluator_.IsRegularAfter(result.version - 1)) return "";

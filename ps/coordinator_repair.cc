@@ -27,6 +27,7 @@ void Coordinator::Repair() {
     Order(*held_);
   }
   GiveOutSlices();
+  if (EnterToHelp()) GiveOutSlices();
   GiveOutBlocks();
   ReleaseLeaving();
 }
@@ -52,14 +53,18 @@ int64_t Coordinator::OpenSlices(uint32_t rank) const {
   return slices;
 }
 
+// Slices are given to who has reported all losses of its own, one piece at a time. So whoever is
+// first takes the next one, and a newcomer finds some to do; nobody waits for an order, since
+// backward follows the loss.
 void Coordinator::GiveOutSlices() {
   repair_at_.reset();
+  orphans_wait_ = false;
   if (phase_ != Phase::kTraining || ordered_ < step_) return;
   std::vector<uint32_t> helpers = members_.Entered();
+  std::erase_if(helpers, [this](uint32_t rank) { return !members_.HasVersion(rank, step_); });
   work_.leases().ForEachOpen(step_, [&](const Lease& lease) {
     if (lease.late && !lease.brought()) std::erase(helpers, lease.rank);
   });
-  if (helpers.empty()) return;
   const LostWork::Step step{
       .slices = plan_.slices,
       .orphaned =
@@ -70,32 +75,42 @@ void Coordinator::GiveOutSlices() {
             return !until;
           },
       .is_whole = [this](const TreeNode& node) { return aggregator_.IsWhole(node); }};
-  for (const TreeNode& piece : lost_work_.Pieces(step, helpers.size())) {
-    (void)Give(piece, helpers);  // each has room for all slices of a batch
+  const std::vector<TreeNode> pieces = lost_work_.Pieces(step, helpers.size());
+  std::erase_if(helpers, [this](uint32_t rank) {
+    return work_.leases().Computes(rank, step_, plan_.slices);
+  });
+  for (const TreeNode& piece : pieces) {
+    const auto helper =
+        std::ranges::find_if(helpers, [&](uint32_t rank) { return GiveAgain(rank, piece); });
+    if (helper == helpers.end()) {
+      orphans_wait_ = true;
+    } else {
+      helpers.erase(helper);
+    }
   }
 }
 
-// To the one with the least to do.
-bool Coordinator::Give(const TreeNode& piece, const std::vector<uint32_t>& helpers) {
+bool Coordinator::GiveAgain(uint32_t rank, const TreeNode& piece) {
+  if (work_.leases().Overlaps(rank, step_, piece)) return false;
   std::vector<uint32_t> chunks = aggregator_.MissingChunks(piece);
   if (chunks.empty()) chunks = {0};  // its losses are missing
-  std::vector<std::pair<int64_t, uint32_t>> by_load;
-  for (const uint32_t rank : helpers) {
-    int64_t load = 0;
-    work_.leases().ForEachOpen(step_, [&](const Lease& lease) {
-      if (lease.rank == rank && !lease.brought()) {
-        load += Covers(lease.node, plan_.slices).size();
-      }
-    });
-    by_load.emplace_back(load, rank);
-  }
-  std::ranges::sort(by_load);
-  return std::ranges::any_of(by_load, [&](const auto& helper) {
-    if (work_.leases().Overlaps(helper.second, step_, piece)) return false;
-    if (!work_.Redo(helper.second, step_, piece, chunks)) return false;
-    shares_.Disturbed(helper.second, step_ + 1);  // it may be in that step already
-    return true;
-  });
+  if (!work_.Redo(rank, step_, piece, chunks)) return false;
+  shares_.Disturbed(rank, step_ + 1);  // it may be in that step already
+  return true;
+}
+
+// Somebody who waits for the next step helps in this one: all of W(step_) is there still. To who
+// does not see it where it lies it would have to be sent, which may take longer than the step.
+bool Coordinator::EnterToHelp() {
+  if (!orphans_wait_) return false;
+  std::vector<uint32_t> newcomers = members_.ReadyToEnter();
+  std::erase_if(newcomers, [this](uint32_t rank) { return !members_.SharesMemory(rank); });
+  for (const uint32_t rank : newcomers) EnterNow(rank);
+  return !newcomers.empty();
+}
+
+void Coordinator::HelpIsFree(uint32_t rank) {
+  if (orphans_wait_ && !work_.leases().Computes(rank, step_, plan_.slices)) repair_due_ = true;
 }
 
 void Coordinator::GiveOutBlocks() {

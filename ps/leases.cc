@@ -103,6 +103,13 @@ int64_t Leases::OwnLosses(uint32_t rank, int64_t step) const {
   return losses;
 }
 
+bool Leases::Computes(uint32_t rank, int64_t step, int64_t slices) const {
+  return std::ranges::any_of(leases_, [&](const Lease& lease) {
+    return lease.open && !lease.brought() && lease.rank == rank && lease.step == step &&
+           std::ssize(lease.losses) < Covers(lease.node, slices).size();
+  });
+}
+
 bool Leases::IsBusy(uint32_t rank) const {
   return std::ranges::any_of(leases_, [&](const Lease& lease) {
     return lease.open && lease.rank == rank && !lease.brought();

@@ -103,6 +103,10 @@ class Membership {
     return entered(rank) && roster_.at(rank).entered_at <= version;
   }
   uint32_t size() const { return roster_.size(); }
+  // Whether all weights that it is told of are there for it at once.
+  bool SharesMemory(uint32_t rank) const {
+    return roster_.at(rank).peer && link_.SharesMemory(*roster_.at(rank).peer);
+  }
   std::string Name(uint32_t rank) const { return roster_.Name(rank); }
   // "rank 0 (…), rank 3 (…)"
   std::string Names(const std::vector<uint32_t>& ranks) const;

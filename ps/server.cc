@@ -97,6 +97,7 @@ void Server::RunOnce() {
   }
   RunTimers();
   TakeLosses();
+  if (!failure_.is_set()) coordinator_.Advance(/*collect=*/false);  // what follows from the time
   StopAtBoundary();
   link_->Deliver();
 }
@@ -110,10 +111,19 @@ void Server::AwaitInput() {
   if (link_->PrepareToSleep() && pool.PrepareToSleep()) {
     pollfd fds[] = {{link_->fd(), POLLIN, 0}, {pool.fd(), POLLIN, 0}, {interrupt_fd_, POLLIN, 0}};
     // The link's descriptor tells of new input only; the short wait covers what it cannot tell.
-    (void)::poll(fds, 3, 100);
+    (void)::poll(fds, 3, static_cast<int>(Patience().count()));
     if ((fds[2].revents & POLLIN) != 0) CheckInterrupt();
   }
   if (link_->may_spin()) spin_.Slept();
+}
+
+// Not beyond the moment at which somebody is late.
+std::chrono::milliseconds Server::Patience() const {
+  constexpr std::chrono::milliseconds kMost{100};
+  const Clock::time_point now = Clock::now();
+  const Clock::time_point late = std::max(coordinator_.LateAt(), next_timers_);
+  if (late <= now || late >= now + kMost) return kMost;
+  return std::chrono::ceil<std::chrono::milliseconds>(late - now);
 }
 
 // What a clock decides. Every message need not pay for it.

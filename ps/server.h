@@ -56,6 +56,7 @@ class Server {
   // Waits a little for input, handles all there is, checks deadlines.
   void RunOnce();
   void AwaitInput();
+  std::chrono::milliseconds Patience() const;
   void RunTimers();
   void Forgive(Clock::duration own_gap);
   void CheckInterrupt();

@@ -22,6 +22,7 @@ Variables::Variables(const VariableLayout& layout, const VariablesOptions& optio
     if (options.average) average_[buffer] = Arena(floats);
   }
   if (wire_type_ != wire::FP32) halves_ = AlignedArray<uint16_t>(shared_.floats().size());
+  if (options.restored) return;
   InitializeWeights(layout, options.seed, Weights(0));
   StartFromWeights();
 }

@@ -32,11 +32,14 @@ struct VariablesOptions {
   bool keep_previous = false;
   WireType wire_type = wire::FP32;
   uint64_t seed = 0;
+  // All of it is read from a checkpoint: W(0), which takes longer to work out, is not.
+  bool restored = false;
 };
 
 class Variables {
  public:
-  // W(0) is InitializeWeights(layout, seed), which is the average, too; the state is zeros.
+  // W(0) is InitializeWeights(layout, seed), which is the average, too; the state is zeros, and if
+  // it is to be restored, so is all else.
   // `layout` outlives this.
   Variables(const VariableLayout& layout, const VariablesOptions& options);
 

@@ -47,18 +47,26 @@ class Share:
                 f"{self.step:.1f} s")
 
 
-def of_muster(bin_dir, folder, workers, every, kills, seconds=5.0):
-    """Steps in which each worker sleeps for so many seconds, in its operations, and so needs no core. What
-    counts as useful is that sleep alone: what a busy machine adds to it does not."""
+def operations_in_a_step(bin_dir, folder, workers):
+    """… of all workers. Where the run is the same, so is this."""
     preloaded = Preloaded(f"{bin_dir}/libfaults_preloaded.so", folder + ".faults", folder)
-    rng = random.Random(workers)
     with Watched(bin_dir, folder, preloaded, batch=64, workers=workers) as job:
         job.reach(20)
         first, before = job.step(), preloaded.operations()
         job.reach(first + 100)
-        in_a_step = (preloaded.operations() - before) / (job.step() - first)
-        preloaded.set_sleep(seconds * workers / in_a_step)
-        job.reach(job.step() + 3)
+        return (preloaded.operations() - before) / (job.step() - first)
+
+
+def of_muster(bin_dir, folder, workers, every, kills, seconds=5.0):
+    """Steps in which each worker sleeps for so many seconds, in its operations, and so needs no core. What
+    counts as useful is that sleep alone: what a busy machine adds to it does not. All steps of the run are
+    that long: what the server holds for late follows from how long steps have been."""
+    in_a_step = operations_in_a_step(bin_dir, folder + ".counted", workers)
+    preloaded = Preloaded(f"{bin_dir}/libfaults_preloaded.so", folder + ".faults", folder)
+    preloaded.set_sleep(seconds * workers / in_a_step)
+    rng = random.Random(workers)
+    with Watched(bin_dir, folder, preloaded, batch=64, workers=workers) as job:
+        job.reach(3)
         begin_step, begin, live = job.step(), time.monotonic(), LiveTime(job.workers)
         for step, part in kills_at(every, kills, every):
             job.reach(begin_step + step)

@@ -89,6 +89,12 @@ class ServerLink {
     (void)layout;
   }
 
+  // Whether this peer reads the weights where they lie, so that all of them are there at once.
+  virtual bool SharesMemory(PeerId peer) const {
+    (void)peer;
+    return false;
+  }
+
   // The address that workers connect to.
   virtual std::string endpoint() const = 0;
 

@@ -21,6 +21,7 @@ class CombinedServerLink : public ServerLink {
   void ShareGradients(PeerId peer, const GradientLayout& layout) override {
     links_[peer % 2]->ShareGradients(peer / 2, layout);
   }
+  bool SharesMemory(PeerId peer) const override { return links_[peer % 2]->SharesMemory(peer / 2); }
   std::string endpoint() const override { return links_[1]->endpoint(); }
   int fd() const override { return epoll_.get(); }
   bool Pending() override { return links_[0]->Pending() || SecondPending(); }

@@ -8,6 +8,8 @@
 namespace muster {
 namespace {
 
+using namespace std::chrono_literals;
+
 template <typename... Args>
 void Put(std::string& text, fmt::format_string<Args...> format, Args&&... args) {
   fmt::format_to(std::back_inserter(text), format, std::forward<Args>(args)...);
@@ -45,12 +47,12 @@ std::span<const float> ServerProbe::Weights(int64_t version) const {
 
 std::chrono::duration<double> ServerProbe::Patience() const {
   const Coordinator& coordinator = server_.coordinator_;
-  double longest = coordinator.progress_.MedianStep().value_or(0);
+  std::chrono::duration<double> longest = coordinator.LateAfter();
   if (coordinator.evaluator_.running()) {
     const std::chrono::duration<double> gap = coordinator.evaluator_.current().longest_gap();
-    longest = std::max(longest, gap.count());
+    longest = std::max(longest, 1s + 2 * gap);
   }
-  return std::chrono::duration<double>(1 + 2 * longest);
+  return longest;
 }
 
 // ---------------------------------------------------------------------------------- contents
@@ -214,12 +216,13 @@ std::string ServerProbe::Text() const {
   const Coordinator& coordinator = server_.coordinator_;
   std::string text;
   text.reserve(1024);
-  Put(text, "phase {}{} step {} ordered {} held {} expects {}{}{}{} lost {}\npublished ",
+  Put(text, "phase {}{} step {} ordered {} held {} expects {}{}{}{}{} lost {}\npublished ",
       static_cast<int>(coordinator.phase_), coordinator.done_ ? " done" : "", coordinator.step_,
       coordinator.ordered_ - coordinator.step_, coordinator.held_.value_or(-1),
       coordinator.expected_ ? AgeOf(*coordinator.expected_) : 0U,
       coordinator.repair_due_ ? " repair" : "", coordinator.somebody_late_ ? " late" : "",
-      coordinator.losses_complete_ ? " complete" : "", server_.losses_.size());
+      coordinator.orphans_wait_ ? " orphans" : "", coordinator.losses_complete_ ? " complete" : "",
+      server_.losses_.size());
   PutBits(text, coordinator.published_);
   text += " losses";
   for (const auto& loss : coordinator.losses_.results_) {

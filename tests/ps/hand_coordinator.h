@@ -27,6 +27,7 @@ namespace muster::testing {
 class KeepingLink : public ServerLink {
  public:
   std::string endpoint() const override { return "test://"; }
+  bool SharesMemory(PeerId) const override { return shares_memory; }
   int fd() const override { return -1; }
   bool Pending() override { return false; }
   std::optional<FromWorker> Receive() override { return std::nullopt; }
@@ -38,6 +39,7 @@ class KeepingLink : public ServerLink {
 
   std::map<PeerId, std::deque<wire::ServerMessage>> sent;
   std::map<PeerId, bool> gone;
+  bool shares_memory = false;
 };
 
 class HandCoordinator {
@@ -74,6 +76,8 @@ class HandCoordinator {
   size_t chunks() const { return CutChunks(graph_.layout(), config_.cluster()).size(); }
 
   void Ready(uint32_t rank) { coordinator_.OnReady(rank); }
+  // All workers see the weights where they lie.
+  void ShareMemory() { link_.shares_memory = true; }
 
   // The first message of this kind that waits for a rank; it is taken. Empty: none.
   template <typename Is>

@@ -72,6 +72,18 @@ TEST_F(VariablesTest, BeginWithTheSeedsWeightsAndNoState) {
   EXPECT_NE(other.HashWeights(0), variables_->HashWeights(0));
 }
 
+// Where a checkpoint brings all of it, what a seed gives is not worked out.
+TEST_F(VariablesTest, BeginWithNothingWhereTheyAreRestored) {
+  Variables variables(layout_, {.state_arenas = 1, .average = true, .restored = true});
+  EXPECT_EQ(std::ranges::count(variables.Weights(0), 0.0f),
+            static_cast<int64_t>(layout_.arena_floats()));
+  variables.Restore(0);
+  std::ranges::fill(variables.Weights(0), 1.0f);
+  std::ranges::fill(variables.Average(0), 2.0f);
+  variables.RestoreDerived(0);
+  EXPECT_EQ(variables.EvaluatedAverage()[0], 2.0f);
+}
+
 TEST_F(VariablesTest, AnUpdateLeavesWhatWas) {
   Make("type: ADAM ema_decay: 0.5");
   Step(0, 1);

@@ -49,6 +49,7 @@ class LocalServerLink : public ServerLink {
     weight_buffers_ = &weight_buffers;
   }
   void ShareGradients(PeerId peer, const GradientLayout& layout) override;
+  bool SharesMemory(PeerId) const override { return true; }
   std::string endpoint() const override { return endpoint_; }
   int fd() const override { return epoll_.get(); }
   bool Pending() override;

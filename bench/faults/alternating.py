@@ -1,0 +1,78 @@
+"""Two runs that go on in turn, one stopped while the other goes on: what a machine does otherwise from one
+second to the next meets both."""
+import os
+import signal
+import statistics
+import time
+
+from job_processes import processes_of
+
+TURN_S = 0.4
+PAUSE_S = 0.2  # a step that takes longer had a pause in it
+
+
+class _One:
+    def __init__(self, job):
+        self.job = job
+        server = job.server()
+        self.few = [job.launcher.pid, server]  # that are not workers
+        self.all = self.few + [pid for pid in processes_of(job.folder) if pid not in self.few]
+        self.turns, self.cpu = [], {"few": 0.0, "all": 0.0}
+        self.steps = 0
+
+    def signal(self, number):
+        # The launcher is the first to stop and the last to go on: it never sees that others stand still.
+        for pid in self.all if number == signal.SIGSTOP else reversed(self.all):
+            os.kill(pid, number)
+
+    def go_on(self, seconds):
+        before = self._seconds_of(self.few), self._seconds_of(self.all), self.job.step()
+        begin = time.monotonic()
+        self.signal(signal.SIGCONT)
+        time.sleep(seconds)
+        self.signal(signal.SIGSTOP)
+        time.sleep(0.01)  # until the last line is read
+        self.turns.append((begin, time.monotonic()))
+        self.cpu["few"] += self._seconds_of(self.few) - before[0]
+        self.cpu["all"] += self._seconds_of(self.all) - before[1]
+        self.steps += self.job.step() - before[2]
+
+    @staticmethod
+    def _seconds_of(pids):
+        total = 0
+        for pid in pids:
+            for task in os.listdir(f"/proc/{pid}/task"):
+                with open(f"/proc/{pid}/task/{task}/schedstat") as file:
+                    total += int(file.read().split()[0])
+        return total / 1e9
+
+    def step_times(self):
+        """The mean of each turn's steps, without its first and its slowest; None where there were too few."""
+        steps = list(self.job.steps)
+        took = [(at, after["elapsed_s"] - before["elapsed_s"])
+                for (_, before), (at, after) in zip(steps, steps[1:])]
+        means = []
+        for begin, end in self.turns:
+            mine = sorted([seconds for at, seconds in took if begin <= at < end and seconds < PAUSE_S][1:])
+            means.append(statistics.mean(mine[:len(mine) * 9 // 10]) if len(mine) > 1 else None)
+        return means
+
+
+def compare(first, second, turns):
+    """Of the second job against the first: how much longer its steps are (a share), how much more processor time
+    its server and launcher need for a step, as a share of what all of the first job's processes do."""
+    both = [_One(first), _One(second)]
+    for one in both:
+        one.signal(signal.SIGSTOP)
+    for turn in range(turns):
+        for one in both if turn % 2 else both[::-1]:
+            one.go_on(TURN_S)
+    a, b = both
+    longer = statistics.mean(y / x - 1 for x, y in zip(a.step_times(), b.step_times()) if x and y)
+    more = (b.cpu["few"] / b.steps - a.cpu["few"] / a.steps) / (a.cpu["all"] / a.steps)
+    return longer, more
+
+
+def interval(values):
+    """Their mean, and by how much it may be wrong (twice its standard error)."""
+    return statistics.mean(values), 2 * statistics.stdev(values) / len(values) ** 0.5
