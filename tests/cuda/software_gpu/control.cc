@@ -84,6 +84,13 @@ void DeclareResources(const void* kernel, const KernelResources& resources) {
 }
 std::vector<std::string> KernelsWithoutResources() { return Device::Get().kernels().unknown(); }
 
+void QueueWork(int stream, std::function<void()> work) {
+  Stream* const on = Device::Get().InSlot(stream);
+  MUSTER_CHECK(on != nullptr);
+  on->Push(Device::Get().known(), "a test's own work", nullptr,
+           [work = std::move(work)](const Work&) { work(); });
+}
+
 Hold::Hold() { Device::Get().set_holds(1); }
 Hold::~Hold() { Device::Get().set_holds(-1); }
 

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -77,6 +78,10 @@ class ViolationRecorder {
 void DeclareResources(const void* kernel, const KernelResources& resources);
 // Kernels that were launched although their numbers are not known, in words; none without nvcc.
 std::vector<std::string> KernelsWithoutResources();
+
+// Work of the test's own, behind what the stream of this number (from 0, in the order in which they
+// were made) was given so far. The stream waits for it.
+void QueueWork(int stream, std::function<void()> work);
 
 // As long as there is one, no stream begins any work.
 class Hold {

@@ -9,6 +9,7 @@
 
 #include "common/base/error.h"
 #include "tests/cuda/software_gpu/guard.h"
+#include "tests/cuda/software_gpu/random.h"
 #include "tests/cuda/software_gpu/violation.h"
 
 namespace muster::software_gpu {
@@ -47,6 +48,7 @@ void Device::Reset(const Options& options) {
   failure_ = cudaSuccess;
   calls_.clear();
   faults_ = options.faults;
+  timed_ = 0;
   shared_limits_.clear();
 }
 
@@ -172,6 +174,12 @@ bool Device::DestroyEvent(cudaEvent_t event) {
 bool Device::IsEvent(cudaEvent_t event) {
   const std::lock_guard lock(mutex_);
   return events_.contains(event);
+}
+
+float Device::SomeMilliseconds() {
+  const std::lock_guard lock(mutex_);
+  const uint64_t random = Mix(options_.seed ^ Mix(++timed_));
+  return 0.5f + static_cast<float>(random % 1000) * 1e-3f;
 }
 
 std::vector<Stream*> Device::streams() {
