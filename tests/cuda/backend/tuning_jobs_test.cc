@@ -17,8 +17,10 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const std::vector<std::string> kTuned{"worker.backend=CUDA", "worker.soft_placement=false",
-                                      "worker.autotune=true"};
+// Slices of one size and no evaluation: fewer shapes to time.
+const std::vector<std::string> kTuned{"run.global_batch=60",         "evaluation.every_epochs=0",
+                                      "evaluation.skip_final=true",  "worker.backend=CUDA",
+                                      "worker.soft_placement=false", "worker.autotune=true"};
 constexpr const char* kTimed = "worker.autotune: timed ";
 constexpr const char* kUses = "worker.autotune: the algorithms are the job's choice";
 
@@ -61,12 +63,14 @@ TEST_F(CudaTuningJob, AllWorkersUseTheChoiceOfOne) {
   EXPECT_THAT(LogOf("run2", "worker-3"), AllOf(HasSubstr(kUses), Not(HasSubstr(kTimed))));
 
   // Two, of which one would choose otherwise.
-  const auto server = Server(AsOptions(kTuned));
+  Words words = AsOptions(kTuned);
+  words.insert(words.end(), {"--token-file", TokenFile()});
+  const auto server = Server(words);
   const std::string endpoint = Endpoint(*server);
   const auto first = Worker(0, endpoint, AsOptions(kTuned));
   const auto second =
       Worker(1, endpoint, AsOptions(kTuned), {.environment = {{"MUSTER_SOFTWARE_GPU", "seed=2"}}});
-  EXPECT_EQ(server->Wait(60), 0) << server->Log();
+  ASSERT_EQ(server->Wait(60), 0) << server->Log();
   EXPECT_EQ(first->Wait(20), 0) << first->Log();
   EXPECT_EQ(second->Wait(20), 0) << second->Log();
   EXPECT_EQ(Metrics("run").back()["weights_hash"].get<std::string>(), hash);
@@ -74,12 +78,12 @@ TEST_F(CudaTuningJob, AllWorkersUseTheChoiceOfOne) {
 
 TEST_F(CudaTuningJob, AReplacementUsesTheSameChoice) {
   SetGpu("seed=1");
-  const std::vector<std::string> settings{"run.steps=60", "evaluation.every_epochs=0"};
+  const std::vector<std::string> settings{"run.steps=30"};
   const std::string hash = HashOf(settings);
   std::vector<std::string> all = kTuned;
   all.insert(all.end(), settings.begin(), settings.end());
   const auto job = Start("killed", all);
-  ASSERT_TRUE(Reaches("killed", 10)) << job->Log();
+  ASSERT_TRUE(Reaches("killed", 5)) << job->Log();
   // The worker that had chosen.
   const pid_t worker = Find("killed", 0);
   ASSERT_GT(worker, 0);
@@ -91,17 +95,17 @@ TEST_F(CudaTuningJob, AReplacementUsesTheSameChoice) {
 
 TEST_F(CudaTuningJob, ARunThatGoesOnKeepsItsChoice) {
   SetGpu("seed=1");
-  const std::string whole = HashOf({"run.steps=12", "cluster.workers=1"});
+  const std::string whole = HashOf({"run.steps=8", "cluster.workers=1"});
   int runs = 1;
   for (const int workers : {1, 2, 4}) {
     SetGpu("seed=1");
     const std::string run = fmt::format("run{}", runs);
     runs += 2;  // GoOn counts, too
-    const Outcome begun = Tuned({"run.steps=5"});
+    const Outcome begun = Tuned({"run.steps=3"});
     ASSERT_EQ(begun.exit_code, 0) << begun.log;
     SetGpu("seed=2");
     const Outcome on =
-        GoOn(run, {"--set", "run.steps=12", "--set", fmt::format("cluster.workers={}", workers)});
+        GoOn(run, {"--set", "run.steps=8", "--set", fmt::format("cluster.workers={}", workers)});
     EXPECT_EQ(on.exit_code, 0) << on.log;
     EXPECT_EQ(on.hash(), whole) << workers;
     EXPECT_THAT(LogOf(run, "server"),
@@ -111,10 +115,10 @@ TEST_F(CudaTuningJob, ARunThatGoesOnKeepsItsChoice) {
 
 TEST_F(CudaTuningJob, OnAnotherCardItIsSaidAndChosenAnew) {
   SetGpu("seed=1");
-  const Outcome begun = Tuned({"run.steps=5"});
+  const Outcome begun = Tuned({"run.steps=3"});
   ASSERT_EQ(begun.exit_code, 0) << begun.log;
   SetGpu("seed=1,multiprocessors=4");
-  const Outcome on = GoOn("run0", {"--set", "run.steps=8"});
+  const Outcome on = GoOn("run0", {"--set", "run.steps=5"});
   EXPECT_EQ(on.exit_code, 0) << on.log;
   EXPECT_THAT(Unwrapped(on.log),
               AllOf(HasSubstr("2 SMs"), HasSubstr("4 SMs"),

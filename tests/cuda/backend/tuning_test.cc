@@ -177,7 +177,7 @@ TEST_F(CudaTuningTest, WithoutMemoryToTimeInTheShapeDecides) {
   std::string choice;
   {
     const std::unique_ptr<Backend> backend = Make({});
-    const auto taken = backend->Allocate(backend->memory_use().available - 4096);
+    const auto taken = backend->Allocate(backend->memory_use().available - 256);
     const TuningResult result = Measure(*backend);
     EXPECT_THAT(result.summary, HasSubstr("layers go by shape"));
     choice = result.choice;

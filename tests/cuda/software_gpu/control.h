@@ -35,6 +35,9 @@ struct Options {
   int devices = 1;
   // Whether cudaHostRegister takes cudaHostRegisterReadOnly.
   bool read_only_registration = true;
+  // Once there is a file of this name: what it holds is, as CUDA_VISIBLE_DEVICES has it, the card
+  // that is lost, if it is this process's.
+  std::string lost_card_file;
   std::vector<Fault> faults;
 };
 

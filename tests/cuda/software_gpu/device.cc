@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <utility>
 
 #include "common/base/error.h"
@@ -53,7 +54,7 @@ void Device::Reset(const Options& options) {
 }
 
 bool Device::Begin(const char* call, CallKind kind, int* error) {
-  if (kind == CallKind::kNotInAStep && steps_ > 0) {
+  if (kind != CallKind::kAnywhere && steps_ > 0) {
     ReportViolation(fmt::format("{} inside a step", call));
   }
   const std::lock_guard lock(mutex_);
@@ -99,9 +100,21 @@ void Device::Fail(cudaError_t error) {
   failure_.compare_exchange_strong(none, error);
 }
 
+bool Device::IsLost() const {
+  if (options_.lost_card_file.empty()) return false;
+  std::ifstream file(options_.lost_card_file);
+  const char* const ours = std::getenv("CUDA_VISIBLE_DEVICES");
+  std::string lost;
+  return ours != nullptr && file >> lost && lost == ours;
+}
+
 bool Device::KernelFails() {
   int error = cudaSuccess;
-  if (Begin("kernel", CallKind::kAnywhere, &error)) return false;
+  if (IsLost()) {
+    error = cudaErrorDevicesUnavailable;
+  } else if (Begin("kernel", CallKind::kAnywhere, &error)) {
+    return false;
+  }
   Fail(static_cast<cudaError_t>(error));
   return true;
 }

@@ -36,7 +36,8 @@ inline constexpr size_t kSharedOptIn = 99 << 10;
 
 enum class CallKind {
   kAnywhere,
-  kNotInAStep,  // allocates, or waits for a stream
+  kNotInAStep,  // waits for a stream, or frees
+  kMakes,       // something that is given back: not in a step either, nor on a lost device
 };
 
 class Device {
@@ -98,6 +99,8 @@ class Device {
 
  private:
   Device();
+
+  bool IsLost() const;
 
   Options options_;
   DeviceMemory memory_;
