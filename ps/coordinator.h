@@ -19,6 +19,7 @@
 #include "common/plan/step_plan.h"
 #include "proto/config.pb.h"
 #include "ps/aggregator.h"
+#include "ps/algorithm_choice.h"
 #include "ps/checkpoints.h"
 #include "ps/deadlines.h"
 #include "ps/decisions.h"
@@ -56,6 +57,7 @@ class Coordinator {
   // One has come late, or again over another link: it is welcomed.
   void OnJoined(uint32_t rank);
   void OnReady(uint32_t rank);
+  std::string OnTuning(uint32_t rank, const wire::Tuning& tuning);
   // A member is gone: why, and with which code a run ends that cannot go on without it. Whatever it
   // had not brought is given to others.
   void OnLost(uint32_t rank, ExitCode code, const std::string& why);
@@ -126,6 +128,7 @@ class Coordinator {
   checkpoint::State Describe() const;
   bool FitsCounters();
   bool FitsCheckpoint();
+  void CompareArithmetic();
   void GoOn();
   // coordinator_members.cc
   void StartIfReady();
@@ -199,6 +202,7 @@ class Coordinator {
   Phase phase_ = Phase::kGathering;
   bool done_ = false;
   StepPlan plan_;
+  AlgorithmChoice algorithms_;
   WorkOrders work_;
   Shares shares_;
   std::optional<uint32_t> expected_;  // the assignment whose parts the aggregator expects

@@ -14,6 +14,7 @@ namespace muster {
 
 void Coordinator::OnJoined(uint32_t rank) {
   members_.Welcome(rank);
+  algorithms_.OnWelcomed(rank);
   if (phase_ == Phase::kPreparing) SendWeights(rank);  // else once it is ready
 }
 
@@ -21,6 +22,12 @@ void Coordinator::OnReady(uint32_t rank) {
   members_.OnReady(rank);
   StartIfReady();
   repair_due_ = recovers_;
+}
+
+std::string Coordinator::OnTuning(uint32_t rank, const wire::Tuning& tuning) {
+  std::string why = algorithms_.OnTuning(rank, tuning);
+  if (why.empty()) deadlines_.Restart();  // the others could not do anything before
+  return why;
 }
 
 void Coordinator::StartIfReady() {
@@ -77,6 +84,7 @@ void Coordinator::OnLost(uint32_t rank, ExitCode code, const std::string& why) {
   work_.Disown(rank);
   shares_.Forget(rank);
   members_.Vacate(rank, text);
+  algorithms_.OnLost(rank);
   watch_.Lost(rank);
   repair_due_ = true;
   deadlines_.Restart();  // the others have more to do

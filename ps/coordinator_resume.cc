@@ -23,6 +23,7 @@ checkpoint::State Coordinator::Describe() const {
   for (const std::string& arithmetic : members_.roster().Arithmetic()) {
     state.mutable_arithmetic()->add_worker(arithmetic);
   }
+  state.mutable_arithmetic()->set_tuning(algorithms_.Keep());
   state.set_updates(variables_.updates());
   state.set_skipped_in_a_row(nonfinite_.skipped_in_a_row());
   *state.mutable_progress() = progress_.Keep();
@@ -72,17 +73,29 @@ bool Coordinator::FitsCheckpoint() {
     failure_.Set({ExitCode::kUsage, std::nullopt, "the run cannot be resumed: " + why});
     return false;
   }
-  const auto& kept = resumed_->arithmetic().worker();
-  const std::vector<std::string> before(kept.begin(), kept.end()), now = roster.Arithmetic();
-  if (before != now && !before.empty() && !now.empty()) {
-    const std::string text = fmt::format(
-        "the workers computed with \"{}\" before, and do with \"{}\" now: the result "
-        "is as good, but its bits may differ from those of a run that never stopped",
-        before.front(), now.front());
-    LogWarning("{}", text);
-    reporter_.Warning(text);
-  }
+  CompareArithmetic();
   return true;
+}
+
+// Algorithms that were chosen by timing hold where they were chosen: on other cards, with other
+// libraries they are chosen anew.
+void Coordinator::CompareArithmetic() {
+  const checkpoint::Arithmetic& kept = resumed_->arithmetic();
+  const std::vector<std::string> before(kept.worker().begin(), kept.worker().end()),
+      now = members_.roster().Arithmetic();
+  const bool same = before == now;
+  if (same && !kept.tuning().empty()) {
+    algorithms_.Set(kept.tuning());
+    LogInfo("the algorithms are those that the run began with (worker.autotune)");
+  }
+  if (same || before.empty() || now.empty()) return;
+  const std::string text = fmt::format(
+      "the workers computed with \"{}\" before, and do with \"{}\" now: the result "
+      "is as good, but its bits may differ from those of a run that never stopped{}",
+      before.front(), now.front(),
+      kept.tuning().empty() ? "" : "; the choice of algorithms (worker.autotune) is not kept");
+  LogWarning("{}", text);
+  reporter_.Warning(text);
 }
 
 // All are ready: the evaluation that had not ended, then the next step.

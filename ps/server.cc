@@ -216,6 +216,8 @@ std::string Server::OnMessage(uint32_t rank, const FromWorker& event) {
     case wire::WorkerMessage::kReady:
       coordinator_.OnReady(rank);
       return "";
+    case wire::WorkerMessage::kTuning:
+      return coordinator_.OnTuning(rank, message.tuning());
     case wire::WorkerMessage::kSliceLoss:
       return coordinator_.OnSliceLoss(rank, message.slice_loss());
     case wire::WorkerMessage::kGradientPart:

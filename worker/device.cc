@@ -40,7 +40,8 @@ CudaOptions::Convolution ConvolutionOf(const config::Worker& worker) {
 WorkerDevice MakeCuda(const config::Worker& worker, uint32_t rank) {
   CudaOptions options{.precision = PrecisionOf(worker),
                       .convolution = ConvolutionOf(worker),
-                      .card = static_cast<int>(rank / worker.workers_per_gpu())};
+                      .card = static_cast<int>(rank / worker.workers_per_gpu()),
+                      .autotune = worker.autotune()};
   if (worker.has_gpu_memory_fraction()) options.memory_fraction = worker.gpu_memory_fraction();
   CudaWorker made = LoadCudaWorker(options, CudaLibraryFolders());
   return {std::move(made.backend), std::move(made.arithmetic)};

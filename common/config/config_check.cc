@@ -87,9 +87,9 @@ void Checker::CheckBackend(const config::Worker& worker) const {
     Fail("worker.precision", "{} is of worker.backend CUDA: the CPU computes in FP32",
          config::Worker::Precision_Name(worker.precision()));
   }
-  if (worker.autotune()) {
+  if (!cuda && worker.autotune()) {
     Fail("worker.autotune",
-         "is not there yet: algorithms are chosen by shape; leave it out or set it to false");
+         "is of worker.backend CUDA: the CPU's algorithms follow from the shape");
   }
 }
 

@@ -1,12 +1,16 @@
 // Numbers that both sides of the protocol must agree on. See proto/PROTOCOL.md.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
 namespace muster {
 
 inline constexpr uint32_t kProtocolVersion = 5;
+
+// Of Tuning.choice.
+inline constexpr size_t kMostTuningBytes = size_t{1} << 20;
 
 // Why a worker is refused, for people.
 inline constexpr const char* kWrongToken = "the job token is wrong: this server runs another job";

@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 #include <sched.h>
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "common/base/error.h"
@@ -81,6 +83,38 @@ std::vector<std::string> JobCards::Lines() const {
     lines.push_back(unused_ + ": the workers see these cards and compute on the CPU");
   }
   return lines;
+}
+
+// False: there is none, or nobody may say so now.
+bool JobCards::TakeInsteadOf(size_t card) {
+  CardWish wish{
+      .pool = plan_.wish->pool, .free_share = plan_.wish->free_share, .what = plan_.wish->what};
+  for (const Gpu& ours : taken_->cards) std::erase(wish.pool, ours.uuid);
+  if (wish.pool.empty()) return false;
+  try {
+    TakenCards more =
+        TakeCards(*probe_, LockFolder::OfHost(), wish,
+                  {.say = [](const std::string&) {},
+                   .sleep =
+                       [](double seconds) {
+                         std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+                       }});
+    taken_->cards[card] = std::move(more.cards[0]);
+    taken_->locks[card] = std::move(more.locks[0]);
+    tickets_.push_back(std::move(more.ticket));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+WorkerPlace JobCards::PlaceAgain(uint32_t rank) {
+  const size_t card = rank / workers_per_card_;
+  MUSTER_CHECK(taken_ != nullptr && card < taken_->cards.size());
+  const GpuSnapshot seen = probe_->Look();
+  const Gpu* const now = seen.Find(taken_->cards[card].uuid);
+  if (now == nullptr || !now->trouble.empty()) (void)TakeInsteadOf(card);
+  return Places()[rank];
 }
 
 std::vector<WorkerPlace> JobCards::Places() const {

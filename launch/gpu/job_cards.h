@@ -40,6 +40,9 @@ class JobCards {
   std::vector<std::string> Lines() const;
   // One for each rank; empty on the CPU.
   std::vector<WorkerPlace> Places() const;
+  // Where a worker is to run that takes the place of this rank's, which has ended: as before,
+  // unless the card is lost, and another one that the job may have is idle, which it takes then.
+  WorkerPlace PlaceAgain(uint32_t rank);
 
  private:
   std::unique_ptr<GpuProbe> probe_;
@@ -48,7 +51,10 @@ class JobCards {
   bool asked_ = false;
   std::string unused_;
   uint32_t workers_per_card_ = 1;
+  bool TakeInsteadOf(size_t card);
+
   std::unique_ptr<TakenCards> taken_;
+  std::vector<Ticket> tickets_;  // of cards that were taken in the place of others
 };
 
 // "card 2 (GPU-1b2c3d4e, NVIDIA H100, 80.0 GB)"

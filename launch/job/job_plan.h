@@ -23,6 +23,8 @@ struct JobPlan {
   std::string config_path;  // that the processes read; it is there already
   int workers = 1;
   std::vector<WorkerPlace> places;  // of each rank that has a card; empty: none has
+  // Of a rank whose worker has ended: where the next one is to run. Null: where that one ran.
+  std::function<WorkerPlace(uint32_t rank)> place_again;
   std::string endpoint;  // what workers connect to; the server is told to listen there …
   std::string bind;      // … or here, if not empty
   std::string token;

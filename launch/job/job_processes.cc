@@ -8,6 +8,7 @@
 
 #include "common/base/resource_limits.h"
 #include "common/events/event_line.h"
+#include "launch/gpu/job_cards.h"
 #include "launch/process/log_tail.h"
 #include "launch/process/process_state.h"
 
@@ -25,7 +26,7 @@ void PutInPlace(const WorkerPlace& place, ChildOptions& worker) {
 }  // namespace
 
 JobProcesses::JobProcesses(const JobPlan& plan, Console& console)
-    : plan_(plan), console_(console), token_(plan.token) {
+    : plan_(plan), console_(console), token_(plan.token), places_(plan.places) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
     throw Error(ExitCode::kFailure, "cannot make a pipe: {}", ErrorText(errno));
@@ -75,7 +76,7 @@ std::unique_ptr<ChildProcess> JobProcesses::StartWorker(int rank, bool append) c
                       .inherited_fds = {token_.fd()},
                       .append = append};
   if (plan_.evaluate) worker.arguments.emplace_back("--evaluate");
-  if (!plan_.places.empty()) PutInPlace(plan_.places[static_cast<size_t>(rank)], worker);
+  if (!places_.empty()) PutInPlace(places_[static_cast<size_t>(rank)], worker);
   return Started(worker);
 }
 
@@ -87,6 +88,14 @@ std::unique_ptr<ChildProcess> JobProcesses::Started(const ChildOptions& options)
 
 // In the log of the one before it.
 void JobProcesses::Replace(int rank) {
+  if (plan_.place_again) {
+    WorkerPlace& place = places_[static_cast<size_t>(rank)];
+    const std::string before = CardText(place.card);
+    place = plan_.place_again(static_cast<uint32_t>(rank));
+    if (const std::string now = CardText(place.card); now != before) {
+      console_.Print(fmt::format("{} is lost: rank {} goes on on {}", before, rank, now));
+    }
+  }
   for (Member& member : members_) {
     if (member.rank == rank) member.process = StartWorker(rank, true);
   }

@@ -53,6 +53,7 @@ class JobProcesses : public Members {
   LineReader reports_;
   std::string endpoint_;  // of the server
   std::vector<Member> members_;
+  std::vector<WorkerPlace> places_;
 };
 
 }  // namespace muster

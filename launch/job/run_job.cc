@@ -242,6 +242,9 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
                  .restart_window_s = config.cluster().restart_window_s(),
                  .start_s = config.deadlines().start_s(),
                  .silence_s = config.deadlines().silence_s()};
+    if (!plan.places.empty()) {
+      plan.place_again = [&](uint32_t rank) { return job.cards->PlaceAgain(rank); };
+    }
     if (by_hand) PlanWorkersByHand(*arguments.by_hand, config, plan);
     JobDisplay display(console, plan.start_s, arguments.log_placement, by_hand);
     display.UsePlaces(plan.places);

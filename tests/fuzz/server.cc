@@ -34,6 +34,7 @@ config::Config ConfigOf(uint8_t how) {
     config.mutable_evaluation()->set_batch(10);
   }
   if ((how & 4) != 0) config.mutable_run()->set_on_nonfinite(config::Run::SKIP_STEP);
+  config.mutable_worker()->set_autotune((how & 8) != 0);
   config.mutable_server()->set_threads(1);
   return config;
 }
@@ -257,7 +258,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace muster::fuzz;
   SilenceLogs();
   Input input(data, size);
-  const uint8_t how = input.Byte() % 8;
+  const uint8_t how = input.Byte() % 16;
   const Outcome outcome = Run(how, input);
   Require(!outcome.completed || !outcome.honest || outcome.weights_hash == UndisturbedHash(how),
           "other weights than those of the run that nothing disturbed");

@@ -103,6 +103,7 @@ int main(int argc, char** argv) {
   program.AddFlag("--ahead", bounds.ahead, "… and of everybody else");
   program.AddFlag("--evaluate", bounds.evaluates, "W(v) is evaluated after each step");
   program.AddFlag("--two-phases", bounds.two_phases, "as with optimizer.clip_norm");
+  program.AddFlag("--tunes", bounds.tunes, "as with worker.autotune");
   program.Add("--threads", arguments.explore.threads).ShowDefault().InRange(1, 256);
   program.Add("--most-states", arguments.explore.most_states, "stop after so many");
   program.Add("--replay", arguments.replay, "play these actions, as a failure printed them");

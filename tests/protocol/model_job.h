@@ -25,6 +25,7 @@ struct Bounds {
   int64_t steps = 2;
   bool evaluates = false;   // W(v) after each step, two blocks
   bool two_phases = false;  // the whole gradient is added before anything is updated
+  bool tunes = false;       // algorithms are chosen by timing, before the first step
   // A worker ends at any point; without a word, or it is given up while it goes on.
   int crashes = 1, silences = 0;
   int replacements = 1;  // of lost workers

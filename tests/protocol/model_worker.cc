@@ -33,7 +33,8 @@ void ModelWorker::Take(const wire::ServerMessage& message) {
   if (message.has_refused()) {  // another has its seat
     ended_ = true;
   } else if (!welcomed_ && message.has_welcome()) {
-    welcomed_ = ready_due_ = true;
+    welcomed_ = true;
+    ready_due_ = !job_.bounds().tunes;
     rank_ = address.rank();
     incarnation_ = address.incarnation();
     share_.id = message.welcome().assignment().id();
@@ -88,9 +89,18 @@ void ModelWorker::TakeOrder(const wire::ServerMessage& message) {
                        .block_size = evaluate.block_size(),
                        .blocks = {evaluate.block_begin(), evaluate.block_end()}});
     DropEmpty();
+  } else if (message.has_tuning()) {
+    TakeTuning(message.tuning());
   } else if (message.has_stop()) {
     stopped_ = true;
   }
+}
+
+void ModelWorker::TakeTuning(const wire::Tuning& tuning) {
+  if (!choice_.empty()) trouble_ = "is told of algorithms again";
+  tuning_due_ = !tuning.has_choice();
+  choice_ = tuning.choice();
+  ready_due_ = tuning.has_choice();
 }
 
 void ModelWorker::TakeTrain(const wire::Train& train) {
@@ -138,7 +148,7 @@ bool ModelWorker::IsIntact(int64_t version) const {
 
 bool ModelWorker::CanSay() const {
   if (ended_ || !welcomed_) return false;
-  if (ready_due_) return true;
+  if (ready_due_ || tuning_due_) return true;
   if (!orders_.empty() && HasWeights(orders_.front().version)) return true;
   return stopped_;  // Goodbye
 }
@@ -176,6 +186,12 @@ Saying ModelWorker::Leave() {
 }
 
 Saying ModelWorker::Say() {
+  if (tuning_due_) {
+    tuning_due_ = false;
+    Saying saying{NewMessage(), {}, "has chosen algorithms"};
+    saying.message.mutable_tuning()->set_choice(fmt::format("process {}'s", number_));
+    return saying;
+  }
   if (ready_due_) {
     ready_due_ = false;
     Saying saying{NewMessage(), {}, "says Ready"};

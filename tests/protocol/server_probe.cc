@@ -41,6 +41,8 @@ std::string ServerProbe::failure() const {
   return server_.failure_.is_set() ? server_.failure_.get()->what : "";
 }
 
+std::string ServerProbe::choice() const { return server_.coordinator_.algorithms_.Keep(); }
+
 std::span<const float> ServerProbe::Weights(int64_t version) const {
   return std::as_const(server_.coordinator_.variables_).Weights(version);
 }
@@ -234,6 +236,8 @@ std::string ServerProbe::Text() const {
         coordinator.lost_work_.HeldBackUntil(slice) ? " held back" : "");
   }
   text += '\n';
+  const auto tuner = coordinator.algorithms_.tuner();
+  Put(text, "tuner {} choice {}\n", tuner ? static_cast<int>(*tuner) : -1, choice());
   PutMembers(text);
   PutWork(text);
   PutGradients(text);

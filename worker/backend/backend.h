@@ -19,6 +19,7 @@
 #include "common/graph/graph.h"
 #include "worker/backend/image_op.h"
 #include "worker/backend/op.h"
+#include "worker/backend/tuning.h"
 
 namespace muster {
 
@@ -94,6 +95,8 @@ class Backend {
   // Any layer but flatten (which moves nothing) and the loss.
   virtual std::unique_ptr<Op> MakeOp(const Layer& layer, const OpOptions& options) = 0;
   virtual std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) = 0;
+  // Null where algorithms follow from the shape alone.
+  virtual Tuning* tuning() = 0;
   // Null where batches are made at the host.
   virtual std::unique_ptr<ImageOp> MakeImageOp(const ImageRecipe& recipe) = 0;
 

@@ -29,6 +29,7 @@ class HostBackend : public Backend {
   void Await(Queue, Event&) final {}
   void Drain() final {}
 
+  Tuning* tuning() final { return nullptr; }
   std::unique_ptr<ImageOp> MakeImageOp(const ImageRecipe&) final { return nullptr; }
 
   void Zero(void* to, size_t bytes) final { std::memset(to, 0, bytes); }

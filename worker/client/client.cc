@@ -110,6 +110,25 @@ void Client::ThrowIfFailed() const {
   if (error_ != nullptr) std::rethrow_exception(error_);
 }
 
+std::optional<std::string> Client::AwaitTuning() {
+  std::unique_lock lock(mutex_);
+  (void)channel_->Wait(lock, [this] { return !tunings_.empty() || error_ != nullptr || stopped_; });
+  if (tunings_.empty()) {
+    ThrowIfFailed();
+    ThrowStopped();
+  }
+  wire::Tuning tuning = std::move(tunings_.front());
+  tunings_.pop_front();
+  if (!tuning.has_choice()) return std::nullopt;
+  return std::move(*tuning.mutable_choice());
+}
+
+void Client::ReportTuning(std::string choice) {
+  wire::WorkerMessage message = NewMessage();
+  message.mutable_tuning()->set_choice(std::move(choice));
+  Send(std::move(message));
+}
+
 void Client::ReportReady() {
   wire::WorkerMessage message = NewMessage();
   message.mutable_ready();
@@ -200,6 +219,10 @@ bool Client::Await(int64_t version, size_t chunk, bool average, Wait wait) {
   if (arrived()) return true;
   ThrowIfFailed();
   if (IsUrgent(wait)) return false;
+  ThrowStopped();
+}
+
+void Client::ThrowStopped() const {
   std::string reason;
   for (const Order& order : orders_) {
     if (order.kind == Order::Kind::kStop) reason = order.reason;

@@ -3,13 +3,12 @@
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 
-#include "tests/e2e/real_job.h"
+#include "tests/cuda/backend/card_job.h"
 #include "tests/launch/text/unwrapped.h"
 
 namespace muster::testing {
@@ -46,32 +45,10 @@ void WriteMnist(const fs::path& folder) {
   }
 }
 
-class CudaConfigsTest : public RealJob, public ::testing::WithParamInterface<std::string> {
+class CudaConfigsTest : public CardJob, public ::testing::WithParamInterface<std::string> {
  protected:
-  CudaConfigsTest() : own_(fmt::format("c0{:010x}", ::getpid())) {
-    WriteMnist(Path("data"));
-    ::setenv("FAKE_CARDS", Path("cards").c_str(), 1);
-    ::setenv("LD_LIBRARY_PATH", FAKE_DRIVER_DIR, 1);
-    ::unsetenv("CUDA_VISIBLE_DEVICES");
-    std::ofstream(Path("cards")).flush();
-  }
-  ~CudaConfigsTest() override {
-    for (const char* const folder : {"/run/lock", "/tmp"}) {
-      std::error_code ignored;
-      for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-        if (entry.path().filename().string().find(own_) != std::string::npos) {
-          fs::remove(entry.path(), ignored);
-        }
-      }
-    }
-  }
+  CudaConfigsTest() { WriteMnist(Path("data")); }
 
-  void TwoCards() const {
-    std::ofstream file(Path("cards"));
-    for (int card = 0; card < 2; ++card) {
-      file << fmt::format("uuid=GPU-{:04x}0000-0000-0000-0000-{}\n", card, own_);
-    }
-  }
   // With small batches; two steps use the weights of one update.
   Outcome Train(int steps, const std::vector<std::string>& more) {
     std::vector<std::string> words{"launch",
@@ -100,13 +77,10 @@ class CudaConfigsTest : public RealJob, public ::testing::WithParamInterface<std
     EXPECT_EQ(outcome.hash().size(), 16u);
     return outcome;
   }
-
- private:
-  const std::string own_;  // part of the UUIDs of this test's cards
 };
 
 TEST_P(CudaConfigsTest, RunsOnCardsThatItTakes) {
-  TwoCards();
+  Cards(2);
   const Outcome outcome = Train(2, {"--devices", "auto", "--set", "worker.soft_placement=false"});
   EXPECT_THAT(outcome.log,
               AllOf(HasSubstr("locked for this job"), ContainsRegex(" 0 +.* card 0 "),

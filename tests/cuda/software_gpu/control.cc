@@ -40,6 +40,8 @@ void SetOption(Options& options, const std::string& name, const std::string& val
     options.devices = static_cast<int>(number());
   } else if (name == "read_only_registration") {
     options.read_only_registration = number() != 0;
+  } else if (name == "lost_card_file") {
+    options.lost_card_file = value;
   } else if (name == "fail") {
     const size_t first = value.find(':');
     const size_t last = value.rfind(':');
@@ -83,6 +85,13 @@ void DeclareResources(const void* kernel, const KernelResources& resources) {
   Device::Get().kernels().Declare(kernel, resources);
 }
 std::vector<std::string> KernelsWithoutResources() { return Device::Get().kernels().unknown(); }
+
+void QueueWork(int stream, std::function<void()> work) {
+  Stream* const on = Device::Get().InSlot(stream);
+  MUSTER_CHECK(on != nullptr);
+  on->Push(Device::Get().known(), "a test's own work", nullptr,
+           [work = std::move(work)](const Work&) { work(); });
+}
 
 Hold::Hold() { Device::Get().set_holds(1); }
 Hold::~Hold() { Device::Get().set_holds(-1); }

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -34,6 +35,9 @@ struct Options {
   int devices = 1;
   // Whether cudaHostRegister takes cudaHostRegisterReadOnly.
   bool read_only_registration = true;
+  // Once there is a file of this name: what it holds is, as CUDA_VISIBLE_DEVICES has it, the card
+  // that is lost, if it is this process's.
+  std::string lost_card_file;
   std::vector<Fault> faults;
 };
 
@@ -77,6 +81,10 @@ class ViolationRecorder {
 void DeclareResources(const void* kernel, const KernelResources& resources);
 // Kernels that were launched although their numbers are not known, in words; none without nvcc.
 std::vector<std::string> KernelsWithoutResources();
+
+// Work of the test's own, behind what the stream of this number (from 0, in the order in which they
+// were made) was given so far. The stream waits for it.
+void QueueWork(int stream, std::function<void()> work);
 
 // As long as there is one, no stream begins any work.
 class Hold {

@@ -46,11 +46,6 @@ struct Strided {
   int count = 1;
 };
 
-void* Advance(const void* data, cudaDataType type, int64_t elements) {
-  return const_cast<char*>(static_cast<const char*>(data)) +
-         elements * static_cast<int64_t>(SizeOf(type));
-}
-
 std::string WrongMatrix(const char* name, const Matrix& matrix, int64_t rows, int64_t columns) {
   if (SizeOf(matrix.type) == 0)
     return fmt::format("{}: type {}", name, static_cast<int>(matrix.type));

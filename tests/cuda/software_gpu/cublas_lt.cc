@@ -1,7 +1,9 @@
-// cublasLt on the software GPU: one product with an epilogue, and heuristics that know two
-// algorithms, one that wants a workspace and one that does without.
+// cublasLt on the software GPU: products with an epilogue, and heuristics that know three
+// algorithms: one that wants a workspace; one that does without, and gives other bits; and, where
+// the caller does not exclude it, one that adds parts up in its result.
 #include <fmt/format.h>
 
+#include <array>
 #include <functional>
 #include <string>
 
@@ -23,7 +25,8 @@ uint64_t Fingerprint(const LtProduct& product, const LtLayout& a, const LtLayout
                   static_cast<int>(product.transpose_a), static_cast<int>(product.transpose_b),
                   static_cast<int>(product.epilogue), product.bias_type) +
       fmt::format(" {} {} {} {} {} {} {} {} {} {}", a.type, a.rows, a.columns, a.leading, b.rows,
-                  b.columns, b.leading, d.type, d.rows, d.columns);
+                  b.columns, b.leading, d.type, d.rows, d.columns) +
+      fmt::format(" {} {} {} {}", d.batches, a.batch_stride, b.batch_stride, d.batch_stride);
   return std::hash<std::string>()(text);
 }
 
@@ -57,6 +60,9 @@ std::string WrongShapes(const LtProduct& product, const LtLayout& a, const LtLay
                        d.columns);
   }
   for (const LtLayout* layout : {&a, &b, &c, &d}) {
+    if (layout->batches != d.batches || layout->batches < 1) {
+      return fmt::format("{} and {} matrices", layout->batches, d.batches);
+    }
     if (layout->leading < static_cast<int64_t>(layout->rows)) {
       return fmt::format("a leading dimension of {} for {} rows", layout->leading, layout->rows);
     }
@@ -77,11 +83,15 @@ Epilogue EpilogueOf(cublasLtEpilogue_t epilogue) {
   }
 }
 
-cublasLtMatmulHeuristicResult_t Result(uint64_t fingerprint, size_t workspace) {
+// In data[3]: how it adds up.
+enum class Adds : uint64_t { kForwards, kBackwards, kInPlace };
+
+cublasLtMatmulHeuristicResult_t Result(uint64_t fingerprint, size_t workspace, Adds adds) {
   cublasLtMatmulHeuristicResult_t result = {};
   result.algo.data[0] = kAlgorithm;
   result.algo.data[1] = fingerprint;
   result.algo.data[2] = workspace;
+  result.algo.data[3] = static_cast<uint64_t>(adds);
   result.workspaceSize = workspace;
   result.state = CUBLAS_STATUS_SUCCESS;
   result.wavesCount = 1;
@@ -117,11 +127,34 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     if (!wrong.empty()) return RefuseLt(CUBLAS_STATUS_INVALID_VALUE, wrong);
     if (!IsSupported(At(product), At(a), At(b), At(d))) return CUBLAS_STATUS_NOT_SUPPORTED;
     const uint64_t fingerprint = Fingerprint(At(product), At(a), At(b), At(d));
-    for (const size_t workspace : {kWorkspace, size_t{0}}) {
-      if (*found < wanted && workspace <= At(preference).most_workspace) {
-        results[(*found)++] = Result(fingerprint, workspace);
-      }
+    const auto offer = [&](size_t workspace, Adds adds) {
+      if (*found >= wanted || workspace > At(preference).most_workspace) return;
+      results[(*found)++] = Result(fingerprint, workspace, adds);
+    };
+    offer(kWorkspace, Adds::kForwards);
+    offer(0, Adds::kBackwards);
+    if ((At(preference).reductions & CUBLASLT_REDUCTION_SCHEME_INPLACE) != 0) {
+      offer(0, Adds::kInPlace);
     }
+    return CUBLAS_STATUS_SUCCESS;
+  });
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t product,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t* algorithm,
+                                       cublasLtMatmulHeuristicResult_t* result) {
+  return LtCall("cublasLtMatmulAlgoCheck", [&] {
+    const std::string wrong = WrongShapes(At(product), At(a), At(b), At(c), At(d));
+    if (!wrong.empty()) return RefuseLt(CUBLAS_STATUS_INVALID_VALUE, wrong);
+    const uint64_t fingerprint = Fingerprint(At(product), At(a), At(b), At(d));
+    const auto& data = algorithm->data;
+    if (!IsSupported(At(product), At(a), At(b), At(d)) || data[0] != kAlgorithm ||
+        data[1] != fingerprint || data[3] > static_cast<uint64_t>(Adds::kInPlace)) {
+      return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    *result = Result(fingerprint, data[2], static_cast<Adds>(data[3]));
     return CUBLAS_STATUS_SUCCESS;
   });
 }
@@ -166,14 +199,25 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
         .c = MatrixOf(d, At(d_layout), CUBLAS_OP_N),
         .before = c,
         .tf32 = with.compute == CUBLAS_COMPUTE_32F_FAST_TF32,
+        .backwards = algorithm->data[3] != static_cast<uint64_t>(Adds::kForwards),
         .epilogue = epilogue,
         .bias = with.bias,
         .bias_type =
             static_cast<cudaDataType>(with.bias_type < 0 ? At(d_layout).type : with.bias_type)};
+    const int64_t strides[] = {At(a_layout).batch_stride, At(b_layout).batch_stride,
+                               At(d_layout).batch_stride};
     on->Push(Device::Get().known(), "a product of cublasLt", nullptr,
-             [args, space](const Work& work) {
+             [args, space, strides = std::to_array(strides),
+              batches = At(d_layout).batches](const Work& work) {
                SpoilWorkspace(work, space);
-               Gemm(work, args);
+               for (int64_t i = 0; i < batches; ++i) {
+                 GemmArgs one = args;
+                 one.a.data = Advance(args.a.data, args.a.type, i * strides[0]);
+                 one.b.data = Advance(args.b.data, args.b.type, i * strides[1]);
+                 one.c.data = Advance(args.c.data, args.c.type, i * strides[2]);
+                 one.before = Advance(args.before, args.c.type, i * strides[2]);
+                 Gemm(work, one);
+               }
              });
     return CUBLAS_STATUS_SUCCESS;
   });

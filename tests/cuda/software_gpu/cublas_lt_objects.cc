@@ -114,9 +114,17 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
                                                 cublasLtMatrixLayoutAttribute_t attribute,
                                                 const void* value, size_t bytes) {
   return LtCall("cublasLtMatrixLayoutSetAttribute", [&] {
-    if (attribute == CUBLASLT_MATRIX_LAYOUT_LD) return SetTo(At(layout).leading, value, bytes);
-    return RefuseLt(CUBLAS_STATUS_NOT_SUPPORTED,
-                    fmt::format("attribute {} of a layout", static_cast<int>(attribute)));
+    switch (attribute) {
+      case CUBLASLT_MATRIX_LAYOUT_LD:
+        return SetTo(At(layout).leading, value, bytes);
+      case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
+        return SetTo(At(layout).batches, value, bytes);
+      case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+        return SetTo(At(layout).batch_stride, value, bytes);
+      default:
+        return RefuseLt(CUBLAS_STATUS_NOT_SUPPORTED,
+                        fmt::format("attribute {} of a layout", static_cast<int>(attribute)));
+    }
   });
 }
 
@@ -134,11 +142,12 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
     switch (attribute) {
       case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
         return SetTo(At(preference).most_workspace, value, bytes);
+      case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+        return SetTo(At(preference).reductions, value, bytes);
       case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
       case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
       case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
       case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
-      case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
         return CUBLAS_STATUS_SUCCESS;
       default:
         return RefuseLt(CUBLAS_STATUS_NOT_SUPPORTED,

@@ -26,10 +26,13 @@ struct LtLayout {
   uint64_t rows;
   uint64_t columns;
   int64_t leading;
+  int32_t batches = 1;
+  int64_t batch_stride = 0;
 };
 
 struct LtPreference {
   uint64_t most_workspace = 0;
+  uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;
 };
 
 inline LtProduct& At(cublasLtMatmulDesc_t product) {

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <utility>
 
 #include "common/base/error.h"
 #include "tests/cuda/software_gpu/guard.h"
+#include "tests/cuda/software_gpu/random.h"
 #include "tests/cuda/software_gpu/violation.h"
 
 namespace muster::software_gpu {
@@ -47,11 +49,12 @@ void Device::Reset(const Options& options) {
   failure_ = cudaSuccess;
   calls_.clear();
   faults_ = options.faults;
+  timed_ = 0;
   shared_limits_.clear();
 }
 
 bool Device::Begin(const char* call, CallKind kind, int* error) {
-  if (kind == CallKind::kNotInAStep && steps_ > 0) {
+  if (kind != CallKind::kAnywhere && steps_ > 0) {
     ReportViolation(fmt::format("{} inside a step", call));
   }
   const std::lock_guard lock(mutex_);
@@ -97,9 +100,21 @@ void Device::Fail(cudaError_t error) {
   failure_.compare_exchange_strong(none, error);
 }
 
+bool Device::IsLost() const {
+  if (options_.lost_card_file.empty()) return false;
+  std::ifstream file(options_.lost_card_file);
+  const char* const ours = std::getenv("CUDA_VISIBLE_DEVICES");
+  std::string lost;
+  return ours != nullptr && file >> lost && lost == ours;
+}
+
 bool Device::KernelFails() {
   int error = cudaSuccess;
-  if (Begin("kernel", CallKind::kAnywhere, &error)) return false;
+  if (IsLost()) {
+    error = cudaErrorDevicesUnavailable;
+  } else if (Begin("kernel", CallKind::kAnywhere, &error)) {
+    return false;
+  }
   Fail(static_cast<cudaError_t>(error));
   return true;
 }
@@ -172,6 +187,12 @@ bool Device::DestroyEvent(cudaEvent_t event) {
 bool Device::IsEvent(cudaEvent_t event) {
   const std::lock_guard lock(mutex_);
   return events_.contains(event);
+}
+
+float Device::SomeMilliseconds() {
+  const std::lock_guard lock(mutex_);
+  const uint64_t random = Mix(options_.seed ^ Mix(++timed_));
+  return 0.5f + static_cast<float>(random % 1000) * 1e-3f;
 }
 
 std::vector<Stream*> Device::streams() {

@@ -36,7 +36,8 @@ inline constexpr size_t kSharedOptIn = 99 << 10;
 
 enum class CallKind {
   kAnywhere,
-  kNotInAStep,  // allocates, or waits for a stream
+  kNotInAStep,  // waits for a stream, or frees
+  kMakes,       // something that is given back: not in a step either, nor on a lost device
 };
 
 class Device {
@@ -80,6 +81,8 @@ class Device {
   cudaEvent_t MakeEvent(bool timing);
   bool DestroyEvent(cudaEvent_t event);
   bool IsEvent(cudaEvent_t event);
+  // Between two events: nothing here can be timed, so whoever chooses by that gets any choice.
+  float SomeMilliseconds();
   std::vector<Stream*> streams();
   // The stream of this slot, now. Null: none.
   Stream* InSlot(int slot);
@@ -96,6 +99,8 @@ class Device {
 
  private:
   Device();
+
+  bool IsLost() const;
 
   Options options_;
   DeviceMemory memory_;
@@ -115,6 +120,7 @@ class Device {
   std::map<const void*, std::string> tracked_;
   std::map<const void*, size_t> shared_limits_;
   Clock known_ = {};
+  uint64_t timed_ = 0;
 };
 
 // One call of the runtime: faults, failures, and cudaGetLastError.

@@ -50,13 +50,15 @@ std::vector<float> Load(const Matrix& matrix, int64_t rows, int64_t columns, boo
   return values;
 }
 
-void Product(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k) {
+void Product(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k,
+             bool backwards) {
   for (int64_t j = 0; j < n; ++j) {
     float* const column = c + j * m;
-    for (int64_t p = 0; p < k; ++p) {
+    for (int64_t i = 0; i < k; ++i) {
+      const int64_t p = backwards ? k - 1 - i : i;
       const float factor = b[j * k + p];
       const float* const other = a + p * m;
-      for (int64_t i = 0; i < m; ++i) column[i] += other[i] * factor;
+      for (int64_t row = 0; row < m; ++row) column[row] += other[row] * factor;
     }
   }
 }
@@ -111,7 +113,7 @@ void Gemm(const Work& work, const GemmArgs& args) {
   const std::vector<float> a = Load(args.a, args.m, args.k, args.tf32);
   const std::vector<float> b = Load(args.b, args.k, args.n, args.tf32);
   std::vector<float> sums(static_cast<size_t>(args.m * args.n));
-  Product(a.data(), b.data(), sums.data(), args.m, args.n, args.k);
+  Product(a.data(), b.data(), sums.data(), args.m, args.n, args.k, args.backwards);
   for (int64_t j = 0; j < args.n; ++j) {
     for (int64_t i = 0; i < args.m; ++i) {
       const int64_t at = j * args.c.leading + i;

@@ -28,6 +28,7 @@ struct GemmArgs {
   // Only C as it was before; where null, `c` itself.
   const void* before = nullptr;
   bool tf32 = false;
+  bool backwards = false;  // the order in which it adds up: other bits
   Epilogue epilogue = Epilogue::kNone;
   const void* bias = nullptr;  // m of them
   cudaDataType bias_type = CUDA_R_32F;
@@ -36,6 +37,11 @@ struct GemmArgs {
 size_t SizeOf(cudaDataType type);  // 0: a type that is not known here
 float LoadNumber(const void* at, cudaDataType type, int64_t index);
 void StoreNumber(void* at, cudaDataType type, int64_t index, float value);
+// So many numbers behind `data`.
+inline void* Advance(const void* data, cudaDataType type, int64_t elements) {
+  return const_cast<char*>(static_cast<const char*>(data)) +
+         elements * static_cast<int64_t>(SizeOf(type));
+}
 // To 10 bits behind the point.
 float RoundToTf32(float value);
 

@@ -28,10 +28,12 @@ cudaError_t RuntimeCall(const char* call, CallKind kind, const std::function<cud
     error = static_cast<cudaError_t>(fault);
   } else if (device.options().devices == 0) {
     error = cudaErrorNoDevice;
+  } else if (kind == CallKind::kMakes && device.failure() != cudaSuccess) {
+    error = device.failure();
   } else {
     error = body();
     // What is freed is free, also on a device that is lost.
-    if (device.failure() != cudaSuccess) error = device.failure();
+    if (kind != CallKind::kMakes && device.failure() != cudaSuccess) error = device.failure();
   }
   if (error != cudaSuccess && error != cudaErrorNotReady) LastError() = error;
   return error;

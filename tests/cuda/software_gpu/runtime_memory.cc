@@ -145,7 +145,7 @@ using namespace muster::software_gpu;  // NOLINT(google-build-using-namespace): 
 extern "C" {
 
 cudaError_t cudaMalloc(void** address, size_t bytes) {
-  return RuntimeCall("cudaMalloc", CallKind::kNotInAStep, [&] {
+  return RuntimeCall("cudaMalloc", CallKind::kMakes, [&] {
     *address = nullptr;
     if (bytes == 0) return cudaSuccess;
     *address = Device::Get().memory().Allocate(bytes);
@@ -162,7 +162,7 @@ cudaError_t cudaFree(void* address) {
 }
 
 cudaError_t cudaHostAlloc(void** address, size_t bytes, unsigned) {
-  return RuntimeCall("cudaHostAlloc", CallKind::kNotInAStep, [&] {
+  return RuntimeCall("cudaHostAlloc", CallKind::kMakes, [&] {
     *address = nullptr;
     if (bytes == 0) return cudaSuccess;
     void* const at =
@@ -193,7 +193,7 @@ cudaError_t cudaFreeHost(void* address) {
 }
 
 cudaError_t cudaHostRegister(void* address, size_t bytes, unsigned flags) {
-  return RuntimeCall("cudaHostRegister", CallKind::kNotInAStep, [&] {
+  return RuntimeCall("cudaHostRegister", CallKind::kMakes, [&] {
     Device& device = Device::Get();
     const bool read_only = (flags & cudaHostRegisterReadOnly) != 0;
     if (address == nullptr || bytes == 0) return cudaErrorInvalidValue;

@@ -93,6 +93,10 @@ TEST(BitsTextsTest, OfACardTheyDependOnOtherThings) {
                       "kind of card, its multiprocessors or its part (MIG)"),
             HasSubstr("CUDA, cuBLAS, cuDNN and Muster"), Not(HasSubstr("oneDNN")),
             Not(HasSubstr("instruction set")), Not(HasSubstr("worker.threads"))));
+  EXPECT_THAT(Bits(config), HasSubstr("the same in every run"));
+  config.mutable_worker()->set_autotune(true);
+  EXPECT_THAT(Bits(config), AllOf(HasSubstr("worker.autotune chooses algorithms by timing"),
+                                  Not(HasSubstr("the same in every run"))));
 }
 
 // What would break the promise is said instead of it.

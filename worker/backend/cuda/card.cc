@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/error.h"
+#include "worker/backend/cuda/tuner.h"
 
 namespace muster::cuda {
 namespace {
@@ -26,7 +27,10 @@ Card::Card(const CudaOptions& options) : options_(options) {
   FindCard();
   for (StreamHandle& stream : streams_) stream = MakeStream();
   MakeLibraries();
+  if (options_.autotune) tuner_ = std::make_unique<Tuner>(*this);
 }
+
+Card::~Card() = default;
 
 void Card::FindCard() {
   int count = 0;  // left alone where there is no driver

@@ -19,10 +19,13 @@
 
 namespace muster::cuda {
 
+class Tuner;
+
 class Card {
  public:
   // Throws Error where there is no driver, no such card, or a library does not work.
   explicit Card(const CudaOptions& options);
+  ~Card();
   Card(const Card&) = delete;
 
   // The calling thread works with this card from now on.
@@ -45,6 +48,8 @@ class Card {
   void* workspace() const { return workspace_.get(); }
   static constexpr size_t kWorkspaceBytes = size_t{32} << 20;
   cublasComputeType_t compute_type() const;
+  // Null: algorithms go by shape (worker.autotune).
+  Tuner* tuner() const { return tuner_.get(); }
   // Null: not found, or not wanted (worker.convolution).
   const Cudnn* cudnn() const { return cudnn_.get(); }
   bool registers_read_only() const { return registers_read_only_; }
@@ -71,6 +76,7 @@ class Card {
   CublasHandle cublas_;
   CublasLtHandle cublas_lt_;
   std::shared_ptr<const Cudnn> cudnn_;
+  std::unique_ptr<Tuner> tuner_;
 };
 
 }  // namespace muster::cuda

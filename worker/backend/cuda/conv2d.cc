@@ -1,8 +1,11 @@
 // A convolution: each of its passes in the way that suits its shape. Nothing else decides, so that
-// the bits are the same in every run.
+// the bits are the same in every run, but with worker.autotune the choice that the run has.
+#include <fmt/core.h>
+
 #include <algorithm>
 
 #include "worker/backend/cuda/convolution.h"
+#include "worker/backend/cuda/convolution_ways.h"
 
 namespace muster::cuda {
 namespace {
@@ -60,17 +63,38 @@ class Conv2dOp : public TypedOp<T> {
         use_bias_(c.use_bias),
         weights_(request.card, request.options, int64_t{c.shape.filters} * c.shape.patch(), 0),
         parts_(c.shape.batch * c.shape.out_pixels(), c.shape.filters) {
-    forward_ = MakeDepthwiseForward<T>(c);
-    if (!forward_) forward_ = MakeCudnnForward<T>(c, weights_);
-    if (!forward_) forward_ = MakeGemmForward<T>(c, weights_);
+    forward_ = Choose<ConvolutionForward, ForwardArgs>(
+        "forward", c, CudnnForwardAlgorithms(), [=] { return MakeDepthwiseForward<T>(c); },
+        [=, this](const auto& with) { return MakeCudnnForward<T>(with, weights_); },
+        [=, this] { return MakeGemmForward<T>(c, weights_); });
     if (!this->trains()) return;
-    weights_gradient_ = MakeDepthwiseWeightsGradient<T>(c);
-    if (!weights_gradient_) weights_gradient_ = MakeCudnnWeightsGradient<T>(c);
-    if (!weights_gradient_) weights_gradient_ = MakeGemmWeightsGradient<T>(c);
+    weights_gradient_ = Choose<ConvolutionBackward, BackwardArgs>(
+        "weights", c, CudnnWeightsGradientAlgorithms(),
+        [=] { return MakeDepthwiseWeightsGradient<T>(c); },
+        [=](const auto& with) { return MakeCudnnWeightsGradient<T>(with); },
+        [=] { return MakeGemmWeightsGradient<T>(c); });
     if (!request.options.input_gradient) return;
-    input_gradient_ = MakeDepthwiseInputGradient<T>(c);
-    if (!input_gradient_) input_gradient_ = MakeCudnnInputGradient<T>(c, weights_);
-    if (!input_gradient_) input_gradient_ = MakeGemmInputGradient<T>(c, weights_);
+    input_gradient_ = Choose<ConvolutionBackward, BackwardArgs>(
+        "input", c, CudnnInputGradientAlgorithms(),
+        [=] { return MakeDepthwiseInputGradient<T>(c); },
+        [=, this](const auto& with) { return MakeCudnnInputGradient<T>(with, weights_); },
+        [=, this] { return MakeGemmInputGradient<T>(c, weights_); });
+  }
+
+  // By shape: own kernels, cuDNN's first algorithm, cuBLAS.
+  template <typename Pass, typename Args, typename Own, typename ByCudnn, typename Gemm>
+  static std::unique_ptr<Pass> Choose(const char* pass, const ConvolutionRequest& c,
+                                      const std::vector<int>& algorithms, const Own& own,
+                                      const ByCudnn& by_cudnn, const Gemm& gemm) {
+    std::vector<ConvolutionWay<Pass>> ways{{"own", own}};
+    for (const int algorithm : algorithms) {
+      ConvolutionRequest with = c;
+      with.algorithm = algorithm;
+      ways.push_back({fmt::format("cudnn {}", algorithm), [=] { return by_cudnn(with); }});
+      if (ways.size() == 2) ways.push_back({"gemm", gemm});
+    }
+    if (algorithms.empty()) ways.push_back({"gemm", gemm});
+    return ChooseWay<Pass, Args>(c.card.tuner(), ConvolutionKey(pass, c), ways);
   }
 
   const bool use_bias_;
@@ -81,6 +105,17 @@ class Conv2dOp : public TypedOp<T> {
 };
 
 }  // namespace
+
+std::string ConvolutionKey(const char* pass, const ConvolutionRequest& request) {
+  const ConvShape& s = request.shape;
+  std::string key = pass;
+  for (const int number : {s.batch, s.in_height, s.in_width, s.in_channels, s.out_height,
+                           s.out_width, s.filters, s.groups, s.kernel_height, s.kernel_width,
+                           s.stride_height, s.stride_width, s.pad_top, s.pad_left}) {
+    key += fmt::format(" {}", number);
+  }
+  return key + fmt::format(" {} {}", request.pads.bottom, request.pads.right);
+}
 
 std::unique_ptr<Op> Make(const Conv2dSpec&, const OpRequest& request) {
   return MakeFor<Op, Conv2dOp>(request.card.activation_type(), request);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "worker/backend/cuda/kernels.h"
 #include "worker/backend/cuda/ops.h"
@@ -34,7 +35,8 @@ struct ConvolutionRequest {
   ConvShape shape;
   Pads pads;
   bool use_bias, relu;
-  bool after_relu;  // OpOptions::input_is_relu
+  bool after_relu;    // OpOptions::input_is_relu
+  int algorithm = 0;  // cuDNN's: one of those below
 };
 
 // By im2col and cuBLAS, for any convolution.
@@ -46,6 +48,12 @@ std::unique_ptr<ConvolutionBackward> MakeGemmInputGradient(const ConvolutionRequ
                                                            const TypedWeights<T>& weights);
 template <typename T>
 std::unique_ptr<ConvolutionBackward> MakeGemmWeightsGradient(const ConvolutionRequest& request);
+
+// Those of cuDNN that give the same bits each time, by its numbers; the first is what is taken
+// where nothing else was chosen. None without cuDNN.
+std::vector<int> CudnnForwardAlgorithms();
+std::vector<int> CudnnInputGradientAlgorithms();
+std::vector<int> CudnnWeightsGradientAlgorithms();
 
 // By cuDNN; null where it is not there or does not do this convolution in this type.
 template <typename T>

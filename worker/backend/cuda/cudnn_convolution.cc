@@ -1,5 +1,5 @@
-// Convolutions by cuDNN, channels-last. Its algorithms are fixed ones that give the same bits each
-// time; a convolution that they do not do is done otherwise.
+// Convolutions by cuDNN, channels-last. Its algorithms are those that give the same bits each time;
+// a convolution that they do not do is done otherwise.
 #include <cuda_bf16.h>
 
 #include "worker/backend/cuda/convolution.h"
@@ -8,10 +8,6 @@
 
 namespace muster::cuda {
 namespace {
-
-constexpr cudnnConvolutionFwdAlgo_t kForward = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
-constexpr cudnnConvolutionBwdDataAlgo_t kInput = CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
-constexpr cudnnConvolutionBwdFilterAlgo_t kWeights = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
 
 // Without workspaces that are larger than what im2col takes.
 constexpr size_t kMostScratch = size_t{256} << 20;
@@ -84,6 +80,9 @@ struct CudnnPass {
   size_t workspace_bytes = 0;
 
   const Cudnn& cudnn() const { return *request.card.cudnn(); }
+  auto forward() const { return static_cast<cudnnConvolutionFwdAlgo_t>(request.algorithm); }
+  auto input() const { return static_cast<cudnnConvolutionBwdDataAlgo_t>(request.algorithm); }
+  auto weights() const { return static_cast<cudnnConvolutionBwdFilterAlgo_t>(request.algorithm); }
   bool Takes(cudnnStatus_t status) const {
     return status == CUDNN_STATUS_SUCCESS && workspace_bytes <= kMostScratch;
   }
@@ -102,7 +101,7 @@ class CudnnForward : public ConvolutionForward {
     const ConvShape& s = pass_.request.shape;
     Check(pass_.cudnn()->cudnnConvolutionForward(
               pass_.cudnn().handle(), &kOne, d.in, args.input, d.weights,
-              weights_.Weights(args.weights, args.weights_version), d.convolution, kForward,
+              weights_.Weights(args.weights, args.weights_version), d.convolution, pass_.forward(),
               args.scratch, pass_.workspace_bytes, &kZero, d.out, args.output),
           "convolve");
     AddBias(pass_.request.card.target(), static_cast<T*>(args.output),
@@ -127,7 +126,7 @@ class CudnnInputGradient : public ConvolutionBackward {
     Check(pass_.cudnn()->cudnnConvolutionBackwardData(
               pass_.cudnn().handle(), &kOne, d.weights,
               weights_.Weights(args.weights, args.weights_version), d.out, args.output_gradient,
-              d.convolution, kInput, args.scratch, pass_.workspace_bytes, &kZero, d.in,
+              d.convolution, pass_.input(), args.scratch, pass_.workspace_bytes, &kZero, d.in,
               args.input_gradient),
           "convolve");
     if (!pass_.request.after_relu) return;
@@ -148,8 +147,8 @@ class CudnnWeightsGradient : public ConvolutionBackward {
     const Descriptors& d = *pass_.convolution;
     Check(pass_.cudnn()->cudnnConvolutionBackwardFilter(
               pass_.cudnn().handle(), &kOne, d.in, args.input, d.out, args.output_gradient,
-              d.convolution, kWeights, args.scratch, pass_.workspace_bytes, &kZero, d.weights,
-              args.weights_gradient),
+              d.convolution, pass_.weights(), args.scratch, pass_.workspace_bytes, &kZero,
+              d.weights, args.weights_gradient),
           "convolve");
   }
 
@@ -159,6 +158,29 @@ class CudnnWeightsGradient : public ConvolutionBackward {
 
 }  // namespace
 
+// Not the direct one, which cuDNN does not have.
+std::vector<int> CudnnForwardAlgorithms() {
+  return {CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
+          CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
+          CUDNN_CONVOLUTION_FWD_ALGO_GEMM,
+          CUDNN_CONVOLUTION_FWD_ALGO_FFT,
+          CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING,
+          CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD,
+          CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED};
+}
+// Not 0, which adds in the order of chance.
+std::vector<int> CudnnInputGradientAlgorithms() {
+  return {CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT,
+          CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING, CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD,
+          CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED};
+}
+// Not 0 and 3, for the same reason.
+std::vector<int> CudnnWeightsGradientAlgorithms() {
+  return {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT,
+          CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED,
+          CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT_TILING};
+}
+
 template <typename T>
 std::unique_ptr<ConvolutionForward> MakeCudnnForward(const ConvolutionRequest& request,
                                                      const TypedWeights<T>& weights) {
@@ -166,7 +188,7 @@ std::unique_ptr<ConvolutionForward> MakeCudnnForward(const ConvolutionRequest& r
   if (pass.convolution == nullptr) return nullptr;
   const Descriptors& d = *pass.convolution;
   if (!pass.Takes(pass.cudnn()->cudnnGetConvolutionForwardWorkspaceSize(
-          pass.cudnn().handle(), d.in, d.weights, d.convolution, d.out, kForward,
+          pass.cudnn().handle(), d.in, d.weights, d.convolution, d.out, pass.forward(),
           &pass.workspace_bytes))) {
     return nullptr;
   }
@@ -180,7 +202,7 @@ std::unique_ptr<ConvolutionBackward> MakeCudnnInputGradient(const ConvolutionReq
   if (pass.convolution == nullptr) return nullptr;
   const Descriptors& d = *pass.convolution;
   if (!pass.Takes(pass.cudnn()->cudnnGetConvolutionBackwardDataWorkspaceSize(
-          pass.cudnn().handle(), d.weights, d.out, d.convolution, d.in, kInput,
+          pass.cudnn().handle(), d.weights, d.out, d.convolution, d.in, pass.input(),
           &pass.workspace_bytes))) {
     return nullptr;
   }
@@ -195,7 +217,7 @@ std::unique_ptr<ConvolutionBackward> MakeCudnnWeightsGradient(const ConvolutionR
   if (pass.convolution == nullptr) return nullptr;
   const Descriptors& d = *pass.convolution;
   if (!pass.Takes(pass.cudnn()->cudnnGetConvolutionBackwardFilterWorkspaceSize(
-          pass.cudnn().handle(), d.in, d.out, d.convolution, d.weights, kWeights,
+          pass.cudnn().handle(), d.in, d.out, d.convolution, d.weights, pass.weights(),
           &pass.workspace_bytes))) {
     return nullptr;
   }

@@ -10,6 +10,10 @@ namespace muster::cuda {
 std::shared_ptr<const Cudnn> FindCudnn(cudaStream_t) { return nullptr; }
 std::string VersionOf(const Cudnn&) { return ""; }
 
+std::vector<int> CudnnForwardAlgorithms() { return {}; }
+std::vector<int> CudnnInputGradientAlgorithms() { return {}; }
+std::vector<int> CudnnWeightsGradientAlgorithms() { return {}; }
+
 template <typename T>
 std::unique_ptr<ConvolutionForward> MakeCudnnForward(const ConvolutionRequest&,
                                                      const TypedWeights<T>&) {

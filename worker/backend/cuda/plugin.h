@@ -17,6 +17,7 @@ struct CudaOptions {
   int card =
       0;  // among those that CUDA_VISIBLE_DEVICES leaves; counted around where there are fewer
   double memory_fraction = 1;  // of the card's memory, at most
+  bool autotune = false;       // Backend::tuning() is there
 };
 
 struct CudaWorker {
@@ -26,7 +27,7 @@ struct CudaWorker {
 };
 
 // Changes with every change of what both sides see: worker/backend/*.h, common/graph, this.
-constexpr int kCudaPluginVersion = 2;
+constexpr int kCudaPluginVersion = 3;
 
 // int muster_cuda_plugin_version(): kCudaPluginVersion of its build.
 constexpr const char* kCudaPluginVersionName = "muster_cuda_plugin_version";

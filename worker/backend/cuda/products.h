@@ -1,13 +1,13 @@
 // Products of matrices by cuBLAS, in the words of row-major matrices.
 #pragma once
 
-#include <cublasLt.h>
 #include <library_types.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "worker/backend/cuda/card.h"
-#include "worker/backend/cuda/handles.h"
+#include "worker/backend/cuda/lt_product.h"
 
 namespace muster::cuda {
 
@@ -46,16 +46,12 @@ class FusedProduct {
   void Run(const void* a, const void* b, const void* bias, const float* bias32, void* c) const;
 
  private:
-  bool Describe();
-  void RunInTwoPasses(const void* a, const void* b, const float* bias32, void* c) const;
+  void RunByShape(const ProductAddresses& at, const float* bias32) const;
 
   const Card& card_;
-  const ProductShape shape_;
-  const bool bias_, relu_;
-  Handle<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy> product_;
-  Handle<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy> a_, b_, c_;
-  cublasLtMatmulAlgo_t algorithm_{};
-  bool fused_ = false;
+  const ProductKind kind_;
+  const LtProduct product_;
+  std::optional<cublasLtMatmulAlgo_t> algorithm_;  // none: two passes
 };
 
 }  // namespace muster::cuda

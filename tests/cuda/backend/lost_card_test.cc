@@ -1,0 +1,68 @@
+// A card is lost in the middle of a run: the run goes on, and ends with the bits of the run that
+// nothing disturbed.
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include "tests/cuda/backend/card_job.h"
+#include "tests/launch/text/unwrapped.h"
+
+namespace muster::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class LostCard : public CardJob {
+ protected:
+  ~LostCard() override { ::unsetenv("MUSTER_SOFTWARE_GPU"); }
+
+  static constexpr int kLost = 1;
+  std::vector<std::string> Settings(const char* on_lost) const {
+    return {"worker.devices=auto:2", "worker.soft_placement=false", "run.steps=30",
+            "evaluation.every_epochs=0", std::string("cluster.on_lost_worker=") + on_lost};
+  }
+  std::string UndisturbedHash() {
+    Cards(2);
+    const Outcome outcome = Launch(Settings("ABORT"));
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
+    return outcome.hash();
+  }
+  // The job on two of so many cards, of which rank 1 loses its own.
+  void RunAndLose(int cards, const char* on_lost) {
+    Cards(cards);
+    const std::string file = Path("lost");
+    ::setenv("MUSTER_SOFTWARE_GPU", ("lost_card_file=" + file).c_str(), 1);
+    const auto job = Start("run", Settings(on_lost));
+    ASSERT_TRUE(Reaches("run", 5)) << job->Log();
+    Cards(cards, kLost);
+    std::ofstream(file + ".next") << Uuid(kLost);
+    std::filesystem::rename(file + ".next", file);
+    EXPECT_EQ(job->Wait(120), 0) << job->Log();
+    log_ = Unwrapped(job->Log());
+    EXPECT_TRUE(NothingLeft(5));
+  }
+
+  std::string log_;
+};
+
+TEST_F(LostCard, TheReplacementTakesAnotherCard) {
+  const std::string hash = UndisturbedHash();
+  RunAndLose(3, "REPLACE");
+  EXPECT_EQ(Metrics("run").back()["weights_hash"].get<std::string>(), hash);
+  EXPECT_THAT(log_, AllOf(HasSubstr("worker lost"),
+                          HasSubstr("the card of this worker (" + Uuid(kLost) + ") cannot"),
+                          HasSubstr("is lost: rank 1 goes on on card 2 (GPU-00020000")));
+}
+
+TEST_F(LostCard, TheOthersDoItsWork) {
+  const std::string hash = UndisturbedHash();
+  RunAndLose(3, "CONTINUE");
+  EXPECT_EQ(Metrics("run").back()["weights_hash"].get<std::string>(), hash);
+  EXPECT_THAT(log_, AllOf(HasSubstr("worker lost"),
+                          HasSubstr("the card of this worker (" + Uuid(kLost) + ") cannot"),
+                          Not(HasSubstr("goes on on"))));
+}
+
+}  // namespace
+}  // namespace muster::testing
