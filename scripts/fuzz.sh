@@ -4,7 +4,8 @@
 #   --seconds N   for each target (default: 60)
 #   --dir DIR     where what they find is kept (default: ~/.cache/muster-fuzz)
 #   --keep        instead: of the fewest inputs found so far that reach what all of them reach, the
-#                 smallest, 100 or 12 KiB of them, become tests/fuzz/corpus/TARGET, which the tests replay
+#                 smallest, 100 or 12 KiB of them, become tests/fuzz/corpus/TARGET.inputs, which the tests
+#                 replay, beside those there that have a name (scripts/fuzz_corpus.py)
 #   --list        the targets
 #
 # Without TARGET all of them. Exit code 1 if something was found: an input for which a target aborts,
@@ -59,6 +60,9 @@ build() {
 
 # seeds TARGET: folders of inputs to begin with. Configs are their own.
 seeds() {
+  rm -rf "$dir/$1/seeds"
+  scripts/fuzz_corpus.py unpack "$1" "$dir/$1/seeds"
+  echo "$dir/$1/seeds"
   [[ ! -d tests/fuzz/corpus/$1 ]] || echo "tests/fuzz/corpus/$1"
   case $1 in
     config_text) echo configs ;;
@@ -97,17 +101,16 @@ keep() {
   mapfile -t from < <(seeds "$name" | grep -v ^configs || true)
   "build/fuzz/bin/fuzz_$name" -merge=1 "${limits[@]}" "$new" "${from[@]}" "$dir/$name/corpus" \
     >"$dir/$name/log" 2>&1
-  mkdir -p "tests/fuzz/corpus/$name"
-  find "tests/fuzz/corpus/$name" -type f ! -name '*.*' -delete  # those with a name stay
   # The smallest ones: they say as much, and a repository keeps what it has had.
-  local input size sum=0
+  local input size sum=0 smallest=$dir/$name/smallest
+  rm -rf "$smallest"
+  mkdir "$smallest"
   while read -r size input; do
     ((sum + size <= most_kept)) || break
     sum=$((sum + size))
-    cp "$new/$input" "tests/fuzz/corpus/$name/"
+    cp "$new/$input" "$smallest/"
   done < <(find "$new" -type f -printf '%s %f\n' | sort -n | head -n 100)
-  echo "$name: $(find "tests/fuzz/corpus/$name" -type f | wc -l) inputs," \
-       "$(du -bs "tests/fuzz/corpus/$name" | cut -f1) bytes"
+  scripts/fuzz_corpus.py pack --unnamed "$smallest" "$name"
 }
 
 build
@@ -129,5 +132,6 @@ for input in "${found[@]}"; do
   target=$(basename "$(dirname "$(dirname "$input")")")
   echo "  build/fuzz/bin/fuzz_$target $input"
 done
-echo "Once it is mended, move the input to tests/fuzz/corpus/TARGET/WHAT.found, which the tests replay."
+echo "Once it is mended, move the input to tests/fuzz/corpus/TARGET/WHAT.found, which the tests replay;"
+echo "scripts/fuzz_corpus.py pack TARGET puts it beside the others."
 exit 1

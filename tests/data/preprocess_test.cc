@@ -10,6 +10,7 @@
 #include "common/base/random.h"
 #include "common/config/config.h"
 #include "tests/data/expect_error.h"
+#include "tests/data/preprocess_cases.h"
 #include "tests/data/test_sets.h"
 
 namespace muster {
@@ -64,17 +65,7 @@ std::vector<double> Naive(const config::Preprocess& settings, std::span<const ui
   return image;
 }
 
-config::Preprocess Everything() {
-  config::Preprocess settings;
-  settings.set_crop_height(24);
-  settings.set_crop_width(24);
-  settings.set_flip(true);
-  settings.set_brightness(63);
-  settings.set_contrast_min(0.2f);
-  settings.set_contrast_max(1.8f);
-  settings.set_standardize(true);
-  return settings;
-}
+config::Preprocess Everything() { return testing::AllPreprocessing(24); }
 
 std::vector<float> Apply(const config::Preprocess& settings, const Dataset& set, int64_t index,
                          const Augmentation& choices) {
@@ -92,22 +83,11 @@ void ExpectNear(const std::vector<float>& got, const std::vector<double>& expect
 }
 
 TEST(Preprocess, AgreesWithTheNaiveLoops) {
-  for (const Shape& stored : {Shape{32, 32, 3}, Shape{7, 11, 3}, Shape{9, 5, 1}, Shape{1, 1, 2}}) {
+  for (const Shape& stored : testing::kPreprocessedShapes) {
     const testing::MemorySet set(20, stored);
-    for (int variant = 0; variant < 32; ++variant) {
-      config::Preprocess settings;
-      if (variant & 1) {
-        settings.set_crop_height(static_cast<uint32_t>((stored.height + 1) / 2));
-        settings.set_crop_width(static_cast<uint32_t>((stored.width + 3) / 4));
-      }
-      settings.set_crop_padding(variant & 2 ? 4 : 0);
-      settings.set_flip(variant & 4);
-      settings.set_standardize(variant & 8);
-      if (variant & 16) {
-        settings.set_brightness(63);
-        settings.set_contrast_min(0.2f);
-        settings.set_contrast_max(1.8f);
-      }
+    const std::vector<config::Preprocess> variants = testing::PreprocessVariants(stored);
+    for (size_t variant = 0; variant < variants.size(); ++variant) {
+      const config::Preprocess& settings = variants[variant];
       const Preprocessor preprocessor(settings, stored);
       for (int64_t sample = 0; sample < set.size(); ++sample) {
         for (const Augmentation& choices :

@@ -1,10 +1,7 @@
 // A config that is taken is printed, and its print is taken as the same config; what is refused is
 // refused with the file's name.
-#include "common/config/build_graph.h"
 #include "common/config/config.h"
-#include "common/graph/graph.h"
-#include "proto/config.pb.h"
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/round_trip.h"
 
 namespace muster::fuzz {
 namespace {
@@ -14,19 +11,14 @@ void Check(const std::string& text) {
   const bool taken = OrError("a.txtpb", [&] { config = ParseConfigText(text, "a.txtpb"); });
   // What only this machine can say may be refused for its sake.
   if (!taken || !OrError("", [&] { ResolveForMachine(config, 2); })) return;
-  const std::string printed = ConfigText(config);
-  config::Config again;
-  try {
-    again = ParseConfigText(printed, "printed");
-    ResolveForMachine(again, 2);
-  } catch (const std::exception& error) {
-    Broken("what was printed is not taken: " + std::string(error.what()) + "\n" + printed);
-  }
-  if (ConfigText(again) != printed) Broken("printed twice: " + ConfigText(again));
+  const config::Config again =
+      ReadAgain<config::Config>(config, ConfigText, [](const std::string& printed) {
+        config::Config read = ParseConfigText(printed, "printed");
+        ResolveForMachine(read, 2);
+        return read;
+      });
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
-  Require(
-      graph.layout().hash() == BuildGraph(again.model(), InputShape(again.data())).layout().hash(),
-      "the network that was printed has other variables");
+  RequireSameNetwork(graph, again.model(), InputShape(again.data()));
 }
 
 }  // namespace

@@ -3,38 +3,21 @@
 // the ring. The worker takes it, or ends with an Error; what it takes it can use.
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/link/wire_values.h"
-#include "common/transport/local/local_address.h"
 #include "common/transport/local/local_link.h"
-#include "common/transport/local/message_ring.h"
-#include "common/transport/local/packet_socket.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/ring_place.h"
+#include "tests/job/raw_local_link.h"
 #include "worker/client/tensor_store.h"
 
 namespace muster::fuzz {
 namespace {
 
-constexpr size_t kFloats = 64;
-
-wire::ServerMessage WelcomeMessage() {
-  wire::ServerMessage message;
-  wire::Welcome& welcome = *message.mutable_welcome();
-  welcome.add_chunk_end(kFloats / 2);
-  welcome.add_chunk_end(kFloats);
-  welcome.set_slices(2);
-  welcome.mutable_assignment()->add_subtree();
-  welcome.set_arenas(2);
-  return message;
-}
-
 class Play {
  public:
   explicit Play(Input input) : input_(input) {
     const LocalAddress address(endpoint_);
-    listener_.Reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     Require(::bind(listener_.get(), address.get(), address.size) == 0 &&
                 ::listen(listener_.get(), 1) == 0,
             "cannot listen");
@@ -47,11 +30,6 @@ class Play {
   }
 
  private:
-  static std::string NewEndpoint() {
-    static int number = 0;
-    return fmt::format("local://@muster-fuzz-{}-{}", ::getpid(), number++);
-  }
-
   void Do(int what) {
     switch (what) {
       case 0:
@@ -92,15 +70,13 @@ class Play {
   }
 
   void HandOver() {
-    constexpr size_t kBytes[] = {2 * kFloats * sizeof(float), 2 * kFloats * sizeof(float),
-                                 sizeof(RingMemory), sizeof(RingMemory)};
     const size_t count = input_.Byte();
     const size_t pieces = count < 200 ? 4 : count % 5;
     std::vector<UniqueFd> fds;
     std::vector<int> raw;
     for (size_t i = 0; i < pieces; ++i)
-      raw.push_back(fds.emplace_back(Memory(kBytes[i % 4])).get());
-    wire::ServerMessage welcome = WelcomeMessage();
+      raw.push_back(fds.emplace_back(Memory(testing::kRawBytes[i % 4])).get());
+    wire::ServerMessage welcome = testing::RawWelcome();
     (void)welcome.MergeFromString(input_.Piece());
     socket_->Append(welcome.SerializeAsString(), raw);
     (void)socket_->Flush();
@@ -109,9 +85,7 @@ class Play {
 
   // Past every mapping's size nothing is written: that would be this target's fault.
   void WriteAnything() {
-    const uint16_t where = input_.Number<uint16_t>();
-    constexpr size_t kWords[] = {0, 8, 64, 128, offsetof(RingMemory, ring)};
-    const size_t at = where < 256 ? kWords[where % std::size(kWords)] : where;
+    const size_t at = PlaceInRing(input_.Number<uint16_t>());
     const std::string bytes = input_.Piece();
     if (!to_worker_.valid()) return;
     const size_t most = std::min(bytes.size(), sizeof(RingMemory) - at);
@@ -124,7 +98,7 @@ class Play {
       const auto event = link_->Receive();
       if (!event || !event->shared) return;
       const auto layout = GradientLayoutOf(event->message.welcome());
-      if (layout.arena_floats() > kFloats || layout.arenas() > 8) return;
+      if (layout.arena_floats() > testing::kRawFloats || layout.arenas() > 8) return;
       const auto tensors = MakeSharedTensors(std::move(*event->shared), layout, wire::FP32);
       float sum = 0;
       for (const int buffer : {0, 1, 2}) {
@@ -137,8 +111,8 @@ class Play {
   }
 
   Input input_;
-  const std::string endpoint_ = NewEndpoint();
-  UniqueFd listener_;
+  const std::string endpoint_ = testing::UniqueLocalEndpoint();
+  UniqueFd listener_ = testing::NewLocalSocket();
   std::unique_ptr<ClientLink> link_;
   std::optional<PacketSocket> socket_;
   UniqueFd to_worker_;

@@ -3,33 +3,18 @@
 // is received is of a peer that is there, and after its loss nothing more is; gradients lie in
 // memory that can be read.
 #include <fcntl.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <map>
 #include <set>
 
-#include "common/link/wire_values.h"
-#include "common/transport/local/local_address.h"
-#include "common/transport/local/local_connection.h"
 #include "common/transport/local/local_link.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/ring_place.h"
+#include "tests/job/raw_local_link.h"
 
 namespace muster::fuzz {
 namespace {
-
-constexpr size_t kFloats = 64;
-
-wire::ServerMessage WelcomeMessage() {
-  wire::ServerMessage message;
-  wire::Welcome& welcome = *message.mutable_welcome();
-  welcome.add_chunk_end(kFloats / 2);
-  welcome.add_chunk_end(kFloats);
-  welcome.set_slices(2);
-  welcome.mutable_assignment()->add_subtree();
-  welcome.set_arenas(2);
-  return message;
-}
 
 struct Worker {
   explicit Worker(UniqueFd fd) : connection(PacketSocket(std::move(fd))) {}
@@ -49,17 +34,7 @@ class Play {
   }
 
  private:
-  static std::string NewEndpoint() {
-    static int number = 0;
-    return fmt::format("local://@muster-fuzz-{}-{}", ::getpid(), number++);
-  }
-
-  void Connect() {
-    const LocalAddress address(endpoint_);
-    UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    Require(::connect(fd.get(), address.get(), address.size) == 0, "cannot connect");
-    workers_.push_back(std::make_unique<Worker>(std::move(fd)));
-  }
+  void Connect() { workers_.push_back(std::make_unique<Worker>(testing::ConnectRaw(endpoint_))); }
 
   void Do(uint8_t byte) {
     if (workers_.size() < 3 && byte % 16 == 0) return Connect();
@@ -123,19 +98,14 @@ class Play {
     const auto status = worker.connection.Receive(true, message, fds);
     Require(status != LocalConnection::Status::kMalformed, "the server wrote what cannot be");
     if (fds.size() != 4) return;
-    using Access = SharedMemory::Access;
-    worker.to_server =
-        SharedMemory::Map(UniqueFd(::fcntl(fds[2].get(), F_DUPFD_CLOEXEC, 0)), Access::kReadWrite);
-    worker.connection.Attach(SharedMemory::Map(std::move(fds[2]), Access::kReadWrite),
-                             SharedMemory::Map(std::move(fds[3]), Access::kRead));
+    worker.to_server = testing::MapAgain(fds[2], SharedMemory::Access::kReadWrite);
+    testing::AttachRaw(worker.connection, fds);
   }
 
   void WriteAnything(Worker& worker) {
-    const uint16_t where = input_.Number<uint16_t>();
+    const size_t at = PlaceInRing(input_.Number<uint16_t>());
     const std::string bytes = input_.Piece();
     if (worker.to_server.bytes() == 0) return;
-    constexpr size_t kWords[] = {0, 8, 64, 128, offsetof(RingMemory, ring)};
-    const size_t at = where < 256 ? kWords[where % std::size(kWords)] : where;
     auto* const memory = reinterpret_cast<char*>(worker.to_server.writable_floats().data());
     std::memcpy(memory + at, bytes.data(), std::min(bytes.size(), sizeof(RingMemory) - at));
   }
@@ -144,7 +114,7 @@ class Play {
   void Tell() {
     if (peers_.empty()) return;
     const PeerId peer = *std::next(peers_.begin(), input_.Byte() % static_cast<int>(peers_.size()));
-    wire::ServerMessage message = WelcomeMessage();
+    wire::ServerMessage message = testing::RawWelcome();
     if (welcomed_.insert(peer).second || input_.Byte() == 0) {
       link_->ShareGradients(peer, GradientLayoutOf(message.welcome()));
     } else {
@@ -162,7 +132,7 @@ class Play {
       if (event->kind == FromWorker::Kind::kLost) {
         lost_.insert(event->peer);
         peers_.erase(event->peer);
-        Require(link_->Send(event->peer, WelcomeMessage(), {}) == SendResult::kGone,
+        Require(link_->Send(event->peer, testing::RawWelcome(), {}) == SendResult::kGone,
                 "a peer that was lost is sent something");
         continue;
       }
@@ -175,9 +145,8 @@ class Play {
   }
 
   Input input_;
-  const std::string endpoint_ = NewEndpoint();
-  SharedMemory weights_ = SharedMemory::Create("fuzz-weights", 2 * kFloats * sizeof(float),
-                                               SharedMemory::Access::kReadWrite);
+  const std::string endpoint_ = testing::UniqueLocalEndpoint();
+  SharedMemory weights_ = testing::RawWeights();
   const std::unique_ptr<ServerLink> link_ =
       ListenLocal(endpoint_, {.max_queued_messages = 20, .max_local_peers = 8});
   std::vector<std::unique_ptr<Worker>> workers_;

@@ -4,12 +4,9 @@
 
 #include <set>
 
-#include "common/config/build_graph.h"
 #include "common/config/text_format.h"
-#include "common/graph/graph.h"
 #include "common/model/torch_tensors.h"
-#include "proto/config.pb.h"
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/round_trip.h"
 
 namespace muster::fuzz {
 namespace {
@@ -43,22 +40,29 @@ void CheckTensors(const Graph& graph) {
   Require(names.size() == graph.variables().size(), "a variable has no tensor");
 }
 
-void Check(const std::string& text) {
+std::string Print(const config::Model& model) {
+  std::string printed;
+  Require(google::protobuf::TextFormat::PrintToString(model, &printed), "cannot be printed");
+  return printed;
+}
+
+config::Model Read(const std::string& text, const std::string& name) {
   config::Model model;
   Locations locations;
-  if (!OrError("net.txtpb", [&] { ParseText(text, "net.txtpb", "model", model, locations); })) {
-    return;
-  }
+  ParseText(text, name, "model", model, locations);
+  return model;
+}
+
+void Check(const std::string& text) {
+  config::Model model;
+  if (!OrError("net.txtpb", [&] { model = Read(text, "net.txtpb"); })) return;
   OrError("", [&] {
     const Graph graph = BuildGraph(model, kImage);
     CheckLayout(graph.layout());
     CheckTensors(graph);
-    std::string printed;
-    Require(google::protobuf::TextFormat::PrintToString(model, &printed), "cannot be printed");
-    config::Model again;
-    ParseText(printed, "printed", "model", again, locations);
-    Require(BuildGraph(again, kImage).layout().hash() == graph.layout().hash(),
-            "another network when it is read again");
+    const config::Model again = ReadAgain<config::Model>(
+        model, Print, [](const std::string& printed) { return Read(printed, "printed"); });
+    RequireSameNetwork(graph, again, kImage);
   });
 }
 

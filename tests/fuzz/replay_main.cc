@@ -1,35 +1,103 @@
-// Hands a target every file of the folders that it is given: what fuzzing has found, once more.
+// Hands a target every input of the files and folders that it is given: what fuzzing has found,
+// once more. A file NAME.inputs has an input in each line (scripts/fuzz_corpus.py says how); every
+// other one is an input.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/fuzz/fuzz.h"
 
-int main(int argc, char** argv) {
-  namespace fs = std::filesystem;
-  std::vector<fs::path> inputs;
-  for (int i = 1; i < argc; ++i) {
-    if (fs::is_regular_file(argv[i])) inputs.emplace_back(argv[i]);
-    if (!fs::is_directory(argv[i])) continue;
-    for (const fs::directory_entry& entry : fs::directory_iterator(argv[i])) {
-      if (entry.is_regular_file()) inputs.push_back(entry.path());
+namespace muster::fuzz {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void Refuse(const std::string& what) {
+  std::fprintf(stderr, "%s\n", what.c_str());
+  std::exit(1);
+}
+
+int DigitOf(char hex) {
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  return static_cast<int>(kDigits.find(hex));  // -1 if it is none
+}
+
+// The input of a line: what is between its outer quotes. False if it is none.
+bool Unquote(std::string_view line, std::vector<uint8_t>& input) {
+  input.clear();
+  const size_t begin = line.find('"');
+  if (begin == line.npos || line.size() < begin + 2 || line.back() != '"') return false;
+  if (begin != 0 && line[begin - 1] != '=') return false;
+  for (line = line.substr(begin + 1, line.size() - begin - 2); !line.empty();) {
+    size_t taken = 1;
+    char byte = line[0];
+    if (byte == '"') return false;
+    if (byte == '\\') {
+      if (line.size() < 2) return false;
+      taken = 2;
+      byte = line[1];
+    }
+    if (taken == 2 && byte == 'x') {
+      if (line.size() < 4 || DigitOf(line[2]) < 0 || DigitOf(line[3]) < 0) return false;
+      taken = 4;
+      byte = static_cast<char>(DigitOf(line[2]) * 16 + DigitOf(line[3]));
+    }
+    input.push_back(static_cast<uint8_t>(byte));
+    line.remove_prefix(taken);
+  }
+  return true;
+}
+
+// Of just this size: what reads beyond it, a sanitizer sees.
+void Play(const std::string& name, const std::vector<uint8_t>& input) {
+  std::fprintf(stderr, "%s\n", name.c_str());  // the last one is the one that failed
+  (void)LLVMFuzzerTestOneInput(std::vector<uint8_t>(input).data(), input.size());
+}
+
+// How many inputs there were.
+size_t PlayLines(const fs::path& path) {
+  std::ifstream file(path);
+  size_t number = 0;
+  std::vector<uint8_t> input;
+  for (std::string line; std::getline(file, line);) {
+    const std::string place = path.string() + ":" + std::to_string(++number);
+    if (!Unquote(line, input)) Refuse(place + ": expected \"INPUT\" or NAME=\"INPUT\": " + line);
+    Play(place, input);
+  }
+  return number;
+}
+
+size_t PlayFile(const fs::path& path) {
+  if (path.extension() == ".inputs") return PlayLines(path);
+  std::ifstream file(path, std::ios::binary);
+  Play(path, std::vector<uint8_t>{std::istreambuf_iterator<char>(file), {}});
+  return 1;
+}
+
+int Replay(const std::vector<fs::path>& places) {
+  std::vector<fs::path> files;
+  for (const fs::path& place : places) {
+    if (fs::is_regular_file(place)) files.push_back(place);
+    if (!fs::is_directory(place)) continue;
+    for (const fs::directory_entry& entry : fs::directory_iterator(place)) {
+      if (entry.is_regular_file()) files.push_back(entry.path());
     }
   }
-  std::ranges::sort(inputs);
-  for (const fs::path& path : inputs) {
-    std::fprintf(stderr, "%s\n", path.c_str());  // the last one is the one that failed
-    std::ifstream file(path, std::ios::binary);
-    const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
-    // A copy of just this size: what reads beyond it, a sanitizer sees.
-    (void)LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
-  }
-  if (inputs.empty()) {
-    std::fprintf(stderr, "expected folders of inputs, got none with a file in it\n");
-    return 1;
-  }
-  std::fprintf(stderr, "%zu inputs\n", inputs.size());
+  std::ranges::sort(files);
+  size_t inputs = 0;
+  for (const fs::path& file : files) inputs += PlayFile(file);
+  if (inputs == 0) Refuse("expected files or folders of inputs, got none with an input in it");
+  std::fprintf(stderr, "%zu inputs\n", inputs);
   return 0;
 }
+
+}  // namespace
+}  // namespace muster::fuzz
+
+int main(int argc, char** argv) { return muster::fuzz::Replay({argv + 1, argv + argc}); }

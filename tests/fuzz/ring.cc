@@ -6,6 +6,7 @@
 
 #include "common/transport/local/message_ring.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/ring_place.h"
 
 namespace muster::fuzz {
 namespace {
@@ -100,11 +101,7 @@ class Play {
   // Into the control words, most often.
   void WriteAnything() {
     hostile_ = true;
-    const uint16_t where = input_.Number<uint16_t>();
-    constexpr size_t kWords[] = {offsetof(RingMemory, written), offsetof(RingMemory, wants_room),
-                                 offsetof(RingMemory, taken), offsetof(RingMemory, doorbell),
-                                 offsetof(RingMemory, ring)};
-    const size_t at = where < 256 ? kWords[where % std::size(kWords)] : where;
+    const size_t at = PlaceInRing(input_.Number<uint16_t>());
     const std::string bytes = input_.Piece();
     auto* const memory = reinterpret_cast<char*>(theirs_.get());
     std::memcpy(memory + at, bytes.data(), std::min(bytes.size(), sizeof(RingMemory) - at));

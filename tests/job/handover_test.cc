@@ -8,33 +8,17 @@
 
 #include <thread>
 
-#include "common/base/shared_memory.h"
-#include "common/link/wire_values.h"
-#include "common/transport/local/local_connection.h"
+#include "common/transport/local/local_link.h"
 #include "tests/job/raw_local_link.h"
 
 namespace muster::testing {
 namespace {
 
-constexpr size_t kFloats = 64;
-
-wire::ServerMessage WelcomeFor() {
-  wire::ServerMessage message;
-  wire::Welcome& welcome = *message.mutable_welcome();
-  welcome.add_chunk_end(kFloats / 2);
-  welcome.add_chunk_end(kFloats);
-  welcome.set_slices(2);
-  welcome.mutable_assignment()->add_subtree();
-  welcome.set_arenas(2);
-  return message;
-}
-
 // The server's end, and what a worker gets with Welcome, without the server's loop.
 class Handover : public ::testing::Test {
  protected:
   explicit Handover(const LinkOptions& options = {.max_queued_messages = 100})
-      : weight_buffers_(SharedMemory::Create("test-weights", 2 * kFloats * sizeof(float),
-                                             SharedMemory::Access::kReadWrite)),
+      : weight_buffers_(RawWeights()),
         endpoint_(UniqueLocalEndpoint()),
         link_(ListenLocal(endpoint_, options)) {
     link_->ShareWeights(weight_buffers_);
@@ -53,14 +37,8 @@ class Handover : public ::testing::Test {
   struct Worker {
     LocalConnection connection;
     PeerId peer;
-    std::vector<UniqueFd>
-        fds;  // weight buffers, gradient buffer, messages to the server, messages to the worker
+    std::vector<UniqueFd> fds;  // what RawWelcome brings
 
-    void Attach() {
-      connection.Attach(
-          SharedMemory::Map(UniqueFd(::dup(fds[2].get())), SharedMemory::Access::kReadWrite),
-          SharedMemory::Map(UniqueFd(::dup(fds[3].get())), SharedMemory::Access::kRead));
-    }
     void Die() { connection = LocalConnection(PacketSocket(UniqueFd())); }
   };
   // Connects, says something, is welcomed.
@@ -71,7 +49,7 @@ class Handover : public ::testing::Test {
     worker.connection.Append(hello.SerializeAsString());
     EXPECT_TRUE(worker.connection.Flush());
     worker.peer = Next().peer;
-    const wire::ServerMessage welcome = WelcomeFor();
+    const wire::ServerMessage welcome = RawWelcome();
     link_->ShareGradients(worker.peer, GradientLayoutOf(welcome.welcome()));
     EXPECT_EQ(link_->Send(worker.peer, welcome, {}), SendResult::kQueued);
     link_->Deliver();
@@ -81,7 +59,7 @@ class Handover : public ::testing::Test {
     EXPECT_EQ(worker.connection.Receive(true, message, worker.fds),
               LocalConnection::Status::kMessage);
     EXPECT_EQ(worker.fds.size(), 4u);
-    worker.Attach();
+    AttachRaw(worker.connection, worker.fds);
     return worker;
   }
 
@@ -101,7 +79,7 @@ class Handover : public ::testing::Test {
 TEST_F(Handover, WeightsCannotBeWrittenByAWorker) {
   Worker worker = Join();
   const int weight_buffers = worker.fds[0].get();
-  const size_t bytes = 2 * kFloats * sizeof(float);
+  const size_t bytes = kRawBytes[0];
   EXPECT_EQ(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, weight_buffers, 0),
             MAP_FAILED);
   EXPECT_EQ(errno, EPERM);
@@ -137,14 +115,14 @@ TEST_F(Handover, AGradientIsReadWhereItWasWritten) {
   Worker worker = Join();
   const SharedMemory gradient_buffer =
       SharedMemory::Map(std::move(worker.fds[1]), SharedMemory::Access::kReadWrite);
-  gradient_buffer.writable_floats()[kFloats / 2] = 7;
+  gradient_buffer.writable_floats()[kRawFloats / 2] = 7;
   Push(worker, 1);
   const FromWorker event = Next();
   ASSERT_EQ(event.kind, FromWorker::Kind::kMessage);
-  ASSERT_EQ(event.payload.floats().size(), kFloats / 2);
+  ASSERT_EQ(event.payload.floats().size(), kRawFloats / 2);
   EXPECT_EQ(event.payload.floats()[0], 7);
   // The second one, in which nothing was reserved.
-  gradient_buffer.writable_floats()[kFloats] = 8;
+  gradient_buffer.writable_floats()[kRawFloats] = 8;
   Push(worker, 0, 1);
   EXPECT_EQ(Next().payload.floats()[0], 8);
   // The gradient buffer outlives its worker while a payload refers to it.
@@ -156,7 +134,7 @@ TEST_F(Handover, AGradientIsReadWhereItWasWritten) {
 // A worker that lost its seat, and says Hello once more where it is: it has its memory already.
 TEST_F(Handover, MemoryIsHandedOverOnce) {
   Worker worker = Join();
-  const wire::ServerMessage welcome = WelcomeFor();
+  const wire::ServerMessage welcome = RawWelcome();
   link_->ShareGradients(worker.peer, GradientLayoutOf(welcome.welcome()));
   EXPECT_EQ(link_->Send(worker.peer, welcome, {}), SendResult::kQueued);
   link_->Deliver();
@@ -180,7 +158,7 @@ TEST_F(Handover, EachConnectionHasGradientBuffersOfItsOwn) {
   old_buffer.writable_floats()[0] = 13;
   Push(second, 0);
   const FromWorker event = Next();
-  ASSERT_EQ(event.payload.floats().size(), kFloats / 2);
+  ASSERT_EQ(event.payload.floats().size(), kRawFloats / 2);
   EXPECT_EQ(event.payload.floats()[0], 0);
 }
 
@@ -283,8 +261,7 @@ TEST_F(Handover, LastWordsAreHeard) {
 // Somebody who goes on writing after the connection has ended is not listened to for ever.
 TEST_F(Handover, NobodyTalksOnAfterTheEnd) {
   Worker worker = Join();
-  const SharedMemory memory =
-      SharedMemory::Map(UniqueFd(::dup(worker.fds[2].get())), SharedMemory::Access::kReadWrite);
+  const SharedMemory memory = MapAgain(worker.fds[2], SharedMemory::Access::kReadWrite);
   RingMemory& ring = *reinterpret_cast<RingMemory*>(memory.writable_floats().data());
   const auto talk = [&] {  // a message without content
     const uint64_t at = ring.written;
@@ -309,8 +286,7 @@ TEST_F(Handover, NonsenseInMemoryLosesTheWorker) {
   for (const uint64_t lie : kLies) {
     Worker worker = Join();
     Worker other = Join();
-    const SharedMemory memory =
-        SharedMemory::Map(UniqueFd(::dup(worker.fds[2].get())), SharedMemory::Access::kReadWrite);
+    const SharedMemory memory = MapAgain(worker.fds[2], SharedMemory::Access::kReadWrite);
     reinterpret_cast<RingMemory*>(memory.writable_floats().data())->written = lie;
     EXPECT_EQ(Next().kind, FromWorker::Kind::kMalformed) << lie;
     const FromWorker lost = Next();
@@ -326,8 +302,7 @@ TEST_F(Handover, NonsenseInMemoryLosesTheWorker) {
 // Impossible counts of what it has taken do not make the server write beyond its ring.
 TEST_F(Handover, AWorkerThatTookTooMuchIsLost) {
   Worker worker = Join();
-  const SharedMemory memory =
-      SharedMemory::Map(UniqueFd(::dup(worker.fds[2].get())), SharedMemory::Access::kReadWrite);
+  const SharedMemory memory = MapAgain(worker.fds[2], SharedMemory::Access::kReadWrite);
   reinterpret_cast<RingMemory*>(memory.writable_floats().data())->taken = uint64_t{1} << 40;
   wire::ServerMessage message;
   message.mutable_stop()->set_reason(std::string(2000, 'x'));

@@ -1,39 +1,82 @@
-// A local link without what is built on it, for tests.
+// A local link without what is built on it, for tests that play its server or its worker
+// themselves.
 #pragma once
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
+#include <fmt/core.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cstring>
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <random>
 #include <string>
+#include <system_error>
+#include <vector>
 
+#include "common/base/shared_memory.h"
 #include "common/base/unique_fd.h"
+#include "common/link/wire_values.h"
 #include "common/transport/local/local_address.h"
-#include "common/transport/local/local_link.h"
-#include "tests/job/test_job.h"
+#include "common/transport/local/local_connection.h"
+#include "common/transport/local/message_ring.h"
 
 namespace muster::testing {
 
-inline LinkOptions SmallLink() {
-  return {.max_message_bytes = 1 << 20,
-          .max_queued_messages = 100,
-          .max_received_messages = 100,
-          .token = TestToken()};
+// One for each call, of any test that runs now.
+inline std::string UniqueLocalEndpoint() {
+  static const uint32_t process = std::random_device()();
+  static std::atomic<int> number = 0;
+  return fmt::format("local://@muster-test-{}-{:08x}-{}", ::getpid(), process, number++);
 }
 
-inline std::string UniqueLocalEndpoint() {
-  std::random_device random;
-  return fmt::format("local://@muster-test-{}-{:08x}", ::getpid(), random());
+inline UniqueFd NewLocalSocket() {
+  return UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
 inline UniqueFd ConnectRaw(const std::string& endpoint) {
   const LocalAddress address(endpoint);
-  UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  EXPECT_EQ(::connect(fd.get(), address.get(), address.size), 0) << std::strerror(errno);
+  UniqueFd fd = NewLocalSocket();
+  if (::connect(fd.get(), address.get(), address.size) != 0) {
+    throw std::system_error(errno, std::generic_category(), "cannot connect to " + endpoint);
+  }
   return fd;
+}
+
+// A welcome to a run of so many weights in two chunks, with two gradient buffers; and the pieces of
+// memory that come with it: weight buffers, gradient buffers, messages to the server, messages to
+// the worker.
+constexpr size_t kRawFloats = 64;
+constexpr size_t kRawBytes[] = {2 * kRawFloats * sizeof(float), 2 * kRawFloats * sizeof(float),
+                                sizeof(RingMemory), sizeof(RingMemory)};
+
+inline wire::ServerMessage RawWelcome() {
+  wire::ServerMessage message;
+  wire::Welcome& welcome = *message.mutable_welcome();
+  welcome.add_chunk_end(kRawFloats / 2);
+  welcome.add_chunk_end(kRawFloats);
+  welcome.set_slices(2);
+  welcome.mutable_assignment()->add_subtree();
+  welcome.set_arenas(2);
+  return message;
+}
+
+// The weight buffers of the server's end.
+inline SharedMemory RawWeights() {
+  return SharedMemory::Create("test-weights", kRawBytes[0], SharedMemory::Access::kReadWrite);
+}
+
+// The memory again, with a mapping of its own: the descriptor stays.
+inline SharedMemory MapAgain(const UniqueFd& fd, SharedMemory::Access access) {
+  return SharedMemory::Map(UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0)), access);
+}
+
+// A worker's connection sends and receives through the memory that came with its welcome.
+inline void AttachRaw(LocalConnection& connection, const std::vector<UniqueFd>& fds) {
+  connection.Attach(MapAgain(fds[2], SharedMemory::Access::kReadWrite),
+                    MapAgain(fds[3], SharedMemory::Access::kRead));
 }
 
 }  // namespace muster::testing

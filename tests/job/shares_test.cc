@@ -82,8 +82,6 @@ class MeasuredShares : public ::testing::TestWithParam<std::tuple<const char*, V
 TEST_P(MeasuredShares, MoveAndGiveTheSameBits) {
   const auto& [transport, variant] = GetParam();
   config::Config config = Config(variant.settings);
-  const bool rounded = config.cluster().wire_dtype() != config::Cluster::FP32;
-  if (rounded && std::string(transport) == "local") GTEST_SKIP() << "no 16 bits over shared memory";
   config.mutable_cluster()->set_shares(config::Cluster::MEASURED);
   const Trained measured = Train(config, transport);
   EXPECT_THAT(measured.shares, Contains(ElementsAre(8, 8)));
@@ -92,21 +90,30 @@ TEST_P(MeasuredShares, MoveAndGiveTheSameBits) {
   EXPECT_EQ(measured.weights_hash, Train(config, transport).weights_hash);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Over, MeasuredShares,
-    ::testing::Combine(
-        ::testing::Values("ipc", "tcp", "local"),
-        ::testing::Values(
-            Variant{"MomentumAbort",
-                    "optimizer { type: MOMENTUM } cluster { on_lost_worker: ABORT }"},
-            Variant{"AdamAverageClipSkip",
-                    "optimizer { type: ADAM ema_decay: 0.9 clip_norm: 0.5 } evaluation { use_ema: "
-                    "true } run { on_nonfinite: SKIP_STEP } learning_rate { base: 0.01 } cluster { "
-                    "on_lost_worker: CONTINUE }"},
-            Variant{"Bf16", "cluster { wire_dtype: BF16 on_lost_worker: CONTINUE }"})),
-    [](const auto& tested) {
-      return std::string(std::get<0>(tested.param)) + std::get<1>(tested.param).name;
-    });
+std::vector<std::tuple<const char*, Variant>> Cases() {
+  const Variant rounded{"Bf16", "cluster { wire_dtype: BF16 on_lost_worker: CONTINUE }"};
+  std::vector<std::tuple<const char*, Variant>> cases;
+  for (const char* const transport : {"ipc", "tcp", "local"}) {
+    for (const Variant& variant :
+         {Variant{"MomentumAbort",
+                  "optimizer { type: MOMENTUM } cluster { on_lost_worker: ABORT }"},
+          Variant{"AdamAverageClipSkip",
+                  "optimizer { type: ADAM ema_decay: 0.9 clip_norm: 0.5 } evaluation { use_ema: "
+                  "true } run { on_nonfinite: SKIP_STEP } learning_rate { base: 0.01 } cluster { "
+                  "on_lost_worker: CONTINUE }"}}) {
+      cases.emplace_back(transport, variant);
+    }
+    // There are no 16 bits over the local link.
+    if (std::string(transport) != "local") cases.emplace_back(transport, rounded);
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Over, MeasuredShares, ::testing::ValuesIn(Cases()),
+                         [](const auto& tested) {
+                           return std::string(std::get<0>(tested.param)) +
+                                  std::get<1>(tested.param).name;
+                         });
 
 }  // namespace
 }  // namespace muster::testing

@@ -9,6 +9,7 @@
 
 #include "common/transport/local/packet_socket.h"
 #include "tests/job/raw_local_link.h"
+#include "tests/transport/small_link.h"
 
 namespace muster::testing {
 namespace {

@@ -12,8 +12,10 @@
 #include "common/base/resource_limits.h"
 #include "common/link/link.h"
 #include "common/link/protocol.h"
+#include "common/transport/local/local_link.h"
 #include "common/transport/zmq/zmq_link.h"
 #include "tests/job/raw_local_link.h"
+#include "tests/transport/small_link.h"
 
 namespace muster::testing {
 namespace {

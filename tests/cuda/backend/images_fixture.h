@@ -10,6 +10,7 @@
 #include "common/base/element_type.h"
 #include "proto/config.pb.h"
 #include "tests/cuda/software_gpu/control.h"
+#include "tests/data/preprocess_cases.h"
 #include "tests/data/test_sets.h"
 #include "worker/backend/cuda/cuda_backend.h"
 #include "worker/data/preprocess.h"
@@ -52,15 +53,8 @@ class CudaImagesTest : public ::testing::Test {
     return config;
   }
   static config::Preprocess Everything() {
-    config::Preprocess settings;
-    settings.set_crop_height(12);
-    settings.set_crop_width(12);
+    config::Preprocess settings = testing::AllPreprocessing(12);
     settings.set_crop_padding(2);
-    settings.set_flip(true);
-    settings.set_brightness(63);
-    settings.set_contrast_min(0.2f);
-    settings.set_contrast_max(1.8f);
-    settings.set_standardize(true);
     return settings;
   }
 

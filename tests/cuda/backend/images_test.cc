@@ -14,21 +14,10 @@ class CudaImagesCompareTest : public CudaImagesTest {
   static void CompareAll(const Shape& stored, CudaOptions::Precision precision) {
     const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({.precision = precision}).backend;
     const Datasets sets = SetsOf(stored);
-    for (int variant = 0; variant < 32; ++variant) {
+    const std::vector<config::Preprocess> variants = testing::PreprocessVariants(stored);
+    for (size_t variant = 0; variant < variants.size(); ++variant) {
       SCOPED_TRACE(fmt::format("stored {} variant {}", stored.ToString(), variant));
-      config::Preprocess settings;
-      if (variant & 1) {
-        settings.set_crop_height(static_cast<uint32_t>((stored.height + 1) / 2));
-        settings.set_crop_width(static_cast<uint32_t>((stored.width + 3) / 4));
-      }
-      settings.set_crop_padding(variant & 2 ? 4 : 0);
-      settings.set_flip(variant & 4);
-      settings.set_standardize(variant & 8);
-      if (variant & 16) {
-        settings.set_brightness(63);
-        settings.set_contrast_min(0.2f);
-        settings.set_contrast_max(1.8f);
-      }
+      const config::Preprocess& settings = variants[variant];
       const config::Config config = ConfigOf(settings);
       DeviceImages images(config, sets, *backend, {kBatch, kBatch}, size_t{1} << 30);
       images.Upload();
@@ -37,7 +26,7 @@ class CudaImagesCompareTest : public CudaImagesTest {
       const auto elements = static_cast<size_t>(CropShape(settings, stored).elements());
       for (const bool augment : {true, false}) {
         const Dataset& set = augment ? *sets.train : *sets.test;
-        const std::vector<int64_t> ids = Ids(set.size(), variant);
+        const std::vector<int64_t> ids = Ids(set.size(), static_cast<int64_t>(variant));
         Made expected = AtHost(config, set, augment, ids);
         RoundTo(backend->activation_type(), expected.images);
         const Made got =
@@ -50,7 +39,7 @@ class CudaImagesCompareTest : public CudaImagesTest {
 };
 
 TEST_F(CudaImagesCompareTest, AreThoseOfTheHostWithAnySettings) {
-  for (const Shape& stored : {Shape{32, 32, 3}, Shape{7, 11, 3}, Shape{9, 5, 1}, Shape{1, 1, 2}}) {
+  for (const Shape& stored : testing::kPreprocessedShapes) {
     CompareAll(stored, CudaOptions::Precision::kFp32);
   }
 }

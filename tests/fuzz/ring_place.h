@@ -1,0 +1,20 @@
+// Where somebody who may write anywhere into the memory of a ring would write.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+
+#include "common/transport/local/message_ring.h"
+
+namespace muster::fuzz {
+
+// Into its counts and its beginning most often: that is what small numbers mean.
+inline size_t PlaceInRing(uint16_t number) {
+  constexpr size_t kWords[] = {offsetof(RingMemory, written), offsetof(RingMemory, wants_room),
+                               offsetof(RingMemory, taken), offsetof(RingMemory, doorbell),
+                               offsetof(RingMemory, ring)};
+  return number < 256 ? kWords[number % std::size(kWords)] : number;
+}
+
+}  // namespace muster::fuzz

@@ -1,0 +1,37 @@
+// What was taken from a text is printed, and read again as the same.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <string>
+
+#include "common/config/build_graph.h"
+#include "common/graph/graph.h"
+#include "proto/config.pb.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace muster::fuzz {
+
+// What is read of the print of what was taken. What was printed must be taken, and print as the
+// same.
+template <typename Message>
+Message ReadAgain(const Message& taken, const std::function<std::string(const Message&)>& print,
+                  const std::function<Message(const std::string&)>& read) {
+  const std::string printed = print(taken);
+  Message again;
+  try {
+    again = read(printed);
+  } catch (const std::exception& error) {
+    Broken("what was printed is not taken: " + std::string(error.what()) + "\n" + printed);
+  }
+  if (print(again) != printed) Broken("printed twice: " + printed + "\nand\n" + print(again));
+  return again;
+}
+
+// … and it is the same network.
+inline void RequireSameNetwork(const Graph& taken, const config::Model& again, const Shape& input) {
+  Require(BuildGraph(again, input).layout().hash() == taken.layout().hash(),
+          "the network that was printed has other variables");
+}
+
+}  // namespace muster::fuzz
