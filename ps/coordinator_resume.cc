@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include "common/base/log.h"
+#include "common/plan/count_limits.h"
 #include "ps/coordinator.h"
 
 namespace muster {
@@ -34,18 +35,8 @@ checkpoint::State Coordinator::Describe() const {
 
 // What workers say of their data, and the config, must come to a run that can be counted.
 bool Coordinator::FitsCounters() {
-  constexpr int64_t kMostBlocks = 1 << 20;
-  const int64_t block = config_.evaluation().batch(), tests = members_.roster().test_samples();
-  std::string why;
-  if (!plan_.IsSane()) {
-    why = fmt::format("{} steps of {} of {} samples are more than can be counted",
-                      plan_.total_steps, plan_.global_batch, plan_.train_samples);
-  } else if (tests > kMostBlocks * block) {
-    why = fmt::format(
-        "the workers see {} test samples, which are more than {} blocks of {}: raise "
-        "evaluation.batch",
-        tests, kMostBlocks, block);
-  }
+  const std::string why =
+      CountTrouble(plan_, members_.roster().test_samples(), config_.evaluation().batch());
   if (!why.empty()) failure_.Set({ExitCode::kUsage, std::nullopt, why});
   return why.empty();
 }

@@ -8,11 +8,13 @@
 namespace muster {
 namespace {
 
+constexpr int64_t kMost = int64_t{1} << 53;  // as in a checkpoint's state: room to count on
+
 // The number at the start of `text`, which then begins behind it.
 std::optional<int64_t> TakeNumber(std::string_view& text) {
   int64_t value = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || value < 0) return std::nullopt;
+  if (error != std::errc() || value < 0 || value > kMost) return std::nullopt;
   text.remove_prefix(static_cast<size_t>(stop - text.data()));
   return value;
 }

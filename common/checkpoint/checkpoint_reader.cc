@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/base/error.h"
+#include "common/base/log.h"
 #include "common/checkpoint/state_file.h"
 
 namespace muster {
@@ -81,7 +82,7 @@ checkpoint::State ReadCheckpointState(const std::string& folder) {
   if (!fs::exists(run_id, ignored)) return state;
   if (const std::string expected = ReadWholeFile(run_id); state.run_id() != expected) {
     throw Error(ExitCode::kData, "{}: is of another run: expected that of run {}, got {}", file,
-                expected, state.run_id());
+                Printable(expected), Printable(state.run_id()));
   }
   return state;
 }
@@ -104,7 +105,7 @@ void CheckpointReader::CheckHeader() const {
     const std::string got = OneOf(header.metadata, key);
     if (got == value) continue;
     throw Error(ExitCode::kData, "{}: is of another checkpoint: its {} is {}, expected {}",
-                tensors_.path(), key, got, value);
+                tensors_.path(), key, Printable(got), Printable(value));
   }
   if (header.file_bytes() != state_.tensors().bytes()) {
     throw Error(ExitCode::kData, "{}: has {} bytes, expected {}", tensors_.path(),

@@ -15,6 +15,7 @@
 #include "common/config/without_effect.h"
 #include "common/graph/graph.h"
 #include "common/plan/chunks.h"
+#include "common/plan/count_limits.h"
 
 namespace muster {
 namespace {
@@ -26,6 +27,7 @@ class Checker : public ConfigPlaces {
   void CheckContradictions(const config::Config& config) const;
   // These want to know how large the job is; see ResolveJobSize.
   void CheckTrace(const config::Config& config) const;
+  void CheckCounts(const config::Config& config) const;
   void CheckEffects(const config::Config& config) const;
 
  private:
@@ -44,6 +46,15 @@ void Checker::CheckTrace(const config::Config& config) const {
   }
   const std::string trouble = steps ? TraceTrouble(run, *steps) : "";
   if (!trouble.empty()) Fail("run.trace_first_step", "{}", trouble);
+}
+
+// Of files the server knows, once it has heard of them, how much they hold.
+void Checker::CheckCounts(const config::Config& config) const {
+  if (NeedsFiles(config.data())) return;
+  const config::SyntheticData& made_up = config.data().synthetic();
+  const std::string trouble = CountTrouble(PlanSteps(config, made_up.train_samples()),
+                                           made_up.test_samples(), config.evaluation().batch());
+  if (!trouble.empty()) Fail("data.synthetic", "{}", trouble);
 }
 
 void Checker::CheckEffects(const config::Config& config) const {
@@ -186,6 +197,7 @@ void CheckConfig(const config::Config& config, const std::string& file,
   }();
   config::Config sized = config;
   ResolveJobSize(sized, AvailableCores());
+  checker.CheckCounts(sized);
   checker.CheckTrace(sized);
   checker.CheckEffects(sized);
   CheckSlices(sized, graph, file);

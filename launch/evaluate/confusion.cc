@@ -14,7 +14,8 @@
 namespace muster {
 namespace {
 
-constexpr size_t kMostColumns = 20;  // of all counts
+constexpr size_t kMostColumns = 20;                // of all counts
+constexpr int64_t kMostImages = int64_t{1} << 40;  // in a place: their sums are numbers, too
 constexpr const char* kNone = "-";
 
 std::string Share(int64_t part, int64_t of) {
@@ -69,7 +70,10 @@ std::vector<int64_t> ParseRow(const std::string& line, size_t classes) {
   while (std::getline(cells, cell, ',')) {
     int64_t count = -1;
     const auto [stop, error] = std::from_chars(cell.data(), cell.data() + cell.size(), count);
-    if (error != std::errc() || stop != cell.data() + cell.size() || count < 0) return {};
+    if (error != std::errc() || stop != cell.data() + cell.size() || count < 0 ||
+        count > kMostImages) {
+      return {};
+    }
     row.push_back(count);
   }
   if (row.size() != classes + 1) return {};

@@ -24,6 +24,7 @@ namespace {
 
 constexpr const char* kPrefix = "muster-gpu-job-";
 constexpr size_t kMostBytes = 1 << 17;      // of a ticket that is read
+constexpr int64_t kMostCards = 1 << 20;     // that a job may want
 constexpr std::time_t kAsleepSeconds = 30;  // without a beat
 
 std::string NewName() {
@@ -39,6 +40,13 @@ std::string TextOf(const TicketText& ticket) {
   return text;
 }
 
+// 0 where there is none, or one that cannot be.
+int64_t NumberIn(const std::string& text, int64_t most) {
+  int64_t number = 0;
+  std::istringstream(text) >> number;
+  return 0 < number && number <= most ? number : 0;
+}
+
 // Lines that it does not know are a later version's.
 TicketText Parse(const std::string& text) {
   TicketText ticket;
@@ -51,9 +59,8 @@ TicketText Parse(const std::string& text) {
     const size_t space = line.find(' ');
     if (space == std::string::npos) continue;
     const std::string key = line.substr(0, space), value = line.substr(space + 1);
-    std::istringstream number(value);
-    if (key == "pid") number >> ticket.pid;
-    if (key == "wants") number >> ticket.wants;
+    if (key == "pid") ticket.pid = static_cast<pid_t>(NumberIn(value, INT32_MAX));
+    if (key == "wants") ticket.wants = static_cast<size_t>(NumberIn(value, kMostCards));
     if (key == "what") ticket.what = OneLine(value, 200);
     if (key == "card") ticket.cards.push_back(OneLine(value, 96));
   }

@@ -9,7 +9,7 @@ namespace muster {
 
 Axis RoundAxis(double low, double high, int most) {
   if (high <= low) {  // one value: give it some room
-    const double room = low == 0 ? 1 : std::abs(low) / 10;
+    const double room = std::abs(low) < 1e-300 ? 1 : std::abs(low) / 10;
     low -= room;
     high += room;
   }

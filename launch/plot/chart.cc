@@ -16,13 +16,17 @@ struct Bounds {
   Point low, high;
 };
 
-bool IsFinite(const Point& point) { return std::isfinite(point.x) && std::isfinite(point.y); }
+// And not so large that a difference, or a place on the canvas, would be infinite.
+bool CanBeShown(const Point& point) {
+  constexpr double kMost = 1e30;
+  return std::abs(point.x) < kMost && std::abs(point.y) < kMost;
+}
 
 std::optional<Bounds> BoundsOf(const Chart& chart) {
   std::optional<Bounds> bounds;
   for (const Curve& curve : chart.curves) {
     for (const Point& point : curve.points) {
-      if (!IsFinite(point)) continue;
+      if (!CanBeShown(point)) continue;
       if (!bounds) bounds = {point, point};
       bounds->low = {std::min(bounds->low.x, point.x), std::min(bounds->low.y, point.y)};
       bounds->high = {std::max(bounds->high.x, point.x), std::max(bounds->high.y, point.y)};
@@ -70,7 +74,7 @@ void DrawCurve(const Frame& frame, const Curve& curve, Canvas& canvas) {
     piece.clear();
   };
   for (const Point& value : curve.points) {
-    if (!IsFinite(value)) {
+    if (!CanBeShown(value)) {
       end_piece();
       continue;
     }

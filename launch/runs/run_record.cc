@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/error.h"
+#include "common/base/log.h"
 #include "common/base/whole_number.h"
 #include "launch/runs/run_status.h"
 #include "launch/runs/save_place.h"
@@ -95,7 +96,7 @@ RunState EndOf(const std::string& reason) {
 // A run that went on from an earlier step writes the steps from there once more.
 void AddRow(const MetricsRow& row, std::vector<MetricsRow>& rows) {
   if (!rows.empty() && rows.back().step > row.step) {
-    std::erase_if(rows, [&](const MetricsRow& old) { return old.step >= row.step; });
+    while (!rows.empty() && rows.back().step >= row.step) rows.pop_back();
   }
   rows.push_back(row);
 }
@@ -109,10 +110,9 @@ void AddLine(const Json& line, RunRecord& run) {
     run.began = Began(Text(line, "time"), Number(line, "elapsed_s").value_or(0));
   }
   TakeLatest(line, run);
-  if (line.contains("event")) return;  // who came or went
-  if (line.value("final", false)) {
+  if (const auto final = line.find("final"); final != line.end() && *final == true) {
     run.state = EndOf(Text(line, "reason"));
-    run.weights_hash = Text(line, "weights_hash");
+    run.weights_hash = Printable(Text(line, "weights_hash"));
     return;
   }
   run.state = RunState::kKilled;  // unless a last line follows

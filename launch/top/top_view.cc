@@ -9,6 +9,7 @@
 #include <numeric>
 #include <optional>
 
+#include "common/base/log.h"
 #include "launch/text/fitted_table.h"
 #include "launch/text/units.h"
 #include "launch/text/wrapped.h"
@@ -27,9 +28,10 @@ double Number(const Json& json, const char* key) {
   return found != json.end() && found->is_number() ? found->get<double>() : NAN;
 }
 
+// Whoever wrote the file does not command the terminal.
 std::string Text(const Json& json, const char* key) {
   const auto found = json.find(key);
-  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
+  return found != json.end() && found->is_string() ? Printable(found->get<std::string>()) : "";
 }
 
 // Empty where there is none, or something else.
@@ -162,7 +164,9 @@ std::vector<size_t> ShownRanks(const Json& ranks, double slowest, size_t most) {
   std::iota(shown.begin(), shown.end(), 0);
   if (shown.size() <= most) return shown;
   const auto speed = [&](size_t rank) {
-    return Number(ranks[rank], "rank") == slowest ? -1 : Number(ranks[rank], "images_per_second");
+    if (Number(ranks[rank], "rank") == slowest) return -1.0;
+    const double rate = Number(ranks[rank], "images_per_second");
+    return std::isnan(rate) ? 0.0 : rate;  // what is not known can be in no order
   };
   std::ranges::stable_sort(shown, std::less{}, speed);
   shown.resize(most);

@@ -1,6 +1,7 @@
 #include "ps/checkpoint/resume.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "common/base/log.h"
 #include "common/checkpoint/resumable_config.h"
@@ -14,6 +15,7 @@ std::vector<KeptCheckpoint> KeptBefore(const std::string& run_dir, const ChosenC
     if (name <= chosen.name) kept.insert(kept.begin(), {name, std::nullopt});
   }
   for (const checkpoint::Evaluated& one : chosen.reader->state().kept()) {
+    if (!std::isfinite(one.accuracy())) continue;  // it could not be compared
     for (KeptCheckpoint& other : kept) {
       if (other.name.generation == one.generation() && other.name.step == one.step()) {
         other.accuracy = one.accuracy();

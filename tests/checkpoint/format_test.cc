@@ -48,7 +48,7 @@ TEST(CheckpointNameTest, IsReadAsItIsWritten) {
   }
   for (const char* other : {"", "step-", "step-00000120", "step-120-g2", "step-00000120-g2.partial",
                             "step-00000120-g-2", "step-00000120-g2-evaluated2", "step-00000120-g02",
-                            "step-99999999999999999999-g1"}) {
+                            "step-99999999999999999999-g1", "step-00000001-g9223372036854775807"}) {
     EXPECT_EQ(ParseCheckpointName(other), std::nullopt) << other;
   }
 }

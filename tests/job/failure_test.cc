@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "common/base/error.h"
+#include "common/plan/count_limits.h"
 #include "tests/job/test_job.h"
 
 namespace muster::testing {
@@ -121,6 +122,20 @@ TEST_P(Failure, AReportedFailureIsHandedOn) {
       &code);
   EXPECT_EQ(code, ExitCode::kPeerFailed);
   EXPECT_THAT(error, AllOf(HasSubstr("rank 1"), HasSubstr("data_batch_3.bin is truncated")));
+}
+
+TEST_P(Failure, ATestSetOfTooManyBlocksNamesTheSettingThatHelps) {
+  const config::Config config = SmallConfig(1, 1);
+  TestJob job(config, GetParam());
+  job.test_samples = kMostTestBlocks * config.evaluation().batch() + 1;
+  auto joined = std::async(std::launch::async, [&] {
+    ExitCode code{};
+    return JoinError(job.OptionsFor(0), &code);
+  });
+  ExitCode code{};
+  EXPECT_THAT(job.FinishError(&code), HasSubstr("set evaluation.batch to 251 or more"));
+  EXPECT_EQ(code, ExitCode::kUsage);
+  EXPECT_NE(joined.get(), "");
 }
 
 TEST_P(Failure, MissingRanksAreNamedAtTheStartDeadline) {

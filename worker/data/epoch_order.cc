@@ -5,6 +5,7 @@
 
 #include "common/base/error.h"
 #include "common/base/random.h"
+#include "common/plan/step_plan.h"
 #include "worker/data/pipeline.h"
 
 namespace muster {
@@ -16,8 +17,9 @@ __extension__ using Wide = unsigned __int128;
 
 // Fisher and Yates' shuffle (Durstenfeld, CACM 7, 1964): place i swaps with one of 0 … i.
 // j = floor(r (i + 1) / 2^64) from 64 random bits r is uneven by less than (i + 1) / 2^64.
+// Two places for each numbered block of random bits: kMostSamples is as far as 32 bits number them.
 std::vector<int64_t> EpochOrder(int64_t size, uint64_t seed, int64_t epoch) {
-  MUSTER_CHECK(0 <= size && size < (int64_t{1} << 33));  // two places per numbered block
+  MUSTER_CHECK(0 <= size && size <= StepPlan::kMostSamples);
   MUSTER_CHECK(epoch >= 0);
   std::vector<int64_t> order(static_cast<size_t>(size));
   std::iota(order.begin(), order.end(), 0);

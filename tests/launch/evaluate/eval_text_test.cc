@@ -24,7 +24,9 @@ TEST(Confusion, ReadsWhatTheServerWrites) {
               ElementsAre(ElementsAre(3, 1, 0), ElementsAre(0, 0, 2), ElementsAre(0, 0, 0)));
   for (const char* const text :
        {"", "label,0,total\n", "label,0,1,total\n0,1,2\n", "label,0,1,total\n0,1,x,1\n1,0,1,1\n",
-        "label,0,1,total\n0,1,0,1\n"}) {
+        "label,0,1,total\n0,1,0,1\n",
+        // No set has so many images, and no sum of theirs is a number.
+        "label,0,1,total\n0,9000000000000000000,9000000000000000000,1\n1,0,1,1\n"}) {
     EXPECT_THROW((void)ParseConfusion(text), Error) << text;
   }
 }

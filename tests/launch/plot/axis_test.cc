@@ -23,7 +23,7 @@ TEST(AxisTest, EndsAtRoundNumbersAroundTheValues) {
 }
 
 TEST(AxisTest, OneValueHasRoomAroundIt) {
-  for (const double value : {0.0, 0.05, -3.0, 1e9}) {
+  for (const double value : {0.0, 0.05, -3.0, 1e9, 5e-324}) {
     const Axis axis = RoundAxis(value, value, 5);
     EXPECT_LT(axis.low, value);
     EXPECT_GT(axis.high, value);

@@ -14,6 +14,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 std::string FileText(const std::string& path) {
@@ -50,6 +51,15 @@ TEST_F(PlotTest, MoreRunsThanTheLegendHolds) {
   SvgCanvas canvas(kPlotSize.x, kPlotSize.y);
   DrawRuns(std::vector<RunRecord>(11, ReadRun(run_)), PlotAxis::kStep, canvas);
   EXPECT_THAT(canvas.Finish(), HasSubstr("and 3 more runs"));
+}
+
+// Of a loss that has gone astray: the rest of the curve is still worth looking at.
+TEST_F(PlotTest, WhatIsTooLargeForAPictureIsLeftOut) {
+  const std::string dir = MakeRun("l", {IntervalText(10, 3), IntervalText(20, 1e308),
+                                        IntervalText(30, -1e308), IntervalText(40, 2)});
+  EXPECT_EQ(PlotRuns({.run_dirs = {dir}, .program_folder = MUSTER_BIN_DIR}), 0);
+  EXPECT_THAT(FileText(dir + "/plot.svg"),
+              AllOf(HasSubstr(">3<"), Not(HasSubstr("nan")), Not(HasSubstr("inf"))));
 }
 
 TEST_F(PlotTest, WhatCannotBePlottedIsSaid) {

@@ -56,6 +56,16 @@ TEST_F(RunRecordTest, NumbersThatAreNone) {
   EXPECT_EQ(run.began, "");
 }
 
+// Of another type, or for a terminal rather than its reader.
+TEST_F(RunRecordTest, AValueThatNoRunWrites) {
+  EXPECT_EQ(ReadRun(MakeRun("t", {IntervalText(3, 1), R"({"step":4,"final":"yes"})"})).state,
+            RunState::kKilled);
+  const RunRecord run = ReadRun(MakeRun(
+      "h", {R"({"step":4,"final":true,"reason":"completed","weights_hash":"\u001b[2Jx"})"}));
+  EXPECT_EQ(run.state, RunState::kCompleted);
+  EXPECT_EQ(run.weights_hash, "?[2Jx");
+}
+
 TEST_F(RunRecordTest, HowARunEnded) {
   EXPECT_EQ(ReadRun(MakeRun("f", {FinalText(3, "failed")})).state, RunState::kFailed);
   EXPECT_EQ(ReadRun(MakeRun("i", {FinalText(3, "interrupted")})).state, RunState::kInterrupted);

@@ -160,6 +160,22 @@ TEST(TopViewTest, ValuesOfOtherTypesAreAsIfTheyWereNotThere) {
   EXPECT_GT(TopLines(odd, {.alive = true}, {}).size(), plain.size());
 }
 
+// Whoever can write the file does not command the terminal of who looks at it.
+TEST(TopViewTest, NothingOfTheFileIsForTheTerminal) {
+  Json status = Status(1);
+  for (const char* key : {"state", "waits"}) status[key] = "\x1b[2J\n";
+  status["server"]["host"] = status["ranks"][0]["host"] = "\x1b]0;x\x07";
+  for (const std::string& line : TopLines(status, {"runs/a", true}, {.width = 199})) {
+    EXPECT_TRUE(std::ranges::all_of(line, [](char c) { return c >= ' ' && c <= '~'; })) << line;
+  }
+}
+
+TEST(TopViewTest, ARankWhoseRateIsNotKnownIsAmongTheSlowest) {
+  Json status = Status(64);
+  status["ranks"][40].erase("images_per_second");
+  EXPECT_THAT(Screen(status, {.height = 24}), HasSubstr("    40  "));
+}
+
 TEST(TopViewTest, HowARunIs) {
   Json status = Status(1);
   EXPECT_THAT(Screen(status, {}, {"a", false}), HasSubstr("killed while training"));

@@ -1,0 +1,187 @@
+// A run goes on from a checkpoint with anything in it, whose checksums are right where the input
+// does not say otherwise: it ends, by itself or with an Error, and one in which nothing was changed
+// ends with the weights of the run that never stopped. What is changed under its checksum is
+// refused.
+#include <sys/stat.h>
+#include <xxhash.h>
+
+#include <array>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "common/checkpoint/state_file.h"
+#include "ps/checkpoint/resume.h"
+#include "ps/server.h"
+#include "tests/fuzz/book_worker.h"
+#include "tests/fuzz/fuzz.h"
+#include "tests/job/test_job.h"
+
+namespace muster::fuzz {
+namespace {
+
+constexpr uint32_t kWorkers = 2;
+
+config::Config RunConfig(int64_t steps) {
+  config::Config config = testing::SmallConfig(kWorkers, 3);
+  config.mutable_run()->set_steps(steps);
+  config.mutable_optimizer()->set_type(config::Optimizer::ADAM);
+  config.mutable_optimizer()->set_ema_decay(0.9);
+  config.mutable_evaluation()->set_every_steps(1);
+  config.mutable_evaluation()->clear_skip_final();
+  config.mutable_evaluation()->set_batch(10);
+  config.mutable_tensorboard()->set_enabled(false);
+  config.mutable_checkpoint()->set_every_steps(2);
+  config.mutable_server()->set_threads(1);
+  return config;
+}
+
+// Workers that do what they are told, and hang up when nobody tells them anything any more.
+class BookLink : public ServerLink {
+ public:
+  explicit BookLink(const config::Config& config, int patience)
+      : workers_{BookWorker(config, 0), BookWorker(config, 1)}, patience_(patience) {}
+
+  std::string endpoint() const override { return "book://"; }
+  int fd() const override { return -1; }
+  bool Pending() override { return true; }
+  std::optional<FromWorker> Receive() override {
+    if (said_hello_ < kWorkers) {
+      const uint32_t rank = said_hello_++;
+      return From(rank, workers_[rank].Hello());
+    }
+    for (uint32_t rank = 0; rank < kWorkers; ++rank) {
+      if (workers_[rank].has_lines()) return From(rank, workers_[rank].Next());
+    }
+    if (patience_-- > 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // a disk is at work
+      return std::nullopt;
+    }
+    if (patience_ > -2) throw Error(ExitCode::kTerminated, "nobody has anything to do");
+    if (ended_ >= kWorkers) return std::nullopt;
+    return FromWorker{.kind = FromWorker::Kind::kLost, .peer = ++ended_};
+  }
+  SendResult Send(PeerId peer, const wire::ServerMessage& message, const OutgoingTensor&) override {
+    workers_[peer - 1].Hear(message);
+    return SendResult::kQueued;
+  }
+
+ private:
+  FromWorker From(uint32_t rank, wire::WorkerMessage message) {
+    FromWorker event{.kind = FromWorker::Kind::kMessage, .peer = rank + 1};
+    if (message.has_gradient_part() && !message.gradient_part().empty()) {
+      const auto values =
+          std::make_shared<std::vector<float>>(workers_[rank].GradientOf(message.gradient_part()));
+      event.payload = {
+          .data = values->data(), .bytes = values->size() * sizeof(float), .owner = values};
+    }
+    event.message = std::move(message);
+    return event;
+  }
+
+  std::array<BookWorker, kWorkers> workers_;
+  int patience_;
+  uint32_t said_hello_ = 0;
+  PeerId ended_ = 0;
+};
+
+uint64_t Run(const config::Config& config, const ResumePoint* resume, int patience) {
+  Reporter reporter("", -1);
+  return Server(config, testing::TestToken(), std::make_unique<BookLink>(config, patience),
+                reporter, -1, resume)
+      .Run()
+      .weights_hash;
+}
+
+std::string Slurp(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+// Of a run of four steps the checkpoint after two.
+struct Original {
+  Original() {
+    const Folder folder;
+    config::Config config = RunConfig(2);
+    config.mutable_run()->set_dir(folder.path());
+    (void)Run(config, nullptr, 5000);
+    config.mutable_run()->set_steps(4);
+    const ResumePoint point = FindResumePoint(config);
+    state = point.state();
+    tensors = Slurp(point.checkpoint.reader->folder() + "/" + kTensorFile);
+    weights_hash = Run(RunConfig(4), nullptr, 100);
+  }
+  checkpoint::State state;
+  std::string tensors;
+  uint64_t weights_hash = 0;
+};
+
+void FixChecksums(const std::string& tensors, checkpoint::State& state) {
+  checkpoint::TensorFile& file = *state.mutable_tensors();
+  file.set_bytes(tensors.size());
+  uint64_t length = 0;
+  if (tensors.size() < sizeof length) return;
+  std::memcpy(&length, tensors.data(), sizeof length);
+  length = std::min<uint64_t>(length, tensors.size() - sizeof length);
+  const std::string_view text = std::string_view(tensors).substr(sizeof length, length);
+  file.set_header_xxh3(XXH3_64bits(tensors.data(), sizeof length + length));
+  try {
+    const SafetensorsHeader header = ParseSafetensorsHeader("tensors", text, tensors.size());
+    for (checkpoint::TensorFile::Tensor& tensor : *file.mutable_tensor()) {
+      const StoredTensor* const stored = header.Find(tensor.name());
+      if (stored == nullptr) continue;
+      tensor.set_xxh3(
+          XXH3_64bits(tensors.data() + header.data_begin + stored->begin, stored->bytes()));
+    }
+  } catch (const Error&) {
+    // Whoever reads it says so.
+  }
+}
+
+// Bits of the first byte: the state's file, and not the state, is the input's; checksums of the
+// tensors stay as they were. Then what is put over the state, and into the tensors.
+void Check(Input input, const Folder& folder) {
+  static const Original original;
+  const uint8_t how = input.Byte();
+  checkpoint::State state = original.state;
+  const std::string over_state = input.Piece();
+  const bool parsed = state.MergeFromString(over_state);
+  std::string tensors = original.tensors;
+  bool changed = !over_state.empty();
+  while (!input.empty()) {
+    const size_t at = input.Number<uint32_t>() % tensors.size();
+    const std::string bytes = input.Piece();
+    if (bytes.empty()) tensors.resize(std::max<size_t>(at, 1));  // cut off
+    tensors.replace(at, std::min(bytes.size(), tensors.size() - at), bytes);
+    changed = true;
+  }
+  const bool broken = (how & 2) != 0 && tensors != original.tensors;
+  if ((how & 2) == 0 && parsed && tensors != original.tensors) FixChecksums(tensors, state);
+  const CheckpointName name{state.generation(), state.step(), state.evaluated()};
+  const std::string in = "checkpoints/" + name.Text() + "/";
+  folder.Clear();
+  folder.Write(in + kStateFile, (how & 1) != 0 ? over_state : StateFileBytes(state));
+  folder.Write(in + kTensorFile, tensors);
+  config::Config config = RunConfig(4);
+  config.mutable_run()->set_dir(folder.path());
+  std::optional<ResumePoint> point;
+  if (!OrError("", [&] { point = FindResumePoint(config); })) {
+    Require(changed || (how & 1) != 0, "a checkpoint that is as it was written is refused");
+    return;
+  }
+  Require(!broken, "tensors were changed under their checksums");
+  uint64_t hash = 0;
+  const bool ended = OrError("", [&] { hash = Run(RunConfig(4), &*point, changed ? 20 : 5000); });
+  Require(changed || (ended && hash == original.weights_hash), "other weights than without a stop");
+}
+
+}  // namespace
+}  // namespace muster::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  muster::fuzz::SilenceLogs();
+  static const muster::fuzz::Folder folder;
+  muster::fuzz::Check({data, size}, folder);
+  return 0;
+}

@@ -1,0 +1,108 @@
+// Small lists and names of the command line and of files: what is taken is in range, each thing
+// once, and written again as it was where it is written; what is refused is quoted.
+#include <set>
+
+#include "common/base/number_list.h"
+#include "common/checkpoint/checkpoint_name.h"
+#include "common/config/devices.h"
+#include "launch/command_line/arguments.h"
+#include "launch/evaluate/confusion.h"
+#include "launch/model/tensor_names.h"
+#include "ps/restart_record.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace muster::fuzz {
+namespace {
+
+void CheckNumbers(const std::string& text) {
+  constexpr int64_t kEnd = 1000;
+  OrError("--samples", [&] {
+    std::set<int64_t> seen;
+    for (const int64_t number : ParseNumberList("--samples", text, kEnd)) {
+      Require(0 <= number && number < kEnd, "a number out of range");
+      Require(seen.insert(number).second, "a number twice");
+    }
+  });
+}
+
+void CheckDevices(const std::string& text) {
+  OrError(text, [&] {
+    const DeviceWish wish = ParseDevices(text);
+    std::string again;
+    for (const std::string& name : wish.names) again += (again.empty() ? "" : ",") + name;
+    Require(wish.names.empty() || ParseDevices(again).names == wish.names,
+            "other cards when they are written and read again");
+    Require(wish.names.empty() == (wish.kind != DeviceWish::Kind::kNamed), "cards without a name");
+  });
+}
+
+void CheckCheckpointName(const std::string& text) {
+  const auto name = ParseCheckpointName(text);
+  Require(!name || name->Text() == text, "a checkpoint with two names");
+  Require(!name || (name->step >= 0 && name->generation >= 0), "a step before the first");
+}
+
+void CheckTraceSteps(const std::string& text) {
+  Arguments arguments;
+  arguments.trace_steps = text;
+  OrError("--trace-steps", [&] {
+    for (const Setting& setting : SettingsOf(arguments)) {
+      Require(std::stoll(setting.value) >= 0, "a step before the first");
+    }
+  });
+}
+
+// The lines of `muster import --map`.
+void CheckTensorNames(const std::string& text) {
+  static const Folder folder;
+  const std::string path = folder.Write("names.txt", text);
+  OrError(path, [&] {
+    for (const auto& [theirs, ours] : ReadTensorNames(path)) {
+      Require(!theirs.empty() && ours != "-", "a name that is none");
+      Require((theirs + ours).find_first_of(" #\t\n") == std::string::npos, "no single word");
+    }
+  });
+}
+
+void CheckConfusion(const std::string& text) {
+  OrError("confusion_matrix.csv", [&] {
+    const ConfusionCounts counts = ParseConfusion(text);
+    for (const auto& row : counts) Require(row.size() == counts.size(), "not as wide as high");
+    if (counts.size() < 100) (void)ConfusionLines(counts, {"a", "b"});
+  });
+}
+
+}  // namespace
+}  // namespace muster::fuzz
+
+// The first byte says which of them.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace muster::fuzz;
+  SilenceLogs();
+  Input input(data, size);
+  const uint8_t which = input.Byte();
+  const std::string text = input.Rest();
+  switch (which % 7) {
+    case 0:
+      CheckNumbers(text);
+      break;
+    case 1:
+      CheckDevices(text);
+      break;
+    case 2:
+      CheckCheckpointName(text);
+      break;
+    case 3:
+      CheckTraceSteps(text);
+      break;
+    case 4:
+      CheckConfusion(text);
+      break;
+    case 6:
+      CheckTensorNames(text);
+      break;
+    default:
+      OrError("--lost", [&] { (void)muster::ParseLosses({text}); });
+  }
+  return 0;
+}

@@ -1,0 +1,114 @@
+// What a run directory says: metrics.jsonl and status.json, with anything in them, are read by
+// `muster runs`, `plot`, `top` and by a server that goes on. Rows come in the order of their steps,
+// what is printed is for its reader and not for his terminal, pictures have numbers in them, and
+// what of the metrics belonged to a checkpoint stays as it was.
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "launch/plot/png_canvas.h"
+#include "launch/plot/run_charts.h"
+#include "launch/plot/svg_canvas.h"
+#include "launch/runs/run_record.h"
+#include "launch/runs/run_status.h"
+#include "launch/runs/runs_command.h"
+#include "launch/top/top_view.h"
+#include "ps/reporter.h"
+#include "ps/restart_record.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace muster::fuzz {
+namespace {
+
+void CheckLines(const std::vector<std::string>& lines) {
+  for (const std::string& line : lines) {
+    for (const char c : line) {
+      const auto code = static_cast<unsigned char>(c);
+      Require(code >= 0x20 && code != 0x7f, "a line with a control character");
+    }
+  }
+}
+
+void CheckPictures(const RunRecord& run) {
+  SvgCanvas drawing(kPlotSize.x, kPlotSize.y);
+  for (const PlotAxis axis : {PlotAxis::kStep, PlotAxis::kEpoch, PlotAxis::kTime}) {
+    DrawRuns({run}, axis, drawing);
+  }
+  const std::string text = drawing.Finish();
+  for (const char* none : {"nan", "\"inf", "-inf", ",inf", " inf"}) {
+    Require(text.find(none) == std::string::npos, "a place that is no number");
+  }
+  PngCanvas picture(kPlotSize.x, kPlotSize.y, 0.2, MUSTER_FONT);
+  DrawRuns({run}, PlotAxis::kStep, picture);
+}
+
+void CheckRecord(const Folder& folder, size_t lines) {
+  OrError(folder.path(), [&] {
+    const RunRecord run = ReadRun(folder.path());
+    for (size_t i = 1; i < run.rows.size(); ++i) {
+      Require(run.rows[i - 1].step <= run.rows[i].step, "rows are not in the order of steps");
+    }
+    const auto unreadable = static_cast<size_t>(run.unreadable_lines);
+    Require(run.rows.size() + unreadable <= lines, "more rows than lines");
+    for (const int width : {20, 79, 1000}) CheckLines(RunsTable({run}, width));
+    Require(nlohmann::json::accept(RunsJson({run})), "no JSON");
+    CheckPictures(run);
+  });
+}
+
+void CheckTop(const Folder& folder) {
+  OrError(folder.path(), [&] {
+    const auto status = ReadStatus(folder.path());
+    if (!status) return;
+    const TopRun run{.name = "run", .alive = ServerIsAlive(*status), .age_s = StatusAge(*status)};
+    for (const TopScreen& screen : {TopScreen{}, TopScreen{20, 6}, TopScreen{300, 100}}) {
+      CheckLines(TopLines(*status, run, screen));
+    }
+  });
+}
+
+std::string Slurp(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+// A server that goes on.
+void CheckCut(const Folder& folder, const std::string& text, const checkpoint::Metrics& kept) {
+  const std::string path = folder.Write("metrics.jsonl", text);
+  OrError(path, [&] {
+    Reporter reporter(path, -1, &kept);
+    reporter.CutMetrics();
+    reporter.GoOn(3);
+    Require(reporter.restarts().size() <= text.size(), "more restarts than lines");
+    const std::string left = Slurp(path);
+    Require(left.size() <= 2 * text.size() + kept.unwritten().size(), "metrics.jsonl grew");
+    const auto bytes = static_cast<size_t>(kept.bytes());
+    if (bytes <= text.size()) {
+      Require(left.starts_with(text.substr(0, bytes) + kept.unwritten()), "a line was changed");
+    }
+    Require(static_cast<size_t>(reporter.KeepMetrics().bytes()) == left.size(),
+            "another length than it says");
+  });
+}
+
+}  // namespace
+}  // namespace muster::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace muster::fuzz;
+  SilenceLogs();
+  static const Folder folder;
+  Input input(data, size);
+  muster::checkpoint::Metrics kept;
+  kept.set_bytes(input.Number<int64_t>());
+  kept.set_unwritten(input.Piece());
+  folder.Write("status.json", input.Piece());
+  const std::string metrics = input.Rest();
+  folder.Write("metrics.jsonl", metrics);
+  CheckRecord(folder, 1 + static_cast<size_t>(std::ranges::count(metrics, '\n')));
+  CheckTop(folder);
+  CheckCut(folder, metrics, kept);
+  return 0;
+}

@@ -1,0 +1,51 @@
+// The places of jobs that wait for cards, as other users of the host have written them: what is
+// shown of them is short, of one line and UTF-8, and not for the terminal of whoever looks at it.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include "common/base/unique_fd.h"
+#include "common/base/utf8.h"
+#include "launch/gpu/lock_folder.h"
+#include "launch/gpu/ticket.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace muster::fuzz {
+namespace {
+
+void CheckText(const std::string& text, size_t most) {
+  Require(text.size() <= 3 * most, "a long text");  // each byte may have become U+FFFD
+  Require(ValidUtf8(text) == text, "a text that is no UTF-8");
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    Require(code >= 0x20 && code != 0x7f, "a text with a control character");
+  }
+  for (size_t at = 0; (at = text.find('\xc2', at)) != std::string::npos; ++at) {
+    Require(static_cast<unsigned char>(text[at + 1]) >= 0xa0, "a text with one of eight bits");
+  }
+}
+
+// Locked, as by the job that it is of: the others are nobody's, and are not read.
+void Check(const Folder& folder, const std::string& bytes) {
+  const std::string path = folder.Write("muster-gpu-job-1", bytes);
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  Require(::flock(file.get(), LOCK_EX | LOCK_NB) == 0, "a lock");
+  const LockFolder locks(folder.path());
+  const std::vector<SeenTicket> seen = ReadTickets(locks);
+  Require(seen.size() == 1, "not the one ticket that is there");
+  Require(seen[0].text.pid >= 0 && seen[0].text.wants <= 1 << 20, "numbers that cannot be");
+  CheckText(seen[0].text.what, 200);
+  for (const std::string& card : seen[0].text.cards) CheckText(card, 96);
+}
+
+}  // namespace
+}  // namespace muster::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  muster::fuzz::SilenceLogs();
+  static const muster::fuzz::Folder folder;
+  static const bool shared = ::chmod(folder.path().c_str(), 01777) == 0;
+  muster::fuzz::Require(shared, "a folder of everybody's");
+  muster::fuzz::Check(folder, {reinterpret_cast<const char*>(data), size});
+  return 0;
+}
