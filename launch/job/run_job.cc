@@ -179,6 +179,24 @@ std::vector<std::string> NotesAtStart(const config::Config& config,
   return lines;
 }
 
+// What its processes are told; the config's path follows.
+JobPlan PlanOf(const LaunchArguments& arguments, const PreparedJob& job,
+               const config::Config& config, const RunDir& dir) {
+  return {.server_program = arguments.server_program,
+          .worker_program = arguments.worker_program,
+          .dir = &dir,
+          .workers = static_cast<int>(config.cluster().workers()),
+          .places = job.cards ? job.cards->Places() : std::vector<WorkerPlace>(),
+          .endpoint = EndpointFor(config),
+          .token = NewToken(),
+          .resume = !arguments.resume.empty(),
+          .on_lost = config.cluster().on_lost_worker(),
+          .max_restarts = config.cluster().max_restarts(),
+          .restart_window_s = config.cluster().restart_window_s(),
+          .start_s = config.deadlines().start_s(),
+          .silence_s = config.deadlines().silence_s()};
+}
+
 }  // namespace
 
 std::string EndpointFor(const config::Config& config) {
@@ -228,20 +246,8 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
     for (const std::string& warning : {save_to_warning, config_file.warning()}) {
       if (!warning.empty()) console.Print("Warning: " + warning);
     }
-    JobPlan plan{.server_program = arguments.server_program,
-                 .worker_program = arguments.worker_program,
-                 .dir = &dir,
-                 .config_path = config_file.path(),
-                 .workers = workers,
-                 .places = job.cards ? job.cards->Places() : std::vector<WorkerPlace>(),
-                 .endpoint = EndpointFor(config),
-                 .token = NewToken(),
-                 .resume = resumed,
-                 .on_lost = config.cluster().on_lost_worker(),
-                 .max_restarts = config.cluster().max_restarts(),
-                 .restart_window_s = config.cluster().restart_window_s(),
-                 .start_s = config.deadlines().start_s(),
-                 .silence_s = config.deadlines().silence_s()};
+    JobPlan plan = PlanOf(arguments, job, config, dir);
+    plan.config_path = config_file.path();
     if (!plan.places.empty()) {
       plan.place_again = [&](uint32_t rank) { return job.cards->PlaceAgain(rank); };
     }

@@ -131,7 +131,7 @@ void CheckSaveToIsFree(const std::string& folder, const std::string& shown) {
   throw Error(ExitCode::kUsage, "{}; {}", OfAnotherRun(shown, file), kHint);
 }
 
-SaveTo::SaveTo(const config::Config& config, const RunDir& dir, How how)
+SaveTo::SaveTo(const config::Config& config, const RunDir& dir, const How& how)
     : folder_(config.checkpoint().save_to()),
       shown_(how.asked.empty() ? "checkpoint.save_to " + folder_ : how.asked) {
   if (folder_.empty()) return;

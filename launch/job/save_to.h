@@ -31,7 +31,7 @@ class SaveTo {
     bool usual = false;    // nobody has asked for it: it is made when it is needed
   };
   // `config` of a run in `dir`; does nothing without a checkpoint.save_to. Throws Error(kUsage).
-  SaveTo(const config::Config& config, const RunDir& dir, How how);
+  SaveTo(const config::Config& config, const RunDir& dir, const How& how);
   ~SaveTo();
   SaveTo(const SaveTo&) = delete;
 

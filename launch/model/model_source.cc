@@ -94,7 +94,7 @@ int64_t StepInFile(const std::string& path) {
 // In the run directory, or in checkpoint.save_to where that is newer; "" if it is nowhere.
 std::string FileOf(const std::string& run_dir, const SavePlace& place, const ModelChoice& choice) {
   for (const std::string& name : NamesOf(choice)) {
-    const std::string here = run_dir + "/" + name, there = ModelElsewhere(place, name);
+    std::string here = fs::path(run_dir) / name, there = ModelElsewhere(place, name);
     std::error_code ignored;
     const bool is_here = fs::exists(here, ignored);
     if (!there.empty() && (!is_here || StepInFile(there) > StepInFile(here))) return there;
