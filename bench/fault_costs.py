@@ -165,16 +165,18 @@ class Costs:
                      f"{counts[0]} to {counts[-1]}, at most {max(counts)}", counts[-1] <= counts[0] + 1)
             self.row(f"… its memory, for 1,000", "1 MiB", f"{slope * 1000 / 1024:+.2f} MiB", slope * 1000 <= 1024)
 
-    def share(self, every, goal, kills):
+    def share_with(self, every, goal, kills):
         found = of_muster(self.bin, f"{self.work}/share-{every}", 4, every, kills)
         self.row(f"steps of {found.step:.1f} s, a kill in every {'one' if every == 1 else f'{every}th'}: useful share",
                  f"{100 * goal:.0f} %", f"{found}, {kills} kills", found.share >= goal)
 
-    def shares(self):
-        runs = [threading.Thread(target=self.share, args=args) for args in ((5, 0.95, 4), (1, 0.7, 12))]
+    def share(self):
+        """Both at one time: their workers sleep."""
+        runs = [threading.Thread(target=self.share_with, args=args) for args in ((5, 0.95, 4), (1, 0.7, 12))]
         for run in runs:
             run.start()
-        return runs
+        for run in runs:
+            run.join()
 
 
 def anonymous(pid):
@@ -204,18 +206,9 @@ def main():
     work = tempfile.mkdtemp(prefix="muster-fault-costs-")
     costs, begin = Costs(arguments, work), time.monotonic()
     print(machine(), flush=True)
-    for part in ("kill", "stop"):
+    for part in PARTS:
         if part in arguments.only:
             getattr(costs, part)()
-    # These sleep: they need no core that the others would miss, unless those look at a hundredth.
-    waiting = costs.shares() if "share" in arguments.only else []
-    for part in ("server", "leaks"):
-        if part in arguments.only:
-            getattr(costs, part)()
-    for one in waiting:
-        one.join()
-    if "machinery" in arguments.only:
-        costs.machinery()
     print(f"{sum(row[3] is True for row in costs.rows)} of {len(costs.rows)} goals reached, in {time.monotonic() - begin:.0f} s")
     shutil.rmtree(work)
     return 0
