@@ -85,8 +85,8 @@ struct Fits {
 const char* HintFor(const SafetensorsReader& file, const Fits& found, bool names_fit) {
   const auto format = file.header().metadata.find("format");
   if (format != file.header().metadata.end() && format->second == "muster checkpoint") {
-    return ": it is a part of a checkpoint (give the folder that it is in, or make a file of its "
-           "weights with `muster export`)";
+    return ": it is a part of a checkpoint, of whose folder `muster export` makes a file of "
+           "weights";
   }
   if (!found.fits.empty()) return " (--skip-mismatched takes what fits)";
   return names_fit ? ": it has variables of these names, but none of them in the network's shape"

@@ -52,7 +52,8 @@ class Examples : public RealJob {
 TEST_F(Examples, OfCommandsAboutWeights) {
   fs::create_directory(Path("runs"));
   const Outcome run = Muster({"launch", Path("tiny.txtpb"), "--data", Path("data"), "--run-dir",
-                              Path("runs/a"), "--steps", "390"});
+                              Path("runs/a"), "--steps", "390", "--set",
+                              "evaluation.every_epochs=0", "--set", "checkpoint.every_steps=390"});
   ASSERT_EQ(run.exit_code, 0) << run.log;
   for (const char* const name : {"theirs.safetensors", "model.safetensors"}) {
     fs::copy_file(Path("runs/a") / "model.safetensors", Path(name));
