@@ -47,19 +47,23 @@ function(muster_sanitized label)
   add_dependencies(tests_${label} ${ARGN})
 endfunction()
 
-# muster_test(NAME LABEL TIMEOUT [SEPARATE] SOURCES ... [DEPS ...]): one GoogleTest program, registered
-# with ctest case by case so that cases run in parallel. LABEL is cpu, gpu or e2e; the program gets the
-# labels threads, parsing and cuda, too, where tests/CMakeLists.txt lists it under them. TIMEOUT is in
-# seconds, and ten times as long under ThreadSanitizer. SEPARATE: its files are compiled one by one.
+# muster_test(NAME LABEL TIMEOUT [EACH] [SEPARATE] SOURCES ... [DEPS ...]): one GoogleTest program. LABEL is
+# cpu, gpu or e2e; the program gets the labels threads, parsing and cuda, too, where tests/CMakeLists.txt
+# lists it under them. TIMEOUT is in seconds, for each case, and ten times as long under ThreadSanitizer.
+# SEPARATE: its files are compiled one by one.
+#
+# A program labelled cpu is one test of ctest, which runs all of its cases: to start a process for each of
+# two thousand takes longer than what most of them do. With EACH, and with every other label, each case is a
+# test, NAME.SUITE.CASE: for those that wait, and shall do so beside others. COST says ctest which to start
+# first where it has not measured them: those that take seconds, so that none of them is alone at the end.
 function(muster_test name label timeout)
-  cmake_parse_arguments(ARG "SEPARATE" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "EACH;SEPARATE" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   list(LENGTH ARG_SOURCES files)
   if(MUSTER_UNITY AND files GREATER 1 AND NOT ARG_SEPARATE)
     set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   endif()
-  target_link_libraries(${name} PRIVATE muster_flags ${ARG_DEPS} GTest::gtest GTest::gmock
-                                        GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE muster_flags ${ARG_DEPS} GTest::gtest GTest::gmock test_main)
   target_compile_options(${name} PRIVATE ${MUSTER_COLD})
   if(MUSTER_COLD)
     target_precompile_headers(${name} REUSE_FROM gtest_headers)
@@ -67,8 +71,6 @@ function(muster_test name label timeout)
   if(MUSTER_SANITIZE MATCHES thread)
     math(EXPR timeout "10 * ${timeout}")
   endif()
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
-                       PROPERTIES LABELS ${label} TIMEOUT ${timeout})
   set(labels ${label})
   foreach(sanitized threads parsing cuda)
     if(name IN_LIST MUSTER_${sanitized}_TESTS)
@@ -76,6 +78,18 @@ function(muster_test name label timeout)
       muster_sanitized(${sanitized} ${name})
     endif()
   endforeach()
+  if(label STREQUAL cpu AND NOT ARG_EACH)
+    add_test(NAME ${name} COMMAND ${name} ${timeout})
+    math(EXPR timeout "5 * ${timeout}")
+    set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout})
+    return()
+  endif()
+  set(cost 0)
+  if(label STREQUAL e2e)
+    set(cost 5)
+  endif()
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_PREFIX ${name}. NO_PRETTY_VALUES
+                       PROPERTIES LABELS ${label} TIMEOUT ${timeout} COST ${cost})
   if(NOT labels STREQUAL label)
     # gtest_discover_tests passes on no property that is a list: set where ctest has found the cases.
     set(file ${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake)

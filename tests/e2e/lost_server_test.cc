@@ -62,7 +62,7 @@ class LostServer : public RealJob {
   }
 };
 
-const std::vector<std::string> kLong{"run.epochs=300", "evaluation.every_steps=7",
+const std::vector<std::string> kLong{"run.epochs=150", "evaluation.every_steps=7",
                                      "optimizer.ema_decay=0.9", "evaluation.use_ema=true",
                                      "checkpoint.every_steps=5"};
 

@@ -5,4 +5,6 @@ namespace muster {
 
 std::unique_ptr<Backend> MakeTestBackend(int threads) { return MakeCpuBackend(threads); }
 
+std::vector<int> TestThreads() { return {1, 2}; }
+
 }  // namespace muster

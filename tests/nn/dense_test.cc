@@ -11,7 +11,7 @@ namespace muster {
 namespace {
 
 TEST(DenseTest, MatchesTheReference) {
-  for (const int threads : {1, 2}) {
+  for (const int threads : TestThreads()) {
     const auto backend = MakeTestBackend(threads);
     for (const int64_t inputs : {1, 3, 5, 7, 17, 64, 300}) {
       for (const int units : {1, 2, 5, 10, 17, 64}) {
@@ -42,7 +42,7 @@ TEST(DenseTest, FusedAndUnfusedVariantsMatchTheReference) {
 // The input gradient's own product, for rows of a multiple of 512: its pieces of 128 units and 192
 // inputs, cut off where they do not fit, and rows that are no multiple of four.
 TEST(DenseTest, LargeLayersMatchTheReference) {
-  for (const int threads : {1, 2}) {
+  for (const int threads : TestThreads()) {
     const auto backend = MakeTestBackend(threads);
     for (const OpCase& c :
          {OpCase{.layer = "dense { units: 264 }", .input = {1, 1, 512}, .batch = 16},

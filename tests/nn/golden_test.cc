@@ -201,7 +201,7 @@ class GoldenRun {
 class Golden : public testing::TestWithParam<GoldenCase> {};
 
 TEST_P(Golden, AgreesWithPyTorch) {
-  for (const int threads : {1, 2}) {
+  for (const int threads : TestThreads()) {
     SCOPED_TRACE(fmt::format("{}, {}: {}, {} threads", GetParam().file, GetParam().name,
                              GetParam().settings, threads));
     GoldenRun run(GetParam(), threads);

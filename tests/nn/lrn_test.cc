@@ -28,7 +28,7 @@ TEST(LrnTest, MatchesTheReference) {
 }
 
 TEST(LrnTest, MatchesTheReferenceWithTheTutorialsSettingsAndTwoThreads) {
-  for (const int threads : {1, 2}) {
+  for (const int threads : TestThreads()) {
     const auto backend = MakeTestBackend(threads);
     ExpectMatchesReference(
         *backend, {.layer = Lrn(4, 1, 0.001f / 9, 0.75f), .input = {12, 12, 64}, .batch = 5});

@@ -34,7 +34,7 @@ class TowerTest : public testing::TestWithParam<NetworkCase> {
 };
 
 TEST_P(TowerTest, MatchesTheReferenceInTrainingAndInference) {
-  for (const int threads : {1, 2}) {
+  for (const int threads : TestThreads()) {
     TowerRun trainer(graph_, threads);
     for (const int64_t count : {5, 1, 2}) {
       const SampleBatch batch(graph_, 10, count);

@@ -32,4 +32,6 @@ auto* const card = static_cast<OneCard*>(::testing::AddGlobalTestEnvironment(new
 
 std::unique_ptr<Backend> MakeTestBackend(int) { return testing::MakeHostFacing(card->backend); }
 
+std::vector<int> TestThreads() { return {1}; }
+
 }  // namespace muster
