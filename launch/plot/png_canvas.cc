@@ -158,11 +158,17 @@ void PngCanvas::DrawPiece(const Point* points, size_t count, const Stroke& strok
   const auto place = [this](const Point& point) {
     return FT_Vector{Fixed(point.x * scale_), Fixed(height_ - point.y * scale_)};
   };
+  FT_Vector to = place(points[0]);
+  // FreeType reads what is not its own where a line has no length.
+  const bool has_length = std::any_of(points + 1, points + count, [&](const Point& point) {
+    const FT_Vector other = place(point);
+    return other.x != to.x || other.y != to.y;
+  });
+  if (!has_length) return DrawDot(points[0], stroke.width / 2, stroke.color);
   FT_Stroker const pen = free_type_->stroker.get();
   FT_Stroker_Rewind(pen);
   FT_Stroker_Set(pen, Fixed(stroke.width * scale_ / 2), FT_STROKER_LINECAP_BUTT,
                  FT_STROKER_LINEJOIN_ROUND, 0);
-  FT_Vector to = place(points[0]);
   Check(FT_Stroker_BeginSubPath(pen, &to, /*open=*/1), "a line");
   for (size_t i = 1; i < count; ++i) {
     to = place(points[i]);

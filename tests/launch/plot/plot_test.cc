@@ -53,6 +53,13 @@ TEST_F(PlotTest, MoreRunsThanTheLegendHolds) {
   EXPECT_THAT(canvas.Finish(), HasSubstr("and 3 more runs"));
 }
 
+// Of steps that are one, or too near to each other: it once ended the program.
+TEST_F(PlotTest, ALineWithoutLengthIsADot) {
+  const std::string dir = MakeRun("s", {IntervalText(10, 3), IntervalText(10, 3)});
+  EXPECT_EQ(PlotRuns({.run_dirs = {dir}, .program_folder = MUSTER_BIN_DIR}), 0);
+  EXPECT_THAT(FileText(dir + "/plot.png"), StartsWith("\x89PNG"));
+}
+
 // Of a loss that has gone astray: the rest of the curve is still worth looking at.
 TEST_F(PlotTest, WhatIsTooLargeForAPictureIsLeftOut) {
   const std::string dir = MakeRun("l", {IntervalText(10, 3), IntervalText(20, 1e308),
