@@ -51,7 +51,10 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
       deadlines_(config.deadlines()),
       checkpoints_(
           config, variables_, pool_, reporter, resume, [this] { return Describe(); },
-          [this](int64_t step) { saver_.writer().AwaitBest(step); }),
+          [this](int64_t step) {
+            saver_.writer().AwaitBest(step);
+            board_.AwaitWritten();  // what is before it is not written again
+          }),
       next_waiting_(Clock::now() + kWaitingInterval) {
   if (resume == nullptr) {
     LoadInitialWeights(config.run(), graph, variables_);
