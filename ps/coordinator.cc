@@ -66,7 +66,9 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
   progress_.Restore(resumed_->progress());
   decisions_.Restore(resumed_->decisions());
   saver_.Restore(*resume);
-  if (!saver_.lost().empty()) reporter.Warning(saver_.lost());
+  for (const std::string& text : {saver_.lost(), saver_.mended()}) {
+    if (!text.empty()) reporter.Warning(text);
+  }
   nonfinite_.Restore(resumed_->skipped_in_a_row());
 }
 

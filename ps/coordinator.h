@@ -124,6 +124,7 @@ class Coordinator {
   checkpoint::State Describe() const;
   bool FitsCounters();
   bool FitsCheckpoint();
+  DueLines LinesSoFar() const;
   void GoOn();
   // coordinator_members.cc
   void StartIfReady();

@@ -49,6 +49,12 @@ void SafetensorsReader::ReadBytes(const StoredTensor& tensor, std::span<std::byt
   ReadAt(header_.data_begin + tensor.begin, to);
 }
 
+void SafetensorsReader::ReadPiece(const StoredTensor& tensor, uint64_t at,
+                                  std::span<std::byte> to) const {
+  MUSTER_CHECK(at <= tensor.bytes() && to.size() <= tensor.bytes() - at);
+  ReadAt(header_.data_begin + tensor.begin + at, to);
+}
+
 bool SafetensorsReader::IsFloat(TensorType type) {
   return type == TensorType::kF32 || type == TensorType::kBF16 || type == TensorType::kF16 ||
          type == TensorType::kF64;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string_view>
 #include <tuple>
@@ -15,6 +14,7 @@
 #include "common/checkpoint/early_stop.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/resumable_config.h"
+#include "common/checkpoint/run_mark.h"
 #include "common/config/config.h"
 #include "launch/text/console.h"
 #include "launch/text/units.h"
@@ -123,29 +123,18 @@ void ResumeOrBegin(LaunchArguments& arguments) {
   if (fs::exists(path, ignored)) PutAside(RunDir::Resume(path));
 }
 
-bool IsComplete(const RunDir& dir, const config::Config& config) {
-  constexpr std::streamoff kLongest = 1 << 20;  // of a line
-  std::ifstream file(dir.MetricsPath(), std::ios::binary | std::ios::ate);
-  file.seekg(std::max<std::streamoff>(0, std::streamoff(file.tellg()) - kLongest));
-  std::string text, last;
-  while (std::getline(file, text)) last = std::move(text);
-  const auto line = nlohmann::json::parse(last, nullptr, /*allow_exceptions=*/false);
-  if (!line.is_object() || line.value("final", false) != true ||
-      line.value("reason", std::string()) != "completed" || !HasCheckpoints(dir)) {
-    return false;
-  }
-  const checkpoint::State state = NewestState(dir.path());
-  return !state.progress().stop_reason().empty() ||
-         state.step() >= PlanSteps(config, state.plan().train_samples()).total_steps;
-}
-
-RunDir TakeUp(LaunchArguments& arguments) {
+RunDir TakeUp(const LaunchArguments& arguments) {
   RefuseSeries(arguments.resume);
   RunDir dir = RunDir::Resume(arguments.resume);
+  RequireOwnCheckpoints(dir.path());
+  return dir;
+}
+
+void KeepConfig(const RunDir& dir, LaunchArguments& arguments) {
   arguments.config_path = dir.ConfigPath();
   std::error_code ignored;
   const bool config = std::filesystem::exists(dir.ConfigPath(), ignored);
-  if (!HasCheckpoints(dir) && config) return dir;
+  if (!HasCheckpoints(dir) && config) return;
   // What it was started with may say less: with batch_per_worker the batch follows the workers.
   const std::string text =
       "# Written by muster launch --resume: the config of the run as its checkpoint holds it.\n" +
@@ -153,7 +142,6 @@ RunDir TakeUp(LaunchArguments& arguments) {
   std::ostringstream before;
   before << std::ifstream(dir.ConfigPath()).rdbuf();
   if (before.str() != text) WriteFileAtomically(dir.ConfigPath(), text);
-  return dir;
 }
 
 std::string CheckTakenUp(const RunDir& dir, const config::Config& config) {

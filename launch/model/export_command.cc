@@ -16,8 +16,7 @@ namespace muster {
 namespace {
 
 void WriteSafetensors(const SafetensorsReader& model, const std::string& path) {
-  SafetensorsWriter writer(path,
-                           LayOutSafetensors(model.header().tensors, model.header().metadata));
+  SafetensorsWriter writer(path, model.header());
   std::vector<std::byte> bytes;
   for (const StoredTensor& tensor : writer.header().tensors) {
     bytes.resize(tensor.bytes());
@@ -45,7 +44,7 @@ Graph NetworkOf(const SafetensorsReader& model, const ExportArguments& arguments
 }  // namespace
 
 std::vector<std::string> ExportModel(const ExportArguments& arguments) {
-  CheckOutputFile(arguments.out, arguments.force);
+  CheckOutputFile(arguments.out, arguments.force, arguments.from);
   const OpenedModel opened = OpenModel(arguments.from, arguments.choice);
   const SafetensorsReader& model = opened.file;
   if (arguments.format == "safetensors") {

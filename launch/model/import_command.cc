@@ -8,19 +8,21 @@
 #include "common/model/write_model.h"
 #include "launch/model/output_file.h"
 #include "launch/model/tensor_names.h"
+#include "launch/model/whole_model.h"
 #include "launch/text/units.h"
 #include "proto/config.pb.h"
 
 namespace muster {
 
 std::vector<std::string> ImportModel(const ImportArguments& arguments) {
-  CheckOutputFile(arguments.out, arguments.force);
+  CheckOutputFile(arguments.out, arguments.force, arguments.file);
   config::Config config = LoadConfig(arguments.config_path, arguments.settings);
   ResolveForMachine(config, AvailableCores());
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
   LoadOptions options{.skip_mismatched = arguments.skip_mismatched};
   if (!arguments.names.empty()) options.names = ReadTensorNames(arguments.names);
   const SafetensorsReader file(arguments.file);
+  RequireWholeModel(file);
   Arena weights(graph.arena_floats());
   const WeightsMatch match = LoadWeights(file, graph, options, weights.floats());
   Metadata metadata = ModelMetadata(config, graph, {});

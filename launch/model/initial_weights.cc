@@ -4,6 +4,7 @@
 
 #include "common/model/load_weights.h"
 #include "common/model/model_metadata.h"
+#include "launch/model/whole_model.h"
 #include "launch/text/units.h"
 #include "proto/config.pb.h"
 
@@ -12,6 +13,7 @@ namespace muster {
 std::vector<std::string> DescribeInitialWeights(const config::Run& run, const Graph& graph) {
   if (run.initial_weights().empty()) return {};
   const SafetensorsReader file(run.initial_weights());
+  RequireWholeModel(file);
   const WeightsMatch match = MatchWeights(file, graph, {.skip_mismatched = run.skip_mismatched()});
   const auto step = StepOf(file.header().metadata);
   std::vector<std::string> lines{fmt::format(

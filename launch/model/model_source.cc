@@ -7,6 +7,7 @@
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/model/model_metadata.h"
 #include "launch/model/checkpoint_model.h"
+#include "launch/model/whole_model.h"
 
 namespace muster {
 namespace {
@@ -34,6 +35,7 @@ OpenedModel OfFile(const std::string& path, const ModelChoice& choice) {
     HeldFile held = HeldFile::Of(path);
     OpenedModel model{path, std::move(held), SafetensorsReader(path)};
     if (attempt < kAttempts && !model.held.IsAt(path)) continue;  // replaced between the two
+    RequireWholeModel(model.file);
     CheckChoice(model, choice);
     return model;
   }
