@@ -1,4 +1,4 @@
-"""Which steps TensorBoard shows of a run directory, read without TensorBoard."""
+"""Which steps the event files of a run directory hold, read without TensorBoard."""
 import collections
 import os
 
@@ -44,16 +44,13 @@ def records(path):
 
 
 def shown(folder):
-    """What TensorBoard shows: of each tag its steps. One that is there twice is an error."""
+    """Of each tag its steps, as they lie on the disk. One that is there twice is an error."""
     steps = collections.defaultdict(list)
     for name in sorted(os.listdir(folder)):
         if not name.startswith("events.out.tfevents."):
             continue
         for event, summaries in records(f"{folder}/{name}"):
             step = event.get(2, 0)
-            if 7 in event and dict(fields(event[7])).get(1) == 1:  # a server's start
-                steps = collections.defaultdict(
-                    list, {tag: [s for s in old if s < step] for tag, old in steps.items()})
             for summary in summaries:
                 for number, value in fields(summary):
                     tag = dict(fields(value)).get(1, b"").decode() if number == 1 else "_"

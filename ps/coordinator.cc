@@ -53,7 +53,10 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
       deadlines_(config.deadlines()),
       checkpoints_(
           config, variables_, pool_, reporter, resume, [this] { return Describe(); },
-          [this](int64_t step) { saver_.writer().AwaitBest(step); }),
+          [this](int64_t step) {
+            saver_.writer().AwaitBest(step);
+            board_.AwaitWritten();  // what is before it is not written again
+          }),
       next_waiting_(Clock::now() + kWaitingInterval) {
   if (resume == nullptr) {
     LoadInitialWeights(config.run(), graph, variables_);
@@ -65,7 +68,9 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
   progress_.Restore(resumed_->progress());
   decisions_.Restore(resumed_->decisions());
   saver_.Restore(*resume);
-  if (!saver_.lost().empty()) reporter.Warning(saver_.lost());
+  for (const std::string& text : {saver_.lost(), saver_.mended()}) {
+    if (!text.empty()) reporter.Warning(text);
+  }
   nonfinite_.Restore(resumed_->skipped_in_a_row());
 }
 

@@ -129,6 +129,7 @@ class Coordinator {
   bool FitsCounters();
   bool FitsCheckpoint();
   void CompareArithmetic();
+  DueLines LinesSoFar() const;
   void GoOn();
   // coordinator_members.cc
   void StartIfReady();

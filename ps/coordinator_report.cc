@@ -25,7 +25,7 @@ void Coordinator::ReportStep(int64_t steps_done) {
     reporter_.Log(line);
     board_.Log(line);
     watch_.Log(line);
-    if (const auto trouble = board_.TakeTrouble()) reporter_.Warning(*trouble);
+    while (const auto trouble = board_.TakeTrouble()) reporter_.Warning(*trouble);
   }
   if (LiveLineIsDue()) reporter_.Progress(progress_.LiveLine());
 }

@@ -89,9 +89,21 @@ void Coordinator::CompareArithmetic() {
   reporter_.Warning(text);
 }
 
+// Of metrics.jsonl, whatever the run's length was before.
+DueLines Coordinator::LinesSoFar() const {
+  DueLines due{.step = step_, .evaluated = resumed_->evaluated()};
+  const int64_t every = config_.run().log_every_steps();
+  for (int64_t step = every; step <= step_; step += every) due.logs.push_back(step);
+  for (int64_t step = 1; step <= step_; ++step) {
+    const bool due_there = step < step_ ? evaluator_.IsRegularAfter(step - 1) : due.evaluated;
+    if (due_there) due.evaluations.push_back(step);
+  }
+  return due;
+}
+
 // All are ready: the evaluation that had not ended, then the next step.
 void Coordinator::GoOn() {
-  reporter_.CutMetrics();
+  reporter_.CutMetrics(LinesSoFar());
   reporter_.GoOn(step_);
   const bool over = IsOver();
   const bool pending =

@@ -2,6 +2,7 @@
 
 #include "common/base/log.h"
 #include "common/model/load_weights.h"
+#include "common/model/whole_file.h"
 #include "proto/config.pb.h"
 
 namespace muster {
@@ -9,6 +10,7 @@ namespace muster {
 void LoadInitialWeights(const config::Run& run, const Graph& graph, Variables& variables) {
   if (run.initial_weights().empty()) return;
   const SafetensorsReader file(run.initial_weights());
+  RequireWhole(file);
   const WeightsMatch match =
       LoadWeights(file, graph, {.skip_mismatched = run.skip_mismatched()}, variables.Weights(0));
   RequireFinite(file.path(), graph, match, variables.Weights(0));

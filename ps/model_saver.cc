@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "common/base/arena.h"
 #include "common/base/error.h"
@@ -10,6 +11,7 @@
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/model/load_weights.h"
 #include "common/model/torch_tensors.h"
+#include "common/model/whole_file.h"
 #include "ps/checkpoint_arenas.h"
 
 namespace muster {
@@ -33,16 +35,21 @@ void ModelSaver::Restore(const ResumePoint& resume) {
                  .test_accuracy = kept.best_accuracy()};
   const checkpoint::Evaluated& last = kept.last_evaluation();
   if (last.step() == best.step) best.test_loss = last.loss();
+  const std::string &dir = config_.run().dir(), file = dir + "/best.safetensors";
+  std::error_code ignored;
+  const std::string damage = std::filesystem::exists(file, ignored) ? DamageOf(file) : "";
   const std::optional<int64_t> there = writer_.StepOfBest();
   if (there == best.step) return writer_.KeepBest(best);
   if (there && *there > best.step) return;  // a later one was better, and will be made again
-  if (WriteBestAgain(resume, best)) return;
-  const std::string& dir = config_.run().dir();
+  if (WriteBestAgain(resume, best)) {
+    if (!damage.empty()) mended_ = damage + "; it is written again";
+    return;
+  }
   lost_ = fmt::format(
-      "{}/best.safetensors: the weights of the best evaluation, at step {} ({:.2f} %), are in no "
+      "{}: the weights of the best evaluation, at step {} ({:.2f} %), are in no "
       "file and in no checkpoint that is left; the run can be repeated with the same bits: muster "
       "launch {}/config.txtpb",
-      dir, best.step, 100 * kept.best_accuracy(), dir);
+      damage.empty() ? file : damage, best.step, 100 * kept.best_accuracy(), dir);
   LogWarning("{}", lost_);
 }
 

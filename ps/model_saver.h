@@ -38,11 +38,13 @@ class ModelSaver {
   // server has nothing to do. Writing them costs the loop nothing.
   void OnEvaluated(int64_t step);
   // A run goes on from here: writes the best weights again, if it ended before they were in its
-  // directory, from checkpoint.save_to or a checkpoint that has them.
+  // directory or they are damaged, from checkpoint.save_to or a checkpoint that has them.
   void Restore(const ResumePoint& resume);
   // What is to be said of the best weights so far, if a run that was resumed has them nowhere; ""
   // if it has, or a later evaluation was better.
   const std::string& lost() const { return lost_; }
+  // What Restore has mended; or "".
+  const std::string& mended() const { return mended_; }
   // The run is over, and W(step) is what it reached. Nothing is updated any more.
   void SaveLast(int64_t step);
 
@@ -61,7 +63,7 @@ class ModelSaver {
   const Variables& variables_;
   const Progress& progress_;
   const bool evaluate_only_;
-  std::string lost_;
+  std::string lost_, mended_;
   ModelWriter writer_;
 };
 

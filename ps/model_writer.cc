@@ -11,6 +11,7 @@
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/resource_limits.h"
+#include "common/model/whole_file.h"
 #include "common/model/write_model.h"
 #include "common/tensors/safetensors_reader.h"
 #include "ps/variables.h"
@@ -83,6 +84,7 @@ std::optional<int64_t> ModelWriter::StepOfBest(const std::string& folder) const 
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return std::nullopt;
   try {
+    RequireWhole(SafetensorsReader(path));
     // A run's directory may have another name by now.
     if (folder == config_.run().dir()) return StepOf(SafetensorsReader(path).header().metadata);
     const std::optional<Metadata> metadata = MetadataOfRun(config_.run().dir(), path);

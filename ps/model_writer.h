@@ -40,7 +40,7 @@ class ModelWriter {
   void WriteLast(const std::string& file, std::span<const float> weights, const ModelInfo& info);
 
   // A run that goes on: of which step the file of the best weights is in the run directory, or in
-  // `folder`; nothing if there is none of this run.
+  // `folder`; nothing if there is none of this run that is whole.
   std::optional<int64_t> StepOfBest() const { return StepOfBest(config_.run().dir()); }
   std::optional<int64_t> StepOfBest(const std::string& folder) const;
   // They are the best so far, and stay.

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <system_error>
 #include <utility>
 
@@ -27,16 +28,10 @@ std::string Dump(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-// Where the last whole line of a file ends; what follows was cut off.
-int64_t EndOfLines(const std::string& path, int64_t size) {
-  constexpr int64_t kLongest = 1 << 20;  // of a line
-  const int64_t from = std::max<int64_t>(0, size - kLongest);
-  std::string tail(static_cast<size_t>(size - from), '\0');
-  std::ifstream file(path);
-  file.seekg(from);
-  file.read(tail.data(), static_cast<std::streamsize>(tail.size()));
-  const size_t end = tail.find_last_of('\n');
-  return end == std::string::npos ? from : from + static_cast<int64_t>(end) + 1;
+std::string ReadAll(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
 }
 
 constexpr auto kMust = EventPipe::Priority::kMust;
@@ -61,28 +56,64 @@ void Reporter::Open() {
               resumed_ ? "opened" : "created", ErrorText(errno));
 }
 
-void Reporter::CutMetrics() {
+void Reporter::CutMetrics(const DueLines& due) {
   if (!resumed_ || metrics_fd_ < 0) return;
   struct stat status {};
   if (::fstat(metrics_fd_, &status) != 0) status.st_size = 0;
-  metrics_bytes_ = std::min<int64_t>(resumed_->bytes(), status.st_size);
-  if (metrics_bytes_ < resumed_->bytes()) {
-    metrics_bytes_ = EndOfLines(metrics_path_, status.st_size);
-    Warning(
-        fmt::format("{} has {} bytes, but had {} when the checkpoint was written: the lines "
-                    "between are lost",
-                    metrics_path_, status.st_size, resumed_->bytes()));
-  }
+  unwritten_ = resumed_->unwritten();
+  metrics_bytes_ = resumed_->bytes();
+  const bool as_it_was = resumed_->has_xxh3() && status.st_size >= metrics_bytes_ &&
+                         HashOfStart(metrics_path_, metrics_bytes_).value() == resumed_->xxh3();
+  if (!as_it_was) metrics_bytes_ = FindCut(due);
   const MetricsEvents told = ReadMetricsEvents(metrics_path_, metrics_bytes_);
   restarts_ = told.restarts;
   if (status.st_size > metrics_bytes_ && ::ftruncate(metrics_fd_, metrics_bytes_) != 0) {
     throw Error(ExitCode::kFailure, "{}: cannot be cut to {} bytes: {}", metrics_path_,
                 metrics_bytes_, ErrorText(errno));
   }
-  unwritten_ = resumed_->unwritten();
+  metrics_hash_ = HashOfStart(metrics_path_, metrics_bytes_);
   for (const std::string& line : told.undone) {
     if (unwritten_.find(line) == std::string::npos) unwritten_ += line;
   }
+}
+
+// The file is not the one that the checkpoint knows; or the checkpoint is of a version that kept no
+// hash.
+int64_t Reporter::FindCut(const DueLines& due) {
+  const std::string text = ReadAll(metrics_path_);
+  const std::string_view whole = text;
+  const size_t bytes = KeptLinesOf(whole, due).bytes;
+  std::istringstream lines(std::exchange(unwritten_, ""));
+  for (std::string line; std::getline(lines, line);) {  // there may have been room again
+    line += '\n';
+    if (whole.substr(0, bytes).find(line) == std::string_view::npos) unwritten_ += line;
+  }
+  const bool expected = !resumed_->has_xxh3() && static_cast<int64_t>(bytes) == resumed_->bytes();
+  if (!expected && bytes < whole.size()) PutAside(whole.substr(bytes));
+  std::string lacking = LackingText(due, KeptLinesOf(text.substr(0, bytes) + unwritten_, due));
+  if (lacking.empty()) return static_cast<int64_t>(bytes);
+  lacking = fmt::format(
+      "{}: is not as the run left it: {}; the weights are whole, and the run goes on, but these "
+      "lines come back only if it is repeated from its config",
+      metrics_path_, lacking);
+  LogWarning("{}", lacking);
+  Warning(lacking);
+  return static_cast<int64_t>(bytes);
+}
+
+// Whoever changed the file may want what is in it.
+void Reporter::PutAside(std::string_view lines) {
+  const std::string path =
+      std::filesystem::path(metrics_path_).replace_filename("metrics-cut.jsonl");
+  std::ofstream file(path, std::ios::binary | std::ios::app);
+  file << lines << std::flush;
+  if (!file) {
+    throw Error(ExitCode::kFailure,
+                "{}: is not as the run left it, and what is to be cut off cannot be kept in {}: {}",
+                metrics_path_, path, ErrorText(errno));
+  }
+  LogWarning("{}: is not as the run left it: what was behind the checkpoint is in {}",
+             metrics_path_, path);
 }
 
 void Reporter::GoOn(int64_t from_step) {
@@ -124,6 +155,7 @@ void Reporter::WriteUnwritten() {
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) break;
     metrics_bytes_ += n;
+    metrics_hash_.Add(std::string_view(unwritten_).substr(0, static_cast<size_t>(n)));
     unwritten_.erase(0, static_cast<size_t>(n));
   }
   const bool new_trouble = metrics_trouble_.empty() && !unwritten_.empty();
@@ -160,6 +192,7 @@ checkpoint::Metrics Reporter::KeepMetrics() const {
   checkpoint::Metrics kept;
   kept.set_bytes(metrics_bytes_);
   kept.set_unwritten(unwritten_);
+  kept.set_xxh3(metrics_hash_.value());
   return kept;
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "proto/checkpoint.pb.h"
 #include "proto/events.pb.h"
 #include "ps/event_pipe.h"
+#include "ps/kept_lines.h"
 #include "ps/restart_record.h"
 
 namespace muster {
@@ -37,8 +39,10 @@ class Reporter {
   void Metrics(const events::SharesChanged& change);
 
   // The run that was resumed goes on indeed: cuts metrics.jsonl to what it was then, so that it has
-  // every step once. Lines of events stay: what happened has happened. Throws Error(kFailure).
-  void CutMetrics();
+  // every step once. Lines of events stay: what happened has happened. If the file is not as the
+  // run left it, `due` tells where it is cut, a Warning what it lacks, and what is cut off goes to
+  // metrics-cut.jsonl. Throws Error(kFailure).
+  void CutMetrics(const DueLines& due);
   // What of metrics.jsonl belongs to this moment.
   checkpoint::Metrics KeepMetrics() const;
   // Servers of this run that were lost before this one, of which metrics.jsonl does not tell yet.
@@ -77,6 +81,8 @@ class Reporter {
  private:
   void Append(const nlohmann::ordered_json& line);
   void Open();
+  int64_t FindCut(const DueLines& due);
+  void PutAside(std::string_view lines);
   void WriteUnwritten();
   void WarnIfRemoved();
 
@@ -84,6 +90,7 @@ class Reporter {
   const std::optional<checkpoint::Metrics> resumed_;
   int metrics_fd_ = -1;
   int64_t metrics_bytes_ = 0;  // in the file
+  RunningHash metrics_hash_;   // of them
   std::string unwritten_;      // what comes after them
   std::string metrics_trouble_;
   bool removal_reported_ = false;

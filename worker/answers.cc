@@ -12,6 +12,7 @@
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
 #include "common/model/load_weights.h"
+#include "common/model/whole_file.h"
 #include "proto/config.pb.h"
 #include "worker/data/dataset.h"
 #include "worker/device.h"
@@ -66,7 +67,9 @@ void PrintPredictions(const WorkerArguments& arguments) {
   const Dataset& set = arguments.training_set ? *data.train : *data.test;
   const std::vector<int64_t> samples = ParseNumberList("--predict", arguments.predict, set.size());
   Arena weights(graph.arena_floats());
-  (void)LoadWeights(SafetensorsReader(arguments.weights), graph, {}, weights.floats());
+  const SafetensorsReader file(arguments.weights);
+  RequireWhole(file);
+  (void)LoadWeights(file, graph, {}, weights.floats());
   const WorkerDevice device = MakeWorkerDevice(config, 0);
   std::string lines;
   PredictSamples(config, graph, *device.backend, weights.floats(), set, samples,

@@ -69,6 +69,17 @@ void AtomicFile::Write(std::span<const std::byte> bytes) {
   }
 }
 
+void AtomicFile::Overwrite(uint64_t at, std::span<const std::byte> bytes) {
+  MUSTER_CHECK(fd_.valid() && at + bytes.size() <= written_);
+  while (!bytes.empty()) {
+    const ssize_t n = ::pwrite(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(at));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) Fail("be written");
+    bytes = bytes.subspan(static_cast<size_t>(n));
+    at += static_cast<uint64_t>(n);
+  }
+}
+
 void AtomicFile::Commit() {
   MUSTER_CHECK(fd_.valid());
   if (reserved_ > written_ && ::ftruncate(fd_.get(), static_cast<off_t>(written_)) != 0) {

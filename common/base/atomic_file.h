@@ -24,6 +24,8 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
 
   void Write(std::span<const std::byte> bytes);
+  // What has been written already, from this place on.
+  void Overwrite(uint64_t at, std::span<const std::byte> bytes);
   uint64_t written() const { return written_; }
   // Syncs the file, renames it, and syncs the directory. Nothing is written after that.
   void Commit();

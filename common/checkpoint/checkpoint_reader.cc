@@ -13,6 +13,7 @@
 
 #include "common/base/error.h"
 #include "common/base/log.h"
+#include "common/checkpoint/run_mark.h"
 #include "common/checkpoint/state_file.h"
 
 namespace muster {
@@ -69,7 +70,7 @@ std::string OneOf(const std::map<std::string, std::string>& values, const std::s
 
 std::string CheckpointsFolder(const std::string& run_dir) { return run_dir + "/checkpoints"; }
 
-checkpoint::State ReadCheckpointState(const std::string& folder) {
+checkpoint::State ReadAnyState(const std::string& folder) {
   const std::string file = folder + "/" + kStateFile;
   checkpoint::State state = ParseStateFile(file, ReadWholeFile(file));
   CheckNumbers(file, state);
@@ -77,14 +78,15 @@ checkpoint::State ReadCheckpointState(const std::string& folder) {
   if (name != inside) {
     throw Error(ExitCode::kData, "{}: is the state of {}: expected that of {}", file, inside, name);
   }
-  const fs::path run_id = fs::path(folder).parent_path() / kRunIdFile;
-  std::error_code ignored;
-  if (!fs::exists(run_id, ignored)) return state;
-  if (const std::string expected = ReadWholeFile(run_id); state.run_id() != expected) {
-    throw Error(ExitCode::kData, "{}: is of another run: expected that of run {}, got {}", file,
-                Printable(expected), Printable(state.run_id()));
-  }
   return state;
+}
+
+checkpoint::State ReadCheckpointState(const std::string& folder) {
+  checkpoint::State state = ReadAnyState(folder);
+  const std::string expected = ExpectedRunId(folder);
+  if (expected.empty() || state.run_id() == expected) return state;
+  throw Error(ExitCode::kData, "{}/{}: is of another run: expected that of run {}, got {}", folder,
+              kStateFile, expected, state.run_id());
 }
 
 std::map<std::string, std::string> TensorMetadata(const checkpoint::State& state) {

@@ -15,9 +15,6 @@ namespace muster {
 inline constexpr const char* kStateFile = "state.pb";
 inline constexpr const char* kTensorFile = "tensors.safetensors";
 
-// Beside the checkpoints: whose they are. None that is another run's is taken for one of this run.
-inline constexpr const char* kRunIdFile = "run_id";
-
 // Where the checkpoints of a run are.
 std::string CheckpointsFolder(const std::string& run_dir);
 
@@ -25,6 +22,8 @@ std::string CheckpointsFolder(const std::string& run_dir);
 // Error(kData) that names the file and what is wrong with it, and Error(kUsage) for a newer version
 // of the format.
 checkpoint::State ReadCheckpointState(const std::string& folder);
+// The same, whichever run it is of.
+checkpoint::State ReadAnyState(const std::string& folder);
 
 // What makes a tensor file one of this checkpoint: its metadata.
 std::map<std::string, std::string> TensorMetadata(const checkpoint::State& state);

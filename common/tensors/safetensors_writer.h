@@ -6,16 +6,19 @@
 #include <string>
 
 #include "common/base/atomic_file.h"
+#include "common/tensors/contents_hash.h"
 #include "common/tensors/safetensors_header.h"
 
 namespace muster {
 
-// Tensor by tensor, in the order of the header, so that nobody needs to hold all of them. Throws
+// Tensor by tensor, in the order of the header, so that nobody needs to hold all of them. The
+// metadata get the contents_hash of what was written. Throws
 // Error(kFailure) as AtomicFile does; without Commit nothing is left behind.
 class SafetensorsWriter {
  public:
-  // Takes the room of the whole file from the disk and writes the header.
-  SafetensorsWriter(const std::string& path, SafetensorsHeader header);
+  // Lays the tensors out anew, takes the room of the whole file from the disk and writes the
+  // header.
+  SafetensorsWriter(const std::string& path, const SafetensorsHeader& header);
 
   const SafetensorsHeader& header() const { return header_; }
   // The next tensor of the header, all of it.
@@ -27,6 +30,7 @@ class SafetensorsWriter {
   const SafetensorsHeader header_;
   AtomicFile file_;
   size_t next_ = 0;
+  TensorHashes hashes_;  // of the tensors so far
 };
 
 }  // namespace muster

@@ -20,6 +20,7 @@
 #include "common/config/instruction_set.h"
 #include "common/graph/graph.h"
 #include "launch/gpu/job_cards.h"
+#include "launch/job/complete_run.h"
 #include "launch/job/resume_run.h"
 #include "launch/job/run_job.h"
 #include "launch/job/save_to.h"
@@ -197,15 +198,15 @@ int RunLaunch(const LaunchArguments& as_asked) {
   LaunchArguments arguments = as_asked;
   std::optional<RunDir> resumed;
   if (arguments.resume_or_begin) ResumeOrBegin(arguments);
-  if (!arguments.resume.empty()) resumed = TakeUp(arguments);
+  if (!arguments.resume.empty()) {
+    resumed = TakeUp(arguments);
+    if (const auto end = EndIfComplete(*resumed, arguments.settings)) return static_cast<int>(*end);
+    KeepConfig(*resumed, arguments);
+  }
   PreparedJob job = Prepare(arguments, /*dry=*/false);
   if (resumed) {
     job.resume_remark = CheckTakenUp(*resumed, job.config);
     PlanTrace(*resumed, arguments.settings, job.config);
-  }
-  if (resumed && arguments.resume_or_begin && IsComplete(*resumed, job.config)) {
-    PrintResult("The run in " + resumed->shown() + " is complete: nothing is left to do");
-    return 0;
   }
   CheckPrograms(arguments);
   const uint32_t workers = job.config.cluster().workers();
@@ -253,8 +254,8 @@ int DryRun(const LaunchArguments& arguments) {
     return static_cast<int>(error.code());
   }
   if (data.problem.empty() || job.config.data().dir().empty()) return 0;
-  PrintError(fmt::format("muster: error: a run would end here: {}{}\n", data.problem,
-                         job.data_hint));
+  PrintError(
+      fmt::format("muster: error: a run would end here: {}{}\n", data.problem, job.data_hint));
   return static_cast<int>(data.code);
 }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string_view>
 #include <tuple>
@@ -15,7 +14,9 @@
 #include "common/checkpoint/early_stop.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/resumable_config.h"
+#include "common/checkpoint/run_mark.h"
 #include "common/config/config.h"
+#include "launch/job/resume_place.h"
 #include "launch/job/save_to.h"
 #include "launch/model/directory_hint.h"
 #include "launch/text/console.h"
@@ -60,18 +61,6 @@ struct Reach {
   int64_t done = 0, total = 0;
 };
 
-// Of its directory, or of checkpoint.save_to if that has a newer one.
-checkpoint::State NewestOf(const RunDir& dir, const SavePlace& place) {
-  const std::string newest = NewestPlace(dir.path(), place);
-  if (newest == dir.path() || !HasCheckpoints(dir)) return NewestState(newest);
-  try {
-    return NewestState(newest);
-  } catch (const Error& error) {
-    if (error.code() != ExitCode::kData) throw;
-    return NewestState(dir.path());  // older, but whole
-  }
-}
-
 Reach ReachOf(const RunDir& dir, const config::Config& config) {
   const SavePlace place = PlaceOf(dir, config);
   if (NewestPlace(dir.path(), place).empty()) return {};
@@ -87,30 +76,10 @@ Reach ReachOf(const RunDir& dir, const config::Config& config) {
     text += fmt::format(" or {}", CheckpointsFolder(place.folder));
     if (!ListCheckpoints(place.folder).empty()) text += ", where those of another run are";
   }
-  throw Error(ExitCode::kUsage,
+  throw Error(ExitCode::kData,
               "{}): there is nothing to resume{}; the run can be done again, with the same bits: "
               "muster launch {}/config.txtpb",
               text, IfGone(place), dir.shown());
-}
-
-// Its config says where its newest checkpoint may be, unless --save-to does. Never the older one of
-// two.
-SavePlace PlaceToResume(const RunDir& dir, const std::vector<Setting>& settings) {
-  const SavePlace so_far = SavePlaceOf(dir.path());
-  SavePlace place = so_far;
-  for (const Setting& one : settings) {
-    if (one.path == "checkpoint.save_to") place.folder = fs::absolute(one.value).lexically_normal();
-  }
-  if (so_far.folder.empty() || NewestPlace(dir.path(), so_far) != so_far.folder) return place;
-  const CheckpointName newest = ListCheckpoints(so_far.folder).front();
-  if (HasCheckpointsElsewhere(dir.path(), place) &&
-      newest <= ListCheckpoints(place.folder).front()) {
-    return place;
-  }
-  throw Error(ExitCode::kUsage,
-              "--resume {}: the newest checkpoint of this run is in {}, its checkpoint.save_to so "
-              "far: expected no --save-to, or that one, got {}",
-              dir.shown(), so_far.folder, place.folder);
 }
 
 bool Names(const std::vector<Setting>& settings, std::string_view path) {
@@ -169,50 +138,34 @@ void ResumeOrBegin(LaunchArguments& arguments) {
   if (fs::exists(path, ignored)) PutAside(RunDir::Resume(path));
 }
 
-bool IsComplete(const RunDir& dir, const config::Config& config) {
-  constexpr std::streamoff kLongest = 1 << 20;  // of a line
-  std::ifstream file(dir.MetricsPath(), std::ios::binary | std::ios::ate);
-  file.seekg(std::max<std::streamoff>(0, std::streamoff(file.tellg()) - kLongest));
-  std::string text, last;
-  while (std::getline(file, text)) last = std::move(text);
-  const auto line = nlohmann::json::parse(last, nullptr, /*allow_exceptions=*/false);
-  if (!line.is_object() || line.value("final", false) != true ||
-      line.value("reason", std::string()) != "completed" ||
-      NewestPlace(dir.path(), PlaceOf(dir, config)).empty()) {
-    return false;
-  }
-  const checkpoint::State state = NewestOf(dir, PlaceOf(dir, config));
-  return !state.progress().stop_reason().empty() ||
-         state.step() >= PlanSteps(config, state.plan().train_samples()).total_steps;
-}
-
-RunDir TakeUp(LaunchArguments& arguments) {
+RunDir TakeUp(const LaunchArguments& arguments) {
   RequireRun(arguments.resume);
   RunDir dir = RunDir::Resume(arguments.resume);
+  RequireOwnCheckpoints(dir.path());
+  return dir;
+}
+
+void KeepConfig(const RunDir& dir, LaunchArguments& arguments) {
   arguments.config_path = dir.ConfigPath();
   const SavePlace place = PlaceToResume(dir, arguments.settings);
-  const std::string newest = NewestPlace(dir.path(), place);
-  if (newest.empty()) {
+  if (NewestPlace(dir.path(), place).empty()) {
     std::error_code ignored;
     if (!fs::exists(dir.ConfigPath(), ignored)) NoCheckpoint(dir.shown(), {});
-    return dir;
+    return;
   }
   // What it was started with may say less: with batch_per_worker the batch follows the workers.
-  config::Config config = ParseKeptConfig(NewestOf(dir, place).config());
-  if (!place.folder.empty()) config.mutable_checkpoint()->set_save_to(place.folder);
   const std::string text =
       "# Written by muster launch --resume: the config of the run as its checkpoint holds it.\n" +
-      ConfigText(config);
+      ConfigToResume(dir, place);
   std::ostringstream before;
   before << std::ifstream(dir.ConfigPath()).rdbuf();
-  if (before.str() == text) return dir;
+  if (before.str() == text) return;
   try {
     WriteFileAtomically(dir.ConfigPath(), text);
   } catch (const Error&) {  // a full disk, which is spoken of when the job's own config is written
     arguments.held_config = std::make_shared<HeldFile>(HeldFile::OfText(text));
     arguments.config_path = arguments.held_config->path();
   }
-  return dir;
 }
 
 std::string CheckTakenUp(const RunDir& dir, const config::Config& config) {

@@ -16,13 +16,13 @@ namespace muster {
 // checkpoints are kept.
 void ResumeOrBegin(LaunchArguments& arguments);
 
-// The run reached its end, and has written its last line.
-bool IsComplete(const RunDir& dir, const config::Config& config);
+// Takes the directory of the run; nothing in it changes. Throws Error(kUsage): there is no such
+// run, no checkpoint, or somebody uses it; and Error(kData) if the checkpoints are another run's.
+RunDir TakeUp(const LaunchArguments& arguments);
 
-// Takes the directory of the run, and makes its config, as the newest checkpoint holds it, that of
-// the job. Throws Error: kUsage where there is no such run, or somebody uses it, and kData where it
-// has no checkpoint.
-RunDir TakeUp(LaunchArguments& arguments);
+// Makes the config of the run, as its newest checkpoint holds it, that of its directory and of the
+// job.
+void KeepConfig(const RunDir& dir, LaunchArguments& arguments);
 
 // Throws Error(kUsage) if the run cannot go on with this config, which settings have changed.
 // Returns a remark for the header: what it goes on from.

@@ -10,6 +10,7 @@
 #include "common/base/pattern.h"
 #include "common/base/resource_limits.h"
 #include "common/checkpoint/list_checkpoints.h"
+#include "common/checkpoint/run_mark.h"
 
 namespace muster {
 namespace {
@@ -91,7 +92,8 @@ RunDir RunDir::Open(const std::string& path) {
   RunDir dir(path, created);
   CheckUnused(path);  // with the lock: no launcher is about to write the first line
   std::error_code ignored;
-  fs::remove(dir.MetricsPath(), ignored);  // if it is there at all, it is empty
+  fs::remove(dir.MetricsPath(), ignored);                  // if it is there at all, it is empty
+  fs::remove(fs::path(dir.path()) / kRunIdFile, ignored);  // of a run whose rest was moved away
   return dir;
 }
 

@@ -14,6 +14,7 @@
 #include "common/base/file_lock.h"
 #include "common/base/resource_limits.h"
 #include "common/checkpoint/list_checkpoints.h"
+#include "common/checkpoint/run_mark.h"
 #include "launch/job/job_token.h"
 #include "launch/runs/save_place.h"
 
@@ -49,7 +50,8 @@ bool IsInside(const fs::path& path, const fs::path& folder) {
 // The first thing of a run that lies there; "" if there is none.
 std::string FileOfARun(const std::string& folder) {
   std::error_code ignored;
-  if (!ListCheckpoints(folder).empty() || !RunIdIn(folder).empty()) return "checkpoints";
+  if (!ListCheckpoints(folder).empty() || !RunIdIn(CheckpointsFolder(folder)).empty())
+    return "checkpoints";
   for (const char* const name : kModelFiles) {
     if (fs::exists(fs::path(folder) / name, ignored)) return name;
   }
@@ -63,8 +65,9 @@ std::string FileOfARun(const std::string& folder) {
 bool IsOwn(const std::string& file, const RunDir& dir, const config::Config& config) {
   const SavePlace place = PlaceOf(dir, config);
   if (file == "checkpoints") {
-    const std::string id = RunIdIn(place.folder);
-    return HasCheckpointsElsewhere(dir.path(), place) || (!id.empty() && id == RunIdIn(dir.path()));
+    const std::string id = RunIdIn(CheckpointsFolder(place.folder));
+    return HasCheckpointsElsewhere(dir.path(), place) ||
+           (!id.empty() && id == RunIdIn(CheckpointsFolder(dir.path())));
   }
   return std::ranges::find(kModelFiles, file) == std::end(kModelFiles) ||
          !ModelElsewhere(place, file).empty();

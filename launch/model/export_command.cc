@@ -19,8 +19,7 @@ namespace muster {
 namespace {
 
 void WriteSafetensors(const SafetensorsReader& model, const std::string& path) {
-  SafetensorsWriter writer(path,
-                           LayOutSafetensors(model.header().tensors, model.header().metadata));
+  SafetensorsWriter writer(path, model.header());
   constexpr uint64_t kBlock = 4 << 20;  // a tensor may be larger than the memory
   std::vector<std::byte> bytes;
   for (const StoredTensor& tensor : writer.header().tensors) {
@@ -52,7 +51,7 @@ Graph NetworkOf(const SafetensorsReader& model, const ExportArguments& arguments
 
 std::vector<std::string> ExportModel(const ExportArguments& arguments) {
   CheckOutputPlace(arguments.out, arguments.force);
-  CheckOutputFile(arguments.out, arguments.force);
+  CheckOutputFile(arguments.out, arguments.force, arguments.from);
   const OpenedModel opened = OpenModel(arguments.from, arguments.choice);
   const SafetensorsReader& model = opened.file;
   if (arguments.format == "safetensors") {

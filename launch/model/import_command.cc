@@ -11,6 +11,7 @@
 #include "launch/model/output_file.h"
 #include "launch/model/output_place.h"
 #include "launch/model/tensor_names.h"
+#include "launch/model/whole_model.h"
 #include "launch/text/units.h"
 #include "proto/config.pb.h"
 
@@ -18,7 +19,7 @@ namespace muster {
 
 std::vector<std::string> ImportModel(const ImportArguments& arguments) {
   CheckOutputPlace(arguments.out, arguments.force);
-  CheckOutputFile(arguments.out, arguments.force);
+  CheckOutputFile(arguments.out, arguments.force, arguments.file);
   config::Config config = LoadConfig(arguments.config_path, arguments.settings);
   ResolveForMachine(config, AvailableCores());
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
@@ -27,6 +28,7 @@ std::vector<std::string> ImportModel(const ImportArguments& arguments) {
   const std::string hint = HintForFile(arguments.file);
   if (!hint.empty()) throw Error(ExitCode::kUsage, hint);
   const SafetensorsReader file(arguments.file);
+  RequireWholeModel(file);
   Arena weights(graph.arena_floats());
   const WeightsMatch match = LoadWeights(file, graph, options, weights.floats());
   RequireFinite(arguments.file, graph, match, weights.floats(),

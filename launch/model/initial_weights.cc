@@ -7,6 +7,7 @@
 #include "common/model/load_weights.h"
 #include "common/model/model_metadata.h"
 #include "launch/model/directory_hint.h"
+#include "launch/model/whole_model.h"
 #include "launch/text/units.h"
 #include "proto/config.pb.h"
 
@@ -17,6 +18,7 @@ std::vector<std::string> DescribeInitialWeights(const config::Run& run, const Gr
   const std::string hint = HintForFile(run.initial_weights());
   if (!hint.empty()) throw Error(ExitCode::kUsage, hint);
   const SafetensorsReader file(run.initial_weights());
+  RequireWholeModel(file);
   Arena weights(graph.arena_floats());
   const WeightsMatch match =
       LoadWeights(file, graph, {.skip_mismatched = run.skip_mismatched()}, weights.floats());

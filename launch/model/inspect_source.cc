@@ -8,6 +8,7 @@
 #include "common/base/join.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/model/model_metadata.h"
+#include "common/model/whole_file.h"
 #include "launch/model/inspect_model.h"
 #include "launch/runs/run_record.h"
 #include "launch/runs/save_place.h"
@@ -29,12 +30,14 @@ std::string AccuracyText(const Metadata& metadata) {
 
 std::string FileText(const std::string& path) {
   try {
-    const Metadata metadata = SafetensorsReader(path).header().metadata;
+    const SafetensorsReader file(path);
+    RequireWhole(file);
+    const Metadata& metadata = file.header().metadata;
     const auto step = StepOf(metadata);
     return fmt::format("{}{}{}", step ? "step " + FormatCount(*step) : "of no known step",
                        IsAverage(metadata) ? ", the moving average" : "", AccuracyText(metadata));
   } catch (const Error& error) {
-    return fmt::format("cannot be read: {}", error.what());
+    return fmt::format("cannot be used: {}", error.what());
   }
 }
 

@@ -9,6 +9,7 @@
 #include "common/model/model_metadata.h"
 #include "launch/model/checkpoint_model.h"
 #include "launch/model/directory_hint.h"
+#include "launch/model/whole_model.h"
 #include "launch/runs/run_record.h"
 #include "launch/runs/save_place.h"
 
@@ -38,6 +39,7 @@ OpenedModel OfFile(const std::string& path, const ModelChoice& choice) {
     HeldFile held = HeldFile::Of(path);
     OpenedModel model{path, std::move(held), SafetensorsReader(path)};
     if (attempt < kAttempts && !model.held.IsAt(path)) continue;  // replaced between the two
+    RequireWholeModel(model.file);
     CheckChoice(model, choice);
     return model;
   }

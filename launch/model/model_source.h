@@ -24,7 +24,7 @@ struct OpenedModel {
 // tells the file; without one it is model.safetensors, or, where that is missing or older, the
 // newest checkpoint that is whole. Of a checkpoint it is what an evaluation uses: the average with
 // evaluation.use_ema, else the weights. Throws Error: kUsage for a choice that does not fit, kData
-// if it cannot be read.
+// if it cannot be read, or is damaged.
 OpenedModel OpenModel(const std::string& from, const ModelChoice& choice);
 
 // Whether `path` is not a text, as a config is, nor empty nor missing: a run directory, a

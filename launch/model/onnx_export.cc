@@ -7,6 +7,7 @@
 #include "common/base/error.h"
 #include "common/model/load_weights.h"
 #include "common/model/torch_tensors.h"
+#include "common/tensors/contents_hash.h"
 #include "launch/model/onnx_graph.h"
 #include "proto/onnx.pb.h"
 
@@ -45,7 +46,7 @@ void WriteOnnx(const SafetensorsReader& model, const Graph& graph, const std::st
   onnx.set_producer_name("muster");
   onnx.add_opset_import()->set_version(kOnnxOpset);
   for (const auto& [key, value] : model.header().metadata) {
-    if (key == "format") continue;  // of safetensors
+    if (key == "format" || key == kContentsHash) continue;  // of safetensors
     onnx::Property& property = *onnx.add_metadata_props();
     property.set_key(key);
     property.set_value(value);

@@ -11,6 +11,7 @@
 #include "common/base/error.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/resumable_config.h"
+#include "common/checkpoint/run_mark.h"
 #include "common/model/model_metadata.h"
 #include "common/tensors/safetensors_reader.h"
 #include "proto/config.pb.h"
@@ -52,16 +53,10 @@ SavePlace SavePlaceOf(const std::string& run_dir) {
   return {config.run().dir(), config.checkpoint().save_to()};
 }
 
-std::string RunIdIn(const std::string& run_dir) {
-  std::ifstream file(CheckpointsFolder(run_dir) + "/" + kRunIdFile);
-  std::string id;
-  std::getline(file, id, '\0');
-  return id;
-}
-
 bool HasCheckpointsElsewhere(const std::string& run_dir, const SavePlace& place) {
   if (place.folder.empty() || ListCheckpoints(place.folder).empty()) return false;
-  const std::string here = RunIdIn(run_dir), there = RunIdIn(place.folder);
+  const std::string here = RunIdIn(CheckpointsFolder(run_dir)),
+                    there = RunIdIn(CheckpointsFolder(place.folder));
   if (!here.empty()) return here == there;
   try {
     const std::string of = ParseKeptConfig(NewestState(place.folder).config()).run().dir();

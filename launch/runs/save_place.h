@@ -17,9 +17,6 @@ struct SavePlace {
 };
 SavePlace SavePlaceOf(const std::string& run_dir);
 
-// The words on a run's checkpoints that tell them from those of other runs; "" if there are none.
-std::string RunIdIn(const std::string& run_dir);
-
 // Whether there are checkpoints in place.folder, and these are of the run in `run_dir`.
 bool HasCheckpointsElsewhere(const std::string& run_dir, const SavePlace& place);
 

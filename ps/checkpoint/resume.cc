@@ -5,6 +5,7 @@
 
 #include "common/base/log.h"
 #include "common/checkpoint/resumable_config.h"
+#include "common/checkpoint/run_mark.h"
 
 namespace muster {
 namespace {
@@ -29,6 +30,7 @@ std::vector<KeptCheckpoint> KeptBefore(const std::string& run_dir, const ChosenC
 
 ResumePoint FindResumePoint(const config::Config& config) {
   const std::string& run_dir = config.run().dir();
+  RequireOwnCheckpoints(run_dir);
   ResumePoint point{.checkpoint = ChooseCheckpoint(run_dir)};
   std::vector<CheckpointName> all = ListCheckpoints(run_dir);
   if (const std::string& other = config.checkpoint().save_to(); !other.empty()) {

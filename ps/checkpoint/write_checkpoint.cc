@@ -19,6 +19,7 @@
 #include "common/base/log.h"
 #include "common/base/resource_limits.h"
 #include "common/checkpoint/checkpoint_reader.h"
+#include "common/checkpoint/run_mark.h"
 #include "common/checkpoint/state_file.h"
 
 namespace muster {
@@ -131,10 +132,22 @@ void TakeFolder(const std::string& folder, const std::string& run_id) {
   std::string there;
   std::getline(file, there, '\0');
   if (there == run_id) return;
+  if (!IsRunId(there)) return WriteFileAtomically(path, run_id);  // nobody's
   throw Error(ExitCode::kFailure,
               "{}: expected checkpoints of the run {}, found those of {}: choose another directory "
               "(--save-to)",
               folder, run_id, Printable(there));
+}
+
+// Now that the run has a checkpoint, its directory is its own. Not worth a checkpoint: the next one
+// tries again.
+void MarkRun(const std::string& run_dir, const std::string& run_id) {
+  if (RunIdIn(run_dir) == run_id) return;
+  try {
+    WriteFileAtomically(run_dir + "/" + kRunIdFile, run_id);
+  } catch (const Error& error) {
+    LogWarning("{}", error.what());
+  }
 }
 
 // Under another name first: what is half removed is no checkpoint.
@@ -182,6 +195,7 @@ void WriteCheckpoint(const CheckpointToWrite& what, const TensorImage& image) {
     fs::remove_all(unfinished, ignored);
     throw;
   }
+  MarkRun(what.run_dir, what.state.run_id());
   for (const CheckpointName& name : what.expired) Remove(all + "/" + name.Text());
 }
 

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "ps/tensorboard/event_records.h"
 #include "ps/tensorboard/graph_def.h"
 #include "ps/tensorboard/hparams.h"
 #include "ps/tensorboard/summary_values.h"
@@ -53,6 +54,7 @@ Board::~Board() = default;
 void Board::Begin(int64_t steps_done) {
   const config::Tensorboard& wanted = config_.tensorboard();
   if (config_.run().dir().empty() || !wanted.enabled()) return;
+  troubles_ = CutEvents(config_.run().dir(), steps_done);
   // A checkpoint before an evaluation: the run goes on with that, which may have been written.
   if (steps_done > 0 && HaveEvent(config_.run().dir(), kTestAccuracyTag, steps_done)) {
     evaluated_ = steps_done;
@@ -152,6 +154,18 @@ void Board::End(const events::Summary& last) {
       summary, kHparamsEndTag, kHparamsPlugin,
       HparamsEnd(last.end() == events::Summary::COMPLETED, UnixTime()).SerializeAsString());
   Write(last.at().step(), std::move(summary));
+}
+
+void Board::AwaitWritten() {
+  constexpr std::chrono::seconds kLongestWait{10};  // of a checkpoint
+  if (file_) file_->AwaitWritten(kLongestWait);
+}
+
+std::optional<std::string> Board::TakeTrouble() {
+  if (troubles_.empty()) return file_ ? file_->TakeTrouble() : std::nullopt;
+  std::string last = std::move(troubles_.back());
+  troubles_.pop_back();
+  return last;
 }
 
 void Board::Write(int64_t step, tensorboard::Summary summary) {

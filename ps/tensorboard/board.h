@@ -27,7 +27,8 @@ class Board {
   Board(const config::Config& config, const Graph& graph, BackgroundThread& thread);
   ~Board();
 
-  // Training begins after so many steps. Makes the file, and writes what is known by now.
+  // Training begins after so many steps. Takes later ones out of the files of an earlier server,
+  // makes one, and writes what is known by now.
   void Begin(int64_t steps_done);
 
   // What it wants to know of the step after which `steps_done` are done.
@@ -40,8 +41,11 @@ class Board {
   void Evaluation(const events::Evaluation& line, const std::vector<SampleImage>& images);
   void End(const events::Summary& summary);
 
-  // What a person should know, once.
-  std::optional<std::string> TakeTrouble() { return file_ ? file_->TakeTrouble() : std::nullopt; }
+  // Until what it was told so far is on the disk, or cannot be. Any thread may wait.
+  void AwaitWritten();
+
+  // What a person should know, each once.
+  std::optional<std::string> TakeTrouble();
 
  private:
   // The sums of the reports of a rank since the last line.
@@ -55,7 +59,8 @@ class Board {
   const config::Config& config_;
   const Graph& graph_;
   BackgroundThread& thread_;
-  std::unique_ptr<EventFile> file_;  // none before Begin, or where nothing is wanted
+  std::unique_ptr<EventFile> file_;    // none before Begin, or where nothing is wanted
+  std::vector<std::string> troubles_;  // with the files that were there
   std::vector<RankTimes> ranks_;
   std::optional<int64_t> evaluated_;  // the step whose evaluation an earlier server has written
 };

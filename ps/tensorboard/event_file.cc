@@ -5,29 +5,23 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
-#include <chrono>
-#include <cstring>
+#include <deque>
 #include <filesystem>
-#include <fstream>
+#include <future>
+#include <mutex>
 #include <system_error>
-#include <vector>
 
 #include "common/base/process_identity.h"
 #include "common/base/resource_limits.h"
-#include "ps/tensorboard/crc32c.h"
+#include "common/base/unique_fd.h"
+#include "ps/tensorboard/event_records.h"
 
 namespace muster {
 namespace {
 
-template <typename T>
-std::string LittleEndian(T value) {
-  static_assert(std::endian::native == std::endian::little);
-  std::string bytes(sizeof value, '\0');
-  std::memcpy(bytes.data(), &value, sizeof value);
-  return bytes;
-}
+// What waits for room on the disk.
+constexpr size_t kMostPending = 8 << 20;
 
 }  // namespace
 
@@ -35,64 +29,76 @@ double UnixTime() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-std::string FrameRecord(const std::string& event) {
-  const std::string length = LittleEndian<uint64_t>(event.size());
-  return length + LittleEndian(MaskedCrc32c(length)) + event + LittleEndian(MaskedCrc32c(event));
-}
-
+// Used by the thread, but for the troubles.
 struct EventFile::Shared {
-  UniqueFd file;  // of the thread; not valid: nothing can be written any more
-  std::mutex mutex;
-  std::optional<std::string> trouble;
+  const std::string path;
+  UniqueFd file;
+  std::string pending;  // records that the disk has not taken; it may have the first bytes of one
+  bool failing = false;
+  int64_t lost = 0, first_lost = 0, last_lost = 0;  // events, and their steps
 
-  void Fail(const std::string& what) {
+  std::mutex mutex;
+  std::deque<std::string> troubles;
+
+  void Say(const std::string& what) {
     const std::scoped_lock lock(mutex);
-    if (!trouble) trouble = what;
+    troubles.push_back(path + ": " + what);
   }
 
-  void Append(const std::string& path, const tensorboard::Event& event) {
-    if (!file.valid()) return;
+  // Whatever cannot be done is tried again with the next event.
+  void Fail(const char* what) {
+    if (failing) return;
+    failing = true;
+    Say(
+        fmt::format("cannot be {}: {}; the run goes on, and it will be tried again; TensorBoard "
+                    "sees nothing later until then",
+                    what, ErrorText(errno)));
+  }
+
+  bool Open() {
+    if (!file.valid()) {
+      file.Reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+    }
+    if (!file.valid()) Fail("created");
+    return file.valid();
+  }
+
+  void Append(const tensorboard::Event& event) {
     const std::string record = FrameRecord(event.SerializeAsString());
-    for (size_t done = 0; done < record.size();) {
-      const ssize_t n = ::write(file.get(), record.data() + done, record.size() - done);
+    if (pending.size() + record.size() <= kMostPending) {
+      pending += record;
+    } else {
+      if (lost++ == 0) first_lost = event.step();
+      last_lost = event.step();
+    }
+    Flush();
+  }
+
+  void Flush() {
+    if (!Open()) return;
+    size_t done = 0;
+    while (done < pending.size()) {
+      const ssize_t n = ::write(file.get(), pending.data() + done, pending.size() - done);
       if (n < 0 && errno == EINTR) continue;
-      if (n < 0) {
-        Fail(
-            fmt::format("{}: cannot be written: {}; TensorBoard will see nothing later, the run "
-                        "goes on",
-                        path, ErrorText(errno)));
-        file.Reset();
-        return;
-      }
+      if (n < 0) Fail("written");
+      if (n <= 0) break;
       done += static_cast<size_t>(n);
     }
+    pending.erase(0, done);
+    if (failing && pending.empty()) Recover();
+  }
+
+  void Recover() {
+    failing = false;
+    Say("can be written again; " +
+        (lost == 0 ? std::string("nothing of it is missing")
+                   : fmt::format("it lacks {} of its events, of steps {} to {}", lost, first_lost,
+                                 last_lost)));
+    lost = 0;
   }
 };
 
 namespace {
-
-// Up to the first record that is not whole: its writer was killed.
-template <typename Visit>
-void ForEachEvent(const std::string& path, const Visit& visit) {
-  std::error_code error;
-  // No record is longer than what is left of the file: what a length claims is not made room for.
-  uint64_t left = std::filesystem::file_size(path, error);
-  if (error) return;
-  std::ifstream file(path, std::ios::binary);
-  std::string head(12, '\0'), body;
-  while (file.read(head.data(), static_cast<std::streamsize>(head.size()))) {
-    uint64_t length = 0;
-    std::memcpy(&length, head.data(), sizeof length);
-    constexpr uint64_t kFrame = 8 + 4 + 4, kMostBytes = uint64_t{1} << 30;
-    if (length > kMostBytes || length + kFrame > left) return;
-    left -= length + kFrame;
-    body.resize(length + 4);  // and the checksum
-    if (!file.read(body.data(), static_cast<std::streamsize>(body.size()))) return;
-    tensorboard::Event event;
-    if (!event.ParseFromArray(body.data(), static_cast<int>(length))) return;
-    visit(event);
-  }
-}
 
 // TensorBoard reads files in the order of their names, and this one counts from its first step on:
 // it must come after all that are there, also of a server that was started in the same second.
@@ -112,41 +118,12 @@ int64_t TimeAfterAll(const std::string& dir) {
 
 }  // namespace
 
-bool HaveEvent(const std::string& dir, const std::string& tag, int64_t step) {
-  std::vector<std::string> paths;
-  std::error_code error;
-  for (std::filesystem::directory_iterator at(dir, error), end; !error && at != end;
-       at.increment(error)) {
-    if (at->path().filename().string().starts_with("events.out.tfevents.")) {
-      paths.push_back(at->path());
-    }
-  }
-  std::ranges::sort(paths);
-  bool have = false;
-  for (const std::string& path : paths) {
-    ForEachEvent(path, [&](const tensorboard::Event& event) {
-      if (event.session_log().status() == tensorboard::SessionLog::START && event.step() <= step) {
-        have = false;
-      }
-      have |= event.step() == step &&
-              std::ranges::any_of(event.summary().value(),
-                                  [&](const auto& value) { return value.tag() == tag; });
-    });
-  }
-  return have;
-}
-
 EventFile::EventFile(const std::string& dir, int64_t steps_done, BackgroundThread& thread)
-    : thread_(thread), shared_(std::make_shared<Shared>()) {
+    : thread_(thread) {
   const ProcessIdentity self = ThisProcess();
-  path_ = fmt::format("{}/events.out.tfevents.{:010}.{}.{}.muster", dir, TimeAfterAll(dir),
-                      self.host, self.pid);
-  shared_->file.Reset(
-      ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644));
-  if (!shared_->file.valid()) {
-    shared_->Fail(fmt::format("{}: cannot be created: {}; TensorBoard will see nothing of this run",
-                              path_, ErrorText(errno)));
-  }
+  shared_ = std::make_shared<Shared>(fmt::format("{}/events.out.tfevents.{:010}.{}.{}.muster", dir,
+                                                 TimeAfterAll(dir), self.host, self.pid));
+  (void)shared_->Open();
   tensorboard::Event version;
   version.set_file_version("brain.Event:2");
   Write(std::move(version));
@@ -160,17 +137,31 @@ EventFile::~EventFile() = default;
 
 void EventFile::Write(tensorboard::Event event) {
   event.set_wall_time(UnixTime());
-  const bool taken = thread_.Submit(
-      [shared = shared_, path = path_, event = std::move(event)] { shared->Append(path, event); });
-  if (!taken) {
-    shared_->Fail(path_ + ": the disk is too slow: TensorBoard will miss some of this run");
-  }
+  const bool taken =
+      thread_.Submit([shared = shared_, event = std::move(event)] { shared->Append(event); });
+  if (taken || slow_said_) return;
+  slow_said_ = true;
+  shared_->Say("the disk is too slow: TensorBoard will miss some of this run");
+}
+
+void EventFile::AwaitWritten(std::chrono::seconds at_most) {
+  const auto done = std::make_shared<std::promise<void>>();
+  const std::future<void> written = done->get_future();
+  const bool taken = thread_.Submit([shared = shared_, done] {
+    if (shared->file.valid()) (void)::fdatasync(shared->file.get());
+    done->set_value();
+  });
+  if (taken) (void)written.wait_for(at_most);
 }
 
 std::optional<std::string> EventFile::TakeTrouble() {
   const std::scoped_lock lock(shared_->mutex);
-  if (!shared_->trouble || shared_->trouble->empty()) return std::nullopt;
-  return std::exchange(*shared_->trouble, "");  // later ones would say the same
+  if (shared_->troubles.empty()) return std::nullopt;
+  std::string first = std::move(shared_->troubles.front());
+  shared_->troubles.pop_front();
+  return first;
 }
+
+const std::string& EventFile::path() const { return shared_->path; }
 
 }  // namespace muster

@@ -1,4 +1,5 @@
 // Names, files, and every kind of damage to them.
+#include <fmt/core.h>
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 #include <xxhash.h>
@@ -8,6 +9,7 @@
 #include <sstream>
 
 #include "common/base/error.h"
+#include "common/checkpoint/run_mark.h"
 #include "common/checkpoint/state_file.h"
 #include "tests/checkpoint/some_run.h"
 
@@ -16,6 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
+using testing::kOtherRun;
+using testing::kSomeRun;
 using testing::SomeRun;
 
 constexpr CheckpointName kOlder{.generation = 1, .step = 7}, kNewer{.generation = 1, .step = 12};
@@ -177,11 +181,11 @@ TEST_F(DamageTest, FilesOfAnotherCheckpoint) {
 TEST_F(DamageTest, TensorsOfAnotherRun) {
   SomeRun other;
   CheckpointToWrite what = other.At(kNewer);
-  what.state.set_run_id("another run");
+  what.state.set_run_id(kOtherRun);
   WriteCheckpoint(what, other.image());
   fs::copy_file(other.Folder(kNewer) + "/" + kTensorFile, Newer(kTensorFile),
                 fs::copy_options::overwrite_existing);
-  EXPECT_THAT(Said(), HasSubstr("of another checkpoint: its run is another run"));
+  EXPECT_THAT(Said(), HasSubstr(std::string("of another checkpoint: its run is ") + kOtherRun));
 }
 
 // All of it, under the right name.
@@ -189,12 +193,53 @@ TEST_F(DamageTest, ACheckpointOfAnotherRun) {
   fs::remove(fs::path(CheckpointsFolder(run_.dir())) / kRunIdFile);
   SomeRun other;
   CheckpointToWrite what = other.At(kNewer);
-  what.state.set_run_id("another run");
+  what.state.set_run_id(kOtherRun);
   fs::remove_all(run_.Folder(kNewer));
   what.run_dir = run_.dir();
   WriteCheckpoint(what, other.image());
-  Put(fs::path(CheckpointsFolder(run_.dir())) / kRunIdFile, "a run");
-  EXPECT_THAT(Said(), HasSubstr("is of another run: expected that of run a run, got another run"));
+  Put(fs::path(run_.dir()) / kRunIdFile, kSomeRun);
+  const auto is_named = HasSubstr(
+      fmt::format("is of another run: expected that of run {}, got {}", kSomeRun, kOtherRun));
+  EXPECT_THAT(Said(), is_named);
+  RequireOwnCheckpoints(run_.dir());  // the older one is
+  // Whichever of the two files is left, or readable.
+  Put(fs::path(CheckpointsFolder(run_.dir())) / kRunIdFile, "nonsense");
+  EXPECT_THAT(Said(), is_named);
+  Put(fs::path(CheckpointsFolder(run_.dir())) / kRunIdFile, kSomeRun);
+  fs::remove(fs::path(run_.dir()) / kRunIdFile);
+  EXPECT_THAT(Said(), is_named);
+}
+
+// A whole folder of them, with all that belongs to it.
+TEST_F(DamageTest, CheckpointsOfAnotherRunAreRefused) {
+  SomeRun other;
+  CheckpointToWrite what = other.At(kNewer);
+  what.state.set_run_id(kOtherRun);
+  what.state.set_config("run { dir: \"/runs/other\" }");
+  WriteCheckpoint(what, other.image());
+  EXPECT_EQ(RunIdIn(other.dir()), kOtherRun);
+  RequireOwnCheckpoints(other.dir());
+  fs::remove_all(CheckpointsFolder(run_.dir()));
+  fs::copy(CheckpointsFolder(other.dir()), CheckpointsFolder(run_.dir()),
+           fs::copy_options::recursive);
+  const auto refuse = [&] { RequireOwnCheckpoints(run_.dir()); };
+  EXPECT_THAT(ErrorOf(ExitCode::kData, refuse),
+              ::testing::AllOf(HasSubstr(run_.dir()), HasSubstr(kSomeRun), HasSubstr(kOtherRun),
+                               HasSubstr("begun in /runs/other")));
+  // A copy of the checkpoints alone may be gone on with anywhere.
+  fs::remove(fs::path(run_.dir()) / kRunIdFile);
+  refuse();
+  EXPECT_EQ(run_.Newest(), kNewer);
+}
+
+// Somebody's editor, or a disk, has eaten it.
+TEST_F(DamageTest, ARunsNumberThatIsNoneIsWrittenAgain) {
+  Put(fs::path(CheckpointsFolder(run_.dir())) / kRunIdFile, "");
+  fs::remove(fs::path(run_.dir()) / kRunIdFile);
+  EXPECT_EQ(run_.Newest(), kNewer);
+  run_.Write({.generation = 1, .step = 20});
+  EXPECT_EQ(RunIdIn(CheckpointsFolder(run_.dir())), kSomeRun);
+  EXPECT_EQ(RunIdIn(run_.dir()), kSomeRun);
 }
 
 // Never a silent fresh start.

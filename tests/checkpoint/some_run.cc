@@ -59,7 +59,7 @@ CheckpointToWrite SomeRun::At(const CheckpointName& name) {
   CheckpointToWrite what{.run_dir = dir_,
                          .name = name,
                          .tensors = CheckpointTensors(layout_, CheckpointArenaNames(variables_))};
-  what.state.set_run_id("a run");
+  what.state.set_run_id(kSomeRun);
   what.state.set_generation(name.generation);
   what.state.set_step(name.step);
   what.state.set_evaluated(name.evaluated);

@@ -11,6 +11,9 @@
 
 namespace muster::testing {
 
+inline constexpr const char* kSomeRun = "0123456789abcdef0123456789abcdef";
+inline constexpr const char* kOtherRun = "fedcba9876543210fedcba9876543210";
+
 class SomeRun {
  public:
   SomeRun();

@@ -1,8 +1,7 @@
 // Files of TensorBoard's events, as a server that goes on reads them: any bytes are read up to the
 // first record that is not whole, and no more memory is taken than the file is long.
-#include "ps/tensorboard/event_file.h"
-
 #include "common/base/background_thread.h"
+#include "ps/tensorboard/event_records.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {

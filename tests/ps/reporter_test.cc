@@ -2,6 +2,7 @@
 #include "ps/reporter.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -52,24 +53,79 @@ class ReporterTest : public ::testing::Test {
   UniqueFd read_end_, write_end_;
 };
 
-// A run that goes on after somebody, or a broken disk, has cut its file: what is new begins a line.
-TEST_F(ReporterTest, ACutFileGoesOnWithAWholeLine) {
-  const testing::TempDir dir;
-  const std::string path = dir / "metrics.jsonl";
-  for (const std::string before : {"{\"a\":1}\n{\"b\":2}\n{\"c\"", "{\"a\":1}\n", "{\"a\"", ""}) {
-    std::ofstream(path, std::ios::trunc) << before;
-    checkpoint::Metrics resumed;
-    resumed.set_bytes(1000);
-    Reporter reporter(path, write_end_.get(), &resumed);
-    reporter.CutMetrics();
-    reporter.Metrics(events::Log());
-    std::ifstream file(path);
-    std::vector<std::string> lines;
-    for (std::string line; std::getline(file, line);) lines.push_back(line);
-    EXPECT_EQ(lines.size(), static_cast<size_t>(std::ranges::count(before, '\n')) + 1);
-    EXPECT_THAT(lines.back(), HasSubstr("\"time\""));
-    EXPECT_THAT(Text(), HasSubstr("the lines between are lost"));
+// A file of metrics that somebody has changed since the checkpoint of step 30.
+class ChangedMetrics : public ReporterTest {
+ protected:
+  static std::string Line(int64_t step) { return fmt::format("{{\"step\":{}}}\n", step); }
+  static std::string Evaluation(int64_t step) {
+    return fmt::format("{{\"step\":{},\"test_accuracy\":0.5}}\n", step);
   }
+  // What the run had written by then, and what came after it.
+  std::string before_ = Line(10) + Line(20) + Evaluation(20) + Line(30);
+  const std::string after_ = Evaluation(30) + Line(40) + "{\"step\":5";
+
+  // The file after a run has gone on with `text` in it; `unwritten`: of the checkpoint.
+  std::string GoOn(const std::string& text, bool knows_hash = true,
+                   const std::string& unwritten = "") {
+    WriteBytes(path_, before_);
+    checkpoint::Metrics resumed;
+    resumed.set_bytes(std::ssize(before_));
+    resumed.set_unwritten(unwritten);
+    if (knows_hash) resumed.set_xxh3(HashOfStart(path_, resumed.bytes()).value());
+    WriteBytes(path_, text);
+    Reporter reporter(path_, write_end_.get(), &resumed);
+    reporter.CutMetrics({.step = 30, .logs = {10, 20, 30}, .evaluations = {20}});
+    reporter.GoOn(30);
+    const checkpoint::Metrics now = reporter.KeepMetrics();
+    EXPECT_EQ(now.bytes(), std::ssize(testing::ReadBytes(path_)));
+    EXPECT_EQ(now.xxh3(), HashOfStart(path_, now.bytes()).value());
+    return testing::ReadBytes(path_);
+  }
+  static void WriteBytes(const std::string& path, const std::string& bytes) {
+    testing::WriteBytes(path, bytes);
+  }
+
+  const testing::TempDir dir_;
+  const std::string path_ = dir_ / "metrics.jsonl", cut_ = dir_ / "metrics-cut.jsonl";
+};
+
+TEST_F(ChangedMetrics, AsItWasItIsCutAndNothingIsSaid) {
+  for (const bool knows_hash : {true, false}) {  // also with a checkpoint of an earlier version
+    EXPECT_EQ(GoOn(before_ + after_, knows_hash), before_);
+    EXPECT_EQ(Text(), "");
+    EXPECT_FALSE(std::filesystem::exists(cut_));
+  }
+}
+
+TEST_F(ChangedMetrics, ItIsNeverCutInTheMiddleOfALine) {
+  const std::string longer = "{\"hello\":\"world\"}\n" + before_;  // another length, nothing lost
+  EXPECT_EQ(GoOn(longer + after_), longer);
+  EXPECT_EQ(Text(), "");
+  EXPECT_EQ(testing::ReadBytes(cut_), after_);  // it may be somebody's
+}
+
+TEST_F(ChangedMetrics, WhatIsMissingIsNamed) {
+  EXPECT_EQ(GoOn(Line(20) + after_), Line(20));
+  EXPECT_THAT(Text(), HasSubstr("it lacks 2 of 3 lines of steps (10, 30) and 1 of 1 evaluations "
+                                "(20)"));
+  EXPECT_EQ(GoOn(Line(10) + "{\"step\":\n" + Line(30) + Evaluation(20)),
+            Line(10) + "{\"step\":\n" + Line(30) + Evaluation(20));
+  EXPECT_THAT(Text(), HasSubstr("it lacks 1 of 3 lines of steps (20); a line cannot be read "
+                                "(line 2)"));
+  EXPECT_EQ(GoOn(""), "");
+  EXPECT_THAT(Text(), HasSubstr("it lacks 3 of 3 lines of steps (10 to 30) and 1 of 1"));
+  EXPECT_EQ(GoOn("no newline"), "");
+  EXPECT_THAT(Text(), HasSubstr("it lacks 3 of 3 lines"));
+}
+
+// The disk had no room when the checkpoint was written, and then it had.
+TEST_F(ChangedMetrics, WhatWasWrittenAfterAllIsNotWrittenTwice) {
+  before_ = Line(10) + Line(20) + Evaluation(20);
+  const std::string late = Line(30), other = "{\"hello\":\"world\"}\n";
+  EXPECT_EQ(GoOn(before_ + late + Line(40), true, late), before_ + late);
+  EXPECT_EQ(GoOn(other + before_ + late + Line(40), true, late), other + before_ + late);
+  EXPECT_EQ(GoOn(other + before_, true, late), other + before_ + late);
+  EXPECT_EQ(Text(), "");
 }
 
 TEST_F(ReporterTest, EventsAreReadAsTheyWereMeant) {

@@ -35,9 +35,10 @@ class RestartRecord : public ::testing::Test {
     checkpoint::Metrics kept;
     kept.set_bytes(bytes);
     kept.set_unwritten(unwritten);
+    kept.set_xxh3(HashOfStart(path_, bytes).value());
     Reporter reporter(path_, -1, &kept);
     reporter.WereLost(std::move(losses));
-    reporter.CutMetrics();
+    reporter.CutMetrics({.step = step});
     reporter.GoOn(step);
     restarts_ = reporter.restarts();
   }

@@ -3,13 +3,17 @@
 
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <numeric>
 
 #include "ps/tensorboard/crc32c.h"
+#include "ps/tensorboard/event_records.h"
 #include "ps/tensorboard/sample_image.h"
 #include "ps/tensorboard/value_histogram.h"
 #include "tests/base/png_reader.h"
@@ -90,6 +94,113 @@ TEST_F(EventFileTest, WhatCannotBeWrittenIsSaidOnce) {
   EXPECT_THAT(*trouble, HasSubstr("/nowhere/events.out.tfevents."));
   file.Write(Scalar(1, 1));
   EXPECT_FALSE(file.TakeTrouble());
+}
+
+// A full disk, as the limit of a file's size: what waits is written when there is room.
+TEST_F(EventFileTest, WithRoomAgainAllOfItIsThere) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  std::vector<std::string> said;
+  {
+    BackgroundThread thread(1000);
+    EventFile file(dir_, 0, thread);
+    file.AwaitWritten(std::chrono::seconds(10));
+    const auto size = fs::file_size(file.path());
+    for (const rlim_t room : {rlim_t{0}, rlim_t{size} + 50, before.rlim_cur}) {
+      const rlimit limit{room, before.rlim_max};
+      ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+      for (int i = 0; i < 3; ++i) file.Write(Scalar(i + 1, 1));
+      file.AwaitWritten(std::chrono::seconds(10));
+    }
+    while (const auto trouble = file.TakeTrouble()) said.push_back(*trouble);
+  }
+  ASSERT_EQ(said.size(), 2u);
+  EXPECT_THAT(said[0], HasSubstr("cannot be written: "));
+  EXPECT_THAT(said[1], HasSubstr("can be written again; nothing of it is missing"));
+  EXPECT_EQ(ValuesOf(ReadEvents(dir_), "x").size(), 9u);
+}
+
+TEST_F(EventFileTest, AFileThatHadNoRoomAtAllBeginsWithItsVersion) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
+  {
+    BackgroundThread thread(1000);
+    EventFile file(dir_, 0, thread);
+    // More than waits in memory.
+    tensorboard::Event large = Scalar(1, 1);
+    large.mutable_summary()->mutable_value(0)->mutable_image()->set_encoded_image_string(
+        std::string(3 << 20, 'x'));
+    for (int i = 1; i <= 4; ++i) {
+      large.set_step(i);
+      file.Write(large);
+    }
+    file.AwaitWritten(std::chrono::seconds(10));
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+    file.Write(Scalar(5, 1));
+    file.AwaitWritten(std::chrono::seconds(10));
+    EXPECT_TRUE(file.TakeTrouble());
+    EXPECT_THAT(file.TakeTrouble().value_or(""),
+                HasSubstr("it lacks 2 of its events, of steps 3 to 4"));
+  }
+  const std::vector<tensorboard::Event> events = ReadEvents(dir_);
+  ASSERT_EQ(events.size(), 5u);
+  EXPECT_EQ(events[0].file_version(), "brain.Event:2");
+  EXPECT_EQ(events.back().step(), 5);
+}
+
+// The run goes on from step 20: what earlier files say of later steps is said again.
+class CutEventsTest : public EventFileTest {
+ protected:
+  CutEventsTest() {
+    BackgroundThread thread(1000);
+    EventFile file(dir_, 0, thread);
+    for (const int step : {10, 20, 30, 40}) file.Write(Scalar(step, 1));
+    path_ = file.path();
+  }
+  std::vector<int64_t> Steps() const {
+    std::vector<int64_t> steps;
+    for (const TaggedValue& value : ValuesOf(ReadEvents(dir_), "x")) steps.push_back(value.step);
+    return steps;
+  }
+  std::string path_;
+};
+
+TEST_F(CutEventsTest, LaterStepsAndWhatIsNotWholeGo) {
+  const auto size = fs::file_size(path_);
+  fs::resize_file(path_, size - 1);
+  EXPECT_TRUE(CutEvents(dir_, 40).empty());
+  EXPECT_EQ(Steps(), (std::vector<int64_t>{10, 20, 30}));
+  EXPECT_TRUE(CutEvents(dir_, 20).empty());
+  EXPECT_EQ(Steps(), (std::vector<int64_t>{10, 20}));
+  EXPECT_TRUE(CutEvents(dir_, 0).empty());
+  EXPECT_TRUE(Steps().empty());
+  EXPECT_EQ(ReadEvents(dir_).size(), 1u);  // the version
+}
+
+TEST_F(CutEventsTest, WhatIsBehindDamageStaysAndIsNamed) {
+  tensorboard::Event event = Scalar(30, 1);
+  event.set_wall_time(UnixTime());
+  const auto size = fs::file_size(path_), record = FrameRecord(event.SerializeAsString()).size();
+  std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(static_cast<std::streamoff>(size - 2 * record));  // where step 30 begins
+  file << "damage that no record begins with";
+  file.close();
+  const std::vector<std::string> said = CutEvents(dir_, 20);
+  EXPECT_EQ(fs::file_size(path_), size);
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_THAT(said[0], HasSubstr(path_ + ": is damaged at byte "));
+}
+
+TEST_F(CutEventsTest, FilesOfOtherProgramsStay) {
+  const std::string other = dir_ + "/events.out.tfevents.0000000001.host.1.0";
+  fs::rename(path_, other);
+  const auto size = fs::file_size(other);
+  EXPECT_TRUE(CutEvents(dir_, 0).empty());
+  EXPECT_EQ(fs::file_size(other), size);
 }
 
 TEST_F(EventFileTest, ADiskThatIsTooSlowLosesEventsAndSaysSo) {

@@ -1,0 +1,68 @@
+#include "common/checkpoint/run_mark.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "common/base/error.h"
+#include "common/checkpoint/checkpoint_reader.h"
+#include "common/checkpoint/list_checkpoints.h"
+#include "common/checkpoint/resumable_config.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string Begun(const checkpoint::State& state) {
+  try {
+    return " (begun in " + ParseKeptConfig(state.config()).run().dir() + ")";
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+}  // namespace
+
+bool IsRunId(const std::string& text) {
+  return text.size() == 32 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+std::string RunIdIn(const std::string& folder) {
+  std::ostringstream text;
+  text << std::ifstream(folder + "/" + kRunIdFile, std::ios::binary).rdbuf();
+  return IsRunId(text.str()) ? text.str() : "";
+}
+
+std::string ExpectedRunId(const std::string& checkpoint_folder) {
+  const fs::path around = fs::absolute(checkpoint_folder).lexically_normal().parent_path();
+  if (around == CheckpointsFolder(around.parent_path())) {  // and no copy of it alone
+    if (const std::string id = RunIdIn(around.parent_path()); !id.empty()) return id;
+  }
+  return RunIdIn(around);
+}
+
+void RequireOwnCheckpoints(const std::string& run_dir) {
+  const std::string own = RunIdIn(run_dir);
+  if (own.empty()) return;
+  std::string others;
+  for (const CheckpointName& name : ListCheckpoints(run_dir)) {
+    try {
+      const std::string folder = CheckpointsFolder(run_dir) + "/" + name.Text();
+      const checkpoint::State state = ReadAnyState(folder);
+      if (state.run_id() == own) return;
+      if (others.empty()) others = state.run_id() + Begun(state);
+    } catch (const Error&) {
+      // What is wrong with it is said when it is chosen.
+    }
+  }
+  if (others.empty()) return;
+  throw Error(ExitCode::kData,
+              "{}: its checkpoints are of another run: expected those of the run {} ({}/{}), got "
+              "those of {}. Nothing was changed. Put the run's own checkpoints there; to go on "
+              "with these, copy checkpoints/ alone into an empty directory and resume that",
+              run_dir, own, run_dir, kRunIdFile, others);
+}
+
+}  // namespace muster

@@ -1,0 +1,29 @@
+// The records of event files (TensorFlow's TFRecord), all numbers little-endian:
+//
+//   uint64 length · uint32 masked CRC-32C of these 8 bytes · the event · uint32 masked CRC-32C of
+//   it
+//
+// and what a run that goes on makes of the files that are there.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "proto/tensorboard.pb.h"
+
+namespace muster {
+
+// One record.
+std::string FrameRecord(const std::string& event);
+
+// Whether the event files in `dir` have a value of this tag and step that still counts.
+bool HaveEvent(const std::string& dir, const std::string& tag, int64_t step);
+
+// Cuts the run's own event files in `dir` at the border of the first record of a step after
+// `steps_done`, and before one that was not written to its end: a run that goes on from there
+// writes these steps again, to a file of its own. A file is never cut behind something that cannot
+// be read. Returns what could not be done, a line each.
+std::vector<std::string> CutEvents(const std::string& dir, int64_t steps_done);
+
+}  // namespace muster

@@ -1,0 +1,298 @@
+// What a run left is damaged, another run's, or complete: that is named, nothing is destroyed, and
+// what can be mended is.
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <tuple>
+
+#include "common/tensors/safetensors_reader.h"
+#include "tests/e2e/real_job.h"
+
+namespace muster::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string Slurp(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+void Flip(const fs::path& path, int64_t from_end) {
+  std::string bytes = Slurp(path);
+  char& byte = bytes[bytes.size() - static_cast<size_t>(from_end)];
+  byte = static_cast<char>(byte ^ 0x40);
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+// All that is in a run's directory but what says who used it last.
+std::map<std::string, std::string> Contents(const fs::path& dir) {
+  std::map<std::string, std::string> contents;
+  for (const auto& entry : fs::recursive_directory_iterator(dir)) {
+    if (!entry.is_regular_file() || entry.path().extension() == ".lock") continue;
+    contents[entry.path().lexically_relative(dir)] = Slurp(entry.path());
+  }
+  return contents;
+}
+
+// Of each scalar its steps, in the order in which they lie on the disk.
+std::map<std::string, std::vector<int64_t>> EventSteps(const fs::path& dir);
+
+class Damage : public RealJob {
+ protected:
+  Outcome Export(const std::string& from, const std::vector<std::string>& more) {
+    std::vector<std::string> words{"export", Path(from), "--format", "safetensors"};
+    words.insert(words.end(), more.begin(), more.end());
+    return Muster(words);
+  }
+  static std::string HashOf(const fs::path& file) {
+    return SafetensorsReader(file).header().metadata.at("weights_hash");
+  }
+};
+
+const std::vector<std::string> kShort{"run.epochs=4", "evaluation.every_steps=6",
+                                      "evaluation.every_epochs=0", "optimizer.ema_decay=0.9",
+                                      "run.log_every_steps=2"};
+
+TEST_F(Damage, OfAFileOfWeightsIsNamedByEveryReader) {
+  ASSERT_EQ(Launch(kShort).exit_code, 0);
+  const std::string model = Path("run0/model.safetensors");
+  // A file with nothing beside it that could take its place.
+  const std::string alone = Path("alone.safetensors");
+  fs::copy_file(model, alone);
+  Flip(model, 5);
+  Flip(alone, 5);
+  Flip(Path("run0/best.safetensors"), 5);
+  Flip(Path("run0/model-ema.safetensors"), 5);
+  const std::string out = Path("out.safetensors");
+  const std::vector<std::vector<std::string>> commands{
+      {"inspect", alone},
+      {"inspect", Path("run0")},
+      {"export", alone, "--format", "npz", out},
+      {"export", Path("run0"), "--format", "onnx", out},
+      {"export", Path("run0"), "--best", "--format", "safetensors", out},
+      {"export", Path("run0"), "--ema", "--format", "safetensors", out},
+      {"import", alone, "--config", Path("tiny.txtpb"), out},
+      {"eval", alone, "--data", Path("data")},
+      {"eval", Path("run0"), "--best"},
+      {"predict", alone, "--data", Path("data"), "--samples", "0"},
+      {"launch", Path("tiny.txtpb"), "--data", Path("data"), "--run-dir", Path("tuned"),
+       "--initial-weights", alone}};
+  for (const auto& command : commands) {
+    const Outcome outcome = Muster(command);
+    EXPECT_EQ(outcome.exit_code, 3) << command[0] << " " << command[1] << outcome.log;
+    EXPECT_THAT(outcome.log,
+                AllOf(HasSubstr(".safetensors: is damaged"), HasSubstr("contents_hash")))
+        << command[0];
+  }
+  EXPECT_FALSE(fs::exists(out));
+  EXPECT_FALSE(fs::exists(Path("tuned/metrics.jsonl")));
+  EXPECT_THAT(Muster({"inspect", alone}).log, HasSubstr("take another copy"));
+  const Outcome run = Muster({"inspect", Path("run0")});
+  EXPECT_THAT(run.log, HasSubstr("has the weights of that step: use it in place of the file"));
+}
+
+TEST_F(Damage, OfTheBestWeightsIsMendedWhenTheRunGoesOn) {
+  for (const bool kept : {true, false}) {  // the checkpoint of step 6, the best one
+    std::vector<std::string> settings = kShort;
+    settings.insert(settings.end(), {"learning_rate.base=0", "checkpoint.every_steps=6",
+                                     kept ? "checkpoint.keep_last=9" : "checkpoint.keep_last=1"});
+    const Outcome run = Launch(settings);
+    ASSERT_EQ(run.exit_code, 0) << run.log;
+    const std::string name = kept ? "run0" : "run3", best = Path(name) / "best.safetensors";
+    const std::string hash = HashOf(best);
+    Flip(best, 9);
+    const Outcome longer = GoOn(name, {"--epochs", "5"});
+    EXPECT_EQ(longer.exit_code, kept ? 0 : 1) << longer.log;
+    EXPECT_THAT(longer.log, HasSubstr("best.safetensors: is damaged"));
+    EXPECT_THAT(longer.log, HasSubstr(kept ? "it is written again" : "in no file and in no check"));
+    const int inspected = Muster({"inspect", best}).exit_code;
+    EXPECT_EQ(inspected, kept ? 0 : 3);
+    if (kept) EXPECT_EQ(HashOf(best), hash);
+  }
+}
+
+TEST_F(Damage, CheckpointsOfAnotherRunAreRefusedAndNothingIsChanged) {
+  ASSERT_EQ(Launch(kShort).exit_code, 0);
+  std::vector<std::string> other = kShort;
+  other.emplace_back("run.seed=9");
+  ASSERT_EQ(Launch(other).exit_code, 0);
+  fs::remove_all(Path("run0/checkpoints"));
+  fs::copy(Path("run1/checkpoints"), Path("run0/checkpoints"), fs::copy_options::recursive);
+  const auto before = Contents(Path("run0"));
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{}, std::vector<std::string>{"--epochs", "9"}}) {
+    const Outcome refused = GoOn("run0", more);
+    EXPECT_EQ(refused.exit_code, 3) << refused.log;
+    EXPECT_THAT(refused.log,
+                AllOf(HasSubstr("its checkpoints are of another run"),
+                      HasSubstr(Slurp(Path("run0/run_id"))), HasSubstr(Slurp(Path("run1/run_id"))),
+                      HasSubstr("begun in " + Path("run1").string())));
+  }
+  Process server({"muster-server", "--config", Path("run0") / "config.txtpb", "--resume"},
+                 Path("server.log"), {.environment = {{"MUSTER_TOKEN", std::string(32, 'a')}}});
+  EXPECT_EQ(server.Wait(30), 3) << server.Log();
+  EXPECT_EQ(Contents(Path("run0")), before);
+  // The same checkpoints go on in a directory of nobody's.
+  fs::create_directory(Path("fresh"));
+  fs::copy(Path("run1/checkpoints"), Path("fresh/checkpoints"), fs::copy_options::recursive);
+  EXPECT_EQ(GoOn("fresh", {"--epochs", "5"}).metrics.back()["steps"], 30);
+}
+
+TEST_F(Damage, ACompleteRunIsLeftAsItIs) {
+  const Outcome whole = Launch(kShort);
+  ASSERT_EQ(whole.exit_code, 0) << whole.log;
+  const auto before = Contents(Path("run0"));
+  const Outcome again = GoOn("run0", {"--workers", "1"});
+  EXPECT_EQ(again.exit_code, 0) << again.log;
+  EXPECT_THAT(again.log, AllOf(HasSubstr("/run0 is complete: nothing is left to do (24 of 24"),
+                               HasSubstr("/run0 --epochs N, with N above 4")));
+  EXPECT_EQ(Contents(Path("run0")), before);
+  // But what of it is damaged or gone, and in a checkpoint.
+  const std::string hash = HashOf(Path("run0/model.safetensors"));
+  Flip(Path("run0/model.safetensors"), 5);
+  fs::remove(Path("run0/model-ema.safetensors"));
+  const Outcome mended = GoOn("run0");
+  EXPECT_EQ(mended.exit_code, 0) << mended.log;
+  EXPECT_THAT(mended.log, AllOf(HasSubstr("model.safetensors: is damaged"),
+                                HasSubstr("model-ema.safetensors: cannot be read"),
+                                HasSubstr("it is written again from step-00000024")));
+  EXPECT_EQ(HashOf(Path("run0/model.safetensors")), hash);
+  auto after = Contents(Path("run0"));
+  EXPECT_EQ(HashOf(Path("run0/model-ema.safetensors")), [&] {
+    std::ofstream(Path("ema")) << before.at("model-ema.safetensors");
+    return HashOf(Path("ema"));
+  }());
+  for (const char* const file : {"model.safetensors", "model-ema.safetensors"}) after.erase(file);
+  for (const auto& [file, bytes] : after) EXPECT_EQ(bytes, before.at(file)) << file;
+}
+
+TEST_F(Damage, LinesOfMetricsThatSomebodyTookAreNamed) {
+  const Outcome whole = Launch(kShort);
+  ASSERT_EQ(whole.exit_code, 0) << whole.log;
+  const fs::path metrics = Path("run0/metrics.jsonl");
+  std::istringstream lines(Slurp(metrics));
+  std::string text, line;
+  for (int i = 0; i < 3 && std::getline(lines, line); ++i) text += line + "\n";
+  std::ofstream(metrics) << text << "{\"step\":8,\"tr";
+  const Outcome rest = GoOn("run0", {"--epochs", "5"});
+  EXPECT_EQ(rest.exit_code, 0) << rest.log;
+  EXPECT_THAT(rest.log,
+              AllOf(HasSubstr("metrics.jsonl: is not as the run left it: it lacks "),
+                    HasSubstr("of 12 lines of steps (8 to 24)"), HasSubstr("of 4 evaluations (")));
+  for (const auto& one : rest.metrics) EXPECT_TRUE(one.is_object());
+  EXPECT_TRUE(Slurp(metrics).starts_with(text + "{\"time\""));
+  // Said once: from now on it is as the run left it.
+  const Outcome more = GoOn("run0", {"--epochs", "6"});
+  EXPECT_EQ(more.exit_code, 0) << more.log;
+  EXPECT_THAT(more.log, Not(HasSubstr("is not as the run left it")));
+}
+
+TEST_F(Damage, FilesOfARunAreNotReplacedByOthers) {
+  ASSERT_EQ(Launch(kShort).exit_code, 0);
+  ASSERT_EQ(Launch(kShort).exit_code, 0);
+  fs::create_symlink(Path("run0/best.safetensors"), Path("link.safetensors"));
+  fs::create_directory_symlink(Path("run0"), Path("linked"));
+  fs::create_hard_link(Path("run0/model.safetensors"), Path("hard.safetensors"));
+  const auto before = Contents(Path("run0"));
+  const fs::path checkpoint = fs::directory_iterator(Path("run0/checkpoints"))->path();
+  for (const fs::path& out :
+       {Path("run0/model.safetensors"), Path("run0/../run0/best.safetensors"),
+        Path("run0/metrics.jsonl"), Path("run0/config.txtpb"), Path("run0/model-raw.safetensors"),
+        Path("link.safetensors"), Path("linked/model.safetensors"), Path("hard.safetensors"),
+        checkpoint / "tensors.safetensors", Path("run0/run_id")}) {
+    const Outcome refused = Export("run1", {"--force", out});
+    EXPECT_EQ(refused.exit_code, 2) << out << refused.log;
+    EXPECT_THAT(refused.log, HasSubstr(": is a file that the run in ")) << out;
+  }
+  EXPECT_EQ(Contents(Path("run0")), before);
+  EXPECT_TRUE(fs::is_symlink(Path("link.safetensors")));
+  // A file of one's own beside them is nobody else's.
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(Export("run1", {"--force", Path("run0/exported.safetensors")}).exit_code, 0);
+  }
+}
+
+TEST_F(Damage, EventFilesHoldEveryStepOnceAfterAKill) {
+  const std::vector<std::string> settings{"run.epochs=60", "run.log_every_steps=1",
+                                          "evaluation.every_steps=7", "checkpoint.every_steps=20"};
+  ASSERT_EQ(Launch(settings).exit_code, 0);
+  const auto process = Start("run", settings);
+  ASSERT_TRUE(Reaches("run", 45));
+  KillAll("run", *process);
+  const Outcome rest = GoOn("run");
+  ASSERT_EQ(rest.exit_code, 0) << rest.log;
+  const auto steps = EventSteps(Path("run")), whole = EventSteps(Path("run0"));
+  ASSERT_EQ(whole.at("loss/train").size(), 360u);
+  for (const char* const tag : {"loss/train", "norm/gradient", "accuracy/test"}) {
+    EXPECT_EQ(steps.at(tag), whole.at(tag)) << tag;
+  }
+}
+
+uint64_t TakeVarint(const std::string& bytes, size_t& at) {
+  uint64_t value = 0;
+  for (int shift = 0; at < bytes.size(); shift += 7) {
+    const auto byte = static_cast<uint8_t>(bytes[at++]);
+    value |= uint64_t{byte & 127U} << shift;
+    if (byte < 128) break;
+  }
+  return value;
+}
+
+// The fields of a message: number and whole number or bytes.
+std::vector<std::tuple<uint64_t, uint64_t, std::string>> Fields(const std::string& message) {
+  std::vector<std::tuple<uint64_t, uint64_t, std::string>> fields;
+  for (size_t at = 0; at < message.size();) {
+    const uint64_t key = TakeVarint(message, at);
+    if ((key & 7) == 0) {
+      fields.emplace_back(key >> 3, TakeVarint(message, at), "");
+      continue;
+    }
+    const size_t size = (key & 7) == 1 ? 8 : (key & 7) == 5 ? 4 : TakeVarint(message, at);
+    fields.emplace_back(key >> 3, 0, message.substr(at, size));
+    at += size;
+  }
+  return fields;
+}
+
+std::map<std::string, std::vector<int64_t>> EventSteps(const fs::path& dir) {
+  std::map<std::string, std::vector<int64_t>> steps;
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(dir)) {
+    if (entry.path().filename().string().starts_with("events.out.")) files.push_back(entry.path());
+  }
+  std::ranges::sort(files);
+  for (const fs::path& file : files) {
+    const std::string bytes = Slurp(file);
+    for (size_t at = 0; at + 16 <= bytes.size();) {
+      uint64_t length = 0;
+      std::memcpy(&length, bytes.data() + at, sizeof length);
+      int64_t step = 0;
+      for (const auto& [number, value, event] : Fields(bytes.substr(at + 12, length))) {
+        if (number == 2) step = static_cast<int64_t>(value);
+        if (number != 5) continue;
+        for (const auto& [of_summary, ignored, summary] : Fields(event)) {
+          for (const auto& [of_value, none, tag] : Fields(summary)) {
+            if (of_summary == 1 && of_value == 1) steps[tag].push_back(step);
+          }
+        }
+      }
+      at += length + 16;
+    }
+  }
+  return steps;
+}
+
+}  // namespace
+}  // namespace muster::testing
