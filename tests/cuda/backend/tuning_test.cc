@@ -12,7 +12,6 @@
 #include "common/base/error.h"
 #include "tests/cuda/backend/device_step.h"
 #include "tests/cuda/software_gpu/control.h"
-#include "tests/nn/test_networks.h"
 #include "worker/backend/algorithm_table.h"
 #include "worker/backend/cuda/cuda_backend.h"
 
@@ -24,6 +23,15 @@ using ::testing::HasSubstr;
 using Options = CudaOptions;
 
 constexpr int64_t kBatch = 4;
+// A convolution, of which cuDNN, im2col and the products in it are to choose from, and two layers
+// of products.
+constexpr const char* kLayers = R"(
+  layer { name: "conv1" conv2d { filters: 4 kernel: 3 padding: SAME } }
+  layer { name: "relu1" relu {} }
+  layer { name: "hidden" dense { units: 8 } }
+  layer { name: "relu2" relu {} }
+  layer { name: "logits" dense { units: 5 } }
+  layer { name: "loss" softmax_cross_entropy {} })";
 
 class CudaTuningTest : public ::testing::Test {
  protected:
@@ -73,21 +81,26 @@ class CudaTuningTest : public ::testing::Test {
     }
   }
 
-  const Graph graph_ = reference::MakeGraph(kNetworks[0].layers, kNetworks[0].input);
+  const Graph graph_ = reference::MakeGraph(kLayers, {6, 6, 3});
   const Arena weights_ = RandomWeights(graph_);
   const SampleBatch batch_{graph_, 10, kBatch};
 };
 
 TEST_F(CudaTuningTest, TheChoiceDecidesTheBitsAndNothingElse) {
-  const std::string one = Choose(1), other = Choose(2);
-  EXPECT_EQ(Choose(1), one);
-  EXPECT_NE(other, one);
-  const std::vector<float> gradients = StepWith(one);
+  const std::string choice = Choose(1);
+  EXPECT_EQ(Choose(1), choice);
+  const std::vector<float> gradients = StepWith(choice);
   ExpectRight(gradients);
-  EXPECT_EQ(StepWith(one), gradients);
-  const std::vector<float> others = StepWith(other);
-  ExpectRight(others);
-  EXPECT_NE(others, gradients);
+  EXPECT_EQ(StepWith(choice), gradients);
+  bool differ = false;
+  for (uint64_t seed = 2; seed <= 9 && !differ; ++seed) {
+    const std::string other = Choose(seed);
+    EXPECT_NE(other, choice);
+    const std::vector<float> others = StepWith(other);
+    ExpectRight(others);
+    differ = others != gradients;
+  }
+  EXPECT_TRUE(differ) << "no choice has bits of its own: nothing here shows that it is shared";
 }
 
 // All ways of a convolution, and algorithms of products, are taken by one seed or another.
@@ -203,7 +216,7 @@ TEST_F(CudaTuningTest, ACallThatFailsIsAnErrorOrAnAlgorithmLess) {
         call.find("GetError") != std::string::npos) {
       continue;
     }
-    for (const int nth : std::set<int>{1, count / 2 + 1, count}) {
+    for (const int nth : std::set<int>{1, count}) {
       SCOPED_TRACE(fmt::format("{} {} of {}", call, nth, count));
       software_gpu::Reset({});
       software_gpu::FailCall(call, nth, FailureOf(call));

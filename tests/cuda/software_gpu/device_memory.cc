@@ -64,12 +64,8 @@ void* DeviceMemory::Allocate(size_t bytes) {
   }
   if (next_ + span > kReserved) return nullptr;
   char* const at = base_ + next_ + kAlignment;
-  if (open_ > 0 && next_ + span > top_) {
-    const size_t first = std::max(top_, next_) / kGap * kGap;
-    MUSTER_CHECK(mprotect(base_ + first, next_ + span - first, PROT_READ | PROT_WRITE) == 0);
-  }
+  if (open_ > 0) Protect(next_, next_ + span, PROT_READ | PROT_WRITE);
   next_ += span;
-  top_ = std::max(top_, next_);
   used_ += bytes;
   allocations_[reinterpret_cast<uintptr_t>(at)] = bytes;
   return at;
@@ -136,18 +132,32 @@ std::map<uintptr_t, size_t> DeviceMemory::allocations() const {
   return allocations_;
 }
 
-void DeviceMemory::Protect(int protection) {
-  if (top_ > 0) MUSTER_CHECK(mprotect(base_, top_, protection) == 0);
+// [begin, end), which are pages, and what is between them and what is open already.
+void DeviceMemory::Protect(size_t begin, size_t end, int protection) {
+  if (open_end_ > open_begin_) {
+    begin = std::min(begin, open_begin_);
+    end = std::max(end, open_end_);
+  }
+  if (end > begin) MUSTER_CHECK(mprotect(base_ + begin, end - begin, protection) == 0);
+  open_begin_ = begin;
+  open_end_ = end;
 }
 
+// Only where something is allocated: the less there is, the faster.
 void DeviceMemory::Open() {
   const std::lock_guard lock(mutex_);
-  if (open_++ == 0) Protect(PROT_READ | PROT_WRITE);
+  if (open_++ > 0 || allocations_.empty()) return;
+  const auto& [last, bytes] = *allocations_.rbegin();
+  const auto base = reinterpret_cast<uintptr_t>(base_);
+  Protect((allocations_.begin()->first - base) / kGap * kGap, RoundUp(last - base + bytes, kGap),
+          PROT_READ | PROT_WRITE);
 }
 
 void DeviceMemory::Close() {
   const std::lock_guard lock(mutex_);
-  if (--open_ == 0) Protect(PROT_NONE);
+  if (--open_ > 0) return;
+  Protect(open_begin_, open_end_, PROT_NONE);
+  open_begin_ = open_end_ = 0;
 }
 
 }  // namespace muster::software_gpu

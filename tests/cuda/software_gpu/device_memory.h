@@ -61,7 +61,7 @@ class DeviceMemory {
   size_t Offset(const void* address) const {
     return reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(base_);
   }
-  void Protect(int protection);
+  void Protect(size_t begin, size_t end, int protection);
 
   char* base_ = nullptr;
   char* alias_ = nullptr;
@@ -72,8 +72,8 @@ class DeviceMemory {
   mutable std::mutex mutex_;
   size_t limit_ = 0;
   size_t used_ = 0;
-  size_t next_ = 0;  // where the next allocation is looked for
-  size_t top_ = 0;   // nothing was ever allocated from here
+  size_t next_ = 0;                       // where the next allocation is looked for
+  size_t open_begin_ = 0, open_end_ = 0;  // what can be touched now
   int open_ = 0;
   std::map<uintptr_t, size_t> allocations_;
   std::deque<std::pair<uintptr_t, size_t>> freed_;  // the last
