@@ -61,7 +61,7 @@ class CudaConfigsTest : public CardJob, public ::testing::WithParamInterface<std
                                    std::to_string(steps),
                                    "--log-placement",
                                    "--set",
-                                   "run.global_batch=4",
+                                   "run.global_batch=2",
                                    "--set",
                                    "evaluation.every_epochs=0",
                                    "--set",
