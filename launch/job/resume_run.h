@@ -16,8 +16,8 @@ namespace muster {
 // checkpoints are kept.
 void ResumeOrBegin(LaunchArguments& arguments);
 
-// Takes the directory of the run; nothing in it changes. Throws Error(kUsage): there is no such run,
-// no checkpoint, or somebody uses it; and Error(kData) if the checkpoints are another run's.
+// Takes the directory of the run; nothing in it changes. Throws Error(kUsage): there is no such
+// run, no checkpoint, or somebody uses it; and Error(kData) if the checkpoints are another run's.
 RunDir TakeUp(const LaunchArguments& arguments);
 
 // Makes the config of the run, as its newest checkpoint holds it, that of its directory and of the

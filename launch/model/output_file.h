@@ -9,8 +9,8 @@ namespace muster {
 // the command reads.
 void RefuseFileOfRun(const std::string& path, const std::string& from);
 
-// The same, and if a file is there already and `force` does not say that it may go: weights may be a
-// day's work.
+// The same, and if a file is there already and `force` does not say that it may go: weights may be
+// a day's work.
 void CheckOutputFile(const std::string& path, bool force, const std::string& from);
 
 }  // namespace muster

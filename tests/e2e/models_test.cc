@@ -96,8 +96,15 @@ TEST_F(WeightFiles, WeightsThatAreNotFiniteAreRefused) {
   {
     std::fstream file(Weights(), std::ios::binary | std::ios::in | std::ios::out);
     const float nan = NAN;
-    file.seekp(static_cast<std::streamoff>(SafetensorsReader(Weights()).header().data_begin));
+    const auto begin =
+        static_cast<std::streamoff>(SafetensorsReader(Weights()).header().data_begin);
+    file.seekp(begin);
     file.write(reinterpret_cast<const char*>(&nan), sizeof nan);
+    // On purpose: it has no hashes any more.
+    std::string header(static_cast<size_t>(begin), '\0');
+    file.seekg(0).read(header.data(), begin);
+    for (const char* const key : {"contents_hash", "weights_hash"}) header[header.find(key)] = 'X';
+    file.seekp(0).write(header.data(), begin);
   }
   const Outcome run = Launch(Frozen(Weights()));
   EXPECT_EQ(run.exit_code, Code(ExitCode::kData)) << run.log;
