@@ -38,7 +38,7 @@ std::string RunIdIn(const std::string& folder) {
 std::string ExpectedRunId(const std::string& checkpoint_folder) {
   const fs::path around = fs::absolute(checkpoint_folder).lexically_normal().parent_path();
   if (around == CheckpointsFolder(around.parent_path())) {  // and no copy of it alone
-    if (const std::string id = RunIdIn(around.parent_path()); !id.empty()) return id;
+    if (std::string id = RunIdIn(around.parent_path()); !id.empty()) return id;
   }
   return RunIdIn(around);
 }

@@ -73,15 +73,16 @@ void ForgetOwnDirectory(config::Config& config, const LaunchArguments& arguments
                                [](const Setting& setting) { return setting.path == "run.dir"; });
   std::error_code error;
   fs::path holder = fs::absolute(arguments.config_path).parent_path();
-  const bool own = fs::equivalent(config.run().dir(), holder, error);
-  if (!asked_for && config.run().has_dir() && (own || IsConfigOfRun(arguments.config_path))) {
+  const bool of_run = IsConfigOfRun(arguments.config_path);
+  if (!asked_for && config.run().has_dir() &&
+      (of_run || fs::equivalent(config.run().dir(), holder, error))) {
     config.mutable_run()->clear_dir();
   }
   // checkpoint.save_to is for one run alone, too.
   const SavePlace own = SavePlaceOf(holder);
   if (arguments.resume.empty() && AskedSaveTo(arguments.settings).empty() && !own.folder.empty() &&
       fs::path(arguments.config_path).filename() == "config.txtpb" &&
-      fs::equivalent(own.run_dir, holder, error)) {
+      (of_run || fs::equivalent(own.run_dir, holder, error))) {
     config.mutable_checkpoint()->clear_save_to();
   }
 }

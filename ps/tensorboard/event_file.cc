@@ -11,6 +11,7 @@
 #include <future>
 #include <mutex>
 #include <system_error>
+#include <utility>
 
 #include "common/base/process_identity.h"
 #include "common/base/resource_limits.h"
@@ -31,6 +32,8 @@ double UnixTime() {
 
 // Used by the thread, but for the troubles.
 struct EventFile::Shared {
+  explicit Shared(std::string of) : path(std::move(of)) {}
+
   const std::string path;
   UniqueFd file;
   std::string pending;  // records that the disk has not taken; it may have the first bytes of one

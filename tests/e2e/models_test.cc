@@ -102,6 +102,11 @@ TEST_F(WeightFiles, WeightsThatAreNotFiniteAreRefused) {
                                              reader.header().Find(name)->begin));
       file.write(reinterpret_cast<const char*>(values), count * std::streamsize{sizeof(float)});
     }
+    // On purpose: it has no hashes any more.
+    std::string header(reader.header().data_begin, '\0');
+    file.seekg(0).read(header.data(), static_cast<std::streamsize>(header.size()));
+    for (const char* const key : {"contents_hash", "weights_hash"}) header[header.find(key)] = 'X';
+    file.seekp(0).write(header.data(), static_cast<std::streamsize>(header.size()));
   }
   const std::string what = "not finite: 1 of the 216 of conv.weight; 2 of the 10 of out.bias";
   const Outcome run = Launch(Frozen(Weights()));

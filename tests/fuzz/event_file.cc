@@ -1,5 +1,9 @@
 // Files of TensorBoard's events, as a server that goes on reads them: any bytes are read up to the
 // first record that is not whole, and no more memory is taken than the file is long.
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
 #include "common/base/background_thread.h"
 #include "ps/tensorboard/event_records.h"
 #include "tests/fuzz/fuzz.h"
@@ -33,12 +37,28 @@ void CheckPrefix(const Folder& folder, const std::string& bytes) {
   Require(HaveEvent(folder.path(), "a/tag", 7) == with, "not the same answer twice");
 }
 
+// A file is cut at the border of a record, or stays, and then has nothing of a later step.
+void CheckCut(const Folder& folder, const std::string& bytes) {
+  const std::string name = "events.out.tfevents.0000000005.e.muster";
+  folder.Write(name, bytes);
+  (void)CutEvents(folder.path(), 7);
+  std::ostringstream left;
+  left << std::ifstream(folder.path() + "/" + name, std::ios::binary).rdbuf();
+  Require(bytes.starts_with(left.str()), "what is left is not the file's beginning");
+  const auto size = left.str().size();
+  (void)CutEvents(folder.path(), 7);
+  Require(std::filesystem::file_size(folder.path() + "/" + name) == size, "cut twice");
+  std::filesystem::remove(folder.path() + "/" + name);  // the next input begins without it
+}
+
 }  // namespace
 }  // namespace muster::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   muster::fuzz::SilenceLogs();
   static const muster::fuzz::Folder folder;
-  muster::fuzz::CheckPrefix(folder, muster::fuzz::FileOf({data, size}));
+  const std::string bytes = muster::fuzz::FileOf({data, size});
+  muster::fuzz::CheckPrefix(folder, bytes);
+  muster::fuzz::CheckCut(folder, bytes);
   return 0;
 }
