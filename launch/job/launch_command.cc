@@ -245,8 +245,8 @@ int DryRun(const LaunchArguments& arguments) {
     return static_cast<int>(error.code());
   }
   if (data.problem.empty() || job.config.data().dir().empty()) return 0;
-  PrintError(fmt::format("muster: error: a run would end here: {}{}\n", data.problem,
-                         job.data_hint));
+  PrintError(
+      fmt::format("muster: error: a run would end here: {}{}\n", data.problem, job.data_hint));
   return static_cast<int>(data.code);
 }
 
