@@ -228,6 +228,16 @@ TEST_F(ConfigTest, SettingErrorsNameTheSetting) {
   EXPECT_THROW(ParseSetting("=3"), Error);
 }
 
+TEST_F(ConfigTest, AMadeUpSetIsNotMoreThanCanBeCounted) {
+  EXPECT_THAT(
+      ErrorOf(Config(""), {"data={ format: SYNTHETIC synthetic { test_samples: 1000000000 } }"}),
+      HasSubstr("set evaluation.batch to 954 or more"));
+  EXPECT_THAT(
+      ErrorOf(Config(""), {"data={ format: SYNTHETIC synthetic { train_samples: 1000000000 } }",
+                           "run.steps=1000000000000", "run.global_batch=16777216"}),
+      HasSubstr("1,000,000,000,000 steps"));
+}
+
 TEST(NearestName, FindsTypingErrorsOnly) {
   EXPECT_EQ(NearestName("epocs", {"steps", "epochs"}), "epochs");
   EXPECT_EQ(NearestName("TPC", {"IPC", "TCP"}), "TCP");

@@ -45,16 +45,6 @@ TEST_F(ConfigTest, WhatAnEvaluationGivesNeedsOne) {
   }
 }
 
-TEST_F(ConfigTest, AMadeUpSetIsNotMoreThanCanBeCounted) {
-  EXPECT_THAT(
-      ErrorOf(Config(""), {"data={ format: SYNTHETIC synthetic { test_samples: 1000000000 } }"}),
-      HasSubstr("set evaluation.batch to 954 or more"));
-  EXPECT_THAT(
-      ErrorOf(Config(""), {"data={ format: SYNTHETIC synthetic { train_samples: 1000000000 } }",
-                           "run.steps=1000000000000", "run.global_batch=16777216"}),
-      HasSubstr("1,000,000,000,000 steps"));
-}
-
 TEST_F(ConfigTest, APlateausSettings) {
   const auto error = [&](const std::vector<std::string>& settings) {
     std::vector<std::string> all{"learning_rate.type=PLATEAU", "learning_rate.base=0.5"};
