@@ -3,6 +3,7 @@
 // what is printed is for its reader and not for his terminal, pictures have numbers in them, and
 // what of the metrics belonged to a checkpoint stays as it was.
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -14,6 +15,7 @@
 #include "launch/runs/run_status.h"
 #include "launch/runs/runs_command.h"
 #include "launch/top/top_view.h"
+#include "ps/kept_lines.h"
 #include "ps/reporter.h"
 #include "ps/restart_record.h"
 #include "tests/fuzz/fuzz.h"
@@ -74,23 +76,30 @@ std::string Slurp(const std::string& path) {
   return text.str();
 }
 
-// A server that goes on.
+// A server that goes on. Where the checkpoint knows the file it is cut where it says, and else at
+// the end of a line; what is in front of that stays.
 void CheckCut(const Folder& folder, const std::string& text, const checkpoint::Metrics& kept) {
   const std::string path = folder.Write("metrics.jsonl", text);
   OrError(path, [&] {
+    const DueLines due{.step = 3, .logs = {1, 2, 3}, .evaluations = {2}};
     Reporter reporter(path, -1, &kept);
-    reporter.CutMetrics();
-    reporter.GoOn(3);
+    reporter.CutMetrics(due);
+    reporter.GoOn(due.step);
     Require(reporter.restarts().size() <= text.size(), "more restarts than lines");
     const std::string left = Slurp(path);
-    Require(left.size() <= 2 * text.size() + kept.unwritten().size(), "metrics.jsonl grew");
-    const auto bytes = static_cast<size_t>(kept.bytes());
-    if (bytes <= text.size()) {
-      Require(left.starts_with(text.substr(0, bytes) + kept.unwritten()), "a line was changed");
+    Require(left.size() <= 2 * text.size() + kept.unwritten().size() + 1, "metrics.jsonl grew");
+    if (kept.has_xxh3() && static_cast<size_t>(kept.bytes()) <= text.size()) {
+      const std::string before = text.substr(0, static_cast<size_t>(kept.bytes()));
+      Require(left.starts_with(before + kept.unwritten()), "a line was changed");
+    } else {
+      const size_t bytes = KeptLinesOf(text, due).bytes;
+      Require(bytes == 0 || text[bytes - 1] == '\n', "cut in the middle of a line");
+      Require(left.starts_with(text.substr(0, bytes)), "a line was changed");
     }
     Require(static_cast<size_t>(reporter.KeepMetrics().bytes()) == left.size(),
             "another length than it says");
   });
+  std::filesystem::remove(std::filesystem::path(path).replace_filename("metrics-cut.jsonl"));
 }
 
 }  // namespace
@@ -102,11 +111,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const Folder folder;
   Input input(data, size);
   muster::checkpoint::Metrics kept;
-  kept.set_bytes(input.Number<int64_t>());
+  const auto number = input.Number<int64_t>();
+  kept.set_bytes(number & ((int64_t{1} << 62) - 1));  // a checkpoint has no other
   kept.set_unwritten(input.Piece());
   folder.Write("status.json", input.Piece());
   const std::string metrics = input.Rest();
-  folder.Write("metrics.jsonl", metrics);
+  const std::string path = folder.Write("metrics.jsonl", metrics);
+  if (number >= 0) kept.set_xxh3(muster::HashOfStart(path, kept.bytes()).value());
   CheckRecord(folder, 1 + static_cast<size_t>(std::ranges::count(metrics, '\n')));
   CheckTop(folder);
   CheckCut(folder, metrics, kept);
