@@ -25,11 +25,9 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 // The summary of a run that was completed; null for another one's last line.
-json LastLine(const RunDir& dir, const SavePlace& place) {
+json LastLine(const RunDir& dir) {
   constexpr std::streamoff kLongest = 1 << 20;
-  const std::string elsewhere = MetricsElsewhere(dir.path(), place);
-  std::ifstream file(elsewhere.empty() ? dir.MetricsPath() : elsewhere,
-                     std::ios::binary | std::ios::ate);
+  std::ifstream file(dir.MetricsPath(), std::ios::binary | std::ios::ate);
   file.seekg(std::max<std::streamoff>(0, std::streamoff(file.tellg()) - kLongest));
   std::string text, last;
   while (std::getline(file, text)) last = std::move(text);
@@ -83,30 +81,26 @@ std::vector<Model> ModelsIn(const json& line, const RunDir& dir) {
 }
 
 // From which checkpoint the file has been written again; "" if none has its weights.
-std::string WriteAgain(const Model& model, const RunDir& dir, const SavePlace& place) {
-  std::vector<std::string> folders{dir.path()};
-  if (HasCheckpointsElsewhere(dir.path(), place)) folders.push_back(place.folder);
-  for (const std::string& folder : folders) {
-    for (const CheckpointName& name : ListCheckpoints(folder)) {
-      if (name.step != model.step) continue;
-      try {
-        const CheckpointReader checkpoint(CheckpointsFolder(folder) + "/" + name.Text());
-        WriteCheckpointModel(checkpoint, model.average, model.path);
-        return name.Text();
-      } catch (const Error& error) {
-        PrintError(fmt::format("muster: warning: {}\n", error.what()));
-      }
+std::string WriteAgain(const Model& model, const RunDir& dir) {
+  for (const CheckpointName& name : ListCheckpoints(dir.path())) {
+    if (name.step != model.step) continue;
+    try {
+      const CheckpointReader checkpoint(CheckpointsFolder(dir.path()) + "/" + name.Text());
+      WriteCheckpointModel(checkpoint, model.average, model.path);
+      return name.Text();
+    } catch (const Error& error) {
+      PrintError(fmt::format("muster: warning: {}\n", error.what()));
     }
   }
   return "";
 }
 
-ExitCode Mend(const std::vector<Model>& models, const RunDir& dir, const SavePlace& place) {
+ExitCode Mend(const std::vector<Model>& models, const RunDir& dir) {
   ExitCode code = ExitCode::kOk;
   for (const Model& model : models) {
     const std::string damage = DamageOf(model.path);
     if (damage.empty()) continue;
-    if (const std::string from = WriteAgain(model, dir, place); !from.empty()) {
+    if (const std::string from = WriteAgain(model, dir); !from.empty()) {
       PrintError(fmt::format("muster: warning: {}; it is written again from {}\n", damage, from));
       continue;
     }
@@ -123,20 +117,21 @@ ExitCode Mend(const std::vector<Model>& models, const RunDir& dir, const SavePla
 
 std::optional<ExitCode> EndIfComplete(const RunDir& dir, const std::vector<Setting>& settings) {
   const SavePlace place = PlaceToResume(dir, settings);
-  const std::string newest_place = NewestPlace(dir.path(), place);
-  if (newest_place.empty()) return std::nullopt;
+  // What lies elsewhere comes back when it goes on.
+  const bool is_here = NewestPlace(dir.path(), place) == dir.path();
+  if (!is_here || !MetricsElsewhere(dir.path(), place).empty()) return std::nullopt;
   config::Config config = ConfigOfRun(dir, place, settings);
   const std::string done = CheckTakenUp(dir, config);
-  const json last = LastLine(dir, place);
+  const json last = LastLine(dir);
   if (last.is_null()) return std::nullopt;
-  const ChosenCheckpoint newest = ChooseCheckpoint(newest_place);
+  const ChosenCheckpoint newest = ChooseCheckpoint(dir.path());
   if (!newest.reader || !newest.damaged.empty()) return std::nullopt;
   const checkpoint::State& state = newest.reader->state();
   const int64_t total = PlanSteps(config, state.plan().train_samples()).total_steps;
   const bool stopped = !StopReasonAt(config.evaluation(), state, total).empty();
   if (!stopped && state.step() < total) return std::nullopt;
   PlanTrace(dir, settings, config);  // refuses to trace what is over
-  const ExitCode code = Mend(ModelsIn(last, dir), dir, place);
+  const ExitCode code = Mend(ModelsIn(last, dir), dir);
   PrintResult(fmt::format("The run in {} is complete: nothing is left to do ({}){}", dir.shown(),
                           done, stopped ? "" : ". " + HowToTrainLonger(dir, config)));
   return code;

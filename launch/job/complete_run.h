@@ -11,7 +11,7 @@
 namespace muster {
 
 // Nothing if there is something left to do with these settings: more steps, or the run's last line
-// or newest checkpoint is not whole. Otherwise says that there is not, and how to train for longer,
+// or newest checkpoint is not whole, or lies in checkpoint.save_to. Otherwise says that there is not, and how to train for longer,
 // and changes nothing, but for files of the run's weights that are damaged or gone: these are
 // written again from a checkpoint that has them. kFailure: some are in none. Throws Error(kUsage)
 // where the run cannot go on with these settings.

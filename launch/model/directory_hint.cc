@@ -138,12 +138,12 @@ std::string HintForWeights(const std::string& path) {
   const std::vector<RunRecord> runs = RunsIn(path);
   const bool series = IsSeries(path);
   if (runs.empty()) {
-    return series ? path + ": is a series of --repeat without a run: none has begun" : "";
+    return series ? path + ": is a series (--repeat) without a run: none has begun" : "";
   }
-  return fmt::format(
-      "{}: {}: give one of them: {}{}", path,
-      series ? "is a series of --repeat, whose runs have the weights" : "is no run, but holds some",
-      Listed(runs, WithAccuracy), BestOf(runs));
+  return fmt::format("{}: {}: give one of them: {}{}", path,
+                     series ? "is a series of runs (--repeat), which have the weights"
+                            : "is no run, but holds some",
+                     Listed(runs, WithAccuracy), BestOf(runs));
 }
 
 std::string HintForFile(const std::string& path) {
@@ -175,7 +175,7 @@ std::string HintForResume(const std::string& path) {
   std::erase_if(runs, [](const RunRecord& run) { return run.state == RunState::kCompleted; });
   return fmt::format(
       "{}: {}, which are resumed one by one: {}", path,
-      series ? "is a series of --repeat, of runs" : "is no run, but holds some",
+      series ? "is a series of runs (--repeat)" : "is no run, but holds some",
       runs.empty() ? "all of them are completed" : "not completed are " + Listed(runs, WithState));
 }
 

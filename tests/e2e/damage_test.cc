@@ -206,7 +206,10 @@ TEST_F(Damage, FilesOfARunAreNotReplacedByOthers) {
   fs::create_directory_symlink(Path("run0"), Path("linked"));
   fs::create_hard_link(Path("run0/model.safetensors"), Path("hard.safetensors"));
   const auto before = Contents(Path("run0"));
-  const fs::path checkpoint = fs::directory_iterator(Path("run0/checkpoints"))->path();
+  fs::path checkpoint;
+  for (const auto& entry : fs::directory_iterator(Path("run0/checkpoints"))) {
+    if (entry.is_directory()) checkpoint = entry.path();
+  }
   for (const fs::path& out :
        {Path("run0/model.safetensors"), Path("run0/../run0/best.safetensors"),
         Path("run0/metrics.jsonl"), Path("run0/config.txtpb"), Path("run0/model-raw.safetensors"),

@@ -108,7 +108,7 @@ TEST_F(Mistakes, AnotherDirectoryThanTheRuns) {
     std::vector<std::string> words = command;
     words.push_back(Path("series"));
     ExpectRefused(words, ExitCode::kUsage,
-                  "is a series of --repeat, whose runs have the weights: give one of them: " +
+                  "is a series of runs (--repeat), which have the weights: give one of them: " +
                       (Path("series") / "seed-1").string());
   }
   ExpectRefused({"inspect", run, "--set", "run.seed=3"}, ExitCode::kUsage, "is no config");

@@ -173,7 +173,7 @@ TEST_F(Resume, AnotherDirectoryThanTheRuns) {
   fs::create_directory(Path("empty"));
   refuses(Path("empty"), 3, "holds no checkpoint");
   fs::create_directories(Path("series") / "seed-1");
-  refuses(Path("series"), 2, "is a series of --repeat");
+  refuses(Path("series"), 2, "is a series of runs (--repeat)");
   // To go on from an older one, as the message says.
   fs::copy(Path("run0"), Path("copy"), fs::copy_options::recursive);
   for (const std::string& name : Kept("run0")) {

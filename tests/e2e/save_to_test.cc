@@ -74,7 +74,7 @@ TEST_F(SaveToTest, WhereNothingIsKeptNothingIsAdvisedThatWouldNotWork) {
   for (const std::vector<std::string>& more :
        {std::vector<std::string>{}, {"--save-to", Path("other")}}) {
     const Outcome again = GoOn("small/run", more);
-    EXPECT_EQ(again.exit_code, 2) << again.log;
+    EXPECT_EQ(again.exit_code, 3) << again.log;
     EXPECT_THAT(again.log, AllOf(HasSubstr("holds no checkpoint"), Not(HasSubstr("server")),
                                  HasSubstr("can be done again, with the same bits")));
   }

@@ -36,7 +36,7 @@ TEST_F(DirectoryHint, ASeriesHasRuns) {
   const std::string third = MakeRun("s/seed-11", {FinalText(50, "interrupted")});
   const std::string series = Dir() + "/s";
   EXPECT_THAT(HintForWeights(series),
-              AllOf(HasSubstr(series + ": is a series of --repeat"),
+              AllOf(HasSubstr(series + ": is a series of runs (--repeat)"),
                     HasSubstr(first + " (25.00 %), " + second + " (75.00 %), " + third),
                     EndsWith("the best is " + second)));
   EXPECT_THAT(HintForResume(series),
