@@ -95,7 +95,7 @@ bool IsCheckpointsFolder(const std::string& path) {
 }
 
 std::string ParentOf(const std::string& path) {
-  const std::string parent = fs::path(path).parent_path();
+  std::string parent = fs::path(path).parent_path();
   if (!parent.empty() && fs::path(path).filename() != ".." && fs::path(path).filename() != ".") {
     return parent;
   }

@@ -1,6 +1,7 @@
 // Weights that a run has left, evaluated again: the digits that the run reported, from whatever
 // they are in, on any number of workers; and single samples.
 #include <gmock/gmock-matchers.h>
+#include <gmock/gmock-more-matchers.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
