@@ -123,7 +123,7 @@ std::vector<std::string> ConfusionLines(const ConfusionCounts& counts,
 
 std::string ClassText(int64_t number, const std::vector<std::string>& names) {
   const auto place = static_cast<size_t>(number);
-  const std::string digits = std::to_string(number);
+  std::string digits = std::to_string(number);
   if (place >= names.size() || names[place].empty() || names[place] == digits) return digits;
   return fmt::format("{} {}", number, Printable(names[place]));
 }

@@ -221,7 +221,7 @@ TEST(Augmentation, DrawsEveryPlaceAndStaysInRange) {
   EXPECT_EQ(lefts.begin()->first, -2);
   for (const auto& [top, count] : tops) EXPECT_NEAR(count, kSamples / 7.0, 300) << top;
   for (const auto& [left, count] : lefts) EXPECT_NEAR(count, kSamples / 13.0, 220) << left;
-  EXPECT_NEAR(flips, kSamples / 2, 350);  // five standard deviations
+  EXPECT_NEAR(flips, kSamples / 2.0, 350);  // five standard deviations
   EXPECT_NEAR(brightness, 0, 1.3);
   EXPECT_NEAR(contrast, 1, 0.017);
 }

@@ -34,6 +34,7 @@ namespace muster::cuda {
 void Check(cudnnStatus_t result, const char* what);
 
 struct CudnnFunctions {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a name that is declared cannot be in any
 #define MUSTER_DECLARE(name) decltype(&::name) name = nullptr;
   MUSTER_CUDNN_FUNCTIONS(MUSTER_DECLARE)
 #undef MUSTER_DECLARE

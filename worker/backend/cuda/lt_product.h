@@ -30,6 +30,7 @@ struct ProductKind {
   // What activations, and all else that is allocated, are at least.
   static constexpr uint32_t kMostAlignment = 64;
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): of the compiler's own comparison with 0
   auto operator<=>(const ProductKind&) const = default;
 };
 
