@@ -27,8 +27,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool HasCheckpoints(const RunDir& dir) { return !ListCheckpoints(dir.path()).empty(); }
-
 // Of an attempt that was killed before its first checkpoint was on the disk: nothing is lost but
 // what its metrics and logs say. Never another run's checkpoints, locks and token.
 void PutAside(const RunDir& dir) {
