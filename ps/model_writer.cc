@@ -11,6 +11,7 @@
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/resource_limits.h"
+#include "common/checkpoint/run_mark.h"
 #include "common/model/whole_file.h"
 #include "common/model/write_model.h"
 #include "common/tensors/safetensors_reader.h"
@@ -38,6 +39,12 @@ size_t Rank(const events::Summary::Model& model) {
 // The metadata of a file of weights that a run in this directory has left; nothing of another's.
 std::optional<Metadata> MetadataOfRun(const std::string& run_dir, const std::string& path) {
   Metadata metadata = SafetensorsReader(path).header().metadata;
+  // A run's directory may have another name by now.
+  const std::string own = RunIdOf(run_dir), there = RunIdOf(fs::path(path).parent_path());
+  if (!own.empty() && !there.empty()) {
+    if (own != there) return std::nullopt;
+    return metadata;
+  }
   const std::optional<config::Config> config = ConfigOf(metadata, path);
   if (!config || config->run().dir() != run_dir) return std::nullopt;
   return metadata;

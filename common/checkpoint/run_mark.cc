@@ -35,6 +35,11 @@ std::string RunIdIn(const std::string& folder) {
   return IsRunId(text.str()) ? text.str() : "";
 }
 
+std::string RunIdOf(const std::string& dir) {
+  std::string id = RunIdIn(dir);
+  return id.empty() ? RunIdIn(CheckpointsFolder(dir)) : id;
+}
+
 std::string ExpectedRunId(const std::string& checkpoint_folder) {
   const fs::path around = fs::absolute(checkpoint_folder).lexically_normal().parent_path();
   if (around == CheckpointsFolder(around.parent_path())) {  // and no copy of it alone

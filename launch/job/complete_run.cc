@@ -25,9 +25,9 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 // The summary of a run that was completed; null for another one's last line.
-json LastLine(const RunDir& dir) {
+json LastLine(const std::string& metrics) {
   constexpr std::streamoff kLongest = 1 << 20;
-  std::ifstream file(dir.MetricsPath(), std::ios::binary | std::ios::ate);
+  std::ifstream file(metrics, std::ios::binary | std::ios::ate);
   file.seekg(std::max<std::streamoff>(0, std::streamoff(file.tellg()) - kLongest));
   std::string text, last;
   while (std::getline(file, text)) last = std::move(text);
@@ -115,16 +115,18 @@ ExitCode Mend(const std::vector<Model>& models, const RunDir& dir) {
 
 }  // namespace
 
-std::optional<ExitCode> EndIfComplete(const RunDir& dir, const std::vector<Setting>& settings) {
+std::optional<ExitCode> EndIfComplete(const RunDir& dir, const std::vector<Setting>& settings,
+                                      bool automatic) {
   const SavePlace place = PlaceToResume(dir, settings);
-  // What lies elsewhere comes back when it goes on.
-  const bool is_here = NewestPlace(dir.path(), place) == dir.path();
-  if (!is_here || !MetricsElsewhere(dir.path(), place).empty()) return std::nullopt;
+  const std::string newest_place = NewestPlace(dir.path(), place);
+  const std::string elsewhere = MetricsElsewhere(dir.path(), place);
+  const bool is_here = newest_place == dir.path() && elsewhere.empty();
+  if (newest_place.empty() || (!is_here && !automatic)) return std::nullopt;
   config::Config config = ConfigOfRun(dir, place, settings);
   const std::string done = CheckTakenUp(dir, config);
-  const json last = LastLine(dir);
+  const json last = LastLine(elsewhere.empty() ? dir.MetricsPath() : elsewhere);
   if (last.is_null()) return std::nullopt;
-  const ChosenCheckpoint newest = ChooseCheckpoint(dir.path());
+  const ChosenCheckpoint newest = ChooseCheckpoint(newest_place);
   if (!newest.reader || !newest.damaged.empty()) return std::nullopt;
   const checkpoint::State& state = newest.reader->state();
   const int64_t total = PlanSteps(config, state.plan().train_samples()).total_steps;

@@ -201,7 +201,8 @@ int RunLaunch(const LaunchArguments& as_asked) {
   if (arguments.resume_or_begin) ResumeOrBegin(arguments);
   if (!arguments.resume.empty()) {
     resumed = TakeUp(arguments);
-    if (const auto end = EndIfComplete(*resumed, arguments.settings)) return static_cast<int>(*end);
+    const auto end = EndIfComplete(*resumed, arguments.settings, arguments.resume_or_begin);
+    if (end) return static_cast<int>(*end);
     KeepConfig(*resumed, arguments);
   }
   PreparedJob job = Prepare(arguments, /*dry=*/false);

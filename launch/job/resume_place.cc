@@ -22,10 +22,12 @@ SavePlace PlaceToResume(const RunDir& dir, const std::vector<Setting>& settings)
       newest <= ListCheckpoints(place.folder).front()) {
     return place;
   }
-  throw Error(ExitCode::kUsage,
-              "--resume {}: the newest checkpoint of this run is in {}, its checkpoint.save_to so "
-              "far: expected no --save-to, or that one, got {}",
-              dir.shown(), so_far.folder, place.folder);
+  throw Error(
+      ExitCode::kUsage,
+      "--resume {}: the newest checkpoint of this run is in {}, its checkpoint.save_to so "
+      "far: expected no --save-to, or that one, got {}; to use another one, copy what is in {} "
+      "there first",
+      dir.shown(), so_far.folder, place.folder, so_far.folder);
 }
 
 checkpoint::State NewestOf(const RunDir& dir, const SavePlace& place) {

@@ -99,8 +99,16 @@ bool WasAskedToGoOn(const std::string& kept, const config::Config& now) {
 void RequireRun(const std::string& path) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored)) return;  // said by RunDir::Resume
-  const bool run = fs::exists(path + "/config.txtpb", ignored) || !ListCheckpoints(path).empty();
-  if (run) return;
+  if (fs::exists(path + "/config.txtpb", ignored)) return;
+  if (!ListCheckpoints(path).empty()) {
+    const std::string run = RunThatSavesTo(path);
+    if (run.empty()) return;
+    throw Error(
+        ExitCode::kUsage,
+        "--resume {}: is where a run keeps what its own directory cannot take; expected that "
+        "directory: --resume {}",
+        path, run);
+  }
   const std::string hint = HintForResume(path);
   if (!hint.empty()) throw Error(ExitCode::kUsage, "--resume " + hint);
   NoCheckpoint(path, {});

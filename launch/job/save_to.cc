@@ -55,7 +55,9 @@ std::string FileOfARun(const std::string& folder) {
   for (const char* const name : kModelFiles) {
     if (fs::exists(fs::path(folder) / name, ignored)) return name;
   }
-  for (const char* const name : {"metrics.jsonl", "repeat.json", "server.log"}) {
+  // Also the folder of a run's checkpoints, and one of these.
+  for (const char* const name :
+       {"metrics.jsonl", "repeat.json", "server.log", kRunIdFile, "state.pb"}) {
     if (fs::exists(fs::path(folder) / name, ignored)) return name;
   }
   return "";
@@ -64,11 +66,11 @@ std::string FileOfARun(const std::string& folder) {
 // Of a run that goes on: whether that is its own.
 bool IsOwn(const std::string& file, const RunDir& dir, const config::Config& config) {
   const SavePlace place = PlaceOf(dir, config);
-  if (file == "checkpoints") {
-    const std::string id = RunIdIn(CheckpointsFolder(place.folder));
-    return HasCheckpointsElsewhere(dir.path(), place) ||
-           (!id.empty() && id == RunIdIn(CheckpointsFolder(dir.path())));
+  if (file == "checkpoints" || file == kRunIdFile) {
+    const std::string id = RunIdOf(place.folder);
+    return HasCheckpointsElsewhere(dir.path(), place) || (!id.empty() && id == place.run_id);
   }
+  if (file == "state.pb") return false;
   return std::ranges::find(kModelFiles, file) == std::end(kModelFiles) ||
          !ModelElsewhere(place, file).empty();
 }
@@ -99,7 +101,7 @@ std::string UsualSaveTo(const RunDir& dir) {
 }
 
 SavePlace PlaceOf(const RunDir& dir, const config::Config& config) {
-  return {SavePlaceOf(dir.path()).run_dir, config.checkpoint().save_to()};
+  return {SavePlaceOf(dir.path()).run_dir, config.checkpoint().save_to(), RunIdOf(dir.path())};
 }
 
 std::string AskedSaveTo(const std::vector<Setting>& settings) {

@@ -50,16 +50,17 @@ SavePlace SavePlaceOf(const std::string& run_dir) {
   parser.AllowUnknownField(true);
   config::Config config;
   if (!parser.ParseFromString(text.str(), &config)) return {};
-  return {config.run().dir(), config.checkpoint().save_to()};
+  return {config.run().dir(), config.checkpoint().save_to(), RunIdOf(run_dir)};
 }
 
 bool HasCheckpointsElsewhere(const std::string& run_dir, const SavePlace& place) {
   if (place.folder.empty() || ListCheckpoints(place.folder).empty()) return false;
-  const std::string here = RunIdIn(CheckpointsFolder(run_dir)),
-                    there = RunIdIn(CheckpointsFolder(place.folder));
-  if (!here.empty()) return here == there;
+  const std::string here = RunIdOf(run_dir), there = RunIdOf(place.folder);
+  if (!here.empty() && !there.empty()) return here == there;
   try {
-    const std::string of = ParseKeptConfig(NewestState(place.folder).config()).run().dir();
+    const checkpoint::State state = NewestState(place.folder);
+    if (!here.empty()) return here == state.run_id();
+    const std::string of = ParseKeptConfig(state.config()).run().dir();
     return of == place.run_dir || of == fs::absolute(run_dir).lexically_normal();
   } catch (const Error&) {  // damaged: the server names what is wrong
     return true;
@@ -73,11 +74,27 @@ std::string NewestPlace(const std::string& run_dir, const SavePlace& place) {
   return !here.empty() && there.front() <= here.front() ? run_dir : place.folder;
 }
 
+std::string RunThatSavesTo(const std::string& folder) {
+  try {
+    const config::Config config = ParseKeptConfig(NewestState(folder).config());
+    const std::string& run = config.run().dir();
+    std::error_code ignored;
+    const bool saves = fs::equivalent(config.checkpoint().save_to(), folder, ignored) &&
+                       !fs::equivalent(run, folder, ignored);
+    if (!saves || !fs::exists(run + "/config.txtpb", ignored)) return "";
+    return HasCheckpointsElsewhere(run, SavePlaceOf(run)) ? run : "";
+  } catch (const Error&) {
+    return "";
+  }
+}
+
 std::string ModelElsewhere(const SavePlace& place, const std::string& name) {
   if (place.folder.empty()) return "";
   const std::string path = place.folder + "/" + name;
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return "";
+  const std::string there = RunIdOf(place.folder);
+  if (!place.run_id.empty() && !there.empty()) return place.run_id == there ? path : "";
   try {
     const auto config = ConfigOf(SafetensorsReader(path).header().metadata, path);
     return config && config->run().dir() == place.run_dir ? path : "";

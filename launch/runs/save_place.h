@@ -14,6 +14,7 @@ inline constexpr const char* kModelFiles[] = {"model.safetensors", "best.safeten
 struct SavePlace {
   std::string run_dir;  // as the run's config.txtpb has it: the directory may have moved since
   std::string folder;   // checkpoint.save_to of that config; "" if it has none, or there is none
+  std::string run_id;   // what tells the run from others wherever it is; "" if nothing says it
 };
 SavePlace SavePlaceOf(const std::string& run_dir);
 
@@ -23,6 +24,9 @@ bool HasCheckpointsElsewhere(const std::string& run_dir, const SavePlace& place)
 // That of the two directories, run_dir and place.folder, which has the newest checkpoint of the
 // run; "" if neither has one.
 std::string NewestPlace(const std::string& run_dir, const SavePlace& place);
+
+// Of which run directory this is the checkpoint.save_to; "" if it is none, or that is gone.
+std::string RunThatSavesTo(const std::string& folder);
 
 // The path of this file of weights in place.folder; "" if it is not there, or of another run.
 std::string ModelElsewhere(const SavePlace& place, const std::string& name);

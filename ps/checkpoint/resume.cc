@@ -26,6 +26,21 @@ std::vector<KeptCheckpoint> KeptBefore(const std::string& run_dir, const ChosenC
   return kept;
 }
 
+// Whose checkpoints these are: by the state of one that is whole, or by the folder's mark.
+std::string IdOf(const std::string& dir, const ChosenCheckpoint& chosen) {
+  return chosen.reader ? chosen.reader->state().run_id() : RunIdOf(dir);
+}
+
+// The newer one of two, and all that is damaged and newer than it.
+void Merge(ChosenCheckpoint& chosen, ChosenCheckpoint other) {
+  if (other.reader && (!chosen.reader || other.name > chosen.name)) std::swap(chosen, other);
+  for (DamagedCheckpoint& one : other.damaged) {
+    if (!chosen.reader || one.name > chosen.name) chosen.damaged.push_back(std::move(one));
+  }
+  if (!chosen.reader) return;
+  std::erase_if(chosen.damaged, [&](const auto& one) { return !(one.name > chosen.name); });
+}
+
 }  // namespace
 
 ResumePoint FindResumePoint(const config::Config& config) {
@@ -35,12 +50,10 @@ ResumePoint FindResumePoint(const config::Config& config) {
   std::vector<CheckpointName> all = ListCheckpoints(run_dir);
   if (const std::string& other = config.checkpoint().save_to(); !other.empty()) {
     ChosenCheckpoint elsewhere = ChooseCheckpoint(other);
-    const auto run = point.checkpoint.reader ? point.state().run_id() : "";
-    if (elsewhere.reader && (run.empty() || elsewhere.reader->state().run_id() == run) &&
-        (!point.checkpoint.reader || elsewhere.name > point.checkpoint.name)) {
-      elsewhere.damaged = std::move(point.checkpoint.damaged);
-      point.checkpoint = std::move(elsewhere);
-      all.push_back(point.checkpoint.name);
+    const std::string run = IdOf(run_dir, point.checkpoint), there = IdOf(other, elsewhere);
+    if (run.empty() || there.empty() || run == there) {
+      for (const CheckpointName& name : ListCheckpoints(other)) all.push_back(name);
+      Merge(point.checkpoint, std::move(elsewhere));
     }
   }
   if (!point.checkpoint.reader) NoCheckpoint(run_dir, point.checkpoint.damaged);
