@@ -44,6 +44,13 @@ class SaveToTest : public SmallDisk {
     EXPECT_EQ(all.size(), 1u);
     return all.empty() ? fs::path() : all.front();
   }
+  static fs::path OnlyFolderIn(const fs::path& folder) {
+    fs::path found;
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      if (entry.is_directory()) found = entry.path();
+    }
+    return found;
+  }
   void ExpectCommandsFindIt(const std::string& run, const fs::path& folder) {
     const std::string model = folder / "model.safetensors";
     const Outcome inspect = Muster({"inspect", Path(run)});
@@ -128,6 +135,7 @@ TEST_F(SaveToTest, ABadOneIsRefusedAtTheStart) {
            {Path("run"), "this is the run directory, or in it"},
            {Path("run/checkpoints"), "this is the run directory, or in it"},
            {Path("run0"), "the checkpoints of another run are there"},
+           {Path("run0/checkpoints"), "the run_id of another run is there"},
            {Path("small"), "Read-only file system"},
            {Path("small/below"), "Read-only file system"}}) {
     const Outcome refused = Muster(Words("run", {"--save-to", place}));
@@ -182,6 +190,67 @@ TEST_F(SaveToTest, ARunGoesOnOnADiskThatIsStillFull) {
   EXPECT_EQ(mended.exit_code, 0) << mended.log;
   EXPECT_EQ(mended.hash(), whole.hash());
   EXPECT_EQ(MetadataIn(Path("small/run/model.safetensors"))["weights_hash"], whole.hash());
+}
+
+// Another run had the directory, and what it could not take, before.
+TEST_F(SaveToTest, TheCheckpointsOfAnEarlierRunAreNotTaken) {
+  ASSERT_EQ(Muster(Words("small/run", {"--save-to", Path("other")})).exit_code, 0);
+  fs::remove_all(Path("small/run"));
+  ASSERT_TRUE(Mount("size=8m", MS_REMOUNT));
+  ASSERT_EQ(Muster(Words("small/run", {"--seed", "6"})).exit_code, 0);
+  fs::remove_all(Path("small/run/checkpoints"));
+  const auto model = TextOf(Path("small/run/model.safetensors"));
+  const Outcome refused = GoOn("small/run", {"--save-to", Path("other")});
+  EXPECT_EQ(refused.exit_code, 3) << refused.log;
+  EXPECT_THAT(refused.log, HasSubstr("where those of another run are"));
+  EXPECT_EQ(TextOf(Path("small/run/model.safetensors")), model);
+}
+
+TEST_F(SaveToTest, ItIsNoRunToGoOn) {
+  ASSERT_EQ(Muster(Words("small/run", {"--save-to", Path("other")})).exit_code, 0);
+  {
+    std::fstream file(Path("other/model.safetensors"), std::ios::in | std::ios::out);
+    file.seekp(-1, std::ios::end).put('\x55');
+  }
+  const std::string run = Path("small/run");
+  const Outcome damaged = Muster({"eval", run, "--data", Path("data")});
+  EXPECT_EQ(damaged.exit_code, 3) << damaged.log;
+  EXPECT_THAT(damaged.log, HasSubstr("`muster launch --resume " + run + "`"));
+  const Outcome refused = GoOn("other", {});
+  EXPECT_EQ(refused.exit_code, 2) << refused.log;
+  EXPECT_THAT(refused.log, HasSubstr("expected that directory: --resume " + run));
+}
+
+// As a service manager asks for it again and again.
+TEST_F(SaveToTest, ACompleteRunThatLiesThereIsComplete) {
+  ASSERT_EQ(Muster(Words("small/run", {"--save-to", Path("other")})).exit_code, 0);
+  const std::string metrics = TextOf(Path("small/run/metrics.jsonl"));
+  const Outcome again =
+      Muster(Words("small/run", {"--save-to", Path("other"), "--resume", "auto"}));
+  EXPECT_EQ(again.exit_code, 0) << again.log;
+  EXPECT_THAT(again.log, HasSubstr("nothing is left to do"));
+  EXPECT_EQ(TextOf(Path("small/run/metrics.jsonl")), metrics);
+}
+
+TEST_F(SaveToTest, DamageThereIsNamed) {
+  std::vector<std::string> settings = Large();
+  settings[0] = "run.epochs=5";
+  const Outcome whole = Launch(settings);
+  ASSERT_TRUE(Mount("size=8m", MS_REMOUNT));
+  ASSERT_EQ(Muster(Words("small/run", {})).exit_code, 0);
+  Fill();
+  (void)GoOn("small/run", {"--epochs", "5", "--save-to", Path("other")});
+  const fs::path newest = OnlyFolderIn(Path("other/checkpoints"));
+  {
+    std::fstream file(newest / "tensors.safetensors", std::ios::in | std::ios::out);
+    file.seekp(-1, std::ios::end).put('\x55');
+  }
+  fs::remove(Path("small/fill"));
+  const Outcome rest = GoOn("small/run", {"--epochs", "5", "--save-to", Path("other")});
+  EXPECT_EQ(rest.exit_code, 0) << rest.log;
+  EXPECT_THAT(rest.log, HasSubstr(newest.string()));
+  EXPECT_EQ(rest.hash(), whole.hash());
+  EXPECT_TRUE(fs::exists(newest)) << "what is damaged is left where it is";
 }
 
 // The run directory has best weights, but those of a later evaluation were better.
