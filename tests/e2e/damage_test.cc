@@ -119,7 +119,9 @@ TEST_F(Damage, OfTheBestWeightsIsMendedWhenTheRunGoesOn) {
     EXPECT_THAT(longer.log, HasSubstr(kept ? "it is written again" : "in no file and in no check"));
     const int inspected = Muster({"inspect", best}).exit_code;
     EXPECT_EQ(inspected, kept ? 0 : 3);
-    if (kept) EXPECT_EQ(HashOf(best), hash);
+    if (kept) {
+      EXPECT_EQ(HashOf(best), hash);
+    }
   }
 }
 
