@@ -23,12 +23,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::string Slurp(const fs::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
-
 void Flip(const fs::path& path, int64_t from_end) {
   std::string bytes = Slurp(path);
   char& byte = bytes[bytes.size() - static_cast<size_t>(from_end)];

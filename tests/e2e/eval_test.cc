@@ -8,7 +8,6 @@
 #include <csignal>
 #include <fstream>
 #include <set>
-#include <sstream>
 
 #include "common/base/error.h"
 #include "common/tensors/safetensors_reader.h"
@@ -25,12 +24,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr int64_t kTestImages = 40;  // of the tiny data set
-
-std::string ReadFile(const fs::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
 
 // Every file below a directory, with when it was written.
 std::map<std::string, fs::file_time_type> FilesIn(const fs::path& directory) {
@@ -148,7 +141,7 @@ TEST_F(Evaluate, PredictionsAreThoseOfTheEvaluation) {
   const Outcome run = Launch({"run.epochs=4", "evaluation.confusion_matrix=true"});
   ASSERT_EQ(run.exit_code, 0) << run.log;
   const Json all = Ask({"eval", Path("run0"), "--confusion-csv", Path("counts.csv")});
-  EXPECT_EQ(ReadFile(Path("counts.csv")), ReadFile(Path("run0") / "confusion_matrix.csv"));
+  EXPECT_EQ(Slurp(Path("counts.csv")), Slurp(Path("run0") / "confusion_matrix.csv"));
   const Json predicted = Ask({"predict", Path("run0"), "--samples", "0-39", "--top", "10"});
   ASSERT_EQ(predicted["samples"].size(), kTestImages);
   std::vector<std::vector<int64_t>> counts(10, std::vector<int64_t>(10));

@@ -57,14 +57,14 @@ cluster { workers: 2 chunk_bytes: 1024 }
 worker { threads: 1 }
 )";
 
+}  // namespace
+
 std::string Slurp(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   std::stringstream text;
   text << in.rdbuf();
   return text.str();
 }
-
-}  // namespace
 
 std::vector<nlohmann::json> Curve(const std::vector<nlohmann::json>& metrics) {
   std::vector<nlohmann::json> lines;

@@ -15,6 +15,9 @@
 
 namespace muster::testing {
 
+// All that is in the file; "" if it cannot be read.
+std::string Slurp(const std::filesystem::path& path);
+
 struct ProcessOptions {
   std::map<std::string, std::string> environment;  // besides the test's own
   std::string network;                             // a network namespace's file; "": the test's own

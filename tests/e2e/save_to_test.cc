@@ -6,7 +6,6 @@
 
 #include <csignal>
 #include <fstream>
-#include <sstream>
 
 #include "tests/e2e/small_disk.h"
 
@@ -17,12 +16,6 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-std::string TextOf(const fs::path& path) {
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
 
 class SaveToTest : public SmallDisk {
  protected:
@@ -77,7 +70,7 @@ TEST_F(SaveToTest, WhereNothingIsKeptNothingIsAdvisedThatWouldNotWork) {
   EXPECT_THAT(lost.log, AllOf(HasSubstr("its weights are on no disk"), Not(HasSubstr("--resume")),
                               HasSubstr("muster launch " + Path("small/run").string() +
                                         "/config.txtpb --save-to DIR")));
-  const std::string server_log = TextOf(Path("small/run/server.log"));
+  const std::string server_log = Slurp(Path("small/run/server.log"));
   for (const std::vector<std::string>& more :
        {std::vector<std::string>{}, {"--save-to", Path("other")}}) {
     const Outcome again = GoOn("small/run", more);
@@ -85,7 +78,7 @@ TEST_F(SaveToTest, WhereNothingIsKeptNothingIsAdvisedThatWouldNotWork) {
     EXPECT_THAT(again.log, AllOf(HasSubstr("holds no checkpoint"), Not(HasSubstr("server")),
                                  HasSubstr("can be done again, with the same bits")));
   }
-  EXPECT_EQ(TextOf(Path("small/run/server.log")), server_log);
+  EXPECT_EQ(Slurp(Path("small/run/server.log")), server_log);
   EXPECT_FALSE(fs::exists(Path("other")));
   // What was advised.
   const Outcome repeated = Muster({"launch", Path("small/run/config.txtpb"), "--save-to",
@@ -171,7 +164,7 @@ TEST_F(SaveToTest, ARunGoesOnOnADiskThatIsStillFull) {
   ASSERT_EQ(whole.exit_code, 0) << whole.log;
   ASSERT_TRUE(Mount("size=8m", MS_REMOUNT));
   ASSERT_EQ(Muster(Words("small/run", {})).exit_code, 0);
-  const std::string config = TextOf(Path("small/run/config.txtpb"));
+  const std::string config = Slurp(Path("small/run/config.txtpb"));
   Fill();
   const Outcome rest = GoOn("small/run", {"--epochs", "5", "--save-to", Path("other")});
   EXPECT_EQ(rest.exit_code, 1) << rest.log;
@@ -180,7 +173,7 @@ TEST_F(SaveToTest, ARunGoesOnOnADiskThatIsStillFull) {
                               HasSubstr("all of it is in " + Path("other").string()),
                               HasSubstr("muster launch --resume " + Path("small/run").string() +
                                         " --save-to " + Path("other").string())));
-  EXPECT_EQ(TextOf(Path("small/run/config.txtpb")), config);
+  EXPECT_EQ(Slurp(Path("small/run/config.txtpb")), config);
   EXPECT_EQ(MetadataIn(Path("other/model.safetensors"))["weights_hash"], whole.hash());
   EXPECT_EQ(Curve(Metrics("other")).back(), Curve(whole.metrics).back());
 
@@ -199,11 +192,11 @@ TEST_F(SaveToTest, TheCheckpointsOfAnEarlierRunAreNotTaken) {
   ASSERT_TRUE(Mount("size=8m", MS_REMOUNT));
   ASSERT_EQ(Muster(Words("small/run", {"--seed", "6"})).exit_code, 0);
   fs::remove_all(Path("small/run/checkpoints"));
-  const auto model = TextOf(Path("small/run/model.safetensors"));
+  const auto model = Slurp(Path("small/run/model.safetensors"));
   const Outcome refused = GoOn("small/run", {"--save-to", Path("other")});
   EXPECT_EQ(refused.exit_code, 3) << refused.log;
   EXPECT_THAT(refused.log, HasSubstr("where those of another run are"));
-  EXPECT_EQ(TextOf(Path("small/run/model.safetensors")), model);
+  EXPECT_EQ(Slurp(Path("small/run/model.safetensors")), model);
 }
 
 TEST_F(SaveToTest, ItIsNoRunToGoOn) {
@@ -224,12 +217,12 @@ TEST_F(SaveToTest, ItIsNoRunToGoOn) {
 // As a service manager asks for it again and again.
 TEST_F(SaveToTest, ACompleteRunThatLiesThereIsComplete) {
   ASSERT_EQ(Muster(Words("small/run", {"--save-to", Path("other")})).exit_code, 0);
-  const std::string metrics = TextOf(Path("small/run/metrics.jsonl"));
+  const std::string metrics = Slurp(Path("small/run/metrics.jsonl"));
   const Outcome again =
       Muster(Words("small/run", {"--save-to", Path("other"), "--resume", "auto"}));
   EXPECT_EQ(again.exit_code, 0) << again.log;
   EXPECT_THAT(again.log, HasSubstr("nothing is left to do"));
-  EXPECT_EQ(TextOf(Path("small/run/metrics.jsonl")), metrics);
+  EXPECT_EQ(Slurp(Path("small/run/metrics.jsonl")), metrics);
 }
 
 TEST_F(SaveToTest, DamageThereIsNamed) {
@@ -257,7 +250,7 @@ TEST_F(SaveToTest, DamageThereIsNamed) {
 TEST_F(SaveToTest, OlderWeightsAreNotTakenForTheBest) {
   ASSERT_EQ(Launch({"run.epochs=1"}).exit_code, 0);
   const fs::path metrics = Path("run0/metrics.jsonl");
-  const std::string lines = TextOf(metrics);
+  const std::string lines = Slurp(metrics);
   const size_t last = lines.rfind('\n', lines.size() - 2) + 1;
   std::ofstream(metrics) << lines.substr(0, last) << R"({"step":500,"test_accuracy":0.99})"
                          << "\n"
@@ -276,7 +269,7 @@ TEST_F(SaveToTest, ASeriesGoesOnOnAFullDisk) {
   EXPECT_THAT(series.log, AllOf(HasSubstr("3 runs of 3:"), HasSubstr("(3 runs)"),
                                 HasSubstr("not in its directory"),
                                 HasSubstr(Path("other/repeat.json").string())));
-  const auto json = nlohmann::json::parse(TextOf(Path("other/repeat.json")));
+  const auto json = nlohmann::json::parse(Slurp(Path("other/repeat.json")));
   EXPECT_EQ(json["runs"].size(), 3u);
   for (const char* const seed : {"seed-1", "seed-2", "seed-3"}) {
     EXPECT_TRUE(fs::exists(Path("other") / seed / "model.safetensors")) << seed;

@@ -3,6 +3,7 @@
 // a procedural set is a part of it.
 #include "worker/data/cifar10.h"
 
+#include "tests/fuzz/check_sets.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {
@@ -28,17 +29,6 @@ void WriteFiles(Input input, const Folder& folder) {
   folder.Write(kCifar10TestFile, files.back());
 }
 
-void CheckSet(const Dataset& set) {
-  std::vector<uint8_t> buffer;
-  for (int64_t i = 0; i < set.size(); ++i) {
-    Require(set.Label(i) >= 0 && set.Label(i) < set.classes(), "a label out of range");
-    const std::span<const uint8_t> pixels = set.Planes(i, buffer);
-    Require(static_cast<int64_t>(pixels.size()) == set.shape().elements(), "pixels are missing");
-    volatile uint8_t last = pixels.back();
-    (void)last;
-  }
-}
-
 }  // namespace
 }  // namespace muster::fuzz
 
@@ -47,12 +37,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const muster::fuzz::Folder folder;
   muster::fuzz::WriteFiles({data, size}, folder);
   muster::fuzz::OrError(folder.path(), [] {
-    const muster::Datasets sets = muster::OpenCifar10(folder.path());
-    muster::fuzz::CheckSet(*sets.train);
-    muster::fuzz::CheckSet(*sets.test);
-    const auto test = muster::OpenCifar10Test(folder.path());
-    muster::fuzz::Require(test->Fingerprint() == sets.test->Fingerprint(),
-                          "another test set without the training files");
+    muster::fuzz::CheckSets(muster::OpenCifar10(folder.path()),
+                            *muster::OpenCifar10Test(folder.path()));
   });
   return 0;
 }

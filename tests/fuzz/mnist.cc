@@ -4,6 +4,7 @@
 
 #include <zlib.h>
 
+#include "tests/fuzz/check_sets.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {
@@ -38,17 +39,6 @@ void WriteFiles(Input input, const Folder& folder) {
   }
 }
 
-void CheckSet(const Dataset& set) {
-  std::vector<uint8_t> buffer;
-  for (int64_t i = 0; i < set.size(); ++i) {
-    Require(set.Label(i) >= 0 && set.Label(i) < set.classes(), "a label out of range");
-    const std::span<const uint8_t> pixels = set.Planes(i, buffer);
-    Require(static_cast<int64_t>(pixels.size()) == set.shape().elements(), "pixels are missing");
-    volatile uint8_t last = pixels.back();
-    (void)last;
-  }
-}
-
 }  // namespace
 }  // namespace muster::fuzz
 
@@ -57,12 +47,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const muster::fuzz::Folder folder;
   muster::fuzz::WriteFiles({data, size}, folder);
   muster::fuzz::OrError(folder.path(), [] {
-    const muster::Datasets sets = muster::OpenMnist(folder.path());
-    muster::fuzz::CheckSet(*sets.train);
-    muster::fuzz::CheckSet(*sets.test);
-    const auto test = muster::OpenMnistTest(folder.path());
-    muster::fuzz::Require(test->Fingerprint() == sets.test->Fingerprint(),
-                          "another test set without the training files");
+    muster::fuzz::CheckSets(muster::OpenMnist(folder.path()),
+                            *muster::OpenMnistTest(folder.path()));
   });
   return 0;
 }
