@@ -157,16 +157,18 @@ TEST_F(SaveToTest, OneIsForOneRunAtATime) {
 
 // What changes about the config has no room either: the run goes on with it in memory.
 TEST_F(SaveToTest, ARunGoesOnOnADiskThatIsStillFull) {
-  std::vector<std::string> settings = Large();
-  const Outcome shorter = Launch(settings);
-  settings[0] = "run.epochs=5";
-  const Outcome whole = Launch(settings);
+  // More lines than the last page of metrics.jsonl, which is there already, has room for.
+  std::vector<std::string> settings = Large(), longer = Large();
+  settings.emplace_back("run.log_every_steps=1");
+  longer[0] = "run.epochs=8";
+  longer.emplace_back("run.log_every_steps=1");
+  const Outcome whole = Launch(longer);
   ASSERT_EQ(whole.exit_code, 0) << whole.log;
   ASSERT_TRUE(Mount("size=8m", MS_REMOUNT));
-  ASSERT_EQ(Muster(Words("small/run", {})).exit_code, 0);
+  ASSERT_EQ(Muster(Words("small/run", {}, settings)).exit_code, 0);
   const std::string config = Slurp(Path("small/run/config.txtpb"));
   Fill();
-  const Outcome rest = GoOn("small/run", {"--epochs", "5", "--save-to", Path("other")});
+  const Outcome rest = GoOn("small/run", {"--epochs", "8", "--save-to", Path("other")});
   EXPECT_EQ(rest.exit_code, 1) << rest.log;
   EXPECT_THAT(rest.log, AllOf(HasSubstr("config.txtpb: cannot be written"), HasSubstr("Completed"),
                               HasSubstr("metrics.jsonl: cannot be written"),
