@@ -169,7 +169,8 @@ inline constexpr const char* kDataFooter =
     "  muster data get cifar10 data\n"
     "  muster data synth data --train 5000 --test 1000\n"
     "\n"
-    "Exit codes: 0 done, 1 no network, or the folder cannot be written, 2 command line.";
+    "Exit codes: 0 done, 1 no network, or the folder cannot be written, 2 command line, 3 another "
+    "set is there, or what came is not the published one.";
 
 inline constexpr const char* kTokenFooter =
     "Examples:\n"

@@ -95,6 +95,35 @@ TEST_F(SafetensorsTest, TheFirstTensorBeginsWhereItIsAskedTo) {
   }
 }
 
+// A tensor may come in pieces, and one without elements in none. The hash is that of the whole
+// ones.
+TEST_F(SafetensorsTest, WrittenInPieces) {
+  const SafetensorsHeader header = LayOutSafetensors({{.name = "a", .shape = {0, 3}},
+                                                      {.name = "b", .shape = {3}},
+                                                      {.name = "c", .shape = {0}},
+                                                      {.name = "d", .shape = {1}}},
+                                                     {});
+  const std::vector<float> b = {1, 2, 3}, d = {4};
+  const std::string whole = (dir_ / "whole").string();
+  {
+    SafetensorsWriter writer(whole, header), pieces(path_, header);
+    writer.Write(Bytes(b));
+    writer.Write(Bytes(d));
+    writer.Commit();
+    pieces.Write(Bytes(b).first(5));
+    pieces.Write({});
+    pieces.Write(Bytes(b).subspan(5));
+    pieces.Write(Bytes(d));
+    pieces.Commit();
+  }
+  const SafetensorsReader reader(path_);
+  EXPECT_EQ(reader.header().metadata.at(kContentsHash), ContentsHashOf(reader));
+  std::vector<float> read(3);
+  reader.ReadFloats(*reader.header().Find("b"), read);
+  EXPECT_EQ(read, b);
+  EXPECT_EQ(ReadBytes(path_), ReadBytes(whole));
+}
+
 TEST_F(SafetensorsTest, NothingIsLeftOfAFileThatWasNotFinished) {
   {
     SafetensorsWriter writer(path_, LayOutSafetensors({{.name = "a", .shape = {1}}}, {}));
