@@ -215,8 +215,9 @@ std::string Coordinator::OnGradient(uint32_t rank, const wire::GradientPart& par
       // Its rest is missing, if a part of it had come before; and who was late can help now.
       if ((lease->again || lease->late) && lease->brought()) repair_due_ = recovers_;
       HelpIsFree(rank);
-      if (lease->brought() && !first_part_s_)
+      if (lease->brought() && !first_part_s_ && !work_.leases().Owes(rank, step_)) {
         first_part_s_ = deadlines_.waited_since_restart(Clock::now());
+      }
       return "";
     case PartialGradients::Result::kUnknownChunk:
     case PartialGradients::Result::kWrongSize:

@@ -137,6 +137,8 @@ class Coordinator {
   void EnterNow(uint32_t rank);
   void Order(int64_t step);
   void DivideSlices(int64_t step);
+  bool StepsAreLong() const;
+  bool PushSlices() const;
   void OrderNow();
   size_t LeastWorkers() const;
   bool Starves() const;

@@ -9,6 +9,14 @@
 #include "ps/coordinator.h"
 
 namespace muster {
+namespace {
+
+// Slices are pushed one by one …
+constexpr double kLongStepSeconds = 1;          // … where steps take that long, …
+constexpr size_t kMostBytesBySlice = 64 << 20;  // … the gradients of all slices have so many bytes
+constexpr size_t kMostPartsBySlice = 4096;      // … and parts at most.
+
+}  // namespace
 
 // ---------------------------------------------------------------------------------- coming
 
@@ -173,7 +181,26 @@ void Coordinator::Order(int64_t step) {
   ordered_ = step;
 }
 
-// Other shares, where some went, came or came back, or where others are faster (cluster.shares).
+bool Coordinator::StepsAreLong() const {
+  const bool last = progress_.last_step_s() >= kLongStepSeconds;
+  if (last == work_.by_slice()) return last;  // nearly always, and asked before each step
+  return progress_.MedianStep().value_or(0) >= kLongStepSeconds;
+}
+
+// A worker that is lost takes with it what it has not pushed. Where a step takes long, and so
+// little memory that its time is nothing against that, slices are pushed one by one as they are
+// done.
+bool Coordinator::PushSlices() const {
+  if (!recovers_ || !StepsAreLong()) return false;
+  const auto slices = static_cast<size_t>(plan_.slices);
+  return slices * graph_.layout().arena_floats() * sizeof(float) <= kMostBytesBySlice &&
+         slices * aggregator_.chunks().size() <= kMostPartsBySlice &&
+         std::ranges::all_of(members_.Staying(),
+                             [this](uint32_t rank) { return members_.SharesMemory(rank); });
+}
+
+// Other shares, where some went, came or came back, or where others are faster (cluster.shares); or
+// the same in other pieces.
 void Coordinator::DivideSlices(int64_t step) {
   std::vector<uint32_t> staying = members_.Staying();
   const bool others = recovers_ && !staying.empty() && staying != work_.sharing();
@@ -185,7 +212,15 @@ void Coordinator::DivideSlices(int64_t step) {
     staying = work_.sharing();
     division = shares_.Otherwise(step, staying, work_.slices_of_each());
   }
-  if (!division) return;
+  const bool by_slice = PushSlices();
+  if (!division) {
+    if (by_slice != work_.by_slice()) {
+      LogInfo("steps are {}: from step {} on a worker pushes {}", by_slice ? "long" : "short", step,
+              by_slice ? "each slice by itself" : "what it has added up");
+      work_.Share(std::move(staying), work_.slices_of_each(), by_slice);
+    }
+    return;
+  }
   if (auto& change = division->change) {
     *change->mutable_at() = progress_.PositionLine().at();
     change->set_text(TextOf(*change));
@@ -193,7 +228,7 @@ void Coordinator::DivideSlices(int64_t step) {
     reporter_.Metrics(*change);
     reporter_.SharesChanged(std::move(*change));
   }
-  work_.Share(std::move(staying), std::move(division->slices));
+  work_.Share(std::move(staying), std::move(division->slices), by_slice);
 }
 
 // The step that has begun, in which nothing has come.

@@ -110,6 +110,12 @@ bool Leases::Computes(uint32_t rank, int64_t step, int64_t slices) const {
   });
 }
 
+bool Leases::Owes(uint32_t rank, int64_t step) const {
+  return std::ranges::any_of(leases_, [&](const Lease& lease) {
+    return lease.open && lease.rank == rank && lease.step == step && !lease.brought();
+  });
+}
+
 bool Leases::IsBusy(uint32_t rank) const {
   return std::ranges::any_of(leases_, [&](const Lease& lease) {
     return lease.open && lease.rank == rank && !lease.brought();

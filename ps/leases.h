@@ -80,6 +80,8 @@ class Leases {
   int64_t OwnLosses(uint32_t rank, int64_t step) const;
   // Whether the member is at a slice of this step: its loss has not come.
   bool Computes(uint32_t rank, int64_t step, int64_t slices) const;
+  // Whether there is something of this step that the member has not brought.
+  bool Owes(uint32_t rank, int64_t step) const;
   // What the member has not brought of this step and of later ones.
   bool IsBusy(uint32_t rank) const;
   // What members were given counts from so much later on.

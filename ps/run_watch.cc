@@ -19,7 +19,7 @@ double SecondsOf(RunWatch::Clock::duration time) {
 
 // In a word, where it does not take part as the others do.
 const char* StateOf(const Member& member) {
-  if (!member.peer) return member.pid == 0 ? "" : "lost";
+  if (!member.peer) return member.pid == 0 ? "" : member.released ? "left" : "lost";
   if (member.leaving) return "leaving";
   if (member.entered) return "";
   return member.was_ready ? "late" : "joining";

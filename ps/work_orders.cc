@@ -27,13 +27,14 @@ void WorkOrders::Assign(std::vector<std::vector<TreeNode>> nodes) {
   next_ = std::move(nodes);
 }
 
-void WorkOrders::Share(std::vector<uint32_t> ranks, std::vector<int64_t> slices) {
+void WorkOrders::Share(std::vector<uint32_t> ranks, std::vector<int64_t> slices, bool by_slice) {
   MUSTER_CHECK(ranks.size() == slices.size());
-  std::vector<std::vector<TreeNode>> each = NeighbouringShares(slices);
+  std::vector<std::vector<TreeNode>> each = NeighbouringShares(slices, by_slice);
   std::vector<std::vector<TreeNode>> shares(members_.size());
   for (size_t i = 0; i < ranks.size(); ++i) shares[ranks[i]] = std::move(each[i]);
   sharing_ = std::move(ranks);
   slices_of_each_ = std::move(slices);
+  by_slice_ = by_slice;
   Assign(std::move(shares));
 }
 

@@ -30,11 +30,13 @@ class WorkOrders {
   // no share may need more than that.
   void Assign(std::vector<std::vector<TreeNode>> nodes);
 
-  // These divide the slices from the next step that is ordered: each has so many neighbouring ones.
-  void Share(std::vector<uint32_t> ranks, std::vector<int64_t> slices);
+  // These divide the slices from the next step that is ordered: each has so many neighbouring ones,
+  // whose gradients it adds up where it can, or, with `by_slice`, pushes one by one.
+  void Share(std::vector<uint32_t> ranks, std::vector<int64_t> slices, bool by_slice);
   // Who does by the newest assignment, and how many each has.
   const std::vector<uint32_t>& sharing() const { return sharing_; }
   const std::vector<int64_t>& slices_of_each() const { return slices_of_each_; }
+  bool by_slice() const { return by_slice_; }
 
   // To all that have entered and stay. Sent ahead: in `step - 1`, when all of its losses are in.
   void Order(int64_t step);
@@ -82,6 +84,7 @@ class WorkOrders {
   std::optional<std::vector<std::vector<TreeNode>>> next_;
   std::vector<uint32_t> sharing_;
   std::vector<int64_t> slices_of_each_;
+  bool by_slice_ = false;
   Leases leases_;
 };
 

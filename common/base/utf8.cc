@@ -35,4 +35,17 @@ std::string ValidUtf8(std::string_view text) {
   return valid;
 }
 
+std::string OneLine(std::string_view text, size_t most) {
+  std::string line;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+    const bool wide = byte == 0xc2 && 0x80 <= next && next <= 0x9f;  // U+0080 … U+009F
+    line += byte < 0x20 || byte == 0x7f || wide ? ' ' : text[i];
+    if (wide) ++i;
+  }
+  if (line.size() > most) line = line.substr(0, most > 3 ? most - 3 : 0) + "...";
+  return ValidUtf8(line);
+}
+
 }  // namespace muster

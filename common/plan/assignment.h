@@ -26,7 +26,9 @@ struct Assignment {
 // Nearly equal contiguous shares: rank r has part r of the slices (EvenPart).
 Assignment AssignEvenly(int64_t slices, uint32_t ranks);
 
-// Contiguous shares of these sizes, which add up to all slices.
-std::vector<std::vector<TreeNode>> NeighbouringShares(const std::vector<int64_t>& sizes);
+// Contiguous shares of these sizes, which add up to all slices: each as few subtrees, or, with
+// `by_slice`, one for each slice.
+std::vector<std::vector<TreeNode>> NeighbouringShares(const std::vector<int64_t>& sizes,
+                                                      bool by_slice = false);
 
 }  // namespace muster

@@ -12,6 +12,7 @@
 #include "common/base/error.h"
 #include "common/base/join.h"
 #include "common/base/resource_limits.h"
+#include "common/base/utf8.h"
 #include "launch/gpu/card_plan.h"
 #include "launch/gpu/gpu_probe.h"
 #include "launch/gpu/gpus_command.h"

@@ -26,7 +26,4 @@ std::string UserName(uid_t user);
 // "10:31" of today, else "31 Jan 10:31".
 std::string ClockText(std::time_t time);
 
-// One line for a terminal: control characters and what is no UTF-8 replaced, at most `most` bytes.
-std::string OneLine(const std::string& text, size_t most);
-
 }  // namespace muster

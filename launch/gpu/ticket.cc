@@ -17,6 +17,7 @@
 #include "common/base/error.h"
 #include "common/base/file_lock.h"
 #include "common/base/resource_limits.h"
+#include "common/base/utf8.h"
 #include "launch/gpu/process_info.h"
 
 namespace muster {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "common/base/error.h"
+#include "common/base/utf8.h"
 #include "launch/gpu/child_task.h"
 #include "launch/gpu/cuda_driver.h"
 #include "launch/gpu/process_info.h"

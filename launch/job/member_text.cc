@@ -45,6 +45,23 @@ std::string Named(const events::Summary& summary, Change::Kind kind, int64_t cou
   return text;
 }
 
+// How many were lost whose rank another one has taken since. Others join as well: who was late and
+// comes back, who has left, who is one more.
+int64_t Replaced(const events::Summary& summary) {
+  std::map<int64_t, Change::Kind> last;  // of each rank
+  int64_t losses = 0, replaced = 0;
+  for (const Change& change : summary.changes()) {
+    const auto before = last.find(change.rank());
+    const bool was_lost = before != last.end() && before->second == Change::LOST;
+    if (change.kind() == Change::JOINED && was_lost) ++replaced;
+    if (change.kind() == Change::LOST) ++losses;
+    last[change.rank()] = change.kind();
+  }
+  if (losses == summary.workers_lost()) return replaced;
+  // Not all of them are told one by one.
+  return std::max<int64_t>(0, summary.workers_joined() - summary.workers_fenced());
+}
+
 }  // namespace
 
 std::string ChangeLine(const Change& change) {
@@ -79,8 +96,7 @@ std::vector<std::string> ChangesTexts(const events::Summary& summary,
                                       const std::map<int64_t, std::string>& ends) {
   std::vector<std::string> texts;
   if (const int64_t lost = summary.workers_lost(); lost > 0) {
-    // Who was fenced and came back has joined again, too.
-    const int64_t came = std::max<int64_t>(0, summary.workers_joined() - summary.workers_fenced());
+    const int64_t came = Replaced(summary);
     const char* const what = came >= lost ? "lost and replaced"
                              : came > 0   ? "lost, some of them replaced"
                                           : "lost";

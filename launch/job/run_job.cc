@@ -17,6 +17,7 @@
 #include "launch/job/job_text.h"
 #include "launch/job/job_token.h"
 #include "launch/job/kept_text.h"
+#include "launch/job/lost_before.h"
 #include "launch/job/restarts.h"
 #include "launch/job/save_to.h"
 #include "launch/job/summary_text.h"
@@ -248,6 +249,9 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
     }
     JobPlan plan = PlanOf(arguments, job, config, dir);
     plan.config_path = config_file.path();
+    if (resumed) {
+      if (auto loss = LostBefore(dir.path())) plan.losses.push_back(std::move(*loss));
+    }
     if (!plan.places.empty()) {
       plan.place_again = [&](uint32_t rank) { return job.cards->PlaceAgain(rank); };
     }

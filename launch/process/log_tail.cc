@@ -5,22 +5,13 @@
 #include <sstream>
 
 #include "common/base/pattern.h"
+#include "common/base/utf8.h"
 
 namespace muster {
 namespace {
 
 constexpr std::streamoff kTailBytes = 64 * 1024;
-constexpr size_t kMostCharacters = 1000;
-
-std::string Printable(std::string line) {
-  if (line.size() > kMostCharacters) line = line.substr(0, kMostCharacters) + " ...";
-  for (char& c : line) {
-    auto code = static_cast<unsigned char>(c);
-    if (c == '\t') c = ' ';
-    if (code < 0x20 || code == 0x7f) c = c == ' ' ? ' ' : '?';
-  }
-  return line;
-}
+constexpr size_t kMostBytes = 1000;
 
 }  // namespace
 
@@ -38,7 +29,7 @@ std::vector<std::string> LastLines(const std::string& path, size_t count) {
   bool partial = size > kTailBytes;  // the first line read has lost its beginning
   while (std::getline(tail, line)) {
     if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (!partial && !line.empty()) lines.push_back(Printable(line));
+    if (!partial && !line.empty()) lines.push_back(OneLine(line, kMostBytes));
     partial = false;
   }
   if (lines.size() > count) lines.erase(lines.begin(), lines.end() - static_cast<long>(count));

@@ -6,9 +6,9 @@
 
 namespace muster {
 
-// At most `count` non-empty lines from the end of the file, each cut to 1,000 characters and with
-// control characters replaced: a log is shown on a terminal, it must not control it. Empty where
-// the file cannot be read.
+// At most `count` non-empty lines from the end of the file, each cut to 1,000 bytes and fit for a
+// terminal (OneLine): a log is shown there, it must not control it. Empty where the file cannot be
+// read.
 std::vector<std::string> LastLines(const std::string& path, size_t count);
 
 // What a process said last about its failure: the text behind "error: " in the last such line of

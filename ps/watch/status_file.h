@@ -22,7 +22,7 @@ struct RankStatus {
   int64_t slices = 0;            // of a batch
   double images_per_second = 0;  // what its compute and input would allow
   RecentTimes::Parts parts;
-  std::string state;  // "lost", "joining", "late", "leaving"; "" where it takes part
+  std::string state;  // "lost", "left", "joining", "late", "leaving"; "" where it takes part
 };
 
 struct RunStatus {

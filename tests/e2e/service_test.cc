@@ -53,6 +53,8 @@ TEST_F(Service, BeginsGoesOnAndIsComplete) {
     const auto first = Worker(0, endpoint_), second = Worker(1, endpoint_);
     ASSERT_TRUE(Reaches("run", 20)) << server->Log();
     EXPECT_THAT(server->Log(), Not(HasSubstr("going on")));
+    EXPECT_TRUE(Eventually(
+        10, [&] { return Slurp(Path("run/status.json")).find("training") != std::string::npos; }));
     server->Signal(SIGKILL);  // nothing of it stays
     EXPECT_EQ(server->Wait(10), 128 + SIGKILL);
     EXPECT_EQ(first->Wait(20), 7) << first->Log();
@@ -60,6 +62,9 @@ TEST_F(Service, BeginsGoesOnAndIsComplete) {
     EXPECT_TRUE(NothingLeft(10));
   }
   ServeToTheEnd(hash);
+  // Which the run tells, as of a server that a launcher has lost.
+  EXPECT_EQ(Metrics("run").back()["server_restarts"], 1);
+  EXPECT_THAT(Muster({"runs", Path("run")}).log, HasSubstr("completed, 1 restart"));
   // After a reboot.
   const auto again = Serve();
   EXPECT_EQ(again->Wait(20), 0) << again->Log();

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 namespace muster {
 namespace {
 
@@ -20,6 +22,19 @@ TEST(Assignment, EvenSharesCoverEachSliceOnce) {
         next = mine[0].end;
       }
       EXPECT_EQ(next, slices);
+    }
+  }
+}
+
+// What is pushed one by one is the same slices.
+TEST(Assignment, SharesMayComeSliceBySlice) {
+  for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{4, 4}, {1, 0, 5}, {7}}) {
+    const int64_t slices = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+    const auto few = NeighbouringShares(sizes), each = NeighbouringShares(sizes, true);
+    ASSERT_EQ(each.size(), sizes.size());
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      EXPECT_EQ(std::ssize(each[i]), sizes[i]);
+      EXPECT_EQ(CoveredBy(each[i], slices), CoveredBy(few[i], slices));
     }
   }
 }

@@ -11,8 +11,8 @@
 namespace muster::testing {
 namespace {
 
-constexpr std::array<const char*, 10> kKinds{"start", "say",     "read",  "wait",  "ahead",
-                                             "end",   "silence", "leave", "stall", "join"};
+constexpr std::array<const char*, 11> kKinds{"start",   "say",   "read",  "wait", "ahead",  "end",
+                                             "silence", "leave", "stall", "join", "restart"};
 
 }  // namespace
 

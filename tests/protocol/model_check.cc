@@ -98,11 +98,24 @@ int main(int argc, char** argv) {
   program.Add("--stalls", bounds.stalls, "times at which all who are not done are late")
       .ShowDefault();
   program.Add("--leaves", bounds.leaves, "workers that want to go").ShowDefault();
+  program
+      .Add("--restarts", bounds.restarts,
+           "servers that end, with all workers; others go on from the newest checkpoint or the one "
+           "before, or begin anew where there is none")
+      .ShowDefault();
   program.Add("--in-flight", bounds.in_flight, "messages on their way of who has an order unread")
       .ShowDefault();
   program.AddFlag("--ahead", bounds.ahead, "… and of everybody else");
   program.AddFlag("--evaluate", bounds.evaluates, "W(v) is evaluated after each step");
   program.AddFlag("--two-phases", bounds.two_phases, "as with optimizer.clip_norm");
+  program.AddFlag("--momentum", bounds.momentum, "the optimizer has a state");
+  program.AddFlag("--average", bounds.average, "with a moving average, which --evaluate evaluates");
+  program.AddFlag("--long-steps", bounds.long_steps,
+                  "steps take more than a second: from the third one on slices are pushed one by "
+                  "one");
+  program.AddFlag("--remote", bounds.remote, "workers share no memory with the server");
+  program.Add("--bad-loss", bounds.bad_loss, "skip this step, for a loss that is not finite");
+  program.Add("--bad-gradient", bounds.bad_gradient, "skip this step, for such a gradient");
   program.AddFlag("--tunes", bounds.tunes, "as with worker.autotune");
   program.Add("--threads", arguments.explore.threads).ShowDefault().InRange(1, 256);
   program.Add("--most-states", arguments.explore.most_states, "stop after so many");

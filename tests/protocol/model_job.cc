@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <cmath>
+#include <limits>
 
 #include "common/base/error.h"
 #include "common/config/build_graph.h"
@@ -14,6 +15,12 @@
 
 namespace muster::testing {
 namespace {
+
+// Powers of two: products with them are exact.
+constexpr float kMomentum = 0.5F, kDecay = 0.5F;
+// Whose loss or gradient is not finite where a step is skipped. Infinite, and no NaN: that is the
+// same as itself.
+constexpr int64_t kBadSlice = 1;
 
 config::Config ConfigOf(const Bounds& bounds) {
   config::Config config = SmallConfig(bounds.workers, bounds.slices);
@@ -33,7 +40,16 @@ config::Config ConfigOf(const Bounds& bounds) {
   config.mutable_deadlines()->set_silence_s(1e6);
   config.mutable_deadlines()->set_start_s(200);
   if (bounds.two_phases) config.mutable_optimizer()->set_clip_norm(1e30F);
+  if (bounds.bad_loss >= 0 || bounds.bad_gradient >= 0) {
+    config.mutable_run()->set_on_nonfinite(config::Run::SKIP_STEP);
+  }
+  if (bounds.momentum) {
+    config.mutable_optimizer()->set_type(config::Optimizer::MOMENTUM);
+    config.mutable_optimizer()->set_momentum(kMomentum);
+  }
+  if (bounds.average) config.mutable_optimizer()->set_ema_decay(kDecay);
   if (bounds.evaluates) {
+    config.mutable_evaluation()->set_use_ema(bounds.average);
     config.mutable_evaluation()->set_every_steps(1);
     config.mutable_evaluation()->set_skip_final(false);
     config.mutable_evaluation()->set_batch(ModelJob::kBlockSize);
@@ -60,14 +76,37 @@ ModelJob::ModelJob(const Bounds& bounds)
   plan_ = PlanSteps(config_, hello_.train_samples());
   MakeGradients();
   MUSTER_CHECK(config_.learning_rate().base() == 1);
-  weights_.emplace_back(floats());
+  const std::vector<float> zeros(floats());
+  moments_.push_back({.weights = zeros, .momentum = zeros, .average = zeros});
   for (int64_t step = 0; step < bounds.steps; ++step) {
-    const auto gradient = Gradient(step, Root(bounds.slices));
-    std::vector<float> next(weights_.back());
-    for (size_t i = 0; i < next.size(); ++i) next[i] -= gradient[i];
-    weights_.push_back(std::move(next));
+    moments_.push_back(After(moments_.back(), step));
   }
-  weights_hash_ = HashVariables(graph_.layout(), weights_.back());
+  weights_hash_ = HashVariables(graph_.layout(), moments_.back().weights);
+}
+
+ModelJob::Moment ModelJob::After(const Moment& before, int64_t step) const {
+  Moment next = before;
+  if (step == bounds_.bad_loss || step == bounds_.bad_gradient) {
+    ++next.skipped;
+    return next;
+  }
+  next.skipped = 0;
+  ++next.updates;
+  const auto gradient = Gradient(step, Root(bounds_.slices));
+  for (size_t i = 0; i < floats(); ++i) {
+    const float kept = bounds_.momentum ? kMomentum * before.momentum[i] : 0;
+    next.momentum[i] = kept + gradient[i];
+    next.weights[i] = before.weights[i] - next.momentum[i];
+    next.average[i] = kDecay * before.average[i] + (1 - kDecay) * next.weights[i];
+  }
+  return next;
+}
+
+double ModelJob::Loss(int64_t step, int64_t slice) const {
+  if (step == bounds_.bad_loss && slice == kBadSlice) {
+    return std::numeric_limits<double>::infinity();
+  }
+  return static_cast<double>(step + 1) + static_cast<double>(slice) / 8;
 }
 
 // Of each variable the even places hold a power of 16 for each slice, so that a sum names its
@@ -82,6 +121,9 @@ void ModelJob::MakeGradients() {
         for (const Variable& variable : graph_.layout().variables()) {
           for (size_t i = variable.offset; i < variable.offset + variable.count; ++i) {
             const auto value = [&](int64_t slice) {
+              if (step == bounds_.bad_gradient && slice == kBadSlice) {
+                return std::numeric_limits<float>::infinity();
+              }
               return i % 2 == 0 ? std::ldexp(1.0F, static_cast<int>(4 * slice + step))
                                 : Rough(step, slice, i);
             };

@@ -26,12 +26,19 @@ struct Bounds {
   bool evaluates = false;   // W(v) after each step, two blocks
   bool two_phases = false;  // the whole gradient is added before anything is updated
   bool tunes = false;       // algorithms are chosen by timing, before the first step
+  bool momentum = false;    // the optimizer has a state
+  bool average = false;     // … and there is a moving average, which is what is evaluated
+  bool long_steps = false;  // slices are pushed one by one, once that is known
+  bool remote = false;      // no memory is shared: each has copies of its own
+  // Steps that are skipped, since a loss or a gradient of them is not finite; -1: none.
+  int64_t bad_loss = -1, bad_gradient = -1;
   // A worker ends at any point; without a word, or it is given up while it goes on.
   int crashes = 1, silences = 0;
   int replacements = 1;  // of lost workers
   int newcomers = 0;     // workers that nobody waits for
   int stalls = 0;        // who has not brought all is late, and others get its work as well
   int leaves = 0;
+  int restarts = 0;    // the server ends, and all workers; others go on from a checkpoint
   int in_flight = 1;   // messages on the way of a worker that has an order unread
   bool ahead = false;  // … and of any other
 };
@@ -48,15 +55,16 @@ class ModelJob {
   const wire::Hello& hello() const { return hello_; }
   uint64_t job() const { return job_; }
 
-  // The gradient of a subtree; the weights; and what the undisturbed run ends with.
+  // The gradient of a subtree; and of the undisturbed run the weights, the optimizer's state and
+  // the average before each step, how many steps were not skipped until then, and its end.
   std::span<const float> Gradient(int64_t step, const TreeNode& node) const;
-  std::span<const float> Weights(int64_t version) const {
-    return weights_[static_cast<size_t>(version)];
-  }
+  std::span<const float> Weights(int64_t version) const { return At(version).weights; }
+  std::span<const float> Momentum(int64_t version) const { return At(version).momentum; }
+  std::span<const float> Average(int64_t version) const { return At(version).average; }
+  int64_t Updates(int64_t version) const { return At(version).updates; }
+  int64_t SkippedInARow(int64_t version) const { return At(version).skipped; }
   uint64_t weights_hash() const { return weights_hash_; }
-  static double Loss(int64_t step, int64_t slice) {
-    return static_cast<double>(step + 1) + static_cast<double>(slice) / 8;
-  }
+  double Loss(int64_t step, int64_t slice) const;
   static double BlockLoss(int64_t version, int64_t block) {
     return static_cast<double>(version + 1) + static_cast<double>(block) / 4;
   }
@@ -66,7 +74,14 @@ class ModelJob {
   static constexpr int64_t kSamplesPerSlice = 4, kBlockSize = 4, kBlocks = 2;
 
  private:
+  // Of the undisturbed run.
+  struct Moment {
+    std::vector<float> weights, momentum, average;
+    int64_t updates = 0, skipped = 0;
+  };
+  const Moment& At(int64_t version) const { return moments_[static_cast<size_t>(version)]; }
   void MakeGradients();
+  Moment After(const Moment& before, int64_t step) const;
 
   const Bounds bounds_;
   const config::Config config_;
@@ -76,7 +91,7 @@ class ModelJob {
   std::vector<Chunk> chunks_;
   wire::Hello hello_;
   std::map<std::pair<int64_t, std::pair<uint32_t, uint32_t>>, std::vector<float>> gradients_;
-  std::vector<std::vector<float>> weights_;
+  std::vector<Moment> moments_;
   uint64_t weights_hash_ = 0;
 };
 

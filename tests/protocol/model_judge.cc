@@ -41,6 +41,8 @@ std::string ModelWorld::Text() const {
   std::ranges::sort(workers);
   for (const std::string& worker : workers) text += worker;
   for (const uint32_t rank : to_start_) text += fmt::format("to start {}\n", rank);
+  if (left_.restarts > 0)
+    text += fmt::format("{} restarts, ", left_.restarts) + checkpoints_.Text();
   return text + fmt::format("left {} {} {} {} {} {} {}", left_.crashes, left_.silences,
                             left_.replacements, left_.newcomers, left_.stalls, left_.leaves,
                             probe_->failure());
@@ -48,6 +50,7 @@ std::string ModelWorld::Text() const {
 
 std::string ModelWorld::Wrong() const {
   if (!wrong_.empty()) return wrong_;
+  if (!checkpoints_.wrong().empty()) return checkpoints_.wrong();
   const std::string failure = probe_->failure();
   if (!failure.empty() && !IsKiller(failure)) return "the run has failed: " + failure;
   for (const auto& worker : workers_) {

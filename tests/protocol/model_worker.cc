@@ -52,6 +52,10 @@ void ModelWorker::Take(const wire::ServerMessage& message) {
       return;
     }
     arrived_.Mark(weights);
+    std::vector<int64_t>& copy = copies_[weights.average() ? 2 : weights.version() % 2];
+    copy.resize(job_.chunks().size(), -1);
+    copy[weights.chunk()] = weights.version();
+    DropEmpty();
   } else {
     TakeOrder(message);
   }
@@ -87,7 +91,8 @@ void ModelWorker::TakeOrder(const wire::ServerMessage& message) {
     orders_.push_back({.kind = Order::Kind::kEvaluate,
                        .version = evaluate.version(),
                        .block_size = evaluate.block_size(),
-                       .blocks = {evaluate.block_begin(), evaluate.block_end()}});
+                       .blocks = {evaluate.block_begin(), evaluate.block_end()},
+                       .average = evaluate.average()});
     DropEmpty();
   } else if (message.has_tuning()) {
     TakeTuning(message.tuning());
@@ -128,28 +133,35 @@ size_t ModelWorker::SizeOf(const Order& order) const {
   return size;
 }
 
+// An average is waited for even by who has no block to evaluate on it.
 void ModelWorker::DropEmpty() {
-  while (!orders_.empty() && SizeOf(orders_.front()) == said_) {
+  while (!orders_.empty() && SizeOf(orders_.front()) == said_ &&
+         (!orders_.front().average || HasWeights(orders_.front()))) {
     orders_.pop_front();
     said_ = 0;
   }
 }
 
-bool ModelWorker::HasWeights(int64_t version) const {
+bool ModelWorker::HasWeights(const Order& order) const {
   for (size_t c = 0; c < job_.chunks().size(); ++c) {
-    if (!arrived_.Has(version, c, false)) return false;
+    if (!arrived_.Has(order.version, c, order.average)) return false;
   }
   return true;
 }
 
-bool ModelWorker::IsIntact(int64_t version) const {
-  return std::ranges::equal(weights_(version), job_.Weights(version));
+bool ModelWorker::IsIntact(const Order& order) const {
+  if (job_.bounds().remote) {
+    const std::vector<int64_t>& copy = copies_[order.average ? 2 : order.version % 2];
+    return std::ranges::all_of(copy, [&](int64_t version) { return version == order.version; });
+  }
+  const auto must = order.average ? job_.Average(order.version) : job_.Weights(order.version);
+  return std::ranges::equal(weights_(order.version, order.average), must);
 }
 
 bool ModelWorker::CanSay() const {
   if (ended_ || !welcomed_) return false;
   if (ready_due_ || tuning_due_) return true;
-  if (!orders_.empty() && HasWeights(orders_.front().version)) return true;
+  if (!orders_.empty() && HasWeights(orders_.front())) return true;
   return stopped_;  // Goodbye
 }
 
@@ -198,7 +210,7 @@ Saying ModelWorker::Say() {
     saying.message.mutable_ready();
     return saying;
   }
-  if (orders_.empty() || !HasWeights(orders_.front().version)) {
+  if (orders_.empty() || !HasWeights(orders_.front())) {
     Saying saying{NewMessage(), {}, "says Goodbye"};
     saying.message.mutable_goodbye();
     return saying;
@@ -234,12 +246,12 @@ Saying ModelWorker::SayOf(const Order& order, size_t at) {
 // Out of weights that were overwritten comes something else.
 Saying ModelWorker::LossOf(const Order& order, const WorkLease& lease, int64_t slice) const {
   Saying saying{NewMessage(), {}, ""};
-  const bool intact = IsIntact(order.version);
+  const bool intact = IsIntact(order);
   wire::SliceLoss& loss = *saying.message.mutable_slice_loss();
   loss.set_step(order.version);
   loss.set_slice(static_cast<uint32_t>(slice));
   loss.set_samples(ModelJob::kSamplesPerSlice);
-  loss.set_loss(ModelJob::Loss(order.version, slice) + (intact ? 0 : 1));
+  loss.set_loss(job_.Loss(order.version, slice) + (intact ? 0 : 1));
   loss.set_correct(0);
   loss.set_lease(lease.id);
   saying.words = fmt::format("reports the loss of slice {} of step {} under lease {}{}", slice,
@@ -249,12 +261,13 @@ Saying ModelWorker::LossOf(const Order& order, const WorkLease& lease, int64_t s
 
 Saying ModelWorker::PartOf(const Order& order, const WorkLease& lease, uint32_t chunk) {
   std::shared_ptr<Arena>& arena = arenas_.at(lease.arena);
-  if (arena == nullptr) arena = std::make_shared<Arena>(job_.floats());
+  // What is sent is copied on its way.
+  if (arena == nullptr || job_.bounds().remote) arena = std::make_shared<Arena>(job_.floats());
   const Chunk& range = job_.chunks()[chunk];
   const auto gradient = arena->floats().subspan(range.begin, range.floats());
   std::ranges::copy(job_.Gradient(order.version, lease.node).subspan(range.begin, range.floats()),
                     gradient.begin());
-  const bool intact = IsIntact(order.version);
+  const bool intact = IsIntact(order);
   if (!intact) gradient[0] += 0.5F;
   Saying saying{
       NewMessage(), {.data = gradient.data(), .bytes = gradient.size_bytes(), .owner = arena}, ""};
@@ -273,7 +286,7 @@ Saying ModelWorker::PartOf(const Order& order, const WorkLease& lease, uint32_t 
 
 Saying ModelWorker::BlockOf(const Order& order, int64_t block) const {
   Saying saying{NewMessage(), {}, ""};
-  const bool intact = IsIntact(order.version);
+  const bool intact = IsIntact(order);
   wire::EvaluatedBlock& result = *saying.message.mutable_evaluated_block();
   result.set_version(order.version);
   result.set_block(static_cast<uint32_t>(block));

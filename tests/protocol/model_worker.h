@@ -7,6 +7,7 @@
 // it not before.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -34,8 +35,8 @@ struct Saying {
 
 class ModelWorker {
  public:
-  // Of the server: where W(version) lies, if it has not been overwritten.
-  using WeightsOf = std::function<std::span<const float>(int64_t version)>;
+  // Of the server: where W(version) lies, or its average, if it has not been overwritten.
+  using WeightsOf = std::function<std::span<const float>(int64_t version, bool average)>;
   // How leases and assignments are called in Text.
   struct Names {
     std::function<std::string(uint64_t lease)> lease;
@@ -86,9 +87,9 @@ class ModelWorker {
   void TakeTuning(const wire::Tuning& tuning);
   void TakeTrain(const wire::Train& train);
   void DropEmpty();
-  bool HasWeights(int64_t version) const;
-  // Whether W(version) is still where it was.
-  bool IsIntact(int64_t version) const;
+  bool HasWeights(const Order& order) const;
+  // Whether what the order is to be done with is still where it was.
+  bool IsIntact(const Order& order) const;
   size_t SizeOf(const Order& order) const;
   wire::WorkerMessage NewMessage() const;
   Saying SayOf(const Order& order, size_t at);
@@ -106,6 +107,9 @@ class ModelWorker {
   uint32_t rank_ = 0, incarnation_ = 0;
   WorkShare share_;
   Arrivals arrived_;
+  // Without shared memory: of which version each chunk of the two weight buffers and of the average
+  // is.
+  std::array<std::vector<int64_t>, 3> copies_;
   std::deque<Order> orders_;  // the first one may have begun; then urgent ones
   size_t said_ = 0;           // of the first one
   std::vector<std::shared_ptr<Arena>> arenas_;

@@ -42,7 +42,8 @@ void AppendUnread(std::string& text, const wire::ServerMessage& message,
   } else if (message.has_enter()) {
     Append(text, "enter {}; ", message.enter().version());
   } else if (message.has_weights_chunk()) {
-    Append(text, "W({}) {}; ", message.weights_chunk().version(), message.weights_chunk().chunk());
+    Append(text, "{}({}) {}; ", message.weights_chunk().average() ? "E" : "W",
+           message.weights_chunk().version(), message.weights_chunk().chunk());
   } else if (message.has_evaluate()) {
     Append(text, "evaluate {} {}-{}; ", message.evaluate().version(),
            message.evaluate().block_begin(), message.evaluate().block_end());
@@ -69,6 +70,16 @@ std::string ModelWorker::Text(const Names& names, uint32_t incarnation) const {
     int64_t version = -1;
     while (arrived_.Has(version + 1, c, false)) ++version;
     Append(text, " {}", version);
+    if (!job_.bounds().average) continue;
+    version = -1;
+    while (arrived_.Has(version + 1, c, true)) ++version;
+    Append(text, "/{}", version);
+  }
+  if (job_.bounds().remote) {
+    for (const std::vector<int64_t>& copy : copies_) {
+      text += " copy";
+      for (const int64_t version : copy) Append(text, " {}", version);
+    }
   }
   Append(text, " said {} of ", said_);
   for (const Order& order : orders_) {
@@ -111,8 +122,10 @@ std::string WordsOf(const wire::ServerMessage& message) {
     return text;
   }
   if (message.has_evaluate()) {
-    return fmt::format("Evaluate W({}), blocks {} to {}", message.evaluate().version(),
-                       message.evaluate().block_begin(), message.evaluate().block_end());
+    return fmt::format("Evaluate {}W({}), blocks {} to {}",
+                       message.evaluate().average() ? "the average of " : "",
+                       message.evaluate().version(), message.evaluate().block_begin(),
+                       message.evaluate().block_end());
   }
   if (message.has_enter()) return fmt::format("Enter at W({})", message.enter().version());
   if (message.has_welcome()) return "Welcome";
@@ -124,7 +137,8 @@ std::string WordsOf(const wire::ServerMessage& message) {
   if (message.has_stop()) return "Stop: " + message.stop().reason();
   if (message.has_refused()) return "Refused: " + message.refused().reason();
   if (message.has_weights_chunk()) {
-    return fmt::format("chunk {} of W({})", message.weights_chunk().chunk(),
+    return fmt::format("chunk {} of {}W({})", message.weights_chunk().chunk(),
+                       message.weights_chunk().average() ? "the average of " : "",
                        message.weights_chunk().version());
   }
   return "";

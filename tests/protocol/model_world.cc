@@ -23,7 +23,7 @@ class ModelWorld::Link : public ServerLink {
  public:
   explicit Link(ModelWorld& world) : world_(world) {}
 
-  bool SharesMemory(PeerId) const override { return true; }
+  bool SharesMemory(PeerId) const override { return !world_.job_.bounds().remote; }
   std::string endpoint() const override { return "model://"; }
   int fd() const override { return -1; }
   bool Pending() override { return true; }  // nobody sleeps
@@ -42,13 +42,24 @@ class ModelWorld::Link : public ServerLink {
 };
 
 ModelWorld::ModelWorld(const ModelJob& job, Tell tell)
-    : job_(job), tell_(std::move(tell)), reporter_("", -1), left_(job.bounds()) {
+    : job_(job), tell_(std::move(tell)), checkpoints_(job), left_(job.bounds()) {
   FlushDenormals();
+  Serve(nullptr);
+}
+
+// A server, and the processes that are started with it.
+void ModelWorld::Serve(const ResumePoint* from) {
+  probe_.reset();
+  server_.reset();
+  reporter_ = std::make_unique<Reporter>("", -1, from ? &from->state().metrics() : nullptr);
   auto link = std::make_unique<Link>(*this);
   link_ = link.get();
-  server_ = std::make_unique<Server>(job.config(), TestToken(), std::move(link), reporter_);
+  server_ =
+      std::make_unique<Server>(job_.config(), TestToken(), std::move(link), *reporter_, -1, from);
   probe_ = std::make_unique<ServerProbe>(*server_);
-  for (uint32_t rank = 0; rank < job.bounds().workers; ++rank) to_start_.push_back(rank);
+  long_until_ = 0;
+  to_start_.clear();
+  for (uint32_t rank = 0; rank < job_.bounds().workers; ++rank) to_start_.push_back(rank);
 }
 
 ModelWorld::~ModelWorld() = default;
@@ -66,8 +77,13 @@ std::string ModelWorld::WhoIs(const ModelWorker& worker) const {
 
 std::vector<Action> ModelWorld::Enabled() const {
   std::vector<Action> actions;
-  if (probe_->done() || !probe_->failure().empty() || !wrong_.empty()) return actions;
+  if (!probe_->failure().empty() || !wrong_.empty()) return actions;
   using Kind = Action::Kind;
+  for (size_t lost = 0; left_.restarts > 0 && lost <= ModelCheckpoints::kMostLost; ++lost) {
+    if (lost <= checkpoints_.size())
+      actions.push_back({Kind::kRestart, static_cast<uint8_t>(lost)});
+  }
+  if (probe_->done()) return actions;
   if (!to_start_.empty()) actions.push_back({Kind::kStart});
   for (const auto& worker : workers_) {
     if (worker->ended()) continue;
@@ -143,7 +159,15 @@ bool ModelWorld::Do(const Action& action) {
       Stall();
       if (Text() == before) return false;
       --left_.stalls;
+      break;
     }
+    case Kind::kRestart:
+      --left_.restarts;
+      Restart(action.worker);
+  }
+  if (job_.bounds().long_steps && probe_->step() >= long_until_ && probe_->has_begun()) {
+    long_until_ = probe_->step() + 1;
+    Pass(2 * kTick);
   }
   CheckSeats();
   return true;
@@ -151,8 +175,10 @@ bool ModelWorld::Do(const Action& action) {
 
 void ModelWorld::Start(std::optional<uint32_t> rank) {
   const auto number = static_cast<uint32_t>(workers_.size());
-  workers_.push_back(std::make_unique<ModelWorker>(
-      job_, number, rank, [this](int64_t version) { return probe_->Weights(version); }));
+  workers_.push_back(
+      std::make_unique<ModelWorker>(job_, number, rank, [this](int64_t version, bool average) {
+        return average ? probe_->EvaluatedAverage() : probe_->Weights(version);
+      }));
   Deliver(*workers_.back(), workers_.back()->Hello());
 }
 
@@ -188,7 +214,7 @@ void ModelWorld::Silence(ModelWorker& worker) {
     Hand({FromWorker::Kind::kMessage, PeerOf(*other), other->Beat().message, {}});
   }
   probe_->LoseSilent(milliseconds(1));
-  probe_->RunOnce();  // takes note
+  RunOnce();  // takes note
   Settle();
   const std::string text = probe_->Text();
   for (int i = 0; i < 3 && worker.CanSay(); ++i) {
@@ -203,6 +229,21 @@ void ModelWorld::Silence(ModelWorker& worker) {
   Replace(rank);
 }
 
+// Whoever starts a server again ends the workers of the one before first. What they have said, and
+// what was on its way, comes from strangers then.
+void ModelWorld::Restart(size_t lost) {
+  Say("the server has ended, and with it all workers; the newest checkpoint" +
+      std::string(lost > 0 ? " is damaged" : " is whole"));
+  for (const auto& worker : workers_) {
+    worker->End();
+    worker->in_flight().clear();
+  }
+  const std::optional<ResumePoint> from = checkpoints_.GoOn(lost);
+  Say(from ? fmt::format("another goes on from {}", from->checkpoint.name.Text())
+           : "another begins anew");
+  Serve(from ? &*from : nullptr);
+}
+
 // By another process, on the same rank.
 void ModelWorld::Replace(std::optional<uint32_t> rank) {
   if (!rank || left_.replacements == 0) return;
@@ -213,7 +254,7 @@ void ModelWorld::Replace(std::optional<uint32_t> rank) {
 void ModelWorld::Pass(milliseconds time) {
   for (milliseconds passed{0}; passed < time; passed += kTick) {
     clock_.Advance(kTick);
-    probe_->RunOnce();
+    RunOnce();
   }
 }
 
@@ -229,12 +270,17 @@ void ModelWorld::Stall() {
 
 void ModelWorld::Hand(FromWorker event) {
   link_->next = std::move(event);
-  probe_->RunOnce();
+  RunOnce();
   Settle();
 }
 
+void ModelWorld::RunOnce() {
+  probe_->RunOnce();
+  if (job_.bounds().restarts > 0) checkpoints_.Keep(*probe_);
+}
+
 // What follows from the last message at the beginning of the next round.
-void ModelWorld::Settle() { probe_->RunOnce(); }
+void ModelWorld::Settle() { RunOnce(); }
 
 SendResult ModelWorld::OnSent(PeerId peer, const wire::ServerMessage& message,
                               std::span<const std::byte> tensor) {
@@ -249,12 +295,14 @@ SendResult ModelWorld::OnSent(PeerId peer, const wire::ServerMessage& message,
   } else if (message.has_weights_chunk()) {
     const wire::WeightsChunk& weights = message.weights_chunk();
     const Chunk& chunk = job_.chunks()[weights.chunk()];
-    const auto must = job_.Weights(weights.version()).subspan(chunk.begin, chunk.floats());
+    const auto all =
+        weights.average() ? job_.Average(weights.version()) : job_.Weights(weights.version());
+    const auto must = all.subspan(chunk.begin, chunk.floats());
     if (tensor.size() != must.size_bytes() ||
         std::memcmp(tensor.data(), must.data(), tensor.size()) != 0) {
-      Fail(fmt::format("chunk {} of W({}) goes out with other bits than in the undisturbed run{}",
-                       weights.chunk(), weights.version(),
-                       probe_ ? "; " + probe_->Wrong(job_) : ""));
+      Fail(fmt::format("chunk {} of {}W({}) goes out with other bits than in the undisturbed run{}",
+                       weights.chunk(), weights.average() ? "the average of " : "",
+                       weights.version(), probe_ ? "; " + probe_->Wrong(job_) : ""));
     }
   }
   worker.Receive(message);

@@ -15,6 +15,7 @@
 #include "common/link/link.h"
 #include "ps/reporter.h"
 #include "ps/server.h"
+#include "tests/protocol/model_checkpoints.h"
 #include "tests/protocol/model_worker.h"
 #include "tests/protocol/scripted_clock.h"
 #include "tests/protocol/server_probe.h"
@@ -25,7 +26,8 @@ struct Action {
   // kSay: the server gets what the worker said first, or what it says next. kAhead: it says that,
   // and it is on its way. kRead: it reads what changes its work. kEnd: its connection ends.
   // kWait: a slice is given out again that was held back. kSilence: the server gives it up, and it
-  // goes on.
+  // goes on. kRestart: the server and all workers end, and begin again; `worker` is the number of
+  // checkpoints that are lost with them.
   enum class Kind : uint8_t {
     kStart,
     kSay,
@@ -36,7 +38,8 @@ struct Action {
     kSilence,
     kLeave,
     kStall,
-    kJoin
+    kJoin,
+    kRestart
   };
   Kind kind = Kind::kStart;
   uint8_t worker = 0;
@@ -82,6 +85,9 @@ class ModelWorld {
   void Deliver(ModelWorker& worker, const Saying& saying);
   void End(ModelWorker& worker);
   void Silence(ModelWorker& worker);
+  void Serve(const ResumePoint* from);
+  void Restart(size_t lost);
+  void RunOnce();
   void Replace(std::optional<uint32_t> rank);
   void Stall();
   void Pass(std::chrono::milliseconds time);
@@ -102,13 +108,15 @@ class ModelWorld {
   const ModelJob& job_;
   const Tell tell_;
   ScriptedClock clock_;
-  Reporter reporter_;
+  ModelCheckpoints checkpoints_;
+  std::unique_ptr<Reporter> reporter_;
   Link* link_ = nullptr;
   std::unique_ptr<Server> server_;
   std::unique_ptr<ServerProbe> probe_;
   std::deque<std::unique_ptr<ModelWorker>> workers_;
   std::deque<uint32_t> to_start_;  // the ranks of processes that come
   Bounds left_;                    // faults
+  int64_t long_until_ = 0;         // steps that have taken their time
   std::vector<Before> before_;
   bool over_ = false;  // the run: workers only say what they must to go
   std::string wrong_;

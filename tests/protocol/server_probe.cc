@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "ps/checkpoint_arenas.h"
+
 namespace muster {
 namespace {
 
@@ -47,6 +49,29 @@ std::span<const float> ServerProbe::Weights(int64_t version) const {
   return std::as_const(server_.coordinator_.variables_).Weights(version);
 }
 
+std::span<const float> ServerProbe::EvaluatedAverage() const {
+  return std::as_const(server_.coordinator_.variables_).EvaluatedAverage();
+}
+
+// What Describe says of it without much ado.
+std::optional<ServerProbe::BoundaryName> ServerProbe::AtBoundary() const {
+  const Coordinator& coordinator = server_.coordinator_;
+  if (!coordinator.AtBoundary()) return std::nullopt;
+  const Evaluator& evaluator = coordinator.evaluator_;
+  const int64_t step = coordinator.step_;
+  return BoundaryName{step, step > 0 && evaluator.IsDueAfter(step - 1) && !evaluator.running()};
+}
+
+ServerProbe::Boundary ServerProbe::Keep() {
+  Coordinator& coordinator = server_.coordinator_;
+  Variables& variables = coordinator.variables_;
+  const std::vector<std::string> names = CheckpointArenaNames(variables);
+  const auto arenas = CheckpointArenas(variables, coordinator.step_);
+  auto image = std::make_shared<TensorImage>(variables.layout(), names.size());
+  for (const auto& job : image->CopyJobs({arenas.begin(), arenas.end()})) job();
+  return {coordinator.Describe(), CheckpointTensors(variables.layout(), names), std::move(image)};
+}
+
 std::chrono::duration<double> ServerProbe::Patience() const {
   const Coordinator& coordinator = server_.coordinator_;
   std::chrono::duration<double> longest = coordinator.LateAfter();
@@ -65,26 +90,79 @@ std::string ServerProbe::Wrong(const testing::ModelJob& job) const {
   const int64_t step = coordinator.step_;
   const bool over = step >= job.plan().total_steps;
   for (size_t c = 0; c < job.chunks().size(); ++c) {
-    const Chunk& chunk = job.chunks()[c];
-    for (const int64_t version : {step, step + 1}) {
-      if (version > step && (over || !coordinator.published_[c])) continue;
-      const auto is = Weights(version).subspan(chunk.begin, chunk.floats());
-      const auto must = job.Weights(version).subspan(chunk.begin, chunk.floats());
-      if (std::ranges::equal(is, must)) continue;
-      std::string why;
-      if (version > 0)
-        why = job.SlicesIn(job.Weights(version - 1)[chunk.begin] - is[0], version - 1);
-      return fmt::format("chunk {} of W({}) is not that of the undisturbed run{}", c, version, why);
-    }
+    if (std::string wrong = WrongChunk(job, c); !wrong.empty()) return wrong;
   }
+  if (std::string wrong = WrongCounts(job); !wrong.empty()) return wrong;
   if (over || coordinator.phase_ != Coordinator::Phase::kTraining) return "";
   for (int64_t slice = 0; slice < job.plan().slices; ++slice) {
     const auto& loss = coordinator.losses_.results_[static_cast<size_t>(slice)];
-    if (!loss.present || loss.loss == testing::ModelJob::Loss(step, slice)) continue;
+    if (!loss.present || loss.loss == job.Loss(step, slice)) continue;
     return fmt::format("the loss of slice {} of step {} is not that of the undisturbed run", slice,
                        step);
   }
   return WrongParts(job);
+}
+
+// Weights, and what is updated with them.
+std::string ServerProbe::WrongChunk(const testing::ModelJob& job, size_t c) const {
+  const Coordinator& coordinator = server_.coordinator_;
+  const Variables& variables = coordinator.variables_;
+  const Chunk& chunk = job.chunks()[c];
+  const int64_t step = coordinator.step_;
+  const bool updated = step < job.plan().total_steps && coordinator.published_[c];
+  const auto differs = [&](std::span<const float> is, std::span<const float> must) {
+    return !std::ranges::equal(is.subspan(chunk.begin, chunk.floats()),
+                               must.subspan(chunk.begin, chunk.floats()));
+  };
+  for (int64_t version = step; version <= step + (updated ? 1 : 0); ++version) {
+    if (!differs(Weights(version), job.Weights(version))) continue;
+    std::string why;
+    if (version > 0) {
+      const float before = job.Weights(version - 1)[chunk.begin];
+      why = job.SlicesIn(before - Weights(version)[chunk.begin], version - 1);
+    }
+    return fmt::format("chunk {} of W({}) is not that of the undisturbed run{}", c, version, why);
+  }
+  const int64_t at = step + (updated ? 1 : 0), updates = job.Updates(at);
+  if (variables.state_arenas() > 0 && differs(variables.State(0, updates), job.Momentum(at))) {
+    return fmt::format("chunk {} of the momentum before step {} is not that of the undisturbed run",
+                       c, at);
+  }
+  if (variables.has_average() && differs(variables.Average(updates), job.Average(at))) {
+    return fmt::format("chunk {} of the average before step {} is not that of the undisturbed run",
+                       c, at);
+  }
+  return "";
+}
+
+// Of the steps that were skipped and were not, and of the evaluations.
+std::string ServerProbe::WrongCounts(const testing::ModelJob& job) const {
+  const Coordinator& coordinator = server_.coordinator_;
+  const int64_t step = coordinator.step_, updates = coordinator.variables_.updates();
+  if (updates != job.Updates(step)) {
+    return fmt::format("{} updates before step {}: expected {}", updates, step, job.Updates(step));
+  }
+  if (const int64_t skipped = coordinator.nonfinite_.skipped_in_a_row();
+      skipped != job.SkippedInARow(step)) {
+    return fmt::format("{} steps skipped in a row before step {}: expected {}", skipped, step,
+                       job.SkippedInARow(step));
+  }
+  if (coordinator.progress_.steps() != step) {
+    return fmt::format("{} steps are counted before step {}", coordinator.progress_.steps(), step);
+  }
+  const auto& evaluated = coordinator.progress_.evaluated();
+  if (job.bounds().evaluates && done() && (!evaluated || evaluated->version != step)) {
+    return "the run has ended without its last evaluation";
+  }
+  if (!evaluated) return "";
+  double loss = 0;
+  for (int64_t block = 0; block < testing::ModelJob::kBlocks; ++block) {
+    loss += testing::ModelJob::BlockLoss(evaluated->version, block);
+  }
+  loss /= testing::ModelJob::kBlocks * testing::ModelJob::kBlockSize;
+  if (evaluated->loss == loss) return "";
+  return fmt::format("the evaluation of W({}) came to a loss of {}: expected {}",
+                     evaluated->version, evaluated->loss, loss);
 }
 
 // Each slice of a chunk once, and what came of it still lies where it came.
@@ -236,6 +314,10 @@ std::string ServerProbe::Text() const {
         coordinator.lost_work_.HeldBackUntil(slice) ? " held back" : "");
   }
   text += '\n';
+  Put(text, "{}{}{}", coordinator.resumed_ ? "resumed" : "new",
+      coordinator.resumed_ && coordinator.resumed_->evaluated() ? " evaluated" : "",
+      coordinator.progress_.MedianStep() ? coordinator.StepsAreLong() ? " long\n" : " timed\n"
+                                         : "\n");
   const auto tuner = coordinator.algorithms_.tuner();
   Put(text, "tuner {} choice {}\n", tuner ? static_cast<int>(*tuner) : -1, choice());
   PutMembers(text);

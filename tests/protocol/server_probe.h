@@ -4,10 +4,14 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "proto/checkpoint.pb.h"
+#include "ps/checkpoint/tensor_image.h"
 #include "ps/server.h"
 #include "tests/protocol/model_job.h"
 
@@ -32,8 +36,24 @@ class ServerProbe {
   const Roster& roster() const { return server_.members_.roster(); }
   int64_t step() const { return server_.coordinator_.step_; }
   std::span<const float> Weights(int64_t version) const;
+  // The average that is being evaluated.
+  std::span<const float> EvaluatedAverage() const;
   // For how long a stall must last so that everybody is late who is not done.
   std::chrono::duration<double> Patience() const;
+
+  // Where nothing has been updated since W(step) was complete: which checkpoint could be taken; and
+  // that one.
+  struct BoundaryName {
+    int64_t step;
+    bool evaluated;
+  };
+  struct Boundary {
+    checkpoint::State state;
+    std::vector<StoredTensor> tensors;
+    std::shared_ptr<const TensorImage> image;
+  };
+  std::optional<BoundaryName> AtBoundary() const;
+  Boundary Keep();
 
   // What of its tensors and losses is not what it must be, or "".
   std::string Wrong(const testing::ModelJob& job) const;
@@ -46,6 +66,8 @@ class ServerProbe {
 
  private:
   bool Counts(const Lease& lease) const;
+  std::string WrongChunk(const testing::ModelJob& job, size_t chunk) const;
+  std::string WrongCounts(const testing::ModelJob& job) const;
   std::string WrongParts(const testing::ModelJob& job) const;
   void PutMembers(std::string& text) const;
   void PutWork(std::string& text) const;

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "common/base/utf8.h"
 #include "tests/launch/gpu/gpu_fixture.h"
 
 namespace muster::testing {

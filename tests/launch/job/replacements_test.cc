@@ -168,6 +168,14 @@ TEST(ChangesTexts, NameTheFirstOnesAndHowTheyEnded) {
   summary.set_workers_joined(1);
   EXPECT_THAT(ChangesTexts(summary, {{42, "killed by signal 9"}}),
               ElementsAre("1 worker lost and replaced (rank 1, step 120: killed by signal 9)"));
+  // Who joins besides takes nobody's place.
+  add(events::MemberChange::JOINED, 2, 44, 130);
+  add(events::MemberChange::LOST, 0, 45, 140);
+  summary.set_workers_lost(2);
+  summary.set_workers_joined(2);
+  EXPECT_THAT(ChangesTexts(summary, {}),
+              ElementsAre("2 workers lost, some of them replaced (rank 1, step 120: its connection "
+                          "ended; rank 0, step 140: its connection ended)"));
 }
 
 }  // namespace

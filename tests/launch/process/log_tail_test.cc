@@ -11,14 +11,23 @@
 namespace muster {
 namespace {
 
-std::string LastErrorOf(const std::string& text) {
-  const std::string path = std::filesystem::temp_directory_path() /
-                           ("muster-log-tail-" + std::to_string(::getpid()) + ".log");
-  std::ofstream(path) << text;
-  const std::string error = LastError(path);
-  std::remove(path.c_str());
-  return error;
-}
+// A log with this text, gone with it.
+class Log {
+ public:
+  explicit Log(const std::string& text)
+      : path_(std::filesystem::temp_directory_path() /
+              ("muster-log-tail-" + std::to_string(::getpid()) + ".log")) {
+    std::ofstream(path_) << text;
+  }
+  ~Log() { std::remove(path_.c_str()); }
+  Log(const Log&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  const std::string path_;
+};
+
+std::string LastErrorOf(const std::string& text) { return LastError(Log(text).path()); }
 
 TEST(LastErrorTest, IsTheTextOfTheLastErrorLine) {
   EXPECT_EQ(
@@ -38,6 +47,19 @@ TEST(LastErrorTest, BeginsAtTheFirstErrorOfALine) {
 TEST(LastErrorTest, TakesWholeWords) {
   EXPECT_EQ(LastErrorOf("12:00 server info: terror: none\n"), "");
   EXPECT_EQ(LastErrorOf(""), "");
+}
+
+// A terminal takes some characters of two bytes for commands as well.
+TEST(LastLinesTest, AreFitForATerminal) {
+  const Log log(
+      "first\nsecond \x1b[2J\nthird \xc2\x9b"
+      "2J \xff\n" +
+      std::string(998, 'a') + "\xc3\xa9\xc3\xa9\n");
+  const std::vector<std::string> lines = LastLines(log.path(), 3);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0], "second  [2J");
+  EXPECT_EQ(lines[1], "third  2J \xef\xbf\xbd");
+  EXPECT_EQ(lines[2], std::string(997, 'a') + "...");
 }
 
 }  // namespace

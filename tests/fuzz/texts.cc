@@ -1,0 +1,77 @@
+// Small files that are shown or asked for in passing: the end of a log, which is for a terminal;
+// the names of a set's classes, one for each or none; which run a folder is of.
+#include "common/base/utf8.h"
+#include "common/checkpoint/run_mark.h"
+#include "common/config/class_names.h"
+#include "common/config/config.h"
+#include "launch/process/log_tail.h"
+#include "proto/config.pb.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace muster::fuzz {
+namespace {
+
+void CheckLine(const std::string& line) {
+  Require(line.size() <= 3 * 1000, "a long line");  // each byte may have become U+FFFD
+  Require(ValidUtf8(line) == line, "a line that is no UTF-8");
+  for (size_t i = 0; i < line.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(line[i]);
+    Require(byte >= 0x20 && byte != 0x7f, "a line with a control character");
+    Require(byte != 0xc2 || static_cast<unsigned char>(line[i + 1]) >= 0xa0,
+            "a line with a control character of two bytes");
+  }
+}
+
+void CheckLog(const std::string& text) {
+  static const Folder folder;
+  const std::string path = folder.Write("worker-0.log", text);
+  const std::vector<std::string> lines = LastLines(path, 5);
+  Require(lines.size() <= 5, "more lines than were asked for");
+  for (const std::string& line : lines) CheckLine(line);
+  CheckLine(LastError(path));
+}
+
+void CheckClassNames(const std::string& text) {
+  static const Folder folder;
+  folder.Write("batches.meta.txt", text);
+  config::Data data;
+  data.set_format(config::Data::CIFAR10);
+  data.set_dir(folder.path());
+  ResolveClassNames(data);
+  Require(data.class_names_size() == 0 || data.class_names_size() == DataClasses(data),
+          "some classes have a name, and others none");
+  for (const std::string& name : data.class_names()) {
+    Require(!name.empty() && ValidUtf8(name) == name, "a name that is no text");
+  }
+}
+
+void CheckRunMark(const std::string& text) {
+  static const Folder folder;
+  folder.Write("run/checkpoints/run_id", text);
+  const std::string id = RunIdOf(folder / "run");
+  Require(id.empty() || (id == text && IsRunId(id)), "a mark that is none");
+  Require(RunIdIn(folder / "run").empty(), "a mark of a folder that has none");
+}
+
+}  // namespace
+}  // namespace muster::fuzz
+
+// The first byte says which of them.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace muster::fuzz;
+  SilenceLogs();
+  Input input(data, size);
+  const uint8_t which = input.Byte();
+  const std::string text = input.Rest();
+  switch (which % 3) {
+    case 0:
+      CheckLog(text);
+      break;
+    case 1:
+      CheckClassNames(text);
+      break;
+    default:
+      CheckRunMark(text);
+  }
+  return 0;
+}

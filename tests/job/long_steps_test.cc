@@ -1,0 +1,68 @@
+// Where steps take a second, workers that share the server's memory push slice by slice: what a
+// lost one had done is not computed again, and the bits are the same.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "common/base/error.h"
+#include "tests/job/hardy_worker.h"
+
+namespace muster::testing {
+namespace {
+
+constexpr int64_t kSlices = 8, kFaultStep = 3;
+
+config::Config Config() {
+  config::Config config = SmallConfig(2, kSlices);
+  config.mutable_run()->set_steps(kFaultStep + 2);
+  config.mutable_cluster()->set_on_lost_worker(config::Cluster::CONTINUE);
+  return config;
+}
+
+struct Trained {
+  uint64_t weights_hash = 0;
+  int redone = 0;  // pieces of the step of the fault
+};
+
+// Rank 1 ends in the middle of that step when it has pushed so many of its slices, and a half.
+Trained Train(std::chrono::milliseconds slice, int pushed) {
+  TestJob job(Config(), "local");
+  std::atomic<int> redone = 0, pushes = 0;
+  std::mutex mutex;
+  std::string errors;
+  std::vector<std::jthread> workers;
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    workers.emplace_back([&, rank] {
+      HardyWorker worker(job, rank, [&, rank](Point point, int64_t step, Client&) {
+        if (step != kFaultStep) return;
+        if (point == Point::kRedo) ++redone;
+        if (rank == 1 && point == Point::kHalfPushed && pushes++ == pushed) throw Dies();
+      });
+      worker.TakesForASlice(slice);
+      try {
+        (void)worker.Run();
+      } catch (const Error& error) {
+        const std::lock_guard lock(mutex);
+        errors += error.what();
+      }
+    });
+  }
+  const uint64_t hash = job.Finish().weights_hash;
+  workers.clear();
+  EXPECT_EQ(errors, "");
+  return {hash, redone};
+}
+
+TEST(LongSteps, OnlyWhatWasNotDoneIsComputedAgain) {
+  const Trained undisturbed = Train(std::chrono::milliseconds(0), 100);
+  EXPECT_EQ(undisturbed.redone, 0);
+  // Half a batch takes more than a second.
+  const Trained disturbed = Train(std::chrono::milliseconds(260), 2);
+  EXPECT_EQ(disturbed.redone, 2);
+  EXPECT_EQ(disturbed.weights_hash, undisturbed.weights_hash);
+}
+
+}  // namespace
+}  // namespace muster::testing
