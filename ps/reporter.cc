@@ -167,12 +167,16 @@ void Reporter::WriteUnwritten() {
   Warning(metrics_trouble_ + "; the run goes on, and it will be tried again");
 }
 
+std::string Reporter::KeptLines() const {
+  std::string text(static_cast<size_t>(metrics_bytes_), '\0');
+  std::ifstream(metrics_path_).read(text.data(), metrics_bytes_);
+  return text + unwritten_;
+}
+
 void Reporter::SaveMetricsTo(const std::string& folder) {
   if (metrics_trouble_.empty() || folder.empty()) return;
-  const std::string path = folder + "/metrics.jsonl";
-  std::string text(static_cast<size_t>(metrics_bytes_), '\0'), first;
-  std::ifstream(metrics_path_).read(text.data(), metrics_bytes_);
-  text += unwritten_;
+  const std::string path = folder + "/metrics.jsonl", text = KeptLines();
+  std::string first;
   std::error_code ignored;  // the write says what is wrong
   std::filesystem::create_directories(folder, ignored);
   // A line has its time: no two runs have the same one.
