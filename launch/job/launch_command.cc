@@ -118,7 +118,7 @@ void SleepUnlessStopped(SignalSource& signals, double seconds) {
   pollfd request{.fd = signals.fd(), .events = POLLIN};
   if (::poll(&request, 1, static_cast<int>(seconds * 1000) + 1) <= 0) return;
   while (const std::optional<ReceivedSignal> signal = signals.Next()) {
-    if (signal->number == SIGCHLD) continue;
+    if (signal->number == SIGCHLD || signal->number == SIGUSR1) continue;  // no reason to stop
     throw Error(signal->number == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated,
                 "stopped by SIG{} before the job had its cards; nothing was started",
                 ::sigabbrev_np(signal->number));
