@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
@@ -77,6 +78,12 @@ void Reporter::PutAside(std::string_view lines) {
   }
   LogWarning("{}: is not as the run left it: what was behind the checkpoint is in {}",
              metrics_path_, path);
+}
+
+std::string Reporter::AllLines() const {
+  std::string text = ReadFileIfThere(metrics_path_);
+  text.resize(std::min(text.size(), static_cast<size_t>(metrics_bytes_)));
+  return text + unwritten_;
 }
 
 void Reporter::SaveMetricsTo(const std::string& folder) {
