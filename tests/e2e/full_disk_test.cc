@@ -31,7 +31,7 @@ TEST_F(FullDisk, TensorBoardGetsBackWhatMetricsHave) {
   const auto first = Begin();
   ASSERT_TRUE(Reaches("small/run", 200)) << first->Log();
   Fill();
-  ASSERT_TRUE(Says(*first, "metrics.jsonl: cannot be written")) << first->Log();
+  ASSERT_TRUE(Says(*first, ".muster: cannot be written")) << first->Log();
   first->Signal(SIGTERM);
   EXPECT_EQ(first->Wait(60), 143);
   EXPECT_THAT(first->Log(),
