@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 #include <vector>
 
 #include "common/base/error.h"
@@ -61,6 +62,13 @@ void CheckNumbers(const std::string& file, const checkpoint::State& state) {
   check("length of metrics.jsonl", state.metrics().bytes(), kMostSamples);
 }
 
+// The folder's own, by whatever path it is reached: a link to it, ".".
+std::string OwnName(const std::string& folder) {
+  std::error_code error;
+  const fs::path whole = fs::canonical(folder, error);
+  return (error ? fs::path(folder) : whole).filename();
+}
+
 std::string OneOf(const std::map<std::string, std::string>& values, const std::string& key) {
   const auto found = values.find(key);
   return found == values.end() ? "none" : found->second;
@@ -74,8 +82,8 @@ checkpoint::State ReadAnyState(const std::string& folder) {
   const std::string file = folder + "/" + kStateFile;
   checkpoint::State state = ParseStateFile(file, ReadWholeFile(file));
   CheckNumbers(file, state);
-  const std::string name = fs::path(folder).filename(), inside = NameIn(state).Text();
-  if (name != inside) {
+  const std::string name = OwnName(folder), inside = NameIn(state).Text();
+  if (name != inside && fs::path(folder).filename() != inside) {
     throw Error(ExitCode::kData, "{}: is the state of {}: expected that of {}", file, inside, name);
   }
   return state;

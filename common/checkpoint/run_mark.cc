@@ -22,6 +22,15 @@ std::string Begun(const checkpoint::State& state) {
   }
 }
 
+// Where the folder is, also if the path is a link to it, or ".".
+fs::path WholePath(const std::string& folder) {
+  std::error_code error;
+  fs::path whole;
+  if (fs::is_symlink(folder, error)) whole = fs::canonical(folder, error);
+  if (whole.empty()) whole = fs::absolute(folder).lexically_normal();
+  return whole.has_filename() ? whole : whole.parent_path();
+}
+
 }  // namespace
 
 bool IsRunId(const std::string& text) {
@@ -39,7 +48,7 @@ std::string RunIdOf(const std::string& dir) {
 }
 
 std::string ExpectedRunId(const std::string& checkpoint_folder) {
-  const fs::path around = fs::absolute(checkpoint_folder).lexically_normal().parent_path();
+  const fs::path around = WholePath(checkpoint_folder).parent_path();
   if (around == CheckpointsFolder(around.parent_path())) {  // and no copy of it alone
     if (std::string id = RunIdIn(around.parent_path()); !id.empty()) return id;
   }

@@ -20,8 +20,15 @@ config::Config ConfigIn(const CheckpointReader& checkpoint) {
 
 // A checkpoint is mostly taken before its weights have been evaluated: then the run's metrics know.
 void AddMetrics(const CheckpointReader& checkpoint, ModelInfo& info) {
-  const auto run_dir = std::filesystem::absolute(checkpoint.folder()).parent_path().parent_path();
-  if (!IsRunDir(run_dir)) return;
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  fs::path run_dir;
+  // It may be reached by a link; or checkpoints/ may be one to somewhere else.
+  for (const fs::path& folder :
+       {fs::weakly_canonical(checkpoint.folder(), ignored), fs::absolute(checkpoint.folder())}) {
+    if (IsRunDir(folder.parent_path().parent_path())) run_dir = folder.parent_path().parent_path();
+  }
+  if (run_dir.empty()) return;
   for (const MetricsRow& row : ReadRun(run_dir).rows) {
     if (row.step != static_cast<double>(info.step) || !row.test_accuracy) continue;
     info.test_accuracy = row.test_accuracy;

@@ -86,20 +86,21 @@ std::string BestOf(const std::vector<RunRecord>& runs) {
   return best == nullptr || runs.size() < 2 ? "" : "; the best is " + best->dir;
 }
 
-// The folder of a run in which its checkpoints are.
-bool IsCheckpointsFolder(const std::string& path) {
-  std::error_code error;
-  if (!fs::is_directory(path, error)) return false;
-  const fs::path run = fs::absolute(path).parent_path();
-  return !ListCheckpoints(run).empty() && fs::equivalent(CheckpointsFolder(run), path, error);
-}
-
 std::string ParentOf(const std::string& path) {
   std::string parent = fs::path(path).parent_path();
   if (!parent.empty() && fs::path(path).filename() != ".." && fs::path(path).filename() != ".") {
     return parent;
   }
-  return fs::absolute(path).lexically_normal().parent_path();
+  const fs::path whole = fs::absolute(path).lexically_normal();
+  return whole.has_filename() ? whole.parent_path() : whole.parent_path().parent_path();
+}
+
+// The folder of a run in which its checkpoints are.
+bool IsCheckpointsFolder(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return false;
+  const fs::path run = ParentOf(path);
+  return !ListCheckpoints(run).empty() && fs::equivalent(CheckpointsFolder(run), path, error);
 }
 
 // Of a checkpoint that somebody wants a run to go on from.

@@ -302,6 +302,17 @@ TEST_F(Evaluate, ACheckpointIsExportedAndInspected) {
   EXPECT_THAT(Muster({"inspect", checkpoint + "/"}).log,
               AllOf(HasSubstr("optimizer_state_0.conv/weights"), HasSubstr("average.conv/weights"),
                     HasSubstr("step             4 of 4"), HasSubstr("checksums        right")));
+  // By whatever path it is reached; a link to it lies elsewhere, in another run's directory even.
+  fs::create_directories(Path("other/checkpoints"));
+  std::ofstream(Path("other/checkpoints/run_id")) << std::string(32, 'a');
+  fs::create_directory_symlink(checkpoint, Path("other/checkpoints/latest"));
+  for (const std::string& path :
+       {Path("other/checkpoints/latest").string(), checkpoint + "/.", checkpoint + "/../../."}) {
+    const Outcome evaluated = Muster({"eval", path});
+    EXPECT_EQ(evaluated.exit_code, 0) << evaluated.log;
+    EXPECT_THAT(evaluated.log, HasSubstr("the same, to the last digit")) << path;
+  }
+  EXPECT_THAT(Muster({"eval", Path("run0/checkpoints/.")}).log, HasSubstr("give the run, "));
   EXPECT_THAT(Muster({"inspect", checkpoint, "--ema"}).log,
               AllOf(HasSubstr("conv.weight"), HasSubstr("weights          average")));
   EXPECT_THAT(Muster({"inspect", checkpoint, "--config"}).log, HasSubstr("global_batch: 50"));

@@ -18,9 +18,11 @@ class FullDisk : public SmallDisk {
  protected:
   // Longer than the test, which ends it.
   std::unique_ptr<Process> Begin() {
-    return Start("small/run",
-                 {"run.steps=1000000", "evaluation.every_epochs=0", "run.log_every_steps=100",
-                  "checkpoint.save_to=" + Path("kept").string()});
+    return std::make_unique<Process>(
+        LaunchWords(Path("tiny.txtpb"), Path("data"), Path("small/run"),
+                    {"run.steps=1000000", "evaluation.every_epochs=0", "run.log_every_steps=100",
+                     "checkpoint.save_to=" + Path("kept").string()}),
+        Path("log"));
   }
   static bool Says(const Process& job, const std::string& text) {
     return Eventually(60, [&] { return job.Log().find(text) != std::string::npos; });
@@ -31,7 +33,7 @@ TEST_F(FullDisk, TensorBoardGetsBackWhatMetricsHave) {
   const auto first = Begin();
   ASSERT_TRUE(Reaches("small/run", 200)) << first->Log();
   Fill();
-  ASSERT_TRUE(Says(*first, "metrics.jsonl: cannot be written")) << first->Log();
+  ASSERT_TRUE(Says(*first, ".muster: cannot be written")) << first->Log();
   first->Signal(SIGTERM);
   EXPECT_EQ(first->Wait(60), 143);
   EXPECT_THAT(first->Log(),
