@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -25,12 +26,18 @@ void BoundOpenMpSpinning() {
   if (::getenv("OMP_WAIT_POLICY") == nullptr) ::setenv("GOMP_SPINCOUNT", "10000", 0);
 }
 
+// SIGUSR1 asks for a checkpoint: schedulers may send it to every process of a job at any time, also
+// while nothing can be kept yet. The job's processes inherit it, until they take it themselves.
+void IgnoreRequestsForCheckpoints() { ::signal(SIGUSR1, SIG_IGN); }
+
 }  // namespace
 
 int main(int argc, char** argv) {
   OpenStandardDescriptors();
   muster::IgnoreFileSizeSignal();
+  const std::string_view command = argc < 2 ? "" : argv[1];
+  if (command == "launch" || command == "server") IgnoreRequestsForCheckpoints();
   // The command of `muster gpus run` gets the environment as it is.
-  if (argc < 2 || std::string_view(argv[1]) != "gpus") BoundOpenMpSpinning();
+  if (command != "gpus") BoundOpenMpSpinning();
   return muster::RunCommandLine(argc, argv);
 }

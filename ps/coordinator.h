@@ -101,6 +101,8 @@ class Coordinator {
   const std::string& matrix_trouble() const { return evaluator_.matrix_trouble(); }
   // The last word on the run, to all that is written beside the metrics.
   void End(const events::Summary& summary);
+  // After End: what TensorBoard's files lack, or "".
+  std::string LackingEvents() { return board_.Missing(); }
   // No more steps will be ordered.
   bool finishing() const { return phase_ == Phase::kFinishing; }
   // Whether training has begun.

@@ -74,6 +74,7 @@ std::string Coordinator::StallText(Clock::time_point now) const {
 
 void Coordinator::End(const events::Summary& summary) {
   board_.End(summary);
+  while (const auto trouble = board_.TakeTrouble()) reporter_.Warning(*trouble);
   watch_.End(summary);
 }
 

@@ -1,7 +1,6 @@
 #include "ps/kept_lines.h"
 
 #include <fmt/core.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <fstream>
@@ -62,13 +61,6 @@ std::string LackingOf(const char* what, const std::vector<int64_t>& due,
 }
 
 }  // namespace
-
-RunningHash::RunningHash() : state_(XXH3_createState()) { XXH3_64bits_reset(state_.get()); }
-void RunningHash::Free::operator()(XXH3_state_s* state) const { XXH3_freeState(state); }
-uint64_t RunningHash::value() const { return XXH3_64bits_digest(state_.get()); }
-void RunningHash::Add(std::string_view bytes) {
-  XXH3_64bits_update(state_.get(), bytes.data(), bytes.size());
-}
 
 RunningHash HashOfStart(const std::string& path, int64_t bytes) {
   RunningHash hash;

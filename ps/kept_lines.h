@@ -4,28 +4,13 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-struct XXH3_state_s;
+#include "common/base/running_hash.h"
 
 namespace muster {
-
-// XXH3-64 of all that was added so far.
-class RunningHash {
- public:
-  RunningHash();
-  void Add(std::string_view bytes);
-  uint64_t value() const;
-
- private:
-  struct Free {
-    void operator()(XXH3_state_s* state) const;
-  };
-  std::unique_ptr<XXH3_state_s, Free> state_;
-};
 
 // Of the first `bytes` of a file; of all of it if it is shorter, or cannot be read.
 RunningHash HashOfStart(const std::string& path, int64_t bytes);

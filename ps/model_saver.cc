@@ -7,6 +7,7 @@
 
 #include "common/base/arena.h"
 #include "common/base/error.h"
+#include "common/base/file_kind.h"
 #include "common/base/log.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/model/load_weights.h"
@@ -35,12 +36,12 @@ void ModelSaver::Restore(const ResumePoint& resume) {
                  .test_accuracy = kept.best_accuracy()};
   const checkpoint::Evaluated& last = kept.last_evaluation();
   if (last.step() == best.step) best.test_loss = last.loss();
-  const std::string &dir = config_.run().dir(), file = dir + "/best.safetensors";
-  std::error_code ignored;
-  const std::string damage = std::filesystem::exists(file, ignored) ? DamageOf(file) : "";
   const std::optional<int64_t> there = writer_.StepOfBest();
   if (there == best.step) return writer_.KeepBest(best);
   if (there && *there > best.step) return;  // a later one was better, and will be made again
+  const std::string &dir = config_.run().dir(), file = dir + "/best.safetensors";
+  std::error_code ignored;
+  const std::string damage = !there && std::filesystem::exists(file, ignored) ? DamageOf(file) : "";
   if (WriteBestAgain(resume, best)) {
     if (!damage.empty()) mended_ = damage + "; it is written again";
     return;
@@ -48,8 +49,9 @@ void ModelSaver::Restore(const ResumePoint& resume) {
   lost_ = fmt::format(
       "{}: the weights of the best evaluation, at step {} ({:.2f} %), are in no "
       "file and in no checkpoint that is left; the run can be repeated with the same bits: muster "
-      "launch {}/config.txtpb",
-      damage.empty() ? file : damage, best.step, 100 * kept.best_accuracy(), dir);
+      "launch {}",
+      damage.empty() ? file : damage, best.step, 100 * kept.best_accuracy(),
+      ShellWord(dir + "/config.txtpb"));
   LogWarning("{}", lost_);
 }
 

@@ -144,15 +144,35 @@ void ModelWriter::Fail(const std::string& file, const std::string& what) {
   failures_[file] = what;
 }
 
+// With the mutex locked.
+void ModelWriter::TryUnsavedAgain() {
+  if (!unsaved_) return;
+  unsaved_->again = true;
+  jobs_.push_back(*std::exchange(unsaved_, std::nullopt));
+}
+
+// With the mutex locked: best weights that could not be written are kept, unless newer ones are
+// here.
+void ModelWriter::Settle(Job job, bool written) {
+  if (unsaved_ && unsaved_->info.step <= job.info.step) {
+    free_.push_back(std::move(unsaved_->copy));
+    unsaved_.reset();
+  }
+  const bool newest = !unsaved_ && std::ranges::find(jobs_, kBest, &Job::name) == jobs_.end();
+  if (!written && newest) {
+    unsaved_ = std::move(job);
+  } else {
+    free_.push_back(std::move(job.copy));
+  }
+}
+
 // The best weights that the disk did not take come again after a while.
 bool ModelWriter::AwaitJob(std::unique_lock<std::mutex>& lock, const std::stop_token& stop) {
   const auto some = [this] { return !jobs_.empty(); };
   while (unsaved_) {
     if (wake_.wait_for(lock, stop, kRetryAfter, some)) return true;
     if (stop.stop_requested()) return false;
-    if (!unsaved_) break;
-    unsaved_->again = true;
-    jobs_.push_back(*std::exchange(unsaved_, std::nullopt));
+    TryUnsavedAgain();
   }
   return wake_.wait(lock, stop, some);
 }
@@ -173,11 +193,7 @@ void ModelWriter::Work(std::stop_token stop) {
       continue;
     }
     Note(job, written);
-    if (job.name == kBest && !written.trouble.empty() && !unsaved_) {
-      unsaved_ = std::move(job);
-    } else if (job.name == kBest) {
-      free_.push_back(std::move(job.copy));
-    }
+    if (job.name == kBest) Settle(std::move(job), written.trouble.empty());
     idle_.notify_all();
   }
 }
@@ -243,6 +259,8 @@ bool ModelWriter::Await(std::chrono::milliseconds at_most) {
 void ModelWriter::AwaitBest(int64_t step) {
   const auto is_due = [step](const Job& job) { return job.name == kBest && job.info.step <= step; };
   std::unique_lock lock(mutex_);
+  TryUnsavedAgain();
+  wake_.notify_one();
   (void)idle_.wait_for(lock, kLongestWait, [&] {
     return (writing_ == nullptr || !is_due(*writing_)) && std::ranges::none_of(jobs_, is_due);
   });

@@ -49,7 +49,8 @@ class ModelWriter {
   // Waits a little; true when nothing is left to be written.
   bool Await(std::chrono::milliseconds at_most);
   // Until the best weights of this step, or of one before it, are written, could not be, or are no
-  // longer the best. Any thread may wait.
+  // longer the best. Those that could not be are tried again first: a disk that has room for a
+  // checkpoint, which tells of them, may have room for them. Any thread may wait.
   void AwaitBest(int64_t step);
   // What could not be written since the last time, a line each.
   std::vector<std::string> TakeFailures();
@@ -72,6 +73,8 @@ class ModelWriter {
 
   void Add(Job job);
   void Fail(const std::string& file, const std::string& what);
+  void TryUnsavedAgain();
+  void Settle(Job job, bool written);
   void Work(std::stop_token stop);
   bool AwaitJob(std::unique_lock<std::mutex>& lock, const std::stop_token& stop);
   Written Write(Job& job, bool over) const;

@@ -5,16 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
-#include <system_error>
 #include <utility>
 
-#include "common/base/atomic_file.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/resource_limits.h"
@@ -26,12 +20,6 @@ namespace {
 
 std::string Dump(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-}
-
-std::string ReadAll(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
 }
 
 constexpr auto kMust = EventPipe::Priority::kMust;
@@ -54,66 +42,6 @@ void Reporter::Open() {
   if (metrics_fd_ >= 0) return;
   throw Error(ExitCode::kFailure, "{}: cannot be {}: {}", metrics_path_,
               resumed_ ? "opened" : "created", ErrorText(errno));
-}
-
-void Reporter::CutMetrics(const DueLines& due) {
-  if (!resumed_ || metrics_fd_ < 0) return;
-  struct stat status {};
-  if (::fstat(metrics_fd_, &status) != 0) status.st_size = 0;
-  unwritten_ = resumed_->unwritten();
-  metrics_bytes_ = resumed_->bytes();
-  const bool as_it_was = resumed_->has_xxh3() && status.st_size >= metrics_bytes_ &&
-                         HashOfStart(metrics_path_, metrics_bytes_).value() == resumed_->xxh3();
-  if (!as_it_was) metrics_bytes_ = FindCut(due);
-  const MetricsEvents told = ReadMetricsEvents(metrics_path_, metrics_bytes_);
-  restarts_ = told.restarts;
-  if (status.st_size > metrics_bytes_ && ::ftruncate(metrics_fd_, metrics_bytes_) != 0) {
-    throw Error(ExitCode::kFailure, "{}: cannot be cut to {} bytes: {}", metrics_path_,
-                metrics_bytes_, ErrorText(errno));
-  }
-  metrics_hash_ = HashOfStart(metrics_path_, metrics_bytes_);
-  for (const std::string& line : told.undone) {
-    if (unwritten_.find(line) == std::string::npos) unwritten_ += line;
-  }
-}
-
-// The file is not the one that the checkpoint knows; or the checkpoint is of a version that kept no
-// hash.
-int64_t Reporter::FindCut(const DueLines& due) {
-  const std::string text = ReadAll(metrics_path_);
-  const std::string_view whole = text;
-  const size_t bytes = KeptLinesOf(whole, due).bytes;
-  std::istringstream lines(std::exchange(unwritten_, ""));
-  for (std::string line; std::getline(lines, line);) {  // there may have been room again
-    line += '\n';
-    if (whole.substr(0, bytes).find(line) == std::string_view::npos) unwritten_ += line;
-  }
-  const bool expected = !resumed_->has_xxh3() && static_cast<int64_t>(bytes) == resumed_->bytes();
-  if (!expected && bytes < whole.size()) PutAside(whole.substr(bytes));
-  std::string lacking = LackingText(due, KeptLinesOf(text.substr(0, bytes) + unwritten_, due));
-  if (lacking.empty()) return static_cast<int64_t>(bytes);
-  lacking = fmt::format(
-      "{}: is not as the run left it: {}; the weights are whole, and the run goes on, but these "
-      "lines come back only if it is repeated from its config",
-      metrics_path_, lacking);
-  LogWarning("{}", lacking);
-  Warning(lacking);
-  return static_cast<int64_t>(bytes);
-}
-
-// Whoever changed the file may want what is in it.
-void Reporter::PutAside(std::string_view lines) {
-  const std::string path =
-      std::filesystem::path(metrics_path_).replace_filename("metrics-cut.jsonl");
-  std::ofstream file(path, std::ios::binary | std::ios::app);
-  file << lines << std::flush;
-  if (!file) {
-    throw Error(ExitCode::kFailure,
-                "{}: is not as the run left it, and what is to be cut off cannot be kept in {}: {}",
-                metrics_path_, path, ErrorText(errno));
-  }
-  LogWarning("{}: is not as the run left it: what was behind the checkpoint is in {}",
-             metrics_path_, path);
 }
 
 void Reporter::GoOn(int64_t from_step) {
@@ -165,35 +93,6 @@ void Reporter::WriteUnwritten() {
   if (!new_trouble) return;
   LogWarning("{}", metrics_trouble_);
   Warning(metrics_trouble_ + "; the run goes on, and it will be tried again");
-}
-
-void Reporter::SaveMetricsTo(const std::string& folder) {
-  if (metrics_trouble_.empty() || folder.empty()) return;
-  const std::string path = folder + "/metrics.jsonl";
-  std::string text(static_cast<size_t>(metrics_bytes_), '\0'), first;
-  std::ifstream(metrics_path_).read(text.data(), metrics_bytes_);
-  text += unwritten_;
-  std::error_code ignored;  // the write says what is wrong
-  std::filesystem::create_directories(folder, ignored);
-  // A line has its time: no two runs have the same one.
-  if (std::getline(std::ifstream(path), first) && !text.starts_with(first + "\n")) {
-    metrics_trouble_ += "; " + path + ": is there already, of another run";
-    return;
-  }
-  try {
-    WriteFileAtomically(path, text);
-    metrics_trouble_ += "; all of it is in " + path;
-  } catch (const Error& error) {
-    metrics_trouble_ += fmt::format("; {}", error.what());
-  }
-}
-
-checkpoint::Metrics Reporter::KeepMetrics() const {
-  checkpoint::Metrics kept;
-  kept.set_bytes(metrics_bytes_);
-  kept.set_unwritten(unwritten_);
-  kept.set_xxh3(metrics_hash_.value());
-  return kept;
 }
 
 void Reporter::WarnIfRemoved() {

@@ -43,6 +43,8 @@ class Reporter {
   // run left it, `due` tells where it is cut, a Warning what it lacks, and what is cut off goes to
   // metrics-cut.jsonl. Throws Error(kFailure).
   void CutMetrics(const DueLines& due);
+  // All lines so far, on the disk or not.
+  std::string AllLines() const;
   // What of metrics.jsonl belongs to this moment.
   checkpoint::Metrics KeepMetrics() const;
   // Servers of this run that were lost before this one, of which metrics.jsonl does not tell yet.

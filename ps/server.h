@@ -62,7 +62,7 @@ class Server {
   void CheckInterrupt();
   void StopAtBoundary();
   void KeepLast();
-  void AddSaved(const std::string& lost_models, events::Summary& summary) const;
+  void AddSaved(const std::string& lost_models, events::Summary& summary);
   void Receive(const FromWorker& event);
   void OnHello(const FromWorker& event);
   // Why the message does not fit, or "".

@@ -58,8 +58,8 @@ void Server::EndFailed() {
     reporter_.Metrics(summary);
     reporter_.SaveMetricsTo(config_.checkpoint().save_to());
   }
-  AddSaved(lost, summary);
   coordinator_.End(summary);
+  AddSaved(lost, summary);
   reporter_.Summary(summary);
   throw Error(failure.code, "{}", failure.what);
 }
@@ -73,8 +73,8 @@ ServerResult Server::EndCompleted() {
   events::Summary summary = SummaryOf(events::Summary::COMPLETED);
   reporter_.Metrics(summary);
   reporter_.SaveMetricsTo(config_.checkpoint().save_to());
-  AddSaved(lost, summary);
   coordinator_.End(summary);
+  AddSaved(lost, summary);
   reporter_.Summary(summary);
   result.trouble = summary.trouble().empty() ? summary.lost() : summary.trouble();
   LogInfo("completed: {}", MetricsLine(summary).dump());
@@ -92,14 +92,18 @@ void Server::KeepLast() {
   });
 }
 
-void Server::AddSaved(const std::string& lost_models, events::Summary& summary) const {
+void Server::AddSaved(const std::string& lost_models, events::Summary& summary) {
   const Checkpoints& checkpoints = coordinator_.checkpoints();
   if (const auto newest = checkpoints.newest()) {
     summary.set_checkpoint(checkpoints.newest_in());
     summary.set_checkpoint_step(newest->step);
   }
   std::vector<std::string> troubles;
-  summary.set_lost(coordinator_.saver().lost());
+  std::vector<std::string> lost;
+  for (const std::string& one : {coordinator_.saver().lost(), coordinator_.LackingEvents()}) {
+    if (!one.empty()) lost.push_back(one);
+  }
+  summary.set_lost(Join(lost, "; "));
   for (const std::string& one : {checkpoints.trouble(), lost_models, reporter_.metrics_trouble(),
                                  coordinator_.matrix_trouble()}) {
     if (!one.empty()) troubles.push_back(one);

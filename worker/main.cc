@@ -136,8 +136,8 @@ int Main(int argc, char** argv) {
   endpoint.RequiredUnless(memory);
   const ProgramOptions::Option predict = program.Add(
       "--predict", arguments.predict,
-      "Print what the network makes of these samples of the test set (0-9,17), a line of JSON for\n"
-      "each, and exit");
+      "Print what the network makes of these samples of the test set (0-9,17), a line of JSON "
+      "for each, and exit");
   endpoint.RequiredUnless(predict);
   program.AddFlag("--evaluate", arguments.evaluate,
                   "The job trains nothing (muster-server --evaluate): open the test set alone");

@@ -31,6 +31,14 @@ constexpr auto kBeginnings = std::to_array<Beginning>({
     {"\x89HDF\r\n\x1a\n"sv, FileKind::kHdf5},
     {"GGUF"sv, FileKind::kGguf},
     {"\x1f\x8b"sv, FileKind::kGzip},
+    {"\xfd\x37zXZ\0"sv, FileKind::kArchive},
+    {"BZh"sv, FileKind::kArchive},
+    {"\x28\xb5\x2f\xfd"sv, FileKind::kArchive},
+    {"\xff\xd8\xff"sv, FileKind::kPicture},
+    {"\x89PNG\r\n\x1a\n"sv, FileKind::kPicture},
+    {"GIF8"sv, FileKind::kPicture},
+    {"%PDF-"sv, FileKind::kPdf},
+    {"\x7f\x45LF"sv, FileKind::kProgram},
     {"MUSTERCK"sv, FileKind::kCheckpointState},
     {"version https://git-lfs"sv, FileKind::kGitLfs},
     {"<!DOCTYPE html"sv, FileKind::kHtml},
@@ -63,6 +71,16 @@ bool LooksLikeOnnx(std::string_view first) {
   constexpr std::string_view kNextFields("\x12\x1a\x22\x2a\x32\x3a\x42");
   return first.size() > 3 && first[0] == 8 && first[1] >= 1 && first[1] <= 30 &&
          kNextFields.find(first[2]) != std::string_view::npos;
+}
+
+// Its first record has the version of the format.
+bool LooksLikeTensorBoard(std::string_view first) {
+  return first.substr(0, 64).find("brain.Event:") != std::string_view::npos;
+}
+
+bool LooksLikeTar(std::string_view first) {
+  constexpr size_t kMagicAt = 257;
+  return first.size() > kMagicAt && first.substr(kMagicAt).starts_with("ustar");
 }
 
 bool LooksLikePickle(std::string_view first) {
@@ -98,6 +116,8 @@ FileKind KindOfFile(std::string_view first) {
     if (first.starts_with(beginning.bytes)) return beginning.kind;
   }
   if (first.starts_with("PK\3\4")) return KindOfZip(first);
+  if (LooksLikeTensorBoard(first)) return FileKind::kTensorBoard;
+  if (LooksLikeTar(first)) return FileKind::kArchive;
   if (LooksLikeOnnx(first)) return FileKind::kOnnx;
   if (LooksLikePickle(first)) return FileKind::kPickle;
   if (std::ranges::count(first, '\0') == std::ssize(first)) return FileKind::kZeros;
@@ -132,6 +152,16 @@ const char* NameOf(FileKind kind) {
       return "a zip archive";
     case FileKind::kGzip:
       return "a gzip file";
+    case FileKind::kArchive:
+      return "an archive (tar, xz, bzip2 or zstd)";
+    case FileKind::kPicture:
+      return "a picture";
+    case FileKind::kPdf:
+      return "a PDF file";
+    case FileKind::kProgram:
+      return "a program or a library (ELF)";
+    case FileKind::kTensorBoard:
+      return "a file of TensorBoard's events";
     case FileKind::kCheckpointState:
       return "the state of a checkpoint";
     case FileKind::kGitLfs:

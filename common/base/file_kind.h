@@ -24,6 +24,11 @@ enum class FileKind {
   kGguf,
   kZip,
   kGzip,
+  kArchive,  // tar, or packed by xz, bzip2 or zstd
+  kPicture,  // JPEG, PNG, GIF
+  kPdf,
+  kProgram,          // or a library: ELF
+  kTensorBoard,      // events
   kCheckpointState,  // state.pb of a checkpoint
   kGitLfs,           // what git has in place of a large file
   kHtml,

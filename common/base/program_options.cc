@@ -6,6 +6,27 @@
 #include "common/base/error.h"
 
 namespace muster {
+namespace {
+
+// For a terminal of 80 columns. CLI11 keeps newlines, and indents what follows one.
+std::string InLines(std::string text, size_t width) {
+  for (size_t begin = 0; text.size() - begin > width;) {
+    size_t end = std::min(text.find('\n', begin), text.size());
+    if (end - begin > width) {
+      const size_t space = text.rfind(' ', begin + width);
+      const bool fits = space != std::string::npos && space > begin;
+      end = std::min(fits ? space : text.find(' ', begin), end);
+    }
+    if (end == text.size()) break;
+    text[end] = '\n';
+    begin = end + 1;
+  }
+  return text;
+}
+
+constexpr size_t kColumns = 80, kNameColumns = 30;
+
+}  // namespace
 
 using Option = ProgramOptions::Option;
 
@@ -51,13 +72,15 @@ Option Option::Repeatable() {
 }
 
 ProgramOptions::ProgramOptions(const std::string& description)
-    : app_(std::make_unique<CLI::App>(description)) {}
+    : app_(std::make_unique<CLI::App>(InLines(description, kColumns))) {
+  app_->get_formatter()->column_width(kNameColumns);
+}
 
 ProgramOptions::~ProgramOptions() = default;
 
 template <typename T>
 Option ProgramOptions::Add(const std::string& name, T& value, const std::string& text) {
-  return {this, app_->add_option(name, value, text)};
+  return {this, app_->add_option(name, value, InLines(text, kColumns - kNameColumns))};
 }
 
 template Option ProgramOptions::Add(const std::string&, std::string&, const std::string&);
@@ -72,7 +95,7 @@ template Option ProgramOptions::Add(const std::string&, std::vector<int>&, const
 template Option ProgramOptions::Add(const std::string&, std::vector<uint64_t>&, const std::string&);
 
 Option ProgramOptions::AddFlag(const std::string& name, bool& value, const std::string& text) {
-  return {this, app_->add_flag(name, value, text)};
+  return {this, app_->add_flag(name, value, InLines(text, kColumns - kNameColumns))};
 }
 
 std::optional<int> ProgramOptions::Parse(int argc, char** argv) {

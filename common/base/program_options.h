@@ -43,6 +43,7 @@ class ProgramOptions {
     CLI::Option* option_;
   };
 
+  // --help cuts texts, here and below, for a terminal of 80 columns.
   explicit ProgramOptions(const std::string& description);
   ~ProgramOptions();
   ProgramOptions(const ProgramOptions&) = delete;

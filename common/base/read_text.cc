@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <fstream>
+#include <sstream>
 
 #include "common/base/resource_limits.h"
 #include "common/base/unique_fd.h"
@@ -26,6 +28,12 @@ void Await(int fd, const std::string& path, double patience_s) {
 }
 
 }  // namespace
+
+std::string ReadFileIfThere(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
 
 std::string ReadTextFile(const std::string& path, const ReadTextOptions& options) {
   constexpr size_t kBlock = 1 << 16;

@@ -1,4 +1,4 @@
-// Reads a file that a person wrote, whatever it turns out to be.
+// Reads a whole file.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,10 @@
 
 namespace muster {
 
+// All of one of our own; "" if it cannot be read.
+std::string ReadFileIfThere(const std::string& path);
+
+// Of a file that a person wrote, whatever it turns out to be.
 struct ReadTextOptions {
   size_t most_bytes = 64 << 20;  // more is no text that anybody wrote; /dev/zero never ends
   double patience_s = 10;        // for a pipe to say something more

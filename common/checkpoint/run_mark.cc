@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "common/base/error.h"
+#include "common/base/read_text.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/resumable_config.h"
@@ -30,9 +29,8 @@ bool IsRunId(const std::string& text) {
 }
 
 std::string RunIdIn(const std::string& folder) {
-  std::ostringstream text;
-  text << std::ifstream(folder + "/" + kRunIdFile, std::ios::binary).rdbuf();
-  return IsRunId(text.str()) ? text.str() : "";
+  const std::string text = ReadFileIfThere(folder + "/" + kRunIdFile);
+  return IsRunId(text) ? text : "";
 }
 
 std::string RunIdOf(const std::string& dir) {

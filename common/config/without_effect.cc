@@ -38,6 +38,10 @@ std::string WithoutTensorboard(const Job& job) {
   return When(!job.config.tensorboard().enabled(), "tensorboard.enabled is false");
 }
 
+std::string WithoutCheckpoints(const Job& job) {
+  return When(job.config.checkpoint().keep_last() == 0, "checkpoint.keep_last is 0: none is kept");
+}
+
 std::string WithoutCards(const Job& job) {
   return When(!ParseDevices(job.config.worker().devices()).WantsCards(),
               "no cards are asked for (worker.devices, --devices)");
@@ -121,6 +125,14 @@ constexpr Row kRows[] = {
     {"worker.soft_placement", Typed::kMistake, InFile::kSaid, WithoutCuda},
     {"worker.workers_per_gpu", Typed::kMistake, InFile::kSaid, WithoutCuda},
     {"worker.gpu_memory_fraction", Typed::kMistake, InFile::kSaid, WithoutCuda},
+    {"checkpoint.every_epochs", Typed::kMistake, InFile::kFilledIn, WithoutCheckpoints},
+    {"checkpoint.every_steps", Typed::kMistake, InFile::kSaid, WithoutCheckpoints},
+    {"checkpoint.every_minutes", Typed::kMistake, InFile::kSaid, WithoutCheckpoints},
+    {"checkpoint.keep_best", Typed::kMistake, InFile::kSaid,
+     [](const Job& job) {
+       if (job.config.checkpoint().keep_best() == 0) return std::string();
+       return job.evaluates ? WithoutCheckpoints(job) : WithoutEvaluation(job);
+     }},
     {"deadlines.progress_s", Typed::kMistake, InFile::kSaid, WithoutEvaluation},
     {"data.dir", Typed::kFine, InFile::kSaid,
      [](const Job& job) {
@@ -169,11 +181,6 @@ constexpr Row kRows[] = {
        return When(job.rate().type() == config::LearningRate::PLATEAU &&
                        job.rate().end() >= job.rate().base(),
                    "learning_rate.end is its base");
-     }},
-    {"optimizer.ema_decay", Typed::kFine, InFile::kSaid,
-     [](const Job& job) {
-       return When(!job.evaluation().use_ema(),
-                   "nothing reads the average without evaluation.use_ema=true");
      }},
     {"optimizer.decay_norm_and_bias", Typed::kMistake, InFile::kSaid,
      [](const Job& job) {

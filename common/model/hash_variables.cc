@@ -1,18 +1,15 @@
 #include "common/model/hash_variables.h"
 
-#include <xxhash.h>
+#include "common/base/running_hash.h"
 
 namespace muster {
 
 uint64_t HashVariables(const VariableLayout& layout, std::span<const float> arena) {
-  XXH3_state_t* state = XXH3_createState();
-  XXH3_64bits_reset(state);
+  RunningHash hash;
   for (const Variable& variable : layout.variables()) {
-    XXH3_64bits_update(state, arena.data() + variable.offset, variable.count * sizeof(float));
+    hash.Add(std::as_bytes(arena.subspan(variable.offset, variable.count)));
   }
-  const uint64_t hash = XXH3_64bits_digest(state);
-  XXH3_freeState(state);
-  return hash;
+  return hash.value();
 }
 
 }  // namespace muster

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "common/base/running_hash.h"
+
 namespace muster {
 namespace {
 
@@ -15,10 +17,6 @@ constexpr uint64_t kReadBytes = 4 << 20;
 std::string WithLength(const std::string& text) { return fmt::format("{}:{}", text.size(), text); }
 
 }  // namespace
-
-uint64_t HashTensor(std::span<const std::byte> bytes) {
-  return XXH3_64bits(bytes.data(), bytes.size());
-}
 
 std::string ContentsHash(const SafetensorsHeader& header, const TensorHashes& tensors) {
   std::string text;
@@ -38,17 +36,15 @@ std::string ContentsHash(const SafetensorsHeader& header, const TensorHashes& te
 std::string ContentsHashOf(const SafetensorsReader& file) {
   TensorHashes hashes;
   std::vector<std::byte> piece;
-  XXH3_state_t* const state = XXH3_createState();
   for (const StoredTensor& tensor : file.header().tensors) {
-    XXH3_64bits_reset(state);
+    RunningHash hash;
     for (uint64_t at = 0; at < tensor.bytes(); at += piece.size()) {
       piece.resize(std::min(kReadBytes, tensor.bytes() - at));
-      file.ReadPiece(tensor, at, piece);
-      XXH3_64bits_update(state, piece.data(), piece.size());
+      file.ReadSomeBytes(tensor, at, piece);
+      hash.Add(piece);
     }
-    hashes[tensor.name] = XXH3_64bits_digest(state);
+    hashes[tensor.name] = hash.value();
   }
-  XXH3_freeState(state);
   return ContentsHash(file.header(), hashes);
 }
 

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <map>
-#include <span>
 #include <string>
 
 #include "common/tensors/safetensors_reader.h"
@@ -15,8 +14,6 @@ inline constexpr const char* kContentsHash = "contents_hash";
 
 // XXH3-64 of each tensor's bytes, by its name.
 using TensorHashes = std::map<std::string, uint64_t>;
-
-uint64_t HashTensor(std::span<const std::byte> bytes);
 
 // Of the metadata, but for the hash itself, and of the tensors: names, types, shapes and bytes.
 // Where they lie in the file makes no difference, so another program may write it anew.

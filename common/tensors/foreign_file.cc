@@ -50,21 +50,40 @@ std::string Advice(FileKind kind, const std::string& path) {
                          fs::absolute(path).parent_path().string());
     case FileKind::kGitLfs:
       return "`git lfs pull` fetches the file";
+    case FileKind::kTensorBoard:
+      return "The weights of a run are beside it, in model.safetensors: give the directory of the "
+             "run";
     case FileKind::kHtml:
       return "The download got a page in place of the file";
     case FileKind::kZip:
     case FileKind::kGzip:
+    case FileKind::kArchive:
       return "Unpack it first";
     default:
       return "";
   }
 }
 
+// Who wrote it may know it by its first bytes.
+void RefuseUnknown(const std::string& path, std::string_view first) {
+  constexpr size_t kLengthBytes = 8, kShown = 12;
+  if (first.size() <= kLengthBytes) return;  // whose reader says how short it is
+  std::string bytes;
+  for (const char c : first.substr(0, kShown)) {
+    bytes += fmt::format(" {:02x}", static_cast<unsigned char>(c));
+  }
+  throw Error(ExitCode::kData,
+              "{}: is no safetensors file, or its beginning is damaged: expected the length of a "
+              "header in {} bytes and then {{, got{}",
+              path, kLengthBytes, bytes);
+}
+
 }  // namespace
 
 void RefuseForeignFile(const std::string& path, std::string_view first) {
   const FileKind kind = KindOfFile(first);
-  if (kind == FileKind::kUnknown || kind == FileKind::kSafetensors) return;
+  if (kind == FileKind::kSafetensors) return;
+  if (kind == FileKind::kUnknown) return RefuseUnknown(path, first);
   const std::string advice = Advice(kind, path);
   throw Error(ExitCode::kData, "{}: is {}, expected a safetensors file{}{}", path, NameOf(kind),
               advice.empty() ? "" : ". ", advice);

@@ -66,9 +66,11 @@ json ParseJson(std::string_view text, const Complaint& complaint) {
   };
   try {
     return json::parse(text, look);
-  } catch (const json::exception& error) {
-    complaint.Say("its header is not JSON ({}): damaged, or no safetensors file",
-                  Printable(error.what()));
+  } catch (const json::parse_error& error) {
+    complaint.Say("is damaged, or no safetensors file: its header is not JSON from byte {} on",
+                  kLengthBytes + error.byte);
+  } catch (const json::exception&) {
+    complaint.Say("is damaged, or no safetensors file: its header cannot be read as JSON");
   }
 }
 
@@ -225,18 +227,20 @@ uint64_t SafetensorsTextBytes(const std::string& file, std::string_view first_by
                               uint64_t file_bytes) {
   const Complaint complaint(file);
   if (file_bytes < kLengthBytes || first_bytes.size() < kLengthBytes) {
-    complaint.Say("{} bytes are no safetensors file", file_bytes);
+    complaint.Say(
+        "is no safetensors file, or truncated: expected 8 bytes and a header, got {} bytes",
+        file_bytes);
   }
   uint64_t length = 0;
   std::memcpy(&length, first_bytes.data(), kLengthBytes);
   if (length > SafetensorsHeader::kMostTextBytes) {
-    complaint.Say("a header of {} bytes (at most {} are allowed): no safetensors file", length,
-                  SafetensorsHeader::kMostTextBytes);
+    complaint.Say(
+        "is no safetensors file, or damaged: expected a header of at most {} bytes, got one of {}",
+        SafetensorsHeader::kMostTextBytes, length);
   }
   if (length > file_bytes - kLengthBytes) {
-    complaint.Say(
-        "its header has {} bytes, and only {} are there: truncated, or no safetensors file", length,
-        file_bytes - kLengthBytes);
+    complaint.Say("is truncated, or no safetensors file: expected a header of {} bytes, got {}",
+                  length, file_bytes - kLengthBytes);
   }
   return length;
 }
@@ -245,7 +249,7 @@ SafetensorsHeader ParseSafetensorsHeader(const std::string& file, std::string_vi
                                          uint64_t file_bytes) {
   const Complaint complaint(file);
   const json tree = ParseJson(text, complaint);
-  if (!tree.is_object()) complaint.Say("its header is no JSON object: no safetensors file");
+  if (!tree.is_object()) complaint.Say("is no safetensors file: its header is no JSON object");
   SafetensorsHeader header{.data_begin = kLengthBytes + text.size()};
   for (const auto& [name, entry] : tree.items()) {
     if (name == kMetadata) {

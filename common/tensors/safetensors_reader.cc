@@ -56,12 +56,6 @@ void SafetensorsReader::ReadSomeBytes(const StoredTensor& tensor, uint64_t from,
   ReadAt(header_.data_begin + tensor.begin + from, to);
 }
 
-void SafetensorsReader::ReadPiece(const StoredTensor& tensor, uint64_t at,
-                                  std::span<std::byte> to) const {
-  MUSTER_CHECK(at <= tensor.bytes() && to.size() <= tensor.bytes() - at);
-  ReadAt(header_.data_begin + tensor.begin + at, to);
-}
-
 bool SafetensorsReader::IsFloat(TensorType type) {
   return type == TensorType::kF32 || type == TensorType::kBF16 || type == TensorType::kF16 ||
          type == TensorType::kF64;

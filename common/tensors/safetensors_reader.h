@@ -23,8 +23,6 @@ class SafetensorsReader {
 
   // Of a tensor of this file's header. `to` has exactly its size.
   void ReadBytes(const StoredTensor& tensor, std::span<std::byte> to) const;
-  // Some of its bytes, from its byte `at` on.
-  void ReadPiece(const StoredTensor& tensor, uint64_t at, std::span<std::byte> to) const;
   // F32, BF16, F16 and F64 (rounded to the nearest float).
   void ReadFloats(const StoredTensor& tensor, std::span<float> to) const;
   // Parts of it, from that byte or number on: a file may be larger than any memory.

@@ -21,13 +21,27 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path, const SafetensorsH
     : header_(WithRoomForHash(header)), file_(path, header_.file_bytes()) {
   const std::string bytes = HeaderBytes(header_);
   file_.Write(std::as_bytes(std::span(bytes)));
+  PassWritten();
+}
+
+// Those without elements are written as soon as their turn comes.
+void SafetensorsWriter::PassWritten() {
+  while (next_ < header_.tensors.size() && next_written_ == header_.tensors[next_].bytes()) {
+    hashes_[header_.tensors[next_].name] = next_hash_.value();
+    next_hash_ = RunningHash();
+    next_written_ = 0;
+    ++next_;
+  }
 }
 
 void SafetensorsWriter::Write(std::span<const std::byte> bytes) {
-  MUSTER_CHECK(next_ < header_.tensors.size() && bytes.size() == header_.tensors[next_].bytes());
+  if (bytes.empty()) return;
+  MUSTER_CHECK(next_ < header_.tensors.size() &&
+               bytes.size() <= header_.tensors[next_].bytes() - next_written_);
   file_.Write(bytes);
-  hashes_[header_.tensors[next_].name] = HashTensor(bytes);
-  ++next_;
+  next_hash_.Add(bytes);
+  next_written_ += bytes.size();
+  PassWritten();
 }
 
 void SafetensorsWriter::Commit() {

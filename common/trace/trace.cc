@@ -1,5 +1,8 @@
 #include "common/trace/trace.h"
 
+#include <pthread.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -56,6 +59,10 @@ Event* Begin(const char* kind, std::string_view name, const Tags& tags) {
 }  // namespace internal
 
 void NameThread(const std::string& name) {
+  // Also for top, perf and debuggers, which show 15 characters; the first thread's name is the
+  // program's.
+  if (::gettid() != ::getpid())
+    (void)::pthread_setname_np(::pthread_self(), name.substr(0, 15).c_str());
   this_thread.Reset(nullptr);
   this_thread.Reset(Recorder::Get().Acquire(name));
 }

@@ -51,8 +51,8 @@ int64_t Now();
 // True during the traced steps.
 inline bool Recording() { return internal::recording.load(std::memory_order_relaxed); }
 
-// Gives the calling thread a track. Where a thread of the same name has ended, the track goes on;
-// where one lives, this one's is called "name (2)".
+// Gives the calling thread a track, and this name in the system's lists. Where a thread of the same
+// name has ended, the track goes on; where one lives, this one's is called "name (2)".
 void NameThread(const std::string& name);
 
 // The calling thread is at this step now; recording begins or ends with it, in all threads.

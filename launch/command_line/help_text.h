@@ -74,8 +74,11 @@ inline constexpr const char* kLaunchFooter =
     "it: one command for a scheduler that starts a job again. A server that is killed or crashes "
     "is started again in any case, up to run.max_restarts times.\n"
     "\n"
-    "--trace FILE is written when the run ends. Where that fails, or the run ends before the "
-    "steps to trace, an otherwise good run ends with exit code 1.\n"
+    "--trace FILE is written when the run ends. A trace that is there already is replaced, any "
+    "other "
+    "file refused. Where writing fails, or the run ends before the steps to trace, an otherwise "
+    "good "
+    "run ends with exit code 1.\n"
     "\n"
     "Ctrl-C (SIGINT), SIGTERM and SIGHUP stop every process within 5 s, or when state and "
     "weights are on the disk; a second one kills at once. No process outlives the launcher, "
@@ -169,7 +172,8 @@ inline constexpr const char* kDataFooter =
     "  muster data get cifar10 data\n"
     "  muster data synth data --train 5000 --test 1000\n"
     "\n"
-    "Exit codes: 0 done, 1 no network, or the folder cannot be written, 2 command line.";
+    "Exit codes: 0 done, 1 no network, or the folder cannot be written, 2 command line, 3 another "
+    "set is there, or what came is not the published one.";
 
 inline constexpr const char* kTokenFooter =
     "Examples:\n"

@@ -38,8 +38,13 @@ int Inspect(const Arguments& arguments) {
                   arguments.config);
     }
     const ModelChoice choice = ChoiceOf(arguments);
-    PrintResult(arguments.show_config ? ConfigTextIn(arguments.config, choice)
-                                      : Join(InspectSourceLines(arguments.config, choice), "\n"));
+    if (arguments.show_config) {
+      PrintResult(ConfigTextIn(arguments.config, choice));
+      return 0;
+    }
+    const Inspected inspected = InspectSource(arguments.config, choice);
+    PrintResult(Join(inspected.lines, "\n"));
+    if (inspected.trouble) throw Error(*inspected.trouble);
     return 0;
   }
   for (const auto& [given, option] :

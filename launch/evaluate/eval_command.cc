@@ -4,12 +4,11 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <fstream>
-#include <sstream>
 
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
 #include "common/base/join.h"
+#include "common/base/read_text.h"
 #include "launch/evaluate/eval_text.h"
 #include "launch/job/job_display.h"
 #include "launch/job/job_token.h"
@@ -114,11 +113,10 @@ class Evaluate {
   }
 
   void TakeConfusion(const std::string& written, EvaluationReport& report) const {
-    std::ostringstream csv;
-    csv << std::ifstream(written).rdbuf();
-    report.confusion = ParseConfusion(csv.str());
+    const std::string csv = ReadFileIfThere(written);
+    report.confusion = ParseConfusion(csv);
     if (arguments_.csv.empty()) return;
-    WriteFileAtomically(arguments_.csv, csv.str());
+    WriteFileAtomically(arguments_.csv, csv);
     report.csv = arguments_.csv;
   }
 

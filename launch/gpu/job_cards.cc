@@ -85,8 +85,11 @@ std::vector<std::string> JobCards::Lines() const {
   return lines;
 }
 
-// False: there is none, or nobody may say so now.
+// False: there is none, or nobody may say so now. The launcher watches its job meanwhile no more
+// than it must: other jobs choose in a fraction of a second, or not at all.
 bool JobCards::TakeInsteadOf(size_t card) {
+  using Clock = std::chrono::steady_clock;
+  const auto until = Clock::now() + std::chrono::seconds(1);
   CardWish wish{
       .pool = plan_.wish->pool, .free_share = plan_.wish->free_share, .what = plan_.wish->what};
   for (const Gpu& ours : taken_->cards) std::erase(wish.pool, ours.uuid);
@@ -96,7 +99,10 @@ bool JobCards::TakeInsteadOf(size_t card) {
         TakeCards(*probe_, LockFolder::OfHost(), wish,
                   {.say = [](const std::string&) {},
                    .sleep =
-                       [](double seconds) {
+                       [until](double seconds) {
+                         if (Clock::now() > until) {
+                           throw Error(ExitCode::kDeadline, "other jobs are choosing cards");
+                         }
                          std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
                        }});
     taken_->cards[card] = std::move(more.cards[0]);

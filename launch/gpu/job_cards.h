@@ -45,14 +45,14 @@ class JobCards {
   WorkerPlace PlaceAgain(uint32_t rank);
 
  private:
+  bool TakeInsteadOf(size_t card);
+
   std::unique_ptr<GpuProbe> probe_;
   CardPlan plan_;
   std::string origin_;
   bool asked_ = false;
   std::string unused_;
   uint32_t workers_per_card_ = 1;
-  bool TakeInsteadOf(size_t card);
-
   std::unique_ptr<TakenCards> taken_;
   std::vector<Ticket> tickets_;  // of cards that were taken in the place of others
 };

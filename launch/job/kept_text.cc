@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "common/base/file_kind.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "launch/text/units.h"
 
@@ -20,19 +21,19 @@ std::optional<int64_t> KeptStep(const std::optional<events::Summary>& summary, c
 
 // The command that goes on. What the run's own config does not say must be said again.
 std::string ResumeCommand(const KeptRun& run) {
-  std::string command =
-      fmt::format("muster {} --resume {}", run.by_hand ? "server" : "launch", run.dir.shown());
+  std::string command = fmt::format("muster {} --resume {}", run.by_hand ? "server" : "launch",
+                                    ShellWord(run.dir.shown()));
   const std::string& folder = run.place.folder;
   if (!folder.empty() && SavePlaceOf(run.dir.path()).folder != folder &&
       HasCheckpointsElsewhere(run.dir.path(), run.place)) {
-    command += " --save-to " + folder;
+    command += " --save-to " + ShellWord(folder);
   }
   return command;
 }
 
 std::string RepeatCommand(const KeptRun& run) {
-  return fmt::format("muster {} {}/config.txtpb --save-to DIR", run.by_hand ? "server" : "launch",
-                     run.dir.shown());
+  return fmt::format("muster {} {} --save-to DIR", run.by_hand ? "server" : "launch",
+                     ShellWord(run.dir.shown() + "/config.txtpb"));
 }
 
 bool HasWeights(const events::Summary& summary) {

@@ -25,6 +25,7 @@
 #include "launch/job/run_job.h"
 #include "launch/job/save_to.h"
 #include "launch/job/series.h"
+#include "launch/job/trace_place.h"
 #include "launch/memory/ask_worker.h"
 #include "launch/memory/memory_check.h"
 #include "launch/model/initial_weights.h"
@@ -117,7 +118,7 @@ void SleepUnlessStopped(SignalSource& signals, double seconds) {
   pollfd request{.fd = signals.fd(), .events = POLLIN};
   if (::poll(&request, 1, static_cast<int>(seconds * 1000) + 1) <= 0) return;
   while (const std::optional<ReceivedSignal> signal = signals.Next()) {
-    if (signal->number == SIGCHLD) continue;
+    if (signal->number == SIGCHLD || signal->number == SIGUSR1) continue;  // no reason to stop
     throw Error(signal->number == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated,
                 "stopped by SIG{} before the job had its cards; nothing was started",
                 ::sigabbrev_np(signal->number));
@@ -236,6 +237,9 @@ int DryRun(const LaunchArguments& arguments) {
   if (!job.config.run().dir().empty()) {
     shown_dir = job.config.run().dir();
     RunDir::CheckUnused(shown_dir);
+  }
+  if (!job.config.run().trace_file().empty()) {
+    CheckTracePlace(job.config.run().trace_file(), job.config.run().dir());
   }
   if (arguments.repeat > 0) {
     shown_dir += fmt::format("/seed-{} ... seed-{}", job.config.run().seed(),

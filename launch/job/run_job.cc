@@ -21,6 +21,7 @@
 #include "launch/job/restarts.h"
 #include "launch/job/save_to.h"
 #include "launch/job/summary_text.h"
+#include "launch/job/trace_place.h"
 #include "launch/memory/memory_check.h"
 #include "launch/process/log_tail.h"
 #include "launch/text/console.h"
@@ -218,12 +219,13 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
   if (arguments.by_hand) ResolveEncryption(*arguments.by_hand, config);
   const int workers = static_cast<int>(config.cluster().workers());
   try {
+    const bool traced = !config.run().trace_file().empty();
+    if (traced) CheckTracePlace(config.run().trace_file(), dir.path());
     std::string save_to_warning;
     const bool resumed = !arguments.resume.empty();
     const std::unique_ptr<SaveTo> save_to =
         TakeSaveTo(arguments.settings, dir, resumed, config, save_to_warning);
     const JobConfig config_file(config, dir, resumed);
-    const bool traced = !config.run().trace_file().empty();
     if (traced) {
       CheckTracePath(config.run().trace_file());
       // Of an earlier job in this directory.

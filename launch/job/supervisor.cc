@@ -79,11 +79,28 @@ void Supervisor::OnEvent(const events::Event& event, double now) {
     default:
       break;
   }
-  if (phase_ == Phase::kStopping) return;
+  if (phase_ == Phase::kStopping && !IsToldAtTheEnd(event)) return;
   if (event.member_change().kind() == events::MemberChange::LOST) {
     told_losses_.Tell(event, now);
   } else {
     display_.OnEvent(event);
+  }
+}
+
+// After a signal the run has still come as far as it says. What it says after a failure follows
+// from that.
+bool Supervisor::IsToldAtTheEnd(const events::Event& event) const {
+  if (stop_signal_ == 0) return false;
+  switch (event.kind_case()) {
+    case events::Event::kMemberChange:
+    case events::Event::kSharesChanged:
+    case events::Event::kSkippedStep:
+    case events::Event::kLog:
+    case events::Event::kEvaluation:
+    case events::Event::kWarning:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -133,7 +150,7 @@ void Supervisor::OnEnds(const std::vector<EndedProcess>& ended, double now) {
       early_exit_by_ = now + kEarlyExitSeconds;
     }
   }
-  told_losses_.Check(now);
+  told_losses_.Check(now, /*all=*/!members_.running(0));
   if (failed) FailWithOthers(now);
   // Without it the others have nothing to notice but that, and somebody waits for the next one.
   if (!server_failure_ && SignalOfServer(ended)) stages_.BeginWithoutServer(now);

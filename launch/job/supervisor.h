@@ -61,6 +61,7 @@ class Supervisor {
   bool GoesOnWithout(const EndedProcess& process, double now);
   void OnSaving(const events::Saving& saving, double now);
   void OnSummary(const events::Summary& summary, double now);
+  bool IsToldAtTheEnd(const events::Event& event) const;
   void CheckPhaseDeadline(double now);
   void CheckServerSilence(double now);
   bool ServerReports() const;  // each second

@@ -5,13 +5,16 @@
 #include <algorithm>
 
 #include "common/base/error.h"
+#include "common/base/join.h"
 #include "common/config/build_graph.h"
 #include "common/model/model_metadata.h"
 #include "common/tensors/safetensors_writer.h"
+#include "launch/model/float_blocks.h"
 #include "launch/model/npz.h"
 #include "launch/model/onnx_export.h"
 #include "launch/model/output_file.h"
 #include "launch/model/output_place.h"
+#include "launch/text/console.h"
 #include "launch/text/units.h"
 #include "proto/config.pb.h"
 
@@ -47,6 +50,21 @@ Graph NetworkOf(const SafetensorsReader& model, const ExportArguments& arguments
   return BuildGraph(config->model(), InputShape(config->data()));
 }
 
+// Of numbers that a program which reads OUT does not expect.
+void WarnOfNonfinite(const OpenedModel& opened, const std::string& out) {
+  constexpr size_t kMostNamed = 10;
+  std::vector<std::string> found = NonfiniteTensors(opened.file);
+  if (found.empty()) return;
+  if (found.size() > kMostNamed) {
+    const size_t more = found.size() - kMostNamed;
+    found.resize(kMostNamed);
+    found.push_back(fmt::format("and of {} more", more));
+  }
+  PrintError(
+      fmt::format("muster: warning: {}: has numbers that are not finite, and so has {}: {}\n",
+                  opened.shown, out, Join(found, ", ")));
+}
+
 }  // namespace
 
 std::vector<std::string> ExportModel(const ExportArguments& arguments) {
@@ -64,6 +82,7 @@ std::vector<std::string> ExportModel(const ExportArguments& arguments) {
     throw Error(ExitCode::kUsage, "--format {}: expected safetensors, npz or onnx",
                 arguments.format);
   }
+  WarnOfNonfinite(opened, arguments.out);
   const Metadata& metadata = model.header().metadata;
   const auto step = StepOf(metadata);
   return {fmt::format("{}: {} of {}{}{}", arguments.out,

@@ -19,7 +19,8 @@ struct ExportArguments {
   bool force = false;  // OUT may be replaced
 };
 
-// Writes OUT and returns what is to be said about it. Throws Error: kUsage, kData, kFailure.
+// Writes OUT and returns what is to be said about it; numbers that are not finite are a warning on
+// standard error. Throws Error: kUsage, kData, kFailure.
 std::vector<std::string> ExportModel(const ExportArguments& arguments);
 
 }  // namespace muster

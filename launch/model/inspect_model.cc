@@ -13,6 +13,7 @@
 #include "common/config/config.h"
 #include "common/model/model_metadata.h"
 #include "common/model/torch_tensors.h"
+#include "launch/model/float_blocks.h"
 #include "launch/text/text_table.h"
 #include "launch/text/units.h"
 #include "proto/config.pb.h"
@@ -37,16 +38,9 @@ void Add(std::span<const float> values, Statistics& result) {
   }
 }
 
-// Block by block: a tensor may be larger than the memory.
 Statistics StatisticsOf(const SafetensorsReader& model, const StoredTensor& tensor) {
-  constexpr uint64_t kBlock = 1 << 20;
   Statistics result;
-  std::vector<float> values;
-  for (uint64_t from = 0; from < tensor.elements(); from += kBlock) {
-    values.resize(std::min(kBlock, tensor.elements() - from));
-    model.ReadSomeFloats(tensor, from, values);
-    Add(values, result);
-  }
+  ForEachFloatBlock(model, tensor, [&](std::span<const float> values) { Add(values, result); });
   return result;
 }
 

@@ -130,23 +130,29 @@ std::vector<std::string> CheckpointLines(const std::string& folder) {
 
 }  // namespace
 
-std::vector<std::string> InspectSourceLines(const std::string& as_given,
-                                            const ModelChoice& choice) {
+Inspected InspectSource(const std::string& as_given, const ModelChoice& choice) {
   const std::string from = WithoutSlash(as_given);
-  if (IsCheckpoint(from) && !IsChosen(choice)) return CheckpointLines(from);
+  if (IsCheckpoint(from) && !IsChosen(choice)) return {.lines = CheckpointLines(from)};
   std::error_code ignored;
-  std::vector<std::string> lines;
+  Inspected result;
+  std::vector<std::string>& lines = result.lines;
   if (fs::is_directory(from, ignored) && !IsCheckpoint(from)) {
     if (IsRunDir(from) || !ListCheckpoints(from).empty()) lines = RunLines(from);
     if (lines.size() > 1 && !HasWeights(from) && !IsChosen(choice)) {
       const std::string gone = IfGone(SavePlaceOf(from));
       lines.back() = Row("weights", gone.empty() ? "none yet" : "none here" + gone);
-      return lines;
+      return result;
     }
   }
-  const OpenedModel model = OpenModel(from, choice);
-  Append(lines, InspectModelLines(model.file, model.shown));
-  return lines;
+  try {
+    const OpenedModel model = OpenModel(from, choice);
+    Append(lines, InspectModelLines(model.file, model.shown));
+  } catch (const Error& error) {
+    if (lines.empty()) throw;
+    lines.pop_back();  // the gap before the weights
+    result.trouble = error;
+  }
+  return result;
 }
 
 std::string ConfigTextIn(const std::string& as_given, const ModelChoice& choice) {

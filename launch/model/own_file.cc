@@ -39,14 +39,10 @@ bool IsWrittenByRuns(const fs::path& relative) {
          (name.starts_with("trace.") && name.ends_with(".part"));
 }
 
-bool IsOfARun(const fs::path& dir) {
-  return IsRunDir(dir) || !RunIdIn(dir).empty() || !ListCheckpoints(dir).empty();
-}
-
 // `path` has no links in it.
 std::optional<std::string> RunAround(const fs::path& path) {
   for (fs::path dir = path.parent_path(); dir != dir.root_path(); dir = dir.parent_path()) {
-    if (IsWrittenByRuns(path.lexically_relative(dir)) && IsOfARun(dir)) return dir;
+    if (IsWrittenByRuns(path.lexically_relative(dir)) && HoldsRun(dir)) return dir;
   }
   return std::nullopt;
 }
@@ -85,13 +81,24 @@ std::optional<std::string> RunWithOtherName(const std::string& path,
   for (const std::string& one : known) {
     std::error_code ignored;
     fs::path dir = fs::weakly_canonical(one, ignored);
-    while (!one.empty() && dir != dir.root_path() && !IsOfARun(dir)) dir = dir.parent_path();
+    while (!one.empty() && dir != dir.root_path() && !HoldsRun(dir)) dir = dir.parent_path();
     if (!one.empty() && dir != dir.root_path() && HasFile(dir, status)) return dir;
   }
   return std::nullopt;
 }
 
 }  // namespace
+
+bool HoldsRun(const std::string& dir) {
+  return IsRunDir(dir) || !RunIdIn(dir).empty() || !ListCheckpoints(dir).empty();
+}
+
+bool IsFileOfRunIn(const std::string& dir, const std::string& path) {
+  std::error_code ignored;
+  const fs::path relative = fs::weakly_canonical(fs::absolute(path), ignored)
+                                .lexically_relative(fs::weakly_canonical(dir, ignored));
+  return !relative.empty() && IsWrittenByRuns(relative);
+}
 
 std::optional<std::string> RunOfFile(const std::string& path,
                                      const std::vector<std::string>& known) {

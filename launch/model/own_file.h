@@ -14,4 +14,10 @@ namespace muster {
 std::optional<std::string> RunOfFile(const std::string& path,
                                      const std::vector<std::string>& known = {});
 
+// Whether `path` is one of the files that a run in this directory writes, as far as its name tells.
+bool IsFileOfRunIn(const std::string& dir, const std::string& path);
+
+// Whether a run has written into this directory.
+bool HoldsRun(const std::string& dir);
+
 }  // namespace muster

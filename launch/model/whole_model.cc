@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "common/base/error.h"
+#include "common/base/file_kind.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/model/model_metadata.h"
 #include "common/model/whole_file.h"
@@ -20,7 +21,7 @@ std::string HowToMend(const SafetensorsReader& file) {
     return fmt::format(
         "{}/{} has the weights of that step: use it in place of the file, or `muster launch "
         "--resume {}`, which writes the file again",
-        CheckpointsFolder(run_dir), name.Text(), run.empty() ? run_dir : run);
+        CheckpointsFolder(run_dir), name.Text(), ShellWord(run.empty() ? run_dir : run));
   }
   return "take another copy of it; if it was changed on purpose, remove contents_hash and "
          "weights_hash from its metadata";

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/statvfs.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -17,8 +18,10 @@
 #include "common/base/process_identity.h"
 #include "common/base/resident_memory.h"
 #include "launch/process/signal_source.h"
+#include "launch/runs/run_record.h"
 #include "launch/runs/run_status.h"
 #include "launch/text/console.h"
+#include "launch/text/units.h"
 #include "launch/top/top_view.h"
 
 namespace muster {
@@ -40,6 +43,26 @@ bool HasEnded(const Json& status) {
          !ServerIsAlive(status);
 }
 
+// What keeps a run's server from writing there: "the disk is full"; or "".
+std::string DiskTrouble(const std::string& run_dir) {
+  constexpr uint64_t kLeast = 64 << 10;  // more than a status takes
+  struct statvfs disk {};
+  if (::statvfs(run_dir.c_str(), &disk) != 0) return "";
+  if ((disk.f_flag & ST_RDONLY) != 0) return "its disk may not be written";
+  const uint64_t free = uint64_t{disk.f_bavail} * disk.f_frsize;
+  if (free >= kLeast && (disk.f_files == 0 || disk.f_favail > 0)) return "";
+  return fmt::format("its disk has no room left ({} free)", FormatBytes(static_cast<double>(free)));
+}
+
+// How a run ended whose last status could not be written; "" if its metrics do not know, either.
+std::string EndInMetrics(const std::string& run_dir) {
+  if (!IsRunDir(run_dir)) return "";
+  const RunState state = ReadRun(run_dir).state;
+  const bool ended = state == RunState::kCompleted || state == RunState::kFailed ||
+                     state == RunState::kInterrupted;
+  return ended ? StateName(state) : "";
+}
+
 // Throws where there is nothing to show.
 Json StatusOf(const std::string& run_dir) {
   std::error_code ignored;
@@ -47,9 +70,18 @@ Json StatusOf(const std::string& run_dir) {
     throw Error(ExitCode::kUsage, "{}: no such directory; expected a run directory", run_dir);
   }
   if (auto status = ReadStatus(run_dir)) return *std::move(status);
+  if (!IsRunDir(run_dir)) {
+    throw Error(ExitCode::kUsage,
+                "{}: expected a run directory, with a status.json, which the run's server writes; "
+                "`muster runs` says which runs there are",
+                run_dir);
+  }
+  const std::string disk = DiskTrouble(run_dir);
   throw Error(ExitCode::kUsage,
-              "{}: expected status.json, which a run's server writes once it is there; `muster "
-              "runs` says which runs there are",
+              "{}: has no status.json, which a run's server writes each second: {}; `muster runs "
+              "{}` shows what the run has written",
+              run_dir,
+              disk.empty() ? "it is not there yet, or could not write it (see server.log)" : disk,
               run_dir);
 }
 
@@ -57,7 +89,9 @@ std::vector<std::string> Screen(const std::string& run_dir, const Json& status,
                                 const TopScreen& screen) {
   TopRun run{.name = std::filesystem::path(run_dir).lexically_normal().string(),
              .alive = ServerIsAlive(status),
-             .age_s = StatusAge(status)};
+             .age_s = StatusAge(status),
+             .disk = DiskTrouble(run_dir)};
+  if (!run.alive) run.end = EndInMetrics(run_dir);
   const std::string host = HostName();
   for (const Json& rank : status.value("ranks", Json::array())) {
     const bool here = run.alive && rank.value("host", "") == host;

@@ -60,13 +60,22 @@ std::string Bar(double share, int width) {
          std::string(static_cast<size_t>(width - done), '-') + "]";
 }
 
+// Of a run that has ended, as its server says.
+bool HasLastState(const Json& status) {
+  const std::string state = Text(status, "state");
+  return state == "completed" || state == "failed" || state == "interrupted";
+}
+
+constexpr double kOldSeconds = 5;  // the status is replaced each second
+
 std::string StateText(const Json& status, const TopRun& run) {
   std::string state = Text(status, "state");
-  const bool ended = state == "completed" || state == "failed" || state == "interrupted";
-  if (ended) return state;
-  if (!run.alive) return "killed while " + state;
-  // A server that does not get to run, or a disk that hangs.
-  if (run.age_s > 5) return fmt::format("{}, as of {} ago", state, FormatDuration(run.age_s));
+  if (HasLastState(status)) return state;
+  if (!run.alive) return run.end.empty() ? "killed while " + state : run.end;
+  // A server that does not get to run, or a disk that hangs or is full.
+  if (run.age_s > kOldSeconds) {
+    return fmt::format("{}, as of {} ago", state, FormatDuration(run.age_s));
+  }
   return state;
 }
 
@@ -222,6 +231,11 @@ std::vector<std::string> TopLines(const Json& status, const TopRun& run, const T
   for (std::string& line : ProgressLines(status, width)) lines.push_back(std::move(line));
   lines.push_back(ServerLine(status, width));
   if (run.alive && status.contains("checkpoint")) lines.push_back(CheckpointLine(status, width));
+  if (run.age_s > kOldSeconds && !run.disk.empty() && !HasLastState(status)) {
+    for (const std::string& line : Wrapped("what is shown is old: " + run.disk, width)) {
+      lines.push_back(paint(kRed, line));
+    }
+  }
   if (!slowest.empty()) {
     const std::string line = SlowestLine(slowest, width);
     lines.push_back(straggles ? paint(kRed, line) : line);

@@ -11,6 +11,7 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
 #include "common/base/atomic_file.h"
@@ -23,6 +24,9 @@ namespace muster {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// Of every trace.
+constexpr std::string_view kBeginning = R"({"displayTimeUnit":"ms","otherData":)";
 
 bool IsSpan(const Json& event) { return event["ph"] == "X"; }
 
@@ -135,7 +139,7 @@ std::string Text(const std::vector<Json>& events, const MergedTrace& merged) {
     if (first || event["ts"] < origin) origin = event["ts"];
     first = false;
   }
-  std::string text = R"({"displayTimeUnit":"ms","otherData":)" +
+  std::string text = std::string(kBeginning) +
                      Json{{"clock", "CLOCK_MONOTONIC"},
                           {"origin_us", origin},
                           {"dropped_spans", merged.dropped},
@@ -175,9 +179,18 @@ void CheckTracePath(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) refuse("it is not a file");
   const std::string temporary = path + ".partial";
-  const UniqueFd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
-  if (!file.valid()) refuse(ErrorText(errno));
-  ::unlink(temporary.c_str());
+  const UniqueFd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (file.valid()) {
+    ::unlink(temporary.c_str());
+  } else if (errno != EEXIST) {  // what a killed process left; the write says if it cannot be used
+    refuse(ErrorText(errno));
+  }
+}
+
+bool LooksLikeTrace(const std::string& path) {
+  std::string first(kBeginning.size(), '\0');
+  std::ifstream(path, std::ios::binary).read(first.data(), std::ssize(first));
+  return first == kBeginning;
 }
 
 MergedTrace MergeTrace(const std::vector<std::string>& parts, const std::string& path,

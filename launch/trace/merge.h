@@ -22,6 +22,9 @@ struct MergedTrace {
 // something else than a file in the way.
 void CheckTracePath(const std::string& path);
 
+// Whether the file begins as one of MergeTrace's does: it may be replaced by another.
+bool LooksLikeTrace(const std::string& path);
+
 // What else than whole parts of one job is an error.
 enum class MergeMode {
   // After a run: a part that is missing or cut off gives what it has; what was at `path` goes.

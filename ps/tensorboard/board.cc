@@ -8,6 +8,7 @@
 #include "ps/tensorboard/event_records.h"
 #include "ps/tensorboard/graph_def.h"
 #include "ps/tensorboard/hparams.h"
+#include "ps/tensorboard/line_scalars.h"
 #include "ps/tensorboard/summary_values.h"
 
 namespace muster {
@@ -15,7 +16,6 @@ namespace {
 
 // More curves than these nobody looks at.
 constexpr uint32_t kMostRanks = 64;
-constexpr const char* kTestAccuracyTag = "accuracy/test";
 
 std::string ConfigText(const config::Config& config) {
   std::string text;
@@ -55,10 +55,10 @@ void Board::Begin(int64_t steps_done) {
   const config::Tensorboard& wanted = config_.tensorboard();
   if (config_.run().dir().empty() || !wanted.enabled()) return;
   troubles_ = CutEvents(config_.run().dir(), steps_done);
-  // A checkpoint before an evaluation: the run goes on with that, which may have been written.
-  if (steps_done > 0 && HaveEvent(config_.run().dir(), kTestAccuracyTag, steps_done)) {
-    evaluated_ = steps_done;
-  }
+  begun_at_ = steps_done;
+  const auto last = LastStepsOf(config_.run().dir(), {kIntervalTag, kTestAccuracyTag}, steps_done);
+  last_interval_ = last.at(kIntervalTag);
+  last_evaluation_ = last.at(kTestAccuracyTag);
   file_ = std::make_unique<EventFile>(config_.run().dir(), steps_done, thread_);
   if (wanted.graph()) {
     tensorboard::Event event;
@@ -72,6 +72,19 @@ void Board::Begin(int64_t steps_done) {
                   HparamsOf(config_, GroupName(config_), UnixTime()).SerializeAsString());
   }
   Write(steps_done, std::move(summary));
+}
+
+void Board::WriteAgain(const std::string& metrics) {
+  if (!file_) return;
+  std::vector<tensorboard::Event> lacking =
+      LaterScalars(metrics, begun_at_, last_interval_, last_evaluation_);
+  if (lacking.empty()) return;
+  troubles_.push_back(fmt::format(
+      "TensorBoard's files of this run lacked its steps {} to {}: their loss, accuracy, rate and "
+      "speed are written again from metrics.jsonl; norms, times of ranks, histograms and images "
+      "of them stay lost",
+      lacking.front().step(), lacking.back().step()));
+  for (tensorboard::Event& event : lacking) file_->Write(std::move(event));
 }
 
 Observe Board::Wants(int64_t steps_done) const {
@@ -121,27 +134,17 @@ void Board::AddRanks(tensorboard::Summary& summary) {
 
 void Board::Log(const events::Log& line) {
   if (!file_) return;
-  const events::Measured& measured = line.measured();
   tensorboard::Summary summary;
-  if (measured.has_train_loss()) AddScalar(summary, "loss/train", measured.train_loss());
-  if (measured.has_train_accuracy()) {
-    AddScalar(summary, "accuracy/train", measured.train_accuracy());
-  }
-  AddScalar(summary, "run/learning_rate", line.learning_rate());
-  AddScalar(summary, "run/images_per_second", measured.images_per_second());
-  AddScalar(summary, "run/step_ms", measured.step_ms());
-  AddScalar(summary, "run/epoch", line.at().epoch());
+  AddInterval(summary, line);
   AddRanks(summary);
   Write(line.at().step(), std::move(summary));
 }
 
 void Board::Evaluation(const events::Evaluation& line, const std::vector<SampleImage>& images) {
-  if (!file_ || line.at().step() == evaluated_) return;
-  const events::TestResult& test = line.test();
+  // A checkpoint before an evaluation: the run goes on with that, which may have been written.
+  if (!file_ || line.at().step() <= last_evaluation_) return;
   tensorboard::Summary summary;
-  AddScalar(summary, "loss/test", test.loss());
-  AddScalar(summary, kTestAccuracyTag, test.accuracy());
-  if (test.has_top5_accuracy()) AddScalar(summary, "accuracy/test_top5", test.top5_accuracy());
+  AddEvaluation(summary, line.test());
   for (const SampleImage& image : images) AddImage(summary, image);
   if (!images.empty()) AddText(summary, "test_images", PredictionTable(images));
   Write(line.at().step(), std::move(summary));
@@ -166,6 +169,15 @@ std::optional<std::string> Board::TakeTrouble() {
   std::string last = std::move(troubles_.back());
   troubles_.pop_back();
   return last;
+}
+
+std::string Board::Missing() {
+  constexpr std::chrono::seconds kLongestWait{10};
+  const std::string missing = file_ ? file_->Missing(kLongestWait) : "";
+  if (missing.empty()) return "";
+  return missing +
+         "; TensorBoard does not show them. What metrics.jsonl has of the last ones is written "
+         "again when the run goes on with --resume";
 }
 
 void Board::Write(int64_t step, tensorboard::Summary summary) {

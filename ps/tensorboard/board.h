@@ -31,6 +31,10 @@ class Board {
   // makes one, and writes what is known by now.
   void Begin(int64_t steps_done);
 
+  // A run that goes on, once its metrics.jsonl is as it was: writes what the files of earlier
+  // servers lack of the end of it, which no disk took.
+  void WriteAgain(const std::string& metrics);
+
   // What it wants to know of the step after which `steps_done` are done.
   Observe Wants(int64_t steps_done) const;
   // Of that step.
@@ -46,6 +50,8 @@ class Board {
 
   // What a person should know, each once.
   std::optional<std::string> TakeTrouble();
+  // After End: what is not in the file, and why; "" if all is.
+  std::string Missing();
 
  private:
   // The sums of the reports of a rank since the last line.
@@ -62,7 +68,9 @@ class Board {
   std::unique_ptr<EventFile> file_;    // none before Begin, or where nothing is wanted
   std::vector<std::string> troubles_;  // with the files that were there
   std::vector<RankTimes> ranks_;
-  std::optional<int64_t> evaluated_;  // the step whose evaluation an earlier server has written
+  // The last steps that earlier servers have written, of intervals and evaluations.
+  int64_t last_interval_ = -1, last_evaluation_ = -1;
+  int64_t begun_at_ = 0;
 };
 
 }  // namespace muster

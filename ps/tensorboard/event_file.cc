@@ -21,13 +21,26 @@
 namespace muster {
 namespace {
 
-// What waits for room on the disk.
-constexpr size_t kMostPending = 8 << 20;
+// What of large events waits for room on the disk; and what is no large one.
+constexpr size_t kMostPending = 8 << 20, kSmall = 32 << 10;
 
 }  // namespace
 
 double UnixTime() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+void EventFile::Events::Add(int64_t step) { Add({.count = 1, .first = step, .last = step}); }
+
+void EventFile::Events::Add(const Events& others) {
+  if (others.count == 0) return;
+  first = count == 0 ? others.first : std::min(first, others.first);
+  last = count == 0 ? others.last : std::max(last, others.last);
+  count += others.count;
+}
+
+std::string EventFile::Events::Text() const {
+  return fmt::format("{} of its events, of steps {} to {}", count, first, last);
 }
 
 // Used by the thread, but for the troubles.
@@ -37,8 +50,14 @@ struct EventFile::Shared {
   const std::string path;
   UniqueFd file;
   std::string pending;  // records that the disk has not taken; it may have the first bytes of one
+  struct Waiting {
+    size_t bytes;
+    int64_t step;
+  };
+  std::deque<Waiting> waiting;  // each of `pending`
   bool failing = false;
-  int64_t lost = 0, first_lost = 0, last_lost = 0;  // events, and their steps
+  std::string why;    // … to be written
+  Events lost, gone;  // since it fails; before
 
   std::mutex mutex;
   std::deque<std::string> troubles;
@@ -50,12 +69,11 @@ struct EventFile::Shared {
 
   // Whatever cannot be done is tried again with the next event.
   void Fail(const char* what) {
+    why = fmt::format("cannot be {}: {}", what, ErrorText(errno));
     if (failing) return;
     failing = true;
-    Say(
-        fmt::format("cannot be {}: {}; the run goes on, and it will be tried again; TensorBoard "
-                    "sees nothing later until then",
-                    what, ErrorText(errno)));
+    Say(why +
+        "; the run goes on, and it will be tried again; TensorBoard sees nothing later until then");
   }
 
   bool Open() {
@@ -68,11 +86,12 @@ struct EventFile::Shared {
 
   void Append(const tensorboard::Event& event) {
     const std::string record = FrameRecord(event.SerializeAsString());
-    if (pending.size() + record.size() <= kMostPending) {
+    if (pending.empty() || record.size() <= kSmall ||
+        pending.size() + record.size() <= kMostPending) {
       pending += record;
+      waiting.push_back({record.size(), event.step()});
     } else {
-      if (lost++ == 0) first_lost = event.step();
-      last_lost = event.step();
+      lost.Add(event.step());
     }
     Flush();
   }
@@ -88,16 +107,27 @@ struct EventFile::Shared {
       done += static_cast<size_t>(n);
     }
     pending.erase(0, done);
+    while (!waiting.empty() && done >= waiting.front().bytes) {
+      done -= waiting.front().bytes;
+      waiting.pop_front();
+    }
+    if (!waiting.empty()) waiting.front().bytes -= done;
     if (failing && pending.empty()) Recover();
   }
 
   void Recover() {
     failing = false;
     Say("can be written again; " +
-        (lost == 0 ? std::string("nothing of it is missing")
-                   : fmt::format("it lacks {} of its events, of steps {} to {}", lost, first_lost,
-                                 last_lost)));
-    lost = 0;
+        (lost.count == 0 ? "nothing of it is missing" : "it lacks " + lost.Text()));
+    gone.Add(lost);
+    lost = {};
+  }
+
+  Events Missing() const {
+    Events missing = gone;
+    missing.Add(lost);
+    for (const Waiting& one : waiting) missing.Add(one.step);
+    return missing;
   }
 };
 
@@ -139,12 +169,15 @@ EventFile::EventFile(const std::string& dir, int64_t steps_done, BackgroundThrea
 EventFile::~EventFile() = default;
 
 void EventFile::Write(tensorboard::Event event) {
-  event.set_wall_time(UnixTime());
+  if (event.wall_time() == 0) event.set_wall_time(UnixTime());
+  const int64_t step = event.step();
   const bool taken =
       thread_.Submit([shared = shared_, event = std::move(event)] { shared->Append(event); });
-  if (taken || slow_said_) return;
-  slow_said_ = true;
-  shared_->Say("the disk is too slow: TensorBoard will miss some of this run");
+  if (taken) return;
+  if (refused_.count == 0) {
+    shared_->Say("the disk is too slow: TensorBoard will miss some of this run");
+  }
+  refused_.Add(step);
 }
 
 void EventFile::AwaitWritten(std::chrono::seconds at_most) {
@@ -163,6 +196,23 @@ std::optional<std::string> EventFile::TakeTrouble() {
   std::string first = std::move(shared_->troubles.front());
   shared_->troubles.pop_front();
   return first;
+}
+
+std::string EventFile::Missing(std::chrono::seconds at_most) {
+  using Found = std::pair<Events, std::string>;
+  const auto done = std::make_shared<std::promise<Found>>();
+  std::future<Found> looked = done->get_future();
+  const bool taken = thread_.Submit([shared = shared_, done] {
+    shared->Flush();
+    done->set_value({shared->Missing(), shared->pending.empty() ? "" : shared->why});
+  });
+  if (!taken || looked.wait_for(at_most) != std::future_status::ready) {
+    return fmt::format("{}: the disk has not taken all of it within {} s", path(), at_most.count());
+  }
+  auto [missing, why] = looked.get();
+  missing.Add(refused_);
+  if (missing.count == 0) return "";
+  return fmt::format("{}: lacks {}{}", path(), missing.Text(), why.empty() ? "" : ": it " + why);
 }
 
 const std::string& EventFile::path() const { return shared_->path; }

@@ -15,8 +15,9 @@ namespace muster {
 double UnixTime();
 
 // Events are put together, framed and written by a thread of the caller's, in order, and can be
-// read as soon as that is done. What a full disk does not take waits in memory, a few megabytes of
-// it, until there is room; what is more, or too much for a slow disk, is lost. TakeTrouble says so.
+// read as soon as that is done. What a full disk does not take waits in memory until there is room:
+// scalars all of them, as the lines of metrics.jsonl do, pictures and histograms a few megabytes.
+// What is more, or too much for a slow disk, is lost. TakeTrouble says so.
 class EventFile {
  public:
   // A new file events.out.tfevents.… in `dir`, which begins with the format's version. What earlier
@@ -26,7 +27,7 @@ class EventFile {
   ~EventFile();
   EventFile(const EventFile&) = delete;
 
-  // `event` gets its time here.
+  // `event` gets its time here, if it has none.
   void Write(tensorboard::Event event);
 
   // Until what was written so far is on the disk, or cannot be. Any thread may wait.
@@ -34,13 +35,23 @@ class EventFile {
 
   // What a person should know, each once.
   std::optional<std::string> TakeTrouble();
+
+  // Nothing more will be written. What the file lacks of all that was, and why; "" if it has all.
+  std::string Missing(std::chrono::seconds at_most);
   const std::string& path() const;
 
  private:
+  // Events, and from which steps to which.
+  struct Events {
+    int64_t count = 0, first = 0, last = 0;
+    void Add(int64_t step);
+    void Add(const Events& others);
+    std::string Text() const;  // "3 of its events, of steps 10 to 30"
+  };
   struct Shared;  // with the thread
   BackgroundThread& thread_;
   std::shared_ptr<Shared> shared_;
-  bool slow_said_ = false;
+  Events refused_;  // since the disk was too slow
 };
 
 }  // namespace muster

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <system_error>
 
 #include "common/base/resource_limits.h"
@@ -84,6 +85,9 @@ std::vector<std::string> EventFilesIn(const std::string& dir) {
   return paths;
 }
 
+// Not another program's.
+bool IsOwn(const std::string& path) { return path.ends_with(".muster"); }
+
 std::string Cut(const std::string& path, int64_t steps_done) {
   std::error_code error;
   uint64_t cut = 0;
@@ -114,26 +118,32 @@ std::string FrameRecord(const std::string& event) {
   return length + LittleEndian(MaskedCrc32c(length)) + event + LittleEndian(MaskedCrc32c(event));
 }
 
-bool HaveEvent(const std::string& dir, const std::string& tag, int64_t step) {
-  bool have = false;
+std::map<std::string, int64_t> LastStepsOf(const std::string& dir,
+                                           const std::vector<std::string>& tags, int64_t most) {
+  std::map<std::string, std::set<int64_t>> steps;
+  for (const std::string& tag : tags) steps[tag];
   for (const std::string& path : EventFilesIn(dir)) {
+    if (!IsOwn(path)) continue;
     ForEachEvent(path, [&](const tensorboard::Event& event, uint64_t) {
-      if (event.session_log().status() == tensorboard::SessionLog::START && event.step() <= step) {
-        have = false;
+      if (event.session_log().status() == tensorboard::SessionLog::START) {
+        for (auto& [tag, of] : steps) of.erase(of.lower_bound(event.step()), of.end());
       }
-      have |= event.step() == step &&
-              std::ranges::any_of(event.summary().value(),
-                                  [&](const auto& value) { return value.tag() == tag; });
+      for (const auto& value : event.summary().value()) {
+        const auto found = steps.find(value.tag());
+        if (found != steps.end() && event.step() <= most) found->second.insert(event.step());
+      }
       return true;
     });
   }
-  return have;
+  std::map<std::string, int64_t> last;
+  for (const auto& [tag, of] : steps) last[tag] = of.empty() ? -1 : *of.rbegin();
+  return last;
 }
 
 std::vector<std::string> CutEvents(const std::string& dir, int64_t steps_done) {
   std::vector<std::string> troubles;
   for (const std::string& path : EventFilesIn(dir)) {
-    if (!path.ends_with(".muster")) continue;  // another program's
+    if (!IsOwn(path)) continue;
     if (std::string trouble = Cut(path, steps_done); !trouble.empty()) {
       troubles.push_back(std::move(trouble));
     }

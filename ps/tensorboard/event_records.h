@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,10 @@ namespace muster {
 // One record.
 std::string FrameRecord(const std::string& event);
 
-// Whether the event files in `dir` have a value of this tag and step that still counts.
-bool HaveEvent(const std::string& dir, const std::string& tag, int64_t step);
+// The last step, of those up to `most`, of which the run's own event files in `dir` have a value of
+// this tag that still counts; -1 if there is none.
+std::map<std::string, int64_t> LastStepsOf(const std::string& dir,
+                                           const std::vector<std::string>& tags, int64_t most);
 
 // Cuts the run's own event files in `dir` at the border of the first record of a step after
 // `steps_done`, and before one that was not written to its end: a run that goes on from there

@@ -95,6 +95,10 @@ TEST_F(Damage, OfAFileOfWeightsIsNamedByEveryReader) {
   EXPECT_THAT(Muster({"inspect", alone}).log, HasSubstr("take another copy"));
   const Outcome run = Muster({"inspect", Path("run0")});
   EXPECT_THAT(run.log, HasSubstr("has the weights of that step: use it in place of the file"));
+  // What can be said of the run is said all the same.
+  EXPECT_THAT(run.log, AllOf(HasSubstr("  run              completed, "),
+                             HasSubstr("best.safetensors: cannot be used: "),
+                             HasSubstr("  checkpoint       checkpoints/step-")));
 }
 
 TEST_F(Damage, OfTheBestWeightsIsMendedWhenTheRunGoesOn) {

@@ -69,5 +69,19 @@ TEST_F(Examples, OfCommandsAboutWeights) {
   EXPECT_GE(seen, 13u);
 }
 
+// Those of the programs that `muster` starts, too.
+TEST_F(Examples, NoHelpTextIsWiderThanATerminal) {
+  for (const char* program : {"muster-server", "muster-worker"}) {
+    Process process({program, "--help"}, Path("help"));
+    EXPECT_EQ(process.Wait(20), 0);
+    std::istringstream help(process.Log());
+    int lines = 0;
+    for (std::string line; std::getline(help, line); ++lines) {
+      EXPECT_LE(line.size(), 80u) << program << ": " << line;
+    }
+    EXPECT_GT(lines, 10) << program;
+  }
+}
+
 }  // namespace
 }  // namespace muster::testing

@@ -94,7 +94,7 @@ TEST_F(Lost, ItsReplacementTakesPart) {
   const int64_t step = Metrics("run").back()["step"];
   EXPECT_TRUE(Reaches("run", step + 50));
   Kill(1, step + 50);
-  // The launcher has heard of it, too: one that stops does not tell who joins any more.
+  // The launcher has heard of it, too.
   EXPECT_TRUE(Eventually(30, [&] {
     return job->Log().find("Joined by rank 1") != std::string::npos;
   })) << job->Log();

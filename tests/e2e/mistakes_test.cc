@@ -25,6 +25,12 @@ class Mistakes : public RealJob {
     EXPECT_EQ(first.exit_code, 0) << first.log;
   }
   std::string Weights() const { return Path("run0") / "model.safetensors"; }
+  std::string EventFile() const {
+    for (const auto& entry : fs::directory_iterator(Path("run0"))) {
+      if (entry.path().filename().string().starts_with("events.")) return entry.path();
+    }
+    return "no events";
+  }
   std::string Write(const std::string& name, const std::string& text) const {
     std::ofstream(Path(name)) << text;
     return Path(name);
@@ -55,6 +61,8 @@ TEST_F(Mistakes, OtherKindsOfFilesAreNamed) {
                                           {archive, "is an archive of NumPy's (.npz)"},
                                           {onnx, "is an ONNX file"},
                                           {config, "is a text"},
+                                          {"/bin/sh", "is a program or a library (ELF)"},
+                                          {EventFile(), "is a file of TensorBoard's events"},
                                           {"/dev/zero", "is a device"},
                                           {"/proc/self/maps", "is a file of the kernel's"}}) {
     const std::vector<std::string> commands[] = {

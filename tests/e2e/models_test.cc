@@ -115,6 +115,15 @@ TEST_F(WeightFiles, WeightsThatAreNotFiniteAreRefused) {
   EXPECT_FALSE(std::filesystem::exists(Path("run1")));  // nothing has begun
   EXPECT_THAT(Muster({"inspect", Weights()}).log,
               HasSubstr("not finite       1 of conv.weight, 2 of out.bias"));
+  for (const char* format : {"safetensors", "npz", "onnx"}) {
+    const std::string to = Path(std::string("as.") + format);
+    const Outcome exported = Muster({"export", Weights(), "--format", format, to});
+    EXPECT_EQ(exported.exit_code, 0) << exported.log;
+    EXPECT_THAT(exported.log, HasSubstr("muster: warning: " + Weights() +
+                                        ": has numbers that are not finite, "
+                                        "and so has " +
+                                        to + ": 1 of conv.weight, 2 of out.bias"));
+  }
   const std::string out = Path("imported.safetensors"), config = Path("tiny.txtpb");
   const Outcome imported = Muster({"import", Weights(), "--config", config, out});
   EXPECT_EQ(imported.exit_code, Code(ExitCode::kData));

@@ -78,6 +78,27 @@ TEST_F(Resume, AfterASignalItGoesOnWhereItStopped) {
   EXPECT_THAT(rest.log, HasSubstr("going on      ")) << rest.log;
 }
 
+// A scheduler may send it before there is anything to keep.
+TEST_F(Resume, ASignalThatComesTooEarlyEndsNothing) {
+  const auto process = Start("run", {"run.epochs=100000"});
+  const std::string status = "/proc/" + std::to_string(process->pid()) + "/status";
+  const auto takes = [&] {
+    std::ifstream lines(status);
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.starts_with("SigIgn:")) continue;
+      return (std::stoull(line.substr(7), nullptr, 16) >> (SIGUSR1 - 1) & 1) != 0;
+    }
+    return false;
+  };
+  ASSERT_TRUE(Eventually(20, takes));  // the program has begun
+  ASSERT_TRUE(Eventually(20, [&] {
+    process->Signal(SIGUSR1);
+    return !Metrics("run").empty();
+  })) << process->Log();
+  process->Signal(SIGINT);
+  EXPECT_EQ(process->Wait(20), 130) << process->Log();
+}
+
 TEST_F(Resume, ADirectoryIsUsedByOneAtATimeAndNeverOverwritten) {
   const auto process = Start("run", {"run.epochs=100000"});
   ASSERT_TRUE(Reaches("run", 2));

@@ -249,7 +249,7 @@ class OverlapTest : public ::testing::TestWithParam<std::tuple<const char*, int>
 
   const uint32_t slices_;
   config::Config config_;
-  std::set<uint32_t> high_;  // the chunks of the layers above kLowLayerLayer
+  std::set<uint32_t> high_;  // the chunks of the layers above kLowLayer
   OverlapSides sides_;
 };
 

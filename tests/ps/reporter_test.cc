@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -126,6 +127,60 @@ TEST_F(ChangedMetrics, WhatWasWrittenAfterAllIsNotWrittenTwice) {
   EXPECT_EQ(GoOn(other + before_ + late + Line(40), true, late), other + before_ + late);
   EXPECT_EQ(GoOn(other + before_, true, late), other + before_ + late);
   EXPECT_EQ(Text(), "");
+}
+
+// What was put aside by an earlier server stays.
+TEST_F(ChangedMetrics, WhatIsCutOffIsPutBehindTheRest) {
+  const std::string changed = "{\"hello\":\"world\"}\n" + before_;
+  for (int i = 0; i < 2; ++i) (void)GoOn(changed + after_);
+  EXPECT_EQ(testing::ReadBytes(cut_), after_ + after_);
+}
+
+// A disk that takes no more, as the limit of a file's size.
+class FullDisk : public ReporterTest {
+ protected:
+  FullDisk() {
+    EXPECT_EQ(::getrlimit(RLIMIT_FSIZE, &before_), 0);
+    before_handler_ = std::signal(SIGXFSZ, SIG_IGN);
+    reporter_.Metrics(events::Log());
+    SetRoom(0);
+    reporter_.Metrics(events::Log());
+    SetRoom(before_.rlim_cur);
+    EXPECT_THAT(reporter_.metrics_trouble(), HasSubstr("metrics.jsonl: cannot be written"));
+  }
+  ~FullDisk() override {
+    SetRoom(before_.rlim_cur);
+    std::signal(SIGXFSZ, before_handler_);
+  }
+  void SetRoom(rlim_t bytes) const {
+    const rlimit limit{bytes, before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+
+  rlimit before_{};
+  void (*before_handler_)(int) = nullptr;
+  const testing::TempDir dir_;
+  const std::string path_ = dir_ / "metrics.jsonl", elsewhere_ = dir_ / "elsewhere";
+  Reporter reporter_{path_, write_end_.get()};
+};
+
+TEST_F(FullDisk, AllLinesGoElsewhere) {
+  reporter_.SaveMetricsTo(elsewhere_);
+  EXPECT_THAT(reporter_.metrics_trouble(), HasSubstr("; all of it is in " + elsewhere_));
+  const std::string here = testing::ReadBytes(path_);
+  const std::string there = testing::ReadBytes(elsewhere_ + "/metrics.jsonl");
+  EXPECT_EQ(std::ranges::count(here, '\n'), 1);
+  EXPECT_EQ(std::ranges::count(there, '\n'), 2);
+  EXPECT_TRUE(there.starts_with(here));
+}
+
+// Somebody has removed the file meanwhile: nothing is made up for its lines.
+TEST_F(FullDisk, LinesThatAreGoneAreNotSaidToBeElsewhere) {
+  std::filesystem::remove(path_);
+  reporter_.SaveMetricsTo(elsewhere_);
+  EXPECT_THAT(reporter_.metrics_trouble(),
+              ::testing::AllOf(HasSubstr("bytes in it to put into"), HasSubstr("found 0")));
+  EXPECT_FALSE(std::filesystem::exists(elsewhere_));
 }
 
 TEST_F(ReporterTest, EventsAreReadAsTheyWereMeant) {

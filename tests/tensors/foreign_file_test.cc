@@ -7,24 +7,13 @@
 
 #include <tuple>
 
-#include "common/base/error.h"
-#include "common/tensors/safetensors_reader.h"
 #include "tests/data/temp_dir.h"
+#include "tests/tensors/reader_error.h"
 
 namespace muster::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::string ErrorIn(const std::string& path) {
-  try {
-    const SafetensorsReader reader(path);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::kData);
-    return error.what();
-  }
-  return "no error";
-}
 
 class ForeignFile : public ::testing::Test {
  protected:
@@ -33,16 +22,16 @@ class ForeignFile : public ::testing::Test {
 };
 
 TEST_F(ForeignFile, WhatIsNoSuchFileIsNamed) {
-  EXPECT_THAT(ErrorIn(path_), HasSubstr(path_ + ": cannot be read: No such file"));
-  EXPECT_THAT(ErrorIn(dir_.string()), HasSubstr("is a folder"));
-  EXPECT_THAT(ErrorIn("/dev/null"), HasSubstr("is a device, expected a safetensors file"));
-  EXPECT_THAT(ErrorIn("/proc/self/maps"), HasSubstr("is a file of the kernel's"));
+  EXPECT_THAT(ReaderError(path_), HasSubstr(path_ + ": cannot be read: No such file"));
+  EXPECT_THAT(ReaderError(dir_.string()), HasSubstr("is a folder"));
+  EXPECT_THAT(ReaderError("/dev/null"), HasSubstr("is a device, expected a safetensors file"));
+  EXPECT_THAT(ReaderError("/proc/self/maps"), HasSubstr("is a file of the kernel's"));
   const std::string pipe = dir_ / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_THAT(ErrorIn(pipe), HasSubstr("is a pipe"));
+  EXPECT_THAT(ReaderError(pipe), HasSubstr("is a pipe"));
   WriteBytes(path_, "");
   std::filesystem::resize_file(path_, uint64_t{1} << 40);
-  EXPECT_THAT(ErrorIn(path_), HasSubstr("is a file that begins with zeros"));
+  EXPECT_THAT(ReaderError(path_), HasSubstr("is a file that begins with zeros"));
 }
 
 // An archive of this first name in it.
@@ -68,6 +57,15 @@ TEST_F(ForeignFile, OtherKindsAreNamedWithWhatToDo) {
       {"GGUF\x03\x00\x00"s, "is a GGUF file", "save_file"},
       {ZipOf("notes.txt"), "is a zip archive", "Unpack it"},
       {"\x1f\x8b\x08\x00"s, "is a gzip file", "Unpack it"},
+      {"\xfd\x37zXZ\0\0\4"s, "is an archive (tar, xz, bzip2 or zstd)", "Unpack it"},
+      {"a" + std::string(256, '\0') + "ustar\0"s, "is an archive", "Unpack it"},
+      {"\xff\xd8\xff\xe0\0\x10JFIF\0"s, "is a picture", ""},
+      {"\x89PNG\r\n\x1a\n\0\0\0\r"s, "is a picture", ""},
+      {"%PDF-1.7\n%\xe2\xe3", "is a PDF file", ""},
+      {"\x7f\x45LF\2\1\1\0\0\0"s, "is a program or a library (ELF)", ""},
+      {"\x18\0\0\0\0\0\0\0\xa3\x7f\x4b\x22\x09\0\0\xc0\x0d\x8b\x4a\xda\x41\x1a\x0d"
+       "brain.Event:2"s,
+       "is a file of TensorBoard's events", "give the directory of the run"},
       {"MUSTERCK\x01\x00\x00\x00"s, "is the state of a checkpoint", "which is its folder"},
       {"version https://git-lfs.github.com/spec/v1\n", "is a pointer of Git LFS", "git lfs pull"},
       {"<!DOCTYPE html><title>404</title>", "is a web page", "The download"},
@@ -75,10 +73,23 @@ TEST_F(ForeignFile, OtherKindsAreNamedWithWhatToDo) {
   };
   for (const auto& [bytes, what, advice] : kinds) {
     WriteBytes(path_, bytes);
-    EXPECT_THAT(ErrorIn(path_), HasSubstr(path_ + ": " + what)) << what;
-    EXPECT_THAT(ErrorIn(path_), HasSubstr("expected a safetensors file")) << what;
-    EXPECT_THAT(ErrorIn(path_), HasSubstr(advice)) << what;
+    EXPECT_THAT(ReaderError(path_), HasSubstr(path_ + ": " + what)) << what;
+    EXPECT_THAT(ReaderError(path_), HasSubstr("expected a safetensors file")) << what;
+    EXPECT_THAT(ReaderError(path_), HasSubstr(advice)) << what;
   }
+}
+
+// Of a kind that nothing here knows; or a file whose beginning is damaged.
+TEST_F(ForeignFile, WhatNobodyKnowsIsShown) {
+  using namespace std::string_literals;
+  WriteBytes(path_, "\xca\xfe\0\1\2\3\4\5\6\7\x8\x9\xa\xb"s);
+  EXPECT_EQ(ReaderError(path_),
+            path_ +
+                ": is no safetensors file, or its beginning is damaged: expected the length of a "
+                "header in 8 bytes and then {, got ca fe 00 01 02 03 04 05 06 07 08 09");
+  WriteBytes(path_, "\1\2\3"s);
+  EXPECT_THAT(ReaderError(path_), HasSubstr(path_ + ": is no safetensors file, or truncated: "
+                                                    "expected 8 bytes and a header, got 3 bytes"));
 }
 
 // The line that makes a safetensors file of it is to be copied into a shell.
@@ -86,7 +97,7 @@ TEST_F(ForeignFile, NamesInAdviceAreWordsOfAShell) {
   const std::string odd = dir_ / "it's mine.pt";
   WriteBytes(odd, ZipOf("data.pkl"));
   const std::string quoted = dir_.string() + "/it'\\''s mine.";
-  EXPECT_THAT(ErrorIn(odd), HasSubstr("'" + quoted + "pt' '" + quoted + "safetensors'"));
+  EXPECT_THAT(ReaderError(odd), HasSubstr("'" + quoted + "pt' '" + quoted + "safetensors'"));
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 #include "worker/data/cifar10.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -14,6 +12,7 @@
 
 #include "common/base/count_text.h"
 #include "common/base/error.h"
+#include "common/base/running_hash.h"
 #include "worker/data/mapped_file.h"
 
 namespace muster {
@@ -125,14 +124,9 @@ class Cifar10Dataset final : public Dataset {
 
   uint64_t Fingerprint() const override {
     std::call_once(fingerprint_once_, [this] {
-      XXH3_state_t* state = XXH3_createState();
-      MUSTER_CHECK(state != nullptr);
-      XXH3_64bits_reset(state);
-      for (const MappedFile& file : files_) {
-        XXH3_64bits_update(state, file.bytes().data(), file.bytes().size());
-      }
-      fingerprint_ = XXH3_64bits_digest(state);
-      XXH3_freeState(state);
+      RunningHash hash;
+      for (const MappedFile& file : files_) hash.Add(std::as_bytes(file.bytes()));
+      fingerprint_ = hash.value();
     });
     return fingerprint_;
   }

@@ -5,13 +5,18 @@
 #include <string>
 
 #include "common/base/log.h"
+#include "common/link/protocol.h"
 #include "proto/config.pb.h"
+#include "worker/backend/algorithm_table.h"
 #include "worker/nn/plan_tower.h"
 #include "worker/nn/tower.h"
 #include "worker/trainer/milliseconds.h"
 
 namespace muster {
 namespace {
+
+static_assert(AlgorithmTable::kMostBytes == kMostTuningBytes,
+              "the server takes what a backend writes");
 
 // Of every batch that any worker may compute.
 std::string TimeAlgorithms(const config::Config& config, const Graph& graph, int64_t test_samples,

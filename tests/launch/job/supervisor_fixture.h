@@ -2,9 +2,10 @@
 // clock that is a number.
 #pragma once
 
-#include <fcntl.h>
 #include <gmock/gmock-more-matchers.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -99,6 +100,13 @@ class SupervisorTest : public ::testing::Test {
     event.mutable_saving();
     Tell(event);
   }
+  void Changed(events::MemberChange::Kind kind, uint32_t rank) {
+    events::Event event;
+    event.mutable_member_change()->set_kind(kind);
+    event.mutable_member_change()->set_rank(rank);
+    event.mutable_member_change()->set_pid(101 + rank);
+    Tell(event);
+  }
   void Completed() {
     events::Event event;
     event.mutable_summary()->set_end(events::Summary::COMPLETED);
@@ -139,6 +147,13 @@ class SupervisorTest : public ::testing::Test {
   bool Over() const { return supervisor_.Over(now_); }
   JobOutcome Outcome() const { return supervisor_.Outcome(); }
 
+  // All lines so far.
+  std::string Said() const {
+    std::string text(4096, '\0');
+    text.resize(static_cast<size_t>(::pread(said_.get(), text.data(), text.size(), 0)));
+    return text;
+  }
+
   static std::vector<std::pair<int, int>> ToAll(int signal) {
     return {{kServer, signal}, {0, signal}, {1, signal}};
   }
@@ -146,8 +161,8 @@ class SupervisorTest : public ::testing::Test {
   double now_ = 1000;
   JobPlan plan_;
   FakeMembers members_{2};
-  UniqueFd null_{::open("/dev/null", O_WRONLY | O_CLOEXEC)};
-  Console console_{null_.get()};
+  UniqueFd said_{::memfd_create("said", MFD_CLOEXEC)};
+  Console console_{said_.get()};
   JobDisplay display_{console_, 60};
   Supervisor supervisor_{plan_, members_, display_, now_};
 };

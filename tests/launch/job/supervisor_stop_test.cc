@@ -4,9 +4,11 @@
 namespace muster {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 // ---------------------------------------------------------------------------------- failures
 
@@ -216,6 +218,31 @@ TEST_F(SupervisorTest, OnceTheServerIsGoneTheWorkersFollow) {
   Pass(0.1);
   EXPECT_THAT(Sent(), ElementsAre(std::pair{0, SIGTERM}, std::pair{1, SIGTERM}));
   EXPECT_EQ(Outcome().exit_code, ExitCode::kInterrupted);
+}
+
+// What was on its way when somebody pressed Ctrl-C, and what the server says until it ends.
+TEST_F(SupervisorTest, AfterARequestWhatTheRunHasReachedIsTold) {
+  Running();
+  Changed(events::MemberChange::LOST, 1);
+  EXPECT_THAT(Said(), Not(HasSubstr("Lost rank 1")));  // its process has not ended yet
+  Signalled(SIGINT);
+  Changed(events::MemberChange::JOINED, 1);
+  events::Event warning;
+  warning.mutable_warning()->set_message("the disk is full");
+  Tell(warning);
+  EXPECT_THAT(Said(), AllOf(HasSubstr("Joined by rank 1"), HasSubstr("Warning: the disk is full")));
+  Exits(kServer, 130);
+  EXPECT_THAT(Said(), HasSubstr("Lost rank 1"));
+}
+
+TEST_F(SupervisorTest, AfterAFailureNothingElseIsTold) {
+  Running();
+  ServerFails("the loss of slice 3 is nan", 4, 0);
+  Changed(events::MemberChange::LOST, 1);
+  Changed(events::MemberChange::JOINED, 1);
+  Signalled(SIGINT);
+  Exits(kServer, 4);
+  EXPECT_THAT(Said(), AllOf(Not(HasSubstr("Lost rank")), Not(HasSubstr("Joined"))));
 }
 
 TEST_F(SupervisorTest, ASecondRequestKills) {

@@ -180,6 +180,10 @@ TEST(TopViewTest, HowARunIs) {
   Json status = Status(1);
   EXPECT_THAT(Screen(status, {}, {"a", false}), HasSubstr("killed while training"));
   EXPECT_THAT(Screen(status, {}, {"a", true, 42}), HasSubstr("training, as of 42 s ago"));
+  const TopRun full{.name = "a", .alive = true, .age_s = 42, .disk = "its disk has no room left"};
+  EXPECT_THAT(Screen(status, {}, full), HasSubstr("what is shown is old: its disk has no room"));
+  // Its last status had no room, the last line of its metrics had.
+  EXPECT_THAT(Screen(status, {}, {.name = "a", .end = "completed"}), HasSubstr("a  completed"));
   status["state"] = "completed";
   EXPECT_THAT(Screen(status, {}, {"a", false, 4200}), HasSubstr("a  completed"));
   // A file of another version, or of nothing much.

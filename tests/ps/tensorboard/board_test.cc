@@ -122,6 +122,43 @@ TEST_F(BoardTest, AnEvaluationThatIsThereIsNotShownAgain) {
   EXPECT_EQ(again[0].step, 40);
 }
 
+// An earlier server's disk was full at its end: metrics.jsonl has been written since.
+TEST_F(BoardTest, WhatMetricsKnowOfTheEndIsWrittenAgain) {
+  ASSERT_FALSE(Run().empty());  // an interval of steps 10 and 20, an evaluation of step 20
+  fs::rename(fs::directory_iterator(dir_)->path(),
+             dir_ + "/events.out.tfevents.0000000001.before.1.muster");
+  std::string metrics;
+  for (const int step : {10, 20, 30, 40, 50}) {
+    metrics += R"({"time":"2026-01-31T12:00:05.250Z","step":)" + std::to_string(step) +
+               R"(,"epoch":1.5,"learning_rate":0.25,"train_loss":null,"step_ms":8})" + "\n";
+    metrics += R"({"time":"2026-01-31T12:00:06.250Z","step":)" + std::to_string(step) +
+               R"(,"learning_rate":0.25,"test_accuracy":0.5,"test_loss":2})" + "\n";
+    metrics += R"({"time":"2026-01-31T12:00:06.250Z","event":"worker_lost","step":40})"
+               "\n";
+  }
+  const Graph graph = BuildGraph(config_.model(), InputShape(config_.data()));
+  {
+    BackgroundThread thread(1000);
+    Board board(config_, graph, thread);
+    board.Begin(40);
+    board.WriteAgain(metrics + R"({"step":60,"final":true})"
+                               "\n");
+    EXPECT_THAT(board.TakeTrouble().value_or(""), HasSubstr("lacked its steps 30 to 40"));
+    EXPECT_EQ(board.Missing(), "");
+  }
+  fs::rename(dir_ + "/events.out.tfevents.0000000001.before.1.muster", dir_ + ".before");
+  const std::vector<tensorboard::Event> events = ReadEvents(dir_);
+  fs::remove(dir_ + ".before");
+  for (const char* tag : {"run/learning_rate", "accuracy/test"}) {
+    const std::vector<TaggedValue> values = ValuesOf(events, tag);
+    ASSERT_EQ(values.size(), 2u) << tag;
+    EXPECT_EQ(values[0].step, 30) << tag;
+    EXPECT_EQ(values[1].step, 40) << tag;
+  }
+  EXPECT_EQ(events.back().wall_time(), 1769860806.25);
+  EXPECT_TRUE(ValuesOf(events, "loss/train").empty());
+}
+
 TEST_F(BoardTest, NothingMoreThanAskedFor) {
   for (const tensorboard::Event& event : Run()) {
     EXPECT_TRUE(event.graph_def().empty());

@@ -152,6 +152,42 @@ TEST_F(EventFileTest, AFileThatHadNoRoomAtAllBeginsWithItsVersion) {
   EXPECT_EQ(events.back().step(), 5);
 }
 
+// However long the disk is full: scalars wait, and what is missing in the end is named.
+TEST_F(EventFileTest, TheEndSaysWhatIsMissing) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const std::chrono::seconds most{10};
+  constexpr int kMany = 200'000;  // more bytes than large events may wait
+  {
+    BackgroundThread thread(kMany + 10);
+    EventFile file(dir_, 0, thread);
+    file.Write(Scalar(1, 1));
+    EXPECT_EQ(file.Missing(most), "");
+    const rlimit none{fs::file_size(file.path()), before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
+    for (int i = 2; i <= kMany; ++i) file.Write(Scalar(i, 1));
+    const std::string missing = file.Missing(most);
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+    EXPECT_THAT(missing, HasSubstr(file.path() + ": lacks 199999 of its events, of steps 2 to "
+                                                 "200000: it cannot be written: "));
+    EXPECT_EQ(file.Missing(most), "");  // there is room by now
+  }
+  EXPECT_EQ(ValuesOf(ReadEvents(dir_), "x").size(), size_t{kMany});
+}
+
+// One event of a large network's histograms is no reason to drop it.
+TEST_F(EventFileTest, AVeryLargeEventIsWritten) {
+  BackgroundThread thread(10);
+  EventFile file(dir_, 0, thread);
+  tensorboard::Event large = Scalar(1, 1);
+  large.mutable_summary()->mutable_value(0)->mutable_image()->set_encoded_image_string(
+      std::string(20 << 20, 'x'));
+  file.Write(large);
+  EXPECT_EQ(file.Missing(std::chrono::seconds(10)), "");
+  EXPECT_GT(fs::file_size(file.path()), 20u << 20);
+}
+
 // The run goes on from step 20: what earlier files say of later steps is said again.
 class CutEventsTest : public EventFileTest {
  protected:

@@ -1,0 +1,107 @@
+#include "ps/tensorboard/line_scalars.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+
+#include "ps/tensorboard/summary_values.h"
+
+namespace muster {
+namespace {
+
+using Json = nlohmann::json;
+
+std::optional<double> Number(const Json& line, const char* key) {
+  const auto found = line.find(key);
+  if (found == line.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
+// Of "2026-01-31T12:00:05.123Z"; 0 if it is something else.
+double UnixTimeOf(const Json& line) {
+  const auto found = line.find("time");
+  if (found == line.end() || !found->is_string()) return 0;
+  std::tm utc{};
+  double seconds = 0;
+  if (std::sscanf(found->get_ref<const std::string&>().c_str(), "%4d-%2d-%2dT%2d:%2d:%lfZ",
+                  &utc.tm_year, &utc.tm_mon, &utc.tm_mday, &utc.tm_hour, &utc.tm_min,
+                  &seconds) != 6) {
+    return 0;
+  }
+  utc.tm_year -= 1900;
+  utc.tm_mon -= 1;
+  return static_cast<double>(::timegm(&utc)) + seconds;
+}
+
+events::Log IntervalOf(const Json& line) {
+  events::Log log;
+  events::Measured& measured = *log.mutable_measured();
+  log.mutable_at()->set_epoch(Number(line, "epoch").value_or(0));
+  log.set_learning_rate(Number(line, "learning_rate").value_or(0));
+  measured.set_images_per_second(Number(line, "images_per_second").value_or(0));
+  measured.set_step_ms(Number(line, "step_ms").value_or(0));
+  if (const auto loss = Number(line, "train_loss")) measured.set_train_loss(*loss);
+  if (const auto accuracy = Number(line, "train_accuracy")) measured.set_train_accuracy(*accuracy);
+  return log;
+}
+
+events::TestResult EvaluationOf(const Json& line) {
+  events::TestResult test;
+  test.set_loss(Number(line, "test_loss").value_or(0));
+  test.set_accuracy(Number(line, "test_accuracy").value_or(0));
+  if (const auto top5 = Number(line, "test_top5_accuracy")) test.set_top5_accuracy(*top5);
+  return test;
+}
+
+}  // namespace
+
+void AddInterval(tensorboard::Summary& summary, const events::Log& line) {
+  const events::Measured& measured = line.measured();
+  if (measured.has_train_loss()) AddScalar(summary, "loss/train", measured.train_loss());
+  if (measured.has_train_accuracy()) {
+    AddScalar(summary, "accuracy/train", measured.train_accuracy());
+  }
+  AddScalar(summary, "run/learning_rate", line.learning_rate());
+  AddScalar(summary, "run/images_per_second", measured.images_per_second());
+  AddScalar(summary, "run/step_ms", measured.step_ms());
+  AddScalar(summary, kIntervalTag, line.at().epoch());
+}
+
+void AddEvaluation(tensorboard::Summary& summary, const events::TestResult& test) {
+  AddScalar(summary, "loss/test", test.loss());
+  AddScalar(summary, kTestAccuracyTag, test.accuracy());
+  if (test.has_top5_accuracy()) AddScalar(summary, "accuracy/test_top5", test.top5_accuracy());
+}
+
+std::vector<tensorboard::Event> LaterScalars(const std::string& metrics, int64_t last_step,
+                                             int64_t last_interval, int64_t last_evaluation) {
+  std::vector<tensorboard::Event> events;
+  std::string_view rest = metrics;
+  while (!rest.empty()) {  // the last lines first: few are wanted
+    rest.remove_suffix(rest.ends_with('\n') ? 1 : 0);
+    const size_t begin = rest.rfind('\n') + 1;  // 0 of the first line
+    const Json line = Json::parse(rest.substr(begin), nullptr, /*allow_exceptions=*/false);
+    rest.remove_suffix(rest.size() - begin);
+    if (!line.is_object() || line.contains("event") || line.contains("final")) continue;
+    const auto step = static_cast<int64_t>(Number(line, "step").value_or(-1));
+    if (step <= last_interval && step <= last_evaluation) break;
+    const bool evaluation = line.contains("test_accuracy");
+    if (step > last_step || step <= (evaluation ? last_evaluation : last_interval)) continue;
+    tensorboard::Event event;
+    event.set_step(step);
+    event.set_wall_time(UnixTimeOf(line));
+    if (evaluation) {
+      AddEvaluation(*event.mutable_summary(), EvaluationOf(line));
+    } else {
+      AddInterval(*event.mutable_summary(), IntervalOf(line));
+    }
+    events.push_back(std::move(event));
+  }
+  std::ranges::reverse(events);
+  return events;
+}
+
+}  // namespace muster

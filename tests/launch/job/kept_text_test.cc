@@ -1,0 +1,31 @@
+// What is said at a run's end of how it goes on: commands that can be copied.
+#include "launch/job/kept_text.h"
+
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include "tests/data/temp_dir.h"
+
+namespace muster::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(KeptText, NamesInCommandsAreWordsOfAShell) {
+  const TempDir parent;
+  const std::string path = parent / "a run";
+  const RunDir dir = RunDir::Open(path);
+  EXPECT_EQ(GoOnText(std::nullopt, {.dir = dir}),
+            path + " holds no checkpoint: the run cannot go on.");
+  events::Summary summary;
+  summary.set_trouble("the disk is full");
+  EXPECT_THAT(TroubleText(summary, {.dir = dir, .by_hand = true}),
+              HasSubstr("muster server '" + path + "/config.txtpb' --save-to DIR"));
+  summary.set_checkpoint("somewhere");
+  summary.set_checkpoint_step(1200);
+  EXPECT_EQ(GoOnText(summary, {.dir = dir}),
+            "muster launch --resume '" + path + "' goes on from step 1,200.");
+}
+
+}  // namespace
+}  // namespace muster::testing

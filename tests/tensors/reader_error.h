@@ -1,0 +1,24 @@
+// Why a file is no safetensors file, in the reader's words.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "common/base/error.h"
+#include "common/tensors/safetensors_reader.h"
+
+namespace muster::testing {
+
+// "no error" if it is one.
+inline std::string ReaderError(const std::string& path) {
+  try {
+    const SafetensorsReader reader(path);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kData);
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace muster::testing
