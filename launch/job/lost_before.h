@@ -1,5 +1,5 @@
-// The server of a run that is resumed, if it was lost: who resumes the run, a person or a service
-// manager, is told of it as of a loss that the launcher has seen itself.
+// The server of a run that is resumed, if it was lost. Where a service manager starts `muster
+// server` again, nobody has seen the loss: it is told of as one that `muster launch` has mended.
 #pragma once
 
 #include <optional>

@@ -251,7 +251,7 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
     }
     JobPlan plan = PlanOf(arguments, job, config, dir);
     plan.config_path = config_file.path();
-    if (resumed) {
+    if (resumed && by_hand) {
       if (auto loss = LostBefore(dir.path())) plan.losses.push_back(std::move(*loss));
     }
     if (!plan.places.empty()) {

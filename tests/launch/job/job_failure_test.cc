@@ -154,7 +154,7 @@ TEST_F(JobFailureTest, OnlyTheLastLinesOfTheLogAreShown) {
   Server(words + "say:\x1b[31mred;exit:1");
   Finished finished = ExpectFailure(1);
   EXPECT_THAT(finished.err, AllOf(Not(HasSubstr("line 21\n")), HasSubstr("| line 22\n"),
-                                  HasSubstr("| ?[31mred\n")));
+                                  HasSubstr("|  [31mred\n")));
 }
 
 TEST_F(JobFailureTest, WhatAChildHasForkedGoesWithIt) {
