@@ -9,14 +9,6 @@
 #include "tests/job/test_job.h"
 
 namespace muster::testing {
-namespace {
-
-using std::chrono::milliseconds;
-
-// A process that looks at its clock less often is thought to have been stopped itself.
-constexpr milliseconds kTick{900};
-
-}  // namespace
 
 // The server takes what it is handed, one message at a time; what it sends is there at once.
 class ModelWorld::Link : public ServerLink {
@@ -192,78 +184,6 @@ void ModelWorld::Deliver(ModelWorker& worker, const Saying& saying) {
   if (!saying.message.has_goodbye()) return;
   worker.End();
   Hand({FromWorker::Kind::kLost, peer, {}, {}});
-}
-
-// What it had said last is lost with it.
-void ModelWorld::End(ModelWorker& worker) {
-  Say(WhoIs(worker) + " has ended, and the server learns of it");
-  const std::optional<uint32_t> rank = probe_->roster().RankOf(PeerOf(worker));
-  worker.End();
-  worker.in_flight().clear();
-  Hand({FromWorker::Kind::kLost, PeerOf(worker), {}, {}});
-  Replace(rank);
-}
-
-// The others are heard, this one is not, and goes on.
-void ModelWorld::Silence(ModelWorker& worker) {
-  Say(WhoIs(worker) + " is silent for too long, and the server gives it up");
-  const std::optional<uint32_t> rank = probe_->roster().RankOf(PeerOf(worker));
-  clock_.Advance(milliseconds(2));
-  for (const auto& other : workers_) {
-    if (other->ended() || other.get() == &worker) continue;
-    Hand({FromWorker::Kind::kMessage, PeerOf(*other), other->Beat().message, {}});
-  }
-  probe_->LoseSilent(milliseconds(1));
-  RunOnce();  // takes note
-  Settle();
-  const std::string text = probe_->Text();
-  for (int i = 0; i < 3 && worker.CanSay(); ++i) {
-    const Saying late = worker.Say();
-    Say("… " + late.words + ", which comes too late");
-    Hand({FromWorker::Kind::kMessage, PeerOf(worker), late.message, late.payload});
-  }
-  worker.End();
-  worker.in_flight().clear();
-  Hand({FromWorker::Kind::kLost, PeerOf(worker), {}, {}});
-  if (probe_->Text() != text) Fail("what a worker said that had been given up changed something");
-  Replace(rank);
-}
-
-// Whoever starts a server again ends the workers of the one before first. What they have said, and
-// what was on its way, comes from strangers then.
-void ModelWorld::Restart(size_t lost) {
-  Say("the server has ended, and with it all workers; the newest checkpoint" +
-      std::string(lost > 0 ? " is damaged" : " is whole"));
-  for (const auto& worker : workers_) {
-    worker->End();
-    worker->in_flight().clear();
-  }
-  const std::optional<ResumePoint> from = checkpoints_.GoOn(lost);
-  Say(from ? fmt::format("another goes on from {}", from->checkpoint.name.Text())
-           : "another begins anew");
-  Serve(from ? &*from : nullptr);
-}
-
-// By another process, on the same rank.
-void ModelWorld::Replace(std::optional<uint32_t> rank) {
-  if (!rank || left_.replacements == 0) return;
-  --left_.replacements;
-  to_start_.push_back(*rank);
-}
-
-void ModelWorld::Pass(milliseconds time) {
-  for (milliseconds passed{0}; passed < time; passed += kTick) {
-    clock_.Advance(kTick);
-    RunOnce();
-  }
-}
-
-// Everybody lives, and nothing comes for longer than the server is patient.
-void ModelWorld::Stall() {
-  const auto patience = std::chrono::ceil<milliseconds>(probe_->Patience());
-  Say("time passes: who has not done its part is late");
-  Pass(patience + 2 * kTick);
-  Settle();
 }
 
 // ---------------------------------------------------------------------------------- the server

@@ -75,6 +75,8 @@ class ModelWorld {
   std::string WrongAtEnd();
 
  private:
+  // A process that looks at its clock less often is thought to have been stopped itself.
+  static constexpr std::chrono::milliseconds kTick{900};
   class Link;
   struct Before {
     PeerId peer;

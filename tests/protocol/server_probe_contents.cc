@@ -1,0 +1,123 @@
+// Whether what a server holds is that of the undisturbed run.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "tests/protocol/server_probe.h"
+
+namespace muster {
+
+std::string ServerProbe::Wrong(const testing::ModelJob& job) const {
+  const Coordinator& coordinator = server_.coordinator_;
+  if (!coordinator.has_begun()) return "";
+  const int64_t step = coordinator.step_;
+  const bool over = step >= job.plan().total_steps;
+  for (size_t c = 0; c < job.chunks().size(); ++c) {
+    if (std::string wrong = WrongChunk(job, c); !wrong.empty()) return wrong;
+  }
+  if (std::string wrong = WrongCounts(job); !wrong.empty()) return wrong;
+  if (over || coordinator.phase_ != Coordinator::Phase::kTraining) return "";
+  for (int64_t slice = 0; slice < job.plan().slices; ++slice) {
+    const auto& loss = coordinator.losses_.results_[static_cast<size_t>(slice)];
+    if (!loss.present || loss.loss == job.Loss(step, slice)) continue;
+    return fmt::format("the loss of slice {} of step {} is not that of the undisturbed run", slice,
+                       step);
+  }
+  return WrongParts(job);
+}
+
+// Weights, and what is updated with them.
+std::string ServerProbe::WrongChunk(const testing::ModelJob& job, size_t c) const {
+  const Coordinator& coordinator = server_.coordinator_;
+  const Variables& variables = coordinator.variables_;
+  const Chunk& chunk = job.chunks()[c];
+  const int64_t step = coordinator.step_;
+  const bool updated = step < job.plan().total_steps && coordinator.published_[c];
+  const auto differs = [&](std::span<const float> is, std::span<const float> must) {
+    return !std::ranges::equal(is.subspan(chunk.begin, chunk.floats()),
+                               must.subspan(chunk.begin, chunk.floats()));
+  };
+  for (int64_t version = step; version <= step + (updated ? 1 : 0); ++version) {
+    if (!differs(Weights(version), job.Weights(version))) continue;
+    std::string why;
+    if (version > 0) {
+      const float before = job.Weights(version - 1)[chunk.begin];
+      why = job.SlicesIn(before - Weights(version)[chunk.begin], version - 1);
+    }
+    return fmt::format("chunk {} of W({}) is not that of the undisturbed run{}", c, version, why);
+  }
+  const int64_t at = step + (updated ? 1 : 0), updates = job.Updates(at);
+  if (variables.state_arenas() > 0 && differs(variables.State(0, updates), job.Momentum(at))) {
+    return fmt::format("chunk {} of the momentum before step {} is not that of the undisturbed run",
+                       c, at);
+  }
+  if (variables.has_average() && differs(variables.Average(updates), job.Average(at))) {
+    return fmt::format("chunk {} of the average before step {} is not that of the undisturbed run",
+                       c, at);
+  }
+  return "";
+}
+
+// Of the steps that were skipped and were not, and of the evaluations.
+std::string ServerProbe::WrongCounts(const testing::ModelJob& job) const {
+  const Coordinator& coordinator = server_.coordinator_;
+  const int64_t step = coordinator.step_, updates = coordinator.variables_.updates();
+  if (updates != job.Updates(step)) {
+    return fmt::format("{} updates before step {}: expected {}", updates, step, job.Updates(step));
+  }
+  if (const int64_t skipped = coordinator.nonfinite_.skipped_in_a_row();
+      skipped != job.SkippedInARow(step)) {
+    return fmt::format("{} steps skipped in a row before step {}: expected {}", skipped, step,
+                       job.SkippedInARow(step));
+  }
+  if (coordinator.progress_.steps() != step) {
+    return fmt::format("{} steps are counted before step {}", coordinator.progress_.steps(), step);
+  }
+  const auto& evaluated = coordinator.progress_.evaluated();
+  if (job.bounds().evaluates && done() && (!evaluated || evaluated->version != step)) {
+    return "the run has ended without its last evaluation";
+  }
+  if (!evaluated) return "";
+  double loss = 0;
+  for (int64_t block = 0; block < testing::ModelJob::kBlocks; ++block) {
+    loss += testing::ModelJob::BlockLoss(evaluated->version, block);
+  }
+  loss /= testing::ModelJob::kBlocks * testing::ModelJob::kBlockSize;
+  if (evaluated->loss == loss) return "";
+  return fmt::format("the evaluation of W({}) came to a loss of {}: expected {}",
+                     evaluated->version, evaluated->loss, loss);
+}
+
+// Each slice of a chunk once, and what came of it still lies where it came.
+std::string ServerProbe::WrongParts(const testing::ModelJob& job) const {
+  const Coordinator& coordinator = server_.coordinator_;
+  const PartialGradients& gradients = coordinator.aggregator_.gradients_;
+  for (size_t c = 0; c < job.chunks().size(); ++c) {
+    std::vector<int> times(static_cast<size_t>(job.plan().slices));
+    int64_t slices = 0;
+    for (const PartialGradients::Part& part : gradients.states_[c].parts) {
+      if (part.present == PartialGradients::Presence::kMissing) continue;
+      const Range range = Covers(part.node, job.plan().slices);
+      slices += range.size();
+      for (int64_t slice = range.begin; slice < range.end; ++slice) {
+        if (++times[static_cast<size_t>(slice)] == 1) continue;
+        return fmt::format("slice {} of chunk {} of step {} has come twice", slice, c,
+                           coordinator.step_);
+      }
+      if (part.payload.data == nullptr) continue;
+      const auto must = job.Gradient(coordinator.step_, part.node)
+                            .subspan(job.chunks()[c].begin, job.chunks()[c].floats());
+      if (std::ranges::equal(part.payload.floats(), must)) continue;
+      return fmt::format(
+          "the gradient of subtree {}.{} of chunk {} of step {} is not what it was in the "
+          "undisturbed run, or was overwritten before it was added",
+          part.node.level, part.node.index, c, coordinator.step_);
+    }
+    if (gradients.states_[c].slices == slices) continue;
+    return fmt::format("some slices of chunk {} of step {} are counted twice", c,
+                       coordinator.step_);
+  }
+  return "";
+}
+
+}  // namespace muster
