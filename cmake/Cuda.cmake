@@ -51,10 +51,8 @@ find_path(MUSTER_CUDNN_INCLUDE_DIR cudnn_v9.h cudnn.h HINTS ${CUDAToolkit_INCLUD
 set(MUSTER_CUDA_ARCHITECTURES 75-real 80-real 90-real 90-virtual CACHE STRING
     "Cards that the CUDA backend is compiled for, as CMAKE_CUDA_ARCHITECTURES, or all")
 if(MUSTER_CUDA_ARCHITECTURES STREQUAL all)
-  set(MUSTER_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90-real 90-virtual)
-  if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.8)
-    list(APPEND MUSTER_CUDA_ARCHITECTURES 100-real 120-real)
-  endif()
+  include(CudaArchitectures)
+  muster_cuda_architectures(MUSTER_CUDA_ARCHITECTURES ${CMAKE_CUDA_COMPILER_VERSION})
 endif()
 get_filename_component(MUSTER_CUDA_LIBRARY_FOLDERS ${CUDAToolkit_LIBRARY_DIR} REALPATH)
 set(MUSTER_CUDA_FOUND TRUE)

@@ -43,15 +43,18 @@ class LibraryTest : public GpuTest {
  protected:
   void SetUp() override {
     GpuTest::SetUp();
-    ASSERT_EQ(cublasCreate(&blas_), CUBLAS_STATUS_SUCCESS);
-    ASSERT_EQ(cublasSetStream(blas_, stream_), CUBLAS_STATUS_SUCCESS);
-    ASSERT_EQ(cublasLtCreate(&lt_), CUBLAS_STATUS_SUCCESS);
+    MakeHandles();
   }
   void TearDown() override {
     ForgetFailure();
     EXPECT_EQ(cublasDestroy(blas_), CUBLAS_STATUS_SUCCESS);
     EXPECT_EQ(cublasLtDestroy(lt_), CUBLAS_STATUS_SUCCESS);
     GpuTest::TearDown();
+  }
+  void MakeHandles() {
+    ASSERT_EQ(cublasCreate(&blas_), CUBLAS_STATUS_SUCCESS);
+    ASSERT_EQ(cublasSetStream(blas_, stream_), CUBLAS_STATUS_SUCCESS);
+    ASSERT_EQ(cublasLtCreate(&lt_), CUBLAS_STATUS_SUCCESS);
   }
 
   cublasHandle_t blas_ = nullptr;
@@ -115,15 +118,43 @@ TEST_F(LibraryTest, Tf32OnlyWhereItIsAskedFor) {
   EXPECT_EQ(multiply(CUBLAS_COMPUTE_32F), 1 + std::ldexp(1.0f, -10));
 }
 
-TEST_F(LibraryTest, Bfloat16IsAddedUpInFloatAndRoundedOnce) {
-  const uint16_t* const ones = Upload(ToBfloat16(std::vector<float>(513, 1)));
+class Bfloat16Test : public LibraryTest {
+ protected:
+  // The sum of 513 ones.
+  cublasStatus_t AddUp(uint16_t* to) {
+    const uint16_t* const ones = Upload(ToBfloat16(std::vector<float>(513, 1)));
+    return cublasGemmEx(blas_, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 513, &kOne, ones, CUDA_R_16BF, 1,
+                        ones, CUDA_R_16BF, 513, &kZero, to, CUDA_R_16BF, 1, CUBLAS_COMPUTE_32F,
+                        CUBLAS_GEMM_DEFAULT);
+  }
+  void AskForSumsInFloat() {
+    ASSERT_EQ(cublasSetMathMode(blas_, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION),
+              CUBLAS_STATUS_SUCCESS);
+  }
+};
+
+TEST_F(Bfloat16Test, IsAddedUpInFloatAndRoundedOnce) {
+  AskForSumsInFloat();
   uint16_t* const c = Allocate<uint16_t>(1);
-  EXPECT_EQ(cublasGemmEx(blas_, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 513, &kOne, ones, CUDA_R_16BF, 1,
-                         ones, CUDA_R_16BF, 513, &kZero, c, CUDA_R_16BF, 1, CUBLAS_COMPUTE_32F,
-                         CUBLAS_GEMM_DEFAULT),
-            CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(AddUp(c), CUBLAS_STATUS_SUCCESS);
   // 513 lies between 512 and 516; a sum in bfloat16 would stop at 256.
   EXPECT_EQ(Download(c, 1)[0], ToBfloat16({512})[0]);
+}
+
+// As cuBLAS would by default, where it splits a long sum.
+TEST_F(Bfloat16Test, FindsPartialSumsThatMayBeRounded) {
+  ViolationRecorder recorder;
+  EXPECT_EQ(AddUp(Allocate<uint16_t>(1)), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_THAT(recorder.Take(), ElementsAre(HasSubstr("partial sums may be rounded")));
+}
+
+TEST_F(Bfloat16Test, IsNotThereOnOldCards) {
+  EXPECT_EQ(cublasDestroy(blas_), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(cublasLtDestroy(lt_), CUBLAS_STATUS_SUCCESS);
+  Start({.compute_major = 7, .compute_minor = 5});
+  MakeHandles();
+  AskForSumsInFloat();
+  EXPECT_EQ(AddUp(Allocate<uint16_t>(1)), CUBLAS_STATUS_ARCH_MISMATCH);
 }
 
 TEST_F(LibraryTest, FindsInputsThatNobodyHasWritten) {
@@ -250,6 +281,53 @@ TEST_F(LtTest, FindsAnAlgorithmOfAnotherProduct) {
   EXPECT_EQ(Multiply(Allocate<float>(6), &best.algo, best.workspaceSize),
             CUBLAS_STATUS_INVALID_VALUE);
   EXPECT_THAT(recorder.Take(), ElementsAre(HasSubstr("for another product")));
+}
+
+TEST_F(LtTest, FindsWhatIsAlignedToLessThanTheHeuristicWasTold) {
+  const cublasLtMatmulHeuristicResult_t best = Find();
+  ViolationRecorder recorder;
+  EXPECT_EQ(Multiply(Allocate<float>(6 + 16) + 16, &best.algo, best.workspaceSize),
+            CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_THAT(recorder.Take(), ElementsAre(HasSubstr("C is not aligned to 256 bytes")));
+  for (const auto attribute :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+    const uint32_t less = 64;
+    cublasLtMatmulPreferenceSetAttribute(preference_, attribute, &less, sizeof(less));
+  }
+  const cublasLtMatmulHeuristicResult_t other = Find();
+  EXPECT_EQ(Multiply(Allocate<float>(6 + 16) + 16, &other.algo, other.workspaceSize),
+            CUBLAS_STATUS_SUCCESS);
+  const float* const bias = Upload<float>({0, 1, 2, 3});
+  Set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias + 1);
+  EXPECT_EQ(Multiply(Allocate<float>(6), &other.algo, other.workspaceSize),
+            CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_THAT(recorder.Take(), ElementsAre(HasSubstr("the bias is not aligned to 16 bytes")));
+}
+
+TEST_F(LtTest, FindsAlgorithmsThatMayRoundPartialSums) {
+  const auto set_type = [](cublasLtMatrixLayout_t layout) {
+    const uint32_t type = CUDA_R_16BF;
+    EXPECT_EQ(
+        cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_TYPE, &type, sizeof(type)),
+        CUBLAS_STATUS_SUCCESS);
+  };
+  for (cublasLtMatrixLayout_t layout : {a_, b_, d_}) set_type(layout);
+  const auto find = [&](int* found) {
+    cublasLtMatmulHeuristicResult_t result = {};
+    return cublasLtMatmulAlgoGetHeuristic(lt_, product_, a_, b_, d_, d_, preference_, 1, &result,
+                                          found);
+  };
+  int found = 0;
+  {
+    ViolationRecorder recorder;
+    EXPECT_EQ(find(&found), CUBLAS_STATUS_INVALID_VALUE);
+    EXPECT_THAT(recorder.Take(), ElementsAre(HasSubstr("rounded to the type of D")));
+  }
+  const uint32_t in_float = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  cublasLtMatmulPreferenceSetAttribute(preference_, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                       &in_float, sizeof(in_float));
+  EXPECT_EQ(find(&found), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(found, 1);
 }
 
 TEST_F(LtTest, HasNoBiasOfAnotherType) {

@@ -20,8 +20,7 @@ class GpuTest : public ::testing::Test {
     Start({});
   }
   void TearDown() override {
-    for (void* memory : memory_) cudaFree(memory);
-    for (void* memory : host_) cudaFreeHost(memory);
+    Free();
     if (stream_ != nullptr) cudaStreamDestroy(stream_);
     EXPECT_TRUE(Leaks().empty()) << Leaks().front();
     Reset({});
@@ -31,6 +30,13 @@ class GpuTest : public ::testing::Test {
     if (stream_ != nullptr) cudaStreamDestroy(stream_);
     Reset(options);
     ASSERT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
+  }
+  // All that was allocated.
+  void Free() {
+    for (void* memory : memory_) cudaFree(memory);
+    for (void* memory : host_) cudaFreeHost(memory);
+    memory_.clear();
+    host_.clear();
   }
   template <typename T>
   T* Allocate(size_t count) {

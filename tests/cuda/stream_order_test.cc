@@ -134,6 +134,30 @@ TEST_F(StreamOrderTest, ACallFailsWhenItIsTold) {
   EXPECT_EQ(cudaFree(second), cudaSuccess);
 }
 
+// A thread works with card 0 unless it says otherwise, whatever another one has said.
+TEST_F(StreamOrderTest, FindsThreadsThatHaveNotChosenTheCard) {
+  cudaStreamDestroy(stream_);
+  stream_ = nullptr;
+  Reset({.devices = 2});
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  EXPECT_EQ(cudaSetDevice(2), cudaErrorInvalidDevice);
+  void* const memory = Allocate<char>(4);
+  cudaEvent_t event = nullptr;
+  std::thread([&] {
+    ViolationRecorder recorder;
+    (void)cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+    EXPECT_THAT(recorder.Take(), ElementsAre(AllOf(HasSubstr("works with card 0"),
+                                                   HasSubstr("has made is on card 1"))));
+    ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+    EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
+    EXPECT_THAT(recorder.Take(), IsEmpty());
+  }).join();
+  EXPECT_NE(memory, nullptr);
+  // All is given back from there, too.
+  Free();
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+}
+
 TEST_F(StreamOrderTest, AMachineWithoutACard) {
   cudaStreamDestroy(stream_);
   stream_ = nullptr;

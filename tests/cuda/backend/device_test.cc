@@ -7,9 +7,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <optional>
 #include <set>
+#include <thread>
 
 #include "common/base/error.h"
 #include "tests/cuda/software_gpu/control.h"
@@ -37,7 +39,7 @@ class CudaDeviceTest : public ::testing::Test {
 
   // The gradients of a step, each layer's copied out behind it.
   std::vector<float> Step(bool held = false) {
-    const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({}).backend;
+    const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker(options_).backend;
     backend->Enter();
     Tower tower(graph_, *backend, kSeed);
     tower.Prepare(batch_.Input().count, Mode::kTraining);
@@ -86,6 +88,7 @@ class CudaDeviceTest : public ::testing::Test {
   const Graph graph_ = reference::MakeGraph(kNetworks[0].layers, kNetworks[0].input);
   const Arena weights_ = RandomWeights(graph_);
   const SampleBatch batch_{graph_, 10, 4};
+  CudaOptions options_;
   int reported_ = 0;
   int64_t version_ = 0;
 };
@@ -95,6 +98,14 @@ class CudaDeviceTest : public ::testing::Test {
 TEST_F(CudaDeviceTest, AWholeStepIsQueuedWithoutWaiting) {
   ExpectRight(Step(true));
   EXPECT_EQ(reported_, 2);
+}
+
+// … whatever card it is: none of its calls goes to card 0, which every thread begins with.
+TEST_F(CudaDeviceTest, WorksWithAnyCard) {
+  software_gpu::Reset({.devices = 3});
+  options_.card = 5;  // counted around
+  std::thread([this] { ExpectRight(Step()); }).join();
+  options_.card = 0;
 }
 
 TEST_F(CudaDeviceTest, RepeatsItsBits) { EXPECT_EQ(Step(), Step()); }
@@ -226,6 +237,60 @@ TEST_F(CudaDeviceTest, WithoutACardOrDriverALineSaysSo) {
     ADD_FAILURE() << "expected an error";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("no NVIDIA driver"), HasSubstr("CPU")));
+  }
+}
+
+// What MakeCudaWorker says of a card that it cannot work with.
+std::string Refusal(const CudaOptions& options) {
+  try {
+    (void)cuda::MakeCudaWorker(options);
+    return "";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kFailure);
+    return error.what();
+  }
+}
+
+// Said before the first step, so that worker.soft_placement can compute on the CPU.
+TEST_F(CudaDeviceTest, ACardThatTheBuildHasNoCodeForIsNamed) {
+  for (const cudaError_t error :
+       {cudaErrorNoKernelImageForDevice, cudaErrorUnsupportedPtxVersion}) {
+    software_gpu::Reset({.compute_major = 6, .compute_minor = 1});
+    software_gpu::FailCall("cudaFuncGetAttributes", 1, error);
+    EXPECT_THAT(Refusal({}),
+                AllOf(HasSubstr("this build has no code that Software GPU (sm_61) runs"),
+                      HasSubstr("MUSTER_CUDA_ARCHITECTURES")));
+  }
+}
+
+TEST_F(CudaDeviceTest, Bf16NeedsACardThatHasIt) {
+  software_gpu::Reset({.compute_major = 7, .compute_minor = 5});
+  EXPECT_THAT(Refusal({.precision = CudaOptions::Precision::kBf16}),
+              AllOf(HasSubstr("sm_75"), HasSubstr("worker.precision=FP32")));
+  EXPECT_THAT(cuda::MakeCudaWorker({.precision = CudaOptions::Precision::kTf32}).arithmetic,
+              HasSubstr(", FP32 (this card has no TF32), "));
+}
+
+// … and what a variable of the environment makes of it.
+TEST_F(CudaDeviceTest, TheBitsNameWhatOverridesTheLibraries) {
+  ::setenv("NVIDIA_TF32_OVERRIDE", "0", 1);
+  EXPECT_THAT(cuda::MakeCudaWorker({.precision = CudaOptions::Precision::kTf32}).arithmetic,
+              HasSubstr(", NVIDIA_TF32_OVERRIDE=0"));
+  ::unsetenv("NVIDIA_TF32_OVERRIDE");
+}
+
+// cuDNN said that it does this convolution when it was asked for its workspace.
+TEST_F(CudaDeviceTest, WhatCudnnRefusesWhenItRunsIsDoneOtherwise) {
+  const std::vector<float> by_cudnn = Step();
+  const int products = software_gpu::Calls("cublasGemmEx");
+  for (const char* const call : {"cudnnConvolutionForward", "cudnnConvolutionBackwardData",
+                                 "cudnnConvolutionBackwardFilter"}) {
+    software_gpu::Reset({});
+    software_gpu::FailCall(call, 1, CUDNN_STATUS_NOT_SUPPORTED);
+    const std::vector<float> gradients = Step();
+    ExpectRight(gradients);
+    EXPECT_GT(software_gpu::Calls("cublasGemmEx"), products) << call;
+    EXPECT_EQ(Step(), by_cudnn);
   }
 }
 

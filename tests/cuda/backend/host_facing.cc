@@ -14,27 +14,12 @@ namespace {
 
 constexpr double kPatience = 60;
 
-void MoveIn(Backend& device, void* to, const void* from, size_t bytes) {
-  const auto event = device.MakeEvent();
-  device.CopyIn(to, from, bytes);
-  device.Record(Queue::kCopyIn, *event);
-  device.Await(Queue::kCompute, *event);
-  MUSTER_CHECK(event->Wait(kPatience));
-}
-
-void MoveOut(Backend& device, void* to, const void* from, size_t bytes) {
-  const auto computed = device.MakeEvent(), copied = device.MakeEvent();
-  device.Record(Queue::kCompute, *computed);
-  device.Await(Queue::kCopyOut, *computed);
-  device.CopyOut(to, from, bytes);
-  device.Record(Queue::kCopyOut, *copied);
-  MUSTER_CHECK(copied->Wait(kPatience));
-}
-
-// The arrays of one call. An address that is given twice is one array on the device, too.
+// The arrays of one call. An address that is given twice is one array on the device, too. The host
+// waits once, when all is queued: its memory stays until then.
 class Call {
  public:
-  explicit Call(Backend& device) : device_(device) {}
+  explicit Call(Backend& device)
+      : device_(device), copied_in_(device.MakeEvent()), computed_(device.MakeEvent()) {}
 
   // What the device reads; writes.
   const void* Read(const void* host, size_t bytes) { return Place(host, bytes, 0, true, false); }
@@ -55,17 +40,22 @@ class Call {
 
   // After the op: what was written goes to the host.
   void Finish() {
+    device_.Record(Queue::kCompute, *computed_);
+    device_.Await(Queue::kCopyOut, *computed_);
     for (auto& [host, array] : arrays_) {
       if (!array.written) continue;
-      void* const to = const_cast<void*>(host);
-      if (array.activations == 0 || !narrow()) {
-        MoveOut(device_, to, array.memory->data(), array.bytes);
-        continue;
-      }
-      const auto count = static_cast<size_t>(array.activations);
-      std::vector<uint16_t> halves(count);
-      MoveOut(device_, halves.data(), array.memory->data(), array.bytes);
-      FromHalves(device_.activation_type(), halves, static_cast<float*>(to));
+      const bool as_is = array.activations == 0 || !narrow();
+      if (!as_is) array.halves.resize(static_cast<size_t>(array.activations));
+      void* const to = as_is ? const_cast<void*>(host) : array.halves.data();
+      device_.CopyOut(to, array.memory->data(), array.bytes);
+    }
+    const auto copied = device_.MakeEvent();
+    device_.Record(Queue::kCopyOut, *copied);
+    MUSTER_CHECK(copied->Wait(kPatience));
+    for (auto& [host, array] : arrays_) {
+      if (!array.written || array.activations == 0 || !narrow()) continue;
+      FromHalves(device_.activation_type(), array.halves,
+                 static_cast<float*>(const_cast<void*>(host)));
     }
     device_.Drain();
   }
@@ -76,6 +66,7 @@ class Call {
     size_t bytes = 0;
     int64_t activations = 0;
     bool written = false;
+    std::vector<uint16_t> halves;  // what travels, where that is not what the host has
   };
 
   bool narrow() const { return device_.activation_type() != ElementType::kFloat32; }
@@ -88,7 +79,7 @@ class Call {
     if (bytes == 0) return nullptr;
     Array& array = arrays_[host];
     if (array.memory == nullptr) {
-      array = {device_.Allocate(bytes), bytes, activations, written};
+      array = {device_.Allocate(bytes), bytes, activations, written, {}};
       if (read) Fill(array, host);
     }
     MUSTER_CHECK(array.bytes == bytes && array.activations == activations);
@@ -96,17 +87,21 @@ class Call {
     return array.memory->data();
   }
 
-  void Fill(const Array& array, const void* host) {
-    if (array.activations == 0 || !narrow()) {
-      return MoveIn(device_, array.memory->data(), host, array.bytes);
+  void Fill(Array& array, const void* host) {
+    if (array.activations > 0 && narrow()) {
+      const auto count = static_cast<size_t>(array.activations);
+      array.halves.resize(count);
+      ToHalves(device_.activation_type(), {static_cast<const float*>(host), count},
+               array.halves.data());
+      host = array.halves.data();
     }
-    const auto count = static_cast<size_t>(array.activations);
-    std::vector<uint16_t> halves(count);
-    ToHalves(device_.activation_type(), {static_cast<const float*>(host), count}, halves.data());
-    MoveIn(device_, array.memory->data(), halves.data(), array.bytes);
+    device_.CopyIn(array.memory->data(), host, array.bytes);
+    device_.Record(Queue::kCopyIn, *copied_in_);
+    device_.Await(Queue::kCompute, *copied_in_);
   }
 
   Backend& device_;
+  const std::unique_ptr<Event> copied_in_, computed_;
   std::map<const void*, Array> arrays_;
 };
 

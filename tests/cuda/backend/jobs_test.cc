@@ -25,9 +25,9 @@ class CudaJob : public RealJob {
     settings.insert(settings.begin(), {"worker.backend=CUDA", "worker.soft_placement=false"});
     return Launch(settings);
   }
-  // After an epoch: the second one would hold nothing new.
+  // After three steps, half an epoch: more would hold nothing new.
   std::string HashOf(std::vector<std::string> settings) {
-    settings.push_back("run.epochs=1");
+    settings.push_back("run.steps=3");
     const Outcome outcome = OnCards(settings);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
     EXPECT_EQ(outcome.hash().size(), 16u);
@@ -57,7 +57,9 @@ class CudaJob : public RealJob {
 TEST_F(CudaJob, HasTheSameBitsOnAnyNumberOfWorkersOverAnyTransport) {
   const std::string hash = HashOf({"cluster.workers=1"});
   EXPECT_EQ(HashOf({"cluster.workers=2"}), hash);
+  ::setenv("MUSTER_SOFTWARE_GPU", "devices=3", 1);  // worker 3 has the first one again
   EXPECT_EQ(HashOf({"cluster.workers=4"}), hash);
+  ::unsetenv("MUSTER_SOFTWARE_GPU");
   EXPECT_EQ(HashOf({"cluster.workers=2", "cluster.transport=TCP"}), hash);
   EXPECT_EQ(HashOf({"cluster.workers=2", "cluster.transport=IPC"}), hash);
   EXPECT_NE(HashOf({"cluster.workers=2", "worker.precision=BF16"}), hash);
@@ -98,7 +100,7 @@ TEST_F(CudaJob, HasTheSameBitsWhereverTheImagesLie) {
 }
 
 TEST_F(CudaJob, LearnsWhatTheCpuLearns) {
-  const Outcome cpu = Launch({}), card = OnCards({});
+  const Outcome cpu = Launch({"run.epochs=1"}), card = OnCards({"run.epochs=1"});
   ASSERT_EQ(cpu.exit_code, 0) << cpu.log;
   ASSERT_EQ(card.exit_code, 0) << card.log;
   EXPECT_NE(card.hash(), cpu.hash());
@@ -131,7 +133,7 @@ TEST_F(CudaJob, UsesTheMemoryThatWasPredicted) {
        {"cluster.workers=2", "run.slices=4", "worker.precision=BF16", "evaluation.use_ema=true"}) {
     const bool average = std::string_view(setting).starts_with("evaluation");
     const Outcome outcome =
-        OnCards({"cluster.workers=1", setting,
+        OnCards({"cluster.workers=1", "run.steps=2", setting,
                  average ? "optimizer.ema_decay=0.9" : "cluster.transport=TCP"});
     ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
     const std::filesystem::path dir = Path("run" + std::to_string(run++));
@@ -158,11 +160,12 @@ std::vector<nlohmann::json> Results(std::vector<nlohmann::json> metrics) {
 }
 
 TEST_F(CudaJob, AKilledWorkerIsReplacedWithTheSameBits) {
-  const std::vector<std::string> settings{"run.steps=60", "evaluation.every_epochs=0"};
+  std::vector<std::string> settings{"run.steps=60", "run.global_batch=10",
+                                    "evaluation.every_epochs=0"};
   const Outcome undisturbed = OnCards(settings);
   ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.log;
-  const auto job = Start(
-      "killed", {"worker.backend=CUDA", "worker.soft_placement=false", settings[0], settings[1]});
+  settings.insert(settings.end(), {"worker.backend=CUDA", "worker.soft_placement=false"});
+  const auto job = Start("killed", settings);
   ASSERT_TRUE(Reaches("killed", 10)) << job->Log();
   const pid_t worker = Find("killed", 1);
   ASSERT_GT(worker, 0);
@@ -175,23 +178,23 @@ TEST_F(CudaJob, AKilledWorkerIsReplacedWithTheSameBits) {
 
 // The state is the same, the rounding is another: said, and done.
 TEST_F(CudaJob, TheCpuTakesUpWhatACardBegan) {
-  const Outcome begun = OnCards({"run.steps=10", "checkpoint.every_steps=5"});
+  const Outcome begun = OnCards({"run.steps=4", "run.global_batch=20", "checkpoint.every_steps=2"});
   ASSERT_EQ(begun.exit_code, 0) << begun.log;
-  const Outcome on = GoOn("run0", {"--set", "run.steps=20", "--set", "worker.backend=CPU"});
+  const Outcome on = GoOn("run0", {"--set", "run.steps=8", "--set", "worker.backend=CPU"});
   EXPECT_EQ(on.exit_code, 0) << on.log;
-  EXPECT_EQ(on.metrics.back()["step"].get<int>(), 20);
+  EXPECT_EQ(on.metrics.back()["step"].get<int>(), 8);
   EXPECT_THAT(on.log, HasSubstr("worker.backend was CUDA and is now CPU"));
 }
 
 // A run that began on the CPU goes on on a card: the state is the same, the rounding is another.
 TEST_F(CudaJob, TakesUpWhatTheCpuBegan) {
-  const Outcome begun = Launch({"run.steps=10", "checkpoint.every_steps=5"});
+  const Outcome begun = Launch({"run.steps=4", "run.global_batch=20", "checkpoint.every_steps=2"});
   ASSERT_EQ(begun.exit_code, 0) << begun.log;
-  const Outcome on = Muster({"launch", "--resume", Path("run0"), "--set", "run.steps=20", "--set",
+  const Outcome on = Muster({"launch", "--resume", Path("run0"), "--set", "run.steps=8", "--set",
                              "worker.backend=CUDA", "--set", "worker.soft_placement=false"},
                             "run0");
   EXPECT_EQ(on.exit_code, 0) << on.log;
-  EXPECT_EQ(on.metrics.back()["step"].get<int>(), 20);
+  EXPECT_EQ(on.metrics.back()["step"].get<int>(), 8);
 }
 
 }  // namespace

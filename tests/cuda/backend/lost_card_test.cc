@@ -19,8 +19,12 @@ class LostCard : public CardJob {
 
   static constexpr int kLost = 1;
   std::vector<std::string> Settings(const char* on_lost) const {
-    return {"worker.devices=auto:2", "worker.soft_placement=false", "run.steps=30",
-            "evaluation.every_epochs=0", std::string("cluster.on_lost_worker=") + on_lost};
+    return {"worker.devices=auto:2",
+            "worker.soft_placement=false",
+            "run.steps=30",
+            "run.global_batch=10",
+            "evaluation.every_epochs=0",
+            std::string("cluster.on_lost_worker=") + on_lost};
   }
   std::string UndisturbedHash() {
     Cards(2);

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // Slices of one size and no evaluation: fewer shapes to time.
-const std::vector<std::string> kTuned{"run.global_batch=60",         "evaluation.every_epochs=0",
+const std::vector<std::string> kTuned{"run.global_batch=20",         "evaluation.every_epochs=0",
                                       "evaluation.skip_final=true",  "worker.backend=CUDA",
                                       "worker.soft_placement=false", "worker.autotune=true"};
 constexpr const char* kTimed = "worker.autotune: timed ";
@@ -54,22 +54,24 @@ class CudaTuningJob : public HandJob {
 
 TEST_F(CudaTuningJob, AllWorkersUseTheChoiceOfOne) {
   SetGpu("seed=2");
-  const std::string other = HashOf({"cluster.workers=1"});
+  const std::string other = HashOf({"run.steps=4", "cluster.workers=1"});
   SetGpu("seed=1");
-  const std::string hash = HashOf({"cluster.workers=1"});
+  const std::string hash = HashOf({"run.steps=4", "cluster.workers=1"});
   EXPECT_NE(other, hash) << "these seeds make the same choice";
-  EXPECT_EQ(HashOf({"cluster.workers=4", "cluster.transport=TCP"}), hash);
+  EXPECT_EQ(HashOf({"run.steps=4", "cluster.workers=4", "cluster.transport=TCP"}), hash);
   EXPECT_THAT(LogOf("run2", "worker-0"), HasSubstr(kTimed));
   EXPECT_THAT(LogOf("run2", "worker-3"), AllOf(HasSubstr(kUses), Not(HasSubstr(kTimed))));
 
   // Two, of which one would choose otherwise.
-  Words words = AsOptions(kTuned);
+  std::vector<std::string> settings = kTuned;
+  settings.push_back("run.steps=4");
+  Words words = AsOptions(settings);
   words.insert(words.end(), {"--token-file", TokenFile()});
   const auto server = Server(words);
   const std::string endpoint = Endpoint(*server);
-  const auto first = Worker(0, endpoint, AsOptions(kTuned));
-  const auto second =
-      Worker(1, endpoint, AsOptions(kTuned), {.environment = {{"MUSTER_SOFTWARE_GPU", "seed=2"}}});
+  const auto first = Worker(0, endpoint, AsOptions(settings));
+  const auto second = Worker(1, endpoint, AsOptions(settings),
+                             {.environment = {{"MUSTER_SOFTWARE_GPU", "seed=2"}}});
   ASSERT_EQ(server->Wait(60), 0) << server->Log();
   EXPECT_EQ(first->Wait(20), 0) << first->Log();
   EXPECT_EQ(second->Wait(20), 0) << second->Log();

@@ -46,6 +46,11 @@ uint32_t LaneOf(uint64_t cell) { return cell >> kLaneAt & kManyLanes; }
 bool IsAtomic(uint64_t cell) { return (cell >> kAtomicAt & 1) != 0; }
 uint32_t BytesOf(uint64_t cell) { return static_cast<uint32_t>(cell >> kBytesAt); }
 
+bool IsOfEarlierWork(const Accessor& who, uint64_t cell) {
+  return cell == 0 || (SlotOf(cell) == static_cast<uint32_t>(who.work->slot) &&
+                       SegmentOf(cell) < who.kernel_segment);
+}
+
 enum class Order { kBefore, kSame, kOtherLane, kOtherBlock, kOtherStream };
 
 // Whether what the cell remembers is known to be done.
@@ -95,6 +100,33 @@ bool Report(const Work& work, const char* does, const void* at, const std::strin
   return false;
 }
 
+// Of work that is no kernel: whether what the cell remembers is known to be done. It is of the same
+// stream, or the work's clock says so.
+bool IsDone(const Work& work, uint64_t cell) {
+  const uint32_t slot = SlotOf(cell);
+  return slot == static_cast<uint32_t>(work.slot) || SegmentOf(cell) <= work.clock[slot];
+}
+
+// How many of these whole words, from the first one on, work that is no kernel may read or write,
+// as TouchWord has it. It then has.
+size_t TouchWholeWords(const Accessor& who, AccessKind kind, uint64_t* writers, uint64_t* readers,
+                       size_t words) {
+  const Work& work = *who.work;
+  const uint64_t self = Pack(who, kind, 0xf);
+  for (size_t i = 0; i < words; ++i) {
+    const uint64_t written = __atomic_load_n(&writers[i], __ATOMIC_RELAXED);
+    if (written != 0 && !IsDone(work, written)) return i;
+    if (kind == AccessKind::kRead) {
+      __atomic_store_n(&readers[i], self, __ATOMIC_RELAXED);
+      continue;
+    }
+    const uint64_t read = __atomic_load_n(&readers[i], __ATOMIC_RELAXED);
+    if (read != 0 && !IsDone(work, read)) return i;
+    __atomic_store_n(&writers[i], self, __ATOMIC_RELAXED);
+  }
+  return words;
+}
+
 bool TouchRange(const Work& work, const void* begin, size_t bytes, AccessKind kind) {
   const char* const does = kind == AccessKind::kRead ? "reads" : "writes";
   const DeviceMemory& memory = Device::Get().memory();
@@ -106,7 +138,15 @@ bool TouchRange(const Work& work, const void* begin, size_t bytes, AccessKind ki
   const auto first = reinterpret_cast<uintptr_t>(begin);
   const uintptr_t end = first + bytes;
   for (uintptr_t at = first; at < end; at = (at & ~uintptr_t{3}) + 4) {
-    const void* const address = reinterpret_cast<const void*>(at);
+    const void* address = reinterpret_cast<const void*>(at);
+    if (at % 4 == 0 && end - at >= 4) {
+      const size_t words = (end - at) / 4;
+      const size_t touched =
+          TouchWholeWords(who, kind, memory.Writer(address), memory.Reader(address), words);
+      at += touched * 4;
+      if (at == end) break;
+      address = reinterpret_cast<const void*>(at);
+    }
     const Collision with =
         TouchWord(who, kind, BytesInWord(at, end), memory.Writer(address), memory.Reader(address));
     if (with.did != nullptr) return Report(work, does, address, Describe(who, with));
@@ -127,10 +167,15 @@ Collision TouchWord(const Accessor& who, AccessKind kind, uint32_t bytes_mask, u
                     uint64_t* reader) {
   const uint64_t self = Pack(who, kind, bytes_mask);
   const uint64_t written = __atomic_load_n(writer, __ATOMIC_RELAXED);
+  const uint64_t read = __atomic_load_n(reader, __ATOMIC_RELAXED);
+  // Most words were last used by earlier work of this stream, or by nobody.
+  if (IsOfEarlierWork(who, written) && IsOfEarlierWork(who, read)) {
+    __atomic_store_n(kind == AccessKind::kRead ? reader : writer, self, __ATOMIC_RELAXED);
+    return {};
+  }
   if ((BytesOf(written) & bytes_mask) != 0 && !(kind == AccessKind::kAtomic && IsAtomic(written))) {
     if (!IsOrdered(OrderOf(who, written))) return {"wrote", written};
   }
-  const uint64_t read = __atomic_load_n(reader, __ATOMIC_RELAXED);
   if (kind == AccessKind::kRead) {
     __atomic_store_n(reader, WithEarlierReaders(who, self, read), __ATOMIC_RELAXED);
     return {};

@@ -31,7 +31,7 @@ struct Options {
   int multiprocessors = 2;
   int compute_major = 9;
   int compute_minor = 0;
-  // 0: a machine with a driver and no card.
+  // 0: a machine with a driver and no card. Several are one device behind several numbers.
   int devices = 1;
   // Whether cudaHostRegister takes cudaHostRegisterReadOnly.
   bool read_only_registration = true;

@@ -62,6 +62,8 @@ std::string WrongMatrix(const char* name, const Matrix& matrix, int64_t rows, in
   return "";
 }
 
+constexpr int kSumsInFloat = CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
+
 cublasStatus_t EnqueueGemm(cublasHandle_t handle, const char* call, const Strided& strided) {
   const GemmArgs& args = strided.args;
   std::string wrong = WrongMatrix("A", args.a, args.m, args.k) +
@@ -70,8 +72,12 @@ cublasStatus_t EnqueueGemm(cublasHandle_t handle, const char* call, const Stride
   if (args.m < 0 || args.n < 0 || args.k < 0 || strided.count < 0) wrong += "a negative size";
   if (args.a.type != args.b.type) wrong += "A and B are of different types";
   if (args.a.type == CUDA_R_32F && args.c.type != CUDA_R_32F) wrong += "C is of less than A";
+  if (args.c.type != CUDA_R_32F && (handle->math & kSumsInFloat) == 0) {
+    wrong += "partial sums may be rounded to the type of C";
+  }
   if (!wrong.empty())
     return RefuseBlas(CUBLAS_STATUS_INVALID_VALUE, fmt::format("{}: {}", call, wrong));
+  if (args.a.type == CUDA_R_16BF && !HasNarrowTypes()) return CUBLAS_STATUS_ARCH_MISMATCH;
   Stream* const stream = Device::Get().Find(handle->stream, call);
   if (stream == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
   stream->Push(Device::Get().known(), call, nullptr,
@@ -207,7 +213,7 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
         .a = {const_cast<void*>(a), a_type, a_leading, transpose_a != CUBLAS_OP_N},
         .b = {const_cast<void*>(b), b_type, b_leading, transpose_b != CUBLAS_OP_N},
         .c = {c, c_type, c_leading},
-        .tf32 = tf32};
+        .tf32 = tf32 && HasNarrowTypes()};
     return EnqueueGemm(handle, "a product of cuBLAS",
                        {.args = args,
                         .stride_a = a_stride,

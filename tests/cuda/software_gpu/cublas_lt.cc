@@ -3,6 +3,7 @@
 // the caller does not exclude it, one that adds parts up in its result.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <string>
@@ -16,6 +17,8 @@ namespace {
 
 constexpr uint64_t kAlgorithm = 0x6d7573746572;
 constexpr size_t kWorkspace = 64 << 10;
+constexpr uint32_t kInTheTypeOfD =
+    CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
 
 // Which product this is: an algorithm is for one.
 uint64_t Fingerprint(const LtProduct& product, const LtLayout& a, const LtLayout& b,
@@ -39,6 +42,7 @@ Matrix MatrixOf(const void* data, const LtLayout& layout, cublasOperation_t oper
 bool IsSupported(const LtProduct& product, const LtLayout& a, const LtLayout& b,
                  const LtLayout& d) {
   const bool bfloat16 = a.type == CUDA_R_16BF;
+  if (bfloat16 && !HasNarrowTypes()) return false;
   if (a.type != b.type || (a.type != CUDA_R_32F && !bfloat16)) return false;
   if (d.type != a.type && !(bfloat16 && d.type == CUDA_R_32F)) return false;
   // The bias is of the type of D.
@@ -86,12 +90,36 @@ Epilogue EpilogueOf(cublasLtEpilogue_t epilogue) {
 // In data[3]: how it adds up.
 enum class Adds : uint64_t { kForwards, kBackwards, kInPlace };
 
-cublasLtMatmulHeuristicResult_t Result(uint64_t fingerprint, size_t workspace, Adds adds) {
+// In data[4]: the alignments of A, B, C and D that it relies on, in 16 bits each.
+uint64_t Pack(const std::array<uint32_t, 4>& alignments) {
+  uint64_t packed = 0;
+  for (size_t i = 0; i < alignments.size(); ++i) packed |= uint64_t{alignments[i]} << 16 * i;
+  return packed;
+}
+
+// A bias is read in as wide pieces as the rest.
+std::string WrongAlignment(uint64_t packed, const std::array<const void*, 4>& matrices,
+                           const void* bias) {
+  for (size_t i = 0; i < matrices.size(); ++i) {
+    const uint64_t alignment = packed >> 16 * i & 0xffff;
+    if (reinterpret_cast<uintptr_t>(matrices[i]) % alignment != 0) {
+      return fmt::format("{} is not aligned to {} bytes, as the heuristic was told", "ABCD"[i],
+                         alignment);
+    }
+  }
+  const uint64_t least = std::min<uint64_t>(packed >> 48, 16);
+  if (reinterpret_cast<uintptr_t>(bias) % least == 0) return "";
+  return fmt::format("the bias is not aligned to {} bytes", least);
+}
+
+cublasLtMatmulHeuristicResult_t Result(uint64_t fingerprint, size_t workspace, Adds adds,
+                                       uint64_t alignments) {
   cublasLtMatmulHeuristicResult_t result = {};
   result.algo.data[0] = kAlgorithm;
   result.algo.data[1] = fingerprint;
   result.algo.data[2] = workspace;
   result.algo.data[3] = static_cast<uint64_t>(adds);
+  result.algo.data[4] = alignments;
   result.workspaceSize = workspace;
   result.state = CUBLAS_STATUS_SUCCESS;
   result.wavesCount = 1;
@@ -126,14 +154,20 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     const std::string wrong = WrongShapes(At(product), At(a), At(b), At(c), At(d));
     if (!wrong.empty()) return RefuseLt(CUBLAS_STATUS_INVALID_VALUE, wrong);
     if (!IsSupported(At(product), At(a), At(b), At(d))) return CUBLAS_STATUS_NOT_SUPPORTED;
+    const LtPreference& prefer = At(preference);
+    if (At(d).type != CUDA_R_32F && (prefer.reductions & kInTheTypeOfD) != 0) {
+      return RefuseLt(
+          CUBLAS_STATUS_INVALID_VALUE,
+          "algorithms whose partial sums are rounded to the type of D are not excluded");
+    }
     const uint64_t fingerprint = Fingerprint(At(product), At(a), At(b), At(d));
     const auto offer = [&](size_t workspace, Adds adds) {
-      if (*found >= wanted || workspace > At(preference).most_workspace) return;
-      results[(*found)++] = Result(fingerprint, workspace, adds);
+      if (*found >= wanted || workspace > prefer.most_workspace) return;
+      results[(*found)++] = Result(fingerprint, workspace, adds, Pack(prefer.alignments));
     };
     offer(kWorkspace, Adds::kForwards);
     offer(0, Adds::kBackwards);
-    if ((At(preference).reductions & CUBLASLT_REDUCTION_SCHEME_INPLACE) != 0) {
+    if ((prefer.reductions & CUBLASLT_REDUCTION_SCHEME_INPLACE) != 0) {
       offer(0, Adds::kInPlace);
     }
     return CUBLAS_STATUS_SUCCESS;
@@ -154,7 +188,7 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t pr
         data[1] != fingerprint || data[3] > static_cast<uint64_t>(Adds::kInPlace)) {
       return CUBLAS_STATUS_INVALID_VALUE;
     }
-    *result = Result(fingerprint, data[2], static_cast<Adds>(data[3]));
+    *result = Result(fingerprint, data[2], static_cast<Adds>(data[3]), data[4]);
     return CUBLAS_STATUS_SUCCESS;
   });
 }
@@ -184,6 +218,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
       wrong = WrongAlgorithm(algorithm, Fingerprint(with, At(a_layout), At(b_layout), At(d_layout)),
                              space);
     }
+    if (wrong.empty()) wrong = WrongAlignment(algorithm->data[4], {a, b, c, d}, with.bias);
     if (!wrong.empty()) return RefuseLt(CUBLAS_STATUS_INVALID_VALUE, wrong);
     Stream* const on = Device::Get().Find(stream, "cublasLtMatmul");
     if (on == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
@@ -198,7 +233,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
         .b = MatrixOf(b, At(b_layout), with.transpose_b),
         .c = MatrixOf(d, At(d_layout), CUBLAS_OP_N),
         .before = c,
-        .tf32 = with.compute == CUBLAS_COMPUTE_32F_FAST_TF32,
+        .tf32 = with.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && HasNarrowTypes(),
         .backwards = algorithm->data[3] != static_cast<uint64_t>(Adds::kForwards),
         .epilogue = epilogue,
         .bias = with.bias,

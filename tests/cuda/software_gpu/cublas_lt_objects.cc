@@ -115,6 +115,8 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
                                                 const void* value, size_t bytes) {
   return LtCall("cublasLtMatrixLayoutSetAttribute", [&] {
     switch (attribute) {
+      case CUBLASLT_MATRIX_LAYOUT_TYPE:
+        return SetTo(At(layout).type, value, bytes);
       case CUBLASLT_MATRIX_LAYOUT_LD:
         return SetTo(At(layout).leading, value, bytes);
       case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
@@ -145,10 +147,13 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
       case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
         return SetTo(At(preference).reductions, value, bytes);
       case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+        return SetTo(At(preference).alignments[0], value, bytes);
       case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+        return SetTo(At(preference).alignments[1], value, bytes);
       case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+        return SetTo(At(preference).alignments[2], value, bytes);
       case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
-        return CUBLAS_STATUS_SUCCESS;
+        return SetTo(At(preference).alignments[3], value, bytes);
       default:
         return RefuseLt(CUBLAS_STATUS_NOT_SUPPORTED,
                         fmt::format("attribute {} of a preference", static_cast<int>(attribute)));

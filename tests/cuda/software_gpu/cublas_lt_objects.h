@@ -3,6 +3,7 @@
 
 #include <cublasLt.h>
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -33,6 +34,7 @@ struct LtLayout {
 struct LtPreference {
   uint64_t most_workspace = 0;
   uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;
+  std::array<uint32_t, 4> alignments = {256, 256, 256, 256};  // of A, B, C and D
 };
 
 inline LtProduct& At(cublasLtMatmulDesc_t product) {

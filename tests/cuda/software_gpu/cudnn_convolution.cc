@@ -13,6 +13,9 @@ using namespace muster::software_gpu;  // NOLINT(google-build-using-namespace): 
 
 namespace {
 
+// What kernels for tensor cores load at a time: the descriptors of these calls cannot say less.
+constexpr uintptr_t kTensorAlignment = 16;
+
 // Calls with (index in memory, index channels-last) of each element.
 template <typename F>
 void ForElements(const cudnnTensorStruct& t, const F& visit) {
@@ -32,7 +35,8 @@ void ForElements(const cudnnTensorStruct& t, const F& visit) {
 
 std::vector<float> Load(const ConvolutionProblem& p, const cudnnTensorStruct& tensor,
                         const void* data) {
-  const bool tf32 = tensor.type == CUDNN_DATA_FLOAT && p.convolution.math != CUDNN_FMA_MATH;
+  const bool tf32 =
+      tensor.type == CUDNN_DATA_FLOAT && p.convolution.math != CUDNN_FMA_MATH && HasNarrowTypes();
   const void* const from = Device::Get().memory().Alias(data);
   std::vector<float> values(static_cast<size_t>(tensor.count()));
   ForElements(tensor, [&](int64_t at, size_t last) {
@@ -82,9 +86,7 @@ cudnnStatus_t Enqueue(cudnnHandle_t handle, const char* call, const Pass& pass, 
   if (!Device::Get().IsTracked(handle)) wrong = "no such handle";
   for (const void* tensor : {pass.a, pass.b, static_cast<const void*>(pass.to)}) {
     if (!memory.Contains(tensor)) wrong = "a tensor that is not in the device's memory";
-    if (reinterpret_cast<uintptr_t>(tensor) % 4 != 0 && pass.problem.x.type == CUDNN_DATA_FLOAT) {
-      wrong = "a misaligned tensor";
-    }
+    if (reinterpret_cast<uintptr_t>(tensor) % kTensorAlignment != 0) wrong = "a misaligned tensor";
   }
   if (memory.Contains(alpha) || memory.Contains(beta)) wrong = "alpha or beta is on the device";
   const size_t wanted = WorkspaceOf(pass.problem);

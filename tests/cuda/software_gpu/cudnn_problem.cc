@@ -28,6 +28,7 @@ std::string WrongProblem(const ConvolutionProblem& p) {
 
 // Whether cuDNN has a kernel for it, which gives the same bits each time.
 bool IsSupported(const ConvolutionProblem& p) {
+  if (p.x.type == CUDNN_DATA_BFLOAT16 && !HasNarrowTypes()) return false;
   return p.x.type == p.w.type && p.x.type == p.y.type && p.x.format == p.w.format &&
          p.x.format == p.y.format && p.convolution.compute == CUDNN_DATA_FLOAT &&
          p.convolution.mode == CUDNN_CROSS_CORRELATION;

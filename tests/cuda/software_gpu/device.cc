@@ -47,14 +47,30 @@ void Device::Reset(const Options& options) {
   options_ = options;
   memory_.set_limit(options.memory_bytes);
   failure_ = cudaSuccess;
+  card_ = kNoCard;
   calls_.clear();
   faults_ = options.faults;
   timed_ = 0;
   shared_limits_.clear();
 }
 
+int& Device::CardOfThread() {
+  static thread_local int card = 0;
+  return card;
+}
+
+void Device::CheckCard(const char* call) {
+  const int card = CardOfThread();
+  int used = kNoCard;
+  if (card_.compare_exchange_strong(used, card) || used == card) return;
+  ReportViolation(fmt::format(
+      "{} of a thread that works with card {}: all that the program has made is on card {}", call,
+      card, used));
+}
+
 bool Device::Begin(const char* call, CallKind kind, int* error) {
-  if (kind != CallKind::kAnywhere && steps_ > 0) {
+  if (kind != CallKind::kOfNoCard) CheckCard(call);
+  if ((kind == CallKind::kNotInAStep || kind == CallKind::kMakes) && steps_ > 0) {
     ReportViolation(fmt::format("{} inside a step", call));
   }
   const std::lock_guard lock(mutex_);
@@ -112,7 +128,7 @@ bool Device::KernelFails() {
   int error = cudaSuccess;
   if (IsLost()) {
     error = cudaErrorDevicesUnavailable;
-  } else if (Begin("kernel", CallKind::kAnywhere, &error)) {
+  } else if (Begin("kernel", CallKind::kOfNoCard, &error)) {
     return false;
   }
   Fail(static_cast<cudaError_t>(error));

@@ -35,6 +35,7 @@ inline constexpr size_t kSharedPerBlock = 48 << 10;
 inline constexpr size_t kSharedOptIn = 99 << 10;
 
 enum class CallKind {
+  kOfNoCard,  // asks, or chooses a card: whatever card the thread works with
   kAnywhere,
   kNotInAStep,  // waits for a stream, or frees
   kMakes,       // something that is given back: not in a step either, nor on a lost device
@@ -49,6 +50,9 @@ class Device {
   const Options& options() const { return options_; }
   void Reset(const Options& options);
 
+  // What the calling thread works with: card 0, until it chooses another one. There is one device
+  // behind all cards, and a program uses one card: what it has made is there and on no other.
+  static int& CardOfThread();
   // Begins each call of the runtime, and of the libraries, `error` being whatever they call an
   // error: false if the call is to return *error and do nothing.
   bool Begin(const char* call, CallKind kind, int* error);
@@ -98,9 +102,12 @@ class Device {
   std::vector<std::string> Leaks();
 
  private:
+  static constexpr int kNoCard = -1;
+
   Device();
 
   bool IsLost() const;
+  void CheckCard(const char* call);
 
   Options options_;
   DeviceMemory memory_;
@@ -108,6 +115,7 @@ class Device {
   KernelTable kernels_;
   std::atomic<cudaError_t> failure_ = cudaSuccess;
   std::atomic<int> steps_ = 0;
+  std::atomic<int> card_ = kNoCard;  // of all that the program has made
 
   std::mutex mutex_;
   std::map<std::string, int> calls_;

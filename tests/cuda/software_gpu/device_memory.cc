@@ -16,6 +16,8 @@ constexpr size_t kAlignment = 256;
 // Between two allocations at least.
 constexpr size_t kGap = 4096;
 constexpr size_t kRemembered = 10000;
+// Allocations that are not further apart are neighbours.
+constexpr size_t kNear = 256 << 10;
 
 size_t RoundUp(size_t value, size_t to) { return (value + to - 1) / to * to; }
 
@@ -64,7 +66,10 @@ void* DeviceMemory::Allocate(size_t bytes) {
   }
   if (next_ + span > kReserved) return nullptr;
   char* const at = base_ + next_ + kAlignment;
-  if (open_ > 0) Protect(next_, next_ + span, PROT_READ | PROT_WRITE);
+  if (open_ > 0) {
+    open_spans_.push_back({next_, next_ + span});
+    Protect(open_spans_.back(), PROT_READ | PROT_WRITE);
+  }
   next_ += span;
   used_ += bytes;
   allocations_[reinterpret_cast<uintptr_t>(at)] = bytes;
@@ -132,32 +137,32 @@ std::map<uintptr_t, size_t> DeviceMemory::allocations() const {
   return allocations_;
 }
 
-// [begin, end), which are pages, and what is between them and what is open already.
-void DeviceMemory::Protect(size_t begin, size_t end, int protection) {
-  if (open_end_ > open_begin_) {
-    begin = std::min(begin, open_begin_);
-    end = std::max(end, open_end_);
-  }
-  if (end > begin) MUSTER_CHECK(mprotect(base_ + begin, end - begin, protection) == 0);
-  open_begin_ = begin;
-  open_end_ = end;
+void DeviceMemory::Protect(const Span& span, int protection) {
+  MUSTER_CHECK(mprotect(base_ + span.begin, span.end - span.begin, protection) == 0);
 }
 
-// Only where something is allocated: the less there is, the faster.
+// Only where something is allocated, and neighbours at once: both the system's calls and the pages
+// between far allocations cost time.
 void DeviceMemory::Open() {
   const std::lock_guard lock(mutex_);
-  if (open_++ > 0 || allocations_.empty()) return;
-  const auto& [last, bytes] = *allocations_.rbegin();
-  const auto base = reinterpret_cast<uintptr_t>(base_);
-  Protect((allocations_.begin()->first - base) / kGap * kGap, RoundUp(last - base + bytes, kGap),
-          PROT_READ | PROT_WRITE);
+  if (open_++ > 0) return;
+  for (const auto& [address, bytes] : allocations_) {
+    const size_t at = address - reinterpret_cast<uintptr_t>(base_);
+    const Span span = {at / kGap * kGap, RoundUp(at + bytes, kGap)};
+    if (open_spans_.empty() || span.begin > open_spans_.back().end + kNear) {
+      open_spans_.push_back(span);
+    } else {
+      open_spans_.back().end = span.end;
+    }
+  }
+  for (const Span& span : open_spans_) Protect(span, PROT_READ | PROT_WRITE);
 }
 
 void DeviceMemory::Close() {
   const std::lock_guard lock(mutex_);
   if (--open_ > 0) return;
-  Protect(open_begin_, open_end_, PROT_NONE);
-  open_begin_ = open_end_ = 0;
+  for (const Span& span : open_spans_) Protect(span, PROT_NONE);
+  open_spans_.clear();
 }
 
 }  // namespace muster::software_gpu

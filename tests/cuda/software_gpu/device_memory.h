@@ -14,6 +14,7 @@
 #include <mutex>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 namespace muster::software_gpu {
 
@@ -61,7 +62,10 @@ class DeviceMemory {
   size_t Offset(const void* address) const {
     return reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(base_);
   }
-  void Protect(size_t begin, size_t end, int protection);
+  struct Span {
+    size_t begin, end;  // whole pages
+  };
+  void Protect(const Span& span, int protection);
 
   char* base_ = nullptr;
   char* alias_ = nullptr;
@@ -72,8 +76,8 @@ class DeviceMemory {
   mutable std::mutex mutex_;
   size_t limit_ = 0;
   size_t used_ = 0;
-  size_t next_ = 0;                       // where the next allocation is looked for
-  size_t open_begin_ = 0, open_end_ = 0;  // what can be touched now
+  size_t next_ = 0;               // where the next allocation is looked for
+  std::vector<Span> open_spans_;  // what can be touched now
   int open_ = 0;
   std::map<uintptr_t, size_t> allocations_;
   std::deque<std::pair<uintptr_t, size_t>> freed_;  // the last

@@ -3,7 +3,7 @@
 #include <elf.h>
 
 #include <fstream>
-#include <iterator>
+#include <sstream>
 
 #include "common/base/error.h"
 
@@ -27,7 +27,9 @@ void RequireBytes(std::string_view bytes, uint64_t offset, uint64_t count) {
 std::string ReadWholeFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw Error(ExitCode::kFailure, "cannot read {}", path);
-  return {std::istreambuf_iterator<char>(file), {}};
+  std::ostringstream text;  // in large pieces
+  text << file.rdbuf();
+  return text.str();
 }
 
 std::vector<ElfSection> ReadElfSections(std::string_view file) {

@@ -3,7 +3,9 @@
 #include <sys/mman.h>
 
 #include <atomic>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 #include "common/base/error.h"
 
@@ -31,13 +33,42 @@ void Arrive([[maybe_unused]] void* fake, [[maybe_unused]] const void** from,
 #endif
 }
 
-}  // namespace
+// Stacks that nobody uses: a stream's thread leaves its own to the next one's. Never destroyed:
+// threads may end later than anything else.
+struct Stacks {
+  std::mutex mutex;
+  std::vector<char*> idle;
+};
+Stacks& IdleStacks() {
+  static auto* const stacks = new Stacks;
+  return *stacks;
+}
 
-Fiber::Fiber(std::function<void(Fiber&)> body) : body_(std::move(body)) {
-  void* const at = mmap(nullptr, kGuard + kBytes, PROT_READ | PROT_WRITE,
+char* TakeStack(size_t bytes) {
+  {
+    Stacks& stacks = IdleStacks();
+    const std::lock_guard lock(stacks.mutex);
+    if (!stacks.idle.empty()) {
+      char* const taken = stacks.idle.back();
+      stacks.idle.pop_back();
+      return taken;
+    }
+  }
+  void* const at = mmap(nullptr, kGuard + bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   MUSTER_CHECK(at != MAP_FAILED && mprotect(at, kGuard, PROT_NONE) == 0);
-  stack_ = static_cast<char*>(at) + kGuard;
+  return static_cast<char*>(at) + kGuard;
+}
+
+void LeaveStack(char* stack) {
+  Stacks& stacks = IdleStacks();
+  const std::lock_guard lock(stacks.mutex);
+  stacks.idle.push_back(stack);
+}
+
+}  // namespace
+
+Fiber::Fiber(std::function<void(Fiber&)> body) : body_(std::move(body)), stack_(TakeStack(kBytes)) {
   // Stacks that all began at the same offset in a page would share a few lines of the cache.
   static std::atomic<size_t> count = 0;
   shift_ = ++count % 16 * 256;
@@ -50,7 +81,7 @@ Fiber::~Fiber() {
   // marks.
   __asan_unpoison_memory_region(stack_, kBytes);
 #endif
-  munmap(stack_ - kGuard, kGuard + kBytes);
+  LeaveStack(stack_);
 }
 
 void Fiber::Restart() {

@@ -35,7 +35,7 @@ class Fiber {
   static void Enter(boost::context::detail::transfer_t from);
 
   const std::function<void(Fiber&)> body_;
-  char* stack_ = nullptr;
+  char* const stack_;
   size_t shift_ = 0;
   boost::context::detail::fcontext_t inside_ = nullptr;
   boost::context::detail::fcontext_t outside_ = nullptr;

@@ -24,6 +24,10 @@ bool CheckMatrix(const Work& work, const Matrix& matrix, int64_t rows, int64_t c
                  bool write) {
   const size_t size = SizeOf(matrix.type);
   if (matrix.transposed) std::swap(rows, columns);
+  if (matrix.leading == rows) {  // without gaps: one column
+    rows *= columns;
+    columns = 1;
+  }
   for (int64_t column = 0; column < columns; ++column) {
     char* const begin =
         static_cast<char*>(matrix.data) + static_cast<size_t>(column * matrix.leading) * size;

@@ -47,9 +47,8 @@ void RunKernel(const Kernel& kernel, const Work& work) {
     runner = std::make_unique<BlockRunner>(
         device.memory(), Mix(device.options().seed * 31 + static_cast<uint64_t>(work.slot)));
   }
-  device.memory().Open();
+  work.stream.OpenMemory();
   runner->Run(kernel, work);
-  device.memory().Close();
 }
 
 BlockRunner& Here() { return *BlockRunner::Current(); }

@@ -7,14 +7,25 @@
 #include <cstring>
 
 #include "tests/cuda/software_gpu/access.h"
+#include "tests/cuda/software_gpu/random.h"
 
 namespace muster::software_gpu {
 namespace {
 
-// More of a workspace would cost time and find no more.
-constexpr size_t kSpoiled = 64 << 10;
+// Of a workspace its ends and a piece between them, another one each time, so many bytes of each:
+// all of it would cost time, and find no more before long.
+constexpr size_t kSpoiled = 2 << 10;
+
+void Spoil(const Work& work, const Workspace& workspace, size_t begin) {
+  char* const at = static_cast<char*>(workspace.data) + begin;
+  const size_t bytes = std::min(workspace.bytes - begin, kSpoiled);
+  if (!WriteRange(work, at, bytes)) return;
+  std::memset(Device::Get().memory().Alias(at), 0xff, bytes);
+}
 
 }  // namespace
+
+bool HasNarrowTypes() { return Device::Get().options().compute_major >= 8; }
 
 std::string WrongWorkspace(const Workspace& workspace, size_t alignment) {
   if (workspace.bytes == 0) return "";
@@ -31,9 +42,12 @@ std::string WrongWorkspace(const Workspace& workspace, size_t alignment) {
 }
 
 void SpoilWorkspace(const Work& work, const Workspace& workspace) {
-  const size_t bytes = std::min(workspace.bytes, kSpoiled);
-  if (bytes == 0 || !WriteRange(work, workspace.data, bytes)) return;
-  std::memset(Device::Get().memory().Alias(workspace.data), 0xff, bytes);
+  if (workspace.bytes == 0) return;
+  const size_t last = workspace.bytes - std::min(workspace.bytes, kSpoiled);
+  Spoil(work, workspace, 0);
+  if (last == 0) return;
+  Spoil(work, workspace, Mix(work.segment) % last);
+  Spoil(work, workspace, last);
 }
 
 }  // namespace muster::software_gpu

@@ -20,6 +20,9 @@ Status LibraryCall(const char* call, CallKind kind, Status on_failure,
   return body();
 }
 
+// Whether the card's libraries multiply TF32 and bfloat16.
+bool HasNarrowTypes();
+
 // What a library may write to while it works: everything in it is lost.
 struct Workspace {
   void* data = nullptr;

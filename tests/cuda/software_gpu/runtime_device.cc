@@ -46,6 +46,14 @@ cudaError_t Refuse(cudaError_t error, const std::string& what) {
 
 }  // namespace muster::software_gpu
 
+namespace {
+
+bool IsCard(int card) {
+  return card >= 0 && card < muster::software_gpu::Device::Get().options().devices;
+}
+
+}  // namespace
+
 using muster::software_gpu::CallKind;
 using muster::software_gpu::Device;
 using muster::software_gpu::RuntimeCall;
@@ -64,36 +72,39 @@ cudaError_t cudaPeekAtLastError() {
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  return RuntimeCall("cudaGetDeviceCount", CallKind::kAnywhere, [&] {
+  return RuntimeCall("cudaGetDeviceCount", CallKind::kOfNoCard, [&] {
     *count = Device::Get().options().devices;
     return cudaSuccess;
   });
 }
 
 cudaError_t cudaSetDevice(int device) {
-  return RuntimeCall("cudaSetDevice", CallKind::kAnywhere,
-                     [&] { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; });
+  return RuntimeCall("cudaSetDevice", CallKind::kOfNoCard, [&] {
+    if (!IsCard(device)) return cudaErrorInvalidDevice;
+    Device::CardOfThread() = device;
+    return cudaSuccess;
+  });
 }
 
 cudaError_t cudaInitDevice(int device, unsigned, unsigned) {
-  return RuntimeCall("cudaInitDevice", CallKind::kAnywhere,
-                     [&] { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; });
+  return RuntimeCall("cudaInitDevice", CallKind::kOfNoCard,
+                     [&] { return IsCard(device) ? cudaSuccess : cudaErrorInvalidDevice; });
 }
 
 cudaError_t cudaSetDeviceFlags(unsigned) {
-  return RuntimeCall("cudaSetDeviceFlags", CallKind::kAnywhere, [] { return cudaSuccess; });
+  return RuntimeCall("cudaSetDeviceFlags", CallKind::kOfNoCard, [] { return cudaSuccess; });
 }
 
 cudaError_t cudaGetDevice(int* device) {
-  return RuntimeCall("cudaGetDevice", CallKind::kAnywhere, [&] {
-    *device = 0;
+  return RuntimeCall("cudaGetDevice", CallKind::kOfNoCard, [&] {
+    *device = Device::CardOfThread();
     return cudaSuccess;
   });
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  return RuntimeCall("cudaGetDeviceProperties", CallKind::kAnywhere, [&] {
-    if (device != 0) return cudaErrorInvalidDevice;
+  return RuntimeCall("cudaGetDeviceProperties", CallKind::kOfNoCard, [&] {
+    if (!IsCard(device)) return cudaErrorInvalidDevice;
     const muster::software_gpu::Options& options = Device::Get().options();
     *properties = {};
     std::strncpy(properties->name, "Software GPU", sizeof(properties->name) - 1);
@@ -129,7 +140,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   cudaDeviceProp properties;
   const cudaError_t error = cudaGetDeviceProperties(&properties, device);
   if (error != cudaSuccess) return error;
-  return RuntimeCall("cudaDeviceGetAttribute", CallKind::kAnywhere, [&] {
+  return RuntimeCall("cudaDeviceGetAttribute", CallKind::kOfNoCard, [&] {
     switch (attribute) {
       case cudaDevAttrMultiProcessorCount:
         *value = properties.multiProcessorCount;
@@ -182,22 +193,22 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
 }
 
 cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
-  return RuntimeCall("cudaDeviceGetPCIBusId", CallKind::kAnywhere, [&] {
-    if (device != 0) return cudaErrorInvalidDevice;
+  return RuntimeCall("cudaDeviceGetPCIBusId", CallKind::kOfNoCard, [&] {
+    if (!IsCard(device)) return cudaErrorInvalidDevice;
     fmt::format_to_n(id, length, "0000:00:00.0").out[0] = '\0';
     return cudaSuccess;
   });
 }
 
 cudaError_t cudaDriverGetVersion(int* version) {
-  return RuntimeCall("cudaDriverGetVersion", CallKind::kAnywhere, [&] {
+  return RuntimeCall("cudaDriverGetVersion", CallKind::kOfNoCard, [&] {
     *version = CUDART_VERSION;
     return cudaSuccess;
   });
 }
 
 cudaError_t cudaRuntimeGetVersion(int* version) {
-  return RuntimeCall("cudaRuntimeGetVersion", CallKind::kAnywhere, [&] {
+  return RuntimeCall("cudaRuntimeGetVersion", CallKind::kOfNoCard, [&] {
     *version = CUDART_VERSION;
     return cudaSuccess;
   });
@@ -207,6 +218,19 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   return RuntimeCall("cudaMemGetInfo", CallKind::kAnywhere, [&] {
     *free = Device::Get().memory().free_bytes();
     *total = Device::Get().memory().limit();
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
+  return RuntimeCall("cudaFuncGetAttributes", CallKind::kAnywhere, [&] {
+    *attributes = {};
+    attributes->maxThreadsPerBlock = 1024;
+    if (const auto needs = Device::Get().kernels().Find(kernel)) {
+      attributes->numRegs = needs->registers;
+      attributes->sharedSizeBytes = needs->shared_bytes;
+      if (needs->most_threads > 0) attributes->maxThreadsPerBlock = needs->most_threads;
+    }
     return cudaSuccess;
   });
 }
@@ -245,6 +269,9 @@ const char* cudaGetErrorName(cudaError_t error) {
     MUSTER_NAME(cudaErrorHostMemoryNotRegistered)
     MUSTER_NAME(cudaErrorNotSupported)
     MUSTER_NAME(cudaErrorNotPermitted)
+    MUSTER_NAME(cudaErrorNoKernelImageForDevice)
+    MUSTER_NAME(cudaErrorUnsupportedPtxVersion)
+    MUSTER_NAME(cudaErrorSystemNotReady)
     MUSTER_NAME(cudaErrorUnknown)
 #undef MUSTER_NAME
     default:

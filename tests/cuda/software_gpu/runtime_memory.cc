@@ -4,12 +4,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <string>
 #include <utility>
 
+#include "common/base/error.h"
 #include "tests/cuda/software_gpu/access.h"
 #include "tests/cuda/software_gpu/device.h"
 #include "tests/cuda/software_gpu/violation.h"
@@ -51,6 +53,28 @@ std::string WrongHostMemory(const void* host, size_t bytes, bool written) {
   }
   if (written && region->read_only) return "a copy to host memory that is registered as read-only";
   return "";
+}
+
+// New memory of the host, all ones. Its pages are those of one small file, again and again, until
+// somebody writes to them: a program that allocates megabytes and uses a little pays for that
+// alone.
+void* MapOnes(size_t bytes) {
+  constexpr size_t kOnes = size_t{2} << 20;
+  static const int file = [] {
+    const int made = memfd_create("software_gpu_ones", MFD_CLOEXEC);
+    const std::string ones(kOnes, '\xff');
+    MUSTER_CHECK(made >= 0 && write(made, ones.data(), kOnes) == static_cast<ssize_t>(kOnes));
+    return made;
+  }();
+  constexpr int kWritable = PROT_READ | PROT_WRITE;
+  void* const at = mmap(nullptr, bytes, kWritable, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) return nullptr;
+  for (size_t done = 0; done < bytes; done += kOnes) {
+    void* const part = static_cast<char*>(at) + done;
+    const size_t part_bytes = std::min(kOnes, bytes - done);
+    MUSTER_CHECK(mmap(part, part_bytes, kWritable, MAP_PRIVATE | MAP_FIXED, file, 0) == part);
+  }
+  return at;
 }
 
 std::string WrongDeviceMemory(const void* address, size_t bytes) {
@@ -165,10 +189,8 @@ cudaError_t cudaHostAlloc(void** address, size_t bytes, unsigned) {
   return RuntimeCall("cudaHostAlloc", CallKind::kMakes, [&] {
     *address = nullptr;
     if (bytes == 0) return cudaSuccess;
-    void* const at =
-        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED) return cudaErrorMemoryAllocation;
-    std::memset(at, 0xff, bytes);
+    void* const at = MapOnes(bytes);
+    if (at == nullptr) return cudaErrorMemoryAllocation;
     Device::Get().host().Add(at, {.bytes = bytes, .allocated = true});
     *address = at;
     return cudaSuccess;

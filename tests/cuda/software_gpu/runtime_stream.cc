@@ -135,7 +135,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   return RuntimeCall("cudaEventQuery", CallKind::kAnywhere, [&] {
     const std::shared_ptr<Mark> mark = RecordedMark(event, "cudaEventQuery");
     if (mark == nullptr) return cudaErrorInvalidResourceHandle;
-    if (!mark->IsReached()) return cudaErrorNotReady;
+    if (!mark->Poll()) return cudaErrorNotReady;
     Device::Get().Learn(mark->clock());
     return cudaSuccess;
   });

@@ -32,6 +32,14 @@ bool Mark::Wait(double seconds) {
                            [this] { return reached_; });
 }
 
+bool Mark::Poll() {
+  // Longer than most work takes: the thread that does it is left alone meanwhile.
+  constexpr std::chrono::microseconds kMoment{200};
+  std::unique_lock lock(mutex_);
+  if (!std::exchange(was_polled_, true)) return reached_;
+  return changed_.wait_for(lock, kMoment, [this] { return reached_; });
+}
+
 Stream::Stream(Device& device, int slot, uint64_t first_segment, uint64_t seed, int delay_us)
     : device_(device),
       slot_(slot),
@@ -60,47 +68,84 @@ void Stream::Push(const Clock& known, const char* name, const void* kernel,
   Push({.known = known, .name = name, .kernel = kernel, .work = std::move(work)});
 }
 
+// Where nothing is on its way, the thread is not woken for marks that are reached at once.
 std::shared_ptr<Mark> Stream::PushMark(const Clock& known) {
   auto mark = std::make_shared<Mark>();
+  {
+    const std::lock_guard lock(mutex_);
+    if (IsIdleNow()) {
+      MergeInto(clock_, known);
+      Reach(*mark);
+      return mark;
+    }
+  }
   Push({.known = known, .reach = mark});
   return mark;
 }
 
 void Stream::PushWait(const Clock& known, std::shared_ptr<Mark> mark) {
+  if (mark->IsReached()) {
+    const std::lock_guard lock(mutex_);
+    if (IsIdleNow()) {
+      MergeInto(clock_, known);
+      MergeInto(clock_, mark->clock());
+      return;
+    }
+  }
   Push({.known = known, .wait = std::move(mark)});
 }
 
 bool Stream::IsIdle() {
   const std::lock_guard lock(mutex_);
-  return items_.empty() && !busy_;
+  return IsIdleNow();
+}
+
+void Stream::Reach(Mark& mark) {
+  clock_[static_cast<size_t>(slot_)] = segment_;
+  mark.Reach(clock_);
+}
+
+void Stream::OpenMemory() {
+  if (!std::exchange(memory_is_open_, true)) device_.memory().Open();
+}
+
+// Before anybody can know of what was done: a host that looks at the results faults.
+void Stream::CloseMemory() {
+  if (std::exchange(memory_is_open_, false)) device_.memory().Close();
 }
 
 void Stream::Loop(std::stop_token stop) {
   for (;;) {
-    Item item;
+    std::deque<Item> taken;  // all at once: whoever queues more does not wait for this thread
     {
       std::unique_lock lock(mutex_);
       busy_ = false;
       changed_.wait(lock, [&] { return stop.stop_requested() || !items_.empty(); });
       if (items_.empty()) return;
-      item = std::move(items_.front());
-      items_.pop_front();
+      taken.swap(items_);
       busy_ = true;
     }
-    Do(item);
+    while (!taken.empty()) {
+      Item item = std::move(taken.front());  // goes before the next one begins
+      taken.pop_front();
+      Do(item);
+    }
+    CloseMemory();
   }
 }
 
 void Stream::Do(Item& item) {
   MergeInto(clock_, item.known);
   if (item.wait) {
+    CloseMemory();
     if (!item.wait->Wait(kPatience))
       ReportViolation("a stream waits for an event that never comes");
     MergeInto(clock_, item.wait->clock());
   } else if (item.reach) {
-    clock_[static_cast<size_t>(slot_)] = segment_;
-    item.reach->Reach(clock_);
+    CloseMemory();
+    Reach(*item.reach);
   } else {
+    if (item.kernel == nullptr) CloseMemory();
     device_.AwaitRelease();
     if (device_.failure() != cudaSuccess) return;
     Delay();
@@ -122,6 +167,7 @@ void Stream::Do(Item& item) {
 void Stream::Delay() {
   random_ = Mix(random_);
   if (delay_us_ <= 0 || random_ % 4 != 0) return;
+  CloseMemory();
   std::this_thread::sleep_for(
       std::chrono::microseconds((random_ >> 8) % static_cast<uint64_t>(delay_us_)));
 }

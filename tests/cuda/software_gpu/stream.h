@@ -38,6 +38,9 @@ class Mark {
   void Reach(const Clock& clock);
   bool Wait(double seconds);
   bool IsReached() { return Wait(0); }
+  // IsReached, of somebody who may ask again and again: from the second time on it takes a moment
+  // to say no.
+  bool Poll();
   // What is done when it is reached.
   const Clock& clock() const { return clock_; }
 
@@ -45,6 +48,7 @@ class Mark {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool reached_ = false;
+  bool was_polled_ = false;
   Clock clock_ = {};
 };
 
@@ -71,6 +75,9 @@ class Stream {
 
   // For the work itself: the next number, for a part of a kernel.
   uint64_t NextSegment() { return ++segment_; }
+  // For a kernel: the device's memory can be touched, until what comes next on this stream is no
+  // kernel.
+  void OpenMemory();
   // "kernel Sum at …": the work that had this number. Only while no later work of this stream can
   // begin, or for messages.
   std::string DescribeSegment(uint64_t segment);
@@ -91,16 +98,21 @@ class Stream {
   };
 
   void Push(Item item);
+  bool IsIdleNow() const { return items_.empty() && !busy_; }
   void Loop(std::stop_token stop);
   void Do(Item& item);
+  void Reach(Mark& mark);
   void Delay();
+  void CloseMemory();
 
   Device& device_;
   const int slot_;
   const int delay_us_;
   uint64_t random_;
-  Clock clock_ = {};      // the thread's
-  uint64_t segment_ = 0;  // the thread's
+  bool memory_is_open_ = false;
+  // The thread's while it is busy, else whoever's has the mutex.
+  Clock clock_ = {};
+  uint64_t segment_ = 0;
 
   std::mutex mutex_;
   std::condition_variable changed_;

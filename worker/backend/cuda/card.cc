@@ -1,8 +1,11 @@
 #include "worker/backend/cuda/card.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "common/base/error.h"
+#include "worker/backend/cuda/code.h"
+#include "worker/backend/cuda/lt_product.h"
 #include "worker/backend/cuda/tuner.h"
 
 namespace muster::cuda {
@@ -19,6 +22,17 @@ int Attribute(cudaDeviceAttr attribute, int card) {
   int value = 0;
   Check(cudaDeviceGetAttribute(&value, attribute, card), "be asked what it is");
   return value;
+}
+
+// Variables by which NVIDIA's libraries round otherwise than they are asked to.
+std::string Overrides() {
+  std::string text;
+  for (const char* const name :
+       {"NVIDIA_TF32_OVERRIDE", "CUBLAS_EMULATE_SINGLE_PRECISION", "CUBLAS_EMULATION_STRATEGY"}) {
+    const char* const value = std::getenv(name);
+    if (value != nullptr) text += fmt::format(", {}={}", name, value);
+  }
+  return text;
 }
 
 }  // namespace
@@ -56,6 +70,13 @@ void Card::FindCard() {
   Check(cudaGetDeviceProperties(&properties, card_), "be asked what it is");
   name_ = properties.name;
   architecture_ = fmt::format("sm_{}{}", properties.major, properties.minor);
+  has_tf32_ = properties.major >= 8;
+  if (!HasCode()) {
+    throw Error(ExitCode::kFailure,
+                "this build has no code that {} ({}) runs: it has some for {}; build with "
+                "MUSTER_CUDA_ARCHITECTURES (docs/CUDA.md), or set worker.backend=CPU",
+                name_, architecture_, Architectures());
+  }
   multiprocessors_ = properties.multiProcessorCount;
   most_blocks_ = 8 * multiprocessors_;  // of 256 threads: all that a multiprocessor can hold
   total_bytes_ = properties.totalGlobalMem;
@@ -69,11 +90,15 @@ void Card::MakeLibraries() {
   cublas_ = CublasHandle(cublas);
   Check(cublasSetStream(cublas, stream(Queue::kCompute)), "give cuBLAS its stream");
   Check(cublasSetWorkspace(cublas, workspace_.get(), kWorkspaceBytes), "give cuBLAS its workspace");
-  // Fp32 is never silently TF32: which one is said with each product.
-  Check(cublasSetMathMode(cublas, CUBLAS_DEFAULT_MATH), "set up cuBLAS");
+  // Fp32 is never silently TF32: which one is said with each product. Partial sums of products in
+  // BF16 stay in float, which cuBLAS would by default round to the result's type.
+  constexpr auto kMath = static_cast<cublasMath_t>(
+      CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
+  Check(cublasSetMathMode(cublas, kMath), "set up cuBLAS");
   cublasLtHandle_t cublas_lt{};
   Check(cublasLtCreate(&cublas_lt), "start cuBLASLt");
   cublas_lt_ = CublasLtHandle(cublas_lt);
+  RequireBf16();
   if (options_.convolution == CudaOptions::Convolution::kGemm) return;
   cudnn_ = FindCudnn(stream(Queue::kCompute));
   if (cudnn_ == nullptr && options_.convolution == CudaOptions::Convolution::kCudnn) {
@@ -82,6 +107,28 @@ void Card::MakeLibraries() {
         "worker.convolution=CUDNN, but cuDNN 9 (libcudnn.so.9) is not found; put its folder "
         "on LD_LIBRARY_PATH, or set worker.convolution=GEMM");
   }
+}
+
+// Cards before sm_80 may have none: better said now than by the first product.
+void Card::RequireBf16() const {
+  if (activation_type() != ElementType::kBFloat16) return;
+  constexpr int kSize = 16;
+  const LtProduct product(*this, {.rows = kSize,
+                                  .columns = kSize,
+                                  .inner = kSize,
+                                  .a_type = CUDA_R_16BF,
+                                  .b_type = CUDA_R_16BF,
+                                  .c_type = CUDA_R_16BF,
+                                  .a_row = kSize,
+                                  .b_row = kSize,
+                                  .c_row = kSize,
+                                  .alignment = ProductKind::kMostAlignment});
+  if (!product.Algorithms(1).empty()) return;
+  throw Error(
+      ExitCode::kFailure,
+      "worker.precision=BF16, but cuBLAS multiplies no bfloat16 on {} ({}): expected a card "
+      "of sm_80 or later; set worker.precision=FP32",
+      name_, architecture_);
 }
 
 void Card::Enter() const { Check(cudaSetDevice(card_), "be used"); }
@@ -96,11 +143,13 @@ std::string Card::Arithmetic() const {
   Check(cudaRuntimeGetVersion(&runtime), "be asked for its version");
   Check(cublasGetVersion(cublas_.get(), &cublas), "be asked for its version");
   constexpr const char* kPrecisions[] = {"FP32", "TF32", "BF16"};
-  return fmt::format("{} ({}, {} SMs), CUDA {}, cuBLAS {}.{}.{}, {}, convolutions {}", name_,
-                     architecture_, multiprocessors_, VersionText(runtime), cublas / 10000,
-                     cublas / 100 % 100, cublas % 100,
-                     kPrecisions[static_cast<int>(options_.precision)],
-                     cudnn_ == nullptr ? std::string("GEMM") : "cuDNN " + VersionOf(*cudnn_));
+  const bool tf32 = options_.precision == CudaOptions::Precision::kTf32;
+  return fmt::format(
+      "{} ({}, {} SMs), CUDA {}, cuBLAS {}.{}.{}, {}, convolutions {}{}", name_, architecture_,
+      multiprocessors_, VersionText(runtime), cublas / 10000, cublas / 100 % 100, cublas % 100,
+      tf32 && !has_tf32_ ? "FP32 (this card has no TF32)"
+                         : kPrecisions[static_cast<int>(options_.precision)],
+      cudnn_ == nullptr ? std::string("GEMM") : "cuDNN " + VersionOf(*cudnn_), Overrides());
 }
 
 DeviceMemory Card::Allocate(size_t bytes) {

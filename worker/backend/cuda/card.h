@@ -62,6 +62,7 @@ class Card {
  private:
   void FindCard();
   void MakeLibraries();
+  void RequireBf16() const;
   double limit() const { return options_.memory_fraction * static_cast<double>(total_bytes_); }
   [[noreturn]] void ThrowOutOfMemory(size_t bytes) const;
 
@@ -69,7 +70,7 @@ class Card {
   std::string name_, architecture_;
   int card_ = 0;  // of those that CUDA_VISIBLE_DEVICES leaves
   int multiprocessors_ = 1, most_blocks_ = 1;
-  bool registers_read_only_ = false;
+  bool registers_read_only_ = false, has_tf32_ = true;
   size_t total_bytes_ = 0, allocated_ = 0, most_allocated_ = 0;
   std::array<StreamHandle, 4> streams_;  // by Queue
   DeviceMemory workspace_;

@@ -17,19 +17,48 @@ std::string CardOfThisWorker() {
   return fmt::format("the card of this worker ({})", visible);
 }
 
+// What to do about failures whose names do not say it.
+const char* HintFor(cudaError_t result) {
+  switch (result) {
+    case cudaErrorSystemNotReady:
+      return "; cards that NVSwitch joins need NVIDIA's fabric manager: is nvidia-fabricmanager "
+             "running?";
+    case cudaErrorSystemDriverMismatch:
+      return "; the driver's library and its kernel module are of different versions: start the "
+             "machine anew";
+    case cudaErrorCompatNotSupportedOnDevice:
+      return "; the libraries for forward compatibility (cuda-compat) do not serve this card: "
+             "install a newer driver in their place";
+    case cudaErrorDevicesUnavailable:
+      return "; it is lost, or another process has it for itself (nvidia-smi says the compute "
+             "mode)";
+    case cudaErrorIllegalAddress:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorLaunchFailure:
+      return "; work that was queued before may have failed: CUDA_LAUNCH_BLOCKING=1 shows which";
+    default:
+      return "";
+  }
+}
+
 }  // namespace
 
 void Check(cudaError_t result, const char* what) {
   if (result == cudaSuccess) return;
   (void)cudaGetLastError();  // or the next call would report it again
-  throw Error(ExitCode::kFailure, "{} cannot {}: CUDA says {} ({}, {})", CardOfThisWorker(), what,
-              cudaGetErrorString(result), cudaGetErrorName(result), static_cast<int>(result));
+  throw Error(ExitCode::kFailure, "{} cannot {}: CUDA says {} ({}, {}){}", CardOfThisWorker(), what,
+              cudaGetErrorString(result), cudaGetErrorName(result), static_cast<int>(result),
+              HintFor(result));
 }
 
 void Check(cublasStatus_t result, const char* what) {
   if (result == CUBLAS_STATUS_SUCCESS) return;
-  throw Error(ExitCode::kFailure, "{} cannot {}: cuBLAS says {} ({})", CardOfThisWorker(), what,
-              cublasGetStatusString(result), static_cast<int>(result));
+  // What cuBLAS says when it cannot allocate what it starts with.
+  const bool memory =
+      result == CUBLAS_STATUS_ALLOC_FAILED || result == CUBLAS_STATUS_NOT_INITIALIZED;
+  throw Error(ExitCode::kFailure, "{} cannot {}: cuBLAS says {} ({}){}", CardOfThisWorker(), what,
+              cublasGetStatusString(result), static_cast<int>(result),
+              memory ? "; the card may have no memory left (`muster gpus` shows who has it)" : "");
 }
 
 }  // namespace muster::cuda

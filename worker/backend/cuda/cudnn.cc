@@ -32,10 +32,12 @@ std::optional<CudnnFunctions> FindFunctions() {
 
 }  // namespace
 
-void Check(cudnnStatus_t result, const char* what) {
+void Cudnn::Check(cudnnStatus_t result, const char* what) const {
   if (result == CUDNN_STATUS_SUCCESS) return;
-  throw Error(ExitCode::kFailure, "the card of this worker cannot {}: cuDNN says {}", what,
-              static_cast<int>(result));
+  throw Error(ExitCode::kFailure,
+              "the card of this worker cannot {}: cuDNN says {} ({}); worker.convolution=GEMM does "
+              "without cuDNN",
+              what, functions_.cudnnGetErrorString(result), static_cast<int>(result));
 }
 
 // Delegates, so that the handle goes where the rest fails.

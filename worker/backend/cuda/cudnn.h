@@ -12,6 +12,7 @@ namespace muster::cuda {
   X(cudnnCreate)                                    \
   X(cudnnDestroy)                                   \
   X(cudnnGetVersion)                                \
+  X(cudnnGetErrorString)                            \
   X(cudnnSetStream)                                 \
   X(cudnnCreateTensorDescriptor)                    \
   X(cudnnDestroyTensorDescriptor)                   \
@@ -31,8 +32,6 @@ namespace muster::cuda {
   X(cudnnConvolutionBackwardData)                   \
   X(cudnnConvolutionBackwardFilter)
 
-void Check(cudnnStatus_t result, const char* what);
-
 struct CudnnFunctions {
 // NOLINTNEXTLINE(bugprone-macro-parentheses): a name that is declared cannot be in any
 #define MUSTER_DECLARE(name) decltype(&::name) name = nullptr;
@@ -48,6 +47,8 @@ class Cudnn {
 
   const CudnnFunctions* operator->() const { return &functions_; }
   cudnnHandle_t handle() const { return handle_; }
+  // Throws what cuDNN says, if that is no success. `what` completes "cannot …".
+  void Check(cudnnStatus_t result, const char* what) const;
 
  private:
   explicit Cudnn(const CudnnFunctions& functions) : functions_(functions) {}

@@ -1,10 +1,15 @@
 // Convolutions by cuDNN, channels-last. Its algorithms are those that give the same bits each time;
 // a convolution that they do not do is done otherwise.
 #include <cuda_bf16.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdio>
 
 #include "worker/backend/cuda/convolution.h"
 #include "worker/backend/cuda/convolution_instances.h"
 #include "worker/backend/cuda/cudnn.h"
+#include "worker/backend/cuda/tuner.h"
 
 namespace muster::cuda {
 namespace {
@@ -17,10 +22,10 @@ class Descriptors {
  public:
   // Delegates, so that what is made goes where the rest fails.
   explicit Descriptors(const ConvolutionRequest& request) : Descriptors(*request.card.cudnn()) {
-    Check(cudnn_->cudnnCreateTensorDescriptor(&in), "describe a tensor");
-    Check(cudnn_->cudnnCreateTensorDescriptor(&out), "describe a tensor");
-    Check(cudnn_->cudnnCreateFilterDescriptor(&weights), "describe filters");
-    Check(cudnn_->cudnnCreateConvolutionDescriptor(&convolution), "describe a convolution");
+    cudnn_.Check(cudnn_->cudnnCreateTensorDescriptor(&in), "describe a tensor");
+    cudnn_.Check(cudnn_->cudnnCreateTensorDescriptor(&out), "describe a tensor");
+    cudnn_.Check(cudnn_->cudnnCreateFilterDescriptor(&weights), "describe filters");
+    cudnn_.Check(cudnn_->cudnnCreateConvolutionDescriptor(&convolution), "describe a convolution");
     known = Describe(request);
   }
   ~Descriptors() {
@@ -90,20 +95,59 @@ struct CudnnPass {
 
 constexpr float kOne = 1, kZero = 0;
 
+// The way to go if cuDNN refuses, when it is to convolve, what it took when it was asked for its
+// workspace. None while algorithms are timed: one that is refused is then not chosen.
+template <typename Pass>
+class Otherwise {
+ public:
+  Otherwise(const CudnnPass& pass, std::unique_ptr<Pass> way)
+      : way_(IsTimed(pass) ? nullptr : std::move(way)) {}
+
+  size_t scratch_bytes() const { return way_ == nullptr ? 0 : way_->scratch_bytes(); }
+  // Null: cuDNN has done it, or is to do it. Throws what it says if that is no refusal.
+  Pass* After(const Cudnn& cudnn, cudnnStatus_t status) {
+    const bool refused = CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED;
+    if (way_ == nullptr || !refused) {
+      cudnn.Check(status, "convolve");
+      return nullptr;
+    }
+    fmt::print(stderr, "cuDNN does not do a convolution that it said it would: cuBLAS does it\n");
+    taken_ = true;
+    return way_.get();
+  }
+  Pass* Taken() { return taken_ ? way_.get() : nullptr; }
+
+ private:
+  static bool IsTimed(const CudnnPass& pass) {
+    const Tuner* const tuner = pass.request.card.tuner();
+    return tuner != nullptr && tuner->measures();
+  }
+
+  const std::unique_ptr<Pass> way_;
+  bool taken_ = false;
+};
+
 template <typename T>
 class CudnnForward : public ConvolutionForward {
  public:
   CudnnForward(CudnnPass pass, const TypedWeights<T>& weights)
-      : pass_(std::move(pass)), weights_(weights) {}
-  size_t scratch_bytes() const override { return pass_.workspace_bytes; }
+      : pass_(std::move(pass)),
+        weights_(weights),
+        otherwise_(pass_, MakeGemmForward(pass_.request, weights)) {}
+  size_t scratch_bytes() const override {
+    return std::max(pass_.workspace_bytes, otherwise_.scratch_bytes());
+  }
   void Run(const ForwardArgs& args) override {
+    if (ConvolutionForward* const way = otherwise_.Taken()) return way->Run(args);
     const Descriptors& d = *pass_.convolution;
     const ConvShape& s = pass_.request.shape;
-    Check(pass_.cudnn()->cudnnConvolutionForward(
-              pass_.cudnn().handle(), &kOne, d.in, args.input, d.weights,
-              weights_.Weights(args.weights, args.weights_version), d.convolution, pass_.forward(),
-              args.scratch, pass_.workspace_bytes, &kZero, d.out, args.output),
-          "convolve");
+    const cudnnStatus_t status = pass_.cudnn()->cudnnConvolutionForward(
+        pass_.cudnn().handle(), &kOne, d.in, args.input, d.weights,
+        weights_.Weights(args.weights, args.weights_version), d.convolution, pass_.forward(),
+        args.scratch, pass_.workspace_bytes, &kZero, d.out, args.output);
+    if (ConvolutionForward* const way = otherwise_.After(pass_.cudnn(), status)) {
+      return way->Run(args);
+    }
     AddBias(pass_.request.card.target(), static_cast<T*>(args.output),
             pass_.request.use_bias ? args.bias : nullptr, pass_.request.relu,
             s.batch * s.out_pixels(), s.filters);
@@ -112,23 +156,31 @@ class CudnnForward : public ConvolutionForward {
  private:
   const CudnnPass pass_;
   const TypedWeights<T>& weights_;
+  Otherwise<ConvolutionForward> otherwise_;
 };
 
 template <typename T>
 class CudnnInputGradient : public ConvolutionBackward {
  public:
   CudnnInputGradient(CudnnPass pass, const TypedWeights<T>& weights)
-      : pass_(std::move(pass)), weights_(weights) {}
-  size_t scratch_bytes() const override { return pass_.workspace_bytes; }
+      : pass_(std::move(pass)),
+        weights_(weights),
+        otherwise_(pass_, MakeGemmInputGradient(pass_.request, weights)) {}
+  size_t scratch_bytes() const override {
+    return std::max(pass_.workspace_bytes, otherwise_.scratch_bytes());
+  }
   void Run(const BackwardArgs& args) override {
+    if (ConvolutionBackward* const way = otherwise_.Taken()) return way->Run(args);
     const Descriptors& d = *pass_.convolution;
     const ConvShape& s = pass_.request.shape;
-    Check(pass_.cudnn()->cudnnConvolutionBackwardData(
-              pass_.cudnn().handle(), &kOne, d.weights,
-              weights_.Weights(args.weights, args.weights_version), d.out, args.output_gradient,
-              d.convolution, pass_.input(), args.scratch, pass_.workspace_bytes, &kZero, d.in,
-              args.input_gradient),
-          "convolve");
+    const cudnnStatus_t status = pass_.cudnn()->cudnnConvolutionBackwardData(
+        pass_.cudnn().handle(), &kOne, d.weights,
+        weights_.Weights(args.weights, args.weights_version), d.out, args.output_gradient,
+        d.convolution, pass_.input(), args.scratch, pass_.workspace_bytes, &kZero, d.in,
+        args.input_gradient);
+    if (ConvolutionBackward* const way = otherwise_.After(pass_.cudnn(), status)) {
+      return way->Run(args);
+    }
     if (!pass_.request.after_relu) return;
     MaskByRelu(pass_.request.card.target(), static_cast<T*>(args.input_gradient),
                static_cast<const T*>(args.input), s.batch * s.in_elements());
@@ -137,23 +189,30 @@ class CudnnInputGradient : public ConvolutionBackward {
  private:
   const CudnnPass pass_;
   const TypedWeights<T>& weights_;
+  Otherwise<ConvolutionBackward> otherwise_;
 };
 
+// Of floats.
 class CudnnWeightsGradient : public ConvolutionBackward {
  public:
-  explicit CudnnWeightsGradient(CudnnPass pass) : pass_(std::move(pass)) {}
-  size_t scratch_bytes() const override { return pass_.workspace_bytes; }
+  explicit CudnnWeightsGradient(CudnnPass pass)
+      : pass_(std::move(pass)), otherwise_(pass_, MakeGemmWeightsGradient<float>(pass_.request)) {}
+  size_t scratch_bytes() const override {
+    return std::max(pass_.workspace_bytes, otherwise_.scratch_bytes());
+  }
   void Run(const BackwardArgs& args) override {
+    if (ConvolutionBackward* const way = otherwise_.Taken()) return way->Run(args);
     const Descriptors& d = *pass_.convolution;
-    Check(pass_.cudnn()->cudnnConvolutionBackwardFilter(
-              pass_.cudnn().handle(), &kOne, d.in, args.input, d.out, args.output_gradient,
-              d.convolution, pass_.weights(), args.scratch, pass_.workspace_bytes, &kZero,
-              d.weights, args.weights_gradient),
-          "convolve");
+    const cudnnStatus_t status = pass_.cudnn()->cudnnConvolutionBackwardFilter(
+        pass_.cudnn().handle(), &kOne, d.in, args.input, d.out, args.output_gradient, d.convolution,
+        pass_.weights(), args.scratch, pass_.workspace_bytes, &kZero, d.weights,
+        args.weights_gradient);
+    if (ConvolutionBackward* const way = otherwise_.After(pass_.cudnn(), status)) way->Run(args);
   }
 
  private:
   const CudnnPass pass_;
+  Otherwise<ConvolutionBackward> otherwise_;
 };
 
 }  // namespace

@@ -17,10 +17,11 @@ void Set(cublasLtMatmulDesc_t product, cublasLtMatmulDescAttributes_t attribute,
         "describe a product");
 }
 
-// Without workspaces that are too large, and for addresses that are aligned as ours are.
+// Without workspaces that are too large, for addresses that are aligned as ours are, and without
+// algorithms that add parts up in the result itself, or in its type.
 class Preference {
  public:
-  Preference(uint32_t alignment, bool steady) {
+  explicit Preference(uint32_t alignment) {
     cublasLtMatmulPreference_t preference{};
     Check(cublasLtMatmulPreferenceCreate(&preference), "describe a product");
     preference_ = decltype(preference_)(preference);
@@ -29,10 +30,8 @@ class Preference {
     Prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment);
     Prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment);
     Prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment);
-    if (!steady) return;
-    constexpr uint32_t kSteady =
-        CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
-    Prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, kSteady);
+    constexpr uint32_t kInFloat = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;  // or no parts at all
+    Prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, kInFloat);
   }
   cublasLtMatmulPreference_t get() const { return preference_.get(); }
 
@@ -158,8 +157,8 @@ LtProduct::LtProduct(const Card& card, const ProductKind& kind) : card_(card), k
   c_ = layout(kind.c_type, kind.rows, kind.columns, false, kind.c_row, kind.c_batch);
 }
 
-std::vector<cublasLtMatmulAlgo_t> LtProduct::Algorithms(int most, bool steady) const {
-  const Preference preference(kind_.alignment, steady);
+std::vector<cublasLtMatmulAlgo_t> LtProduct::Algorithms(int most) const {
+  const Preference preference(kind_.alignment);
   std::vector<cublasLtMatmulHeuristicResult_t> guesses(static_cast<size_t>(most));
   int found = 0;
   const cublasStatus_t result = cublasLtMatmulAlgoGetHeuristic(

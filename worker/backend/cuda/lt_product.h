@@ -48,9 +48,9 @@ class LtProduct {
  public:
   LtProduct(const Card& card, const ProductKind& kind);
 
-  // In the order of cublasLt's guesses; none where it has none. `steady`: only those that add up
-  // parts in a fixed order whatever the card is doing besides.
-  std::vector<cublasLtMatmulAlgo_t> Algorithms(int most, bool steady) const;
+  // In the order of cublasLt's guesses; none where it has none. Only those that add up parts in
+  // float, and in a fixed order whatever the card is doing besides.
+  std::vector<cublasLtMatmulAlgo_t> Algorithms(int most) const;
   // Whether it can be done by this one, in the card's workspace.
   bool Takes(const cublasLtMatmulAlgo_t& algorithm) const;
   void Run(const ProductAddresses& at, const cublasLtMatmulAlgo_t& algorithm) const;

@@ -91,7 +91,7 @@ void Multiply(const Card& card, const ProductShape& shape, const Matrix& a, cons
 FusedProduct::FusedProduct(const Card& card, const ProductShape& shape, bool bias, bool relu)
     : card_(card), kind_(FusedKind(card, shape, bias, relu)), product_(card, kind_) {
   if (!bias && !relu) return;
-  const std::vector<cublasLtMatmulAlgo_t> best = product_.Algorithms(1, false);
+  const std::vector<cublasLtMatmulAlgo_t> best = product_.Algorithms(1);
   if (!best.empty()) algorithm_ = best.front();
 }
 

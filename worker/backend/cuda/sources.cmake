@@ -1,6 +1,6 @@
 # The backend's sources, for the plugin (nvcc) and for the software GPU of the tests (g++).
 set(MUSTER_CUDA_FOLDER ${CMAKE_CURRENT_LIST_DIR})
-set(MUSTER_CUDA_KERNELS batch_norm.cu column_sums.cu depthwise.cu dropout.cu elementwise.cu im2col.cu images.cu
+set(MUSTER_CUDA_KERNELS batch_norm.cu code.cu column_sums.cu depthwise.cu dropout.cu elementwise.cu im2col.cu images.cu
     loss.cu lrn.cu pool.cu rows.cu softmax.cu)
 set(MUSTER_CUDA_SOURCES await.cc batch_norm.cc card.cc check.cc conv2d.cc cuda_backend.cc dense.cc
     depthwise.cc dropout.cc elementwise.cc gemm_convolution.cc host_copies.cc images.cc losses.cc lt_product.cc

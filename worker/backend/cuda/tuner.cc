@@ -144,7 +144,7 @@ void Tuner::ChooseProduct(const ProductKind& kind, const ProductAddresses& at,
                           const std::function<void()>& by_shape) {
   const LtProduct product(card_, kind);
   std::vector<Candidate> candidates{{kByShape, by_shape}};
-  for (const cublasLtMatmulAlgo_t& algorithm : product.Algorithms(kMostAlgorithms, true)) {
+  for (const cublasLtMatmulAlgo_t& algorithm : product.Algorithms(kMostAlgorithms)) {
     candidates.push_back(
         {TextOf(algorithm), [&product, &at, algorithm] { product.Run(at, algorithm); }});
   }

@@ -1,0 +1,13 @@
+# Which cards the CUDA backend is compiled for with MUSTER_CUDA_ARCHITECTURES=all: what nvcc of a version
+# offers is not to be seen where only one version is installed. cmake -P FILE
+include(${CMAKE_CURRENT_LIST_DIR}/../../../cmake/CudaArchitectures.cmake)
+function(expect version)
+  muster_cuda_architectures(got ${version})
+  if(NOT got STREQUAL ARGN)
+    message(FATAL_ERROR "nvcc ${version}: expected ${ARGN}, got ${got}")
+  endif()
+endfunction()
+expect(12.0.140 61-real 70-real 75-real 80-real 86-real 89-real 90-real 90-virtual)
+expect(12.7 61-real 70-real 75-real 80-real 86-real 89-real 90-real 90-virtual)
+expect(12.8.93 61-real 70-real 75-real 80-real 86-real 89-real 90-real 100-real 120-real 90-virtual)
+expect(13.0.88 75-real 80-real 86-real 89-real 90-real 100-real 120-real 90-virtual)

@@ -1,0 +1,40 @@
+#include "worker/backend/cuda/code.h"
+#include "worker/backend/cuda/launch.h"
+
+namespace muster::cuda {
+namespace {
+
+// All kernels are compiled for the same cards; this one stands for them.
+__global__ void AnyKernel() {}
+
+}  // namespace
+
+bool HasCode() {
+  cudaFuncAttributes attributes{};
+  const cudaError_t result =
+      cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&AnyKernel));
+  switch (result) {
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorInvalidDeviceFunction:
+    case cudaErrorUnsupportedPtxVersion:  // made by a newer toolkit than the driver knows
+      (void)cudaGetLastError();
+      return false;
+    default:
+      Check(result, "be asked for its kernels");
+      return true;
+  }
+}
+
+std::string Architectures() {
+#ifdef __CUDA_ARCH_LIST__
+  std::string text;
+  for (const int architecture : {__CUDA_ARCH_LIST__}) {
+    text += (text.empty() ? "sm_" : ", sm_") + std::to_string(architecture / 10);
+  }
+  return text + " and what their code serves";
+#else
+  return "no card at all";
+#endif
+}
+
+}  // namespace muster::cuda
