@@ -167,20 +167,14 @@ void Reporter::WriteUnwritten() {
   Warning(metrics_trouble_ + "; the run goes on, and it will be tried again");
 }
 
-void Reporter::SaveMetricsTo(const std::string& folder) {
+void Reporter::SaveMetricsTo(const std::string& folder, const SavedFor& run) {
   if (metrics_trouble_.empty() || folder.empty()) return;
   const std::string path = folder + "/metrics.jsonl";
-  std::string text(static_cast<size_t>(metrics_bytes_), '\0'), first;
+  std::string text(static_cast<size_t>(metrics_bytes_), '\0');
   std::ifstream(metrics_path_).read(text.data(), metrics_bytes_);
   text += unwritten_;
-  std::error_code ignored;  // the write says what is wrong
-  std::filesystem::create_directories(folder, ignored);
-  // A line has its time: no two runs have the same one.
-  if (std::getline(std::ifstream(path), first) && !text.starts_with(first + "\n")) {
-    metrics_trouble_ += "; " + path + ": is there already, of another run";
-    return;
-  }
   try {
+    MarkSavedFor(folder, run);
     WriteFileAtomically(path, text);
     metrics_trouble_ += "; all of it is in " + path;
   } catch (const Error& error) {

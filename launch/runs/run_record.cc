@@ -140,7 +140,7 @@ void ReadMetrics(const std::string& path, RunRecord& run) {
 
 // Of a run without a last line: a full disk may have kept that away.
 void ReadElsewhere(RunRecord& run) {
-  const std::string metrics = MetricsElsewhere(run.dir, SavePlaceOf(run.dir));
+  const std::string metrics = MetricsElsewhere(SavePlaceOf(run.dir));
   if (metrics.empty()) return;
   RunRecord whole{.dir = run.dir, .name = run.name, .metrics_elsewhere = metrics};
   ReadMetrics(metrics, whole);

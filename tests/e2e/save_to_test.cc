@@ -197,7 +197,7 @@ TEST_F(SaveToTest, TheCheckpointsOfAnEarlierRunAreNotTaken) {
   const auto model = Slurp(Path("small/run/model.safetensors"));
   const Outcome refused = GoOn("small/run", {"--save-to", Path("other")});
   EXPECT_EQ(refused.exit_code, 3) << refused.log;
-  EXPECT_THAT(refused.log, HasSubstr("where those of another run are"));
+  EXPECT_THAT(refused.log, HasSubstr("has files of another run"));
   EXPECT_EQ(Slurp(Path("small/run/model.safetensors")), model);
 }
 
