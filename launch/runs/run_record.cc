@@ -233,6 +233,11 @@ std::vector<RunRecord> FindRuns(const std::string& dir) {
     runs.push_back(ReadRun(path));
     if (path != dir) runs.back().name = fs::path(path).lexically_relative(dir);
   }
+  for (const std::string& path : RunsOfSeriesElsewhere(found)) {
+    if (std::ranges::find(found, path) != found.end()) continue;
+    runs.push_back(ReadRun(path));
+    runs.back().name = path;
+  }
   std::ranges::sort(runs, {}, [](const RunRecord& run) { return std::pair(run.began, run.name); });
   return runs;
 }

@@ -2,13 +2,16 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/run_mark.h"
 #include "common/checkpoint/saved_for.h"
+#include "launch/runs/run_record.h"
 
 namespace muster {
 namespace {
@@ -73,6 +76,28 @@ std::string WhoseElsewhere(const SavePlace& place) {
   const bool is_copy = mark && mark->run_id == RunIdOf(place.run_dir);
   if (!is_copy) return "another run";
   return fmt::format("the run in {}, of which {} is a copy", mark->run_dir, place.run_dir);
+}
+
+std::vector<std::string> RunsOfSeriesElsewhere(const std::vector<std::string>& runs) {
+  const auto is_seed = [](const fs::path& path) {
+    return path.filename().string().starts_with("seed-");
+  };
+  std::set<fs::path> places;
+  for (const std::string& run : runs) {
+    const fs::path dir = fs::path(run).lexically_normal();
+    const fs::path saved = is_seed(dir) ? SavePlaceOf(run).folder : "";
+    if (saved.filename() == dir.filename()) places.insert(saved.parent_path());
+  }
+  std::vector<std::string> found;
+  std::error_code error;
+  for (const fs::path& place : places) {
+    for (fs::directory_iterator at(place, error), end; !error && at != end; at.increment(error)) {
+      const std::string dir = at->path();
+      if (is_seed(dir) && IsRunDir(dir) && !SavedForIn(dir)) found.push_back(dir);
+    }
+  }
+  std::ranges::sort(found, {}, [](const std::string& dir) { return std::pair(dir.size(), dir); });
+  return found;
 }
 
 std::string IfGone(const SavePlace& place) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace muster {
 
@@ -33,6 +34,11 @@ std::string MetricsElsewhere(const SavePlace& place);
 // Whose things are in the folder, if they are not the run's: "another run", or the one that this
 // one is a copy of. "" if they are its own, or nothing is there.
 std::string WhoseElsewhere(const SavePlace& place);
+
+// The directories of runs of a series (--repeat) that are in its checkpoint.save_to altogether,
+// since its own directory had no room for them any more; in the order of their seeds. `runs`:
+// directories of runs, of any.
+std::vector<std::string> RunsOfSeriesElsewhere(const std::vector<std::string>& runs);
 
 // What to add to a text that says that something is missing: that the folder is not there, or keeps
 // nothing of this run. "" if it does, or none is set.

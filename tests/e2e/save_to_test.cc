@@ -276,6 +276,11 @@ TEST_F(SaveToTest, ASeriesGoesOnOnAFullDisk) {
   for (const char* const seed : {"seed-1", "seed-2", "seed-3"}) {
     EXPECT_TRUE(fs::exists(Path("other") / seed / "model.safetensors")) << seed;
   }
+  // The last one had no room at all.
+  EXPECT_TRUE(fs::exists(Path("other/seed-3/config.txtpb")));
+  const Outcome runs = Muster({"runs", Path("small/runs"), "--json"});
+  EXPECT_EQ(nlohmann::json::parse(runs.log).size(), 3u) << runs.log;
+  EXPECT_THAT(GoOn("small/runs").log, HasSubstr("is a series of runs"));
 }
 
 }  // namespace
