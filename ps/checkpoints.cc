@@ -3,15 +3,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "common/base/log.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/resumable_config.h"
 #include "common/trace/trace.h"
-#include "ps/checkpoint/run_id.h"
 #include "ps/checkpoint_arenas.h"
 #include "ps/utc_now.h"
 
@@ -25,25 +22,24 @@ constexpr double kSlowSeconds = 1;  // of a write: worth a word
 
 }  // namespace
 
-Checkpoints::Checkpoints(const config::Config& config, Variables& variables, ThreadPool& pool,
-                         Reporter& reporter, const ResumePoint* resume, Describe describe,
-                         AwaitBest await_best)
+Checkpoints::Checkpoints(const config::Config& config, const SavedFor& run, Variables& variables,
+                         ThreadPool& pool, Reporter& reporter, const ResumePoint* resume,
+                         Describe describe, AwaitBest await_best)
     : settings_(config.checkpoint()),
-      run_dir_(config.run().dir()),
+      run_(run),
+      run_dir_(run.run_dir),
       variables_(variables),
       pool_(pool),
       reporter_(reporter),
       describe_(std::move(describe)),
       await_best_(std::move(await_best)) {
   if (resume != nullptr) {
-    run_id_ = resume->state().run_id();
     generation_ = resume->next_generation;
     kept_ = resume->kept;
     newest_ = resume->checkpoint.name;
     newest_in_ = resume->checkpoint.reader->folder();
   }
   if (run_dir_.empty() || settings_.keep_last() == 0) return;
-  if (run_id_.empty()) run_id_ = NewRunId();
   config_text_ = FrozenConfigText(config);
   const std::vector<std::string> arenas = CheckpointArenaNames(variables);
   tensors_ = CheckpointTensors(variables.layout(), arenas);
@@ -143,7 +139,7 @@ void Checkpoints::Take(const std::string& into) {
     return;
   }
   last_taken_ = Clock::now();
-  state.set_run_id(run_id_);
+  state.set_run_id(run_.run_id);
   state.set_config(config_text_);
   state.set_generation(generation_);
   state.set_time(UtcNow());
@@ -159,7 +155,7 @@ void Checkpoints::Take(const std::string& into) {
               .name = name,
               .state = std::move(state),
               .tensors = tensors_,
-              .await_best = [this, best_step] { await_best_(best_step); },
+              .prepare = [this, into, best_step] { Prepare(into, best_step); },
               // On a full disk nothing can be made sure of them.
               .metrics_fd = into == run_dir_ ? reporter_.metrics_fd() : -1};
   const std::vector<std::span<float>> arenas = CheckpointArenas(variables_, name.step);
@@ -179,6 +175,11 @@ void Checkpoints::Take(const std::string& into) {
       };
     });
   }
+}
+
+void Checkpoints::Prepare(const std::string& into, int64_t best_step) const {
+  await_best_(best_step);
+  if (into != run_dir_) MarkSavedFor(into, run_);
 }
 
 void Checkpoints::Copied() {
@@ -229,10 +230,7 @@ void Checkpoints::NoteFailure(const std::string& trouble) {
                     newest_ ? "the one before is kept" : "nothing of it is kept yet"));
   }
   const bool elsewhere = !settings_.save_to().empty() && current_.run_dir != settings_.save_to();
-  if (!is_last_ || !elsewhere) return;
-  std::error_code ignored;  // the write says what is wrong
-  std::filesystem::create_directories(settings_.save_to(), ignored);
-  Take(settings_.save_to());
+  if (is_last_ && elsewhere) Take(settings_.save_to());
 }
 
 std::optional<double> Checkpoints::AccuracyOf(int64_t step) const {

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/checkpoint/saved_for.h"
 #include "common/plan/step_plan.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/config.pb.h"
@@ -46,8 +47,8 @@ class Checkpoints {
 
   // All outlive this. Without run.dir, or with checkpoint.keep_last of 0, there are none. `resume`:
   // where the run goes on from, or null.
-  Checkpoints(const config::Config& config, Variables& variables, ThreadPool& pool,
-              Reporter& reporter, const ResumePoint* resume, Describe describe,
+  Checkpoints(const config::Config& config, const SavedFor& run, Variables& variables,
+              ThreadPool& pool, Reporter& reporter, const ResumePoint* resume, Describe describe,
               AwaitBest await_best);
   ~Checkpoints();
 
@@ -78,6 +79,7 @@ class Checkpoints {
  private:
   bool IsDue(const StepPlan& plan, int64_t step) const;
   void Take(const std::string& into);
+  void Prepare(const std::string& into, int64_t best_step) const;
   void Copied();
   void Written(const std::string& trouble);
   void NoteFailure(const std::string& trouble);
@@ -85,14 +87,15 @@ class Checkpoints {
   void LeaveOut(int64_t step);
 
   const config::Checkpoint settings_;
-  const std::string run_dir_;
+  const SavedFor& run_;
+  const std::string& run_dir_;
   Variables& variables_;
   ThreadPool& pool_;
   Reporter& reporter_;
   const Describe describe_;
   const AwaitBest await_best_;
 
-  std::string run_id_, config_text_;
+  std::string config_text_;
   int64_t generation_ = 1;
   std::vector<KeptCheckpoint> kept_;    // oldest first
   std::shared_ptr<TensorImage> image_;  // null: no checkpoints are wanted

@@ -8,6 +8,7 @@
 #include "common/config/chunk_bytes.h"
 #include "common/config/config.h"
 #include "common/trace/trace.h"
+#include "ps/checkpoint/run_id.h"
 #include "ps/checkpoint_arenas.h"
 #include "ps/choose_kernels.h"
 #include "ps/initial_weights.h"
@@ -24,6 +25,8 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
       reporter_(reporter),
       failure_(failure),
       evaluate_only_(evaluate_only),
+      run_{.run_id = resume != nullptr ? resume->state().run_id() : NewRunId(),
+           .run_dir = config.run().dir()},
       nonfinite_(config.run(), members, reporter, failure),
       variables_(graph.layout(),
                  {.state_arenas = static_cast<size_t>(OptimizerState(config.optimizer())),
@@ -47,12 +50,12 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
       evaluator_(config.evaluation(), config.run().dir(), graph.classes(),
                  config.tensorboard().enabled() ? config.tensorboard().images() : 0),
       decisions_(config),
-      saver_(config, graph, variables_, progress_, evaluate_only),
+      saver_(config, run_, graph, variables_, progress_, evaluate_only),
       board_(config, graph, files_),
       watch_(config.run().dir(), members, progress_, reporter, files_),
       deadlines_(config.deadlines()),
       checkpoints_(
-          config, variables_, pool_, reporter, resume, [this] { return Describe(); },
+          config, run_, variables_, pool_, reporter, resume, [this] { return Describe(); },
           [this](int64_t step) {
             saver_.writer().AwaitBest(step);
             board_.AwaitWritten();  // what is before it is not written again
@@ -68,7 +71,7 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
   progress_.Restore(resumed_->progress());
   decisions_.Restore(resumed_->decisions());
   saver_.Restore(*resume);
-  for (const std::string& text : {saver_.lost(), saver_.mended()}) {
+  for (const std::string& text : {saver_.lost(), saver_.damaged()}) {
     if (!text.empty()) reporter.Warning(text);
   }
   nonfinite_.Restore(resumed_->skipped_in_a_row());

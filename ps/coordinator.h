@@ -110,6 +110,7 @@ class Coordinator {
   // W(step()) is the newest version that is whole.
   int64_t step() const { return step_; }
   uint64_t weights_hash() const { return variables_.HashWeights(step_); }
+  const SavedFor& run() const { return run_; }
   const Progress& progress() const { return progress_; }
   const MemberChanges& changes() const { return changes_; }
   const Shares& shares() const { return shares_; }
@@ -198,6 +199,7 @@ class Coordinator {
   Reporter& reporter_;
   FirstFailure& failure_;
   const bool evaluate_only_;
+  const SavedFor run_;  // what tells it from others
   NonfinitePolicy nonfinite_;
 
   Variables variables_;

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
+#include <vector>
 
 #include "common/base/arena.h"
 #include "common/base/error.h"
 #include "common/base/file_kind.h"
+#include "common/base/join.h"
 #include "common/base/log.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/model/load_weights.h"
@@ -16,6 +19,25 @@
 #include "ps/checkpoint_arenas.h"
 
 namespace muster {
+namespace {
+
+// best.safetensors in a folder: of which step it is, or what is wrong with it.
+struct BestFile {
+  std::string path;
+  std::optional<int64_t> step;
+  std::string damage;
+};
+
+BestFile BestFileIn(const std::string& folder) {
+  BestFile file{.path = folder + "/best.safetensors"};
+  std::error_code ignored;
+  if (!std::filesystem::exists(file.path, ignored)) return file;
+  file.damage = DamageOf(file.path);
+  if (file.damage.empty()) file.step = StepOf(SafetensorsReader(file.path).header().metadata);
+  return file;
+}
+
+}  // namespace
 
 void ModelSaver::OnEvaluated(int64_t step) {
   if (!writes() || progress_.best_step() != step) return;
@@ -36,26 +58,34 @@ void ModelSaver::Restore(const ResumePoint& resume) {
                  .test_accuracy = kept.best_accuracy()};
   const checkpoint::Evaluated& last = kept.last_evaluation();
   if (last.step() == best.step) best.test_loss = last.loss();
-  const std::optional<int64_t> there = writer_.StepOfBest();
-  if (there == best.step) return writer_.KeepBest(best);
-  if (there && *there > best.step) return;  // a later one was better, and will be made again
-  const std::string &dir = config_.run().dir(), file = dir + "/best.safetensors";
-  std::error_code ignored;
-  const std::string damage = !there && std::filesystem::exists(file, ignored) ? DamageOf(file) : "";
-  if (WriteBestAgain(resume, best)) {
-    if (!damage.empty()) mended_ = damage + "; it is written again";
+  const std::string &dir = config_.run().dir(), &save_to = config_.checkpoint().save_to();
+  const BestFile here = BestFileIn(dir);
+  const BestFile there = KeepsThingsOf(dir, save_to) ? BestFileIn(save_to) : BestFile{};
+  std::vector<std::string> damage;
+  for (const std::string& one : {here.damage, there.damage}) {
+    if (!one.empty()) damage.push_back(one);
+  }
+  damaged_ = Join(damage, "; ");
+  if (here.step == best.step) return writer_.KeepBest(best);
+  if (std::max(here.step, there.step) > best.step) {
+    return;  // a later one was better, and will be made again
+  }
+  if (WriteBestAgain(resume, best, there.step == best.step ? there.path : "")) {
+    if (!damaged_.empty()) damaged_ += "; it is written again in " + dir;
     return;
   }
   lost_ = fmt::format(
       "{}: the weights of the best evaluation, at step {} ({:.2f} %), are in no "
       "file and in no checkpoint that is left; the run can be repeated with the same bits: muster "
       "launch {}",
-      damage.empty() ? file : damage, best.step, 100 * kept.best_accuracy(),
+      damaged_.empty() ? here.path : damaged_, best.step, 100 * kept.best_accuracy(),
       ShellWord(dir + "/config.txtpb"));
+  damaged_.clear();
   LogWarning("{}", lost_);
 }
 
-bool ModelSaver::WriteBestAgain(const ResumePoint& resume, const ModelInfo& best) {
+bool ModelSaver::WriteBestAgain(const ResumePoint& resume, const ModelInfo& best,
+                                const std::string& saved) {
   const auto try_to = [&](const auto& write) {
     try {
       write();
@@ -65,11 +95,7 @@ bool ModelSaver::WriteBestAgain(const ResumePoint& resume, const ModelInfo& best
       return false;
     }
   };
-  const std::string& save_to = config_.checkpoint().save_to();
-  if (!save_to.empty() && writer_.StepOfBest(save_to) == best.step &&
-      try_to([&] { WriteBestOf(SafetensorsReader(save_to + "/best.safetensors"), best); })) {
-    return true;
-  }
+  if (!saved.empty() && try_to([&] { WriteBestOf(SafetensorsReader(saved), best); })) return true;
   // Any checkpoint of that step has them, whether they had been evaluated by then or not.
   if (resume.state().step() == best.step) {
     WriteBestOf(*resume.checkpoint.reader, best);

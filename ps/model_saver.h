@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "common/checkpoint/saved_for.h"
 #include "common/tensors/safetensors_reader.h"
 #include "ps/checkpoint/resume.h"
 #include "ps/model_writer.h"
@@ -24,14 +25,14 @@ namespace muster {
 class ModelSaver {
  public:
   // All outlive this.
-  ModelSaver(const config::Config& config, const Graph& graph, const Variables& variables,
-             const Progress& progress, bool evaluate_only)
+  ModelSaver(const config::Config& config, const SavedFor& run, const Graph& graph,
+             const Variables& variables, const Progress& progress, bool evaluate_only)
       : config_(config),
         graph_(graph),
         variables_(variables),
         progress_(progress),
         evaluate_only_(evaluate_only),
-        writer_(config, graph) {}
+        writer_(config, run, graph) {}
 
   // An evaluation of W(step) has ended, the last one of `progress`. If it is the best one, its
   // weights are copied, here in the loop: the workers compute the next step meanwhile, and the
@@ -43,8 +44,8 @@ class ModelSaver {
   // What is to be said of the best weights so far, if a run that was resumed has them nowhere; ""
   // if it has, or a later evaluation was better.
   const std::string& lost() const { return lost_; }
-  // What Restore has mended; or "".
-  const std::string& mended() const { return mended_; }
+  // What Restore has found damaged, and what has become of it; or "".
+  const std::string& damaged() const { return damaged_; }
   // The run is over, and W(step) is what it reached. Nothing is updated any more.
   void SaveLast(int64_t step);
 
@@ -54,7 +55,7 @@ class ModelSaver {
 
  private:
   ModelInfo InfoOf(int64_t step, bool average) const;
-  bool WriteBestAgain(const ResumePoint& resume, const ModelInfo& info);
+  bool WriteBestAgain(const ResumePoint& resume, const ModelInfo& info, const std::string& saved);
   void WriteBestOf(const CheckpointReader& reader, ModelInfo info);
   void WriteBestOf(const SafetensorsReader& file, ModelInfo info);
 
@@ -63,7 +64,7 @@ class ModelSaver {
   const Variables& variables_;
   const Progress& progress_;
   const bool evaluate_only_;
-  std::string lost_, mended_;
+  std::string lost_, damaged_;
   ModelWriter writer_;
 };
 

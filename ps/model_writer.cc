@@ -11,10 +11,7 @@
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/resource_limits.h"
-#include "common/checkpoint/run_mark.h"
-#include "common/model/whole_file.h"
 #include "common/model/write_model.h"
-#include "common/tensors/safetensors_reader.h"
 #include "ps/variables.h"
 
 namespace muster {
@@ -36,24 +33,10 @@ size_t Rank(const events::Summary::Model& model) {
   return static_cast<size_t>(std::ranges::find(kOrder, NameOf(model)) - kOrder.begin());
 }
 
-// The metadata of a file of weights that a run in this directory has left; nothing of another's.
-std::optional<Metadata> MetadataOfRun(const std::string& run_dir, const std::string& path) {
-  Metadata metadata = SafetensorsReader(path).header().metadata;
-  // A run's directory may have another name by now.
-  const std::string own = RunIdOf(run_dir), there = RunIdOf(fs::path(path).parent_path());
-  if (!own.empty() && !there.empty()) {
-    if (own != there) return std::nullopt;
-    return metadata;
-  }
-  const std::optional<config::Config> config = ConfigOf(metadata, path);
-  if (!config || config->run().dir() != run_dir) return std::nullopt;
-  return metadata;
-}
-
 }  // namespace
 
-ModelWriter::ModelWriter(const config::Config& config, const Graph& graph)
-    : config_(config), graph_(graph) {}
+ModelWriter::ModelWriter(const config::Config& config, const SavedFor& run, const Graph& graph)
+    : config_(config), run_(run), graph_(graph) {}
 
 Arena ModelWriter::TakeArena() {
   const std::lock_guard lock(mutex_);
@@ -84,22 +67,6 @@ void ModelWriter::WriteBest(std::span<const float> weights, const ModelInfo& inf
   std::memcpy(copy.floats().data(), weights.data(), weights.size_bytes());
   const std::span<const float> copied = copy.floats();
   Add({.name = kBest, .weights = copied, .info = info, .copy = std::move(copy)});
-}
-
-std::optional<int64_t> ModelWriter::StepOfBest(const std::string& folder) const {
-  const std::string path = folder + "/" + kBest;
-  std::error_code ignored;
-  if (!fs::exists(path, ignored)) return std::nullopt;
-  try {
-    RequireWhole(SafetensorsReader(path));
-    // A run's directory may have another name by now.
-    if (folder == config_.run().dir()) return StepOf(SafetensorsReader(path).header().metadata);
-    const std::optional<Metadata> metadata = MetadataOfRun(config_.run().dir(), path);
-    return metadata ? StepOf(*metadata) : std::nullopt;
-  } catch (const Error& error) {
-    LogWarning("{}", error.what());
-    return std::nullopt;
-  }
 }
 
 void ModelWriter::KeepBest(const ModelInfo& info) {
@@ -209,17 +176,13 @@ ModelWriter::Written ModelWriter::WriteElsewhere(Job& job, const std::string& tr
   LogWarning("{}", trouble);
   const std::string& folder = config_.checkpoint().save_to();
   const std::string path = folder + "/" + job.name;
-  std::error_code ignored;  // the write says what is wrong
-  fs::create_directories(folder, ignored);
   std::string other;
   try {
-    if (fs::exists(path, ignored) && !MetadataOfRun(config_.run().dir(), path)) {
-      other = path + ": is there already, of another run: choose another --save-to";
-    }
-  } catch (const Error& error) {  // what is damaged may be anybody's
-    other = fmt::format("{}: choose another --save-to", error.what());
+    MarkSavedFor(folder, run_);
+    other = WriteTo(folder, job);
+  } catch (const Error& error) {
+    other = error.what();
   }
-  if (other.empty()) other = WriteTo(folder, job);
   return {.file = path, .trouble = other.empty() ? "" : trouble + "; " + other};
 }
 

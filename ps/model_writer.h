@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "common/base/arena.h"
+#include "common/checkpoint/saved_for.h"
 #include "common/graph/graph.h"
 #include "common/model/model_metadata.h"
 #include "proto/config.pb.h"
@@ -27,8 +28,8 @@ namespace muster {
 
 class ModelWriter {
  public:
-  // With an empty run.dir nothing is ever written. Both outlive this.
-  ModelWriter(const config::Config& config, const Graph& graph);
+  // With an empty run.dir nothing is ever written. All outlive this.
+  ModelWriter(const config::Config& config, const SavedFor& run, const Graph& graph);
 
   bool writes() const { return !config_.run().dir().empty(); }
 
@@ -39,11 +40,7 @@ class ModelWriter {
   // Also tries once more what could not be written before.
   void WriteLast(const std::string& file, std::span<const float> weights, const ModelInfo& info);
 
-  // A run that goes on: of which step the file of the best weights is in the run directory, or in
-  // `folder`; nothing if there is none of this run that is whole.
-  std::optional<int64_t> StepOfBest() const { return StepOfBest(config_.run().dir()); }
-  std::optional<int64_t> StepOfBest(const std::string& folder) const;
-  // They are the best so far, and stay.
+  // A run that goes on: those in the run directory are the best so far, and stay.
   void KeepBest(const ModelInfo& info);
 
   // Waits a little; true when nothing is left to be written.
@@ -84,6 +81,7 @@ class ModelWriter {
   Arena TakeArena();
 
   const config::Config& config_;
+  const SavedFor& run_;
   const Graph& graph_;
 
   mutable std::mutex mutex_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/base/job_failure.h"
+#include "common/checkpoint/saved_for.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/events.pb.h"
 #include "ps/event_pipe.h"
@@ -57,7 +58,7 @@ class Reporter {
   int metrics_fd() const { return metrics_fd_; }
   // The run is over, and lines of metrics.jsonl are not on the disk: all of them go into this
   // folder. metrics_trouble says where they are then, or why they are nowhere.
-  void SaveMetricsTo(const std::string& folder);
+  void SaveMetricsTo(const std::string& folder, const SavedFor& run);
   // Why lines of metrics.jsonl are not on the disk; "" if all of them are.
   const std::string& metrics_trouble() const { return metrics_trouble_; }
 

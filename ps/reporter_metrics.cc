@@ -86,10 +86,10 @@ std::string Reporter::AllLines() const {
   return text + unwritten_;
 }
 
-void Reporter::SaveMetricsTo(const std::string& folder) {
+void Reporter::SaveMetricsTo(const std::string& folder, const SavedFor& run) {
   if (metrics_trouble_.empty() || folder.empty()) return;
   const std::string path = folder + "/metrics.jsonl";
-  std::string text = ReadFileIfThere(metrics_path_), first;
+  std::string text = ReadFileIfThere(metrics_path_);
   if (std::ssize(text) < metrics_bytes_) {
     metrics_trouble_ += fmt::format("; expected {} bytes in it to put into {}, found {}",
                                     metrics_bytes_, path, text.size());
@@ -97,14 +97,8 @@ void Reporter::SaveMetricsTo(const std::string& folder) {
   }
   text.resize(static_cast<size_t>(metrics_bytes_));
   text += unwritten_;
-  std::error_code ignored;  // the write says what is wrong
-  std::filesystem::create_directories(folder, ignored);
-  // A line has its time: no two runs have the same one.
-  if (std::getline(std::ifstream(path), first) && !text.starts_with(first + "\n")) {
-    metrics_trouble_ += "; " + path + ": is there already, of another run";
-    return;
-  }
   try {
+    MarkSavedFor(folder, run);
     WriteFileAtomically(path, text);
     metrics_trouble_ += "; all of it is in " + path;
   } catch (const Error& error) {

@@ -56,7 +56,7 @@ void Server::EndFailed() {
   // A run that never began leaves no line: its directory can be used again.
   if (coordinator_.has_begun()) {
     reporter_.Metrics(summary);
-    reporter_.SaveMetricsTo(config_.checkpoint().save_to());
+    reporter_.SaveMetricsTo(config_.checkpoint().save_to(), coordinator_.run());
   }
   coordinator_.End(summary);
   AddSaved(lost, summary);
@@ -72,7 +72,7 @@ ServerResult Server::EndCompleted() {
                       .dropped_messages = dropped_.count()};
   events::Summary summary = SummaryOf(events::Summary::COMPLETED);
   reporter_.Metrics(summary);
-  reporter_.SaveMetricsTo(config_.checkpoint().save_to());
+  reporter_.SaveMetricsTo(config_.checkpoint().save_to(), coordinator_.run());
   coordinator_.End(summary);
   AddSaved(lost, summary);
   reporter_.Summary(summary);

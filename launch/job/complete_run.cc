@@ -8,10 +8,13 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "common/base/join.h"
 #include "common/checkpoint/early_stop.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/resumable_config.h"
+#include "common/checkpoint/saved_for.h"
 #include "common/model/whole_file.h"
+#include "launch/job/bring_back.h"
 #include "launch/job/resume_place.h"
 #include "launch/job/resume_run.h"
 #include "launch/model/checkpoint_model.h"
@@ -38,9 +41,8 @@ json LastLine(const std::string& metrics) {
 }
 
 // The config of the run as its newest checkpoint holds it, with settings of this launch.
-config::Config ConfigOfRun(const RunDir& dir, const SavePlace& place,
-                           const std::vector<Setting>& settings) {
-  const HeldFile kept = HeldFile::OfText(ConfigToResume(dir, place));
+config::Config ConfigOfRun(const SavePlace& place, const std::vector<Setting>& settings) {
+  const HeldFile kept = HeldFile::OfText(ConfigToResume(place));
   config::Config config = LoadConfig(kept.path(), settings);
   ResolveConfig(config, AvailableCores());
   return config;
@@ -62,45 +64,64 @@ std::string HowToTrainLonger(const RunDir& dir, const config::Config& config) {
 
 // A file of weights that the run's last line names.
 struct Model {
-  std::string path;
+  std::string name;
   int64_t step = 0;
   bool average = false;
 };
 
-std::vector<Model> ModelsIn(const json& line, const RunDir& dir) {
+std::vector<Model> ModelsIn(const json& line) {
   std::vector<Model> models;
   for (const json& one : line.value("models", json::array())) {
     if (!one.is_object()) continue;
     const json file = one.value("file", json()), step = one.value("step", json());
     if (!file.is_string() || !step.is_number_integer()) continue;
-    models.push_back({.path = fs::path(dir.path()) / file.get<std::string>(),
+    models.push_back({.name = fs::path(file.get<std::string>()).filename(),
                       .step = step.get<int64_t>(),
                       .average = one.value("average", json()) == true});
   }
   return models;
 }
 
+// What is wrong with it, where it is; "" if it is whole in one of the two places.
+std::string WrongWith(const Model& model, const SavePlace& place) {
+  const std::string here = place.run_dir + "/" + model.name,
+                    there = ModelElsewhere(place, model.name);
+  std::string damage = DamageOf(here);
+  return damage.empty() || there.empty() ? damage : DamageOf(there);
+}
+
 // From which checkpoint the file has been written again; "" if none has its weights.
-std::string WriteAgain(const Model& model, const RunDir& dir) {
-  for (const CheckpointName& name : ListCheckpoints(dir.path())) {
-    if (name.step != model.step) continue;
-    try {
-      const CheckpointReader checkpoint(CheckpointsFolder(dir.path()) + "/" + name.Text());
-      WriteCheckpointModel(checkpoint, model.average, model.path);
-      return name.Text();
-    } catch (const Error& error) {
-      PrintError(fmt::format("muster: warning: {}\n", error.what()));
+std::string WriteAgain(const Model& model, const SavePlace& place) {
+  std::vector<std::string> folders{place.run_dir};
+  if (KeepsThingsOf(place.run_dir, place.folder)) folders.push_back(place.folder);
+  std::vector<fs::path> checkpoints;
+  for (const std::string& folder : folders) {
+    for (const CheckpointName& name : ListCheckpoints(folder)) {
+      if (name.step == model.step) {
+        checkpoints.push_back(fs::path(CheckpointsFolder(folder)) / name.Text());
+      }
+    }
+  }
+  for (const std::string& to : folders) {
+    for (const fs::path& from : checkpoints) {
+      try {
+        WriteCheckpointModel(CheckpointReader(from), model.average, to + "/" + model.name);
+        const bool is_here = from.parent_path() == CheckpointsFolder(place.run_dir);
+        return is_here ? from.filename() : from;
+      } catch (const Error& error) {
+        PrintError(fmt::format("muster: warning: {}\n", error.what()));
+      }
     }
   }
   return "";
 }
 
-ExitCode Mend(const std::vector<Model>& models, const RunDir& dir) {
+ExitCode Mend(const std::vector<Model>& models, const SavePlace& place, const RunDir& dir) {
   ExitCode code = ExitCode::kOk;
   for (const Model& model : models) {
-    const std::string damage = DamageOf(model.path);
+    const std::string damage = WrongWith(model, place);
     if (damage.empty()) continue;
-    if (const std::string from = WriteAgain(model, dir); !from.empty()) {
+    if (const std::string from = WriteAgain(model, place); !from.empty()) {
       PrintError(fmt::format("muster: warning: {}; it is written again from {}\n", damage, from));
       continue;
     }
@@ -113,17 +134,28 @@ ExitCode Mend(const std::vector<Model>& models, const RunDir& dir) {
   return code;
 }
 
+// What has come back, and what has not.
+std::string BackText(const BroughtBack& back, const SavePlace& place) {
+  std::string text;
+  if (!back.files.empty()) {
+    text += fmt::format("\nBack from {}: {}", place.folder, Join(back.files, ", "));
+  }
+  if (!back.elsewhere.empty()) {
+    text += fmt::format("\nThe run directory has no room yet for what is in {}",
+                        Join(back.elsewhere, ", "));
+  }
+  return text;
+}
+
 }  // namespace
 
-std::optional<ExitCode> EndIfComplete(const RunDir& dir, const std::vector<Setting>& settings,
-                                      bool automatic) {
+std::optional<ExitCode> EndIfComplete(const RunDir& dir, const std::vector<Setting>& settings) {
   const SavePlace place = PlaceToResume(dir, settings);
-  const std::string newest_place = NewestPlace(dir.path(), place);
-  const std::string elsewhere = MetricsElsewhere(dir.path(), place);
-  const bool is_here = newest_place == dir.path() && elsewhere.empty();
-  if (newest_place.empty() || (!is_here && !automatic)) return std::nullopt;
-  config::Config config = ConfigOfRun(dir, place, settings);
-  const std::string done = CheckTakenUp(dir, config);
+  const std::string newest_place = NewestPlace(place);
+  if (newest_place.empty()) return std::nullopt;
+  const std::string elsewhere = MetricsElsewhere(place);
+  config::Config config = ConfigOfRun(place, settings);
+  (void)CheckTakenUp(dir, config);
   const json last = LastLine(elsewhere.empty() ? dir.MetricsPath() : elsewhere);
   if (last.is_null()) return std::nullopt;
   const ChosenCheckpoint newest = ChooseCheckpoint(newest_place);
@@ -133,9 +165,15 @@ std::optional<ExitCode> EndIfComplete(const RunDir& dir, const std::vector<Setti
   const bool stopped = !StopReasonAt(config.evaluation(), state, total).empty();
   if (!stopped && state.step() < total) return std::nullopt;
   PlanTrace(dir, settings, config);  // refuses to trace what is over
-  const ExitCode code = Mend(ModelsIn(last, dir), dir);
-  PrintResult(fmt::format("The run in {} is complete: nothing is left to do ({}){}", dir.shown(),
-                          done, stopped ? "" : ". " + HowToTrainLonger(dir, config)));
+  const BroughtBack back = BringBack(place);
+  for (const std::string& one : back.mended) {
+    PrintError(fmt::format("muster: warning: {}\n", one));
+  }
+  const ExitCode code = Mend(ModelsIn(last), place, dir);
+  PrintResult(fmt::format("The run in {} is complete: nothing is left to do ({}){}{}", dir.shown(),
+                          CheckTakenUp(dir, config),  // from where its checkpoint is now
+                          stopped ? "" : ". " + HowToTrainLonger(dir, config),
+                          BackText(back, place)));
   return code;
 }
 

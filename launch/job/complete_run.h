@@ -11,13 +11,11 @@
 namespace muster {
 
 // Nothing if there is something left to do with these settings: more steps, or the run's last line
-// or newest checkpoint is not whole. What lies in checkpoint.save_to comes back when the run goes
-// on, so it is left to do, too, but for an `automatic` resume, which would try it for ever.
-// Otherwise says that there is not, and how to train for longer, and changes nothing, but for files
-// of the run's weights that are damaged or gone: these are written again from a checkpoint that has
-// them. kFailure: some are in none. Throws Error(kUsage) where the run cannot go on with these
-// settings.
-std::optional<ExitCode> EndIfComplete(const RunDir& dir, const std::vector<Setting>& settings,
-                                      bool automatic);
+// or newest checkpoint is not whole. Otherwise says that there is not, and how to train for longer,
+// and changes nothing, but that what lies in checkpoint.save_to comes back as far as there is room
+// (bring_back.h), and that files of the run's weights that are damaged or gone are written again
+// from a checkpoint that has them. kFailure: some are in none. Throws Error(kUsage) where the run
+// cannot go on with these settings.
+std::optional<ExitCode> EndIfComplete(const RunDir& dir, const std::vector<Setting>& settings);
 
 }  // namespace muster

@@ -14,7 +14,7 @@ namespace {
 // The step of the newest checkpoint of the run; nothing if it has none.
 std::optional<int64_t> KeptStep(const std::optional<events::Summary>& summary, const KeptRun& run) {
   if (summary && summary->has_checkpoint()) return summary->checkpoint_step();
-  const std::string newest = NewestPlace(run.dir.path(), run.place);
+  const std::string newest = NewestPlace(run.place);
   if (newest.empty()) return std::nullopt;
   return ListCheckpoints(newest).front().step;
 }
@@ -25,7 +25,7 @@ std::string ResumeCommand(const KeptRun& run) {
                                     ShellWord(run.dir.shown()));
   const std::string& folder = run.place.folder;
   if (!folder.empty() && SavePlaceOf(run.dir.path()).folder != folder &&
-      HasCheckpointsElsewhere(run.dir.path(), run.place)) {
+      HasCheckpointsElsewhere(run.place)) {
     command += " --save-to " + ShellWord(folder);
   }
   return command;

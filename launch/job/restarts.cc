@@ -2,20 +2,18 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-
 #include "common/checkpoint/list_checkpoints.h"
 #include "launch/job/job_token.h"
+#include "launch/runs/save_place.h"
 #include "launch/text/units.h"
 
 namespace muster {
 namespace {
 
 // -1: there is none.
-int64_t NewestStep(const std::string& dir) {
-  if (dir.empty()) return -1;
-  const std::vector<CheckpointName> kept = ListCheckpoints(dir);
-  return kept.empty() ? -1 : kept.front().step;
+int64_t NewestStep(const SavePlace& place) {
+  const std::string newest = NewestPlace(place);
+  return newest.empty() ? -1 : ListCheckpoints(newest).front().step;
 }
 
 }  // namespace
@@ -23,8 +21,7 @@ int64_t NewestStep(const std::string& dir) {
 std::string Restarts::WhyNot() {
   const uint32_t most = config_.run().max_restarts();
   if (most == 0) return "run.max_restarts is 0";
-  const int64_t newest =
-      std::max(NewestStep(dir_.path()), NewestStep(config_.checkpoint().save_to()));
+  const int64_t newest = NewestStep({dir_.path(), config_.checkpoint().save_to()});
   if (newest < 0) {
     return config_.checkpoint().keep_last() == 0
                ? "there is no checkpoint to go on from, since checkpoint.keep_last is 0"

@@ -12,14 +12,23 @@
 
 namespace muster {
 
-// Its config says where its newest checkpoint may be, unless --save-to does. Never the older one of
-// two: throws Error(kUsage).
+// Of the run in this directory: its config says where files of it may be besides, unless --save-to
+// does.
+SavePlace PlaceOf(const std::string& run_dir, const std::vector<Setting>& settings);
+
+// The same of a run that is to go on. Never the older one of two: throws Error(kUsage).
 SavePlace PlaceToResume(const RunDir& dir, const std::vector<Setting>& settings);
 
 // The state in the newest checkpoint. Throws Error(kData) if none is whole.
-checkpoint::State NewestOf(const RunDir& dir, const SavePlace& place);
+checkpoint::State NewestOf(const SavePlace& place);
 
-// The config in it, as text, with this place.
-std::string ConfigToResume(const RunDir& dir, const SavePlace& place);
+// The config in it, as text, with this place; and what config.txtpb is then. What the run was
+// started with may say less: with batch_per_worker the batch follows the workers.
+std::string ConfigToResume(const SavePlace& place);
+std::string KeptConfigFile(const SavePlace& place);
+
+// The run goes on where it is: if its directory was moved, checkpoint.save_to is marked for the new
+// one, and the directory gets the run's id if it has none. What cannot be written is a warning.
+void NoteMove(const SavePlace& place);
 
 }  // namespace muster

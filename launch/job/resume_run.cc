@@ -15,6 +15,7 @@
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/resumable_config.h"
 #include "common/checkpoint/run_mark.h"
+#include "common/checkpoint/saved_for.h"
 #include "common/config/config.h"
 #include "launch/job/resume_place.h"
 #include "launch/job/save_to.h"
@@ -27,14 +28,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
+fs::path FreeAttempt(const fs::path& folder) {
+  fs::path free;
+  for (int attempt = 1; free.empty() || fs::exists(free); ++attempt) {
+    free = folder / fmt::format("attempt-{}", attempt);
+  }
+  return free;
+}
+
 // Of an attempt that was killed before its first checkpoint was on the disk: nothing is lost but
 // what its metrics and logs say. Never another run's checkpoints, locks and token.
 void PutAside(const RunDir& dir) {
   if (!dir.IsUsed()) return;
-  fs::path aside;
-  for (int attempt = 1; aside.empty() || fs::exists(aside); ++attempt) {
-    aside = fs::path(dir.path()) / fmt::format("attempt-{}", attempt);
-  }
+  const fs::path aside = FreeAttempt(dir.path());
   const fs::path keep[] = {dir.LockPath(), dir.ServerLockPath(), dir.TokenPath()};
   try {
     fs::create_directory(aside);
@@ -54,15 +60,38 @@ void PutAside(const RunDir& dir) {
                   dir.shown(), aside.filename().string()));
 }
 
+// The same for what its own directory could not take, in checkpoint.save_to.
+void PutSavedAside(const SavePlace& place) {
+  if (!KeepsThingsOf(place.run_dir, place.folder)) return;
+  const fs::path folder = place.folder, aside = FreeAttempt(folder);
+  std::vector<std::string> names(std::begin(kModelFiles), std::end(kModelFiles));
+  // The mark goes last: until then all of it is the run's.
+  names.insert(names.end(), {"metrics.jsonl", "checkpoints", kRunIdFile, kSavedForFile});
+  try {
+    fs::create_directory(aside);
+    for (const std::string& name : names) {
+      if (fs::exists(folder / name)) fs::rename(folder / name, aside / name);
+    }
+  } catch (const fs::filesystem_error& error) {
+    throw Error(
+        ExitCode::kUsage,
+        "checkpoint.save_to {}: what a run in {} that left no checkpoint has there cannot be "
+        "put aside: {}",
+        place.folder, place.run_dir, error.code().message());
+  }
+  PrintResult(fmt::format("What a run in {} that left no checkpoint has in {} is in {} there",
+                          place.run_dir, place.folder, aside.filename().string()));
+}
+
 // Steps that the run has done, and how many it will have.
 struct Reach {
   int64_t done = 0, total = 0;
 };
 
 Reach ReachOf(const RunDir& dir, const config::Config& config) {
-  const SavePlace place = PlaceOf(dir, config);
-  if (NewestPlace(dir.path(), place).empty()) return {};
-  const checkpoint::State state = NewestOf(dir, place);
+  const SavePlace place{dir.path(), config.checkpoint().save_to()};
+  if (NewestPlace(place).empty()) return {};
+  const checkpoint::State state = NewestOf(place);
   return {state.step(), PlanSteps(config, state.plan().train_samples()).total_steps};
 }
 
@@ -70,10 +99,7 @@ Reach ReachOf(const RunDir& dir, const config::Config& config) {
 [[noreturn]] void NothingToResume(const RunDir& dir, const SavePlace& place) {
   std::string text = fmt::format("{} holds no checkpoint (expected some in {}", dir.shown(),
                                  CheckpointsFolder(dir.shown()));
-  if (!place.folder.empty()) {
-    text += fmt::format(" or {}", CheckpointsFolder(place.folder));
-    if (!ListCheckpoints(place.folder).empty()) text += ", where those of another run are";
-  }
+  if (!place.folder.empty()) text += " or " + CheckpointsFolder(place.folder);
   throw Error(ExitCode::kData,
               "{}): there is nothing to resume{}; the run can be done again, with the same bits: "
               "muster launch {}/config.txtpb",
@@ -96,10 +122,11 @@ bool WasAskedToGoOn(const std::string& kept, const config::Config& now) {
 
 // Before anything is written there, the lock's file included: not a directory that somebody took
 // for that of a run.
-void RequireRun(const std::string& path) {
+void RequireRun(const SavePlace& place) {
+  const std::string& path = place.run_dir;
   std::error_code ignored;
   if (!fs::is_directory(path, ignored)) return;  // said by RunDir::Resume
-  if (fs::exists(path + "/config.txtpb", ignored)) return;
+  if (fs::exists(path + "/config.txtpb", ignored) || HasCheckpointsElsewhere(place)) return;
   if (!ListCheckpoints(path).empty()) {
     const std::string run = RunThatSavesTo(path);
     if (run.empty()) return;
@@ -135,34 +162,40 @@ void ResumeOrBegin(LaunchArguments& arguments) {
   if (!config.checkpoint().save_to().empty()) {
     place.folder = fs::absolute(config.checkpoint().save_to()).lexically_normal();
   }
-  if (!NewestPlace(path, place).empty()) {
+  std::error_code ignored;
+  if (!NewestPlace(place).empty()) {
     arguments.resume = path;
     std::erase_if(arguments.settings, [](const Setting& one) { return one.path == "run.dir"; });
+    // The directory may have gone, with the config that names this place.
+    const bool is_named = Names(arguments.settings, "checkpoint.save_to") ||
+                          fs::exists(path + "/config.txtpb", ignored);
+    if (!is_named) arguments.settings.push_back({"checkpoint.save_to", place.folder, ""});
     return;
   }
-  std::error_code ignored;
+  PutSavedAside(place);
   if (fs::exists(path, ignored)) PutAside(RunDir::Resume(path));
 }
 
 RunDir TakeUp(const LaunchArguments& arguments) {
-  RequireRun(arguments.resume);
+  const SavePlace place = PlaceOf(arguments.resume, arguments.settings);
+  RequireRun(place);
+  std::error_code ignored;  // said by RunDir::Resume
+  if (HasCheckpointsElsewhere(place)) fs::create_directories(arguments.resume, ignored);
   RunDir dir = RunDir::Resume(arguments.resume);
   RequireOwnCheckpoints(dir.path());
+  NoteMove(PlaceToResume(dir, arguments.settings));
   return dir;
 }
 
 void KeepConfig(const RunDir& dir, LaunchArguments& arguments) {
   arguments.config_path = dir.ConfigPath();
   const SavePlace place = PlaceToResume(dir, arguments.settings);
-  if (NewestPlace(dir.path(), place).empty()) {
+  if (NewestPlace(place).empty()) {
     std::error_code ignored;
     if (!fs::exists(dir.ConfigPath(), ignored)) NoCheckpoint(dir.shown(), {});
     return;
   }
-  // What it was started with may say less: with batch_per_worker the batch follows the workers.
-  const std::string text =
-      "# Written by muster launch --resume: the config of the run as its checkpoint holds it.\n" +
-      ConfigToResume(dir, place);
+  const std::string text = KeptConfigFile(place);
   std::ostringstream before;
   before << std::ifstream(dir.ConfigPath()).rdbuf();
   if (before.str() == text) return;
@@ -175,10 +208,10 @@ void KeepConfig(const RunDir& dir, LaunchArguments& arguments) {
 }
 
 std::string CheckTakenUp(const RunDir& dir, const config::Config& config) {
-  const SavePlace place = PlaceOf(dir, config);
-  const std::string newest = NewestPlace(dir.path(), place);
+  const SavePlace place{dir.path(), config.checkpoint().save_to()};
+  const std::string newest = NewestPlace(place);
   if (newest.empty()) NothingToResume(dir, place);
-  const checkpoint::State state = NewestOf(dir, place);
+  const checkpoint::State state = NewestOf(place);
   (void)CheckResumable(state.config(), config);
   // Its length may be another one.
   const int64_t total = PlanSteps(config, state.plan().train_samples()).total_steps;

@@ -266,8 +266,8 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
     if (by_hand) ForgetToken(*arguments.by_hand, dir);
     std::string was = dir.shown();
     if (!dir.Follow()) was.clear();
-    ReportOutcome(outcome, workers, {dir, PlaceOf(dir, config), by_hand}, was, display.AtStep(),
-                  console);
+    ReportOutcome(outcome, workers, {dir, {dir.path(), config.checkpoint().save_to()}, by_hand},
+                  was, display.AtStep(), console);
     if (traced) {
       const ExitCode written = FinishTrace(config, dir, console);
       if (outcome.exit_code == ExitCode::kOk) outcome.exit_code = written;

@@ -9,12 +9,14 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 
 #include "common/base/error.h"
 #include "common/base/file_lock.h"
 #include "common/base/resource_limits.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/run_mark.h"
+#include "common/checkpoint/saved_for.h"
 #include "launch/job/job_token.h"
 #include "launch/runs/save_place.h"
 
@@ -47,34 +49,6 @@ bool IsInside(const fs::path& path, const fs::path& folder) {
   return std::ranges::mismatch(around, whole).in1 == around.end();
 }
 
-// The first thing of a run that lies there; "" if there is none.
-std::string FileOfARun(const std::string& folder) {
-  std::error_code ignored;
-  if (!ListCheckpoints(folder).empty() || !RunIdIn(CheckpointsFolder(folder)).empty())
-    return "checkpoints";
-  for (const char* const name : kModelFiles) {
-    if (fs::exists(fs::path(folder) / name, ignored)) return name;
-  }
-  // Also the folder of a run's checkpoints, and one of these.
-  for (const char* const name :
-       {"metrics.jsonl", "repeat.json", "server.log", kRunIdFile, "state.pb"}) {
-    if (fs::exists(fs::path(folder) / name, ignored)) return name;
-  }
-  return "";
-}
-
-// Of a run that goes on: whether that is its own.
-bool IsOwn(const std::string& file, const RunDir& dir, const config::Config& config) {
-  const SavePlace place = PlaceOf(dir, config);
-  if (file == "checkpoints" || file == kRunIdFile) {
-    const std::string id = RunIdOf(place.folder);
-    return HasCheckpointsElsewhere(dir.path(), place) || (!id.empty() && id == place.run_id);
-  }
-  if (file == "state.pb") return false;
-  return std::ranges::find(kModelFiles, file) == std::end(kModelFiles) ||
-         !ModelElsewhere(place, file).empty();
-}
-
 std::vector<std::string> Missing(const std::string& folder) {
   std::vector<std::string> missing;
   std::error_code ignored;
@@ -85,9 +59,22 @@ std::vector<std::string> Missing(const std::string& folder) {
   return missing;
 }
 
-std::string OfAnotherRun(const std::string& shown, const std::string& file) {
-  return fmt::format("{}: the {} of another run {} there: expected a directory for this run alone",
-                     shown, file, file == "checkpoints" ? "are" : "is");
+std::string OfAnotherRun(const std::string& shown, const std::string& folder,
+                         const std::string& thing) {
+  const std::optional<SavedFor> mark = SavedForIn(folder);
+  return fmt::format(
+      "{}: the {} of another run {} there{}: expected a directory for this run alone", shown, thing,
+      thing == "checkpoints" ? "are" : "is",
+      mark ? fmt::format(" (of the one in {})", mark->run_dir) : "");
+}
+
+void CheckIsOutside(const std::string& folder, const std::string& shown,
+                    const std::string& run_dir) {
+  if (!IsInside(folder, run_dir)) return;
+  throw Error(ExitCode::kUsage,
+              "{}: this is the run directory, or in it: what cannot be written there cannot be "
+              "written here either; {}",
+              shown, kHint);
 }
 
 }  // namespace
@@ -100,10 +87,6 @@ std::string UsualSaveTo(const RunDir& dir) {
                      RandomHex(4));
 }
 
-SavePlace PlaceOf(const RunDir& dir, const config::Config& config) {
-  return {SavePlaceOf(dir.path()).run_dir, config.checkpoint().save_to(), RunIdOf(dir.path())};
-}
-
 std::string AskedSaveTo(const std::vector<Setting>& settings) {
   for (const Setting& one : settings) {
     if (one.path == "checkpoint.save_to") return one.origin;
@@ -113,15 +96,23 @@ std::string AskedSaveTo(const std::vector<Setting>& settings) {
 
 std::unique_ptr<SaveTo> TakeSaveTo(const std::vector<Setting>& settings, const RunDir& dir,
                                    bool resumed, config::Config& config, std::string& warning) {
+  const std::string asked = AskedSaveTo(settings);
+  std::string without;
+  if (const std::string& folder = config.checkpoint().save_to(); resumed && asked.empty()) {
+    if (const std::string whose = WhoseElsewhere({dir.path(), folder}); !whose.empty()) {
+      without = fmt::format("checkpoint.save_to {}: has files of {}; this run goes on without it",
+                            folder, whose);
+      config.mutable_checkpoint()->clear_save_to();
+    }
+  }
   const bool usual = config.checkpoint().save_to().empty();
   if (const std::string place = usual ? UsualSaveTo(dir) : ""; !place.empty()) {
     config.mutable_checkpoint()->set_save_to(place);
   }
-  const std::string asked = AskedSaveTo(settings);
   try {
     auto save_to = std::make_unique<SaveTo>(
         config, dir, SaveTo::How{.asked = asked, .resumed = resumed, .usual = usual});
-    warning = save_to->warning();
+    warning = without.empty() ? save_to->warning() : without;
     return save_to;
   } catch (const Error& error) {
     if (!resumed || !asked.empty()) throw;
@@ -131,9 +122,30 @@ std::unique_ptr<SaveTo> TakeSaveTo(const std::vector<Setting>& settings, const R
 }
 
 void CheckSaveToIsFree(const std::string& folder, const std::string& shown) {
-  const std::string file = FileOfARun(folder);
-  if (file.empty()) return;
-  throw Error(ExitCode::kUsage, "{}; {}", OfAnotherRun(shown, file), kHint);
+  const std::string thing = ThingOfARunIn(folder);
+  if (thing.empty()) return;
+  throw Error(ExitCode::kUsage, "{}; {}", OfAnotherRun(shown, folder, thing), kHint);
+}
+
+void CheckSaveTo(const config::Config& config, const std::vector<Setting>& settings) {
+  if (config.checkpoint().save_to().empty()) return;
+  const std::string folder = fs::absolute(config.checkpoint().save_to()).lexically_normal();
+  const std::string asked = AskedSaveTo(settings);
+  const std::string shown = asked.empty() ? "checkpoint.save_to " + folder : asked;
+  if (config.run().has_dir()) CheckIsOutside(folder, shown, config.run().dir());
+  CheckSaveToIsFree(folder, shown);
+  const std::vector<std::string> missing = Missing(folder);
+  const fs::path there =
+      missing.empty() ? fs::path(folder) : fs::path(missing.front()).parent_path();
+  std::error_code ignored;
+  if (!fs::is_directory(there, ignored)) {
+    throw Error(ExitCode::kUsage, "{}: expected a directory, or nothing, found a file: {}; {}",
+                shown, there.string(), kHint);
+  }
+  if (::access(there.c_str(), W_OK | X_OK) == 0) return;
+  const int error = errno;
+  throw Error(ExitCode::kUsage, "{}: cannot be {}: {}; {}", shown,
+              missing.empty() ? "written" : "made", ErrorText(error), kHint);
 }
 
 SaveTo::SaveTo(const config::Config& config, const RunDir& dir, const How& how)
@@ -142,27 +154,21 @@ SaveTo::SaveTo(const config::Config& config, const RunDir& dir, const How& how)
   if (folder_.empty()) return;
   if (how.usual) {
     made_ = Missing(folder_);
+    taken_ = true;  // no other run has this name
     return;
   }
   try {
-    Check(config, dir, how.resumed);
+    Check(dir, how.resumed);
   } catch (const Error&) {
     RemoveIfEmpty();
     throw;
   }
 }
 
-void SaveTo::Check(const config::Config& config, const RunDir& dir, bool resumed) {
-  if (IsInside(folder_, dir.path())) {
-    Refuse(
-        "this is the run directory, or in it: what cannot be written there cannot be written "
-        "here either");
-  }
+void SaveTo::Check(const RunDir& dir, bool resumed) {
+  CheckIsOutside(folder_, shown_, dir.path());
   Make();
-  const std::string file = FileOfARun(folder_);
-  if (!file.empty() && !(resumed && IsOwn(file, dir, config))) {
-    throw Error(ExitCode::kUsage, "{}; {}", OfAnotherRun(shown_, file), kHint);
-  }
+  if (!resumed || !KeepsThingsOf(dir.path(), folder_)) CheckSaveToIsFree(folder_, shown_);
   Lock();
   Probe(resumed);
   if (!warning_.empty() || !OnOneFileSystem(folder_, dir.path())) return;
@@ -210,6 +216,7 @@ void SaveTo::Lock() {
   if (TryLock(lock_.get()) == Locked::kTaken) {
     Refuse("another run that is under way has it as its own");
   }
+  taken_ = true;
 }
 
 // What the server has begun there and could not write counts for nothing.
@@ -217,9 +224,13 @@ void SaveTo::RemoveIfEmpty() noexcept {
   if (folder_.empty()) return;
   std::error_code ignored;
   const fs::path checkpoints = CheckpointsFolder(folder_);
-  if (!made_.empty() && ListCheckpoints(folder_).empty()) {
+  const bool is_marked = taken_ && SavedForIn(folder_).has_value();
+  if ((is_marked || !made_.empty()) && ListCheckpoints(folder_).empty()) {
     fs::remove(checkpoints / kRunIdFile, ignored);
     fs::remove(checkpoints, ignored);
+  }
+  if (is_marked && ThingOfARunIn(folder_).empty()) {
+    fs::remove(fs::path(folder_) / kSavedForFile, ignored);
   }
   for (auto path = made_.rbegin(); path != made_.rend(); ++path) ::rmdir(path->c_str());
 }

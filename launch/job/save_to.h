@@ -39,7 +39,7 @@ class SaveTo {
   const std::string& warning() const { return warning_; }
 
  private:
-  void Check(const config::Config& config, const RunDir& dir, bool resumed);
+  void Check(const RunDir& dir, bool resumed);
   void Make();
   void Probe(bool resumed);
   void Lock();
@@ -49,20 +49,21 @@ class SaveTo {
   const std::string folder_, shown_;
   std::vector<std::string> made_;  // folders that were not there, the innermost last
   UniqueFd lock_;
+  bool taken_ = false;  // nobody else uses it
   std::string warning_;
 };
 
 // What a run in `dir` goes on or begins with: sets the usual place in `config` where none is asked
-// for. One that a resumed run had, and that is no good any more, is only warned of. Throws
-// Error(kUsage).
+// for. One that a resumed run had, and that is no good any more or another run's, as a copy of a
+// run finds it, is only warned of. Throws Error(kUsage).
 std::unique_ptr<SaveTo> TakeSaveTo(const std::vector<Setting>& settings, const RunDir& dir,
                                    bool resumed, config::Config& config, std::string& warning);
 
 // Throws Error(kUsage) if files of a run are in this folder. Makes nothing.
 void CheckSaveToIsFree(const std::string& folder, const std::string& shown);
 
-// Where files of the run in `dir` may be besides, now that it has this config.
-SavePlace PlaceOf(const RunDir& dir, const config::Config& config);
+// What can be known of that of a new run without making anything. Throws Error(kUsage).
+void CheckSaveTo(const config::Config& config, const std::vector<Setting>& settings);
 
 // How checkpoint.save_to was asked for on the command line; "" if it was not.
 std::string AskedSaveTo(const std::vector<Setting>& settings);

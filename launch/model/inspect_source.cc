@@ -7,6 +7,7 @@
 #include "common/base/error.h"
 #include "common/base/join.h"
 #include "common/checkpoint/list_checkpoints.h"
+#include "common/checkpoint/saved_for.h"
 #include "common/model/model_metadata.h"
 #include "common/model/whole_file.h"
 #include "launch/model/inspect_model.h"
@@ -67,7 +68,7 @@ std::vector<std::string> RunLines(const std::string& run_dir) {
   for (const CheckpointName& name : ListCheckpoints(run_dir)) {
     lines.push_back(Row("checkpoint", "checkpoints/" + name.Text()));
   }
-  if (HasCheckpointsElsewhere(run_dir, place)) {
+  if (HasCheckpointsElsewhere(place)) {
     for (const CheckpointName& name : ListCheckpoints(place.folder)) {
       lines.push_back(Row("checkpoint", CheckpointsFolder(place.folder) + "/" + name.Text()));
     }
@@ -80,8 +81,7 @@ bool HasWeights(const std::string& run_dir) {
   std::error_code ignored;
   const SavePlace place = SavePlaceOf(run_dir);
   return fs::exists(run_dir + "/model.safetensors", ignored) ||
-         !ModelElsewhere(place, "model.safetensors").empty() ||
-         !NewestPlace(run_dir, place).empty();
+         !ModelElsewhere(place, "model.safetensors").empty() || !NewestPlace(place).empty();
 }
 
 void Append(std::vector<std::string>& lines, std::vector<std::string> more) {

@@ -1,5 +1,7 @@
 #include "launch/model/model_source.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -12,6 +14,7 @@
 #include "launch/model/whole_model.h"
 #include "launch/runs/run_record.h"
 #include "launch/runs/save_place.h"
+#include "launch/text/console.h"
 
 namespace muster {
 namespace {
@@ -93,24 +96,39 @@ int64_t StepInFile(const std::string& path) {
   return StepOf(SafetensorsReader(path).header().metadata).value_or(0);
 }
 
+// Of one of two files: what is wrong with it is said, and the other one is used.
+int64_t StepIfReadable(const std::string& path) {
+  try {
+    return StepInFile(path);
+  } catch (const Error& error) {
+    PrintError(fmt::format("muster: warning: {}\n", error.what()));
+    return -1;
+  }
+}
+
 // In the run directory, or in checkpoint.save_to where that is newer; "" if it is nowhere.
 std::string FileOf(const std::string& run_dir, const SavePlace& place, const ModelChoice& choice) {
   for (const std::string& name : NamesOf(choice)) {
     std::string here = fs::path(run_dir) / name, there = ModelElsewhere(place, name);
     std::error_code ignored;
     const bool is_here = fs::exists(here, ignored);
-    if (!there.empty() && (!is_here || StepInFile(there) > StepInFile(here))) return there;
+    if (!there.empty() && (!is_here || StepIfReadable(there) > StepIfReadable(here))) return there;
     if (is_here) return here;
   }
   return "";
 }
 
-// A run that is complete may have had a better evaluation than that of the file, whose weights no
-// disk took, or somebody has removed.
+// A run that is over may have had a better evaluation than that of the file, whose weights no disk
+// took, or somebody has removed.
 void CheckIsBest(const std::string& run_dir, const std::string& file, const SavePlace& place) {
   if (!IsRunDir(run_dir)) return;
   const RunRecord run = ReadRun(run_dir);
-  if (run.state != RunState::kCompleted) return;
+  if (run.state == RunState::kRunning) return;  // they may be about to be written
+  // Its last lines may have gone there, too.
+  if (const std::string gone = IfGone(place); run.state == RunState::kKilled && !gone.empty()) {
+    PrintError(fmt::format("muster: warning: {}: a later evaluation may have been better{}\n", file,
+                           gone));
+  }
   const auto best = std::ranges::max_element(
       run.rows, {}, [](const MetricsRow& row) { return row.test_accuracy.value_or(-1); });
   if (best == run.rows.end() || !best->test_accuracy) return;
@@ -125,12 +143,12 @@ void CheckIsBest(const std::string& run_dir, const std::string& file, const Save
 OpenedModel OfRun(const std::string& run_dir, const ModelChoice& choice) {
   const SavePlace place = SavePlaceOf(run_dir);
   const std::string file = FileOf(run_dir, place, choice);
-  if (file.empty() && !HoldsWeights(run_dir) && NewestPlace(run_dir, place).empty()) {
+  if (file.empty() && !HoldsWeights(run_dir) && NewestPlace(place).empty()) {
     const std::string hint = HintForWeights(run_dir);
     if (!hint.empty()) throw Error(ExitCode::kUsage, hint);
   }
   if (!choice.best) {
-    const std::string newest = NewestPlace(run_dir, place);
+    const std::string newest = NewestPlace(place);
     const auto checkpoint = NewerCheckpoint(newest.empty() ? run_dir : newest, file);
     if (checkpoint) return OfCheckpoint(*checkpoint, choice);
   } else if (file.empty()) {

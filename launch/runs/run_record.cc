@@ -140,7 +140,7 @@ void ReadMetrics(const std::string& path, RunRecord& run) {
 
 // Of a run without a last line: a full disk may have kept that away.
 void ReadElsewhere(RunRecord& run) {
-  const std::string metrics = MetricsElsewhere(run.dir, SavePlaceOf(run.dir));
+  const std::string metrics = MetricsElsewhere(SavePlaceOf(run.dir));
   if (metrics.empty()) return;
   RunRecord whole{.dir = run.dir, .name = run.name, .metrics_elsewhere = metrics};
   ReadMetrics(metrics, whole);
@@ -232,6 +232,11 @@ std::vector<RunRecord> FindRuns(const std::string& dir) {
   for (const std::string& path : found) {
     runs.push_back(ReadRun(path));
     if (path != dir) runs.back().name = fs::path(path).lexically_relative(dir);
+  }
+  for (const std::string& path : RunsOfSeriesElsewhere(found)) {
+    if (std::ranges::find(found, path) != found.end()) continue;
+    runs.push_back(ReadRun(path));
+    runs.back().name = path;
   }
   std::ranges::sort(runs, {}, [](const RunRecord& run) { return std::pair(run.began, run.name); });
   return runs;

@@ -49,7 +49,8 @@ bool IsRunDir(const std::string& dir);
 // Throws Error(kUsage) where `dir` is no run directory, or its files cannot be read.
 RunRecord ReadRun(const std::string& dir);
 
-// Every run in `dir` and, to a few levels, below it, the oldest first. Throws Error(kUsage) where
+// Every run in `dir` and, to a few levels, below it, and those of a series there that are in its
+// checkpoint.save_to for lack of room, the oldest first. Throws Error(kUsage) where
 // there is no such directory.
 std::vector<RunRecord> FindRuns(const std::string& dir);
 

@@ -1,37 +1,28 @@
 #include "launch/runs/save_place.h"
 
 #include <fmt/core.h>
-#include <google/protobuf/io/tokenizer.h>
-#include <google/protobuf/text_format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 
-#include "common/base/error.h"
 #include "common/checkpoint/list_checkpoints.h"
-#include "common/checkpoint/resumable_config.h"
 #include "common/checkpoint/run_mark.h"
-#include "common/model/model_metadata.h"
-#include "common/tensors/safetensors_reader.h"
-#include "proto/config.pb.h"
+#include "common/checkpoint/saved_for.h"
+#include "launch/runs/run_record.h"
 
 namespace muster {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string FirstLine(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return file.eof() ? "" : line;  // without its end it is no line
+std::string TextOf(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
 }
-
-// Says nothing of what it does not know: that may be of another version, and is not asked for.
-struct Unheard : google::protobuf::io::ErrorCollector {
-  void AddError(int, google::protobuf::io::ColumnNumber, const std::string&) override {}
-};
 
 uintmax_t SizeOf(const std::string& path) {
   std::error_code error;
@@ -42,83 +33,80 @@ uintmax_t SizeOf(const std::string& path) {
 }  // namespace
 
 SavePlace SavePlaceOf(const std::string& run_dir) {
-  std::ostringstream text;
-  text << std::ifstream(run_dir + "/config.txtpb").rdbuf();
-  google::protobuf::TextFormat::Parser parser;
-  Unheard unheard;
-  parser.RecordErrorsTo(&unheard);
-  parser.AllowUnknownField(true);
-  config::Config config;
-  if (!parser.ParseFromString(text.str(), &config)) return {};
-  return {config.run().dir(), config.checkpoint().save_to(), RunIdOf(run_dir)};
+  return {run_dir, PlacesInConfigOf(run_dir).save_to};
 }
 
-bool HasCheckpointsElsewhere(const std::string& run_dir, const SavePlace& place) {
-  if (place.folder.empty() || ListCheckpoints(place.folder).empty()) return false;
-  const std::string here = RunIdOf(run_dir), there = RunIdOf(place.folder);
-  if (!here.empty() && !there.empty()) return here == there;
-  try {
-    const checkpoint::State state = NewestState(place.folder);
-    if (!here.empty()) return here == state.run_id();
-    const std::string of = ParseKeptConfig(state.config()).run().dir();
-    return of == place.run_dir || of == fs::absolute(run_dir).lexically_normal();
-  } catch (const Error&) {  // damaged: the server names what is wrong
-    return true;
-  }
+bool HasCheckpointsElsewhere(const SavePlace& place) {
+  return KeepsThingsOf(place.run_dir, place.folder) && !ListCheckpoints(place.folder).empty();
 }
 
-std::string NewestPlace(const std::string& run_dir, const SavePlace& place) {
-  const std::vector<CheckpointName> here = ListCheckpoints(run_dir);
-  if (!HasCheckpointsElsewhere(run_dir, place)) return here.empty() ? "" : run_dir;
+std::string NewestPlace(const SavePlace& place) {
+  const std::vector<CheckpointName> here = ListCheckpoints(place.run_dir);
+  if (!HasCheckpointsElsewhere(place)) return here.empty() ? "" : place.run_dir;
   const std::vector<CheckpointName> there = ListCheckpoints(place.folder);
-  return !here.empty() && there.front() <= here.front() ? run_dir : place.folder;
+  return !here.empty() && there.front() <= here.front() ? place.run_dir : place.folder;
 }
 
 std::string RunThatSavesTo(const std::string& folder) {
-  try {
-    const config::Config config = ParseKeptConfig(NewestState(folder).config());
-    const std::string& run = config.run().dir();
-    std::error_code ignored;
-    const bool saves = fs::equivalent(config.checkpoint().save_to(), folder, ignored) &&
-                       !fs::equivalent(run, folder, ignored);
-    if (!saves || !fs::exists(run + "/config.txtpb", ignored)) return "";
-    return HasCheckpointsElsewhere(run, SavePlaceOf(run)) ? run : "";
-  } catch (const Error&) {
-    return "";
-  }
+  const std::optional<SavedFor> mark = SavedForIn(folder);
+  std::error_code ignored;
+  if (!mark || fs::equivalent(mark->run_dir, folder, ignored)) return "";
+  const bool is_run = fs::exists(mark->run_dir + "/config.txtpb", ignored);
+  return is_run && KeepsThingsOf(mark->run_dir, folder) ? mark->run_dir : "";
 }
 
 std::string ModelElsewhere(const SavePlace& place, const std::string& name) {
-  if (place.folder.empty()) return "";
   const std::string path = place.folder + "/" + name;
   std::error_code ignored;
-  if (!fs::exists(path, ignored)) return "";
-  const std::string there = RunIdOf(place.folder);
-  if (!place.run_id.empty() && !there.empty()) return place.run_id == there ? path : "";
-  try {
-    const auto config = ConfigOf(SafetensorsReader(path).header().metadata, path);
-    return config && config->run().dir() == place.run_dir ? path : "";
-  } catch (const Error&) {  // it may be anybody's
-    return "";
-  }
+  return KeepsThingsOf(place.run_dir, place.folder) && fs::exists(path, ignored) ? path : "";
 }
 
-std::string MetricsElsewhere(const std::string& run_dir, const SavePlace& place) {
-  if (place.folder.empty()) return "";
-  const std::string here = run_dir + "/metrics.jsonl", there = place.folder + "/metrics.jsonl";
-  if (SizeOf(there) <= SizeOf(here)) return "";
-  // A line has its time: no two runs have the same one.
-  const std::string first = FirstLine(here);
-  if (!first.empty()) return first == FirstLine(there) ? there : "";
-  return HasCheckpointsElsewhere(run_dir, place) ? there : "";
+std::string MetricsElsewhere(const SavePlace& place) {
+  const std::string here = place.run_dir + "/metrics.jsonl",
+                    there = place.folder + "/metrics.jsonl";
+  if (!KeepsThingsOf(place.run_dir, place.folder) || SizeOf(there) <= SizeOf(here)) return "";
+  // Else the run has gone on since, and has written other lines.
+  return TextOf(there).starts_with(TextOf(here)) ? there : "";
+}
+
+std::string WhoseElsewhere(const SavePlace& place) {
+  if (place.folder.empty() || KeepsThingsOf(place.run_dir, place.folder)) return "";
+  if (ThingOfARunIn(place.folder).empty()) return "";
+  const std::optional<SavedFor> mark = SavedForIn(place.folder);
+  const bool is_copy = mark && mark->run_id == RunIdOf(place.run_dir);
+  if (!is_copy) return "another run";
+  return fmt::format("the run in {}, of which {} is a copy", mark->run_dir, place.run_dir);
+}
+
+std::vector<std::string> RunsOfSeriesElsewhere(const std::vector<std::string>& runs) {
+  const auto is_seed = [](const fs::path& path) {
+    return path.filename().string().starts_with("seed-");
+  };
+  std::set<fs::path> places;
+  for (const std::string& run : runs) {
+    const fs::path dir = fs::path(run).lexically_normal();
+    const fs::path saved = is_seed(dir) ? SavePlaceOf(run).folder : "";
+    if (saved.filename() == dir.filename()) places.insert(saved.parent_path());
+  }
+  std::vector<std::string> found;
+  std::error_code error;
+  for (const fs::path& place : places) {
+    for (fs::directory_iterator at(place, error), end; !error && at != end; at.increment(error)) {
+      const std::string dir = at->path();
+      if (is_seed(dir) && IsRunDir(dir) && !SavedForIn(dir)) found.push_back(dir);
+    }
+  }
+  std::ranges::sort(found, {}, [](const std::string& dir) { return std::pair(dir.size(), dir); });
+  return found;
 }
 
 std::string IfGone(const SavePlace& place) {
   std::error_code ignored;
-  if (place.folder.empty() || fs::is_directory(place.folder, ignored)) return "";
-  return fmt::format(
-      "; {} (checkpoint.save_to), where what the run directory cannot take goes, is not there",
-      place.folder);
+  if (place.folder.empty()) return "";
+  const std::string whose = WhoseElsewhere(place);
+  if (fs::is_directory(place.folder, ignored) && whose.empty()) return "";
+  return fmt::format("; {} (checkpoint.save_to), where what the run directory cannot take goes, {}",
+                     place.folder, whose.empty() ? "is not there" : "has files of " + whose);
 }
 
 }  // namespace muster

@@ -1,5 +1,5 @@
 // What a run whose directory could not take everything has left in checkpoint.save_to. Reads files
-// only.
+// only. Whether what lies there is the run's is told by its mark (common/checkpoint/saved_for.h).
 #pragma once
 
 #include <string>
@@ -7,36 +7,41 @@
 
 namespace muster {
 
-// The files of weights that a run leaves.
-inline constexpr const char* kModelFiles[] = {"model.safetensors", "best.safetensors",
-                                              "model-raw.safetensors", "model-ema.safetensors"};
-
 struct SavePlace {
-  std::string run_dir;  // as the run's config.txtpb has it: the directory may have moved since
-  std::string folder;   // checkpoint.save_to of that config; "" if it has none, or there is none
-  std::string run_id;   // what tells the run from others wherever it is; "" if nothing says it
+  std::string run_dir;  // where the run is now
+  std::string folder;   // its checkpoint.save_to; "" if it has none
 };
+// As the run's config.txtpb says it.
 SavePlace SavePlaceOf(const std::string& run_dir);
 
-// Whether there are checkpoints in place.folder, and these are of the run in `run_dir`.
-bool HasCheckpointsElsewhere(const std::string& run_dir, const SavePlace& place);
+// Whether checkpoints of the run are in the folder.
+bool HasCheckpointsElsewhere(const SavePlace& place);
 
-// That of the two directories, run_dir and place.folder, which has the newest checkpoint of the
-// run; "" if neither has one.
-std::string NewestPlace(const std::string& run_dir, const SavePlace& place);
+// That of the two, the run directory and the folder, which has the newest checkpoint of the run; ""
+// if neither has one.
+std::string NewestPlace(const SavePlace& place);
 
 // Of which run directory this is the checkpoint.save_to; "" if it is none, or that is gone.
 std::string RunThatSavesTo(const std::string& folder);
 
-// The path of this file of weights in place.folder; "" if it is not there, or of another run.
+// The path of this file of weights in the folder; "" if it is not there, or not the run's.
 std::string ModelElsewhere(const SavePlace& place, const std::string& name);
 
-// The path of a metrics.jsonl in place.folder, which has all that run_dir's has and more; "" if
-// there is none.
-std::string MetricsElsewhere(const std::string& run_dir, const SavePlace& place);
+// The path of a metrics.jsonl in the folder which has all that is in the run directory, and more;
+// "" if there is none.
+std::string MetricsElsewhere(const SavePlace& place);
 
-// What to add to a text that says that something is missing: that the folder is not there. "" if it
-// is, or none is set.
+// Whose things are in the folder, if they are not the run's: "another run", or the one that this
+// one is a copy of. "" if they are its own, or nothing is there.
+std::string WhoseElsewhere(const SavePlace& place);
+
+// The directories of runs of a series (--repeat) that are in its checkpoint.save_to altogether,
+// since its own directory had no room for them any more; in the order of their seeds. `runs`:
+// directories of runs, of any.
+std::vector<std::string> RunsOfSeriesElsewhere(const std::vector<std::string>& runs);
+
+// What to add to a text that says that something is missing: that the folder is not there, or keeps
+// nothing of this run. "" if it does, or none is set.
 std::string IfGone(const SavePlace& place);
 
 }  // namespace muster

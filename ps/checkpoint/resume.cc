@@ -6,6 +6,7 @@
 #include "common/base/log.h"
 #include "common/checkpoint/resumable_config.h"
 #include "common/checkpoint/run_mark.h"
+#include "common/checkpoint/saved_for.h"
 
 namespace muster {
 namespace {
@@ -26,11 +27,6 @@ std::vector<KeptCheckpoint> KeptBefore(const std::string& run_dir, const ChosenC
   return kept;
 }
 
-// Whose checkpoints these are: by the state of one that is whole, or by the folder's mark.
-std::string IdOf(const std::string& dir, const ChosenCheckpoint& chosen) {
-  return chosen.reader ? chosen.reader->state().run_id() : RunIdOf(dir);
-}
-
 // The newer one of two, and all that is damaged and newer than it.
 void Merge(ChosenCheckpoint& chosen, ChosenCheckpoint other) {
   if (other.reader && (!chosen.reader || other.name > chosen.name)) std::swap(chosen, other);
@@ -48,13 +44,9 @@ ResumePoint FindResumePoint(const config::Config& config) {
   RequireOwnCheckpoints(run_dir);
   ResumePoint point{.checkpoint = ChooseCheckpoint(run_dir)};
   std::vector<CheckpointName> all = ListCheckpoints(run_dir);
-  if (const std::string& other = config.checkpoint().save_to(); !other.empty()) {
-    ChosenCheckpoint elsewhere = ChooseCheckpoint(other);
-    const std::string run = IdOf(run_dir, point.checkpoint), there = IdOf(other, elsewhere);
-    if (run.empty() || there.empty() || run == there) {
-      for (const CheckpointName& name : ListCheckpoints(other)) all.push_back(name);
-      Merge(point.checkpoint, std::move(elsewhere));
-    }
+  if (const std::string& other = config.checkpoint().save_to(); KeepsThingsOf(run_dir, other)) {
+    for (const CheckpointName& name : ListCheckpoints(other)) all.push_back(name);
+    Merge(point.checkpoint, ChooseCheckpoint(other));
   }
   if (!point.checkpoint.reader) NoCheckpoint(run_dir, point.checkpoint.damaged);
   for (const CheckpointName& name : all) {

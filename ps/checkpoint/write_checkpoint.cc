@@ -178,7 +178,7 @@ void WriteCheckpoint(const CheckpointToWrite& what, const TensorImage& image) {
   const std::string path = all + "/" + what.name.Text();
   const std::string unfinished = path + kUnfinished;
   std::error_code ignored;
-  if (what.await_best) what.await_best();
+  if (what.prepare) what.prepare();
   try {
     if (!fs::exists(all, ignored)) {
       MakeFolder(all);

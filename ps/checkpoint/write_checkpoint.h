@@ -16,9 +16,10 @@ struct CheckpointToWrite {
   CheckpointName name;
   checkpoint::State state;  // without its tensors, which are added here
   std::vector<StoredTensor> tensors;
-  // Called first: the best weights that the state tells of are to be on the disk when it is, for no
-  // run that goes on from it makes them again. May be empty.
-  std::function<void()> await_best;
+  // Called first, in the thread that writes; throws as WriteCheckpoint does. The best weights that
+  // the state tells of are to be on the disk when it is, for no run that goes on from it makes them
+  // again. May be empty.
+  std::function<void()> prepare;
   // Reaches the disk before the checkpoint that counts its bytes; -1: there is none.
   int metrics_fd = -1;
   // Removed when the new one is there for good, and not before.

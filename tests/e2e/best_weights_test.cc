@@ -90,9 +90,8 @@ TEST_F(FullDisk, WhatIsThereOfAnotherRunIsNotReplaced) {
   fs::copy(Path("run0"), Path("shared"), fs::copy_options::recursive);
   EXPECT_EQ(process.Wait(60), 1);
   EXPECT_THAT(process.Log(), AllOf(HasSubstr("not everything of the run could be kept"),
-                                   HasSubstr("expected checkpoints of the run"),
-                                   HasSubstr("is there already, of another run"),
-                                   HasSubstr("choose another --save-to")));
+                                   HasSubstr("the checkpoints of another run are there"),
+                                   HasSubstr("choose another directory with --save-to")));
   EXPECT_EQ(MetadataIn(Path("shared/model.safetensors"))["weights_hash"], before);
 }
 

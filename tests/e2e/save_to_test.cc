@@ -197,7 +197,7 @@ TEST_F(SaveToTest, TheCheckpointsOfAnEarlierRunAreNotTaken) {
   const auto model = Slurp(Path("small/run/model.safetensors"));
   const Outcome refused = GoOn("small/run", {"--save-to", Path("other")});
   EXPECT_EQ(refused.exit_code, 3) << refused.log;
-  EXPECT_THAT(refused.log, HasSubstr("where those of another run are"));
+  EXPECT_THAT(refused.log, HasSubstr("has files of another run"));
   EXPECT_EQ(Slurp(Path("small/run/model.safetensors")), model);
 }
 
@@ -276,6 +276,11 @@ TEST_F(SaveToTest, ASeriesGoesOnOnAFullDisk) {
   for (const char* const seed : {"seed-1", "seed-2", "seed-3"}) {
     EXPECT_TRUE(fs::exists(Path("other") / seed / "model.safetensors")) << seed;
   }
+  // The last one had no room at all.
+  EXPECT_TRUE(fs::exists(Path("other/seed-3/config.txtpb")));
+  const Outcome runs = Muster({"runs", Path("small/runs"), "--json"});
+  EXPECT_EQ(nlohmann::json::parse(runs.log).size(), 3u) << runs.log;
+  EXPECT_THAT(GoOn("small/runs").log, HasSubstr("is a series of runs"));
 }
 
 }  // namespace
