@@ -89,7 +89,8 @@ class LaunchedRun(Run):
         if restarted:
             self.first.send_signal(signal.SIGSTOP)
             self.kill("muster-server", signal.SIGKILL, rng)
-            eventually(lambda: not self.member("muster-worker"), 20, "workers end without their server")
+            # One that has not joined yet waits for a server as long as deadlines.start_s says, 30 s.
+            eventually(lambda: not self.member("muster-worker"), 45, "workers end without their server")
         else:
             self.kill_launcher()
         names = checkpoints_of(self.folder)

@@ -41,11 +41,18 @@ json LastLine(const std::string& metrics) {
 }
 
 // The config of the run as its newest checkpoint holds it, with settings of this launch.
-config::Config ConfigOfRun(const SavePlace& place, const std::vector<Setting>& settings) {
+config::Config ConfigOfRun(const RunDir& dir, const SavePlace& place,
+                           const std::vector<Setting>& settings) {
   const HeldFile kept = HeldFile::OfText(ConfigToResume(place));
-  config::Config config = LoadConfig(kept.path(), settings);
-  ResolveConfig(config, AvailableCores());
-  return config;
+  try {
+    config::Config config = LoadConfig(kept.path(), settings);
+    ResolveConfig(config, AvailableCores());
+    return config;
+  } catch (const Error& error) {  // names the run's file, where a person looks
+    std::string text = error.what();
+    if (text.starts_with(kept.path())) text.replace(0, kept.path().size(), dir.ConfigPath());
+    throw Error(error.code(), text);
+  }
 }
 
 std::string HowToTrainLonger(const RunDir& dir, const config::Config& config) {
@@ -154,7 +161,7 @@ std::optional<ExitCode> EndIfComplete(const RunDir& dir, const std::vector<Setti
   const std::string newest_place = NewestPlace(place);
   if (newest_place.empty()) return std::nullopt;
   const std::string elsewhere = MetricsElsewhere(place);
-  config::Config config = ConfigOfRun(place, settings);
+  config::Config config = ConfigOfRun(dir, place, settings);
   (void)CheckTakenUp(dir, config);
   const json last = LastLine(elsewhere.empty() ? dir.MetricsPath() : elsewhere);
   if (last.is_null()) return std::nullopt;

@@ -9,6 +9,7 @@
 
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
+#include "launch/job/job_token.h"
 #include "launch/job/repeat.h"
 #include "launch/job/save_to.h"
 #include "launch/text/console.h"
@@ -21,6 +22,20 @@ namespace fs = std::filesystem;
 
 std::string SeedDir(const std::string& base, uint64_t seed) {
   return fmt::format("{}/seed-{}", base, seed);
+}
+
+// For what a run writes before its first step. Where there is, something else was wrong.
+bool HasRoom(const std::string& dir) {
+  constexpr size_t kBytes = 64 << 10;
+  const std::string probe = fmt::format("{}/.muster-probe-{}", dir, RandomHex(4));
+  try {
+    WriteFileAtomically(probe, std::string(kBytes, 'x'));
+  } catch (const Error&) {
+    return false;
+  }
+  std::error_code ignored;
+  fs::remove(probe, ignored);
+  return true;
 }
 
 // Before the first run, so that a series does not end at its third.
@@ -169,7 +184,7 @@ class Series {
         RunDir dir = RunDir::Open(shown);
         result = RunJob(arguments_, job_, dir, signals_);
       } catch (const Error& error) {
-        if (save_to_.empty() || runs_.empty()) throw;
+        if (save_to_.empty() || runs_.empty() || HasRoom(base_.path())) throw;
         shown = SeedDir(save_to_, seed);
         result = RunIn(shown, error.what());
       }

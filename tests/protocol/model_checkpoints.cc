@@ -84,7 +84,7 @@ std::optional<ResumePoint> ModelCheckpoints::GoOn(size_t lost) {
                    .name = {1, state.step(), state.evaluated()},
                    .state = std::move(state),
                    .tensors = newest.tensors,
-                   .await_best = {},
+                   .prepare = {},
                    .expired = {}},
                   *newest.image);
   return FindResumePoint(config);

@@ -161,11 +161,12 @@ class FullDisk : public ReporterTest {
   void (*before_handler_)(int) = nullptr;
   const testing::TempDir dir_;
   const std::string path_ = dir_ / "metrics.jsonl", elsewhere_ = dir_ / "elsewhere";
+  const SavedFor run_{std::string(32, 'a'), dir_.path()};
   Reporter reporter_{path_, write_end_.get()};
 };
 
 TEST_F(FullDisk, AllLinesGoElsewhere) {
-  reporter_.SaveMetricsTo(elsewhere_);
+  reporter_.SaveMetricsTo(elsewhere_, run_);
   EXPECT_THAT(reporter_.metrics_trouble(), HasSubstr("; all of it is in " + elsewhere_));
   const std::string here = testing::ReadBytes(path_);
   const std::string there = testing::ReadBytes(elsewhere_ + "/metrics.jsonl");
@@ -177,7 +178,7 @@ TEST_F(FullDisk, AllLinesGoElsewhere) {
 // Somebody has removed the file meanwhile: nothing is made up for its lines.
 TEST_F(FullDisk, LinesThatAreGoneAreNotSaidToBeElsewhere) {
   std::filesystem::remove(path_);
-  reporter_.SaveMetricsTo(elsewhere_);
+  reporter_.SaveMetricsTo(elsewhere_, run_);
   EXPECT_THAT(reporter_.metrics_trouble(),
               ::testing::AllOf(HasSubstr("bytes in it to put into"), HasSubstr("found 0")));
   EXPECT_FALSE(std::filesystem::exists(elsewhere_));
