@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <string_view>
 #include <tuple>
 
@@ -171,8 +172,10 @@ void ResumeOrBegin(LaunchArguments& arguments) {
     if (!is_named) arguments.settings.push_back({"checkpoint.save_to", place.folder, ""});
     return;
   }
+  std::optional<RunDir> dir;
+  if (fs::exists(path, ignored)) dir.emplace(RunDir::Resume(path));  // locked: nobody is at it
   PutSavedAside(place);
-  if (fs::exists(path, ignored)) PutAside(RunDir::Resume(path));
+  if (dir) PutAside(*dir);
 }
 
 RunDir TakeUp(const LaunchArguments& arguments) {
