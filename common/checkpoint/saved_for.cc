@@ -88,7 +88,8 @@ void MarkSavedFor(const std::string& folder, const SavedFor& run) {
   }
   std::error_code ignored;  // the write says what is wrong
   fs::create_directories(folder, ignored);
-  WriteFileAtomically(folder + "/" + kSavedForFile, run.run_id + "\n" + run.run_dir + "\n");
+  const std::string run_dir = fs::absolute(run.run_dir, ignored);  // as a server may not be told it
+  WriteFileAtomically(folder + "/" + kSavedForFile, run.run_id + "\n" + run_dir + "\n");
 }
 
 ConfiguredPlaces PlacesInConfigOf(const std::string& run_dir) {
