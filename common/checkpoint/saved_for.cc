@@ -4,11 +4,10 @@
 #include <google/protobuf/text_format.h>
 
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
+#include "common/base/read_text.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/run_mark.h"
@@ -18,12 +17,6 @@ namespace muster {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string TextIn(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
 
 // Says nothing of what it does not know: that may be of another version, and is not asked for.
 struct Unheard : google::protobuf::io::ErrorCollector {
@@ -48,7 +41,7 @@ bool IsStillThere(const SavedFor& mark, const std::string& folder) {
 }  // namespace
 
 std::optional<SavedFor> SavedForIn(const std::string& folder) {
-  const std::string text = TextIn(folder + "/" + kSavedForFile);
+  const std::string text = ReadFileIfThere(folder + "/" + kSavedForFile);
   const size_t end = text.find('\n');
   if (end == std::string::npos || text.back() != '\n') return std::nullopt;
   SavedFor mark{
@@ -95,7 +88,8 @@ void MarkSavedFor(const std::string& folder, const SavedFor& run) {
   }
   std::error_code ignored;  // the write says what is wrong
   fs::create_directories(folder, ignored);
-  WriteFileAtomically(folder + "/" + kSavedForFile, run.run_id + "\n" + run.run_dir + "\n");
+  const std::string run_dir = fs::absolute(run.run_dir, ignored);  // as a server may not be told it
+  WriteFileAtomically(folder + "/" + kSavedForFile, run.run_id + "\n" + run_dir + "\n");
 }
 
 ConfiguredPlaces PlacesInConfigOf(const std::string& run_dir) {
@@ -104,7 +98,7 @@ ConfiguredPlaces PlacesInConfigOf(const std::string& run_dir) {
   parser.RecordErrorsTo(&unheard);
   parser.AllowUnknownField(true);
   config::Config config;
-  if (!parser.ParseFromString(TextIn(run_dir + "/config.txtpb"), &config)) return {};
+  if (!parser.ParseFromString(ReadFileIfThere(run_dir + "/config.txtpb"), &config)) return {};
   return {config.run().dir(), config.checkpoint().save_to()};
 }
 

@@ -77,9 +77,11 @@ struct TwoFiles {
     if (is_here) damage_here = DamageOf(here);
     if (is_there) damage_there = DamageOf(there);
   }
-  bool whole_here() const { return is_here && damage_here.empty(); }
-  bool whole_there() const { return is_there && damage_there.empty(); }
-  bool newer_there() const { return StepIn(there) > StepIn(here); }
+  // Whole, and the weights of this step.
+  bool IsHere(int64_t step) const { return is_here && damage_here.empty() && StepIn(here) == step; }
+  bool IsThere(int64_t step) const {
+    return is_there && damage_there.empty() && StepIn(there) == step;
+  }
 
  private:
   static int64_t StepIn(const std::string& path) {
@@ -106,15 +108,17 @@ void BringMetrics(const SavePlace& place, BroughtBack& back) {
   TryTo("metrics.jsonl", there, back, [&] { CopyWhole(there, place.run_dir + "/metrics.jsonl"); });
 }
 
-void BringWeights(const SavePlace& place, const std::string& name, BroughtBack& back) {
+// Other weights than those of this step are of an earlier end of the run.
+void BringWeights(const SavePlace& place, const std::string& name, int64_t step,
+                  BroughtBack& back) {
   const TwoFiles files(place, name);
-  if (files.whole_there() && (!files.whole_here() || files.newer_there())) {
+  if (files.IsThere(step) && !files.IsHere(step)) {
     const bool copied = TryTo(name, files.there, back, [&] { CopyWhole(files.there, files.here); });
     if (copied && !files.damage_here.empty()) {
       back.mended.push_back(
           fmt::format("{}; it is written again from {}", files.damage_here, files.there));
     }
-  } else if (!files.damage_there.empty() && files.whole_here()) {
+  } else if (!files.damage_there.empty() && files.IsHere(step)) {
     try {
       CopyWhole(files.here, files.there);
       back.mended.push_back(
@@ -132,11 +136,15 @@ void BringBackMetrics(const SavePlace& place) {
   BringMetrics(place, ignored);
 }
 
-BroughtBack BringBack(const SavePlace& place) {
+BroughtBack BringBack(const SavePlace& place, const std::map<std::string, int64_t>& weights) {
   BroughtBack back;
   if (!KeepsThingsOf(place.run_dir, place.folder)) return back;
   BringMetrics(place, back);
-  for (const char* const name : kModelFiles) BringWeights(place, name, back);
+  for (const char* const name : kModelFiles) {
+    if (const auto found = weights.find(name); found != weights.end()) {
+      BringWeights(place, name, found->second, back);
+    }
+  }
   if (NewestPlace(place) == place.folder) {
     const CheckpointName name = ListCheckpoints(place.folder).front();
     const std::string config = KeptConfigFile(place);

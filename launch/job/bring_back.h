@@ -3,6 +3,8 @@
 // removed there. All that is written is there whole or not at all.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -20,7 +22,8 @@ struct BroughtBack {
   std::vector<std::string> elsewhere;  // files for which the run directory has no room yet
 };
 // Metrics, weights and the newest checkpoint of a run that is complete, and its config with them.
-// Of a file of weights that is damaged in one of the two places the other one is copied there.
-BroughtBack BringBack(const SavePlace& place);
+// `weights`: the files that it has left, and of which step each is. Of one that is damaged in one
+// of the two places the other one is copied there.
+BroughtBack BringBack(const SavePlace& place, const std::map<std::string, int64_t>& weights);
 
 }  // namespace muster

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -13,7 +14,9 @@
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/resumable_config.h"
 #include "common/checkpoint/saved_for.h"
+#include "common/model/model_metadata.h"
 #include "common/model/whole_file.h"
+#include "common/tensors/safetensors_reader.h"
 #include "launch/job/bring_back.h"
 #include "launch/job/resume_place.h"
 #include "launch/job/resume_run.h"
@@ -89,12 +92,21 @@ std::vector<Model> ModelsIn(const json& line) {
   return models;
 }
 
+std::map<std::string, int64_t> StepsOfModels(const std::vector<Model>& models) {
+  std::map<std::string, int64_t> steps;
+  for (const Model& model : models) steps[model.name] = model.step;
+  return steps;
+}
+
 // What is wrong with it, where it is; "" if it is whole in one of the two places.
 std::string WrongWith(const Model& model, const SavePlace& place) {
   const std::string here = place.run_dir + "/" + model.name,
                     there = ModelElsewhere(place, model.name);
   std::string damage = DamageOf(here);
-  return damage.empty() || there.empty() ? damage : DamageOf(there);
+  if (damage.empty() || there.empty()) return damage;
+  if (std::string other = DamageOf(there); !other.empty()) return other;
+  // The file of an earlier end of the run may still be there.
+  return StepOf(SafetensorsReader(there).header().metadata) == model.step ? "" : damage;
 }
 
 // From which checkpoint the file has been written again; "" if none has its weights.
@@ -172,11 +184,12 @@ std::optional<ExitCode> EndIfComplete(const RunDir& dir, const std::vector<Setti
   const bool stopped = !StopReasonAt(config.evaluation(), state, total).empty();
   if (!stopped && state.step() < total) return std::nullopt;
   PlanTrace(dir, settings, config);  // refuses to trace what is over
-  const BroughtBack back = BringBack(place);
+  const std::vector<Model> models = ModelsIn(last);
+  const BroughtBack back = BringBack(place, StepsOfModels(models));
   for (const std::string& one : back.mended) {
     PrintError(fmt::format("muster: warning: {}\n", one));
   }
-  const ExitCode code = Mend(ModelsIn(last), place, dir);
+  const ExitCode code = Mend(models, place, dir);
   PrintResult(fmt::format("The run in {} is complete: nothing is left to do ({}){}{}", dir.shown(),
                           CheckTakenUp(dir, config),  // from where its checkpoint is now
                           stopped ? "" : ". " + HowToTrainLonger(dir, config),

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
+#include <optional>
 #include <string_view>
 #include <tuple>
 
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
+#include "common/base/read_text.h"
 #include "common/checkpoint/early_stop.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/resumable_config.h"
@@ -172,8 +172,10 @@ void ResumeOrBegin(LaunchArguments& arguments) {
     if (!is_named) arguments.settings.push_back({"checkpoint.save_to", place.folder, ""});
     return;
   }
+  std::optional<RunDir> dir;
+  if (fs::exists(path, ignored)) dir.emplace(RunDir::Resume(path));  // locked: nobody is at it
   PutSavedAside(place);
-  if (fs::exists(path, ignored)) PutAside(RunDir::Resume(path));
+  if (dir) PutAside(*dir);
 }
 
 RunDir TakeUp(const LaunchArguments& arguments) {
@@ -196,9 +198,7 @@ void KeepConfig(const RunDir& dir, LaunchArguments& arguments) {
     return;
   }
   const std::string text = KeptConfigFile(place);
-  std::ostringstream before;
-  before << std::ifstream(dir.ConfigPath()).rdbuf();
-  if (before.str() == text) return;
+  if (ReadFileIfThere(dir.ConfigPath()) == text) return;
   try {
     WriteFileAtomically(dir.ConfigPath(), text);
   } catch (const Error&) {  // a full disk, which is spoken of when the job's own config is written

@@ -104,7 +104,7 @@ bool Supervisor::IsToldAtTheEnd(const events::Event& event) const {
   }
 }
 
-// A server that takes it only after it has said where it listens: before, the signal would end it.
+// A server takes it only after it has said where it listens.
 void Supervisor::AskForCheckpoint() {
   if (ServerReports()) members_.Signal(0, SIGUSR1);
 }

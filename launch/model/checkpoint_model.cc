@@ -23,10 +23,12 @@ void AddMetrics(const CheckpointReader& checkpoint, ModelInfo& info) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   fs::path run_dir;
-  // It may be reached by a link; or checkpoints/ may be one to somewhere else.
+  // It may be reached by a link, also from another run; or checkpoints/ may be one to somewhere
+  // else.
   for (const fs::path& folder :
        {fs::weakly_canonical(checkpoint.folder(), ignored), fs::absolute(checkpoint.folder())}) {
-    if (IsRunDir(folder.parent_path().parent_path())) run_dir = folder.parent_path().parent_path();
+    const fs::path around = folder.parent_path().parent_path();
+    if (run_dir.empty() && IsRunDir(around)) run_dir = around;
   }
   if (run_dir.empty()) return;
   for (const MetricsRow& row : ReadRun(run_dir).rows) {

@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
+#include <optional>
 #include <set>
-#include <sstream>
+#include <utility>
 
+#include "common/base/read_text.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/run_mark.h"
 #include "common/checkpoint/saved_for.h"
@@ -17,12 +18,6 @@ namespace muster {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string TextOf(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
 
 uintmax_t SizeOf(const std::string& path) {
   std::error_code error;
@@ -66,7 +61,7 @@ std::string MetricsElsewhere(const SavePlace& place) {
                     there = place.folder + "/metrics.jsonl";
   if (!KeepsThingsOf(place.run_dir, place.folder) || SizeOf(there) <= SizeOf(here)) return "";
   // Else the run has gone on since, and has written other lines.
-  return TextOf(there).starts_with(TextOf(here)) ? there : "";
+  return ReadFileIfThere(there).starts_with(ReadFileIfThere(here)) ? there : "";
 }
 
 std::string WhoseElsewhere(const SavePlace& place) {

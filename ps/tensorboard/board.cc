@@ -84,7 +84,7 @@ void Board::WriteAgain(const std::string& metrics) {
       "speed are written again from metrics.jsonl; norms, times of ranks, histograms and images "
       "of them stay lost",
       lacking.front().step(), lacking.back().step()));
-  for (tensorboard::Event& event : lacking) file_->Write(std::move(event));
+  file_->WriteAll(std::move(lacking));
 }
 
 Observe Board::Wants(int64_t steps_done) const {

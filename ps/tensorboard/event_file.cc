@@ -169,15 +169,25 @@ EventFile::EventFile(const std::string& dir, int64_t steps_done, BackgroundThrea
 EventFile::~EventFile() = default;
 
 void EventFile::Write(tensorboard::Event event) {
-  if (event.wall_time() == 0) event.set_wall_time(UnixTime());
-  const int64_t step = event.step();
-  const bool taken =
-      thread_.Submit([shared = shared_, event = std::move(event)] { shared->Append(event); });
+  std::vector<tensorboard::Event> one;
+  one.push_back(std::move(event));
+  WriteAll(std::move(one));
+}
+
+void EventFile::WriteAll(std::vector<tensorboard::Event> events) {
+  Events steps;
+  for (tensorboard::Event& event : events) {
+    if (event.wall_time() == 0) event.set_wall_time(UnixTime());
+    steps.Add(event.step());
+  }
+  const bool taken = thread_.Submit([shared = shared_, events = std::move(events)] {
+    for (const tensorboard::Event& event : events) shared->Append(event);
+  });
   if (taken) return;
   if (refused_.count == 0) {
     shared_->Say("the disk is too slow: TensorBoard will miss some of this run");
   }
-  refused_.Add(step);
+  refused_.Add(steps);
 }
 
 void EventFile::AwaitWritten(std::chrono::seconds at_most) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/base/background_thread.h"
 #include "proto/tensorboard.pb.h"
@@ -29,6 +30,8 @@ class EventFile {
 
   // `event` gets its time here, if it has none.
   void Write(tensorboard::Event event);
+  // However many: the thread has room for so many jobs only, and this is one.
+  void WriteAll(std::vector<tensorboard::Event> events);
 
   // Until what was written so far is on the disk, or cannot be. Any thread may wait.
   void AwaitWritten(std::chrono::seconds at_most);

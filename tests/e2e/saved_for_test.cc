@@ -213,6 +213,18 @@ TEST_F(SavedRun, WeightsThatAreWholeInOneOfTheTwoPlacesMendTheOther) {
   EXPECT_EQ(Slurp(Path("other/best.safetensors")), Slurp(Path("small/run/best.safetensors")));
 }
 
+// A run that has gone on since, where there was room, has left them behind.
+TEST_F(SavedRun, OlderWeightsThereAreNotTakenForTheLast) {
+  RunAndSave();
+  ASSERT_TRUE(Mount("size=64m", MS_REMOUNT));
+  ASSERT_EQ(GoOn("small/run", {"--epochs", "5"}).exit_code, 0);
+  ASSERT_EQ(MetadataIn(Path("other/model.safetensors"))["step"], "24");
+  fs::remove(Path("small/run/model.safetensors"));
+  const Outcome again = GoOn("small/run");
+  EXPECT_EQ(again.exit_code, 0) << again.log;
+  EXPECT_EQ(MetadataIn(Path("small/run/model.safetensors"))["step"], "30");
+}
+
 // Of a run that was killed: its last lines may be where the folder is.
 TEST_F(SavedRun, AnOlderBestIsNotTakenInSilence) {
   ASSERT_EQ(Muster(Words("run", FirstIsBest(), {"--save-to", Path("other")})).exit_code, 0);

@@ -19,22 +19,26 @@ std::string FileOf(Input input) {
   return file;
 }
 
+int64_t LastStepIn(const Folder& folder) {
+  return LastStepsOf(folder.path(), {"a/tag"}, 7).at("a/tag");
+}
+
 // What stands before something that nobody can read still counts.
 void CheckPrefix(const Folder& folder, const std::string& bytes) {
   tensorboard::Event event;
   event.set_step(7);
   event.mutable_summary()->add_value()->set_tag("a/tag");
-  folder.Write("events.out.tfevents.0000000001.a", FrameRecord(event.SerializeAsString()));
-  folder.Write("events.out.tfevents.0000000002.b", bytes);
-  const bool with = HaveEvent(folder.path(), "a/tag", 7);
+  folder.Write("events.out.tfevents.0000000001.a.muster", FrameRecord(event.SerializeAsString()));
+  folder.Write("events.out.tfevents.0000000002.b.muster", bytes);
+  const int64_t last = LastStepIn(folder);
   // A later file may say that the run began anew before that step; only that takes it away.
   tensorboard::Event start;
   start.set_step(7);
   start.mutable_session_log()->set_status(tensorboard::SessionLog::START);
-  folder.Write("events.out.tfevents.0000000003.c", FrameRecord(start.SerializeAsString()));
-  Require(!HaveEvent(folder.path(), "a/tag", 7), "a run that began anew still has the event");
-  folder.Write("events.out.tfevents.0000000003.c", "");
-  Require(HaveEvent(folder.path(), "a/tag", 7) == with, "not the same answer twice");
+  folder.Write("events.out.tfevents.0000000003.c.muster", FrameRecord(start.SerializeAsString()));
+  Require(LastStepIn(folder) < 7, "a run that began anew still has the event");
+  folder.Write("events.out.tfevents.0000000003.c.muster", "");
+  Require(LastStepIn(folder) == last, "not the same answer twice");
 }
 
 // A file is cut at the border of a record, or stays, and then has nothing of a later step.

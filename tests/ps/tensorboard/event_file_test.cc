@@ -188,6 +188,17 @@ TEST_F(EventFileTest, AVeryLargeEventIsWritten) {
   EXPECT_GT(fs::file_size(file.path()), 20u << 20);
 }
 
+// A run that goes on may write more of them again than jobs may wait.
+TEST_F(EventFileTest, ManyAtOnceAreOneJob) {
+  BackgroundThread thread(10);
+  EventFile file(dir_, 0, thread);
+  std::vector<tensorboard::Event> many;
+  for (int i = 1; i <= 1000; ++i) many.push_back(Scalar(i, 1));
+  file.WriteAll(std::move(many));
+  EXPECT_EQ(file.Missing(std::chrono::seconds(10)), "");
+  EXPECT_EQ(ValuesOf(ReadEvents(dir_), "x").size(), 1000u);
+}
+
 // The run goes on from step 20: what earlier files say of later steps is said again.
 class CutEventsTest : public EventFileTest {
  protected:

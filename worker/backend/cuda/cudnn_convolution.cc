@@ -96,12 +96,13 @@ struct CudnnPass {
 constexpr float kOne = 1, kZero = 0;
 
 // The way to go if cuDNN refuses, when it is to convolve, what it took when it was asked for its
-// workspace. None while algorithms are timed: one that is refused is then not chosen.
+// workspace. None while algorithms are timed: one that is refused is then not chosen; and none that
+// takes more memory than cuDNN may, for the columns of a large image.
 template <typename Pass>
 class Otherwise {
  public:
   Otherwise(const CudnnPass& pass, std::unique_ptr<Pass> way)
-      : way_(IsTimed(pass) ? nullptr : std::move(way)) {}
+      : way_(IsTimed(pass) || way->scratch_bytes() > kMostScratch ? nullptr : std::move(way)) {}
 
   size_t scratch_bytes() const { return way_ == nullptr ? 0 : way_->scratch_bytes(); }
   // Null: cuDNN has done it, or is to do it. Throws what it says if that is no refusal.
