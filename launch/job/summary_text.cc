@@ -150,10 +150,12 @@ std::vector<std::string> SummaryLines(const events::Summary& summary, int worker
   for (const std::string& text : ModelTexts(summary, dir)) row("weights", text);
   row("run directory", dir.shown());
   row("run files", files);
-  if (completed && summary.has_checkpoint()) {
+  if (summary.has_checkpoint()) {
     const std::filesystem::path path = summary.checkpoint();
     const bool here = path.parent_path().parent_path() == std::filesystem::path(dir.path());
-    row("checkpoint", here ? "checkpoints/" + path.filename().string() : path.string());
+    // How a run goes on that was not completed is said below; not, that it is kept elsewhere.
+    if (completed || !here)
+      row("checkpoint", here ? "checkpoints/" + path.filename().string() : path.string());
   }
   Fit(lines);
   return lines;

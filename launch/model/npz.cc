@@ -26,6 +26,7 @@ struct Sink {
 
   static la_ssize_t Write(archive*, void* self, const void* bytes, size_t count) {
     auto& sink = *static_cast<Sink*>(self);
+    if (sink.failure) return -1;  // libarchive tries again when it is closed
     try {
       sink.file.Write({static_cast<const std::byte*>(bytes), count});
       return static_cast<la_ssize_t>(count);

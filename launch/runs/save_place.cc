@@ -68,7 +68,8 @@ std::string WhoseElsewhere(const SavePlace& place) {
   if (place.folder.empty() || KeepsThingsOf(place.run_dir, place.folder)) return "";
   if (ThingOfARunIn(place.folder).empty()) return "";
   const std::optional<SavedFor> mark = SavedForIn(place.folder);
-  const bool is_copy = mark && mark->run_id == RunIdOf(place.run_dir);
+  if (!mark) return "a run, and no whole saved_for that says which";
+  const bool is_copy = mark->run_id == RunIdOf(place.run_dir);
   if (!is_copy) return "another run";
   return fmt::format("the run in {}, of which {} is a copy", mark->run_dir, place.run_dir);
 }

@@ -31,8 +31,8 @@ std::string ModelElsewhere(const SavePlace& place, const std::string& name);
 // "" if there is none.
 std::string MetricsElsewhere(const SavePlace& place);
 
-// Whose things are in the folder, if they are not the run's: "another run", or the one that this
-// one is a copy of. "" if they are its own, or nothing is there.
+// Whose things are in the folder, if they are not the run's: "another run", the one that this one
+// is a copy of, or a run that no mark tells. "" if they are its own, or nothing is there.
 std::string WhoseElsewhere(const SavePlace& place);
 
 // The directories of runs of a series (--repeat) that are in its checkpoint.save_to altogether,

@@ -164,7 +164,7 @@ TEST_F(ConfigTest, OtherLanguagesAndEncodingsAreNamed) {
   EXPECT_THAT(error(std::string("\x7F"
                                 "ELF\0\0",
                                 6)),
-              HasSubstr("is no text"));
+              HasSubstr("is a program or a library (ELF)"));
   // Text of its own language with a mistake in it is not called another one.
   EXPECT_THAT(error("run: { epochs: }"), Not(HasSubstr("looks like")));
   // UTF-8's mark says nothing and is no mistake.

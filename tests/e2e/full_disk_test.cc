@@ -10,6 +10,7 @@
 namespace muster::testing {
 namespace {
 
+namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -63,6 +64,19 @@ TEST_F(FullDisk, WhoLooksInIsToldThatTheStatusIsOld) {
   EXPECT_EQ(none.exit_code, 2);
   EXPECT_THAT(none.log, HasSubstr("has no status.json, which a run's server writes each second: "
                                   "its disk has no room left"));
+}
+
+TEST_F(FullDisk, AnExportWithoutRoomSaysSo) {
+  ASSERT_EQ(Launch({"run.steps=1"}).exit_code, 0);
+  Fill();
+  for (const std::string format : {"safetensors", "npz", "onnx"}) {
+    const std::string file = Path("small/model." + format);
+    const Outcome outcome = Muster({"export", Path("run0"), "--format", format, file});
+    EXPECT_EQ(outcome.exit_code, 1) << outcome.log;
+    EXPECT_THAT(outcome.log,
+                AllOf(HasSubstr(file + ": cannot be written"), HasSubstr("No space left")));
+    EXPECT_FALSE(fs::exists(file));
+  }
 }
 
 }  // namespace
