@@ -78,10 +78,11 @@ std::optional<ResumePoint> ModelCheckpoints::GoOn(size_t lost) {
   state.set_run_id(std::string(32, 'a'));
   state.set_config(FrozenConfigText(config));
   state.set_generation(1);
+  const CheckpointName name{1, state.step(), state.evaluated()};
   fs::remove_all(folder_);
   fs::create_directory(folder_);
   WriteCheckpoint({.run_dir = folder_,
-                   .name = {1, state.step(), state.evaluated()},
+                   .name = name,
                    .state = std::move(state),
                    .tensors = newest.tensors,
                    .prepare = {},
