@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
 
 #include "common/base/join.h"
 #include "common/checkpoint/early_stop.h"
@@ -166,16 +167,62 @@ std::string BackText(const BroughtBack& back, const SavePlace& place) {
   return text;
 }
 
+json LastLineOf(const SavePlace& place) {
+  const std::string elsewhere = MetricsElsewhere(place);
+  return LastLine(elsewhere.empty() ? place.run_dir + "/metrics.jsonl" : elsewhere);
+}
+
+BroughtBack BringBackModels(const SavePlace& place, const std::vector<Model>& models) {
+  BroughtBack back = BringBack(place, StepsOfModels(models));
+  for (const std::string& one : back.mended) {
+    PrintError(fmt::format("muster: warning: {}\n", one));
+  }
+  return back;
+}
+
+// Whether these settings say of a run's end what its config does not.
+bool AskForMore(const std::vector<Setting>& settings, const std::string& config_path) {
+  const auto of = [&](const std::vector<Setting>& with) {
+    const config::Config config = LoadConfig(config_path, with);
+    return std::tuple(config.run().epochs(), config.run().steps(), config.evaluation().patience(),
+                      config.evaluation().stop_at_accuracy());
+  };
+  return of(settings) != of({});
+}
+
+ExitCode EndWithoutCheckpoint(const RunDir& dir, const SavePlace& place) {
+  const BroughtBack back = BringBackModels(place, ModelsIn(LastLineOf(place)));
+  PrintResult(
+      fmt::format("The run in {0} is complete: nothing is left to do. No checkpoint of it is left, "
+                  "so it cannot "
+                  "be made longer; another run can begin with its weights: --initial-weights "
+                  "{0}/model.safetensors{1}",
+                  dir.shown(), BackText(back, place)));
+  return ExitCode::kOk;
+}
+
 }  // namespace
+
+bool IsCompleteWithoutCheckpoint(const SavePlace& place, const std::vector<Setting>& settings) {
+  const std::string config = place.run_dir + "/config.txtpb";
+  std::error_code ignored;
+  if (!NewestPlace(place).empty() || !fs::exists(config, ignored)) return false;
+  const json last = LastLineOf(place);
+  if (last.is_null()) return false;
+  const std::vector<Model> models = ModelsIn(last);
+  return !models.empty() && std::ranges::all_of(models, [&](const auto& one) {
+    return WrongWith(one, place).empty();
+  }) && !AskForMore(settings, config);
+}
 
 std::optional<ExitCode> EndIfComplete(const RunDir& dir, const std::vector<Setting>& settings) {
   const SavePlace place = PlaceToResume(dir, settings);
   const std::string newest_place = NewestPlace(place);
+  if (IsCompleteWithoutCheckpoint(place, settings)) return EndWithoutCheckpoint(dir, place);
   if (newest_place.empty()) return std::nullopt;
-  const std::string elsewhere = MetricsElsewhere(place);
   config::Config config = ConfigOfRun(dir, place, settings);
   (void)CheckTakenUp(dir, config);
-  const json last = LastLine(elsewhere.empty() ? dir.MetricsPath() : elsewhere);
+  const json last = LastLineOf(place);
   if (last.is_null()) return std::nullopt;
   const ChosenCheckpoint newest = ChooseCheckpoint(newest_place);
   if (!newest.reader || !newest.damaged.empty()) return std::nullopt;
@@ -185,10 +232,7 @@ std::optional<ExitCode> EndIfComplete(const RunDir& dir, const std::vector<Setti
   if (!stopped && state.step() < total) return std::nullopt;
   PlanTrace(dir, settings, config);  // refuses to trace what is over
   const std::vector<Model> models = ModelsIn(last);
-  const BroughtBack back = BringBack(place, StepsOfModels(models));
-  for (const std::string& one : back.mended) {
-    PrintError(fmt::format("muster: warning: {}\n", one));
-  }
+  const BroughtBack back = BringBackModels(place, models);
   const ExitCode code = Mend(models, place, dir);
   PrintResult(fmt::format("The run in {} is complete: nothing is left to do ({}){}{}", dir.shown(),
                           CheckTakenUp(dir, config),  // from where its checkpoint is now

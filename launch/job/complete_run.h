@@ -7,6 +7,7 @@
 #include "common/base/error.h"
 #include "common/config/config.h"
 #include "launch/job/run_dir.h"
+#include "launch/runs/save_place.h"
 
 namespace muster {
 
@@ -17,5 +18,9 @@ namespace muster {
 // from a checkpoint that has them. kFailure: some are in none. Throws Error(kUsage) where the run
 // cannot go on with these settings.
 std::optional<ExitCode> EndIfComplete(const RunDir& dir, const std::vector<Setting>& settings);
+
+// Whether a run that has no checkpoint (any more) has reached its end, all its files of weights are
+// whole, and these settings do not ask for more.
+bool IsCompleteWithoutCheckpoint(const SavePlace& place, const std::vector<Setting>& settings);
 
 }  // namespace muster

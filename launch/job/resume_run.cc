@@ -17,6 +17,7 @@
 #include "common/checkpoint/run_mark.h"
 #include "common/checkpoint/saved_for.h"
 #include "common/config/config.h"
+#include "launch/job/complete_run.h"
 #include "launch/job/resume_place.h"
 #include "launch/job/save_to.h"
 #include "launch/model/directory_hint.h"
@@ -163,7 +164,7 @@ void ResumeOrBegin(LaunchArguments& arguments) {
     place.folder = fs::absolute(config.checkpoint().save_to()).lexically_normal();
   }
   std::error_code ignored;
-  if (!NewestPlace(place).empty()) {
+  if (!NewestPlace(place).empty() || IsCompleteWithoutCheckpoint(place, arguments.settings)) {
     arguments.resume = path;
     std::erase_if(arguments.settings, [](const Setting& one) { return one.path == "run.dir"; });
     // The directory may have gone, with the config that names this place.

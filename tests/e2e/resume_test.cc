@@ -162,6 +162,26 @@ TEST_F(Resume, ALongerRun) {
   EXPECT_EQ(Curve(Metrics("run1")), Curve(whole.metrics));
 }
 
+// Somebody has removed its checkpoints: it is not done again for that.
+TEST_F(Resume, ACompleteRunWithoutCheckpoints) {
+  ASSERT_EQ(Launch({"run.epochs=1"}).exit_code, 0);
+  fs::remove_all(Path("run0/checkpoints"));
+  const auto metrics = Slurp(Path("run0/metrics.jsonl"));
+  const std::vector<std::string> automatic{
+      "launch",       Path("tiny.txtpb"), "--data",     Path("data"), "--set",
+      "run.epochs=1", "--run-dir",        Path("run0"), "--resume",   "auto"};
+  for (const Outcome& again : {GoOn("run0"), Muster(automatic, "run0")}) {
+    EXPECT_EQ(again.exit_code, 0) << again.log;
+    EXPECT_THAT(again.log, AllOf(HasSubstr("is complete: nothing is left to do. No checkpoint"),
+                                 HasSubstr("--initial-weights")));
+  }
+  EXPECT_EQ(Slurp(Path("run0/metrics.jsonl")), metrics);
+  EXPECT_FALSE(fs::exists(Path("run0/attempt-1")));
+  EXPECT_EQ(GoOn("run0", {"--epochs", "2"}).exit_code, 3);
+  fs::resize_file(Path("run0/model.safetensors"), 100);
+  EXPECT_EQ(GoOn("run0").exit_code, 3);
+}
+
 TEST_F(Resume, WhatCannotBe) {
   ASSERT_EQ(Launch({"run.epochs=3", "learning_rate.type=COSINE"}).exit_code, 0);
   const auto refuses = [&](const std::vector<std::string>& arguments, const std::string& why) {

@@ -195,7 +195,7 @@ TEST_F(SaveToTest, TheCheckpointsOfAnEarlierRunAreNotTaken) {
   ASSERT_EQ(Muster(Words("small/run", {"--seed", "6"})).exit_code, 0);
   fs::remove_all(Path("small/run/checkpoints"));
   const auto model = Slurp(Path("small/run/model.safetensors"));
-  const Outcome refused = GoOn("small/run", {"--save-to", Path("other")});
+  const Outcome refused = GoOn("small/run", {"--save-to", Path("other"), "--epochs", "9"});
   EXPECT_EQ(refused.exit_code, 3) << refused.log;
   EXPECT_THAT(refused.log, HasSubstr("has files of another run"));
   EXPECT_EQ(Slurp(Path("small/run/model.safetensors")), model);
