@@ -105,7 +105,7 @@ DueLines Coordinator::LinesSoFar() const {
 void Coordinator::GoOn() {
   reporter_.CutMetrics(LinesSoFar());
   reporter_.GoOn(step_);
-  board_.WriteAgain(reporter_.AllLines());
+  if (board_.writes()) board_.WriteAgain(reporter_.AllLines());
   const bool over = IsOver();
   const bool pending =
       !over && !resumed_->evaluated() && step_ > 0 && evaluator_.IsDueAfter(step_ - 1);

@@ -89,14 +89,12 @@ std::string Reporter::AllLines() const {
 void Reporter::SaveMetricsTo(const std::string& folder, const SavedFor& run) {
   if (metrics_trouble_.empty() || folder.empty()) return;
   const std::string path = folder + "/metrics.jsonl";
-  std::string text = ReadFileIfThere(metrics_path_);
-  if (std::ssize(text) < metrics_bytes_) {
+  const std::string text = AllLines();
+  if (const int64_t found = std::ssize(text) - std::ssize(unwritten_); found < metrics_bytes_) {
     metrics_trouble_ += fmt::format("; expected {} bytes in it to put into {}, found {}",
-                                    metrics_bytes_, path, text.size());
+                                    metrics_bytes_, path, found);
     return;
   }
-  text.resize(static_cast<size_t>(metrics_bytes_));
-  text += unwritten_;
   try {
     MarkSavedFor(folder, run);
     WriteFileAtomically(path, text);

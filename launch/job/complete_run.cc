@@ -8,7 +8,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <tuple>
 
 #include "common/base/join.h"
 #include "common/checkpoint/early_stop.h"
@@ -180,24 +179,13 @@ BroughtBack BringBackModels(const SavePlace& place, const std::vector<Model>& mo
   return back;
 }
 
-// Whether these settings say of a run's end what its config does not.
-bool AskForMore(const std::vector<Setting>& settings, const std::string& config_path) {
-  const auto of = [&](const std::vector<Setting>& with) {
-    const config::Config config = LoadConfig(config_path, with);
-    return std::tuple(config.run().epochs(), config.run().steps(), config.evaluation().patience(),
-                      config.evaluation().stop_at_accuracy());
-  };
-  return of(settings) != of({});
-}
-
 ExitCode EndWithoutCheckpoint(const RunDir& dir, const SavePlace& place) {
   const BroughtBack back = BringBackModels(place, ModelsIn(LastLineOf(place)));
-  PrintResult(
-      fmt::format("The run in {0} is complete: nothing is left to do. No checkpoint of it is left, "
-                  "so it cannot "
-                  "be made longer; another run can begin with its weights: --initial-weights "
-                  "{0}/model.safetensors{1}",
-                  dir.shown(), BackText(back, place)));
+  PrintResult(fmt::format(
+      "The run in {0} is complete: nothing is left to do. No checkpoint of it is left, "
+      "so it cannot be made longer; another run can begin with its weights: --initial-weights "
+      "{0}/model.safetensors{1}",
+      dir.shown(), BackText(back, place)));
   return ExitCode::kOk;
 }
 
@@ -208,11 +196,12 @@ bool IsCompleteWithoutCheckpoint(const SavePlace& place, const std::vector<Setti
   std::error_code ignored;
   if (!NewestPlace(place).empty() || !fs::exists(config, ignored)) return false;
   const json last = LastLineOf(place);
-  if (last.is_null()) return false;
+  if (last.is_null() || EndsElsewhere(LoadConfig(config, {}), LoadConfig(config, settings))) {
+    return false;
+  }
   const std::vector<Model> models = ModelsIn(last);
-  return !models.empty() && std::ranges::all_of(models, [&](const auto& one) {
-    return WrongWith(one, place).empty();
-  }) && !AskForMore(settings, config);
+  const auto whole = [&](const Model& model) { return WrongWith(model, place).empty(); };
+  return !models.empty() && std::ranges::all_of(models, whole);
 }
 
 std::optional<ExitCode> EndIfComplete(const RunDir& dir, const std::vector<Setting>& settings) {

@@ -111,16 +111,6 @@ bool Names(const std::vector<Setting>& settings, std::string_view path) {
   return std::ranges::any_of(settings, [&](const Setting& one) { return one.path == path; });
 }
 
-// Whether what says when the run ends is not what it was: somebody wants it to go on.
-bool WasAskedToGoOn(const std::string& kept, const config::Config& now) {
-  const config::Config then = ParseKeptConfig(kept);
-  const auto of = [](const config::Config& config) {
-    return std::tuple(config.run().epochs(), config.run().steps(), config.evaluation().patience(),
-                      config.evaluation().stop_at_accuracy());
-  };
-  return of(then) != of(now);
-}
-
 // Before anything is written there, the lock's file included: not a directory that somebody took
 // for that of a run.
 void RequireRun(const SavePlace& place) {
@@ -143,6 +133,14 @@ void RequireRun(const SavePlace& place) {
 }
 
 }  // namespace
+
+bool EndsElsewhere(const config::Config& then, const config::Config& now) {
+  const auto of = [](const config::Config& config) {
+    return std::tuple(config.run().epochs(), config.run().steps(), config.evaluation().patience(),
+                      config.evaluation().stop_at_accuracy());
+  };
+  return of(then) != of(now);
+}
 
 void ResumeOrBegin(LaunchArguments& arguments) {
   const config::Config config = LoadConfig(arguments.config_path, arguments.settings);
@@ -227,7 +225,7 @@ std::string CheckTakenUp(const RunDir& dir, const config::Config& config) {
   const std::string over = StopReasonAt(config.evaluation(), state, total);
   if (over.empty()) return done;
   const std::string how = HowToGoOn(config.evaluation(), state.decisions());
-  if (WasAskedToGoOn(state.config(), config)) {
+  if (EndsElsewhere(ParseKeptConfig(state.config()), config)) {
     throw Error(ExitCode::kUsage,
                 "{}: {}, and stays stopped early: {}. More steps or epochs do not change that; it "
                 "goes on with {}",

@@ -11,9 +11,9 @@
 namespace muster {
 
 // `--resume auto`, for whoever starts the same command again and again, as a service manager does:
-// sets arguments.resume to run.dir if a run has left a checkpoint there. If one has left none, its
-// files are put aside, which is printed. Throws Error(kUsage) without run.dir, or where no
-// checkpoints are kept.
+// sets arguments.resume to run.dir if a run has left a checkpoint there, or is complete. The files
+// of any other one are put aside, which is printed. Throws Error(kUsage) without run.dir, or where
+// no checkpoints are kept.
 void ResumeOrBegin(LaunchArguments& arguments);
 
 // Takes the directory of the run; nothing in it changes. Throws Error(kUsage): there is no such
@@ -23,6 +23,9 @@ RunDir TakeUp(const LaunchArguments& arguments);
 // Makes the config of the run, as its newest checkpoint holds it, that of its directory and of the
 // job.
 void KeepConfig(const RunDir& dir, LaunchArguments& arguments);
+
+// Whether what says when the run ends is not what it was: somebody wants it to go on.
+bool EndsElsewhere(const config::Config& then, const config::Config& now);
 
 // Throws Error(kUsage) if the run cannot go on with this config, which settings have changed.
 // Returns a remark for the header: what it goes on from.

@@ -177,7 +177,7 @@ std::string Board::Missing() {
   if (missing.empty()) return "";
   return missing +
          "; TensorBoard does not show them. What metrics.jsonl has of the last ones is written "
-         "again when the run goes on with --resume";
+         "again when the run is trained on with --resume";
 }
 
 void Board::Write(int64_t step, tensorboard::Summary summary) {

@@ -30,6 +30,8 @@ class Board {
   // Training begins after so many steps. Takes later ones out of the files of an earlier server,
   // makes one, and writes what is known by now.
   void Begin(int64_t steps_done);
+  // Since then, where anything is wanted.
+  bool writes() const { return file_ != nullptr; }
 
   // A run that goes on, once its metrics.jsonl is as it was: writes what the files of earlier
   // servers lack of the end of it, which no disk took.
