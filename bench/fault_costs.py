@@ -11,7 +11,7 @@ minutes. Parts: kill, stop, server, machinery, leaks, share.
     stop       SIGSTOP to a worker: that step
     server     SIGKILL to the server of a network with 25 million parameters: until the next new step
     machinery  steps with on_lost_worker REPLACE and ABORT, two runs that are stopped in turn
-    leaks      descriptors and memory of server and launcher over 100 lost workers
+    leaks      descriptors and memory of server and launcher over 300 lost workers
     share      steps of 5 s, which workers mostly sleep through, so that four need no four cores: the useful
                share of all live workers' time, with a kill in every 5th step and in every one
 """
@@ -33,7 +33,7 @@ from job_processes import descriptors_of
 
 PARTS = ("kill", "stop", "server", "machinery", "leaks", "share")
 LARGE = 'layer { name: "large" dense { units: 6104 } }'  # 16 x 16 x 16 inputs: 25 million weights
-KILL_RUNS, STOPS, SERVER_KILLS, STARTS, TURNS, REJOINS = 12, 4, 3, 16, 16, 100
+KILL_RUNS, STOPS, SERVER_KILLS, STARTS, TURNS, REJOINS = 12, 4, 3, 16, 16, 300
 
 
 def median(values):

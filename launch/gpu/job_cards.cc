@@ -107,7 +107,8 @@ bool JobCards::TakeInsteadOf(size_t card) {
                        }});
     taken_->cards[card] = std::move(more.cards[0]);
     taken_->locks[card] = std::move(more.locks[0]);
-    tickets_.push_back(std::move(more.ticket));
+    instead_.erase(card);
+    instead_.emplace(card, std::move(more.ticket));
     return true;
   } catch (const Error&) {
     return false;
@@ -128,7 +129,9 @@ std::vector<WorkerPlace> JobCards::Places() const {
   if (taken_ == nullptr) return places;
   for (size_t card = 0; card < taken_->cards.size(); ++card) {
     WorkerPlace place = PlaceOf(taken_->cards[card]);
-    place.lock_fds = {taken_->locks[card].fd(), taken_->ticket.fd()};
+    const auto instead = instead_.find(card);
+    const Ticket& ticket = instead == instead_.end() ? taken_->ticket : instead->second;
+    place.lock_fds = {taken_->locks[card].fd(), ticket.fd()};
     for (uint32_t i = 0; i < workers_per_card_; ++i) places.push_back(place);
   }
   return places;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -54,7 +55,7 @@ class JobCards {
   std::string unused_;
   uint32_t workers_per_card_ = 1;
   std::unique_ptr<TakenCards> taken_;
-  std::vector<Ticket> tickets_;  // of cards that were taken in the place of others
+  std::map<size_t, Ticket> instead_;  // of cards taken in place of others, by their places
 };
 
 // "card 2 (GPU-1b2c3d4e, NVIDIA H100, 80.0 GB)"
