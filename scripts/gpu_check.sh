@@ -33,22 +33,25 @@ PATH=$PATH:/usr/local/cuda/bin:/usr/lib/wsl/lib
 # 1.
 nvidia-smi --query-gpu=name,driver_version,memory.total,compute_cap --format=csv 2>/dev/null ||
   echo "no nvidia-smi, or it finds no driver: only Muster says what there is"
-has() { ldconfig -p 2>/dev/null | grep -q "$1\.so\." || find_in_path "$1"; }
+has() { ldconfig -p 2>/dev/null | grep -qF "$1 (" || find_in_path "$1"; }
 find_in_path() {
-  echo "$LD_LIBRARY_PATH" | tr : '\n' | while read -r folder; do ls "$folder/$1".so.* 2>/dev/null; done | grep -q .
+  echo "$LD_LIBRARY_PATH" | tr : '\n' | while read -r folder; do ls "$folder/$1" 2>/dev/null; done | grep -q .
 }
+# The CUDA backend wants the cuBLAS of the CUDA that it was built with: 12's is of no use to 13.
+cublas=$(grep -haoE 'libcublas\.so\.[0-9]+' "$bin/libmuster_cuda.so" "$bin/../lib/libmuster_cuda.so" 2>/dev/null | head -n 1)
+: "${cublas:=libcublas.so}"
 if [ -n "$python" ]; then
   packages=$("$python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])') ||
     { echo "$python does not run"; exit 2; }
-  for library in libcublas libcudnn; do
+  for library in "$cublas" libcudnn.so.9; do
     has "$library" && continue
-    for found in "$packages"/nvidia/*/lib/"$library".so.*; do
+    for found in "$packages"/nvidia/*/lib/"$library"; do
       [ -e "$found" ] && LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}${found%/*}
     done
   done
   export LD_LIBRARY_PATH
 fi
-for library in libcuda libcublas libcublasLt libcudnn; do
+for library in libcuda.so.1 "$cublas" "libcublasLt${cublas#libcublas}" libcudnn.so.9; do
   has "$library" || echo "not found by the loader: $library"
 done
 "$bin/muster" gpus --check || fail "muster gpus --check"

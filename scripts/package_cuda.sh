@@ -22,7 +22,7 @@ package=${1:-build/package/$name.tar.gz}
 # grep reads all of it: a pipe that is closed early would count as a failure.
 targets=$(cmake --build $build --target help)
 if ! grep -q '^muster_cuda:' <<<"$targets"; then
-  echo "No package of the CUDA backend: there is no CUDA toolkit (nvcc) here."
+  echo "No package of the CUDA backend: there is no CUDA toolkit here, or CMake said why not this one."
   exit 0
 fi
 [[ -f $package ]] || fail "expected the package that this is for, $package: scripts/package.sh makes it"

@@ -23,6 +23,10 @@ TEST(KernelResourcesTest, UnnamedNamespacesAreCalledAsGccCallsThem) {
       HostNameOf("_ZN6muster9MapKernelINS_46_GLOBAL__N__3fcf18d5_13_batch_norm_cu_2f9642385Relu6E"
                  "NS_46_GLOBAL__N__3fcf18d5_13_batch_norm_cu_2f9642383SumEEEvv"),
       "_ZN6muster9MapKernelINS_12_GLOBAL__N_15Relu6ENS_12_GLOBAL__N_13SumEEEvv");
+  // In some files nvcc adds a number of its own.
+  EXPECT_EQ(HostNameOf("_ZN6muster4cuda48_GLOBAL__N__e5d61f83_10_softmax_cu_04fdf6a5_109513"
+                       "SoftmaxKernelIfEEvPKT_PS3_li"),
+            "_ZN6muster4cuda12_GLOBAL__N_113SoftmaxKernelIfEEvPKT_PS3_li");
   EXPECT_EQ(HostNameOf("_ZN6muster9MapKernelEv"), "_ZN6muster9MapKernelEv");
 }
 
@@ -39,7 +43,7 @@ TEST(KernelResourcesTest, FourBlocksLiveOnAMultiprocessor) {
   EXPECT_GT(kernels.size(), 100u);
   size_t with_shared_memory = 0;
   for (const auto& [name, needs] : kernels) {
-    EXPECT_THAT(needs.registers, AllOf(Ge(4), Le(64))) << name;
+    EXPECT_THAT(needs.registers, AllOf(Ge(2), Le(64))) << name;  // 2: an empty one's of sm_61
     EXPECT_EQ(WhyTooLarge(needs, 256, 0, 48 << 10), "") << name;
     EXPECT_LE(needs.shared_bytes, 5u << 10) << name;
     with_shared_memory += needs.shared_bytes > 0 ? 1 : 0;

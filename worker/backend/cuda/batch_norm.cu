@@ -151,8 +151,8 @@ __global__ void NormPartsKernel(NormBackward norm, NormTensors<T> tensors, T* dz
              AddGradient<T>{norm, tensors, dz, channels});
 }
 
-__global__ void NormSumsKernel(NormBackward norm, const double* scratch, int parts, int64_t rows,
-                               int channels) {
+__global__ void MUSTER_FOUR_BLOCKS NormSumsKernel(NormBackward norm, const double* scratch,
+                                                  int parts, int64_t rows, int channels) {
   const auto n = static_cast<double>(rows);
   const double unbiased = norm.unbiased && rows > 1 ? n / (n - 1) : 1;
   for (int64_t i = ThreadInGrid(); i < channels; i += ThreadsOfGrid()) {

@@ -102,10 +102,8 @@ void Card::MakeLibraries() {
   if (options_.convolution == CudaOptions::Convolution::kGemm) return;
   cudnn_ = FindCudnn(stream(Queue::kCompute));
   if (cudnn_ == nullptr && options_.convolution == CudaOptions::Convolution::kCudnn) {
-    throw Error(
-        ExitCode::kFailure,
-        "worker.convolution=CUDNN, but cuDNN 9 (libcudnn.so.9) is not found; put its folder "
-        "on LD_LIBRARY_PATH, or set worker.convolution=GEMM");
+    throw Error(ExitCode::kFailure,
+                "worker.convolution=CUDNN, but {}, or set worker.convolution=GEMM", WhyNoCudnn());
   }
 }
 

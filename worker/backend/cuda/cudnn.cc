@@ -61,4 +61,8 @@ std::string VersionOf(const Cudnn& cudnn) {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
+std::string WhyNoCudnn() {
+  return "cuDNN 9 (libcudnn.so.9) is not found; put its folder on LD_LIBRARY_PATH";
+}
+
 }  // namespace muster::cuda

@@ -14,5 +14,7 @@ class Cudnn;
 // Null where the library is not there or not version 9.
 std::shared_ptr<const Cudnn> FindCudnn(cudaStream_t stream);
 std::string VersionOf(const Cudnn& cudnn);
+// Where there is none: what is missing, and what to do.
+std::string WhyNoCudnn();
 
 }  // namespace muster::cuda

@@ -88,7 +88,7 @@ __device__ inline Moments MomentsOf(const ImageSums& sums, int64_t n) {
 }
 
 // A thread for each image: its map of each channel.
-__global__ void __launch_bounds__(256, 4) MapImagesKernel(ImagePlan plan, ImageBatch batch) {
+__global__ void MUSTER_FOUR_BLOCKS MapImagesKernel(ImagePlan plan, ImageBatch batch) {
   const int64_t n = int64_t{plan.crop_height} * plan.crop_width;
   for (int64_t i = ThreadInGrid(); i < batch.count; i += ThreadsOfGrid()) {
     const Choices choices = Choose(plan, batch.sample_ids[i]);

@@ -34,6 +34,10 @@ namespace muster::cuda {
 
 constexpr int kBlock = 256;
 
+// Of a kernel for which some nvcc takes more than 64 registers if it is not told otherwise: four
+// blocks live on a multiprocessor.
+#define MUSTER_FOUR_BLOCKS __launch_bounds__(::muster::cuda::kBlock, 4)
+
 // Calls kernel(arguments...), which goes over `work` pieces in a grid-stride loop.
 template <typename... Parameters, typename... Arguments>
 void LaunchOver(const Target& target, int64_t work, void (*kernel)(Parameters...),

@@ -62,10 +62,9 @@ __device__ inline bool IsBroken(const Counted& counted, int label, int classes) 
 }
 
 template <typename T>
-__global__ void SoftmaxCrossEntropyKernel(const T* all_logits, const int32_t* labels,
-                                          float smoothing, float* probabilities,
-                                          SampleLoss* results, int32_t* predictions, int batch,
-                                          int classes) {
+__global__ void MUSTER_FOUR_BLOCKS SoftmaxCrossEntropyKernel(
+    const T* all_logits, const int32_t* labels, float smoothing, float* probabilities,
+    SampleLoss* results, int32_t* predictions, int batch, int classes) {
   for (int64_t n = ThreadInGrid() / 32; n < batch; n += ThreadsOfGrid() / 32) {
     const T* const x = all_logits + n * classes;
     float* const probability = probabilities + n * classes;

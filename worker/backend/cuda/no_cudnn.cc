@@ -9,6 +9,10 @@ namespace muster::cuda {
 
 std::shared_ptr<const Cudnn> FindCudnn(cudaStream_t) { return nullptr; }
 std::string VersionOf(const Cudnn&) { return ""; }
+std::string WhyNoCudnn() {
+  return "this CUDA backend was built without cuDNN's headers; build it with "
+         "MUSTER_CUDNN_INCLUDE_DIR (docs/CUDA.md)";
+}
 
 std::vector<int> CudnnForwardAlgorithms() { return {}; }
 std::vector<int> CudnnInputGradientAlgorithms() { return {}; }

@@ -27,8 +27,9 @@ __global__ void SoftmaxKernel(const T* in, T* out, int64_t pixels, int channels)
 }
 
 template <typename T>
-__global__ void SoftmaxGradientKernel(const T* out, const T* out_gradient, T* in_gradient,
-                                      int64_t pixels, int channels) {
+__global__ void MUSTER_FOUR_BLOCKS SoftmaxGradientKernel(const T* out, const T* out_gradient,
+                                                         T* in_gradient, int64_t pixels,
+                                                         int channels) {
   for (int64_t pixel = ThreadInGrid() / 32; pixel < pixels; pixel += ThreadsOfGrid() / 32) {
     const T *const y = out + pixel * channels, *const dy = out_gradient + pixel * channels;
     T* const dx = in_gradient + pixel * channels;
