@@ -177,16 +177,28 @@ bool Supervisor::GoesOnWithout(const EndedProcess& process, double now) {
   return true;
 }
 
-// The run has its last step, and asks nothing more of a worker. One that crashes by itself is told
-// of all the same.
+// The run has its last step, and asks nothing more of a worker: neither of one that is killed, nor
+// of one that was stopped meanwhile and finds that the others are gone. One that crashes by itself
+// is told of all the same.
 bool Supervisor::IsNoLoss(const EndedProcess& process, double now) {
   const bool is_over = phase_ == Phase::kFinishing || (phase_ == Phase::kRunning && saved_by_);
-  const bool was_killed = process.end.by_signal && process.end.value == SIGKILL;
-  if (!is_over || process.rank < 0 || !was_killed) return false;
-  if (!replacements_.MayEnd(process, now)) return false;
+  if (!is_over || process.rank < 0 || !replacements_.MayEnd(process, now)) return false;
+  const ChildEnd& end = process.end;
+  const auto exits_with = [&](ExitCode code) {
+    return !end.by_signal && end.value == static_cast<int>(code);
+  };
+  std::string how;
+  if (end.by_signal && end.value == SIGKILL) {
+    how = "was killed by SIGKILL";
+  } else if (phase_ == Phase::kFinishing &&
+             (exits_with(ExitCode::kDeadline) || exits_with(ExitCode::kPeerFailed))) {
+    how = fmt::format("lost touch with the server (exit code {})", end.value);
+  } else {
+    return false;
+  }
   events::Event event;
-  event.mutable_warning()->set_message(fmt::format(
-      "{} was killed by SIGKILL when it had nothing more to do", Name(process.rank, process.pid)));
+  event.mutable_warning()->set_message(
+      fmt::format("{} {} when it had nothing more to do", Name(process.rank, process.pid), how));
   display_.OnEvent(event);
   return true;
 }

@@ -199,6 +199,27 @@ TEST_F(ReplacementsTest, OneThatIsKilledWhenAllIsDoneIsNoLoss) {
   EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
 }
 
+// It was stopped when the others did the last steps.
+TEST_F(ReplacementsTest, OneThatComesTooLateForTheEndIsNoLoss) {
+  for (const ExitCode code : {ExitCode::kDeadline, ExitCode::kPeerFailed}) {
+    FakeMembers members{2};
+    Supervisor supervisor{plan_, members, display_, now_};
+    events::Event listening, started, summary;
+    listening.mutable_listening()->set_endpoint("here");
+    started.mutable_started()->set_total_steps(10);
+    summary.mutable_summary()->set_end(events::Summary::COMPLETED);
+    supervisor.OnEvent(listening, now_);
+    supervisor.OnEvent(started, now_);
+    supervisor.OnEvent(summary, now_);
+    supervisor.OnEnds({{0, 101, {.value = 0}}, {kServer, 100, {.value = 0}}}, now_);
+    supervisor.OnEnds({{1, 102, {.value = static_cast<int>(code)}}}, now_);
+    EXPECT_THAT(Said(), HasSubstr("rank 1 (pid 102) lost touch with the server (exit code " +
+                                  std::to_string(static_cast<int>(code)) +
+                                  ") when it had nothing more to do"));
+    EXPECT_EQ(supervisor.Outcome().exit_code, ExitCode::kOk);
+  }
+}
+
 TEST_F(ReplacementsTest, OneThatCrashesWhenAllIsDoneIsAFailure) {
   Running();
   Saving();
