@@ -21,7 +21,7 @@ die() {
 
 # The Debian that is booted: what the units need, and what scripts/services_guest.sh looks with.
 make_machine() {
-  local root=$1
+  local root=$1 programs
   make_root "$release" "$root"
   in_root "$root" root apt-get install -y -qq --no-install-recommends \
     systemd-sysv systemd-coredump udev dbus iproute2 procps kmod strace \
@@ -29,7 +29,8 @@ make_machine() {
     { tail -n 20 "$workspace/apt.log" >&2 && return 1; }
   # As SERVICES.md says.
   tar --no-same-owner -C "$root/opt" -xzf "$package"
-  ln -s "$(cd "$root" && echo /opt/muster-*)/bin/muster" "$root/usr/local/bin/muster"
+  programs=$(cd "$root" && echo opt/muster-*/bin)
+  ln -s "/$programs/muster" "$root/usr/local/bin/muster"
   mkdir -p "$root/var/log/journal" "$root/root/units"
   cp docs/services/*.service "$root/root/units/"
   cp scripts/services_guest.sh "$root/root/"
@@ -83,7 +84,7 @@ boot() {
     fi
     if ((shown == 0 && SECONDS - begin > 60 * slowness)) ||
       grep -q 'internal error' "$workspace/qemu.log" || ((SECONDS - begin > 1800 * slowness)); then
-      kill -KILL "$running"
+      kill "$running"
     fi
   done
   wait "$running" 2>/dev/null || true

@@ -380,6 +380,7 @@ probe() {
   }
   try read-home cat /home/someone/file
   try write-elsewhere touch /srv/open/file
+  try write-lock touch "/run/lock/of-probe-$$"
   try write-tmp touch /tmp/of-probe
   try write-state touch /var/lib/muster/of-probe
   try see-others test -d /proc/1
@@ -428,6 +429,7 @@ prove_the_sandbox() {
   done <<'END'
 read-home yes no no
 write-elsewhere yes no no
+write-lock yes no no
 write-tmp yes yes yes
 write-state yes yes no
 see-others yes no no
