@@ -174,14 +174,14 @@ prove_the_units() {
   done
 }
 
-# Also finds out how many steps take a minute, or less where all is slow.
+# Also finds out how many steps take a minute, or more where all is slow.
 prove_the_reference() {
   local seconds steps=$((slow > 1 ? 40 : 400)) hash
   install -d -o muster -g muster -m 0700 /var/lib/muster
   write_job $steps
   as_muster /usr/local/bin/muster launch /etc/muster/job.txtpb --run-dir /var/lib/muster/reference >/dev/null 2>&1
   seconds=$(sed -n 's/.*"elapsed_s":\([0-9]*\).*"final":true.*/\1/p' /var/lib/muster/reference/metrics.jsonl)
-  steps=$((steps * (slow > 1 ? 40 : 60) / (seconds + 1)))
+  steps=$((steps * (slow > 1 ? 90 : 60) / (seconds + 1)))
   echo "$steps" >"$state/steps"
   rm -rf /var/lib/muster/reference
   write_job "$steps"
@@ -229,14 +229,14 @@ disturb() {
   mark
   "$@"
   await 40 "$unit is started again after $what" restarted_since "$unit" "$count" || return
-  await 60 "the run goes on after $what" trains $((from + 5)) || return
+  await 60 "the run goes on after $what" trains $((from + 2)) || return
   expect "$what" "$code" "$(journalctl --no-pager -o cat -u "$unit" --since "@$(<"$state/mark")" |
     grep -oE 'Main process exited, .*' | head -n 1 | sed 's/Main process exited, //')"
 }
 
 prove_that_losses_do_no_harm() {
   begin_run
-  await 60 "the run's first steps" trains 10 || return
+  await 60 "the run's first steps" trains 2 || return
   disturb "SIGKILL of all of the server" "$server" "code=killed, status=9/KILL" \
     systemctl kill -s KILL "$server" || return
   disturb "SIGKILL of a worker" "${workers[1]}" "code=killed, status=9/KILL" \
