@@ -57,9 +57,10 @@ void Coordinator::CheckDeadlines(std::chrono::steady_clock::time_point now) {
 void Coordinator::CheckStart(Clock::time_point now) {
   const std::vector<uint32_t> missing = members_.roster().MissingRanks();
   if (const auto limit = deadlines_.JoinMissed(now)) {
-    failure_.Set({ExitCode::kDeadline, std::nullopt,
-                  fmt::format("{} of {} workers did not join within {:g} s: rank {} missing",
-                              missing.size(), members_.size(), *limit, Join(missing, ", "))});
+    failure_.Set(
+        {ExitCode::kDeadline, std::nullopt,
+         fmt::format("{} of {} workers did not join within {:g} s: rank {} missing", missing.size(),
+                     members_.roster().workers(), *limit, Join(missing, ", "))});
     return;
   }
   if (now < next_waiting_) return;

@@ -10,9 +10,10 @@
 #   in_root "$workspace/a" user make -C /tmp/somewhere
 #
 # Packages come from the mirror, with the keys and the proxy, that apt on this machine is configured
-# for. What runs in a root has its own mounts and processes, but this machine's network: when the
-# script ends, also by Ctrl-C or SIGTERM, all of it is killed and nothing stays mounted. After
-# SIGKILL the temporary folder is left, and nothing else.
+# for. What runs in a root has its own mounts and processes, but this machine's network and kernel,
+# whose settings it cannot change (systemd-coredump's installation would): when the script ends, also
+# by Ctrl-C or SIGTERM, all of it is killed and nothing stays mounted. After SIGKILL the temporary
+# folder is left, and nothing else.
 
 workspace=${workspace:-}
 running=  # the process that the rest of what runs in a root lives and dies with
@@ -128,6 +129,8 @@ in_root() {
   _contained sh -c '
     root=$1 user=$2 home=$3; shift 3
     mount -t proc proc "$root/proc" && mount -t sysfs -o ro sys "$root/sys" &&
+      mount --bind "$root/proc/sys" "$root/proc/sys" &&
+      mount -o remount,bind,ro "$root/proc/sys" &&
       mount -t devpts -o newinstance,ptmxmode=0666 pts "$root/dev/pts" &&
       mount -t tmpfs -o mode=1777 shm "$root/dev/shm" || exit 1
     exec chroot --userspec="$user" "$root" env -i HOME="$home" USER="$user" LANG=C.UTF-8 \

@@ -46,7 +46,7 @@ README.md is that of the source: where it says build/release/bin/muster, read bi
 tests/ and CONTRIBUTING.md are in the source only. licences/ has what is bundled and from where.
 END
 cp docs/*.md "$stage/docs/"
-cp -r docs/images "$stage/docs/"
+cp -r docs/images docs/services "$stage/docs/"
 cp proto/PROTOCOL.md proto/config.proto "$stage/proto/"
 
 # add_licence PACKAGE: with those that it refers to.

@@ -1,7 +1,6 @@
 #include "common/link/tcp_address.h"
 
 #include <arpa/inet.h>
-#include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <unistd.h>
@@ -122,17 +121,19 @@ bool ResolvedAddress::loopback() const {
 
 bool ResolvedAddress::of_this_host() const {
   if (loopback()) return true;
+  // The kernel sends to an address of its own from that address. To be asked without netlink, which
+  // a sandbox may refuse; nothing is sent.
+  const UniqueFd fd(::socket(storage_.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   const auto* mine = reinterpret_cast<const sockaddr*>(&storage_);
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) return false;
-  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, ::freeifaddrs);
-  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != storage_.ss_family) continue;
-    const bool same = ipv6() ? std::memcmp(&V6(entry->ifa_addr), &V6(mine), sizeof(in6_addr)) == 0
-                             : std::memcmp(&V4(entry->ifa_addr), &V4(mine), sizeof(in_addr)) == 0;
-    if (same) return true;
+  sockaddr_storage storage{};
+  auto* const source = reinterpret_cast<sockaddr*>(&storage);
+  socklen_t size = sizeof storage;
+  if (!fd.valid() || ::connect(fd.get(), mine, size_) != 0 ||
+      ::getsockname(fd.get(), source, &size) != 0) {
+    return false;
   }
-  return false;
+  return ipv6() ? std::memcmp(&V6(source), &V6(mine), sizeof(in6_addr)) == 0
+                : std::memcmp(&V4(source), &V4(mine), sizeof(in_addr)) == 0;
 }
 
 std::string ResolvedAddress::Numeric() const {

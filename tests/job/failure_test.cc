@@ -139,7 +139,7 @@ TEST_P(Failure, ATestSetOfTooManyBlocksNamesTheSettingThatHelps) {
 }
 
 TEST_P(Failure, MissingRanksAreNamedAtTheStartDeadline) {
-  config::Config config = SmallConfig(4, 4);
+  config::Config config = SmallConfig(4, 8);
   config.mutable_deadlines()->set_start_s(1.5);
   TestJob job(config, GetParam());
   std::vector<std::thread> joined;
@@ -151,7 +151,8 @@ TEST_P(Failure, MissingRanksAreNamedAtTheStartDeadline) {
     });
   }
   ExitCode code{};
-  EXPECT_THAT(job.FinishError(&code), HasSubstr("rank 1, 3 missing"));
+  EXPECT_THAT(job.FinishError(&code),
+              HasSubstr("2 of 4 workers did not join within 1.5 s: rank 1, 3 missing"));
   EXPECT_EQ(code, ExitCode::kDeadline);
   for (std::thread& thread : joined) thread.join();
 }

@@ -1,6 +1,7 @@
 #!/bin/bash
-# docs/services: units that systemd takes, with the built program in the place of the installed one, and
-# no more exposed than they were. Exit code 77: there is no systemd-analyze to ask.
+# docs/services: units that systemd takes and enables, with the built program in the place of the
+# installed one, and no more exposed than they were. Exit code 77: there is no systemd-analyze to ask.
+# scripts/services.sh runs them.
 # Arguments: the folder of the units, the program.
 set -euo pipefail
 
@@ -30,3 +31,18 @@ for unit in muster-server.service muster-worker@.service; do
     }
   done < <(grep ^ExecStart= "$file" | grep -oE -- '--[a-z-]+')
 done
+
+# As `systemctl enable` does: started with the host, in an order in which the server is stopped first.
+units_folder=$folder/root/etc/systemd/system
+mkdir -p "$units_folder"
+cp "$units"/*.service "$units_folder/"
+systemctl --root="$folder/root" enable muster-server muster-worker@0 muster-worker@1 2> /dev/null
+for unit in muster-server muster-worker@0 muster-worker@1; do
+  [[ -L $units_folder/multi-user.target.wants/$unit.service ]] || {
+    echo "$unit: not enabled"
+    exit 1
+  }
+done
+grep -q '^Before=muster-server.service$' "$units/muster-worker@.service"
+# libzmq cannot listen without it.
+grep -q '^RestrictAddressFamilies=.*\<AF_NETLINK\>' "$units/muster-server.service"

@@ -1,13 +1,18 @@
 // tcp://HOST:PORT: its forms, what they mean, and where a server listens.
 #include "common/link/tcp_address.h"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 
+#include <array>
 #include <functional>
 #include <vector>
 
 #include "common/base/error.h"
+#include "tests/base/without_netlink.h"
 
 namespace muster {
 namespace {
@@ -72,6 +77,36 @@ TEST(TcpAddress, WhatAddressesMeanHere) {
   EXPECT_EQ(resolve("tcp://[::1]:77").ToEndpoint(), "tcp://[::1]:77");
   const std::string error = ErrorOf([&] { resolve("tcp://no..such..name:77"); });
   EXPECT_NE(error.find("no..such..name has no address"), std::string::npos) << error;
+}
+
+// This host's IPv4 addresses that other hosts may know; without one of an interface that is down.
+std::vector<std::string> OwnAddresses() {
+  std::vector<std::string> addresses;
+  ifaddrs* list = nullptr;
+  EXPECT_EQ(::getifaddrs(&list), 0);
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET) continue;
+    if ((entry->ifa_flags & IFF_LOOPBACK) != 0 || (entry->ifa_flags & IFF_UP) == 0) continue;
+    std::array<char, INET_ADDRSTRLEN> text{};
+    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr,
+                text.data(), text.size());
+    addresses.emplace_back(text.data());
+  }
+  ::freeifaddrs(list);
+  return addresses;
+}
+
+// Without it a worker in a sandbox would not share memory with its server.
+TEST(TcpAddress, OwnAddressesAreKnownWithoutNetlink) {
+  const std::vector<std::string> own = OwnAddresses();
+  if (own.empty()) GTEST_SKIP() << "this host has no address but the loopback interface's";
+  testing::WithoutNetlink([&] {
+    for (const std::string& address : own) {
+      EXPECT_TRUE(ResolvedAddress({address, 7700}).of_this_host()) << address;
+    }
+    EXPECT_TRUE(ResolvedAddress({"127.0.0.1", 7700}).of_this_host());
+    EXPECT_FALSE(ResolvedAddress({"192.0.2.1", 7700}).of_this_host());
+  });
 }
 
 // Whatever the resolver's order: server and workers mean the same.

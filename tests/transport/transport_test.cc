@@ -9,11 +9,13 @@
 #include <random>
 #include <thread>
 
+#include "common/base/error.h"
 #include "common/base/resource_limits.h"
 #include "common/link/link.h"
 #include "common/link/protocol.h"
 #include "common/transport/local/local_link.h"
 #include "common/transport/zmq/zmq_link.h"
+#include "tests/base/without_netlink.h"
 #include "tests/job/raw_local_link.h"
 #include "tests/transport/small_link.h"
 
@@ -51,6 +53,22 @@ TEST(Transport, AutoUsesSharedMemory) {
   EXPECT_TRUE(client->shares_memory()) << "not the local link";
   RunWorkers(job, {.gradient = gradient});
   EXPECT_EQ(job.Finish().steps, 3);
+}
+
+// libzmq would abort.
+TEST(Transport, WithoutNetlinkNobodyListensAtTcpAddressesAndIsTold) {
+  const LinkOptions options = SmallLink();
+  WithoutNetlink([&] {
+    try {
+      (void)ListenZmq("tcp://127.0.0.1:*", options);
+      ADD_FAILURE() << "it listens";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kFailure);
+      EXPECT_NE(std::string(error.what()).find("allow AF_NETLINK"), std::string::npos)
+          << error.what();
+    }
+    EXPECT_NE(ListenZmq(UniqueIpcEndpoint(), options), nullptr);
+  });
 }
 
 // A Hello from `client` reaches `server`.

@@ -8,6 +8,8 @@
 //
 // A lost connection is a lost peer: libzmq reports it on a monitor socket, with the file
 // descriptor of the connection, which each received message also carries.
+#include <ifaddrs.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -48,6 +50,19 @@ const char* Hint(int error) {
   }
 }
 
+// libzmq lists the interfaces of this host before it listens at a TCP address, in case the host is
+// given as one of their names, and aborts where that is refused.
+void CheckInterfacesCanBeListed(const std::string& endpoint) {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) {
+    throw Error(ExitCode::kFailure,
+                "{}: cannot listen: the network interfaces of this host cannot be listed: {}; in a "
+                "sandbox, allow AF_NETLINK (systemd: RestrictAddressFamilies)",
+                endpoint, ErrorText(errno));
+  }
+  ::freeifaddrs(list);
+}
+
 class ZmqServerLink : public ServerLink {
  public:
   ZmqServerLink(const std::string& endpoint, const LinkOptions& options)
@@ -67,7 +82,11 @@ class ZmqServerLink : public ServerLink {
       epoll_.Add(fd);
     }
     const std::string address = Resolve(endpoint, socket_);
-    if (!IsTcp(endpoint)) AdmitThisUserOnly();
+    if (IsTcp(endpoint)) {
+      CheckInterfacesCanBeListed(endpoint);
+    } else {
+      AdmitThisUserOnly();
+    }
     try {
       socket_.bind(address);
     } catch (const zmq::error_t& error) {
