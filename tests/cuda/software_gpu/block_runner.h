@@ -88,8 +88,7 @@ class BlockRunner {
   void TouchShared(const SharedMemory::Place& place, size_t bytes, AccessKind kind,
                    const void* code);
 
-  // Every access asks for it, also of a library that is loaded late: a few bytes are left for that.
-  [[gnu::tls_model("initial-exec")]] static thread_local constinit BlockRunner* of_thread_;
+  static thread_local constinit BlockRunner* of_thread_;
 
   const DeviceMemory& memory_;
   uint64_t random_;
