@@ -48,8 +48,8 @@ function(muster_sanitized label)
 endfunction()
 
 # muster_test(NAME LABEL TIMEOUT [EACH] [SEPARATE] SOURCES ... [DEPS ...]): one GoogleTest program. LABEL is
-# cpu, gpu or e2e; the program gets the labels threads, parsing and cuda, too, where tests/CMakeLists.txt
-# lists it under them. TIMEOUT is in seconds, for each case, and ten times as long under ThreadSanitizer.
+# cpu, gpu or e2e; the program gets the labels threads, parsing, cuda and emulated, too, where
+# tests/CMakeLists.txt lists it under them. TIMEOUT is in seconds, for each case, and ten times as long under ThreadSanitizer.
 # SEPARATE: its files are compiled one by one.
 #
 # A program labelled cpu is one test of ctest, which runs all of its cases: to start a process for each of
@@ -72,7 +72,7 @@ function(muster_test name label timeout)
     math(EXPR timeout "10 * ${timeout}")
   endif()
   set(labels ${label})
-  foreach(sanitized threads parsing cuda)
+  foreach(sanitized threads parsing cuda emulated)
     if(name IN_LIST MUSTER_${sanitized}_TESTS)
       list(APPEND labels ${sanitized})
       muster_sanitized(${sanitized} ${name})

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Builds and runs the whole test suite: scripts/test.sh [release|debug|tsan] [ctest options]
-# With -L threads, -L parsing or -L cuda as the first option it builds only the tests of that label.
+# With -L threads, parsing, cuda or emulated as the first option it builds only the tests of that label.
 # At the end it says what was skipped, and why.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=release
 case ${1:-} in release | debug | tsan) preset=$1; shift ;; esac
 targets=()
-case "${1:-} ${2:-}" in "-L threads" | "-L parsing" | "-L cuda") targets=("tests_$2") ;; esac
+case "${1:-} ${2:-}" in "-L threads" | "-L parsing" | "-L cuda" | "-L emulated") targets=("tests_$2") ;; esac
 
 # What was skipped, by reason: cases of GoogleTest (a line "FILE:LINE: Skipped", the reason in the next
 # ones, the case's name), and programs that say "skipped: REASON".

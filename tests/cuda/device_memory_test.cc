@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <cstdlib>
 #include <vector>
 
 #include "tests/cuda/gpu_fixture.h"
@@ -158,6 +159,18 @@ TEST_F(DeviceMemoryTest, FindsMemoryGivenBackThatACopyUses) {
   }
   EXPECT_THAT(recorder.Take(), ElementsAre(HasSubstr("while a copy of it is on its way")));
   ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+}
+
+// Whole pages are locked, and each of them once.
+TEST_F(DeviceMemoryTest, RegistersNoTwoRangesOfOnePage) {
+  char* const page = static_cast<char*>(std::aligned_alloc(4096, 8192));
+  ASSERT_EQ(cudaHostRegister(page, 100, cudaHostRegisterDefault), cudaSuccess);
+  EXPECT_EQ(cudaHostRegister(page + 2000, 100, cudaHostRegisterDefault),
+            cudaErrorHostMemoryAlreadyRegistered);
+  EXPECT_EQ(cudaHostRegister(page + 4096, 100, cudaHostRegisterDefault), cudaSuccess);
+  EXPECT_EQ(cudaHostUnregister(page), cudaSuccess);
+  EXPECT_EQ(cudaHostUnregister(page + 4096), cudaSuccess);
+  std::free(page);
 }
 
 TEST_F(DeviceMemoryTest, RegistersHostMemoryOnce) {

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "common/base/error.h"
+#include "tests/cuda/backend/device_step.h"
 #include "tests/cuda/software_gpu/control.h"
 #include "tests/nn/test_networks.h"
 #include "tests/nn/tower_run.h"
@@ -109,6 +110,22 @@ TEST_F(CudaDeviceTest, WorksWithAnyCard) {
 }
 
 TEST_F(CudaDeviceTest, RepeatsItsBits) { EXPECT_EQ(Step(), Step()); }
+
+// Sums are added up in an order that the shape decides, whether a thread does one number or many.
+TEST_F(CudaDeviceTest, TheBitsDoNotDependOnTheNumberOfMultiprocessors) {
+  for (const NetworkCase& network : kNetworks) {
+    const Graph graph = reference::MakeGraph(network.layers, network.input);
+    const Arena weights = RandomWeights(graph);
+    const SampleBatch batch(graph, 0, 13);
+    std::vector<std::vector<float>> gradients;
+    for (const int multiprocessors : {1, 132}) {
+      software_gpu::Reset({.multiprocessors = multiprocessors});
+      const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({}).backend;
+      gradients.push_back(StepOn(*backend, graph, weights, batch));
+    }
+    EXPECT_EQ(gradients[0], gradients[1]) << network.name;
+  }
+}
 
 int FailureOf(const std::string& call) {
   if (call.starts_with("cublas")) return CUBLAS_STATUS_EXECUTION_FAILED;
@@ -292,6 +309,28 @@ TEST_F(CudaDeviceTest, WhatCudnnRefusesWhenItRunsIsDoneOtherwise) {
     EXPECT_GT(software_gpu::Calls("cublasGemmEx"), products) << call;
     EXPECT_EQ(Step(), by_cudnn);
   }
+}
+
+// An installation without all of its libraries, or a card that it no longer serves: as without it,
+// unless the config insists.
+TEST_F(CudaDeviceTest, ACudnnThatDoesNotWorkHereIsDoneWithout) {
+  for (const cudnnStatus_t status :
+       {CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH, CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED,
+        CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH}) {
+    software_gpu::Reset({});
+    software_gpu::FailCall("cudnnCreate", 1, status);
+    ::testing::internal::CaptureStderr();
+    EXPECT_THAT(cuda::MakeCudaWorker({}).arithmetic, HasSubstr(", convolutions GEMM"));
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+                AllOf(HasSubstr("cuDNN 9."), HasSubstr("does not work here")));
+    software_gpu::FailCall("cudnnCreate", 1, status);
+    EXPECT_THAT(Refusal({.convolution = CudaOptions::Convolution::kCudnn}),
+                AllOf(HasSubstr("cannot start cuDNN"), HasSubstr("worker.convolution=GEMM")));
+  }
+  // What another attempt may not say is no reason to go on with other bits.
+  software_gpu::Reset({});
+  software_gpu::FailCall("cudnnCreate", 1, CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED);
+  EXPECT_THAT(Refusal({}), HasSubstr("cannot start cuDNN"));
 }
 
 TEST_F(CudaDeviceTest, ALostCardIsAnErrorAtTheNextLook) {

@@ -153,6 +153,9 @@ TEST_F(CudaJob, ADryRunShowsTheCardApart) {
                              HasSubstr("workspace of libraries           33.6 MB")));
 }
 
+// Its streams wait much and compute little.
+constexpr const char* kSlowGpu = "delay_us=5000";
+
 // The weights' hashes and losses of the run, without what its loss of a worker added.
 std::vector<nlohmann::json> Results(std::vector<nlohmann::json> metrics) {
   std::erase_if(metrics, [](const nlohmann::json& line) { return line.contains("event"); });
@@ -160,13 +163,15 @@ std::vector<nlohmann::json> Results(std::vector<nlohmann::json> metrics) {
 }
 
 TEST_F(CudaJob, AKilledWorkerIsReplacedWithTheSameBits) {
-  std::vector<std::string> settings{"run.steps=60", "run.global_batch=10",
+  std::vector<std::string> settings{"run.steps=25", "run.global_batch=10",
                                     "evaluation.every_epochs=0"};
   const Outcome undisturbed = OnCards(settings);
   ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.log;
   settings.insert(settings.end(), {"worker.backend=CUDA", "worker.soft_placement=false"});
+  ::setenv("MUSTER_SOFTWARE_GPU", kSlowGpu, 1);  // the run is not over before the kill
   const auto job = Start("killed", settings);
-  ASSERT_TRUE(Reaches("killed", 10)) << job->Log();
+  ::unsetenv("MUSTER_SOFTWARE_GPU");
+  ASSERT_TRUE(Reaches("killed", 5)) << job->Log();
   const pid_t worker = Find("killed", 1);
   ASSERT_GT(worker, 0);
   ASSERT_EQ(::kill(worker, SIGKILL), 0);

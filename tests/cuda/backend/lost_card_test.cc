@@ -21,7 +21,7 @@ class LostCard : public CardJob {
   std::vector<std::string> Settings(const char* on_lost) const {
     return {"worker.devices=auto:2",
             "worker.soft_placement=false",
-            "run.steps=30",
+            "run.steps=20",
             "run.global_batch=10",
             "evaluation.every_epochs=0",
             std::string("cluster.on_lost_worker=") + on_lost};
@@ -36,9 +36,9 @@ class LostCard : public CardJob {
   void RunAndLose(int cards, const char* on_lost) {
     Cards(cards);
     const std::string file = Path("lost");
-    ::setenv("MUSTER_SOFTWARE_GPU", ("lost_card_file=" + file).c_str(), 1);
+    ::setenv("MUSTER_SOFTWARE_GPU", ("delay_us=5000,lost_card_file=" + file).c_str(), 1);
     const auto job = Start("run", Settings(on_lost));
-    ASSERT_TRUE(Reaches("run", 5)) << job->Log();
+    ASSERT_TRUE(Reaches("run", 3)) << job->Log();
     Cards(cards, kLost);
     std::ofstream(file + ".next") << Uuid(kLost);
     std::filesystem::rename(file + ".next", file);

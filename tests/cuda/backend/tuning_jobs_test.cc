@@ -54,17 +54,17 @@ class CudaTuningJob : public HandJob {
 
 TEST_F(CudaTuningJob, AllWorkersUseTheChoiceOfOne) {
   SetGpu("seed=2");
-  const std::string other = HashOf({"run.steps=4", "cluster.workers=1"});
+  const std::string other = HashOf({"run.steps=2", "cluster.workers=1"});
   SetGpu("seed=1");
-  const std::string hash = HashOf({"run.steps=4", "cluster.workers=1"});
+  const std::string hash = HashOf({"run.steps=2", "cluster.workers=1"});
   EXPECT_NE(other, hash) << "these seeds make the same choice";
-  EXPECT_EQ(HashOf({"run.steps=4", "cluster.workers=4", "cluster.transport=TCP"}), hash);
+  EXPECT_EQ(HashOf({"run.steps=2", "cluster.workers=4", "cluster.transport=TCP"}), hash);
   EXPECT_THAT(LogOf("run2", "worker-0"), HasSubstr(kTimed));
   EXPECT_THAT(LogOf("run2", "worker-3"), AllOf(HasSubstr(kUses), Not(HasSubstr(kTimed))));
 
   // Two, of which one would choose otherwise.
   std::vector<std::string> settings = kTuned;
-  settings.push_back("run.steps=4");
+  settings.push_back("run.steps=2");
   Words words = AsOptions(settings);
   words.insert(words.end(), {"--token-file", TokenFile()});
   const auto server = Server(words);
@@ -80,12 +80,13 @@ TEST_F(CudaTuningJob, AllWorkersUseTheChoiceOfOne) {
 
 TEST_F(CudaTuningJob, AReplacementUsesTheSameChoice) {
   SetGpu("seed=1");
-  const std::vector<std::string> settings{"run.steps=30"};
+  const std::vector<std::string> settings{"run.steps=15"};
   const std::string hash = HashOf(settings);
+  SetGpu("seed=1,delay_us=5000");  // the run is not over before the kill
   std::vector<std::string> all = kTuned;
   all.insert(all.end(), settings.begin(), settings.end());
   const auto job = Start("killed", all);
-  ASSERT_TRUE(Reaches("killed", 5)) << job->Log();
+  ASSERT_TRUE(Reaches("killed", 3)) << job->Log();
   // The worker that had chosen.
   const pid_t worker = Find("killed", 0);
   ASSERT_GT(worker, 0);
@@ -97,17 +98,17 @@ TEST_F(CudaTuningJob, AReplacementUsesTheSameChoice) {
 
 TEST_F(CudaTuningJob, ARunThatGoesOnKeepsItsChoice) {
   SetGpu("seed=1");
-  const std::string whole = HashOf({"run.steps=8", "cluster.workers=1"});
+  const std::string whole = HashOf({"run.steps=4", "cluster.workers=1"});
   int runs = 1;
   for (const int workers : {1, 2, 4}) {
     SetGpu("seed=1");
     const std::string run = fmt::format("run{}", runs);
     runs += 2;  // GoOn counts, too
-    const Outcome begun = Tuned({"run.steps=3"});
+    const Outcome begun = Tuned({"run.steps=2"});
     ASSERT_EQ(begun.exit_code, 0) << begun.log;
     SetGpu("seed=2");
     const Outcome on =
-        GoOn(run, {"--set", "run.steps=8", "--set", fmt::format("cluster.workers={}", workers)});
+        GoOn(run, {"--set", "run.steps=4", "--set", fmt::format("cluster.workers={}", workers)});
     EXPECT_EQ(on.exit_code, 0) << on.log;
     EXPECT_EQ(on.hash(), whole) << workers;
     EXPECT_THAT(LogOf(run, "server"),

@@ -12,44 +12,10 @@
 namespace muster::software_gpu {
 namespace {
 
-// A word's last writer or reader, in 64 bits:
-//   4 which of its bytes | 1 atomic | 11 lane | 6 warp epoch | 5 slot | 37 segment.
-// 0: nobody.
-constexpr int kSegmentBits = 37;
-constexpr int kSlotBits = 5;
-constexpr int kEpochBits = 6;
-constexpr int kLaneBits = 11;
-constexpr uint32_t kManyLanes = (1u << kLaneBits) - 1;
-constexpr uint32_t kManyBlocks = kManyLanes - 1;
-constexpr uint32_t kLastEpoch = (1u << kEpochBits) - 1;
-static_assert(kMaxStreams <= 1 << kSlotBits);
-
-constexpr uint64_t kSegmentMask = (uint64_t{1} << kSegmentBits) - 1;
-constexpr int kSlotAt = kSegmentBits;
-constexpr int kEpochAt = kSlotAt + kSlotBits;
-constexpr int kLaneAt = kEpochAt + kEpochBits;
-constexpr int kAtomicAt = kLaneAt + kLaneBits;
-constexpr int kBytesAt = kAtomicAt + 1;
-
-uint64_t Pack(const Accessor& who, AccessKind kind, uint32_t bytes_mask) {
-  return (who.segment & kSegmentMask) | static_cast<uint64_t>(who.work->slot) << kSlotAt |
-         static_cast<uint64_t>(std::min(who.warp_epoch, kLastEpoch)) << kEpochAt |
-         static_cast<uint64_t>(who.lane) << kLaneAt |
-         static_cast<uint64_t>(kind == AccessKind::kAtomic) << kAtomicAt |
-         static_cast<uint64_t>(bytes_mask) << kBytesAt;
-}
-
-uint64_t SegmentOf(uint64_t cell) { return cell & kSegmentMask; }
-uint32_t SlotOf(uint64_t cell) { return cell >> kSlotAt & ((1u << kSlotBits) - 1); }
 uint32_t EpochOf(uint64_t cell) { return cell >> kEpochAt & kLastEpoch; }
 uint32_t LaneOf(uint64_t cell) { return cell >> kLaneAt & kManyLanes; }
 bool IsAtomic(uint64_t cell) { return (cell >> kAtomicAt & 1) != 0; }
 uint32_t BytesOf(uint64_t cell) { return static_cast<uint32_t>(cell >> kBytesAt); }
-
-bool IsOfEarlierWork(const Accessor& who, uint64_t cell) {
-  return cell == 0 || (SlotOf(cell) == static_cast<uint32_t>(who.work->slot) &&
-                       SegmentOf(cell) < who.kernel_segment);
-}
 
 enum class Order { kBefore, kSame, kOtherLane, kOtherBlock, kOtherStream };
 
@@ -100,87 +66,131 @@ bool Report(const Work& work, const char* does, const void* at, const std::strin
   return false;
 }
 
-// Of work that is no kernel: whether what the cell remembers is known to be done. It is of the same
-// stream, or the work's clock says so.
-bool IsDone(const Work& work, uint64_t cell) {
-  const uint32_t slot = SlotOf(cell);
-  return slot == static_cast<uint32_t>(work.slot) || SegmentOf(cell) <= work.clock[slot];
-}
+// Work that is no kernel, on a range of device memory.
+class RangeAccess {
+ public:
+  RangeAccess(const Work& work, AccessKind kind, Undefined undefined)
+      : work_(work),
+        kind_(kind),
+        refuses_undefined_(kind == AccessKind::kRead && undefined == Undefined::kRefused),
+        who_{&work, work.segment, work.segment, work.segment},
+        self_(Pack(who_, kind, 0xf)) {}
 
-// How many of these whole words, from the first one on, work that is no kernel may read or write,
-// as TouchWord has it. It then has.
-size_t TouchWholeWords(const Accessor& who, AccessKind kind, uint64_t* writers, uint64_t* readers,
-                       size_t words) {
-  const Work& work = *who.work;
-  const uint64_t self = Pack(who, kind, 0xf);
-  for (size_t i = 0; i < words; ++i) {
-    const uint64_t written = __atomic_load_n(&writers[i], __ATOMIC_RELAXED);
-    if (written != 0 && !IsDone(work, written)) return i;
-    if (kind == AccessKind::kRead) {
-      __atomic_store_n(&readers[i], self, __ATOMIC_RELAXED);
-      continue;
+  bool Touch(const void* begin, size_t bytes) {
+    if (!memory_.IsAllocated(begin, bytes)) {
+      return Refuse(memory_.Offset(begin),
+                    fmt::format("{} bytes from there are not all of one allocation", bytes));
     }
-    const uint64_t read = __atomic_load_n(&readers[i], __ATOMIC_RELAXED);
-    if (read != 0 && !IsDone(work, read)) return i;
-    __atomic_store_n(&writers[i], self, __ATOMIC_RELAXED);
+    bool good = true;
+    ForPages(memory_.Offset(begin), bytes,
+             [&](size_t offset, size_t part) { good = good && TouchPart(offset, part); });
+    return good;
   }
-  return words;
-}
 
-bool TouchRange(const Work& work, const void* begin, size_t bytes, AccessKind kind) {
-  const char* const does = kind == AccessKind::kRead ? "reads" : "writes";
-  const DeviceMemory& memory = Device::Get().memory();
-  if (!memory.IsAllocated(begin, bytes)) {
-    return Report(work, does, begin,
-                  fmt::format("{} bytes from there are not all of one allocation", bytes));
+ private:
+  bool Refuse(size_t offset, const std::string& what) const {
+    return Report(work_, kind_ == AccessKind::kRead ? "reads" : "writes", memory_.AddressOf(offset),
+                  what);
   }
-  const Accessor who = {&work, work.segment, work.segment, work.segment};
-  const auto first = reinterpret_cast<uintptr_t>(begin);
-  const uintptr_t end = first + bytes;
-  for (uintptr_t at = first; at < end; at = (at & ~uintptr_t{3}) + 4) {
-    const void* address = reinterpret_cast<const void*>(at);
-    if (at % 4 == 0 && end - at >= 4) {
-      const size_t words = (end - at) / 4;
-      const size_t touched =
-          TouchWholeWords(who, kind, memory.Writer(address), memory.Reader(address), words);
-      at += touched * 4;
-      if (at == end) break;
-      address = reinterpret_cast<const void*>(at);
+  bool RefuseUndefined(size_t offset) const { return Refuse(offset, "nobody has written it"); }
+
+  // Of one page.
+  bool TouchPart(size_t offset, size_t bytes) const {
+    Shadow& shadow = memory_.shadow();
+    ShadowPage& page = shadow.PageOf(offset);
+    const PageLock lock(page);
+    const bool whole = page.IsWithin(offset % kPage, offset % kPage + bytes);
+    if (whole && !page.in_words.load(std::memory_order_relaxed)) {
+      const Collision with = TouchWord(who_, kind_, 0xf, &page.writer, &page.reader);
+      if (with.did != nullptr) return Refuse(offset, Describe(who_, with));
+      if (refuses_undefined_ && page.state != kDefined) return RefuseUndefined(offset);
+      if (kind_ == AccessKind::kWrite) page.state = kDefined;
+      return true;
     }
-    const Collision with =
-        TouchWord(who, kind, BytesInWord(at, end), memory.Writer(address), memory.Reader(address));
-    if (with.did != nullptr) return Report(work, does, address, Describe(who, with));
+    PageWords& words = shadow.SplitLocked(page);
+    if (!TouchWords(words, offset, bytes)) return false;
+    uint8_t* const states = words.states.data() + offset % kPage;
+    if (refuses_undefined_) {
+      const void* const found = std::memchr(states, kUndefined, bytes);
+      if (found == nullptr) return true;
+      return RefuseUndefined(offset +
+                             static_cast<size_t>(static_cast<const uint8_t*>(found) - states));
+    }
+    if (kind_ != AccessKind::kWrite) return true;
+    if (whole) {  // Whoever read or wrote a part of it is known to be done.
+      page.writer = self_;
+      page.reader = 0;
+      page.state = kDefined;
+      page.in_words.store(false, std::memory_order_release);
+    } else {
+      std::memset(states, kDefined, bytes);
+    }
+    return true;
   }
-  return true;
-}
+
+  bool TouchWords(PageWords& words, size_t offset, size_t bytes) const {
+    const size_t end = offset + bytes;
+    for (size_t at = offset; at < end; at = at / 4 * 4 + 4) {
+      if (at % 4 == 0 && end - at >= 4) {
+        at += TouchWholeWords(words, at % kPage / 4, (end - at) / 4) * 4;
+        if (at == end) break;
+      }
+      const size_t word = at % kPage / 4;
+      const Collision with =
+          TouchWord(who_, kind_, BytesInWord(at, end), &words.writers[word], &words.readers[word]);
+      if (with.did != nullptr) return Refuse(at, Describe(who_, with));
+    }
+    return true;
+  }
+
+  // How many of these whole words, from the first one on, it may read or write, as TouchWord has
+  // it. It then has.
+  size_t TouchWholeWords(PageWords& words, size_t first, size_t count) const {
+    uint64_t *const writers = &words.writers[first], *const readers = &words.readers[first];
+    for (size_t i = 0; i < count; ++i) {
+      const uint64_t written = __atomic_load_n(&writers[i], __ATOMIC_RELAXED);
+      if (written != 0 && !IsDone(written)) return i;
+      if (kind_ == AccessKind::kRead) {
+        __atomic_store_n(&readers[i], self_, __ATOMIC_RELAXED);
+        continue;
+      }
+      const uint64_t read = __atomic_load_n(&readers[i], __ATOMIC_RELAXED);
+      if (read != 0 && !IsDone(read)) return i;
+      __atomic_store_n(&writers[i], self_, __ATOMIC_RELAXED);
+    }
+    return count;
+  }
+
+  // Whether what the cell remembers is known to be done. It is of the same stream, or the work's
+  // clock says so.
+  bool IsDone(uint64_t cell) const {
+    const uint32_t slot = SlotOf(cell);
+    return slot == static_cast<uint32_t>(work_.slot) || SegmentOf(cell) <= work_.clock[slot];
+  }
+
+  const DeviceMemory& memory_ = Device::Get().memory();
+  const Work& work_;
+  const AccessKind kind_;
+  const bool refuses_undefined_;
+  const Accessor who_;
+  const uint64_t self_;
+};
 
 }  // namespace
 
-uint32_t BytesInWord(uintptr_t at, uintptr_t end) {
-  const uintptr_t word = at & ~uintptr_t{3};
-  const auto first = static_cast<uint32_t>(at - word);
-  const auto last = static_cast<uint32_t>(std::min<uintptr_t>(end - word, 4));
-  return (0xfu >> (4 - (last - first))) << first;
-}
-
-Collision TouchWord(const Accessor& who, AccessKind kind, uint32_t bytes_mask, uint64_t* writer,
-                    uint64_t* reader) {
-  const uint64_t self = Pack(who, kind, bytes_mask);
+Collision TouchUsedWord(const Accessor& who, AccessKind kind, uint64_t self, uint64_t* writer,
+                        uint64_t* reader) {
   const uint64_t written = __atomic_load_n(writer, __ATOMIC_RELAXED);
   const uint64_t read = __atomic_load_n(reader, __ATOMIC_RELAXED);
-  // Most words were last used by earlier work of this stream, or by nobody.
-  if (IsOfEarlierWork(who, written) && IsOfEarlierWork(who, read)) {
-    __atomic_store_n(kind == AccessKind::kRead ? reader : writer, self, __ATOMIC_RELAXED);
-    return {};
-  }
-  if ((BytesOf(written) & bytes_mask) != 0 && !(kind == AccessKind::kAtomic && IsAtomic(written))) {
+  if ((BytesOf(written) & BytesOf(self)) != 0 &&
+      !(kind == AccessKind::kAtomic && IsAtomic(written))) {
     if (!IsOrdered(OrderOf(who, written))) return {"wrote", written};
   }
   if (kind == AccessKind::kRead) {
     __atomic_store_n(reader, WithEarlierReaders(who, self, read), __ATOMIC_RELAXED);
     return {};
   }
-  if ((BytesOf(read) & bytes_mask) != 0) {
+  if ((BytesOf(read) & BytesOf(self)) != 0) {
     if (!IsOrdered(OrderOf(who, read))) return {"read", read};
   }
   __atomic_store_n(writer, self, __ATOMIC_RELAXED);
@@ -207,21 +217,12 @@ std::string Describe(const Accessor& who, const Collision& collision) {
 }
 
 bool ReadRange(const Work& work, const void* begin, size_t bytes, Undefined undefined) {
-  if (bytes == 0) return true;
-  if (!TouchRange(work, begin, bytes, AccessKind::kRead)) return false;
-  if (undefined == Undefined::kAllowed) return true;
-  const uint8_t* const state = Device::Get().memory().State(begin);
-  const void* const found = std::memchr(state, kUndefined, bytes);
-  if (found == nullptr) return true;
-  const auto offset = static_cast<const uint8_t*>(found) - state;
-  return Report(work, "reads", static_cast<const char*>(begin) + offset, "nobody has written it");
+  return bytes == 0 || RangeAccess(work, AccessKind::kRead, undefined).Touch(begin, bytes);
 }
 
 bool WriteRange(const Work& work, void* begin, size_t bytes) {
-  if (bytes == 0) return true;
-  if (!TouchRange(work, begin, bytes, AccessKind::kWrite)) return false;
-  std::memset(Device::Get().memory().State(begin), kDefined, bytes);
-  return true;
+  return bytes == 0 ||
+         RangeAccess(work, AccessKind::kWrite, Undefined::kAllowed).Touch(begin, bytes);
 }
 
 }  // namespace muster::software_gpu

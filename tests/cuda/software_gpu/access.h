@@ -5,6 +5,7 @@
 // a stream, by an event, by the host's waiting, by a barrier of the block.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -37,8 +38,44 @@ struct Accessor {
   uint32_t warp_epoch = 0;  // how often its warp has synchronised since the barrier
 };
 
+// A word's last writer or reader, in 64 bits:
+//   4 which of its bytes | 1 atomic | 11 lane | 6 warp epoch | 5 slot | 37 segment.
+// 0: nobody.
+inline constexpr int kSegmentBits = 37;
+inline constexpr int kSlotBits = 5;
+inline constexpr int kEpochBits = 6;
+inline constexpr int kLaneBits = 11;
+inline constexpr uint32_t kManyLanes = (1u << kLaneBits) - 1;
+inline constexpr uint32_t kManyBlocks = kManyLanes - 1;
+inline constexpr uint32_t kLastEpoch = (1u << kEpochBits) - 1;
+static_assert(kMaxStreams <= 1 << kSlotBits);
+
+inline constexpr uint64_t kSegmentMask = (uint64_t{1} << kSegmentBits) - 1;
+inline constexpr int kSlotAt = kSegmentBits;
+inline constexpr int kEpochAt = kSlotAt + kSlotBits;
+inline constexpr int kLaneAt = kEpochAt + kEpochBits;
+inline constexpr int kAtomicAt = kLaneAt + kLaneBits;
+inline constexpr int kBytesAt = kAtomicAt + 1;
+
+inline uint64_t Pack(const Accessor& who, AccessKind kind, uint32_t bytes_mask) {
+  return (who.segment & kSegmentMask) | static_cast<uint64_t>(who.work->slot) << kSlotAt |
+         static_cast<uint64_t>(std::min(who.warp_epoch, kLastEpoch)) << kEpochAt |
+         static_cast<uint64_t>(who.lane) << kLaneAt |
+         static_cast<uint64_t>(kind == AccessKind::kAtomic) << kAtomicAt |
+         static_cast<uint64_t>(bytes_mask) << kBytesAt;
+}
+inline uint64_t SegmentOf(uint64_t cell) { return cell & kSegmentMask; }
+inline uint32_t SlotOf(uint64_t cell) {
+  return static_cast<uint32_t>(cell >> kSlotAt) & ((1u << kSlotBits) - 1);
+}
+
 // Bytes of the word that `at` is in, up to `end`, as a mask.
-uint32_t BytesInWord(uintptr_t at, uintptr_t end);
+inline uint32_t BytesInWord(uintptr_t at, uintptr_t end) {
+  const uintptr_t word = at & ~uintptr_t{3};
+  const auto first = static_cast<uint32_t>(at - word);
+  const auto last = static_cast<uint32_t>(std::min<uintptr_t>(end - word, 4));
+  return (0xfu >> (4 - (last - first))) << first;
+}
 
 // What an access collides with. Nothing: `did` is null.
 struct Collision {
@@ -46,9 +83,26 @@ struct Collision {
   uint64_t cell = 0;
 };
 
+// TouchWord of one that somebody has used who is not known to be done.
+Collision TouchUsedWord(const Accessor& who, AccessKind kind, uint64_t self, uint64_t* writer,
+                        uint64_t* reader);
+
 // Of bytes in one word: `reader` and `writer` are who was there last, and become this one.
-Collision TouchWord(const Accessor& who, AccessKind kind, uint32_t bytes_mask, uint64_t* writer,
-                    uint64_t* reader);
+inline Collision TouchWord(const Accessor& who, AccessKind kind, uint32_t bytes_mask,
+                           uint64_t* writer, uint64_t* reader) {
+  const uint64_t self = Pack(who, kind, bytes_mask);
+  // Most words were last used by earlier work of this stream, or by nobody.
+  const auto is_of_earlier_work = [&](uint64_t cell) {
+    return cell == 0 || (SlotOf(cell) == static_cast<uint32_t>(who.work->slot) &&
+                         SegmentOf(cell) < who.kernel_segment);
+  };
+  if (!is_of_earlier_work(__atomic_load_n(writer, __ATOMIC_RELAXED)) ||
+      !is_of_earlier_work(__atomic_load_n(reader, __ATOMIC_RELAXED))) {
+    return TouchUsedWord(who, kind, self, writer, reader);
+  }
+  __atomic_store_n(kind == AccessKind::kRead ? reader : writer, self, __ATOMIC_RELAXED);
+  return {};
+}
 std::string Describe(const Accessor& who, const Collision& collision);
 
 }  // namespace muster::software_gpu

@@ -17,14 +17,11 @@ std::string Show(uint3 index) { return fmt::format("({}, {}, {})", index.x, inde
 
 }  // namespace
 
-BlockRunner*& BlockRunner::Current() {
-  static thread_local BlockRunner* current = nullptr;
-  return current;
-}
+thread_local constinit BlockRunner* BlockRunner::of_thread_ = nullptr;
 
 uint32_t BlockRunner::Random(size_t below) {
   random_ = Mix(random_);
-  return static_cast<uint32_t>((random_ >> 33) % below);
+  return static_cast<uint32_t>((random_ >> 32) * below >> 32);
 }
 
 void BlockRunner::Run(const Kernel& kernel, const Work& work) {
@@ -39,7 +36,7 @@ void BlockRunner::Run(const Kernel& kernel, const Work& work) {
   }
   dynamic_.assign(kernel.shared_bytes, 0xff);
   shared_.SetDynamic(dynamic_.data(), dynamic_.size());
-  Current() = this;
+  of_thread_ = this;
   // All blocks, in steps that have no divisor in common with their number.
   const dim3 grid = kernel.grid;
   const uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z;
@@ -53,12 +50,13 @@ void BlockRunner::Run(const Kernel& kernel, const Work& work) {
     if (!RunBlock()) break;
     block = (block + step) % blocks;
   }
-  Current() = nullptr;
+  of_thread_ = nullptr;
 }
 
 bool BlockRunner::RunBlock() {
   std::fill(dynamic_.begin(), dynamic_.end(), 0xff);
-  block_segment_ = segment_ = work_->stream.NextSegment();
+  who_ = {.work = work_, .kernel_segment = work_->segment};
+  who_.block_segment = who_.segment = work_->stream.NextSegment();
   starting_.clear();
   ready_.clear();
   in_warp_.assign((lanes_.size() + kWarp - 1) / kWarp, 0);
@@ -68,20 +66,7 @@ bool BlockRunner::RunBlock() {
     lane.warp_epoch = 0;
     starting_.push_back(&lane);
   }
-  for (;;) {
-    Fiber* fiber = nullptr;
-    if (!ready_.empty() && (starting_.empty() || Random(2) == 0)) {
-      current_ = TakeReady();
-      fiber = current_->fiber;
-    } else if (!starting_.empty()) {
-      current_ = TakeStarting();
-      fiber = IdleFiber();
-    } else {
-      break;
-    }
-    fiber->Resume();
-    if (abandoned_) break;
-  }
+  while (Fiber* const fiber = Next()) fiber->Resume();
   if (!abandoned_ && returned_ == lanes_.size()) return true;
   if (!abandoned_) ReportStuck();
   abandoned_ = true;
@@ -102,10 +87,38 @@ void BlockRunner::Body(Fiber& fiber) {
       current_->state = Lane::kReturned;
       ++returned_;
       if (starting_.empty() || (!ready_.empty() && Random(2) == 0)) break;
-      current_ = TakeStarting();
+      Become(TakeStarting());
     }
     idle_.push_back(&fiber);
+    GoOnFrom(fiber);
+  }
+}
+
+void BlockRunner::Become(Lane* lane) {
+  current_ = lane;
+  who_.lane = lane->number;
+  who_.warp_epoch = lane->warp_epoch;
+}
+
+// That of the thread that runs next. Null: there is none, or the kernel is to end.
+Fiber* BlockRunner::Next() {
+  if (abandoned_) return nullptr;
+  if (!ready_.empty() && (starting_.empty() || Random(2) == 0)) {
+    Become(TakeReady());
+    return current_->fiber;
+  }
+  if (starting_.empty()) return nullptr;
+  Become(TakeStarting());
+  return IdleFiber();
+}
+
+// One that goes on when somebody comes back to it.
+void BlockRunner::GoOnFrom(Fiber& fiber) {
+  Fiber* const next = Next();
+  if (next == nullptr) {
     fiber.Suspend();
+  } else if (next != &fiber) {
+    fiber.SwitchTo(*next);
   }
 }
 
@@ -125,7 +138,7 @@ Lane* BlockRunner::TakeReady() {
 
 Fiber* BlockRunner::IdleFiber() {
   if (idle_.empty()) {
-    fibers_.push_back(std::make_unique<Fiber>([this](Fiber& fiber) { Body(fiber); }));
+    fibers_.push_back(std::make_unique<Fiber>(outside_, [this](Fiber& fiber) { Body(fiber); }));
     return fibers_.back().get();
   }
   Fiber* const fiber = idle_.back();
@@ -133,7 +146,7 @@ Fiber* BlockRunner::IdleFiber() {
   return fiber;
 }
 
-void BlockRunner::Wait() { current_->fiber->Suspend(); }
+void BlockRunner::Wait() { GoOnFrom(*current_->fiber); }
 
 void BlockRunner::Release(Lane& lane) {
   lane.state = Lane::kRunning;
@@ -154,7 +167,8 @@ void BlockRunner::SyncThreads(Where where) {
     return;
   }
   at_barrier_ = 0;
-  segment_ = work_->stream.NextSegment();
+  who_.segment = work_->stream.NextSegment();
+  who_.warp_epoch = 0;
   for (Lane& lane : lanes_) {
     lane.warp_epoch = 0;
     Release(lane);

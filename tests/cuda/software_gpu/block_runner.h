@@ -44,7 +44,7 @@ class BlockRunner {
   BlockRunner& operator=(const BlockRunner&) = delete;
 
   // Whose kernel this thread is in; null: in none.
-  static BlockRunner*& Current();
+  static BlockRunner* Current() { return of_thread_; }
 
   void Run(const Kernel& kernel, const Work& work);
 
@@ -71,18 +71,24 @@ class BlockRunner {
 
  private:
   bool RunBlock();
+  void Become(Lane* lane);
   void Body(Fiber& fiber);
   Lane* TakeStarting();
   Lane* TakeReady();
   Fiber* IdleFiber();
+  Fiber* Next();
+  void GoOnFrom(Fiber& fiber);
   void Wait();
   void Release(Lane& lane);
   void CompleteWarp(uint32_t first, uint32_t mask);
   void ReportStuck();
   uint32_t Random(size_t below);
   void TouchDevice(const void* address, size_t bytes, AccessKind kind, const void* code);
+  bool TouchPage(size_t offset, size_t bytes, AccessKind kind, const void* code);
   void TouchShared(const SharedMemory::Place& place, size_t bytes, AccessKind kind,
                    const void* code);
+
+  static thread_local constinit BlockRunner* of_thread_;
 
   const DeviceMemory& memory_;
   uint64_t random_;
@@ -97,10 +103,10 @@ class BlockRunner {
   size_t at_barrier_ = 0;
   size_t returned_ = 0;
   bool abandoned_ = false;
+  OutsideFibers outside_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> idle_;
-  uint64_t block_segment_ = 0;
-  uint64_t segment_ = 0;  // since the last barrier
+  Accessor who_ = {};  // the thread of the block that runs now
   std::vector<unsigned char> dynamic_;
   SharedMemory shared_;
 };

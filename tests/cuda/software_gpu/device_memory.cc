@@ -14,8 +14,10 @@ namespace {
 // What cudaMalloc promises; addresses here are aligned to no more.
 constexpr size_t kAlignment = 256;
 // Between two allocations at least.
-constexpr size_t kGap = 4096;
+constexpr size_t kGap = kPage;
 constexpr size_t kRemembered = 10000;
+// Freed memory that stays until there is more.
+constexpr size_t kKept = 4 << 20;
 // Allocations that are not further apart are neighbours.
 constexpr size_t kNear = 256 << 10;
 
@@ -27,12 +29,6 @@ char* Reserve(size_t bytes, int protection, int flags, int file) {
   return static_cast<char*>(at);
 }
 
-template <typename T>
-T* Shadow(size_t count) {
-  return reinterpret_cast<T*>(
-      Reserve(count * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1));
-}
-
 }  // namespace
 
 DeviceMemory::DeviceMemory() {
@@ -41,9 +37,6 @@ DeviceMemory::DeviceMemory() {
   base_ = Reserve(kReserved, PROT_NONE, MAP_SHARED, file);
   alias_ = Reserve(kReserved, PROT_READ | PROT_WRITE, MAP_SHARED, file);
   close(file);
-  state_ = Shadow<uint8_t>(kReserved);
-  writers_ = Shadow<uint64_t>(kReserved / 4);
-  readers_ = Shadow<uint64_t>(kReserved / 4);
 }
 
 size_t DeviceMemory::free_bytes() const {
@@ -57,7 +50,10 @@ void* DeviceMemory::Allocate(size_t bytes) {
   // Whole pages are mapped; an odd multiple of the alignment, so that nobody relies on more.
   const size_t span = RoundUp(bytes + kAlignment, kGap) + kGap;
   if (span > kReserved) return nullptr;
-  if (next_ + span > kReserved) next_ = 0;
+  if (next_ + span > kReserved) {
+    next_ = 0;
+    GiveBack();
+  }
   for (const auto& [address, size] : allocations_) {
     const size_t begin = address - reinterpret_cast<uintptr_t>(base_);
     if (begin < next_ + span && next_ < begin + size + kGap) {
@@ -70,6 +66,7 @@ void* DeviceMemory::Allocate(size_t bytes) {
     open_spans_.push_back({next_, next_ + span});
     Protect(open_spans_.back(), PROT_READ | PROT_WRITE);
   }
+  shadow_.Add(Offset(at), bytes);
   next_ += span;
   used_ += bytes;
   allocations_[reinterpret_cast<uintptr_t>(at)] = bytes;
@@ -81,18 +78,33 @@ bool DeviceMemory::Free(void* address) {
   const auto found = allocations_.find(reinterpret_cast<uintptr_t>(address));
   if (found == allocations_.end()) return false;
   const size_t bytes = found->second;
-  // Gives the pages back, which are zeros from then on. Nobody else has a part of them: kGap.
-  const size_t begin = Offset(address) / kGap * kGap;
-  const size_t span = RoundUp(Offset(address) + bytes, kGap) - begin;
-  madvise(alias_ + begin, span, MADV_REMOVE);
-  madvise(state_ + begin, span, MADV_DONTNEED);
-  madvise(writers_ + begin / 4, span / 4 * sizeof(uint64_t), MADV_DONTNEED);
-  madvise(readers_ + begin / 4, span / 4 * sizeof(uint64_t), MADV_DONTNEED);
+  // Nobody else has a part of these pages: kGap.
+  const Span span = {Offset(address) / kGap * kGap, RoundUp(Offset(address) + bytes, kGap)};
+  to_give_back_.push_back(span);
+  bytes_to_give_back_ += span.end - span.begin;
+  if (bytes_to_give_back_ > kKept) GiveBack();
+  shadow_.Remove(Offset(address), bytes);
   used_ -= bytes;
   freed_.emplace_back(found->first, bytes);
   if (freed_.size() > kRemembered) freed_.pop_front();
   allocations_.erase(found);
   return true;
+}
+
+// Many at once, and neighbours by one call: each makes all processors forget what they know of
+// addresses.
+void DeviceMemory::GiveBack() {
+  std::sort(to_give_back_.begin(), to_give_back_.end(),
+            [](const Span& a, const Span& b) { return a.begin < b.begin; });
+  for (size_t i = 0; i < to_give_back_.size();) {
+    Span all = to_give_back_[i];
+    for (++i; i < to_give_back_.size() && to_give_back_[i].begin <= all.end + kGap; ++i) {
+      all.end = to_give_back_[i].end;
+    }
+    madvise(alias_ + all.begin, all.end - all.begin, MADV_REMOVE);
+  }
+  to_give_back_.clear();
+  bytes_to_give_back_ = 0;
 }
 
 bool DeviceMemory::IsAllocated(const void* address, size_t bytes) const {

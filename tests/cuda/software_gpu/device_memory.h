@@ -16,10 +16,9 @@
 #include <type_traits>
 #include <vector>
 
-namespace muster::software_gpu {
+#include "tests/cuda/software_gpu/shadow.h"
 
-// Of a byte: whether somebody has written it. Whether it is allocated is known only of those.
-enum ByteState : uint8_t { kUndefined = 0, kDefined = 1 };
+namespace muster::software_gpu {
 
 class DeviceMemory {
  public:
@@ -47,10 +46,13 @@ class DeviceMemory {
     using Byte = std::conditional_t<std::is_const_v<T>, const char, char>;
     return reinterpret_cast<T*>(reinterpret_cast<Byte*>(alias_ + Offset(address)));
   }
-  uint8_t* State(const void* address) const { return state_ + Offset(address); }
-  // Of a word of four bytes: who wrote and who read it last. See access.h.
-  uint64_t* Writer(const void* address) const { return writers_ + Offset(address) / 4; }
-  uint64_t* Reader(const void* address) const { return readers_ + Offset(address) / 4; }
+  // Of a device address, and back.
+  size_t Offset(const void* address) const {
+    return reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(base_);
+  }
+  const void* AddressOf(size_t offset) const { return base_ + offset; }
+  // What is known of it, by these offsets.
+  Shadow& shadow() const { return shadow_; }
 
   // While a kernel runs device addresses can be touched.
   void Open();
@@ -59,19 +61,15 @@ class DeviceMemory {
  private:
   static constexpr size_t kReserved = size_t{16} << 30;
 
-  size_t Offset(const void* address) const {
-    return reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(base_);
-  }
   struct Span {
     size_t begin, end;  // whole pages
   };
   void Protect(const Span& span, int protection);
+  void GiveBack();
 
   char* base_ = nullptr;
   char* alias_ = nullptr;
-  uint8_t* state_ = nullptr;
-  uint64_t* writers_ = nullptr;
-  uint64_t* readers_ = nullptr;
+  mutable Shadow shadow_{kReserved};
 
   mutable std::mutex mutex_;
   size_t limit_ = 0;
@@ -81,6 +79,8 @@ class DeviceMemory {
   int open_ = 0;
   std::map<uintptr_t, size_t> allocations_;
   std::deque<std::pair<uintptr_t, size_t>> freed_;  // the last
+  std::vector<Span> to_give_back_;
+  size_t bytes_to_give_back_ = 0;
 };
 
 }  // namespace muster::software_gpu

@@ -1,19 +1,20 @@
 #include "tests/cuda/software_gpu/elf_image.h"
 
 #include <elf.h>
-
-#include <fstream>
-#include <sstream>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/base/error.h"
 
 namespace muster::software_gpu {
 namespace {
 
-std::string NameAt(std::string_view names, uint64_t offset) {
+std::string_view NameAt(std::string_view names, uint64_t offset) {
   RequireBytes(names, offset, 1);
   const std::string_view rest = names.substr(offset);
-  return std::string(rest.substr(0, rest.find('\0')));
+  return rest.substr(0, rest.find('\0'));
 }
 
 }  // namespace
@@ -24,13 +25,21 @@ void RequireBytes(std::string_view bytes, uint64_t offset, uint64_t count) {
               offset, bytes.size());
 }
 
-std::string ReadWholeFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw Error(ExitCode::kFailure, "cannot read {}", path);
-  std::ostringstream text;  // in large pieces
-  text << file.rdbuf();
-  return text.str();
+MappedFile::MappedFile(const std::string& path) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat status = {};
+  if (file < 0 || fstat(file, &status) != 0 || status.st_size == 0) {
+    if (file >= 0) close(file);
+    throw Error(ExitCode::kFailure, "cannot read {}", path);
+  }
+  const auto bytes = static_cast<size_t>(status.st_size);
+  void* const at = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file, 0);
+  close(file);
+  if (at == MAP_FAILED) throw Error(ExitCode::kFailure, "cannot read {}", path);
+  bytes_ = {static_cast<const char*>(at), bytes};
 }
+
+MappedFile::~MappedFile() { munmap(const_cast<char*>(bytes_.data()), bytes_.size()); }
 
 std::vector<ElfSection> ReadElfSections(std::string_view file) {
   const auto header = ReadAt<Elf64_Ehdr>(file, 0);
@@ -50,7 +59,7 @@ std::vector<ElfSection> ReadElfSections(std::string_view file) {
   std::vector<ElfSection> sections;
   for (size_t i = 0; i < header.e_shnum; ++i) {
     const Elf64_Shdr section = part(i);
-    sections.push_back({.name = NameAt(names, section.sh_name),
+    sections.push_back({.name = std::string(NameAt(names, section.sh_name)),
                         .type = section.sh_type,
                         .link = section.sh_link,
                         .size = section.sh_size,

@@ -18,21 +18,33 @@ struct ElfSection {
 };
 
 struct ElfSymbol {
-  std::string name;
+  std::string_view name;
   unsigned char info = 0;
   uint64_t value = 0;
 };
 
 // `file` must outlive what is returned. Throws Error where it is no ELF file of 64 bits.
 std::vector<ElfSection> ReadElfSections(std::string_view file);
-// Of its symbol table, in its order. Empty if it has none.
+// Of its symbol table, in its order. Empty if it has none. The names are in the file.
 std::vector<ElfSymbol> ReadElfSymbols(const std::vector<ElfSection>& sections);
 
 // A T at this place. Throws Error behind the end.
 template <typename T>
 T ReadAt(std::string_view bytes, uint64_t offset);
 
-std::string ReadWholeFile(const std::string& path);
+// A file, of which only what is looked at is read.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::string& path);  // throws Error
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  std::string_view bytes() const { return bytes_; }
+
+ private:
+  std::string_view bytes_;
+};
 
 // A template's body, for those who read other things than ELF.
 void RequireBytes(std::string_view bytes, uint64_t offset, uint64_t count);

@@ -19,18 +19,40 @@ namespace {
 
 constexpr size_t kGuard = 4096;  // faults where a stack overflows
 
-void Leave([[maybe_unused]] void** fake, [[maybe_unused]] const void* to,
-           [[maybe_unused]] size_t bytes) {
+using boost::context::detail::fcontext_t;
+using boost::context::detail::transfer_t;
+
+// AddressSanitizer is told before and after which stack is in use.
+void TellBefore([[maybe_unused]] void** fake, [[maybe_unused]] const void* to,
+                [[maybe_unused]] size_t bytes) {
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_start_switch_fiber(fake, to, bytes);
 #endif
 }
 
-void Arrive([[maybe_unused]] void* fake, [[maybe_unused]] const void** from,
-            [[maybe_unused]] size_t* bytes) {
+void TellAfter([[maybe_unused]] void* fake, [[maybe_unused]] const void** from,
+               [[maybe_unused]] size_t* bytes) {
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_finish_switch_fiber(fake, from, bytes);
 #endif
+}
+
+// What the one that is left tells the one that goes on.
+struct Passed {
+  fcontext_t* left;  // where to go on with the first
+  Fiber* to;         // null: the outside
+};
+
+transfer_t Jump(fcontext_t* left, fcontext_t to, Fiber* fiber) {
+  Passed passed = {left, fiber};
+  return boost::context::detail::jump_fcontext(to, &passed);
+}
+
+// Whose context was left.
+fcontext_t* Keep(const transfer_t& from) {
+  const Passed& passed = *static_cast<const Passed*>(from.data);
+  *passed.left = from.fctx;
+  return passed.left;
 }
 
 // Stacks that nobody uses: a stream's thread leaves its own to the next one's. Never destroyed:
@@ -68,7 +90,8 @@ void LeaveStack(char* stack) {
 
 }  // namespace
 
-Fiber::Fiber(std::function<void(Fiber&)> body) : body_(std::move(body)), stack_(TakeStack(kBytes)) {
+Fiber::Fiber(OutsideFibers& outside, std::function<void(Fiber&)> body)
+    : outside_(outside), body_(std::move(body)), stack_(TakeStack(kBytes)) {
   // Stacks that all began at the same offset in a page would share a few lines of the cache.
   static std::atomic<size_t> count = 0;
   shift_ = ++count % 16 * 256;
@@ -88,28 +111,41 @@ void Fiber::Restart() {
 #if defined(__SANITIZE_ADDRESS__)
   __asan_unpoison_memory_region(stack_, kBytes);
 #endif
-  fake_inside_ = nullptr;
+  fake_ = nullptr;
   inside_ = boost::context::detail::make_fcontext(stack_ + kBytes - shift_, kBytes - shift_, Enter);
 }
 
-void Fiber::Enter(boost::context::detail::transfer_t from) {
-  auto& fiber = *static_cast<Fiber*>(from.data);
-  fiber.outside_ = from.fctx;
-  Arrive(nullptr, &fiber.outside_stack_, &fiber.outside_bytes_);
+void Fiber::Enter(transfer_t from) {
+  Fiber& fiber = *static_cast<const Passed*>(from.data)->to;
+  fiber.Arrive(from);
   fiber.body_(fiber);
   MUSTER_CHECK(!"the body of a fiber returned");
 }
 
+void Fiber::Arrive(transfer_t from) {
+  const bool from_outside = Keep(from) == &outside_.context;
+  const void* stack = nullptr;
+  size_t bytes = 0;
+  TellAfter(fake_, &stack, &bytes);
+  if (!from_outside) return;
+  outside_.stack = stack;
+  outside_.bytes = bytes;
+}
+
 void Fiber::Resume() {
-  Leave(&fake_outside_, stack_, kBytes);
-  inside_ = boost::context::detail::jump_fcontext(inside_, this).fctx;
-  Arrive(fake_outside_, nullptr, nullptr);
+  TellBefore(&outside_.fake, stack_, kBytes);
+  Keep(Jump(&outside_.context, inside_, this));
+  TellAfter(outside_.fake, nullptr, nullptr);
 }
 
 void Fiber::Suspend() {
-  Leave(&fake_inside_, outside_stack_, outside_bytes_);
-  outside_ = boost::context::detail::jump_fcontext(outside_, nullptr).fctx;
-  Arrive(fake_inside_, &outside_stack_, &outside_bytes_);
+  TellBefore(&fake_, outside_.stack, outside_.bytes);
+  Arrive(Jump(&inside_, outside_.context, nullptr));
+}
+
+void Fiber::SwitchTo(Fiber& next) {
+  TellBefore(&fake_, next.stack_, kBytes);
+  Arrive(Jump(&inside_, next.inside_, &next));
 }
 
 }  // namespace muster::software_gpu

@@ -8,19 +8,32 @@
 
 namespace muster::software_gpu {
 
+// Where a thread was when it resumed a fiber. One for all fibers of the thread, which must outlive
+// them.
+struct OutsideFibers {
+  boost::context::detail::fcontext_t context = nullptr;
+  // AddressSanitizer's, which must know which stack is in use.
+  void* fake = nullptr;
+  const void* stack = nullptr;
+  size_t bytes = 0;
+};
+
 // Owner and thread: one thread, which resumes it.
 class Fiber {
  public:
   // `body` never returns.
-  explicit Fiber(std::function<void(Fiber&)> body);
+  Fiber(OutsideFibers& outside, std::function<void(Fiber&)> body);
   ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // Goes on with the body, or begins it, until it suspends itself.
+  // Goes on with the body, or begins it, until it, or another one that it switched to, suspends
+  // itself.
   void Resume();
-  // From the body: back to where it was resumed.
+  // From the body: back to where the first was resumed.
   void Suspend();
+  // From the body: to another one, as if that had been resumed.
+  void SwitchTo(Fiber& next);
   // Forgets where the body was left: it begins anew. What it had on its stack is not destroyed.
   void Restart();
 
@@ -33,17 +46,14 @@ class Fiber {
   static constexpr size_t kBytes = 64 << 10;
 
   static void Enter(boost::context::detail::transfer_t from);
+  void Arrive(boost::context::detail::transfer_t from);
 
+  OutsideFibers& outside_;
   const std::function<void(Fiber&)> body_;
   char* const stack_;
   size_t shift_ = 0;
   boost::context::detail::fcontext_t inside_ = nullptr;
-  boost::context::detail::fcontext_t outside_ = nullptr;
-  // AddressSanitizer's, which must know which stack is in use.
-  void* fake_inside_ = nullptr;
-  void* fake_outside_ = nullptr;
-  const void* outside_stack_ = nullptr;
-  size_t outside_bytes_ = 0;
+  void* fake_ = nullptr;  // as that of OutsideFibers
 };
 
 }  // namespace muster::software_gpu

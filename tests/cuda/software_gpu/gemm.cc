@@ -1,7 +1,6 @@
 #include "tests/cuda/software_gpu/gemm.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <vector>
 
@@ -10,14 +9,6 @@
 
 namespace muster::software_gpu {
 namespace {
-
-// The number of bits of a float's fraction that `dropped` leave, to the nearest, ties to even.
-float RoundBits(float value, int dropped) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  if ((bits & 0x7f800000) == 0x7f800000) return value;
-  const uint32_t half = (1u << (dropped - 1)) - 1 + (bits >> dropped & 1);
-  return std::bit_cast<float>((bits + half) >> dropped << dropped);
-}
 
 // False after a violation.
 bool CheckMatrix(const Work& work, const Matrix& matrix, int64_t rows, int64_t columns, bool read,
@@ -38,30 +29,64 @@ bool CheckMatrix(const Work& work, const Matrix& matrix, int64_t rows, int64_t c
   return true;
 }
 
-// The matrix that is meant, by columns without gaps.
-std::vector<float> Load(const Matrix& matrix, int64_t rows, int64_t columns, bool tf32) {
-  std::vector<float> values(static_cast<size_t>(rows * columns));
+// The matrix that is meant, by columns without gaps: where it is not so in memory, in `made`.
+const float* Load(const Matrix& matrix, int64_t rows, int64_t columns, bool tf32,
+                  std::vector<float>& made) {
   const void* const at = Device::Get().memory().Alias(matrix.data);
-  size_t to = 0;
-  for (int64_t column = 0; column < columns; ++column) {
+  tf32 = tf32 && matrix.type == CUDA_R_32F;
+  if (matrix.type == CUDA_R_32F && !tf32 && !matrix.transposed && matrix.leading == rows) {
+    return static_cast<const float*>(at);
+  }
+  made.resize(static_cast<size_t>(rows * columns));
+  const auto load = [&](int64_t row, int64_t column, int64_t from) {
+    const float value = LoadNumber(at, matrix.type, from);
+    made[static_cast<size_t>(column * rows + row)] = tf32 ? RoundToTf32(value) : value;
+  };
+  if (!matrix.transposed) {
+    for (int64_t column = 0; column < columns; ++column) {
+      for (int64_t row = 0; row < rows; ++row) load(row, column, column * matrix.leading + row);
+    }
+    return made.data();
+  }
+  // A few columns at a time, so that neither side is read or written from far apart.
+  constexpr int64_t kTile = 16;
+  for (int64_t tile = 0; tile < columns; tile += kTile) {
+    const int64_t end = std::min(tile + kTile, columns);
     for (int64_t row = 0; row < rows; ++row) {
-      const int64_t from =
-          matrix.transposed ? row * matrix.leading + column : column * matrix.leading + row;
-      const float value = LoadNumber(at, matrix.type, from);
-      values[to++] = tf32 && matrix.type == CUDA_R_32F ? RoundToTf32(value) : value;
+      for (int64_t column = tile; column < end; ++column) {
+        load(row, column, row * matrix.leading + column);
+      }
     }
   }
-  return values;
+  return made.data();
 }
 
+// Each number of the result adds up its products one after the other: four at a time are kept in a
+// register, in the same order.
 void Product(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k,
              bool backwards) {
+  const auto place = [&](int64_t i) { return backwards ? k - 1 - i : i; };
   for (int64_t j = 0; j < n; ++j) {
     float* const column = c + j * m;
-    for (int64_t i = 0; i < k; ++i) {
-      const int64_t p = backwards ? k - 1 - i : i;
-      const float factor = b[j * k + p];
-      const float* const other = a + p * m;
+    const float* const factors = b + j * k;
+    int64_t i = 0;
+    for (; i + 4 <= k; i += 4) {
+      const float *const a0 = a + place(i) * m, *const a1 = a + place(i + 1) * m,
+                         *const a2 = a + place(i + 2) * m, *const a3 = a + place(i + 3) * m;
+      const float f0 = factors[place(i)], f1 = factors[place(i + 1)], f2 = factors[place(i + 2)],
+                  f3 = factors[place(i + 3)];
+      for (int64_t row = 0; row < m; ++row) {
+        float sum = column[row];
+        sum += a0[row] * f0;
+        sum += a1[row] * f1;
+        sum += a2[row] * f2;
+        sum += a3[row] * f3;
+        column[row] = sum;
+      }
+    }
+    for (; i < k; ++i) {
+      const float* const other = a + place(i) * m;
+      const float factor = factors[place(i)];
       for (int64_t row = 0; row < m; ++row) column[row] += other[row] * factor;
     }
   }
@@ -72,33 +97,6 @@ bool HasBias(Epilogue epilogue) {
 }
 
 }  // namespace
-
-size_t SizeOf(cudaDataType type) {
-  switch (type) {
-    case CUDA_R_32F:
-      return 4;
-    case CUDA_R_16BF:
-      return 2;
-    default:
-      return 0;
-  }
-}
-
-float LoadNumber(const void* at, cudaDataType type, int64_t index) {
-  if (type == CUDA_R_32F) return static_cast<const float*>(at)[index];
-  return std::bit_cast<float>(uint32_t{static_cast<const uint16_t*>(at)[index]} << 16);
-}
-
-void StoreNumber(void* at, cudaDataType type, int64_t index, float value) {
-  if (type == CUDA_R_32F) {
-    static_cast<float*>(at)[index] = value;
-    return;
-  }
-  static_cast<uint16_t*>(at)[index] =
-      static_cast<uint16_t>(std::bit_cast<uint32_t>(RoundBits(value, 16)) >> 16);
-}
-
-float RoundToTf32(float value) { return RoundBits(value, 13); }
 
 void Gemm(const Work& work, const GemmArgs& args) {
   const DeviceMemory& memory = Device::Get().memory();
@@ -114,10 +112,10 @@ void Gemm(const Work& work, const GemmArgs& args) {
     return;
   if (!CheckMatrix(work, args.c, args.m, args.n, false, true)) return;
 
-  const std::vector<float> a = Load(args.a, args.m, args.k, args.tf32);
-  const std::vector<float> b = Load(args.b, args.k, args.n, args.tf32);
-  std::vector<float> sums(static_cast<size_t>(args.m * args.n));
-  Product(a.data(), b.data(), sums.data(), args.m, args.n, args.k, args.backwards);
+  std::vector<float> a_made, b_made, sums(static_cast<size_t>(args.m * args.n));
+  Product(Load(args.a, args.m, args.k, args.tf32, a_made),
+          Load(args.b, args.k, args.n, args.tf32, b_made), sums.data(), args.m, args.n, args.k,
+          args.backwards);
   for (int64_t j = 0; j < args.n; ++j) {
     for (int64_t i = 0; i < args.m; ++i) {
       const int64_t at = j * args.c.leading + i;

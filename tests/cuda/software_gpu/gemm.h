@@ -4,6 +4,7 @@
 
 #include <library_types.h>
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -34,16 +35,36 @@ struct GemmArgs {
   cudaDataType bias_type = CUDA_R_32F;
 };
 
-size_t SizeOf(cudaDataType type);  // 0: a type that is not known here
-float LoadNumber(const void* at, cudaDataType type, int64_t index);
-void StoreNumber(void* at, cudaDataType type, int64_t index, float value);
+// 0: a type that is not known here.
+inline size_t SizeOf(cudaDataType type) {
+  return type == CUDA_R_32F ? 4 : type == CUDA_R_16BF ? 2 : 0;
+}
+// The number without so many bits of its fraction, to the nearest, ties to even.
+inline float RoundBits(float value, int dropped) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  if ((bits & 0x7f800000) == 0x7f800000) return value;
+  const uint32_t half = (1u << (dropped - 1)) - 1 + (bits >> dropped & 1);
+  return std::bit_cast<float>((bits + half) >> dropped << dropped);
+}
+// To 10 bits behind the point.
+inline float RoundToTf32(float value) { return RoundBits(value, 13); }
+inline float LoadNumber(const void* at, cudaDataType type, int64_t index) {
+  if (type == CUDA_R_32F) return static_cast<const float*>(at)[index];
+  return std::bit_cast<float>(uint32_t{static_cast<const uint16_t*>(at)[index]} << 16);
+}
+inline void StoreNumber(void* at, cudaDataType type, int64_t index, float value) {
+  if (type == CUDA_R_32F) {
+    static_cast<float*>(at)[index] = value;
+  } else {
+    static_cast<uint16_t*>(at)[index] =
+        static_cast<uint16_t>(std::bit_cast<uint32_t>(RoundBits(value, 16)) >> 16);
+  }
+}
 // So many numbers behind `data`.
 inline void* Advance(const void* data, cudaDataType type, int64_t elements) {
   return const_cast<char*>(static_cast<const char*>(data)) +
          elements * static_cast<int64_t>(SizeOf(type));
 }
-// To 10 bits behind the point.
-float RoundToTf32(float value);
 
 // c = epilogue(alpha * a * b + beta * before). Checks what it reads and writes.
 void Gemm(const Work& work, const GemmArgs& args);

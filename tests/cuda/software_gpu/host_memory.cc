@@ -6,11 +6,17 @@
 
 namespace muster::software_gpu {
 
+// Pages are locked: no two regions have one in common.
 bool HostMemory::Add(const void* begin, const Region& region) {
+  constexpr uintptr_t kPage = 4096;
   const std::lock_guard lock(mutex_);
   const auto address = reinterpret_cast<uintptr_t>(begin);
+  const auto first = [](uintptr_t at) { return at / kPage; };
+  const auto last = [](uintptr_t at, size_t bytes) { return (at + bytes - 1) / kPage; };
   for (const auto& [other, known] : regions_) {
-    if (address < other + known.bytes && other < address + region.bytes) return false;
+    if (first(address) <= last(other, known.bytes) && first(other) <= last(address, region.bytes)) {
+      return false;
+    }
   }
   regions_[address] = region;
   return true;

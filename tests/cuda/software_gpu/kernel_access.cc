@@ -15,9 +15,9 @@ namespace {
 const char* Verb(AccessKind kind) { return kind == AccessKind::kRead ? "reads" : "writes"; }
 
 // Most accesses are of one to sixteen bytes that are.
-bool IsAllDefined(const uint8_t* state, size_t bytes) {
+bool IsAllDefined(const uint8_t* states, size_t bytes) {
   uint8_t wrong = 0;
-  for (size_t i = 0; i < bytes; ++i) wrong |= state[i] ^ kDefined;
+  for (size_t i = 0; i < bytes; ++i) wrong |= states[i] ^ kDefined;
   return wrong == 0;
 }
 
@@ -37,35 +37,40 @@ void BlockRunner::Touch(const void* address, size_t bytes, AccessKind kind, cons
 
 void BlockRunner::TouchDevice(const void* address, size_t bytes, AccessKind kind,
                               const void* code) {
-  const DeviceMemory& memory = memory_;
-  const auto refuse = [&](const void* at, const std::string& what) {
-    Abandon(fmt::format("{} {} {}: {}", DescribeCode(code), Verb(kind), memory.Describe(at), what));
+  bool good = true;
+  ForPages(memory_.Offset(address), bytes,
+           [&](size_t offset, size_t part) { good = good && TouchPage(offset, part, kind, code); });
+}
+
+// What it touches of one page. False after a violation.
+bool BlockRunner::TouchPage(size_t offset, size_t bytes, AccessKind kind, const void* code) {
+  const auto refuse = [&](size_t at, const std::string& what) {
+    const std::string where = memory_.Describe(memory_.AddressOf(at));
+    Abandon(fmt::format("{} {} {}: {}", DescribeCode(code), Verb(kind), where, what));
+    return false;
   };
-  uint8_t* const state = memory.State(address);
-  const bool defined = IsAllDefined(state, bytes);
+  PageWords* const words = memory_.shadow().WordsOf(offset);
+  if (words == nullptr) return refuse(offset, "not all of it is allocated");
+  uint8_t* const states = words->states.data() + offset % kPage;
+  const bool defined = IsAllDefined(states, bytes);
   if (!defined) {
-    if (!memory.IsAllocated(address, bytes)) return refuse(address, "not all of it is allocated");
-    const auto* const undefined = static_cast<uint8_t*>(std::memchr(state, kUndefined, bytes));
+    if (std::memchr(states, kNotAllocated, bytes) != nullptr) {
+      return refuse(offset, "not all of it is allocated");
+    }
     if (kind != AccessKind::kWrite) {
-      return refuse(static_cast<const char*>(address) + (undefined - state),
-                    "nobody has written it");
+      const auto* const first = static_cast<uint8_t*>(std::memchr(states, kUndefined, bytes));
+      return refuse(offset + static_cast<size_t>(first - states), "nobody has written it");
     }
   }
-  const Accessor who = {.work = work_,
-                        .kernel_segment = work_->segment,
-                        .block_segment = block_segment_,
-                        .segment = segment_,
-                        .lane = current_->number,
-                        .warp_epoch = current_->warp_epoch};
-  const auto first = reinterpret_cast<uintptr_t>(address);
-  const uintptr_t end = first + bytes;
-  for (uintptr_t at = first; at < end; at = (at & ~uintptr_t{3}) + 4) {
-    const void* const word = reinterpret_cast<const void*>(at);
+  const size_t end = offset + bytes;
+  for (size_t at = offset; at < end; at = at / 4 * 4 + 4) {
+    const size_t word = at % kPage / 4;
     const Collision with =
-        TouchWord(who, kind, BytesInWord(at, end), memory.Writer(word), memory.Reader(word));
-    if (with.did != nullptr) return refuse(word, Describe(who, with));
+        TouchWord(who_, kind, BytesInWord(at, end), &words->writers[word], &words->readers[word]);
+    if (with.did != nullptr) return refuse(at, Describe(who_, with));
   }
-  if (!defined) std::memset(state, kDefined, bytes);
+  if (!defined) std::memset(states, kDefined, bytes);
+  return true;
 }
 
 void BlockRunner::TouchShared(const SharedMemory::Place& place, size_t bytes, AccessKind kind,
@@ -76,18 +81,14 @@ void BlockRunner::TouchShared(const SharedMemory::Place& place, size_t bytes, Ac
   };
   if (bytes > region.bytes - place.offset) return refuse("behind its end");
   for (size_t i = place.offset; i < place.offset + bytes; ++i) {
-    if (kind != AccessKind::kWrite && region.written_in[i] != block_segment_) {
+    if (kind != AccessKind::kWrite && region.written_in[i] != who_.block_segment) {
       return refuse("nobody of this block has written it");
     }
-    region.written_in[i] = block_segment_;
+    region.written_in[i] = who_.block_segment;
   }
   // What other blocks did there is of no interest.
-  const Accessor who = {.work = work_,
-                        .kernel_segment = block_segment_,
-                        .block_segment = block_segment_,
-                        .segment = segment_,
-                        .lane = current_->number,
-                        .warp_epoch = current_->warp_epoch};
+  Accessor who = who_;
+  who.kernel_segment = who.block_segment;
   const uintptr_t first = region.begin + place.offset;
   const uintptr_t end = first + bytes;
   for (uintptr_t at = first; at < end; at = (at & ~uintptr_t{3}) + 4) {

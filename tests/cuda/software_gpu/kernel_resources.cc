@@ -45,7 +45,7 @@ void ReadInfo(const ElfSection& section, const std::vector<ElfSymbol>& symbols, 
     if (format != kWithSize) continue;
     if (what == kRegisterCount && kernel.empty()) {
       const ElfSymbol& symbol = symbols.at(ReadAt<uint32_t>(section.bytes, value));
-      table[symbol.name].registers = ReadAt<int>(section.bytes, value + 4);
+      table[std::string(symbol.name)].registers = ReadAt<int>(section.bytes, value + 4);
     } else if (what == kMaxThreads) {
       int& most = table[kernel].most_threads;
       most = 1;
@@ -91,28 +91,39 @@ void ReadFatbin(std::string_view fatbin, Table& table) {
 }
 
 // The functions of a program or library, by their offset.
-using Functions = std::multimap<uint64_t, std::string>;
+class Functions {
+ public:
+  explicit Functions(const std::string& module) : file_(module) {
+    for (const ElfSymbol& symbol : ReadElfSymbols(ReadElfSections(file_.bytes()))) {
+      if (ELF64_ST_TYPE(symbol.info) == STT_FUNC) functions_.push_back(symbol);
+    }
+    std::sort(functions_.begin(), functions_.end(),
+              [](const ElfSymbol& a, const ElfSymbol& b) { return a.value < b.value; });
+  }
+  std::vector<std::string> NamesAt(uint64_t offset) const {
+    std::vector<std::string> names;
+    auto at = std::partition_point(functions_.begin(), functions_.end(),
+                                   [&](const ElfSymbol& f) { return f.value < offset; });
+    for (; at != functions_.end() && at->value == offset; ++at) names.emplace_back(at->name);
+    return names;
+  }
+
+ private:
+  const MappedFile file_;
+  std::vector<ElfSymbol> functions_;
+};
 
 const Functions& FunctionsOf(const std::string& module) {
   static auto* const known = new std::map<std::string, Functions>;
-  const auto [found, is_new] = known->try_emplace(module);
-  if (is_new) {
-    const std::string file = ReadWholeFile(module);
-    for (ElfSymbol& symbol : ReadElfSymbols(ReadElfSections(file))) {
-      if (ELF64_ST_TYPE(symbol.info) == STT_FUNC) {
-        found->second.emplace(symbol.value, std::move(symbol.name));
-      }
-    }
-  }
-  return found->second;
+  return known->try_emplace(module, module).first->second;
 }
 
 }  // namespace
 
 Table ReadKernelResources(const std::string& library) {
-  const std::string file = ReadWholeFile(library);
+  const MappedFile file(library);
   Table table;
-  for (const ElfSection& section : ReadElfSections(file)) {
+  for (const ElfSection& section : ReadElfSections(file.bytes())) {
     if (section.name != ".nv_fatbin") continue;
     for (uint64_t at = 0; at + 16 <= section.bytes.size();) {
       if (ReadAt<uint32_t>(section.bytes, at) != kFatbinMagic) {
@@ -149,11 +160,8 @@ std::vector<std::string> NamesOfCode(const void* address) {
   // The program itself is named as it was called, perhaps from another folder.
   const std::string module = info.dli_fname;
   const bool is_library = module.find(".so") != std::string::npos;
-  const Functions& functions = FunctionsOf(is_library ? module : "/proc/self/exe");
-  std::vector<std::string> names;
-  const auto [begin, end] = functions.equal_range(reinterpret_cast<uintptr_t>(address) - base);
-  for (auto at = begin; at != end; ++at) names.push_back(at->second);
-  return names;
+  return FunctionsOf(is_library ? module : "/proc/self/exe")
+      .NamesAt(reinterpret_cast<uintptr_t>(address) - base);
 }
 
 std::string WhyTooLarge(const KernelResources& kernel, size_t threads, size_t dynamic_bytes,

@@ -112,11 +112,10 @@ cudaError_t CopyIn(Stream& stream, void* device_to, const void* host, size_t byt
 void CopyToHost(void* host, const void* device_from, size_t bytes) {
   const DeviceMemory& memory = Device::Get().memory();
   std::memcpy(host, memory.Alias(device_from), bytes);
-  const uint8_t* const state = memory.State(device_from);
-  if (std::memchr(state, kUndefined, bytes) == nullptr) return;
-  for (size_t i = 0; i < bytes; ++i) {
-    if (state[i] == kUndefined) static_cast<unsigned char*>(host)[i] = 0xff;
-  }
+  const size_t first = memory.Offset(device_from);
+  memory.shadow().ForUndefined(first, bytes, [&](size_t offset, size_t part) {
+    std::memset(static_cast<char*>(host) + (offset - first), 0xff, part);
+  });
 }
 
 cudaError_t CopyOut(Stream& stream, void* host, const void* device_from, size_t bytes) {
@@ -138,7 +137,10 @@ cudaError_t CopyWithin(Stream& stream, void* to, const void* from, size_t bytes)
     DeviceMemory& memory = Device::Get().memory();
     if (!ReadRange(work, from, bytes, Undefined::kAllowed) || !WriteRange(work, to, bytes)) return;
     std::memmove(memory.Alias(to), memory.Alias(from), bytes);
-    std::memmove(memory.State(to), memory.State(from), bytes);
+    const size_t first = memory.Offset(from);
+    memory.shadow().ForUndefined(first, bytes, [&](size_t offset, size_t part) {
+      memory.shadow().SetUndefined(memory.Offset(to) + (offset - first), part);
+    });
   });
   return cudaSuccess;
 }

@@ -104,6 +104,7 @@ void BlockRunner::CompleteWarp(uint32_t first, uint32_t mask) {
     if (lane.operation == WarpOperation::kSync) ++lane.warp_epoch;
     Release(lane);
   }
+  who_.warp_epoch = last.warp_epoch;
 }
 
 }  // namespace muster::software_gpu

@@ -78,7 +78,8 @@ void Card::FindCard() {
                 name_, architecture_, Architectures());
   }
   multiprocessors_ = properties.multiProcessorCount;
-  most_blocks_ = 8 * multiprocessors_;  // of 256 threads: all that a multiprocessor can hold
+  // Of 256 threads, all that its multiprocessors can hold: of some kinds 4 or 6 each, of others 8.
+  most_blocks_ = std::max(1, properties.maxThreadsPerMultiProcessor / 256) * multiprocessors_;
   total_bytes_ = properties.totalGlobalMem;
   registers_read_only_ = Attribute(cudaDevAttrHostRegisterReadOnlySupported, card_) != 0;
 }
@@ -100,8 +101,9 @@ void Card::MakeLibraries() {
   cublas_lt_ = CublasLtHandle(cublas_lt);
   RequireBf16();
   if (options_.convolution == CudaOptions::Convolution::kGemm) return;
-  cudnn_ = FindCudnn(stream(Queue::kCompute));
-  if (cudnn_ == nullptr && options_.convolution == CudaOptions::Convolution::kCudnn) {
+  const bool required = options_.convolution == CudaOptions::Convolution::kCudnn;
+  cudnn_ = FindCudnn(stream(Queue::kCompute), required);
+  if (cudnn_ == nullptr && required) {
     throw Error(ExitCode::kFailure,
                 "worker.convolution=CUDNN, but {}, or set worker.convolution=GEMM", WhyNoCudnn());
   }

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/core.h>
 
+#include <cstdio>
 #include <optional>
 
 #include "common/base/error.h"
@@ -30,6 +31,15 @@ std::optional<CudnnFunctions> FindFunctions() {
   return functions;
 }
 
+// What it says when it starts and is of no use here, whatever the job does: a library that it
+// consists of is missing or of another version, or it has no code for this card or driver.
+bool IsUnusable(cudnnStatus_t result) {
+  constexpr int kSublibraryLoadingFailed = 1008;  // has no name in the first releases of cuDNN 9
+  return result == CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH ||
+         static_cast<int>(result) == kSublibraryLoadingFailed ||
+         CUDNN_STATUS_CATEGORY(result) == CUDNN_STATUS_NOT_SUPPORTED;
+}
+
 }  // namespace
 
 void Cudnn::Check(cudnnStatus_t result, const char* what) const {
@@ -40,20 +50,28 @@ void Cudnn::Check(cudnnStatus_t result, const char* what) const {
               what, functions_.cudnnGetErrorString(result), static_cast<int>(result));
 }
 
-// Delegates, so that the handle goes where the rest fails.
-Cudnn::Cudnn(const CudnnFunctions& functions, cudaStream_t stream) : Cudnn(functions) {
-  Check(functions_.cudnnCreate(&handle_), "start cuDNN");
-  Check(functions_.cudnnSetStream(handle_, stream), "give cuDNN its stream");
-}
+Cudnn::Cudnn(const CudnnFunctions& functions, cudnnHandle_t handle)
+    : functions_(functions), handle_(handle) {}
 
 Cudnn::~Cudnn() {
   if (handle_ != nullptr) (void)functions_.cudnnDestroy(handle_);
 }
 
-std::shared_ptr<const Cudnn> FindCudnn(cudaStream_t stream) {
+std::shared_ptr<const Cudnn> FindCudnn(cudaStream_t stream, bool required) {
   const std::optional<CudnnFunctions> functions = FindFunctions();
   if (!functions || functions->cudnnGetVersion() / 10000 != 9) return nullptr;
-  return std::make_shared<const Cudnn>(*functions, stream);
+  cudnnHandle_t handle{};
+  const cudnnStatus_t started = functions->cudnnCreate(&handle);
+  const auto cudnn = std::make_shared<const Cudnn>(*functions, handle);
+  if (!required && IsUnusable(started)) {
+    fmt::print(stderr,
+               "cuDNN {} is found, but does not work here ({}): cuBLAS does the convolutions\n",
+               VersionOf(*cudnn), functions->cudnnGetErrorString(started));
+    return nullptr;
+  }
+  cudnn->Check(started, "start cuDNN");
+  cudnn->Check(functions->cudnnSetStream(handle, stream), "give cuDNN its stream");
+  return cudnn;
 }
 
 std::string VersionOf(const Cudnn& cudnn) {

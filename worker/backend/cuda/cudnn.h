@@ -41,7 +41,8 @@ struct CudnnFunctions {
 
 class Cudnn {
  public:
-  Cudnn(const CudnnFunctions& functions, cudaStream_t stream);
+  // Takes the handle; null: there is none.
+  Cudnn(const CudnnFunctions& functions, cudnnHandle_t handle);
   ~Cudnn();
   Cudnn(const Cudnn&) = delete;
 
@@ -51,10 +52,8 @@ class Cudnn {
   void Check(cudnnStatus_t result, const char* what) const;
 
  private:
-  explicit Cudnn(const CudnnFunctions& functions) : functions_(functions) {}
-
   const CudnnFunctions functions_;
-  cudnnHandle_t handle_{};
+  const cudnnHandle_t handle_;
 };
 
 }  // namespace muster::cuda

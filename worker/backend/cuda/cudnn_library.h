@@ -11,8 +11,9 @@ namespace muster::cuda {
 
 class Cudnn;
 
-// Null where the library is not there or not version 9.
-std::shared_ptr<const Cudnn> FindCudnn(cudaStream_t stream);
+// Null where the library is not there or not version 9, and, unless it is required, where it does
+// not work with this card or lacks parts of its own; a line then says so.
+std::shared_ptr<const Cudnn> FindCudnn(cudaStream_t stream, bool required);
 std::string VersionOf(const Cudnn& cudnn);
 // Where there is none: what is missing, and what to do.
 std::string WhyNoCudnn();

@@ -7,7 +7,7 @@
 
 namespace muster::cuda {
 
-std::shared_ptr<const Cudnn> FindCudnn(cudaStream_t) { return nullptr; }
+std::shared_ptr<const Cudnn> FindCudnn(cudaStream_t, bool) { return nullptr; }
 std::string VersionOf(const Cudnn&) { return ""; }
 std::string WhyNoCudnn() {
   return "this CUDA backend was built without cuDNN's headers; build it with "

@@ -1,0 +1,121 @@
+// What is known of device memory, page by page: of each word of four bytes who wrote and who read
+// it last (access.h), and of each byte whether somebody has written it.
+//
+// Most pages are copied, set and multiplied as a whole. Then all that is allocated in a page is
+// alike, and one entry says it; a page of which a part is used has an entry for each word.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+namespace muster::software_gpu {
+
+inline constexpr size_t kPage = 4096;
+
+// Of a byte.
+enum ByteState : uint8_t { kNotAllocated = 0, kUndefined = 1, kDefined = 2 };
+
+struct PageWords {
+  std::array<uint64_t, kPage / 4> writers;
+  std::array<uint64_t, kPage / 4> readers;
+  std::array<uint8_t, kPage> states;
+};
+
+struct ShadowPage {
+  std::atomic<bool> in_words;  // else all that is allocated here has these three:
+  ByteState state;
+  std::atomic_flag locked;
+  uint16_t begin, end;  // what is allocated here; nothing: both 0
+  uint64_t writer;
+  uint64_t reader;
+  PageWords* words;  // once it was in words, until the memory is freed
+
+  bool IsWithin(size_t first, size_t last) const { return first <= begin && end <= last; }
+};
+
+// As long as one looks at a whole page, or changes whether it is in words.
+class PageLock {
+ public:
+  explicit PageLock(ShadowPage& page) : page_(page) {
+    while (page_.locked.test_and_set(std::memory_order_acquire)) {
+    }
+  }
+  ~PageLock() { page_.locked.clear(std::memory_order_release); }
+  PageLock(const PageLock&) = delete;
+  PageLock& operator=(const PageLock&) = delete;
+
+ private:
+  ShadowPage& page_;
+};
+
+// Of addresses by their offset from where device memory begins.
+class Shadow {
+ public:
+  explicit Shadow(size_t bytes);
+  Shadow(const Shadow&) = delete;
+  Shadow& operator=(const Shadow&) = delete;
+
+  // These are allocated, and nobody has written them; they are no longer. No other allocation has a
+  // part of their pages, and nobody uses them meanwhile.
+  void Add(size_t offset, size_t bytes);
+  void Remove(size_t offset, size_t bytes);
+
+  ShadowPage& PageOf(size_t offset) { return pages_[offset / kPage]; }
+  // For an access of a part of the page. Null: nothing is allocated in it.
+  PageWords* WordsOf(size_t offset) {
+    ShadowPage& page = PageOf(offset);
+    if (page.in_words.load(std::memory_order_acquire)) return page.words;
+    return page.end == 0 ? nullptr : Split(page);
+  }
+  // The same, of one that is locked.
+  PageWords& SplitLocked(ShadowPage& page);
+
+  // Calls body(offset, bytes) for each stretch in there that nobody has written.
+  template <typename Body>
+  void ForUndefined(size_t offset, size_t bytes, const Body& body);
+  // What was written is as if nobody had.
+  void SetUndefined(size_t offset, size_t bytes);
+
+ private:
+  PageWords* Split(ShadowPage& page);
+  PageWords* TakeWords();
+
+  ShadowPage* const pages_;
+  std::mutex mutex_;
+  std::vector<PageWords*> idle_;
+};
+
+// Calls body(offset, bytes) for the parts of a stretch that are in one page each.
+template <typename Body>
+void ForPages(size_t offset, size_t bytes, const Body& body) {
+  for (const size_t end = offset + bytes; offset < end;) {
+    const size_t next = offset / kPage * kPage + kPage;
+    const size_t part = (next < end ? next : end) - offset;
+    body(offset, part);
+    offset += part;
+  }
+}
+
+template <typename Body>
+void Shadow::ForUndefined(size_t offset, size_t bytes, const Body& body) {
+  ForPages(offset, bytes, [&](size_t at, size_t part) {
+    const ShadowPage& page = PageOf(at);
+    if (!page.in_words.load(std::memory_order_acquire)) {
+      if (page.state != kDefined) body(at, part);
+      return;
+    }
+    const uint8_t* const states = page.words->states.data() + at % kPage;
+    for (size_t i = 0; i < part;) {
+      size_t next = i;
+      while (next < part && states[next] != kDefined) ++next;
+      if (next > i) body(at + i, next - i);
+      i = next + 1;
+    }
+  });
+}
+
+}  // namespace muster::software_gpu
