@@ -243,6 +243,14 @@ prove_that_losses_do_no_harm() {
     systemctl kill -s KILL "${workers[1]}" || return
   disturb "SIGSEGV of the server's program" "$server" "code=exited, status=6/NOTCONFIGURED" \
     kill -s SEGV "$(server_pid)" || return
+  await 200 "the run's end" all_down || return
+  expect_whole "a run with these losses"
+  expect "restarts that its metrics tell" 2 "$(restarts_of_run)"
+}
+
+prove_that_stops_do_no_harm() {
+  begin_run
+  await 60 "the run's first steps" trains 2 || return
   disturb "SIGKILL of muster, the server's parent" "$server" "code=killed, status=9/KILL" \
     systemctl kill --kill-who=main -s KILL "$server" || return
   disturb "SIGSEGV of a worker" "${workers[0]}" "code=*, status=11/SEGV" \
@@ -259,8 +267,8 @@ prove_that_losses_do_no_harm() {
   await 60 "the run goes on after systemctl stop and start" trains 1 || return
   expect "the next start goes on there" "$stopped" "$(goes_on_from)"
   await 200 "the run's end" all_down || return
-  expect_whole "a run with all of these"
-  expect "restarts that its metrics tell" 3 "$(restarts_of_run)"
+  expect_whole "a run with these losses and a stop"
+  expect "restarts that its metrics tell" 1 "$(restarts_of_run)"
   report note "muster runs: $(muster runs "$run" | tail -n 1)"
   report note "how workers ended and were started again: $(journalctl --no-pager -o cat -u 'muster-worker@*' \
     -b | grep -oE 'Main process exited, .*' | sed 's/.*, //' | sort | uniq -c | tr -s ' \n' ' ')"
@@ -310,7 +318,7 @@ prove_what_stays_down() {
   mv /etc/muster/away /etc/muster/token
 
   clean_up
-  sed -i 's/base: 0.01/base: 1e30/' /etc/muster/job.txtpb
+  sed -i 's/base: 0.01/base: 1000000/' /etc/muster/job.txtpb
   systemctl start "${units[@]}"
   await 60 "the end of a run that is not finite" is_down "$server" || return
   expect "a value that is not finite: server" "4 failed exit-code, restarts 0" "$(ended "$server"), restarts $(restarts "$server")"
@@ -554,6 +562,7 @@ part_1() {
   prove_a_quiet_run
   prove_what_the_journal_shows
   prove_that_losses_do_no_harm
+  prove_that_stops_do_no_harm
   prove_what_stays_down
   prove_what_comes_back
   prove_full_disks
