@@ -23,12 +23,17 @@ class Replacements {
   void OnChange(const events::MemberChange& change, double now);
 
   // A worker has ended, and the server has not. kFatal: the job cannot go on without it. kTooMany:
-  // it could, but too many have ended lately. `started`: all workers were there once.
+  // it could, but too many have ended lately. Throws Error where none can be started.
   enum class Answer { kGoesOn, kFatal, kTooMany };
-  Answer OnEnd(const EndedProcess& ended, bool started, double now);
+  Answer OnEnd(const EndedProcess& ended, double now);
+  // Starts those that are to be started again by now, if they are `wanted` still. Throws Error.
+  void StartAgain(bool wanted, double now);
 
   // kTooMany, in words; `how`: it ended.
   JobFailure TooMany(const EndedProcess& ended, const std::string& how) const;
+
+  // Whether a job goes on where a worker ends so, but for how often it has happened.
+  bool MayEnd(const EndedProcess& ended, double now) const;
 
   // Kills who is due. When somebody is due next.
   void Check(double now);
@@ -43,11 +48,14 @@ class Replacements {
   const std::map<int64_t, std::string>& ends() const { return ends_; }
 
  private:
-  bool MayEnd(const EndedProcess& ended, bool started) const;
+  bool CameTooEarly(const EndedProcess& ended, double now) const;
+  void Replace(int rank);
 
   const JobPlan& plan_;
   Members& members_;
   std::vector<double> lost_at_;
+  std::map<int, double> last_lost_;    // rank → when a worker of it ended that was not refused
+  std::map<int, double> again_at_;     // rank → when the next one is started
   std::map<pid_t, double> condemned_;  // and when they are killed
   std::set<pid_t> left_;               // have said goodbye to the server
   std::set<pid_t> outside_;

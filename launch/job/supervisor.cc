@@ -137,7 +137,7 @@ void Supervisor::OnEnds(const std::vector<EndedProcess>& ended, double now) {
     if (saved_by_ || phase_ == Phase::kFinishing) {
       if (replacements_.IsOutside(process.pid)) continue;
     }
-    if (GoesOnWithout(process, now)) continue;
+    if (GoesOnWithout(process, now) || IsNoLoss(process, now)) continue;
     ended_.push_back(process);
     if (!EndedWell(process)) {
       failed = true;
@@ -160,7 +160,7 @@ void Supervisor::OnEnds(const std::vector<EndedProcess>& ended, double now) {
 bool Supervisor::GoesOnWithout(const EndedProcess& process, double now) {
   if (process.rank < 0 || !ServerReports() || !members_.running(0) || saved_by_) return false;
   try {
-    switch (replacements_.OnEnd(process, phase_ == Phase::kRunning, now)) {
+    switch (replacements_.OnEnd(process, now)) {
       case Replacements::Answer::kGoesOn:
         return true;
       case Replacements::Answer::kFatal:
@@ -177,8 +177,23 @@ bool Supervisor::GoesOnWithout(const EndedProcess& process, double now) {
   return true;
 }
 
+// The run has its last step, and asks nothing more of a worker. One that crashes by itself is told
+// of all the same.
+bool Supervisor::IsNoLoss(const EndedProcess& process, double now) {
+  const bool is_over = phase_ == Phase::kFinishing || (phase_ == Phase::kRunning && saved_by_);
+  const bool was_killed = process.end.by_signal && process.end.value == SIGKILL;
+  if (!is_over || process.rank < 0 || !was_killed) return false;
+  if (!replacements_.MayEnd(process, now)) return false;
+  events::Event event;
+  event.mutable_warning()->set_message(fmt::format(
+      "{} was killed by SIGKILL when it had nothing more to do", Name(process.rank, process.pid)));
+  display_.OnEvent(event);
+  return true;
+}
+
 void Supervisor::Check(double now) {
   replacements_.Check(now);
+  StartAgain(now);
   told_losses_.Check(now);
   if (phase_ != Phase::kStopping && now >= early_exit_by_) {
     Fail({.code = ExitCode::kProcessDied, .what = DescribeEnd(ended_.front(), display_.AtStep())},
@@ -187,6 +202,14 @@ void Supervisor::Check(double now) {
   CheckServerSilence(now);
   CheckPhaseDeadline(now);
   if (phase_ == Phase::kStopping) ContinueStopping(now);
+}
+
+void Supervisor::StartAgain(double now) {
+  try {
+    replacements_.StartAgain(ServerReports() && !saved_by_, now);
+  } catch (const Error& error) {
+    Fail({.code = error.code(), .what = error.what()}, "", now);
+  }
 }
 
 void Supervisor::CheckPhaseDeadline(double now) {

@@ -59,6 +59,8 @@ class Supervisor {
   void StartWorkers(const std::string& endpoint, double now);
   // True: the job goes on without this worker, or with another in its place.
   bool GoesOnWithout(const EndedProcess& process, double now);
+  bool IsNoLoss(const EndedProcess& process, double now);
+  void StartAgain(double now);
   void OnSaving(const events::Saving& saving, double now);
   void OnSummary(const events::Summary& summary, double now);
   bool IsToldAtTheEnd(const events::Event& event) const;

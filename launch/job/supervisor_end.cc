@@ -85,8 +85,15 @@ JobOutcome Supervisor::Outcome() const {
     outcome.failure = found_;
     outcome.log_path = found_log_path_;
   } else {
+    std::vector<EndedProcess> ended = ended_;
+    // A server that has said why does not stop because a worker ended that it could do without.
+    if (server_failure_ && !server_failure_->what.empty()) {
+      std::erase_if(ended, [this](const EndedProcess& process) {
+        return process.rank >= 0 && replacements_.MayEnd(process, failed_at_);
+      });
+    }
     FailureCause judgement =
-        FindFailureCause(ended_, observed_, server_failure_, display_.AtStep(),
+        FindFailureCause(ended, observed_, server_failure_, display_.AtStep(),
                          [this](int rank) { return members_.LastWords(rank); });
     const JobFailure& failure = judgement.failure;
     stuck = judgement.server_is_stuck;

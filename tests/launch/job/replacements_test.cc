@@ -128,6 +128,110 @@ TEST_F(ReplacementsTest, NobodyIsWhileTheServerEnds) {
   EXPECT_THAT(members_.replaced_, IsEmpty());
 }
 
+// Over ZeroMQ the server hears of a loss a moment later than the launcher.
+TEST_F(ReplacementsTest, OneThatIsRefusedAtFirstIsNoFurtherLoss) {
+  plan_.max_restarts = 1;
+  Running();
+  IsKilled(1);
+  for (int i = 0; i < 3; ++i) {
+    Exits(1, static_cast<int>(ExitCode::kRefused));
+    EXPECT_EQ(members_.replaced_.size(), i + 1u) << "not at once";
+    Pass(1);
+    EXPECT_EQ(members_.replaced_.size(), i + 2u);
+  }
+  EXPECT_THAT(Sent(), IsEmpty());
+  Completed();
+  for (const int rank : {0, 1, kServer}) Exits(rank, 0);
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
+}
+
+TEST_F(ReplacementsTest, SoItIsBeforeTheStart) {
+  Listening();
+  IsKilled(0);
+  Exits(0, static_cast<int>(ExitCode::kRefused));
+  Pass(1);
+  EXPECT_THAT(members_.replaced_, ElementsAre(0, 0));
+  EXPECT_THAT(Sent(), IsEmpty());
+}
+
+TEST_F(ReplacementsTest, OneThatIsRefusedForeverEndsTheJobInItsWords) {
+  plan_.silence_s = 5;
+  Running();
+  IsKilled(1);
+  for (int i = 0; i < 12 && Sent().empty(); ++i) {
+    Exits(1, static_cast<int>(ExitCode::kRefused));
+    Beat();
+    Pass(1);
+  }
+  EXPECT_LT(members_.replaced_.size(), 12u);
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kRefused);
+  EXPECT_THAT(Outcome().failure->what, HasSubstr("words of 1"));
+}
+
+TEST_F(ReplacementsTest, NoFirstWorkerMayBeRefused) {
+  Listening();
+  Exits(1, static_cast<int>(ExitCode::kRefused));
+  Pass(3);
+  EXPECT_THAT(members_.replaced_, IsEmpty());
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kRefused);
+}
+
+TEST_F(ReplacementsTest, NobodyIsStartedAgainWhenTheRunIsComplete) {
+  Running();
+  IsKilled(1);
+  Exits(1, static_cast<int>(ExitCode::kRefused));
+  Completed();
+  Pass(3);
+  EXPECT_EQ(members_.replaced_.size(), 1u);
+  EXPECT_GT(supervisor_.next_check(), now_) << "nothing is due";
+}
+
+TEST_F(ReplacementsTest, OneThatIsKilledWhenAllIsDoneIsNoLoss) {
+  Running();
+  Saving();
+  IsKilled(1);
+  EXPECT_THAT(Said(), HasSubstr("rank 1 (pid 102) was killed by SIGKILL when it had nothing more"));
+  Completed();
+  IsKilled(0);
+  EXPECT_THAT(members_.replaced_, IsEmpty());
+  Exits(kServer, 0);
+  EXPECT_TRUE(Over());
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
+}
+
+TEST_F(ReplacementsTest, OneThatCrashesWhenAllIsDoneIsAFailure) {
+  Running();
+  Saving();
+  Ends(1, {.by_signal = true, .value = SIGSEGV});
+  Completed();
+  Exits(0, 0);
+  Exits(kServer, 0);
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kProcessDied);
+}
+
+// The server knows which slice it was; the launcher saw a process end.
+TEST_F(ReplacementsTest, WhatTheServerSaysOfALossThatEndsTheRunCounts) {
+  for (const bool told_first : {true, false}) {
+    SCOPED_TRACE(told_first);
+    FakeMembers members{2};
+    Supervisor supervisor{plan_, members, display_, now_};
+    events::Event listening, started, failure;
+    listening.mutable_listening()->set_endpoint("here");
+    started.mutable_started()->set_total_steps(10);
+    failure.mutable_failure()->set_what("slice 3 of step 7 has ended 3 workers");
+    failure.mutable_failure()->set_exit_code(static_cast<int>(ExitCode::kPeerFailed));
+    failure.mutable_failure()->set_rank(1);
+    supervisor.OnEvent(listening, now_);
+    supervisor.OnEvent(started, now_);
+    if (told_first) supervisor.OnEvent(failure, now_);
+    supervisor.OnEnds({{1, 102, {.by_signal = true, .value = SIGKILL}}}, now_);
+    if (!told_first) supervisor.OnEvent(failure, now_);
+    supervisor.OnEnds({{kServer, 100, {.value = static_cast<int>(ExitCode::kPeerFailed)}}}, now_);
+    EXPECT_EQ(supervisor.Outcome().failure->what, "slice 3 of step 7 has ended 3 workers");
+    EXPECT_EQ(supervisor.Outcome().exit_code, ExitCode::kPeerFailed);
+  }
+}
+
 // Those of long ago do not count.
 TEST_F(ReplacementsTest, TooManyInAWindowEndTheJobAndAreCounted) {
   plan_.max_restarts = 2;

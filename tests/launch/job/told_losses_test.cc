@@ -26,9 +26,7 @@ class ToldLossesTest : public ::testing::Test {
     event_.mutable_member_change()->set_pid(kPid);
     event_.mutable_member_change()->set_why("its connection ended");
   }
-  void IsKilled() {
-    (void)replacements_.OnEnd({1, kPid, {.by_signal = true, .value = 9}}, true, 0);
-  }
+  void IsKilled() { (void)replacements_.OnEnd({1, kPid, {.by_signal = true, .value = 9}}, 0); }
   std::string Said() const {
     std::string text(4096, '\0');
     text.resize(static_cast<size_t>(::pread(file_.get(), text.data(), text.size(), 0)));
