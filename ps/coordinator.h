@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -147,6 +148,7 @@ class Coordinator {
   bool Starves() const;
   void ExpectShares();
   void Repair();
+  std::set<uint32_t> Late() const;
   void GiveOutSlices();
   bool EnterToHelp();
   void HelpIsFree(uint32_t rank);

@@ -196,6 +196,7 @@ void Coordinator::CheckStragglers(Clock::time_point now) {
     if (!lease.late && now - std::max(lease.given, deadlines_.since()) > limit)
       late.push_back(lease);
   });
+  if (idle.empty()) idle = members_.ReadyToEnter();
   if (idle.empty() || late.empty()) return;
   for (const Lease& lease : late) {
     work_.MarkLate(lease);
@@ -214,11 +215,12 @@ void Coordinator::CheckLateBlocks(Clock::time_point now) {
   const std::chrono::duration<double> limit(std::max(kLeastLateSeconds, 2 * gap.count()));
   if (now - evaluation.last_progress() <= limit) return;
   const std::vector<uint32_t> missing = evaluation.MissingRanks();
-  const bool somebody_is_idle = std::ranges::any_of(members_.Staying(), [&](uint32_t rank) {
-    return members_.HasVersion(rank, evaluation.version()) && !evaluation.late().contains(rank) &&
-           std::ranges::find(missing, rank) == missing.end();
+  std::vector<uint32_t> others = members_.Staying();
+  std::erase_if(others, [&](uint32_t rank) {
+    return !members_.HasVersion(rank, evaluation.version()) || evaluation.late().contains(rank);
   });
-  if (!somebody_is_idle) return;
+  const bool all_are_at_it = std::ranges::includes(missing, others);
+  if (all_are_at_it && members_.ReadyToEnter().empty()) return;
   for (const uint32_t rank : missing) {
     if (evaluation.late().contains(rank)) continue;
     LogWarning("{} is late with the evaluation of step {}: others do its blocks, too",

@@ -1,5 +1,6 @@
 // Work that nobody does any more is given to others.
 #include <algorithm>
+#include <set>
 
 #include "ps/coordinator.h"
 
@@ -8,11 +9,14 @@ namespace muster {
 void Coordinator::Repair() {
   repair_due_ = false;
   if (done_ || (phase_ != Phase::kTraining && phase_ != Phase::kFinishing)) return;
-  // Who entered for the next step can do nothing of this one. If nobody else is left, they begin
-  // anew, with W(step_).
-  const std::vector<uint32_t> entered = members_.Entered();
+  // Who entered for the next step can do nothing of this one. If nobody else is left but who is
+  // late, they begin anew, with W(step_).
+  const std::set<uint32_t> late = Late();
+  const auto has_version = [this](uint32_t rank) { return members_.HasVersion(rank, step_); };
+  std::vector<uint32_t> entered = members_.Entered();
   const bool goes_on = std::ranges::any_of(
-      entered, [this](uint32_t rank) { return members_.HasVersion(rank, step_); });
+      entered, [&](uint32_t rank) { return has_version(rank) && !late.contains(rank); });
+  std::erase_if(entered, has_version);
   for (const uint32_t rank : goes_on ? std::vector<uint32_t>{} : entered) {
     work_.Fence(rank);
     Changed(events::MemberChange::FENCED, rank,
@@ -30,6 +34,18 @@ void Coordinator::Repair() {
   if (EnterToHelp()) GiveOutSlices();
   GiveOutBlocks();
   ReleaseLeaving();
+}
+
+// Whose work others are to do, too.
+std::set<uint32_t> Coordinator::Late() const {
+  std::set<uint32_t> late;
+  work_.leases().ForEachOpen(step_, [&](const Lease& lease) {
+    if (lease.late && !lease.brought()) late.insert(lease.rank);
+  });
+  if (evaluator_.running()) {
+    late.insert(evaluator_.current().late().begin(), evaluator_.current().late().end());
+  }
+  return late;
 }
 
 bool Coordinator::Redo(uint32_t rank, const TreeNode& node) {

@@ -240,6 +240,31 @@ TEST_P(LostWorker, LostWhileItDoesAnothersWork) {
   EXPECT_EQ(job.Finish().weights_hash, Undisturbed(config));
 }
 
+// The only one that takes part is asleep when another one comes, which has to do its work.
+TEST_P(LostWorker, AZombieIsAloneUntilAnotherComes) {
+  const config::Config config = Config(settings(), 1);
+  for (const Point point : {Point::kForward, Point::kLosses, Point::kEvaluated}) {
+    SCOPED_TRACE(static_cast<int>(point));
+    TestJob job(config, transport());
+    job.test_samples = kTestSamples;
+    Milestone other_went_on, fenced;
+    std::atomic<bool> slept = false;
+    Crew crew(job);
+    const auto newcomer = [&](Point now, int64_t step, Client&) {
+      if (now == Point::kForward && step == kFaultStep + 2) other_went_on.Reach();
+      if (now == Point::kForward && step == kFaultStep + 3) fenced.Await();
+    };
+    crew.Add(0, [&](Point now, int64_t step, Client&) {
+      if (now == point && step == kFaultStep && !slept.exchange(true)) {
+        crew.Add(std::nullopt, newcomer);
+        other_went_on.Await();
+      }
+      if (now == Point::kFenced) fenced.Reach();
+    });
+    EXPECT_EQ(job.Finish().weights_hash, Undisturbed(config));
+  }
+}
+
 // It is asleep for two steps of the others, which do its work; then it goes on, is fenced, and is
 // taken back.
 TEST_P(LostWorker, AZombieIsFencedAndTakenBack) {
