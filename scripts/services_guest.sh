@@ -13,11 +13,8 @@ probe=/usr/local/lib/services-probe # this file, for others than root
 server=muster-server.service
 workers=(muster-worker@0.service muster-worker@1.service)
 units=("$server" "${workers[@]}")
-if [[ ! $(</proc/cmdline) =~ services_slow=([0-9]+) ]]; then
-  echo "$0: expected to be run in the machine that scripts/services.sh boots: it cuts the power" >&2
-  exit 2
-fi
-slow=${BASH_REMATCH[1]} # how much longer everything may take
+slow=0 # how much longer everything may take; 0: this is not the machine of scripts/services.sh
+[[ $(</proc/cmdline) =~ services_slow=([0-9]+) ]] && slow=${BASH_REMATCH[1]}
 
 # --- What is reported -------------------------------------------------------------------------------
 
@@ -351,7 +348,7 @@ prove_what_comes_back() {
   sleep 1
   systemctl start "$server"
   await 150 "StartLimitBurst" is_down "$server" || return
-  expect "a port that is taken" "1 failed *, restarts 9" "$(ended "$server"), restarts $(restarts "$server")"
+  expect "a port that is taken" "1 failed *, restarts 10" "$(ended "$server"), restarts $(restarts "$server")"
   expect "… says" "*cannot listen*" "$(said "$server" | grep -m 1 'cannot listen')"
   kill $listener
 }
@@ -384,7 +381,7 @@ probe() {
   try() {
     local name=$1
     shift
-    if timeout $((5 * slow)) "$@" >/dev/null 2>&1; then echo "$name yes"; else echo "$name no"; fi
+    if timeout $((5 + 5 * slow)) "$@" >/dev/null 2>&1; then echo "$name yes"; else echo "$name no"; fi
   }
   try read-home cat /home/someone/file
   try write-elsewhere touch /srv/open/file
@@ -501,6 +498,8 @@ places_of_token() {
 dumps() { find /var/lib/systemd/coredump / -xdev \( -path '/var/lib/systemd/coredump/*' -o -name core -o -name 'core.*' \) \
   -type f ! -path '/usr/*' ! -path '/opt/*' ! -path '/boot/*' 2>/dev/null | sort -u | wc -l; }
 
+some_dump() { (($(dumps) > 0)); }
+
 # Crashes UNIT, and waits until systemd-coredump has seen to it.
 crash() {
   local count
@@ -517,7 +516,7 @@ prove_what_is_secret() {
   systemd-run --quiet --unit=dumper -p LimitCORE=infinity sleep 1000
   sleep 1
   kill -s SEGV "$(property dumper.service MainPID)"
-  await 20 "a dump of what may leave one" test -n "$(ls -A /var/lib/systemd/coredump)"
+  await 20 "a dump of what may leave one" some_dump
   rm -f /var/lib/systemd/coredump/*
 
   # Without encryption the programs let themselves be dumped, so that it is the unit that does not.
@@ -617,6 +616,10 @@ case ${1:-} in
     exit
     ;;
 esac
+if ((slow == 0)); then
+  echo "$0: expected to be run in the machine that scripts/services.sh boots: it cuts the power" >&2
+  exit 2
+fi
 mkdir -p $state
 part=$(($(cat $state/part 2>/dev/null || echo 0) + 1))
 echo $part >$state/part
