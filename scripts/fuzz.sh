@@ -106,9 +106,14 @@ words() {
 # Bytes that are compared where no branch is: what a checksum, a length or a tag of a message must be.
 readonly profiled=" archive checkpoint client door event_file frames local_client local_server ring safetensors server "
 
+# Of so many features that libFuzzer's schedule for rare ones would take most of the time.
+readonly many_features=" checkpoint server trace "
+
 # The options that keep and replay have in common with fuzzing.
 readonly limits=(-rss_limit_mb=2048 -malloc_limit_mb=1024 -timeout=25 "-max_len=$most_bytes")
-export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=0
+# Where memory came from is asked for when a find is repeated, and 16 MB of what was given back say as
+# much of an input of some kilobytes as 256.
+export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=0:malloc_context_size=3:quarantine_size_mb=16
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 
 fuzz() {
@@ -119,6 +124,7 @@ fuzz() {
   local options=()
   [[ ! -s $place/words ]] || options+=("-dict=$place/words")
   [[ $profiled != *" $name "* ]] || options+=(-use_value_profile=1)
+  [[ $many_features != *" $name "* ]] || options+=(-entropic=0)
   # What is written beside it (files of a target, in its own temporary folder) goes with it. In memory:
   # a target that writes files is there for what reads them.
   local tmp TIMEFORMAT='%U %S'

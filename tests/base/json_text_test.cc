@@ -23,7 +23,8 @@ TEST(JsonText, WhatIsNestedTooDeeplyIsDiscarded) {
 }
 
 TEST(JsonText, BracketsOfStringsAndThoseThatAreClosedDoNotCount) {
-  const std::string text = '"' + std::string(1000, '{') + "\\\"[" + '"';
+  std::string text(1000, '{');
+  text = "\"" + text + "\\\"[\"";
   EXPECT_EQ(ParseJson(text).get<std::string>(), std::string(1000, '{') + "\"[");
   std::string list = "[";
   for (int i = 0; i < 1000; ++i) list += "[{}],";
