@@ -8,6 +8,7 @@
 #include <set>
 
 #include "common/base/join.h"
+#include "common/base/json_text.h"
 
 namespace muster {
 namespace {
@@ -20,7 +21,7 @@ struct ReadLine {
 };
 
 ReadLine Read(std::string_view text, const DueLines& due) {
-  const auto line = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto line = ParseJson(text);
   if (!line.is_object()) return {LineKind::kUnreadable};
   if (line.contains("event")) return {};
   if (line.contains("final")) return {LineKind::kLater};

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/error.h"
+#include "common/base/json_text.h"
 #include "common/base/whole_number.h"
 
 namespace muster {
@@ -73,7 +74,7 @@ MetricsEvents ReadMetricsEvents(const std::string& path, int64_t bytes) {
   int64_t at = 0;
   for (std::string text; std::getline(file, text); at += static_cast<int64_t>(text.size()) + 1) {
     if (file.eof() || text.find("\"event\"") == std::string::npos) continue;
-    const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    const Json line = ParseJson(text);
     if (!line.is_object() || !line.contains("event")) continue;
     if (line["event"] == kServerRestarted) read.restarts.push_back(RestartOf(line));
     if (at >= bytes) read.undone.push_back(text + "\n");

@@ -6,6 +6,7 @@
 #   --keep        instead: of the fewest inputs found so far that reach what all of them reach, the
 #                 smallest, 100 or 12 KiB of them, become tests/fuzz/corpus/TARGET.inputs, which the tests
 #                 replay, beside those there that have a name (scripts/fuzz_corpus.py)
+#   --built       they are built already: several of these scripts may run at a time, on other targets
 #   --list        the targets
 #
 # Without TARGET all of them. Exit code 1 if something was found: an input for which a target aborts,
@@ -13,7 +14,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-seconds=60 dir=${XDG_CACHE_HOME:-$HOME/.cache}/muster-fuzz keep=false
+seconds=60 dir=${XDG_CACHE_HOME:-$HOME/.cache}/muster-fuzz keep=false built=false
 # A header may be a megabyte, a config some pages; longer inputs are slow and say nothing new.
 readonly most_bytes=8192
 readonly most_kept=12288  # bytes, of each target
@@ -24,6 +25,7 @@ while (($#)); do
     --seconds) seconds=$2; shift ;;
     --dir) dir=$2; shift ;;
     --keep) keep=true ;;
+    --built) built=true ;;
     --list) printf '%s\n' "${all[@]}"; exit ;;
     -*) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 2 ;;
     *)
@@ -70,28 +72,76 @@ seeds() {
   esac
 }
 
+# names FILE ...: of .proto files the names in them, of sources the short texts that they compare with.
+names() {
+  local file
+  for file; do
+    case $file in
+      *.proto) sed 's://.*::' "$file" | grep -oE '[A-Za-z_][A-Za-z0-9_]+' ;;
+      *) grep -vE '^ *(#|//)' "$file" | grep -oE '"[A-Za-z0-9_.:/ -]{2,40}"' | tr -d '"' ;;
+    esac
+  done | sort -u
+}
+
+# words TARGET: what its parser knows, a line each, as in libFuzzer's dictionaries. In JSON most of it
+# stands in quotes.
+words() {
+  case $1 in
+    config_text | model_text | set_override) names proto/config.proto | sed 's/.*/"&"/' ;;
+    texts) names proto/config.proto | sed 's/.*/"&"/'; printf '"%s"\n' 'error: ' 'exit code ' ;;
+    events) names proto/events.proto | sed 's/.*/"\\"&\\""/' ;;
+    run_files | metrics_text)
+      names launch/runs/run_{record,status}.cc launch/top/top_view.cc ps/kept_lines.cc ps/restart_record.cc \
+            ps/tensorboard/line_scalars.cc | sed 's/.*/"\\"&\\""/' ;;
+    trace) names launch/trace/*.cc | sed 's/.*/"\\"&\\""/' ;;
+    safetensors)
+      names common/tensors/{safetensors_header,tensor_type}.cc common/model/model_metadata.cc | sed 's/.*/"\\"&\\""/'
+      names proto/config.proto | sed 's/.*/"&"/' ;;
+    algorithms) names worker/backend/algorithm_table.cc | sed 's/.*/"&"/' ;;
+    tickets) printf '"%s"\n' 'pid ' 'wants ' 'what ' 'card ' ;;
+    endpoint) printf '"%s"\n' tcp:// local://@ ipc:// '127.0.0.1' '[::1]' '*' ;;
+  esac
+}
+
+# Bytes that are compared where no branch is: what a checksum, a length or a tag of a message must be.
+readonly profiled=" archive checkpoint client door event_file frames local_client local_server ring safetensors server "
+
+# Of so many features that libFuzzer's schedule for rare ones would take most of the time.
+readonly many_features=" checkpoint server trace "
+
 # The options that keep and replay have in common with fuzzing.
 readonly limits=(-rss_limit_mb=2048 -malloc_limit_mb=1024 -timeout=25 "-max_len=$most_bytes")
-export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=0
+# Where memory came from is asked for when a find is repeated, and 16 MB of what was given back say as
+# much of an input of some kilobytes as 256.
+export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=0:malloc_context_size=3:quarantine_size_mb=16
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 
 fuzz() {
   local name=$1 place=$dir/$1 log=$dir/$1/log from
-  mkdir -p "$place/corpus" "$place/finds" "$place/tmp"
+  mkdir -p "$place/corpus" "$place/finds"
   mapfile -t from < <(seeds "$name")
-  # What is written beside it (files of a target, in its own temporary folder) goes with it.
-  TMPDIR=$place/tmp nice -n 19 "build/fuzz/bin/fuzz_$name" -max_total_time="$seconds" "${limits[@]}" \
-    -artifact_prefix="$place/finds/" -print_final_stats=1 -print_funcs=0 "$place/corpus" "${from[@]}" >"$log" 2>&1 || true
-  rm -rf "$place/tmp"
+  words "$name" >"$place/words"
+  local options=()
+  [[ ! -s $place/words ]] || options+=("-dict=$place/words")
+  [[ $profiled != *" $name "* ]] || options+=(-use_value_profile=1)
+  [[ $many_features != *" $name "* ]] || options+=(-entropic=0)
+  # What is written beside it (files of a target, in its own temporary folder) goes with it. In memory:
+  # a target that writes files is there for what reads them.
+  local tmp TIMEFORMAT='%U %S'
+  tmp=$(mktemp -d "$([[ -w /dev/shm ]] && echo /dev/shm || echo "$place")/muster-fuzz-XXXXXX")
+  { time TMPDIR=$tmp nice -n 19 "build/fuzz/bin/fuzz_$name" -max_total_time="$seconds" "${limits[@]}" \
+      "${options[@]}" -artifact_prefix="$place/finds/" -print_final_stats=1 -print_funcs=0 \
+      "$place/corpus" "${from[@]}" >"$log" 2>&1 || true; } 2>"$place/time"
+  rm -rf "$tmp"
 }
 
-# report TARGET: a line of the table.
+# report TARGET: a line of the table, which DIR/TARGET/runs keeps of all runs.
 report() {
   local log=$dir/$1/log
   count() { sed -nE "s/^stat::$1: *//p" "$log" | tail -n 1; }
-  printf '%-16s %12s %10s %10s %8s\n' "$1" "$(count number_of_executed_units)" \
+  printf '%-16s %8s %12s %10s %10s %8s\n' "$1" "$(awk '{ print int($1 + $2) }' "$dir/$1/time")" "$(count number_of_executed_units)" \
     "$(grep -oE 'cov: [0-9]+' "$log" | tail -n 1 | cut -d' ' -f2)" "$(count peak_rss_mb)" \
-    "$(find "$dir/$1/finds" -type f | wc -l)"
+    "$(find "$dir/$1/finds" -type f | wc -l)" | tee -a "$dir/$1/runs"
 }
 
 keep() {
@@ -113,13 +163,13 @@ keep() {
   scripts/fuzz_corpus.py pack --unnamed "$smallest" "$name"
 }
 
-build
+$built || build
 if $keep; then
   for target in "${targets[@]}"; do keep "$target"; done
   exit
 fi
 found=()
-printf '%-16s %12s %10s %10s %8s\n' target executions coverage 'peak (MB)' finds
+printf '%-16s %8s %12s %10s %10s %8s\n' target 'cpu (s)' executions coverage 'peak (MB)' finds
 for target in "${targets[@]}"; do
   fuzz "$target"
   report "$target"

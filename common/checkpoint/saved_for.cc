@@ -11,6 +11,7 @@
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/run_mark.h"
+#include "common/config/text_format.h"
 #include "proto/config.pb.h"
 
 namespace muster {
@@ -97,6 +98,7 @@ ConfiguredPlaces PlacesInConfigOf(const std::string& run_dir) {
   Unheard unheard;
   parser.RecordErrorsTo(&unheard);
   parser.AllowUnknownField(true);
+  parser.SetRecursionLimit(kMostTextNesting);
   config::Config config;
   if (!parser.ParseFromString(ReadFileIfThere(run_dir + "/config.txtpb"), &config)) return {};
   return {config.run().dir(), config.checkpoint().save_to()};

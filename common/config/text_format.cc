@@ -68,7 +68,7 @@ void ParseText(const std::string& text, const std::string& file, const std::stri
   pb::TextFormat::Parser parser;
   parser.RecordErrorsTo(&errors);
   parser.WriteLocationsTo(&tree);
-  parser.SetRecursionLimit(32);
+  parser.SetRecursionLimit(kMostTextNesting);
   if (!parser.ParseFromString(text, &message)) {
     const std::string foreign = ForeignLanguage(text);
     if (!foreign.empty()) throw Error(ExitCode::kUsage, "{}: {}", file, foreign);

@@ -14,6 +14,10 @@ namespace muster {
 // entry per element: "model.layer[2].name".
 using Locations = std::map<std::string, std::string>;
 
+// Brackets within one another: the parser's own limit is more than a stack has room for, also in
+// what it passes over.
+constexpr int kMostTextNesting = 32;
+
 // Parses the text of `file` into `message`, whose place in the config is `prefix` ("" for the
 // whole config, "model" for an included model), and notes where each field was. Throws
 // Error(kUsage).

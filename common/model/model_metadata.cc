@@ -5,6 +5,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "common/base/json_text.h"
 #include "common/config/config.h"
 #include "common/model/feature_order.h"
 #include "proto/config.pb.h"
@@ -85,7 +86,7 @@ std::optional<config::Config> ConfigOf(const Metadata& metadata, const std::stri
 std::vector<std::string> ClassNamesOf(const Metadata& metadata) {
   const std::string* const text = Find(metadata, "class_names");
   if (text == nullptr) return {};
-  const auto names = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  const auto names = ParseJson(*text);
   std::vector<std::string> list;
   if (!names.is_array()) return list;
   for (const auto& name : names) list.push_back(name.is_string() ? name.get<std::string>() : "");

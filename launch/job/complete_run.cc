@@ -10,6 +10,7 @@
 #include <string>
 
 #include "common/base/join.h"
+#include "common/base/json_text.h"
 #include "common/checkpoint/early_stop.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/resumable_config.h"
@@ -37,7 +38,7 @@ json LastLine(const std::string& metrics) {
   file.seekg(std::max<std::streamoff>(0, std::streamoff(file.tellg()) - kLongest));
   std::string text, last;
   while (std::getline(file, text)) last = std::move(text);
-  json line = json::parse(last, nullptr, /*allow_exceptions=*/false);
+  json line = ParseJson(last);
   const bool completed = line.is_object() && line.value("final", json()) == true &&
                          line.value("reason", json()) == "completed";
   return completed ? line : json();

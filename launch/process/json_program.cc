@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "common/base/error.h"
+#include "common/base/json_text.h"
 #include "common/base/unique_fd.h"
 #include "launch/process/child_process.h"
 #include "launch/process/log_tail.h"
@@ -60,7 +61,7 @@ std::vector<Json> RunJsonProgram(const std::string& program,
     const size_t stop = std::min(text.find('\n', at), text.size());
     const std::string line = text.substr(at, stop - at);
     at = stop + 1;
-    Json json = Json::parse(line, nullptr, false);
+    Json json = ParseJson(line);
     if (json.is_object()) {
       results.push_back(std::move(json));
     } else if (!line.empty()) {

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/error.h"
+#include "common/base/json_text.h"
 #include "common/base/log.h"
 #include "common/base/whole_number.h"
 #include "launch/runs/run_status.h"
@@ -42,8 +43,8 @@ std::string Text(const Json& line, const char* key) {
 // "2026-01-31T12:00:05.123Z" less what had elapsed by then, in local time.
 std::string Began(const std::string& utc, double elapsed_s) {
   std::tm time{};
-  if (std::sscanf(utc.c_str(), "%d-%d-%dT%d:%d:%d", &time.tm_year, &time.tm_mon, &time.tm_mday,
-                  &time.tm_hour, &time.tm_min, &time.tm_sec) != 6) {
+  if (std::sscanf(utc.c_str(), "%4d-%2d-%2dT%2d:%2d:%2d", &time.tm_year, &time.tm_mon,
+                  &time.tm_mday, &time.tm_hour, &time.tm_min, &time.tm_sec) != 6) {
     return "";
   }
   // Times that no run has been at are not worked out.
@@ -129,7 +130,7 @@ void ReadMetrics(const std::string& path, RunRecord& run) {
   }
   for (std::string text; std::getline(file, text);) {
     const bool whole = !file.eof();  // its newline is there
-    const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    const Json line = ParseJson(text);
     if (line.is_object()) {
       AddLine(line, run);
     } else if (whole) {

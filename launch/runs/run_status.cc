@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "common/base/error.h"
+#include "common/base/json_text.h"
 #include "common/base/process_identity.h"
 
 namespace muster {
@@ -39,7 +40,7 @@ std::optional<Json> ReadStatus(const std::string& run_dir) {
   if (!file) return std::nullopt;
   std::stringstream text;
   text << file.rdbuf();
-  Json status = Json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
+  Json status = ParseJson(text.str());
   if (!status.is_object() || !status.contains("server") || !status["server"].is_object()) {
     throw Error(ExitCode::kFailure, "{}: expected the status of a Muster run, which is not there",
                 path);

@@ -16,6 +16,7 @@
 
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
+#include "common/base/json_text.h"
 #include "common/base/resource_limits.h"
 #include "common/base/unique_fd.h"
 #include "launch/trace/trace_data.h"
@@ -75,7 +76,8 @@ int ReadPart(const std::string& path, std::vector<Json>& events) {
   if (!in) return errno != 0 ? errno : EIO;
   bool first = true;
   for (std::string line; std::getline(in, line);) {
-    Json event = Json::parse(line, nullptr, false);
+    // In the whole trace it is within two brackets more.
+    Json event = ParseJson<Json>(line, kMostJsonNesting - 2);
     const bool is_event = IsEvent(event);
     if (is_event) events.push_back(std::move(event));
     // Something else, for example a whole trace, some of whose lines are events. (The last line of

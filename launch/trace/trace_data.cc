@@ -6,9 +6,11 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <utility>
 
 #include "common/base/error.h"
+#include "common/base/json_text.h"
 #include "common/base/resource_limits.h"
 
 namespace muster {
@@ -78,12 +80,14 @@ bool IsFrame(const TraceSpan& span) {
 Trace ReadTrace(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) throw Error(ExitCode::kData, "{}: {}", path, ErrorText(errno));
+  std::ostringstream text;
+  text << in.rdbuf();
   const auto foreign = [&](const char* found) {
     return Error(ExitCode::kData,
                  "{}: expected a trace written by `muster launch --trace`, found {}", path, found);
   };
   try {
-    const nlohmann::json file = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+    const nlohmann::json file = ParseJson(text.str());
     if (file.is_discarded()) throw foreign("something that is not JSON, or cut off");
     std::map<int, std::string> processes;
     std::map<std::pair<int, int>, TraceTrack> tracks;

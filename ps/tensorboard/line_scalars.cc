@@ -7,6 +7,8 @@
 #include <optional>
 #include <string_view>
 
+#include "common/base/json_text.h"
+#include "common/base/whole_number.h"
 #include "ps/tensorboard/summary_values.h"
 
 namespace muster {
@@ -83,10 +85,10 @@ std::vector<tensorboard::Event> LaterScalars(const std::string& metrics, int64_t
   while (!rest.empty()) {  // the last lines first: few are wanted
     rest.remove_suffix(rest.ends_with('\n') ? 1 : 0);
     const size_t begin = rest.rfind('\n') + 1;  // 0 of the first line
-    const Json line = Json::parse(rest.substr(begin), nullptr, /*allow_exceptions=*/false);
+    const Json line = ParseJson(rest.substr(begin));
     rest.remove_suffix(rest.size() - begin);
     if (!line.is_object() || line.contains("event") || line.contains("final")) continue;
-    const auto step = static_cast<int64_t>(Number(line, "step").value_or(-1));
+    const int64_t step = WholeNumberOf(Number(line, "step").value_or(-1)).value_or(-1);
     if (step <= last_interval && step <= last_evaluation) break;
     const bool evaluation = line.contains("test_accuracy");
     if (step > last_step || step <= (evaluation ? last_evaluation : last_interval)) continue;

@@ -101,6 +101,16 @@ TEST(Arrivals, OfAChunkComeVersionByVersion) {
   EXPECT_FALSE(arrived.IsNext(Chunk(4, 2))) << "no such chunk";
 }
 
+TEST(Arrivals, WhatWasBeforeTheFirstNeverComes) {
+  Arrivals arrived(1, 4);
+  for (const bool average : {false, true}) EXPECT_FALSE(arrived.Has(3, 0, average));
+  EXPECT_TRUE(arrived.BeginAfter(3));
+  EXPECT_FALSE(arrived.BeginAfter(4));
+  arrived.Mark(Chunk(4, 0));
+  EXPECT_FALSE(arrived.Has(3, 0, false));
+  EXPECT_FALSE(Arrivals().BeginAfter(0)) << "nothing is to come yet";
+}
+
 TEST(Arrivals, OfAnAverageComeAfterTheirWeightsAndNeedNotCome) {
   Arrivals arrived(1, 0);
   EXPECT_FALSE(arrived.IsNext(Chunk(0, 0, true)));

@@ -1,5 +1,9 @@
 // A .tar.gz of a data set writes nothing outside of the folder that it is unpacked to, nothing but
 // plain files, and not many of them.
+
+#include <algorithm>
+#include <cstdio>
+
 #include "launch/data/unpack.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -7,6 +11,54 @@ namespace muster::fuzz {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr size_t kBlock = 512;
+
+// The head of an entry, with the checksum over it, which no fuzzer would guess.
+std::string Head(const std::string& name, char type, const std::string& link, uint64_t bytes) {
+  std::string head(kBlock, '\0');
+  const auto put = [&](size_t at, size_t most, const std::string& text) {
+    head.replace(at, std::min(most, text.size()), text.substr(0, most));
+  };
+  const auto octal = [](int digits, uint64_t number) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%0*llo", digits, static_cast<unsigned long long>(number));
+    return std::string(text);
+  };
+  put(0, 100, name);
+  put(100, 8, octal(7, 0644));
+  put(124, 12, octal(11, bytes));
+  put(148, 8, "        ");
+  head[156] = type;
+  put(157, 100, link);
+  put(257, 8, std::string("ustar\00000", 8));
+  unsigned sum = 0;
+  for (const char byte : head) sum += static_cast<unsigned char>(byte);
+  put(148, 8, octal(6, sum % 0777777) + std::string("\0 ", 2));
+  return head;
+}
+
+// Of each entry its type, its name within the folder or as it is, a link's target, its bytes and,
+// rarely, another number of them.
+std::string TarOf(Input input) {
+  constexpr char kTypes[] = {'0', '0', '0', '5', '1', '2', '3', 'L', 'K', 'x', 'g', 'S'};
+  std::string tar;
+  while (!input.empty()) {
+    const uint8_t how = input.Byte();
+    const char type = how % 16 < sizeof kTypes ? kTypes[how % 16] : static_cast<char>(input.Byte());
+    std::string name = input.Piece();
+    if ((how & 16) != 0) name = "set/" + name;
+    const std::string link = (how & 32) != 0 ? input.Piece() : "";
+    const std::string bytes = input.Piece();
+    const bool lies = (how & 192) == 192;
+    tar += Head(name, type, link, lies ? input.Number<uint32_t>() : bytes.size());
+    tar += bytes + std::string((kBlock - bytes.size() % kBlock) % kBlock, '\0');
+  }
+  return tar + std::string(2 * kBlock, '\0');
+}
+
+// The input is the file, or, behind a byte that is not 0, what a tar is made of.
+std::string FileOf(Input input) { return input.Byte() == 0 ? input.Rest() : TarOf(input); }
 
 void Check(const Folder& folder, std::string_view bytes) {
   folder.Clear();
@@ -32,6 +84,6 @@ void Check(const Folder& folder, std::string_view bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   muster::fuzz::SilenceLogs();
   static const muster::fuzz::Folder folder;
-  muster::fuzz::Check(folder, {reinterpret_cast<const char*>(data), size});
+  muster::fuzz::Check(folder, muster::fuzz::FileOf({data, size}));
   return 0;
 }

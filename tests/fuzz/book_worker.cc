@@ -8,6 +8,14 @@
 
 namespace muster::fuzz {
 
+config::Config BookConfig(uint32_t workers, uint32_t slices) {
+  config::Config config = testing::SmallConfig(workers, slices);
+  config.mutable_model()->mutable_layer(0)->mutable_dense()->set_units(6);
+  config.mutable_cluster()->set_chunk_bytes(128);
+  config.mutable_server()->set_threads(1);
+  return config;
+}
+
 BookWorker::BookWorker(const config::Config& config, uint32_t rank) : config_(config), rank_(rank) {
   address_.set_job(JobOf(testing::TestToken()));
   address_.set_rank(rank);

@@ -14,6 +14,10 @@
 
 namespace muster::fuzz {
 
+// A job of two small layers, whose weights are some chunks: most of the time goes into what the
+// peers say, and not into arithmetic.
+config::Config BookConfig(uint32_t workers, uint32_t slices);
+
 class BookWorker {
  public:
   BookWorker(const config::Config& config, uint32_t rank);

@@ -21,9 +21,10 @@ namespace muster::fuzz {
 namespace {
 
 constexpr uint32_t kWorkers = 2;
+constexpr int kPatience = 25'000;  // of what must come to its end: 5 s and more
 
 config::Config RunConfig(int64_t steps) {
-  config::Config config = testing::SmallConfig(kWorkers, 3);
+  config::Config config = BookConfig(kWorkers, 3);
   config.mutable_run()->set_steps(steps);
   config.mutable_optimizer()->set_type(config::Optimizer::ADAM);
   config.mutable_optimizer()->set_ema_decay(0.9);
@@ -32,7 +33,6 @@ config::Config RunConfig(int64_t steps) {
   config.mutable_evaluation()->set_batch(10);
   config.mutable_tensorboard()->set_enabled(false);
   config.mutable_checkpoint()->set_every_steps(2);
-  config.mutable_server()->set_threads(1);
   return config;
 }
 
@@ -54,7 +54,7 @@ class BookLink : public ServerLink {
       if (workers_[rank].has_lines()) return From(rank, workers_[rank].Next());
     }
     if (patience_-- > 0) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // a disk is at work
+      std::this_thread::sleep_for(std::chrono::microseconds(200));  // a disk is at work
       return std::nullopt;
     }
     if (patience_ > -2) throw Error(ExitCode::kTerminated, "nobody has anything to do");
@@ -105,12 +105,12 @@ struct Original {
     const Folder folder;
     config::Config config = RunConfig(2);
     config.mutable_run()->set_dir(folder.path());
-    (void)Run(config, nullptr, 5000);
+    (void)Run(config, nullptr, kPatience);
     config.mutable_run()->set_steps(4);
     const ResumePoint point = FindResumePoint(config);
     state = point.state();
     tensors = Slurp(point.checkpoint.reader->folder() + "/" + kTensorFile);
-    weights_hash = Run(RunConfig(4), nullptr, 100);
+    weights_hash = Run(RunConfig(4), nullptr, kPatience);
   }
   checkpoint::State state;
   std::string tensors;
@@ -172,7 +172,8 @@ void Check(Input input, const Folder& folder) {
   }
   Require(!broken, "tensors were changed under their checksums");
   uint64_t hash = 0;
-  const bool ended = OrError("", [&] { hash = Run(RunConfig(4), &*point, changed ? 20 : 5000); });
+  const bool ended =
+      OrError("", [&] { hash = Run(RunConfig(4), &*point, changed ? 20 : kPatience); });
   Require(changed || (ended && hash == original.weights_hash), "other weights than without a stop");
 }
 

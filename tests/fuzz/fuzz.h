@@ -3,6 +3,7 @@
 // replay_main.cc hands them what is kept in corpus/, as a test.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -41,6 +42,12 @@ class Input {
     const std::string_view bytes = Take(sizeof value);
     std::memcpy(&value, bytes.data(), bytes.size());
     return value;
+  }
+  // Up to a zero byte: text, whose end stays where it is when a fuzzer puts something into it.
+  std::string Text() {
+    std::string text(Take(std::min(rest_.find('\0'), rest_.size())));
+    (void)Take(1);
+    return text;
   }
   // Behind its length, two bytes.
   std::string Piece() { return std::string(Take(Number<uint16_t>())); }

@@ -16,6 +16,9 @@
 namespace muster::fuzz {
 namespace {
 
+constexpr size_t kMostWorkers = 3;
+constexpr int kAtATime = 20;
+
 struct Worker {
   explicit Worker(UniqueFd fd) : connection(PacketSocket(std::move(fd))) {}
   LocalConnection connection;
@@ -29,7 +32,9 @@ class Play {
   void Run() {
     while (!input_.empty()) Do(input_.Byte());
     workers_.clear();
-    for (int i = 0; i < 200 && !peers_.empty(); ++i) ReceiveAll();
+    // What they have said comes first: a ring may be full of empty messages.
+    constexpr size_t kMost = kMostWorkers * sizeof(RingMemory) / MessageRing::kLengthBytes;
+    for (size_t i = 0; i < 200 + kMost / kAtATime && !peers_.empty(); ++i) ReceiveAll();
     Require(peers_.empty(), "a worker that has gone is not lost");
   }
 
@@ -37,7 +42,7 @@ class Play {
   void Connect() { workers_.push_back(std::make_unique<Worker>(testing::ConnectRaw(endpoint_))); }
 
   void Do(uint8_t byte) {
-    if (workers_.size() < 3 && byte % 16 == 0) return Connect();
+    if (workers_.size() < kMostWorkers && byte % 16 == 0) return Connect();
     if (workers_.empty()) return;
     const size_t i = byte / 16 % workers_.size();
     Worker& worker = *workers_[i];
@@ -124,7 +129,7 @@ class Play {
   }
 
   void ReceiveAll() {
-    for (int i = 0; i < 20; ++i) {
+    for (int i = 0; i < kAtATime; ++i) {
       (void)link_->PrepareToSleep();  // looks at the sockets without waiting for their turn
       const auto event = link_->Receive();
       if (!event) continue;

@@ -113,8 +113,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   muster::checkpoint::Metrics kept;
   const auto number = input.Number<int64_t>();
   kept.set_bytes(number & ((int64_t{1} << 62) - 1));  // a checkpoint has no other
-  kept.set_unwritten(input.Piece());
-  folder.Write("status.json", input.Piece());
+  kept.set_unwritten(input.Text());
+  folder.Write("status.json", input.Text());
   const std::string metrics = input.Rest();
   const std::string path = folder.Write("metrics.jsonl", metrics);
   if (number >= 0) kept.set_xxh3(muster::HashOfStart(path, kept.bytes()).value());

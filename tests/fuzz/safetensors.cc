@@ -28,7 +28,7 @@ const Graph& Network() {
 // The input is the file, or, behind a byte that is not 0, its JSON text and the rest of it.
 std::string FileOf(Input input) {
   if (input.Byte() == 0) return input.Rest();
-  const std::string text = input.Piece();
+  const std::string text = input.Text();
   const uint64_t length = text.size();
   return std::string(reinterpret_cast<const char*>(&length), sizeof length) + text + input.Rest();
 }

@@ -25,7 +25,7 @@ constexpr int kFewPauses = 3;
 
 // Bits of the first byte.
 config::Config ConfigOf(uint8_t how) {
-  config::Config config = testing::SmallConfig(kWorkers, 3);
+  config::Config config = BookConfig(kWorkers, 3);
   config.mutable_cluster()->set_on_lost_worker((how & 1) != 0 ? config::Cluster::REPLACE
                                                               : config::Cluster::ABORT);
   if ((how & 2) != 0) {
@@ -35,7 +35,6 @@ config::Config ConfigOf(uint8_t how) {
   }
   if ((how & 4) != 0) config.mutable_run()->set_on_nonfinite(config::Run::SKIP_STEP);
   config.mutable_worker()->set_autotune((how & 8) != 0);
-  config.mutable_server()->set_threads(1);
   return config;
 }
 

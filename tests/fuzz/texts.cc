@@ -1,9 +1,14 @@
 // Small files that are shown or asked for in passing: the end of a log, which is for a terminal;
-// the names of a set's classes, one for each or none; which run a folder is of.
+// the names of a set's classes, one for each or none; which run a folder is of, or keeps things of;
+// a job's token.
+#include <sys/stat.h>
+
 #include "common/base/utf8.h"
 #include "common/checkpoint/run_mark.h"
+#include "common/checkpoint/saved_for.h"
 #include "common/config/class_names.h"
 #include "common/config/config.h"
+#include "common/link/protocol.h"
 #include "launch/process/log_tail.h"
 #include "proto/config.pb.h"
 #include "tests/fuzz/fuzz.h"
@@ -53,6 +58,38 @@ void CheckRunMark(const std::string& text) {
   Require(RunIdIn(folder / "run").empty(), "a mark of a folder that has none");
 }
 
+// A folder's mark, and the id and the config of a run that may have marked it.
+void CheckSavedFor(Input input) {
+  static const Folder folder;
+  static const std::string run = folder / "run", kept = folder / "kept";
+  const std::string mark = input.Text();
+  folder.Write(std::string("kept/") + kSavedForFile, mark);
+  folder.Write(std::string("run/") + kRunIdFile, input.Text());
+  const std::string config = input.Rest();
+  folder.Write("run/config.txtpb", config);
+  const std::optional<SavedFor> said = SavedForIn(kept);
+  if (said) {
+    Require(IsRunId(said->run_id) && said->run_dir.starts_with('/'), "a mark of nobody");
+    Require(said->run_id + "\n" + said->run_dir + "\n" == mark, "another mark than was written");
+  }
+  Require(said || !KeepsThingsOf(run, kept), "things of a run without a mark of it");
+  const std::string id = RunIdOf(run);
+  Require(id.empty() || !KeepsThingsOf(run, kept) || said->run_id == id, "things of another run");
+  (void)PlacesInConfigOf(run);
+}
+
+void CheckToken(const std::string& text) {
+  static const Folder folder;
+  const std::string path = folder.Write("token", text);
+  Require(::chmod(path.c_str(), 0600) == 0, "a mode");
+  OrError(path, [&] {
+    const std::string token = ReadToken(path);
+    Require(token.size() == 32 && token.find_first_not_of("0123456789abcdef") == token.npos,
+            "a token of other characters");
+    Require(text.find(token) != text.npos, "not the token that was written");
+  });
+}
+
 }  // namespace
 }  // namespace muster::fuzz
 
@@ -62,13 +99,20 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   SilenceLogs();
   Input input(data, size);
   const uint8_t which = input.Byte();
+  if (which % 5 == 3) {
+    CheckSavedFor(input);
+    return 0;
+  }
   const std::string text = input.Rest();
-  switch (which % 3) {
+  switch (which % 5) {
     case 0:
       CheckLog(text);
       break;
     case 1:
       CheckClassNames(text);
+      break;
+    case 4:
+      CheckToken(text);
       break;
     default:
       CheckRunMark(text);

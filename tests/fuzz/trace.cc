@@ -49,7 +49,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (input.Byte() == 0) {
     muster::fuzz::CheckTrace(folder, input.Rest());
   } else {
-    const std::string first = input.Piece();
+    const std::string first = input.Text();
     muster::fuzz::CheckParts(folder, first, input.Rest());
   }
   return 0;

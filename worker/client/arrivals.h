@@ -15,11 +15,15 @@ class Arrivals {
   // Before the first ones, W(first), came. A run that goes on may begin with an evaluation of their
   // average.
   Arrivals(size_t chunks, int64_t first)
-      : weights_(chunks, first - 1), average_(chunks, first - 1) {}
+      : first_(first), weights_(chunks, first - 1), average_(chunks, first - 1) {}
+
+  // Weights of this version are not here, and will never come.
+  bool BeginAfter(int64_t version) const { return version < first_; }
 
   // The chunk of these weights, or of their average, or of later ones.
   bool Has(int64_t version, size_t chunk, bool average) const {
-    return chunk < weights_.size() && (average ? average_ : weights_)[chunk] >= version;
+    return !BeginAfter(version) && chunk < weights_.size() &&
+           (average ? average_ : weights_)[chunk] >= version;
   }
 
   // Weights come version by version; an average only where an evaluation wants it, and after its
@@ -35,6 +39,7 @@ class Arrivals {
   }
 
  private:
+  int64_t first_ = 0;
   std::vector<int64_t> weights_, average_;
 };
 

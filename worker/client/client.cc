@@ -195,11 +195,20 @@ bool Client::Await(int64_t version, size_t chunk, bool average, Wait wait) {
   const auto arrived = [&] { return !fenced_ && arrived_.Has(version, chunk, average); };
   if (arrived()) return true;
   const trace::Span span("wait", {}, {.step = version, .chunk = static_cast<int32_t>(chunk)});
-  (void)channel_->Wait(
-      lock, [&] { return arrived() || IsUrgent(wait) || error_ != nullptr || stopped_; });
+  const auto never = [&] { return !fenced_ && arrived_.BeginAfter(version); };
+  (void)channel_->Wait(lock, [&] {
+    return arrived() || never() || IsUrgent(wait) || error_ != nullptr || stopped_;
+  });
   if (arrived()) return true;
   ThrowIfFailed();
   if (IsUrgent(wait)) return false;
+  if (never()) {
+    throw Error(
+        ExitCode::kPeerFailed,
+        "the server's order is about W({}), and the weights that it sends this worker begin "
+        "after that",
+        version);
+  }
   ThrowStopped();
 }
 

@@ -9,6 +9,7 @@
 
 #include "common/base/error.h"
 #include "common/base/process_identity.h"
+#include "launch/runs/run_status.h"
 #include "tests/launch/runs/run_files.h"
 
 namespace muster::testing {
@@ -121,6 +122,30 @@ TEST_F(RunRecordTest, AFileThatIsNoStatusIsNoReasonToShowNothing) {
   const std::string dir = MakeRun("r", {IntervalText(40, 1)});
   Write("r/status.json", "{\"server\": 3");
   EXPECT_EQ(ReadRun(dir).state, RunState::kKilled);
+}
+
+// A tree is copied, printed and, in the text format, parsed with recursion.
+TEST_F(RunRecordTest, NoFileIsSoDeepThatTheStackOverflows) {
+  const std::string deep(500'000, '[');
+  const std::string dir = MakeRun("r", {IntervalText(40, 1), R"({"step": 50, "final": )" + deep});
+  Write("r/status.json",
+        R"({"server": {}, "ranks": )" + deep + std::string(deep.size(), ']') + "}");
+  EXPECT_THROW((void)ReadStatus(dir), Error);
+  std::string messages;
+  for (int i = 0; i < 500'000; ++i) messages += "a{";
+  for (const std::string& config : {messages, "a: " + deep}) {
+    Write("r/config.txtpb", config);
+    EXPECT_EQ(ReadRun(dir).state, RunState::kKilled);
+    EXPECT_EQ(ReadRun(dir).unreadable_lines, 1);
+  }
+}
+
+TEST_F(RunRecordTest, ATimeThatNoClockHasIsNoTime) {
+  for (const char* time : {"2026--2147483648-01T00:00:00Z", "99999999999-01-01T00:00:00Z",
+                           "-2147483648-01-01T00:00:00Z", "2026-01-01T00:00:x"}) {
+    const std::string line = fmt::format(R"({{"step": 1, "elapsed_s": 1, "time": "{}"}})", time);
+    EXPECT_EQ(ReadRun(MakeRun("r", {line})).began, "") << time;
+  }
 }
 
 TEST_F(RunRecordTest, ALineThatIsBeingWrittenIsLeftOutAndABrokenOneCounted) {

@@ -57,6 +57,8 @@ std::string Span(int process, const std::string& kind, double begin, double end,
          "\n";
 }
 
+std::string Nested(size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); }
+
 // A worker's step: a wait for the weights, a layer forward and backward, a push.
 std::string Step(int process, int64_t step, double begin, double forward, double backward,
                  double pushed, double end) {
@@ -197,6 +199,17 @@ TEST_F(TraceFileTest, WithoutSpansThereIsNoStep) {
   EXPECT_THAT(TraceSummary(ReadTrace(Path("trace.json"))), ElementsAre(HasSubstr("no step")));
 }
 
+TEST_F(TraceFileTest, WhateverIsMergedCanBeRead) {
+  for (size_t depth = 1; depth < 200; ++depth) {
+    const std::string part =
+        Write("part", Named(1, "server", "loop") +
+                          R"({"ph":"M","name":"a","pid":1,"tid":1,"args":{"a":)" + Nested(depth) +
+                          "}}\n");
+    MergeTrace({part}, Path("trace.json"));
+    EXPECT_NO_THROW(ReadTrace(Path("trace.json"))) << depth;
+  }
+}
+
 TEST_F(TraceFileTest, AFailedWriteLeavesThePartsAndTheOlderTrace) {
   const std::vector<std::string> parts = TwoSteps();
   const auto code = [&](const std::string& path) {
@@ -253,7 +266,10 @@ TEST_F(TraceFileTest, WhatIsNoTraceIsLeftAsItIs) {
         Write("far", R"({"ph":"X","name":"a","cat":"a","pid":1,"tid":1,"ts":1e308,"dur":1})"
                      "\n"),
         Write("nobody", R"({"ph":"M","name":"process_name","pid":1,"tid":1})"
-                        "\n")}) {
+                        "\n"),
+        // More than a stack has room for.
+        Write("deep",
+              R"({"ph":"M","name":"a","pid":1,"tid":1,"args":{"a":)" + Nested(500'000) + "}}\n")}) {
     refused({parts[0], garbage}, Path("trace.json"), garbage + ": expected what a process");
   }
   refused({parts[0], Path("nowhere")}, Path("trace.json"), "No such file");
@@ -274,7 +290,10 @@ TEST_F(TraceFileTest, AFileThatIsNoTraceIsNamedInPlainWords) {
         Write("pid", R"({"otherData":{"dropped_spans":0},"traceEvents":[{"ph":"M","pid":1e99,)"
                      R"("tid":1,"name":"x"}]})"),
         Write("time", R"({"otherData":{"dropped_spans":0},"traceEvents":[{"ph":"X","pid":1,)"
-                      R"("tid":1,"name":"x","cat":"step","ts":1,"dur":1e308}]})")}) {
+                      R"("tid":1,"name":"x","cat":"step","ts":1,"dur":1e308}]})"),
+        Write("deep", R"({"otherData":{"dropped_spans":0},"traceEvents":[{"ph":"X","pid":1,)"
+                      R"("tid":1,"name":"x","cat":"step","ts":1,"dur":1,"args":{"a":)" +
+                          Nested(500'000) + "}}]}")}) {
     try {
       ReadTrace(path);
       ADD_FAILURE() << path;

@@ -1,0 +1,45 @@
+// The text of metrics.jsonl, as a server reads it that goes on: what is kept is whole lines of its
+// beginning, and the same again when no more is there; what is lacking is said in one short line;
+// scalars for TensorBoard come in the order of the lines, of steps that it does not have yet.
+#include "ps/kept_lines.h"
+#include "ps/tensorboard/line_scalars.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace muster::fuzz {
+namespace {
+
+void CheckKept(const std::string& text, const DueLines& due) {
+  const KeptLines kept = KeptLinesOf(text, due);
+  Require(kept.bytes <= text.size(), "more than is there");
+  Require(kept.bytes == 0 || text[kept.bytes - 1] == '\n', "half a line");
+  const KeptLines again = KeptLinesOf(text.substr(0, kept.bytes), due);
+  Require(again.bytes == kept.bytes && again.logs == kept.logs &&
+              again.evaluations == kept.evaluations && again.unreadable == kept.unreadable,
+          "other lines when the rest is cut off");
+  for (const int64_t step : kept.logs) Require(step <= due.step, "a line of a later step");
+  Require(LackingText(due, kept).size() < 1000, "a long text");
+}
+
+void CheckScalars(const std::string& text, int64_t last, int64_t interval, int64_t evaluation) {
+  for (const tensorboard::Event& event : LaterScalars(text, last, interval, evaluation)) {
+    Require(event.step() <= last, "a scalar of a later step");
+    Require(event.step() > std::min(interval, evaluation), "a scalar that is there already");
+    Require(event.summary().value_size() > 0, "an event of nothing");
+  }
+}
+
+}  // namespace
+}  // namespace muster::fuzz
+
+// Three small numbers, then the text.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace muster::fuzz;
+  SilenceLogs();
+  Input input(data, size);
+  const int64_t step = input.Byte(), interval = input.Byte() - 1, evaluation = input.Byte() - 1;
+  const std::string text = input.Rest();
+  CheckKept(text,
+            {.step = step, .evaluated = step % 2 == 0, .logs = {1, 2, 3}, .evaluations = {2}});
+  CheckScalars(text, step, interval, evaluation);
+  return 0;
+}
