@@ -151,6 +151,7 @@ set_up() {
   # A home that anybody may read, a folder that anybody may write, and a process of another user.
   install -d -m 0755 /home/someone && echo here >/home/someone/file
   install -d -m 1777 /srv/open
+  mkdir /srv/mount && mount -t tmpfs -o mode=1777 mount /srv/mount
   chmod 0755 /root
 }
 
@@ -386,7 +387,7 @@ probe() {
   }
   try read-home cat /home/someone/file
   try write-elsewhere touch /srv/open/file
-  try write-lock touch "/run/lock/of-probe-$$"
+  try write-mount touch "/srv/mount/of-probe-$$"
   try write-tmp touch /tmp/of-probe
   try write-state touch /var/lib/muster/of-probe
   try see-others test -d /proc/1
@@ -435,7 +436,7 @@ prove_the_sandbox() {
   done <<'END'
 read-home yes no no
 write-elsewhere yes no no
-write-lock yes no no
+write-mount yes no no
 write-tmp yes yes yes
 write-state yes yes no
 see-others yes no no
