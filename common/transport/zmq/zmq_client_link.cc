@@ -99,6 +99,7 @@ class ZmqClientLink : public ClientLink {
 
  private:
   bool ConnectionIsLost();
+  void CheckMechanism(const std::string& mechanism) const;
   [[noreturn]] void NotOfThisProtocol() const;
   void OnClosedInHandshake();
 
@@ -140,9 +141,8 @@ bool ZmqClientLink::ConnectionIsLost() {
   return false;
 }
 
-// What cannot be spoken with, by what it says of itself.
-void ZmqClientLink::NotOfThisProtocol() const {
-  const std::string mechanism = IsTcp(endpoint_) ? MechanismOf(address_, kGreetingLimit) : "";
+// Throws Error(kRefused) if one of the two encrypts, and the other does not.
+void ZmqClientLink::CheckMechanism(const std::string& mechanism) const {
   if (mechanism == "CURVE" && !encrypt_) {
     throw Error(ExitCode::kRefused,
                 "the server at {} takes encrypted connections only (CURVE), and this worker's are "
@@ -158,18 +158,26 @@ void ZmqClientLink::NotOfThisProtocol() const {
                 "cluster.encryption=NONE",
                 endpoint_);
   }
+}
+
+// What cannot be spoken with, by what it says of itself.
+void ZmqClientLink::NotOfThisProtocol() const {
+  if (IsTcp(endpoint_)) CheckMechanism(MechanismOf(address_, kGreetingLimit));
   throw Error(ExitCode::kRefused,
               "what listens at {} is no server of this protocol (version {}): is this the "
               "endpoint that the server says, and is it the same release of Muster?",
               endpoint_, kProtocolVersion);
 }
 
-// With CURVE a server cannot say to somebody with a wrong key that it is wrong: it hangs up. So
-// does a tunnel whose server has not started yet, which says nothing before.
+// A server whose mechanism is another one may hang up before this worker knows. With CURVE it
+// cannot say to somebody with a wrong key that it is wrong: it hangs up. So does a tunnel whose
+// server has not started yet, which says nothing before.
 void ZmqClientLink::OnClosedInHandshake() {
   constexpr int kOften = 3;
-  if (!encrypt_ || ++closed_in_handshake_ % kOften != 0) return;
-  if (MechanismOf(address_, kGreetingLimit) != "CURVE") return;
+  if (!IsTcp(endpoint_) || ++closed_in_handshake_ % kOften != 0) return;
+  const std::string mechanism = MechanismOf(address_, kGreetingLimit);
+  CheckMechanism(mechanism);
+  if (mechanism != "CURVE") return;
   throw Error(ExitCode::kRefused, "the server at {} refused this worker: {}", endpoint_,
               kWrongToken);
 }
