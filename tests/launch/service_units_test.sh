@@ -46,3 +46,5 @@ done
 grep -q '^Before=muster-server.service$' "$units/muster-worker@.service"
 # libzmq cannot listen without it.
 grep -q '^RestrictAddressFamilies=.*\<AF_NETLINK\>' "$units/muster-server.service"
+# With 0, systemd-coredump keeps dumps all the same.
+[[ $(grep -lx LimitCORE=1 "$units"/*.service | wc -l) == 2 ]]
