@@ -9,6 +9,7 @@
 
 #include "common/base/element_type.h"
 #include "proto/config.pb.h"
+#include "tests/cuda/backend/host_fuses.h"
 #include "tests/cuda/software_gpu/control.h"
 #include "tests/data/preprocess_cases.h"
 #include "tests/data/test_sets.h"
@@ -17,13 +18,6 @@
 #include "worker/trainer/device_images.h"
 
 namespace muster {
-
-// Whether the host's compiler makes fused multiply-adds, as the kernels do.
-#if defined(__FMA__) && defined(__OPTIMIZE__)
-inline constexpr bool kHostFuses = true;
-#else
-inline constexpr bool kHostFuses = false;
-#endif
 
 inline constexpr double kPatience = 30;
 inline constexpr int64_t kEpoch = 3;

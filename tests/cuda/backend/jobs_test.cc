@@ -10,6 +10,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "tests/cuda/backend/host_fuses.h"
 #include "tests/e2e/real_job.h"
 
 namespace muster::testing {
@@ -64,12 +65,6 @@ TEST_F(CudaJob, HasTheSameBitsOnAnyNumberOfWorkersOverAnyTransport) {
   EXPECT_EQ(HashOf({"cluster.workers=2", "cluster.transport=IPC"}), hash);
   EXPECT_NE(HashOf({"cluster.workers=2", "worker.precision=BF16"}), hash);
 }
-
-#if defined(__FMA__) && defined(__OPTIMIZE__)
-constexpr bool kHostFuses = true;  // multiplies and adds, as the kernels do
-#else
-constexpr bool kHostFuses = false;
-#endif
 
 // … and not on who makes the batches: the card, of images that lie there, or the host.
 TEST_F(CudaJob, HasTheSameBitsWhereverTheImagesLie) {
