@@ -1,0 +1,116 @@
+// What becomes of a job that loses workers: who is waited for, for how long, and when it ends.
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "tests/job/crew.h"
+
+namespace muster::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(LostWorkers, FewerThanTheLeastAreWaitedForAndNamed) {
+  config::Config config = CrewConfig("", 2);
+  config.mutable_cluster()->set_min_workers(2);
+  config.mutable_deadlines()->set_start_s(2);
+  TestJob job(config);
+  job.test_samples = kCrewTestSamples;
+  Crew crew(job);
+  crew.Add(0);
+  crew.Add(1, DiesAt(Point::kLosses));
+  ExitCode code{};
+  EXPECT_THAT(job.FinishError(&code),
+              AllOf(HasSubstr("1 of at least 2 workers (cluster.min_workers)"),
+                    HasSubstr("rank 1 missing"), HasSubstr("its connection ended")));
+  EXPECT_EQ(code, ExitCode::kDeadline);
+}
+
+TEST(LostWorkers, FewerThanTheLeastWaitForAnother) {
+  config::Config config = CrewConfig("", 2);
+  config.mutable_cluster()->set_min_workers(2);
+  TestJob job(config);
+  job.test_samples = kCrewTestSamples;
+  std::atomic<int64_t> last_alone = 0;
+  std::atomic<bool> alone = false;
+  Crew crew(job);
+  crew.Add(0, [&](Point now, int64_t step, Client&) {
+    if (now == Point::kForward && alone) last_alone = step;
+  });
+  crew.Add(1, [&](Point now, int64_t step, Client& client) {
+    try {
+      DiesAt(Point::kLosses)(now, step, client);
+    } catch (const Dies&) {
+      alone = true;
+      crew.Add(1, [&](Point point, int64_t, Client&) {
+        if (point == Point::kJoined) alone = false;
+      });
+      throw;
+    }
+  });
+  EXPECT_EQ(job.Finish().weights_hash, Undisturbed(config));
+  EXPECT_LE(last_alone, kFaultStep + 1) << "what was ordered before";
+}
+
+TEST(LostWorkers, NobodyIsLeft) {
+  config::Config config = CrewConfig("", 2);
+  config.mutable_deadlines()->set_start_s(2);
+  TestJob job(config);
+  job.test_samples = kCrewTestSamples;
+  Crew crew(job);
+  for (const uint32_t rank : {0u, 1u}) crew.Add(rank, DiesAt(Point::kForward));
+  ExitCode code{};
+  EXPECT_THAT(job.FinishError(&code), HasSubstr("rank 0, 1 missing at step 2"));
+  EXPECT_EQ(code, ExitCode::kDeadline);
+}
+
+// Who misses a step's deadline is lost, as if its process had ended.
+TEST(LostWorkers, AStepsDeadlineIsALoss) {
+  config::Config config = CrewConfig("", 2);
+  config.mutable_deadlines()->set_first_step_s(1);
+  TestJob job(config);
+  job.test_samples = kCrewTestSamples;
+  std::atomic<bool> over = false;
+  Crew crew(job);
+  crew.Add(0);
+  crew.Add(1, [&](Point now, int64_t step, Client&) {
+    if (now != Point::kForward || step != 0) return;
+    while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    throw Dies();
+  });
+  EXPECT_EQ(job.Finish().weights_hash, Undisturbed(config));
+  over = true;
+}
+
+// The same slice ends whoever computes it.
+TEST(LostWorkers, ASliceThatEndsItsWorkersEndsTheRunAndIsNamed) {
+  config::Config config = CrewConfig("", 4, 8);
+  TestJob job(config);
+  job.test_samples = kCrewTestSamples;
+  Crew crew(job);
+  const auto dies = [](Point now, int64_t step, Client&) {
+    if (now == Point::kRedo && step == kFaultStep) throw Dies();
+  };
+  for (const uint32_t rank : {0u, 1u, 2u}) crew.Add(rank, dies);
+  crew.Add(3, DiesAt(Point::kForward));
+  ExitCode code{};
+  EXPECT_THAT(job.FinishError(&code),
+              AllOf(HasSubstr("of step 2"), HasSubstr("has ended 3 workers")));
+}
+
+TEST(LostWorkers, WithAbortTheRunEnds) {
+  config::Config config = SmallConfig(2, 2);
+  TestJob job(config);
+  job.test_samples = kCrewTestSamples;
+  Crew crew(job);
+  crew.Add(0);
+  crew.Add(1, DiesAt(Point::kLosses));
+  EXPECT_THAT(job.FinishError(), HasSubstr("was lost at step 2"));
+}
+
+}  // namespace
+}  // namespace muster::testing
