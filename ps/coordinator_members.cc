@@ -50,6 +50,7 @@ void Coordinator::StartIfReady() {
   watch_.Begin(plan_, work_.assignment());
   if (evaluate_only_) return EvaluateOnly();
   if (resumed_) return GoOn();
+  reporter_.GoOn(step_);  // it may begin anew, since a server was lost before its first checkpoint
   Order(step_);
   BeginStep(step_);
 }
@@ -87,7 +88,7 @@ void Coordinator::OnLost(uint32_t rank, ExitCode code, const std::string& why) {
       fmt::format("{} was lost at step {}: {}", members_.Name(rank), step_, why);
   if (!recovers_) return failure_.Set({code, rank, text});
   if (done_) return members_.Vacate(rank, text);
-  if (phase_ == Phase::kTraining && KillsWorkers(rank, why)) return;
+  if (phase_ >= Phase::kTraining && KillsWorkers(rank, why)) return;
   const int64_t slices = OpenSlices(rank), blocks = evaluator_.Drop(rank);
   work_.Disown(rank);
   shares_.Forget(rank);
@@ -110,25 +111,55 @@ void Coordinator::GiveUpWaitingFor(uint32_t rank) {
   if (members_.roster().Complete()) Begin();
 }
 
-// True: a slice that ends whoever computes it has ended the run.
+// What it had still to do, in the order in which a worker does it: slices of others before all
+// else, then its share of the evaluation of W(step_), which was ordered before this step, then its
+// own slices, and last the blocks of others.
+std::vector<WorkItem> Coordinator::Unfinished(uint32_t rank) const {
+  std::vector<WorkItem> items;
+  const auto slices = [&](bool again) {
+    work_.leases().ForEachOpen(step_, [&](const Lease& lease) {
+      if (lease.rank != rank || lease.again != again) return;
+      const Range range = Covers(lease.node, plan_.slices);
+      for (int64_t slice = range.begin; slice < range.end; ++slice) {
+        if (IsMissing(slice)) items.push_back({WorkItem::Kind::kSlice, slice});
+      }
+    });
+  };
+  const auto blocks = [&](bool own) {
+    if (!evaluator_.running() || evaluator_.current().version() > step_) return;
+    const Range share = evaluator_.current().BlocksOf(rank);
+    for (const int64_t block : evaluator_.current().MissingOf(rank)) {
+      const bool is_own = share.begin <= block && block < share.end;
+      if (is_own == own) items.push_back({WorkItem::Kind::kBlock, block});
+    }
+  };
+  const bool trains = phase_ == Phase::kTraining;
+  if (trains) slices(true);
+  blocks(true);
+  if (trains) slices(false);
+  blocks(false);
+  return items;
+}
+
+// True: a slice or a block that ends whoever does it has ended the run.
 bool Coordinator::KillsWorkers(uint32_t rank, const std::string& why) {
-  std::vector<Lease> leases;
-  work_.leases().ForEachOpen(step_, [&](const Lease& lease) {
-    if (lease.rank == rank) leases.push_back(lease);
-  });
-  // Others' work comes before its own.
-  std::ranges::stable_sort(leases, std::ranges::greater(), &Lease::again);
-  const auto deadly =
-      lost_work_.OnLost(leases, plan_.slices, [this](int64_t slice) { return IsMissing(slice); });
+  const auto deadly = lost_work_.OnLost(Unfinished(rank));
   if (!deadly) return false;
-  const Range places = plan_.Slice(plan_.At(step_), *deadly);
-  failure_.Set(
-      {ExitCode::kPeerFailed, rank,
-       fmt::format("slice {} of step {} (places {} to {} of epoch {}) has ended {} workers "
-                   "that computed it; the last was {}: {}",
-                   *deadly, step_, places.begin, places.end - 1, plan_.At(step_).epoch,
-                   LostWork::kMostKills, members_.Name(rank), why)});
+  failure_.Set({ExitCode::kPeerFailed, rank,
+                fmt::format("{} has ended {} workers that computed it; the last was {}: {}",
+                            NameOf(*deadly), LostWork::kMostKills, members_.Name(rank), why)});
   return true;
+}
+
+std::string Coordinator::NameOf(const WorkItem& item) const {
+  if (item.kind == WorkItem::Kind::kBlock) {
+    const Range samples = evaluator_.current().SamplesOf(item.index);
+    return fmt::format("block {} of the evaluation of step {} (samples {} to {} of the test set)",
+                       item.index, step_, samples.begin, samples.end - 1);
+  }
+  const Range places = plan_.Slice(plan_.At(step_), item.index);
+  return fmt::format("slice {} of step {} (places {} to {} of epoch {})", item.index, step_,
+                     places.begin, places.end - 1, plan_.At(step_).epoch);
 }
 
 void Coordinator::OnLeave(uint32_t rank) {

@@ -86,9 +86,7 @@ void Coordinator::GiveOutSlices() {
       .orphaned =
           [this](int64_t slice) {
             if (work_.leases().Holds(step_, slice, plan_.slices) || !IsMissing(slice)) return false;
-            const auto until = lost_work_.HeldBackUntil(slice);
-            if (until && (!repair_at_ || *until < *repair_at_)) repair_at_ = until;
-            return !until;
+            return !IsHeldBack({WorkItem::Kind::kSlice, slice});
           },
       .is_whole = [this](const TreeNode& node) { return aggregator_.IsWhole(node); }};
   const std::vector<TreeNode> pieces = lost_work_.Pieces(step, helpers.size());
@@ -104,6 +102,12 @@ void Coordinator::GiveOutSlices() {
       helpers.erase(helper);
     }
   }
+}
+
+bool Coordinator::IsHeldBack(const WorkItem& item) {
+  const auto until = lost_work_.HeldBackUntil(item);
+  if (until && (!repair_at_ || *until < *repair_at_)) repair_at_ = until;
+  return until.has_value();
 }
 
 bool Coordinator::GiveAgain(uint32_t rank, const TreeNode& piece) {
@@ -138,7 +142,12 @@ void Coordinator::GiveOutBlocks() {
     const Evaluation& evaluation = evaluator_.current();
     return !members_.HasVersion(rank, evaluation.version()) || evaluation.late().contains(rank);
   });
-  for (const auto& [rank, order] : evaluator_.GiveOrphans(helpers)) {
+  const auto how = [this](int64_t block) {
+    const WorkItem item{WorkItem::Kind::kBlock, block};
+    if (IsHeldBack(item)) return Evaluator::Give::kLater;
+    return lost_work_.Suspects(item) ? Evaluator::Give::kAlone : Evaluator::Give::kWithOthers;
+  };
+  for (const auto& [rank, order] : evaluator_.GiveOrphans(helpers, how)) {
     wire::ServerMessage message = members_.NewMessage();
     *message.mutable_evaluate() = order;
     members_.Send(rank, message);

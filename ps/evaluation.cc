@@ -45,18 +45,26 @@ int64_t Evaluation::Drop(uint32_t rank) {
   return missing;
 }
 
-std::vector<Range> Evaluation::Orphans() const {
-  std::vector<Range> ranges;
+std::vector<int64_t> Evaluation::MissingOf(uint32_t rank) const {
+  std::vector<int64_t> missing;
   for (int64_t b = 0; b < blocks(); ++b) {
     const auto i = static_cast<size_t>(b);
-    if (results_[i].present || !std::ranges::includes(late_, owners_[i])) continue;
-    if (!ranges.empty() && ranges.back().end == b) {
-      ++ranges.back().end;
-    } else {
-      ranges.push_back({b, b + 1});
-    }
+    if (!results_[i].present && owners_[i].contains(rank)) missing.push_back(b);
   }
-  return ranges;
+  return missing;
+}
+
+Range Evaluation::SamplesOf(int64_t block) const {
+  return {block * block_size_, std::min((block + 1) * block_size_, test_samples_)};
+}
+
+std::vector<int64_t> Evaluation::Orphans() const {
+  std::vector<int64_t> orphans;
+  for (int64_t b = 0; b < blocks(); ++b) {
+    const auto i = static_cast<size_t>(b);
+    if (!results_[i].present && std::ranges::includes(late_, owners_[i])) orphans.push_back(b);
+  }
+  return orphans;
 }
 
 Evaluation::Added Evaluation::Add(uint32_t rank, const wire::EvaluatedBlock& block) {
@@ -64,9 +72,7 @@ Evaluation::Added Evaluation::Add(uint32_t rank, const wire::EvaluatedBlock& blo
   if (block.version() != version_ || number >= blocks()) return Added::kUnexpected;
   std::set<uint32_t>& owners = owners_[static_cast<size_t>(number)];
   if (!owners.contains(rank)) return Added::kUnexpected;
-  if (samples != std::min(block_size_, test_samples_ - number * block_size_)) {
-    return Added::kUnexpected;
-  }
+  if (samples != SamplesOf(number).size()) return Added::kUnexpected;
   if (block.correct() < 0 || block.correct() > samples) return Added::kUnexpected;
   if (block.correct_top5() < 0 || block.correct_top5() > samples) return Added::kUnexpected;
   Block& result = results_[static_cast<size_t>(number)];

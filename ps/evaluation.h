@@ -39,11 +39,15 @@ class Evaluation {
   Range BlocksOf(uint32_t rank) const;
   // The rank evaluates nothing any more. How many blocks it has not brought.
   int64_t Drop(uint32_t rank);
+  // The blocks that the rank is to bring and that nobody has brought, ascending.
+  std::vector<int64_t> MissingOf(uint32_t rank) const;
+  // Which samples of the test set a block has.
+  Range SamplesOf(int64_t block) const;
   // Nobody waits for the rank any more, but what it brings counts if it is first.
   void MarkLate(uint32_t rank) { late_.insert(rank); }
   const std::set<uint32_t>& late() const { return late_; }
-  // The blocks that have not come, and that nobody evaluates who is not late, as ranges.
-  std::vector<Range> Orphans() const;
+  // The blocks that have not come, and that nobody evaluates who is not late, ascending.
+  std::vector<int64_t> Orphans() const;
   // Somebody else evaluates these.
   void Give(uint32_t rank, const Range& blocks);
   bool Complete() const { return done_ == blocks(); }

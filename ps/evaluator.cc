@@ -49,17 +49,30 @@ wire::Evaluate Evaluator::OrderOf(const Range& blocks) const {
 }
 
 std::vector<std::pair<uint32_t, wire::Evaluate>> Evaluator::GiveOrphans(
-    const std::vector<uint32_t>& ranks) {
+    const std::vector<uint32_t>& ranks, const std::function<Give(int64_t block)>& how) {
   std::vector<std::pair<uint32_t, wire::Evaluate>> orders;
   if (!evaluation_ || ranks.empty()) return orders;
-  const auto helpers = static_cast<int64_t>(ranks.size());
-  for (const Range& orphans : evaluation_->Orphans()) {
-    for (int64_t i = 0; i < helpers; ++i) {
-      const Range part = EvenPart(orphans.size(), helpers, i);
-      if (part.empty()) continue;
-      const Range blocks{orphans.begin + part.begin, orphans.begin + part.end};
-      evaluation_->Give(ranks[static_cast<size_t>(i)], blocks);
-      orders.emplace_back(ranks[static_cast<size_t>(i)], OrderOf(blocks));
+  std::vector<int64_t> orphans;
+  std::set<int64_t> alone;
+  for (const int64_t block : evaluation_->Orphans()) {
+    const Give give = how(block);
+    if (give != Give::kLater) orphans.push_back(block);
+    if (give == Give::kAlone) alone.insert(block);
+  }
+  const auto count = std::ssize(orphans), helpers = std::ssize(ranks);
+  for (int64_t i = 0; i < helpers; ++i) {
+    const uint32_t rank = ranks[static_cast<size_t>(i)];
+    const Range part = EvenPart(count, helpers, i);
+    // As few orders as there are runs of blocks.
+    for (int64_t next = part.begin; next < part.end;) {
+      const int64_t first = orphans[static_cast<size_t>(next)];
+      Range blocks{first, first + 1};
+      for (++next; next < part.end; ++next, ++blocks.end) {
+        if (orphans[static_cast<size_t>(next)] != blocks.end) break;
+        if (alone.contains(first) || alone.contains(blocks.end)) break;
+      }
+      evaluation_->Give(rank, blocks);
+      orders.emplace_back(rank, OrderOf(blocks));
     }
   }
   return orders;

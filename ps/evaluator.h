@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -53,8 +54,11 @@ class Evaluator {
   int64_t Drop(uint32_t rank) { return evaluation_ ? evaluation_->Drop(rank) : 0; }
   // Others evaluate the blocks of this rank, too; its own come in vain, or first.
   void MarkLate(uint32_t rank) { evaluation_->MarkLate(rank); }
-  // What nobody evaluates, spread over these ranks: the orders, and for whom.
-  std::vector<std::pair<uint32_t, wire::Evaluate>> GiveOrphans(const std::vector<uint32_t>& ranks);
+  // What nobody evaluates, spread over these ranks: the orders, and for whom. kAlone: in an order
+  // of its own, so that nothing else is prepared beside it.
+  enum class Give { kWithOthers, kAlone, kLater };
+  std::vector<std::pair<uint32_t, wire::Evaluate>> GiveOrphans(
+      const std::vector<uint32_t>& ranks, const std::function<Give(int64_t block)>& how);
 
   // False if the block is not one of those that this rank was given, or came from it already. True
   // also of one that is too late; then perhaps none is running.

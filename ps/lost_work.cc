@@ -4,35 +4,32 @@
 
 namespace muster {
 
-// The first time all that it had is suspected, since a subtree is one lease. From then on slices
-// are given one by one, and the first one that is not done is the one that it was at.
-std::optional<int64_t> LostWork::OnLost(const std::vector<Lease>& leases, int64_t slices,
-                                        const std::function<bool(int64_t)>& missing,
-                                        Clock::time_point now) {
-  std::vector<int64_t> suspects;
-  for (const Lease& lease : leases) {
-    const Range range = Covers(lease.node, slices);
-    for (int64_t slice = range.begin; slice < range.end; ++slice) {
-      if (!missing(slice)) continue;
-      if (kills_.contains(slice)) {
-        suspects = {slice};
-        break;
-      }
-      suspects.push_back(slice);
-    }
-    if (suspects.size() == 1 && kills_.contains(suspects[0])) break;
+// The first time all that it was to do next is suspected: a subtree is one lease, and blocks are
+// prepared ahead. From then on each is given by itself, and the first one that is not done is the
+// one that it was at.
+std::optional<WorkItem> LostWork::OnLost(const std::vector<WorkItem>& missing,
+                                         Clock::time_point now) {
+  std::vector<WorkItem> suspects;
+  const auto known =
+      std::ranges::find_if(missing, [this](const WorkItem& item) { return Suspects(item); });
+  if (known != missing.end()) {
+    suspects = {*known};
+  } else {
+    const auto rest = std::ranges::find_if(
+        missing, [&](const WorkItem& item) { return item.kind != missing.front().kind; });
+    suspects.assign(missing.begin(), rest);
   }
-  for (const int64_t slice : suspects) {
-    Kills& kills = kills_[slice];
+  for (const WorkItem& item : suspects) {
+    Kills& kills = kills_[item];
     kills.last = now;
-    if (++kills.count >= kMostKills) return slice;
+    if (++kills.count >= kMostKills) return item;
   }
   return std::nullopt;
 }
 
-std::optional<LostWork::Clock::time_point> LostWork::HeldBackUntil(int64_t slice,
+std::optional<LostWork::Clock::time_point> LostWork::HeldBackUntil(const WorkItem& item,
                                                                    Clock::time_point now) const {
-  const auto kills = kills_.find(slice);
+  const auto kills = kills_.find(item);
   if (kills == kills_.end() || kills->second.count < kMostKills - 1) return std::nullopt;
   const Clock::time_point until = kills->second.last + kHoldBack;
   if (until <= now) return std::nullopt;
@@ -46,7 +43,7 @@ void LostWork::Collect(const Step& step, const TreeNode& node,
   bool suspected = false;
   for (int64_t slice = range.begin; slice < range.end; ++slice) {
     orphaned += step.orphaned(slice) ? 1 : 0;
-    suspected = suspected || kills_.contains(slice);
+    suspected = suspected || Suspects({WorkItem::Kind::kSlice, slice});
   }
   if (orphaned == 0) return;
   if (node.level == 0 || (orphaned == range.size() && !suspected && step.is_whole(node))) {

@@ -1,9 +1,11 @@
-// What of a step nobody computes any more, and in which pieces it is given to others.
+// What of a step nobody computes any more, and in which pieces it is given to others; and which
+// work ends whoever does it.
 //
 // Owner: the coordinator.
 #pragma once
 
 #include <chrono>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -12,30 +14,37 @@
 #include <vector>
 
 #include "common/plan/slices.h"
-#include "ps/leases.h"
 
 namespace muster {
 
+// Something that a worker may be lost at: a slice of the step, or a block of the evaluation.
+struct WorkItem {
+  enum class Kind { kSlice, kBlock };
+  Kind kind = Kind::kSlice;
+  int64_t index = 0;
+  auto operator<=>(const WorkItem&) const = default;
+};
+
 class LostWork {
  public:
-  // A slice that ends so many workers in one step is not given to another one.
+  // What ends so many workers in one step is not given to another one.
   static constexpr int kMostKills = 3;
   // Workers that end together (their host, the system's memory) are not noticed together: what the
-  // first one left is given to others that have ended, too. So a slice that has ended all but one
-  // of kMostKills workers is given to nobody for this long.
+  // first one left is given to others that have ended, too. So what has ended all but one of
+  // kMostKills workers is given to nobody for this long.
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::seconds kHoldBack{1};
 
   void BeginStep() { kills_.clear(); }
 
-  // A worker was lost while it had these leases of the step, which it was to compute in this order.
-  // `missing`: whether something of a slice has not come. The slice that has ended kMostKills
-  // workers by now, if there is one.
-  std::optional<int64_t> OnLost(const std::vector<Lease>& leases, int64_t slices,
-                                const std::function<bool(int64_t slice)>& missing,
-                                Clock::time_point now = Clock::now());
-  // Until when the slice is to be given to nobody, if that is later than now.
-  std::optional<Clock::time_point> HeldBackUntil(int64_t slice,
+  // A worker was lost that had still to do this, in this order. What has ended kMostKills workers
+  // by now, if there is something.
+  std::optional<WorkItem> OnLost(const std::vector<WorkItem>& missing,
+                                 Clock::time_point now = Clock::now());
+  // A worker was lost that may have been at it: it is given out by itself.
+  bool Suspects(const WorkItem& item) const { return kills_.contains(item); }
+  // Until when it is to be given to nobody, if that is later than now.
+  std::optional<Clock::time_point> HeldBackUntil(const WorkItem& item,
                                                  Clock::time_point now = Clock::now()) const;
 
   struct Step {
@@ -55,7 +64,7 @@ class LostWork {
     int count = 0;
     Clock::time_point last;
   };
-  std::map<int64_t, Kills> kills_;  // of each slice, in this step
+  std::map<WorkItem, Kills> kills_;  // in this step
 };
 
 }  // namespace muster

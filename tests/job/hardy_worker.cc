@@ -158,6 +158,9 @@ void HardyWorker::Evaluate(const Order& order) {
   if (order.average) Await(order.version, true);
   at_(Point::kEvaluate, order.version, *client_);
   for (int64_t b = order.blocks.begin; b < order.blocks.end; ++b) {
+    if ((b + 1) * order.block_size >= job_.test_samples) {
+      at_(Point::kLastBlock, order.version, *client_);
+    }
     const auto of = order.average ? client_->Average() : client_->Weights(order.version);
     wire::EvaluatedBlock block;
     block.set_version(order.version);

@@ -22,6 +22,7 @@ enum class Point {
   kRedo,        // as kForward, of what somebody else was to compute
   kEvaluate,    // before its first block
   kEvaluated,   // … its second one
+  kLastBlock,   // before the last one of the test set
   kFenced,      // others have done its work
   kEnd,         // the server has said Stop
 };

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <string>
 #include <thread>
 
 #include "tests/job/crew.h"
@@ -100,6 +101,40 @@ TEST(LostWorkers, ASliceThatEndsItsWorkersEndsTheRunAndIsNamed) {
   ExitCode code{};
   EXPECT_THAT(job.FinishError(&code),
               AllOf(HasSubstr("of step 2"), HasSubstr("has ended 3 workers")));
+}
+
+// A block of the evaluation as well, in the middle of a run and after its last step: what the
+// workers were to do besides, the slices of the step that was ordered behind it, is not to blame.
+TEST(LostWorkers, ABlockThatEndsItsWorkersEndsTheRunAndIsNamed) {
+  for (const int64_t step : {kFaultStep, kCrewSteps}) {
+    config::Config config = CrewConfig("", 4, 8);
+    TestJob job(config);
+    job.test_samples = kCrewTestSamples;
+    Crew crew(job);
+    for (const uint32_t rank : {0u, 1u, 2u, 3u}) crew.Add(rank, DiesAt(Point::kLastBlock, step));
+    ExitCode code{};
+    EXPECT_THAT(
+        job.FinishError(&code),
+        AllOf(HasSubstr("block 15 of the evaluation of step " + std::to_string(step)),
+              HasSubstr("samples 60 to 63 of the test set"), HasSubstr("has ended 3 workers")));
+    EXPECT_EQ(code, ExitCode::kPeerFailed);
+  }
+}
+
+// Two workers are lost at it, and the third one does it.
+TEST(LostWorkers, ABlockThatEndedTwoWorkersIsDoneByTheThird) {
+  config::Config config = CrewConfig("", 3, 8);
+  TestJob job(config);
+  job.test_samples = kCrewTestSamples;
+  std::atomic<int> deaths = 0;
+  Crew crew(job);
+  for (const uint32_t rank : {0u, 1u, 2u}) {
+    crew.Add(rank, [&](Point now, int64_t step, Client&) {
+      if (now == Point::kLastBlock && step == kFaultStep && deaths++ < 2) throw Dies();
+    });
+  }
+  EXPECT_EQ(job.Finish().weights_hash, Undisturbed(config));
+  EXPECT_EQ(deaths, 3);
 }
 
 TEST(LostWorkers, WithAbortTheRunEnds) {

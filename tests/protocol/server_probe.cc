@@ -194,9 +194,9 @@ std::string ServerProbe::Text() const {
     loss.present ? Put(text, " {}", loss.rank) : Put(text, " ?");
   }
   text += " kills";
-  for (const auto& [slice, kills] : coordinator.lost_work_.kills_) {
-    Put(text, " {}:{}{}", slice, kills.count,
-        coordinator.lost_work_.HeldBackUntil(slice) ? " held back" : "");
+  for (const auto& [item, kills] : coordinator.lost_work_.kills_) {
+    Put(text, " {}{}:{}{}", item.kind == WorkItem::Kind::kBlock ? "block " : "", item.index,
+        kills.count, coordinator.lost_work_.HeldBackUntil(item) ? " held back" : "");
   }
   text += '\n';
   Put(text, "{}{}{}", coordinator.resumed_ ? "resumed" : "new",
