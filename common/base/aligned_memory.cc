@@ -1,8 +1,10 @@
 #include "common/base/aligned_memory.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <new>
 
@@ -22,6 +24,16 @@ void* AllocateAligned(size_t bytes) {
   if (memory == nullptr) throw std::bad_alloc();
   if (alignment == kHugePage) (void)::madvise(memory, rounded, MADV_HUGEPAGE);
   return memory;
+}
+
+void GiveBackPages(void* memory, size_t bytes, PagesOf whose) {
+  static const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<uintptr_t>(memory);
+  const uintptr_t first = (begin + page - 1) / page * page, end = (begin + bytes) / page * page;
+  if (end <= first) return;
+  // A kernel that cannot leaves them.
+  (void)::madvise(static_cast<std::byte*>(memory) + (first - begin), end - first,
+                  whose == PagesOf::kShared ? MADV_REMOVE : MADV_DONTNEED);
 }
 
 }  // namespace muster

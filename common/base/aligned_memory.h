@@ -9,4 +9,10 @@ namespace muster {
 // pages of 2 MiB: passes over it miss the TLB less often. Throws std::bad_alloc.
 void* AllocateAligned(size_t bytes);
 
+// Gives the pages that lie wholly in this memory back to the system; they are zeros from then on,
+// and take memory again when they are written. It stays allocated, and who still reads it reads the
+// old values or zeros. kShared: of a memfd, for all that map it.
+enum class PagesOf { kProcess, kShared };
+void GiveBackPages(void* memory, size_t bytes, PagesOf whose);
+
 }  // namespace muster

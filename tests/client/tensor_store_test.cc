@@ -2,9 +2,12 @@
 #include "worker/client/tensor_store.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <vector>
 
 #include "common/base/error.h"
@@ -30,6 +33,29 @@ void ExpectSlotsOfTheirOwn(TensorStore& store) {
   for (size_t part = 0; part < 3; ++part) {
     EXPECT_EQ(std::ranges::count(store.GradientBuffer(part), static_cast<float>(part + 1)), 40);
   }
+}
+
+// The buffers of work that is done again are given back; the others stay.
+void ExpectGivesBack(
+    const std::function<std::unique_ptr<TensorStore>(const GradientLayout&)>& make) {
+  constexpr size_t kMany = 10'000;  // no whole number of pages
+  const auto store = make(GradientLayout({kMany}, 3, 1));
+  for (size_t arena = 0; arena < 3; ++arena) std::ranges::fill(store->GradientBuffer(arena), 1.0f);
+  for (const size_t arena : {size_t{0}, size_t{1}}) store->GiveBack(arena);
+  const auto zeros = [&](size_t arena) {
+    return static_cast<size_t>(std::ranges::count(store->GradientBuffer(arena), 0.0f));
+  };
+  EXPECT_EQ(zeros(0), 0u);
+  EXPECT_EQ(zeros(2), 0u);
+  const size_t in_page = static_cast<size_t>(::sysconf(_SC_PAGESIZE)) / sizeof(float);
+  EXPECT_EQ(zeros(1) % in_page, 0u);
+  EXPECT_GT(zeros(1), kMany - 2 * in_page);
+  std::ranges::fill(store->GradientBuffer(1), 2.0f);
+  EXPECT_EQ(zeros(1), 0u) << "it can be used again";
+}
+
+TEST(OwnTensors, GiveBackWhatIsNotAlwaysUsed) {
+  ExpectGivesBack([](const GradientLayout& layout) { return MakeOwnTensors(layout, wire::FP32); });
 }
 
 TEST(OwnTensors, ShowWhatCame) {
@@ -75,6 +101,17 @@ SharedTensors Shared(size_t weight_buffers, size_t gradient_buffers) {
                                Access::kReadWrite),
           SharedMemory::Create("test-slots", gradient_buffers * kFloats * sizeof(float),
                                Access::kReadWrite)};
+}
+
+TEST(SharedTensorStore, GivesBackWhatIsNotAlwaysUsed) {
+  ExpectGivesBack([](const GradientLayout& layout) {
+    using Access = SharedMemory::Access;
+    const size_t arena = layout.arena_floats() * sizeof(float);
+    return MakeSharedTensors(
+        {SharedMemory::Create("test-planes", 2 * arena, Access::kReadWrite),
+         SharedMemory::Create("test-slots", layout.bytes(), Access::kReadWrite, arena)},
+        layout, wire::FP32);
+  });
 }
 
 TEST(SharedTensorStore, ShowsWhatTheServerWrote) {

@@ -86,6 +86,31 @@ TEST_P(Orders, RedoWhileThereIsNothingElseToDo) {
   EXPECT_EQ(server.AwaitAll(2), redone);
 }
 
+// Some steps later the gradient's memory is given back, and taken again for the next one.
+TEST_P(Orders, RedoAgainMuchLater) {
+  const HandServer::Came early = Undisturbed(kSecond, 0), late = Undisturbed(kSecond, 12);
+  HandServer server(Of({kFirst}));
+  server.Redo(0, 100, kSecond, {});
+  EXPECT_EQ(server.AwaitAll(100), early);
+  for (int64_t step = 0; step <= 12; ++step) {
+    if (step > 0) server.SendWeights(step);
+    server.Train(step, static_cast<uint64_t>(step + 1));
+    server.AwaitAll(static_cast<uint64_t>(step + 1));
+  }
+  server.Redo(12, 101, kSecond, {});
+  EXPECT_EQ(server.AwaitAll(101), late);
+}
+
+// Stop is the last order; what a server says after it takes nothing back.
+TEST_P(Orders, NothingAfterStop) {
+  HandServer server(Of({kFirst}));
+  wire::ServerMessage stop;
+  stop.mutable_stop()->set_completed(true);
+  server.Send(stop);
+  server.Fence();
+  EXPECT_EQ(server.End(), "");
+}
+
 // A subtree with more slices than the worker ever had.
 TEST_P(Orders, RedoOfMoreThanItsOwn) {
   const HandServer::Came both = Undisturbed(kBoth, 0);

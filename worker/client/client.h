@@ -120,6 +120,9 @@ class Client final : private Channel::Owner {
   // must be written in each step: with a guard the chunk is marked when AwaitChunk says that it is
   // here, and looked through by PushChunk.
   std::span<float> GradientBuffer(size_t arena);
+  // This one takes no memory until it is asked for again, unless every step uses it. For what was
+  // needed for a Redo, once a later step has begun: all of that is at the server, or is not wanted.
+  void GiveBackGradientBuffer(size_t arena) { tensors_->GiveBack(arena); }
   std::span<const float> Weights(int64_t version) const;
 
   // False: the chunk is not here. kForUrgent: an urgent order is, instead. Fence ends either; until

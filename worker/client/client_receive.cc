@@ -95,6 +95,7 @@ void Client::HandleMessage(FromServer& event, bool stored) {
 }
 
 void Client::HandleOrder(const wire::ServerMessage& message) {
+  if (stopped_) return;  // that was the last one
   if (message.has_assignment()) {
     HandleAssignment(message.assignment());
   } else if (message.has_train()) {

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <vector>
 
+#include "common/base/aligned_memory.h"
 #include "common/base/arena.h"
 #include "worker/client/tensor_store.h"
 
@@ -10,7 +11,7 @@ namespace {
 
 class OwnTensors : public TensorStore {
  public:
-  OwnTensors(const GradientLayout& layout, WireType type) : type_(type) {
+  OwnTensors(const GradientLayout& layout, WireType type) : type_(type), used_(layout.used()) {
     weight_buffers_[0] = Arena(layout.arena_floats());
     weight_buffers_[1] = Arena(layout.arena_floats());
     gradient_buffers_.resize(layout.arenas());
@@ -21,6 +22,10 @@ class OwnTensors : public TensorStore {
     Arena& buffer = gradient_buffers_[arena];
     if (buffer.floats().empty()) buffer = Arena(weight_buffers_[0].floats().size());
     return buffer.floats();
+  }
+  void GiveBack(size_t arena) override {
+    const std::span<float> floats = gradient_buffers_[arena].floats();
+    if (arena >= used_) GiveBackPages(floats.data(), floats.size_bytes(), PagesOf::kProcess);
   }
   std::span<const float> WeightBuffer(int buffer) const override {
     return weight_buffers_.at(buffer).floats();
@@ -44,6 +49,7 @@ class OwnTensors : public TensorStore {
 
  private:
   const WireType type_;
+  const size_t used_;
   std::array<Arena, 3> weight_buffers_;  // the average only if it is used
   std::vector<Arena> gradient_buffers_;
 };

@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "common/base/aligned_memory.h"
 #include "common/base/error.h"
 #include "worker/client/tensor_store.h"
 
@@ -15,6 +16,12 @@ class SharedTensorStore : public TensorStore {
     const GradientLayout::Span gradient_buffer = layout_.Arena(arena);
     return shared_.gradient_buffers.writable_floats().subspan(gradient_buffer.begin,
                                                               gradient_buffer.count);
+  }
+
+  void GiveBack(size_t arena) override {
+    const std::span<float> floats = GradientBuffer(arena);
+    if (arena >= layout_.used())
+      GiveBackPages(floats.data(), floats.size_bytes(), PagesOf::kShared);
   }
 
   std::span<const float> WeightBuffer(int buffer) const override {

@@ -22,6 +22,10 @@ class TensorStore {
   virtual ~TensorStore() = default;
   // Those beyond GradientLayout::used are made when they are first asked for.
   virtual std::span<float> GradientBuffer(size_t arena) = 0;
+  // The memory of one of those goes back to the system until it is asked for again. What may still
+  // be read of it, by a link that has it to send, is zeros. Nothing happens to one that every step
+  // uses.
+  virtual void GiveBack(size_t arena) = 0;
   // The average has no floats as long as no chunk of it came.
   virtual std::span<const float> WeightBuffer(int buffer) const = 0;
   // A chunk of weights came, with what the link brought of it: from now on WeightBuffer(weight

@@ -1,8 +1,8 @@
 // The gradients of a step on the device: level 0 is what will be pushed, the gradient buffer; on
 // each further level lies a subtree's sum, or slice, that will be added to the level before.
 //
-// Owner and thread: the trainer's. Everything but the constructor, MakeLevels and UseSlot is
-// queued.
+// Owner and thread: the trainer's. Everything but the constructor, MakeLevels, UseSlot and Forget
+// is queued.
 #pragma once
 
 #include <cstddef>
@@ -39,6 +39,13 @@ class DeviceGradients {
     if (found == gradient_buffers_.end())
       found = gradient_buffers_.try_emplace(host.data(), backend_, host).first;
     slot_ = &found->second;
+  }
+  // Nothing that is queued uses the slot any more: what the device has of it goes.
+  void Forget(std::span<float> host) {
+    const auto found = gradient_buffers_.find(host.data());
+    if (found == gradient_buffers_.end()) return;
+    if (slot_ == &found->second) slot_ = nullptr;  // whoever computes next says where
+    gradient_buffers_.erase(found);
   }
   std::span<float> Level(size_t level) {
     if (level == 0) return slot_->floats();

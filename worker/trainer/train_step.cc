@@ -41,9 +41,23 @@ void Trainer::TrainStep(Order order) {
   const Clock::time_point queued = Clock::now();
   completions_.RunAll(StepLimit());
   BookCompute(queued);
+  GiveBackBuffers();
   client_.ReportTimes(times_);
   times_.Clear();
   first_step_done_ = true;
+}
+
+// Those that were needed for the work of others, or for a larger share: each is as large as the
+// model. Where workers are lost again and again they stay.
+void Trainer::GiveBackBuffers() {
+  constexpr int64_t kKeptSteps = 8;
+  std::erase_if(buffer_used_, [&](const auto& buffer) {
+    const auto& [arena, step] = buffer;
+    if (work_.order.version - step < kKeptSteps) return false;
+    gradients_.Forget(client_.GradientBuffer(arena));
+    client_.GiveBackGradientBuffer(arena);
+    return true;
+  });
 }
 
 void Trainer::Redo(Order order) {
@@ -65,6 +79,7 @@ void Trainer::Redo(Order order) {
 void Trainer::ComputeLease(const WorkLease& lease) {
   work_.lease = &lease;
   work_.streamed = false;
+  buffer_used_[lease.arena] = work_.order.version;
   gradients_.UseSlot(client_.GradientBuffer(lease.arena));
   gradients_.MakeLevels(lease.node.level);
   const bool any = Accumulate(lease.node, 0, {}, true);

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -69,6 +70,7 @@ class Trainer {
   void AddAndPush(size_t chunk, const std::vector<size_t>& pending);
   void CopyOutAndPush(size_t chunk);
   void LayerDone(int layer, const std::vector<size_t>& pending);
+  void GiveBackBuffers();
   double StepLimit() const;
   std::unique_ptr<BatchPipeline> MakeBatches(int64_t first_step, int64_t end_step,
                                              const std::vector<TreeNode>& nodes) const;
@@ -112,6 +114,7 @@ class Trainer {
   uint32_t share_;
   int64_t next_step_;
   bool first_step_done_ = false;
+  std::map<size_t, int64_t> buffer_used_;  // arena → the last step
 
   // What is under way.
   struct Work {
