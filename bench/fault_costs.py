@@ -3,8 +3,8 @@
 
     bench/fault_costs.py [--bin DIR] [--only NAME,NAME]
 
-Four workers and 16 slices (`server`: two and two), shared memory, `muster launch` with its defaults. Takes less than ten
-minutes. Parts: kill, stop, server, machinery, leaks, share.
+Four workers and 16 slices (`server`: two and two), shared memory (`kill`: TCP and IPC as well), `muster launch` with its
+defaults. Takes less than ten minutes. Parts: kill, stop, server, machinery, leaks, share.
 
     kill       SIGKILL to a worker: until the server says so, how much longer that step is, how long
                after its start the new worker takes part, steps lost
@@ -33,6 +33,7 @@ from job_processes import descriptors_of
 
 PARTS = ("kill", "stop", "server", "machinery", "leaks", "share")
 LARGE = 'layer { name: "large" dense { units: 6104 } }'  # 16 x 16 x 16 inputs: 25 million weights
+TRANSPORTS = ("LOCAL", "TCP", "IPC")
 KILL_RUNS, STOPS, SERVER_KILLS, STARTS, TURNS, REJOINS = 12, 4, 3, 16, 16, 300
 
 
@@ -55,8 +56,12 @@ class Costs:
         return Watched(self.bin, f"{self.work}/{name}", **settings)
 
     def kill(self):
+        for transport in TRANSPORTS:
+            self.kill_over(transport)
+
+    def kill_over(self, transport):
         noticed, longer, usual, joined, lost = [], [], [], [], 0
-        with self.job("kill") as job:
+        with self.job(f"kill-{transport}", cluster=f"transport: {transport}") as job:
             job.reach(30)
             for _ in range(KILL_RUNS):
                 time.sleep(self.random.uniform(0.5, 0.8))
@@ -72,7 +77,7 @@ class Costs:
                 longer.append(max(d for _, d, _ in job.durations(begin)[:2]) - usual[-1])
             numbers = [line["step"] for _, line in job.steps]
             lost = sum(b != a + 1 for a, b in zip(numbers, numbers[1:]))
-        self.row("SIGKILL to a worker: noticed after", "0.1 s",
+        self.row(f"SIGKILL to a worker ({transport}): noticed after", "0.1 s",
                  f"median {1e3 * median(noticed):.0f} ms, at most {1e3 * max(noticed):.0f} ms", max(noticed) <= 0.1)
         self.row("… steps lost", "0", f"{lost} of {len(numbers)}", lost == 0)
         limit = [u + 0.2 for u in usual]

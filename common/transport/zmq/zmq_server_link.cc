@@ -20,6 +20,7 @@
 
 #include "common/base/error.h"
 #include "common/base/event_fd.h"
+#include "common/base/timer_fd.h"
 #include "common/link/epoll.h"
 #include "common/link/outbox.h"
 #include "common/link/protocol.h"
@@ -77,8 +78,8 @@ class ZmqServerLink : public ServerLink {
     CloseDeadConnections(options.silence_s);
     socket_.set(zmq::sockopt::router_mandatory, true);
     ends_ = std::make_unique<ConnectionEnds>(context_, socket_, options.encrypt);
-    for (const int fd :
-         {room_bell_.get(), socket_.get(zmq::sockopt::fd), admission_.fd(), ends_->fd()}) {
+    for (const int fd : {room_bell_.get(), loss_alarm_.get(), socket_.get(zmq::sockopt::fd),
+                         admission_.fd(), ends_->fd()}) {
       epoll_.Add(fd);
     }
     const std::string address = Resolve(endpoint, socket_);
@@ -138,6 +139,7 @@ class ZmqServerLink : public ServerLink {
     room_ = true;
   }
   bool LossIsDue() const { return steady_clock::now() >= losses_.front().due; }
+  void SetLossAlarm() const;
   // What waits, for as long as there is room.
   SendResult SendWaiting(Peer& peer);
   SendResult HandOver(const Peer& peer, const Outgoing& outgoing, Release sent);
@@ -165,6 +167,7 @@ class ZmqServerLink : public ServerLink {
   std::unordered_map<PeerId, Peer> peers_;
   std::unordered_map<int, PeerId> by_fd_;
   std::deque<Loss> losses_;
+  const TimerFd loss_alarm_;  // for the first of them
   std::deque<FromWorker> refused_;
 };
 
@@ -193,7 +196,13 @@ void ZmqServerLink::DrainMonitor() {
     }
     losses_.push_back({found->second, steady_clock::now() + kLossDelay});
     by_fd_.erase(found);
+    if (losses_.size() == 1) SetLossAlarm();
   }
+}
+
+void ZmqServerLink::SetLossAlarm() const {
+  if (losses_.empty()) return loss_alarm_.Clear();
+  loss_alarm_.RingIn(losses_.front().due - steady_clock::now());
 }
 
 // Of a connection that never said anything. What a flood of them leaves here has a bound.
@@ -249,6 +258,7 @@ std::optional<FromWorker> ZmqServerLink::Receive() {
     if (losses_.empty() || !LossIsDue()) return NextRefused();
     const PeerId peer = losses_.front().peer;
     losses_.pop_front();
+    SetLossAlarm();
     by_identity_.erase(peers_.at(peer).identity);
     peers_.erase(peer);
     return FromWorker{.kind = FromWorker::Kind::kLost, .peer = peer};
