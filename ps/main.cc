@@ -36,14 +36,15 @@ struct Arguments {
   std::vector<std::string> lost;  // servers before this one
 };
 
-// SIGTERM, SIGINT and SIGUSR1 become readable on a descriptor; threads that start later inherit the
-// mask.
+// SIGTERM, SIGINT, SIGUSR1 and SIGUSR2 become readable on a descriptor; threads that start later
+// inherit the mask.
 int BlockStopSignals() {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGUSR1);
+  sigaddset(&signals, SIGUSR2);
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   return ::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 }

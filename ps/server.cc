@@ -163,6 +163,10 @@ void Server::CheckInterrupt() {
   if (::read(interrupt_fd_, &info, sizeof info) <= 0) return;
   const int signal = static_cast<int>(info.ssi_signo);
   if (signal == SIGUSR1) return coordinator_.AskForCheckpoint();
+  if (signal == SIGUSR2) {
+    job_failed_ = true;
+    return;
+  }
   if (interrupt_) return;
   interrupt_ = {
       signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated, std::nullopt,

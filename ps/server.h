@@ -35,10 +35,11 @@ struct ServerResult {
 
 class Server {
  public:
-  // `config` is resolved (slices and threads are set). `interrupt_fd`, if not -1, becomes readable
-  // when the server must stop, or, with SIGUSR1, is to write a checkpoint (a signalfd). `resume`:
-  // where the run goes on from, or null; it may go when this is made. `evaluate_only`: there are no
-  // steps; run.initial_weights are evaluated once.
+  // `config` is resolved (slices and threads are set). `interrupt_fd`, if not -1, is a signalfd:
+  // SIGUSR1 asks for a checkpoint, SIGUSR2 says that the job has failed, and if the server is
+  // stopped after that, its run has, too; any other one stops it. `resume`: where the run goes on
+  // from, or null; it may go when this is made. `evaluate_only`: there are no steps;
+  // run.initial_weights are evaluated once.
   Server(const config::Config& config, const std::string& token, std::unique_ptr<ServerLink> link,
          Reporter& reporter, int interrupt_fd = -1, const ResumePoint* resume = nullptr,
          bool evaluate_only = false);
@@ -92,6 +93,7 @@ class Server {
   std::vector<Loss> losses_;
   std::optional<JobFailure> interrupt_;  // the run stops at the next step's boundary, or …
   Clock::time_point stop_by_;            // … then
+  bool job_failed_ = false;              // says who stops it
   Membership members_;
   Coordinator coordinator_;
   OwnGap own_gap_{std::chrono::seconds(1)};

@@ -51,8 +51,8 @@ void Server::EndFailed() {
     LogError("{}", lost);
     reporter_.Warning(lost);
   }
-  events::Summary summary =
-      SummaryOf(interrupted ? events::Summary::INTERRUPTED : events::Summary::FAILED);
+  events::Summary summary = SummaryOf(interrupted && !job_failed_ ? events::Summary::INTERRUPTED
+                                                                  : events::Summary::FAILED);
   // A run that never began leaves no line: its directory can be used again.
   if (coordinator_.has_begun()) {
     reporter_.Metrics(summary);

@@ -4,6 +4,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -91,9 +92,12 @@ int Worker(const Arguments& arguments) {
   // Of a config that leaves it to the server's cores, the server alone knows the number.
   const bool known = config.cluster().has_workers();
   ResolveConfig(config, AvailableCores());
-  if (known && arguments.rank && *arguments.rank >= config.cluster().workers()) {
-    throw Error(ExitCode::kUsage, "--rank {}: expected 0 to {}, since cluster.workers is {}",
-                *arguments.rank, config.cluster().workers() - 1, config.cluster().workers());
+  const uint32_t workers = config.cluster().workers();
+  // Those above cluster.workers are places for more.
+  const uint32_t places = std::max(workers, config.cluster().max_workers());
+  if (known && arguments.rank && *arguments.rank >= places) {
+    throw Error(ExitCode::kUsage, "--rank {}: expected 0 to {}, since cluster.{} is {}",
+                *arguments.rank, places - 1, places > workers ? "max_workers" : "workers", places);
   }
   CheckConnectable(arguments.endpoint);
   std::vector<std::string> words{"--config", arguments.config, "--endpoint", arguments.endpoint};

@@ -1,6 +1,7 @@
 // The members of a job as child processes of the launcher.
 #pragma once
 
+#include <csignal>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,6 +32,7 @@ class JobProcesses : public Members {
   bool running(size_t member) const override { return members_[member].process->running(); }
   bool stopped(size_t member) const override;
   void Signal(size_t member, int signal) override { members_[member].process->Signal(signal); }
+  void TellServerOfFailure() override { Signal(0, SIGUSR2); }
   std::string LastWords(int rank) const override;
   std::string LogPath(int rank) const override;
 

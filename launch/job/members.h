@@ -28,6 +28,8 @@ class Members {
   virtual bool stopped(size_t member) const = 0;  // by SIGSTOP or a debugger; it still runs
   // Nothing happens to one that has ended.
   virtual void Signal(size_t member, int signal) = 0;
+  // Should the server be stopped from now on, its run has failed: nobody wished it to end.
+  virtual void TellServerOfFailure() = 0;
 
   // What the process of this rank (-1: the server) last said about its failure, or "".
   virtual std::string LastWords(int rank) const = 0;

@@ -4,6 +4,7 @@
 
 #include "common/checkpoint/list_checkpoints.h"
 #include "launch/job/job_token.h"
+#include "launch/job/put_aside.h"
 #include "launch/runs/save_place.h"
 #include "launch/text/units.h"
 
@@ -22,18 +23,16 @@ std::string Restarts::WhyNot() {
   const uint32_t most = config_.run().max_restarts();
   if (most == 0) return "run.max_restarts is 0";
   const int64_t newest = NewestStep({dir_.path(), config_.checkpoint().save_to()});
-  if (newest < 0) {
-    return config_.checkpoint().keep_last() == 0
-               ? "there is no checkpoint to go on from, since checkpoint.keep_last is 0"
-               : "there is no checkpoint to go on from yet";
-  }
+  if (newest < 0 && config_.checkpoint().keep_last() == 0)
+    return "there is no checkpoint to go on from, since checkpoint.keep_last is 0";
   in_vain_ = count_ > 0 && newest <= newest_ ? in_vain_ + 1 : 0;
   newest_ = newest;
   if (in_vain_ >= kMostInVain) {
     return fmt::format(
-        "the last {} starts did not get from step {} to another checkpoint; if something else ends "
-        "them, checkpoint.every_steps or every_minutes keeps more",
-        in_vain_, FormatCount(newest));
+        "the last {} starts did not get {} checkpoint; if something else ends them, "
+        "checkpoint.every_steps or every_minutes keeps more",
+        in_vain_,
+        newest < 0 ? "to a first" : fmt::format("from step {} to another", FormatCount(newest)));
   }
   if (count_ >= most) {
     return fmt::format("it has been started again {} already (run.max_restarts)",
@@ -54,13 +53,23 @@ JobOutcome WatchJobThroughLosses(JobPlan& plan, const config::Config& config, Si
     outcome.not_restarted = restarts.WhyNot();
     if (!outcome.not_restarted.empty()) return outcome;
     console.Print("Warning: " + outcome.failure->what);
-    console.Print(fmt::format("Starting again from step {} (restart {} of at most {})",
-                              FormatCount(restarts.from_step()), restarts.count(),
-                              FormatCount(int64_t{config.run().max_restarts()})));
-    // What a server was told and has said is in metrics.jsonl.
-    if (display.restarts_told() > told) plan.losses.clear();
+    const std::string which = fmt::format("(restart {} of at most {})", restarts.count(),
+                                          FormatCount(int64_t{config.run().max_restarts()}));
+    plan.resume = restarts.from_step() >= 0;
+    if (plan.resume) {
+      console.Print(
+          fmt::format("Starting again from step {} {}", FormatCount(restarts.from_step()), which));
+      // What a server was told and has said is in metrics.jsonl.
+      if (display.restarts_told() > told) plan.losses.clear();
+    } else {
+      (void)PutSavedAside({plan.dir->path(), config.checkpoint().save_to()});
+      const std::string aside = PutAside(*plan.dir, Aside::kAttempt);
+      console.Print(fmt::format(
+          "Starting again from the beginning, since no checkpoint was on the disk yet {}; the "
+          "files so far are in {}/{}",
+          which, plan.dir->shown(), aside));
+    }
     plan.losses.push_back(*outcome.lost_server);
-    plan.resume = true;
     plan.token = NewToken();  // whatever is left of the old job stays out
     display.BeginAgain();
   }

@@ -1,6 +1,6 @@
 // Runs a job through the loss of its server: with it the weights are gone, and the workers have
 // nothing to do. All of them end, and another server goes on from the newest whole checkpoint, in
-// the same directory, with new workers.
+// the same directory, with new workers. As long as no checkpoint is there the run begins anew.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class Restarts {
   // Counts a loss. "": it is started again; else why not.
   std::string WhyNot();
   uint32_t count() const { return count_; }
-  // Of the newest checkpoint, which it goes on from if that is whole.
+  // Of the newest checkpoint, which it goes on from if that is whole; -1: there is none.
   int64_t from_step() const { return newest_; }
 
  private:

@@ -18,6 +18,7 @@
 #include "common/checkpoint/saved_for.h"
 #include "common/config/config.h"
 #include "launch/job/complete_run.h"
+#include "launch/job/put_aside.h"
 #include "launch/job/resume_place.h"
 #include "launch/job/save_to.h"
 #include "launch/model/directory_hint.h"
@@ -28,61 +29,6 @@ namespace muster {
 namespace {
 
 namespace fs = std::filesystem;
-
-fs::path FreeAttempt(const fs::path& folder) {
-  fs::path free;
-  for (int attempt = 1; free.empty() || fs::exists(free); ++attempt) {
-    free = folder / fmt::format("attempt-{}", attempt);
-  }
-  return free;
-}
-
-// Of an attempt that was killed before its first checkpoint was on the disk: nothing is lost but
-// what its metrics and logs say. Never another run's checkpoints, locks and token.
-void PutAside(const RunDir& dir) {
-  if (!dir.IsUsed()) return;
-  const fs::path aside = FreeAttempt(dir.path());
-  const fs::path keep[] = {dir.LockPath(), dir.ServerLockPath(), dir.TokenPath()};
-  try {
-    fs::create_directory(aside);
-    const std::vector<fs::directory_entry> entries(fs::directory_iterator(dir.path()),
-                                                   fs::directory_iterator());
-    for (const fs::directory_entry& entry : entries) {
-      const std::string name = entry.path().filename();
-      const bool stays = std::ranges::find(keep, entry.path()) != std::end(keep);
-      if (!stays && !name.starts_with("attempt-")) fs::rename(entry.path(), aside / name);
-    }
-  } catch (const fs::filesystem_error& error) {
-    throw Error(ExitCode::kUsage, "{}: a run that left no checkpoint cannot be put aside: {}",
-                dir.shown(), error.code().message());
-  }
-  PrintResult(
-      fmt::format("The run in {} left no checkpoint: its files are in {}, and it begins anew",
-                  dir.shown(), aside.filename().string()));
-}
-
-// The same for what its own directory could not take, in checkpoint.save_to.
-void PutSavedAside(const SavePlace& place) {
-  if (!KeepsThingsOf(place.run_dir, place.folder)) return;
-  const fs::path folder = place.folder, aside = FreeAttempt(folder);
-  std::vector<std::string> names(std::begin(kModelFiles), std::end(kModelFiles));
-  // The mark goes last: until then all of it is the run's.
-  names.insert(names.end(), {"metrics.jsonl", "checkpoints", kRunIdFile, kSavedForFile});
-  try {
-    fs::create_directory(aside);
-    for (const std::string& name : names) {
-      if (fs::exists(folder / name)) fs::rename(folder / name, aside / name);
-    }
-  } catch (const fs::filesystem_error& error) {
-    throw Error(
-        ExitCode::kUsage,
-        "checkpoint.save_to {}: what a run in {} that left no checkpoint has there cannot be "
-        "put aside: {}",
-        place.folder, place.run_dir, error.code().message());
-  }
-  PrintResult(fmt::format("What a run in {} that left no checkpoint has in {} is in {} there",
-                          place.run_dir, place.folder, aside.filename().string()));
-}
 
 // Steps that the run has done, and how many it will have.
 struct Reach {
@@ -173,8 +119,14 @@ void ResumeOrBegin(LaunchArguments& arguments) {
   }
   std::optional<RunDir> dir;
   if (fs::exists(path, ignored)) dir.emplace(RunDir::Resume(path));  // locked: nobody is at it
-  PutSavedAside(place);
-  if (dir) PutAside(*dir);
+  std::vector<std::string> lines;
+  if (std::string line = PutSavedAside(place); !line.empty()) lines.push_back(std::move(line));
+  if (dir && dir->IsUsed()) {
+    lines.push_back(
+        fmt::format("The run in {} left no checkpoint: its files are in {}, and it begins anew",
+                    dir->shown(), PutAside(*dir, Aside::kRun)));
+  }
+  for (const std::string& line : lines) PrintResult(line);
 }
 
 RunDir TakeUp(const LaunchArguments& arguments) {

@@ -21,6 +21,7 @@ void Supervisor::FailWithOthers(double now) {
   told_losses_.Check(now, /*all=*/true);
   observed_ = Observe(now);
   failed_at_ = now;
+  if (phase_ > Phase::kServerStarting) members_.TellServerOfFailure();
   stages_.BeginAfterFailure(now, phase_ > Phase::kWorkersJoining);
   phase_ = Phase::kStopping;
   display_.ShowStage("Stopping: a process of the job has failed");

@@ -191,8 +191,8 @@ void ChildProcess::AwaitGroup() {
 
 void ChildProcess::Signal(int signal) {
   if (!running_) return;
-  // SIGUSR1 asks for a checkpoint; whoever dies later does so by itself.
-  asked_ |= signal != SIGUSR1;
+  // These ask for no end; whoever dies later does so by itself.
+  asked_ |= signal != SIGUSR1 && signal != SIGUSR2;
   ::kill(-pid_, signal);
   // One that is stopped would not see the request before somebody continued it.
   if (signal == SIGTERM) ::kill(-pid_, SIGCONT);

@@ -1,8 +1,10 @@
 // Preloaded into a job's programs: in muster-worker MUSTER_FAULT=map lets no shared memory be
 // mapped, and MUSTER_FAULT=receive no descriptor be received, as where a limit is reached. In
-// muster-server MUSTER_FAULT=best ends the process while it writes the best weights, after a while
-// in which the run goes on.
+// muster-server MUSTER_FAULT=best ends the process while it writes the best weights, and
+// MUSTER_FAULT=first while it writes a run's first checkpoint, unless the file MUSTER_FAULT_ONCE is
+// there, which it makes; both after a while in which the run goes on.
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -21,11 +23,18 @@ bool IsWanted(const char* fault, const char* program = "muster-worker") {
          std::strcmp(program_invocation_short_name, program) == 0;
 }
 
-bool IsBestWeights(int fd) {
+bool IsFile(int fd, const char* part_of_path) {
   char link[32], target[4096] = {};
   std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   return ::readlink(link, target, sizeof target - 1) > 0 &&
-         std::strstr(target, "/best.safetensors") != nullptr;
+         std::strstr(target, part_of_path) != nullptr;
+}
+
+bool IsFirstTime() {
+  const char* const once = std::getenv("MUSTER_FAULT_ONCE");
+  const int fd = once == nullptr ? -1 : ::open(once, O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd >= 0) ::close(fd);
+  return fd >= 0;
 }
 
 // Data files are mapped, too.
@@ -49,7 +58,10 @@ extern "C" void* mmap(void* address, size_t size, int protection, int flags, int
 }
 
 extern "C" int fsync(int fd) {
-  if (IsWanted("best", "muster-server") && IsBestWeights(fd)) {
+  const bool ends =
+      (IsWanted("best", "muster-server") && IsFile(fd, "/best.safetensors")) ||
+      (IsWanted("first", "muster-server") && IsFile(fd, "/step-00000000-") && IsFirstTime());
+  if (ends) {
     ::usleep(1'500'000);
     ::raise(SIGKILL);
   }

@@ -7,6 +7,7 @@
 #include <csignal>
 
 #include "tests/e2e/real_job.h"
+#include "tests/e2e/small_disk.h"
 #include "tests/launch/text/unwrapped.h"
 
 namespace muster::testing {
@@ -119,7 +120,32 @@ TEST_F(LostServer, ThatIsStoppedIsReplaced) {
   EXPECT_EQ(outcome.metrics.back()["server_restarts"], 1);
 }
 
-TEST_F(LostServer, WithoutACheckpointTheRunEnds) {
+// Nothing is there yet that it could go on from: the run begins anew, in the same directory.
+TEST_F(LostServer, BeforeTheFirstCheckpointTheRunBeginsAnew) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's runtime must come first";
+#endif
+  const Outcome whole = Launch(kLong);
+  Process job(LaunchWords(Path("tiny.txtpb"), Path("data"), Path("run"), kLong), Path("run.log"),
+              {.environment = {{"LD_PRELOAD", MUSTER_FAULTS},
+                               {"MUSTER_FAULT", "first"},
+                               {"MUSTER_FAULT_ONCE", Path("once")}}});
+  const Outcome outcome = End(job);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
+  EXPECT_EQ(outcome.hash(), whole.hash());
+  EXPECT_EQ(Curve(outcome.metrics), Curve(whole.metrics));
+  EXPECT_EQ(outcome.metrics.back()["server_restarts"], 1);
+  EXPECT_THAT(Unwrapped(outcome.log),
+              AllOf(HasSubstr("Starting again from the beginning, since no checkpoint was on the "
+                              "disk yet (restart 1 of at most 3); the files so far are in"),
+                    HasSubstr("/attempt-1")));
+  for (const char* const file : {"metrics.jsonl", "server.log", "worker-0.log"}) {
+    EXPECT_TRUE(std::filesystem::exists(Path("run") / "attempt-1" / file)) << file;
+    EXPECT_TRUE(std::filesystem::exists(Path("run") / file)) << file;
+  }
+}
+
+TEST_F(LostServer, WithoutCheckpointsTheRunEnds) {
   const auto job = Start("run", {"run.epochs=100000", "checkpoint.keep_last=0"});
   Kill(20, SIGKILL);
   const Outcome outcome = End(*job);

@@ -140,6 +140,7 @@ TEST_F(Lost, TooManyEndTheRun) {
               AllOf(HasSubstr("rank 1"), HasSubstr("more than 1 worker were lost"),
                     HasSubstr("cluster.max_restarts"), HasSubstr("goes on from step")));
   EXPECT_TRUE(NothingLeft(5));
+  EXPECT_EQ(Metrics("run").back()["reason"], "failed") << "nobody wished it to end";
 }
 
 // Stopped for longer than its work is waited for: others do it, and it comes back.

@@ -90,8 +90,18 @@ TEST_F(RestartsTest, NotInACircle) {
   EXPECT_EQ(restarts_.WhyNot(), "");
 }
 
-TEST_F(RestartsTest, NotWithoutACheckpointOrAWish) {
-  EXPECT_EQ(restarts_.WhyNot(), "there is no checkpoint to go on from yet");
+TEST_F(RestartsTest, FromTheBeginningBeforeTheFirstCheckpoint) {
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(restarts_.WhyNot(), "");
+    EXPECT_EQ(restarts_.from_step(), -1);
+  }
+  EXPECT_THAT(restarts_.WhyNot(), HasSubstr("the last 3 starts did not get to a first checkpoint"));
+  Checkpoint("step-00000100-g1");
+  EXPECT_EQ(restarts_.WhyNot(), "");
+  EXPECT_EQ(restarts_.from_step(), 100);
+}
+
+TEST_F(RestartsTest, NotWithoutCheckpointsOrAWish) {
   config_.mutable_checkpoint()->set_keep_last(0);
   EXPECT_EQ(restarts_.WhyNot(),
             "there is no checkpoint to go on from, since checkpoint.keep_last is 0");

@@ -40,6 +40,7 @@ class FakeMembers : public Members {
   void Signal(size_t member, int signal) override {
     if (states_[member].running) sent_.emplace_back(rank(member), signal);
   }
+  void TellServerOfFailure() override { ++failures_told_; }
   std::string LastWords(int rank) const override { return "words of " + std::to_string(rank); }
   std::string LogPath(int rank) const override { return "log of " + std::to_string(rank); }
 
@@ -50,6 +51,7 @@ class FakeMembers : public Members {
   int cannot_start_ = -1;
   std::string endpoint_;
   std::vector<int> replaced_;
+  int failures_told_ = 0;
   std::vector<std::pair<int, int>> sent_;  // rank, signal
 
  private:
