@@ -104,6 +104,7 @@ void Do(const std::string& verb, std::string text, int argc, char** argv) {
 int main(int argc, char** argv) {
   for (int i = 1; i + 1 < argc; i += 2) options[argv[i]] = argv[i + 1];
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  ::signal(SIGUSR2, SIG_IGN);  // that the job has failed
   // A launched process is told its parent; one that was started by hand has a token file with a
   // name.
   const bool by_hand = !options.contains("--parent") && options["--token-file"].find("/proc/") != 0;
