@@ -78,7 +78,6 @@ class Chaos:
         if not os.path.exists(path):
             settings = {**dict.fromkeys(PARTS, ""), "checkpoint": "every_steps: 40", **VARIANTS[variant]}
             settings["run"] += " max_restarts: 100000"
-            settings["cluster"] += " max_restarts: 100000"
             text = (CONFIG % settings).replace("epochs: 6 ", "epochs: 150 ")
             with open(path, "w") as file:
                 file.write(text.replace("start_s: 120", f"start_s: 30 silence_s: {SILENCE_S}"))

@@ -11,13 +11,21 @@ from job_processes import processes_of
 NO_DISK = (os.strerror(errno.ENOSPC), os.strerror(errno.EIO))
 
 
+MOST_WORKERS = 4
+# How many workers a fault may cost. With a server all of them end, perhaps before the launcher knows why.
+WORKERS_LOST = {"worker": 1, "stop": 1, "workers": MOST_WORKERS, "server": MOST_WORKERS, "hang": MOST_WORKERS,
+                "damage": MOST_WORKERS, "disk": MOST_WORKERS}
+
+
 class LaunchedRun(Run):
     def __init__(self, chaos, seed):
         super().__init__(chaos, seed)
         self.failed_before = 0  # calls, when it was started
 
     def start(self, arguments):
-        settings = [f"cluster.transport={self.plan.transport}", *self.plan.settings]
+        # No more: who is counted twice would end the run.
+        lost = sum(WORKERS_LOST.get(fault.kind, 0) for fault in self.plan.faults)
+        settings = [f"cluster.transport={self.plan.transport}", f"cluster.max_restarts={lost}", *self.plan.settings]
         size = os.path.getsize(self.log) if os.path.exists(self.log) else 0
         if self.preloaded:
             self.preloaded.heal()
@@ -33,7 +41,7 @@ class LaunchedRun(Run):
 
     def resume(self, rng):
         self.descriptors = []
-        self.start(["--resume", self.folder, "--workers", str(rng.randint(1, 4))])
+        self.start(["--resume", self.folder, "--workers", str(rng.randint(1, MOST_WORKERS))])
 
     def over(self):
         """What ends because the disk failed says so, and goes on when that is mended."""
