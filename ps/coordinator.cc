@@ -124,6 +124,7 @@ void Coordinator::BeginStep(int64_t step) {
   aggregator_.BeginStep(step);
   published_.assign(published_.size(), false);
   lost_work_.BeginStep();
+  repair_at_.reset();
   somebody_late_ = orphans_wait_ = false;
   first_part_s_.reset();
   // Of those that were lost or fenced since the step was ordered.
@@ -282,6 +283,7 @@ void Coordinator::EndStep() {
   published_.assign(published_.size(), false);  // there is no W(step_ + 1)
   trace::AtStep(next);
   phase_ = Phase::kFinishing;
+  lost_work_.BeginStep();
   if (!evaluator_.running()) return Finish();
   repair_due_ = recovers_;
   checkpoints_.AtBoundary(plan_, step_);

@@ -153,13 +153,14 @@ class Coordinator {
   bool EnterToHelp();
   void HelpIsFree(uint32_t rank);
   bool IsHeldBack(const WorkItem& item);
+  bool Evaluates() const;
   bool GiveAgain(uint32_t rank, const TreeNode& piece);
   void GiveOutBlocks();
   void ReleaseLeaving();
   void FenceAll(const std::vector<uint32_t>& ranks);
   bool IsMissing(int64_t slice) const;
   int64_t OpenSlices(uint32_t rank) const;
-  std::vector<WorkItem> Unfinished(uint32_t rank) const;
+  std::vector<WorkItem> WasAt(uint32_t rank) const;
   std::string NameOf(const WorkItem& item) const;
   bool KillsWorkers(uint32_t rank, const std::string& why);
   void GiveUpWaitingFor(uint32_t rank);

@@ -11,6 +11,7 @@ std::string Coordinator::OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBl
   if (!evaluator_.Add(rank, block)) return fmt::format("an unexpected block {}", block.block());
   if (!evaluator_.running()) return "";
   if (members_.roster().at(rank).leaving) repair_due_ = true;
+  if (evaluator_.some_wait()) repair_due_ = true;  // it may have nothing else to do now
   const Evaluation& evaluation = evaluator_.current();
   if (evaluation.Complete()) {
     EndEvaluation();

@@ -111,14 +111,14 @@ void Coordinator::GiveUpWaitingFor(uint32_t rank) {
   if (members_.roster().Complete()) Begin();
 }
 
-// What it had still to do, in the order in which a worker does it: slices of others before all
-// else, then its share of the evaluation of W(step_), which was ordered before this step, then its
-// own slices, and last the blocks of others.
-std::vector<WorkItem> Coordinator::Unfinished(uint32_t rank) const {
+// The first thing that it had not done, in the order in which a worker does them: slices of others
+// before all else, then its share of the evaluation of W(step_), which was ordered before this
+// step, then its own slices, and last the blocks of others.
+std::vector<WorkItem> Coordinator::WasAt(uint32_t rank) const {
   std::vector<WorkItem> items;
   const auto slices = [&](bool again) {
     work_.leases().ForEachOpen(step_, [&](const Lease& lease) {
-      if (lease.rank != rank || lease.again != again) return;
+      if (!items.empty() || lease.rank != rank || lease.again != again) return;
       const Range range = Covers(lease.node, plan_.slices);
       for (int64_t slice = range.begin; slice < range.end; ++slice) {
         if (IsMissing(slice)) items.push_back({WorkItem::Kind::kSlice, slice});
@@ -126,7 +126,7 @@ std::vector<WorkItem> Coordinator::Unfinished(uint32_t rank) const {
     });
   };
   const auto blocks = [&](bool own) {
-    if (!evaluator_.running() || evaluator_.current().version() > step_) return;
+    if (!items.empty() || !Evaluates()) return;
     const Range share = evaluator_.current().BlocksOf(rank);
     for (const int64_t block : evaluator_.current().MissingOf(rank)) {
       const bool is_own = share.begin <= block && block < share.end;
@@ -143,7 +143,7 @@ std::vector<WorkItem> Coordinator::Unfinished(uint32_t rank) const {
 
 // True: a slice or a block that ends whoever does it has ended the run.
 bool Coordinator::KillsWorkers(uint32_t rank, const std::string& why) {
-  const auto deadly = lost_work_.OnLost(Unfinished(rank));
+  const auto deadly = lost_work_.OnLost(WasAt(rank));
   if (!deadly) return false;
   failure_.Set({ExitCode::kPeerFailed, rank,
                 fmt::format("{} has ended {} workers that computed it; the last was {}: {}",

@@ -110,6 +110,11 @@ bool Coordinator::IsHeldBack(const WorkItem& item) {
   return until.has_value();
 }
 
+// W(step_), which is there: nobody is at the blocks of a later one.
+bool Coordinator::Evaluates() const {
+  return evaluator_.running() && evaluator_.current().version() <= step_;
+}
+
 bool Coordinator::GiveAgain(uint32_t rank, const TreeNode& piece) {
   if (work_.leases().Overlaps(rank, step_, piece)) return false;
   std::vector<uint32_t> chunks = aggregator_.MissingChunks(piece);
@@ -144,8 +149,8 @@ void Coordinator::GiveOutBlocks() {
   });
   const auto how = [this](int64_t block) {
     const WorkItem item{WorkItem::Kind::kBlock, block};
-    if (IsHeldBack(item)) return Evaluator::Give::kLater;
-    return lost_work_.Suspects(item) ? Evaluator::Give::kAlone : Evaluator::Give::kWithOthers;
+    if (!Evaluates() || !lost_work_.Suspects(item)) return Evaluator::Give::kWithOthers;
+    return IsHeldBack(item) ? Evaluator::Give::kLater : Evaluator::Give::kAlone;
   };
   for (const auto& [rank, order] : evaluator_.GiveOrphans(helpers, how)) {
     wire::ServerMessage message = members_.NewMessage();

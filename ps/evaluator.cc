@@ -1,5 +1,7 @@
 #include "ps/evaluator.h"
 
+#include <algorithm>
+
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
@@ -27,6 +29,7 @@ bool Evaluator::IsRegularAfter(int64_t step) const {
 std::vector<wire::Evaluate> Evaluator::Begin(int64_t version, std::vector<uint32_t> ranks,
                                              const std::vector<double>& times) {
   seen_images_.clear();
+  some_wait_ = false;
   evaluation_.emplace(version, test_samples_, settings_.batch(), std::move(ranks), classes_,
                       settings_.confusion_matrix(), times);
   std::vector<wire::Evaluate> orders;
@@ -51,30 +54,38 @@ wire::Evaluate Evaluator::OrderOf(const Range& blocks) const {
 std::vector<std::pair<uint32_t, wire::Evaluate>> Evaluator::GiveOrphans(
     const std::vector<uint32_t>& ranks, const std::function<Give(int64_t block)>& how) {
   std::vector<std::pair<uint32_t, wire::Evaluate>> orders;
+  some_wait_ = false;
   if (!evaluation_ || ranks.empty()) return orders;
-  std::vector<int64_t> orphans;
-  std::set<int64_t> alone;
+  const auto give = [&](uint32_t rank, const Range& blocks) {
+    evaluation_->Give(rank, blocks);
+    orders.emplace_back(rank, OrderOf(blocks));
+  };
+  std::vector<int64_t> together, alone;
   for (const int64_t block : evaluation_->Orphans()) {
-    const Give give = how(block);
-    if (give != Give::kLater) orphans.push_back(block);
-    if (give == Give::kAlone) alone.insert(block);
+    const Give way = how(block);
+    if (way == Give::kWithOthers) together.push_back(block);
+    if (way == Give::kAlone) alone.push_back(block);
   }
-  const auto count = std::ssize(orphans), helpers = std::ssize(ranks);
+  const auto helpers = std::ssize(ranks);
   for (int64_t i = 0; i < helpers; ++i) {
-    const uint32_t rank = ranks[static_cast<size_t>(i)];
-    const Range part = EvenPart(count, helpers, i);
-    // As few orders as there are runs of blocks.
-    for (int64_t next = part.begin; next < part.end;) {
-      const int64_t first = orphans[static_cast<size_t>(next)];
+    const Range part = EvenPart(std::ssize(together), helpers, i);
+    for (int64_t next = part.begin; next < part.end;) {  // a run of blocks at a time
+      const int64_t first = together[static_cast<size_t>(next)];
       Range blocks{first, first + 1};
-      for (++next; next < part.end; ++next, ++blocks.end) {
-        if (orphans[static_cast<size_t>(next)] != blocks.end) break;
-        if (alone.contains(first) || alone.contains(blocks.end)) break;
-      }
-      evaluation_->Give(rank, blocks);
-      orders.emplace_back(rank, OrderOf(blocks));
+      while (++next < part.end && together[static_cast<size_t>(next)] == blocks.end) ++blocks.end;
+      give(ranks[static_cast<size_t>(i)], blocks);
     }
   }
+  if (alone.empty()) return orders;
+  const std::vector<uint32_t> busy = evaluation_->MissingRanks();
+  size_t given = 0;
+  for (const uint32_t rank : ranks) {
+    if (given == alone.size()) break;
+    if (std::ranges::count(busy, rank) > 0) continue;
+    give(rank, {alone[given], alone[given] + 1});
+    ++given;
+  }
+  some_wait_ = given < alone.size();
   return orders;
 }
 

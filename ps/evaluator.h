@@ -54,8 +54,8 @@ class Evaluator {
   int64_t Drop(uint32_t rank) { return evaluation_ ? evaluation_->Drop(rank) : 0; }
   // Others evaluate the blocks of this rank, too; its own come in vain, or first.
   void MarkLate(uint32_t rank) { evaluation_->MarkLate(rank); }
-  // What nobody evaluates, spread over these ranks: the orders, and for whom. kAlone: in an order
-  // of its own, so that nothing else is prepared beside it.
+  // What nobody evaluates, spread over these ranks: the orders, and for whom. kAlone: to who has
+  // brought all that it had, and one at a time, so that who is lost then was at that one.
   enum class Give { kWithOthers, kAlone, kLater };
   std::vector<std::pair<uint32_t, wire::Evaluate>> GiveOrphans(
       const std::vector<uint32_t>& ranks, const std::function<Give(int64_t block)>& how);
@@ -63,6 +63,8 @@ class Evaluator {
   // False if the block is not one of those that this rank was given, or came from it already. True
   // also of one that is too late; then perhaps none is running.
   bool Add(uint32_t rank, const wire::EvaluatedBlock& block);
+  // Some of kAlone wait for somebody who has nothing else to do.
+  bool some_wait() const { return some_wait_; }
   // What has come of the images that were wanted of the last evaluation.
   std::vector<SampleImage> TakeImages() { return std::exchange(seen_images_, {}); }
   // Of a complete one; then none is running. Writes confusion_matrix.csv if it is wanted.
@@ -82,6 +84,7 @@ class Evaluator {
   StepPlan plan_;
   int64_t test_samples_ = 0;
   std::optional<Evaluation> evaluation_;
+  bool some_wait_ = false;
   // Of the last evaluation: whose blocks may still come.
   int64_t last_version_ = -1;
   std::set<uint32_t> were_late_;

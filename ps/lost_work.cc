@@ -4,21 +4,14 @@
 
 namespace muster {
 
-// The first time all that it was to do next is suspected: a subtree is one lease, and blocks are
-// prepared ahead. From then on each is given by itself, and the first one that is not done is the
-// one that it was at.
-std::optional<WorkItem> LostWork::OnLost(const std::vector<WorkItem>& missing,
+// The first time all of it is suspected. From then on each is given by itself, and who is lost then
+// was at that one.
+std::optional<WorkItem> LostWork::OnLost(const std::vector<WorkItem>& was_at,
                                          Clock::time_point now) {
-  std::vector<WorkItem> suspects;
+  std::vector<WorkItem> suspects = was_at;
   const auto known =
-      std::ranges::find_if(missing, [this](const WorkItem& item) { return Suspects(item); });
-  if (known != missing.end()) {
-    suspects = {*known};
-  } else {
-    const auto rest = std::ranges::find_if(
-        missing, [&](const WorkItem& item) { return item.kind != missing.front().kind; });
-    suspects.assign(missing.begin(), rest);
-  }
+      std::ranges::find_if(was_at, [this](const WorkItem& item) { return Suspects(item); });
+  if (known != was_at.end()) suspects = {*known};
   for (const WorkItem& item : suspects) {
     Kills& kills = kills_[item];
     kills.last = now;

@@ -37,11 +37,11 @@ class LostWork {
 
   void BeginStep() { kills_.clear(); }
 
-  // A worker was lost that had still to do this, in this order. What has ended kMostKills workers
-  // by now, if there is something.
-  std::optional<WorkItem> OnLost(const std::vector<WorkItem>& missing,
+  // A worker was lost that was at one of these, which were given to it together. What has ended
+  // kMostKills workers by now, if there is something.
+  std::optional<WorkItem> OnLost(const std::vector<WorkItem>& was_at,
                                  Clock::time_point now = Clock::now());
-  // A worker was lost that may have been at it: it is given out by itself.
+  // A worker was lost that may have been at it: it is given out by itself, to who has nothing else.
   bool Suspects(const WorkItem& item) const { return kills_.contains(item); }
   // Until when it is to be given to nobody, if that is later than now.
   std::optional<Clock::time_point> HeldBackUntil(const WorkItem& item,

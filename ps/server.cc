@@ -13,6 +13,7 @@
 #include "common/config/build_graph.h"
 #include "common/config/compute_settings.h"
 #include "common/config/config.h"
+#include "common/config/job_size.h"
 #include "common/link/protocol.h"
 
 namespace muster {
@@ -27,10 +28,8 @@ constexpr int kMessagesAtATime = 64;
 
 // Nobody comes late to a job that ends with its first lost worker.
 uint32_t SeatsOf(const config::Config& config) {
-  const config::Cluster& cluster = config.cluster();
-  if (cluster.on_lost_worker() == config::Cluster::ABORT) return 0;
-  const uint32_t most = cluster.has_max_workers() ? cluster.max_workers() : config.run().slices();
-  return std::max(most, cluster.workers());
+  const bool ends = config.cluster().on_lost_worker() == config::Cluster::ABORT;
+  return ends ? 0 : MostWorkers(config);
 }
 
 // What another process would run into as well.

@@ -66,4 +66,11 @@ bool FollowsWorkers(const config::Config& config) {
          config.learning_rate().scaling() != config::LearningRate::NONE;
 }
 
+uint32_t MostWorkers(const config::Config& config) {
+  const config::Cluster& cluster = config.cluster();
+  if (cluster.on_lost_worker() == config::Cluster::ABORT) return cluster.workers();
+  const uint32_t most = cluster.has_max_workers() ? cluster.max_workers() : config.run().slices();
+  return std::max(most, cluster.workers());
+}
+
 }  // namespace muster

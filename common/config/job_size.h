@@ -32,6 +32,10 @@ uint32_t DefaultWorkers(uint32_t slices, int cores, uint32_t threads);
 // Fills in cluster.workers, run.slices and worker.threads. What the config says stays.
 void ResolveJobSize(config::Config& config, int cores);
 
+// How many workers may be in the job at a time, ranks from 0 on, once it has begun: more than
+// cluster.workers where it goes on with those that come. Of a resolved config.
+uint32_t MostWorkers(const config::Config& config);
+
 // Whether the batch or the learning rate, and with them the bits, follow the number of workers,
 // because a setting says so.
 bool FollowsWorkers(const config::Config& config);

@@ -11,6 +11,8 @@
 
 #include "common/base/error.h"
 #include "common/base/join.h"
+#include "common/config/config.h"
+#include "common/config/job_size.h"
 #include "common/link/protocol.h"
 #include "common/link/tcp_address.h"
 #include "launch/bench/bench_command.h"
@@ -92,12 +94,12 @@ int Worker(const Arguments& arguments) {
   // Of a config that leaves it to the server's cores, the server alone knows the number.
   const bool known = config.cluster().has_workers();
   ResolveConfig(config, AvailableCores());
-  const uint32_t workers = config.cluster().workers();
-  // Those above cluster.workers are places for more.
-  const uint32_t places = std::max(workers, config.cluster().max_workers());
-  if (known && arguments.rank && *arguments.rank >= places) {
-    throw Error(ExitCode::kUsage, "--rank {}: expected 0 to {}, since cluster.{} is {}",
-                *arguments.rank, places - 1, places > workers ? "max_workers" : "workers", places);
+  const uint32_t most = MostWorkers(config);
+  if (known && arguments.rank && *arguments.rank >= most) {
+    throw Error(
+        ExitCode::kUsage, "--rank {}: expected 0 to {}, since cluster.workers is {}{}",
+        *arguments.rank, most - 1, config.cluster().workers(),
+        most > config.cluster().workers() ? fmt::format(" and {} fit in the job", most) : "");
   }
   CheckConnectable(arguments.endpoint);
   std::vector<std::string> words{"--config", arguments.config, "--endpoint", arguments.endpoint};

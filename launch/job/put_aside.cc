@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/base/error.h"
+#include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/run_mark.h"
 #include "common/checkpoint/saved_for.h"
 
@@ -23,21 +26,55 @@ fs::path FreeAttempt(const fs::path& folder) {
   return free;
 }
 
+bool IsOfAttempt(std::string_view name) {
+  constexpr std::string_view kNames[] = {"metrics.jsonl", "status.json",          "server.log",
+                                         kRunIdFile,      "confusion_matrix.csv", "checkpoints"};
+  if (std::ranges::count(kNames, name) > 0 || std::ranges::count(kModelFiles, name) > 0)
+    return true;
+  return (name.starts_with("worker-") && name.ends_with(".log")) ||
+         (name.starts_with("trace.") && name.ends_with(".part")) ||
+         name.starts_with("events.out.tfevents.");
+}
+
+bool IsOf(std::string_view name, Aside what) {
+  if (what == Aside::kRun && (name == "config.txtpb" || name == "repeat.json")) return true;
+  return IsOfAttempt(name);
+}
+
+// All of them, or none. Throws fs::filesystem_error.
+void MoveAll(const std::vector<fs::path>& paths, const fs::path& folder) {
+  fs::create_directory(folder);
+  std::vector<std::pair<fs::path, fs::path>> moved;
+  try {
+    for (const fs::path& path : paths) {
+      fs::rename(path, folder / path.filename());
+      moved.emplace_back(folder / path.filename(), path);
+    }
+  } catch (const fs::filesystem_error&) {
+    std::error_code ignored;
+    for (const auto& [now, before] : moved) fs::rename(now, before, ignored);
+    fs::remove(folder, ignored);
+    throw;
+  }
+}
+
 }  // namespace
 
 std::string PutAside(const RunDir& dir, Aside what) {
   const fs::path aside = FreeAttempt(dir.path());
-  std::vector<fs::path> keep{dir.LockPath(), dir.ServerLockPath(), dir.TokenPath()};
-  if (what == Aside::kAttempt) keep.insert(keep.end(), {dir.ConfigPath(), dir.RepeatPath()});
   try {
-    fs::create_directory(aside);
-    const std::vector<fs::directory_entry> entries(fs::directory_iterator(dir.path()),
-                                                   fs::directory_iterator());
-    for (const fs::directory_entry& entry : entries) {
-      const std::string name = entry.path().filename();
-      const bool stays = std::ranges::find(keep, entry.path()) != keep.end();
-      if (!stays && !name.starts_with("attempt-")) fs::rename(entry.path(), aside / name);
+    std::vector<fs::path> paths;
+    for (const fs::directory_entry& entry : fs::directory_iterator(dir.path())) {
+      const fs::path& path = entry.path();
+      if (!IsOf(path.filename().string(), what)) continue;
+      // A link to where the run is to keep its checkpoints stays; there is none, but for a mark.
+      if (path == CheckpointsFolder(dir.path()) && entry.is_symlink()) {
+        fs::remove(path / kRunIdFile);
+      } else {
+        paths.push_back(path);
+      }
     }
+    MoveAll(paths, aside);
   } catch (const fs::filesystem_error& error) {
     throw Error(ExitCode::kUsage, "{}: a run that left no checkpoint cannot be put aside: {}",
                 dir.shown(), error.code().message());
@@ -52,10 +89,11 @@ std::string PutSavedAside(const SavePlace& place) {
   // The mark goes last: until then all of it is the run's.
   names.insert(names.end(), {"metrics.jsonl", "checkpoints", kRunIdFile, kSavedForFile});
   try {
-    fs::create_directory(aside);
+    std::vector<fs::path> paths;
     for (const std::string& name : names) {
-      if (fs::exists(folder / name)) fs::rename(folder / name, aside / name);
+      if (fs::exists(folder / name)) paths.push_back(folder / name);
     }
+    MoveAll(paths, aside);
   } catch (const fs::filesystem_error& error) {
     throw Error(
         ExitCode::kUsage,

@@ -1,5 +1,6 @@
 // The files of a run that left no checkpoint, put aside so that it can begin anew in its place:
-// nothing is lost but what its metrics and logs say.
+// nothing is lost but what its metrics and logs say. What a run does not write stays, whatever
+// else somebody keeps there.
 #pragma once
 
 #include <string>
@@ -9,16 +10,16 @@
 
 namespace muster {
 
-// kRun: all of the run's files. kAttempt: what its server and workers have written, while the
-// launcher goes on with its own: config.txtpb and repeat.json.
-enum class Aside { kRun, kAttempt };
+// kAttempt: what server and workers have written, while the launcher goes on with what is its own.
+// kRun: that as well, which is config.txtpb and repeat.json.
+enum class Aside { kAttempt, kRun };
 
-// Moves them into DIR/attempt-N, never other attempts, locks and the token. That folder's name.
-// Throws Error(kUsage).
+// Moves them into DIR/attempt-N. That folder's name. Throws Error(kUsage); then all is where it
+// was.
 std::string PutAside(const RunDir& dir, Aside what);
 
-// The same for what its own directory could not take, in checkpoint.save_to; "" if nothing is
-// there. Before PutAside, which takes the run's mark.
+// The same for what its own directory could not take, in checkpoint.save_to: a line that says so,
+// "" if nothing is there. Before PutAside, which takes the run's mark.
 std::string PutSavedAside(const SavePlace& place);
 
 }  // namespace muster

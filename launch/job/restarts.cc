@@ -2,7 +2,12 @@
 
 #include <fmt/core.h>
 
+#include <filesystem>
+
+#include "common/base/error.h"
+#include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/list_checkpoints.h"
+#include "common/checkpoint/run_mark.h"
 #include "launch/job/job_token.h"
 #include "launch/job/put_aside.h"
 #include "launch/runs/save_place.h"
@@ -25,14 +30,21 @@ std::string Restarts::WhyNot() {
   const int64_t newest = NewestStep({dir_.path(), config_.checkpoint().save_to()});
   if (newest < 0 && config_.checkpoint().keep_last() == 0)
     return "there is no checkpoint to go on from, since checkpoint.keep_last is 0";
+  // It has its mark since its first one.
+  had_checkpoint_ = had_checkpoint_ || newest >= 0 || !RunIdIn(dir_.path()).empty();
+  if (newest < 0 && (had_checkpoint_ || !std::filesystem::is_directory(dir_.path()))) {
+    return fmt::format("its checkpoints are gone: expected some in {}",
+                       CheckpointsFolder(dir_.path()));
+  }
   in_vain_ = count_ > 0 && newest <= newest_ ? in_vain_ + 1 : 0;
   newest_ = newest;
   if (in_vain_ >= kMostInVain) {
+    if (newest < 0)
+      return fmt::format("the last {} starts did not get to a first checkpoint", in_vain_);
     return fmt::format(
-        "the last {} starts did not get {} checkpoint; if something else ends them, "
-        "checkpoint.every_steps or every_minutes keeps more",
-        in_vain_,
-        newest < 0 ? "to a first" : fmt::format("from step {} to another", FormatCount(newest)));
+        "the last {} starts did not get from step {} to another checkpoint; if something else ends "
+        "them, checkpoint.every_steps or every_minutes keeps more",
+        in_vain_, FormatCount(newest));
   }
   if (count_ >= most) {
     return fmt::format("it has been started again {} already (run.max_restarts)",
@@ -44,7 +56,7 @@ std::string Restarts::WhyNot() {
 
 JobOutcome WatchJobThroughLosses(JobPlan& plan, const config::Config& config, SignalSource& signals,
                                  Console& console, JobDisplay& display) {
-  Restarts restarts(config, *plan.dir);
+  Restarts restarts(config, *plan.dir, plan.resume);
   for (;;) {
     const int64_t told = display.restarts_told();
     JobOutcome outcome = WatchJob(plan, signals, console, display);
@@ -52,6 +64,16 @@ JobOutcome WatchJobThroughLosses(JobPlan& plan, const config::Config& config, Si
     if (!outcome.lost_server || plan.invite_workers) return outcome;
     outcome.not_restarted = restarts.WhyNot();
     if (!outcome.not_restarted.empty()) return outcome;
+    std::string aside;
+    if (restarts.from_step() < 0) {
+      try {
+        (void)PutSavedAside({plan.dir->path(), config.checkpoint().save_to()});
+        aside = PutAside(*plan.dir, Aside::kAttempt);
+      } catch (const Error& error) {
+        outcome.not_restarted = error.what();
+        return outcome;
+      }
+    }
     console.Print("Warning: " + outcome.failure->what);
     const std::string which = fmt::format("(restart {} of at most {})", restarts.count(),
                                           FormatCount(int64_t{config.run().max_restarts()}));
@@ -62,8 +84,6 @@ JobOutcome WatchJobThroughLosses(JobPlan& plan, const config::Config& config, Si
       // What a server was told and has said is in metrics.jsonl.
       if (display.restarts_told() > told) plan.losses.clear();
     } else {
-      (void)PutSavedAside({plan.dir->path(), config.checkpoint().save_to()});
-      const std::string aside = PutAside(*plan.dir, Aside::kAttempt);
       console.Print(fmt::format(
           "Starting again from the beginning, since no checkpoint was on the disk yet {}; the "
           "files so far are in {}/{}",

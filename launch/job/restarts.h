@@ -17,17 +17,20 @@ class Restarts {
   // So many in a row that led to no newer checkpoint are enough: the next one would not either.
   static constexpr int kMostInVain = 3;
 
-  Restarts(const config::Config& config, const RunDir& dir) : config_(config), dir_(dir) {}
+  // `goes_on`: the run began in an earlier job.
+  Restarts(const config::Config& config, const RunDir& dir, bool goes_on)
+      : config_(config), dir_(dir), had_checkpoint_(goes_on) {}
 
   // Counts a loss. "": it is started again; else why not.
   std::string WhyNot();
   uint32_t count() const { return count_; }
-  // Of the newest checkpoint, which it goes on from if that is whole; -1: there is none.
+  // Of the newest checkpoint, which it goes on from if that is whole; -1: there was none yet.
   int64_t from_step() const { return newest_; }
 
  private:
   const config::Config& config_;
   const RunDir& dir_;
+  bool had_checkpoint_;
   uint32_t count_ = 0;
   int in_vain_ = 0;
   int64_t newest_ = -1;  // at the last loss

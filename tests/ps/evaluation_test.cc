@@ -6,8 +6,11 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "ps/confusion_matrix.h"
+#include "ps/evaluator.h"
 #include "ps/metrics_line.h"
 #include "ps/progress.h"
 #include "ps/step_balance.h"
@@ -62,6 +65,37 @@ TEST(EvaluationTest, ASlowRankHasFewerBlocks) {
   EXPECT_EQ(uneven.BlocksOf(0), (Range{0, 10}));
   EXPECT_EQ(uneven.BlocksOf(1), Range{});
   EXPECT_EQ(uneven.BlocksOf(2), (Range{10, 13}));
+}
+
+// Of a worker that was lost at one of them: one at a time, to who has nothing else. What is held
+// back, and what is too much for all who are free, waits.
+TEST(EvaluatorTest, SuspectedBlocksAreGivenOneByOne) {
+  config::Evaluation settings;
+  settings.set_batch(4);
+  settings.set_skip_final(true);
+  Evaluator evaluator(settings, "", 10, 0);
+  evaluator.Plan({}, 32);
+  (void)evaluator.Begin(7, {0, 1});  // 0 to 3, 4 to 7
+  EXPECT_EQ(evaluator.Drop(1), 4);
+  const auto give = [&] {
+    std::vector<std::pair<uint32_t, uint32_t>> given;
+    const auto how = [](int64_t block) {
+      if (block == 5) return Evaluator::Give::kLater;
+      return block == 4 ? Evaluator::Give::kWithOthers : Evaluator::Give::kAlone;
+    };
+    for (const auto& [rank, order] : evaluator.GiveOrphans({0, 2, 3}, how)) {
+      EXPECT_EQ(order.block_end(), order.block_begin() + 1);
+      given.emplace_back(rank, order.block_begin());
+    }
+    return given;
+  };
+  using Given = std::pair<uint32_t, uint32_t>;
+  EXPECT_THAT(give(), ::testing::ElementsAre(Given{3, 4}, Given{2, 6}));
+  EXPECT_TRUE(evaluator.some_wait());
+  EXPECT_THAT(give(), ::testing::IsEmpty()) << "all are busy";
+  EXPECT_TRUE(evaluator.Add(2, Block(6, 4, 1, 1, 2)));
+  EXPECT_THAT(give(), ::testing::ElementsAre(Given{2, 7}));
+  EXPECT_FALSE(evaluator.some_wait()) << "but for what is held back";
 }
 
 TEST(EvaluationTest, BlocksOfALateRankAreGivenToAnotherAsWell) {

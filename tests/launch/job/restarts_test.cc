@@ -5,7 +5,11 @@
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
 
+#include "launch/job/put_aside.h"
 #include "tests/data/temp_dir.h"
 
 namespace muster {
@@ -65,7 +69,7 @@ class RestartsTest : public ::testing::Test {
   const testing::TempDir dir_;
   RunDir run_ = RunDir::Open(dir_ / "run");
   config::Config config_;
-  Restarts restarts_{config_, run_};
+  Restarts restarts_{config_, run_, false};
 };
 
 TEST_F(RestartsTest, AsOftenAsWanted) {
@@ -99,6 +103,52 @@ TEST_F(RestartsTest, FromTheBeginningBeforeTheFirstCheckpoint) {
   Checkpoint("step-00000100-g1");
   EXPECT_EQ(restarts_.WhyNot(), "");
   EXPECT_EQ(restarts_.from_step(), 100);
+}
+
+// Somebody has taken them away, or what they lie on is not mounted: all would be done again.
+TEST_F(RestartsTest, NotFromTheBeginningWhereCheckpointsHaveBeen) {
+  Checkpoint("step-00000100-g1");
+  EXPECT_EQ(restarts_.WhyNot(), "");
+  std::filesystem::remove_all(dir_ / "run/checkpoints");
+  EXPECT_THAT(restarts_.WhyNot(), HasSubstr("its checkpoints are gone: expected some in"));
+  Restarts resumed(config_, run_, true);
+  EXPECT_THAT(resumed.WhyNot(), HasSubstr("its checkpoints are gone"));
+  Restarts another(config_, run_, false);
+  EXPECT_EQ(another.WhyNot(), "");
+  std::ofstream(dir_ / "run/run_id") << std::string(32, 'a');
+  EXPECT_THAT(another.WhyNot(), HasSubstr("its checkpoints are gone"));
+}
+
+// What is not the attempt's stays where it is, a link to another disk too, and all of it does where
+// something cannot be moved.
+TEST_F(RestartsTest, PutsAsideWhatARunWrites) {
+  const auto write = [&](const std::string& name) {
+    std::ofstream(dir_ / ("run/" + name)) << name;
+  };
+  const std::vector<std::string> written{"metrics.jsonl", "server.log", "worker-0.log",
+                                         "model.safetensors", "events.out.tfevents.1.host.muster"};
+  const std::vector<std::string> kept{"config.txtpb", "thesis.tex", "init.safetensors",
+                                      ".launcher.lock"};
+  for (const std::string& name : written) write(name);
+  for (const std::string& name : kept) write(name);
+  std::filesystem::create_directories(dir_ / "disk");
+  std::filesystem::create_directory_symlink(dir_ / "disk", dir_ / "run/checkpoints");
+  write("checkpoints/run_id");
+  EXPECT_EQ(PutAside(run_, Aside::kAttempt), "attempt-1");
+  const auto exists = [&](const std::string& name) {
+    return std::filesystem::exists(dir_ / ("run/" + name));
+  };
+  for (const std::string& name : written) {
+    EXPECT_TRUE(exists("attempt-1/" + name)) << name;
+    EXPECT_FALSE(exists(name)) << name;
+  }
+  for (const std::string& name : kept) EXPECT_TRUE(exists(name)) << name;
+  EXPECT_TRUE(std::filesystem::is_symlink(dir_ / "run/checkpoints"));
+  EXPECT_FALSE(exists("checkpoints/run_id")) << "the next one has another id";
+  write("metrics.jsonl");
+  EXPECT_EQ(PutAside(run_, Aside::kRun), "attempt-2");
+  EXPECT_TRUE(exists("attempt-2/config.txtpb"));
+  EXPECT_TRUE(exists("attempt-1/metrics.jsonl"));
 }
 
 TEST_F(RestartsTest, NotWithoutCheckpointsOrAWish) {
