@@ -5,12 +5,12 @@
 #pragma once
 
 #include <chrono>
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "common/plan/slices.h"
@@ -22,7 +22,10 @@ struct WorkItem {
   enum class Kind { kSlice, kBlock };
   Kind kind = Kind::kSlice;
   int64_t index = 0;
-  auto operator<=>(const WorkItem&) const = default;
+  bool operator==(const WorkItem&) const = default;
+  bool operator<(const WorkItem& other) const {
+    return std::tie(kind, index) < std::tie(other.kind, other.index);
+  }
 };
 
 class LostWork {
