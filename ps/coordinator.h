@@ -132,6 +132,7 @@ class Coordinator {
   checkpoint::State Describe() const;
   bool FitsCounters();
   bool FitsCheckpoint();
+  bool FinishAsItIs();
   void CompareArithmetic();
   DueLines LinesSoFar() const;
   void GoOn();

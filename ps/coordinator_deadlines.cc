@@ -39,9 +39,17 @@ void Coordinator::CheckDeadlines(std::chrono::steady_clock::time_point now) {
              (phase_ == Phase::kFinishing || evaluator_.current().version() == step_)) {
     const Evaluation& evaluation = evaluator_.current();
     if (const auto limit = deadlines_.EvaluationMissed(now, evaluation.last_progress())) {
-      BlameLate(evaluation.MissingRanks(), "no evaluation", *limit,
-                fmt::format("; {} of {} blocks of the test set are here", evaluation.done(),
-                            evaluation.blocks()));
+      const std::vector<uint32_t> missing = evaluation.MissingRanks();
+      const std::string here = fmt::format("{} of {} blocks of the test set are here",
+                                           evaluation.done(), evaluation.blocks());
+      if (missing.empty()) {
+        failure_.Set({ExitCode::kDeadline, std::nullopt,
+                      fmt::format("no evaluation within {:g} s (step {}): {}, and nobody is there "
+                                  "for the others",
+                                  *limit, step_, here)});
+      } else {
+        BlameLate(missing, "no evaluation", *limit, "; " + here);
+      }
     }
     CheckLateBlocks(now);
   } else if (phase_ == Phase::kTraining) {
@@ -57,6 +65,7 @@ void Coordinator::CheckDeadlines(std::chrono::steady_clock::time_point now) {
 void Coordinator::CheckStart(Clock::time_point now) {
   const std::vector<uint32_t> missing = members_.roster().MissingRanks();
   if (const auto limit = deadlines_.JoinMissed(now)) {
+    if (FinishAsItIs()) return;
     failure_.Set(
         {ExitCode::kDeadline, std::nullopt,
          fmt::format("{} of {} workers did not join within {:g} s: rank {} missing", missing.size(),
@@ -213,7 +222,7 @@ void Coordinator::CheckLateBlocks(Clock::time_point now) {
   if (!recovers_ || evaluation.done() == 0) return;
   const std::chrono::duration<double> gap = evaluation.longest_gap();
   const std::chrono::duration<double> limit(std::max(kLeastLateSeconds, 2 * gap.count()));
-  if (now - evaluation.last_progress() <= limit) return;
+  if (now - std::max(evaluation.last_progress(), evaluation.last_given()) <= limit) return;
   const std::vector<uint32_t> missing = evaluation.MissingRanks();
   std::vector<uint32_t> others = members_.Staying();
   std::erase_if(others, [&](uint32_t rank) {

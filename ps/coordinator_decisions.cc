@@ -8,10 +8,15 @@
 namespace muster {
 
 std::string Coordinator::OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBlock& block) {
+  const auto is_late = [&] {
+    return evaluator_.running() && evaluator_.current().late().contains(rank);
+  };
+  const bool was_late = is_late();
   if (!evaluator_.Add(rank, block)) return fmt::format("an unexpected block {}", block.block());
   if (!evaluator_.running()) return "";
   if (members_.roster().at(rank).leaving) repair_due_ = true;
-  if (evaluator_.some_wait()) repair_due_ = true;  // it may have nothing else to do now
+  // It may have nothing else to do now, or can help again.
+  if (evaluator_.some_wait() || (was_late && !is_late())) repair_due_ = recovers_;
   const Evaluation& evaluation = evaluator_.current();
   if (evaluation.Complete()) {
     EndEvaluation();

@@ -143,10 +143,14 @@ void Coordinator::GiveOutBlocks() {
   // Who has not got these weights cannot evaluate them.
   std::vector<uint32_t> helpers = members_.Staying();
   if (helpers.empty()) helpers = members_.Entered();
-  std::erase_if(helpers, [this](uint32_t rank) {
-    const Evaluation& evaluation = evaluator_.current();
-    return !members_.HasVersion(rank, evaluation.version()) || evaluation.late().contains(rank);
-  });
+  const Evaluation& evaluation = evaluator_.current();
+  std::erase_if(helpers,
+                [&](uint32_t rank) { return !members_.HasVersion(rank, evaluation.version()); });
+  const auto is_late = [&](uint32_t rank) { return evaluation.late().contains(rank); };
+  if (std::ranges::all_of(helpers, is_late)) {  // there is nobody else
+    for (const uint32_t rank : helpers) evaluator_.WaitForAfterAll(rank);
+  }
+  std::erase_if(helpers, is_late);
   const auto how = [this](int64_t block) {
     const WorkItem item{WorkItem::Kind::kBlock, block};
     if (!Evaluates() || !lost_work_.Suspects(item)) return Evaluator::Give::kWithOthers;

@@ -3,6 +3,8 @@
 #include <poll.h>
 
 #include "common/base/log.h"
+#include "common/checkpoint/early_stop.h"
+#include "common/config/config.h"
 #include "common/plan/count_limits.h"
 #include "ps/coordinator.h"
 
@@ -125,6 +127,28 @@ void Coordinator::GoOn() {
   }
   if (!pending || !decisions_.any()) Order(step_);
   BeginStep(step_);
+}
+
+// A server that is lost while it writes what a complete run leaves has told its workers so, and who
+// starts them need not start them again: what is left to write needs nobody. False: something else
+// is left to do.
+bool Coordinator::FinishAsItIs() {
+  if (!resumed_ || evaluate_only_) return false;
+  const checkpoint::Plan& then = resumed_->plan();
+  const StepPlan plan = PlanSteps(config_, then.train_samples());
+  if (then.global_batch() != plan.global_batch || then.slices() != plan.slices) return false;
+  evaluator_.Plan(plan, then.test_samples());
+  const bool evaluated = step_ == 0 || !evaluator_.IsDueAfter(step_ - 1) || resumed_->evaluated();
+  const bool at_end = step_ == plan.total_steps && evaluated;
+  if (!at_end && StopReasonAt(config_.evaluation(), *resumed_, plan.total_steps).empty()) {
+    return false;
+  }
+  LogInfo("all of the run has been done: what is left to write needs no workers");
+  plan_ = plan;
+  progress_.Begin(plan_, members_.roster().workers(), members_.size());
+  board_.Begin(step_);
+  GoOn();
+  return true;
 }
 
 // The weights that the run would begin with, in place of a run.

@@ -35,6 +35,7 @@ Range Evaluation::BlocksOf(uint32_t rank) const {
 
 void Evaluation::Give(uint32_t rank, const Range& blocks) {
   for (int64_t b = blocks.begin; b < blocks.end; ++b) owners_[static_cast<size_t>(b)].insert(rank);
+  last_given_ = std::chrono::steady_clock::now();
 }
 
 int64_t Evaluation::Drop(uint32_t rank) {
@@ -42,6 +43,7 @@ int64_t Evaluation::Drop(uint32_t rank) {
   for (size_t b = 0; b < owners_.size(); ++b) {
     if (owners_[b].erase(rank) > 0 && !results_[b].present) ++missing;
   }
+  late_.erase(rank);
   return missing;
 }
 
@@ -81,6 +83,8 @@ Evaluation::Added Evaluation::Add(uint32_t rank, const wire::EvaluatedBlock& blo
     if (!matrix_->Add(block.label(), block.predicted())) return Added::kUnexpected;
   }
   owners.erase(rank);
+  const auto has = [rank](const std::set<uint32_t>& one) { return one.contains(rank); };
+  if (late_.contains(rank) && std::ranges::none_of(owners_, has)) late_.erase(rank);
   if (result.present) return Added::kHere;
   result = {true, block.loss(), block.correct(), block.correct_top5()};
   ++done_;

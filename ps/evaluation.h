@@ -43,8 +43,10 @@ class Evaluation {
   std::vector<int64_t> MissingOf(uint32_t rank) const;
   // Which samples of the test set a block has.
   Range SamplesOf(int64_t block) const;
-  // Nobody waits for the rank any more, but what it brings counts if it is first.
+  // Nobody waits for the rank any more, but what it brings counts if it is first. Until it has
+  // brought all that it had, or it is waited for after all.
   void MarkLate(uint32_t rank) { late_.insert(rank); }
+  void WaitForAfterAll(uint32_t rank) { late_.erase(rank); }
   const std::set<uint32_t>& late() const { return late_; }
   // The blocks that have not come, and that nobody evaluates who is not late, ascending.
   std::vector<int64_t> Orphans() const;
@@ -54,11 +56,15 @@ class Evaluation {
   // The ranks with blocks that are missing.
   std::vector<uint32_t> MissingRanks() const;
   std::chrono::steady_clock::time_point last_progress() const { return last_progress_; }
+  std::chrono::steady_clock::time_point last_given() const { return last_given_; }
   // The longest time so far from one block to the next, or to the first.
   std::chrono::steady_clock::duration longest_gap() const { return longest_gap_; }
 
-  // Moves the last progress on by a time in which none could be seen.
-  void Forgive(std::chrono::steady_clock::duration gap) { last_progress_ += gap; }
+  // Moves these on by a time in which nothing could be seen.
+  void Forgive(std::chrono::steady_clock::duration gap) {
+    last_progress_ += gap;
+    last_given_ += gap;
+  }
 
   // kUnexpected: the block is of another version, does not belong to this rank, has come from it
   // already, has the wrong size, or counts and classes that cannot be. kHere: somebody else was
@@ -87,6 +93,7 @@ class Evaluation {
   std::set<uint32_t> late_;
   int64_t done_ = 0;
   std::chrono::steady_clock::time_point last_progress_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point last_given_ = last_progress_;
   std::chrono::steady_clock::duration longest_gap_{};
 };
 

@@ -54,6 +54,7 @@ class Evaluator {
   int64_t Drop(uint32_t rank) { return evaluation_ ? evaluation_->Drop(rank) : 0; }
   // Others evaluate the blocks of this rank, too; its own come in vain, or first.
   void MarkLate(uint32_t rank) { evaluation_->MarkLate(rank); }
+  void WaitForAfterAll(uint32_t rank) { evaluation_->WaitForAfterAll(rank); }
   // What nobody evaluates, spread over these ranks: the orders, and for whom. kAlone: to who has
   // brought all that it had, and one at a time, so that who is lost then was at that one.
   enum class Give { kWithOthers, kAlone, kLater };

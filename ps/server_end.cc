@@ -23,8 +23,6 @@ std::string Server::SaveModels() {
   saver.SaveLast(coordinator_.step());
   do {
     reporter_.Saving(coordinator_.step());
-    members_.SendHeartbeats();  // to those that have not been told to stop
-    link_->Deliver();
   } while (!saver.writer().Await(kSavingInterval));
   return Join(saver.writer().TakeFailures(), "; ");
 }
@@ -66,9 +64,8 @@ void Server::EndFailed() {
   throw Error(failure.code, "{}", failure.what);
 }
 
-// Workers are told last: who has been told ends for good, and if this server is lost before all is
-// written, the next one needs them.
 ServerResult Server::EndCompleted() {
+  members_.StopAll(true, "the run is complete");
   const std::string lost = SaveModels();
   ServerResult result{.steps = coordinator_.step(),
                       .weights_hash = coordinator_.weights_hash(),
@@ -77,7 +74,6 @@ ServerResult Server::EndCompleted() {
   reporter_.Metrics(summary);
   reporter_.SaveMetricsTo(config_.checkpoint().save_to(), coordinator_.run());
   coordinator_.End(summary);
-  members_.StopAll(true, "the run is complete");
   AddSaved(lost, summary);
   reporter_.Summary(summary);
   result.trouble = summary.trouble().empty() ? summary.lost() : summary.trouble();

@@ -170,7 +170,11 @@ int Main(int argc, char** argv) {
     }
     return 0;
   } catch (const Error& error) {
-    LogError("{}", error.what());
+    if (error.code() == ExitCode::kOk) {
+      LogInfo("{}", error.what());
+    } else {
+      LogError("{}", error.what());
+    }
     return static_cast<int>(error.code());
   } catch (const std::bad_alloc&) {
     LogError("out of memory: use a smaller batch or fewer workers");

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/base/error.h"
+#include "common/base/pattern.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/run_mark.h"
 #include "common/checkpoint/saved_for.h"
@@ -31,9 +32,11 @@ bool IsOfAttempt(std::string_view name) {
                                          kRunIdFile,      "confusion_matrix.csv", "checkpoints"};
   if (std::ranges::count(kNames, name) > 0 || std::ranges::count(kModelFiles, name) > 0)
     return true;
-  return (name.starts_with("worker-") && name.ends_with(".log")) ||
-         (name.starts_with("trace.") && name.ends_with(".part")) ||
-         name.starts_with("events.out.tfevents.");
+  return !Search(
+              "^(worker-[0-9]+\\.log|trace\\.(server|worker-[0-9]+)\\.part|"
+              "events\\.out\\.tfevents\\.[0-9]+\\..*)$",
+              std::string(name))
+              .empty();
 }
 
 bool IsOf(std::string_view name, Aside what) {
@@ -63,18 +66,16 @@ void MoveAll(const std::vector<fs::path>& paths, const fs::path& folder) {
 std::string PutAside(const RunDir& dir, Aside what) {
   const fs::path aside = FreeAttempt(dir.path());
   try {
-    std::vector<fs::path> paths;
+    std::vector<fs::path> paths, marks;
     for (const fs::directory_entry& entry : fs::directory_iterator(dir.path())) {
       const fs::path& path = entry.path();
       if (!IsOf(path.filename().string(), what)) continue;
       // A link to where the run is to keep its checkpoints stays; there is none, but for a mark.
-      if (path == CheckpointsFolder(dir.path()) && entry.is_symlink()) {
-        fs::remove(path / kRunIdFile);
-      } else {
-        paths.push_back(path);
-      }
+      const bool is_link = path == CheckpointsFolder(dir.path()) && entry.is_symlink();
+      is_link ? marks.push_back(path / kRunIdFile) : paths.push_back(path);
     }
     MoveAll(paths, aside);
+    for (const fs::path& mark : marks) fs::remove(mark);
   } catch (const fs::filesystem_error& error) {
     throw Error(ExitCode::kUsage, "{}: a run that left no checkpoint cannot be put aside: {}",
                 dir.shown(), error.code().message());

@@ -64,10 +64,10 @@ JobOutcome WatchJobThroughLosses(JobPlan& plan, const config::Config& config, Si
     if (!outcome.lost_server || plan.invite_workers) return outcome;
     outcome.not_restarted = restarts.WhyNot();
     if (!outcome.not_restarted.empty()) return outcome;
-    std::string aside;
+    std::string aside, saved_aside;
     if (restarts.from_step() < 0) {
       try {
-        (void)PutSavedAside({plan.dir->path(), config.checkpoint().save_to()});
+        saved_aside = PutSavedAside({plan.dir->path(), config.checkpoint().save_to()});
         aside = PutAside(*plan.dir, Aside::kAttempt);
       } catch (const Error& error) {
         outcome.not_restarted = error.what();
@@ -88,6 +88,7 @@ JobOutcome WatchJobThroughLosses(JobPlan& plan, const config::Config& config, Si
           "Starting again from the beginning, since no checkpoint was on the disk yet {}; the "
           "files so far are in {}/{}",
           which, plan.dir->shown(), aside));
+      if (!saved_aside.empty()) console.Print(saved_aside);
     }
     plan.losses.push_back(*outcome.lost_server);
     plan.token = NewToken();  // whatever is left of the old job stays out

@@ -2,6 +2,7 @@
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <fstream>
 
@@ -70,6 +71,35 @@ TEST_F(Service, BeginsGoesOnAndIsComplete) {
   EXPECT_EQ(again->Wait(20), 0) << again->Log();
   EXPECT_THAT(again->Log(), HasSubstr("/run is complete: nothing is left to do"));
   EXPECT_EQ(Metrics("run").back()["weights_hash"], hash);
+}
+
+// Lost while it wrote what a complete run leaves: its workers have ended well, and are not started
+// again, or only one of them is.
+TEST_F(Service, WritesWhatACompleteRunLeavesWithoutItsWorkers) {
+  const std::string hash = WholeHash();
+  ServeToTheEnd(hash);
+  const std::string whole = Slurp(Path("run/metrics.jsonl"));
+  // What they are of, the config, says more.
+  const auto weights = [this] {
+    const std::string file = Slurp(Path("run/model.safetensors"));
+    return file.substr(file.size() - std::min<size_t>(file.size(), 16'000));
+  };
+  const std::string then = weights();
+  for (const bool one_worker : {false, true}) {
+    const size_t last = whole.find_last_of('\n', whole.size() - 2);
+    fs::resize_file(Path("run/metrics.jsonl"), last + 1);
+    fs::remove(Path("run/model.safetensors"));
+    const auto server = Serve({"--set", "deadlines.start_s=2"});
+    const auto worker = one_worker ? Worker(1, endpoint_) : nullptr;
+    EXPECT_EQ(server->Wait(30), 0) << server->Log();
+    if (worker) {
+      EXPECT_EQ(worker->Wait(10), 0) << worker->Log();
+      EXPECT_THAT(worker->Log(), HasSubstr("this worker is not needed: the run is complete"));
+    }
+    EXPECT_EQ(Metrics("run").back()["weights_hash"], hash);
+    EXPECT_EQ(Metrics("run").back()["reason"], "completed");
+    EXPECT_TRUE(weights() == then);
+  }
 }
 
 // Killed so early that no checkpoint was on the disk.

@@ -199,7 +199,9 @@ void Client::HandleFence(const wire::Fence& fence) {
 
 void Client::HandleStop(const wire::Stop& stop) {
   stopped_ = true;
-  if (!welcome_) {
+  if (!welcome_ && stop.completed()) {
+    SetError(Error(ExitCode::kOk, "this worker is not needed: {}", stop.reason()));
+  } else if (!welcome_) {
     SetError(Error(ExitCode::kPeerFailed, "the server stopped the run: {}", stop.reason()));
   }
   orders_.push_back(
