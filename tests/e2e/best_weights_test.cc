@@ -86,7 +86,9 @@ TEST_F(FullDisk, WhatIsThereOfAnotherRunIsNotReplaced) {
   words.insert(words.end(), {"--save-to", Path("shared")});
   const std::string before = MetadataIn(Path("run0/model.safetensors"))["weights_hash"];
   Process process(words, Path("run.log"));
-  ASSERT_TRUE(Eventually(30, [&] { return fs::exists(Path("shared")); }));
+  ASSERT_TRUE(Eventually(30, [&] {
+    return !Slurp(Path("small/run/metrics.jsonl")).empty() && fs::exists(Path("shared"));
+  }));
   fs::copy(Path("run0"), Path("shared"), fs::copy_options::recursive);
   EXPECT_EQ(process.Wait(60), 1);
   EXPECT_THAT(process.Log(), AllOf(HasSubstr("not everything of the run could be kept"),
