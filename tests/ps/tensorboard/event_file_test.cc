@@ -158,7 +158,7 @@ TEST_F(EventFileTest, TheEndSaysWhatIsMissing) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
   const std::chrono::seconds most{60};  // under a sanitizer, on a busy machine
-  constexpr int kMany = 200'000;  // more bytes than large events may wait
+  constexpr int kMany = 200'000;        // more bytes than large events may wait
   {
     BackgroundThread thread(kMany + 10);
     EventFile file(dir_, 0, thread);
