@@ -168,8 +168,7 @@ std::string Coordinator::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss)
 // W(v) is read by the evaluation of it, and overwritten by the update of v + 1: it is over before
 // that is ordered. Its average is overwritten by the next evaluation's.
 bool Coordinator::MayProceed() const {
-  return losses_complete_ && !checkpoints_.copying() &&
-         !(evaluator_.running() && evaluator_.current().version() <= step_);
+  return losses_complete_ && !checkpoints_.copying() && !Evaluates();
 }
 
 // With a bad loss the step goes on: its gradients are waited for, and not used.

@@ -35,8 +35,7 @@ void Coordinator::CheckDeadlines(std::chrono::steady_clock::time_point now) {
     }
   } else if (Starves()) {
     CheckStarved(now);
-  } else if (evaluator_.running() &&
-             (phase_ == Phase::kFinishing || evaluator_.current().version() == step_)) {
+  } else if (Evaluates()) {
     const Evaluation& evaluation = evaluator_.current();
     if (const auto limit = deadlines_.EvaluationMissed(now, evaluation.last_progress())) {
       const std::vector<uint32_t> missing = evaluation.MissingRanks();

@@ -14,9 +14,9 @@ std::string Coordinator::OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBl
   const bool was_late = is_late();
   if (!evaluator_.Add(rank, block)) return fmt::format("an unexpected block {}", block.block());
   if (!evaluator_.running()) return "";
-  if (members_.roster().at(rank).leaving) repair_due_ = true;
-  // It may have nothing else to do now, or can help again.
-  if (evaluator_.some_wait() || (was_late && !is_late())) repair_due_ = recovers_;
+  // It can go now; may have nothing else to do; or was late, and can help again.
+  if (members_.roster().at(rank).leaving || evaluator_.some_wait() || (was_late && !is_late()))
+    repair_due_ = true;
   const Evaluation& evaluation = evaluator_.current();
   if (evaluation.Complete()) {
     EndEvaluation();

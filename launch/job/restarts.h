@@ -1,6 +1,6 @@
 // Runs a job through the loss of its server: with it the weights are gone, and the workers have
 // nothing to do. All of them end, and another server goes on from the newest whole checkpoint, in
-// the same directory, with new workers. As long as no checkpoint is there the run begins anew.
+// the same directory, with new workers. Before its first checkpoint the run begins anew.
 #pragma once
 
 #include <cstdint>

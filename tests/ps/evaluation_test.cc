@@ -105,8 +105,23 @@ TEST(EvaluationTest, BlocksOfALateRankAreGivenToAnotherAsWell) {
   EXPECT_THAT(evaluation.Orphans(), ::testing::ElementsAre(3));
   evaluation.Give(0, {3, 4});
   EXPECT_TRUE(evaluation.Orphans().empty());
+  EXPECT_GT(evaluation.last_given(), evaluation.last_progress()) << "it has just been given";
+  EXPECT_TRUE(evaluation.late().contains(1));
   EXPECT_TRUE(Takes(evaluation, 1, Block(3, 4, 1, 1, 2))) << "first";
   EXPECT_EQ(evaluation.Add(0, Block(3, 4, 1, 1, 2)), Evaluation::Added::kHere);
+  EXPECT_FALSE(evaluation.late().contains(1)) << "it has brought all that it had";
+}
+
+// Whoever has the rank next is not late, and nor is who is waited for since there is nobody else.
+TEST(EvaluationTest, NobodyStaysLateForEver) {
+  Evaluation evaluation(7, 16, 4, {0, 1}, 10, false);
+  evaluation.MarkLate(0);
+  evaluation.MarkLate(1);
+  EXPECT_EQ(evaluation.Drop(1), 2);
+  EXPECT_THAT(evaluation.late(), ::testing::ElementsAre(0u));
+  EXPECT_EQ(evaluation.Orphans().size(), 4u);
+  evaluation.WaitForAfterAll(0);
+  EXPECT_THAT(evaluation.Orphans(), ::testing::ElementsAre(2, 3)) << "its own are its own again";
 }
 
 TEST(EvaluationTest, SumsBlocksOfAllRanks) {

@@ -26,7 +26,8 @@
 // Threads: one compute thread calls the public methods. What comes is handled by whichever thread
 // receives it (channel.h), one at a time; what both know is under one lock. Every wait ends: with
 // what was waited for, or with Error(kPeerFailed, kDeadline, kRefused) when the server is lost,
-// silent, or has refused or stopped this worker.
+// silent, or has refused or stopped this worker; kOk from the constructor: it is not needed any
+// more.
 #pragma once
 
 #include <atomic>

@@ -182,6 +182,7 @@ TEST_F(SupervisorTest, ARequestStopsTheServerFirst) {
   EXPECT_TRUE(Over());
   EXPECT_EQ(Outcome().exit_code, ExitCode::kTerminated);
   EXPECT_EQ(Outcome().stop_signal, SIGTERM);
+  EXPECT_EQ(members_.failures_told_, 0);
   EXPECT_FALSE(Outcome().failure);
 }
 

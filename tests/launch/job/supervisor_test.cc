@@ -117,6 +117,7 @@ TEST_F(SupervisorTest, TheWorkersMustJoinInTime) {
   EXPECT_THAT(Sent(), IsEmpty());
   Pass(1.1);
   EXPECT_EQ(Sent(), ToAll(SIGTERM));
+  EXPECT_EQ(members_.failures_told_, 1) << "the server is to know that nobody wished that";
   EXPECT_THAT(Outcome().failure->what, HasSubstr("did not start within 60 s"));
   EXPECT_THAT(Outcome().failure->what, HasSubstr("missing: rank 1"));
 }
