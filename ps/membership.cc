@@ -15,6 +15,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kGoodbyeWait{3000};
+// Of those that come too late, between two looks at what is being written.
+constexpr int kMessagesAtATime = 64;
 
 }  // namespace
 
@@ -264,9 +266,10 @@ bool Membership::EverybodyLeft() const {
 
 void Membership::StopAll(bool completed, const std::string& reason) {
   phase_ = Phase::kClosed;
-  wire::ServerMessage message = NewMessage();
-  message.mutable_stop()->set_completed(completed);
-  message.mutable_stop()->set_reason(reason);
+  stop_ = NewMessage();
+  stop_.mutable_stop()->set_completed(completed);
+  stop_.mutable_stop()->set_reason(reason);
+  wire::ServerMessage message = stop_;
   for (uint32_t rank = 0; rank < size(); ++rank) {
     Member& member = roster_.at(rank);
     if (!member.peer) continue;
@@ -287,6 +290,21 @@ void Membership::StopAll(bool completed, const std::string& reason) {
     if (rank && (event->kind == FromWorker::Kind::kLost || event->message.has_goodbye())) {
       roster_.at(*rank).finished = true;
     }
+    TurnAway(*event);
+  }
+}
+
+void Membership::TurnAway(const FromWorker& event) {
+  if (!event.message.has_hello() || !roster_.HasToken(event.message.hello())) return;
+  (void)link_.Send(event.peer, stop_, {});
+  link_.Deliver();
+}
+
+void Membership::TurnAway() {
+  for (int i = 0; i < kMessagesAtATime; ++i) {
+    const std::optional<FromWorker> event = link_.Receive();
+    if (!event) break;
+    TurnAway(*event);
   }
 }
 

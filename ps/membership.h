@@ -92,6 +92,8 @@ class Membership {
   void SendHeartbeats();
   // Tells everyone to stop and waits, for a while, until they have said Goodbye or are gone.
   void StopAll(bool completed, const std::string& reason);
+  // After that, while something is written: who comes only now is told the same.
+  void TurnAway();
 
   // Moves every member's last sign of life on by a time in which none could be heard.
   void Forgive(std::chrono::steady_clock::duration own_gap);
@@ -120,6 +122,7 @@ class Membership {
   enum class Phase { kGathering, kPreparing, kRunning, kClosed };
 
   bool EverybodyLeft() const;
+  void TurnAway(const FromWorker& event);
   const std::vector<TreeNode>& FirstNodes(uint32_t rank) const;
   template <typename Is>
   std::vector<uint32_t> Ranks(const Is& is) const;
@@ -131,6 +134,7 @@ class Membership {
   Roster roster_;
   Phase phase_ = Phase::kGathering;
   WelcomeTerms terms_;
+  wire::ServerMessage stop_;  // what everybody has been told, once closed
   RareLine refused_;
 };
 

@@ -15,8 +15,12 @@ namespace muster {
 Roster::Roster(const VariableLayout& layout, JoinTerms terms)
     : layout_(layout), terms_(std::move(terms)), members_(std::max(terms_.workers, terms_.seats)) {}
 
+bool Roster::HasToken(const wire::Hello& hello) const {
+  return SameToken(hello.token(), terms_.token);
+}
+
 Roster::Seating Roster::Join(PeerId peer, const wire::Hello& hello) {
-  if (!SameToken(hello.token(), terms_.token)) return {hello.rank(), kWrongToken};
+  if (!HasToken(hello)) return {hello.rank(), kWrongToken};
   if (hello.protocol_version() != kProtocolVersion) {
     return {hello.rank(),
             fmt::format("protocol version {}: expected {}; use the same release of Muster for "
@@ -53,16 +57,17 @@ Roster::Seating Roster::Join(PeerId peer, const wire::Hello& hello) {
 }
 
 Roster::Seating Roster::FindSeat(const wire::Hello& hello) const {
-  const uint32_t seats = open_ ? size() : terms_.workers;
   if (!hello.has_rank()) {
+    // At first those that the job starts with.
+    const uint32_t seats = open_ ? size() : terms_.workers;
     for (uint32_t rank = 0; rank < seats; ++rank) {
       if (!members_[rank].peer) return {rank, ""};
     }
     return {0, fmt::format("all {} ranks of this job are taken", seats)};
   }
   const uint32_t rank = hello.rank();
-  if (rank >= seats) {
-    return {rank, fmt::format("rank {}: this job has the ranks 0 to {}", rank, seats - 1)};
+  if (rank >= size()) {
+    return {rank, fmt::format("rank {}: this job has the ranks 0 to {}", rank, size() - 1)};
   }
   if (members_[rank].peer) {
     return {rank, fmt::format("rank {} is taken by host {}, pid {}", rank, members_[rank].host,
@@ -72,7 +77,7 @@ Roster::Seating Roster::FindSeat(const wire::Hello& hello) const {
 }
 
 Roster::Seating Roster::Reseat(PeerId peer, const wire::Hello& hello) {
-  if (!SameToken(hello.token(), terms_.token)) return {hello.rank(), kWrongToken};
+  if (!HasToken(hello)) return {hello.rank(), kWrongToken};
   for (uint32_t rank = 0; rank < size(); ++rank) {
     Member& member = members_[rank];
     const bool same = hello.process() != 0 && member.process == hello.process();

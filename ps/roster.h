@@ -55,6 +55,9 @@ class Roster {
   // Seats the worker that said Hello, on the rank that it wants, or on any that is free.
   Seating Join(PeerId peer, const wire::Hello& hello);
 
+  // Whether it is of this job.
+  bool HasToken(const wire::Hello& hello) const;
+
   // Gives the seat of a worker that was welcomed over the local link, and cannot use its memory,
   // to that worker's second connection.
   Seating Reseat(PeerId peer, const wire::Hello& hello);

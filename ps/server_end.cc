@@ -23,6 +23,7 @@ std::string Server::SaveModels() {
   saver.SaveLast(coordinator_.step());
   do {
     reporter_.Saving(coordinator_.step());
+    members_.TurnAway();
   } while (!saver.writer().Await(kSavingInterval));
   return Join(saver.writer().TakeFailures(), "; ");
 }

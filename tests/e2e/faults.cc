@@ -2,7 +2,8 @@
 // mapped, and MUSTER_FAULT=receive no descriptor be received, as where a limit is reached. In
 // muster-server MUSTER_FAULT=best ends the process while it writes the best weights, and
 // MUSTER_FAULT=first while it writes a run's first checkpoint, unless the file MUSTER_FAULT_ONCE is
-// there, which it makes; both after a while in which the run goes on.
+// there, which it makes; both after a while in which the run goes on. MUSTER_FAULT=model: it waits
+// for that file before the last weights are on the disk.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -37,6 +38,11 @@ bool IsFirstTime() {
   return fd >= 0;
 }
 
+void AwaitFile() {
+  const char* const file = std::getenv("MUSTER_FAULT_ONCE");
+  for (int i = 0; i < 3000 && file != nullptr && ::access(file, F_OK) != 0; ++i) ::usleep(10'000);
+}
+
 // Data files are mapped, too.
 bool IsSharedMemory(int fd) {
   char link[32], target[64] = {};
@@ -65,6 +71,7 @@ extern "C" int fsync(int fd) {
     ::usleep(1'500'000);
     ::raise(SIGKILL);
   }
+  if (IsWanted("model", "muster-server") && IsFile(fd, "/model.safetensors")) AwaitFile();
   using Function = int (*)(int);
   static const auto real = reinterpret_cast<Function>(::dlsym(RTLD_NEXT, "fsync"));
   return real(fd);

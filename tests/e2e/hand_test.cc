@@ -123,6 +123,22 @@ TEST_F(ByHand, WorkersMayStartFirst) {
   EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
 }
 
+// Also one with which the job need not start.
+TEST_F(ByHand, WorkersBeyondThoseThatTheJobStartsWithMayStartFirst) {
+  const auto server =
+      Server({"--token-file", TokenFile(), "--set", "cluster.max_workers=4"});
+  const std::string endpoint = Endpoint(*server);
+  const auto third = Worker(3, endpoint);
+  EXPECT_TRUE(Eventually(10, [&] { return server->Log().find("rank 3 (") != std::string::npos; }))
+      << server->Log();
+  const auto first = Worker(0, endpoint), second = Worker(1, endpoint);
+  for (const auto* const worker : {&third, &first, &second})
+    EXPECT_EQ((*worker)->Wait(30), 0) << (*worker)->Log();
+  EXPECT_EQ(server->Wait(30), 0) << server->Log();
+  EXPECT_THAT(third->Log(), HasSubstr("joined as rank 3"));
+  EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
+}
+
 TEST_F(ByHand, TheTokenMayComeFromTheEnvironment) {
   const ProcessOptions with_token{.environment = {{"MUSTER_TOKEN", token()}}};
   const auto server = Server({}, with_token);

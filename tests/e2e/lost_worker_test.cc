@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <fstream>
 #include <set>
+#include <string>
 
 #include "common/base/error.h"
 #include "tests/e2e/hand_job.h"
@@ -39,6 +41,15 @@ std::vector<std::string> EventsOf(const std::vector<nlohmann::json>& metrics) {
     if (line.contains("event")) events.push_back(line["event"]);
   }
   return events;
+}
+
+// Of its memory what it has of what it shares.
+int64_t SharedKb(pid_t pid) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("RssShmem:")) return std::stoll(line.substr(9));
+  }
+  return -1;
 }
 
 class Lost : public HandJob {
@@ -127,6 +138,24 @@ TEST_F(Lost, WithContinueTheOthersGoOnAlone) {
   EXPECT_EQ(Results(Metrics("run")), expected);
   EXPECT_THAT(EventsOf(Metrics("run")), ::testing::ElementsAre("worker_lost", "worker_lost"));
   EXPECT_THAT(Unwrapped(job->Log()), HasSubstr("2 workers lost (rank 1, step "));
+}
+
+// The step in which it was lost takes gradient buffers that later steps do not use.
+TEST_F(Lost, WhoTookItsWorkHasAsMuchMemoryAsBeforeSoonAfter) {
+  constexpr int64_t kBufferKb = 4'700;  // 1.2 million parameters
+  WriteConfigWith("tiny.txtpb", "units: 16", "units: 4096");
+  const auto job = Start("run", {"cluster.on_lost_worker=CONTINUE", "run.epochs=100000",
+                                 "evaluation.every_epochs=0"});
+  ASSERT_TRUE(Reaches("run", 12));
+  const pid_t other = Find("run", 0);
+  const int64_t before = SharedKb(other);
+  EXPECT_GT(before, kBufferKb);
+  Kill(1, 12);
+  ASSERT_TRUE(Happens("worker_lost")) << job->Log();
+  ASSERT_TRUE(Reaches("run", Metrics("run").back()["step"].get<int64_t>() + 12));
+  EXPECT_LT(SharedKb(other), before + kBufferKb / 2);
+  job->Signal(SIGINT);
+  EXPECT_EQ(job->Wait(15), Code(ExitCode::kInterrupted)) << job->Log();
 }
 
 TEST_F(Lost, TooManyEndTheRun) {

@@ -20,7 +20,7 @@ using ::testing::Not;
 class Service : public HandJob {
  protected:
   // As the unit has it.
-  std::unique_ptr<Process> Serve(const Words& more = {}) {
+  std::unique_ptr<Process> Serve(const Words& more = {}, const ProcessOptions& options = {}) {
     Words words{"--token-file", TokenFile(),
                 "--endpoint",   endpoint_,
                 "--resume",     "auto",
@@ -28,7 +28,7 @@ class Service : public HandJob {
                 "--set",        "checkpoint.every_steps=5",
                 "--set",        "evaluation.every_epochs=0"};
     words.insert(words.end(), more.begin(), more.end());
-    return Server(words);
+    return Server(words, options);
   }
   void ServeToTheEnd(const std::string& expected_hash) {
     const auto server = Serve();
@@ -100,6 +100,24 @@ TEST_F(Service, WritesWhatACompleteRunLeavesWithoutItsWorkers) {
     EXPECT_EQ(Metrics("run").back()["reason"], "completed");
     EXPECT_TRUE(weights() == then);
   }
+}
+
+TEST_F(Service, AWorkerThatComesWhileACompleteRunIsWrittenIsNotNeeded) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's runtime must come first";
+#endif
+  const auto server = Serve({}, {.environment = {{"LD_PRELOAD", MUSTER_FAULTS},
+                                                 {"MUSTER_FAULT", "model"},
+                                                 {"MUSTER_FAULT_ONCE", Path("written")}}});
+  const auto first = Worker(0, endpoint_), second = Worker(1, endpoint_);
+  EXPECT_EQ(first->Wait(60), 0) << first->Log();
+  EXPECT_EQ(second->Wait(10), 0) << second->Log();
+  const auto third = Worker(1, endpoint_);
+  EXPECT_EQ(third->Wait(10), 0) << third->Log();
+  EXPECT_THAT(third->Log(), HasSubstr("this worker is not needed: the run is complete"));
+  EXPECT_FALSE(fs::exists(Path("run/model.safetensors"))) << "it is still being written";
+  std::ofstream(Path("written")).flush();
+  EXPECT_EQ(server->Wait(10), 0) << server->Log();
 }
 
 // Killed so early that no checkpoint was on the disk.

@@ -109,6 +109,31 @@ TEST_F(RosterTest, NobodyWithAnotherTokenVersionOrRank) {
   EXPECT_THAT(roster_.MissingRanks(), ElementsAre(0, 1, 2));
 }
 
+// Where more may come than the job starts with: who names such a rank need not wait for the start.
+TEST_F(RosterTest, SeatsBeyondThoseThatTheJobStartsWith) {
+  Roster roster(layout_, {.token = kToken,
+                          .job = 9,
+                          .workers = 2,
+                          .settings = {"run.seed: 1"},
+                          .seats = 4});
+  const auto join = [&](std::optional<uint32_t> rank) {
+    wire::Hello hello = Hello();
+    if (rank) hello.set_rank(*rank);
+    static PeerId peer = 0;
+    return roster.Join(++peer, hello);
+  };
+  EXPECT_EQ(join(3).refusal, "");
+  EXPECT_EQ(join(4).refusal, "rank 4: this job has the ranks 0 to 3");
+  EXPECT_THAT(roster.MissingRanks(), ElementsAre(0, 1));
+  EXPECT_EQ(join({}).rank, 0u);
+  EXPECT_EQ(join({}).rank, 1u);
+  EXPECT_TRUE(roster.Complete());
+  EXPECT_EQ(join({}).refusal, "all 2 ranks of this job are taken");
+  roster.Open();
+  EXPECT_EQ(join({}).rank, 2u);
+  EXPECT_EQ(join({}).refusal, "all 4 ranks of this job are taken");
+}
+
 TEST_F(RosterTest, TheFirstDifferenceOfTheGraphIsNamed) {
   EXPECT_EQ(Refusal(Hello(Layout(5, {"fc dense 5"}))),
             "the graph differs: variable 0 is fc/weights [4,8] here and fc/weights [5,8] in the "
