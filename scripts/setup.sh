@@ -12,6 +12,7 @@ packages=(
   libdnnl-dev ocl-icd-opencl-dev                        # layers on the CPU; its CMake files want OpenCL's
   libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev
   libcurl4-openssl-dev libssl-dev libarchive-dev zlib1g-dev   # muster data get, MNIST
+  libminizip-dev                                        # muster export: .npz
   ca-certificates                                       # https, for muster data get
   libxxhash-dev
   libfreetype-dev fonts-dejavu-core                     # muster plot

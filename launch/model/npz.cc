@@ -1,13 +1,14 @@
 #include "launch/model/npz.h"
 
-#include <archive.h>
-#include <archive_entry.h>
 #include <fmt/core.h>
+#include <minizip/zip.h>
 
 #include <algorithm>
 #include <exception>
 #include <memory>
+#include <new>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "common/base/atomic_file.h"
@@ -17,24 +18,56 @@
 namespace muster {
 namespace {
 
-constexpr time_t kEarliest = 315532800;  // 1980-01-01, the first that a zip archive knows
+// Where minizip's archive goes: it looks back to an entry's checksum when the entry is complete.
+// It calls C functions: what they throw is kept.
+class Sink {
+ public:
+  explicit Sink(const std::string& path) : file(path) {}
 
-// libarchive calls C functions: what they throw is kept.
-struct Sink {
-  AtomicFile& file;
+  zlib_filefunc64_def Functions() {
+    return {.zopen64_file = [](void* self, const void*, int) { return self; },
+            .zread_file = nullptr,
+            .zwrite_file = Write,
+            .ztell64_file = [](void* self, void*) -> ZPOS64_T { return Of(self).at_; },
+            .zseek64_file = Seek,
+            .zclose_file = [](void*, void*) { return 0; },
+            .zerror_file = [](void* self, void*) { return Of(self).failure ? 1 : 0; },
+            .opaque = this};
+  }
+
+  AtomicFile file;
   std::exception_ptr failure;
 
-  static la_ssize_t Write(archive*, void* self, const void* bytes, size_t count) {
-    auto& sink = *static_cast<Sink*>(self);
-    if (sink.failure) return -1;  // libarchive tries again when it is closed
+ private:
+  static Sink& Of(void* self) { return *static_cast<Sink*>(self); }
+
+  static uLong Write(void* self, void*, const void* bytes, uLong count) {
+    Sink& sink = Of(self);
+    if (sink.failure) return 0;
     try {
-      sink.file.Write({static_cast<const std::byte*>(bytes), count});
-      return static_cast<la_ssize_t>(count);
+      const std::span all(static_cast<const std::byte*>(bytes), count);
+      const size_t old = std::min<uint64_t>(count, sink.file.written() - sink.at_);
+      sink.file.Overwrite(sink.at_, all.first(old));
+      sink.file.Write(all.subspan(old));
+      sink.at_ += count;
+      return count;
     } catch (...) {
       sink.failure = std::current_exception();
-      return -1;
+      return 0;
     }
   }
+
+  static long Seek(void* self, void*, ZPOS64_T offset, int origin) {
+    Sink& sink = Of(self);
+    const uint64_t from = origin == ZLIB_FILEFUNC_SEEK_SET   ? 0
+                          : origin == ZLIB_FILEFUNC_SEEK_CUR ? sink.at_
+                                                             : sink.file.written();
+    if (from + offset > sink.file.written()) return -1;
+    sink.at_ = from + offset;
+    return 0;
+  }
+
+  uint64_t at_ = 0;
 };
 
 // The type as NumPy names it; "" if it has none.
@@ -104,58 +137,66 @@ std::vector<std::byte> Block(const SafetensorsReader& model, const StoredTensor&
   return bytes;
 }
 
+// Tensors as they are, uncompressed: their bits hardly repeat.
 class NpzWriter {
  public:
-  explicit NpzWriter(const std::string& path) : path_(path), file_(path), sink_{file_, nullptr} {
-    archive_write_set_format_zip(zip_.get());
-    archive_write_zip_set_compression_store(zip_.get());
-    archive_write_set_bytes_in_last_block(zip_.get(), 1);  // no padding
-    Check(archive_write_open(zip_.get(), &sink_, nullptr, Sink::Write, nullptr));
+  explicit NpzWriter(const std::string& path) : path_(path), sink_(path) {
+    zlib_filefunc64_def functions = sink_.Functions();
+    zip_.reset(zipOpen2_64("", APPEND_STATUS_CREATE, nullptr, &functions));
+    if (!zip_) throw std::bad_alloc();
+  }
+  // What is not complete is not written to its end.
+  ~NpzWriter() {
+    if (zip_ && !sink_.failure) sink_.failure = std::make_exception_ptr(std::exception());
   }
 
   void Add(const SafetensorsReader& model, const StoredTensor& tensor) {
     const std::string header = NpyHeader(tensor);
-    const std::unique_ptr<archive_entry, decltype(&archive_entry_free)> entry(archive_entry_new(),
-                                                                              archive_entry_free);
-    archive_entry_set_pathname(entry.get(), (tensor.name + ".npy").c_str());
-    archive_entry_set_filetype(entry.get(), AE_IFREG);
-    archive_entry_set_perm(entry.get(), 0644);
-    archive_entry_set_mtime(entry.get(), kEarliest, 0);
-    archive_entry_set_size(entry.get(),
-                           static_cast<la_int64_t>(header.size() + BytesInArchive(tensor)));
-    Check(archive_write_header(zip_.get(), entry.get()));
+    const bool is_large = header.size() + BytesInArchive(tensor) >= 0xffffffff;
+    Check(zipOpenNewFileInZip4_64(zip_.get(), (tensor.name + ".npy").c_str(), &kPlainFile,  //
+                                  nullptr, 0, nullptr, 0, nullptr,  // no extra fields, no comment
+                                  kStored, 0, kNotRaw, 0, 0, 0,     // and so no compressor
+                                  nullptr, 0,                       // no password
+                                  kMadeByUnix, kNameIsUtf8, is_large ? 1 : 0));
     Put(std::as_bytes(std::span(header)));
     for (uint64_t from = 0; from < tensor.elements(); from += kBlock) {
       Put(Block(model, tensor, from, std::min(kBlock, tensor.elements() - from)));
     }
+    Check(zipCloseFileInZip(zip_.get()));
   }
 
   void Commit() {
-    Check(archive_write_close(zip_.get()));
-    file_.Commit();
+    Check(zipClose(zip_.release(), nullptr));
+    sink_.file.Commit();
   }
 
  private:
+  static constexpr int kStored = 0, kNotRaw = 0;
+  static constexpr uLong kMadeByUnix = 3 << 8 | 45, kNameIsUtf8 = 1 << 11;
+  // The first day that a zip archive knows: the same weights give the same archive.
+  static constexpr zip_fileinfo kPlainFile{
+      .tmz_date =
+          {.tm_sec = 0, .tm_min = 0, .tm_hour = 0, .tm_mday = 1, .tm_mon = 0, .tm_year = 1980},
+      .dosDate = 0,
+      .internal_fa = 0,
+      .external_fa = uLong{0100644} << 16};
+
   void Put(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const la_ssize_t n = archive_write_data(zip_.get(), bytes.data(), bytes.size());
-      if (n <= 0) Check(ARCHIVE_FATAL);
-      bytes = bytes.subspan(static_cast<size_t>(n));
-    }
+    Check(zipWriteInFileInZip(zip_.get(), bytes.data(), static_cast<unsigned>(bytes.size())));
   }
   void Check(int result) {
     if (sink_.failure) std::rethrow_exception(sink_.failure);
-    if (result >= ARCHIVE_WARN) return;
-    const char* const why = archive_error_string(zip_.get());
-    throw Error(ExitCode::kFailure, "{}: cannot be written: {}", path_,
-                why == nullptr ? "unknown reason" : why);
+    if (result == ZIP_OK) return;
+    throw Error(ExitCode::kFailure, "{}: cannot be written: minizip's error {}", path_, result);
   }
 
+  struct Close {
+    void operator()(zipFile zip) const { (void)zipClose(zip, nullptr); }
+  };
+
   const std::string path_;
-  AtomicFile file_;
   Sink sink_;
-  std::unique_ptr<archive, decltype(&archive_write_free)> zip_{archive_write_new(),
-                                                               archive_write_free};
+  std::unique_ptr<std::remove_pointer_t<zipFile>, Close> zip_;
 };
 
 }  // namespace

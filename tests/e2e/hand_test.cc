@@ -125,8 +125,7 @@ TEST_F(ByHand, WorkersMayStartFirst) {
 
 // Also one with which the job need not start.
 TEST_F(ByHand, WorkersBeyondThoseThatTheJobStartsWithMayStartFirst) {
-  const auto server =
-      Server({"--token-file", TokenFile(), "--set", "cluster.max_workers=4"});
+  const auto server = Server({"--token-file", TokenFile(), "--set", "cluster.max_workers=4"});
   const std::string endpoint = Endpoint(*server);
   const auto third = Worker(3, endpoint);
   EXPECT_TRUE(Eventually(10, [&] { return server->Log().find("rank 3 (") != std::string::npos; }))

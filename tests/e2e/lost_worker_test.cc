@@ -144,8 +144,8 @@ TEST_F(Lost, WithContinueTheOthersGoOnAlone) {
 TEST_F(Lost, WhoTookItsWorkHasAsMuchMemoryAsBeforeSoonAfter) {
   constexpr int64_t kBufferKb = 4'700;  // 1.2 million parameters
   WriteConfigWith("tiny.txtpb", "units: 16", "units: 4096");
-  const auto job = Start("run", {"cluster.on_lost_worker=CONTINUE", "run.epochs=100000",
-                                 "evaluation.every_epochs=0"});
+  const auto job = Start(
+      "run", {"cluster.on_lost_worker=CONTINUE", "run.epochs=100000", "evaluation.every_epochs=0"});
   ASSERT_TRUE(Reaches("run", 12));
   const pid_t other = Find("run", 0);
   const int64_t before = SharedKb(other);

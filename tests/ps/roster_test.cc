@@ -111,11 +111,8 @@ TEST_F(RosterTest, NobodyWithAnotherTokenVersionOrRank) {
 
 // Where more may come than the job starts with: who names such a rank need not wait for the start.
 TEST_F(RosterTest, SeatsBeyondThoseThatTheJobStartsWith) {
-  Roster roster(layout_, {.token = kToken,
-                          .job = 9,
-                          .workers = 2,
-                          .settings = {"run.seed: 1"},
-                          .seats = 4});
+  Roster roster(layout_,
+                {.token = kToken, .job = 9, .workers = 2, .settings = {"run.seed: 1"}, .seats = 4});
   const auto join = [&](std::optional<uint32_t> rank) {
     wire::Hello hello = Hello();
     if (rank) hello.set_rank(*rank);

@@ -1,7 +1,14 @@
 // `muster export`: what comes out holds what went in.
+#include <archive.h>
+#include <archive_entry.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <memory>
 #include <numeric>
+#include <string>
+#include <string_view>
 
 #include "common/tensors/safetensors_writer.h"
 #include "launch/model/export_command.h"
@@ -9,6 +16,26 @@
 
 namespace muster::testing {
 namespace {
+
+// The entries of a zip archive, whose checksums are right.
+std::map<std::string, std::string> Unzip(const std::string& path) {
+  const std::unique_ptr<archive, decltype(&archive_read_free)> zip(archive_read_new(),
+                                                                   archive_read_free);
+  archive_read_support_format_zip(zip.get());
+  EXPECT_EQ(archive_read_open_filename(zip.get(), path.c_str(), 1 << 16), ARCHIVE_OK);
+  std::map<std::string, std::string> entries;
+  archive_entry* entry = nullptr;
+  while (archive_read_next_header(zip.get(), &entry) == ARCHIVE_OK) {
+    std::string& bytes = entries[archive_entry_pathname(entry)];
+    bytes.resize(static_cast<size_t>(archive_entry_size(entry)));
+    const la_ssize_t size = archive_read_data(zip.get(), bytes.data(), bytes.size());
+    EXPECT_EQ(size, std::ssize(bytes)) << archive_error_string(zip.get());
+    char more = 0;
+    EXPECT_EQ(archive_read_data(zip.get(), &more, 1), 0) << archive_error_string(zip.get());
+  }
+  EXPECT_EQ(archive_errno(zip.get()), 0) << archive_error_string(zip.get());
+  return entries;
+}
 
 // Tensors are copied block by block: one that is larger than a block, and one that has no elements.
 TEST(ExportTest, TensorsOfEverySize) {
@@ -29,7 +56,18 @@ TEST(ExportTest, TensorsOfEverySize) {
 
   const std::string npz = (dir / "out.npz").string();
   (void)ExportModel({.from = from, .format = "npz", .out = npz});
-  EXPECT_GT(std::filesystem::file_size(npz), large.size() * sizeof(float));
+  const std::map<std::string, std::string> entries = Unzip(npz);
+  ASSERT_EQ(entries.size(), 2u);
+  const std::string& array = entries.at("large.npy");
+  const std::string_view numbers(reinterpret_cast<const char*>(large.data()),
+                                 large.size() * sizeof(float));
+  EXPECT_THAT(array, ::testing::StartsWith("\x93NUMPY\x01"));
+  EXPECT_THAT(
+      array.substr(0, 128),
+      ::testing::HasSubstr("{'descr': '<f4', 'fortran_order': False, 'shape': (4194307,), }"));
+  EXPECT_TRUE(std::string_view(array).ends_with(numbers));
+  EXPECT_EQ(array.size() - numbers.size(), 128u);
+  EXPECT_EQ(entries.at("none.npy").size(), 128u);
 }
 
 }  // namespace
