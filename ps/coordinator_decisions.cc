@@ -11,12 +11,15 @@ std::string Coordinator::OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBl
   const auto is_late = [&] {
     return evaluator_.running() && evaluator_.current().late().contains(rank);
   };
+  const auto busy = [&] {
+    return evaluator_.running() ? evaluator_.current().MissingRanks().size() : 0;
+  };
   const bool was_late = is_late();
+  const size_t were_busy = busy();
   if (!evaluator_.Add(rank, block)) return fmt::format("an unexpected block {}", block.block());
   if (!evaluator_.running()) return "";
-  // It can go now; may have nothing else to do; or was late, and can help again.
-  if (members_.roster().at(rank).leaving || evaluator_.some_wait() || (was_late && !is_late()))
-    repair_due_ = true;
+  // Somebody has nothing else to do, and may go or help; or was late, and can help again.
+  if (busy() < were_busy || (was_late && !is_late())) repair_due_ = true;
   const Evaluation& evaluation = evaluator_.current();
   if (evaluation.Complete()) {
     EndEvaluation();

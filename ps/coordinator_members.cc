@@ -16,6 +16,10 @@ constexpr double kLongStepSeconds = 1;          // … where steps take that lon
 constexpr size_t kMostBytesBySlice = 64 << 20;  // … the gradients of all slices have so many bytes
 constexpr size_t kMostPartsBySlice = 4096;      // … and parts at most.
 
+// Blocks come in the order in which they are evaluated: a worker was lost at one of the first that
+// are missing, after those whose results were lost with it.
+constexpr size_t kMostBlocks = 16;
+
 }  // namespace
 
 // ---------------------------------------------------------------------------------- coming
@@ -129,6 +133,7 @@ std::vector<WorkItem> Coordinator::WasAt(uint32_t rank) const {
     if (!items.empty() || !Evaluates()) return;
     const Range share = evaluator_.current().BlocksOf(rank);
     for (const int64_t block : evaluator_.current().MissingOf(rank)) {
+      if (items.size() == kMostBlocks) break;
       const bool is_own = share.begin <= block && block < share.end;
       if (is_own == own) items.push_back({WorkItem::Kind::kBlock, block});
     }

@@ -34,15 +34,20 @@ Range Evaluation::BlocksOf(uint32_t rank) const {
 }
 
 void Evaluation::Give(uint32_t rank, const Range& blocks) {
-  for (int64_t b = blocks.begin; b < blocks.end; ++b) owners_[static_cast<size_t>(b)].insert(rank);
+  for (int64_t b = blocks.begin; b < blocks.end; ++b) {
+    const auto i = static_cast<size_t>(b);
+    if (!owners_[i].insert(rank).second) continue;
+    ++to_bring_[rank];
+    if (!results_[i].present) ++missing_[rank];
+  }
   last_given_ = std::chrono::steady_clock::now();
 }
 
 int64_t Evaluation::Drop(uint32_t rank) {
-  int64_t missing = 0;
-  for (size_t b = 0; b < owners_.size(); ++b) {
-    if (owners_[b].erase(rank) > 0 && !results_[b].present) ++missing;
-  }
+  for (std::set<uint32_t>& owners : owners_) owners.erase(rank);
+  const int64_t missing = missing_[rank];
+  missing_.erase(rank);
+  to_bring_.erase(rank);
   late_.erase(rank);
   return missing;
 }
@@ -82,9 +87,11 @@ Evaluation::Added Evaluation::Add(uint32_t rank, const wire::EvaluatedBlock& blo
     if (block.label_size() != samples) return Added::kUnexpected;
     if (!matrix_->Add(block.label(), block.predicted())) return Added::kUnexpected;
   }
+  if (!result.present) {
+    for (const uint32_t owner : owners) --missing_[owner];
+  }
   owners.erase(rank);
-  const auto has = [rank](const std::set<uint32_t>& one) { return one.contains(rank); };
-  if (late_.contains(rank) && std::ranges::none_of(owners_, has)) late_.erase(rank);
+  if (--to_bring_[rank] == 0) late_.erase(rank);
   if (result.present) return Added::kHere;
   result = {true, block.loss(), block.correct(), block.correct_top5()};
   ++done_;
@@ -95,11 +102,11 @@ Evaluation::Added Evaluation::Add(uint32_t rank, const wire::EvaluatedBlock& blo
 }
 
 std::vector<uint32_t> Evaluation::MissingRanks() const {
-  std::set<uint32_t> missing;
-  for (size_t b = 0; b < results_.size(); ++b) {
-    if (!results_[b].present) missing.insert(owners_[b].begin(), owners_[b].end());
+  std::vector<uint32_t> ranks;
+  for (const auto& [rank, blocks] : missing_) {
+    if (blocks > 0) ranks.push_back(rank);
   }
-  return {missing.begin(), missing.end()};
+  return ranks;
 }
 
 EvaluationResult Evaluation::Result() const {

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <vector>
@@ -89,6 +90,9 @@ class Evaluation {
   std::vector<Block> results_;
   std::vector<Range> shares_;               // of each of the ranks
   std::vector<std::set<uint32_t>> owners_;  // who is to bring each block
+  // How many each one has of these, and how many of them nobody has brought: a test set may have
+  // 100,000 blocks, which nobody counts for each that comes.
+  std::map<uint32_t, int64_t> to_bring_, missing_;
   std::optional<ConfusionMatrix> matrix_;
   std::set<uint32_t> late_;
   int64_t done_ = 0;

@@ -29,7 +29,6 @@ bool Evaluator::IsRegularAfter(int64_t step) const {
 std::vector<wire::Evaluate> Evaluator::Begin(int64_t version, std::vector<uint32_t> ranks,
                                              const std::vector<double>& times) {
   seen_images_.clear();
-  some_wait_ = false;
   evaluation_.emplace(version, test_samples_, settings_.batch(), std::move(ranks), classes_,
                       settings_.confusion_matrix(), times);
   std::vector<wire::Evaluate> orders;
@@ -54,7 +53,6 @@ wire::Evaluate Evaluator::OrderOf(const Range& blocks) const {
 std::vector<std::pair<uint32_t, wire::Evaluate>> Evaluator::GiveOrphans(
     const std::vector<uint32_t>& ranks, const std::function<Give(int64_t block)>& how) {
   std::vector<std::pair<uint32_t, wire::Evaluate>> orders;
-  some_wait_ = false;
   if (!evaluation_ || ranks.empty()) return orders;
   const auto give = [&](uint32_t rank, const Range& blocks) {
     evaluation_->Give(rank, blocks);
@@ -85,7 +83,6 @@ std::vector<std::pair<uint32_t, wire::Evaluate>> Evaluator::GiveOrphans(
     give(rank, {alone[given], alone[given] + 1});
     ++given;
   }
-  some_wait_ = given < alone.size();
   return orders;
 }
 

@@ -64,8 +64,6 @@ class Evaluator {
   // False if the block is not one of those that this rank was given, or came from it already. True
   // also of one that is too late; then perhaps none is running.
   bool Add(uint32_t rank, const wire::EvaluatedBlock& block);
-  // Some of kAlone wait for somebody who has nothing else to do.
-  bool some_wait() const { return some_wait_; }
   // What has come of the images that were wanted of the last evaluation.
   std::vector<SampleImage> TakeImages() { return std::exchange(seen_images_, {}); }
   // Of a complete one; then none is running. Writes confusion_matrix.csv if it is wanted.
@@ -85,7 +83,6 @@ class Evaluator {
   StepPlan plan_;
   int64_t test_samples_ = 0;
   std::optional<Evaluation> evaluation_;
-  bool some_wait_ = false;
   // Of the last evaluation: whose blocks may still come.
   int64_t last_version_ = -1;
   std::set<uint32_t> were_late_;

@@ -84,7 +84,7 @@ boot() {
     fi
     if ((shown == 0 && SECONDS - begin > 60 * slowness)) ||
       grep -q 'internal error' "$workspace/qemu.log" || ((SECONDS - begin > 1800 * slowness)); then
-      kill "$running"
+      kill "$running" 2>/dev/null || true
     fi
   done
   wait "$running" 2>/dev/null || true

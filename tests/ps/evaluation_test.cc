@@ -91,11 +91,9 @@ TEST(EvaluatorTest, SuspectedBlocksAreGivenOneByOne) {
   };
   using Given = std::pair<uint32_t, uint32_t>;
   EXPECT_THAT(give(), ::testing::ElementsAre(Given{3, 4}, Given{2, 6}));
-  EXPECT_TRUE(evaluator.some_wait());
   EXPECT_THAT(give(), ::testing::IsEmpty()) << "all are busy";
   EXPECT_TRUE(evaluator.Add(2, Block(6, 4, 1, 1, 2)));
   EXPECT_THAT(give(), ::testing::ElementsAre(Given{2, 7}));
-  EXPECT_FALSE(evaluator.some_wait()) << "but for what is held back";
 }
 
 TEST(EvaluationTest, BlocksOfALateRankAreGivenToAnotherAsWell) {
