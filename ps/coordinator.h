@@ -135,6 +135,8 @@ class Coordinator {
   bool FinishAsItIs();
   void CompareArithmetic();
   DueLines LinesSoFar() const;
+  void Go();
+  void AdmitAll();
   void GoOn();
   // coordinator_members.cc
   void StartIfReady();

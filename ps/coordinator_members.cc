@@ -17,8 +17,8 @@ constexpr size_t kMostBytesBySlice = 64 << 20;  // … the gradients of all slic
 constexpr size_t kMostPartsBySlice = 4096;      // … and parts at most.
 
 // Blocks come in the order in which they are evaluated: a worker was lost at one of the first that
-// are missing, after those whose results were lost with it.
-constexpr size_t kMostBlocks = 16;
+// are missing, after those whose results were lost with it. Over a wire more of them wait to leave.
+constexpr size_t kMostBlocks = 16, kMostBlocksOverAWire = 256;
 
 }  // namespace
 
@@ -52,6 +52,11 @@ void Coordinator::StartIfReady() {
   progress_.SetWorkers(workers);
   board_.Begin(step_);
   watch_.Begin(plan_, work_.assignment());
+  Go();
+  AdmitAll();
+}
+
+void Coordinator::Go() {
   if (evaluate_only_) return EvaluateOnly();
   if (resumed_) return GoOn();
   reporter_.GoOn(step_);  // it may begin anew, since a server was lost before its first checkpoint
@@ -104,11 +109,18 @@ void Coordinator::OnLost(uint32_t rank, ExitCode code, const std::string& why) {
   Changed(events::MemberChange::LOST, rank, why, slices, blocks);
   if (phase_ == Phase::kGathering) GiveUpWaitingFor(rank);
   StartIfReady();
+  if (phase_ == Phase::kPreparing && members_.Seated().empty()) AdmitAll();
+}
+
+// Those that the start did not wait for.
+void Coordinator::AdmitAll() {
+  for (const uint32_t rank : members_.Admit()) OnJoined(rank);
 }
 
 // Nobody will take its place: the others start without it.
 void Coordinator::GiveUpWaitingFor(uint32_t rank) {
   if (config_.cluster().on_lost_worker() != config::Cluster::CONTINUE) return;
+  if (rank >= members_.roster().workers()) return;  // nobody has waited for it
   const size_t others = members_.Seated().size() + members_.roster().MissingRanks().size() - 1;
   if (others < LeastWorkers()) return;
   members_.GiveUp(rank);
@@ -132,8 +144,9 @@ std::vector<WorkItem> Coordinator::WasAt(uint32_t rank) const {
   const auto blocks = [&](bool own) {
     if (!items.empty() || !Evaluates()) return;
     const Range share = evaluator_.current().BlocksOf(rank);
+    const size_t most = members_.SharesMemory(rank) ? kMostBlocks : kMostBlocksOverAWire;
     for (const int64_t block : evaluator_.current().MissingOf(rank)) {
-      if (items.size() == kMostBlocks) break;
+      if (items.size() == most) break;
       const bool is_own = share.begin <= block && block < share.end;
       if (is_own == own) items.push_back({WorkItem::Kind::kBlock, block});
     }

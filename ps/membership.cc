@@ -4,9 +4,11 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/join.h"
 #include "common/base/own_gap.h"
+#include "common/link/protocol.h"
 #include "common/link/wire_values.h"
 
 namespace muster {
@@ -63,6 +65,7 @@ Membership::Arrival Membership::OnHello(PeerId peer, const wire::WorkerMessage& 
       fmt::format("{} joined{}{}", Name(rank), remark.empty() ? "" : "; ", remark);
   LogInfo("{}", joined);
   reporter_.Joined(rank, joined);
+  if (roster_.at(rank).waits) return {Outcome::kWaits, rank};
   return {phase_ == Phase::kGathering ? Outcome::kJoined : Outcome::kJoinedLate, rank};
 }
 
@@ -76,7 +79,6 @@ void Membership::Refuse(const std::string& who, const std::string& why) {
 void Membership::WelcomeAll(WelcomeTerms terms) {
   terms_ = std::move(terms);
   phase_ = Phase::kPreparing;
-  roster_.Open();
   for (const uint32_t rank : Seated()) Welcome(rank);
 }
 
@@ -151,7 +153,8 @@ template <typename Is>
 std::vector<uint32_t> Membership::Ranks(const Is& is) const {
   std::vector<uint32_t> ranks;
   for (uint32_t rank = 0; rank < size(); ++rank) {
-    if (roster_.at(rank).peer && is(roster_.at(rank))) ranks.push_back(rank);
+    const Member& member = roster_.at(rank);
+    if (member.peer && !member.waits && is(member)) ranks.push_back(rank);
   }
   return ranks;
 }
@@ -179,7 +182,19 @@ std::vector<uint32_t> Membership::UnreadyRanks() const {
 bool Membership::Start() {
   if (phase_ != Phase::kPreparing || Seated().empty() || !UnreadyRanks().empty()) return false;
   phase_ = Phase::kRunning;
+  roster_.Open();
   return true;
+}
+
+std::vector<uint32_t> Membership::Admit() {
+  std::vector<uint32_t> ranks;
+  for (uint32_t rank = 0; rank < size(); ++rank) {
+    Member& member = roster_.at(rank);
+    if (!std::exchange(member.waits, false) || !member.peer) continue;
+    member.unready_since = Clock::now();
+    ranks.push_back(rank);
+  }
+  return ranks;
 }
 
 std::optional<uint32_t> Membership::SenderOf(const FromWorker& event, std::string& why) {
@@ -192,7 +207,8 @@ std::optional<uint32_t> Membership::SenderOf(const FromWorker& event, std::strin
     // Also of one that has not read yet that it was fenced.
     roster_.at(*rank).last_heard = Clock::now();
     if (roster_.Matches(*rank, event.message.address())) return rank;
-    why = "wrong job, rank or incarnation";
+    // Who has not been welcomed does not know yet who it is.
+    if (!event.message.has_beat()) why = "wrong job, rank or incarnation";
   }
   return std::nullopt;
 }
@@ -295,8 +311,11 @@ void Membership::StopAll(bool completed, const std::string& reason) {
 }
 
 void Membership::TurnAway(const FromWorker& event) {
-  if (!event.message.has_hello() || !roster_.HasToken(event.message.hello())) return;
-  (void)link_.Send(event.peer, stop_, {});
+  if (!event.message.has_hello()) return;
+  wire::ServerMessage refusal;
+  refusal.mutable_refused()->set_reason(kWrongToken);
+  const bool is_ours = roster_.HasToken(event.message.hello());
+  (void)link_.Send(event.peer, is_ours ? stop_ : refusal, {});
   link_.Deliver();
 }
 

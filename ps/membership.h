@@ -41,8 +41,8 @@ class Membership {
              OnLost on_lost);
 
   // Joining. One that is refused is told why.
-  // kJoinedLate: the job has started already.
-  enum class Outcome { kRefused, kJoined, kJoinedLate, kCameBack };
+  // kWaits: for the start. kJoinedLate: the job has started already.
+  enum class Outcome { kRefused, kJoined, kWaits, kJoinedLate, kCameBack };
   struct Arrival {
     Outcome outcome;
     uint32_t rank;
@@ -58,6 +58,8 @@ class Membership {
   void OnLeave(uint32_t rank) { roster_.at(rank).leaving = true; }
   // Those that were welcomed are ready, and the job starts with them: true once.
   bool Start();
+  // After that: those that the start did not wait for. They are joiners from now on.
+  std::vector<uint32_t> Admit();
   // From now on it gets weights, W(version) first, and orders.
   void Enter(uint32_t rank, int64_t version);
   // It gets none any more, and nothing that it sends counts, until it has said Ready and entered
@@ -112,9 +114,9 @@ class Membership {
   std::string Name(uint32_t rank) const { return roster_.Name(rank); }
   // "rank 0 (…), rank 3 (…)"
   std::string Names(const std::vector<uint32_t>& ranks) const;
-  // Of those that are here.
-  std::vector<uint32_t> UnreadyRanks() const;
+  // Those that are here, but for who waits for the start; of these, who is not ready.
   std::vector<uint32_t> Seated() const;
+  std::vector<uint32_t> UnreadyRanks() const;
 
  private:
   friend class ServerProbe;  // tests/protocol looks at all of it

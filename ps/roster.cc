@@ -44,6 +44,7 @@ Roster::Seating Roster::Join(PeerId peer, const wire::Hello& hello) {
   member.tunes = hello.tunes();
   member.finished = member.leaving = member.released = false;
   member.was_ready = false;
+  member.waits = !open_ && rank >= terms_.workers;
   member.last_heard = member.unready_since = std::chrono::steady_clock::now();
   if (!first_) {
     first_ = rank;
@@ -58,12 +59,10 @@ Roster::Seating Roster::Join(PeerId peer, const wire::Hello& hello) {
 
 Roster::Seating Roster::FindSeat(const wire::Hello& hello) const {
   if (!hello.has_rank()) {
-    // At first those that the job starts with.
-    const uint32_t seats = open_ ? size() : terms_.workers;
-    for (uint32_t rank = 0; rank < seats; ++rank) {
+    for (uint32_t rank = 0; rank < size(); ++rank) {
       if (!members_[rank].peer) return {rank, ""};
     }
-    return {0, fmt::format("all {} ranks of this job are taken", seats)};
+    return {0, fmt::format("all {} ranks of this job are taken", size())};
   }
   const uint32_t rank = hello.rank();
   if (rank >= size()) {

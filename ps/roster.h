@@ -38,6 +38,7 @@ struct Member {
   bool leaving = false;    // said Leave: is ordered nothing new
   bool released = false;   // … and has been told to go
   bool given_up = false;   // was lost before the start, and is not waited for
+  bool waits = false;      // came before the start, which does not wait for it: a joiner after that
   bool was_ready = false;  // since it has its seat
   std::chrono::steady_clock::time_point unready_since;
   std::chrono::steady_clock::time_point last_heard;
@@ -66,7 +67,7 @@ class Roster {
   void BeginAnew(uint32_t rank);
   // The member is gone, and its seat free. What it was called stays.
   void Vacate(uint32_t rank);
-  // The job has started: from now on all seats may be taken.
+  // The job has started: from now on nobody waits for that.
   void Open() { open_ = true; }
 
   // The rank that this peer holds.

@@ -203,6 +203,7 @@ void Server::OnHello(const FromWorker& event) {
   const Membership::Arrival arrival = members_.OnHello(event.peer, event.message);
   switch (arrival.outcome) {
     case Membership::Outcome::kRefused:
+    case Membership::Outcome::kWaits:
       return;
     case Membership::Outcome::kJoined:
       if (members_.roster().Complete()) coordinator_.Begin();

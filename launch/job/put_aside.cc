@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 fs::path FreeAttempt(const fs::path& folder) {
   fs::path free;
-  for (int attempt = 1; free.empty() || fs::exists(free); ++attempt) {
+  for (int attempt = 1; free.empty() || fs::exists(fs::symlink_status(free)); ++attempt) {
     free = folder / fmt::format("attempt-{}", attempt);
   }
   return free;
@@ -44,13 +44,22 @@ bool IsOf(std::string_view name, Aside what) {
   return IsOfAttempt(name);
 }
 
-// All of them, or none. Throws fs::filesystem_error.
+// A file that the run begins with, wherever it lies.
+bool IsSame(const fs::path& path, const std::string& input) {
+  std::error_code ignored;
+  return !input.empty() && fs::equivalent(path, input, ignored);
+}
+
+// All of them, or none; but what somebody has mounted stays. Throws fs::filesystem_error.
 void MoveAll(const std::vector<fs::path>& paths, const fs::path& folder) {
   fs::create_directory(folder);
   std::vector<std::pair<fs::path, fs::path>> moved;
   try {
     for (const fs::path& path : paths) {
-      fs::rename(path, folder / path.filename());
+      std::error_code error;
+      fs::rename(path, folder / path.filename(), error);
+      if (error == std::errc::device_or_resource_busy && fs::is_directory(path)) continue;
+      if (error) throw fs::filesystem_error("rename", path, error);
       moved.emplace_back(folder / path.filename(), path);
     }
   } catch (const fs::filesystem_error&) {
@@ -63,19 +72,20 @@ void MoveAll(const std::vector<fs::path>& paths, const fs::path& folder) {
 
 }  // namespace
 
-std::string PutAside(const RunDir& dir, Aside what) {
-  const fs::path aside = FreeAttempt(dir.path());
+std::string PutAside(const RunDir& dir, Aside what, const std::string& input) {
+  const fs::path aside = FreeAttempt(dir.path()), checkpoints = CheckpointsFolder(dir.path());
   try {
-    std::vector<fs::path> paths, marks;
+    std::vector<fs::path> paths;
     for (const fs::directory_entry& entry : fs::directory_iterator(dir.path())) {
       const fs::path& path = entry.path();
-      if (!IsOf(path.filename().string(), what)) continue;
-      // A link to where the run is to keep its checkpoints stays; there is none, but for a mark.
-      const bool is_link = path == CheckpointsFolder(dir.path()) && entry.is_symlink();
-      is_link ? marks.push_back(path / kRunIdFile) : paths.push_back(path);
+      if (!IsOf(path.filename().string(), what) || IsSame(path, input)) continue;
+      if (path != checkpoints || !entry.is_symlink()) paths.push_back(path);
     }
     MoveAll(paths, aside);
-    for (const fs::path& mark : marks) fs::remove(mark);
+    // A link to where the run is to keep its checkpoints, or what is mounted there, has stayed;
+    // there is none, but for a mark.
+    std::error_code nothing_there;
+    fs::remove(checkpoints / kRunIdFile, nothing_there);
   } catch (const fs::filesystem_error& error) {
     throw Error(ExitCode::kUsage, "{}: a run that left no checkpoint cannot be put aside: {}",
                 dir.shown(), error.code().message());
@@ -83,7 +93,7 @@ std::string PutAside(const RunDir& dir, Aside what) {
   return aside.filename();
 }
 
-std::string PutSavedAside(const SavePlace& place) {
+std::string PutSavedAside(const SavePlace& place, const std::string& input) {
   if (!KeepsThingsOf(place.run_dir, place.folder)) return "";
   const fs::path folder = place.folder, aside = FreeAttempt(folder);
   std::vector<std::string> names(std::begin(kModelFiles), std::end(kModelFiles));
@@ -92,7 +102,8 @@ std::string PutSavedAside(const SavePlace& place) {
   try {
     std::vector<fs::path> paths;
     for (const std::string& name : names) {
-      if (fs::exists(folder / name)) paths.push_back(folder / name);
+      if (fs::exists(folder / name) && !IsSame(folder / name, input))
+        paths.push_back(folder / name);
     }
     MoveAll(paths, aside);
   } catch (const fs::filesystem_error& error) {

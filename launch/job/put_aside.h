@@ -14,12 +14,12 @@ namespace muster {
 // kRun: that as well, which is config.txtpb and repeat.json.
 enum class Aside { kAttempt, kRun };
 
-// Moves them into DIR/attempt-N. That folder's name. Throws Error(kUsage); then all is where it
-// was.
-std::string PutAside(const RunDir& dir, Aside what);
+// Moves them into DIR/attempt-N, but for `input`, the weights that the run begins with. That
+// folder's name. Throws Error(kUsage); then all is where it was.
+std::string PutAside(const RunDir& dir, Aside what, const std::string& input);
 
 // The same for what its own directory could not take, in checkpoint.save_to: a line that says so,
 // "" if nothing is there. Before PutAside, which takes the run's mark.
-std::string PutSavedAside(const SavePlace& place);
+std::string PutSavedAside(const SavePlace& place, const std::string& input);
 
 }  // namespace muster

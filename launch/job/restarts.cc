@@ -67,8 +67,9 @@ JobOutcome WatchJobThroughLosses(JobPlan& plan, const config::Config& config, Si
     std::string aside, saved_aside;
     if (restarts.from_step() < 0) {
       try {
-        saved_aside = PutSavedAside({plan.dir->path(), config.checkpoint().save_to()});
-        aside = PutAside(*plan.dir, Aside::kAttempt);
+        const std::string& input = config.run().initial_weights();
+        saved_aside = PutSavedAside({plan.dir->path(), config.checkpoint().save_to()}, input);
+        aside = PutAside(*plan.dir, Aside::kAttempt, input);
       } catch (const Error& error) {
         outcome.not_restarted = error.what();
         return outcome;

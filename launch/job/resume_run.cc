@@ -119,12 +119,14 @@ void ResumeOrBegin(LaunchArguments& arguments) {
   }
   std::optional<RunDir> dir;
   if (fs::exists(path, ignored)) dir.emplace(RunDir::Resume(path));  // locked: nobody is at it
+  const std::string& input = config.run().initial_weights();
   std::vector<std::string> lines;
-  if (std::string line = PutSavedAside(place); !line.empty()) lines.push_back(std::move(line));
+  if (std::string line = PutSavedAside(place, input); !line.empty())
+    lines.push_back(std::move(line));
   if (dir && dir->IsUsed()) {
     lines.push_back(
         fmt::format("The run in {} left no checkpoint: its files are in {}, and it begins anew",
-                    dir->shown(), PutAside(*dir, Aside::kRun)));
+                    dir->shown(), PutAside(*dir, Aside::kRun, input)));
   }
   for (const std::string& line : lines) PrintResult(line);
 }

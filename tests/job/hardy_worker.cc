@@ -168,7 +168,7 @@ void HardyWorker::Evaluate(const Order& order) {
     block.set_samples(order.block_size);
     block.set_loss(static_cast<double>(b + 1) + static_cast<double>(of[0]) * 1e-3);
     block.set_correct(b % 3);
-    client_->ReportEvaluated(block);
+    (void)client_->ReportEvaluated(block);
     if (b == order.blocks.begin + 1) at_(Point::kEvaluated, order.version, *client_);
   }
 }

@@ -158,7 +158,7 @@ std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour, s
         block.set_samples(order.block_size);
         block.set_loss(static_cast<double>(b + 1));
         block.set_correct(behaviour.correct ? behaviour.correct(order.version, b) : 1);
-        client.ReportEvaluated(block);
+        (void)client.ReportEvaluated(block);
       }
       continue;
     }

@@ -142,11 +142,16 @@ TEST_F(TuningJob, OtherCardsAreRefusedByName) {
               AllOf(HasSubstr("rank 1 computes with \"another card\", rank 0 with \"a card\""),
                     HasSubstr("worker.autotune")));
   EXPECT_THAT(refusal("a processor", false), HasSubstr("computes with \"a processor\""));
-  clients.push_back(Join(job, 1));
+  auto second = JoinSoon(job, 1);  // it waits for the start
   EXPECT_EQ(clients[0]->AwaitTuning(), Choice());
   clients[0]->ReportTuning("x");
-  for (auto& client : clients) EXPECT_EQ(client->AwaitTuning(), "x");
-  Train(job, std::move(clients));
+  EXPECT_EQ(clients[0]->AwaitTuning(), "x");
+  auto first = std::async(std::launch::async, [&] { Train(job, std::move(clients)); });
+  std::vector<std::unique_ptr<Client>> others;
+  others.push_back(second.get());
+  EXPECT_EQ(others[0]->AwaitTuning(), "x");
+  Train(job, std::move(others));
+  first.get();
   (void)job.Finish();
 }
 

@@ -111,10 +111,11 @@ void ServerProbe::PutMembers(std::string& text) const {
       continue;
     }
     const bool early = member.entered_at > step();
-    Put(text, " {}:{}{}{}{}{}{}{}\n", rank, member.ready ? " ready" : "",
+    Put(text, " {}:{}{}{}{}{}{}{}{}\n", rank, member.ready ? " ready" : "",
         member.entered ? early ? " enters" : " entered" : "", member.finished ? " finished" : "",
         member.leaving ? " leaving" : "", member.released ? " released" : "",
-        member.given_up ? " given-up" : "", member.was_ready ? " was-ready" : "");
+        member.given_up ? " given-up" : "", member.was_ready ? " was-ready" : "",
+        member.waits ? " waits" : "");
   }
 }
 

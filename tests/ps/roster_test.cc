@@ -109,7 +109,7 @@ TEST_F(RosterTest, NobodyWithAnotherTokenVersionOrRank) {
   EXPECT_THAT(roster_.MissingRanks(), ElementsAre(0, 1, 2));
 }
 
-// Where more may come than the job starts with: who names such a rank need not wait for the start.
+// Where more may come than the job starts with, they may come before the start.
 TEST_F(RosterTest, SeatsBeyondThoseThatTheJobStartsWith) {
   Roster roster(layout_,
                 {.token = kToken, .job = 9, .workers = 2, .settings = {"run.seed: 1"}, .seats = 4});
@@ -125,9 +125,11 @@ TEST_F(RosterTest, SeatsBeyondThoseThatTheJobStartsWith) {
   EXPECT_EQ(join({}).rank, 0u);
   EXPECT_EQ(join({}).rank, 1u);
   EXPECT_TRUE(roster.Complete());
-  EXPECT_EQ(join({}).refusal, "all 2 ranks of this job are taken");
+  EXPECT_FALSE(roster.at(1).waits);
+  EXPECT_TRUE(roster.at(3).waits);
   roster.Open();
   EXPECT_EQ(join({}).rank, 2u);
+  EXPECT_FALSE(roster.at(2).waits);
   EXPECT_EQ(join({}).refusal, "all 4 ranks of this job are taken");
 }
 

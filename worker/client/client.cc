@@ -268,13 +268,15 @@ void Client::PushEmpty(int64_t step, const WorkLease& lease, size_t chunk) {
   Send(std::move(message), chunk + 1 < chunks().size() ? When::kSoon : When::kNow);
 }
 
-void Client::ReportEvaluated(const wire::EvaluatedBlock& block) {
+bool Client::ReportEvaluated(const wire::EvaluatedBlock& block) {
   wire::WorkerMessage message = NewMessage();
   *message.mutable_evaluated_block() = block;
   // After the address was read: Fence sets this first. No lease tells the server that a block is
   // of the incarnation before.
-  if (fenced_) return;
+  if (fenced_) return false;
   Send(std::move(message));
+  const std::lock_guard lock(mutex_);
+  return !stopped_ && error_ == nullptr;
 }
 
 void Client::ReportTimes(const wire::StepTimes& times) {

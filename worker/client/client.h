@@ -143,7 +143,8 @@ class Client final : private Channel::Owner {
   void PushChunk(int64_t step, const WorkLease& lease, size_t chunk);
   // The subtree holds no samples in this step.
   void PushEmpty(int64_t step, const WorkLease& lease, size_t chunk);
-  void ReportEvaluated(const wire::EvaluatedBlock& block);
+  // False: nobody wants the others any more.
+  bool ReportEvaluated(const wire::EvaluatedBlock& block);
   void ReportTimes(const wire::StepTimes& times);
 
   // When the last message so far was handed to the transport. For statistics.

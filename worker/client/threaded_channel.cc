@@ -46,7 +46,7 @@ class ThreadedChannel : public Channel {
   void Sleep(Clock::time_point until);
   void Receive();
   void SendQueued();
-  // False: a tensor, and no buffer for it at the moment.
+  // False: the server takes nothing at the moment, or no buffer is free for a tensor.
   bool HandOver(const Outgoing& outgoing, Release sent);
 
   Owner& owner_;
@@ -175,11 +175,11 @@ bool ThreadedChannel::HandOver(const Outgoing& outgoing, Release sent) {
     bytes = std::as_bytes(buffer->values().first(outgoing.tensor.size()));
     sent = buffer->GivesBack(sent);
   }
-  if (!link_->Send(outgoing.message, bytes, sent)) {
-    if (sent.call != nullptr) sent.call(sent.hint);
-    throw Error(ExitCode::kPeerFailed, "the server does not take any more messages");
-  }
-  return true;
+  if (link_->Send(outgoing.message, bytes, sent)) return true;
+  // The server is stopped, or slower than the blocks of an evaluation are. What it does not take
+  // now waits here; that it is silent for too long is noticed elsewhere.
+  if (sent.call != nullptr) sent.call(sent.hint);
+  return false;
 }
 
 }  // namespace

@@ -26,8 +26,9 @@ void Trainer::Evaluate(const Order& order) {
   const bool predicts = order.predictions || order.images > 0;
   predictions_.resize(predicts ? static_cast<size_t>(order.block_size) : size_t{0});
   if (order.average && order.blocks.empty()) AwaitAverage();
-  for (int64_t block = order.blocks.begin; block < order.blocks.end; ++block) {
-    EvaluateBlock(blocks->Next(config_.deadlines().progress_s()), *blocks);
+  bool wanted = true;
+  for (int64_t block = order.blocks.begin; wanted && block < order.blocks.end; ++block) {
+    wanted = EvaluateBlock(blocks->Next(config_.deadlines().progress_s()), *blocks);
   }
 }
 
@@ -42,7 +43,7 @@ void Trainer::AwaitAverage() {
   }
 }
 
-void Trainer::EvaluateBlock(const PreparedBatch& batch, BatchPipeline& blocks) {
+bool Trainer::EvaluateBlock(const PreparedBatch& batch, BatchPipeline& blocks) {
   const Order& order = work_.order;
   // Layouts derived from W(version) are not those of its average: a number that no version has.
   const int64_t contents = order.average ? -1 - order.version : order.version;
@@ -67,9 +68,9 @@ void Trainer::EvaluateBlock(const PreparedBatch& batch, BatchPipeline& blocks) {
       backend_.Record(Queue::kCopyOut, *results_copied_);
       StageNext(blocks, Mode::kInference);
       AwaitDevice(*results_copied_, config_.deadlines().progress_s());
-      ReportBlock(batch, sums);
+      const bool wanted = ReportBlock(batch, sums);
       work_.sums.clear();
-      return;
+      return wanted;
     } catch (const Superseded&) {
       backend_.Drain();
       work_.sums.clear();
@@ -78,7 +79,7 @@ void Trainer::EvaluateBlock(const PreparedBatch& batch, BatchPipeline& blocks) {
   }
 }
 
-void Trainer::ReportBlock(const PreparedBatch& batch, const LossSums& sums) {
+bool Trainer::ReportBlock(const PreparedBatch& batch, const LossSums& sums) {
   wire::EvaluatedBlock result;
   result.set_version(work_.order.version);
   result.set_block(static_cast<uint32_t>(batch.index));
@@ -99,7 +100,7 @@ void Trainer::ReportBlock(const PreparedBatch& batch, const LossSums& sums) {
     const auto count = static_cast<size_t>(std::min<int64_t>(work_.order.images, batch.count));
     AddSampleImages(*data_.test, std::span(predictions_).first(count), result);
   }
-  client_.ReportEvaluated(result);
+  return client_.ReportEvaluated(result);
 }
 
 }  // namespace muster

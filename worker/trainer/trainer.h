@@ -78,8 +78,9 @@ class Trainer {
   // evaluate.cc
   void Evaluate(const Order& order);
   void AwaitAverage();
-  void EvaluateBlock(const PreparedBatch& batch, BatchPipeline& blocks);
-  void ReportBlock(const PreparedBatch& batch, const LossSums& sums);
+  // False: nobody wants the others.
+  bool EvaluateBlock(const PreparedBatch& batch, BatchPipeline& blocks);
+  bool ReportBlock(const PreparedBatch& batch, const LossSums& sums);
 
   // What the server wants before what is under way.
   void DoUrgent();

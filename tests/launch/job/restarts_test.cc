@@ -128,27 +128,29 @@ TEST_F(RestartsTest, PutsAsideWhatARunWrites) {
   const std::vector<std::string> written{"metrics.jsonl", "server.log", "worker-0.log",
                                          "model.safetensors", "events.out.tfevents.1.host.muster"};
   const std::vector<std::string> kept{"config.txtpb", "thesis.tex", "init.safetensors",
-                                      ".launcher.lock"};
+                                      ".launcher.lock", "best.safetensors"};
   for (const std::string& name : written) write(name);
   for (const std::string& name : kept) write(name);
   std::filesystem::create_directories(dir_ / "disk");
   std::filesystem::create_directory_symlink(dir_ / "disk", dir_ / "run/checkpoints");
   write("checkpoints/run_id");
-  EXPECT_EQ(PutAside(run_, Aside::kAttempt), "attempt-1");
+  std::filesystem::create_symlink("nowhere", dir_ / "run/attempt-1");
+  const std::string input = dir_ / "run/best.safetensors";  // what the run begins with
+  EXPECT_EQ(PutAside(run_, Aside::kAttempt, input), "attempt-2");
   const auto exists = [&](const std::string& name) {
     return std::filesystem::exists(dir_ / ("run/" + name));
   };
   for (const std::string& name : written) {
-    EXPECT_TRUE(exists("attempt-1/" + name)) << name;
+    EXPECT_TRUE(exists("attempt-2/" + name)) << name;
     EXPECT_FALSE(exists(name)) << name;
   }
   for (const std::string& name : kept) EXPECT_TRUE(exists(name)) << name;
   EXPECT_TRUE(std::filesystem::is_symlink(dir_ / "run/checkpoints"));
   EXPECT_FALSE(exists("checkpoints/run_id")) << "the next one has another id";
   write("metrics.jsonl");
-  EXPECT_EQ(PutAside(run_, Aside::kRun), "attempt-2");
-  EXPECT_TRUE(exists("attempt-2/config.txtpb"));
-  EXPECT_TRUE(exists("attempt-1/metrics.jsonl"));
+  EXPECT_EQ(PutAside(run_, Aside::kRun, input), "attempt-3");
+  EXPECT_TRUE(exists("attempt-3/config.txtpb"));
+  EXPECT_TRUE(exists("attempt-2/metrics.jsonl"));
 }
 
 TEST_F(RestartsTest, NotWithoutCheckpointsOrAWish) {
