@@ -135,7 +135,7 @@ class Coordinator {
   bool FinishAsItIs();
   void CompareArithmetic();
   DueLines LinesSoFar() const;
-  void Go();
+  void StartRun();
   void AdmitAll();
   void GoOn();
   // coordinator_members.cc

@@ -52,11 +52,11 @@ void Coordinator::StartIfReady() {
   progress_.SetWorkers(workers);
   board_.Begin(step_);
   watch_.Begin(plan_, work_.assignment());
-  Go();
+  StartRun();
   AdmitAll();
 }
 
-void Coordinator::Go() {
+void Coordinator::StartRun() {
   if (evaluate_only_) return EvaluateOnly();
   if (resumed_) return GoOn();
   reporter_.GoOn(step_);  // it may begin anew, since a server was lost before its first checkpoint
