@@ -57,6 +57,8 @@ class Coordinator {
   void Begin();
   // One has come late, or again over another link: it is welcomed.
   void OnJoined(uint32_t rank);
+  // Somebody has come whom the start does not wait for; but it does, if nobody else is left.
+  void OnWaits();
   void OnReady(uint32_t rank);
   std::string OnTuning(uint32_t rank, const wire::Tuning& tuning);
   // A member is gone: why, and with which code a run ends that cannot go on without it. Whatever it

@@ -109,6 +109,10 @@ void Coordinator::OnLost(uint32_t rank, ExitCode code, const std::string& why) {
   Changed(events::MemberChange::LOST, rank, why, slices, blocks);
   if (phase_ == Phase::kGathering) GiveUpWaitingFor(rank);
   StartIfReady();
+  OnWaits();
+}
+
+void Coordinator::OnWaits() {
   if (phase_ == Phase::kPreparing && members_.Seated().empty()) AdmitAll();
 }
 
@@ -146,10 +150,13 @@ std::vector<WorkItem> Coordinator::WasAt(uint32_t rank) const {
     const Range share = evaluator_.current().BlocksOf(rank);
     const size_t most = members_.SharesMemory(rank) ? kMostBlocks : kMostBlocksOverAWire;
     for (const int64_t block : evaluator_.current().MissingOf(rank)) {
-      if (items.size() == most) break;
       const bool is_own = share.begin <= block && block < share.end;
       if (is_own == own) items.push_back({WorkItem::Kind::kBlock, block});
     }
+    // Who has one that is suspected has nothing else, but for what it was given since.
+    const auto suspected = [&](const WorkItem& item) { return lost_work_.Suspects(item); };
+    std::ranges::stable_partition(items, suspected);
+    if (items.size() > most) items.resize(most);
   };
   const bool trains = phase_ == Phase::kTraining;
   if (trains) slices(true);

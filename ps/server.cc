@@ -203,8 +203,9 @@ void Server::OnHello(const FromWorker& event) {
   const Membership::Arrival arrival = members_.OnHello(event.peer, event.message);
   switch (arrival.outcome) {
     case Membership::Outcome::kRefused:
-    case Membership::Outcome::kWaits:
       return;
+    case Membership::Outcome::kWaits:
+      return coordinator_.OnWaits();
     case Membership::Outcome::kJoined:
       if (members_.roster().Complete()) coordinator_.Begin();
       return;

@@ -1,5 +1,8 @@
 // Pieces of messages: what is cut is put together again as it was, and of the frames of two
 // messages, some of them left out, never one message is made with the header or the bytes of both.
+#include <set>
+#include <utility>
+
 #include "common/transport/zmq/zmq_frames.h"
 #include "proto/wire.pb.h"
 #include "tests/fuzz/fuzz.h"
@@ -52,6 +55,7 @@ void CheckCut(Input input) {
   const size_t most = 16 + input.Byte();
   FrameSender sender(pipe.from, most);
   Frames all;
+  std::set<size_t> ends;  // of messages
   std::vector<wire::WorkerMessage> sent;
   for (uint32_t rank = 0; rank < 2; ++rank) {
     sent.push_back(Part(rank, input.Piece().substr(0, 2000)));
@@ -70,12 +74,15 @@ void CheckCut(Input input) {
     for (const zmq::message_t& frame : CutUp(pipe, sender, sent[rank], tensor)) {
       all.push_back(Copy(frame));
     }
+    ends.insert(all.size() - 1);
   }
-  // Some of all frames, in their order.
+  // Some of all frames, in their order. What has not come to an end is waited for.
   Frames some;
   size_t at = 0;
-  while (!input.empty() && (at += input.Byte() % 16) < all.size()) some.push_back(Copy(all[at++]));
-  CheckMixture(std::move(some), sent);
+  while (!input.empty() && (at += input.Byte() % 16) < all.size()) {
+    some.push_back(Copy(all[at]));
+    if (ends.contains(at++)) CheckMixture(std::exchange(some, {}), sent);
+  }
 }
 
 // Frames of any bytes. What is taken has its header in the frames after the first.

@@ -83,7 +83,7 @@ TEST_F(FramesTest, TheNumberByteForByte) {
   for (int i = 0; i < 7; ++i) (void)Sent(Part(i), tensor);
   const Frames frames = Sent(message, tensor);
   ASSERT_EQ(frames.size(), 4u);
-  const std::string number("\0\0\0\0\x1b\0\0\0\7\0\0\0\0\0\0\0", 16);
+  const std::string number("\0\0\0\0\x1b\0\0\0\x40\0\0\0\0\0\0\0\7\0\0\0\0\0\0\0", 24);
   EXPECT_EQ(frames.front().to_string(), number);
   EXPECT_EQ(frames.back().to_string(), number);
   EXPECT_EQ(frames[1].size(), 27u);
@@ -138,11 +138,22 @@ TEST_F(FramesTest, FramesThatAreLeftOutAreNoticed) {
   EXPECT_FALSE(IsMessage(Copy(all, {0, 1, 2, 3, 10})));
   EXPECT_FALSE(IsMessage(Copy(all, {0, 10})));
   EXPECT_FALSE(IsMessage(Copy(all, {0, 2, 3, 4})));
-  // A piece that is missing makes the tensor shorter, and the server finds its size wrong.
+  EXPECT_FALSE(IsMessage(Copy(all, {0, 1, 2, 4}))) << "a tensor without its end";
+}
+
+// A piece of the tensor has the size of a piece of the header, in whose place it would come.
+TEST_F(FramesTest, NoHeaderIsMadeOfATensor) {
   wire::WorkerMessage message;
-  const auto shorter = Assemble(Copy(all, {0, 1, 2, 4}), message);
-  ASSERT_TRUE(shorter);
-  EXPECT_LT(shorter->bytes, one.size() * sizeof(float));
+  message.mutable_hello()->set_token(std::string(1500, 'a'));
+  const std::string setting(1024 - 3, 'b');  // a field of its own, as protobuf writes it
+  std::string piece("\x32\xfd\x07" + setting);
+  std::vector<float> tensor(256);
+  std::memcpy(tensor.data(), piece.data(), 1024);
+  Frames frames = Sent(message, tensor);
+  ASSERT_EQ(frames.size(), 5u);  // number, two pieces of the header, the tensor, number
+  EXPECT_EQ(frames[1].size(), frames[3].size());
+  EXPECT_TRUE(IsMessage(Copy(frames, {0, 1, 2, 3, 4})));
+  EXPECT_FALSE(IsMessage(Copy(frames, {0, 2, 3, 4})));
 }
 
 TEST_F(FramesTest, NoiseIsNoMessage) {
@@ -150,7 +161,7 @@ TEST_F(FramesTest, NoiseIsNoMessage) {
     return zmq::message_t(bytes.data(), bytes.size());
   };
   EXPECT_FALSE(IsMessage({}));
-  std::string bracket(16, '\0');
+  std::string bracket(24, '\0');
   for (const char size : {'\0', '\1', '\x7f', '\xff'}) {
     bracket[4] = bracket[7] = size;
     Frames frames;

@@ -54,17 +54,25 @@ void Client::Join(Attempt attempt) {
   Send(Hello(attempt));
 
   std::unique_lock lock(mutex_);
-  // The server names missing ranks at its deadline; be a little more patient than it is.
-  const auto limit = std::chrono::duration<double>(options_.start_s + 5);
-  const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(limit);
-  const bool answered = channel_->Wait(
-      lock, [this] { return welcome_ || error_ != nullptr; }, until);
-  ThrowIfFailed();
-  if (answered) return;
+  const auto after = [](Clock::time_point from, double seconds) {
+    return from +
+           std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  };
+  const Clock::time_point begin = Clock::now();
+  // The server names missing ranks at its deadline; be a little more patient than it is. With whom
+  // the job need not start waits for the start of the others, as long as the server beats.
+  Clock::time_point until = after(begin, options_.start_s + 5);
+  do {
+    const bool answered = channel_->Wait(
+        lock, [this] { return welcome_ || error_ != nullptr; }, until);
+    ThrowIfFailed();
+    if (answered) return;
+    if (last_heard_ > begin) until = after(last_heard_, options_.silence_s);
+  } while (Clock::now() < until);
   throw Error(ExitCode::kDeadline,
               "no Welcome from the server at {} within {:.0f} s: is it running there, and can "
               "this host reach it?",
-              options_.endpoint, limit.count());
+              options_.endpoint, std::chrono::duration<double>(until - begin).count());
 }
 
 wire::WorkerMessage Client::Hello(Attempt attempt) const {

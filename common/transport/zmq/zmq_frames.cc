@@ -17,11 +17,12 @@ namespace {
 struct Bracket {
   uint32_t zero = 0;
   uint32_t header_bytes = 0;
+  uint64_t tensor_bytes = 0;
   uint64_t number = 0;
 
   friend bool operator==(const Bracket&, const Bracket&) = default;
 };
-static_assert(sizeof(Bracket) == 16);
+static_assert(sizeof(Bracket) == 24);
 
 std::optional<Bracket> ReadBracket(const zmq::message_t& frame) {
   Bracket bracket;
@@ -58,7 +59,9 @@ bool FrameSender::Send(const google::protobuf::MessageLite& header,
   if (tensor.empty() && head.size() <= most_) {
     return socket_.send(std::move(head), send_flags::dontwait).has_value();
   }
-  const Bracket bracket{.header_bytes = static_cast<uint32_t>(head.size()), .number = number_};
+  const Bracket bracket{.header_bytes = static_cast<uint32_t>(head.size()),
+                        .tensor_bytes = tensor.size(),
+                        .number = number_};
   const auto edge = zmq::buffer(&bracket, sizeof bracket);
   if (!socket_.send(edge, send_flags::dontwait | send_flags::sndmore)) return false;
   ++number_;
@@ -104,9 +107,15 @@ std::string Join(std::span<const zmq::message_t> frames) {
   return bytes;
 }
 
+size_t SizeOf(std::span<const zmq::message_t> frames) {
+  size_t bytes = 0;
+  for (const zmq::message_t& frame : frames) bytes += frame.size();
+  return bytes;
+}
+
 Payload Together(std::span<const zmq::message_t> frames) {
   Payload payload;
-  for (const zmq::message_t& frame : frames) payload.bytes += frame.size();
+  payload.bytes = SizeOf(frames);
   const size_t floats = (payload.bytes + sizeof(float) - 1) / sizeof(float);
   const std::shared_ptr<float[]> values = std::make_unique_for_overwrite<float[]>(floats);
   auto* to = reinterpret_cast<std::byte*>(values.get());
@@ -138,10 +147,12 @@ std::optional<Payload> Assemble(Frames frames, google::protobuf::MessageLite& me
   const size_t words = CountFrames(frames, 1, end, bracket->header_bytes);
   if (words == 0) return std::nullopt;
   const std::span<zmq::message_t> all(frames);
+  const std::span<zmq::message_t> tensor = all.subspan(1 + words, end - 1 - words);
+  // Else some were left out: of the header, perhaps, with a piece of the tensor in its place.
+  if (SizeOf(tensor) != bracket->tensor_bytes) return std::nullopt;
   const bool parsed =
       words == 1 ? Parse(frames[1], message) : message.ParseFromString(Join(all.subspan(1, words)));
   if (!parsed) return std::nullopt;
-  const std::span<zmq::message_t> tensor = all.subspan(1 + words, end - 1 - words);
   if (tensor.empty()) return Payload();
   if (tensor.size() == 1) return MakePayload(std::move(tensor[0]));
   return Together(tensor);
