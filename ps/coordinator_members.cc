@@ -155,7 +155,7 @@ std::vector<WorkItem> Coordinator::WasAt(uint32_t rank) const {
     }
     // Who has one that is suspected has nothing else, but for what it was given since.
     const auto suspected = [&](const WorkItem& item) { return lost_work_.Suspects(item); };
-    std::ranges::stable_partition(items, suspected);
+    std::stable_partition(items.begin(), items.end(), suspected);
     if (items.size() > most) items.resize(most);
   };
   const bool trains = phase_ == Phase::kTraining;

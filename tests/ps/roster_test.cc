@@ -1,7 +1,7 @@
 // Who may join a job, and what somebody is told who may not.
 #include "ps/roster.h"
 
-#include <gmock/gmock-matchers.h>
+#include <gmock/gmock-more-matchers.h>
 #include <gtest/gtest.h>
 
 #include "common/link/protocol.h"
