@@ -107,6 +107,29 @@ TEST_F(TuningJob, IfAllAreLostTheNextOneChooses) {
   (void)job.Finish();
 }
 
+// One that the start would not have waited for, and that comes when the loss has been noticed.
+TEST_F(TuningJob, IfAllAreLostOneBeyondTheFirstOnesChooses) {
+  TestJob job(Config(1, "cluster { on_lost_worker: REPLACE max_workers: 2 }"));
+  std::unique_ptr<Client> first = Join(job, 0);
+  EXPECT_EQ(first->AwaitTuning(), Choice());
+  first.reset();
+  std::string why = "rank 0 is taken";
+  while (why.find("rank 0 is taken") != std::string::npos) {
+    try {
+      (void)Join(job, 0, "another card");
+    } catch (const Error& error) {
+      why = error.what();
+    }
+  }
+  std::vector<std::unique_ptr<Client>> clients;
+  clients.push_back(Join(job, 1));
+  EXPECT_EQ(clients[0]->AwaitTuning(), Choice());
+  clients[0]->ReportTuning("x");
+  EXPECT_EQ(clients[0]->AwaitTuning(), "x");
+  Train(job, std::move(clients));
+  (void)job.Finish();
+}
+
 TEST_F(TuningJob, AChoiceThatDoesNotFitIsDropped) {
   TestJob job(Config(2));
   auto second = JoinSoon(job, 1);
