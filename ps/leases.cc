@@ -46,6 +46,7 @@ bool Leases::Bring(uint64_t id, uint32_t chunk) {
   Lease& lease = leases_[id - leases_.front().id];
   if (!lease.pending[chunk]) return false;
   lease.pending[chunk] = false;
+  lease.accepted = true;
   --lease.pending_count;
   return true;
 }
@@ -129,7 +130,8 @@ void Leases::Forgive(std::chrono::steady_clock::duration gap) {
 std::optional<uint32_t> Leases::FreeArena(uint32_t rank, int64_t step, uint32_t arenas) const {
   for (uint32_t arena = 0; arena < arenas; ++arena) {
     const bool taken = std::ranges::any_of(leases_, [&](const Lease& lease) {
-      return lease.rank == rank && lease.arena == arena && lease.step == step;
+      return lease.rank == rank && lease.arena == arena && lease.step == step &&
+             (lease.open || lease.accepted);
     });
     if (!taken) return arena;
   }

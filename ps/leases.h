@@ -25,7 +25,8 @@ struct Lease {
   uint32_t arena = 0;  // of the member's gradient buffers
   bool again = false;  // somebody else's work
   bool open = true;
-  bool late = false;  // others were given its work, too
+  bool late = false;      // others were given its work, too
+  bool accepted = false;  // a chunk of it lies in the arena until the step ends
   std::chrono::steady_clock::time_point given = std::chrono::steady_clock::now();
   std::vector<bool> pending;  // the chunks that it is still to bring
   size_t pending_count = 0;
@@ -66,9 +67,9 @@ class Leases {
   // Steps before this one are over.
   void Forget(int64_t before);
 
-  // The first arena of the member that no lease of this step has, also of those that were closed:
-  // what came under them lies there. Leases of the next step do not count: their gradients are not
-  // written before this step is over.
+  // The first of the member's arenas that is free for a lease of this step. An open lease keeps its
+  // arena. A closed one does if a chunk of it was accepted, because the sum may still read it.
+  // Leases of the next step do not count: their gradients are not written before this step is over.
   std::optional<uint32_t> FreeArena(uint32_t rank, int64_t step, uint32_t arenas) const;
   // The members that have not brought all of this step. kOwn: what they do for others is left out.
   enum class Whose { kOwn, kAny };
