@@ -1,7 +1,6 @@
 #include "common/config/job_size.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "common/config/config.h"
 
@@ -25,12 +24,10 @@ uint32_t DefaultSlices(int64_t global_batch, uint32_t workers) {
 }
 
 uint32_t DefaultSlicesOfCards(int64_t global_batch, uint32_t workers) {
-  uint32_t slices = kMostSlices;
-  while (slices > 1 && global_batch < kLeastCardSamples * slices) slices /= 2;
-  if (slices >= 2 * workers && slices % workers == 0) return slices;
-  const uint32_t twice = std::bit_ceil(2 * workers);
-  const bool fills = global_batch >= kLeastCardSamples * twice;
-  return fills && twice % workers == 0 ? twice : workers;
+  uint32_t slices = 2;
+  while (slices < workers) slices *= 4;
+  const bool fills = global_batch >= kLeastCardSamples * slices;
+  return fills && slices % workers == 0 ? slices : workers;
 }
 
 uint32_t DefaultWorkers(uint32_t slices, int cores, uint32_t threads) {

@@ -1,6 +1,7 @@
 // How many workers a job has and into how many slices its batch is cut, where the config does not
-// say. The bits of a result depend on the slices, so these follow from the batch alone wherever the
-// workers allow it: a machine with more cores gets more workers and the same bits.
+// say. The bits of a result depend on the slices, so on CPUs these follow from the batch alone
+// wherever the workers allow it: a machine with more cores gets more workers and the same bits. On
+// GPUs they follow from the number of workers, too.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@ namespace muster {
 // Of a slice that is cut by default: what batch normalisation takes its statistics over, and
 // less than this is slow for small networks, too.
 constexpr int64_t kLeastSliceSamples = 16;
-// The same on a card, which smaller slices leave idle.
+// The same on a GPU, which smaller slices leave idle.
 constexpr int64_t kLeastCardSamples = 64;
 
 // 8, or 4, 2 or 1 where so many slices would have fewer than kLeastSliceSamples each.
@@ -22,8 +23,11 @@ uint32_t SlicesOfBatch(int64_t global_batch);
 // of them.
 uint32_t DefaultSlices(int64_t global_batch, uint32_t workers);
 
-// The same where workers compute on cards: a power of two, at least two for each worker, so that
-// one can be computed while another one's gradients travel; else one for each worker.
+// The same where workers compute on GPUs. A GPU is fastest with one large slice, so a worker gets
+// one or two: 1 and 2 workers have 2 slices, 4 and 8 have 8, 16 and 32 have 32. The workers of such
+// a pair give the same bits by default. Any other number has one slice for each worker, and so has
+// a batch that leaves a slice fewer than kLeastCardSamples. Bits that are the same on more numbers
+// of workers need run.slices.
 uint32_t DefaultSlicesOfCards(int64_t global_batch, uint32_t workers);
 
 // The largest divisor of `slices` for which there are cores, `threads` for each worker. At least 1.

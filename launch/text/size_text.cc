@@ -36,6 +36,18 @@ std::string SmallSlicesText(const config::Config& config) {
       kLeastCardSamples, advice, FormatCount(kLeastCardSamples * slices));
 }
 
+// On GPUs the default follows the workers: the numbers of them that have these slices, too.
+std::string SameByDefaultText(const config::Config& config) {
+  if (config.worker().backend() != config::Worker::CUDA) return "";
+  const uint32_t slices = config.run().slices();
+  std::string workers;
+  for (uint32_t count = 1; count <= slices; ++count) {
+    if (DefaultSlicesOfCards(ResolveBatch(config).global_batch, count) != slices) continue;
+    workers += fmt::format("{}{}", workers.empty() ? "" : " or ", count);
+  }
+  return workers.empty() ? "" : fmt::format(" (the default for {} on GPUs)", workers);
+}
+
 // What else bits depend on where the CPU computes.
 std::string OnProcessor(bool by_hand) {
   return fmt::format(
@@ -114,8 +126,8 @@ std::vector<std::string> BitsTexts(const config::Config& config, bool by_hand) {
     texts.push_back("the same in every run; one slice is for one worker");
   } else {
     texts.push_back(fmt::format(
-        "the same in every run, and with run.slices={0} on any number of workers up to {0}",
-        slices));
+        "the same in every run, and with run.slices={0} on any number of workers up to {0}{1}",
+        slices, SameByDefaultText(config)));
   }
   const config::Worker& worker = config.worker();
   const bool on_card = worker.backend() == config::Worker::CUDA;

@@ -44,23 +44,40 @@ TEST(JobSize, WorkersThatShareTheSlicesEvenlyHaveTheSame) {
   EXPECT_EQ(DefaultSlices(4, 2), 2u);
 }
 
-// A card wants 64 samples in a slice, and two slices for each worker.
-TEST(JobSize, SlicesOfCardsAreLarger) {
-  EXPECT_EQ(DefaultSlicesOfCards(1024, 1), 8u);
-  EXPECT_EQ(DefaultSlicesOfCards(1024, 4), 8u);
-  EXPECT_EQ(DefaultSlicesOfCards(1024, 8), 16u);
+// A GPU wants large slices: one or two for each worker, so that neighbours agree.
+TEST(JobSize, WorkersOnGpusHaveOneSliceOrTwo) {
+  for (const int64_t batch : {4096, 16777216}) {
+    for (const auto& [workers, slices] : {std::pair{1u, 2u},
+                                          {2u, 2u},
+                                          {3u, 3u},
+                                          {4u, 8u},
+                                          {5u, 5u},
+                                          {6u, 6u},
+                                          {8u, 8u},
+                                          {12u, 12u},
+                                          {16u, 32u},
+                                          {32u, 32u},
+                                          {48u, 48u}}) {
+      EXPECT_EQ(DefaultSlicesOfCards(batch, workers), slices) << workers;
+    }
+  }
+  for (uint32_t workers = 1; workers <= 1024; ++workers) {
+    const uint32_t slices = DefaultSlicesOfCards(16777216, workers);
+    EXPECT_TRUE(slices == workers || slices == 2 * workers) << workers;
+  }
+  // 64 samples for each slice.
   EXPECT_EQ(DefaultSlicesOfCards(128, 1), 2u);
   EXPECT_EQ(DefaultSlicesOfCards(127, 1), 1u);
-  // Too few samples for two each, and workers that share no power of two evenly.
-  EXPECT_EQ(DefaultSlicesOfCards(128, 2), 2u);
-  EXPECT_EQ(DefaultSlicesOfCards(1024, 3), 3u);
+  EXPECT_EQ(DefaultSlicesOfCards(512, 4), 8u);
+  EXPECT_EQ(DefaultSlicesOfCards(511, 4), 4u);
+  EXPECT_EQ(DefaultSlicesOfCards(64, 8), 8u);
   const config::Config config = Resolved(
       [](config::Config& c) {
         c.mutable_worker()->set_backend(config::Worker::CUDA);
         c.mutable_cluster()->set_workers(2);
       },
       4);
-  EXPECT_EQ(config.run().slices(), 4u);
+  EXPECT_EQ(config.run().slices(), 2u);
 }
 
 TEST(JobSize, AsManyWorkersAsCoresThatShareTheSlicesEvenly) {

@@ -94,6 +94,12 @@ TEST(BitsTextsTest, OfACardTheyDependOnOtherThings) {
             HasSubstr("CUDA, cuBLAS, cuDNN and Muster"), Not(HasSubstr("oneDNN")),
             Not(HasSubstr("instruction set")), Not(HasSubstr("worker.threads"))));
   EXPECT_THAT(Bits(config), HasSubstr("the same in every run"));
+  // The default follows the workers there.
+  config.mutable_run()->set_global_batch(512);
+  EXPECT_THAT(Bits(config), HasSubstr("any number of workers up to 8 (the default for 4 or 8 on "
+                                      "GPUs)"));
+  config.mutable_run()->set_slices(64);
+  EXPECT_THAT(Bits(config), HasSubstr("(the default for 64 on GPUs)"));
   config.mutable_worker()->set_autotune(true);
   EXPECT_THAT(Bits(config), AllOf(HasSubstr("worker.autotune chooses algorithms by timing"),
                                   Not(HasSubstr("the same in every run"))));
