@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/error.h"
+#include "common/plan/gradient_layout.h"
 #include "ps/initializer.h"
 
 namespace muster {
@@ -13,7 +14,8 @@ Variables::Variables(const VariableLayout& layout, const VariablesOptions& optio
       state_arenas_(options.state_arenas),
       keep_previous_(options.keep_previous),
       shared_(SharedMemory::Create(
-          "muster-weights", (options.average ? 3 : 2) * layout.arena_floats() * sizeof(float),
+          "muster-weights",
+          (options.average ? 3 : 2) * SharedArenaFloats(layout.arena_floats()) * sizeof(float),
           SharedMemory::Access::kReadWrite)) {
   MUSTER_CHECK(state_arenas_ <= state_.size());
   const size_t floats = layout.arena_floats();
@@ -41,9 +43,12 @@ void Variables::RestoreDerived(int64_t version) {
   if (has_average()) (void)Narrow(wire_type_, Average(updates_), HalfAverage().data());
 }
 
+size_t Variables::BeginOf(size_t buffer) const {
+  return buffer * SharedArenaFloats(layout_.arena_floats());
+}
+
 std::span<float> Variables::SharedBuffer(size_t buffer) const {
-  const size_t floats = layout_.arena_floats();
-  return shared_.writable_floats().subspan(buffer * floats, floats);
+  return shared_.writable_floats().subspan(BeginOf(buffer), layout_.arena_floats());
 }
 
 std::span<float> Variables::Weights(int64_t version) { return SharedBuffer(BufferOf(version)); }
@@ -62,12 +67,12 @@ std::span<const float> Variables::EvaluatedAverage() const {
 
 std::span<uint16_t> Variables::HalfBuffer(size_t buffer) {
   if (wire_type_ == wire::FP32 || (buffer == kAverageBuffer && !has_average())) return {};
-  return halves_.values().subspan(buffer * layout_.arena_floats(), layout_.arena_floats());
+  return halves_.values().subspan(BeginOf(buffer), layout_.arena_floats());
 }
 
 std::span<const std::byte> Variables::WireChunk(size_t buffer, const Chunk& chunk) const {
   MUSTER_CHECK(buffer != kAverageBuffer || has_average());
-  const size_t begin = buffer * layout_.arena_floats() + chunk.begin;
+  const size_t begin = BeginOf(buffer) + chunk.begin;
   if (wire_type_ == wire::FP32) {
     return std::as_bytes(shared_.floats().subspan(begin, chunk.floats()));
   }

@@ -98,6 +98,8 @@ class Variables {
   static constexpr size_t kAverageBuffer = 2;
   static size_t BufferOf(int64_t count) { return static_cast<size_t>(count % 2); }
   size_t StateBufferOf(int64_t updates) const { return keep_previous_ ? BufferOf(updates) : 0; }
+  // Where it begins, in floats.
+  size_t BeginOf(size_t buffer) const;
   std::span<float> SharedBuffer(size_t buffer) const;
   std::span<uint16_t> HalfBuffer(size_t buffer);
   std::span<const std::byte> WireChunk(size_t buffer, const Chunk& chunk) const;

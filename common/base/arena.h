@@ -11,14 +11,14 @@
 
 namespace muster {
 
-// Zeroed numbers, 64-byte aligned. Moves, does not copy.
+// Zeroed numbers, 64-byte aligned or more. Moves, does not copy.
 template <typename T>
 class AlignedArray {
  public:
   AlignedArray() = default;
-  explicit AlignedArray(size_t size) : size_(size) {
-    const size_t bytes = (size * sizeof(T) + 63) / 64 * 64;
-    data_ = static_cast<T*>(AllocateAligned(bytes));
+  explicit AlignedArray(size_t size, size_t alignment = kCacheLine) : size_(size) {
+    const size_t bytes = (size * sizeof(T) + kCacheLine - 1) / kCacheLine * kCacheLine;
+    data_ = static_cast<T*>(AllocateAligned(bytes, alignment));
     std::memset(data_, 0, bytes);
   }
   AlignedArray(AlignedArray&& other) noexcept

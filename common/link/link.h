@@ -197,6 +197,9 @@ struct LinkOptions {
   // With AUTO: processes of one host share memory. Not where tensors travel in 16 bits: what is
   // shared would not be rounded, and the bits would depend on where a worker runs.
   bool share_memory = true;
+  // Local: drivers of GPUs lock the weights' pages, which they can only if a worker may map them
+  // for writing. Else nobody but the server can.
+  bool locks_pages = false;
   int io_threads = 1;  // server, ZeroMQ
   // Server, local: connections at a time, so that strangers of the same user cannot use up all
   // descriptors. More are closed at once.

@@ -7,7 +7,7 @@
 
 namespace muster {
 
-inline constexpr uint32_t kProtocolVersion = 6;
+inline constexpr uint32_t kProtocolVersion = 7;
 
 // Of Tuning.choice.
 inline constexpr size_t kMostTuningBytes = size_t{1} << 20;

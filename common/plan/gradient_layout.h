@@ -8,7 +8,16 @@
 #include <optional>
 #include <vector>
 
+#include "common/base/aligned_memory.h"
+
 namespace muster {
+
+// How far apart the arenas begin that processes of one host share. None has a page in common with
+// another, so that the driver of a GPU can lock the pages of each.
+constexpr size_t SharedArenaFloats(size_t arena_floats) {
+  constexpr size_t kPageFloats = kMostPage / sizeof(float);
+  return (arena_floats + kPageFloats - 1) / kPageFloats * kPageFloats;
+}
 
 class GradientLayout {
  public:
@@ -24,7 +33,9 @@ class GradientLayout {
     friend bool operator==(const Span&, const Span&) = default;
   };
   // An arena in the memory.
-  Span Arena(size_t arena) const { return {arena * arena_floats(), arena_floats()}; }
+  Span Arena(size_t arena) const {
+    return {arena * SharedArenaFloats(arena_floats()), arena_floats()};
+  }
   // A chunk's floats in an arena; empty if there is no such chunk.
   std::optional<Span> Chunk(uint32_t chunk) const;
   // … in the memory; empty if there is no such arena, either.
@@ -33,10 +44,14 @@ class GradientLayout {
   size_t arena_floats() const { return chunk_end_.empty() ? 0 : chunk_end_.back(); }
   size_t arenas() const { return arenas_; }
   size_t used() const { return used_; }
-  size_t bytes() const { return arenas_ * arena_floats() * sizeof(float); }  // of all arenas
-  size_t used_bytes() const { return used_ * arena_floats() * sizeof(float); }
+  size_t bytes() const { return BytesOf(arenas_); }  // of all arenas
+  size_t used_bytes() const { return BytesOf(used_); }
 
  private:
+  size_t BytesOf(size_t arenas) const {
+    return arenas * SharedArenaFloats(arena_floats()) * sizeof(float);
+  }
+
   std::vector<uint64_t> chunk_end_;
   size_t arenas_ = 0, used_ = 0;
 };

@@ -35,6 +35,7 @@ LinkOptions LinkOptionsFor(const config::Config& config, const VariableLayout& l
   options.max_received_messages = ReceiveWindow(options.max_message_bytes);
   options.silence_s = config.deadlines().silence_s();
   options.share_memory = config.cluster().wire_dtype() == config::Cluster::FP32;
+  options.locks_pages = config.worker().backend() == config::Worker::CUDA;
   options.io_threads = static_cast<int>(std::max(1u, config.server().io_threads()));
   return options;
 }

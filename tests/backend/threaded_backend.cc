@@ -275,8 +275,8 @@ std::unique_ptr<DeviceBuffer> ThreadedBackend::Allocate(size_t bytes) {
   return std::make_unique<AwayBuffer>(bytes);
 }
 
-std::unique_ptr<HostRegistration> ThreadedBackend::Register(const void* host, size_t, bool) {
-  RequireHost(host);
+std::unique_ptr<HostRegistration> ThreadedBackend::Register(const HostMemory& memory) {
+  RequireHost(memory.begin);
   return nullptr;
 }
 

@@ -39,8 +39,7 @@ class ThreadedBackend : public Backend {
   bool shares_host_memory() const override { return false; }
   std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) override;
   DeviceMemoryUse memory_use() const override { return {}; }
-  std::unique_ptr<HostRegistration> Register(const void* host, size_t bytes,
-                                             bool read_only) override;
+  std::unique_ptr<HostRegistration> Register(const HostMemory& memory) override;
   void CopyIn(void* device, const void* host, size_t bytes) override;
   void CopyOut(void* host, const void* device, size_t bytes) override;
   std::unique_ptr<Event> MakeEvent() override;

@@ -27,7 +27,10 @@ void ExpectSlotsOfTheirOwn(TensorStore& store) {
   // The third one, too, which is made when it is asked for.
   for (size_t part = 0; part < 3; ++part) {
     ASSERT_EQ(store.GradientBuffer(part).size(), kFloats);
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(store.GradientBuffer(0).data()) % 64, 0u);
+    // No page in common with another one, which a driver may lock.
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(store.GradientBuffer(part).data()) %
+                  static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE)),
+              0u);
     std::ranges::fill(store.GradientBuffer(part), static_cast<float>(part + 1));
   }
   for (size_t part = 0; part < 3; ++part) {
@@ -97,16 +100,15 @@ TEST(OwnTensors, HaveNoAverageUntilItComes) {
 
 SharedTensors Shared(size_t weight_buffers, size_t gradient_buffers) {
   using Access = SharedMemory::Access;
-  return {SharedMemory::Create("test-planes", weight_buffers * kFloats * sizeof(float),
-                               Access::kReadWrite),
-          SharedMemory::Create("test-slots", gradient_buffers * kFloats * sizeof(float),
-                               Access::kReadWrite)};
+  constexpr size_t kArena = SharedArenaFloats(kFloats) * sizeof(float);
+  return {SharedMemory::Create("test-planes", weight_buffers * kArena, Access::kReadWrite),
+          SharedMemory::Create("test-slots", gradient_buffers * kArena, Access::kReadWrite)};
 }
 
 TEST(SharedTensorStore, GivesBackWhatIsNotAlwaysUsed) {
   ExpectGivesBack([](const GradientLayout& layout) {
     using Access = SharedMemory::Access;
-    const size_t arena = layout.arena_floats() * sizeof(float);
+    const size_t arena = SharedArenaFloats(layout.arena_floats()) * sizeof(float);
     return MakeSharedTensors(
         {SharedMemory::Create("test-planes", 2 * arena, Access::kReadWrite),
          SharedMemory::Create("test-slots", layout.bytes(), Access::kReadWrite, arena)},
@@ -120,7 +122,8 @@ TEST(SharedTensorStore, ShowsWhatTheServerWrote) {
   const auto store = MakeSharedTensors(std::move(shared), kLayout, wire::FP32);
   ExpectSlotsOfTheirOwn(*store);
   for (int buffer = 0; buffer < 3; ++buffer) {
-    weight_buffers[static_cast<size_t>(buffer) * kFloats + 11] = static_cast<float>(buffer + 1);
+    weight_buffers[static_cast<size_t>(buffer) * SharedArenaFloats(kFloats) + 11] =
+        static_cast<float>(buffer + 1);
     EXPECT_TRUE(store->Store(buffer, kChunk, {}));
     EXPECT_EQ(store->WeightBuffer(buffer)[11], static_cast<float>(buffer + 1));
     EXPECT_EQ(store->WeightBuffer(buffer).size(), kFloats);
@@ -147,10 +150,10 @@ TEST(SharedTensorStore, RefusesWhatDoesNotFit) {
   };
   EXPECT_EQ(refused(2, 3, wire::FP32), "");
   EXPECT_NE(refused(1, 3, wire::FP32)
-                .find("160 bytes of weights and 480 of gradient buffers, expected at "
-                      "least 320 and 480"),
+                .find("65536 bytes of weights and 196608 of gradient buffers, expected at "
+                      "least 131072 and 196608"),
             std::string::npos);
-  EXPECT_NE(refused(2, 1, wire::FP32).find("320 bytes of weights and 160 of gradient buffers"),
+  EXPECT_NE(refused(2, 1, wire::FP32).find("131072 bytes of weights and 65536 of gradient buffers"),
             std::string::npos);
   EXPECT_NE(refused(2, 3, wire::BF16).find("round"), std::string::npos);
 }

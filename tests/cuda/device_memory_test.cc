@@ -185,6 +185,7 @@ TEST_F(DeviceMemoryTest, RegistersHostMemoryOnce) {
 }
 
 TEST_F(DeviceMemoryTest, ReadOnlyMemoryWantsTheFlagAndTheFlagACard) {
+  Start({.read_only_registration = true});
   constexpr size_t kBytes = 4096;
   void* const page = mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(page, MAP_FAILED);
@@ -200,8 +201,7 @@ TEST_F(DeviceMemoryTest, ReadOnlyMemoryWantsTheFlagAndTheFlagACard) {
   munmap(page, kBytes);
 }
 
-TEST_F(DeviceMemoryTest, ACardWithoutReadOnlyRegistration) {
-  Start({.read_only_registration = false});
+TEST_F(DeviceMemoryTest, ByDefaultThereIsNoReadOnlyRegistration) {
   std::vector<char> host(100);
   EXPECT_EQ(cudaHostRegister(host.data(), 100, cudaHostRegisterReadOnly), cudaErrorNotSupported);
   int supported = 1;

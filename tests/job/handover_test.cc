@@ -100,6 +100,20 @@ TEST_F(Handover, WeightsCannotBeWrittenByAWorker) {
   ::munmap(mapped, bytes);
 }
 
+// … unless drivers of GPUs lock their pages: then a worker may make its mapping writable.
+class HandoverToGpus : public Handover {
+ protected:
+  HandoverToGpus() : Handover({.max_queued_messages = 100, .locks_pages = true}) {}
+};
+
+TEST_F(HandoverToGpus, WeightsCanBeMadeWritable) {
+  Worker worker = Join();
+  void* const mapped = ::mmap(nullptr, kRawBytes[0], PROT_READ, MAP_SHARED, worker.fds[0].get(), 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  EXPECT_EQ(::mprotect(mapped, kRawBytes[0], PROT_READ | PROT_WRITE), 0);
+  ::munmap(mapped, kRawBytes[0]);
+}
+
 // Nor can what the server says to it, nor either side's size.
 TEST_F(Handover, TheServersMessagesCannotBeWrittenByAWorker) {
   Worker worker = Join();
@@ -122,7 +136,7 @@ TEST_F(Handover, AGradientIsReadWhereItWasWritten) {
   ASSERT_EQ(event.payload.floats().size(), kRawFloats / 2);
   EXPECT_EQ(event.payload.floats()[0], 7);
   // The second one, in which nothing was reserved.
-  gradient_buffer.writable_floats()[kRawFloats] = 8;
+  gradient_buffer.writable_floats()[SharedArenaFloats(kRawFloats)] = 8;
   Push(worker, 0, 1);
   EXPECT_EQ(Next().payload.floats()[0], 8);
   // The gradient buffer outlives its worker while a payload refers to it.

@@ -19,6 +19,7 @@
 #include "common/base/shared_memory.h"
 #include "common/base/unique_fd.h"
 #include "common/link/wire_values.h"
+#include "common/plan/gradient_layout.h"
 #include "common/transport/local/local_address.h"
 #include "common/transport/local/local_connection.h"
 #include "common/transport/local/message_ring.h"
@@ -49,8 +50,8 @@ inline UniqueFd ConnectRaw(const std::string& endpoint) {
 // memory that come with it: weight buffers, gradient buffers, messages to the server, messages to
 // the worker.
 constexpr size_t kRawFloats = 64;
-constexpr size_t kRawBytes[] = {2 * kRawFloats * sizeof(float), 2 * kRawFloats * sizeof(float),
-                                sizeof(RingMemory), sizeof(RingMemory)};
+constexpr size_t kRawArenas = 2 * SharedArenaFloats(kRawFloats) * sizeof(float);
+constexpr size_t kRawBytes[] = {kRawArenas, kRawArenas, sizeof(RingMemory), sizeof(RingMemory)};
 
 inline wire::ServerMessage RawWelcome() {
   wire::ServerMessage message;

@@ -13,13 +13,15 @@ using Span = GradientLayout::Span;
 // Two arenas that every step uses, and one more.
 const GradientLayout kLayout({10, 25, 40}, 3, 2);
 
+constexpr size_t kArena = (64 << 10) / sizeof(float);  // whole pages
+
 TEST(GradientLayout, HasArenasOneAfterTheOther) {
   EXPECT_EQ(kLayout.arena_floats(), 40u);
   EXPECT_EQ(kLayout.arenas(), 3u);
-  EXPECT_EQ(kLayout.bytes(), 3 * 40 * sizeof(float));
-  EXPECT_EQ(kLayout.used_bytes(), 2 * 40 * sizeof(float));
+  EXPECT_EQ(kLayout.bytes(), 3 * kArena * sizeof(float));
+  EXPECT_EQ(kLayout.used_bytes(), 2 * kArena * sizeof(float));
   EXPECT_EQ(kLayout.Arena(0), (Span{0, 40}));
-  EXPECT_EQ(kLayout.Arena(2), (Span{80, 40}));
+  EXPECT_EQ(kLayout.Arena(2), (Span{2 * kArena, 40}));
 }
 
 TEST(GradientLayout, FindsAChunkInTheArena) {
@@ -32,7 +34,7 @@ TEST(GradientLayout, FindsAChunkInTheArena) {
 
 TEST(GradientLayout, FindsAChunkInTheMemory) {
   EXPECT_EQ(kLayout.Chunk(1, 0), (Span{10, 15}));
-  EXPECT_EQ(kLayout.Chunk(1, 2), (Span{90, 15}));
+  EXPECT_EQ(kLayout.Chunk(1, 2), (Span{2 * kArena + 10, 15}));
   EXPECT_EQ(kLayout.Chunk(1, 3), std::nullopt) << "no such arena";
   EXPECT_EQ(kLayout.Chunk(1, 0xffffffff), std::nullopt);
   EXPECT_EQ(kLayout.Chunk(3, 0), std::nullopt) << "no such chunk";
@@ -50,7 +52,14 @@ TEST(GradientLayout, OfNothingHasNothing) {
   EXPECT_EQ(idle.Chunk(0, 0), std::nullopt);
 }
 
-// Chunks of all arenas together are the memory, each float once.
+TEST(GradientLayout, SharedArenasAreWholePages) {
+  EXPECT_EQ(SharedArenaFloats(0), 0u);
+  EXPECT_EQ(SharedArenaFloats(1), kArena);
+  EXPECT_EQ(SharedArenaFloats(kArena), kArena);
+  EXPECT_EQ(SharedArenaFloats(kArena + 1), 2 * kArena);
+}
+
+// Chunks of all arenas together are all floats, each once.
 TEST(GradientLayout, CoversTheMemory) {
   const GradientLayout layout({3, 4, 11}, 4, 4);
   std::set<size_t> floats;
@@ -59,12 +68,13 @@ TEST(GradientLayout, CoversTheMemory) {
       const auto span = layout.Chunk(chunk, arena);
       ASSERT_TRUE(span);
       EXPECT_EQ(span->count, layout.Chunk(chunk)->count);
+      EXPECT_LE((span->begin + span->count) * sizeof(float), layout.bytes());
       for (size_t i = 0; i < span->count; ++i) floats.insert(span->begin + i);
     }
   }
   EXPECT_EQ(floats.size(), 4 * 11u);
   EXPECT_EQ(*floats.begin(), 0u);
-  EXPECT_EQ(*floats.rbegin(), 4 * 11u - 1);
+  EXPECT_EQ(*floats.rbegin(), 3 * kArena + 10);
 }
 
 }  // namespace

@@ -47,9 +47,9 @@ class HandServer {
         config_(Config()),
         graph_(BuildGraph(config_.model(), InputShape(config_.data()))),
         chunks_(CutChunks(graph_.layout(), config_.cluster())),
-        shared_weights_(SharedMemory::Create("test-weights",
-                                             2 * graph_.arena_floats() * sizeof(float),
-                                             SharedMemory::Access::kReadWrite)) {
+        shared_weights_(SharedMemory::Create(
+            "test-weights", 2 * SharedArenaFloats(graph_.arena_floats()) * sizeof(float),
+            SharedMemory::Access::kReadWrite)) {
     SetLogLevel(LogLevel::kError);
     std::random_device random;
     const std::string name = fmt::format("muster-test-{}-{:08x}", ::getpid(), random());
@@ -134,7 +134,8 @@ class HandServer {
     for (size_t i = 0; i < values.size(); ++i) values[i] = 0.1f * Rough(100 + version, 0, i) / 64;
     std::ranges::copy(
         values, shared_weights_.writable_floats().begin() +
-                    static_cast<ptrdiff_t>((version % 2) * graph_.arena_floats() + range.begin));
+                    static_cast<ptrdiff_t>(
+                        (version % 2) * SharedArenaFloats(graph_.arena_floats()) + range.begin));
     wire::ServerMessage message;
     message.mutable_weights_chunk()->set_version(version);
     message.mutable_weights_chunk()->set_chunk(chunk);

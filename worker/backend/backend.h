@@ -45,7 +45,15 @@ class DeviceBuffer {
   virtual void* data() = 0;  // a device address
 };
 
-// Host memory that is known to the device as long as this object is there.
+// Host memory that is copied from, or to, again and again: it has its pages for itself.
+struct HostMemory {
+  const char* what;  // "weights", for people
+  const void* begin;
+  size_t bytes;
+  bool read_only;  // this process has it mapped for reading alone
+};
+
+// Such memory is known to the device as long as this object is there.
 class HostRegistration {
  public:
   virtual ~HostRegistration() = default;
@@ -74,10 +82,9 @@ class Backend {
   // Throws Error(kFailure) that says how much was asked for and how much there is.
   virtual std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) = 0;
   virtual DeviceMemoryUse memory_use() const = 0;
-  // Host memory that will be copied from, or, unless `read_only`, to, again and again: a device may
-  // want its pages locked. Null where it does not.
-  virtual std::unique_ptr<HostRegistration> Register(const void* host, size_t bytes,
-                                                     bool read_only) = 0;
+  // A device may want its pages locked. Null where it does not, or cannot: copies work all the
+  // same.
+  virtual std::unique_ptr<HostRegistration> Register(const HostMemory& memory) = 0;
   // To the device, on kCopyIn, and from it, on kCopyOut. The host's memory must stay until done.
   virtual void CopyIn(void* device, const void* host, size_t bytes) = 0;
   virtual void CopyOut(void* host, const void* device, size_t bytes) = 0;

@@ -20,9 +20,8 @@ class BackendWrapper : public Backend {
     return backend_->Allocate(bytes);
   }
   DeviceMemoryUse memory_use() const override { return backend_->memory_use(); }
-  std::unique_ptr<HostRegistration> Register(const void* host, size_t bytes,
-                                             bool read_only) override {
-    return backend_->Register(host, bytes, read_only);
+  std::unique_ptr<HostRegistration> Register(const HostMemory& memory) override {
+    return backend_->Register(memory);
   }
   void CopyIn(void* device, const void* host, size_t bytes) override {
     backend_->CopyIn(device, host, bytes);

@@ -20,7 +20,7 @@ class HostBackend : public Backend {
     return std::make_unique<HostBuffer>(bytes);
   }
   DeviceMemoryUse memory_use() const final { return {}; }
-  std::unique_ptr<HostRegistration> Register(const void*, size_t, bool) final { return nullptr; }
+  std::unique_ptr<HostRegistration> Register(const HostMemory&) final { return nullptr; }
   void CopyIn(void*, const void*, size_t) final { MUSTER_CHECK(!"the memory is the host's"); }
   void CopyOut(void*, const void*, size_t) final { MUSTER_CHECK(!"the memory is the host's"); }
 

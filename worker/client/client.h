@@ -125,6 +125,9 @@ class Client final : private Channel::Owner {
   // needed for a Redo, once a later step has begun: all of that is at the server, or is not wanted.
   void GiveBackGradientBuffer(size_t arena) { tensors_->GiveBack(arena); }
   std::span<const float> Weights(int64_t version) const;
+  // Of all versions and the average: whether they are mapped for reading alone, because the server
+  // writes them.
+  bool weights_are_read_only() const { return channel_->link().shares_memory(); }
 
   // False: the chunk is not here. kForUrgent: an urgent order is, instead. Fence ends either; until
   // that order is taken, what is reported and pushed goes nowhere.

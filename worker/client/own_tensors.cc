@@ -12,15 +12,15 @@ namespace {
 class OwnTensors : public TensorStore {
  public:
   OwnTensors(const GradientLayout& layout, WireType type) : type_(type), used_(layout.used()) {
-    weight_buffers_[0] = Arena(layout.arena_floats());
-    weight_buffers_[1] = Arena(layout.arena_floats());
+    weight_buffers_[0] = NewBuffer(layout.arena_floats());
+    weight_buffers_[1] = NewBuffer(layout.arena_floats());
     gradient_buffers_.resize(layout.arenas());
     for (size_t i = 0; i < layout.used(); ++i) (void)GradientBuffer(i);
   }
 
   std::span<float> GradientBuffer(size_t arena) override {
     Arena& buffer = gradient_buffers_[arena];
-    if (buffer.floats().empty()) buffer = Arena(weight_buffers_[0].floats().size());
+    if (buffer.floats().empty()) buffer = NewBuffer(weight_buffers_[0].floats().size());
     return buffer.floats();
   }
   void GiveBack(size_t arena) override {
@@ -34,7 +34,7 @@ class OwnTensors : public TensorStore {
   bool Store(int buffer, const GradientLayout::Span& chunk, const Payload& payload) override {
     if (payload.bytes != chunk.count * BytesOf(type_)) return false;
     if (weight_buffers_.at(buffer).floats().empty())
-      weight_buffers_[buffer] = Arena(weight_buffers_[0].floats().size());
+      weight_buffers_[buffer] = NewBuffer(weight_buffers_[0].floats().size());
     float* const to = weight_buffers_[buffer].floats().data() + chunk.begin;
     if (type_ == wire::FP32) {
       if (payload.bytes > 0) std::memcpy(to, payload.data, payload.bytes);
@@ -48,6 +48,9 @@ class OwnTensors : public TensorStore {
   }
 
  private:
+  // It has its pages for itself, so that the driver of a GPU can lock them.
+  static Arena NewBuffer(size_t floats) { return Arena(floats, kMostPage); }
+
   const WireType type_;
   const size_t used_;
   std::array<Arena, 3> weight_buffers_;  // the average only if it is used

@@ -26,7 +26,7 @@ class SharedTensorStore : public TensorStore {
 
   std::span<const float> WeightBuffer(int buffer) const override {
     const std::span<const float> weight_buffers = shared_.weight_buffers.floats();
-    const size_t begin = static_cast<size_t>(buffer) * layout_.arena_floats();
+    const size_t begin = static_cast<size_t>(buffer) * SharedArenaFloats(layout_.arena_floats());
     if (weight_buffers.size() < begin + layout_.arena_floats()) return {};
     return weight_buffers.subspan(begin, layout_.arena_floats());
   }
@@ -48,7 +48,7 @@ std::unique_ptr<TensorStore> MakeSharedTensors(SharedTensors shared, const Gradi
   if (type != wire::FP32) {
     throw Error(ExitCode::kPeerFailed, "the server wants to round what lies in shared memory");
   }
-  const size_t weight_buffers = 2 * layout.arena_floats() * sizeof(float);
+  const size_t weight_buffers = 2 * SharedArenaFloats(layout.arena_floats()) * sizeof(float);
   if (shared.weight_buffers.bytes() < weight_buffers ||
       shared.gradient_buffers.bytes() < layout.bytes()) {
     throw Error(ExitCode::kPeerFailed,

@@ -5,26 +5,25 @@
 
 namespace muster {
 
-DeviceView::DeviceView(Backend& backend, std::span<const float> host)
-    : DeviceView(backend, host.data(), nullptr, host.size()) {}
+DeviceView::DeviceView(Backend& backend, std::span<const float> host, bool read_only)
+    : DeviceView(backend, {"weights", host.data(), host.size_bytes(), read_only}, nullptr) {}
 
 DeviceView::DeviceView(Backend& backend, std::span<float> host)
-    : DeviceView(backend, host.data(), host.data(), host.size()) {}
+    : DeviceView(backend, {"gradients", host.data(), host.size_bytes(), false}, host.data()) {}
 
-DeviceView::DeviceView(Backend& backend, const float* host, float* writable, size_t size)
-    : backend_(backend), host_(host), writable_(writable) {
+DeviceView::DeviceView(Backend& backend, const HostMemory& host, float* writable)
+    : backend_(backend), host_(static_cast<const float*>(host.begin)), writable_(writable) {
+  const size_t size = host.bytes / sizeof(float);
   if (backend.shares_host_memory()) {
     // Never written through where the host's is read only.
-    device_ = {const_cast<float*>(host), size};
+    device_ = {const_cast<float*>(host_), size};
     return;
   }
-  const size_t bytes = size * sizeof(float);
-  registration_ = backend.Register(host, bytes, writable == nullptr);
+  registration_ = backend.Register(host);
   event_ = backend.MakeEvent();
-  memory_ = NameFailure(writable == nullptr ? "weights" : "gradients",
-                        [&] { return backend.Allocate(bytes); });
+  memory_ = NameFailure(host.what, [&] { return backend.Allocate(host.bytes); });
   device_ = {static_cast<float*>(memory_->data()), size};
-  if (writable != nullptr) backend.Zero(device_.data(), bytes);
+  if (writable != nullptr) backend.Zero(device_.data(), host.bytes);
 }
 
 void DeviceView::CopyIn(size_t begin, size_t end) {

@@ -1,6 +1,6 @@
 // Floats that the host has, as the device sees them: the same memory where the device computes in
 // the host's, and then nothing is ever copied; else memory of the device, as large, with copies
-// that are queued when they are asked for.
+// that are queued when they are asked for. There the host's floats have their pages for themselves.
 //
 // Owner and thread: the backend's. The host's memory must outlive what is queued.
 #pragma once
@@ -15,8 +15,8 @@ namespace muster {
 
 class DeviceView {
  public:
-  // What the host has is only read: weights.
-  DeviceView(Backend& backend, std::span<const float> host);
+  // What the host has is only read: weights. `read_only`: it is mapped for reading alone.
+  DeviceView(Backend& backend, std::span<const float> host, bool read_only = false);
   // Written by the device: gradients. Zero at first.
   DeviceView(Backend& backend, std::span<float> host);
 
@@ -37,7 +37,7 @@ class DeviceView {
   void CopyOut(size_t begin, size_t end);
 
  private:
-  DeviceView(Backend& backend, const float* host, float* writable, size_t size);
+  DeviceView(Backend& backend, const HostMemory& host, float* writable);
 
   Backend& backend_;
   const float* const host_;

@@ -17,15 +17,16 @@ namespace muster {
 
 class DeviceWeights {
  public:
-  DeviceWeights(Backend& backend, std::vector<ChunkRange> chunks)
-      : backend_(backend), chunks_(std::move(chunks)) {}
+  // `read_only`: they are mapped for reading alone.
+  DeviceWeights(Backend& backend, std::vector<ChunkRange> chunks, bool read_only)
+      : backend_(backend), chunks_(std::move(chunks)), read_only_(read_only) {}
 
   // From now on those at this place of the host: one of two buffers, or the average. All work on
   // what was there before is done.
   void Use(std::span<const float> host) {
     auto found = weight_buffers_.find(host.data());
     if (found == weight_buffers_.end()) {
-      found = weight_buffers_.try_emplace(host.data(), backend_, host, chunks_.size()).first;
+      found = weight_buffers_.try_emplace(host.data(), backend_, host, *this).first;
     }
     used_ = &found->second;
   }
@@ -43,14 +44,15 @@ class DeviceWeights {
  private:
   static constexpr int64_t kNothing = std::numeric_limits<int64_t>::min();
   struct WeightBuffer {
-    WeightBuffer(Backend& backend, std::span<const float> host, size_t chunks)
-        : view(backend, host), contents(chunks, kNothing) {}
+    WeightBuffer(Backend& backend, std::span<const float> host, const DeviceWeights& weights)
+        : view(backend, host, weights.read_only_), contents(weights.chunks_.size(), kNothing) {}
     DeviceView view;
     std::vector<int64_t> contents;  // of each chunk on the device
   };
 
   Backend& backend_;
   const std::vector<ChunkRange> chunks_;
+  const bool read_only_;
   std::map<const float*, WeightBuffer> weight_buffers_;  // by their place at the host
   WeightBuffer* used_ = nullptr;
 };

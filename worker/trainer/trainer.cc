@@ -22,7 +22,7 @@ Trainer::Trainer(const config::Config& config, const Graph& graph, const Dataset
       client_(client),
       tower_(graph, backend, config.run().seed()),
       completions_(backend),
-      weights_(backend, client.chunks()),
+      weights_(backend, client.chunks(), client.weights_are_read_only()),
       gradients_(backend, graph.arena_floats(), ElementTypeOf(client.wire_type())),
       guard_(backend, client.guard(), graph.arena_floats()),
       input_copied_(backend.MakeEvent()),

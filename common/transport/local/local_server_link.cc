@@ -45,7 +45,7 @@ class LocalServerLink : public ServerLink {
   }
 
   void ShareWeights(SharedMemory& weight_buffers) override {
-    weight_buffers.SealAgainstNewWriters();
+    if (!options_.locks_pages) weight_buffers.SealAgainstNewWriters();
     weight_buffers_ = &weight_buffers;
   }
   void ShareGradients(PeerId peer, const GradientLayout& layout) override;

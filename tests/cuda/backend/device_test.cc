@@ -3,8 +3,10 @@
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
+#include <fcntl.h>
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -14,6 +16,8 @@
 #include <thread>
 
 #include "common/base/error.h"
+#include "common/base/shared_memory.h"
+#include "common/base/unique_fd.h"
 #include "tests/cuda/backend/device_step.h"
 #include "tests/cuda/software_gpu/control.h"
 #include "tests/nn/test_networks.h"
@@ -125,6 +129,55 @@ TEST_F(CudaDeviceTest, TheBitsDoNotDependOnTheNumberOfMultiprocessors) {
     }
     EXPECT_EQ(gradients[0], gradients[1]) << network.name;
   }
+}
+
+// A process may write there; it is asked without writing.
+bool IsWritable(const SharedMemory& memory) {
+  const UniqueFd zeros(::open("/dev/zero", O_RDONLY | O_CLOEXEC));
+  return ::read(zeros.get(), memory.writable_floats().data(), 1) == 1;
+}
+
+// Memory that is mapped for reading alone can be written only while the driver locks its pages.
+TEST_F(CudaDeviceTest, LocksPagesThatAreMappedForReading) {
+  constexpr size_t kFloats = 3000;  // no whole number of pages
+  using Access = SharedMemory::Access;
+  for (const bool supported : {false, true}) {
+    software_gpu::Reset({.read_only_registration = supported});
+    const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker(options_).backend;
+    const SharedMemory server =
+        SharedMemory::Create("test-weights", kFloats * sizeof(float), Access::kReadWrite);
+    const SharedMemory worker =
+        SharedMemory::Map(UniqueFd(::fcntl(server.fd(), F_DUPFD_CLOEXEC, 0)), Access::kRead);
+    const HostMemory weights{"weights", worker.floats().data(), worker.bytes(), true};
+    const auto registration = backend->Register(weights);
+    EXPECT_NE(registration, nullptr);
+    EXPECT_FALSE(IsWritable(worker));
+    // No page is locked twice: whoever tries is told so, and copies all the same.
+    EXPECT_EQ(backend->Register(weights), nullptr);
+    EXPECT_FALSE(IsWritable(worker));
+    EXPECT_EQ(software_gpu::Calls("cudaHostRegister"), 2);
+  }
+}
+
+// Its server has sealed it: there is no way to lock it, and what comes of it goes through rings.
+TEST_F(CudaDeviceTest, CopiesSealedMemoryThatItCannotLock) {
+  constexpr size_t kFloats = 3000;
+  using Access = SharedMemory::Access;
+  SharedMemory server =
+      SharedMemory::Create("test-weights", kFloats * sizeof(float), Access::kReadWrite);
+  server.SealAgainstNewWriters();
+  server.writable_floats()[kFloats - 1] = 5;
+  const SharedMemory worker =
+      SharedMemory::Map(UniqueFd(::fcntl(server.fd(), F_DUPFD_CLOEXEC, 0)), Access::kRead);
+  const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker(options_).backend;
+  DeviceView weights(*backend, worker.floats(), /*read_only=*/true);
+  EXPECT_EQ(software_gpu::Calls("cudaHostRegister"), 0);
+  weights.CopyIn(0, kFloats);
+  backend->Drain();
+  std::vector<float> got(kFloats);
+  backend->CopyOut(got.data(), weights.floats().data(), kFloats * sizeof(float));
+  backend->Drain();
+  EXPECT_EQ(got[kFloats - 1], 5);
 }
 
 int FailureOf(const std::string& call) {

@@ -33,8 +33,8 @@ struct Options {
   int compute_minor = 0;
   // 0: a machine with a driver and no card. Several are one device behind several numbers.
   int devices = 1;
-  // Whether cudaHostRegister takes cudaHostRegisterReadOnly.
-  bool read_only_registration = true;
+  // Whether cudaHostRegister takes cudaHostRegisterReadOnly: not on x86.
+  bool read_only_registration = false;
   // Once there is a file of this name: what it holds is, as CUDA_VISIBLE_DEVICES has it, the card
   // that is lost, if it is this process's.
   std::string lost_card_file;

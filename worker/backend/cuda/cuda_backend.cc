@@ -48,9 +48,8 @@ class CudaBackend : public Backend {
     return std::make_unique<CudaBuffer>(card_, bytes);
   }
   DeviceMemoryUse memory_use() const override { return card_.memory_use(); }
-  std::unique_ptr<HostRegistration> Register(const void* host, size_t bytes,
-                                             bool read_only) override {
-    return copies_.Register(host, bytes, read_only);
+  std::unique_ptr<HostRegistration> Register(const HostMemory& memory) override {
+    return copies_.Register(memory);
   }
   void CopyIn(void* device, const void* host, size_t bytes) override {
     copies_.In(device, host, bytes);

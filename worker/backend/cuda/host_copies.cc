@@ -1,10 +1,14 @@
 #include "worker/backend/cuda/host_copies.h"
 
+#include <sys/mman.h>
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 
 #include "common/base/error.h"
+#include "common/base/log.h"
 #include "worker/backend/cuda/await.h"
 
 namespace muster::cuda {
@@ -16,6 +20,14 @@ void AwaitPiece(cudaEvent_t event) {
   if (AwaitEvent(event, kPatience)) return;
   throw Error(ExitCode::kDeadline, "the card of this worker has copied nothing for {} s",
               kPatience);
+}
+
+// A limit that some drivers count against.
+std::string LockedMemoryHint() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
+  return fmt::format("; this process may lock {:.1f} MB (RLIMIT_MEMLOCK, `ulimit -l`)",
+                     static_cast<double>(limit.rlim_cur) * 1e-6);
 }
 
 }  // namespace
@@ -48,20 +60,41 @@ HostCopies::HostCopies(const Card& card)
   }
 }
 
-std::unique_ptr<HostRegistration> HostCopies::Register(const void* host, size_t bytes,
-                                                       bool read_only) {
-  if (bytes == 0) return nullptr;
-  // The pages may be mapped for reading alone. A driver that cannot lock such ones refuses.
-  const unsigned flags = read_only && card_.registers_read_only()
-                             ? cudaHostRegisterDefault | cudaHostRegisterReadOnly
-                             : cudaHostRegisterDefault;
-  if (cudaHostRegister(const_cast<void*>(host), bytes, flags) != cudaSuccess) {
+std::unique_ptr<HostRegistration> HostCopies::Register(const HostMemory& memory) {
+  if (memory.bytes == 0) return nullptr;
+  if (const cudaError_t result = Lock(memory); result != cudaSuccess) {
     (void)cudaGetLastError();
+    SayUnlocked(memory, result);
     return nullptr;
   }
-  const auto* const begin = static_cast<const std::byte*>(host);
-  locked_[begin] = bytes;
+  const auto* const begin = static_cast<const std::byte*>(memory.begin);
+  locked_[begin] = memory.bytes;
   return std::make_unique<Registration>(*this, begin);
+}
+
+// Few drivers lock pages that are mapped for reading alone. The others lock them if they can be
+// written at that moment, and do not look again.
+cudaError_t HostCopies::Lock(const HostMemory& memory) const {
+  void* const begin = const_cast<void*>(memory.begin);
+  if (!memory.read_only) return cudaHostRegister(begin, memory.bytes, cudaHostRegisterDefault);
+  if (card_.registers_read_only()) {
+    return cudaHostRegister(begin, memory.bytes, cudaHostRegisterReadOnly);
+  }
+  if (::mprotect(begin, memory.bytes, PROT_READ | PROT_WRITE) != 0) {
+    return cudaErrorNotPermitted;  // whoever made it has sealed it
+  }
+  const cudaError_t result = cudaHostRegister(begin, memory.bytes, cudaHostRegisterDefault);
+  MUSTER_CHECK(::mprotect(begin, memory.bytes, PROT_READ) == 0);
+  return result;
+}
+
+void HostCopies::SayUnlocked(const HostMemory& memory, cudaError_t why) {
+  if (!said_unlocked_.insert(memory.what).second) return;
+  LogWarning(
+      "GPU {}: the host's memory of {} ({:.1f} MB) cannot be page-locked: CUDA says {} ({}){}; the "
+      "thread that computes copies it piece by piece, which takes time in each step",
+      card_.name(), memory.what, static_cast<double>(memory.bytes) * 1e-6, cudaGetErrorString(why),
+      cudaGetErrorName(why), LockedMemoryHint());
 }
 
 bool HostCopies::IsLocked(const void* host, size_t bytes) const {

@@ -10,6 +10,8 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
+#include <string>
 
 #include "worker/backend/cuda/card.h"
 
@@ -19,8 +21,9 @@ class HostCopies {
  public:
   explicit HostCopies(const Card& card);
 
-  // Null where the driver does not lock these pages: then copies bounce.
-  std::unique_ptr<HostRegistration> Register(const void* host, size_t bytes, bool read_only);
+  // Null where the driver does not lock these pages: then copies bounce, and a line of the log says
+  // so once for each kind of memory.
+  std::unique_ptr<HostRegistration> Register(const HostMemory& memory);
   void In(void* device, const void* host, size_t bytes);
   void Out(void* host, const void* device, size_t bytes);
 
@@ -45,6 +48,8 @@ class HostCopies {
     size_t piece;
   };
 
+  cudaError_t Lock(const HostMemory& memory) const;
+  void SayUnlocked(const HostMemory& memory, cudaError_t why);
   bool IsLocked(const void* host, size_t bytes) const;
   void InPiece(void* device, const std::byte* host, size_t bytes);
   void OutPiece(std::byte* host, const void* device, size_t bytes);
@@ -55,6 +60,7 @@ class HostCopies {
 
   const Card& card_;
   std::map<const std::byte*, size_t> locked_;  // begin → bytes
+  std::set<std::string> said_unlocked_;        // what
   LockedMemory in_memory_, out_memory_;
   std::array<Piece, kPieces> in_;
   std::array<Piece, kOutPieces> out_;
