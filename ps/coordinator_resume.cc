@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include "common/base/log.h"
+#include "common/base/version.h"
 #include "common/checkpoint/early_stop.h"
 #include "common/config/config.h"
 #include "common/plan/count_limits.h"
@@ -12,7 +13,7 @@ namespace muster {
 
 checkpoint::State Coordinator::Describe() const {
   checkpoint::State state;
-  state.set_muster_version(MUSTER_VERSION);
+  state.set_muster_version(kVersion);
   state.set_step(step_);
   state.set_evaluated(step_ > 0 && evaluator_.IsDueAfter(step_ - 1) && !evaluator_.running());
   checkpoint::Plan& plan = *state.mutable_plan();

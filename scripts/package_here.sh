@@ -7,8 +7,8 @@
 # What it makes: build/package/muster-VERSION-linux-x86_64.tar.gz, with
 #   bin/ lib/                 the programs, and every library but glibc, libstdc++ and libgcc_s
 #   share/muster/             the font that pictures are drawn with
-#   PACKAGE.txt configs/ README.md docs/ proto/
-#   licences/                 of what is bundled, with a list that says where each source is
+#   PACKAGE.txt configs/ README.md CHANGELOG.md docs/ proto/
+#   NOTICE licences/          of what is bundled, with a list that says where each source is
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=build/package
@@ -35,7 +35,7 @@ mkdir -p "$stage"/{bin,lib,docs,proto,licences}
 cp $build/installed/bin/* "$stage/bin/"
 mkdir -p "$stage/share/muster"
 cp $build/installed/share/muster/DejaVuSans.ttf "$stage/share/muster/"  # of muster plot
-cp -r configs README.md "$stage/"
+cp -r configs README.md CHANGELOG.md NOTICE "$stage/"
 cat >"$stage/PACKAGE.txt" <<END
 Muster $version for Linux on x86-64 with AVX2. Nothing needs to be installed:
 
@@ -75,6 +75,9 @@ while read -r soname path; do
   path=$(readlink -f "$path")
   package=$(owner "$path")
   [[ -n $package ]] || { echo "package_here.sh: no Debian package has $path" >&2; exit 1; }
+  library=$(sed -E 's/\.so.*//; s/-[0-9].*//' <<<"$soname")
+  grep -qwF "$library" NOTICE ||
+    { echo "package_here.sh: NOTICE does not name $library, which the package bundles (from $package)" >&2; exit 1; }
   install -m644 "$path" "$stage/lib/$soname"
   add_licence "$package"
   printf '%-24s %9d  %-22s %s\n' "$soname" "$(stat -c %s "$path")" "$package" \

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "common/base/error.h"
+#include "common/base/version.h"
 
 namespace muster {
 namespace {
@@ -74,6 +75,7 @@ Option Option::Repeatable() {
 ProgramOptions::ProgramOptions(const std::string& description)
     : app_(std::make_unique<CLI::App>(InLines(description, kColumns))) {
   app_->get_formatter()->column_width(kNameColumns);
+  app_->set_version_flag("--version", std::string("muster ") + kVersion);
 }
 
 ProgramOptions::~ProgramOptions() = default;

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "common/base/error.h"
+#include "common/base/version.h"
 
 namespace muster {
 namespace {
@@ -62,7 +63,7 @@ checkpoint::State ParseStateFile(const std::string& file, const std::string& byt
     throw Error(ExitCode::kUsage,
                 "{}: has version {} of the format, and this muster ({}) reads up to {}: use the "
                 "newer one",
-                file, head.format, MUSTER_VERSION, kCheckpointFormat);
+                file, head.format, kVersion, kCheckpointFormat);
   }
   const std::string_view body = std::string_view(bytes).substr(begin);
   if (head.bytes != body.size())

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/json_text.h"
+#include "common/base/version.h"
 #include "common/config/config.h"
 #include "common/model/feature_order.h"
 #include "proto/config.pb.h"
@@ -58,7 +59,7 @@ Metadata ModelMetadata(const config::Config& config, const Graph& graph, const M
   const Shape& input = graph.input_shape();
   Metadata metadata{
       {"format", "pt"},  // what loaders of PyTorch's look for
-      {"muster_version", MUSTER_VERSION},
+      {"muster_version", kVersion},
       {"model", config.model().name()},
       {"config", ConfigText(config)},
       {"step", std::to_string(info.step)},

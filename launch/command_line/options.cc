@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <limits>
 
+#include "common/base/version.h"
 #include "launch/command_line/help_text.h"
 #include "launch/command_line/job_options.h"
 #include "launch/command_line/model_options.h"
@@ -166,7 +167,7 @@ void DescribeData(CLI::App& data, Arguments& arguments) {
 }  // namespace
 
 void AddCommands(CLI::App& app, Arguments& arguments) {
-  app.set_version_flag("--version", "muster " MUSTER_VERSION);
+  app.set_version_flag("--version", std::string("muster ") + kVersion);
   app.require_subcommand(1);
   CLI::App* const launch = app.add_subcommand("launch", "Train: start a server and its workers");
   DescribeLaunch(*launch, arguments);

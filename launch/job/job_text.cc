@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "common/base/version.h"
 #include "common/config/chunk_bytes.h"
 #include "common/config/update_settings.h"
 #include "common/config/without_effect.h"
@@ -135,7 +136,7 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
                                      const HeaderOptions& options) {
   size_t chunks = CutChunks(graph.layout(), config.cluster()).size();
   const std::string& model = config.model().name();
-  std::vector<std::string> lines{fmt::format("muster {}: {}", MUSTER_VERSION, config_path)};
+  std::vector<std::string> lines{fmt::format("muster {}: {}", kVersion, config_path)};
   const auto row = [&](const char* label, const std::string& text) {
     if (!text.empty()) lines.push_back(Row(label, text));
   };

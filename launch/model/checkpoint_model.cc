@@ -4,6 +4,7 @@
 
 #include "common/base/arena.h"
 #include "common/base/error.h"
+#include "common/base/version.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
 #include "common/model/hash_variables.h"
@@ -69,7 +70,7 @@ void WriteCheckpointModel(const CheckpointReader& checkpoint, bool average,
     throw Error(ExitCode::kUsage,
                 "{}: its variables are not those that this version ({}) gives its network; it was "
                 "written by version {}",
-                checkpoint.folder(), MUSTER_VERSION, state.muster_version());
+                checkpoint.folder(), kVersion, state.muster_version());
   }
   Arena weights(graph.arena_floats());
   for (const Variable& variable : graph.variables()) {

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "common/base/join.h"
+#include "common/base/version.h"
 #include "common/config/instruction_set.h"
 #include "tests/launch/job/job_fixture.h"
 
@@ -51,7 +52,7 @@ TEST_F(CommandLineTest, HelpAndVersion) {
   for (const char* text : {"--workers", "--run-dir", "--set", "Exit codes", "metrics.jsonl"}) {
     EXPECT_THAT(launch.out, HasSubstr(text));
   }
-  EXPECT_EQ(Run({"--version"}).out, "muster " MUSTER_VERSION "\n");
+  EXPECT_EQ(Run({"--version"}).out, std::string("muster ") + kVersion + "\n");
 }
 
 // The commands that a help text lists.

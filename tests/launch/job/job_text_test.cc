@@ -1,3 +1,4 @@
+#include "common/base/version.h"
 #include "launch/job/job_text.h"
 
 #include <fmt/core.h>
@@ -111,7 +112,7 @@ TEST(JobTextTest, LinesFitATerminal) {
       {.cores = 16,
        .memory = "a warning that is so long that it would not fit into one line of it",
        .resumed = "12 of 120 steps done, stopped early: no better test accuracy than 0.3"});
-  EXPECT_EQ(lines[0], "muster " MUSTER_VERSION ": " + path);
+  EXPECT_EQ(lines[0], std::string("muster ") + kVersion + ": " + path);
   EXPECT_THAT(lines, Contains("  run directory  runs/" + path));
   events::Summary summary;
   summary.set_steps(100);

@@ -1,0 +1,7 @@
+#include "common/base/version.h"
+
+namespace muster {
+
+const char* const kVersion = MUSTER_VERSION;
+
+}  // namespace muster

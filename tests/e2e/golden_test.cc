@@ -1,0 +1,86 @@
+// Checkpoints and model files of released versions can still be used (golden/README.md).
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "tests/e2e/real_job.h"
+
+namespace muster::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+// Another processor rounds otherwise, so the loss of the same weights differs in its last digits.
+constexpr double kLossTolerance = 1e-4;
+
+const fs::path kGolden = MUSTER_SOURCE_DIR "/tests/e2e/golden";
+
+class GoldenTest : public RealJob, public ::testing::WithParamInterface<std::string> {
+ protected:
+  GoldenTest() : expected_(Json::parse(Slurp(kGolden / GetParam() / "expected.json"))) {
+    fs::copy(kGolden / GetParam() / "run", Path("run"), fs::copy_options::recursive);
+  }
+
+  std::string Checkpoint() const {
+    for (const auto& entry : fs::directory_iterator(Path("run") / "checkpoints")) {
+      if (entry.is_directory()) return entry.path();
+    }
+    return "";
+  }
+  void ExpectEvaluates(const std::string& weights) {
+    const Outcome outcome = Muster({"eval", weights, "--json"});
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
+    const Json result = Json::parse(outcome.log);
+    EXPECT_EQ(result["step"], expected_["step"]);
+    EXPECT_EQ(result["test_accuracy"], expected_["test_accuracy"]);
+    EXPECT_NEAR(result["test_loss"].get<double>(), expected_["test_loss"].get<double>(),
+                kLossTolerance);
+  }
+
+  const Json expected_;
+};
+
+TEST_P(GoldenTest, ACheckpointIsWholeAndNamesItsVersion) {
+  const Outcome outcome = Muster({"inspect", Checkpoint()});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
+  EXPECT_THAT(outcome.log, ::testing::HasSubstr(GetParam()));
+}
+
+TEST_P(GoldenTest, ACheckpointEvaluates) { ExpectEvaluates(Checkpoint()); }
+
+TEST_P(GoldenTest, AModelFileEvaluatesByItself) {
+  fs::copy(Path("run") / "model.safetensors", Path("alone.safetensors"));
+  fs::remove_all(Path("run"));
+  ExpectEvaluates(Path("alone.safetensors"));
+}
+
+TEST_P(GoldenTest, ARunResumes) {
+  const std::vector<Json> before = Metrics("run");
+  const int64_t steps = expected_["step"].get<int64_t>();
+  const int64_t longer = steps + expected_["steps_per_epoch"].get<int64_t>();
+  const Outcome outcome = GoOn("run", {"--steps", std::to_string(longer)});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
+  ASSERT_GE(outcome.metrics.size(), before.size());
+  for (const Json& line : before) {
+    if (line.value("final", false)) continue;  // the longer run has another last line
+    EXPECT_THAT(outcome.metrics, ::testing::Contains(line));
+  }
+  EXPECT_EQ(outcome.metrics.back()["step"], longer);
+}
+
+std::vector<std::string> Versions() {
+  std::vector<std::string> versions;
+  for (const auto& entry : fs::directory_iterator(kGolden)) {
+    if (entry.is_directory()) versions.push_back(entry.path().filename());
+  }
+  std::ranges::sort(versions);
+  return versions;
+}
+
+INSTANTIATE_TEST_SUITE_P(Versions, GoldenTest, ::testing::ValuesIn(Versions()),
+                         [](const auto& info) { return "Version" + std::to_string(info.index); });
+
+}  // namespace
+}  // namespace muster::testing
