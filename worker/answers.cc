@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -80,6 +81,16 @@ void PrintPredictions(const WorkerArguments& arguments) {
                    lines += "}\n";
                  });
   fmt::print("{}", lines);
+}
+
+void PrintGpu(const WorkerArguments& arguments) {
+  config::Config config;
+  if (!arguments.config.empty()) config = LoadConfigOf(arguments);
+  config::Worker& worker = *config.mutable_worker();
+  worker.set_backend(config::Worker::CUDA);
+  worker.set_soft_placement(false);
+  worker.set_workers_per_gpu(1);
+  fmt::print("{}\n", nlohmann::json{{"arithmetic", MakeWorkerDevice(config, 0).arithmetic}}.dump());
 }
 
 }  // namespace muster

@@ -12,4 +12,9 @@ void PrintMemory(const WorkerArguments& arguments);
 // --predict: a line for each sample, when all are computed: nothing else is printed between them.
 void PrintPredictions(const WorkerArguments& arguments);
 
+// --describe-gpu: the GPU that this process sees, the versions of CUDA, cuBLAS and cuDNN, and the
+// precision, as text. Opens the GPU. The config may be missing. Throws Error(kFailure) where there
+// is no GPU, or CUDA does not work.
+void PrintGpu(const WorkerArguments& arguments);
+
 }  // namespace muster

@@ -14,7 +14,7 @@ struct WorkerArguments {
   std::vector<std::string> set;
   uint32_t rank = 0;
   int parent = 0;
-  bool memory = false, join = false, evaluate = false;
+  bool memory = false, join = false, evaluate = false, describe_gpu = false;
   std::string predict, weights;
   bool training_set = false;
 };

@@ -121,8 +121,8 @@ int Main(int argc, char** argv) {
   ProgramOptions program{
       "One worker of a Muster job: computes gradients on its slices of every batch.\n"
       "Usually started by `muster launch` or `muster worker`."};
-  program.Add("--config", arguments.config, "Config file, the same for server and workers")
-      .Required();
+  ProgramOptions::Option config =
+      program.Add("--config", arguments.config, "Config file, the same for server and workers");
   ProgramOptions::Option rank =
       program.Add("--rank", arguments.rank, "This worker's number, from 0");
   rank.RequiredUnless(program.AddFlag("--join", arguments.join,
@@ -134,6 +134,13 @@ int Main(int argc, char** argv) {
       "--memory", arguments.memory,
       "Print what memory this worker would use, a line of JSON for each part, and exit");
   endpoint.RequiredUnless(memory);
+  const ProgramOptions::Option describe_gpu =
+      program.AddFlag("--describe-gpu", arguments.describe_gpu,
+                      "Open the GPU, print it and the versions of CUDA, cuBLAS and cuDNN, a line "
+                      "of JSON, and exit");
+  config.OptionalWith(describe_gpu);
+  endpoint.RequiredUnless(describe_gpu);
+  rank.RequiredUnless(describe_gpu);
   const ProgramOptions::Option predict = program.Add(
       "--predict", arguments.predict,
       "Print what the network makes of these samples of the test set (0-9,17), a line of JSON "
@@ -161,7 +168,9 @@ int Main(int argc, char** argv) {
   KeepFreedMemory();
   InitLog(arguments.join ? "worker" : "worker-" + std::to_string(arguments.rank));
   try {
-    if (arguments.memory) {
+    if (arguments.describe_gpu) {
+      PrintGpu(arguments);
+    } else if (arguments.memory) {
       PrintMemory(arguments);
     } else if (!arguments.predict.empty()) {
       PrintPredictions(arguments);

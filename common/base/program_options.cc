@@ -38,6 +38,10 @@ Option Option::Required() {
 
 Option Option::RequiredUnless(const Option& other) {
   option_->excludes(other.option_);
+  return OptionalWith(other);
+}
+
+Option Option::OptionalWith(const Option& other) {
   owner_->alternatives_.emplace_back(option_, other.option_);
   return *this;
 }

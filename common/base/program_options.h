@@ -25,6 +25,8 @@ class ProgramOptions {
     Option Required();
     // Refused together with `other`, and required without it.
     Option RequiredUnless(const Option& other);
+    // Allowed together with `other`, and required without it.
+    Option OptionalWith(const Option& other);
     Option ShowDefault();
     Option InRange(int64_t least, int64_t most);
     Option OneOf(std::initializer_list<const char*> values);

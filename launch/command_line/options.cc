@@ -121,6 +121,10 @@ void DescribeDoctor(CLI::App& doctor, Arguments& arguments) {
   AddOption(doctor, "--workers", arguments.workers, "N", "Worker processes (cluster.workers)");
   AddOption(doctor, "--data", arguments.data, "DIR", "Directory of the data (data.dir)");
   AddOption(doctor, "--run-dir", arguments.run_dir, "DIR", "Where the run's files would go");
+  AddOption(
+      doctor, "--devices", arguments.devices, "LIST",
+      "Also, whether these GPUs could be had now: auto, auto:N, or some of those that `muster "
+      "gpus` shows (worker.devices)");
   for (const char* option : {"--workers", "--data", "--run-dir"}) {
     doctor.get_option(option)->needs("CONFIG");
   }
@@ -128,6 +132,7 @@ void DescribeDoctor(CLI::App& doctor, Arguments& arguments) {
       "Examples:\n"
       "  muster doctor\n"
       "  muster doctor configs/cifar10.txtpb --data data --workers 2\n"
+      "  muster doctor configs/cifar10.txtpb --data data --devices auto:4\n"
       "\n"
       "Exit codes: 0 runs would work, 1 something is wrong, 2 command line or config.");
 }

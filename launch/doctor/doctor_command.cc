@@ -12,6 +12,8 @@
 #include "common/config/build_graph.h"
 #include "common/config/instruction_set.h"
 #include "launch/doctor/examine.h"
+#include "launch/doctor/examine_gpus.h"
+#include "launch/doctor/gpu_facts.h"
 #include "launch/text/console.h"
 #include "launch/text/units.h"
 #include "launch/text/wrapped.h"
@@ -91,13 +93,22 @@ std::vector<std::string> DoctorLines(const Findings& findings, int width, bool c
 
 int RunDoctor(const DoctorArguments& arguments) {
   std::optional<config::Config> config;
-  if (!arguments.config_path.empty()) {
+  if (!arguments.config_path.empty())
     config = LoadConfig(arguments.config_path, arguments.settings);
+  const GpuFacts gpus = ReadGpuFacts({.config = config ? &*config : nullptr,
+                                      .config_path = arguments.config_path,
+                                      .settings = arguments.settings,
+                                      .worker_program = arguments.programs.back()});
+  if (config) {
+    if (gpus.workers > 0 && !config->cluster().has_workers()) {
+      config->mutable_cluster()->set_workers(gpus.workers);
+    }
     ResolveForMachine(*config, AvailableCores());
   }
   const MachineFacts facts = ReadMachineFacts(arguments.programs, arguments.font_file,
                                               RunParent(config ? &*config : nullptr));
   Findings findings = ExamineMachine(facts);
+  for (Finding& one : ExamineGpus(gpus)) findings.push_back(std::move(one));
   if (config) {
     for (Finding& one : ExamineJob(NeedsOf(*config, arguments), facts)) {
       findings.push_back(std::move(one));

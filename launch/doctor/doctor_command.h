@@ -14,7 +14,7 @@ namespace muster {
 struct DoctorArguments {
   std::string config_path;  // "": the machine alone
   std::vector<Setting> settings;
-  std::vector<std::string> programs;  // muster first
+  std::vector<std::string> programs;  // muster, muster-server, muster-worker
   std::string font_file;
   std::function<DataCount(const config::Config&)> count_data;
 };
@@ -23,7 +23,7 @@ struct DoctorArguments {
 std::vector<std::string> DoctorLines(const Findings& findings, int width, bool color);
 
 // Returns the exit code: 0, or 1 if a run would fail. Throws Error(kUsage) for a config that is
-// wrong.
+// wrong, or for devices that are not there.
 int RunDoctor(const DoctorArguments& arguments);
 
 }  // namespace muster

@@ -29,6 +29,9 @@ struct Gpu {
   std::optional<unsigned> utilization;                        // percent of the last moments
   std::optional<unsigned> temperature, slowdown_temperature;  // degrees Celsius
   std::optional<double> power_w, power_limit_w;
+  std::optional<bool> ecc;             // whether its memory corrects errors; empty: not known
+  std::optional<uint64_t> ecc_errors;  // since the driver was loaded, those it could not correct
+  bool exclusive = false;              // compute mode EXCLUSIVE_PROCESS: one process at a time
   std::vector<GpuProcess> processes;
 
   std::vector<int> cores, memory_nodes;  // of the host, beside it; empty: not known

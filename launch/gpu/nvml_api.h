@@ -47,6 +47,9 @@ inline constexpr unsigned long long kBytesUnknown = ~0ull;
 inline constexpr int kTemperatureGpu = 0;     // a sensor
 inline constexpr int kThresholdSlowdown = 1;  // a threshold
 inline constexpr int kComputeProhibited = 2;  // a compute mode
+inline constexpr int kComputeExclusive = 3;   // a compute mode: EXCLUSIVE_PROCESS
+inline constexpr int kEccUncorrected = 1;     // a kind of memory error
+inline constexpr int kEccVolatile = 0;        // a counter: since the driver was loaded
 inline constexpr int kP2pNvlink = 2;          // what is asked about a pair
 inline constexpr int kP2pOk = 0;              // the answer
 inline constexpr unsigned kAffinityNode = 0;  // a scope
@@ -73,6 +76,8 @@ struct Api {
   Result (*power)(Device, unsigned*);
   Result (*power_limit)(Device, unsigned*);
   Result (*compute_mode)(Device, int*);
+  Result (*ecc_mode)(Device, int*, int*);  // now, and after the next reboot
+  Result (*ecc_errors)(Device, int, int, unsigned long long*);
   Result (*compute_processes)(Device, unsigned*, ProcessInfo*);
   Result (*graphics_processes)(Device, unsigned*, ProcessInfo*);
   Result (*mps_processes)(Device, unsigned*, ProcessInfo*);

@@ -75,10 +75,23 @@ void ReadSensors(const Api& api, Device device, Gpu& gpu) {
   };
   gpu.power_w = watts(api.power);
   gpu.power_limit_w = watts(api.power_limit);
+}
+
+void ReadModes(const Api& api, Device device, Gpu& gpu) {
   int mode = 0;
-  if (Call(api.compute_mode, device, &mode) == kSuccess && mode == kComputeProhibited &&
-      gpu.trouble.empty()) {
-    gpu.trouble = "its compute mode is PROHIBITED (nvidia-smi -c)";
+  if (Call(api.compute_mode, device, &mode) == kSuccess) {
+    gpu.exclusive = mode == kComputeExclusive;
+    if (mode == kComputeProhibited && gpu.trouble.empty()) {
+      gpu.trouble = "its compute mode is PROHIBITED (nvidia-smi -c)";
+    }
+  }
+  int now = 0, later = 0;
+  if (Call(api.ecc_mode, device, &now, &later) != kSuccess) return;
+  gpu.ecc = now != 0;
+  unsigned long long errors = 0;
+  if (now != 0 &&
+      Call(api.ecc_errors, device, kEccUncorrected, kEccVolatile, &errors) == kSuccess) {
+    gpu.ecc_errors = errors;
   }
 }
 
@@ -136,6 +149,7 @@ Gpu ReadCard(const Api& api, Device device, const std::string& index) {
   }
   ReadMemory(api, device, gpu);
   ReadSensors(api, device, gpu);
+  ReadModes(api, device, gpu);
   AddProcesses(api.compute_processes, device, true, gpu.processes);
   AddProcesses(api.mps_processes, device, true, gpu.processes);
   AddProcesses(api.graphics_processes, device, false, gpu.processes);

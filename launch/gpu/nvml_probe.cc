@@ -34,6 +34,8 @@ nvml::Api LoadApi(const SharedLibrary& library) {
   library.Get(api.power, "nvmlDeviceGetPowerUsage");
   library.Get(api.power_limit, "nvmlDeviceGetEnforcedPowerLimit");
   library.Get(api.compute_mode, "nvmlDeviceGetComputeMode");
+  library.Get(api.ecc_mode, "nvmlDeviceGetEccMode");
+  library.Get(api.ecc_errors, "nvmlDeviceGetTotalEccErrors");
   // Not the first ones: their ProcessInfo is shorter.
   library.Get(api.compute_processes, "nvmlDeviceGetComputeRunningProcesses_v3",
               "nvmlDeviceGetComputeRunningProcesses_v2");

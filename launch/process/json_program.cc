@@ -47,12 +47,14 @@ ChildEnd Await(ChildProcess& child, const std::string& name, double deadline_s) 
 }  // namespace
 
 std::vector<Json> RunJsonProgram(const std::string& program,
-                                 const std::vector<std::string>& arguments, double deadline_s) {
+                                 const std::vector<std::string>& arguments, double deadline_s,
+                                 const std::vector<std::string>& environment) {
   const std::string name = std::filesystem::path(program).filename().string();
   const UniqueFd output(::memfd_create("muster-program-output", MFD_CLOEXEC));
   if (!output.valid()) throw Error(ExitCode::kFailure, "cannot make a memfd");
   const std::string path = fmt::format("/proc/self/fd/{}", output.get());
-  ChildProcess child({.program = program, .arguments = arguments, .log_path = path});
+  ChildProcess child(
+      {.program = program, .arguments = arguments, .log_path = path, .environment = environment});
   const ChildEnd end = Await(child, name, deadline_s);
   const std::string text = ReadAll(output.get());
   std::vector<Json> results;

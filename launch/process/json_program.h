@@ -10,9 +10,11 @@ namespace muster {
 // Runs `program` to its end and returns the JSON objects that it printed, one a line. Throws Error
 // with the program's own last error, or else its last words, and its exit code, where it fails or
 // prints no object; Error(kDeadline) where it runs longer than `deadline_s` (it is then killed).
+// `environment`: NAME=VALUE, in addition to this process's.
 // From the main thread, see ChildProcess.
 std::vector<nlohmann::json> RunJsonProgram(const std::string& program,
                                            const std::vector<std::string>& arguments,
-                                           double deadline_s);
+                                           double deadline_s,
+                                           const std::vector<std::string>& environment = {});
 
 }  // namespace muster

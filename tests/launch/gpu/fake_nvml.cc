@@ -188,6 +188,21 @@ int nvmlDeviceGetComputeMode(void* device, int* mode) {
   return answer;
 }
 
+int nvmlDeviceGetEccMode(void* device, int* now, int* pending) {
+  std::vector<Card> cards;
+  const Card* const card = CardOf(device, cards);
+  if (card == nullptr || fake::Of(*card, "ecc").empty()) return kNotSupported;
+  *now = *pending = 1;
+  return kSuccess;
+}
+int nvmlDeviceGetTotalEccErrors(void* device, int kind, int counter, unsigned long long* count) {
+  unsigned value = 0;
+  if (kind != 1 || counter != 0) return kInvalid;
+  const int answer = Number(device, "ecc", &value, 0);
+  *count = value;
+  return answer;
+}
+
 int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, Process* processes) {
   return Processes(device, "pids", count, processes);
 }

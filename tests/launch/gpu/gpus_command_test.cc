@@ -175,5 +175,47 @@ TEST_F(GpusTest, WrongCommandLines) {
               HasSubstr("muster gpus run -n 2: expected at most 1"));
 }
 
+// What a worker that opened the GPU says.
+constexpr const char* kOpened = R"(say:{"arithmetic":"Fake H100, cuBLAS 13.1, cuDNN 9.2"};exit:0)";
+
+TEST_F(GpusTest, TheDoctorLooksAtGpusAndOpensOne) {
+  Cards(
+      {"ecc=0", fmt::format("used=900 pids={}:900", ::getpid()), "ecc=3 mode=3", "fail=handle:15"});
+  Workers(kOpened);
+  const Finished finished = Run({"doctor"});
+  EXPECT_EQ(finished.exit_code, 0) << finished.out << finished.err;
+  EXPECT_THAT(finished.out, ContainsRegex("ok +GPU driver +NVIDIA 580.65.06\n"));
+  EXPECT_THAT(finished.out, ContainsRegex("ok +GPU 0 .*ECC on: idle\n"));
+  EXPECT_THAT(finished.out, ContainsRegex(fmt::format("ok +GPU 1 .*pid {}.*busy", ::getpid())));
+  EXPECT_THAT(finished.out, ContainsRegex("note +GPU 2 .*3 memory errors.*EXCLUSIVE_PROCESS"));
+  EXPECT_THAT(finished.out, ContainsRegex("note +GPU 3 .*GPU is lost"));
+  EXPECT_THAT(finished.out, ContainsRegex("ok +GPU backend +Fake H100, cuBLAS 13.1, cuDNN 9.2\n"));
+  EXPECT_TRUE(AreIdle(2));  // it let go what it locked
+}
+
+TEST_F(GpusTest, TheDoctorSaysWhetherAJobWouldStartNow) {
+  Cards({"", fmt::format("used=900 pids={}:900", ::getpid())});
+  Workers(kOpened);
+  const Finished one = Run({"doctor", config(), "--data", ".", "--devices", "auto:1"});
+  EXPECT_THAT(one.out, ContainsRegex("ok +job's GPUs .*card 0")) << one.err;
+  const Finished two = Run({"doctor", config(), "--data", ".", "--devices", "auto:2"});
+  EXPECT_EQ(two.exit_code, 1) << two.out;
+  EXPECT_THAT(two.out, ContainsRegex("WRONG +job's GPUs "));
+  EXPECT_THAT(two.out, ContainsRegex("a run would fail"));
+  EXPECT_EQ(Run({"doctor", "--devices", "auto:2"}).exit_code, 1);  // without a config, too
+  EXPECT_EQ(Run({"doctor", "--devices", "7"}).exit_code, 2);       // there is no such GPU
+}
+
+TEST_F(GpusTest, TheDoctorNamesABackendThatDoesNotWork) {
+  IdleCards(1);
+  Workers("say:2026-01-01 00:00:00.000 worker-0 error: no libcublas.so.13;exit:1");
+  const Finished alone = Run({"doctor"});
+  EXPECT_EQ(alone.exit_code, 0) << alone.out;  // runs use the CPU
+  EXPECT_THAT(alone.out, ContainsRegex("note +GPU backend .*no libcublas.so.13"));
+  const Finished job = Run({"doctor", config(), "--data", ".", "--devices", "auto"});
+  EXPECT_EQ(job.exit_code, 1);
+  EXPECT_THAT(job.out, ContainsRegex("WRONG +GPU backend .*no libcublas.so.13"));
+}
+
 }  // namespace
 }  // namespace muster::testing

@@ -34,7 +34,8 @@ class NvmlTest : public ::testing::Test {
 TEST_F(NvmlTest, EverythingAboutACard) {
   Cards(
       "uuid=GPU-1 name=NVIDIA_H100_80GB_HBM3 pci=00000000:3B:00.0 total=81559 used=1024 util=37 "
-      "temp=61 slow=87 power=412 cores=2-4 node=1 pids=41:500,42 draws=77:10,41:3\n");
+      "temp=61 slow=87 power=412 cores=2-4 node=1 pids=41:500,42 draws=77:10,41:3 ecc=2 "
+      "mode=3\n");
   const GpuSnapshot seen = Open()->Look();
   EXPECT_EQ(seen.driver, "580.65.06");
   EXPECT_EQ(seen.none, "");
@@ -53,6 +54,9 @@ TEST_F(NvmlTest, EverythingAboutACard) {
   EXPECT_EQ(gpu.slowdown_temperature, 87u);
   EXPECT_EQ(gpu.power_w, 412.0);
   EXPECT_EQ(gpu.power_limit_w, 700.0);
+  EXPECT_EQ(gpu.ecc, true);
+  EXPECT_EQ(gpu.ecc_errors, 2u);
+  EXPECT_TRUE(gpu.exclusive);
   EXPECT_THAT(gpu.cores, ElementsAre(2, 3, 4));
   EXPECT_THAT(gpu.memory_nodes, ElementsAre(1));
   ASSERT_THAT(gpu.processes, SizeIs(3));  // the one that computes and draws is there once
