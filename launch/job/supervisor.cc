@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <utility>
 
 #include "launch/text/units.h"
 
@@ -159,6 +160,10 @@ void Supervisor::OnEnds(const std::vector<EndedProcess>& ended, double now) {
 // Not where the server has ended, is about to, or is at its end: then this is what follows.
 bool Supervisor::GoesOnWithout(const EndedProcess& process, double now) {
   if (process.rank < 0 || !ServerReports() || !members_.running(0) || saved_by_) return false;
+  if (ServerMayHang(now) && replacements_.MayEnd(process, now)) {
+    held_.push_back(process);
+    return true;
+  }
   try {
     switch (replacements_.OnEnd(process, now)) {
       case Replacements::Answer::kGoesOn:
@@ -204,6 +209,7 @@ bool Supervisor::IsNoLoss(const EndedProcess& process, double now) {
 }
 
 void Supervisor::Check(double now) {
+  if (!held_.empty() && !ServerMayHang(now)) OnEnds(std::exchange(held_, {}), now);
   replacements_.Check(now);
   StartAgain(now);
   told_losses_.Check(now);
@@ -269,16 +275,17 @@ void Supervisor::CheckServerSilence(double now) {
        members_.LogPath(-1), now);
 }
 
+bool Supervisor::ServerMayHang(double now) const {
+  // Less than all of it: a beat may have come here after the last one that reached the workers.
+  return ServerReports() && members_.running(0) && now - server_heard_at_ > 0.75 * plan_.silence_s;
+}
+
 Observed Supervisor::Observe(double now) const {
   Observed observed{.server_pid = members_.pid(0)};
   for (size_t i = 0; i < members_.size(); ++i) {
     if (members_.stopped(i)) observed.stopped.push_back({members_.rank(i), members_.pid(i)});
   }
-  const double silent = now - server_heard_at_;
-  // Less than all of it: a beat may have come here after the last one that reached the workers.
-  if (ServerReports() && members_.running(0) && silent > 0.75 * plan_.silence_s) {
-    observed.server_silent_s = silent;
-  }
+  if (ServerMayHang(now)) observed.server_silent_s = now - server_heard_at_;
   return observed;
 }
 

@@ -66,6 +66,7 @@ class Supervisor {
   bool IsToldAtTheEnd(const events::Event& event) const;
   void CheckPhaseDeadline(double now);
   void CheckServerSilence(double now);
+  bool ServerMayHang(double now) const;
   bool ServerReports() const;  // each second
   Observed Observe(double now) const;
 
@@ -89,6 +90,9 @@ class Supervisor {
   // The server writes the weights, and may take until then.
   std::optional<double> saved_by_;
   std::vector<uint32_t> missing_;  // ranks, as the server says
+  // Workers that ended while the server may hang, and perhaps because of that. They are neither
+  // counted as lost nor replaced before the server speaks again or is given up.
+  std::vector<EndedProcess> held_;
   std::vector<EndedProcess> ended_;
   std::optional<JobFailure> server_failure_;
   std::optional<events::Summary> summary_;

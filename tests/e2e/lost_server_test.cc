@@ -103,10 +103,12 @@ TEST_F(LostServer, IsStartedAgainWithTheSameBits) {
   }
 }
 
-// What hangs is as good as gone; workers that waited for it are no cause.
+// What hangs is as good as gone; workers that waited for it are no cause, and do not count as lost.
 TEST_F(LostServer, ThatIsStoppedIsReplaced) {
   const Outcome whole = Launch(kLong);
-  const auto job = Start("run", With("deadlines.silence_s=2"));
+  std::vector<std::string> settings = With("deadlines.silence_s=2");
+  settings.emplace_back("cluster.max_restarts=1");
+  const auto job = Start("run", settings);
   Kill(20, SIGSTOP);
   const Outcome outcome = End(*job);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.log;

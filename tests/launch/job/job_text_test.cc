@@ -1,4 +1,3 @@
-#include "common/base/version.h"
 #include "launch/job/job_text.h"
 
 #include <fmt/core.h>
@@ -12,6 +11,7 @@
 #include <sstream>
 
 #include "common/base/unique_fd.h"
+#include "common/base/version.h"
 #include "common/config/build_graph.h"
 #include "launch/job/job_display.h"
 #include "launch/job/summary_text.h"

@@ -117,6 +117,34 @@ TEST_F(SupervisorTest, AStoppedServerThatItsWorkersGiveUpIsLost) {
   EXPECT_EQ(Outcome().lost_server->cause, "silent");
 }
 
+// However many workers give it up, and however few of them may be replaced.
+TEST_F(SupervisorTest, WorkersThatGiveUpAStoppedServerAreNotCountedAsLost) {
+  plan_.on_lost = config::Cluster::REPLACE;
+  plan_.max_restarts = 1;
+  Running();
+  members_.Stop(kServer);
+  Pass(20);
+  Exits(0, 5);
+  Exits(1, 5);
+  EXPECT_THAT(members_.replaced_, IsEmpty());
+  Pass(4);
+  Ends(kServer, {.by_signal = true, .value = SIGKILL, .asked = true});
+  ASSERT_TRUE(Outcome().lost_server);
+  EXPECT_EQ(Outcome().lost_server->cause, "silent");
+}
+
+TEST_F(SupervisorTest, WorkersThatGiveUpAServerThatSpeaksAgainAreReplaced) {
+  plan_.on_lost = config::Cluster::REPLACE;
+  Running();
+  members_.Stop(kServer);
+  Pass(20);
+  Exits(1, 5);
+  Beat();
+  Pass(0.1);
+  EXPECT_THAT(members_.replaced_, ElementsAre(1));
+  EXPECT_FALSE(Over());
+}
+
 TEST_F(SupervisorTest, WhatWouldHappenAgainIsNoLoss) {
   Running();
   Exits(kServer, 3);
