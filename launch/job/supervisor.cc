@@ -135,6 +135,7 @@ void Supervisor::OnSummary(const events::Summary& summary, double now) {
 void Supervisor::OnEnds(const std::vector<EndedProcess>& ended, double now) {
   bool failed = false;
   for (const EndedProcess& process : ended) {
+    if (phase_ == Phase::kFinishing && process.end.asked) continue;
     if (saved_by_ || phase_ == Phase::kFinishing) {
       if (replacements_.IsOutside(process.pid)) continue;
     }
@@ -201,10 +202,7 @@ bool Supervisor::IsNoLoss(const EndedProcess& process, double now) {
   } else {
     return false;
   }
-  events::Event event;
-  event.mutable_warning()->set_message(
-      fmt::format("{} {} when it had nothing more to do", Name(process.rank, process.pid), how));
-  display_.OnEvent(event);
+  Warn(fmt::format("{} {} when it had nothing more to do", Name(process.rank, process.pid), how));
   return true;
 }
 
@@ -252,15 +250,26 @@ void Supervisor::CheckPhaseDeadline(double now) {
                              FormatDuration(plan_.start_s), RankList(missing_))},
         members_.LogPath(-1), now);
   }
+  KillLeftovers(now);
+}
+
+// The run is complete, and so are its files: a process that does not end changes nothing.
+void Supervisor::KillLeftovers(double now) {
   for (size_t i = 0; i < members_.size(); ++i) {
     if (!members_.running(i)) continue;
-    return Fail({.code = ExitCode::kDeadline,
-                 .what = fmt::format("the run is complete, but {} did not end within {} of it{}",
-                                     Name(members_.rank(i), members_.pid(i)),
-                                     FormatDuration(kFinishSeconds),
-                                     members_.stopped(i) ? "; it is stopped (SIGSTOP?)" : "")},
-                members_.LogPath(members_.rank(i)), now);
+    Warn(fmt::format("the run is complete, but {} did not end within {} of it{}: it is killed",
+                     Name(members_.rank(i), members_.pid(i)), FormatDuration(kFinishSeconds),
+                     members_.stopped(i) ? " (it is stopped: SIGSTOP?)" : ""));
+    members_.Signal(i, SIGKILL);
   }
+  deadline_ = kNever;
+  given_up_at_ = now + kFinishSeconds;
+}
+
+void Supervisor::Warn(const std::string& message) {
+  events::Event event;
+  event.mutable_warning()->set_message(message);
+  display_.OnEvent(event);
 }
 
 bool Supervisor::ServerReports() const {
@@ -291,12 +300,13 @@ Observed Supervisor::Observe(double now) const {
 
 double Supervisor::next_check() const {
   if (phase_ == Phase::kStopping) return stages_.next();
-  return std::min({phase_ == Phase::kRunning ? kNever : deadline_, early_exit_by_,
+  return std::min({phase_ == Phase::kRunning ? kNever : deadline_, given_up_at_, early_exit_by_,
                    replacements_.next_check(), told_losses_.next_check()});
 }
 
 bool Supervisor::Over(double now) const {
   if (phase_ == Phase::kStopping && stages_.GivenUp(now)) return true;
+  if (phase_ == Phase::kFinishing && now >= given_up_at_) return true;
   if (phase_ != Phase::kStopping && phase_ != Phase::kFinishing) return false;
   for (size_t i = 0; i < members_.size(); ++i) {
     if (members_.running(i)) return false;

@@ -65,6 +65,8 @@ class Supervisor {
   void OnSummary(const events::Summary& summary, double now);
   bool IsToldAtTheEnd(const events::Event& event) const;
   void CheckPhaseDeadline(double now);
+  void KillLeftovers(double now);
+  void Warn(const std::string& message);
   void CheckServerSilence(double now);
   bool ServerMayHang(double now) const;
   bool ServerReports() const;  // each second
@@ -85,6 +87,7 @@ class Supervisor {
 
   Phase phase_ = Phase::kServerStarting;
   double deadline_;                // of the present phase, unless it is kRunning or kStopping
+  double given_up_at_ = kNever;    // what was killed at the end, and is still there
   double early_exit_by_ = kNever;  // a worker has ended with 0: the server must explain it by then
   double server_heard_at_ = 0;
   // The server writes the weights, and may take until then.

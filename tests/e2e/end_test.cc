@@ -12,6 +12,7 @@
 #include "common/base/error.h"
 #include "common/tensors/safetensors_reader.h"
 #include "tests/e2e/real_job.h"
+#include "tests/e2e/small_disk.h"
 
 namespace muster::testing {
 namespace {
@@ -66,6 +67,26 @@ TEST_F(End, AStoppedWorkerRunsIntoTheSilenceDeadline) {
     ::kill(worker, SIGSTOP);
     EXPECT_EQ(job->Wait(20), Code(ExitCode::kDeadline)) << job->Log();
     EXPECT_THAT(job->Log(), HasSubstr(fmt::format("; rank 0 (pid {}) is stopped", worker)));
+    EXPECT_TRUE(NothingLeft(5));
+    std::filesystem::remove_all(Path("run"));
+  }
+}
+
+// A complete run is complete.
+TEST_F(End, AWorkerThatIsStoppedAtTheVeryEndIsKilled) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's runtime must come first";
+#endif
+  const Outcome whole = Launch({});
+  for (const char* const policy : {"REPLACE", "ABORT"}) {
+    Process job(LaunchWords(Path("tiny.txtpb"), Path("data"), Path("run"),
+                            {std::string("cluster.on_lost_worker=") + policy}),
+                Path("run.log"),
+                {.environment = {{"LD_PRELOAD", MUSTER_FAULTS},
+                                 {"MUSTER_FAULT", "stop"},
+                                 {"MUSTER_FAULT_ONCE", Path(policy)}}});
+    EXPECT_EQ(job.Wait(30), 0) << job.Log();
+    EXPECT_EQ(Metrics("run").back()["weights_hash"], whole.hash());
     EXPECT_TRUE(NothingLeft(5));
     std::filesystem::remove_all(Path("run"));
   }

@@ -3,7 +3,8 @@
 // muster-server MUSTER_FAULT=best ends the process while it writes the best weights, and
 // MUSTER_FAULT=first while it writes a run's first checkpoint, unless the file MUSTER_FAULT_ONCE is
 // there, which it makes; both after a while in which the run goes on. MUSTER_FAULT=model: it waits
-// for that file before the last weights are on the disk.
+// for that file before the last weights are on the disk. The first muster-worker that exits with
+// MUSTER_FAULT=stop is stopped (SIGSTOP) while it does.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -49,6 +50,10 @@ bool IsSharedMemory(int fd) {
   std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   return ::readlink(link, target, sizeof target - 1) > 0 &&
          std::strncmp(target, "/memfd:muster-", 14) == 0;
+}
+
+[[gnu::destructor]] void StopAtTheEnd() {
+  if (IsWanted("stop") && IsFirstTime()) ::raise(SIGSTOP);
 }
 
 }  // namespace

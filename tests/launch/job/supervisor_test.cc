@@ -159,7 +159,7 @@ TEST_F(SupervisorTest, AServerThatEndsTooEarlyIsAFailureAtOnce) {
   EXPECT_THAT(Outcome().failure->what, HasSubstr("server (pid 100) ended at step 5 of 10"));
 }
 
-TEST_F(SupervisorTest, AProcessThatDoesNotEndAfterTheRunIsNamed) {
+TEST_F(SupervisorTest, AProcessThatDoesNotEndAfterTheRunIsKilled) {
   Running();
   Completed();
   Exits(kServer, 0);
@@ -168,10 +168,24 @@ TEST_F(SupervisorTest, AProcessThatDoesNotEndAfterTheRunIsNamed) {
   Pass(9.9);
   EXPECT_THAT(Sent(), IsEmpty());
   Pass(0.2);
-  EXPECT_THAT(Outcome().failure->what,
-              AllOf(HasSubstr("the run is complete, but rank 1 (pid 102) did not end within 10 s"),
-                    HasSubstr("it is stopped")));
-  EXPECT_EQ(Outcome().summary->steps(), 10);  // the result stands
+  EXPECT_THAT(Sent(), ElementsAre(std::pair{1, SIGKILL}));
+  EXPECT_FALSE(Over());
+  Ends(1, {.by_signal = true, .value = SIGKILL, .asked = true});
+  EXPECT_TRUE(Over());
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
+  EXPECT_EQ(Outcome().summary->steps(), 10);
+}
+
+TEST_F(SupervisorTest, AProcessThatCannotBeKilledAfterTheRunIsLeftAlone) {
+  Running();
+  Completed();
+  Exits(kServer, 0);
+  Exits(0, 0);
+  Pass(10.1);
+  EXPECT_FALSE(Over());
+  Pass(10.1);
+  EXPECT_TRUE(Over());
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
 }
 
 }  // namespace
