@@ -1,5 +1,7 @@
 #include "common/base/utf8.h"
 
+#include <fmt/core.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -22,17 +24,38 @@ size_t CharacterLength(std::string_view text) {
   return wrong ? 0 : length;
 }
 
-}  // namespace
-
-std::string ValidUtf8(std::string_view text) {
+// `text` with `replaced(byte)` in place of each byte that is not part of a character.
+template <typename Replaced>
+std::string Replace(std::string_view text, const Replaced& replaced) {
   std::string valid;
   valid.reserve(text.size());
-  while (!text.empty()) {
-    const size_t length = CharacterLength(text);
-    valid += length > 0 ? text.substr(0, length) : "\xef\xbf\xbd";
-    text.remove_prefix(length > 0 ? length : 1);
+  for (;;) {
+    const size_t good = Utf8Prefix(text);
+    valid += text.substr(0, good);
+    if (good == text.size()) return valid;
+    valid += replaced(static_cast<uint8_t>(text[good]));
+    text.remove_prefix(good + 1);
   }
-  return valid;
+}
+
+}  // namespace
+
+size_t Utf8Prefix(std::string_view text) {
+  size_t good = 0;
+  while (good < text.size()) {
+    const size_t length = CharacterLength(text.substr(good));
+    if (length == 0) break;
+    good += length;
+  }
+  return good;
+}
+
+std::string EscapedUtf8(std::string_view text) {
+  return Replace(text, [](uint8_t byte) { return fmt::format("\\{:03o}", byte); });
+}
+
+std::string ValidUtf8(std::string_view text) {
+  return Replace(text, [](uint8_t) { return "\xef\xbf\xbd"; });
 }
 
 std::string OneLine(std::string_view text, size_t most) {

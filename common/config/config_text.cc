@@ -3,6 +3,7 @@
 
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
+#include "common/base/utf8.h"
 #include "common/config/config.h"
 #include "common/config/for_types.h"
 #include "proto/config.pb.h"
@@ -94,7 +95,9 @@ std::string ConfigText(const config::Config& config) {
   printer.SetUseShortRepeatedPrimitives(true);
   printer.SetUseUtf8StringEscaping(true);
   MUSTER_CHECK(printer.PrintToString(full, &text));
-  return text;
+  // Paths may hold any byte. Checkpoints and files of weights keep this text where only UTF-8 may
+  // stand.
+  return EscapedUtf8(text);
 }
 
 void WriteConfig(const config::Config& config, const std::string& path) {

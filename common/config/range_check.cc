@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "common/base/join.h"
+#include "common/base/utf8.h"
 #include "common/config/for_types.h"
 #include "common/config/number_range.h"
 #include "proto/config.pb.h"
@@ -51,6 +52,16 @@ void CheckNumber(const pb::FieldDescriptor* field, const std::string& key, doubl
               single ? fmt::format("{}", static_cast<float>(value)) : fmt::format("{}", value));
 }
 
+void CheckText(const pb::FieldDescriptor* field, const std::string& key, const std::string& text,
+               const ConfigPlaces& places) {
+  if (text.find('\0') != std::string::npos)
+    places.Fail(key, "expected text, got a zero byte in it");
+  const size_t good = Utf8Prefix(text);
+  if (good == text.size() || field->options().GetExtension(config::limits).path()) return;
+  places.Fail(key, "expected UTF-8 text, got the byte 0x{:02x} after \"{}\"",
+              static_cast<uint8_t>(text[good]), text.substr(0, good));
+}
+
 void CheckType(const pb::Message& message, const pb::FieldDescriptor* field, const std::string& key,
                const ConfigPlaces& places) {
   if (IsForType(message, *field)) return;
@@ -77,8 +88,12 @@ void CheckMessage(const pb::Message& message, const std::string& path, const Con
         CheckMessage(field->is_repeated() ? reflection->GetRepeatedMessage(message, field, i)
                                           : reflection->GetMessage(message, field),
                      element + ".", places);
-      } else if (field->cpp_type() != pb::FieldDescriptor::CPPTYPE_STRING &&
-                 field->cpp_type() != pb::FieldDescriptor::CPPTYPE_BOOL &&
+      } else if (field->cpp_type() == pb::FieldDescriptor::CPPTYPE_STRING) {
+        CheckText(field, element,
+                  field->is_repeated() ? reflection->GetRepeatedString(message, field, i)
+                                       : reflection->GetString(message, field),
+                  places);
+      } else if (field->cpp_type() != pb::FieldDescriptor::CPPTYPE_BOOL &&
                  field->cpp_type() != pb::FieldDescriptor::CPPTYPE_ENUM) {
         CheckNumber(field, element, Number(message, field, i), places);
       }

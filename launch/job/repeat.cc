@@ -129,7 +129,7 @@ std::string RepeatJson(std::span<const RepeatedRun> runs) {
   }
   json["test_accuracy"] = SpreadJson(SpreadOfCompleted(runs, TestAccuracy));
   json["images_per_second"] = SpreadJson(SpreadOfCompleted(runs, ImagesPerSecond));
-  return json.dump(2) + "\n";
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace muster

@@ -146,7 +146,7 @@ std::string Text(const std::vector<Json>& events, const MergedTrace& merged) {
                           {"origin_us", origin},
                           {"dropped_spans", merged.dropped},
                           {"missing_parts", merged.missing}}
-                         .dump() +
+                         .dump(-1, ' ', false, Json::error_handler_t::replace) +
                      ",\n\"traceEvents\":[\n";
   for (Json event : events) {
     if (event["ph"] != "M") {

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "common/base/utf8.h"
 #include "ps/tensorboard/event_records.h"
 #include "ps/tensorboard/graph_def.h"
 #include "ps/tensorboard/hparams.h"
@@ -25,7 +26,7 @@ std::string ConfigText(const config::Config& config) {
 
 // The name of the group in TensorBoard's table of hparams.
 std::string GroupName(const config::Config& config) {
-  return std::filesystem::path(config.run().dir()).filename();
+  return ValidUtf8(std::filesystem::path(config.run().dir()).filename().native());
 }
 
 struct Part {

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "common/base/utf8.h"
 #include "proto/config.pb.h"
 
 namespace muster {
@@ -39,7 +40,7 @@ google::protobuf::Value ValueOf(const Message& message, const FieldDescriptor& f
       value.set_string_value(reflection.GetEnum(message, &field)->name());
       break;
     default:
-      value.set_string_value(reflection.GetString(message, &field));
+      value.set_string_value(ValidUtf8(reflection.GetString(message, &field)));
   }
   return value;
 }

@@ -53,6 +53,18 @@ TEST_F(ConfigTest, EveryErrorSaysWhereWhatAndWhatElse) {
   EXPECT_THAT(ErrorOf(dir_), HasSubstr(dir_));
 }
 
+// Names of models and classes are text, which goes into files of UTF-8.
+TEST_F(ConfigTest, NamesThatAreNotUtf8) {
+  Write("model.txtpb", std::string("name: \"caf\xe9\"\n") + kModel);
+  EXPECT_THAT(ErrorOf(Config("")), AllOf(StartsWith(dir_ + "/model.txtpb:1: model.name: "),
+                                         HasSubstr("UTF-8"), HasSubstr("0xe9"), HasSubstr("caf")));
+  Write("model.txtpb", kModel);
+  EXPECT_THAT(ErrorOf(Config(""), {"data.class_names=\"caf\\351\""}),
+              AllOf(HasSubstr("data.class_names[0]: "), HasSubstr("0xe9")));
+  EXPECT_THAT(ErrorOf(Config(""), {"data.dir=\"a\\000b\""}),
+              AllOf(HasSubstr("data.dir: "), HasSubstr("zero byte")));
+}
+
 TEST_F(ConfigTest, TextThatEndsTooEarly) {
   for (const char* run : {"run { epochs: 1 global_batch: 8", "run { epochs: 1 global_batch:"}) {
     Write("cut.txtpb", run);

@@ -109,5 +109,10 @@ TEST(ValidUtf8Test, KeepsCharactersAndReplacesTheRest) {
             "b");
 }
 
+TEST(EscapedUtf8Test, IsUtf8AndReadsBackTheSame) {
+  EXPECT_EQ(EscapedUtf8("a\u00e4\xe9z\xc3"), "a\u00e4\\351z\\303");
+  EXPECT_EQ(Utf8Prefix("a\u00e4\xe9z"), 3u);
+}
+
 }  // namespace
 }  // namespace muster

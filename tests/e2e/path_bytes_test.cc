@@ -1,0 +1,84 @@
+// A path may hold any byte, as file names of an old Latin-1 system do. A run with such paths works
+// like any other.
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "common/base/utf8.h"
+#include "tests/e2e/real_job.h"
+
+namespace muster::testing {
+namespace {
+
+namespace fs = std::filesystem;
+const std::string kRun = "run\xe9";
+
+class PathBytes : public RealJob {
+ protected:
+  void ExpectWorks(const std::vector<std::string>& arguments) {
+    const Outcome outcome = Muster(arguments);
+    EXPECT_EQ(outcome.exit_code, 0) << ::testing::PrintToString(arguments) << outcome.log;
+  }
+};
+
+TEST_F(PathBytes, AreNoTroubleForAnyCommand) {
+  ASSERT_EQ(Launch({}).exit_code, 0);  // the weights to begin with
+  const std::string weights = Path("weights\xe9.safetensors");
+  fs::rename(Path("run0/model.safetensors"), weights);
+  fs::rename(Path("data"), Path("data\xe9"));
+  const std::string run = Path(kRun), trace = Path("trace\xe9.json");
+  const Outcome launched =
+      Muster({"launch", Path("tiny.txtpb"), "--data", Path("data\xe9"), "--run-dir", run,
+              "--initial-weights", weights, "--trace", trace, "--trace-steps", "2-4", "--save-to",
+              Path("save\xe9"), "--set", "cluster.transport=TCP"},
+             kRun);
+  ASSERT_EQ(launched.exit_code, 0) << launched.log;
+  for (const char* file : {"config.txtpb", "metrics.jsonl", "status.json"}) {
+    const std::string text = Slurp(Path(kRun) / file);
+    EXPECT_EQ(Utf8Prefix(text), text.size()) << file;
+  }
+  std::string checkpoint;
+  for (const auto& entry : fs::directory_iterator(Path(kRun) / "checkpoints")) {
+    if (!entry.is_directory()) continue;
+    checkpoint = entry.path();
+    ExpectWorks({"inspect", checkpoint});
+  }
+  ExpectWorks({"inspect", run});
+  ExpectWorks({"inspect", run + "/model.safetensors"});
+  ExpectWorks({"eval", run});
+  ExpectWorks({"eval", checkpoint});
+  ExpectWorks({"predict", run, "--samples", "0-3"});
+  ExpectWorks({"export", run, "--format", "onnx", Path("out\xe9.onnx")});
+  ExpectWorks({"export", run, "--format", "safetensors", Path("out\xe9.safetensors")});
+  ExpectWorks({"top", run});
+  ExpectWorks({"plot", run});
+  ExpectWorks({"trace", trace});
+  ExpectWorks({"launch", "--resume", run});
+  const Outcome runs = Muster({"runs", Path(""), "--json"});
+  EXPECT_EQ(runs.exit_code, 0) << runs.log;
+  EXPECT_EQ(Utf8Prefix(runs.log), runs.log.size());
+  const Outcome longer = GoOn(kRun, {"--epochs", "5"});
+  EXPECT_EQ(longer.exit_code, 0) << longer.log;
+  EXPECT_GT(longer.metrics.back()["step"], launched.metrics.back()["step"]);
+  // Repeats the run, from what its config.txtpb says of the paths.
+  const Outcome again =
+      Muster({"launch", run + "/config.txtpb", "--run-dir", Path("again\xe9")}, "again\xe9");
+  EXPECT_EQ(again.exit_code, 0) << again.log;
+  EXPECT_EQ(again.hash(), longer.hash());
+}
+
+TEST_F(PathBytes, ALostServerIsReplaced) {
+  const std::vector<std::string> settings{"run.epochs=100", "checkpoint.every_steps=5"};
+  const Outcome whole = Launch(settings);
+  const auto job = Start(kRun, settings);
+  ASSERT_TRUE(Reaches(kRun, 20));
+  pid_t server = -1;
+  ASSERT_TRUE(Eventually(20, [&] { return (server = Find(kRun, -1)) > 0; }));
+  ::kill(server, SIGKILL);
+  EXPECT_EQ(job->Wait(60), 0) << job->Log();
+  EXPECT_EQ(Metrics(kRun).back()["weights_hash"], whole.hash());
+  EXPECT_EQ(Metrics(kRun).back()["server_restarts"], 1);
+}
+
+}  // namespace
+}  // namespace muster::testing
