@@ -1,5 +1,7 @@
 #include "worker/device.h"
 
+#include <algorithm>
+
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "proto/config.pb.h"
@@ -37,11 +39,19 @@ CudaOptions::Convolution ConvolutionOf(const config::Worker& worker) {
   }
 }
 
-WorkerDevice MakeCuda(const config::Worker& worker, uint32_t rank) {
+void LogForPlugin(LogLevel level, const std::string& line) {
+  LogLine(level, "{}", fmt::make_format_args(line));
+}
+
+WorkerDevice MakeCuda(const config::Config& config, uint32_t rank) {
+  const config::Worker& worker = config.worker();
+  const config::Deadlines& deadlines = config.deadlines();
   CudaOptions options{.precision = PrecisionOf(worker),
                       .convolution = ConvolutionOf(worker),
                       .card = static_cast<int>(rank / worker.workers_per_gpu()),
-                      .autotune = worker.autotune()};
+                      .autotune = worker.autotune(),
+                      .drain_s = std::max(deadlines.step_s(), deadlines.first_step_s()),
+                      .log = LogForPlugin};
   if (worker.has_gpu_memory_fraction()) options.memory_fraction = worker.gpu_memory_fraction();
   CudaWorker made = LoadCudaWorker(options, CudaLibraryFolders());
   return {std::move(made.backend), std::move(made.arithmetic)};
@@ -53,7 +63,7 @@ WorkerDevice MakeWorkerDevice(const config::Config& config, uint32_t rank) {
   const config::Worker& worker = config.worker();
   if (worker.backend() != config::Worker::CUDA) return MakeCpu(worker);
   try {
-    WorkerDevice device = MakeCuda(worker, rank);
+    WorkerDevice device = MakeCuda(config, rank);
     LogInfo("computing on {}", device.arithmetic);
     return device;
   } catch (const Error& error) {

@@ -15,6 +15,8 @@ namespace {
 
 // What a driver keeps of an idle card, and small tools beside it, is below this.
 constexpr double kUnseenShare = 0.1;
+// A job that wants a whole GPU can have no more of an idle one: the driver keeps some memory.
+constexpr double kMostShare = 0.95;
 constexpr unsigned kQuietPercent = 10;
 // Above this many subsets they are grown card by card.
 constexpr double kMostSubsets = 20'000;
@@ -148,10 +150,11 @@ std::string WhyBusy(const Gpu& gpu, double free_share) {
     return fmt::format("{} of its memory are used by somebody who cannot be seen from here",
                        FormatBytes(unseen));
   }
-  if (static_cast<double>(gpu.free_bytes) < free_share * total) {
+  const double needed = std::min(free_share, kMostShare) * total;
+  if (static_cast<double>(gpu.free_bytes) < needed) {
     return fmt::format("{} of its memory are free, {} are needed",
                        FormatBytes(static_cast<double>(gpu.free_bytes)),
-                       FormatBytes(free_share * total));
+                       FormatBytes(needed));
   }
   if (gpu.temperature && gpu.slowdown_temperature &&
       *gpu.temperature >= *gpu.slowdown_temperature) {

@@ -4,6 +4,8 @@
 #include <sched.h>
 
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
 #include <thread>
 #include <utility>
 
@@ -69,6 +71,7 @@ void JobCards::Take(const TakeOptions& options) {
   MUSTER_CHECK(wanted());
   taken_ =
       std::make_unique<TakenCards>(TakeCards(*probe_, LockFolder::OfHost(), *plan_.wish, options));
+  CheckComputeModes();
 }
 
 std::vector<std::string> JobCards::Lines() const {
@@ -83,6 +86,23 @@ std::vector<std::string> JobCards::Lines() const {
     lines.push_back(unused_ + ": the workers see these cards and compute on the CPU");
   }
   return lines;
+}
+
+// With one process at a time on it the second worker could not start, unless MPS serves them all.
+void JobCards::CheckComputeModes() const {
+  if (workers_per_card_ == 1) return;
+  const char* const pipes = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
+  std::error_code ignored;
+  const std::string folder = pipes != nullptr ? pipes : "/tmp/nvidia-mps";
+  if (std::filesystem::exists(folder + "/control", ignored)) return;
+  for (const Gpu& gpu : taken_->cards) {
+    if (!gpu.exclusive) continue;
+    throw Error(ExitCode::kFailure,
+                "GPU {} is in compute mode EXCLUSIVE_PROCESS: expected one worker on it, got "
+                "worker.workers_per_gpu={}. Set it to 1, start MPS (nvidia-cuda-mps-control -d), "
+                "or have the mode changed (nvidia-smi -i {} -c DEFAULT)",
+                gpu.index, workers_per_card_, gpu.index);
+  }
 }
 
 // False: there is none, or nobody may say so now. The launcher watches its job meanwhile no more

@@ -47,6 +47,7 @@ class JobCards {
 
  private:
   bool TakeInsteadOf(size_t card);
+  void CheckComputeModes() const;
 
   std::unique_ptr<GpuProbe> probe_;
   CardPlan plan_;

@@ -115,6 +115,22 @@ TEST_F(CudaDeviceTest, WorksWithAnyCard) {
 
 TEST_F(CudaDeviceTest, RepeatsItsBits) { EXPECT_EQ(Step(), Step()); }
 
+// Its driver never comes back from the wait.
+TEST_F(CudaDeviceTest, AGpuThatHangsEndsTheProcessInTime) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  options_.drain_s = 0.2;
+  const auto hang = [this] {
+    const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker(options_).backend;
+    backend->Enter();
+    const std::unique_ptr<DeviceBuffer> buffer = backend->Allocate(64);
+    const software_gpu::Hold hold;
+    backend->CopyIn(buffer->data(), weights_.floats().data(), 64);
+    backend->Drain();
+  };
+  EXPECT_EXIT(hang(), ::testing::ExitedWithCode(static_cast<int>(ExitCode::kDeadline)),
+              "finish the copies from the host within 0.2 s");
+}
+
 // Sums are added up in an order that the shape decides, whether a thread does one number or many.
 TEST_F(CudaDeviceTest, TheBitsDoNotDependOnTheNumberOfMultiprocessors) {
   for (const NetworkCase& network : kNetworks) {

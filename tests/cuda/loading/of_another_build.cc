@@ -1,2 +1,2 @@
 // A plugin that an update of the programs left behind.
-extern "C" int muster_cuda_plugin_version() { return -1; }
+extern "C" const char* muster_cuda_plugin_build() { return "0123456789abcdef"; }

@@ -40,6 +40,8 @@ TEST(ChoiceTest, WhyACardIsBusy) {
   small.free_bytes = kCardBytes * 9 / 10;
   EXPECT_EQ(WhyBusy(small, 0.9), "");
   EXPECT_THAT(WhyBusy(small, 0.95), HasSubstr("are needed"));
+  small.free_bytes = kCardBytes * 96 / 100;  // the driver keeps the rest
+  EXPECT_EQ(WhyBusy(small, 1), "");
 
   Gpu hot = IdleCard(0);
   hot.temperature = 90;

@@ -131,6 +131,22 @@ TEST_F(LaunchOnCardsTest, SeveralWorkersOnACard) {
   EXPECT_EQ(End(job).exit_code, 0);
 }
 
+TEST_F(LaunchOnCardsTest, AGpuForOneProcessIsNotGivenToTwoWorkers) {
+  Cards({"mode=3"});
+  SetVariable("CUDA_MPS_PIPE_DIRECTORY", Path("mps"));
+  const Finished refused = Run(
+      {"launch", config(), "--data", ".", "--devices", "0", "--set", "worker.workers_per_gpu=2"});
+  EXPECT_EQ(refused.exit_code, 1) << refused.out;
+  EXPECT_THAT(Unwrapped(refused.err),
+              AllOf(HasSubstr("EXCLUSIVE_PROCESS"), HasSubstr("worker.workers_per_gpu=2")));
+  EXPECT_TRUE(AreIdle(1));
+  std::filesystem::create_directory(Path("mps"));
+  std::ofstream(Path("mps/control")).flush();  // where MPS listens
+  Job job;
+  StartJob(job, {"--devices", "0", "--set", "worker.workers_per_gpu=2"});
+  EXPECT_EQ(End(job).exit_code, 0);
+}
+
 TEST_F(LaunchOnCardsTest, AJobThatAsksForNoneIsAsItAlwaysWas) {
   IdleCards(2);
   for (const std::vector<std::string>& devices :

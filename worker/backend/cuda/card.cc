@@ -39,6 +39,7 @@ std::string Overrides() {
 
 Card::Card(const CudaOptions& options) : options_(options) {
   FindCard();
+  watchdog_ = std::make_unique<Watchdog>(options_, name_);
   for (StreamHandle& stream : streams_) stream = MakeStream();
   MakeLibraries();
   if (options_.autotune) tuner_ = std::make_unique<Tuner>(*this);

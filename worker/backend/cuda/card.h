@@ -16,6 +16,7 @@
 #include "worker/backend/cuda/handles.h"
 #include "worker/backend/cuda/plugin.h"
 #include "worker/backend/cuda/target.h"
+#include "worker/backend/cuda/watchdog.h"
 
 namespace muster::cuda {
 
@@ -52,6 +53,8 @@ class Card {
   Tuner* tuner() const { return tuner_.get(); }
   // Null: not found, or not wanted (worker.convolution).
   const Cudnn* cudnn() const { return cudnn_.get(); }
+  // Also watches how all of this is given back in the end.
+  Watchdog& watchdog() { return *watchdog_; }
   bool registers_read_only() const { return registers_read_only_; }
 
   // Throws Error that says how much was asked for and how much there is.
@@ -72,6 +75,7 @@ class Card {
   int multiprocessors_ = 1, most_blocks_ = 1;
   bool registers_read_only_ = false, has_tf32_ = true;
   size_t total_bytes_ = 0, allocated_ = 0, most_allocated_ = 0;
+  std::unique_ptr<Watchdog> watchdog_;
   std::array<StreamHandle, 4> streams_;  // by Queue
   DeviceMemory workspace_;
   CublasHandle cublas_;

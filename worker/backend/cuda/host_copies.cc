@@ -8,7 +8,6 @@
 #include <cstring>
 
 #include "common/base/error.h"
-#include "common/base/log.h"
 #include "worker/backend/cuda/await.h"
 
 namespace muster::cuda {
@@ -90,11 +89,13 @@ cudaError_t HostCopies::Lock(const HostMemory& memory) const {
 
 void HostCopies::SayUnlocked(const HostMemory& memory, cudaError_t why) {
   if (!said_unlocked_.insert(memory.what).second) return;
-  LogWarning(
-      "GPU {}: the host's memory of {} ({:.1f} MB) cannot be page-locked: CUDA says {} ({}){}; the "
-      "thread that computes copies it piece by piece, which takes time in each step",
-      card_.name(), memory.what, static_cast<double>(memory.bytes) * 1e-6, cudaGetErrorString(why),
-      cudaGetErrorName(why), LockedMemoryHint());
+  card_.options().Log(
+      LogLevel::kWarning,
+      fmt::format("GPU {}: the host's memory of {} ({:.1f} MB) cannot be page-locked: CUDA says {} "
+                  "({}){}; the "
+                  "thread that computes copies it piece by piece, which takes time in each step",
+                  card_.name(), memory.what, static_cast<double>(memory.bytes) * 1e-6,
+                  cudaGetErrorString(why), cudaGetErrorName(why), LockedMemoryHint()));
 }
 
 bool HostCopies::IsLocked(const void* host, size_t bytes) const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/error.h"
+#include "cuda_sources.h"  // made by sources_hash.cmake
 
 #ifndef MUSTER_CUDA_LIBRARY_FOLDERS
 #define MUSTER_CUDA_LIBRARY_FOLDERS ""
@@ -121,8 +122,8 @@ Function* Find(void* library, const char* name, const std::string& path) {
   void* const symbol = ::dlsym(library, name);
   if (symbol == nullptr) {
     throw Error(ExitCode::kFailure,
-                "{} is no CUDA backend of Muster: it has no {}; install Muster anew, or set "
-                "worker.backend=CPU",
+                "{} is no CUDA backend of this build of Muster: it has no {}; install programs and "
+                "plugin of one build, or set worker.backend=CPU",
                 path, name);
   }
   return reinterpret_cast<Function*>(symbol);
@@ -140,12 +141,12 @@ CudaWorker LoadCudaWorker(const CudaOptions& options, const std::string& folder_
   const std::string path = FindPlugin();
   const std::vector<std::string> folders = Split(folder_list);
   void* const library = Open(path, folders, 0);
-  const int version = Find<CudaPluginVersion>(library, kCudaPluginVersionName, path)();
-  if (version != kCudaPluginVersion) {
+  const std::string build = Find<CudaPluginBuild>(library, kCudaPluginBuildName, path)();
+  if (build != kCudaSources) {
     throw Error(ExitCode::kFailure,
-                "{} is of another build of Muster: expected version {} of its interface, got {}; "
-                "install programs and plugin of one build, or set worker.backend=CPU",
-                path, kCudaPluginVersion, version);
+                "{} is of another build of Muster: expected one of sources {}, got {}; install "
+                "programs and plugin of one build, or set worker.backend=CPU",
+                path, kCudaSources, build);
   }
   if (options.convolution != CudaOptions::Convolution::kGemm) OpenCudnn(folders);
   CudaWorker worker;

@@ -1,10 +1,11 @@
 // What libmuster_cuda.so offers; nothing else of it is visible.
 #include "worker/backend/cuda/plugin.h"
 
+#include "cuda_sources.h"  // made by sources_hash.cmake
 #include "worker/backend/cuda/cuda_backend.h"
 
-extern "C" __attribute__((visibility("default"))) int muster_cuda_plugin_version() {
-  return muster::kCudaPluginVersion;
+extern "C" __attribute__((visibility("default"))) const char* muster_cuda_plugin_build() {
+  return muster::kCudaSources;
 }
 
 extern "C" __attribute__((visibility("default"))) void muster_cuda_make_worker(

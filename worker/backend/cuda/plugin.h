@@ -1,10 +1,14 @@
 // Between muster-worker and libmuster_cuda.so, which it loads when a config asks for CUDA: what the
-// worker says, what it gets, and by which names. Both are of one build, which is checked.
+// worker says, what it gets, and by which names. Both are of the same sources, which is checked.
 #pragma once
 
+#include <fmt/core.h>
+
+#include <cstdio>
 #include <memory>
 #include <string>
 
+#include "common/base/log.h"
 #include "worker/backend/backend.h"
 
 namespace muster {
@@ -18,6 +22,13 @@ struct CudaOptions {
       0;  // among those that CUDA_VISIBLE_DEVICES leaves; counted around where there are fewer
   double memory_fraction = 1;  // of the card's memory, at most
   bool autotune = false;       // Backend::tuning() is there
+  double drain_s = 300;        // for Backend::Drain; then the process ends
+  // The worker's log. Null: standard error.
+  void (*log)(LogLevel level, const std::string& line) = nullptr;
+
+  void Log(LogLevel level, const std::string& line) const {
+    log != nullptr ? log(level, line) : fmt::print(stderr, "{}\n", line);
+  }
 };
 
 struct CudaWorker {
@@ -26,12 +37,10 @@ struct CudaWorker {
   std::string arithmetic;
 };
 
-// Changes with every change of what both sides see: worker/backend/*.h, common/graph, this.
-constexpr int kCudaPluginVersion = 3;
-
-// int muster_cuda_plugin_version(): kCudaPluginVersion of its build.
-constexpr const char* kCudaPluginVersionName = "muster_cuda_plugin_version";
-using CudaPluginVersion = int();
+// const char* muster_cuda_plugin_build(): kCudaSources of its build (cuda_sources.h), a hash of the
+// backend's sources and of its interface.
+constexpr const char* kCudaPluginBuildName = "muster_cuda_plugin_build";
+using CudaPluginBuild = const char*();
 // Makes what is asked for. Throws Error: no driver, no card, a library that does not work.
 constexpr const char* kCudaPluginMakeName = "muster_cuda_make_worker";
 using CudaPluginMake = void(const CudaOptions& options, CudaWorker& made);
