@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <thread>
 
 #include "common/base/error.h"
@@ -158,6 +160,29 @@ TEST_F(ModelsTest, TheBestWeightsAreWrittenAgain) {
       }
     }
   }
+}
+
+// All of the file is compared: with batch normalization it also contains the number of updates.
+TEST_F(ModelsTest, WhatIsWrittenAgainIsTheSameToTheByte) {
+  config::Config config = Evaluated(4);
+  config::Layer& norm = *config.mutable_model()->mutable_layer(1);
+  norm.clear_relu();
+  norm.mutable_batch_norm();
+  config.mutable_checkpoint()->set_every_steps(1);
+  const WorkerBehaviour better{.gradient = kFalling.gradient,
+                               .correct = [](int64_t version, int64_t) { return version; }};
+  const auto run = [&] {
+    TestJob job(config);
+    job.test_samples = 40;
+    RunWorkers(job, better);
+    job.Finish();
+    std::ifstream file(dir_ / "best.safetensors", std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string first = run();
+  EXPECT_FALSE(first.empty());
+  std::filesystem::remove(dir_ / "best.safetensors");
+  EXPECT_TRUE(run() == first) << "best.safetensors differs";
 }
 
 // A worker is lost when some chunks of the next weights are there already: nothing of them is in

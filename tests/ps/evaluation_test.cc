@@ -110,6 +110,30 @@ TEST(EvaluationTest, BlocksOfALateRankAreGivenToAnotherAsWell) {
   EXPECT_FALSE(evaluation.late().contains(1)) << "it has brought all that it had";
 }
 
+// Another rank has brought the blocks of a late one, and the evaluation has ended. What the late
+// rank still sends is accepted and ignored; the same from any other rank is refused.
+TEST(EvaluatorTest, BlocksOfALateRankMayComeAfterTheEnd) {
+  config::Evaluation settings;
+  settings.set_batch(4);
+  Evaluator evaluator(settings, "", 10, 0);
+  evaluator.Plan({}, 16);
+  (void)evaluator.Begin(7, {0, 1});
+  for (const uint32_t block : {0, 1}) EXPECT_TRUE(evaluator.Add(0, Block(block, 4, 1, 1, 2)));
+  evaluator.MarkLate(1);
+  const auto how = [](int64_t) { return Evaluator::Give::kWithOthers; };
+  EXPECT_EQ(evaluator.GiveOrphans({0}, how).size(), 1u);
+  for (const uint32_t block : {2, 3}) EXPECT_TRUE(evaluator.Add(0, Block(block, 4, 1, 1, 2)));
+  ASSERT_TRUE(evaluator.current().Complete());
+  (void)evaluator.Finish();
+  EXPECT_TRUE(evaluator.Add(1, Block(2, 4, 1, 1, 2)));
+  EXPECT_FALSE(evaluator.Add(0, Block(2, 4, 1, 1, 2)));
+  wire::EvaluatedBlock older = Block(2, 4, 1, 1, 2);
+  older.set_version(6);
+  EXPECT_FALSE(evaluator.Add(1, older));
+  (void)evaluator.Begin(9, {0, 1});
+  EXPECT_TRUE(evaluator.Add(1, Block(3, 4, 1, 1, 2))) << "the next one has begun";
+}
+
 // Whoever has the rank next is not late, and nor is who is waited for since there is nobody else.
 TEST(EvaluationTest, NobodyStaysLateForEver) {
   Evaluation evaluation(7, 16, 4, {0, 1}, 10, false);

@@ -9,15 +9,18 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/base/log.h"
+#include "common/checkpoint/list_checkpoints.h"
 #include "common/config/build_graph.h"
 #include "common/config/chunk_bytes.h"
 #include "common/config/config.h"
 #include "common/link/protocol.h"
 #include "common/link/wire_values.h"
+#include "ps/checkpoint/resume.h"
 #include "ps/coordinator.h"
 #include "tests/job/test_job.h"
 
@@ -44,7 +47,8 @@ class KeepingLink : public ServerLink {
 
 class HandCoordinator {
  public:
-  explicit HandCoordinator(config::Config config)
+  // With a run.dir that holds checkpoints it goes on from the newest one.
+  explicit HandCoordinator(config::Config config, int64_t test_samples = 0)
       : config_(std::move(config)),
         graph_(BuildGraph(config_.model(), InputShape(config_.data()))),
         reporter_("", -1),
@@ -55,7 +59,11 @@ class HandCoordinator {
                    lost[rank] = why;
                    members_.Fence(rank);
                  }),
-        coordinator_(config_, graph_, members_, reporter_, failure_) {
+        resume_(ListCheckpoints(config_.run().dir()).empty()
+                    ? std::nullopt
+                    : std::optional(FindResumePoint(config_))),
+        coordinator_(config_, graph_, members_, reporter_, failure_,
+                     resume_ ? &*resume_ : nullptr) {
     SetLogLevel(LogLevel::kError);
     for (uint32_t rank = 0; rank < config_.cluster().workers(); ++rank) {
       wire::WorkerMessage message;
@@ -195,7 +203,6 @@ class HandCoordinator {
   void Settle() { coordinator_.Advance(true); }
 
   std::map<uint32_t, std::string> lost;
-  int64_t test_samples = 0;
 
  private:
   int64_t SamplesOf(int64_t step, int64_t slice) const {
@@ -212,6 +219,7 @@ class HandCoordinator {
   FirstFailure failure_;
   KeepingLink link_;
   Membership members_;
+  const std::optional<ResumePoint> resume_;
   Coordinator coordinator_;
 };
 

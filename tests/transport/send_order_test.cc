@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <future>
+#include <stop_token>
 #include <thread>
 
 #include "common/link/protocol.h"
@@ -60,6 +62,37 @@ TEST(SendWindowTest, IsGivenBackAfterWhatComesNext) {
   window.reset();  // its message may outlive a connection
   release.call(release.hint);
   EXPECT_EQ(calls, 2);
+}
+
+// One thread takes from a full window and another gives back at the same time. A thread that could
+// not take must be called: otherwise it would sleep for ever.
+TEST(SendWindowTest, NoWakeUpIsLost) {
+  constexpr size_t kBytes = SendWindow::kBytes;
+  constexpr int kRounds = 500'000;
+  std::atomic<bool> called{false};
+  const Release call{[](void* hint) { *static_cast<std::atomic<bool>*>(hint) = true; }, &called};
+  const auto window = std::make_shared<SendWindow>(call);
+  for (size_t i = 0; i < SendWindow::kMessages; ++i) ASSERT_TRUE(window->Take(kBytes));
+  std::atomic<int> begun{0}, given{0};
+  const std::jthread giver([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      if (given == begun) continue;
+      window->GiveBack(kBytes);
+      ++given;
+    }
+  });
+  const auto end = steady_clock::now() + std::chrono::seconds(2);
+  for (int round = 1; round <= kRounds && steady_clock::now() < end; ++round) {
+    called = false;
+    begun = round;
+    // The delay differs from round to round, so that all interleavings come up.
+    for (volatile int spins = round % 256; spins > 0;) spins = spins - 1;
+    const bool taken = window->Take(kBytes);
+    while (given != round) std::this_thread::yield();
+    if (taken) continue;
+    ASSERT_TRUE(called) << "round " << round;
+    ASSERT_TRUE(window->Take(kBytes));
+  }
 }
 
 constexpr int kWord = -1;
@@ -170,6 +203,37 @@ TEST(SendOrder, AWorkersWordsOvertakeGradientsAndLowLayersHighOnes) {
     order.push_back(static_cast<int>(event->message.gradient_part().chunk()));
   }
   ExpectUrgentFirst(order);
+}
+
+// A worker that takes nothing is given up before what it is sent fills the server's memory.
+TEST(SendOrder, AWorkerThatTakesNothingIsGivenUp) {
+  constexpr int kMostWaiting = 30;
+  LinkOptions options = Options();
+  options.max_queued_messages = kMostWaiting;
+  const auto server = ListenZmq("tcp://127.0.0.1:*", options);
+  const auto worker = ConnectZmq(server->endpoint(), options);
+  wire::WorkerMessage hello;
+  hello.mutable_hello();
+  ASSERT_TRUE(worker->Send(hello, {}));
+  const auto deadline = steady_clock::now() + std::chrono::seconds(30);
+  std::optional<FromWorker> came;
+  while (!came && steady_clock::now() < deadline) came = server->Receive();
+  ASSERT_TRUE(came);
+
+  const std::vector<float> tensor(kChunkFloats, 1.5f);
+  wire::ServerMessage message;
+  message.mutable_weights_chunk()->set_version(1);
+  int queued = 0;
+  SendResult sent;
+  while ((sent = server->Send(came->peer, message, {std::as_bytes(std::span(tensor)), {}})) ==
+             SendResult::kQueued &&
+         queued < 1000) {
+    ++queued;
+    (void)server->Receive();
+  }
+  EXPECT_EQ(sent, SendResult::kFull);
+  EXPECT_GE(queued, kMostWaiting);
+  EXPECT_LE(queued, kMostWaiting + kUnderWay);
 }
 
 }  // namespace

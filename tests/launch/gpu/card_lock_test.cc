@@ -1,0 +1,47 @@
+// The lock of one GPU, while somebody removes its file.
+#include "launch/gpu/card_lock.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "common/base/file_lock.h"
+#include "tests/launch/gpu/gpu_fixture.h"
+
+namespace muster::testing {
+namespace {
+
+// A cleaner removes the file whenever nobody holds the lock. A job that opened the file before that
+// has a lock on a file that no other job will find, so it must look again.
+TEST(CardLock, OneGpuNeverGoesToTwoJobs) {
+  const SharedFolder shared;
+  const std::string file = shared.path() + "/muster-gpu-" + CardName(0) + ".lock";
+  std::atomic<bool> over{false};
+  std::atomic<int> removed{0};
+  std::jthread cleaner([&] {
+    while (!over) {
+      const UniqueFd open(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+      if (!open.valid() || TryLock(open.get()) != Locked::kYes) continue;
+      if (IsStillAt(open.get(), file) && ::unlink(file.c_str()) == 0) ++removed;
+    }
+  });
+  int taken = 0, twice = 0;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3);
+  while (taken < 20'000 && std::chrono::steady_clock::now() < end) {
+    const auto lock = CardLock::Try(shared.folder(), CardName(0));
+    if (!lock) continue;
+    ++taken;
+    if (CardLock::Try(shared.folder(), CardName(0))) ++twice;
+  }
+  over = true;
+  EXPECT_EQ(twice, 0) << "of " << taken;
+  EXPECT_GT(taken, 0);
+  EXPECT_GT(removed, 0);
+}
+
+}  // namespace
+}  // namespace muster::testing

@@ -1,0 +1,127 @@
+// What must happen in order at a step's boundary: the checkpoint's copy, the evaluation, the next
+// step.
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include "tests/job/run_dirs.h"
+#include "tests/ps/hand_coordinator.h"
+
+namespace muster::testing {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::Not;
+using Body = wire::ServerMessage::BodyCase;
+
+const std::vector<TreeNode> kWhole{{0, 0}};  // the only slice
+constexpr int64_t kTestSamples = 40, kBlock = 20;
+
+class Boundary : public RunDirs {
+ protected:
+  // One worker with one slice, whose run keeps a checkpoint of every step.
+  config::Config Config(int64_t steps) {
+    config::Config config = SmallConfig(1, 1);
+    config.mutable_run()->set_steps(steps);
+    config.mutable_run()->set_dir(dir_);
+    config.mutable_checkpoint()->set_every_steps(1);
+    config.mutable_evaluation()->set_batch(kBlock);
+    return config;
+  }
+  static void Await(HandCoordinator& job, const std::function<bool()>& condition) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (!condition()) {
+      ASSERT_LT(std::chrono::steady_clock::now(), end);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      job.Settle();
+    }
+  }
+  // The checkpoint of the current step is on the disk.
+  static void AwaitCheckpoint(HandCoordinator& job) {
+    Await(job, [&] { return !job.coordinator().checkpoints().busy(); });
+    ASSERT_TRUE(job.coordinator().checkpoints().newest());
+    ASSERT_EQ(job.coordinator().checkpoints().newest()->step, job.coordinator().step());
+  }
+  static void Step(HandCoordinator& job) {
+    AwaitCheckpoint(job);
+    job.WholeStep({kWhole});
+    AwaitCheckpoint(job);
+  }
+  static void Evaluate(HandCoordinator& job, int64_t version) {
+    for (int64_t number = 0; number < kTestSamples / kBlock; ++number) {
+      wire::EvaluatedBlock block;
+      block.set_version(version);
+      block.set_block(static_cast<uint32_t>(number));
+      block.set_samples(kBlock);
+      block.set_loss(1);
+      block.set_correct(number);
+      block.set_correct_top5(kBlock);
+      EXPECT_EQ(job.coordinator().OnEvaluatedBlock(0, block), "");
+    }
+  }
+
+  const std::string dir_ = NewRun();
+};
+
+// An update changes the optimizer's state in place, and begins when the next step is ordered. Here
+// the copy lasts until the pool's results are collected.
+TEST_F(Boundary, NoUpdateBeginsBeforeTheCheckpointIsCopied) {
+  config::Config config = Config(2);
+  config.mutable_optimizer()->set_type(config::Optimizer::MOMENTUM);
+  // More than the loop copies by itself.
+  config.mutable_model()->mutable_layer(0)->mutable_dense()->set_units(20'000);
+  config.mutable_cluster()->set_chunk_bytes(1 << 19);
+  HandCoordinator job(config);
+  ASSERT_TRUE(job.coordinator().checkpoints().copying());
+  const auto task = job.Train(0, kWhole).at(0);
+  EXPECT_EQ(job.Loss(0, task, 0), "");
+  job.coordinator().Advance(false);
+  EXPECT_THAT(job.Kinds(0), Not(Contains(Body::kTrain)));
+  ASSERT_TRUE(job.coordinator().checkpoints().copying());
+  Await(job, [&] { return !job.coordinator().checkpoints().copying(); });
+  EXPECT_THAT(job.Kinds(0), Contains(Body::kTrain));
+  job.PushAll(0, task);
+  Await(job, [&] { return job.coordinator().step() == 1; });
+}
+
+// The last step has two checkpoints: one before its evaluation and one after it. A run that goes on
+// from the second does not evaluate again.
+TEST_F(Boundary, ACompleteRunsLastCheckpointIsEvaluated) {
+  config::Config config = Config(2);
+  config.mutable_evaluation()->set_skip_final(false);
+  HandCoordinator job(config, kTestSamples);
+  Step(job);
+  Step(job);
+  EXPECT_EQ(ListCheckpoints(dir_).front().step, 2);
+  EXPECT_FALSE(ListCheckpoints(dir_).front().evaluated);
+  Evaluate(job, 2);
+  Await(job, [&] { return job.coordinator().done(); });
+  EXPECT_EQ(ListCheckpoints(dir_).front().step, 2);
+  EXPECT_TRUE(ListCheckpoints(dir_).front().evaluated);
+  EXPECT_TRUE(NewestState(dir_).evaluated());
+}
+
+// The run stopped between a step and its evaluation, which may end the run. No step may be ordered
+// before the evaluation has decided that.
+TEST_F(Boundary, NoStepIsOrderedWhileADecisionIsPending) {
+  config::Config config = Config(4);
+  config.mutable_evaluation()->set_every_steps(2);
+  config.mutable_evaluation()->set_stop_at_accuracy(0.99);
+  {
+    HandCoordinator job(config, kTestSamples);
+    Step(job);
+    Step(job);
+  }
+  HandCoordinator job(config, kTestSamples);
+  ASSERT_EQ(job.coordinator().step(), 2);
+  EXPECT_THAT(job.Kinds(0), ElementsAre(Body::kWelcome, Body::kEnter, Body::kEvaluate));
+  Evaluate(job, 2);
+  EXPECT_EQ(job.Train(0, kWhole).at(0).step, 2);
+}
+
+}  // namespace
+}  // namespace muster::testing
