@@ -9,6 +9,7 @@
 
 #include "common/base/join.h"
 #include "common/base/json_text.h"
+#include "common/base/plain_file.h"
 
 namespace muster {
 namespace {
@@ -65,7 +66,7 @@ std::string LackingOf(const char* what, const std::vector<int64_t>& due,
 
 RunningHash HashOfStart(const std::string& path, int64_t bytes) {
   RunningHash hash;
-  std::ifstream file(path, std::ios::binary);
+  std::ifstream file = ReadPlainFile(path);
   std::string piece(1 << 20, '\0');
   while (bytes > 0 && file) {
     file.read(piece.data(), std::min<int64_t>(bytes, std::ssize(piece)));

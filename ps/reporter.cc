@@ -11,6 +11,7 @@
 
 #include "common/base/error.h"
 #include "common/base/log.h"
+#include "common/base/plain_file.h"
 #include "common/base/resource_limits.h"
 #include "ps/metrics_line.h"
 #include "ps/utc_now.h"
@@ -38,7 +39,7 @@ Reporter::Reporter(const std::string& metrics_path, int event_fd,
 void Reporter::Open() {
   const int how = resumed_ ? 0 : O_EXCL;
   metrics_fd_ =
-      ::open(metrics_path_.c_str(), O_WRONLY | O_CREAT | how | O_APPEND | O_CLOEXEC, 0644);
+      OpenPlainFile(metrics_path_, "a plain file", O_WRONLY | O_CREAT | how | O_APPEND).Release();
   if (metrics_fd_ >= 0) return;
   throw Error(ExitCode::kFailure, "{}: cannot be {}: {}", metrics_path_,
               resumed_ ? "opened" : "created", ErrorText(errno));

@@ -8,6 +8,7 @@
 
 #include "common/base/error.h"
 #include "common/base/json_text.h"
+#include "common/base/plain_file.h"
 #include "common/base/whole_number.h"
 
 namespace muster {
@@ -70,7 +71,7 @@ events::Restarted RestartAfter(const LostServer& loss, int64_t from_step) {
 
 MetricsEvents ReadMetricsEvents(const std::string& path, int64_t bytes) {
   MetricsEvents read;
-  std::ifstream file(path);
+  std::ifstream file = ReadPlainFile(path);
   int64_t at = 0;
   for (std::string text; std::getline(file, text); at += static_cast<int64_t>(text.size()) + 1) {
     if (file.eof() || text.find("\"event\"") == std::string::npos) continue;

@@ -9,6 +9,7 @@
 
 #include "common/base/error.h"
 #include "common/base/file_lock.h"
+#include "common/base/plain_file.h"
 #include "common/base/resource_limits.h"
 
 namespace muster {
@@ -36,7 +37,7 @@ void AtomicFile::Fail(const char* what) {
 
 void AtomicFile::Open() {
   do {
-    fd_.Reset(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644));
+    fd_ = OpenPlainFile(temporary_, "a plain file", O_WRONLY | O_CREAT | O_NOFOLLOW);
     if (!fd_.valid()) Fail("be created");
     // Where a file system has no locks, two writers of one file are not told apart.
     if (TryLock(fd_.get()) == Locked::kTaken) {

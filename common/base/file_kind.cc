@@ -1,19 +1,14 @@
 #include "common/base/file_kind.h"
 
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdint>
 #include <cstring>
 
-#include "common/base/error.h"
-#include "common/base/resource_limits.h"
 #include "common/base/unique_fd.h"
 
 namespace muster {
@@ -186,29 +181,6 @@ FileKind KindOfFileAt(const std::string& path) {
   if (n < 0) return FileKind::kUnknown;
   first.resize(static_cast<size_t>(n));
   return KindOfFile(first);
-}
-
-const char* NameOfSpecialFile(mode_t mode) {
-  if (S_ISREG(mode)) return "";
-  if (S_ISDIR(mode)) return "a folder";
-  if (S_ISFIFO(mode)) return "a pipe";
-  if (S_ISSOCK(mode)) return "a socket";
-  return "a device";
-}
-
-void RequirePlainFile(int fd, const std::string& path, const char* expected) {
-  struct stat status {};
-  if (::fstat(fd, &status) != 0) {
-    throw Error(ExitCode::kData, "{}: cannot be read: {}", path, ErrorText(errno));
-  }
-  if (const std::string special = NameOfSpecialFile(status.st_mode); !special.empty()) {
-    throw Error(ExitCode::kData, "{}: is {}, expected {}", path, special, expected);
-  }
-  struct statfs system {};
-  if (status.st_size > 0 || ::fstatfs(fd, &system) != 0) return;
-  if (system.f_type == PROC_SUPER_MAGIC || system.f_type == SYSFS_MAGIC) {
-    throw Error(ExitCode::kData, "{}: is a file of the kernel's, expected {}", path, expected);
-  }
 }
 
 std::string ShellWord(const std::string& word) {

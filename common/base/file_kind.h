@@ -48,14 +48,6 @@ const char* NameOf(FileKind kind);
 // read.
 FileKind KindOfFileAt(const std::string& path);
 
-// Of what a path leads to: "a folder", "a pipe", "a device", "a socket"; "" of a plain file. Files
-// of the kernel's (/proc, /sys) look plain, but have no length: RequirePlainFile knows them.
-const char* NameOfSpecialFile(mode_t mode);
-
-// Throws Error(kData) if the open file is not a plain one that something can be read from.
-// `expected`: "a safetensors file".
-void RequirePlainFile(int fd, const std::string& path, const char* expected);
-
 // A word of a command line, quoted where a shell would take it for something else.
 std::string ShellWord(const std::string& word);
 

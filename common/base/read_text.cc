@@ -9,6 +9,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "common/base/plain_file.h"
 #include "common/base/resource_limits.h"
 #include "common/base/unique_fd.h"
 
@@ -31,7 +32,10 @@ void Await(int fd, const std::string& path, double patience_s) {
 
 std::string ReadFileIfThere(const std::string& path) {
   std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
+  try {
+    text << ReadPlainFile(path).rdbuf();
+  } catch (const Error&) {  // a folder, a pipe or a device has its name
+  }
   return text.str();
 }
 

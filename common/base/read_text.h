@@ -8,7 +8,7 @@
 
 namespace muster {
 
-// All of one of our own; "" if it cannot be read.
+// All of one of our own; "" if it cannot be read, or is no plain file.
 std::string ReadFileIfThere(const std::string& path);
 
 // Of a file that a person wrote, whatever it turns out to be.

@@ -14,6 +14,7 @@
 
 #include "common/base/error.h"
 #include "common/base/log.h"
+#include "common/base/plain_file.h"
 #include "common/checkpoint/run_mark.h"
 #include "common/checkpoint/state_file.h"
 
@@ -23,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string ReadWholeFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
+  std::ifstream file = ReadPlainFile(path);
   std::ostringstream text;
   if (file) text << file.rdbuf();
   if (!file) throw Error(ExitCode::kData, "{}: cannot be read: {}", path, std::strerror(errno));
@@ -123,7 +124,7 @@ void CheckpointReader::CheckHeader() const {
   }
   // As they lie there: what a parser passes over is damage, too.
   std::string bytes(header.data_begin, '\0');
-  std::ifstream(tensors_.path(), std::ios::binary).read(bytes.data(), std::ssize(bytes));
+  ReadPlainFile(tensors_.path()).read(bytes.data(), std::ssize(bytes));
   if (XXH3_64bits(bytes.data(), bytes.size()) != state_.tensors().header_xxh3()) {
     throw Error(ExitCode::kData, "{}: its header is not the one that was written", tensors_.path());
   }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/plain_file.h"
 #include "common/base/utf8.h"
 #include "common/config/config.h"
 #include "proto/config.pb.h"
@@ -16,7 +17,7 @@ constexpr size_t kMostLetters = 200;
 
 std::vector<std::string> ReadNames(const std::string& path) {
   std::vector<std::string> names;
-  std::ifstream file(path);
+  std::ifstream file = ReadPlainFile(path);
   for (std::string line; names.size() < 100 && std::getline(file, line);) {
     while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
     if (line.size() > kMostLetters) return {};

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "common/base/error.h"
+#include "common/base/plain_file.h"
 #include "common/base/resource_limits.h"
 #include "common/base/unique_fd.h"
 
@@ -47,7 +48,7 @@ bool SameToken(const std::string& a, const std::string& b) {
 }
 
 std::string ReadToken(const std::string& path) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const UniqueFd fd = OpenPlainFile(path, "a file with the job token");
   struct stat info {};
   if (!fd.valid() || ::fstat(fd.get(), &info) != 0) {
     throw Error(ExitCode::kUsage, "{}: the token cannot be read: {}", path, ErrorText(errno));

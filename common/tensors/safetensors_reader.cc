@@ -11,19 +11,18 @@
 #include "common/base/element_type.h"
 #include "common/base/error.h"
 #include "common/base/file_kind.h"
+#include "common/base/plain_file.h"
 #include "common/base/resource_limits.h"
 #include "common/tensors/foreign_file.h"
 
 namespace muster {
 
 SafetensorsReader::SafetensorsReader(const std::string& path)
-    // Not waiting for a writer, should it be a pipe.
-    : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+    : path_(path), fd_(OpenPlainFile(path, "a safetensors file")) {
   struct stat status {};
   if (!fd_.valid() || ::fstat(fd_.get(), &status) != 0) {
     throw Error(ExitCode::kData, "{}: cannot be read: {}", path, ErrorText(errno));
   }
-  RequirePlainFile(fd_.get(), path, "a safetensors file");
   const auto file_bytes = static_cast<uint64_t>(status.st_size);
   std::string first(std::min<uint64_t>(kFileKindBytes, file_bytes), '\0');
   ReadAt(0, std::as_writable_bytes(std::span(first)));

@@ -4,18 +4,17 @@
 
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <memory>
-#include <vector>
+#include <string>
 
 #include "common/base/error.h"
+#include "common/base/plain_file.h"
 #include "common/base/resource_limits.h"
 
 namespace muster {
 namespace {
 
 struct Closer {
-  void operator()(std::FILE* file) const { std::fclose(file); }
   void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
 };
 
@@ -27,15 +26,15 @@ std::string Md5OfFile(const std::filesystem::path& path) {
     throw Error(ExitCode::kFailure, "OpenSSL does not offer MD5 here (FIPS mode?), cannot check {}",
                 path.string());
   }
-  const std::unique_ptr<std::FILE, Closer> file(std::fopen(path.c_str(), "rbe"));
-  if (file == nullptr) {
+  std::ifstream file = ReadPlainFile(path);
+  if (!file) {
     throw Error(ExitCode::kFailure, "{}: cannot open: {}", path.string(), ErrorText(errno));
   }
-  std::vector<unsigned char> buffer(1 << 18);
-  for (size_t got; (got = std::fread(buffer.data(), 1, buffer.size(), file.get())) > 0;) {
-    EVP_DigestUpdate(context.get(), buffer.data(), got);
+  std::string buffer(1 << 18, '\0');
+  while (file.read(buffer.data(), std::ssize(buffer)) || file.gcount() > 0) {
+    EVP_DigestUpdate(context.get(), buffer.data(), static_cast<size_t>(file.gcount()));
   }
-  if (std::ferror(file.get())) {
+  if (file.bad()) {
     throw Error(ExitCode::kFailure, "{}: cannot read: {}", path.string(), ErrorText(errno));
   }
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest;

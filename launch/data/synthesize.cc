@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/base/error.h"
+#include "common/base/plain_file.h"
 #include "launch/data/existing_set.h"
 #include "launch/data/staged_folder.h"
 #include "launch/data/synthetic_image.h"
@@ -61,7 +62,7 @@ void WriteImages(const fs::path& path, uint64_t seed, uint64_t first, int64_t co
 bool AlreadyThere(const std::string& dir, const std::string& recipe) {
   const std::optional<fs::path> found = FindExistingSet(dir);
   if (!found) return false;
-  std::ifstream file(*found / kSyntheticNote);
+  std::ifstream file = ReadPlainFile(*found / kSyntheticNote);
   const std::string note{std::istreambuf_iterator<char>(file), {}};
   std::string difference;
   if (note.empty()) {

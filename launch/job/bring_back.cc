@@ -9,6 +9,7 @@
 
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
+#include "common/base/plain_file.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/run_mark.h"
@@ -25,7 +26,7 @@ namespace fs = std::filesystem;
 
 void CopyWhole(const fs::path& from, const fs::path& to) {
   constexpr size_t kPiece = 1 << 20;
-  std::ifstream in(from, std::ios::binary);
+  std::ifstream in = ReadPlainFile(from);
   std::error_code error;
   AtomicFile out(to, fs::file_size(from, error));
   for (std::string piece(kPiece, '\0'); in.read(piece.data(), kPiece) || in.gcount() > 0;) {

@@ -11,6 +11,7 @@
 
 #include "common/base/join.h"
 #include "common/base/json_text.h"
+#include "common/base/plain_file.h"
 #include "common/checkpoint/early_stop.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/resumable_config.h"
@@ -34,7 +35,8 @@ using nlohmann::json;
 // The summary of a run that was completed; null for another one's last line.
 json LastLine(const std::string& metrics) {
   constexpr std::streamoff kLongest = 1 << 20;
-  std::ifstream file(metrics, std::ios::binary | std::ios::ate);
+  std::ifstream file = ReadPlainFile(metrics);
+  file.seekg(0, std::ios::end);
   file.seekg(std::max<std::streamoff>(0, std::streamoff(file.tellg()) - kLongest));
   std::string text, last;
   while (std::getline(file, text)) last = std::move(text);

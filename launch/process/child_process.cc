@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "common/base/error.h"
+#include "common/base/plain_file.h"
 #include "common/base/resource_limits.h"
 #include "common/base/unique_fd.h"
 
@@ -100,12 +101,17 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
 }  // namespace
 
 ChildProcess::ChildProcess(const ChildOptions& options) {
-  UniqueFd log(::open(options.log_path.c_str(),
-                      O_WRONLY | O_CREAT | (options.append ? 0 : O_TRUNC) | O_APPEND | O_CLOEXEC,
-                      0666));
-  if (!log.valid()) {
-    log_trouble_ = fmt::format("cannot open the log {}: {}", options.log_path, ErrorText(errno));
-    if (!options.append) throw Error(ExitCode::kFailure, "{}", log_trouble_);
+  UniqueFd log;
+  try {
+    log = OpenPlainFile(options.log_path, "a log file",
+                        O_WRONLY | O_CREAT | (options.append ? 0 : O_TRUNC) | O_APPEND, 0666);
+    if (!log.valid()) {
+      throw Error(ExitCode::kFailure, "cannot open the log {}: {}", options.log_path,
+                  ErrorText(errno));
+    }
+  } catch (const Error& error) {
+    if (!options.append) throw;
+    log_trouble_ = error.what();
     log.Reset(::open("/dev/null", O_WRONLY | O_CLOEXEC));
   }
   UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));

@@ -9,14 +9,14 @@
 #include <cerrno>
 
 #include "common/base/error.h"
+#include "common/base/plain_file.h"
 #include "common/base/resource_limits.h"
 #include "launch/process/temporary_folder.h"
 
 namespace muster {
 
 HeldFile HeldFile::Of(const std::string& path) {
-  // Not waiting for a writer, should it be a pipe.
-  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  UniqueFd fd = OpenPlainFile(path);
   if (!fd.valid()) {
     throw Error(ExitCode::kData, "{}: cannot be read: {}", path, ErrorText(errno));
   }

@@ -4,7 +4,9 @@
 #include <fstream>
 #include <sstream>
 
+#include "common/base/error.h"
 #include "common/base/pattern.h"
+#include "common/base/plain_file.h"
 #include "common/base/utf8.h"
 
 namespace muster {
@@ -16,14 +18,18 @@ constexpr size_t kMostBytes = 1000;
 }  // namespace
 
 std::vector<std::string> LastLines(const std::string& path, size_t count) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return {};
-  file.seekg(0, std::ios::end);
-  std::streamoff size = file.tellg();
-  file.seekg(std::max<std::streamoff>(0, size - kTailBytes));
   std::stringstream tail;
-  tail << file.rdbuf();
-
+  std::streamoff size = 0;
+  try {
+    std::ifstream file = ReadPlainFile(path);
+    if (!file) return {};
+    file.seekg(0, std::ios::end);
+    size = file.tellg();
+    file.seekg(std::max<std::streamoff>(0, size - kTailBytes));
+    tail << file.rdbuf();
+  } catch (const Error& error) {
+    return {error.what()};
+  }
   std::vector<std::string> lines;
   std::string line;
   bool partial = size > kTailBytes;  // the first line read has lost its beginning

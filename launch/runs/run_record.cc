@@ -12,6 +12,7 @@
 #include "common/base/error.h"
 #include "common/base/json_text.h"
 #include "common/base/log.h"
+#include "common/base/plain_file.h"
 #include "common/base/whole_number.h"
 #include "launch/runs/run_status.h"
 #include "launch/runs/save_place.h"
@@ -124,7 +125,7 @@ void AddLine(const Json& line, RunRecord& run) {
 }
 
 void ReadMetrics(const std::string& path, RunRecord& run) {
-  std::ifstream file(path);
+  std::ifstream file = ReadPlainFile(path);
   if (!file) {
     throw Error(ExitCode::kUsage, "{}: cannot be read: {}", path, std::strerror(errno));
   }
@@ -222,7 +223,7 @@ RunRecord ReadRun(const std::string& dir) {
   return run;
 }
 
-std::vector<RunRecord> FindRuns(const std::string& dir) {
+std::vector<RunRecord> FindRuns(const std::string& dir, std::vector<std::string>& troubles) {
   std::error_code ignored;
   if (!fs::is_directory(dir, ignored)) {
     throw Error(ExitCode::kUsage, "{}: no such directory; expected one with run directories", dir);
@@ -230,14 +231,19 @@ std::vector<RunRecord> FindRuns(const std::string& dir) {
   std::vector<std::string> found;
   Find(dir, kLevels, found);
   std::vector<RunRecord> runs;
+  const auto add = [&](const std::string& path, const std::string& name) {
+    try {
+      runs.push_back(ReadRun(path));
+      if (!name.empty()) runs.back().name = name;
+    } catch (const Error& error) {
+      troubles.emplace_back(error.what());
+    }
+  };
   for (const std::string& path : found) {
-    runs.push_back(ReadRun(path));
-    if (path != dir) runs.back().name = fs::path(path).lexically_relative(dir);
+    add(path, path == dir ? "" : fs::path(path).lexically_relative(dir).string());
   }
   for (const std::string& path : RunsOfSeriesElsewhere(found)) {
-    if (std::ranges::find(found, path) != found.end()) continue;
-    runs.push_back(ReadRun(path));
-    runs.back().name = path;
+    if (std::ranges::find(found, path) == found.end()) add(path, path);
   }
   std::ranges::sort(runs, {}, [](const RunRecord& run) { return std::pair(run.began, run.name); });
   return runs;

@@ -50,8 +50,8 @@ bool IsRunDir(const std::string& dir);
 RunRecord ReadRun(const std::string& dir);
 
 // Every run in `dir` and, to a few levels, below it, and those of a series there that are in its
-// checkpoint.save_to for lack of room, the oldest first. Throws Error(kUsage) where
-// there is no such directory.
-std::vector<RunRecord> FindRuns(const std::string& dir);
+// checkpoint.save_to for lack of room, the oldest first. A run that cannot be read is left out, and
+// `troubles` says why. Throws Error(kUsage) where there is no such directory.
+std::vector<RunRecord> FindRuns(const std::string& dir, std::vector<std::string>& troubles);
 
 }  // namespace muster

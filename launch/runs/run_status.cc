@@ -8,6 +8,7 @@
 
 #include "common/base/error.h"
 #include "common/base/json_text.h"
+#include "common/base/plain_file.h"
 #include "common/base/process_identity.h"
 
 namespace muster {
@@ -36,7 +37,7 @@ T ValueOf(const Json& json, const char* key, T otherwise) {
 
 std::optional<Json> ReadStatus(const std::string& run_dir) {
   const std::string path = run_dir + "/status.json";
-  std::ifstream file(path);
+  std::ifstream file = ReadPlainFile(path);
   if (!file) return std::nullopt;
   std::stringstream text;
   text << file.rdbuf();

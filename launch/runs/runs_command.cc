@@ -120,7 +120,11 @@ std::string RunsJson(const std::vector<RunRecord>& runs) {
 }
 
 int ListRuns(const std::string& dir, bool json) {
-  const std::vector<RunRecord> runs = FindRuns(dir);
+  std::vector<std::string> troubles;
+  const std::vector<RunRecord> runs = FindRuns(dir, troubles);
+  for (const std::string& trouble : troubles) {
+    PrintError(fmt::format("muster: warning: {}: this run is left out\n", trouble));
+  }
   if (json) {
     PrintResult(RunsJson(runs));
     return 0;

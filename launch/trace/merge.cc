@@ -17,6 +17,7 @@
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
 #include "common/base/json_text.h"
+#include "common/base/plain_file.h"
 #include "common/base/resource_limits.h"
 #include "common/base/unique_fd.h"
 #include "launch/trace/trace_data.h"
@@ -72,7 +73,7 @@ bool IsEvent(const Json& event) {
 // The events of one part; the last line of a process that was killed may be cut off. Returns the
 // error of a file that cannot be read, or 0.
 int ReadPart(const std::string& path, std::vector<Json>& events) {
-  std::ifstream in(path, std::ios::binary);
+  std::ifstream in = ReadPlainFile(path);
   if (!in) return errno != 0 ? errno : EIO;
   bool first = true;
   for (std::string line; std::getline(in, line);) {
@@ -191,7 +192,7 @@ void CheckTracePath(const std::string& path) {
 
 bool LooksLikeTrace(const std::string& path) {
   std::string first(kBeginning.size(), '\0');
-  std::ifstream(path, std::ios::binary).read(first.data(), std::ssize(first));
+  ReadPlainFile(path).read(first.data(), std::ssize(first));
   return first == kBeginning;
 }
 

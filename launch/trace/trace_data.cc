@@ -11,6 +11,7 @@
 
 #include "common/base/error.h"
 #include "common/base/json_text.h"
+#include "common/base/plain_file.h"
 #include "common/base/resource_limits.h"
 
 namespace muster {
@@ -78,7 +79,7 @@ bool IsFrame(const TraceSpan& span) {
 }
 
 Trace ReadTrace(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
+  std::ifstream in = ReadPlainFile(path);
   if (!in) throw Error(ExitCode::kData, "{}: {}", path, ErrorText(errno));
   std::ostringstream text;
   text << in.rdbuf();

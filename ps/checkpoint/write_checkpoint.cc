@@ -17,6 +17,7 @@
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
+#include "common/base/plain_file.h"
 #include "common/base/resource_limits.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/run_mark.h"
@@ -127,7 +128,7 @@ void WriteText(const std::string& path, const std::string& text) {
 // The run's mark tells its checkpoints from those of others.
 void TakeFolder(const std::string& folder, const std::string& run_id) {
   const std::string path = folder + "/" + kRunIdFile;
-  std::ifstream file(path);
+  std::ifstream file = ReadPlainFile(path);
   if (!file) return WriteFileAtomically(path, run_id);
   std::string there;
   std::getline(file, there, '\0');

@@ -12,6 +12,7 @@
 #include <set>
 #include <system_error>
 
+#include "common/base/plain_file.h"
 #include "common/base/resource_limits.h"
 #include "ps/tensorboard/crc32c.h"
 
@@ -51,7 +52,7 @@ End ForEachEvent(const std::string& path, const Visit& visit) {
   const uint64_t size = fs::file_size(path, error);
   End end;
   if (error) return end;
-  std::ifstream file(path, std::ios::binary);
+  std::ifstream file = ReadPlainFile(path);
   std::string head(kHead, '\0'), body;
   while (file.read(head.data(), static_cast<std::streamsize>(head.size()))) {
     const auto length = NumberAt<uint64_t>(head, 0);

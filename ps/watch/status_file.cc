@@ -62,7 +62,8 @@ Json RankJson(uint32_t rank, const RankStatus& status) {
 void Replace(const std::string& path, const std::string& text) {
   const std::string temporary = path + ".partial";
   bool whole = false;
-  if (std::FILE* const file = std::fopen(temporary.c_str(), "we")) {
+  (void)std::remove(temporary.c_str());  // what a killed server left, or somebody else
+  if (std::FILE* const file = std::fopen(temporary.c_str(), "wxe")) {
     whole = std::fwrite(text.data(), 1, text.size(), file) == text.size();
     whole = std::fclose(file) == 0 && whole;
   }

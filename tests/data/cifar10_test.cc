@@ -128,13 +128,13 @@ TEST_F(BadFile, Missing) {
 TEST_F(BadFile, Directory) {
   fs::remove(file());
   fs::create_directory(file());
-  ExpectError(HasSubstr("expected a regular file"));
+  ExpectError(HasSubstr("expected a plain file"));
 }
 
 TEST_F(BadFile, NamedPipe) {
   fs::remove(file());
   ASSERT_EQ(::mkfifo(file().c_str(), 0600), 0);
-  ExpectError(HasSubstr("expected a regular file"));
+  ExpectError(HasSubstr("expected a plain file"));
 }
 
 // Cut off between two records, as a broken copy may be: nothing in the file itself shows it.

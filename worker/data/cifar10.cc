@@ -12,6 +12,7 @@
 
 #include "common/base/count_text.h"
 #include "common/base/error.h"
+#include "common/base/plain_file.h"
 #include "common/base/running_hash.h"
 #include "worker/data/mapped_file.h"
 
@@ -61,7 +62,7 @@ struct ExpectedRecords {
 std::optional<ExpectedRecords> ExpectRecords(const fs::path& folder,
                                              const std::vector<FileRecords>& train) {
   const fs::path path = folder / kSyntheticNote;
-  if (std::ifstream note(path); note) {
+  if (std::ifstream note = ReadPlainFile(path); note) {
     ExpectedRecords expected{path.string() + " says", -1, -1};
     for (std::string line; std::getline(note, line);) {
       std::istringstream words(line);

@@ -1,47 +1,25 @@
 #include "worker/data/mapped_file.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <utility>
 
 #include "common/base/error.h"
+#include "common/base/plain_file.h"
 #include "common/base/resource_limits.h"
 
 namespace muster {
-namespace {
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-}  // namespace
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
-  // O_NONBLOCK: a named pipe must be refused below, not waited for.
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.get() < 0) {
+  const UniqueFd file = OpenPlainFile(path);
+  if (!file.valid()) {
     throw Error(ExitCode::kData, "{}: cannot open: {}", path, ErrorText(errno));
   }
   struct stat status = {};
   if (::fstat(file.get(), &status) != 0) {
     throw Error(ExitCode::kData, "{}: cannot read its size: {}", path, ErrorText(errno));
-  }
-  if (!S_ISREG(status.st_mode)) {
-    throw Error(ExitCode::kData, "{}: expected a regular file, found something else", path);
   }
   size_ = static_cast<size_t>(status.st_size);
   if (size_ == 0) return;

@@ -173,11 +173,21 @@ TEST_F(RunRecordTest, RunsAreFoundBelowADirectory) {
   MakeRun("one", {FinalText(1, "completed")});
   MakeRun("five/seed-1", {FinalText(1, "completed")});
   Write("five/repeat.json", "{}");
-  std::vector<std::string> names;
-  for (const RunRecord& run : FindRuns(Dir())) names.push_back(run.name);
+  std::vector<std::string> names, troubles;
+  for (const RunRecord& run : FindRuns(Dir(), troubles)) names.push_back(run.name);
   EXPECT_THAT(names, ElementsAre("five/seed-1", "one"));
-  EXPECT_THROW((void)FindRuns(Dir() + "/nowhere"), Error);
+  EXPECT_THAT(troubles, ElementsAre());
+  EXPECT_THROW((void)FindRuns(Dir() + "/nowhere", troubles), Error);
   EXPECT_THROW((void)ReadRun(Dir()), Error);
+}
+
+TEST_F(RunRecordTest, ARunWhoseMetricsAreAPipeIsLeftOut) {
+  MakeRun("one", {FinalText(1, "completed")});
+  MakeRun("two", {});
+  ASSERT_EQ(::mkfifo((Dir() + "/two/metrics.jsonl").c_str(), 0600), 0);
+  std::vector<std::string> troubles;
+  EXPECT_EQ(FindRuns(Dir(), troubles).size(), 1u);
+  EXPECT_THAT(troubles, ElementsAre(::testing::HasSubstr("two/metrics.jsonl: is a pipe")));
 }
 
 }  // namespace

@@ -22,7 +22,8 @@ class RunsTableTest : public RunFiles {
   RunsTableTest() {
     MakeRun("cifar10-20260131-120000", {EvaluationText(50, 0.9012), FinalText(100, "completed")});
     MakeRun("cifar10-20260131-130000", {IntervalText(40, 1)});
-    runs_ = FindRuns(Dir());
+    std::vector<std::string> troubles;
+    runs_ = FindRuns(Dir(), troubles);
   }
   std::vector<RunRecord> runs_;
 };

@@ -1,0 +1,88 @@
+// A pipe, a device without end or a folder in the place of a run's file: every command ends, and
+// says what it found.
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "common/base/error.h"
+#include "tests/e2e/real_job.h"
+
+namespace muster::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class SpecialFiles : public RealJob {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(Launch({"checkpoint.keep_last=1"}).exit_code, 0);
+    for (const auto& entry : fs::directory_iterator(Path("run0/checkpoints"))) {
+      if (entry.is_directory()) checkpoint_ = "checkpoints/" + entry.path().filename().string();
+    }
+  }
+  // Puts something of this kind in the place of run0's file.
+  void Replace(const std::string& name, const std::string& kind) {
+    const fs::path path = Path("run0/" + name);
+    fs::rename(path, Path("kept"));
+    if (kind == "pipe") {
+      ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+    } else if (kind == "device") {
+      fs::create_symlink("/dev/zero", path);
+    } else {
+      fs::create_directory(path);
+    }
+  }
+  void PutBack(const std::string& name) {
+    fs::remove_all(Path("run0/" + name));
+    fs::rename(Path("kept"), Path("run0/" + name));
+  }
+
+  std::string checkpoint_;
+};
+
+TEST_F(SpecialFiles, OfARunHoldNoCommandUp) {
+  const std::string run = Path("run0");
+  const std::vector<std::vector<std::string>> commands{{"runs", Path("")},
+                                                       {"inspect", run},
+                                                       {"top", run},
+                                                       {"plot", run},
+                                                       {"launch", "--resume", run}};
+  for (const std::string& name :
+       {std::string("config.txtpb"), std::string("metrics.jsonl"), std::string("status.json"),
+        std::string("run_id"), std::string("server.log"), std::string("model.safetensors"),
+        checkpoint_ + "/state.pb", checkpoint_ + "/tensors.safetensors"}) {
+    for (const char* kind : {"pipe", "device", "folder"}) {
+      Replace(name, kind);
+      for (const std::vector<std::string>& command : commands) {
+        const Outcome outcome = Muster(command);
+        EXPECT_THAT(outcome.exit_code, ::testing::AllOf(::testing::Ge(0), ::testing::Lt(9)))
+            << name << " is a " << kind << ": " << command[0] << ": " << outcome.log;
+      }
+      PutBack(name);
+    }
+  }
+  EXPECT_EQ(Muster({"inspect", run}).exit_code, 0);  // nothing was lost
+}
+
+TEST_F(SpecialFiles, AreNoLogOfARunThatGoesOn) {
+  fs::remove(Path("run0/server.log"));
+  ASSERT_EQ(::mkfifo(Path("run0/server.log").c_str(), 0600), 0);
+  const Outcome longer = GoOn("run0", {"--epochs", "4"});
+  EXPECT_EQ(longer.exit_code, 0) << longer.log;
+  EXPECT_THAT(longer.log, HasSubstr("is a pipe"));
+}
+
+TEST_F(SpecialFiles, AreNoToken) {
+  const std::string pipe = Path("token");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const Outcome outcome =
+      Muster({"server", Path("tiny.txtpb"), "--data", Path("data"), "--token-file", pipe});
+  EXPECT_EQ(outcome.exit_code, static_cast<int>(ExitCode::kData)) << outcome.log;
+  EXPECT_THAT(outcome.log, HasSubstr("is a pipe"));
+}
+
+}  // namespace
+}  // namespace muster::testing
