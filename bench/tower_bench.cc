@@ -180,7 +180,9 @@ void PrintOps(const TimedBackend& backend) {
 void Run(const Options& options) {
   config::Model model;
   Locations locations;
-  ParseTextFile(options.model, "model", model, locations);
+  ConfigErrors errors;
+  ParseTextFile(options.model, "model", model, locations, errors);
+  errors.ThrowIfAny();
   Shape input;
   if (std::sscanf(options.input.c_str(), "%ldx%ldx%ld", &input.height, &input.width,
                   &input.channels) != 3) {

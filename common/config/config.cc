@@ -39,25 +39,41 @@ void DropOverridden(config::Config& config, const Locations& locations) {
 }
 
 // A network's file is easily taken for a config.
-void ParseConfig(const std::string& path, config::Config& config, Locations& locations) {
+void RefuseNetwork(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return;  // a pipe is read once
+  config::Model model;
+  Locations ignored;
+  ConfigErrors errors;
   try {
-    ParseTextFile(path, "", config, locations);
+    ParseTextFile(path, "model", model, ignored, errors);
   } catch (const Error&) {
-    std::error_code error;
-    if (!fs::is_regular_file(path, error)) throw;  // a pipe is read once
-    config::Model model;
-    Locations ignored;
-    try {
-      ParseTextFile(path, "model", model, ignored);
-    } catch (const Error&) {
-      model.Clear();
-    }
-    if (model.layer_size() == 0) throw;
-    throw Error(
-        ExitCode::kUsage,
-        "{}: is a network, expected a config (configs/*.txtpb), which names its network with "
-        "model_file: \"{}\"",
-        path, path);
+    return;
+  }
+  if (!errors.empty() || model.layer_size() == 0) return;
+  throw Error(ExitCode::kUsage,
+              "{}: is a network, expected a config (configs/*.txtpb), which names its network with "
+              "model_file: \"{}\"",
+              path, path);
+}
+
+void ParseConfig(const std::string& path, config::Config& config, Locations& locations,
+                 ConfigErrors& errors) {
+  try {
+    ParseTextFile(path, "", config, locations, errors);
+  } catch (const Error&) {
+    RefuseNetwork(path);
+    throw;
+  }
+  if (!errors.empty()) RefuseNetwork(path);
+}
+
+void Set(config::Config& config, const Setting& setting, Locations& locations,
+         ConfigErrors& errors) {
+  try {
+    SetField(config, setting.path, setting.value, setting.origin, locations);
+  } catch (const Error& error) {
+    errors.AddUnread(setting.path, error.what());
   }
 }
 
@@ -74,41 +90,45 @@ Setting ParseSetting(const std::string& text) {
 config::Config LoadConfig(const std::string& path, const std::vector<Setting>& settings) {
   config::Config config;
   Locations locations;
-  ParseConfig(path, config, locations);
+  ConfigErrors errors;
+  ParseConfig(path, config, locations, errors);
   bool file_from_setting = false;
   for (const Setting& setting : settings) {
     if (setting.path != "model_file") continue;
-    SetField(config, setting.path, setting.value, setting.origin, locations);
+    Set(config, setting, locations, errors);
     file_from_setting = true;
   }
   if (config.has_model_file()) {
     const fs::path beside = file_from_setting ? fs::path() : fs::path(path).parent_path();
     const std::string file = (beside / config.model_file()).string();
     config::Model model;
+    const size_t before = errors.noted();
     try {
-      ParseTextFile(file, "model", model, locations);
+      ParseTextFile(file, "model", model, locations, errors);
     } catch (const Error& error) {
-      if (!fs::exists(file)) {
-        throw Error(ExitCode::kUsage, "{}: model_file: {}", locations["model_file"], error.what());
-      }
-      throw;
+      if (errors.noted() != before) throw;  // with all of them
+      const bool missing = !fs::exists(file);
+      errors.AddUnread("model", missing ? fmt::format("{}: model_file: {}", locations["model_file"],
+                                                      error.what())
+                                        : error.what());
     }
     *config.mutable_model() = std::move(model);
   }
   for (const Setting& setting : settings) {
     if (setting.path == "model_file") continue;
-    SetField(config, setting.path, setting.value, setting.origin, locations);
+    Set(config, setting, locations, errors);
   }
   DropOverridden(config, locations);
-  CheckConfig(config, path, locations);
+  CheckConfig(config, path, locations, errors);
   return config;
 }
 
 config::Config ParseConfigText(const std::string& text, const std::string& origin) {
   config::Config config;
   Locations locations;
-  ParseText(text, origin, "", config, locations);
-  CheckConfig(config, origin, locations);
+  ConfigErrors errors;
+  ParseText(text, origin, "", config, locations, errors);
+  CheckConfig(config, origin, locations, errors);
   return config;
 }
 

@@ -21,7 +21,8 @@ struct Setting {
 Setting ParseSetting(const std::string& text);
 
 // Reads `path`, includes its model file, applies `settings` and checks every value. Throws
-// Error(kUsage) with one line: file, line, key, what was expected, what is there, nearest name.
+// Error(kUsage) with a line for each mistake: file, line, key, what was expected, what is there,
+// nearest name.
 config::Config LoadConfig(const std::string& path, const std::vector<Setting>& settings);
 
 // The same of a text that ConfigText made; `origin` names it in errors.

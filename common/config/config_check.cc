@@ -24,6 +24,7 @@ class Checker : public ConfigPlaces {
  public:
   using ConfigPlaces::ConfigPlaces;
 
+  void CheckPresence(const config::Config& config) const;
   void CheckContradictions(const config::Config& config) const;
   // These want to know how large the job is; see ResolveJobSize.
   void CheckTrace(const config::Config& config) const;
@@ -124,7 +125,7 @@ void Checker::CheckCluster(const config::Cluster& cluster) const {
        config::Cluster::WireDtype_Name(cluster.wire_dtype()));
 }
 
-void Checker::CheckContradictions(const config::Config& config) const {
+void Checker::CheckPresence(const config::Config& config) const {
   const config::Run& run = config.run();
   if (run.length_case() == config::Run::LENGTH_NOT_SET) {
     Fail("run", "expected exactly one of epochs, steps");
@@ -132,6 +133,14 @@ void Checker::CheckContradictions(const config::Config& config) const {
   if (run.batch_case() == config::Run::BATCH_NOT_SET) {
     Fail("run", "expected exactly one of global_batch, batch_per_worker");
   }
+  if (!config.has_data()) Fail("data", "missing: expected data {{ format: … }}");
+  if (!config.has_learning_rate())
+    Fail("learning_rate", "missing: expected learning_rate {{ base: … }}");
+  if (!config.has_model()) Fail("model", "missing: expected model {{ … }} or model_file: \"…\"");
+}
+
+void Checker::CheckContradictions(const config::Config& config) const {
+  const config::Run& run = config.run();
   if (run.has_slices() && run.slices() < config.cluster().workers()) {
     Fail("run.slices",
          "{0} cannot keep {1} workers busy, since no slice is shared: expected --workers {2}, "
@@ -140,10 +149,6 @@ void Checker::CheckContradictions(const config::Config& config) const {
          config.cluster().workers(),
          run.slices() == 1 ? "1" : fmt::format("{} or fewer", run.slices()));
   }
-  if (!config.has_data()) Fail("data", "missing: expected data {{ format: … }}");
-  if (!config.has_learning_rate())
-    Fail("learning_rate", "missing: expected learning_rate {{ base: … }}");
-  if (!config.has_model()) Fail("model", "missing: expected model {{ … }} or model_file: \"…\"");
   CheckTraining(config, *this);
   CheckCluster(config.cluster());
   CheckDevices(config.worker());
@@ -164,6 +169,14 @@ void CheckSlices(const config::Config& config, const Graph& graph, const std::st
   }
 }
 
+// Without all of the network its shapes are not known. Whether it ends in a loss is.
+void NoteLossTrouble(const config::Model& model, const ConfigPlaces& places, ConfigErrors& errors) {
+  const std::string trouble = model.layer_size() == 0 ? "" : LossTrouble(model);
+  if (trouble.empty()) return;
+  const std::string last = fmt::format("model.layer[{}]", model.layer_size() - 1);
+  errors.Add("model.layer.loss", fmt::format("{}: {}", places.Where(last), trouble));
+}
+
 }  // namespace
 
 std::string TraceTrouble(const config::Run& run, int64_t steps) {
@@ -174,11 +187,18 @@ std::string TraceTrouble(const config::Run& run, int64_t steps) {
       first == last ? fmt::format("{}", first) : fmt::format("{} to {}", first, last));
 }
 
-void CheckConfig(const config::Config& config, const std::string& file,
-                 const Locations& locations) {
-  const Checker checker(file, locations);
+void CheckConfig(const config::Config& config, const std::string& file, const Locations& locations,
+                 ConfigErrors& errors) {
+  const Checker checker(file, locations, errors);
+  const size_t before = errors.noted();
   CheckRanges(config, checker);
-  checker.CheckContradictions(config);
+  const bool in_range = errors.noted() == before;
+  checker.CheckPresence(config);
+  if (in_range) checker.CheckContradictions(config);
+  if (!errors.empty()) {
+    NoteLossTrouble(config.model(), checker, errors);
+    errors.ThrowIfAny();
+  }
   Graph graph = [&] {
     try {
       return BuildGraph(config.model(), InputShape(config.data()));
@@ -200,6 +220,7 @@ void CheckConfig(const config::Config& config, const std::string& file,
   checker.CheckCounts(sized);
   checker.CheckTrace(sized);
   checker.CheckEffects(sized);
+  errors.ThrowIfAny();
   CheckSlices(sized, graph, file);
   try {
     (void)CutChunks(graph.layout(), config.cluster());

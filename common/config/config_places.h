@@ -1,25 +1,27 @@
-// Where the settings of a config were given, for errors about them.
+// Where the settings of a config were given, and the errors about them.
 #pragma once
+
+#include <fmt/core.h>
 
 #include <string>
 #include <utility>
 
-#include "common/base/error.h"
+#include "common/config/config_errors.h"
 #include "common/config/text_format.h"
 
 namespace muster {
 
 class ConfigPlaces {
  public:
-  // Both outlive it. `file` stands for a setting that was written nowhere.
-  ConfigPlaces(const std::string& file, const Locations& locations)
-      : file_(file), locations_(locations) {}
+  // All outlive it. `file` stands for a setting that was written nowhere.
+  ConfigPlaces(const std::string& file, const Locations& locations, ConfigErrors& errors)
+      : file_(file), locations_(locations), errors_(errors) {}
 
+  // Notes the error and goes on.
   template <typename... Args>
-  [[noreturn]] void Fail(const std::string& key, fmt::format_string<Args...> format,
-                         Args&&... args) const {
-    throw Error(ExitCode::kUsage, "{}: {}: {}", Where(key), key,
-                fmt::format(format, std::forward<Args>(args)...));
+  void Fail(const std::string& key, fmt::format_string<Args...> format, Args&&... args) const {
+    errors_.Add(key, fmt::format("{}: {}: {}", Where(key), key,
+                                 fmt::format(format, std::forward<Args>(args)...)));
   }
 
   // The place of the key, or of the nearest message around it that was written somewhere.
@@ -38,6 +40,7 @@ class ConfigPlaces {
  private:
   const std::string& file_;
   const Locations& locations_;
+  ConfigErrors& errors_;
 };
 
 }  // namespace muster

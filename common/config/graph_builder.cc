@@ -105,13 +105,6 @@ LayerSpec GraphBuilder::Convert(const config::Layer& layer) {
 }
 
 void GraphBuilder::Finish() const {
-  if (layers.empty()) throw Error(ExitCode::kUsage, "model: expected at least one layer");
-  if (!layers.back().traits().is_loss) {
-    throw Error(ExitCode::kUsage,
-                "layer \"{}\" ({}) is the last one: expected the loss, softmax_cross_entropy or "
-                "mean_squared_error",
-                layers.back().name, layers.back().kind);
-  }
   for (size_t i = 0; i + 1 < layers.size(); ++i) {
     if (!used_.count(static_cast<int>(i))) {
       throw Error(ExitCode::kUsage,
@@ -155,9 +148,21 @@ const Shape& GraphBuilder::OutputOf(int layer) const {
   return layer == Layer::kData ? data_shape_ : layers[layer].output_shape;
 }
 
+std::string LossTrouble(const config::Model& model) {
+  if (model.layer_size() == 0) return "model: expected at least one layer";
+  const config::Layer& last = model.layer(model.layer_size() - 1);
+  if (last.has_softmax_cross_entropy() || last.has_mean_squared_error()) return "";
+  return fmt::format(
+      "layer \"{}\" ({}) is the last one: expected the loss, softmax_cross_entropy or "
+      "mean_squared_error",
+      last.name(), KindName(last));
+}
+
 Graph BuildGraph(const config::Model& model, const Shape& input) {
   GraphBuilder builder(input);
   for (const config::Layer& layer : model.layer()) builder.Add(layer);
+  const std::string trouble = LossTrouble(model);
+  if (!trouble.empty()) throw Error(ExitCode::kUsage, trouble);
   builder.Finish();
   return {input, std::move(builder.layers), std::move(builder.variables)};
 }

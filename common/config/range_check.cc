@@ -54,8 +54,10 @@ void CheckNumber(const pb::FieldDescriptor* field, const std::string& key, doubl
 
 void CheckText(const pb::FieldDescriptor* field, const std::string& key, const std::string& text,
                const ConfigPlaces& places) {
-  if (text.find('\0') != std::string::npos)
+  if (text.find('\0') != std::string::npos) {
     places.Fail(key, "expected text, got a zero byte in it");
+    return;
+  }
   const size_t good = Utf8Prefix(text);
   if (good == text.size() || field->options().GetExtension(config::limits).path()) return;
   places.Fail(key, "expected UTF-8 text, got the byte 0x{:02x} after \"{}\"",

@@ -7,7 +7,7 @@
 
 namespace muster {
 
-// Throws Error(kUsage) with the setting's place.
+// Notes every error with the setting's place.
 void CheckRanges(const config::Config& config, const ConfigPlaces& places);
 
 }  // namespace muster

@@ -24,6 +24,10 @@ class TextErrors : public google::protobuf::io::ErrorCollector {
 
   const std::string& first() const { return first_; }
   int line() const { return line_; }
+  // The setting that the complaint is about, "" if that is not known.
+  const std::string& key() const { return key_; }
+  // Replaces that setting in the text by spaces. False if it is not known where it ends.
+  bool BlankOut(std::string& text) const;
 
  private:
   std::string Translate(int column, const std::string& message);
@@ -31,7 +35,10 @@ class TextErrors : public google::protobuf::io::ErrorCollector {
   const google::protobuf::Descriptor* root_;
   const std::string& text_;
   std::string first_;
-  int line_ = -1;
+  std::string key_;
+  int line_ = -1;                      // of the setting
+  int error_line_ = -1, column_ = -1;  // of the parser, which may be past it
+  bool one_setting_ = false;  // the complaint is about a setting, not about the text around it
 };
 
 // The keys that a message may have.

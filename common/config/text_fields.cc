@@ -46,12 +46,14 @@ FieldWalk::FieldWalk(const pb::Descriptor* root, const std::string& text)
 bool FieldWalk::Next() {
   if (!tokenizer_.Next()) return false;
   const Token& token = tokenizer_.current();
+  is_name_ = false;
   is_value_ = token.type != Tokenizer::TYPE_SYMBOL && value_follows_;
   if (token.type == Tokenizer::TYPE_SYMBOL) {
     TakeSymbol(token.text[0]);
   } else if (is_value_) {
     value_follows_ = open_.back().in_list;
   } else if (token.type == Tokenizer::TYPE_IDENTIFIER) {
+    is_name_ = true;
     TakeName(token);
   }
   return true;
@@ -109,6 +111,45 @@ std::optional<LostNumber> FindLostNumber(const pb::Descriptor* root, const std::
     return LostNumber{walk.Path(), token.text, single ? "float" : "double", token.line};
   }
   return std::nullopt;
+}
+
+std::optional<Extent> FindSetting(const pb::Descriptor* root, const std::string& text, int line,
+                                  int column) {
+  const auto is_before = [&](const Tokenizer::Token& token) {
+    return token.line < line || (token.line == line && token.column < column);
+  };
+  FieldWalk names(root, text);
+  Tokenizer::Token name;
+  while (names.Next() && is_before(names.token())) {
+    if (names.is_name()) name = names.token();
+  }
+  if (name.text.empty()) return std::nullopt;
+  FieldWalk walk(root, text);
+  while (walk.Next() && (walk.token().line < name.line || walk.token().column < name.column ||
+                         walk.token().text != name.text)) {
+  }
+  Tokenizer::Token last = walk.token();
+  const size_t begin = OffsetOf(text, last);
+  const auto extent = [&] { return Extent{begin, OffsetOf(text, last) + last.text.size()}; };
+  int depth = 0;
+  bool complete = false;
+  while (walk.NextToken()) {
+    const Tokenizer::Token& token = walk.token();
+    const char symbol = token.type == Tokenizer::TYPE_SYMBOL ? token.text[0] : 0;
+    const bool closes = symbol == '}' || symbol == ']' || symbol == '>';
+    const bool goes_on = token.type == Tokenizer::TYPE_STRING || symbol == ',' || symbol == ';';
+    if (complete && !goes_on) {
+      if (!closes && token.type != Tokenizer::TYPE_IDENTIFIER) return std::nullopt;
+      return extent();
+    }
+    if (closes && depth == 0) return extent();  // without a value
+    if (closes) --depth;
+    if (symbol == '{' || symbol == '[' || symbol == '<') ++depth;
+    last = token;
+    complete = depth == 0 && (symbol == 0 || closes || complete);
+  }
+  if (!complete) return std::nullopt;
+  return extent();
 }
 
 std::string EnumsInTheirCase(const pb::Descriptor* root, const std::string& text) {

@@ -22,9 +22,12 @@ class FieldWalk {
   FieldWalk(const google::protobuf::Descriptor* root, const std::string& text);
 
   bool Next();  // false: that was the last one
+  // The same without finding out what it belongs to. Next must not follow.
+  bool NextToken() { return tokenizer_.Next(); }
   const Token& token() { return tokenizer_.current(); }
   // Whether the token is the field's value, or one of a list.
   bool is_value() const { return is_value_; }
+  bool is_name() const { return is_name_; }
 
   // Of the last name that was read, "" after the end of a message; the field is null where the
   // message has none of this name.
@@ -56,7 +59,7 @@ class FieldWalk {
   google::protobuf::io::Tokenizer tokenizer_;
   std::vector<Open> open_;
   bool value_follows_ = false;  // after "name:"
-  bool is_value_ = false;
+  bool is_value_ = false, is_name_ = false;
 };
 
 // A number that is not written as 0, but so small that it would become 0.
@@ -67,6 +70,14 @@ struct LostNumber {
 // The first one of a text that can be parsed.
 std::optional<LostNumber> FindLostNumber(const google::protobuf::Descriptor* root,
                                          const std::string& text);
+
+// The bytes of a setting in a text, its name and its value.
+struct Extent {
+  size_t begin, end;
+};
+// Of the last setting whose name begins before this place. Nothing if its end is not clear.
+std::optional<Extent> FindSetting(const google::protobuf::Descriptor* root, const std::string& text,
+                                  int line, int column);
 
 // The text with the names of enums, wherever they are values, in the case that the parser wants.
 std::string EnumsInTheirCase(const google::protobuf::Descriptor* root, const std::string& text);

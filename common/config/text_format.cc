@@ -17,6 +17,10 @@ namespace {
 
 namespace pb = google::protobuf;
 
+// So many mistakes are said at once, of texts of at most this size: each takes another reading.
+constexpr int kMostMistakes = 50;
+constexpr size_t kMostReadAgain = size_t{1} << 20;
+
 // Easily given in place of the config in it.
 void RefuseRunDir(const std::string& file) {
   std::error_code ignored;
@@ -54,31 +58,48 @@ void NoteLocations(const pb::Message& message, const pb::TextFormat::ParseInfoTr
 }  // namespace
 
 void ParseTextFile(const std::string& file, const std::string& prefix, pb::Message& message,
-                   Locations& locations) {
+                   Locations& locations, ConfigErrors& errors) {
   RefuseRunDir(file);
   std::string text = ReadTextFile(file);
   RequireText(file, text);
-  ParseText(text, file, prefix, message, locations);
+  ParseText(text, file, prefix, message, locations, errors);
+}
+
+void ParseText(const std::string& text, const std::string& file, const std::string& prefix,
+               pb::Message& message, Locations& locations, ConfigErrors& errors) {
+  const std::string before = prefix.empty() ? "" : prefix + ".";
+  // The parser stops at the first error. What it refuses is blanked out, and the rest read again.
+  std::string rest = text;
+  for (int mistakes = 0;; ++mistakes) {
+    TextErrors found(message.GetDescriptor(), rest);
+    pb::TextFormat::ParseInfoTree tree;
+    pb::TextFormat::Parser parser;
+    parser.RecordErrorsTo(&found);
+    parser.WriteLocationsTo(&tree);
+    parser.SetRecursionLimit(kMostTextNesting);
+    if (parser.ParseFromString(rest, &message)) {
+      NoteLocations(message, &tree, file, before, locations);
+      break;
+    }
+    const std::string foreign = ForeignLanguage(text);
+    if (!foreign.empty()) throw Error(ExitCode::kUsage, "{}: {}", file, foreign);
+    errors.AddUnread(before + found.key(),
+                     fmt::format("{}:{}: {}", file, found.line() + 1, found.first()));
+    if (mistakes == kMostMistakes || text.size() > kMostReadAgain || !found.BlankOut(rest)) {
+      errors.ThrowIfAny();
+    }
+  }
+  if (const auto lost = FindLostNumber(message.GetDescriptor(), rest)) {
+    errors.AddUnread(before + lost->path, fmt::format("{}:{}: {}{}", file, lost->line + 1, before,
+                                                      LostNumberText(*lost)));
+  }
 }
 
 void ParseText(const std::string& text, const std::string& file, const std::string& prefix,
                pb::Message& message, Locations& locations) {
-  TextErrors errors(message.GetDescriptor(), text);
-  pb::TextFormat::ParseInfoTree tree;
-  pb::TextFormat::Parser parser;
-  parser.RecordErrorsTo(&errors);
-  parser.WriteLocationsTo(&tree);
-  parser.SetRecursionLimit(kMostTextNesting);
-  if (!parser.ParseFromString(text, &message)) {
-    const std::string foreign = ForeignLanguage(text);
-    if (!foreign.empty()) throw Error(ExitCode::kUsage, "{}: {}", file, foreign);
-    throw Error(ExitCode::kUsage, "{}:{}: {}", file, errors.line() + 1, errors.first());
-  }
-  if (const auto lost = FindLostNumber(message.GetDescriptor(), text)) {
-    throw Error(ExitCode::kUsage, "{}:{}: {}{}", file, lost->line + 1,
-                prefix.empty() ? "" : prefix + ".", LostNumberText(*lost));
-  }
-  NoteLocations(message, &tree, file, prefix.empty() ? "" : prefix + ".", locations);
+  ConfigErrors errors;
+  ParseText(text, file, prefix, message, locations, errors);
+  errors.ThrowIfAny();
 }
 
 }  // namespace muster

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "common/config/config_errors.h"
+
 namespace muster {
 
 // Where each setting came from: "run.epochs" → "configs/cifar10.txtpb:7". A repeated field has an
@@ -19,12 +21,15 @@ using Locations = std::map<std::string, std::string>;
 constexpr int kMostTextNesting = 32;
 
 // Parses the text of `file` into `message`, whose place in the config is `prefix` ("" for the
-// whole config, "model" for an included model), and notes where each field was. Throws
-// Error(kUsage).
+// whole config, "model" for an included model), and notes where each field was. Fields that cannot
+// be read are left out and noted in `errors`. Throws Error(kUsage) if nothing more can be read.
 void ParseTextFile(const std::string& file, const std::string& prefix,
-                   google::protobuf::Message& message, Locations& locations);
+                   google::protobuf::Message& message, Locations& locations, ConfigErrors& errors);
 
 // The same of a text that is no file's; `origin` stands for the file's name.
+void ParseText(const std::string& text, const std::string& origin, const std::string& prefix,
+               google::protobuf::Message& message, Locations& locations, ConfigErrors& errors);
+// Throws every error.
 void ParseText(const std::string& text, const std::string& origin, const std::string& prefix,
                google::protobuf::Message& message, Locations& locations);
 

@@ -1,5 +1,7 @@
 // What is wrong with the text of a config is said with its place, what was expected, and what else
 // may have been meant.
+#include <sstream>
+
 #include "common/config/nearest_name.h"
 #include "tests/config/config_fixture.h"
 
@@ -88,22 +90,23 @@ TEST_F(ConfigTest, TheKeyIsTheOneWhoseValueIsWrong) {
        {"run { seed: 1 steps: two global_batch: 8 }", "run { seed: 1\tsteps: 2.5 global_batch: 8 }",
         "run { seed: 1 steps: \"2\" global_batch: 8 }"}) {
     EXPECT_THAT(ErrorOf(Config("", run)),
-                AllOf(HasSubstr(":1: steps: "), HasSubstr("whole number, at least 1 and ")));
+                AllOf(HasSubstr(":1: run.steps: "), HasSubstr("whole number, at least 1 and ")));
   }
   EXPECT_THAT(ErrorOf(Config("", "run { seed: -1 steps: 2 global_batch: 8 }")),
-              HasSubstr(":1: seed: "));
+              HasSubstr(":1: run.seed: "));
   EXPECT_THAT(ErrorOf(Config("cluster { transport: TPC workers: 2 }")), HasSubstr("transport"));
 }
 
 // Other messages have fields of the same name, with other values and other ranges.
 TEST_F(ConfigTest, WhatIsExpectedIsThatOfTheField) {
   EXPECT_THAT(ErrorOf(Config("optimizer {\n  type: FOO\n}")),
-              AllOf(HasSubstr("c.txtpb:3: type: unknown value FOO"), HasSubstr("ADAMW"),
+              AllOf(HasSubstr("c.txtpb:3: optimizer.type: unknown value FOO"), HasSubstr("ADAMW"),
                     Not(HasSubstr("COSINE")), Not(HasSubstr("HE"))));
   Write("model.txtpb", "layer { name: \"fc\" dense { weights { initializer { type: FOO } } } }");
   EXPECT_THAT(ErrorOf(Config("")), AllOf(HasSubstr("TRUNCATED_NORMAL"), Not(HasSubstr("ADAM"))));
-  EXPECT_THAT(ErrorOf(Config("optimizer { type: MOMENTUM momentum: x }")),
-              HasSubstr(":2: momentum: expected a number, at least 0 and less than 1 (factor)"));
+  EXPECT_THAT(
+      ErrorOf(Config("optimizer { type: MOMENTUM momentum: x }")),
+      HasSubstr(":2: optimizer.momentum: expected a number, at least 0 and less than 1 (factor)"));
 }
 
 // A number that is written as something else than 0 is not taken for it.
@@ -248,6 +251,81 @@ TEST_F(ConfigTest, AMadeUpSetIsNotMoreThanCanBeCounted) {
       ErrorOf(Config(""), {"data={ format: SYNTHETIC synthetic { train_samples: 1000000000 } }",
                            "run.steps=1000000000000", "run.global_batch=16777216"}),
       HasSubstr("1,000,000,000,000 steps"));
+}
+
+std::vector<std::string> Lines(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+// The words are those of PyTorch and Keras.
+TEST_F(ConfigTest, EveryMistakeOfAFirstConfigIsSaidAtOnce) {
+  const std::string path = Write("first.txtpb", R"(run { epochs: 5 batch_size: 64 }
+data { format: IMAGE_FOLDER dir: "images" }
+optimizer { type: Adam lr: 0.001 }
+learning_rate: 0.001
+gpus: 2
+model {
+  layer { conv2d { out_channels: 32 kernel_size: 3 padding: "same" } }
+  layer { dense { units: 10 } }
+}
+)");
+  const std::vector<std::string> lines = Lines(ErrorOf(path));
+  const auto at = [&](int line, const char* key) {
+    return HasSubstr(fmt::format("first.txtpb:{}: {}: ", line, key));
+  };
+  EXPECT_THAT(lines,
+              ::testing::UnorderedElementsAre(
+                  "12 mistakes:", AllOf(at(1, "run.batch_size"), HasSubstr("global_batch")),
+                  AllOf(at(2, "data.format"), HasSubstr("IMAGE_FOLDER")),
+                  AllOf(at(3, "optimizer.type"), HasSubstr("\"ADAM\"")),
+                  AllOf(at(3, "optimizer.lr"), HasSubstr("learning_rate { base: ")),
+                  AllOf(at(4, "learning_rate"), HasSubstr("write learning_rate { base: 0.001 }")),
+                  AllOf(at(5, "gpus"), HasSubstr("devices")),
+                  AllOf(at(7, "model.layer.conv2d.out_channels"), HasSubstr("filters")),
+                  AllOf(at(7, "model.layer.conv2d.kernel_size"), HasSubstr("kernel: 3")),
+                  AllOf(at(7, "model.layer.conv2d.padding"), HasSubstr("\"SAME\"")),
+                  at(7, "model.layer[0].name"), at(8, "model.layer[1].name"),
+                  AllOf(HasSubstr("first.txtpb:8: "), HasSubstr("softmax_cross_entropy"))));
+}
+
+TEST_F(ConfigTest, MistakesOfTheFileOfItsModelAndOfSettingsAreSaidAtOnce) {
+  Write("model.txtpb",
+        "layer { name: fc dense { unit: 10 } }\n"
+        "layer { name: \"loss\" softmax_cross_entropy {} }\n");
+  const std::vector<std::string> lines =
+      Lines(ErrorOf(Config("epochs: 3"), {"run.seeds=1", "cluster.workers=0"}));
+  EXPECT_THAT(
+      lines,
+      ::testing::UnorderedElementsAre(
+          "5 mistakes:", AllOf(HasSubstr("c.txtpb:2: epochs: "), HasSubstr("run { epochs: ")),
+          AllOf(HasSubstr("model.txtpb:1: layer.name: "), HasSubstr("quotes")),
+          AllOf(HasSubstr("model.txtpb:1: layer.dense.unit: "), HasSubstr("\"units\"")),
+          HasSubstr("--set run.seeds=1: "), HasSubstr("cluster.workers")));
+}
+
+// A value that cannot be read must not make other settings look wrong.
+TEST_F(ConfigTest, NoMistakeIsSaidThatFollowsFromAnother) {
+  EXPECT_THAT(Lines(ErrorOf(Config("optimizer { type: MOMENTUMM momentum: 0.9 nesterov: true }"))),
+              ::testing::SizeIs(3));
+  EXPECT_THAT(
+      Lines(ErrorOf(Config("data { format: MNITS preprocess { crop_height: 30 crop_width: "
+                           "99 } } #"))),
+      ::testing::ElementsAre("2 mistakes:", HasSubstr("data.format"), HasSubstr("given twice")));
+  EXPECT_THAT(Lines(ErrorOf(Config("cluster { workers: two min_workers: 5 }"))),
+              ::testing::SizeIs(1));
+}
+
+// Each takes another reading of the text.
+TEST_F(ConfigTest, OnlySoManyMistakesAreSaidAtOnce) {
+  std::string many;
+  for (int i = 0; i < 1000; ++i) many += fmt::format("foo{}: 1\n", i);
+  EXPECT_THAT(Lines(ErrorOf(Write("many.txtpb", many))), ::testing::SizeIs(52));
+  // Without brackets that close, nothing can be left out.
+  EXPECT_THAT(Lines(ErrorOf(Write("deep.txtpb", "foo " + std::string(500'000, '{')))),
+              ::testing::SizeIs(1));
 }
 
 TEST(NearestName, FindsTypingErrorsOnly) {

@@ -1,0 +1,57 @@
+#include "common/config/config_errors.h"
+
+#include <algorithm>
+
+#include "common/base/error.h"
+#include "common/base/join.h"
+
+namespace muster {
+namespace {
+
+// model.layer[2].name as model.layer.name: a text's reader does not count elements.
+std::string WithoutIndices(const std::string& key) {
+  std::string result;
+  bool inside = false;
+  for (const char c : key) {
+    if (c == '[') inside = true;
+    if (!inside) result += c;
+    if (c == ']') inside = false;
+  }
+  return result;
+}
+
+bool IsWithin(const std::string& key, const std::string& outer) {
+  return key.starts_with(outer) && (key.size() == outer.size() || key[outer.size()] == '.');
+}
+
+}  // namespace
+
+void ConfigErrors::Add(const std::string& key, const std::string& line) {
+  ++noted_;
+  if (MayFollow(WithoutIndices(key))) return;
+  if (std::find(lines_.begin(), lines_.end(), line) == lines_.end()) lines_.push_back(line);
+}
+
+void ConfigErrors::AddUnread(const std::string& key, const std::string& line) {
+  ++noted_;
+  lines_.push_back(line);
+  if (!key.empty()) unread_.push_back(WithoutIndices(key));
+}
+
+void ConfigErrors::ThrowIfAny() const {
+  if (lines_.empty()) return;
+  if (lines_.size() == 1) throw Error(ExitCode::kUsage, lines_[0]);
+  throw Error(ExitCode::kUsage, "{} mistakes:\n  {}", lines_.size(), Join(lines_, "\n  "));
+}
+
+bool ConfigErrors::MayFollow(const std::string& key) const {
+  return std::any_of(unread_.begin(), unread_.end(), [&](const std::string& unread) {
+    if (IsWithin(key, unread) || IsWithin(unread, key)) return true;
+    // Settings of one message depend on one another. Those of a layer do not, nor the messages.
+    const size_t dot = unread.rfind('.');
+    const std::string message = dot == std::string::npos ? "" : unread.substr(0, dot);
+    return !message.empty() && message != "model.layer" && IsWithin(key, message);
+  });
+}
+
+}  // namespace muster
