@@ -185,7 +185,8 @@ void ResolveForMachine(config::Config& config, int cores) {
   if (config.server().threads() == 0) {
     config.mutable_server()->set_threads(static_cast<uint32_t>(std::clamp(cores, 1, 4)));
   }
-  if (config.server().io_threads() == 0) {
+  const bool zmq = config.cluster().transport() != config::Cluster::LOCAL;
+  if (zmq && config.server().io_threads() == 0) {
     const auto most = std::min(config.cluster().workers(), 8u);
     config.mutable_server()->set_io_threads(std::clamp(static_cast<uint32_t>(cores) / 4, 1u, most));
   }

@@ -12,7 +12,6 @@
 #include "common/config/job_size.h"
 #include "common/config/range_check.h"
 #include "common/config/training_check.h"
-#include "common/config/without_effect.h"
 #include "common/graph/graph.h"
 #include "common/plan/chunks.h"
 #include "common/plan/count_limits.h"
@@ -29,7 +28,6 @@ class Checker : public ConfigPlaces {
   // These want to know how large the job is; see ResolveJobSize.
   void CheckTrace(const config::Config& config) const;
   void CheckCounts(const config::Config& config) const;
-  void CheckEffects(const config::Config& config) const;
 
  private:
   void CheckCluster(const config::Cluster& cluster) const;
@@ -56,15 +54,6 @@ void Checker::CheckCounts(const config::Config& config) const {
   const std::string trouble = CountTrouble(PlanSteps(config, made_up.train_samples()),
                                            made_up.test_samples(), config.evaluation().batch());
   if (!trouble.empty()) Fail("data.synthetic", "{}", trouble);
-}
-
-void Checker::CheckEffects(const config::Config& config) const {
-  for (const NoEffect& setting : WithoutEffect(config)) {
-    const auto given = locations().find(setting.key);
-    if (!setting.mistake || given == locations().end() || !given->second.starts_with("--"))
-      continue;
-    Fail(setting.key, "has no effect: {}", setting.reason);
-  }
 }
 
 void Checker::CheckDevices(const config::Worker& worker) const {
@@ -219,7 +208,6 @@ void CheckConfig(const config::Config& config, const std::string& file, const Lo
   ResolveJobSize(sized, AvailableCores());
   checker.CheckCounts(sized);
   checker.CheckTrace(sized);
-  checker.CheckEffects(sized);
   errors.ThrowIfAny();
   CheckSlices(sized, graph, file);
   try {

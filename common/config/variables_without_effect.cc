@@ -28,9 +28,8 @@ void AddVariable(const config::Variable& variable, const std::string& path,
   const auto add = [&](const pb::Message& message, const char* key, const std::string& reason) {
     const pb::FieldDescriptor* field = message.GetDescriptor()->FindFieldByName(
         std::string(key).substr(std::string(key).rfind('.') + 1));
-    if (!message.GetReflection()->HasField(message, field)) return;
-    all.push_back({path + key, ValueText(message, field), reason, /*mistake=*/true,
-                   /*said=*/!IsDefault(message, field)});
+    if (!message.GetReflection()->HasField(message, field) || IsDefault(message, field)) return;
+    all.push_back({path + key, ValueText(message, field), reason});
   };
   const std::string type =
       "the initializer's type is " + config::Initializer::Type_Name(initializer.type());

@@ -8,6 +8,7 @@
 #include "common/config/config.h"
 #include "common/config/devices.h"
 #include "common/config/job_facts.h"
+#include "common/config/update_settings.h"
 #include "common/config/variables_without_effect.h"
 
 namespace muster {
@@ -16,14 +17,8 @@ namespace {
 namespace pb = google::protobuf;
 using Job = JobFacts;
 
-enum class Typed { kMistake, kFine };
-// What resolving fills in, so that a written config has it without anybody's wish.
-enum class InFile { kSaid, kFilledIn };
-
 struct Row {
   const char* key;
-  Typed typed;
-  InFile in_file;
   std::string (*reason)(const Job&);  // "" where the setting has an effect
 };
 
@@ -62,11 +57,11 @@ std::string WithoutCuda(const Job& job) {
 }
 
 constexpr Row kRows[] = {
-    {"cluster.max_restarts", Typed::kMistake, InFile::kSaid, WithoutReplacements},
-    {"cluster.restart_window_s", Typed::kMistake, InFile::kSaid, WithoutReplacements},
-    {"cluster.min_workers", Typed::kMistake, InFile::kSaid, WithAbort},
-    {"cluster.max_workers", Typed::kMistake, InFile::kSaid, WithAbort},
-    {"cluster.shares", Typed::kFine, InFile::kSaid,
+    {"cluster.max_restarts", WithoutReplacements},
+    {"cluster.restart_window_s", WithoutReplacements},
+    {"cluster.min_workers", WithAbort},
+    {"cluster.max_workers", WithAbort},
+    {"cluster.shares",
      [](const Job& job) {
        const auto slices = static_cast<int64_t>(job.run().slices());
        const int64_t workers = job.config.cluster().workers();
@@ -75,13 +70,13 @@ constexpr Row kRows[] = {
        return fmt::format("run.slices is {}, one for each worker: none can be moved",
                           FormatCount(slices));
      }},
-    {"run.global_batch", Typed::kFine, InFile::kSaid,
+    {"run.global_batch",
      [](const Job& job) {
        if (!job.plan || job.plan->global_batch <= job.plan->train_samples) return std::string();
        return fmt::format("the training set has {} images, and a step no more",
                           FormatCount(job.plan->train_samples));
      }},
-    {"run.slices", Typed::kFine, InFile::kSaid,
+    {"run.slices",
      [](const Job& job) {
        const int64_t batch = ResolveBatch(job.config).global_batch;
        const auto slices = static_cast<int64_t>(job.run().slices());
@@ -89,130 +84,139 @@ constexpr Row kRows[] = {
        return fmt::format("the global batch is {}: {} of the slices are empty", FormatCount(batch),
                           FormatCount(slices - batch));
      }},
-    {"run.max_skipped_steps", Typed::kMistake, InFile::kSaid,
+    {"run.max_skipped_steps",
      [](const Job& job) {
        return When(job.run().on_nonfinite() != config::Run::SKIP_STEP,
                    "only with run.on_nonfinite=SKIP_STEP");
      }},
-    {"run.max_restarts", Typed::kFine, InFile::kSaid,
+    {"run.max_restarts",
      [](const Job& job) {
        return When(job.config.checkpoint().keep_last() == 0,
                    "checkpoint.keep_last is 0: a lost server leaves nothing to go on from");
      }},
-    {"run.skip_mismatched", Typed::kMistake, InFile::kSaid,
+    {"run.skip_mismatched",
      [](const Job& job) {
        return When(job.run().initial_weights().empty(), "only with run.initial_weights");
      }},
-    {"run.trace_first_step", Typed::kMistake, InFile::kSaid, WithoutTrace},
-    {"run.trace_steps", Typed::kMistake, InFile::kSaid, WithoutTrace},
-    {"cluster.encryption", Typed::kMistake, InFile::kFilledIn,
+    {"run.trace_first_step", WithoutTrace},
+    {"run.trace_steps", WithoutTrace},
+    {"cluster.encryption",
      [](const Job& job) {
        const auto transport = job.config.cluster().transport();
        return When(transport == config::Cluster::LOCAL || transport == config::Cluster::IPC,
                    "only TCP is encrypted, and cluster.transport allows none");
      }},
-    {"server.io_threads", Typed::kMistake, InFile::kFilledIn,
+    {"server.io_threads",
      [](const Job& job) {
        return When(job.config.cluster().transport() == config::Cluster::LOCAL,
                    "there is no ZeroMQ with cluster.transport=LOCAL");
      }},
-    {"worker.convolution", Typed::kMistake, InFile::kSaid,
+    {"worker.convolution",
      [](const Job& job) {
        return When(std::ranges::none_of(job.config.model().layer(),
                                         [](const auto& layer) { return layer.has_conv2d(); }),
                    "the network has no conv2d");
      }},
-    {"worker.soft_placement", Typed::kMistake, InFile::kSaid, WithoutCuda},
-    {"worker.workers_per_gpu", Typed::kMistake, InFile::kSaid, WithoutCuda},
-    {"worker.gpu_memory_fraction", Typed::kMistake, InFile::kSaid, WithoutCuda},
-    {"checkpoint.every_epochs", Typed::kMistake, InFile::kFilledIn, WithoutCheckpoints},
-    {"checkpoint.every_steps", Typed::kMistake, InFile::kSaid, WithoutCheckpoints},
-    {"checkpoint.every_minutes", Typed::kMistake, InFile::kSaid, WithoutCheckpoints},
-    {"checkpoint.keep_best", Typed::kMistake, InFile::kSaid,
+    {"worker.soft_placement", WithoutCuda},
+    {"worker.workers_per_gpu", WithoutCuda},
+    {"worker.gpu_memory_fraction", WithoutCuda},
+    {"checkpoint.every_epochs",
+     [](const Job& job) {
+       // 1 is what resolving fills in.
+       return job.config.checkpoint().every_epochs() == 1 ? "" : WithoutCheckpoints(job);
+     }},
+    {"checkpoint.every_steps", WithoutCheckpoints},
+    {"checkpoint.every_minutes", WithoutCheckpoints},
+    {"checkpoint.keep_best",
      [](const Job& job) {
        if (job.config.checkpoint().keep_best() == 0) return std::string();
        return job.evaluates ? WithoutCheckpoints(job) : WithoutEvaluation(job);
      }},
-    {"deadlines.progress_s", Typed::kMistake, InFile::kSaid, WithoutEvaluation},
-    {"data.dir", Typed::kFine, InFile::kSaid,
+    {"deadlines.progress_s", WithoutEvaluation},
+    {"data.dir",
      [](const Job& job) {
        return When(!NeedsFiles(job.config.data()), "data.format SYNTHETIC reads no files");
      }},
-    {"data.preprocess.brightness", Typed::kFine, InFile::kSaid,
+    {"data.preprocess.brightness",
      [](const Job& job) {
        return When(job.config.data().preprocess().standardize(),
                    "standardize takes away again what it adds to all pixels");
      }},
-    {"evaluation.batch", Typed::kMistake, InFile::kSaid, WithoutEvaluation},
-    {"evaluation.confusion_matrix", Typed::kMistake, InFile::kSaid, WithoutEvaluation},
-    {"evaluation.use_ema", Typed::kMistake, InFile::kSaid, WithoutEvaluation},
-    {"evaluation.every_epochs", Typed::kFine, InFile::kSaid,
+    {"evaluation.batch", WithoutEvaluation},
+    {"evaluation.confusion_matrix", WithoutEvaluation},
+    {"evaluation.use_ema", WithoutEvaluation},
+    {"evaluation.every_epochs",
      [](const Job& job) {
        const bool beyond = job.Epochs() && job.evaluation().every_epochs() > *job.Epochs();
        return beyond ? job.RunOf(job.Epochs(), "whole epochs") : "";
      }},
-    {"evaluation.every_steps", Typed::kFine, InFile::kSaid,
+    {"evaluation.every_steps",
      [](const Job& job) {
        if (!job.has_test_images && job.evaluation().every_steps() > 0)
          return std::string("there are no test images");
        const bool beyond = job.Steps() && job.evaluation().every_steps() > *job.Steps();
        return beyond ? job.RunOf(job.Steps(), "steps") : "";
      }},
-    {"evaluation.stop_at_accuracy", Typed::kFine, InFile::kSaid,
+    {"evaluation.stop_at_accuracy",
      [](const Job& job) {
        return When(!job.EvaluatesBeforeTheEnd(), "no evaluation comes before the end of the run");
      }},
-    {"evaluation.patience", Typed::kFine, InFile::kSaid,
+    {"evaluation.patience",
      [](const Job& job) {
        return job.evaluation().patience() > 0 ? job.WaitsTooLong(job.evaluation().patience()) : "";
      }},
-    {"evaluation.min_delta", Typed::kMistake, InFile::kSaid,
+    {"evaluation.min_delta",
      [](const Job& job) {
        return When(job.evaluation().patience() == 0, "only with evaluation.patience");
      }},
-    {"learning_rate.type", Typed::kFine, InFile::kSaid,
+    {"learning_rate.type",
      [](const Job& job) {
        if (job.rate().type() != config::LearningRate::PLATEAU) return std::string();
        const std::string why = job.WaitsTooLong(job.rate().plateau_patience());
        return why.empty() ? why : why + ": the rate never falls";
      }},
-    {"learning_rate.factor", Typed::kMistake, InFile::kSaid,
+    {"learning_rate.factor",
      [](const Job& job) {
        return When(job.rate().type() == config::LearningRate::PLATEAU &&
                        job.rate().end() >= job.rate().base(),
                    "learning_rate.end is its base");
      }},
-    {"optimizer.decay_norm_and_bias", Typed::kMistake, InFile::kSaid,
+    {"optimizer.decay_norm_and_bias",
      [](const Job& job) {
        return When(job.config.optimizer().weight_decay() == 0, "optimizer.weight_decay is 0");
      }},
-    {"optimizer.decay_type", Typed::kMistake, InFile::kFilledIn,
-     [](const Job& job) { return When(!job.Decays(), "no variable has a weight decay"); }},
-    {"learning_rate.base_workers", Typed::kMistake, InFile::kSaid,
+    {"optimizer.decay_type",
+     [](const Job& job) {
+       config::Optimizer without = job.config.optimizer();
+       without.clear_decay_type();
+       const bool asked = DecayTypeOf(without) != job.config.optimizer().decay_type();
+       return When(asked && !job.Decays(), "no variable has a weight decay");
+     }},
+    {"learning_rate.base_workers",
      [](const Job& job) {
        return When(job.rate().scaling() == config::LearningRate::NONE,
                    "only with learning_rate.scaling");
      }},
-    {"learning_rate.warmup_start", Typed::kMistake, InFile::kSaid,
+    {"learning_rate.warmup_start",
      [](const Job& job) {
        return When(job.rate().warmup_samples() == 0, "only with learning_rate.warmup_samples");
      }},
-    {"learning_rate.warmup_samples", Typed::kFine, InFile::kSaid,
+    {"learning_rate.warmup_samples",
      [](const Job& job) {
        if (job.rate().warmup_samples() == 0 || !job.AfterTheRun(job.rate().warmup_samples()))
          return std::string();
        return job.RunOf(job.Samples(), "images: the rate never gets to learning_rate.base, and ") +
               config::LearningRate::Type_Name(job.rate().type()) + " does not begin";
      }},
-    {"tensorboard.histograms_every_steps", Typed::kMistake, InFile::kSaid, WithoutTensorboard},
-    {"tensorboard.graph", Typed::kMistake, InFile::kSaid, WithoutTensorboard},
-    {"tensorboard.hparams", Typed::kMistake, InFile::kSaid, WithoutTensorboard},
-    {"tensorboard.config_text", Typed::kMistake, InFile::kSaid, WithoutTensorboard},
-    {"tensorboard.images", Typed::kMistake, InFile::kSaid,
+    {"tensorboard.histograms_every_steps", WithoutTensorboard},
+    {"tensorboard.graph", WithoutTensorboard},
+    {"tensorboard.hparams", WithoutTensorboard},
+    {"tensorboard.config_text", WithoutTensorboard},
+    {"tensorboard.images",
      [](const Job& job) {
        return job.evaluates ? WithoutTensorboard(job) : WithoutEvaluation(job);
      }},
-    {"learning_rate.interval_samples", Typed::kFine, InFile::kSaid,
+    {"learning_rate.interval_samples",
      [](const Job& job) {
        const int64_t first = job.rate().warmup_samples() + job.rate().interval_samples();
        const bool beyond =
@@ -267,12 +271,9 @@ std::vector<NoEffect> WithoutEffect(const config::Config& config,
   std::vector<NoEffect> all;
   for (const Row& row : kRows) {
     const Found found = Find(config, row.key);
-    if (found.message == nullptr) continue;
+    if (found.message == nullptr || IsDefault(*found.message, found.field)) continue;
     const std::string reason = row.reason(job);
-    if (reason.empty()) continue;
-    all.push_back({row.key, ValueText(*found.message, found.field), reason,
-                   row.typed == Typed::kMistake,
-                   row.in_file == InFile::kSaid && !IsDefault(*found.message, found.field)});
+    if (!reason.empty()) all.push_back({row.key, ValueText(*found.message, found.field), reason});
   }
   AddMilestones(job, all);
   AddVariablesWithoutEffect(config.model(), all);

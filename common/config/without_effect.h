@@ -14,13 +14,9 @@ namespace muster {
 
 struct NoEffect {
   std::string key, value, reason;
-  // Typed on a command line it is a mistake: whoever types it wants something. Others may be there
-  // for a longer run, or for the next one.
-  bool mistake = false;
-  // In a file it can stand for nothing: the default, which a written config spells out.
-  bool said = true;
 };
 
+// A setting with its default's value is none of them: a written config spells defaults out.
 // `config`: its number of workers is known. `train_samples`: of the training set, if it is known;
 // of made-up data it is.
 std::vector<NoEffect> WithoutEffect(const config::Config& config,

@@ -120,7 +120,6 @@ std::vector<std::string> NoEffectTexts(const config::Config& config,
   std::vector<std::string> texts;
   size_t more = 0;
   for (const NoEffect& setting : WithoutEffect(config, train_samples)) {
-    if (!setting.said) continue;
     if (texts.size() == kMost) {
       ++more;
     } else {

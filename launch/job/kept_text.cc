@@ -13,10 +13,17 @@ namespace {
 
 // The step of the newest checkpoint of the run; nothing if it has none.
 std::optional<int64_t> KeptStep(const std::optional<events::Summary>& summary, const KeptRun& run) {
-  if (summary && summary->has_checkpoint()) return summary->checkpoint_step();
+  // What is there now, whatever the server has written once.
   const std::string newest = NewestPlace(run.place);
   if (newest.empty()) return std::nullopt;
+  if (summary && summary->has_checkpoint()) return summary->checkpoint_step();
   return ListCheckpoints(newest).front().step;
+}
+
+// Somebody may have removed the directory, with all that the server has written there.
+bool IsGone(const KeptRun& run) {
+  std::error_code ignored;
+  return !std::filesystem::exists(run.dir.ConfigPath(), ignored);
 }
 
 // The command that goes on. What the run's own config does not say must be said again.
@@ -53,6 +60,12 @@ std::string HowToMend(const events::Summary& summary, const KeptRun& run) {
     return fmt::format("when there is room again, {} goes on from step {}, with the same bits",
                        ResumeCommand(run), FormatCount(*kept));
   }
+  if (IsGone(run)) {
+    return fmt::format(
+        "{} was removed while the run went on, so the run cannot go on: start it "
+        "again from the config that you gave",
+        run.dir.shown());
+  }
   return fmt::format(
       "{}, so the run cannot go on; it can be done again, with the same bits, and what has no room "
       "then goes to DIR: {}",
@@ -64,7 +77,10 @@ std::string HowToMend(const events::Summary& summary, const KeptRun& run) {
 
 std::string GoOnText(const std::optional<events::Summary>& summary, const KeptRun& run) {
   const std::optional<int64_t> kept = KeptStep(summary, run);
-  if (!kept) return run.dir.shown() + " holds no checkpoint: the run cannot go on.";
+  if (!kept) {
+    return fmt::format("{} {}: the run cannot go on.", run.dir.shown(),
+                       IsGone(run) ? "was removed while the run went on" : "holds no checkpoint");
+  }
   return fmt::format("{} goes on from step {}.", ResumeCommand(run), FormatCount(*kept));
 }
 
