@@ -81,6 +81,7 @@ def train(rank, arguments, folder):
             json.dump(rates, out)
     dist.barrier()
     dist.destroy_process_group()
+    os._exit(0)  # as in allreduce_step.py
 
 
 def main():
