@@ -1,9 +1,7 @@
 #include "launch/doctor/gpu_facts.h"
 
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <thread>
 
 #include "common/base/error.h"
 #include "common/base/join.h"
@@ -25,10 +23,6 @@ config::Config OfDevices(const std::string& devices) {
   config.mutable_worker()->set_devices(devices);
   config.mutable_worker()->set_soft_placement(true);
   return config;
-}
-
-void SleepFor(double seconds) {
-  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
 // Of a worker that sees this GPU alone.
@@ -53,7 +47,7 @@ void OpenGpu(const GpuQuestion& question, const WorkerPlace& place, GpuFacts& fa
 void TryGpus(const GpuQuestion& question, JobCards& cards, GpuFacts& facts) {
   try {
     facts.tickets = ReadTickets(LockFolder::OfHost());
-    cards.Take({.say = [](const std::string&) {}, .sleep = SleepFor});
+    cards.Take({.others_choose_s = 1, .say = [](const std::string&) {}});
   } catch (const Error& error) {
     facts.take_error = error.what();
     return;

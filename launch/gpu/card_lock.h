@@ -20,6 +20,10 @@ class CardLock {
   CardLock(CardLock&&) noexcept = default;
   CardLock& operator=(CardLock&&) noexcept = default;
 
+  // Who has the lock of this card although no ticket says so, as far as this process can see:
+  // "anna's flock /run/lock/… (pid 4242)"; "" if nobody has it.
+  static std::string HolderText(const LockFolder& folder, const std::string& uuid);
+
   int fd() const { return file_.get(); }
   // Gives it back at once, also where a process that is just being started still has a copy.
   void Release();

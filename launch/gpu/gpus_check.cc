@@ -1,11 +1,9 @@
 #include <fmt/core.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <numeric>
 #include <optional>
-#include <thread>
 
 #include "common/base/error.h"
 #include "common/base/join.h"
@@ -54,15 +52,11 @@ std::vector<float> Multiply(const Gpu& gpu) {
 }
 
 std::optional<TakenCards> TryTake(GpuProbe& probe, const LockFolder& folder, const Gpu& gpu) {
-  const auto sleep = [](double seconds) {
-    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-  };
   try {
     return TakeCards(probe, folder, {.pool = {gpu.uuid}, .named = true, .what = "gpus --check"},
-                     {.say = [](const std::string&) {}, .sleep = sleep});
+                     {.others_choose_s = 1, .say = [](const std::string&) {}});
   } catch (const Error&) {
-    const std::vector<std::string> why =
-        UsageLines(probe.Look(), ReadTickets(folder), {gpu.uuid}, 0);
+    const std::vector<std::string> why = UsageLines(probe.Look(), folder, {gpu.uuid}, 0);
     PrintResult(Join(why, "\n") + "; not checked");
     return std::nullopt;
   }

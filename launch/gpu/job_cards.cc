@@ -3,10 +3,8 @@
 #include <fmt/core.h>
 #include <sched.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <thread>
 #include <utility>
 
 #include "common/base/error.h"
@@ -108,23 +106,13 @@ void JobCards::CheckComputeModes() const {
 // False: there is none, or nobody may say so now. The launcher watches its job meanwhile no more
 // than it must: other jobs choose in a fraction of a second, or not at all.
 bool JobCards::TakeInsteadOf(size_t card) {
-  using Clock = std::chrono::steady_clock;
-  const auto until = Clock::now() + std::chrono::seconds(1);
   CardWish wish{
       .pool = plan_.wish->pool, .free_share = plan_.wish->free_share, .what = plan_.wish->what};
   for (const Gpu& ours : taken_->cards) std::erase(wish.pool, ours.uuid);
   if (wish.pool.empty()) return false;
   try {
-    TakenCards more =
-        TakeCards(*probe_, LockFolder::OfHost(), wish,
-                  {.say = [](const std::string&) {},
-                   .sleep =
-                       [until](double seconds) {
-                         if (Clock::now() > until) {
-                           throw Error(ExitCode::kDeadline, "other jobs are choosing cards");
-                         }
-                         std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-                       }});
+    TakenCards more = TakeCards(*probe_, LockFolder::OfHost(), wish,
+                                {.others_choose_s = 1, .say = [](const std::string&) {}});
     taken_->cards[card] = std::move(more.cards[0]);
     taken_->locks[card] = std::move(more.locks[0]);
     instead_.erase(card);

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <optional>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "common/base/error.h"
@@ -19,7 +20,6 @@ namespace {
 constexpr double kTurnSeconds = 0.002;  // until an earlier job has chosen
 constexpr double kWaitSeconds = 0.5;    // until cards may have come free
 
-constexpr std::chrono::seconds kOthersChoose{30};  // they take a fraction of a second
 constexpr std::chrono::seconds kNewsInterval{60};  // between lines about the wait
 
 using Clock = std::chrono::steady_clock;
@@ -39,18 +39,21 @@ class Taker {
   TakenCards Run() {
     Ticket ticket(folder_, wish_.count, wish_.pool, wish_.what);
     const auto deadline = Clock::now() + std::chrono::duration<double>(options_.wait_s);
-    const auto others_until = Clock::now() + kOthersChoose;
+    const auto begin = Clock::now();
+    const auto others_until = begin + std::chrono::duration<double>(options_.others_choose_s);
     for (bool waiting = false;;) {
       Attempt attempt = Try(ticket);
       if (!attempt.cards.empty()) return Hold(std::move(ticket), std::move(attempt));
       ticket.Beat();
       if (attempt.others_choose && Clock::now() < others_until) {
+        const std::chrono::duration<double> waited = Clock::now() - begin;
+        if (waited.count() >= options_.quiet_s) SayNews(ticket, options_.others_choose_s);
         options_.sleep(kTurnSeconds);
         continue;
       }
       if (Clock::now() >= deadline) throw NotEnough(ticket);
       if (!std::exchange(waiting, true)) ticket.Say(TicketState::kWaiting);
-      SayNews(ticket);
+      SayNews(ticket, options_.wait_s);
       options_.sleep(kWaitSeconds);
     }
   }
@@ -172,23 +175,23 @@ class Taker {
   }
 
   // What has changed, but not each time that somebody's memory or a temperature has.
-  void SayNews(const Ticket& ticket) {
+  void SayNews(const Ticket& ticket, double at_most_s) {
     if (Clock::now() < next_news_) return;
     next_news_ = Clock::now() + kNewsInterval;
-    const std::string line = WaitLine(ticket);
+    const std::string line = WaitLine(ticket, at_most_s);
     if (line != std::exchange(said_, line)) options_.say(line);
   }
 
-  std::string WaitLine(const Ticket& ticket) {
+  std::string WaitLine(const Ticket& ticket, double at_most_s) {
     const std::vector<SeenTicket> before = Before(ticket);
     std::string line =
-        fmt::format("Waiting for {}, {} at most", Wanted(), FormatDuration(options_.wait_s));
+        fmt::format("Waiting for {}, {} at most", Wanted(), FormatDuration(at_most_s));
     if (!before.empty()) {
       line += fmt::format("; {} before this one: {}",
                           Plural(static_cast<int64_t>(before.size()), "job"), JobText(before[0]));
     }
     const std::vector<std::string> usage =
-        UsageLines(probe_.Look(), ReadTickets(folder_), wish_.pool, wish_.free_share);
+        UsageLines(probe_.Look(), folder_, wish_.pool, wish_.free_share);
     for (const std::string& card : usage) line += "\n  " + card;
     return line;
   }
@@ -199,7 +202,7 @@ class Taker {
     if (waited) text += " within " + FormatDuration(options_.wait_s);
     const std::vector<SeenTicket> before = Before(ticket);
     const std::vector<std::string> usage =
-        UsageLines(probe_.Look(), ReadTickets(folder_), wish_.pool, wish_.free_share);
+        UsageLines(probe_.Look(), folder_, wish_.pool, wish_.free_share);
     for (const std::string& card : usage) text += "\n  " + card;
     for (const SeenTicket& other : before) text += "\n  waits before this one: " + JobText(other);
     text += waited ? "" : "\n  --wait [MINUTES] waits in turn until there are enough";
@@ -215,6 +218,10 @@ class Taker {
 };
 
 }  // namespace
+
+void SleepFor(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
 
 TakenCards TakeCards(GpuProbe& probe, const LockFolder& folder, const CardWish& wish,
                      const TakeOptions& options) {

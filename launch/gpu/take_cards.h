@@ -29,12 +29,17 @@ struct TakenCards {
   std::string reason;           // why these
 };
 
+void SleepFor(double seconds);
+
 struct TakeOptions {
   double wait_s = 0;  // for cards to come free; 0: not at all
+  // For jobs before this one to choose, and for a lock whose holder has no ticket yet: they take a
+  // fraction of a second. After quiet_s of it, `say` is told what this job waits for.
+  double others_choose_s = 30, quiet_s = 2;
   // Called with each new line about the wait.
   std::function<void(const std::string&)> say;
   // Waits so long; may throw, which ends the attempt.
-  std::function<void(double seconds)> sleep;
+  std::function<void(double seconds)> sleep = SleepFor;
   // Between two looks at how busy the candidates are.
   double sample_s = 0.2;
 };

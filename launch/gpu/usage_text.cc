@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "launch/gpu/card_lock.h"
 #include "launch/gpu/choice.h"
 #include "launch/gpu/process_info.h"
 #include "launch/text/units.h"
@@ -25,8 +26,9 @@ const SeenTicket* HolderOf(const std::vector<SeenTicket>& tickets, const std::st
   return nullptr;
 }
 
-std::vector<std::string> UsageLines(const GpuSnapshot& seen, const std::vector<SeenTicket>& tickets,
+std::vector<std::string> UsageLines(const GpuSnapshot& seen, const LockFolder& folder,
                                     const std::vector<std::string>& uuids, double free_share) {
+  const std::vector<SeenTicket> tickets = ReadTickets(folder);
   std::vector<std::string> lines;
   for (const std::string& uuid : uuids) {
     const Gpu* const gpu = seen.Find(uuid);
@@ -37,6 +39,9 @@ std::vector<std::string> UsageLines(const GpuSnapshot& seen, const std::vector<S
     std::string text = WhyBusy(*gpu, free_share);
     if (const SeenTicket* const holder = HolderOf(tickets, uuid)) {
       text = fmt::format("{}, since {}", JobText(*holder), ClockText(holder->changed));
+    } else if (text.empty()) {
+      const std::string other = CardLock::HolderText(folder, uuid);
+      if (!other.empty()) text = "idle, but its lock is held by " + other;
     }
     lines.push_back(fmt::format("card {}: {}", gpu->index, text.empty() ? "idle" : text));
   }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "launch/gpu/gpu.h"
+#include "launch/gpu/lock_folder.h"
 #include "launch/gpu/ticket.h"
 
 namespace muster {
@@ -16,8 +17,8 @@ std::string JobText(const SeenTicket& ticket);
 const SeenTicket* HolderOf(const std::vector<SeenTicket>& tickets, const std::string& uuid);
 
 // A line for each of these cards: "card 2: idle", "card 3: anna's … since 10:31", and why a card
-// that nobody holds is not idle.
-std::vector<std::string> UsageLines(const GpuSnapshot& seen, const std::vector<SeenTicket>& tickets,
+// that no job holds is not idle, or who else has locked it.
+std::vector<std::string> UsageLines(const GpuSnapshot& seen, const LockFolder& folder,
                                     const std::vector<std::string>& uuids, double free_share);
 
 }  // namespace muster

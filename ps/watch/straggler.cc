@@ -6,10 +6,20 @@
 namespace muster {
 namespace {
 
+using Slowest = StragglerWatch::Slowest;
+
+Slowest Compare(const std::vector<uint32_t>& ranks, std::vector<double> busy, ptrdiff_t at) {
+  Slowest one{.rank = ranks[static_cast<size_t>(at)], .busy_ms = busy[static_cast<size_t>(at)]};
+  busy.erase(busy.begin() + at);
+  std::ranges::sort(busy);
+  one.others_ms = (busy[(busy.size() - 1) / 2] + busy[busy.size() / 2]) / 2;
+  return one;
+}
+
 // The slowest rank and the median of the others; nothing where a rank has reported too little.
-// Among nearly equal ones `before` stays the slowest.
-std::optional<StragglerWatch::Slowest> FindSlowest(
-    const RecentTimes& recent, const std::optional<StragglerWatch::Slowest>& before) {
+// Among nearly equal ones `before` stays the slowest, unless it is now faster than the others.
+std::optional<Slowest> FindSlowest(const RecentTimes& recent,
+                                   const std::optional<Slowest>& before) {
   std::vector<double> busy;
   std::vector<uint32_t> ranks;
   for (uint32_t rank = 0; rank < recent.ranks(); ++rank) {
@@ -20,15 +30,13 @@ std::optional<StragglerWatch::Slowest> FindSlowest(
   }
   if (ranks.size() < 2) return std::nullopt;
   constexpr double kNearly = 0.9;
-  auto slowest = std::ranges::max_element(busy);
+  const auto slowest = std::ranges::max_element(busy);
   const auto same = before ? std::ranges::find(ranks, before->rank) : ranks.end();
-  if (same != ranks.end() && busy[same - ranks.begin()] > kNearly * *slowest)
-    slowest = busy.begin() + (same - ranks.begin());
-  StragglerWatch::Slowest found{.rank = ranks[static_cast<size_t>(slowest - busy.begin())],
-                                .busy_ms = *slowest};
-  busy.erase(slowest);
-  found.others_ms = Quantile(busy, 0.5);
-  return found;
+  if (same != ranks.end()) {
+    const Slowest kept = Compare(ranks, busy, same - ranks.begin());
+    if (kept.busy_ms > kNearly * *slowest && kept.busy_ms >= kept.others_ms) return kept;
+  }
+  return Compare(ranks, busy, slowest - busy.begin());
 }
 
 }  // namespace

@@ -121,6 +121,30 @@ TEST_F(TakeCardsTest, WaitsAndSaysForWhat) {
                              HasSubstr("\n  card 0: "), HasSubstr("computes on it")));
 }
 
+// A lock of a program that has no ticket, as of `flock FILE sleep 1000`. The process that took it
+// may have ended, and a child that inherited the file has it.
+TEST_F(TakeCardsTest, SaysWhoHasALockWithoutATicket) {
+  const LockFolder folder = shared_.folder();
+  auto lock = CardLock::Try(folder, CardName(0));
+  ASSERT_TRUE(lock);
+  const ForkedProcess holder([] {
+    ::pause();
+    return 0;
+  });
+  lock = std::nullopt;  // the child's copy stays
+  const std::string pid = "(pid " + std::to_string(holder.pid()) + ")";
+  std::vector<std::string> said;
+  TakeOptions options = Patient();
+  options.others_choose_s = 0.1;
+  options.quiet_s = 0;
+  options.say = [&](const std::string& line) { said.push_back(line); };
+  EXPECT_THAT(Refusal({IdleCards(2)}, AnyOf(2, 2), ExitCode::kFailure, options),
+              AllOf(HasSubstr("card 0: idle, but its lock is held by "), HasSubstr(pid),
+                    HasSubstr("card 1: idle\n")));
+  ASSERT_THAT(said, SizeIs(1));
+  EXPECT_THAT(said[0], HasSubstr(pid));
+}
+
 TEST_F(TakeCardsTest, AWaitHasItsEnd) {
   EXPECT_THAT(
       Refusal({WithBusy(IdleCards(2), {0})}, AnyOf(2, 2), ExitCode::kDeadline, Patient(0.05)),
