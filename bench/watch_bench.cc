@@ -175,7 +175,7 @@ void BenchLine(uint32_t ranks, int runs) {
   const Graph graph = BuildGraph(config.model(), {1, 1, 10});
   double seconds = 0;
   {
-    BackgroundThread thread(100000);
+    BackgroundThread thread;
     Board board(config, graph, thread);
     board.Begin(0);
     wire::StepTimes times;

@@ -127,7 +127,6 @@ class Coordinator {
   friend class ServerProbe;  // tests/protocol looks at all of it
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::seconds kWaitingInterval{5};
-  static constexpr size_t kMostWaiting = 1000;
   // kFinishing: no more steps will be ordered; the last evaluation may go on.
   enum class Phase { kGathering, kPreparing, kTraining, kFinishing };
 
@@ -248,7 +247,7 @@ class Coordinator {
 
   Progress progress_;
   ModelSaver saver_;
-  BackgroundThread files_{kMostWaiting};  // writes what nobody waits for
+  BackgroundThread files_;  // writes what nobody waits for
   Board board_;
   RunWatch watch_;
   Deadlines deadlines_;

@@ -4,17 +4,14 @@
 
 namespace muster {
 
-BackgroundThread::BackgroundThread(size_t most_waiting)
-    : most_waiting_(most_waiting), thread_([this](std::stop_token stop) { Work(stop); }) {}
+BackgroundThread::BackgroundThread() : thread_([this](std::stop_token stop) { Work(stop); }) {}
 
-bool BackgroundThread::Submit(std::function<void()> job) {
+void BackgroundThread::Submit(std::function<void()> job) {
   {
     const std::scoped_lock lock(mutex_);
-    if (jobs_.size() >= most_waiting_) return false;
     jobs_.push_back(std::move(job));
   }
   wake_.notify_one();
-  return true;
 }
 
 void BackgroundThread::Work(std::stop_token stop) {

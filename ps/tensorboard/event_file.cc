@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <deque>
 #include <filesystem>
@@ -21,8 +22,9 @@
 namespace muster {
 namespace {
 
-// What of large events waits for room on the disk; and what is no large one.
-constexpr size_t kMostPending = 8 << 20, kSmall = 32 << 10;
+// Bytes of large events that may wait for the thread, and for room on the disk; and the size up to
+// which an event is no large one.
+constexpr size_t kMostQueued = 64 << 20, kMostPending = 8 << 20, kSmall = 32 << 10;
 
 }  // namespace
 
@@ -43,11 +45,12 @@ std::string EventFile::Events::Text() const {
   return fmt::format("{} of its events, of steps {} to {}", count, first, last);
 }
 
-// Used by the thread, but for the troubles.
+// Used by the thread, but for the troubles and `queued`.
 struct EventFile::Shared {
   explicit Shared(std::string of) : path(std::move(of)) {}
 
   const std::string path;
+  std::atomic<size_t> queued{0};  // bytes of the large events that the thread has not come to
   UniqueFd file;
   std::string pending;  // records that the disk has not taken; it may have the first bytes of one
   struct Waiting {
@@ -175,29 +178,41 @@ void EventFile::Write(tensorboard::Event event) {
 }
 
 void EventFile::WriteAll(std::vector<tensorboard::Event> events) {
-  Events steps;
-  for (tensorboard::Event& event : events) {
+  size_t large = 0;
+  std::erase_if(events, [&](tensorboard::Event& event) {
     if (event.wall_time() == 0) event.set_wall_time(UnixTime());
-    steps.Add(event.step());
-  }
-  const bool taken = thread_.Submit([shared = shared_, events = std::move(events)] {
-    for (const tensorboard::Event& event : events) shared->Append(event);
+    const size_t bytes = event.ByteSizeLong(), waiting = shared_->queued + large;
+    if (bytes <= kSmall) return false;
+    const bool fits = waiting == 0 || waiting + bytes <= kMostQueued;
+    if (fits) {
+      large += bytes;
+    } else {
+      Refuse(event.step());
+    }
+    return !fits;
   });
-  if (taken) return;
+  shared_->queued += large;
+  thread_.Submit([shared = shared_, events = std::move(events), large] {
+    for (const tensorboard::Event& event : events) shared->Append(event);
+    shared->queued -= large;
+  });
+}
+
+void EventFile::Refuse(int64_t step) {
   if (refused_.count == 0) {
     shared_->Say("the disk is too slow: TensorBoard will miss some of this run");
   }
-  refused_.Add(steps);
+  refused_.Add(step);
 }
 
 void EventFile::AwaitWritten(std::chrono::seconds at_most) {
   const auto done = std::make_shared<std::promise<void>>();
   const std::future<void> written = done->get_future();
-  const bool taken = thread_.Submit([shared = shared_, done] {
+  thread_.Submit([shared = shared_, done] {
     if (shared->file.valid()) (void)::fdatasync(shared->file.get());
     done->set_value();
   });
-  if (taken) (void)written.wait_for(at_most);
+  (void)written.wait_for(at_most);
 }
 
 std::optional<std::string> EventFile::TakeTrouble() {
@@ -212,11 +227,11 @@ std::string EventFile::Missing(std::chrono::seconds at_most) {
   using Found = std::pair<Events, std::string>;
   const auto done = std::make_shared<std::promise<Found>>();
   std::future<Found> looked = done->get_future();
-  const bool taken = thread_.Submit([shared = shared_, done] {
+  thread_.Submit([shared = shared_, done] {
     shared->Flush();
     done->set_value({shared->Missing(), shared->pending.empty() ? "" : shared->why});
   });
-  if (!taken || looked.wait_for(at_most) != std::future_status::ready) {
+  if (looked.wait_for(at_most) != std::future_status::ready) {
     return fmt::format("{}: the disk has not taken all of it within {} s", path(), at_most.count());
   }
   auto [missing, why] = looked.get();

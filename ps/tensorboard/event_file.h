@@ -16,9 +16,9 @@ namespace muster {
 double UnixTime();
 
 // Events are put together, framed and written by a thread of the caller's, in order, and can be
-// read as soon as that is done. What a full disk does not take waits in memory until there is room:
-// scalars all of them, as the lines of metrics.jsonl do, pictures and histograms a few megabytes.
-// What is more, or too much for a slow disk, is lost. TakeTrouble says so.
+// read as soon as that is done. What a full or slow disk does not take waits in memory until it
+// does: scalars all of them, as the lines of metrics.jsonl do, pictures and histograms a few
+// megabytes. What is more is lost. TakeTrouble says so.
 class EventFile {
  public:
   // A new file events.out.tfevents.… in `dir`, which begins with the format's version. What earlier
@@ -30,7 +30,7 @@ class EventFile {
 
   // `event` gets its time here, if it has none.
   void Write(tensorboard::Event event);
-  // However many: the thread has room for so many jobs only, and this is one.
+  // In one job.
   void WriteAll(std::vector<tensorboard::Event> events);
 
   // Until what was written so far is on the disk, or cannot be. Any thread may wait.
@@ -51,10 +51,12 @@ class EventFile {
     void Add(const Events& others);
     std::string Text() const;  // "3 of its events, of steps 10 to 30"
   };
+  void Refuse(int64_t step);
+
   struct Shared;  // with the thread
   BackgroundThread& thread_;
   std::shared_ptr<Shared> shared_;
-  Events refused_;  // since the disk was too slow
+  Events refused_;  // large ones, since the disk was too slow
 };
 
 }  // namespace muster

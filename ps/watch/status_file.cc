@@ -119,12 +119,10 @@ StatusFile::StatusFile(const std::string& dir, BackgroundThread& thread)
 
 void StatusFile::Write(const RunStatus& status, bool last) {
   if (!wanted() || (busy_->exchange(true) && !last)) return;
-  const bool taken = thread_.Submit(
-      [path = path_, busy = busy_, text = StatusText(status, load_.Measure(), self_)] {
-        Replace(path, text);
-        *busy = false;
-      });
-  if (!taken) *busy_ = false;
+  thread_.Submit([path = path_, busy = busy_, text = StatusText(status, load_.Measure(), self_)] {
+    Replace(path, text);
+    *busy = false;
+  });
 }
 
 }  // namespace muster

@@ -89,8 +89,15 @@ TEST_F(Service, WritesWhatACompleteRunLeavesWithoutItsWorkers) {
     const size_t last = whole.find_last_of('\n', whole.size() - 2);
     fs::resize_file(Path("run/metrics.jsonl"), last + 1);
     fs::remove(Path("run/model.safetensors"));
-    const auto server = Serve({"--set", "deadlines.start_s=2"});
+    // The server waits for its workers for 2 s only. A worker needs longer on a busy machine, so it
+    // starts first and waits for the server.
     const auto worker = one_worker ? Worker(1, endpoint_) : nullptr;
+    if (worker) {
+      ASSERT_TRUE(Eventually(30, [&] {
+        return worker->Log().find("joining the job at") != std::string::npos;
+      })) << worker->Log();
+    }
+    const auto server = Serve({"--set", "deadlines.start_s=2"});
     EXPECT_EQ(server->Wait(30), 0) << server->Log();
     if (worker) {
       EXPECT_EQ(worker->Wait(10), 0) << worker->Log();

@@ -46,7 +46,7 @@ class BoardTest : public ::testing::Test {
   std::vector<tensorboard::Event> Run() {
     const Graph graph = BuildGraph(config_.model(), InputShape(config_.data()));
     {
-      BackgroundThread thread(1000);
+      BackgroundThread thread;
       Board board(config_, graph, thread);
       EXPECT_EQ(board.Wants(10), Observe::kNothing);  // there is no file yet
       board.Begin(0);
@@ -106,7 +106,7 @@ TEST_F(BoardTest, AnEvaluationThatIsThereIsNotShownAgain) {
   }
   const Graph graph = BuildGraph(config_.model(), InputShape(config_.data()));
   {
-    BackgroundThread thread(1000);
+    BackgroundThread thread;
     Board board(config_, graph, thread);
     board.Begin(20);
     for (const int64_t step : {20, 40}) {
@@ -138,7 +138,7 @@ TEST_F(BoardTest, WhatMetricsKnowOfTheEndIsWrittenAgain) {
   }
   const Graph graph = BuildGraph(config_.model(), InputShape(config_.data()));
   {
-    BackgroundThread thread(1000);
+    BackgroundThread thread;
     Board board(config_, graph, thread);
     board.Begin(40);
     board.WriteAgain(metrics + R"({"step":60,"final":true})"

@@ -10,6 +10,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <numeric>
 
 #include "ps/tensorboard/crc32c.h"
@@ -52,7 +53,7 @@ class EventFileTest : public ::testing::Test {
 
 TEST_F(EventFileTest, BeginsWithItsVersionAndKeepsTheOrder) {
   {
-    BackgroundThread thread(1000);
+    BackgroundThread thread;
     EventFile file(dir_, 7, thread);
     for (int i = 0; i < 100; ++i) file.Write(Scalar(i, static_cast<float>(i) / 4));
     EXPECT_FALSE(file.TakeTrouble());
@@ -72,7 +73,7 @@ TEST_F(EventFileTest, BeginsWithItsVersionAndKeepsTheOrder) {
 // TensorBoard reads them in the order of their names, and what a later server writes replaces what
 // one before it had, however soon it was started after that.
 TEST_F(EventFileTest, ALaterFileHasALaterName) {
-  BackgroundThread thread(1000);
+  BackgroundThread thread;
   std::vector<std::string> names;
   for (const int64_t step : {0, 7, 5}) {
     EventFile file(dir_, step, thread);
@@ -87,7 +88,7 @@ TEST_F(EventFileTest, ALaterFileHasALaterName) {
 }
 
 TEST_F(EventFileTest, WhatCannotBeWrittenIsSaidOnce) {
-  BackgroundThread thread(1000);
+  BackgroundThread thread;
   EventFile file(dir_ + "/nowhere", 0, thread);
   const auto trouble = file.TakeTrouble();
   ASSERT_TRUE(trouble);
@@ -103,7 +104,7 @@ TEST_F(EventFileTest, WithRoomAgainAllOfItIsThere) {
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
   std::vector<std::string> said;
   {
-    BackgroundThread thread(1000);
+    BackgroundThread thread;
     EventFile file(dir_, 0, thread);
     file.AwaitWritten(std::chrono::seconds(10));
     const auto size = fs::file_size(file.path());
@@ -128,7 +129,7 @@ TEST_F(EventFileTest, AFileThatHadNoRoomAtAllBeginsWithItsVersion) {
   const rlimit none{0, before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
   {
-    BackgroundThread thread(1000);
+    BackgroundThread thread;
     EventFile file(dir_, 0, thread);
     // More than waits in memory.
     tensorboard::Event large = Scalar(1, 1);
@@ -160,7 +161,7 @@ TEST_F(EventFileTest, TheEndSaysWhatIsMissing) {
   const std::chrono::seconds most{60};  // under a sanitizer, on a busy machine
   constexpr int kMany = 200'000;        // more bytes than large events may wait
   {
-    BackgroundThread thread(kMany + 10);
+    BackgroundThread thread;
     EventFile file(dir_, 0, thread);
     file.Write(Scalar(1, 1));
     EXPECT_EQ(file.Missing(most), "");
@@ -178,7 +179,7 @@ TEST_F(EventFileTest, TheEndSaysWhatIsMissing) {
 
 // One event of a large network's histograms is no reason to drop it.
 TEST_F(EventFileTest, AVeryLargeEventIsWritten) {
-  BackgroundThread thread(10);
+  BackgroundThread thread;
   EventFile file(dir_, 0, thread);
   tensorboard::Event large = Scalar(1, 1);
   large.mutable_summary()->mutable_value(0)->mutable_image()->set_encoded_image_string(
@@ -188,22 +189,11 @@ TEST_F(EventFileTest, AVeryLargeEventIsWritten) {
   EXPECT_GT(fs::file_size(file.path()), 20u << 20);
 }
 
-// A run that goes on may write more of them again than jobs may wait.
-TEST_F(EventFileTest, ManyAtOnceAreOneJob) {
-  BackgroundThread thread(10);
-  EventFile file(dir_, 0, thread);
-  std::vector<tensorboard::Event> many;
-  for (int i = 1; i <= 1000; ++i) many.push_back(Scalar(i, 1));
-  file.WriteAll(std::move(many));
-  EXPECT_EQ(file.Missing(std::chrono::seconds(10)), "");
-  EXPECT_EQ(ValuesOf(ReadEvents(dir_), "x").size(), 1000u);
-}
-
 // The run goes on from step 20: what earlier files say of later steps is said again.
 class CutEventsTest : public EventFileTest {
  protected:
   CutEventsTest() {
-    BackgroundThread thread(1000);
+    BackgroundThread thread;
     EventFile file(dir_, 0, thread);
     for (const int step : {10, 20, 30, 40}) file.Write(Scalar(step, 1));
     path_ = file.path();
@@ -250,17 +240,29 @@ TEST_F(CutEventsTest, FilesOfOtherProgramsStay) {
   EXPECT_EQ(fs::file_size(other), size);
 }
 
-TEST_F(EventFileTest, ADiskThatIsTooSlowLosesEventsAndSaysSo) {
-  std::mutex slow;
-  BackgroundThread thread(3);
-  slow.lock();
-  thread.Submit([&] { const std::scoped_lock wait(slow); });
-  EventFile file(dir_, 0, thread);
-  for (int i = 0; i < 10; ++i) file.Write(Scalar(i, 1));
-  const auto trouble = file.TakeTrouble();
-  slow.unlock();
-  ASSERT_TRUE(trouble);
-  EXPECT_THAT(*trouble, HasSubstr("too slow"));
+// While the disk is too slow, all scalars wait, and of pictures a few megabytes.
+TEST_F(EventFileTest, ADiskThatIsTooSlowLosesPicturesAndSaysSo) {
+  constexpr int kMany = 5000;
+  {
+    std::mutex slow;
+    BackgroundThread thread;
+    EventFile file(dir_, 0, thread);
+    slow.lock();
+    thread.Submit([&] { const std::scoped_lock wait(slow); });
+    for (int i = 1; i <= kMany; ++i) file.Write(Scalar(i, 1));
+    EXPECT_FALSE(file.TakeTrouble());
+    for (int i = 1; i <= 3; ++i) {
+      tensorboard::Event picture = Scalar(kMany + i, 1);
+      picture.mutable_summary()->mutable_value(0)->mutable_image()->set_encoded_image_string(
+          std::string(30 << 20, 'x'));
+      file.Write(picture);
+    }
+    EXPECT_TRUE(file.TakeTrouble());
+    slow.unlock();
+    EXPECT_THAT(file.Missing(std::chrono::seconds(30)),
+                HasSubstr("lacks 1 of its events, of steps 5003 to 5003"));
+  }
+  EXPECT_EQ(ReadEvents(dir_).size(), size_t{kMany} + 4);  // the version, the start, two pictures
 }
 
 TEST(ValueHistogramTest, CountsValuesBetweenAscendingLimits) {
