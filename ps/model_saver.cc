@@ -56,8 +56,7 @@ void ModelSaver::Restore(const ResumePoint& resume) {
   ModelInfo best{.step = kept.best_step(),
                  .average = config_.evaluation().use_ema(),
                  .test_accuracy = kept.best_accuracy()};
-  const checkpoint::Evaluated& last = kept.last_evaluation();
-  if (last.step() == best.step) best.test_loss = last.loss();
+  if (kept.has_best_loss()) best.test_loss = kept.best_loss();
   const std::string &dir = config_.run().dir(), &save_to = config_.checkpoint().save_to();
   const BestFile here = BestFileIn(dir);
   const BestFile there = KeepsThingsOf(dir, save_to) ? BestFileIn(save_to) : BestFile{};

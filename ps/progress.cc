@@ -128,6 +128,7 @@ void Progress::EndEvaluation(const EvaluationResult& result) {
   evaluation_seconds_ += Seconds(step_began_ - evaluation_began_);
   if (!evaluated_ || result.accuracy > best_accuracy_) {
     best_accuracy_ = result.accuracy;
+    best_loss_ = result.loss;
     best_step_ = result.version;
   }
   evaluated_ = result;

@@ -116,6 +116,7 @@ class Progress {
   bool after_evaluation_ = false;  // ranks begin such a step at different times
   std::optional<EvaluationResult> evaluated_;
   double best_accuracy_ = 0;
+  std::optional<double> best_loss_;
   int64_t best_step_ = 0;
   std::string stop_reason_;  // empty: the run goes to its end
   double evaluation_seconds_ = 0;

@@ -39,6 +39,7 @@ checkpoint::Progress Progress::Keep() const {
     if (evaluated_->top5_accuracy) last.set_top5_accuracy(*evaluated_->top5_accuracy);
   }
   kept.set_best_accuracy(best_accuracy_);
+  if (best_loss_) kept.set_best_loss(*best_loss_);
   kept.set_best_step(best_step_);
   kept.set_evaluation_seconds(evaluation_seconds_);
   kept.set_elapsed_seconds(Elapsed());
@@ -58,6 +59,7 @@ void Progress::Restore(const checkpoint::Progress& kept) {
     if (last.has_top5_accuracy()) evaluated_->top5_accuracy = last.top5_accuracy();
   }
   best_accuracy_ = kept.best_accuracy();
+  if (kept.has_best_loss()) best_loss_ = kept.best_loss();
   best_step_ = kept.best_step();
   evaluation_seconds_ = kept.evaluation_seconds();
   seconds_before_ = kept.elapsed_seconds();

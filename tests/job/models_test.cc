@@ -151,9 +151,12 @@ TEST_F(ModelsTest, TheBestWeightsAreWrittenAgain) {
         run(2);
         std::filesystem::copy(best, old);
         for (int64_t steps = 4; steps <= stopped; ++steps) run(steps);  // each keeps its last
+        const auto loss = [&] { return SafetensorsReader(best).header().metadata.at("test_loss"); };
+        const std::string then = loss();
         std::filesystem::remove(best);
         if (stale) std::filesystem::copy(old, best);
         run(6);
+        EXPECT_EQ(loss(), then);
         for (const auto& entry : std::filesystem::directory_iterator(dir_.path())) {
           std::filesystem::remove_all(entry.path());
         }
