@@ -128,7 +128,8 @@ in_root() {
   # shellcheck disable=SC2016  # expanded by the inner shells
   _contained sh -c '
     root=$1 user=$2 home=$3; shift 3
-    mount -t proc proc "$root/proc" && mount -t sysfs -o ro sys "$root/sys" &&
+    # A mount of its own, so that tests in it can make private mounts.
+    mount --bind "$root" "$root" && mount -t proc proc "$root/proc" && mount -t sysfs -o ro sys "$root/sys" &&
       mount --bind "$root/proc/sys" "$root/proc/sys" &&
       mount -o remount,bind,ro "$root/proc/sys" &&
       mount -t devpts -o newinstance,ptmxmode=0666 pts "$root/dev/pts" &&

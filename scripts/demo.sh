@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Trains a convolutional network on CIFAR-10 on this machine, with one server and a worker per core:
-# installs what is missing, builds, gets the data, trains for a few minutes, shows the accuracy.
+# installs what is missing, builds, gets the data (a download of 170 MB), trains for a few minutes, shows
+# the accuracy.
 #
 #   scripts/demo.sh [muster launch options, for example --epochs 2]
 #
@@ -16,8 +17,9 @@ if [[ -n ${MUSTER_DATA:-} ]] && ! has_data "$MUSTER_DATA"; then
   exit 2
 fi
 
+echo "The first time, this takes about 2 GB of disk and a few minutes."
 scripts/setup.sh
-echo "Building build/release (the first time takes a few minutes) ..."
+echo "Building build/release ..."
 scripts/build.sh release muster muster-server muster-worker
 muster=build/release/bin/muster
 
@@ -27,15 +29,35 @@ if [[ -n ${MUSTER_DATA:-} ]]; then
 elif has_data data/cifar10; then
   data=data/cifar10
   echo "Data: CIFAR-10 in $data."
-elif "$muster" data get cifar10 data/cifar10; then
-  data=data/cifar10
-  echo "Data: CIFAR-10, downloaded to $data."
 else
-  data=data/synthetic
-  has_data "$data" || "$muster" data synth "$data"
-  echo "Data: CIFAR-10 could not be downloaded; training on the procedural image set in $data."
+  echo "Downloading CIFAR-10 (170 MB) to data/cifar10 ..."
+  reason=$(mktemp)
+  trap 'rm -f "$reason"' EXIT
+  # Its errors are not this script's: there is another set to train on.
+  if "$muster" data get cifar10 data/cifar10 2>&1 | tee "$reason" |
+    { grep --line-buffered -v '^muster: error:' || true; }; then
+    data=data/cifar10
+    echo "Data: CIFAR-10, downloaded to $data."
+  else
+    data=data/synthetic
+    has_data "$data" || "$muster" data synth "$data"
+    echo "Data: made-up images in $data, not CIFAR-10, which cannot be downloaded:"
+    sed -n 's/^muster: error: cannot download the data set: \(.*\)\. Run this again.*/  \1/p' "$reason"
+  fi
 fi
 
+run=()
+[[ $data != data/synthetic ]] || run=(--run-dir "runs/made-up-images-$(date +%Y%m%d-%H%M%S)")
+[[ " $* " =~ \ --run-dir[\ =] ]] && run=()
 length=(--epochs 5)
 [[ " $* " =~ \ --(epochs|steps)[\ =] ]] && length=()
-exec "$muster" launch configs/cifar10.txtpb --data "$data" "${length[@]}" "$@"
+"$muster" launch configs/cifar10.txtpb --data "$data" "${run[@]}" "${length[@]}" "$@"
+
+cat <<END
+
+What next:
+  export PATH=\$PATH:$PWD/build/release/bin
+  muster runs                             all runs, with their accuracy
+  muster launch configs/cifar10.txtpb --data $data --set learning_rate.base=0.1
+  muster launch --help
+END

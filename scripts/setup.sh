@@ -36,7 +36,6 @@ for package in "${packages[@]}"; do
 done
 ((${#missing[@]} == 0)) && exit 0
 
-echo "Installing: ${missing[*]}"
 as_root=()
 if ((EUID != 0)); then
   if ! command -v sudo >/dev/null; then
@@ -45,6 +44,28 @@ if ((EUID != 0)); then
   fi
   as_root=(sudo)
 fi
+echo "Installing ${#missing[@]} Debian packages, and those that they need:"
+fold -s -w 76 <<<"${missing[*]}" | sed 's/^/  /'
 "${as_root[@]}" apt-get update -qq
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-  "${missing[@]}" >/dev/null
+install=(env DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 apt-get install --no-install-recommends)
+# What it will take. --assume-no ends with 1.
+plan=$("${as_root[@]}" "${install[@]}" --assume-no "${missing[@]}" 2>&1) || true
+grep -E '^(.* newly installed|Need to get|After this operation)' <<<"$plan" | sed 's/^/  /' || true
+echo "It takes from half a minute to a few minutes."
+# apt's own lines are kept for when it fails. Its status lines say how far it is.
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! "${as_root[@]}" "${install[@]}" -y -o APT::Status-Fd=1 "${missing[@]}" 2>&1 |
+  awk -F: -v log_file="$log" '
+    !/^(dlstatus|pmstatus):/ { print >log_file; next }
+    {
+      progress = sprintf("  %s: %d %%", $1 == "dlstatus" ? "downloading" : "installing", int($3 / 10) * 10)
+      if (progress != said) print progress
+      said = progress
+      fflush()
+    }'; then
+  echo "setup.sh: apt-get failed. The end of what it said:" >&2
+  printf '%s\n' "$plan" | sed -n '/^E: /p' >&2
+  tail -n 15 "$log" >&2
+  exit 1
+fi

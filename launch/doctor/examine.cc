@@ -148,11 +148,10 @@ Finding Ports(const MachineFacts& facts) {
 }
 
 Finding Clocks(const MachineFacts& facts) {
-  Finding finding{
-      Grade::kOk, "clocks",
-      fmt::format("{}{}", facts.clock_source.empty() ? "unknown source" : facts.clock_source,
-                  facts.clock_synchronized ? ", synchronized" : ", not synchronized"),
-      ""};
+  std::string text = facts.clock_synchronized ? "synchronized" : "not synchronized";
+  // A container may hide the source.
+  if (!facts.clock_source.empty()) text = fmt::format("{}, {}", facts.clock_source, text);
+  Finding finding{Grade::kOk, "clocks", text, ""};
   if (constexpr int64_t kSomeYear = 2025; facts.year < kSomeYear) {
     return {Grade::kNote, "clocks", fmt::format("the clock says the year {}", facts.year),
             "set it: names of run directories and times in logs follow it, and downloads need it"};

@@ -181,6 +181,7 @@ TEST_F(WholeRecords, MissingFromAProceduralSet) {
   const std::string note = "version 1\nimages_per_training_file 3\ntest_images 4\n";
   WriteBytes(dir_ / kSyntheticNote, note);
   EXPECT_EQ(OpenCifar10(dir_.string()).test->size(), 4);
+  EXPECT_THAT(OpenCifar10(dir_.string()).remark, ::testing::HasSubstr("made-up"));
   Cut(kCifar10TrainFiles[4], 2);
   ExpectError(kCifar10TrainFiles[4], "expected 3 records, as " + (dir_ / kSyntheticNote).string());
 }

@@ -5,10 +5,12 @@
 #include <sched.h>
 #include <sys/mount.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "common/tensors/safetensors_reader.h"
@@ -38,7 +40,9 @@ class SmallDisk : public RealJob {
     std::filesystem::create_directory(Path("small"));
     if (::unshare(CLONE_NEWNS) != 0 ||
         ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 || !Mount("size=256k")) {
-      GTEST_SKIP() << "needs the right to mount (root)";
+      // EINVAL: this is a chroot whose root is no mount of its own.
+      GTEST_SKIP() << "needs root, and a root folder that is a mount: "
+                   << std::generic_category().message(errno);
     }
   }
   ~SmallDisk() override { ::umount2(Path("small").c_str(), MNT_DETACH); }

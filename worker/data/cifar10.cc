@@ -195,6 +195,7 @@ Datasets OpenCifar10(const std::string& dir) {
     records.push_back({train.back().path(), RecordsOf(train.back())});
   }
   test.push_back(Open(found / kCifar10TestFile));
+  const bool made_up = Exists(found / kSyntheticNote);
   const std::optional<ExpectedRecords> expected = ExpectRecords(found, records);
   if (expected) {
     for (const FileRecords& file : records) CheckCount(file, expected->train, *expected);
@@ -202,7 +203,9 @@ Datasets OpenCifar10(const std::string& dir) {
   }
   return {.train = std::make_unique<Cifar10Dataset>(std::move(train)),
           .test = std::make_unique<Cifar10Dataset>(std::move(test)),
-          .remark = expected ? "" : RemarkOn(records)};
+          .remark = made_up    ? "made-up images (muster data synth), not CIFAR-10"
+                    : expected ? ""
+                               : RemarkOn(records)};
 }
 
 std::unique_ptr<Dataset> OpenCifar10Test(const std::string& dir) {

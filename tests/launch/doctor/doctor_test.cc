@@ -98,6 +98,15 @@ TEST(ExamineTest, WhatAMachineLacks) {
   }
 }
 
+TEST(ExamineTest, AClockOfWhichNothingIsKnownIsNotCalledUnknown) {
+  MachineFacts facts = GoodMachine();
+  facts.clock_source.clear();
+  facts.clock_synchronized = false;
+  const Findings findings = ExamineMachine(facts);
+  EXPECT_EQ(Of(findings, "clocks").text, "not synchronized");
+  EXPECT_EQ(Of(findings, "clocks").grade, Grade::kOk);
+}
+
 TEST(ExamineTest, WhatAJobNeedsAndAMachineLacks) {
   const auto examine = [](const std::function<void(JobNeeds&, MachineFacts&)>& change) {
     JobNeeds needs = SmallJob();
