@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 
 #include "common/base/core_dumps.h"
@@ -63,6 +64,18 @@ void RequireLimits(const config::Config& config) {
   RequireThreads("a worker", config.worker().threads() + input + 4);
 }
 
+// `muster launch` keeps the log of a worker that it starts. One that is started by hand keeps its
+// own, where its config is that of a run directory, or of a copy of one.
+void KeepLog(const std::string& config, uint32_t rank) {
+  const std::filesystem::path path = std::filesystem::absolute(config);
+  const std::string log = path.parent_path() / fmt::format("worker-{}.log", rank);
+  if (path.filename() == "config.txtpb" && AlsoLogTo(log)) {
+    LogInfo("this log goes to {}, too", log);
+  } else {
+    LogInfo("this log goes to standard error only: 2>>worker-{}.log keeps it", rank);
+  }
+}
+
 void Work(const WorkerArguments& arguments) {
   config::Config config = LoadConfigOf(arguments);
   ResolveConfig(config, AvailableCores());
@@ -94,6 +107,7 @@ void Work(const WorkerArguments& arguments) {
   LogInfo("joining the job at {} as {}", options.endpoint, NameOf(arguments));
   Client client(std::move(options));
   if (arguments.parent == 0) LeaveOnSignal(client.rank());
+  if (arguments.parent == 0) KeepLog(arguments.config, client.rank());
   const std::vector<Range> slices = CoveredBy(client.first_share().nodes, client.plan().slices);
   std::string text;
   for (const Range& range : slices) {

@@ -2,13 +2,14 @@
 
 #include <fmt/core.h>
 
+#include <filesystem>
+
+#include "common/base/file_kind.h"
 #include "common/link/protocol.h"
 #include "launch/text/units.h"
 
 namespace muster {
 namespace {
-
-std::string Join(const std::string& dir, const char* file) { return dir + "/" + file; }
 
 // What a reader of the first lines must know about who can reach the server.
 std::vector<std::string> Notes(const ListenAddress& address, bool encrypted) {
@@ -46,9 +47,13 @@ std::vector<std::string> HandLines(const HandAddress& where, int workers, const 
   lines.push_back(workers == 1
                       ? "Start the worker:"
                       : fmt::format("Start the workers, with the ranks 0 to {}:", workers - 1));
+  // The worker may be started in another folder than the server's.
+  const auto absolute = [](const std::string& path) {
+    return ShellWord(std::filesystem::absolute(path).lexically_normal().string());
+  };
   lines.push_back(fmt::format("  muster worker {} --rank 0 --endpoint {}{}",
-                              Join(dir.shown(), "config.txtpb"), endpoint,
-                              token_file.empty() ? "" : " --token-file " + token_file));
+                              absolute(dir.ConfigPath()), endpoint,
+                              token_file.empty() ? "" : " --token-file " + absolute(token_file)));
   std::string files = "config.txtpb";
   if (token_file.empty()) {
     lines.push_back(fmt::format("  and {} set as it is here.", kTokenVariable));

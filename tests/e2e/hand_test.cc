@@ -74,6 +74,13 @@ TEST_F(ByHand, TheServerSaysHowToStartTheWorkers) {
                                    HasSubstr("Completed"), HasSubstr("server.log"),
                                    Not(HasSubstr("worker-0.log"))));
   EXPECT_TRUE(std::filesystem::exists(Path("run/server.log")));
+  for (const char* rank : {"0", "1"}) {
+    const auto log = Path(fmt::format("run/worker-{}.log", rank));
+    std::ifstream file(log);
+    const std::string text((std::istreambuf_iterator<char>(file)), {});
+    EXPECT_THAT(text, HasSubstr(fmt::format("joined as rank {}", rank)));
+    EXPECT_THAT((rank[0] == '0' ? first : second)->Log(), HasSubstr(log.string()));
+  }
   EXPECT_FALSE(std::filesystem::exists(Path("run/token")));  // which the server had made
   EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
 }
