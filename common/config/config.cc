@@ -160,7 +160,7 @@ void ResolveConfig(config::Config& config, int cores) {
                 cifar10
                     ? "`muster data get cifar10 DIR` downloads CIFAR-10, `muster data synth DIR` "
                       "makes a procedural set"
-                    : "that of MNIST's four files, train-images-idx3-ubyte(.gz) and so on");
+                    : "`muster data get mnist DIR` downloads MNIST");
   }
   ResolveForMachine(config, cores);
 }

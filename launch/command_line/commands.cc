@@ -174,10 +174,14 @@ int Plot(const Arguments& arguments) {
 }
 
 int GetData(const Arguments& arguments) {
-  if (::strcasecmp(arguments.dataset.c_str(), "cifar10") != 0) {
-    throw Error(ExitCode::kUsage, "unknown data set '{}'; known: cifar10", arguments.dataset);
+  if (::strcasecmp(arguments.dataset.c_str(), "cifar10") == 0) {
+    DownloadCifar10(arguments.dir);
+  } else if (::strcasecmp(arguments.dataset.c_str(), "mnist") == 0) {
+    DownloadMnist(arguments.dir);
+  } else {
+    throw Error(ExitCode::kUsage, "unknown data set '{}'; known: cifar10, mnist",
+                arguments.dataset);
   }
-  DownloadCifar10(arguments.dir);
   return 0;
 }
 

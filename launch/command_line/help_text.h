@@ -170,6 +170,7 @@ inline constexpr const char* kPlotFooter =
 inline constexpr const char* kDataFooter =
     "Examples:\n"
     "  muster data get cifar10 data\n"
+    "  muster data get mnist data/mnist\n"
     "  muster data synth data --train 5000 --test 1000\n"
     "\n"
     "Exit codes: 0 done, 1 no network, or the folder cannot be written, 2 command line, 3 another "

@@ -10,6 +10,7 @@
 #include "launch/data/staged_folder.h"
 #include "launch/data/unpack.h"
 #include "worker/data/cifar10.h"
+#include "worker/data/mnist.h"
 
 namespace muster {
 namespace fs = std::filesystem;
@@ -93,11 +94,18 @@ fs::path Obtain(const fs::path& dir, const DownloadOptions& options) {
     if (fs::file_size(part, ignored) == 0) fs::remove(part, ignored);  // nothing has arrived
     throw Error(error.code(),
                 "cannot download the data set: {}. Run this again to go on, or get {} ({} bytes, "
-                "MD5 {}) on another machine, put it at {} and run this again; or make a stand-in "
-                "with `muster data synth {}`.",
+                "MD5 {}) on another machine, put it at {} and run this again{}.",
                 error.what(), options.url, options.bytes, options.md5, by_hand.string(),
-                dir.string());
+                options.stand_in
+                    ? fmt::format("; or make a stand-in with `muster data synth {}`", dir.string())
+                    : "");
   }
+}
+
+// Says how much will be downloaded, unless it was put there by hand.
+void Announce(const std::string& name, int64_t bytes, const DownloadOptions& options) {
+  fmt::print(options.out, "Downloading {}: {:.1f} MB.\n", name, static_cast<double>(bytes) * 1e-6);
+  std::fflush(options.out);
 }
 
 }  // namespace
@@ -108,6 +116,9 @@ void DownloadCifar10(const std::string& dir, const DownloadOptions& options) {
     fmt::print(options.out, "{}: CIFAR-10 is already there.\n", FindCifar10(dir));
     return;
   }
+  if (!fs::exists(fs::path(dir) / ArchiveName(options.url))) {
+    Announce("CIFAR-10", options.bytes, options);
+  }
   const fs::path archive = Obtain(dir, options);
   StagedFolder folder(dir, kCifar10Folder);
   Unpack(archive, kCifar10Folder, folder.path());
@@ -116,6 +127,43 @@ void DownloadCifar10(const std::string& dir, const DownloadOptions& options) {
   if (archive.extension() == ".part") fs::remove(archive);
   fmt::print(options.out, "{}: CIFAR-10, {} training and {} test images.\n",
              (fs::path(dir) / kCifar10Folder).string(), sets.train->size(), sets.test->size());
+}
+
+std::vector<MnistFile> MnistFiles() {
+  return {{"train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873", 9912422},
+          {"train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432", 28881},
+          {"t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3", 1648877},
+          {"t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c", 4542}};
+}
+
+void DownloadMnist(const std::string& dir, const std::vector<MnistFile>& files,
+                   DownloadOptions options) {
+  const DirectoryLock lock(dir);
+  const std::string mirror = options.url;
+  options.stand_in = false;
+  int64_t bytes = 0;
+  for (const MnistFile& file : files) {
+    const fs::path plain = (fs::path(dir) / file.name).replace_extension();
+    if (fs::exists(plain)) {
+      throw Error(
+          ExitCode::kData,
+          "{}: something is there, which would be read in place of {}. Nothing was written. "
+          "Move it away, then run this again, or choose another directory.",
+          plain.string(), file.name);
+    }
+    if (!fs::exists(fs::path(dir) / file.name)) bytes += file.bytes;
+  }
+  if (bytes > 0) Announce("MNIST", bytes, options);
+  for (const MnistFile& file : files) {
+    options.url = mirror + file.name;
+    options.md5 = file.md5;
+    options.bytes = file.bytes;
+    const fs::path found = Obtain(dir, options);
+    if (found.extension() == ".part") fs::rename(found, fs::path(dir) / file.name);
+  }
+  const Datasets sets = OpenMnist(dir);
+  fmt::print(options.out, "{}: MNIST{}, {} training and {} test images.\n", dir,
+             bytes == 0 ? " is already there" : "", sets.train->size(), sets.test->size());
 }
 
 }  // namespace muster

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 namespace muster {
 
@@ -16,6 +17,7 @@ struct DownloadOptions {
   int attempts = 3;               // each goes on where the one before stopped
   double connect_timeout_s = 30;  // to be connected
   double stall_timeout_s = 30;    // with less than 1 kB/s
+  bool stand_in = true;           // errors speak of `muster data synth`
   std::FILE* out = stdout;        // what was done, one line each
   std::FILE* progress = stderr;   // one live line on a terminal, a line every 10 % elsewhere
 };
@@ -31,5 +33,20 @@ struct DownloadOptions {
 // Throws Error: kData for a wrong archive or something else in the place of the data set,
 // kFailure for the network and the disk. The message says what to put where by hand.
 void DownloadCifar10(const std::string& dir, const DownloadOptions& options = {});
+
+// The published files of MNIST, from the mirror that PyTorch's torchvision uses (torchvision's
+// datasets/mnist.py has the checksums, too).
+struct MnistFile {
+  std::string name, md5;
+  int64_t bytes;
+};
+std::vector<MnistFile> MnistFiles();
+inline constexpr const char* kMnistMirror = "https://ossci-datasets.s3.amazonaws.com/mnist/";
+
+// Leaves MNIST's four files, compressed as published, in `dir`; each appears whole or not at all.
+// Files that are there already are kept. `options` names the mirror (url) and the times; what it
+// says of an archive is not read. Throws as DownloadCifar10 does.
+void DownloadMnist(const std::string& dir, const std::vector<MnistFile>& files = MnistFiles(),
+                   DownloadOptions options = {.url = kMnistMirror});
 
 }  // namespace muster

@@ -211,6 +211,15 @@ TEST(OpenDatasets, SaysHowToGetTheData) {
   EXPECT_EQ(OpenDatasets(DataIn(missing), 1).test->size(), 4);
 }
 
+// Nothing must be downloaded into somebody's folder of pictures.
+TEST(OpenDatasets, AFolderOfPicturesIsLeftAlone) {
+  const TempDir dir;
+  WriteBytes(dir / "cat.png", "\x89PNG");
+  EXPECT_MUSTER_ERROR(OpenDatasets(DataIn(dir.string()), 1), ExitCode::kData,
+                      AllOf(HasSubstr("picture files"), HasSubstr("data get cifar10 data/cifar10"),
+                            Not(HasSubstr("cifar10 " + dir.string()))));
+}
+
 TEST(OpenTestSet, NeedsNoTrainingFiles) {
   const TempDir dir;
   WriteCifar10(dir.path());

@@ -6,17 +6,20 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <csignal>
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "launch/data/md5.h"
 #include "launch/data/synthesize.h"
 #include "tests/data/expect_error.h"
 #include "tests/data/local_server.h"
 #include "tests/data/test_sets.h"
+#include "worker/data/mnist.h"
 
 namespace muster {
 namespace {
@@ -368,6 +371,86 @@ TEST(Md5, OfKnownBytes) {  // RFC 1321, A.5
   EXPECT_EQ(Md5OfFile(dir / "empty"), "d41d8cd98f00b204e9800998ecf8427e");
   WriteBytes(dir / "abc", "abc");
   EXPECT_EQ(Md5OfFile(dir / "abc"), "900150983cd24fb0d6963f7d28e17f72");
+}
+
+// Files of MNIST's layout, as published: compressed.
+class Mnist : public ::testing::Test {
+ protected:
+  Mnist() : said_(std::tmpfile()), progress_(std::tmpfile()) {
+    Publish("train-images-idx3-ubyte.gz", Idx({3, 2, 2}, std::string(12, '\7')));
+    Publish("train-labels-idx1-ubyte.gz", Idx({3}, std::string("\1\2\3")));
+    Publish("t10k-images-idx3-ubyte.gz", Idx({1, 2, 2}, std::string(4, '\7')));
+    Publish("t10k-labels-idx1-ubyte.gz", Idx({1}, std::string("\4")));
+  }
+  ~Mnist() override {
+    std::fclose(said_);
+    std::fclose(progress_);
+  }
+
+  static std::string Idx(const std::vector<uint8_t>& dimensions, const std::string& elements) {
+    std::string text{'\0', '\0', '\x08', static_cast<char>(dimensions.size())};
+    for (const uint8_t extent : dimensions) text += {'\0', '\0', '\0', static_cast<char>(extent)};
+    return text + elements;
+  }
+  void Publish(const std::string& name, const std::string& plain) {
+    const gzFile file = ::gzopen((source_ / name).c_str(), "wb");
+    ::gzwrite(file, plain.data(), static_cast<unsigned>(plain.size()));
+    ::gzclose(file);
+    files_.push_back(
+        {name, Md5OfFile(source_ / name), static_cast<int64_t>(fs::file_size(source_ / name))});
+  }
+  void Run(const std::string& mirror) {
+    DownloadMnist(dir_.string(), files_,
+                  {.url = mirror,
+                   .attempts = 1,
+                   .connect_timeout_s = 5,
+                   .stall_timeout_s = 5,
+                   .out = said_,
+                   .progress = progress_});
+  }
+  std::string SourceUrl() const { return "file://" + source_.string() + "/"; }
+
+  const TempDir source_, dir_;
+  std::FILE* const said_;
+  std::FILE* const progress_;
+  std::vector<MnistFile> files_;
+};
+
+TEST_F(Mnist, FromAServer) {
+  const LocalServer server([&](const std::string& request) {
+    for (const MnistFile& file : files_) {
+      if (request.find(file.name) == std::string::npos) continue;
+      return LocalServer::Answer{Ok(ReadBytes(source_ / file.name))};
+    }
+    return LocalServer::Answer{"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"};
+  });
+  Run(server.Url(""));
+  EXPECT_EQ(OpenMnist(dir_.string()).train->size(), 3);
+  EXPECT_EQ(OpenMnist(dir_.string()).test->size(), 1);
+  EXPECT_EQ(server.requests().size(), 4u);
+  Run("http://127.0.0.1:1/unreachable/");  // what is there is enough
+}
+
+TEST_F(Mnist, AWrongFileIsNotTaken) {
+  files_[2].md5 = std::string(32, '0');
+  EXPECT_MUSTER_ERROR(Run(SourceUrl()), ExitCode::kData,
+                      AllOf(HasSubstr("t10k-images"), HasSubstr("MD5"), Not(HasSubstr("synth"))));
+  EXPECT_FALSE(fs::exists(dir_ / files_[2].name));
+  EXPECT_TRUE(fs::exists(dir_ / files_[0].name));  // where the next call goes on
+}
+
+TEST_F(Mnist, AnotherSetIsNotMixedWithIt) {
+  WriteBytes(dir_ / "t10k-labels-idx1-ubyte", "mine");
+  EXPECT_MUSTER_ERROR(Run(SourceUrl()), ExitCode::kData, HasSubstr("Move it away"));
+  EXPECT_FALSE(fs::exists(dir_ / files_[0].name));
+}
+
+TEST_F(Mnist, ThePublishedFiles) {
+  const std::vector<MnistFile> files = MnistFiles();
+  ASSERT_EQ(files.size(), 4u);
+  EXPECT_EQ(files[0].name, "train-images-idx3-ubyte.gz");
+  EXPECT_EQ(files[0].md5, "f68b3c2dcbeaaa9fbdd348bbdeb94873");
+  EXPECT_EQ(files[0].bytes, 9912422);
 }
 
 }  // namespace

@@ -12,6 +12,16 @@
 namespace muster {
 namespace {
 
+// Whether somebody keeps other things there, which no download should be mixed with.
+bool HoldsOtherFiles(const std::string& dir) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(dir, error)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with('.') && !name.starts_with("cifar-10-")) return true;
+  }
+  return false;
+}
+
 // What a person can do about CIFAR-10 data that cannot be used.
 std::string Remedy(const std::string& dir) {
   std::error_code ignored;
@@ -22,6 +32,13 @@ std::string Remedy(const std::string& dir) {
   const std::string found = FindCifar10(dir);
   const bool something = std::filesystem::exists(found + "/" + kCifar10TrainFiles[0], ignored) ||
                          std::filesystem::exists(found + "/" + kCifar10TestFile, ignored);
+  if (!something && HoldsOtherFiles(dir)) {
+    return "Other files are there. Muster reads no picture files: it reads CIFAR-10's binary "
+           "files, "
+           "or MNIST's (data.format MNIST). Get one of them in a folder of its own, as with "
+           "`muster "
+           "data get cifar10 data/cifar10`, and name that folder with --data.";
+  }
   return fmt::format(
       "{} with `muster data get cifar10 {}` or, where there is no network, make a stand-in with "
       "`muster data synth {}`.",

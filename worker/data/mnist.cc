@@ -133,8 +133,9 @@ std::unique_ptr<Dataset> OpenPart(const std::string& dir, const std::string& par
     const std::string path = Find(dir, name);
     if (path.empty()) {
       throw Error(ExitCode::kData,
-                  "{}: no MNIST data set: expected {} or {}.gz there, found neither", dir, name,
-                  name);
+                  "{}: no MNIST data set: expected {} or {}.gz there, found neither. `muster data "
+                  "get mnist DIR` downloads it",
+                  dir, name, name);
     }
     return ReadIdx(path, dimensions);
   };
