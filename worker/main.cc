@@ -8,6 +8,7 @@
 
 #include "common/base/core_dumps.h"
 #include "common/base/log.h"
+#include "common/base/log_file.h"
 #include "common/base/malloc_policy.h"
 #include "common/base/parent.h"
 #include "common/base/program_options.h"

@@ -13,10 +13,6 @@ namespace muster {
 // Names this process in its log lines: "server", "worker-3". Call once, at the start of main.
 void InitLog(const std::string& process);
 
-// Appends every later line to this file, too, unless standard error is that file. Returns false
-// where that cannot be done.
-bool AlsoLogTo(const std::string& path);
-
 enum class LogLevel { kInfo, kWarning, kError };
 
 // Lines below this level are left out from now on.

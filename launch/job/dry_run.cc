@@ -115,12 +115,9 @@ std::vector<std::string> DryRunLines(const std::string& config_path, const confi
                                      const std::vector<MemoryRow>& worker_memory,
                                      const std::string& shown_dir,
                                      const std::vector<std::string>& cards) {
-  std::vector<std::string> lines{"resolved config:"};
-  std::istringstream text(ConfigText(config));
-  for (std::string line; std::getline(text, line);) lines.push_back("  " + line);
-  lines.push_back("");
-  Append(lines, HeaderLines(config_path, config, graph, shown_dir,
-                            {.cores = AvailableCores(), .cards = cards}));
+  std::vector<std::string> lines =
+      HeaderLines(config_path, config, graph, shown_dir,
+                  {.cores = AvailableCores(), .cards = cards, .all_of_bits = true});
   lines.push_back("");
   Append(lines, RankLines(config));
   lines.push_back("");
@@ -135,7 +132,9 @@ std::vector<std::string> DryRunLines(const std::string& config_path, const confi
                               FormatBytes(JobMemory(server_memory, worker_memory, workers))));
   Append(lines, CardLines(worker_memory));
   lines.push_back("");
-  lines.push_back("A dry run: no run was started, nothing was written.");
+  lines.push_back("A dry run: no run was started, nothing was written. The resolved config:");
+  std::istringstream text(ConfigText(config));
+  for (std::string line; std::getline(text, line);) lines.push_back("  " + line);
   return lines;
 }
 

@@ -11,9 +11,9 @@
 
 namespace muster {
 
-// The resolved config, then ranks with their slices, steps and memory. Lines without newlines.
-// `config` is resolved; `worker_memory` is of the last rank, which has as many slices as any other;
-// `shown_dir` is where the run's files would go; `cards`: what a run would have of them.
+// The header, ranks with their slices, steps and memory, then the resolved config. Lines without
+// newlines. `config` is resolved; `worker_memory` is of the last rank, which has as many slices as
+// any other; `shown_dir` is where the run's files would go; `cards`: what a run would have of them.
 std::vector<std::string> DryRunLines(const std::string& config_path, const config::Config& config,
                                      const Graph& graph, const DataCount& data,
                                      const std::vector<MemoryRow>& worker_memory,

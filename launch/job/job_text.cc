@@ -106,6 +106,17 @@ std::string UpdateText(const config::Config& config) {
   return text;
 }
 
+// There is no third set: accuracy on images that have chosen is flattering.
+std::string TestSetText(const config::Config& config) {
+  const config::Evaluation& evaluation = config.evaluation();
+  if (evaluation.every_epochs() == 0 && evaluation.every_steps() == 0) return "";
+  std::string chosen = "the best weights";
+  if (config.learning_rate().type() == config::LearningRate::PLATEAU)
+    chosen += ", the rate (PLATEAU)";
+  if (evaluation.patience() > 0) chosen += ", the end (patience)";
+  return "also chooses " + chosen;
+}
+
 std::string FilesText(int workers) {
   if (workers == 0) return "config.txtpb, metrics.jsonl, server.log";
   std::string logs = "worker-0.log";
@@ -151,12 +162,12 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
   const char* label = "devices";
   for (const std::string& text : options.cards) row(std::exchange(label, ""), text);
   row("batch", fmt::format("{}, cut into {}", BatchText(config), SlicesText(config)));
-  label = "bits";
-  for (const std::string& text : BitsTexts(config, options.by_hand)) {
-    row(std::exchange(label, ""), text);
-  }
+  const std::vector<std::string> bits = BitsTexts(config, options.by_hand);
+  row("bits", bits.front());
+  if (options.all_of_bits) row("", bits.back());
   row("length", LengthText(config));
   row("update", UpdateText(config));
+  row("test set", TestSetText(config));
   row("data", DataText(config.data()));
   row("", options.data);
   label = "weights";

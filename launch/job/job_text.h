@@ -22,13 +22,14 @@ struct HeaderOptions {
   std::string resumed = {};             // how far the run is that goes on; empty: it begins
   std::vector<std::string> cards = {};  // that the workers have, or why they have none
   std::vector<std::string> initial_weights = {};  // where they come from
+  bool all_of_bits = false;                       // also what the bits depend on
 };
 
 // The settings of a file that change nothing, and why. `train_samples`: as of WithoutEffect.
 std::vector<std::string> NoEffectTexts(const config::Config& config,
                                        std::optional<int64_t> train_samples = {});
 
-// What is about to run: network, processes, batch both ways, what the bits depend on, length,
+// What is about to run: network, processes, batch both ways, which runs have the same bits, length,
 // update, data, directory.
 std::vector<std::string> HeaderLines(const std::string& config_path, const config::Config& config,
                                      const Graph& graph, const std::string& shown_dir,

@@ -3,6 +3,18 @@
 #include <algorithm>
 
 namespace muster {
+namespace {
+
+// The last place up to `end` where the text may be broken: a space, but not the one of "50 %".
+size_t BreakBefore(const std::string& text, size_t end) {
+  size_t space = text.rfind(' ', end);
+  while (space != std::string::npos && space > 0 && text.compare(space, 2, " %") == 0) {
+    space = text.rfind(' ', space - 1);
+  }
+  return space;
+}
+
+}  // namespace
 
 std::vector<std::string> Wrapped(const std::string& text, int width) {
   const auto most = static_cast<size_t>(std::max(1, width));
@@ -11,7 +23,7 @@ std::vector<std::string> Wrapped(const std::string& text, int width) {
   do {
     size_t end = std::min(text.size(), at + most);
     if (end < text.size()) {
-      const size_t space = text.rfind(' ', end);
+      const size_t space = BreakBefore(text, end);
       if (space != std::string::npos && space > at) end = space;
     }
     lines.push_back(text.substr(at, end - at));
@@ -39,7 +51,7 @@ std::vector<std::string> WrappedRow(const std::string& line, int width) {
   std::string rest = line;
   while (rest.size() > most) {
     const size_t first = rest.find_first_not_of(' ', indent.size());  // no word before it
-    size_t space = rest.rfind(' ', most);
+    size_t space = BreakBefore(rest, most);
     if (space == std::string::npos || space < first) space = rest.find(' ', first);
     if (space == std::string::npos) break;
     lines.push_back(rest.substr(0, space));

@@ -111,8 +111,8 @@ TEST_P(EveryConfigTest, HasTheSameBitsOnOneTwoAndEightWorkers) {
 INSTANTIATE_TEST_SUITE_P(Configs, EveryConfigTest, ::testing::ValuesIn(Configs()),
                          [](const auto& info) { return info.param; });
 
-// The header names what bits depend on, each setting with its value.
-TEST_F(ReadmeTest, ItNamesTheSettingsThatAHeaderNames) {
+// A dry run names what bits depend on, each setting with its value.
+TEST_F(ReadmeTest, ItNamesTheSettingsThatADryRunNames) {
   const Outcome outcome = Muster({"launch", std::string(MUSTER_CONFIG_DIR) + "/smoke.txtpb",
                                   "--dry-run", "--set", "cluster.wire_dtype=bf16"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.log;

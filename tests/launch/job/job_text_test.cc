@@ -169,6 +169,8 @@ TEST(WrappedRowTest, GoesOnBelowTheLastCell) {
   EXPECT_THAT(WrappedRow("    a sentence that is long", 14),
               ElementsAre("    a sentence", "    that is", "    long"));
   EXPECT_THAT(WrappedRow("it fits", 7), ElementsAre("it fits"));
+  EXPECT_THAT(WrappedRow("  best  at step 2 (50.50 %)", 26),
+              ElementsAre("  best  at step 2", "        (50.50 %)"));
   EXPECT_THAT(WrappedRow("", 7), ElementsAre(""));
   // Words that are longer than the line stay whole.
   EXPECT_THAT(WrappedRow("  dir  /a/long/path is it", 10),

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # A real run, read back by TensorBoard's own reader. Skipped (77) where there is none, and says so.
-# Usage: tensorboard_test.sh MUSTER CONFIG PYTHON
+# The Python is $MUSTER_TENSORBOARD_PYTHON, or python3.
+# Usage: tensorboard_test.sh MUSTER CONFIG
 set -euo pipefail
-muster=$1 config=$2 python=${3:-python3}
+muster=$1 config=$2 python=${MUSTER_TENSORBOARD_PYTHON:-python3}
 if ! "$python" -c 'import tensorboard' 2>/dev/null; then
-  echo "skipped: $python has no TensorBoard (pip install tensorboard; cmake -DMUSTER_TENSORBOARD_PYTHON=...)"
+  echo "skipped: $python has no TensorBoard (pip install tensorboard; or set MUSTER_TENSORBOARD_PYTHON)"
   exit 77
 fi
 folder=$(mktemp -d)
