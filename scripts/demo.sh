@@ -30,7 +30,6 @@ elif has_data data/cifar10; then
   data=data/cifar10
   echo "Data: CIFAR-10 in $data."
 else
-  echo "Downloading CIFAR-10 (170 MB) to data/cifar10 ..."
   reason=$(mktemp)
   trap 'rm -f "$reason"' EXIT
   # Its errors are not this script's: there is another set to train on.

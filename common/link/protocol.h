@@ -13,7 +13,8 @@ inline constexpr uint32_t kProtocolVersion = 7;
 inline constexpr size_t kMostTuningBytes = size_t{1} << 20;
 
 // Why a worker is refused, for people.
-inline constexpr const char* kWrongToken = "the job token is wrong: it is not that of this server's job";
+inline constexpr const char* kWrongToken =
+    "the job token is wrong: it is not that of this server's job";
 
 // The job's identity in every message: XXH3-64 of the token's 32 hexadecimal digits.
 uint64_t JobOf(const std::string& token);

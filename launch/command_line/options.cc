@@ -149,7 +149,9 @@ void DescribeData(CLI::App& data, Arguments& arguments) {
   data.require_subcommand(1);
   CLI::App* get = data.add_subcommand("get", "Download a published data set");
   get->footer(kDataFooter);
-  get->add_option("DATASET", arguments.dataset, "Its name: cifar10 (170 MB) or mnist (12 MB)")->required()->type_name("NAME");
+  get->add_option("DATASET", arguments.dataset, "Its name: cifar10 (170 MB) or mnist (12 MB)")
+      ->required()
+      ->type_name("NAME");
   get->add_option("DIR", arguments.dir, "The folder to put it in")->required()->type_name("PATH");
   CLI::App* synth = data.add_subcommand(
       "synth", "Make a procedural set of images in CIFAR-10's layout, for work without a network");
