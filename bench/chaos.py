@@ -54,6 +54,8 @@ from faults.schedule import KINDS, NETWORK, schedule
 from resume_check import NETWORK as CONFIG, PARTS, VARIANTS, metrics
 from tensorboard_steps import shown
 
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # measured on the CPU: a job would take idle GPUs
+
 
 class Chaos:
     """What all runs share."""

@@ -36,6 +36,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "bench/peers"))
 from models import MODELS  # noqa: E402
 
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # measured on the CPU: a job would take idle GPUs
+
 # (steps, largest difference allowed in them)
 LIMITS = [(10, 1e-4), (50, 1e-3)]
 MOMENTUM = 0.9

@@ -20,6 +20,8 @@ import subprocess
 import sys
 import tempfile
 
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # measured on the CPU: a job would take idle GPUs
+
 CONFIG = """
 run { seed: 1 steps: %(steps)d global_batch: %(slices)d slices: %(slices)d log_every_steps: 1 }
 data { format: SYNTHETIC synthetic { height: 8 width: 8 channels: 1 classes: 4

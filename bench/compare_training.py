@@ -98,6 +98,8 @@ def launch(arguments, folder, what, workers, steps, settings=(), pin=None):
         command += ["--data", os.path.join(folder, "data"), "--set", "learning_rate.base=0.02"]
     for setting in settings:
         command += ["--set", setting]
+    if not any(setting.startswith(("worker.backend", "worker.devices")) for setting in settings):
+        command += ["--devices", "cpu"]
     if pin is not None:
         command = ["taskset", "-c", pin] + command
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -31,6 +31,8 @@ from faults.share import of_muster
 from faults.watched import Watched
 from job_processes import descriptors_of
 
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # measured on the CPU: a job would take idle GPUs
+
 PARTS = ("kill", "stop", "server", "machinery", "leaks", "share")
 LARGE = 'layer { name: "large" dense { units: 6104 } }'  # 16 x 16 x 16 inputs: 25 million weights
 TRANSPORTS = ("LOCAL", "TCP", "IPC")

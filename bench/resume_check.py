@@ -25,6 +25,8 @@ import time
 from faults.damage import checkpoints_of, damage
 from job_processes import processes_of
 
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # measured on the CPU: a job would take idle GPUs
+
 NETWORK = """
 run { epochs: 6 global_batch: 48 slices: 4 log_every_steps: 3 %(run)s }
 data { format: SYNTHETIC synthetic { train_samples: 500 test_samples: 90 height: 14 width: 14 }

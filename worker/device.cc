@@ -66,6 +66,8 @@ WorkerDevice MakeWorkerDevice(const config::Config& config, uint32_t rank) {
     WorkerDevice device = MakeCuda(config, rank);
     LogInfo("computing on {}", device.arithmetic);
     return device;
+  } catch (const OutOfDeviceMemory&) {
+    throw;
   } catch (const Error& error) {
     if (!worker.soft_placement()) throw;
     LogWarning("computing on the CPU in FP32 (worker.soft_placement): {}", error.what());

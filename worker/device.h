@@ -16,7 +16,8 @@ struct WorkerDevice {
 };
 
 // `config` is resolved. Throws Error(kFailure) where CUDA is asked for, cannot be had, and
-// worker.soft_placement is false; with it, computes on the CPU and says so.
+// worker.soft_placement is false; with it, computes on the CPU and says so. A GPU that has too
+// little memory is an error in any case.
 WorkerDevice MakeWorkerDevice(const config::Config& config, uint32_t rank);
 
 }  // namespace muster

@@ -115,6 +115,12 @@ std::string Explain(const CLI::ParseError& error, const CLI::App& command,
         std::find(names.begin(), names.end(), option) != names.end()) {
       continue;
     }
+    if (option == "--gpus" || option == "--gpu" || option == "--num-gpus") {
+      return fmt::format(
+          "unknown option '{}': GPUs are chosen with --devices (auto:2, 0,1, cpu), or "
+          "one for each worker with --workers",
+          option);
+    }
     std::string nearest = NearestName(option, names);
     return fmt::format("unknown option '{}'{}", option,
                        nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest));

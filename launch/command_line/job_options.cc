@@ -67,8 +67,9 @@ void DescribeLaunch(CLI::App& launch, Arguments& arguments) {
   launch.add_flag("--log-placement", arguments.log_placement,
                   "Print where each rank runs: host, pid, card or cpu, threads, cores");
   AddOption(launch, "--devices", arguments.devices, "LIST",
-            "Cards (GPUs), one a worker (worker.devices): auto, auto:N, cpu, or some of those that "
-            "`muster gpus` shows: 0,2,GPU-8f3a");
+            "GPUs, one a worker (worker.devices): auto, auto:N, cpu, or some of those that `muster "
+            "gpus` shows: 0,2,GPU-8f3a. Default: an idle GPU for each of --workers, else one; the "
+            "CPU where none is idle");
   AddWait(launch, arguments);
   AddOption(launch, "--trace", arguments.trace, "FILE",
             "Write what every thread does in some steps to FILE (run.trace_file), for "

@@ -83,7 +83,7 @@ Findings ExamineGpus(const GpuFacts& facts) {
     for (const Gpu& gpu : facts.seen.gpus) findings.push_back(OneGpu(gpu, facts.tickets));
   }
   if (!facts.backend.empty() || !facts.backend_error.empty()) findings.push_back(Backend(facts));
-  if (facts.wanted) findings.push_back(JobGpus(facts));
+  if (facts.job) findings.push_back(JobGpus(facts));
   return findings;
 }
 

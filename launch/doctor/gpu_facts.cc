@@ -75,20 +75,23 @@ GpuFacts ReadGpuFacts(const GpuQuestion& question) {
   }
   if (question.config != nullptr) config = *question.config;
   try {
-    JobCards cards(config, question.config_path, typed);
-    facts.wanted = cards.asked() && (question.config != nullptr || !typed.empty());
+    const CardTerms terms{.typed = typed,
+                          .no_backend = WhyNoGpuBackend(config, question.worker_program)};
+    JobCards cards(config, question.config_path, terms);
+    facts.job = cards.asked() && (question.config != nullptr || !typed.empty());
+    facts.wanted = facts.job && !config.worker().devices().empty();
     if (cards.wanted()) {
-      if (facts.wanted) facts.workers = cards.workers();
+      if (facts.job) facts.workers = cards.workers();
       TryGpus(question, cards, facts);
     } else if (cards.asked()) {
       facts.why_cpu = Join(cards.Lines(), "; ");
     } else if (!facts.seen.gpus.empty()) {
-      JobCards any(OfDevices("auto:1"), "", "");
+      JobCards any(OfDevices("auto:1"), "", {});
       if (any.wanted()) TryGpus(question, any, facts);
     }
   } catch (const Error& error) {
     if (error.code() == ExitCode::kUsage) throw;
-    facts.wanted = true;
+    facts.job = facts.wanted = true;
     facts.take_error = error.what();
   }
   return facts;

@@ -17,7 +17,8 @@ struct GpuFacts {
   GpuSnapshot seen;
   std::vector<SeenTicket> tickets;  // of the jobs that hold or want GPUs
 
-  bool wanted = false;     // the config or --devices asks for GPUs
+  bool job = false;        // there is a job that would use GPUs
+  bool wanted = false;     // … because its config or --devices says so
   uint32_t workers = 0;    // that compute on them; 0: the job uses no GPUs
   std::string taken;       // the GPUs that could be locked now, in words
   std::string take_error;  // why they could not

@@ -64,6 +64,7 @@ std::vector<std::string> ResolveAll(const CardRequest& request, const GpuSnapsho
 }
 
 std::string CardCount(size_t count) { return Plural(static_cast<int64_t>(count), "card"); }
+std::string GpuCount(size_t count) { return Plural(static_cast<int64_t>(count), "GPU"); }
 
 // `auto` takes a number that does not depend on what others leave: the size of a job, and with it
 // perhaps its result, is not a matter of luck.
@@ -118,12 +119,51 @@ void PlanAuto(const CardRequest& request, const VisibleCards& visible, CardWish&
               request.origin, wish.pool.size(), among, wish.count);
 }
 
+// Cards that nobody asked for: one for each worker that was asked for, else one, since a shared
+// server is not ours alone.
+void PlanDefault(const CardRequest& request, const GpuSnapshot& seen, const VisibleCards& visible,
+                 CardWish& wish, CardPlan& plan) {
+  wish.pool = visible.uuids;
+  wish.count = AutoCount(request, visible);
+  const size_t all = wish.pool.size();
+  const size_t idle = request.idle ? request.idle->size() : all;
+  const std::string among =
+      visible.limited ? fmt::format(" that CUDA_VISIBLE_DEVICES=\"{}\" leaves", visible.value) : "";
+  const std::string start = fmt::format("--workers {}", idle * request.workers_per_card);
+  if (idle == 0) {
+    plan.reason = fmt::format("none of {}{} is idle (`muster gpus`; --wait waits for one)",
+                              GpuCount(all), among);
+    wish.count = 0;
+    return;
+  }
+  if (wish.count > idle) {
+    std::string busy;
+    for (const std::string& uuid : wish.pool) {
+      if (request.idle && std::ranges::count(*request.idle, uuid) == 0) {
+        busy += (busy.empty() ? "" : ", ") + seen.Find(uuid)->index;
+      }
+    }
+    throw Error(ExitCode::kFailure,
+                "{} need {}, but {} of {}{} {} idle{}: {} would start now, --devices cpu trains on "
+                "the CPU{}",
+                Plural(int64_t(wish.count * request.workers_per_card), "worker"),
+                GpuCount(wish.count), idle, GpuCount(all), among, idle == 1 ? "is" : "are",
+                busy.empty() ? "" : fmt::format(" (busy: {})", busy), start,
+                wish.count > all ? "" : ", and --wait waits for more");
+  }
+  const size_t more = idle - wish.count;
+  plan.reason = fmt::format("by default, as idle{}{}; --devices cpu trains on the CPU", among,
+                            more == 0 ? ""
+                                      : fmt::format("; {} more {} idle ({} uses all)", more,
+                                                    more == 1 ? "is" : "are", start));
+}
+
 }  // namespace
 
 CardPlan PlanCards(const CardRequest& request, const GpuSnapshot& seen,
                    const VisibleCards& visible) {
   CardPlan plan{.reason = request.origin};
-  if (!request.devices.WantsCards()) return plan;
+  if (!request.devices.WantsCards() && !request.by_default) return plan;
   const bool named = request.devices.kind == Kind::kNamed;
   if (seen.gpus.empty()) {
     plan.reason += ": " + seen.none;
@@ -137,8 +177,15 @@ CardPlan PlanCards(const CardRequest& request, const GpuSnapshot& seen,
   }
   CardWish wish{.free_share = request.memory_fraction * request.workers_per_card,
                 .what = request.what};
+  if (request.workers) {
+    wish.fewer = "--workers ";
+    wish.fewer_unit = request.workers_per_card;
+  }
   if (named) {
     PlanNamed(request, seen, visible, wish, plan);
+  } else if (request.by_default) {
+    PlanDefault(request, seen, visible, wish, plan);
+    if (wish.count == 0) return plan;
   } else {
     PlanAuto(request, visible, wish, plan);
   }

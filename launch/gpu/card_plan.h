@@ -21,6 +21,10 @@ struct CardRequest {
   uint32_t workers_per_card = 1;
   double memory_fraction = 0;  // of a card for each worker; 0: not said
   std::string what;            // the job, in a few words
+  // Nobody has said anything of devices: idle cards are taken, if there are some.
+  bool by_default = false;
+  // … Those that are idle now. Without a value the job waits for them.
+  std::optional<std::vector<std::string>> idle;
 };
 
 struct CardPlan {
@@ -32,7 +36,8 @@ struct CardPlan {
 // A command line that names cards has them, even those that CUDA_VISIBLE_DEVICES hides; in all
 // other cases the choice is made among what it leaves, and a config that names others yields.
 // Throws Error(kUsage) for cards that are not there, for more than there are, and for a number of
-// workers that does not go with the number of cards.
+// workers that does not go with the number of cards; by default Error(kFailure) where only some of
+// the cards that the workers need are idle. Where none is, the plan is the CPU.
 CardPlan PlanCards(const CardRequest& request, const GpuSnapshot& seen,
                    const VisibleCards& visible);
 

@@ -153,8 +153,7 @@ std::string WhyBusy(const Gpu& gpu, double free_share) {
   const double needed = std::min(free_share, kMostShare) * total;
   if (static_cast<double>(gpu.free_bytes) < needed) {
     return fmt::format("{} of its memory are free, {} are needed",
-                       FormatBytes(static_cast<double>(gpu.free_bytes)),
-                       FormatBytes(needed));
+                       FormatBytes(static_cast<double>(gpu.free_bytes)), FormatBytes(needed));
   }
   if (gpu.temperature && gpu.slowdown_temperature &&
       *gpu.temperature >= *gpu.slowdown_temperature) {

@@ -8,11 +8,16 @@
 #include <utility>
 
 #include "common/base/error.h"
+#include "common/base/utf8.h"
+#include "launch/gpu/usage_text.h"
 #include "launch/text/units.h"
 #include "proto/config.pb.h"
 
 namespace muster {
 namespace {
+
+// In place of how cards were asked for.
+constexpr const char* kByDefault = "the GPUs that the job takes by default";
 
 CardRequest RequestOf(const config::Config& config, const std::string& config_path,
                       const std::string& typed) {
@@ -24,10 +29,33 @@ CardRequest RequestOf(const config::Config& config, const std::string& config_pa
                       .memory_fraction = worker.gpu_memory_fraction(),
                       .what = "launch " + config_path};
   if (config.cluster().has_workers()) request.workers = config.cluster().workers();
+  if (request.devices.kind == DeviceWish::Kind::kNotSaid) request.origin = kByDefault;
   return request;
 }
 
+// NVIDIA's variable has an S at its end; nothing reads this one.
+std::string EnvironmentRemark() {
+  const char* const value = std::getenv("CUDA_VISIBLE_DEVICE");
+  if (value == nullptr) return "";
+  return fmt::format(
+      "Warning: CUDA_VISIBLE_DEVICE={} has no effect: the variable is called "
+      "CUDA_VISIBLE_DEVICES",
+      OneLine(value, 60));
+}
+
 }  // namespace
+
+std::string WhyNoGpuBackend(const config::Config& config, const std::string& worker_program) {
+  const config::Worker& worker = config.worker();
+  if (worker.backend() == config::Worker::CUDA) return "";
+  if (worker.has_backend()) return "worker.backend=CPU";
+  const std::filesystem::path folder = std::filesystem::path(worker_program).parent_path();
+  std::error_code ignored;
+  for (const auto& place : {folder, folder / ".." / "lib"}) {
+    if (std::filesystem::exists(place / "libmuster_cuda.so", ignored)) return "";
+  }
+  return "this build has no CUDA backend (libmuster_cuda.so)";
+}
 
 std::string CardText(const Gpu& gpu) {
   return fmt::format("card {} ({}, {}, {})", gpu.index, gpu.uuid.substr(0, 12), gpu.name,
@@ -50,16 +78,37 @@ WorkerPlace PlaceOf(const Gpu& gpu) {
 }
 
 JobCards::JobCards(const config::Config& config, const std::string& config_path,
-                   const std::string& typed)
+                   const CardTerms& terms)
     : workers_per_card_(config.worker().workers_per_gpu()) {
-  const CardRequest request = RequestOf(config, config_path, typed);
-  asked_ = request.devices.WantsCards();
+  CardRequest request = RequestOf(config, config_path, terms.typed);
   origin_ = request.origin;
-  if (!asked_) return;
+  named_ = request.devices.kind == DeviceWish::Kind::kNamed;
+  const bool not_said = request.devices.kind == DeviceWish::Kind::kNotSaid;
+  if (!not_said && !request.devices.WantsCards()) return;
+  if (not_said && config.worker().has_backend() && !terms.no_backend.empty()) return;
   probe_ = OpenNvml();
   const GpuSnapshot seen = probe_->Look();
-  plan_ = PlanCards(request, seen, VisibleHere(seen));
-  if (!wanted() && !config.worker().soft_placement()) {
+  asked_ = !not_said || !seen.gpus.empty();
+  if (!asked_) return;
+  remark_ = EnvironmentRemark();
+  const VisibleCards visible = VisibleHere(seen);
+  if (not_said) {
+    if (!terms.no_backend.empty()) {
+      plan_.reason =
+          fmt::format("{} here, but {}", Plural(static_cast<int64_t>(seen.gpus.size()), "GPU"),
+                      terms.no_backend);
+    } else {
+      request.by_default = true;
+      if (!terms.waits) {
+        request.idle = IdleCards(seen, LockFolder::OfHost(), visible.uuids,
+                                 request.memory_fraction * request.workers_per_card);
+      }
+    }
+  }
+  if (plan_.reason.empty()) plan_ = PlanCards(request, seen, visible);
+  const config::Worker& worker = config.worker();
+  const bool may_use_cpu = worker.soft_placement() && (!named_ || worker.has_soft_placement());
+  if (!wanted() && !may_use_cpu) {
     throw Error(ExitCode::kFailure, "{}; worker.soft_placement=true would train on the CPU",
                 plan_.reason);
   }
@@ -74,9 +123,12 @@ void JobCards::Take(const TakeOptions& options) {
 
 std::vector<std::string> JobCards::Lines() const {
   if (!asked_) return {};
-  if (!wanted()) return {plan_.reason + ": the workers compute on the CPU"};
-  if (taken_ == nullptr) return {plan_.reason};
   std::vector<std::string> lines;
+  if (!remark_.empty()) lines.push_back(remark_);
+  if (taken_ == nullptr) {
+    lines.push_back(plan_.reason + (wanted() ? "" : ": the workers compute on the CPU"));
+    return lines;
+  }
   for (const Gpu& gpu : taken_->cards) lines.push_back(CardText(gpu));
   lines.push_back(fmt::format("locked for this job; {}{}", plan_.reason,
                               taken_->reason.empty() ? "" : ": " + taken_->reason));

@@ -196,15 +196,31 @@ class Taker {
     return line;
   }
 
+  // What would start at once, or "".
+  std::string WouldStart(const GpuSnapshot& seen) const {
+    const std::vector<std::string> idle = IdleCards(seen, folder_, wish_.pool, wish_.free_share);
+    if (idle.empty() || idle.size() >= wish_.count) return "";
+    if (!wish_.named) {
+      return fmt::format("\n  {}{} would start now", wish_.fewer, idle.size() * wish_.fewer_unit);
+    }
+    std::string indices;
+    for (const std::string& uuid : idle) {
+      indices += (indices.empty() ? "" : ",") + seen.Find(uuid)->index;
+    }
+    return fmt::format("\n  --devices {} would start now", indices);
+  }
+
   Error NotEnough(const Ticket& ticket) {
     const bool waited = options_.wait_s > 0;
     std::string text = fmt::format("there are not enough idle cards: expected {}", Wanted());
     if (waited) text += " within " + FormatDuration(options_.wait_s);
     const std::vector<SeenTicket> before = Before(ticket);
-    const std::vector<std::string> usage =
-        UsageLines(probe_.Look(), folder_, wish_.pool, wish_.free_share);
-    for (const std::string& card : usage) text += "\n  " + card;
+    const GpuSnapshot seen = probe_.Look();
+    for (const std::string& card : UsageLines(seen, folder_, wish_.pool, wish_.free_share)) {
+      text += "\n  " + card;
+    }
     for (const SeenTicket& other : before) text += "\n  waits before this one: " + JobText(other);
+    if (before.empty()) text += WouldStart(seen);
     text += waited ? "" : "\n  --wait [MINUTES] waits in turn until there are enough";
     return {waited ? ExitCode::kDeadline : ExitCode::kFailure, text};
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -20,6 +21,9 @@ struct CardWish {
   bool named = false;             // all of them, in the order of `pool`; else the best ones
   double free_share = 0;          // of a card's memory, what must be free
   std::string what;               // the job, for those who wait: "launch configs/cifar10.txtpb"
+  // How to ask for `n` cards instead: this and n * fewer_unit. "": by name.
+  std::string fewer = "--devices auto:";
+  uint32_t fewer_unit = 1;
 };
 
 struct TakenCards {

@@ -26,6 +26,19 @@ const SeenTicket* HolderOf(const std::vector<SeenTicket>& tickets, const std::st
   return nullptr;
 }
 
+std::vector<std::string> IdleCards(const GpuSnapshot& seen, const LockFolder& folder,
+                                   const std::vector<std::string>& uuids, double free_share) {
+  const std::vector<SeenTicket> tickets = ReadTickets(folder);
+  std::vector<std::string> idle;
+  for (const std::string& uuid : uuids) {
+    const Gpu* const gpu = seen.Find(uuid);
+    if (gpu == nullptr || !WhyBusy(*gpu, free_share).empty()) continue;
+    const bool held = HolderOf(tickets, uuid) != nullptr;
+    if (!held && CardLock::HolderText(folder, uuid).empty()) idle.push_back(uuid);
+  }
+  return idle;
+}
+
 std::vector<std::string> UsageLines(const GpuSnapshot& seen, const LockFolder& folder,
                                     const std::vector<std::string>& uuids, double free_share) {
   const std::vector<SeenTicket> tickets = ReadTickets(folder);

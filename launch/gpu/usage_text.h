@@ -16,6 +16,10 @@ std::string JobText(const SeenTicket& ticket);
 // The job that holds this card, or null.
 const SeenTicket* HolderOf(const std::vector<SeenTicket>& tickets, const std::string& uuid);
 
+// Those of these cards that a job could take now.
+std::vector<std::string> IdleCards(const GpuSnapshot& seen, const LockFolder& folder,
+                                   const std::vector<std::string>& uuids, double free_share);
+
 // A line for each of these cards: "card 2: idle", "card 3: anna's … since 10:31", and why a card
 // that no job holds is not idle, or who else has locked it.
 std::vector<std::string> UsageLines(const GpuSnapshot& seen, const LockFolder& folder,

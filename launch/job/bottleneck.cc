@@ -37,23 +37,25 @@ std::string Text(const StepPart& part, double step_ms) {
 
 // Who is late: one rank that is slower on average, by at least half of what the others wait; or now
 // one, now another.
-std::string WhoIsSlow(const std::vector<Rank>& ranks, double step_ms, double imbalance) {
+std::string WhoIsSlow(const std::vector<Rank>& ranks, double step_ms, double imbalance,
+                      const char* devices) {
   double mean = 0;
   for (const Rank& rank : ranks) mean += rank.compute_ms / static_cast<double>(ranks.size());
   const Rank& slowest = *std::ranges::max_element(ranks, {}, &Rank::compute_ms);
   if (slowest.compute_ms - mean < 0.5 * imbalance * step_ms) {
-    return "now one rank is late, now another, and all wait for it: look for other work on the "
-           "cores";
+    return fmt::format(
+        "now one rank is late, now another, and all wait for it: look for other work on the {}",
+        devices);
   }
   return fmt::format(
       "rank {} computes for {}, the mean of all is {}, and they wait for it: look for other work "
-      "on its cores, or for slices and images that do not divide evenly among the ranks",
-      slowest.rank, FormatMilliseconds(slowest.compute_ms), FormatMilliseconds(mean));
+      "on its {}, or for slices and images that do not divide evenly among the ranks",
+      slowest.rank, FormatMilliseconds(slowest.compute_ms), FormatMilliseconds(mean), devices);
 }
 
 }  // namespace
 
-std::vector<BottleneckRow> Bottleneck(const events::Summary& summary) {
+std::vector<BottleneckRow> Bottleneck(const events::Summary& summary, bool on_gpus) {
   const double step_ms = summary.measured().step_ms();
   const events::StepShares& shares = summary.measured().shares();
   const double overhead = shares.overhead(), input = shares.input(), imbalance = shares.imbalance();
@@ -62,9 +64,13 @@ std::vector<BottleneckRow> Bottleneck(const events::Summary& summary) {
   if (!shares.has_overhead() || !shares.has_input() || !shares.has_imbalance()) return {};
 
   const StepPart compute{1 - overhead - imbalance, "compute",
-                         "more cores (worker.threads, workers) or a smaller network would help"};
+                         on_gpus ? "more GPUs (--workers), worker.precision=TF32 or BF16, or a "
+                                   "smaller network would help"
+                                 : "more cores (worker.threads, workers) or a smaller network "
+                                   "would help"};
   const StepPart others[] = {
-      {imbalance, "slowest rank", WhoIsSlow(ranks, step_ms, imbalance)},
+      {imbalance, "slowest rank",
+       WhoIsSlow(ranks, step_ms, imbalance, on_gpus ? "GPUs and cores" : "cores")},
       {input, "input pipeline",
        fmt::format("rank {} waits for its batches: try more data.prefetch_threads or less "
                    "preprocessing",

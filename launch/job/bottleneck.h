@@ -20,6 +20,6 @@ namespace muster {
 struct BottleneckRow {
   std::string label, text;
 };
-std::vector<BottleneckRow> Bottleneck(const events::Summary& summary);
+std::vector<BottleneckRow> Bottleneck(const events::Summary& summary, bool on_gpus = false);
 
 }  // namespace muster

@@ -150,6 +150,8 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
   const auto row = [&](const char* label, const std::string& text) {
     if (!text.empty()) lines.push_back(Row(label, text));
   };
+  const char* label = "devices";
+  for (const std::string& text : options.cards) row(std::exchange(label, ""), text);
   row("network", fmt::format("{}{}, {} in {}", model.empty() ? "" : model + ", ",
                              Plural(static_cast<int64_t>(graph.layers().size()), "layer"),
                              Plural(graph.layout().parameter_count(), "parameter"),
@@ -159,8 +161,6 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
                                                      " started by hand"
                                                : WorkersText(config)));
   if (!options.by_hand) row("cores", CoresText(config, options.cores));
-  const char* label = "devices";
-  for (const std::string& text : options.cards) row(std::exchange(label, ""), text);
   row("batch", fmt::format("{}, cut into {}", BatchText(config), SlicesText(config)));
   const std::vector<std::string> bits = BitsTexts(config, options.by_hand);
   row("bits", bits.front());

@@ -15,6 +15,7 @@ struct KeptRun {
   const RunDir& dir;
   SavePlace place;       // what the run went on with
   bool by_hand = false;  // it was `muster server`
+  bool on_gpus = false;  // the workers compute there
 };
 
 // How a run that ended early goes on. A server that died has said nothing, but may have written.

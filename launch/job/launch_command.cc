@@ -141,26 +141,17 @@ void TakeJobCards(const LaunchArguments& arguments, const PreparedJob& job, Sign
               job.cards->unused());
 }
 
-// Cards that a job takes are computed on, if the config does not say otherwise and the plugin for
-// it is where muster-worker looks for it.
-std::string WhyUnused(const config::Worker& worker, const std::string& worker_program) {
-  if (worker.backend() == config::Worker::CUDA) return "";
-  if (worker.has_backend()) return "worker.backend=CPU";
-  const fs::path folder = fs::path(worker_program).parent_path();
-  std::error_code ignored;
-  for (const auto& place : {folder, folder / ".." / "lib"}) {
-    if (fs::exists(place / "libmuster_cuda.so", ignored)) return "";
-  }
-  return "this build has no CUDA backend (libmuster_cuda.so)";
-}
-
 // What both a run and a dry run begin with.
 PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
   std::vector<Setting> settings = arguments.settings;
   config::Config config = LoadConfig(arguments.config_path, settings);
   std::shared_ptr<JobCards> cards;  // whoever starts workers by hand gives them theirs
   if (!arguments.by_hand) {
-    cards = std::make_shared<JobCards>(config, arguments.config_path, TypedDevices(settings));
+    cards = std::make_shared<JobCards>(
+        config, arguments.config_path,
+        CardTerms{.typed = TypedDevices(settings),
+                  .waits = arguments.wait_s > 0,
+                  .no_backend = WhyNoGpuBackend(config, arguments.worker_program)});
   }
   if (arguments.wait_s > 0 && !(cards && cards->asked())) {
     throw Error(
@@ -172,8 +163,12 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
     settings.push_back({"cluster.workers", std::to_string(cards->workers()), cards->origin()});
     config = LoadConfig(arguments.config_path, settings);
   }
+  if (cards && cards->named() && !config.worker().has_soft_placement()) {
+    settings.push_back({"worker.soft_placement", "false", cards->origin()});
+    config = LoadConfig(arguments.config_path, settings);
+  }
   if (cards && cards->wanted()) {
-    cards->SetUnused(WhyUnused(config.worker(), arguments.worker_program));
+    cards->SetUnused(WhyNoGpuBackend(config, arguments.worker_program));
     if (cards->unused().empty() && !config.worker().has_backend()) {
       settings.push_back({"worker.backend", "CUDA", cards->origin()});
       config = LoadConfig(arguments.config_path, settings);

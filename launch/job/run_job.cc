@@ -93,8 +93,8 @@ void ReportOutcome(JobOutcome& outcome, int workers, const KeptRun& run, const s
     missing = dir.MissingFiles(logs_here, *outcome.summary);
     console.Print("");
     for (const std::string& line :
-         SummaryLines(*outcome.summary, workers, dir, missing.empty() ? FilesText(logs_here) : "",
-                      outcome.ends)) {
+         SummaryLines(*outcome.summary, workers, run.on_gpus, dir,
+                      missing.empty() ? FilesText(logs_here) : "", outcome.ends)) {
       console.Print(line);
     }
   }
@@ -266,7 +266,11 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
     if (by_hand) ForgetToken(*arguments.by_hand, dir);
     std::string was = dir.shown();
     if (!dir.Follow()) was.clear();
-    ReportOutcome(outcome, workers, {dir, {dir.path(), config.checkpoint().save_to()}, by_hand},
+    ReportOutcome(outcome, workers,
+                  {.dir = dir,
+                   .place = {dir.path(), config.checkpoint().save_to()},
+                   .by_hand = by_hand,
+                   .on_gpus = config.worker().backend() == config::Worker::CUDA},
                   was, display.AtStep(), console);
     if (traced) {
       const ExitCode written = FinishTrace(config, dir, console);

@@ -118,7 +118,7 @@ std::string SpeedText(double images_per_second, int workers) {
 
 }  // namespace
 
-std::vector<std::string> SummaryLines(const events::Summary& summary, int workers,
+std::vector<std::string> SummaryLines(const events::Summary& summary, int workers, bool on_gpus,
                                       const RunDir& dir, const std::string& files,
                                       const std::map<int64_t, std::string>& ends) {
   std::vector<std::string> lines;
@@ -144,7 +144,7 @@ std::vector<std::string> SummaryLines(const events::Summary& summary, int worker
     row("speed", SpeedText(measured.images_per_second(), workers));
   for (std::string& line : StepLines(summary)) lines.push_back(std::move(line));
   row("overhead", BalanceText(measured.shares(), workers));
-  for (const BottleneckRow& line : Bottleneck(summary)) row(line.label.c_str(), line.text);
+  for (const BottleneckRow& line : Bottleneck(summary, on_gpus)) row(line.label.c_str(), line.text);
   row("restarts", RestartsText(summary));
   row("weights hash", summary.weights_hash());
   for (const std::string& text : ModelTexts(summary, dir)) row("weights", text);

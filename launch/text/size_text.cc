@@ -89,6 +89,7 @@ std::string SlicesText(const config::Config& config) {
 }
 
 std::string CoresText(const config::Config& config, int cores) {
+  if (config.worker().backend() == config::Worker::CUDA) return "";  // GPUs compute
   const uint32_t workers = config.cluster().workers(), threads = config.worker().threads();
   const uint32_t slices = config.run().slices();
   const int busy = static_cast<int>(workers * threads);

@@ -148,7 +148,8 @@ std::string Outcome::hash() const {
 RealJob::RealJob() {
   std::string pattern = (fs::temp_directory_path() / "muster-e2e-XXXXXX").string();
   dir_ = ::mkdtemp(pattern.data());
-  ::setenv("HOME", dir_.c_str(), 1);  // where a run saves what its directory cannot take
+  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);  // a job would take idle GPUs
+  ::setenv("HOME", dir_.c_str(), 1);        // where a run saves what its directory cannot take
   WriteCifar10(Path("data"), 60, 40);
   std::ofstream(Path("tiny.txtpb")) << kTinyConfig;
 }

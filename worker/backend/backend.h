@@ -16,6 +16,7 @@
 #include <memory>
 
 #include "common/base/element_type.h"
+#include "common/base/error.h"
 #include "common/graph/graph.h"
 #include "worker/backend/image_op.h"
 #include "worker/backend/op.h"
@@ -43,6 +44,12 @@ class DeviceBuffer {
  public:
   virtual ~DeviceBuffer() = default;
   virtual void* data() = 0;  // a device address
+};
+
+// The device has too little memory. No reason to compute elsewhere: the job has to be smaller.
+class OutOfDeviceMemory : public Error {
+ public:
+  using Error::Error;
 };
 
 // Host memory that is copied from, or to, again and again: it has its pages for itself.

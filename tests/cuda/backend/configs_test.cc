@@ -108,6 +108,18 @@ TEST_P(CudaConfigsTest, RunsOnTheCpuWhereCudaFindsNone) {
   EXPECT_THAT(log, HasSubstr("(worker.soft_placement): there is no card that CUDA can use"));
 }
 
+// Out of memory at its start: no reason to train on the CPU with the GPU locked.
+class OutOfMemoryTest : public CardJob {};
+TEST_F(OutOfMemoryTest, AtTheStartIsAnError) {
+  ::setenv("MUSTER_SOFTWARE_GPU", "memory_bytes=20000000", 1);
+  Process job({"muster", "launch", std::string(MUSTER_CONFIG_DIR) + "/smoke.txtpb", "--workers",
+               "1", "--set", "worker.backend=CUDA", "--run-dir", Path("run")},
+              Path("log"));
+  EXPECT_EQ(job.Wait(60), 1) << job.Log();
+  ::unsetenv("MUSTER_SOFTWARE_GPU");
+  EXPECT_THAT(job.Log(), HasSubstr("out of memory: "));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, CudaConfigsTest, ::testing::ValuesIn(ConfigNames()),
                          [](const auto& info) { return info.param; });
 

@@ -37,6 +37,11 @@ class LaunchOnCardsTest : public GpuJobTest {
     Start(job, arguments);
     ASSERT_TRUE(Appears("here-0") && Appears("here-1")) << job.OutSoFar();
   }
+  Finished RunOn(const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"launch", config(), "--data", "."};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Run(arguments);
+  }
   Finished End(Job& job) {
     std::ofstream(Path("go")).flush();
     return job.Finish();
@@ -52,6 +57,7 @@ class LaunchOnCardsTest : public GpuJobTest {
 };
 
 TEST_F(LaunchOnCardsTest, EachWorkerSeesItsOwnCardAlone) {
+  std::filesystem::remove(Path("libmuster_cuda.so"));
   Cards({"nvlink=A", "pids=1:900 used=1000", "nvlink=A", "nvlink=B"});
   Job job;
   StartJob(job, {"--devices", "auto:2"});
@@ -147,22 +153,88 @@ TEST_F(LaunchOnCardsTest, AGpuForOneProcessIsNotGivenToTwoWorkers) {
   EXPECT_EQ(End(job).exit_code, 0);
 }
 
-TEST_F(LaunchOnCardsTest, AJobThatAsksForNoneIsAsItAlwaysWas) {
+TEST_F(LaunchOnCardsTest, ADeviceOfCpuTakesNoGpu) {
   IdleCards(2);
-  for (const std::vector<std::string>& devices :
-       {std::vector<std::string>{}, {"--devices", "cpu"}}) {
-    Job job;
-    std::vector<std::string> arguments{"--workers", "2"};
-    arguments.insert(arguments.end(), devices.begin(), devices.end());
-    StartJob(job, arguments);
-    EXPECT_EQ(VariableOf(WorkerPid(0), "CUDA_VISIBLE_DEVICES"), "");
-    EXPECT_TRUE(AreIdle(2));
-    const Finished finished = End(job);
-    EXPECT_EQ(finished.exit_code, 0);
-    EXPECT_THAT(finished.err, IsEmpty());
-    EXPECT_THAT(finished.out, Not(HasSubstr("devices")));
-    for (const char* file : {"here-0", "here-1", "go", "done"}) std::filesystem::remove(Path(file));
-  }
+  Job job;
+  StartJob(job, {"--workers", "2", "--devices", "cpu"});
+  EXPECT_EQ(VariableOf(WorkerPid(0), "CUDA_VISIBLE_DEVICES"), "");
+  EXPECT_TRUE(AreIdle(2));
+  const Finished finished = End(job);
+  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_THAT(finished.out, Not(HasSubstr("devices")));
+}
+
+TEST_F(LaunchOnCardsTest, AJobThatSaysNothingTakesAnIdleGpuForEachWorker) {
+  Cards({"pids=1:500", "", "", ""});
+  Job job;
+  StartJob(job, {"--workers", "2"});
+  EXPECT_EQ(VariableOf(WorkerPid(0), "CUDA_VISIBLE_DEVICES"), Uuid(1));
+  EXPECT_EQ(VariableOf(WorkerPid(1), "CUDA_VISIBLE_DEVICES"), Uuid(2));
+  EXPECT_TRUE(AreIdle(1));
+  EXPECT_FALSE(AreIdle(2));
+  const Finished finished = End(job);
+  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_THAT(Unwrapped(finished.out), AllOf(HasSubstr("1 more is idle (--workers 3 uses all)"),
+                                             HasSubstr("--devices cpu")));
+}
+
+TEST_F(LaunchOnCardsTest, WithoutANumberOfWorkersItTakesOneGpu) {
+  IdleCards(3);
+  Server(std::string(kListen) + "until:here-0;" + kStarted + kSummary + "touch:done;exit:0");
+  const Finished finished = RunOn({});
+  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_THAT(Unwrapped(finished.out),
+              AllOf(HasSubstr("1 worker x 1 thread"), HasSubstr("2 more are idle"),
+                    HasSubstr(Uuid(0).substr(0, 12))));
+  SetVariable("CUDA_VISIBLE_DEVICES", Uuid(2));
+  std::filesystem::remove(Path("done"));
+  const Finished chosen = RunOn({});
+  EXPECT_EQ(chosen.exit_code, 0) << chosen.err;
+  EXPECT_THAT(chosen.out, HasSubstr(Uuid(2).substr(0, 12)));
+}
+
+TEST_F(LaunchOnCardsTest, TooFewIdleGpusAreAnErrorThatSaysWhatWouldStart) {
+  Cards({"", "pids=1:500", ""});
+  const Finished finished = RunOn({"--workers", "3"});
+  EXPECT_EQ(finished.exit_code, 1);
+  EXPECT_THAT(finished.err,
+              AllOf(HasSubstr("2 of 3 GPUs are idle (busy: 1)"),
+                    HasSubstr("--workers 2 would start now"), HasSubstr("--devices cpu")));
+  EXPECT_THAT(RunOn({"--devices", "auto:3"}).err, HasSubstr("--devices auto:2 would start now"));
+  EXPECT_THAT(RunOn({"--devices", "0,1"}).err, HasSubstr("--devices 0 would start now"));
+  EXPECT_THAT(RunDirs(), IsEmpty());
+}
+
+TEST_F(LaunchOnCardsTest, TheCpuWhereNoGpuIsIdleOrNoBackendIsThere) {
+  Cards({"pids=1:500", "pids=1:500"});
+  std::ofstream(Path("go")).flush();
+  const Finished busy = RunOn({"--workers", "2"});
+  EXPECT_EQ(busy.exit_code, 0) << busy.err;
+  EXPECT_THAT(Unwrapped(busy.out), AllOf(HasSubstr("none of 2 GPUs is idle"),
+                                         HasSubstr("the workers compute on the CPU")));
+  IdleCards(2);
+  std::filesystem::remove(Path("libmuster_cuda.so"));
+  const Finished without = RunOn({"--workers", "2"});
+  EXPECT_EQ(without.exit_code, 0) << without.err;
+  EXPECT_THAT(Unwrapped(without.out), HasSubstr("2 GPUs here, but this build has no CUDA backend"));
+}
+
+TEST_F(LaunchOnCardsTest, AGpuThatWasNamedAndIsNotThereIsAnError) {
+  Cards({});
+  std::ofstream(Path("go")).flush();
+  EXPECT_EQ(RunOn({"--devices", "0,1"}).exit_code, 1);
+  EXPECT_THAT(RunDirs(), IsEmpty());
+  EXPECT_EQ(RunOn({"--devices", "0,1", "--workers", "2", "--set", "worker.soft_placement=true"})
+                .exit_code,
+            0);
+}
+
+TEST_F(LaunchOnCardsTest, AMistypedVariableIsNamed) {
+  IdleCards(2);
+  std::ofstream(Path("go")).flush();
+  SetVariable("CUDA_VISIBLE_DEVICE", "0");
+  EXPECT_THAT(Unwrapped(RunOn({"--workers", "2"}).out),
+              HasSubstr("the variable is called CUDA_VISIBLE_DEVICES"));
 }
 
 TEST_F(LaunchOnCardsTest, WithoutCardsTheCpu) {
@@ -187,6 +259,7 @@ TEST_F(LaunchOnCardsTest, NoSoftPlacement) {
   EXPECT_THAT(none.err, AllOf(HasSubstr("the NVIDIA driver has no cards"),
                               HasSubstr("worker.soft_placement=true")));
   IdleCards(1);
+  std::filesystem::remove(Path("libmuster_cuda.so"));
   const Finished some = run();
   EXPECT_EQ(some.exit_code, 1);
   EXPECT_THAT(some.out, HasSubstr("--devices auto, 1 of 1 card"));

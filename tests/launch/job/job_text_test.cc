@@ -122,7 +122,7 @@ TEST(JobTextTest, LinesFitATerminal) {
   summary.mutable_measured()->set_timed_steps(1);
   summary.mutable_measured()->mutable_shares()->set_overhead(0.5);
   summary.mutable_measured()->mutable_shares()->set_imbalance(0.5);
-  const std::vector<std::string> after = SummaryLines(summary, 3, dir, FilesText(3));
+  const std::vector<std::string> after = SummaryLines(summary, 3, false, dir, FilesText(3));
   EXPECT_THAT(after,
               IsSupersetOf({"  stopped early  no better test accuracy than 0.6231 (step 800) in 3",
                             "                 evaluations: evaluation.patience is 3"}));

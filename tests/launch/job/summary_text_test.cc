@@ -36,7 +36,7 @@ TEST(SummaryTest, PartsOfAStepAddUp) {
   measured.mutable_shares()->set_overhead(0.024);
   measured.mutable_shares()->set_imbalance(0.051);
   EXPECT_THAT(
-      SummaryLines(summary, 2, dir, FilesText(2)),
+      SummaryLines(summary, 2, false, dir, FilesText(2)),
       ElementsAre("Completed: 3,910 steps, 500,000 images in 6 min 51 s",
                   "  test accuracy  70.00 %",  //
                   "  speed          1,200 images/s, 600 per worker",
@@ -49,7 +49,7 @@ TEST(SummaryTest, PartsOfAStepAddUp) {
                   "                 between ranks 5.1 %", HasSubstr("run directory  "),
                   "  run files      config.txtpb, metrics.jsonl, server.log, worker-0.log,",
                   "                 worker-1.log"));
-  EXPECT_THAT(SummaryLines(summary, 2, dir, "").back(), HasSubstr("run directory  "));
+  EXPECT_THAT(SummaryLines(summary, 2, false, dir, "").back(), HasSubstr("run directory  "));
   // The weights, each file with its step, and what somebody has taken away of them.
   EXPECT_THAT(dir.MissingFiles(0, summary), SizeIs(3));
   for (const char* file : {"model.safetensors", "best.safetensors"}) {
@@ -59,7 +59,7 @@ TEST(SummaryTest, PartsOfAStepAddUp) {
     model.set_average(true);
     model.set_test_accuracy(0.7125);
   }
-  EXPECT_THAT(testing::Unwrapped(Join(SummaryLines(summary, 2, dir, ""), "\n")),
+  EXPECT_THAT(testing::Unwrapped(Join(SummaryLines(summary, 2, false, dir, ""), "\n")),
               AllOf(HasSubstr(" weights " + dir.shown() +
                               "/model.safetensors: the moving average after step 3,910"),
                     HasSubstr("/best.safetensors: the moving average of the best evaluation, at "
@@ -76,7 +76,7 @@ TEST(SummaryTest, SharesOfAStepNeverExceedIt) {
     std::string pattern = std::filesystem::temp_directory_path() / "muster-text-XXXXXX";
     RunDir dir = RunDir::Open(::mkdtemp(pattern.data()));
     std::vector<std::string> lines;
-    for (const std::string& line : SummaryLines(summary, 2, dir, "")) {
+    for (const std::string& line : SummaryLines(summary, 2, false, dir, "")) {
       if (line.starts_with("  step ") || line.ends_with(" %")) lines.push_back(line);
     }
     dir.Discard();

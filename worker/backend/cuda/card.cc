@@ -155,11 +155,12 @@ std::string Card::Arithmetic() const {
 
 DeviceMemory Card::Allocate(size_t bytes) {
   if (options_.memory_fraction < 1 && static_cast<double>(allocated_ + bytes) > limit()) {
-    throw Error(ExitCode::kFailure,
-                "out of memory: the card of this worker ({}) was asked for {:.1f} MB more, but it "
-                "may use {:.1f} MB (worker.gpu_memory_fraction) and has {:.1f} MB; use a smaller "
-                "batch or more slices",
-                name_, Megabytes(bytes), limit() * 1e-6, Megabytes(allocated_));
+    throw OutOfDeviceMemory(
+        ExitCode::kFailure,
+        "out of memory: the GPU of this worker ({}) was asked for {:.1f} MB more, but it may use "
+        "{:.1f} MB (worker.gpu_memory_fraction) and has {:.1f} MB; use a smaller batch or more "
+        "slices, or --devices cpu",
+        name_, Megabytes(bytes), limit() * 1e-6, Megabytes(allocated_));
   }
   void* memory = nullptr;
   const cudaError_t result = cudaMalloc(&memory, bytes);
@@ -186,12 +187,13 @@ DeviceMemoryUse Card::memory_use() const {
 void Card::ThrowOutOfMemory(size_t bytes) const {
   size_t available = 0, total = 0;
   if (cudaMemGetInfo(&available, &total) != cudaSuccess) available = 0;
-  throw Error(ExitCode::kFailure,
-              "out of memory: the card of this worker ({}) was asked for {:.1f} MB more; {:.1f} of "
-              "its {:.1f} MB are free, this worker holds {:.1f} MB and others the rest (`muster "
-              "gpus` shows who); use a smaller batch or more slices",
-              name_, Megabytes(bytes), Megabytes(available), Megabytes(total_bytes_),
-              Megabytes(allocated_));
+  throw OutOfDeviceMemory(
+      ExitCode::kFailure,
+      "out of memory: the GPU of this worker ({}) was asked for {:.1f} MB more; {:.1f} of its "
+      "{:.1f} MB are free, this worker holds {:.1f} MB and others the rest (`muster gpus` shows "
+      "who); use a smaller batch or more slices, or --devices cpu",
+      name_, Megabytes(bytes), Megabytes(available), Megabytes(total_bytes_),
+      Megabytes(allocated_));
 }
 
 }  // namespace muster::cuda

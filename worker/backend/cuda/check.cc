@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/base/error.h"
+#include "worker/backend/backend.h"
 
 namespace muster::cuda {
 namespace {
@@ -46,6 +47,12 @@ const char* HintFor(cudaError_t result) {
 void Check(cudaError_t result, const char* what) {
   if (result == cudaSuccess) return;
   (void)cudaGetLastError();  // or the next call would report it again
+  if (result == cudaErrorMemoryAllocation) {
+    throw OutOfDeviceMemory(ExitCode::kFailure,
+                            "out of memory: {} cannot {} (`muster gpus` shows who has its memory); "
+                            "use a smaller batch or more slices, or --devices cpu",
+                            CardOfThisWorker(), what);
+  }
   throw Error(ExitCode::kFailure, "{} cannot {}: CUDA says {} ({}, {}){}", CardOfThisWorker(), what,
               cudaGetErrorString(result), cudaGetErrorName(result), static_cast<int>(result),
               HintFor(result));
@@ -56,9 +63,14 @@ void Check(cublasStatus_t result, const char* what) {
   // What cuBLAS says when it cannot allocate what it starts with.
   const bool memory =
       result == CUBLAS_STATUS_ALLOC_FAILED || result == CUBLAS_STATUS_NOT_INITIALIZED;
-  throw Error(ExitCode::kFailure, "{} cannot {}: cuBLAS says {} ({}){}", CardOfThisWorker(), what,
-              cublasGetStatusString(result), static_cast<int>(result),
-              memory ? "; the card may have no memory left (`muster gpus` shows who has it)" : "");
+  const std::string text =
+      fmt::format("{} cannot {}: cuBLAS says {} ({})", CardOfThisWorker(), what,
+                  cublasGetStatusString(result), static_cast<int>(result));
+  if (!memory) throw Error(ExitCode::kFailure, text);
+  throw OutOfDeviceMemory(
+      ExitCode::kFailure,
+      "{}; the GPU may have no memory left (`muster gpus` shows who has it), or --devices cpu",
+      text);
 }
 
 }  // namespace muster::cuda
