@@ -125,6 +125,14 @@ std::vector<std::string> BenchLines(const BenchResult& result) {
                   Plural(result.workers, "worker"), result.optimizer),
       ""};
   Append(lines, RoundTable(result, costs));
+  const bool impossible = std::ranges::any_of(result.rows, [](const BenchRow& row) {
+    return std::min(row.local_s, row.tcp_s) < row.update_s;
+  });
+  if (impossible) {
+    lines.push_back(
+        "Some rounds are shorter than the update, which is a part of them: other programs used the "
+        "machine at times. Run this again when it is idle.");
+  }
   lines.push_back("");
   lines.push_back(
       fmt::format("The memory moves {:.1f} GB/s in such a pass; the update reaches {} of that.",

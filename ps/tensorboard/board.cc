@@ -42,6 +42,19 @@ constexpr Part kParts[] = {
     {"pull_ms", &wire::StepTimes::pull_ms, &wire::StepTimes::set_pull_ms},
 };
 
+// A chart for each part of a step, with a curve for each rank.
+tensorboard::Layout RankCharts() {
+  tensorboard::Layout layout;
+  tensorboard::Layout::Category& ranks = *layout.add_category();
+  ranks.set_title("ranks");
+  for (const Part& part : kParts) {
+    tensorboard::Layout::Chart& chart = *ranks.add_chart();
+    chart.set_title(part.name);
+    chart.mutable_multiline()->add_tag(fmt::format("^{}/rank_", part.name));
+  }
+  return layout;
+}
+
 }  // namespace
 
 Board::Board(const config::Config& config, const Graph& graph, BackgroundThread& thread)
@@ -60,8 +73,9 @@ void Board::Begin(int64_t steps_done) {
   const auto last = LastStepsOf(config_.run().dir(), {kIntervalTag, kTestAccuracyTag}, steps_done);
   last_interval_ = last.at(kIntervalTag);
   last_evaluation_ = last.at(kTestAccuracyTag);
+  const bool has_graph = HasGraph(config_.run().dir());  // TensorBoard wants it once
   file_ = std::make_unique<EventFile>(config_.run().dir(), steps_done, thread_);
-  if (wanted.graph()) {
+  if (wanted.graph() && !has_graph) {
     tensorboard::Event event;
     event.set_graph_def(GraphDefOf(graph_).SerializeAsString());
     file_->Write(std::move(event));
@@ -71,7 +85,10 @@ void Board::Begin(int64_t steps_done) {
   if (wanted.hparams()) {
     AddPluginData(summary, kHparamsStartTag, kHparamsPlugin,
                   HparamsOf(config_, GroupName(config_), UnixTime()).SerializeAsString());
+    // The table keeps the settings that the run began with. Of scalars it shows the last value.
+    AddScalar(summary, "run/workers", config_.cluster().workers());
   }
+  if (ranks_.size() > 1) AddLayout(summary, RankCharts());
   Write(steps_done, std::move(summary));
 }
 
@@ -146,8 +163,10 @@ void Board::Evaluation(const events::Evaluation& line, const std::vector<SampleI
   if (!file_ || line.at().step() <= last_evaluation_) return;
   tensorboard::Summary summary;
   AddEvaluation(summary, line.test());
-  for (const SampleImage& image : images) AddImage(summary, image);
-  if (!images.empty()) AddText(summary, "test_images", PredictionTable(images));
+  for (const SampleImage& image : images) AddImage(summary, image, config_.data().class_names());
+  if (!images.empty()) {
+    AddText(summary, "test_images", PredictionTable(images, config_.data().class_names()));
+  }
   Write(line.at().step(), std::move(summary));
 }
 

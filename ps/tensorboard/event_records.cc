@@ -141,6 +141,18 @@ std::map<std::string, int64_t> LastStepsOf(const std::string& dir,
   return last;
 }
 
+bool HasGraph(const std::string& dir) {
+  bool found = false;
+  for (const std::string& path : EventFilesIn(dir)) {
+    if (!IsOwn(path) || found) continue;
+    ForEachEvent(path, [&](const tensorboard::Event& event, uint64_t) {
+      found = !event.graph_def().empty();
+      return !found;
+    });
+  }
+  return found;
+}
+
 std::vector<std::string> CutEvents(const std::string& dir, int64_t steps_done) {
   std::vector<std::string> troubles;
   for (const std::string& path : EventFilesIn(dir)) {

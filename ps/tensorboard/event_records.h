@@ -23,6 +23,9 @@ std::string FrameRecord(const std::string& event);
 std::map<std::string, int64_t> LastStepsOf(const std::string& dir,
                                            const std::vector<std::string>& tags, int64_t most);
 
+// Whether one of the run's own event files in `dir` has the network.
+bool HasGraph(const std::string& dir);
+
 // Cuts the run's own event files in `dir` at the border of the first record of a step after
 // `steps_done`, and before one that was not written to its end: a run that goes on from there
 // writes these steps again, to a file of its own. A file is never cut behind something that cannot

@@ -39,15 +39,26 @@ Stamp StampOf(const SampleImage& image) {
   return stamp;
 }
 
+std::string NameOf(uint32_t label, const ClassNames& names) {
+  const bool known = label < static_cast<uint32_t>(names.size());
+  return known ? names[static_cast<int>(label)] : std::to_string(label);
+}
+
+// A "/" in a tag begins a group.
+std::string InTag(std::string name) {
+  std::ranges::replace(name, '/', '-');
+  return name;
+}
+
 }  // namespace
 
-void AddImage(tensorboard::Summary& summary, const SampleImage& image) {
+void AddImage(tensorboard::Summary& summary, const SampleImage& image, const ClassNames& names) {
   const bool known = image.channels == 1 || image.channels == 3;
   const size_t bytes = size_t{image.height} * image.width * image.channels;
   if (!known || bytes == 0 || image.pixels.size() != bytes) return;
   const Stamp stamp = StampOf(image);
   tensorboard::Summary::Value& value = *summary.add_value();
-  value.set_tag(fmt::format("test_images/{}_label_{}", image.index, image.label));
+  value.set_tag(fmt::format("test_images/{}_{}", image.index, InTag(NameOf(image.label, names))));
   tensorboard::Summary::Image& picture = *value.mutable_image();
   picture.set_height(static_cast<int32_t>(stamp.height));
   picture.set_width(static_cast<int32_t>(stamp.width));
@@ -55,11 +66,12 @@ void AddImage(tensorboard::Summary& summary, const SampleImage& image) {
   picture.set_encoded_image_string(EncodePng(stamp.height, stamp.width, stamp.pixels));
 }
 
-std::string PredictionTable(const std::vector<SampleImage>& images) {
+std::string PredictionTable(const std::vector<SampleImage>& images, const ClassNames& names) {
   std::string table = "| image | label | predicted | |\n|---|---|---|---|\n";
   for (const SampleImage& image : images) {
-    table += fmt::format("| {} | {} | {} | {} |\n", image.index, image.label, image.predicted,
-                         image.label == image.predicted ? "" : "wrong");
+    table +=
+        fmt::format("| {} | {} | {} | {} |\n", image.index, NameOf(image.label, names),
+                    NameOf(image.predicted, names), image.label == image.predicted ? "" : "wrong");
   }
   return table;
 }

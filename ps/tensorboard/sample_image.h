@@ -17,11 +17,15 @@ struct SampleImage {
   uint32_t label = 0, predicted = 0;
 };
 
+// The classes' names, in the order of the labels. A label without one is shown as its number.
+using ClassNames = google::protobuf::RepeatedPtrField<std::string>;
+
 // Adds it as a picture in a frame: green if the prediction is right, red if not. Left out if its
-// numbers do not fit together, or it has neither one nor three channels.
-void AddImage(tensorboard::Summary& summary, const SampleImage& image);
+// numbers do not fit together, or it has neither one nor three channels. Its tag has the label's
+// name: "test_images/3_ship".
+void AddImage(tensorboard::Summary& summary, const SampleImage& image, const ClassNames& names);
 
 // In Markdown.
-std::string PredictionTable(const std::vector<SampleImage>& images);
+std::string PredictionTable(const std::vector<SampleImage>& images, const ClassNames& names);
 
 }  // namespace muster

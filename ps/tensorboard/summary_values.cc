@@ -4,6 +4,21 @@
 
 namespace muster {
 
+namespace {
+
+void AddString(tensorboard::Summary& summary, const std::string& tag, const char* plugin,
+               const std::string& content) {
+  tensorboard::Summary::Value& one = *summary.add_value();
+  one.set_tag(tag);
+  one.mutable_metadata()->mutable_plugin_data()->set_plugin_name(plugin);
+  tensorboard::Tensor& tensor = *one.mutable_tensor();
+  tensor.set_dtype(tensorboard::DT_STRING);
+  tensor.mutable_tensor_shape()->add_dim()->set_size(1);
+  tensor.add_string_val(content);
+}
+
+}  // namespace
+
 void AddScalar(tensorboard::Summary& summary, const std::string& tag, double value) {
   tensorboard::Summary::Value& one = *summary.add_value();
   one.set_tag(tag);
@@ -11,13 +26,11 @@ void AddScalar(tensorboard::Summary& summary, const std::string& tag, double val
 }
 
 void AddText(tensorboard::Summary& summary, const std::string& tag, const std::string& text) {
-  tensorboard::Summary::Value& one = *summary.add_value();
-  one.set_tag(tag);
-  one.mutable_metadata()->mutable_plugin_data()->set_plugin_name("text");
-  tensorboard::Tensor& tensor = *one.mutable_tensor();
-  tensor.set_dtype(tensorboard::DT_STRING);
-  tensor.mutable_tensor_shape()->add_dim()->set_size(1);
-  tensor.add_string_val(text);
+  AddString(summary, tag, "text", text);
+}
+
+void AddLayout(tensorboard::Summary& summary, const tensorboard::Layout& layout) {
+  AddString(summary, "custom_scalars__config__", "custom_scalars", layout.SerializeAsString());
 }
 
 void AddPluginData(tensorboard::Summary& summary, const std::string& tag, const std::string& plugin,

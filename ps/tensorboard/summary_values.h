@@ -15,6 +15,9 @@ void AddText(tensorboard::Summary& summary, const std::string& tag, const std::s
 void AddPluginData(tensorboard::Summary& summary, const std::string& tag, const std::string& plugin,
                    const std::string& content);
 
+// How the tab "Custom Scalars" combines curves in charts.
+void AddLayout(tensorboard::Summary& summary, const tensorboard::Layout& layout);
+
 // Text as it is, in a box of Markdown.
 std::string AsCode(const std::string& text);
 

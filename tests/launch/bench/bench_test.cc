@@ -88,6 +88,13 @@ TEST(BenchText, SaysWhatARoundTakesAndWhatThatMeansForTheModel) {
   EXPECT_THAT(lines, Contains(::testing::AllOf(HasSubstr("100 Gbit/s"), HasSubstr("one server"))));
 }
 
+TEST(BenchText, SaysThatTheMachineWasBusyWhereARoundIsShorterThanItsUpdate) {
+  BenchResult result = SomeResult();
+  EXPECT_THAT(BenchLines(result), ::testing::Not(Contains(HasSubstr("when it is idle"))));
+  result.rows[1].local_s = result.rows[1].update_s * 0.9;
+  EXPECT_THAT(BenchLines(result), Contains(HasSubstr("when it is idle")));
+}
+
 TEST(BenchText, PredictsTheMiddleFromTheEnds) {
   for (const std::string& line : BenchLines(SomeResult())) {
     if (line.find("1.00 MB  ") == std::string::npos) continue;

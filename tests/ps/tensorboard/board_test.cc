@@ -162,7 +162,9 @@ TEST_F(BoardTest, WhatMetricsKnowOfTheEndIsWrittenAgain) {
 TEST_F(BoardTest, NothingMoreThanAskedFor) {
   for (const tensorboard::Event& event : Run()) {
     EXPECT_TRUE(event.graph_def().empty());
-    for (const auto& value : event.summary().value()) EXPECT_FALSE(value.has_metadata());
+    for (const auto& value : event.summary().value()) {
+      EXPECT_EQ(value.has_metadata(), value.tag() == "custom_scalars__config__") << value.tag();
+    }
   }
 }
 
@@ -202,6 +204,46 @@ TEST_F(BoardTest, GraphHparamsAndConfigOnRequest) {
   ASSERT_EQ(end.size(), 1u);
   ASSERT_TRUE(hparams.ParseFromString(end[0].value.metadata().plugin_data().content()));
   EXPECT_EQ(hparams.session_end_info().status(), tensorboard::SessionEnd::STATUS_SUCCESS);
+}
+
+TEST_F(BoardTest, ARunThatGoesOnHasOneGraphAndItsLastNumberOfWorkers) {
+  config_.mutable_tensorboard()->set_graph(true);
+  config_.mutable_tensorboard()->set_hparams(true);
+  ASSERT_FALSE(Run().empty());
+  const Graph graph = BuildGraph(config_.model(), InputShape(config_.data()));
+  config_.mutable_cluster()->set_workers(4);
+  {
+    BackgroundThread thread;
+    Board board(config_, graph, thread);
+    board.Begin(20);
+  }
+  int64_t graphs = 0;
+  std::vector<double> workers;
+  for (const auto& entry : fs::directory_iterator(dir_)) {
+    const std::string only = dir_ + ".only";
+    fs::create_directory(only);
+    fs::copy(entry.path(), only);
+    const std::vector<tensorboard::Event> events = ReadEvents(only);
+    graphs += std::ranges::count_if(
+        events, [](const tensorboard::Event& event) { return !event.graph_def().empty(); });
+    for (const TaggedValue& one : ValuesOf(events, "run/workers")) {
+      workers.push_back(one.value.simple_value());
+    }
+    fs::remove_all(only);
+  }
+  EXPECT_EQ(graphs, 1);
+  EXPECT_THAT(workers, ::testing::UnorderedElementsAre(2, 4));
+}
+
+TEST_F(BoardTest, OneChartOfAllRanksForEachPartOfAStep) {
+  const std::vector<TaggedValue> layouts = ValuesOf(Run(), "custom_scalars__config__");
+  ASSERT_EQ(layouts.size(), 1u);
+  EXPECT_EQ(layouts[0].value.metadata().plugin_data().plugin_name(), "custom_scalars");
+  tensorboard::Layout layout;
+  ASSERT_TRUE(layout.ParseFromString(layouts[0].value.tensor().string_val(0)));
+  ASSERT_EQ(layout.category_size(), 1);
+  ASSERT_EQ(layout.category(0).chart_size(), 5);
+  EXPECT_EQ(layout.category(0).chart(0).multiline().tag(0), "^compute_ms/rank_");
 }
 
 TEST_F(BoardTest, NoFileWhereNoneIsWanted) {

@@ -312,12 +312,17 @@ TEST(SampleImageTest, IsAPngOfLargePixelsInAFrame) {
                           .label = 7,
                           .predicted = 7};
   tensorboard::Summary summary;
-  AddImage(summary, right);
+  ClassNames names;
+  for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "left/right"}) names.Add(name);
+  AddImage(summary, right, names);
   SampleImage wrong = right;
   wrong.predicted = 8;
-  AddImage(summary, wrong);
+  AddImage(summary, wrong, {});
   ASSERT_EQ(summary.value_size(), 2);
-  EXPECT_EQ(summary.value(0).tag(), "test_images/3_label_7");
+  EXPECT_EQ(summary.value(0).tag(), "test_images/3_left-right");
+  EXPECT_EQ(summary.value(1).tag(), "test_images/3_7");
+  EXPECT_THAT(PredictionTable({wrong}, names),
+              ::testing::HasSubstr("| 3 | left/right | 8 | wrong |"));
   const tensorboard::Summary::Image& picture = summary.value(0).image();
   EXPECT_EQ(picture.width(), 2 * 64 + 8);
   EXPECT_EQ(picture.height(), 64 + 8);
@@ -333,9 +338,9 @@ TEST(SampleImageTest, IsAPngOfLargePixelsInAFrame) {
 
 TEST(SampleImageTest, NumbersThatDoNotFitTogetherAreLeftOut) {
   tensorboard::Summary summary;
-  AddImage(summary, {.height = 2, .width = 2, .channels = 3, .pixels = "short"});
-  AddImage(summary, {.height = 1, .width = 1, .channels = 2, .pixels = "ab"});
-  AddImage(summary, {});
+  AddImage(summary, {.height = 2, .width = 2, .channels = 3, .pixels = "short"}, {});
+  AddImage(summary, {.height = 1, .width = 1, .channels = 2, .pixels = "ab"}, {});
+  AddImage(summary, {}, {});
   EXPECT_EQ(summary.value_size(), 0);
 }
 

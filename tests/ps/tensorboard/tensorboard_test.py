@@ -51,7 +51,7 @@ def main(run):
     assert value.min < 0 < value.max, value
 
     images = sorted(tags["images"])
-    assert [i.split("_label_")[0] for i in images] == [f"test_images/{n}" for n in range(3)], images
+    assert [i.rsplit("_", 1)[0] for i in images] == [f"test_images/{n}" for n in range(3)], images
     for tag in images:
         read = events.Images(tag)
         assert [i.step for i in read] == [m["step"] for m in evaluations], (tag, read)
