@@ -231,6 +231,25 @@ TEST_P(Members, WhoEntersGetsWholeWeights) {
   EXPECT_THAT(came, ::testing::Each(1));
 }
 
+// It would be given work of the next step, and leave in the middle of it.
+TEST_P(Members, ALeavingWorkerThatWasFencedDoesNotEnterAgain) {
+  job_.WholeStep(kHalves);
+  job_.members().OnLeave(1);
+  job_.coordinator().Fence(1);
+  job_.DropAll(1);
+  job_.Ready(1);
+  const auto mine = job_.Train(0, kLeft).at(0);
+  job_.Losses(0, mine);
+  job_.PushAll(0, mine);
+  ASSERT_TRUE(job_.coordinator().Redo(0, {1, 1}));
+  const auto redo = *job_.Redo(0);
+  job_.Losses(0, redo);
+  job_.PushAll(0, redo);
+  EXPECT_EQ(job_.coordinator().step(), 2);
+  EXPECT_FALSE(job_.Next(1, [](const auto& m) { return m.has_enter(); }));
+  EXPECT_FALSE(job_.Next(1, [](const auto& m) { return m.has_train(); }));
+}
+
 // Shares that change from one step to the next. Train names the assignment that it follows.
 TEST_P(Members, OtherSharesGiveTheSameBits) {
   const std::vector<std::vector<TreeNode>> crossed{{{0, 3}, {0, 0}}, {{0, 1}, {0, 2}}};

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <future>
 #include <map>
@@ -167,6 +168,12 @@ class HandServer {
     Await([&] { return ready_ == std::optional(incarnation); });
   }
   size_t leases() const { return work_.size(); }
+  // Somebody wants the worker to leave, as a signal says.
+  void AskToLeave() { wants_to_leave_ = true; }
+  // Until the worker has said so to this incarnation's server.
+  void AwaitLeave(uint32_t incarnation) {
+    Await([&] { return leave_ == std::optional(incarnation); });
+  }
 
   // The worker's end: "" if it was told to stop, or what it threw.
   std::string Stop() {
@@ -198,6 +205,7 @@ class HandServer {
                           std::make_unique<MemorySet>(kTestSamples, Shape{1, 1, 3}, 2)};
       ClientOptions terms = WorkerOptions(config_, link_->endpoint(), 0, kTestSamples);
       terms.rank.reset();  // the server knows
+      terms.leave = &wants_to_leave_;
       Client client(std::move(terms));
       const std::unique_ptr<Backend> cpu = MakeCpuBackend(1);
       ThreadedBackend threaded({.delays = {200, 200, 200}});
@@ -252,6 +260,8 @@ class HandServer {
       peer_ = event.peer;
     } else if (message.has_ready()) {
       ready_ = message.address().incarnation();
+    } else if (message.has_leave()) {
+      leave_ = message.address().incarnation();
     } else if (message.has_slice_loss()) {
       const wire::SliceLoss& loss = message.slice_loss();
       EXPECT_TRUE(work_[loss.lease()].losses.emplace(loss.slice(), loss.loss()).second);
@@ -276,7 +286,8 @@ class HandServer {
   std::unique_ptr<ServerLink> link_;
   std::optional<PeerId> peer_;
   uint32_t incarnation_ = 0;
-  std::optional<uint32_t> ready_;  // with this incarnation
+  std::optional<uint32_t> ready_, leave_;  // with this incarnation
+  std::atomic<bool> wants_to_leave_ = false;
   std::map<uint64_t, Came> work_;
   std::map<uint32_t, double> blocks_;
   std::future<std::string> worker_;

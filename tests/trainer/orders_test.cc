@@ -196,6 +196,17 @@ TEST_P(Orders, FencedWithNothingToDoItBeginsAnew) {
   EXPECT_EQ(server.AwaitAll(2), anew);
 }
 
+// The server may have fenced it before it heard that.
+TEST_P(Orders, FencedItSaysAgainThatItLeaves) {
+  HandServer server(Of({kFirst}));
+  server.AskToLeave();
+  server.AwaitLeave(0);
+  server.Fence();
+  server.AwaitReady(1);
+  server.AwaitLeave(1);
+  EXPECT_EQ(server.Stop(), "");
+}
+
 TEST_P(Orders, AnOrderThatCannotBeEndsTheWorker) {
   const auto error = [](const auto& say) {
     HandServer server(Of({kFirst}));
