@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <utility>
 
 #include "common/base/log_file.h"
+#include "common/base/utf8.h"
 
 namespace muster {
 namespace {
@@ -69,7 +71,10 @@ void SetLogLevel(LogLevel least) { spdlog::set_level(Level(least)); }
 void LogLine(LogLevel level, fmt::string_view format, fmt::format_args arguments) {
   spdlog::logger* const logger = spdlog::default_logger_raw();
   if (!logger->should_log(Level(level))) return;
-  logger->log(Level(level), spdlog::string_view_t(fmt::vformat(format, arguments)));
+  // Our own notes may be long, such as a run's results.
+  const size_t most = level == LogLevel::kInfo ? std::numeric_limits<size_t>::max() : kMostShown;
+  const std::string line = ShownLines(fmt::vformat(format, arguments), most);
+  logger->log(Level(level), spdlog::string_view_t(line));
 }
 
 }  // namespace muster

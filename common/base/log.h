@@ -18,7 +18,8 @@ enum class LogLevel { kInfo, kWarning, kError };
 // Lines below this level are left out from now on.
 void SetLogLevel(LogLevel least);
 
-// One line. Formatting is done in log.cc, so that its templates are compiled once.
+// One line: what would not fit into one is escaped, and warnings and errors are cut (Shown).
+// Formatting is done in log.cc, so that its templates are compiled once.
 void LogLine(LogLevel level, fmt::string_view format, fmt::format_args arguments);
 
 template <typename... Args>

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -56,6 +57,43 @@ std::string EscapedUtf8(std::string_view text) {
 
 std::string ValidUtf8(std::string_view text) {
   return Replace(text, [](uint8_t) { return "\xef\xbf\xbd"; });
+}
+
+std::string Shown(std::string_view text, size_t most) {
+  constexpr size_t kRoomForCount = 40;
+  std::string shown;
+  size_t cut = 0;  // where a text that is too long ends
+  for (size_t i = 0; i < text.size();) {
+    const size_t length = CharacterLength(text.substr(i));
+    const auto byte = static_cast<uint8_t>(text[i]);
+    const bool is_c1 = length == 2 && byte == 0xc2 && static_cast<uint8_t>(text[i + 1]) < 0xa0;
+    if (byte == '\n' || byte == '\t' || byte == '\r') {
+      shown += byte == '\n' ? "\\n" : byte == '\t' ? "\\t" : "\\r";
+    } else if (length == 0 || byte < 0x20 || byte == 0x7f) {
+      shown += fmt::format("\\x{:02x}", byte);
+    } else if (is_c1) {
+      shown += fmt::format("\\u{:04x}", static_cast<uint8_t>(text[i + 1]));
+    } else {
+      shown += text.substr(i, length);
+    }
+    i += std::max<size_t>(length, 1);
+    if (shown.size() + kRoomForCount <= most) cut = shown.size();
+  }
+  if (shown.size() <= most) return shown;
+  return fmt::format("{}... ({} more characters)", shown.substr(0, cut), shown.size() - cut);
+}
+
+std::string ShownLines(std::string_view text, size_t most) {
+  std::string lines;
+  for (;;) {
+    size_t end = text.find("\n  ");
+    if (end == text.npos && text.ends_with('\n')) end = text.size() - 1;
+    lines += Shown(text.substr(0, end), most);
+    if (end == text.npos) return lines;
+    lines += '\n';
+    text.remove_prefix(end + 1);
+    if (text.empty()) return lines;
+  }
 }
 
 std::string OneLine(std::string_view text, size_t most) {

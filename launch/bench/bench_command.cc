@@ -211,7 +211,7 @@ int RunBench(const BenchArguments& arguments) {
   Progress(shown, "");
   Console console(STDOUT_FILENO);
   if (arguments.json) {
-    console.Print(ToJson(result).dump());
+    console.PrintAsIs(ToJson(result).dump());
   } else {
     for (const std::string& line : BenchLines(result)) console.Print(line);
   }

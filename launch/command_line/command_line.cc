@@ -1,6 +1,7 @@
 #include "launch/command_line/command_line.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -149,7 +150,7 @@ int Run(int argc, char** argv) {
   AddCommands(app, arguments);
 
   if (words.empty()) {
-    PrintError(WrappedRows(app.help(), kHelpWidth));
+    Console(STDERR_FILENO).PrintAsIs(WrappedRows(app.help(), kHelpWidth));
     return static_cast<int>(ExitCode::kUsage);
   }
   const CLI::App* command = FindCommand(app, words);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/utf8.h"
 #include "launch/text/wrapped.h"
 
 namespace muster {
@@ -26,7 +27,7 @@ void Fit(std::vector<std::string>& lines) {
 }
 
 std::string Row(const std::string& label, const std::string& text) {
-  return fmt::format("  {:<14} {}", label, text);
+  return fmt::format("  {:<14} {}", label, Shown(text));
 }
 
 }  // namespace muster

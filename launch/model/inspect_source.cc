@@ -6,6 +6,7 @@
 
 #include "common/base/error.h"
 #include "common/base/join.h"
+#include "common/base/utf8.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/saved_for.h"
 #include "common/model/model_metadata.h"
@@ -21,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string Row(const std::string& key, const std::string& value) {
-  return fmt::format("  {:<16} {}", key, value);
+  return fmt::format("  {:<16} {}", key, Shown(value));
 }
 
 std::string AccuracyText(const Metadata& metadata) {

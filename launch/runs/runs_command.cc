@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/join.h"
+#include "common/base/utf8.h"
 #include "launch/text/console.h"
 #include "launch/text/fitted_table.h"
 #include "launch/text/units.h"
@@ -90,7 +91,7 @@ std::vector<std::string> RunsTable(const std::vector<RunRecord>& runs, int width
   std::vector<FittedColumn> columns;
   for (const RunColumn& column : Columns()) {
     FittedColumn& fitted = columns.emplace_back(FittedColumn{column.rank, column.column, {}});
-    for (const RunRecord& run : runs) fitted.cells.push_back(column.cell(run));
+    for (const RunRecord& run : runs) fitted.cells.push_back(Shown(column.cell(run)));
   }
   return FittedTable(columns, width);
 }

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "common/base/error.h"
+#include "common/base/utf8.h"
 
 namespace muster {
 namespace {
@@ -61,6 +62,14 @@ int Console::Width() const {
 }
 
 void Console::Print(std::string_view line) {
+  for (size_t begin = 0; begin <= line.size();) {
+    const size_t end = std::min(line.find('\n', begin), line.size());
+    PrintAsIs(Shown(line.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+}
+
+void Console::PrintAsIs(std::string_view line) {
   if (live_shown_) Queue(kEraseLine);
   live_shown_ = false;
   if (pending_.size() + line.size() > kMostPending) {
@@ -136,17 +145,18 @@ void PrintResult(std::string_view text) {
   Console console(STDOUT_FILENO);
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
-    console.Print(text.substr(0, end));
+    console.PrintAsIs(text.substr(0, end));
     console.Finish(60);  // each: what is kept for a slow reader is bounded
     text.remove_prefix(std::min(end + 1, text.size()));
   }
 }
 
 void PrintError(std::string_view text) {
-  while (!text.empty()) {
-    ssize_t wrote = WriteSome(2, text, 1000);
+  const std::string shown = ShownLines(text);
+  for (std::string_view rest = shown; !rest.empty();) {
+    ssize_t wrote = WriteSome(2, rest, 1000);
     if (wrote <= 0) return;
-    text.remove_prefix(static_cast<size_t>(wrote));
+    rest.remove_prefix(static_cast<size_t>(wrote));
   }
 }
 

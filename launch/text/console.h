@@ -21,8 +21,11 @@ class Console {
   bool is_terminal() const { return terminal_; }
   int Width() const;  // columns of the terminal, less one: a full line would wrap
 
-  void Print(std::string_view line);  // a newline is added
-  void SetLive(std::string line);     // no effect where the output is no terminal
+  // A newline is added. Of what names and values have in them, nothing reaches the terminal raw:
+  // see Shown.
+  void Print(std::string_view line);
+  void PrintAsIs(std::string_view line);  // with colors, or for another program
+  void SetLive(std::string line);         // no effect where the output is no terminal
   void ClearLive() { SetLive(""); }
 
   int poll_fd() const { return pending_.empty() || closed_ ? -1 : output_fd(); }
@@ -58,7 +61,8 @@ class Console {
 // Writes a command's result to standard output: all of it, or it throws Error(kFailure).
 void PrintResult(std::string_view text);
 
-// Writes to standard error, waiting at most a second.
+// Writes to standard error, waiting at most a second. Each line is made printable and cut to a
+// length that a person may read; lines after the first are indented by two spaces: see ShownLines.
 void PrintError(std::string_view text);
 
 }  // namespace muster

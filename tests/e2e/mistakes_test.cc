@@ -102,6 +102,22 @@ TEST_F(Mistakes, ALinkIsReplacedAndNotWhatItPointsTo) {
   EXPECT_EQ(std::filesystem::file_size(store), 13u);
 }
 
+// An error is one line, however long and whatever is in a name, a value or a path.
+TEST_F(Mistakes, NothingOfANameReachesTheTerminalRaw) {
+  const std::string config = Path("tiny.txtpb");
+  ExpectRefused({"launch", "no\x1b[31m\nfile"}, ExitCode::kUsage, "no\\x1b[31m\\nfile");
+  ExpectRefused({"launch", config, "--set", "run.seed=\a\n"}, ExitCode::kUsage, "got \\x07\\n");
+  const Outcome longer =
+      Muster({"launch", config, "--set", "run.seed=" + std::string(50'000, '9')});
+  EXPECT_EQ(longer.exit_code, Code(ExitCode::kUsage));
+  EXPECT_LT(longer.log.size(), 2100u);
+  EXPECT_THAT(longer.log, HasSubstr("more characters)"));
+  const Outcome plan = Muster(
+      {"launch", config, "--data", Path("data"), "--dry-run", "--run-dir", Path("run\x1b[31m")});
+  EXPECT_EQ(plan.exit_code, 0) << plan.log;
+  EXPECT_EQ(plan.log.find('\x1b'), std::string::npos) << plan.log;
+}
+
 TEST_F(Mistakes, AnotherDirectoryThanTheRuns) {
   Trained();
   const std::string run = Path("run0");

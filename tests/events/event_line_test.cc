@@ -109,6 +109,32 @@ TEST(ValidUtf8Test, KeepsCharactersAndReplacesTheRest) {
             "b");
 }
 
+TEST(ShownTest, NothingReachesATerminalRaw) {
+  EXPECT_EQ(Shown("a\u00e4 \u20ac\\"), "a\u00e4 \u20ac\\");
+  EXPECT_EQ(Shown("\x1b[31m\n\t\r\x7f\u009b\xe9"), "\\x1b[31m\\n\\t\\r\\x7f\\u009b\\xe9");
+  EXPECT_EQ(Shown(std::string("a\0b", 3)), "a\\x00b");
+}
+
+TEST(ShownTest, WhatIsTooLongIsCutBetweenCharacters) {
+  std::string text(199'999, 'x');
+  text += "\u20ac";
+  const std::string shown = Shown(text, 1000);
+  EXPECT_LE(shown.size(), 1000u);
+  EXPECT_TRUE(shown.ends_with(" more characters)")) << shown;
+  EXPECT_EQ(Shown(shown, 1000), shown);
+  EXPECT_EQ(Shown(text, 200'002), text);
+  for (size_t most = 60; most < 70; ++most) {
+    const std::string cut =
+        Shown(std::string(50, ' ') + "\u20ac\u20ac\u20ac\u20ac\u20ac\u20ac\u20ac", most);
+    EXPECT_EQ(Utf8Prefix(cut), cut.size()) << most;
+  }
+}
+
+TEST(ShownLinesTest, OnlyIndentedLinesAreOurs) {
+  EXPECT_EQ(ShownLines("a\n  b\nc\n"), "a\n  b\\nc\n");
+  EXPECT_EQ(ShownLines("a\n  b\n  \x1b", 100), "a\n  b\n  \\x1b");
+}
+
 TEST(EscapedUtf8Test, IsUtf8AndReadsBackTheSame) {
   EXPECT_EQ(EscapedUtf8("a\u00e4\xe9z\xc3"), "a\u00e4\\351z\\303");
   EXPECT_EQ(Utf8Prefix("a\u00e4\xe9z"), 3u);
