@@ -86,6 +86,7 @@ JobCards::JobCards(const config::Config& config, const std::string& config_path,
   const bool not_said = request.devices.kind == DeviceWish::Kind::kNotSaid;
   if (!not_said && !request.devices.WantsCards()) return;
   if (not_said && config.worker().has_backend() && !terms.no_backend.empty()) return;
+  if (not_said && config.worker().convolution() == config::Worker::DIRECT) return;  // of the CPU
   probe_ = OpenNvml();
   const GpuSnapshot seen = probe_->Look();
   asked_ = !not_said || !seen.gpus.empty();
@@ -102,6 +103,11 @@ JobCards::JobCards(const config::Config& config, const std::string& config_path,
       if (!terms.waits) {
         request.idle = IdleCards(seen, LockFolder::OfHost(), visible.uuids,
                                  request.memory_fraction * request.workers_per_card);
+        // Without GPUs of their own these workers would compute on busy ones: taking them fails,
+        // and says who has them.
+        if (request.idle->empty() && config.worker().backend() == config::Worker::CUDA) {
+          request.idle.reset();
+        }
       }
     }
   }

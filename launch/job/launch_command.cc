@@ -18,6 +18,7 @@
 #include "common/checkpoint/saved_for.h"
 #include "common/config/build_graph.h"
 #include "common/config/config_check.h"
+#include "common/config/devices.h"
 #include "common/config/instruction_set.h"
 #include "common/graph/graph.h"
 #include "launch/gpu/job_cards.h"
@@ -145,11 +146,17 @@ void TakeJobCards(const LaunchArguments& arguments, const PreparedJob& job, Sign
 PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
   std::vector<Setting> settings = arguments.settings;
   config::Config config = LoadConfig(arguments.config_path, settings);
+  const std::string typed = TypedDevices(settings);
+  const bool cpu = ParseDevices(config.worker().devices()).kind == DeviceWish::Kind::kCpu;
+  if (!typed.empty() && cpu && config.worker().backend() == config::Worker::CUDA) {
+    settings.push_back({"worker.backend", "CPU", typed});  // against the config's
+    config = LoadConfig(arguments.config_path, settings);
+  }
   std::shared_ptr<JobCards> cards;  // whoever starts workers by hand gives them theirs
   if (!arguments.by_hand) {
     cards = std::make_shared<JobCards>(
         config, arguments.config_path,
-        CardTerms{.typed = TypedDevices(settings),
+        CardTerms{.typed = typed,
                   .waits = arguments.wait_s > 0,
                   .no_backend = WhyNoGpuBackend(config, arguments.worker_program)});
   }

@@ -21,6 +21,7 @@ GpuJobTest::GpuJobTest() {
   std::ofstream(Path("libmuster_cuda.so")).flush();  // nobody loads it
   SetVariable("LD_LIBRARY_PATH", FAKE_DRIVER_DIR);
   for (const char* name : {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"}) ::unsetenv(name);
+  ClearVariable("CUDA_VISIBLE_DEVICES");
 }
 
 GpuJobTest::~GpuJobTest() {

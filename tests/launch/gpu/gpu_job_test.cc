@@ -219,6 +219,29 @@ TEST_F(LaunchOnCardsTest, TheCpuWhereNoGpuIsIdleOrNoBackendIsThere) {
   EXPECT_THAT(Unwrapped(without.out), HasSubstr("2 GPUs here, but this build has no CUDA backend"));
 }
 
+// Workers with worker.backend=CUDA and no GPU of their own would compute on somebody else's.
+TEST_F(LaunchOnCardsTest, ABackendThatIsWrittenNeverSharesABusyGpu) {
+  std::ofstream(config(), std::ios::app) << "worker { backend: CUDA }\n";
+  Cards({"pids=1:500"});
+  const Finished busy = Run({"launch", config(), "--data", "."});
+  EXPECT_EQ(busy.exit_code, 1) << busy.out;
+  EXPECT_THAT(busy.err, HasSubstr("there are not enough idle"));
+  EXPECT_THAT(RunDirs(), IsEmpty());
+  Worker(1, "dump:asked;touch:here-1;until:done;exit:0");
+  Job job;
+  StartJob(job, {"--workers", "2", "--devices", "cpu"});
+  EXPECT_EQ(End(job).exit_code, 0);
+  EXPECT_THAT(ReadFile(RunDirs().at(0) + "/config.txtpb"), HasSubstr("backend: CPU"));
+}
+
+TEST_F(LaunchOnCardsTest, AlgorithmsOfTheCpuTakeNoGpu) {
+  IdleCards(2);
+  Job job;
+  StartJob(job, {"--workers", "2", "--set", "worker.convolution=DIRECT"});
+  EXPECT_TRUE(AreIdle(2));
+  EXPECT_EQ(End(job).exit_code, 0);
+}
+
 TEST_F(LaunchOnCardsTest, AGpuThatWasNamedAndIsNotThereIsAnError) {
   Cards({});
   std::ofstream(Path("go")).flush();

@@ -93,7 +93,7 @@ Finished Job::Finish(double seconds) {
 }
 
 JobTest::JobTest() {
-  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);  // a job would take idle GPUs
+  SetVariable("CUDA_VISIBLE_DEVICES", "");  // a job would take idle GPUs of this machine
   std::string pattern = fs::temp_directory_path() / "muster-launch-XXXXXX";
   dir_ = ::mkdtemp(pattern.data());
   marker_ = fs::path(dir_).filename();

@@ -72,6 +72,8 @@ class JobTest : public ::testing::Test {
     environment_[name] = value;
   }
 
+  void ClearVariable(const std::string& name) { environment_.erase(name); }
+
   // Starts `muster` with these arguments; `shell_suffix` allows a pipe behind it.
   void Start(Job& job, const std::vector<std::string>& arguments,
              const std::string& shell_suffix = "");
