@@ -365,8 +365,9 @@ TEST_F(CudaDeviceTest, TheBitsNameWhatOverridesTheLibraries) {
   ::unsetenv("NVIDIA_TF32_OVERRIDE");
 }
 
-// cuDNN said that it does this convolution when it was asked for its workspace.
-TEST_F(CudaDeviceTest, WhatCudnnRefusesWhenItRunsIsDoneOtherwise) {
+// cuDNN said that it does this convolution when it was asked for its workspace. It is tried before
+// the first step, so that the arithmetic never changes after that.
+TEST_F(CudaDeviceTest, WhatCudnnDoesNotSupportIsFoundBeforeTheFirstStep) {
   const std::vector<float> by_cudnn = Step();
   const int products = software_gpu::Calls("cublasGemmEx");
   for (const char* const call : {"cudnnConvolutionForward", "cudnnConvolutionBackwardData",
@@ -377,6 +378,30 @@ TEST_F(CudaDeviceTest, WhatCudnnRefusesWhenItRunsIsDoneOtherwise) {
     ExpectRight(gradients);
     EXPECT_GT(software_gpu::Calls("cublasGemmEx"), products) << call;
     EXPECT_EQ(Step(), by_cudnn);
+  }
+}
+
+TEST_F(CudaDeviceTest, WhatCudnnDoesNotSupportAfterItsTrialIsAnError) {
+  for (const char* const call : {"cudnnConvolutionForward", "cudnnConvolutionBackwardData",
+                                 "cudnnConvolutionBackwardFilter"}) {
+    software_gpu::Reset({});
+    (void)Step();
+    const int calls = software_gpu::Calls(call);  // all trials, then the step itself
+    ASSERT_GE(calls, 2);
+    software_gpu::FailCall(call, calls / 2 + 1, CUDNN_STATUS_NOT_SUPPORTED);
+    EXPECT_THROW((void)Step(), Error) << call;
+  }
+}
+
+// Another worker may have the memory, and would compute other bits.
+TEST_F(CudaDeviceTest, OnlyWhatIsNotSupportedIsLeftToOthers) {
+  for (const char* const call :
+       {"cudnnConvolutionForward", "cudnnConvolutionBackwardData", "cudnnConvolutionBackwardFilter",
+        "cudnnGetConvolutionForwardWorkspaceSize", "cudnnGetConvolutionBackwardDataWorkspaceSize",
+        "cudnnGetConvolutionBackwardFilterWorkspaceSize", "cudnnSetConvolution2dDescriptor"}) {
+    software_gpu::Reset({});
+    software_gpu::FailCall(call, 1, CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED);
+    EXPECT_THROW((void)Step(), Error) << call;
   }
 }
 

@@ -1,14 +1,19 @@
-// Convolutions by cuDNN, channels-last. Its algorithms are those that give the same bits each time;
-// a convolution that they do not do is done otherwise.
+// Convolutions by cuDNN, channels-last. Its algorithms are those that give the same bits each time.
+// Each pass is tried once when it is made, which is before the first step. What cuDNN does not
+// support is left to others then. A failure after that is an error, never a change of arithmetic.
 #include <cuda_bf16.h>
 #include <fmt/core.h>
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdio>
 
+#include "worker/backend/cuda/await.h"
+#include "worker/backend/cuda/check.h"
 #include "worker/backend/cuda/convolution.h"
 #include "worker/backend/cuda/convolution_instances.h"
+#include "worker/backend/cuda/convolution_ways.h"
 #include "worker/backend/cuda/cudnn.h"
+#include "worker/backend/cuda/handles.h"
 #include "worker/backend/cuda/tuner.h"
 
 namespace muster::cuda {
@@ -16,6 +21,15 @@ namespace {
 
 // Without workspaces that are larger than what im2col takes.
 constexpr size_t kMostScratch = size_t{256} << 20;
+constexpr double kPatience = 60;  // seconds, for the trial of a pass
+
+// Whether cuDNN supports what it was asked for. Throws any other failure: lack of memory, for
+// example, says nothing about the shape, and another worker may not see it.
+bool IsSupported(const Cudnn& cudnn, cudnnStatus_t status, const char* what) {
+  if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED) return false;
+  cudnn.Check(status, what);
+  return true;
+}
 
 // The convolution in cuDNN's words.
 class Descriptors {
@@ -51,7 +65,9 @@ class Descriptors {
     // Fp32 is never silently TF32, which the default would allow.
     const bool fp32 = request.card.options().precision == CudaOptions::Precision::kFp32;
     const cudnnMathType_t math = fp32 ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH;
-    const auto good = [](cudnnStatus_t status) { return status == CUDNN_STATUS_SUCCESS; };
+    const auto good = [this](cudnnStatus_t status) {
+      return IsSupported(cudnn_, status, "describe a convolution");
+    };
     return good(cudnn_->cudnnSetTensor4dDescriptor(in, CUDNN_TENSOR_NHWC, type, s.batch,
                                                    s.in_channels, s.in_height, s.in_width)) &&
            good(cudnn_->cudnnSetTensor4dDescriptor(out, CUDNN_TENSOR_NHWC, type, s.batch, s.filters,
@@ -78,6 +94,8 @@ std::unique_ptr<Descriptors> DescribeFor(const ConvolutionRequest& request) {
   return descriptors->known ? std::move(descriptors) : nullptr;
 }
 
+constexpr float kOne = 1, kZero = 0;
+
 // What the passes have in common.
 struct CudnnPass {
   ConvolutionRequest request;
@@ -89,66 +107,82 @@ struct CudnnPass {
   auto input() const { return static_cast<cudnnConvolutionBwdDataAlgo_t>(request.algorithm); }
   auto weights() const { return static_cast<cudnnConvolutionBwdFilterAlgo_t>(request.algorithm); }
   bool Takes(cudnnStatus_t status) const {
-    return status == CUDNN_STATUS_SUCCESS && workspace_bytes <= kMostScratch;
+    return IsSupported(cudnn(), status, "plan a convolution") && workspace_bytes <= kMostScratch;
+  }
+
+  cudnnStatus_t Forward(const void* in, const void* w, void* out, void* scratch) const {
+    const Descriptors& d = *convolution;
+    return cudnn()->cudnnConvolutionForward(cudnn().handle(), &kOne, d.in, in, d.weights, w,
+                                            d.convolution, forward(), scratch, workspace_bytes,
+                                            &kZero, d.out, out);
+  }
+  cudnnStatus_t InputGradient(void* in, const void* w, const void* out, void* scratch) const {
+    const Descriptors& d = *convolution;
+    return cudnn()->cudnnConvolutionBackwardData(cudnn().handle(), &kOne, d.weights, w, d.out, out,
+                                                 d.convolution, input(), scratch, workspace_bytes,
+                                                 &kZero, d.in, in);
+  }
+  cudnnStatus_t WeightsGradient(const void* in, void* w, const void* out, void* scratch) const {
+    const Descriptors& d = *convolution;
+    return cudnn()->cudnnConvolutionBackwardFilter(cudnn().handle(), &kOne, d.in, in, d.out, out,
+                                                   d.convolution, weights(), scratch,
+                                                   workspace_bytes, &kZero, d.weights, w);
   }
 };
 
-constexpr float kOne = 1, kZero = 0;
-
-// The way to go if cuDNN refuses, when it is to convolve, what it took when it was asked for its
-// workspace. None while algorithms are timed: one that is refused is then not chosen; and none that
-// takes more memory than cuDNN may, for the columns of a large image.
-template <typename Pass>
-class Otherwise {
- public:
-  Otherwise(const CudnnPass& pass, std::unique_ptr<Pass> way)
-      : way_(IsTimed(pass) || way->scratch_bytes() > kMostScratch ? nullptr : std::move(way)) {}
-
-  size_t scratch_bytes() const { return way_ == nullptr ? 0 : way_->scratch_bytes(); }
-  // Null: cuDNN has done it, or is to do it. Throws what it says if that is no refusal.
-  Pass* After(const Cudnn& cudnn, cudnnStatus_t status) {
-    const bool refused = CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED;
-    if (way_ == nullptr || !refused) {
-      cudnn.Check(status, "convolve");
-      return nullptr;
-    }
-    fmt::print(stderr, "cuDNN does not do a convolution that it said it would: cuBLAS does it\n");
-    taken_ = true;
-    return way_.get();
+// Tries a pass once, on zeros; false: cuDNN does not support it. Where there is no memory to try it
+// in, it is taken at its word.
+template <typename Run>
+bool IsDone(const char* name, const CudnnPass& pass, const Run& run) {
+  Card& card = pass.request.card;
+  const ConvShape& s = pass.request.shape;
+  const auto bytes_of = [&](int64_t count) {
+    constexpr size_t kAlign = 256;
+    const size_t bytes = static_cast<size_t>(count) * BytesOf(card.activation_type());
+    return (bytes + kAlign - 1) / kAlign * kAlign;
+  };
+  const size_t in = bytes_of(s.batch * s.in_elements());
+  const size_t weights = bytes_of(int64_t{s.filters} * s.patch());
+  const size_t out = bytes_of(s.batch * s.out_pixels() * s.filters);
+  const size_t bytes = in + weights + out + pass.workspace_bytes;
+  if (bytes > card.memory_use().available) return true;
+  void* address = nullptr;
+  const cudaError_t allocated = cudaMalloc(&address, bytes);
+  if (allocated == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();
+    return true;
   }
-  Pass* Taken() { return taken_ ? way_.get() : nullptr; }
-
- private:
-  static bool IsTimed(const CudnnPass& pass) {
-    const Tuner* const tuner = pass.request.card.tuner();
-    return tuner != nullptr && tuner->measures();
+  Check(allocated, "allocate memory to try a convolution in");
+  const DeviceMemory memory(address);
+  const cudaStream_t stream = card.stream(Queue::kCompute);
+  const EventHandle end = MakeEventHandle();
+  Check(cudaMemsetAsync(address, 0, bytes, stream), "clear memory");
+  auto* const at = static_cast<std::byte*>(address);
+  const cudnnStatus_t status = run(at, at + in, at + in + weights, at + in + weights + out);
+  Check(cudaEventRecord(end.get(), stream), "record an event");
+  if (!AwaitEvent(end.get(), kPatience)) {
+    throw Error(ExitCode::kFailure, "the GPU of this worker did not end a convolution in {:.0f} s",
+                kPatience);
   }
-
-  const std::unique_ptr<Pass> way_;
-  bool taken_ = false;
-};
+  if (IsSupported(pass.cudnn(), status, "convolve")) return true;
+  const Tuner* const tuner = card.tuner();
+  if (tuner == nullptr || !tuner->measures()) {
+    fmt::print(stderr, "cuDNN does not support the convolution \"{}\": cuBLAS does it\n",
+               ConvolutionKey(name, pass.request));
+  }
+  return false;
+}
 
 template <typename T>
 class CudnnForward : public ConvolutionForward {
  public:
   CudnnForward(CudnnPass pass, const TypedWeights<T>& weights)
-      : pass_(std::move(pass)),
-        weights_(weights),
-        otherwise_(pass_, MakeGemmForward(pass_.request, weights)) {}
-  size_t scratch_bytes() const override {
-    return std::max(pass_.workspace_bytes, otherwise_.scratch_bytes());
-  }
+      : pass_(std::move(pass)), weights_(weights) {}
+  size_t scratch_bytes() const override { return pass_.workspace_bytes; }
   void Run(const ForwardArgs& args) override {
-    if (ConvolutionForward* const way = otherwise_.Taken()) return way->Run(args);
-    const Descriptors& d = *pass_.convolution;
     const ConvShape& s = pass_.request.shape;
-    const cudnnStatus_t status = pass_.cudnn()->cudnnConvolutionForward(
-        pass_.cudnn().handle(), &kOne, d.in, args.input, d.weights,
-        weights_.Weights(args.weights, args.weights_version), d.convolution, pass_.forward(),
-        args.scratch, pass_.workspace_bytes, &kZero, d.out, args.output);
-    if (ConvolutionForward* const way = otherwise_.After(pass_.cudnn(), status)) {
-      return way->Run(args);
-    }
+    const void* const weights = weights_.Weights(args.weights, args.weights_version);
+    pass_.cudnn().Check(pass_.Forward(args.input, weights, args.output, args.scratch), "convolve");
     AddBias(pass_.request.card.target(), static_cast<T*>(args.output),
             pass_.request.use_bias ? args.bias : nullptr, pass_.request.relu,
             s.batch * s.out_pixels(), s.filters);
@@ -157,31 +191,20 @@ class CudnnForward : public ConvolutionForward {
  private:
   const CudnnPass pass_;
   const TypedWeights<T>& weights_;
-  Otherwise<ConvolutionForward> otherwise_;
 };
 
 template <typename T>
 class CudnnInputGradient : public ConvolutionBackward {
  public:
   CudnnInputGradient(CudnnPass pass, const TypedWeights<T>& weights)
-      : pass_(std::move(pass)),
-        weights_(weights),
-        otherwise_(pass_, MakeGemmInputGradient(pass_.request, weights)) {}
-  size_t scratch_bytes() const override {
-    return std::max(pass_.workspace_bytes, otherwise_.scratch_bytes());
-  }
+      : pass_(std::move(pass)), weights_(weights) {}
+  size_t scratch_bytes() const override { return pass_.workspace_bytes; }
   void Run(const BackwardArgs& args) override {
-    if (ConvolutionBackward* const way = otherwise_.Taken()) return way->Run(args);
-    const Descriptors& d = *pass_.convolution;
     const ConvShape& s = pass_.request.shape;
-    const cudnnStatus_t status = pass_.cudnn()->cudnnConvolutionBackwardData(
-        pass_.cudnn().handle(), &kOne, d.weights,
-        weights_.Weights(args.weights, args.weights_version), d.out, args.output_gradient,
-        d.convolution, pass_.input(), args.scratch, pass_.workspace_bytes, &kZero, d.in,
-        args.input_gradient);
-    if (ConvolutionBackward* const way = otherwise_.After(pass_.cudnn(), status)) {
-      return way->Run(args);
-    }
+    const void* const weights = weights_.Weights(args.weights, args.weights_version);
+    pass_.cudnn().Check(
+        pass_.InputGradient(args.input_gradient, weights, args.output_gradient, args.scratch),
+        "convolve");
     if (!pass_.request.after_relu) return;
     MaskByRelu(pass_.request.card.target(), static_cast<T*>(args.input_gradient),
                static_cast<const T*>(args.input), s.batch * s.in_elements());
@@ -190,30 +213,21 @@ class CudnnInputGradient : public ConvolutionBackward {
  private:
   const CudnnPass pass_;
   const TypedWeights<T>& weights_;
-  Otherwise<ConvolutionBackward> otherwise_;
 };
 
 // Of floats.
 class CudnnWeightsGradient : public ConvolutionBackward {
  public:
-  explicit CudnnWeightsGradient(CudnnPass pass)
-      : pass_(std::move(pass)), otherwise_(pass_, MakeGemmWeightsGradient<float>(pass_.request)) {}
-  size_t scratch_bytes() const override {
-    return std::max(pass_.workspace_bytes, otherwise_.scratch_bytes());
-  }
+  explicit CudnnWeightsGradient(CudnnPass pass) : pass_(std::move(pass)) {}
+  size_t scratch_bytes() const override { return pass_.workspace_bytes; }
   void Run(const BackwardArgs& args) override {
-    if (ConvolutionBackward* const way = otherwise_.Taken()) return way->Run(args);
-    const Descriptors& d = *pass_.convolution;
-    const cudnnStatus_t status = pass_.cudnn()->cudnnConvolutionBackwardFilter(
-        pass_.cudnn().handle(), &kOne, d.in, args.input, d.out, args.output_gradient, d.convolution,
-        pass_.weights(), args.scratch, pass_.workspace_bytes, &kZero, d.weights,
-        args.weights_gradient);
-    if (ConvolutionBackward* const way = otherwise_.After(pass_.cudnn(), status)) way->Run(args);
+    pass_.cudnn().Check(pass_.WeightsGradient(args.input, args.weights_gradient,
+                                              args.output_gradient, args.scratch),
+                        "convolve");
   }
 
  private:
   const CudnnPass pass_;
-  Otherwise<ConvolutionBackward> otherwise_;
 };
 
 }  // namespace
@@ -252,6 +266,10 @@ std::unique_ptr<ConvolutionForward> MakeCudnnForward(const ConvolutionRequest& r
           &pass.workspace_bytes))) {
     return nullptr;
   }
+  const auto run = [&](void* in, void* w, void* out, void* scratch) {
+    return pass.Forward(in, w, out, scratch);
+  };
+  if (!IsDone("forward", pass, run)) return nullptr;
   return std::make_unique<CudnnForward<T>>(std::move(pass), weights);
 }
 
@@ -266,6 +284,10 @@ std::unique_ptr<ConvolutionBackward> MakeCudnnInputGradient(const ConvolutionReq
           &pass.workspace_bytes))) {
     return nullptr;
   }
+  const auto run = [&](void* in, void* w, void* out, void* scratch) {
+    return pass.InputGradient(in, w, out, scratch);
+  };
+  if (!IsDone("input", pass, run)) return nullptr;
   return std::make_unique<CudnnInputGradient<T>>(std::move(pass), weights);
 }
 
@@ -281,6 +303,10 @@ std::unique_ptr<ConvolutionBackward> MakeCudnnWeightsGradient(const ConvolutionR
           &pass.workspace_bytes))) {
     return nullptr;
   }
+  const auto run = [&](void* in, void* w, void* out, void* scratch) {
+    return pass.WeightsGradient(in, w, out, scratch);
+  };
+  if (!IsDone("weights", pass, run)) return nullptr;
   return std::make_unique<CudnnWeightsGradient>(std::move(pass));
 }
 
