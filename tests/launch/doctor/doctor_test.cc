@@ -103,7 +103,7 @@ TEST(ExamineTest, AClockOfWhichNothingIsKnownIsNotCalledUnknown) {
   facts.clock_source.clear();
   facts.clock_synchronized = false;
   const Findings findings = ExamineMachine(facts);
-  EXPECT_EQ(Of(findings, "clocks").text, "not synchronized");
+  EXPECT_EQ(Of(findings, "clocks").found, "not synchronized");
   EXPECT_EQ(Of(findings, "clocks").grade, Grade::kOk);
 }
 
