@@ -87,9 +87,10 @@ TEST(LostWorkers, AStepsDeadlineIsALoss) {
   over = true;
 }
 
-// The same slice ends whoever computes it.
+// The same slice ends whoever computes it. The lost worker has one alone: of two, two workers could
+// each be ended by another one.
 TEST(LostWorkers, ASliceThatEndsItsWorkersEndsTheRunAndIsNamed) {
-  config::Config config = CrewConfig("", 4, 8);
+  config::Config config = CrewConfig("", 4, 4);
   TestJob job(config);
   job.test_samples = kCrewTestSamples;
   Crew crew(job);
