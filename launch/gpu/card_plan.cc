@@ -152,10 +152,11 @@ void PlanDefault(const CardRequest& request, const GpuSnapshot& seen, const Visi
                 wish.count > all ? "" : ", and --wait waits for more");
   }
   const size_t more = idle - wish.count;
-  plan.reason = fmt::format("by default, as idle{}{}; --devices cpu trains on the CPU", among,
-                            more == 0 ? ""
-                                      : fmt::format("; {} more {} idle ({} uses all)", more,
-                                                    more == 1 ? "is" : "are", start));
+  plan.reason = fmt::format("by default, {} of {}{}", wish.count, GpuCount(all), among);
+  plan.hint = fmt::format("{}--devices cpu trains on the CPU",
+                          more == 0 ? ""
+                                    : fmt::format("{} more {} idle ({} uses all); ", more,
+                                                  more == 1 ? "is" : "are", start));
 }
 
 }  // namespace

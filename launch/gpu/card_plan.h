@@ -31,6 +31,7 @@ struct CardPlan {
   std::optional<CardWish> wish;  // none: the CPU
   uint32_t workers = 0;          // that go with these cards
   std::string reason;            // for the wish, or why there is none
+  std::string hint;              // how to have more of them, or none; may be empty
 };
 
 // A command line that names cards has them, even those that CUDA_VISIBLE_DEVICES hides; in all

@@ -133,11 +133,13 @@ std::vector<std::string> JobCards::Lines() const {
   if (!remark_.empty()) lines.push_back(remark_);
   if (taken_ == nullptr) {
     lines.push_back(plan_.reason + (wanted() ? "" : ": the workers compute on the CPU"));
+    if (!plan_.hint.empty()) lines.push_back(plan_.hint);
     return lines;
   }
   for (const Gpu& gpu : taken_->cards) lines.push_back(CardText(gpu));
   lines.push_back(fmt::format("locked for this job; {}{}", plan_.reason,
                               taken_->reason.empty() ? "" : ": " + taken_->reason));
+  if (!plan_.hint.empty()) lines.push_back(plan_.hint);
   if (!unused_.empty()) {
     lines.push_back(unused_ + ": the workers see these cards and compute on the CPU");
   }
