@@ -108,6 +108,8 @@ void ExpectUrgentFirst(const std::vector<int>& came) {
 }
 
 TEST(SendOrder, AServersWordsOvertakeWeightsAndLowLayersHighOnes) {
+  // Outlives the links, which send it without a copy.
+  const std::vector<float> tensor(kChunkFloats, 1.5f);
   const auto server = ListenZmq("tcp://127.0.0.1:*", Options());
   const auto worker = ConnectZmq(server->endpoint(), Options());
   wire::WorkerMessage hello;
@@ -118,7 +120,6 @@ TEST(SendOrder, AServersWordsOvertakeWeightsAndLowLayersHighOnes) {
   while (!came && steady_clock::now() < deadline) came = server->Receive();
   ASSERT_TRUE(came);
 
-  const std::vector<float> tensor(kChunkFloats, 1.5f);
   wire::ServerMessage message;
   for (size_t c = kChunks; c-- > 0;) {
     message.mutable_weights_chunk()->set_version(1);
@@ -208,6 +209,8 @@ TEST(SendOrder, AWorkersWordsOvertakeGradientsAndLowLayersHighOnes) {
 // A worker that takes nothing is given up before what it is sent fills the server's memory.
 TEST(SendOrder, AWorkerThatTakesNothingIsGivenUp) {
   constexpr int kMostWaiting = 30;
+  // Outlives the links, which still send it when the test ends.
+  const std::vector<float> tensor(kChunkFloats, 1.5f);
   LinkOptions options = Options();
   options.max_queued_messages = kMostWaiting;
   const auto server = ListenZmq("tcp://127.0.0.1:*", options);
@@ -220,7 +223,6 @@ TEST(SendOrder, AWorkerThatTakesNothingIsGivenUp) {
   while (!came && steady_clock::now() < deadline) came = server->Receive();
   ASSERT_TRUE(came);
 
-  const std::vector<float> tensor(kChunkFloats, 1.5f);
   wire::ServerMessage message;
   message.mutable_weights_chunk()->set_version(1);
   int queued = 0;
