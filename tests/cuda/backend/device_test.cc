@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <map>
 #include <optional>
@@ -114,6 +115,40 @@ TEST_F(CudaDeviceTest, WorksWithAnyCard) {
 }
 
 TEST_F(CudaDeviceTest, RepeatsItsBits) { EXPECT_EQ(Step(), Step()); }
+
+// Slices that travel in 16 bits have the CPU's bits: to nearest, ties to even.
+TEST_F(CudaDeviceTest, SlicesAreRoundedAndAddedAsOnTheCpu) {
+  const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker(options_).backend;
+  backend->Enter();
+  std::vector<float> a, b;
+  for (uint32_t bits = 0x3f800000; bits < 0x3f840000; bits += 0x0801) {  // ties, too, of both types
+    a.push_back(std::bit_cast<float>(bits & 0xfffff000));
+    b.push_back(-0.3f * std::bit_cast<float>(bits));
+  }
+  const size_t bytes = a.size() * sizeof(float);
+  const std::unique_ptr<DeviceBuffer> left = backend->Allocate(bytes),
+                                      right = backend->Allocate(bytes),
+                                      sum = backend->Allocate(bytes);
+  const DrainAtExit drain{*backend};
+  for (const ElementType wire : {ElementType::kBFloat16, ElementType::kFloat16}) {
+    std::vector<float> expected(a), got(a.size()), expected_sum(a.size()), got_sum(a.size());
+    RoundTo(wire, expected);
+    AddRounded(wire, expected.data(), b.data(), expected_sum.data(), b.size());
+    backend->CopyIn(left->data(), a.data(), bytes);
+    backend->CopyIn(right->data(), b.data(), bytes);
+    backend->Drain();
+    auto* const values = static_cast<float*>(left->data());
+    backend->RoundSlice(wire, values, a.size());
+    backend->AddSlices(wire, values, static_cast<const float*>(right->data()),
+                       static_cast<float*>(sum->data()), a.size());
+    backend->Drain();
+    backend->CopyOut(got.data(), left->data(), bytes);
+    backend->CopyOut(got_sum.data(), sum->data(), bytes);
+    backend->Drain();
+    EXPECT_EQ(got, expected);
+    EXPECT_EQ(got_sum, expected_sum);
+  }
+}
 
 // Its driver never comes back from the wait.
 TEST_F(CudaDeviceTest, AGpuThatHangsEndsTheProcessInTime) {

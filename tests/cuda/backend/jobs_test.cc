@@ -103,6 +103,30 @@ TEST_F(CudaJob, LearnsWhatTheCpuLearns) {
               cpu.metrics.back()["test_loss"].get<double>(), 1e-3);
 }
 
+// In BF16 the weights that a forward pass reads are copies, made anew for each step: with those of
+// the first step for ever it would learn nothing. With 16 bits on the wire slices are rounded on
+// the GPU as on the CPU.
+TEST_F(CudaJob, LearnsInSixteenBits) {
+  const auto loss = [](const Outcome& outcome) {
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
+    return outcome.metrics.back()["test_loss"].get<double>();
+  };
+  const std::vector<std::string> longer{"run.epochs=2"};
+  const auto with = [&](const std::string& setting) {
+    std::vector<std::string> settings = longer;
+    settings.push_back(setting);
+    return settings;
+  };
+  const double before = loss(Launch({"run.epochs=2", "learning_rate.base=1e-9"}));
+  const double after = loss(Launch(longer));
+  const double bf16 = loss(OnCards(with("worker.precision=BF16")));
+  const double wire = loss(Launch(with("cluster.wire_dtype=BF16")));
+  const double wire_on_gpu = loss(OnCards(with("cluster.wire_dtype=BF16")));
+  EXPECT_GT(before - after, 1);
+  EXPECT_NEAR(bf16, after, 0.02);
+  EXPECT_NEAR(wire_on_gpu, wire, 1e-3);
+}
+
 // All that workers share with the server is page-locked, and what they have for themselves, too,
 // whether or not the driver takes memory that is mapped for reading alone. The network is small:
 // buffers that are not rounded up to pages would have some in common.
