@@ -14,7 +14,8 @@ class OneCard : public ::testing::Environment {
  public:
   void SetUp() override {
     backend =
-        cuda::MakeCudaWorker({.convolution = CudaOptions::Convolution::MUSTER_TEST_CONVOLUTION})
+        cuda::MakeCudaWorker({.convolution = CudaOptions::Convolution::MUSTER_TEST_CONVOLUTION,
+                              .columns_bytes = MUSTER_TEST_COLUMNS_BYTES})
             .backend;
   }
   void TearDown() override {

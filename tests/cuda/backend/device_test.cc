@@ -150,6 +150,25 @@ TEST_F(CudaDeviceTest, SlicesAreRoundedAndAddedAsOnTheCpu) {
   }
 }
 
+// Host memory that is not page-locked goes through a ring of pieces. A piece is filled again only
+// when its copy is done: here there are twice as many pieces as the ring has.
+TEST_F(CudaDeviceTest, CopiesOfUnlockedMemoryWaitForTheirPieces) {
+  software_gpu::Reset({.delay_us = 2000});
+  const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker(options_).backend;
+  backend->Enter();
+  std::vector<uint32_t> there(size_t{16} << 18), back(there.size());  // 16 MiB
+  for (size_t i = 0; i < there.size(); ++i) there[i] = static_cast<uint32_t>(i * 2654435761u);
+  const size_t bytes = there.size() * sizeof there[0];
+  const std::unique_ptr<DeviceBuffer> buffer = backend->Allocate(2 * bytes);
+  const DrainAtExit drain{*backend};
+  backend->CopyIn(buffer->data(), there.data(), bytes);
+  backend->CopyIn(static_cast<std::byte*>(buffer->data()) + bytes, there.data(), bytes);
+  backend->Drain();
+  backend->CopyOut(back.data(), buffer->data(), bytes);
+  backend->Drain();
+  EXPECT_TRUE(back == there);
+}
+
 // Its driver never comes back from the wait.
 TEST_F(CudaDeviceTest, AGpuThatHangsEndsTheProcessInTime) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");

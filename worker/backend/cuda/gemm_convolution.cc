@@ -12,8 +12,6 @@
 namespace muster::cuda {
 namespace {
 
-constexpr int64_t kColumnsBytes = int64_t{64} << 20;  // of one product, if an image is smaller
-
 // What the passes have in common.
 template <typename T>
 class GemmPass {
@@ -28,8 +26,8 @@ class GemmPass {
               pads.bottom == 0 && pads.right == 0;
     const int64_t image =
         s.out_pixels() * s.patch() * s.groups * static_cast<int64_t>(column_bytes);
-    images_ = direct_ ? s.batch
-                      : static_cast<int>(std::clamp<int64_t>(kColumnsBytes / image, 1, s.batch));
+    const int64_t most = card_.options().columns_bytes;
+    images_ = direct_ ? s.batch : static_cast<int>(std::clamp<int64_t>(most / image, 1, s.batch));
     bytes_ = direct_ ? 0 : static_cast<size_t>(image) * static_cast<size_t>(images_);
   }
 
