@@ -70,6 +70,7 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
   RestoreVariables(*resume->checkpoint.reader, variables_);
   progress_.Restore(resumed_->progress());
   decisions_.Restore(resumed_->decisions());
+  convolutions_.Restore(resumed_->arithmetic());
   saver_.Restore(*resume);
   for (const std::string& text : {saver_.lost(), saver_.damaged()}) {
     if (!text.empty()) reporter.Warning(text);

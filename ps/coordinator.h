@@ -22,6 +22,7 @@
 #include "ps/aggregator.h"
 #include "ps/algorithm_choice.h"
 #include "ps/checkpoints.h"
+#include "ps/convolution_choices.h"
 #include "ps/deadlines.h"
 #include "ps/decisions.h"
 #include "ps/evaluator.h"
@@ -59,7 +60,8 @@ class Coordinator {
   void OnJoined(uint32_t rank);
   // Somebody has come whom the start does not wait for; but it does, if nobody else is left.
   void OnWaits();
-  void OnReady(uint32_t rank);
+  // Why it cannot take part, or "".
+  std::string OnReady(uint32_t rank, const wire::Ready& ready);
   std::string OnTuning(uint32_t rank, const wire::Tuning& tuning);
   // A member is gone: why, and with which code a run ends that cannot go on without it. Whatever it
   // had not brought is given to others.
@@ -220,6 +222,7 @@ class Coordinator {
   bool done_ = false;
   StepPlan plan_;
   AlgorithmChoice algorithms_;
+  ConvolutionChoices convolutions_;
   WorkOrders work_;
   Shares shares_;
   std::optional<uint32_t> expected_;  // the assignment whose parts the aggregator expects

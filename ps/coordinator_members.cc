@@ -30,10 +30,20 @@ void Coordinator::OnJoined(uint32_t rank) {
   if (phase_ == Phase::kPreparing) SendWeights(rank);  // else once it is ready
 }
 
-void Coordinator::OnReady(uint32_t rank) {
+std::string Coordinator::OnReady(uint32_t rank, const wire::Ready& ready) {
+  if (ready.has_convolutions()) {
+    const auto [refusal, warning] =
+        convolutions_.Take(members_.roster().at(rank).arithmetic, Printable(ready.convolutions()));
+    if (!refusal.empty()) return refusal;
+    if (!warning.empty()) {
+      LogWarning("{}", warning);
+      reporter_.Warning(warning);
+    }
+  }
   members_.OnReady(rank);
   StartIfReady();
   repair_due_ = recovers_;
+  return "";
 }
 
 std::string Coordinator::OnTuning(uint32_t rank, const wire::Tuning& tuning) {

@@ -28,6 +28,7 @@ checkpoint::State Coordinator::Describe() const {
     state.mutable_arithmetic()->add_worker(arithmetic);
   }
   state.mutable_arithmetic()->set_tuning(algorithms_.Keep());
+  convolutions_.Keep(*state.mutable_arithmetic());
   state.set_updates(variables_.updates());
   state.set_skipped_in_a_row(nonfinite_.skipped_in_a_row());
   *state.mutable_progress() = progress_.Keep();

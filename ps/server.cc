@@ -219,7 +219,9 @@ std::string Server::OnMessage(uint32_t rank, const FromWorker& event) {
   const wire::WorkerMessage& message = event.message;
   switch (message.body_case()) {
     case wire::WorkerMessage::kReady:
-      coordinator_.OnReady(rank);
+      if (const std::string why = coordinator_.OnReady(rank, message.ready()); !why.empty()) {
+        OnLost(rank, ExitCode::kPeerFailed, why);
+      }
       return "";
     case wire::WorkerMessage::kTuning:
       return coordinator_.OnTuning(rank, message.tuning());

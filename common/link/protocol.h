@@ -7,7 +7,10 @@
 
 namespace muster {
 
-inline constexpr uint32_t kProtocolVersion = 7;
+inline constexpr uint32_t kProtocolVersion = 8;
+
+// Of Ready.convolutions.
+inline constexpr size_t kMostConvolutionsBytes = 4096;
 
 // Of Tuning.choice.
 inline constexpr size_t kMostTuningBytes = size_t{1} << 20;

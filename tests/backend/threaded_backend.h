@@ -50,6 +50,7 @@ class ThreadedBackend : public Backend {
   std::unique_ptr<Op> MakeOp(const Layer& layer, const OpOptions& options) override;
   std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) override;
   Tuning* tuning() override { return nullptr; }
+  std::string Convolutions() const override { return ""; }
   std::unique_ptr<ImageOp> MakeImageOp(const ImageRecipe&) override { return nullptr; }
   void Zero(void* to, size_t bytes) override;
   void ToActivations(void* to, const float* from, int64_t count) override;

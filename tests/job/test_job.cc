@@ -135,7 +135,7 @@ float Rough(int64_t step, int64_t slice, size_t i) {
 std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour, size_t arena_floats,
                              uint32_t rank) {
   std::vector<float> seen(arena_floats);
-  client.ReportReady();
+  client.ReportReady(behaviour.convolutions);
   for (;;) {
     const Order order = client.NextOrder();
     if (order.kind == Order::Kind::kStop) {

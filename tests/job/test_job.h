@@ -85,6 +85,7 @@ struct WorkerBehaviour {
   std::function<void(int64_t step)> before_step;
   // Called by rank 0 with the moving average of W(version), before it is evaluated.
   std::function<void(int64_t version, std::span<const float> average)> on_average;
+  std::string convolutions = {};  // for Ready
 };
 
 // Runs one worker's part to the end: closed-form gradients, added locally in tree order. Returns

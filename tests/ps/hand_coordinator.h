@@ -83,7 +83,7 @@ class HandCoordinator {
   std::string failure() const { return failure_.is_set() ? failure_.get()->what : ""; }
   size_t chunks() const { return CutChunks(graph_.layout(), config_.cluster()).size(); }
 
-  void Ready(uint32_t rank) { coordinator_.OnReady(rank); }
+  void Ready(uint32_t rank) { (void)coordinator_.OnReady(rank, {}); }
   // All workers see the weights where they lie.
   void ShareMemory() { link_.shares_memory = true; }
 

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "common/base/element_type.h"
 #include "common/base/error.h"
@@ -111,6 +112,9 @@ class Backend {
   virtual std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) = 0;
   // Null where algorithms follow from the shape alone.
   virtual Tuning* tuning() = 0;
+  // Which way each convolution of the ops made so far goes, in one line, where the device has
+  // several: other ways give other bits. Empty where it has one.
+  virtual std::string Convolutions() const = 0;
   // Null where batches are made at the host.
   virtual std::unique_ptr<ImageOp> MakeImageOp(const ImageRecipe& recipe) = 0;
 

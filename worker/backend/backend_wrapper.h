@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "worker/backend/backend.h"
@@ -45,6 +46,7 @@ class BackendWrapper : public Backend {
     return backend_->MakeLoss(layer, options);
   }
   Tuning* tuning() override { return backend_->tuning(); }
+  std::string Convolutions() const override { return backend_->Convolutions(); }
   std::unique_ptr<ImageOp> MakeImageOp(const ImageRecipe& recipe) override {
     return backend_->MakeImageOp(recipe);
   }

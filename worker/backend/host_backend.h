@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <string>
 
 #include "common/base/aligned_memory.h"
 #include "common/base/error.h"
@@ -30,6 +31,7 @@ class HostBackend : public Backend {
   void Drain() final {}
 
   Tuning* tuning() final { return nullptr; }
+  std::string Convolutions() const final { return ""; }
   std::unique_ptr<ImageOp> MakeImageOp(const ImageRecipe&) final { return nullptr; }
 
   void Zero(void* to, size_t bytes) final { std::memset(to, 0, bytes); }

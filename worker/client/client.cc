@@ -118,9 +118,10 @@ void Client::ThrowIfFailed() const {
   if (error_ != nullptr) std::rethrow_exception(error_);
 }
 
-void Client::ReportReady() {
+void Client::ReportReady(const std::string& convolutions) {
   wire::WorkerMessage message = NewMessage();
-  message.mutable_ready();
+  wire::Ready& ready = *message.mutable_ready();
+  if (!convolutions.empty()) ready.set_convolutions(convolutions);
   Send(std::move(message));
 }
 

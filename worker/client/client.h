@@ -108,7 +108,8 @@ class Client final : private Channel::Owner {
   // "" for that of the shapes; or nothing: it is to make one, report it, and wait again.
   std::optional<std::string> AwaitTuning();
   void ReportTuning(std::string choice);
-  void ReportReady();
+  // `convolutions`: Backend::Convolutions, once everything is made that a step needs.
+  void ReportReady(const std::string& convolutions = "");
   // This worker wants to go. It still does what it was ordered; then comes a Stop. Any thread, once
   // the client is there.
   void Leave();

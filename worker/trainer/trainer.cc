@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "common/base/log.h"
@@ -78,7 +79,9 @@ void Trainer::BringImages() {
 Trainer::~Trainer() { backend_.Drain(); }
 
 void Trainer::Run() {
-  client_.ReportReady();
+  const std::string convolutions = backend_.Convolutions();
+  if (!convolutions.empty()) LogInfo("{}", convolutions);
+  client_.ReportReady(convolutions);
   for (;;) {
     const Clock::time_point begin = Clock::now();
     Order order = [this] {

@@ -58,6 +58,8 @@ class CudaJob : public RealJob {
 TEST_F(CudaJob, HasTheSameBitsOnAnyNumberOfWorkersOverAnyTransport) {
   const std::string hash = HashOf({"cluster.workers=1"});
   EXPECT_EQ(HashOf({"cluster.workers=2"}), hash);
+  EXPECT_THAT(LogOf(Path("run1"), 0), HasSubstr("convolutions: forward "));
+  EXPECT_THAT(LogOf(Path("run1"), 1), HasSubstr("convolutions: forward "));
   ::setenv("MUSTER_SOFTWARE_GPU", "devices=3", 1);  // worker 3 has the first one again
   EXPECT_EQ(HashOf({"cluster.workers=4"}), hash);
   ::unsetenv("MUSTER_SOFTWARE_GPU");

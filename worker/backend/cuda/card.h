@@ -12,6 +12,7 @@
 
 #include "common/base/element_type.h"
 #include "worker/backend/backend.h"
+#include "worker/backend/cuda/convolution_choices.h"
 #include "worker/backend/cuda/cudnn_library.h"
 #include "worker/backend/cuda/handles.h"
 #include "worker/backend/cuda/plugin.h"
@@ -51,6 +52,8 @@ class Card {
   cublasComputeType_t compute_type() const;
   // Null: algorithms go by shape (worker.autotune).
   Tuner* tuner() const { return tuner_.get(); }
+  ConvolutionChoices& convolutions() { return convolutions_; }
+  const ConvolutionChoices& convolutions() const { return convolutions_; }
   // Null: not found, or not wanted (worker.convolution).
   const Cudnn* cudnn() const { return cudnn_.get(); }
   // Also watches how all of this is given back in the end.
@@ -82,6 +85,7 @@ class Card {
   CublasLtHandle cublas_lt_;
   std::shared_ptr<const Cudnn> cudnn_;
   std::unique_ptr<Tuner> tuner_;
+  ConvolutionChoices convolutions_;
 };
 
 }  // namespace muster::cuda

@@ -94,7 +94,7 @@ class Conv2dOp : public TypedOp<T> {
       if (ways.size() == 2) ways.push_back({"gemm", gemm});
     }
     if (algorithms.empty()) ways.push_back({"gemm", gemm});
-    return ChooseWay<Pass, Args>(c.card.tuner(), ConvolutionKey(pass, c), ways);
+    return ChooseWay<Pass, Args>(c.card, ConvolutionKey(pass, c), ways);
   }
 
   const bool use_bias_;

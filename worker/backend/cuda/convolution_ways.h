@@ -58,8 +58,9 @@ class TimedPass final : public Pass {
 };
 
 template <typename Pass, typename Args>
-std::unique_ptr<Pass> ChooseWay(Tuner* tuner, const std::string& key,
+std::unique_ptr<Pass> ChooseWay(Card& card, const std::string& key,
                                 const std::vector<ConvolutionWay<Pass>>& ways) {
+  Tuner* const tuner = card.tuner();
   const std::string* const chosen = tuner == nullptr ? nullptr : tuner->Find(key);
   const bool times = tuner != nullptr && tuner->measures() && chosen == nullptr;
   auto timed = times ? std::make_unique<TimedPass<Pass, Args>>(*tuner, key) : nullptr;
@@ -67,7 +68,10 @@ std::unique_ptr<Pass> ChooseWay(Tuner* tuner, const std::string& key,
     if (chosen != nullptr && way.name != *chosen) continue;
     std::unique_ptr<Pass> made = way.make();
     if (made == nullptr) continue;
-    if (!times) return made;
+    if (!times) {
+      card.convolutions().Record(key, way.name);
+      return made;
+    }
     timed->Add(way.name, std::move(made));
   }
   if (times) return timed;

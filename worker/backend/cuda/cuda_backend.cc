@@ -103,6 +103,7 @@ class CudaBackend : public Backend {
     return MakeAny<Op>(layer, options);
   }
   Tuning* tuning() override { return card_.tuner(); }
+  std::string Convolutions() const override { return card_.convolutions().Line(); }
   std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) override {
     return MakeAny<LossOp>(layer, options);
   }

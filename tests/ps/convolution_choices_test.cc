@@ -1,0 +1,67 @@
+// Workers that compute with the same must choose the same ways for their convolutions.
+#include "ps/convolution_choices.h"
+
+#include <gtest/gtest.h>
+
+#include "common/link/protocol.h"
+
+namespace muster {
+namespace {
+
+using Taken = ConvolutionChoices::Taken;
+
+void ExpectGood(const Taken& taken) { EXPECT_EQ(taken.refusal + taken.warning, ""); }
+
+TEST(ConvolutionChoices, WorkersOfOneArithmeticMustAgree) {
+  ConvolutionChoices choices;
+  ExpectGood(choices.Take("an H100", "forward cudnn 1"));
+  ExpectGood(choices.Take("an H100", "forward cudnn 1"));
+  ExpectGood(choices.Take("an A100", "forward gemm"));
+  const Taken other = choices.Take("an H100", "forward gemm");
+  EXPECT_NE(other.refusal.find("\"forward gemm\""), std::string::npos);
+  EXPECT_NE(other.refusal.find("\"forward cudnn 1\""), std::string::npos);
+  ExpectGood(choices.Take("an H100", "forward cudnn 1"));
+}
+
+TEST(ConvolutionChoices, TooLongALineIsRefused) {
+  ConvolutionChoices choices;
+  ExpectGood(choices.Take("an H100", std::string(kMostConvolutionsBytes, 'x')));
+  EXPECT_NE(choices.Take("an A100", std::string(kMostConvolutionsBytes + 1, 'x')).refusal, "");
+  ExpectGood(choices.Take("an A100", "forward gemm"));
+}
+
+TEST(ConvolutionChoices, ARunThatGoesOnWithOthersIsWarnedOnce) {
+  ConvolutionChoices before;
+  ExpectGood(before.Take("an H100", "forward cudnn 1"));
+  checkpoint::Arithmetic kept;
+  kept.add_worker("a processor");
+  kept.add_worker("an H100");
+  before.Keep(kept);
+  ASSERT_EQ(kept.convolutions_size(), 2);
+  EXPECT_EQ(kept.convolutions(0), "");
+  EXPECT_EQ(kept.convolutions(1), "forward cudnn 1");
+
+  ConvolutionChoices same;
+  same.Restore(kept);
+  ExpectGood(same.Take("an H100", "forward cudnn 1"));
+
+  ConvolutionChoices other;
+  other.Restore(kept);
+  ExpectGood(other.Take("an A100", "forward gemm"));
+  const Taken taken = other.Take("an H100", "forward gemm");
+  EXPECT_EQ(taken.refusal, "");
+  EXPECT_NE(taken.warning, "");
+  ExpectGood(other.Take("an H100", "forward gemm"));
+}
+
+// Checkpoints of earlier versions have none.
+TEST(ConvolutionChoices, WhatACheckpointDoesNotHoldIsNotCompared) {
+  checkpoint::Arithmetic kept;
+  kept.add_worker("an H100");
+  ConvolutionChoices choices;
+  choices.Restore(kept);
+  ExpectGood(choices.Take("an H100", "forward gemm"));
+}
+
+}  // namespace
+}  // namespace muster
