@@ -1,12 +1,16 @@
 #include "worker/device.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <future>
 
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "proto/config.pb.h"
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/backend/cuda/load_plugin.h"
+#include "worker/nn/self_test.h"
 
 namespace muster {
 namespace {
@@ -57,6 +61,19 @@ WorkerDevice MakeCuda(const config::Config& config, uint32_t rank) {
   return {std::move(made.backend), std::move(made.arithmetic)};
 }
 
+// Of a tensor's largest number: far above what another order of sums does, and far below what a
+// wrong product does.
+double ToleranceOf(config::Worker::Precision precision) {
+  switch (precision) {
+    case config::Worker::TF32:
+      return 1e-2;
+    case config::Worker::BF16:
+      return 3e-2;
+    default:
+      return 1e-3;
+  }
+}
+
 }  // namespace
 
 WorkerDevice MakeWorkerDevice(const config::Config& config, uint32_t rank) {
@@ -73,6 +90,32 @@ WorkerDevice MakeWorkerDevice(const config::Config& config, uint32_t rank) {
     LogWarning("computing on the CPU in FP32 (worker.soft_placement): {}", error.what());
     return MakeCpu(worker);
   }
+}
+
+void TestDevice(const config::Config& config, const Graph& graph, int64_t batch,
+                const WorkerDevice& device) {
+  const config::Worker& worker = config.worker();
+  if (device.backend->shares_host_memory() || batch == 0) return;
+  const auto begin = std::chrono::steady_clock::now();
+  // In a thread of its own: the CPU backend changes how its thread treats denormal numbers.
+  const SelfTestResult result =
+      std::async(std::launch::async, [&] {
+        const std::unique_ptr<Backend> cpu =
+            MakeCpuBackend(static_cast<int>(worker.threads()), {.winograd = false});
+        return RunSelfTest(graph, batch, ToleranceOf(worker.precision()), *device.backend, *cpu);
+      }).get();
+  if (!result.failure.empty()) {
+    const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    throw Error(ExitCode::kRefused,
+                "{}{} computes wrongly: in the test before the first step, {}. The GPU, its driver "
+                "or its libraries are broken: use another GPU (--devices), or --devices cpu",
+                device.arithmetic,
+                visible == nullptr ? "" : fmt::format(" (CUDA_VISIBLE_DEVICES={})", visible),
+                result.failure);
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  LogInfo("the GPU computes as the CPU does: {} operations tested in {:.1f} s", result.operations,
+          took.count());
 }
 
 }  // namespace muster

@@ -20,4 +20,9 @@ struct WorkerDevice {
 // little memory is an error in any case.
 WorkerDevice MakeWorkerDevice(const config::Config& config, uint32_t rank);
 
+// On a GPU: compares what this job computes there with the CPU (worker/nn/self_test.h), with slices
+// of up to `batch` samples. Throws Error(kRefused) that names GPU and operation if they differ.
+void TestDevice(const config::Config& config, const Graph& graph, int64_t batch,
+                const WorkerDevice& device);
+
 }  // namespace muster

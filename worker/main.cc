@@ -27,6 +27,7 @@
 #include "worker/client/gradient_guard.h"
 #include "worker/device.h"
 #include "worker/stop_signals.h"
+#include "worker/trainer/device_images.h"
 #include "worker/trainer/trainer.h"
 
 namespace muster {
@@ -116,7 +117,10 @@ void Work(const WorkerArguments& arguments) {
   }
   LogInfo("joined as rank {} over {}: slices {} of {}", client.rank(), client.transport(), text,
           client.plan().slices);
+  const int64_t largest =
+      LargestBatchesOf(client.plan(), client.first_share().from_step, 0, 0).train;
   try {
+    TestDevice(config, graph, largest, device);
     Trainer(config, graph, data, *device.backend, client).Run();
   } catch (const Error& error) {
     if (error.code() != ExitCode::kPeerFailed) client.ReportFailure(error.what(), error.code());

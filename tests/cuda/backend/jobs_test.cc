@@ -12,6 +12,7 @@
 
 #include "tests/cuda/backend/host_fuses.h"
 #include "tests/e2e/real_job.h"
+#include "tests/launch/text/unwrapped.h"
 
 namespace muster::testing {
 namespace {
@@ -166,6 +167,27 @@ TEST_F(CudaJob, LocksThePagesOfWeightsAndGradients) {
   EXPECT_EQ(log.find(line, second + 1), std::string::npos) << log;
   EXPECT_THAT(log, AllOf(HasSubstr("memory of weights"), HasSubstr("memory of gradients")));
   ::unsetenv("MUSTER_SOFTWARE_GPU");
+}
+
+// … before the first step, and without a fallback to the CPU.
+TEST_F(CudaJob, AGpuThatComputesWronglyEndsTheJob) {
+  int runs = 0;
+  for (const char* const precision : {"FP32", "BF16"}) {
+    const std::vector<std::string> settings = {"cluster.workers=1", "run.steps=1",
+                                               "worker.convolution=GEMM",
+                                               fmt::format("worker.precision={}", precision)};
+    const Outcome good = OnCards(settings);
+    EXPECT_EQ(good.exit_code, 0) << good.log;
+    EXPECT_THAT(LogOf(Path(fmt::format("run{}", runs))),
+                HasSubstr("the GPU computes as the CPU does"));
+    runs += 2;
+    ::setenv("MUSTER_SOFTWARE_GPU", "wrong_products=1", 1);
+    const Outcome bad = OnCards(settings);
+    ::unsetenv("MUSTER_SOFTWARE_GPU");
+    EXPECT_EQ(bad.exit_code, 8) << bad.log;
+    EXPECT_THAT(Unwrapped(bad.log), AllOf(HasSubstr("computes wrongly"), HasSubstr("layer "),
+                                          HasSubstr("--devices cpu")));
+  }
 }
 
 TEST_F(CudaJob, WithoutACardALineSaysSo) {

@@ -40,6 +40,8 @@ void SetOption(Options& options, const std::string& name, const std::string& val
     options.devices = static_cast<int>(number());
   } else if (name == "read_only_registration") {
     options.read_only_registration = number() != 0;
+  } else if (name == "wrong_products") {
+    options.wrong_products = number() != 0;
   } else if (name == "lost_card_file") {
     options.lost_card_file = value;
   } else if (name == "fail") {

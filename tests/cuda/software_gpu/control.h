@@ -38,6 +38,8 @@ struct Options {
   // Once there is a file of this name: what it holds is, as CUDA_VISIBLE_DEVICES has it, the card
   // that is lost, if it is this process's.
   std::string lost_card_file;
+  // Whether each product (cuBLAS and cublasLt) gives one wrong number.
+  bool wrong_products = false;
   std::vector<Fault> faults;
 };
 
