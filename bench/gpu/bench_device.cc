@@ -1,0 +1,127 @@
+#include "bench/gpu/bench_device.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/base/element_type.h"
+#include "common/base/error.h"
+#include "worker/backend/cuda/await.h"
+#include "worker/backend/cuda/code.h"
+
+namespace muster::cuda {
+namespace {
+
+constexpr double kPatience = 60;  // seconds
+
+EventHandle MakeTimer() {
+  cudaEvent_t event{};
+  Check(cudaEventCreateWithFlags(&event, cudaEventDefault), "make an event");
+  return EventHandle(event);
+}
+
+}  // namespace
+
+BenchDevice::BenchDevice() {
+  Check(cudaSetDevice(0), "be used");
+  cudaDeviceProp properties{};
+  Check(cudaGetDeviceProperties(&properties, 0), "be asked what it is");
+  if (!HasCode()) {
+    throw Error(ExitCode::kFailure,
+                "this build has no code that {} (sm_{}{}) runs: it has some for {}; build with "
+                "MUSTER_CUDA_ARCHITECTURES (docs/CUDA.md)",
+                properties.name, properties.major, properties.minor, Architectures());
+  }
+  // As many as the backend takes (card.cc).
+  most_blocks_ =
+      std::max(1, properties.maxThreadsPerMultiProcessor / 256) * properties.multiProcessorCount;
+  stream_ = MakeStream();
+  piece_ = AllocateLocked(kPieceBytes);
+}
+
+void BenchDevice::Wait() const { Check(cudaStreamSynchronize(stream()), "end its work"); }
+
+void* BenchDevice::AllocateBytes(int64_t bytes) {
+  void* memory = nullptr;
+  Check(cudaMalloc(&memory, static_cast<size_t>(bytes)), "allocate memory");
+  memory_.emplace_back(memory);
+  return memory;
+}
+
+void BenchDevice::CopyIn(void* to, const void* from, size_t bytes) const {
+  for (size_t at = 0; at < bytes; at += kPieceBytes) {
+    const size_t size = std::min(kPieceBytes, bytes - at);
+    std::memcpy(piece_.get(), static_cast<const std::byte*>(from) + at, size);
+    Check(cudaMemcpyAsync(static_cast<std::byte*>(to) + at, piece_.get(), size,
+                          cudaMemcpyHostToDevice, stream()),
+          "copy from the host");
+    Wait();
+  }
+}
+
+void BenchDevice::CopyOut(void* to, const void* from, size_t bytes) const {
+  for (size_t at = 0; at < bytes; at += kPieceBytes) {
+    const size_t size = std::min(kPieceBytes, bytes - at);
+    Check(cudaMemcpyAsync(piece_.get(), static_cast<const std::byte*>(from) + at, size,
+                          cudaMemcpyDeviceToHost, stream()),
+          "copy to the host");
+    Wait();
+    std::memcpy(static_cast<std::byte*>(to) + at, piece_.get(), size);
+  }
+}
+
+template <>
+float* BenchDevice::Make(int64_t count, const std::function<float(int64_t)>& value) {
+  std::vector<float> values(static_cast<size_t>(count));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = value(static_cast<int64_t>(i));
+  return Upload(values);
+}
+
+template <>
+Bf16* BenchDevice::Make(int64_t count, const std::function<float(int64_t)>& value) {
+  std::vector<float> values(static_cast<size_t>(count));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = value(static_cast<int64_t>(i));
+  std::vector<uint16_t> halves(values.size());
+  (void)ToHalves(ElementType::kBFloat16, values, halves.data());
+  return reinterpret_cast<Bf16*>(Upload(halves));
+}
+
+std::vector<float> BenchDevice::Numbers(const float* from, int64_t count) const {
+  return Download(from, count);
+}
+
+std::vector<float> BenchDevice::Numbers(const Bf16* from, int64_t count) const {
+  const auto halves = Download(reinterpret_cast<const uint16_t*>(from), count);
+  std::vector<float> values(halves.size());
+  FromHalves(ElementType::kBFloat16, halves, values.data());
+  return values;
+}
+
+void BenchDevice::Poison(void* at, size_t bytes) const {
+  Check(cudaMemsetAsync(at, 0xff, bytes, stream()), "set memory");
+}
+
+void BenchDevice::Copy(void* to, const void* from, size_t bytes) const {
+  Check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream()), "copy");
+}
+
+double BenchDevice::MedianSeconds(const std::function<void()>& run, int repeats) const {
+  const EventHandle begin = MakeTimer(), end = MakeTimer();
+  std::vector<double> seconds;
+  for (int i = 0; i <= repeats; ++i) {
+    Check(cudaEventRecord(begin.get(), stream()), "record an event");
+    run();
+    Check(cudaEventRecord(end.get(), stream()), "record an event");
+    if (!AwaitEvent(end.get(), kPatience)) {
+      throw Error(ExitCode::kFailure, "the GPU did not end a run within {:.0f} s", kPatience);
+    }
+    float milliseconds = 0;
+    Check(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()), "time its work");
+    if (i > 0) seconds.push_back(1e-3 * milliseconds);
+  }
+  std::sort(seconds.begin(), seconds.end());
+  return seconds[seconds.size() / 2];
+}
+
+}  // namespace muster::cuda

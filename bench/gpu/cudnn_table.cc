@@ -1,0 +1,345 @@
+#include "bench/gpu/cudnn_table.h"
+
+#include <cuda_bf16.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "bench/gpu/bench_device.h"
+#include "common/base/error.h"
+#include "worker/backend/cuda/convolution.h"
+#include "worker/backend/cuda/cudnn.h"
+#include "worker/backend/cuda/cudnn_library.h"
+
+namespace muster::cuda {
+namespace {
+
+// A square convolution, padded so that stride 1 keeps the size.
+struct Problem {
+  const char* name;
+  int batch, side, channels, filters, kernel, stride;
+
+  int pad() const { return kernel / 2; }
+  int out_side() const { return (side + 2 * pad() - kernel) / stride + 1; }
+  int64_t inputs() const { return int64_t{batch} * side * side * channels; }
+  int64_t outputs() const { return int64_t{batch} * out_side() * out_side() * filters; }
+  int64_t weights() const { return int64_t{filters} * kernel * kernel * channels; }
+  double flops() const { return 2.0 * static_cast<double>(outputs()) * kernel * kernel * channels; }
+};
+
+constexpr Problem kProblems[] = {
+    {"tutorial, first", 128, 24, 3, 64, 5, 1},
+    {"tutorial, second", 128, 12, 64, 64, 5, 1},
+    {"resnet 32, 64 channels", 512, 32, 64, 64, 3, 1},
+    {"resnet 32, 128 to 256", 512, 16, 128, 256, 3, 2},
+    {"resnet 32, 512 channels", 512, 4, 512, 512, 3, 1},
+    {"resnet 32, projection", 512, 32, 64, 128, 1, 2},
+    {"resnet 224, first", 64, 224, 3, 64, 7, 2},
+    {"resnet 224, 64 channels", 64, 56, 64, 64, 3, 1},
+};
+
+struct Type {
+  const char* name;
+  cudnnDataType_t tensors, weights;
+  cudnnMathType_t math;
+  bool only_weights;
+  double most_error;  // of the root mean square
+
+  size_t bytes() const { return tensors == CUDNN_DATA_FLOAT ? 4 : 2; }
+  size_t weight_bytes() const { return weights == CUDNN_DATA_FLOAT ? 4 : 2; }
+};
+constexpr cudnnDataType_t kFloat = CUDNN_DATA_FLOAT, kBf16 = CUDNN_DATA_BFLOAT16;
+constexpr Type kTypes[] = {
+    {"FP32", kFloat, kFloat, CUDNN_FMA_MATH, false, 5e-3},
+    {"TF32", kFloat, kFloat, CUDNN_TENSOR_OP_MATH, false, 2e-2},
+    {"BF16", kBf16, kBf16, CUDNN_TENSOR_OP_MATH, false, 5e-2},
+    {"BF16, weights FP32", kBf16, kFloat, CUDNN_TENSOR_OP_MATH, true, 5e-2},
+};
+
+// Salts of InputAt.
+constexpr uint32_t kInput = 0, kWeights = 1, kGradient = 2;
+
+// Element i of what a pass must write, by plain loops.
+double OutputOf(const Problem& p, int64_t i) {
+  const int64_t f = i % p.filters, pixel = i / p.filters, out = p.out_side();
+  const int64_t x = pixel % out, y = pixel / out % out, n = pixel / out / out;
+  double sum = 0;
+  for (int64_t tap = 0; tap < int64_t{p.kernel} * p.kernel; ++tap) {
+    const int64_t iy = y * p.stride - p.pad() + tap / p.kernel;
+    const int64_t ix = x * p.stride - p.pad() + tap % p.kernel;
+    if (iy < 0 || iy >= p.side || ix < 0 || ix >= p.side) continue;
+    for (int64_t c = 0; c < p.channels; ++c) {
+      const int64_t in = ((n * p.side + iy) * p.side + ix) * p.channels + c;
+      const int64_t w = (f * p.kernel * p.kernel + tap) * p.channels + c;
+      sum += double{InputAt(in, kInput)} * InputAt(w, kWeights);
+    }
+  }
+  return sum;
+}
+
+double InputGradientOf(const Problem& p, int64_t i) {
+  const int64_t c = i % p.channels, pixel = i / p.channels, out = p.out_side();
+  const int64_t x = pixel % p.side, y = pixel / p.side % p.side, n = pixel / p.side / p.side;
+  double sum = 0;
+  for (int64_t tap = 0; tap < int64_t{p.kernel} * p.kernel; ++tap) {
+    const int64_t oy = y + p.pad() - tap / p.kernel, ox = x + p.pad() - tap % p.kernel;
+    if (oy < 0 || ox < 0 || oy % p.stride != 0 || ox % p.stride != 0) continue;
+    if (oy / p.stride >= out || ox / p.stride >= out) continue;
+    for (int64_t f = 0; f < p.filters; ++f) {
+      const int64_t to = ((n * out + oy / p.stride) * out + ox / p.stride) * p.filters + f;
+      const int64_t w = (f * p.kernel * p.kernel + tap) * p.channels + c;
+      sum += double{InputAt(to, kGradient)} * InputAt(w, kWeights);
+    }
+  }
+  return sum;
+}
+
+double WeightsGradientOf(const Problem& p, int64_t i) {
+  const int64_t c = i % p.channels, out = p.out_side();
+  const int64_t tap = i / p.channels % (int64_t{p.kernel} * p.kernel);
+  const int64_t f = i / p.channels / p.kernel / p.kernel;
+  double sum = 0;
+  for (int64_t pixel = 0; pixel < p.batch * out * out; ++pixel) {
+    const int64_t x = pixel % out, y = pixel / out % out, n = pixel / out / out;
+    const int64_t iy = y * p.stride - p.pad() + tap / p.kernel;
+    const int64_t ix = x * p.stride - p.pad() + tap % p.kernel;
+    if (iy < 0 || iy >= p.side || ix < 0 || ix >= p.side) continue;
+    const int64_t in = ((n * p.side + iy) * p.side + ix) * p.channels + c;
+    sum += double{InputAt(in, kInput)} * InputAt(pixel * p.filters + f, kGradient);
+  }
+  return sum;
+}
+
+class Descriptors {
+ public:
+  Descriptors(const Cudnn& cudnn, const Problem& p, const Type& type) : cudnn_(cudnn) {
+    cudnn.Check(cudnn->cudnnCreateTensorDescriptor(&in), "describe a tensor");
+    cudnn.Check(cudnn->cudnnCreateTensorDescriptor(&out), "describe a tensor");
+    cudnn.Check(cudnn->cudnnCreateFilterDescriptor(&weights), "describe filters");
+    cudnn.Check(cudnn->cudnnCreateConvolutionDescriptor(&convolution), "describe a convolution");
+    cudnn.Check(cudnn->cudnnSetTensor4dDescriptor(in, CUDNN_TENSOR_NHWC, type.tensors, p.batch,
+                                                  p.channels, p.side, p.side),
+                "describe a tensor");
+    cudnn.Check(cudnn->cudnnSetTensor4dDescriptor(out, CUDNN_TENSOR_NHWC, type.tensors, p.batch,
+                                                  p.filters, p.out_side(), p.out_side()),
+                "describe a tensor");
+    cudnn.Check(cudnn->cudnnSetFilter4dDescriptor(weights, type.weights, CUDNN_TENSOR_NHWC,
+                                                  p.filters, p.channels, p.kernel, p.kernel),
+                "describe filters");
+    cudnn.Check(
+        cudnn->cudnnSetConvolution2dDescriptor(convolution, p.pad(), p.pad(), p.stride, p.stride, 1,
+                                               1, CUDNN_CROSS_CORRELATION, kFloat),
+        "describe a convolution");
+    cudnn.Check(cudnn->cudnnSetConvolutionMathType(convolution, type.math), "set its arithmetic");
+  }
+  ~Descriptors() {
+    (void)cudnn_->cudnnDestroyConvolutionDescriptor(convolution);
+    (void)cudnn_->cudnnDestroyFilterDescriptor(weights);
+    (void)cudnn_->cudnnDestroyTensorDescriptor(out);
+    (void)cudnn_->cudnnDestroyTensorDescriptor(in);
+  }
+  Descriptors(const Descriptors&) = delete;
+
+  cudnnTensorDescriptor_t in{}, out{};
+  cudnnFilterDescriptor_t weights{};
+  cudnnConvolutionDescriptor_t convolution{};
+
+ private:
+  const Cudnn& cudnn_;
+};
+
+// The tensors of a problem in one type. The pass writes to the tensor that is its result.
+struct Arrays {
+  Arrays(BenchDevice& device, const Problem& p, const Type& type) {
+    in = Make(device, type.tensors, p.inputs(), kInput);
+    out = Make(device, type.tensors, p.outputs(), kGradient);
+    weights = Make(device, type.weights, p.weights(), kWeights);
+    const int64_t most = std::max({p.inputs(), p.outputs(), p.weights()});
+    result = device.Allocate<float>(most);
+  }
+  static void* Make(BenchDevice& device, cudnnDataType_t type, int64_t count, uint32_t salt) {
+    const auto value = [salt](int64_t i) { return InputAt(i, salt); };
+    if (type == kFloat) return device.Make<float>(count, value);
+    return device.Make<Bf16>(count, value);
+  }
+  void *in, *out, *weights, *result;
+};
+
+// A pass with one algorithm.
+struct Pass {
+  const char* name;
+  int algorithm;
+  int64_t count;  // of the result
+  cudnnDataType_t result_type;
+  std::function<cudnnStatus_t(size_t*)> workspace;
+  std::function<cudnnStatus_t(void*, size_t)> run;
+  std::function<double(int64_t)> expected;
+};
+
+constexpr float kOne = 1, kZero = 0;
+
+std::vector<Pass> PassesOf(const Cudnn& cudnn, const Problem& p, const Type& type,
+                           const Descriptors& d, const Arrays& a) {
+  std::vector<Pass> passes;
+  const cudnnHandle_t handle = cudnn.handle();
+  for (const int number : CudnnForwardAlgorithms()) {
+    const auto with = static_cast<cudnnConvolutionFwdAlgo_t>(number);
+    if (type.only_weights) break;
+    passes.push_back({"forward", number, p.outputs(), type.tensors,
+                      [=, &cudnn, &d](size_t* bytes) {
+                        return cudnn->cudnnGetConvolutionForwardWorkspaceSize(
+                            handle, d.in, d.weights, d.convolution, d.out, with, bytes);
+                      },
+                      [=, &cudnn, &d](void* at, size_t bytes) {
+                        return cudnn->cudnnConvolutionForward(handle, &kOne, d.in, a.in, d.weights,
+                                                              a.weights, d.convolution, with, at,
+                                                              bytes, &kZero, d.out, a.result);
+                      },
+                      [p](int64_t i) { return OutputOf(p, i); }});
+  }
+  for (const int number : CudnnInputGradientAlgorithms()) {
+    const auto with = static_cast<cudnnConvolutionBwdDataAlgo_t>(number);
+    if (type.only_weights) break;
+    passes.push_back({"input gradient", number, p.inputs(), type.tensors,
+                      [=, &cudnn, &d](size_t* bytes) {
+                        return cudnn->cudnnGetConvolutionBackwardDataWorkspaceSize(
+                            handle, d.weights, d.out, d.convolution, d.in, with, bytes);
+                      },
+                      [=, &cudnn, &d](void* at, size_t bytes) {
+                        return cudnn->cudnnConvolutionBackwardData(
+                            handle, &kOne, d.weights, a.weights, d.out, a.out, d.convolution, with,
+                            at, bytes, &kZero, d.in, a.result);
+                      },
+                      [p](int64_t i) { return InputGradientOf(p, i); }});
+  }
+  for (const int number : CudnnWeightsGradientAlgorithms()) {
+    const auto with = static_cast<cudnnConvolutionBwdFilterAlgo_t>(number);
+    passes.push_back({"weights gradient", number, p.weights(), type.weights,
+                      [=, &cudnn, &d](size_t* bytes) {
+                        return cudnn->cudnnGetConvolutionBackwardFilterWorkspaceSize(
+                            handle, d.in, d.out, d.convolution, d.weights, with, bytes);
+                      },
+                      [=, &cudnn, &d](void* at, size_t bytes) {
+                        return cudnn->cudnnConvolutionBackwardFilter(
+                            handle, &kOne, d.in, a.in, d.out, a.out, d.convolution, with, at, bytes,
+                            &kZero, d.weights, a.result);
+                      },
+                      [p](int64_t i) { return WeightsGradientOf(p, i); }});
+  }
+  return passes;
+}
+
+class Table {
+ public:
+  explicit Table(const CudnnTableOptions& options)
+      : options_(options), cudnn_(FindCudnn(device_.stream(), true)) {
+    if (cudnn_ == nullptr) throw Error(ExitCode::kFailure, "{}", WhyNoCudnn());
+    fmt::print(
+        "cuDNN {}\n\n| shape | pass | type | algorithm | cuDNN says | workspace MiB | ms | "
+        "TFLOP/s | same bits twice | error |\n|---|---|---|---|---|---|---|---|---|---|\n",
+        VersionOf(*cudnn_));
+  }
+
+  void Rows(const Problem& problem, const Type& type) {
+    const Descriptors descriptors(*cudnn_, problem, type);
+    const Arrays arrays(device_, problem, type);
+    for (const Pass& pass : PassesOf(*cudnn_, problem, type, descriptors, arrays)) {
+      fmt::print("| {} | {} | {} | {} | ", problem.name, pass.name, type.name, pass.algorithm);
+      Row(problem, type, pass, arrays.result);
+      (void)std::fflush(stdout);
+    }
+    device_.FreeAll();
+  }
+  int rows() const { return rows_; }
+  int wrong() const { return wrong_; }
+
+ private:
+  void Row(const Problem& problem, const Type& type, const Pass& pass, void* result) {
+    ++rows_;
+    size_t bytes = 0;
+    cudnnStatus_t status = pass.workspace(&bytes);
+    const auto refused = [&] {
+      fmt::print("{} | | | | | |\n", (*cudnn_)->cudnnGetErrorString(status));
+    };
+    if (status != CUDNN_STATUS_SUCCESS) return refused();
+    void* memory = nullptr;
+    if (bytes > 0 && cudaMalloc(&memory, bytes) != cudaSuccess) {
+      (void)cudaGetLastError();
+      return fmt::print("no memory | {:.1f} | | | | |\n", static_cast<double>(bytes) / 0x1p20);
+    }
+    const DeviceMemory workspace(memory);
+    const size_t size = static_cast<size_t>(pass.count) * (pass.result_type == kFloat ? 4 : 2);
+    const auto run = [&] {
+      device_.Poison(result, size);
+      status = pass.run(workspace.get(), bytes);
+      if (status != CUDNN_STATUS_SUCCESS) return std::vector<float>();
+      return Result(pass, result);
+    };
+    const std::vector<float> first = run();
+    if (status != CUDNN_STATUS_SUCCESS) return refused();
+    const bool same = first == run();
+    const double error = ErrorOf(pass, first);
+    const double seconds = device_.MedianSeconds(
+        [&] { cudnn_->Check(pass.run(workspace.get(), bytes), "convolve"); }, options_.repeats);
+    const bool wrong = !(error <= type.most_error);
+    if (wrong) ++wrong_;
+    fmt::print("ok | {:.1f} | {:.3f} | {:.1f} | {} | {:.1e}{} |\n",
+               static_cast<double>(bytes) / 0x1p20, seconds * 1e3,
+               problem.flops() / seconds * 1e-12, same ? "yes" : "NO", error,
+               wrong ? " WRONG" : "");
+  }
+
+  std::vector<float> Result(const Pass& pass, const void* at) const {
+    if (pass.result_type == kFloat) {
+      return device_.Numbers(static_cast<const float*>(at), pass.count);
+    }
+    return device_.Numbers(static_cast<const Bf16*>(at), pass.count);
+  }
+
+  // Of some numbers: the largest distance from what plain loops give, by their root mean square.
+  // Not a number if any of all is none.
+  static double ErrorOf(const Pass& pass, const std::vector<float>& got) {
+    for (const float number : got) {
+      if (!std::isfinite(number)) return NAN;
+    }
+    constexpr int64_t kSamples = 24;
+    double largest = 0, squares = 0;
+    for (int64_t s = 0; s < kSamples; ++s) {
+      const int64_t i = (pass.count - 1) * s / (kSamples - 1);
+      const double expected = pass.expected(i);
+      largest = std::max(largest, std::abs(got[static_cast<size_t>(i)] - expected));
+      squares += expected * expected / kSamples;
+    }
+    return largest / std::sqrt(squares);
+  }
+
+  const CudnnTableOptions options_;
+  BenchDevice device_;
+  const std::shared_ptr<const Cudnn> cudnn_;
+  int rows_ = 0, wrong_ = 0;
+};
+
+}  // namespace
+
+void PrintCudnnTable(const CudnnTableOptions& options) {
+  Table table(options);
+  for (Problem problem : kProblems) {
+    if (std::string(problem.name).find(options.only) == std::string::npos) continue;
+    if (options.batch > 0) problem.batch = std::min(problem.batch, options.batch);
+    for (const Type& type : kTypes) table.Rows(problem, type);
+  }
+  if (table.rows() == 0) {
+    throw Error(ExitCode::kUsage, "--only: no shape's name has \"{}\" in it", options.only);
+  }
+  if (table.wrong() > 0) {
+    throw Error(ExitCode::kFailure, "{} of {} rows are wrong", table.wrong(), table.rows());
+  }
+  fmt::print("{} rows, none of them wrong\n", table.rows());
+}
+
+}  // namespace muster::cuda

@@ -1,0 +1,61 @@
+// The CUDA backend's parts on a GPU, each by itself. Results are verified before they are printed.
+//
+//   gpu_bench kernels     # each own kernel: GB/s, beside those of a copy of as many bytes
+//   gpu_bench cudnn       # convolutions by cuDNN: what it does, how fast, and whether bits repeat
+//   gpu_bench launches    # what calls cost the host
+//
+// cuBLAS must be where the loader finds it, for `cudnn` cuDNN, too.
+#include <fmt/core.h>
+
+#include <string>
+
+#include "bench/gpu/cudnn_table.h"
+#include "bench/gpu/kernel_case.h"
+#include "bench/gpu/launch_costs.h"
+#include "common/base/error.h"
+#include "common/base/program_options.h"
+
+namespace {
+
+struct Options {
+  std::string what;
+  muster::cuda::KernelOptions kernels;
+  int64_t batch = 0, side = 32, repeats = 11;
+};
+
+void Run(const Options& options) {
+  using namespace muster::cuda;
+  if (options.what == "launches") return PrintLaunchCosts(100 * static_cast<int>(options.repeats));
+  if (options.what == "cudnn") {
+    return PrintCudnnTable({.batch = static_cast<int>(options.batch),
+                            .repeats = static_cast<int>(options.repeats),
+                            .only = options.kernels.only});
+  }
+  KernelOptions kernels = options.kernels;
+  kernels.repeats = static_cast<int>(options.repeats);
+  kernels.sizes.side = static_cast<int>(options.side);
+  if (options.batch > 0) kernels.sizes.batch = static_cast<int>(options.batch);
+  BenchKernels(kernels);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  muster::ProgramOptions program("Times the CUDA backend's parts.");
+  program.Add("what", options.what, "kernels, cudnn or launches")
+      .Required()
+      .OneOf({"kernels", "cudnn", "launches"});
+  program.Add("--only", options.kernels.only, "kernels or shapes whose names have this in them");
+  program.Add("--batch", options.batch, "kernels: images (default 512); cudnn: at most")
+      .InRange(1, 4096);
+  program.Add("--side", options.side, "kernels: height and width").InRange(2, 512).ShowDefault();
+  program.Add("--repeats", options.repeats, "runs of each").InRange(1, 1000).ShowDefault();
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
+  try {
+    Run(options);
+  } catch (const muster::Error& error) {
+    fmt::print(stderr, "gpu_bench: {}\n", error.what());
+    return static_cast<int>(error.code());
+  }
+}

@@ -1,0 +1,12 @@
+// In the place of cudnn_table.cc where Muster is built without cuDNN's headers.
+#include "bench/gpu/cudnn_table.h"
+#include "common/base/error.h"
+#include "worker/backend/cuda/cudnn_library.h"
+
+namespace muster::cuda {
+
+void PrintCudnnTable(const CudnnTableOptions&) {
+  throw Error(ExitCode::kFailure, "{}", WhyNoCudnn());
+}
+
+}  // namespace muster::cuda

@@ -1,0 +1,149 @@
+// Batch normalisation, and sums over rows.
+#include <cuda_bf16.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "bench/gpu/kernel_case.h"
+#include "worker/backend/cuda/kernels.h"
+
+namespace muster::cuda {
+namespace {
+
+constexpr float kEpsilon = 1e-3f;
+
+// Numbers per channel that a kernel is given.
+double MeanAt(int64_t c) { return InputAt(c, 5); }
+double InverseAt(int64_t c) { return 1 + 0.5 * std::abs(InputAt(c, 6)); }
+double SlopeAt(int64_t c) { return InputAt(c, 7); }
+double ShiftAt(int64_t c) { return InputAt(c, 8); }
+double OutputAt(int64_t i, int64_t c) {
+  return (InputAt(i, 0) - MeanAt(c)) * SlopeAt(c) + ShiftAt(c);
+}
+// The gradient that the relu lets pass.
+double GradientAt(int64_t i, int64_t c) { return OutputAt(i, c) > 0 ? InputAt(i, 1) : 0; }
+
+// add(sums of the channel, index, channel) for all elements; worked out once.
+using ChannelSums = std::shared_ptr<std::vector<double>>;
+template <typename Value>
+ChannelSums SumOver(const KernelSizes& sizes, const Value& value) {
+  auto sums = std::make_shared<std::vector<double>>(static_cast<size_t>(sizes.channels));
+  for (int64_t i = 0; i < sizes.count(); ++i) {
+    const int64_t c = i % sizes.channels;
+    (*sums)[static_cast<size_t>(c)] += value(i, c);
+  }
+  return sums;
+}
+double At(const ChannelSums& sums, int64_t c) { return (*sums)[static_cast<size_t>(c)]; }
+
+// The arrays of a number per channel.
+struct Arrays {
+  Arrays(BenchDevice& device, int channels) {
+    const auto make = [&](double (*value)(int64_t)) {
+      return device.Make<float>(channels,
+                                [value](int64_t c) { return static_cast<float>(value(c)); });
+    };
+    state = {make(MeanAt), make(MeanAt), make(InverseAt), make(SlopeAt)};
+    shift = make(ShiftAt);
+    gradients = {make(SlopeAt), make(MeanAt)};
+    for (float*& array : written) array = device.Allocate<float>(channels);
+  }
+  NormState state;
+  float* shift;
+  NormGradients gradients;
+  float* written[6] = {};
+};
+
+template <typename T>
+void SumCases(const Tensors<T>& t, const Arrays& arrays, const UseCase& use) {
+  const ColumnParts parts(t.sizes.rows(), t.sizes.channels);
+  const int channels = t.sizes.channels;
+  const auto rows = static_cast<double>(t.sizes.rows());
+  auto* const scratch = t.device.template Allocate<double>(
+      static_cast<int64_t>(parts.scratch_bytes(2) / sizeof(double)));
+  const Target target = t.device.target();
+  const T *const x = t.input[0], *const y = t.input[1];
+  const ChannelSums sums = SumOver(t.sizes, [](int64_t i, int64_t) { return InputAt(i, 0); });
+  const ChannelSums squares =
+      SumOver(t.sizes, [](int64_t i, int64_t) { return InputAt(i, 0) * InputAt(i, 0); });
+  float* const to = arrays.written[0];
+  use(t.Case(
+      "sums over rows", t.bytes_of_one(), to, channels,
+      [=] { ColumnSums(target, parts, x, scratch, to); },
+      [sums](int64_t c) { return At(sums, c); }));
+
+  const NormState state{to, arrays.written[1], arrays.written[2], arrays.written[3]};
+  const float* const scale = arrays.state.slope;
+  use(t.Case(
+      "batch norm: statistics", t.bytes_of_one(), state.inverse, channels,
+      [=] { BatchStatistics(target, parts, x, scratch, kEpsilon, scale, state); },
+      [=](int64_t c) {
+        const double mean = At(sums, c) / rows;
+        return 1 / std::sqrt(At(squares, c) / rows - mean * mean + kEpsilon);
+      }));
+
+  NormBackward norm{.state = arrays.state,
+                    .shift = arrays.shift,
+                    .activation = Activation::kRelu,
+                    .from_output = false,
+                    .statistic_weight = 1,
+                    .unbiased = false,
+                    .scale_gradient = to,
+                    .shift_gradient = arrays.written[1],
+                    .mean_statistic = arrays.written[2],
+                    .variance_statistic = arrays.written[3],
+                    .gradients = {arrays.written[4], arrays.written[5]}};
+  const ChannelSums products = SumOver(t.sizes, [](int64_t i, int64_t c) {
+    return GradientAt(i, c) * (InputAt(i, 0) - MeanAt(c)) * InverseAt(c);
+  });
+  use(t.Case(
+      "batch norm: sums of gradients", 2 * t.bytes_of_one(), to, channels,
+      [=] { NormSums<T>(target, parts, norm, x, nullptr, y, nullptr, scratch); },
+      [products](int64_t c) { return At(products, c); }));
+}
+
+template <typename T>
+void PixelCases(const Tensors<T>& t, const Arrays& arrays, const UseCase& use) {
+  const int channels = t.sizes.channels;
+  const int64_t rows = t.sizes.rows();
+  const Target target = t.device.target();
+  const T *const x = t.input[0], *const y = t.input[1];
+  T* const out = t.output;
+  const NormState state = arrays.state;
+  const float* const shift = arrays.shift;
+  use(t.Whole(
+      "batch norm: normalise, relu", 2,
+      [=] {
+        Normalise<T>(target, state, shift, Activation::kRelu, x, nullptr, out, rows, channels);
+      },
+      [channels](int64_t i) { return std::max(0.0, OutputAt(i, i % channels)); }));
+  const NormBackward norm{.state = state,
+                          .shift = shift,
+                          .activation = Activation::kRelu,
+                          .gradients = arrays.gradients};
+  use(t.Whole(
+      "batch norm: input gradient", 3,
+      [=] { NormInputGradient<T>(target, norm, x, nullptr, y, false, out, rows, channels); },
+      [channels](int64_t i) {
+        const int64_t c = i % channels;
+        const double distance = InputAt(i, 0) - MeanAt(c);
+        // The arrays of gradients hold slopes and means.
+        return SlopeAt(c) * (GradientAt(i, c) - SlopeAt(c) - distance * MeanAt(c));
+      }));
+}
+
+}  // namespace
+
+template <typename T>
+void NormCases(BenchDevice& device, const KernelSizes& sizes, const UseCase& use) {
+  const Tensors<T> tensors(device, sizes);
+  const Arrays arrays(device, sizes.channels);
+  SumCases(tensors, arrays, use);
+  PixelCases(tensors, arrays, use);
+}
+
+template void NormCases<float>(BenchDevice&, const KernelSizes&, const UseCase&);
+template void NormCases<Bf16>(BenchDevice&, const KernelSizes&, const UseCase&);
+
+}  // namespace muster::cuda
