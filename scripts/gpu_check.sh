@@ -1,142 +1,258 @@
 #!/bin/sh
-# What can only be seen on a card, in one go: run it on a machine with a GPU, in the source tree, from a build or
-# with the folder bin of a package that has the CUDA backend beside it (docs/CUDA.md).
-#   1. the driver, the card, which libraries are found, what `muster gpus --check` says
-#   2. every layer, forward and back, against plain loops on the CPU (card_test, of a build), with cuDNN and without
-#   3. trainings on the card and on the CPU, which must agree; two runs, and 1 and 2 workers: the same bits
-#   4. the same under compute-sanitizer, if it is there
-#   5. time for the tutorial's network with batch 128 and 1,024, and for ResNet-18 with batch 512, in FP32, TF32 and
-#      BF16; against PyTorch on the same card where a Python that has it is named. Its CUDA libraries are used, too,
-#      where the system has none
-# Prints tables for docs/RESULTS.md. Exit code 1 if something is wrong, which is listed at the end, 2 without a card.
-# Usage: scripts/gpu_check.sh [--quick] [FOLDER OF THE PROGRAMS [PYTHON WITH PYTORCH]]
-#        --quick: short measurements, to try the script   (default: build/release/bin, and no PyTorch)
-steps=220
-if [ "$1" = --quick ]; then
-  steps=60
-  shift
+# What only a GPU can say, in stages. From a build in the source tree, or from the folder of scripts/carry.sh:
+#
+#   gpu_check.sh --stage N --out DIR [--budget SECONDS] [--python PYTHON] [--bin FOLDER]
+#
+#   1  3 min  what the machine does (gpu_probe), what is found (muster doctor), a first training, costs of calls
+#   2  8 min  every layer against plain loops (card_test), with cuDNN and without; trainings: the same bits from
+#             1 and 2 workers and from two runs; losses in FP32, TF32 and BF16 beside the CPU's
+#   3  8 min  cuDNN's convolutions, and each own kernel beside a copy (gpu_bench)
+#   4  8 min  images per second beside PyTorch's on the same GPU
+#   5  8 min  a part of card_test under compute-sanitizer
+#   6  8 min  a profile (ncu) of the five kernels that stage 3 found the slowest beside a copy
+#
+# A stage writes DIR/stage-N.md row by row and DIR/stage-N.log, begins nothing new when its budget (default:
+# the minutes above) is used up, and ends with one line: "stage N: passed", "stage N: FAILED: ...",
+# "stage N: not run: ..." or "stage N: incomplete: ...". Exit codes: 0, 1, 2, 3.
+#
+# --bin: the programs (default: those beside this script, else build/release/bin). --python: a Python with
+# PyTorch (default: the first of python3 and /opt/torch/.venv/bin/python3 that has it). Its CUDA libraries are
+# used where the system has none.
+usage() { sed -n '2,5s/^# \{0,1\}//p' "$0"; echo "gpu_check.sh: $*"; exit 2; } >&2
+stage='' out='' budget='' python='' bin=''
+while [ $# -gt 0 ]; do
+  [ $# -gt 1 ] || usage "$1: expected a value"
+  case $1 in
+    --stage) stage=$2 ;;
+    --out) out=$2 ;;
+    --budget) budget=$2 ;;
+    --python) python=$2 ;;
+    --bin) bin=$2 ;;
+    *) usage "there is no option $1" ;;
+  esac
+  shift 2
+done
+case $stage in [1-6]) ;; *) usage "--stage: expected 1 to 6, found '$stage'" ;; esac
+[ -n "$out" ] || usage "--out: expected a folder"
+case $budget in
+  '') budget=480; [ "$stage" = 1 ] && budget=180 ;;
+  *[!0-9]*) usage "--budget: expected seconds, found '$budget'" ;;
+esac
+end_time=$(($(date +%s) + budget))
+mkdir -p "$out" || exit 2
+out=$(cd "$out" && pwd) || exit 2
+[ -z "$bin" ] || bin=$(cd "$bin" && pwd) || exit 2
+
+# From here on in the folder that has configs and bench/peers.
+cd "$(dirname "$0")" || exit 2
+if [ -f programs.tar.gz ]; then
+  [ -x bin/gpu_probe ] || tar -xzf programs.tar.gz || exit 2
+  export MUSTER_GOLDEN_DIR="$PWD/golden"
+  : "${bin:=$PWD/bin}"
+else
+  cd .. || exit 2
+  : "${bin:=$PWD/build/release/bin}"
 fi
-cd "$(dirname "$0")/.." || exit 2
-bin=${1:-build/release/bin}
-python=${2:-}
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
-# In a file: most of what fails does so in a subshell.
-fail() { echo "FAILED: $*" | tee -a "$work/failed" >&2; }
+trap 'exit 2' INT TERM HUP
+table=$out/stage-$stage.md log=$out/stage-$stage.log
+: >"$table"
+: >"$log"
+
+# In files: most of what fails does so in a subshell.
+fail() { echo "$*" >>"$work/failed"; echo "FAILED: $*" >>"$table"; }
+late() { echo "$*" >>"$work/late"; }
+not_run() { echo "stage $stage: not run: $*" | tee -a "$table"; exit 2; }
+say() { echo "$*" | tee -a "$table"; }
+left() { echo $((end_time - $(date +%s))); }
+# has_time SECONDS WHAT: false, and noted, if so much is not left.
+has_time() { [ "$(left)" -ge "$1" ] || { late "$2"; return 1; }; }
+# limited SECONDS COMMAND...: at most so long, and no longer than the budget.
+limited() {
+  seconds=$1
+  shift
+  [ "$(left)" -gt "$seconds" ] || seconds=$(left)
+  [ "$seconds" -gt 0 ] || return 124
+  echo "\$ $*" >>"$log"
+  timeout -k 5 "$seconds" "$@"
+}
+# tabled WHAT SECONDS COMMAND...: its output is the table's.
+tabled() {
+  what=$1 seconds=$2
+  shift 2
+  has_time 10 "$what" || return 1
+  say ""
+  { limited "$seconds" "$@" 2>>"$log"; echo $? >"$work/code"; } | tee -a "$table"
+  code=$(cat "$work/code")
+  [ "$code" = 0 ] && return 0
+  if [ "$code" = 124 ]; then late "the rest of $what"; else fail "$what: exit code $code: $(tail -n 1 "$log")"; fi
+  return 1
+}
 # The end of a log, in a line.
 end_of() { tail -n 3 "$1" | tr '\n' ' '; }
 
-[ -x "$bin/muster" ] || { echo "no $bin/muster: build first (scripts/build.sh release)"; exit 2; }
-# Where NVIDIA's installers leave nvidia-smi and compute-sanitizer.
+# Where NVIDIA's installers leave their tools.
 PATH=$PATH:/usr/local/cuda/bin:/usr/lib/wsl/lib
+for program in muster gpu_probe; do
+  [ -x "$bin/$program" ] || not_run "no $bin/$program; scripts/build.sh release builds it where nvcc is"
+done
+found=$("$bin/gpu_probe" --parts find 2>&1) || not_run "$(echo "$found" | tail -n 1)"
 
-# 1.
-nvidia-smi --query-gpu=name,driver_version,memory.total,compute_cap --format=csv 2>/dev/null ||
-  echo "no nvidia-smi, or it finds no driver: only Muster says what there is"
-has() { ldconfig -p 2>/dev/null | grep -qF "$1 (" || find_in_path "$1"; }
-find_in_path() {
-  echo "$LD_LIBRARY_PATH" | tr : '\n' | while read -r folder; do ls "$folder/$1" 2>/dev/null; done | grep -q .
-}
+if [ -z "$python" ]; then
+  for python in python3 /opt/torch/.venv/bin/python3 ''; do
+    [ -z "$python" ] || "$python" -c 'import torch' 2>/dev/null && break
+  done
+fi
 # The CUDA backend wants the cuBLAS of the CUDA that it was built with: 12's is of no use to 13.
 cublas=$(grep -haoE 'libcublas\.so\.[0-9]+' "$bin/libmuster_cuda.so" "$bin/../lib/libmuster_cuda.so" 2>/dev/null | head -n 1)
-: "${cublas:=libcublas.so}"
-if [ -n "$python" ]; then
-  packages=$("$python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])') ||
-    { echo "$python does not run"; exit 2; }
-  for library in "$cublas" libcudnn.so.9; do
-    has "$library" && continue
-    for found in "$packages"/nvidia/*/lib/"$library"; do
-      [ -e "$found" ] && LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}${found%/*}
-    done
+: "${cublas:=libcublas.so.13}"
+has() {
+  ldconfig -p 2>/dev/null | grep -qF "$1 (" && return
+  echo "$LD_LIBRARY_PATH" | tr : '\n' | while read -r folder; do [ -e "$folder/$1" ] && echo; done | grep -q .
+}
+packages=''
+[ -z "$python" ] || packages=$("$python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
+for library in "$cublas" libcudnn.so.9; do
+  has "$library" && continue
+  for file in /usr/local/cuda/lib64/"$library" "$packages"/nvidia/*/lib/"$library"; do
+    [ -e "$file" ] && LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}${file%/*} && break
   done
-  export LD_LIBRARY_PATH
-fi
-for library in libcuda.so.1 "$cublas" "libcublasLt${cublas#libcublas}" libcudnn.so.9; do
-  has "$library" || echo "not found by the loader: $library"
 done
-"$bin/muster" gpus --check || fail "muster gpus --check"
+export LD_LIBRARY_PATH
+for library in "$cublas" libcudnn.so.9; do
+  has "$library" || say "not found: $library (looked in the system, /usr/local/cuda and ${python:-no Python})"
+done
 
-# train NAME SETTING...: trains; prints the last line of its metrics.
+# train NAME SETTING...: prints the last line of its metrics.
 train() {
   name=$1
   shift
   words=
   for setting in "$@"; do words="$words --set $setting"; done
   # shellcheck disable=SC2086 # words on purpose, here and below
-  timeout 300 "$bin/muster" launch configs/smoke.txtpb --run-dir "$work/$name" $words \
-    >"$work/$name.log" 2>&1 || { fail "$name: $(end_of "$work/$name.log")"; return 1; }
+  limited 120 "$bin/muster" launch configs/smoke.txtpb --run-dir "$work/$name" $words >"$work/$name.log" 2>&1
+  code=$?
+  cat "$work/$name.log" "$work/$name/worker-0.log" >>"$log" 2>/dev/null
+  [ $code = 0 ] || { fail "$name: exit code $code: $(end_of "$work/$name.log")"; return 1; }
   tail -n 1 "$work/$name/metrics.jsonl"
 }
-value() { printf '%s' "$2" | grep -oE "\"$1\": *\"?[^,}\"]*" | sed 's/.*[: "]//'; }
-on_card() {
+value() { printf '%s' "$2" | grep -oE "\"$1\": *\"?[^,}\"]*" | sed 's/.*[: "]//;q'; }
+on_gpu() {
   name=$1
   shift
   train "$name" worker.backend=CUDA worker.soft_placement=false "$@"
 }
+
+stage_1() {
+  nvidia-smi --query-gpu=name,driver_version,memory.total,compute_cap,ecc.mode.current,clocks.max.sm --format=csv \
+    >>"$table" 2>>"$log" || say "no nvidia-smi"
+  tabled "muster doctor" 60 "$bin/muster" doctor configs/smoke.txtpb
+  tabled "muster gpus --check" 60 "$bin/muster" gpus --check
+  if has_time 30 "the first training" && metrics=$(on_gpu first cluster.workers=1); then
+    say ""
+    say "$(grep -h 'Computing on' "$work/first.log")"
+    say "first training: weights hash $(value weights_hash "$metrics"), test loss $(value test_loss "$metrics")"
+    grep -hE 'tested in|convolutions:|not locked|locked' "$work/first/worker-0.log" | tee -a "$table"
+  fi
+  tabled "gpu_probe" 120 "$bin/gpu_probe"
+  tabled "gpu_bench launches" 60 "$bin/gpu_bench" launches
+}
+
 same_bits() {
-  [ "$(value weights_hash "$2")" = "$(value weights_hash "$3")" ] || fail "$1: other bits"
+  if [ "$(value weights_hash "$2")" = "$(value weights_hash "$3")" ]; then
+    say "| $1 | the same bits |"
+  else
+    fail "$1: other bits"
+  fi
 }
-
-# The first one says whether there is a card at all.
-one=$(on_card card-1 cluster.workers=1 run.slices=2) || exit 2
-grep -h "Computing on" "$work/card-1.log"
-
-# 2.
-if [ -x "$bin/card_test" ]; then
-  for convolution in AUTO GEMM; do
-    MUSTER_CARD_TEST=$convolution timeout 900 "$bin/card_test" >"$work/cases.log" 2>&1 ||
-      fail "card_test, $convolution: $(grep -h 'FAILED' "$work/cases.log" | tail -n 5 | tr '\n' ' ')"
-    grep -h '^skipped: ' "$work/cases.log" && fail "card_test, $convolution: found no card"
-    echo "layers, convolutions $convolution: $(grep -hE '^\[  (PASSED|FAILED) ' "$work/cases.log" | head -n 2 | tr '\n' ' ')"
-  done
-else
-  echo "no $bin/card_test: layers are not compared one by one (a package has none; a build does)"
-fi
-
-# 3.
-if two=$(on_card card-2 cluster.workers=2 run.slices=2); then same_bits "1 and 2 workers" "$one" "$two"; fi
-if again=$(on_card card-3 cluster.workers=1 run.slices=2); then same_bits "two runs" "$one" "$again"; fi
-if tuned=$(on_card tuned-1 cluster.workers=1 run.slices=2 worker.autotune=true); then
-  echo "with worker.autotune: $(grep -hoE 'timed .*' "$work/tuned-1/worker-0.log" | head -n 1)"
-fi
-cpu=$(train cpu cluster.workers=1 run.slices=2) || exit 1
-echo "| convolutions | precision | test loss | accuracy |"
-echo "|---|---|---|---|"
-# row CONVOLUTIONS PRECISION METRICS: also whether the loss is the CPU's, but for rounding.
-row() {
-  loss=$(value test_loss "$3") expected=$(value test_loss "$cpu")
-  echo "| $1 | $2 | $loss | $(value test_accuracy "$3") |"
+# A row of the table of losses, and whether the loss is the CPU's, but for rounding.
+loss_row() {
+  loss=$(value test_loss "$2") expected=$(value test_loss "$cpu")
+  say "| $1 | $loss | $(value test_accuracy "$2") |"
   awk "BEGIN { d = $loss - $expected; exit !(d * d <= 0.05 * 0.05) }" ||
-    fail "$1, $2: a test loss of $loss; the CPU has $expected"
+    fail "$1: a test loss of $loss; the CPU has $expected"
 }
-row "on the CPU" FP32 "$cpu"
-for convolution in GEMM AUTO; do
-  for precision in FP32 TF32 BF16; do
-    if metrics=$(on_card "$convolution-$precision" "worker.convolution=$convolution" "worker.precision=$precision"); then
-      row "$convolution" "$precision" "$metrics"
+stage_2() {
+  if one=$(on_gpu gpu-1 cluster.workers=1 run.slices=2); then
+    say ""
+    say "| trainings | |"
+    say "|---|---|"
+    if two=$(on_gpu gpu-2 cluster.workers=2 worker.workers_per_gpu=2 run.slices=2); then
+      same_bits "1 and 2 workers" "$one" "$two"
+    fi
+    if again=$(on_gpu gpu-3 cluster.workers=1 run.slices=2); then same_bits "two runs" "$one" "$again"; fi
+  fi
+  if cpu=$(train cpu cluster.workers=1 run.slices=2 worker.backend=CPU); then
+    say ""
+    say "| device, convolutions, precision | test loss | accuracy |"
+    say "|---|---|---|"
+    loss_row "CPU, FP32" "$cpu"
+    for convolution in GEMM AUTO; do
+      for precision in FP32 TF32 BF16; do
+        has_time 20 "losses, $convolution, $precision" || continue
+        if metrics=$(on_gpu "$convolution-$precision" cluster.workers=1 "worker.convolution=$convolution" \
+          "worker.precision=$precision"); then
+          loss_row "GPU, $convolution, $precision" "$metrics"
+        fi
+      done
+    done
+  fi
+  [ -x "$bin/card_test" ] || { fail "no $bin/card_test"; return; }
+  for convolution in AUTO GEMM; do
+    has_time 20 "card_test, $convolution" || continue
+    MUSTER_CARD_TEST=$convolution limited 240 "$bin/card_test" >"$work/cases.log" 2>&1
+    code=$?
+    cat "$work/cases.log" >>"$log"
+    say "card_test, convolutions $convolution: $(grep -hE '^\[  (PASSED|FAILED) |^skipped' "$work/cases.log" | head -n 2 | tr '\n' ' ')"
+    if [ $code = 124 ]; then
+      late "the rest of card_test, $convolution"
+    elif [ $code != 0 ] || grep -q '^skipped: ' "$work/cases.log"; then
+      fail "card_test, $convolution: $(grep -hE 'FAILED|skipped' "$work/cases.log" | tail -n 5 | tr '\n' ' ')"
     fi
   done
-done
-[ -z "$tuned" ] || row autotune FP32 "$tuned"
+}
 
-# 4. Everything takes a hundred times as long, the first load of the libraries included.
-if command -v compute-sanitizer >/dev/null; then
-  for tool in memcheck racecheck initcheck synccheck; do
-    timeout 1200 compute-sanitizer --tool $tool --target-processes all --error-exitcode 9 "$bin/muster" \
-      launch configs/smoke.txtpb --run-dir "$work/$tool" --workers 1 --steps 2 \
-      --set run.slices=2 --set worker.backend=CUDA --set worker.soft_placement=false \
-      --set evaluation.every_epochs=0 --set evaluation.skip_final=true --set deadlines.start_s=600 \
-      --set deadlines.first_step_s=900 --set deadlines.step_s=600 --set deadlines.silence_s=120 \
-      >"$work/$tool.log" 2>&1 || fail "compute-sanitizer $tool: $(end_of "$work/$tool.log")"
-    echo "compute-sanitizer $tool: $(grep -h 'ERROR SUMMARY\|RACECHECK SUMMARY' "$work/$tool.log" | sort -u | tr '\n' ' ')"
-  done
-else
-  echo "no compute-sanitizer: not run"
-fi
+stage_3() {
+  tabled "cuDNN's convolutions" 240 "$bin/gpu_bench" cudnn
+  tabled "kernels" 240 "$bin/gpu_bench" kernels
+}
 
-# 5.
-# The tutorial's network, and ResNet-18, on made-up images.
-cat >"$work/resnet18.txtpb" <<EOF
+# Images per second of the launch, the median of its intervals but the first.
+rate() {
+  grep -oE '"images_per_second": *[0-9.]+' "$1" | sed 's/.*: *//;1d;$d' | sort -n |
+    awk '{ v[NR] = $1 } END { if (NR) printf "%.0f", v[int((NR + 1) / 2)] }'
+}
+# time_it NETWORK CONFIG BATCH PRECISION SLICES: a row of the table. SLICES: "" for the default.
+time_it() {
+  network=$1 config=$2 batch=$3 precision=$4 slices=$5
+  what="$network, batch $batch, $precision, ${slices:-default} slices"
+  has_time 25 "$what" || return
+  run="$work/t-$network-$batch-$precision-$slices"
+  limited 90 "$bin/muster" launch "$config" --run-dir "$run" --workers 1 --steps 220 \
+    --set data.format=SYNTHETIC --set evaluation.every_epochs=0 --set evaluation.skip_final=true \
+    --set "run.global_batch=$batch" --set run.log_every_steps=20 --set learning_rate.base=0.001 \
+    ${slices:+--set run.slices=$slices} --set worker.backend=CUDA --set worker.soft_placement=false \
+    --set "worker.precision=$precision" >"$work/t.log" 2>&1
+  code=$?
+  cat "$work/t.log" >>"$log"
+  [ $code != 124 ] || { late "$what"; return; }
+  ours=$(rate "$run/metrics.jsonl" 2>/dev/null)
+  if [ $code != 0 ] || [ -z "$ours" ]; then
+    fail "$what: exit code $code: $(end_of "$work/t.log")"
+    return
+  fi
+  peer=$work/torch-$network-$batch-$precision
+  if [ -n "$python" ] && [ ! -e "$peer" ] && has_time 20 "PyTorch, $what"; then
+    limited 60 "$python" bench/peers/one_card.py --model "$network" --batch "$batch" --precision "$precision" \
+      --seconds 2 >"$peer" 2>>"$log" || fail "PyTorch, $what: $(tail -n 1 "$log")"
+  fi
+  theirs=$(cat "$peer" 2>/dev/null) ratio=''
+  [ -z "$theirs" ] || ratio=$(awk "BEGIN { printf \"%.2f\", $ours / $theirs }")
+  say "| $network | $batch | $precision | ${slices:-default} | $ours | $theirs | $ratio |"
+}
+stage_4() {
+  cat >"$work/resnet18.txtpb" <<EOF
 data {
   format: SYNTHETIC
   synthetic { height: 32 width: 32 channels: 3 classes: 10 train_samples: 4096 test_samples: 0 }
@@ -144,46 +260,70 @@ data {
 }
 model_file: "$PWD/configs/models/resnet18.txtpb"
 optimizer { type: MOMENTUM momentum: 0.9 }
-learning_rate { base: 0.001 }
 EOF
-# Images per second of the launch, the median of its intervals but the first.
-rate() {
-  grep -oE '"images_per_second": *[0-9.]+' "$1" | sed 's/.*: *//;1d;$d' | sort -n |
-    awk '{ v[NR] = $1 } END { if (NR) printf "%.0f", v[int((NR + 1) / 2)] }'
+  [ -n "$python" ] || say "no Python with PyTorch: not compared"
+  say "| network | batch | precision | slices | images/s | PyTorch, images/s | ratio |"
+  say "|---|---|---|---|---|---|---|"
+  for precision in BF16 FP32 TF32; do
+    for slices in 1 ''; do
+      time_it tutorial configs/cifar10.txtpb 128 "$precision" "$slices"
+      time_it tutorial configs/cifar10.txtpb 1024 "$precision" "$slices"
+      time_it resnet18 "$work/resnet18.txtpb" 512 "$precision" "$slices"
+    done
+  done
 }
-# time_it NETWORK CONFIG BATCH PRECISION: a row of the table.
-time_it() {
-  network=$1 config=$2 batch=$3 precision=$4
-  run="$work/t-$network-$batch-$precision"
-  timeout 600 "$bin/muster" launch "$config" --run-dir "$run" --workers 1 --steps "$steps" \
-    --set data.format=SYNTHETIC --set evaluation.every_epochs=0 --set evaluation.skip_final=true \
-    --set "run.global_batch=$batch" --set run.log_every_steps=20 --set learning_rate.base=0.001 \
-    --set worker.backend=CUDA --set worker.soft_placement=false --set "worker.precision=$precision" \
-    >"$work/t.log" 2>&1 || { fail "$network, batch $batch, $precision: $(end_of "$work/t.log")"; return; }
-  ours=$(rate "$run/metrics.jsonl") theirs='' ratio=''
-  if [ -z "$ours" ]; then
-    fail "$network, batch $batch, $precision: no speed in $run/metrics.jsonl"
-    return
-  fi
-  if [ -n "$python" ]; then
-    if theirs=$(timeout 300 "$python" bench/peers/one_card.py --model "$network" --batch "$batch" \
-      --precision "$precision" 2>"$work/torch.log"); then
-      ratio=$(awk "BEGIN { printf \"%.2f\", $ours / $theirs }")
-    else
-      theirs=''
-      fail "PyTorch, $network, batch $batch, $precision: $(end_of "$work/torch.log")"
-    fi
-  fi
-  echo "| $network | $batch | $precision | $ours | $theirs | $ratio |"
+
+stage_5() {
+  command -v compute-sanitizer >/dev/null || not_run "no compute-sanitizer on this machine"
+  for tool in memcheck racecheck initcheck synccheck; do
+    has_time 30 "compute-sanitizer $tool" || continue
+    # Each case takes a hundred times as long as without.
+    limited 150 compute-sanitizer --tool $tool --error-exitcode 9 "$bin/card_test" \
+      --gtest_filter='Conv2dTest.*:DenseTest.*:BatchNormTest.*:*PoolTest.*:SoftmaxCrossEntropyTest.*' >"$work/sanitizer.log" 2>&1
+    code=$?
+    cat "$work/sanitizer.log" >>"$log"
+    say "$tool: $(grep -hE 'ERROR SUMMARY|RACECHECK SUMMARY' "$work/sanitizer.log" | sort -u | tr '\n' ' ')$(grep -c '^\[       OK' "$work/sanitizer.log") cases"
+    case $code in
+      0) ;;
+      124) late "the rest of $tool" ;;
+      *) fail "compute-sanitizer $tool: exit code $code: $(end_of "$work/sanitizer.log")" ;;
+    esac
+  done
 }
-[ -n "$python" ] || echo "no Python with PyTorch was named: not compared"
-echo "| network | batch | precision | images/s | PyTorch | ratio |"
-echo "|---|---|---|---|---|---|"
-for precision in FP32 TF32 BF16; do
-  for batch in 128 1024; do time_it tutorial configs/cifar10.txtpb "$batch" "$precision"; done
-  time_it resnet18 "$work/resnet18.txtpb" 512 "$precision"
-done
-[ -e "$work/failed" ] || exit 0
-echo "What failed:"
-cat "$work/failed"
-exit 1
+
+stage_6() {
+  command -v ncu >/dev/null || not_run "no ncu on this machine"
+  [ -s "$out/stage-3.md" ] || not_run "no $out/stage-3.md: run stage 3 first"
+  # Columns: kernel, type, MB, µs, GB/s, a copy's GB/s, share. The smallest shares.
+  awk -F' *[|] *' 'NF == 9 && ($3 == "FP32" || $3 == "BF16") { print $8 "|" $2 "|" $3 }' "$out/stage-3.md" |
+    sort -n | head -n 5 >"$work/slowest"
+  [ -s "$work/slowest" ] || not_run "no kernels in $out/stage-3.md"
+  while IFS='|' read -r share kernel type; do
+    has_time 20 "$kernel, $type" || continue
+    limited 90 ncu --clock-control none --section SpeedOfLight --section Occupancy --section WarpStateStats \
+      --launch-skip 1 --launch-count 6 "$bin/gpu_bench" kernels --only "$kernel" --repeats 1 \
+      >"$work/ncu.log" 2>&1 </dev/null
+    code=$?
+    cat "$work/ncu.log" >>"$log"
+    say ""
+    say "## $kernel, $type: $share of a copy"
+    grep -hE '^  [a-zA-Z]|Duration|Throughput|Achieved Occupancy|Registers' "$work/ncu.log" | head -n 40 | tee -a "$table"
+    case $code in
+      0) ;;
+      124) late "$kernel" ;;
+      *) fail "ncu, $kernel: exit code $code: $(end_of "$work/ncu.log")" ;;
+    esac
+  done <"$work/slowest"
+}
+
+"stage_$stage"
+if [ -e "$work/failed" ]; then
+  say "stage $stage: FAILED: $(paste -sd ';' "$work/failed")"
+  exit 1
+fi
+if [ -e "$work/late" ]; then
+  sed 's/^/not done: /' "$work/late" >>"$table"
+  say "stage $stage: incomplete: $budget s were not enough for $(wc -l <"$work/late") parts, the first is $(head -n 1 "$work/late")"
+  exit 3
+fi
+say "stage $stage: passed"

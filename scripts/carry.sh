@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# Makes a folder that runs on a machine with an NVIDIA GPU and driver, and nothing else: no network, no
+# packages of ours, any Debian or Ubuntu that is not older than this one. What only a GPU can say is measured
+# there by its gpu_check.sh:
+#
+#   scripts/carry.sh [FOLDER]     # default: build/carry/muster-carry; at most 35 MiB
+#   FOLDER/gpu_check.sh --stage 1 --out DIR
+#   scripts/carry.sh --check      # tries the folder in a bare Debian 12 and 13, without network; needs root
+#
+# programs.tar.gz in it holds bin/ and lib/: Muster's programs, card_test, gpu_bench and gpu_probe, the CUDA
+# backend for MUSTER_CARRY_ARCHITECTURES (default: 90-real, H100 and H200), and every library but those of
+# the system and of CUDA. gpu_check.sh unpacks it. Beside it are configs, golden files and PyTorch peers.
+# cuBLAS and cuDNN must be there, in the system or in the wheels of a Python (PyTorch brings them).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=build/carry
+folder=${1:-$build/muster-carry}
+most=$((35 << 20))
+system='^(ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv|libanl|libutil|libstdc\+\+|libgcc_s)\.so'
+cuda='^(libcudart|libcublas|libcublasLt|libcudnn[a-z_]*|libcuda|libnvidia-ml)\.so'
+
+fail() { echo "carry.sh: $*" >&2; exit 1; }
+
+# shellcheck disable=SC2154  # $workspace is debian_root.sh's
+# Every stage ends with one line and exit code 2, since there is no GPU; Muster trains on the CPU.
+check_in() {
+  local root=$workspace/bare-$1 log=$workspace/bare-$1.log
+  make_root "$1" "$root"
+  cp -r "$folder" "$root/root/carry"
+  # shellcheck disable=SC2016  # for the shell in there
+  in_root "$root" root unshare --net sh -euc '
+    cd /root/carry
+    for stage in 1 2 3 4 5 6; do
+      code=0
+      ./gpu_check.sh --stage $stage --out /tmp/out || code=$?
+      [ $code = 2 ] || { echo "expected exit code 2, got $code"; exit 1; }
+      [ "$(wc -l </tmp/out/stage-$stage.md)" = 1 ] || { echo "expected one line"; exit 1; }
+    done
+    ! ldd bin/* lib/libmuster_cuda.so | grep "not found" | grep -v "libcublas"
+    bin/muster launch configs/smoke.txtpb --devices cpu
+    MUSTER_GOLDEN_DIR=/root/carry/golden bin/card_test 2>&1 || true
+  ' >"$log" 2>&1 || { cat "$log" >&2; fail "failed in a bare $1"; }
+  grep -hE '^stage|Completed|card_test' "$log" | sed "s/^/$1: /"
+}
+
+if [[ ${1:-} == --check ]]; then
+  # shellcheck source=scripts/debian_root.sh
+  . scripts/debian_root.sh
+  folder=$build/muster-carry
+  [[ -d $folder ]] || fail "--check: no $folder; scripts/carry.sh makes it"
+  new_workspace
+  for release in bookworm trixie; do check_in $release; done
+  exit
+fi
+
+command -v nvcc >/dev/null || [[ -x /usr/local/cuda/bin/nvcc ]] || fail "no nvcc here: expected the CUDA toolkit"
+archive=$(find /usr/lib -name libarchive.a | head -n 1)
+[[ -n $archive ]] || fail "no libarchive.a: scripts/setup.sh installs libarchive-dev"
+# x86-64-v3, the default: the other machine's processor is not this one.
+cmake -S . -B $build -G Ninja -Wno-dev -DCMAKE_BUILD_TYPE=Release -DLibArchive_LIBRARY="$archive" \
+  -DMUSTER_CUDA_ARCHITECTURES="${MUSTER_CARRY_ARCHITECTURES:-90-real}" >/dev/null
+programs=(muster muster-server muster-worker card_test gpu_bench gpu_probe)
+echo "Building $build ..."
+cmake --build $build --target "${programs[@]}" muster_cuda -- --quiet
+
+stage=$build/stage
+rm -rf $stage "$folder"
+mkdir -p $stage/{bin,lib} "$folder"/bench
+for program in "${programs[@]}"; do install -s -m755 "$build/bin/$program" $stage/bin/; done
+install -s -m644 $build/lib/libmuster_cuda.so $stage/lib/
+while read -r soname path; do
+  [[ $soname =~ $system || $soname =~ $cuda ]] && continue
+  [[ -f $path ]] || fail "$soname: expected a file, found '$path'"
+  install -s -m644 "$path" "$stage/lib/$soname"
+done < <(ldd $stage/bin/* | awk '$2 == "=>" { print $1, $3 }' | sort -u)
+# They look beside themselves first, also those that CMake linked for the build's folder.
+for program in "${programs[@]}"; do
+  runpath=$(objdump -p "$stage/bin/$program" | awk '$1 == "RUNPATH" || $1 == "RPATH" { print $2 }')
+  # shellcheck disable=SC2016  # $ORIGIN is the loader's
+  [[ $runpath == *'$ORIGIN/../lib'* ]] || fail "$program: expected \$ORIGIN/../lib in its RUNPATH, found '$runpath'"
+done
+scripts/check_symbols.sh $stage/bin/* $stage/lib/*
+
+tar -C $stage --sort=name --owner=0 --group=0 --numeric-owner -cf - bin lib | gzip -9n >"$folder/programs.tar.gz"
+cp -r configs "$folder/"
+cp -r tests/nn/golden "$folder/golden"
+cp -r bench/peers "$folder/bench/"
+rm -rf "$folder"/bench/peers/__pycache__ "$folder"/bench/peers/*.cc
+cp scripts/gpu_check.sh "$folder/"
+bytes=$(du -sb "$folder" | cut -f1)
+((bytes <= most)) || fail "$folder has $bytes bytes: expected at most $most"
+echo "$folder: $(awk '{ printf "%.1f MiB", $1 / 1048576 }' <<<"$bytes"), $(find "$folder" -type f | wc -l) files"
