@@ -16,6 +16,10 @@ namespace muster {
 namespace {
 
 WorkerDevice MakeCpu(const config::Worker& worker) {
+  if (worker.precision() != config::Worker::FP32) {
+    LogWarning("worker.precision={} is of GPUs: the CPU computes in FP32",
+               config::Worker::Precision_Name(worker.precision()));
+  }
   const CpuOptions options{.winograd = worker.convolution() != config::Worker::DIRECT};
   const auto threads = static_cast<int>(worker.threads());
   return {MakeCpuBackend(threads, options), CpuArithmetic(threads, options)};

@@ -72,25 +72,13 @@ void Checker::CheckDevices(const config::Worker& worker) const {
 }
 
 // Cards that are asked for are computed on, unless worker.backend says otherwise.
+// What only GPUs can do has no effect on the CPU, and is not refused: one config is for both.
 void Checker::CheckBackend(const config::Worker& worker) const {
   const bool wants_cards =
       !worker.has_backend() && !worker.devices().empty() && worker.devices() != "cpu";
   const bool cuda = worker.backend() == config::Worker::CUDA || wants_cards;
-  const auto convolution = worker.convolution();
-  const std::string name = config::Worker::Convolution_Name(convolution);
-  if (cuda && convolution == config::Worker::DIRECT) {
-    Fail("worker.convolution", "{} is of worker.backend CPU: expected AUTO, GEMM or CUDNN", name);
-  }
-  if (!cuda && (convolution == config::Worker::GEMM || convolution == config::Worker::CUDNN)) {
-    Fail("worker.convolution", "{} is of worker.backend CUDA: expected AUTO or DIRECT", name);
-  }
-  if (!cuda && worker.precision() != config::Worker::FP32) {
-    Fail("worker.precision", "{} is of worker.backend CUDA: the CPU computes in FP32",
-         config::Worker::Precision_Name(worker.precision()));
-  }
-  if (!cuda && worker.autotune()) {
-    Fail("worker.autotune",
-         "is of worker.backend CUDA: the CPU's algorithms follow from the shape");
+  if (cuda && worker.convolution() == config::Worker::DIRECT) {
+    Fail("worker.convolution", "DIRECT is of worker.backend CPU: expected AUTO, GEMM or CUDNN");
   }
 }
 

@@ -113,10 +113,21 @@ constexpr Row kRows[] = {
      }},
     {"worker.convolution",
      [](const Job& job) {
+       const auto convolution = job.config.worker().convolution();
+       if (convolution == config::Worker::GEMM || convolution == config::Worker::CUDNN) {
+         if (std::string why = WithoutCuda(job); !why.empty()) return why;
+       }
        return When(std::ranges::none_of(job.config.model().layer(),
                                         [](const auto& layer) { return layer.has_conv2d(); }),
                    "the network has no conv2d");
      }},
+    {"worker.precision",
+     [](const Job& job) {
+       const bool fp32 = job.config.worker().precision() == config::Worker::FP32;
+       return When(!fp32 && !WithoutCuda(job).empty(), "without a GPU the CPU computes in FP32");
+     }},
+    {"worker.autotune",
+     [](const Job& job) { return job.config.worker().autotune() ? WithoutCuda(job) : ""; }},
     {"worker.soft_placement", WithoutCuda},
     {"worker.workers_per_gpu", WithoutCuda},
     {"worker.gpu_memory_fraction", WithoutCuda},
