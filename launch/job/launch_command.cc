@@ -142,15 +142,28 @@ void TakeJobCards(const LaunchArguments& arguments, const PreparedJob& job, Sign
               job.cards->unused());
 }
 
+// A run's own config says worker.soft_placement=true also where that was only the default: it does
+// not soften that a GPU must be there which the command line names.
+config::Config LoadWritten(const std::string& path, const std::vector<Setting>& settings) {
+  config::Config config = LoadConfig(path, settings);
+  const bool typed = std::ranges::any_of(
+      settings, [](const Setting& setting) { return setting.path == "worker.soft_placement"; });
+  if (!typed && !TypedDevices(settings).empty() && IsConfigOfRun(path) &&
+      config.worker().soft_placement()) {
+    config.mutable_worker()->clear_soft_placement();
+  }
+  return config;
+}
+
 // What both a run and a dry run begin with.
 PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
   std::vector<Setting> settings = arguments.settings;
-  config::Config config = LoadConfig(arguments.config_path, settings);
+  config::Config config = LoadWritten(arguments.config_path, settings);
   const std::string typed = TypedDevices(settings);
   const bool cpu = ParseDevices(config.worker().devices()).kind == DeviceWish::Kind::kCpu;
   if (!typed.empty() && cpu && config.worker().backend() == config::Worker::CUDA) {
     settings.push_back({"worker.backend", "CPU", typed});  // against the config's
-    config = LoadConfig(arguments.config_path, settings);
+    config = LoadWritten(arguments.config_path, settings);
   }
   std::shared_ptr<JobCards> cards;  // whoever starts workers by hand gives them theirs
   if (!arguments.by_hand) {
@@ -168,17 +181,17 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
   }
   if (cards && cards->wanted() && !config.cluster().has_workers()) {
     settings.push_back({"cluster.workers", std::to_string(cards->workers()), cards->origin()});
-    config = LoadConfig(arguments.config_path, settings);
+    config = LoadWritten(arguments.config_path, settings);
   }
   if (cards && cards->named() && !config.worker().has_soft_placement()) {
     settings.push_back({"worker.soft_placement", "false", cards->origin()});
-    config = LoadConfig(arguments.config_path, settings);
+    config = LoadWritten(arguments.config_path, settings);
   }
   if (cards && cards->wanted()) {
     cards->SetUnused(WhyNoGpuBackend(config, arguments.worker_program));
     if (cards->unused().empty() && !config.worker().has_backend()) {
       settings.push_back({"worker.backend", "CUDA", cards->origin()});
-      config = LoadConfig(arguments.config_path, settings);
+      config = LoadWritten(arguments.config_path, settings);
     }
   }
   std::string data_hint = DataHint(config, arguments.config_path);
