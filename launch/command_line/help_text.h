@@ -95,7 +95,8 @@ inline constexpr const char* kLaunchFooter =
     "  5    a wait ran into its deadline, also that for a sign of life of a process\n"
     "  6    the server or a worker was killed or crashed\n"
     "  7    another process of the job was lost, and nothing says how it ended\n"
-    "  8    a worker was refused: wrong token, version, graph, settings or data\n"
+    "  8    a worker was refused: wrong token, version, graph, settings or data, or a "
+    "GPU that computes wrongly\n"
     "  130  stopped by Ctrl-C (SIGINT)\n"
     "  143  stopped by SIGTERM or SIGHUP";
 
