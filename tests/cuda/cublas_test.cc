@@ -54,6 +54,7 @@ class LibraryTest : public GpuTest {
   void MakeHandles() {
     ASSERT_EQ(cublasCreate(&blas_), CUBLAS_STATUS_SUCCESS);
     ASSERT_EQ(cublasSetStream(blas_, stream_), CUBLAS_STATUS_SUCCESS);
+    ASSERT_EQ(cublasSetWorkspace(blas_, Allocate<char>(1024), 1024), CUBLAS_STATUS_SUCCESS);
     ASSERT_EQ(cublasLtCreate(&lt_), CUBLAS_STATUS_SUCCESS);
   }
 
@@ -184,6 +185,18 @@ TEST_F(LibraryTest, FindsWorkspacesThatCannotBe) {
   EXPECT_EQ(cublasSetWorkspace(blas_, space + 64, 100), CUBLAS_STATUS_INVALID_VALUE);
   EXPECT_EQ(recorder.Take().size(), 2u);
   EXPECT_EQ(cublasSetWorkspace(blas_, space, 1000), CUBLAS_STATUS_SUCCESS);
+}
+
+// cublasSetStream takes it away.
+TEST_F(LibraryTest, FindsAProductWithoutAWorkspace) {
+  const float* const x = Upload<float>({1});
+  ASSERT_EQ(cublasSetStream(blas_, stream_), CUBLAS_STATUS_SUCCESS);
+  ViolationRecorder recorder;
+  EXPECT_EQ(cublasGemmEx(blas_, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 1, &kOne, x, CUDA_R_32F, 1, x,
+                         CUDA_R_32F, 1, &kZero, Allocate<float>(1), CUDA_R_32F, 1,
+                         CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+            CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_THAT(recorder.Take(), ElementsAre(HasSubstr("no workspace")));
 }
 
 TEST_F(LibraryTest, FindsAWorkspaceOfTwoStreams) {

@@ -27,6 +27,7 @@ class GpuTest : public ::testing::Test {
   }
 
   void Start(const Options& options) {
+    Free();
     if (stream_ != nullptr) cudaStreamDestroy(stream_);
     Reset(options);
     ASSERT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);

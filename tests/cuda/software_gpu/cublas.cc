@@ -75,6 +75,8 @@ cublasStatus_t EnqueueGemm(cublasHandle_t handle, const char* call, const Stride
   if (args.c.type != CUDA_R_32F && (handle->math & kSumsInFloat) == 0) {
     wrong += "partial sums may be rounded to the type of C";
   }
+  // cuBLAS takes one of its own then, whose size depends on the GPU, and with it the bits.
+  if (handle->workspace.bytes == 0) wrong += "no workspace since the stream was set";
   if (!wrong.empty())
     return RefuseBlas(CUBLAS_STATUS_INVALID_VALUE, fmt::format("{}: {}", call, wrong));
   if (args.a.type == CUDA_R_16BF && !HasNarrowTypes()) return CUBLAS_STATUS_ARCH_MISMATCH;
