@@ -63,8 +63,8 @@ double Median(std::vector<double> values) {
 
 double MedianSeconds(const std::function<void()>& run) {
   run();  // the first one touches pages and starts engines
-  std::vector<double> seconds;
-  for (int i = 0; i < kRepeats; ++i) seconds.push_back(SecondsOf(run));
+  std::vector<double> seconds(kRepeats);
+  for (double& of_one : seconds) of_one = SecondsOf(run);
   return Median(seconds);
 }
 
