@@ -10,6 +10,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
@@ -43,6 +44,18 @@ TEST(BottleneckTest, ComputeAlone) {
   EXPECT_EQ(rows[0].label, "limit");
   EXPECT_THAT(rows[0].text,
               AllOf(StartsWith("compute: 92 % of a step's 100 ms"), HasSubstr("worker.threads")));
+}
+
+// Advice for CPUs does not help a job on GPUs.
+TEST(BottleneckTest, OnGpus) {
+  const auto compute = Bottleneck(Summary(100, {0.08, 0.01, 0.005}, {{92, 1}, {91, 1}}), true);
+  ASSERT_THAT(compute, SizeIs(1));
+  EXPECT_THAT(compute[0].text,
+              AllOf(HasSubstr("more GPUs (--workers)"), HasSubstr("worker.precision"),
+                    Not(HasSubstr("threads")), Not(HasSubstr("cores"))));
+  const auto slow = Bottleneck(Summary(100, {0.02, 0, 0.66}, {{8, 0}, {8, 0}, {98, 0}}), true);
+  ASSERT_THAT(slow, SizeIs(1));
+  EXPECT_THAT(slow[0].text, HasSubstr("GPU"));
 }
 
 TEST(BottleneckTest, ComputeAndThenSomethingElse) {

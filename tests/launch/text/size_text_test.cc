@@ -61,6 +61,9 @@ TEST(CoresTextTest, SaysWhatToDoAboutTheOthers) {
   config::Config scaled = JobOf(2, 256);
   scaled.mutable_learning_rate()->set_scaling(config::LearningRate::LINEAR);
   EXPECT_EQ(CoresText(scaled, 4), "2 of 4 compute; --workers 4 would use 4");
+  config::Config gpus = JobOf(2, 256);
+  gpus.mutable_worker()->set_backend(config::Worker::CUDA);
+  EXPECT_EQ(CoresText(gpus, 6), "") << "GPUs compute, not cores";
 }
 
 std::string Bits(const config::Config& config, bool by_hand = false) {
