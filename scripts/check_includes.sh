@@ -26,6 +26,8 @@ deny worker/nn 'worker/(client|data|trainer|backend/cpu|backend/cuda)/'
 deny worker/data 'worker/(client|nn|backend|trainer)/'
 deny worker/backend 'worker/(client|nn|data|trainer)/'
 deny worker/trainer 'worker/backend/(cpu|cuda)/'
+# The oracle must not share the mistakes of what it checks.
+deny tests/oracle '(ps|worker/(client|trainer)|common/transport|launch)/'
 for folder in common ps worker launch; do
   deny $folder 'zmq' 'common/transport/zmq/'
   deny $folder '(oneapi/dnnl|dnnl)' 'worker/backend/cpu/'

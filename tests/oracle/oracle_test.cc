@@ -1,0 +1,97 @@
+// Real jobs, on several numbers of workers and over every transport, against the oracle.
+#include "tests/oracle/oracle.h"
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include "common/config/config.h"
+#include "tests/e2e/real_job.h"
+
+namespace muster::testing {
+namespace {
+
+struct Case {
+  const char* name;
+  std::vector<std::string> settings;  // besides those of the tiny config of e2e tests
+};
+
+class OracleTest : public RealJob, public ::testing::WithParamInterface<Case> {};
+
+TEST_P(OracleTest, HasTheBitsAndTheEvaluationOfTheJob) {
+  std::optional<oracle::Result> expected;
+  for (const char* workers : {"1", "3"}) {
+    std::vector<std::string> settings = GetParam().settings;
+    settings.push_back(std::string("cluster.workers=") + workers);
+    const std::string run = "run" + std::string(workers);
+    ASSERT_EQ(Start(run, settings)->Wait(60), 0) << Slurp(Path(run) / "server.log");
+    if (!expected) {  // the run's config has every setting resolved
+      config::Config config = LoadConfig(Path(run) / "config.txtpb", {});
+      ResolveConfig(config, 1);
+      expected = oracle::Train(config);
+    }
+    const nlohmann::json last = Metrics(run).back();
+    EXPECT_EQ(last["step"], expected->steps);
+    EXPECT_EQ(last["weights_hash"], fmt::format("{:016x}", expected->weights_hash))
+        << workers << " workers";
+    EXPECT_EQ(last["test_accuracy"].get<double>(), expected->test_accuracy);
+    EXPECT_EQ(last["test_loss"].get<double>(), expected->test_loss);
+  }
+}
+
+const Case kCases[] = {
+    {"AsItIs", {}},
+    {"Tcp", {"cluster.transport=TCP"}},
+    {"Ipc", {"cluster.transport=IPC", "run.seed=7"}},
+    {"OneSlice", {"run.slices=3"}},
+    {"ManySlices", {"run.slices=16"}},
+    {"EmptySlices", {"run.global_batch=3", "run.steps=20", "evaluation.every_epochs=0"}},
+    {"Sgd", {"optimizer={ type: SGD weight_decay: 0.001 decay_norm_and_bias: false }"}},
+    {"Nesterov", {"optimizer={ type: NESTEROV momentum: 0.8 weight_decay: 0.001 }"}},
+    {"Adam", {"optimizer={ type: ADAM weight_decay: 0.01 }", "learning_rate.base=0.002"}},
+    {"AdamW",
+     {"optimizer={ type: ADAMW weight_decay: 0.01 beta1: 0.8 }", "learning_rate.base=0.002"}},
+    {"Rmsprop", {"optimizer={ type: RMSPROP }", "learning_rate.base=0.001"}},
+    {"RmspropWithMomentum",
+     {"optimizer={ type: RMSPROP momentum: 0.5 }", "learning_rate.base=0.001"}},
+    {"ClipValue", {"optimizer.clip_value=0.01"}},
+    {"ClipNorm", {"optimizer.clip_norm=0.05"}},
+    {"ClipBothInBf16",
+     {"optimizer.clip_value=0.02", "optimizer.clip_norm=0.1", "cluster.wire_dtype=BF16"}},
+    {"Bf16", {"cluster.wire_dtype=BF16"}},
+    {"Fp16", {"cluster.wire_dtype=FP16"}},
+    {"Average", {"optimizer.ema_decay=0.9", "evaluation.use_ema=true"}},
+    {"Step",
+     {"learning_rate={ type: STEP base: 0.02 interval_samples: 120 factor: 0.5 warmup_samples: 70 "
+      "}"}},
+    {"Milestones", {"learning_rate={ type: STEP base: 0.02 milestone_samples: [100, 350] }"}},
+    {"Exponential",
+     {"learning_rate={ type: EXPONENTIAL base: 0.02 interval_samples: 100 factor: 0.7 }"}},
+    {"Polynomial",
+     {"learning_rate={ type: POLYNOMIAL base: 0.02 power: 2 end: 0.001 warmup_samples: 50 }"}},
+    {"Cosine", {"learning_rate={ type: COSINE base: 0.02 warmup_samples: 100 warmup_start: 0.1 }"}},
+    {"OneCycle", {"learning_rate={ type: ONE_CYCLE base: 0.02 }"}},
+    {"Plateau",
+     {"learning_rate={ type: PLATEAU base: 0.02 plateau_patience: 1 factor: 0.5 }",
+      "evaluation.every_steps=2"}},
+    {"Patience", {"evaluation.every_steps=2", "evaluation.patience=1"}},
+    {"Direct", {"worker.convolution=DIRECT", "run.epochs=1"}},
+};
+
+INSTANTIATE_TEST_SUITE_P(All, OracleTest, ::testing::ValuesIn(kCases),
+                         [](const auto& info) { return info.param.name; });
+
+class OracleOfConfigs : public RealJob {};
+
+TEST_F(OracleOfConfigs, BatchNormalisationAndResiduals) {
+  const Outcome job = Muster({"launch", MUSTER_CONFIG_DIR "/cifar10_resnet20.txtpb", "--data",
+                              Path("data"), "--run-dir", Path("run"), "--steps", "3", "--workers",
+                              "3", "--set", "run.global_batch=32", "--set", "run.slices=4"},
+                             "run");
+  ASSERT_EQ(job.exit_code, 0) << job.log;
+  config::Config config = LoadConfig(Path("run") / "config.txtpb", {});
+  ResolveConfig(config, 1);
+  EXPECT_EQ(job.hash(), fmt::format("{:016x}", oracle::Train(config).weights_hash));
+}
+
+}  // namespace
+}  // namespace muster::testing
