@@ -22,12 +22,12 @@ constexpr double kSlowSeconds = 1;  // of a write: worth a word
 
 }  // namespace
 
-Checkpoints::Checkpoints(const config::Config& config, const SavedFor& run, Variables& variables,
-                         ThreadPool& pool, Reporter& reporter, const ResumePoint* resume,
-                         Describe describe, AwaitBest await_best)
+Checkpoints::Checkpoints(const config::Config& config, const std::string& run_id,
+                         Variables& variables, ThreadPool& pool, Reporter& reporter,
+                         const ResumePoint* resume, Describe describe, AwaitBest await_best)
     : settings_(config.checkpoint()),
-      run_(run),
-      run_dir_(run.run_dir),
+      run_id_(run_id),
+      run_dir_(config.run().dir()),
       variables_(variables),
       pool_(pool),
       reporter_(reporter),
@@ -100,7 +100,7 @@ std::optional<RunStatus::Checkpoint> Checkpoints::Status(const StepPlan& plan, i
 void Checkpoints::AtBoundary(const StepPlan& plan, int64_t step) {
   if (!image_ || !IsDue(plan, step)) return;
   if (copying() || writing_) return LeaveOut(step);
-  Take(run_dir_);
+  Take();
 }
 
 void Checkpoints::LeaveOut(int64_t step) {
@@ -124,11 +124,10 @@ void Checkpoints::TakeLast() {
   last_is_due_ = true;
   if (copying() || writing_) return;
   last_is_due_ = false;
-  is_last_ = true;
-  Take(run_dir_);
+  Take();
 }
 
-void Checkpoints::Take(const std::string& into) {
+void Checkpoints::Take() {
   const trace::Span span("checkpoint", "copy");
   checkpoint::State state = describe_();
   const CheckpointName name{generation_, state.step(), state.evaluated()};
@@ -139,7 +138,7 @@ void Checkpoints::Take(const std::string& into) {
     return;
   }
   last_taken_ = Clock::now();
-  state.set_run_id(run_.run_id);
+  state.set_run_id(run_id_);
   state.set_config(config_text_);
   state.set_generation(generation_);
   state.set_time(UtcNow());
@@ -151,13 +150,12 @@ void Checkpoints::Take(const std::string& into) {
     evaluated.set_accuracy(*one.accuracy);
   }
   const int64_t best_step = state.progress().best_step();
-  current_ = {.run_dir = into,
+  current_ = {.run_dir = run_dir_,
               .name = name,
               .state = std::move(state),
               .tensors = tensors_,
-              .prepare = [this, into, best_step] { Prepare(into, best_step); },
-              // On a full disk nothing can be made sure of them.
-              .metrics_fd = into == run_dir_ ? reporter_.metrics_fd() : -1};
+              .prepare = [this, best_step] { await_best_(best_step); },
+              .metrics_fd = reporter_.metrics_fd()};
   const std::vector<std::span<float>> arenas = CheckpointArenas(variables_, name.step);
   auto jobs = image_->CopyJobs({arenas.begin(), arenas.end()});
   if (image_->bytes() <= kAtOnceBytes) {
@@ -177,23 +175,11 @@ void Checkpoints::Take(const std::string& into) {
   }
 }
 
-void Checkpoints::Prepare(const std::string& into, int64_t best_step) const {
-  await_best_(best_step);
-  if (into != run_dir_) MarkSavedFor(into, run_);
-}
-
 void Checkpoints::Copied() {
   std::vector<KeptCheckpoint> after = kept_;
   std::erase_if(after, [&](const auto& one) { return one.name == current_.name; });
   after.push_back({current_.name, std::nullopt});
-  if (current_.run_dir == run_dir_) {
-    current_.expired = TakeExpired(after, settings_.keep_last(), settings_.keep_best());
-  } else {  // those of earlier starts of the run
-    const std::vector<CheckpointName> there = ListCheckpoints(current_.run_dir);
-    for (size_t i = settings_.keep_last() - 1; i < there.size(); ++i) {
-      if (there[i] < current_.name) current_.expired.push_back(there[i]);
-    }
-  }
+  current_.expired = TakeExpired(after, settings_.keep_last(), settings_.keep_best());
   writing_ = true;
   thread_->Start(current_, image_);
 }
@@ -204,7 +190,7 @@ void Checkpoints::Written(const std::string& trouble) {
     if (!trouble_.empty()) LogInfo("checkpoints can be written again");
     trouble_.clear();
     newest_ = current_.name;
-    newest_in_ = CheckpointsFolder(current_.run_dir) + "/" + current_.name.Text();
+    newest_in_ = CheckpointsFolder(run_dir_) + "/" + current_.name.Text();
     std::erase_if(kept_, [&](const auto& one) {
       return one.name == current_.name ||
              std::ranges::find(current_.expired, one.name) != current_.expired.end();
@@ -229,8 +215,6 @@ void Checkpoints::NoteFailure(const std::string& trouble) {
                     current_.name.step, trouble,
                     newest_ ? "the one before is kept" : "nothing of it is kept yet"));
   }
-  const bool elsewhere = !settings_.save_to().empty() && current_.run_dir != settings_.save_to();
-  if (is_last_ && elsewhere) Take(settings_.save_to());
 }
 
 std::optional<double> Checkpoints::AccuracyOf(int64_t step) const {

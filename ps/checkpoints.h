@@ -18,7 +18,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/checkpoint/saved_for.h"
 #include "common/plan/step_plan.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/config.pb.h"
@@ -47,7 +46,7 @@ class Checkpoints {
 
   // All outlive this. Without run.dir, or with checkpoint.keep_last of 0, there are none. `resume`:
   // where the run goes on from, or null.
-  Checkpoints(const config::Config& config, const SavedFor& run, Variables& variables,
+  Checkpoints(const config::Config& config, const std::string& run_id, Variables& variables,
               ThreadPool& pool, Reporter& reporter, const ResumePoint* resume, Describe describe,
               AwaitBest await_best);
   ~Checkpoints();
@@ -78,8 +77,7 @@ class Checkpoints {
 
  private:
   bool IsDue(const StepPlan& plan, int64_t step) const;
-  void Take(const std::string& into);
-  void Prepare(const std::string& into, int64_t best_step) const;
+  void Take();
   void Copied();
   void Written(const std::string& trouble);
   void NoteFailure(const std::string& trouble);
@@ -87,8 +85,7 @@ class Checkpoints {
   void LeaveOut(int64_t step);
 
   const config::Checkpoint settings_;
-  const SavedFor& run_;
-  const std::string& run_dir_;
+  const std::string &run_id_, &run_dir_;
   Variables& variables_;
   ThreadPool& pool_;
   Reporter& reporter_;
@@ -104,7 +101,7 @@ class Checkpoints {
   size_t copying_ = 0;  // jobs
   bool writing_ = false;
   CheckpointToWrite current_;  // being copied or written
-  bool asked_ = false, last_is_due_ = false, is_last_ = false;
+  bool asked_ = false, last_is_due_ = false;
   std::optional<std::pair<int64_t, double>> evaluated_;  // the last step, and its accuracy
   std::string trouble_;
   std::optional<CheckpointName> newest_;

@@ -25,8 +25,7 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
       reporter_(reporter),
       failure_(failure),
       evaluate_only_(evaluate_only),
-      run_{.run_id = resume != nullptr ? resume->state().run_id() : NewRunId(),
-           .run_dir = config.run().dir()},
+      run_id_(resume != nullptr ? resume->state().run_id() : NewRunId()),
       nonfinite_(config.run(), members, reporter, failure),
       variables_(graph.layout(),
                  {.state_arenas = static_cast<size_t>(OptimizerState(config.optimizer())),
@@ -50,12 +49,12 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
       evaluator_(config.evaluation(), config.run().dir(), graph.classes(),
                  config.tensorboard().enabled() ? config.tensorboard().images() : 0),
       decisions_(config),
-      saver_(config, run_, graph, variables_, progress_, evaluate_only),
+      saver_(config, graph, variables_, progress_, evaluate_only),
       board_(config, graph, files_),
       watch_(config.run().dir(), members, progress_, reporter, files_),
       deadlines_(config.deadlines()),
       checkpoints_(
-          config, run_, variables_, pool_, reporter, resume, [this] { return Describe(); },
+          config, run_id_, variables_, pool_, reporter, resume, [this] { return Describe(); },
           [this](int64_t step) {
             saver_.writer().AwaitBest(step);
             board_.AwaitWritten();  // what is before it is not written again

@@ -115,7 +115,6 @@ class Coordinator {
   // W(step()) is the newest version that is whole.
   int64_t step() const { return step_; }
   uint64_t weights_hash() const { return variables_.HashWeights(step_); }
-  const SavedFor& run() const { return run_; }
   const Progress& progress() const { return progress_; }
   const MemberChanges& changes() const { return changes_; }
   const Shares& shares() const { return shares_; }
@@ -211,7 +210,7 @@ class Coordinator {
   Reporter& reporter_;
   FirstFailure& failure_;
   const bool evaluate_only_;
-  const SavedFor run_;  // what tells it from others
+  const std::string run_id_;
   NonfinitePolicy nonfinite_;
 
   Variables variables_;

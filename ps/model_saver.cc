@@ -2,19 +2,14 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <optional>
-#include <vector>
 
 #include "common/base/arena.h"
 #include "common/base/error.h"
 #include "common/base/file_kind.h"
-#include "common/base/join.h"
 #include "common/base/log.h"
 #include "common/checkpoint/checkpoint_reader.h"
-#include "common/model/load_weights.h"
-#include "common/model/torch_tensors.h"
 #include "common/model/whole_file.h"
 #include "ps/checkpoint_arenas.h"
 
@@ -57,19 +52,12 @@ void ModelSaver::Restore(const ResumePoint& resume) {
                  .average = config_.evaluation().use_ema(),
                  .test_accuracy = kept.best_accuracy()};
   if (kept.has_best_loss()) best.test_loss = kept.best_loss();
-  const std::string &dir = config_.run().dir(), &save_to = config_.checkpoint().save_to();
-  const BestFile here = BestFileIn(dir);
-  const BestFile there = KeepsThingsOf(dir, save_to) ? BestFileIn(save_to) : BestFile{};
-  std::vector<std::string> damage;
-  for (const std::string& one : {here.damage, there.damage}) {
-    if (!one.empty()) damage.push_back(one);
-  }
-  damaged_ = Join(damage, "; ");
-  if (here.step == best.step) return writer_.KeepBest(best);
-  if (std::max(here.step, there.step) > best.step) {
-    return;  // a later one was better, and will be made again
-  }
-  if (WriteBestAgain(resume, best, there.step == best.step ? there.path : "")) {
+  const std::string& dir = config_.run().dir();
+  const BestFile file = BestFileIn(dir);
+  damaged_ = file.damage;
+  if (file.step == best.step) return writer_.KeepBest(best);
+  if (file.step > best.step) return;  // a later one was better, and will be made again
+  if (WriteBestAgain(resume, best)) {
     if (!damaged_.empty()) damaged_ += "; it is written again in " + dir;
     return;
   }
@@ -77,47 +65,29 @@ void ModelSaver::Restore(const ResumePoint& resume) {
       "{}: the weights of the best evaluation, at step {} ({:.2f} %), are in no "
       "file and in no checkpoint that is left; the run can be repeated with the same bits: muster "
       "launch {}",
-      damaged_.empty() ? here.path : damaged_, best.step, 100 * kept.best_accuracy(),
+      damaged_.empty() ? file.path : damaged_, best.step, 100 * kept.best_accuracy(),
       ShellWord(dir + "/config.txtpb"));
   damaged_.clear();
   LogWarning("{}", lost_);
 }
 
-bool ModelSaver::WriteBestAgain(const ResumePoint& resume, const ModelInfo& best,
-                                const std::string& saved) {
-  const auto try_to = [&](const auto& write) {
-    try {
-      write();
-      return true;
-    } catch (const Error& error) {
-      LogWarning("{}", error.what());
-      return false;
-    }
-  };
-  if (!saved.empty() && try_to([&] { WriteBestOf(SafetensorsReader(saved), best); })) return true;
+bool ModelSaver::WriteBestAgain(const ResumePoint& resume, const ModelInfo& best) {
   // Any checkpoint of that step has them, whether they had been evaluated by then or not.
   if (resume.state().step() == best.step) {
     WriteBestOf(*resume.checkpoint.reader, best);
     return true;
   }
-  return std::ranges::any_of(resume.kept, [&](const KeptCheckpoint& one) {
-    const std::string folder = CheckpointsFolder(config_.run().dir()) + "/" + one.name.Text();
-    return one.name.step == best.step &&
-           try_to([&] { WriteBestOf(CheckpointReader(folder), best); });
-  });
-}
-
-void ModelSaver::WriteBestOf(const SafetensorsReader& file, ModelInfo info) {
-  Arena weights(graph_.arena_floats());
-  (void)LoadWeights(file, graph_, {}, weights.floats());
-  const std::vector<std::string> counters = TorchTensors(graph_).counters();
-  if (const StoredTensor* const counter =
-          counters.empty() ? nullptr : file.header().Find(counters.front())) {
-    file.ReadIntegers(*counter, std::span(&info.updates, 1));
+  for (const KeptCheckpoint& one : resume.kept) {
+    if (one.name.step != best.step) continue;
+    try {
+      WriteBestOf(CheckpointReader(CheckpointsFolder(config_.run().dir()) + "/" + one.name.Text()),
+                  best);
+      return true;
+    } catch (const Error& error) {
+      LogWarning("{}", error.what());
+    }
   }
-  if (!info.test_loss) info.test_loss = TestLossOf(file.header().metadata);
-  LogInfo("the best weights so far, of step {}, are written again from {}", info.step, file.path());
-  writer_.WriteBest(weights.floats(), info);
+  return false;
 }
 
 void ModelSaver::WriteBestOf(const CheckpointReader& reader, ModelInfo info) {

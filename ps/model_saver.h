@@ -13,8 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "common/checkpoint/saved_for.h"
-#include "common/tensors/safetensors_reader.h"
+#include "common/checkpoint/checkpoint_reader.h"
 #include "ps/checkpoint/resume.h"
 #include "ps/model_writer.h"
 #include "ps/progress.h"
@@ -25,21 +24,21 @@ namespace muster {
 class ModelSaver {
  public:
   // All outlive this.
-  ModelSaver(const config::Config& config, const SavedFor& run, const Graph& graph,
-             const Variables& variables, const Progress& progress, bool evaluate_only)
+  ModelSaver(const config::Config& config, const Graph& graph, const Variables& variables,
+             const Progress& progress, bool evaluate_only)
       : config_(config),
         graph_(graph),
         variables_(variables),
         progress_(progress),
         evaluate_only_(evaluate_only),
-        writer_(config, run, graph) {}
+        writer_(config, graph) {}
 
   // An evaluation of W(step) has ended, the last one of `progress`. If it is the best one, its
   // weights are copied, here in the loop: the workers compute the next step meanwhile, and the
   // server has nothing to do. Writing them costs the loop nothing.
   void OnEvaluated(int64_t step);
   // A run goes on from here: writes the best weights again, if it ended before they were in its
-  // directory or they are damaged, from checkpoint.save_to or a checkpoint that has them.
+  // directory or they are damaged, from a checkpoint that has them.
   void Restore(const ResumePoint& resume);
   // What is to be said of the best weights so far, if a run that was resumed has them nowhere; ""
   // if it has, or a later evaluation was better.
@@ -55,9 +54,8 @@ class ModelSaver {
 
  private:
   ModelInfo InfoOf(int64_t step, bool average) const;
-  bool WriteBestAgain(const ResumePoint& resume, const ModelInfo& info, const std::string& saved);
+  bool WriteBestAgain(const ResumePoint& resume, const ModelInfo& info);
   void WriteBestOf(const CheckpointReader& reader, ModelInfo info);
-  void WriteBestOf(const SafetensorsReader& file, ModelInfo info);
 
   const config::Config& config_;
   const Graph& graph_;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <filesystem>
 #include <new>
 #include <system_error>
 #include <utility>
@@ -17,26 +16,20 @@
 namespace muster {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::chrono::seconds kRetryAfter{10};
 constexpr std::chrono::minutes kLongestWait{1};  // of a checkpoint, for a disk that takes very long
 constexpr const char* kBest = "best.safetensors";
 constexpr std::array<const char*, 4> kOrder = {"model.safetensors", "model-raw.safetensors",
                                                "model-ema.safetensors", kBest};
 
-std::string NameOf(const events::Summary::Model& model) {
-  return fs::path(model.file()).filename();
-}
-
 size_t Rank(const events::Summary::Model& model) {
-  return static_cast<size_t>(std::ranges::find(kOrder, NameOf(model)) - kOrder.begin());
+  return static_cast<size_t>(std::ranges::find(kOrder, model.file()) - kOrder.begin());
 }
 
 }  // namespace
 
-ModelWriter::ModelWriter(const config::Config& config, const SavedFor& run, const Graph& graph)
-    : config_(config), run_(run), graph_(graph) {}
+ModelWriter::ModelWriter(const config::Config& config, const Graph& graph)
+    : config_(config), graph_(graph) {}
 
 Arena ModelWriter::TakeArena() {
   const std::lock_guard lock(mutex_);
@@ -71,7 +64,7 @@ void ModelWriter::WriteBest(std::span<const float> weights, const ModelInfo& inf
 
 void ModelWriter::KeepBest(const ModelInfo& info) {
   const std::lock_guard lock(mutex_);
-  Note({.name = kBest, .weights = {}, .info = info, .copy = {}}, {.file = kBest, .trouble = ""});
+  Note({.name = kBest, .weights = {}, .info = info, .copy = {}}, "");
 }
 
 void ModelWriter::WriteLast(const std::string& file, std::span<const float> weights,
@@ -150,44 +143,18 @@ void ModelWriter::Work(std::stop_token stop) {
     Job job = std::move(jobs_.front());
     jobs_.pop_front();
     writing_ = &job;
-    const bool over = over_;
     lock.unlock();
-    const Written written = Write(job, over);
+    const std::string trouble = Write(job);
     lock.lock();
     writing_ = nullptr;
-    if (!written.trouble.empty() && over != over_) {  // now there is another place, too
-      jobs_.push_front(std::move(job));
-      continue;
-    }
-    Note(job, written);
-    if (job.name == kBest) Settle(std::move(job), written.trouble.empty());
+    Note(job, trouble);
+    if (job.name == kBest) Settle(std::move(job), trouble.empty());
     idle_.notify_all();
   }
 }
 
-ModelWriter::Written ModelWriter::Write(Job& job, bool over) const {
-  const std::string trouble = WriteTo(config_.run().dir(), job);
-  const bool elsewhere = over && !config_.checkpoint().save_to().empty();
-  if (!trouble.empty() && elsewhere) return WriteElsewhere(job, trouble);
-  return {.file = job.name, .trouble = trouble};
-}
-
-ModelWriter::Written ModelWriter::WriteElsewhere(Job& job, const std::string& trouble) const {
-  LogWarning("{}", trouble);
-  const std::string& folder = config_.checkpoint().save_to();
-  const std::string path = folder + "/" + job.name;
-  std::string other;
-  try {
-    MarkSavedFor(folder, run_);
-    other = WriteTo(folder, job);
-  } catch (const Error& error) {
-    other = error.what();
-  }
-  return {.file = path, .trouble = other.empty() ? "" : trouble + "; " + other};
-}
-
-std::string ModelWriter::WriteTo(const std::string& folder, Job& job) const {
-  const std::string path = folder + "/" + job.name;
+std::string ModelWriter::Write(Job& job) const {
+  const std::string path = config_.run().dir() + "/" + job.name;
   try {
     job.info.weights_hash = HashVariables(graph_.layout(), job.weights);
     WriteModel(path, graph_, job.weights, job.info.updates,
@@ -200,15 +167,15 @@ std::string ModelWriter::WriteTo(const std::string& folder, Job& job) const {
   }
 }
 
-void ModelWriter::Note(const Job& job, const Written& written) {
-  if (!written.trouble.empty()) {
-    if (over_ || !job.again) failures_[job.name] = written.trouble;
+void ModelWriter::Note(const Job& job, const std::string& trouble) {
+  if (!trouble.empty()) {
+    if (over_ || !job.again) failures_[job.name] = trouble;
     return;
   }
   failures_.erase(job.name);
-  std::erase_if(saved_, [&](const auto& one) { return NameOf(one) == job.name; });
+  std::erase_if(saved_, [&](const auto& one) { return one.file() == job.name; });
   events::Summary::Model& model = saved_.emplace_back();
-  model.set_file(written.file);
+  model.set_file(job.name);
   model.set_step(job.info.step);
   model.set_average(job.info.average);
   if (job.info.test_accuracy) model.set_test_accuracy(*job.info.test_accuracy);

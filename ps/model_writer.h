@@ -1,6 +1,5 @@
-// Writes weights to files of the run directory, in a thread of its own. What the disk does not take
-// is tried again: the best weights every few seconds, and all files, once the run is over, in
-// checkpoint.save_to, if that is set.
+// Writes weights to files of the run directory, in a thread of its own. If the best weights cannot
+// be written, it makes another attempt every few seconds, and a last one when the run is over.
 //
 // Owner: the model saver. Everything is called in the loop's thread.
 #pragma once
@@ -18,7 +17,6 @@
 #include <vector>
 
 #include "common/base/arena.h"
-#include "common/checkpoint/saved_for.h"
 #include "common/graph/graph.h"
 #include "common/model/model_metadata.h"
 #include "proto/config.pb.h"
@@ -29,7 +27,7 @@ namespace muster {
 class ModelWriter {
  public:
   // With an empty run.dir nothing is ever written. All outlive this.
-  ModelWriter(const config::Config& config, const SavedFor& run, const Graph& graph);
+  ModelWriter(const config::Config& config, const Graph& graph);
 
   bool writes() const { return !config_.run().dir().empty(); }
 
@@ -51,8 +49,7 @@ class ModelWriter {
   void AwaitBest(int64_t step);
   // What could not be written since the last time, a line each.
   std::vector<std::string> TakeFailures();
-  // What is there, in the order of their names in model_saver.h: the name of a file in the run
-  // directory, the whole path of one elsewhere.
+  // The files that were written, in the order of their names in model_saver.h.
   std::vector<events::Summary::Model> saved() const;
 
  private:
@@ -63,10 +60,6 @@ class ModelWriter {
     Arena copy;          // that `weights` are in, of a best one
     bool again = false;  // it has failed before, and that was said
   };
-  // Where a job's file is now; or why it is nowhere.
-  struct Written {
-    std::string file, trouble;
-  };
 
   void Add(Job job);
   void Fail(const std::string& file, const std::string& what);
@@ -74,14 +67,12 @@ class ModelWriter {
   void Settle(Job job, bool written);
   void Work(std::stop_token stop);
   bool AwaitJob(std::unique_lock<std::mutex>& lock, const std::stop_token& stop);
-  Written Write(Job& job, bool over) const;
-  Written WriteElsewhere(Job& job, const std::string& trouble) const;
-  std::string WriteTo(const std::string& folder, Job& job) const;
-  void Note(const Job& job, const Written& written);
+  // Returns why it failed, or "".
+  std::string Write(Job& job) const;
+  void Note(const Job& job, const std::string& trouble);
   Arena TakeArena();
 
   const config::Config& config_;
-  const SavedFor& run_;
   const Graph& graph_;
 
   mutable std::mutex mutex_;

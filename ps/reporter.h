@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "common/base/job_failure.h"
-#include "common/checkpoint/saved_for.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/events.pb.h"
 #include "ps/event_pipe.h"
@@ -56,9 +55,6 @@ class Reporter {
   const std::vector<events::Restarted>& restarts() const { return restarts_; }
   // For fsync; -1 without a file.
   int metrics_fd() const { return metrics_fd_; }
-  // The run is over, and lines of metrics.jsonl are not on the disk: all of them go into this
-  // folder. metrics_trouble says where they are then, or why they are nowhere.
-  void SaveMetricsTo(const std::string& folder, const SavedFor& run);
   // Why lines of metrics.jsonl are not on the disk; "" if all of them are.
   const std::string& metrics_trouble() const { return metrics_trouble_; }
 

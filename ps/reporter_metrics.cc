@@ -86,24 +86,6 @@ std::string Reporter::AllLines() const {
   return text + unwritten_;
 }
 
-void Reporter::SaveMetricsTo(const std::string& folder, const SavedFor& run) {
-  if (metrics_trouble_.empty() || folder.empty()) return;
-  const std::string path = folder + "/metrics.jsonl";
-  const std::string text = AllLines();
-  if (const int64_t found = std::ssize(text) - std::ssize(unwritten_); found < metrics_bytes_) {
-    metrics_trouble_ += fmt::format("; expected {} bytes in it to put into {}, found {}",
-                                    metrics_bytes_, path, found);
-    return;
-  }
-  try {
-    MarkSavedFor(folder, run);
-    WriteFileAtomically(path, text);
-    metrics_trouble_ += "; all of it is in " + path;
-  } catch (const Error& error) {
-    metrics_trouble_ += fmt::format("; {}", error.what());
-  }
-}
-
 checkpoint::Metrics Reporter::KeepMetrics() const {
   checkpoint::Metrics kept;
   kept.set_bytes(metrics_bytes_);

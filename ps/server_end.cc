@@ -55,10 +55,7 @@ void Server::EndFailed() {
   events::Summary summary = SummaryOf(interrupted && !job_failed_ ? events::Summary::INTERRUPTED
                                                                   : events::Summary::FAILED);
   // A run that never began leaves no line: its directory can be used again.
-  if (coordinator_.has_begun()) {
-    reporter_.Metrics(summary);
-    reporter_.SaveMetricsTo(config_.checkpoint().save_to(), coordinator_.run());
-  }
+  if (coordinator_.has_begun()) reporter_.Metrics(summary);
   coordinator_.End(summary);
   AddSaved(lost, summary);
   reporter_.Summary(summary);
@@ -73,7 +70,6 @@ ServerResult Server::EndCompleted() {
                       .dropped_messages = dropped_.count()};
   events::Summary summary = SummaryOf(events::Summary::COMPLETED);
   reporter_.Metrics(summary);
-  reporter_.SaveMetricsTo(config_.checkpoint().save_to(), coordinator_.run());
   coordinator_.End(summary);
   AddSaved(lost, summary);
   reporter_.Summary(summary);

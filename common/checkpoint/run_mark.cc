@@ -42,11 +42,6 @@ std::string RunIdIn(const std::string& folder) {
   return IsRunId(text) ? text : "";
 }
 
-std::string RunIdOf(const std::string& dir) {
-  std::string id = RunIdIn(dir);
-  return id.empty() ? RunIdIn(CheckpointsFolder(dir)) : id;
-}
-
 std::string ExpectedRunId(const std::string& checkpoint_folder) {
   const fs::path around = WholePath(checkpoint_folder).parent_path();
   if (around == CheckpointsFolder(around.parent_path())) {  // and no copy of it alone

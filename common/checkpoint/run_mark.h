@@ -13,10 +13,6 @@ bool IsRunId(const std::string& text);
 // What the file in this folder says; "" if there is none, or it holds something else.
 std::string RunIdIn(const std::string& folder);
 
-// Whose directory it is, whether a run works in it or checkpoint.save_to names it: what it says
-// itself, else what its checkpoints say; "": nothing says it.
-std::string RunIdOf(const std::string& dir);
-
 // Whose checkpoint a folder is to be: what the run's directory says, or the file beside it; "":
 // nothing says it.
 std::string ExpectedRunId(const std::string& checkpoint_folder);

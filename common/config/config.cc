@@ -179,9 +179,6 @@ void ResolveForMachine(config::Config& config, int cores) {
   ResolveOptimizer(*config.mutable_optimizer());
   config::Checkpoint& checkpoint = *config.mutable_checkpoint();
   if (checkpoint.every_case() == config::Checkpoint::EVERY_NOT_SET) checkpoint.set_every_epochs(1);
-  if (!checkpoint.save_to().empty()) {
-    checkpoint.set_save_to(fs::absolute(checkpoint.save_to()).lexically_normal().string());
-  }
   if (config.server().threads() == 0) {
     config.mutable_server()->set_threads(static_cast<uint32_t>(std::clamp(cores, 1, 4)));
   }

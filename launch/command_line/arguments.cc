@@ -60,7 +60,6 @@ std::vector<Setting> SettingsOf(const Arguments& arguments) {
     shorthand("--skip-mismatched", "run.skip_mismatched", "true");
   }
   shorthand("--trace", "run.trace_file", arguments.trace);
-  shorthand("--save-to", "checkpoint.save_to", arguments.save_to);
   if (!arguments.trace_steps.empty()) {
     const auto [first, count] = TraceSteps(arguments.trace_steps);
     shorthand("--trace-steps", "run.trace_first_step", first, arguments.trace_steps);

@@ -17,7 +17,7 @@ struct Arguments {
   std::vector<std::string> set;
   std::string workers, data, run_dir, epochs, steps, seed;  // checked where the config is
   std::string trace, trace_steps;
-  std::string resume, save_to;             // directories; kResumeAuto
+  std::string resume;                      // a directory, or kResumeAuto
   std::vector<std::string> merge;          // parts of a trace
   std::string endpoint, bind, token_file;  // of processes started by hand
   std::optional<uint32_t> rank;

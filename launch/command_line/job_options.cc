@@ -30,9 +30,6 @@ void AddJobArguments(CLI::App& command, Arguments& arguments) {
       if (other->count() > 0) throw CLI::ExcludesError("--resume RUN_DIR", other->get_name());
     }
   });
-  AddOption(command, "--save-to", arguments.save_to, "DIR",
-            "Where the last checkpoint and the weights go if the run directory cannot take them "
-            "(checkpoint.save_to); default: ~/muster-saved, if that is on another disk");
   AddOption(command, "--epochs", arguments.epochs, "N",
             "How long to train, in passes over the training set (run.epochs)");
   AddOption(command, "--steps", arguments.steps, "N",

@@ -5,22 +5,15 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "common/base/join.h"
 #include "common/base/json_text.h"
 #include "common/base/plain_file.h"
 #include "common/checkpoint/early_stop.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/resumable_config.h"
-#include "common/checkpoint/saved_for.h"
-#include "common/model/model_metadata.h"
 #include "common/model/whole_file.h"
-#include "common/tensors/safetensors_reader.h"
-#include "launch/job/bring_back.h"
-#include "launch/job/resume_place.h"
 #include "launch/job/resume_run.h"
 #include "launch/model/checkpoint_model.h"
 #include "launch/process/held_file.h"
@@ -47,9 +40,8 @@ json LastLine(const std::string& metrics) {
 }
 
 // The config of the run as its newest checkpoint holds it, with settings of this launch.
-config::Config ConfigOfRun(const RunDir& dir, const SavePlace& place,
-                           const std::vector<Setting>& settings) {
-  const HeldFile kept = HeldFile::OfText(ConfigToResume(place));
+config::Config ConfigOfRun(const RunDir& dir, const std::vector<Setting>& settings) {
+  const HeldFile kept = HeldFile::OfText(ConfigToResume(dir.path()));
   try {
     config::Config config = LoadConfig(kept.path(), settings);
     ResolveConfig(config, AvailableCores());
@@ -95,55 +87,48 @@ std::vector<Model> ModelsIn(const json& line) {
   return models;
 }
 
-std::map<std::string, int64_t> StepsOfModels(const std::vector<Model>& models) {
-  std::map<std::string, int64_t> steps;
-  for (const Model& model : models) steps[model.name] = model.step;
-  return steps;
-}
-
-// What is wrong with it, where it is; "" if it is whole in one of the two places.
-std::string WrongWith(const Model& model, const SavePlace& place) {
-  const std::string here = place.run_dir + "/" + model.name,
-                    there = ModelElsewhere(place, model.name);
-  std::string damage = DamageOf(here);
-  if (damage.empty() || there.empty()) return damage;
-  if (std::string other = DamageOf(there); !other.empty()) return other;
-  // The file of an earlier end of the run may still be there.
-  return StepOf(SafetensorsReader(there).header().metadata) == model.step ? "" : damage;
-}
-
 // From which checkpoint the file has been written again; "" if none has its weights.
-std::string WriteAgain(const Model& model, const SavePlace& place) {
-  std::vector<std::string> folders{place.run_dir};
-  if (KeepsThingsOf(place.run_dir, place.folder)) folders.push_back(place.folder);
-  std::vector<fs::path> checkpoints;
-  for (const std::string& folder : folders) {
-    for (const CheckpointName& name : ListCheckpoints(folder)) {
-      if (name.step == model.step) {
-        checkpoints.push_back(fs::path(CheckpointsFolder(folder)) / name.Text());
-      }
-    }
-  }
-  for (const std::string& to : folders) {
-    for (const fs::path& from : checkpoints) {
-      try {
-        WriteCheckpointModel(CheckpointReader(from), model.average, to + "/" + model.name);
-        const bool is_here = from.parent_path() == CheckpointsFolder(place.run_dir);
-        return is_here ? from.filename() : from;
-      } catch (const Error& error) {
-        PrintError(fmt::format("muster: warning: {}\n", error.what()));
-      }
+std::string WriteAgain(const Model& model, const std::string& run_dir) {
+  for (const CheckpointName& name : ListCheckpoints(run_dir)) {
+    if (name.step != model.step) continue;
+    try {
+      WriteCheckpointModel(CheckpointReader(CheckpointsFolder(run_dir) + "/" + name.Text()),
+                           model.average, run_dir + "/" + model.name);
+      return name.Text();
+    } catch (const Error& error) {
+      PrintError(fmt::format("muster: warning: {}\n", error.what()));
     }
   }
   return "";
 }
 
-ExitCode Mend(const std::vector<Model>& models, const SavePlace& place, const RunDir& dir) {
+// Adds the files that the run could not write at its end, such as on a full disk, and that a
+// checkpoint has the weights of.
+void AddUnsaved(const config::Config& config, const checkpoint::State& state,
+                const std::string& run_dir, std::vector<Model>& models) {
+  const bool use_average = config.evaluation().use_ema();
+  std::vector<Model> expected{{"model.safetensors", state.step(), use_average}};
+  if (config.optimizer().has_ema_decay()) {
+    expected.push_back({use_average ? "model-raw.safetensors" : "model-ema.safetensors",
+                        state.step(), !use_average});
+  }
+  if (state.progress().has_last_evaluation()) {
+    expected.push_back({"best.safetensors", state.progress().best_step(), use_average});
+  }
+  const std::vector<CheckpointName> kept = ListCheckpoints(run_dir);
+  for (Model& model : expected) {
+    const bool is_saved = std::ranges::find(models, model.name, &Model::name) != models.end();
+    const bool is_kept = std::ranges::find(kept, model.step, &CheckpointName::step) != kept.end();
+    if (!is_saved && is_kept) models.push_back(std::move(model));
+  }
+}
+
+ExitCode Mend(const std::vector<Model>& models, const RunDir& dir) {
   ExitCode code = ExitCode::kOk;
   for (const Model& model : models) {
-    const std::string damage = WrongWith(model, place);
+    const std::string damage = DamageOf(dir.path() + "/" + model.name);
     if (damage.empty()) continue;
-    if (const std::string from = WriteAgain(model, place); !from.empty()) {
+    if (const std::string from = WriteAgain(model, dir.path()); !from.empty()) {
       PrintError(fmt::format("muster: warning: {}; it is written again from {}\n", damage, from));
       continue;
     }
@@ -156,80 +141,52 @@ ExitCode Mend(const std::vector<Model>& models, const SavePlace& place, const Ru
   return code;
 }
 
-// What has come back, and what has not.
-std::string BackText(const BroughtBack& back, const SavePlace& place) {
-  std::string text;
-  if (!back.files.empty()) {
-    text += fmt::format("\nBack from {}: {}", place.folder, Join(back.files, ", "));
-  }
-  if (!back.elsewhere.empty()) {
-    text += fmt::format("\nThe run directory has no room yet for what is in {}",
-                        Join(back.elsewhere, ", "));
-  }
-  return text;
-}
-
-json LastLineOf(const SavePlace& place) {
-  const std::string elsewhere = MetricsElsewhere(place);
-  return LastLine(elsewhere.empty() ? place.run_dir + "/metrics.jsonl" : elsewhere);
-}
-
-BroughtBack BringBackModels(const SavePlace& place, const std::vector<Model>& models) {
-  BroughtBack back = BringBack(place, StepsOfModels(models));
-  for (const std::string& one : back.mended) {
-    PrintError(fmt::format("muster: warning: {}\n", one));
-  }
-  return back;
-}
-
-ExitCode EndWithoutCheckpoint(const RunDir& dir, const SavePlace& place) {
-  const BroughtBack back = BringBackModels(place, ModelsIn(LastLineOf(place)));
+ExitCode EndWithoutCheckpoint(const RunDir& dir) {
   PrintResult(fmt::format(
       "The run in {0} is complete: nothing is left to do. No checkpoint of it is left, "
       "so it cannot be made longer; another run can begin with its weights: --initial-weights "
-      "{0}/model.safetensors{1}",
-      dir.shown(), BackText(back, place)));
+      "{0}/model.safetensors",
+      dir.shown()));
   return ExitCode::kOk;
 }
 
 }  // namespace
 
-bool IsCompleteWithoutCheckpoint(const SavePlace& place, const std::vector<Setting>& settings) {
-  const std::string config = place.run_dir + "/config.txtpb";
+bool IsCompleteWithoutCheckpoint(const std::string& run_dir, const std::vector<Setting>& settings) {
+  const std::string config = run_dir + "/config.txtpb";
   std::error_code ignored;
-  if (!NewestPlace(place).empty() || !fs::exists(config, ignored)) return false;
-  const json last = LastLineOf(place);
+  if (!ListCheckpoints(run_dir).empty() || !fs::exists(config, ignored)) return false;
+  const json last = LastLine(run_dir + "/metrics.jsonl");
   if (last.is_null() || EndsElsewhere(LoadConfig(config, {}), LoadConfig(config, settings))) {
     return false;
   }
   const std::vector<Model> models = ModelsIn(last);
-  const auto whole = [&](const Model& model) { return WrongWith(model, place).empty(); };
-  return !models.empty() && std::ranges::all_of(models, whole);
+  const auto whole = [&](const Model& model) {
+    return DamageOf(run_dir + "/" + model.name).empty();
+  };
+  return std::ranges::find(models, "model.safetensors", &Model::name) != models.end() &&
+         std::ranges::all_of(models, whole);
 }
 
 std::optional<ExitCode> EndIfComplete(const RunDir& dir, const std::vector<Setting>& settings) {
-  const SavePlace place = PlaceToResume(dir, settings);
-  const std::string newest_place = NewestPlace(place);
-  if (IsCompleteWithoutCheckpoint(place, settings)) return EndWithoutCheckpoint(dir, place);
-  if (newest_place.empty()) return std::nullopt;
-  config::Config config = ConfigOfRun(dir, place, settings);
-  (void)CheckTakenUp(dir, config);
-  const json last = LastLineOf(place);
+  if (IsCompleteWithoutCheckpoint(dir.path(), settings)) return EndWithoutCheckpoint(dir);
+  if (ListCheckpoints(dir.path()).empty()) return std::nullopt;
+  config::Config config = ConfigOfRun(dir, settings);
+  const std::string done = CheckTakenUp(dir, config);
+  const json last = LastLine(dir.MetricsPath());
   if (last.is_null()) return std::nullopt;
-  const ChosenCheckpoint newest = ChooseCheckpoint(newest_place);
+  const ChosenCheckpoint newest = ChooseCheckpoint(dir.path());
   if (!newest.reader || !newest.damaged.empty()) return std::nullopt;
   const checkpoint::State& state = newest.reader->state();
   const int64_t total = PlanSteps(config, state.plan().train_samples()).total_steps;
   const bool stopped = !StopReasonAt(config.evaluation(), state, total).empty();
   if (!stopped && state.step() < total) return std::nullopt;
   PlanTrace(dir, settings, config);  // refuses to trace what is over
-  const std::vector<Model> models = ModelsIn(last);
-  const BroughtBack back = BringBackModels(place, models);
-  const ExitCode code = Mend(models, place, dir);
-  PrintResult(fmt::format("The run in {} is complete: nothing is left to do ({}){}{}", dir.shown(),
-                          CheckTakenUp(dir, config),  // from where its checkpoint is now
-                          stopped ? "" : ". " + HowToTrainLonger(dir, config),
-                          BackText(back, place)));
+  std::vector<Model> models = ModelsIn(last);
+  AddUnsaved(config, state, dir.path(), models);
+  const ExitCode code = Mend(models, dir);
+  PrintResult(fmt::format("The run in {} is complete: nothing is left to do ({}){}", dir.shown(),
+                          done, stopped ? "" : ". " + HowToTrainLonger(dir, config)));
   return code;
 }
 

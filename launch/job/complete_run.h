@@ -7,20 +7,18 @@
 #include "common/base/error.h"
 #include "common/config/config.h"
 #include "launch/job/run_dir.h"
-#include "launch/runs/save_place.h"
 
 namespace muster {
 
 // Nothing if there is something left to do with these settings: more steps, or the run's last line
 // or newest checkpoint is not whole. Otherwise says that there is not, and how to train for longer,
-// and changes nothing, but that what lies in checkpoint.save_to comes back as far as there is room
-// (bring_back.h), and that files of the run's weights that are damaged or gone are written again
-// from a checkpoint that has them. kFailure: some are in none. Throws Error(kUsage) where the run
-// cannot go on with these settings.
+// and changes nothing, but that files of the run's weights that are damaged or gone are written
+// again from a checkpoint that has them. kFailure: some are in none. Throws Error(kUsage) where the
+// run cannot go on with these settings.
 std::optional<ExitCode> EndIfComplete(const RunDir& dir, const std::vector<Setting>& settings);
 
 // Whether a run that has no checkpoint (any more) has reached its end, all its files of weights are
 // whole, and these settings do not ask for more.
-bool IsCompleteWithoutCheckpoint(const SavePlace& place, const std::vector<Setting>& settings);
+bool IsCompleteWithoutCheckpoint(const std::string& run_dir, const std::vector<Setting>& settings);
 
 }  // namespace muster

@@ -14,10 +14,9 @@ namespace {
 // The step of the newest checkpoint of the run; nothing if it has none.
 std::optional<int64_t> KeptStep(const std::optional<events::Summary>& summary, const KeptRun& run) {
   // What is there now, whatever the server has written once.
-  const std::string newest = NewestPlace(run.place);
-  if (newest.empty()) return std::nullopt;
-  if (summary && summary->has_checkpoint()) return summary->checkpoint_step();
-  return ListCheckpoints(newest).front().step;
+  const std::vector<CheckpointName> names = ListCheckpoints(run.dir.path());
+  if (names.empty()) return std::nullopt;
+  return summary && summary->has_checkpoint() ? summary->checkpoint_step() : names.front().step;
 }
 
 // Somebody may have removed the directory, with all that the server has written there.
@@ -26,20 +25,13 @@ bool IsGone(const KeptRun& run) {
   return !std::filesystem::exists(run.dir.ConfigPath(), ignored);
 }
 
-// The command that goes on. What the run's own config does not say must be said again.
 std::string ResumeCommand(const KeptRun& run) {
-  std::string command = fmt::format("muster {} --resume {}", run.by_hand ? "server" : "launch",
-                                    ShellWord(run.dir.shown()));
-  const std::string& folder = run.place.folder;
-  if (!folder.empty() && SavePlaceOf(run.dir.path()).folder != folder &&
-      HasCheckpointsElsewhere(run.place)) {
-    command += " --save-to " + ShellWord(folder);
-  }
-  return command;
+  return fmt::format("muster {} --resume {}", run.by_hand ? "server" : "launch",
+                     ShellWord(run.dir.shown()));
 }
 
 std::string RepeatCommand(const KeptRun& run) {
-  return fmt::format("muster {} {} --save-to DIR", run.by_hand ? "server" : "launch",
+  return fmt::format("muster {} {} --run-dir DIR", run.by_hand ? "server" : "launch",
                      ShellWord(run.dir.shown() + "/config.txtpb"));
 }
 
@@ -67,8 +59,8 @@ std::string HowToMend(const events::Summary& summary, const KeptRun& run) {
         run.dir.shown());
   }
   return fmt::format(
-      "{}, so the run cannot go on; it can be done again, with the same bits, and what has no room "
-      "then goes to DIR: {}",
+      "{}, so the run cannot go on; it can be done again, with the same bits, in a directory on a "
+      "disk with room: {}",
       HasWeights(summary) ? "there is no checkpoint of it" : "its weights are on no disk",
       RepeatCommand(run));
 }

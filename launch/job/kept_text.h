@@ -6,14 +6,12 @@
 #include <string>
 
 #include "launch/job/run_dir.h"
-#include "launch/runs/save_place.h"
 #include "proto/events.pb.h"
 
 namespace muster {
 
 struct KeptRun {
   const RunDir& dir;
-  SavePlace place;       // what the run went on with
   bool by_hand = false;  // it was `muster server`
   bool on_gpus = false;  // the workers compute there
 };

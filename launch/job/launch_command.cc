@@ -15,18 +15,15 @@
 #include "common/base/error.h"
 #include "common/base/join.h"
 #include "common/base/resource_limits.h"
-#include "common/checkpoint/saved_for.h"
 #include "common/config/build_graph.h"
 #include "common/config/config_check.h"
 #include "common/config/devices.h"
 #include "common/config/instruction_set.h"
 #include "common/graph/graph.h"
 #include "launch/gpu/job_cards.h"
-#include "launch/job/bring_back.h"
 #include "launch/job/complete_run.h"
 #include "launch/job/resume_run.h"
 #include "launch/job/run_job.h"
-#include "launch/job/save_to.h"
 #include "launch/job/series.h"
 #include "launch/job/trace_place.h"
 #include "launch/memory/ask_worker.h"
@@ -81,13 +78,6 @@ void ForgetOwnDirectory(config::Config& config, const LaunchArguments& arguments
   if (!asked_for && config.run().has_dir() &&
       (of_run || fs::equivalent(config.run().dir(), holder, error))) {
     config.mutable_run()->clear_dir();
-  }
-  // checkpoint.save_to is for one run alone, too.
-  const ConfiguredPlaces own = PlacesInConfigOf(holder);
-  if (arguments.resume.empty() && AskedSaveTo(arguments.settings).empty() && !own.save_to.empty() &&
-      fs::path(arguments.config_path).filename() == "config.txtpb" &&
-      (of_run || fs::equivalent(own.run_dir, holder, error))) {
-    config.mutable_checkpoint()->clear_save_to();
   }
 }
 
@@ -243,7 +233,6 @@ int RunLaunch(const LaunchArguments& as_asked) {
   TakeJobCards(arguments, job, signals);
   if (arguments.in_place_of_run) return arguments.in_place_of_run(job, signals);
   if (arguments.repeat > 0) return RunSeries(arguments, std::move(job), signals);
-  if (resumed) BringBackMetrics({resumed->path(), job.config.checkpoint().save_to()});
   RunDir dir =
       resumed ? std::move(*resumed) : RunDir::Make(job.config.run().dir(), arguments.config_path);
   const JobResult result = RunJob(arguments, job, dir, signals);
@@ -260,7 +249,6 @@ int DryRun(const LaunchArguments& arguments) {
   if (!job.config.run().trace_file().empty()) {
     CheckTracePlace(job.config.run().trace_file(), job.config.run().dir());
   }
-  CheckSaveTo(job.config, job.settings);
   if (arguments.repeat > 0) {
     shown_dir += fmt::format("/seed-{} ... seed-{}", job.config.run().seed(),
                              LastSeed(job.config.run().seed(), arguments.repeat));

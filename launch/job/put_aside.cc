@@ -12,7 +12,7 @@
 #include "common/base/pattern.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/run_mark.h"
-#include "common/checkpoint/saved_for.h"
+#include "launch/runs/run_record.h"
 
 namespace muster {
 namespace {
@@ -91,30 +91,6 @@ std::string PutAside(const RunDir& dir, Aside what, const std::string& input) {
                 dir.shown(), error.code().message());
   }
   return aside.filename();
-}
-
-std::string PutSavedAside(const SavePlace& place, const std::string& input) {
-  if (!KeepsThingsOf(place.run_dir, place.folder)) return "";
-  const fs::path folder = place.folder, aside = FreeAttempt(folder);
-  std::vector<std::string> names(std::begin(kModelFiles), std::end(kModelFiles));
-  // The mark goes last: until then all of it is the run's.
-  names.insert(names.end(), {"metrics.jsonl", "checkpoints", kRunIdFile, kSavedForFile});
-  try {
-    std::vector<fs::path> paths;
-    for (const std::string& name : names) {
-      if (fs::exists(folder / name) && !IsSame(folder / name, input))
-        paths.push_back(folder / name);
-    }
-    MoveAll(paths, aside);
-  } catch (const fs::filesystem_error& error) {
-    throw Error(
-        ExitCode::kUsage,
-        "checkpoint.save_to {}: what a run in {} that left no checkpoint has there cannot be "
-        "put aside: {}",
-        place.folder, place.run_dir, error.code().message());
-  }
-  return fmt::format("What a run in {} that left no checkpoint has in {} is in {} there",
-                     place.run_dir, place.folder, aside.filename().string());
 }
 
 }  // namespace muster

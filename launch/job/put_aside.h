@@ -6,7 +6,6 @@
 #include <string>
 
 #include "launch/job/run_dir.h"
-#include "launch/runs/save_place.h"
 
 namespace muster {
 
@@ -17,9 +16,5 @@ enum class Aside { kAttempt, kRun };
 // Moves them into DIR/attempt-N, but for `input`, the weights that the run begins with. That
 // folder's name. Throws Error(kUsage); then all is where it was.
 std::string PutAside(const RunDir& dir, Aside what, const std::string& input);
-
-// The same for what its own directory could not take, in checkpoint.save_to: a line that says so,
-// "" if nothing is there. Before PutAside, which takes the run's mark.
-std::string PutSavedAside(const SavePlace& place, const std::string& input);
 
 }  // namespace muster

@@ -10,16 +10,15 @@
 #include "common/checkpoint/run_mark.h"
 #include "launch/job/job_token.h"
 #include "launch/job/put_aside.h"
-#include "launch/runs/save_place.h"
 #include "launch/text/units.h"
 
 namespace muster {
 namespace {
 
 // -1: there is none.
-int64_t NewestStep(const SavePlace& place) {
-  const std::string newest = NewestPlace(place);
-  return newest.empty() ? -1 : ListCheckpoints(newest).front().step;
+int64_t NewestStep(const std::string& run_dir) {
+  const std::vector<CheckpointName> names = ListCheckpoints(run_dir);
+  return names.empty() ? -1 : names.front().step;
 }
 
 }  // namespace
@@ -27,7 +26,7 @@ int64_t NewestStep(const SavePlace& place) {
 std::string Restarts::WhyNot() {
   const uint32_t most = config_.run().max_restarts();
   if (most == 0) return "run.max_restarts is 0";
-  const int64_t newest = NewestStep({dir_.path(), config_.checkpoint().save_to()});
+  const int64_t newest = NewestStep(dir_.path());
   if (newest < 0 && config_.checkpoint().keep_last() == 0)
     return "there is no checkpoint to go on from, since checkpoint.keep_last is 0";
   // It has its mark since its first one.
@@ -64,12 +63,10 @@ JobOutcome WatchJobThroughLosses(JobPlan& plan, const config::Config& config, Si
     if (!outcome.lost_server || plan.invite_workers) return outcome;
     outcome.not_restarted = restarts.WhyNot();
     if (!outcome.not_restarted.empty()) return outcome;
-    std::string aside, saved_aside;
+    std::string aside;
     if (restarts.from_step() < 0) {
       try {
-        const std::string& input = config.run().initial_weights();
-        saved_aside = PutSavedAside({plan.dir->path(), config.checkpoint().save_to()}, input);
-        aside = PutAside(*plan.dir, Aside::kAttempt, input);
+        aside = PutAside(*plan.dir, Aside::kAttempt, config.run().initial_weights());
       } catch (const Error& error) {
         outcome.not_restarted = error.what();
         return outcome;
@@ -89,7 +86,6 @@ JobOutcome WatchJobThroughLosses(JobPlan& plan, const config::Config& config, Si
           "Starting again from the beginning, since no checkpoint was on the disk yet {}; the "
           "files so far are in {}/{}",
           which, plan.dir->shown(), aside));
-      if (!saved_aside.empty()) console.Print(saved_aside);
     }
     plan.losses.push_back(*outcome.lost_server);
     plan.token = NewToken();  // whatever is left of the old job stays out

@@ -15,12 +15,9 @@
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/resumable_config.h"
 #include "common/checkpoint/run_mark.h"
-#include "common/checkpoint/saved_for.h"
 #include "common/config/config.h"
 #include "launch/job/complete_run.h"
 #include "launch/job/put_aside.h"
-#include "launch/job/resume_place.h"
-#include "launch/job/save_to.h"
 #include "launch/model/directory_hint.h"
 #include "launch/text/console.h"
 #include "launch/text/units.h"
@@ -36,21 +33,17 @@ struct Reach {
 };
 
 Reach ReachOf(const RunDir& dir, const config::Config& config) {
-  const SavePlace place{dir.path(), config.checkpoint().save_to()};
-  if (NewestPlace(place).empty()) return {};
-  const checkpoint::State state = NewestOf(place);
+  if (ListCheckpoints(dir.path()).empty()) return {};
+  const checkpoint::State state = NewestState(dir.path());
   return {state.step(), PlanSteps(config, state.plan().train_samples()).total_steps};
 }
 
 // Said before anything is started, with what can be done instead.
-[[noreturn]] void NothingToResume(const RunDir& dir, const SavePlace& place) {
-  std::string text = fmt::format("{} holds no checkpoint (expected some in {}", dir.shown(),
-                                 CheckpointsFolder(dir.shown()));
-  if (!place.folder.empty()) text += " or " + CheckpointsFolder(place.folder);
+[[noreturn]] void NothingToResume(const RunDir& dir) {
   throw Error(ExitCode::kData,
-              "{}): there is nothing to resume{}; the run can be done again, with the same bits: "
-              "muster launch {}/config.txtpb",
-              text, IfGone(place), dir.shown());
+              "{} holds no checkpoint (expected some in {}): there is nothing to resume; the run "
+              "can be done again, with the same bits: muster launch {}/config.txtpb",
+              dir.shown(), CheckpointsFolder(dir.shown()), dir.shown());
 }
 
 bool Names(const std::vector<Setting>& settings, std::string_view path) {
@@ -59,20 +52,10 @@ bool Names(const std::vector<Setting>& settings, std::string_view path) {
 
 // Before anything is written there, the lock's file included: not a directory that somebody took
 // for that of a run.
-void RequireRun(const SavePlace& place) {
-  const std::string& path = place.run_dir;
+void RequireRun(const std::string& path) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored)) return;  // said by RunDir::Resume
-  if (fs::exists(path + "/config.txtpb", ignored) || HasCheckpointsElsewhere(place)) return;
-  if (!ListCheckpoints(path).empty()) {
-    const std::string run = RunThatSavesTo(path);
-    if (run.empty()) return;
-    throw Error(
-        ExitCode::kUsage,
-        "--resume {}: is where a run keeps what its own directory cannot take; expected that "
-        "directory: --resume {}",
-        path, run);
-  }
+  if (fs::exists(path + "/config.txtpb", ignored) || !ListCheckpoints(path).empty()) return;
   const std::string hint = HintForResume(path);
   if (!hint.empty()) throw Error(ExitCode::kUsage, "--resume " + hint);
   NoCheckpoint(path, {});
@@ -102,55 +85,41 @@ void ResumeOrBegin(LaunchArguments& arguments) {
         ExitCode::kUsage,
         "--resume auto: checkpoint.keep_last is 0, so there is never anything to go on from");
   }
-  // A run under way has its own config there, which may say more than that of a new one.
-  SavePlace place = SavePlaceOf(path);
-  if (!config.checkpoint().save_to().empty()) {
-    place.folder = fs::absolute(config.checkpoint().save_to()).lexically_normal();
-  }
-  std::error_code ignored;
-  if (!NewestPlace(place).empty() || IsCompleteWithoutCheckpoint(place, arguments.settings)) {
+  if (!ListCheckpoints(path).empty() || IsCompleteWithoutCheckpoint(path, arguments.settings)) {
     arguments.resume = path;
     std::erase_if(arguments.settings, [](const Setting& one) { return one.path == "run.dir"; });
-    // The directory may have gone, with the config that names this place.
-    const bool is_named = Names(arguments.settings, "checkpoint.save_to") ||
-                          fs::exists(path + "/config.txtpb", ignored);
-    if (!is_named) arguments.settings.push_back({"checkpoint.save_to", place.folder, ""});
     return;
   }
-  std::optional<RunDir> dir;
-  if (fs::exists(path, ignored)) dir.emplace(RunDir::Resume(path));  // locked: nobody is at it
-  const std::string& input = config.run().initial_weights();
-  std::vector<std::string> lines;
-  if (std::string line = PutSavedAside(place, input); !line.empty())
-    lines.push_back(std::move(line));
-  if (dir && dir->IsUsed()) {
-    lines.push_back(
-        fmt::format("The run in {} left no checkpoint: its files are in {}, and it begins anew",
-                    dir->shown(), PutAside(*dir, Aside::kRun, input)));
-  }
-  for (const std::string& line : lines) PrintResult(line);
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return;
+  const RunDir dir = RunDir::Resume(path);  // locked: nobody is at it
+  if (!dir.IsUsed()) return;
+  PrintResult(
+      fmt::format("The run in {} left no checkpoint: its files are in {}, and it begins anew",
+                  dir.shown(), PutAside(dir, Aside::kRun, config.run().initial_weights())));
 }
 
 RunDir TakeUp(const LaunchArguments& arguments) {
-  const SavePlace place = PlaceOf(arguments.resume, arguments.settings);
-  RequireRun(place);
-  std::error_code ignored;  // said by RunDir::Resume
-  if (HasCheckpointsElsewhere(place)) fs::create_directories(arguments.resume, ignored);
+  RequireRun(arguments.resume);
   RunDir dir = RunDir::Resume(arguments.resume);
   RequireOwnCheckpoints(dir.path());
-  NoteMove(PlaceToResume(dir, arguments.settings));
   return dir;
+}
+
+std::string ConfigToResume(const std::string& run_dir) {
+  return ConfigText(ParseKeptConfig(NewestState(run_dir).config()));
 }
 
 void KeepConfig(const RunDir& dir, LaunchArguments& arguments) {
   arguments.config_path = dir.ConfigPath();
-  const SavePlace place = PlaceToResume(dir, arguments.settings);
-  if (NewestPlace(place).empty()) {
+  if (ListCheckpoints(dir.path()).empty()) {
     std::error_code ignored;
     if (!fs::exists(dir.ConfigPath(), ignored)) NoCheckpoint(dir.shown(), {});
     return;
   }
-  const std::string text = KeptConfigFile(place);
+  const std::string text =
+      "# Written by muster launch --resume: the config of the run as its checkpoint holds it.\n" +
+      ConfigToResume(dir.path());
   if (ReadFileIfThere(dir.ConfigPath()) == text) return;
   try {
     WriteFileAtomically(dir.ConfigPath(), text);
@@ -161,10 +130,8 @@ void KeepConfig(const RunDir& dir, LaunchArguments& arguments) {
 }
 
 std::string CheckTakenUp(const RunDir& dir, const config::Config& config) {
-  const SavePlace place{dir.path(), config.checkpoint().save_to()};
-  const std::string newest = NewestPlace(place);
-  if (newest.empty()) NothingToResume(dir, place);
-  const checkpoint::State state = NewestOf(place);
+  if (ListCheckpoints(dir.path()).empty()) NothingToResume(dir);
+  const checkpoint::State state = NewestState(dir.path());
   (void)CheckResumable(state.config(), config);
   // Its length may be another one.
   const int64_t total = PlanSteps(config, state.plan().train_samples()).total_steps;
@@ -174,8 +141,8 @@ std::string CheckTakenUp(const RunDir& dir, const config::Config& config) {
                 "--steps or --epochs, but not shorter than it is",
                 dir.shown(), Plural(state.step(), "step"), FormatCount(total));
   }
-  std::string done = fmt::format("{} of {} done", FormatCount(state.step()), Plural(total, "step"));
-  if (newest != dir.path()) done += ", in " + newest;
+  const std::string done =
+      fmt::format("{} of {} done", FormatCount(state.step()), Plural(total, "step"));
   const std::string over = StopReasonAt(config.evaluation(), state, total);
   if (over.empty()) return done;
   const std::string how = HowToGoOn(config.evaluation(), state.decisions());

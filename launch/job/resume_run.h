@@ -20,6 +20,10 @@ void ResumeOrBegin(LaunchArguments& arguments);
 // run, no checkpoint, or somebody uses it; and Error(kData) if the checkpoints are another run's.
 RunDir TakeUp(const LaunchArguments& arguments);
 
+// The config in the newest checkpoint, as text. What the run was started with may say less: with
+// batch_per_worker the batch follows the workers. Throws Error(kData) if no checkpoint is whole.
+std::string ConfigToResume(const std::string& run_dir);
+
 // Makes the config of the run, as its newest checkpoint holds it, that of its directory and of the
 // job.
 void KeepConfig(const RunDir& dir, LaunchArguments& arguments);

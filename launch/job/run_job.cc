@@ -19,7 +19,6 @@
 #include "launch/job/kept_text.h"
 #include "launch/job/lost_before.h"
 #include "launch/job/restarts.h"
-#include "launch/job/save_to.h"
 #include "launch/job/summary_text.h"
 #include "launch/job/trace_place.h"
 #include "launch/memory/memory_check.h"
@@ -221,10 +220,7 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
   try {
     const bool traced = !config.run().trace_file().empty();
     if (traced) CheckTracePlace(config.run().trace_file(), dir.path());
-    std::string save_to_warning;
     const bool resumed = !arguments.resume.empty();
-    const std::unique_ptr<SaveTo> save_to =
-        TakeSaveTo(arguments.settings, dir, resumed, config, save_to_warning);
     const JobConfig config_file(config, dir, resumed);
     if (traced) {
       CheckTracePath(config.run().trace_file());
@@ -246,9 +242,7 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
                      .initial_weights = job.initial_weights})) {
       console.Print(line);
     }
-    for (const std::string& warning : {save_to_warning, config_file.warning()}) {
-      if (!warning.empty()) console.Print("Warning: " + warning);
-    }
+    if (!config_file.warning().empty()) console.Print("Warning: " + config_file.warning());
     JobPlan plan = PlanOf(arguments, job, config, dir);
     plan.config_path = config_file.path();
     if (resumed && by_hand) {
@@ -268,7 +262,6 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
     if (!dir.Follow()) was.clear();
     ReportOutcome(outcome, workers,
                   {.dir = dir,
-                   .place = {dir.path(), config.checkpoint().save_to()},
                    .by_hand = by_hand,
                    .on_gpus = config.worker().backend() == config::Worker::CUDA},
                   was, display.AtStep(), console);

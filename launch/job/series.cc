@@ -9,9 +9,7 @@
 
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
-#include "launch/job/job_token.h"
 #include "launch/job/repeat.h"
-#include "launch/job/save_to.h"
 #include "launch/text/console.h"
 #include "launch/text/units.h"
 
@@ -22,20 +20,6 @@ namespace fs = std::filesystem;
 
 std::string SeedDir(const std::string& base, uint64_t seed) {
   return fmt::format("{}/seed-{}", base, seed);
-}
-
-// For what a run writes before its first step. Where there is, something else was wrong.
-bool HasRoom(const std::string& dir) {
-  constexpr size_t kBytes = 64 << 10;
-  const std::string probe = fmt::format("{}/.muster-probe-{}", dir, RandomHex(4));
-  try {
-    WriteFileAtomically(probe, std::string(kBytes, 'x'));
-  } catch (const Error&) {
-    return false;
-  }
-  std::error_code ignored;
-  fs::remove(probe, ignored);
-  return true;
 }
 
 // Before the first run, so that a series does not end at its third.
@@ -73,41 +57,23 @@ bool EndsSeries(const JobOutcome& outcome) {
 // repeat.json, of the runs so far.
 class ResultsFile {
  public:
-  ResultsFile(const RunDir& base, const std::string& save_to) : base_(base), save_to_(save_to) {}
+  explicit ResultsFile(const RunDir& base) : base_(base) {}
 
   void Write(const std::vector<RepeatedRun>& runs) {
     const std::string text = RepeatJson(runs);
     trouble_.clear();
-    where_ = base_.shown() + "/repeat.json";
     try {
       WriteFileAtomically(base_.RepeatPath(), text);
     } catch (const Error& error) {
       trouble_ = error.what();
-      where_.clear();
-      if (!save_to_.empty()) WriteElsewhere(text);
     }
   }
-  // "": nowhere.
-  const std::string& where() const { return where_; }
-  // Why it is not in the directory of the series, as it is now; "" if it is.
+  // Why the latest results could not be written; "" if they were.
   const std::string& trouble() const { return trouble_; }
 
  private:
-  void WriteElsewhere(const std::string& text) {
-    const std::string path = save_to_ + "/repeat.json";
-    try {
-      std::error_code ignored;  // the write says what is wrong
-      fs::create_directories(save_to_, ignored);
-      WriteFileAtomically(path, text);
-      where_ = path;
-    } catch (const Error& error) {
-      trouble_ += fmt::format("; {}", error.what());
-    }
-  }
-
   const RunDir& base_;
-  const std::string save_to_;
-  std::string where_, trouble_;
+  std::string trouble_;
 };
 
 // Whether they could be printed, or nobody wanted to read them.
@@ -137,14 +103,12 @@ class Series {
         job_(std::move(job)),
         signals_(signals),
         base_(RunDir::Make(job_.config.run().dir(), arguments.config_path)),
-        save_to_(job_.config.checkpoint().save_to().empty() ? UsualSaveTo(base_)
-                                                            : job_.config.checkpoint().save_to()),
-        results_(base_, save_to_) {}
+        results_(base_) {}
 
   int Run() {
     const uint64_t first_seed = job_.config.run().seed();
     try {
-      CheckPlaces(first_seed);
+      CheckSeriesDir(base_, first_seed, arguments_.repeat);
     } catch (const Error&) {
       base_.Discard();  // if it is new and still empty
       throw;
@@ -162,32 +126,13 @@ class Series {
   }
 
  private:
-  void CheckPlaces(uint64_t first_seed) {
-    CheckSeriesDir(base_, first_seed, arguments_.repeat);
-    if (save_to_.empty()) return;
-    const std::string asked = AskedSaveTo(arguments_.settings);
-    const std::string shown = asked.empty() ? "checkpoint.save_to " + save_to_ : asked;
-    CheckSaveToIsFree(save_to_, shown);
-    for (int i = 0; i < arguments_.repeat; ++i) {
-      const uint64_t seed = first_seed + static_cast<uint64_t>(i);
-      CheckSaveToIsFree(SeedDir(save_to_, seed), fmt::format("{} (seed-{})", shown, seed));
-    }
-  }
-
   void RunOne(uint64_t seed) {
     job_.config.mutable_run()->set_seed(seed);
-    if (!save_to_.empty()) job_.config.mutable_checkpoint()->set_save_to(SeedDir(save_to_, seed));
     JobResult result;
-    std::string shown = SeedDir(base_.shown(), seed);
+    const std::string shown = SeedDir(base_.shown(), seed);
     try {
-      try {
-        RunDir dir = RunDir::Open(shown);
-        result = RunJob(arguments_, job_, dir, signals_);
-      } catch (const Error& error) {
-        if (save_to_.empty() || runs_.empty() || HasRoom(base_.path())) throw;
-        shown = SeedDir(save_to_, seed);
-        result = RunIn(shown, error.what());
-      }
+      RunDir dir = RunDir::Open(shown);
+      result = RunJob(arguments_, job_, dir, signals_);
     } catch (const Error& error) {
       if (runs_.empty()) {
         base_.Discard();  // if it is new and still empty
@@ -205,22 +150,13 @@ class Series {
                      std::move(result.outcome.summary)});
   }
 
-  // The disk that the runs before have filled has no room for another one: its directory is then
-  // the one that its weights would have gone to.
-  JobResult RunIn(const std::string& place, const std::string& trouble) {
-    printed_ &=
-        PrintLines({fmt::format("Warning: {}; the directory of this run is {}", trouble, place)});
-    RunDir dir = RunDir::Open(place);
-    PreparedJob job = job_;
-    job.config.mutable_checkpoint()->clear_save_to();
-    return RunJob(arguments_, job, dir, signals_);
-  }
-
   void PrintTable() {
     std::vector<std::string> lines{
         "", fmt::format("{} of {}:", Plural(std::ssize(runs_), "run"), arguments_.repeat)};
     for (std::string& line : RepeatLines(runs_)) lines.push_back(std::move(line));
-    if (!results_.where().empty()) lines.push_back("  in             " + results_.where());
+    if (results_.trouble().empty()) {
+      lines.push_back("  in             " + base_.shown() + "/repeat.json");
+    }
     if (ended_) {
       const auto left = arguments_.repeat - static_cast<int>(std::ssize(runs_));
       for (std::string& line : HowToComplete(runs_.back(), left, arguments_)) {
@@ -229,8 +165,7 @@ class Series {
     }
     printed_ &= PrintLines(lines);
     if (results_.trouble().empty()) return;
-    PrintError(fmt::format("muster: error: the results of the series are {}: {}\n",
-                           results_.where().empty() ? "on no disk" : "not in its directory",
+    PrintError(fmt::format("muster: error: the results of the series could not be written: {}\n",
                            results_.trouble()));
     if (exit_code_ == ExitCode::kOk) exit_code_ = ExitCode::kFailure;
   }
@@ -239,7 +174,6 @@ class Series {
   PreparedJob job_;
   SignalSource& signals_;
   RunDir base_;
-  const std::string save_to_;  // of the series: each run has a folder of its own there
   ResultsFile results_;
   std::vector<RepeatedRun> runs_;
   ExitCode exit_code_ = ExitCode::kOk;

@@ -13,7 +13,6 @@
 #include "common/checkpoint/list_checkpoints.h"
 #include "launch/model/model_source.h"
 #include "launch/runs/run_record.h"
-#include "launch/runs/save_place.h"
 #include "launch/text/units.h"
 
 namespace muster {
@@ -23,18 +22,12 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostNamed = 8;
 
-// The runs right below a directory, seed-2 before seed-10, and those of a series that are
-// elsewhere.
+// The runs right below a directory, seed-2 before seed-10.
 std::vector<RunRecord> RunsIn(const std::string& path) {
   std::vector<RunRecord> runs;
-  std::vector<std::string> dirs;
   std::error_code error;
   for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
-    dirs.push_back(fs::path(path) / at->path().filename());
-  }
-  const std::vector<std::string> elsewhere = RunsOfSeriesElsewhere(dirs);
-  dirs.insert(dirs.end(), elsewhere.begin(), elsewhere.end());
-  for (const std::string& dir : dirs) {
+    const std::string dir = fs::path(path) / at->path().filename();
     try {
       if (IsRunDir(dir)) runs.push_back(ReadRun(dir));
     } catch (const Error&) {

@@ -8,12 +8,10 @@
 #include "common/base/join.h"
 #include "common/base/utf8.h"
 #include "common/checkpoint/list_checkpoints.h"
-#include "common/checkpoint/saved_for.h"
 #include "common/model/model_metadata.h"
 #include "common/model/whole_file.h"
 #include "launch/model/inspect_model.h"
 #include "launch/runs/run_record.h"
-#include "launch/runs/save_place.h"
 #include "launch/text/units.h"
 
 namespace muster {
@@ -55,24 +53,15 @@ std::vector<std::string> RunLines(const std::string& run_dir) {
     }
     if (run.test_accuracy) text += ", test accuracy " + FormatPercent(*run.test_accuracy, 2);
     lines.push_back(Row("run", text));
-    if (!run.metrics_elsewhere.empty()) lines.push_back(Row("metrics", run.metrics_elsewhere));
   }
   std::error_code ignored;
-  const SavePlace place = SavePlaceOf(run_dir);
   for (const char* const name : kModelFiles) {
     const std::string path = run_dir + "/" + name;
     if (fs::exists(path, ignored))
       lines.push_back(Row("weights", fmt::format("{}: {}", name, FileText(path))));
-    if (const std::string other = ModelElsewhere(place, name); !other.empty())
-      lines.push_back(Row("weights", fmt::format("{}: {}", other, FileText(other))));
   }
   for (const CheckpointName& name : ListCheckpoints(run_dir)) {
     lines.push_back(Row("checkpoint", "checkpoints/" + name.Text()));
-  }
-  if (HasCheckpointsElsewhere(place)) {
-    for (const CheckpointName& name : ListCheckpoints(place.folder)) {
-      lines.push_back(Row("checkpoint", CheckpointsFolder(place.folder) + "/" + name.Text()));
-    }
   }
   lines.emplace_back();
   return lines;
@@ -80,9 +69,7 @@ std::vector<std::string> RunLines(const std::string& run_dir) {
 
 bool HasWeights(const std::string& run_dir) {
   std::error_code ignored;
-  const SavePlace place = SavePlaceOf(run_dir);
-  return fs::exists(run_dir + "/model.safetensors", ignored) ||
-         !ModelElsewhere(place, "model.safetensors").empty() || !NewestPlace(place).empty();
+  return fs::exists(run_dir + "/model.safetensors", ignored) || !ListCheckpoints(run_dir).empty();
 }
 
 void Append(std::vector<std::string>& lines, std::vector<std::string> more) {
@@ -140,8 +127,7 @@ Inspected InspectSource(const std::string& as_given, const ModelChoice& choice) 
   if (fs::is_directory(from, ignored) && !IsCheckpoint(from)) {
     if (IsRunDir(from) || !ListCheckpoints(from).empty()) lines = RunLines(from);
     if (lines.size() > 1 && !HasWeights(from) && !IsChosen(choice)) {
-      const std::string gone = IfGone(SavePlaceOf(from));
-      lines.back() = Row("weights", gone.empty() ? "none yet" : "none here" + gone);
+      lines.back() = Row("weights", "none yet");
       return result;
     }
   }

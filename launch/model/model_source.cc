@@ -13,8 +13,6 @@
 #include "launch/model/directory_hint.h"
 #include "launch/model/whole_model.h"
 #include "launch/runs/run_record.h"
-#include "launch/runs/save_place.h"
-#include "launch/text/console.h"
 
 namespace muster {
 namespace {
@@ -92,76 +90,53 @@ std::vector<std::string> NamesOf(const ModelChoice& choice) {
   return {"model.safetensors"};
 }
 
-int64_t StepInFile(const std::string& path) {
-  return StepOf(SafetensorsReader(path).header().metadata).value_or(0);
-}
-
-// Of one of two files: what is wrong with it is said, and the other one is used.
-int64_t StepIfReadable(const std::string& path) {
-  try {
-    return StepInFile(path);
-  } catch (const Error& error) {
-    PrintError(fmt::format("muster: warning: {}\n", error.what()));
-    return -1;
-  }
-}
-
-// In the run directory, or in checkpoint.save_to where that is newer; "" if it is nowhere.
-std::string FileOf(const std::string& run_dir, const SavePlace& place, const ModelChoice& choice) {
+// "" if it has none of them.
+std::string FileOf(const std::string& run_dir, const ModelChoice& choice) {
   for (const std::string& name : NamesOf(choice)) {
-    std::string here = fs::path(run_dir) / name, there = ModelElsewhere(place, name);
+    std::string path = fs::path(run_dir) / name;
     std::error_code ignored;
-    const bool is_here = fs::exists(here, ignored);
-    if (!there.empty() && (!is_here || StepIfReadable(there) > StepIfReadable(here))) return there;
-    if (is_here) return here;
+    if (fs::exists(path, ignored)) return path;
   }
   return "";
 }
 
 // A run that is over may have had a better evaluation than that of the file, whose weights no disk
 // took, or somebody has removed.
-void CheckIsBest(const std::string& run_dir, const std::string& file, const SavePlace& place) {
+void CheckIsBest(const std::string& run_dir, const std::string& file) {
   if (!IsRunDir(run_dir)) return;
   const RunRecord run = ReadRun(run_dir);
   if (run.state == RunState::kRunning) return;  // they may be about to be written
-  // Its last lines may have gone there, too.
-  if (const std::string gone = IfGone(place); run.state == RunState::kKilled && !gone.empty()) {
-    PrintError(fmt::format("muster: warning: {}: a later evaluation may have been better{}\n", file,
-                           gone));
-  }
   const auto best = std::ranges::max_element(
       run.rows, {}, [](const MetricsRow& row) { return row.test_accuracy.value_or(-1); });
   if (best == run.rows.end() || !best->test_accuracy) return;
-  const int64_t step = StepInFile(file), best_step = static_cast<int64_t>(best->step);
+  const int64_t step = StepOf(SafetensorsReader(file).header().metadata).value_or(0);
+  const auto best_step = static_cast<int64_t>(best->step);
   if (step >= best_step) return;
   throw Error(ExitCode::kData,
               "{}: its weights are of step {}, but the best evaluation of the run was at step {}, "
-              "and its weights are not there{}; to use those of step {}, name the file itself",
-              file, step, best_step, IfGone(place), step);
+              "and its weights are not there; to use those of step {}, name the file itself",
+              file, step, best_step, step);
 }
 
 OpenedModel OfRun(const std::string& run_dir, const ModelChoice& choice) {
-  const SavePlace place = SavePlaceOf(run_dir);
-  const std::string file = FileOf(run_dir, place, choice);
-  if (file.empty() && !HoldsWeights(run_dir) && NewestPlace(place).empty()) {
+  const std::string file = FileOf(run_dir, choice);
+  if (file.empty() && !HoldsWeights(run_dir)) {
     const std::string hint = HintForWeights(run_dir);
     if (!hint.empty()) throw Error(ExitCode::kUsage, hint);
   }
   if (!choice.best) {
-    const std::string newest = NewestPlace(place);
-    const auto checkpoint = NewerCheckpoint(newest.empty() ? run_dir : newest, file);
+    const auto checkpoint = NewerCheckpoint(run_dir, file);
     if (checkpoint) return OfCheckpoint(*checkpoint, choice);
   } else if (file.empty()) {
-    throw Error(ExitCode::kData, "{}/best.safetensors: cannot be read: it is not there{}", run_dir,
-                IfGone(place));
+    throw Error(ExitCode::kData, "{}/best.safetensors: cannot be read: it is not there", run_dir);
   } else {
-    CheckIsBest(run_dir, file, place);
+    CheckIsBest(run_dir, file);
   }
   if (file.empty()) {
     throw Error(ExitCode::kData,
                 "{}: holds no weights: expected the directory of a run, with model.safetensors or "
-                "checkpoints/, a checkpoint in there, or a file of weights{}",
-                run_dir, IfGone(place));
+                "checkpoints/, a checkpoint in there, or a file of weights",
+                run_dir);
   }
   return OfFile(file, choice);
 }

@@ -9,7 +9,6 @@
 #include "common/base/error.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/run_mark.h"
-#include "common/checkpoint/saved_for.h"
 #include "common/model/model_metadata.h"
 #include "common/tensors/safetensors_reader.h"
 #include "launch/runs/run_record.h"
@@ -20,22 +19,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kNames[] = {".launcher.lock",
-                                       ".server.lock",
-                                       "best.safetensors",
-                                       "config.txtpb",
-                                       "confusion_matrix.csv",
-                                       "metrics-cut.jsonl",
-                                       "metrics.jsonl",
-                                       "model-ema.safetensors",
-                                       "model-raw.safetensors",
-                                       "model.safetensors",
-                                       "repeat.json",
-                                       "run_id",
-                                       "saved_for",
-                                       "server.log",
-                                       "status.json",
-                                       "token"};
+constexpr std::string_view kNames[] = {
+    ".launcher.lock",    ".server.lock",          "best.safetensors",
+    "config.txtpb",      "confusion_matrix.csv",  "metrics-cut.jsonl",
+    "metrics.jsonl",     "model-ema.safetensors", "model-raw.safetensors",
+    "model.safetensors", "repeat.json",           "run_id",
+    "server.log",        "status.json",           "token"};
 
 bool IsWrittenByRuns(const fs::path& relative) {
   const std::string first = *relative.begin();
@@ -101,7 +90,7 @@ std::optional<std::string> RunWithOtherName(const std::string& path,
 }  // namespace
 
 bool HoldsRun(const std::string& dir) {
-  return IsRunDir(dir) || !RunIdIn(dir).empty() || SavedForIn(dir) || !ListCheckpoints(dir).empty();
+  return IsRunDir(dir) || !RunIdIn(dir).empty() || !ListCheckpoints(dir).empty();
 }
 
 bool IsFileOfRunIn(const std::string& dir, const std::string& path) {

@@ -7,7 +7,6 @@
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/model/model_metadata.h"
 #include "common/model/whole_file.h"
-#include "launch/runs/save_place.h"
 
 namespace muster {
 namespace {
@@ -17,11 +16,10 @@ std::string HowToMend(const SafetensorsReader& file) {
   const auto step = StepOf(file.header().metadata);
   for (const CheckpointName& name : ListCheckpoints(run_dir)) {
     if (step != name.step) continue;
-    const std::string run = RunThatSavesTo(run_dir);
     return fmt::format(
         "{}/{} has the weights of that step: use it in place of the file, or `muster launch "
         "--resume {}`, which writes the file again",
-        CheckpointsFolder(run_dir), name.Text(), ShellWord(run.empty() ? run_dir : run));
+        CheckpointsFolder(run_dir), name.Text(), ShellWord(run_dir));
   }
   return "take another copy of it; if it was changed on purpose, remove contents_hash and "
          "weights_hash from its metadata";

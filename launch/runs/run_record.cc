@@ -15,7 +15,6 @@
 #include "common/base/plain_file.h"
 #include "common/base/whole_number.h"
 #include "launch/runs/run_status.h"
-#include "launch/runs/save_place.h"
 
 namespace muster {
 namespace {
@@ -140,15 +139,6 @@ void ReadMetrics(const std::string& path, RunRecord& run) {
   }
 }
 
-// Of a run without a last line: a full disk may have kept that away.
-void ReadElsewhere(RunRecord& run) {
-  const std::string metrics = MetricsElsewhere(SavePlaceOf(run.dir));
-  if (metrics.empty()) return;
-  RunRecord whole{.dir = run.dir, .name = run.name, .metrics_elsewhere = metrics};
-  ReadMetrics(metrics, whole);
-  run = std::move(whole);
-}
-
 // What the status knows and the metrics do not: that it runs, and the length of a run under way.
 void TakeStatus(const Json& status, RunRecord& run) {
   // 0: the workers have not joined yet, and the server does not know.
@@ -219,7 +209,6 @@ RunRecord ReadRun(const std::string& dir) {
   } catch (const Error&) {
     // Somebody else's file of that name: the metrics say enough.
   }
-  if (run.state == RunState::kKilled || run.state == RunState::kNotBegun) ReadElsewhere(run);
   return run;
 }
 
@@ -231,19 +220,13 @@ std::vector<RunRecord> FindRuns(const std::string& dir, std::vector<std::string>
   std::vector<std::string> found;
   Find(dir, kLevels, found);
   std::vector<RunRecord> runs;
-  const auto add = [&](const std::string& path, const std::string& name) {
+  for (const std::string& path : found) {
     try {
       runs.push_back(ReadRun(path));
-      if (!name.empty()) runs.back().name = name;
+      if (path != dir) runs.back().name = fs::path(path).lexically_relative(dir).string();
     } catch (const Error& error) {
       troubles.emplace_back(error.what());
     }
-  };
-  for (const std::string& path : found) {
-    add(path, path == dir ? "" : fs::path(path).lexically_relative(dir).string());
-  }
-  for (const std::string& path : RunsOfSeriesElsewhere(found)) {
-    if (std::ranges::find(found, path) == found.end()) add(path, path);
   }
   std::ranges::sort(runs, {}, [](const RunRecord& run) { return std::pair(run.began, run.name); });
   return runs;

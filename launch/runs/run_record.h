@@ -37,11 +37,12 @@ struct RunRecord {
   std::string weights_hash;
   int64_t server_restarts = 0;
   std::vector<MetricsRow> rows;  // in the order of steps; a step that was repeated counts once
-  // The metrics.jsonl in checkpoint.save_to that this is of, since the run directory could not take
-  // all of them; else "".
-  std::string metrics_elsewhere;
   int64_t unreadable_lines = 0;  // of metrics.jsonl, but for a last one that is being written
 };
+
+// The files of weights that a run leaves.
+inline constexpr const char* kModelFiles[] = {"model.safetensors", "best.safetensors",
+                                              "model-raw.safetensors", "model-ema.safetensors"};
 
 // True where a run's files lie.
 bool IsRunDir(const std::string& dir);
@@ -49,9 +50,8 @@ bool IsRunDir(const std::string& dir);
 // Throws Error(kUsage) where `dir` is no run directory, or its files cannot be read.
 RunRecord ReadRun(const std::string& dir);
 
-// Every run in `dir` and, to a few levels, below it, and those of a series there that are in its
-// checkpoint.save_to for lack of room, the oldest first. A run that cannot be read is left out, and
-// `troubles` says why. Throws Error(kUsage) where there is no such directory.
+// Every run in `dir` and, to a few levels, below it, the oldest first. A run that cannot be read is
+// left out, and `troubles` says why. Throws Error(kUsage) where there is no such directory.
 std::vector<RunRecord> FindRuns(const std::string& dir, std::vector<std::string>& troubles);
 
 }  // namespace muster

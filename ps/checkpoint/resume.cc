@@ -6,7 +6,6 @@
 #include "common/base/log.h"
 #include "common/checkpoint/resumable_config.h"
 #include "common/checkpoint/run_mark.h"
-#include "common/checkpoint/saved_for.h"
 
 namespace muster {
 namespace {
@@ -27,29 +26,14 @@ std::vector<KeptCheckpoint> KeptBefore(const std::string& run_dir, const ChosenC
   return kept;
 }
 
-// The newer one of two, and all that is damaged and newer than it.
-void Merge(ChosenCheckpoint& chosen, ChosenCheckpoint other) {
-  if (other.reader && (!chosen.reader || other.name > chosen.name)) std::swap(chosen, other);
-  for (DamagedCheckpoint& one : other.damaged) {
-    if (!chosen.reader || one.name > chosen.name) chosen.damaged.push_back(std::move(one));
-  }
-  if (!chosen.reader) return;
-  std::erase_if(chosen.damaged, [&](const auto& one) { return !(one.name > chosen.name); });
-}
-
 }  // namespace
 
 ResumePoint FindResumePoint(const config::Config& config) {
   const std::string& run_dir = config.run().dir();
   RequireOwnCheckpoints(run_dir);
   ResumePoint point{.checkpoint = ChooseCheckpoint(run_dir)};
-  std::vector<CheckpointName> all = ListCheckpoints(run_dir);
-  if (const std::string& other = config.checkpoint().save_to(); KeepsThingsOf(run_dir, other)) {
-    for (const CheckpointName& name : ListCheckpoints(other)) all.push_back(name);
-    Merge(point.checkpoint, ChooseCheckpoint(other));
-  }
   if (!point.checkpoint.reader) NoCheckpoint(run_dir, point.checkpoint.damaged);
-  for (const CheckpointName& name : all) {
+  for (const CheckpointName& name : ListCheckpoints(run_dir)) {
     point.next_generation = std::max(point.next_generation, name.generation + 1);
   }
   point.kept = KeptBefore(run_dir, point.checkpoint);

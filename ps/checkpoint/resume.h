@@ -20,8 +20,8 @@ struct ResumePoint {
   const checkpoint::State& state() const { return checkpoint.reader->state(); }
 };
 
-// The newest whole checkpoint of config.run.dir, or of checkpoint.save_to if that is newer; the run
-// may go on with this config. Throws Error: there is none, or a setting may not differ.
+// The newest whole checkpoint of config.run.dir; the run may go on with this config. Throws Error:
+// there is none, or a setting may not differ.
 ResumePoint FindResumePoint(const config::Config& config);
 
 }  // namespace muster

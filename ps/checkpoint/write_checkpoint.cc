@@ -136,7 +136,7 @@ void TakeFolder(const std::string& folder, const std::string& run_id) {
   if (!IsRunId(there)) return WriteFileAtomically(path, run_id);  // nobody's
   throw Error(ExitCode::kFailure,
               "{}: expected checkpoints of the run {}, found those of {}: choose another directory "
-              "(--save-to)",
+              "(--run-dir)",
               folder, run_id, Printable(there));
 }
 

@@ -1,7 +1,8 @@
-// A disk that is full for a while: what is seen of the run meanwhile, what its end says of
-// TensorBoard's files, and what they get back.
+// A disk that is full, for a while or to the end of the run: what is seen of the run meanwhile,
+// what its end says of files that are missing, and that `--resume` writes them with the same bits.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 
 #include <csignal>
 
@@ -17,18 +18,110 @@ using ::testing::Not;
 
 class FullDisk : public SmallDisk {
  protected:
+  // The weights alone are larger than the disk; all else has room.
+  static std::vector<std::string> Large() {
+    return {"run.epochs=4", "model.layer[hidden].dense.units=800", "optimizer.ema_decay=0.9",
+            "tensorboard.enabled=false"};
+  }
+  Outcome LaunchIn(const std::string& run, const std::vector<std::string>& settings,
+                   const std::vector<std::string>& more = {}) {
+    std::vector<std::string> words =
+        LaunchWords(Path("tiny.txtpb"), Path("data"), Path(run), settings, more);
+    words.erase(words.begin());
+    return Muster(words, run);
+  }
   // Longer than the test, which ends it.
-  std::unique_ptr<Process> Begin() {
+  std::unique_ptr<Process> Begin(const std::vector<std::string>& more = {}) {
+    std::vector<std::string> settings{"run.steps=1000000", "evaluation.every_epochs=0",
+                                      "run.log_every_steps=100"};
+    settings.insert(settings.end(), more.begin(), more.end());
     return std::make_unique<Process>(
-        LaunchWords(Path("tiny.txtpb"), Path("data"), Path("small/run"),
-                    {"run.steps=1000000", "evaluation.every_epochs=0", "run.log_every_steps=100",
-                     "checkpoint.save_to=" + Path("kept").string()}),
-        Path("log"));
+        LaunchWords(Path("tiny.txtpb"), Path("data"), Path("small/run"), settings), Path("log"));
   }
   static bool Says(const Process& job, const std::string& text) {
     return Eventually(60, [&] { return job.Log().find(text) != std::string::npos; });
   }
 };
+
+TEST_F(FullDisk, ARunWithoutRoomComesToItsEndAndNamesWhatIsMissing) {
+  const Outcome lost = LaunchIn("small/run", Large());
+  EXPECT_EQ(lost.exit_code, 1);
+  EXPECT_THAT(lost.log, AllOf(HasSubstr("Warning: no checkpoint of step 0: "),
+                              HasSubstr("Completed: "), HasSubstr("No space left"),
+                              HasSubstr("small/run/model.safetensors: cannot be written"),
+                              HasSubstr("small/run/model-ema.safetensors: cannot be written"),
+                              HasSubstr("small/run/best.safetensors: cannot be written")));
+  EXPECT_THAT(lost.log, AllOf(HasSubstr("its weights are on no disk"), Not(HasSubstr("--resume")),
+                              HasSubstr("muster launch " + Path("small/run").string() +
+                                        "/config.txtpb --run-dir DIR")));
+  const std::string server_log = Slurp(Path("small/run/server.log"));
+  const Outcome again = GoOn("small/run");
+  EXPECT_EQ(again.exit_code, 3) << again.log;
+  EXPECT_THAT(again.log, AllOf(HasSubstr("holds no checkpoint"),
+                               HasSubstr("can be done again, with the same bits")));
+  EXPECT_EQ(Slurp(Path("small/run/server.log")), server_log);
+  // What was advised.
+  const Outcome repeated =
+      Muster({"launch", Path("small/run/config.txtpb"), "--run-dir", Path("repeated")}, "repeated");
+  EXPECT_EQ(repeated.exit_code, 0) << repeated.log;
+  EXPECT_EQ(repeated.hash(), lost.hash());
+}
+
+TEST_F(FullDisk, CheckpointsAreWrittenAgainWhenThereIsRoom) {
+  ASSERT_TRUE(Mount("size=8m", MS_REMOUNT));
+  const auto job = Begin({"checkpoint.every_steps=50", "tensorboard.enabled=false"});
+  ASSERT_TRUE(Reaches("small/run", 200)) << job->Log();
+  Fill();
+  ASSERT_TRUE(Says(*job, "Warning: no checkpoint of step ")) << job->Log();
+  fs::remove(Path("small/fill"));
+  EXPECT_TRUE(Eventually(60, [&] {
+    return Slurp(Path("small/run/server.log")).find("checkpoints can be written again") !=
+           std::string::npos;
+  }));
+  job->Signal(SIGTERM);
+  EXPECT_EQ(job->Wait(60), 143);
+  EXPECT_THAT(job->Log(), Not(HasSubstr("not everything of the run could be kept")));
+}
+
+// The changed config has no room either: the run goes on with it in memory.
+TEST_F(FullDisk, AResumedRunThatCannotBeSavedIsDoneAgainWithTheSameBits) {
+  // More lines than the last page of metrics.jsonl, which is there already, has room for.
+  std::vector<std::string> settings = Large(), longer = Large();
+  settings.emplace_back("run.log_every_steps=1");
+  longer[0] = "run.epochs=8";
+  longer.emplace_back("run.log_every_steps=1");
+  const Outcome whole = Launch(longer);
+  ASSERT_EQ(whole.exit_code, 0) << whole.log;
+  ASSERT_TRUE(Mount("size=8m", MS_REMOUNT));
+  ASSERT_EQ(LaunchIn("small/run", settings).exit_code, 0);
+  const std::string config = Slurp(Path("small/run/config.txtpb"));
+  Fill();
+  const Outcome full = GoOn("small/run", {"--epochs", "8"});
+  EXPECT_EQ(full.exit_code, 1) << full.log;
+  EXPECT_THAT(full.log, AllOf(HasSubstr("config.txtpb: cannot be written"), HasSubstr("Completed"),
+                              HasSubstr("metrics.jsonl: cannot be written"),
+                              HasSubstr("model.safetensors: cannot be written"),
+                              HasSubstr("when there is room again, muster launch --resume " +
+                                        Path("small/run").string() +
+                                        " goes on from step 24, with the same bits")));
+  EXPECT_EQ(Slurp(Path("small/run/config.txtpb")), config);
+
+  fs::remove(Path("small/fill"));
+  const Outcome mended = GoOn("small/run", {"--epochs", "8"});
+  EXPECT_EQ(mended.exit_code, 0) << mended.log;
+  EXPECT_EQ(mended.hash(), whole.hash());
+  EXPECT_EQ(Curve(mended.metrics), Curve(whole.metrics));
+  EXPECT_EQ(MetadataIn(Path("small/run/model.safetensors"))["weights_hash"], whole.hash());
+}
+
+TEST_F(FullDisk, ASeriesSaysThatItsResultsAreMissing) {
+  fs::create_directories(Path("small/runs"));
+  Fill();
+  fs::resize_file(Path("small/fill"), fs::file_size(Path("small/fill")) - 8 * 4096);
+  const Outcome series = LaunchIn("small/runs", Large(), {"--repeat", "2"});
+  EXPECT_EQ(series.exit_code, 1) << series.log;
+  EXPECT_THAT(series.log, HasSubstr("the results of the series could not be written"));
+}
 
 TEST_F(FullDisk, TensorBoardGetsBackWhatMetricsHave) {
   const auto first = Begin();

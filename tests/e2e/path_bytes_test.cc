@@ -27,11 +27,10 @@ TEST_F(PathBytes, AreNoTroubleForAnyCommand) {
   fs::rename(Path("run0/model.safetensors"), weights);
   fs::rename(Path("data"), Path("data\xe9"));
   const std::string run = Path(kRun), trace = Path("trace\xe9.json");
-  const Outcome launched =
-      Muster({"launch", Path("tiny.txtpb"), "--data", Path("data\xe9"), "--run-dir", run,
-              "--initial-weights", weights, "--trace", trace, "--trace-steps", "2-4", "--save-to",
-              Path("save\xe9"), "--set", "cluster.transport=TCP"},
-             kRun);
+  const Outcome launched = Muster({"launch", Path("tiny.txtpb"), "--data", Path("data\xe9"),
+                                   "--run-dir", run, "--initial-weights", weights, "--trace", trace,
+                                   "--trace-steps", "2-4", "--set", "cluster.transport=TCP"},
+                                  kRun);
   ASSERT_EQ(launched.exit_code, 0) << launched.log;
   for (const char* file : {"config.txtpb", "metrics.jsonl", "status.json"}) {
     const std::string text = Slurp(Path(kRun) / file);

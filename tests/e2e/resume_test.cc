@@ -7,6 +7,7 @@
 #include <fstream>
 #include <set>
 
+#include "common/tensors/safetensors_reader.h"
 #include "tests/e2e/real_job.h"
 
 namespace muster::testing {
@@ -275,22 +276,33 @@ TEST_F(Resume, ADiskThatTakesNoCheckpointEndsNoTraining) {
   EXPECT_THAT(
       outcome.log,
       AllOf(HasSubstr("Warning: no checkpoint of step 0: "), HasSubstr("Completed: "),
-            HasSubstr("not everything of the run could be kept"), HasSubstr("--save-to DIR")));
+            HasSubstr("not everything of the run could be kept"), HasSubstr("--run-dir DIR")));
 }
 
-TEST_F(Resume, TheLastOneGoesElsewhereIfThatIsSaid) {
-  const Outcome whole = Launch({"run.epochs=4"});
-  fs::create_directories(Path("run"));
-  std::ofstream(Path("run") / "checkpoints") << "in the way";
-  const Outcome saved = Muster({"launch", Path("tiny.txtpb"), "--data", Path("data"), "--run-dir",
-                                Path("run"), "--set", "run.epochs=2", "--save-to", Path("other")},
-                               "run");  // where nothing is yet
-  EXPECT_EQ(saved.exit_code, 0) << saved.log;
-  EXPECT_EQ(Kept("other").size(), 1u);
-  fs::remove(Path("run") / "checkpoints");
-  const Outcome rest = GoOn("run", {"--epochs", "4"});
-  EXPECT_EQ(rest.exit_code, 0) << rest.log;
-  EXPECT_EQ(rest.hash(), whole.hash());
+TEST_F(Resume, WeightsThatCouldNotBeWrittenAreWrittenWhenItIsResumed) {
+  const std::vector<std::string> settings{"run.epochs=2", "optimizer.ema_decay=0.9"};
+  const Outcome whole = Launch(settings);
+  const std::vector<std::string> names{"model.safetensors", "model-ema.safetensors",
+                                       "best.safetensors"};
+  for (const std::string& name : names) fs::create_directories(Path("run") / name / "in the way");
+  const auto job = Start("run", settings);
+  EXPECT_EQ(job->Wait(60), 1);
+  EXPECT_THAT(job->Log(), AllOf(HasSubstr("model.safetensors: cannot be"),
+                                HasSubstr("model-ema.safetensors: cannot be"),
+                                HasSubstr("best.safetensors: cannot be"),
+                                HasSubstr("muster launch --resume " + Path("run").string())));
+  for (const std::string& name : names) fs::remove_all(Path("run") / name);
+  const Outcome resumed = GoOn("run");
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.log;
+  for (const std::string& name : names) {
+    const auto metadata = SafetensorsReader(Path("run") / name).header().metadata;
+    const auto expected = SafetensorsReader(Path("run0") / name).header().metadata;
+    for (const char* const key : {"weights_hash", "step", "test_accuracy"}) {
+      ASSERT_EQ(metadata.count(key), expected.count(key)) << name << key;
+      if (!expected.contains(key)) continue;
+      EXPECT_EQ(metadata.at(key), expected.at(key)) << name << key;
+    }
+  }
 }
 
 TEST_F(Resume, NoneAreWrittenWhereNoneAreWanted) {

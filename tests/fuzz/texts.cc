@@ -1,11 +1,9 @@
 // Small files that are shown or asked for in passing: the end of a log, which is for a terminal;
-// the names of a set's classes, one for each or none; which run a folder is of, or keeps things of;
-// a job's token.
+// the names of a set's classes, one for each or none; which run a folder is of; a job's token.
 #include <sys/stat.h>
 
 #include "common/base/utf8.h"
 #include "common/checkpoint/run_mark.h"
-#include "common/checkpoint/saved_for.h"
 #include "common/config/class_names.h"
 #include "common/config/config.h"
 #include "common/link/protocol.h"
@@ -52,30 +50,9 @@ void CheckClassNames(const std::string& text) {
 
 void CheckRunMark(const std::string& text) {
   static const Folder folder;
-  folder.Write("run/checkpoints/run_id", text);
-  const std::string id = RunIdOf(folder / "run");
+  folder.Write("run/run_id", text);
+  const std::string id = RunIdIn(folder / "run");
   Require(id.empty() || (id == text && IsRunId(id)), "a mark that is none");
-  Require(RunIdIn(folder / "run").empty(), "a mark of a folder that has none");
-}
-
-// A folder's mark, and the id and the config of a run that may have marked it.
-void CheckSavedFor(Input input) {
-  static const Folder folder;
-  static const std::string run = folder / "run", kept = folder / "kept";
-  const std::string mark = input.Text();
-  folder.Write(std::string("kept/") + kSavedForFile, mark);
-  folder.Write(std::string("run/") + kRunIdFile, input.Text());
-  const std::string config = input.Rest();
-  folder.Write("run/config.txtpb", config);
-  const std::optional<SavedFor> said = SavedForIn(kept);
-  if (said) {
-    Require(IsRunId(said->run_id) && said->run_dir.starts_with('/'), "a mark of nobody");
-    Require(said->run_id + "\n" + said->run_dir + "\n" == mark, "another mark than was written");
-  }
-  Require(said || !KeepsThingsOf(run, kept), "things of a run without a mark of it");
-  const std::string id = RunIdOf(run);
-  Require(id.empty() || !KeepsThingsOf(run, kept) || said->run_id == id, "things of another run");
-  (void)PlacesInConfigOf(run);
 }
 
 void CheckToken(const std::string& text) {
@@ -99,19 +76,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   SilenceLogs();
   Input input(data, size);
   const uint8_t which = input.Byte();
-  if (which % 5 == 3) {
-    CheckSavedFor(input);
-    return 0;
-  }
   const std::string text = input.Rest();
-  switch (which % 5) {
+  switch (which % 4) {
     case 0:
       CheckLog(text);
       break;
     case 1:
       CheckClassNames(text);
       break;
-    case 4:
+    case 3:
       CheckToken(text);
       break;
     default:

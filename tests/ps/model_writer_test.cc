@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "common/model/model_metadata.h"
 #include "common/tensors/safetensors_reader.h"
 #include "tests/data/temp_dir.h"
 #include "tests/model/small_graph.h"
@@ -40,8 +41,7 @@ class ModelWriterTest : public ::testing::Test {
   const std::string run_dir_ = (dir_ / "run").string();
   config::Config config_;
   const Graph graph_ = SmallGraph(R"(layer { name: "fc" dense { units: 5 } })", {2, 2, 1});
-  const SavedFor run_{.run_id = "", .run_dir = run_dir_};
-  ModelWriter writer_{config_, run_, graph_};
+  ModelWriter writer_{config_, graph_};
 };
 
 TEST_F(ModelWriterTest, WhereThereIsRoomAgainTheyAreThereBeforeTheCheckpoint) {

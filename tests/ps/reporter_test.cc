@@ -160,28 +160,15 @@ class FullDisk : public ReporterTest {
   rlimit before_{};
   void (*before_handler_)(int) = nullptr;
   const testing::TempDir dir_;
-  const std::string path_ = dir_ / "metrics.jsonl", elsewhere_ = dir_ / "elsewhere";
-  const SavedFor run_{std::string(32, 'a'), dir_.path()};
+  const std::string path_ = dir_ / "metrics.jsonl";
   Reporter reporter_{path_, write_end_.get()};
 };
 
-TEST_F(FullDisk, AllLinesGoElsewhere) {
-  reporter_.SaveMetricsTo(elsewhere_, run_);
-  EXPECT_THAT(reporter_.metrics_trouble(), HasSubstr("; all of it is in " + elsewhere_));
-  const std::string here = testing::ReadBytes(path_);
-  const std::string there = testing::ReadBytes(elsewhere_ + "/metrics.jsonl");
-  EXPECT_EQ(std::ranges::count(here, '\n'), 1);
-  EXPECT_EQ(std::ranges::count(there, '\n'), 2);
-  EXPECT_TRUE(there.starts_with(here));
-}
-
-// Somebody has removed the file meanwhile: nothing is made up for its lines.
-TEST_F(FullDisk, LinesThatAreGoneAreNotSaidToBeElsewhere) {
-  std::filesystem::remove(path_);
-  reporter_.SaveMetricsTo(elsewhere_, run_);
-  EXPECT_THAT(reporter_.metrics_trouble(),
-              ::testing::AllOf(HasSubstr("bytes in it to put into"), HasSubstr("found 0")));
-  EXPECT_FALSE(std::filesystem::exists(elsewhere_));
+TEST_F(FullDisk, LinesThatHadNoRoomComeWithTheNextOne) {
+  EXPECT_EQ(std::ranges::count(testing::ReadBytes(path_), '\n'), 1);
+  reporter_.Metrics(events::Log());
+  EXPECT_EQ(reporter_.metrics_trouble(), "");
+  EXPECT_EQ(std::ranges::count(testing::ReadBytes(path_), '\n'), 3);
 }
 
 TEST_F(ReporterTest, EventsAreReadAsTheyWereMeant) {

@@ -92,7 +92,7 @@ TEST_F(CommandLineTest, NoHelpTextIsWiderThanATerminal) {
 
 // A variable of a shell script that is not set is no wish.
 TEST_F(CommandLineTest, AnEmptyValueIsRefused) {
-  for (const char* option : {"--devices", "--save-to", "--data", "--workers", "--epochs", "--trace",
+  for (const char* option : {"--devices", "--run-dir", "--data", "--workers", "--epochs", "--trace",
                              "--seed", "--initial-weights"}) {
     ExpectRefused(Run({"launch", config(), option, ""}),
                   std::string(option) + ": expected a value, got \"\"");

@@ -21,13 +21,13 @@ TEST(KeptText, NamesInCommandsAreWordsOfAShell) {
   const std::string path = parent / "a run";
   const RunDir dir = RunDir::Open(path);
   std::ofstream(dir.ConfigPath()) << "run {}";
-  const KeptRun run{.dir = dir, .place = {.run_dir = path}};
+  const KeptRun run{.dir = dir};
   EXPECT_EQ(GoOnText(std::nullopt, {.dir = dir}),
             path + " holds no checkpoint: the run cannot go on.");
   events::Summary summary;
   summary.set_trouble("the disk is full");
   EXPECT_THAT(TroubleText(summary, {.dir = dir, .by_hand = true}),
-              HasSubstr("muster server '" + path + "/config.txtpb' --save-to DIR"));
+              HasSubstr("muster server '" + path + "/config.txtpb' --run-dir DIR"));
   summary.set_checkpoint("somewhere");
   summary.set_checkpoint_step(1200);
   EXPECT_EQ(GoOnText(summary, run),
