@@ -40,7 +40,6 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
                   config.optimizer(), ChooseKernels(config.server().instruction_set()),
                   nonfinite_.may_skip(),
                   [this](int64_t version, size_t chunk) { PublishChunk(version, chunk); }),
-      algorithms_(members),
       work_(members, aggregator_.chunks().size()),
       shares_(config.cluster().shares() == config::Cluster::MEASURED, members.size()),
       published_(aggregator_.chunks().size()),
@@ -101,8 +100,6 @@ void Coordinator::Begin() {
   phase_ = Phase::kPreparing;
   for (const uint32_t rank : members_.Seated()) members_.Enter(rank, step_);
   deadlines_.Restart();
-  if (evaluate_only_) algorithms_.Set("");
-  for (const uint32_t rank : members_.Seated()) algorithms_.OnWelcomed(rank);
   for (size_t c = 0; c < aggregator_.chunks().size(); ++c) PublishChunk(step_, c);
   events::Started started = StartedEvent(plan_, roster);
   started.set_parameters(graph_.layout().parameter_count());

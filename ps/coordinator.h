@@ -20,7 +20,6 @@
 #include "common/plan/step_plan.h"
 #include "proto/config.pb.h"
 #include "ps/aggregator.h"
-#include "ps/algorithm_choice.h"
 #include "ps/checkpoints.h"
 #include "ps/convolution_choices.h"
 #include "ps/deadlines.h"
@@ -62,7 +61,6 @@ class Coordinator {
   void OnWaits();
   // Why it cannot take part, or "".
   std::string OnReady(uint32_t rank, const wire::Ready& ready);
-  std::string OnTuning(uint32_t rank, const wire::Tuning& tuning);
   // A member is gone: why, and with which code a run ends that cannot go on without it. Whatever it
   // had not brought is given to others.
   void OnLost(uint32_t rank, ExitCode code, const std::string& why);
@@ -220,7 +218,6 @@ class Coordinator {
   Phase phase_ = Phase::kGathering;
   bool done_ = false;
   StepPlan plan_;
-  AlgorithmChoice algorithms_;
   ConvolutionChoices convolutions_;
   WorkOrders work_;
   Shares shares_;

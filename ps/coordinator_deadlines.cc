@@ -27,11 +27,7 @@ void Coordinator::CheckDeadlines(std::chrono::steady_clock::time_point now) {
     CheckStart(now);
   } else if (phase_ == Phase::kPreparing && !Starves()) {
     if (const auto limit = deadlines_.ReadyMissed(now)) {
-      if (const auto tuner = algorithms_.tuner()) {
-        BlameLate({*tuner}, "no choice of algorithms (worker.autotune)", *limit);
-      } else {
-        BlameLate(members_.UnreadyRanks(), "no Ready", *limit);
-      }
+      BlameLate(members_.UnreadyRanks(), "no Ready", *limit);
     }
   } else if (Starves()) {
     CheckStarved(now);

@@ -26,7 +26,6 @@ constexpr size_t kMostBlocks = 16, kMostBlocksOverAWire = 256;
 
 void Coordinator::OnJoined(uint32_t rank) {
   members_.Welcome(rank);
-  algorithms_.OnWelcomed(rank);
   if (phase_ == Phase::kPreparing) SendWeights(rank);  // else once it is ready
 }
 
@@ -44,12 +43,6 @@ std::string Coordinator::OnReady(uint32_t rank, const wire::Ready& ready) {
   StartIfReady();
   repair_due_ = recovers_;
   return "";
-}
-
-std::string Coordinator::OnTuning(uint32_t rank, const wire::Tuning& tuning) {
-  std::string why = algorithms_.OnTuning(rank, tuning);
-  if (why.empty()) deadlines_.Restart();  // the others could not do anything before
-  return why;
 }
 
 void Coordinator::StartIfReady() {
@@ -112,7 +105,6 @@ void Coordinator::OnLost(uint32_t rank, ExitCode code, const std::string& why) {
   work_.Disown(rank);
   shares_.Forget(rank);
   members_.Vacate(rank, text);
-  algorithms_.OnLost(rank);
   watch_.Lost(rank);
   repair_due_ = true;
   deadlines_.Restart();  // the others have more to do

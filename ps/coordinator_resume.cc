@@ -27,7 +27,6 @@ checkpoint::State Coordinator::Describe() const {
   for (const std::string& arithmetic : members_.roster().Arithmetic()) {
     state.mutable_arithmetic()->add_worker(arithmetic);
   }
-  state.mutable_arithmetic()->set_tuning(algorithms_.Keep());
   convolutions_.Keep(*state.mutable_arithmetic());
   state.set_updates(variables_.updates());
   state.set_skipped_in_a_row(nonfinite_.skipped_in_a_row());
@@ -72,23 +71,15 @@ bool Coordinator::FitsCheckpoint() {
   return true;
 }
 
-// Algorithms that were chosen by timing hold where they were chosen: on other cards, with other
-// libraries they are chosen anew.
 void Coordinator::CompareArithmetic() {
   const checkpoint::Arithmetic& kept = resumed_->arithmetic();
   const std::vector<std::string> before(kept.worker().begin(), kept.worker().end()),
       now = members_.roster().Arithmetic();
-  const bool same = before == now;
-  if (same && !kept.tuning().empty()) {
-    algorithms_.Set(kept.tuning());
-    LogInfo("the algorithms are those that the run began with (worker.autotune)");
-  }
-  if (same || before.empty() || now.empty()) return;
+  if (before == now || before.empty() || now.empty()) return;
   const std::string text = fmt::format(
       "the workers computed with \"{}\" before, and do with \"{}\" now: the result "
-      "is as good, but its bits may differ from those of a run that never stopped{}",
-      before.front(), now.front(),
-      kept.tuning().empty() ? "" : "; the choice of algorithms (worker.autotune) is not kept");
+      "is as good, but its bits may differ from those of a run that never stopped",
+      before.front(), now.front());
   LogWarning("{}", text);
   reporter_.Warning(text);
 }

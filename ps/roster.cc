@@ -33,7 +33,6 @@ Roster::Seating Roster::Join(PeerId peer, const wire::Hello& hello) {
   if (auto reason = CheckGraph(hello)) return {rank, *reason};
   if (auto reason = CheckSettings(hello)) return {rank, *reason};
   if (auto reason = CheckData(rank, hello)) return {rank, *reason};
-  if (auto reason = CheckTuning(rank, hello)) return {rank, *reason};
   Member& member = members_[rank];
   member.peer = peer;
   member.process = hello.process();
@@ -41,7 +40,6 @@ Roster::Seating Roster::Join(PeerId peer, const wire::Hello& hello) {
   member.pid = hello.pid();
   member.threads = hello.threads();
   member.arithmetic = Printable(hello.arithmetic());
-  member.tunes = hello.tunes();
   member.finished = member.leaving = member.released = false;
   member.was_ready = false;
   member.waits = !open_ && rank >= terms_.workers;
@@ -51,8 +49,6 @@ Roster::Seating Roster::Join(PeerId peer, const wire::Hello& hello) {
     train_samples_ = hello.train_samples();
     test_samples_ = hello.test_samples();
     data_fingerprint_ = hello.data_fingerprint();
-    tunes_ = hello.tunes();
-    arithmetic_ = member.arithmetic;
   }
   return seat;
 }
@@ -178,17 +174,6 @@ std::optional<std::string> Roster::CheckData(uint32_t rank, const wire::Hello& h
         rank, *first_);
   }
   return std::nullopt;
-}
-
-// Algorithms are chosen on one card for all.
-std::optional<std::string> Roster::CheckTuning(uint32_t rank, const wire::Hello& hello) const {
-  const std::string arithmetic = Printable(hello.arithmetic());
-  const bool same = hello.tunes() == tunes_ && (!hello.tunes() || arithmetic == arithmetic_);
-  if (!first_ || same) return std::nullopt;
-  return fmt::format(
-      "rank {} computes with \"{}\", rank {} with \"{}\": with worker.autotune all need the same "
-      "cards and libraries; give it the same, or set worker.autotune=false",
-      rank, arithmetic, *first_, arithmetic_);
 }
 
 std::optional<uint32_t> Roster::RankOf(PeerId peer) const {

@@ -30,7 +30,6 @@ struct Member {
   int64_t pid = 0;
   uint32_t threads = 0;
   std::string arithmetic;  // its backend, in its own words
-  bool tunes = false;      // it chooses algorithms by timing
   bool ready = false;
   bool entered = false;    // gets weights and orders
   int64_t entered_at = 0;  // the first version of the weights that it got
@@ -100,19 +99,15 @@ class Roster {
   std::optional<std::string> CheckGraph(const wire::Hello& hello) const;
   std::optional<std::string> CheckSettings(const wire::Hello& hello) const;
   std::optional<std::string> CheckData(uint32_t rank, const wire::Hello& hello) const;
-  std::optional<std::string> CheckTuning(uint32_t rank, const wire::Hello& hello) const;
 
   const VariableLayout& layout_;
   const JoinTerms terms_;
   bool open_ = false;
   std::vector<Member> members_;
-  // Of the first worker that joined; all others must see the same data. If it chooses algorithms by
-  // timing they must do so, too, and compute with the same.
+  // Of the first worker that joined; all others must see the same data.
   std::optional<uint32_t> first_;
   int64_t train_samples_ = 0, test_samples_ = 0;
   uint64_t data_fingerprint_ = 0;
-  bool tunes_ = false;
-  std::string arithmetic_;
 };
 
 }  // namespace muster

@@ -223,8 +223,6 @@ std::string Server::OnMessage(uint32_t rank, const FromWorker& event) {
         OnLost(rank, ExitCode::kPeerFailed, why);
       }
       return "";
-    case wire::WorkerMessage::kTuning:
-      return coordinator_.OnTuning(rank, message.tuning());
     case wire::WorkerMessage::kSliceLoss:
       return coordinator_.OnSliceLoss(rank, message.slice_loss());
     case wire::WorkerMessage::kGradientPart:

@@ -97,7 +97,6 @@ words() {
     safetensors)
       names common/tensors/{safetensors_header,tensor_type}.cc common/model/model_metadata.cc | sed 's/.*/"\\"&\\""/'
       names proto/config.proto | sed 's/.*/"&"/' ;;
-    algorithms) names worker/backend/algorithm_table.cc | sed 's/.*/"&"/' ;;
     tickets) printf '"%s"\n' 'pid ' 'wants ' 'what ' 'card ' ;;
     endpoint) printf '"%s"\n' tcp:// local://@ ipc:// '127.0.0.1' '[::1]' '*' ;;
   esac

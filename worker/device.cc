@@ -57,7 +57,6 @@ WorkerDevice MakeCuda(const config::Config& config, uint32_t rank) {
   CudaOptions options{.precision = PrecisionOf(worker),
                       .convolution = ConvolutionOf(worker),
                       .card = static_cast<int>(rank / worker.workers_per_gpu()),
-                      .autotune = worker.autotune(),
                       .drain_s = std::max(deadlines.step_s(), deadlines.first_step_s()),
                       .log = LogForPlugin};
   if (worker.has_gpu_memory_fraction()) options.memory_fraction = worker.gpu_memory_fraction();

@@ -95,7 +95,6 @@ void Work(const WorkerArguments& arguments) {
   options.leave = &WantedToLeave();
   options.hello = DescribeWorker(config, graph, data);
   options.hello.set_arithmetic(device.arithmetic);
-  options.hello.set_tunes(device.backend->tuning() != nullptr);
   options.arena_floats = graph.arena_floats();
   options.link = LinkOptionsFor(config, graph.layout());
   options.link.encrypt = IsEncrypted(config.cluster(), options.endpoint);

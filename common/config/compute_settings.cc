@@ -87,7 +87,6 @@ std::vector<std::string> ComputeSettings(const config::Config& config) {
   if (config.worker().has_convolution()) worker.set_convolution(config.worker().convolution());
   if (config.worker().has_backend()) worker.set_backend(config.worker().backend());
   if (config.worker().has_precision()) worker.set_precision(config.worker().precision());
-  if (config.worker().has_autotune()) worker.set_autotune(config.worker().autotune());
   Flatten(worker, "worker", lines);
   for (const config::Layer& layer : config.model().layer()) AddLayer(layer, lines);
   std::sort(lines.begin(), lines.end());

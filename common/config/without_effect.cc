@@ -126,8 +126,6 @@ constexpr Row kRows[] = {
        const bool fp32 = job.config.worker().precision() == config::Worker::FP32;
        return When(!fp32 && !WithoutCuda(job).empty(), "without a GPU the CPU computes in FP32");
      }},
-    {"worker.autotune",
-     [](const Job& job) { return job.config.worker().autotune() ? WithoutCuda(job) : ""; }},
     {"worker.soft_placement", WithoutCuda},
     {"worker.workers_per_gpu", WithoutCuda},
     {"worker.gpu_memory_fraction", WithoutCuda},

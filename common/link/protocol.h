@@ -7,13 +7,10 @@
 
 namespace muster {
 
-inline constexpr uint32_t kProtocolVersion = 8;
+inline constexpr uint32_t kProtocolVersion = 9;
 
 // Of Ready.convolutions.
 inline constexpr size_t kMostConvolutionsBytes = 4096;
-
-// Of Tuning.choice.
-inline constexpr size_t kMostTuningBytes = size_t{1} << 20;
 
 // Why a worker is refused, for people.
 inline constexpr const char* kWrongToken =

@@ -115,11 +115,7 @@ std::string CoresText(const config::Config& config, int cores) {
 std::vector<std::string> BitsTexts(const config::Config& config, bool by_hand) {
   std::vector<std::string> texts;
   const uint32_t slices = config.run().slices();
-  if (config.worker().autotune()) {
-    texts.emplace_back(
-        "another run may have others: worker.autotune chooses algorithms by timing. When this run "
-        "goes on it keeps its choice");
-  } else if (FollowsWorkers(config)) {
+  if (FollowsWorkers(config)) {
     texts.push_back(
         fmt::format("the same in every run on {}, and others on another number, because of {}",
                     Plural(config.cluster().workers(), "worker"), FollowingText(config)));

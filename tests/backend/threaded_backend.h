@@ -49,7 +49,6 @@ class ThreadedBackend : public Backend {
   std::unique_ptr<WeightLayouts> MakeWeightLayouts() override;
   std::unique_ptr<Op> MakeOp(const Layer& layer, const OpOptions& options) override;
   std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) override;
-  Tuning* tuning() override { return nullptr; }
   std::string Convolutions() const override { return ""; }
   std::unique_ptr<ImageOp> MakeImageOp(const ImageRecipe&) override { return nullptr; }
   void Zero(void* to, size_t bytes) override;

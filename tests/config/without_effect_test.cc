@@ -97,8 +97,6 @@ TEST(WithoutEffect, EveryRow) {
        "} } }"},
       {"worker.precision", "worker { precision: BF16 }",
        "worker { precision: BF16 backend: CUDA }"},
-      {"worker.autotune", "worker { autotune: true }",
-       "worker { autotune: true devices: \"auto\" }"},
       {"worker.soft_placement", "worker { soft_placement: false }",
        "worker { soft_placement: false devices: \"auto\" }"},
       {"worker.workers_per_gpu", "worker { workers_per_gpu: 2 devices: \"cpu\" }",

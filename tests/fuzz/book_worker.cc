@@ -31,7 +31,6 @@ wire::WorkerMessage BookWorker::Hello() const {
   message.mutable_hello()->set_rank(rank_);
   message.mutable_hello()->set_process(1 + rank_);
   message.mutable_hello()->set_host("here");
-  message.mutable_hello()->set_tunes(config_.worker().autotune());
   message.mutable_hello()->set_test_samples(config_.evaluation().every_steps() > 0 ? 25 : 0);
   return message;
 }
@@ -46,15 +45,9 @@ void BookWorker::Hear(const wire::ServerMessage& message) {
              .slices = welcome.slices()};
     chunk_end_ = {welcome.chunk_end().begin(), welcome.chunk_end().end()};
     share_ = NodesOf(welcome.assignment());
-    if (!config_.worker().autotune()) lines_.emplace_back().mutable_ready();
+    lines_.emplace_back().mutable_ready();
   } else if (message.has_weights_chunk()) {
     if (!message.weights_chunk().average()) ++arrived_[message.weights_chunk().version()];
-  } else if (message.has_tuning()) {
-    if (message.tuning().has_choice()) {
-      lines_.emplace_back().mutable_ready();
-    } else {
-      lines_.emplace_back().mutable_tuning()->set_choice("some");
-    }
   } else if (message.has_fence()) {
     lines_.clear();
     address_.set_incarnation(message.fence().incarnation());

@@ -34,7 +34,6 @@ config::Config ConfigOf(uint8_t how) {
     config.mutable_evaluation()->set_batch(10);
   }
   if ((how & 4) != 0) config.mutable_run()->set_on_nonfinite(config::Run::SKIP_STEP);
-  config.mutable_worker()->set_autotune((how & 8) != 0);
   return config;
 }
 

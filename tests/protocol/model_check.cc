@@ -116,7 +116,6 @@ int main(int argc, char** argv) {
   program.AddFlag("--remote", bounds.remote, "workers share no memory with the server");
   program.Add("--bad-loss", bounds.bad_loss, "skip this step, for a loss that is not finite");
   program.Add("--bad-gradient", bounds.bad_gradient, "skip this step, for such a gradient");
-  program.AddFlag("--tunes", bounds.tunes, "as with worker.autotune");
   program.Add("--threads", arguments.explore.threads).ShowDefault().InRange(1, 256);
   program.Add("--most-states", arguments.explore.most_states, "stop after so many");
   program.Add("--replay", arguments.replay, "play these actions, as a failure printed them");

@@ -70,7 +70,6 @@ ModelJob::ModelJob(const Bounds& bounds)
       WorkerOptions(config_, "", 0, bounds.evaluates ? kBlocks * kBlockSize : 0);
   hello_ = options.hello;
   hello_.set_train_samples(config_.run().global_batch() * bounds.steps);
-  hello_.set_tunes(bounds.tunes);
   hello_.set_token(TestToken());
   hello_.set_protocol_version(kProtocolVersion);
   plan_ = PlanSteps(config_, hello_.train_samples());

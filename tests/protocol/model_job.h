@@ -25,7 +25,6 @@ struct Bounds {
   int64_t steps = 2;
   bool evaluates = false;   // W(v) after each step, two blocks
   bool two_phases = false;  // the whole gradient is added before anything is updated
-  bool tunes = false;       // algorithms are chosen by timing, before the first step
   bool momentum = false;    // the optimizer has a state
   bool average = false;     // … and there is a moving average, which is what is evaluated
   bool long_steps = false;  // slices are pushed one by one, once that is known

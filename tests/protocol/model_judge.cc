@@ -53,12 +53,6 @@ std::string ModelWorld::Wrong() const {
   if (!checkpoints_.wrong().empty()) return checkpoints_.wrong();
   const std::string failure = probe_->failure();
   if (!failure.empty() && !IsKiller(failure)) return "the run has failed: " + failure;
-  for (const auto& worker : workers_) {
-    if (worker->ended() || worker->choice().empty() || worker->choice() == probe_->choice())
-      continue;
-    return fmt::format("a worker computes by {} algorithms, and the run by {}", worker->choice(),
-                       probe_->choice());
-  }
   return probe_->Wrong(job_);
 }
 

@@ -34,7 +34,7 @@ void ModelWorker::Take(const wire::ServerMessage& message) {
     ended_ = true;
   } else if (!welcomed_ && message.has_welcome()) {
     welcomed_ = true;
-    ready_due_ = !job_.bounds().tunes;
+    ready_due_ = true;
     rank_ = address.rank();
     incarnation_ = address.incarnation();
     share_.id = message.welcome().assignment().id();
@@ -94,18 +94,9 @@ void ModelWorker::TakeOrder(const wire::ServerMessage& message) {
                        .blocks = {evaluate.block_begin(), evaluate.block_end()},
                        .average = evaluate.average()});
     DropEmpty();
-  } else if (message.has_tuning()) {
-    TakeTuning(message.tuning());
   } else if (message.has_stop()) {
     stopped_ = true;
   }
-}
-
-void ModelWorker::TakeTuning(const wire::Tuning& tuning) {
-  if (!choice_.empty()) trouble_ = "is told of algorithms again";
-  tuning_due_ = !tuning.has_choice();
-  choice_ = tuning.choice();
-  ready_due_ = tuning.has_choice();
 }
 
 void ModelWorker::TakeTrain(const wire::Train& train) {
@@ -160,7 +151,7 @@ bool ModelWorker::IsIntact(const Order& order) const {
 
 bool ModelWorker::CanSay() const {
   if (ended_ || !welcomed_) return false;
-  if (ready_due_ || tuning_due_) return true;
+  if (ready_due_) return true;
   if (!orders_.empty() && HasWeights(orders_.front())) return true;
   return stopped_;  // Goodbye
 }
@@ -198,12 +189,6 @@ Saying ModelWorker::Leave() {
 }
 
 Saying ModelWorker::Say() {
-  if (tuning_due_) {
-    tuning_due_ = false;
-    Saying saying{NewMessage(), {}, "has chosen algorithms"};
-    saying.message.mutable_tuning()->set_choice(fmt::format("process {}'s", number_));
-    return saying;
-  }
   if (ready_due_) {
     ready_due_ = false;
     Saying saying{NewMessage(), {}, "says Ready"};

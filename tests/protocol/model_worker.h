@@ -52,7 +52,6 @@ class ModelWorker {
   void End() { ended_ = true; }
   bool welcomed() const { return welcomed_; }
   bool leaving() const { return leaving_; }
-  const std::string& choice() const { return choice_; }  // of algorithms; "": none yet
   uint32_t rank() const { return rank_; }
   // The server has sent what does not fit: what.
   const std::string& trouble() const { return trouble_; }
@@ -84,7 +83,6 @@ class ModelWorker {
   }
   void Take(const wire::ServerMessage& message);
   void TakeOrder(const wire::ServerMessage& message);
-  void TakeTuning(const wire::Tuning& tuning);
   void TakeTrain(const wire::Train& train);
   void DropEmpty();
   bool HasWeights(const Order& order) const;
@@ -102,8 +100,7 @@ class ModelWorker {
   const std::optional<uint32_t> wanted_;
   const WeightsOf weights_;
   bool ended_ = false, welcomed_ = false, leaving_ = false, stopped_ = false;
-  bool ready_due_ = false, tuning_due_ = false;
-  std::string choice_;
+  bool ready_due_ = false;
   uint32_t rank_ = 0, incarnation_ = 0;
   WorkShare share_;
   Arrivals arrived_;

@@ -64,7 +64,6 @@ std::string ModelWorker::Text(const Names& names, uint32_t incarnation) const {
          wanted_ ? static_cast<int>(*wanted_) : -1, rank_, incarnation - incarnation_,
          leaving_ ? " leaving" : "", stopped_ ? " stopped" : "", ready_due_ ? " not-ready" : "",
          names.age(share_.id));
-  if (job_.bounds().tunes) Append(text, "{} by {}", tuning_due_ ? " tunes" : "", choice_);
   text += " has";
   for (size_t c = 0; c < job_.chunks().size(); ++c) {
     int64_t version = -1;
@@ -129,10 +128,6 @@ std::string WordsOf(const wire::ServerMessage& message) {
   }
   if (message.has_enter()) return fmt::format("Enter at W({})", message.enter().version());
   if (message.has_welcome()) return "Welcome";
-  if (message.has_tuning()) {
-    return message.tuning().has_choice() ? "Tuning: " + message.tuning().choice()
-                                         : "Tuning: it is to choose";
-  }
   if (message.has_fence()) return "Fence";
   if (message.has_stop()) return "Stop: " + message.stop().reason();
   if (message.has_refused()) return "Refused: " + message.refused().reason();

@@ -43,8 +43,6 @@ std::string ServerProbe::failure() const {
   return server_.failure_.is_set() ? server_.failure_.get()->what : "";
 }
 
-std::string ServerProbe::choice() const { return server_.coordinator_.algorithms_.Keep(); }
-
 std::span<const float> ServerProbe::Weights(int64_t version) const {
   return std::as_const(server_.coordinator_.variables_).Weights(version);
 }
@@ -204,8 +202,6 @@ std::string ServerProbe::Text() const {
       coordinator.resumed_ && coordinator.resumed_->evaluated() ? " evaluated" : "",
       coordinator.progress_.MedianStep() ? coordinator.StepsAreLong() ? " long\n" : " timed\n"
                                          : "\n");
-  const auto tuner = coordinator.algorithms_.tuner();
-  Put(text, "tuner {} choice {}\n", tuner ? static_cast<int>(*tuner) : -1, choice());
   PutMembers(text);
   PutWork(text);
   PutGradients(text);

@@ -29,7 +29,6 @@ class ServerProbe {
   bool has_begun() const { return server_.coordinator_.has_begun(); }
   bool done() const { return server_.coordinator_.done(); }
   std::string failure() const;
-  std::string choice() const;  // of algorithms; "": there is none
   // A slice is given to nobody for some time.
   bool HoldsBack() const { return server_.coordinator_.repair_at_.has_value(); }
   const Membership& members() const { return server_.members_; }

@@ -21,7 +21,6 @@
 #include "common/graph/graph.h"
 #include "worker/backend/image_op.h"
 #include "worker/backend/op.h"
-#include "worker/backend/tuning.h"
 
 namespace muster {
 
@@ -110,8 +109,6 @@ class Backend {
   // Any layer but flatten (which moves nothing) and the loss.
   virtual std::unique_ptr<Op> MakeOp(const Layer& layer, const OpOptions& options) = 0;
   virtual std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) = 0;
-  // Null where algorithms follow from the shape alone.
-  virtual Tuning* tuning() = 0;
   // Which way each convolution of the ops made so far goes, in one line, where the device has
   // several: other ways give other bits. Empty where it has one.
   virtual std::string Convolutions() const = 0;

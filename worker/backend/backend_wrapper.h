@@ -45,7 +45,6 @@ class BackendWrapper : public Backend {
   std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) override {
     return backend_->MakeLoss(layer, options);
   }
-  Tuning* tuning() override { return backend_->tuning(); }
   std::string Convolutions() const override { return backend_->Convolutions(); }
   std::unique_ptr<ImageOp> MakeImageOp(const ImageRecipe& recipe) override {
     return backend_->MakeImageOp(recipe);

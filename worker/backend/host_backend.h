@@ -30,7 +30,6 @@ class HostBackend : public Backend {
   void Await(Queue, Event&) final {}
   void Drain() final {}
 
-  Tuning* tuning() final { return nullptr; }
   std::string Convolutions() const final { return ""; }
   std::unique_ptr<ImageOp> MakeImageOp(const ImageRecipe&) final { return nullptr; }
 

@@ -104,10 +104,6 @@ class Client final : private Channel::Owner {
 
   const std::shared_ptr<const GradientGuard>& guard() const { return options_.guard; }
 
-  // For a worker whose Hello says `tunes`, before ReportReady: the choice of algorithms that holds,
-  // "" for that of the shapes; or nothing: it is to make one, report it, and wait again.
-  std::optional<std::string> AwaitTuning();
-  void ReportTuning(std::string choice);
   // `convolutions`: Backend::Convolutions, once everything is made that a step needs.
   void ReportReady(const std::string& convolutions = "");
   // This worker wants to go. It still does what it was ordered; then comes a Stop. Any thread, once
@@ -224,7 +220,6 @@ class Client final : private Channel::Owner {
   mutable std::mutex mutex_;
   bool welcome_ = false;
   bool stopped_ = false;                           // the server said Stop
-  std::deque<wire::Tuning> tunings_;               // that AwaitTuning has not returned
   std::deque<Order> orders_;                       // urgent ones first
   std::vector<size_t> marked_arenas_;              // with a guard: of the last order to train …
   std::map<size_t, std::vector<int64_t>> marked_;  // … arena → chunk → of which version

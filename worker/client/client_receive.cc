@@ -83,8 +83,6 @@ void Client::HandleMessage(FromServer& event, bool stored) {
     return;  // was on its way when this worker was fenced
   } else if (message.has_welcome()) {
     HandleWelcome(event);
-  } else if (message.has_tuning()) {
-    tunings_.push_back(message.tuning());
   } else if (message.has_weights_chunk()) {
     MarkArrived(message.weights_chunk(), stored, event.payload.bytes);
   } else if (message.has_enter() && IsVersion(message.enter().version())) {

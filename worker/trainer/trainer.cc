@@ -10,7 +10,6 @@
 #include "common/trace/trace.h"
 #include "worker/nn/plan_tower.h"
 #include "worker/trainer/milliseconds.h"
-#include "worker/trainer/tune.h"
 
 namespace muster {
 
@@ -45,7 +44,6 @@ Trainer::Trainer(const config::Config& config, const Graph& graph, const Dataset
     const int first = layers.empty() ? graph.variables().back().layer : *layers.begin();
     finishes_[static_cast<size_t>(first)].push_back(c);
   }
-  Tune(config, graph, data.test->size(), backend, client);
   // Everything is made before the first step.
   const WorkShare& share = client.first_share();
   share_ = share.id;

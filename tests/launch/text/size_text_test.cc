@@ -103,9 +103,6 @@ TEST(BitsTextsTest, OfACardTheyDependOnOtherThings) {
                                       "GPUs)"));
   config.mutable_run()->set_slices(64);
   EXPECT_THAT(Bits(config), HasSubstr("(the default for 64 on GPUs)"));
-  config.mutable_worker()->set_autotune(true);
-  EXPECT_THAT(Bits(config), AllOf(HasSubstr("worker.autotune chooses algorithms by timing"),
-                                  Not(HasSubstr("the same in every run"))));
 }
 
 // What would break the promise is said instead of it.

@@ -6,7 +6,6 @@
 #include "common/base/error.h"
 #include "worker/backend/cuda/code.h"
 #include "worker/backend/cuda/lt_product.h"
-#include "worker/backend/cuda/tuner.h"
 
 namespace muster::cuda {
 namespace {
@@ -42,10 +41,7 @@ Card::Card(const CudaOptions& options) : options_(options) {
   watchdog_ = std::make_unique<Watchdog>(options_, name_);
   for (StreamHandle& stream : streams_) stream = MakeStream();
   MakeLibraries();
-  if (options_.autotune) tuner_ = std::make_unique<Tuner>(*this);
 }
-
-Card::~Card() = default;
 
 void Card::FindCard() {
   int count = 0;  // left alone where there is no driver
@@ -114,17 +110,8 @@ void Card::MakeLibraries() {
 void Card::RequireBf16() const {
   if (activation_type() != ElementType::kBFloat16) return;
   constexpr int kSize = 16;
-  const LtProduct product(*this, {.rows = kSize,
-                                  .columns = kSize,
-                                  .inner = kSize,
-                                  .a_type = CUDA_R_16BF,
-                                  .b_type = CUDA_R_16BF,
-                                  .c_type = CUDA_R_16BF,
-                                  .a_row = kSize,
-                                  .b_row = kSize,
-                                  .c_row = kSize,
-                                  .alignment = ProductKind::kMostAlignment});
-  if (!product.Algorithms(1).empty()) return;
+  const LtShape shape{.rows = kSize, .columns = kSize, .inner = kSize, .type = CUDA_R_16BF};
+  if (LtProduct(*this, shape).supported()) return;
   throw Error(
       ExitCode::kFailure,
       "worker.precision=BF16, but cuBLAS multiplies no bfloat16 on {} ({}): expected a card "

@@ -21,13 +21,10 @@
 
 namespace muster::cuda {
 
-class Tuner;
-
 class Card {
  public:
   // Throws Error where there is no driver, no such card, or a library does not work.
   explicit Card(const CudaOptions& options);
-  ~Card();
   Card(const Card&) = delete;
 
   // The calling thread works with this card from now on.
@@ -50,8 +47,6 @@ class Card {
   void* workspace() const { return workspace_.get(); }
   static constexpr size_t kWorkspaceBytes = size_t{32} << 20;
   cublasComputeType_t compute_type() const;
-  // Null: algorithms go by shape (worker.autotune).
-  Tuner* tuner() const { return tuner_.get(); }
   ConvolutionChoices& convolutions() { return convolutions_; }
   const ConvolutionChoices& convolutions() const { return convolutions_; }
   // Null: not found, or not wanted (worker.convolution).
@@ -84,7 +79,6 @@ class Card {
   CublasHandle cublas_;
   CublasLtHandle cublas_lt_;
   std::shared_ptr<const Cudnn> cudnn_;
-  std::unique_ptr<Tuner> tuner_;
   ConvolutionChoices convolutions_;
 };
 

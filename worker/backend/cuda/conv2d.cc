@@ -1,11 +1,10 @@
 // A convolution: each of its passes in the way that suits its shape. Nothing else decides, so that
-// the bits are the same in every run, but with worker.autotune the choice that the run has.
+// the bits are the same in every run.
 #include <fmt/core.h>
 
 #include <algorithm>
 
 #include "worker/backend/cuda/convolution.h"
-#include "worker/backend/cuda/convolution_ways.h"
 
 namespace muster::cuda {
 namespace {
@@ -63,38 +62,38 @@ class Conv2dOp : public TypedOp<T> {
         use_bias_(c.use_bias),
         weights_(request.card, request.options, int64_t{c.shape.filters} * c.shape.patch(), 0),
         parts_(c.shape.batch * c.shape.out_pixels(), c.shape.filters) {
-    forward_ = Choose<ConvolutionForward, ForwardArgs>(
-        "forward", c, CudnnForwardAlgorithms(), [=] { return MakeDepthwiseForward<T>(c); },
-        [=, this](const auto& with) { return MakeCudnnForward<T>(with, weights_); },
-        [=, this] { return MakeGemmForward<T>(c, weights_); });
+    forward_ = Choose(
+        "forward", c, [&] { return MakeDepthwiseForward<T>(c); },
+        [&] { return MakeCudnnForward<T>(c, weights_); },
+        [&] { return MakeGemmForward<T>(c, weights_); });
     if (!this->trains()) return;
-    weights_gradient_ = Choose<ConvolutionBackward, BackwardArgs>(
-        "weights", c, CudnnWeightsGradientAlgorithms(),
-        [=] { return MakeDepthwiseWeightsGradient<T>(c); },
-        [=](const auto& with) { return MakeCudnnWeightsGradient<T>(with); },
-        [=] { return MakeGemmWeightsGradient<T>(c); });
+    weights_gradient_ = Choose(
+        "weights", c, [&] { return MakeDepthwiseWeightsGradient<T>(c); },
+        [&] { return MakeCudnnWeightsGradient<T>(c); },
+        [&] { return MakeGemmWeightsGradient<T>(c); });
     if (!request.options.input_gradient) return;
-    input_gradient_ = Choose<ConvolutionBackward, BackwardArgs>(
-        "input", c, CudnnInputGradientAlgorithms(),
-        [=] { return MakeDepthwiseInputGradient<T>(c); },
-        [=, this](const auto& with) { return MakeCudnnInputGradient<T>(with, weights_); },
-        [=, this] { return MakeGemmInputGradient<T>(c, weights_); });
+    input_gradient_ = Choose(
+        "input", c, [&] { return MakeDepthwiseInputGradient<T>(c); },
+        [&] { return MakeCudnnInputGradient<T>(c, weights_); },
+        [&] { return MakeGemmInputGradient<T>(c, weights_); });
   }
 
-  // By shape: own kernels, cuDNN's first algorithm, cuBLAS.
-  template <typename Pass, typename Args, typename Own, typename ByCudnn, typename Gemm>
-  static std::unique_ptr<Pass> Choose(const char* pass, const ConvolutionRequest& c,
-                                      const std::vector<int>& algorithms, const Own& own,
-                                      const ByCudnn& by_cudnn, const Gemm& gemm) {
-    std::vector<ConvolutionWay<Pass>> ways{{"own", own}};
-    for (const int algorithm : algorithms) {
-      ConvolutionRequest with = c;
-      with.algorithm = algorithm;
-      ways.push_back({fmt::format("cudnn {}", algorithm), [=] { return by_cudnn(with); }});
-      if (ways.size() == 2) ways.push_back({"gemm", gemm});
+  // The first way that can do it: own kernels, cuDNN, cuBLAS.
+  template <typename Own, typename ByCudnn, typename Gemm>
+  static auto Choose(const char* pass, const ConvolutionRequest& c, const Own& own,
+                     const ByCudnn& by_cudnn, const Gemm& gemm) {
+    const char* way = "own";
+    auto made = own();
+    if (made == nullptr) {
+      way = "cudnn 1";  // cuDNN's number of the algorithm, which is 1 for each of the passes
+      made = by_cudnn();
     }
-    if (algorithms.empty()) ways.push_back({"gemm", gemm});
-    return ChooseWay<Pass, Args>(c.card, ConvolutionKey(pass, c), ways);
+    if (made == nullptr) {
+      way = "gemm";
+      made = gemm();
+    }
+    c.card.convolutions().Record(ConvolutionKey(pass, c), way);
+    return made;
   }
 
   const bool use_bias_;

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <vector>
+#include <string>
 
 #include "worker/backend/cuda/kernels.h"
 #include "worker/backend/cuda/ops.h"
@@ -35,9 +35,11 @@ struct ConvolutionRequest {
   ConvShape shape;
   Pads pads;
   bool use_bias, relu;
-  bool after_relu;    // OpOptions::input_is_relu
-  int algorithm = 0;  // cuDNN's: one of those below
+  bool after_relu;  // OpOptions::input_is_relu
 };
+
+// `pass` ("forward") and the numbers of the convolution.
+std::string ConvolutionKey(const char* pass, const ConvolutionRequest& request);
 
 // By im2col and cuBLAS, for any convolution.
 template <typename T>
@@ -48,12 +50,6 @@ std::unique_ptr<ConvolutionBackward> MakeGemmInputGradient(const ConvolutionRequ
                                                            const TypedWeights<T>& weights);
 template <typename T>
 std::unique_ptr<ConvolutionBackward> MakeGemmWeightsGradient(const ConvolutionRequest& request);
-
-// Those of cuDNN that give the same bits each time, by its numbers; the first is what is taken
-// where nothing else was chosen. None without cuDNN.
-std::vector<int> CudnnForwardAlgorithms();
-std::vector<int> CudnnInputGradientAlgorithms();
-std::vector<int> CudnnWeightsGradientAlgorithms();
 
 // By cuDNN; null where it is not there or does not do this convolution in this type.
 template <typename T>

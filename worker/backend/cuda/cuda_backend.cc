@@ -12,8 +12,6 @@
 #include "worker/backend/cuda/host_copies.h"
 #include "worker/backend/cuda/kernels.h"
 #include "worker/backend/cuda/ops.h"
-#include "worker/backend/cuda/rehearse.h"
-#include "worker/backend/cuda/tuner.h"
 #include "worker/backend/cuda/watchdog.h"
 #include "worker/backend/cuda/weight_copies.h"
 
@@ -97,12 +95,8 @@ class CudaBackend : public Backend {
     return std::make_unique<WeightCopies>(card_);
   }
   std::unique_ptr<Op> MakeOp(const Layer& layer, const OpOptions& options) override {
-    if (card_.tuner() != nullptr && card_.tuner()->measures() && HasAlgorithms(layer)) {
-      TimeAlgorithms(layer, options);
-    }
     return MakeAny<Op>(layer, options);
   }
-  Tuning* tuning() override { return card_.tuner(); }
   std::string Convolutions() const override { return card_.convolutions().Line(); }
   std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) override {
     return MakeAny<LossOp>(layer, options);
@@ -137,12 +131,6 @@ class CudaBackend : public Backend {
   }
 
  private:
-  // Of an op as it will be, but with its own copies of weights, which are there at once.
-  void TimeAlgorithms(const Layer& layer, OpOptions options) {
-    options.layouts = nullptr;
-    const std::unique_ptr<Op> op = MakeAny<Op>(layer, options);
-    if (!Rehearse(*this, layer, options, *op)) card_.tuner()->Skipped();
-  }
   // What the layer's Make makes (ops.h), which must be of this type.
   template <typename Wanted>
   std::unique_ptr<Wanted> MakeAny(const Layer& layer, const OpOptions& options) {

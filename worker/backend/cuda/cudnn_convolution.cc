@@ -1,6 +1,7 @@
-// Convolutions by cuDNN, channels-last. Its algorithms are those that give the same bits each time.
-// Each pass is tried once when it is made, which is before the first step. What cuDNN does not
-// support is left to others then. A failure after that is an error, never a change of arithmetic.
+// Convolutions by cuDNN, channels-last, by one algorithm for each pass that gives the same bits
+// each time. Each pass is tried once when it is made, which is before the first step. What cuDNN
+// does not support is left to others then. A failure after that is an error, never a change of
+// arithmetic.
 #include <cuda_bf16.h>
 #include <fmt/core.h>
 
@@ -11,10 +12,8 @@
 #include "worker/backend/cuda/check.h"
 #include "worker/backend/cuda/convolution.h"
 #include "worker/backend/cuda/convolution_instances.h"
-#include "worker/backend/cuda/convolution_ways.h"
 #include "worker/backend/cuda/cudnn.h"
 #include "worker/backend/cuda/handles.h"
-#include "worker/backend/cuda/tuner.h"
 
 namespace muster::cuda {
 namespace {
@@ -22,6 +21,9 @@ namespace {
 // Without workspaces that are larger than what im2col takes.
 constexpr size_t kMostScratch = size_t{256} << 20;
 constexpr double kPatience = 60;  // seconds, for the trial of a pass
+constexpr auto kForward = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+constexpr auto kInputGradient = CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
+constexpr auto kWeightsGradient = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
 
 // Whether cuDNN supports what it was asked for. Throws any other failure: lack of memory, for
 // example, says nothing about the shape, and another worker may not see it.
@@ -103,9 +105,6 @@ struct CudnnPass {
   size_t workspace_bytes = 0;
 
   const Cudnn& cudnn() const { return *request.card.cudnn(); }
-  auto forward() const { return static_cast<cudnnConvolutionFwdAlgo_t>(request.algorithm); }
-  auto input() const { return static_cast<cudnnConvolutionBwdDataAlgo_t>(request.algorithm); }
-  auto weights() const { return static_cast<cudnnConvolutionBwdFilterAlgo_t>(request.algorithm); }
   bool Takes(cudnnStatus_t status) const {
     return IsSupported(cudnn(), status, "plan a convolution") && workspace_bytes <= kMostScratch;
   }
@@ -113,19 +112,19 @@ struct CudnnPass {
   cudnnStatus_t Forward(const void* in, const void* w, void* out, void* scratch) const {
     const Descriptors& d = *convolution;
     return cudnn()->cudnnConvolutionForward(cudnn().handle(), &kOne, d.in, in, d.weights, w,
-                                            d.convolution, forward(), scratch, workspace_bytes,
+                                            d.convolution, kForward, scratch, workspace_bytes,
                                             &kZero, d.out, out);
   }
   cudnnStatus_t InputGradient(void* in, const void* w, const void* out, void* scratch) const {
     const Descriptors& d = *convolution;
     return cudnn()->cudnnConvolutionBackwardData(cudnn().handle(), &kOne, d.weights, w, d.out, out,
-                                                 d.convolution, input(), scratch, workspace_bytes,
-                                                 &kZero, d.in, in);
+                                                 d.convolution, kInputGradient, scratch,
+                                                 workspace_bytes, &kZero, d.in, in);
   }
   cudnnStatus_t WeightsGradient(const void* in, void* w, const void* out, void* scratch) const {
     const Descriptors& d = *convolution;
     return cudnn()->cudnnConvolutionBackwardFilter(cudnn().handle(), &kOne, d.in, in, d.out, out,
-                                                   d.convolution, weights(), scratch,
+                                                   d.convolution, kWeightsGradient, scratch,
                                                    workspace_bytes, &kZero, d.weights, w);
   }
 };
@@ -165,11 +164,8 @@ bool IsDone(const char* name, const CudnnPass& pass, const Run& run) {
                 kPatience);
   }
   if (IsSupported(pass.cudnn(), status, "convolve")) return true;
-  const Tuner* const tuner = card.tuner();
-  if (tuner == nullptr || !tuner->measures()) {
-    fmt::print(stderr, "cuDNN does not support the convolution \"{}\": cuBLAS does it\n",
-               ConvolutionKey(name, pass.request));
-  }
+  fmt::print(stderr, "cuDNN does not support the convolution \"{}\": cuBLAS does it\n",
+             ConvolutionKey(name, pass.request));
   return false;
 }
 
@@ -232,29 +228,6 @@ class CudnnWeightsGradient : public ConvolutionBackward {
 
 }  // namespace
 
-// Not the direct one, which cuDNN does not have.
-std::vector<int> CudnnForwardAlgorithms() {
-  return {CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
-          CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
-          CUDNN_CONVOLUTION_FWD_ALGO_GEMM,
-          CUDNN_CONVOLUTION_FWD_ALGO_FFT,
-          CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING,
-          CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD,
-          CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED};
-}
-// Not 0, which adds in the order of chance.
-std::vector<int> CudnnInputGradientAlgorithms() {
-  return {CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT,
-          CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING, CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD,
-          CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED};
-}
-// Not 0 and 3, for the same reason.
-std::vector<int> CudnnWeightsGradientAlgorithms() {
-  return {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT,
-          CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED,
-          CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT_TILING};
-}
-
 template <typename T>
 std::unique_ptr<ConvolutionForward> MakeCudnnForward(const ConvolutionRequest& request,
                                                      const TypedWeights<T>& weights) {
@@ -262,7 +235,7 @@ std::unique_ptr<ConvolutionForward> MakeCudnnForward(const ConvolutionRequest& r
   if (pass.convolution == nullptr) return nullptr;
   const Descriptors& d = *pass.convolution;
   if (!pass.Takes(pass.cudnn()->cudnnGetConvolutionForwardWorkspaceSize(
-          pass.cudnn().handle(), d.in, d.weights, d.convolution, d.out, pass.forward(),
+          pass.cudnn().handle(), d.in, d.weights, d.convolution, d.out, kForward,
           &pass.workspace_bytes))) {
     return nullptr;
   }
@@ -280,7 +253,7 @@ std::unique_ptr<ConvolutionBackward> MakeCudnnInputGradient(const ConvolutionReq
   if (pass.convolution == nullptr) return nullptr;
   const Descriptors& d = *pass.convolution;
   if (!pass.Takes(pass.cudnn()->cudnnGetConvolutionBackwardDataWorkspaceSize(
-          pass.cudnn().handle(), d.weights, d.out, d.convolution, d.in, pass.input(),
+          pass.cudnn().handle(), d.weights, d.out, d.convolution, d.in, kInputGradient,
           &pass.workspace_bytes))) {
     return nullptr;
   }
@@ -299,7 +272,7 @@ std::unique_ptr<ConvolutionBackward> MakeCudnnWeightsGradient(const ConvolutionR
   if (pass.convolution == nullptr) return nullptr;
   const Descriptors& d = *pass.convolution;
   if (!pass.Takes(pass.cudnn()->cudnnGetConvolutionBackwardFilterWorkspaceSize(
-          pass.cudnn().handle(), d.in, d.out, d.convolution, d.weights, pass.weights(),
+          pass.cudnn().handle(), d.in, d.out, d.convolution, d.weights, kWeightsGradient,
           &pass.workspace_bytes))) {
     return nullptr;
   }

@@ -14,10 +14,6 @@ std::string WhyNoCudnn() {
          "MUSTER_CUDNN_INCLUDE_DIR (docs/CUDA.md)";
 }
 
-std::vector<int> CudnnForwardAlgorithms() { return {}; }
-std::vector<int> CudnnInputGradientAlgorithms() { return {}; }
-std::vector<int> CudnnWeightsGradientAlgorithms() { return {}; }
-
 template <typename T>
 std::unique_ptr<ConvolutionForward> MakeCudnnForward(const ConvolutionRequest&,
                                                      const TypedWeights<T>&) {

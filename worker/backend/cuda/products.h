@@ -46,12 +46,10 @@ class FusedProduct {
   void Run(const void* a, const void* b, const void* bias, const float* bias32, void* c) const;
 
  private:
-  void RunByShape(const ProductAddresses& at, const float* bias32) const;
-
   const Card& card_;
-  const ProductKind kind_;
-  const LtProduct product_;
-  std::optional<cublasLtMatmulAlgo_t> algorithm_;  // none: two passes
+  const ProductShape shape_;
+  const bool relu_;
+  std::optional<LtProduct> fused_;  // none: two passes
 };
 
 }  // namespace muster::cuda

@@ -4,7 +4,7 @@ set(MUSTER_CUDA_KERNELS batch_norm.cu code.cu column_sums.cu depthwise.cu dropou
     loss.cu lrn.cu pool.cu rows.cu softmax.cu)
 set(MUSTER_CUDA_SOURCES await.cc batch_norm.cc card.cc check.cc conv2d.cc convolution_choices.cc cuda_backend.cc
     dense.cc depthwise.cc dropout.cc elementwise.cc gemm_convolution.cc host_copies.cc images.cc losses.cc lt_product.cc
-    normalise.cc pool.cc products.cc rehearse.cc tuner.cc watchdog.cc weight_copies.cc)
+    normalise.cc pool.cc products.cc watchdog.cc weight_copies.cc)
 set(MUSTER_CUDNN_SOURCES cudnn.cc cudnn_convolution.cc)
 list(TRANSFORM MUSTER_CUDA_KERNELS PREPEND ${MUSTER_CUDA_FOLDER}/)
 list(TRANSFORM MUSTER_CUDA_SOURCES PREPEND ${MUSTER_CUDA_FOLDER}/)
