@@ -34,8 +34,6 @@ void SetOption(Options& options, const std::string& name, const std::string& val
     options.delay_us = static_cast<int>(number());
   } else if (name == "memory_bytes") {
     options.memory_bytes = static_cast<size_t>(number());
-  } else if (name == "multiprocessors") {
-    options.multiprocessors = static_cast<int>(number());
   } else if (name == "devices") {
     options.devices = static_cast<int>(number());
   } else if (name == "read_only_registration") {

@@ -1,6 +1,5 @@
-// cublasLt on the software GPU: products with an epilogue, and heuristics that know three
-// algorithms: one that wants a workspace; one that does without, and gives other bits; and, where
-// the caller does not exclude it, one that adds parts up in its result.
+// cublasLt on the software GPU: products with an epilogue, and a heuristic that knows one
+// algorithm, which wants a workspace.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,8 +27,7 @@ uint64_t Fingerprint(const LtProduct& product, const LtLayout& a, const LtLayout
                   static_cast<int>(product.transpose_a), static_cast<int>(product.transpose_b),
                   static_cast<int>(product.epilogue), product.bias_type) +
       fmt::format(" {} {} {} {} {} {} {} {} {} {}", a.type, a.rows, a.columns, a.leading, b.rows,
-                  b.columns, b.leading, d.type, d.rows, d.columns) +
-      fmt::format(" {} {} {} {}", d.batches, a.batch_stride, b.batch_stride, d.batch_stride);
+                  b.columns, b.leading, d.type, d.rows, d.columns);
   return std::hash<std::string>()(text);
 }
 
@@ -64,9 +62,6 @@ std::string WrongShapes(const LtProduct& product, const LtLayout& a, const LtLay
                        d.columns);
   }
   for (const LtLayout* layout : {&a, &b, &c, &d}) {
-    if (layout->batches != d.batches || layout->batches < 1) {
-      return fmt::format("{} and {} matrices", layout->batches, d.batches);
-    }
     if (layout->leading < static_cast<int64_t>(layout->rows)) {
       return fmt::format("a leading dimension of {} for {} rows", layout->leading, layout->rows);
     }
@@ -87,10 +82,7 @@ Epilogue EpilogueOf(cublasLtEpilogue_t epilogue) {
   }
 }
 
-// In data[3]: how it adds up.
-enum class Adds : uint64_t { kForwards, kBackwards, kInPlace };
-
-// In data[4]: the alignments of A, B, C and D that it relies on, in 16 bits each.
+// In data[3]: the alignments of A, B, C and D that it relies on, in 16 bits each.
 uint64_t Pack(const std::array<uint32_t, 4>& alignments) {
   uint64_t packed = 0;
   for (size_t i = 0; i < alignments.size(); ++i) packed |= uint64_t{alignments[i]} << 16 * i;
@@ -112,15 +104,13 @@ std::string WrongAlignment(uint64_t packed, const std::array<const void*, 4>& ma
   return fmt::format("the bias is not aligned to {} bytes", least);
 }
 
-cublasLtMatmulHeuristicResult_t Result(uint64_t fingerprint, size_t workspace, Adds adds,
-                                       uint64_t alignments) {
+cublasLtMatmulHeuristicResult_t Result(uint64_t fingerprint, uint64_t alignments) {
   cublasLtMatmulHeuristicResult_t result = {};
   result.algo.data[0] = kAlgorithm;
   result.algo.data[1] = fingerprint;
-  result.algo.data[2] = workspace;
-  result.algo.data[3] = static_cast<uint64_t>(adds);
-  result.algo.data[4] = alignments;
-  result.workspaceSize = workspace;
+  result.algo.data[2] = kWorkspace;
+  result.algo.data[3] = alignments;
+  result.workspaceSize = kWorkspace;
   result.state = CUBLAS_STATUS_SUCCESS;
   result.wavesCount = 1;
   return result;
@@ -161,34 +151,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
           "algorithms whose partial sums are rounded to the type of D are not excluded");
     }
     const uint64_t fingerprint = Fingerprint(At(product), At(a), At(b), At(d));
-    const auto offer = [&](size_t workspace, Adds adds) {
-      if (*found >= wanted || workspace > prefer.most_workspace) return;
-      results[(*found)++] = Result(fingerprint, workspace, adds, Pack(prefer.alignments));
-    };
-    offer(kWorkspace, Adds::kForwards);
-    offer(0, Adds::kBackwards);
-    if ((prefer.reductions & CUBLASLT_REDUCTION_SCHEME_INPLACE) != 0) {
-      offer(0, Adds::kInPlace);
-    }
-    return CUBLAS_STATUS_SUCCESS;
-  });
-}
-
-cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t product,
-                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
-                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-                                       const cublasLtMatmulAlgo_t* algorithm,
-                                       cublasLtMatmulHeuristicResult_t* result) {
-  return LtCall("cublasLtMatmulAlgoCheck", [&] {
-    const std::string wrong = WrongShapes(At(product), At(a), At(b), At(c), At(d));
-    if (!wrong.empty()) return RefuseLt(CUBLAS_STATUS_INVALID_VALUE, wrong);
-    const uint64_t fingerprint = Fingerprint(At(product), At(a), At(b), At(d));
-    const auto& data = algorithm->data;
-    if (!IsSupported(At(product), At(a), At(b), At(d)) || data[0] != kAlgorithm ||
-        data[1] != fingerprint || data[3] > static_cast<uint64_t>(Adds::kInPlace)) {
-      return CUBLAS_STATUS_INVALID_VALUE;
-    }
-    *result = Result(fingerprint, data[2], static_cast<Adds>(data[3]), data[4]);
+    if (wanted < 1 || prefer.most_workspace < kWorkspace) return CUBLAS_STATUS_NOT_SUPPORTED;
+    results[(*found)++] = Result(fingerprint, Pack(prefer.alignments));
     return CUBLAS_STATUS_SUCCESS;
   });
 }
@@ -218,7 +182,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
       wrong = WrongAlgorithm(algorithm, Fingerprint(with, At(a_layout), At(b_layout), At(d_layout)),
                              space);
     }
-    if (wrong.empty()) wrong = WrongAlignment(algorithm->data[4], {a, b, c, d}, with.bias);
+    if (wrong.empty()) wrong = WrongAlignment(algorithm->data[3], {a, b, c, d}, with.bias);
     if (!wrong.empty()) return RefuseLt(CUBLAS_STATUS_INVALID_VALUE, wrong);
     Stream* const on = Device::Get().Find(stream, "cublasLtMatmul");
     if (on == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
@@ -234,25 +198,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
         .c = MatrixOf(d, At(d_layout), CUBLAS_OP_N),
         .before = c,
         .tf32 = with.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && HasNarrowTypes(),
-        .backwards = algorithm->data[3] != static_cast<uint64_t>(Adds::kForwards),
         .epilogue = epilogue,
         .bias = with.bias,
         .bias_type =
             static_cast<cudaDataType>(with.bias_type < 0 ? At(d_layout).type : with.bias_type)};
-    const int64_t strides[] = {At(a_layout).batch_stride, At(b_layout).batch_stride,
-                               At(d_layout).batch_stride};
     on->Push(Device::Get().known(), "a product of cublasLt", nullptr,
-             [args, space, strides = std::to_array(strides),
-              batches = At(d_layout).batches](const Work& work) {
+             [args, space](const Work& work) {
                SpoilWorkspace(work, space);
-               for (int64_t i = 0; i < batches; ++i) {
-                 GemmArgs one = args;
-                 one.a.data = Advance(args.a.data, args.a.type, i * strides[0]);
-                 one.b.data = Advance(args.b.data, args.b.type, i * strides[1]);
-                 one.c.data = Advance(args.c.data, args.c.type, i * strides[2]);
-                 one.before = Advance(args.before, args.c.type, i * strides[2]);
-                 Gemm(work, one);
-               }
+               Gemm(work, args);
              });
     return CUBLAS_STATUS_SUCCESS;
   });

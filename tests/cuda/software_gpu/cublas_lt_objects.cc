@@ -117,12 +117,6 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
     switch (attribute) {
       case CUBLASLT_MATRIX_LAYOUT_TYPE:
         return SetTo(At(layout).type, value, bytes);
-      case CUBLASLT_MATRIX_LAYOUT_LD:
-        return SetTo(At(layout).leading, value, bytes);
-      case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
-        return SetTo(At(layout).batches, value, bytes);
-      case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
-        return SetTo(At(layout).batch_stride, value, bytes);
       default:
         return RefuseLt(CUBLAS_STATUS_NOT_SUPPORTED,
                         fmt::format("attribute {} of a layout", static_cast<int>(attribute)));

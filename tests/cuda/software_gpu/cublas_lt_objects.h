@@ -27,8 +27,6 @@ struct LtLayout {
   uint64_t rows;
   uint64_t columns;
   int64_t leading;
-  int32_t batches = 1;
-  int64_t batch_stride = 0;
 };
 
 struct LtPreference {

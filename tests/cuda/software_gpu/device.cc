@@ -10,7 +10,6 @@
 
 #include "common/base/error.h"
 #include "tests/cuda/software_gpu/guard.h"
-#include "tests/cuda/software_gpu/random.h"
 #include "tests/cuda/software_gpu/violation.h"
 
 namespace muster::software_gpu {
@@ -50,7 +49,6 @@ void Device::Reset(const Options& options) {
   card_ = kNoCard;
   calls_.clear();
   faults_ = options.faults;
-  timed_ = 0;
   shared_limits_.clear();
 }
 
@@ -203,12 +201,6 @@ bool Device::DestroyEvent(cudaEvent_t event) {
 bool Device::IsEvent(cudaEvent_t event) {
   const std::lock_guard lock(mutex_);
   return events_.contains(event);
-}
-
-float Device::SomeMilliseconds() {
-  const std::lock_guard lock(mutex_);
-  const uint64_t random = Mix(options_.seed ^ Mix(++timed_));
-  return 0.5f + static_cast<float>(random % 1000) * 1e-3f;
 }
 
 std::vector<Stream*> Device::streams() {

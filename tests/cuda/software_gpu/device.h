@@ -85,8 +85,6 @@ class Device {
   cudaEvent_t MakeEvent(bool timing);
   bool DestroyEvent(cudaEvent_t event);
   bool IsEvent(cudaEvent_t event);
-  // Between two events: nothing here can be timed, so whoever chooses by that gets any choice.
-  float SomeMilliseconds();
   std::vector<Stream*> streams();
   // The stream of this slot, now. Null: none.
   Stream* InSlot(int slot);
@@ -128,7 +126,6 @@ class Device {
   std::map<const void*, std::string> tracked_;
   std::map<const void*, size_t> shared_limits_;
   Clock known_ = {};
-  uint64_t timed_ = 0;
 };
 
 // One call of the runtime: faults, failures, and cudaGetLastError.

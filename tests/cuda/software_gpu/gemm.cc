@@ -63,18 +63,15 @@ const float* Load(const Matrix& matrix, int64_t rows, int64_t columns, bool tf32
 
 // Each number of the result adds up its products one after the other: four at a time are kept in a
 // register, in the same order.
-void Product(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k,
-             bool backwards) {
-  const auto place = [&](int64_t i) { return backwards ? k - 1 - i : i; };
+void Product(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k) {
   for (int64_t j = 0; j < n; ++j) {
     float* const column = c + j * m;
     const float* const factors = b + j * k;
     int64_t i = 0;
     for (; i + 4 <= k; i += 4) {
-      const float *const a0 = a + place(i) * m, *const a1 = a + place(i + 1) * m,
-                         *const a2 = a + place(i + 2) * m, *const a3 = a + place(i + 3) * m;
-      const float f0 = factors[place(i)], f1 = factors[place(i + 1)], f2 = factors[place(i + 2)],
-                  f3 = factors[place(i + 3)];
+      const float *const a0 = a + i * m, *const a1 = a + (i + 1) * m, *const a2 = a + (i + 2) * m,
+                         *const a3 = a + (i + 3) * m;
+      const float f0 = factors[i], f1 = factors[i + 1], f2 = factors[i + 2], f3 = factors[i + 3];
       for (int64_t row = 0; row < m; ++row) {
         float sum = column[row];
         sum += a0[row] * f0;
@@ -85,8 +82,8 @@ void Product(const float* a, const float* b, float* c, int64_t m, int64_t n, int
       }
     }
     for (; i < k; ++i) {
-      const float* const other = a + place(i) * m;
-      const float factor = factors[place(i)];
+      const float* const other = a + i * m;
+      const float factor = factors[i];
       for (int64_t row = 0; row < m; ++row) column[row] += other[row] * factor;
     }
   }
@@ -114,8 +111,7 @@ void Gemm(const Work& work, const GemmArgs& args) {
 
   std::vector<float> a_made, b_made, sums(static_cast<size_t>(args.m * args.n));
   Product(Load(args.a, args.m, args.k, args.tf32, a_made),
-          Load(args.b, args.k, args.n, args.tf32, b_made), sums.data(), args.m, args.n, args.k,
-          args.backwards);
+          Load(args.b, args.k, args.n, args.tf32, b_made), sums.data(), args.m, args.n, args.k);
   if (Device::Get().options().wrong_products) sums.back() = sums.back() * 1.5f + 1;
   for (int64_t j = 0; j < args.n; ++j) {
     for (int64_t i = 0; i < args.m; ++i) {

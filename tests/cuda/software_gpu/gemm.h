@@ -29,7 +29,6 @@ struct GemmArgs {
   // Only C as it was before; where null, `c` itself.
   const void* before = nullptr;
   bool tf32 = false;
-  bool backwards = false;  // the order in which it adds up: other bits
   Epilogue epilogue = Epilogue::kNone;
   const void* bias = nullptr;  // m of them
   cudaDataType bias_type = CUDA_R_32F;

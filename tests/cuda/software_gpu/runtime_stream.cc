@@ -155,7 +155,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
     if (first == nullptr || last == nullptr) return cudaErrorInvalidResourceHandle;
     if (!begin->timing || !end->timing) return cudaErrorInvalidResourceHandle;
     if (!first->IsReached() || !last->IsReached()) return cudaErrorNotReady;
-    *milliseconds = Device::Get().SomeMilliseconds();
+    *milliseconds = 1;
     return cudaSuccess;
   });
 }
