@@ -218,11 +218,7 @@ bool Client::Await(int64_t version, size_t chunk, bool average, Wait wait) {
         "after that",
         version);
   }
-  ThrowStopped();
-}
-
-void Client::ThrowStopped() const {
-  std::string reason;
+  std::string reason;  // the server said Stop
   for (const Order& order : orders_) {
     if (order.kind == Order::Kind::kStop) reason = order.reason;
   }

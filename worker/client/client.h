@@ -178,8 +178,6 @@ class Client final : private Channel::Owner {
   Order TakeOrder();
   // Rethrows what ended the communication.
   void ThrowIfFailed() const;
-  // With mutex_ locked: the server said Stop.
-  [[noreturn]] void ThrowStopped() const;
 
   // Channel::Owner.
   void Handle(FromServer&& event) override;
