@@ -7,8 +7,8 @@
 
 #include "common/base/arena.h"
 #include "common/base/error.h"
-#include "common/base/file_kind.h"
 #include "common/base/log.h"
+#include "common/base/shell_word.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/model/whole_file.h"
 #include "ps/checkpoint_arenas.h"

@@ -6,11 +6,10 @@
 #include <filesystem>
 
 #include "common/base/error.h"
-#include "common/base/file_kind.h"
 #include "common/base/read_text.h"
+#include "common/base/shell_word.h"
 #include "common/config/text_errors.h"
 #include "common/config/text_fields.h"
-#include "common/config/text_kind.h"
 
 namespace muster {
 namespace {
@@ -61,7 +60,11 @@ void ParseTextFile(const std::string& file, const std::string& prefix, pb::Messa
                    Locations& locations, ConfigErrors& errors) {
   RefuseRunDir(file);
   std::string text = ReadTextFile(file);
-  RequireText(file, text);
+  if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);  // a byte-order mark
+  if (text.empty() || text.find('\0') != std::string::npos) {
+    throw Error(ExitCode::kUsage, "{}: {}; expected protobuf text format, as in configs/*.txtpb",
+                file, text.empty() ? "the file is empty" : "is not a text file");
+  }
   ParseText(text, file, prefix, message, locations, errors);
 }
 
@@ -81,8 +84,6 @@ void ParseText(const std::string& text, const std::string& file, const std::stri
       NoteLocations(message, &tree, file, before, locations);
       break;
     }
-    const std::string foreign = ForeignLanguage(text);
-    if (!foreign.empty()) throw Error(ExitCode::kUsage, "{}: {}", file, foreign);
     errors.AddUnread(before + found.key(),
                      fmt::format("{}:{}: {}", file, found.line() + 1, found.first()));
     if (mistakes == kMostMistakes || text.size() > kMostReadAgain || !found.BlankOut(rest)) {

@@ -44,9 +44,11 @@ void RequireWhole(const SafetensorsReader& file) {
   const std::optional<std::string> got =
       key == kContentsHash ? ContentsHashOf(file) : WeightsHashOf(file);
   if (!got || *got == expected->second) return;
-  throw Error(ExitCode::kData,
-              "{}: is damaged, or was changed: expected the {} {} that its metadata have, got {}",
-              file.path(), key, Printable(expected->second), *got);
+  throw Error(
+      ExitCode::kData,
+      "{}: is damaged, or was changed: expected the {} {} that its metadata have, got {}; take "
+      "another copy, or write it again with muster launch --resume RUN_DIR",
+      file.path(), key, Printable(expected->second), *got);
 }
 
 std::string DamageOf(const std::string& path) {

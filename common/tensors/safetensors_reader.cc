@@ -6,27 +6,51 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <vector>
 
 #include "common/base/element_type.h"
 #include "common/base/error.h"
-#include "common/base/file_kind.h"
 #include "common/base/plain_file.h"
 #include "common/base/resource_limits.h"
-#include "common/tensors/foreign_file.h"
+#include "common/tensors/wrong_file.h"
 
 namespace muster {
+namespace {
 
-SafetensorsReader::SafetensorsReader(const std::string& path)
-    : path_(path), fd_(OpenPlainFile(path, "a safetensors file")) {
+UniqueFd Open(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    throw Error(ExitCode::kUsage, "{}: {}", path, DescribeWrongFile(path, ""));
+  }
+  return OpenPlainFile(path, "a safetensors file");
+}
+
+// The JSON of the header follows its length.
+void RefuseWrongFile(const std::string& path, std::string_view first) {
+  if (first.size() > 8 && first[8] == '{') return;
+  const std::string wrong = DescribeWrongFile(path, first);
+  if (!wrong.empty()) throw Error(ExitCode::kData, "{}: {}", path, wrong);
+  if (first.size() <= 8) return;  // ParseSafetensorsHeader reports how short it is
+  std::string bytes;
+  for (const char c : first.substr(0, 12)) {
+    bytes += fmt::format(" {:02x}", static_cast<unsigned char>(c));
+  }
+  throw Error(ExitCode::kData, "{}: is not a safetensors file, or damaged: it begins with{}", path,
+              bytes);
+}
+
+}  // namespace
+
+SafetensorsReader::SafetensorsReader(const std::string& path) : path_(path), fd_(Open(path)) {
   struct stat status {};
   if (!fd_.valid() || ::fstat(fd_.get(), &status) != 0) {
     throw Error(ExitCode::kData, "{}: cannot be read: {}", path, ErrorText(errno));
   }
   const auto file_bytes = static_cast<uint64_t>(status.st_size);
-  std::string first(std::min<uint64_t>(kFileKindBytes, file_bytes), '\0');
+  std::string first(std::min<uint64_t>(kWrongFileBytes, file_bytes), '\0');
   ReadAt(0, std::as_writable_bytes(std::span(first)));
-  RefuseForeignFile(path, first);
+  RefuseWrongFile(path, first);
   first.resize(std::min<size_t>(8, first.size()));
   std::string text(SafetensorsTextBytes(path, first, file_bytes), '\0');
   ReadAt(first.size(), std::as_writable_bytes(std::span(text)));

@@ -15,7 +15,6 @@
 #include "launch/job/run_job.h"
 #include "launch/job/watch_job.h"
 #include "launch/memory/memory_check.h"
-#include "launch/model/output_file.h"
 #include "launch/process/log_tail.h"
 #include "launch/process/temporary_folder.h"
 #include "launch/text/console.h"
@@ -129,10 +128,7 @@ class Evaluate {
 
 int RunEval(const EvalArguments& arguments) {
   // Said now whether it can be written, and not when all is done.
-  if (!arguments.csv.empty()) {
-    RefuseFileOfRun(arguments.csv, arguments.source.from);
-    (void)AtomicFile(arguments.csv);
-  }
+  if (!arguments.csv.empty()) (void)AtomicFile(arguments.csv);
   const OpenedModel model = OpenModel(arguments.source.from, arguments.source.choice);
   const HeldFile config = WriteEvaluationConfig(arguments.source, model, arguments.confusion);
   int64_t images = 0;
@@ -145,9 +141,6 @@ int RunEval(const EvalArguments& arguments) {
                         [&](const config::Config& of) {
                           DataCount count = arguments.count_data(of);
                           images = count.test;
-                          if (!count.problem.empty()) {
-                            count.problem += DataHint(arguments.source, model);
-                          }
                           return count;
                         },
                     .in_place_of_run =

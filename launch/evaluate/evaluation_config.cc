@@ -11,7 +11,6 @@
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/model/load_weights.h"
 #include "common/model/model_metadata.h"
-#include "launch/model/moved_run.h"
 #include "launch/text/units.h"
 
 namespace muster {
@@ -67,14 +66,6 @@ HeldFile WriteEvaluationConfig(const EvaluationSource& source, const OpenedModel
   return HeldFile::Make([&](const std::string& path) {
     WriteFileAtomically(path, ConfigText(EvaluationConfig(run, confusion_matrix)));
   });
-}
-
-std::string DataHint(const EvaluationSource& source, const OpenedModel& model) {
-  if (!source.config_path.empty()) return "";
-  const fs::path shown = fs::absolute(model.shown);
-  const fs::path holder =
-      IsCheckpoint(shown) ? shown.parent_path().parent_path() : shown.parent_path();
-  return MovedDataHint(RunConfig(source, model), holder);
 }
 
 void CheckWeights(const OpenedModel& model, const Graph& graph) {

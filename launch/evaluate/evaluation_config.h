@@ -30,9 +30,6 @@ config::Config EvaluationConfig(const config::Config& run, bool confusion_matrix
 HeldFile WriteEvaluationConfig(const EvaluationSource& source, const OpenedModel& model,
                                bool confusion_matrix);
 
-// What to add to an error about data that are not there: where they may be since the run was moved.
-std::string DataHint(const EvaluationSource& source, const OpenedModel& model);
-
 // The weights of the model fit the network and are finite, or Error(kData) says what is wrong.
 void CheckWeights(const OpenedModel& model, const Graph& graph);
 

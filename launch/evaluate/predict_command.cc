@@ -43,28 +43,24 @@ bool OutputsAreProbabilities(const Graph& graph) {
          std::holds_alternative<SoftmaxSpec>(graph.layers()[static_cast<size_t>(read)].spec);
 }
 
-int64_t SamplesIn(const PredictArguments& arguments, const config::Config& config,
-                  const OpenedModel& model) {
+int64_t SamplesIn(const PredictArguments& arguments, const config::Config& config) {
   DataCount data{.train = config.data().synthetic().train_samples(),
                  .test = config.data().synthetic().test_samples()};
   if (NeedsFiles(config.data())) data = arguments.count_data(config);
-  if (!data.problem.empty()) {
-    throw Error(data.code, data.problem + DataHint(arguments.source, model));
-  }
+  if (!data.problem.empty()) throw Error(data.code, data.problem);
   const int64_t size = arguments.training_set ? data.train : data.test;
   if (size > 0) return size;
   throw Error(ExitCode::kData, "the {} set has no samples",
               arguments.training_set ? "training" : "test");
 }
 
-Job Prepare(const PredictArguments& arguments, const OpenedModel& model,
-            const std::string& config_path) {
+Job Prepare(const PredictArguments& arguments, const std::string& config_path) {
   config::Config config = LoadConfig(config_path, arguments.source.settings);
   config.mutable_cluster()->set_workers(1);
   ResolveConfig(config, AvailableCores());
   Graph graph = BuildGraph(config.model(), InputShape(config.data()));
   std::vector<int64_t> samples =
-      ParseNumberList("--samples", arguments.samples, SamplesIn(arguments, config, model));
+      ParseNumberList("--samples", arguments.samples, SamplesIn(arguments, config));
   const auto& names = config.data().class_names();
   std::vector<std::string> class_names(names.begin(), names.end());
   return {.config = std::move(config),
@@ -178,7 +174,7 @@ int RunPredict(const PredictArguments& arguments) {
   const OpenedModel model = OpenModel(arguments.source.from, arguments.source.choice);
   const HeldFile config =
       WriteEvaluationConfig(arguments.source, model, /*confusion_matrix=*/false);
-  const Job job = Prepare(arguments, model, config.path());
+  const Job job = Prepare(arguments, config.path());
   CheckWeights(model, job.graph);
   const std::vector<Prediction> predictions = Ask(arguments, model, job);
   PrintResult(arguments.json ? JsonText(predictions, job, model, arguments.training_set)

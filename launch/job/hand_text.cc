@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "common/base/file_kind.h"
+#include "common/base/shell_word.h"
 #include "common/link/protocol.h"
 #include "launch/text/units.h"
 

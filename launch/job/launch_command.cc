@@ -29,7 +29,7 @@
 #include "launch/memory/ask_worker.h"
 #include "launch/memory/memory_check.h"
 #include "launch/model/initial_weights.h"
-#include "launch/model/moved_run.h"
+#include "launch/runs/run_record.h"
 #include "launch/text/console.h"
 #include "launch/text/units.h"
 
@@ -57,7 +57,7 @@ std::string CheckData(const LaunchArguments& arguments, const PreparedJob& job) 
   int64_t samples = config.data().synthetic().train_samples();
   if (NeedsFiles(config.data())) {
     const DataCount data = arguments.count_data(config);
-    if (!data.problem.empty()) throw Error(data.code, data.problem + job.data_hint);
+    if (!data.problem.empty()) throw Error(data.code, data.problem);
     samples = data.train;
     remark = data.remark;
   }
@@ -65,6 +65,12 @@ std::string CheckData(const LaunchArguments& arguments, const PreparedJob& job) 
   const std::string trouble = TraceTrouble(config.run(), PlanSteps(config, samples).total_steps);
   if (!trouble.empty()) throw Error(ExitCode::kUsage, "run.trace_first_step: {}", trouble);
   return remark;
+}
+
+// Whether the config of this path is the one that a run has left in its directory.
+bool IsConfigOfRun(const std::string& config_path) {
+  const fs::path path = fs::absolute(config_path);
+  return path.filename() == "config.txtpb" && IsRunDir(path.parent_path());
 }
 
 // A config.txtpb that an earlier run left names that run's directory, or where that was before
@@ -79,12 +85,6 @@ void ForgetOwnDirectory(config::Config& config, const LaunchArguments& arguments
       (of_run || fs::equivalent(config.run().dir(), holder, error))) {
     config.mutable_run()->clear_dir();
   }
-}
-
-// Of the data of a run that was moved.
-std::string DataHint(const config::Config& config, const std::string& config_path) {
-  if (!IsConfigOfRun(config_path)) return "";
-  return MovedDataHint(config, fs::path(config_path).parent_path());
 }
 
 // A worker knows what its own memory is, but takes a while to say it: it is asked only where what
@@ -184,7 +184,6 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
       config = LoadWritten(arguments.config_path, settings);
     }
   }
-  std::string data_hint = DataHint(config, arguments.config_path);
   ForgetOwnDirectory(config, arguments);
   if (dry) {
     ResolveForMachine(config, AvailableCores());
@@ -196,7 +195,6 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
   Graph graph = BuildGraph(config.model(), InputShape(config.data()));
   return {.config = std::move(config),
           .graph = std::move(graph),
-          .data_hint = std::move(data_hint),
           .settings = std::move(settings),
           .cards = std::move(cards)};
 }
@@ -247,7 +245,7 @@ int DryRun(const LaunchArguments& arguments) {
     RunDir::CheckUnused(shown_dir);
   }
   if (!job.config.run().trace_file().empty()) {
-    CheckTracePlace(job.config.run().trace_file(), job.config.run().dir());
+    CheckTracePlace(job.config.run().trace_file());
   }
   if (arguments.repeat > 0) {
     shown_dir += fmt::format("/seed-{} ... seed-{}", job.config.run().seed(),
@@ -268,8 +266,7 @@ int DryRun(const LaunchArguments& arguments) {
     return static_cast<int>(error.code());
   }
   if (data.problem.empty() || job.config.data().dir().empty()) return 0;
-  PrintError(
-      fmt::format("muster: error: a run would end here: {}{}\n", data.problem, job.data_hint));
+  PrintError(fmt::format("muster: error: a run would end here: {}\n", data.problem));
   return static_cast<int>(data.code);
 }
 

@@ -11,6 +11,7 @@
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
 #include "common/base/read_text.h"
+#include "common/base/shell_word.h"
 #include "common/checkpoint/early_stop.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/resumable_config.h"
@@ -18,7 +19,6 @@
 #include "common/config/config.h"
 #include "launch/job/complete_run.h"
 #include "launch/job/put_aside.h"
-#include "launch/model/directory_hint.h"
 #include "launch/text/console.h"
 #include "launch/text/units.h"
 
@@ -56,8 +56,20 @@ void RequireRun(const std::string& path) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored)) return;  // said by RunDir::Resume
   if (fs::exists(path + "/config.txtpb", ignored) || !ListCheckpoints(path).empty()) return;
-  const std::string hint = HintForResume(path);
-  if (!hint.empty()) throw Error(ExitCode::kUsage, "--resume " + hint);
+  const fs::path parent = fs::absolute(path + "/.").lexically_normal().parent_path().parent_path();
+  for (const fs::path& run : {parent, parent.parent_path()}) {  // of checkpoints/, of a checkpoint
+    if (!fs::exists(run / "config.txtpb", ignored)) continue;
+    throw Error(ExitCode::kUsage,
+                "--resume {}: is a part of a run, expected the directory of the run: --resume {}",
+                path, ShellWord(run));
+  }
+  if (fs::exists(path + "/repeat.json", ignored)) {
+    throw Error(
+        ExitCode::kUsage,
+        "--resume {}: is a series (--repeat), which is resumed run by run: `muster runs {}` "
+        "lists them",
+        path, ShellWord(path));
+  }
   NoCheckpoint(path, {});
 }
 

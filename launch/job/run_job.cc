@@ -219,7 +219,7 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
   const int workers = static_cast<int>(config.cluster().workers());
   try {
     const bool traced = !config.run().trace_file().empty();
-    if (traced) CheckTracePlace(config.run().trace_file(), dir.path());
+    if (traced) CheckTracePlace(config.run().trace_file());
     const bool resumed = !arguments.resume.empty();
     const JobConfig config_file(config, dir, resumed);
     if (traced) {

@@ -21,7 +21,6 @@ struct PreparedJob {
   config::Config config;
   Graph graph;
   std::string data_remark = {};        // for the header
-  std::string data_hint = {};          // for the error, if they are not there
   std::string resume_remark = {};      // the same, of a run that goes on
   std::vector<Setting> settings = {};  // the command line's, and the number of workers of the cards
   std::shared_ptr<JobCards> cards;     // held by every run of a series; null: by hand

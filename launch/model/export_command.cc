@@ -13,7 +13,6 @@
 #include "launch/model/npz.h"
 #include "launch/model/onnx_export.h"
 #include "launch/model/output_file.h"
-#include "launch/model/output_place.h"
 #include "launch/text/console.h"
 #include "launch/text/units.h"
 #include "proto/config.pb.h"
@@ -68,8 +67,7 @@ void WarnOfNonfinite(const OpenedModel& opened, const std::string& out) {
 }  // namespace
 
 std::vector<std::string> ExportModel(const ExportArguments& arguments) {
-  CheckOutputPlace(arguments.out, arguments.force);
-  CheckOutputFile(arguments.out, arguments.force, arguments.from);
+  CheckOutputFile(arguments.out, arguments.force);
   const OpenedModel opened = OpenModel(arguments.from, arguments.choice);
   const SafetensorsReader& model = opened.file;
   if (arguments.format == "safetensors") {

@@ -6,29 +6,24 @@
 #include "common/base/error.h"
 #include "common/config/build_graph.h"
 #include "common/model/load_weights.h"
+#include "common/model/whole_file.h"
 #include "common/model/write_model.h"
-#include "launch/model/directory_hint.h"
 #include "launch/model/output_file.h"
-#include "launch/model/output_place.h"
 #include "launch/model/tensor_names.h"
-#include "launch/model/whole_model.h"
 #include "launch/text/units.h"
 #include "proto/config.pb.h"
 
 namespace muster {
 
 std::vector<std::string> ImportModel(const ImportArguments& arguments) {
-  CheckOutputPlace(arguments.out, arguments.force);
-  CheckOutputFile(arguments.out, arguments.force, arguments.file);
+  CheckOutputFile(arguments.out, arguments.force);
   config::Config config = LoadConfig(arguments.config_path, arguments.settings);
   ResolveForMachine(config, AvailableCores());
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
   LoadOptions options{.skip_mismatched = arguments.skip_mismatched};
   if (!arguments.names.empty()) options.names = ReadTensorNames(arguments.names);
-  const std::string hint = HintForFile(arguments.file);
-  if (!hint.empty()) throw Error(ExitCode::kUsage, hint);
   const SafetensorsReader file(arguments.file);
-  RequireWholeModel(file);
+  RequireWhole(file);
   Arena weights(graph.arena_floats());
   const WeightsMatch match = LoadWeights(file, graph, options, weights.floats());
   RequireFinite(arguments.file, graph, match, weights.floats(),

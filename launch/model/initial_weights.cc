@@ -6,8 +6,7 @@
 #include "common/base/error.h"
 #include "common/model/load_weights.h"
 #include "common/model/model_metadata.h"
-#include "launch/model/directory_hint.h"
-#include "launch/model/whole_model.h"
+#include "common/model/whole_file.h"
 #include "launch/text/units.h"
 #include "proto/config.pb.h"
 
@@ -15,10 +14,8 @@ namespace muster {
 
 std::vector<std::string> DescribeInitialWeights(const config::Run& run, const Graph& graph) {
   if (run.initial_weights().empty()) return {};
-  const std::string hint = HintForFile(run.initial_weights());
-  if (!hint.empty()) throw Error(ExitCode::kUsage, hint);
   const SafetensorsReader file(run.initial_weights());
-  RequireWholeModel(file);
+  RequireWhole(file);
   Arena weights(graph.arena_floats());
   const WeightsMatch match =
       LoadWeights(file, graph, {.skip_mismatched = run.skip_mismatched()}, weights.floats());

@@ -4,14 +4,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include "common/base/error.h"
-#include "common/base/file_kind.h"
+#include "common/base/shell_word.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/model/model_metadata.h"
+#include "common/model/whole_file.h"
 #include "launch/model/checkpoint_model.h"
-#include "launch/model/directory_hint.h"
-#include "launch/model/whole_model.h"
 #include "launch/runs/run_record.h"
 
 namespace muster {
@@ -40,7 +40,7 @@ OpenedModel OfFile(const std::string& path, const ModelChoice& choice) {
     HeldFile held = HeldFile::Of(path);
     OpenedModel model{path, std::move(held), SafetensorsReader(path)};
     if (attempt < kAttempts && !model.held.IsAt(path)) continue;  // replaced between the two
-    RequireWholeModel(model.file);
+    RequireWhole(model.file);
     CheckChoice(model, choice);
     return model;
   }
@@ -120,9 +120,11 @@ void CheckIsBest(const std::string& run_dir, const std::string& file) {
 
 OpenedModel OfRun(const std::string& run_dir, const ModelChoice& choice) {
   const std::string file = FileOf(run_dir, choice);
-  if (file.empty() && !HoldsWeights(run_dir)) {
-    const std::string hint = HintForWeights(run_dir);
-    if (!hint.empty()) throw Error(ExitCode::kUsage, hint);
+  if (file.empty() && !HoldsWeights(run_dir) && !IsRunDir(run_dir)) {
+    throw Error(ExitCode::kUsage,
+                "{}: expected the directory of a run, a checkpoint or a file of weights; `muster "
+                "runs {}` lists the runs in a directory",
+                run_dir, ShellWord(run_dir));
   }
   if (!choice.best) {
     const auto checkpoint = NewerCheckpoint(run_dir, file);
@@ -165,10 +167,11 @@ bool IsCheckpoint(const std::string& path) {
 bool IsModel(const std::string& path) {
   std::error_code ignored;
   if (fs::is_directory(path, ignored) || path.ends_with(".safetensors")) return true;
-  // A config may come out of a pipe.
-  if (!fs::is_regular_file(path, ignored)) return false;
-  const FileKind kind = KindOfFileAt(path);
-  return kind != FileKind::kText && kind != FileKind::kEmpty;
+  if (!fs::is_regular_file(path, ignored)) return false;  // a config may come out of a pipe
+  // A config is a text. The length of the header, in front of it, has zero bytes.
+  std::string first(64, ' ');
+  std::ifstream(path, std::ios::binary).read(first.data(), std::ssize(first));
+  return first.find('\0') != std::string::npos;
 }
 
 }  // namespace muster

@@ -27,8 +27,8 @@ struct OpenedModel {
 // if it cannot be read, or is damaged.
 OpenedModel OpenModel(const std::string& from, const ModelChoice& choice);
 
-// Whether `path` is not a text, as a config is, nor empty nor missing: a run directory, a
-// checkpoint or a file of weights, or what OpenModel knows to name.
+// Whether `path` is to be opened with OpenModel, and not read as a config: a directory, a file with
+// the name of a safetensors file, or one that is not a text.
 bool IsModel(const std::string& path);
 
 // Whether it is the folder of a checkpoint.

@@ -3,23 +3,16 @@
 #include <filesystem>
 
 #include "common/base/error.h"
-#include "launch/model/own_file.h"
 
 namespace muster {
 
-void RefuseFileOfRun(const std::string& path, const std::string& from) {
-  const auto run = RunOfFile(path, {from});
-  if (!run) return;
-  throw Error(ExitCode::kUsage,
-              "{}: is a file that the run in {} writes, and nothing else may replace, also with "
-              "--force: choose another name",
-              path, *run);
-}
-
-void CheckOutputFile(const std::string& path, bool force, const std::string& from) {
-  RefuseFileOfRun(path, from);
+void CheckOutputFile(const std::string& path, bool force) {
+  namespace fs = std::filesystem;
   std::error_code ignored;  // the write says what is wrong
-  if (force || !std::filesystem::is_regular_file(path, ignored)) return;
+  if (path.empty() || path == "-" || fs::is_directory(path, ignored)) {
+    throw Error(ExitCode::kUsage, "OUT is \"{}\": expected the name of a file", path);
+  }
+  if (force || !fs::exists(fs::symlink_status(path, ignored))) return;
   throw Error(ExitCode::kUsage,
               "{}: is there already: choose another name, or replace it with --force", path);
 }

@@ -5,12 +5,8 @@
 
 namespace muster {
 
-// Throws Error(kUsage) if it is one that a run writes, whether it is there yet or not. `from`: what
-// the command reads.
-void RefuseFileOfRun(const std::string& path, const std::string& from);
-
-// The same, and if a file is there already and `force` does not say that it may go: weights may be
-// a day's work.
-void CheckOutputFile(const std::string& path, bool force, const std::string& from);
+// Throws Error(kUsage), before any work is done, if `path` is not the name of a file, or if
+// something is there already and `force` does not say that it may go: weights may be a day's work.
+void CheckOutputFile(const std::string& path, bool force);
 
 }  // namespace muster

@@ -165,23 +165,9 @@ TEST_F(ConfigTest, ANetworkIsNotAConfig) {
               AllOf(HasSubstr("is a network"), HasSubstr("model_file: \"")));
 }
 
-// A file that is no config is called what it looks like.
-TEST_F(ConfigTest, OtherLanguagesAndEncodingsAreNamed) {
-  const auto error = [&](const std::string& text) { return ErrorOf(Write("other", text)); };
-  for (const char* json : {"{\"run\": {\"epochs\": 2}}", "\n  {\n \"run\": 1 }", "[{\"a\": 1}]"}) {
-    EXPECT_THAT(error(json), AllOf(HasSubstr("looks like JSON"), HasSubstr("protobuf text")));
-  }
-  for (const char* yaml : {"# a run\nrun:\n  epochs: 2\n", "---\nrun: 1\n", "- run: 1\n"}) {
-    EXPECT_THAT(error(yaml), HasSubstr("looks like YAML"));
-  }
-  EXPECT_THAT(error("[run]\nepochs = 2\n"), HasSubstr("looks like TOML"));
-  EXPECT_THAT(error(std::string("\xFF\xFEr\0u\0n\0", 8)), HasSubstr("UTF-16"));
-  EXPECT_THAT(error(std::string("\x7F"
-                                "ELF\0\0",
-                                6)),
-              HasSubstr("is a program or a library (ELF)"));
-  // Text of its own language with a mistake in it is not called another one.
-  EXPECT_THAT(error("run: { epochs: }"), Not(HasSubstr("looks like")));
+TEST_F(ConfigTest, OtherEncodings) {
+  const std::string utf16("\xFF\xFEr\0u\0n\0", 8);
+  EXPECT_THAT(ErrorOf(Write("other", utf16)), HasSubstr("is not a text file"));
   // UTF-8's mark says nothing and is no mistake.
   std::ifstream good(Config(""));
   const std::string text((std::istreambuf_iterator<char>(good)), {});

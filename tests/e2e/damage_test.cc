@@ -94,7 +94,7 @@ TEST_F(Damage, OfAFileOfWeightsIsNamedByEveryReader) {
   EXPECT_FALSE(fs::exists(Path("tuned/metrics.jsonl")));
   EXPECT_THAT(Muster({"inspect", alone}).log, HasSubstr("take another copy"));
   const Outcome run = Muster({"inspect", Path("run0")});
-  EXPECT_THAT(run.log, HasSubstr("has the weights of that step: use it in place of the file"));
+  EXPECT_THAT(run.log, HasSubstr("write it again with muster launch --resume RUN_DIR"));
   // What can be said of the run is said all the same.
   EXPECT_THAT(run.log, AllOf(HasSubstr("  run              completed, "),
                              HasSubstr("best.safetensors: cannot be used: "),
@@ -197,34 +197,6 @@ TEST_F(Damage, LinesOfMetricsThatSomebodyTookAreNamed) {
   const Outcome more = GoOn("run0", {"--epochs", "6"});
   EXPECT_EQ(more.exit_code, 0) << more.log;
   EXPECT_THAT(more.log, Not(HasSubstr("is not as the run left it")));
-}
-
-TEST_F(Damage, FilesOfARunAreNotReplacedByOthers) {
-  ASSERT_EQ(Launch(kShort).exit_code, 0);
-  ASSERT_EQ(Launch(kShort).exit_code, 0);
-  fs::create_symlink(Path("run0/best.safetensors"), Path("link.safetensors"));
-  fs::create_directory_symlink(Path("run0"), Path("linked"));
-  fs::create_hard_link(Path("run0/model.safetensors"), Path("hard.safetensors"));
-  const auto before = Contents(Path("run0"));
-  fs::path checkpoint;
-  for (const auto& entry : fs::directory_iterator(Path("run0/checkpoints"))) {
-    if (entry.is_directory()) checkpoint = entry.path();
-  }
-  for (const fs::path& out :
-       {Path("run0/model.safetensors"), Path("run0/../run0/best.safetensors"),
-        Path("run0/metrics.jsonl"), Path("run0/config.txtpb"), Path("run0/model-raw.safetensors"),
-        Path("link.safetensors"), Path("linked/model.safetensors"), Path("hard.safetensors"),
-        checkpoint / "tensors.safetensors", Path("run0/run_id")}) {
-    const Outcome refused = Export("run1", {"--force", out});
-    EXPECT_EQ(refused.exit_code, 2) << out << refused.log;
-    EXPECT_THAT(refused.log, HasSubstr(": is a file that the run in ")) << out;
-  }
-  EXPECT_EQ(Contents(Path("run0")), before);
-  EXPECT_TRUE(fs::is_symlink(Path("link.safetensors")));
-  // A file of one's own beside them is nobody else's.
-  for (int i = 0; i < 2; ++i) {
-    EXPECT_EQ(Export("run1", {"--force", Path("run0/exported.safetensors")}).exit_code, 0);
-  }
 }
 
 TEST_F(Damage, EventFilesHoldEveryStepOnceAfterAKill) {

@@ -312,7 +312,8 @@ TEST_F(Evaluate, ACheckpointIsExportedAndInspected) {
     EXPECT_EQ(evaluated.exit_code, 0) << evaluated.log;
     EXPECT_THAT(evaluated.log, HasSubstr("the same, to the last digit")) << path;
   }
-  EXPECT_THAT(Muster({"eval", Path("run0/checkpoints/.")}).log, HasSubstr("give the run, "));
+  EXPECT_THAT(Muster({"eval", Path("run0/checkpoints/.")}).log,
+              HasSubstr("expected the directory of a run"));
   EXPECT_THAT(Muster({"inspect", checkpoint, "--ema"}).log,
               AllOf(HasSubstr("conv.weight"), HasSubstr("weights          average")));
   EXPECT_THAT(Muster({"inspect", checkpoint, "--config"}).log, HasSubstr("global_batch: 50"));

@@ -183,7 +183,7 @@ TEST_F(SafetensorsTest, EveryTruncationIsNoticed) {
 
 // Headers that do not hold, with 16 bytes of data, and what is said of each.
 constexpr std::tuple<const char*, const char*> kBadHeaders[] = {
-    {"not json", "is no safetensors file, or its beginning is damaged"},
+    {"not json", "is not a safetensors file, or damaged"},
     {"{not json", "its header is not JSON from byte 11 on"},
     {"{\"\xff\":1}", "its header is not JSON"},
     {R"({"a":[[[[[[[[1]]]]]]]]})", "nested more than 4 deep"},
