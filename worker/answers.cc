@@ -24,6 +24,20 @@
 namespace muster {
 namespace {
 
+// What --describe-gpu computes where there is no config.
+constexpr const char* kSmallJob = R"(
+  run { epochs: 1 global_batch: 8 }
+  data { format: SYNTHETIC synthetic { height: 8 width: 8 channels: 1 classes: 10 train_samples: 8 test_samples: 8 } }
+  model {
+    layer { name: "flat" flatten {} }
+    layer { name: "product" dense { units: 10 } }
+    layer { name: "loss" softmax_cross_entropy {} }
+  }
+  optimizer { type: SGD }
+  learning_rate { base: 0.1 }
+)";
+constexpr int64_t kTestedSamples = 8;
+
 double Resident() { return static_cast<double>(ResidentBytes().value_or(0)); }
 
 Datasets OpenIfThere(const config::Config& config) {
@@ -84,13 +98,16 @@ void PrintPredictions(const WorkerArguments& arguments) {
 }
 
 void PrintGpu(const WorkerArguments& arguments) {
-  config::Config config;
-  if (!arguments.config.empty()) config = LoadConfigOf(arguments);
+  config::Config config = arguments.config.empty() ? ParseConfigText(kSmallJob, "--describe-gpu")
+                                                   : LoadConfigOf(arguments);
   config::Worker& worker = *config.mutable_worker();
   worker.set_backend(config::Worker::CUDA);
   worker.set_soft_placement(false);
   worker.set_workers_per_gpu(1);
-  fmt::print("{}\n", nlohmann::json{{"arithmetic", MakeWorkerDevice(config, 0).arithmetic}}.dump());
+  ResolveForMachine(config, AvailableCores());
+  const WorkerDevice device = MakeWorkerDevice(config, 0);
+  TestDevice(config, BuildGraph(config.model(), InputShape(config.data())), kTestedSamples, device);
+  fmt::print("{}\n", nlohmann::json{{"arithmetic", device.arithmetic}}.dump());
 }
 
 }  // namespace muster

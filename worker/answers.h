@@ -13,8 +13,9 @@ void PrintMemory(const WorkerArguments& arguments);
 void PrintPredictions(const WorkerArguments& arguments);
 
 // --describe-gpu: the GPU that this process sees, the versions of CUDA, cuBLAS and cuDNN, and the
-// precision, as text. Opens the GPU. The config may be missing. Throws Error(kFailure) where there
-// is no GPU, or CUDA does not work.
+// precision, as text. First compares what the config's layers, or without a config a small
+// network's, compute there with the CPU. Throws Error(kFailure) where there is no GPU, or CUDA does
+// not work, and Error(kRefused) where the GPU computes wrongly.
 void PrintGpu(const WorkerArguments& arguments);
 
 }  // namespace muster

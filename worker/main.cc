@@ -154,8 +154,8 @@ int Main(int argc, char** argv) {
   endpoint.RequiredUnless(memory);
   const ProgramOptions::Option describe_gpu =
       program.AddFlag("--describe-gpu", arguments.describe_gpu,
-                      "Open the GPU, print it and the versions of CUDA, cuBLAS and cuDNN, a line "
-                      "of JSON, and exit");
+                      "Compare what the GPU computes with the CPU, print the GPU and the versions "
+                      "of CUDA, cuBLAS and cuDNN, a line of JSON, and exit");
   config.OptionalWith(describe_gpu);
   endpoint.RequiredUnless(describe_gpu);
   rank.RequiredUnless(describe_gpu);
