@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
 #include "tests/launch/gpu/fake_cards.h"
 
@@ -14,16 +15,16 @@ enum { kSuccess = 0, kInvalid = 2, kNotSupported = 3, kNotFound = 6, kTooSmall =
 using fake::Card;
 
 // A handle is 1 + the card's number, and 1000 times 1 + the part's number more for a part.
-const Card* CardOf(void* device, std::vector<Card>& cards) {
-  cards = fake::ReadCards();
+std::optional<Card> CardOf(void* device) {
+  const std::vector<Card> cards = fake::ReadCards();
   const auto number = reinterpret_cast<uintptr_t>(device) % 1000;
-  return number >= 1 && number <= cards.size() ? &cards[number - 1] : nullptr;
+  return number >= 1 && number <= cards.size() ? std::optional(cards[number - 1]) : std::nullopt;
 }
 uintptr_t PartOf(void* device) { return reinterpret_cast<uintptr_t>(device) / 1000; }
 
 // What the card's line says that this query answers, or success.
-int AnswerOf(const Card* card, const std::string& query) {
-  if (card == nullptr) return 15;  // it is lost
+int AnswerOf(const std::optional<Card>& card, const std::string& query) {
+  if (!card) return 15;  // it is lost
   for (const std::string& word : fake::Split(fake::Of(*card, "fail"), ',')) {
     const std::vector<std::string> parts = fake::Split(word, ':');
     if (parts[0] == query) return std::atoi(parts[1].c_str());
@@ -39,8 +40,7 @@ int CopyText(const std::string& text, char* to, unsigned size) {
 
 int Number(void* device, const char* query, unsigned* value, long long otherwise,
            long long scale = 1) {
-  std::vector<Card> cards;
-  const Card* const card = CardOf(device, cards);
+  const std::optional<Card> card = CardOf(device);
   if (const int answer = AnswerOf(card, query); answer != kSuccess) return answer;
   if (PartOf(device) != 0) return kNotSupported;
   *value = static_cast<unsigned>(fake::NumberOf(*card, query, otherwise) * scale);
@@ -52,8 +52,7 @@ struct Bytes {
 };
 
 int MemoryOf(void* device, Bytes& bytes) {
-  std::vector<Card> cards;
-  const Card* const card = CardOf(device, cards);
+  const std::optional<Card> card = CardOf(device);
   if (const int answer = AnswerOf(card, "memory"); answer != kSuccess) return answer;
   constexpr long long kMebibyte = 1024 * 1024;
   const long long total = fake::NumberOf(*card, "total", 80000);
@@ -73,8 +72,7 @@ struct Process {
 static_assert(sizeof(Process) == 24);
 
 int Processes(void* device, const char* key, unsigned* count, Process* processes) {
-  std::vector<Card> cards;
-  const Card* const card = CardOf(device, cards);
+  const std::optional<Card> card = CardOf(device);
   if (const int answer = AnswerOf(card, key); answer != kSuccess) return answer;
   const std::vector<std::string> words = fake::Split(fake::Of(*card, key), ',');
   const unsigned room = *count;
@@ -115,21 +113,19 @@ int nvmlDeviceGetCount_v2(unsigned* count) {
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
   const std::vector<Card> cards = fake::ReadCards();
   if (index >= cards.size()) return kInvalid;
-  if (const int answer = AnswerOf(&cards[index], "handle"); answer != kSuccess) return answer;
+  if (const int answer = AnswerOf(cards[index], "handle"); answer != kSuccess) return answer;
   *device = reinterpret_cast<void*>(uintptr_t{index} + 1);
   return kSuccess;
 }
 
 int nvmlDeviceGetUUID(void* device, char* text, unsigned size) {
-  std::vector<Card> cards;
-  const Card* const card = CardOf(device, cards);
+  const std::optional<Card> card = CardOf(device);
   if (const int answer = AnswerOf(card, "uuid"); answer != kSuccess) return answer;
   if (PartOf(device) == 0) return CopyText(fake::Of(*card, "uuid"), text, size);
   return CopyText(fake::Split(fake::Of(*card, "parts"), ',').at(PartOf(device) - 1), text, size);
 }
 int nvmlDeviceGetName(void* device, char* text, unsigned size) {
-  std::vector<Card> cards;
-  const Card* const card = CardOf(device, cards);
+  const std::optional<Card> card = CardOf(device);
   if (const int answer = AnswerOf(card, "name"); answer != kSuccess) return answer;
   return CopyText(fake::WithSpaces(fake::Of(*card, "name", "Fake_H100")), text, size);
 }
@@ -141,8 +137,7 @@ struct PciInfo {
 };
 static_assert(sizeof(PciInfo) == 68);
 int nvmlDeviceGetPciInfo_v3(void* device, PciInfo* info) {
-  std::vector<Card> cards;
-  const Card* const card = CardOf(device, cards);
+  const std::optional<Card> card = CardOf(device);
   if (const int answer = AnswerOf(card, "pci"); answer != kSuccess) return answer;
   char bus[32];
   std::snprintf(bus, sizeof bus, "00000000:%02X:00.0",
@@ -189,9 +184,8 @@ int nvmlDeviceGetComputeMode(void* device, int* mode) {
 }
 
 int nvmlDeviceGetEccMode(void* device, int* now, int* pending) {
-  std::vector<Card> cards;
-  const Card* const card = CardOf(device, cards);
-  if (card == nullptr || fake::Of(*card, "ecc").empty()) return kNotSupported;
+  const std::optional<Card> card = CardOf(device);
+  if (!card || fake::Of(*card, "ecc").empty()) return kNotSupported;
   *now = *pending = 1;
   return kSuccess;
 }
@@ -211,9 +205,8 @@ int nvmlDeviceGetGraphicsRunningProcesses_v3(void* device, unsigned* count, Proc
 }
 
 int nvmlDeviceGetMigMode(void* device, unsigned* now, unsigned* pending) {
-  std::vector<Card> cards;
-  const Card* const card = CardOf(device, cards);
-  if (card == nullptr) return 15;
+  const std::optional<Card> card = CardOf(device);
+  if (!card) return 15;
   *now = *pending = fake::Of(*card, "parts").empty() ? 0 : 1;
   return kSuccess;
 }
@@ -222,29 +215,23 @@ int nvmlDeviceGetMaxMigDeviceCount(void*, unsigned* count) {
   return kSuccess;
 }
 int nvmlDeviceGetMigDeviceHandleByIndex(void* device, unsigned index, void** part) {
-  std::vector<Card> cards;
-  const Card* const card = CardOf(device, cards);
-  if (card == nullptr) return 15;
+  const std::optional<Card> card = CardOf(device);
+  if (!card) return 15;
   if (index >= fake::Split(fake::Of(*card, "parts"), ',').size()) return kNotFound;
   *part = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(device) + 1000 * (index + 1));
   return kSuccess;
 }
 
 int nvmlDeviceGetP2PStatus(void* a, void* b, int what, int* status) {
-  std::vector<Card> cards;
-  const Card* const one = CardOf(a, cards);
-  std::vector<Card> again;
-  const Card* const other = CardOf(b, again);
-  if (one == nullptr || other == nullptr || what != 2) return kInvalid;
+  const std::optional<Card> one = CardOf(a), other = CardOf(b);
+  if (!one || !other || what != 2) return kInvalid;
   const std::string letter = fake::Of(*one, "nvlink");
   *status = !letter.empty() && letter == fake::Of(*other, "nvlink") ? 0 : 5;
   return kSuccess;
 }
 int nvmlDeviceGetTopologyCommonAncestor(void* a, void* b, int* level) {
-  std::vector<Card> cards, again;
-  const Card* const one = CardOf(a, cards);
-  const Card* const other = CardOf(b, again);
-  if (one == nullptr || other == nullptr) return kInvalid;
+  const std::optional<Card> one = CardOf(a), other = CardOf(b);
+  if (!one || !other) return kInvalid;
   const std::string letter = fake::Of(*one, "pcie");
   *level = !letter.empty() && letter == fake::Of(*other, "pcie") ? 10
            : fake::Of(*one, "node") == fake::Of(*other, "node")  ? 40
@@ -254,9 +241,8 @@ int nvmlDeviceGetTopologyCommonAncestor(void* a, void* b, int* level) {
 
 int nvmlDeviceGetCpuAffinityWithinScope(void* device, unsigned size, unsigned long* set,
                                         unsigned scope) {
-  std::vector<Card> cards;
-  const Card* const card = CardOf(device, cards);
-  const std::string cores = card == nullptr ? "" : fake::Of(*card, "cores");
+  const std::optional<Card> card = CardOf(device);
+  const std::string cores = !card ? "" : fake::Of(*card, "cores");
   if (cores.empty() || scope != 0) return kNotSupported;
   std::memset(set, 0, size * sizeof *set);
   const size_t dash = cores.find('-');
@@ -266,9 +252,8 @@ int nvmlDeviceGetCpuAffinityWithinScope(void* device, unsigned size, unsigned lo
   return kSuccess;
 }
 int nvmlDeviceGetMemoryAffinity(void* device, unsigned size, unsigned long* set, unsigned scope) {
-  std::vector<Card> cards;
-  const Card* const card = CardOf(device, cards);
-  if (card == nullptr || fake::Of(*card, "node").empty() || scope != 0) return kNotSupported;
+  const std::optional<Card> card = CardOf(device);
+  if (!card || fake::Of(*card, "node").empty() || scope != 0) return kNotSupported;
   std::memset(set, 0, size * sizeof *set);
   const int node = std::atoi(fake::Of(*card, "node").c_str());
   SetBits(set, size, node, node);
