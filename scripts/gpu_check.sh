@@ -148,7 +148,6 @@ stage_1() {
   nvidia-smi --query-gpu=name,driver_version,memory.total,compute_cap,ecc.mode.current,clocks.max.sm --format=csv \
     >>"$table" 2>>"$log" || say "no nvidia-smi"
   tabled "muster doctor" 60 "$bin/muster" doctor configs/smoke.txtpb
-  tabled "muster gpus --check" 60 "$bin/muster" gpus --check
   if has_time 30 "the first training" && metrics=$(on_gpu first cluster.workers=1); then
     say ""
     say "$(grep -h 'Computing on' "$work/first.log")"

@@ -29,10 +29,9 @@ struct Arguments {
   int repeat = 0;
   bool dry_run = false, log_placement = false, json = false, once = false;
   std::string devices;
-  std::optional<double> wait_minutes;   // for cards
-  std::optional<double> watch_seconds;  // between two looks at the cards
-  bool check = false;                   // that they compute
-  int cards = 1;                        // for a command
+  std::optional<double> wait_minutes;   // for GPUs
+  std::optional<double> watch_seconds;  // between two looks at the GPUs
+  int cards = 1;                        // GPUs for a command
   std::vector<std::string> command;
   std::string initial_weights, from, out, format, names;  // files of weights
   bool force = false;                                     // a file may be replaced

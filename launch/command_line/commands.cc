@@ -143,7 +143,6 @@ int Bench(const Arguments& arguments) {
 }
 
 int Gpus(const Arguments& arguments) {
-  if (arguments.check) return CheckGpus();
   return RunGpus({.json = arguments.json, .watch_s = arguments.watch_seconds.value_or(0)});
 }
 

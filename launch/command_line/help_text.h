@@ -24,7 +24,7 @@ inline constexpr const char* kExamples =
     "  muster launch configs/cifar10.txtpb --data data --trace t.json --steps 40\n"
     "  muster trace t.json                           where the time of a step goes\n"
     "  muster bench --model configs/cifar10.txtpb    what a round costs here\n"
-    "  muster gpus                                   who uses which card (GPU)\n"
+    "  muster gpus                                   who uses which GPU\n"
     "  muster doctor configs/cifar10.txtpb           would it run here?\n"
     "  muster runs                                   what has been trained\n"
     "  muster top runs/NAME                          a run under way\n"
@@ -215,14 +215,14 @@ inline constexpr const char* kBenchFooter =
 
 inline constexpr const char* kGpusFooter =
     "Memory in MiB, as nvidia-smi counts. `taken`: a Muster job, or `muster gpus run`, has "
-    "locked the card; `busy`: somebody else computes on it. Jobs that wait for cards are "
+    "locked the GPU; `busy`: somebody else computes on it. Jobs that wait for GPUs are "
     "shown, too. Without an NVIDIA driver it says so in one line (--json: an empty list), "
     "with exit code 0.\n"
     "\n"
-    "Exit codes: 0 done, 1 a card that was checked gave no or a wrong result.";
+    "Exit codes: 0 done, 2 command line.";
 
 inline constexpr const char* kGpusRunFooter =
-    "The command gets the cards' UUIDs in CUDA_VISIBLE_DEVICES. Nobody else's Muster job, "
+    "The command gets the GPUs' UUIDs in CUDA_VISIBLE_DEVICES. Nobody else's Muster job, "
     "nor another `muster gpus run`, takes them as long as it, or a process that it has "
     "started, lives.\n"
     "\n"
@@ -230,7 +230,7 @@ inline constexpr const char* kGpusRunFooter =
     "  muster gpus run -- python train.py\n"
     "  muster gpus run -n 2 --wait 120 -- torchrun --nproc-per-node 2 train.py\n"
     "\n"
-    "Exit codes: the command's; 1 not enough idle cards, 2 command line, 5 not within --wait.";
+    "Exit codes: the command's; 1 not enough idle GPUs, 2 command line, 5 not within --wait.";
 
 inline constexpr const char* kRunsFooter =
     "A run is running as long as its server lives, whoever started it; killed, if its server "

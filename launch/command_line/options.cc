@@ -20,12 +20,10 @@ void DescribeGpus(CLI::App& gpus, Arguments& arguments) {
   gpus.add_flag("--json", arguments.json, "Print one JSON object instead");
   AddOptionalNumber(gpus, "--watch", arguments.watch_seconds, 2, 0.1, 86'400, "SECONDS",
                     "Look again and again (alone: every 2 s)");
-  gpus.add_flag("--check", arguments.check,
-                "Multiply on each idle card and add on the CPU, to see that they compute");
   gpus.footer(kGpusFooter);
   CLI::App* const run =
-      gpus.add_subcommand("run", "Run any program on idle cards, locked as a job's are");
-  run->add_option("-n,--cards", arguments.cards, "How many cards")
+      gpus.add_subcommand("run", "Run any program on idle GPUs, locked as a job's are");
+  run->add_option("-n,--cards", arguments.cards, "How many GPUs")
       ->type_name("N")
       ->check(WholeNumber(1, kMostWorkers))
       ->capture_default_str();
@@ -198,7 +196,7 @@ void AddCommands(CLI::App& app, Arguments& arguments) {
       app.add_subcommand("bench", "Measure how fast this machine averages and updates");
   DescribeBench(*bench, arguments);
   CLI::App* const gpus =
-      app.add_subcommand("gpus", "Show the cards (GPUs) of this machine and who uses them");
+      app.add_subcommand("gpus", "Show the GPUs of this machine and who uses them");
   DescribeGpus(*gpus, arguments);
   CLI::App* const data = app.add_subcommand("data", "Get or make the data");
   DescribeData(*data, arguments);

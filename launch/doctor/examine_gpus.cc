@@ -3,9 +3,8 @@
 #include <fmt/core.h>
 
 #include "common/base/join.h"
-#include "launch/gpu/choice.h"
 #include "launch/gpu/process_info.h"
-#include "launch/gpu/usage_text.h"
+#include "launch/gpu/usage.h"
 #include "launch/text/units.h"
 
 namespace muster {
@@ -30,7 +29,7 @@ std::string ProcessesText(const Gpu& gpu) {
   return texts.empty() ? "no processes" : Join(texts, ", ");
 }
 
-Finding OneGpu(const Gpu& gpu, const std::vector<SeenTicket>& tickets) {
+Finding OneGpu(const Gpu& gpu, const std::vector<TicketText>& tickets) {
   const std::string subject = "GPU " + gpu.index;
   if (!gpu.trouble.empty()) {
     return {Grade::kNote, subject, gpu.name + (gpu.name.empty() ? "" : ": ") + gpu.trouble,
@@ -44,7 +43,7 @@ Finding OneGpu(const Gpu& gpu, const std::vector<SeenTicket>& tickets) {
                   EccText(gpu), gpu.exclusive ? ", compute mode EXCLUSIVE_PROCESS" : ""),
       ""};
   std::string why = WhyBusy(gpu, 0);
-  if (const SeenTicket* const holder = HolderOf(tickets, gpu.uuid)) {
+  if (const TicketText* const holder = HolderOf(tickets, gpu.uuid)) {
     why = fmt::format("{} holds it since {}", JobText(*holder), ClockText(holder->changed));
   }
   finding.found += why.empty() ? ": idle" : ": busy (" + why + ")";
@@ -57,12 +56,15 @@ Finding OneGpu(const Gpu& gpu, const std::vector<SeenTicket>& tickets) {
 }
 
 Finding Backend(const GpuFacts& facts) {
-  if (facts.backend_error.empty()) return {Grade::kOk, "GPU backend", facts.backend, ""};
-  return {facts.wanted ? Grade::kWrong : Grade::kNote, "GPU backend", facts.backend_error,
-          facts.wanted ? "or train on the CPU: --devices cpu" : "until then runs use the CPU"};
+  if (facts.backend_error.empty()) {
+    return {Grade::kOk, "GPU backend", facts.backend + ": computes as the CPU does", ""};
+  }
+  const bool wrong = facts.wanted || facts.computes_wrongly;
+  return {wrong ? Grade::kWrong : Grade::kNote, "GPU backend", facts.backend_error,
+          wrong ? "or train on the CPU: --devices cpu" : "until then runs use the CPU"};
 }
 
-Finding JobGpus(const GpuFacts& facts) {
+Finding GpusOfJob(const GpuFacts& facts) {
   if (!facts.take_error.empty()) {
     return {Grade::kWrong, "job's GPUs", facts.take_error, "or train on the CPU: --devices cpu"};
   }
@@ -83,7 +85,7 @@ Findings ExamineGpus(const GpuFacts& facts) {
     for (const Gpu& gpu : facts.seen.gpus) findings.push_back(OneGpu(gpu, facts.tickets));
   }
   if (!facts.backend.empty() || !facts.backend_error.empty()) findings.push_back(Backend(facts));
-  if (facts.job) findings.push_back(JobGpus(facts));
+  if (facts.job) findings.push_back(GpusOfJob(facts));
   return findings;
 }
 

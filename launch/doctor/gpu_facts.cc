@@ -1,12 +1,14 @@
 #include "launch/doctor/gpu_facts.h"
 
+#include <fmt/core.h>
+
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <utility>
 
 #include "common/base/error.h"
 #include "common/base/join.h"
 #include "launch/gpu/gpu_probe.h"
-#include "launch/gpu/job_cards.h"
+#include "launch/gpu/job_gpus.h"
 #include "launch/gpu/lock_folder.h"
 #include "launch/process/json_program.h"
 #include "proto/config.pb.h"
@@ -25,8 +27,9 @@ config::Config OfDevices(const std::string& devices) {
   return config;
 }
 
-// Of a worker that sees this GPU alone.
-void OpenGpu(const GpuQuestion& question, const WorkerPlace& place, GpuFacts& facts) {
+// From a worker that sees this GPU alone and compares what it computes there with the CPU. False if
+// that does not work.
+bool TryGpu(const GpuQuestion& question, const WorkerPlace& place, GpuFacts& facts) {
   std::vector<std::string> words{"--describe-gpu"};
   if (question.config != nullptr) {
     words.insert(words.end(), {"--config", question.config_path});
@@ -38,28 +41,30 @@ void OpenGpu(const GpuQuestion& question, const WorkerPlace& place, GpuFacts& fa
     const auto lines =
         RunJsonProgram(question.worker_program, words, kOpenSeconds, place.environment);
     facts.backend = lines.at(0).value("arithmetic", "");
+    return true;
   } catch (const Error& error) {
-    facts.backend_error = error.what();
+    facts.backend_error = fmt::format("GPU {}: {}", place.gpu.index, error.what());
+    facts.computes_wrongly = error.code() == ExitCode::kRefused;
+    return false;
   }
 }
 
-// Locks them, opens the first, and lets them go.
-void TryGpus(const GpuQuestion& question, JobCards& cards, GpuFacts& facts) {
+// Locks them, computes on each, and lets them go.
+void TryGpus(const GpuQuestion& question, JobGpus& gpus, GpuFacts& facts) {
   try {
     facts.tickets = ReadTickets(LockFolder::OfHost());
-    cards.Take({.others_choose_s = 1, .say = [](const std::string&) {}});
+    gpus.Take({.others_choose_s = 1});
   } catch (const Error& error) {
     facts.take_error = error.what();
     return;
   }
-  std::vector<std::string> taken;
-  const std::vector<WorkerPlace> places = cards.Places();
-  for (const WorkerPlace& place : places) {
-    const std::string text = CardText(place.card);
-    if (taken.empty() || taken.back() != text) taken.push_back(text);
+  std::string last;
+  bool works = true;
+  for (const WorkerPlace& place : gpus.Places()) {
+    if (std::exchange(last, place.gpu.uuid) == place.gpu.uuid) continue;
+    facts.taken += (facts.taken.empty() ? "" : ", ") + GpuText(place.gpu);
+    works = works && TryGpu(question, place, facts);
   }
-  facts.taken = Join(taken, ", ");
-  OpenGpu(question, places.at(0), facts);
 }
 
 }  // namespace
@@ -75,18 +80,18 @@ GpuFacts ReadGpuFacts(const GpuQuestion& question) {
   }
   if (question.config != nullptr) config = *question.config;
   try {
-    const CardTerms terms{.typed = typed,
-                          .no_backend = WhyNoGpuBackend(config, question.worker_program)};
-    JobCards cards(config, question.config_path, terms);
-    facts.job = cards.asked() && (question.config != nullptr || !typed.empty());
+    const GpuTerms terms{.typed = typed,
+                         .no_backend = WhyNoGpuBackend(config, question.worker_program)};
+    JobGpus gpus(config, question.config_path, terms);
+    facts.job = gpus.asked() && (question.config != nullptr || !typed.empty());
     facts.wanted = facts.job && !config.worker().devices().empty();
-    if (cards.wanted()) {
-      if (facts.job) facts.workers = cards.workers();
-      TryGpus(question, cards, facts);
-    } else if (cards.asked()) {
-      facts.why_cpu = Join(cards.Lines(), "; ");
+    if (gpus.wanted()) {
+      if (facts.job) facts.workers = gpus.workers();
+      TryGpus(question, gpus, facts);
+    } else if (gpus.asked()) {
+      facts.why_cpu = Join(gpus.Lines(), "; ");
     } else if (!facts.seen.gpus.empty()) {
-      JobCards any(OfDevices("auto:1"), "", {});
+      JobGpus any(OfDevices("auto:1"), "", {});
       if (any.wanted()) TryGpus(question, any, facts);
     }
   } catch (const Error& error) {

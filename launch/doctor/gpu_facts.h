@@ -15,7 +15,7 @@ namespace muster {
 
 struct GpuFacts {
   GpuSnapshot seen;
-  std::vector<SeenTicket> tickets;  // of the jobs that hold or want GPUs
+  std::vector<TicketText> tickets;  // of the jobs that hold or want GPUs
 
   bool job = false;        // there is a job that would use GPUs
   bool wanted = false;     // … because its config or --devices says so
@@ -24,10 +24,11 @@ struct GpuFacts {
   std::string take_error;  // why they could not
   std::string why_cpu;     // why the job would run on the CPU although it asks for GPUs
 
-  // Of the first GPU that could be locked, from a worker that opened it: the GPU, the versions of
+  // Of the GPUs that could be locked, from workers that computed on them: the GPU, the versions of
   // CUDA, cuBLAS and cuDNN, the precision. Both empty if none could be locked.
   std::string backend;
-  std::string backend_error;
+  std::string backend_error;      // the first one
+  bool computes_wrongly = false;  // that is the error: no run starts on that GPU
 };
 
 struct GpuQuestion {
@@ -37,8 +38,8 @@ struct GpuQuestion {
   std::string worker_program;
 };
 
-// Locks the GPUs that the job would get, or one idle GPU, for as long as a worker takes to open
-// the first of them. Throws Error(kUsage) for devices that are not there.
+// Locks the GPUs that the job would get, or one idle GPU, for as long as workers take to
+// compute on them. Throws Error(kUsage) for devices that are not there.
 GpuFacts ReadGpuFacts(const GpuQuestion& question);
 
 }  // namespace muster

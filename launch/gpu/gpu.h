@@ -1,4 +1,4 @@
-// The cards (GPUs) of this machine as values: what somebody saw of them at one moment.
+// The GPUs of this machine as values: what somebody saw of them at one moment.
 #pragma once
 
 #include <sys/types.h>
@@ -17,9 +17,9 @@ struct GpuProcess {
   bool computes = true;  // else it only draws: a desktop
 };
 
-// One card, or one part of a card that is divided (MIG): whatever a worker can have for itself.
+// One GPU, or one part of a GPU that is divided (MIG): whatever a worker can have for itself.
 struct Gpu {
-  std::string index;    // NVML's and nvidia-smi's: "2"; of the first part of that card: "2:0"
+  std::string index;    // NVML's and nvidia-smi's: "2"; of the first part of that one: "2:0"
   std::string uuid;     // GPU-…, MIG-…
   std::string name;     // NVIDIA H100 80GB HBM3
   std::string pci;      // 00000000:3B:00.0
@@ -37,23 +37,33 @@ struct Gpu {
   std::vector<int> cores, memory_nodes;  // of the host, beside it; empty: not known
 };
 
-// How two cards reach one another, the closest first. The numbers are ranks, and nothing else.
+// How two GPUs reach one another, the closest first. The numbers are ranks, and nothing else.
 enum class GpuLink { kNvlink = 0, kSwitch, kSwitches, kHostBridge, kNode, kSystem };
 
 struct GpuSnapshot {
   std::string driver;  // its version
-  std::string none;    // why there are no cards, in a line; "" where there are some
+  std::string none;    // why there are no GPUs, in a line; "" where there are some
   std::vector<Gpu> gpus;
   // links[a][b] of gpus[a] and gpus[b]; empty unless it was asked for.
   std::vector<std::vector<GpuLink>> links;
 
-  // The card of this UUID, or null.
+  // The GPU of this UUID, or null.
   const Gpu* Find(const std::string& uuid) const {
     for (const Gpu& gpu : gpus) {
       if (gpu.uuid == uuid) return &gpu;
     }
     return nullptr;
   }
+};
+
+// Where a worker is to run: its GPU, and what of the host is beside that.
+struct WorkerPlace {
+  Gpu gpu;
+  // Locks that the worker inherits, so that they hold as long as it lives.
+  std::vector<int> lock_fds;
+  std::vector<std::string> environment;  // CUDA_VISIBLE_DEVICES=<UUID>: it sees this GPU alone
+  std::vector<int> cores;                // of the GPU's NUMA node; empty: all that there are
+  int memory_node = -1;                  // for its memory, page-locked memory too; -1: any
 };
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-// Looks at the cards of this machine.
+// Looks at the GPUs of this machine.
 #pragma once
 
 #include <memory>
@@ -10,12 +10,12 @@ namespace muster {
 
 enum class LookAtLinks { kNo, kYes };
 
-// Used by one thread. A look makes no context on any card, and changes nothing.
+// Used by one thread. A look makes no context on any GPU, and changes nothing.
 class GpuProbe {
  public:
   virtual ~GpuProbe() = default;
-  // What is there now. Never throws for what a card or the driver does: a card that cannot be read
-  // has its trouble, and a machine without cards says why it has none.
+  // What is there now. Never throws for what a GPU or the driver does: a GPU that cannot be read
+  // has its trouble, and a machine without GPUs says why it has none.
   virtual GpuSnapshot Look(LookAtLinks links = LookAtLinks::kNo) = 0;
 };
 

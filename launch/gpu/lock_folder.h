@@ -1,7 +1,10 @@
-// Where all users of this host meet to share its cards: files whose locks the kernel keeps.
+// The files by which the jobs of all users of this host share its GPUs.
+//
+// A GPU has one (muster-gpu-<UUID>.lock), and so has a job that wants or has GPUs
+// (muster-gpu-job-…, see ticket.h). Whoever uses one has locked it. The lock is the kernel's
+// (flock) and belongs to the open file: it holds while any process has that open, also one that
+// inherited it, and ends with the last of them, however they end.
 #pragma once
-
-#include <sys/types.h>
 
 #include <string>
 
@@ -21,18 +24,24 @@ class LockFolder {
   const std::string& path() const { return path_; }
   std::string File(const std::string& name) const { return path_ + "/" + name; }
 
-  // Opens a file of anybody's to lock it, and makes it if it is not there. It is first opened
-  // without O_CREAT and for reading: with fs.protected_regular the kernel refuses O_CREAT on
-  // another user's file in such a folder, and nobody may write to another's. flock asks for
-  // neither. Throws Error(kFailure).
+  // Opens a file of anybody's for reading, but no link. Invalid, with errno, if that fails.
   UniqueFd Open(const std::string& name) const;
+  // Makes a file that everybody may read and this user alone may write, with this text in it and
+  // locked from its first moment. Invalid if there is one of that name. Throws Error(kFailure).
+  UniqueFd Make(const std::string& name, const std::string& text) const;
 
-  // Makes a new file that everybody may read and this user alone may write, with a lock on it from
-  // its first moment; `text` is in it. Throws Error(kFailure).
-  UniqueFd MakeLocked(const std::string& name, const std::string& text) const;
+  // The lock of this GPU, which is then this process's and its heirs'. Invalid if somebody has it.
+  // Throws Error(kFailure) where no lock can be had at all.
+  UniqueFd LockGpu(const std::string& uuid) const;
+  // Who has the lock of this GPU although no ticket says so, as far as this process can see:
+  // "anna's flock /run/lock/… (pid 4242)"; "" if nobody has it.
+  std::string LockHolder(const std::string& uuid) const;
 
  private:
   std::string path_;
 };
+
+// Gives a lock back at once, also where a process that is just being started still has a copy.
+void Unlock(UniqueFd& lock);
 
 }  // namespace muster

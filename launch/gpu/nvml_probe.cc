@@ -1,3 +1,4 @@
+#include <dlfcn.h>
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -8,14 +9,43 @@
 #include "launch/gpu/gpu_probe.h"
 #include "launch/gpu/nvml_api.h"
 #include "launch/gpu/nvml_card.h"
-#include "launch/gpu/shared_library.h"
 
 namespace muster {
 namespace {
 
 constexpr unsigned kMostCards = 256;
 
-nvml::Api LoadApi(const SharedLibrary& library) {
+// Loaded while the program runs, and perhaps missing. Let go with this object.
+class Library {
+ public:
+  explicit Library(const std::string& name)
+      : handle_(::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+    if (handle_ == nullptr) error_ = ::dlerror();
+  }
+  ~Library() {
+    if (handle_ != nullptr) ::dlclose(handle_);
+  }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  const std::string& error() const { return error_; }  // why it cannot be loaded
+
+  // Sets `function` to the first of these names that the library has, or to null.
+  template <typename Function, typename... Names>
+  void Get(Function*& function, Names... names) const {
+    function = nullptr;
+    const auto find = [this](const char* name) {
+      return handle_ == nullptr ? nullptr : reinterpret_cast<Function*>(::dlsym(handle_, name));
+    };
+    ((function = function != nullptr ? function : find(names)), ...);
+  }
+
+ private:
+  void* handle_;
+  std::string error_;
+};
+
+nvml::Api LoadApi(const Library& library) {
   nvml::Api api{};
   library.Get(api.init, "nvmlInit_v2", "nvmlInit");
   library.Get(api.shutdown, "nvmlShutdown");
@@ -53,12 +83,12 @@ nvml::Api LoadApi(const SharedLibrary& library) {
   return api;
 }
 
-// Two cards of one UUID cannot be told apart, and one lock would stand for both.
+// Two GPUs of one UUID cannot be told apart, and one lock would stand for both.
 void MarkDoubles(std::vector<Gpu>& gpus) {
   for (Gpu& gpu : gpus) {
     const auto same = [&gpu](const Gpu& other) { return other.uuid == gpu.uuid; };
     if (!gpu.uuid.empty() && std::ranges::count_if(gpus, same) > 1) {
-      gpu.trouble = "another card says that it has the same UUID";
+      gpu.trouble = "another GPU says that it has the same UUID";
     }
   }
 }
@@ -92,13 +122,13 @@ class NvmlProbe : public GpuProbe {
     unsigned count = 0;
     const nvml::Result result = nvml::Call(api_.count, &count);
     if (result != nvml::kSuccess) {
-      seen.none = "the NVIDIA driver does not say how many cards there are: " + ErrorText(result);
+      seen.none = "the NVIDIA driver does not say how many GPUs there are: " + ErrorText(result);
       return seen;
     }
     std::vector<nvml::Device> devices;  // one for each of seen.gpus
     for (unsigned i = 0; i < std::min(count, kMostCards); ++i) AddCard(i, seen.gpus, devices);
     MarkDoubles(seen.gpus);
-    if (seen.gpus.empty()) seen.none = "the NVIDIA driver has no cards";
+    if (seen.gpus.empty()) seen.none = "the NVIDIA driver has no GPUs";
     if (links == LookAtLinks::kYes) seen.links = LinksOf(devices);
     return seen;
   }
@@ -152,7 +182,7 @@ class NvmlProbe : public GpuProbe {
     return links;
   }
 
-  SharedLibrary library_;
+  Library library_;
   nvml::Api api_;
   bool ready_ = false;
   std::string none_;

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostCommand = 60;
+constexpr size_t kMostCommand = 80;
 
 std::string ReadAll(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -34,23 +34,6 @@ std::vector<std::string> WordsOf(const std::string& command_line) {
     at = end + 1;
   }
   return words;
-}
-
-std::string OptionOf(const std::vector<std::string>& words, const std::string& name) {
-  for (size_t i = 0; i + 1 < words.size(); ++i) {
-    if (words[i] == name) return words[i + 1];
-  }
-  return "";
-}
-
-// The run directory and the rank of a worker or a server, "" of any other process.
-std::string JobOf(const std::vector<std::string>& words) {
-  if (words.empty()) return "";
-  const std::string program = fs::path(words[0]).filename().string();
-  if (program != "muster-worker" && program != "muster-server") return "";
-  const std::string run = fs::path(OptionOf(words, "--config")).parent_path().string();
-  const std::string rank = OptionOf(words, "--rank");
-  return OneLine(rank.empty() ? run : run + ", rank " + rank, 200);
 }
 
 // When the machine was started, or 0.
@@ -98,7 +81,6 @@ ProcessText DescribeProcess(pid_t pid) {
   text.seen = true;
   text.user = UserName(status.st_uid);
   const std::vector<std::string> words = WordsOf(ReadAll(folder + "/cmdline"));
-  text.job = JobOf(words);
   std::string command = words.empty() ? ReadAll(folder + "/comm") : "";
   for (const std::string& word : words) {
     // The program's name says enough of its path.

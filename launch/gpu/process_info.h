@@ -11,10 +11,9 @@ namespace muster {
 
 struct ProcessText {
   pid_t pid = 0;
-  bool seen = false;    // it lives, and in this process namespace
-  std::string user;     // its owner's name, or number
-  std::string command;  // its command line, cut short, without control characters
-  std::string job;      // of a process of Muster: "runs/cifar10-20250131-120000, rank 2"
+  bool seen = false;                 // it lives, and in this process namespace
+  std::string user;                  // its owner's name, or number
+  std::string command;               // its command line, cut short, without control characters
   std::optional<std::time_t> since;  // when it started
 };
 

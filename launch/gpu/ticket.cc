@@ -1,7 +1,5 @@
 #include "launch/gpu/ticket.h"
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,7 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <memory>
+#include <filesystem>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -18,14 +16,13 @@
 #include "common/base/file_lock.h"
 #include "common/base/resource_limits.h"
 #include "common/base/utf8.h"
-#include "launch/gpu/process_info.h"
 
 namespace muster {
 namespace {
 
 constexpr const char* kPrefix = "muster-gpu-job-";
 constexpr size_t kMostBytes = 1 << 17;      // of a ticket that is read
-constexpr int64_t kMostCards = 1 << 20;     // that a job may want
+constexpr int64_t kMostWanted = 1 << 20;    // that a job may want
 constexpr std::time_t kAsleepSeconds = 30;  // without a beat
 
 std::string NewName() {
@@ -37,7 +34,7 @@ std::string NewName() {
 std::string TextOf(const TicketText& ticket) {
   std::string text = fmt::format("{}\npid {}\nwants {}\nwhat {}\n", static_cast<char>(ticket.state),
                                  ticket.pid, ticket.wants, OneLine(ticket.what, 200));
-  for (const std::string& card : ticket.cards) text += "card " + card + "\n";
+  for (const std::string& gpu : ticket.gpus) text += "card " + gpu + "\n";
   return text;
 }
 
@@ -61,9 +58,9 @@ TicketText Parse(const std::string& text) {
     if (space == std::string::npos) continue;
     const std::string key = line.substr(0, space), value = line.substr(space + 1);
     if (key == "pid") ticket.pid = static_cast<pid_t>(NumberIn(value, INT32_MAX));
-    if (key == "wants") ticket.wants = static_cast<size_t>(NumberIn(value, kMostCards));
+    if (key == "wants") ticket.wants = static_cast<size_t>(NumberIn(value, kMostWanted));
     if (key == "what") ticket.what = OneLine(value, 200);
-    if (key == "card") ticket.cards.push_back(OneLine(value, 96));
+    if (key == "card") ticket.gpus.push_back(OneLine(value, 96));
   }
   return ticket;
 }
@@ -81,10 +78,10 @@ std::string ReadFile(int fd) {
 
 std::vector<std::string> TicketNames(const std::string& folder) {
   std::vector<std::string> names;
-  const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(folder.c_str()), ::closedir);
-  if (dir == nullptr) return names;
-  while (const dirent* entry = ::readdir(dir.get())) {
-    const std::string name = entry->d_name;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error)) {
+    const std::string name = at->path().filename();
     if (name.starts_with(kPrefix) && !name.ends_with(".new")) names.push_back(name);
   }
   std::ranges::sort(names);
@@ -93,31 +90,29 @@ std::vector<std::string> TicketNames(const std::string& folder) {
 
 enum class StaleFiles { kLeave, kRemoveOwn };
 
-std::optional<SeenTicket> ReadTicket(const LockFolder& folder, const std::string& name,
+std::optional<TicketText> ReadTicket(const LockFolder& folder, const std::string& name,
                                      StaleFiles stale) {
-  const UniqueFd file(
-      ::open(folder.File(name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+  const UniqueFd file = folder.Open(name);
   struct stat status {};
   if (!file.valid() || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
     return std::nullopt;
   }
   if (TryLock(file.get(), LockMode::kShared) == Locked::kYes) {  // nobody's any more
     const bool may_remove = status.st_uid == ::geteuid() || ::geteuid() == 0;
-    if (stale == StaleFiles::kRemoveOwn && may_remove) {
-      ::unlink(folder.File(name).c_str());
-    }
+    if (stale == StaleFiles::kRemoveOwn && may_remove) ::unlink(folder.File(name).c_str());
     return std::nullopt;
   }
-  SeenTicket seen{.name = name, .text = Parse(ReadFile(file.get()))};
-  seen.user = status.st_uid;
-  seen.changed = status.st_mtime;
-  seen.asleep = seen.text.state != TicketState::kHolding &&
-                std::time(nullptr) - status.st_mtime > kAsleepSeconds;
-  return seen;
+  TicketText ticket = Parse(ReadFile(file.get()));
+  ticket.name = name;
+  ticket.user = status.st_uid;
+  ticket.changed = status.st_mtime;
+  ticket.asleep = ticket.state != TicketState::kHolding &&
+                  std::time(nullptr) - status.st_mtime > kAsleepSeconds;
+  return ticket;
 }
 
-std::vector<SeenTicket> ReadAll(const LockFolder& folder, StaleFiles stale) {
-  std::vector<SeenTicket> tickets;
+std::vector<TicketText> ReadAll(const LockFolder& folder, StaleFiles stale) {
+  std::vector<TicketText> tickets;
   for (const std::string& name : TicketNames(folder.path())) {
     if (auto ticket = ReadTicket(folder, name, stale)) tickets.push_back(std::move(*ticket));
   }
@@ -126,26 +121,23 @@ std::vector<SeenTicket> ReadAll(const LockFolder& folder, StaleFiles stale) {
 
 }  // namespace
 
-Ticket::Ticket(const LockFolder& folder, size_t wants, std::vector<std::string> cards,
-               std::string what)
-    : folder_(folder.path()), name_(NewName()), owner_(::getpid()) {
+Ticket::Ticket(const LockFolder& folder, size_t wants, std::vector<std::string> gpus,
+               std::string what) {
   (void)ReadAll(folder, StaleFiles::kRemoveOwn);
-  text_ = {.pid = owner_, .wants = wants, .what = std::move(what), .cards = std::move(cards)};
-  file_ = folder.MakeLocked(name_, TextOf(text_));
+  text_ = {.name = NewName(),
+           .pid = ::getpid(),
+           .wants = wants,
+           .what = std::move(what),
+           .gpus = std::move(gpus)};
+  path_ = folder.File(text_.name);
+  file_ = folder.Make(text_.name, TextOf(text_));
+  if (file_.valid()) return;
+  throw Error(ExitCode::kFailure, "{} is there already, and should have been new", path_);
 }
-
-Ticket::Ticket(Ticket&& other) noexcept
-    : folder_(std::move(other.folder_)),
-      name_(std::move(other.name_)),
-      file_(std::move(other.file_)),
-      text_(std::move(other.text_)),
-      kept_(std::exchange(other.kept_, true)),
-      owner_(other.owner_) {}
 
 Ticket::~Ticket() {
   // A child that was forked has a copy of this object, and not the job.
-  if (kept_ || !file_.valid() || ::getpid() != owner_) return;
-  ::unlink((folder_ + "/" + name_).c_str());
+  if (::getpid() == text_.pid) ::unlink(path_.c_str());
 }
 
 void Ticket::Write() const {
@@ -155,25 +147,25 @@ void Ticket::Write() const {
       ::ftruncate(file_.get(), static_cast<off_t>(text.size())) == 0) {
     return;
   }
-  throw Error(ExitCode::kFailure, "cannot write {}/{}, this job's place among others: {}", folder_,
-              name_, ErrorText(errno));
+  throw Error(ExitCode::kFailure, "cannot write {}, this job's place among others: {}", path_,
+              ErrorText(errno));
 }
 
-void Ticket::Say(TicketState state) {
-  text_.state = state;
+void Ticket::SayWaiting() {
+  text_.state = TicketState::kWaiting;
   Write();
 }
 
-void Ticket::SayHolding(const std::vector<std::string>& cards) {
+void Ticket::SayHolding(const std::vector<std::string>& gpus) {
   text_.state = TicketState::kHolding;
-  text_.cards = cards;
-  text_.wants = cards.size();
+  text_.gpus = gpus;
+  text_.wants = gpus.size();
   Write();
 }
 
 void Ticket::Beat() const { (void)::futimens(file_.get(), nullptr); }
 
-std::vector<SeenTicket> ReadTickets(const LockFolder& folder) {
+std::vector<TicketText> ReadTickets(const LockFolder& folder) {
   return ReadAll(folder, StaleFiles::kLeave);
 }
 

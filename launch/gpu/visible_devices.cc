@@ -1,25 +1,85 @@
 #include "launch/gpu/visible_devices.h"
 
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <cerrno>
+#include <csignal>
 #include <cstdlib>
-#include <optional>
+#include <type_traits>
 
 #include "common/base/error.h"
+#include "common/base/resource_limits.h"
+#include "common/base/unique_fd.h"
 #include "common/base/utf8.h"
-#include "launch/gpu/child_task.h"
-#include "launch/gpu/cuda_driver.h"
-#include "launch/gpu/process_info.h"
 
 namespace muster {
 namespace {
 
-constexpr double kDriverSeconds = 60;  // a driver that nobody has used yet takes some of them
+constexpr unsigned kDriverSeconds = 60;  // a driver that nobody has used yet takes some of them
+constexpr size_t kMostGpus = 256;        // 4 KiB of UUIDs, which a pipe takes at once
+constexpr int kNoDevice = 100;           // of CUDA
+constexpr int kInvalidDevice = 101;      // what CUDA_VISIBLE_DEVICES names is not there
 
-// Of "GPU-1b2c…" and "MIG-1b2c…" what follows the kind, in small letters.
+using Uuid = std::array<char, 16>;
+
+// What the driver says. False where it fails.
+bool ListUuids(const char* library, std::vector<Uuid>& uuids) {
+  void* const cuda = ::dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  if (cuda == nullptr) return false;
+  const auto find = [cuda](auto*& function, const char* name) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(cuda, name));
+    return function != nullptr;
+  };
+  int (*init)(unsigned) = nullptr;
+  int (*get_count)(int*) = nullptr;
+  int (*get)(int*, int) = nullptr;
+  int (*get_uuid)(Uuid*, int) = nullptr;
+  if (!find(init, "cuInit") || !find(get_count, "cuDeviceGetCount") || !find(get, "cuDeviceGet")) {
+    return false;
+  }
+  // The first one knows of MIG.
+  if (!find(get_uuid, "cuDeviceGetUuid_v2") && !find(get_uuid, "cuDeviceGetUuid")) return false;
+  int count = 0;
+  int result = init(0);
+  if (result == 0) result = get_count(&count);
+  if (result == kNoDevice || result == kInvalidDevice) return true;
+  for (int i = 0, device = 0; result == 0 && i < std::min(count, int{kMostGpus}); ++i) {
+    result = get(&device, i);
+    if (result == 0) result = get_uuid(&uuids.emplace_back(), device);
+  }
+  return result == 0;
+}
+
+[[noreturn]] void AnswerInChild(int fd, pid_t parent, const char* library) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(1);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::signal(SIGALRM, SIG_DFL);
+  ::alarm(kDriverSeconds);
+  std::vector<Uuid> uuids;
+  const bool known = ListUuids(library, uuids);
+  const auto size = static_cast<ssize_t>(uuids.size() * sizeof(Uuid));
+  const bool written = ::write(fd, uuids.data(), uuids.size() * sizeof(Uuid)) == size;
+  ::_exit(known && written ? 0 : 1);  // without what this process would do at its end
+}
+
+// Of "GPU-1b2c…" and "MIG-1b2c…" what follows the kind, in small letters and without dashes.
 std::string Digits(const std::string& uuid) {
-  std::string digits = uuid.starts_with("GPU-") || uuid.starts_with("MIG-") ? uuid.substr(4) : uuid;
-  for (char& c : digits) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  std::string digits;
+  for (const char c :
+       uuid.starts_with("GPU-") || uuid.starts_with("MIG-") ? uuid.substr(4) : uuid) {
+    if (c != '-') digits += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
   return digits;
 }
 
@@ -35,70 +95,44 @@ std::vector<std::string> Matched(const std::vector<std::string>& answered,
   return uuids;
 }
 
-std::vector<std::string> Split(const std::string& text) {
-  std::vector<std::string> words;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t comma = std::min(text.find(',', at), text.size());
-    std::string word = text.substr(at, comma - at);
-    const size_t first = word.find_first_not_of(" \t");
-    words.push_back(first == std::string::npos
-                        ? ""
-                        : word.substr(first, word.find_last_not_of(" \t") - first + 1));
-    at = comma + 1;
-  }
-  return words;
-}
-
-// The one card that this word of the list means, or null, which ends the list.
-const Gpu* CardOfWord(const std::string& word, bool nvml_order, const GpuSnapshot& seen) {
-  const bool number =
-      !word.empty() && word.size() < 6 && word.find_first_not_of("0123456789") == std::string::npos;
-  if (number && !nvml_order) {
-    throw Error(ExitCode::kUsage,
-                "CUDA_VISIBLE_DEVICES: \"{}\" counts in CUDA's order of the cards, and the CUDA "
-                "driver cannot be asked for it: give UUIDs (`muster gpus` shows them), or set "
-                "CUDA_DEVICE_ORDER=PCI_BUS_ID",
-                word);
-  }
-  const Gpu* found = nullptr;
-  for (const Gpu& gpu : seen.gpus) {
-    const bool means = number ? gpu.index == word
-                              : word.size() > 4 && word.substr(0, 4) == gpu.uuid.substr(0, 4) &&
-                                    Digits(gpu.uuid).starts_with(Digits(word));
-    if (!means) continue;
-    if (found != nullptr) return nullptr;  // it may mean two
-    found = &gpu;
-  }
-  return found;
-}
-
-std::vector<std::string> WorkedOutHere(const std::string& value, bool nvml_order,
-                                       const GpuSnapshot& seen) {
-  std::vector<std::string> uuids;
-  for (const std::string& word : Split(value)) {
-    const Gpu* const gpu = CardOfWord(word, nvml_order, seen);
-    if (gpu == nullptr) return uuids;
-    // CUDA takes a list with a card in it twice for a mistake, and then offers none.
-    if (std::ranges::find(uuids, gpu->uuid) != uuids.end()) return {};
-    uuids.push_back(gpu->uuid);
-  }
-  return uuids;
-}
-
 }  // namespace
 
-std::vector<std::string> AskDriver(const std::string& library) {
-  const CudaDriver driver(library);
-  std::vector<std::string> uuids;
-  uuids.reserve(static_cast<size_t>(driver.count()));
-  for (int i = 0; i < driver.count(); ++i) uuids.push_back(driver.UuidOf(i));
-  return uuids;
+std::optional<std::vector<std::string>> AskCuda(const char* library) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    throw Error(ExitCode::kFailure, "cannot make a pipe: {}", ErrorText(errno));
+  }
+  UniqueFd read_end(ends[0]), write_end(ends[1]);
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  if (child == 0) AnswerInChild(write_end.get(), parent, library);
+  if (child < 0) {
+    throw Error(ExitCode::kFailure, "cannot start a process that asks CUDA: {}", ErrorText(errno));
+  }
+  write_end.Reset();
+  // The child writes all of them at once, or nothing.
+  std::array<Uuid, kMostGpus> uuids;
+  ssize_t got;
+  do {
+    got = ::read(read_end.get(), uuids.data(), sizeof uuids);
+  } while (got < 0 && errno == EINTR);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (got < 0 || !WIFEXITED(status) || WEXITSTATUS(status) != 0) return std::nullopt;
+  std::vector<std::string> digits(static_cast<size_t>(got) / sizeof(Uuid));
+  for (size_t i = 0; i < digits.size(); ++i) {
+    for (const char c : uuids[i]) {
+      digits[i] += fmt::format("{:02x}", static_cast<unsigned char>(c));
+    }
+  }
+  return digits;
 }
 
-VisibleCards ReadVisibleDevices(const char* value, const char* device_order,
-                                const GpuSnapshot& seen,
-                                const std::function<std::vector<std::string>()>& ask) {
-  VisibleCards visible;
+VisibleGpus ReadVisibleDevices(
+    const char* value, const GpuSnapshot& seen,
+    const std::function<std::optional<std::vector<std::string>>()>& ask) {
+  VisibleGpus visible;
   if (value == nullptr) {
     for (const Gpu& gpu : seen.gpus) {
       if (!gpu.uuid.empty()) visible.uuids.push_back(gpu.uuid);
@@ -108,23 +142,15 @@ VisibleCards ReadVisibleDevices(const char* value, const char* device_order,
   visible.limited = true;
   visible.value = OneLine(value, 200);
   if (*value == '\0' || seen.gpus.empty()) return visible;  // none
-  std::optional<std::vector<std::string>> answered;
-  try {
-    answered = ask();
-  } catch (const Error&) {
-    const bool nvml_order = device_order != nullptr && std::string(device_order) == "PCI_BUS_ID";
-    visible.uuids = WorkedOutHere(value, nvml_order, seen);
-  }
-  if (answered) visible.uuids = Matched(*answered, seen);
+  const std::optional<std::vector<std::string>> answer = ask();
+  visible.no_driver = !answer;
+  if (answer) visible.uuids = Matched(*answer, seen);
   return visible;
 }
 
-VisibleCards VisibleHere(const GpuSnapshot& seen) {
-  return ReadVisibleDevices(
-      std::getenv("CUDA_VISIBLE_DEVICES"), std::getenv("CUDA_DEVICE_ORDER"), seen, [] {
-        return RunInChild(
-            "the CUDA driver", [] { return AskDriver(CudaDriver::kLibrary); }, kDriverSeconds);
-      });
+VisibleGpus VisibleHere(const GpuSnapshot& seen) {
+  return ReadVisibleDevices(std::getenv("CUDA_VISIBLE_DEVICES"), seen,
+                            [] { return AskCuda("libcuda.so.1"); });
 }
 
 }  // namespace muster

@@ -1,7 +1,8 @@
-// CUDA_VISIBLE_DEVICES: what the environment leaves of this machine's cards.
+// CUDA_VISIBLE_DEVICES: what the environment leaves of this machine's GPUs.
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,26 +10,26 @@
 
 namespace muster {
 
-struct VisibleCards {
+struct VisibleGpus {
   bool limited = false;            // the variable is set
   std::string value;               // to this
   std::vector<std::string> uuids;  // of all that are left, in its order; of all, if not limited
+  bool no_driver = false;          // CUDA's driver could not say which
 };
 
-// The cards that CUDA offers to a process with this environment, without "GPU-" or "MIG-", in its
-// order. Throws Error where the driver cannot be asked.
-std::vector<std::string> AskDriver(const std::string& library);
+// The GPUs that CUDA offers to a process with this environment, in CUDA's order: the 32 hexadecimal
+// digits of each one's UUID. Loads CUDA's driver library in a child process, since nothing of it
+// should be in this one. Nothing where the driver is missing, fails, crashes, or does not answer in
+// time. To be called while this process has one thread.
+std::optional<std::vector<std::string>> AskCuda(const char* library);
 
-// What `value` (null: not set) leaves of the cards seen. Integers count in CUDA's order, which is
-// NVML's only with CUDA_DEVICE_ORDER=PCI_BUS_ID, a UUID may be shortened, and the list ends at the
-// first that is not there: the driver decides all of that, and `ask` asks it (AskDriver in a child
-// process). Where it cannot be asked, what needs no driver is worked out here, and the rest is
-// Error(kUsage).
-VisibleCards ReadVisibleDevices(const char* value, const char* device_order,
-                                const GpuSnapshot& seen,
-                                const std::function<std::vector<std::string>()>& ask);
+// What `value` (null: not set) leaves of the GPUs seen. Integers count in CUDA's order, a UUID may
+// be shortened, and the list ends at the first that is not there: the driver decides all of that,
+// so `ask` asks it (AskCuda). Where it does not answer no GPU is left, as no program could use one.
+VisibleGpus ReadVisibleDevices(const char* value, const GpuSnapshot& seen,
+                               const std::function<std::optional<std::vector<std::string>>()>& ask);
 
 // Of this process's environment.
-VisibleCards VisibleHere(const GpuSnapshot& seen);
+VisibleGpus VisibleHere(const GpuSnapshot& seen);
 
 }  // namespace muster

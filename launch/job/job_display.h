@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "launch/gpu/worker_place.h"
+#include "launch/gpu/gpu.h"
 #include "launch/text/console.h"
 #include "proto/events.pb.h"
 

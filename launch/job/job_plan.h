@@ -9,7 +9,7 @@
 
 #include "common/base/error.h"
 #include "common/base/job_failure.h"
-#include "launch/gpu/worker_place.h"
+#include "launch/gpu/gpu.h"
 #include "launch/job/run_dir.h"
 #include "launch/job/server_loss.h"
 #include "proto/config.pb.h"

@@ -8,7 +8,7 @@
 
 #include "common/base/resource_limits.h"
 #include "common/events/event_line.h"
-#include "launch/gpu/job_cards.h"
+#include "launch/gpu/job_gpus.h"
 #include "launch/process/log_tail.h"
 #include "launch/process/process_state.h"
 
@@ -90,9 +90,9 @@ std::unique_ptr<ChildProcess> JobProcesses::Started(const ChildOptions& options)
 void JobProcesses::Replace(int rank) {
   if (plan_.place_again) {
     WorkerPlace& place = places_[static_cast<size_t>(rank)];
-    const std::string before = CardText(place.card);
+    const std::string before = GpuText(place.gpu);
     place = plan_.place_again(static_cast<uint32_t>(rank));
-    if (const std::string now = CardText(place.card); now != before) {
+    if (const std::string now = GpuText(place.gpu); now != before) {
       console_.Print(fmt::format("{} is lost: rank {} goes on on {}", before, rank, now));
     }
   }

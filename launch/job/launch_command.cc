@@ -20,7 +20,7 @@
 #include "common/config/devices.h"
 #include "common/config/instruction_set.h"
 #include "common/graph/graph.h"
-#include "launch/gpu/job_cards.h"
+#include "launch/gpu/job_gpus.h"
 #include "launch/job/complete_run.h"
 #include "launch/job/resume_run.h"
 #include "launch/job/run_job.h"
@@ -155,13 +155,13 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
     settings.push_back({"worker.backend", "CPU", typed});  // against the config's
     config = LoadWritten(arguments.config_path, settings);
   }
-  std::shared_ptr<JobCards> cards;  // whoever starts workers by hand gives them theirs
+  std::shared_ptr<JobGpus> cards;  // whoever starts workers by hand gives them theirs
   if (!arguments.by_hand) {
-    cards = std::make_shared<JobCards>(
+    cards = std::make_shared<JobGpus>(
         config, arguments.config_path,
-        CardTerms{.typed = typed,
-                  .waits = arguments.wait_s > 0,
-                  .no_backend = WhyNoGpuBackend(config, arguments.worker_program)});
+        GpuTerms{.typed = typed,
+                 .waits = arguments.wait_s > 0,
+                 .no_backend = WhyNoGpuBackend(config, arguments.worker_program)});
   }
   if (arguments.wait_s > 0 && !(cards && cards->asked())) {
     throw Error(
@@ -177,12 +177,9 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
     settings.push_back({"worker.soft_placement", "false", cards->origin()});
     config = LoadWritten(arguments.config_path, settings);
   }
-  if (cards && cards->wanted()) {
-    cards->SetUnused(WhyNoGpuBackend(config, arguments.worker_program));
-    if (cards->unused().empty() && !config.worker().has_backend()) {
-      settings.push_back({"worker.backend", "CUDA", cards->origin()});
-      config = LoadWritten(arguments.config_path, settings);
-    }
+  if (cards && cards->wanted() && cards->unused().empty() && !config.worker().has_backend()) {
+    settings.push_back({"worker.backend", "CUDA", cards->origin()});
+    config = LoadWritten(arguments.config_path, settings);
   }
   ForgetOwnDirectory(config, arguments);
   if (dry) {

@@ -52,10 +52,10 @@ std::vector<std::string> PlacementLines(const events::Started& started,
     const std::string kind = DeviceKind(worker);
     if (kind == "card") row[3] = kind;  // which of them is known of those that a job took
     if (worker.rank() < places.size()) {
-      const Gpu& card = places[worker.rank()].card;
-      row[3] = kind == "cpu" ? "cpu" : "card " + card.index;
+      const Gpu& gpu = places[worker.rank()].gpu;
+      row[3] = kind == "cpu" ? "cpu" : "card " + gpu.index;
       row.insert(row.end(),
-                 {FormatBytes(static_cast<double>(card.total_bytes)), card.name, card.uuid});
+                 {FormatBytes(static_cast<double>(gpu.total_bytes)), gpu.name, gpu.uuid});
     }
     table.AddRow(std::move(row));
   }

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/gpu/worker_place.h"
+#include "launch/gpu/gpu.h"
 #include "proto/events.pb.h"
 
 namespace muster {

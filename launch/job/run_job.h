@@ -7,7 +7,7 @@
 
 #include "common/config/config.h"
 #include "common/graph/graph.h"
-#include "launch/gpu/job_cards.h"
+#include "launch/gpu/job_gpus.h"
 #include "launch/job/job_plan.h"
 #include "launch/job/launch_command.h"
 #include "launch/job/run_dir.h"
@@ -23,7 +23,7 @@ struct PreparedJob {
   std::string data_remark = {};        // for the header
   std::string resume_remark = {};      // the same, of a run that goes on
   std::vector<Setting> settings = {};  // the command line's, and the number of workers of the cards
-  std::shared_ptr<JobCards> cards;     // held by every run of a series; null: by hand
+  std::shared_ptr<JobGpus> cards;      // held by every run of a series; null: by hand
   std::vector<std::string> initial_weights = {};  // where they come from, for the header
 };
 

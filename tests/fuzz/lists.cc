@@ -8,7 +8,6 @@
 #include "common/config/devices.h"
 #include "launch/command_line/arguments.h"
 #include "launch/evaluate/confusion.h"
-#include "launch/gpu/visible_devices.h"
 #include "launch/model/tensor_names.h"
 #include "ps/restart_record.h"
 #include "tests/fuzz/fuzz.h"
@@ -74,30 +73,6 @@ void CheckConfusion(const std::string& text) {
   });
 }
 
-// CUDA_VISIBLE_DEVICES, where no driver can be asked.
-void CheckVisibleDevices(const std::string& text) {
-  static const GpuSnapshot seen = [] {
-    GpuSnapshot cards;
-    for (const char* const uuid : {"GPU-8f3a-00", "GPU-8f3b-01", "MIG-8f3a-00", ""}) {
-      cards.gpus.push_back({.index = std::to_string(cards.gpus.size()), .uuid = uuid});
-    }
-    return cards;
-  }();
-  const auto nobody = []() -> std::vector<std::string> {
-    throw Error(ExitCode::kFailure, "no driver");
-  };
-  for (const char* const order : {"PCI_BUS_ID", "FASTEST_FIRST"}) {
-    OrError("CUDA_VISIBLE_DEVICES", [&] {
-      const VisibleCards visible = ReadVisibleDevices(text.c_str(), order, seen, nobody);
-      std::set<std::string> once;
-      for (const std::string& uuid : visible.uuids) {
-        Require(seen.Find(uuid) != nullptr, "a card that there is not");
-        Require(once.insert(uuid).second, "a card twice");
-      }
-    });
-  }
-}
-
 }  // namespace
 }  // namespace muster::fuzz
 
@@ -126,9 +101,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 6:
       CheckTensorNames(text);
-      break;
-    case 7:
-      CheckVisibleDevices(text);
       break;
     default:
       OrError("--lost", [&] { (void)muster::ParseLosses({text}); });

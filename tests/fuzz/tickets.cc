@@ -31,11 +31,11 @@ void Check(const Folder& folder, const std::string& bytes) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   Require(::flock(file.get(), LOCK_EX | LOCK_NB) == 0, "a lock");
   const LockFolder locks(folder.path());
-  const std::vector<SeenTicket> seen = ReadTickets(locks);
+  const std::vector<TicketText> seen = ReadTickets(locks);
   Require(seen.size() == 1, "not the one ticket that is there");
-  Require(seen[0].text.pid >= 0 && seen[0].text.wants <= 1 << 20, "numbers that cannot be");
-  CheckText(seen[0].text.what, 200);
-  for (const std::string& card : seen[0].text.cards) CheckText(card, 96);
+  Require(seen[0].pid >= 0 && seen[0].wants <= 1 << 20, "numbers that cannot be");
+  CheckText(seen[0].what, 200);
+  for (const std::string& gpu : seen[0].gpus) CheckText(gpu, 96);
 }
 
 }  // namespace

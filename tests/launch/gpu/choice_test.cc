@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "launch/gpu/usage.h"
 #include "tests/launch/gpu/gpu_fixture.h"
 
 namespace muster::testing {
@@ -58,27 +59,27 @@ TEST(ChoiceTest, TheQuietOneWithTheMostFreeMemory) {
   seen.gpus[0].utilization = 80;
   seen.gpus[1].free_bytes /= 2;
   seen.gpus[3].processes = {{.pid = 1, .computes = false}};
-  EXPECT_THAT(ChooseCards(seen, {0, 1, 2, 3}, 1), ElementsAre(2));
-  EXPECT_THAT(ChooseCards(seen, {0, 1, 3}, 1), ElementsAre(1));
+  EXPECT_THAT(ChooseGpus(seen, {0, 1, 2, 3}, 1), ElementsAre(2));
+  EXPECT_THAT(ChooseGpus(seen, {0, 1, 3}, 1), ElementsAre(1));
   EXPECT_EQ(ChoiceReason(seen, {0, 1, 2, 3}, {2}), "idle, the most free memory");
   EXPECT_EQ(ChoiceReason(seen, {0}, {0}), "nobody computes there");
 }
 
 TEST(ChoiceTest, EqualCardsInTheirOrder) {
-  EXPECT_THAT(ChooseCards(IdleCards(4), {1, 2, 3}, 2), ElementsAre(1, 2));
+  EXPECT_THAT(ChooseGpus(IdleCards(4), {1, 2, 3}, 2), ElementsAre(1, 2));
 }
 
 TEST(ChoiceTest, TheClosestGroup) {
   GpuSnapshot seen = IdleCards(4);
   Link(seen, 1, 3, GpuLink::kNvlink);
   Link(seen, 0, 1, GpuLink::kSwitch);
-  EXPECT_THAT(ChooseCards(seen, {0, 1, 2, 3}, 2), ElementsAre(1, 3));
+  EXPECT_THAT(ChooseGpus(seen, {0, 1, 2, 3}, 2), ElementsAre(1, 3));
   EXPECT_EQ(ChoiceReason(seen, {0, 1, 2, 3}, {1, 3}), "idle, joined by NVLink");
-  EXPECT_THAT(ChooseCards(seen, {0, 1, 2}, 2), ElementsAre(0, 1));
+  EXPECT_THAT(ChooseGpus(seen, {0, 1, 2}, 2), ElementsAre(0, 1));
   EXPECT_EQ(ChoiceReason(seen, {0, 1, 2}, {0, 1}), "idle, behind one PCIe switch");
   // A quiet group that is farther apart before one that is joined, and was busy a moment ago.
   seen.gpus[3].utilization = 50;
-  EXPECT_THAT(ChooseCards(seen, {0, 1, 2, 3}, 2), ElementsAre(0, 1));
+  EXPECT_THAT(ChooseGpus(seen, {0, 1, 2, 3}, 2), ElementsAre(0, 1));
 }
 
 // A step takes as long as its slowest card.
@@ -86,9 +87,9 @@ TEST(ChoiceTest, CardsOfOneModel) {
   GpuSnapshot seen = IdleCards(4);
   seen.gpus[0].name = seen.gpus[2].name = "Fake T4";
   Link(seen, 0, 1, GpuLink::kNvlink);
-  EXPECT_THAT(ChooseCards(seen, {0, 1, 2, 3}, 2), ElementsAre(0, 2));
-  EXPECT_THAT(ChooseCards(seen, {0, 1, 3}, 2), ElementsAre(1, 3));
-  EXPECT_THAT(ChooseCards(seen, {0, 1}, 2), ElementsAre(0, 1));
+  EXPECT_THAT(ChooseGpus(seen, {0, 1, 2, 3}, 2), ElementsAre(0, 2));
+  EXPECT_THAT(ChooseGpus(seen, {0, 1, 3}, 2), ElementsAre(1, 3));
+  EXPECT_THAT(ChooseGpus(seen, {0, 1}, 2), ElementsAre(0, 1));
 }
 
 // More subsets than can be looked at one by one.
@@ -100,7 +101,7 @@ TEST(ChoiceTest, ManyCards) {
   for (const size_t a : wanted) {
     for (const size_t b : wanted) seen.links[a][b] = GpuLink::kNvlink;
   }
-  EXPECT_EQ(ChooseCards(seen, all, wanted.size()), wanted);
+  EXPECT_EQ(ChooseGpus(seen, all, wanted.size()), wanted);
 }
 
 }  // namespace

@@ -8,8 +8,8 @@
 // down), power, cores=0-1, node=0, pids=41:500,42 (compute; MiB), draws=77:10, mode (of computing),
 // ecc=0 (it has ECC, and so many errors that it could not correct),
 // nvlink=A and pcie=A (cards of one letter are joined), parts=MIG-1,MIG-2 (a divided card),
-// speed=2 (CUDA's order), fail=uuid:15,memory:999 (what a query answers), wrong=1 (computes
-// wrongly), crash=1 (takes CUDA's process with it).
+// speed=2 (CUDA's order), fail=uuid:15,memory:999 (what a query answers), crash=1 (takes
+// CUDA's process with it).
 #pragma once
 
 #include <algorithm>

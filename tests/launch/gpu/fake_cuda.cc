@@ -1,8 +1,7 @@
-// Stands in for libcuda.so.1: the cards of FAKE_CARDS in CUDA's order, what CUDA_VISIBLE_DEVICES
-// leaves of them by CUDA's rules, and one kernel, which multiplies.
+// Stands in for libcuda.so.1: the cards of FAKE_CARDS in CUDA's order, and what
+// CUDA_VISIBLE_DEVICES leaves of them by CUDA's rules.
 #include <cctype>
 #include <csignal>
-#include <cstring>
 
 #include "tests/launch/gpu/fake_cards.h"
 
@@ -84,56 +83,5 @@ int cuDeviceGetUuid_v2(char* bytes, int device) {
   }
   return 0;
 }
-int cuDeviceGetName(char* name, int size, int) {
-  std::strncpy(name, "Fake H100", static_cast<size_t>(size));
-  return 0;
-}
-int cuGetErrorName(int, const char** name) {
-  *name = "CUDA_ERROR_FAKE";
-  return 0;
-}
-int cuDevicePrimaryCtxRetain(void** context, int) {
-  static int token;
-  *context = &token;
-  return fake::Of(visible.at(0), "context") == "fails" ? 2 : 0;
-}
-int cuCtxSetCurrent(void*) { return 0; }
-int cuDevicePrimaryCtxRelease_v2(int) { return 0; }
-int cuModuleLoadData(void** module, const void* image) {
-  static std::string text;
-  text = static_cast<const char*>(image);
-  *module = &text;
-  return text.find(".visible .entry multiply(") == std::string::npos ? 218 : 0;
-}
-int cuModuleGetFunction(void** function, void* module, const char* name) {
-  *function = module;
-  return std::strcmp(name, "multiply") == 0 ? 0 : 500;
-}
-int cuMemAlloc_v2(unsigned long long* pointer, size_t size) {
-  *pointer = reinterpret_cast<unsigned long long>(std::malloc(size));
-  return 0;
-}
-int cuMemFree_v2(unsigned long long pointer) {
-  std::free(reinterpret_cast<void*>(pointer));
-  return 0;
-}
-int cuMemcpyHtoD_v2(unsigned long long to, const void* from, size_t size) {
-  std::memcpy(reinterpret_cast<void*>(to), from, size);
-  return 0;
-}
-int cuMemcpyDtoH_v2(void* to, unsigned long long from, size_t size) {
-  std::memcpy(to, reinterpret_cast<const void*>(from), size);
-  return 0;
-}
-int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned threads, unsigned, unsigned,
-                   unsigned, void*, void** parameters, void**) {
-  const auto array = [&](int i) {
-    return reinterpret_cast<float*>(*static_cast<unsigned long long*>(parameters[i]));
-  };
-  const float wrong = fake::Of(visible.at(0), "wrong") == "1" ? 1.0f : 0.0f;
-  for (unsigned i = 0; i < threads; ++i) array(2)[i] = array(0)[i] * array(1)[i] + wrong;
-  return 0;
-}
-int cuCtxSynchronize() { return 0; }
 
 }  // extern "C"

@@ -19,7 +19,7 @@
 
 #include "launch/gpu/gpu_probe.h"
 #include "launch/gpu/lock_folder.h"
-#include "launch/gpu/take_cards.h"
+#include "launch/gpu/take_gpus.h"
 #include "tests/data/temp_dir.h"
 
 namespace muster::testing {
@@ -85,12 +85,11 @@ inline TakeOptions Patient(double wait_s = 0) {
           [](double seconds) {
             // Waits are short here: nothing that is tested depends on them.
             std::this_thread::sleep_for(std::chrono::duration<double>(std::min(seconds, 0.005)));
-          },
-      .sample_s = 0};
+          }};
 }
 
-inline CardWish AnyOf(size_t cards, size_t count) {
-  CardWish wish{.count = count, .what = "a test"};
+inline GpuWish AnyOf(size_t cards, size_t count) {
+  GpuWish wish{.count = count, .what = "a test"};
   for (size_t i = 0; i < cards; ++i) wish.pool.push_back(CardName(i));
   return wish;
 }

@@ -77,7 +77,7 @@ TEST_F(NvmlTest, CardsComeAndGo) {
   Cards("");
   const GpuSnapshot none = probe->Look();
   EXPECT_THAT(none.gpus, IsEmpty());
-  EXPECT_EQ(none.none, "the NVIDIA driver has no cards");
+  EXPECT_EQ(none.none, "the NVIDIA driver has no GPUs");
 }
 
 // One that is lost keeps its place, so that the others' indices are nvidia-smi's.

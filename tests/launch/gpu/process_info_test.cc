@@ -27,28 +27,10 @@ TEST(ProcessInfoTest, AProcessAndItsOwner) {
   EXPECT_TRUE(self.seen);
   EXPECT_EQ(self.user, UserName(::geteuid()));
   EXPECT_THAT(self.command, HasSubstr("launch_gpu_test"));
-  EXPECT_EQ(self.job, "");
   ASSERT_TRUE(self.since.has_value());
   EXPECT_LE(*self.since, std::time(nullptr) + 2);
   EXPECT_FALSE(DescribeProcess(1 << 30).seen);
   EXPECT_EQ(UserName(4294967000u), "user 4294967000");
-}
-
-// A worker says which job it is of.
-TEST(ProcessInfoTest, AWorkersJob) {
-  int ends[2];
-  ASSERT_EQ(::pipe(ends), 0);
-  ForkedProcess worker([&] {
-    ::dup2(ends[0], 0);
-    ::close(ends[1]);
-    ::execl("/bin/sh", "muster-worker", "-c", "read x; exit 0", "sh", "--config",
-            "runs/smoke-1/config.txtpb", "--rank", "3", nullptr);
-    return 1;
-  });
-  ::close(ends[0]);
-  EXPECT_TRUE(
-      Eventually([&] { return DescribeProcess(worker.pid()).job == "runs/smoke-1, rank 3"; }));
-  ::close(ends[1]);
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ TEST(DeviceTextsTest, SayWhoGotNone) {
 }
 
 TEST(DeviceTextsTest, APlacementShowsWhatAWorkerReallyHas) {
-  const std::vector<WorkerPlace> places(2, WorkerPlace{.card = {.index = "3"}});
+  const std::vector<WorkerPlace> places(2, WorkerPlace{.gpu = {.index = "3"}});
   const auto none = [](pid_t) { return "-"; };
   const auto lines = PlacementLines(StartedWith({kCard, kCpu}), none, places);
   ASSERT_EQ(lines.size(), 4u);

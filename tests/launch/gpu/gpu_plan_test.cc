@@ -1,5 +1,5 @@
 // What worker.devices, the environment and the number of workers mean together.
-#include "launch/gpu/card_plan.h"
+#include "launch/gpu/gpu_plan.h"
 
 #include <gmock/gmock.h>
 
@@ -13,26 +13,26 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-CardRequest Request(const std::string& devices, bool typed = true) {
+GpuRequest Request(const std::string& devices, bool typed = true) {
   return {.devices = ParseDevices(devices), .origin = "--devices " + devices, .typed = typed};
 }
 
-VisibleCards All(const GpuSnapshot& seen) {
-  return ReadVisibleDevices(nullptr, nullptr, seen, [] { return std::vector<std::string>(); });
+VisibleGpus All(const GpuSnapshot& seen) {
+  return ReadVisibleDevices(nullptr, seen, [] { return std::vector<std::string>(); });
 }
 
-VisibleCards Only(std::initializer_list<size_t> numbers) {
+VisibleGpus Only(std::initializer_list<size_t> numbers) {
   return {.limited = true, .value = "x", .uuids = Names(numbers)};
 }
 
-CardPlan Plan(const CardRequest& request, const GpuSnapshot& seen) {
-  return PlanCards(request, seen, All(seen));
+GpuPlan Plan(const GpuRequest& request, const GpuSnapshot& seen) {
+  return PlanGpus(request, seen, All(seen));
 }
 
-std::string Refusal(const CardRequest& request, const GpuSnapshot& seen,
-                    const VisibleCards& visible) {
+std::string Refusal(const GpuRequest& request, const GpuSnapshot& seen,
+                    const VisibleGpus& visible) {
   try {
-    (void)PlanCards(request, seen, visible);
+    (void)PlanGpus(request, seen, visible);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kUsage);
     return error.what();
@@ -74,15 +74,15 @@ TEST(CardPlanTest, Auto) {
   EXPECT_EQ(Plan(Request("auto:4"), seen).wish->count, 4u);
   EXPECT_EQ(Plan(Request("auto:4"), seen).wish->pool.size(), 8u);
   EXPECT_EQ(Plan(Request("auto:4"), seen).workers, 4u);
-  CardRequest with_workers = Request("auto");
+  GpuRequest with_workers = Request("auto");
   with_workers.workers = 6;
   EXPECT_EQ(Plan(with_workers, seen).wish->count, 6u);
-  with_workers.workers_per_card = 3;
+  with_workers.workers_per_gpu = 3;
   EXPECT_EQ(Plan(with_workers, seen).wish->count, 2u);
   EXPECT_EQ(Plan(with_workers, seen).workers, 6u);
   // A list in the environment is a choice already.
-  EXPECT_EQ(PlanCards(Request("auto"), seen, Only({5, 2, 3})).wish->count, 3u);
-  EXPECT_THAT(PlanCards(Request("auto:2"), seen, Only({5, 2, 3})).wish->pool, Names({5, 2, 3}));
+  EXPECT_EQ(PlanGpus(Request("auto"), seen, Only({5, 2, 3})).wish->count, 3u);
+  EXPECT_THAT(PlanGpus(Request("auto:2"), seen, Only({5, 2, 3})).wish->pool, Names({5, 2, 3}));
 }
 
 TEST(CardPlanTest, MoreThanThereAre) {
@@ -96,13 +96,13 @@ TEST(CardPlanTest, MoreThanThereAre) {
 
 TEST(CardPlanTest, ByName) {
   const GpuSnapshot seen = IdleCards(4);
-  const CardPlan plan = Plan(Request("3,GPU-00000001,0"), seen);
+  const GpuPlan plan = Plan(Request("3,GPU-00000001,0"), seen);
   EXPECT_EQ(plan.wish->pool, Names({3, 1, 0}));
   EXPECT_TRUE(plan.wish->named);
   EXPECT_EQ(plan.workers, 3u);
   EXPECT_THAT(Refusal(Request("7"), seen, All(seen)),
-              AllOf(HasSubstr("there is no card 7"), HasSubstr("0 (GPU-00000000), 1 (")));
-  EXPECT_THAT(Refusal(Request("GPU-0000"), seen, All(seen)), HasSubstr("may be any of 4 cards"));
+              AllOf(HasSubstr("there is no GPU 7"), HasSubstr("0 (GPU-00000000), 1 (")));
+  EXPECT_THAT(Refusal(Request("GPU-0000"), seen, All(seen)), HasSubstr("may be any of 4 GPUs"));
   EXPECT_THAT(Refusal(Request("0,GPU-00000000"), seen, All(seen)), HasSubstr("there twice"));
 }
 
@@ -116,28 +116,28 @@ TEST(CardPlanTest, ADividedCardIsNamedByItsParts) {
 
 TEST(CardPlanTest, CommandLineBeforeEnvironmentBeforeConfig) {
   const GpuSnapshot seen = IdleCards(4);
-  const CardPlan typed = PlanCards(Request("3"), seen, Only({0, 1}));
+  const GpuPlan typed = PlanGpus(Request("3"), seen, Only({0, 1}));
   EXPECT_EQ(typed.wish->pool, Names({3}));
   EXPECT_THAT(typed.reason, HasSubstr("the command line wins"));
-  const CardPlan config = PlanCards(Request("3", /*typed=*/false), seen, Only({0, 1}));
+  const GpuPlan config = PlanGpus(Request("3", /*typed=*/false), seen, Only({0, 1}));
   EXPECT_EQ(config.wish->pool, Names({0, 1}));
   EXPECT_EQ(config.wish->count, 1u);
   EXPECT_FALSE(config.wish->named);
   EXPECT_THAT(config.reason, HasSubstr("the environment wins"));
-  const CardPlan agree = PlanCards(Request("1", /*typed=*/false), seen, Only({0, 1}));
+  const GpuPlan agree = PlanGpus(Request("1", /*typed=*/false), seen, Only({0, 1}));
   EXPECT_EQ(agree.wish->pool, Names({1}));
   EXPECT_TRUE(agree.wish->named);
 }
 
 TEST(CardPlanTest, WorkersAndCardsMustFit) {
   const GpuSnapshot seen = IdleCards(4);
-  CardRequest request = Request("0,1");
+  GpuRequest request = Request("0,1");
   request.workers = 3;
   EXPECT_THAT(Refusal(request, seen, All(seen)),
-              HasSubstr("2 cards with 1 worker on each (worker.workers_per_gpu): expected 2, got "
+              HasSubstr("2 GPUs with 1 worker on each (worker.workers_per_gpu): expected 2, got "
                         "cluster.workers 3"));
   request.workers = 4;
-  request.workers_per_card = 2;
+  request.workers_per_gpu = 2;
   EXPECT_EQ(Plan(request, seen).workers, 4u);
   request.devices = ParseDevices("auto");
   request.workers = 5;
@@ -145,19 +145,19 @@ TEST(CardPlanTest, WorkersAndCardsMustFit) {
 }
 
 TEST(CardPlanTest, MemoryOfAllWorkersOfACardMustBeFree) {
-  CardRequest request = Request("auto");
-  request.workers_per_card = 3;
+  GpuRequest request = Request("auto");
+  request.workers_per_gpu = 3;
   request.memory_fraction = 0.25;
   EXPECT_DOUBLE_EQ(Plan(request, IdleCards(2)).wish->free_share, 0.75);
 }
 
 TEST(CardPlanTest, NoCards) {
   GpuSnapshot none{.none = "no NVIDIA driver was found here"};
-  const CardPlan plan = Plan(Request("auto:4"), none);
+  const GpuPlan plan = Plan(Request("auto:4"), none);
   EXPECT_FALSE(plan.wish.has_value());
   EXPECT_EQ(plan.reason, "--devices auto:4: no NVIDIA driver was found here");
-  EXPECT_EQ(PlanCards(Request("auto"), IdleCards(2), Only({})).reason,
-            "--devices auto: CUDA_VISIBLE_DEVICES=\"x\" leaves no card");
+  EXPECT_EQ(PlanGpus(Request("auto"), IdleCards(2), Only({})).reason,
+            "--devices auto: CUDA_VISIBLE_DEVICES=\"x\" leaves no GPU");
 }
 
 }  // namespace

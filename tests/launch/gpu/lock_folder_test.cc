@@ -1,5 +1,5 @@
 // The lock of one GPU, while somebody removes its file.
-#include "launch/gpu/card_lock.h"
+#include "launch/gpu/lock_folder.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 
 // A cleaner removes the file whenever nobody holds the lock. A job that opened the file before that
 // has a lock on a file that no other job will find, so it must look again.
-TEST(CardLock, OneGpuNeverGoesToTwoJobs) {
+TEST(LockFolderTest, OneGpuNeverGoesToTwoJobs) {
   const SharedFolder shared;
   const std::string file = shared.path() + "/muster-gpu-" + CardName(0) + ".lock";
   std::atomic<int> removed{0};
@@ -33,10 +33,10 @@ TEST(CardLock, OneGpuNeverGoesToTwoJobs) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3);
   while (taken < 20'000 && std::chrono::steady_clock::now() < end) {
     try {
-      const auto lock = CardLock::Try(shared.folder(), CardName(0));
-      if (!lock) continue;
+      const UniqueFd lock = shared.folder().LockGpu(CardName(0));
+      if (!lock.valid()) continue;
       ++taken;
-      if (CardLock::Try(shared.folder(), CardName(0))) ++twice;
+      if (shared.folder().LockGpu(CardName(0)).valid()) ++twice;
     } catch (const Error&) {
       // The cleaner was faster each time.
     }

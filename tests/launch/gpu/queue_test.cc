@@ -19,14 +19,14 @@ using ::testing::SizeIs;
 
 class CardQueueTest : public ::testing::Test {
  protected:
-  TakenCards Take(const CardWish& wish, double wait_s = 0) {
+  TakenGpus Take(const GpuWish& wish, double wait_s = 0) {
     ScriptedProbe probe({IdleCards(8)});
-    return TakeCards(probe, shared_.folder(), wish, Patient(wait_s));
+    return TakeGpus(probe, shared_.folder(), wish, Patient(wait_s));
   }
   // A job that takes cards, makes `file`, and holds them until it is killed or `go` is there.
-  std::function<int()> Job(const CardWish& wish, const std::string& letter) {
+  std::function<int()> Job(const GpuWish& wish, const std::string& letter) {
     return [=, this] {
-      const TakenCards taken = Take(wish, 60);
+      const TakenGpus taken = Take(wish, 60);
       std::ofstream(Path("order"), std::ios::app) << letter << std::flush;
       while (!Exists("go-" + letter)) ::usleep(1000);
       return 0;
@@ -44,9 +44,9 @@ class CardQueueTest : public ::testing::Test {
   }
   ::testing::AssertionResult Waiting(size_t jobs) const {
     return Eventually([&] {
-      const std::vector<SeenTicket> tickets = ReadTickets(shared_.folder());
-      return static_cast<size_t>(std::ranges::count_if(tickets, [](const SeenTicket& ticket) {
-               return ticket.text.state == TicketState::kWaiting;
+      const std::vector<TicketText> tickets = ReadTickets(shared_.folder());
+      return static_cast<size_t>(std::ranges::count_if(tickets, [](const TicketText& ticket) {
+               return ticket.state == TicketState::kWaiting;
              })) == jobs;
     });
   }
@@ -93,20 +93,8 @@ TEST_F(CardQueueTest, JobsOfOtherCardsDoNotWaitForEachOther) {
   ForkedProcess waits(Job({.pool = Names({1, 2}), .count = 2, .named = true}, "b"));
   ASSERT_TRUE(Waiting(1));
   // 1 and 2 are the waiting job's, whichever is free; the others are not.
-  EXPECT_THAT(Take(AnyOf(8, 5)).cards, SizeIs(5));
+  EXPECT_THAT(Take(AnyOf(8, 5)).gpus, SizeIs(5));
   EXPECT_THROW((void)Take(AnyOf(8, 6)), Error);
-}
-
-TEST_F(CardQueueTest, WhoDiesInTheQueueLeavesIt) {
-  ForkedProcess holds(Job(AnyOf(8, 8), "a"));
-  ASSERT_TRUE(OrderIs("a"));
-  ForkedProcess waits(Job(AnyOf(8, 8), "b"));
-  ASSERT_TRUE(Waiting(1));
-  ForkedProcess last(Job(AnyOf(8, 8), "c"));
-  ASSERT_TRUE(Waiting(2));
-  waits.Kill();
-  Make("go-a");
-  EXPECT_TRUE(OrderIs("ac"));
 }
 
 // A job that was stopped (Ctrl-Z) cannot take its turn: after a while the others need not wait.
@@ -117,18 +105,18 @@ TEST_F(CardQueueTest, WhoSleepsIsPassedBy) {
   ASSERT_TRUE(Waiting(1));
   ::kill(sleeps.pid(), SIGSTOP);
   EXPECT_THROW((void)Take(AnyOf(8, 1)), Error);
-  for (const SeenTicket& ticket : ReadTickets(shared_.folder())) {
+  for (const TicketText& ticket : ReadTickets(shared_.folder())) {
     const timespec long_ago[2] = {{.tv_sec = std::time(nullptr) - 100},
                                   {.tv_sec = std::time(nullptr) - 100}};
     ASSERT_EQ(::utimensat(AT_FDCWD, shared_.folder().File(ticket.name).c_str(), long_ago, 0), 0);
   }
-  EXPECT_THAT(Take(AnyOf(8, 1)).cards, SizeIs(1));
+  EXPECT_THAT(Take(AnyOf(8, 1)).gpus, SizeIs(1));
 }
 
 // The locks are those of whoever has inherited them.
 TEST_F(CardQueueTest, ALockHoldsAsLongAsAWorkerLives) {
   ForkedProcess launcher([this] {
-    const TakenCards taken = Take(AnyOf(8, 8));
+    const TakenGpus taken = Take(AnyOf(8, 8));
     const pid_t worker = ::fork();
     if (worker == 0) {
       for (;;) ::pause();
@@ -145,8 +133,8 @@ TEST_F(CardQueueTest, ALockHoldsAsLongAsAWorkerLives) {
   EXPECT_THROW((void)Take(AnyOf(8, 1)), Error);
   EXPECT_THAT(ReadTickets(shared_.folder()), SizeIs(1));
   ::kill(worker, SIGKILL);
-  EXPECT_TRUE(Eventually([&] { return CardLock::Try(shared_.folder(), CardName(0)).has_value(); }));
-  EXPECT_THAT(Take(AnyOf(8, 8)).cards, SizeIs(8));
+  EXPECT_TRUE(Eventually([&] { return shared_.folder().LockGpu(CardName(0)).valid(); }));
+  EXPECT_THAT(Take(AnyOf(8, 8)).gpus, SizeIs(8));
 }
 
 // Wherever it was: making its ticket, choosing, locking, letting go.
@@ -159,20 +147,41 @@ TEST_F(CardQueueTest, KilledAtAnyMomentItLeavesNoLock) {
     });
     ::usleep(random() % 4000);
     job.Kill();
-    ASSERT_THAT(Take(AnyOf(8, 8)).cards, SizeIs(8)) << "round " << round;
+    ASSERT_THAT(Take(AnyOf(8, 8)).gpus, SizeIs(8)) << "round " << round;
   }
   // Nothing but the cards' locks is left, since this user's jobs clean up behind one another.
-  for (const SeenTicket& ticket : ReadTickets(shared_.folder())) ADD_FAILURE() << ticket.name;
+  for (const TicketText& ticket : ReadTickets(shared_.folder())) ADD_FAILURE() << ticket.name;
+}
+
+// Four and four fit.
+TEST_F(CardQueueTest, AThousandPairsAtTheSameMomentShareNoGpu) {
+  const auto job = [this] {
+    for (int round = 0; round < 1000; ++round) {
+      const TakenGpus taken = Take(AnyOf(8, 4));
+      std::vector<std::string> held;
+      for (const Gpu& gpu : taken.gpus) {
+        held.push_back(Path("held-" + gpu.index));
+        const UniqueFd file(::open(held.back().c_str(), O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+        if (!file.valid()) return 1;
+      }
+      ::sched_yield();
+      for (const std::string& path : held) ::unlink(path.c_str());
+    }
+    return 0;
+  };
+  ForkedProcess one(job), other(job);
+  EXPECT_EQ(one.Wait(), 0);
+  EXPECT_EQ(other.Wait(), 0);
 }
 
 // Neither stops the other for good, in whichever order they lock.
 TEST_F(CardQueueTest, OfTwoThatNameTheSameCardsOneGetsThem) {
   for (int round = 0; round < 100; ++round) {
-    const auto job = [this, round](const CardWish& wish) {
+    const auto job = [this, round](const GpuWish& wish) {
       return [this, round, wish] {
         while (!Exists("begin")) ::sched_yield();
         try {
-          const TakenCards taken = Take(wish);
+          const TakenGpus taken = Take(wish);
           Make("taken-" + std::to_string(round));
           for (;;) ::pause();
         } catch (const Error&) {
@@ -204,10 +213,10 @@ TEST_F(CardQueueTest, UsersRespectOneAnother) {
   ForkedProcess anna(as(kAnna, Job(AnyOf(8, 5), "a")));
   ASSERT_TRUE(Eventually([&] {
     return !ReadTickets(shared_.folder()).empty() &&
-           ReadTickets(shared_.folder())[0].text.state == TicketState::kHolding;
+           ReadTickets(shared_.folder())[0].state == TicketState::kHolding;
   }));
   EXPECT_EQ(ReadTickets(shared_.folder())[0].user, kAnna);
-  EXPECT_EQ(ForkedProcess(as(kBela, [this] { return Take(AnyOf(8, 3)).cards.size() == 3 ? 0 : 1; }))
+  EXPECT_EQ(ForkedProcess(as(kBela, [this] { return Take(AnyOf(8, 3)).gpus.size() == 3 ? 0 : 1; }))
                 .Wait(),
             0);
   EXPECT_EQ(ForkedProcess(as(kBela,
@@ -224,10 +233,10 @@ TEST_F(CardQueueTest, UsersRespectOneAnother) {
             0);
   anna.Kill();
   // Anna's files are there, and nobody but her may write them or take them away.
-  EXPECT_EQ(ForkedProcess(as(kBela, [this] { return Take(AnyOf(8, 8)).cards.size() == 8 ? 0 : 1; }))
+  EXPECT_EQ(ForkedProcess(as(kBela, [this] { return Take(AnyOf(8, 8)).gpus.size() == 8 ? 0 : 1; }))
                 .Wait(),
             0);
-  EXPECT_THAT(Take(AnyOf(8, 8)).cards, SizeIs(8));
+  EXPECT_THAT(Take(AnyOf(8, 8)).gpus, SizeIs(8));
 }
 
 }  // namespace
