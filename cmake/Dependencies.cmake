@@ -26,6 +26,3 @@ pkg_check_modules(ZMQ REQUIRED IMPORTED_TARGET libzmq>=4.3)
 pkg_check_modules(MINIZIP REQUIRED IMPORTED_TARGET minizip)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 find_path(CPPZMQ_INCLUDE_DIR zmq.hpp REQUIRED)
-pkg_check_modules(FREETYPE REQUIRED IMPORTED_TARGET freetype2)
-find_file(MUSTER_FONT DejaVuSans.ttf PATHS /usr/share/fonts/truetype/dejavu REQUIRED
-          DOC "The font of pictures: of Debian's package fonts-dejavu-core")

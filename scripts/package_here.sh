@@ -6,7 +6,6 @@
 #
 # What it makes: build/package/muster-VERSION-linux-x86_64.tar.gz, with
 #   bin/ lib/                 the programs, and every library but glibc, libstdc++ and libgcc_s
-#   share/muster/             the font that pictures are drawn with
 #   PACKAGE.txt configs/ README.md CHANGELOG.md docs/ proto/
 #   NOTICE licences/          of what is bundled, with a list that says where each source is
 set -euo pipefail
@@ -33,8 +32,6 @@ rm -rf "$stage" $build/installed
 cmake --install $build --prefix $build/installed --strip >/dev/null
 mkdir -p "$stage"/{bin,lib,docs,proto,licences}
 cp $build/installed/bin/* "$stage/bin/"
-mkdir -p "$stage/share/muster"
-cp $build/installed/share/muster/DejaVuSans.ttf "$stage/share/muster/"  # of muster plot
 cp -r configs README.md CHANGELOG.md NOTICE "$stage/"
 cat >"$stage/PACKAGE.txt" <<END
 Muster $version for Linux on x86-64 with AVX2. Nothing needs to be installed:
@@ -88,10 +85,6 @@ for package in "${compiled_in[@]}"; do
   printf '%-24s %9s  %-22s %s\n' "(in the programs)" "" "$package" \
     "$(dpkg-query -W -f '${Version}' "$package")" >>"$list"
 done
-
-add_licence fonts-dejavu-core
-printf '%-24s %9d  %-22s %s\n' share/DejaVuSans.ttf "$(stat -c %s "$stage/share/muster/DejaVuSans.ttf")" \
-  fonts-dejavu-core "$(dpkg-query -W -f '${Version}' fonts-dejavu-core)" >>"$list"
 
 # Everything is found in the package or is the system's.
 stray=$(ldd "$stage"/bin/* | awk '$2 == "=>" { print $1, $3 }' | sort -u |

@@ -15,7 +15,6 @@ packages=(
   libminizip-dev                                        # muster export: .npz
   ca-certificates                                       # https, for muster data get
   libxxhash-dev
-  libfreetype-dev fonts-dejavu-core                     # muster plot
   libgtest-dev libgmock-dev                             # tests
   libboost-context-dev                                  # tests on the software GPU
 )

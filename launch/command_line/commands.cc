@@ -159,7 +159,6 @@ int Doctor(const Arguments& arguments) {
       {.config_path = arguments.config,
        .settings = SettingsOf(arguments),
        .programs = {Sibling("muster"), Sibling("muster-server"), Sibling("muster-worker")},
-       .font_file = FontFile(ProgramFolder()),
        .count_data = CountSamples});
 }
 
@@ -168,8 +167,7 @@ int Plot(const Arguments& arguments) {
                    .output = arguments.output,
                    .axis = arguments.axis == "epoch"  ? PlotAxis::kEpoch
                            : arguments.axis == "time" ? PlotAxis::kTime
-                                                      : PlotAxis::kStep,
-                   .program_folder = ProgramFolder()});
+                                                      : PlotAxis::kStep});
 }
 
 int GetData(const Arguments& arguments) {

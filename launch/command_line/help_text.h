@@ -28,7 +28,7 @@ inline constexpr const char* kExamples =
     "  muster doctor configs/cifar10.txtpb           would it run here?\n"
     "  muster runs                                   what has been trained\n"
     "  muster top runs/NAME                          a run under way\n"
-    "  muster plot runs/NAME                         its curves, as SVG and PNG\n"
+    "  muster plot runs/NAME                         its curves, as SVG\n"
     "  muster server configs/cifar10.txtpb --data data   a job on several machines\n"
     "`muster COMMAND --help` says more about a command, `muster launch --help` what the exit codes "
     "mean.";

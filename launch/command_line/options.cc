@@ -101,10 +101,8 @@ void DescribePlot(CLI::App& plot, Arguments& arguments) {
   plot.add_option("RUN_DIR", arguments.run_dirs, "The run directories")
       ->required()
       ->type_name("PATH");
-  AddOption(
-      plot, "--output", arguments.output, "FILE",
-      "FILE.svg or FILE.png; default: plot.svg and plot.png, in the run directory of one run, "
-      "here of several");
+  AddOption(plot, "--output", arguments.output, "FILE",
+            "FILE.svg; default: plot.svg, in the run directory of one run, here of several");
   plot.add_option("--axis", arguments.axis, "What is to the right: step, epoch or time")
       ->type_name("NAME")
       ->check(OneOf({"step", "epoch", "time"}))
@@ -212,7 +210,7 @@ void AddCommands(CLI::App& app, Arguments& arguments) {
   DescribeDoctor(*doctor, arguments);
   CLI::App* const top = app.add_subcommand("top", "Look in on a run, from any terminal");
   DescribeTop(*top, arguments);
-  CLI::App* const plot = app.add_subcommand("plot", "Draw the curves of runs, as SVG and PNG");
+  CLI::App* const plot = app.add_subcommand("plot", "Draw the curves of runs, as SVG");
   DescribePlot(*plot, arguments);
   CLI::App* const token =
       app.add_subcommand("token", "Make a job token for processes started by hand");

@@ -105,8 +105,8 @@ int RunDoctor(const DoctorArguments& arguments) {
     }
     ResolveForMachine(*config, AvailableCores());
   }
-  const MachineFacts facts = ReadMachineFacts(arguments.programs, arguments.font_file,
-                                              RunParent(config ? &*config : nullptr));
+  const MachineFacts facts =
+      ReadMachineFacts(arguments.programs, RunParent(config ? &*config : nullptr));
   Findings findings = ExamineMachine(facts);
   for (Finding& one : ExamineGpus(gpus)) findings.push_back(std::move(one));
   if (config) {

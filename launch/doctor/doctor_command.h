@@ -15,7 +15,6 @@ struct DoctorArguments {
   std::string config_path;  // "": the machine alone
   std::vector<Setting> settings;
   std::vector<std::string> programs;  // muster, muster-server, muster-worker
-  std::string font_file;
   std::function<DataCount(const config::Config&)> count_data;
 };
 

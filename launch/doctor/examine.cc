@@ -164,12 +164,6 @@ Finding Clocks(const MachineFacts& facts) {
   return finding;
 }
 
-Finding Font(const MachineFacts& facts) {
-  if (facts.has_font) return {Grade::kOk, "pictures", "SVG and PNG", ""};
-  return {Grade::kNote, "pictures", "SVG only: the font of PNGs is not installed",
-          "install Muster as a whole (share/muster/DejaVuSans.ttf)"};
-}
-
 Finding JobMemory(const JobNeeds& needs, const MachineFacts& facts) {
   try {
     const std::string warning = CheckMemory(needs.memory, facts.memory);
@@ -239,7 +233,7 @@ Finding JobData(const JobNeeds& needs) {
 
 Findings ExamineMachine(const MachineFacts& facts) {
   return {Programs(facts), Processor(facts),    Cores(facts), Memory(facts), Limits(facts),
-          Disk(facts),     SharedMemory(facts), Ports(facts), Clocks(facts), Font(facts)};
+          Disk(facts),     SharedMemory(facts), Ports(facts), Clocks(facts)};
 }
 
 Findings ExamineJob(const JobNeeds& needs, const MachineFacts& facts) {

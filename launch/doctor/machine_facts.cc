@@ -106,14 +106,13 @@ std::string Existing(const std::string& directory) {
 }  // namespace
 
 MachineFacts ReadMachineFacts(const std::vector<std::string>& programs,
-                              const std::string& font_file, const std::string& run_parent) {
+                              const std::string& run_parent) {
   MachineFacts facts;
   utsname system{};
   ::uname(&system);
   facts.system = std::string(system.sysname) + " " + system.release;
   facts.libc = std::string("glibc ") + ::gnu_get_libc_version();
   for (const std::string& program : programs) facts.programs.push_back(ReadProgram(program));
-  facts.has_font = ::access(font_file.c_str(), R_OK) == 0;
   facts.processor = FirstLineAfter("/proc/cpuinfo", "model name");
   facts.cores = AvailableCores();
   if (double load[1]; ::getloadavg(load, 1) == 1) facts.load = load[0];

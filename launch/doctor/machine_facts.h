@@ -23,7 +23,6 @@ struct ProgramFacts {
 struct MachineFacts {
   std::string system, libc;  // "Linux 6.1.0", "glibc 2.36"
   std::vector<ProgramFacts> programs;
-  bool has_font = false;
 
   std::string processor;
   int cores = 0;                              // that this process may use
@@ -47,6 +46,6 @@ struct MachineFacts {
 // `run_parent`: the directory in which run directories are made, or would be. Writes and removes an
 // empty file there, and binds sockets for a moment.
 MachineFacts ReadMachineFacts(const std::vector<std::string>& programs,
-                              const std::string& font_file, const std::string& run_parent);
+                              const std::string& run_parent);
 
 }  // namespace muster

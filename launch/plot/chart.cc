@@ -16,7 +16,7 @@ struct Bounds {
   Point low, high;
 };
 
-// And not so large that a difference, or a place on the canvas, would be infinite.
+// And not so large that a difference, or a place in the picture, would be infinite.
 bool CanBeShown(const Point& point) {
   constexpr double kMost = 1e30;
   return std::abs(point.x) < kMost && std::abs(point.y) < kMost;
@@ -35,7 +35,7 @@ std::optional<Bounds> BoundsOf(const Chart& chart) {
   return bounds;
 }
 
-// Where values lie on the canvas.
+// Where values lie in the picture.
 struct Frame {
   Axis x, y;
   Point corner, size;
@@ -45,32 +45,30 @@ struct Frame {
   }
 };
 
-void DrawAxes(const Frame& frame, Canvas& canvas) {
+void DrawAxes(const Frame& frame, Svg& svg) {
   const Stroke grid{.color = kGrid};
   const double left = frame.corner.x, right = left + frame.size.x;
   const double top = frame.corner.y, bottom = top + frame.size.y;
   for (const double tick : frame.y.ticks) {
     const double y = frame.Place({frame.x.low, tick}).y;
-    canvas.DrawLine({{left, y}, {right, y}}, grid);
-    canvas.DrawText({left - 6, y + 4}, TickText(frame.y, tick),
-                    {.size = 11, .anchor = Anchor::kEnd});
+    svg.AddLine({{left, y}, {right, y}}, grid);
+    svg.AddText({left - 6, y + 4}, TickText(frame.y, tick), {.size = 11, .anchor = Anchor::kEnd});
   }
   for (const double tick : frame.x.ticks) {
     const double x = frame.Place({tick, frame.y.low}).x;
-    canvas.DrawLine({{x, bottom}, {x, bottom + 4}}, {.color = "#888888"});
-    canvas.DrawText({x, bottom + 17}, TickText(frame.x, tick),
-                    {.size = 11, .anchor = Anchor::kMiddle});
+    svg.AddLine({{x, bottom}, {x, bottom + 4}}, {.color = "#888888"});
+    svg.AddText({x, bottom + 17}, TickText(frame.x, tick), {.size = 11, .anchor = Anchor::kMiddle});
   }
-  canvas.DrawLine({{left, top}, {left, bottom}, {right, bottom}}, {.color = "#888888"});
+  svg.AddLine({{left, top}, {left, bottom}, {right, bottom}}, {.color = "#888888"});
 }
 
-void DrawCurve(const Frame& frame, const Curve& curve, Canvas& canvas) {
+void DrawCurve(const Frame& frame, const Curve& curve, Svg& svg) {
   std::vector<Point> piece;
   const auto end_piece = [&] {
     if (piece.size() > 1) {
-      canvas.DrawLine(piece, {.color = curve.color, .width = 1.8, .opacity = curve.opacity});
+      svg.AddLine(piece, {.color = curve.color, .width = 1.8, .opacity = curve.opacity});
     }
-    if (piece.size() == 1 && !curve.dots) canvas.DrawDot(piece[0], 2, curve.color);
+    if (piece.size() == 1 && !curve.dots) svg.AddDot(piece[0], 2, curve.color);
     piece.clear();
   };
   for (const Point& value : curve.points) {
@@ -79,23 +77,23 @@ void DrawCurve(const Frame& frame, const Curve& curve, Canvas& canvas) {
       continue;
     }
     piece.push_back(frame.Place(value));
-    if (curve.dots) canvas.DrawDot(piece.back(), 3, curve.color);
+    if (curve.dots) svg.AddDot(piece.back(), 3, curve.color);
   }
   end_piece();
 }
 
 }  // namespace
 
-void DrawChart(const Chart& chart, Point corner, Point size, Canvas& canvas) {
+void DrawChart(const Chart& chart, Point corner, Point size, Svg& svg) {
   const Point inner{corner.x + kLeft, corner.y + kTop};
   const Point inner_size{size.x - kLeft - kRight, size.y - kTop - kBottom};
-  canvas.DrawText({inner.x, corner.y + 19}, chart.title, {.size = 14, .color = "#000000"});
-  canvas.DrawText({inner.x + inner_size.x, corner.y + size.y - 6}, chart.x_title,
-                  {.size = 11, .anchor = Anchor::kEnd});
+  svg.AddText({inner.x, corner.y + 19}, chart.title, {.size = 14, .color = "#000000"});
+  svg.AddText({inner.x + inner_size.x, corner.y + size.y - 6}, chart.x_title,
+              {.size = 11, .anchor = Anchor::kEnd});
   const std::optional<Bounds> bounds = BoundsOf(chart);
   if (!bounds) {
-    canvas.DrawText({inner.x + inner_size.x / 2, inner.y + inner_size.y / 2}, "no data",
-                    {.anchor = Anchor::kMiddle, .color = "#888888"});
+    svg.AddText({inner.x + inner_size.x / 2, inner.y + inner_size.y / 2}, "no data",
+                {.anchor = Anchor::kMiddle, .color = "#888888"});
     return;
   }
   const double low = chart.from_zero ? std::min(0.0, bounds->low.y) : bounds->low.y;
@@ -103,8 +101,8 @@ void DrawChart(const Chart& chart, Point corner, Point size, Canvas& canvas) {
               .y = RoundAxis(low, bounds->high.y, 5),
               .corner = inner,
               .size = inner_size};
-  DrawAxes(frame, canvas);
-  for (const Curve& curve : chart.curves) DrawCurve(frame, curve, canvas);
+  DrawAxes(frame, svg);
+  for (const Curve& curve : chart.curves) DrawCurve(frame, curve, svg);
 }
 
 }  // namespace muster

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/plot/canvas.h"
+#include "launch/plot/svg.h"
 
 namespace muster {
 
@@ -22,6 +22,6 @@ struct Chart {
 };
 
 // Within the rectangle.
-void DrawChart(const Chart& chart, Point corner, Point size, Canvas& canvas);
+void DrawChart(const Chart& chart, Point corner, Point size, Svg& svg);
 
 }  // namespace muster

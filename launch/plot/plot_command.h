@@ -1,7 +1,6 @@
-// `muster plot`: the curves of one or several runs as pictures.
+// `muster plot`: the curves of one or several runs as a picture.
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -11,16 +10,12 @@ namespace muster {
 
 struct PlotArguments {
   std::vector<std::string> run_dirs;
-  std::string output;  // FILE.svg or FILE.png; "": both, plot.svg and plot.png
+  std::string output;  // FILE.svg; "": plot.svg, in the run directory of one run, here of several
   PlotAxis axis = PlotAxis::kStep;
-  std::filesystem::path program_folder;  // the font is installed beside it
 };
 
-// Where the font of pictures is, in an installation and in a build folder alike.
-std::string FontFile(const std::filesystem::path& program_folder);
-
-// Throws Error(kUsage) for what is no run directory and for a name that ends otherwise, kFailure
-// for what cannot be written. Returns the exit code.
+// Throws Error(kUsage) for what is no run directory and for an output that is not named .svg,
+// kFailure for what cannot be written. Returns the exit code.
 int PlotRuns(const PlotArguments& arguments);
 
 }  // namespace muster

@@ -14,6 +14,7 @@ namespace {
 // Told apart also by those who see fewer colours (Okabe, Ito 2008).
 constexpr std::array kColors = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                 "#e69f00", "#56b4e9", "#000000", "#b5a900"};
+constexpr Point kPlotSize{1040, 720};
 constexpr double kMargin = 12, kLegendLine = 18;
 constexpr size_t kMostInLegend = 8;
 
@@ -77,21 +78,21 @@ std::string LegendText(const RunRecord& run) {
 }
 
 // In two columns; returns how high it is.
-double DrawLegend(const std::vector<RunRecord>& runs, Canvas& canvas) {
+double DrawLegend(const std::vector<RunRecord>& runs, Svg& svg) {
   const size_t shown = std::min(runs.size(), kMostInLegend);
   for (size_t i = 0; i < shown; ++i) {
     const size_t row = i / 2;
     const double x = kMargin + 20 + (i % 2 == 1 ? kPlotSize.x / 2 : 0);
     const double y = kMargin + 14 + kLegendLine * static_cast<double>(row);
-    canvas.DrawLine({{x, y - 4}, {x + 22, y - 4}}, {.color = ColorOf(i), .width = 3});
-    canvas.DrawText({x + 30, y}, LegendText(runs[i]), {.size = 13, .color = "#000000"});
+    svg.AddLine({{x, y - 4}, {x + 22, y - 4}}, {.color = ColorOf(i), .width = 3});
+    svg.AddText({x + 30, y}, LegendText(runs[i]), {.size = 13, .color = "#000000"});
   }
   const size_t rows = (shown + 1) / 2;
   double height = kMargin + kLegendLine * static_cast<double>(rows);
   if (runs.size() > shown) {
-    canvas.DrawText({kMargin + 20, height + 14},
-                    fmt::format("and {} more runs, whose colours repeat", runs.size() - shown),
-                    {.size = 12, .color = "#666666"});
+    svg.AddText({kMargin + 20, height + 14},
+                fmt::format("and {} more runs, whose colours repeat", runs.size() - shown),
+                {.size = 12, .color = "#666666"});
     height += kLegendLine;
   }
   return height + 6;
@@ -99,7 +100,7 @@ double DrawLegend(const std::vector<RunRecord>& runs, Canvas& canvas) {
 
 }  // namespace
 
-void DrawRuns(const std::vector<RunRecord>& runs, PlotAxis axis, Canvas& canvas) {
+std::string DrawRuns(const std::vector<RunRecord>& runs, PlotAxis axis) {
   const std::array<ChartKind, 4> kinds{{
       {"loss (line: training, dots: test)", &MetricsRow::train_loss, &MetricsRow::test_loss, 1,
        true},
@@ -108,14 +109,15 @@ void DrawRuns(const std::vector<RunRecord>& runs, PlotAxis axis, Canvas& canvas)
       {"learning rate", &MetricsRow::learning_rate, nullptr, 1, true},
       {"images per second", &MetricsRow::images_per_second, nullptr, 1, true},
   }};
-  canvas.FillRectangle({0, 0}, kPlotSize, "#ffffff");
-  const double top = DrawLegend(runs, canvas);
+  Svg svg(kPlotSize);
+  const double top = DrawLegend(runs, svg);
   const Point size{(kPlotSize.x - 3 * kMargin) / 2, (kPlotSize.y - top - 2 * kMargin) / 2};
   for (size_t i = 0; i < kinds.size(); ++i) {
     const Point corner{kMargin + (i % 2 == 1 ? size.x + kMargin : 0),
                        top + (i / 2 == 1 ? size.y + kMargin : 0)};
-    DrawChart(ChartOf(runs, axis, kinds[i]), corner, size, canvas);
+    DrawChart(ChartOf(runs, axis, kinds[i]), corner, size, svg);
   }
+  return svg.Finish();
 }
 
 }  // namespace muster

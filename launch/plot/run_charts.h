@@ -4,16 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "launch/plot/canvas.h"
 #include "launch/runs/run_record.h"
 
 namespace muster {
 
 enum class PlotAxis { kStep, kEpoch, kTime };
 
-inline constexpr Point kPlotSize{1040, 720};
-
-// The whole picture, of kPlotSize.
-void DrawRuns(const std::vector<RunRecord>& runs, PlotAxis axis, Canvas& canvas);
+// The whole picture, as SVG.
+std::string DrawRuns(const std::vector<RunRecord>& runs, PlotAxis axis);
 
 }  // namespace muster

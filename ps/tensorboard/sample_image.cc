@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "common/base/png.h"
+#include "ps/tensorboard/png.h"
 
 namespace muster {
 namespace {

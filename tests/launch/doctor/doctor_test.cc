@@ -23,7 +23,6 @@ MachineFacts GoodMachine() {
       .system = "Linux 6.1",
       .libc = "glibc 2.36",
       .programs = {{.path = "/x/muster-server", .there = true, .libraries = {"libzmq.so.5.2.4"}}},
-      .has_font = true,
       .processor = "A processor",
       .cores = 4,
       .load = 0.1,
@@ -86,7 +85,6 @@ TEST(ExamineTest, WhatAMachineLacks) {
       {[](auto& m) { m.unix_error = "no"; }, "sockets", Grade::kWrong, "sandbox"},
       {[](auto& m) { m.clock_source = "hpet"; }, "clocks", Grade::kNote, "tsc"},
       {[](auto& m) { m.year = 1970; }, "clocks", Grade::kNote, "set it"},
-      {[](auto& m) { m.has_font = false; }, "pictures", Grade::kNote, "DejaVuSans"},
   };
   for (const Case& one : cases) {
     MachineFacts facts = GoodMachine();
@@ -149,7 +147,7 @@ TEST(DoctorLinesTest, FitTheTerminal) {
 
 TEST(MachineFactsTest, OfThisMachine) {
   const MachineFacts facts = ReadMachineFacts(
-      {MUSTER_BIN_DIR "/muster", MUSTER_BIN_DIR "/no-such-program"}, "/nowhere", "/nowhere/at/all");
+      {MUSTER_BIN_DIR "/muster", MUSTER_BIN_DIR "/no-such-program"}, "/nowhere/at/all");
   ASSERT_EQ(facts.programs.size(), 2u);
   EXPECT_TRUE(facts.programs[0].there);
   EXPECT_TRUE(std::ranges::any_of(facts.programs[0].libraries, [](const std::string& library) {
@@ -157,7 +155,6 @@ TEST(MachineFactsTest, OfThisMachine) {
   }));
   EXPECT_TRUE(facts.programs[0].missing.empty());
   EXPECT_FALSE(facts.programs[1].there);
-  EXPECT_FALSE(facts.has_font);
   EXPECT_GE(facts.cores, 1);
   EXPECT_GT(facts.memory.available, 0);
   EXPECT_GT(facts.open_files, 0);

@@ -17,8 +17,8 @@
 #include "ps/tensorboard/event_records.h"
 #include "ps/tensorboard/sample_image.h"
 #include "ps/tensorboard/value_histogram.h"
-#include "tests/base/png_reader.h"
 #include "tests/ps/tensorboard/event_reader.h"
+#include "tests/ps/tensorboard/png_reader.h"
 
 namespace muster::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "common/base/png.h"
+#include "ps/tensorboard/png.h"
 
 #include <zlib.h>
 

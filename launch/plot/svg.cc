@@ -1,4 +1,4 @@
-#include "launch/plot/svg_canvas.h"
+#include "launch/plot/svg.h"
 
 #include <fmt/core.h>
 
@@ -31,20 +31,15 @@ std::string Escaped(const std::string& text) {
 
 }  // namespace
 
-SvgCanvas::SvgCanvas(double width, double height)
+Svg::Svg(Point size)
     : text_(
           fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:g}\" height=\"{1:g}\" "
                       "viewBox=\"0 0 {0:g} {1:g}\" font-family=\"DejaVu Sans, Verdana, Arial, "
-                      "sans-serif\">\n",
-                      width, height)) {}
+                      "sans-serif\">\n"
+                      "<rect width=\"{0:g}\" height=\"{1:g}\" fill=\"#ffffff\"/>\n",
+                      size.x, size.y)) {}
 
-void SvgCanvas::FillRectangle(Point corner, Point size, const std::string& color) {
-  text_ += fmt::format(
-      "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"{}\"/>\n",
-      corner.x, corner.y, size.x, size.y, color);
-}
-
-void SvgCanvas::DrawLine(const std::vector<Point>& points, const Stroke& stroke) {
+void Svg::AddLine(const std::vector<Point>& points, const Stroke& stroke) {
   text_ += fmt::format(
       "<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"{:g}\" stroke-opacity=\"{:g}\" "
       "stroke-linejoin=\"round\" points=\"",
@@ -53,12 +48,12 @@ void SvgCanvas::DrawLine(const std::vector<Point>& points, const Stroke& stroke)
   text_ += "\"/>\n";
 }
 
-void SvgCanvas::DrawDot(Point center, double radius, const std::string& color) {
+void Svg::AddDot(Point center, double radius, const std::string& color) {
   text_ += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{:g}\" fill=\"{}\"/>\n", center.x,
                        center.y, radius, color);
 }
 
-void SvgCanvas::DrawText(Point at, const std::string& text, const TextStyle& style) {
+void Svg::AddText(Point at, const std::string& text, const TextStyle& style) {
   static constexpr std::array kAnchors = {"start", "middle", "end"};
   text_ += fmt::format(
       "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"{:g}\" fill=\"{}\" "
@@ -67,6 +62,6 @@ void SvgCanvas::DrawText(Point at, const std::string& text, const TextStyle& sty
       Escaped(text));
 }
 
-std::string SvgCanvas::Finish() { return text_ + "</svg>\n"; }
+std::string Svg::Finish() const { return text_ + "</svg>\n"; }
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-#include "tests/base/png_reader.h"
+#include "tests/ps/tensorboard/png_reader.h"
 
 #include <gtest/gtest.h>
 #include <zlib.h>
