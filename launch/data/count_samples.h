@@ -1,10 +1,21 @@
 // How many samples a run would find.
 #pragma once
 
-#include "launch/data/data_count.h"
+#include <cstdint>
+#include <string>
+
+#include "common/base/error.h"
 #include "proto/config_fwd.h"
 
 namespace muster {
+
+// … or why that could not be found out.
+struct DataCount {
+  int64_t train = -1, test = -1;
+  std::string problem;  // empty if they are known
+  ExitCode code = ExitCode::kOk;
+  std::string remark = {};  // what is odd about them, or ""
+};
 
 // Opens the data as a worker would. What is wrong with them becomes `problem`.
 DataCount CountSamples(const config::Config& config);

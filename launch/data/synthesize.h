@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <string>
 
 namespace muster {
@@ -14,8 +13,8 @@ namespace muster {
 //
 // The data set appears whole, by rename, or not at all. The same set already there: says so and
 // returns. Anything else there: throws Error(kData) and touches nothing. Throws Error(kUsage) for
-// counts below 1, Error(kFailure) where the disk fails. Messages of success go to `out`.
+// counts below 1, Error(kFailure) where the disk fails.
 void SynthesizeCifar10(const std::string& dir, uint64_t seed = 1, int64_t train_per_file = 10000,
-                       int64_t test_count = 10000, std::FILE* out = stdout);
+                       int64_t test_count = 10000);
 
 }  // namespace muster

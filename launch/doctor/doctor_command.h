@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/config/config.h"
-#include "launch/data/data_count.h"
+#include "launch/data/count_samples.h"
 #include "launch/doctor/finding.h"
 
 namespace muster {

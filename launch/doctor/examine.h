@@ -1,7 +1,7 @@
 // Judges what a machine is like, and whether a job would run on it. Pure functions.
 #pragma once
 
-#include "launch/data/data_count.h"
+#include "launch/data/count_samples.h"
 #include "launch/doctor/finding.h"
 #include "launch/doctor/machine_facts.h"
 #include "launch/memory/memory_check.h"

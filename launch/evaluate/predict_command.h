@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "launch/data/data_count.h"
+#include "launch/data/count_samples.h"
 #include "launch/evaluate/evaluation_config.h"
 
 namespace muster {

@@ -7,7 +7,7 @@
 #include "common/config/config.h"
 #include "common/config/memory_rows.h"
 #include "common/graph/graph.h"
-#include "launch/data/data_count.h"
+#include "launch/data/count_samples.h"
 
 namespace muster {
 

@@ -1,20 +1,21 @@
-// Downloading and unpacking, from files and from a server that behaves badly in every usual way.
+// Downloading and unpacking, from a server that behaves badly in every usual way.
 #include "launch/data/download.h"
 
 #include <archive.h>
 #include <archive_entry.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <openssl/evp.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <zlib.h>
 
+#include <array>
 #include <csignal>
-#include <cstdio>
 #include <map>
 #include <memory>
 #include <vector>
 
-#include "launch/data/md5.h"
 #include "launch/data/synthesize.h"
 #include "tests/data/expect_error.h"
 #include "tests/data/local_server.h"
@@ -42,7 +43,7 @@ constexpr const char* kName = "set.tar.gz";
 using Entries = std::map<std::string, std::string>;
 
 Entries GoodEntries() {
-  Entries entries;
+  Entries entries{{fmt::format("{}/", kCifar10Folder), ""}};
   for (unsigned i = 0; i < 5; ++i) {
     entries[fmt::format("{}/{}", kCifar10Folder, kCifar10TrainFiles[i])] = Records(3, i);
   }
@@ -73,41 +74,46 @@ void WriteArchive(const fs::path& path, const Entries& entries) {
   }
 }
 
+std::string Md5Of(const std::string& bytes) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
+  unsigned int size = 0;
+  EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size, EVP_md5(), nullptr);
+  return fmt::format("{:02x}", fmt::join(digest.begin(), digest.begin() + size, ""));
+}
+
 class Download : public ::testing::Test {
  protected:
-  Download() : said_(std::tmpfile()), progress_(std::tmpfile()) { SetArchive(GoodEntries()); }
-  ~Download() override {
-    std::fclose(said_);
-    std::fclose(progress_);
-  }
+  Download() { SetArchive(GoodEntries()); }
 
   void SetArchive(const Entries& entries) {
     WriteArchive(source_ / kName, entries);
     SetArchiveBytes(ReadBytes(source_ / kName));
   }
-  // Also sets the size and checksum that are expected.
   void SetArchiveBytes(const std::string& bytes) {
-    WriteBytes(source_ / kName, bytes);
     bytes_ = bytes;
-    options_ = {.url = "file://" + (source_ / kName).string(),
-                .md5 = Md5OfFile(source_ / kName),
-                .bytes = static_cast<int64_t>(bytes.size()),
-                .attempts = 1,
-                .connect_timeout_s = 5,
-                .stall_timeout_s = 5,
-                .out = said_,
-                .progress = progress_};
+    file_.md5 = Md5Of(bytes);
+    file_.bytes = static_cast<int64_t>(bytes.size());
   }
 
-  void Run() { DownloadCifar10(dir_.string(), options_); }
+  // From an address where nobody answers.
+  void RunOffline() {
+    file_.url = std::string("http://127.0.0.1:1/") + kName;
+    DownloadCifar10(dir_.string(), file_);
+  }
   void RunFrom(const LocalServer& server) {
-    options_.url = server.Url(kName);
-    Run();
+    file_.url = server.Url(kName);
+    DownloadCifar10(dir_.string(), file_);
+  }
+  // Puts the archive where a person would.
+  void RunByHand() {
+    WriteBytes(dir_ / kName, bytes_);
+    RunOffline();
   }
 
   void ExpectWhole() const {
     EXPECT_EQ(OpenCifar10(dir_.string()).train->size(), 15);
     EXPECT_EQ(OpenCifar10(dir_.string()).test->size(), 4);
+    EXPECT_EQ(ReadBytes(dir_ / kCifar10Folder / "data_batch_2.bin"), Records(3, 1));
     EXPECT_FALSE(fs::exists(part()));
     EXPECT_FALSE(fs::exists(unfinished()));
   }
@@ -118,86 +124,48 @@ class Download : public ::testing::Test {
   fs::path part() const { return dir_ / (std::string(kName) + ".part"); }
   fs::path unfinished() const { return dir_ / ".cifar-10-batches-bin.unfinished"; }
 
-  static std::string Contents(std::FILE* file) {
-    std::rewind(file);
-    std::string text(100000, '\0');
-    text.resize(std::fread(text.data(), 1, text.size(), file));
-    return text;
-  }
-
   const TempDir source_, dir_;
-  std::FILE* const said_;
-  std::FILE* const progress_;
   std::string bytes_;
-  DownloadOptions options_;
+  PublishedFile file_;
 };
 
-TEST_F(Download, DefaultsAreThePublishersArchive) {
-  const DownloadOptions defaults;
-  EXPECT_EQ(defaults.url, "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz");
-  EXPECT_EQ(defaults.md5, "c32a1d4ab5d03f1284b67883e8d87530");
-  EXPECT_EQ(defaults.bytes, 170052171);
-}
-
-TEST_F(Download, FromAFile) {
-  Run();
-  ExpectWhole();
-  EXPECT_EQ(ReadBytes(dir_ / kCifar10Folder / "data_batch_2.bin"), Records(3, 1));
-  EXPECT_THAT(Contents(said_), HasSubstr("15 training and 4 test images"));
-}
-
-TEST_F(Download, FromAServerWithProgressInPlainLines) {
+TEST_F(Download, IsUnpackedAndThenLeftAlone) {
   const LocalServer server([&](const std::string&) { return LocalServer::Answer{Ok(bytes_)}; });
   RunFrom(server);
   ExpectWhole();
-  EXPECT_THAT(Contents(progress_),
-              AllOf(HasSubstr("100 %"), HasSubstr("MB/s"), Not(HasSubstr("\r"))));
-}
-
-TEST_F(Download, WhatIsAlreadyThereIsNotTouched) {
-  Run();
-  options_.url = "http://127.0.0.1:1/unreachable";
-  Run();
-  EXPECT_THAT(Contents(said_), HasSubstr("already there"));
+  RunOffline();
   ExpectWhole();
 }
 
 TEST_F(Download, SomethingElseInThePlaceIsAnError) {
   WriteCifar10(dir_ / kCifar10Folder);
   WriteBytes(dir_ / kCifar10Folder / "data_batch_1.bin", "short");
-  EXPECT_MUSTER_ERROR(Run(), ExitCode::kData,
-                      AllOf(HasSubstr("data_batch_1.bin"), HasSubstr("Move it away")));
+  EXPECT_MUSTER_ERROR(RunOffline(), ExitCode::kData, HasSubstr("data_batch_1.bin"));
   EXPECT_EQ(ReadBytes(dir_ / kCifar10Folder / "data_batch_1.bin"), "short");
 }
 
 TEST_F(Download, AProceduralSetIsNotTakenForTheRealOne) {
-  SynthesizeCifar10(dir_.string(), 1, 2, 2, said_);
-  EXPECT_MUSTER_ERROR(Run(), ExitCode::kData, HasSubstr("procedural"));
+  SynthesizeCifar10(dir_.string(), 1, 2, 2);
+  EXPECT_MUSTER_ERROR(RunOffline(), ExitCode::kData, HasSubstr(kSyntheticNote));
 }
 
 TEST_F(Download, AnArchivePutThereByHandIsUsedAndKept) {
-  WriteBytes(dir_ / kName, bytes_);
-  options_.url = std::string("http://127.0.0.1:1/") + kName;
-  Run();
+  RunByHand();
   ExpectWhole();
   EXPECT_TRUE(fs::exists(dir_ / kName));
 }
 
-TEST_F(Download, AWrongArchivePutThereByHandIsNamed) {
+TEST_F(Download, AWrongArchivePutThereByHandIsNamedAndKept) {
   WriteBytes(dir_ / kName, bytes_.substr(1));
-  EXPECT_MUSTER_ERROR(
-      Run(), ExitCode::kData,
-      AllOf(HasSubstr((dir_ / kName).string()),
-            HasSubstr(fmt::format("expected {} bytes", bytes_.size())), HasSubstr("Remove it")));
+  EXPECT_MUSTER_ERROR(RunOffline(), ExitCode::kData, HasSubstr((dir_ / kName).string()));
+  EXPECT_TRUE(fs::exists(dir_ / kName));
   ExpectNoSet();
 }
 
 TEST_F(Download, OfflineSaysWhatToPutWhere) {
-  options_.url = std::string("http://127.0.0.1:1/") + kName;
-  EXPECT_MUSTER_ERROR(
-      Run(), ExitCode::kFailure,
-      AllOf(HasSubstr(options_.url), HasSubstr(options_.md5),
-            HasSubstr("put it at " + (dir_ / kName).string()), HasSubstr("muster data synth")));
+  EXPECT_MUSTER_ERROR(RunOffline(), ExitCode::kFailure,
+                      AllOf(HasSubstr(file_.url), HasSubstr(file_.md5),
+                            HasSubstr((dir_ / kName).string()), HasSubstr("muster data synth")));
   ExpectNoSet();
 }
 
@@ -206,6 +174,7 @@ TEST_F(Download, NotFoundIsAnError) {
     return LocalServer::Answer{"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\ngone"};
   });
   EXPECT_MUSTER_ERROR(RunFrom(server), ExitCode::kFailure, HasSubstr("404"));
+  EXPECT_EQ(server.requests().size(), 1u);
   ExpectNoSet();
 }
 
@@ -213,8 +182,7 @@ TEST_F(Download, AWrongChecksumIsAnErrorAndTheFileGoes) {
   std::string other = bytes_;
   other.back() ^= 1;
   const LocalServer server([&](const std::string&) { return LocalServer::Answer{Ok(other)}; });
-  EXPECT_MUSTER_ERROR(RunFrom(server), ExitCode::kData,
-                      AllOf(HasSubstr("expected MD5 " + options_.md5), HasSubstr("found")));
+  EXPECT_MUSTER_ERROR(RunFrom(server), ExitCode::kData, HasSubstr(Md5Of(other)));
   ExpectNoSet();
   EXPECT_FALSE(fs::exists(part()));
 }
@@ -222,12 +190,11 @@ TEST_F(Download, AWrongChecksumIsAnErrorAndTheFileGoes) {
 TEST_F(Download, ALongerFileIsCutOff) {
   const LocalServer server(
       [&](const std::string&) { return LocalServer::Answer{Ok(bytes_ + "more")}; });
-  EXPECT_MUSTER_ERROR(RunFrom(server), ExitCode::kData, HasSubstr("more than the expected"));
+  EXPECT_MUSTER_ERROR(RunFrom(server), ExitCode::kData, HasSubstr(file_.url));
   ExpectNoSet();
 }
 
-TEST_F(Download, AnInterruptedTransferGoesOnWhereItStopped) {
-  options_.attempts = 3;
+TEST_F(Download, ABrokenTransferIsResumed) {
   const LocalServer server([&](const std::string& request) {
     return LocalServer::Answer{Ranged(request, bytes_, bytes_.size() / 2)};
   });
@@ -235,18 +202,6 @@ TEST_F(Download, AnInterruptedTransferGoesOnWhereItStopped) {
   ExpectWhole();
   ASSERT_EQ(server.requests().size(), 2u);
   EXPECT_THAT(server.requests()[1], HasSubstr(fmt::format("bytes={}-", bytes_.size() / 2)));
-  EXPECT_THAT(Contents(progress_), HasSubstr("going on at byte"));
-}
-
-TEST_F(Download, AnInterruptedTransferIsGoneOnFromByTheNextRun) {
-  const LocalServer server([&](const std::string& request) {
-    return LocalServer::Answer{Ranged(request, bytes_, bytes_.size() / 2)};
-  });
-  EXPECT_MUSTER_ERROR(RunFrom(server), ExitCode::kFailure, HasSubstr("Run this again"));
-  ExpectNoSet();
-  EXPECT_EQ(fs::file_size(part()), bytes_.size() / 2);
-  RunFrom(server);
-  ExpectWhole();
 }
 
 TEST_F(Download, AServerThatCannotResumeIsAskedForEverything) {
@@ -261,19 +216,9 @@ TEST_F(Download, APartOfAnotherFileIsThrownAway) {
   WriteBytes(part(), std::string(100, 'x'));
   const LocalServer server(
       [&](const std::string& request) { return LocalServer::Answer{Ranged(request, bytes_)}; });
+  EXPECT_MUSTER_ERROR(RunFrom(server), ExitCode::kData, HasSubstr(file_.md5));
   RunFrom(server);
   ExpectWhole();
-  EXPECT_THAT(Contents(said_), HasSubstr("Starting again"));
-}
-
-TEST_F(Download, AStalledTransferEnds) {
-  options_.stall_timeout_s = 1;
-  const LocalServer server([&](const std::string&) {
-    return LocalServer::Answer{.bytes = Ok(bytes_, 1000), .hangs = true};
-  });
-  EXPECT_MUSTER_ERROR(RunFrom(server), ExitCode::kFailure, HasSubstr("too slow"));
-  ExpectNoSet();
-  EXPECT_TRUE(fs::exists(part()));
 }
 
 TEST_F(Download, AnInterruptLeavesNothingHalfDone) {
@@ -286,9 +231,9 @@ TEST_F(Download, AnInterruptLeavesNothingHalfDone) {
     std::signal(SIGINT, SIG_DFL);
     char url[200] = {};
     if (::read(address[0], url, sizeof(url) - 1) <= 0) ::_exit(99);
-    options_.url = url;
+    file_.url = url;
     try {
-      Run();
+      DownloadCifar10(dir_.string(), file_);
     } catch (...) {
     }
     ::_exit(98);
@@ -317,7 +262,7 @@ TEST_F(Download, AnInterruptLeavesNothingHalfDone) {
 TEST_F(Download, RemovesWhatAnInterruptedUnpackingLeft) {
   fs::create_directories(unfinished());
   WriteBytes(unfinished() / "data_batch_1.bin", "half");
-  Run();
+  RunByHand();
   ExpectWhole();
 }
 
@@ -331,29 +276,17 @@ TEST_F(Download, AnArchiveMayOnlyHoldFilesOfTheSet) {
     Entries entries = GoodEntries();
     entries[name] = content;
     SetArchive(entries);
-    EXPECT_MUSTER_ERROR(Run(), ExitCode::kData,
-                        AllOf(HasSubstr("expected regular files in"), HasSubstr(name)));
+    EXPECT_MUSTER_ERROR(RunByHand(), ExitCode::kData, HasSubstr(name));
     ExpectNoSet();
-    fs::remove(part());
   }
-}
-
-TEST_F(Download, DirectoriesAndDotPathsInAnArchiveAreFine) {
-  Entries entries;
-  entries["./cifar-10-batches-bin/"] = "";
-  for (const auto& [name, content] : GoodEntries()) entries["./" + name] = content;
-  SetArchive(entries);
-  Run();
-  ExpectWhole();
 }
 
 TEST_F(Download, AnUnreadableArchiveIsNamed) {
   SetArchiveBytes(bytes_.substr(0, bytes_.size() / 2));
-  EXPECT_MUSTER_ERROR(Run(), ExitCode::kData, HasSubstr(kName));
+  EXPECT_MUSTER_ERROR(RunByHand(), ExitCode::kData, HasSubstr(kName));
   ExpectNoSet();
-  fs::remove(part());
   SetArchiveBytes("this is no archive at all");
-  EXPECT_MUSTER_ERROR(Run(), ExitCode::kData, HasSubstr("not a readable .tar.gz"));
+  EXPECT_MUSTER_ERROR(RunByHand(), ExitCode::kData, HasSubstr(kName));
   ExpectNoSet();
 }
 
@@ -361,30 +294,18 @@ TEST_F(Download, AnIncompleteSetIsRefused) {
   Entries entries = GoodEntries();
   entries.erase("cifar-10-batches-bin/test_batch.bin");
   SetArchive(entries);
-  EXPECT_MUSTER_ERROR(Run(), ExitCode::kData, HasSubstr("test_batch.bin"));
+  EXPECT_MUSTER_ERROR(RunByHand(), ExitCode::kData, HasSubstr("test_batch.bin"));
   ExpectNoSet();
-}
-
-TEST(Md5, OfKnownBytes) {  // RFC 1321, A.5
-  const TempDir dir;
-  WriteBytes(dir / "empty", "");
-  EXPECT_EQ(Md5OfFile(dir / "empty"), "d41d8cd98f00b204e9800998ecf8427e");
-  WriteBytes(dir / "abc", "abc");
-  EXPECT_EQ(Md5OfFile(dir / "abc"), "900150983cd24fb0d6963f7d28e17f72");
 }
 
 // Files of MNIST's layout, as published: compressed.
 class Mnist : public ::testing::Test {
  protected:
-  Mnist() : said_(std::tmpfile()), progress_(std::tmpfile()) {
+  Mnist() {
     Publish("train-images-idx3-ubyte.gz", Idx({3, 2, 2}, std::string(12, '\7')));
     Publish("train-labels-idx1-ubyte.gz", Idx({3}, std::string("\1\2\3")));
     Publish("t10k-images-idx3-ubyte.gz", Idx({1, 2, 2}, std::string(4, '\7')));
     Publish("t10k-labels-idx1-ubyte.gz", Idx({1}, std::string("\4")));
-  }
-  ~Mnist() override {
-    std::fclose(said_);
-    std::fclose(progress_);
   }
 
   static std::string Idx(const std::vector<uint8_t>& dimensions, const std::string& elements) {
@@ -396,61 +317,47 @@ class Mnist : public ::testing::Test {
     const gzFile file = ::gzopen((source_ / name).c_str(), "wb");
     ::gzwrite(file, plain.data(), static_cast<unsigned>(plain.size()));
     ::gzclose(file);
-    files_.push_back(
-        {name, Md5OfFile(source_ / name), static_cast<int64_t>(fs::file_size(source_ / name))});
+    const std::string bytes = ReadBytes(source_ / name);
+    files_.push_back({name, Md5Of(bytes), static_cast<int64_t>(bytes.size())});
   }
-  void Run(const std::string& mirror) {
-    DownloadMnist(dir_.string(), files_,
-                  {.url = mirror,
-                   .attempts = 1,
-                   .connect_timeout_s = 5,
-                   .stall_timeout_s = 5,
-                   .out = said_,
-                   .progress = progress_});
+  void RunFrom(const std::string& mirror) {
+    std::vector<PublishedFile> files = files_;
+    for (PublishedFile& file : files) file.url = mirror + file.url;
+    DownloadMnist(dir_.string(), files);
   }
-  std::string SourceUrl() const { return "file://" + source_.string() + "/"; }
 
   const TempDir source_, dir_;
-  std::FILE* const said_;
-  std::FILE* const progress_;
-  std::vector<MnistFile> files_;
+  std::vector<PublishedFile> files_;  // url: the name
+  const LocalServer server_{[&](const std::string& request) {
+    for (const PublishedFile& file : files_) {
+      if (request.find(file.url) == std::string::npos) continue;
+      return LocalServer::Answer{Ok(ReadBytes(source_ / file.url))};
+    }
+    return LocalServer::Answer{"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"};
+  }};
 };
 
 TEST_F(Mnist, FromAServer) {
-  const LocalServer server([&](const std::string& request) {
-    for (const MnistFile& file : files_) {
-      if (request.find(file.name) == std::string::npos) continue;
-      return LocalServer::Answer{Ok(ReadBytes(source_ / file.name))};
-    }
-    return LocalServer::Answer{"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"};
-  });
-  Run(server.Url(""));
+  RunFrom(server_.Url(""));
   EXPECT_EQ(OpenMnist(dir_.string()).train->size(), 3);
   EXPECT_EQ(OpenMnist(dir_.string()).test->size(), 1);
-  EXPECT_EQ(server.requests().size(), 4u);
-  Run("http://127.0.0.1:1/unreachable/");  // what is there is enough
+  EXPECT_EQ(server_.requests().size(), 4u);
+  RunFrom("http://127.0.0.1:1/unreachable/");  // what is there is enough
 }
 
 TEST_F(Mnist, AWrongFileIsNotTaken) {
   files_[2].md5 = std::string(32, '0');
-  EXPECT_MUSTER_ERROR(Run(SourceUrl()), ExitCode::kData,
-                      AllOf(HasSubstr("t10k-images"), HasSubstr("MD5"), Not(HasSubstr("synth"))));
-  EXPECT_FALSE(fs::exists(dir_ / files_[2].name));
-  EXPECT_TRUE(fs::exists(dir_ / files_[0].name));  // where the next call goes on
+  EXPECT_MUSTER_ERROR(RunFrom(server_.Url("")), ExitCode::kData,
+                      AllOf(HasSubstr("t10k-images"), Not(HasSubstr("synth"))));
+  EXPECT_FALSE(fs::exists(dir_ / files_[2].url));
+  EXPECT_TRUE(fs::exists(dir_ / files_[0].url));  // the next call goes on here
 }
 
 TEST_F(Mnist, AnotherSetIsNotMixedWithIt) {
   WriteBytes(dir_ / "t10k-labels-idx1-ubyte", "mine");
-  EXPECT_MUSTER_ERROR(Run(SourceUrl()), ExitCode::kData, HasSubstr("Move it away"));
-  EXPECT_FALSE(fs::exists(dir_ / files_[0].name));
-}
-
-TEST_F(Mnist, ThePublishedFiles) {
-  const std::vector<MnistFile> files = MnistFiles();
-  ASSERT_EQ(files.size(), 4u);
-  EXPECT_EQ(files[0].name, "train-images-idx3-ubyte.gz");
-  EXPECT_EQ(files[0].md5, "f68b3c2dcbeaaa9fbdd348bbdeb94873");
-  EXPECT_EQ(files[0].bytes, 9912422);
+  EXPECT_MUSTER_ERROR(RunFrom(server_.Url("")), ExitCode::kData,
+                      HasSubstr("t10k-labels-idx1-ubyte"));
+  EXPECT_TRUE(server_.requests().empty());
 }
 
 }  // namespace

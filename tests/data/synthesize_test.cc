@@ -4,10 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cstdio>
-#include <memory>
 
-#include "launch/data/staged_folder.h"
+#include "launch/data/data_folder.h"
 #include "launch/data/synthetic_image.h"
 #include "tests/data/expect_error.h"
 #include "tests/data/test_sets.h"
@@ -23,20 +21,14 @@ using testing::TempDir;
 using testing::WriteBytes;
 using testing::WriteCifar10;
 
-// Makes a small set and returns what was said.
-std::string Make(const TempDir& dir, uint64_t seed = 7, int64_t train = 20, int64_t test = 30) {
-  const fs::path said = dir / "said";
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::fopen(said.c_str(), "w"),
-                                                            &std::fclose);
-  SynthesizeCifar10(dir.string(), seed, train, test, out.get());
-  std::fflush(out.get());
-  return ReadBytes(said);
+// A small set.
+void Make(const TempDir& dir, uint64_t seed = 7, int64_t train = 20, int64_t test = 30) {
+  SynthesizeCifar10(dir.string(), seed, train, test);
 }
 
 TEST(Synthesize, HasTheLayoutOfCifar10) {
   const TempDir dir;
-  EXPECT_THAT(Make(dir), AllOf(HasSubstr("made 100 training and 30 test images"),
-                               HasSubstr((dir / kCifar10Folder).string())));
+  Make(dir);
   const Datasets sets = OpenCifar10(dir.string());
   EXPECT_EQ(sets.train->size(), 100);
   EXPECT_EQ(sets.test->size(), 30);
@@ -95,7 +87,7 @@ TEST(Synthesize, TheSameSetAgainIsNoError) {
   Make(dir);
   const fs::path file = dir / kCifar10Folder / "test_batch.bin";
   const auto time = fs::last_write_time(file);
-  EXPECT_THAT(Make(dir), HasSubstr("already there"));
+  Make(dir);
   EXPECT_EQ(fs::last_write_time(file), time);
 }
 
@@ -103,23 +95,17 @@ TEST(Synthesize, RefusesToReplaceAnythingElse) {
   const TempDir dir;
   Make(dir);
   const fs::path folder = dir / kCifar10Folder;
-  EXPECT_MUSTER_ERROR(Make(dir, 8), ExitCode::kData,
-                      AllOf(HasSubstr(folder.string()), HasSubstr("other settings")));
-  EXPECT_MUSTER_ERROR(Make(dir, 7, 21), ExitCode::kData, HasSubstr("other settings"));
-
-  std::string bytes = ReadBytes(folder / "test_batch.bin");
-  bytes[100] ^= 1;
-  WriteBytes(folder / "test_batch.bin", bytes);
-  EXPECT_MUSTER_ERROR(Make(dir), ExitCode::kData, HasSubstr("have been changed"));
+  EXPECT_MUSTER_ERROR(Make(dir, 8), ExitCode::kData, HasSubstr(folder.string()));
+  EXPECT_MUSTER_ERROR(Make(dir, 7, 21), ExitCode::kData, HasSubstr(folder.string()));
   fs::remove(folder / "test_batch.bin");
-  EXPECT_MUSTER_ERROR(Make(dir), ExitCode::kData, HasSubstr("damaged"));
+  EXPECT_MUSTER_ERROR(Make(dir), ExitCode::kData, HasSubstr("test_batch.bin"));
 
   const TempDir real;
   WriteCifar10(real / kCifar10Folder);
-  EXPECT_MUSTER_ERROR(Make(real), ExitCode::kData, HasSubstr("not a procedural data set"));
+  EXPECT_MUSTER_ERROR(Make(real), ExitCode::kData, HasSubstr(real.string()));
   const TempDir flat;
   WriteCifar10(flat.path());
-  EXPECT_MUSTER_ERROR(Make(flat), ExitCode::kData, HasSubstr("Nothing was written"));
+  EXPECT_MUSTER_ERROR(Make(flat), ExitCode::kData, HasSubstr(flat.string()));
   EXPECT_FALSE(fs::exists(flat / kCifar10Folder));
 }
 
@@ -137,8 +123,8 @@ TEST(Synthesize, RemovesWhatAnInterruptedRunLeft) {
 TEST(Synthesize, RefusesEmptySetsAndTwoWritersAtOnce) {
   const TempDir dir;
   EXPECT_MUSTER_ERROR(Make(dir, 1, 0, 10), ExitCode::kUsage, HasSubstr("at least 1"));
-  const DirectoryLock lock(dir.path());
-  EXPECT_MUSTER_ERROR(Make(dir), ExitCode::kFailure, HasSubstr("another Muster process"));
+  const UniqueFd lock = LockDataFolder(dir.path());
+  EXPECT_MUSTER_ERROR(Make(dir), ExitCode::kFailure, HasSubstr(dir.string()));
 }
 
 TEST(Synthesize, NamesADirectoryThatCannotBeMade) {
