@@ -104,16 +104,16 @@ std::string WriteAgain(const Model& model, const std::string& run_dir) {
 
 // Adds the files that the run could not write at its end, such as on a full disk, and that a
 // checkpoint has the weights of.
-void AddUnsaved(const config::Config& config, const checkpoint::State& state,
+void AddUnsaved(const config::Config& config, int64_t last_step, const json& last_line,
                 const std::string& run_dir, std::vector<Model>& models) {
   const bool use_average = config.evaluation().use_ema();
-  std::vector<Model> expected{{"model.safetensors", state.step(), use_average}};
+  std::vector<Model> expected{{"model.safetensors", last_step, use_average}};
   if (config.optimizer().has_ema_decay()) {
-    expected.push_back({use_average ? "model-raw.safetensors" : "model-ema.safetensors",
-                        state.step(), !use_average});
+    expected.push_back(
+        {use_average ? "model-raw.safetensors" : "model-ema.safetensors", last_step, !use_average});
   }
-  if (state.progress().has_last_evaluation()) {
-    expected.push_back({"best.safetensors", state.progress().best_step(), use_average});
+  if (const json best = last_line.value("best_step", json()); best.is_number_integer()) {
+    expected.push_back({"best.safetensors", best.get<int64_t>(), use_average});
   }
   const std::vector<CheckpointName> kept = ListCheckpoints(run_dir);
   for (Model& model : expected) {
@@ -183,7 +183,7 @@ std::optional<ExitCode> EndIfComplete(const RunDir& dir, const std::vector<Setti
   if (!stopped && state.step() < total) return std::nullopt;
   PlanTrace(dir, settings, config);  // refuses to trace what is over
   std::vector<Model> models = ModelsIn(last);
-  AddUnsaved(config, state, dir.path(), models);
+  AddUnsaved(config, state.step(), last, dir.path(), models);
   const ExitCode code = Mend(models, dir);
   PrintResult(fmt::format("The run in {} is complete: nothing is left to do ({}){}", dir.shown(),
                           done, stopped ? "" : ". " + HowToTrainLonger(dir, config)));

@@ -112,10 +112,7 @@ std::string RunsJson(const std::vector<RunRecord>& runs) {
                    {"best_test_accuracy", OrNull(run.best_test_accuracy)},
                    {"images_per_second", OrNull(run.images_per_second)},
                    {"workers", OrNull(run.workers)},
-                   {"weights_hash", run.weights_hash},
-                   {"metrics_elsewhere", run.metrics_elsewhere.empty()
-                                             ? nlohmann::ordered_json()
-                                             : nlohmann::ordered_json(run.metrics_elsewhere)}});
+                   {"weights_hash", run.weights_hash}});
   }
   return all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
@@ -136,13 +133,7 @@ int ListRuns(const std::string& dir, bool json) {
   }
   const Console console(STDOUT_FILENO);
   const int width = console.is_terminal() ? console.Width() : std::numeric_limits<int>::max();
-  std::vector<std::string> lines = RunsTable(runs, width);
-  for (const RunRecord& run : runs) {
-    if (run.metrics_elsewhere.empty()) continue;
-    lines.push_back(fmt::format("{}: as {} has it; the run directory could not take all of it",
-                                run.name, run.metrics_elsewhere));
-  }
-  PrintResult(Join(lines, "\n"));
+  PrintResult(Join(RunsTable(runs, width), "\n"));
   return 0;
 }
 
