@@ -179,9 +179,8 @@ void PrintOps(const TimedBackend& backend) {
 
 void Run(const Options& options) {
   config::Model model;
-  Locations locations;
-  ConfigErrors errors;
-  ParseTextFile(options.model, "model", model, locations, errors);
+  ConfigErrors errors(options.model);
+  ParseTextFile(options.model, "model", model, errors);
   errors.ThrowIfAny();
   Shape input;
   if (std::sscanf(options.input.c_str(), "%ldx%ldx%ld", &input.height, &input.width,

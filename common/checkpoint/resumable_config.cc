@@ -134,7 +134,9 @@ std::string FrozenConfigText(const config::Config& config) {
 }
 
 std::vector<std::string> CheckResumable(const std::string& kept, const config::Config& now) {
-  const config::Config then = ParseKeptConfig(kept), here = ParseKeptConfig(FrozenConfigText(now));
+  // Which defaults a text spells out depends on the version that wrote it, and on other settings.
+  const config::Config then = WithDefaults(ParseKeptConfig(kept));
+  const config::Config here = WithDefaults(ParseKeptConfig(FrozenConfigText(now)));
   CheckLength(then, here);
   const Values before = ValuesOf(then), after = ValuesOf(here);
   Values paths = before;

@@ -22,8 +22,10 @@ Setting ParseSetting(const std::string& text);
 
 // Reads `path`, includes its model file, applies `settings` and checks every value. Throws
 // Error(kUsage) with a line for each mistake: file, line, key, what was expected, what is there,
-// nearest name.
-config::Config LoadConfig(const std::string& path, const std::vector<Setting>& settings);
+// nearest name. `removed`: gets the settings that were given but no longer exist, with their
+// places.
+config::Config LoadConfig(const std::string& path, const std::vector<Setting>& settings,
+                          std::vector<std::string>* removed = nullptr);
 
 // The same of a text that ConfigText made; `origin` names it in errors.
 config::Config ParseConfigText(const std::string& text, const std::string& origin);
@@ -45,9 +47,15 @@ StepPlan PlanSteps(const config::Config& config, int64_t train_samples);
 void ResolveConfig(config::Config& config, int cores);
 // The same without asking for the data.
 void ResolveForMachine(config::Config& config, int cores);
+// Fills in data.class_names where it is not given and the names are known: from batches.meta.txt of
+// CIFAR-10's binary version, or as MNIST's digits. A list that does not have a name for each class
+// is left out.
+void ResolveClassNames(config::Data& data);
 // Whether the data are read from data.dir.
 bool NeedsFiles(const config::Data& data);
 
+// The config with every default spelled out.
+config::Config WithDefaults(const config::Config& config);
 // `config`, resolved, as text with every default spelled out that means something.
 std::string ConfigText(const config::Config& config);
 // Writes that text. Atomic.

@@ -3,15 +3,12 @@
 #include <optional>
 
 #include "common/base/error.h"
-#include "common/config/batch_norm_check.h"
 #include "common/config/build_graph.h"
 #include "common/config/chunk_bytes.h"
 #include "common/config/config.h"
-#include "common/config/config_places.h"
 #include "common/config/devices.h"
 #include "common/config/job_size.h"
-#include "common/config/range_check.h"
-#include "common/config/training_check.h"
+#include "common/config/ranges.h"
 #include "common/graph/graph.h"
 #include "common/plan/chunks.h"
 #include "common/plan/count_limits.h"
@@ -19,23 +16,7 @@
 namespace muster {
 namespace {
 
-class Checker : public ConfigPlaces {
- public:
-  using ConfigPlaces::ConfigPlaces;
-
-  void CheckPresence(const config::Config& config) const;
-  void CheckContradictions(const config::Config& config) const;
-  // These want to know how large the job is; see ResolveJobSize.
-  void CheckTrace(const config::Config& config) const;
-  void CheckCounts(const config::Config& config) const;
-
- private:
-  void CheckCluster(const config::Cluster& cluster) const;
-  void CheckDevices(const config::Worker& worker) const;
-  void CheckBackend(const config::Worker& worker) const;
-};
-
-void Checker::CheckTrace(const config::Config& config) const {
+void CheckTrace(const config::Config& config, ConfigErrors& errors) {
   const config::Run& run = config.run();
   if (run.trace_file().empty()) return;
   std::optional<int64_t> steps;
@@ -44,97 +25,121 @@ void Checker::CheckTrace(const config::Config& config) const {
     steps = PlanSteps(config, config.data().synthetic().train_samples()).total_steps;
   }
   const std::string trouble = steps ? TraceTrouble(run, *steps) : "";
-  if (!trouble.empty()) Fail("run.trace_first_step", "{}", trouble);
+  if (!trouble.empty()) errors.Fail("run.trace_first_step", "{}", trouble);
 }
 
 // Of files the server knows, once it has heard of them, how much they hold.
-void Checker::CheckCounts(const config::Config& config) const {
+void CheckCounts(const config::Config& config, ConfigErrors& errors) {
   if (NeedsFiles(config.data())) return;
   const config::SyntheticData& made_up = config.data().synthetic();
   const std::string trouble = CountTrouble(PlanSteps(config, made_up.train_samples()),
                                            made_up.test_samples(), config.evaluation().batch());
-  if (!trouble.empty()) Fail("data.synthetic", "{}", trouble);
+  if (!trouble.empty()) errors.Fail("data.synthetic", "{}", trouble);
 }
 
-void Checker::CheckDevices(const config::Worker& worker) const {
+void CheckDevices(const config::Worker& worker, ConfigErrors& errors) {
   try {
     (void)ParseDevices(worker.devices());
   } catch (const Error& error) {
-    Fail("worker.devices", "{}", error.what());
+    errors.Fail("worker.devices", "{}", error.what());
   }
   const double share = worker.gpu_memory_fraction() * worker.workers_per_gpu();
   if (share > 1) {
-    Fail("worker.gpu_memory_fraction",
-         "expected at most {:g}, the share of each of {} workers of a card "
-         "(worker.workers_per_gpu), got {:g}",
-         1.0 / worker.workers_per_gpu(), worker.workers_per_gpu(), worker.gpu_memory_fraction());
+    errors.Fail("worker.gpu_memory_fraction",
+                "expected at most {:g}, the share of each of {} workers of a card "
+                "(worker.workers_per_gpu), got {:g}",
+                1.0 / worker.workers_per_gpu(), worker.workers_per_gpu(),
+                worker.gpu_memory_fraction());
   }
 }
 
 // Cards that are asked for are computed on, unless worker.backend says otherwise.
 // What only GPUs can do has no effect on the CPU, and is not refused: one config is for both.
-void Checker::CheckBackend(const config::Worker& worker) const {
+void CheckBackend(const config::Worker& worker, ConfigErrors& errors) {
   const bool wants_cards =
       !worker.has_backend() && !worker.devices().empty() && worker.devices() != "cpu";
   const bool cuda = worker.backend() == config::Worker::CUDA || wants_cards;
   if (cuda && worker.convolution() == config::Worker::DIRECT) {
-    Fail("worker.convolution", "DIRECT is of worker.backend CPU: expected AUTO, GEMM or CUDNN");
+    errors.Fail("worker.convolution",
+                "DIRECT is of worker.backend CPU: expected AUTO, GEMM or CUDNN");
   }
 }
 
-void Checker::CheckCluster(const config::Cluster& cluster) const {
+void CheckCluster(const config::Cluster& cluster, ConfigErrors& errors) {
   if (cluster.has_workers() && cluster.min_workers() > cluster.workers()) {
-    Fail("cluster.min_workers", "{}: expected at most cluster.workers, which is {}",
-         cluster.min_workers(), cluster.workers());
+    errors.Fail("cluster.min_workers", "{}: expected at most cluster.workers, which is {}",
+                cluster.min_workers(), cluster.workers());
   }
   if (cluster.has_workers() && cluster.has_max_workers() &&
       cluster.max_workers() < cluster.workers()) {
-    Fail("cluster.max_workers", "{}: expected at least cluster.workers, which is {}",
-         cluster.max_workers(), cluster.workers());
+    errors.Fail("cluster.max_workers", "{}: expected at least cluster.workers, which is {}",
+                cluster.max_workers(), cluster.workers());
   }
   if (cluster.wire_dtype() == config::Cluster::FP32 ||
       cluster.transport() != config::Cluster::LOCAL) {
     return;
   }
-  Fail("cluster.wire_dtype",
-       "{} contradicts cluster.transport LOCAL, over which no tensor travels: expected FP32, or "
-       "transport AUTO, IPC or TCP",
-       config::Cluster::WireDtype_Name(cluster.wire_dtype()));
+  errors.Fail(
+      "cluster.wire_dtype",
+      "{} contradicts cluster.transport LOCAL, over which no tensor travels: expected FP32, or "
+      "transport AUTO, IPC or TCP",
+      config::Cluster::WireDtype_Name(cluster.wire_dtype()));
 }
 
-void Checker::CheckPresence(const config::Config& config) const {
+void CheckPresence(const config::Config& config, ConfigErrors& errors) {
   const config::Run& run = config.run();
   if (run.length_case() == config::Run::LENGTH_NOT_SET) {
-    Fail("run", "expected exactly one of epochs, steps");
+    errors.Fail("run", "expected exactly one of epochs, steps");
   }
   if (run.batch_case() == config::Run::BATCH_NOT_SET) {
-    Fail("run", "expected exactly one of global_batch, batch_per_worker");
+    errors.Fail("run", "expected exactly one of global_batch, batch_per_worker");
   }
-  if (!config.has_data()) Fail("data", "missing: expected data {{ format: … }}");
+  if (!config.has_data()) errors.Fail("data", "missing: expected data {{ format: … }}");
   if (!config.has_learning_rate())
-    Fail("learning_rate", "missing: expected learning_rate {{ base: … }}");
-  if (!config.has_model()) Fail("model", "missing: expected model {{ … }} or model_file: \"…\"");
+    errors.Fail("learning_rate", "missing: expected learning_rate {{ base: … }}");
+  if (!config.has_model())
+    errors.Fail("model", "missing: expected model {{ … }} or model_file: \"…\"");
 }
 
-void Checker::CheckContradictions(const config::Config& config) const {
+void CheckContradictions(const config::Config& config, ConfigErrors& errors) {
   const config::Run& run = config.run();
   if (run.has_slices() && run.slices() < config.cluster().workers()) {
-    Fail("run.slices",
-         "{0} cannot keep {1} workers busy, since no slice is shared: expected --workers {2}, "
-         "which keeps the bits, or --set run.slices={1}, which gives others",
-         run.slices() == 1 ? "1 slice" : fmt::format("{} slices", run.slices()),
-         config.cluster().workers(),
-         run.slices() == 1 ? "1" : fmt::format("{} or fewer", run.slices()));
+    errors.Fail(
+        "run.slices",
+        "{0} cannot keep {1} workers busy, since no slice is shared: expected --workers {2}, "
+        "which keeps the bits, or --set run.slices={1}, which gives others",
+        run.slices() == 1 ? "1 slice" : fmt::format("{} slices", run.slices()),
+        config.cluster().workers(),
+        run.slices() == 1 ? "1" : fmt::format("{} or fewer", run.slices()));
   }
-  CheckTraining(config, *this);
-  CheckCluster(config.cluster());
-  CheckDevices(config.worker());
-  CheckBackend(config.worker());
+  CheckTraining(config, errors);
+  CheckCluster(config.cluster(), errors);
+  CheckDevices(config.worker(), errors);
+  CheckBackend(config.worker(), errors);
+}
+
+// The place of an error's layer, where there is one.
+std::string PlaceOfLayer(const config::Model& model, const std::string& message,
+                         const ConfigErrors& errors) {
+  for (int i = 0; i < model.layer_size(); ++i) {
+    const bool names = message.starts_with(fmt::format("layer \"{}\"", model.layer(i).name()));
+    if (names) return errors.Where(fmt::format("model.layer[{}]", i));
+  }
+  return errors.Where("");
+}
+
+Graph GraphOf(const config::Config& config, const ConfigErrors& errors) {
+  try {
+    return BuildGraph(config.model(), InputShape(config.data()));
+  } catch (const Error& error) {
+    throw Error(error.code(), "{}: {}", PlaceOfLayer(config.model(), error.what(), errors),
+                error.what());
+  }
 }
 
 // What is wrong with every step. Of an epoch's last batch the server knows, once it has heard of
 // the training set, unless that is made up.
-void CheckSlices(const config::Config& config, const Graph& graph, const std::string& file) {
+void CheckSlices(const config::Config& config, const Graph& graph, const ConfigErrors& errors) {
   const bool known = !NeedsFiles(config.data());
   StepPlan plan = PlanSteps(config, known ? config.data().synthetic().train_samples()
                                           : ResolveBatch(config).global_batch);
@@ -142,16 +147,32 @@ void CheckSlices(const config::Config& config, const Graph& graph, const std::st
   try {
     CheckBatchNorms(graph, plan);
   } catch (const Error& error) {
-    throw Error(error.code(), "{}: {}", file, error.what());
+    throw Error(error.code(), "{}: {}", errors.Where(""), error.what());
+  }
+}
+
+void CheckChunks(const config::Config& config, const Graph& graph, const ConfigErrors& errors) {
+  try {
+    (void)CutChunks(graph.layout(), config.cluster());
+  } catch (const Error& error) {
+    throw Error(error.code(), "{}: {}", errors.Where("cluster.chunk_bytes"), error.what());
   }
 }
 
 // Without all of the network its shapes are not known. Whether it ends in a loss is.
-void NoteLossTrouble(const config::Model& model, const ConfigPlaces& places, ConfigErrors& errors) {
+void CheckLoss(const config::Model& model, ConfigErrors& errors) {
   const std::string trouble = model.layer_size() == 0 ? "" : LossTrouble(model);
   if (trouble.empty()) return;
   const std::string last = fmt::format("model.layer[{}]", model.layer_size() - 1);
-  errors.Add("model.layer.loss", fmt::format("{}: {}", places.Where(last), trouble));
+  errors.Add("model.layer.loss", fmt::format("{}: {}", errors.Where(last), trouble));
+}
+
+const Layer* FirstWithoutArea(const Graph& graph) {
+  for (const Layer& layer : graph.layers()) {
+    const Shape& shape = layer.input_shape;
+    if (layer.scale >= 0 && shape.height * shape.width == 1) return &layer;
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -164,52 +185,49 @@ std::string TraceTrouble(const config::Run& run, int64_t steps) {
       first == last ? fmt::format("{}", first) : fmt::format("{} to {}", first, last));
 }
 
-void CheckConfig(const config::Config& config, const std::string& file, const Locations& locations,
-                 ConfigErrors& errors) {
-  const Checker checker(file, locations, errors);
+void CheckConfig(const config::Config& config, ConfigErrors& errors) {
   const size_t before = errors.noted();
-  CheckRanges(config, checker);
+  CheckRanges(config, errors);
   const bool in_range = errors.noted() == before;
-  checker.CheckPresence(config);
-  if (in_range) checker.CheckContradictions(config);
+  CheckPresence(config, errors);
+  if (in_range) CheckContradictions(config, errors);
   if (!errors.empty()) {
-    NoteLossTrouble(config.model(), checker, errors);
+    CheckLoss(config.model(), errors);
     errors.ThrowIfAny();
   }
-  Graph graph = [&] {
-    try {
-      return BuildGraph(config.model(), InputShape(config.data()));
-    } catch (const Error& error) {
-      // The layer's own place, where there is one.
-      const std::string message = error.what();
-      for (int i = 0; i < config.model().layer_size(); ++i) {
-        const std::string quoted = fmt::format("layer \"{}\"", config.model().layer(i).name());
-        const auto found = locations.find(fmt::format("model.layer[{}]", i));
-        if (message.starts_with(quoted) && found != locations.end()) {
-          throw Error(error.code(), "{}: {}", found->second, message);
-        }
-      }
-      throw Error(error.code(), "{}: {}", file, message);
-    }
-  }();
+  const Graph graph = GraphOf(config, errors);
   config::Config sized = config;
   ResolveJobSize(sized, AvailableCores());
-  checker.CheckCounts(sized);
-  checker.CheckTrace(sized);
+  CheckCounts(sized, errors);
+  CheckTrace(sized, errors);
   errors.ThrowIfAny();
-  CheckSlices(sized, graph, file);
-  try {
-    (void)CutChunks(graph.layout(), config.cluster());
-  } catch (const Error& error) {
-    const auto found = locations.find("cluster.chunk_bytes");
-    throw Error(error.code(), "{}: {}", found == locations.end() ? file : found->second,
-                error.what());
-  }
+  CheckSlices(sized, graph, errors);
+  CheckChunks(config, graph, errors);
   if (graph.classes() < DataClasses(config.data())) {
     throw Error(ExitCode::kUsage,
-                "{}: layer \"{}\": expected at least {} logits, one per class of "
-                "the data, got {}",
-                file, graph.layers().back().name, DataClasses(config.data()), graph.classes());
+                "{}: layer \"{}\": expected at least {} logits, one per class of the data, got {}",
+                errors.Where(""), graph.layers().back().name, DataClasses(config.data()),
+                graph.classes());
+  }
+}
+
+void CheckBatchNorms(const Graph& graph, const StepPlan& plan) {
+  const Layer* const layer = FirstWithoutArea(graph);
+  if (layer == nullptr || plan.train_samples == 0) return;
+  const auto check = [&](int64_t step, const char* which, const char* advice) {
+    const int64_t samples = plan.At(step).samples;
+    if (samples >= 2 * plan.slices) return;
+    throw Error(ExitCode::kUsage,
+                "layer \"{}\": batch_norm over one value per channel and sample needs at least 2 "
+                "samples in each slice, got {} of {} in {} slices{}",
+                layer->name, which, samples, plan.slices, advice);
+  };
+  const int64_t per_epoch = plan.StepsPerEpoch();
+  if (per_epoch > 1 || plan.total_steps == 0)
+    check(0, "a batch", "; choose a larger batch, or fewer slices (run.slices)");
+  if (plan.total_steps >= per_epoch) {
+    check(per_epoch - 1, "an epoch's last batch",
+          "; choose a batch size that leaves a larger rest, or fewer slices (run.slices)");
   }
 }
 

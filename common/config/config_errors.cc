@@ -26,6 +26,16 @@ bool IsWithin(const std::string& key, const std::string& outer) {
 
 }  // namespace
 
+std::string ConfigErrors::Where(std::string key) const {
+  while (!key.empty()) {
+    const auto found = locations.find(key);
+    if (found != locations.end()) return found->second;
+    const size_t cut = key.find_last_of(".[");
+    key.resize(cut == std::string::npos ? 0 : cut);
+  }
+  return file_;
+}
+
 void ConfigErrors::Add(const std::string& key, const std::string& line) {
   ++noted_;
   if (MayFollow(WithoutIndices(key))) return;

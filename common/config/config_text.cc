@@ -5,7 +5,7 @@
 #include "common/base/error.h"
 #include "common/base/utf8.h"
 #include "common/config/config.h"
-#include "common/config/for_types.h"
+#include "common/config/without_effect.h"
 #include "proto/config.pb.h"
 
 namespace muster {
@@ -13,8 +13,9 @@ namespace {
 
 namespace pb = google::protobuf;
 
-// Spells out the default of every plain field of the messages that are there.
-void SpellOutDefaults(pb::Message& message) {
+// Spells out the default of every plain field of the messages that are there. With `config`, only
+// of those that have an effect in it.
+void SpellOutDefaults(const config::Config* config, pb::Message& message) {
   const pb::Descriptor* type = message.GetDescriptor();
   const pb::Reflection* r = message.GetReflection();
   for (int f = 0; f < type->field_count(); ++f) {
@@ -22,15 +23,17 @@ void SpellOutDefaults(pb::Message& message) {
     if (field->message_type() != nullptr) {
       if (field->is_repeated()) {
         for (int i = 0; i < r->FieldSize(message, field); ++i) {
-          SpellOutDefaults(*r->MutableRepeatedMessage(&message, field, i));
+          SpellOutDefaults(config, *r->MutableRepeatedMessage(&message, field, i));
         }
       } else if (r->HasField(message, field)) {
-        SpellOutDefaults(*r->MutableMessage(&message, field));
+        SpellOutDefaults(config, *r->MutableMessage(&message, field));
       }
       continue;
     }
-    if (field->is_repeated() || r->HasField(message, field) || !field->has_default_value())
+    if (field->is_repeated() || r->HasField(message, field) || !field->has_default_value() ||
+        (config != nullptr && !UnmetNeed(*config, message, *field).empty())) {
       continue;
+    }
     switch (field->cpp_type()) {
       case pb::FieldDescriptor::CPPTYPE_INT64:
         r->SetInt64(&message, field, field->default_value_int64());
@@ -59,23 +62,8 @@ void SpellOutDefaults(pb::Message& message) {
   }
 }
 
-// Defaults that would contradict another setting if they were spelled out.
-void DropMeaningless(config::Config& config, const config::Config& original) {
-  ClearForeign(config, "", [](const std::string&, const std::string&) { return true; });
-  for (int i = 0; i < config.model().layer_size(); ++i) {
-    config::Layer& layer = *config.mutable_model()->mutable_layer(i);
-    const config::Layer& as_given = original.model().layer(i);
-    if (layer.has_conv2d() && !as_given.conv2d().has_pad()) layer.mutable_conv2d()->clear_pad();
-    if (layer.has_max_pool() && !as_given.max_pool().has_pad())
-      layer.mutable_max_pool()->clear_pad();
-    if (layer.has_avg_pool() && !as_given.avg_pool().has_pad())
-      layer.mutable_avg_pool()->clear_pad();
-  }
-}
-
-}  // namespace
-
-std::string ConfigText(const config::Config& config) {
+// With the messages that have defaults to spell out.
+config::Config WithMessages(const config::Config& config) {
   config::Config full = config;
   full.mutable_run();
   full.mutable_cluster();
@@ -88,8 +76,20 @@ std::string ConfigText(const config::Config& config) {
   full.mutable_worker();
   full.mutable_deadlines();
   full.mutable_checkpoint();
-  SpellOutDefaults(full);
-  DropMeaningless(full, config);
+  return full;
+}
+
+}  // namespace
+
+config::Config WithDefaults(const config::Config& config) {
+  config::Config full = WithMessages(config);
+  SpellOutDefaults(nullptr, full);
+  return full;
+}
+
+std::string ConfigText(const config::Config& config) {
+  config::Config full = WithMessages(config);
+  SpellOutDefaults(&config, full);
   std::string text;
   pb::TextFormat::Printer printer;
   printer.SetUseShortRepeatedPrimitives(true);

@@ -126,8 +126,6 @@ LayerSpec GraphBuilder::Convert(const config::Conv2d& conv) {
   if (conv.use_bias()) {
     current_->bias =
         AddVariable("bias", Variable::Kind::kBias, {out}, fans, conv.bias(), Constant(0));
-  } else if (conv.has_bias()) {
-    Fail("bias is described, but use_bias is false");
   }
   current_->forward_flops =
       2.0 * static_cast<double>(current_->output_shape.elements()) * static_cast<double>(fans.in);
@@ -149,8 +147,6 @@ LayerSpec GraphBuilder::Convert(const config::Dense& dense) {
   if (dense.use_bias()) {
     current_->bias =
         AddVariable("bias", Variable::Kind::kBias, {out}, {in, out}, dense.bias(), Constant(0));
-  } else if (dense.has_bias()) {
-    Fail("bias is described, but use_bias is false");
   }
   current_->forward_flops = 2.0 * static_cast<double>(in) * static_cast<double>(out);
   return DenseSpec{out, dense.use_bias()};

@@ -58,6 +58,10 @@ void ResolveJobSize(config::Config& config, int cores) {
   }
 }
 
+Assignment FirstAssignment(const config::Config& config) {
+  return AssignEvenly(config.run().slices(), config.cluster().workers());
+}
+
 bool FollowsWorkers(const config::Config& config) {
   return config.run().has_batch_per_worker() ||
          config.learning_rate().scaling() != config::LearningRate::NONE;

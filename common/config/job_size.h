@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "common/plan/assignment.h"
 #include "proto/config.pb.h"
 
 namespace muster {
@@ -35,6 +36,9 @@ uint32_t DefaultWorkers(uint32_t slices, int cores, uint32_t threads);
 
 // Fills in cluster.workers, run.slices and worker.threads. What the config says stays.
 void ResolveJobSize(config::Config& config, int cores);
+
+// The assignment that a job begins with. `config` is resolved.
+Assignment FirstAssignment(const config::Config& config);
 
 // How many workers may be in the job at a time, ranks from 0 on, once it has begun: more than
 // cluster.workers where it goes on with those that come. Of a resolved config.

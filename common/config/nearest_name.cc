@@ -10,6 +10,8 @@
 namespace muster {
 namespace {
 
+namespace pb = google::protobuf;
+
 // Damerau and Levenshtein's distance, in half edits: swapped neighbours, the most common slip, cost
 // less than another letter.
 size_t Distance(const std::string& a, const std::string& b) {
@@ -31,6 +33,115 @@ size_t Distance(const std::string& a, const std::string& b) {
   return d[a.size()][b.size()];
 }
 
+struct Word {
+  const char* key;      // in lower case
+  const char* message;  // the only type of message that is meant, nullptr for any
+  const char* instead;
+};
+
+constexpr const char* kRate = "write learning_rate { base: 0.1 } at the top level";
+constexpr const char* kBatch =
+    "write run { global_batch: 256 }, all workers' samples of a step, or run { batch_per_worker: "
+    "64 }";
+constexpr const char* kEpochs = "write run { epochs: 10 }";
+constexpr const char* kInferred = "leave it out: the size of the input is known";
+constexpr const char* kLoss =
+    "write the loss as the last layer: layer { name: \"loss\" softmax_cross_entropy {} }";
+constexpr const char* kActivation =
+    "write a layer of its own after this one: layer { name: \"relu1\" relu {} }";
+constexpr const char* kDevices = "write worker { devices: \"auto:2\" }, or launch with --devices";
+constexpr const char* kDense = "write dense { units: 10 }";
+constexpr const char* kConv = "write conv2d { filters: 32 kernel: 3 }";
+constexpr const char* kPrefetch = "write data { prefetch_threads: 2 }, of each worker";
+
+constexpr Word kWords[] = {
+    {"lr", nullptr, kRate},
+    {"learning_rate", "Optimizer", kRate},
+    {"learning_rate", "Run", kRate},
+    {"lr", "LearningRate", "write base"},
+    {"initial_learning_rate", nullptr, kRate},
+    {"batch_size", nullptr, kBatch},
+    {"batch", "Config", kBatch},
+    {"batch", "Run", kBatch},
+    {"batch", "Data", kBatch},
+    {"train_batch_size", nullptr, kBatch},
+    {"num_epochs", nullptr, kEpochs},
+    {"n_epochs", nullptr, kEpochs},
+    {"max_epochs", nullptr, kEpochs},
+    {"epoch", nullptr, kEpochs},
+    {"max_steps", nullptr, "write run { steps: 1000 }"},
+    {"kernel_size", nullptr, "write kernel: 3, or kernel: [3, 5] for height and width"},
+    {"pool_size", nullptr, "write kernel: 2"},
+    {"strides", nullptr, "write stride: 2"},
+    {"out_channels", nullptr, "write filters"},
+    {"out_features", nullptr, "write units"},
+    {"in_channels", nullptr, kInferred},
+    {"in_features", nullptr, kInferred},
+    {"num_features", nullptr, kInferred},
+    {"input_shape", nullptr, kInferred},
+    {"activation", nullptr, kActivation},
+    {"linear", nullptr, kDense},
+    {"fully_connected", nullptr, kDense},
+    {"conv", nullptr, kConv},
+    {"convolution", nullptr, kConv},
+    {"batchnorm", nullptr, "write batch_norm {}"},
+    {"batchnorm2d", nullptr, "write batch_norm {}"},
+    {"maxpool2d", nullptr, "write max_pool { kernel: 2 }"},
+    {"avgpool2d", nullptr, "write avg_pool { kernel: 2 }"},
+    {"adaptiveavgpool2d", nullptr, "write global_avg_pool {}"},
+    {"p", "Dropout", "write rate"},
+    {"eps", nullptr, "write epsilon"},
+    {"betas", nullptr, "write beta1: 0.9 beta2: 0.999"},
+    {"beta_1", nullptr, "write beta1"},
+    {"beta_2", nullptr, "write beta2"},
+    {"loss", nullptr, kLoss},
+    {"criterion", nullptr, kLoss},
+    {"cross_entropy", nullptr, "write softmax_cross_entropy {}"},
+    {"scheduler", nullptr, "write learning_rate { type: COSINE base: 0.1 }, or another type"},
+    {"lr_scheduler", nullptr, "write learning_rate { type: COSINE base: 0.1 }, or another type"},
+    {"gamma", "LearningRate", "write factor"},
+    {"step_size", nullptr, "write interval_samples, in samples"},
+    {"milestones", nullptr, "write milestone_samples, in samples"},
+    {"num_workers", "Data", kPrefetch},
+    {"num_workers", nullptr, "write cluster { workers: 4 }"},
+    {"shuffle", nullptr, "leave it out: training samples are always shuffled, by run.seed"},
+    {"gpus", nullptr, kDevices},
+    {"device", nullptr, kDevices},
+    {"amp", nullptr, "write worker { precision: BF16 }, on GPUs"},
+    {"early_stopping", nullptr, "write evaluation { every_epochs: 1 patience: 5 }"},
+    {"layers", nullptr, "write layer { ... } once for each layer"},
+    {"layer", "Config",
+     "write model { layer { ... } }, or, if this file is a network, launch a config that names it "
+     "with model_file"},
+};
+
+// The message of the config that has this key, for one that was written in another message:
+// "run" for epochs.
+std::string Owner(const pb::Descriptor* config, const std::string& key) {
+  for (int i = 0; i < config->field_count(); ++i) {
+    const pb::Descriptor* type = config->field(i)->message_type();
+    if (type != nullptr && type->FindFieldByName(key) != nullptr) return config->field(i)->name();
+  }
+  return "";
+}
+
+// What to write instead, for the words of other frameworks.
+std::string InsteadOf(const pb::Descriptor* in, const std::string& key) {
+  std::string lower = key;
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  const Word* found = nullptr;
+  for (const Word& word : kWords) {
+    if (lower != word.key || (word.message != nullptr && word.message != in->name())) continue;
+    if (found == nullptr || word.message != nullptr) found = &word;
+  }
+  if (found != nullptr) return found->instead;
+  const pb::Descriptor* config = in->file()->FindMessageTypeByName("Config");
+  if (in != config) return "";
+  const std::string owner = Owner(config, lower);
+  return owner.empty() ? "" : fmt::format("write {} {{ {}: ... }}", owner, lower);
+}
+
 }  // namespace
 
 std::string NearestName(const std::string& name, const std::vector<std::string>& candidates) {
@@ -50,6 +161,17 @@ std::string SuggestName(const std::string& name, const std::vector<std::string>&
   const std::string nearest = NearestName(name, candidates);
   const std::string all = fmt::format("expected one of {}", Join(candidates, ", "));
   return nearest.empty() ? all : fmt::format("did you mean \"{}\"? ({})", nearest, all);
+}
+
+std::vector<std::string> FieldNames(const pb::Descriptor* type) {
+  std::vector<std::string> names;
+  for (int i = 0; i < type->field_count(); ++i) names.push_back(type->field(i)->name());
+  return names;
+}
+
+std::string UnknownKey(const pb::Descriptor* type, const std::string& name) {
+  const std::string instead = InsteadOf(type, name);
+  return "unknown key; " + (instead.empty() ? SuggestName(name, FieldNames(type)) : instead);
 }
 
 }  // namespace muster

@@ -1,18 +1,18 @@
 #include "common/config/set_field.h"
 
 #include <fmt/core.h>
-#include <google/protobuf/text_format.h>
 
 #include <algorithm>
 #include <cctype>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "common/base/error.h"
 #include "common/config/nearest_name.h"
-#include "common/config/number_range.h"
-#include "common/config/text_errors.h"
-#include "common/config/text_fields.h"
+#include "common/config/ranges.h"
+#include "common/config/text_format.h"
+#include "proto/config.pb.h"
 
 namespace muster {
 namespace {
@@ -59,53 +59,67 @@ int FindElement(pb::Message& parent, const pb::FieldDescriptor* field, const std
               which, SuggestName(which, names));
 }
 
-std::string AsFieldText(const pb::FieldDescriptor* field, const std::string& value) {
-  std::string text = value;
-  if (field->cpp_type() == pb::FieldDescriptor::CPPTYPE_STRING && !field->is_repeated() &&
-      (value.empty() || (value.front() != '"' && value.front() != '\''))) {
-    text = "\"";
-    for (const unsigned char c : value) {
-      if (c == '"' || c == '\\' || c < 32) {
-        text += fmt::format("\\{:03o}", c);
-      } else {
-        text += static_cast<char>(c);
-      }
-    }
-    text += "\"";
-  }
-  return fmt::format("{}{} {}", field->name(),
-                     field->cpp_type() == pb::FieldDescriptor::CPPTYPE_MESSAGE ? "" : ":", text);
-}
-
-// The parser's words for these are about its tokens: "Expected integer, got: -".
-void RefuseNumber(const pb::FieldDescriptor* field, const std::string& walked,
-                  const std::string& value, const std::string& origin) {
-  if (field->is_repeated() || !IsNumber(*field)) return;
-  throw Error(ExitCode::kUsage, "{}: {}{}: expected {}, got {}", origin, walked, field->name(),
-              RangeText(*field), value.empty() ? "nothing" : value);
-}
-
 // Two settings of the command line that exclude each other: the later one would silently win. One
 // of the file is meant to be replaced.
 void RefuseSecondOfOneof(const pb::FieldDescriptor* field, const std::string& walked,
-                         const std::string& origin, const Locations& locations) {
+                         const std::string& origin, const ConfigErrors& errors) {
   const pb::OneofDescriptor* const oneof = field->real_containing_oneof();
   if (oneof == nullptr) return;
   for (int i = 0; i < oneof->field_count(); ++i) {
     const pb::FieldDescriptor* const other = oneof->field(i);
-    const auto found = locations.find(walked + other->name());
-    if (other == field || found == locations.end() || !found->second.starts_with("--")) continue;
+    const auto found = errors.locations.find(walked + other->name());
+    if (other == field || found == errors.locations.end() || !found->second.starts_with("--"))
+      continue;
     throw Error(ExitCode::kUsage, "{}: excludes {}: expected exactly one of {}, {}", origin,
                 found->second, walked + other->name(), walked + field->name());
   }
 }
 
-}  // namespace
+// Replaces a field by what the text says.
+void SetValue(pb::Message& message, const pb::FieldDescriptor* field, const std::string& walked,
+              const Setting& setting, ConfigErrors& errors) {
+  RefuseSecondOfOneof(field, walked, setting.origin, errors);
+  const std::string key = walked + field->name();
+  std::string value = setting.value;
+  const bool quoted = !value.empty() && (value.front() == '"' || value.front() == '\'');
+  const bool plain_text =
+      field->cpp_type() == pb::FieldDescriptor::CPPTYPE_STRING && !field->is_repeated() && !quoted;
+  if (value.empty() && !plain_text) {
+    throw Error(ExitCode::kUsage, "{}: {}: {}", setting.origin, key, WrongValue(*field, ""));
+  }
+  if (plain_text) {
+    message.GetReflection()->SetString(&message, field, value);
+  } else {
+    if (field->enum_type() != nullptr) {  // whose values are all in capitals
+      std::ranges::transform(value, value.begin(), [](unsigned char c) { return std::toupper(c); });
+    }
+    const std::unique_ptr<pb::Message> fresh(message.New());
+    const size_t before = errors.noted();
+    ParseText(
+        fmt::format("{}: {}", field->name(), value), [&](int) { return setting.origin; },
+        walked.empty() ? walked : walked.substr(0, walked.size() - 1), *fresh, errors);
+    if (errors.noted() != before) return;
+    std::vector<const pb::FieldDescriptor*> set;
+    fresh->GetReflection()->ListFields(*fresh, &set);
+    // A value such as "5 seed: 7" would smuggle in other keys.
+    if (set.size() > 1 || (set.size() == 1 && set[0] != field)) {
+      throw Error(ExitCode::kUsage, "{}: expected one value for {}", setting.origin, key);
+    }
+    message.GetReflection()->ClearField(&message, field);
+    message.MergeFrom(*fresh);
+  }
+  std::erase_if(errors.locations, [&](const auto& location) {
+    const std::string& other = location.first;
+    return other.starts_with(key) && other.size() > key.size() &&
+           (other[key.size()] == '.' || other[key.size()] == '[');
+  });
+  errors.locations[key] = setting.origin;
+}
 
-void SetField(pb::Message& config, const std::string& path, const std::string& value,
-              const std::string& origin, Locations& locations) {
+void Set(pb::Message& config, const Setting& setting, ConfigErrors& errors) {
+  const std::string& origin = setting.origin;
   pb::Message* at = &config;
-  const std::vector<std::string> parts = SplitPath(path);
+  const std::vector<std::string> parts = SplitPath(setting.path);
   std::string walked;
   for (size_t i = 0; i < parts.size(); ++i) {
     std::string name = parts[i], which;
@@ -115,43 +129,16 @@ void SetField(pb::Message& config, const std::string& path, const std::string& v
       name.resize(bracket);
     }
     const pb::FieldDescriptor* field = at->GetDescriptor()->FindFieldByName(name);
-    if (field == nullptr) {
-      throw Error(ExitCode::kUsage, "{}: {}{}: unknown key; {}", origin, walked, name,
-                  SuggestName(name, FieldNames(at->GetDescriptor())));
-    }
-    const bool last = i + 1 == parts.size();
-    if (last && bracket == std::string::npos) {
-      pb::TextFormat::Parser parser;
-      // On a command line the names of an enum may be written in any case.
-      const std::string text = EnumsInTheirCase(at->GetDescriptor(), AsFieldText(field, value));
-      TextErrors errors(at->GetDescriptor(), text);
-      parser.RecordErrorsTo(&errors);
-      std::unique_ptr<pb::Message> fresh(at->New());
-      if (!parser.ParseFromString(text, fresh.get())) {
-        RefuseNumber(field, walked, value, origin);
-        throw Error(ExitCode::kUsage, "{}: {}{}", origin, walked, errors.first());
-      }
-      if (const auto lost = FindLostNumber(at->GetDescriptor(), text)) {
-        throw Error(ExitCode::kUsage, "{}: {}{}", origin, walked, LostNumberText(*lost));
-      }
-      std::vector<const pb::FieldDescriptor*> set;
-      fresh->GetReflection()->ListFields(*fresh, &set);
-      // A value such as "5 seed: 7" would smuggle in other keys.
-      if (set.size() > 1 || (set.size() == 1 && set[0] != field)) {
-        throw Error(ExitCode::kUsage, "{}: expected one value for {}", origin, path);
-      }
-      RefuseSecondOfOneof(field, walked, origin, locations);
-      at->GetReflection()->ClearField(at, field);
-      at->MergeFrom(*fresh);
-      const std::string full = walked + name;
-      for (auto it = locations.lower_bound(full);
-           it != locations.end() && it->first.starts_with(full);) {
-        const char next = it->first.size() == full.size() ? '.' : it->first[full.size()];
-        it = next == '.' || next == '[' ? locations.erase(it) : std::next(it);
-      }
-      locations[full] = origin;
+    if (field == nullptr && at->GetDescriptor()->IsReservedName(name)) {
+      errors.removed.push_back(fmt::format("{}: {}{}", origin, walked, name));
       return;
     }
+    if (field == nullptr) {
+      throw Error(ExitCode::kUsage, "{}: {}{}: {}", origin, walked, name,
+                  UnknownKey(at->GetDescriptor(), name));
+    }
+    const bool last = i + 1 == parts.size();
+    if (last && bracket == std::string::npos) return SetValue(*at, field, walked, setting, errors);
     if (field->message_type() == nullptr) {
       throw Error(ExitCode::kUsage, "{}: {}{} has no parts to set", origin, walked, name);
     }
@@ -170,6 +157,17 @@ void SetField(pb::Message& config, const std::string& path, const std::string& v
       walked += name + ".";
       at = at->GetReflection()->MutableMessage(at, field);
     }
+  }
+}
+
+}  // namespace
+
+void SetField(config::Config& config, const Setting& setting, ConfigErrors& errors) {
+  const size_t before = errors.noted();
+  try {
+    Set(config, setting, errors);
+  } catch (const Error& error) {
+    if (errors.noted() == before) errors.AddUnread(setting.path, error.what());
   }
 }
 

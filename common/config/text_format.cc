@@ -1,24 +1,89 @@
 #include "common/config/text_format.h"
 
 #include <fmt/core.h>
+#include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "common/base/error.h"
 #include "common/base/read_text.h"
 #include "common/base/shell_word.h"
-#include "common/config/text_errors.h"
-#include "common/config/text_fields.h"
+#include "common/config/nearest_name.h"
+#include "common/config/ranges.h"
+#include "common/config/text_names.h"
 
 namespace muster {
 namespace {
 
 namespace pb = google::protobuf;
 
-// So many mistakes are said at once, of texts of at most this size: each takes another reading.
-constexpr int kMostMistakes = 50;
+// So many mistakes are reported, and texts up to this size are read again after one.
+constexpr size_t kMostMistakes = 50;
 constexpr size_t kMostReadAgain = size_t{1} << 20;
+constexpr const char* kExpected =
+    "expected protobuf text format, as in configs/*.txtpb: run { epochs: 10 global_batch: 128 }";
+
+struct Complaint {
+  int line = 0, column = 0;
+  std::string message;
+};
+struct Complaints {
+  std::optional<Complaint> error;  // the first one, at which the parser stops
+  std::vector<Complaint> unknown;  // keys that it has passed over
+};
+
+class Collector : public pb::io::ErrorCollector {
+ public:
+  explicit Collector(Complaints& found) : found_(found) {}
+
+  void AddError(int line, pb::io::ColumnNumber column, const std::string& message) override {
+    if (!found_.error) found_.error = Complaint{line, column, Shorten(message)};
+  }
+  void AddWarning(int line, pb::io::ColumnNumber column, const std::string& message) override {
+    if (found_.unknown.size() > kMostMistakes) return;
+    found_.unknown.push_back({line, column, Shorten(message)});
+  }
+
+ private:
+  Complaints& found_;
+};
+
+// The message that a setting is in, and its field; nullptr for what does not exist.
+struct Key {
+  const pb::Descriptor* in = nullptr;
+  const pb::FieldDescriptor* field = nullptr;
+  std::string name = {};
+};
+Key KeyAt(const pb::Descriptor* root, const std::string& path) {
+  Key key{.in = root};
+  for (size_t begin = 0;;) {
+    const size_t dot = path.find('.', begin);
+    key.name = path.substr(begin, dot - begin);
+    key.field = key.in == nullptr ? nullptr : key.in->FindFieldByName(key.name);
+    if (dot == std::string::npos) return key;
+    key.in = key.field == nullptr ? nullptr : key.field->message_type();
+    begin = dot + 1;
+  }
+}
+
+// What is wrong with a setting; "" if the parser's complaint is about the text around it.
+std::string Explain(const pb::FieldDescriptor* field, const std::string& value,
+                    const std::string& complaint) {
+  const auto is = [&](const char* start) { return complaint.starts_with(start); };
+  if (field == nullptr) return "";
+  if (is("Field ") || is("Non-repeated field ")) return complaint;  // another one of a oneof; twice
+  if (!is("Expected integer") && !is("Expected double") && !is("Expected string") &&
+      !is("Expected \"{\"") && !is("Unknown enum") && !is("Integer out of range") &&
+      !is("Invalid value")) {
+    return "";
+  }
+  return WrongValue(*field, value);
+}
 
 // Easily given in place of the config in it.
 void RefuseRunDir(const std::string& file) {
@@ -33,7 +98,7 @@ void RefuseRunDir(const std::string& file) {
 }
 
 void NoteLocations(const pb::Message& message, const pb::TextFormat::ParseInfoTree* tree,
-                   const std::string& file, const std::string& path, Locations& locations) {
+                   const PlaceOfLine& place, const std::string& path, ConfigErrors& errors) {
   std::vector<const pb::FieldDescriptor*> fields;
   message.GetReflection()->ListFields(message, &fields);
   for (const pb::FieldDescriptor* field : fields) {
@@ -43,63 +108,168 @@ void NoteLocations(const pb::Message& message, const pb::TextFormat::ParseInfoTr
       std::string name = path + field->name();
       if (field->is_repeated()) name += fmt::format("[{}]", i);
       const int line = tree == nullptr ? -1 : tree->GetLocation(field, index).line;
-      if (line >= 0) locations[name] = fmt::format("{}:{}", file, line + 1);
+      if (line >= 0) errors.locations[name] = place(line);
       if (field->message_type() == nullptr) continue;
       const auto* nested = tree == nullptr ? nullptr : tree->GetTreeForNested(field, index);
       const pb::Message& child =
           field->is_repeated() ? message.GetReflection()->GetRepeatedMessage(message, field, i)
                                : message.GetReflection()->GetMessage(message, field);
-      NoteLocations(child, nested, file, name + ".", locations);
+      NoteLocations(child, nested, place, name + ".", errors);
     }
   }
 }
+
+// The parser passes over removed settings without a word.
+void NoteRemoved(const std::string& text, const PlaceOfLine& place, const std::string& before,
+                 const pb::Descriptor* root, ConfigErrors& errors) {
+  VisitNames(text, [&](const Name& name) {
+    const Key key = KeyAt(root, name.path);
+    if (key.field == nullptr && key.in != nullptr && key.in->IsReservedName(key.name)) {
+      errors.removed.push_back(fmt::format("{}: {}{}", place(name.line), before, name.path));
+    }
+    return true;
+  });
+}
+
+// Reads one text, again and again until no setting of it is refused.
+class Reading {
+ public:
+  Reading(const std::string& text, const PlaceOfLine& place, const std::string& prefix,
+          pb::Message& message)
+      : text_(text),
+        place_(place),
+        before_(prefix.empty() ? "" : prefix + "."),
+        message_(message),
+        root_(message.GetDescriptor()) {}
+
+  void Run(ConfigErrors& errors) {
+    std::string rest = text_;
+    bool whole = false;
+    do {
+      whole = Parse(rest, errors);
+    } while (!whole && LeaveOut(rest));
+    for (const Complaint& unknown : found_.unknown) NoteUnknown(rest, unknown);
+    if (!whole) NoteEnd(rest);
+    std::ranges::stable_sort(mistakes_, {}, &Mistake::line);
+    for (const Mistake& mistake : mistakes_) {
+      errors.AddUnread(mistake.path.empty() ? "" : before_ + mistake.path,
+                       fmt::format("{}: {}", place_(mistake.line), mistake.text));
+    }
+    if (!whole || mistakes_.size() > kMostMistakes) errors.ThrowIfAny();
+    NoteRemoved(rest, place_, before_, root_, errors);
+  }
+
+ private:
+  struct Mistake {
+    int line;
+    std::string path, text;
+  };
+
+  bool Parse(const std::string& rest, ConfigErrors& errors) {
+    found_ = {};
+    pb::TextFormat::ParseInfoTree tree;
+    pb::TextFormat::Parser parser;
+    Collector collector(found_);
+    parser.RecordErrorsTo(&collector);
+    parser.WriteLocationsTo(&tree);
+    parser.AllowUnknownField(true);
+    parser.SetRecursionLimit(kMostTextNesting);
+    if (!parser.ParseFromString(rest, &message_)) return false;
+    NoteLocations(message_, &tree, place_, before_, errors);
+    return true;
+  }
+
+  void Add(const Name& name, const std::string& what) {
+    mistakes_.push_back({name.line, name.path, fmt::format("{}{}: {}", before_, name.path, what)});
+  }
+
+  // Whether the name in `rest` is one that was changed for the parser to pass over it.
+  bool IsLeftOut(const std::string& rest, size_t offset) const {
+    return rest[offset] == '_' && text_[offset] != '_';
+  }
+
+  // Gives the setting that the parser has stopped at a name that is unknown, so that the parser
+  // passes over it with its value. False if it has stopped at something else.
+  bool LeaveOut(std::string& rest) {
+    if (!found_.error || mistakes_.size() == kMostMistakes || text_.size() > kMostReadAgain)
+      return false;
+    const Name name = NameBefore(text_, found_.error->line, found_.error->column);
+    if (name.line < 0) return false;
+    const std::string what =
+        Explain(KeyAt(root_, name.path).field, name.value, found_.error->message);
+    const size_t offset = OffsetOf(text_, name);
+    if (what.empty() || rest[offset] == '_') return false;
+    Add(name, what);
+    rest[offset] = '_';
+    return true;
+  }
+
+  void NoteUnknown(const std::string& rest, const Complaint& unknown) {
+    const Name name = NameBefore(text_, unknown.line, unknown.column);
+    if (name.line < 0 || IsLeftOut(rest, OffsetOf(text_, name))) return;
+    const Key key = KeyAt(root_, name.path);
+    // A network in place of a config has the same unknown key again and again.
+    const bool again = key.in == root_ && std::ranges::any_of(mistakes_, [&](const Mistake& m) {
+                         return m.path == name.path;
+                       });
+    if (again || mistakes_.size() > kMostMistakes) return;
+    const bool is_key = key.in != nullptr && key.field == nullptr;
+    Add(name, is_key ? UnknownKey(key.in, key.name) : unknown.message);
+  }
+
+  // The parser has stopped at something that is no setting.
+  void NoteEnd(const std::string& rest) {
+    const Complaint end = found_.error.value_or(Complaint{});
+    const Name name = NameBefore(text_, end.line, end.column);
+    const std::string what = name.line < 0 || IsLeftOut(rest, OffsetOf(text_, name))
+                                 ? ""
+                                 : Explain(KeyAt(root_, name.path).field, name.value, end.message);
+    if (!what.empty()) return Add(name, what);  // one too many, or of too long a text
+    const bool at_end = end.message.ends_with(": ") || end.message.ends_with("found \"\".");
+    const std::string why = at_end ? "the text ends too early: a value or a \"}\" is missing"
+                                   : end.message + "; " + kExpected;
+    const bool near = name.line == end.line;
+    mistakes_.push_back({end.line, "", (near ? before_ + name.path + ": " : "") + why});
+  }
+
+  const std::string& text_;
+  const PlaceOfLine& place_;
+  const std::string before_;
+  pb::Message& message_;
+  const pb::Descriptor* const root_;
+  Complaints found_;  // in the last reading
+  std::vector<Mistake> mistakes_;
+};
 
 }  // namespace
 
 void ParseTextFile(const std::string& file, const std::string& prefix, pb::Message& message,
-                   Locations& locations, ConfigErrors& errors) {
+                   ConfigErrors& errors) {
   RefuseRunDir(file);
   std::string text = ReadTextFile(file);
-  if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);  // a byte-order mark
-  if (text.empty() || text.find('\0') != std::string::npos) {
-    throw Error(ExitCode::kUsage, "{}: {}; expected protobuf text format, as in configs/*.txtpb",
-                file, text.empty() ? "the file is empty" : "is not a text file");
+  if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);  // some editors write it
+  if (text.empty()) throw Error(ExitCode::kUsage, "{}: the file is empty; {}", file, kExpected);
+  if (text.find('\0') != std::string::npos) {
+    throw Error(
+        ExitCode::kUsage,
+        "{}: is no text, it has zero bytes; {}. If these are weights, a run starts from them "
+        "with --initial-weights {}",
+        file, kExpected, ShellWord(file));
   }
-  ParseText(text, file, prefix, message, locations, errors);
+  const PlaceOfLine place = [&](int line) { return fmt::format("{}:{}", file, line + 1); };
+  ParseText(text, place, prefix, message, errors);
 }
 
-void ParseText(const std::string& text, const std::string& file, const std::string& prefix,
-               pb::Message& message, Locations& locations, ConfigErrors& errors) {
-  const std::string before = prefix.empty() ? "" : prefix + ".";
-  // The parser stops at the first error. What it refuses is blanked out, and the rest read again.
-  std::string rest = text;
-  for (int mistakes = 0;; ++mistakes) {
-    TextErrors found(message.GetDescriptor(), rest);
-    pb::TextFormat::ParseInfoTree tree;
-    pb::TextFormat::Parser parser;
-    parser.RecordErrorsTo(&found);
-    parser.WriteLocationsTo(&tree);
-    parser.SetRecursionLimit(kMostTextNesting);
-    if (parser.ParseFromString(rest, &message)) {
-      NoteLocations(message, &tree, file, before, locations);
-      break;
-    }
-    errors.AddUnread(before + found.key(),
-                     fmt::format("{}:{}: {}", file, found.line() + 1, found.first()));
-    if (mistakes == kMostMistakes || text.size() > kMostReadAgain || !found.BlankOut(rest)) {
-      errors.ThrowIfAny();
-    }
-  }
-  if (const auto lost = FindLostNumber(message.GetDescriptor(), rest)) {
-    errors.AddUnread(before + lost->path, fmt::format("{}:{}: {}{}", file, lost->line + 1, before,
-                                                      LostNumberText(*lost)));
-  }
+void ParseText(const std::string& text, const PlaceOfLine& place, const std::string& prefix,
+               pb::Message& message, ConfigErrors& errors) {
+  Reading(text, place, prefix, message).Run(errors);
 }
 
-void ParseText(const std::string& text, const std::string& file, const std::string& prefix,
-               pb::Message& message, Locations& locations) {
-  ConfigErrors errors;
-  ParseText(text, file, prefix, message, locations, errors);
+void ParseText(const std::string& text, const std::string& origin, const std::string& prefix,
+               pb::Message& message) {
+  ConfigErrors errors(origin);
+  const PlaceOfLine place = [&](int line) { return fmt::format("{}:{}", origin, line + 1); };
+  ParseText(text, place, prefix, message, errors);
   errors.ThrowIfAny();
 }
 

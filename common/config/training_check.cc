@@ -1,155 +1,133 @@
-#include "common/config/training_check.h"
-
 #include <fmt/core.h>
 
 #include <string>
-#include <utility>
 
 #include "common/config/config.h"
+#include "common/config/config_check.h"
 #include "common/config/update_settings.h"
 #include "proto/config.pb.h"
 
 namespace muster {
 namespace {
 
-void CheckOptimizer(const config::Config& config, const ConfigPlaces& places) {
+void CheckOptimizer(const config::Config& config, ConfigErrors& errors) {
   const config::Optimizer& optimizer = config.optimizer();
   if (optimizer.type() == config::Optimizer::ADAMW &&
       DecayTypeOf(optimizer) != config::Optimizer::DECOUPLED) {
-    places.Fail(
+    errors.Fail(
         "optimizer.decay_type",
         "COUPLED contradicts type ADAMW, which is ADAM with decoupled decay: expected type ADAM, "
         "or no decay_type");
   }
   if (config.evaluation().use_ema() && !optimizer.has_ema_decay()) {
-    places.Fail("evaluation.use_ema",
+    errors.Fail("evaluation.use_ema",
                 "there is no moving average of the weights: expected optimizer.ema_decay with it");
   }
 }
 
-void CheckLearningRate(const config::LearningRate& rate, const ConfigPlaces& places) {
+void CheckLearningRate(const config::LearningRate& rate, ConfigErrors& errors) {
   using config::LearningRate;
   const std::string key = "learning_rate.", type = LearningRate::Type_Name(rate.type());
   const int milestones = rate.milestone_samples_size();
   if (rate.type() == LearningRate::STEP && rate.has_interval_samples() == (milestones > 0)) {
-    places.Fail(key + (milestones > 0 ? "milestone_samples[0]" : "interval_samples"),
+    errors.Fail(key + (milestones > 0 ? "milestone_samples[0]" : "interval_samples"),
                 "{}: type STEP needs exactly one of interval_samples, milestone_samples",
                 milestones > 0 ? "interval_samples is there too" : "missing");
   }
   if (rate.type() == LearningRate::EXPONENTIAL && !rate.has_interval_samples()) {
-    places.Fail(key + "interval_samples", "missing: type {} needs it", type);
+    errors.Fail(key + "interval_samples", "missing: type {} needs it", type);
   }
   if (rate.type() == LearningRate::PLATEAU && rate.factor() >= 1) {
-    places.Fail(key + "factor", "expected less than 1 for type PLATEAU, got {:g}", rate.factor());
+    errors.Fail(key + "factor", "expected less than 1 for type PLATEAU, got {:g}", rate.factor());
   }
   if (rate.type() == LearningRate::PLATEAU && rate.end() > rate.base()) {
-    places.Fail(key + "end",
+    errors.Fail(key + "end",
                 "expected at most base, {:g}, below which the rate is to fall, got {:g}",
                 rate.base(), rate.end());
   }
   int64_t last = rate.warmup_samples();
-  for (int i = 0; i < milestones; ++i) {
+  for (int i = 0; rate.type() == LearningRate::STEP && i < milestones; ++i) {
     if (rate.milestone_samples(i) <= last) {
-      places.Fail(
+      errors.Fail(
           fmt::format("{}milestone_samples[{}]", key, i), "expected more than {}, {}, got {}",
           i == 0 ? "warmup_samples" : "the milestone before it", last, rate.milestone_samples(i));
     }
     last = rate.milestone_samples(i);
   }
   if (rate.has_total_samples() && rate.warmup_samples() >= rate.total_samples()) {
-    places.Fail(key + "warmup_samples", "expected less than total_samples, {}, got {}",
+    errors.Fail(key + "warmup_samples", "expected less than total_samples, {}, got {}",
                 rate.total_samples(), rate.warmup_samples());
   }
 }
 
-void CheckData(const config::Data& data, const ConfigPlaces& places) {
-  const auto only_for = [&](bool given, const char* key, config::Data::Format format) {
-    if (!given || data.format() == format) return;
-    places.Fail(std::string("data.") + key, "has no meaning for format {}, only for {}",
-                config::Data::Format_Name(data.format()), config::Data::Format_Name(format));
-  };
-  only_for(data.has_synthetic(), "synthetic", config::Data::SYNTHETIC);
-  only_for(data.has_mnist(), "mnist", config::Data::MNIST);
+void CheckData(const config::Data& data, ConfigErrors& errors) {
   if (data.class_names_size() > 0 && data.class_names_size() != DataClasses(data)) {
-    places.Fail("data.class_names", "expected {} names, one for each class, got {}",
+    errors.Fail("data.class_names", "expected {} names, one for each class, got {}",
                 DataClasses(data), data.class_names_size());
   }
   constexpr int64_t kMostElements = int64_t{1} << 31;  // of an image: 8 GiB as floats
   if (StoredShape(data).elements() > kMostElements) {
-    places.Fail("data.synthetic", "an image of {} has more than {} values",
+    errors.Fail("data.synthetic", "an image of {} has more than {} values",
                 StoredShape(data).ToString(), kMostElements);
   }
 }
 
-void CheckEvaluation(const config::Config& config, const ConfigPlaces& places) {
+void CheckEvaluation(const config::Config& config, ConfigErrors& errors) {
   const config::Evaluation& evaluation = config.evaluation();
   constexpr int64_t kMostClasses = 4096;  // 16.8 million numbers
   if (evaluation.confusion_matrix() && DataClasses(config.data()) > kMostClasses) {
-    places.Fail("evaluation.confusion_matrix", "expected at most {} classes, got {}", kMostClasses,
+    errors.Fail("evaluation.confusion_matrix", "expected at most {} classes, got {}", kMostClasses,
                 DataClasses(config.data()));
   }
   constexpr uint32_t kMostPredictions = 16384;  // in one message
   if (evaluation.confusion_matrix() && evaluation.batch() > kMostPredictions) {
-    places.Fail("evaluation.batch", "expected at most {} with confusion_matrix, got {}",
+    errors.Fail("evaluation.batch", "expected at most {} with confusion_matrix, got {}",
                 kMostPredictions, evaluation.batch());
-  }
-  const bool none =
-      evaluation.every_epochs() == 0 && evaluation.every_steps() == 0 && evaluation.skip_final();
-  if (evaluation.confusion_matrix() && none) {
-    places.Fail(
-        "evaluation.confusion_matrix",
-        "needs an evaluation: expected evaluation.every_epochs, every_steps or skip_final: false");
   }
   const bool no_images = config.data().format() == config::Data::SYNTHETIC &&
                          config.data().synthetic().test_samples() == 0;
   const bool none_before_the_end = evaluation.every_epochs() == 0 && evaluation.every_steps() == 0;
-  const bool plateau = config.learning_rate().type() == config::LearningRate::PLATEAU;
-  for (const auto& [key, wanted] :
-       {std::pair{"evaluation.stop_at_accuracy", evaluation.has_stop_at_accuracy()},
-        {"evaluation.patience", evaluation.patience() > 0},
-        {"learning_rate.type", plateau},
-        {"evaluation.confusion_matrix", evaluation.confusion_matrix()}}) {
-    if (!wanted) continue;
-    const std::string who = std::string(key) == "learning_rate.type" ? "PLATEAU needs" : "needs";
-    if (none_before_the_end && std::string(key) != "evaluation.confusion_matrix") {
-      places.Fail(key,
-                  "{} evaluations during the run: expected evaluation.every_epochs or every_steps",
-                  who);
-    }
-    if (no_images)
-      places.Fail(key, "{} test images: expected data.synthetic.test_samples above 0", who);
+  if (config.learning_rate().type() != config::LearningRate::PLATEAU) return;
+  if (none_before_the_end) {
+    errors.Fail("learning_rate.type",
+                "PLATEAU needs evaluations during the run: expected evaluation.every_epochs or "
+                "every_steps");
+  }
+  if (no_images) {
+    errors.Fail("learning_rate.type",
+                "PLATEAU needs test images: expected data.synthetic.test_samples above 0");
   }
 }
 
-void CheckPreprocess(const config::Data& data, const ConfigPlaces& places) {
+void CheckPreprocess(const config::Data& data, ConfigErrors& errors) {
   const config::Preprocess& p = data.preprocess();
   const std::string key = "data.preprocess.";
   if (p.has_crop_height() != p.has_crop_width()) {
-    places.Fail(key + (p.has_crop_height() ? "crop_height" : "crop_width"),
+    errors.Fail(key + (p.has_crop_height() ? "crop_height" : "crop_width"),
                 "expected crop_height and crop_width together");
   }
   const Shape stored = StoredShape(data);
   if (p.crop_height() > stored.height || p.crop_width() > stored.width) {
-    places.Fail(key + "crop_height", "a crop of {}x{} is larger than the images, {}x{}",
+    errors.Fail(key + "crop_height", "a crop of {}x{} is larger than the images, {}x{}",
                 p.crop_height(), p.crop_width(), stored.height, stored.width);
   }
   if (p.crop_padding() > 0 && !p.has_crop_height()) {
-    places.Fail(key + "crop_padding", "has no meaning without crop_height and crop_width");
+    errors.Fail(key + "crop_padding", "has no meaning without crop_height and crop_width");
   }
   if (p.contrast_min() > p.contrast_max()) {
-    places.Fail(key + "contrast_min", "expected at most contrast_max, {}, got {}", p.contrast_max(),
+    errors.Fail(key + "contrast_min", "expected at most contrast_max, {}, got {}", p.contrast_max(),
                 p.contrast_min());
   }
 }
 
 }  // namespace
 
-void CheckTraining(const config::Config& config, const ConfigPlaces& places) {
-  CheckOptimizer(config, places);
-  CheckLearningRate(config.learning_rate(), places);
-  CheckData(config.data(), places);
-  CheckPreprocess(config.data(), places);
-  CheckEvaluation(config, places);
+void CheckTraining(const config::Config& config, ConfigErrors& errors) {
+  CheckOptimizer(config, errors);
+  CheckLearningRate(config.learning_rate(), errors);
+  CheckData(config.data(), errors);
+  CheckPreprocess(config.data(), errors);
+  CheckEvaluation(config, errors);
 }
 
 }  // namespace muster

@@ -1,10 +1,7 @@
-// Settings that are there and change nothing, because of other settings: a warm-up that outlasts
-// the run, a number of skipped steps where none is skipped. All of them are in one table,
-// without_effect.cc; those that contradict their message's type are for_types.h's.
+// Settings that are given but change nothing because of other settings: a number of skipped steps
+// where none is skipped. What a setting needs is in its (limits) in config.proto.
 #pragma once
 
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,14 +9,13 @@
 
 namespace muster {
 
-struct NoEffect {
-  std::string key, value, reason;
-};
+// What the field of `message` needs and does not have in this config, as config.proto says it:
+// "run.on_nonfinite=SKIP_STEP". "" if nothing is missing.
+std::string UnmetNeed(const config::Config& config, const google::protobuf::Message& message,
+                      const google::protobuf::FieldDescriptor& field);
 
-// A setting with its default's value is none of them: a written config spells defaults out.
-// `config`: its number of workers is known. `train_samples`: of the training set, if it is known;
-// of made-up data it is.
-std::vector<NoEffect> WithoutEffect(const config::Config& config,
-                                    std::optional<int64_t> train_samples = {});
+// A line for each: "run.max_skipped_steps=3: needs run.on_nonfinite=SKIP_STEP". A setting with its
+// default's value is none of them: a written config spells defaults out.
+std::vector<std::string> WithoutEffect(const config::Config& config);
 
 }  // namespace muster

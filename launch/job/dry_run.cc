@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <sstream>
 
-#include "common/config/assign.h"
-#include "common/config/batch_norm_check.h"
 #include "common/config/config.h"
+#include "common/config/config_check.h"
+#include "common/config/job_size.h"
 #include "common/plan/slices.h"
 #include "launch/job/job_text.h"
 #include "launch/memory/server_memory.h"

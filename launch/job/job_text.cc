@@ -61,6 +61,16 @@ std::string WorkersText(const config::Config& config) {
                      Plural(config.worker().threads(), "thread"), TransportText(config.cluster()));
 }
 
+std::vector<std::string> NoEffectTexts(const config::Config& config) {
+  constexpr size_t kMost = 8;
+  std::vector<std::string> texts = WithoutEffect(config);
+  if (texts.size() <= kMost) return texts;
+  const size_t more = texts.size() - kMost;
+  texts.resize(kMost);
+  texts.push_back(fmt::format("and {} more", more));
+  return texts;
+}
+
 }  // namespace
 
 std::string LearningRateText(const config::Config& config) {
@@ -86,7 +96,7 @@ std::string UpdateText(const config::Config& config) {
     text += fmt::format(", times {:g} after {} without a better test accuracy", rate.factor(),
                         Plural(rate.plateau_patience(), "evaluation"));
   }
-  if (rate.warmup_samples() > 0) {
+  if (rate.warmup_samples() > 0 && rate.type() != config::LearningRate::ONE_CYCLE) {
     text += fmt::format(", after a warm-up of {}", Plural(rate.warmup_samples(), "image"));
   }
   if (optimizer.weight_decay() > 0) {
@@ -123,22 +133,6 @@ std::string FilesText(int workers) {
   if (workers == 2) logs += ", worker-1.log";
   if (workers > 2) logs += fmt::format(" ... worker-{}.log", workers - 1);
   return "config.txtpb, metrics.jsonl, server.log, " + logs;
-}
-
-std::vector<std::string> NoEffectTexts(const config::Config& config,
-                                       std::optional<int64_t> train_samples) {
-  constexpr size_t kMost = 8;
-  std::vector<std::string> texts;
-  size_t more = 0;
-  for (const NoEffect& setting : WithoutEffect(config, train_samples)) {
-    if (texts.size() == kMost) {
-      ++more;
-    } else {
-      texts.push_back(fmt::format("{}={}: {}", setting.key, setting.value, setting.reason));
-    }
-  }
-  if (more > 0) texts.push_back(fmt::format("and {} more", more));
-  return texts;
 }
 
 std::vector<std::string> HeaderLines(const std::string& config_path, const config::Config& config,

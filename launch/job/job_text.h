@@ -3,7 +3,6 @@
 #pragma once
 
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,10 +23,6 @@ struct HeaderOptions {
   std::vector<std::string> initial_weights = {};  // where they come from
   bool all_of_bits = false;                       // also what the bits depend on
 };
-
-// The settings of a file that change nothing, and why. `train_samples`: as of WithoutEffect.
-std::vector<std::string> NoEffectTexts(const config::Config& config,
-                                       std::optional<int64_t> train_samples = {});
 
 // What is about to run: network, processes, batch both ways, which runs have the same bits, length,
 // update, data, directory.

@@ -134,8 +134,9 @@ void TakeJobCards(const LaunchArguments& arguments, const PreparedJob& job, Sign
 
 // A run's own config says worker.soft_placement=true also where that was only the default: it does
 // not soften that a GPU must be there which the command line names.
-config::Config LoadWritten(const std::string& path, const std::vector<Setting>& settings) {
-  config::Config config = LoadConfig(path, settings);
+config::Config LoadWritten(const std::string& path, const std::vector<Setting>& settings,
+                           std::vector<std::string>* removed = nullptr) {
+  config::Config config = LoadConfig(path, settings, removed);
   const bool typed = std::ranges::any_of(
       settings, [](const Setting& setting) { return setting.path == "worker.soft_placement"; });
   if (!typed && !TypedDevices(settings).empty() && IsConfigOfRun(path) &&
@@ -148,7 +149,11 @@ config::Config LoadWritten(const std::string& path, const std::vector<Setting>& 
 // What both a run and a dry run begin with.
 PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
   std::vector<Setting> settings = arguments.settings;
-  config::Config config = LoadWritten(arguments.config_path, settings);
+  std::vector<std::string> removed;
+  config::Config config = LoadWritten(arguments.config_path, settings, &removed);
+  for (const std::string& setting : removed) {
+    PrintResult(fmt::format("Warning: {} no longer exists and has no effect", setting));
+  }
   const std::string typed = TypedDevices(settings);
   const bool cpu = ParseDevices(config.worker().devices()).kind == DeviceWish::Kind::kCpu;
   if (!typed.empty() && cpu && config.worker().backend() == config::Worker::CUDA) {
@@ -169,18 +174,18 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
         "--wait: no cards are asked for, so there is nothing to wait for: expected --devices "
         "(worker.devices) with it");
   }
-  if (cards && cards->wanted() && !config.cluster().has_workers()) {
+  const size_t given = settings.size();
+  const bool wanted = cards && cards->wanted();
+  if (wanted && !config.cluster().has_workers()) {
     settings.push_back({"cluster.workers", std::to_string(cards->workers()), cards->origin()});
-    config = LoadWritten(arguments.config_path, settings);
   }
   if (cards && cards->named() && !config.worker().has_soft_placement()) {
     settings.push_back({"worker.soft_placement", "false", cards->origin()});
-    config = LoadWritten(arguments.config_path, settings);
   }
-  if (cards && cards->wanted() && cards->unused().empty() && !config.worker().has_backend()) {
+  if (wanted && cards->unused().empty() && !config.worker().has_backend()) {
     settings.push_back({"worker.backend", "CUDA", cards->origin()});
-    config = LoadWritten(arguments.config_path, settings);
   }
+  if (settings.size() > given) config = LoadWritten(arguments.config_path, settings);
   ForgetOwnDirectory(config, arguments);
   if (dry) {
     ResolveForMachine(config, AvailableCores());

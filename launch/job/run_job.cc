@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -168,18 +167,6 @@ std::string MemoryWarning(const config::Config& config, const Graph& graph, bool
   return CheckMemory(needed, ReadMachineMemory());
 }
 
-// What the header could not know yet: which cards and libraries there are, and settings that the
-// size of the data set makes void.
-std::vector<std::string> NotesAtStart(const config::Config& config,
-                                      const events::Started& started) {
-  const std::vector<std::string> said = NoEffectTexts(config);
-  std::vector<std::string> lines = DeviceTexts(config, started);
-  for (const std::string& text : NoEffectTexts(config, started.train_samples())) {
-    if (std::ranges::find(said, text) == said.end()) lines.push_back("No effect: " + text);
-  }
-  return lines;
-}
-
 // What its processes are told; the config's path follows.
 JobPlan PlanOf(const LaunchArguments& arguments, const PreparedJob& job,
                const config::Config& config, const RunDir& dir) {
@@ -255,7 +242,7 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
     JobDisplay display(console, plan.start_s, arguments.log_placement, by_hand);
     display.UsePlaces(plan.places);
     display.NoteAtStart(
-        [&](const events::Started& started) { return NotesAtStart(config, started); });
+        [&](const events::Started& started) { return DeviceTexts(config, started); });
     JobOutcome outcome = WatchJobThroughLosses(plan, config, signals, console, display);
     if (by_hand) ForgetToken(*arguments.by_hand, dir);
     std::string was = dir.shown();

@@ -1,6 +1,6 @@
 #include "launch/memory/server_memory.h"
 
-#include "common/config/assign.h"
+#include "common/config/job_size.h"
 #include "common/config/update_settings.h"
 #include "common/link/wire_type.h"
 #include "proto/config.pb.h"

@@ -76,6 +76,14 @@ TEST(ResumableConfigTest, WhatAStepDoesMayNot) {
   EXPECT_THAT(ErrorOf("model { layer { name: 'x' relu {} } }"), HasSubstr("model.layer[2]"));
 }
 
+// Other versions spell out other defaults.
+TEST(ResumableConfigTest, ADefaultIsTheSameWrittenOrNot) {
+  config::Config kept = FrozenConfig(Resolved());
+  kept.mutable_run()->clear_seed();
+  kept.mutable_optimizer()->set_beta1(0.9);
+  EXPECT_THAT(CheckResumable(kept.DebugString(), Resolved()), IsEmpty());
+}
+
 TEST(ResumableConfigTest, WhatOnlyRoundsDifferentlyIsNamed) {
   EXPECT_THAT(CheckResumable(FrozenConfigText(Resolved()), Resolved("worker { threads: 2 }")),
               ElementsAre("worker.threads was 1 and is now 2"));

@@ -1,11 +1,10 @@
-#include "common/config/batch_norm_check.h"
-
 #include <gmock/gmock-matchers.h>
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
 #include "common/base/error.h"
 #include "common/config/build_graph.h"
+#include "common/config/config_check.h"
 #include "proto/config.pb.h"
 
 namespace muster {

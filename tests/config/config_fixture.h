@@ -12,7 +12,6 @@
 
 #include "common/base/error.h"
 #include "common/config/config.h"
-#include "common/config/text_format.h"
 #include "proto/config.pb.h"
 
 namespace muster::testing {

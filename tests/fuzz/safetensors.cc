@@ -14,12 +14,11 @@ namespace {
 const Graph& Network() {
   static const Graph graph = [] {
     config::Model model;
-    Locations ignored;
     ParseText(R"(layer { name: "conv" conv2d { filters: 2 kernel: 3 padding: SAME } }
                  layer { name: "norm" batch_norm {} }
                  layer { name: "out" dense { units: 2 } }
                  layer { name: "loss" softmax_cross_entropy {} })",
-              "network", "model", model, ignored);
+              "network", "model", model);
     return BuildGraph(model, {2, 2, 1});
   }();
   return graph;

@@ -4,7 +4,6 @@
 
 #include "common/base/utf8.h"
 #include "common/checkpoint/run_mark.h"
-#include "common/config/class_names.h"
 #include "common/config/config.h"
 #include "common/link/protocol.h"
 #include "launch/process/log_tail.h"

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "common/config/assign.h"
 #include "common/config/chunk_bytes.h"
 #include "common/config/config.h"
+#include "common/config/job_size.h"
 #include "common/link/wire_type.h"
 #include "common/plan/chunks.h"
 #include "common/plan/step_plan.h"

@@ -185,7 +185,7 @@ TEST_F(JobRunTest, DataThatNobodyReadsAreALineOfTheHeader) {
   const Finished finished = RunLaunch({"--set", "data.format=SYNTHETIC"});  // and --data .
   EXPECT_EQ(finished.exit_code, 0) << finished.err;
   EXPECT_THAT(Unwrapped(finished.out), AllOf(HasSubstr(" no effect data.dir=\""),
-                                             HasSubstr("data.format SYNTHETIC reads no files")));
+                                             HasSubstr("needs data.format=CIFAR10|MNIST")));
 }
 
 TEST_F(JobRunTest, StandardDescriptorsMayBeMissing) {

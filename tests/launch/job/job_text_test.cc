@@ -28,16 +28,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 
-TEST(NoEffectTextsTest, OneLineForEachSettingOfAFile) {
-  config::Config config;
-  config.mutable_cluster()->set_workers(1);
-  config.mutable_run()->set_steps(10);
-  config.mutable_run()->set_global_batch(10);
-  config.mutable_run()->set_max_skipped_steps(3);
-  EXPECT_THAT(NoEffectTexts(config),
-              ElementsAre("run.max_skipped_steps=3: only with run.on_nonfinite=SKIP_STEP"));
-}
-
 // The rate that a run begins with is never scaled in silence.
 TEST(LearningRateTextTest, SaysHowBaseIsScaled) {
   config::Config config;

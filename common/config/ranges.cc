@@ -1,0 +1,190 @@
+#include "common/config/ranges.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "common/base/join.h"
+#include "common/base/utf8.h"
+#include "common/config/nearest_name.h"
+#include "proto/config.pb.h"
+
+namespace muster {
+namespace {
+
+namespace pb = google::protobuf;
+using pb::FieldDescriptor;
+
+// What the type itself allows.
+template <typename T>
+std::pair<std::string, std::string> BoundsOf() {
+  return {fmt::format("{}", std::numeric_limits<T>::min()),
+          fmt::format("{}", std::numeric_limits<T>::max())};
+}
+
+std::pair<std::string, std::string> TypeBounds(const FieldDescriptor& field) {
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return BoundsOf<uint32_t>();
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return BoundsOf<uint64_t>();
+    case FieldDescriptor::CPPTYPE_INT32:
+      return BoundsOf<int32_t>();
+    case FieldDescriptor::CPPTYPE_INT64:
+      return BoundsOf<int64_t>();
+    default:
+      return {};
+  }
+}
+
+bool IsNumber(const FieldDescriptor& field) {
+  const auto type = field.cpp_type();
+  return type != FieldDescriptor::CPPTYPE_BOOL && type != FieldDescriptor::CPPTYPE_ENUM &&
+         type != FieldDescriptor::CPPTYPE_STRING && type != FieldDescriptor::CPPTYPE_MESSAGE;
+}
+
+// "a whole number, at least 1 and at most 1024 (processes)".
+std::string RangeText(const FieldDescriptor& field) {
+  const config::Limits& limits = field.options().GetExtension(config::limits);
+  auto [least, most] = TypeBounds(field);
+  std::string text = least.empty() ? "a number" : "a whole number";
+  const auto add = [&](const std::string& words) {
+    text += (text.ends_with("number") ? ", " : " and ") + words;
+  };
+  if (limits.has_min()) least = fmt::format("{}", limits.min());
+  if (limits.has_max()) most = fmt::format("{}", limits.max());
+  if (!least.empty() && !limits.has_above()) add("at least " + least);
+  if (limits.has_above()) add(fmt::format("more than {}", limits.above()));
+  if (!most.empty() && !limits.has_below()) add("at most " + most);
+  if (limits.has_below()) add(fmt::format("less than {}", limits.below()));
+  if (text == "a number") text = "a finite number";
+  return limits.has_unit() ? fmt::format("{} ({})", text, limits.unit()) : text;
+}
+
+std::string WithoutQuotes(const std::string& text) {
+  const bool quoted = text.size() >= 2 && (text.front() == '"' || text.front() == '\'');
+  return quoted ? text.substr(1, text.size() - 2) : text;
+}
+
+// What to write instead of a plain value where a message belongs, for those that other frameworks
+// write so.
+std::string MessageFor(const pb::Descriptor& type, const std::string& value) {
+  std::string upper = WithoutQuotes(value);
+  std::transform(upper.begin(), upper.end(), upper.begin(),
+                 [](unsigned char c) { return std::toupper(c); });
+  if (type.name() == "LearningRate")
+    return fmt::format("; write learning_rate {{ base: {} }}", value);
+  for (const auto& [types, key] : {std::pair{"Type", "type"}, {"Format", "format"}}) {
+    const pb::EnumDescriptor* const names = type.FindEnumTypeByName(types);
+    if (names == nullptr || names->FindValueByName(upper) == nullptr) continue;
+    return fmt::format("; write {{ {}: {} }}", key, upper);
+  }
+  return "";
+}
+
+double Number(const pb::Message& message, const FieldDescriptor* field, int index) {
+  const pb::Reflection* r = message.GetReflection();
+  const bool list = field->is_repeated();
+  switch (field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT64:
+      return static_cast<double>(list ? r->GetRepeatedInt64(message, field, index)
+                                      : r->GetInt64(message, field));
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return static_cast<double>(list ? r->GetRepeatedUInt64(message, field, index)
+                                      : r->GetUInt64(message, field));
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return list ? r->GetRepeatedUInt32(message, field, index) : r->GetUInt32(message, field);
+    case FieldDescriptor::CPPTYPE_INT32:
+      return list ? r->GetRepeatedInt32(message, field, index) : r->GetInt32(message, field);
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return list ? r->GetRepeatedFloat(message, field, index) : r->GetFloat(message, field);
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return list ? r->GetRepeatedDouble(message, field, index) : r->GetDouble(message, field);
+    default:
+      return 0;
+  }
+}
+
+void CheckNumber(const FieldDescriptor* field, const std::string& key, double value,
+                 ConfigErrors& errors) {
+  const config::Limits& limits = field->options().GetExtension(config::limits);
+  const bool ok = std::isfinite(value) && !(limits.has_min() && value < limits.min()) &&
+                  !(limits.has_max() && value > limits.max()) &&
+                  !(limits.has_above() && value <= limits.above()) &&
+                  !(limits.has_below() && value >= limits.below());
+  if (ok) return;
+  // As it was typed: 0.1f is not 0.1 as a double.
+  const bool single = field->cpp_type() == FieldDescriptor::CPPTYPE_FLOAT;
+  errors.Fail(key, "expected {}, got {}", RangeText(*field),
+              single ? fmt::format("{}", static_cast<float>(value)) : fmt::format("{}", value));
+}
+
+void CheckText(const FieldDescriptor* field, const std::string& key, const std::string& text,
+               ConfigErrors& errors) {
+  if (text.find('\0') != std::string::npos) {
+    errors.Fail(key, "expected text, got a zero byte in it");
+    return;
+  }
+  const size_t good = Utf8Prefix(text);
+  if (good == text.size() || field->options().GetExtension(config::limits).path()) return;
+  errors.Fail(key, "expected UTF-8 text, got the byte 0x{:02x} after \"{}\"",
+              static_cast<uint8_t>(text[good]), text.substr(0, good));
+}
+
+void CheckMessage(const pb::Message& message, const std::string& path, ConfigErrors& errors) {
+  const pb::Descriptor* type = message.GetDescriptor();
+  const pb::Reflection* reflection = message.GetReflection();
+  for (int f = 0; f < type->field_count(); ++f) {
+    const FieldDescriptor* field = type->field(f);
+    const std::string key = path + field->name();
+    const int count = field->is_repeated() ? reflection->FieldSize(message, field)
+                                           : reflection->HasField(message, field);
+    if (count == 0 && field->options().GetExtension(config::limits).required()) {
+      errors.Fail(key, "missing: expected a value");
+    }
+    for (int i = 0; i < count; ++i) {
+      const std::string element = field->is_repeated() ? fmt::format("{}[{}]", key, i) : key;
+      if (field->message_type() != nullptr) {
+        CheckMessage(field->is_repeated() ? reflection->GetRepeatedMessage(message, field, i)
+                                          : reflection->GetMessage(message, field),
+                     element + ".", errors);
+      } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
+        CheckText(field, element,
+                  field->is_repeated() ? reflection->GetRepeatedString(message, field, i)
+                                       : reflection->GetString(message, field),
+                  errors);
+      } else if (IsNumber(*field)) {
+        CheckNumber(field, element, Number(message, field, i), errors);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::string WrongValue(const FieldDescriptor& field, const std::string& value) {
+  const std::string got = value.empty() ? "nothing" : value;
+  if (const pb::EnumDescriptor* const values = field.enum_type()) {
+    std::vector<std::string> names;
+    for (int v = 0; v < values->value_count(); ++v) names.push_back(values->value(v)->name());
+    return fmt::format("unknown value {}; {}", got, SuggestName(WithoutQuotes(value), names));
+  }
+  if (const pb::Descriptor* const type = field.message_type()) {
+    return fmt::format("expected {{ KEY: VALUE ... }} with keys of {}, got {}{}",
+                       Join(FieldNames(type), ", "), got, MessageFor(*type, value));
+  }
+  if (IsNumber(field)) return fmt::format("expected {}, got {}", RangeText(field), got);
+  const bool text = field.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
+  return fmt::format("expected {}, got {}", text ? "text in quotes" : "true or false", got);
+}
+
+void CheckRanges(const config::Config& config, ConfigErrors& errors) {
+  CheckMessage(config, "", errors);
+}
+
+}  // namespace muster

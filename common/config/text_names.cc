@@ -1,0 +1,82 @@
+#include "common/config/text_names.h"
+
+#include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include <utility>
+#include <vector>
+
+#include "common/config/text_format.h"
+
+namespace muster {
+
+namespace pb = google::protobuf;
+using pb::io::Tokenizer;
+
+std::string Shorten(const std::string& text) {
+  constexpr size_t kKept = 200;  // of either end
+  if (text.size() <= 2 * kKept) return text;
+  return text.substr(0, kKept) + "..." + text.substr(text.size() - kKept);
+}
+
+void VisitNames(const std::string& text, const std::function<bool(const Name&)>& visit) {
+  struct : pb::io::ErrorCollector {
+    void AddError(int, pb::io::ColumnNumber, const std::string&) override {}
+  } silent;
+  pb::io::ArrayInputStream stream(text.data(), static_cast<int>(text.size()));
+  Tokenizer tokenizer(&stream, &silent);
+  tokenizer.set_comment_style(Tokenizer::SH_COMMENT_STYLE);
+  tokenizer.set_allow_f_after_float(true);
+  tokenizer.set_require_space_after_number(false);
+  tokenizer.set_allow_multiline_strings(true);
+  std::vector<std::string> open;  // paths of the messages around
+  Name name;
+  bool in_value = false, in_list = false;
+  while (tokenizer.Next() && open.size() <= kMostTextNesting) {
+    const Tokenizer::Token& token = tokenizer.current();
+    const char symbol = token.type == Tokenizer::TYPE_SYMBOL ? token.text[0] : '\0';
+    if (symbol == '{' || symbol == '<') {
+      if (name.line >= 0 && !visit(name)) return;
+      open.push_back(std::exchange(name, {}).path);
+      in_value = in_list = false;
+    } else if (symbol == '}' || symbol == '>') {
+      if (name.line >= 0 && !visit(name)) return;
+      name = {};
+      if (!open.empty()) name.path = open.back();  // for another message of a list
+      if (!open.empty()) open.pop_back();
+      in_value = false;
+    } else if (symbol == ':') {
+      in_value = true;
+    } else if (in_value) {
+      if (name.value.size() < 200) name.value += Shorten(token.text);
+      if (symbol == '[' || symbol == ']') in_list = symbol == '[';
+      in_value = in_list || symbol == '-';
+    } else if (token.type == Tokenizer::TYPE_IDENTIFIER) {
+      if (name.line >= 0 && !visit(name)) return;
+      const std::string before = open.empty() ? "" : open.back() + ".";
+      name = {before + Shorten(token.text), "", token.line, token.column};
+    }
+  }
+  if (name.line >= 0) visit(name);
+}
+
+Name NameBefore(const std::string& text, int line, int column) {
+  Name last;
+  VisitNames(text, [&](const Name& name) {
+    const bool before = name.line < line || (name.line == line && name.column < column);
+    if (before) last = name;
+    return before;
+  });
+  return last;
+}
+
+size_t OffsetOf(const std::string& text, const Name& name) {
+  size_t at = 0;
+  for (int line = 0; line < name.line; ++line) at = text.find('\n', at) + 1;
+  for (int column = 0; column < name.column; ++at) {
+    column = text[at] == '\t' ? (column / 8 + 1) * 8 : column + 1;
+  }
+  return at;
+}
+
+}  // namespace muster
