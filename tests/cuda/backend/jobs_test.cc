@@ -264,6 +264,8 @@ TEST_F(CudaJob, TheCpuTakesUpWhatACardBegan) {
   EXPECT_EQ(on.exit_code, 0) << on.log;
   EXPECT_EQ(on.metrics.back()["step"].get<int>(), 8);
   EXPECT_THAT(on.log, HasSubstr("worker.backend was CUDA and is now CPU"));
+  EXPECT_THAT(Unwrapped(on.log), AllOf(HasSubstr("the workers computed with \"Software GPU"),
+                                       HasSubstr("and do with \"oneDNN")));
 }
 
 // A run that began on the CPU goes on on a card: the state is the same, the rounding is another.
