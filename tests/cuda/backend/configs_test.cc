@@ -93,7 +93,7 @@ TEST_P(CudaConfigsTest, RunsOnTheCpuWhereThereIsNoCard) {
   const Outcome outcome = Train(1, {"--devices", "auto"});
   EXPECT_THAT(
       Unwrapped(outcome.log),
-      HasSubstr("--devices auto: the NVIDIA driver has no cards: the workers compute on the CPU"));
+      HasSubstr("--devices auto: the NVIDIA driver has no GPUs: the workers compute on the CPU"));
   EXPECT_THAT(outcome.log, ContainsRegex(" 0 +.* cpu "));
 }
 
