@@ -59,9 +59,10 @@ Finding Backend(const GpuFacts& facts) {
   if (facts.backend_error.empty()) {
     return {Grade::kOk, "GPU backend", facts.backend + ": computes as the CPU does", ""};
   }
-  const bool wrong = facts.wanted || facts.computes_wrongly;
-  return {wrong ? Grade::kWrong : Grade::kNote, "GPU backend", facts.backend_error,
-          wrong ? "or train on the CPU: --devices cpu" : "until then runs use the CPU"};
+  // Its own text says what to do.
+  if (facts.computes_wrongly) return {Grade::kWrong, "GPU backend", facts.backend_error, ""};
+  return {facts.wanted ? Grade::kWrong : Grade::kNote, "GPU backend", facts.backend_error,
+          facts.wanted ? "or train on the CPU: --devices cpu" : "until then runs use the CPU"};
 }
 
 Finding GpusOfJob(const GpuFacts& facts) {
