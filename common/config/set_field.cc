@@ -1,6 +1,8 @@
 #include "common/config/set_field.h"
 
 #include <fmt/core.h>
+#include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/text_format.h>
 
 #include <algorithm>
 #include <cctype>
@@ -75,25 +77,24 @@ void RefuseSecondOfOneof(const pb::FieldDescriptor* field, const std::string& wa
   }
 }
 
+// Reads `text` as the value of a plain field.
+bool ParsePlain(const std::string& text, const pb::FieldDescriptor* field, pb::Message& message) {
+  struct : pb::io::ErrorCollector {
+    void AddError(int, pb::io::ColumnNumber, const std::string&) override {}
+  } silent;
+  pb::TextFormat::Parser parser;
+  parser.RecordErrorsTo(&silent);
+  return parser.ParseFieldValueFromString(text, field, &message);
+}
+
 // Replaces a field by what the text says.
 void SetValue(pb::Message& message, const pb::FieldDescriptor* field, const std::string& walked,
               const Setting& setting, ConfigErrors& errors) {
   RefuseSecondOfOneof(field, walked, setting.origin, errors);
   const std::string key = walked + field->name();
   std::string value = setting.value;
-  const bool quoted = !value.empty() && (value.front() == '"' || value.front() == '\'');
-  const bool plain_text =
-      field->cpp_type() == pb::FieldDescriptor::CPPTYPE_STRING && !field->is_repeated() && !quoted;
-  if (value.empty() && !plain_text) {
-    throw Error(ExitCode::kUsage, "{}: {}: {}", setting.origin, key, WrongValue(*field, ""));
-  }
-  if (plain_text) {
-    message.GetReflection()->SetString(&message, field, value);
-  } else {
-    if (field->enum_type() != nullptr) {  // whose values are all in capitals
-      std::ranges::transform(value, value.begin(), [](unsigned char c) { return std::toupper(c); });
-    }
-    const std::unique_ptr<pb::Message> fresh(message.New());
+  const std::unique_ptr<pb::Message> fresh(message.New());
+  if (field->message_type() != nullptr || field->is_repeated()) {
     const size_t before = errors.noted();
     ParseText(
         fmt::format("{}: {}", field->name(), value), [&](int) { return setting.origin; },
@@ -101,13 +102,24 @@ void SetValue(pb::Message& message, const pb::FieldDescriptor* field, const std:
     if (errors.noted() != before) return;
     std::vector<const pb::FieldDescriptor*> set;
     fresh->GetReflection()->ListFields(*fresh, &set);
-    // A value such as "5 seed: 7" would smuggle in other keys.
+    // A value such as "{} seed: 7" would smuggle in other keys.
     if (set.size() > 1 || (set.size() == 1 && set[0] != field)) {
       throw Error(ExitCode::kUsage, "{}: expected one value for {}", setting.origin, key);
     }
-    message.GetReflection()->ClearField(&message, field);
-    message.MergeFrom(*fresh);
+  } else if (field->cpp_type() == pb::FieldDescriptor::CPPTYPE_STRING && !value.starts_with('"') &&
+             !value.starts_with('\'')) {
+    fresh->GetReflection()->SetString(fresh.get(), field, value);
+  } else {
+    if (field->enum_type() != nullptr) {  // its values are all in capitals
+      std::ranges::transform(value, value.begin(), [](unsigned char c) { return std::toupper(c); });
+    }
+    if (!ParsePlain(value, field, *fresh)) {
+      throw Error(ExitCode::kUsage, "{}: {}: {}", setting.origin, key,
+                  WrongValue(*field, setting.value));
+    }
   }
+  message.GetReflection()->ClearField(&message, field);
+  message.MergeFrom(*fresh);
   std::erase_if(errors.locations, [&](const auto& location) {
     const std::string& other = location.first;
     return other.starts_with(key) && other.size() > key.size() &&

@@ -46,7 +46,7 @@ void VisitNames(const std::string& text, const std::function<bool(const Name&)>&
       if (!open.empty()) open.pop_back();
       in_value = false;
     } else if (symbol == ':') {
-      in_value = true;
+      in_value = name.value.empty();
     } else if (in_value) {
       if (name.value.size() < 200) name.value += Shorten(token.text);
       if (symbol == '[' || symbol == ']') in_list = symbol == '[';

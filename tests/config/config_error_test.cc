@@ -64,6 +64,7 @@ TEST_F(ConfigTest, AMistakeInASettingNamesIt) {
            {"rum.epochs=3", "rum", "\"run\""},
            {"run.epochs=x", "run.epochs", "(passes over the training set), got x"},
            {"run.epochs=0", "run.epochs", "at least 1"},
+           {"run.seed=\a", "run.seed", "got \a"},
            {"run.seed=18446744073709551616", "run.seed", "at most 18446744073709551615"},
            {"model.layer[fc].dense.units=", "model.layer[0].dense.units", "got nothing"},
            {"learning_rate.base=nan", "learning_rate.base", "nan"},
@@ -75,7 +76,8 @@ TEST_F(ConfigTest, AMistakeInASettingNamesIt) {
                 AllOf(StartsWith(std::string("--set ") + one.text + ": " + one.key + ": "),
                       HasSubstr(one.advice)));
   }
-  for (const auto& [setting, what] : {std::pair{"run.epochs=3 seed: 4", "one value"},
+  for (const auto& [setting, what] : {std::pair{"run.epochs=3 seed: 4", "got 3 seed: 4"},
+                                      {"optimizer={ type: SGD } run { seed: 7 }", "one value"},
                                       {"run.seed.x=3", "no parts"},
                                       {"model.layer.name=3", "list"},
                                       {"model.layer[nope].name=3", "nope"},
