@@ -9,8 +9,6 @@
 namespace muster {
 namespace {
 
-constexpr double kWorthSaying = 0.1;  // of a step
-
 struct StepPart {
   double share;
   std::string name, hint;
@@ -30,9 +28,8 @@ std::vector<Rank> RanksOf(const events::Summary& summary) {
   return ranks;
 }
 
-std::string Text(const StepPart& part, double step_ms) {
-  return fmt::format("{}: {} of a step's {}; {}", part.name, FormatPercent(part.share),
-                     FormatMilliseconds(step_ms), part.hint);
+std::string Text(const StepPart& part) {
+  return fmt::format("{}, {} of a step: {}", part.name, FormatPercent(part.share), part.hint);
 }
 
 // Who is late: one rank that is slower on average, by at least half of what the others wait; or now
@@ -55,13 +52,13 @@ std::string WhoIsSlow(const std::vector<Rank>& ranks, double step_ms, double imb
 
 }  // namespace
 
-std::vector<BottleneckRow> Bottleneck(const events::Summary& summary, bool on_gpus) {
+std::string Bottleneck(const events::Summary& summary, bool on_gpus) {
   const double step_ms = summary.measured().step_ms();
   const events::StepShares& shares = summary.measured().shares();
   const double overhead = shares.overhead(), input = shares.input(), imbalance = shares.imbalance();
   const std::vector<Rank> ranks = RanksOf(summary);
-  if (ranks.empty() || step_ms <= 0) return {};
-  if (!shares.has_overhead() || !shares.has_input() || !shares.has_imbalance()) return {};
+  if (ranks.empty() || step_ms <= 0) return "";
+  if (!shares.has_overhead() || !shares.has_input() || !shares.has_imbalance()) return "";
 
   const StepPart compute{1 - overhead - imbalance, "compute",
                          on_gpus ? "more GPUs (--workers), worker.precision=TF32 or BF16, or a "
@@ -78,10 +75,7 @@ std::vector<BottleneckRow> Bottleneck(const events::Summary& summary, bool on_gp
       {overhead - input, "server and communication", "try a larger batch or more server.threads"}};
   const StepPart& other = *std::ranges::max_element(others, {}, &StepPart::share);
 
-  if (other.share > compute.share) return {{"limit", Text(other, step_ms)}};
-  std::vector<BottleneckRow> rows{{"limit", Text(compute, step_ms)}};
-  if (other.share >= kWorthSaying) rows.push_back({"then", Text(other, step_ms)});
-  return rows;
+  return Text(other.share > compute.share ? other : compute);
 }
 
 }  // namespace muster

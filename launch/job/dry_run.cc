@@ -9,7 +9,7 @@
 #include "common/config/config_check.h"
 #include "common/config/job_size.h"
 #include "common/plan/slices.h"
-#include "launch/job/job_text.h"
+#include "launch/job/header.h"
 #include "launch/memory/server_memory.h"
 #include "launch/text/text_table.h"
 #include "launch/text/units.h"

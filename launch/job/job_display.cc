@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cctype>
 
-#include "launch/job/member_text.h"
 #include "launch/job/placement.h"
 #include "launch/job/progress_line.h"
 #include "launch/text/units.h"

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "launch/gpu/gpu.h"
+#include "proto/config_fwd.h"
 #include "proto/events.pb.h"
 
 namespace muster {
@@ -24,5 +25,13 @@ std::string RangesText(const std::vector<int>& numbers);
 std::vector<std::string> PlacementLines(const events::Started& started,
                                         const std::function<std::string(pid_t)>& cores_of,
                                         std::span<const WorkerPlace> places = {});
+
+// "card", "cpu", or "" of a worker that did not say.
+std::string DeviceKind(const events::Started::Worker& worker);
+
+// For a job that asks for CUDA, lines that name cards and libraries, on which its bits depend, and
+// the ranks that got none (worker.soft_placement). Empty for all others, whose header has said it
+// all.
+std::vector<std::string> DeviceTexts(const config::Config& config, const events::Started& started);
 
 }  // namespace muster

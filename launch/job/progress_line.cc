@@ -66,6 +66,19 @@ std::string JoinParts(const std::vector<Part>& parts) {
   return line;
 }
 
+const char* Word(events::MemberChange::Kind kind) {
+  switch (kind) {
+    case events::MemberChange::LOST:
+      return "Lost";
+    case events::MemberChange::LEFT:
+      return "Left by";
+    case events::MemberChange::JOINED:
+      return "Joined by";
+    default:
+      return "Late and fenced:";
+  }
+}
+
 }  // namespace
 
 std::string FitTo(const std::string& text, int width) {
@@ -120,6 +133,16 @@ std::string EvaluationLine(const events::Evaluation& evaluation) {
   if (test.has_loss()) line += fmt::format("  test loss {:.4f}", test.loss());
   if (at.has_elapsed_s()) line += "  after " + FormatDuration(at.elapsed_s());
   return line;
+}
+
+std::string ChangeLine(const events::MemberChange& change) {
+  std::string text = fmt::format("{} rank {} (pid {}) at step {}", Word(change.kind()),
+                                 change.rank(), change.pid(), FormatCount(change.at().step()));
+  if (!change.why().empty() && change.kind() != events::MemberChange::FENCED)
+    text += ": " + change.why();
+  if (change.slices() > 0) text += "; others compute " + Plural(change.slices(), "slice");
+  if (change.blocks() > 0) text += "; others evaluate " + Plural(change.blocks(), "block");
+  return text + fmt::format("; {} now", Plural(change.workers(), "worker"));
 }
 
 }  // namespace muster

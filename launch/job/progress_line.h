@@ -19,6 +19,9 @@ std::string IntervalLine(const events::Progress& progress);
 // epoch 1.00  step 391  test accuracy 55.12 %  test loss 1.2842
 std::string EvaluationLine(const events::Evaluation& evaluation);
 
+// "Lost rank 1 (pid 42) at step 120: its connection ended; others compute 4 slices; 1 worker now"
+std::string ChangeLine(const events::MemberChange& change);
+
 // Cuts to `width` characters, the last two being ".." where something was cut.
 std::string FitTo(const std::string& text, int width);
 

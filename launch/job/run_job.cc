@@ -10,15 +10,14 @@
 #include "common/base/count_text.h"
 #include "common/base/error.h"
 #include "common/base/join.h"
-#include "launch/job/device_text.h"
+#include "launch/job/header.h"
 #include "launch/job/job_config.h"
 #include "launch/job/job_display.h"
-#include "launch/job/job_text.h"
 #include "launch/job/job_token.h"
-#include "launch/job/kept_text.h"
 #include "launch/job/lost_before.h"
+#include "launch/job/placement.h"
 #include "launch/job/restarts.h"
-#include "launch/job/summary_text.h"
+#include "launch/job/summary.h"
 #include "launch/job/trace_place.h"
 #include "launch/memory/memory_check.h"
 #include "launch/process/log_tail.h"
@@ -91,8 +90,7 @@ void ReportOutcome(JobOutcome& outcome, int workers, const KeptRun& run, const s
     missing = dir.MissingFiles(logs_here, *outcome.summary);
     console.Print("");
     for (const std::string& line :
-         SummaryLines(*outcome.summary, workers, run.on_gpus, dir,
-                      missing.empty() ? FilesText(logs_here) : "", outcome.ends)) {
+         SummaryLines(*outcome.summary, workers, run.on_gpus, dir, outcome.ends)) {
       console.Print(line);
     }
   }

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "common/link/tcp_address.h"
 #include "launch/job/job_plan.h"
 #include "launch/job/run_dir.h"
 #include "proto/config_fwd.h"
@@ -31,5 +33,16 @@ void PlanWorkersByHand(const WorkersByHand& by_hand, const config::Config& confi
 // A token is for one run. That of a server that never got to run stays for the next attempt, since
 // somebody may have carried it to other hosts.
 void ForgetToken(const WorkersByHand& by_hand, const RunDir& dir);
+
+struct HandAddress {
+  ListenAddress address;
+  std::string endpoint;  // as the server says it, with the port that it got
+  bool encrypted = false;
+};
+
+// Where the server listens, and the command lines of its workers. `token_file` is empty where the
+// token came from the environment.
+std::vector<std::string> HandLines(const HandAddress& where, int workers, const RunDir& dir,
+                                   const std::string& token_file);
 
 }  // namespace muster

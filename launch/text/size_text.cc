@@ -58,7 +58,7 @@ std::string OnProcessor(bool by_hand) {
 }
 
 // ... and where a card does. Which one it is, and with which libraries, its worker says when it has
-// loaded them (launch/job/device_text.h).
+// loaded them (launch/job/placement.h).
 constexpr const char* kOnCard =
     "on the kind of card, its multiprocessors or its part (MIG), and on the versions of CUDA, "
     "cuBLAS, "
@@ -123,8 +123,8 @@ std::vector<std::string> BitsTexts(const config::Config& config, bool by_hand) {
     texts.push_back("the same in every run; one slice is for one worker");
   } else {
     texts.push_back(fmt::format(
-        "the same in every run, and with run.slices={0} on any number of workers up to {0}{1}",
-        slices, SameByDefaultText(config)));
+        "the same in every run, and on 1 to {0} workers (run.slices={0}){1}", slices,
+        SameByDefaultText(config)));
   }
   const config::Worker& worker = config.worker();
   const bool on_card = worker.backend() == config::Worker::CUDA;

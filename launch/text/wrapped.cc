@@ -1,6 +1,11 @@
 #include "launch/text/wrapped.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
+#include <utility>
+
+#include "common/base/utf8.h"
 
 namespace muster {
 namespace {
@@ -71,6 +76,20 @@ std::string WrappedRows(const std::string& text, int width) {
     at = end + 1;
   }
   return all;
+}
+
+std::string Row(const std::string& label, const std::string& text) {
+  return fmt::format("  {:<14} {}", label, Shown(text));
+}
+
+void FitRows(std::vector<std::string>& lines) {
+  constexpr int kWidth = 80;  // of any terminal and of most log viewers
+  std::vector<std::string> fitted;
+  for (const std::string& line : lines) {
+    const int width = fitted.empty() ? std::max<int>(kWidth, std::ssize(line)) : kWidth;
+    for (std::string& part : WrappedRow(line, width)) fitted.push_back(std::move(part));
+  }
+  lines = std::move(fitted);
 }
 
 }  // namespace muster

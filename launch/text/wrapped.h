@@ -1,4 +1,4 @@
-// Sentences on a terminal.
+// Sentences and labelled rows on a terminal.
 #pragma once
 
 #include <string>
@@ -15,5 +15,10 @@ std::vector<std::string> Wrapped(const std::string& text, int width);
 std::vector<std::string> WrappedRow(const std::string& line, int width);
 // The same of several lines at once, each with its newline but perhaps the last one.
 std::string WrappedRows(const std::string& text, int width);
+
+// "  label          text", of any length: a row of a job's header or summary.
+std::string Row(const std::string& label, const std::string& text);
+// Makes every line fit 80 columns, except the first one, which is a title and may be a path.
+void FitRows(std::vector<std::string>& lines);
 
 }  // namespace muster

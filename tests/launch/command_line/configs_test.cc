@@ -46,7 +46,7 @@ TEST_P(ConfigsTest, ReadsChecksAndInspects) {
   EXPECT_EQ(config.cluster().workers(), 2u);
   EXPECT_EQ(config.run().slices(), 8u);
   const std::string text = testing::Unwrapped(Join(lines, "\n"));
-  EXPECT_THAT(text, HasSubstr("and with run.slices=8 on any number of workers up to 8"));
+  EXPECT_THAT(text, HasSubstr("on 1 to 8 workers (run.slices=8)"));
   EXPECT_THAT(text, HasSubstr(fmt::format("run.global_batch={}, run.slices=8, worker.threads=1",
                                           config.run().global_batch())));
   EXPECT_THAT(lines, Contains(AllOf(HasSubstr("worker"), HasSubstr("23.0 MB"))));

@@ -11,7 +11,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-using ::testing::SizeIs;
 using ::testing::StartsWith;
 
 struct RankTimes {
@@ -38,82 +37,38 @@ events::Summary Summary(double step_ms, const Shares& shares, const std::vector<
   return summary;
 }
 
-TEST(BottleneckTest, ComputeAlone) {
-  const auto rows = Bottleneck(Summary(100, {0.08, 0.01, 0.005}, {{92, 1}, {91, 1}}));
-  ASSERT_THAT(rows, SizeIs(1));
-  EXPECT_EQ(rows[0].label, "limit");
-  EXPECT_THAT(rows[0].text,
-              AllOf(StartsWith("compute: 92 % of a step's 100 ms"), HasSubstr("worker.threads")));
+TEST(BottleneckTest, ThePartThatTakesMost) {
+  EXPECT_THAT(Bottleneck(Summary(100, {0.08, 0.01, 0.005}, {{92, 1}, {91, 1}})),
+              AllOf(StartsWith("compute, 92 %"), HasSubstr("worker.threads")));
+  EXPECT_THAT(Bottleneck(Summary(100, {0.3, 0.01, 0}, {{70, 1}, {70, 1}})),
+              StartsWith("compute, 70 %"));
+  EXPECT_THAT(Bottleneck(Summary(100, {0.7, 0.65, 0}, {{30, 10}, {30, 65}})),
+              AllOf(StartsWith("input pipeline, 65 %"), HasSubstr("rank 1"),
+                    HasSubstr("data.prefetch_threads")));
+  EXPECT_THAT(Bottleneck(Summary(50, {0.76, 0.01, 0.02}, {{10, 0.5}, {12, 0.5}})),
+              AllOf(StartsWith("server and communication, 75 %"), HasSubstr("server.threads")));
+  EXPECT_THAT(Bottleneck(Summary(100, {0.02, 0, 0.66}, {{8, 0}, {8, 0}, {8, 0}, {98, 0}})),
+              AllOf(StartsWith("slowest rank, 66 %"),
+                    HasSubstr("rank 3 computes for 98.0 ms, the mean of all is 30.5")));
+  EXPECT_THAT(Bottleneck(Summary(100, {0.05, 0.01, 0.55}, {{40, 0}, {41, 0}})),
+              AllOf(StartsWith("slowest rank, 55 %"), HasSubstr("now one rank is late")));
+  EXPECT_THAT(Bottleneck(Summary(100, {0.03, 0, 0}, {{97, 0}})), StartsWith("compute, 97 %"));
 }
 
 // Advice for CPUs does not help a job on GPUs.
 TEST(BottleneckTest, OnGpus) {
-  const auto compute = Bottleneck(Summary(100, {0.08, 0.01, 0.005}, {{92, 1}, {91, 1}}), true);
-  ASSERT_THAT(compute, SizeIs(1));
-  EXPECT_THAT(compute[0].text,
+  EXPECT_THAT(Bottleneck(Summary(100, {0.08, 0.01, 0.005}, {{92, 1}, {91, 1}}), true),
               AllOf(HasSubstr("more GPUs (--workers)"), HasSubstr("worker.precision"),
                     Not(HasSubstr("threads")), Not(HasSubstr("cores"))));
-  const auto slow = Bottleneck(Summary(100, {0.02, 0, 0.66}, {{8, 0}, {8, 0}, {98, 0}}), true);
-  ASSERT_THAT(slow, SizeIs(1));
-  EXPECT_THAT(slow[0].text, HasSubstr("GPU"));
-}
-
-TEST(BottleneckTest, ComputeAndThenSomethingElse) {
-  const auto rows = Bottleneck(Summary(100, {0.3, 0.01, 0}, {{70, 1}, {70, 1}}));
-  ASSERT_THAT(rows, SizeIs(2));
-  EXPECT_THAT(rows[0].text, StartsWith("compute: 70 %"));
-  EXPECT_EQ(rows[1].label, "then");
-  EXPECT_THAT(rows[1].text, StartsWith("server and communication: 29 % of a step's 100 ms"));
-}
-
-TEST(BottleneckTest, TheInputPipeline) {
-  const auto rows = Bottleneck(Summary(100, {0.7, 0.65, 0}, {{30, 10}, {30, 65}}));
-  ASSERT_THAT(rows, SizeIs(1));
-  EXPECT_THAT(rows[0].text, AllOf(StartsWith("input pipeline: 65 % of a step's 100 ms"),
-                                  HasSubstr("rank 1"), HasSubstr("data.prefetch_threads")));
-}
-
-TEST(BottleneckTest, ServerAndCommunication) {
-  const auto rows = Bottleneck(Summary(50, {0.76, 0.01, 0.02}, {{10, 0.5}, {12, 0.5}}));
-  ASSERT_THAT(rows, SizeIs(1));
-  EXPECT_THAT(rows[0].text, AllOf(StartsWith("server and communication: 75 % of a step's 50.0"),
-                                  HasSubstr("server.threads")));
-}
-
-TEST(BottleneckTest, OneRankThatIsSlow) {
-  const auto rows = Bottleneck(Summary(102, {0.02, 0.01, 0.39}, {{40, 0}, {40, 0}, {100, 1}}));
-  ASSERT_THAT(rows, SizeIs(2));
-  EXPECT_THAT(rows[0].text, StartsWith("compute: 59 %"));
-  EXPECT_THAT(rows[1].text,
-              AllOf(StartsWith("slowest rank: 39 % of a step's 102 ms"),
-                    HasSubstr("rank 2 computes for 100 ms, the mean of all is 60.0")));
-}
-
-TEST(BottleneckTest, ASlowRankCanBeTheLimit) {
-  const auto rows = Bottleneck(Summary(100, {0.02, 0, 0.66}, {{8, 0}, {8, 0}, {8, 0}, {98, 0}}));
-  ASSERT_THAT(rows, SizeIs(1));
-  EXPECT_EQ(rows[0].label, "limit");
-  EXPECT_THAT(rows[0].text, AllOf(StartsWith("slowest rank: 66 %"), HasSubstr("rank 3")));
-}
-
-TEST(BottleneckTest, RanksThatAreLateInTurns) {
-  const auto rows = Bottleneck(Summary(100, {0.05, 0.01, 0.25}, {{70, 0}, {71, 0}}));
-  ASSERT_THAT(rows, SizeIs(2));
-  EXPECT_THAT(rows[1].text,
-              AllOf(StartsWith("slowest rank: 25 %"), HasSubstr("now one rank is late")));
-}
-
-TEST(BottleneckTest, OneWorkerHasNoSlowest) {
-  const auto rows = Bottleneck(Summary(100, {0.03, 0, 0}, {{97, 0}}));
-  ASSERT_THAT(rows, SizeIs(1));
-  EXPECT_THAT(rows[0].text, StartsWith("compute: 97 %"));
+  EXPECT_THAT(Bottleneck(Summary(100, {0.02, 0, 0.66}, {{8, 0}, {8, 0}, {98, 0}}), true),
+              HasSubstr("GPU"));
 }
 
 TEST(BottleneckTest, NothingIsSaidWithoutNumbers) {
   EXPECT_THAT(Bottleneck({}), IsEmpty());
   EXPECT_THAT(Bottleneck(Summary(0, {0, 0, 0}, {{1, 1}})), IsEmpty());
   const events::Summary summary = Summary(100, {0, 0, 0}, {{1, 1}});
-  EXPECT_THAT(Bottleneck(summary), SizeIs(1));
+  EXPECT_THAT(Bottleneck(summary), Not(IsEmpty()));
   const auto without = [&](auto clear) {
     events::Summary less = summary;
     clear(less);

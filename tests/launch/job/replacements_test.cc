@@ -1,7 +1,7 @@
 // A worker that ends in the middle of a run: who is replaced, who is not, when it is enough.
 #include <gmock/gmock-matchers.h>
 
-#include "launch/job/member_text.h"
+#include "launch/job/summary.h"
 #include "tests/launch/job/supervisor_fixture.h"
 
 namespace muster {

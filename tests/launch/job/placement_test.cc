@@ -1,9 +1,8 @@
-#include "launch/job/device_text.h"
+#include "launch/job/placement.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "launch/job/placement.h"
 #include "proto/config.pb.h"
 
 namespace muster {

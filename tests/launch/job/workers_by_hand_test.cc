@@ -1,5 +1,5 @@
 // What `muster server` says of how to start workers.
-#include "launch/job/hand_text.h"
+#include "launch/job/workers_by_hand.h"
 
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>

@@ -2,14 +2,11 @@
 // Pure functions; every line comes without its newline.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
 #include "common/config/config.h"
 #include "common/graph/graph.h"
-#include "launch/job/run_dir.h"
-#include "proto/events.pb.h"
 
 namespace muster {
 
@@ -24,8 +21,7 @@ struct HeaderOptions {
   bool all_of_bits = false;                       // also what the bits depend on
 };
 
-// What is about to run: network, processes, batch both ways, which runs have the same bits, length,
-// update, data, directory.
+// What is about to run. The most useful rows come first; a usual job has at most 12 lines.
 std::vector<std::string> HeaderLines(const std::string& config_path, const config::Config& config,
                                      const Graph& graph, const std::string& shown_dir,
                                      const HeaderOptions& options);
@@ -35,12 +31,5 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
 std::string LearningRateText(const config::Config& config);
 // The same, and what else is done with gradients and weights.
 std::string UpdateText(const config::Config& config);
-
-// "config.txtpb, metrics.jsonl, server.log, worker-0.log ... worker-3.log"; workers that were
-// started by hand (0 here) write their logs elsewhere.
-std::string FilesText(int workers);
-
-// The row below the summary that says where the trace is.
-std::string TraceLine(const std::string& path, size_t spans, uint64_t dropped);
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-#include "launch/job/job_text.h"
+#include "launch/job/header.h"
 
 #include <fmt/core.h>
 #include <gmock/gmock-matchers.h>
@@ -14,7 +14,7 @@
 #include "common/base/version.h"
 #include "common/config/build_graph.h"
 #include "launch/job/job_display.h"
-#include "launch/job/summary_text.h"
+#include "launch/job/summary.h"
 #include "launch/text/text_table.h"
 #include "launch/text/wrapped.h"
 #include "proto/config.pb.h"
@@ -74,7 +74,7 @@ TEST(UpdateTextTest, SaysWhenAPlateauLowersTheRate) {
 }
 
 // What a row has to say may be long; lines are not, but for a path.
-TEST(JobTextTest, LinesFitATerminal) {
+TEST(HeaderTest, LinesFitATerminal) {
   std::string pattern = std::filesystem::temp_directory_path() / "muster-text-XXXXXX";
   RunDir dir = RunDir::Open(::mkdtemp(pattern.data()));
   config::Config config;
@@ -102,6 +102,7 @@ TEST(JobTextTest, LinesFitATerminal) {
       {.cores = 16,
        .memory = "a warning that is so long that it would not fit into one line of it",
        .resumed = "12 of 120 steps done, stopped early: no better test accuracy than 0.3"});
+  EXPECT_THAT(lines, Contains("  test set       also chooses the best weights"));
   EXPECT_EQ(lines[0], std::string("muster ") + kVersion + ": " + path);
   EXPECT_THAT(lines, Contains("  run directory  runs/" + path));
   events::Summary summary;
@@ -112,7 +113,7 @@ TEST(JobTextTest, LinesFitATerminal) {
   summary.mutable_measured()->set_timed_steps(1);
   summary.mutable_measured()->mutable_shares()->set_overhead(0.5);
   summary.mutable_measured()->mutable_shares()->set_imbalance(0.5);
-  const std::vector<std::string> after = SummaryLines(summary, 3, false, dir, FilesText(3));
+  const std::vector<std::string> after = SummaryLines(summary, 3, false, dir);
   EXPECT_THAT(after,
               IsSupersetOf({"  stopped early  no better test accuracy than 0.6231 (step 800) in 3",
                             "                 evaluations: evaluation.patience is 3"}));

@@ -1,17 +1,15 @@
-#include "launch/job/job_text.h"
+#include "launch/job/header.h"
 
 #include <fmt/core.h>
 
 #include <utility>
 
 #include "common/base/version.h"
-#include "common/config/chunk_bytes.h"
 #include "common/config/update_settings.h"
 #include "common/config/without_effect.h"
-#include "common/plan/chunks.h"
-#include "launch/job/job_row.h"
 #include "launch/text/size_text.h"
 #include "launch/text/units.h"
+#include "launch/text/wrapped.h"
 
 namespace muster {
 namespace {
@@ -62,7 +60,7 @@ std::string WorkersText(const config::Config& config) {
 }
 
 std::vector<std::string> NoEffectTexts(const config::Config& config) {
-  constexpr size_t kMost = 8;
+  constexpr size_t kMost = 3;
   std::vector<std::string> texts = WithoutEffect(config);
   if (texts.size() <= kMost) return texts;
   const size_t more = texts.size() - kMost;
@@ -127,18 +125,9 @@ std::string TestSetText(const config::Config& config) {
   return "also chooses " + chosen;
 }
 
-std::string FilesText(int workers) {
-  if (workers == 0) return "config.txtpb, metrics.jsonl, server.log";
-  std::string logs = "worker-0.log";
-  if (workers == 2) logs += ", worker-1.log";
-  if (workers > 2) logs += fmt::format(" ... worker-{}.log", workers - 1);
-  return "config.txtpb, metrics.jsonl, server.log, " + logs;
-}
-
 std::vector<std::string> HeaderLines(const std::string& config_path, const config::Config& config,
                                      const Graph& graph, const std::string& shown_dir,
                                      const HeaderOptions& options) {
-  size_t chunks = CutChunks(graph.layout(), config.cluster()).size();
   const std::string& model = config.model().name();
   std::vector<std::string> lines{fmt::format("muster {}: {}", kVersion, config_path)};
   const auto row = [&](const char* label, const std::string& text) {
@@ -146,10 +135,9 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
   };
   const char* label = "devices";
   for (const std::string& text : options.cards) row(std::exchange(label, ""), text);
-  row("network", fmt::format("{}{}, {} in {}", model.empty() ? "" : model + ", ",
+  row("network", fmt::format("{}{}, {}", model.empty() ? "" : model + ", ",
                              Plural(static_cast<int64_t>(graph.layers().size()), "layer"),
-                             Plural(graph.layout().parameter_count(), "parameter"),
-                             Plural(static_cast<int64_t>(chunks), "chunk")));
+                             Plural(graph.layout().parameter_count(), "parameter")));
   row("processes", fmt::format("1 server x {}, {}", Plural(config.server().threads(), "thread"),
                                options.by_hand ? Plural(config.cluster().workers(), "worker") +
                                                      " started by hand"
@@ -159,8 +147,7 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
   const std::vector<std::string> bits = BitsTexts(config, options.by_hand);
   row("bits", bits.front());
   if (options.all_of_bits) row("", bits.back());
-  row("length", LengthText(config));
-  row("update", UpdateText(config));
+  row("training", fmt::format("{}, {}", LengthText(config), UpdateText(config)));
   row("test set", TestSetText(config));
   row("data", DataText(config.data()));
   row("", options.data);
@@ -170,18 +157,9 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
   for (const std::string& text : NoEffectTexts(config)) row(std::exchange(label, ""), text);
   row("memory", options.memory);
   row("run directory", shown_dir);
-  row("going on", options.resumed);
-  Fit(lines);
+  row("resumes", options.resumed);
+  FitRows(lines);
   return lines;
-}
-
-std::string TraceLine(const std::string& path, size_t spans, uint64_t dropped) {
-  std::string text = fmt::format("{}, {}", path, Plural(static_cast<int64_t>(spans), "span"));
-  if (dropped > 0) {
-    text += fmt::format(" ({} more did not fit: trace fewer steps)",
-                        FormatCount(static_cast<int64_t>(dropped)));
-  }
-  return Row("trace", text + "; open it in https://ui.perfetto.dev, or: muster trace FILE");
 }
 
 }  // namespace muster
