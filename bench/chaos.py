@@ -4,7 +4,7 @@
     bench/chaos.py [--bin DIR] [--runs N] [--faults N | --each] [--kinds KIND,KIND] [--seed S]
 
 Each run trains a small network (some 4,000 parameters, 1,650 steps of a millisecond or so) on one of the
-configs of resume_check.py: every optimizer, average, clipping, SKIP_STEP, 16 bits on the wire. A schedule that
+configs of faults/variants.py: every optimizer, average, clipping, SKIP_STEP, 16 bits on the wire. A schedule that
 follows from the run's seed alone says what happens at which step. Runs with odd seeds are those of `muster launch`,
 over a random transport:
 
@@ -49,10 +49,10 @@ from faults.by_hand import HandRun
 from faults.damage import checkpoints_of
 from faults.launched import LaunchedRun
 from faults.network import why_not
-from faults.run import SILENCE_S, STEPS, Lost, Stuck
+from faults.run import Lost, Stuck
 from faults.schedule import KINDS, NETWORK, schedule
-from resume_check import NETWORK as CONFIG, PARTS, VARIANTS, metrics
-from tensorboard_steps import shown
+from faults.tensorboard_steps import shown
+from faults.variants import STEPS, VARIANTS, config_of, metrics
 
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # measured on the CPU: a job would take idle GPUs
 
@@ -64,12 +64,6 @@ class Chaos:
         self.bin, self.work, self.wanted, self.has_network = arguments.bin, work, arguments, has_network
         self.preload = arguments.preload
         self.expected, self.recovery = {}, []
-        self.wanted.shares = ["EVEN", "MEASURED" if self.knows("cluster.shares=MEASURED") else "EVEN"]
-
-    def knows(self, setting):
-        """Whether these programs have it."""
-        return subprocess.call([f"{self.bin}/muster", "launch", self.config(0), "--dry-run", "--set", setting],
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60) == 0
 
     def shortened(self, seconds):
         """How long something lasts that may be short."""
@@ -78,11 +72,8 @@ class Chaos:
     def config(self, variant):
         path = f"{self.work}/variant-{variant}.txtpb"
         if not os.path.exists(path):
-            settings = {**dict.fromkeys(PARTS, ""), "checkpoint": "every_steps: 40", **VARIANTS[variant]}
-            settings["run"] += " max_restarts: 100000"
-            text = (CONFIG % settings).replace("epochs: 6 ", "epochs: 150 ")
             with open(path, "w") as file:
-                file.write(text.replace("start_s: 120", f"start_s: 30 silence_s: {SILENCE_S}"))
+                file.write(config_of(variant))
         return path
 
     def undisturbed(self, variant):

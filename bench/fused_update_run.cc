@@ -1,7 +1,6 @@
 #include "bench/fused_update_run.h"
 
 #include <fmt/core.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <bit>
@@ -46,12 +45,6 @@ std::vector<Chunk> Cut(size_t floats, int threads) {
   return chunks;
 }
 
-void AskForHugePages(std::span<float> memory) {
-  const auto begin = reinterpret_cast<uintptr_t>(memory.data()) / 4096 * 4096;
-  const auto end = reinterpret_cast<uintptr_t>(memory.data() + memory.size());
-  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
-}
-
 }  // namespace
 
 FusedUpdateRun::FusedUpdateRun(Team& team, const FusedUpdateOptions& options)
@@ -61,33 +54,26 @@ FusedUpdateRun::FusedUpdateRun(Team& team, const FusedUpdateOptions& options)
       segments_{
           {.begin = 0, .end = options.floats, .weight_decay = options.optimizer.weight_decay()}},
       chunks_(Cut(options.floats, team.threads())) {
-  size_t streams = 0;
-  const size_t slack = options.skew_bytes / sizeof(float) * 16;
-  const auto place = [&](std::span<float> memory) {
-    if (options.huge_pages) AskForHugePages(memory);
-    const size_t skew = streams++ % 16 * options.skew_bytes / sizeof(float);
-    return memory.subspan(skew, options_.floats);
+  const size_t floats = options.floats;
+  const auto shared = [](const char* name, size_t count) {
+    return SharedMemory::Create(name, count * sizeof(float), SharedMemory::Access::kReadWrite);
   };
-  const auto shared = [&](const char* name, size_t floats) {
-    return SharedMemory::Create(name, floats * sizeof(float), SharedMemory::Access::kReadWrite);
-  };
-  const size_t room = options.floats + slack;
-  weight_memory_ = shared("bench-weights", 2 * room);
+  weight_memory_ = shared("bench-weights", 2 * floats);
   for (size_t buffer = 0; buffer < 2; ++buffer) {
-    weight_buffers_[buffer] = place(weight_memory_.writable_floats().subspan(buffer * room, room));
+    weight_buffers_[buffer] = weight_memory_.writable_floats().subspan(buffer * floats, floats);
   }
   const size_t states = Optimizer(options.optimizer, *AvailableKernels().back()).state_arenas();
   for (size_t i = 0; i < states; ++i) {
     for (size_t buffer = 0; buffer < (options.keep_previous ? 2 : 1); ++buffer) {
-      state_memory_.emplace_back(room);
-      state_[buffer][i] = place(state_memory_.back().floats());
+      state_memory_.emplace_back(floats);
+      state_[buffer][i] = state_memory_.back().floats().first(floats);
     }
     if (!options.keep_previous) state_[1][i] = state_[0][i];
   }
   for (int part = 0; part < options.parts; ++part) {
-    gradient_memory_.push_back(shared("bench-gradients", room));
-    gradient_buffers_.push_back(place(gradient_memory_.back().writable_floats()));
-    for (size_t i = 0; i < options.floats; ++i) gradient_buffers_.back()[i] = GradientAt(i, part);
+    gradient_memory_.push_back(shared("bench-gradients", floats));
+    gradient_buffers_.push_back(gradient_memory_.back().writable_floats().first(floats));
+    for (size_t i = 0; i < floats; ++i) gradient_buffers_.back()[i] = GradientAt(i, part);
   }
 }
 

@@ -25,8 +25,6 @@ struct FusedUpdateOptions {
   config::Optimizer optimizer;
   bool keep_previous = false;  // the state of before, too (VariablesOptions)
   bool stream = false;         // new values past the cache
-  size_t skew_bytes = 0;       // stream i begins i * this behind a page; a multiple of 64
-  bool huge_pages = false;     // ask for them (MADV_HUGEPAGE)
 };
 
 class FusedUpdateRun {

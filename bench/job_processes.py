@@ -32,19 +32,6 @@ def member(folder, program):
     return found
 
 
-def states_of(pids):
-    """What each does, for people: its program, state, and where in the kernel it waits."""
-    texts = []
-    for pid in pids:
-        try:
-            with open(f"/proc/{pid}/stat") as stat, open(f"/proc/{pid}/wchan") as wchan:
-                name, rest = stat.read().split("(", 1)[1].rsplit(")", 1)
-                texts.append(f"{name} {pid} {rest.split()[0]} {wchan.read()}")
-        except OSError:
-            pass
-    return "; ".join(texts)
-
-
 def descriptors_of(pid):
     """How many a process has; 0 if it is gone."""
     try:

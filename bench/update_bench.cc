@@ -30,8 +30,6 @@ struct Options {
   std::vector<int> threads{1, 2};
   std::vector<std::string> instruction_sets{"AUTO"};
   std::string stream = "AUTO";
-  size_t skew = 0;
-  bool huge_pages = false;
   bool keep_previous = false;
   double seconds = 0.5;
   bool json = false;
@@ -87,8 +85,6 @@ void Print(const Options& options, const Case& one, const PassShape& shape, bool
                                         {"threads", one.threads},
                                         {"instruction_set", version.kernels->name},
                                         {"stream", stream},
-                                        {"skew_bytes", options.skew},
-                                        {"huge_pages", options.huge_pages},
                                         {"keep_previous", options.keep_previous},
                                         {"passes", version.seconds.size()},
                                         {"p50_us", seconds * 1e6},
@@ -114,9 +110,7 @@ void RunCase(const Options& options, const Case& one) {
   FusedUpdateOptions pass{.floats = one.bytes / sizeof(float) / 16 * 16,
                           .parts = one.parts,
                           .optimizer = {},
-                          .skew_bytes = options.skew,
-                          .huge_pages = options.huge_pages};
-  pass.keep_previous = options.keep_previous;
+                          .keep_previous = options.keep_previous};
   pass.optimizer.set_type(Named<config::Optimizer::Type>(
       one.optimizer, "--optimizer", "SGD, MOMENTUM, NESTEROV, ADAM, ADAMW or RMSPROP",
       config::Optimizer::Type_Parse));
@@ -191,11 +185,8 @@ int main(int argc, char** argv) {
       .SeparatedBy(',');
   program.Add("--stream", options.stream, "New values past the cache: AUTO, as the server; ON; OFF")
       .OneOf({"AUTO", "ON", "OFF"});
-  program.Add("--skew", options.skew, "Array i begins i times this many bytes behind a page")
-      .InRange(0, 65536);
   program.AddFlag("--keep-previous", options.keep_previous,
                   "Keep the optimizer's state of before, too");
-  program.AddFlag("--huge-pages", options.huge_pages, "Ask for huge pages for the pass");
   program.Add("--seconds", options.seconds, "For each combination; 0: verify, and time once")
       .ShowDefault();
   program.AddFlag("--json", options.json, "One JSON object per line");

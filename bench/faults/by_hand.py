@@ -7,7 +7,8 @@ import subprocess
 import time
 
 from faults.network import Network
-from faults.run import PATIENCE_S, SILENCE_S, START_S, Lost, Run, Stuck, eventually
+from faults.run import PATIENCE_S, START_S, Lost, Run, Stuck, eventually
+from faults.variants import SILENCE_S
 from job_processes import processes_of
 
 SERVER_ENDS = (1, 5, 6, 7)  # … that a service manager starts it again after; < 0: it was killed

@@ -10,12 +10,10 @@ import time
 from faults.diagnosis import diagnose
 from faults.preloaded import Preloaded
 from faults.schedule import schedule
+from faults.tensorboard_steps import Twice, shown
+from faults.variants import SILENCE_S, STEPS, VARIANTS, metrics
 from job_processes import descriptors_of, member, processes_of
-from resume_check import VARIANTS, metrics
-from tensorboard_steps import Twice, shown
 
-STEPS = 1650  # 150 epochs of 11
-SILENCE_S = 2
 START_S = 30     # for the first sign of life
 PATIENCE_S = 60  # for whatever has to follow a fault
 OF_OTHERS = ("muster-model-", "muster-fuzz-")  # tests and fuzzers that run beside have their files there

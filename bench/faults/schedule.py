@@ -15,9 +15,8 @@ Schedule = collections.namedtuple("Schedule", "by_hand variant transport setting
 
 
 def schedule(seed, wanted, steps, variants):
-    """`wanted` has `kinds`, `faults` (so many at most), `each` (instead: each kind once) and `shares`, two
-    values of cluster.shares. Runs with odd seeds are launched, those with even ones started by hand, where
-    the kinds allow both."""
+    """`wanted` has `kinds`, `faults` (so many at most) and `each` (instead: each kind once). Runs with odd seeds
+    are launched, those with even ones started by hand, where the kinds allow both."""
     rng = random.Random(seed)
     ours = [[kind for kind in possible if kind in wanted.kinds] for possible in (LAUNCHED, BY_HAND)]
     by_hand = not ours[0] or bool(ours[1]) and seed % 2 == 0
@@ -25,7 +24,7 @@ def schedule(seed, wanted, steps, variants):
     variant = rng.randrange(len(variants))
     rounded = "wire" in variants[variant].get("cluster", "")
     transport = rng.choice(["AUTO", "TCP"] if rounded else ["LOCAL", "IPC", "TCP"])
-    settings = [f"cluster.shares={rng.choice(wanted.shares)}"]
+    settings = [f"cluster.shares={rng.choice(['EVEN', 'MEASURED'])}"]
     if by_hand:
         settings.append(f"cluster.encryption={rng.choice(['CURVE', 'NONE'])}")
     if wanted.each:
