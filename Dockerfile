@@ -1,7 +1,7 @@
 # An image that has Muster and no compiler:
 #   docker build -t muster .
 #   docker run --rm --user "$(id -u):$(id -g)" -v "$PWD:/home/muster/work" muster launch configs/smoke.txtpb
-# scripts/package.sh carries these steps out, and so checks them, without Docker.
+# scripts/package.sh makes and checks the same package without Docker.
 FROM debian:bookworm AS build
 WORKDIR /src
 COPY . .

@@ -16,7 +16,7 @@ cd "$(dirname "$0")/.."
 build=build/carry
 folder=${1:-$build/muster-carry}
 most=$((35 << 20))
-system='^(ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv|libanl|libutil|libstdc\+\+|libgcc_s)\.so'
+. scripts/bundle.sh
 cuda='^(libcudart|libcublas|libcublasLt|libcudnn[a-z_]*|libcuda|libnvidia-ml)\.so'
 
 fail() { echo "carry.sh: $*" >&2; exit 1; }
@@ -54,8 +54,7 @@ if [[ ${1:-} == --check ]]; then
 fi
 
 command -v nvcc >/dev/null || [[ -x /usr/local/cuda/bin/nvcc ]] || fail "no nvcc here: expected the CUDA toolkit"
-archive=$(find /usr/lib -name libarchive.a | head -n 1)
-[[ -n $archive ]] || fail "no libarchive.a: scripts/setup.sh installs libarchive-dev"
+archive=$(static_libarchive) || fail "no libarchive.a: scripts/setup.sh installs libarchive-dev"
 # x86-64-v3, the default: the other machine's processor is not this one.
 cmake -S . -B $build -G Ninja -Wno-dev -DCMAKE_BUILD_TYPE=Release -DLibArchive_LIBRARY="$archive" \
   -DMUSTER_CUDA_ARCHITECTURES="${MUSTER_CARRY_ARCHITECTURES:-90-real}" >/dev/null
@@ -72,7 +71,7 @@ while read -r soname path; do
   [[ $soname =~ $system || $soname =~ $cuda ]] && continue
   [[ -f $path ]] || fail "$soname: expected a file, found '$path'"
   install -s -m644 "$path" "$stage/lib/$soname"
-done < <(ldd $stage/bin/* | awk '$2 == "=>" { print $1, $3 }' | sort -u)
+done < <(libraries_of $stage/bin/*)
 # They look beside themselves first, also those that CMake linked for the build's folder.
 for program in "${programs[@]}"; do
   runpath=$(objdump -p "$stage/bin/$program" | awk '$1 == "RUNPATH" || $1 == "RPATH" { print $2 }')
@@ -81,7 +80,7 @@ for program in "${programs[@]}"; do
 done
 scripts/check_symbols.sh $stage/bin/* $stage/lib/*
 
-tar -C $stage --sort=name --owner=0 --group=0 --numeric-owner -cf - bin lib | gzip -9n >"$folder/programs.tar.gz"
+pack $stage bin lib >"$folder/programs.tar.gz"
 cp -r configs "$folder/"
 cp -r tests/nn/golden "$folder/golden"
 cp -r bench/peers "$folder/bench/"

@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=build/package-cuda
-system='^(ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s)\.so'
+. scripts/bundle.sh
 
 fail() { echo "package_cuda.sh: $*" >&2; exit 1; }
 
@@ -49,7 +49,7 @@ lib/libmuster_cuda.so contains NVIDIA's CUDA runtime (libcudart_static.a, CUDA $
 pass on with a program: https://docs.nvidia.com/cuda/eula. cuBLAS and cuDNN are not bundled.
 END
 result=$build/libmuster_cuda-$version-cuda$major-linux-x86_64.tar.gz
-tar -C $build --sort=name --owner=0 --group=0 --numeric-owner -cf - "$name" | gzip -9n >"$result"
+pack $build "$name" >"$result"
 
 # A worker of the package loads it, as far as a machine without a card goes.
 try=$(mktemp -d)

@@ -11,15 +11,13 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=build/package
+. scripts/bundle.sh
 
-# What every Linux with glibc has, and what belongs to its glibc.
-system='^(ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv|libanl|libutil|libstdc\+\+|libgcc_s)\.so'
-# Compiled into the programs: headers, and libarchive, whose shared library brings 36 MB of others.
+# Compiled into the programs.
 compiled_in=(libcli11-dev nlohmann-json3-dev cppzmq-dev libarchive-dev)
 
 scripts/setup.sh
-archive=$(find /usr/lib -name libarchive.a | head -n 1)
-[[ -n $archive ]] || { echo "package_here.sh: expected libarchive.a in libarchive-dev" >&2; exit 1; }
+archive=$(static_libarchive) || { echo "package_here.sh: expected libarchive.a in libarchive-dev" >&2; exit 1; }
 echo "Building $build (a few minutes) ..."
 cmake -S . -B $build -G Ninja -Wno-dev -DCMAKE_BUILD_TYPE=Release -DMUSTER_BUILD_TESTS=OFF \
   -DMUSTER_CUDA=OFF -DLibArchive_LIBRARY="$archive" >/dev/null
@@ -79,7 +77,7 @@ while read -r soname path; do
   add_licence "$package"
   printf '%-24s %9d  %-22s %s\n' "$soname" "$(stat -c %s "$path")" "$package" \
     "$(dpkg-query -W -f '${Version}' "$package")" >>"$list"
-done < <(ldd "$stage"/bin/* | awk '$2 == "=>" { print $1, $3 }' | sort -u)
+done < <(libraries_of "$stage"/bin/*)
 for package in "${compiled_in[@]}"; do
   add_licence "$package"
   printf '%-24s %9s  %-22s %s\n' "(in the programs)" "" "$package" \
@@ -87,8 +85,7 @@ for package in "${compiled_in[@]}"; do
 done
 
 # Everything is found in the package or is the system's.
-stray=$(ldd "$stage"/bin/* | awk '$2 == "=>" { print $1, $3 }' | sort -u |
-  grep -vF "$(realpath "$stage")/bin/../lib/" | grep -vE "$system" || true)
+stray=$(libraries_of "$stage"/bin/* | grep -vF "$(realpath "$stage")/bin/../lib/" | grep -vE "$system" || true)
 if [[ -n $stray ]]; then
   printf 'package_here.sh: expected every library in %s/lib, but these are from elsewhere:\n%s\n' \
     "$stage" "$stray" >&2
@@ -96,7 +93,7 @@ if [[ -n $stray ]]; then
 fi
 scripts/check_symbols.sh "$stage"/bin/* "$stage"/lib/*
 
-tar -C $build --sort=name --owner=0 --group=0 --numeric-owner -cf - "$name" | gzip -9n >"$stage.tar.gz"
+pack $build "$name" >"$stage.tar.gz"
 cat "$list"
 megabytes() { awk '{ printf "%.1f MB", $1 / 1e6 }' <<<"$1"; }
 bytes() { du -sb "$1" | cut -f1; }
