@@ -5,7 +5,9 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "common/base/error.h"
 #include "common/base/json_text.h"
+#include "common/base/log.h"
 #include "common/base/version.h"
 #include "common/config/config.h"
 #include "common/model/feature_order.h"
@@ -81,7 +83,14 @@ Metadata ModelMetadata(const config::Config& config, const Graph& graph, const M
 std::optional<config::Config> ConfigOf(const Metadata& metadata, const std::string& file) {
   const std::string* const text = Find(metadata, "config");
   if (text == nullptr) return std::nullopt;
-  return ParseConfigText(*text, file + " (config)");
+  const std::string* const version = Find(metadata, "muster_version");
+  try {
+    return ParseConfigText(*text, file + " (config)");
+  } catch (const Error& error) {
+    if (version == nullptr || *version == kVersion) throw;
+    throw Error(error.code(), "{}; it was written by Muster {}, this is {}", error.what(),
+                Printable(*version), kVersion);
+  }
 }
 
 std::vector<std::string> ClassNamesOf(const Metadata& metadata) {

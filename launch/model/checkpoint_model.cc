@@ -16,7 +16,9 @@ namespace muster {
 namespace {
 
 config::Config ConfigIn(const CheckpointReader& checkpoint) {
-  return ParseConfigText(checkpoint.state().config(), checkpoint.folder() + " (config)");
+  const checkpoint::State& state = checkpoint.state();
+  return *ConfigOf({{"config", state.config()}, {"muster_version", state.muster_version()}},
+                   checkpoint.folder());
 }
 
 // A checkpoint is mostly taken before its weights have been evaluated: then the run's metrics know.

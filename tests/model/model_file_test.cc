@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "common/base/error.h"
+#include "common/base/version.h"
 #include "common/config/config.h"
 #include "common/model/load_weights.h"
 #include "common/model/write_model.h"
@@ -19,6 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
+using ::testing::ThrowsMessage;
 
 const char kLayers[] = R"(
     layer { name: "stem/conv" conv2d { filters: 4 kernel: 3 } }
@@ -172,6 +174,14 @@ TEST_F(ModelFileTest, MetadataSaysWhatItIs) {
   const auto read = ConfigOf(metadata, path_);
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(ConfigText(*read), ConfigText(config));
+  // A file of a later version, with a setting that this one does not know.
+  EXPECT_THAT(
+      ([&] {
+        (void)ConfigOf({{"config", "run { later: 1 }"}, {"muster_version", "9.8.7"}}, path_);
+      }),
+      ThrowsMessage<Error>(
+          AllOf(HasSubstr("unknown key"),
+                HasSubstr(fmt::format("it was written by Muster 9.8.7, this is {}", kVersion)))));
   // A file of somebody else's.
   EXPECT_FALSE(ConfigOf({}, path_).has_value());
   EXPECT_FALSE(StepOf({{"step", "ten"}}).has_value());
