@@ -57,6 +57,8 @@ bool Replacements::MayEnd(const EndedProcess& ended, double now) const {
       return false;
     case ExitCode::kRefused:
       return CameTooEarly(ended, now);
+    case ExitCode::kFailure:  // at the start: no memory on a GPU, a library that is missing
+      return has_begun_ || plan_.on_lost == config::Cluster::CONTINUE;
     default:
       return true;
   }

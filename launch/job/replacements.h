@@ -22,6 +22,9 @@ class Replacements {
   // a moment, is killed: stopped, cut off or stuck, it is of no use, and another takes its place.
   void OnChange(const events::MemberChange& change, double now);
 
+  // A step is done, or a part of an evaluation: the workers have been ready.
+  void OnProgress() { has_begun_ = true; }
+
   // A worker has ended, and the server has not. kFatal: the job cannot go on without it. kTooMany:
   // it could, but too many have ended lately. Throws Error where none can be started.
   enum class Answer { kGoesOn, kFatal, kTooMany };
@@ -53,6 +56,7 @@ class Replacements {
 
   const JobPlan& plan_;
   Members& members_;
+  bool has_begun_ = false;
   std::vector<double> lost_at_;
   std::map<int, double> last_lost_;    // rank → when a worker of it ended that was not refused
   std::map<int, double> again_at_;     // rank → when the next one is started

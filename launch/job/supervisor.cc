@@ -62,6 +62,9 @@ void Supervisor::OnEvent(const events::Event& event, double now) {
     case events::Event::kStarted:
       if (phase_ == Phase::kWorkersJoining) phase_ = Phase::kRunning;
       break;
+    case events::Event::kProgress:
+      replacements_.OnProgress();
+      break;
     case events::Event::kSaving:
       OnSaving(event.saving(), now);
       break;

@@ -121,6 +121,38 @@ TEST_F(ReplacementsTest, WhatAnyProcessWouldRunIntoEndsTheJob) {
   EXPECT_EQ(Outcome().exit_code, ExitCode::kData);
 }
 
+// A GPU without enough memory, a library that is missing: each replacement would say the same.
+TEST_F(ReplacementsTest, OneThatFailsBeforeTheFirstStepEndsTheJobInItsWords) {
+  for (const bool joined : {false, true}) {
+    FakeMembers members{2};
+    Supervisor supervisor{plan_, members, display_, now_};
+    events::Event listening, started;
+    listening.mutable_listening()->set_endpoint("here");
+    started.mutable_started()->set_total_steps(10);
+    supervisor.OnEvent(listening, now_);
+    if (joined) supervisor.OnEvent(started, now_);
+    supervisor.OnEnds({{1, 102, {.value = static_cast<int>(ExitCode::kFailure)}}}, now_);
+    EXPECT_THAT(members.replaced_, IsEmpty());
+    EXPECT_EQ(supervisor.Outcome().exit_code, ExitCode::kFailure);
+    EXPECT_THAT(supervisor.Outcome().failure->what, HasSubstr("words of 1"));
+  }
+}
+
+TEST_F(ReplacementsTest, OneThatFailsLaterIsReplaced) {
+  Running();
+  Exits(1, static_cast<int>(ExitCode::kFailure));
+  EXPECT_THAT(members_.replaced_, ElementsAre(1));
+}
+
+TEST_F(ReplacementsTest, WithContinueTheOthersBeginWithoutOneThatFails) {
+  plan_.on_lost = config::Cluster::CONTINUE;
+  Listening();
+  Exits(1, static_cast<int>(ExitCode::kFailure));
+  EXPECT_THAT(Sent(), IsEmpty());
+  Started();
+  EXPECT_THAT(members_.replaced_, IsEmpty());
+}
+
 TEST_F(ReplacementsTest, NobodyIsWhileTheServerEnds) {
   Running();
   Saving();
