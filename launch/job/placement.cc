@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -68,6 +69,12 @@ std::string DeviceKind(const events::Started::Worker& worker) {
   if (worker.arithmetic().empty()) return "";
   // As worker/backend/cpu/cpu_arithmetic.cc words it.
   return worker.arithmetic().starts_with("oneDNN ") ? "cpu" : "card";
+}
+
+bool AreOnGpus(const events::Started& started) {
+  return std::ranges::any_of(started.workers(), [](const events::Started::Worker& worker) {
+    return DeviceKind(worker) == "card";
+  });
 }
 
 std::vector<std::string> DeviceTexts(const config::Config& config, const events::Started& started) {

@@ -28,6 +28,8 @@ std::vector<std::string> PlacementLines(const events::Started& started,
 
 // "card", "cpu", or "" of a worker that did not say.
 std::string DeviceKind(const events::Started::Worker& worker);
+// Whether any of the workers computes on a GPU.
+bool AreOnGpus(const events::Started& started);
 
 // For a job that asks for CUDA, lines that name cards and libraries, on which its bits depend, and
 // the ranks that got none (worker.soft_placement). Empty for all others, whose header has said it

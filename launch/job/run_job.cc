@@ -239,8 +239,11 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
     if (by_hand) PlanWorkersByHand(*arguments.by_hand, config, plan);
     JobDisplay display(console, plan.start_s, arguments.log_placement, by_hand);
     display.UsePlaces(plan.places);
-    display.NoteAtStart(
-        [&](const events::Started& started) { return DeviceTexts(config, started); });
+    bool on_gpus = false;
+    display.NoteAtStart([&](const events::Started& started) {
+      on_gpus = AreOnGpus(started);
+      return DeviceTexts(config, started);
+    });
     JobOutcome outcome = WatchJobThroughLosses(plan, config, signals, console, display);
     if (by_hand) ForgetToken(*arguments.by_hand, dir);
     std::string was = dir.shown();
@@ -248,7 +251,7 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
     ReportOutcome(outcome, workers,
                   {.dir = dir,
                    .by_hand = by_hand,
-                   .on_gpus = config.worker().backend() == config::Worker::CUDA},
+                   .on_gpus = on_gpus},
                   was, display.AtStep(), console);
     if (traced) {
       const ExitCode written = FinishTrace(config, dir, console);

@@ -51,6 +51,13 @@ TEST(DeviceTextsTest, SayWhoGotNone) {
                           HasSubstr("rank 1 computes on the CPU, with oneDNN")));
 }
 
+// The advice at the end is for what computed, whatever the config asked for.
+TEST(DeviceTextsTest, TheWorkersSayWhatTheJobComputedOn) {
+  EXPECT_TRUE(AreOnGpus(StartedWith({kCpu, kCard})));
+  EXPECT_FALSE(AreOnGpus(StartedWith({kCpu, kCpu})));
+  EXPECT_FALSE(AreOnGpus(StartedWith({""})));
+}
+
 TEST(DeviceTextsTest, APlacementShowsWhatAWorkerReallyHas) {
   const std::vector<WorkerPlace> places(2, WorkerPlace{.gpu = {.index = "3"}});
   const auto none = [](pid_t) { return "-"; };
