@@ -59,9 +59,17 @@ WorkerDevice MakeCuda(const config::Config& config, uint32_t rank) {
                       .card = static_cast<int>(rank / worker.workers_per_gpu()),
                       .drain_s = std::max(deadlines.step_s(), deadlines.first_step_s()),
                       .log = LogForPlugin};
-  if (worker.has_gpu_memory_fraction()) options.memory_fraction = worker.gpu_memory_fraction();
+  options.memory_fraction = worker.has_gpu_memory_fraction() ? worker.gpu_memory_fraction()
+                                                             : 1.0 / worker.workers_per_gpu();
   CudaWorker made = LoadCudaWorker(options, CudaLibraryFolders());
   return {std::move(made.backend), std::move(made.arithmetic)};
+}
+
+// What to do about a GPU that does not work.
+std::string OtherDevices() {
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  return fmt::format("another GPU{} (--devices) may do, or --devices cpu",
+                     visible == nullptr ? "" : fmt::format(" than {}", visible));
 }
 
 // Of a tensor's largest number: far above what another order of sums does, and far below what a
@@ -88,10 +96,12 @@ WorkerDevice MakeWorkerDevice(const config::Config& config, uint32_t rank) {
     return device;
   } catch (const OutOfDeviceMemory&) {
     throw;
-  } catch (const Error& error) {
+  } catch (const NoGpu& error) {
     if (!worker.soft_placement()) throw;
     LogWarning("computing on the CPU in FP32 (worker.soft_placement): {}", error.what());
     return MakeCpu(worker);
+  } catch (const Error& error) {
+    throw Error(error.code(), "{}; {}", error.what(), OtherDevices());
   }
 }
 
@@ -108,13 +118,10 @@ void TestDevice(const config::Config& config, const Graph& graph, int64_t batch,
         return RunSelfTest(graph, batch, ToleranceOf(worker.precision()), *device.backend, *cpu);
       }).get();
   if (!result.failure.empty()) {
-    const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
     throw Error(ExitCode::kRefused,
-                "{}{} computes wrongly: in the test before the first step, {}. The GPU, its driver "
-                "or its libraries are broken: use another GPU (--devices), or --devices cpu",
-                device.arithmetic,
-                visible == nullptr ? "" : fmt::format(" (CUDA_VISIBLE_DEVICES={})", visible),
-                result.failure);
+                "{} computes wrongly: in the test before the first step, {}. The GPU, its driver "
+                "or its libraries are broken; {}",
+                device.arithmetic, result.failure, OtherDevices());
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   LogInfo("the GPU computes as the CPU does: {} operations tested in {:.1f} s", result.operations,

@@ -15,9 +15,9 @@ struct WorkerDevice {
   std::string arithmetic;  // what its bits depend on, in words
 };
 
-// `config` is resolved. Throws Error(kFailure) where CUDA is asked for, cannot be had, and
-// worker.soft_placement is false; with it, computes on the CPU and says so. A GPU that has too
-// little memory is an error in any case.
+// `config` is resolved. With worker.soft_placement it computes on the CPU, and says so, where CUDA is
+// asked for and this machine has none (NoGpu). A GPU that does not work, or has too little memory, is
+// an Error in any case.
 WorkerDevice MakeWorkerDevice(const config::Config& config, uint32_t rank);
 
 // On a GPU: compares what this job computes there with the CPU (worker/nn/self_test.h), with slices

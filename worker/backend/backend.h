@@ -46,8 +46,15 @@ class DeviceBuffer {
   virtual void* data() = 0;  // a device address
 };
 
-// The device has too little memory. No reason to compute elsewhere: the job has to be smaller.
+// The device has too little memory: the job has to be smaller.
 class OutOfDeviceMemory : public Error {
+ public:
+  using Error::Error;
+};
+
+// No worker of this machine can use a GPU: there is no plugin, no library, no driver or no GPU. Only
+// this is a reason to compute on the CPU instead.
+class NoGpu : public Error {
  public:
   using Error::Error;
 };

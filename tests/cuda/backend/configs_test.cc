@@ -106,18 +106,54 @@ TEST_P(CudaConfigsTest, RunsOnTheCpuWhereCudaFindsNone) {
   std::ifstream file(Path("run") / "worker-0.log");
   const std::string log(std::istreambuf_iterator<char>(file), {});
   EXPECT_THAT(log, HasSubstr("(worker.soft_placement): there is no card that CUDA can use"));
+  EXPECT_THAT(Unwrapped(outcome.log), Not(HasSubstr("more GPUs")));
 }
 
-// Out of memory at its start: no reason to train on the CPU with the GPU locked.
-class OutOfMemoryTest : public CardJob {};
-TEST_F(OutOfMemoryTest, AtTheStartIsAnError) {
-  ::setenv("MUSTER_SOFTWARE_GPU", "memory_bytes=20000000", 1);
-  Process job({"muster", "launch", std::string(MUSTER_CONFIG_DIR) + "/smoke.txtpb", "--workers",
-               "1", "--set", "worker.backend=CUDA", "--run-dir", Path("run")},
-              Path("log"));
-  EXPECT_EQ(job.Wait(60), 1) << job.Log();
-  ::unsetenv("MUSTER_SOFTWARE_GPU");
-  EXPECT_THAT(job.Log(), HasSubstr("out of memory: "));
+// A GPU that the job has taken, or one that has too little memory: no reason to train on the CPU
+// with the GPU locked, nor to try it ten times more.
+class FailsAtTheStartTest : public CardJob {
+ protected:
+  // What the launcher says of a job with one worker.
+  std::string ErrorOf(const std::string& fault, const std::vector<std::string>& more) {
+    const std::string run = fmt::format("run{}", runs_++);
+    std::vector<std::string> words{
+        "muster",    "launch", std::string(MUSTER_CONFIG_DIR) + "/smoke.txtpb", "--workers", "1",
+        "--run-dir", Path(run)};
+    words.insert(words.end(), more.begin(), more.end());
+    ::setenv("MUSTER_SOFTWARE_GPU", fault.c_str(), 1);
+    Process job(words, Path("log"));
+    EXPECT_EQ(job.Wait(60), 1) << job.Log();
+    ::unsetenv("MUSTER_SOFTWARE_GPU");
+    const std::string log = Slurp(Path(run) / "worker-0.log");
+    EXPECT_NE(log.find("error: "), std::string::npos) << log;
+    EXPECT_EQ(log.find("error: "), log.rfind("error: ")) << log;
+    return Unwrapped(job.Log());
+  }
+
+ private:
+  int runs_ = 0;
+};
+
+TEST_F(FailsAtTheStartTest, AGpuOfItsOwnThatDoesNotWork) {
+  Cards(3);
+  for (const char* const fault : {"fail=cudaSetDevice:1:46", "fail=cudaStreamCreateWithFlags:1:46",
+                                  "fail=cudaMalloc:1:999", "devices=0"}) {
+    EXPECT_THAT(ErrorOf(fault, {"--devices", "auto"}),
+                AllOf(HasSubstr("another GPU than " + Uuid(0)), HasSubstr("--devices cpu")))
+        << fault;
+  }
+}
+
+TEST_F(FailsAtTheStartTest, TooLittleMemory) {
+  EXPECT_THAT(ErrorOf("memory_bytes=20000000", {"--set", "worker.backend=CUDA"}),
+              HasSubstr("out of memory: "));
+  // In the middle of what it makes once it has joined.
+  EXPECT_THAT(ErrorOf("memory_bytes=35000000", {"--set", "worker.backend=CUDA"}),
+              HasSubstr("out of memory: "));
+  // Half of what would do is too little for one worker of two.
+  EXPECT_THAT(ErrorOf("memory_bytes=60000000",
+                      {"--set", "worker.backend=CUDA", "--set", "worker.workers_per_gpu=2"}),
+              HasSubstr("worker.workers_per_gpu) and has 0.0 MB"));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CudaConfigsTest, ::testing::ValuesIn(ConfigNames()),

@@ -361,12 +361,25 @@ TEST_F(CudaDeviceTest, AWorkerKeepsToItsShareOfTheCard) {
   EXPECT_THROW((void)backend->Allocate(size_t{40} << 20), Error);
 }
 
+// What MakeCudaWorker says of a card that it cannot work with.
+std::string Refusal(const CudaOptions& options) {
+  try {
+    (void)cuda::MakeCudaWorker(options);
+    return "";
+  } catch (const NoGpu&) {
+    return "no GPU";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kFailure);
+    return error.what();
+  }
+}
+
 TEST_F(CudaDeviceTest, WithoutACardOrDriverALineSaysSo) {
   software_gpu::Reset({.devices = 0});
   try {
     (void)cuda::MakeCudaWorker({});
     ADD_FAILURE() << "expected an error";
-  } catch (const Error& error) {
+  } catch (const NoGpu& error) {
     EXPECT_THAT(error.what(), HasSubstr("there is no card that CUDA can use"));
   }
   software_gpu::Reset({});
@@ -374,23 +387,17 @@ TEST_F(CudaDeviceTest, WithoutACardOrDriverALineSaysSo) {
   try {
     (void)cuda::MakeCudaWorker({});
     ADD_FAILURE() << "expected an error";
-  } catch (const Error& error) {
+  } catch (const NoGpu& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("no NVIDIA driver"), HasSubstr("CPU")));
   }
+  // The launcher has found this one: no reason to compute beside the GPUs of others on the CPU.
+  ::setenv("CUDA_VISIBLE_DEVICES", "GPU-0123", 1);
+  software_gpu::Reset({.devices = 0});
+  EXPECT_THAT(Refusal({}), HasSubstr("the card of this worker (GPU-0123) cannot be found"));
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
-// What MakeCudaWorker says of a card that it cannot work with.
-std::string Refusal(const CudaOptions& options) {
-  try {
-    (void)cuda::MakeCudaWorker(options);
-    return "";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::kFailure);
-    return error.what();
-  }
-}
-
-// Said before the first step, so that worker.soft_placement can compute on the CPU.
+// Said before the first step.
 TEST_F(CudaDeviceTest, ACardThatTheBuildHasNoCodeForIsNamed) {
   for (const cudaError_t error :
        {cudaErrorNoKernelImageForDevice, cudaErrorUnsupportedPtxVersion}) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string_view>
 
 #include "common/base/error.h"
 #include "worker/backend/cuda/code.h"
@@ -34,6 +35,14 @@ std::string Overrides() {
   return text;
 }
 
+// The launcher has locked a card for this worker, and names it by its UUID: other workers may have
+// cards that work.
+bool HasCardOfItsOwn() {
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  const std::string_view name = visible == nullptr ? "" : visible;
+  return name.starts_with("GPU-") || name.starts_with("MIG-");
+}
+
 }  // namespace
 
 Card::Card(const CudaOptions& options) : options_(options) {
@@ -48,15 +57,17 @@ void Card::FindCard() {
   const cudaError_t found = cudaGetDeviceCount(&count);
   if (found == cudaErrorInsufficientDriver) {
     (void)cudaGetLastError();
-    throw Error(
+    throw NoGpu(
         ExitCode::kFailure,
         "no NVIDIA driver (libcuda.so.1) that is new enough for CUDA {} is on this machine; "
         "install one, or set worker.backend=CPU",
         VersionText(CUDART_VERSION));
   }
-  if (found == cudaErrorNoDevice || (found == cudaSuccess && count == 0)) {
+  const bool none = found == cudaErrorNoDevice || (found == cudaSuccess && count == 0);
+  if (none && HasCardOfItsOwn()) Check(cudaErrorNoDevice, "be found");
+  if (none) {
     (void)cudaGetLastError();
-    throw Error(ExitCode::kFailure,
+    throw NoGpu(ExitCode::kFailure,
                 "there is no card that CUDA can use (CUDA_VISIBLE_DEVICES may hide it; `muster "
                 "gpus` shows what is there); set worker.backend=CPU to compute without");
   }
@@ -145,8 +156,8 @@ DeviceMemory Card::Allocate(size_t bytes) {
     throw OutOfDeviceMemory(
         ExitCode::kFailure,
         "out of memory: the GPU of this worker ({}) was asked for {:.1f} MB more, but it may use "
-        "{:.1f} MB (worker.gpu_memory_fraction) and has {:.1f} MB; use a smaller batch or more "
-        "slices, or --devices cpu",
+        "{:.1f} MB (worker.gpu_memory_fraction, worker.workers_per_gpu) and has {:.1f} MB; use a "
+        "smaller batch or more slices, or --devices cpu",
         name_, Megabytes(bytes), limit() * 1e-6, Megabytes(allocated_));
   }
   void* memory = nullptr;

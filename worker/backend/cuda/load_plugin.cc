@@ -37,7 +37,7 @@ std::string FindPlugin() {
     const std::filesystem::path plugin = (folder / kPlugin).lexically_normal();
     if (std::filesystem::exists(plugin, ignored)) return plugin.string();
   }
-  throw Error(
+  throw NoGpu(
       ExitCode::kFailure,
       "this build of Muster has no CUDA backend: {} is neither beside muster-worker ({}) nor "
       "in ../lib; build Muster where the CUDA toolkit is (docs/CUDA.md), or set "
@@ -69,14 +69,14 @@ std::string OfVersion() {
   const bool lacks = message.find("undefined symbol") != std::string::npos ||
                      message.find("version `") != std::string::npos;
   if (lacks) {
-    throw Error(
+    throw NoGpu(
         ExitCode::kFailure,
         "the CUDA backend cannot be loaded: {}: a library that is found is too old for it, or "
         "of another release; put the folder of the CUDA toolkit's cuBLAS{} first on "
         "LD_LIBRARY_PATH, or set worker.backend=CPU",
         message, OfVersion());
   }
-  throw Error(ExitCode::kFailure,
+  throw NoGpu(ExitCode::kFailure,
               "the CUDA backend cannot be loaded: {}; install Muster anew, or set "
               "worker.backend=CPU",
               message);
@@ -100,7 +100,7 @@ void* Open(const std::string& path, const std::vector<std::string>& folders, int
     }
     if (found != nullptr) continue;
     if (!missing) ThrowUnloadable(message);
-    throw Error(
+    throw NoGpu(
         ExitCode::kFailure,
         "the CUDA backend needs {}, which is not found; install the CUDA toolkit's cuBLAS{}, "
         "or put its folder on LD_LIBRARY_PATH, or set worker.backend=CPU",
@@ -121,7 +121,7 @@ template <typename Function>
 Function* Find(void* library, const char* name, const std::string& path) {
   void* const symbol = ::dlsym(library, name);
   if (symbol == nullptr) {
-    throw Error(ExitCode::kFailure,
+    throw NoGpu(ExitCode::kFailure,
                 "{} is no CUDA backend of this build of Muster: it has no {}; install programs and "
                 "plugin of one build, or set worker.backend=CPU",
                 path, name);
@@ -143,7 +143,7 @@ CudaWorker LoadCudaWorker(const CudaOptions& options, const std::string& folder_
   void* const library = Open(path, folders, 0);
   const std::string build = Find<CudaPluginBuild>(library, kCudaPluginBuildName, path)();
   if (build != kCudaSources) {
-    throw Error(ExitCode::kFailure,
+    throw NoGpu(ExitCode::kFailure,
                 "{} is of another build of Muster: expected one of sources {}, got {}; install "
                 "programs and plugin of one build, or set worker.backend=CPU",
                 path, kCudaSources, build);
