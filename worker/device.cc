@@ -119,8 +119,8 @@ void TestDevice(const config::Config& config, const Graph& graph, int64_t batch,
       }).get();
   if (!result.failure.empty()) {
     throw Error(ExitCode::kRefused,
-                "{} computes wrongly: in the test before the first step, {}. The GPU, its driver "
-                "or its libraries are broken; {}",
+                "{}: in the test before the first step it {}. The GPU, its driver or its libraries "
+                "may be broken; {}",
                 device.arithmetic, result.failure, OtherDevices());
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;

@@ -52,8 +52,8 @@ class OutOfDeviceMemory : public Error {
   using Error::Error;
 };
 
-// No worker of this machine can use a GPU: there is no plugin, no library, no driver or no GPU. Only
-// this is a reason to compute on the CPU instead.
+// No worker of this machine can use a GPU: there is no plugin, no library, no driver or no GPU.
+// Only this is a reason to compute on the CPU instead.
 class NoGpu : public Error {
  public:
   using Error::Error;

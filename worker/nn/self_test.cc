@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/error.h"
+#include "worker/nn/plan.h"
 
 namespace muster {
 namespace {
@@ -94,10 +95,13 @@ class Bench {
                 double divide = 1) {
     if (count == 0) return;
     Floats values(count);
-    Await(Queue::kCompute);
-    CopyOut(values.data(), from, count * sizeof(float));
+    Download(values.data(), from, count * sizeof(float));
     for (float& value : values) value = static_cast<float>(value / divide);
     made.push_back({name, std::move(values)});
+  }
+  void Download(void* to, const void* from, size_t bytes) {
+    Await(Queue::kCompute);
+    CopyOut(to, from, bytes);
   }
   // The first samples and the last.
   void DownloadActivations(Made& made, const std::string& name, void* from, int64_t per_sample) {
@@ -156,16 +160,10 @@ class Bench {
   std::vector<std::unique_ptr<DeviceBuffer>> buffers_;
 };
 
-OpOptions OptionsOf(int64_t batch) {
-  OpOptions options;
-  options.batch = batch;
-  return options;
-}
-
-Made RunOp(Backend& backend, const Layer& layer, const Given& given, int64_t samples,
-           int64_t batch) {
-  const std::unique_ptr<Op> op = backend.MakeOp(layer, OptionsOf(batch));
-  Bench bench(backend, samples, batch);
+Made RunOp(Backend& backend, const Layer& layer, const OpOptions& options, const Given& given,
+           int64_t samples) {
+  const std::unique_ptr<Op> op = backend.MakeOp(layer, options);
+  Bench bench(backend, samples, options.batch);
   const DrainAtExit drain{backend};
   const int64_t in = layer.input_shape.elements(), out = layer.output_shape.elements();
   ForwardArgs forward;
@@ -181,7 +179,7 @@ Made RunOp(Backend& backend, const Layer& layer, const Given& given, int64_t sam
   backward.input = forward.input;
   backward.output = forward.output;
   backward.output_gradient = bench.Activations(given.output_gradient);
-  backward.input_gradient = bench.Activations(in);
+  if (options.input_gradient) backward.input_gradient = bench.Activations(in);
   backward.input_gradients = {&backward.input_gradient, 1};
   backward.weights = forward.weights;
   backward.bias = forward.bias;
@@ -198,6 +196,7 @@ Made RunOp(Backend& backend, const Layer& layer, const Given& given, int64_t sam
   op->Forward(forward);
   Made made;
   bench.DownloadActivations(made, "the output", forward.output, out);
+  if (!options.input_gradient && !layer.has_variables()) return made;
   op->Backward(backward);
   bench.Download(made, is_norm ? "the gradient of the scale" : "the gradient of the weights",
                  backward.weights_gradient, given.weights.size(), bench.copies());
@@ -208,39 +207,71 @@ Made RunOp(Backend& backend, const Layer& layer, const Given& given, int64_t sam
   return made;
 }
 
-Made RunLoss(Backend& backend, const Layer& layer, const Given& given, int64_t samples,
-             int64_t batch) {
-  const std::unique_ptr<LossOp> op = backend.MakeLoss(layer, OptionsOf(batch));
-  Bench bench(backend, samples, batch);
+Made RunLoss(Backend& backend, const Layer& layer, const OpOptions& options, const Given& given,
+             int64_t samples) {
+  const std::unique_ptr<LossOp> op = backend.MakeLoss(layer, options);
+  Bench bench(backend, samples, options.batch);
   const DrainAtExit drain{backend};
   const int64_t in = layer.input_shape.elements();
   const LossArgs args{.logits = bench.Activations(given.input),
                       .labels = bench.Labels(given.labels),
                       .state = bench.Bytes(op->state_bytes())};
   void* const gradient = bench.Activations(in);
-  void* const sums = bench.Bytes(sizeof(LossSums));
-  op->Forward(args, static_cast<LossSums*>(sums), nullptr);
+  void* const sums_there = bench.Bytes(sizeof(LossSums));
+  op->Forward(args, static_cast<LossSums*>(sums_there), nullptr);
   op->Backward(args, 1, gradient);
-  Made made;
+  LossSums sums;
+  bench.Download(&sums, sums_there, sizeof sums);
+  const auto of_samples = [&](auto sum) {
+    return static_cast<float>(static_cast<double>(sum) / bench.copies());
+  };
+  Made made{
+      {"the sum of the losses", {of_samples(sums.loss)}},
+      {"the number of right answers", {of_samples(sums.correct), of_samples(sums.correct_top5)}}};
   bench.DownloadActivations(made, "the gradient of the logits", gradient, in);
   return made;
 }
 
-// Products, convolutions, and layers that add up over a batch or an image.
+// Products, convolutions, and layers that add up over a batch, an image or channels.
 bool IsTested(const Layer& layer) {
   if (const auto* pool = std::get_if<PoolSpec>(&layer.spec)) {
     return pool->kind == PoolSpec::Kind::kAverage;
   }
   return layer.has_variables() || std::holds_alternative<GlobalAvgPoolSpec>(layer.spec) ||
-         layer.traits().is_loss;
+         std::holds_alternative<LrnSpec>(layer.spec) || layer.traits().is_loss;
 }
 
-std::string KeyOf(const Layer& layer) {
-  return fmt::format("{} {} {} {}", layer.kind, NumbersOf(layer.spec), layer.input_shape.ToString(),
-                     layer.output_shape.ToString());
+struct Tested {
+  const Layer& layer;
+  OpOptions options;
+};
+
+// Made as a tower makes them in training, so that no convolution goes a way that none of the job's
+// goes.
+std::vector<Tested> WhatToTest(const Graph& graph) {
+  Plan plan = MakePlan(graph, Mode::kTraining);
+  plan.steps.push_back(plan.loss);
+  std::vector<Tested> all;
+  std::set<std::string> known;
+  for (const PlanStep& step : plan.steps) {
+    const Layer& layer = graph.layers()[static_cast<size_t>(step.layer)];
+    if (!IsTested(layer)) continue;
+    OpOptions options{.input_gradient = plan.NeedsGradient(step.inputs[0]),
+                      .input_is_relu = plan.InputIsRelu(step)};
+    // Not that of a batch norm, whose backward asks of sums that were rounded whether they are
+    // above zero.
+    if (layer.traits().fuses == LayerTraits::Fuses::kRelu) options.activation = step.activation;
+    const std::string key =
+        fmt::format("{} {} {} {} {} {} {}", layer.kind, NumbersOf(layer.spec),
+                    layer.input_shape.ToString(), layer.output_shape.ToString(),
+                    Name(options.activation), options.input_gradient, options.input_is_relu);
+    if (known.insert(key).second) all.push_back({layer, options});
+  }
+  return all;
 }
 
-Given MakeGiven(const Layer& layer, const Graph& graph, int64_t samples, ElementType type) {
+Given MakeGiven(const Tested& tested, const Graph& graph, int64_t samples, ElementType type) {
+  const Layer& layer = tested.layer;
   const auto count = [&](int variable) {
     return variable < 0 ? 0 : graph.variables()[static_cast<size_t>(variable)].count;
   };
@@ -255,6 +286,9 @@ Given MakeGiven(const Layer& layer, const Graph& graph, int64_t samples, Element
   // What 16 bits cannot hold is no error of the device's.
   for (Floats* floats : {&given.input, &given.output_gradient, &given.weights}) {
     RoundTo(type, *floats);
+  }
+  if (tested.options.input_is_relu) {
+    for (float& number : given.input) number = std::max(number, 0.0f);
   }
   for (int64_t i = 0; i < samples; ++i) {
     given.labels.push_back(static_cast<int32_t>(i % layer.input_shape.elements()));
@@ -283,9 +317,9 @@ std::string Compare(const Made& device, const Made& reference, double tolerance)
 }
 
 // Of the batch's divisors the largest that is small enough.
-int64_t SamplesFor(const std::vector<Layer>& layers, int64_t batch) {
+int64_t SamplesFor(const std::vector<Tested>& all, int64_t batch) {
   double flops = 0;
-  for (const Layer& layer : layers) flops += 3 * layer.forward_flops;
+  for (const Tested& tested : all) flops += 3 * tested.layer.forward_flops;
   const auto most = static_cast<int64_t>(
       std::clamp(kMostFlops / std::max(flops, 1.0), 1.0, static_cast<double>(kMostSamples)));
   int64_t samples = std::min(most, batch);
@@ -297,26 +331,35 @@ int64_t SamplesFor(const std::vector<Layer>& layers, int64_t batch) {
 
 SelfTestResult RunSelfTest(const Graph& graph, int64_t batch, double tolerance, Backend& device,
                            Backend& reference) {
-  std::vector<Layer> layers;
-  std::set<std::string> known;
-  for (const Layer& layer : graph.layers()) {
-    if (IsTested(layer) && known.insert(KeyOf(layer)).second) layers.push_back(layer);
-  }
-  const int64_t samples = SamplesFor(layers, batch);
+  const std::vector<Tested> all = WhatToTest(graph);
+  const int64_t samples = SamplesFor(all, batch);
   SelfTestResult result;
-  for (const Layer& layer : layers) {
+  for (const Tested& tested : all) {
+    const Layer& layer = tested.layer;
+    const std::string name =
+        fmt::format("layer {} ({} {} -> {}, batch {})", layer.name, layer.kind,
+                    layer.input_shape.ToString(), layer.output_shape.ToString(), batch);
     const auto run = layer.traits().is_loss ? RunLoss : RunOp;
-    const Given given = MakeGiven(layer, graph, samples, device.activation_type());
-    device.Enter();
-    const Made got = run(device, layer, given, samples, batch);
+    const Given given = MakeGiven(tested, graph, samples, device.activation_type());
+    OpOptions options = tested.options;
+    Made got;
+    try {
+      device.Enter();
+      options.batch = batch;
+      got = run(device, layer, options, given, samples);
+    } catch (const OutOfDeviceMemory&) {
+      throw;
+    } catch (const Error& error) {
+      result.failure = fmt::format("fails: {}: {}", name, error.what());
+      return result;
+    }
     reference.Enter();
-    const Made expected = run(reference, layer, given, samples, samples);
+    options.batch = samples;
+    const Made expected = run(reference, layer, options, given, samples);
     ++result.operations;
     if (const std::string why = Compare(got, expected, tolerance); !why.empty()) {
-      result.failure =
-          fmt::format("layer {} ({} {} -> {}, batch {}), {}", layer.name, layer.kind,
-                      layer.input_shape.ToString(), layer.output_shape.ToString(), batch, why);
-      break;
+      result.failure = fmt::format("computes wrongly: {}, {}", name, why);
+      return result;
     }
   }
   device.Enter();

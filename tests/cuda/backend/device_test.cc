@@ -21,16 +21,19 @@
 #include "common/base/unique_fd.h"
 #include "tests/cuda/backend/device_step.h"
 #include "tests/cuda/software_gpu/control.h"
+#include "tests/nn/test_backend.h"
 #include "tests/nn/test_networks.h"
 #include "tests/nn/tower_run.h"
 #include "worker/backend/cuda/cuda_backend.h"
 #include "worker/nn/completions.h"
 #include "worker/nn/device_view.h"
+#include "worker/nn/self_test.h"
 
 namespace muster {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr double kPatience = 30;
@@ -451,6 +454,24 @@ TEST_F(CudaDeviceTest, WhatCudnnDoesNotSupportAfterItsTrialIsAnError) {
     software_gpu::FailCall(call, calls / 2 + 1, CUDNN_STATUS_NOT_SUPPORTED);
     EXPECT_THROW((void)Step(), Error) << call;
   }
+}
+
+// A worker that has no step left does without the test before the first step, and must say the
+// same.
+TEST_F(CudaDeviceTest, TheTestBeforeTheFirstStepChangesNothingOfTheLineOfConvolutions) {
+  std::set<std::string> lines;
+  for (const bool tested : {false, true}) {
+    const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({}).backend;
+    if (tested) {
+      const std::unique_ptr<Backend> cpu = MakeTestBackend(1);
+      EXPECT_EQ(RunSelfTest(graph_, 10, 1e-3, *backend, *cpu).failure, "");
+    }
+    backend->Enter();
+    Tower tower(graph_, *backend, kSeed);
+    tower.Plan(10, Mode::kTraining);
+    lines.insert(backend->Convolutions());
+  }
+  EXPECT_THAT(lines, ElementsAre(HasSubstr("input cudnn 1 x1")));
 }
 
 // Another worker may have the memory, and would compute other bits.

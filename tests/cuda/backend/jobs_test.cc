@@ -190,6 +190,21 @@ TEST_F(CudaJob, AGpuThatComputesWronglyEndsTheJob) {
   }
 }
 
+// As one that computes wrongly: it is not started again to fail ten times more.
+TEST_F(CudaJob, AGpuThatFailsInTheTestBeforeTheFirstStepEndsTheJob) {
+  int runs = 0;
+  for (const char* const fault :
+       {"fail=cublasGemmEx:1:13", "fail=kernel:1:719", "fail=cudnnConvolutionForward:2:5000"}) {
+    ::setenv("MUSTER_SOFTWARE_GPU", fault, 1);
+    const Outcome bad = Launch({"cluster.workers=1", "run.steps=1", "worker.backend=CUDA"});
+    ::unsetenv("MUSTER_SOFTWARE_GPU");
+    EXPECT_EQ(bad.exit_code, 8) << bad.log;
+    EXPECT_THAT(Unwrapped(bad.log), AllOf(HasSubstr("fails: layer "), HasSubstr("--devices cpu")));
+    const std::string log = LogOf(Path(fmt::format("run{}", runs++))), line = "joining the job";
+    EXPECT_EQ(log.find(line), log.rfind(line)) << log;
+  }
+}
+
 TEST_F(CudaJob, WithoutACardALineSaysSo) {
   ::setenv("MUSTER_SOFTWARE_GPU", "devices=0", 1);
   const Outcome hard = OnCards({});

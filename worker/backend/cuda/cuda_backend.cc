@@ -39,6 +39,12 @@ class CudaBuffer : public DeviceBuffer {
   const DeviceMemory memory_;
 };
 
+std::string Named(const Layer& layer, const OpOptions& options, const Error& error) {
+  return fmt::format("layer {} ({} {} -> {}, batch {}): {}", layer.name, layer.kind,
+                     layer.input_shape.ToString(), layer.output_shape.ToString(), options.batch,
+                     error.what());
+}
+
 class CudaBackend : public Backend {
  public:
   explicit CudaBackend(const CudaOptions& options) : card_(options), copies_(card_) {}
@@ -143,10 +149,10 @@ class CudaBackend : public Backend {
     };
     try {
       return std::visit(make, layer.spec);
+    } catch (const OutOfDeviceMemory& error) {
+      throw OutOfDeviceMemory(error.code(), Named(layer, options, error));
     } catch (const Error& error) {
-      throw Error(error.code(), "layer {} ({} {} -> {}, batch {}): {}", layer.name, layer.kind,
-                  layer.input_shape.ToString(), layer.output_shape.ToString(), options.batch,
-                  error.what());
+      throw Error(error.code(), Named(layer, options, error));
     }
   }
 
