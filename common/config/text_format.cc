@@ -252,7 +252,7 @@ void ParseTextFile(const std::string& file, const std::string& prefix, pb::Messa
   if (text.find('\0') != std::string::npos) {
     throw Error(
         ExitCode::kUsage,
-        "{}: is no text, it has zero bytes; {}. If these are weights, a run starts from them "
+        "{}: is not a text file; {}. If these are weights, a run starts from them "
         "with --initial-weights {}",
         file, kExpected, ShellWord(file));
   }

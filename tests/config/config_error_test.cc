@@ -123,7 +123,7 @@ TEST_F(ConfigTest, TextIsUtf8WithoutZeroBytes) {
 TEST_F(ConfigTest, ATextThatIsNoConfig) {
   const auto error = [&](const std::string& text) { return ErrorOf(Write("other", text)); };
   EXPECT_THAT(error(""), HasSubstr("the file is empty"));
-  EXPECT_THAT(error(std::string("r\0u\0n\0", 6)), HasSubstr("is no text"));
+  EXPECT_THAT(error(std::string("r\0u\0n\0", 6)), HasSubstr("is not a text file"));
   for (const char* text : {"{\"run\": {\"epochs\": 2}}", "run:\n  epochs: 2\n",
                            "[run]\nepochs = 2\n", "run { epochs: 2 ] }"}) {
     EXPECT_THAT(error(text), AllOf(HasSubstr("other:"), HasSubstr("protobuf text format")));

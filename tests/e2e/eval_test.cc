@@ -214,7 +214,7 @@ TEST_F(Evaluate, WhatCannotBe) {
   ExpectRefused({"eval", run, "--ema"}, ExitCode::kUsage, "is no moving average");
   ExpectRefused({"eval", run, "--worker", "2"}, ExitCode::kUsage, "did you mean '--workers'?");
   ExpectRefused({"eval", file, "--best"}, ExitCode::kUsage, "is a file; expected a run directory");
-  ExpectRefused({"eval", Path("data")}, ExitCode::kData, "holds no weights");
+  ExpectRefused({"eval", Path("data")}, ExitCode::kUsage, "expected the directory of a run");
   ExpectRefused({"eval", Path("nowhere")}, ExitCode::kData, "cannot be read");
   ExpectRefused({"eval", run, "--confusion-csv", Path("no") / "counts.csv"}, ExitCode::kFailure,
                 "counts.csv");
