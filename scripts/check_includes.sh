@@ -15,20 +15,20 @@ deny() {
   fi
 }
 
-deny common '(ps|worker|launch|tests|bench)/'
-deny ps '(worker|launch|tests|bench)/'
-deny launch '(ps|tests|bench)/'
+deny common '(ps|worker|cli|tests|bench)/'
+deny ps '(worker|cli|tests|bench)/'
+deny cli '(ps|tests|bench)/'
 # One reader of data files for the workers and for the tools that make and check data sets.
-deny launch 'worker/' 'launch/data/.*worker/data/'
-deny worker '(ps|launch|tests|bench)/'
+deny cli 'worker/' 'cli/data/.*worker/data/'
+deny worker '(ps|cli|tests|bench)/'
 deny worker/client 'worker/(nn|data|backend|trainer)/'
 deny worker/nn 'worker/(client|data|trainer|backend/cpu|backend/cuda)/'
 deny worker/data 'worker/(client|nn|backend|trainer)/'
 deny worker/backend 'worker/(client|nn|data|trainer)/'
 deny worker/trainer 'worker/backend/(cpu|cuda)/'
 # The oracle must not share the mistakes of what it checks.
-deny tests/oracle '(ps|worker/(client|trainer)|common/transport|launch)/'
-for folder in common ps worker launch; do
+deny tests/oracle '(ps|worker/(client|trainer)|common/transport|cli)/'
+for folder in common ps worker cli; do
   deny $folder 'zmq' 'common/transport/zmq/'
   deny $folder '(oneapi/dnnl|dnnl)' 'worker/backend/cpu/'
   deny $folder '(cuda|cudnn|cublas)' 'worker/backend/cuda/'
@@ -38,11 +38,11 @@ for folder in common/base common/graph common/plan worker/nn worker/backend; do
   deny $folder '(proto/|google/protobuf)'
 done
 # The launcher sends and receives nothing.
-deny launch 'common/transport/'
+deny cli 'common/transport/'
 # What takes seconds to compile is included in one place; all others use our front of it.
-for folder in common ps worker launch bench; do
+for folder in common ps worker cli bench; do
   deny $folder 'spdlog/' 'common/base/log\.cc'
-  deny $folder 'CLI/' '(common/base/program_options\.cc|launch/command_line/)'
+  deny $folder 'CLI/' '(common/base/program_options\.cc|cli/commands/)'
   deny $folder 'regex>'
   deny $folder 'fmt/(ranges|format|chrono)\.h'
 done
@@ -55,7 +55,7 @@ if [ -n "$found" ]; then
   status=1
 fi
 # Generated wire code stops at the links, the server loop and the client.
-for folder in worker/nn worker/data worker/backend launch; do
+for folder in worker/nn worker/data worker/backend cli; do
   deny $folder 'proto/wire'
 done
 # No circle of folders, and no two types of one name.

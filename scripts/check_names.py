@@ -11,7 +11,7 @@ import os
 import re
 import sys
 
-ROOMS = ("bench", "common", "launch", "ps", "tests", "worker")
+ROOMS = ("bench", "common", "cli", "ps", "tests", "worker")
 
 
 def types_of(source):

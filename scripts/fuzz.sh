@@ -91,9 +91,9 @@ words() {
     texts) names proto/config.proto | sed 's/.*/"&"/'; printf '"%s"\n' 'error: ' 'exit code ' ;;
     events) names proto/events.proto | sed 's/.*/"\\"&\\""/' ;;
     run_files | metrics_text)
-      names launch/runs/run_{record,status}.cc launch/top/top_view.cc ps/kept_lines.cc ps/restart_record.cc \
+      names cli/view/run_{record,status}.cc cli/view/top_view.cc ps/kept_lines.cc ps/restart_record.cc \
             ps/tensorboard/line_scalars.cc | sed 's/.*/"\\"&\\""/' ;;
-    trace) names launch/trace/*.cc | sed 's/.*/"\\"&\\""/' ;;
+    trace) names cli/view/*.cc | sed 's/.*/"\\"&\\""/' ;;
     safetensors)
       names common/tensors/{safetensors_header,tensor_type}.cc common/model/model_metadata.cc | sed 's/.*/"\\"&\\""/'
       names proto/config.proto | sed 's/.*/"&"/' ;;

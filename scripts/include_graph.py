@@ -10,7 +10,7 @@ import os
 import re
 import sys
 
-ROOMS = ("bench", "common", "launch", "proto", "ps", "worker")
+ROOMS = ("bench", "common", "cli", "proto", "ps", "worker")
 
 
 def folder_edges(root):

@@ -35,7 +35,7 @@ check_old_processor() {
   local unpacked=$workspace/unpacked code=0
   mkdir "$unpacked"
   tar -C "$unpacked" -xzf "$1"
-  tests/launch/old_processor_test.sh x86-64-v3 '' "$unpacked"/muster-*/bin/muster* || code=$?
+  tests/cli/old_processor_test.sh x86-64-v3 '' "$unpacked"/muster-*/bin/muster* || code=$?
   case $code in
     0) echo "On a processor without AVX2 every program ends with one line." ;;
     77) ;; # it has said why

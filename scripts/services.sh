@@ -29,7 +29,7 @@ make_machine() {
   # As SERVICES.md says.
   tar --no-same-owner -C "$root/opt" -xzf "$package"
   ln -s "/$(cd "$root" && echo opt/muster-*/bin/muster)" "$root/usr/local/bin/muster"
-  cp docs/services/*.service tests/launch/service_units_test.sh scripts/services.sh "$root/root/"
+  cp docs/services/*.service tests/cli/service_units_test.sh scripts/services.sh "$root/root/"
   echo muster-services >"$root/etc/hostname"
   : >"$root/etc/machine-id" # systemd makes one
   cat >"$root/etc/systemd/system/proof.service" <<'END_OF_UNIT'

@@ -250,11 +250,10 @@ void ParseTextFile(const std::string& file, const std::string& prefix, pb::Messa
   if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);  // some editors write it
   if (text.empty()) throw Error(ExitCode::kUsage, "{}: the file is empty; {}", file, kExpected);
   if (text.find('\0') != std::string::npos) {
-    throw Error(
-        ExitCode::kUsage,
-        "{}: is not a text file; {}. If these are weights, a run starts from them "
-        "with --initial-weights {}",
-        file, kExpected, ShellWord(file));
+    throw Error(ExitCode::kUsage,
+                "{}: is not a text file; {}. If these are weights, a run starts from them "
+                "with --initial-weights {}",
+                file, kExpected, ShellWord(file));
   }
   const PlaceOfLine place = [&](int line) { return fmt::format("{}:{}", file, line + 1); };
   ParseText(text, place, prefix, message, errors);

@@ -1,5 +1,5 @@
 // Downloading and unpacking, from a server that behaves badly in every usual way.
-#include "launch/data/download.h"
+#include "cli/data/download.h"
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -16,7 +16,7 @@
 #include <memory>
 #include <vector>
 
-#include "launch/data/synthesize.h"
+#include "cli/data/synthesize.h"
 #include "tests/data/expect_error.h"
 #include "tests/data/local_server.h"
 #include "tests/data/test_sets.h"

@@ -1,12 +1,12 @@
 // The procedural data set: layout, determinism, and what it does with what is already there.
-#include "launch/data/synthesize.h"
+#include "cli/data/synthesize.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
 
-#include "launch/data/data_folder.h"
-#include "launch/data/synthetic_image.h"
+#include "cli/data/data_folder.h"
+#include "cli/data/synthetic_image.h"
 #include "tests/data/expect_error.h"
 #include "tests/data/test_sets.h"
 

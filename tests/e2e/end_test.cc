@@ -156,8 +156,7 @@ TEST_F(End, ARunDirectoryThatIsRemovedIsNoSuccess) {
                     HasSubstr("Completed: 3,000 steps"), HasSubstr("weights hash"),
                     HasSubstr("model.safetensors: cannot be created"),
                     HasSubstr("it lacks config.txtpb, metrics.jsonl, server.log, worker-0.log"),
-                    Not(HasSubstr("--resume")),
-                    Not(HasSubstr("/config.txtpb"))));
+                    Not(HasSubstr("--resume")), Not(HasSubstr("/config.txtpb"))));
   EXPECT_TRUE(NothingLeft(2));
 }
 

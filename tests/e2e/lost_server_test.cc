@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <csignal>
 
+#include "tests/cli/text/unwrapped.h"
 #include "tests/e2e/real_job.h"
 #include "tests/e2e/small_disk.h"
-#include "tests/launch/text/unwrapped.h"
 
 namespace muster::testing {
 namespace {

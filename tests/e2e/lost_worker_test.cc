@@ -10,8 +10,8 @@
 #include <string>
 
 #include "common/base/error.h"
+#include "tests/cli/text/unwrapped.h"
 #include "tests/e2e/hand_job.h"
-#include "tests/launch/text/unwrapped.h"
 
 namespace muster::testing {
 namespace {

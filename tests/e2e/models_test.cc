@@ -8,8 +8,8 @@
 #include "common/base/error.h"
 #include "common/tensors/safetensors_reader.h"
 #include "common/tensors/safetensors_writer.h"
+#include "tests/cli/text/unwrapped.h"
 #include "tests/e2e/real_job.h"
-#include "tests/launch/text/unwrapped.h"
 
 namespace muster::testing {
 namespace {

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tests/cli/text/unwrapped.h"
 #include "tests/e2e/real_job.h"
-#include "tests/launch/text/unwrapped.h"
 
 namespace muster::testing {
 namespace {

@@ -11,8 +11,8 @@
 #include <sstream>
 
 #include "common/base/error.h"
+#include "tests/cli/text/unwrapped.h"
 #include "tests/e2e/real_job.h"
-#include "tests/launch/text/unwrapped.h"
 
 namespace muster::testing {
 namespace {
@@ -133,8 +133,8 @@ TEST_F(Runs, AStepIsNeverLessThanItsPartsWhenEachIsEvaluated) {
 }
 
 TEST_F(Runs, SettingsWithoutEffectAreReported) {
-  const Outcome outcome = Smoke(
-      "known", {"run.steps=2", "cluster.max_restarts=1", "cluster.on_lost_worker=ABORT"});
+  const Outcome outcome =
+      Smoke("known", {"run.steps=2", "cluster.max_restarts=1", "cluster.on_lost_worker=ABORT"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
   EXPECT_THAT(outcome.log, HasSubstr("  no effect      cluster.max_restarts=1: "));
 }

@@ -2,13 +2,13 @@
 // once, and written again as it was where it is written; what is refused is quoted.
 #include <set>
 
+#include "cli/commands/arguments.h"
+#include "cli/evaluate/confusion.h"
+#include "cli/model/tensor_names.h"
 #include "common/base/error.h"
 #include "common/base/number_list.h"
 #include "common/checkpoint/checkpoint_name.h"
 #include "common/config/devices.h"
-#include "launch/command_line/arguments.h"
-#include "launch/evaluate/confusion.h"
-#include "launch/model/tensor_names.h"
 #include "ps/restart_record.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -9,11 +9,11 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "launch/plot/run_charts.h"
-#include "launch/runs/run_record.h"
-#include "launch/runs/run_status.h"
-#include "launch/runs/runs_command.h"
-#include "launch/top/top_view.h"
+#include "cli/view/run_charts.h"
+#include "cli/view/run_record.h"
+#include "cli/view/run_status.h"
+#include "cli/view/runs_command.h"
+#include "cli/view/top_view.h"
 #include "ps/kept_lines.h"
 #include "ps/reporter.h"
 #include "ps/restart_record.h"

@@ -2,11 +2,11 @@
 // the names of a set's classes, one for each or none; which run a folder is of; a job's token.
 #include <sys/stat.h>
 
+#include "cli/process/log_tail.h"
 #include "common/base/utf8.h"
 #include "common/checkpoint/run_mark.h"
 #include "common/config/config.h"
 #include "common/link/protocol.h"
-#include "launch/process/log_tail.h"
 #include "proto/config.pb.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -4,10 +4,10 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include "cli/gpu/lock_folder.h"
+#include "cli/gpu/ticket.h"
 #include "common/base/unique_fd.h"
 #include "common/base/utf8.h"
-#include "launch/gpu/lock_folder.h"
-#include "launch/gpu/ticket.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {

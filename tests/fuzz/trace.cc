@@ -2,9 +2,9 @@
 // up; what is no trace is refused by its name, and a trace that is there is not lost for it.
 #include <sstream>
 
-#include "launch/trace/merge.h"
-#include "launch/trace/summary.h"
-#include "launch/trace/trace_data.h"
+#include "cli/view/trace_data.h"
+#include "cli/view/trace_merge.h"
+#include "cli/view/trace_summary.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {

@@ -12,7 +12,7 @@
 namespace muster {
 
 struct SelfTestResult {
-  int operations = 0;   // that were compared
+  int operations = 0;  // that were compared
   // "" if all agree. "computes wrongly: layer …, got and expected", or "fails: layer …: why".
   std::string failure;
 };

@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/cli/text/unwrapped.h"
 #include "tests/cuda/backend/card_job.h"
-#include "tests/launch/text/unwrapped.h"
 
 namespace muster::testing {
 namespace {

@@ -10,9 +10,9 @@
 #include <sstream>
 #include <string_view>
 
+#include "tests/cli/text/unwrapped.h"
 #include "tests/cuda/backend/host_fuses.h"
 #include "tests/e2e/real_job.h"
-#include "tests/launch/text/unwrapped.h"
 
 namespace muster::testing {
 namespace {

@@ -3,8 +3,8 @@
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
+#include "tests/cli/text/unwrapped.h"
 #include "tests/cuda/backend/card_job.h"
-#include "tests/launch/text/unwrapped.h"
 
 namespace muster::testing {
 namespace {

@@ -1,0 +1,158 @@
+#include "cli/bench/bench_text.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "cli/text/text_table.h"
+#include "cli/text/units.h"
+
+namespace muster {
+namespace {
+
+std::string Time(double seconds) {
+  if (seconds < 1e-5) return fmt::format("{:.1f} us", seconds * 1e6);
+  return seconds < 1e-3 ? fmt::format("{:.0f} us", seconds * 1e6)
+                        : FormatMilliseconds(seconds * 1e3);
+}
+
+RoundShape ShapeAt(const BenchResult& result, double bytes) {
+  RoundShape shape = result.model.shape;
+  shape.bytes = bytes;
+  shape.workers = result.workers;
+  return shape;
+}
+
+void Append(std::vector<std::string>& lines, const TextTable& table) {
+  for (std::string& line : table.Lines()) lines.push_back(std::move(line));
+}
+
+TextTable RoundTable(const BenchResult& result, const MachineCosts& costs) {
+  TextTable table({{"weights", true},
+                   {"update alone", true},
+                   {"memory limit", true},
+                   {"reached", true},
+                   {"round, shared memory", true},
+                   {"predicted", true},
+                   {"round, TCP", true},
+                   {"predicted", true}});
+  for (const BenchRow& row : result.rows) {
+    const bool first = &row == &result.rows.front(), last = &row == &result.rows.back();
+    const RoundShape shape = ShapeAt(result, row.bytes);
+    table.AddRow({FormatBytes(row.bytes), Time(row.update_s), Time(row.limit_s),
+                  FormatPercent(row.limit_s / row.update_s), Time(row.local_s),
+                  first ? "" : Time(LocalRound(shape, costs)), Time(row.tcp_s),
+                  first || last ? "" : Time(LoopbackRound(shape, costs))});
+  }
+  return table;
+}
+
+const BenchRow& ModelRow(const BenchResult& result) {
+  return *std::ranges::min_element(result.rows, {}, [&](const BenchRow& row) {
+    return std::abs(row.bytes - result.model.shape.bytes);
+  });
+}
+
+// From which length of a step on a round is less than `share` of it.
+std::string StepFor(double round_s, double share) { return Time(round_s / share); }
+
+void AddModel(const BenchResult& result, std::vector<std::string>& lines) {
+  const BenchRow& row = ModelRow(result);
+  lines.push_back(fmt::format("{}, {}, {}, {}:", result.model.name, FormatBytes(row.bytes),
+                              Plural(result.workers, "worker"), result.optimizer));
+  lines.push_back(
+      fmt::format("  A round takes {} over shared memory ({} at the 99th percentile), {} "
+                  "over TCP on this host.",
+                  Time(row.local_s), Time(row.local_p99_s), Time(row.tcp_s)));
+  lines.push_back(
+      fmt::format("  Even if nothing of it overlapped with backward, it is under 5 % of a "
+                  "step from {} on; over TCP, from {} on.",
+                  StepFor(row.local_s, 0.05), StepFor(row.tcp_s, 0.05)));
+  if (result.model.flops_per_worker > 0) {
+    lines.push_back(fmt::format(
+        "  A worker computes {} per step: unless it does more than {:.0f} GFLOP/s, that is so.",
+        FormatFlops(result.model.flops_per_worker),
+        result.model.flops_per_worker / (row.local_s / 0.05) / 1e9));
+  }
+}
+
+constexpr double kGigabits[] = {1, 10, 25, 100};
+constexpr int kHosts[] = {2, 4, 8, 16, 32, 64};
+
+TextTable NetworkTable(const BenchResult& result, const MachineCosts& costs) {
+  std::vector<TextTable::Column> columns{{"link"}, {"how"}};
+  for (const int hosts : kHosts) columns.push_back({fmt::format("{} hosts", hosts), true});
+  TextTable table(columns);
+  for (const double gigabits : kGigabits) {
+    const HostNetwork network{.bits_per_s = gigabits * 1e9};
+    std::vector<std::string> server{fmt::format("{:g} Gbit/s", gigabits), "one server"};
+    std::vector<std::string> ring{"", "all-reduce"};
+    for (const int hosts : kHosts) {
+      RoundShape shape = result.model.shape;
+      shape.workers = hosts;
+      server.push_back(Time(ServerRound(shape, network, costs.memory_bytes_per_s)));
+      ring.push_back(Time(RingRound(shape, network, costs.memory_bytes_per_s)));
+    }
+    table.AddRow(server);
+    table.AddRow(ring);
+  }
+  return table;
+}
+
+}  // namespace
+
+MachineCosts CostsOf(const BenchResult& result) {
+  const BenchRow& small = result.rows.front();
+  const BenchRow& large = result.rows.back();
+  const RoundShape shape = ShapeAt(result, large.bytes);
+  const double both_ways = 2.0 * result.workers;
+  // What is noise is not taken for a speed.
+  const double loopback = both_ways * (large.bytes - small.bytes) /
+                          std::max(large.tcp_s - small.tcp_s, large.tcp_s / 10);
+  return {.local_latency_s = std::max(0.0, small.local_s - small.update_s),
+          .tcp_latency_s = std::max(0.0, small.tcp_s - both_ways * small.bytes / loopback),
+          .memory_bytes_per_s = UpdateBytes(shape) / large.update_s,
+          .loopback_bytes_per_s = loopback};
+}
+
+std::vector<std::string> BenchLines(const BenchResult& result) {
+  const MachineCosts costs = CostsOf(result);
+  const BenchRow& large = result.rows.back();
+  std::vector<std::string> lines{
+      fmt::format("Server with {} ({}), {}, {}; medians, every result verified.",
+                  Plural(result.server_threads, "thread"), result.instruction_set,
+                  Plural(result.workers, "worker"), result.optimizer),
+      ""};
+  Append(lines, RoundTable(result, costs));
+  const bool impossible = std::ranges::any_of(result.rows, [](const BenchRow& row) {
+    return std::min(row.local_s, row.tcp_s) < row.update_s;
+  });
+  if (impossible) {
+    lines.push_back(
+        "Some rounds are shorter than the update, which is a part of them: other programs used the "
+        "machine at times. Run this again when it is idle.");
+  }
+  lines.push_back("");
+  lines.push_back(
+      fmt::format("The memory moves {:.1f} GB/s in such a pass; the update reaches {} of that.",
+                  UpdateBytes(ShapeAt(result, large.bytes)) / large.limit_s / 1e9,
+                  FormatPercent(large.limit_s / large.update_s)));
+  lines.push_back(fmt::format(
+      "A round costs {} over shared memory and {} over TCP before the first byte; TCP on this host "
+      "moves {:.1f} GB/s through the server.",
+      Time(costs.local_latency_s), Time(costs.tcp_latency_s), costs.loopback_bytes_per_s / 1e9));
+  lines.push_back("");
+  AddModel(result, lines);
+  lines.push_back("");
+  lines.push_back(
+      "On several hosts, one worker each, this model's round would take, by the cost model "
+      "(docs/DESIGN.md):");
+  Append(lines, NetworkTable(result, costs));
+  lines.push_back(
+      "One server's link carries every worker's gradient: where all-reduce is shorter, "
+      "it is the bottleneck.");
+  return lines;
+}
+
+}  // namespace muster

@@ -1,0 +1,192 @@
+#include "cli/commands/command_line.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cli/commands/arguments.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/help_text.h"
+#include "cli/commands/options.h"
+#include "cli/text/console.h"
+#include "cli/text/wrapped.h"
+#include "common/base/error.h"
+#include "common/base/join.h"
+#include "common/config/nearest_name.h"
+
+namespace muster {
+namespace {
+
+constexpr int kHelpWidth = 80;
+
+// The command that the arguments lead to. Throws for a name that no command has.
+const CLI::App* FindCommand(const CLI::App& app, const std::vector<std::string>& words) {
+  const CLI::App* command = &app;
+  for (const std::string& word : words) {
+    std::vector<const CLI::App*> choices =
+        command->get_subcommands([](const CLI::App*) { return true; });
+    if (choices.empty() || word.empty() || word[0] == '-') break;
+    std::vector<std::string> names;
+    const CLI::App* next = nullptr;
+    for (const CLI::App* choice : choices) {
+      names.push_back(choice->get_name());
+      if (choice->get_name() == word) next = choice;
+    }
+    if (next == nullptr) {
+      std::string nearest = NearestName(word, names);
+      throw Error(ExitCode::kUsage, "unknown command '{}'; {}", word,
+                  nearest.empty() ? fmt::format("known: {}", Join(names, ", "))
+                                  : fmt::format("did you mean '{}'?", nearest));
+    }
+    command = next;
+  }
+  return command;
+}
+
+// "muster data get": what a person types.
+std::string FullName(const CLI::App& command) {
+  const CLI::App* parent = command.get_parent();
+  return (parent != nullptr ? FullName(*parent) + " " : "") + command.get_name();
+}
+
+// What is missing, of a command line that lacks something.
+std::string MissingText(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::App* choice : command.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(choice->get_name());
+  }
+  if (!names.empty()) return "a command is missing: expected one of " + Join(names, ", ");
+  for (const CLI::Option* option : command.get_options()) {
+    if (!option->get_required() || option->count() > 0) continue;
+    return fmt::format("{} is missing: {}", option->get_name(), option->get_description());
+  }
+  return "";
+}
+
+// CLI11's message in words of our own, where it is not one already.
+std::string InOurWords(const CLI::ParseError& error, const CLI::App& command) {
+  std::string text = error.what();
+  const std::string subject = text.substr(0, text.find_first_of(": "));  // of most of them
+  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
+    std::string missing = MissingText(command);
+    if (!missing.empty()) return missing;
+  }
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    return fmt::format("expected no more arguments, got {}", text.substr(text.find(": ") + 2));
+  }
+  if (dynamic_cast<const CLI::ExcludesError*>(&error) != nullptr) {
+    return fmt::format("expected one of {}, {}, got both", subject,
+                       text.substr(text.rfind(' ') + 1));
+  }
+  if (dynamic_cast<const CLI::RequiresError*>(&error) != nullptr) {
+    return fmt::format("{}: expected {} with it", subject, text.substr(text.rfind(' ') + 1));
+  }
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+    return fmt::format("{}: expected {}", subject,
+                       text.find("received") == std::string::npos ? "a value, got none"
+                                                                  : "it once, got it more often");
+  }
+  return text;
+}
+
+// CLI11's message, made to name the option that was probably meant.
+std::string Explain(const CLI::ParseError& error, const CLI::App& command,
+                    const std::vector<std::string>& words) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+  }
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    std::string option = word.substr(0, word.find('='));
+    // No option, but the value of the one before it.
+    if (i > 0 && word.size() > 1 && word[0] == '-' &&
+        std::isdigit(static_cast<unsigned char>(word[1])) &&
+        std::find(names.begin(), names.end(), words[i - 1]) != names.end()) {
+      return fmt::format("{} {}: expected a number that is not negative", words[i - 1], word);
+    }
+    if (option.size() < 2 || option[0] != '-' ||
+        std::find(names.begin(), names.end(), option) != names.end()) {
+      continue;
+    }
+    if (option == "--gpus" || option == "--gpu" || option == "--num-gpus") {
+      return fmt::format(
+          "unknown option '{}': GPUs are chosen with --devices (auto:2, 0,1, cpu), or "
+          "one for each worker with --workers",
+          option);
+    }
+    std::string nearest = NearestName(option, names);
+    return fmt::format("unknown option '{}'{}", option,
+                       nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest));
+  }
+  return InOurWords(error, command);
+}
+
+// The command that was parsed: "launch", "data get".
+std::string TypedCommand(const CLI::App& app) {
+  std::string name;
+  for (std::vector<CLI::App*> typed = app.get_subcommands(); !typed.empty();
+       typed = typed.front()->get_subcommands()) {
+    name += (name.empty() ? "" : " ") + typed.front()->get_name();
+  }
+  return name;
+}
+
+int Run(int argc, char** argv) {
+  std::vector<std::string> words(argv + 1, argv + argc);
+  // What follows is another program's command line.
+  const auto dashes = std::find(words.begin(), words.end(), "--");
+  const std::vector<std::string> behind(dashes == words.end() ? dashes : dashes + 1, words.end());
+  words.erase(dashes, words.end());
+  Arguments arguments;
+  CLI::App app(kOverview, "muster");
+  AddCommands(app, arguments);
+
+  if (words.empty()) {
+    Console(STDERR_FILENO).PrintAsIs(WrappedRows(app.help(), kHelpWidth));
+    return static_cast<int>(ExitCode::kUsage);
+  }
+  const CLI::App* command = FindCommand(app, words);
+  try {
+    app.parse(static_cast<int>(words.size()) + 1, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) {  // --help and --version
+      std::ostringstream text;
+      (void)app.exit(error, text, text);
+      PrintResult(WrappedRows(text.str(), kHelpWidth));
+      return 0;
+    }
+    throw Error(ExitCode::kUsage, "{} (see {} --help)", Explain(error, *command, words),
+                FullName(*command));
+  }
+  const std::string typed = TypedCommand(app);
+  if (!behind.empty() && typed != "gpus run") {
+    throw Error(ExitCode::kUsage, "--: expected no more arguments, got {} (see muster {} --help)",
+                behind[0], typed);
+  }
+  arguments.command.insert(arguments.command.end(), behind.begin(), behind.end());
+  return RunCommand(typed, arguments);
+}
+
+}  // namespace
+
+int RunCommandLine(int argc, char** argv) {
+  try {
+    return Run(argc, argv);
+  } catch (const Error& error) {
+    PrintError(fmt::format("muster: error: {}\n", error.what()));
+    return static_cast<int>(error.code());
+  } catch (const std::exception& error) {
+    PrintError(fmt::format("muster: error: {}\n", error.what()));
+    return static_cast<int>(ExitCode::kFailure);
+  }
+}
+
+}  // namespace muster

@@ -1,0 +1,16 @@
+#include "cli/commands/find_config.h"
+
+namespace muster {
+namespace fs = std::filesystem;
+
+std::string FindConfig(const std::string& name, const fs::path& program_folder) {
+  std::error_code ignored;
+  if (name.empty() || fs::path(name).is_absolute() || fs::exists(name, ignored)) return name;
+  const fs::path prefix = program_folder.parent_path();
+  for (const fs::path& folder : {prefix, prefix / "share/muster"}) {
+    if (fs::is_regular_file(folder / name, ignored)) return (folder / name).string();
+  }
+  return name;
+}
+
+}  // namespace muster

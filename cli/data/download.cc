@@ -1,0 +1,282 @@
+#include "cli/data/download.h"
+
+#include <curl/curl.h>
+#include <fmt/core.h>
+#include <openssl/evp.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+
+#include "cli/data/data_folder.h"
+#include "cli/data/unpack.h"
+#include "cli/text/console.h"
+#include "common/base/atomic_file.h"
+#include "common/base/error.h"
+#include "common/base/plain_file.h"
+#include "common/base/resource_limits.h"
+#include "worker/data/cifar10.h"
+#include "worker/data/mnist.h"
+
+namespace muster {
+namespace fs = std::filesystem;
+namespace {
+
+template <auto kFree>
+struct Freed {
+  template <typename T>
+  void operator()(T* object) const {
+    kFree(object);
+  }
+};
+
+std::string NameOf(const PublishedFile& file) {
+  return file.url.substr(file.url.find_last_of('/') + 1);
+}
+
+std::string Md5OfFile(const fs::path& path) {
+  const std::unique_ptr<EVP_MD_CTX, Freed<EVP_MD_CTX_free>> context(EVP_MD_CTX_new());
+  if (context == nullptr || EVP_DigestInit_ex(context.get(), EVP_md5(), nullptr) != 1) {
+    throw Error(ExitCode::kFailure, "OpenSSL does not offer MD5 here (FIPS mode?), cannot check {}",
+                path.string());
+  }
+  std::ifstream file = ReadPlainFile(path);
+  std::string buffer(1 << 18, '\0');
+  while (file.read(buffer.data(), std::ssize(buffer)) || file.gcount() > 0) {
+    EVP_DigestUpdate(context.get(), buffer.data(), static_cast<size_t>(file.gcount()));
+  }
+  if (!file.eof()) {
+    throw Error(ExitCode::kFailure, "{}: cannot read: {}", path.string(), ErrorText(errno));
+  }
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
+  unsigned int size = 0;
+  EVP_DigestFinal_ex(context.get(), digest.data(), &size);
+  std::string text;
+  for (unsigned int i = 0; i < size; ++i) text += fmt::format("{:02x}", digest[i]);
+  return text;
+}
+
+// What is wrong with a file that should be the published one, or "".
+std::string Difference(const fs::path& path, const PublishedFile& file) {
+  const auto bytes = static_cast<int64_t>(fs::file_size(path));
+  if (bytes != file.bytes) return fmt::format("expected {} bytes, found {}", file.bytes, bytes);
+  const std::string md5 = Md5OfFile(path);
+  return md5 == file.md5 ? "" : fmt::format("expected MD5 {}, found {}", file.md5, md5);
+}
+
+int64_t SizeOf(const fs::path& path) {
+  std::error_code missing;
+  const auto size = fs::file_size(path, missing);
+  return missing ? 0 : static_cast<int64_t>(size);
+}
+
+// What one transfer appends to.
+struct Sink {
+  CURL* curl;
+  std::FILE* file;
+  int64_t bytes, total;  // of the file
+  int error = 0;         // of writing it
+  bool terminal = ::isatty(STDERR_FILENO) == 1;
+  int64_t shown = 0;  // percent
+};
+
+// A line that changes on a terminal, elsewhere a line every 10 %.
+void ShowProgress(Sink& sink) {
+  const int64_t percent = 100 * sink.bytes / sink.total, unit = sink.terminal ? 1 : 10;
+  if (percent / unit == sink.shown / unit) return;
+  sink.shown = percent;
+  curl_off_t speed = 0;
+  curl_easy_getinfo(sink.curl, CURLINFO_SPEED_DOWNLOAD_T, &speed);
+  fmt::print(stderr, "{:3} % of {:.1f} MB, {:.1f} MB/s{}", percent,
+             1e-6 * static_cast<double>(sink.total), 1e-6 * static_cast<double>(speed),
+             sink.terminal && percent < 100 ? "  \r" : "\n");
+}
+
+// A count that is too small ends the transfer with CURLE_WRITE_ERROR.
+size_t OnBytes(char* bytes, size_t /*one*/, size_t count, void* user) {
+  Sink& sink = *static_cast<Sink*>(user);
+  sink.bytes += static_cast<int64_t>(count);
+  if (sink.bytes > sink.total) return 0;
+  const size_t written = std::fwrite(bytes, 1, count, sink.file);
+  if (written < count) sink.error = errno;
+  ShowProgress(sink);
+  return written;
+}
+
+struct Outcome {
+  CURLcode code;
+  bool cannot_resume;
+  std::string reason;
+};
+
+// Appends to `part` what it lacks. Throws Error(kFailure) for the disk, Error(kData) if the server
+// sends too much.
+Outcome Transfer(const PublishedFile& file, const fs::path& part) {
+  const std::unique_ptr<CURL, Freed<curl_easy_cleanup>> curl(curl_easy_init());
+  if (curl == nullptr) throw Error(ExitCode::kFailure, "libcurl cannot be started");
+  const std::unique_ptr<std::FILE, Freed<std::fclose>> out(std::fopen(part.c_str(), "ae"));
+  const auto fail = [&](int error) {
+    throw Error(ExitCode::kFailure, "{}: cannot write: {}", part.string(), ErrorText(error));
+  };
+  if (out == nullptr) fail(errno);
+  std::setvbuf(out.get(), nullptr, _IONBF, 0);  // an interruption loses nothing
+  Sink sink{.curl = curl.get(), .file = out.get(), .bytes = SizeOf(part), .total = file.bytes};
+  std::array<char, CURL_ERROR_SIZE> message = {};
+  const auto set = [&](CURLoption option, auto value) {
+    curl_easy_setopt(curl.get(), option, value);
+  };
+  set(CURLOPT_URL, file.url.c_str());
+  set(CURLOPT_USERAGENT, "muster");
+  set(CURLOPT_FOLLOWLOCATION, 1L);
+  set(CURLOPT_MAXREDIRS, 10L);
+  set(CURLOPT_FAILONERROR, 1L);
+  set(CURLOPT_CONNECTTIMEOUT, 30L);
+  set(CURLOPT_LOW_SPEED_LIMIT, 1000L);  // bytes per second ...
+  set(CURLOPT_LOW_SPEED_TIME, 30L);     // ... for so many seconds end the transfer
+  set(CURLOPT_RESUME_FROM_LARGE, static_cast<curl_off_t>(sink.bytes));
+  set(CURLOPT_ERRORBUFFER, message.data());
+  set(CURLOPT_WRITEFUNCTION, OnBytes);
+  set(CURLOPT_WRITEDATA, static_cast<void*>(&sink));
+  const CURLcode code = curl_easy_perform(curl.get());
+  long http_status = 0;
+  curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &http_status);
+  if (sink.error == 0 && ::fsync(::fileno(out.get())) != 0) sink.error = errno;
+  if (sink.error != 0) fail(sink.error);
+  if (sink.bytes > sink.total) {
+    throw Error(ExitCode::kData, "{}: the server sends more than the expected {} bytes", file.url,
+                file.bytes);
+  }
+  constexpr long kRangeNotSatisfiable = 416;
+  return {.code = code,
+          .cannot_resume = code == CURLE_RANGE_ERROR || code == CURLE_BAD_DOWNLOAD_RESUME ||
+                           http_status == kRangeNotSatisfiable,
+          .reason = message[0] != '\0' ? message.data() : curl_easy_strerror(code)};
+}
+
+// Downloads to `part`, from where it ends. A transfer that breaks off is resumed as long as
+// something arrives; a server that cannot resume is asked for the whole file.
+void Fetch(const PublishedFile& file, const fs::path& part) {
+  constexpr int kAttempts = 5;
+  for (int attempt = 1; SizeOf(part) < file.bytes; ++attempt) {
+    const int64_t have = SizeOf(part);
+    fmt::print(stderr, "Downloading {}{}\n", file.url,
+               have > 0 ? fmt::format(" from byte {}", have) : "");
+    const Outcome outcome = Transfer(file, part);
+    if (outcome.code == CURLE_OK) return;  // the checksum says whether it is the right file
+    const bool restarts = outcome.cannot_resume && have > 0;
+    if (restarts) fs::remove(part);
+    if (attempt == kAttempts || (!restarts && SizeOf(part) == have)) {
+      throw Error(ExitCode::kFailure, "{}: {}", file.url, outcome.reason);
+    }
+  }
+}
+
+// The published file in `dir`, checked: the one that was put there by hand, or else FILE.part.
+// `otherwise` is a last resort for the error.
+fs::path Obtain(const PublishedFile& file, const fs::path& dir, const std::string& otherwise) {
+  fs::path by_hand = dir / NameOf(file), part = by_hand.string() + ".part";
+  if (fs::exists(by_hand)) {
+    const std::string difference = Difference(by_hand, file);
+    if (difference.empty()) return by_hand;
+    throw Error(ExitCode::kData,
+                "{}: this is not the published file: {}. Remove it and run this again to download "
+                "it from {}.",
+                by_hand.string(), difference, file.url);
+  }
+  try {
+    Fetch(file, part);
+    const std::string difference = Difference(part, file);
+    if (difference.empty()) return part;
+    fs::remove(part);
+    throw Error(ExitCode::kData, "{}: this is not the published file: {}", file.url, difference);
+  } catch (const Error& error) {
+    if (SizeOf(part) == 0) fs::remove(part);  // nothing has arrived
+    throw Error(error.code(),
+                "cannot download the data set: {}. Run this again to resume, or get {} ({} bytes, "
+                "MD5 {}) on another machine, put it at {} and run this again{}.",
+                error.what(), file.url, file.bytes, file.md5, by_hand.string(), otherwise);
+  }
+}
+
+// Whether CIFAR-10 is in `dir`. Throws Error(kData) if something else is in its place.
+bool AlreadyThere(const std::string& dir) {
+  const fs::path found = ExistingCifar10(dir);
+  if (found.empty()) return false;
+  std::string problem;
+  if (fs::exists(found / kSyntheticNote)) {
+    problem = fmt::format("this is a procedural data set ({})", kSyntheticNote);
+  } else {
+    try {
+      (void)OpenCifar10(dir);
+      return true;
+    } catch (const Error& error) {
+      problem = fmt::format("this is not a whole CIFAR-10 data set: {}", error.what());
+    }
+  }
+  throw Error(ExitCode::kData,
+              "{}: {}. Nothing was written. Move it away, or choose another directory.",
+              found.string(), problem);
+}
+
+void PrintDone(const std::string& what, const Datasets& sets) {
+  PrintResult(fmt::format("{}, {} training and {} test images.", what, sets.train->size(),
+                          sets.test->size()));
+}
+
+}  // namespace
+
+PublishedFile Cifar10Archive() {
+  return {.url = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+          .md5 = "c32a1d4ab5d03f1284b67883e8d87530",
+          .bytes = 170052171};
+}
+
+std::vector<PublishedFile> MnistFiles() {
+  const std::string mirror = "https://ossci-datasets.s3.amazonaws.com/mnist/";
+  return {{mirror + "train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873", 9912422},
+          {mirror + "train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432", 28881},
+          {mirror + "t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3", 1648877},
+          {mirror + "t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c", 4542}};
+}
+
+void DownloadCifar10(const std::string& dir, const PublishedFile& archive) {
+  const UniqueFd lock = LockDataFolder(dir);
+  const fs::path target = fs::path(dir) / kCifar10Folder;
+  if (AlreadyThere(dir)) {
+    PrintResult(fmt::format("{}: CIFAR-10 is already there.", FindCifar10(dir)));
+    return;
+  }
+  const fs::path packed =
+      Obtain(archive, dir, fmt::format("; or make a stand-in with `muster data synth {}`", dir));
+  Datasets sets;
+  StageFolder(target, [&](const fs::path& staging) {
+    Unpack(packed, kCifar10Folder, staging);
+    sets = OpenCifar10(staging.string());
+  });
+  if (packed.extension() == ".part") fs::remove(packed);
+  PrintDone(target.string() + ": CIFAR-10", sets);
+}
+
+void DownloadMnist(const std::string& dir, const std::vector<PublishedFile>& files) {
+  const UniqueFd lock = LockDataFolder(dir);
+  for (const PublishedFile& file : files) {
+    const fs::path plain = (fs::path(dir) / NameOf(file)).replace_extension();
+    if (fs::exists(plain)) {
+      throw Error(ExitCode::kData,
+                  "{}: this would be read instead of {}. Nothing was written. Move it away, or "
+                  "choose another directory.",
+                  plain.string(), NameOf(file));
+    }
+  }
+  for (const PublishedFile& file : files) {
+    const fs::path found = Obtain(file, dir, "");
+    if (found.extension() == ".part") fs::rename(found, fs::path(dir) / NameOf(file));
+  }
+  SyncFolder(dir);
+  PrintDone(dir + ": MNIST", OpenMnist(dir));
+}
+
+}  // namespace muster

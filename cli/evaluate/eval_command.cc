@@ -1,0 +1,161 @@
+#include "cli/evaluate/eval_command.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "cli/evaluate/eval_text.h"
+#include "cli/job/job_display.h"
+#include "cli/job/job_token.h"
+#include "cli/job/memory_check.h"
+#include "cli/job/run_job.h"
+#include "cli/job/watch_job.h"
+#include "cli/process/log_tail.h"
+#include "cli/process/temporary_folder.h"
+#include "cli/text/console.h"
+#include "common/base/atomic_file.h"
+#include "common/base/error.h"
+#include "common/base/join.h"
+#include "common/base/read_text.h"
+
+namespace muster {
+namespace {
+
+constexpr size_t kLogLinesShown = 5;
+
+// What to say of a job that came to no result.
+std::string FailureText(const JobOutcome& outcome) {
+  if (outcome.stop_signal != 0) {
+    return fmt::format("Stopped by SIG{}: nothing was evaluated.\n",
+                       ::sigabbrev_np(outcome.stop_signal));
+  }
+  std::string text = "muster: error: ";
+  text += outcome.failure ? outcome.failure->what : "the job ended without a result";
+  text += "\n";
+  if (!outcome.server_said.empty()) text += "  the server says: " + outcome.server_said + "\n";
+  if (outcome.log_path.empty()) return text;
+  for (const std::string& line : LastLines(outcome.log_path, kLogLinesShown)) {
+    text += "    | " + line + "\n";
+  }
+  return text;
+}
+
+class Evaluate {
+ public:
+  Evaluate(const EvalArguments& arguments, const OpenedModel& model, int64_t images)
+      : arguments_(arguments), model_(model), images_(images) {}
+
+  int Run(const PreparedJob& job, SignalSource& signals) {
+    CheckWeights(model_, job.graph);
+    (void)CheckMemory(LeastMemoryOf(job.config, job.graph), ReadMachineMemory());
+    const TemporaryFolder folder;
+    const JobOutcome outcome = RunIn(folder.path(), job, signals);
+    const bool complete =
+        outcome.exit_code == ExitCode::kOk && outcome.summary && outcome.summary->has_test();
+    if (!complete) {
+      PrintError(FailureText(outcome));
+      return static_cast<int>(outcome.exit_code == ExitCode::kOk ? ExitCode::kFailure
+                                                                 : outcome.exit_code);
+    }
+    const EvaluationReport report = ReportOf(job, *outcome.summary, folder.path());
+    PrintResult(arguments_.json ? EvaluationJson(report) : Join(EvaluationLines(report), "\n"));
+    return 0;
+  }
+
+ private:
+  JobOutcome RunIn(const std::string& folder, const PreparedJob& job, SignalSource& signals) {
+    const RunDir dir = RunDir::Open(folder);
+    config::Config config = job.config;
+    config.mutable_run()->set_dir(dir.path());
+    config.mutable_run()->set_initial_weights(model_.held.path());
+    WriteConfig(config, dir.ConfigPath());
+    const JobPlan plan{.server_program = arguments_.server_program,
+                       .worker_program = arguments_.worker_program,
+                       .dir = &dir,
+                       .config_path = dir.ConfigPath(),
+                       .workers = static_cast<int>(config.cluster().workers()),
+                       .places = job.cards ? job.cards->Places() : std::vector<WorkerPlace>(),
+                       .endpoint = EndpointFor(config),
+                       .token = NewToken(),
+                       .evaluate = true,
+                       .start_s = config.deadlines().start_s(),
+                       .silence_s = config.deadlines().silence_s()};
+    Console console(STDERR_FILENO);  // standard output is for the result
+    JobDisplay display(console, plan.start_s);
+    display.ShowOnlyProgress();
+    return WatchJob(plan, signals, console, display);
+  }
+
+  EvaluationReport ReportOf(const PreparedJob& job, const events::Summary& summary,
+                            const std::string& folder) const {
+    const Metadata& metadata = model_.file.header().metadata;
+    const config::Data& data = job.config.data();
+    EvaluationReport report{.model = model_.shown,
+                            .described = DescribeModel(model_),
+                            .step = StepOf(metadata),
+                            .average = IsAverage(metadata),
+                            .data = NeedsFiles(data) ? data.dir() : "made-up data",
+                            .data_remark = job.data_remark,
+                            .images = images_,
+                            .workers = job.config.cluster().workers(),
+                            .threads = job.config.worker().threads(),
+                            .reported = ReportedScores(metadata),
+                            .class_names = {data.class_names().begin(), data.class_names().end()}};
+    report.scores.accuracy = summary.test().accuracy();
+    if (summary.test().has_top5_accuracy()) {
+      report.scores.top5_accuracy = summary.test().top5_accuracy();
+    }
+    if (summary.test().has_loss()) report.scores.loss = summary.test().loss();
+    if (arguments_.confusion) TakeConfusion(folder + "/confusion_matrix.csv", report);
+    return report;
+  }
+
+  void TakeConfusion(const std::string& written, EvaluationReport& report) const {
+    const std::string csv = ReadFileIfThere(written);
+    report.confusion = ParseConfusion(csv);
+    if (arguments_.csv.empty()) return;
+    WriteFileAtomically(arguments_.csv, csv);
+    report.csv = arguments_.csv;
+  }
+
+  const EvalArguments& arguments_;
+  const OpenedModel& model_;
+  const int64_t images_;
+};
+
+}  // namespace
+
+int RunEval(const EvalArguments& arguments) {
+  // Said now whether it can be written, and not when all is done.
+  if (!arguments.csv.empty()) (void)AtomicFile(arguments.csv);
+  const OpenedModel model = OpenModel(arguments.source.from, arguments.source.choice);
+  const HeldFile config = WriteEvaluationConfig(arguments.source, model, arguments.confusion);
+  int64_t images = 0;
+  return RunLaunch({.config_path = config.path(),
+                    .settings = arguments.source.settings,
+                    .server_program = arguments.server_program,
+                    .worker_program = arguments.worker_program,
+                    .wait_s = arguments.wait_s,
+                    .count_data =
+                        [&](const config::Config& of) {
+                          DataCount count = arguments.count_data(of);
+                          images = count.test;
+                          return count;
+                        },
+                    .in_place_of_run =
+                        [&](const PreparedJob& job, SignalSource& signals) {
+                          if (!NeedsFiles(job.config.data())) {
+                            images = job.config.data().synthetic().test_samples();
+                          }
+                          if (images == 0) {
+                            throw Error(ExitCode::kData, "{}: has no test images to evaluate on",
+                                        NeedsFiles(job.config.data())
+                                            ? job.config.data().dir()
+                                            : "data.synthetic.test_samples");
+                          }
+                          return Evaluate(arguments, model, images).Run(job, signals);
+                        }});
+}
+
+}  // namespace muster

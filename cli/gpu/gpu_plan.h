@@ -1,0 +1,44 @@
+// How many GPUs a job wants, and which of this machine's may be taken for it: from what was asked
+// for and what the environment leaves.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "cli/gpu/gpu.h"
+#include "cli/gpu/take_gpus.h"
+#include "cli/gpu/visible_devices.h"
+#include "common/config/devices.h"
+
+namespace muster {
+
+struct GpuRequest {
+  DeviceWish devices;
+  std::string origin;               // how it was given: "--devices auto:4"
+  bool typed = false;               // on the command line
+  std::optional<uint32_t> workers;  // where the number is given
+  uint32_t workers_per_gpu = 1;
+  double memory_fraction = 0;  // of a GPU for each worker; 0: not said
+  std::string what;            // the job, in a few words
+  // Nobody has said anything of devices: idle GPUs are taken, if there are some.
+  bool by_default = false;
+  // … Those that are idle now. Without a value the job waits for them.
+  std::optional<std::vector<std::string>> idle;
+};
+
+struct GpuPlan {
+  std::optional<GpuWish> wish;  // none: the CPU
+  uint32_t workers = 0;         // that go with these GPUs
+  std::string reason;           // for the wish, or why there is none
+  std::string hint;             // how to have more of them, or none; may be empty
+};
+
+// A command line that names GPUs has them, even those that CUDA_VISIBLE_DEVICES hides; in all
+// other cases the choice is made among what it leaves, and a config that names others yields.
+// Throws Error(kUsage) for GPUs that are not there, for more than there are, and for a number of
+// workers that does not go with the number of GPUs; by default Error(kFailure) where only some of
+// the GPUs that the workers need are idle. Where none is, the plan is the CPU.
+GpuPlan PlanGpus(const GpuRequest& request, const GpuSnapshot& seen, const VisibleGpus& visible);
+
+}  // namespace muster

@@ -1,0 +1,184 @@
+#include "cli/gpu/gpus_command.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "cli/gpu/gpu_probe.h"
+#include "cli/gpu/lock_folder.h"
+#include "cli/gpu/process_info.h"
+#include "cli/gpu/ticket.h"
+#include "cli/gpu/usage.h"
+#include "cli/text/console.h"
+#include "cli/text/text_table.h"
+#include "cli/text/units.h"
+#include "common/base/join.h"
+
+namespace muster {
+namespace {
+
+constexpr const char* kClearScreen = "\x1b[H\x1b[2J";
+
+using Json = nlohmann::json;
+
+// As nvidia-smi counts: MiB.
+std::string Mebibytes(uint64_t bytes) {
+  return FormatCount(static_cast<int64_t>(bytes / (1024 * 1024)));
+}
+
+template <typename Number>
+std::string OrDash(const std::optional<Number>& number, const char* unit) {
+  return number ? fmt::format("{:.0f}{}", static_cast<double>(*number), unit) : "-";
+}
+
+std::vector<std::string> TableLines(const GpuSnapshot& seen,
+                                    const std::vector<TicketText>& tickets) {
+  TextTable table({{"GPU", true},
+                   {"name"},
+                   {"used", true},
+                   {"free", true},
+                   {"MiB", true},
+                   {"busy", true},
+                   {"temp", true},
+                   {"power", true},
+                   {"PCI"},
+                   {"UUID"},
+                   {"state"}});
+  for (const Gpu& gpu : seen.gpus) {
+    const bool held = HolderOf(tickets, gpu.uuid) != nullptr;
+    const bool busy = !WhyBusy(gpu, 0).empty();
+    table.AddRow({gpu.index, gpu.name, Mebibytes(gpu.used_bytes), Mebibytes(gpu.free_bytes),
+                  Mebibytes(gpu.total_bytes), OrDash(gpu.utilization, " %"),
+                  OrDash(gpu.temperature, " C"), OrDash(gpu.power_w, " W"), gpu.pci, gpu.uuid,
+                  !gpu.trouble.empty() ? gpu.trouble
+                  : held               ? "taken"
+                  : busy               ? "busy"
+                                       : "idle"});
+  }
+  return table.Lines();
+}
+
+std::string SinceText(const ProcessText& process) {
+  return process.since ? ClockText(*process.since) : "-";
+}
+
+// Processes that compute or draw, and jobs that hold a GPU or wait for some.
+std::vector<std::string> UserLines(const GpuSnapshot& seen,
+                                   const std::vector<TicketText>& tickets) {
+  TextTable table({{"GPU", true}, {"pid", true}, {"owner"}, {"MiB", true}, {"since"}, {"what"}});
+  bool any = false;
+  const auto add = [&](std::vector<std::string> row) {
+    any = true;
+    table.AddRow(std::move(row));
+  };
+  for (const Gpu& gpu : seen.gpus) {
+    if (const TicketText* const job = HolderOf(tickets, gpu.uuid)) {
+      add({gpu.index, std::to_string(job->pid), UserName(job->user), "-", ClockText(job->changed),
+           "holds it: " + job->what});
+    }
+    for (const GpuProcess& process : gpu.processes) {
+      const ProcessText text = DescribeProcess(process.pid);
+      add({gpu.index, std::to_string(process.pid), text.seen ? text.user : "not seen from here",
+           process.bytes ? Mebibytes(*process.bytes) : "-", SinceText(text), text.command});
+    }
+  }
+  for (const TicketText& job : tickets) {
+    if (job.state == TicketState::kHolding) continue;
+    add({"-", std::to_string(job.pid), UserName(job.user), "-", "-",
+         fmt::format("waits for {}: {}", Plural(static_cast<int64_t>(job.wants), "GPU"),
+                     job.what)});
+  }
+  return any ? table.Lines() : std::vector<std::string>{"Nobody uses them."};
+}
+
+template <typename Number>
+Json OrNull(const std::optional<Number>& number) {
+  return number ? Json(*number) : Json(nullptr);
+}
+
+Json ProcessJson(const GpuProcess& process) {
+  const ProcessText text = DescribeProcess(process.pid);
+  return {{"pid", process.pid},
+          {"used_bytes", OrNull(process.bytes)},
+          {"computes", process.computes},
+          {"owner", text.seen ? Json(text.user) : Json(nullptr)},
+          {"command", text.seen ? Json(text.command) : Json(nullptr)},
+          {"since", OrNull(text.since)}};
+}
+
+Json GpuJson(const Gpu& gpu, const std::vector<TicketText>& tickets) {
+  Json processes = Json::array();
+  for (const GpuProcess& process : gpu.processes) processes.push_back(ProcessJson(process));
+  const TicketText* const holder = HolderOf(tickets, gpu.uuid);
+  const std::string why = WhyBusy(gpu, 0);
+  return {{"index", gpu.index},
+          {"uuid", gpu.uuid},
+          {"name", gpu.name},
+          {"pci", gpu.pci},
+          {"total_bytes", gpu.total_bytes},
+          {"free_bytes", gpu.free_bytes},
+          {"used_bytes", gpu.used_bytes},
+          {"utilization", OrNull(gpu.utilization)},
+          {"temperature", OrNull(gpu.temperature)},
+          {"power_w", OrNull(gpu.power_w)},
+          {"power_limit_w", OrNull(gpu.power_limit_w)},
+          {"ecc", OrNull(gpu.ecc)},
+          {"ecc_uncorrected_errors", OrNull(gpu.ecc_errors)},
+          {"exclusive", gpu.exclusive},
+          {"idle", why.empty() && holder == nullptr},
+          {"busy_because", why.empty() ? Json(nullptr) : Json(why)},
+          {"held_by", holder == nullptr ? Json(nullptr) : Json(holder->pid)},
+          {"processes", processes}};
+}
+
+std::vector<std::string> GpusLines(const GpuSnapshot& seen,
+                                   const std::vector<TicketText>& tickets) {
+  if (seen.gpus.empty()) return {"No GPUs: " + seen.none};
+  std::vector<std::string> lines = TableLines(seen, tickets);
+  lines.push_back("");
+  for (std::string& line : UserLines(seen, tickets)) lines.push_back(std::move(line));
+  return lines;
+}
+
+Json GpusJson(const GpuSnapshot& seen, const std::vector<TicketText>& tickets) {
+  Json json{{"driver", seen.driver}, {"gpus", Json::array()}, {"jobs", Json::array()}};
+  if (seen.gpus.empty()) json["none"] = seen.none;
+  for (const Gpu& gpu : seen.gpus) json["gpus"].push_back(GpuJson(gpu, tickets));
+  for (const TicketText& job : tickets) {
+    json["jobs"].push_back({{"pid", job.pid},
+                            {"owner", UserName(job.user)},
+                            {"what", job.what},
+                            {"holds", job.state == TicketState::kHolding},
+                            {"wants", job.wants},
+                            {"cards", job.gpus},
+                            {"since", job.changed}});
+  }
+  return json;
+}
+
+}  // namespace
+
+int RunGpus(const GpusArguments& arguments) {
+  const std::unique_ptr<GpuProbe> probe = OpenNvml();
+  const LockFolder folder = LockFolder::OfHost();
+  const bool redraw = arguments.watch_s > 0 && !arguments.json && ::isatty(STDOUT_FILENO) != 0;
+  for (;;) {
+    const GpuSnapshot seen = probe->Look();
+    const std::vector<TicketText> tickets = ReadTickets(folder);
+    if (arguments.json) {
+      // One line for each look, where there are several.
+      PrintResult(GpusJson(seen, tickets).dump(arguments.watch_s > 0 ? -1 : 2));
+    } else {
+      PrintResult((redraw ? kClearScreen : "") + Join(GpusLines(seen, tickets), "\n"));
+      if (arguments.watch_s > 0 && !redraw) PrintResult("\n");
+    }
+    if (arguments.watch_s <= 0) return 0;
+    std::this_thread::sleep_for(std::chrono::duration<double>(arguments.watch_s));
+  }
+}
+
+}  // namespace muster

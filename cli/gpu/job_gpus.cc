@@ -1,0 +1,189 @@
+#include "cli/gpu/job_gpus.h"
+
+#include <fmt/core.h>
+#include <sched.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <utility>
+
+#include "cli/gpu/usage.h"
+#include "cli/gpu/visible_devices.h"
+#include "cli/text/units.h"
+#include "common/base/error.h"
+#include "proto/config.pb.h"
+
+namespace muster {
+namespace {
+
+// In place of how GPUs were asked for.
+constexpr const char* kByDefault = "the GPUs that the job takes by default";
+
+GpuRequest RequestOf(const config::Config& config, const std::string& config_path,
+                     const std::string& typed) {
+  const config::Worker& worker = config.worker();
+  GpuRequest request{.devices = ParseDevices(worker.devices()),
+                     .origin = typed.empty() ? "worker.devices=" + worker.devices() : typed,
+                     .typed = !typed.empty(),
+                     .workers_per_gpu = worker.workers_per_gpu(),
+                     .memory_fraction = worker.gpu_memory_fraction(),
+                     .what = "launch " + config_path};
+  if (config.cluster().has_workers()) request.workers = config.cluster().workers();
+  request.by_default = request.devices.kind == DeviceWish::Kind::kNotSaid;
+  if (request.by_default) request.origin = kByDefault;
+  return request;
+}
+
+// What a process of this GPU gets: the environment, and, of the cores that this process may use,
+// those beside the GPU.
+WorkerPlace PlaceOf(const Gpu& gpu) {
+  WorkerPlace place{.gpu = gpu};
+  place.environment.push_back("CUDA_VISIBLE_DEVICES=" + gpu.uuid);
+  cpu_set_t ours;
+  CPU_ZERO(&ours);
+  if (::sched_getaffinity(0, sizeof ours, &ours) == 0) {
+    for (const int core : gpu.cores) {
+      if (core < CPU_SETSIZE && CPU_ISSET(core, &ours)) place.cores.push_back(core);
+    }
+  }
+  // Memory of a node none of whose cores are ours would only be farther away.
+  if (!place.cores.empty() && !gpu.memory_nodes.empty()) place.memory_node = gpu.memory_nodes[0];
+  return place;
+}
+
+}  // namespace
+
+std::string WhyNoGpuBackend(const config::Config& config, const std::string& worker_program) {
+  const config::Worker& worker = config.worker();
+  if (worker.backend() == config::Worker::CUDA) return "";
+  if (worker.has_backend()) return "worker.backend=CPU";
+  const std::filesystem::path folder = std::filesystem::path(worker_program).parent_path();
+  std::error_code ignored;
+  for (const auto& place : {folder, folder / ".." / "lib"}) {
+    if (std::filesystem::exists(place / "libmuster_cuda.so", ignored)) return "";
+  }
+  return "this build has no CUDA backend (libmuster_cuda.so)";
+}
+
+std::string GpuText(const Gpu& gpu) {
+  return fmt::format("GPU {} ({}, {}, {})", gpu.index, gpu.uuid.substr(0, 12), gpu.name,
+                     FormatBytes(static_cast<double>(gpu.total_bytes)));
+}
+
+JobGpus::JobGpus(const config::Config& config, const std::string& config_path,
+                 const GpuTerms& terms)
+    : unused_(terms.no_backend), workers_per_gpu_(config.worker().workers_per_gpu()) {
+  const config::Worker& worker = config.worker();
+  GpuRequest request = RequestOf(config, config_path, terms.typed);
+  origin_ = request.origin;
+  named_ = request.devices.kind == DeviceWish::Kind::kNamed;
+  if (request.by_default) {
+    if (worker.has_backend() && !unused_.empty()) return;
+    if (worker.convolution() == config::Worker::DIRECT) return;  // of the CPU
+  } else if (!request.devices.WantsCards()) {
+    return;
+  }
+  probe_ = OpenNvml();
+  const GpuSnapshot seen = probe_->Look();
+  asked_ = !request.by_default || !seen.gpus.empty();
+  if (!asked_) return;
+  if (request.by_default && !unused_.empty()) {
+    plan_.reason = fmt::format("{} here, but {}",
+                               Plural(static_cast<int64_t>(seen.gpus.size()), "GPU"), unused_);
+  } else {
+    const VisibleGpus visible = VisibleHere(seen);
+    if (request.by_default && !terms.waits) {
+      request.idle = IdleGpus(seen, LockFolder::OfHost(), visible.uuids,
+                              request.memory_fraction * request.workers_per_gpu);
+      // Without GPUs of their own these workers would compute on busy ones: taking them fails, and
+      // says who has them.
+      if (request.idle->empty() && worker.backend() == config::Worker::CUDA) request.idle.reset();
+    }
+    plan_ = PlanGpus(request, seen, visible);
+  }
+  const bool may_use_cpu = worker.soft_placement() && (!named_ || worker.has_soft_placement());
+  if (!wanted() && !may_use_cpu) {
+    throw Error(ExitCode::kFailure, "{}; worker.soft_placement=true would train on the CPU",
+                plan_.reason);
+  }
+}
+
+void JobGpus::Take(const TakeOptions& options) {
+  MUSTER_CHECK(wanted());
+  taken_ = TakeGpus(*probe_, LockFolder::OfHost(), *plan_.wish, options);
+  CheckComputeModes();
+}
+
+std::vector<std::string> JobGpus::Lines() const {
+  if (!asked_) return {};
+  std::vector<std::string> lines;
+  if (taken_.gpus.empty()) {
+    lines.push_back(plan_.reason + (wanted() ? "" : ": the workers compute on the CPU"));
+    if (!plan_.hint.empty()) lines.push_back(plan_.hint);
+    return lines;
+  }
+  for (const Gpu& gpu : taken_.gpus) lines.push_back(GpuText(gpu));
+  lines.push_back(fmt::format("locked for this job; {}{}", plan_.reason,
+                              taken_.reason.empty() ? "" : ": " + taken_.reason));
+  if (!plan_.hint.empty()) lines.push_back(plan_.hint);
+  if (!unused_.empty()) {
+    lines.push_back(unused_ + ": the workers see these GPUs and compute on the CPU");
+  }
+  return lines;
+}
+
+// With one process at a time on it the second worker could not start, unless MPS serves them all.
+void JobGpus::CheckComputeModes() const {
+  if (workers_per_gpu_ == 1) return;
+  const char* const pipes = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
+  std::error_code ignored;
+  const std::string folder = pipes != nullptr ? pipes : "/tmp/nvidia-mps";
+  if (std::filesystem::exists(folder + "/control", ignored)) return;
+  for (const Gpu& gpu : taken_.gpus) {
+    if (!gpu.exclusive) continue;
+    throw Error(ExitCode::kFailure,
+                "GPU {} is in compute mode EXCLUSIVE_PROCESS: expected one worker on it, got "
+                "worker.workers_per_gpu={}. Set it to 1, start MPS (nvidia-cuda-mps-control -d), "
+                "or have the mode changed (nvidia-smi -i {} -c DEFAULT)",
+                gpu.index, workers_per_gpu_, gpu.index);
+  }
+}
+
+// Keeps the lost one if there is no other, or nobody may say so now. The launcher watches its job
+// meanwhile no more than it must: other jobs choose in a fraction of a second, or not at all.
+void JobGpus::TakeInsteadOf(size_t gpu) {
+  GpuWish wish{
+      .pool = plan_.wish->pool, .free_share = plan_.wish->free_share, .what = plan_.wish->what};
+  for (const Gpu& ours : taken_.gpus) std::erase(wish.pool, ours.uuid);
+  if (wish.pool.empty()) return;
+  try {
+    TakenGpus other = TakeGpus(*probe_, LockFolder::OfHost(), wish, {.others_choose_s = 1});
+    taken_.gpus[gpu] = std::move(other.gpus[0]);
+    taken_.locks[gpu] = std::move(other.locks[0]);
+    instead_[gpu] = std::move(other.ticket);
+  } catch (const Error&) {
+  }
+}
+
+WorkerPlace JobGpus::PlaceAgain(uint32_t rank) {
+  const size_t gpu = rank / workers_per_gpu_;
+  MUSTER_CHECK(gpu < taken_.gpus.size());
+  const GpuSnapshot seen = probe_->Look();
+  const Gpu* const now = seen.Find(taken_.gpus[gpu].uuid);
+  if (now == nullptr || !now->trouble.empty()) TakeInsteadOf(gpu);
+  return Places()[rank];
+}
+
+std::vector<WorkerPlace> JobGpus::Places() const {
+  std::vector<WorkerPlace> places;
+  for (size_t gpu = 0; gpu < taken_.gpus.size(); ++gpu) {
+    WorkerPlace place = PlaceOf(taken_.gpus[gpu]);
+    const auto instead = instead_.find(gpu);
+    const Ticket& ticket = instead == instead_.end() ? *taken_.ticket : *instead->second;
+    place.lock_fds = {taken_.locks[gpu].get(), ticket.fd()};
+    for (uint32_t i = 0; i < workers_per_gpu_; ++i) places.push_back(place);
+  }
+  return places;
+}
+
+}  // namespace muster

@@ -1,0 +1,171 @@
+#include "cli/gpu/lock_folder.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "cli/gpu/process_info.h"
+#include "common/base/error.h"
+#include "common/base/file_lock.h"
+#include "common/base/resource_limits.h"
+
+namespace muster {
+namespace {
+
+constexpr int kAttempts = 100;  // against somebody who removes the file
+
+bool IsShared(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) return false;
+  return (status.st_mode & S_ISVTX) != 0 && (status.st_mode & S_IWOTH) != 0;
+}
+
+// Part of a GPU's UUID may be a path (older drivers' MIG-GPU-…/1/0).
+std::string LockName(const std::string& uuid) {
+  MUSTER_CHECK(!uuid.empty());
+  std::string name = "muster-gpu-";
+  for (const char c : uuid) {
+    name += std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' ? c : '_';
+  }
+  return name + ".lock";
+}
+
+bool HasLocked(const std::filesystem::path& process, const struct stat& file) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(process / "fd", error), end; !error && at != end;
+       at.increment(error)) {
+    struct stat open {};
+    if (::stat(at->path().c_str(), &open) != 0) continue;
+    if (open.st_dev != file.st_dev || open.st_ino != file.st_ino) continue;
+    std::ifstream info(process / "fdinfo" / at->path().filename());
+    for (std::string line; std::getline(info, line);) {
+      if (line.starts_with("lock:") && line.find("FLOCK") != std::string::npos) return true;
+    }
+  }
+  return false;
+}
+
+// The process that has it now. The files of other users' processes cannot be seen.
+pid_t SeenHolder(const struct stat& file) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator at("/proc", error), end; !error && at != end;
+       at.increment(error)) {
+    const pid_t pid = std::atoi(at->path().filename().c_str());
+    if (pid > 0 && HasLocked(at->path(), file)) return pid;
+  }
+  return 0;
+}
+
+// The process that took it. It may have ended since and left the lock to a child.
+pid_t ListedHolder(const struct stat& file) {
+  const std::string wanted =
+      fmt::format("{:02x}:{:02x}:{}", major(file.st_dev), minor(file.st_dev), file.st_ino);
+  std::ifstream locks("/proc/locks");
+  for (std::string line; std::getline(locks, line);) {
+    std::istringstream words(line);
+    std::string number, kind, advisory, mode, inode;
+    pid_t pid = 0;
+    words >> number >> kind >> advisory >> mode >> pid >> inode;
+    if (kind == "FLOCK" && inode == wanted) return pid;
+  }
+  return 0;
+}
+
+}  // namespace
+
+LockFolder::LockFolder(std::string path) : path_(std::move(path)) {
+  if (IsShared(path_)) return;
+  throw Error(ExitCode::kFailure,
+              "{}: expected a folder in which every user may make files and nobody may remove "
+              "another's (mode 1777), as the locks of this host's GPUs need it",
+              path_);
+}
+
+LockFolder LockFolder::OfHost() {
+  return IsShared("/run/lock") ? LockFolder("/run/lock") : LockFolder("/tmp");
+}
+
+// Without O_CREAT and for reading: with fs.protected_regular the kernel refuses O_CREAT on another
+// user's file in such a folder, and nobody may write to another's. A link or a pipe that somebody
+// put there neither leads elsewhere nor makes us wait.
+UniqueFd LockFolder::Open(const std::string& name) const {
+  return UniqueFd(
+      ::open(File(name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+}
+
+UniqueFd LockFolder::Make(const std::string& name, const std::string& text) const {
+  const std::string path = File(name);
+  std::string temporary = path + ".XXXXXX.new";
+  UniqueFd file(::mkostemps(temporary.data(), 4, O_CLOEXEC));
+  // The others must be able to read it, whatever the umask is. It gets its name when all is there.
+  const bool complete =
+      file.valid() && ::fchmod(file.get(), 0644) == 0 && TryLock(file.get()) == Locked::kYes &&
+      ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const bool linked = complete && ::link(temporary.c_str(), path.c_str()) == 0;
+  const int error = errno;
+  if (file.valid()) ::unlink(temporary.c_str());
+  if (linked) return file;
+  if (complete && error == EEXIST) return UniqueFd();
+  throw Error(ExitCode::kFailure, "cannot make {}, a lock for the GPUs of this host: {}", path,
+              ErrorText(error));
+}
+
+UniqueFd LockFolder::LockGpu(const std::string& uuid) const {
+  const std::string name = LockName(uuid), path = File(name);
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    UniqueFd file = Open(name);
+    if (!file.valid() && errno == ENOENT) {
+      file = Make(name, "");
+      if (file.valid()) return file;
+      continue;
+    }
+    struct stat status {};
+    if (!file.valid() || ::fstat(file.get(), &status) != 0) {
+      throw Error(ExitCode::kFailure, "cannot open {}, a lock for the GPUs of this host: {}", path,
+                  ErrorText(errno));
+    }
+    if (!S_ISREG(status.st_mode)) {
+      throw Error(ExitCode::kFailure,
+                  "{}: expected a file to lock, found something else; remove it", path);
+    }
+    const Locked locked = TryLock(file.get());
+    if (locked == Locked::kTaken) return UniqueFd();
+    if (locked == Locked::kCannot) {
+      throw Error(ExitCode::kFailure, "cannot lock {}: {}", path, ErrorText(errno));
+    }
+    if (IsStillAt(file.get(), path)) return file;
+  }
+  throw Error(ExitCode::kFailure, "{} is removed again and again: something cleans up {} too often",
+              path, path_);
+}
+
+std::string LockFolder::LockHolder(const std::string& uuid) const {
+  const UniqueFd file = Open(LockName(uuid));
+  struct stat status {};
+  if (!file.valid() || ::fstat(file.get(), &status) != 0 ||
+      TryLock(file.get(), LockMode::kShared) != Locked::kTaken) {
+    return "";
+  }
+  ProcessText holder = DescribeProcess(SeenHolder(status));
+  if (!holder.seen) holder = DescribeProcess(ListedHolder(status));
+  if (!holder.seen) return "a process that cannot be seen from here";
+  return fmt::format("{}'s {} (pid {})", holder.user, holder.command, holder.pid);
+}
+
+void Unlock(UniqueFd& lock) {
+  ::flock(lock.get(), LOCK_UN);
+  lock.Reset();
+}
+
+}  // namespace muster

@@ -1,0 +1,107 @@
+#include "cli/gpu/usage.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "cli/gpu/process_info.h"
+#include "cli/text/units.h"
+
+namespace muster {
+namespace {
+
+// What a driver keeps of an idle GPU, and small tools beside it, is below this.
+constexpr double kUnseenShare = 0.1;
+// A job that wants a whole GPU can have no more of an idle one: the driver keeps some memory.
+constexpr double kMostShare = 0.95;
+
+std::string ProcessWords(const GpuProcess& process) {
+  const ProcessText text = DescribeProcess(process.pid);
+  if (!text.seen) {
+    return fmt::format("process {} computes on it (of another container or host user)",
+                       process.pid);
+  }
+  return fmt::format("{} of {}, pid {}{}, computes on it", text.command, text.user, process.pid,
+                     text.since ? ", since " + ClockText(*text.since) : "");
+}
+
+}  // namespace
+
+std::string WhyBusy(const Gpu& gpu, double free_share) {
+  if (!gpu.trouble.empty()) return gpu.trouble;
+  uint64_t seen_bytes = 0;
+  for (const GpuProcess& process : gpu.processes) {
+    if (process.computes) return ProcessWords(process);
+    seen_bytes += process.bytes.value_or(0);
+  }
+  const auto total = static_cast<double>(gpu.total_bytes);
+  const double unseen = static_cast<double>(gpu.used_bytes) -
+                        static_cast<double>(std::min(seen_bytes, gpu.used_bytes));
+  if (unseen > kUnseenShare * total) {
+    return fmt::format("{} of its memory are used by somebody who cannot be seen from here",
+                       FormatBytes(unseen));
+  }
+  const double needed = std::min(free_share, kMostShare) * total;
+  if (static_cast<double>(gpu.free_bytes) < needed) {
+    return fmt::format("{} of its memory are free, {} are needed",
+                       FormatBytes(static_cast<double>(gpu.free_bytes)), FormatBytes(needed));
+  }
+  if (gpu.temperature && gpu.slowdown_temperature &&
+      *gpu.temperature >= *gpu.slowdown_temperature) {
+    return fmt::format("it has {} degrees, and slows down at {}", *gpu.temperature,
+                       *gpu.slowdown_temperature);
+  }
+  return "";
+}
+
+std::string JobText(const TicketText& ticket) {
+  return fmt::format("{}'s {} (pid {}, {})", UserName(ticket.user), ticket.what, ticket.pid,
+                     Plural(static_cast<int64_t>(ticket.wants), "GPU"));
+}
+
+const TicketText* HolderOf(const std::vector<TicketText>& tickets, const std::string& uuid) {
+  for (const TicketText& ticket : tickets) {
+    const bool holds = ticket.state == TicketState::kHolding;
+    if (holds && std::ranges::find(ticket.gpus, uuid) != ticket.gpus.end()) {
+      return &ticket;
+    }
+  }
+  return nullptr;
+}
+
+std::vector<std::string> IdleGpus(const GpuSnapshot& seen, const LockFolder& folder,
+                                  const std::vector<std::string>& uuids, double free_share) {
+  const std::vector<TicketText> tickets = ReadTickets(folder);
+  std::vector<std::string> idle;
+  for (const std::string& uuid : uuids) {
+    const Gpu* const gpu = seen.Find(uuid);
+    if (gpu == nullptr || !WhyBusy(*gpu, free_share).empty()) continue;
+    const bool held = HolderOf(tickets, uuid) != nullptr;
+    if (!held && folder.LockHolder(uuid).empty()) idle.push_back(uuid);
+  }
+  return idle;
+}
+
+std::vector<std::string> UsageLines(const GpuSnapshot& seen, const LockFolder& folder,
+                                    const std::vector<std::string>& uuids, double free_share) {
+  const std::vector<TicketText> tickets = ReadTickets(folder);
+  std::vector<std::string> lines;
+  for (const std::string& uuid : uuids) {
+    const Gpu* const gpu = seen.Find(uuid);
+    if (gpu == nullptr) {
+      lines.push_back(fmt::format("GPU {}: gone", uuid));
+      continue;
+    }
+    std::string text = WhyBusy(*gpu, free_share);
+    if (const TicketText* const holder = HolderOf(tickets, uuid)) {
+      text = fmt::format("{}, since {}", JobText(*holder), ClockText(holder->changed));
+    } else if (text.empty()) {
+      const std::string other = folder.LockHolder(uuid);
+      if (!other.empty()) text = "idle, but its lock is held by " + other;
+    }
+    lines.push_back(fmt::format("GPU {}: {}", gpu->index, text.empty() ? "idle" : text));
+  }
+  return lines;
+}
+
+}  // namespace muster

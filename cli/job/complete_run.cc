@@ -1,0 +1,193 @@
+#include "cli/job/complete_run.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cli/job/resume_run.h"
+#include "cli/model/checkpoint_model.h"
+#include "cli/process/held_file.h"
+#include "cli/text/console.h"
+#include "common/base/json_text.h"
+#include "common/base/plain_file.h"
+#include "common/checkpoint/early_stop.h"
+#include "common/checkpoint/list_checkpoints.h"
+#include "common/checkpoint/resumable_config.h"
+#include "common/model/whole_file.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// The summary of a run that was completed; null for another one's last line.
+json LastLine(const std::string& metrics) {
+  constexpr std::streamoff kLongest = 1 << 20;
+  std::ifstream file = ReadPlainFile(metrics);
+  file.seekg(0, std::ios::end);
+  file.seekg(std::max<std::streamoff>(0, std::streamoff(file.tellg()) - kLongest));
+  std::string text, last;
+  while (std::getline(file, text)) last = std::move(text);
+  json line = ParseJson(last);
+  const bool completed = line.is_object() && line.value("final", json()) == true &&
+                         line.value("reason", json()) == "completed";
+  return completed ? line : json();
+}
+
+// The config of the run as its newest checkpoint holds it, with settings of this launch.
+config::Config ConfigOfRun(const RunDir& dir, const std::vector<Setting>& settings) {
+  const HeldFile kept = HeldFile::OfText(ConfigToResume(dir.path()));
+  try {
+    config::Config config = LoadConfig(kept.path(), settings);
+    ResolveConfig(config, AvailableCores());
+    return config;
+  } catch (const Error& error) {  // names the run's file, where a person looks
+    std::string text = error.what();
+    if (text.starts_with(kept.path())) text.replace(0, kept.path().size(), dir.ConfigPath());
+    throw Error(error.code(), text);
+  }
+}
+
+std::string HowToTrainLonger(const RunDir& dir, const config::Config& config) {
+  if (RateFollowsLength(config.learning_rate())) {
+    return fmt::format(
+        "It cannot be made longer, since the rate of every step depends on its length "
+        "(learning_rate.type={}); another run can begin with its weights: --initial-weights "
+        "{}/model.safetensors",
+        config::LearningRate::Type_Name(config.learning_rate().type()), dir.shown());
+  }
+  return fmt::format("To train for longer: muster launch --resume {} {}", dir.shown(),
+                     config.run().has_steps()
+                         ? fmt::format("--steps N, with N above {}", config.run().steps())
+                         : fmt::format("--epochs N, with N above {}", config.run().epochs()));
+}
+
+// A file of weights that the run's last line names.
+struct Model {
+  std::string name;
+  int64_t step = 0;
+  bool average = false;
+};
+
+std::vector<Model> ModelsIn(const json& line) {
+  std::vector<Model> models;
+  for (const json& one : line.value("models", json::array())) {
+    if (!one.is_object()) continue;
+    const json file = one.value("file", json()), step = one.value("step", json());
+    if (!file.is_string() || !step.is_number_integer()) continue;
+    models.push_back({.name = fs::path(file.get<std::string>()).filename(),
+                      .step = step.get<int64_t>(),
+                      .average = one.value("average", json()) == true});
+  }
+  return models;
+}
+
+// From which checkpoint the file has been written again; "" if none has its weights.
+std::string WriteAgain(const Model& model, const std::string& run_dir) {
+  for (const CheckpointName& name : ListCheckpoints(run_dir)) {
+    if (name.step != model.step) continue;
+    try {
+      WriteCheckpointModel(CheckpointReader(CheckpointsFolder(run_dir) + "/" + name.Text()),
+                           model.average, run_dir + "/" + model.name);
+      return name.Text();
+    } catch (const Error& error) {
+      PrintError(fmt::format("muster: warning: {}\n", error.what()));
+    }
+  }
+  return "";
+}
+
+// Adds the files that the run could not write at its end, such as on a full disk, and that a
+// checkpoint has the weights of.
+void AddUnsaved(const config::Config& config, int64_t last_step, const json& last_line,
+                const std::string& run_dir, std::vector<Model>& models) {
+  const bool use_average = config.evaluation().use_ema();
+  std::vector<Model> expected{{"model.safetensors", last_step, use_average}};
+  if (config.optimizer().has_ema_decay()) {
+    expected.push_back(
+        {use_average ? "model-raw.safetensors" : "model-ema.safetensors", last_step, !use_average});
+  }
+  if (const json best = last_line.value("best_step", json()); best.is_number_integer()) {
+    expected.push_back({"best.safetensors", best.get<int64_t>(), use_average});
+  }
+  const std::vector<CheckpointName> kept = ListCheckpoints(run_dir);
+  for (Model& model : expected) {
+    const bool is_saved = std::ranges::find(models, model.name, &Model::name) != models.end();
+    const bool is_kept = std::ranges::find(kept, model.step, &CheckpointName::step) != kept.end();
+    if (!is_saved && is_kept) models.push_back(std::move(model));
+  }
+}
+
+ExitCode Mend(const std::vector<Model>& models, const RunDir& dir) {
+  ExitCode code = ExitCode::kOk;
+  for (const Model& model : models) {
+    const std::string damage = DamageOf(dir.path() + "/" + model.name);
+    if (damage.empty()) continue;
+    if (const std::string from = WriteAgain(model, dir.path()); !from.empty()) {
+      PrintError(fmt::format("muster: warning: {}; it is written again from {}\n", damage, from));
+      continue;
+    }
+    code = ExitCode::kFailure;
+    PrintError(fmt::format(
+        "muster: error: {}; no checkpoint that is left has the weights of step {}; the run can be "
+        "repeated with the same bits: muster launch {}\n",
+        damage, model.step, dir.ConfigPath()));
+  }
+  return code;
+}
+
+ExitCode EndWithoutCheckpoint(const RunDir& dir) {
+  PrintResult(fmt::format(
+      "The run in {0} is complete: nothing is left to do. No checkpoint of it is left, "
+      "so it cannot be made longer; another run can begin with its weights: --initial-weights "
+      "{0}/model.safetensors",
+      dir.shown()));
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+bool IsCompleteWithoutCheckpoint(const std::string& run_dir, const std::vector<Setting>& settings) {
+  const std::string config = run_dir + "/config.txtpb";
+  std::error_code ignored;
+  if (!ListCheckpoints(run_dir).empty() || !fs::exists(config, ignored)) return false;
+  const json last = LastLine(run_dir + "/metrics.jsonl");
+  if (last.is_null() || EndsElsewhere(LoadConfig(config, {}), LoadConfig(config, settings))) {
+    return false;
+  }
+  const std::vector<Model> models = ModelsIn(last);
+  const auto whole = [&](const Model& model) {
+    return DamageOf(run_dir + "/" + model.name).empty();
+  };
+  return std::ranges::find(models, "model.safetensors", &Model::name) != models.end() &&
+         std::ranges::all_of(models, whole);
+}
+
+std::optional<ExitCode> EndIfComplete(const RunDir& dir, const std::vector<Setting>& settings) {
+  if (IsCompleteWithoutCheckpoint(dir.path(), settings)) return EndWithoutCheckpoint(dir);
+  if (ListCheckpoints(dir.path()).empty()) return std::nullopt;
+  config::Config config = ConfigOfRun(dir, settings);
+  const std::string done = CheckTakenUp(dir, config);
+  const json last = LastLine(dir.MetricsPath());
+  if (last.is_null()) return std::nullopt;
+  const ChosenCheckpoint newest = ChooseCheckpoint(dir.path());
+  if (!newest.reader || !newest.damaged.empty()) return std::nullopt;
+  const checkpoint::State& state = newest.reader->state();
+  const int64_t total = PlanSteps(config, state.plan().train_samples()).total_steps;
+  const bool stopped = !StopReasonAt(config.evaluation(), state, total).empty();
+  if (!stopped && state.step() < total) return std::nullopt;
+  PlanTrace(dir, settings, config);  // refuses to trace what is over
+  std::vector<Model> models = ModelsIn(last);
+  AddUnsaved(config, state.step(), last, dir.path(), models);
+  const ExitCode code = Mend(models, dir);
+  PrintResult(fmt::format("The run in {} is complete: nothing is left to do ({}){}", dir.shown(),
+                          done, stopped ? "" : ". " + HowToTrainLonger(dir, config)));
+  return code;
+}
+
+}  // namespace muster

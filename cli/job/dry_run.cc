@@ -1,0 +1,141 @@
+#include "cli/job/dry_run.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "cli/job/header.h"
+#include "cli/job/server_memory.h"
+#include "cli/text/text_table.h"
+#include "cli/text/units.h"
+#include "common/config/config.h"
+#include "common/config/config_check.h"
+#include "common/config/job_size.h"
+#include "common/plan/slices.h"
+#include "proto/config.pb.h"
+
+namespace muster {
+namespace {
+
+constexpr uint32_t kMostRanks = 32;
+
+void Append(std::vector<std::string>& lines, const std::vector<std::string>& more) {
+  lines.insert(lines.end(), more.begin(), more.end());
+}
+
+std::string RangeText(const Range& range) {
+  if (range.size() == 1) return std::to_string(range.begin);
+  return fmt::format("{} ... {}", range.begin, range.end - 1);
+}
+
+// Which slices each rank computes, and how many images that is in a full batch.
+std::vector<std::string> RankLines(const config::Config& config) {
+  const bool measured = config.cluster().shares() == config::Cluster::MEASURED;
+  TextTable table({{"rank", true},
+                   {"device"},
+                   {"threads", true},
+                   {measured ? "slices at first" : "slices"},
+                   {"images per step", true}});
+  const uint32_t workers = config.cluster().workers();
+  const int64_t slices = config.run().slices(), batch = ResolveBatch(config).global_batch;
+  const Assignment assignment = FirstAssignment(config);
+  const bool cuda = config.worker().backend() == config::Worker::CUDA;
+  const std::string device = cuda ? "cuda" : "cpu";
+  for (uint32_t rank = 0; rank < std::min(workers, kMostRanks); ++rank) {
+    const Range mine = assignment.SlicesOf(rank).front();
+    const int64_t images =
+        EvenPart(batch, slices, mine.end - 1).end - EvenPart(batch, slices, mine.begin).begin;
+    table.AddRow({std::to_string(rank), device, FormatCount(int64_t{config.worker().threads()}),
+                  RangeText(mine), FormatCount(images)});
+  }
+  std::vector<std::string> lines = table.Lines();
+  if (workers > kMostRanks) lines.push_back(fmt::format("  ... and {} more", workers - kMostRanks));
+  return lines;
+}
+
+std::vector<std::string> LengthLines(const config::Config& config, const Graph& graph,
+                                     const DataCount& data) {
+  const auto row = [](const char* label, const std::string& text) {
+    return fmt::format("  {:<18} {}", label, text);
+  };
+  if (!data.problem.empty()) {
+    std::vector<std::string> lines{row("images", "unknown: " + data.problem)};
+    lines.push_back(row("steps per epoch", "unknown: images / global_batch, rounded up"));
+    lines.push_back(row("steps in total",
+                        config.run().has_steps() ? FormatCount(config.run().steps()) : "unknown"));
+    return lines;
+  }
+  const StepPlan plan = PlanSteps(config, data.train);
+  CheckBatchNorms(graph, plan);
+  return {row("images", fmt::format("{} for training, {} for testing", FormatCount(data.train),
+                                    FormatCount(data.test))),
+          row("steps per epoch", FormatCount(plan.StepsPerEpoch())),
+          row("steps in total", FormatCount(plan.total_steps))};
+}
+
+std::vector<std::string> MemoryLines(const std::string& process,
+                                     const std::vector<MemoryRow>& rows) {
+  std::vector<std::string> lines{fmt::format("  {:<32} {:>9}", process, FormatBytes(SumOf(rows)))};
+  for (const MemoryRow& row : rows) {
+    if (row.holder == MemoryRow::Holder::kCard) continue;
+    lines.push_back(fmt::format("    {:<30} {:>9}", row.what, FormatBytes(row.bytes)));
+  }
+  return lines;
+}
+
+// None where workers compute at the host. The driver's own part is not known before it is there.
+std::vector<std::string> CardLines(const std::vector<MemoryRow>& rows) {
+  if (SumOfCard(rows) == 0) return {};
+  std::vector<std::string> lines{
+      fmt::format("  {:<32} {:>9}", "on the card, for each worker", FormatBytes(SumOfCard(rows)))};
+  for (const MemoryRow& row : rows) {
+    if (row.holder != MemoryRow::Holder::kCard) continue;
+    lines.push_back(fmt::format("    {:<30} {:>9}", row.what, FormatBytes(row.bytes)));
+  }
+  lines.push_back("    the driver's own, some 100s of MB, comes on top");
+  return lines;
+}
+
+// Of all processes, what several of them map counted once.
+double JobMemory(const std::vector<MemoryRow>& server, const std::vector<MemoryRow>& worker,
+                 uint32_t workers) {
+  double sum = SumOf(server);
+  for (const MemoryRow& row : worker) {
+    if (row.holder == MemoryRow::Holder::kProcess) sum += workers * row.bytes;
+    if (row.holder == MemoryRow::Holder::kHost) sum += row.bytes;
+  }
+  return sum;
+}
+
+}  // namespace
+
+std::vector<std::string> DryRunLines(const std::string& config_path, const config::Config& config,
+                                     const Graph& graph, const DataCount& data,
+                                     const std::vector<MemoryRow>& worker_memory,
+                                     const std::string& shown_dir,
+                                     const std::vector<std::string>& cards) {
+  std::vector<std::string> lines =
+      HeaderLines(config_path, config, graph, shown_dir,
+                  {.cores = AvailableCores(), .cards = cards, .all_of_bits = true});
+  lines.push_back("");
+  Append(lines, RankLines(config));
+  lines.push_back("");
+  Append(lines, LengthLines(config, graph, data));
+  lines.push_back("");
+  lines.push_back("memory (code and libraries of the server, about 12 MB, come on top):");
+  const uint32_t workers = config.cluster().workers();
+  const std::vector<MemoryRow> server_memory = ServerMemory(config, graph);
+  Append(lines, MemoryLines("server", server_memory));
+  Append(lines, MemoryLines(workers == 1 ? "worker" : "each worker, about", worker_memory));
+  lines.push_back(fmt::format("  {:<32} {:>9}", "all together, shared parts once",
+                              FormatBytes(JobMemory(server_memory, worker_memory, workers))));
+  Append(lines, CardLines(worker_memory));
+  lines.push_back("");
+  lines.push_back("A dry run: no run was started, nothing was written. The resolved config:");
+  std::istringstream text(ConfigText(config));
+  for (std::string line; std::getline(text, line);) lines.push_back("  " + line);
+  return lines;
+}
+
+}  // namespace muster

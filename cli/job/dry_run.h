@@ -1,0 +1,23 @@
+// `muster launch --dry-run`: what would run, without starting or writing anything.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/data/count_samples.h"
+#include "common/config/config.h"
+#include "common/config/memory_rows.h"
+#include "common/graph/graph.h"
+
+namespace muster {
+
+// The header, ranks with their slices, steps and memory, then the resolved config. Lines without
+// newlines. `config` is resolved; `worker_memory` is of the last rank, which has as many slices as
+// any other; `shown_dir` is where the run's files would go; `cards`: what a run would have of them.
+std::vector<std::string> DryRunLines(const std::string& config_path, const config::Config& config,
+                                     const Graph& graph, const DataCount& data,
+                                     const std::vector<MemoryRow>& worker_memory,
+                                     const std::string& shown_dir,
+                                     const std::vector<std::string>& cards = {});
+
+}  // namespace muster

@@ -1,0 +1,83 @@
+// Who is to blame when a job fails. Pure functions.
+//
+// One process that goes takes the others with it: the server notices within milliseconds, and every
+// worker that then ends with kPeerFailed is only a victim. The cause is the first process that
+// ended by itself in another way.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/process/child_process.h"
+#include "common/base/error.h"
+#include "common/base/job_failure.h"
+#include "proto/events.pb.h"
+
+namespace muster {
+
+// A process of the job that has ended.
+struct EndedProcess {
+  int rank = -1;  // -1: the server
+  pid_t pid = 0;
+  ChildEnd end;
+};
+
+// The index in `ended` (in order of their ends) of the process that failed first; empty if each of
+// them was asked to end or ended as a victim. `reported_rank` is the worker that the server's
+// report blames, or -1: it settles whether a process that ended at the same moment came first, and
+// whether a worker that ended with exit code 0 left too early.
+std::optional<size_t> FindCause(const std::vector<EndedProcess>& ended, int reported_rank);
+
+// "rank 1 (pid 4242)", "server (pid 4241)"
+std::string Name(int rank, pid_t pid);
+
+// "rank 1 (pid 4242) was killed by SIGKILL at step 57 of 3,910 …"; `at` is "" or " at step …",
+// `words` are what the process said about a failure itself, or "".
+std::string DescribeEnd(const EndedProcess& ended, const std::string& at,
+                        const std::string& words = "");
+
+// The launcher's exit code for a cause: kProcessDied for a signal or a code that nobody knows.
+ExitCode CodeOf(const ChildEnd& end);
+
+// What an exit code means, in a few words.
+std::string Meaning(ExitCode code);
+
+// What the launcher saw of the processes that still ran when the first failure showed.
+struct Observed {
+  struct Process {
+    int rank;
+    pid_t pid;
+  };
+  std::vector<Process> stopped;  // by SIGSTOP or a debugger: they cannot answer
+  pid_t server_pid = 0;
+  double server_silent_s = 0;  // 0: it had said something lately
+
+  bool IsStopped(int rank) const;  // -1: the server
+  bool ServerIsStuck() const;
+};
+
+// "server (pid 4241) has been silent for 23 s at step 57 of 3,910; it is stopped (SIGSTOP?), and so
+// are ranks 0 and 1", for a server that is stuck.
+std::string DescribeSilence(const Observed& observed, const std::string& at);
+
+// What the server reports. An exit code that nobody knows is kProcessDied.
+JobFailure FailureOf(const events::Failure& reported);
+
+// What is told about a failed job. The log to show is that of its rank.
+struct FailureCause {
+  JobFailure failure;
+  bool in_server_words = false;  // the server has no more to say
+  bool server_is_stuck = false;
+};
+
+// A process that gave up waiting for a server that is stuck is a victim, too. `reported`: by the
+// server, if it could; `words_of` finds what a process said in its log about its failure.
+FailureCause FindFailureCause(const std::vector<EndedProcess>& ended, const Observed& observed,
+                              const std::optional<JobFailure>& reported, const std::string& at,
+                              const std::function<std::string(int rank)>& words_of);
+
+}  // namespace muster

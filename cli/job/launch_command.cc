@@ -1,0 +1,275 @@
+#include "cli/job/launch_command.h"
+
+#include <fmt/core.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "cli/gpu/job_gpus.h"
+#include "cli/job/ask_worker.h"
+#include "cli/job/complete_run.h"
+#include "cli/job/memory_check.h"
+#include "cli/job/resume_run.h"
+#include "cli/job/run_job.h"
+#include "cli/job/series.h"
+#include "cli/job/trace_place.h"
+#include "cli/model/initial_weights.h"
+#include "cli/text/console.h"
+#include "cli/text/units.h"
+#include "cli/view/run_record.h"
+#include "common/base/error.h"
+#include "common/base/join.h"
+#include "common/base/resource_limits.h"
+#include "common/config/build_graph.h"
+#include "common/config/config_check.h"
+#include "common/config/devices.h"
+#include "common/config/instruction_set.h"
+#include "common/graph/graph.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+
+void CheckPrograms(const LaunchArguments& arguments) {
+  for (const std::string& program : {arguments.server_program, arguments.worker_program}) {
+    if (::access(program.c_str(), X_OK) == 0) continue;
+    throw Error(ExitCode::kFailure, "{}: {}; it belongs beside muster: build or install all of it",
+                program, ErrorText(errno));
+  }
+}
+
+// A run reads its data many times over, so looking through them once beforehand costs little: what
+// is wrong with them is said once, before any process could say it, and nothing has to be cleaned
+// up.
+// Returns a remark on them, or "".
+std::string CheckData(const LaunchArguments& arguments, const PreparedJob& job) {
+  if (!arguments.count_data) return "";
+  const config::Config& config = job.config;
+  std::string remark;
+  int64_t samples = config.data().synthetic().train_samples();
+  if (NeedsFiles(config.data())) {
+    const DataCount data = arguments.count_data(config);
+    if (!data.problem.empty()) throw Error(data.code, data.problem);
+    samples = data.train;
+    remark = data.remark;
+  }
+  if (config.run().trace_file().empty()) return remark;
+  const std::string trouble = TraceTrouble(config.run(), PlanSteps(config, samples).total_steps);
+  if (!trouble.empty()) throw Error(ExitCode::kUsage, "run.trace_first_step: {}", trouble);
+  return remark;
+}
+
+// Whether the config of this path is the one that a run has left in its directory.
+bool IsConfigOfRun(const std::string& config_path) {
+  const fs::path path = fs::absolute(config_path);
+  return path.filename() == "config.txtpb" && IsRunDir(path.parent_path());
+}
+
+// A config.txtpb that an earlier run left names that run's directory, or where that was before
+// somebody moved or copied it. Launching from it repeats the run, in a new directory.
+void ForgetOwnDirectory(config::Config& config, const LaunchArguments& arguments) {
+  bool asked_for = std::any_of(arguments.settings.begin(), arguments.settings.end(),
+                               [](const Setting& setting) { return setting.path == "run.dir"; });
+  std::error_code error;
+  fs::path holder = fs::absolute(arguments.config_path).parent_path();
+  const bool of_run = IsConfigOfRun(arguments.config_path);
+  if (!asked_for && config.run().has_dir() &&
+      (of_run || fs::equivalent(config.run().dir(), holder, error))) {
+    config.mutable_run()->clear_dir();
+  }
+}
+
+// A worker knows what its own memory is, but takes a while to say it: it is asked only where what
+// is certain is much of this machine's.
+void CheckLargeJob(const LaunchArguments& arguments, const PreparedJob& job) {
+  const MachineMemory machine = ReadMachineMemory();
+  if (4 * LeastMemoryOf(job.config, job.graph).all() < machine.all) return;
+  const auto worker = AskWorkerMemory(arguments.worker_program, arguments.config_path, job.settings,
+                                      job.config, job.config.cluster().workers() - 1);
+  (void)CheckMemory(WholeMemoryOf(job.config, job.graph, worker), machine);
+}
+
+// How the cards were asked for on the command line, or "".
+std::string TypedDevices(const std::vector<Setting>& settings) {
+  std::string typed;
+  for (const Setting& setting : settings) {
+    if (setting.path == "worker.devices") typed = setting.origin;
+  }
+  return typed;
+}
+
+// Waits so long, unless a signal stops the launcher.
+void SleepUnlessStopped(SignalSource& signals, double seconds) {
+  pollfd request{.fd = signals.fd(), .events = POLLIN};
+  if (::poll(&request, 1, static_cast<int>(seconds * 1000) + 1) <= 0) return;
+  while (const std::optional<ReceivedSignal> signal = signals.Next()) {
+    if (signal->number == SIGCHLD || signal->number == SIGUSR1) continue;  // no reason to stop
+    throw Error(signal->number == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated,
+                "stopped by SIG{} before the job had its cards; nothing was started",
+                ::sigabbrev_np(signal->number));
+  }
+}
+
+// The job's cards, before any process of it.
+void TakeJobCards(const LaunchArguments& arguments, const PreparedJob& job, SignalSource& signals) {
+  if (!job.cards || !job.cards->wanted()) return;
+  job.cards->Take({.wait_s = arguments.wait_s,
+                   .say = [](const std::string& line) { PrintResult(line); },
+                   .sleep = [&](double seconds) { SleepUnlessStopped(signals, seconds); }});
+  if (job.config.worker().soft_placement() || job.cards->unused().empty()) return;
+  for (const std::string& line : job.cards->Lines()) PrintResult(line);
+  throw Error(ExitCode::kFailure,
+              "{}: nothing would compute on these cards, and worker.soft_placement=false does not "
+              "let the workers compute on the CPU",
+              job.cards->unused());
+}
+
+// A run's own config says worker.soft_placement=true also where that was only the default: it does
+// not soften that a GPU must be there which the command line names.
+config::Config LoadWritten(const std::string& path, const std::vector<Setting>& settings,
+                           std::vector<std::string>* removed = nullptr) {
+  config::Config config = LoadConfig(path, settings, removed);
+  const bool typed = std::ranges::any_of(
+      settings, [](const Setting& setting) { return setting.path == "worker.soft_placement"; });
+  if (!typed && !TypedDevices(settings).empty() && IsConfigOfRun(path) &&
+      config.worker().soft_placement()) {
+    config.mutable_worker()->clear_soft_placement();
+  }
+  return config;
+}
+
+// What both a run and a dry run begin with.
+PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
+  std::vector<Setting> settings = arguments.settings;
+  std::vector<std::string> removed;
+  config::Config config = LoadWritten(arguments.config_path, settings, &removed);
+  for (const std::string& setting : removed) {
+    PrintResult(fmt::format("Warning: {} no longer exists and has no effect", setting));
+  }
+  const std::string typed = TypedDevices(settings);
+  const bool cpu = ParseDevices(config.worker().devices()).kind == DeviceWish::Kind::kCpu;
+  if (!typed.empty() && cpu && config.worker().backend() == config::Worker::CUDA) {
+    settings.push_back({"worker.backend", "CPU", typed});  // against the config's
+    config = LoadWritten(arguments.config_path, settings);
+  }
+  std::shared_ptr<JobGpus> cards;  // whoever starts workers by hand gives them theirs
+  if (!arguments.by_hand) {
+    cards = std::make_shared<JobGpus>(
+        config, arguments.config_path,
+        GpuTerms{.typed = typed,
+                 .waits = arguments.wait_s > 0,
+                 .no_backend = WhyNoGpuBackend(config, arguments.worker_program)});
+  }
+  if (arguments.wait_s > 0 && !(cards && cards->asked())) {
+    throw Error(
+        ExitCode::kUsage,
+        "--wait: no cards are asked for, so there is nothing to wait for: expected --devices "
+        "(worker.devices) with it");
+  }
+  const size_t given = settings.size();
+  const bool wanted = cards && cards->wanted();
+  if (wanted && !config.cluster().has_workers()) {
+    settings.push_back({"cluster.workers", std::to_string(cards->workers()), cards->origin()});
+  }
+  if (cards && cards->named() && !config.worker().has_soft_placement()) {
+    settings.push_back({"worker.soft_placement", "false", cards->origin()});
+  }
+  if (wanted && cards->unused().empty() && !config.worker().has_backend()) {
+    settings.push_back({"worker.backend", "CUDA", cards->origin()});
+  }
+  if (settings.size() > given) config = LoadWritten(arguments.config_path, settings);
+  ForgetOwnDirectory(config, arguments);
+  if (dry) {
+    ResolveForMachine(config, AvailableCores());
+  } else {
+    ResolveConfig(config, AvailableCores());
+  }
+  // Its server runs here: said now, not when it has started.
+  (void)ChooseInstructionSet(config.server().instruction_set());
+  Graph graph = BuildGraph(config.model(), InputShape(config.data()));
+  return {.config = std::move(config),
+          .graph = std::move(graph),
+          .settings = std::move(settings),
+          .cards = std::move(cards)};
+}
+
+}  // namespace
+
+int RunLaunch(const LaunchArguments& as_asked) {
+  LaunchArguments arguments = as_asked;
+  std::optional<RunDir> resumed;
+  if (arguments.resume_or_begin) ResumeOrBegin(arguments);
+  if (!arguments.resume.empty()) {
+    resumed = TakeUp(arguments);
+    if (const auto end = EndIfComplete(*resumed, arguments.settings)) {
+      return static_cast<int>(*end);
+    }
+    KeepConfig(*resumed, arguments);
+  }
+  PreparedJob job = Prepare(arguments, /*dry=*/false);
+  if (resumed) {
+    job.resume_remark = CheckTakenUp(*resumed, job.config);
+    PlanTrace(*resumed, arguments.settings, job.config);
+  }
+  CheckPrograms(arguments);
+  const uint32_t workers = job.config.cluster().workers();
+  // The server's limit is that of this process.
+  RequireOpenFiles(fmt::format("a job of {}", Plural(int64_t{workers}, "worker")),
+                   OpenFilesOfServer(workers));
+  if (arguments.by_hand) CheckWorkersByHand(*arguments.by_hand);
+  // A run that goes on has them in its checkpoint.
+  if (!resumed) job.initial_weights = DescribeInitialWeights(job.config.run(), job.graph);
+  job.data_remark = CheckData(arguments, job);
+  if (!arguments.by_hand) CheckLargeJob(arguments, job);
+  SignalSource signals;
+  TakeJobCards(arguments, job, signals);
+  if (arguments.in_place_of_run) return arguments.in_place_of_run(job, signals);
+  if (arguments.repeat > 0) return RunSeries(arguments, std::move(job), signals);
+  RunDir dir =
+      resumed ? std::move(*resumed) : RunDir::Make(job.config.run().dir(), arguments.config_path);
+  const JobResult result = RunJob(arguments, job, dir, signals);
+  return static_cast<int>(WithOutput(result.outcome.exit_code, result.printed));
+}
+
+int DryRun(const LaunchArguments& arguments) {
+  const PreparedJob job = Prepare(arguments, /*dry=*/true);
+  std::string shown_dir = "runs/" + RunName(arguments.config_path) + "-<date>-<time>";
+  if (!job.config.run().dir().empty()) {
+    shown_dir = job.config.run().dir();
+    RunDir::CheckUnused(shown_dir);
+  }
+  if (!job.config.run().trace_file().empty()) {
+    CheckTracePlace(job.config.run().trace_file());
+  }
+  if (arguments.repeat > 0) {
+    shown_dir += fmt::format("/seed-{} ... seed-{}", job.config.run().seed(),
+                             LastSeed(job.config.run().seed(), arguments.repeat));
+  }
+  CheckPrograms(arguments);
+  const DataCount data = arguments.count_data(job.config);
+  const std::vector<MemoryRow> worker_memory =
+      AskWorkerMemory(arguments.worker_program, arguments.config_path, job.settings, job.config,
+                      job.config.cluster().workers() - 1);
+  PrintResult(Join(DryRunLines(arguments.config_path, job.config, job.graph, data, worker_memory,
+                               shown_dir, job.cards->Lines()),
+                   "\n"));
+  try {
+    (void)CheckMemory(WholeMemoryOf(job.config, job.graph, worker_memory), ReadMachineMemory());
+  } catch (const Error& error) {
+    PrintError(fmt::format("muster: error: a run would end here: {}\n", error.what()));
+    return static_cast<int>(error.code());
+  }
+  if (data.problem.empty() || job.config.data().dir().empty()) return 0;
+  PrintError(fmt::format("muster: error: a run would end here: {}\n", data.problem));
+  return static_cast<int>(data.code);
+}
+
+}  // namespace muster

@@ -1,0 +1,141 @@
+#include "cli/job/replacements.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "cli/job/stop_stages.h"
+#include "cli/text/units.h"
+
+namespace muster {
+namespace {
+
+// For a process that ends by itself to say why.
+constexpr double kLastWordsSeconds = 1;
+// A refused one is started again after so long, or as long as its rank has been without a worker.
+constexpr double kFirstAgainSeconds = 0.1;
+constexpr double kMostAgainSeconds = 1;
+// The server notices a loss when it has been silent for silence_s, at the latest, and looks each
+// second.
+constexpr double kNoticeMargin = 3;
+
+std::string TextOf(const ChildEnd& end) {
+  if (end.by_signal) return fmt::format("killed by signal {}", end.value);
+  return fmt::format("ended with exit code {}", end.value);
+}
+
+}  // namespace
+
+void Replacements::OnChange(const events::MemberChange& change, double now) {
+  if (plan_.invite_workers) return;  // its process is somebody else's
+  const auto pid = static_cast<pid_t>(change.pid());
+  if (change.kind() == events::MemberChange::LEFT) left_.insert(pid);
+  if (change.kind() == events::MemberChange::JOINED) outside_.erase(pid);
+  if (change.kind() != events::MemberChange::LOST || ends_.contains(pid)) return;
+  outside_.insert(pid);
+  condemned_.emplace(pid, now + kLastWordsSeconds);
+}
+
+// The server has not noticed yet that the seat is free.
+bool Replacements::CameTooEarly(const EndedProcess& ended, double now) const {
+  if (ended.end.by_signal || ended.end.value != static_cast<int>(ExitCode::kRefused)) return false;
+  const auto lost = last_lost_.find(ended.rank);
+  return lost != last_lost_.end() && now - lost->second <= plan_.silence_s + kNoticeMargin;
+}
+
+// What another process in its place would run into as well ends the job.
+bool Replacements::MayEnd(const EndedProcess& ended, double now) const {
+  if (plan_.on_lost == config::Cluster::ABORT) return false;
+  if (ended.end.by_signal) return true;
+  switch (static_cast<ExitCode>(ended.end.value)) {
+    case ExitCode::kOk:
+      return left_.contains(ended.pid);
+    case ExitCode::kUsage:
+    case ExitCode::kData:
+    case ExitCode::kNonfinite:
+      return false;
+    case ExitCode::kRefused:
+      return CameTooEarly(ended, now);
+    case ExitCode::kFailure:  // at the start: no memory on a GPU, a library that is missing
+      return has_begun_ || plan_.on_lost == config::Cluster::CONTINUE;
+    default:
+      return true;
+  }
+}
+
+Replacements::Answer Replacements::OnEnd(const EndedProcess& ended, double now) {
+  condemned_.erase(ended.pid);
+  if (!MayEnd(ended, now)) return Answer::kFatal;
+  ends_[ended.pid] = TextOf(ended.end);
+  if (plan_.on_lost == config::Cluster::CONTINUE || left_.contains(ended.pid)) {
+    return Answer::kGoesOn;
+  }
+  if (CameTooEarly(ended, now)) {
+    const double without = now - last_lost_.at(ended.rank);
+    again_at_[ended.rank] = now + std::clamp(without, kFirstAgainSeconds, kMostAgainSeconds);
+    return Answer::kGoesOn;
+  }
+  std::erase_if(lost_at_, [&](double at) { return now - at > plan_.restart_window_s; });
+  lost_at_.push_back(now);
+  if (lost_at_.size() > plan_.max_restarts) return Answer::kTooMany;
+  last_lost_[ended.rank] = now;
+  Replace(ended.rank);
+  return Answer::kGoesOn;
+}
+
+void Replacements::Replace(int rank) {
+  members_.Replace(rank);
+  for (size_t i = 0; i < members_.size(); ++i) {
+    if (members_.rank(i) == rank) outside_.insert(members_.pid(i));
+  }
+}
+
+void Replacements::StartAgain(bool wanted, double now) {
+  if (!wanted) again_at_.clear();
+  for (auto it = again_at_.begin(); it != again_at_.end();) {
+    if (now < it->second) {
+      ++it;
+      continue;
+    }
+    const int rank = it->first;
+    it = again_at_.erase(it);
+    Replace(rank);
+  }
+}
+
+void Replacements::EndOutsiders() {
+  for (size_t i = 0; i < members_.size(); ++i) {
+    if (IsOutside(members_.pid(i))) members_.Signal(i, SIGKILL);
+  }
+}
+
+JobFailure Replacements::TooMany(const EndedProcess& ended, const std::string& how) const {
+  return {.code = CodeOf(ended.end),
+          .rank = static_cast<uint32_t>(ended.rank),
+          .what = fmt::format("{}; more than {} were lost within {} (cluster.max_restarts)", how,
+                              Plural(static_cast<int64_t>(plan_.max_restarts), "worker"),
+                              FormatDuration(plan_.restart_window_s))};
+}
+
+void Replacements::Check(double now) {
+  for (auto it = condemned_.begin(); it != condemned_.end();) {
+    if (now < it->second) {
+      ++it;
+      continue;
+    }
+    for (size_t i = 0; i < members_.size(); ++i) {
+      if (members_.rank(i) >= 0 && members_.pid(i) == it->first) members_.Signal(i, SIGKILL);
+    }
+    it = condemned_.erase(it);
+  }
+}
+
+double Replacements::next_check() const {
+  double next = kNever;
+  for (const auto& [pid, at] : condemned_) next = std::min(next, at);
+  for (const auto& [rank, at] : again_at_) next = std::min(next, at);
+  return next;
+}
+
+}  // namespace muster

@@ -1,0 +1,96 @@
+#include "cli/job/restarts.h"
+
+#include <fmt/core.h>
+
+#include <filesystem>
+
+#include "cli/job/job_token.h"
+#include "cli/job/put_aside.h"
+#include "cli/text/units.h"
+#include "common/base/error.h"
+#include "common/checkpoint/checkpoint_reader.h"
+#include "common/checkpoint/list_checkpoints.h"
+#include "common/checkpoint/run_mark.h"
+
+namespace muster {
+namespace {
+
+// -1: there is none.
+int64_t NewestStep(const std::string& run_dir) {
+  const std::vector<CheckpointName> names = ListCheckpoints(run_dir);
+  return names.empty() ? -1 : names.front().step;
+}
+
+}  // namespace
+
+std::string Restarts::WhyNot() {
+  const uint32_t most = config_.run().max_restarts();
+  if (most == 0) return "run.max_restarts is 0";
+  const int64_t newest = NewestStep(dir_.path());
+  if (newest < 0 && config_.checkpoint().keep_last() == 0)
+    return "there is no checkpoint to go on from, since checkpoint.keep_last is 0";
+  // It has its mark since its first one.
+  had_checkpoint_ = had_checkpoint_ || newest >= 0 || !RunIdIn(dir_.path()).empty();
+  if (newest < 0 && (had_checkpoint_ || !std::filesystem::is_directory(dir_.path()))) {
+    return fmt::format("its checkpoints are gone: expected some in {}",
+                       CheckpointsFolder(dir_.path()));
+  }
+  in_vain_ = count_ > 0 && newest <= newest_ ? in_vain_ + 1 : 0;
+  newest_ = newest;
+  if (in_vain_ >= kMostInVain) {
+    if (newest < 0)
+      return fmt::format("the last {} starts did not get to a first checkpoint", in_vain_);
+    return fmt::format(
+        "the last {} starts did not get from step {} to another checkpoint; if something else ends "
+        "them, checkpoint.every_steps or every_minutes keeps more",
+        in_vain_, FormatCount(newest));
+  }
+  if (count_ >= most) {
+    return fmt::format("it has been started again {} already (run.max_restarts)",
+                       Plural(int64_t{count_}, "time"));
+  }
+  ++count_;
+  return "";
+}
+
+JobOutcome WatchJobThroughLosses(JobPlan& plan, const config::Config& config, SignalSource& signals,
+                                 Console& console, JobDisplay& display) {
+  Restarts restarts(config, *plan.dir, plan.resume);
+  for (;;) {
+    const int64_t told = display.restarts_told();
+    JobOutcome outcome = WatchJob(plan, signals, console, display);
+    // Whoever starts these workers starts their server, too.
+    if (!outcome.lost_server || plan.invite_workers) return outcome;
+    outcome.not_restarted = restarts.WhyNot();
+    if (!outcome.not_restarted.empty()) return outcome;
+    std::string aside;
+    if (restarts.from_step() < 0) {
+      try {
+        aside = PutAside(*plan.dir, Aside::kAttempt, config.run().initial_weights());
+      } catch (const Error& error) {
+        outcome.not_restarted = error.what();
+        return outcome;
+      }
+    }
+    console.Print("Warning: " + outcome.failure->what);
+    const std::string which = fmt::format("(restart {} of at most {})", restarts.count(),
+                                          FormatCount(int64_t{config.run().max_restarts()}));
+    plan.resume = restarts.from_step() >= 0;
+    if (plan.resume) {
+      console.Print(
+          fmt::format("Starting again from step {} {}", FormatCount(restarts.from_step()), which));
+      // What a server was told and has said is in metrics.jsonl.
+      if (display.restarts_told() > told) plan.losses.clear();
+    } else {
+      console.Print(fmt::format(
+          "Starting again from the beginning, since no checkpoint was on the disk yet {}; the "
+          "files so far are in {}/{}",
+          which, plan.dir->shown(), aside));
+    }
+    plan.losses.push_back(*outcome.lost_server);
+    plan.token = NewToken();  // whatever is left of the old job stays out
+    display.BeginAgain();
+  }
+}
+
+}  // namespace muster

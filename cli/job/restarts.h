@@ -1,0 +1,44 @@
+// Runs a job through the loss of its server: with it the weights are gone, and the workers have
+// nothing to do. All of them end, and another server goes on from the newest whole checkpoint, in
+// the same directory, with new workers. Before its first checkpoint the run begins anew.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cli/job/watch_job.h"
+#include "proto/config.pb.h"
+
+namespace muster {
+
+// Decides whether a lost server is started again. Looks at the run's checkpoints.
+class Restarts {
+ public:
+  // So many in a row that led to no newer checkpoint are enough: the next one would not either.
+  static constexpr int kMostInVain = 3;
+
+  // `goes_on`: the run began in an earlier job.
+  Restarts(const config::Config& config, const RunDir& dir, bool goes_on)
+      : config_(config), dir_(dir), had_checkpoint_(goes_on) {}
+
+  // Counts a loss. "": it is started again; else why not.
+  std::string WhyNot();
+  uint32_t count() const { return count_; }
+  // Of the newest checkpoint, which it goes on from if that is whole; -1: there was none yet.
+  int64_t from_step() const { return newest_; }
+
+ private:
+  const config::Config& config_;
+  const RunDir& dir_;
+  bool had_checkpoint_;
+  uint32_t count_ = 0;
+  int in_vain_ = 0;
+  int64_t newest_ = -1;  // at the last loss
+};
+
+// WatchJob, again after each loss of the server, up to config.run.max_restarts times. `plan` is
+// changed for it.
+JobOutcome WatchJobThroughLosses(JobPlan& plan, const config::Config& config, SignalSource& signals,
+                                 Console& console, JobDisplay& display);
+
+}  // namespace muster

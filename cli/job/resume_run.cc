@@ -1,0 +1,198 @@
+#include "cli/job/resume_run.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <tuple>
+
+#include "cli/job/complete_run.h"
+#include "cli/job/put_aside.h"
+#include "cli/text/console.h"
+#include "cli/text/units.h"
+#include "common/base/atomic_file.h"
+#include "common/base/error.h"
+#include "common/base/read_text.h"
+#include "common/base/shell_word.h"
+#include "common/checkpoint/early_stop.h"
+#include "common/checkpoint/list_checkpoints.h"
+#include "common/checkpoint/resumable_config.h"
+#include "common/checkpoint/run_mark.h"
+#include "common/config/config.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Steps that the run has done, and how many it will have.
+struct Reach {
+  int64_t done = 0, total = 0;
+};
+
+Reach ReachOf(const RunDir& dir, const config::Config& config) {
+  if (ListCheckpoints(dir.path()).empty()) return {};
+  const checkpoint::State state = NewestState(dir.path());
+  return {state.step(), PlanSteps(config, state.plan().train_samples()).total_steps};
+}
+
+// Said before anything is started, with what can be done instead.
+[[noreturn]] void NothingToResume(const RunDir& dir) {
+  throw Error(ExitCode::kData,
+              "{} holds no checkpoint (expected some in {}): there is nothing to resume; the run "
+              "can be done again, with the same bits: muster launch {}/config.txtpb",
+              dir.shown(), CheckpointsFolder(dir.shown()), dir.shown());
+}
+
+bool Names(const std::vector<Setting>& settings, std::string_view path) {
+  return std::ranges::any_of(settings, [&](const Setting& one) { return one.path == path; });
+}
+
+// Before anything is written there, the lock's file included: not a directory that somebody took
+// for that of a run.
+void RequireRun(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return;  // said by RunDir::Resume
+  if (fs::exists(path + "/config.txtpb", ignored) || !ListCheckpoints(path).empty()) return;
+  const fs::path parent = fs::absolute(path + "/.").lexically_normal().parent_path().parent_path();
+  for (const fs::path& run : {parent, parent.parent_path()}) {  // of checkpoints/, of a checkpoint
+    if (!fs::exists(run / "config.txtpb", ignored)) continue;
+    throw Error(ExitCode::kUsage,
+                "--resume {}: is a part of a run, expected the directory of the run: --resume {}",
+                path, ShellWord(run));
+  }
+  if (fs::exists(path + "/repeat.json", ignored)) {
+    throw Error(
+        ExitCode::kUsage,
+        "--resume {}: is a series (--repeat), which is resumed run by run: `muster runs {}` "
+        "lists them",
+        path, ShellWord(path));
+  }
+  NoCheckpoint(path, {});
+}
+
+}  // namespace
+
+bool EndsElsewhere(const config::Config& then, const config::Config& now) {
+  const auto of = [](const config::Config& config) {
+    return std::tuple(config.run().epochs(), config.run().steps(), config.evaluation().patience(),
+                      config.evaluation().stop_at_accuracy());
+  };
+  return of(then) != of(now);
+}
+
+void ResumeOrBegin(LaunchArguments& arguments) {
+  const config::Config config = LoadConfig(arguments.config_path, arguments.settings);
+  const std::string& path = config.run().dir();
+  if (path.empty()) {
+    throw Error(
+        ExitCode::kUsage,
+        "--resume auto: expected --run-dir DIR, the directory of the run to go on with or to "
+        "begin");
+  }
+  if (config.checkpoint().keep_last() == 0) {
+    throw Error(
+        ExitCode::kUsage,
+        "--resume auto: checkpoint.keep_last is 0, so there is never anything to go on from");
+  }
+  if (!ListCheckpoints(path).empty() || IsCompleteWithoutCheckpoint(path, arguments.settings)) {
+    arguments.resume = path;
+    std::erase_if(arguments.settings, [](const Setting& one) { return one.path == "run.dir"; });
+    return;
+  }
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return;
+  const RunDir dir = RunDir::Resume(path);  // locked: nobody is at it
+  if (!dir.IsUsed()) return;
+  PrintResult(
+      fmt::format("The run in {} left no checkpoint: its files are in {}, and it begins anew",
+                  dir.shown(), PutAside(dir, Aside::kRun, config.run().initial_weights())));
+}
+
+RunDir TakeUp(const LaunchArguments& arguments) {
+  RequireRun(arguments.resume);
+  RunDir dir = RunDir::Resume(arguments.resume);
+  RequireOwnCheckpoints(dir.path());
+  return dir;
+}
+
+std::string ConfigToResume(const std::string& run_dir) {
+  return ConfigText(ParseKeptConfig(NewestState(run_dir).config()));
+}
+
+void KeepConfig(const RunDir& dir, LaunchArguments& arguments) {
+  arguments.config_path = dir.ConfigPath();
+  if (ListCheckpoints(dir.path()).empty()) {
+    std::error_code ignored;
+    if (!fs::exists(dir.ConfigPath(), ignored)) NoCheckpoint(dir.shown(), {});
+    return;
+  }
+  const std::string text =
+      "# Written by muster launch --resume: the config of the run as its checkpoint holds it.\n" +
+      ConfigToResume(dir.path());
+  if (ReadFileIfThere(dir.ConfigPath()) == text) return;
+  try {
+    WriteFileAtomically(dir.ConfigPath(), text);
+  } catch (const Error&) {  // a full disk, which is spoken of when the job's own config is written
+    arguments.held_config = std::make_shared<HeldFile>(HeldFile::OfText(text));
+    arguments.config_path = arguments.held_config->path();
+  }
+}
+
+std::string CheckTakenUp(const RunDir& dir, const config::Config& config) {
+  if (ListCheckpoints(dir.path()).empty()) NothingToResume(dir);
+  const checkpoint::State state = NewestState(dir.path());
+  (void)CheckResumable(state.config(), config);
+  // Its length may be another one.
+  const int64_t total = PlanSteps(config, state.plan().train_samples()).total_steps;
+  if (total < state.step()) {
+    throw Error(ExitCode::kUsage,
+                "{}: it has done {}, and is now to end after {}; a run can be made longer, with "
+                "--steps or --epochs, but not shorter than it is",
+                dir.shown(), Plural(state.step(), "step"), FormatCount(total));
+  }
+  const std::string done =
+      fmt::format("{} of {} done", FormatCount(state.step()), Plural(total, "step"));
+  const std::string over = StopReasonAt(config.evaluation(), state, total);
+  if (over.empty()) return done;
+  const std::string how = HowToGoOn(config.evaluation(), state.decisions());
+  if (EndsElsewhere(ParseKeptConfig(state.config()), config)) {
+    throw Error(ExitCode::kUsage,
+                "{}: {}, and stays stopped early: {}. More steps or epochs do not change that; it "
+                "goes on with {}",
+                dir.shown(), done, over, how);
+  }
+  return fmt::format("{}, stopped early: {}; it would go on with {}", done, over, how);
+}
+
+void PlanTrace(const RunDir& dir, const std::vector<Setting>& settings, config::Config& config) {
+  config::Run& run = *config.mutable_run();
+  if (run.trace_file().empty()) return;
+  const Reach reach = ReachOf(dir, config);
+  if (!Names(settings, "run.trace_file")) {
+    if (run.trace_first_step() < reach.done) run.clear_trace_file();
+    return;
+  }
+  if (reach.done >= reach.total) {
+    throw Error(ExitCode::kUsage, "--trace: {} has done its {}: there is no step left to trace",
+                dir.shown(), Plural(reach.total, "step"));
+  }
+  const int64_t left = reach.total - reach.done;
+  if (!Names(settings, "run.trace_first_step")) {
+    if (!Names(settings, "run.trace_steps")) {
+      run.set_trace_steps(std::min<int64_t>(config::Run::default_instance().trace_steps(), left));
+    }
+    const int64_t usual = config::Run::default_instance().trace_first_step();
+    run.set_trace_first_step(reach.done + std::clamp<int64_t>(left - run.trace_steps(), 0, usual));
+  }
+  const int64_t first = run.trace_first_step(), last = first + run.trace_steps() - 1;
+  if (first >= reach.done && last < reach.total) return;
+  throw Error(ExitCode::kUsage,
+              "run.trace_first_step: {} goes on from step {}: expected steps {} to {}, got {} to "
+              "{}: choose them with --trace-steps A-B",
+              dir.shown(), FormatCount(reach.done), reach.done, reach.total - 1, first, last);
+}
+
+}  // namespace muster

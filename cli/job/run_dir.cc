@@ -1,0 +1,176 @@
+#include "cli/job/run_dir.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+
+#include "common/base/error.h"
+#include "common/base/pattern.h"
+#include "common/base/resource_limits.h"
+#include "common/checkpoint/list_checkpoints.h"
+#include "common/checkpoint/run_mark.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kMostPerSecond = 10000;
+
+[[noreturn]] void CannotCreate(const std::string& path, int error) {
+  const char* hint = "choose another place with --run-dir";
+  if (error == ENOSPC || error == EDQUOT)
+    hint = "free some space, or choose another place with --run-dir";
+  if (error == ENOTDIR || error == EEXIST)
+    hint = "a part of this path is a file: choose another with --run-dir";
+  throw Error(ExitCode::kUsage, "cannot create the run directory {}: {}; {}", path,
+              ErrorText(error), hint);
+}
+
+// Makes the directory and its missing parents; says whether the last one is new.
+bool MakeDirectories(const std::string& path) {
+  std::error_code error;
+  bool created = fs::create_directories(path, error);
+  if (error) CannotCreate(path, error.value());
+  return created;
+}
+
+std::string TimeStamp(std::time_t now) {
+  std::tm local{};
+  ::localtime_r(&now, &local);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &local);
+  return text;
+}
+
+bool HasMetrics(const fs::path& metrics) {
+  std::error_code ignored;
+  const bool empty = fs::is_regular_file(fs::symlink_status(metrics, ignored)) &&
+                     fs::file_size(metrics, ignored) == 0;
+  return !empty && fs::exists(fs::symlink_status(metrics, ignored));
+}
+
+}  // namespace
+
+RunDir::RunDir(std::string shown, bool created, bool goes_on)
+    : path_(fs::absolute(shown).lexically_normal()), shown_(std::move(shown)), created_(created) {
+  if (path_.size() > 1 && path_.back() == '/') path_.pop_back();
+  if (::access(path_.c_str(), W_OK | X_OK) != 0) {
+    const std::string why = ErrorText(errno);
+    throw Error(ExitCode::kUsage, "cannot write into the run directory {}: {}; {}", shown_, why,
+                goes_on ? "copy the run (cp -r), and go on with the copy"
+                        : "choose another with --run-dir");
+  }
+  // Held until this process ends, however it ends.
+  lock_ = std::make_unique<FileLock>(LockPath(), 0);
+  if (lock_->held()) return;
+  throw Error(ExitCode::kUsage,
+              "the run directory {} is in use by the muster launch with {}; wait for it{}", shown_,
+              lock_->holder(), goes_on ? "" : ", or choose another with --run-dir");
+}
+
+RunDir RunDir::CreateNew(const std::string& parent, const std::string& name, std::time_t now) {
+  MakeDirectories(parent);
+  std::string base = parent + "/" + name + "-" + TimeStamp(now);
+  for (int attempt = 1; attempt <= kMostPerSecond; ++attempt) {
+    std::string path = attempt == 1 ? base : base + "-" + std::to_string(attempt);
+    if (::mkdir(path.c_str(), 0777) == 0) return RunDir(path, true);
+    if (errno != EEXIST) CannotCreate(path, errno);
+  }
+  CannotCreate(base, EEXIST);
+}
+
+RunDir RunDir::Make(const std::string& asked, const std::string& config_path) {
+  if (!asked.empty()) return Open(asked);
+  return CreateNew("runs", RunName(config_path), std::time(nullptr));
+}
+
+RunDir RunDir::Open(const std::string& path) {
+  bool created = MakeDirectories(path);
+  RunDir dir(path, created);
+  CheckUnused(path);  // with the lock: no launcher is about to write the first line
+  std::error_code ignored;
+  fs::remove(dir.MetricsPath(), ignored);                  // if it is there at all, it is empty
+  fs::remove(fs::path(dir.path()) / kRunIdFile, ignored);  // of a run whose rest was moved away
+  return dir;
+}
+
+RunDir RunDir::Resume(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) {
+    throw Error(ExitCode::kUsage, "--resume {}: expected the directory of a run, found {}", path,
+                fs::exists(path, ignored) ? "a file" : "nothing");
+  }
+  return {path, false, /*goes_on=*/true};
+}
+
+void RunDir::CheckUnused(const std::string& path) {
+  const bool metrics = HasMetrics(fs::path(path) / "metrics.jsonl");
+  // Of a run that was killed before its first line.
+  if (!metrics && ListCheckpoints(path).empty()) return;
+  throw Error(ExitCode::kUsage,
+              "the run directory {} already holds the {} of another run; go on with that one with "
+              "--resume {}, choose another directory with --run-dir, or move that run away",
+              path, metrics ? "metrics.jsonl" : "checkpoints", path);
+}
+
+std::string RunDir::WorkerLogPath(int rank) const {
+  return fmt::format("{}/worker-{}.log", path_, rank);
+}
+
+std::vector<std::string> RunDir::MissingFiles(int workers, const events::Summary& summary) const {
+  std::vector<std::string> missing{"config.txtpb", "metrics.jsonl", "server.log"};
+  for (int rank = 0; rank < workers; ++rank) missing.push_back(fmt::format("worker-{}.log", rank));
+  for (const auto& model : summary.models()) missing.push_back(model.file());
+  std::erase_if(missing, [this](const std::string& name) {
+    std::error_code ignored;
+    return fs::exists(fs::symlink_status(fs::path(path_) / name, ignored));
+  });
+  return missing;
+}
+
+bool RunDir::IsUsed() const { return HasMetrics(MetricsPath()); }
+
+std::vector<std::string> RunDir::TraceParts(int workers) const {
+  std::vector<std::string> parts{path_ + "/trace.server.part"};
+  for (int rank = 0; rank < workers; ++rank) {
+    parts.push_back(fmt::format("{}/trace.worker-{}.part", path_, rank));
+  }
+  return parts;
+}
+
+bool RunDir::Follow() {
+  const fs::path now = fs::path(lock_->PathNow()).parent_path();
+  std::error_code ignored;
+  if (now.empty() || !fs::is_directory(now, ignored) || fs::equivalent(now, path_, ignored)) {
+    return false;
+  }
+  path_ = now;
+  shown_ = now;
+  return true;
+}
+
+void RunDir::Discard() {
+  if (!created_) return;
+  std::error_code ignored;
+  for (const std::string& file : {ConfigPath(), ServerLogPath(), TokenPath(), LockPath(),
+                                  ServerLockPath(), path_ + "/status.json"})
+    fs::remove(file, ignored);
+  fs::remove(path_, ignored);  // only if nothing else has come to lie in it
+}
+
+std::string RunName(const std::string& config_path) {
+  fs::path path = fs::absolute(config_path).lexically_normal();
+  if (path.filename() == "config.txtpb") {
+    std::string parent = path.parent_path().filename();
+    const std::vector<std::string> dated = Search("^(.+)-[0-9]{8}-[0-9]{6}(-[0-9]+)?$", parent);
+    if (!dated.empty()) return dated[1];
+    if (!parent.empty()) return parent;
+  }
+  std::string stem = path.stem();
+  return stem.empty() ? "run" : stem;
+}
+
+}  // namespace muster

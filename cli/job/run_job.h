@@ -1,0 +1,45 @@
+// One job in its directory: header, run, summary.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/gpu/job_gpus.h"
+#include "cli/job/job_plan.h"
+#include "cli/job/launch_command.h"
+#include "cli/job/run_dir.h"
+#include "cli/process/signal_source.h"
+#include "common/config/config.h"
+#include "common/graph/graph.h"
+#include "proto/config.pb.h"
+
+namespace muster {
+
+// The config with everything filled in, and the network.
+struct PreparedJob {
+  config::Config config;
+  Graph graph;
+  std::string data_remark = {};        // for the header
+  std::string resume_remark = {};      // the same, of a run that goes on
+  std::vector<Setting> settings = {};  // the command line's, and the number of workers of the cards
+  std::shared_ptr<JobGpus> cards;      // held by every run of a series; null: by hand
+  std::vector<std::string> initial_weights = {};  // where they come from, for the header
+};
+
+struct JobResult {
+  JobOutcome outcome;
+  bool printed = true;  // all of it, unless nobody wanted to read on
+};
+
+// What the server of a job of this launcher is told to listen at.
+std::string EndpointFor(const config::Config& config);
+
+// A run whose results could not be printed is no success.
+ExitCode WithOutput(ExitCode run, bool printed);
+
+// Throws Error if it could not be started; the directory is then taken back.
+JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDir& dir,
+                 SignalSource& signals);
+
+}  // namespace muster

@@ -1,0 +1,326 @@
+#include "cli/job/summary.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+#include "cli/job/bottleneck.h"
+#include "cli/job/server_loss.h"
+#include "cli/text/units.h"
+#include "cli/text/wrapped.h"
+#include "common/base/join.h"
+#include "common/base/shell_word.h"
+#include "common/checkpoint/list_checkpoints.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Whole percents of shares whose sum is at most 1, so that what is shown never adds up to more than
+// 100: each is rounded down, and what that leaves goes to those that lost most.
+std::vector<int> WholePercents(const std::vector<double>& shares) {
+  std::vector<int> percents;
+  std::vector<std::pair<double, size_t>> lost;
+  double sum = 0;
+  for (const double share : shares) {
+    percents.push_back(static_cast<int>(100 * share));
+    lost.emplace_back(100 * share - percents.back(), percents.size() - 1);
+    sum += 100 * share;
+  }
+  std::ranges::stable_sort(lost, std::greater{}, &std::pair<double, size_t>::first);
+  int left =
+      static_cast<int>(std::lround(sum)) - std::accumulate(percents.begin(), percents.end(), 0);
+  for (const auto& [loss, index] : lost) percents[index] += left-- > 0 ? 1 : 0;
+  return percents;
+}
+
+// Of which of the steps the times are, if not of most of them.
+std::string TimedText(const events::Summary& summary) {
+  const int64_t timed = summary.measured().timed_steps(), steps = summary.steps();
+  if (!summary.measured().has_timed_steps() || 2 * timed >= steps) return "";
+  std::vector<std::string> why;
+  if (summary.steps_before() > 0) why.emplace_back("came before the run was resumed");
+  if (2 * timed < steps - summary.steps_before()) why.emplace_back("began during an evaluation");
+  return fmt::format("; of {} of {}, since the others {}", FormatCount(timed),
+                     Plural(steps, "step"), Join(why, " or "));
+}
+
+// The parts of a step as shares of it, the largest first; what they leave of the step is "other".
+std::string StepText(const events::Summary& summary) {
+  const events::Measured& measured = summary.measured();
+  const double step = measured.step_ms();
+  if (step <= 0) return "";
+  const std::string text = FormatMilliseconds(step) + TimedText(summary);
+  if (measured.has_timed_steps() && measured.timed_steps() == 0) return text;
+  std::vector<std::pair<const char*, double>> parts;
+  double sum = 0;
+  const auto add = [&](const char* name, bool known, double ms) {
+    if (!known) return;
+    parts.emplace_back(name, ms);
+    sum += ms;
+  };
+  const events::StepParts& ms = measured.parts();
+  add("compute", ms.has_compute_ms(), ms.compute_ms());
+  add("input", ms.has_input_ms(), ms.input_ms());
+  add("push", ms.has_push_ms(), ms.push_ms());
+  add("wait", ms.has_wait_ms(), ms.wait_ms());
+  add("pull", ms.has_pull_ms(), ms.pull_ms());
+  if (!parts.empty() && step - sum > 0.01 * step) parts.emplace_back("other", step - sum);
+  std::ranges::stable_sort(parts, std::greater{}, &std::pair<const char*, double>::second);
+  // Two clocks: a worker's and the server's, which may see a step end a little earlier. No more is
+  // shown of the parts than the step has.
+  std::vector<double> shares;
+  for (const auto& [name, part_ms] : parts) shares.push_back(part_ms / std::max(step, sum));
+  const std::vector<int> percents = WholePercents(shares);
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (percents[i] > 0) texts.push_back(fmt::format("{} {} %", parts[i].first, percents[i]));
+  }
+  return texts.empty() ? text : text + ": " + Join(texts, ", ");
+}
+
+// What the parameter server costs, and, apart from it, what ranks of different speed cost.
+std::string BalanceText(const events::StepShares& shares, int workers) {
+  if (!shares.has_overhead() || !shares.has_imbalance()) return "";
+  std::string text = FormatPercent(std::max(0.0, shares.overhead()), 1) + " of a step";
+  if (workers > 1) {
+    text += fmt::format(", imbalance between ranks {}", FormatPercent(shares.imbalance(), 1));
+  }
+  return text;
+}
+
+std::string TestText(const events::Summary& summary) {
+  const events::TestResult& test = summary.test();
+  if (!test.has_accuracy()) return "";
+  std::string text = FormatPercent(test.accuracy(), 2);
+  if (summary.has_best_test_accuracy()) {
+    text += ", best " + FormatPercent(summary.best_test_accuracy(), 2);
+    if (summary.has_best_step()) text += " at step " + FormatCount(summary.best_step());
+  }
+  if (test.has_top5_accuracy()) text += ", top 5 " + FormatPercent(test.top5_accuracy(), 2);
+  if (test.has_loss()) text += fmt::format(", loss {:.4f}", test.loss());
+  return text;
+}
+
+std::string SpeedText(double images_per_second, int workers) {
+  std::string text = FormatRate(images_per_second) + " images/s";
+  if (workers > 1) text += fmt::format(", {} per worker", FormatRate(images_per_second / workers));
+  return text;
+}
+
+// "model.safetensors (step 120), best.safetensors (step 80, 98.40 %)"
+std::string ModelsText(const events::Summary& summary) {
+  std::vector<std::string> texts;
+  for (const events::Summary::Model& model : summary.models()) {
+    std::string text =
+        fmt::format("{} ({}step {}", model.file(), model.average() ? "moving average, " : "",
+                    FormatCount(model.step()));
+    const bool best = fs::path(model.file()).filename().string().starts_with("best");
+    if (best && model.has_test_accuracy()) text += ", " + FormatPercent(model.test_accuracy(), 2);
+    texts.push_back(text + ")");
+  }
+  return Join(texts, ", ");
+}
+
+using Change = events::MemberChange;
+
+constexpr size_t kMostNamed = 3;
+
+// "rank 1, step 120: killed by signal 9; rank 0, step 300: …; and 2 more"
+std::string Named(const events::Summary& summary, Change::Kind kind, int64_t count,
+                  const std::map<int64_t, std::string>& ends) {
+  std::string text;
+  size_t named = 0;
+  for (const Change& change : summary.changes()) {
+    if (change.kind() != kind || named == kMostNamed) continue;
+    ++named;
+    const auto end = ends.find(change.pid());
+    std::string why = end != ends.end() && kind == Change::LOST ? end->second : change.why();
+    if (kind == Change::FENCED) why.clear();
+    text += fmt::format("{}rank {}, step {}{}", text.empty() ? "" : "; ", change.rank(),
+                        FormatCount(change.at().step()), why.empty() ? "" : ": " + why);
+  }
+  const int64_t more = count - static_cast<int64_t>(named);
+  if (more > 0) text += fmt::format("; and {} more", FormatCount(more));
+  return text;
+}
+
+// How many were lost whose rank another one has taken since. Others join as well: who was late and
+// comes back, who has left, who is one more.
+int64_t Replaced(const events::Summary& summary) {
+  std::map<int64_t, Change::Kind> last;  // of each rank
+  int64_t losses = 0, replaced = 0;
+  for (const Change& change : summary.changes()) {
+    const auto before = last.find(change.rank());
+    const bool was_lost = before != last.end() && before->second == Change::LOST;
+    if (change.kind() == Change::JOINED && was_lost) ++replaced;
+    if (change.kind() == Change::LOST) ++losses;
+    last[change.rank()] = change.kind();
+  }
+  if (losses == summary.workers_lost()) return replaced;
+  // Not all of them are told one by one.
+  return std::max<int64_t>(0, summary.workers_joined() - summary.workers_fenced());
+}
+
+// The step of the newest checkpoint of the run; nothing if it has none.
+std::optional<int64_t> KeptStep(const std::optional<events::Summary>& summary, const KeptRun& run) {
+  // What is there now, whatever the server has written once.
+  const std::vector<CheckpointName> names = ListCheckpoints(run.dir.path());
+  if (names.empty()) return std::nullopt;
+  return summary && summary->has_checkpoint() ? summary->checkpoint_step() : names.front().step;
+}
+
+// Somebody may have removed the directory, with all that the server has written there.
+bool IsGone(const KeptRun& run) {
+  std::error_code ignored;
+  return !fs::exists(run.dir.ConfigPath(), ignored);
+}
+
+std::string ResumeCommand(const KeptRun& run) {
+  return fmt::format("muster {} --resume {}", run.by_hand ? "server" : "launch",
+                     ShellWord(run.dir.shown()));
+}
+
+std::string RepeatCommand(const KeptRun& run) {
+  return fmt::format("muster {} {} --run-dir DIR", run.by_hand ? "server" : "launch",
+                     ShellWord(run.dir.shown() + "/config.txtpb"));
+}
+
+bool HasWeights(const events::Summary& summary) {
+  for (const auto& model : summary.models()) {
+    if (!fs::path(model.file()).filename().string().starts_with("best")) return true;
+  }
+  return false;
+}
+
+// Of the text on a checkpoint: from where, if that is not where the run ended.
+std::string HowToMend(const events::Summary& summary, const KeptRun& run) {
+  const std::optional<int64_t> kept = KeptStep(summary, run);
+  if (kept && *kept == summary.at().step() && summary.end() == events::Summary::COMPLETED) {
+    return "when there is room again, this writes what is missing: " + ResumeCommand(run);
+  }
+  if (kept) {
+    return fmt::format("when there is room again, {} goes on from step {}, with the same bits",
+                       ResumeCommand(run), FormatCount(*kept));
+  }
+  if (IsGone(run)) {
+    return fmt::format(
+        "{} was removed while the run went on, so the run cannot go on: start it "
+        "again from the config that you gave",
+        run.dir.shown());
+  }
+  return fmt::format(
+      "{}, so the run cannot go on; it can be done again, with the same bits, in a directory on a "
+      "disk with room: {}",
+      HasWeights(summary) ? "there is no checkpoint of it" : "its weights are on no disk",
+      RepeatCommand(run));
+}
+
+std::string SharesText(const events::Summary& summary) {
+  if (!summary.has_shares()) return "";
+  const events::SharesChanged& last = summary.shares();
+  constexpr int kMostRanks = 12;
+  std::string text;
+  for (int i = 0; i < std::min(last.shares_size(), kMostRanks); ++i) {
+    text += fmt::format("{}rank {} {}", i == 0 ? "" : ", ", last.shares(i).rank(),
+                        FormatCount(last.shares(i).slices()));
+    if (i == 0) text += " slices";
+  }
+  if (last.shares_size() > kMostRanks) {
+    text += fmt::format(" and {} more", last.shares_size() - kMostRanks);
+  }
+  const int64_t count = summary.shares_changed();
+  return fmt::format("changed {}; since step {} {}",
+                     count == 1 ? "once" : fmt::format("{} times", FormatCount(count)),
+                     FormatCount(last.from_step()), text);
+}
+
+}  // namespace
+
+std::vector<std::string> ChangesTexts(const events::Summary& summary,
+                                      const std::map<int64_t, std::string>& ends) {
+  std::vector<std::string> texts;
+  if (const int64_t lost = summary.workers_lost(); lost > 0) {
+    const int64_t came = Replaced(summary);
+    const char* const what = came >= lost ? "lost and replaced"
+                             : came > 0   ? "lost, some of them replaced"
+                                          : "lost";
+    texts.push_back(fmt::format("{} {} ({})", Plural(lost, "worker"), what,
+                                Named(summary, Change::LOST, lost, ends)));
+  }
+  if (const int64_t fenced = summary.workers_fenced(); fenced > 0) {
+    texts.push_back(fmt::format("late {}, others did the work ({})",
+                                fenced == 1 ? "once" : fmt::format("{} times", FormatCount(fenced)),
+                                Named(summary, Change::FENCED, fenced, {})));
+  }
+  if (const int64_t left = summary.workers_left(); left > 0) {
+    texts.push_back(
+        fmt::format("{} left ({})", FormatCount(left), Named(summary, Change::LEFT, left, {})));
+  }
+  return texts;
+}
+
+std::vector<std::string> SummaryLines(const events::Summary& summary, int workers, bool on_gpus,
+                                      const RunDir& dir,
+                                      const std::map<int64_t, std::string>& ends) {
+  std::vector<std::string> lines;
+  const auto row = [&](const char* label, const std::string& text) {
+    if (!text.empty()) lines.push_back(Row(label, text));
+  };
+  const events::Measured& measured = summary.measured();
+  std::string done = Plural(std::max<int64_t>(0, summary.steps()), "step");
+  if (summary.at().has_samples()) done += ", " + Plural(summary.at().samples(), "image");
+  const bool completed = summary.end() == events::Summary::COMPLETED;
+  lines.push_back(fmt::format("{}: {} in {}", completed ? "Completed" : "Ended early", done,
+                              FormatDuration(summary.at().elapsed_s())));
+  row("test accuracy", TestText(summary));
+  if (measured.has_train_loss()) row("training loss", fmt::format("{:.4f}", measured.train_loss()));
+  row("stopped early", summary.stop_reason());
+  for (const std::string& text : ChangesTexts(summary, ends)) row("workers", text);
+  row("restarts", RestartsText(summary));
+  row("shares", SharesText(summary));
+  if (measured.skipped_steps() > 0) {
+    row("skipped", Plural(measured.skipped_steps(), "step") + ": a value was not finite");
+  }
+  if (measured.has_images_per_second())
+    row("speed", SpeedText(measured.images_per_second(), workers));
+  row("step", StepText(summary));
+  row("overhead", BalanceText(measured.shares(), workers));
+  row("limit", Bottleneck(summary, on_gpus));
+  row("weights hash", summary.weights_hash());
+  row("weights", ModelsText(summary));
+  row("run directory", dir.shown());
+  FitRows(lines);
+  return lines;
+}
+
+std::string TraceLine(const std::string& path, size_t spans, uint64_t dropped) {
+  std::string text = fmt::format("{}, {}", path, Plural(static_cast<int64_t>(spans), "span"));
+  if (dropped > 0) {
+    text += fmt::format(" ({} more did not fit: trace fewer steps)",
+                        FormatCount(static_cast<int64_t>(dropped)));
+  }
+  return Row("trace", text + "; open it in https://ui.perfetto.dev, or: muster trace FILE");
+}
+
+std::string GoOnText(const std::optional<events::Summary>& summary, const KeptRun& run) {
+  const std::optional<int64_t> kept = KeptStep(summary, run);
+  if (!kept) {
+    return fmt::format("{} {}: the run cannot go on.", run.dir.shown(),
+                       IsGone(run) ? "was removed while the run went on" : "holds no checkpoint");
+  }
+  return fmt::format("{} goes on from step {}.", ResumeCommand(run), FormatCount(*kept));
+}
+
+std::string TroubleText(const events::Summary& summary, const KeptRun& run) {
+  return fmt::format("not everything of the run could be kept: {}; {}", summary.trouble(),
+                     HowToMend(summary, run));
+}
+
+}  // namespace muster

@@ -1,0 +1,320 @@
+#include "cli/job/supervisor.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include "cli/text/units.h"
+
+namespace muster {
+namespace {
+
+constexpr double kStartMargin = 15;       // the server enforces start_s; this is if it does not
+constexpr double kFinishSeconds = 10;     // for all to end once the server has completed the run
+constexpr double kSaveSeconds = 300;      // for the server to write the weights
+constexpr double kEarlyExitSeconds = 10;  // for the server to complete it once a worker has ended
+// Workers that wait for the server give up first, and say what they waited for.
+constexpr double kSilenceMargin = 3;
+
+bool EndedWell(const EndedProcess& process) {
+  return !process.end.by_signal && process.end.value == 0;
+}
+
+}  // namespace
+
+Supervisor::Supervisor(const JobPlan& plan, Members& members, JobDisplay& display, double now)
+    : plan_(plan),
+      members_(members),
+      display_(display),
+      deadline_(now + plan.start_s),
+      replacements_(plan, members),
+      told_losses_(!plan.invite_workers, replacements_, display) {}
+
+// ---------------------------------------------------------------------------------- watching
+
+void Supervisor::StartWorkers(const std::string& endpoint, double now) {
+  const bool by_hand = static_cast<bool>(plan_.invite_workers);
+  display_.ShowStage((by_hand ? "Waiting for " : "Starting ") + Plural(plan_.workers, "worker"));
+  phase_ = Phase::kWorkersJoining;
+  // Where somebody else starts them, the server says who is missing, and when it has waited enough.
+  deadline_ = now + plan_.start_s + kStartMargin;
+  try {
+    members_.StartWorkers(endpoint);
+  } catch (const Error& error) {
+    Fail({.code = error.code(), .what = error.what()}, "", now);
+  }
+}
+
+void Supervisor::OnEvent(const events::Event& event, double now) {
+  server_heard_at_ = now;
+  switch (event.kind_case()) {
+    case events::Event::kListening: {
+      const std::string& endpoint = event.listening().endpoint();
+      if (phase_ != Phase::kServerStarting) break;
+      StartWorkers(endpoint.empty() ? plan_.endpoint : endpoint, now);
+      break;
+    }
+    case events::Event::kWaiting:
+      missing_.assign(event.waiting().missing().begin(), event.waiting().missing().end());
+      break;
+    case events::Event::kStarted:
+      if (phase_ == Phase::kWorkersJoining) phase_ = Phase::kRunning;
+      break;
+    case events::Event::kProgress:
+      replacements_.OnProgress();
+      break;
+    case events::Event::kSaving:
+      OnSaving(event.saving(), now);
+      break;
+    case events::Event::kSummary:
+      saved_by_.reset();
+      OnSummary(event.summary(), now);
+      break;
+    case events::Event::kMemberChange:
+      replacements_.OnChange(event.member_change(), now);
+      break;
+    case events::Event::kFailure:
+      if (server_failure_ || observed_.ServerIsStuck()) break;
+      server_failure_ = FailureOf(event.failure());
+      FailWithOthers(now);
+      break;
+    default:
+      break;
+  }
+  if (phase_ == Phase::kStopping && !IsToldAtTheEnd(event)) return;
+  if (event.member_change().kind() == events::MemberChange::LOST) {
+    told_losses_.Tell(event, now);
+  } else {
+    display_.OnEvent(event);
+  }
+}
+
+// After a signal the run has still come as far as it says. What it says after a failure follows
+// from that.
+bool Supervisor::IsToldAtTheEnd(const events::Event& event) const {
+  if (stop_signal_ == 0) return false;
+  switch (event.kind_case()) {
+    case events::Event::kMemberChange:
+    case events::Event::kSharesChanged:
+    case events::Event::kSkippedStep:
+    case events::Event::kLog:
+    case events::Event::kEvaluation:
+    case events::Event::kWarning:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// A server takes it only after it has said where it listens.
+void Supervisor::AskForCheckpoint() {
+  if (ServerReports()) members_.Signal(0, SIGUSR1);
+}
+
+// State and weights are worth more than a quick end, for as long as the server says that it is at
+// them.
+void Supervisor::OnSaving(const events::Saving& saving, double now) {
+  if (!saved_by_) saved_by_ = now + kSaveSeconds;
+  if (early_exit_by_ != kNever) early_exit_by_ = now + kEarlyExitSeconds;
+  if (phase_ != Phase::kStopping) return;
+  stages_.WaitForServer(now);
+  display_.ShowStage(fmt::format("Stopping: writing the state of step {}{}",
+                                 FormatCount(saving.step()),
+                                 stop_signal_ == SIGINT ? " (Ctrl-C again kills at once)" : ""));
+}
+
+void Supervisor::OnSummary(const events::Summary& summary, double now) {
+  summary_ = summary;
+  const bool joined = phase_ == Phase::kWorkersJoining || phase_ == Phase::kRunning;
+  if (!joined || summary.end() != events::Summary::COMPLETED) return;
+  phase_ = Phase::kFinishing;
+  deadline_ = now + kFinishSeconds;
+  early_exit_by_ = kNever;
+  replacements_.EndOutsiders();
+}
+
+void Supervisor::OnEnds(const std::vector<EndedProcess>& ended, double now) {
+  bool failed = false;
+  for (const EndedProcess& process : ended) {
+    if (phase_ == Phase::kFinishing && process.end.asked) continue;
+    if (saved_by_ || phase_ == Phase::kFinishing) {
+      if (replacements_.IsOutside(process.pid)) continue;
+    }
+    if (GoesOnWithout(process, now) || IsNoLoss(process, now)) continue;
+    ended_.push_back(process);
+    if (!EndedWell(process)) {
+      failed = true;
+    } else if (phase_ >= Phase::kFinishing) {
+      continue;
+    } else if (process.rank < 0) {
+      Fail({.code = ExitCode::kProcessDied, .what = DescribeEnd(process, display_.AtStep())},
+           members_.LogPath(-1), now);
+    } else if (early_exit_by_ == kNever) {
+      early_exit_by_ = now + kEarlyExitSeconds;
+    }
+  }
+  told_losses_.Check(now, /*all=*/!members_.running(0));
+  if (failed) FailWithOthers(now);
+  // Without it the others have nothing to notice but that, and somebody waits for the next one.
+  if (!server_failure_ && SignalOfServer(ended)) stages_.BeginWithoutServer(now);
+}
+
+// Not where the server has ended, is about to, or is at its end: then this is what follows.
+bool Supervisor::GoesOnWithout(const EndedProcess& process, double now) {
+  if (process.rank < 0 || !ServerReports() || !members_.running(0) || saved_by_) return false;
+  if (ServerMayHang(now) && replacements_.MayEnd(process, now)) {
+    held_.push_back(process);
+    return true;
+  }
+  try {
+    switch (replacements_.OnEnd(process, now)) {
+      case Replacements::Answer::kGoesOn:
+        return true;
+      case Replacements::Answer::kFatal:
+        return false;
+      case Replacements::Answer::kTooMany:
+        break;
+    }
+  } catch (const Error& error) {
+    Fail({.code = error.code(), .what = error.what()}, "", now);
+    return true;
+  }
+  const std::string how = DescribeEnd(process, display_.AtStep(), members_.LastWords(process.rank));
+  Fail(replacements_.TooMany(process, how), members_.LogPath(process.rank), now);
+  return true;
+}
+
+// The run has its last step, and asks nothing more of a worker: neither of one that is killed, nor
+// of one that was stopped meanwhile and finds that the others are gone. One that crashes by itself
+// is told of all the same.
+bool Supervisor::IsNoLoss(const EndedProcess& process, double now) {
+  const bool is_over = phase_ == Phase::kFinishing || (phase_ == Phase::kRunning && saved_by_);
+  if (!is_over || process.rank < 0 || !replacements_.MayEnd(process, now)) return false;
+  const ChildEnd& end = process.end;
+  const auto exits_with = [&](ExitCode code) {
+    return !end.by_signal && end.value == static_cast<int>(code);
+  };
+  std::string how;
+  if (end.by_signal && end.value == SIGKILL) {
+    how = "was killed by SIGKILL";
+  } else if (phase_ == Phase::kFinishing &&
+             (exits_with(ExitCode::kDeadline) || exits_with(ExitCode::kPeerFailed))) {
+    how = fmt::format("lost touch with the server (exit code {})", end.value);
+  } else {
+    return false;
+  }
+  Warn(fmt::format("{} {} when it had nothing more to do", Name(process.rank, process.pid), how));
+  return true;
+}
+
+void Supervisor::Check(double now) {
+  if (!held_.empty() && !ServerMayHang(now)) OnEnds(std::exchange(held_, {}), now);
+  replacements_.Check(now);
+  StartAgain(now);
+  told_losses_.Check(now);
+  if (phase_ != Phase::kStopping && now >= early_exit_by_) {
+    Fail({.code = ExitCode::kProcessDied, .what = DescribeEnd(ended_.front(), display_.AtStep())},
+         members_.LogPath(ended_.front().rank), now);
+  }
+  CheckServerSilence(now);
+  CheckPhaseDeadline(now);
+  if (phase_ == Phase::kStopping) ContinueStopping(now);
+}
+
+void Supervisor::StartAgain(double now) {
+  try {
+    replacements_.StartAgain(ServerReports() && !saved_by_, now);
+  } catch (const Error& error) {
+    Fail({.code = error.code(), .what = error.what()}, "", now);
+  }
+}
+
+void Supervisor::CheckPhaseDeadline(double now) {
+  if (phase_ == Phase::kRunning && saved_by_ && now >= *saved_by_) {
+    return Fail({.code = ExitCode::kDeadline,
+                 .what = fmt::format("{} did not write the weights within {}",
+                                     Name(-1, members_.pid(0)), FormatDuration(kSaveSeconds))},
+                members_.LogPath(-1), now);
+  }
+  if (phase_ == Phase::kStopping || phase_ == Phase::kRunning || now < deadline_) return;
+  if (phase_ == Phase::kServerStarting) {
+    return Fail(
+        {.code = ExitCode::kDeadline,
+         .what = fmt::format("{} did not say where it listens within {} (deadlines.start_s)",
+                             Name(-1, members_.pid(0)), FormatDuration(plan_.start_s))},
+        members_.LogPath(-1), now);
+  }
+  if (phase_ == Phase::kWorkersJoining) {
+    return Fail(
+        {.code = ExitCode::kDeadline,
+         .what = fmt::format("the job did not start within {} (deadlines.start_s); missing: {}",
+                             FormatDuration(plan_.start_s), RankList(missing_))},
+        members_.LogPath(-1), now);
+  }
+  KillLeftovers(now);
+}
+
+// The run is complete, and so are its files: a process that does not end changes nothing.
+void Supervisor::KillLeftovers(double now) {
+  for (size_t i = 0; i < members_.size(); ++i) {
+    if (!members_.running(i)) continue;
+    Warn(fmt::format("the run is complete, but {} did not end within {} of it{}: it is killed",
+                     Name(members_.rank(i), members_.pid(i)), FormatDuration(kFinishSeconds),
+                     members_.stopped(i) ? " (it is stopped: SIGSTOP?)" : ""));
+    members_.Signal(i, SIGKILL);
+  }
+  deadline_ = kNever;
+  given_up_at_ = now + kFinishSeconds;
+}
+
+void Supervisor::Warn(const std::string& message) {
+  events::Event event;
+  event.mutable_warning()->set_message(message);
+  display_.OnEvent(event);
+}
+
+bool Supervisor::ServerReports() const {
+  return phase_ == Phase::kWorkersJoining || phase_ == Phase::kRunning;
+}
+
+// Without this a job of which every process is stopped would be waited for.
+void Supervisor::CheckServerSilence(double now) {
+  if (!ServerReports() || now - server_heard_at_ <= plan_.silence_s + kSilenceMargin) return;
+  found_silence_ = phase_ != Phase::kStopping;
+  Fail({.code = ExitCode::kDeadline, .what = DescribeSilence(Observe(now), display_.AtStep())},
+       members_.LogPath(-1), now);
+}
+
+bool Supervisor::ServerMayHang(double now) const {
+  // Less than all of it: a beat may have come here after the last one that reached the workers.
+  return ServerReports() && members_.running(0) && now - server_heard_at_ > 0.75 * plan_.silence_s;
+}
+
+Observed Supervisor::Observe(double now) const {
+  Observed observed{.server_pid = members_.pid(0)};
+  for (size_t i = 0; i < members_.size(); ++i) {
+    if (members_.stopped(i)) observed.stopped.push_back({members_.rank(i), members_.pid(i)});
+  }
+  if (ServerMayHang(now)) observed.server_silent_s = now - server_heard_at_;
+  return observed;
+}
+
+double Supervisor::next_check() const {
+  if (phase_ == Phase::kStopping) return stages_.next();
+  return std::min({phase_ == Phase::kRunning ? kNever : deadline_, given_up_at_, early_exit_by_,
+                   replacements_.next_check(), told_losses_.next_check()});
+}
+
+bool Supervisor::Over(double now) const {
+  if (phase_ == Phase::kStopping && stages_.GivenUp(now)) return true;
+  if (phase_ == Phase::kFinishing && now >= given_up_at_) return true;
+  if (phase_ != Phase::kStopping && phase_ != Phase::kFinishing) return false;
+  for (size_t i = 0; i < members_.size(); ++i) {
+    if (members_.running(i)) return false;
+  }
+  return true;
+}
+
+}  // namespace muster

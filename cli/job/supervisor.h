@@ -1,0 +1,116 @@
+// Decides about the processes of one job: what phase it is in, who is to be stopped and when, and
+// what is told about its end. It waits for nothing and reads no clock; whoever runs it
+// (watch_job.h) tells it what happened, and the time.
+//
+// What it guarantees, whatever the members do:
+// - every wait has an end: for the server's endpoint, for the start, for the server's next sign of
+//   life, for each stage of stopping;
+// - the first failure decides, and the others are told to stop within 5 s;
+// - SIGINT, SIGTERM and SIGHUP stop the job within 5 s, the server first, so that it can write
+//   the run's last line and its state; while it says that it writes that, it is waited for 5
+//   minutes at most. A second one kills at once.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/job/failure.h"
+#include "cli/job/job_display.h"
+#include "cli/job/job_plan.h"
+#include "cli/job/members.h"
+#include "cli/job/replacements.h"
+#include "cli/job/stop_stages.h"
+#include "cli/job/told_losses.h"
+#include "cli/process/signal_source.h"
+#include "proto/events.pb.h"
+
+namespace muster {
+
+class Supervisor {
+ public:
+  // The server has just been started. `now`, here and below: seconds on a clock that leaves out the
+  // time in which nobody could look. Nothing is copied.
+  Supervisor(const JobPlan& plan, Members& members, JobDisplay& display, double now);
+
+  void OnEvent(const events::Event& event, double now);
+  // In the order of their ends. The server's events from before its end have been told.
+  void OnEnds(const std::vector<EndedProcess>& ended, double now);
+  void OnSignal(const ReceivedSignal& signal, double now);  // one that stops a job
+  void AskForCheckpoint();
+  // What is due by now: deadlines that are missed, the next stage of stopping.
+  void Check(double now);
+
+  double next_check() const;  // if nothing happens before
+  // Every process is gone, or was killed long ago.
+  bool Over(double now) const;
+  // Once it is over.
+  JobOutcome Outcome() const;
+
+ private:
+  enum class Phase {
+    kServerStarting,  // until it says where it listens
+    kWorkersJoining,  // until it says that the job has started
+    kRunning,
+    kFinishing,  // the server has completed the run; workers are about to end
+    kStopping,
+  };
+
+  void StartWorkers(const std::string& endpoint, double now);
+  // True: the job goes on without this worker, or with another in its place.
+  bool GoesOnWithout(const EndedProcess& process, double now);
+  bool IsNoLoss(const EndedProcess& process, double now);
+  void StartAgain(double now);
+  void OnSaving(const events::Saving& saving, double now);
+  void OnSummary(const events::Summary& summary, double now);
+  bool IsToldAtTheEnd(const events::Event& event) const;
+  void CheckPhaseDeadline(double now);
+  void KillLeftovers(double now);
+  void Warn(const std::string& message);
+  void CheckServerSilence(double now);
+  bool ServerMayHang(double now) const;
+  bool ServerReports() const;  // each second
+  Observed Observe(double now) const;
+
+  std::optional<ServerLoss> LostServer(bool stuck) const;
+
+  // Stop after a grace in which the others may end by themselves …
+  void FailWithOthers(double now);
+  // … or at once, for a reason that no member's end shows.
+  void Fail(JobFailure failure, std::string log_path, double now);
+  void ContinueStopping(double now);
+  void SignalAll(int signal);
+
+  const JobPlan& plan_;
+  Members& members_;
+  JobDisplay& display_;
+
+  Phase phase_ = Phase::kServerStarting;
+  double deadline_;                // of the present phase, unless it is kRunning or kStopping
+  double given_up_at_ = kNever;    // what was killed at the end, and is still there
+  double early_exit_by_ = kNever;  // a worker has ended with 0: the server must explain it by then
+  double server_heard_at_ = 0;
+  // The server writes the weights, and may take until then.
+  std::optional<double> saved_by_;
+  std::vector<uint32_t> missing_;  // ranks, as the server says
+  // Workers that ended while the server may hang, and perhaps because of that. They are neither
+  // counted as lost nor replaced before the server speaks again or is given up.
+  std::vector<EndedProcess> held_;
+  std::vector<EndedProcess> ended_;
+  std::optional<JobFailure> server_failure_;
+  std::optional<events::Summary> summary_;
+  Observed observed_;  // at the first failure …
+  double failed_at_ = 0;
+
+  Replacements replacements_;
+  ToldLosses told_losses_;
+  StopStages stages_;
+  std::optional<double> stop_requested_at_;
+  bool stop_requested_by_key_ = false;
+  int stop_signal_ = 0;
+  std::optional<JobFailure> found_;  // by this class
+  std::string found_log_path_;
+  bool found_silence_ = false;  // the server's
+};
+
+}  // namespace muster

@@ -1,0 +1,118 @@
+// How a job is stopped, and what is said of its end.
+#include <fmt/core.h>
+
+#include <csignal>
+#include <utility>
+
+#include "cli/job/supervisor.h"
+
+namespace muster {
+namespace {
+
+// `timeout` sends its signal twice at once; wrappers pass on a Ctrl-C that has reached us already.
+constexpr double kSameRequestSeconds = 0.2;
+
+}  // namespace
+
+// ---------------------------------------------------------------------------------- stopping
+
+void Supervisor::FailWithOthers(double now) {
+  if (phase_ == Phase::kStopping) return;
+  told_losses_.Check(now, /*all=*/true);
+  observed_ = Observe(now);
+  failed_at_ = now;
+  if (phase_ > Phase::kServerStarting) members_.TellServerOfFailure();
+  stages_.BeginAfterFailure(now, phase_ > Phase::kWorkersJoining);
+  phase_ = Phase::kStopping;
+  display_.ShowStage("Stopping: a process of the job has failed");
+  // A stopped process notices nothing by itself.
+  for (size_t i = 0; i < members_.size(); ++i) {
+    if (members_.stopped(i)) members_.Signal(i, SIGTERM);
+  }
+}
+
+void Supervisor::Fail(JobFailure failure, std::string log_path, double now) {
+  if (phase_ == Phase::kStopping) return;
+  found_ = std::move(failure);
+  found_log_path_ = std::move(log_path);
+  FailWithOthers(now);
+  stages_.BeginAtOnce(now);
+}
+
+void Supervisor::OnSignal(const ReceivedSignal& received, double now) {
+  const int signal = received.number;
+  if (stop_requested_at_) {
+    // Two keystrokes are two requests, however fast. What a process sends soon after may be the
+    // same request once more.
+    const bool again = (received.from_terminal && stop_requested_by_key_) ||
+                       now > *stop_requested_at_ + kSameRequestSeconds;
+    if (signal != SIGHUP && again) stages_.Kill(now);
+    return;
+  }
+  stop_requested_at_ = now;
+  stop_requested_by_key_ = received.from_terminal;
+  if (phase_ == Phase::kStopping) return stages_.Hurry(now);  // after a failure
+  phase_ = Phase::kStopping;
+  stop_signal_ = signal;
+  stages_.BeginWithServer(now);
+  display_.ShowStage(signal == SIGINT ? "Stopping (Ctrl-C again kills at once)" : "Stopping");
+}
+
+void Supervisor::ContinueStopping(double now) {
+  const StopStages::Due due = stages_.Take(now, !members_.running(0));
+  if (due.terminate_server) members_.Signal(0, SIGTERM);
+  if (due.terminate_all) SignalAll(SIGTERM);
+  if (due.kill_all) SignalAll(SIGKILL);
+}
+
+void Supervisor::SignalAll(int signal) {
+  for (size_t i = 0; i < members_.size(); ++i) members_.Signal(i, signal);
+}
+
+// ---------------------------------------------------------------------------------- judging
+
+JobOutcome Supervisor::Outcome() const {
+  JobOutcome outcome{.summary = summary_, .ends = replacements_.ends()};
+  if (stop_signal_ != 0) {
+    outcome.stop_signal = stop_signal_;
+    outcome.exit_code = stop_signal_ == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated;
+    return outcome;
+  }
+  if (phase_ == Phase::kFinishing) return outcome;
+
+  if (server_failure_) outcome.server_said = server_failure_->what;
+  bool stuck = found_silence_;
+  if (found_) {
+    outcome.failure = found_;
+    outcome.log_path = found_log_path_;
+  } else {
+    std::vector<EndedProcess> ended = ended_;
+    // A server that has said why does not stop because a worker ended that it could do without.
+    if (server_failure_ && !server_failure_->what.empty()) {
+      std::erase_if(ended, [this](const EndedProcess& process) {
+        return process.rank >= 0 && replacements_.MayEnd(process, failed_at_);
+      });
+    }
+    FailureCause judgement =
+        FindFailureCause(ended, observed_, server_failure_, display_.AtStep(),
+                         [this](int rank) { return members_.LastWords(rank); });
+    const JobFailure& failure = judgement.failure;
+    stuck = judgement.server_is_stuck;
+    outcome.log_path = members_.LogPath(failure.rank ? static_cast<int>(*failure.rank) : -1);
+    if (judgement.in_server_words) outcome.server_said.clear();
+    outcome.failure = std::move(judgement.failure);
+  }
+  outcome.exit_code = outcome.failure->code;
+  outcome.lost_server = LostServer(stuck);
+  return outcome;
+}
+
+std::optional<ServerLoss> Supervisor::LostServer(bool stuck) const {
+  const std::optional<int> signal = found_ ? std::nullopt : SignalOfServer(ended_);
+  if (stop_requested_at_ || server_failure_ || (!stuck && !signal)) return std::nullopt;
+  return ServerLoss{.cause = stuck ? "silent" : fmt::format("signal {}", *signal),
+                    .step = display_.step(),
+                    .at = failed_at_};
+}
+
+}  // namespace muster

@@ -1,0 +1,137 @@
+#include "cli/job/workers_by_hand.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "cli/job/job_token.h"
+#include "cli/text/units.h"
+#include "common/base/core_dumps.h"
+#include "common/base/shell_word.h"
+#include "common/config/config.h"
+#include "common/link/encryption.h"
+#include "common/link/protocol.h"
+#include "common/link/tcp_address.h"
+#include "proto/config.pb.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The token of a job whose workers are started by hand, and the file that they are told of; empty
+// if it came from the environment.
+struct HandToken {
+  std::string token, file;
+};
+
+HandToken TakeToken(const WorkersByHand& by_hand, const RunDir& dir) {
+  HandToken result{FindToken(by_hand.token_file), by_hand.token_file};
+  if (!result.token.empty()) return result;
+  result.file = dir.shown() + "/token";
+  if (fs::exists(fs::symlink_status(dir.TokenPath()))) {  // of an attempt that never got to run
+    result.token = ReadToken(dir.TokenPath());
+  } else {
+    result.token = NewToken();
+    WriteTokenFile(dir.TokenPath(), result.token);
+  }
+  return result;
+}
+
+// `usual` is what a launch of this config would use.
+ListenAddress AddressByHand(const WorkersByHand& by_hand, const config::Config& config,
+                            const std::string& usual) {
+  const bool chosen = !by_hand.endpoint.empty() || !by_hand.bind.empty();
+  // Nobody but this host shares memory: any name will do, and an address cannot.
+  if (!chosen && config.cluster().transport() == config::Cluster::LOCAL) return {usual, usual};
+  return ChooseListenAddress(by_hand.endpoint, by_hand.bind);
+}
+
+// What a reader of the first lines must know about who can reach the server.
+std::vector<std::string> Notes(const ListenAddress& address, bool encrypted) {
+  if (!IsTcp(address.bind)) return {};
+  if (encrypted) {
+    return {
+        "  Connections are encrypted, with keys that come from the token: whoever has it can join, "
+        "and nobody else."};
+  }
+  const ResolvedAddress listening(TcpAddress::Parse(address.bind));
+  if (!listening.loopback()) {
+    return {
+        "  Other hosts can reach it, and what it sends, the token included, is not encrypted, as "
+        "cluster.encryption=NONE",
+        "  wants it: use a network that you trust."};
+  }
+  const std::string host = TcpAddress::Parse(address.endpoint).host;
+  const bool numeric = host.find_first_not_of("0123456789.:") == std::string::npos;
+  if (numeric || host == "localhost" || address.bind != address.endpoint) return {};
+  return {
+      fmt::format("  {} means {} on this host, which no other host can reach; for those: --bind "
+                  "with an address of the network",
+                  host, listening.ToEndpoint())};
+}
+
+}  // namespace
+
+std::vector<std::string> HandLines(const HandAddress& where, int workers, const RunDir& dir,
+                                   const std::string& token_file) {
+  const auto& [address, endpoint, encrypted] = where;
+  const bool elsewhere = address.bind != address.endpoint;
+  std::vector<std::string> lines{fmt::format(
+      "Listening at {}{}", endpoint, elsewhere ? fmt::format(" (bound to {})", address.bind) : "")};
+  for (std::string& note : Notes(address, encrypted)) lines.push_back(std::move(note));
+  lines.push_back(workers == 1
+                      ? "Start the worker:"
+                      : fmt::format("Start the workers, with the ranks 0 to {}:", workers - 1));
+  // The worker may be started in another folder than the server's.
+  const auto absolute = [](const std::string& path) {
+    return ShellWord(std::filesystem::absolute(path).lexically_normal().string());
+  };
+  lines.push_back(fmt::format("  muster worker {} --rank 0 --endpoint {}{}",
+                              absolute(dir.ConfigPath()), endpoint,
+                              token_file.empty() ? "" : " --token-file " + absolute(token_file)));
+  std::string files = "config.txtpb";
+  if (token_file.empty()) {
+    lines.push_back(fmt::format("  and {} set as it is here.", kTokenVariable));
+  } else {
+    files = "both files";
+  }
+  if (IsTcp(endpoint)) {
+    lines.push_back(
+        fmt::format("  On another host: copy {}, and say where its data is (--data DIR).", files));
+  }
+  return lines;
+}
+
+void CheckWorkersByHand(const WorkersByHand& by_hand) {
+  const ListenAddress address = ChooseListenAddress(by_hand.endpoint, by_hand.bind);
+  if (IsTcp(address.bind)) (void)ResolvedAddress(TcpAddress::Parse(address.bind));
+  if (!by_hand.token_file.empty()) (void)ReadToken(by_hand.token_file);
+}
+
+void ResolveEncryption(const WorkersByHand& by_hand, config::Config& config) {
+  const ListenAddress address = ChooseListenAddress(by_hand.endpoint, by_hand.bind);
+  if (config.cluster().transport() == config::Cluster::LOCAL) return;
+  if (!IsEncrypted(config.cluster(), address)) return;
+  config.mutable_cluster()->set_encryption(config::Cluster::CURVE);
+  KeepOutOfCoreDumps();  // this process makes the token
+}
+
+void PlanWorkersByHand(const WorkersByHand& by_hand, const config::Config& config, JobPlan& plan) {
+  const ListenAddress address = AddressByHand(by_hand, config, plan.endpoint);
+  const HandToken token = TakeToken(by_hand, *plan.dir);
+  plan.endpoint = address.endpoint;
+  plan.bind = address.bind;
+  plan.token = token.token;
+  const bool encrypted = IsEncrypted(config.cluster(), address);
+  plan.invite_workers = [=, &plan](const std::string& endpoint) {
+    return HandLines({address, endpoint, encrypted}, plan.workers, *plan.dir, token.file);
+  };
+}
+
+void ForgetToken(const WorkersByHand& by_hand, const RunDir& dir) {
+  if (by_hand.token_file.empty() && dir.IsUsed()) ::unlink(dir.TokenPath().c_str());
+}
+
+}  // namespace muster

@@ -1,0 +1,49 @@
+#include "cli/model/import_command.h"
+
+#include <fmt/core.h>
+
+#include "cli/model/output_file.h"
+#include "cli/model/tensor_names.h"
+#include "cli/text/units.h"
+#include "common/base/arena.h"
+#include "common/base/error.h"
+#include "common/config/build_graph.h"
+#include "common/model/load_weights.h"
+#include "common/model/whole_file.h"
+#include "common/model/write_model.h"
+#include "proto/config.pb.h"
+
+namespace muster {
+
+std::vector<std::string> ImportModel(const ImportArguments& arguments) {
+  CheckOutputFile(arguments.out, arguments.force);
+  config::Config config = LoadConfig(arguments.config_path, arguments.settings);
+  ResolveForMachine(config, AvailableCores());
+  const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
+  LoadOptions options{.skip_mismatched = arguments.skip_mismatched};
+  if (!arguments.names.empty()) options.names = ReadTensorNames(arguments.names);
+  const SafetensorsReader file(arguments.file);
+  RequireWhole(file);
+  Arena weights(graph.arena_floats());
+  const WeightsMatch match = LoadWeights(file, graph, options, weights.floats());
+  RequireFinite(arguments.file, graph, match, weights.floats(),
+                "; training never gets rid of them. Leave these variables out, and they start "
+                "anew: --skip-mismatched, and --map with a line \"NAME -\" for each");
+  Metadata metadata = ModelMetadata(config, graph, {});
+  metadata.erase("weights_hash");  // of all variables
+  metadata["imported_from"] = arguments.file;
+  WriteModel(arguments.out, graph, weights.floats(), /*updates=*/0, std::move(metadata),
+             &match.variables);
+  const auto all = static_cast<int64_t>(graph.variables().size());
+  std::vector<std::string> lines{fmt::format("{}: {} of {} from {}", arguments.out,
+                                             match.variables.size(), Plural(all, "variable"),
+                                             arguments.file)};
+  for (const std::string& skipped : match.skipped) lines.push_back("  skipped: " + skipped);
+  lines.push_back(
+      fmt::format("Train from it: muster launch {} --initial-weights {}{}", arguments.config_path,
+                  arguments.out,
+                  static_cast<int64_t>(match.variables.size()) < all ? " --skip-mismatched" : ""));
+  return lines;
+}
+
+}  // namespace muster

@@ -1,0 +1,26 @@
+// `muster inspect` of a run directory, a checkpoint, or a file of weights.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/model/model_source.h"
+#include "common/base/error.h"
+
+namespace muster {
+
+struct Inspected {
+  std::vector<std::string> lines;
+  std::optional<Error> trouble;  // with the weights of a run, of which the lines tell all the same
+};
+
+// Of a run directory: how its run is, which weights it holds, and then those that the choice tells.
+// Of a checkpoint, without a choice, all of its tensors, the optimizer's too. Throws Error as
+// OpenModel does where there is nothing to tell.
+Inspected InspectSource(const std::string& from, const ModelChoice& choice);
+
+// The config of it, as text. Throws Error, kUsage where there is none.
+std::string ConfigTextIn(const std::string& from, const ModelChoice& choice);
+
+}  // namespace muster

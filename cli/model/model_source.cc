@@ -1,0 +1,177 @@
+#include "cli/model/model_source.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "cli/model/checkpoint_model.h"
+#include "cli/view/run_record.h"
+#include "common/base/error.h"
+#include "common/base/shell_word.h"
+#include "common/checkpoint/list_checkpoints.h"
+#include "common/model/model_metadata.h"
+#include "common/model/whole_file.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A run under way replaces its files and removes its checkpoints.
+constexpr int kAttempts = 5;
+
+void CheckChoice(const OpenedModel& model, const ModelChoice& choice) {
+  const bool average = IsAverage(model.file.header().metadata);
+  if (choice.average && !average) {
+    throw Error(ExitCode::kUsage,
+                "--ema: {} is no moving average: its run had no optimizer.ema_decay, or this file "
+                "holds the weights themselves",
+                model.shown);
+  }
+  if (choice.raw && average) {
+    throw Error(ExitCode::kUsage, "--raw: {} is the moving average of the weights", model.shown);
+  }
+}
+
+OpenedModel OfFile(const std::string& path, const ModelChoice& choice) {
+  for (int attempt = 1;; ++attempt) {
+    HeldFile held = HeldFile::Of(path);
+    OpenedModel model{path, std::move(held), SafetensorsReader(path)};
+    if (attempt < kAttempts && !model.held.IsAt(path)) continue;  // replaced between the two
+    RequireWhole(model.file);
+    CheckChoice(model, choice);
+    return model;
+  }
+}
+
+OpenedModel OfCheckpoint(const CheckpointReader& checkpoint, const ModelChoice& choice) {
+  const CheckpointWeights weights = WeightsIn(checkpoint);
+  if (choice.average && !weights.has_average) {
+    throw Error(ExitCode::kUsage,
+                "--ema: {} holds no moving average: its run had no optimizer.ema_decay",
+                checkpoint.folder());
+  }
+  const bool average = choice.average || (weights.evaluates_average && !choice.raw);
+  HeldFile held = HeldFile::Make(
+      [&](const std::string& path) { WriteCheckpointModel(checkpoint, average, path); });
+  const std::string path = held.path();
+  return {checkpoint.folder(), std::move(held), SafetensorsReader(path)};
+}
+
+// The newest checkpoint, if its weights have seen more steps than those in the file.
+std::unique_ptr<CheckpointReader> NewerCheckpoint(const std::string& run_dir,
+                                                  const std::string& file) {
+  std::optional<int64_t> step;
+  if (!file.empty()) step = StepOf(SafetensorsReader(file).header().metadata).value_or(0);
+  for (int attempt = 1;; ++attempt) {
+    const std::vector<CheckpointName> names = ListCheckpoints(run_dir);
+    if (names.empty() || (step && names.front().step <= *step)) return nullptr;
+    ChosenCheckpoint chosen = ChooseCheckpoint(run_dir);
+    if (chosen.reader && (!step || chosen.name.step > *step)) return std::move(chosen.reader);
+    if (chosen.reader || step) return nullptr;
+    if (attempt == kAttempts) NoCheckpoint(run_dir, chosen.damaged);
+  }
+}
+
+bool HoldsWeights(const std::string& run_dir) {
+  std::error_code ignored;
+  return fs::exists(run_dir + "/model.safetensors", ignored) ||
+         fs::exists(run_dir + "/best.safetensors", ignored) || !ListCheckpoints(run_dir).empty();
+}
+
+// The names that the choice may have, the first that is there first. Which of the two is the
+// product depends on what the run evaluates.
+std::vector<std::string> NamesOf(const ModelChoice& choice) {
+  if (choice.best) return {"best.safetensors"};
+  if (choice.average) return {"model-ema.safetensors", "model.safetensors"};
+  if (choice.raw) return {"model-raw.safetensors", "model.safetensors"};
+  return {"model.safetensors"};
+}
+
+// "" if it has none of them.
+std::string FileOf(const std::string& run_dir, const ModelChoice& choice) {
+  for (const std::string& name : NamesOf(choice)) {
+    std::string path = fs::path(run_dir) / name;
+    std::error_code ignored;
+    if (fs::exists(path, ignored)) return path;
+  }
+  return "";
+}
+
+// A run that is over may have had a better evaluation than that of the file, whose weights no disk
+// took, or somebody has removed.
+void CheckIsBest(const std::string& run_dir, const std::string& file) {
+  if (!IsRunDir(run_dir)) return;
+  const RunRecord run = ReadRun(run_dir);
+  if (run.state == RunState::kRunning) return;  // they may be about to be written
+  const auto best = std::ranges::max_element(
+      run.rows, {}, [](const MetricsRow& row) { return row.test_accuracy.value_or(-1); });
+  if (best == run.rows.end() || !best->test_accuracy) return;
+  const int64_t step = StepOf(SafetensorsReader(file).header().metadata).value_or(0);
+  const auto best_step = static_cast<int64_t>(best->step);
+  if (step >= best_step) return;
+  throw Error(ExitCode::kData,
+              "{}: its weights are of step {}, but the best evaluation of the run was at step {}, "
+              "and its weights are not there; to use those of step {}, name the file itself",
+              file, step, best_step, step);
+}
+
+OpenedModel OfRun(const std::string& run_dir, const ModelChoice& choice) {
+  const std::string file = FileOf(run_dir, choice);
+  if (file.empty() && !HoldsWeights(run_dir) && !IsRunDir(run_dir)) {
+    throw Error(ExitCode::kUsage,
+                "{}: expected the directory of a run, a checkpoint or a file of weights; `muster "
+                "runs {}` lists the runs in a directory",
+                run_dir, ShellWord(run_dir));
+  }
+  if (!choice.best) {
+    const auto checkpoint = NewerCheckpoint(run_dir, file);
+    if (checkpoint) return OfCheckpoint(*checkpoint, choice);
+  } else if (file.empty()) {
+    throw Error(ExitCode::kData, "{}/best.safetensors: cannot be read: it is not there", run_dir);
+  } else {
+    CheckIsBest(run_dir, file);
+  }
+  if (file.empty()) {
+    throw Error(ExitCode::kData,
+                "{}: holds no weights: expected the directory of a run, with model.safetensors or "
+                "checkpoints/, a checkpoint in there, or a file of weights",
+                run_dir);
+  }
+  return OfFile(file, choice);
+}
+
+}  // namespace
+
+OpenedModel OpenModel(const std::string& as_given, const ModelChoice& choice) {
+  std::string from = as_given;
+  while (from.size() > 1 && from.back() == '/') from.pop_back();
+  std::error_code ignored;
+  const bool checkpoint = IsCheckpoint(from);
+  if (fs::is_directory(from, ignored) && !checkpoint) return OfRun(from, choice);
+  if (choice.best) {
+    throw Error(ExitCode::kUsage, "--best: {} is a {}; expected a run directory", from,
+                checkpoint ? "checkpoint" : "file");
+  }
+  return checkpoint ? OfCheckpoint(CheckpointReader(from), choice) : OfFile(from, choice);
+}
+
+bool IsCheckpoint(const std::string& path) {
+  std::error_code ignored;
+  return fs::exists(fs::path(path) / kStateFile, ignored) ||
+         (fs::is_directory(path, ignored) && ParseCheckpointName(fs::path(path).filename()));
+}
+
+bool IsModel(const std::string& path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored) || path.ends_with(".safetensors")) return true;
+  if (!fs::is_regular_file(path, ignored)) return false;  // a config may come out of a pipe
+  // A config is a text. The length of the header, in front of it, has zero bytes.
+  std::string first(64, ' ');
+  std::ifstream(path, std::ios::binary).read(first.data(), std::ssize(first));
+  return first.find('\0') != std::string::npos;
+}
+
+}  // namespace muster

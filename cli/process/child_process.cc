@@ -1,0 +1,207 @@
+#include "cli/process/child_process.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <utility>
+
+#include "common/base/error.h"
+#include "common/base/plain_file.h"
+#include "common/base/resource_limits.h"
+#include "common/base/unique_fd.h"
+
+namespace muster {
+namespace {
+
+// Everything that the child needs between fork and exec, prepared before: in between only
+// async-signal-safe calls are allowed, so nothing may be allocated.
+struct ExecPlan {
+  const char* program;
+  char* const* arguments;
+  char* const* environment;
+  int null_fd, log_fd, error_fd;
+  const int* inherited;
+  size_t inherited_count;
+  pid_t parent;
+  const cpu_set_t* cores;  // null: all of the parent's
+  int memory_node;
+};
+
+// The kernel's MPOL_PREFERRED: this node's memory, or another's where there is none left.
+// Page-locked memory follows it, too.
+constexpr int kPreferred = 1;
+
+// Neither is needed to get the right result: where the kernel refuses, the child runs anywhere.
+void Place(const ExecPlan& plan) {
+  if (plan.cores != nullptr) ::sched_setaffinity(0, sizeof *plan.cores, plan.cores);
+  constexpr int kWord = sizeof(unsigned long) * CHAR_BIT;
+  std::array<unsigned long, 1024 / kWord> nodes{};
+  const int node = plan.memory_node;
+  if (node < 0 || node >= 1024) return;
+  nodes[static_cast<size_t>(node / kWord)] = 1ul << (node % kWord);
+  ::syscall(SYS_set_mempolicy, kPreferred, nodes.data(), 1024ul + 1);
+}
+
+// This process's environment with some variables replaced.
+std::vector<std::string> EnvironmentWith(const std::vector<std::string>& replaced) {
+  std::vector<std::string> all = replaced;
+  for (char** variable = ::environ; *variable != nullptr; ++variable) {
+    const std::string text = *variable;
+    const std::string name = text.substr(0, text.find('=')) + "=";
+    const bool known = std::ranges::any_of(
+        replaced, [&](const std::string& other) { return other.starts_with(name); });
+    if (!known) all.push_back(text);
+  }
+  return all;
+}
+
+// As exec wants them; they live as long as `texts`.
+std::vector<char*> Pointers(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  pointers.reserve(texts.size() + 1);
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+[[noreturn]] void ExecChild(const ExecPlan& plan) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != plan.parent) ::_exit(1);  // it died before the line above took effect
+
+  for (int signal : {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGPIPE, SIGCHLD, SIGXFSZ})
+    ::signal(signal, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+
+  ::dup2(plan.null_fd, 0);
+  ::dup2(plan.log_fd, 1);
+  ::dup2(plan.log_fd, 2);
+  ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
+  for (size_t i = 0; i < plan.inherited_count; ++i) ::fcntl(plan.inherited[i], F_SETFD, 0);
+
+  Place(plan);
+  ::execve(plan.program, plan.arguments, plan.environment);
+  int error = errno;
+  [[maybe_unused]] ssize_t written = ::write(plan.error_fd, &error, sizeof error);
+  ::_exit(127);
+}
+
+}  // namespace
+
+ChildProcess::ChildProcess(const ChildOptions& options) {
+  UniqueFd log;
+  try {
+    log = OpenPlainFile(options.log_path, "a log file",
+                        O_WRONLY | O_CREAT | (options.append ? 0 : O_TRUNC) | O_APPEND, 0666);
+    if (!log.valid()) {
+      throw Error(ExitCode::kFailure, "cannot open the log {}: {}", options.log_path,
+                  ErrorText(errno));
+    }
+  } catch (const Error& error) {
+    if (!options.append) throw;
+    log_trouble_ = error.what();
+    log.Reset(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  }
+  UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    throw Error(ExitCode::kFailure, "cannot make a pipe: {}", ErrorText(errno));
+  }
+  UniqueFd error_read(ends[0]), error_write(ends[1]);
+
+  std::vector<std::string> words = options.arguments;
+  words.insert(words.begin(), options.program);
+  std::vector<std::string> variables = EnvironmentWith(options.environment);
+  const std::vector<char*> arguments = Pointers(words), environment = Pointers(variables);
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  for (const int core : options.cores) CPU_SET(core, &cores);
+  ExecPlan plan{.program = options.program.c_str(),
+                .arguments = arguments.data(),
+                .environment = environment.data(),
+                .null_fd = null.get(),
+                .log_fd = log.get(),
+                .error_fd = error_write.get(),
+                .inherited = options.inherited_fds.data(),
+                .inherited_count = options.inherited_fds.size(),
+                .parent = ::getpid(),
+                .cores = options.cores.empty() ? nullptr : &cores,
+                .memory_node = options.memory_node};
+
+  // What a child leaves behind becomes ours to wait for, not that of the machine's first process.
+  (void)::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  pid_ = ::fork();
+  if (pid_ == 0) ExecChild(plan);
+  if (pid_ < 0) {
+    throw Error(ExitCode::kFailure, "cannot start {}: {}", options.program, ErrorText(errno));
+  }
+  // The pipe closes at exec; before that, it brings the reason why there was none.
+  error_write.Reset();
+  int error = 0;
+  ssize_t got;
+  do {
+    got = ::read(error_read.get(), &error, sizeof error);
+  } while (got < 0 && errno == EINTR);
+  if (got == static_cast<ssize_t>(sizeof error)) {
+    ::waitpid(pid_, nullptr, 0);
+    throw Error(ExitCode::kFailure, "cannot execute {}: {}", options.program, ErrorText(error));
+  }
+}
+
+ChildProcess::ChildProcess(ChildProcess&& other) noexcept
+    : pid_(other.pid_), running_(std::exchange(other.running_, false)), asked_(other.asked_) {}
+
+ChildProcess::~ChildProcess() {
+  if (!running_) return;
+  Signal(SIGKILL);
+  // A process in uninterruptible sleep could keep us here for ever; the kernel reaps it after us.
+  for (int i = 0; i < 100 && !CheckEnd(); ++i) ::usleep(10000);
+}
+
+std::optional<ChildEnd> ChildProcess::CheckEnd() {
+  if (!running_) return std::nullopt;
+  siginfo_t info{};
+  // Not reaped yet: as long as the child is a zombie its number, and its group's, stay its own.
+  if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+      info.si_pid != pid_) {
+    return std::nullopt;
+  }
+  ::kill(-pid_, SIGKILL);  // whatever it has forked
+  ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED);
+  running_ = false;
+  AwaitGroup();
+  return ChildEnd{
+      .by_signal = info.si_code != CLD_EXITED, .value = info.si_status, .asked = asked_};
+}
+
+// A process in uninterruptible sleep is not waited for: it ends when it wakes.
+void ChildProcess::AwaitGroup() {
+  for (int i = 0; i < 1000; ++i) {
+    const pid_t ended = ::waitpid(-pid_, nullptr, WNOHANG);
+    if (ended < 0 && errno != EINTR) return;  // nobody is left
+    if (ended == 0) ::usleep(1000);
+  }
+}
+
+void ChildProcess::Signal(int signal) {
+  if (!running_) return;
+  // These ask for no end; whoever dies later does so by itself.
+  asked_ |= signal != SIGUSR1 && signal != SIGUSR2;
+  ::kill(-pid_, signal);
+  // One that is stopped would not see the request before somebody continued it.
+  if (signal == SIGTERM) ::kill(-pid_, SIGCONT);
+}
+
+}  // namespace muster

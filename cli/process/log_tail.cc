@@ -1,0 +1,55 @@
+#include "cli/process/log_tail.h"
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "common/base/error.h"
+#include "common/base/pattern.h"
+#include "common/base/plain_file.h"
+#include "common/base/utf8.h"
+
+namespace muster {
+namespace {
+
+constexpr std::streamoff kTailBytes = 64 * 1024;
+constexpr size_t kMostBytes = 1000;
+
+}  // namespace
+
+std::vector<std::string> LastLines(const std::string& path, size_t count) {
+  std::stringstream tail;
+  std::streamoff size = 0;
+  try {
+    std::ifstream file = ReadPlainFile(path);
+    if (!file) return {};
+    file.seekg(0, std::ios::end);
+    size = file.tellg();
+    file.seekg(std::max<std::streamoff>(0, size - kTailBytes));
+    tail << file.rdbuf();
+  } catch (const Error& error) {
+    return {error.what()};
+  }
+  std::vector<std::string> lines;
+  std::string line;
+  bool partial = size > kTailBytes;  // the first line read has lost its beginning
+  while (std::getline(tail, line)) {
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (!partial && !line.empty()) lines.push_back(OneLine(line, kMostBytes));
+    partial = false;
+  }
+  if (lines.size() > count) lines.erase(lines.begin(), lines.end() - static_cast<long>(count));
+  return lines;
+}
+
+std::string LastError(const std::string& path) {
+  std::vector<std::string> lines = LastLines(path, 100);
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    const std::vector<std::string> error =
+        Search("(^|[^A-Za-z0-9_])error: (exit code [0-9]+: )?(.*)", *line);
+    if (!error.empty()) return error[3];
+  }
+  return "";
+}
+
+}  // namespace muster

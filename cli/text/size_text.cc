@@ -1,0 +1,148 @@
+#include "cli/text/size_text.h"
+
+#include <fmt/core.h>
+
+#include "cli/text/units.h"
+#include "common/config/config.h"
+#include "common/config/instruction_set.h"
+#include "common/config/job_size.h"
+
+namespace muster {
+namespace {
+
+// What makes the bits follow the number of workers.
+std::string FollowingText(const config::Config& config) {
+  if (config.run().has_batch_per_worker()) {
+    return fmt::format("run.batch_per_worker; run.global_batch={} would not",
+                       ResolveBatch(config).global_batch);
+  }
+  return "learning_rate.scaling=" +
+         config::LearningRate::Scaling_Name(config.learning_rate().scaling());
+}
+
+// What a card loses by slices that do not fill it, or "".
+std::string SmallSlicesText(const config::Config& config) {
+  if (config.worker().backend() != config::Worker::CUDA) return "";
+  const int64_t batch = ResolveBatch(config).global_batch;
+  const int64_t slices = config.run().slices(), workers = config.cluster().workers();
+  if (batch >= kLeastCardSamples * slices) return "";
+  std::string advice;
+  if (slices > workers && batch >= kLeastCardSamples * workers) {
+    advice = fmt::format("run.slices={} or ", workers);
+  }
+  return fmt::format(
+      "; fewer than {} images in a slice leave a card idle for a part of each step: {}a batch of "
+      "{} would fill it, with other bits",
+      kLeastCardSamples, advice, FormatCount(kLeastCardSamples * slices));
+}
+
+// On GPUs the default follows the workers: the numbers of them that have these slices, too.
+std::string SameByDefaultText(const config::Config& config) {
+  if (config.worker().backend() != config::Worker::CUDA) return "";
+  const uint32_t slices = config.run().slices();
+  std::string workers;
+  for (uint32_t count = 1; count <= slices; ++count) {
+    if (DefaultSlicesOfCards(ResolveBatch(config).global_batch, count) != slices) continue;
+    workers += fmt::format("{}{}", workers.empty() ? "" : " or ", count);
+  }
+  return workers.empty() ? "" : fmt::format(" (the default for {} on GPUs)", workers);
+}
+
+// What else bits depend on where the CPU computes.
+std::string OnProcessor(bool by_hand) {
+  return fmt::format(
+      "on the workers' instruction set{} and on the versions of oneDNN, the C library and Muster",
+      by_hand ? ""
+              : fmt::format(" ({} here)",
+                            config::Server::InstructionSet_Name(HostInstructionSets().back())));
+}
+
+// ... and where a card does. Which one it is, and with which libraries, its worker says when it has
+// loaded them (cli/job/placement.h).
+constexpr const char* kOnCard =
+    "on the kind of card, its multiprocessors or its part (MIG), and on the versions of CUDA, "
+    "cuBLAS, "
+    "cuDNN and Muster, which are named when the workers have started";
+
+}  // namespace
+
+std::string BatchText(const config::Config& config) {
+  const BatchSizes batch = ResolveBatch(config);
+  const int64_t workers = config.cluster().workers();
+  std::string text = Plural(batch.global_batch, "image");
+  if (workers == 1) return text + " (global_batch = batch_per_worker)";
+  const bool even = batch.global_batch % workers == 0;
+  return fmt::format(
+      "{} (global_batch) = {} x {}{} (batch_per_worker)", text, Plural(workers, "worker"),
+      even ? "" : "about ",
+      even ? FormatCount(batch.global_batch / workers) : fmt::format("{:.1f}", batch.per_worker));
+}
+
+std::string SlicesText(const config::Config& config) {
+  const uint32_t slices = config.run().slices(), workers = config.cluster().workers();
+  std::string text = Plural(slices, "slice");
+  if (slices % workers != 0) {
+    text += fmt::format(", {} or {} for a worker: the others wait for those with more",
+                        slices / workers, slices / workers + 1);
+  }
+  return text + SmallSlicesText(config);
+}
+
+std::string CoresText(const config::Config& config, int cores) {
+  if (config.worker().backend() == config::Worker::CUDA) return "";  // GPUs compute
+  const uint32_t workers = config.cluster().workers(), threads = config.worker().threads();
+  const uint32_t slices = config.run().slices();
+  const int busy = static_cast<int>(workers * threads);
+  if (busy == cores) return "";
+  if (busy > cores) {
+    return fmt::format("{} x {} share {}", Plural(workers, "worker"), Plural(threads, "thread"),
+                       Plural(cores, "core"));
+  }
+  std::string text = fmt::format("{} of {} compute", busy, cores);
+  const uint32_t more = DefaultWorkers(slices, cores, threads);
+  if (more > workers) {
+    return fmt::format("{}; --workers {} would use {}{}", text, more, more * threads,
+                       FollowsWorkers(config) ? "" : ", with the same bits");
+  }
+  const uint32_t all = static_cast<uint32_t>(cores) / threads;
+  if (all <= workers) return text;
+  return fmt::format(
+      "{}; {} cannot be dealt out evenly to more workers: --workers {} --set run.slices={} would "
+      "use {}, with other bits",
+      text, Plural(slices, "slice"), all, all, all * threads);
+}
+
+std::vector<std::string> BitsTexts(const config::Config& config, bool by_hand) {
+  std::vector<std::string> texts;
+  const uint32_t slices = config.run().slices();
+  if (FollowsWorkers(config)) {
+    texts.push_back(
+        fmt::format("the same in every run on {}, and others on another number, because of {}",
+                    Plural(config.cluster().workers(), "worker"), FollowingText(config)));
+  } else if (slices == 1) {
+    texts.push_back("the same in every run; one slice is for one worker");
+  } else {
+    texts.push_back(
+        fmt::format("the same in every run, and on 1 to {0} workers (run.slices={0}){1}", slices,
+                    SameByDefaultText(config)));
+  }
+  const config::Worker& worker = config.worker();
+  const bool on_card = worker.backend() == config::Worker::CUDA;
+  const bool rounded = config.cluster().wire_dtype() != config::Cluster::FP32;
+  texts.push_back(fmt::format(
+      "they depend on run.{}, run.slices={}, {}, worker.convolution={}{}, {}",
+      config.run().has_batch_per_worker()
+          ? fmt::format("batch_per_worker={}", config.run().batch_per_worker())
+          : fmt::format("global_batch={}", config.run().global_batch()),
+      slices,
+      on_card ? "worker.precision=" + config::Worker::Precision_Name(worker.precision())
+              : fmt::format("worker.threads={}", worker.threads()),
+      config::Worker::Convolution_Name(worker.convolution()),
+      rounded
+          ? ", cluster.wire_dtype=" + config::Cluster::WireDtype_Name(config.cluster().wire_dtype())
+          : "",
+      on_card ? std::string(kOnCard) : OnProcessor(by_hand)));
+  return texts;
+}
+
+}  // namespace muster

@@ -1,0 +1,235 @@
+#include "cli/view/run_record.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "cli/view/run_status.h"
+#include "common/base/error.h"
+#include "common/base/json_text.h"
+#include "common/base/log.h"
+#include "common/base/plain_file.h"
+#include "common/base/whole_number.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr int kLevels = 3;  // runs/SERIES/seed-1
+
+std::optional<double> Number(const Json& line, const char* key) {
+  const auto found = line.find(key);
+  if (found == line.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
+std::optional<int64_t> Whole(const Json& line, const char* key) {
+  const std::optional<double> number = Number(line, key);
+  return number ? WholeNumberOf(*number) : std::nullopt;
+}
+
+std::string Text(const Json& line, const char* key) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// "2026-01-31T12:00:05.123Z" less what had elapsed by then, in local time.
+std::string Began(const std::string& utc, double elapsed_s) {
+  std::tm time{};
+  if (std::sscanf(utc.c_str(), "%4d-%2d-%2dT%2d:%2d:%2d", &time.tm_year, &time.tm_mon,
+                  &time.tm_mday, &time.tm_hour, &time.tm_min, &time.tm_sec) != 6) {
+    return "";
+  }
+  // Times that no run has been at are not worked out.
+  constexpr double kMostSeconds = 1e10;
+  if (time.tm_year < 1900 || time.tm_year > 9999 || !(std::abs(elapsed_s) < kMostSeconds))
+    return "";
+  time.tm_year -= 1900;
+  time.tm_mon -= 1;
+  const std::time_t began = ::timegm(&time) - static_cast<std::time_t>(elapsed_s);
+  std::tm local{};
+  if (::localtime_r(&began, &local) == nullptr) return "";
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M", &local);
+  return text.data();
+}
+
+MetricsRow RowOf(const Json& line) {
+  return {.step = Number(line, "step").value_or(0),
+          .epoch = Number(line, "epoch").value_or(0),
+          .elapsed_s = Number(line, "elapsed_s").value_or(0),
+          .train_loss = Number(line, "train_loss"),
+          .train_accuracy = Number(line, "train_accuracy"),
+          .learning_rate = Number(line, "learning_rate"),
+          .images_per_second = Number(line, "images_per_second"),
+          .test_loss = Number(line, "test_loss"),
+          .test_accuracy = Number(line, "test_accuracy")};
+}
+
+// What is the same in every line: the latest one counts.
+void TakeLatest(const Json& line, RunRecord& run) {
+  const auto take = [&]<typename T>(std::optional<T>& to, std::optional<T> value) {
+    if (value) to = value;
+  };
+  take(run.steps, Whole(line, "step"));
+  take(run.total_steps, Whole(line, "total_steps"));
+  take(run.elapsed_s, Number(line, "elapsed_s"));
+  take(run.train_loss, Number(line, "train_loss"));
+  take(run.images_per_second, Number(line, "images_per_second"));
+  take(run.test_accuracy, Number(line, "test_accuracy"));
+  take(run.best_test_accuracy, Number(line, "best_test_accuracy"));
+  const auto ranks = line.find("ranks");
+  if (ranks != line.end() && ranks->is_array()) run.workers = static_cast<int64_t>(ranks->size());
+}
+
+RunState EndOf(const std::string& reason) {
+  if (reason == "completed") return RunState::kCompleted;
+  return reason == "interrupted" ? RunState::kInterrupted : RunState::kFailed;
+}
+
+// A run that went on from an earlier step writes the steps from there once more.
+void AddRow(const MetricsRow& row, std::vector<MetricsRow>& rows) {
+  if (!rows.empty() && rows.back().step > row.step) {
+    while (!rows.empty() && rows.back().step >= row.step) rows.pop_back();
+  }
+  rows.push_back(row);
+}
+
+void AddLine(const Json& line, RunRecord& run) {
+  if (line.contains("event")) {  // of a moment, not of a step
+    if (Text(line, "event") == "server_restarted") ++run.server_restarts;
+    return;
+  }
+  if (run.began.empty()) {
+    run.began = Began(Text(line, "time"), Number(line, "elapsed_s").value_or(0));
+  }
+  TakeLatest(line, run);
+  if (const auto final = line.find("final"); final != line.end() && *final == true) {
+    run.state = EndOf(Text(line, "reason"));
+    run.weights_hash = Printable(Text(line, "weights_hash"));
+    return;
+  }
+  run.state = RunState::kKilled;  // unless a last line follows
+  AddRow(RowOf(line), run.rows);
+  if (const auto accuracy = run.rows.back().test_accuracy) {
+    run.best_test_accuracy = std::max(run.best_test_accuracy.value_or(*accuracy), *accuracy);
+  }
+}
+
+void ReadMetrics(const std::string& path, RunRecord& run) {
+  std::ifstream file = ReadPlainFile(path);
+  if (!file) {
+    throw Error(ExitCode::kUsage, "{}: cannot be read: {}", path, std::strerror(errno));
+  }
+  for (std::string text; std::getline(file, text);) {
+    const bool whole = !file.eof();  // its newline is there
+    const Json line = ParseJson(text);
+    if (line.is_object()) {
+      AddLine(line, run);
+    } else if (whole) {
+      ++run.unreadable_lines;
+    }
+  }
+}
+
+// What the status knows and the metrics do not: that it runs, and the length of a run under way.
+void TakeStatus(const Json& status, RunRecord& run) {
+  // 0: the workers have not joined yet, and the server does not know.
+  if (const auto total = Whole(status, "total_steps"); !run.total_steps && total.value_or(0) > 0) {
+    run.total_steps = total;
+  }
+  if (!run.workers && status.contains("ranks") && status["ranks"].is_array()) {
+    run.workers = static_cast<int64_t>(status["ranks"].size());
+  }
+  const bool ended = run.state != RunState::kKilled && run.state != RunState::kNotBegun;
+  const auto step = Whole(status, "step");
+  const bool alive = ServerIsAlive(status);
+  // Killed before its first line of metrics.
+  if (!alive && run.state == RunState::kNotBegun && step.value_or(0) > 0) {
+    run.state = RunState::kKilled;
+    run.steps = step;
+  }
+  if (ended || !alive) return;
+  run.state = RunState::kRunning;
+  if (step && *step >= run.steps.value_or(0)) {
+    run.steps = step;
+    run.elapsed_s = Number(status, "elapsed_s");
+  }
+}
+
+void Find(const fs::path& dir, int levels, std::vector<std::string>& found) {
+  if (IsRunDir(dir)) found.push_back(dir);
+  if (levels == 0) return;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(dir, error)) {
+    std::error_code ignored;
+    if (!entry.is_symlink(ignored) && entry.is_directory(ignored)) {
+      Find(entry.path(), levels - 1, found);
+    }
+  }
+}
+
+}  // namespace
+
+const char* StateName(RunState state) {
+  static constexpr std::array kNames = {"not begun", "running",     "completed",
+                                        "failed",    "interrupted", "killed"};
+  return kNames[static_cast<size_t>(state)];
+}
+
+bool IsRunDir(const std::string& dir) {
+  std::error_code ignored;
+  const auto has = [&](const char* name) {
+    return fs::is_regular_file(fs::path(dir) / name, ignored);
+  };
+  return has("metrics.jsonl") || (has("config.txtpb") && has("server.log"));
+}
+
+RunRecord ReadRun(const std::string& dir) {
+  if (!IsRunDir(dir)) {
+    throw Error(ExitCode::kUsage,
+                "{}: expected a run directory, which has config.txtpb and metrics.jsonl; "
+                "`muster runs` lists those below runs/",
+                dir);
+  }
+  RunRecord run{.dir = dir, .name = fs::path(dir).lexically_normal().filename()};
+  if (run.name.empty()) run.name = fs::path(dir).lexically_normal().parent_path().filename();
+  std::error_code ignored;
+  if (fs::exists(fs::path(dir) / "metrics.jsonl", ignored))
+    ReadMetrics(dir + "/metrics.jsonl", run);
+  try {
+    if (const auto status = ReadStatus(dir)) TakeStatus(*status, run);
+  } catch (const Error&) {
+    // Somebody else's file of that name: the metrics say enough.
+  }
+  return run;
+}
+
+std::vector<RunRecord> FindRuns(const std::string& dir, std::vector<std::string>& troubles) {
+  std::error_code ignored;
+  if (!fs::is_directory(dir, ignored)) {
+    throw Error(ExitCode::kUsage, "{}: no such directory; expected one with run directories", dir);
+  }
+  std::vector<std::string> found;
+  Find(dir, kLevels, found);
+  std::vector<RunRecord> runs;
+  for (const std::string& path : found) {
+    try {
+      runs.push_back(ReadRun(path));
+      if (path != dir) runs.back().name = fs::path(path).lexically_relative(dir).string();
+    } catch (const Error& error) {
+      troubles.emplace_back(error.what());
+    }
+  }
+  std::ranges::sort(runs, {}, [](const RunRecord& run) { return std::pair(run.began, run.name); });
+  return runs;
+}
+
+}  // namespace muster

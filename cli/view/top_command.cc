@@ -1,0 +1,190 @@
+#include "cli/view/top_command.h"
+
+#include <fmt/core.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/statvfs.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "cli/process/signal_source.h"
+#include "cli/text/console.h"
+#include "cli/text/units.h"
+#include "cli/view/run_record.h"
+#include "cli/view/run_status.h"
+#include "cli/view/top_view.h"
+#include "common/base/error.h"
+#include "common/base/join.h"
+#include "common/base/process_identity.h"
+#include "common/base/resident_memory.h"
+
+namespace muster {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kIntervalMs = 1000;
+
+double RankBytes(const Json& rank) {
+  const int64_t pid = rank.value("pid", int64_t{0});
+  const auto bytes = pid > 0 ? ResidentBytes(pid) : std::nullopt;
+  return bytes ? static_cast<double>(*bytes) : NAN;
+}
+
+bool HasEnded(const Json& status) {
+  const std::string state = status.value("state", "");
+  return state == "completed" || state == "failed" || state == "interrupted" ||
+         !ServerIsAlive(status);
+}
+
+// What keeps a run's server from writing there: "the disk is full"; or "".
+std::string DiskTrouble(const std::string& run_dir) {
+  constexpr uint64_t kLeast = 64 << 10;  // more than a status takes
+  struct statvfs disk {};
+  if (::statvfs(run_dir.c_str(), &disk) != 0) return "";
+  if ((disk.f_flag & ST_RDONLY) != 0) return "its disk may not be written";
+  const uint64_t free = uint64_t{disk.f_bavail} * disk.f_frsize;
+  if (free >= kLeast && (disk.f_files == 0 || disk.f_favail > 0)) return "";
+  return fmt::format("its disk has no room left ({} free)", FormatBytes(static_cast<double>(free)));
+}
+
+// How a run ended whose last status could not be written; "" if its metrics do not know, either.
+std::string EndInMetrics(const std::string& run_dir) {
+  if (!IsRunDir(run_dir)) return "";
+  const RunState state = ReadRun(run_dir).state;
+  const bool ended = state == RunState::kCompleted || state == RunState::kFailed ||
+                     state == RunState::kInterrupted;
+  return ended ? StateName(state) : "";
+}
+
+// Throws where there is nothing to show.
+Json StatusOf(const std::string& run_dir) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(run_dir, ignored)) {
+    throw Error(ExitCode::kUsage, "{}: no such directory; expected a run directory", run_dir);
+  }
+  if (auto status = ReadStatus(run_dir)) return *std::move(status);
+  if (!IsRunDir(run_dir)) {
+    throw Error(ExitCode::kUsage,
+                "{}: expected a run directory, with a status.json, which the run's server writes; "
+                "`muster runs` says which runs there are",
+                run_dir);
+  }
+  const std::string disk = DiskTrouble(run_dir);
+  throw Error(ExitCode::kUsage,
+              "{}: has no status.json, which a run's server writes each second: {}; `muster runs "
+              "{}` shows what the run has written",
+              run_dir,
+              disk.empty() ? "it is not there yet, or could not write it (see server.log)" : disk,
+              run_dir);
+}
+
+std::vector<std::string> Screen(const std::string& run_dir, const Json& status,
+                                const TopScreen& screen) {
+  TopRun run{.name = std::filesystem::path(run_dir).lexically_normal().string(),
+             .alive = ServerIsAlive(status),
+             .age_s = StatusAge(status),
+             .disk = DiskTrouble(run_dir)};
+  if (!run.alive) run.end = EndInMetrics(run_dir);
+  const std::string host = HostName();
+  for (const Json& rank : status.value("ranks", Json::array())) {
+    const bool here = run.alive && rank.value("host", "") == host;
+    run.rank_bytes.push_back(here ? RankBytes(rank) : NAN);
+  }
+  return TopLines(status, run, screen);
+}
+
+// The other screen of a terminal, without echo: what was there before is there again afterwards.
+class FullScreen {
+ public:
+  FullScreen() {
+    ::tcgetattr(STDIN_FILENO, &before_);
+    termios quiet = before_;
+    quiet.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+    ::tcsetattr(STDIN_FILENO, TCSANOW, &quiet);
+    PrintRaw("\x1b[?1049h\x1b[?25l");
+  }
+  ~FullScreen() {
+    PrintRaw("\x1b[?25h\x1b[?1049l");
+    ::tcsetattr(STDIN_FILENO, TCSANOW, &before_);
+  }
+  FullScreen(const FullScreen&) = delete;
+
+  // In one write, each line over the old one: nothing flickers.
+  void Draw(const std::vector<std::string>& lines) const {
+    std::string text = "\x1b[H";
+    for (const std::string& line : lines) {
+      if (&line != &lines.front()) text += "\r\n";  // none after the last: the screen would scroll
+      text += line;
+      text += "\x1b[K";
+    }
+    PrintRaw(text + "\x1b[J");
+  }
+
+ private:
+  static void PrintRaw(const std::string& text) {
+    for (size_t done = 0; done < text.size();) {
+      const ssize_t n = ::write(STDOUT_FILENO, text.data() + done, text.size() - done);
+      if (n <= 0) return;
+      done += static_cast<size_t>(n);
+    }
+  }
+  termios before_{};
+};
+
+TopScreen TerminalScreen() {
+  winsize size{};
+  TopScreen screen{.color = std::getenv("NO_COLOR") == nullptr};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0) {
+    screen.width = size.ws_col - 1;
+    screen.height = size.ws_row;
+  }
+  return screen;
+}
+
+// True: it is to end. A window of another size is drawn when the next second comes.
+bool WaitForStop(const SignalSource& signals) {
+  pollfd events[] = {{STDIN_FILENO, POLLIN, 0}, {signals.fd(), POLLIN, 0}};
+  if (::poll(events, 2, kIntervalMs) <= 0) return false;
+  if (events[1].revents != 0) return true;
+  char key = 0;
+  return ::read(STDIN_FILENO, &key, 1) <= 0 || key == 'q' || key == 'Q';
+}
+
+Json Follow(const std::string& run_dir) {
+  const SignalSource signals;
+  const FullScreen terminal;
+  Json status = StatusOf(run_dir);
+  while (!HasEnded(status)) {
+    std::vector<std::string> lines = Screen(run_dir, status, TerminalScreen());
+    lines.emplace_back("q: quit (the run goes on)");
+    terminal.Draw(lines);
+    if (WaitForStop(signals)) break;
+    if (auto next = ReadStatus(run_dir)) status = *std::move(next);
+  }
+  return status;
+}
+
+}  // namespace
+
+int WatchRun(const std::string& run_dir, bool once) {
+  Json status = StatusOf(run_dir);
+  const Console console(STDOUT_FILENO);
+  TopScreen screen{.width = std::numeric_limits<int>::max() / 2,
+                   .height = std::numeric_limits<int>::max() / 2};
+  if (console.is_terminal()) {
+    screen.width = console.Width();
+    screen.color = std::getenv("NO_COLOR") == nullptr;
+    if (!once && ::isatty(STDIN_FILENO)) status = Follow(run_dir);
+  }
+  PrintResult(Join(Screen(run_dir, status, screen), "\n"));
+  return 0;
+}
+
+}  // namespace muster

@@ -1,0 +1,166 @@
+#include "cli/view/trace_critical_path.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace muster {
+namespace {
+
+struct Place {
+  const TraceTrack* track;
+  const TraceSpan* span;
+};
+
+class Walk {
+ public:
+  // `begins`: when each compute thread begins the step; the path ends there.
+  Walk(const Trace& trace, std::map<const TraceTrack*, double> begins)
+      : trace_(trace), begins_(std::move(begins)) {}
+
+  std::vector<PathPart> From(const TraceTrack& track, double time) {
+    track_ = &track;
+    time_ = time;
+    // Each turn goes back in time or leads to another thread; the bound is for damaged traces.
+    for (int turns = 0; turns < 100000; ++turns) {
+      const auto begin = begins_.find(track_);
+      if (begin != begins_.end() && time_ <= begin->second) break;
+      if (!Back()) break;
+    }
+    std::reverse(parts_.begin(), parts_.end());
+    return std::move(parts_);
+  }
+
+ private:
+  // To the beginning of what this thread does before time_, or to what it waited for.
+  bool Back() {
+    const std::vector<TraceSpan>& spans = track_->spans;
+    const auto after =
+        std::lower_bound(spans.begin(), spans.end(), time_,
+                         [](const TraceSpan& span, double time) { return span.begin < time; });
+    if (after == spans.begin()) return false;
+    // The innermost span at this time, and from when on there is nothing within it.
+    const TraceSpan* span = &*std::prev(after);
+    double begin = span->begin;
+    while (span != nullptr && span->end < time_) {
+      begin = span->end;
+      span = span->parent < 0 ? nullptr : &spans[static_cast<size_t>(span->parent)];
+    }
+    if (span == nullptr || IsFrame(*span)) {
+      Take("other", "other", begin);
+      return true;
+    }
+    if (span->kind == "update") return LeaveUpdate(*span);
+    if (span->kind == "wait" && LeaveWait(*span)) return true;
+    Take(span->kind, span->name, begin);
+    return true;
+  }
+
+  bool LeaveWait(const TraceSpan& wait) {
+    const Place cause = wait.chunk >= 0 ? Last("update", wait.step - 1, wait.chunk, time_)
+                                        : Last("receive", wait.step, -1, time_);
+    if (cause.span == nullptr || cause.span->end <= wait.begin) return false;
+    if (wait.chunk >= 0) {
+      Go(*cause.track, cause.span->end);
+      return true;
+    }
+    return LeaveLoss(cause);
+  }
+
+  bool LeaveUpdate(const TraceSpan& update) {
+    Take("update", update.name, update.begin);
+    const Place push = Last("push", update.step, update.chunk, time_);
+    const Place loss = Last("receive", update.step, -1, time_);
+    const TraceSpan* before = nullptr;  // what this thread did until then
+    for (const TraceSpan& span : track_->spans) {
+      if (span.kind == "update" && span.end <= time_) before = &span;
+    }
+    const double pushed = push.span ? std::min(push.span->end, time_) : -1;
+    const double heard = loss.span ? std::min(loss.span->end, time_) : -1;
+    if (before != nullptr && before->end > pushed && before->end > heard) {
+      Take("other", "other", before->end);
+      return true;
+    }
+    if (heard > pushed) return LeaveLoss(loss);
+    if (push.span == nullptr) return false;
+    Go(*push.track, pushed);
+    return true;
+  }
+
+  // From the server's receiving of a loss to the worker that sent it.
+  bool LeaveLoss(const Place& loss) {
+    const std::string worker = fmt::format("worker {}", loss.span->rank);
+    for (const TraceTrack& track : trace_.tracks) {
+      if (track.process != worker || track.thread != "compute") continue;
+      Go(track, std::min(time_, loss.span->begin));
+      return true;
+    }
+    return false;
+  }
+
+  // The one that ends last of those that have begun before `time`.
+  Place Last(const std::string& kind, int64_t step, int64_t chunk, double time) const {
+    Place last{nullptr, nullptr};
+    for (const TraceTrack& track : trace_.tracks) {
+      for (const TraceSpan& span : track.spans) {
+        if (span.begin >= time) break;
+        if (span.kind != kind || span.step != step || span.chunk != chunk) continue;
+        if (last.span == nullptr || span.end > last.span->end) last = {&track, &span};
+      }
+    }
+    return last;
+  }
+
+  void Go(const TraceTrack& track, double time) {
+    const std::string way = fmt::format("{} to {}", track.process, track_->process);
+    if (time < time_) Add(way, "on the way", "on the way", time);
+    track_ = &track;
+    time_ = std::min(time_, time);
+  }
+
+  void Take(const std::string& kind, const std::string& name, double begin) {
+    Add(track_->Name(), kind, name, begin);
+  }
+
+  void Add(const std::string& who, const std::string& kind, const std::string& name, double begin) {
+    if (parts_.empty() || parts_.back().who != who) parts_.push_back({.who = who});
+    PathPart& part = parts_.back();
+    part.kinds[kind] += time_ - begin;
+    if (kind != "other" || part.last.empty()) {
+      part.first = name;  // going backwards
+      if (part.last.empty() || part.last == "other") part.last = name;
+    }
+    time_ = begin;
+  }
+
+  const Trace& trace_;
+  const std::map<const TraceTrack*, double> begins_;
+  const TraceTrack* track_ = nullptr;
+  double time_ = 0;
+  std::vector<PathPart> parts_;
+};
+
+}  // namespace
+
+double PathPart::total() const {
+  double sum = 0;
+  for (const auto& [kind, us] : kinds) sum += us;
+  return sum;
+}
+
+std::vector<PathPart> CriticalPath(const Trace& trace, const std::vector<WorkerStep>& steps,
+                                   int64_t step) {
+  const WorkerStep* last = nullptr;
+  std::map<const TraceTrack*, double> begins;
+  for (const WorkerStep& candidate : steps) {
+    if (candidate.step != step) continue;
+    if (last == nullptr || candidate.end > last->end) last = &candidate;
+    begins[candidate.track] = candidate.begin;
+  }
+  if (last == nullptr) return {};
+  return Walk(trace, std::move(begins)).From(*last->track, last->end);
+}
+
+}  // namespace muster

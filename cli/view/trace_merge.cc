@@ -1,0 +1,226 @@
+#include "cli/view/trace_merge.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "cli/view/trace_data.h"
+#include "common/base/atomic_file.h"
+#include "common/base/error.h"
+#include "common/base/json_text.h"
+#include "common/base/plain_file.h"
+#include "common/base/resource_limits.h"
+#include "common/base/unique_fd.h"
+
+namespace muster {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Of every trace.
+constexpr std::string_view kBeginning = R"({"displayTimeUnit":"ms","otherData":)";
+
+bool IsSpan(const Json& event) { return event["ph"] == "X"; }
+
+// What a process can have been at, in microseconds: far from where sums are no numbers any more.
+constexpr double kMostMicroseconds = 1e15;
+
+int64_t Argument(const Json& event, const char* key) {
+  const auto args = event.find("args");
+  return args == event.end() ? -1 : args->value(key, int64_t{-1});
+}
+
+// Whether the rest of this file can rely on the event's fields.
+bool IsEvent(const Json& event) {
+  if (!event.is_object()) return false;
+  const auto has = [&](const char* key, auto is) {
+    const auto field = event.find(key);
+    return field != event.end() && is(*field);
+  };
+  const auto text = [](const Json& field) { return field.is_string(); };
+  const auto id = [](const Json& field) {
+    return field.is_number_integer() && std::in_range<int>(field.get<int64_t>());
+  };
+  const auto time = [](const Json& field) {
+    return field.is_number() && std::abs(field.get<double>()) <= kMostMicroseconds;
+  };
+  if (!has("ph", text) || !has("name", text) || !has("pid", id) || !has("tid", id)) return false;
+  if (event["ph"] != "M" && !has("ts", time)) return false;
+  const auto args = event.find("args");
+  if (args != event.end()) {
+    if (!args->is_object()) return false;
+    for (const char* key : {"step", "chunk", "rank", "spans"}) {
+      if (args->contains(key) && !(*args)[key].is_number_integer()) return false;
+    }
+  }
+  if (event["name"] == "process_name" || event["name"] == "thread_name") {
+    if (args == event.end() || !args->contains("name") || !(*args)["name"].is_string())
+      return false;
+  }
+  return !IsSpan(event) || (has("cat", text) && has("dur", time) && event["dur"] >= 0);
+}
+
+// The events of one part; the last line of a process that was killed may be cut off. Returns the
+// error of a file that cannot be read, or 0.
+int ReadPart(const std::string& path, std::vector<Json>& events) {
+  std::ifstream in = ReadPlainFile(path);
+  if (!in) return errno != 0 ? errno : EIO;
+  bool first = true;
+  for (std::string line; std::getline(in, line);) {
+    // In the whole trace it is within two brackets more.
+    Json event = ParseJson<Json>(line, kMostJsonNesting - 2);
+    const bool is_event = IsEvent(event);
+    if (is_event) events.push_back(std::move(event));
+    // Something else, for example a whole trace, some of whose lines are events. (The last line of
+    // a part may be cut off.)
+    if (std::exchange(first, false) && !is_event) break;
+  }
+  return 0;
+}
+
+// The time at which an arrow touches a span, inside it.
+enum class Side { kBegin, kEnd };
+Json Arrow(const char* phase, const char* name, int64_t id, const Json& span, Side side) {
+  const double duration = span["dur"];
+  const double at = side == Side::kBegin ? 0 : std::max(0.0, duration - 0.001);
+  Json arrow{{"ph", phase},
+             {"pid", span["pid"]},
+             {"tid", span["tid"]},
+             {"ts", span["ts"].get<double>() + at},
+             {"name", name},
+             {"cat", "chunk"},
+             {"id", id}};
+  if (*phase == 'f') arrow["bp"] = "e";
+  return arrow;
+}
+
+// push (step v, chunk c) → update (v, c) → wait (v + 1, c).
+void AddArrows(std::vector<Json>& events) {
+  using Key = std::pair<int64_t, int64_t>;  // step, chunk
+  std::map<Key, Json> updates;
+  for (const Json& event : events) {
+    if (IsSpan(event) && event["cat"] == "update") {
+      updates.emplace(Key{Argument(event, "step"), Argument(event, "chunk")}, event);
+    }
+  }
+  std::vector<Json> arrows;
+  int64_t id = 0;
+  const auto connect = [&](const char* name, const Json& from, const Json& to) {
+    Json begin = Arrow("s", name, ++id, from, Side::kBegin);
+    Json end = Arrow("f", name, id, to, name[0] == 'g' ? Side::kBegin : Side::kEnd);
+    if (begin["ts"] > end["ts"]) return;
+    arrows.push_back(std::move(begin));
+    arrows.push_back(std::move(end));
+  };
+  for (const Json& event : events) {
+    if (!IsSpan(event) || Argument(event, "chunk") < 0 || Argument(event, "step") < 0) continue;
+    const bool push = event["cat"] == "push", wait = event["cat"] == "wait";
+    if (!push && !wait) continue;
+    const auto update =
+        updates.find({Argument(event, "step") - (wait ? 1 : 0), Argument(event, "chunk")});
+    if (update == updates.end()) continue;
+    push ? connect("gradient", event, update->second) : connect("weights", update->second, event);
+  }
+  std::move(arrows.begin(), arrows.end(), std::back_inserter(events));
+}
+
+std::string Text(const std::vector<Json>& events, const MergedTrace& merged) {
+  double origin = 0;
+  bool first = true;
+  for (const Json& event : events) {
+    if (!IsSpan(event)) continue;
+    if (first || event["ts"] < origin) origin = event["ts"];
+    first = false;
+  }
+  std::string text = std::string(kBeginning) +
+                     Json{{"clock", "CLOCK_MONOTONIC"},
+                          {"origin_us", origin},
+                          {"dropped_spans", merged.dropped},
+                          {"missing_parts", merged.missing}}
+                         .dump(-1, ' ', false, Json::error_handler_t::replace) +
+                     ",\n\"traceEvents\":[\n";
+  for (Json event : events) {
+    if (event["ph"] != "M") {
+      // Whole nanoseconds: spans that nest must still do so when they are read back.
+      event["ts"] = std::round((event["ts"].get<double>() - origin) * 1e3) / 1e3;
+    }
+    text += event.dump() + ",\n";
+  }
+  if (!events.empty()) text.erase(text.size() - 2, 1);
+  return text + "]}\n";
+}
+
+// A slip of the hand (a part, or some other file, in the place of the trace) must cost nothing.
+void CheckReplaceable(const std::string& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0) return;  // new, or an error of writing it
+  try {
+    (void)ReadTrace(path);
+  } catch (const Error& error) {
+    throw Error(error.code(), "{}; it was left as it is: choose another file for the trace",
+                error.what());
+  }
+}
+
+}  // namespace
+
+void CheckTracePath(const std::string& path) {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ExitCode::kUsage, "cannot write the trace {}: {}; choose another file with --trace",
+                path, why);
+  };
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) refuse("it is not a file");
+  const std::string temporary = path + ".partial";
+  const UniqueFd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (file.valid()) {
+    ::unlink(temporary.c_str());
+  } else if (errno != EEXIST) {  // what a killed process left; the write says if it cannot be used
+    refuse(ErrorText(errno));
+  }
+}
+
+bool LooksLikeTrace(const std::string& path) {
+  std::string first(kBeginning.size(), '\0');
+  ReadPlainFile(path).read(first.data(), std::ssize(first));
+  return first == kBeginning;
+}
+
+MergedTrace MergeTrace(const std::vector<std::string>& parts, const std::string& path,
+                       MergeMode mode) {
+  const bool strict = mode == MergeMode::kRefuseOthers;
+  MergedTrace merged;
+  std::vector<Json> events;
+  for (const std::string& part : parts) {
+    const size_t before = events.size();
+    const int error = ReadPart(part, events);
+    if (error != 0) merged.missing.push_back(part);
+    if (!strict || events.size() > before) continue;
+    throw Error(ExitCode::kData,
+                "{}: expected what a process of a traced run left (trace.server.part, "
+                "trace.worker-0.part …), found {}; {} was not written",
+                part, error == 0 ? "something else in it" : ErrorText(error), path);
+  }
+  if (strict) CheckReplaceable(path);
+  for (const Json& event : events) {
+    if (IsSpan(event)) ++merged.spans;
+    if (event["name"] == "muster_dropped") {
+      merged.dropped += static_cast<uint64_t>(std::max<int64_t>(0, Argument(event, "spans")));
+    }
+  }
+  AddArrows(events);
+  WriteFileAtomically(path, Text(events, merged));
+  return merged;
+}
+
+}  // namespace muster

@@ -1,0 +1,94 @@
+// Every config of the tree can be read, fits its model and its data, and says how large a job is.
+#include <fmt/core.h>
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "cli/job/dry_run.h"
+#include "cli/job/server_memory.h"
+#include "cli/model/inspect_command.h"
+#include "cli/text/units.h"
+#include "common/base/join.h"
+#include "common/config/build_graph.h"
+#include "common/config/config.h"
+#include "proto/config.pb.h"
+#include "tests/cli/text/unwrapped.h"
+
+namespace muster {
+namespace {
+
+std::vector<std::string> Configs() {
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(MUSTER_CONFIG_DIR)) {
+    if (entry.path().extension() == ".txtpb") paths.push_back(entry.path().stem());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+class ConfigsTest : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(ConfigsTest, ReadsChecksAndInspects) {
+  const std::string path = std::string(MUSTER_CONFIG_DIR) + "/" + GetParam() + ".txtpb";
+  config::Config config = LoadConfig(path, {});
+  EXPECT_GT(InspectLines(config).size(), 10u);
+  ResolveForMachine(config, 2);
+  const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
+  const std::vector<MemoryRow> rows{{"activations", 5e6},
+                                    {"weights", 7e6, MemoryRow::Holder::kServer},
+                                    {"images", 11e6, MemoryRow::Holder::kHost}};
+  const auto lines =
+      DryRunLines(path, config, graph, {.train = 1000, .test = 100}, rows, "somewhere");
+  using ::testing::Contains, ::testing::HasSubstr;
+  EXPECT_THAT(lines, Contains(HasSubstr("1,000 for training")));
+  EXPECT_EQ(config.cluster().workers(), 2u);
+  EXPECT_EQ(config.run().slices(), 8u);
+  const std::string text = testing::Unwrapped(Join(lines, "\n"));
+  EXPECT_THAT(text, HasSubstr("on 1 to 8 workers (run.slices=8)"));
+  EXPECT_THAT(text, HasSubstr(fmt::format("run.global_batch={}, run.slices=8, worker.threads=1",
+                                          config.run().global_batch())));
+  EXPECT_THAT(lines, Contains(AllOf(HasSubstr("worker"), HasSubstr("23.0 MB"))));
+  // What the server holds is in the server's rows, and the host's files are there once.
+  const double all = SumOf(ServerMemory(config, graph)) + config.cluster().workers() * 5e6 + 11e6;
+  EXPECT_THAT(lines, Contains(AllOf(HasSubstr("all together"), HasSubstr(FormatBytes(all)))));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ConfigsTest, ::testing::ValuesIn(Configs()),
+                         [](const auto& info) { return info.param; });
+
+// Numbers worked out by hand: 10 x 12 weights and 10 biases, each rounded up to 16 floats.
+TEST(ServerMemoryTest, CountsArrays) {
+  config::Config config;
+  config.mutable_cluster()->set_workers(2);
+  config.mutable_cluster()->set_transport(config::Cluster::TCP);
+  config.mutable_run()->set_global_batch(16);
+  config.mutable_run()->set_slices(8);
+  config.mutable_data()->set_format(config::Data::SYNTHETIC);
+  config.mutable_data()->mutable_synthetic()->set_height(2);
+  config.mutable_data()->mutable_synthetic()->set_width(2);
+  config.mutable_data()->set_prefetch_batches(3);
+  config.mutable_optimizer()->set_type(config::Optimizer::ADAM);
+  config.mutable_evaluation()->set_batch(5);
+  config::Layer& layer = *config.mutable_model()->add_layer();
+  layer.set_name("fc");
+  layer.mutable_dense()->set_units(10);
+  config::Layer& loss = *config.mutable_model()->add_layer();
+  loss.set_name("loss");
+  loss.mutable_softmax_cross_entropy();
+  const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
+  const double arena = 4 * (128 + 16);
+  ASSERT_EQ(4 * graph.arena_floats(), arena);
+  // Two planes, two moments, the best weights twice, a copy of one and both moments for
+  // checkpoints, one subtree of four slices from each worker.
+  EXPECT_EQ(SumOf(ServerMemory(config, graph)), (2 + 2 + 2 + 3 + 2) * arena);
+  // Over shared memory the gradients are the same bytes.
+  config.mutable_cluster()->set_transport(config::Cluster::LOCAL);
+  EXPECT_EQ(SumOf(ServerMemory(config, graph)), (2 + 2 + 2 + 3 + 2) * arena);
+  config.mutable_checkpoint()->set_keep_last(0);
+  EXPECT_EQ(SumOf(ServerMemory(config, graph)), (2 + 2 + 2 + 2) * arena);
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,84 @@
+// The exit codes stand in four places: common/base/error.h, which is the truth, and what users
+// read.
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <regex>
+#include <sstream>
+
+#include "cli/commands/help_text.h"
+#include "common/base/error.h"
+
+namespace muster {
+namespace {
+
+using ::testing::ElementsAreArray;
+
+std::string TextOf(const std::string& path) {
+  std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/" + path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// The matches of a pattern with two groups: code, meaning.
+std::map<int, std::string> Matches(const std::string& text, const std::string& pattern) {
+  std::map<int, std::string> found;
+  const std::regex regex(pattern);
+  for (std::sregex_iterator at(text.begin(), text.end(), regex), end; at != end; ++at) {
+    found[std::stoi((*at)[1])] = (*at)[2];
+  }
+  return found;
+}
+
+// Rows "| 3 | meaning |" below the header; "| 130, 143 | interrupted (Ctrl-C), terminated |" is the
+// last and written apart.
+std::map<int, std::string> Table(const std::string& path, const std::string& header) {
+  const std::string text = TextOf(path);
+  const size_t begin = text.find(header);
+  if (begin == std::string::npos) return {};
+  const std::string table = text.substr(begin, text.find("\n\n", begin) - begin);
+  std::map<int, std::string> rows = Matches(table, R"(\| (\d+) \| ([^|]*) \|)");
+  if (table.find("| 130, 143 | interrupted (Ctrl-C), terminated |") != std::string::npos) {
+    rows[130] = "interrupted";
+    rows[143] = "terminated";
+  }
+  for (auto& [code, meaning] : rows) std::erase(meaning, '`');
+  return rows;
+}
+
+std::vector<int> CodesOf(const std::map<int, std::string>& rows) {
+  std::vector<int> codes;
+  for (const auto& [code, meaning] : rows) codes.push_back(code);
+  return codes;
+}
+
+TEST(ExitCodesTest, EveryTableHasEachCode) {
+  std::vector<int> truth;
+  const std::string header = TextOf("common/base/error.h");
+  const std::regex enumerator(R"(\bk\w+ = (\d+),)");
+  for (std::sregex_iterator at(header.begin(), header.end(), enumerator), end; at != end; ++at) {
+    truth.push_back(std::stoi((*at)[1]));
+  }
+  ASSERT_EQ(truth.size(), 11u);
+  EXPECT_EQ(truth.back(), static_cast<int>(ExitCode::kTerminated));
+  EXPECT_THAT(CodesOf(Table("README.md", "| exit code |")), ElementsAreArray(truth));
+  EXPECT_THAT(CodesOf(Table("docs/TRAINING.md", "| code | meaning |")), ElementsAreArray(truth));
+  EXPECT_THAT(CodesOf(Matches(kLaunchFooter, R"(\n  (\d+) +([^\n]+))")), ElementsAreArray(truth));
+}
+
+TEST(ExitCodesTest, TheyMeanTheSameEverywhere) {
+  const auto readme = Table("README.md", "| exit code |");
+  EXPECT_EQ(Table("docs/TRAINING.md", "| code | meaning |"), readme);
+  const auto help = Matches(kLaunchFooter, R"(\n  (\d+) +([^\n]+))");
+  for (const auto& [code, meaning] : readme) {
+    if (code < static_cast<int>(ExitCode::kInterrupted)) {
+      EXPECT_EQ(help.at(code), meaning) << code;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace muster

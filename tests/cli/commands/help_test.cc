@@ -1,0 +1,125 @@
+// What the help texts show can be copied: every example is a command line that is understood.
+#include <gmock/gmock-more-matchers.h>
+
+#include <CLI/CLI.hpp>
+#include <sstream>
+
+#include "cli/commands/options.h"
+#include "tests/cli/job/job_fixture.h"
+
+namespace muster::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Help : public JobTest {
+ protected:
+  // The names of all commands: "launch", "data", "data get", …
+  static void AddNames(const CLI::App& app, const std::string& prefix,
+                       std::vector<std::string>& names) {
+    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+      names.push_back(prefix + command->get_name());
+      AddNames(*command, names.back() + " ", names);
+    }
+  }
+  static std::vector<std::string> Commands() {
+    Arguments arguments;
+    CLI::App app;
+    AddCommands(app, arguments);
+    std::vector<std::string> names;
+    AddNames(app, "", names);
+    return names;
+  }
+  std::string TextOf(const std::string& command) {
+    std::istringstream in(command);
+    std::vector<std::string> words{std::istream_iterator<std::string>(in), {}};
+    words.emplace_back("--help");
+    const Finished finished = Run(words);
+    EXPECT_EQ(finished.exit_code, 0) << command;
+    return finished.out;
+  }
+};
+
+// The command lines below "Examples:", as they are printed, without the remarks beside them.
+std::vector<std::string> ExamplesIn(const std::string& help) {
+  std::vector<std::string> examples;
+  std::istringstream lines(help.substr(std::min(help.find("\nExamples:\n"), help.size())));
+  std::string line;
+  std::getline(lines, line);
+  std::getline(lines, line);
+  for (bool goes_on = false; std::getline(lines, line) && line.starts_with("  ");) {
+    const size_t begin = line.find_first_not_of(' ');
+    if (!goes_on && line.find("muster ") == std::string::npos) continue;
+    if (!goes_on && begin > 2) continue;  // a remark
+    const bool before = goes_on;
+    line = line.substr(begin, line.find("  ", begin) - begin);
+    goes_on = line.ends_with('\\');
+    if (goes_on) line.pop_back();
+    if (before) {
+      examples.back() += line;
+    } else {
+      examples.push_back(line.substr(line.find("muster ") + 7));  // MUSTER_TOKEN=… muster …
+    }
+  }
+  return examples;
+}
+
+std::string TroubleWith(const std::string& example) {
+  Arguments arguments;
+  CLI::App app;
+  AddCommands(app, arguments);
+  try {
+    app.parse(example.substr(0, example.find(" -- ")));  // another program's command line follows
+  } catch (const CLI::ParseError& error) {
+    return error.get_name() + ": " + error.what();
+  }
+  return "";
+}
+
+TEST_F(Help, EveryExampleIsUnderstood) {
+  std::vector<std::string> commands = Commands();
+  ASSERT_GT(commands.size(), 15u);
+  commands.emplace_back("");
+  int seen = 0;
+  for (const std::string& command : commands) {
+    for (const std::string& example : ExamplesIn(TextOf(command))) {
+      ++seen;
+      EXPECT_EQ(TroubleWith(example), "") << "muster " << command << " --help: muster " << example;
+      EXPECT_THAT(example, Not(HasSubstr("..."))) << example;
+    }
+  }
+  EXPECT_GE(seen, 40);
+  EXPECT_NE(TroubleWith("import theirs.safetensors --config x.txtpb"), "");  // it can fail
+}
+
+// … and so is what the help says beside the options.
+TEST_F(Help, EveryCommandHasExitCodesAndAlignedOptions) {
+  for (const std::string& command : Commands()) {
+    const std::string help = TextOf(command);
+    if (help.find("Subcommands:") == std::string::npos) {
+      EXPECT_THAT(help, HasSubstr("Exit codes:")) << command;
+    }
+    // Texts of options begin at one column, also on their second lines.
+    const size_t begin = std::min(help.find("\nOptions:\n"), help.size());
+    std::istringstream options(help.substr(begin));
+    std::string line;
+    std::getline(options, line);
+    std::getline(options, line);
+    while (std::getline(options, line) && !line.empty()) {
+      const size_t at = line.find_first_not_of(' ');
+      EXPECT_TRUE(at == 30 || line.compare(at, 1, "-") == 0) << command << ": " << line;
+    }
+  }
+}
+
+TEST_F(Help, InspectChoosesWeightsAsTheOtherCommandsDo) {
+  for (const std::string command : {"inspect", "export", "eval", "predict"}) {
+    for (const char* const option : {"--best", "--ema", "--raw"}) {
+      EXPECT_THAT(TextOf(command), HasSubstr(option)) << command;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace muster::testing

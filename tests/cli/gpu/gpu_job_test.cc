@@ -1,0 +1,375 @@
+// `muster launch` with cards.
+#include <fmt/core.h>
+#include <gmock/gmock-more-matchers.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "tests/cli/gpu/gpu_job_fixture.h"
+#include "tests/cli/text/unwrapped.h"
+
+namespace muster::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class LaunchOnCardsTest : public GpuJobTest {
+ protected:
+  // A job whose workers say that they are there, and end when `go` is.
+  LaunchOnCardsTest() {
+    Server(std::string(kListen) + "until:here-1;" + kStarted + "touch:started;until:go;" +
+           kSummary + "touch:done;exit:0");
+    Workers("until:done;exit:0");
+    Worker(0, "touch:here-0;until:done;exit:0");
+    Worker(1, "touch:here-1;until:done;exit:0");
+  }
+  void StartJob(Job& job, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"launch", config(), "--data", "."};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    Start(job, arguments);
+    ASSERT_TRUE(Appears("here-0") && Appears("here-1")) << job.OutSoFar();
+  }
+  Finished RunOn(const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"launch", config(), "--data", "."};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Run(arguments);
+  }
+  Finished End(Job& job) {
+    std::ofstream(Path("go")).flush();
+    return job.Finish();
+  }
+  // Waits for the end of what was killed.
+  bool BecomeIdle(int count) {
+    for (int i = 0; i < 100; ++i) {
+      if (AreIdle(count)) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    return false;
+  }
+};
+
+TEST_F(LaunchOnCardsTest, EachWorkerSeesItsOwnCardAlone) {
+  std::filesystem::remove(Path("libmuster_cuda.so"));
+  Cards({"nvlink=A", "pids=1:900 used=1000", "nvlink=A", "nvlink=B"});
+  Job job;
+  StartJob(job, {"--devices", "auto:2"});
+  EXPECT_EQ(VariableOf(WorkerPid(0), "CUDA_VISIBLE_DEVICES"), Uuid(0));
+  EXPECT_EQ(VariableOf(WorkerPid(1), "CUDA_VISIBLE_DEVICES"), Uuid(2));
+  // The others of the same host see who has them.
+  std::string said;
+  EXPECT_FALSE(AreIdle(2, &said));
+  EXPECT_THAT(said, AllOf(HasSubstr("GPU 0: "), HasSubstr("'s launch "), HasSubstr(", since "),
+                          HasSubstr(fmt::format("(pid {}, 2 GPUs)", job.pid()))));
+  EXPECT_TRUE(AreIdle(1));
+  const Finished finished = End(job);
+  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_THAT(finished.out,
+              AllOf(HasSubstr("2 workers x "),
+                    HasSubstr(fmt::format("  devices        GPU 0 ({}, Fake H100, 83.9 GB)\n",
+                                          Uuid(0).substr(0, 12))),
+                    HasSubstr("this build has no CUDA backend")));
+  EXPECT_THAT(Unwrapped(finished.out),
+              HasSubstr("--devices auto:2, 2 of 4 GPUs: idle, joined by NVLink "));
+  EXPECT_TRUE(AreIdle(3));
+}
+
+TEST_F(LaunchOnCardsTest, WorkersInheritTheLocksAndRunBesideTheirCards) {
+  Cards({"cores=0-0 node=0", "cores=0-5000 node=0"});
+  Job job;
+  StartJob(job, {"--devices", "1,0"});
+  cpu_set_t cores, ours;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof ours, &ours), 0);
+  ASSERT_EQ(::sched_getaffinity(WorkerPid(0), sizeof cores, &cores), 0);
+  EXPECT_TRUE(CPU_EQUAL(&cores, &ours));
+  if (CPU_ISSET(0, &ours)) {
+    ASSERT_EQ(::sched_getaffinity(WorkerPid(1), sizeof cores, &cores), 0);
+    EXPECT_EQ(CPU_COUNT(&cores), 1);
+    EXPECT_TRUE(CPU_ISSET(0, &cores));
+  }
+  // "7f…000 prefer:0 …": where the kernel has memory policies.
+  const std::string maps = ReadFile(fmt::format("/proc/{}/numa_maps", WorkerPid(1)));
+  if (!maps.empty()) {
+    EXPECT_THAT(maps, ::testing::ContainsRegex("prefer[^ ]*:0 "));
+  }
+  std::string open_files;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(fmt::format("/proc/{}/fd", WorkerPid(0)))) {
+    std::error_code ignored;
+    open_files += std::filesystem::read_symlink(entry.path(), ignored).string() + "\n";
+  }
+  EXPECT_THAT(open_files, AllOf(HasSubstr("muster-gpu-" + Uuid(1) + ".lock"),
+                                HasSubstr("muster-gpu-job-"), Not(HasSubstr(Uuid(0)))));
+  EXPECT_EQ(End(job).exit_code, 0);
+}
+
+TEST_F(LaunchOnCardsTest, PlacementNamesTheCards) {
+  Cards({"name=Fake_A100 total=40000", ""});
+  Server(std::string(kListen) +
+         R"(report:{"started":{"workers":[{"rank":0,"host":"h","pid":1,"threads":1},)"
+         R"({"rank":1,"host":"h","pid":2,"threads":1}]}};)" +
+         kSummary + "touch:done;exit:0");
+  Job job;
+  StartJob(job, {"--devices", "1,0", "--log-placement"});
+  const Finished finished = End(job);
+  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_THAT(finished.out, ::testing::ContainsRegex("rank +host +pid +device +threads +cores +"
+                                                     "memory +name +UUID"));
+  EXPECT_THAT(finished.out,
+              ::testing::ContainsRegex(" 0 +h +1 +card 1 .*83.9 GB +Fake H100 +" + Uuid(1)));
+  EXPECT_THAT(finished.out,
+              ::testing::ContainsRegex(" 1 +h +2 +card 0 .*41.9 GB +Fake A100 +" + Uuid(0)));
+}
+
+TEST_F(LaunchOnCardsTest, AGpuForOneProcessIsNotGivenToTwoWorkers) {
+  Cards({"mode=3"});
+  SetVariable("CUDA_MPS_PIPE_DIRECTORY", Path("mps"));
+  const Finished refused = Run(
+      {"launch", config(), "--data", ".", "--devices", "0", "--set", "worker.workers_per_gpu=2"});
+  EXPECT_EQ(refused.exit_code, 1) << refused.out;
+  EXPECT_THAT(Unwrapped(refused.err),
+              AllOf(HasSubstr("EXCLUSIVE_PROCESS"), HasSubstr("worker.workers_per_gpu=2")));
+  EXPECT_TRUE(AreIdle(1));
+  std::filesystem::create_directory(Path("mps"));
+  std::ofstream(Path("mps/control")).flush();  // where MPS listens
+  Job job;
+  StartJob(job, {"--devices", "0", "--set", "worker.workers_per_gpu=2"});
+  EXPECT_EQ(VariableOf(WorkerPid(0), "CUDA_VISIBLE_DEVICES"), Uuid(0));
+  EXPECT_EQ(VariableOf(WorkerPid(1), "CUDA_VISIBLE_DEVICES"), Uuid(0));
+  EXPECT_EQ(End(job).exit_code, 0);
+}
+
+TEST_F(LaunchOnCardsTest, JobsOfTheCpuTakeNoGpu) {
+  IdleCards(2);
+  for (const auto& [option, value] :
+       {std::pair("--devices", "cpu"), std::pair("--set", "worker.convolution=DIRECT")}) {
+    Job job;
+    StartJob(job, {"--workers", "2", option, value});
+    EXPECT_EQ(VariableOf(WorkerPid(0), "CUDA_VISIBLE_DEVICES"), "");
+    EXPECT_TRUE(AreIdle(2));
+    const Finished finished = End(job);
+    EXPECT_EQ(finished.exit_code, 0) << finished.err;
+    EXPECT_THAT(finished.out, Not(HasSubstr("  devices ")));
+    for (const char* file : {"here-0", "here-1", "go", "done"}) std::filesystem::remove(Path(file));
+  }
+}
+
+TEST_F(LaunchOnCardsTest, AJobThatSaysNothingTakesAnIdleGpuForEachWorker) {
+  Cards({"pids=1:500", "", "", ""});
+  Job job;
+  StartJob(job, {"--workers", "2"});
+  EXPECT_EQ(VariableOf(WorkerPid(0), "CUDA_VISIBLE_DEVICES"), Uuid(1));
+  EXPECT_EQ(VariableOf(WorkerPid(1), "CUDA_VISIBLE_DEVICES"), Uuid(2));
+  EXPECT_TRUE(AreIdle(1));
+  EXPECT_FALSE(AreIdle(2));
+  const Finished finished = End(job);
+  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_THAT(Unwrapped(finished.out), AllOf(HasSubstr("1 more is idle (--workers 3 uses all)"),
+                                             HasSubstr("--devices cpu")));
+}
+
+TEST_F(LaunchOnCardsTest, WithoutANumberOfWorkersItTakesOneGpu) {
+  IdleCards(3);
+  Server(std::string(kListen) + "until:here-0;" + kStarted + kSummary + "touch:done;exit:0");
+  const Finished finished = RunOn({});
+  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_THAT(Unwrapped(finished.out),
+              AllOf(HasSubstr("1 worker x 1 thread"), HasSubstr("2 more are idle"),
+                    HasSubstr(Uuid(0).substr(0, 12))));
+  SetVariable("CUDA_VISIBLE_DEVICES", Uuid(2));
+  std::filesystem::remove(Path("done"));
+  const Finished chosen = RunOn({});
+  EXPECT_EQ(chosen.exit_code, 0) << chosen.err;
+  EXPECT_THAT(chosen.out, HasSubstr(Uuid(2).substr(0, 12)));
+}
+
+TEST_F(LaunchOnCardsTest, TooFewIdleGpusAreAnErrorThatSaysWhatWouldStart) {
+  Cards({"", "pids=1:500", ""});
+  const Finished finished = RunOn({"--workers", "3"});
+  EXPECT_EQ(finished.exit_code, 1);
+  EXPECT_THAT(finished.err,
+              AllOf(HasSubstr("2 of 3 GPUs are idle (busy: 1)"),
+                    HasSubstr("--workers 2 would start now"), HasSubstr("--devices cpu")));
+  EXPECT_THAT(RunOn({"--devices", "auto:3"}).err, HasSubstr("--devices auto:2 would start now"));
+  EXPECT_THAT(RunOn({"--devices", "0,1"}).err, HasSubstr("--devices 0 would start now"));
+  const Finished busy = RunOn({"--devices", "1"});  // no reason for the CPU
+  EXPECT_EQ(busy.exit_code, 1);
+  EXPECT_THAT(busy.err, AllOf(HasSubstr("not enough idle GPUs: expected 1 GPU by name"),
+                              HasSubstr("computes on it"), HasSubstr("--wait")));
+  EXPECT_THAT(RunDirs(), IsEmpty());
+}
+
+TEST_F(LaunchOnCardsTest, TheCpuWhereNoGpuIsIdleOrNoBackendIsThere) {
+  Cards({"pids=1:500", "pids=1:500"});
+  std::ofstream(Path("go")).flush();
+  const Finished busy = RunOn({"--workers", "2"});
+  EXPECT_EQ(busy.exit_code, 0) << busy.err;
+  EXPECT_THAT(Unwrapped(busy.out), AllOf(HasSubstr("none of 2 GPUs is idle"),
+                                         HasSubstr("the workers compute on the CPU")));
+  IdleCards(2);
+  std::filesystem::remove(Path("libmuster_cuda.so"));
+  const Finished without = RunOn({"--workers", "2"});
+  EXPECT_EQ(without.exit_code, 0) << without.err;
+  EXPECT_THAT(Unwrapped(without.out), HasSubstr("2 GPUs here, but this build has no CUDA backend"));
+}
+
+// Workers with worker.backend=CUDA and no GPU of their own would compute on somebody else's.
+TEST_F(LaunchOnCardsTest, ABackendThatIsWrittenNeverSharesABusyGpu) {
+  std::ofstream(config(), std::ios::app) << "worker { backend: CUDA }\n";
+  Cards({"pids=1:500"});
+  const Finished busy = Run({"launch", config(), "--data", "."});
+  EXPECT_EQ(busy.exit_code, 1) << busy.out;
+  EXPECT_THAT(busy.err, HasSubstr("there are not enough idle"));
+  EXPECT_THAT(RunDirs(), IsEmpty());
+  Worker(1, "dump:asked;touch:here-1;until:done;exit:0");
+  Job job;
+  StartJob(job, {"--workers", "2", "--devices", "cpu"});
+  EXPECT_EQ(End(job).exit_code, 0);
+  EXPECT_THAT(ReadFile(RunDirs().at(0) + "/config.txtpb"), HasSubstr("backend: CPU"));
+}
+
+TEST_F(LaunchOnCardsTest, AGpuThatWasNamedAndIsNotThereIsAnError) {
+  Cards({});
+  std::ofstream(Path("go")).flush();
+  EXPECT_EQ(RunOn({"--devices", "0,1"}).exit_code, 1);
+  EXPECT_THAT(RunDirs(), IsEmpty());
+  EXPECT_EQ(RunOn({"--devices", "0,1", "--workers", "2", "--set", "worker.soft_placement=true"})
+                .exit_code,
+            0);
+}
+
+// Whatever defaults it holds, nobody wrote worker.soft_placement=true.
+TEST_F(LaunchOnCardsTest, ARunsOwnConfigDoesNotReplaceANamedGpu) {
+  Cards({});
+  std::ofstream(Path("go")).flush();
+  ASSERT_EQ(RunOn({"--workers", "2"}).exit_code, 0);
+  const std::string own = RunDirs().at(0) + "/config.txtpb";
+  EXPECT_EQ(Run({"launch", own, "--data", ".", "--devices", "0,1"}).exit_code, 1);
+}
+
+TEST_F(LaunchOnCardsTest, WithoutCardsTheCpu) {
+  Cards({});
+  Job job;
+  StartJob(job, {"--devices", "auto:4", "--workers", "2"});
+  const Finished finished = End(job);
+  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_THAT(Unwrapped(finished.out),
+              HasSubstr(" devices --devices auto:4: the NVIDIA driver has no GPUs: the workers "
+                        "compute on the CPU "));
+}
+
+TEST_F(LaunchOnCardsTest, NoSoftPlacement) {
+  const auto run = [&] {
+    return Run({"launch", config(), "--data", ".", "--devices", "auto", "--set",
+                "worker.soft_placement=false"});
+  };
+  Cards({});
+  const Finished none = run();
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_THAT(none.err, AllOf(HasSubstr("the NVIDIA driver has no GPUs"),
+                              HasSubstr("worker.soft_placement=true")));
+  IdleCards(1);
+  std::filesystem::remove(Path("libmuster_cuda.so"));
+  const Finished some = run();
+  EXPECT_EQ(some.exit_code, 1);
+  EXPECT_THAT(some.out, HasSubstr("--devices auto, 1 of 1 GPU"));
+  EXPECT_THAT(some.err, HasSubstr("this build has no CUDA backend"));
+  EXPECT_EQ(std::count(some.err.begin(), some.err.end(), '\n'), 1) << some.err;
+  EXPECT_THAT(RunDirs(), IsEmpty());
+}
+
+TEST_F(LaunchOnCardsTest, WrongWishesAreSaidFirst) {
+  IdleCards(2);
+  const auto refusal = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"launch", config(), "--data", "."};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Finished finished = Run(arguments);
+    EXPECT_EQ(finished.exit_code, 2);
+    EXPECT_EQ(std::count(finished.err.begin(), finished.err.end(), '\n'), 1) << finished.err;
+    return finished.err;
+  };
+  EXPECT_THAT(refusal({"--devices", "2"}), HasSubstr("there is no GPU 2; expected some of 0 ("));
+  EXPECT_THAT(refusal({"--devices", "gpu"}),
+              HasSubstr("--devices gpu: worker.devices: expected auto"));
+  EXPECT_THAT(refusal({"--devices", "auto:3"}), HasSubstr("expected at most 2"));
+  EXPECT_THAT(refusal({"--devices", "auto", "--set", "worker.devices=cpu"}),
+              HasSubstr("are the same setting"));
+  EXPECT_THAT(refusal({"--devices", "0,1", "--workers", "1"}), HasSubstr("expected 2"));
+  EXPECT_THAT(refusal({"--devices", "auto:2", "--set", "run.slices=1"}),
+              HasSubstr("1 slice cannot keep 2 workers busy"));
+  EXPECT_THAT(refusal({"--devices", "0", "--set", "worker.workers_per_gpu=3", "--set",
+                       "worker.gpu_memory_fraction=0.5"}),
+              HasSubstr("expected at most 0.333333"));
+  EXPECT_THAT(refusal({"--wait", "soon"}), HasSubstr("--wait: expected a number"));
+}
+
+TEST_F(LaunchOnCardsTest, ItsLocksEndWithItHoweverItEnds) {
+  IdleCards(2);
+  for (const bool kill_worker : {false, true}) {
+    Job job;
+    StartJob(job, {"--devices", "auto:2"});
+    EXPECT_FALSE(AreIdle(1));
+    ::kill(kill_worker ? WorkerPid(1) : job.pid(), SIGKILL);
+    (void)job.Finish();
+    EXPECT_TRUE(BecomeIdle(2));
+    for (const char* file : {"here-0", "here-1"}) std::filesystem::remove(Path(file));
+  }
+}
+
+TEST_F(LaunchOnCardsTest, WaitsForItsTurn) {
+  IdleCards(2);
+  Job first;
+  StartJob(first, {"--devices", "auto:2"});
+  ASSERT_TRUE(Appears("started"));
+  for (const char* file : {"here-0", "here-1"}) std::filesystem::remove(Path(file));
+  Job second;
+  Start(second, {"launch", config(), "--data", ".", "--devices", "auto:2", "--wait", "5"});
+  for (int i = 0; i < 1000 && second.OutSoFar().find("GPU 1: ") == std::string::npos; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_THAT(second.OutSoFar(), AllOf(HasSubstr("Waiting for all 2 GPUs, 5 min 00 s at most"),
+                                       HasSubstr("GPU 0: "), HasSubstr("'s launch ")));
+  EXPECT_EQ(End(first).exit_code, 0);
+  std::filesystem::remove(Path("done"));
+  EXPECT_TRUE(Appears("here-1"));
+  EXPECT_EQ(second.Finish().exit_code, 0);
+}
+
+TEST_F(LaunchOnCardsTest, AWaitCanBeStopped) {
+  Cards({"pids=1:500"});
+  Job job;
+  Start(job, {"launch", config(), "--data", ".", "--devices", "auto", "--wait"});
+  for (int i = 0; i < 1000 && job.OutSoFar().empty(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  job.Signal(SIGINT);
+  const Finished finished = job.Finish();
+  EXPECT_EQ(finished.exit_code, 130);
+  EXPECT_THAT(finished.err, HasSubstr("stopped by SIGINT before the job had its cards"));
+  EXPECT_THAT(RunDirs(), IsEmpty());
+}
+
+TEST_F(LaunchOnCardsTest, ADryRunTakesNone) {
+  IdleCards(2);
+  Workers(R"(say:{"what":"weights","bytes":7000000,"holder":"server"};exit:0)");
+  Worker(1,
+         "dump:asked;"
+         R"(say:{"what":"weights","bytes":7000000,"holder":"server"};exit:0)");
+  const Finished finished =
+      Run({"launch", config(), "--data", ".", "--devices", "auto:2", "--dry-run"});
+  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_THAT(finished.out, AllOf(HasSubstr("  devices        --devices auto:2, 2 of 2 GPUs\n"),
+                                  HasSubstr("2 workers x ")));
+  // The last rank's memory, of a job of as many workers.
+  EXPECT_THAT(ReadFile(Path("asked")), HasSubstr("--set\ncluster.workers=2\n"));
+}
+
+}  // namespace
+}  // namespace muster::testing

@@ -1,0 +1,52 @@
+// The lock of one GPU, while somebody removes its file.
+#include "cli/gpu/lock_folder.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "common/base/error.h"
+#include "common/base/file_lock.h"
+#include "tests/cli/gpu/gpu_fixture.h"
+
+namespace muster::testing {
+namespace {
+
+// A cleaner removes the file whenever nobody holds the lock. A job that opened the file before that
+// has a lock on a file that no other job will find, so it must look again.
+TEST(LockFolderTest, OneGpuNeverGoesToTwoJobs) {
+  const SharedFolder shared;
+  const std::string file = shared.path() + "/muster-gpu-" + CardName(0) + ".lock";
+  std::atomic<int> removed{0};
+  std::jthread cleaner([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      const UniqueFd open(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+      if (!open.valid() || TryLock(open.get()) != Locked::kYes) continue;
+      if (IsStillAt(open.get(), file) && ::unlink(file.c_str()) == 0) ++removed;
+    }
+  });
+  int taken = 0, twice = 0;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3);
+  while (taken < 20'000 && std::chrono::steady_clock::now() < end) {
+    try {
+      const UniqueFd lock = shared.folder().LockGpu(CardName(0));
+      if (!lock.valid()) continue;
+      ++taken;
+      if (shared.folder().LockGpu(CardName(0)).valid()) ++twice;
+    } catch (const Error&) {
+      // The cleaner was faster each time.
+    }
+  }
+  cleaner.request_stop();
+  cleaner.join();
+  EXPECT_EQ(twice, 0) << "of " << taken;
+  EXPECT_GT(taken, 0);
+  EXPECT_GT(removed, 0);
+}
+
+}  // namespace
+}  // namespace muster::testing

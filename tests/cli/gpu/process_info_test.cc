@@ -1,0 +1,37 @@
+// What is told of other users' processes: it stands on a terminal, and they choose the words.
+#include "cli/gpu/process_info.h"
+
+#include <gmock/gmock.h>
+
+#include "common/base/utf8.h"
+#include "tests/cli/gpu/gpu_fixture.h"
+
+namespace muster::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(ProcessInfoTest, OneLineWithoutControls) {
+  EXPECT_EQ(OneLine("a\nb\x1b[2Jc\x7f", 80), "a b [2Jc ");
+  EXPECT_EQ(OneLine("a\xc2\x9b"
+                    "2Jb",
+                    80),
+            "a 2Jb");
+  EXPECT_EQ(OneLine("\xc3\xa9t\xc3\xa9", 80), "\xc3\xa9t\xc3\xa9");
+  EXPECT_EQ(OneLine("\xff", 80), "\xef\xbf\xbd");
+  EXPECT_EQ(OneLine("abcdefghij", 8), "abcde...");
+}
+
+TEST(ProcessInfoTest, AProcessAndItsOwner) {
+  const ProcessText self = DescribeProcess(::getpid());
+  EXPECT_TRUE(self.seen);
+  EXPECT_EQ(self.user, UserName(::geteuid()));
+  EXPECT_THAT(self.command, HasSubstr("cli_gpu_test"));
+  ASSERT_TRUE(self.since.has_value());
+  EXPECT_LE(*self.since, std::time(nullptr) + 2);
+  EXPECT_FALSE(DescribeProcess(1 << 30).seen);
+  EXPECT_EQ(UserName(4294967000u), "user 4294967000");
+}
+
+}  // namespace
+}  // namespace muster::testing

@@ -1,0 +1,106 @@
+// CUDA_VISIBLE_DEVICES in all its forms, by a stand-in for CUDA's driver (fake_cuda.cc) in a child
+// process.
+#include "cli/gpu/visible_devices.h"
+
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "cli/gpu/gpu_probe.h"
+#include "tests/data/temp_dir.h"
+
+namespace muster::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// In NVML's order; CUDA counts the fastest first: b, c, then a, and the parts of the divided card.
+constexpr const char* kA = "GPU-aaaaaaaa-0000-0000-0000-000000000000";
+constexpr const char* kB = "GPU-bbbbbbbb-0000-0000-0000-000000000000";
+constexpr const char* kC = "GPU-cccccccc-0000-0000-0000-000000000000";
+constexpr const char* kPart = "MIG-dddddddd-0000-0000-0000-000000000000";
+constexpr const char* kOtherPart = "MIG-eeeeeeee-0000-0000-0000-000000000000";
+
+class VisibleDevicesTest : public ::testing::Test {
+ protected:
+  VisibleDevicesTest() {
+    ::setenv("FAKE_CARDS", (dir_.path() / "cards").c_str(), 1);
+    Cards("");
+  }
+  ~VisibleDevicesTest() override {
+    for (const char* name : {"FAKE_CARDS", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"}) {
+      ::unsetenv(name);
+    }
+  }
+  void Cards(const std::string& of_a) {
+    std::ofstream(dir_.path() / "cards")
+        << "uuid=" << kA << " speed=1 " << of_a << "\nuuid=" << kB << " speed=3\nuuid=" << kC
+        << " speed=2\nuuid=GPU-9 parts=" << kPart << "," << kOtherPart << "\n";
+  }
+  static std::vector<std::string> Visible(const char* value, const char* library,
+                                          const char* order = nullptr) {
+    ::setenv("CUDA_VISIBLE_DEVICES", value, 1);
+    order != nullptr ? ::setenv("CUDA_DEVICE_ORDER", order, 1) : ::unsetenv("CUDA_DEVICE_ORDER");
+    const GpuSnapshot seen = OpenNvml(FAKE_NVML_LIBRARY)->Look();
+    const VisibleGpus visible =
+        ReadVisibleDevices(value, seen, [library] { return AskCuda(library); });
+    EXPECT_TRUE(visible.limited);
+    EXPECT_EQ(visible.value, value);
+    return visible.uuids;
+  }
+
+  TempDir dir_;
+};
+
+constexpr const char* kPciOrder = "PCI_BUS_ID";
+
+TEST_F(VisibleDevicesTest, NotSetLeavesAll) {
+  const GpuSnapshot seen = OpenNvml(FAKE_NVML_LIBRARY)->Look();
+  const VisibleGpus visible = ReadVisibleDevices(nullptr, seen, [] {
+    ADD_FAILURE() << "nobody need be asked";
+    return std::vector<std::string>();
+  });
+  EXPECT_FALSE(visible.limited);
+  EXPECT_THAT(visible.uuids, ElementsAre(kA, kB, kC, kPart, kOtherPart));
+}
+
+TEST_F(VisibleDevicesTest, IntegersCountInCudasOrder) {
+  EXPECT_THAT(Visible("0", FAKE_CUDA_LIBRARY), ElementsAre(kB));
+  EXPECT_THAT(Visible("2,0", FAKE_CUDA_LIBRARY), ElementsAre(kA, kB));
+  EXPECT_THAT(Visible("0", FAKE_CUDA_LIBRARY, kPciOrder), ElementsAre(kA));
+  EXPECT_THAT(Visible("1,2", FAKE_CUDA_LIBRARY, kPciOrder), ElementsAre(kB, kC));
+}
+
+TEST_F(VisibleDevicesTest, UuidsAndTheirBeginnings) {
+  EXPECT_THAT(Visible(kC, FAKE_CUDA_LIBRARY), ElementsAre(kC));
+  EXPECT_THAT(Visible("GPU-c,GPU-aa", FAKE_CUDA_LIBRARY), ElementsAre(kC, kA));
+  EXPECT_THAT(Visible(kOtherPart, FAKE_CUDA_LIBRARY), ElementsAre(kOtherPart));
+}
+
+TEST_F(VisibleDevicesTest, EmptyIsNone) {
+  EXPECT_THAT(Visible("", FAKE_CUDA_LIBRARY), IsEmpty());
+  EXPECT_THAT(Visible("-1", FAKE_CUDA_LIBRARY), IsEmpty());
+}
+
+TEST_F(VisibleDevicesTest, TheListEndsAtTheFirstThatIsNotThere) {
+  EXPECT_THAT(Visible("0,7,1", FAKE_CUDA_LIBRARY), ElementsAre(kB));
+  EXPECT_THAT(Visible("GPU-a,GPU-f,GPU-b", FAKE_CUDA_LIBRARY), ElementsAre(kA));
+}
+
+// CUDA's library is in the child, and nowhere else.
+TEST_F(VisibleDevicesTest, TheDriverIsNotLoadedHere) {
+  ASSERT_THAT(Visible("0", FAKE_CUDA_LIBRARY), ElementsAre(kB));
+  EXPECT_EQ(ReadBytes("/proc/self/maps").find("libcuda"), std::string::npos);
+}
+
+TEST_F(VisibleDevicesTest, WithoutADriverNone) {
+  EXPECT_THAT(Visible(kA, "libno-such-cuda.so.1"), IsEmpty());
+  Cards("crash=1");  // takes its process with it
+  EXPECT_THAT(Visible(kA, FAKE_CUDA_LIBRARY), IsEmpty());
+  EXPECT_EQ(AskCuda(FAKE_CUDA_LIBRARY), std::nullopt);
+}
+
+}  // namespace
+}  // namespace muster::testing

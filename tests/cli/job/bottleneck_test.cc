@@ -1,0 +1,91 @@
+// What is said to limit a run, from constructed numbers.
+#include "cli/job/bottleneck.h"
+
+#include <gmock/gmock-more-matchers.h>
+#include <gtest/gtest.h>
+
+namespace muster {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+struct RankTimes {
+  double compute_ms, input_ms;
+};
+
+struct Shares {
+  double overhead, input, imbalance;
+};
+
+events::Summary Summary(double step_ms, const Shares& shares, const std::vector<RankTimes>& ranks) {
+  events::Summary summary;
+  events::Measured& measured = *summary.mutable_measured();
+  measured.set_step_ms(step_ms);
+  measured.mutable_shares()->set_overhead(shares.overhead);
+  measured.mutable_shares()->set_input(shares.input);
+  measured.mutable_shares()->set_imbalance(shares.imbalance);
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    events::Summary::Rank& one = *summary.add_ranks();
+    one.set_rank(static_cast<uint32_t>(rank));
+    one.mutable_parts()->set_compute_ms(ranks[rank].compute_ms);
+    one.mutable_parts()->set_input_ms(ranks[rank].input_ms);
+  }
+  return summary;
+}
+
+TEST(BottleneckTest, ThePartThatTakesMost) {
+  EXPECT_THAT(Bottleneck(Summary(100, {0.08, 0.01, 0.005}, {{92, 1}, {91, 1}})),
+              AllOf(StartsWith("compute, 92 %"), HasSubstr("worker.threads")));
+  EXPECT_THAT(Bottleneck(Summary(100, {0.3, 0.01, 0}, {{70, 1}, {70, 1}})),
+              StartsWith("compute, 70 %"));
+  EXPECT_THAT(Bottleneck(Summary(100, {0.7, 0.65, 0}, {{30, 10}, {30, 65}})),
+              AllOf(StartsWith("input pipeline, 65 %"), HasSubstr("rank 1"),
+                    HasSubstr("data.prefetch_threads")));
+  EXPECT_THAT(Bottleneck(Summary(50, {0.76, 0.01, 0.02}, {{10, 0.5}, {12, 0.5}})),
+              AllOf(StartsWith("server and communication, 75 %"), HasSubstr("server.threads")));
+  EXPECT_THAT(Bottleneck(Summary(100, {0.02, 0, 0.66}, {{8, 0}, {8, 0}, {8, 0}, {98, 0}})),
+              AllOf(StartsWith("slowest rank, 66 %"),
+                    HasSubstr("rank 3 computes for 98.0 ms, the mean of all is 30.5")));
+  EXPECT_THAT(Bottleneck(Summary(100, {0.05, 0.01, 0.55}, {{40, 0}, {41, 0}})),
+              AllOf(StartsWith("slowest rank, 55 %"), HasSubstr("now one rank is late")));
+  EXPECT_THAT(Bottleneck(Summary(100, {0.03, 0, 0}, {{97, 0}})), StartsWith("compute, 97 %"));
+}
+
+// Advice for CPUs does not help a job on GPUs.
+TEST(BottleneckTest, OnGpus) {
+  EXPECT_THAT(Bottleneck(Summary(100, {0.08, 0.01, 0.005}, {{92, 1}, {91, 1}}), true),
+              AllOf(HasSubstr("more GPUs (--workers)"), HasSubstr("worker.precision"),
+                    Not(HasSubstr("threads")), Not(HasSubstr("cores"))));
+  EXPECT_THAT(Bottleneck(Summary(100, {0.02, 0, 0.66}, {{8, 0}, {8, 0}, {98, 0}}), true),
+              HasSubstr("GPU"));
+}
+
+TEST(BottleneckTest, NothingIsSaidWithoutNumbers) {
+  EXPECT_THAT(Bottleneck({}), IsEmpty());
+  EXPECT_THAT(Bottleneck(Summary(0, {0, 0, 0}, {{1, 1}})), IsEmpty());
+  const events::Summary summary = Summary(100, {0, 0, 0}, {{1, 1}});
+  EXPECT_THAT(Bottleneck(summary), Not(IsEmpty()));
+  const auto without = [&](auto clear) {
+    events::Summary less = summary;
+    clear(less);
+    return Bottleneck(less);
+  };
+  using S = events::Summary;
+  EXPECT_THAT(without([](S& s) { s.mutable_measured()->clear_step_ms(); }), IsEmpty());
+  EXPECT_THAT(without([](S& s) { s.mutable_measured()->clear_shares(); }), IsEmpty());
+  EXPECT_THAT(without([](S& s) { s.mutable_measured()->mutable_shares()->clear_overhead(); }),
+              IsEmpty());
+  EXPECT_THAT(without([](S& s) { s.mutable_measured()->mutable_shares()->clear_input(); }),
+              IsEmpty());
+  EXPECT_THAT(without([](S& s) { s.mutable_measured()->mutable_shares()->clear_imbalance(); }),
+              IsEmpty());
+  EXPECT_THAT(without([](S& s) { s.clear_ranks(); }), IsEmpty());
+  EXPECT_THAT(without([](S& s) { s.mutable_ranks(0)->clear_parts(); }), IsEmpty());
+}
+
+}  // namespace
+}  // namespace muster

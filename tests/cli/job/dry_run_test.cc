@@ -1,0 +1,85 @@
+// `muster launch --dry-run`, with a stand-in for the worker that is asked for its memory.
+#include <gmock/gmock-more-matchers.h>
+
+#include <filesystem>
+
+#include "tests/cli/job/job_fixture.h"
+
+namespace muster::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class DryRunTest : public JobTest {
+ protected:
+  void ExpectFailure(int code, const std::string& message) {
+    const Finished finished = RunLaunch({"--dry-run", "--set", "deadlines.start_s=1"});
+    EXPECT_EQ(finished.exit_code, code) << finished.out;
+    EXPECT_THAT(finished.out, IsEmpty());
+    EXPECT_THAT(finished.err, AllOf(HasSubstr("muster: error: "), HasSubstr(message)));
+    EXPECT_TRUE(NoProcessLeft());
+    EXPECT_THAT(RunDirs(), IsEmpty());
+  }
+};
+
+TEST_F(DryRunTest, ShowsWhatTheWorkerSays) {
+  Workers("dump:" + Path("words") +
+          R"(;say:{"what":"activations","bytes":5000000,"holder":"process"})"
+          R"(;say:{"what":"columns","bytes":9000000,"holder":"card"})"
+          R"(;say:{"what":"weights","bytes":7000000,"holder":"server"};exit:0)");
+  const Finished finished = RunLaunch({"--dry-run", "--seed", "12"});
+  EXPECT_EQ(finished.exit_code, 0);
+  EXPECT_THAT(finished.err, IsEmpty());
+  EXPECT_THAT(finished.out, AllOf(HasSubstr("each worker, about                 12.0 MB"),
+                                  HasSubstr("activations                      5.00 MB"),
+                                  HasSubstr("weights                          7.00 MB"),
+                                  HasSubstr("all together, shared parts once"),
+                                  HasSubstr("on the card, for each worker       9.00 MB"),
+                                  HasSubstr("columns                          9.00 MB")));
+  // The same settings, and the rank with the most slices.
+  EXPECT_THAT(ReadFile(Path("words")),
+              AllOf(HasSubstr("--memory\n"), HasSubstr("--rank\n1\n"), HasSubstr("run.seed=12\n"),
+                    HasSubstr("cluster.workers=2\n")));
+}
+
+TEST_F(DryRunTest, DataThatARunCouldNotReadEndIt) {
+  Workers(R"(say:{"what":"weights","bytes":7000000,"holder":"server"};exit:0)");
+  std::filesystem::resize_file(Path("data_batch_2.bin"), 100);
+  const Finished finished = RunLaunch({"--dry-run"});
+  EXPECT_EQ(finished.exit_code, 3);
+  EXPECT_THAT(finished.err, AllOf(HasSubstr("a run would end here: "), HasSubstr("data_batch_2")));
+  EXPECT_THAT(finished.out, HasSubstr("all together, shared parts once"));
+}
+
+TEST_F(DryRunTest, AJobThatCannotFitIsNamed) {
+  Workers(R"(say:{"what":"evaluation","bytes":1e16,"holder":"process"};exit:0)");
+  const Finished finished = RunLaunch({"--dry-run"});
+  EXPECT_EQ(finished.exit_code, 2);
+  EXPECT_THAT(finished.err, AllOf(HasSubstr("a run would end here: the job needs at least 20.0 PB"),
+                                  HasSubstr("each of 2 workers 10.0 PB")));
+}
+
+TEST_F(DryRunTest, TheWorkersErrorAndExitCodeComeThrough) {
+  Workers("say:2026-01-01 10:00:00.000 worker-1 error: layer conv1: no such kernel;exit:4");
+  ExpectFailure(4, "muster-worker ended with exit code 4: layer conv1: no such kernel");
+}
+
+TEST_F(DryRunTest, AWorkerThatIsKilledIsNamed) {
+  Workers("signal:9");
+  ExpectFailure(1, "muster-worker was killed by signal 9");
+}
+
+TEST_F(DryRunTest, AWorkerThatHangsIsStopped) {
+  Workers("");
+  ExpectFailure(5, "muster-worker did not end within 1 s");
+}
+
+TEST_F(DryRunTest, AWorkerOfAnotherBuildIsRecognised) {
+  Workers(R"(say:{"what":"activations"};exit:0)");
+  ExpectFailure(1, "of one build?");
+}
+
+}  // namespace
+}  // namespace muster::testing

@@ -1,0 +1,196 @@
+#include "cli/job/header.h"
+
+#include <fmt/core.h>
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <sstream>
+
+#include "cli/job/job_display.h"
+#include "cli/job/summary.h"
+#include "cli/text/text_table.h"
+#include "cli/text/wrapped.h"
+#include "common/base/unique_fd.h"
+#include "common/base/version.h"
+#include "common/config/build_graph.h"
+#include "proto/config.pb.h"
+
+namespace muster {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
+
+// The rate that a run begins with is never scaled in silence.
+TEST(LearningRateTextTest, SaysHowBaseIsScaled) {
+  config::Config config;
+  config.mutable_cluster()->set_workers(8);
+  config.mutable_optimizer()->set_type(config::Optimizer::ADAM);
+  config::LearningRate& rate = *config.mutable_learning_rate();
+  rate.set_base(0.1);
+  EXPECT_EQ(LearningRateText(config), "ADAM, CONSTANT 0.1");
+  rate.set_type(config::LearningRate::COSINE);
+  rate.set_scaling(config::LearningRate::LINEAR);
+  rate.set_base_workers(2);
+  EXPECT_EQ(LearningRateText(config),
+            "ADAM, COSINE 0.4 = 0.1 (base) x 8/2 (LINEAR scaling of workers / base_workers)");
+  rate.set_scaling(config::LearningRate::SQRT);
+  EXPECT_EQ(LearningRateText(config),
+            "ADAM, COSINE 0.2 = 0.1 (base) x sqrt(8/2) (SQRT scaling of workers / base_workers)");
+}
+
+TEST(UpdateTextTest, SaysWhatIsDoneWithGradientsAndWeights) {
+  config::Config config;
+  config::Optimizer& optimizer = *config.mutable_optimizer();
+  optimizer.set_type(config::Optimizer::ADAMW);
+  config.mutable_learning_rate()->set_base(0.1);
+  EXPECT_EQ(UpdateText(config), "ADAMW, CONSTANT 0.1");
+  config.mutable_learning_rate()->set_warmup_samples(5000);
+  optimizer.set_weight_decay(0.01f);
+  optimizer.set_clip_value(5);
+  optimizer.set_clip_norm(2);
+  optimizer.set_ema_decay(0.999);
+  EXPECT_EQ(UpdateText(config),
+            "ADAMW, CONSTANT 0.1, after a warm-up of 5,000 images, weight decay 0.01 (decoupled), "
+            "gradients within +-5, gradient norm at most 2, moving average 0.999 of the weights");
+  optimizer.set_type(config::Optimizer::SGD);
+  EXPECT_THAT(UpdateText(config), HasSubstr("weight decay 0.01, "));
+}
+
+TEST(UpdateTextTest, SaysWhenAPlateauLowersTheRate) {
+  config::Config config;
+  config.mutable_learning_rate()->set_type(config::LearningRate::PLATEAU);
+  config.mutable_learning_rate()->set_base(0.1);
+  config.mutable_learning_rate()->set_plateau_patience(1);
+  EXPECT_EQ(UpdateText(config),
+            "SGD, PLATEAU 0.1, times 0.1 after 1 evaluation without a better test accuracy");
+}
+
+// What a row has to say may be long; lines are not, but for a path.
+TEST(HeaderTest, LinesFitATerminal) {
+  std::string pattern = std::filesystem::temp_directory_path() / "muster-text-XXXXXX";
+  RunDir dir = RunDir::Open(::mkdtemp(pattern.data()));
+  config::Config config;
+  config.mutable_run()->set_batch_per_worker(30);
+  config.mutable_run()->set_epochs(1);
+  config.mutable_run()->set_slices(7);
+  config.mutable_cluster()->set_workers(3);
+  config.mutable_data()->set_format(config::Data::SYNTHETIC);
+  config::LearningRate& rate = *config.mutable_learning_rate();
+  rate.set_base(0.1);
+  rate.set_type(config::LearningRate::COSINE);
+  rate.set_scaling(config::LearningRate::SQRT);
+  rate.set_warmup_samples(5000);
+  config.mutable_optimizer()->set_clip_norm(1);
+  config.mutable_optimizer()->set_ema_decay(0.5);
+  config::Layer& layer = *config.mutable_model()->add_layer();
+  layer.set_name("out");
+  layer.mutable_dense()->set_units(10);
+  config.mutable_model()->add_layer()->mutable_softmax_cross_entropy();
+  config.mutable_model()->mutable_layer(1)->set_name("loss");
+  const std::string path =
+      "/a/path/that/is/much/longer/than/any/terminal/is/wide/and/stays/one/config.txtpb";
+  std::vector<std::string> lines = HeaderLines(
+      path, config, BuildGraph(config.model(), InputShape(config.data())), "runs/" + path,
+      {.cores = 16,
+       .memory = "a warning that is so long that it would not fit into one line of it",
+       .resumed = "12 of 120 steps done, stopped early: no better test accuracy than 0.3"});
+  EXPECT_THAT(lines, Contains("  test set       also chooses the best weights"));
+  EXPECT_EQ(lines[0], std::string("muster ") + kVersion + ": " + path);
+  EXPECT_THAT(lines, Contains("  run directory  runs/" + path));
+  events::Summary summary;
+  summary.set_steps(100);
+  summary.set_stop_reason(
+      "no better test accuracy than 0.6231 (step 800) in 3 evaluations: evaluation.patience is 3");
+  summary.mutable_measured()->set_step_ms(1000);
+  summary.mutable_measured()->set_timed_steps(1);
+  summary.mutable_measured()->mutable_shares()->set_overhead(0.5);
+  summary.mutable_measured()->mutable_shares()->set_imbalance(0.5);
+  const std::vector<std::string> after = SummaryLines(summary, 3, false, dir);
+  EXPECT_THAT(after,
+              IsSupersetOf({"  stopped early  no better test accuracy than 0.6231 (step 800) in 3",
+                            "                 evaluations: evaluation.patience is 3"}));
+  lines.insert(lines.end(), after.begin(), after.end());
+  for (const std::string& line : lines) {
+    EXPECT_TRUE(line.size() <= 80 || line.find(path) != std::string::npos) << line;
+    EXPECT_EQ(line.find_last_not_of(' '), line.size() - 1) << "'" << line << "'";
+  }
+  dir.Discard();
+  std::filesystem::remove_all(dir.path());
+}
+
+// The first words of a run that goes on say how long it is.
+TEST(JobDisplayTest, ALogLineBeforeAnyProgressHasTheTotals) {
+  std::string pattern = std::filesystem::temp_directory_path() / "muster-display-XXXXXX";
+  const UniqueFd file(::mkstemp(pattern.data()));
+  {
+    Console console(file.get());
+    JobDisplay display(console, 60);
+    events::Event event;
+    event.mutable_started()->set_total_steps(2000);
+    event.mutable_started()->set_epochs(20);
+    display.OnEvent(event);
+    event.mutable_log()->mutable_at()->set_step(1500);
+    event.mutable_log()->mutable_at()->set_epoch(15);
+    display.OnEvent(event);
+    events::Evaluation& evaluation = *event.mutable_evaluation();
+    evaluation.mutable_at()->set_step(1500);
+    evaluation.set_decision("the learning rate falls from 0.1 to 0.01: because");
+    display.OnEvent(event);
+    console.Flush(1);
+  }
+  std::stringstream text;
+  text << std::ifstream(pattern).rdbuf();
+  EXPECT_THAT(text.str(),
+              AllOf(HasSubstr("\nstep 1,500/2,000  epoch  15.00/20\n"),
+                    HasSubstr("\nThe learning rate falls from 0.1 to 0.01: because\n")));
+  std::filesystem::remove(pattern);
+}
+
+TEST(WrappedRowTest, GoesOnBelowTheLastCell) {
+  EXPECT_THAT(WrappedRow("  --wait N   Wait so long for it", 20),
+              ElementsAre("  --wait N   Wait so", "             long", "             for it"));
+  EXPECT_THAT(WrappedRow("    a sentence that is long", 14),
+              ElementsAre("    a sentence", "    that is", "    long"));
+  EXPECT_THAT(WrappedRow("it fits", 7), ElementsAre("it fits"));
+  EXPECT_THAT(WrappedRow("  best  at step 2 (50.50 %)", 26),
+              ElementsAre("  best  at step 2", "        (50.50 %)"));
+  EXPECT_THAT(WrappedRow("", 7), ElementsAre(""));
+  // Words that are longer than the line stay whole.
+  EXPECT_THAT(WrappedRow("  dir  /a/long/path is it", 10),
+              ElementsAre("  dir  /a/long/path", "       is", "       it"));
+  EXPECT_EQ(WrappedRows("one two\n\n  three\n", 5), "one\ntwo\n\n  three\n");
+}
+
+TEST(RankListTest, NamesRanks) {
+  using Ranks = std::vector<uint32_t>;
+  EXPECT_EQ(RankList(Ranks{1}), "rank 1");
+  EXPECT_EQ(RankList(Ranks{1, 3}), "ranks 1 and 3");
+  EXPECT_EQ(RankList(Ranks{1, 3, 4}), "ranks 1, 3 and 4");
+  EXPECT_EQ(RankList({}), "unknown ranks");
+  Ranks many(1000);
+  std::iota(many.begin(), many.end(), 0);
+  EXPECT_EQ(RankList(many), "ranks 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 988 more");
+}
+
+TEST(TextTableTest, ColumnsLineUp) {
+  TextTable table({{"name"}, {"count", true}});
+  table.AddRow({"a", "1,000,000"});
+  table.AddRule();
+  table.AddRow({"long name", "2"});
+  EXPECT_THAT(table.Lines(), ElementsAre("  name           count",  //
+                                         "  ---------  ---------",  //
+                                         "  a          1,000,000",  //
+                                         "  ---------  ---------",  //
+                                         "  long name          2"));
+}
+
+}  // namespace
+}  // namespace muster

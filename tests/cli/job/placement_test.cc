@@ -1,0 +1,72 @@
+#include "cli/job/placement.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "proto/config.pb.h"
+
+namespace muster {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr const char* kCard = "NVIDIA H100 (sm_90, 132 SMs), CUDA 13.0, cuBLAS 13.1.0, FP32";
+constexpr const char* kCpu = "oneDNN 2.6.0 (AVX512), 1 thread, convolutions AUTO";
+
+events::Started StartedWith(const std::vector<std::string>& arithmetic) {
+  events::Started started;
+  for (const std::string& text : arithmetic) {
+    events::Started::Worker& worker = *started.add_workers();
+    worker.set_rank(static_cast<uint32_t>(started.workers_size() - 1));
+    worker.set_host("h");
+    worker.set_arithmetic(text);
+  }
+  return started;
+}
+
+std::vector<std::string> TextsOf(const std::vector<std::string>& arithmetic) {
+  config::Config config;
+  config.mutable_worker()->set_backend(config::Worker::CUDA);
+  return DeviceTexts(config, StartedWith(arithmetic));
+}
+
+TEST(DeviceTextsTest, NameCardsAndLibraries) {
+  EXPECT_THAT(TextsOf({kCard, kCard}), ElementsAre("Computing on " + std::string(kCard)));
+  EXPECT_THAT(TextsOf({"A100", kCard, kCard}),
+              ElementsAre("Computing on A100 (rank 0)",
+                          "Computing on " + std::string(kCard) + " (ranks 1 and 2)"));
+  EXPECT_THAT(DeviceTexts({}, StartedWith({kCpu})), IsEmpty());  // nobody asked for a card
+  EXPECT_THAT(TextsOf({""}), IsEmpty());                         // a worker that does not say
+}
+
+TEST(DeviceTextsTest, SayWhoGotNone) {
+  EXPECT_THAT(
+      TextsOf({kCpu, kCpu}),
+      ElementsAre("Warning: worker.backend=CUDA, but all workers compute on the CPU, with " +
+                  std::string(kCpu) + " (worker.soft_placement): their logs say why"));
+  EXPECT_THAT(TextsOf({kCard, kCpu}),
+              ElementsAre("Computing on " + std::string(kCard) + " (rank 0)",
+                          HasSubstr("rank 1 computes on the CPU, with oneDNN")));
+}
+
+// The advice at the end is for what computed, whatever the config asked for.
+TEST(DeviceTextsTest, TheWorkersSayWhatTheJobComputedOn) {
+  EXPECT_TRUE(AreOnGpus(StartedWith({kCpu, kCard})));
+  EXPECT_FALSE(AreOnGpus(StartedWith({kCpu, kCpu})));
+  EXPECT_FALSE(AreOnGpus(StartedWith({""})));
+}
+
+TEST(DeviceTextsTest, APlacementShowsWhatAWorkerReallyHas) {
+  const std::vector<WorkerPlace> places(2, WorkerPlace{.gpu = {.index = "3"}});
+  const auto none = [](pid_t) { return "-"; };
+  const auto lines = PlacementLines(StartedWith({kCard, kCpu}), none, places);
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_THAT(lines[2], HasSubstr("card 3"));
+  EXPECT_THAT(lines[3], HasSubstr(" cpu "));
+  EXPECT_THAT(PlacementLines(StartedWith({kCard}), none)[2], HasSubstr(" card "));
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,92 @@
+#include "cli/job/progress_line.h"
+
+#include <gtest/gtest.h>
+
+namespace muster {
+namespace {
+
+events::Progress Example() {
+  events::Progress progress;
+  progress.mutable_at()->set_step(57);
+  progress.mutable_at()->set_epoch(0.15);
+  progress.mutable_at()->set_elapsed_s(6.1);
+  progress.set_total_steps(3910);
+  progress.set_epochs(10);
+  events::Measured& measured = *progress.mutable_measured();
+  measured.set_train_loss(1.9012);
+  measured.set_train_accuracy(0.31);
+  measured.set_images_per_second(1200.4);
+  measured.set_step_ms(100);
+  measured.set_waiting_share(0.02);
+  progress.set_eta_s(300);
+  return progress;
+}
+
+TEST(ProgressLineTest, SaysEverything) {
+  EXPECT_EQ(ProgressLine(Example(), 1000),
+            "step 57/3,910  epoch 0.15/10  loss 1.901  accuracy 31.0 %  1,200 images/s  "
+            "5 min 00 s left  waiting 2 %");
+}
+
+TEST(ProgressLineTest, LeavesOutWhatMattersLeast) {
+  EXPECT_EQ(ProgressLine(Example(), 100),
+            "step 57/3,910  epoch 0.15/10  loss 1.901  accuracy 31.0 %  1,200 images/s  "
+            "5 min 00 s left");
+  EXPECT_EQ(ProgressLine(Example(), 60),
+            "step 57/3,910  epoch 0.15/10  loss 1.901  1,200 images/s");
+  EXPECT_EQ(ProgressLine(Example(), 30), "step 57/3,910  loss 1.901");
+  EXPECT_EQ(ProgressLine(Example(), 8), "step 5..");
+}
+
+TEST(ProgressLineTest, FitsEveryWidth) {
+  for (int width = 0; width < 130; ++width) {
+    EXPECT_LE(ProgressLine(Example(), width).size(), static_cast<size_t>(width));
+  }
+}
+
+TEST(ProgressLineTest, EvaluationComesFirst) {
+  events::Progress progress = Example();
+  progress.mutable_evaluating()->set_done(12);
+  progress.mutable_evaluating()->set_total(40);
+  EXPECT_EQ(ProgressLine(progress, 1000),
+            "evaluating 12/40  step 57/3,910  epoch 0.15/10  loss 1.901  accuracy 31.0 %");
+  progress.mutable_evaluating()->Clear();
+  EXPECT_EQ(ProgressLine(progress, 30), "evaluating  step 57/3,910");
+}
+
+TEST(ProgressLineTest, WhatIsNotKnownIsLeftOut) {
+  events::Progress progress;
+  EXPECT_EQ(ProgressLine(progress, 80), "");
+  progress.mutable_measured()->set_train_loss(2);
+  EXPECT_EQ(ProgressLine(progress, 80), "loss 2.000");
+  EXPECT_EQ(IntervalLine(progress), "step     0  loss  2.000");
+}
+
+TEST(ProgressLineTest, IntervalLinesLineUp) {
+  events::Progress first = Example(), second = Example();
+  second.mutable_at()->set_step(3910);
+  second.mutable_at()->set_epoch(10);
+  second.mutable_measured()->set_images_per_second(12);
+  second.set_eta_s(0);
+  std::string a = IntervalLine(first), b = IntervalLine(second);
+  EXPECT_EQ(a.find("images/s"), b.find("images/s"));
+  EXPECT_EQ(a.find("waiting"), b.find("waiting"));
+  EXPECT_EQ(a,
+            "step    57/3,910  epoch   0.15/10  loss  1.901  accuracy 31.0 %   1,200 images/s"
+            "   100 ms/step  waiting  2 %  5 min 00 s left");
+}
+
+TEST(ProgressLineTest, Evaluation) {
+  events::Evaluation evaluation;
+  evaluation.mutable_at()->set_step(391);
+  evaluation.mutable_at()->set_epoch(1);
+  evaluation.mutable_at()->set_elapsed_s(41);
+  evaluation.mutable_test()->set_accuracy(0.5512);
+  evaluation.mutable_test()->set_loss(1.28421);
+  EXPECT_EQ(
+      EvaluationLine(evaluation),
+      "evaluation  epoch 1.00  step 391  test accuracy 55.12 %  test loss 1.2842  after 41 s");
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,103 @@
+// What a series of runs shows, and where ranks run.
+#include "cli/job/repeat.h"
+
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "cli/job/placement.h"
+
+namespace muster {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(SpreadTest, IsThatOfASample) {
+  const std::vector<double> values{2, 4, NAN, 4, 6};
+  const Spread spread = SpreadOf(values);
+  EXPECT_EQ(spread.count, 4);
+  EXPECT_DOUBLE_EQ(spread.mean, 4);
+  EXPECT_DOUBLE_EQ(spread.deviation, std::sqrt(8.0 / 3));
+}
+
+TEST(SpreadTest, OfOneValueAndOfNone) {
+  const std::vector<double> one{5}, none{NAN};
+  EXPECT_DOUBLE_EQ(SpreadOf(one).mean, 5);
+  EXPECT_TRUE(std::isnan(SpreadOf(one).deviation));
+  EXPECT_EQ(SpreadOf(none).count, 0);
+  EXPECT_TRUE(std::isnan(SpreadOf(none).mean));
+}
+
+events::Summary Summary(double accuracy) {
+  events::Summary summary;
+  summary.mutable_test()->set_accuracy(accuracy);
+  return summary;
+}
+
+events::Summary Summary(double accuracy, double images_per_second) {
+  events::Summary summary = Summary(accuracy);
+  summary.mutable_measured()->set_images_per_second(images_per_second);
+  summary.set_steps(1200);
+  return summary;
+}
+
+std::vector<RepeatedRun> Runs() {
+  return {{.seed = 3, .dir = "x/seed-3", .summary = Summary(0.5, 1000)},
+          {.seed = 4, .dir = "x/seed-4", .summary = Summary(0.7, 1200)},
+          {.seed = 5, .dir = "x/seed-5", .exit_code = 6, .summary = Summary(0.1)}};
+}
+
+TEST(RepeatTest, TheTableHasEachRunAndTheSpreadOfTheCompletedOnes) {
+  const std::vector<std::string> lines = RepeatLines(Runs());
+  ASSERT_EQ(lines.size(), 8u);
+  EXPECT_THAT(lines[2], HasSubstr("50.00 %"));
+  EXPECT_THAT(lines[3], HasSubstr("x/seed-4"));
+  EXPECT_THAT(lines[4], HasSubstr("exit code 6"));
+  EXPECT_EQ(lines[6], "  test accuracy  60.00 % ± 14.14 % (2 runs)");
+  EXPECT_EQ(lines[7], "  images/s       1,100 ± 141 (2 runs)");
+}
+
+TEST(RepeatTest, TheFileHasTheSame) {
+  const nlohmann::json json = nlohmann::json::parse(RepeatJson(Runs()));
+  EXPECT_EQ(json["runs"].size(), 3u);
+  EXPECT_EQ(json["runs"][0]["seed"], 3);
+  EXPECT_EQ(json["runs"][2]["exit_code"], 6);
+  EXPECT_DOUBLE_EQ(json["test_accuracy"]["mean"], 0.6);
+  EXPECT_NEAR(json["test_accuracy"]["deviation"].get<double>(), 0.1 * std::sqrt(2), 1e-12);
+  EXPECT_EQ(json["images_per_second"]["runs"], 2);
+}
+
+TEST(RepeatTest, NoRunAtAll) {
+  EXPECT_THAT(RepeatLines({}).back(), HasSubstr("-"));
+  EXPECT_TRUE(nlohmann::json::parse(RepeatJson({}))["test_accuracy"]["mean"].is_null());
+}
+
+TEST(PlacementTest, NumbersAsRanges) {
+  EXPECT_EQ(RangesText({0, 1, 2, 5, 7, 8}), "0-2,5,7-8");
+  EXPECT_EQ(RangesText({}), "-");
+  EXPECT_NE(CoresOf(::getpid()), "-");
+  EXPECT_EQ(CoresOf(-1), "-");
+}
+
+TEST(PlacementTest, ATableOfRanks) {
+  events::Started started;
+  for (const auto& [host, pid] : {std::pair{"a", 42}, std::pair{"b", 4343}}) {
+    events::Started::Worker& worker = *started.add_workers();
+    worker.set_rank(static_cast<uint32_t>(started.workers_size() - 1));
+    worker.set_host(host);
+    worker.set_pid(pid);
+    worker.set_threads(2);
+  }
+  EXPECT_THAT(PlacementLines(started, [](pid_t pid) { return pid == 42 ? "0-1" : "-"; }),
+              ElementsAre("  rank  host   pid  device  threads  cores",  //
+                          "  ----  ----  ----  ------  -------  -----",  //
+                          "     0  a       42  cpu           2  0-1",    //
+                          "     1  b     4343  cpu           2  -"));
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,339 @@
+// A worker that ends in the middle of a run: who is replaced, who is not, when it is enough.
+#include <gmock/gmock-matchers.h>
+
+#include "cli/job/summary.h"
+#include "tests/cli/job/supervisor_fixture.h"
+
+namespace muster {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class ReplacementsTest : public SupervisorTest {
+ protected:
+  ReplacementsTest() { plan_.on_lost = config::Cluster::REPLACE; }
+
+  void Changes(events::MemberChange::Kind kind, int rank) {
+    events::Event event;
+    event.mutable_member_change()->set_kind(kind);
+    event.mutable_member_change()->set_rank(static_cast<uint32_t>(rank));
+    event.mutable_member_change()->set_pid(101 + rank);
+    Tell(event);
+  }
+  void IsKilled(int rank) { Ends(rank, {.by_signal = true, .value = SIGKILL}); }
+};
+
+TEST_F(ReplacementsTest, AKilledWorkerIsReplacedAndTheJobGoesOn) {
+  Running();
+  IsKilled(1);
+  EXPECT_THAT(members_.replaced_, ElementsAre(1));
+  Pass(5);
+  EXPECT_THAT(Sent(), IsEmpty());
+  Completed();
+  for (const int rank : {0, 1, kServer}) Exits(rank, 0);
+  EXPECT_TRUE(Over());
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
+  EXPECT_EQ(Outcome().ends.at(102), "killed by signal 9");
+}
+
+TEST_F(ReplacementsTest, OneThatTheServerDroppedIsReplaced) {
+  Running();
+  Exits(0, static_cast<int>(ExitCode::kPeerFailed));
+  EXPECT_THAT(members_.replaced_, ElementsAre(0));
+}
+
+// Stopped, or cut off: it does not end by itself.
+TEST_F(ReplacementsTest, OneThatTheServerHasLostAndThatRunsIsKilledFirst) {
+  Running();
+  Changes(events::MemberChange::LOST, 1);
+  EXPECT_THAT(Sent(), IsEmpty());
+  Pass(2);
+  EXPECT_THAT(Sent(), ElementsAre(std::pair(1, SIGKILL)));
+  EXPECT_THAT(members_.replaced_, IsEmpty());
+  Ends(1, {.by_signal = true, .value = SIGKILL, .asked = true});
+  EXPECT_THAT(members_.replaced_, ElementsAre(1));
+}
+
+// The run is complete before it is: nobody asks how it ends.
+TEST_F(ReplacementsTest, OneThatWasLostDoesNotSpoilTheEnd) {
+  Running();
+  Changes(events::MemberChange::LOST, 1);
+  Completed();
+  EXPECT_THAT(Sent(), ElementsAre(std::pair(1, SIGKILL)));
+  Exits(1, static_cast<int>(ExitCode::kPeerFailed));  // continued, it has found the server gone
+  for (const int rank : {0, kServer}) Exits(rank, 0);
+  EXPECT_TRUE(Over());
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
+}
+
+TEST_F(ReplacementsTest, OneThatWasLostDoesNotSpoilTheWritingOfTheWeights) {
+  Running();
+  Changes(events::MemberChange::LOST, 1);
+  Saving();
+  Exits(1, static_cast<int>(ExitCode::kPeerFailed));
+  Completed();
+  for (const int rank : {0, kServer}) Exits(rank, 0);
+  EXPECT_TRUE(Over());
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
+}
+
+// It would go on looking for a server that is gone.
+TEST_F(ReplacementsTest, OneThatHasNotJoinedWhenTheRunIsCompleteIsKilled) {
+  Running();
+  IsKilled(1);
+  Completed();
+  EXPECT_THAT(Sent(), ElementsAre(std::pair(1, SIGKILL)));
+}
+
+TEST_F(ReplacementsTest, OneThatHasJoinedEndsByItself) {
+  Running();
+  IsKilled(1);
+  Changes(events::MemberChange::JOINED, 1);
+  Completed();
+  EXPECT_THAT(Sent(), IsEmpty());
+}
+
+TEST_F(ReplacementsTest, OneThatLeftIsNot) {
+  Running();
+  Changes(events::MemberChange::LEFT, 1);
+  Exits(1, 0);
+  EXPECT_THAT(members_.replaced_, IsEmpty());
+  Pass(15);
+  EXPECT_THAT(Sent(), IsEmpty());
+}
+
+TEST_F(ReplacementsTest, WithContinueNobodyIs) {
+  plan_.on_lost = config::Cluster::CONTINUE;
+  Running();
+  IsKilled(1);
+  EXPECT_THAT(members_.replaced_, IsEmpty());
+  EXPECT_THAT(Sent(), IsEmpty());
+}
+
+TEST_F(ReplacementsTest, WhatAnyProcessWouldRunIntoEndsTheJob) {
+  Listening();
+  Exits(1, static_cast<int>(ExitCode::kData));
+  Pass(3);
+  EXPECT_THAT(members_.replaced_, IsEmpty());
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kData);
+}
+
+// A GPU without enough memory, a library that is missing: each replacement would say the same.
+TEST_F(ReplacementsTest, OneThatFailsBeforeTheFirstStepEndsTheJobInItsWords) {
+  for (const bool joined : {false, true}) {
+    FakeMembers members{2};
+    Supervisor supervisor{plan_, members, display_, now_};
+    events::Event listening, started;
+    listening.mutable_listening()->set_endpoint("here");
+    started.mutable_started()->set_total_steps(10);
+    supervisor.OnEvent(listening, now_);
+    if (joined) supervisor.OnEvent(started, now_);
+    supervisor.OnEnds({{1, 102, {.value = static_cast<int>(ExitCode::kFailure)}}}, now_);
+    EXPECT_THAT(members.replaced_, IsEmpty());
+    EXPECT_EQ(supervisor.Outcome().exit_code, ExitCode::kFailure);
+    EXPECT_THAT(supervisor.Outcome().failure->what, HasSubstr("words of 1"));
+  }
+}
+
+TEST_F(ReplacementsTest, OneThatFailsLaterIsReplaced) {
+  Running();
+  Exits(1, static_cast<int>(ExitCode::kFailure));
+  EXPECT_THAT(members_.replaced_, ElementsAre(1));
+}
+
+TEST_F(ReplacementsTest, WithContinueTheOthersBeginWithoutOneThatFails) {
+  plan_.on_lost = config::Cluster::CONTINUE;
+  Listening();
+  Exits(1, static_cast<int>(ExitCode::kFailure));
+  EXPECT_THAT(Sent(), IsEmpty());
+  Started();
+  EXPECT_THAT(members_.replaced_, IsEmpty());
+}
+
+TEST_F(ReplacementsTest, NobodyIsWhileTheServerEnds) {
+  Running();
+  Saving();
+  Exits(1, static_cast<int>(ExitCode::kPeerFailed));
+  EXPECT_THAT(members_.replaced_, IsEmpty());
+}
+
+// Over ZeroMQ the server hears of a loss a moment later than the launcher.
+TEST_F(ReplacementsTest, OneThatIsRefusedAtFirstIsNoFurtherLoss) {
+  plan_.max_restarts = 1;
+  Running();
+  IsKilled(1);
+  for (int i = 0; i < 3; ++i) {
+    Exits(1, static_cast<int>(ExitCode::kRefused));
+    EXPECT_EQ(members_.replaced_.size(), i + 1u) << "not at once";
+    Pass(1);
+    EXPECT_EQ(members_.replaced_.size(), i + 2u);
+  }
+  EXPECT_THAT(Sent(), IsEmpty());
+  Completed();
+  for (const int rank : {0, 1, kServer}) Exits(rank, 0);
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
+}
+
+TEST_F(ReplacementsTest, SoItIsBeforeTheStart) {
+  Listening();
+  IsKilled(0);
+  Exits(0, static_cast<int>(ExitCode::kRefused));
+  Pass(1);
+  EXPECT_THAT(members_.replaced_, ElementsAre(0, 0));
+  EXPECT_THAT(Sent(), IsEmpty());
+}
+
+TEST_F(ReplacementsTest, OneThatIsRefusedForeverEndsTheJobInItsWords) {
+  plan_.silence_s = 5;
+  Running();
+  IsKilled(1);
+  for (int i = 0; i < 12 && Sent().empty(); ++i) {
+    Exits(1, static_cast<int>(ExitCode::kRefused));
+    Beat();
+    Pass(1);
+  }
+  EXPECT_LT(members_.replaced_.size(), 12u);
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kRefused);
+  EXPECT_THAT(Outcome().failure->what, HasSubstr("words of 1"));
+}
+
+TEST_F(ReplacementsTest, NoFirstWorkerMayBeRefused) {
+  Listening();
+  Exits(1, static_cast<int>(ExitCode::kRefused));
+  Pass(3);
+  EXPECT_THAT(members_.replaced_, IsEmpty());
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kRefused);
+}
+
+TEST_F(ReplacementsTest, NobodyIsStartedAgainWhenTheRunIsComplete) {
+  Running();
+  IsKilled(1);
+  Exits(1, static_cast<int>(ExitCode::kRefused));
+  Completed();
+  Pass(3);
+  EXPECT_EQ(members_.replaced_.size(), 1u);
+  EXPECT_GT(supervisor_.next_check(), now_) << "nothing is due";
+}
+
+TEST_F(ReplacementsTest, OneThatIsKilledWhenAllIsDoneIsNoLoss) {
+  Running();
+  Saving();
+  IsKilled(1);
+  EXPECT_THAT(Said(), HasSubstr("rank 1 (pid 102) was killed by SIGKILL when it had nothing more"));
+  Completed();
+  IsKilled(0);
+  EXPECT_THAT(members_.replaced_, IsEmpty());
+  Exits(kServer, 0);
+  EXPECT_TRUE(Over());
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
+}
+
+// It was stopped when the others did the last steps.
+TEST_F(ReplacementsTest, OneThatComesTooLateForTheEndIsNoLoss) {
+  for (const ExitCode code : {ExitCode::kDeadline, ExitCode::kPeerFailed}) {
+    FakeMembers members{2};
+    Supervisor supervisor{plan_, members, display_, now_};
+    events::Event listening, started, summary;
+    listening.mutable_listening()->set_endpoint("here");
+    started.mutable_started()->set_total_steps(10);
+    summary.mutable_summary()->set_end(events::Summary::COMPLETED);
+    supervisor.OnEvent(listening, now_);
+    supervisor.OnEvent(started, now_);
+    supervisor.OnEvent(summary, now_);
+    supervisor.OnEnds({{0, 101, {.value = 0}}, {kServer, 100, {.value = 0}}}, now_);
+    supervisor.OnEnds({{1, 102, {.value = static_cast<int>(code)}}}, now_);
+    EXPECT_THAT(Said(), HasSubstr("rank 1 (pid 102) lost touch with the server (exit code " +
+                                  std::to_string(static_cast<int>(code)) +
+                                  ") when it had nothing more to do"));
+    EXPECT_EQ(supervisor.Outcome().exit_code, ExitCode::kOk);
+  }
+}
+
+TEST_F(ReplacementsTest, OneThatCrashesWhenAllIsDoneIsAFailure) {
+  Running();
+  Saving();
+  Ends(1, {.by_signal = true, .value = SIGSEGV});
+  Completed();
+  Exits(0, 0);
+  Exits(kServer, 0);
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kProcessDied);
+}
+
+// The server knows which slice it was; the launcher saw a process end.
+TEST_F(ReplacementsTest, WhatTheServerSaysOfALossThatEndsTheRunCounts) {
+  for (const bool told_first : {true, false}) {
+    SCOPED_TRACE(told_first);
+    FakeMembers members{2};
+    Supervisor supervisor{plan_, members, display_, now_};
+    events::Event listening, started, failure;
+    listening.mutable_listening()->set_endpoint("here");
+    started.mutable_started()->set_total_steps(10);
+    failure.mutable_failure()->set_what("slice 3 of step 7 has ended 3 workers");
+    failure.mutable_failure()->set_exit_code(static_cast<int>(ExitCode::kPeerFailed));
+    failure.mutable_failure()->set_rank(1);
+    supervisor.OnEvent(listening, now_);
+    supervisor.OnEvent(started, now_);
+    if (told_first) supervisor.OnEvent(failure, now_);
+    supervisor.OnEnds({{1, 102, {.by_signal = true, .value = SIGKILL}}}, now_);
+    if (!told_first) supervisor.OnEvent(failure, now_);
+    supervisor.OnEnds({{kServer, 100, {.value = static_cast<int>(ExitCode::kPeerFailed)}}}, now_);
+    EXPECT_EQ(supervisor.Outcome().failure->what, "slice 3 of step 7 has ended 3 workers");
+    EXPECT_EQ(supervisor.Outcome().exit_code, ExitCode::kPeerFailed);
+  }
+}
+
+// Those of long ago do not count.
+TEST_F(ReplacementsTest, TooManyInAWindowEndTheJobAndAreCounted) {
+  plan_.max_restarts = 2;
+  plan_.restart_window_s = 100;
+  plan_.silence_s = 1000;
+  Running();
+  IsKilled(1);
+  IsKilled(0);
+  Pass(101);
+  IsKilled(1);
+  IsKilled(1);
+  EXPECT_THAT(members_.replaced_, ElementsAre(1, 0, 1, 1));
+  IsKilled(0);
+  EXPECT_EQ(members_.replaced_.size(), 4u);
+  Pass(10);
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kProcessDied);
+  EXPECT_THAT(Outcome().failure->what,
+              AllOf(HasSubstr("rank 0 (pid 101)"), HasSubstr("more than 2 workers"),
+                    HasSubstr("cluster.max_restarts")));
+}
+
+TEST(ChangesTexts, NameTheFirstOnesAndHowTheyEnded) {
+  events::Summary summary;
+  const auto add = [&](events::MemberChange::Kind kind, uint32_t rank, int64_t pid, int64_t step) {
+    events::MemberChange& change = *summary.add_changes();
+    change.set_kind(kind);
+    change.set_rank(rank);
+    change.set_pid(pid);
+    change.mutable_at()->set_step(step);
+    change.set_why("its connection ended");
+  };
+  EXPECT_THAT(ChangesTexts(summary, {}), IsEmpty());
+  add(events::MemberChange::LOST, 1, 42, 120);
+  summary.set_workers_lost(1);
+  EXPECT_THAT(ChangesTexts(summary, {}),
+              ElementsAre("1 worker lost (rank 1, step 120: its connection ended)"));
+  add(events::MemberChange::JOINED, 1, 43, 124);
+  summary.set_workers_joined(1);
+  EXPECT_THAT(ChangesTexts(summary, {{42, "killed by signal 9"}}),
+              ElementsAre("1 worker lost and replaced (rank 1, step 120: killed by signal 9)"));
+  // Who joins besides takes nobody's place.
+  add(events::MemberChange::JOINED, 2, 44, 130);
+  add(events::MemberChange::LOST, 0, 45, 140);
+  summary.set_workers_lost(2);
+  summary.set_workers_joined(2);
+  EXPECT_THAT(ChangesTexts(summary, {}),
+              ElementsAre("2 workers lost, some of them replaced (rank 1, step 120: its connection "
+                          "ended; rank 0, step 140: its connection ended)"));
+}
+
+}  // namespace
+}  // namespace muster

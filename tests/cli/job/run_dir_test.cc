@@ -1,0 +1,136 @@
+#include "cli/job/run_dir.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <thread>
+
+#include "common/base/error.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+
+class RunDirTest : public ::testing::Test {
+ protected:
+  RunDirTest() {
+    std::string pattern = fs::temp_directory_path() / "muster-run-dir-XXXXXX";
+    root_ = ::mkdtemp(pattern.data());
+  }
+  ~RunDirTest() override { fs::remove_all(root_); }
+
+  std::string ErrorOfOpen(const std::string& path) {
+    try {
+      RunDir::Open(path);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kUsage);
+      return error.what();
+    }
+    return "";
+  }
+
+  std::string root_;
+};
+
+TEST_F(RunDirTest, NewDirectoriesOfOneSecondDiffer) {
+  std::time_t now = std::time(nullptr);
+  RunDir first = RunDir::CreateNew(root_ + "/runs", "cifar10", now);
+  RunDir second = RunDir::CreateNew(root_ + "/runs", "cifar10", now);
+  RunDir third = RunDir::CreateNew(root_ + "/runs", "cifar10", now);
+  EXPECT_TRUE(fs::path(first.path()).filename().string().starts_with("cifar10-20"));
+  EXPECT_EQ(second.path(), first.path() + "-2");
+  EXPECT_EQ(third.path(), first.path() + "-3");
+}
+
+TEST_F(RunDirTest, ManyAtOnceNeverShareOne) {
+  std::time_t now = std::time(nullptr);
+  std::vector<std::string> paths(32);
+  {
+    std::vector<std::jthread> threads;
+    for (std::string& path : paths) {
+      threads.emplace_back([&] { path = RunDir::CreateNew(root_, "x", now).path(); });
+    }
+  }
+  EXPECT_EQ(std::set<std::string>(paths.begin(), paths.end()).size(), paths.size());
+}
+
+TEST_F(RunDirTest, AnExplicitDirectoryIsMadeWithItsParents) {
+  RunDir dir = RunDir::Open(root_ + "/a/b/");
+  EXPECT_TRUE(fs::is_directory(root_ + "/a/b"));
+  EXPECT_EQ(dir.path(), root_ + "/a/b");
+  EXPECT_EQ(dir.WorkerLogPath(3), root_ + "/a/b/worker-3.log");
+}
+
+TEST_F(RunDirTest, AnotherRunsMetricsAreRefused) {
+  fs::create_directory(root_ + "/old");
+  std::ofstream(root_ + "/old/metrics.jsonl") << "{}\n";
+  EXPECT_NE(ErrorOfOpen(root_ + "/old").find("already holds the metrics.jsonl"), std::string::npos);
+  EXPECT_EQ(fs::file_size(root_ + "/old/metrics.jsonl"), 3u);
+}
+
+// It was killed before its first line of metrics.
+TEST_F(RunDirTest, AnotherRunsCheckpointsAreRefused) {
+  fs::create_directories(root_ + "/old/checkpoints/step-00000000-g1");
+  EXPECT_NE(ErrorOfOpen(root_ + "/old").find("already holds the checkpoints of another run"),
+            std::string::npos);
+  fs::create_directories(root_ + "/none/checkpoints");
+  RunDir::CheckUnused(root_ + "/none");
+}
+
+TEST_F(RunDirTest, MetricsWithoutALineAreOfNoRun) {
+  fs::create_directory(root_ + "/failed");
+  std::ofstream(root_ + "/failed/metrics.jsonl").close();
+  RunDir::CheckUnused(root_ + "/failed");
+  EXPECT_TRUE(fs::exists(root_ + "/failed/metrics.jsonl"));
+  EXPECT_EQ(ErrorOfOpen(root_ + "/failed"), "");
+  EXPECT_FALSE(fs::exists(root_ + "/failed/metrics.jsonl"));  // the server makes it
+  // Only a file is one: what a link leads to may be somebody's.
+  std::ofstream(root_ + "/elsewhere").close();
+  fs::create_symlink(root_ + "/elsewhere", root_ + "/failed/metrics.jsonl");
+  EXPECT_NE(ErrorOfOpen(root_ + "/failed").find("already holds"), std::string::npos);
+}
+
+TEST_F(RunDirTest, ADirectoryInUseIsRefused) {
+  RunDir dir = RunDir::Open(root_ + "/mine");
+  EXPECT_NE(ErrorOfOpen(root_ + "/mine").find("in use"), std::string::npos);
+}
+
+TEST_F(RunDirTest, PathsThatCannotBe) {
+  std::ofstream(root_ + "/file") << "x";
+  EXPECT_NE(ErrorOfOpen(root_ + "/file/below").find("cannot create"), std::string::npos);
+  EXPECT_NE(ErrorOfOpen(root_ + "/file").find("cannot create"), std::string::npos);
+  EXPECT_NE(ErrorOfOpen("/proc/muster").find("cannot create"), std::string::npos);
+}
+
+TEST_F(RunDirTest, DiscardTakesBackOnlyWhatItMade) {
+  RunDir made = RunDir::Open(root_ + "/made");
+  std::ofstream(made.ConfigPath()) << "x";
+  made.Discard();
+  EXPECT_FALSE(fs::exists(root_ + "/made"));
+
+  fs::create_directory(root_ + "/there");
+  RunDir found = RunDir::Open(root_ + "/there");
+  found.Discard();
+  EXPECT_TRUE(fs::exists(root_ + "/there"));
+
+  RunDir filled = RunDir::Open(root_ + "/filled");
+  std::ofstream(root_ + "/filled/notes") << "x";
+  filled.Discard();
+  EXPECT_TRUE(fs::exists(root_ + "/filled/notes"));
+}
+
+TEST(RunNameTest, FromTheConfig) {
+  EXPECT_EQ(RunName("configs/cifar10.txtpb"), "cifar10");
+  EXPECT_EQ(RunName("/x/cifar10-no-lrn.v2.txtpb"), "cifar10-no-lrn.v2");
+  EXPECT_EQ(RunName("runs/cifar10-20250131-120000/config.txtpb"), "cifar10");
+  EXPECT_EQ(RunName("runs/cifar10-20250131-120000-3/config.txtpb"), "cifar10");
+  EXPECT_EQ(RunName("runs/mine/config.txtpb"), "mine");
+}
+
+}  // namespace
+}  // namespace muster

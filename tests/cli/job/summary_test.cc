@@ -1,0 +1,139 @@
+#include "cli/job/summary.h"
+
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "common/base/join.h"
+#include "tests/cli/text/unwrapped.h"
+#include "tests/data/temp_dir.h"
+
+namespace muster {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+TEST(SummaryTest, PartsOfAStepAddUp) {
+  std::string pattern = std::filesystem::temp_directory_path() / "muster-text-XXXXXX";
+  RunDir dir = RunDir::Open(::mkdtemp(pattern.data()));
+  events::Summary summary;
+  summary.set_end(events::Summary::COMPLETED);
+  summary.set_steps(3910);
+  summary.mutable_at()->set_samples(500000);
+  summary.mutable_at()->set_elapsed_s(411);
+  summary.mutable_test()->set_accuracy(0.7);
+  events::Measured& measured = *summary.mutable_measured();
+  measured.set_step_ms(100);
+  measured.mutable_parts()->set_compute_ms(80);
+  measured.mutable_parts()->set_push_ms(5);
+  measured.mutable_parts()->set_wait_ms(10);
+  measured.set_images_per_second(1200);
+  measured.mutable_shares()->set_overhead(0.024);
+  measured.mutable_shares()->set_imbalance(0.051);
+  EXPECT_THAT(SummaryLines(summary, 2, false, dir),
+              ElementsAre("Completed: 3,910 steps, 500,000 images in 6 min 51 s",
+                          "  test accuracy  70.00 %",  //
+                          "  speed          1,200 images/s, 600 per worker",
+                          "  step           100 ms: compute 80 %, wait 10 %, push 5 %, other 5 %",
+                          "  overhead       2.4 % of a step, imbalance between ranks 5.1 %",
+                          "  run directory  " + dir.shown()));
+  // The weights, each file with its step, and what somebody has taken away of them.
+  EXPECT_THAT(dir.MissingFiles(0, summary), SizeIs(3));
+  for (const char* file : {"model.safetensors", "best.safetensors"}) {
+    events::Summary::Model& model = *summary.add_models();
+    model.set_file(file);
+    model.set_step(summary.models_size() == 1 ? 3910 : 2000);
+    model.set_average(true);
+    model.set_test_accuracy(0.7125);
+  }
+  EXPECT_THAT(SummaryLines(summary, 2, false, dir),
+              IsSupersetOf({"  weights        model.safetensors (moving average, step 3,910),",
+                            "                 best.safetensors (moving average, step 2,000, "
+                            "71.25 %)"}));
+  EXPECT_THAT(dir.MissingFiles(0, summary), SizeIs(5));
+  dir.Discard();
+  std::filesystem::remove_all(dir.path());
+}
+
+// What is rounded never adds up to more than the whole; and what the step's length leaves out is
+// said.
+TEST(SummaryTest, SharesOfAStepNeverExceedIt) {
+  const testing::TempDir parent;
+  const RunDir dir = RunDir::Open(parent / "run");
+  const auto step_row = [&](const events::Summary& summary) {
+    const std::string text = testing::Unwrapped(Join(SummaryLines(summary, 2, false, dir), "\n"));
+    const size_t begin = text.find(" step ");
+    return text.substr(begin, text.find(" run directory", begin) - begin);
+  };
+  const auto total = [](const std::string& row) {
+    int sum = 0;
+    for (size_t at = row.find(':'); (at = row.find(" %", at + 1)) != std::string::npos;) {
+      sum += std::stoi(row.substr(row.rfind(' ', at - 1)));
+    }
+    return sum;
+  };
+  events::Summary summary;
+  summary.set_steps(100);
+  events::Measured& measured = *summary.mutable_measured();
+  measured.set_step_ms(1000);
+  measured.set_timed_steps(90);
+  events::StepParts& parts = *measured.mutable_parts();
+  parts.set_compute_ms(975);
+  parts.set_input_ms(5);
+  parts.set_push_ms(5);
+  parts.set_wait_ms(5);
+  parts.set_pull_ms(5);
+  const int whole = total(step_row(summary));
+  EXPECT_GE(whole, 98);  // what is below 1 % is left out
+  EXPECT_LE(whole, 100);
+  // Two clocks: the ranks' times may be a little longer than the step.
+  parts.set_compute_ms(1100);
+  EXPECT_LE(total(step_row(summary)), 100);
+  measured.set_timed_steps(1);
+  EXPECT_THAT(step_row(summary), HasSubstr("of 1 of 100 steps, since the others began during"));
+  // Of a run that was resumed, only this process's own steps were timed.
+  summary.set_steps_before(80);
+  measured.set_timed_steps(19);
+  EXPECT_THAT(step_row(summary), HasSubstr("of 19 of 100 steps, since the others came before"));
+  summary.set_steps_before(0);
+  measured.set_timed_steps(0);
+  EXPECT_EQ(total(step_row(summary)), 0);
+}
+
+TEST(SummaryTest, CommandsThatContinueTheRunAreWordsOfAShell) {
+  const testing::TempDir parent;
+  const std::string path = parent / "a run";
+  const RunDir dir = RunDir::Open(path);
+  std::ofstream(dir.ConfigPath()) << "run {}";
+  const KeptRun run{.dir = dir};
+  EXPECT_EQ(GoOnText(std::nullopt, {.dir = dir}),
+            path + " holds no checkpoint: the run cannot go on.");
+  events::Summary summary;
+  summary.set_trouble("the disk is full");
+  EXPECT_THAT(TroubleText(summary, {.dir = dir, .by_hand = true}),
+              HasSubstr("muster server '" + path + "/config.txtpb' --run-dir DIR"));
+  summary.set_checkpoint("somewhere");
+  summary.set_checkpoint_step(1200);
+  EXPECT_EQ(GoOnText(summary, run),
+            path + " holds no checkpoint: the run cannot go on.");  // by now
+  std::filesystem::create_directories(path + "/checkpoints/step-00001200-g1");
+  EXPECT_EQ(GoOnText(summary, run),
+            "muster launch --resume '" + path + "' goes on from step 1,200.");
+  std::filesystem::remove_all(path);
+  EXPECT_EQ(GoOnText(summary, run),
+            path + " was removed while the run went on: the run cannot go on.");
+  EXPECT_THAT(
+      TroubleText(summary, run),
+      AllOf(HasSubstr("cannot go on"), Not(HasSubstr("--resume")), Not(HasSubstr("config.txtpb"))));
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,334 @@
+// What the supervisor decides when a run is to end: a failure, and a request.
+#include "tests/cli/job/supervisor_fixture.h"
+
+namespace muster {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+// ---------------------------------------------------------------------------------- failures
+
+TEST_F(SupervisorTest, TheOthersMayNoticeAFailureThemselves) {
+  Running();
+  Ends(1, {.by_signal = true, .value = SIGKILL});
+  Pass(2.4);
+  EXPECT_THAT(Sent(), IsEmpty());
+  ServerFails("rank 1 was lost", 7, 1);
+  Exits(kServer, 7);
+  Exits(0, 7);
+  EXPECT_TRUE(Over());
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kProcessDied);
+  EXPECT_THAT(Outcome().failure->what, HasSubstr("rank 1 (pid 102) was killed by SIGKILL"));
+  EXPECT_EQ(Outcome().server_said, "rank 1 was lost");
+  EXPECT_EQ(Outcome().log_path, "log of 1");
+}
+
+TEST_F(SupervisorTest, WhoDoesNotEndIsAskedThenKilledThenLeft) {
+  Running();
+  Exits(0, 3);
+  Pass(2.6);
+  EXPECT_THAT(Sent(), ElementsAre(std::pair{kServer, SIGTERM}, std::pair{1, SIGTERM}));
+  Pass(1.3);
+  EXPECT_THAT(Sent(), IsEmpty());
+  Pass(0.2);
+  EXPECT_THAT(Sent(), ElementsAre(std::pair{kServer, SIGKILL}, std::pair{1, SIGKILL}));
+  Pass(4.8);
+  EXPECT_FALSE(Over());
+  Pass(0.3);
+  EXPECT_TRUE(Over());
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kData);
+  EXPECT_THAT(Outcome().failure->what, HasSubstr("with exit code 3: words of 0"));
+}
+
+TEST_F(SupervisorTest, BeforeTheStartTheGraceIsShort) {
+  Listening();
+  Exits(0, 3);
+  Pass(0.4);
+  EXPECT_THAT(Sent(), IsEmpty());
+  Pass(0.2);
+  EXPECT_THAT(Sent(), ElementsAre(std::pair{kServer, SIGTERM}, std::pair{1, SIGTERM}));
+}
+
+TEST_F(SupervisorTest, AStoppedMemberIsToldAtOnce) {
+  Running();
+  members_.Stop(1);
+  Exits(0, 3);
+  EXPECT_THAT(Sent(), ElementsAre(std::pair{1, SIGTERM}));
+}
+
+TEST_F(SupervisorTest, TheServersWordsOnAFailureThatItFound) {
+  Running();
+  ServerFails("the loss of slice 3 is nan", 4, 0);
+  Exits(kServer, 4);
+  Exits(0, 7);
+  Exits(1, 7);
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kNonfinite);
+  EXPECT_EQ(Outcome().failure->what, "the loss of slice 3 is nan");
+  EXPECT_EQ(Outcome().server_said, "");
+  EXPECT_EQ(Outcome().log_path, "log of 0");
+}
+
+// ---------------------------------------------------------------------------- a lost server
+
+TEST_F(SupervisorTest, ALostServerEndsTheOthersSoon) {
+  Running();
+  Ends(kServer, {.by_signal = true, .value = SIGKILL});
+  Pass(0.3);
+  EXPECT_THAT(Sent(), IsEmpty());
+  Pass(0.2);
+  EXPECT_THAT(Sent(), ElementsAre(std::pair{0, SIGTERM}, std::pair{1, SIGTERM}));
+  Exits(0, 7);
+  Pass(0.4);
+  EXPECT_THAT(Sent(), ElementsAre(std::pair{1, SIGKILL}));
+  Ends(1, {.by_signal = true, .value = SIGKILL, .asked = true});
+  EXPECT_TRUE(Over());
+  ASSERT_TRUE(Outcome().lost_server);
+  EXPECT_EQ(Outcome().lost_server->cause, "signal 9");
+  EXPECT_EQ(Outcome().lost_server->step, 5);
+  EXPECT_EQ(Outcome().lost_server->at, 1000);
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kProcessDied);
+}
+
+TEST_F(SupervisorTest, ASilentServerIsLost) {
+  Running();
+  members_.Stop(kServer);
+  Pass(23.2);
+  for (const int rank : {kServer, 0, 1}) {
+    Ends(rank, {.by_signal = true, .value = SIGKILL, .asked = true});
+  }
+  ASSERT_TRUE(Outcome().lost_server);
+  EXPECT_EQ(Outcome().lost_server->cause, "silent");
+}
+
+// The workers run into their own deadline a little earlier.
+TEST_F(SupervisorTest, AStoppedServerThatItsWorkersGiveUpIsLost) {
+  Running();
+  members_.Stop(kServer);
+  Pass(20);
+  Exits(0, 5);
+  Exits(1, 5);
+  Pass(2.6);
+  Ends(kServer, {.by_signal = true, .value = SIGKILL, .asked = true});
+  ASSERT_TRUE(Outcome().lost_server);
+  EXPECT_EQ(Outcome().lost_server->cause, "silent");
+}
+
+// However many workers give it up, and however few of them may be replaced.
+TEST_F(SupervisorTest, WorkersThatGiveUpAStoppedServerAreNotCountedAsLost) {
+  plan_.on_lost = config::Cluster::REPLACE;
+  plan_.max_restarts = 1;
+  Running();
+  members_.Stop(kServer);
+  Pass(20);
+  Exits(0, 5);
+  Exits(1, 5);
+  EXPECT_THAT(members_.replaced_, IsEmpty());
+  Pass(4);
+  Ends(kServer, {.by_signal = true, .value = SIGKILL, .asked = true});
+  ASSERT_TRUE(Outcome().lost_server);
+  EXPECT_EQ(Outcome().lost_server->cause, "silent");
+}
+
+TEST_F(SupervisorTest, WorkersThatGiveUpAServerThatSpeaksAgainAreReplaced) {
+  plan_.on_lost = config::Cluster::REPLACE;
+  Running();
+  members_.Stop(kServer);
+  Pass(20);
+  Exits(1, 5);
+  Beat();
+  Pass(0.1);
+  EXPECT_THAT(members_.replaced_, ElementsAre(1));
+  EXPECT_FALSE(Over());
+}
+
+TEST_F(SupervisorTest, WhatWouldHappenAgainIsNoLoss) {
+  Running();
+  Exits(kServer, 3);
+  EXPECT_FALSE(Outcome().lost_server);
+}
+
+TEST_F(SupervisorTest, AServerThatHasReportedAFailureIsNotLost) {
+  Running();
+  ServerFails("the loss of slice 3 is nan", 4, 0);
+  Ends(kServer, {.by_signal = true, .value = SIGKILL});
+  EXPECT_FALSE(Outcome().lost_server);
+}
+
+TEST_F(SupervisorTest, WhoWantsTheRunToEndGetsNoOtherServer) {
+  Running();
+  Ends(kServer, {.by_signal = true, .value = SIGKILL});
+  Signalled(SIGINT);
+  Exits(0, 7);
+  Exits(1, 7);
+  EXPECT_FALSE(Outcome().lost_server);
+}
+
+TEST_F(SupervisorTest, OnlyTheFirstFailureCounts) {
+  Running();
+  ServerFails("first", 4);
+  ServerFails("second", 5);
+  Exits(kServer, 4);
+  EXPECT_EQ(Outcome().failure->what, "first");
+}
+
+TEST_F(SupervisorTest, WorkersThatCannotBeStarted) {
+  members_.cannot_start_ = 1;
+  Listening();
+  Pass(0.1);
+  EXPECT_THAT(Sent(), ElementsAre(std::pair{kServer, SIGTERM}, std::pair{0, SIGTERM}));
+  EXPECT_EQ(Outcome().failure->what, "no such program");
+  EXPECT_EQ(Outcome().log_path, "");
+}
+
+TEST_F(SupervisorTest, ACrashAfterTheRunIsStillAFailure) {
+  Running();
+  Completed();
+  Ends(1, {.by_signal = true, .value = SIGSEGV});
+  Exits(0, 0);
+  Exits(kServer, 0);
+  EXPECT_TRUE(Over());
+  EXPECT_THAT(Outcome().failure->what, HasSubstr("rank 1 (pid 102) crashed with SIGSEGV"));
+}
+
+// ---------------------------------------------------------------------------------- requests
+
+TEST_F(SupervisorTest, ARequestStopsTheServerFirst) {
+  Running();
+  Signalled(SIGTERM);
+  EXPECT_THAT(Sent(), ElementsAre(std::pair{kServer, SIGTERM}));
+  Pass(1.9);
+  EXPECT_THAT(Sent(), IsEmpty());
+  Pass(0.2);
+  EXPECT_EQ(Sent(), ToAll(SIGTERM));
+  Pass(1.5);
+  EXPECT_EQ(Sent(), ToAll(SIGKILL));
+  for (const int rank : {kServer, 0, 1}) Ends(rank, {.by_signal = true, .value = 9, .asked = true});
+  EXPECT_TRUE(Over());
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kTerminated);
+  EXPECT_EQ(Outcome().stop_signal, SIGTERM);
+  EXPECT_EQ(members_.failures_told_, 0);
+  EXPECT_FALSE(Outcome().failure);
+}
+
+TEST_F(SupervisorTest, AServerThatWritesTheStateIsWaitedFor) {
+  Running();
+  Signalled(SIGTERM);
+  Sent();
+  for (int second = 0; second < 10; ++second) {
+    events::Event event;
+    event.mutable_saving()->set_step(5);
+    Tell(event);
+    Pass(1);
+  }
+  EXPECT_THAT(Sent(), IsEmpty());
+  Exits(kServer, 143);
+  Pass(0.1);
+  EXPECT_THAT(Sent(), ElementsAre(std::pair{0, SIGTERM}, std::pair{1, SIGTERM}));
+}
+
+// Before the server listens the signal would end it.
+TEST_F(SupervisorTest, ACheckpointIsAskedForOnceTheServerListens) {
+  supervisor_.AskForCheckpoint();
+  EXPECT_THAT(Sent(), IsEmpty());
+  Running();
+  supervisor_.AskForCheckpoint();
+  EXPECT_THAT(Sent(), ElementsAre(std::pair{kServer, SIGUSR1}));
+}
+
+TEST_F(SupervisorTest, OnceTheServerIsGoneTheWorkersFollow) {
+  Running();
+  Signalled(SIGINT);
+  Sent();
+  Exits(kServer, 130);
+  Pass(0.1);
+  EXPECT_THAT(Sent(), ElementsAre(std::pair{0, SIGTERM}, std::pair{1, SIGTERM}));
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kInterrupted);
+}
+
+// What was on its way when somebody pressed Ctrl-C, and what the server says until it ends.
+TEST_F(SupervisorTest, AfterARequestWhatTheRunHasReachedIsTold) {
+  Running();
+  Changed(events::MemberChange::LOST, 1);
+  EXPECT_THAT(Said(), Not(HasSubstr("Lost rank 1")));  // its process has not ended yet
+  Signalled(SIGINT);
+  Changed(events::MemberChange::JOINED, 1);
+  events::Event warning;
+  warning.mutable_warning()->set_message("the disk is full");
+  Tell(warning);
+  EXPECT_THAT(Said(), AllOf(HasSubstr("Joined by rank 1"), HasSubstr("Warning: the disk is full")));
+  Exits(kServer, 130);
+  EXPECT_THAT(Said(), HasSubstr("Lost rank 1"));
+}
+
+TEST_F(SupervisorTest, AfterAFailureNothingElseIsTold) {
+  Running();
+  ServerFails("the loss of slice 3 is nan", 4, 0);
+  Changed(events::MemberChange::LOST, 1);
+  Changed(events::MemberChange::JOINED, 1);
+  Signalled(SIGINT);
+  Exits(kServer, 4);
+  EXPECT_THAT(Said(), AllOf(Not(HasSubstr("Lost rank")), Not(HasSubstr("Joined"))));
+}
+
+TEST_F(SupervisorTest, ASecondRequestKills) {
+  Running();
+  Signalled(SIGINT);
+  Sent();
+  Pass(0.1);
+  Signalled(SIGINT);  // the same one once more
+  EXPECT_THAT(Sent(), IsEmpty());
+  Pass(0.2);
+  Signalled(SIGHUP);  // the terminal goes away, too
+  EXPECT_THAT(Sent(), IsEmpty());
+  Signalled(SIGINT);
+  EXPECT_EQ(Sent(), ToAll(SIGKILL));
+}
+
+TEST_F(SupervisorTest, TwoKeystrokesAreTwoRequestsHoweverFast) {
+  Running();
+  Signalled(SIGINT, true);
+  Sent();
+  Signalled(SIGINT, true);
+  EXPECT_EQ(Sent(), ToAll(SIGKILL));
+}
+
+TEST_F(SupervisorTest, ARequestAfterAFailureEndsTheGrace) {
+  Running();
+  Exits(0, 3);
+  Pass(0.5);
+  Signalled(SIGINT);
+  EXPECT_THAT(Sent(), ElementsAre(std::pair{kServer, SIGTERM}, std::pair{1, SIGTERM}));
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kData);  // the failure came first
+}
+
+TEST_F(SupervisorTest, WhoStopsAJobGetsItsWeights) {
+  Running();
+  Signalled(SIGINT, true);
+  EXPECT_THAT(Sent(), ElementsAre(std::pair(kServer, SIGTERM)));
+  Saving();
+  for (int i = 0; i < 30; ++i) {
+    Pass(1);
+    Saving();
+  }
+  EXPECT_THAT(Sent(), IsEmpty());
+  Pass(5);  // not a word: it hangs
+  EXPECT_THAT(Sent(), ::testing::Contains(std::pair(kServer, SIGKILL)));
+}
+
+TEST_F(SupervisorTest, WhoInsistsDoesNotWaitForTheWeights) {
+  Running();
+  Signalled(SIGINT, true);
+  Saving();
+  Pass(2.5);
+  Sent();
+  Signalled(SIGINT, true);
+  Saving();
+  EXPECT_EQ(Sent(), ToAll(SIGKILL));
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,66 @@
+#include "cli/process/log_tail.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace muster {
+namespace {
+
+// A log with this text, gone with it.
+class Log {
+ public:
+  explicit Log(const std::string& text)
+      : path_(std::filesystem::temp_directory_path() /
+              ("muster-log-tail-" + std::to_string(::getpid()) + ".log")) {
+    std::ofstream(path_) << text;
+  }
+  ~Log() { std::remove(path_.c_str()); }
+  Log(const Log&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  const std::string path_;
+};
+
+std::string LastErrorOf(const std::string& text) { return LastError(Log(text).path()); }
+
+TEST(LastErrorTest, IsTheTextOfTheLastErrorLine) {
+  EXPECT_EQ(
+      LastErrorOf("12:00 server error: the first\n12:01 server error: the second\n12:02 bye\n"),
+      "the second");
+}
+
+TEST(LastErrorTest, LeavesOutTheExitCode) {
+  EXPECT_EQ(LastErrorOf("12:00 server error: exit code 5: too late\n"), "too late");
+}
+
+TEST(LastErrorTest, BeginsAtTheFirstErrorOfALine) {
+  EXPECT_EQ(LastErrorOf("error: cannot read x: error: exit code 3: gone\n"),
+            "cannot read x: error: exit code 3: gone");
+}
+
+TEST(LastErrorTest, TakesWholeWords) {
+  EXPECT_EQ(LastErrorOf("12:00 server info: terror: none\n"), "");
+  EXPECT_EQ(LastErrorOf(""), "");
+}
+
+// A terminal takes some characters of two bytes for commands as well.
+TEST(LastLinesTest, AreFitForATerminal) {
+  const Log log(
+      "first\nsecond \x1b[2J\nthird \xc2\x9b"
+      "2J \xff\n" +
+      std::string(998, 'a') + "\xc3\xa9\xc3\xa9\n");
+  const std::vector<std::string> lines = LastLines(log.path(), 3);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0], "second  [2J");
+  EXPECT_EQ(lines[1], "third  2J \xef\xbf\xbd");
+  EXPECT_EQ(lines[2], std::string(997, 'a') + "...");
+}
+
+}  // namespace
+}  // namespace muster

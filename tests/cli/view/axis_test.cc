@@ -1,0 +1,52 @@
+#include "cli/view/axis.h"
+
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+namespace muster {
+namespace {
+
+using ::testing::DoubleNear;
+using ::testing::ElementsAre;
+
+std::vector<std::string> Texts(const Axis& axis) {
+  std::vector<std::string> texts;
+  for (const double tick : axis.ticks) texts.push_back(TickText(axis, tick));
+  return texts;
+}
+
+TEST(AxisTest, EndsAtRoundNumbersAroundTheValues) {
+  EXPECT_THAT(Texts(RoundAxis(0.3, 2.4, 5)), ElementsAre("0", "0.5", "1.0", "1.5", "2.0", "2.5"));
+  EXPECT_THAT(Texts(RoundAxis(10, 120, 6)), ElementsAre("0", "20", "40", "60", "80", "100", "120"));
+  EXPECT_THAT(Texts(RoundAxis(0, 39100, 4)), ElementsAre("0", "10k", "20k", "30k", "40k"));
+  EXPECT_THAT(Texts(RoundAxis(0, 25e6, 3)), ElementsAre("0", "10M", "20M", "30M"));
+}
+
+TEST(AxisTest, OneValueHasRoomAroundIt) {
+  for (const double value : {0.0, 0.05, -3.0, 1e9, 5e-324}) {
+    const Axis axis = RoundAxis(value, value, 5);
+    EXPECT_LT(axis.low, value);
+    EXPECT_GT(axis.high, value);
+    EXPECT_GE(axis.ticks.size(), 2u);
+  }
+}
+
+// Between which no step is a number: it once was looked for without an end.
+TEST(AxisTest, ValuesThatAreTooLargeForSteps) {
+  for (const auto& [low, high] : {std::pair(1e16, 1e16 + 4), {-1e308, 1e308}, {3e18, 3e18 + 512}}) {
+    const Axis axis = RoundAxis(low, high, 5);
+    EXPECT_LE(axis.ticks.size(), 20u);
+    EXPECT_LE(axis.low, low);
+    EXPECT_GE(axis.high, high);
+  }
+}
+
+TEST(AxisTest, PlacesValues) {
+  const Axis axis = RoundAxis(0, 10, 5);
+  EXPECT_THAT(axis.At(0), DoubleNear(0, 1e-12));
+  EXPECT_THAT(axis.At(5), DoubleNear(0.5, 1e-12));
+  EXPECT_THAT(axis.At(10), DoubleNear(1, 1e-12));
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,76 @@
+// `muster plot` of run directories.
+#include <gmock/gmock-matchers.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "cli/view/plot_command.h"
+#include "common/base/error.h"
+#include "tests/cli/view/run_files.h"
+
+namespace muster::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+std::string FileText(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+class PlotTest : public RunFiles {
+ protected:
+  PlotTest()
+      : run_(MakeRun("a", {IntervalText(10, 2), IntervalText(20, 1), EvaluationText(20, 0.75),
+                           FinalText(20, "completed")})) {}
+  const std::string run_;
+};
+
+TEST_F(PlotTest, OneRunHasItsPictureInItsDirectory) {
+  EXPECT_EQ(PlotRuns({.run_dirs = {run_}}), 0);
+  EXPECT_THAT(FileText(run_ + "/plot.svg"),
+              AllOf(StartsWith("<svg"), HasSubstr(">loss"), HasSubstr(">accuracy"),
+                    HasSubstr(">learning rate<"), HasSubstr(">images per second<"),
+                    HasSubstr("a  (completed, 75.00 %)")));
+}
+
+TEST_F(PlotTest, SeveralRunsShareAPicture) {
+  const std::string other = MakeRun("b", {IntervalText(10, 3), IntervalText(15, 2)});
+  EXPECT_THAT(DrawRuns({ReadRun(run_), ReadRun(other)}, PlotAxis::kEpoch),
+              AllOf(HasSubstr("a  (completed"), HasSubstr("b  (killed)"), HasSubstr(">epoch<")));
+}
+
+TEST_F(PlotTest, MoreRunsThanTheLegendHolds) {
+  EXPECT_THAT(DrawRuns(std::vector<RunRecord>(11, ReadRun(run_)), PlotAxis::kStep),
+              HasSubstr("and 3 more runs"));
+}
+
+// Of a loss that has gone astray: the rest of the curve is still worth looking at.
+TEST_F(PlotTest, WhatIsTooLargeForAPictureIsLeftOut) {
+  const std::string dir = MakeRun("l", {IntervalText(10, 3), IntervalText(20, 1e308),
+                                        IntervalText(30, -1e308), IntervalText(40, 2)});
+  EXPECT_EQ(PlotRuns({.run_dirs = {dir}}), 0);
+  EXPECT_THAT(FileText(dir + "/plot.svg"),
+              AllOf(HasSubstr(">3<"), Not(HasSubstr("nan")), Not(HasSubstr("inf"))));
+}
+
+TEST_F(PlotTest, WhatCannotBePlottedIsSaid) {
+  const auto code = [&](const std::string& dir, const std::string& output) {
+    try {
+      PlotRuns({.run_dirs = {dir}, .output = output});
+    } catch (const Error& error) {
+      return error.code();
+    }
+    return ExitCode::kOk;
+  };
+  EXPECT_EQ(code(run_, Dir() + "/x.png"), ExitCode::kUsage);
+  EXPECT_EQ(code(Dir(), Dir() + "/x.svg"), ExitCode::kUsage);
+  EXPECT_EQ(code(MakeRun("empty", {}), Dir() + "/x.svg"), ExitCode::kUsage);
+  EXPECT_EQ(code(run_, Dir() + "/nowhere/x.svg"), ExitCode::kFailure);
+}
+
+}  // namespace
+}  // namespace muster::testing
