@@ -93,7 +93,7 @@ words() {
     run_files | metrics_text)
       names cli/view/run_{record,status}.cc cli/view/top_view.cc ps/kept_lines.cc ps/restart_record.cc \
             ps/tensorboard/line_scalars.cc | sed 's/.*/"\\"&\\""/' ;;
-    trace) names cli/view/*.cc | sed 's/.*/"\\"&\\""/' ;;
+    trace) names cli/trace/*.cc | sed 's/.*/"\\"&\\""/' ;;
     safetensors)
       names common/tensors/{safetensors_header,tensor_type}.cc common/model/model_metadata.cc | sed 's/.*/"\\"&\\""/'
       names proto/config.proto | sed 's/.*/"&"/' ;;

@@ -10,20 +10,47 @@
 #include <string>
 #include <vector>
 
-#include "cli/commands/arguments.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/help_text.h"
-#include "cli/commands/options.h"
 #include "cli/text/console.h"
 #include "cli/text/wrapped.h"
 #include "common/base/error.h"
 #include "common/base/join.h"
+#include "common/base/version.h"
 #include "common/config/nearest_name.h"
 
 namespace muster {
 namespace {
 
 constexpr int kHelpWidth = 80;
+
+constexpr const char* kOverview =
+    "Muster trains a neural network by synchronous data parallelism through a parameter "
+    "server: one server process owns the weights, and worker processes, by default one per core, "
+    "compute gradients on their parts of each batch.";
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  muster data get cifar10 data                  download CIFAR-10\n"
+    "  muster launch configs/cifar10.txtpb --workers 2 --data data\n"
+    "  muster launch runs/NAME/config.txtpb          the same run again\n"
+    "  muster launch --resume runs/NAME              go on where it stopped\n"
+    "  muster inspect configs/cifar10.txtpb          layers, variables, chunks\n"
+    "  muster inspect runs/NAME                      how it went, its weights\n"
+    "  muster export runs/NAME --format onnx model.onnx\n"
+    "  muster import pt.safetensors --config configs/cifar10.txtpb ours.safetensors\n"
+    "  muster eval runs/NAME --confusion             its accuracy, class by class\n"
+    "  muster predict runs/NAME --samples 0-9\n"
+    "  muster launch configs/cifar10.txtpb --data data --trace t.json --steps 40\n"
+    "  muster trace t.json                           where the time of a step goes\n"
+    "  muster bench --model configs/cifar10.txtpb    what a round costs here\n"
+    "  muster gpus                                   who uses which GPU\n"
+    "  muster doctor configs/cifar10.txtpb           would it run here?\n"
+    "  muster runs                                   what has been trained\n"
+    "  muster top runs/NAME                          a run under way\n"
+    "  muster plot runs/NAME                         its curves, as SVG\n"
+    "  muster server configs/cifar10.txtpb --data data   a job on several machines\n"
+    "`muster COMMAND --help` says more about a command, `muster launch --help` what the exit codes "
+    "mean.";
 
 // The command that the arguments lead to. Throws for a name that no command has.
 const CLI::App* FindCommand(const CLI::App& app, const std::vector<std::string>& words) {
@@ -129,33 +156,20 @@ std::string Explain(const CLI::ParseError& error, const CLI::App& command,
   return InOurWords(error, command);
 }
 
-// The command that was parsed: "launch", "data get".
-std::string TypedCommand(const CLI::App& app) {
-  std::string name;
-  for (std::vector<CLI::App*> typed = app.get_subcommands(); !typed.empty();
-       typed = typed.front()->get_subcommands()) {
-    name += (name.empty() ? "" : " ") + typed.front()->get_name();
-  }
-  return name;
-}
-
 int Run(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
   // What follows is another program's command line.
-  const auto dashes = std::find(words.begin(), words.end(), "--");
-  const std::vector<std::string> behind(dashes == words.end() ? dashes : dashes + 1, words.end());
-  words.erase(dashes, words.end());
-  Arguments arguments;
+  words.erase(std::find(words.begin(), words.end(), "--"), words.end());
+  Action action;
   CLI::App app(kOverview, "muster");
-  AddCommands(app, arguments);
-
+  AddCommands(app, action);
   if (words.empty()) {
     Console(STDERR_FILENO).PrintAsIs(WrappedRows(app.help(), kHelpWidth));
     return static_cast<int>(ExitCode::kUsage);
   }
   const CLI::App* command = FindCommand(app, words);
   try {
-    app.parse(static_cast<int>(words.size()) + 1, argv);
+    app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {  // --help and --version
       std::ostringstream text;
@@ -166,16 +180,21 @@ int Run(int argc, char** argv) {
     throw Error(ExitCode::kUsage, "{} (see {} --help)", Explain(error, *command, words),
                 FullName(*command));
   }
-  const std::string typed = TypedCommand(app);
-  if (!behind.empty() && typed != "gpus run") {
-    throw Error(ExitCode::kUsage, "--: expected no more arguments, got {} (see muster {} --help)",
-                behind[0], typed);
-  }
-  arguments.command.insert(arguments.command.end(), behind.begin(), behind.end());
-  return RunCommand(typed, arguments);
+  return action();
 }
 
 }  // namespace
+
+void AddCommands(CLI::App& app, Action& action) {
+  app.set_version_flag("--version", std::string("muster ") + kVersion);
+  app.require_subcommand(1);
+  for (const auto& add :
+       {AddLaunch, AddInspect, AddImport, AddExport, AddEval, AddPredict, AddTrace, AddBench,
+        AddGpus, AddData, AddServer, AddWorker, AddRuns, AddDoctor, AddTop, AddPlot, AddToken}) {
+    add(app, action);
+  }
+  app.footer(kExamples);  // last: a command would inherit it
+}
 
 int RunCommandLine(int argc, char** argv) {
   try {

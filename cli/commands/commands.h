@@ -1,13 +1,37 @@
-// Carries out the command that was typed.
+// The commands of `muster`, a file each. Every function adds one command to the command line: its
+// options, its help, and what is done with them.
 #pragma once
 
-#include <string>
+#include <functional>
 
-#include "cli/commands/arguments.h"
+namespace CLI {
+class App;
+}
 
 namespace muster {
 
-// Returns the exit code. `command` as typed: "launch", "data get".
-int RunCommand(const std::string& command, const Arguments& as_typed);
+// What the command that was typed does, once its options are parsed. Returns the exit code.
+using Action = std::function<int()>;
+
+// All of them, in the order of the help.
+void AddCommands(CLI::App& app, Action& action);
+
+void AddBench(CLI::App& app, Action& action);
+void AddData(CLI::App& app, Action& action);
+void AddDoctor(CLI::App& app, Action& action);
+void AddEval(CLI::App& app, Action& action);
+void AddExport(CLI::App& app, Action& action);
+void AddGpus(CLI::App& app, Action& action);
+void AddImport(CLI::App& app, Action& action);
+void AddInspect(CLI::App& app, Action& action);
+void AddLaunch(CLI::App& app, Action& action);
+void AddPlot(CLI::App& app, Action& action);
+void AddPredict(CLI::App& app, Action& action);
+void AddRuns(CLI::App& app, Action& action);
+void AddServer(CLI::App& app, Action& action);
+void AddToken(CLI::App& app, Action& action);
+void AddTop(CLI::App& app, Action& action);
+void AddTrace(CLI::App& app, Action& action);
+void AddWorker(CLI::App& app, Action& action);
 
 }  // namespace muster

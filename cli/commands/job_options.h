@@ -1,16 +1,18 @@
-// The options of the commands that start a job, or a part of one.
+// What `muster launch` and `muster server` have in common: everything about a job but who starts
+// its workers.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
-#include "cli/commands/arguments.h"
+#include "cli/commands/options.h"
+#include "cli/job/launch_command.h"
 
 namespace muster {
 
-inline constexpr uint64_t kMostWorkers = 1024;  // as cluster.workers
+struct JobOptions {
+  ConfigOptions config;
+  std::string resume;  // a run directory, or kResumeAuto
 
-void DescribeLaunch(CLI::App& launch, Arguments& arguments);
-void DescribeServer(CLI::App& server, Arguments& arguments);
-void DescribeWorker(CLI::App& worker, Arguments& arguments);
+  void Add(CLI::App& command);
+  LaunchArguments arguments() const;
+};
 
 }  // namespace muster

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "cli/job/header.h"
 #include "cli/job/server_memory.h"
@@ -132,9 +131,8 @@ std::vector<std::string> DryRunLines(const std::string& config_path, const confi
                               FormatBytes(JobMemory(server_memory, worker_memory, workers))));
   Append(lines, CardLines(worker_memory));
   lines.push_back("");
-  lines.push_back("A dry run: no run was started, nothing was written. The resolved config:");
-  std::istringstream text(ConfigText(config));
-  for (std::string line; std::getline(text, line);) lines.push_back("  " + line);
+  lines.push_back(
+      "A dry run: no run was started, nothing was written. --verbose shows every setting.");
   return lines;
 }
 

@@ -11,7 +11,7 @@
 
 namespace muster {
 
-// The header, ranks with their slices, steps and memory, then the resolved config. Lines without
+// The header, ranks with their slices, steps and memory, without the resolved config. Lines without
 // newlines. `config` is resolved; `worker_memory` is of the last rank, which has as many slices as
 // any other; `shown_dir` is where the run's files would go; `cards`: what a run would have of them.
 std::vector<std::string> DryRunLines(const std::string& config_path, const config::Config& config,

@@ -261,6 +261,7 @@ int DryRun(const LaunchArguments& arguments) {
   PrintResult(Join(DryRunLines(arguments.config_path, job.config, job.graph, data, worker_memory,
                                shown_dir, job.cards->Lines()),
                    "\n"));
+  if (arguments.verbose) PrintResult("\n" + ConfigText(job.config));
   try {
     (void)CheckMemory(WholeMemoryOf(job.config, job.graph, worker_memory), ReadMachineMemory());
   } catch (const Error& error) {

@@ -27,7 +27,8 @@ struct LaunchArguments {
   bool resume_or_begin = false;
   int repeat = 0;  // 0: one run; N: a series of N with consecutive seeds
   bool log_placement = false;
-  double wait_s = 0;  // for cards (worker.devices) to come free
+  bool verbose = false;  // a dry run shows every setting, too
+  double wait_s = 0;     // for cards (worker.devices) to come free
   std::optional<WorkersByHand> by_hand;
   // Looks into the data. Empty: the data are on other hosts.
   std::function<DataCount(const config::Config&)> count_data;

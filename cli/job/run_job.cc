@@ -20,7 +20,7 @@
 #include "cli/process/log_tail.h"
 #include "cli/text/console.h"
 #include "cli/text/units.h"
-#include "cli/view/trace_merge.h"
+#include "cli/trace/merge.h"
 #include "common/base/count_text.h"
 #include "common/base/error.h"
 #include "common/base/join.h"

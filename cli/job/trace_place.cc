@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "cli/view/trace_merge.h"
+#include "cli/trace/merge.h"
 #include "common/base/error.h"
 
 namespace muster {

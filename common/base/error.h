@@ -13,7 +13,7 @@
 
 namespace muster {
 
-// Exit codes of all programs; documented in the README.
+// Exit codes of all programs; documented in docs/COMMANDS.md.
 enum class ExitCode : int {
   kOk = 0,
   kFailure = 1,      // anything that has no code of its own

@@ -1,57 +1,41 @@
-#!/ bin / sh
-#scripts / gpu_check.sh where no GPU is visible : each stage ends with one line and exit \
-               code 2. And with programs that
-#only play their parts : what a budget cuts off is not done, and no failure.
-#Usage : gpu_check_test.sh SCRIPT FOLDER_OF_THE_PROGRAMS
-script = $1 bin = $2 out = $(mktemp - d) || exit 1 trap 'rm -rf "$out"' EXIT failed = 0
-#expect WHAT GOT WANTED
-    expect() {
-  ["$2" = "$3"] || {
-    echo "$1: expected $3, got $2";
-    failed = 1;
-  };
-}
-for
-  stage in 1 2 3 4 5 6;
-do
-  line = $(CUDA_VISIBLE_DEVICES = -1 "$script" --stage $stage-- out "$out" --bin "$bin") expect
-      "exit code of stage $stage" $
-      ? 2 expect "its line"
-                 "${line%%:*}"
-                 "stage $stage" expect
-                 "its table"
-                 "$(cat " $out /
-                stage -
-            $stage.md
-            ")"
-            "$line" done for wrong in '--stage 7' '--stage 1 --budget soon' '--stage' '--what 1';
-do
-#shellcheck disable = SC2086 #words on purpose
-  "$script" --out "$out/wrong" $wrong > "$out/said" 2 > &1 expect "exit code of $wrong" $
-      ? 2 [!-e "$out/wrong"] || {
-    echo "$wrong: made $out/wrong";
-    failed = 1;
-  }
+#!/bin/sh
+# scripts/gpu_check.sh where no GPU is visible: each stage ends with one line and exit code 2. And with programs that
+# only play their parts: what a budget cuts off is not done, and no failure.
+# Usage: gpu_check_test.sh SCRIPT FOLDER_OF_THE_PROGRAMS
+script=$1 bin=$2
+out=$(mktemp -d) || exit 1
+trap 'rm -rf "$out"' EXIT
+failed=0
+# expect WHAT GOT WANTED
+expect() { [ "$2" = "$3" ] || { echo "$1: expected $3, got $2"; failed=1; }; }
+for stage in 1 2 3 4 5 6; do
+  line=$(CUDA_VISIBLE_DEVICES=-1 "$script" --stage $stage --out "$out" --bin "$bin")
+  expect "exit code of stage $stage" $? 2
+  expect "its line" "${line%%:*}" "stage $stage"
+  expect "its table" "$(cat "$out/stage-$stage.md")" "$line"
 done
-#A clock that a training of ten minutes moves on.
-    play = $out / play mkdir "$play" echo 1000 > "$out/now" part() {
-  printf '#!/bin/sh\n%s\n' "$2" > "$play/$1" && chmod + x "$play/$1";
+for wrong in '--stage 7' '--stage 1 --budget soon' '--stage' '--what 1'; do
+  # shellcheck disable=SC2086 # words on purpose
+  "$script" --out "$out/wrong" $wrong >"$out/said" 2>&1
+  expect "exit code of $wrong" $? 2
+  [ ! -e "$out/wrong" ] || { echo "$wrong: made $out/wrong"; failed=1; }
+done
+
+# A clock that a training of ten minutes moves on.
+play=$out/play
+mkdir "$play"
+echo 1000 >"$out/now"
+part() { printf '#!/bin/sh\n%s\n' "$2" >"$play/$1" && chmod +x "$play/$1"; }
+part date "cat '$out/now'"
+part gpu_probe 'exit 0'
+part card_test 'echo "[  PASSED  ] 3 tests."'
+part muster "echo 1600 >'$out/now'; exit 124"
+# played EXIT_CODE: plays stage 2.
+played() {
+  PATH=$play:$PATH "$script" --stage 2 --out "$out/played" --bin "$play" --python true >"$out/said" 2>&1
+  expect "exit code of a stage that is played" $? "$1"
 }
-part date "cat '$out/now'" part gpu_probe 'exit 0' part
-    card_test 'echo "[  PASSED  ] 3 tests."' part muster "echo 1600 >'$out/now'; exit 124"
-#played EXIT_CODE : plays stage 2.
-    played(){PATH =
-             $play : $PATH "$script" --stage 2 --out "$out/played" --bin "$play" --python true >
-             "$out/said" 2 > &1 expect "exit code of a stage that is played" $
-             ? "$1" } in_table() {
-  grep - q "^$1"
-           "$out/played/stage-2.md" ||
-  {
-    echo "no row '$1' in:";
-    cat "$out/played/stage-2.md";
-    failed = 1;
-  };
-}
+in_table() { grep -q "^$1" "$out/played/stage-2.md" || { echo "no row '$1' in:"; cat "$out/played/stage-2.md"; failed=1; }; }
 played 3
 expect "the first row" "$(head -n 1 "$out/played/stage-2.md" | cut -d: -f1)" "card_test, convolutions AUTO"
 in_table 'not done: gpu-1'
@@ -60,7 +44,7 @@ echo 1000 >"$out/now"
 part card_test "echo '[  FAILED  ] DenseTest'; exit 1"
 played 1
 in_table 'not done: cpu'
-#One that hangs while there is time.
+# One that hangs while there is time.
 echo 1000 >"$out/now"
 part card_test 'echo "[  PASSED  ] 3 tests."'
 part muster 'exit 124'

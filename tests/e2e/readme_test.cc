@@ -1,4 +1,4 @@
-// The README's promise of the same bits: its commands, as they are written there, and the same for
+// The guide's promise of the same bits: its commands, as they are written there, and the same for
 // every config of the tree.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,8 +14,8 @@
 namespace muster::testing {
 namespace {
 
-std::string Readme() {
-  std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/README.md");
+std::string Guide() {
+  std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/docs/TRAINING.md");
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
@@ -31,11 +31,12 @@ std::vector<std::string> Words(const std::string& command) {
   return words;
 }
 
-// What the README says about bits, from its heading to the next one.
+// What the guide says about bits, from its heading to the next one.
 std::string Promise() {
-  const std::string readme = Readme();
-  const size_t begin = readme.find("**The same bits.**");
-  return begin == std::string::npos ? "" : readme.substr(begin, readme.find("\n**", begin) - begin);
+  const std::string guide = Guide();
+  const size_t begin = guide.find("\n## The same bits\n");
+  return begin == std::string::npos ? ""
+                                    : guide.substr(begin, guide.find("\n## ", begin + 1) - begin);
 }
 
 // The lines of its block of commands.

@@ -2,7 +2,6 @@
 // once, and written again as it was where it is written; what is refused is quoted.
 #include <set>
 
-#include "cli/commands/arguments.h"
 #include "cli/evaluate/confusion.h"
 #include "cli/model/tensor_names.h"
 #include "common/base/error.h"
@@ -41,16 +40,6 @@ void CheckCheckpointName(const std::string& text) {
   const auto name = ParseCheckpointName(text);
   Require(!name || name->Text() == text, "a checkpoint with two names");
   Require(!name || (name->step >= 0 && name->generation >= 0), "a step before the first");
-}
-
-void CheckTraceSteps(const std::string& text) {
-  Arguments arguments;
-  arguments.trace_steps = text;
-  OrError("--trace-steps", [&] {
-    for (const Setting& setting : SettingsOf(arguments)) {
-      Require(std::stoll(setting.value) >= 0, "a step before the first");
-    }
-  });
 }
 
 // The lines of `muster import --map`.
@@ -92,9 +81,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 2:
       CheckCheckpointName(text);
-      break;
-    case 3:
-      CheckTraceSteps(text);
       break;
     case 4:
       CheckConfusion(text);

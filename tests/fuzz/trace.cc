@@ -2,9 +2,9 @@
 // up; what is no trace is refused by its name, and a trace that is there is not lost for it.
 #include <sstream>
 
-#include "cli/view/trace_data.h"
-#include "cli/view/trace_merge.h"
-#include "cli/view/trace_summary.h"
+#include "cli/trace/merge.h"
+#include "cli/trace/summary.h"
+#include "cli/trace/trace_data.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {

@@ -3,12 +3,13 @@
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
+#include <CLI/CLI.hpp>
 #include <fstream>
 #include <map>
 #include <regex>
 #include <sstream>
 
-#include "cli/commands/help_text.h"
+#include "cli/commands/commands.h"
 #include "common/base/error.h"
 
 namespace muster {
@@ -49,6 +50,14 @@ std::map<int, std::string> Table(const std::string& path, const std::string& hea
   return rows;
 }
 
+// The table in `muster launch --help`.
+std::map<int, std::string> InHelp() {
+  Action action;
+  CLI::App app;
+  AddLaunch(app, action);
+  return Matches(app.get_subcommand("launch")->get_footer(), R"(\n  (\d+) +([^\n]+))");
+}
+
 std::vector<int> CodesOf(const std::map<int, std::string>& rows) {
   std::vector<int> codes;
   for (const auto& [code, meaning] : rows) codes.push_back(code);
@@ -64,16 +73,13 @@ TEST(ExitCodesTest, EveryTableHasEachCode) {
   }
   ASSERT_EQ(truth.size(), 11u);
   EXPECT_EQ(truth.back(), static_cast<int>(ExitCode::kTerminated));
-  EXPECT_THAT(CodesOf(Table("README.md", "| exit code |")), ElementsAreArray(truth));
-  EXPECT_THAT(CodesOf(Table("docs/TRAINING.md", "| code | meaning |")), ElementsAreArray(truth));
-  EXPECT_THAT(CodesOf(Matches(kLaunchFooter, R"(\n  (\d+) +([^\n]+))")), ElementsAreArray(truth));
+  EXPECT_THAT(CodesOf(Table("docs/COMMANDS.md", "| code | meaning |")), ElementsAreArray(truth));
+  EXPECT_THAT(CodesOf(InHelp()), ElementsAreArray(truth));
 }
 
 TEST(ExitCodesTest, TheyMeanTheSameEverywhere) {
-  const auto readme = Table("README.md", "| exit code |");
-  EXPECT_EQ(Table("docs/TRAINING.md", "| code | meaning |"), readme);
-  const auto help = Matches(kLaunchFooter, R"(\n  (\d+) +([^\n]+))");
-  for (const auto& [code, meaning] : readme) {
+  const auto help = InHelp();
+  for (const auto& [code, meaning] : Table("docs/COMMANDS.md", "| code | meaning |")) {
     if (code < static_cast<int>(ExitCode::kInterrupted)) {
       EXPECT_EQ(help.at(code), meaning) << code;
     }

@@ -1,10 +1,10 @@
-#include "cli/commands/find_config.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+
+#include "cli/commands/programs.h"
 
 namespace muster {
 namespace {

@@ -4,7 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <sstream>
 
-#include "cli/commands/options.h"
+#include "cli/commands/commands.h"
 #include "tests/cli/job/job_fixture.h"
 
 namespace muster::testing {
@@ -24,9 +24,9 @@ class Help : public JobTest {
     }
   }
   static std::vector<std::string> Commands() {
-    Arguments arguments;
+    Action action;
     CLI::App app;
-    AddCommands(app, arguments);
+    AddCommands(app, action);
     std::vector<std::string> names;
     AddNames(app, "", names);
     return names;
@@ -66,9 +66,9 @@ std::vector<std::string> ExamplesIn(const std::string& help) {
 }
 
 std::string TroubleWith(const std::string& example) {
-  Arguments arguments;
+  Action action;
   CLI::App app;
-  AddCommands(app, arguments);
+  AddCommands(app, action);
   try {
     app.parse(example.substr(0, example.find(" -- ")));  // another program's command line follows
   } catch (const CLI::ParseError& error) {

@@ -1,4 +1,4 @@
-#include "cli/view/trace_critical_path.h"
+#include "cli/trace/critical_path.h"
 
 #include <fmt/core.h>
 

@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "cli/view/trace_critical_path.h"
-#include "cli/view/trace_data.h"
-#include "cli/view/trace_merge.h"
-#include "cli/view/trace_steps.h"
-#include "cli/view/trace_summary.h"
+#include "cli/trace/critical_path.h"
+#include "cli/trace/merge.h"
+#include "cli/trace/steps.h"
+#include "cli/trace/summary.h"
+#include "cli/trace/trace_data.h"
 #include "common/base/error.h"
 #include "tests/data/temp_dir.h"
 

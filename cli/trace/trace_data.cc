@@ -1,4 +1,4 @@
-#include "cli/view/trace_data.h"
+#include "cli/trace/trace_data.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/view/trace_data.h"
+#include "cli/trace/trace_data.h"
 
 namespace muster {
 

@@ -1,4 +1,4 @@
-#include "cli/view/trace_merge.h"
+#include "cli/trace/merge.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -14,7 +14,7 @@
 #include <string_view>
 #include <utility>
 
-#include "cli/view/trace_data.h"
+#include "cli/trace/trace_data.h"
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
 #include "common/base/json_text.h"

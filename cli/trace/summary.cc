@@ -1,4 +1,4 @@
-#include "cli/view/trace_summary.h"
+#include "cli/trace/summary.h"
 
 #include <fmt/core.h>
 
@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "cli/text/units.h"
-#include "cli/view/trace_critical_path.h"
-#include "cli/view/trace_steps.h"
+#include "cli/trace/critical_path.h"
+#include "cli/trace/steps.h"
 #include "common/base/join.h"
 
 namespace muster {

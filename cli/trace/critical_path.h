@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/view/trace_data.h"
-#include "cli/view/trace_steps.h"
+#include "cli/trace/steps.h"
+#include "cli/trace/trace_data.h"
 
 namespace muster {
 

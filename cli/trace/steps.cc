@@ -1,4 +1,4 @@
-#include "cli/view/trace_steps.h"
+#include "cli/trace/steps.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,0 +1,93 @@
+// `muster data get` and `muster data synth`.
+#include <strings.h>
+
+#include <limits>
+
+#include "cli/commands/options.h"
+#include "cli/data/download.h"
+#include "cli/data/synthesize.h"
+#include "common/base/error.h"
+
+namespace muster {
+namespace {
+
+constexpr uint64_t kMostImages = 1'000'000'000;  // 3 TB
+constexpr int64_t kTrainFiles = 5;               // of CIFAR-10's layout
+
+constexpr const char* kDataFooter =
+    "Examples:\n"
+    "  muster data get cifar10 data\n"
+    "  muster data get mnist data/mnist\n"
+    "  muster data synth data --train 5000 --test 1000\n"
+    "\n"
+    "Exit codes: 0 done, 1 no network, or the folder cannot be written, 2 command line, 3 another "
+    "set is there, or what came is not the published one.";
+
+struct GetOptions {
+  std::string dataset, dir;
+};
+
+void DescribeGet(CLI::App& command, GetOptions& options) {
+  command.add_option("DATASET", options.dataset, "Its name: cifar10 (170 MB) or mnist (12 MB)")
+      ->required()
+      ->type_name("NAME");
+  command.add_option("DIR", options.dir, "The folder to put it in")->required()->type_name("PATH");
+  command.footer(kDataFooter);
+}
+
+int Get(const GetOptions& options) {
+  if (::strcasecmp(options.dataset.c_str(), "cifar10") == 0) {
+    DownloadCifar10(options.dir);
+  } else if (::strcasecmp(options.dataset.c_str(), "mnist") == 0) {
+    DownloadMnist(options.dir);
+  } else {
+    throw Error(ExitCode::kUsage, "unknown data set '{}'; known: cifar10, mnist", options.dataset);
+  }
+  return 0;
+}
+
+struct SynthOptions {
+  std::string dir;
+  uint64_t seed = 1;
+  int64_t train = 50000, test = 10000;
+};
+
+void DescribeSynth(CLI::App& command, SynthOptions& options) {
+  command.add_option("DIR", options.dir, "The folder to put it in")->required()->type_name("PATH");
+  command.add_option("--seed", options.seed, "Another seed, other images")
+      ->type_name("N")
+      ->check(WholeNumber(0, std::numeric_limits<uint64_t>::max()))
+      ->capture_default_str();
+  command.add_option("--train", options.train, "Training images, a multiple of 5")
+      ->type_name("N")
+      ->check(WholeNumber(1, kMostImages))
+      ->capture_default_str();
+  command.add_option("--test", options.test, "Test images")
+      ->type_name("N")
+      ->check(WholeNumber(1, kMostImages))
+      ->capture_default_str();
+  command.footer(kDataFooter);
+}
+
+int Synthesize(const SynthOptions& options) {
+  if (options.train % kTrainFiles != 0) {
+    throw Error(ExitCode::kUsage, "--train {}: expected a multiple of {}, one part for each file",
+                options.train, kTrainFiles);
+  }
+  SynthesizeCifar10(options.dir, options.seed, options.train / kTrainFiles, options.test);
+  return 0;
+}
+
+}  // namespace
+
+void AddData(CLI::App& app, Action& action) {
+  CLI::App* const data = app.add_subcommand("data", "Get or make the data");
+  data->require_subcommand(1);
+  AddCommand<GetOptions>(*data, action, "get", "Download a published data set", DescribeGet, Get);
+  AddCommand<SynthOptions>(
+      *data, action, "synth",
+      "Make a procedural set of images in CIFAR-10's layout, for work without a network",
+      DescribeSynth, Synthesize);
+}
+
+}  // namespace muster

@@ -1,0 +1,51 @@
+// `muster doctor`.
+#include "cli/commands/options.h"
+#include "cli/commands/programs.h"
+#include "cli/data/count_samples.h"
+#include "cli/doctor/doctor_command.h"
+
+namespace muster {
+namespace {
+
+void DescribeDoctor(CLI::App& command, ConfigOptions& options) {
+  CLI::Option* const config =
+      command.add_option("CONFIG", options.config, "Also, whether this config would run here")
+          ->type_name("FILE");
+  options.AddSet(command, "Any setting of the config; may be repeated")->needs(config);
+  options
+      .AddShorthand(command, "--workers", "cluster.workers", "N",
+                    "Worker processes (cluster.workers)")
+      ->needs(config);
+  options.AddShorthand(command, "--data", "data.dir", "DIR", "Directory of the data (data.dir)")
+      ->needs(config);
+  options.AddShorthand(command, "--run-dir", "run.dir", "DIR", "Where the run's files would go")
+      ->needs(config);
+  options.AddShorthand(command, "--devices", "worker.devices", "LIST",
+                       "Also, whether these GPUs could be had now: auto, auto:N, or some of those "
+                       "that `muster gpus` "
+                       "shows (worker.devices)");
+  command.footer(
+      "Examples:\n"
+      "  muster doctor\n"
+      "  muster doctor configs/cifar10.txtpb --data data --workers 2\n"
+      "  muster doctor configs/cifar10.txtpb --data data --devices auto:4\n"
+      "\n"
+      "Exit codes: 0 runs would work, 1 something is wrong, 2 command line or config.");
+}
+
+int DoDoctor(const ConfigOptions& options) {
+  return RunDoctor(
+      {.config_path = options.path(),
+       .settings = options.settings(),
+       .programs = {Sibling("muster"), Sibling("muster-server"), Sibling("muster-worker")},
+       .count_data = CountSamples});
+}
+
+}  // namespace
+
+void AddDoctor(CLI::App& app, Action& action) {
+  AddCommand<ConfigOptions>(app, action, "doctor", "Say whether runs would work here",
+                            DescribeDoctor, DoDoctor);
+}
+
+}  // namespace muster

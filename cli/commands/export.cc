@@ -1,0 +1,62 @@
+// `muster export`.
+#include "cli/commands/options.h"
+#include "cli/model/export_command.h"
+#include "cli/text/console.h"
+#include "common/base/join.h"
+
+namespace muster {
+namespace {
+
+struct ExportOptions {
+  std::string from, format, out;
+  ModelChoice choice;
+  ConfigOptions config;
+  bool force = false;
+};
+
+constexpr const char* kExportFooter =
+    "Of a run directory it takes model.safetensors, or the newest checkpoint where that has seen "
+    "more steps.\n"
+    "\n"
+    "Examples:\n"
+    "  muster export runs/a --format npz weights.npz\n"
+    "  muster export runs/a --best --format onnx model.onnx\n"
+    "\n"
+    "Exit codes: 0 done, 1 OUT cannot be written, 2 command line or config, or OUT is there "
+    "already, 3 the weights cannot be read, or do not fit the network.";
+
+void DescribeExport(CLI::App& command, ExportOptions& options) {
+  AddFrom(command, options.from);
+  AddChoice(command, options.choice);
+  AddOut(command, options.out, options.force, "The file to write");
+  command.add_option("--format", options.format, "safetensors, npz (NumPy) or onnx")
+      ->required()
+      ->type_name("FORMAT")
+      ->check(OneOf({"safetensors", "npz", "onnx"}));
+  CLI::Option* const config = AddOption(command, "--config", options.config.config, "CONFIG",
+                                        "The network, for onnx, where the file says none");
+  options.config.AddSet(command, "Any setting of that config; may be repeated")->needs(config);
+  command.footer(kExportFooter);
+}
+
+int DoExport(const ExportOptions& options) {
+  PrintResult(Join(ExportModel({.from = options.from,
+                                .format = options.format,
+                                .choice = options.choice,
+                                .config_path = options.config.path(),
+                                .settings = options.config.settings(),
+                                .out = options.out,
+                                .force = options.force}),
+                   "\n"));
+  return 0;
+}
+
+}  // namespace
+
+void AddExport(CLI::App& app, Action& action) {
+  AddCommand<ExportOptions>(app, action, "export",
+                            "Write a run's weights as safetensors, npz or onnx", DescribeExport,
+                            DoExport);
+}
+
+}  // namespace muster

@@ -1,0 +1,78 @@
+// `muster gpus` and `muster gpus run`.
+#include "cli/commands/options.h"
+#include "cli/gpu/gpus_command.h"
+#include "common/base/error.h"
+
+namespace muster {
+namespace {
+
+constexpr const char* kGpusFooter =
+    "Memory in MiB, as nvidia-smi counts. `taken`: a Muster job, or `muster gpus run`, has "
+    "locked the GPU; `busy`: somebody else computes on it. Jobs that wait for GPUs are "
+    "shown, too. Without an NVIDIA driver it says so in one line (--json: an empty list), "
+    "with exit code 0.";
+
+constexpr const char* kGpusRunFooter =
+    "The command gets the GPUs' UUIDs in CUDA_VISIBLE_DEVICES. Nobody else's Muster job, "
+    "nor another `muster gpus run`, takes them as long as it, or a process that it has "
+    "started, lives.\n"
+    "\n"
+    "Examples:\n"
+    "  muster gpus run -- python train.py\n"
+    "  muster gpus run -n 2 --wait 120 -- torchrun --nproc-per-node 2 train.py\n"
+    "\n"
+    "Exit codes: the command's; 1 not enough idle GPUs, 2 command line, 5 not within --wait.";
+
+struct GpusOptions {
+  bool json = false;
+  std::optional<double> watch_seconds;  // between two looks
+};
+
+void DescribeGpus(CLI::App& command, GpusOptions& options) {
+  command.add_flag("--json", options.json, "Print one JSON object instead");
+  AddOptionalNumber(command, "--watch", options.watch_seconds, 2, 0.1, 86'400, "SECONDS",
+                    "Look again and again (alone: every 2 s)");
+  command.footer(kGpusFooter);
+}
+
+struct GpusRunOptions {
+  int count = 1;
+  std::optional<double> wait_minutes;
+  std::vector<std::string> command;
+};
+
+void DescribeRun(CLI::App& command, GpusRunOptions& options) {
+  command.add_option("-n,--gpus", options.count, "How many GPUs")
+      ->type_name("N")
+      ->check(WholeNumber(1, kMostWorkers))
+      ->capture_default_str();
+  AddWait(command, options.wait_minutes);
+  command.add_option("COMMAND", options.command, "After --: the program and its arguments")
+      ->type_name("WORD");
+  command.footer(kGpusRunFooter);
+}
+
+int Show(const GpusOptions& options) {
+  return RunGpus({.json = options.json, .watch_s = options.watch_seconds.value_or(0)});
+}
+
+int DoGpus(const GpusRunOptions& options) {
+  if (options.command.empty()) {
+    throw Error(ExitCode::kUsage, "the command is missing: muster gpus run [OPTIONS] -- COMMAND …");
+  }
+  RunWithGpus({.count = options.count,
+               .wait_s = 60 * options.wait_minutes.value_or(0),
+               .command = options.command});
+}
+
+}  // namespace
+
+void AddGpus(CLI::App& app, Action& action) {
+  CLI::App* const gpus = AddCommand<GpusOptions>(
+      app, action, "gpus", "Show this machine's GPUs and who uses them", DescribeGpus, Show);
+  AddCommand<GpusRunOptions>(*gpus, action, "run",
+                             "Run any program on idle GPUs, locked as a job's are", DescribeRun,
+                             DoGpus);
+}
+
+}  // namespace muster

@@ -1,0 +1,69 @@
+// `muster import`.
+#include "cli/commands/options.h"
+#include "cli/model/import_command.h"
+#include "cli/text/console.h"
+#include "common/base/join.h"
+
+namespace muster {
+namespace {
+
+struct ImportOptions {
+  std::string file, names, out;
+  ConfigOptions config;
+  bool skip_mismatched = false, force = false;
+};
+
+constexpr const char* kImportFooter =
+    "Examples:\n"
+    "  muster import theirs.safetensors --config configs/cifar10.txtpb \\\n"
+    "      ours.safetensors\n"
+    "  muster import theirs.safetensors --config configs/cifar10.txtpb \\\n"
+    "      --skip-mismatched body.safetensors\n"
+    "  muster launch configs/cifar10.txtpb --data data \\\n"
+    "      --initial-weights ours.safetensors\n"
+    "\n"
+    "A file of torch.save is made a safetensors file first: the error says how.\n"
+    "\n"
+    "Exit codes: 0 done, 1 OUT cannot be written, 2 command line or config, or OUT is there "
+    "already, 3 FILE cannot be read, is not finite, or does not fit the network.";
+
+void DescribeImport(CLI::App& command, ImportOptions& options) {
+  command
+      .add_option("FILE", options.file, "A safetensors file, such as PyTorch's save_file writes")
+      ->required()
+      ->type_name("PATH")
+      ->check(SomeText());
+  AddOut(command, options.out, options.force, "The file to write, for launch --initial-weights");
+  AddOption(command, "--config", options.config.config, "CONFIG",
+            "The config whose network the weights are for")
+      ->required();
+  options.config.AddSet(command, "Any setting of that config; may be repeated");
+  AddOption(command, "--map", options.names, "NAMES",
+            "A file with lines \"THEIRS OURS\": what variables, or all that begin with a name and "
+            "a dot, are called "
+            "here; OURS is - for what is to be left out");
+  AddSkipMismatched(command, options.skip_mismatched);
+  command.footer(kImportFooter);
+}
+
+int DoImport(const ImportOptions& options) {
+  PrintResult(Join(ImportModel({.file = options.file,
+                                .config_path = options.config.path(),
+                                .settings = options.config.settings(),
+                                .names = options.names,
+                                .skip_mismatched = options.skip_mismatched,
+                                .out = options.out,
+                                .force = options.force}),
+                   "\n"));
+  return 0;
+}
+
+}  // namespace
+
+void AddImport(CLI::App& app, Action& action) {
+  AddCommand<ImportOptions>(app, action, "import",
+                            "Make a file of PyTorch's weights fit a config's network",
+                            DescribeImport, DoImport);
+}
+
+}  // namespace muster

@@ -1,0 +1,84 @@
+// `muster inspect`.
+#include "cli/commands/options.h"
+#include "cli/model/inspect_command.h"
+#include "cli/model/inspect_source.h"
+#include "cli/text/console.h"
+#include "common/base/error.h"
+#include "common/base/join.h"
+#include "proto/config.pb.h"
+
+namespace muster {
+namespace {
+
+struct InspectOptions {
+  ConfigOptions config;
+  ModelChoice choice;
+  bool show_config = false;
+};
+
+constexpr const char* kInspectFooter =
+    "Of a config: layers, variables, chunks, the work of a step. Of a run directory: how the run "
+    "is, and the weights that it holds. Of weights: variables, shapes, norms, what is not finite, "
+    "and what the file says of itself. Of a checkpoint, without --ema and --raw, every tensor, the "
+    "optimizer's state too, and all checksums.\n"
+    "\n"
+    "Examples:\n"
+    "  muster inspect configs/cifar10.txtpb --set run.global_batch=512\n"
+    "  muster inspect runs/a --best\n"
+    "  muster inspect runs/a/checkpoints/step-00000390-g1-evaluated\n"
+    "  muster inspect runs/a/model.safetensors --config\n"
+    "\n"
+    "Exit codes: 0 done, 2 command line or config, 3 the weights cannot be read.";
+
+void DescribeInspect(CLI::App& command, InspectOptions& options) {
+  options.config.AddConfig(command)
+      ->description(
+          "A config (configs/*.txtpb), a run directory, a checkpoint (a folder of "
+          "RUN_DIR/checkpoints), or a "
+          "safetensors file")
+      ->type_name("PATH");
+  command.get_option("--set")->description("Any setting of a config; may be repeated");
+  command.add_flag("--config", options.show_config,
+                   "Of weights: print the config of their run, and nothing else");
+  AddChoice(command, options.choice);
+  command.footer(kInspectFooter);
+}
+
+int InspectWeights(const InspectOptions& options, const std::string& path) {
+  if (!options.config.settings().empty()) {
+    throw Error(ExitCode::kUsage, "--set: {} is no config, and has no settings to change", path);
+  }
+  if (options.show_config) {
+    PrintResult(ConfigTextIn(path, options.choice));
+    return 0;
+  }
+  const Inspected inspected = InspectSource(path, options.choice);
+  PrintResult(Join(inspected.lines, "\n"));
+  if (inspected.trouble) throw Error(*inspected.trouble);
+  return 0;
+}
+
+int DoInspect(const InspectOptions& options) {
+  const std::string path = options.config.path();
+  if (IsModel(path)) return InspectWeights(options, path);
+  for (const auto& [given, option] :
+       {std::pair(options.show_config, "--config"), std::pair(options.choice.average, "--ema"),
+        std::pair(options.choice.raw, "--raw"), std::pair(options.choice.best, "--best")}) {
+    if (!given) continue;
+    throw Error(ExitCode::kUsage,
+                "{}: {} is a config, expected a run directory, a checkpoint or a file of weights",
+                option, path);
+  }
+  PrintResult(Join(InspectLines(LoadConfig(path, options.config.settings())), "\n"));
+  return 0;
+}
+
+}  // namespace
+
+void AddInspect(CLI::App& app, Action& action) {
+  AddCommand<InspectOptions>(app, action, "inspect",
+                             "Show a config's network, or what weights a run or file has",
+                             DescribeInspect, DoInspect);
+}
+
+}  // namespace muster

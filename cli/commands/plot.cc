@@ -1,0 +1,47 @@
+// `muster plot`.
+#include "cli/commands/options.h"
+#include "cli/view/plot_command.h"
+
+namespace muster {
+namespace {
+
+struct PlotOptions {
+  std::vector<std::string> run_dirs;
+  std::string output, axis = "step";
+};
+
+constexpr const char* kPlotFooter =
+    "Examples:\n"
+    "  muster plot runs/a\n"
+    "  muster plot runs/a runs/b --axis time --output both.svg\n"
+    "\n"
+    "Exit codes: 0 done, 1 the picture cannot be written, 2 command line, or no run.";
+
+void DescribePlot(CLI::App& command, PlotOptions& options) {
+  command.add_option("RUN_DIR", options.run_dirs, "The run directories")
+      ->required()
+      ->type_name("PATH");
+  AddOption(command, "--output", options.output, "FILE",
+            "FILE.svg; default: plot.svg, in the run directory of one run, here of several");
+  command.add_option("--axis", options.axis, "What is to the right: step, epoch or time")
+      ->type_name("NAME")
+      ->check(OneOf({"step", "epoch", "time"}))
+      ->capture_default_str();
+  command.footer(kPlotFooter);
+}
+
+int DoPlot(const PlotOptions& options) {
+  const PlotAxis axis = options.axis == "epoch"  ? PlotAxis::kEpoch
+                        : options.axis == "time" ? PlotAxis::kTime
+                                                 : PlotAxis::kStep;
+  return PlotRuns({.run_dirs = options.run_dirs, .output = options.output, .axis = axis});
+}
+
+}  // namespace
+
+void AddPlot(CLI::App& app, Action& action) {
+  AddCommand<PlotOptions>(app, action, "plot", "Draw the curves of runs, as SVG", DescribePlot,
+                          DoPlot);
+}
+
+}  // namespace muster

@@ -1,0 +1,41 @@
+// `muster token`.
+#include "cli/commands/options.h"
+#include "cli/job/job_token.h"
+#include "cli/text/console.h"
+
+namespace muster {
+namespace {
+
+struct TokenOptions {
+  std::string file;
+};
+
+void DescribeToken(CLI::App& command, TokenOptions& options) {
+  command.add_option("FILE", options.file, "A new file; default: standard output")
+      ->type_name("PATH");
+  command.footer(
+      "Examples:\n"
+      "  muster token token\n"
+      "\n"
+      "Exit codes: 0 done, 2 FILE cannot be written, or is there already.");
+}
+
+int DoToken(const TokenOptions& options) {
+  const std::string token = NewToken();
+  if (options.file.empty()) {
+    PrintResult(token);
+    return 0;
+  }
+  WriteTokenFile(options.file, token);
+  PrintResult("a new job token, for --token-file: " + options.file);
+  return 0;
+}
+
+}  // namespace
+
+void AddToken(CLI::App& app, Action& action) {
+  AddCommand<TokenOptions>(app, action, "token", "Make a job token for processes started by hand",
+                           DescribeToken, DoToken);
+}
+
+}  // namespace muster
