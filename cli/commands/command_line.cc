@@ -159,7 +159,9 @@ std::string Explain(const CLI::ParseError& error, const CLI::App& command,
 int Run(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
   // What follows is another program's command line.
-  words.erase(std::find(words.begin(), words.end(), "--"), words.end());
+  const auto dashes = std::find(words.begin(), words.end(), "--");
+  const std::vector<std::string> behind(dashes == words.end() ? dashes : dashes + 1, words.end());
+  words.erase(dashes, words.end());
   Action action;
   CLI::App app(kOverview, "muster");
   AddCommands(app, action);
@@ -169,7 +171,7 @@ int Run(int argc, char** argv) {
   }
   const CLI::App* command = FindCommand(app, words);
   try {
-    app.parse(argc, argv);
+    app.parse(static_cast<int>(words.size()) + 1, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {  // --help and --version
       std::ostringstream text;
@@ -180,7 +182,7 @@ int Run(int argc, char** argv) {
     throw Error(ExitCode::kUsage, "{} (see {} --help)", Explain(error, *command, words),
                 FullName(*command));
   }
-  return action();
+  return action(behind);
 }
 
 }  // namespace

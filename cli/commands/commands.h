@@ -3,6 +3,8 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -10,8 +12,10 @@ class App;
 
 namespace muster {
 
-// What the command that was typed does, once its options are parsed. Returns the exit code.
-using Action = std::function<int()>;
+// What the command that was typed does, once its options are parsed. `behind`: the words behind
+// "--", another program's command line, which most commands refuse. Returns the exit code; throws
+// Error.
+using Action = std::function<int(const std::vector<std::string>& behind)>;
 
 // All of them, in the order of the help.
 void AddCommands(CLI::App& app, Action& action);

@@ -56,13 +56,15 @@ int Show(const GpusOptions& options) {
   return RunGpus({.json = options.json, .watch_s = options.watch_seconds.value_or(0)});
 }
 
-int DoGpus(const GpusRunOptions& options) {
-  if (options.command.empty()) {
+int DoGpusRun(const GpusRunOptions& options, const std::vector<std::string>& behind) {
+  std::vector<std::string> command = options.command;
+  command.insert(command.end(), behind.begin(), behind.end());
+  if (command.empty()) {
     throw Error(ExitCode::kUsage, "the command is missing: muster gpus run [OPTIONS] -- COMMAND …");
   }
   RunWithGpus({.count = options.count,
                .wait_s = 60 * options.wait_minutes.value_or(0),
-               .command = options.command});
+               .command = command});
 }
 
 }  // namespace
@@ -70,9 +72,15 @@ int DoGpus(const GpusRunOptions& options) {
 void AddGpus(CLI::App& app, Action& action) {
   CLI::App* const gpus = AddCommand<GpusOptions>(
       app, action, "gpus", "Show this machine's GPUs and who uses them", DescribeGpus, Show);
-  AddCommand<GpusRunOptions>(*gpus, action, "run",
-                             "Run any program on idle GPUs, locked as a job's are", DescribeRun,
-                             DoGpus);
+  CLI::App* const run =
+      gpus->add_subcommand("run", "Run any program on idle GPUs, locked as a job's are");
+  const auto options = std::make_shared<GpusRunOptions>();
+  DescribeRun(*run, *options);
+  run->callback([&action, options] {
+    action = [options](const std::vector<std::string>& behind) {
+      return DoGpusRun(*options, behind);
+    };
+  });
 }
 
 }  // namespace muster

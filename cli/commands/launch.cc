@@ -74,7 +74,7 @@ constexpr const char* kLaunchFooter =
     "  6    the server or a worker was killed or crashed\n"
     "  7    another process of the job was lost, and nothing says how it ended\n"
     "  8    a worker was refused: wrong token, version, graph, settings or data, or a "
-    "GPU that computes wrongly\n"
+    "GPU that fails or computes wrongly in the test before the first step\n"
     "  130  stopped by Ctrl-C (SIGINT)\n"
     "  143  stopped by SIGTERM or SIGHUP";
 

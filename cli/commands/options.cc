@@ -36,6 +36,17 @@ std::pair<std::string, std::string> TraceSteps(const std::string& text) {
 
 }  // namespace
 
+void RefuseBehind(const CLI::App& command, const std::vector<std::string>& behind) {
+  if (behind.empty()) return;
+  std::string name = command.get_name();
+  for (const CLI::App* above = command.get_parent(); above != nullptr;
+       above = above->get_parent()) {
+    name = above->get_name() + " " + name;
+  }
+  throw Error(ExitCode::kUsage, "--: expected no more arguments, got {} (see {} --help)", behind[0],
+              name);
+}
+
 // CLI::Range would speak of values "not in range", and take -1 for a large number.
 CLI::Validator WholeNumber(uint64_t least, uint64_t most) {
   return {[=](const std::string& text) {

@@ -18,6 +18,9 @@ namespace muster {
 inline constexpr uint32_t kMostWorkers = 1024;  // as cluster.workers
 inline constexpr const char* kResumeAuto = "auto";
 
+// Throws Error(kUsage) if there are any: this command takes none.
+void RefuseBehind(const CLI::App& command, const std::vector<std::string>& behind);
+
 // Adds a command. `describe(command, options)` adds its options; `run(options)` is its action.
 template <typename Options, typename Describe, typename Run>
 CLI::App* AddCommand(CLI::App& app, Action& action, const char* name, const char* text,
@@ -26,8 +29,11 @@ CLI::App* AddCommand(CLI::App& app, Action& action, const char* name, const char
   const auto options = std::make_shared<Options>();
   describe(*command, *options);
   command->callback([command, &action, options, run] {
-    // A command of its own below this one has its own action.
-    if (command->get_subcommands().empty()) action = [options, run] { return run(*options); };
+    if (!command->get_subcommands().empty()) return;  // a command below this one has the action
+    action = [command, options, run](const std::vector<std::string>& behind) {
+      RefuseBehind(*command, behind);
+      return run(*options);
+    };
   });
   return command;
 }

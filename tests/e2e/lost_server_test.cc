@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <csignal>
 
+#include "common/checkpoint/list_checkpoints.h"
 #include "tests/cli/text/unwrapped.h"
 #include "tests/e2e/real_job.h"
 #include "tests/e2e/small_disk.h"
@@ -192,6 +193,9 @@ TEST_F(LostServer, AKilledLauncherLeavesNothing) {
   const Outcome whole = Launch(kLong);
   const auto job = Start("run", kLong);
   ASSERT_TRUE(Reaches("run", 20));
+  ASSERT_TRUE(Eventually(30, [&] {  // a busy disk takes a while for the first checkpoint
+    return !ListCheckpoints(Path("run")).empty();
+  }));
   job->Signal(SIGKILL);
   EXPECT_EQ(job->Wait(20), 128 + SIGKILL);
   EXPECT_TRUE(NothingLeft(10));

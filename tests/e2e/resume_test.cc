@@ -48,7 +48,7 @@ TEST_F(Resume, AfterAKillOnOtherWorkersAndAnotherTransport) {
   ASSERT_EQ(rest.exit_code, 0) << rest.log;
   EXPECT_EQ(rest.hash(), whole.hash());
   EXPECT_EQ(Curve(rest.metrics), Curve(whole.metrics));
-  EXPECT_THAT(rest.log, ContainsRegex("going on +[0-9]+ of 360 steps done"));
+  EXPECT_THAT(rest.log, ContainsRegex("resumes +[0-9]+ of 360 steps done"));
 }
 
 // Two signals: one that nobody asked for twice, and one that asks for a checkpoint alone.
@@ -76,7 +76,7 @@ TEST_F(Resume, AfterASignalItGoesOnWhereItStopped) {
   EXPECT_EQ(rest.hash(), whole.hash());
   EXPECT_EQ(Curve(rest.metrics), Curve(whole.metrics));
   // Nothing was done twice.
-  EXPECT_THAT(rest.log, HasSubstr("going on      ")) << rest.log;
+  EXPECT_THAT(rest.log, HasSubstr("resumes       ")) << rest.log;
 }
 
 // A scheduler may send it before there is anything to keep.

@@ -120,14 +120,14 @@ TEST_F(Runs, AStepIsNeverLessThanItsPartsWhenEachIsEvaluated) {
   EXPECT_EQ(seldom.metrics.back()["timed_steps"], 7) << seldom.log;  // all but the fifth
   for (const Outcome& one : {outcome, seldom}) {
     int percents = 0, parts = 0;
-    std::istringstream lines(one.log);
-    for (std::string line; std::getline(lines, line);) {
-      const bool part = line.starts_with("                 ") && line.ends_with(" %");
-      if (!part || line.find("ranks") != std::string::npos) continue;
-      percents += std::stoi(line.substr(line.size() - 6));
+    std::string row = Unwrapped(one.log);
+    row = row.substr(row.rfind(" step "));
+    row = row.substr(0, row.find(" overhead "));
+    for (size_t at = row.find(':'); (at = row.find(" %", at + 1)) != std::string::npos;) {
+      percents += std::stoi(row.substr(row.rfind(' ', at - 1)));
       ++parts;
     }
-    EXPECT_GE(parts, 5) << one.log;
+    EXPECT_GE(parts, 2) << one.log;
     EXPECT_LE(percents, 100) << one.log;
   }
 }

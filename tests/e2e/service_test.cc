@@ -53,7 +53,7 @@ TEST_F(Service, BeginsGoesOnAndIsComplete) {
     const auto server = Serve();
     const auto first = Worker(0, endpoint_), second = Worker(1, endpoint_);
     ASSERT_TRUE(Reaches("run", 20)) << server->Log();
-    EXPECT_THAT(server->Log(), Not(HasSubstr("going on")));
+    EXPECT_THAT(server->Log(), Not(HasSubstr("  resumes ")));
     EXPECT_TRUE(Eventually(
         10, [&] { return Slurp(Path("run/status.json")).find("training") != std::string::npos; }));
     server->Signal(SIGKILL);  // nothing of it stays
@@ -173,7 +173,7 @@ TEST_F(Service, LaunchDoesTheSame) {
   fs::remove(Path("run/metrics.jsonl"));  // killed before its last line
   const Outcome second = Muster(words, "run");
   EXPECT_EQ(second.exit_code, 0) << second.log;
-  EXPECT_THAT(second.log, ContainsRegex("going on +12 of 12 steps done"));
+  EXPECT_THAT(second.log, ContainsRegex("resumes +12 of 12 steps done"));
   EXPECT_EQ(second.hash(), first.hash());
   EXPECT_THAT(Muster(words, "run").log, HasSubstr("is complete"));
 }
