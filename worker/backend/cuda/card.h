@@ -12,7 +12,7 @@
 
 #include "common/base/element_type.h"
 #include "worker/backend/backend.h"
-#include "worker/backend/cuda/convolution_choices.h"
+#include "worker/backend/cuda/convolution_record.h"
 #include "worker/backend/cuda/cudnn_library.h"
 #include "worker/backend/cuda/handles.h"
 #include "worker/backend/cuda/plugin.h"
@@ -47,8 +47,8 @@ class Card {
   void* workspace() const { return workspace_.get(); }
   static constexpr size_t kWorkspaceBytes = size_t{32} << 20;
   cublasComputeType_t compute_type() const;
-  ConvolutionChoices& convolutions() { return convolutions_; }
-  const ConvolutionChoices& convolutions() const { return convolutions_; }
+  ConvolutionRecord& convolutions() { return convolutions_; }
+  const ConvolutionRecord& convolutions() const { return convolutions_; }
   // Null: not found, or not wanted (worker.convolution).
   const Cudnn* cudnn() const { return cudnn_.get(); }
   // Also watches how all of this is given back in the end.
@@ -79,7 +79,7 @@ class Card {
   CublasHandle cublas_;
   CublasLtHandle cublas_lt_;
   std::shared_ptr<const Cudnn> cudnn_;
-  ConvolutionChoices convolutions_;
+  ConvolutionRecord convolutions_;
 };
 
 }  // namespace muster::cuda

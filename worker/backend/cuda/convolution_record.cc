@@ -1,4 +1,4 @@
-#include "worker/backend/cuda/convolution_choices.h"
+#include "worker/backend/cuda/convolution_record.h"
 
 #include <fmt/core.h>
 
@@ -7,7 +7,7 @@
 
 namespace muster::cuda {
 
-std::string ConvolutionChoices::Line() const {
+std::string ConvolutionRecord::Line() const {
   if (ways_.empty()) return "";
   std::map<std::string, int> counts;  // "forward cudnn 1"
   uint64_t hash = 0xcbf29ce484222325;

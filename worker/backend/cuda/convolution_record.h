@@ -1,5 +1,6 @@
-// Which way each pass of each convolution goes: own kernels, an algorithm of cuDNN's, or im2col and
-// cuBLAS. Other ways give other bits, so workers tell each other by one line (wire.Ready).
+// A record of which way each pass of each convolution goes (Conv2dOp::Choose in conv2d.cc decides):
+// own kernels, an algorithm of cuDNN's, or im2col and cuBLAS. Other ways give other bits, so
+// workers tell each other by one line (wire.Ready).
 //
 // Owner and thread: the backend's.
 #pragma once
@@ -9,7 +10,7 @@
 
 namespace muster::cuda {
 
-class ConvolutionChoices {
+class ConvolutionRecord {
  public:
   // `key`: the pass and the numbers of the convolution (ConvolutionKey).
   void Record(const std::string& key, const std::string& way) { ways_[key] = way; }
