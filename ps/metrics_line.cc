@@ -40,6 +40,7 @@ void Put(Json& json, const events::Measured& measured) {
     json["imbalance_share"] = measured.shares().imbalance();
   }
   json["skipped_steps"] = measured.skipped_steps();
+  if (measured.has_gpu_memory_mb()) json["gpu_memory_mb"] = measured.gpu_memory_mb();
 }
 
 void Put(Json& json, const events::TestResult& test) {

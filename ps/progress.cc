@@ -61,12 +61,14 @@ events::Measured Progress::Sums::Measured() const {
     shares.set_imbalance(balance.Share(balance.imbalance_ms));
   }
   measured.set_skipped_steps(skipped_steps);
+  if (times.gpu_bytes > 0) measured.set_gpu_memory_mb(1e-6 * static_cast<double>(times.gpu_bytes));
   return measured;
 }
 
 void Progress::Times::Add(const wire::StepTimes& times) {
   ++reports;
   parts.Add(PartsOf(times));
+  gpu_bytes = std::max(gpu_bytes, times.gpu_bytes());
 }
 
 StepParts Progress::Times::Mean() const {

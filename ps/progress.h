@@ -67,6 +67,7 @@ class Progress {
   struct Times {
     int64_t reports = 0;
     StepParts parts;
+    uint64_t gpu_bytes = 0;  // the most
 
     void Add(const wire::StepTimes& times);
     StepParts Mean() const;

@@ -106,9 +106,11 @@ void Work(const WorkerArguments& arguments) {
     options.guard = std::make_shared<GradientGuard>(graph.layout());
   }
   LogInfo("joining the job at {} as {}", options.endpoint, NameOf(arguments));
+  const bool by_hand = arguments.parent == 0;
+  if (by_hand && !arguments.join) KeepLog(arguments.config, arguments.rank);  // also if refused
   Client client(std::move(options));
-  if (arguments.parent == 0) LeaveOnSignal(client.rank());
-  if (arguments.parent == 0) KeepLog(arguments.config, client.rank());
+  if (by_hand) LeaveOnSignal(client.rank());
+  if (by_hand && arguments.join) KeepLog(arguments.config, client.rank());
   const std::vector<Range> slices = CoveredBy(client.first_share().nodes, client.plan().slices);
   std::string text;
   for (const Range& range : slices) {

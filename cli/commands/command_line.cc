@@ -15,6 +15,7 @@
 #include "cli/text/wrapped.h"
 #include "common/base/error.h"
 #include "common/base/join.h"
+#include "common/base/utf8.h"
 #include "common/base/version.h"
 #include "common/config/nearest_name.h"
 
@@ -122,6 +123,22 @@ std::string InOurWords(const CLI::ParseError& error, const CLI::App& command) {
   return text;
 }
 
+// For options of other programs; null for any other.
+const char* InsteadOf(std::string option) {
+  constexpr const char* kGpus =
+      "GPUs are chosen with --devices (auto:2, 0,1, cpu), or one for each worker with --workers";
+  constexpr const char* kRate = "write --set learning_rate.base=0.1";
+  constexpr std::pair<const char*, const char*> kWords[] = {
+      {"--gpu", kGpus},           {"--gpus", kGpus},
+      {"--num-gpus", kGpus},      {"--lr", kRate},
+      {"--learning-rate", kRate}, {"--batch-size", "write --set run.global_batch=256"}};
+  std::ranges::replace(option, '_', '-');
+  for (const auto& [word, instead] : kWords) {
+    if (option == word) return instead;
+  }
+  return nullptr;
+}
+
 // CLI11's message, made to name the option that was probably meant.
 std::string Explain(const CLI::ParseError& error, const CLI::App& command,
                     const std::vector<std::string>& words) {
@@ -143,11 +160,8 @@ std::string Explain(const CLI::ParseError& error, const CLI::App& command,
         std::find(names.begin(), names.end(), option) != names.end()) {
       continue;
     }
-    if (option == "--gpus" || option == "--gpu" || option == "--num-gpus") {
-      return fmt::format(
-          "unknown option '{}': GPUs are chosen with --devices (auto:2, 0,1, cpu), or "
-          "one for each worker with --workers",
-          option);
+    if (const char* const instead = InsteadOf(option)) {
+      return fmt::format("unknown option '{}'; {}", option, instead);
     }
     std::string nearest = NearestName(option, names);
     return fmt::format("unknown option '{}'{}", option,
@@ -176,10 +190,10 @@ int Run(int argc, char** argv) {
     if (error.get_exit_code() == 0) {  // --help and --version
       std::ostringstream text;
       (void)app.exit(error, text, text);
-      PrintResult(WrappedRows(text.str(), kHelpWidth));
+      PrintResultAsIs(WrappedRows(text.str(), kHelpWidth));
       return 0;
     }
-    throw Error(ExitCode::kUsage, "{} (see {} --help)", Explain(error, *command, words),
+    throw Error(ExitCode::kUsage, "{} (see {} --help)", Shown(Explain(error, *command, words)),
                 FullName(*command));
   }
   return action(behind);

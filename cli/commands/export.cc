@@ -2,7 +2,6 @@
 #include "cli/commands/options.h"
 #include "cli/model/export_command.h"
 #include "cli/text/console.h"
-#include "common/base/join.h"
 
 namespace muster {
 namespace {
@@ -40,14 +39,13 @@ void DescribeExport(CLI::App& command, ExportOptions& options) {
 }
 
 int DoExport(const ExportOptions& options) {
-  PrintResult(Join(ExportModel({.from = options.from,
-                                .format = options.format,
-                                .choice = options.choice,
-                                .config_path = options.config.path(),
-                                .settings = options.config.settings(),
-                                .out = options.out,
-                                .force = options.force}),
-                   "\n"));
+  PrintResult(ExportModel({.from = options.from,
+                           .format = options.format,
+                           .choice = options.choice,
+                           .config_path = options.config.path(),
+                           .settings = options.config.settings(),
+                           .out = options.out,
+                           .force = options.force}));
   return 0;
 }
 

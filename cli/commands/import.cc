@@ -2,7 +2,6 @@
 #include "cli/commands/options.h"
 #include "cli/model/import_command.h"
 #include "cli/text/console.h"
-#include "common/base/join.h"
 
 namespace muster {
 namespace {
@@ -47,14 +46,13 @@ void DescribeImport(CLI::App& command, ImportOptions& options) {
 }
 
 int DoImport(const ImportOptions& options) {
-  PrintResult(Join(ImportModel({.file = options.file,
-                                .config_path = options.config.path(),
-                                .settings = options.config.settings(),
-                                .names = options.names,
-                                .skip_mismatched = options.skip_mismatched,
-                                .out = options.out,
-                                .force = options.force}),
-                   "\n"));
+  PrintResult(ImportModel({.file = options.file,
+                           .config_path = options.config.path(),
+                           .settings = options.config.settings(),
+                           .names = options.names,
+                           .skip_mismatched = options.skip_mismatched,
+                           .out = options.out,
+                           .force = options.force}));
   return 0;
 }
 

@@ -1,10 +1,11 @@
 // `muster inspect`.
+#include <sstream>
+
 #include "cli/commands/options.h"
 #include "cli/model/inspect_command.h"
 #include "cli/model/inspect_source.h"
 #include "cli/text/console.h"
 #include "common/base/error.h"
-#include "common/base/join.h"
 #include "proto/config.pb.h"
 
 namespace muster {
@@ -49,11 +50,12 @@ int InspectWeights(const InspectOptions& options, const std::string& path) {
     throw Error(ExitCode::kUsage, "--set: {} is no config, and has no settings to change", path);
   }
   if (options.show_config) {
-    PrintResult(ConfigTextIn(path, options.choice));
+    std::istringstream text(ConfigTextIn(path, options.choice));
+    for (std::string line; std::getline(text, line);) PrintResult(line);
     return 0;
   }
   const Inspected inspected = InspectSource(path, options.choice);
-  PrintResult(Join(inspected.lines, "\n"));
+  PrintResult(inspected.lines);
   if (inspected.trouble) throw Error(*inspected.trouble);
   return 0;
 }
@@ -69,7 +71,7 @@ int DoInspect(const InspectOptions& options) {
                 "{}: {} is a config, expected a run directory, a checkpoint or a file of weights",
                 option, path);
   }
-  PrintResult(Join(InspectLines(LoadConfig(path, options.config.settings())), "\n"));
+  PrintResult(InspectLines(LoadConfig(path, options.config.settings())));
   return 0;
 }
 

@@ -9,6 +9,7 @@
 #include "cli/commands/programs.h"
 #include "common/base/error.h"
 #include "common/base/join.h"
+#include "common/base/utf8.h"
 
 namespace muster {
 namespace {
@@ -161,7 +162,7 @@ std::vector<Setting> ConfigOptions::settings() const {
   };
   for (const auto& one : shorthands_) {
     if (!one->value.empty())
-      add(one->path, one->value, fmt::format("{} {}", one->name, one->value));
+      add(one->path, one->value, Shown(fmt::format("{} {}", one->name, one->value)));
   }
   if (skip_mismatched_) add("run.skip_mismatched", "true", "--skip-mismatched");
   if (!trace_steps_.empty()) {

@@ -3,7 +3,6 @@
 #include "cli/text/console.h"
 #include "cli/trace/merge.h"
 #include "cli/trace/summary.h"
-#include "common/base/join.h"
 
 namespace muster {
 namespace {
@@ -36,7 +35,7 @@ void DescribeTrace(CLI::App& command, TraceOptions& options) {
 int DoTrace(const TraceOptions& options) {
   if (!options.parts.empty())
     (void)MergeTrace(options.parts, options.file, MergeMode::kRefuseOthers);
-  PrintResult(Join(TraceSummary(ReadTrace(options.file)), "\n"));
+  PrintResult(TraceSummary(ReadTrace(options.file)));
   return 0;
 }
 

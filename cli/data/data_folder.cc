@@ -44,7 +44,8 @@ UniqueFd LockDataFolder(const fs::path& dir) {
 fs::path ExistingCifar10(const fs::path& dir) {
   if (fs::exists(dir / kCifar10TrainFiles[0]) || fs::exists(dir / kCifar10TestFile)) return dir;
   const fs::path folder = dir / kCifar10Folder;
-  return fs::exists(folder) && !fs::is_empty(folder) ? folder : fs::path();
+  if (!fs::exists(folder) || (fs::is_directory(folder) && fs::is_empty(folder))) return {};
+  return folder;
 }
 
 void StageFolder(const fs::path& target, const std::function<void(const fs::path&)>& fill) {

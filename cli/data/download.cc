@@ -178,6 +178,7 @@ void Fetch(const PublishedFile& file, const fs::path& part) {
 // `otherwise` is a last resort for the error.
 fs::path Obtain(const PublishedFile& file, const fs::path& dir, const std::string& otherwise) {
   fs::path by_hand = dir / NameOf(file), part = by_hand.string() + ".part";
+  for (const fs::path& path : {by_hand, part}) (void)OpenPlainFile(path);  // or says what it is
   if (fs::exists(by_hand)) {
     const std::string difference = Difference(by_hand, file);
     if (difference.empty()) return by_hand;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
 
 #include "cli/doctor/examine.h"
 #include "cli/doctor/examine_gpus.h"
@@ -15,6 +16,7 @@
 #include "cli/text/wrapped.h"
 #include "common/base/error.h"
 #include "common/base/join.h"
+#include "common/base/utf8.h"
 #include "common/config/build_graph.h"
 #include "common/config/instruction_set.h"
 #include "proto/config.pb.h"
@@ -82,10 +84,13 @@ std::vector<std::string> DoctorLines(const Findings& findings, int width, bool c
     std::string head =
         fmt::format("  {}  {:<{}}  ", color ? GradeColor(one.grade) + grade + "\x1b[0m" : grade,
                     one.subject, kSubjectWidth);
-    for (const std::string& part :
-         Wrapped(text, std::max(20, width - static_cast<int>(indent.size())))) {
-      lines.push_back(head + part);
-      head = indent;
+    std::istringstream text_lines(ShownLines(text, std::string::npos));
+    for (std::string line; std::getline(text_lines, line);) {
+      for (const std::string& part :
+           Wrapped(line, std::max(20, width - static_cast<int>(indent.size())))) {
+        lines.push_back(head + part);
+        head = indent;
+      }
     }
   }
   return lines;
@@ -119,7 +124,7 @@ int RunDoctor(const DoctorArguments& arguments) {
   std::vector<std::string> lines = DoctorLines(findings, terminal ? console.Width() : 1 << 20,
                                                terminal && std::getenv("NO_COLOR") == nullptr);
   lines.push_back(Verdict(findings));
-  PrintResult(Join(lines, "\n"));
+  PrintResultAsIs(Join(lines, "\n"));
   const bool wrong =
       std::ranges::any_of(findings, [](const Finding& one) { return one.grade == Grade::kWrong; });
   return static_cast<int>(wrong ? ExitCode::kFailure : ExitCode::kOk);

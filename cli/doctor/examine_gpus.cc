@@ -85,7 +85,11 @@ Findings ExamineGpus(const GpuFacts& facts) {
     findings.push_back({Grade::kOk, "GPU driver", "NVIDIA " + facts.seen.driver, ""});
     for (const Gpu& gpu : facts.seen.gpus) findings.push_back(OneGpu(gpu, facts.tickets));
   }
-  if (!facts.backend.empty() || !facts.backend_error.empty()) findings.push_back(Backend(facts));
+  if (!facts.backend.empty() || !facts.backend_error.empty()) {
+    findings.push_back(Backend(facts));
+  } else if (!facts.seen.gpus.empty()) {
+    findings.push_back({Grade::kOk, "GPU backend", "not tried: no GPU could be had for it", ""});
+  }
   if (facts.job) findings.push_back(GpusOfJob(facts));
   return findings;
 }

@@ -23,7 +23,6 @@ config::Config OfDevices(const std::string& devices) {
   config::Config config;
   config.mutable_worker()->set_workers_per_gpu(1);
   config.mutable_worker()->set_devices(devices);
-  config.mutable_worker()->set_soft_placement(true);
   return config;
 }
 
@@ -91,7 +90,9 @@ GpuFacts ReadGpuFacts(const GpuQuestion& question) {
     } else if (gpus.asked()) {
       facts.why_cpu = Join(gpus.Lines(), "; ");
     } else if (!facts.seen.gpus.empty()) {
-      JobGpus any(OfDevices("auto:1"), "", {});
+      config::Config idle = OfDevices("auto:1");
+      idle.mutable_worker()->set_soft_placement(true);  // the job needs none
+      JobGpus any(idle, "", {});
       if (any.wanted()) TryGpus(question, any, facts);
     }
   } catch (const Error& error) {

@@ -59,7 +59,11 @@ class Evaluate {
                                                                  : outcome.exit_code);
     }
     const EvaluationReport report = ReportOf(job, *outcome.summary, folder.path());
-    PrintResult(arguments_.json ? EvaluationJson(report) : Join(EvaluationLines(report), "\n"));
+    if (arguments_.json) {
+      PrintResultAsIs(EvaluationJson(report));
+    } else {
+      PrintResult(EvaluationLines(report));
+    }
     return 0;
   }
 

@@ -131,8 +131,9 @@ std::vector<std::string> Lines(const std::vector<Prediction>& predictions, const
   }
   std::vector<std::string> lines{DescribeModel(model), ""};
   for (std::string& line : table.Lines()) lines.push_back(std::move(line));
+  lines.emplace_back();
   lines.push_back(
-      fmt::format("\n{} of the {} set, {} right", Plural(std::ssize(predictions), "sample"),
+      fmt::format("{} of the {} set, {} right", Plural(std::ssize(predictions), "sample"),
                   training_set ? "training" : "test", FormatCount(RightOf(predictions))));
   return lines;
 }
@@ -177,8 +178,11 @@ int RunPredict(const PredictArguments& arguments) {
   const Job job = Prepare(arguments, config.path());
   CheckWeights(model, job.graph);
   const std::vector<Prediction> predictions = Ask(arguments, model, job);
-  PrintResult(arguments.json ? JsonText(predictions, job, model, arguments.training_set)
-                             : Join(Lines(predictions, job, model, arguments.training_set), "\n"));
+  if (arguments.json) {
+    PrintResultAsIs(JsonText(predictions, job, model, arguments.training_set));
+  } else {
+    PrintResult(Lines(predictions, job, model, arguments.training_set));
+  }
   return 0;
 }
 

@@ -19,7 +19,8 @@ bool IsQuiet(const Gpu& gpu) {
 
 // How good a group of GPUs is; the least is the best.
 struct Score {
-  size_t stirred = 0;  // GPUs that are not quiet
+  size_t faulty = 0;   // GPUs whose memory had errors
+  size_t stirred = 0;  // … that are not quiet
   size_t kinds = 0;    // the slowest one of a step decides how long it takes
   int farthest = 0;    // link between two of them
   long distance = 0;   // sum of the links
@@ -27,8 +28,9 @@ struct Score {
   std::vector<size_t> group;
 
   bool operator<(const Score& other) const {
-    return std::tie(stirred, kinds, farthest, distance, other.free, group) <
-           std::tie(other.stirred, other.kinds, other.farthest, other.distance, free, other.group);
+    return std::tie(faulty, stirred, kinds, farthest, distance, other.free, group) <
+           std::tie(other.faulty, other.stirred, other.kinds, other.farthest, other.distance, free,
+                    other.group);
   }
 };
 
@@ -38,6 +40,7 @@ Score ScoreOf(const GpuSnapshot& snapshot, const std::vector<size_t>& group) {
   for (size_t i = 0; i < group.size(); ++i) {
     const Gpu& gpu = snapshot.gpus[group[i]];
     names.insert(gpu.name);
+    if (gpu.ecc_errors.value_or(0) > 0) ++score.faulty;
     if (!IsQuiet(gpu)) ++score.stirred;
     score.free += static_cast<double>(gpu.free_bytes);
     for (size_t j = 0; j < i && !snapshot.links.empty(); ++j) {

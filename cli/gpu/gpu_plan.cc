@@ -75,7 +75,7 @@ std::string Among(const VisibleGpus& visible) {
 size_t AutoCount(const GpuRequest& request, const VisibleGpus& visible) {
   if (request.devices.count > 0) return static_cast<size_t>(request.devices.count);
   if (request.workers) return std::max(1u, *request.workers / request.workers_per_gpu);
-  return visible.limited ? visible.uuids.size() : 1;
+  return visible.limited && !request.by_default ? visible.uuids.size() : 1;
 }
 
 void CheckWorkers(const GpuRequest& request, size_t gpus) {

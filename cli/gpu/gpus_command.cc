@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -16,7 +17,6 @@
 #include "cli/text/console.h"
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
-#include "common/base/join.h"
 
 namespace muster {
 namespace {
@@ -35,6 +35,16 @@ std::string OrDash(const std::optional<Number>& number, const char* unit) {
   return number ? fmt::format("{:.0f}{}", static_cast<double>(*number), unit) : "-";
 }
 
+std::string StateText(const Gpu& gpu, bool held) {
+  if (!gpu.trouble.empty()) return gpu.trouble;
+  const uint64_t errors = gpu.ecc_errors.value_or(0);
+  return fmt::format("{}{}",
+                     held                      ? "taken"
+                     : WhyBusy(gpu, 0).empty() ? "idle"
+                                               : "busy",
+                     errors == 0 ? "" : fmt::format(", {} ECC errors", errors));
+}
+
 std::vector<std::string> TableLines(const GpuSnapshot& seen,
                                     const std::vector<TicketText>& tickets) {
   TextTable table({{"GPU", true},
@@ -49,15 +59,10 @@ std::vector<std::string> TableLines(const GpuSnapshot& seen,
                    {"UUID"},
                    {"state"}});
   for (const Gpu& gpu : seen.gpus) {
-    const bool held = HolderOf(tickets, gpu.uuid) != nullptr;
-    const bool busy = !WhyBusy(gpu, 0).empty();
     table.AddRow({gpu.index, gpu.name, Mebibytes(gpu.used_bytes), Mebibytes(gpu.free_bytes),
                   Mebibytes(gpu.total_bytes), OrDash(gpu.utilization, " %"),
                   OrDash(gpu.temperature, " C"), OrDash(gpu.power_w, " W"), gpu.pci, gpu.uuid,
-                  !gpu.trouble.empty() ? gpu.trouble
-                  : held               ? "taken"
-                  : busy               ? "busy"
-                                       : "idle"});
+                  StateText(gpu, HolderOf(tickets, gpu.uuid) != nullptr)});
   }
   return table.Lines();
 }
@@ -171,10 +176,14 @@ int RunGpus(const GpusArguments& arguments) {
     const std::vector<TicketText> tickets = ReadTickets(folder);
     if (arguments.json) {
       // One line for each look, where there are several.
-      PrintResult(GpusJson(seen, tickets).dump(arguments.watch_s > 0 ? -1 : 2));
+      PrintResultAsIs(GpusJson(seen, tickets).dump(arguments.watch_s > 0 ? -1 : 2));
     } else {
-      PrintResult((redraw ? kClearScreen : "") + Join(GpusLines(seen, tickets), "\n"));
-      if (arguments.watch_s > 0 && !redraw) PrintResult("\n");
+      if (redraw) {
+        fmt::print(kClearScreen);
+        std::fflush(stdout);
+      }
+      PrintResult(GpusLines(seen, tickets));
+      if (arguments.watch_s > 0 && !redraw) PrintResult("");
     }
     if (arguments.watch_s <= 0) return 0;
     std::this_thread::sleep_for(std::chrono::duration<double>(arguments.watch_s));

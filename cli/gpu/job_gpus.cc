@@ -66,8 +66,12 @@ std::string WhyNoGpuBackend(const config::Config& config, const std::string& wor
 }
 
 std::string GpuText(const Gpu& gpu) {
-  return fmt::format("GPU {} ({}, {}, {})", gpu.index, gpu.uuid.substr(0, 12), gpu.name,
-                     FormatBytes(static_cast<double>(gpu.total_bytes)));
+  const auto errors = static_cast<int64_t>(gpu.ecc_errors.value_or(0));
+  return fmt::format("GPU {} ({}, {}, {}){}", gpu.index, gpu.uuid.substr(0, 12), gpu.name,
+                     FormatBytes(static_cast<double>(gpu.total_bytes)),
+                     errors == 0 ? ""
+                                 : fmt::format(", with {}: it may compute wrongly",
+                                               Plural(errors, "uncorrected memory error")));
 }
 
 JobGpus::JobGpus(const config::Config& config, const std::string& config_path,
@@ -85,13 +89,14 @@ JobGpus::JobGpus(const config::Config& config, const std::string& config_path,
   }
   probe_ = OpenNvml();
   const GpuSnapshot seen = probe_->Look();
-  asked_ = !request.by_default || !seen.gpus.empty();
+  asked_ = !request.by_default || !seen.gpus.empty() || !worker.soft_placement();
   if (!asked_) return;
-  if (request.by_default && !unused_.empty()) {
+  if (request.by_default && !unused_.empty() && !seen.gpus.empty()) {
     plan_.reason = fmt::format("{} here, but {}",
                                Plural(static_cast<int64_t>(seen.gpus.size()), "GPU"), unused_);
   } else {
     const VisibleGpus visible = VisibleHere(seen);
+    named_ |= !seen.gpus.empty() && visible.NamesMissing();
     if (request.by_default && !terms.waits) {
       request.idle = IdleGpus(seen, LockFolder::OfHost(), visible.uuids,
                               request.memory_fraction * request.workers_per_gpu);

@@ -26,8 +26,8 @@ struct GpuTerms {
 class JobGpus {
  public:
   // Of a config that is not resolved yet. Throws Error(kUsage), and Error(kFailure) where there is
-  // no GPU and the job names one or has worker.soft_placement=false, or where fewer are idle than
-  // its workers need.
+  // no GPU and the job or CUDA_VISIBLE_DEVICES names one, or the job has
+  // worker.soft_placement=false, or where fewer are idle than its workers need.
   JobGpus(const config::Config& config, const std::string& config_path, const GpuTerms& terms);
 
   // Whether the job asks for GPUs, or would take idle ones.
@@ -36,7 +36,7 @@ class JobGpus {
   bool wanted() const { return plan_.wish.has_value(); }
   uint32_t workers() const { return plan_.workers; }
   const std::string& origin() const { return origin_; }  // how they were asked for
-  bool named() const { return named_; }                  // by index or UUID
+  bool named() const { return named_; }                  // by index or UUID, in whatever way
   // Why nothing will compute on the GPUs that the job takes, in words; "" if the workers do.
   const std::string& unused() const { return unused_; }
 

@@ -163,6 +163,8 @@ class NvmlProbe : public GpuProbe {
       part.slowdown_temperature = whole.slowdown_temperature;
       part.power_w = whole.power_w;
       part.power_limit_w = whole.power_limit_w;
+      part.ecc = whole.ecc;
+      part.ecc_errors = whole.ecc_errors;
       part.cores = whole.cores;
       part.memory_nodes = whole.memory_nodes;
       gpus.push_back(std::move(part));

@@ -15,13 +15,14 @@ constexpr double kUnseenShare = 0.1;
 // A job that wants a whole GPU can have no more of an idle one: the driver keeps some memory.
 constexpr double kMostShare = 0.95;
 
-std::string ProcessWords(const GpuProcess& process) {
-  const ProcessText text = DescribeProcess(process.pid);
+// "" of MPS's server, which computes nothing itself: its clients are there, too.
+std::string ProcessWords(pid_t pid) {
+  const ProcessText text = DescribeProcess(pid);
+  if (text.command.starts_with("nvidia-cuda-mps-server")) return "";
   if (!text.seen) {
-    return fmt::format("process {} computes on it (of another container or host user)",
-                       process.pid);
+    return fmt::format("process {} computes on it (of another container or host user)", pid);
   }
-  return fmt::format("{} of {}, pid {}{}, computes on it", text.command, text.user, process.pid,
+  return fmt::format("{} of {}, pid {}{}, computes on it", text.command, text.user, pid,
                      text.since ? ", since " + ClockText(*text.since) : "");
 }
 
@@ -31,7 +32,9 @@ std::string WhyBusy(const Gpu& gpu, double free_share) {
   if (!gpu.trouble.empty()) return gpu.trouble;
   uint64_t seen_bytes = 0;
   for (const GpuProcess& process : gpu.processes) {
-    if (process.computes) return ProcessWords(process);
+    if (std::string words = process.computes ? ProcessWords(process.pid) : ""; !words.empty()) {
+      return words;
+    }
     seen_bytes += process.bytes.value_or(0);
   }
   const auto total = static_cast<double>(gpu.total_bytes);

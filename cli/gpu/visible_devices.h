@@ -15,6 +15,13 @@ struct VisibleGpus {
   std::string value;               // to this
   std::vector<std::string> uuids;  // of all that are left, in its order; of all, if not limited
   bool no_driver = false;          // CUDA's driver could not say which
+
+  // It names GPUs (what else it may say, as NoDevFiles, means none), and the first is not there.
+  bool NamesMissing() const {
+    const bool names = value.starts_with("GPU-") || value.starts_with("MIG-") ||
+                       (!value.empty() && '0' <= value[0] && value[0] <= '9');
+    return names && uuids.empty();
+  }
 };
 
 // The GPUs that CUDA offers to a process with this environment, in CUDA's order: the 32 hexadecimal

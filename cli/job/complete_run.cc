@@ -96,6 +96,8 @@ std::string WriteAgain(const Model& model, const std::string& run_dir) {
                            model.average, run_dir + "/" + model.name);
       return name.Text();
     } catch (const Error& error) {
+      if (error.code() == ExitCode::kFailure)
+        throw;  // no other checkpoint could be written, either
       PrintError(fmt::format("muster: warning: {}\n", error.what()));
     }
   }

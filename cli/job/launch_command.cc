@@ -25,8 +25,8 @@
 #include "cli/text/units.h"
 #include "cli/view/run_record.h"
 #include "common/base/error.h"
-#include "common/base/join.h"
 #include "common/base/resource_limits.h"
+#include "common/base/utf8.h"
 #include "common/config/build_graph.h"
 #include "common/config/config_check.h"
 #include "common/config/devices.h"
@@ -122,7 +122,7 @@ void SleepUnlessStopped(SignalSource& signals, double seconds) {
 void TakeJobCards(const LaunchArguments& arguments, const PreparedJob& job, SignalSource& signals) {
   if (!job.cards || !job.cards->wanted()) return;
   job.cards->Take({.wait_s = arguments.wait_s,
-                   .say = [](const std::string& line) { PrintResult(line); },
+                   .say = [](const std::string& text) { PrintResultAsIs(ShownLines(text)); },
                    .sleep = [&](double seconds) { SleepUnlessStopped(signals, seconds); }});
   if (job.config.worker().soft_placement() || job.cards->unused().empty()) return;
   for (const std::string& line : job.cards->Lines()) PrintResult(line);
@@ -258,10 +258,9 @@ int DryRun(const LaunchArguments& arguments) {
   const std::vector<MemoryRow> worker_memory =
       AskWorkerMemory(arguments.worker_program, arguments.config_path, job.settings, job.config,
                       job.config.cluster().workers() - 1);
-  PrintResult(Join(DryRunLines(arguments.config_path, job.config, job.graph, data, worker_memory,
-                               shown_dir, job.cards->Lines()),
-                   "\n"));
-  if (arguments.verbose) PrintResult("\n" + ConfigText(job.config));
+  PrintResult(DryRunLines(arguments.config_path, job.config, job.graph, data, worker_memory,
+                          shown_dir, job.cards->Lines()));
+  if (arguments.verbose) PrintResultAsIs("\n" + ConfigText(job.config));
   try {
     (void)CheckMemory(WholeMemoryOf(job.config, job.graph, worker_memory), ReadMachineMemory());
   } catch (const Error& error) {

@@ -203,10 +203,10 @@ bool HasWeights(const events::Summary& summary) {
 std::string HowToMend(const events::Summary& summary, const KeptRun& run) {
   const std::optional<int64_t> kept = KeptStep(summary, run);
   if (kept && *kept == summary.at().step() && summary.end() == events::Summary::COMPLETED) {
-    return "when there is room again, this writes what is missing: " + ResumeCommand(run);
+    return "once that is mended, this writes what is missing: " + ResumeCommand(run);
   }
   if (kept) {
-    return fmt::format("when there is room again, {} goes on from step {}, with the same bits",
+    return fmt::format("once that is mended, {} goes on from step {}, with the same bits",
                        ResumeCommand(run), FormatCount(*kept));
   }
   if (IsGone(run)) {
@@ -216,8 +216,8 @@ std::string HowToMend(const events::Summary& summary, const KeptRun& run) {
         run.dir.shown());
   }
   return fmt::format(
-      "{}, so the run cannot go on; it can be done again, with the same bits, in a directory on a "
-      "disk with room: {}",
+      "{}, so the run cannot go on; it can be done again, with the same bits, in another "
+      "directory: {}",
       HasWeights(summary) ? "there is no checkpoint of it" : "its weights are on no disk",
       RepeatCommand(run));
 }

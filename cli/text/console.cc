@@ -141,7 +141,15 @@ void Console::Finish(double seconds) {
                       : fmt::format("its reader took too little for {:.0f} s", seconds).c_str());
 }
 
-void PrintResult(std::string_view text) {
+void PrintResult(std::string_view line) { PrintResult(std::vector{std::string(line)}); }
+
+void PrintResult(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += Shown(line, std::string::npos) + "\n";
+  PrintResultAsIs(text);
+}
+
+void PrintResultAsIs(std::string_view text) {
   Console console(STDOUT_FILENO);
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/unique_fd.h"
 
@@ -58,8 +59,11 @@ class Console {
   bool live_stale_ = false;  // it says something older
 };
 
-// Writes a command's result to standard output: all of it, or it throws Error(kFailure).
-void PrintResult(std::string_view text);
+// These write a command's result to standard output: all of it, or they throw Error(kFailure). Each
+// line is made printable, but not cut.
+void PrintResult(std::string_view line);
+void PrintResult(const std::vector<std::string>& lines);
+void PrintResultAsIs(std::string_view text);  // with colors, or for another program
 
 // Writes to standard error, waiting at most a second. Each line is made printable and cut to a
 // length that a person may read; lines after the first are indented by two spaces: see ShownLines.

@@ -10,7 +10,6 @@
 #include "cli/text/console.h"
 #include "cli/text/fitted_table.h"
 #include "cli/text/units.h"
-#include "common/base/join.h"
 #include "common/base/utf8.h"
 
 namespace muster {
@@ -124,7 +123,7 @@ int ListRuns(const std::string& dir, bool json) {
     PrintError(fmt::format("muster: warning: {}: this run is left out\n", trouble));
   }
   if (json) {
-    PrintResult(RunsJson(runs));
+    PrintResultAsIs(RunsJson(runs));
     return 0;
   }
   if (runs.empty()) {
@@ -133,7 +132,7 @@ int ListRuns(const std::string& dir, bool json) {
   }
   const Console console(STDOUT_FILENO);
   const int width = console.is_terminal() ? console.Width() : std::numeric_limits<int>::max();
-  PrintResult(Join(RunsTable(runs, width), "\n"));
+  PrintResult(RunsTable(runs, width));
   return 0;
 }
 

@@ -23,6 +23,7 @@
 #include "common/base/join.h"
 #include "common/base/process_identity.h"
 #include "common/base/resident_memory.h"
+#include "common/base/utf8.h"
 
 namespace muster {
 namespace {
@@ -87,7 +88,7 @@ Json StatusOf(const std::string& run_dir) {
 
 std::vector<std::string> Screen(const std::string& run_dir, const Json& status,
                                 const TopScreen& screen) {
-  TopRun run{.name = std::filesystem::path(run_dir).lexically_normal().string(),
+  TopRun run{.name = Shown(std::filesystem::path(run_dir).lexically_normal().string()),
              .alive = ServerIsAlive(status),
              .age_s = StatusAge(status),
              .disk = DiskTrouble(run_dir)};
@@ -183,7 +184,7 @@ int WatchRun(const std::string& run_dir, bool once) {
     screen.color = std::getenv("NO_COLOR") == nullptr;
     if (!once && ::isatty(STDIN_FILENO)) status = Follow(run_dir);
   }
-  PrintResult(Join(Screen(run_dir, status, screen), "\n"));
+  PrintResultAsIs(Join(Screen(run_dir, status, screen), "\n"));
   return 0;
 }
 

@@ -110,6 +110,7 @@ std::vector<std::string> ProgressLines(const Json& status, int width) {
   parts.clear();
   put("images_per_second", [](double rate) { return FormatRate(rate) + " images/s"; });
   put("step_ms", [](double ms) { return FormatMilliseconds(ms) + "/step"; });
+  put("gpu_memory_mb", [](double mb) { return "GPU memory " + FormatBytes(1e6 * mb); });
   if (const auto blocks = status.find("evaluating"); blocks != status.end()) {
     parts.push_back(fmt::format("evaluating {}/{}", FormatCount(Number(*blocks, "done")),
                                 FormatCount(Number(*blocks, "total"))));

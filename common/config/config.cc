@@ -1,8 +1,10 @@
 #include "common/config/config.h"
 
 #include <filesystem>
+#include <utility>
 
 #include "common/base/error.h"
+#include "common/base/utf8.h"
 #include "common/config/config_check.h"
 #include "common/config/set_field.h"
 #include "common/config/text_format.h"
@@ -32,10 +34,11 @@ void IncludeModel(config::Config& config, const fs::path& directory, ConfigError
 
 Setting ParseSetting(const std::string& text) {
   const size_t equals = text.find('=');
+  std::string origin = "--set " + Shown(text);
   if (equals == std::string::npos || equals == 0) {
-    throw Error(ExitCode::kUsage, "--set {}: expected path.to.key=value", text);
+    throw Error(ExitCode::kUsage, "{}: expected path.to.key=value", origin);
   }
-  return {text.substr(0, equals), text.substr(equals + 1), "--set " + text};
+  return {text.substr(0, equals), text.substr(equals + 1), std::move(origin)};
 }
 
 config::Config LoadConfig(const std::string& path, const std::vector<Setting>& settings,

@@ -4,6 +4,7 @@
 
 #include "common/base/error.h"
 #include "common/base/join.h"
+#include "common/base/utf8.h"
 
 namespace muster {
 namespace {
@@ -39,12 +40,13 @@ std::string ConfigErrors::Where(std::string key) const {
 void ConfigErrors::Add(const std::string& key, const std::string& line) {
   ++noted_;
   if (MayFollow(WithoutIndices(key))) return;
-  if (std::find(lines_.begin(), lines_.end(), line) == lines_.end()) lines_.push_back(line);
+  const std::string shown = Shown(line);
+  if (std::ranges::find(lines_, shown) == lines_.end()) lines_.push_back(shown);
 }
 
 void ConfigErrors::AddUnread(const std::string& key, const std::string& line) {
   ++noted_;
-  lines_.push_back(line);
+  lines_.push_back(Shown(line));
   if (!key.empty()) unread_.push_back(WithoutIndices(key));
 }
 

@@ -74,15 +74,13 @@ std::string WithoutQuotes(const std::string& text) {
 // What to write instead of a plain value where a message belongs, for those that other frameworks
 // write so.
 std::string MessageFor(const pb::Descriptor& type, const std::string& value) {
-  std::string upper = WithoutQuotes(value);
-  std::transform(upper.begin(), upper.end(), upper.begin(),
-                 [](unsigned char c) { return std::toupper(c); });
   if (type.name() == "LearningRate")
     return fmt::format("; write learning_rate {{ base: {} }}", value);
   for (const auto& [types, key] : {std::pair{"Type", "type"}, {"Format", "format"}}) {
     const pb::EnumDescriptor* const names = type.FindEnumTypeByName(types);
-    if (names == nullptr || names->FindValueByName(upper) == nullptr) continue;
-    return fmt::format("; write {{ {}: {} }}", key, upper);
+    const auto* const found =
+        names == nullptr ? nullptr : FindEnumValue(*names, WithoutQuotes(value));
+    if (found != nullptr) return fmt::format("; write {{ {}: {} }}", key, found->name());
   }
   return "";
 }
@@ -167,9 +165,17 @@ void CheckMessage(const pb::Message& message, const std::string& path, ConfigErr
 
 }  // namespace
 
+const pb::EnumValueDescriptor* FindEnumValue(const pb::EnumDescriptor& type, std::string name) {
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::toupper(c); });
+  return type.FindValueByName(name);
+}
+
 std::string WrongValue(const FieldDescriptor& field, const std::string& value) {
   const std::string got = value.empty() ? "nothing" : value;
   if (const pb::EnumDescriptor* const values = field.enum_type()) {
+    if (values->name() == "Padding" && std::isdigit(static_cast<unsigned char>(value[0]))) {
+      return fmt::format("expected a name, got {0}; write padding: EXPLICIT pad: {0}", value);
+    }
     std::vector<std::string> names;
     for (int v = 0; v < values->value_count(); ++v) names.push_back(values->value(v)->name());
     return fmt::format("unknown value {}; {}", got, SuggestName(WithoutQuotes(value), names));

@@ -92,7 +92,7 @@ void SetValue(pb::Message& message, const pb::FieldDescriptor* field, const std:
               const Setting& setting, ConfigErrors& errors) {
   RefuseSecondOfOneof(field, walked, setting.origin, errors);
   const std::string key = walked + field->name();
-  std::string value = setting.value;
+  const std::string& value = setting.value;
   const std::unique_ptr<pb::Message> fresh(message.New());
   if (field->message_type() != nullptr || field->is_repeated()) {
     const size_t before = errors.noted();
@@ -109,14 +109,12 @@ void SetValue(pb::Message& message, const pb::FieldDescriptor* field, const std:
   } else if (field->cpp_type() == pb::FieldDescriptor::CPPTYPE_STRING && !value.starts_with('"') &&
              !value.starts_with('\'')) {
     fresh->GetReflection()->SetString(fresh.get(), field, value);
-  } else {
-    if (field->enum_type() != nullptr) {  // its values are all in capitals
-      std::ranges::transform(value, value.begin(), [](unsigned char c) { return std::toupper(c); });
-    }
-    if (!ParsePlain(value, field, *fresh)) {
-      throw Error(ExitCode::kUsage, "{}: {}: {}", setting.origin, key,
-                  WrongValue(*field, setting.value));
-    }
+  } else if (const auto* const name = field->enum_type() == nullptr
+                                          ? nullptr
+                                          : FindEnumValue(*field->enum_type(), value)) {
+    fresh->GetReflection()->SetEnum(fresh.get(), field, name);
+  } else if (field->enum_type() != nullptr || !ParsePlain(value, field, *fresh)) {
+    throw Error(ExitCode::kUsage, "{}: {}: {}", setting.origin, key, WrongValue(*field, value));
   }
   message.GetReflection()->ClearField(&message, field);
   message.MergeFrom(*fresh);

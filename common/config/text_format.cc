@@ -144,6 +144,7 @@ class Reading {
 
   void Run(ConfigErrors& errors) {
     std::string rest = text_;
+    CheckEnums(rest);
     bool whole = false;
     do {
       whole = Parse(rest, errors);
@@ -164,6 +165,22 @@ class Reading {
     int line;
     std::string path, text;
   };
+
+  // Values of enums may be written in any case, as on the command line. A number, which the parser
+  // takes, may not: PyTorch's padding=1 is not VALID.
+  void CheckEnums(std::string& rest) {
+    VisitNames(text_, [&](const Name& name) {
+      const pb::FieldDescriptor* const field = KeyAt(root_, name.path).field;
+      if (field == nullptr || field->enum_type() == nullptr || name.value.empty()) return true;
+      if (const auto* const value = FindEnumValue(*field->enum_type(), name.value)) {
+        rest.replace(name.value_offset, name.value.size(), value->name());
+      } else if (mistakes_.size() < kMostMistakes) {
+        Add(name, WrongValue(*field, name.value));
+        rest[name.offset] = '_';
+      }
+      return true;
+    });
+  }
 
   bool Parse(const std::string& rest, ConfigErrors& errors) {
     found_ = {};
@@ -197,7 +214,7 @@ class Reading {
     if (name.line < 0) return false;
     const std::string what =
         Explain(KeyAt(root_, name.path).field, name.value, found_.error->message);
-    const size_t offset = OffsetOf(text_, name);
+    const size_t offset = name.offset;
     if (what.empty() || rest[offset] == '_') return false;
     Add(name, what);
     rest[offset] = '_';
@@ -206,7 +223,7 @@ class Reading {
 
   void NoteUnknown(const std::string& rest, const Complaint& unknown) {
     const Name name = NameBefore(text_, unknown.line, unknown.column);
-    if (name.line < 0 || IsLeftOut(rest, OffsetOf(text_, name))) return;
+    if (name.line < 0 || IsLeftOut(rest, name.offset)) return;
     const Key key = KeyAt(root_, name.path);
     // A network in place of a config has the same unknown key again and again.
     const bool again = key.in == root_ && std::ranges::any_of(mistakes_, [&](const Mistake& m) {
@@ -221,7 +238,7 @@ class Reading {
   void NoteEnd(const std::string& rest) {
     const Complaint end = found_.error.value_or(Complaint{});
     const Name name = NameBefore(text_, end.line, end.column);
-    const std::string what = name.line < 0 || IsLeftOut(rest, OffsetOf(text_, name))
+    const std::string what = name.line < 0 || IsLeftOut(rest, name.offset)
                                  ? ""
                                  : Explain(KeyAt(root_, name.path).field, name.value, end.message);
     if (!what.empty()) return Add(name, what);  // one too many, or of too long a text

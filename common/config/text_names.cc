@@ -32,6 +32,15 @@ void VisitNames(const std::string& text, const std::function<bool(const Name&)>&
   std::vector<std::string> open;  // paths of the messages around
   Name name;
   bool in_value = false, in_list = false;
+  size_t at = 0;  // the offset of this line and column
+  int line = 0, column = 0;
+  const auto offset_of = [&](const Tokenizer::Token& token) {
+    for (; line < token.line; ++line, column = 0) at = text.find('\n', at) + 1;
+    for (; column < token.column; ++at) {
+      column = text[at] == '\t' ? (column / 8 + 1) * 8 : column + 1;
+    }
+    return at;
+  };
   while (tokenizer.Next() && open.size() <= kMostTextNesting) {
     const Tokenizer::Token& token = tokenizer.current();
     const char symbol = token.type == Tokenizer::TYPE_SYMBOL ? token.text[0] : '\0';
@@ -48,13 +57,14 @@ void VisitNames(const std::string& text, const std::function<bool(const Name&)>&
     } else if (symbol == ':') {
       in_value = name.value.empty();
     } else if (in_value) {
+      if (name.value.empty()) name.value_offset = offset_of(token);
       if (name.value.size() < 200) name.value += Shorten(token.text);
       if (symbol == '[' || symbol == ']') in_list = symbol == '[';
       in_value = in_list || symbol == '-';
     } else if (token.type == Tokenizer::TYPE_IDENTIFIER) {
       if (name.line >= 0 && !visit(name)) return;
       const std::string before = open.empty() ? "" : open.back() + ".";
-      name = {before + Shorten(token.text), "", token.line, token.column};
+      name = {before + Shorten(token.text), "", token.line, token.column, offset_of(token), 0};
     }
   }
   if (name.line >= 0) visit(name);
@@ -68,15 +78,6 @@ Name NameBefore(const std::string& text, int line, int column) {
     return before;
   });
   return last;
-}
-
-size_t OffsetOf(const std::string& text, const Name& name) {
-  size_t at = 0;
-  for (int line = 0; line < name.line; ++line) at = text.find('\n', at) + 1;
-  for (int column = 0; column < name.column; ++at) {
-    column = text[at] == '\t' ? (column / 8 + 1) * 8 : column + 1;
-  }
-  return at;
 }
 
 }  // namespace muster

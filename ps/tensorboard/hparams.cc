@@ -80,7 +80,6 @@ tensorboard::HparamsPluginData HparamsOf(const config::Config& config, const std
   run.clear_trace_first_step();
   run.clear_trace_steps();
   Put("run", run, hparams);
-  hparams["cluster.workers"].set_number_value(config.cluster().workers());
   hparams["cluster.wire_dtype"].set_string_value(
       config::Cluster::WireDtype_Name(config.cluster().wire_dtype()));
   return data;

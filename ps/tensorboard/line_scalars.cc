@@ -47,6 +47,7 @@ events::Log IntervalOf(const Json& line) {
   measured.set_step_ms(Number(line, "step_ms").value_or(0));
   if (const auto loss = Number(line, "train_loss")) measured.set_train_loss(*loss);
   if (const auto accuracy = Number(line, "train_accuracy")) measured.set_train_accuracy(*accuracy);
+  if (const auto memory = Number(line, "gpu_memory_mb")) measured.set_gpu_memory_mb(*memory);
   return log;
 }
 
@@ -69,6 +70,9 @@ void AddInterval(tensorboard::Summary& summary, const events::Log& line) {
   AddScalar(summary, "run/learning_rate", line.learning_rate());
   AddScalar(summary, "run/images_per_second", measured.images_per_second());
   AddScalar(summary, "run/step_ms", measured.step_ms());
+  if (measured.has_gpu_memory_mb()) {
+    AddScalar(summary, "run/gpu_memory_mb", measured.gpu_memory_mb());
+  }
   AddScalar(summary, kIntervalTag, line.at().epoch());
 }
 

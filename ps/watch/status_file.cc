@@ -36,6 +36,7 @@ void PutProgress(const RunStatus& status, Json& json) {
   if (measured.has_train_accuracy()) json["train_accuracy"] = measured.train_accuracy();
   if (measured.has_images_per_second()) json["images_per_second"] = measured.images_per_second();
   if (measured.has_step_ms()) json["step_ms"] = measured.step_ms();
+  if (measured.has_gpu_memory_mb()) json["gpu_memory_mb"] = measured.gpu_memory_mb();
   if (progress.has_evaluating()) {
     json["evaluating"] = {{"done", progress.evaluating().done()},
                           {"total", progress.evaluating().total()}};

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <openssl/evp.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -219,6 +220,16 @@ TEST_F(Download, APartOfAnotherFileIsThrownAway) {
   EXPECT_MUSTER_ERROR(RunFrom(server), ExitCode::kData, HasSubstr(file_.md5));
   RunFrom(server);
   ExpectWhole();
+}
+
+// A pipe would be waited on for ever.
+TEST_F(Download, APipeInThePlaceOfAFileIsNamedAndKept) {
+  for (const fs::path& path : {part(), dir_ / kName, dir_ / kCifar10Folder}) {
+    ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+    EXPECT_MUSTER_ERROR(RunOffline(), ExitCode::kData, HasSubstr(path.string()));
+    EXPECT_TRUE(fs::is_fifo(path));
+    fs::remove(path);
+  }
 }
 
 TEST_F(Download, AnInterruptLeavesNothingHalfDone) {

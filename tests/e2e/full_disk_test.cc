@@ -102,7 +102,7 @@ TEST_F(FullDisk, AResumedRunThatCannotBeSavedIsDoneAgainWithTheSameBits) {
   EXPECT_THAT(full.log, AllOf(HasSubstr("config.txtpb: cannot be written"), HasSubstr("Completed"),
                               HasSubstr("metrics.jsonl: cannot be written"),
                               HasSubstr("model.safetensors: cannot be written"),
-                              HasSubstr("when there is room again, muster launch --resume " +
+                              HasSubstr("once that is mended, muster launch --resume " +
                                         Path("small/run").string() +
                                         " goes on from step 24, with the same bits")));
   EXPECT_EQ(Slurp(Path("small/run/config.txtpb")), config);

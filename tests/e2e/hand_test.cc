@@ -188,6 +188,9 @@ TEST_F(ByHand, WhatDoesNotFitIsRefusedByName) {
               AllOf(HasSubstr("shares no memory"), HasSubstr("its token another job's"),
                     HasSubstr("refused this worker"), HasSubstr("token")));
   EXPECT_THAT(server->Log(), AllOf(HasSubstr("Refused rank 0"), HasSubstr("run.seed")));
+  // One whose config is that of the run directory keeps its log there, as those that are taken do.
+  refused("run.seed is", {"--seed", "2"}, "run/config.txtpb");
+  EXPECT_THAT(Slurp(Path("run/worker-0.log")), HasSubstr("run.seed is"));
 
   // The job still takes the right ones; what is the server's alone may differ.
   const auto first = Worker(0, endpoint, {"--set", "learning_rate.base=77"});

@@ -66,6 +66,27 @@ TEST_F(PathBytes, AreNoTroubleForAnyCommand) {
   EXPECT_EQ(again.hash(), longer.hash());
 }
 
+TEST_F(PathBytes, NothingOfAPathReachesTheTerminalRaw) {
+  const std::string name = "run\n  x\x1b[31m", run = Path(name);
+  ASSERT_EQ(Muster({"launch", Path("tiny.txtpb"), "--data", Path("data"), "--run-dir", run}, name)
+                .exit_code,
+            0);
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"inspect", run},
+        {"eval", run},
+        {"predict", run, "--samples", "0-3"},
+        {"export", run, "--format", "onnx", run + "/out.onnx"},
+        {"top", run},
+        {"plot", run},
+        {"runs", Path("")},
+        {"launch", "--resume", run}}) {
+    const Outcome outcome = Muster(command);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
+    EXPECT_EQ(outcome.log.find_first_of("\x1b"), std::string::npos) << outcome.log;
+    EXPECT_NE(outcome.log.find("run\\n  x\\x1b[31m"), std::string::npos) << outcome.log;
+  }
+}
+
 TEST_F(PathBytes, ALostServerIsReplaced) {
   const std::vector<std::string> settings{"run.epochs=100", "checkpoint.every_steps=5"};
   const Outcome whole = Launch(settings);

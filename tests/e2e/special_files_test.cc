@@ -13,7 +13,9 @@ namespace muster::testing {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class SpecialFiles : public RealJob {
  protected:
@@ -65,6 +67,17 @@ TEST_F(SpecialFiles, OfARunHoldNoCommandUp) {
     }
   }
   EXPECT_EQ(Muster({"inspect", run}).exit_code, 0);  // nothing was lost
+}
+
+TEST_F(SpecialFiles, InThePlaceOfWeightsAreNamed) {
+  for (const char* kind : {"pipe", "device", "folder"}) {
+    Replace("model.safetensors", kind);
+    const Outcome outcome = Muster({"launch", "--resume", Path("run0")});
+    EXPECT_EQ(outcome.exit_code, 1) << outcome.log;
+    EXPECT_THAT(outcome.log, AllOf(HasSubstr("model.safetensors: cannot be written: it is a "),
+                                   Not(HasSubstr("no checkpoint"))));
+    PutBack("model.safetensors");
+  }
 }
 
 TEST_F(SpecialFiles, AreNoLogOfARunThatGoesOn) {

@@ -295,6 +295,21 @@ TEST(ProgressTest, KeepsTheTimesOfEachRank) {
 }
 
 // Some ranks begin the step while others still evaluate: its length says nothing.
+TEST(ProgressTest, HasTheGpuMemoryOfTheRankThatHoldsMost) {
+  Progress progress;
+  const StepPlan plan{.train_samples = 8, .global_batch = 4, .total_steps = 2, .slices = 2};
+  progress.Begin(plan, 2);
+  StepLosses losses;
+  losses.Begin(plan, plan.At(0));
+  for (const uint32_t rank : {0, 1}) {
+    wire::StepTimes times = Times(0, 1, 1);
+    times.set_gpu_bytes(3'000'000 - 1'000'000 * rank);
+    progress.AddTimes(rank, times);
+  }
+  progress.EndStep(losses, 0.1, false);
+  EXPECT_EQ(progress.LogLine().measured().gpu_memory_mb(), 3);
+}
+
 TEST(ProgressTest, TheStepAfterAnEvaluationHasNoShares) {
   Progress progress;
   const StepPlan plan{.train_samples = 8, .global_batch = 4, .total_steps = 2, .slices = 1};

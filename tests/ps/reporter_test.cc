@@ -237,6 +237,10 @@ TEST_F(ReporterTest, AMetricsFileThatIsRemovedIsWarnedOfOnce) {
                               "\"learning_rate\":0.0,\"train_loss\":null,\"train_accuracy\":null,"
                               "\"images_per_second\":0.0,"));
   EXPECT_THAT(text, ::testing::EndsWith("\"waiting_share\":0.0,\"skipped_steps\":0}"));
+  line.mutable_measured()->set_gpu_memory_mb(1.5);  // of workers on GPUs
+  reporter.Metrics(line);
+  std::getline(file.seekg(0, std::ios::cur), text);
+  EXPECT_THAT(text, ::testing::EndsWith(",\"gpu_memory_mb\":1.5}"));
   std::filesystem::remove_all(dir);
   reporter.Metrics(line);
   reporter.Metrics(line);

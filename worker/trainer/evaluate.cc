@@ -30,6 +30,7 @@ void Trainer::Evaluate(const Order& order) {
   for (int64_t block = order.blocks.begin; wanted && block < order.blocks.end; ++block) {
     wanted = EvaluateBlock(blocks->Next(config_.deadlines().progress_s()), *blocks);
   }
+  gpu_bytes_ = backend_.memory_use().held;
 }
 
 // All of it: the server writes the next one to the same place.

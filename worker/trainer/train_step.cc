@@ -42,6 +42,7 @@ void Trainer::TrainStep(Order order) {
   completions_.RunAll(StepLimit());
   BookCompute(queued);
   GiveBackBuffers();
+  if (gpu_bytes_ > 0) times_.set_gpu_bytes(gpu_bytes_);
   client_.ReportTimes(times_);
   times_.Clear();
   first_step_done_ = true;

@@ -57,6 +57,7 @@ Trainer::Trainer(const config::Config& config, const Graph& graph, const Dataset
   tower_.Allocate();
   BringImages();
   pipeline_ = MakeBatches(next_step_, client.plan().total_steps, share.nodes);
+  gpu_bytes_ = backend_.memory_use().held;
 }
 
 // Last of all: they get of what is left of the device's memory.

@@ -115,6 +115,7 @@ class Trainer {
   uint32_t share_;
   int64_t next_step_;
   bool first_step_done_ = false;
+  size_t gpu_bytes_ = 0;
   std::map<size_t, int64_t> buffer_used_;  // arena → the last step
 
   // What is under way.

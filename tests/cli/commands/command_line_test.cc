@@ -116,6 +116,30 @@ TEST_F(CommandLineTest, UnknownCommandsAndOptionsNameTheNearest) {
   ExpectRefused(Run({"data", "sinth", "x"}), "did you mean 'synth'?");
 }
 
+TEST_F(CommandLineTest, OptionsOfOtherProgramsNameOurs) {
+  for (const char* option : {"--gpus", "--gpu", "--num_gpus"}) {
+    ExpectRefused(RunLaunch({option, "2"}), "--devices");
+  }
+  ExpectRefused(RunLaunch({"--lr", "0.1"}), "--set learning_rate.base=");
+  ExpectRefused(RunLaunch({"--learning_rate=0.1"}), "--set learning_rate.base=");
+  ExpectRefused(RunLaunch({"--batch-size", "64"}), "--set run.global_batch=");
+}
+
+// Of control characters nothing reaches a terminal.
+TEST_F(CommandLineTest, NamesArePrintedOnOneLineAndPrintable) {
+  const std::string name = Path("a\n  b\x1b[31m");
+  const Finished token = Run({"token", name});
+  EXPECT_EQ(token.exit_code, 0);
+  EXPECT_THAT(token.out, HasSubstr("a\\n  b\\x1b[31m\n"));
+  const Finished data = Run({"data", "synth", name + "d", "--train", "5", "--test", "1"});
+  EXPECT_EQ(data.exit_code, 0) << data.err;
+  EXPECT_THAT(data.out, HasSubstr("a\\n  b\\x1b[31md/"));
+  const Finished network = Run({"inspect", config(), "--set", "model.name=a\nb\x1b"});
+  EXPECT_THAT(network.out, StartsWith("a\\nb\\x1b: input "));
+  ExpectRefused(RunLaunch({"--seed", "x\n  y"}), "x\\n  y");
+  ExpectRefused(RunLaunch({"--sed\n  y", "1"}), "--sed\\n  y");
+}
+
 TEST_F(CommandLineTest, HintsNameACommandThatThereIs) {
   ExpectRefused(Run({"data", "get", "cifar10"}), "(see muster data get --help)");
   ExpectRefused(Run({"data", "synth"}), "(see muster data synth --help)");

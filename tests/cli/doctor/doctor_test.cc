@@ -145,6 +145,14 @@ TEST(DoctorLinesTest, FitTheTerminal) {
   EXPECT_THAT(Join(DoctorLines(findings, 79, true), "\n"), HasSubstr("\x1b[33mnote \x1b[0m"));
 }
 
+TEST(DoctorLinesTest, AFindingOfSeveralLinesIsIndented) {
+  const Findings findings{{Grade::kWrong, "job's GPUs", "not enough\n  GPU 0: of a\nb\x1b", ""}};
+  const std::vector<std::string> lines = DoctorLines(findings, 79, false);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_THAT(lines[0], ::testing::EndsWith("not enough"));
+  EXPECT_EQ(lines[1], std::string(lines[0].find("not enough"), ' ') + "  GPU 0: of a\\nb\\x1b");
+}
+
 TEST(MachineFactsTest, OfThisMachine) {
   const MachineFacts facts = ReadMachineFacts(
       {MUSTER_BIN_DIR "/muster", MUSTER_BIN_DIR "/no-such-program"}, "/nowhere/at/all");

@@ -27,6 +27,15 @@ TEST(ChoiceTest, WhyACardIsBusy) {
   elsewhere.processes = {{.pid = 1 << 30}};
   EXPECT_THAT(WhyBusy(elsewhere, 0), HasSubstr("process 1073741824 computes on it"));
 
+  // Of MPS the clients are listed, too.
+  const ForkedProcess server(
+      [] { return ::execl("/bin/sleep", "/usr/bin/nvidia-cuda-mps-server", "60", nullptr); });
+  Gpu shared = IdleCard(0);
+  shared.processes = {{.pid = server.pid()}};
+  EXPECT_TRUE(Eventually([&] { return WhyBusy(shared, 0).empty(); }));
+  shared.processes.push_back({.pid = ::getpid()});
+  EXPECT_THAT(WhyBusy(shared, 0), HasSubstr("pid " + std::to_string(::getpid())));
+
   Gpu draws = IdleCard(0);
   draws.processes = {{.pid = 1, .bytes = kCardBytes / 4, .computes = false}};
   draws.used_bytes = kCardBytes / 4;

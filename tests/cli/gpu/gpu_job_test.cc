@@ -82,18 +82,18 @@ TEST_F(LaunchOnCardsTest, EachWorkerSeesItsOwnCardAlone) {
 }
 
 TEST_F(LaunchOnCardsTest, WorkersInheritTheLocksAndRunBesideTheirCards) {
-  Cards({"cores=0-0 node=0", "cores=0-5000 node=0"});
-  Job job;
-  StartJob(job, {"--devices", "1,0"});
   cpu_set_t cores, ours;
   ASSERT_EQ(::sched_getaffinity(0, sizeof ours, &ours), 0);
+  int first = 0;
+  while (!CPU_ISSET(first, &ours)) ++first;
+  Cards({fmt::format("cores={0}-{0} node=0", first), "cores=0-5000 node=0"});
+  Job job;
+  StartJob(job, {"--devices", "1,0"});
   ASSERT_EQ(::sched_getaffinity(WorkerPid(0), sizeof cores, &cores), 0);
   EXPECT_TRUE(CPU_EQUAL(&cores, &ours));
-  if (CPU_ISSET(0, &ours)) {
-    ASSERT_EQ(::sched_getaffinity(WorkerPid(1), sizeof cores, &cores), 0);
-    EXPECT_EQ(CPU_COUNT(&cores), 1);
-    EXPECT_TRUE(CPU_ISSET(0, &cores));
-  }
+  ASSERT_EQ(::sched_getaffinity(WorkerPid(1), sizeof cores, &cores), 0);
+  EXPECT_EQ(CPU_COUNT(&cores), 1);
+  EXPECT_TRUE(CPU_ISSET(first, &cores));
   // "7f…000 prefer:0 …": where the kernel has memory policies.
   const std::string maps = ReadFile(fmt::format("/proc/{}/numa_maps", WorkerPid(1)));
   if (!maps.empty()) {
@@ -183,11 +183,53 @@ TEST_F(LaunchOnCardsTest, WithoutANumberOfWorkersItTakesOneGpu) {
   EXPECT_THAT(Unwrapped(finished.out),
               AllOf(HasSubstr("1 worker x 1 thread"), HasSubstr("2 more are idle"),
                     HasSubstr(Uuid(0).substr(0, 12))));
-  SetVariable("CUDA_VISIBLE_DEVICES", Uuid(2));
+  for (const std::string& visible : {Uuid(2), Uuid(2) + "," + Uuid(1)}) {
+    SetVariable("CUDA_VISIBLE_DEVICES", visible);
+    std::filesystem::remove(Path("done"));
+    const Finished chosen = RunOn({});
+    EXPECT_EQ(chosen.exit_code, 0) << chosen.err;
+    EXPECT_THAT(Unwrapped(chosen.out),
+                AllOf(HasSubstr("1 worker x 1 thread"), HasSubstr(Uuid(2).substr(0, 12))));
+  }
+}
+
+TEST_F(LaunchOnCardsTest, AGpuThatTheEnvironmentNamesAndIsNotThereIsAnError) {
+  IdleCards(1);
+  std::ofstream(Path("go")).flush();
+  SetVariable("CUDA_VISIBLE_DEVICES", "9");
+  EXPECT_EQ(RunOn({}).exit_code, 1);
+  EXPECT_EQ(RunOn({"--workers", "2", "--devices", "auto"}).exit_code, 1);
+  EXPECT_THAT(RunDirs(), IsEmpty());
+  EXPECT_EQ(Run({"doctor"}).exit_code, 1);
+  EXPECT_EQ(RunOn({"--workers", "2", "--set", "worker.soft_placement=true"}).exit_code, 0);
+  for (const auto& [value, option, device] : {std::tuple("9", "--devices", "cpu"),
+                                              {"-1", "--seed", "1"},
+                                              {"NoDevFiles", "--seed", "1"}}) {
+    SetVariable("CUDA_VISIBLE_DEVICES", value);
+    EXPECT_EQ(RunOn({"--workers", "2", option, device}).exit_code, 0) << value;
+  }
+}
+
+// The default is true, and a named GPU is not replaced: the workers have to be told.
+TEST_F(LaunchOnCardsTest, TheWorkersOfANamedGpuAreToldNotToReplaceIt) {
+  IdleCards(1);
+  Server(std::string(kListen) + "until:here-0;" + kStarted + kSummary + "touch:done;exit:0");
+  ASSERT_EQ(RunOn({"--devices", "0"}).exit_code, 0);
+  EXPECT_THAT(ReadFile(RunDirs().at(0) + "/config.txtpb"), HasSubstr("soft_placement: false"));
+}
+
+TEST_F(LaunchOnCardsTest, AGpuWithMemoryErrorsIsTakenLastAndWithAWarning) {
+  Cards({"ecc=3", "ecc=0"});
+  Server(std::string(kListen) + "until:here-0;" + kStarted + kSummary + "touch:done;exit:0");
+  const Finished other = RunOn({});
+  EXPECT_EQ(other.exit_code, 0) << other.err;
+  EXPECT_THAT(Unwrapped(other.out),
+              AllOf(HasSubstr(Uuid(1).substr(0, 12)), Not(HasSubstr("memory error"))));
   std::filesystem::remove(Path("done"));
-  const Finished chosen = RunOn({});
-  EXPECT_EQ(chosen.exit_code, 0) << chosen.err;
-  EXPECT_THAT(chosen.out, HasSubstr(Uuid(2).substr(0, 12)));
+  const Finished named = RunOn({"--devices", "0"});
+  EXPECT_EQ(named.exit_code, 0) << named.err;
+  EXPECT_THAT(Unwrapped(named.out), HasSubstr("3 uncorrected memory errors"));
+  EXPECT_THAT(Run({"gpus"}).out, HasSubstr("idle, 3 ECC errors\n"));
 }
 
 TEST_F(LaunchOnCardsTest, TooFewIdleGpusAreAnErrorThatSaysWhatWouldStart) {
@@ -245,12 +287,14 @@ TEST_F(LaunchOnCardsTest, AGpuThatWasNamedAndIsNotThereIsAnError) {
             0);
 }
 
-// Whatever defaults it holds, nobody wrote worker.soft_placement=true.
+// That of a run on GPUs holds worker.soft_placement=true, which nobody wrote.
 TEST_F(LaunchOnCardsTest, ARunsOwnConfigDoesNotReplaceANamedGpu) {
-  Cards({});
+  IdleCards(2);
   std::ofstream(Path("go")).flush();
   ASSERT_EQ(RunOn({"--workers", "2"}).exit_code, 0);
   const std::string own = RunDirs().at(0) + "/config.txtpb";
+  EXPECT_THAT(ReadFile(own), HasSubstr("soft_placement: true"));
+  Cards({});
   EXPECT_EQ(Run({"launch", own, "--data", ".", "--devices", "0,1"}).exit_code, 1);
 }
 
@@ -271,6 +315,7 @@ TEST_F(LaunchOnCardsTest, NoSoftPlacement) {
                 "worker.soft_placement=false"});
   };
   Cards({});
+  EXPECT_EQ(RunOn({"--set", "worker.soft_placement=false"}).exit_code, 1);  // nor by default
   const Finished none = run();
   EXPECT_EQ(none.exit_code, 1);
   EXPECT_THAT(none.err, AllOf(HasSubstr("the NVIDIA driver has no GPUs"),

@@ -188,6 +188,17 @@ TEST_F(GpusTest, TheDoctorSaysWhetherAJobWouldStartNow) {
   EXPECT_THAT(two.out, ContainsRegex("a run would fail"));
   EXPECT_EQ(Run({"doctor", "--devices", "auto:2"}).exit_code, 1);  // without a config, too
   EXPECT_EQ(Run({"doctor", "--devices", "7"}).exit_code, 2);       // there is no such GPU
+  Cards({});
+  EXPECT_EQ(Run({"doctor", "--devices", "0"}).exit_code, 1);  // as launch would say
+  EXPECT_EQ(Run({"doctor", "--devices", "auto"}).exit_code, 0);
+}
+
+TEST_F(GpusTest, TheDoctorSpeaksOfTheBackendAlsoWhereAllGpusAreBusy) {
+  Cards({"pids=1:500"});
+  const Finished finished = Run({"doctor", config(), "--data", ".", "--devices", "0"});
+  EXPECT_EQ(finished.exit_code, 1);
+  EXPECT_THAT(finished.out, ContainsRegex("ok +GPU backend +not tried"));
+  EXPECT_THAT(finished.out, ContainsRegex("WRONG +job's GPUs .*\n {25,}GPU 0: "));
 }
 
 TEST_F(GpusTest, TheDoctorNamesABackendThatDoesNotWork) {

@@ -73,6 +73,32 @@ TEST(UpdateTextTest, SaysWhenAPlateauLowersTheRate) {
             "SGD, PLATEAU 0.1, times 0.1 after 1 evaluation without a better test accuracy");
 }
 
+// Whatever the test set chooses, its accuracy flatters.
+TEST(JobTextTest, SaysWhatTheTestSetChooses) {
+  const auto row = [](std::vector<Setting> settings) {
+    for (const char* other : {"cluster.workers", "worker.threads"}) {
+      settings.push_back({.path = other, .value = "1"});
+    }
+    config::Config config = LoadConfig(MUSTER_CONFIG_DIR "/smoke.txtpb", settings);
+    ResolveForMachine(config, 1);
+    std::string text;
+    for (const std::string& line :
+         HeaderLines("", config, BuildGraph(config.model(), InputShape(config.data())), "", {})) {
+      const bool goes_on = !text.empty() && line.starts_with("     ");
+      if (line.starts_with("  test set") || goes_on) text += line;
+      if (!text.empty() && !line.starts_with("  test set") && !goes_on) break;
+    }
+    return text;
+  };
+  EXPECT_EQ(row({{.path = "evaluation.every_epochs", .value = "0"}}), "");
+  EXPECT_THAT(row({{.path = "evaluation.every_epochs", .value = "1"}}),
+              AllOf(HasSubstr("best weights"), ::testing::Not(HasSubstr("PLATEAU"))));
+  EXPECT_THAT(row({{.path = "evaluation.every_epochs", .value = "1"},
+                   {.path = "evaluation.patience", .value = "3"},
+                   {.path = "learning_rate.type", .value = "PLATEAU"}}),
+              AllOf(HasSubstr("PLATEAU"), HasSubstr("patience")));
+}
+
 // What a row has to say may be long; lines are not, but for a path.
 TEST(HeaderTest, LinesFitATerminal) {
   std::string pattern = std::filesystem::temp_directory_path() / "muster-text-XXXXXX";

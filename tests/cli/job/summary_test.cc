@@ -125,6 +125,8 @@ TEST(SummaryTest, CommandsThatContinueTheRunAreWordsOfAShell) {
   EXPECT_EQ(GoOnText(summary, run),
             path + " holds no checkpoint: the run cannot go on.");  // by now
   std::filesystem::create_directories(path + "/checkpoints/step-00001200-g1");
+  // Not every trouble is a full disk.
+  EXPECT_THAT(TroubleText(summary, run), AllOf(HasSubstr("--resume"), Not(HasSubstr("room"))));
   EXPECT_EQ(GoOnText(summary, run),
             "muster launch --resume '" + path + "' goes on from step 1,200.");
   std::filesystem::remove_all(path);

@@ -87,6 +87,7 @@ TEST_P(CudaConfigsTest, RunsOnCardsThatItTakes) {
                     ContainsRegex(" 1 +.* card 1 "), Not(HasSubstr("on the CPU")),
                     ContainsRegex("\nComputing on .*\\(sm_90, 2 SMs\\), CUDA .*cuBLAS .*, "
                                   "FP32, convolutions cuDNN 9")));
+  EXPECT_GT(outcome.metrics.at(0).value("gpu_memory_mb", 0.0), 0.01);
 }
 
 TEST_P(CudaConfigsTest, RunsOnTheCpuWhereThereIsNoCard) {
@@ -95,6 +96,7 @@ TEST_P(CudaConfigsTest, RunsOnTheCpuWhereThereIsNoCard) {
       Unwrapped(outcome.log),
       HasSubstr("--devices auto: the NVIDIA driver has no GPUs: the workers compute on the CPU"));
   EXPECT_THAT(outcome.log, ContainsRegex(" 0 +.* cpu "));
+  EXPECT_FALSE(outcome.metrics.at(0).contains("gpu_memory_mb"));
 }
 
 TEST_P(CudaConfigsTest, RunsOnTheCpuWhereCudaFindsNone) {

@@ -504,8 +504,26 @@ TEST_F(CudaDeviceTest, ACudnnThatDoesNotWorkHereIsDoneWithout) {
   }
   // What another attempt may not say is no reason to go on with other bits.
   software_gpu::Reset({});
-  software_gpu::FailCall("cudnnCreate", 1, CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED);
+  software_gpu::FailCall("cudnnCreate", 1, CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED);
   EXPECT_THAT(Refusal({}), HasSubstr("cannot start cuDNN"));
+}
+
+// Nor does a worker then compute on the CPU, for which any other Error is a reason.
+TEST_F(CudaDeviceTest, TooLittleMemoryToStartWithIsItsOwnError) {
+  for (const cudnnStatus_t status : {CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED,
+                                     CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED}) {
+    software_gpu::Reset({});
+    software_gpu::FailCall("cudnnCreate", 1, status);
+    EXPECT_THROW((void)cuda::MakeCudaWorker({}), OutOfDeviceMemory);
+  }
+  software_gpu::Reset({});
+  software_gpu::FailCall("cudaHostAlloc", 1, cudaErrorMemoryAllocation);
+  try {
+    (void)cuda::MakeCudaWorker({});
+    ADD_FAILURE() << "expected an error";
+  } catch (const OutOfDeviceMemory& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("this host"), ::testing::Not(HasSubstr("card"))));
+  }
 }
 
 TEST_F(CudaDeviceTest, ALostCardIsAnErrorAtTheNextLook) {

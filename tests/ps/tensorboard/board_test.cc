@@ -39,6 +39,7 @@ class BoardTest : public ::testing::Test {
     line.mutable_at()->set_step(step);
     line.mutable_measured()->set_train_loss(1.5);
     line.mutable_measured()->set_images_per_second(640);
+    line.mutable_measured()->set_gpu_memory_mb(1.5);
     line.set_learning_rate(0.125);
     return line;
   }
@@ -84,6 +85,7 @@ TEST_F(BoardTest, ScalarsOfIntervalsAndEvaluations) {
   EXPECT_EQ(scalar("loss/train"), 1.5F);
   EXPECT_EQ(scalar("run/learning_rate"), 0.125F);
   EXPECT_EQ(scalar("run/images_per_second"), 640);
+  EXPECT_EQ(scalar("run/gpu_memory_mb"), 1.5F);
   EXPECT_EQ(scalar("norm/gradient"), 3);
   EXPECT_EQ(scalar("norm/weights"), 5);
   EXPECT_EQ(scalar("accuracy/test"), 0.75F);
@@ -200,6 +202,7 @@ TEST_F(BoardTest, GraphHparamsAndConfigOnRequest) {
   EXPECT_EQ(values.at("learning_rate.base").number_value(), 0.05);
   EXPECT_EQ(values.at("optimizer.type").string_value(), "MOMENTUM");
   EXPECT_EQ(values.at("run.slices").number_value(), 8);
+  EXPECT_FALSE(values.contains("cluster.workers"));  // run/workers has those that it ended on
   const auto end = ValuesOf(events, "_hparams_/session_end_info");
   ASSERT_EQ(end.size(), 1u);
   ASSERT_TRUE(hparams.ParseFromString(end[0].value.metadata().plugin_data().content()));

@@ -58,6 +58,16 @@ void Check(cudaError_t result, const char* what) {
               HintFor(result));
 }
 
+void CheckHostAlloc(cudaError_t result, size_t bytes) {
+  if (result != cudaErrorMemoryAllocation) return Check(result, "allocate page-locked memory");
+  (void)cudaGetLastError();
+  throw OutOfDeviceMemory(ExitCode::kFailure,
+                          "out of memory: this host cannot give the worker {:.1f} MB of "
+                          "page-locked memory; use fewer workers, or raise the limit of its "
+                          "container or ulimit -l",
+                          1e-6 * static_cast<double>(bytes));
+}
+
 void Check(cublasStatus_t result, const char* what) {
   if (result == CUBLAS_STATUS_SUCCESS) return;
   // What cuBLAS says when it cannot allocate what it starts with.

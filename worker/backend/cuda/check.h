@@ -5,10 +5,14 @@
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
+
 namespace muster::cuda {
 
 // `what` completes "cannot …".
 void Check(cudaError_t result, const char* what);
 void Check(cublasStatus_t result, const char* what);
+// Of page-locked memory, for want of which CUDA says the same as for want of the card's.
+void CheckHostAlloc(cudaError_t result, size_t bytes);
 
 }  // namespace muster::cuda

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <optional>
 
-#include "common/base/error.h"
+#include "worker/backend/backend.h"
 #include "worker/backend/cuda/cudnn_library.h"
 
 namespace muster::cuda {
@@ -44,10 +44,15 @@ bool IsUnusable(cudnnStatus_t result) {
 
 void Cudnn::Check(cudnnStatus_t result, const char* what) const {
   if (result == CUDNN_STATUS_SUCCESS) return;
-  throw Error(ExitCode::kFailure,
-              "the card of this worker cannot {}: cuDNN says {} ({}); worker.convolution=GEMM does "
-              "without cuDNN",
-              what, functions_.cudnnGetErrorString(result), static_cast<int>(result));
+  const std::string text = fmt::format(
+      "the card of this worker cannot {}: cuDNN says {} ({}); worker.convolution=GEMM does without "
+      "cuDNN",
+      what, functions_.cudnnGetErrorString(result), static_cast<int>(result));
+  if (result == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+      result == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED) {
+    throw OutOfDeviceMemory(ExitCode::kFailure, text);
+  }
+  throw Error(ExitCode::kFailure, text);
 }
 
 Cudnn::Cudnn(const CudnnFunctions& functions, cudnnHandle_t handle)

@@ -52,7 +52,7 @@ inline EventHandle MakeEventHandle() {
 }
 inline LockedMemory AllocateLocked(size_t bytes) {
   void* memory = nullptr;
-  Check(cudaHostAlloc(&memory, bytes, cudaHostAllocDefault), "allocate page-locked memory");
+  CheckHostAlloc(cudaHostAlloc(&memory, bytes, cudaHostAllocDefault), bytes);
   return LockedMemory(memory);
 }
 
