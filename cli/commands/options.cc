@@ -42,7 +42,7 @@ void RefuseBehind(const CLI::App& command, const std::vector<std::string>& behin
   std::string name = command.get_name();
   for (const CLI::App* above = command.get_parent(); above != nullptr;
        above = above->get_parent()) {
-    name = above->get_name() + " " + name;
+    name.insert(0, above->get_name() + " ");
   }
   throw Error(ExitCode::kUsage, "--: expected no more arguments, got {} (see {} --help)", behind[0],
               name);

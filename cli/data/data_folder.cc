@@ -43,7 +43,7 @@ UniqueFd LockDataFolder(const fs::path& dir) {
 
 fs::path ExistingCifar10(const fs::path& dir) {
   if (fs::exists(dir / kCifar10TrainFiles[0]) || fs::exists(dir / kCifar10TestFile)) return dir;
-  const fs::path folder = dir / kCifar10Folder;
+  fs::path folder = dir / kCifar10Folder;
   if (!fs::exists(folder) || (fs::is_directory(folder) && fs::is_empty(folder))) return {};
   return folder;
 }

@@ -89,7 +89,9 @@ JobGpus::JobGpus(const config::Config& config, const std::string& config_path,
   }
   probe_ = OpenNvml();
   const GpuSnapshot seen = probe_->Look();
-  asked_ = !request.by_default || !seen.gpus.empty() || !worker.soft_placement();
+  // Workers with a backend that is written look for a GPU themselves.
+  const bool must_have = !worker.soft_placement() && !worker.has_backend();
+  asked_ = !request.by_default || !seen.gpus.empty() || must_have;
   if (!asked_) return;
   if (request.by_default && !unused_.empty() && !seen.gpus.empty()) {
     plan_.reason = fmt::format("{} here, but {}",
