@@ -57,8 +57,11 @@ int Show(const GpusOptions& options) {
 }
 
 int DoGpusRun(const GpusRunOptions& options, const std::vector<std::string>& behind) {
-  std::vector<std::string> command = options.command;
-  command.insert(command.end(), behind.begin(), behind.end());
+  if (!options.command.empty() && !behind.empty()) {
+    throw Error(ExitCode::kUsage,
+                "write -- before the command: muster gpus run [OPTIONS] -- COMMAND …");
+  }
+  const std::vector<std::string>& command = behind.empty() ? options.command : behind;
   if (command.empty()) {
     throw Error(ExitCode::kUsage, "the command is missing: muster gpus run [OPTIONS] -- COMMAND …");
   }

@@ -114,7 +114,8 @@ int DoWorker(const WorkerOptions& options) {
   if (!options.token_file.empty()) {
     (void)ReadToken(options.token_file);
     words.insert(words.end(), {"--token-file", options.token_file});
-  } else if (std::getenv(kTokenVariable) == nullptr) {
+  } else if (const char* const token = std::getenv(kTokenVariable);
+             token == nullptr || *token == '\0') {
     (void)RequireToken("", options.join ? std::string("a worker that joins")
                                         : fmt::format("worker {}", *options.rank));
   }

@@ -131,8 +131,7 @@ std::vector<std::string> DryRunLines(const std::string& config_path, const confi
                               FormatBytes(JobMemory(server_memory, worker_memory, workers))));
   Append(lines, CardLines(worker_memory));
   lines.push_back("");
-  lines.push_back(
-      "A dry run: no run was started, nothing was written. --verbose shows every setting.");
+  lines.push_back("A dry run: no run was started, nothing was written.");
   return lines;
 }
 

@@ -260,7 +260,11 @@ int DryRun(const LaunchArguments& arguments) {
                       job.config.cluster().workers() - 1);
   PrintResult(DryRunLines(arguments.config_path, job.config, job.graph, data, worker_memory,
                           shown_dir, job.cards->Lines()));
-  if (arguments.verbose) PrintResultAsIs("\n" + ConfigText(job.config));
+  if (arguments.verbose) {
+    PrintResultAsIs("\n" + ConfigText(job.config));
+  } else {
+    PrintResult("--verbose shows every setting as resolved.");
+  }
   try {
     (void)CheckMemory(WholeMemoryOf(job.config, job.graph, worker_memory), ReadMachineMemory());
   } catch (const Error& error) {

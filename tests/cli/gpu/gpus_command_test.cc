@@ -89,6 +89,9 @@ TEST_F(GpusTest, RunGivesACommandItsCardsAndKeepsItsExitCode) {
   // Nothing but that variable is different.
   EXPECT_EQ(Run({"gpus", "run", "--", "env"}).out.find("GOMP_SPINCOUNT"), std::string::npos);
   EXPECT_EQ(Run({"gpus", "run", "--wait", "--", "sh", "-c", "kill -9 $$"}).exit_code, 137);
+  // No word of the command is lost.
+  EXPECT_EQ(Run({"gpus", "run", "--", "echo", "a", "--", "b"}).out, "a -- b\n");
+  EXPECT_EQ(Run({"gpus", "run", "echo", "a", "--", "b"}).exit_code, 2);
   const Finished missing = Run({"gpus", "run", "--", "no-such-command-at-all"});
   EXPECT_EQ(missing.exit_code, 2);
   EXPECT_THAT(missing.err, HasSubstr("cannot execute no-such-command-at-all: No such file"));
