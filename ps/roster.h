@@ -104,7 +104,7 @@ class Roster {
   const JoinTerms terms_;
   bool open_ = false;
   std::vector<Member> members_;
-  // Of the first worker that joined; all others must see the same data.
+  // What the first worker that joined saw; all others must see the same data.
   std::optional<uint32_t> first_;
   int64_t train_samples_ = 0, test_samples_ = 0;
   uint64_t data_fingerprint_ = 0;

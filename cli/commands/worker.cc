@@ -81,7 +81,7 @@ void DescribeWorker(CLI::App& command, WorkerOptions& options) {
 }
 
 void CheckRank(const WorkerOptions& options, config::Config config) {
-  // Of a config that leaves it to the server's cores, the server alone knows the number.
+  // If the config leaves it to the server's cores, only the server knows the number.
   const bool known = config.cluster().has_workers();
   ResolveConfig(config, AvailableCores());
   const uint32_t most = MostWorkers(config), workers = config.cluster().workers();

@@ -25,8 +25,8 @@ struct GpuTerms {
 
 class JobGpus {
  public:
-  // Of a config that is not resolved yet. Throws Error(kUsage), and Error(kFailure) where there is
-  // no GPU and the job or CUDA_VISIBLE_DEVICES names one, or the job has
+  // Takes a config that is not resolved yet. Throws Error(kUsage), and Error(kFailure) where there
+  // is no GPU and the job or CUDA_VISIBLE_DEVICES names one, or the job has
   // worker.soft_placement=false, or where fewer are idle than its workers need.
   JobGpus(const config::Config& config, const std::string& config_path, const GpuTerms& terms);
 

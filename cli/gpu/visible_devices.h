@@ -36,7 +36,7 @@ std::optional<std::vector<std::string>> AskCuda(const char* library);
 VisibleGpus ReadVisibleDevices(const char* value, const GpuSnapshot& seen,
                                const std::function<std::optional<std::vector<std::string>>()>& ask);
 
-// Of this process's environment.
+// Reads this process's environment.
 VisibleGpus VisibleHere(const GpuSnapshot& seen);
 
 }  // namespace muster

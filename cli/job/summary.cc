@@ -40,7 +40,7 @@ std::vector<int> WholePercents(const std::vector<double>& shares) {
   return percents;
 }
 
-// Of which of the steps the times are, if not of most of them.
+// Which steps were timed, if not most of them.
 std::string TimedText(const events::Summary& summary) {
   const int64_t timed = summary.measured().timed_steps(), steps = summary.steps();
   if (!summary.measured().has_timed_steps() || 2 * timed >= steps) return "";
@@ -199,7 +199,7 @@ bool HasWeights(const events::Summary& summary) {
   return false;
 }
 
-// Of the text on a checkpoint: from where, if that is not where the run ended.
+// From which step the run continues, if that is not where it ended.
 std::string HowToMend(const events::Summary& summary, const KeptRun& run) {
   const std::optional<int64_t> kept = KeptStep(summary, run);
   if (kept && *kept == summary.at().step() && summary.end() == events::Summary::COMPLETED) {

@@ -1,7 +1,7 @@
 // What each kind of layer is told by the config, with everything that follows from the shape of its
 // input resolved (proto/config.proto has the formulas), and what kind of layer it is: all that
-// planning, checks and descriptions know of it. No other list of kinds needs a new layer, but the
-// conversion from the config (common/config/graph_builder.cc) and each backend's ops.
+// planning, checks and descriptions know of it. docs/HACKING.md lists the other files that a
+// new kind of layer needs.
 #pragma once
 
 #include <cstdint>

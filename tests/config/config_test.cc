@@ -112,7 +112,7 @@ TEST_F(ConfigTest, SettingsWithoutEffectAreNotRefused) {
             "no error");
 }
 
-// Of made-up data the size is known.
+// The size of made-up data is known.
 TEST_F(ConfigTest, MadeUpDataDecide) {
   EXPECT_THAT(ErrorOf(Config(""), {"data={ format: SYNTHETIC synthetic { train_samples: 640 } }",
                                    "run.trace_file=t", "run.trace_first_step=20"}),

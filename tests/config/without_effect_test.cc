@@ -56,7 +56,7 @@ TEST(WithoutEffect, ASettingWithoutWhatItNeeds) {
             "learning_rate { milestone_samples: 5 type: STEP }"},
            {"data.synthetic={ ... }", "data { format: CIFAR10 synthetic { height: 9 } }",
             "data { format: SYNTHETIC synthetic { height: 9 } }"},
-           // Of a message in a list, another setting beside it.
+           // Another setting beside it, in a message of a list.
            {"model.layer[0].dense.weights.initializer.stddev=3",
             "model { layer { dense { weights { initializer { type: HE stddev: 3 } } } } }",
             "model { layer { dense { weights { initializer { type: TRUNCATED_NORMAL stddev: 3 } } "

@@ -125,7 +125,7 @@ TEST_F(CommandLineTest, OptionsOfOtherProgramsNameOurs) {
   ExpectRefused(RunLaunch({"--batch-size", "64"}), "--set run.global_batch=");
 }
 
-// Of control characters nothing reaches a terminal.
+// No control character reaches a terminal.
 TEST_F(CommandLineTest, NamesArePrintedOnOneLineAndPrintable) {
   const std::string name = Path("a\n  b\x1b[31m");
   const Finished token = Run({"token", name});

@@ -27,7 +27,7 @@ TEST(ChoiceTest, WhyACardIsBusy) {
   elsewhere.processes = {{.pid = 1 << 30}};
   EXPECT_THAT(WhyBusy(elsewhere, 0), HasSubstr("process 1073741824 computes on it"));
 
-  // Of MPS the clients are listed, too.
+  // NVML lists the clients of MPS, too.
   const ForkedProcess server(
       [] { return ::execl("/bin/sleep", "/usr/bin/nvidia-cuda-mps-server", "60", nullptr); });
   Gpu shared = IdleCard(0);

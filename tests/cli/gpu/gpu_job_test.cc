@@ -287,7 +287,7 @@ TEST_F(LaunchOnCardsTest, AGpuThatWasNamedAndIsNotThereIsAnError) {
             0);
 }
 
-// That of a run on GPUs holds worker.soft_placement=true, which nobody wrote.
+// The config of a run on GPUs holds worker.soft_placement=true, which nobody wrote.
 TEST_F(LaunchOnCardsTest, ARunsOwnConfigDoesNotReplaceANamedGpu) {
   IdleCards(2);
   std::ofstream(Path("go")).flush();

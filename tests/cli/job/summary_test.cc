@@ -99,7 +99,7 @@ TEST(SummaryTest, SharesOfAStepNeverExceedIt) {
   EXPECT_LE(total(step_row(summary)), 100);
   measured.set_timed_steps(1);
   EXPECT_THAT(step_row(summary), HasSubstr("of 1 of 100 steps, since the others began during"));
-  // Of a run that was resumed, only this process's own steps were timed.
+  // In a resumed run only this process's own steps were timed.
   summary.set_steps_before(80);
   measured.set_timed_steps(19);
   EXPECT_THAT(step_row(summary), HasSubstr("of 19 of 100 steps, since the others came before"));

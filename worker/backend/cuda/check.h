@@ -12,7 +12,7 @@ namespace muster::cuda {
 // `what` completes "cannot …".
 void Check(cudaError_t result, const char* what);
 void Check(cublasStatus_t result, const char* what);
-// Of page-locked memory, for want of which CUDA says the same as for want of the card's.
+// CUDA reports too little page-locked memory as it reports too little of the card's.
 void CheckHostAlloc(cudaError_t result, size_t bytes);
 
 }  // namespace muster::cuda
