@@ -56,7 +56,7 @@ std::string StepText(const events::Summary& summary) {
   const events::Measured& measured = summary.measured();
   const double step = measured.step_ms();
   if (step <= 0) return "";
-  const std::string text = FormatMilliseconds(step) + TimedText(summary);
+  std::string text = FormatMilliseconds(step) + TimedText(summary);
   if (measured.has_timed_steps() && measured.timed_steps() == 0) return text;
   std::vector<std::pair<const char*, double>> parts;
   double sum = 0;
@@ -76,6 +76,7 @@ std::string StepText(const events::Summary& summary) {
   // Two clocks: a worker's and the server's, which may see a step end a little earlier. No more is
   // shown of the parts than the step has.
   std::vector<double> shares;
+  shares.reserve(parts.size());
   for (const auto& [name, part_ms] : parts) shares.push_back(part_ms / std::max(step, sum));
   const std::vector<int> percents = WholePercents(shares);
   std::vector<std::string> texts;
