@@ -30,6 +30,8 @@
 #include "common/base/program_options.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
+#include "common/config/data_format.h"
+#include "common/config/job_size.h"
 #include "common/graph/graph.h"
 #include "common/plan/step_plan.h"
 #include "ps/initializer.h"

@@ -22,6 +22,7 @@
 #include "common/base/program_options.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
+#include "common/config/data_format.h"
 #include "ps/choose_kernels.h"
 #include "ps/optimizer.h"
 

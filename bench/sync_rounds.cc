@@ -14,6 +14,7 @@
 #include "common/base/parent.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
+#include "common/config/data_format.h"
 #include "common/link/encryption.h"
 #include "common/link/protocol.h"
 #include "common/transport/link_options.h"

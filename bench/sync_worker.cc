@@ -11,6 +11,7 @@
 #include "bench/round_reference.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
+#include "common/config/data_format.h"
 #include "common/link/encryption.h"
 #include "common/link/protocol.h"
 #include "common/transport/link_options.h"

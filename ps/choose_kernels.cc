@@ -1,7 +1,7 @@
 #include "ps/choose_kernels.h"
 
 #include "common/base/error.h"
-#include "common/config/instruction_set.h"
+#include "common/config/hardware.h"
 
 namespace muster {
 

@@ -4,9 +4,9 @@
 
 #include "common/base/join.h"
 #include "common/base/log.h"
-#include "common/config/chunk_bytes.h"
 #include "common/config/config.h"
 #include "common/config/config_check.h"
+#include "common/config/job_size.h"
 #include "common/trace/trace.h"
 #include "ps/checkpoint/run_id.h"
 #include "ps/checkpoint_arenas.h"

@@ -6,6 +6,7 @@
 #include "common/base/version.h"
 #include "common/checkpoint/early_stop.h"
 #include "common/config/config.h"
+#include "common/config/job_size.h"
 #include "common/plan/count_limits.h"
 #include "ps/coordinator.h"
 

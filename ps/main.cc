@@ -14,6 +14,7 @@
 #include "common/base/resource_limits.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
+#include "common/config/data_format.h"
 #include "common/link/encryption.h"
 #include "common/link/protocol.h"
 #include "common/link/tcp_address.h"
@@ -79,8 +80,7 @@ ResumePoint GoOnFrom(const config::Config& config, std::vector<std::string>& war
 
 // Returns what could not be written to the disk.
 std::string Serve(const Arguments& arguments, int signal_fd) {
-  config::Config config = LoadConfig(arguments.config, {});
-  ResolveConfig(config, AvailableCores());
+  const config::Config config = ReadResolvedConfig(arguments.config);
   RequireLimits(config);
   const RunLock lock = RunLock::OfServer(config);
   std::vector<std::string> warnings;

@@ -13,6 +13,7 @@
 #include "common/config/build_graph.h"
 #include "common/config/compute_settings.h"
 #include "common/config/config.h"
+#include "common/config/data_format.h"
 #include "common/config/job_size.h"
 #include "common/link/protocol.h"
 

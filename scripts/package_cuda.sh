@@ -57,8 +57,7 @@ trap 'rm -rf "$try"' EXIT
 for file in "$package" "$result"; do tar -C "$try" -xzf "$file"; done
 cd "$try/$name"
 code=0
-bin/muster-worker --memory --rank 0 --config configs/smoke.txtpb --set cluster.workers=1 --set worker.backend=CUDA \
-  --set worker.soft_placement=false >"$try/log" 2>&1 || code=$?
+bin/muster-worker --describe-gpu >"$try/log" 2>&1 || code=$?
 cd "$OLDPWD"
 said=$(tail -n 1 "$try/log")
 case "$code $said" in

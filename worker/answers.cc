@@ -12,6 +12,7 @@
 #include "common/base/resident_memory.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
+#include "common/config/data_format.h"
 #include "common/model/load_weights.h"
 #include "common/model/whole_file.h"
 #include "proto/config.pb.h"
@@ -51,8 +52,7 @@ Datasets OpenIfThere(const config::Config& config) {
 }  // namespace
 
 void PrintMemory(const WorkerArguments& arguments) {
-  config::Config config = LoadConfigOf(arguments);
-  ResolveForMachine(config, AvailableCores());
+  const config::Config config = ReadResolvedConfig(arguments.config);
   if (arguments.rank >= config.cluster().workers()) {
     throw Error(ExitCode::kUsage, "--rank {}: expected 0 to {}, since cluster.workers is {}",
                 arguments.rank, config.cluster().workers() - 1, config.cluster().workers());
@@ -74,8 +74,7 @@ void PrintMemory(const WorkerArguments& arguments) {
 }
 
 void PrintPredictions(const WorkerArguments& arguments) {
-  config::Config config = LoadConfigOf(arguments);
-  ResolveConfig(config, AvailableCores());
+  const config::Config config = ReadResolvedConfig(arguments.config);
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
   const auto open = arguments.training_set ? OpenDatasets : OpenTestSet;
   const Datasets data = open(config.data(), config.run().seed());
@@ -99,7 +98,7 @@ void PrintPredictions(const WorkerArguments& arguments) {
 
 void PrintGpu(const WorkerArguments& arguments) {
   config::Config config = arguments.config.empty() ? ParseConfigText(kSmallJob, "--describe-gpu")
-                                                   : LoadConfigOf(arguments);
+                                                   : ReadResolvedConfig(arguments.config);
   config::Worker& worker = *config.mutable_worker();
   worker.set_backend(config::Worker::CUDA);
   worker.set_soft_placement(false);

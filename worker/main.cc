@@ -16,6 +16,7 @@
 #include "common/config/build_graph.h"
 #include "common/config/compute_settings.h"
 #include "common/config/config.h"
+#include "common/config/data_format.h"
 #include "common/link/encryption.h"
 #include "common/link/protocol.h"
 #include "common/plan/chunks.h"
@@ -67,11 +68,10 @@ void RequireLimits(const config::Config& config) {
 }
 
 // `muster launch` keeps the log of a worker that it starts. One that is started by hand keeps its
-// own, where its config is that of a run directory, or of a copy of one.
-void KeepLog(const std::string& config, uint32_t rank) {
-  const std::filesystem::path path = std::filesystem::absolute(config);
-  const std::string log = path.parent_path() / fmt::format("worker-{}.log", rank);
-  if (path.filename() == "config.txtpb" && AlsoLogTo(log)) {
+// own in the run directory, if there is one.
+void KeepLog(const std::string& folder, uint32_t rank) {
+  const std::string log = fmt::format("{}/worker-{}.log", folder, rank);
+  if (!folder.empty() && AlsoLogTo(log)) {
     LogInfo("this log goes to {}, too", log);
   } else {
     LogInfo("this log goes to standard error only: 2>>worker-{}.log keeps it", rank);
@@ -79,8 +79,7 @@ void KeepLog(const std::string& config, uint32_t rank) {
 }
 
 void Work(const WorkerArguments& arguments) {
-  config::Config config = LoadConfigOf(arguments);
-  ResolveConfig(config, AvailableCores());
+  config::Config config = ReadResolvedConfig(arguments.config);
   RequireLimits(config);
   if (arguments.join) config.mutable_run()->clear_trace_file();  // the parts are named by rank
   const trace::Session session(trace::WorkerSession(config, arguments.rank), "compute");
@@ -107,10 +106,10 @@ void Work(const WorkerArguments& arguments) {
   }
   LogInfo("joining the job at {} as {}", options.endpoint, NameOf(arguments));
   const bool by_hand = arguments.parent == 0;
-  if (by_hand && !arguments.join) KeepLog(arguments.config, arguments.rank);  // also if refused
+  if (by_hand && !arguments.join) KeepLog(arguments.log_dir, arguments.rank);  // also if refused
   Client client(std::move(options));
   if (by_hand) LeaveOnSignal(client.rank());
-  if (by_hand && arguments.join) KeepLog(arguments.config, client.rank());
+  if (by_hand && arguments.join) KeepLog(arguments.log_dir, client.rank());
   const std::vector<Range> slices = CoveredBy(client.first_share().nodes, client.plan().slices);
   std::string text;
   for (const Range& range : slices) {
@@ -142,7 +141,7 @@ int Main(int argc, char** argv) {
       "One worker of a Muster job: computes gradients on its slices of every batch.\n"
       "Usually started by `muster launch` or `muster worker`."};
   ProgramOptions::Option config =
-      program.Add("--config", arguments.config, "Config file, the same for server and workers");
+      program.Add("--config", arguments.config, "The resolved config, as the run directory has it");
   ProgramOptions::Option rank =
       program.Add("--rank", arguments.rank, "This worker's number, from 0");
   rank.RequiredUnless(program.AddFlag("--join", arguments.join,
@@ -173,8 +172,7 @@ int Main(int argc, char** argv) {
                   "With --predict: samples of the training set, as an evaluation would see them");
   program.Add("--token-file", arguments.token_file,
               "File with the job token, 32 hexadecimal digits. Default: $MUSTER_TOKEN");
-  program.Add("--set", arguments.set, "A setting of the config, path.to.key=value; repeatable")
-      .Repeatable();
+  program.Add("--log-dir", arguments.log_dir, "Without --parent: write worker-RANK.log here, too");
   program.Add("--parent", arguments.parent, "Die when this process, the parent, dies");
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   if (arguments.parent != 0) {

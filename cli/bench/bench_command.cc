@@ -13,7 +13,7 @@
 #include "cli/text/console.h"
 #include "common/base/error.h"
 #include "common/config/build_graph.h"
-#include "common/config/chunk_bytes.h"
+#include "common/config/data_format.h"
 #include "common/config/job_size.h"
 #include "common/config/update_settings.h"
 #include "common/graph/graph.h"

@@ -5,10 +5,12 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "cli/commands/options.h"
 #include "cli/commands/programs.h"
 #include "cli/job/job_token.h"
+#include "cli/process/held_file.h"
 #include "common/base/error.h"
 #include "common/config/job_size.h"
 #include "common/link/protocol.h"
@@ -80,10 +82,8 @@ void DescribeWorker(CLI::App& command, WorkerOptions& options) {
   throw Error(ExitCode::kFailure, "cannot execute {}: {}", program, std::strerror(errno));
 }
 
-void CheckRank(const WorkerOptions& options, config::Config config) {
-  // If the config leaves it to the server's cores, only the server knows the number.
-  const bool known = config.cluster().has_workers();
-  ResolveConfig(config, AvailableCores());
+// `known`: whether the config says the number of workers, or leaves it to the server's cores.
+void CheckRank(const WorkerOptions& options, const config::Config& config, bool known) {
   const uint32_t most = MostWorkers(config), workers = config.cluster().workers();
   if (!known || !options.rank || *options.rank < most) return;
   throw Error(ExitCode::kUsage, "--rank {}: expected 0 to {}, since cluster.workers is {}{}",
@@ -98,18 +98,23 @@ int DoWorker(const WorkerOptions& options) {
     throw Error(ExitCode::kUsage,
                 "--rank is missing: This worker's number, or --join (see muster worker --help)");
   }
-  const std::string config = options.config.path();
-  const std::vector<Setting> settings = options.config.settings();
-  CheckRank(options, LoadConfig(config, settings));
+  const std::filesystem::path path = std::filesystem::absolute(options.config.path());
+  config::Config config = LoadConfig(options.config.path(), options.config.settings());
+  const bool known = config.cluster().has_workers();
+  ResolveConfig(config, AvailableCores());
+  CheckRank(options, config, known);
   CheckConnectable(options.endpoint);
-  std::vector<std::string> words{"--config", config, "--endpoint", options.endpoint};
+  const HeldFile held = HeldFile::OfText(ConfigText(config));
+  held.KeepOverExec();
+  std::vector<std::string> words{"--config", held.path(), "--endpoint", options.endpoint};
+  // That of a run directory, or of a copy of one.
+  if (path.filename() == "config.txtpb") {
+    words.insert(words.end(), {"--log-dir", path.parent_path()});
+  }
   if (options.join) {
     words.emplace_back("--join");
   } else {
     words.insert(words.end(), {"--rank", std::to_string(*options.rank)});
-  }
-  for (const Setting& setting : settings) {
-    words.insert(words.end(), {"--set", setting.path + "=" + setting.value});
   }
   if (!options.token_file.empty()) {
     (void)ReadToken(options.token_file);

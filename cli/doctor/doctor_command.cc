@@ -18,7 +18,8 @@
 #include "common/base/join.h"
 #include "common/base/utf8.h"
 #include "common/config/build_graph.h"
-#include "common/config/instruction_set.h"
+#include "common/config/data_format.h"
+#include "common/config/hardware.h"
 #include "proto/config.pb.h"
 
 namespace muster {

@@ -18,7 +18,7 @@
 #include <sstream>
 
 #include "cli/doctor/probes.h"
-#include "common/config/instruction_set.h"
+#include "common/config/hardware.h"
 
 namespace muster {
 namespace {

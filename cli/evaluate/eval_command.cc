@@ -18,6 +18,7 @@
 #include "common/base/error.h"
 #include "common/base/join.h"
 #include "common/base/read_text.h"
+#include "common/config/data_format.h"
 
 namespace muster {
 namespace {

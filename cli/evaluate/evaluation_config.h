@@ -25,7 +25,7 @@ struct EvaluationSource {
 // optimizer state, and whose training batches are as small as they can be.
 config::Config EvaluationConfig(const config::Config& run, bool confusion_matrix);
 
-// That config as text, with which LoadConfig and the processes of the job begin. Throws
+// That config as text, with which LoadConfig begins. Throws
 // Error(kUsage) where the file has no config and none is given.
 HeldFile WriteEvaluationConfig(const EvaluationSource& source, const OpenedModel& model,
                                bool confusion_matrix);

@@ -16,6 +16,7 @@
 #include "common/base/join.h"
 #include "common/base/number_list.h"
 #include "common/config/build_graph.h"
+#include "common/config/data_format.h"
 #include "common/model/model_metadata.h"
 
 namespace muster {
@@ -30,7 +31,6 @@ constexpr double kDeadlineSeconds = 24 * 3600;
 struct Job {
   config::Config config;  // resolved
   Graph graph;
-  std::string config_path;
   std::vector<int64_t> samples;
   std::vector<std::string> class_names;
 };
@@ -65,7 +65,6 @@ Job Prepare(const PredictArguments& arguments, const std::string& config_path) {
   std::vector<std::string> class_names(names.begin(), names.end());
   return {.config = std::move(config),
           .graph = std::move(graph),
-          .config_path = config_path,
           .samples = std::move(samples),
           .class_names = std::move(class_names)};
 }
@@ -90,12 +89,9 @@ Prediction Parse(const nlohmann::json& line, const Job& job, size_t top) {
 
 std::vector<Prediction> Ask(const PredictArguments& arguments, const OpenedModel& model,
                             const Job& job) {
-  std::vector<std::string> words{"--config",  job.config_path,    "--rank",    "0",
-                                 "--predict", arguments.samples,  "--weights", model.held.path(),
-                                 "--set",     "cluster.workers=1"};
-  for (const Setting& setting : arguments.source.settings) {
-    words.insert(words.end(), {"--set", setting.path + "=" + setting.value});
-  }
+  const HeldFile config = HeldFile::OfText(ConfigText(job.config));
+  std::vector<std::string> words{"--config",  config.path(),     "--rank",    "0",
+                                 "--predict", arguments.samples, "--weights", model.held.path()};
   if (arguments.training_set) words.emplace_back("--training-set");
   std::map<int64_t, Prediction> by_sample;
   for (const auto& line : RunJsonProgram(arguments.worker_program, words, kDeadlineSeconds)) {

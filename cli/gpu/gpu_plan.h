@@ -9,7 +9,7 @@
 #include "cli/gpu/gpu.h"
 #include "cli/gpu/take_gpus.h"
 #include "cli/gpu/visible_devices.h"
-#include "common/config/devices.h"
+#include "common/config/hardware.h"
 
 namespace muster {
 

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/process/held_file.h"
 #include "cli/process/json_program.h"
 #include "common/base/error.h"
 #include "proto/config.pb.h"
@@ -30,14 +31,10 @@ MemoryRow ParseRow(const nlohmann::json& json) {
 }  // namespace
 
 std::vector<MemoryRow> AskWorkerMemory(const std::string& worker_program,
-                                       const std::string& config_path,
-                                       const std::vector<Setting>& settings,
                                        const config::Config& config, uint32_t rank) {
-  std::vector<std::string> words{"--config", config_path, "--rank", std::to_string(rank)};
-  for (const Setting& setting : settings) {
-    words.insert(words.end(), {"--set", setting.path + "=" + setting.value});
-  }
-  words.push_back("--memory");
+  const HeldFile held = HeldFile::OfText(ConfigText(config));
+  const std::vector<std::string> words{"--config", held.path(), "--rank", std::to_string(rank),
+                                       "--memory"};
   std::vector<MemoryRow> rows;
   for (const auto& json : RunJsonProgram(worker_program, words, config.deadlines().start_s())) {
     rows.push_back(ParseRow(json));

@@ -17,6 +17,7 @@
 #include "common/checkpoint/early_stop.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/resumable_config.h"
+#include "common/config/job_size.h"
 #include "common/model/whole_file.h"
 
 namespace muster {

@@ -8,8 +8,9 @@
 #include "cli/text/units.h"
 #include "cli/text/wrapped.h"
 #include "common/base/version.h"
+#include "common/config/data_format.h"
+#include "common/config/limits.h"
 #include "common/config/update_settings.h"
-#include "common/config/without_effect.h"
 
 namespace muster {
 namespace {

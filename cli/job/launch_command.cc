@@ -29,8 +29,9 @@
 #include "common/base/utf8.h"
 #include "common/config/build_graph.h"
 #include "common/config/config_check.h"
-#include "common/config/devices.h"
-#include "common/config/instruction_set.h"
+#include "common/config/data_format.h"
+#include "common/config/hardware.h"
+#include "common/config/job_size.h"
 #include "common/graph/graph.h"
 
 namespace muster {
@@ -92,8 +93,8 @@ void ForgetOwnDirectory(config::Config& config, const LaunchArguments& arguments
 void CheckLargeJob(const LaunchArguments& arguments, const PreparedJob& job) {
   const MachineMemory machine = ReadMachineMemory();
   if (4 * LeastMemoryOf(job.config, job.graph).all() < machine.all) return;
-  const auto worker = AskWorkerMemory(arguments.worker_program, arguments.config_path, job.settings,
-                                      job.config, job.config.cluster().workers() - 1);
+  const auto worker =
+      AskWorkerMemory(arguments.worker_program, job.config, job.config.cluster().workers() - 1);
   (void)CheckMemory(WholeMemoryOf(job.config, job.graph, worker), machine);
 }
 
@@ -134,31 +135,49 @@ void TakeJobCards(const LaunchArguments& arguments, const PreparedJob& job, Sign
 
 // A run's own config says worker.soft_placement=true also where that was only the default: it does
 // not soften that a GPU must be there which the command line names.
-config::Config LoadWritten(const std::string& path, const std::vector<Setting>& settings,
-                           std::vector<std::string>* removed = nullptr) {
-  config::Config config = LoadConfig(path, settings, removed);
-  const bool typed = std::ranges::any_of(
-      settings, [](const Setting& setting) { return setting.path == "worker.soft_placement"; });
-  if (!typed && !TypedDevices(settings).empty() && IsConfigOfRun(path) &&
+void ForgetSoftPlacement(config::Config& config, const LaunchArguments& arguments) {
+  const bool typed = std::ranges::any_of(arguments.settings, [](const Setting& setting) {
+    return setting.path == "worker.soft_placement";
+  });
+  if (!typed && !TypedDevices(arguments.settings).empty() && IsConfigOfRun(arguments.config_path) &&
       config.worker().soft_placement()) {
     config.mutable_worker()->clear_soft_placement();
   }
+}
+
+config::Config LoadWritten(const LaunchArguments& arguments) {
+  std::vector<std::string> removed;
+  config::Config config = LoadConfig(arguments.config_path, arguments.settings, &removed);
+  for (const std::string& setting : removed) {
+    PrintResult(fmt::format("Warning: {} no longer exists and has no effect", setting));
+  }
+  ForgetSoftPlacement(config, arguments);
+  ForgetOwnDirectory(config, arguments);
   return config;
+}
+
+// What the GPUs of the job, or their absence, make of the config.
+std::vector<Setting> SettingsOf(const JobGpus& cards, const config::Config& config) {
+  std::vector<Setting> settings;
+  if (cards.wanted() && !config.cluster().has_workers()) {
+    settings.push_back({"cluster.workers", std::to_string(cards.workers()), cards.origin()});
+  }
+  if (cards.named() && !config.worker().has_soft_placement()) {
+    settings.push_back({"worker.soft_placement", "false", cards.origin()});
+  }
+  if (cards.wanted() && cards.unused().empty() && !config.worker().has_backend()) {
+    settings.push_back({"worker.backend", "CUDA", cards.origin()});
+  }
+  return settings;
 }
 
 // What both a run and a dry run begin with.
 PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
-  std::vector<Setting> settings = arguments.settings;
-  std::vector<std::string> removed;
-  config::Config config = LoadWritten(arguments.config_path, settings, &removed);
-  for (const std::string& setting : removed) {
-    PrintResult(fmt::format("Warning: {} no longer exists and has no effect", setting));
-  }
-  const std::string typed = TypedDevices(settings);
+  config::Config config = LoadWritten(arguments);
+  const std::string typed = TypedDevices(arguments.settings);
   const bool cpu = ParseDevices(config.worker().devices()).kind == DeviceWish::Kind::kCpu;
   if (!typed.empty() && cpu && config.worker().backend() == config::Worker::CUDA) {
-    settings.push_back({"worker.backend", "CPU", typed});  // against the config's
-    config = LoadWritten(arguments.config_path, settings);
+    config.mutable_worker()->set_backend(config::Worker::CPU);  // against the config's
   }
   std::shared_ptr<JobGpus> cards;  // whoever starts workers by hand gives them theirs
   if (!arguments.by_hand) {
@@ -174,19 +193,7 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
         "--wait: no cards are asked for, so there is nothing to wait for: expected --devices "
         "(worker.devices) with it");
   }
-  const size_t given = settings.size();
-  const bool wanted = cards && cards->wanted();
-  if (wanted && !config.cluster().has_workers()) {
-    settings.push_back({"cluster.workers", std::to_string(cards->workers()), cards->origin()});
-  }
-  if (cards && cards->named() && !config.worker().has_soft_placement()) {
-    settings.push_back({"worker.soft_placement", "false", cards->origin()});
-  }
-  if (wanted && cards->unused().empty() && !config.worker().has_backend()) {
-    settings.push_back({"worker.backend", "CUDA", cards->origin()});
-  }
-  if (settings.size() > given) config = LoadWritten(arguments.config_path, settings);
-  ForgetOwnDirectory(config, arguments);
+  if (cards) ChangeConfig(config, SettingsOf(*cards, config), arguments.config_path);
   if (dry) {
     ResolveForMachine(config, AvailableCores());
   } else {
@@ -195,10 +202,7 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
   // Its server runs here: said now, not when it has started.
   (void)ChooseInstructionSet(config.server().instruction_set());
   Graph graph = BuildGraph(config.model(), InputShape(config.data()));
-  return {.config = std::move(config),
-          .graph = std::move(graph),
-          .settings = std::move(settings),
-          .cards = std::move(cards)};
+  return {.config = std::move(config), .graph = std::move(graph), .cards = std::move(cards)};
 }
 
 }  // namespace
@@ -256,8 +260,7 @@ int DryRun(const LaunchArguments& arguments) {
   CheckPrograms(arguments);
   const DataCount data = arguments.count_data(job.config);
   const std::vector<MemoryRow> worker_memory =
-      AskWorkerMemory(arguments.worker_program, arguments.config_path, job.settings, job.config,
-                      job.config.cluster().workers() - 1);
+      AskWorkerMemory(arguments.worker_program, job.config, job.config.cluster().workers() - 1);
   PrintResult(DryRunLines(arguments.config_path, job.config, job.graph, data, worker_memory,
                           shown_dir, job.cards->Lines()));
   if (arguments.verbose) {

@@ -11,7 +11,9 @@
 #include "cli/text/units.h"
 #include "common/base/control_group.h"
 #include "common/base/error.h"
-#include "common/config/memory_rows.h"
+#include "common/config/data_format.h"
+#include "common/config/job_size.h"
+#include "common/plan/memory_rows.h"
 #include "proto/config.pb.h"
 
 namespace muster {

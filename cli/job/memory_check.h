@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "common/config/config.h"
-#include "common/config/memory_rows.h"
 #include "common/graph/graph.h"
+#include "common/plan/memory_rows.h"
 
 namespace muster {
 

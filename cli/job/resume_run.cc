@@ -21,6 +21,7 @@
 #include "common/checkpoint/resumable_config.h"
 #include "common/checkpoint/run_mark.h"
 #include "common/config/config.h"
+#include "common/config/job_size.h"
 
 namespace muster {
 namespace {

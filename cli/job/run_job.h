@@ -20,10 +20,9 @@ namespace muster {
 struct PreparedJob {
   config::Config config;
   Graph graph;
-  std::string data_remark = {};        // for the header
-  std::string resume_remark = {};      // the same, of a run that goes on
-  std::vector<Setting> settings = {};  // the command line's, and the number of workers of the cards
-  std::shared_ptr<JobGpus> cards;      // held by every run of a series; null: by hand
+  std::string data_remark = {};                   // for the header
+  std::string resume_remark = {};                 // the same, of a run that goes on
+  std::shared_ptr<JobGpus> cards;                 // held by every run of a series; null: by hand
   std::vector<std::string> initial_weights = {};  // where they come from, for the header
 };
 

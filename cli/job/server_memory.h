@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "common/config/memory_rows.h"
 #include "common/graph/graph.h"
+#include "common/plan/memory_rows.h"
 #include "proto/config_fwd.h"
 
 namespace muster {

@@ -8,6 +8,7 @@
 #include "common/base/version.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
+#include "common/config/data_format.h"
 #include "common/model/hash_variables.h"
 #include "common/model/write_model.h"
 #include "proto/config.pb.h"

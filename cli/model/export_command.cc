@@ -13,6 +13,7 @@
 #include "common/base/error.h"
 #include "common/base/join.h"
 #include "common/config/build_graph.h"
+#include "common/config/data_format.h"
 #include "common/model/model_metadata.h"
 #include "common/tensors/safetensors_writer.h"
 #include "proto/config.pb.h"

@@ -8,6 +8,7 @@
 #include "common/base/arena.h"
 #include "common/base/error.h"
 #include "common/config/build_graph.h"
+#include "common/config/data_format.h"
 #include "common/model/load_weights.h"
 #include "common/model/whole_file.h"
 #include "common/model/write_model.h"

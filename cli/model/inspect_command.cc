@@ -8,7 +8,7 @@
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
 #include "common/config/build_graph.h"
-#include "common/config/chunk_bytes.h"
+#include "common/config/data_format.h"
 #include "common/config/job_size.h"
 #include "common/graph/graph.h"
 #include "common/plan/chunks.h"

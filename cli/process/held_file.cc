@@ -41,6 +41,8 @@ HeldFile HeldFile::OfText(const std::string& text) {
 
 std::string HeldFile::path() const { return fmt::format("/proc/{}/fd/{}", ::getpid(), fd_.get()); }
 
+void HeldFile::KeepOverExec() const { (void)::fcntl(fd_.get(), F_SETFD, 0); }
+
 bool HeldFile::IsAt(const std::string& path) const {
   struct stat held {
   }, there{};

@@ -21,6 +21,8 @@ class HeldFile {
 
   // For this process and its children, as long as this object lives: /proc/PID/fd/N.
   std::string path() const;
+  // Makes the path last when this process becomes another program.
+  void KeepOverExec() const;
   // Whether `path` names this very file.
   bool IsAt(const std::string& path) const;
 

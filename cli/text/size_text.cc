@@ -4,7 +4,7 @@
 
 #include "cli/text/units.h"
 #include "common/config/config.h"
-#include "common/config/instruction_set.h"
+#include "common/config/hardware.h"
 #include "common/config/job_size.h"
 
 namespace muster {

@@ -9,6 +9,7 @@
 
 #include "common/base/error.h"
 #include "common/config/config.h"
+#include "common/config/job_size.h"
 #include "common/config/update_settings.h"
 
 namespace muster {

@@ -1,12 +1,15 @@
 #include "common/config/config.h"
 
+#include <google/protobuf/text_format.h>
+
 #include <filesystem>
 #include <utility>
 
+#include "common/base/atomic_file.h"
 #include "common/base/error.h"
 #include "common/base/utf8.h"
 #include "common/config/config_check.h"
-#include "common/config/set_field.h"
+#include "common/config/limits.h"
 #include "common/config/text_format.h"
 #include "proto/config.pb.h"
 
@@ -14,6 +17,7 @@ namespace muster {
 namespace {
 
 namespace fs = std::filesystem;
+namespace pb = google::protobuf;
 
 // Reads the network from its file, beside `directory`.
 void IncludeModel(config::Config& config, const fs::path& directory, ConfigErrors& errors) {
@@ -28,6 +32,75 @@ void IncludeModel(config::Config& config, const fs::path& directory, ConfigError
     errors.AddUnread("model", (fs::exists(file) ? "" : named_at) + error.what());
   }
   *config.mutable_model() = std::move(model);
+}
+
+// Spells out the default of every plain field of the messages that are there. With `config`, only
+// of those that have an effect in it.
+void SpellOutDefaults(const config::Config* config, pb::Message& message) {
+  const pb::Descriptor* type = message.GetDescriptor();
+  const pb::Reflection* r = message.GetReflection();
+  for (int f = 0; f < type->field_count(); ++f) {
+    const pb::FieldDescriptor* field = type->field(f);
+    if (field->message_type() != nullptr) {
+      if (field->is_repeated()) {
+        for (int i = 0; i < r->FieldSize(message, field); ++i) {
+          SpellOutDefaults(config, *r->MutableRepeatedMessage(&message, field, i));
+        }
+      } else if (r->HasField(message, field)) {
+        SpellOutDefaults(config, *r->MutableMessage(&message, field));
+      }
+      continue;
+    }
+    if (field->is_repeated() || r->HasField(message, field) || !field->has_default_value() ||
+        (config != nullptr && !UnmetNeed(*config, message, *field).empty())) {
+      continue;
+    }
+    switch (field->cpp_type()) {
+      case pb::FieldDescriptor::CPPTYPE_INT64:
+        r->SetInt64(&message, field, field->default_value_int64());
+        break;
+      case pb::FieldDescriptor::CPPTYPE_UINT64:
+        r->SetUInt64(&message, field, field->default_value_uint64());
+        break;
+      case pb::FieldDescriptor::CPPTYPE_UINT32:
+        r->SetUInt32(&message, field, field->default_value_uint32());
+        break;
+      case pb::FieldDescriptor::CPPTYPE_FLOAT:
+        r->SetFloat(&message, field, field->default_value_float());
+        break;
+      case pb::FieldDescriptor::CPPTYPE_DOUBLE:
+        r->SetDouble(&message, field, field->default_value_double());
+        break;
+      case pb::FieldDescriptor::CPPTYPE_BOOL:
+        r->SetBool(&message, field, field->default_value_bool());
+        break;
+      case pb::FieldDescriptor::CPPTYPE_ENUM:
+        r->SetEnum(&message, field, field->default_value_enum());
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+// With the messages that have defaults to spell out.
+config::Config WithMessages(const config::Config& config) {
+  config::Config full = config;
+  full.mutable_run();
+  full.mutable_cluster();
+  config::Data& data = *full.mutable_data();
+  for (int f = 0; f < data.GetDescriptor()->field_count(); ++f) {
+    const pb::FieldDescriptor* const field = data.GetDescriptor()->field(f);
+    if (field->message_type() == nullptr || !UnmetNeed(config, data, *field).empty()) continue;
+    data.GetReflection()->MutableMessage(&data, field);
+  }
+  full.mutable_optimizer();
+  full.mutable_evaluation();
+  full.mutable_server();
+  full.mutable_worker();
+  full.mutable_deadlines();
+  full.mutable_checkpoint();
+  return full;
 }
 
 }  // namespace
@@ -61,6 +134,24 @@ config::Config LoadConfig(const std::string& path, const std::vector<Setting>& s
   return config;
 }
 
+void ChangeConfig(config::Config& config, const std::vector<Setting>& settings,
+                  const std::string& path) {
+  ConfigErrors errors(path);
+  for (const Setting& setting : settings) SetField(config, setting, errors);
+  CheckConfig(config, errors);
+}
+
+config::Config ReadResolvedConfig(const std::string& path) {
+  config::Config config = LoadConfig(path, {});
+  const bool resolved = config.cluster().has_workers() && config.run().has_slices() &&
+                        config.worker().threads() > 0 && config.server().threads() > 0;
+  if (resolved) return config;
+  throw Error(ExitCode::kUsage,
+              "{}: expected a resolved config, as a run directory has it: start this process with "
+              "`muster launch`, `muster server` or `muster worker`",
+              path);
+}
+
 config::Config ParseConfigText(const std::string& text, const std::string& origin) {
   config::Config config;
   ConfigErrors errors(origin);
@@ -70,59 +161,29 @@ config::Config ParseConfigText(const std::string& text, const std::string& origi
   return config;
 }
 
-BatchSizes ResolveBatch(const config::Config& config) {
-  const int64_t workers = config.cluster().workers();
-  if (config.run().has_global_batch()) {
-    const int64_t global = config.run().global_batch();
-    return {global, static_cast<double>(global) / static_cast<double>(workers)};
-  }
-  const int64_t each = config.run().batch_per_worker();
-  return {each * workers, static_cast<double>(each)};
+config::Config WithDefaults(const config::Config& config) {
+  config::Config full = WithMessages(config);
+  SpellOutDefaults(nullptr, full);
+  return full;
 }
 
-StepPlan PlanSteps(const config::Config& config, int64_t train_samples) {
-  StepPlan plan{.train_samples = train_samples,
-                .global_batch = ResolveBatch(config).global_batch,
-                .slices = config.run().slices()};
-  plan.total_steps = config.run().has_steps() ? config.run().steps()
-                                              : config.run().epochs() * plan.StepsPerEpoch();
-  return plan;
+std::string ConfigText(const config::Config& config) {
+  config::Config full = WithMessages(config);
+  SpellOutDefaults(&config, full);
+  std::string text;
+  pb::TextFormat::Printer printer;
+  printer.SetUseShortRepeatedPrimitives(true);
+  printer.SetUseUtf8StringEscaping(true);
+  MUSTER_CHECK(printer.PrintToString(full, &text));
+  // Paths may hold any byte. Checkpoints and files of weights keep this text where only UTF-8 may
+  // stand.
+  return EscapedUtf8(text);
 }
 
-bool NeedsFiles(const config::Data& data) { return data.format() != config::Data::SYNTHETIC; }
-
-Shape StoredShape(const config::Data& data) {
-  switch (data.format()) {
-    case config::Data::CIFAR10:
-      return {32, 32, 3};
-    case config::Data::SYNTHETIC:
-      return {data.synthetic().height(), data.synthetic().width(), data.synthetic().channels()};
-    case config::Data::MNIST:
-      return {data.mnist().image_height(), data.mnist().image_width(), 1};
-  }
-  MUSTER_CHECK(false);
-  return {};
-}
-
-Shape InputShape(const config::Data& data) {
-  Shape shape = StoredShape(data);
-  if (data.preprocess().has_crop_height()) {
-    shape.height = data.preprocess().crop_height();
-    shape.width = data.preprocess().crop_width();
-  }
-  return shape;
-}
-
-int64_t DataClasses(const config::Data& data) {
-  switch (data.format()) {
-    case config::Data::CIFAR10:
-    case config::Data::MNIST:
-      return 10;
-    case config::Data::SYNTHETIC:
-      return data.synthetic().classes();
-  }
-  MUSTER_CHECK(false);
-  return 0;
+void WriteConfig(const config::Config& config, const std::string& path) {
+  WriteFileAtomically(path,
+                      "# Written by muster launch; launching from this file repeats the run.\n" +
+                          ConfigText(config));
 }
 
 }  // namespace muster

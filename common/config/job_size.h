@@ -5,9 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "common/plan/assignment.h"
+#include "common/plan/chunks.h"
+#include "common/plan/step_plan.h"
 #include "proto/config.pb.h"
+#include "proto/config_fwd.h"
 
 namespace muster {
 
@@ -37,6 +41,16 @@ uint32_t DefaultWorkers(uint32_t slices, int cores, uint32_t threads);
 // Fills in cluster.workers, run.slices and worker.threads. What the config says stays.
 void ResolveJobSize(config::Config& config, int cores);
 
+// The batch size both ways, whichever the config gives. cluster.workers must be known.
+struct BatchSizes {
+  int64_t global_batch;
+  double per_worker;  // on average
+};
+BatchSizes ResolveBatch(const config::Config& config);
+
+// The steps of a resolved config on a training set of that size.
+StepPlan PlanSteps(const config::Config& config, int64_t train_samples);
+
 // The assignment that a job begins with. `config` is resolved.
 Assignment FirstAssignment(const config::Config& config);
 
@@ -47,5 +61,12 @@ uint32_t MostWorkers(const config::Config& config);
 // Whether the batch or the learning rate, and with them the bits, follow the number of workers,
 // because a setting says so.
 bool FollowsWorkers(const config::Config& config);
+
+// Throws Error(kUsage) if there would be more chunks than a message can name.
+std::vector<Chunk> CutChunks(const VariableLayout& layout, const config::Cluster& cluster);
+
+// Whether server and workers of one host map the same weights and gradients. AUTO does where it
+// can, which is always, but for old kernels.
+bool SharesMemory(const config::Config& config);
 
 }  // namespace muster

@@ -1,5 +1,3 @@
-#include "common/config/set_field.h"
-
 #include <fmt/core.h>
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
@@ -11,8 +9,8 @@
 #include <vector>
 
 #include "common/base/error.h"
+#include "common/config/limits.h"
 #include "common/config/nearest_name.h"
-#include "common/config/ranges.h"
 #include "common/config/text_format.h"
 #include "proto/config.pb.h"
 

@@ -13,9 +13,8 @@
 #include "common/base/error.h"
 #include "common/base/read_text.h"
 #include "common/base/shell_word.h"
+#include "common/config/limits.h"
 #include "common/config/nearest_name.h"
-#include "common/config/ranges.h"
-#include "common/config/text_names.h"
 
 namespace muster {
 namespace {
@@ -122,7 +121,7 @@ void NoteLocations(const pb::Message& message, const pb::TextFormat::ParseInfoTr
 // The parser passes over removed settings without a word.
 void NoteRemoved(const std::string& text, const PlaceOfLine& place, const std::string& before,
                  const pb::Descriptor* root, ConfigErrors& errors) {
-  VisitNames(text, [&](const Name& name) {
+  VisitNames(text, [&](const SettingName& name) {
     const Key key = KeyAt(root, name.path);
     if (key.field == nullptr && key.in != nullptr && key.in->IsReservedName(key.name)) {
       errors.removed.push_back(fmt::format("{}: {}{}", place(name.line), before, name.path));
@@ -169,7 +168,7 @@ class Reading {
   // Values of enums may be written in any case, as on the command line. A number, which the parser
   // takes, may not: PyTorch's padding=1 is not VALID.
   void CheckEnums(std::string& rest) {
-    VisitNames(text_, [&](const Name& name) {
+    VisitNames(text_, [&](const SettingName& name) {
       const pb::FieldDescriptor* const field = KeyAt(root_, name.path).field;
       if (field == nullptr || field->enum_type() == nullptr || name.value.empty()) return true;
       if (const auto* const value = FindEnumValue(*field->enum_type(), name.value)) {
@@ -196,7 +195,7 @@ class Reading {
     return true;
   }
 
-  void Add(const Name& name, const std::string& what) {
+  void Add(const SettingName& name, const std::string& what) {
     mistakes_.push_back({name.line, name.path, fmt::format("{}{}: {}", before_, name.path, what)});
   }
 
@@ -210,7 +209,7 @@ class Reading {
   bool LeaveOut(std::string& rest) {
     if (!found_.error || mistakes_.size() == kMostMistakes || text_.size() > kMostReadAgain)
       return false;
-    const Name name = NameBefore(text_, found_.error->line, found_.error->column);
+    const SettingName name = NameBefore(text_, found_.error->line, found_.error->column);
     if (name.line < 0) return false;
     const std::string what =
         Explain(KeyAt(root_, name.path).field, name.value, found_.error->message);
@@ -222,7 +221,7 @@ class Reading {
   }
 
   void NoteUnknown(const std::string& rest, const Complaint& unknown) {
-    const Name name = NameBefore(text_, unknown.line, unknown.column);
+    const SettingName name = NameBefore(text_, unknown.line, unknown.column);
     if (name.line < 0 || IsLeftOut(rest, name.offset)) return;
     const Key key = KeyAt(root_, name.path);
     // A network in place of a config has the same unknown key again and again.
@@ -237,7 +236,7 @@ class Reading {
   // The parser has stopped at something that is no setting.
   void NoteEnd(const std::string& rest) {
     const Complaint end = found_.error.value_or(Complaint{});
-    const Name name = NameBefore(text_, end.line, end.column);
+    const SettingName name = NameBefore(text_, end.line, end.column);
     const std::string what = name.line < 0 || IsLeftOut(rest, name.offset)
                                  ? ""
                                  : Explain(KeyAt(root_, name.path).field, name.value, end.message);

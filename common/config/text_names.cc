@@ -1,5 +1,3 @@
-#include "common/config/text_names.h"
-
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
@@ -19,7 +17,7 @@ std::string Shorten(const std::string& text) {
   return text.substr(0, kKept) + "..." + text.substr(text.size() - kKept);
 }
 
-void VisitNames(const std::string& text, const std::function<bool(const Name&)>& visit) {
+void VisitNames(const std::string& text, const std::function<bool(const SettingName&)>& visit) {
   struct : pb::io::ErrorCollector {
     void AddError(int, pb::io::ColumnNumber, const std::string&) override {}
   } silent;
@@ -30,7 +28,7 @@ void VisitNames(const std::string& text, const std::function<bool(const Name&)>&
   tokenizer.set_require_space_after_number(false);
   tokenizer.set_allow_multiline_strings(true);
   std::vector<std::string> open;  // paths of the messages around
-  Name name;
+  SettingName name;
   bool in_value = false, in_list = false;
   size_t at = 0;  // the offset of this line and column
   int line = 0, column = 0;
@@ -70,9 +68,9 @@ void VisitNames(const std::string& text, const std::function<bool(const Name&)>&
   if (name.line >= 0) visit(name);
 }
 
-Name NameBefore(const std::string& text, int line, int column) {
-  Name last;
-  VisitNames(text, [&](const Name& name) {
+SettingName NameBefore(const std::string& text, int line, int column) {
+  SettingName last;
+  VisitNames(text, [&](const SettingName& name) {
     const bool before = name.line < line || (name.line == line && name.column < column);
     if (before) last = name;
     return before;

@@ -4,6 +4,7 @@
 
 #include "common/config/config.h"
 #include "common/config/config_check.h"
+#include "common/config/data_format.h"
 #include "common/config/update_settings.h"
 #include "proto/config.pb.h"
 

@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/version.h"
 #include "common/config/config.h"
+#include "common/config/data_format.h"
 #include "common/model/feature_order.h"
 #include "proto/config.pb.h"
 

@@ -9,6 +9,7 @@
 #include "common/base/log.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
+#include "common/config/data_format.h"
 #include "common/model/hash_variables.h"
 #include "common/model/load_weights.h"
 #include "common/model/model_metadata.h"

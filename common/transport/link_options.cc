@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/config/chunk_bytes.h"
+#include "common/config/job_size.h"
 #include "common/plan/chunks.h"
 #include "proto/config.pb.h"
 

@@ -12,6 +12,7 @@
 #include "common/base/error.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
+#include "common/config/data_format.h"
 #include "tests/job/test_job.h"
 
 namespace muster::testing {

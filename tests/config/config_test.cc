@@ -1,6 +1,7 @@
 // What a config says, and what its settings do to each other.
 #include "common/config/config.h"
 
+#include "common/config/job_size.h"
 #include "tests/config/config_fixture.h"
 
 namespace muster::testing {

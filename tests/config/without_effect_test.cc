@@ -1,9 +1,9 @@
 // Settings that change nothing because of other settings, as config.proto says it.
-#include "common/config/without_effect.h"
-
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
+
+#include "common/config/limits.h"
 
 namespace muster {
 namespace {

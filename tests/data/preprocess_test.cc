@@ -9,6 +9,7 @@
 
 #include "common/base/random.h"
 #include "common/config/config.h"
+#include "common/config/data_format.h"
 #include "tests/data/expect_error.h"
 #include "tests/data/preprocess_cases.h"
 #include "tests/data/test_sets.h"

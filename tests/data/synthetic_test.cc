@@ -9,6 +9,7 @@
 #include <string>
 
 #include "common/config/config.h"
+#include "common/config/data_format.h"
 #include "proto/config.pb.h"
 
 namespace muster {

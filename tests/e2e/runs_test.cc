@@ -11,6 +11,8 @@
 #include <sstream>
 
 #include "common/base/error.h"
+#include "common/config/config.h"
+#include "proto/config.pb.h"
 #include "tests/cli/text/unwrapped.h"
 #include "tests/e2e/real_job.h"
 
@@ -234,16 +236,21 @@ TEST_F(Runs, ADryRunLeavesNothingBehind) {
                     HasSubstr("muster: error: a run would end here: /nowhere: no CIFAR-10")));
   const Outcome no_dir = Muster({"launch", Path("tiny.txtpb"), "--dry-run"});
   EXPECT_EQ(no_dir.exit_code, 0);
-  EXPECT_THAT(no_dir.log, HasSubstr("unknown: data.dir is not set"));
+  EXPECT_THAT(no_dir.log, HasSubstr("unknown: data.dir"));
   EXPECT_EQ(Files(), before);
 }
 
-// The rows that `muster-worker --memory` prints, by name.
-std::map<std::string, double> MemoryOf(const std::vector<std::string>& more,
-                                       const std::filesystem::path& log) {
-  std::vector<std::string> words{"muster-worker", "--memory", "--rank", "1"};
-  words.insert(words.end(), more.begin(), more.end());
-  Process process(words, log);
+// The rows that `muster-worker --memory` prints of the smoke config with settings, by name.
+std::map<std::string, double> MemoryOf(const std::vector<std::string>& settings,
+                                       const std::filesystem::path& folder) {
+  std::vector<Setting> parsed;
+  for (const std::string& setting : settings) parsed.push_back(ParseSetting(setting));
+  config::Config config = LoadConfig(kSmoke, parsed);
+  ResolveConfig(config, 2);
+  WriteConfig(config, folder / "resolved.txtpb");
+  Process process(
+      {"muster-worker", "--memory", "--rank", "1", "--config", folder / "resolved.txtpb"},
+      folder / "memory.log");
   EXPECT_EQ(process.Wait(60), 0) << process.Log();
   std::map<std::string, double> rows;
   std::istringstream lines(process.Log());
@@ -255,8 +262,7 @@ std::map<std::string, double> MemoryOf(const std::vector<std::string>& more,
 }
 
 TEST_F(Runs, AWorkerKnowsItsMemoryBeforeItRuns) {
-  auto rows = MemoryOf({"--config", kSmoke, "--set", "cluster.workers=2", "--set", "run.slices=2"},
-                       Path("memory.log"));
+  auto rows = MemoryOf({"cluster.workers=2", "run.slices=2"}, Path("."));
   // Of configs/smoke.txtpb: 432 + 16 + 4608 + 32 + 320 + 10 variables, rounded up to 16 floats.
   constexpr double kArena = 4 * (432 + 16 + 4608 + 32 + 320 + 16);
   EXPECT_EQ(rows["weights, two buffers (shared)"], 2 * kArena);
@@ -274,10 +280,9 @@ TEST_F(Runs, AWorkerKnowsItsMemoryBeforeItRuns) {
   EXPECT_GT(rows["training: activations, scratch"], 32 * 4 * 16 * 16 * (16 + 16));
   EXPECT_GT(rows["code, libraries, kernels"], 1e6);
 
-  auto tcp =
-      MemoryOf({"--config", kSmoke, "--set", "cluster.workers=2", "--set", "cluster.transport=TCP",
-                "--set", "cluster.wire_dtype=BF16", "--set", "run.slices=8"},
-               Path("memory.log"));
+  auto tcp = MemoryOf(
+      {"cluster.workers=2", "cluster.transport=TCP", "cluster.wire_dtype=BF16", "run.slices=8"},
+      Path("."));
   EXPECT_EQ(tcp["weights, two buffers"], 2 * kArena);
   EXPECT_EQ(tcp["gradients to push"], kArena);
   EXPECT_EQ(tcp["weights received, at most"], kArena / 2);
@@ -292,13 +297,12 @@ TEST_F(Runs, TheMemoryOfADryRunIsWhatAWorkerUses) {
 #endif
   // Batches so large that arrays are most of it, and what cannot be counted (messages, small
   // objects, stacks: 4 to 11 MB) little.
-  const std::vector<std::string> settings{"run.global_batch=1600", "run.slices=2",
-                                          "evaluation.batch=500"};
-  std::vector<std::string> words{"--config", kSmoke, "--set", "cluster.workers=2"};
-  for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
+  std::vector<std::string> settings{"cluster.workers=2", "run.global_batch=1600", "run.slices=2",
+                                    "evaluation.batch=500"};
   double expected = 0;
-  for (const auto& [what, bytes] : MemoryOf(words, Path("memory.log"))) expected += bytes;
-  const Outcome outcome = Smoke("run", {"run.steps=4", settings[0], settings[1], settings[2]});
+  for (const auto& [what, bytes] : MemoryOf(settings, Path("."))) expected += bytes;
+  settings.emplace_back("run.steps=4");
+  const Outcome outcome = Smoke("run", settings);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
   // The one block goes to one of the workers.
   double peak = 0;

@@ -3,6 +3,7 @@
 // text is the run's, or an Error.
 #include "common/checkpoint/resumable_config.h"
 #include "common/config/config.h"
+#include "common/config/data_format.h"
 #include "tests/fuzz/round_trip.h"
 
 namespace muster::fuzz {

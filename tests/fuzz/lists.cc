@@ -7,7 +7,7 @@
 #include "common/base/error.h"
 #include "common/base/number_list.h"
 #include "common/checkpoint/checkpoint_name.h"
-#include "common/config/devices.h"
+#include "common/config/hardware.h"
 #include "ps/restart_record.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -6,6 +6,7 @@
 #include "common/base/utf8.h"
 #include "common/checkpoint/run_mark.h"
 #include "common/config/config.h"
+#include "common/config/data_format.h"
 #include "common/link/protocol.h"
 #include "proto/config.pb.h"
 #include "tests/fuzz/fuzz.h"

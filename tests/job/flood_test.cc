@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "common/base/resident_memory.h"
-#include "common/config/chunk_bytes.h"
+#include "common/config/job_size.h"
 #include "common/link/protocol.h"
 #include "common/transport/zmq/zmq_link.h"
 #include "tests/job/test_job.h"

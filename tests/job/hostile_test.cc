@@ -8,7 +8,7 @@
 #include <thread>
 #include <zmq.hpp>
 
-#include "common/config/chunk_bytes.h"
+#include "common/config/job_size.h"
 #include "common/link/protocol.h"
 #include "common/transport/zmq/zmq_admission.h"
 #include "common/transport/zmq/zmq_link.h"

@@ -16,8 +16,9 @@
 #include <tuple>
 
 #include "common/config/build_graph.h"
-#include "common/config/chunk_bytes.h"
 #include "common/config/config.h"
+#include "common/config/data_format.h"
+#include "common/config/job_size.h"
 #include "tests/data/test_sets.h"
 #include "tests/job/test_job.h"
 #include "worker/backend/backend_wrapper.h"

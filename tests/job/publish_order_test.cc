@@ -12,8 +12,9 @@
 
 #include "common/base/arena.h"
 #include "common/config/build_graph.h"
-#include "common/config/chunk_bytes.h"
 #include "common/config/config.h"
+#include "common/config/data_format.h"
+#include "common/config/job_size.h"
 #include "ps/aggregator.h"
 #include "ps/choose_kernels.h"
 #include "tests/job/test_job.h"

@@ -10,6 +10,7 @@
 #include "common/base/random.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
+#include "common/config/data_format.h"
 #include "tests/job/test_job.h"
 
 namespace muster::testing {

@@ -9,6 +9,8 @@
 #include "common/base/error.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
+#include "common/config/data_format.h"
+#include "common/config/job_size.h"
 #include "common/link/wire_type.h"
 #include "common/model/hash_variables.h"
 #include "worker/backend/cpu/cpu_backend.h"

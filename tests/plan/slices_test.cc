@@ -5,7 +5,7 @@
 
 #include "common/base/error.h"
 #include "common/config/build_graph.h"
-#include "common/config/chunk_bytes.h"
+#include "common/config/job_size.h"
 #include "common/plan/chunks.h"
 #include "common/plan/step_plan.h"
 #include "ps/choose_kernels.h"

@@ -7,8 +7,9 @@
 
 #include "common/base/error.h"
 #include "common/config/build_graph.h"
-#include "common/config/chunk_bytes.h"
 #include "common/config/config.h"
+#include "common/config/data_format.h"
+#include "common/config/job_size.h"
 #include "common/link/protocol.h"
 #include "common/model/hash_variables.h"
 #include "tests/job/test_job.h"

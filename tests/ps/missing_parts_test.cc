@@ -5,6 +5,7 @@
 
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
+#include "common/config/data_format.h"
 #include "tests/job/test_job.h"
 
 namespace muster::testing {

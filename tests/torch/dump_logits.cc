@@ -20,6 +20,7 @@
 #include "common/base/random.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
+#include "common/config/data_format.h"
 #include "common/model/load_weights.h"
 #include "common/model/write_model.h"
 #include "common/tensors/safetensors_writer.h"

@@ -177,6 +177,16 @@ fs::path FindSet(const std::string& dir) {
   return found;
 }
 
+// Whether somebody keeps other things there, which no download should be mixed with.
+bool HoldsOtherFiles(const std::string& dir) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(dir, error)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with('.') && !name.starts_with("cifar-10-")) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string FindCifar10(const std::string& dir) {
@@ -222,6 +232,26 @@ std::unique_ptr<Dataset> OpenCifar10Test(const std::string& dir) {
     CheckCount({test.front().path(), RecordsOf(test.front())}, expected->test, *expected);
   }
   return std::make_unique<Cifar10Dataset>(std::move(test));
+}
+
+std::string Cifar10Remedy(const std::string& dir) {
+  std::error_code ignored;
+  const fs::path path(dir);
+  if (fs::exists(path, ignored) && !fs::is_directory(path, ignored)) {
+    return "Give the data's directory: --data DIR, or data.dir in the config.";
+  }
+  const std::string found = FindCifar10(dir);
+  const bool something = fs::exists(found + "/" + kCifar10TrainFiles[0], ignored) ||
+                         fs::exists(found + "/" + kCifar10TestFile, ignored);
+  if (!something && HoldsOtherFiles(dir)) {
+    return "Other files are there. Muster reads no picture files: it reads CIFAR-10's binary "
+           "files, or MNIST's (data.format MNIST). Get one of them in a folder of its own, as with "
+           "`muster data get cifar10 data/cifar10`, and name that folder with --data.";
+  }
+  return fmt::format(
+      "{} with `muster data get cifar10 {}` or, where there is no network, make a stand-in with "
+      "`muster data synth {}`.",
+      something ? "Move this set away, and get it again" : "Get the data set", dir, dir);
 }
 
 }  // namespace muster

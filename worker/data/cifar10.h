@@ -44,4 +44,7 @@ Datasets OpenCifar10(const std::string& dir);
 // the sizes are looked at.
 std::unique_ptr<Dataset> OpenCifar10Test(const std::string& dir);
 
+// What a person can do about data in `dir` that cannot be used.
+std::string Cifar10Remedy(const std::string& dir);
+
 }  // namespace muster

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "common/config/chunk_bytes.h"
 #include "common/config/config.h"
+#include "common/config/data_format.h"
 #include "common/config/job_size.h"
 #include "common/link/wire_type.h"
 #include "common/plan/chunks.h"

@@ -8,7 +8,7 @@
 
 #include "common/base/join.h"
 #include "common/base/version.h"
-#include "common/config/instruction_set.h"
+#include "common/config/hardware.h"
 #include "tests/cli/job/job_fixture.h"
 
 namespace muster::testing {
@@ -297,7 +297,7 @@ TEST_F(CommandLineTest, AWorkerBecomesItsProgram) {
   EXPECT_EQ(finished.exit_code, 17) << finished.err;
   EXPECT_THAT(ReadFile(Path("dump")),
               AllOf(StartsWith(ReadFile(Path("token"))), HasSubstr("--endpoint\nipc://@x\n"),
-                    HasSubstr("--set\ncluster.workers=2\n"), HasSubstr("--set\ndata.dir=.\n")));
+                    HasSubstr("  workers: 2\n"), HasSubstr("  dir: \"" + Path(""))));
 }
 
 TEST_F(CommandLineTest, WrongCommandLinesOfAWorker) {

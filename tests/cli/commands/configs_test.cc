@@ -13,6 +13,7 @@
 #include "common/base/join.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
+#include "common/config/data_format.h"
 #include "proto/config.pb.h"
 #include "tests/cli/text/unwrapped.h"
 

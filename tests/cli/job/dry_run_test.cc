@@ -39,9 +39,8 @@ TEST_F(DryRunTest, ShowsWhatTheWorkerSays) {
                                   HasSubstr("on the card, for each worker       9.00 MB"),
                                   HasSubstr("columns                          9.00 MB")));
   // The same settings, and the rank with the most slices.
-  EXPECT_THAT(ReadFile(Path("words")),
-              AllOf(HasSubstr("--memory\n"), HasSubstr("--rank\n1\n"), HasSubstr("run.seed=12\n"),
-                    HasSubstr("cluster.workers=2\n")));
+  EXPECT_THAT(ReadFile(Path("words")), AllOf(HasSubstr("--memory\n"), HasSubstr("--rank\n1\n"),
+                                             HasSubstr("seed: 12\n"), HasSubstr("workers: 2\n")));
 }
 
 TEST_F(DryRunTest, DataThatARunCouldNotReadEndIt) {

@@ -13,7 +13,7 @@
 //   gone:FILE        wait for the parent's report on a file: exits 7 once FILE exists
 //   on-term:JSON     on SIGTERM report JSON and exit with 143 (server)
 //   term-touch:FILE  on SIGTERM make FILE, and go on
-//   dump:FILE        write the token, then every argument, one per line
+//   dump:FILE        write the token, every argument, one per line, and the config
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -58,6 +58,7 @@ void Dump(const std::string& path, int argc, char** argv) {
   std::ifstream(options["--token-file"]) >> token;
   out << token << "\n";
   for (int i = 0; i < argc; ++i) out << argv[i] << "\n";
+  out << std::ifstream(options["--config"]).rdbuf();
   out.close();
   std::filesystem::rename(path + ".partial", path);
 }

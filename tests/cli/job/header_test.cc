@@ -17,6 +17,7 @@
 #include "common/base/unique_fd.h"
 #include "common/base/version.h"
 #include "common/config/build_graph.h"
+#include "common/config/data_format.h"
 #include "proto/config.pb.h"
 
 namespace muster {

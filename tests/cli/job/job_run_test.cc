@@ -184,8 +184,8 @@ TEST_F(JobRunTest, DataThatNobodyReadsAreALineOfTheHeader) {
   GoodJob();
   const Finished finished = RunLaunch({"--set", "data.format=SYNTHETIC"});  // and --data .
   EXPECT_EQ(finished.exit_code, 0) << finished.err;
-  EXPECT_THAT(Unwrapped(finished.out), AllOf(HasSubstr(" no effect data.dir=\""),
-                                             HasSubstr("needs data.format=CIFAR10|MNIST")));
+  EXPECT_THAT(Unwrapped(finished.out),
+              AllOf(HasSubstr(" no effect data.dir=\""), HasSubstr("needs data.format=")));
 }
 
 TEST_F(JobRunTest, StandardDescriptorsMayBeMissing) {

@@ -6,6 +6,7 @@
 
 #include "common/base/error.h"
 #include "common/config/build_graph.h"
+#include "common/config/data_format.h"
 #include "proto/config.pb.h"
 
 namespace muster {

@@ -8,6 +8,7 @@
 
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
+#include "common/config/data_format.h"
 #include "tests/ps/tensorboard/event_reader.h"
 
 namespace muster::testing {

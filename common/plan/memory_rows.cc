@@ -1,6 +1,4 @@
-#include "common/config/memory_rows.h"
-
-#include "proto/config.pb.h"
+#include "common/plan/memory_rows.h"
 
 namespace muster {
 
@@ -18,12 +16,6 @@ double SumOfCard(const std::vector<MemoryRow>& rows) {
     if (row.holder == MemoryRow::Holder::kCard) sum += row.bytes;
   }
   return sum;
-}
-
-bool SharesMemory(const config::Config& config) {
-  if (config.cluster().wire_dtype() != config::Cluster::FP32) return false;
-  return config.cluster().transport() == config::Cluster::AUTO ||
-         config.cluster().transport() == config::Cluster::LOCAL;
 }
 
 }  // namespace muster

@@ -1,12 +1,9 @@
-// What the arrays of a job's processes have in common: rows of a table of them, and which memory
-// the processes share.
+// Rows of a table of what the arrays of a job's processes take.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
-
-#include "proto/config_fwd.h"
 
 namespace muster {
 
@@ -26,9 +23,5 @@ struct MemoryRow {
 // Of the host's memory, and of a card's.
 double SumOf(const std::vector<MemoryRow>& rows);
 double SumOfCard(const std::vector<MemoryRow>& rows);
-
-// Whether server and workers of one host map the same weights and gradients. AUTO does where it
-// can, which is always, but for old kernels.
-bool SharesMemory(const config::Config& config);
 
 }  // namespace muster

@@ -1,9 +1,11 @@
-#include "common/config/devices.h"
+#include "common/config/hardware.h"
 
 #include <algorithm>
 #include <cctype>
+#include <string>
 
 #include "common/base/error.h"
+#include "common/base/join.h"
 
 namespace muster {
 namespace {
@@ -71,6 +73,31 @@ DeviceWish ParseDevices(const std::string& text) {
     if (std::find(wish.names.begin(), name, *name) != name) Refuse(*name + " is there twice", text);
   }
   return wish;
+}
+
+// __builtin_cpu_supports asks for the registers to be saved by the kernel, too.
+std::vector<config::Server::InstructionSet> HostInstructionSets() {
+  std::vector<config::Server::InstructionSet> sets{config::Server::SCALAR};
+#ifdef __x86_64__
+  if (__builtin_cpu_supports("avx2")) sets.push_back(config::Server::AVX2);
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")) {
+    sets.push_back(config::Server::AVX512);
+  }
+#endif
+  return sets;
+}
+
+config::Server::InstructionSet ChooseInstructionSet(config::Server::InstructionSet wanted) {
+  const std::vector<config::Server::InstructionSet> sets = HostInstructionSets();
+  if (wanted == config::Server::AUTO) return sets.back();
+  if (std::ranges::find(sets, wanted) != sets.end()) return wanted;
+  std::vector<std::string> names;
+  for (const auto set : sets) names.push_back(config::Server::InstructionSet_Name(set));
+  throw Error(ExitCode::kUsage,
+              "server.instruction_set: the server's processor has no {}; it has {}. AUTO takes the "
+              "widest",
+              config::Server::InstructionSet_Name(wanted), Join(names, ", "));
 }
 
 }  // namespace muster

@@ -1,8 +1,11 @@
-// worker.devices: which of this machine's cards (GPUs) a job wants.
+// What of this machine a job computes on: its GPUs (worker.devices), and the instruction sets of
+// its processor (server.instruction_set).
 #pragma once
 
 #include <string>
 #include <vector>
+
+#include "proto/config.pb.h"
 
 namespace muster {
 
@@ -18,5 +21,11 @@ struct DeviceWish {
 // "", "cpu", "auto", "auto:4", or a list of indices and beginnings of UUIDs: "0,2,GPU-8f3a".
 // Throws Error(kUsage) with what was expected and what is there.
 DeviceWish ParseDevices(const std::string& text);
+
+// The widest last. SCALAR is always there.
+std::vector<config::Server::InstructionSet> HostInstructionSets();
+
+// `wanted`, or the widest for AUTO. Throws Error(kUsage) if this host does not have it.
+config::Server::InstructionSet ChooseInstructionSet(config::Server::InstructionSet wanted);
 
 }  // namespace muster

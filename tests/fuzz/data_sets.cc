@@ -1,0 +1,108 @@
+// A set in the files of any format that is taken has labels in range and pixels that can all be
+// read, and its test set can be opened alone; what is refused is refused with the folder's name. A
+// file asks for no more memory than its own size can hold. The first byte chooses the format.
+#include <zlib.h>
+
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/fuzz/fuzz.h"
+#include "worker/data/cifar10.h"
+#include "worker/data/mnist.h"
+
+namespace muster::fuzz {
+namespace {
+
+// How long each file is, in records and bytes, then the note, then the labels.
+void WriteCifar10(Input input, const Folder& folder) {
+  std::vector<std::string> files;
+  for (size_t i = 0; i <= kCifar10TrainFiles.size(); ++i) {
+    const size_t records = input.Byte() % 5;
+    const size_t odd = input.Byte();  // mostly none
+    files.emplace_back(records * kCifar10RecordBytes + (odd > 250 ? odd : 0), '\0');
+  }
+  folder.Write(kSyntheticNote, input.Piece());
+  for (std::string& file : files) {
+    for (size_t at = 0; at < file.size(); at += kCifar10RecordBytes) {
+      file[at] = static_cast<char>(input.Byte());
+    }
+  }
+  for (size_t i = 0; i < kCifar10TrainFiles.size(); ++i) {
+    folder.Write(kCifar10TrainFiles[i], files[i]);
+  }
+  folder.Write(kCifar10TestFile, files.back());
+}
+
+constexpr const char* kMnistFiles[] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+                                       "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
+
+// Checksum and all, which no fuzzer would guess.
+std::string Compressed(const std::string& bytes) {
+  z_stream stream = {};
+  Require(deflateInit2(&stream, 1, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK,
+          "zlib");
+  std::string packed(deflateBound(&stream, bytes.size()), '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+  stream.avail_out = static_cast<uInt>(packed.size());
+  Require(deflate(&stream, Z_FINISH) == Z_STREAM_END, "zlib");
+  packed.resize(stream.total_out);
+  deflateEnd(&stream);
+  return packed;
+}
+
+// Bits of the first byte: which of the four are compressed here, as they should be.
+void WriteMnist(Input input, const Folder& folder) {
+  const uint8_t how = input.Byte();
+  for (size_t i = 0; i < std::size(kMnistFiles); ++i) {
+    const std::string bytes = i + 1 < std::size(kMnistFiles) ? input.Piece() : input.Rest();
+    const bool packed = (how >> i & 1) != 0;
+    folder.Write(kMnistFiles[i] + std::string(".gz"), packed ? Compressed(bytes) : bytes);
+  }
+}
+
+struct Format {
+  void (*write)(Input input, const Folder& folder);
+  Datasets (*open)(const std::string& dir);
+  std::unique_ptr<Dataset> (*open_test)(const std::string& dir);
+};
+constexpr Format kFormats[] = {{WriteCifar10, OpenCifar10, OpenCifar10Test},
+                               {WriteMnist, OpenMnist, OpenMnistTest}};
+
+void CheckSet(const Dataset& set) {
+  std::vector<uint8_t> buffer;
+  for (int64_t i = 0; i < set.size(); ++i) {
+    Require(set.Label(i) >= 0 && set.Label(i) < set.classes(), "a label out of range");
+    const std::span<const uint8_t> pixels = set.Planes(i, buffer);
+    Require(static_cast<int64_t>(pixels.size()) == set.shape().elements(), "pixels are missing");
+    volatile uint8_t last = pixels.back();
+    (void)last;
+  }
+}
+
+// `test`: opened without the training files.
+void CheckSets(const Datasets& sets, const Dataset& test) {
+  CheckSet(*sets.train);
+  CheckSet(*sets.test);
+  Require(test.Fingerprint() == sets.test->Fingerprint(),
+          "another test set without the training files");
+}
+
+}  // namespace
+}  // namespace muster::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace muster::fuzz;
+  SilenceLogs();
+  Input input(data, size);
+  const Format& format = kFormats[input.Byte() % std::size(kFormats)];
+  static const Folder folders[std::size(kFormats)];  // files that one format does not write stay
+  const Folder& folder = folders[&format - kFormats];
+  format.write(input, folder);
+  OrError(folder.path(),
+          [&] { CheckSets(format.open(folder.path()), *format.open_test(folder.path())); });
+  return 0;
+}
