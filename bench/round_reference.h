@@ -21,7 +21,7 @@ float GradientAt(size_t i, uint32_t rank, int64_t step, bool changes);
 
 // The weights after each round, from zero, with each worker one slice of `config`'s job: tree sums
 // by their definition, and the pass in its plainest version (SCALAR), whose bits every other one's
-// are. SGD, MOMENTUM, NESTEROV, ADAM, ADAMW and RMSPROP.
+// are.
 class RoundReference {
  public:
   RoundReference(const config::Config& config, bool gradients_change);

@@ -125,7 +125,6 @@ void Run(SyncOptions options) {
 
 int main(int argc, char** argv) {
   muster::KeepFreedMemory();  // as server and worker do
-  using muster::bench::kOptimizers;
   muster::bench::SyncOptions options;
   muster::ProgramOptions program(
       "Times a round of push, average, update and pull between real processes.");
@@ -137,7 +136,7 @@ int main(int argc, char** argv) {
       .AsBytes()
       .InRange(4096, int64_t{1} << 32);
   program.Add("--transport", options.transport, "LOCAL, IPC or TCP").ShowDefault();
-  program.Add("--optimizer", options.optimizer, kOptimizers).ShowDefault();
+  program.Add("--optimizer", options.optimizer, "as optimizer.type").ShowDefault();
   program.Add("--wire-dtype", options.wire_dtype, "FP32, BF16 or FP16; not with LOCAL")
       .ShowDefault();
   program.Add("--encryption", options.encryption, "NONE or CURVE; over TCP").ShowDefault();

@@ -6,6 +6,8 @@
 #include <random>
 
 #include "common/base/error.h"
+#include "common/base/join.h"
+#include "common/config/update_settings.h"
 
 namespace muster::bench {
 namespace {
@@ -15,7 +17,8 @@ constexpr float kRate = 0.125f, kMomentum = 0.5f, kDecay = 0.125f;
 
 // `parse`: protobuf's, of an enum's names.
 template <typename Enum, typename Parser>
-Enum Parse(const Parser& parse, const char* option, const std::string& name, const char* expected) {
+Enum Parse(const Parser& parse, const char* option, const std::string& name,
+           const std::string& expected) {
   Enum value;
   if (parse(name, &value)) return value;
   throw Error(ExitCode::kUsage, "{} {}: expected {}", option, name, expected);
@@ -54,10 +57,9 @@ void SetUpdate(const SyncOptions& options, config::Config& config) {
       "AUTO, SCALAR, AVX2 or AVX512"));
   config::Optimizer& optimizer = *config.mutable_optimizer();
   optimizer.set_type(Parse<config::Optimizer::Type>(config::Optimizer::Type_Parse, "--optimizer",
-                                                    options.optimizer, kOptimizers));
-  const bool has_momentum = optimizer.type() == config::Optimizer::MOMENTUM ||
-                            optimizer.type() == config::Optimizer::NESTEROV;
-  if (has_momentum) optimizer.set_momentum(kMomentum);
+                                                    options.optimizer,
+                                                    Join(OptimizerTypes(), ", ")));
+  if (TraitsOf(optimizer).momentum > 0) optimizer.set_momentum(kMomentum);
   optimizer.set_weight_decay(kDecay);
   config.mutable_learning_rate()->set_base(kRate);
 }

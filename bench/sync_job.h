@@ -26,7 +26,6 @@ struct SyncOptions {
   bool json = false;
 };
 
-inline constexpr const char* kOptimizers = "SGD, MOMENTUM, NESTEROV, ADAM, ADAMW or RMSPROP";
 inline constexpr int64_t kWarmUpRounds = 5;
 
 struct SyncJob {

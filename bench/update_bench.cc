@@ -16,7 +16,9 @@
 #include "bench/memory_limit.h"
 #include "bench/team.h"
 #include "common/base/error.h"
+#include "common/base/join.h"
 #include "common/base/program_options.h"
+#include "common/config/update_settings.h"
 #include "ps/choose_kernels.h"
 #include "ps/update.h"
 
@@ -43,7 +45,7 @@ struct Case {
 };
 
 template <typename Enum, typename Parse>
-Enum Named(const std::string& name, const char* option, const char* expected, Parse parse) {
+Enum Named(const std::string& name, const char* option, const std::string& expected, Parse parse) {
   Enum value;
   if (!parse(name, &value)) {
     throw Error(ExitCode::kUsage, "{} {}: expected {}", option, name, expected);
@@ -112,8 +114,7 @@ void RunCase(const Options& options, const Case& one) {
                           .optimizer = {},
                           .keep_previous = options.keep_previous};
   pass.optimizer.set_type(Named<config::Optimizer::Type>(
-      one.optimizer, "--optimizer", "SGD, MOMENTUM, NESTEROV, ADAM, ADAMW or RMSPROP",
-      config::Optimizer::Type_Parse));
+      one.optimizer, "--optimizer", Join(OptimizerTypes(), ", "), config::Optimizer::Type_Parse));
   pass.stream = options.stream == "AUTO" ? pass.floats * sizeof(float) > kStreamBytes
                                          : options.stream == "ON";
   Team team(one.threads);
@@ -177,7 +178,8 @@ int main(int argc, char** argv) {
       .SeparatedBy(',')
       .InRange(1024, int64_t{1} << 32);
   program.Add("--parts", options.parts, "Gradients that are added").SeparatedBy(',').InRange(1, 64);
-  program.Add("--optimizer", options.optimizers, "As optimizer.type").SeparatedBy(',');
+  program.Add("--optimizer", options.optimizers, "As optimizer.type; ALL: every type")
+      .SeparatedBy(',');
   program.Add("--threads", options.threads).SeparatedBy(',').InRange(1, 256);
   program
       .Add("--instruction-set", options.instruction_sets,
@@ -191,6 +193,7 @@ int main(int argc, char** argv) {
       .ShowDefault();
   program.AddFlag("--json", options.json, "One JSON object per line");
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
+  if (options.optimizers.front() == "ALL") options.optimizers = muster::OptimizerTypes();
   try {
     muster::bench::Run(options);
     return 0;

@@ -28,7 +28,7 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
       run_id_(resume != nullptr ? resume->state().run_id() : NewRunId()),
       nonfinite_(config.run(), members, reporter, failure),
       variables_(graph.layout(),
-                 {.state_arenas = static_cast<size_t>(OptimizerState(config.optimizer())),
+                 {.state_arenas = static_cast<size_t>(TraitsOf(config.optimizer()).state_arrays),
                   .average = config.optimizer().has_ema_decay(),
                   // The average is a part of what a run leaves behind, whenever it ends.
                   .keep_previous = config.optimizer().has_ema_decay(),

@@ -1,6 +1,7 @@
 #include "ps/optimizer.h"
 
 #include <cmath>
+#include <string>
 
 #include "common/base/error.h"
 #include "common/config/update_settings.h"
@@ -9,18 +10,9 @@ namespace muster {
 namespace {
 
 UpdateKernel Choose(const config::Optimizer& settings, const UpdateKernelTable& kernels) {
-  switch (settings.type()) {
-    case config::Optimizer::SGD:
-      return kernels.sgd;
-    case config::Optimizer::MOMENTUM:
-      return kernels.momentum;
-    case config::Optimizer::NESTEROV:
-      return kernels.nesterov;
-    case config::Optimizer::ADAM:
-    case config::Optimizer::ADAMW:
-      return kernels.adam;
-    case config::Optimizer::RMSPROP:
-      return MomentumOf(settings) > 0 ? kernels.rmsprop_momentum : kernels.rmsprop;
+  const std::string& type = config::Optimizer::Type_Name(settings.type());
+  for (const NamedUpdateKernel& one : kernels.updates) {
+    if (one.optimizer != nullptr && type == one.optimizer) return one.kernel;
   }
   MUSTER_CHECK(false);
   return nullptr;
@@ -54,12 +46,13 @@ Optimizer::Optimizer(const config::Optimizer& settings, const UpdateKernelTable&
 
 UpdateRule Optimizer::RuleFor(int64_t update, double learning_rate) const {
   MUSTER_CHECK(update >= 1);
+  const OptimizerTraits traits = TraitsOf(settings_);
   UpdateRule rule{
       .kernels = &kernels_,
       .update = update_,
       .learning_rate = learning_rate,
-      .decoupled_decay = DecayTypeOf(settings_) == config::Optimizer::DECOUPLED,
-      .momentum = MomentumOf(settings_),
+      .decoupled_decay = traits.decay_type == config::Optimizer::DECOUPLED,
+      .momentum = traits.momentum,
       .beta1 = settings_.beta1(),
       .beta2 = settings_.beta2(),
       .epsilon = settings_.epsilon(),

@@ -39,7 +39,7 @@ class Optimizer {
   Optimizer(const config::Optimizer& settings, const UpdateKernelTable& kernels);
 
   // Arenas of floats that a kernel keeps from step to step, zeros at first.
-  size_t state_arenas() const { return static_cast<size_t>(OptimizerState(settings_)); }
+  size_t state_arenas() const { return static_cast<size_t>(TraitsOf(settings_).state_arrays); }
   const UpdateKernelTable& kernels() const { return kernels_; }
   // 0: the norm is not clipped.
   double clip_norm() const { return settings_.clip_norm(); }

@@ -41,6 +41,11 @@ struct UpdateCoefficients {
 // them so.
 using UpdateKernel = uint32_t (*)(const UpdateBlock&, const UpdateCoefficients&);
 
+struct NamedUpdateKernel {
+  const char* optimizer;  // as Optimizer.Type has it; null: none
+  UpdateKernel kernel;
+};
+
 constexpr size_t kLineFloats = 16;
 
 // All functions of the pass for one instruction set. Any length, any alignment of 4 bytes.
@@ -50,12 +55,7 @@ struct UpdateKernelTable {
   // sum ← left + right. `sum` may be the same place as either, never overlaps it otherwise.
   void (*add)(const float* left, const float* right, float* sum, size_t count);
 
-  UpdateKernel sgd;
-  UpdateKernel momentum;          // state: m
-  UpdateKernel nesterov;          // state: m
-  UpdateKernel adam;              // state: m, v
-  UpdateKernel rmsprop;           // state: v
-  UpdateKernel rmsprop_momentum;  // state: v, m
+  NamedUpdateKernel updates[16];  // of each optimizer; the last ones are empty
 
   // w ← w + momentum (s - w), s being in the gradient's place.
   uint32_t (*statistic)(const UpdateBlock& block, float momentum);

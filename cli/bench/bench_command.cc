@@ -87,7 +87,7 @@ BenchModel ModelOf(const BenchArguments& arguments, BenchResult& result) {
   BenchModel model{.name = config.model().name().empty() ? arguments.config_path
                                                          : config.model().name()};
   model.shape.bytes = static_cast<double>(graph.arena_floats() * sizeof(float));
-  model.shape.states = OptimizerState(config.optimizer());
+  model.shape.states = TraitsOf(config.optimizer()).state_arrays;
   for (const Chunk& chunk : CutChunks(graph.layout(), config.cluster())) {
     model.shape.chunk_bytes =
         std::max(model.shape.chunk_bytes, static_cast<double>(chunk.floats() * sizeof(float)));

@@ -99,7 +99,7 @@ std::string UpdateText(const config::Config& config) {
     text += fmt::format(", after a warm-up of {}", Plural(rate.warmup_samples(), "image"));
   }
   if (optimizer.weight_decay() > 0) {
-    const bool beside = DecayTypeOf(optimizer) == config::Optimizer::DECOUPLED;
+    const bool beside = TraitsOf(optimizer).decay_type == config::Optimizer::DECOUPLED;
     text += fmt::format(", weight decay {:g}{}", optimizer.weight_decay(),
                         beside ? " (decoupled)" : "");
   }

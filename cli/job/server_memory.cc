@@ -19,7 +19,7 @@ double ArenaBytes(const Graph& graph) {
 std::vector<MemoryRow> ServerMemory(const config::Config& config, const Graph& graph) {
   const double arena = ArenaBytes(graph);
   std::vector<MemoryRow> rows{{"weights, two buffers", 2 * arena}};
-  if (const int arrays = OptimizerState(config.optimizer()); arrays > 0) {
+  if (const int arrays = TraitsOf(config.optimizer()).state_arrays; arrays > 0) {
     // A moving average has to be whole whenever the run ends, and the state lies as it does.
     rows.push_back(
         {"optimizer state", (config.optimizer().has_ema_decay() ? 2 : 1) * arrays * arena});
@@ -40,8 +40,8 @@ std::vector<MemoryRow> ServerMemory(const config::Config& config, const Graph& g
         {"the same in 16 bits", (config.optimizer().has_ema_decay() ? 3 : 2) * wire * arena});
   }
   if (config.checkpoint().keep_last() > 0) {
-    const int arrays =
-        1 + OptimizerState(config.optimizer()) + (config.optimizer().has_ema_decay() ? 1 : 0);
+    const int arrays = 1 + TraitsOf(config.optimizer()).state_arrays +
+                       (config.optimizer().has_ema_decay() ? 1 : 0);
     rows.push_back({"copy for checkpoints", arrays * arena});
   }
   double parts = 0;

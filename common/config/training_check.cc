@@ -14,7 +14,7 @@ namespace {
 void CheckOptimizer(const config::Config& config, ConfigErrors& errors) {
   const config::Optimizer& optimizer = config.optimizer();
   if (optimizer.type() == config::Optimizer::ADAMW &&
-      DecayTypeOf(optimizer) != config::Optimizer::DECOUPLED) {
+      TraitsOf(optimizer).decay_type != config::Optimizer::DECOUPLED) {
     errors.Fail(
         "optimizer.decay_type",
         "COUPLED contradicts type ADAMW, which is ADAM with decoupled decay: expected type ADAM, "

@@ -4,46 +4,40 @@
 
 namespace muster {
 
-float MomentumOf(const config::Optimizer& optimizer) {
-  switch (optimizer.type()) {
-    case config::Optimizer::MOMENTUM:
-    case config::Optimizer::NESTEROV:
-      return optimizer.momentum();
-    case config::Optimizer::RMSPROP:
-      return optimizer.has_momentum() ? optimizer.momentum() : 0;
-    case config::Optimizer::SGD:
-    case config::Optimizer::ADAM:
-    case config::Optimizer::ADAMW:
-      return 0;
-  }
-  return 0;
+std::vector<std::string> OptimizerTypes() {
+  const auto* types = config::Optimizer::Type_descriptor();
+  std::vector<std::string> names(static_cast<size_t>(types->value_count()));
+  for (size_t i = 0; i < names.size(); ++i) names[i] = types->value(static_cast<int>(i))->name();
+  return names;
 }
 
-config::Optimizer::DecayType DecayTypeOf(const config::Optimizer& optimizer) {
-  if (optimizer.has_decay_type()) return optimizer.decay_type();
-  return optimizer.type() == config::Optimizer::ADAMW ? config::Optimizer::DECOUPLED
-                                                      : config::Optimizer::COUPLED;
-}
-
-int OptimizerState(const config::Optimizer& optimizer) {
+OptimizerTraits TraitsOf(const config::Optimizer& optimizer) {
+  OptimizerTraits traits;
   switch (optimizer.type()) {
     case config::Optimizer::SGD:
-      return 0;
+      break;
     case config::Optimizer::MOMENTUM:
     case config::Optimizer::NESTEROV:
-      return 1;
+      traits = {.state_arrays = 1, .momentum = optimizer.momentum()};
+      break;
     case config::Optimizer::ADAM:
+      traits = {.state_arrays = 2};
+      break;
     case config::Optimizer::ADAMW:
-      return 2;
+      traits = {.state_arrays = 2, .decay_type = config::Optimizer::DECOUPLED};
+      break;
     case config::Optimizer::RMSPROP:
-      return MomentumOf(optimizer) > 0 ? 2 : 1;
+      traits.momentum = optimizer.has_momentum() ? optimizer.momentum() : 0;
+      traits.state_arrays = traits.momentum > 0 ? 2 : 1;
   }
-  return 0;
+  if (optimizer.has_decay_type()) traits.decay_type = optimizer.decay_type();
+  return traits;
 }
 
 void ResolveOptimizer(config::Optimizer& optimizer) {
-  if (optimizer.type() == config::Optimizer::RMSPROP) optimizer.set_momentum(MomentumOf(optimizer));
-  optimizer.set_decay_type(DecayTypeOf(optimizer));
+  const OptimizerTraits traits = TraitsOf(optimizer);
+  if (optimizer.type() == config::Optimizer::RMSPROP) optimizer.set_momentum(traits.momentum);
+  optimizer.set_decay_type(traits.decay_type);
 }
 
 double ScaledBase(const config::LearningRate& rate, uint32_t workers) {

@@ -2,21 +2,27 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "proto/config.pb.h"
 
 namespace muster {
 
-// As given, or the default of the type. 0 for types without momentum.
-float MomentumOf(const config::Optimizer& optimizer);
-config::Optimizer::DecayType DecayTypeOf(const config::Optimizer& optimizer);
+// The names in Optimizer.Type: "SGD", "MOMENTUM", …
+std::vector<std::string> OptimizerTypes();
 
-// Spells both out, so that a written config says what is used.
+struct OptimizerTraits {
+  // Arrays of the weights' size that the optimizer keeps from step to step: 0 to 2.
+  int state_arrays = 0;
+  // As given, or the default of the type. 0 for types without momentum.
+  float momentum = 0;
+  config::Optimizer::DecayType decay_type = config::Optimizer::COUPLED;
+};
+OptimizerTraits TraitsOf(const config::Optimizer& optimizer);
+
+// Spells out momentum and decay_type, so that a written config says what is used.
 void ResolveOptimizer(config::Optimizer& optimizer);
-
-// Arrays of the weights' size that the optimizer keeps from step to step: 0 to 2. What the server
-// holds, and what the launcher says of its memory.
-int OptimizerState(const config::Optimizer& optimizer);
 
 // learning_rate.base, scaled with the number of workers as learning_rate.scaling says.
 double ScaledBase(const config::LearningRate& rate, uint32_t workers);

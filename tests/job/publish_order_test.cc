@@ -41,10 +41,10 @@ class PublishOrder : public ::testing::TestWithParam<Size> {
     graph_ = BuildGraph(config.model(), InputShape(config.data()));
     gradient_ = Arena(graph_->arena_floats());
     for (float& g : gradient_.floats()) g = 1;
-    variables_.emplace(
-        graph_->layout(),
-        VariablesOptions{.state_arenas = static_cast<size_t>(OptimizerState(config.optimizer())),
-                         .seed = 7});
+    variables_.emplace(graph_->layout(),
+                       VariablesOptions{.state_arenas = static_cast<size_t>(
+                                            TraitsOf(config.optimizer()).state_arrays),
+                                        .seed = 7});
     aggregator_.emplace(*variables_, pool_, CutChunks(graph_->layout(), config.cluster()),
                         config.optimizer(), *AvailableKernels().back(), /*may_skip=*/false,
                         [this](int64_t version, size_t chunk) {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "common/base/error.h"
+#include "common/config/update_settings.h"
 #include "tests/job/run_dirs.h"
 #include "tests/job/test_job.h"
 
@@ -38,9 +39,10 @@ class ResumeJob : public RunDirs {
 constexpr const char* kClip = " clip_value: 20";
 
 TEST_F(ResumeJob, FromEachStepWithEachOptimizer) {
-  for (const std::string type :
-       {"SGD", "MOMENTUM", "NESTEROV", "ADAM", "ADAMW", "RMSPROP", "RMSPROP momentum: 0.5",
-        "ADAM ema_decay: 0.9", "MOMENTUM clip_norm: 3 ema_decay: 0.5"}) {
+  std::vector<std::string> types = OptimizerTypes();
+  types.insert(types.end(), {"RMSPROP momentum: 0.5", "ADAM ema_decay: 0.9",
+                             "MOMENTUM clip_norm: 3 ema_decay: 0.5"});
+  for (const std::string& type : types) {
     const std::string settings = "optimizer { type: " + type + kClip + " }";
     const uint64_t whole = Run(settings, kSteps, 2);
     for (int64_t step = 1; step < kSteps; step += 3) {

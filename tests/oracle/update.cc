@@ -78,7 +78,7 @@ void Updater::Clip(std::vector<float>& gradient) const {
 
 float Updater::Direction(size_t i, float g) {
   using Optimizer = config::Optimizer;
-  const float mu = MomentumOf(settings_), epsilon = Single(settings_.epsilon());
+  const float mu = TraitsOf(settings_).momentum, epsilon = Single(settings_.epsilon());
   // `decay` of the mean square of gradients.
   const auto add_square = [&](double decay) {
     second_[i] = Single(decay) * second_[i] + Single(1 - decay) * g * g;
@@ -119,7 +119,7 @@ void Updater::Update(std::span<const float> gradient, double learning_rate) {
   for (const Variable& variable : layout_.variables()) {
     const bool statistic = variable.kind == Variable::Kind::kStatistic;
     const double rate = learning_rate * variable.learning_rate_multiplier;
-    const bool decoupled = DecayTypeOf(settings_) == Optimizer::DECOUPLED;
+    const bool decoupled = TraitsOf(settings_).decay_type == Optimizer::DECOUPLED;
     const float decay = DecayOf(variable), coupled = decoupled ? 0 : decay;
     const float beside = decoupled ? Single(rate * decay) : 0;
     const double kept = statistic ? 0 : settings_.ema_decay();

@@ -1,17 +1,19 @@
 // Every optimizer against PyTorch (golden/optimizers.txt, by scripts/make_optimizer_golden.py),
-// against its formula in double, and bit for bit against single rounded operations.
+// against its formula in double, and bit for bit against the oracle.
 #include "ps/optimizer.h"
 
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
-#include <array>
 #include <bit>
 #include <cmath>
 #include <fstream>
 #include <limits>
+#include <set>
 #include <sstream>
 
 #include "common/base/random.h"
+#include "tests/oracle/oracle.h"
 #include "tests/ps/optimizer_reference.h"
 #include "tests/ps/update_run.h"
 
@@ -50,13 +52,13 @@ TEST(Optimizers, AreThoseOfPyTorch) {
   constexpr size_t kSize = 8;
   std::ifstream in(MUSTER_GOLDEN_DIR "/optimizers.txt");
   ASSERT_TRUE(in) << MUSTER_GOLDEN_DIR "/optimizers.txt";
-  int cases = 0;
+  std::set<std::string> types;
   for (std::string line; std::getline(in, line);) {
     if (!line.starts_with("case ")) continue;
     SCOPED_TRACE(line);
-    ++cases;
     const size_t first = line.find('|'), second = line.find('|', first + 1);
     const config::Optimizer settings = ParseOptimizer(line.substr(first + 1, second - first - 1));
+    types.insert(config::Optimizer::Type_Name(settings.type()));
     const double rate = std::stod(line.substr(second + 1));
     std::vector<float> weights(16), gradient(16);
     for (size_t i = 0; i < kSize; ++i) weights[i] = (static_cast<float>(i * 5 % 8) - 4) / 8;
@@ -77,7 +79,7 @@ TEST(Optimizers, AreThoseOfPyTorch) {
       }
     }
   }
-  EXPECT_EQ(cases, 9);
+  EXPECT_THAT(types, ::testing::UnorderedElementsAreArray(OptimizerTypes()));
 }
 
 // With different decays and rates of the variables, over 100 steps of a falling rate.
@@ -109,70 +111,33 @@ TEST(Optimizers, AreTheirFormulas) {
   }
 }
 
-// Each operation rounded by itself: what any instruction set must give. volatile keeps the
-// compiler from contracting or reassociating.
-float Rounded(float x) {
-  volatile float rounded = x;
-  return rounded;
-}
-float Times(float a, float b) { return Rounded(a * b); }
-float Plus(float a, float b) { return Rounded(a + b); }
-float Minus(float a, float b) { return Rounded(a - b); }
-float Over(float a, float b) { return Rounded(a / b); }
-float Root(float a) { return Rounded(std::sqrt(a)); }
-
-void ScalarStep(const config::Optimizer& o, const UpdateCoefficients& c, float gradient, float& w,
-                float* state) {
-  const float g = Plus(gradient, Times(c.coupled_decay, w));
-  float direction = g;
-  const auto moment = [&](float& v) {
-    v = Plus(Times(c.beta2, v), Times(Times(c.one_minus_beta2, g), g));
-  };
-  switch (o.type()) {
-    case config::Optimizer::SGD:
-      break;
-    case config::Optimizer::MOMENTUM:
-    case config::Optimizer::NESTEROV:
-      state[0] = Plus(Times(c.momentum, state[0]), g);
-      direction =
-          o.type() == config::Optimizer::MOMENTUM ? state[0] : Plus(g, Times(c.momentum, state[0]));
-      break;
-    case config::Optimizer::ADAM:
-    case config::Optimizer::ADAMW:
-      state[0] = Plus(Times(c.beta1, state[0]), Times(c.one_minus_beta1, g));
-      moment(state[1]);
-      direction = Over(state[0], Plus(Over(Root(state[1]), c.root_correction2), c.epsilon));
-      break;
-    case config::Optimizer::RMSPROP:
-      moment(state[0]);
-      direction = Over(g, Plus(Root(state[0]), c.epsilon));
-      if (c.momentum > 0) {
-        direction = state[1] = Plus(Times(c.momentum, state[1]), direction);
-      }
-      break;
-  }
-  w = Minus(w, Plus(Times(c.rate, direction), Times(c.decoupled_decay, w)));
-}
-
-TEST(Optimizers, HaveTheBitsOfSingleOperationsForAllChunkSizes) {
+// The oracle rounds each operation by itself: what any instruction set must give.
+TEST(Optimizers, HaveTheBitsOfTheOracleForAllChunkSizes) {
   constexpr size_t kSize = 2096;  // blocks of 1,024, 1,024 and 48
+  const VariableLayout layout({{.name = "w",
+                                .layer = 0,
+                                .shape = {kSize},
+                                .offset = 0,
+                                .count = kSize,
+                                .fan_in = 1,
+                                .fan_out = 1,
+                                .weight_decay = 0.01f}},
+                              {});
   for (const char* text : kOptimizers) {
     SCOPED_TRACE(text);
     const config::Optimizer settings = ParseOptimizer(text);
     const Segment all{.begin = 0, .end = kSize, .weight_decay = 0.01f};
     UpdateRun whole(settings, Values(0, kSize), {all}), pieces(settings, Values(0, kSize), {all});
-    std::vector<float> weights = whole.weights;
-    std::vector<std::array<float, 2>> state(kSize);
+    oracle::Updater expected(layout, settings, whole.weights);
     for (int64_t step = 1; step <= 3; ++step) {
       const std::vector<float> gradient = Values(static_cast<uint32_t>(step), kSize);
       ASSERT_TRUE(whole.Step(step, 0.1, gradient));
       ASSERT_TRUE(pieces.Step(step, 0.1, gradient, 80));
-      const UpdateCoefficients c = whole.optimizer.RuleFor(step, 0.1).Coefficients(all);
+      expected.Update(gradient, 0.1);
       for (size_t i = 0; i < kSize; ++i) {
-        ScalarStep(settings, c, gradient[i], weights[i], state[i].data());
-        ASSERT_EQ(std::bit_cast<uint32_t>(whole.weights[i]), std::bit_cast<uint32_t>(weights[i]))
-            << i << ", step " << step;
-        ASSERT_EQ(std::bit_cast<uint32_t>(pieces.weights[i]), std::bit_cast<uint32_t>(weights[i]));
+        const auto bits = std::bit_cast<uint32_t>(expected.weights()[i]);
+        ASSERT_EQ(std::bit_cast<uint32_t>(whole.weights[i]), bits) << i << ", step " << step;
+        ASSERT_EQ(std::bit_cast<uint32_t>(pieces.weights[i]), bits) << i << ", step " << step;
       }
     }
   }

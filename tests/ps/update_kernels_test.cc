@@ -42,6 +42,14 @@ std::vector<float> Rough(uint32_t stream, size_t size, bool finite = true) {
   return values;
 }
 
+// Settings of each type, and of RMSPROP's other formula.
+std::vector<std::string> EveryOptimizer() {
+  std::vector<std::string> settings = OptimizerTypes();
+  settings.emplace_back("RMSPROP momentum: 0.5");
+  for (std::string& one : settings) one.insert(0, "type: ");
+  return settings;
+}
+
 template <typename T>
 bool SameBits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() &&
@@ -134,13 +142,15 @@ TEST_F(UpdateKernelsTest, UpdatesHaveTheSameBits) {
                              .one_minus_beta2 = 0.01f,
                              .root_correction2 = 0.3f,
                              .epsilon = 1e-8f};
-  for (const auto member : {&UpdateKernelTable::sgd, &UpdateKernelTable::momentum,
-                            &UpdateKernelTable::nesterov, &UpdateKernelTable::adam,
-                            &UpdateKernelTable::rmsprop, &UpdateKernelTable::rmsprop_momentum}) {
+  for (const std::string& text : EveryOptimizer()) {
+    SCOPED_TRACE(text);
+    const config::Optimizer settings = ParseOptimizer(text);
     for (const bool addends : {false, true}) {
       two = addends;
-      ExpectSame(versions_, run([&](const UpdateKernelTable& k, const UpdateBlock& block) {
-                   return (k.*member)(block, c);
+      ExpectSame(versions_, run([&](const UpdateKernelTable& k, UpdateBlock block) {
+                   const Optimizer optimizer(settings, k);
+                   for (size_t i = optimizer.state_arenas(); i < 2; ++i) block.state[i] = nullptr;
+                   return optimizer.RuleFor(1, 0.1).update(block, c);
                  }));
     }
   }
@@ -162,14 +172,12 @@ TEST_F(UpdateKernelsTest, WholeUpdatesHaveTheSameBits) {
       {.begin = 1600, .end = 1616, .kind = Segment::Kind::kStatistic, .statistic_momentum = 0.1f},
       {.begin = 1616, .end = 1648, .kind = Segment::Kind::kFrozen},
       {.begin = 1648, .end = kSize}};
-  for (const char* text :
-       {"type: SGD", "type: MOMENTUM clip_value: 0.01", "type: NESTEROV ema_decay: 0.9",
-        "type: ADAM ema_decay: 0.99 clip_value: 0.1", "type: ADAMW weight_decay: 0.1",
-        "type: RMSPROP", "type: RMSPROP momentum: 0.9 ema_decay: 0.5"}) {
-    for (const bool stream : {false, true}) {
+  for (const std::string& text : EveryOptimizer()) {
+    for (const auto& [stream, more] : {std::pair(false, ""), std::pair(true, ""),
+                                       std::pair(true, " ema_decay: 0.9 clip_value: 0.01")}) {
       std::vector<float> expected;
       for (const UpdateKernelTable* kernels : versions_) {
-        UpdateRun run(ParseOptimizer(text), Rough(0, kSize), segments, *kernels);
+        UpdateRun run(ParseOptimizer(text + more), Rough(0, kSize), segments, *kernels);
         run.stream = stream;
         for (uint32_t step = 1; step <= 5; ++step) {
           ASSERT_TRUE(run.Step(step, 0.1, Rough(step, kSize), 16 * step, 0.5f)) << text;

@@ -35,10 +35,11 @@ class VariablesTest : public ::testing::Test {
     settings_.Clear();
     ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(optimizer, &settings_));
     variables_.emplace(
-        layout_, VariablesOptions{.state_arenas = static_cast<size_t>(OptimizerState(settings_)),
-                                  .average = settings_.has_ema_decay(),
-                                  .keep_previous = keep_previous,
-                                  .seed = 3});
+        layout_,
+        VariablesOptions{.state_arenas = static_cast<size_t>(TraitsOf(settings_).state_arrays),
+                         .average = settings_.has_ema_decay(),
+                         .keep_previous = keep_previous,
+                         .seed = 3});
     aggregator_.emplace(*variables_, pool_, std::vector<Chunk>{{0, kFloats, 0, 0}}, settings_,
                         *AvailableKernels().back(), may_skip, [](int64_t, size_t) {});
     aggregator_->Expect(AssignEvenly(1, 1));
