@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "common/base/log.h"
+#include "common/events/count_change.h"
 
 namespace muster {
 namespace {
@@ -43,33 +44,12 @@ std::string TextOf(const events::MemberChange& change) {
 
 void MemberChanges::Tell(events::MemberChange change) {
   const std::string text = TextOf(change);
-  switch (change.kind()) {
-    case events::MemberChange::LOST:
-      ++lost_;
-      break;
-    case events::MemberChange::LEFT:
-      ++left_;
-      break;
-    case events::MemberChange::JOINED:
-      ++joined_;
-      break;
-    default:
-      ++fenced_;
-  }
+  CountChange(change, so_far_);
   const bool good =
       change.kind() == events::MemberChange::JOINED || change.kind() == events::MemberChange::LEFT;
   good ? LogInfo("{}", text) : LogWarning("{}", text);
   reporter_.Metrics(change);
-  if (first_.size() < kMostKept) first_.push_back(change);
   reporter_.MemberChanged(std::move(change));
-}
-
-void MemberChanges::Put(events::Summary& summary) const {
-  for (const events::MemberChange& change : first_) *summary.add_changes() = change;
-  summary.set_workers_lost(lost_);
-  summary.set_workers_joined(joined_);
-  summary.set_workers_fenced(fenced_);
-  summary.set_workers_left(left_);
 }
 
 }  // namespace muster

@@ -4,8 +4,7 @@
 // Owner: the coordinator. Used in the loop's thread.
 #pragma once
 
-#include <cstdint>
-#include <vector>
+#include <string>
 
 #include "proto/events.pb.h"
 #include "ps/reporter.h"
@@ -18,14 +17,11 @@ class MemberChanges {
 
   void Tell(events::MemberChange change);
   // What the summary says of them.
-  void Put(events::Summary& summary) const;
+  void Put(events::Summary& summary) const { summary.MergeFrom(so_far_); }
 
  private:
-  static constexpr size_t kMostKept = 50;
-
   Reporter& reporter_;
-  std::vector<events::MemberChange> first_;
-  int64_t lost_ = 0, joined_ = 0, fenced_ = 0, left_ = 0;
+  events::Summary so_far_;  // these changes alone
 };
 
 // "rank 1 (host a, pid 42) was lost at step 120: its connection ended; others compute 4 slices

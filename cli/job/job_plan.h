@@ -23,14 +23,17 @@ struct JobPlan {
   std::string config_path;  // that the processes read; it is there already
   int workers = 1;
   std::vector<WorkerPlace> places;  // of each rank that has a card; empty: none has
-  // Of a rank whose worker has ended: where the next one is to run. Null: where that one ran.
+  // Where the next worker of a rank runs after one has ended. Null: where that one ran.
   std::function<WorkerPlace(uint32_t rank)> place_again;
   std::string endpoint;  // what workers connect to; the server is told to listen there …
   std::string bind;      // … or here, if not empty
   std::string token;
   bool resume = false;             // the server goes on from the newest checkpoint
   std::vector<ServerLoss> losses;  // of its servers so far, for the next one to write down
-  bool evaluate = false;           // the server has the weights evaluated once, and trains nothing
+  // Changes of the workers under those servers, and how workers ended: see JobOutcome.
+  events::Summary changes;
+  std::map<int64_t, std::string> ends;
+  bool evaluate = false;  // the server has the weights evaluated once, and trains nothing
   // Set for a server whose workers are started by hand: what to print when it listens at this
   // endpoint. The server is then the only process here.
   std::function<std::vector<std::string>(const std::string& endpoint)> invite_workers;
@@ -52,6 +55,7 @@ struct JobOutcome {
   std::optional<ServerLoss> lost_server;  // what the failure is, if it is that
   std::string not_restarted;              // why there was no other one in its place
   std::map<int64_t, std::string> ends;  // of workers that ended on the way, by pid: "killed by …"
+  events::Summary changes;              // of the workers, under all servers: nothing else is set
 };
 
 }  // namespace muster

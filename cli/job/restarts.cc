@@ -88,6 +88,8 @@ JobOutcome WatchJobThroughLosses(JobPlan& plan, const config::Config& config, Si
           which, plan.dir->shown(), aside));
     }
     plan.losses.push_back(*outcome.lost_server);
+    plan.changes = outcome.changes;
+    plan.ends = outcome.ends;
     plan.token = NewToken();  // whatever is left of the old job stays out
     display.BeginAgain();
   }

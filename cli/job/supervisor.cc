@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cli/text/units.h"
+#include "common/events/count_change.h"
 
 namespace muster {
 namespace {
@@ -29,6 +30,7 @@ Supervisor::Supervisor(const JobPlan& plan, Members& members, JobDisplay& displa
       members_(members),
       display_(display),
       deadline_(now + plan.start_s),
+      changes_(plan.changes),
       replacements_(plan, members),
       told_losses_(!plan.invite_workers, replacements_, display) {}
 
@@ -73,6 +75,7 @@ void Supervisor::OnEvent(const events::Event& event, double now) {
       OnSummary(event.summary(), now);
       break;
     case events::Event::kMemberChange:
+      CountChange(event.member_change(), changes_);
       replacements_.OnChange(event.member_change(), now);
       break;
     case events::Event::kFailure:

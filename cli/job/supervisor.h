@@ -102,6 +102,7 @@ class Supervisor {
   Observed observed_;  // at the first failure …
   double failed_at_ = 0;
 
+  events::Summary changes_;  // those of the plan, and what happened since
   Replacements replacements_;
   ToldLosses told_losses_;
   StopStages stages_;

@@ -72,7 +72,13 @@ void Supervisor::SignalAll(int signal) {
 // ---------------------------------------------------------------------------------- judging
 
 JobOutcome Supervisor::Outcome() const {
-  JobOutcome outcome{.summary = summary_, .ends = replacements_.ends()};
+  JobOutcome outcome{.summary = summary_, .ends = replacements_.ends(), .changes = changes_};
+  outcome.ends.insert(plan_.ends.begin(), plan_.ends.end());
+  if (outcome.summary && plan_.changes.changes_size() > 0) {
+    // Its server counted only those under itself.
+    outcome.summary->clear_changes();
+    outcome.summary->MergeFrom(changes_);
+  }
   if (stop_signal_ != 0) {
     outcome.stop_signal = stop_signal_;
     outcome.exit_code = stop_signal_ == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated;

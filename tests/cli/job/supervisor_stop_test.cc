@@ -93,6 +93,30 @@ TEST_F(SupervisorTest, ALostServerEndsTheOthersSoon) {
   EXPECT_EQ(Outcome().exit_code, ExitCode::kProcessDied);
 }
 
+TEST_F(SupervisorTest, TheSummaryHasWorkersThatWereLostUnderEarlierServers) {
+  plan_.on_lost = config::Cluster::REPLACE;
+  Running();
+  Changed(events::MemberChange::LOST, 1);
+  Ends(1, {.by_signal = true, .value = SIGKILL});
+  Changed(events::MemberChange::JOINED, 1);
+  Ends(kServer, {.by_signal = true, .value = SIGKILL});
+  plan_.changes = Outcome().changes;
+  plan_.ends = Outcome().ends;
+
+  Supervisor next(plan_, members_, display_, now_);
+  events::Event event;
+  event.mutable_member_change()->set_kind(events::MemberChange::LOST);
+  next.OnEvent(event, now_);
+  event.mutable_summary()->set_workers_lost(1);
+  next.OnEvent(event, now_);
+  const JobOutcome outcome = next.Outcome();
+  ASSERT_TRUE(outcome.summary);
+  EXPECT_EQ(outcome.summary->changes_size(), 3);
+  EXPECT_EQ(outcome.summary->workers_lost(), 2);
+  EXPECT_EQ(outcome.summary->workers_joined(), 1);
+  EXPECT_EQ(outcome.ends.at(102), "killed by signal 9");
+}
+
 TEST_F(SupervisorTest, ASilentServerIsLost) {
   Running();
   members_.Stop(kServer);
