@@ -28,10 +28,6 @@ std::vector<Rank> RanksOf(const events::Summary& summary) {
   return ranks;
 }
 
-std::string Text(const StepPart& part) {
-  return fmt::format("{}, {} of a step: {}", part.name, FormatPercent(part.share), part.hint);
-}
-
 // Who is late: one rank that is slower on average, by at least half of what the others wait; or now
 // one, now another.
 std::string WhoIsSlow(const std::vector<Rank>& ranks, double step_ms, double imbalance,
@@ -74,8 +70,8 @@ std::string Bottleneck(const events::Summary& summary, bool on_gpus) {
                    std::ranges::max_element(ranks, {}, &Rank::input_ms)->rank)},
       {overhead - input, "server and communication", "try a larger batch or more server.threads"}};
   const StepPart& other = *std::ranges::max_element(others, {}, &StepPart::share);
-
-  return Text(other.share > compute.share ? other : compute);
+  const StepPart& largest = other.share > compute.share ? other : compute;
+  return largest.name + ": " + largest.hint;
 }
 
 }  // namespace muster

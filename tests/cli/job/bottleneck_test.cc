@@ -39,20 +39,20 @@ events::Summary Summary(double step_ms, const Shares& shares, const std::vector<
 
 TEST(BottleneckTest, ThePartThatTakesMost) {
   EXPECT_THAT(Bottleneck(Summary(100, {0.08, 0.01, 0.005}, {{92, 1}, {91, 1}})),
-              AllOf(StartsWith("compute, 92 %"), HasSubstr("worker.threads")));
+              AllOf(StartsWith("compute: "), HasSubstr("worker.threads")));
   EXPECT_THAT(Bottleneck(Summary(100, {0.3, 0.01, 0}, {{70, 1}, {70, 1}})),
-              StartsWith("compute, 70 %"));
+              StartsWith("compute: "));
   EXPECT_THAT(Bottleneck(Summary(100, {0.7, 0.65, 0}, {{30, 10}, {30, 65}})),
-              AllOf(StartsWith("input pipeline, 65 %"), HasSubstr("rank 1"),
+              AllOf(StartsWith("input pipeline: "), HasSubstr("rank 1"),
                     HasSubstr("data.prefetch_threads")));
   EXPECT_THAT(Bottleneck(Summary(50, {0.76, 0.01, 0.02}, {{10, 0.5}, {12, 0.5}})),
-              AllOf(StartsWith("server and communication, 75 %"), HasSubstr("server.threads")));
+              AllOf(StartsWith("server and communication: "), HasSubstr("server.threads")));
   EXPECT_THAT(Bottleneck(Summary(100, {0.02, 0, 0.66}, {{8, 0}, {8, 0}, {8, 0}, {98, 0}})),
-              AllOf(StartsWith("slowest rank, 66 %"),
+              AllOf(StartsWith("slowest rank: "),
                     HasSubstr("rank 3 computes for 98.0 ms, the mean of all is 30.5")));
   EXPECT_THAT(Bottleneck(Summary(100, {0.05, 0.01, 0.55}, {{40, 0}, {41, 0}})),
-              AllOf(StartsWith("slowest rank, 55 %"), HasSubstr("now one rank is late")));
-  EXPECT_THAT(Bottleneck(Summary(100, {0.03, 0, 0}, {{97, 0}})), StartsWith("compute, 97 %"));
+              AllOf(StartsWith("slowest rank: "), HasSubstr("now one rank is late")));
+  EXPECT_THAT(Bottleneck(Summary(100, {0.03, 0, 0}, {{97, 0}})), StartsWith("compute: "));
 }
 
 // Advice for CPUs does not help a job on GPUs.
