@@ -248,9 +248,12 @@ std::string WrongValue(const FieldDescriptor& field, const std::string& value) {
     if (values->name() == "Padding" && std::isdigit(static_cast<unsigned char>(value[0]))) {
       return fmt::format("expected a name, got {0}; write padding: EXPLICIT pad: {0}", value);
     }
+    const std::string plain = WithoutQuotes(value);
+    if (const auto* const known = FindEnumValue(*values, plain); known != nullptr && plain != value)
+      return fmt::format("expected {} without quotes, got {}", known->name(), value);
     std::vector<std::string> names;
     for (int v = 0; v < values->value_count(); ++v) names.push_back(values->value(v)->name());
-    return fmt::format("unknown value {}; {}", got, SuggestName(WithoutQuotes(value), names));
+    return fmt::format("unknown value {}; {}", got, SuggestName(plain, names));
   }
   if (const pb::Descriptor* const type = field.message_type()) {
     return fmt::format("expected {{ KEY: VALUE ... }} with keys of {}, got {}{}",

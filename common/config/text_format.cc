@@ -149,7 +149,7 @@ class Reading {
       whole = Parse(rest, errors);
     } while (!whole && LeaveOut(rest));
     for (const Complaint& unknown : found_.unknown) NoteUnknown(rest, unknown);
-    if (!whole) NoteEnd(rest);
+    if (!whole) NoteEnd();
     std::ranges::stable_sort(mistakes_, {}, &Mistake::line);
     for (const Mistake& mistake : mistakes_) {
       errors.AddUnread(mistake.path.empty() ? "" : before_ + mistake.path,
@@ -233,19 +233,48 @@ class Reading {
     Add(name, is_key ? UnknownKey(key.in, key.name) : unknown.message);
   }
 
+  // Where a "}" is missing, the settings after it look unknown: says so of the first one alone.
+  bool NoteMissingBracket() {
+    const auto last_part = [](const Mistake& mistake) {
+      return mistake.path.substr(mistake.path.rfind('.') + 1);
+    };
+    const auto is_behind = [&](const Mistake& mistake) {
+      return mistake.path.find('.') != std::string::npos &&
+             root_->FindFieldByName(last_part(mistake)) != nullptr;
+    };
+    const auto first = std::ranges::find_if(mistakes_, is_behind);
+    if (first == mistakes_.end()) return false;
+    Mistake missing{first->line, "",
+                    fmt::format("a \"}}\" is missing before {}", last_part(*first))};
+    std::erase_if(mistakes_, is_behind);
+    mistakes_.push_back(std::move(missing));
+    return true;
+  }
+
   // The parser has stopped at something that is no setting.
-  void NoteEnd(const std::string& rest) {
+  void NoteEnd() {
     const Complaint end = found_.error.value_or(Complaint{});
-    const SettingName name = NameBefore(text_, end.line, end.column);
-    const std::string what = name.line < 0 || IsLeftOut(rest, name.offset)
-                                 ? ""
-                                 : Explain(KeyAt(root_, name.path).field, name.value, end.message);
-    if (!what.empty()) return Add(name, what);  // one too many, or of too long a text
+    if (end.message == "Expected identifier, got: }") {
+      mistakes_.push_back({end.line, "", "there is no \"{\" for this \"}\""});
+      return;
+    }
     const bool at_end = end.message.ends_with(": ") || end.message.ends_with("found \"\".");
-    const std::string why = at_end ? "the text ends too early: a value or a \"}\" is missing"
-                                   : end.message + "; " + kExpected;
-    const bool near = name.line == end.line;
-    mistakes_.push_back({end.line, "", (near ? before_ + name.path + ": " : "") + why});
+    if (at_end && NoteMissingBracket()) return;
+    const std::string advice =
+        at_end ? "the text ends too early: a value or a \"}\" is missing" : kExpected;
+    const SettingName name = NameBefore(text_, end.line, end.column);
+    const auto cause = std::ranges::find_if(mistakes_, [&](const Mistake& mistake) {
+      return (name.path + ".").starts_with(mistake.path + ".");
+    });
+    if (cause != mistakes_.end() && (cause->path == name.path || !at_end)) {
+      if (cause->path == name.path) cause->text += "; " + advice;
+      return;
+    }
+    const std::string what =
+        name.line < 0 ? "" : Explain(KeyAt(root_, name.path).field, name.value, end.message);
+    if (!what.empty() && !at_end) return Add(name, what);  // one too many, or of too long a text
+    const std::string setting = name.line == end.line ? before_ + name.path + ": " : "";
+    mistakes_.push_back({end.line, "", setting + (at_end ? "" : end.message + "; ") + advice});
   }
 
   const std::string& text_;
