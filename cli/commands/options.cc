@@ -82,19 +82,21 @@ CLI::Option* AddOption(CLI::App& command, const char* name, std::string& value, 
   return command.add_option(name, value, text)->type_name(type)->check(SomeText());
 }
 
-// CLI11 says "true" or nothing of an option that stands alone.
+// CLI11 passes an empty value to no check, so what stands for no value must not be empty.
 void AddOptionalNumber(CLI::App& command, const char* name, std::optional<double>& value,
                        double usual, double least, double most, const char* type,
                        const char* text) {
-  const auto alone = [](const std::string& typed) { return typed.empty() || typed == "true"; };
+  const auto alone = [](const std::string& typed) { return typed == "alone"; };
   command
       .add_option_function<std::string>(
           name,
-          [&value, usual, alone](const std::string& typed) {
+          [&value, name, usual, alone](const std::string& typed) {
+            if (typed.empty()) throw CLI::ValidationError(name, "expected a value, got \"\"");
             value = alone(typed) ? usual : std::strtod(typed.c_str(), nullptr);
           },
           text)
-      ->type_name(type)
+      ->option_text(type)
+      ->default_str("alone")
       ->expected(0, 1)
       ->check([=](const std::string& typed) -> std::string {
         char* end = nullptr;
