@@ -15,7 +15,8 @@ constexpr const char* kPlotFooter =
     "  muster plot runs/a\n"
     "  muster plot runs/a runs/b --axis time --output both.svg\n"
     "\n"
-    "Exit codes: 0 done, 1 the picture cannot be written, 2 command line, or no run.";
+    "Exit codes: 0 done, 1 the picture cannot be written, 2 command line, or no run, 3 "
+    "metrics.jsonl is no plain file.";
 
 void DescribePlot(CLI::App& command, PlotOptions& options) {
   command.add_option("RUN_DIR", options.run_dirs, "The run directories")

@@ -18,7 +18,8 @@ constexpr const char* kTopFooter =
     "rank's compute and input would allow. No colours with the environment variable "
     "NO_COLOR. q or Ctrl-C: quit; the run goes on.\n"
     "\n"
-    "Exit codes: 0 done, 2 no such run, or it has no status yet.";
+    "Exit codes: 0 done, 1 status.json is damaged, 2 no such run, or it has no status yet, 3 "
+    "status.json is no plain file.";
 
 void DescribeTop(CLI::App& command, TopOptions& options) {
   command.add_option("RUN_DIR", options.dir, "The directory of the run")

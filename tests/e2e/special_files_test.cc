@@ -69,6 +69,16 @@ TEST_F(SpecialFiles, OfARunHoldNoCommandUp) {
   EXPECT_EQ(Muster({"inspect", run}).exit_code, 0);  // nothing was lost
 }
 
+TEST_F(SpecialFiles, InThePlaceOfStatusOrMetricsAreAnErrorOfData) {
+  for (const auto& [name, command] : {std::pair("status.json", "top"), {"metrics.jsonl", "plot"}}) {
+    Replace(name, "pipe");
+    const Outcome outcome = Muster({command, Path("run0")});
+    EXPECT_EQ(outcome.exit_code, static_cast<int>(ExitCode::kData)) << outcome.log;
+    EXPECT_THAT(outcome.log, HasSubstr(std::string(name) + ": is a pipe"));
+    PutBack(name);
+  }
+}
+
 TEST_F(SpecialFiles, InThePlaceOfWeightsAreNamed) {
   for (const char* kind : {"pipe", "device", "folder"}) {
     Replace("model.safetensors", kind);
