@@ -102,10 +102,12 @@ TEST_F(Damage, OfAFileOfWeightsIsNamedByEveryReader) {
 }
 
 TEST_F(Damage, OfTheBestWeightsIsMendedWhenTheRunGoesOn) {
-  for (const bool kept : {true, false}) {  // the checkpoint of step 6, the best one
+  // The best step is the last one, which always has a checkpoint, or step 6, whose checkpoint is
+  // removed.
+  for (const bool kept : {true, false}) {
     std::vector<std::string> settings = kShort;
-    settings.insert(settings.end(), {"learning_rate.base=0", "checkpoint.every_steps=6",
-                                     kept ? "checkpoint.keep_last=9" : "checkpoint.keep_last=1"});
+    settings.insert(settings.end(), {"learning_rate.base=0", kept ? "evaluation.every_steps=24"
+                                                                  : "checkpoint.keep_last=1"});
     const Outcome run = Launch(settings);
     ASSERT_EQ(run.exit_code, 0) << run.log;
     const std::string name = kept ? "run0" : "run3", best = Path(name) / "best.safetensors";
