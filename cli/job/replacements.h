@@ -47,7 +47,7 @@ class Replacements {
   // Kills those: they would wait for a server that is gone.
   void EndOutsiders();
 
-  // Of each process that ended on the way: "killed by signal 9".
+  // How the processes that are gone ended, by pid: "killed by signal 9".
   const std::map<int64_t, std::string>& ends() const { return ends_; }
 
  private:

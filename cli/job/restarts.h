@@ -24,7 +24,8 @@ class Restarts {
   // Counts a loss. "": it is started again; else why not.
   std::string WhyNot();
   uint32_t count() const { return count_; }
-  // Of the newest checkpoint, which it goes on from if that is whole; -1: there was none yet.
+  // The step of the newest checkpoint, from which the server goes on if it is whole; -1: there was
+  // none yet.
   int64_t from_step() const { return newest_; }
 
  private:
