@@ -1,0 +1,186 @@
+// What MakeCudaWorker makes of a card and its libraries, before the first step.
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <set>
+#include <string>
+
+#include "common/base/error.h"
+#include "tests/cuda/backend/device_fixture.h"
+#include "tests/nn/test_backend.h"
+#include "worker/nn/self_test.h"
+
+namespace muster {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// What MakeCudaWorker says of a card that it cannot work with.
+std::string Refusal(const CudaOptions& options) {
+  try {
+    (void)cuda::MakeCudaWorker(options);
+    return "";
+  } catch (const NoGpu&) {
+    return "no GPU";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kFailure);
+    return error.what();
+  }
+}
+
+TEST_F(CudaDeviceTest, WithoutACardOrDriverALineSaysSo) {
+  software_gpu::Reset({.devices = 0});
+  try {
+    (void)cuda::MakeCudaWorker({});
+    ADD_FAILURE() << "expected an error";
+  } catch (const NoGpu& error) {
+    EXPECT_THAT(error.what(), HasSubstr("there is no card that CUDA can use"));
+  }
+  software_gpu::Reset({});
+  software_gpu::FailCall("cudaGetDeviceCount", 1, cudaErrorInsufficientDriver);
+  try {
+    (void)cuda::MakeCudaWorker({});
+    ADD_FAILURE() << "expected an error";
+  } catch (const NoGpu& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("no NVIDIA driver"), HasSubstr("CPU")));
+  }
+  // The launcher has found this one: no reason to compute beside the GPUs of others on the CPU.
+  ::setenv("CUDA_VISIBLE_DEVICES", "GPU-0123", 1);
+  software_gpu::Reset({.devices = 0});
+  EXPECT_THAT(Refusal({}), HasSubstr("the card of this worker (GPU-0123) cannot be found"));
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
+// Said before the first step.
+TEST_F(CudaDeviceTest, ACardThatTheBuildHasNoCodeForIsNamed) {
+  for (const cudaError_t error :
+       {cudaErrorNoKernelImageForDevice, cudaErrorUnsupportedPtxVersion}) {
+    software_gpu::Reset({.compute_major = 6, .compute_minor = 1});
+    software_gpu::FailCall("cudaFuncGetAttributes", 1, error);
+    EXPECT_THAT(Refusal({}),
+                AllOf(HasSubstr("this build has no code that Software GPU (sm_61) runs"),
+                      HasSubstr("MUSTER_CUDA_ARCHITECTURES")));
+  }
+}
+
+TEST_F(CudaDeviceTest, Bf16NeedsACardThatHasIt) {
+  software_gpu::Reset({.compute_major = 7, .compute_minor = 5});
+  EXPECT_THAT(Refusal({.precision = CudaOptions::Precision::kBf16}),
+              AllOf(HasSubstr("sm_75"), HasSubstr("worker.precision=FP32")));
+  EXPECT_THAT(cuda::MakeCudaWorker({.precision = CudaOptions::Precision::kTf32}).arithmetic,
+              HasSubstr(", FP32 (this card has no TF32), "));
+}
+
+// … and what a variable of the environment makes of it.
+TEST_F(CudaDeviceTest, TheBitsNameWhatOverridesTheLibraries) {
+  ::setenv("NVIDIA_TF32_OVERRIDE", "0", 1);
+  EXPECT_THAT(cuda::MakeCudaWorker({.precision = CudaOptions::Precision::kTf32}).arithmetic,
+              HasSubstr(", NVIDIA_TF32_OVERRIDE=0"));
+  ::unsetenv("NVIDIA_TF32_OVERRIDE");
+}
+
+// cuDNN said that it does this convolution when it was asked for its workspace. It is tried before
+// the first step, so that the arithmetic never changes after that.
+TEST_F(CudaDeviceTest, WhatCudnnDoesNotSupportIsFoundBeforeTheFirstStep) {
+  const std::vector<float> by_cudnn = Step();
+  const int products = software_gpu::Calls("cublasGemmEx");
+  for (const char* const call : {"cudnnConvolutionForward", "cudnnConvolutionBackwardData",
+                                 "cudnnConvolutionBackwardFilter"}) {
+    software_gpu::Reset({});
+    software_gpu::FailCall(call, 1, CUDNN_STATUS_NOT_SUPPORTED);
+    const std::vector<float> gradients = Step();
+    ExpectRight(gradients);
+    EXPECT_GT(software_gpu::Calls("cublasGemmEx"), products) << call;
+    EXPECT_EQ(Step(), by_cudnn);
+  }
+}
+
+TEST_F(CudaDeviceTest, WhatCudnnDoesNotSupportAfterItsTrialIsAnError) {
+  for (const char* const call : {"cudnnConvolutionForward", "cudnnConvolutionBackwardData",
+                                 "cudnnConvolutionBackwardFilter"}) {
+    software_gpu::Reset({});
+    (void)Step();
+    const int calls = software_gpu::Calls(call);  // all trials, then the step itself
+    ASSERT_GE(calls, 2);
+    software_gpu::FailCall(call, calls / 2 + 1, CUDNN_STATUS_NOT_SUPPORTED);
+    EXPECT_THROW((void)Step(), Error) << call;
+  }
+}
+
+// A worker that has no step left does without the test before the first step, and must say the
+// same.
+TEST_F(CudaDeviceTest, TheTestBeforeTheFirstStepChangesNothingOfTheLineOfConvolutions) {
+  std::set<std::string> lines;
+  for (const bool tested : {false, true}) {
+    const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({}).backend;
+    if (tested) {
+      const std::unique_ptr<Backend> cpu = MakeTestBackend(1);
+      EXPECT_EQ(RunSelfTest(graph_, 10, 1e-3, *backend, *cpu).failure, "");
+    }
+    backend->Enter();
+    Tower tower(graph_, *backend, kSeed);
+    tower.Plan(10, Mode::kTraining);
+    lines.insert(backend->Convolutions());
+  }
+  EXPECT_THAT(lines, ElementsAre(HasSubstr("input cudnn 1 x1")));
+}
+
+// Another worker may have the memory, and would compute other bits.
+TEST_F(CudaDeviceTest, OnlyWhatIsNotSupportedIsLeftToOthers) {
+  for (const char* const call :
+       {"cudnnConvolutionForward", "cudnnConvolutionBackwardData", "cudnnConvolutionBackwardFilter",
+        "cudnnGetConvolutionForwardWorkspaceSize", "cudnnGetConvolutionBackwardDataWorkspaceSize",
+        "cudnnGetConvolutionBackwardFilterWorkspaceSize", "cudnnSetConvolution2dDescriptor"}) {
+    software_gpu::Reset({});
+    software_gpu::FailCall(call, 1, CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED);
+    EXPECT_THROW((void)Step(), Error) << call;
+  }
+}
+
+// An installation without all of its libraries, or a card that it no longer serves: as without it,
+// unless the config insists.
+TEST_F(CudaDeviceTest, ACudnnThatDoesNotWorkHereIsDoneWithout) {
+  for (const cudnnStatus_t status :
+       {CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH, CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED,
+        CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH}) {
+    software_gpu::Reset({});
+    software_gpu::FailCall("cudnnCreate", 1, status);
+    ::testing::internal::CaptureStderr();
+    EXPECT_THAT(cuda::MakeCudaWorker({}).arithmetic, HasSubstr(", convolutions GEMM"));
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+                AllOf(HasSubstr("cuDNN 9."), HasSubstr("does not work here")));
+    software_gpu::FailCall("cudnnCreate", 1, status);
+    EXPECT_THAT(Refusal({.convolution = CudaOptions::Convolution::kCudnn}),
+                AllOf(HasSubstr("cannot start cuDNN"), HasSubstr("worker.convolution=GEMM")));
+  }
+  // What another attempt may not say is no reason to go on with other bits.
+  software_gpu::Reset({});
+  software_gpu::FailCall("cudnnCreate", 1, CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED);
+  EXPECT_THAT(Refusal({}), HasSubstr("cannot start cuDNN"));
+}
+
+// Nor does a worker then compute on the CPU, for which any other Error is a reason.
+TEST_F(CudaDeviceTest, TooLittleMemoryToStartWithIsItsOwnError) {
+  for (const cudnnStatus_t status : {CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED,
+                                     CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED}) {
+    software_gpu::Reset({});
+    software_gpu::FailCall("cudnnCreate", 1, status);
+    EXPECT_THROW((void)cuda::MakeCudaWorker({}), OutOfDeviceMemory);
+  }
+  software_gpu::Reset({});
+  software_gpu::FailCall("cudaHostAlloc", 1, cudaErrorMemoryAllocation);
+  try {
+    (void)cuda::MakeCudaWorker({});
+    ADD_FAILURE() << "expected an error";
+  } catch (const OutOfDeviceMemory& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("this host"), ::testing::Not(HasSubstr("card"))));
+  }
+}
+
+}  // namespace
+}  // namespace muster
