@@ -25,13 +25,10 @@ constexpr const char* kGpusRunFooter =
 
 struct GpusOptions {
   bool json = false;
-  std::optional<double> watch_seconds;  // between two looks
 };
 
 void DescribeGpus(CLI::App& command, GpusOptions& options) {
   command.add_flag("--json", options.json, "Print one JSON object instead");
-  AddOptionalNumber(command, "--watch", options.watch_seconds, 2, 0.1, 86'400, "SECONDS",
-                    "Look again and again (alone: every 2 s)");
   command.footer(kGpusFooter);
 }
 
@@ -52,9 +49,7 @@ void DescribeRun(CLI::App& command, GpusRunOptions& options) {
   command.footer(kGpusRunFooter);
 }
 
-int Show(const GpusOptions& options) {
-  return RunGpus({.json = options.json, .watch_s = options.watch_seconds.value_or(0)});
-}
+int Show(const GpusOptions& options) { return RunGpus(options.json); }
 
 int DoGpusRun(const GpusRunOptions& options, const std::vector<std::string>& behind) {
   if (!options.command.empty() && !behind.empty()) {

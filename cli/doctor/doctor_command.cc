@@ -9,8 +9,7 @@
 #include <sstream>
 
 #include "cli/doctor/examine.h"
-#include "cli/doctor/examine_gpus.h"
-#include "cli/doctor/gpu_facts.h"
+#include "cli/doctor/facts.h"
 #include "cli/text/console.h"
 #include "cli/text/units.h"
 #include "cli/text/wrapped.h"

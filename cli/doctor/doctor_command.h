@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/data/count_samples.h"
-#include "cli/doctor/finding.h"
+#include "cli/doctor/examine.h"
 #include "common/config/config.h"
 
 namespace muster {

@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <utility>
 
+#include "cli/gpu/process_info.h"
+#include "cli/gpu/usage.h"
 #include "cli/text/units.h"
 #include "common/base/error.h"
 #include "common/base/join.h"
@@ -54,61 +57,48 @@ Finding Programs(const MachineFacts& facts) {
   return {Grade::kOk, "libraries", Join(known, ", "), ""};
 }
 
+// With the remedy if something is less good than it could be.
+Finding NoteIf(bool less_good, std::string subject, std::string found, std::string remedy) {
+  return {less_good ? Grade::kNote : Grade::kOk, std::move(subject), std::move(found),
+          less_good ? std::move(remedy) : ""};
+}
+
 Finding Processor(const MachineFacts& facts) {
   const std::string& widest = facts.instruction_sets.back();
-  Finding finding{Grade::kOk, "processor",
-                  fmt::format("{}; updates with {}{}", facts.processor, widest,
-                              widest == "AVX512" ? "; oneDNN chooses its kernels by it, too" : ""),
-                  ""};
-  if (widest == "SCALAR") {
-    finding.grade = Grade::kNote;
-    finding.remedy = "training is several times slower than with AVX2; use a newer processor";
-  }
-  return finding;
+  return NoteIf(widest == "SCALAR", "processor",
+                fmt::format("{}; updates with {}{}", facts.processor, widest,
+                            widest == "AVX512" ? "; oneDNN chooses its kernels by it, too" : ""),
+                "training is several times slower than with AVX2; use a newer processor");
 }
 
 Finding Cores(const MachineFacts& facts) {
-  Finding finding{Grade::kOk, "cores",
-                  fmt::format("{} for this process; load {:.1f}", facts.cores, facts.load), ""};
-  if (facts.load > 0.5 * facts.cores) {
-    finding.grade = Grade::kNote;
-    finding.remedy = "other work takes its part: steps will be slower, and unevenly so";
-  }
-  return finding;
+  return NoteIf(facts.load > 0.5 * facts.cores, "cores",
+                fmt::format("{} for this process; load {:.1f}", facts.cores, facts.load),
+                "other work takes its part: steps will be slower, and unevenly so");
 }
 
 Finding Memory(const MachineFacts& facts) {
-  Finding finding{Grade::kOk, "memory",
-                  fmt::format("{} available of {}", FormatBytes(facts.memory.available),
-                              FormatBytes(facts.memory.all)),
-                  ""};
-  if (facts.memory.available < kLittleMemory) {
-    finding.grade = Grade::kNote;
-    finding.remedy = "`muster doctor CONFIG` says whether that is enough for a job";
-  }
-  return finding;
+  return NoteIf(facts.memory.available < kLittleMemory, "memory",
+                fmt::format("{} available of {}", FormatBytes(facts.memory.available),
+                            FormatBytes(facts.memory.all)),
+                "`muster doctor CONFIG` says whether that is enough for a job");
 }
 
 Finding Limits(const MachineFacts& facts) {
-  Finding finding{
-      Grade::kOk, "limits",
-      fmt::format("open files {} (up to {}), address space {}, file size {}, locked memory {}, "
-                  "processes {}",
-                  FormatCount(facts.open_files), FormatCount(facts.most_open_files),
-                  LimitText(facts.address_space), LimitText(facts.file_size),
-                  LimitText(facts.locked_memory), FormatCount(facts.processes)),
-      ""};
+  std::string found = fmt::format(
+      "open files {} (up to {}), address space {}, file size {}, locked memory {}, processes {}",
+      FormatCount(facts.open_files), FormatCount(facts.most_open_files),
+      LimitText(facts.address_space), LimitText(facts.file_size), LimitText(facts.locked_memory),
+      FormatCount(facts.processes));
   if (facts.most_open_files < OpenFilesOfServer(1)) {
-    return {Grade::kWrong, "limits", finding.found,
+    return {Grade::kWrong, "limits", found,
             fmt::format("a server needs {} open files: ulimit -n {}", OpenFilesOfServer(1),
                         OpenFilesOfServer(8))};
   }
-  if (facts.address_space != kUnlimited || facts.file_size != kUnlimited) {
-    finding.grade = Grade::kNote;
-    finding.remedy =
-        "ulimit -v and ulimit -f count shared memory, too: set them to unlimited if a run fails";
-  }
-  return finding;
+  return NoteIf(
+      facts.address_space != kUnlimited || facts.file_size != kUnlimited, "limits",
+      std::move(found),
+      "ulimit -v and ulimit -f count shared memory, too: set them to unlimited if a run fails");
 }
 
 Finding Disk(const MachineFacts& facts) {
@@ -116,12 +106,10 @@ Finding Disk(const MachineFacts& facts) {
     return {Grade::kWrong, "disk", "run directories cannot be written here: " + facts.disk_error,
             "go to another directory, or choose one with --run-dir"};
   }
-  Finding finding{Grade::kOk, "disk", FormatBytes(facts.disk_free) + " free for run directories",
-                  ""};
-  if (facts.disk_free < kLittleDisk) {
-    finding.grade = facts.disk_free < kNoDisk ? Grade::kWrong : Grade::kNote;
-    finding.remedy = "free some space, or choose another place with --run-dir";
-  }
+  Finding finding = NoteIf(facts.disk_free < kLittleDisk, "disk",
+                           FormatBytes(facts.disk_free) + " free for run directories",
+                           "free some space, or choose another place with --run-dir");
+  if (facts.disk_free < kNoDisk) finding.grade = Grade::kWrong;
   return finding;
 }
 
@@ -148,20 +136,15 @@ Finding Ports(const MachineFacts& facts) {
 }
 
 Finding Clocks(const MachineFacts& facts) {
-  std::string text = facts.clock_synchronized ? "synchronized" : "not synchronized";
-  // A container may hide the source.
-  if (!facts.clock_source.empty()) text = fmt::format("{}, {}", facts.clock_source, text);
-  Finding finding{Grade::kOk, "clocks", text, ""};
   if (constexpr int64_t kSomeYear = 2025; facts.year < kSomeYear) {
     return {Grade::kNote, "clocks", fmt::format("the clock says the year {}", facts.year),
             "set it: names of run directories and times in logs follow it, and downloads need it"};
   }
-  if (facts.clock_source == "hpet" || facts.clock_source == "acpi_pm" ||
-      facts.clock_source == "refined-jiffies") {
-    finding.grade = Grade::kNote;
-    finding.remedy = "reading this one takes microseconds: if the kernel allows it, use tsc";
-  }
-  return finding;
+  const std::string& source = facts.clock_source;  // a container may hide it
+  return NoteIf(source == "hpet" || source == "acpi_pm" || source == "refined-jiffies", "clocks",
+                fmt::format("{}{}synchronized", source.empty() ? "" : source + ", ",
+                            facts.clock_synchronized ? "" : "not "),
+                "reading this one takes microseconds: if the kernel allows it, use tsc");
 }
 
 Finding JobMemory(const JobNeeds& needs, const MachineFacts& facts) {
@@ -200,16 +183,11 @@ Finding JobLimits(const JobNeeds& needs, const MachineFacts& facts) {
 }
 
 Finding JobCores(const JobNeeds& needs, const MachineFacts& facts) {
-  const unsigned threads = needs.workers * needs.worker_threads;
-  Finding finding{Grade::kOk, "job's cores",
-                  fmt::format("{} x {} on {}", Plural(needs.workers, "worker"),
-                              Plural(needs.worker_threads, "thread"), Plural(facts.cores, "core")),
-                  ""};
-  if (threads > static_cast<unsigned>(facts.cores)) {
-    finding.grade = Grade::kNote;
-    finding.remedy = "threads share cores: fewer workers, or more cores, are faster";
-  }
-  return finding;
+  return NoteIf(needs.workers * needs.worker_threads > static_cast<unsigned>(facts.cores),
+                "job's cores",
+                fmt::format("{} x {} on {}", Plural(needs.workers, "worker"),
+                            Plural(needs.worker_threads, "thread"), Plural(facts.cores, "core")),
+                "threads share cores: fewer workers, or more cores, are faster");
 }
 
 Finding JobData(const JobNeeds& needs) {
@@ -223,10 +201,11 @@ Finding JobData(const JobNeeds& needs) {
     return {Grade::kWrong, "job's data", needs.data.problem,
             "--data DIR says where they are; `muster data get` downloads CIFAR-10"};
   }
-  return {needs.data.remark.empty() ? Grade::kOk : Grade::kNote, "job's data",
-          fmt::format("whole: {} images and {} for testing in {}", FormatCount(needs.data.train),
-                      FormatCount(needs.data.test), needs.data_dir),
-          needs.data.remark};
+  return NoteIf(
+      !needs.data.remark.empty(), "job's data",
+      fmt::format("whole: {} images and {} for testing in {}", FormatCount(needs.data.train),
+                  FormatCount(needs.data.test), needs.data_dir),
+      needs.data.remark);
 }
 
 }  // namespace
@@ -247,6 +226,84 @@ Findings ExamineJob(const JobNeeds& needs, const MachineFacts& facts) {
                         "TCP, which does not work here: " + facts.tcp_error,
                         "cluster.transport=AUTO, or ip link set lo up"});
   }
+  return findings;
+}
+
+namespace {
+
+std::string EccText(const Gpu& gpu) {
+  if (!gpu.ecc) return "";
+  if (!*gpu.ecc) return ", ECC off";
+  return gpu.ecc_errors.value_or(0) == 0
+             ? ", ECC on"
+             : fmt::format(", ECC on: {} uncorrected", Plural(*gpu.ecc_errors, "memory error"));
+}
+
+std::string ProcessesText(const Gpu& gpu) {
+  std::vector<std::string> texts;
+  for (const GpuProcess& process : gpu.processes) {
+    const ProcessText text = DescribeProcess(process.pid);
+    texts.push_back(fmt::format("pid {}{}", process.pid, text.seen ? " of " + text.user : ""));
+  }
+  return texts.empty() ? "no processes" : Join(texts, ", ");
+}
+
+Finding OneGpu(const Gpu& gpu, const std::vector<TicketText>& tickets) {
+  const std::string subject = "GPU " + gpu.index;
+  if (!gpu.trouble.empty()) {
+    return {Grade::kNote, subject, gpu.name + (gpu.name.empty() ? "" : ": ") + gpu.trouble,
+            "no job gets this GPU until that is repaired (nvidia-smi -q)"};
+  }
+  std::string why = WhyBusy(gpu, 0);
+  if (const TicketText* const holder = HolderOf(tickets, gpu.uuid)) {
+    why = fmt::format("{} holds it since {}", JobText(*holder), ClockText(holder->changed));
+  }
+  return NoteIf(
+      gpu.ecc_errors.value_or(0) > 0, subject,
+      fmt::format("{}, {} of {} free, {}{}{}: {}", gpu.name,
+                  FormatBytes(static_cast<double>(gpu.free_bytes)),
+                  FormatBytes(static_cast<double>(gpu.total_bytes)), ProcessesText(gpu),
+                  EccText(gpu), gpu.exclusive ? ", compute mode EXCLUSIVE_PROCESS" : "",
+                  why.empty() ? "idle" : "busy (" + why + ")"),
+      "jobs may crash or compute wrongly on it: see nvidia-smi -q -d ECC and reset the GPU");
+}
+
+Finding Backend(const GpuFacts& facts) {
+  if (facts.backend_error.empty()) {
+    return {Grade::kOk, "GPU backend", facts.backend + ": computes as the CPU does", ""};
+  }
+  // Its own text says what to do.
+  if (facts.computes_wrongly) return {Grade::kWrong, "GPU backend", facts.backend_error, ""};
+  return {facts.wanted ? Grade::kWrong : Grade::kNote, "GPU backend", facts.backend_error,
+          facts.wanted ? "or train on the CPU: --devices cpu" : "until then runs use the CPU"};
+}
+
+Finding GpusOfJob(const GpuFacts& facts) {
+  if (!facts.take_error.empty()) {
+    return {Grade::kWrong, "job's GPUs", facts.take_error, "or train on the CPU: --devices cpu"};
+  }
+  if (!facts.why_cpu.empty()) {
+    return {Grade::kNote, "job's GPUs", facts.why_cpu, "training takes far longer than on a GPU"};
+  }
+  return {Grade::kOk, "job's GPUs", "idle, and this job would get them: " + facts.taken, ""};
+}
+
+}  // namespace
+
+Findings ExamineGpus(const GpuFacts& facts) {
+  Findings findings;
+  if (facts.seen.gpus.empty()) {
+    findings.push_back({Grade::kOk, "GPUs", "none: " + facts.seen.none, ""});
+  } else {
+    findings.push_back({Grade::kOk, "GPU driver", "NVIDIA " + facts.seen.driver, ""});
+    for (const Gpu& gpu : facts.seen.gpus) findings.push_back(OneGpu(gpu, facts.tickets));
+  }
+  if (!facts.backend.empty() || !facts.backend_error.empty()) {
+    findings.push_back(Backend(facts));
+  } else if (!facts.seen.gpus.empty()) {
+    findings.push_back({Grade::kOk, "GPU backend", "not tried: no GPU could be had for it", ""});
+  }
+  if (facts.job) findings.push_back(GpusOfJob(facts));
   return findings;
 }
 

@@ -1,12 +1,30 @@
-// Judges what a machine is like, and whether a job would run on it. Pure functions.
+// Judges what a machine and its GPUs are like, and whether a job would run there and get the GPUs
+// that it asks for. Pure functions.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "cli/data/count_samples.h"
-#include "cli/doctor/finding.h"
-#include "cli/doctor/machine_facts.h"
+#include "cli/doctor/facts.h"
 #include "cli/job/memory_check.h"
 
 namespace muster {
+
+// What `muster doctor` says of one thing.
+struct Finding {
+  enum class Grade {
+    kOk,
+    kNote,   // a run would work, less well
+    kWrong,  // a run would fail
+  };
+  Grade grade = Grade::kOk;
+  std::string subject;  // a word or two
+  std::string found;
+  std::string remedy;  // what to do; "" with kOk
+};
+
+using Findings = std::vector<Finding>;
 
 Findings ExamineMachine(const MachineFacts& facts);
 
@@ -21,5 +39,7 @@ struct JobNeeds {
   std::string data_dir;  // "": it reads no files
 };
 Findings ExamineJob(const JobNeeds& needs, const MachineFacts& facts);
+
+Findings ExamineGpus(const GpuFacts& facts);
 
 }  // namespace muster

@@ -53,23 +53,10 @@ Score ScoreOf(const GpuSnapshot& snapshot, const std::vector<size_t>& group) {
   return score;
 }
 
-const char* LinkText(int farthest) {
-  switch (static_cast<GpuLink>(farthest)) {
-    case GpuLink::kNvlink:
-      return "joined by NVLink";
-    case GpuLink::kSwitch:
-      return "behind one PCIe switch";
-    case GpuLink::kSwitches:
-      return "behind PCIe switches of one host bridge";
-    case GpuLink::kHostBridge:
-      return "at one PCIe host bridge";
-    case GpuLink::kNode:
-      return "at one NUMA node";
-    case GpuLink::kSystem:
-      return "at several NUMA nodes";
-  }
-  return "";
-}
+// In the order of GpuLink.
+constexpr const char* kLinkTexts[] = {
+    "joined by NVLink",        "behind one PCIe switch", "behind PCIe switches of one host bridge",
+    "at one PCIe host bridge", "at one NUMA node",       "at several NUMA nodes"};
 
 }  // namespace
 
@@ -102,7 +89,7 @@ std::string ChoiceReason(const GpuSnapshot& snapshot, const std::vector<size_t>&
   const Score score = ScoreOf(snapshot, chosen);
   std::string text = score.stirred == 0 ? "idle" : "nobody computes there";
   if (chosen.size() > 1 && !snapshot.links.empty()) {
-    text += std::string(", ") + LinkText(score.farthest);
+    text += std::string(", ") + kLinkTexts[score.farthest];
   } else if (chosen.size() < candidates.size()) {
     text += ", the most free memory";
   }

@@ -1,10 +1,11 @@
-// The GPUs of this machine as values: what somebody saw of them at one moment.
+// The GPUs of this machine as values: what somebody saw of them at one moment, and who looks.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -65,5 +66,20 @@ struct WorkerPlace {
   std::vector<int> cores;                // of the GPU's NUMA node; empty: all that there are
   int memory_node = -1;                  // for its memory, page-locked memory too; -1: any
 };
+
+enum class LookAtLinks { kNo, kYes };
+
+// Used by one thread. A look makes no context on any GPU, and changes nothing.
+class GpuProbe {
+ public:
+  virtual ~GpuProbe() = default;
+  // What is there now. Never throws for what a GPU or the driver does: a GPU that cannot be read
+  // has its trouble, and a machine without GPUs says why it has none.
+  virtual GpuSnapshot Look(LookAtLinks links = LookAtLinks::kNo) = 0;
+};
+
+// NVML, the driver's library of management, loaded when this is called: muster is not linked with
+// it. Where it is missing every look finds none. The library is let go when the probe is.
+std::unique_ptr<GpuProbe> OpenNvml(const std::string& library = "libnvidia-ml.so.1");
 
 }  // namespace muster

@@ -1,27 +1,34 @@
 #include "cli/gpu/gpus_command.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <chrono>
-#include <cstdio>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <thread>
 
-#include "cli/gpu/gpu_probe.h"
+#include "cli/gpu/gpu.h"
+#include "cli/gpu/gpu_plan.h"
+#include "cli/gpu/job_gpus.h"
 #include "cli/gpu/lock_folder.h"
 #include "cli/gpu/process_info.h"
+#include "cli/gpu/take_gpus.h"
 #include "cli/gpu/ticket.h"
 #include "cli/gpu/usage.h"
+#include "cli/gpu/visible_devices.h"
 #include "cli/text/console.h"
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
+#include "common/base/error.h"
+#include "common/base/join.h"
+#include "common/base/resource_limits.h"
+#include "common/base/utf8.h"
 
 namespace muster {
 namespace {
-
-constexpr const char* kClearScreen = "\x1b[H\x1b[2J";
 
 using Json = nlohmann::json;
 
@@ -165,29 +172,58 @@ Json GpusJson(const GpuSnapshot& seen, const std::vector<TicketText>& tickets) {
   return json;
 }
 
+TakenGpus Take(const GpusRunArguments& arguments) {
+  const std::unique_ptr<GpuProbe> probe = OpenNvml();
+  const GpuSnapshot seen = probe->Look();
+  const GpuPlan plan =
+      PlanGpus({.devices = {.kind = DeviceWish::Kind::kAuto, .count = arguments.count},
+                .origin = fmt::format("muster gpus run -n {}", arguments.count),
+                .what = OneLine(Join(arguments.command, " "), 60)},
+               seen, VisibleHere(seen));
+  if (!plan.wish) throw Error(ExitCode::kFailure, "{}", plan.reason);
+  // Standard output is the command's.
+  return TakeGpus(*probe, LockFolder::OfHost(), *plan.wish,
+                  {.wait_s = arguments.wait_s,
+                   .say = [](const std::string& line) { PrintError("muster: " + line + "\n"); }});
+}
+
+// Passed on over exec; what NVML has opened is not.
+void Inherit(const TakenGpus& taken) {
+  ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
+  ::fcntl(taken.ticket->fd(), F_SETFD, 0);
+  for (const UniqueFd& lock : taken.locks) ::fcntl(lock.get(), F_SETFD, 0);
+}
+
 }  // namespace
 
-int RunGpus(const GpusArguments& arguments) {
-  const std::unique_ptr<GpuProbe> probe = OpenNvml();
-  const LockFolder folder = LockFolder::OfHost();
-  const bool redraw = arguments.watch_s > 0 && !arguments.json && ::isatty(STDOUT_FILENO) != 0;
-  for (;;) {
-    const GpuSnapshot seen = probe->Look();
-    const std::vector<TicketText> tickets = ReadTickets(folder);
-    if (arguments.json) {
-      // One line for each look, where there are several.
-      PrintResultAsIs(GpusJson(seen, tickets).dump(arguments.watch_s > 0 ? -1 : 2));
-    } else {
-      if (redraw) {
-        fmt::print(kClearScreen);
-        std::fflush(stdout);
-      }
-      PrintResult(GpusLines(seen, tickets));
-      if (arguments.watch_s > 0 && !redraw) PrintResult("");
-    }
-    if (arguments.watch_s <= 0) return 0;
-    std::this_thread::sleep_for(std::chrono::duration<double>(arguments.watch_s));
+int RunGpus(bool json) {
+  const GpuSnapshot seen = OpenNvml()->Look();
+  const std::vector<TicketText> tickets = ReadTickets(LockFolder::OfHost());
+  if (json) {
+    PrintResultAsIs(GpusJson(seen, tickets).dump(2));
+  } else {
+    PrintResult(GpusLines(seen, tickets));
   }
+  return 0;
+}
+
+void RunWithGpus(const GpusRunArguments& arguments) {
+  const TakenGpus taken = Take(arguments);
+  std::vector<std::string> uuids, texts;
+  for (const Gpu& gpu : taken.gpus) {
+    uuids.push_back(gpu.uuid);
+    texts.push_back(GpuText(gpu));
+  }
+  PrintError(fmt::format("muster: {}: {}\n", Join(texts, ", "), taken.reason));
+  ::setenv("CUDA_VISIBLE_DEVICES", Join(uuids, ",").c_str(), 1);
+  Inherit(taken);
+  ::signal(SIGXFSZ, SIG_DFL);  // as it was before main
+  std::vector<char*> words;
+  for (const std::string& word : arguments.command)
+    words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  ::execvp(words[0], words.data());
+  throw Error(ExitCode::kUsage, "cannot execute {}: {}", arguments.command[0], ErrorText(errno));
 }
 
 }  // namespace muster

@@ -6,13 +6,8 @@
 
 namespace muster {
 
-struct GpusArguments {
-  bool json = false;
-  double watch_s = 0;  // > 0: again and again, until somebody stops it
-};
-
 // Prints the GPUs of this machine, who uses them and who waits. Returns the exit code.
-int RunGpus(const GpusArguments& arguments);
+int RunGpus(bool json);
 
 struct GpusRunArguments {
   int count = 1;

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/gpu/gpu.h"
 #include "cli/gpu/gpu_plan.h"
-#include "cli/gpu/gpu_probe.h"
 #include "cli/gpu/take_gpus.h"
 #include "proto/config_fwd.h"
 

@@ -4,14 +4,14 @@
 // changed has a new name (_v2, _v3).
 #pragma once
 
+#include <dlfcn.h>
+
 namespace muster::nvml {
 
 using Result = int;
 inline constexpr Result kSuccess = 0;
-inline constexpr Result kNotSupported = 3;
 inline constexpr Result kInsufficientSize = 7;
 inline constexpr Result kFunctionNotFound = 13;
-inline constexpr Result kGpuIsLost = 15;
 
 struct DeviceTag;
 using Device = DeviceTag*;
@@ -57,37 +57,64 @@ inline constexpr unsigned kAffinityNode = 0;  // a scope
 inline constexpr int kTopologySingle = 10, kTopologyMultiple = 20, kTopologyHostBridge = 30,
                      kTopologyNode = 40;
 
-// One pointer for each function, null where this driver's library has it not.
+// A function of the library, of whatever type; null where this driver has it not.
+struct Symbol {
+  void* address;
+  template <typename Function>
+  operator Function*() const {  // NOLINT(google-explicit-constructor)
+    return reinterpret_cast<Function*>(address);
+  }
+};
+
 struct Api {
-  Result (*init)();
-  Result (*shutdown)();
-  const char* (*error_string)(Result);
-  Result (*driver_version)(char*, unsigned);
-  Result (*count)(unsigned*);
-  Result (*handle)(unsigned, Device*);
-  Result (*uuid)(Device, char*, unsigned);
-  Result (*name)(Device, char*, unsigned);
-  Result (*pci)(Device, PciInfo*);
-  Result (*memory)(Device, Memory*);
-  Result (*memory_v2)(Device, MemoryV2*);
-  Result (*utilization)(Device, Utilization*);
-  Result (*temperature)(Device, int, unsigned*);
-  Result (*temperature_threshold)(Device, int, unsigned*);
-  Result (*power)(Device, unsigned*);
-  Result (*power_limit)(Device, unsigned*);
-  Result (*compute_mode)(Device, int*);
-  Result (*ecc_mode)(Device, int*, int*);  // now, and after the next reboot
-  Result (*ecc_errors)(Device, int, int, unsigned long long*);
-  Result (*compute_processes)(Device, unsigned*, ProcessInfo*);
-  Result (*graphics_processes)(Device, unsigned*, ProcessInfo*);
-  Result (*mps_processes)(Device, unsigned*, ProcessInfo*);
-  Result (*mig_mode)(Device, unsigned*, unsigned*);
-  Result (*mig_count)(Device, unsigned*);
-  Result (*mig_handle)(Device, unsigned, Device*);
-  Result (*common_ancestor)(Device, Device, int*);
-  Result (*p2p_status)(Device, Device, int, int*);
-  Result (*cpu_affinity)(Device, unsigned, unsigned long*, unsigned);
-  Result (*memory_affinity)(Device, unsigned, unsigned long*, unsigned);
+  void* library;  // opened by dlopen; null: there is none
+
+  Result (*init)() = Find("nvmlInit_v2", "nvmlInit");
+  Result (*shutdown)() = Find("nvmlShutdown");
+  const char* (*error_string)(Result) = Find("nvmlErrorString");
+  Result (*driver_version)(char*, unsigned) = Find("nvmlSystemGetDriverVersion");
+  Result (*count)(unsigned*) = Find("nvmlDeviceGetCount_v2");
+  Result (*handle)(unsigned, Device*) = Find("nvmlDeviceGetHandleByIndex_v2");
+  Result (*uuid)(Device, char*, unsigned) = Find("nvmlDeviceGetUUID");
+  Result (*name)(Device, char*, unsigned) = Find("nvmlDeviceGetName");
+  Result (*pci)(Device, PciInfo*) = Find("nvmlDeviceGetPciInfo_v3");
+  Result (*memory)(Device, Memory*) = Find("nvmlDeviceGetMemoryInfo");
+  Result (*memory_v2)(Device, MemoryV2*) = Find("nvmlDeviceGetMemoryInfo_v2");
+  Result (*utilization)(Device, Utilization*) = Find("nvmlDeviceGetUtilizationRates");
+  Result (*temperature)(Device, int, unsigned*) = Find("nvmlDeviceGetTemperature");
+  Result (*temperature_threshold)(Device, int,
+                                  unsigned*) = Find("nvmlDeviceGetTemperatureThreshold");
+  Result (*power)(Device, unsigned*) = Find("nvmlDeviceGetPowerUsage");
+  Result (*power_limit)(Device, unsigned*) = Find("nvmlDeviceGetEnforcedPowerLimit");
+  Result (*compute_mode)(Device, int*) = Find("nvmlDeviceGetComputeMode");
+  Result (*ecc_mode)(Device, int*,
+                     int*) = Find("nvmlDeviceGetEccMode");  // now, and after the next reboot
+  Result (*ecc_errors)(Device, int, int, unsigned long long*) = Find("nvmlDeviceGetTotalEccErrors");
+  // Not the first version of these: its ProcessInfo is shorter.
+  Result (*compute_processes)(Device, unsigned*,
+                              ProcessInfo*) = Find("nvmlDeviceGetComputeRunningProcesses_v3",
+                                                   "nvmlDeviceGetComputeRunningProcesses_v2");
+  Result (*graphics_processes)(Device, unsigned*,
+                               ProcessInfo*) = Find("nvmlDeviceGetGraphicsRunningProcesses_v3",
+                                                    "nvmlDeviceGetGraphicsRunningProcesses_v2");
+  Result (*mps_processes)(Device, unsigned*,
+                          ProcessInfo*) = Find("nvmlDeviceGetMPSComputeRunningProcesses_v3",
+                                               "nvmlDeviceGetMPSComputeRunningProcesses_v2");
+  Result (*mig_mode)(Device, unsigned*, unsigned*) = Find("nvmlDeviceGetMigMode");
+  Result (*mig_count)(Device, unsigned*) = Find("nvmlDeviceGetMaxMigDeviceCount");
+  Result (*mig_handle)(Device, unsigned, Device*) = Find("nvmlDeviceGetMigDeviceHandleByIndex");
+  Result (*common_ancestor)(Device, Device, int*) = Find("nvmlDeviceGetTopologyCommonAncestor");
+  Result (*p2p_status)(Device, Device, int, int*) = Find("nvmlDeviceGetP2PStatus");
+  Result (*cpu_affinity)(Device, unsigned, unsigned long*,
+                         unsigned) = Find("nvmlDeviceGetCpuAffinityWithinScope");
+  Result (*memory_affinity)(Device, unsigned, unsigned long*,
+                            unsigned) = Find("nvmlDeviceGetMemoryAffinity");
+
+ private:
+  Symbol Find(const char* name, const char* older = nullptr) const {
+    void* const found = library == nullptr ? nullptr : ::dlsym(library, name);
+    return found != nullptr || older == nullptr ? Symbol{found} : Find(older);
+  }
 };
 
 // A call of a function that may be missing.

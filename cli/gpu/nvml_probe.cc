@@ -1,108 +1,208 @@
 #include <dlfcn.h>
 #include <fmt/core.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <array>
+#include <climits>
 #include <utility>
 
-#include "cli/gpu/gpu_probe.h"
+#include "cli/gpu/gpu.h"
 #include "cli/gpu/nvml_api.h"
-#include "cli/gpu/nvml_card.h"
 #include "common/base/utf8.h"
+
+namespace muster::nvml {
+namespace {
+
+constexpr unsigned kMostCards = 256;
+constexpr unsigned kHottest = 200;      // degrees: more is no temperature
+constexpr double kMostWatts = 100'000;  // and more no power
+constexpr unsigned kMostParts = 64;     // of one card
+constexpr unsigned kMostNodes = 1024;
+
+std::string ErrorOf(const Api& api, Result result) {
+  const char* const text = api.error_string != nullptr ? api.error_string(result) : nullptr;
+  return text != nullptr ? ValidUtf8(text) : fmt::format("NVML's error {}", result);
+}
+
+std::string ReadText(const Api& api, Result (*read)(Device, char*, unsigned), Device device,
+                     std::string& trouble) {
+  std::array<char, 96> text{};
+  const Result result = Call(read, device, text.data(), unsigned{text.size()});
+  if (result != kSuccess) {
+    trouble = ErrorOf(api, result);
+    return "";
+  }
+  text.back() = '\0';
+  return ValidUtf8(text.data());
+}
+
+void ReadMemory(const Api& api, Device device, Gpu& gpu) {
+  // With the older call "used" has the driver's own share in it, which nobody can free.
+  MemoryV2 memory{.version = kMemoryV2};
+  Result result = Call(api.memory_v2, device, &memory);
+  if (result != kSuccess) {
+    Memory older{};
+    result = Call(api.memory, device, &older);
+    memory = {.total = older.total, .free = older.free, .used = older.used};
+  }
+  if (result != kSuccess) {
+    if (gpu.trouble.empty()) gpu.trouble = "its memory cannot be read: " + ErrorOf(api, result);
+    return;
+  }
+  gpu.total_bytes = memory.total;
+  gpu.free_bytes = memory.free;
+  gpu.used_bytes = memory.used;
+  if (memory.total == 0 || memory.free > memory.total || memory.used > memory.total) {
+    gpu.trouble = fmt::format("its memory does not add up: {} bytes free and {} used of {}",
+                              memory.free, memory.used, memory.total);
+  }
+}
+
+void ReadSensors(const Api& api, Device device, Gpu& gpu) {
+  Utilization utilization{};
+  if (Call(api.utilization, device, &utilization) == kSuccess && utilization.gpu <= 100) {
+    gpu.utilization = utilization.gpu;
+  }
+  unsigned value = 0;
+  if (Call(api.temperature, device, kTemperatureGpu, &value) == kSuccess && value <= kHottest) {
+    gpu.temperature = value;
+  }
+  if (Call(api.temperature_threshold, device, kThresholdSlowdown, &value) == kSuccess &&
+      value > 0 && value <= kHottest) {
+    gpu.slowdown_temperature = value;
+  }
+  const auto watts = [&](Result (*read)(Device, unsigned*)) -> std::optional<double> {
+    if (Call(read, device, &value) != kSuccess || value * 1e-3 > kMostWatts) return std::nullopt;
+    return value * 1e-3;
+  };
+  gpu.power_w = watts(api.power);
+  gpu.power_limit_w = watts(api.power_limit);
+}
+
+void ReadModes(const Api& api, Device device, Gpu& gpu) {
+  int mode = 0;
+  if (Call(api.compute_mode, device, &mode) == kSuccess) {
+    gpu.exclusive = mode == kComputeExclusive;
+    if (mode == kComputeProhibited && gpu.trouble.empty()) {
+      gpu.trouble = "its compute mode is PROHIBITED (nvidia-smi -c)";
+    }
+  }
+  int now = 0, later = 0;
+  if (Call(api.ecc_mode, device, &now, &later) != kSuccess) return;
+  gpu.ecc = now != 0;
+  unsigned long long errors = 0;
+  if (now != 0 &&
+      Call(api.ecc_errors, device, kEccUncorrected, kEccVolatile, &errors) == kSuccess) {
+    gpu.ecc_errors = errors;
+  }
+}
+
+void AddProcesses(Result (*list)(Device, unsigned*, ProcessInfo*), Device device, bool computes,
+                  std::vector<GpuProcess>& all) {
+  std::vector<ProcessInfo> found(64);
+  Result result = kInsufficientSize;
+  // There may be more of them the next time.
+  for (int attempt = 0; attempt < 4 && result == kInsufficientSize; ++attempt) {
+    auto count = static_cast<unsigned>(found.size());
+    result = Call(list, device, &count, found.data());
+    if (result == kInsufficientSize) {
+      found.resize(std::clamp<size_t>(count, 2 * found.size(), 65536));
+    } else {
+      found.resize(result == kSuccess ? std::min<size_t>(count, found.size()) : 0);
+    }
+  }
+  if (result != kSuccess) return;
+  for (const ProcessInfo& process : found) {
+    const auto pid = static_cast<pid_t>(process.pid);
+    if (std::ranges::any_of(all, [pid](const GpuProcess& known) { return known.pid == pid; })) {
+      continue;  // it draws, too
+    }
+    GpuProcess seen{.pid = pid, .computes = computes};
+    if (process.used_bytes != kBytesUnknown) seen.bytes = process.used_bytes;
+    all.push_back(seen);
+  }
+}
+
+std::vector<int> ReadSet(Result (*read)(Device, unsigned, unsigned long*, unsigned), Device device,
+                         unsigned bits) {
+  constexpr unsigned kWord = sizeof(unsigned long) * CHAR_BIT;
+  std::vector<unsigned long> words(bits / kWord);
+  std::vector<int> numbers;
+  const auto size = static_cast<unsigned>(words.size());
+  if (Call(read, device, size, words.data(), kAffinityNode) != kSuccess) return numbers;
+  for (unsigned bit = 0; bit < bits; ++bit) {
+    if ((words[bit / kWord] >> (bit % kWord)) & 1) numbers.push_back(static_cast<int>(bit));
+  }
+  return numbers;
+}
+
+// A number that NVML does not give, or that cannot be, is left out; without a UUID or its memory
+// the card has its trouble.
+Gpu ReadCard(const Api& api, Device device, const std::string& index) {
+  Gpu gpu{.index = index};
+  std::string trouble;
+  gpu.uuid = ReadText(api, api.uuid, device, trouble);
+  if (gpu.uuid.empty()) gpu.trouble = "it has no UUID: " + trouble;
+  gpu.name = ReadText(api, api.name, device, trouble);
+  PciInfo pci{};
+  if (Call(api.pci, device, &pci) == kSuccess) {
+    pci.bus_id[sizeof pci.bus_id - 1] = '\0';
+    gpu.pci = ValidUtf8(pci.bus_id);
+  }
+  ReadMemory(api, device, gpu);
+  ReadSensors(api, device, gpu);
+  ReadModes(api, device, gpu);
+  AddProcesses(api.compute_processes, device, true, gpu.processes);
+  AddProcesses(api.mps_processes, device, true, gpu.processes);
+  AddProcesses(api.graphics_processes, device, false, gpu.processes);
+  gpu.cores = ReadSet(api.cpu_affinity, device, CPU_SETSIZE);
+  gpu.memory_nodes = ReadSet(api.memory_affinity, device, kMostNodes);
+  return gpu;
+}
+
+// The parts of a card that is divided (MIG), as devices; nothing of any other.
+std::vector<Device> PartsOf(const Api& api, Device device) {
+  std::vector<Device> parts;
+  unsigned now = 0, pending = 0, most = 0;
+  if (Call(api.mig_mode, device, &now, &pending) != kSuccess || now == 0) return parts;
+  if (Call(api.mig_count, device, &most) != kSuccess) return parts;
+  for (unsigned i = 0; i < std::min(most, kMostParts); ++i) {
+    Device part = nullptr;
+    if (Call(api.mig_handle, device, i, &part) == kSuccess) parts.push_back(part);
+  }
+  return parts;
+}
+
+GpuLink LinkOf(const Api& api, Device a, Device b) {
+  int answer = -1;
+  if (Call(api.p2p_status, a, b, kP2pNvlink, &answer) == kSuccess && answer == kP2pOk) {
+    return GpuLink::kNvlink;
+  }
+  if (Call(api.common_ancestor, a, b, &answer) != kSuccess) return GpuLink::kSystem;
+  if (answer <= kTopologySingle) return GpuLink::kSwitch;
+  if (answer <= kTopologyMultiple) return GpuLink::kSwitches;
+  if (answer <= kTopologyHostBridge) return GpuLink::kHostBridge;
+  return answer <= kTopologyNode ? GpuLink::kNode : GpuLink::kSystem;
+}
+
+}  // namespace
+}  // namespace muster::nvml
 
 namespace muster {
 namespace {
 
-constexpr unsigned kMostCards = 256;
-
-// Loaded while the program runs, and perhaps missing. Let go with this object.
-class Library {
- public:
-  explicit Library(const std::string& name)
-      : handle_(::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-    if (handle_ == nullptr) error_ = ::dlerror();
-  }
-  ~Library() {
-    if (handle_ != nullptr) ::dlclose(handle_);
-  }
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
-
-  const std::string& error() const { return error_; }  // why it cannot be loaded
-
-  // Sets `function` to the first of these names that the library has, or to null.
-  template <typename Function, typename... Names>
-  void Get(Function*& function, Names... names) const {
-    function = nullptr;
-    const auto find = [this](const char* name) {
-      return handle_ == nullptr ? nullptr : reinterpret_cast<Function*>(::dlsym(handle_, name));
-    };
-    ((function = function != nullptr ? function : find(names)), ...);
-  }
-
- private:
-  void* handle_;
-  std::string error_;
-};
-
-nvml::Api LoadApi(const Library& library) {
-  nvml::Api api{};
-  library.Get(api.init, "nvmlInit_v2", "nvmlInit");
-  library.Get(api.shutdown, "nvmlShutdown");
-  library.Get(api.error_string, "nvmlErrorString");
-  library.Get(api.driver_version, "nvmlSystemGetDriverVersion");
-  library.Get(api.count, "nvmlDeviceGetCount_v2");
-  library.Get(api.handle, "nvmlDeviceGetHandleByIndex_v2");
-  library.Get(api.uuid, "nvmlDeviceGetUUID");
-  library.Get(api.name, "nvmlDeviceGetName");
-  library.Get(api.pci, "nvmlDeviceGetPciInfo_v3");
-  library.Get(api.memory, "nvmlDeviceGetMemoryInfo");
-  library.Get(api.memory_v2, "nvmlDeviceGetMemoryInfo_v2");
-  library.Get(api.utilization, "nvmlDeviceGetUtilizationRates");
-  library.Get(api.temperature, "nvmlDeviceGetTemperature");
-  library.Get(api.temperature_threshold, "nvmlDeviceGetTemperatureThreshold");
-  library.Get(api.power, "nvmlDeviceGetPowerUsage");
-  library.Get(api.power_limit, "nvmlDeviceGetEnforcedPowerLimit");
-  library.Get(api.compute_mode, "nvmlDeviceGetComputeMode");
-  library.Get(api.ecc_mode, "nvmlDeviceGetEccMode");
-  library.Get(api.ecc_errors, "nvmlDeviceGetTotalEccErrors");
-  // Not the first ones: their ProcessInfo is shorter.
-  library.Get(api.compute_processes, "nvmlDeviceGetComputeRunningProcesses_v3",
-              "nvmlDeviceGetComputeRunningProcesses_v2");
-  library.Get(api.graphics_processes, "nvmlDeviceGetGraphicsRunningProcesses_v3",
-              "nvmlDeviceGetGraphicsRunningProcesses_v2");
-  library.Get(api.mps_processes, "nvmlDeviceGetMPSComputeRunningProcesses_v3",
-              "nvmlDeviceGetMPSComputeRunningProcesses_v2");
-  library.Get(api.mig_mode, "nvmlDeviceGetMigMode");
-  library.Get(api.mig_count, "nvmlDeviceGetMaxMigDeviceCount");
-  library.Get(api.mig_handle, "nvmlDeviceGetMigDeviceHandleByIndex");
-  library.Get(api.common_ancestor, "nvmlDeviceGetTopologyCommonAncestor");
-  library.Get(api.p2p_status, "nvmlDeviceGetP2PStatus");
-  library.Get(api.cpu_affinity, "nvmlDeviceGetCpuAffinityWithinScope");
-  library.Get(api.memory_affinity, "nvmlDeviceGetMemoryAffinity");
-  return api;
-}
-
-// Two GPUs of one UUID cannot be told apart, and one lock would stand for both.
-void MarkDoubles(std::vector<Gpu>& gpus) {
-  for (Gpu& gpu : gpus) {
-    const auto same = [&gpu](const Gpu& other) { return other.uuid == gpu.uuid; };
-    if (!gpu.uuid.empty() && std::ranges::count_if(gpus, same) > 1) {
-      gpu.trouble = "another GPU says that it has the same UUID";
-    }
-  }
-}
-
 class NvmlProbe : public GpuProbe {
  public:
-  explicit NvmlProbe(const std::string& name) : library_(name), api_(LoadApi(library_)) {
-    if (!library_.error().empty()) {
-      none_ = fmt::format("no NVIDIA driver was found here ({})", library_.error());
+  explicit NvmlProbe(const std::string& name)
+      : library_(::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)), api_{library_.get()} {
+    if (!library_) {
+      none_ = fmt::format("no NVIDIA driver was found here ({})", ::dlerror());
       return;
     }
     const nvml::Result result = nvml::Call(api_.init);
     ready_ = result == nvml::kSuccess;
-    if (!ready_) none_ = "the NVIDIA driver does not answer: " + ErrorText(result);
+    if (!ready_) none_ = "the NVIDIA driver does not answer: " + nvml::ErrorOf(api_, result);
   }
   ~NvmlProbe() override {
     if (ready_) (void)nvml::Call(api_.shutdown);
@@ -122,29 +222,24 @@ class NvmlProbe : public GpuProbe {
     unsigned count = 0;
     const nvml::Result result = nvml::Call(api_.count, &count);
     if (result != nvml::kSuccess) {
-      seen.none = "the NVIDIA driver does not say how many GPUs there are: " + ErrorText(result);
+      seen.none =
+          "the NVIDIA driver does not say how many GPUs there are: " + nvml::ErrorOf(api_, result);
       return seen;
     }
     std::vector<nvml::Device> devices;  // one for each of seen.gpus
-    for (unsigned i = 0; i < std::min(count, kMostCards); ++i) AddCard(i, seen.gpus, devices);
-    MarkDoubles(seen.gpus);
+    for (unsigned i = 0; i < std::min(count, nvml::kMostCards); ++i) AddCard(i, seen.gpus, devices);
     if (seen.gpus.empty()) seen.none = "the NVIDIA driver has no GPUs";
     if (links == LookAtLinks::kYes) seen.links = LinksOf(devices);
     return seen;
   }
 
  private:
-  std::string ErrorText(nvml::Result result) const {
-    const char* const text = api_.error_string != nullptr ? api_.error_string(result) : nullptr;
-    return text != nullptr ? ValidUtf8(text) : fmt::format("error {}", result);
-  }
-
   void AddCard(unsigned index, std::vector<Gpu>& gpus, std::vector<nvml::Device>& devices) const {
     nvml::Device device = nullptr;
     const nvml::Result result = nvml::Call(api_.handle, index, &device);
     if (result != nvml::kSuccess) {
       // Its place is kept: the others' indices stay what nvidia-smi says.
-      gpus.push_back({.index = std::to_string(index), .trouble = ErrorText(result)});
+      gpus.push_back({.index = std::to_string(index), .trouble = nvml::ErrorOf(api_, result)});
       devices.push_back(nullptr);
       return;
     }
@@ -184,7 +279,10 @@ class NvmlProbe : public GpuProbe {
     return links;
   }
 
-  Library library_;
+  struct Close {
+    void operator()(void* library) const { ::dlclose(library); }
+  };
+  const std::unique_ptr<void, Close> library_;
   nvml::Api api_;
   bool ready_ = false;
   std::string none_;

@@ -10,7 +10,6 @@
 #include <fstream>
 #include <iterator>
 #include <sstream>
-#include <vector>
 
 #include "common/base/utf8.h"
 
@@ -24,16 +23,6 @@ constexpr size_t kMostCommand = 80;
 std::string ReadAll(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-std::vector<std::string> WordsOf(const std::string& command_line) {
-  std::vector<std::string> words;
-  for (size_t at = 0; at < command_line.size();) {
-    const size_t end = std::min(command_line.find('\0', at), command_line.size());
-    words.push_back(command_line.substr(at, end - at));
-    at = end + 1;
-  }
-  return words;
 }
 
 // When the machine was started, or 0.
@@ -80,13 +69,13 @@ ProcessText DescribeProcess(pid_t pid) {
   if (pid <= 0 || ::stat(folder.c_str(), &status) != 0) return text;
   text.seen = true;
   text.user = UserName(status.st_uid);
-  const std::vector<std::string> words = WordsOf(ReadAll(folder + "/cmdline"));
-  std::string command = words.empty() ? ReadAll(folder + "/comm") : "";
-  for (const std::string& word : words) {
+  std::istringstream words(ReadAll(folder + "/cmdline"));
+  std::string command;
+  for (std::string word; command.size() <= kMostCommand && std::getline(words, word, '\0');) {
     // The program's name says enough of its path.
     command += command.empty() ? fs::path(word).filename().string() : " " + word;
-    if (command.size() > kMostCommand) break;
   }
+  if (command.empty()) command = ReadAll(folder + "/comm");
   while (!command.empty() && command.back() == '\n') command.pop_back();
   text.command = OneLine(command, kMostCommand);
   text.since = StartOf(pid);

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "cli/gpu/gpu.h"
-#include "cli/gpu/gpu_probe.h"
 #include "cli/gpu/lock_folder.h"
 #include "cli/gpu/ticket.h"
 #include "common/base/unique_fd.h"

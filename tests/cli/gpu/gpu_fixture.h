@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/gpu/gpu_probe.h"
+#include "cli/gpu/gpu.h"
 #include "cli/gpu/lock_folder.h"
 #include "cli/gpu/take_gpus.h"
 #include "tests/data/temp_dir.h"

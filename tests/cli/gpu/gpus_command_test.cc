@@ -60,24 +60,6 @@ TEST_F(GpusTest, WithoutADriverAnEmptyList) {
   EXPECT_THAT(Json::parse(json.out)["gpus"], IsEmpty());
 }
 
-TEST_F(GpusTest, WatchesUntilStopped) {
-  IdleCards(1);
-  Job job;
-  Start(job, {"gpus", "--json", "--watch", "0.1"});
-  const auto lines = [&] {
-    const std::string out = job.OutSoFar();
-    return std::count(out.begin(), out.end(), '\n');
-  };
-  for (int i = 0; i < 2000 && lines() < 2; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  EXPECT_GE(lines(), 2);
-  job.Signal(SIGINT);
-  const Finished finished = job.Finish();
-  EXPECT_EQ(finished.exit_code, 130);
-  EXPECT_EQ(Json::parse(finished.out.substr(0, finished.out.find('\n')))["gpus"].size(), 1u);
-}
-
 TEST_F(GpusTest, RunGivesACommandItsCardsAndKeepsItsExitCode) {
   Cards({"pids=1:500", "", ""});
   const Finished finished =
@@ -153,7 +135,6 @@ TEST_F(GpusTest, WrongCommandLines) {
   EXPECT_THAT(refusal({"gpus", "run", "-n", "2"}), HasSubstr("the command is missing"));
   EXPECT_THAT(refusal({"gpus", "run", "-n", "0", "--", "true"}), HasSubstr("from 1 to 1024"));
   EXPECT_THAT(refusal({"gpus", "rum"}), HasSubstr("did you mean 'run'?"));
-  EXPECT_THAT(refusal({"gpus", "--watch", "x"}), HasSubstr("--watch: expected a number"));
   EXPECT_THAT(refusal({"gpus", "--", "true"}), HasSubstr("expected no more arguments, got true"));
   IdleCards(1);
   EXPECT_THAT(refusal({"gpus", "run", "-n", "2", "--", "true"}),

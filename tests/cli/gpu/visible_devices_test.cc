@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "cli/gpu/gpu_probe.h"
+#include "cli/gpu/gpu.h"
 #include "tests/data/temp_dir.h"
 
 namespace muster::testing {
