@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "cli/trace/steps.h"
 #include "cli/trace/trace_data.h"
 
 namespace muster {

@@ -1,8 +1,6 @@
 #include "cli/trace/merge.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -20,7 +18,6 @@
 #include "common/base/json_text.h"
 #include "common/base/plain_file.h"
 #include "common/base/resource_limits.h"
-#include "common/base/unique_fd.h"
 
 namespace muster {
 namespace {
@@ -32,44 +29,6 @@ constexpr std::string_view kBeginning = R"({"displayTimeUnit":"ms","otherData":)
 
 bool IsSpan(const Json& event) { return event["ph"] == "X"; }
 
-// What a process can have been at, in microseconds: far from where sums are no numbers any more.
-constexpr double kMostMicroseconds = 1e15;
-
-int64_t Argument(const Json& event, const char* key) {
-  const auto args = event.find("args");
-  return args == event.end() ? -1 : args->value(key, int64_t{-1});
-}
-
-// Whether the rest of this file can rely on the event's fields.
-bool IsEvent(const Json& event) {
-  if (!event.is_object()) return false;
-  const auto has = [&](const char* key, auto is) {
-    const auto field = event.find(key);
-    return field != event.end() && is(*field);
-  };
-  const auto text = [](const Json& field) { return field.is_string(); };
-  const auto id = [](const Json& field) {
-    return field.is_number_integer() && std::in_range<int>(field.get<int64_t>());
-  };
-  const auto time = [](const Json& field) {
-    return field.is_number() && std::abs(field.get<double>()) <= kMostMicroseconds;
-  };
-  if (!has("ph", text) || !has("name", text) || !has("pid", id) || !has("tid", id)) return false;
-  if (event["ph"] != "M" && !has("ts", time)) return false;
-  const auto args = event.find("args");
-  if (args != event.end()) {
-    if (!args->is_object()) return false;
-    for (const char* key : {"step", "chunk", "rank", "spans"}) {
-      if (args->contains(key) && !(*args)[key].is_number_integer()) return false;
-    }
-  }
-  if (event["name"] == "process_name" || event["name"] == "thread_name") {
-    if (args == event.end() || !args->contains("name") || !(*args)["name"].is_string())
-      return false;
-  }
-  return !IsSpan(event) || (has("cat", text) && has("dur", time) && event["dur"] >= 0);
-}
-
 // The events of one part; the last line of a process that was killed may be cut off. Returns the
 // error of a file that cannot be read, or 0.
 int ReadPart(const std::string& path, std::vector<Json>& events) {
@@ -79,7 +38,7 @@ int ReadPart(const std::string& path, std::vector<Json>& events) {
   for (std::string line; std::getline(in, line);) {
     // In the whole trace it is within two brackets more.
     Json event = ParseJson<Json>(line, kMostJsonNesting - 2);
-    const bool is_event = IsEvent(event);
+    const bool is_event = IsTraceEvent(event);
     if (is_event) events.push_back(std::move(event));
     // Something else, for example a whole trace, some of whose lines are events. (The last line of
     // a part may be cut off.)
@@ -110,7 +69,7 @@ void AddArrows(std::vector<Json>& events) {
   std::map<Key, Json> updates;
   for (const Json& event : events) {
     if (IsSpan(event) && event["cat"] == "update") {
-      updates.emplace(Key{Argument(event, "step"), Argument(event, "chunk")}, event);
+      updates.emplace(Key{TraceArgument(event, "step"), TraceArgument(event, "chunk")}, event);
     }
   }
   std::vector<Json> arrows;
@@ -123,11 +82,12 @@ void AddArrows(std::vector<Json>& events) {
     arrows.push_back(std::move(end));
   };
   for (const Json& event : events) {
-    if (!IsSpan(event) || Argument(event, "chunk") < 0 || Argument(event, "step") < 0) continue;
+    if (!IsSpan(event) || TraceArgument(event, "chunk") < 0 || TraceArgument(event, "step") < 0)
+      continue;
     const bool push = event["cat"] == "push", wait = event["cat"] == "wait";
     if (!push && !wait) continue;
-    const auto update =
-        updates.find({Argument(event, "step") - (wait ? 1 : 0), Argument(event, "chunk")});
+    const auto update = updates.find(
+        {TraceArgument(event, "step") - (wait ? 1 : 0), TraceArgument(event, "chunk")});
     if (update == updates.end()) continue;
     push ? connect("gradient", event, update->second) : connect("weights", update->second, event);
   }
@@ -175,18 +135,11 @@ void CheckReplaceable(const std::string& path) {
 }  // namespace
 
 void CheckTracePath(const std::string& path) {
-  const auto refuse = [&](const std::string& why) {
-    throw Error(ExitCode::kUsage, "cannot write the trace {}: {}; choose another file with --trace",
-                path, why);
-  };
-  struct stat status {};
-  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) refuse("it is not a file");
-  const std::string temporary = path + ".partial";
-  const UniqueFd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-  if (file.valid()) {
-    ::unlink(temporary.c_str());
-  } else if (errno != EEXIST) {  // what a killed process left; the write says if it cannot be used
-    refuse(ErrorText(errno));
+  try {
+    (void)AtomicFile(path);
+  } catch (const Error& error) {
+    throw Error(ExitCode::kUsage, "cannot write the trace: {}; choose another file with --trace",
+                error.what());
   }
 }
 
@@ -215,7 +168,7 @@ MergedTrace MergeTrace(const std::vector<std::string>& parts, const std::string&
   for (const Json& event : events) {
     if (IsSpan(event)) ++merged.spans;
     if (event["name"] == "muster_dropped") {
-      merged.dropped += static_cast<uint64_t>(std::max<int64_t>(0, Argument(event, "spans")));
+      merged.dropped += static_cast<uint64_t>(std::max<int64_t>(0, TraceArgument(event, "spans")));
     }
   }
   AddArrows(events);

@@ -9,7 +9,7 @@
 
 #include "cli/text/units.h"
 #include "cli/trace/critical_path.h"
-#include "cli/trace/steps.h"
+#include "cli/trace/trace_data.h"
 #include "common/base/join.h"
 
 namespace muster {
@@ -52,6 +52,15 @@ std::string KindOf(const TraceTrack& track, const TraceSpan& span) {
   return span.kind == "evaluate" ? span.kind : IsFrame(span) ? "other" : span.kind;
 }
 
+// The largest first.
+std::vector<std::pair<double, std::string>> Descending(const std::map<std::string, double>& times) {
+  std::vector<std::pair<double, std::string>> order;
+  order.reserve(times.size());
+  for (const auto& [name, us] : times) order.emplace_back(us, name);
+  std::sort(order.rbegin(), order.rend());
+  return order;
+}
+
 std::string ShareLine(const TraceTrack& track, const Window& window) {
   std::map<std::string, double> kinds;
   double busy = 0;
@@ -60,12 +69,9 @@ std::string ShareLine(const TraceTrack& track, const Window& window) {
     kinds[KindOf(track, span)] += us;
     busy += us;
   }
-  std::vector<std::pair<double, std::string>> order;
-  for (const auto& [kind, us] : kinds) order.emplace_back(us, kind);
-  order.emplace_back(std::max(0.0, window.length() - busy), "idle");
-  std::sort(order.rbegin(), order.rend());
+  kinds["idle"] = std::max(0.0, window.length() - busy);
   std::vector<std::string> texts;
-  for (const auto& [us, kind] : order) {
+  for (const auto& [us, kind] : Descending(kinds)) {
     const double share = us / window.length();
     if (share >= 0.0005) texts.push_back(fmt::format("{} {}", kind, FormatPercent(share, 1)));
   }
@@ -89,11 +95,8 @@ std::string GapText(const Gap& gap) {
     within[label(span)] += us;
     within[span.parent < 0 ? "other" : label(spans[static_cast<size_t>(span.parent)])] -= us;
   }
-  std::vector<std::pair<double, std::string>> order;
-  for (const auto& [name, us] : within) order.emplace_back(us, name);
-  std::sort(order.rbegin(), order.rend());
   std::vector<std::string> texts;
-  for (const auto& [us, name] : order) {
+  for (const auto& [us, name] : Descending(within)) {
     if (texts.size() < 3 && us >= 0.05 * gap.length()) {
       texts.push_back(fmt::format("{} {}", name, FormatMilliseconds(us / 1e3)));
     }
@@ -187,11 +190,8 @@ void AddCriticalPath(const Trace& trace, const std::vector<WorkerStep>& steps,
     lines.push_back(fmt::format("Critical path of step {}, a median one of {}", step,
                                 FormatMilliseconds(us / 1e3)));
     for (const PathPart& part : CriticalPath(trace, steps, step)) {
-      std::vector<std::pair<double, std::string>> order;
-      for (const auto& [kind, time] : part.kinds) order.emplace_back(time, kind);
-      std::sort(order.rbegin(), order.rend());
       std::vector<std::string> kinds;
-      for (const auto& [time, kind] : order) {
+      for (const auto& [time, kind] : Descending(part.kinds)) {
         if (time < 0.001 * part.total()) continue;
         kinds.push_back(fmt::format("{} {}", kind, FormatMilliseconds(time / 1e3)));
       }

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <cstddef>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -36,39 +39,34 @@ void FindParents(std::vector<TraceSpan>& spans) {
   }
 }
 
+using Json = nlohmann::ordered_json;
+
 // A number that no trace of ours has.
 struct Foreign {};
 
-int IdOf(const nlohmann::json& value) {
+int IdOf(const Json& value) {
   if (!value.is_number_integer() || !std::in_range<int>(value.get<int64_t>())) throw Foreign();
   return value.get<int>();
 }
 
-double TimeOf(const nlohmann::json& value) {
-  constexpr double kMostMicroseconds = 1e15;
+double TimeOf(const Json& value) {
+  constexpr double kMostMicroseconds = 1e15;  // far from where sums are no numbers any more
   const double time = value.get<double>();
   if (!(std::abs(time) <= kMostMicroseconds)) throw Foreign();
   return time;
 }
 
-// -1 where there is none.
-int64_t ArgumentOf(const nlohmann::json& args, const char* key) {
-  const auto found = args.find(key);
-  if (found == args.end()) return -1;
-  if (!found->is_number_integer()) throw Foreign();
-  return std::max<int64_t>(-1, found->get<int64_t>());
-}
-
-TraceSpan SpanOf(const nlohmann::json& event) {
-  const nlohmann::json args = event.value("args", nlohmann::json::object());
+TraceSpan SpanOf(const Json& event) {
   TraceSpan span;
   span.name = event.at("name");
   span.kind = event.at("cat");
   span.begin = TimeOf(event.at("ts"));
-  span.end = span.begin + TimeOf(event.at("dur"));
-  span.step = ArgumentOf(args, "step");
-  span.chunk = ArgumentOf(args, "chunk");
-  span.rank = ArgumentOf(args, "rank");
+  const double duration = TimeOf(event.at("dur"));
+  if (duration < 0) throw Foreign();
+  span.end = span.begin + duration;
+  span.step = TraceArgument(event, "step");
+  span.chunk = TraceArgument(event, "chunk");
+  span.rank = TraceArgument(event, "rank");
   return span;
 }
 
@@ -76,6 +74,33 @@ TraceSpan SpanOf(const nlohmann::json& event) {
 
 bool IsFrame(const TraceSpan& span) {
   return span.kind == "step" || span.kind == "slice" || span.kind == "evaluate";
+}
+
+int64_t TraceArgument(const Json& event, const char* key) {
+  const auto args = event.find("args");
+  return args == event.end() ? -1 : std::max<int64_t>(-1, args->value(key, int64_t{-1}));
+}
+
+bool IsTraceEvent(const Json& event) {
+  try {
+    const std::string phase = event.at("ph"), name = event.at("name");
+    (void)IdOf(event.at("pid"));
+    (void)IdOf(event.at("tid"));
+    const Json args = event.value("args", Json::object());
+    for (const char* key : {"step", "chunk", "rank", "spans"}) {
+      if (args.contains(key) && !args.at(key).is_number_integer()) return false;
+    }
+    if (name == "process_name" || name == "thread_name") {
+      (void)args.at("name").get_ref<const std::string&>();
+    }
+    if (phase != "M") (void)TimeOf(event.at("ts"));
+    if (phase == "X") (void)SpanOf(event);
+    return args.is_object();
+  } catch (const Json::exception&) {  // a field is missing, or of another type
+    return false;
+  } catch (const Foreign&) {
+    return false;
+  }
 }
 
 Trace ReadTrace(const std::string& path) {
@@ -87,19 +112,19 @@ Trace ReadTrace(const std::string& path) {
     return Error(ExitCode::kData,
                  "{}: expected a trace written by `muster launch --trace`, found {}", path, found);
   };
+  const Json file = ParseJson<Json>(text.str());
+  if (file.is_discarded()) throw foreign("something that is not JSON, or cut off");
   try {
-    const nlohmann::json file = ParseJson(text.str());
-    if (file.is_discarded()) throw foreign("something that is not JSON, or cut off");
     std::map<int, std::string> processes;
     std::map<std::pair<int, int>, TraceTrack> tracks;
     Trace trace;
-    trace.dropped = static_cast<uint64_t>(
-        std::max<int64_t>(0, ArgumentOf(file.at("otherData"), "dropped_spans")));
-    for (const nlohmann::json& event : file.at("traceEvents")) {
-      const std::pair<int, int> key{IdOf(event.at("pid")), IdOf(event.at("tid"))};
-      if (event.at("ph") == "X") tracks[key].spans.push_back(SpanOf(event));
-      if (event.at("name") == "process_name") processes[key.first] = event.at("args").at("name");
-      if (event.at("name") == "thread_name") tracks[key].thread = event.at("args").at("name");
+    trace.dropped = file.at("otherData").value("dropped_spans", uint64_t{0});
+    for (const Json& event : file.at("traceEvents")) {
+      if (!IsTraceEvent(event)) throw foreign("JSON of another kind");
+      const std::pair key{event["pid"].get<int>(), event["tid"].get<int>()};
+      if (event["ph"] == "X") tracks[key].spans.push_back(SpanOf(event));
+      if (event["name"] == "process_name") processes[key.first] = event["args"]["name"];
+      if (event["name"] == "thread_name") tracks[key].thread = event["args"]["name"];
     }
     for (auto& [key, track] : tracks) {
       track.process = processes[key.first];
@@ -107,11 +132,54 @@ Trace ReadTrace(const std::string& path) {
       trace.tracks.push_back(std::move(track));
     }
     return trace;
-  } catch (const nlohmann::json::exception&) {  // a field is missing, or of another type
+  } catch (const Json::exception&) {  // a field is missing, or of another type
     throw foreign("JSON of another kind");
-  } catch (const Foreign&) {
-    throw foreign("numbers that are none of a trace");
   }
+}
+
+bool IsLayerWork(const TraceSpan& span) {
+  return span.kind == "forward" || span.kind == "loss" || span.kind == "backward";
+}
+
+std::vector<WorkerStep> WorkerSteps(const Trace& trace) {
+  std::vector<WorkerStep> steps;
+  for (const TraceTrack& track : trace.tracks) {
+    std::map<int64_t, std::vector<const TraceSpan*>> layers;
+    std::set<int64_t> evaluated;  // versions: an evaluation comes between the step before and this
+    for (const TraceSpan& span : track.spans) {
+      // An evaluation's layers belong to no step.
+      if (span.kind == "evaluate") evaluated.insert(span.step);
+      bool training = false;
+      for (int p = span.parent; p >= 0; p = track.spans[static_cast<size_t>(p)].parent) {
+        training |= track.spans[static_cast<size_t>(p)].kind == "step";
+      }
+      if (training && IsLayerWork(span)) layers[span.step].push_back(&span);
+    }
+    for (auto at = layers.begin(); at != layers.end(); ++at) {
+      const auto next = std::next(at);
+      if (next == layers.end() || next->first != at->first + 1) continue;
+      if (evaluated.count(next->first) > 0) continue;
+      WorkerStep step{.track = &track,
+                      .step = at->first,
+                      .begin = at->second.front()->begin,
+                      .end = next->second.front()->begin,
+                      .work_end = at->second.back()->end,
+                      .work = 0,
+                      .layers = at->second};
+      for (const TraceSpan* span : step.layers) step.work += span->end - span->begin;
+      steps.push_back(std::move(step));
+    }
+  }
+  std::stable_sort(steps.begin(), steps.end(),
+                   [](const WorkerStep& a, const WorkerStep& b) { return a.step < b.step; });
+  return steps;
+}
+
+double MedianOf(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
 }
 
 }  // namespace muster

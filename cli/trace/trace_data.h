@@ -1,7 +1,9 @@
-// A trace as its reader sees it: tracks of nested spans.
+// A trace as its reader sees it: tracks of nested spans, and the traced steps as the compute
+// threads went through them.
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -30,7 +32,34 @@ struct Trace {
   uint64_t dropped = 0;
 };
 
+// Whether it is an event of the Trace Event Format as the processes of a job write them: its fields
+// are there, and of the types and within the bounds that whoever reads it relies on.
+bool IsTraceEvent(const nlohmann::ordered_json& event);
+
+// Of such an event: "step", "chunk", "rank" or "spans"; -1 where it has none.
+int64_t TraceArgument(const nlohmann::ordered_json& event, const char* key);
+
 // Reads a file that MergeTrace wrote. Throws Error(kData) for anything else.
 Trace ReadTrace(const std::string& path);
+
+// Arithmetic of the network: forward, loss, backward.
+bool IsLayerWork(const TraceSpan& span);
+
+// One worker's step: from the beginning of its first layer to that of the next step's.
+struct WorkerStep {
+  const TraceTrack* track;
+  int64_t step;
+  double begin, end;  // microseconds
+  double work_end;    // of the last layer's backward
+  double work;        // sum of the layers
+  std::vector<const TraceSpan*> layers;
+};
+
+// The steps of which both ends are in the trace, without those that an evaluation follows, by step,
+// then track.
+std::vector<WorkerStep> WorkerSteps(const Trace& trace);
+
+// Without order; 0 of nothing.
+double MedianOf(std::vector<double> values);
 
 }  // namespace muster

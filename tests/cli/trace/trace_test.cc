@@ -13,7 +13,6 @@
 
 #include "cli/trace/critical_path.h"
 #include "cli/trace/merge.h"
-#include "cli/trace/steps.h"
 #include "cli/trace/summary.h"
 #include "cli/trace/trace_data.h"
 #include "common/base/error.h"
