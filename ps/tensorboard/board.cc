@@ -7,10 +7,8 @@
 
 #include "common/base/utf8.h"
 #include "ps/tensorboard/event_records.h"
-#include "ps/tensorboard/graph_def.h"
-#include "ps/tensorboard/hparams.h"
 #include "ps/tensorboard/line_scalars.h"
-#include "ps/tensorboard/summary_values.h"
+#include "ps/tensorboard/summaries.h"
 
 namespace muster {
 namespace {
@@ -70,12 +68,12 @@ void Board::Begin(int64_t steps_done) {
   if (config_.run().dir().empty() || !wanted.enabled()) return;
   troubles_ = CutEvents(config_.run().dir(), steps_done);
   begun_at_ = steps_done;
-  const auto last = LastStepsOf(config_.run().dir(), {kIntervalTag, kTestAccuracyTag}, steps_done);
-  last_interval_ = last.at(kIntervalTag);
-  last_evaluation_ = last.at(kTestAccuracyTag);
-  const bool has_graph = HasGraph(config_.run().dir());  // TensorBoard wants it once
+  const EarlierEvents earlier =
+      ReadEarlierEvents(config_.run().dir(), {kIntervalTag, kTestAccuracyTag}, steps_done);
+  last_interval_ = earlier.last_steps.at(kIntervalTag);
+  last_evaluation_ = earlier.last_steps.at(kTestAccuracyTag);
   file_ = std::make_unique<EventFile>(config_.run().dir(), steps_done, thread_);
-  if (wanted.graph() && !has_graph) {
+  if (wanted.graph() && !earlier.has_graph) {  // TensorBoard wants it once
     tensorboard::Event event;
     event.set_graph_def(GraphDefOf(graph_).SerializeAsString());
     file_->Write(std::move(event));

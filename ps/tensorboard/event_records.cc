@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -14,7 +15,6 @@
 
 #include "common/base/plain_file.h"
 #include "common/base/resource_limits.h"
-#include "ps/tensorboard/crc32c.h"
 
 namespace muster {
 namespace {
@@ -73,21 +73,19 @@ End ForEachEvent(const std::string& path, const Visit& visit) {
   return end;
 }
 
-// By age, as their names have it.
+// The run's own, not another program's, by age, as their names have it.
 std::vector<std::string> EventFilesIn(const std::string& dir) {
   std::vector<std::string> paths;
   std::error_code error;
   for (fs::directory_iterator at(dir, error), end; !error && at != end; at.increment(error)) {
-    if (at->path().filename().string().starts_with("events.out.tfevents.")) {
+    const std::string name = at->path().filename();
+    if (name.starts_with("events.out.tfevents.") && name.ends_with(".muster")) {
       paths.push_back(at->path());
     }
   }
   std::ranges::sort(paths);
   return paths;
 }
-
-// Not another program's.
-bool IsOwn(const std::string& path) { return path.ends_with(".muster"); }
 
 std::string Cut(const std::string& path, int64_t steps_done) {
   std::error_code error;
@@ -119,13 +117,14 @@ std::string FrameRecord(const std::string& event) {
   return length + LittleEndian(MaskedCrc32c(length)) + event + LittleEndian(MaskedCrc32c(event));
 }
 
-std::map<std::string, int64_t> LastStepsOf(const std::string& dir,
-                                           const std::vector<std::string>& tags, int64_t most) {
+EarlierEvents ReadEarlierEvents(const std::string& dir, const std::vector<std::string>& tags,
+                                int64_t most) {
+  EarlierEvents earlier;
   std::map<std::string, std::set<int64_t>> steps;
   for (const std::string& tag : tags) steps[tag];
   for (const std::string& path : EventFilesIn(dir)) {
-    if (!IsOwn(path)) continue;
     ForEachEvent(path, [&](const tensorboard::Event& event, uint64_t) {
+      earlier.has_graph |= !event.graph_def().empty();
       if (event.session_log().status() == tensorboard::SessionLog::START) {
         for (auto& [tag, of] : steps) of.erase(of.lower_bound(event.step()), of.end());
       }
@@ -136,32 +135,45 @@ std::map<std::string, int64_t> LastStepsOf(const std::string& dir,
       return true;
     });
   }
-  std::map<std::string, int64_t> last;
-  for (const auto& [tag, of] : steps) last[tag] = of.empty() ? -1 : *of.rbegin();
-  return last;
-}
-
-bool HasGraph(const std::string& dir) {
-  bool found = false;
-  for (const std::string& path : EventFilesIn(dir)) {
-    if (!IsOwn(path) || found) continue;
-    ForEachEvent(path, [&](const tensorboard::Event& event, uint64_t) {
-      found = !event.graph_def().empty();
-      return !found;
-    });
-  }
-  return found;
+  for (const auto& [tag, of] : steps) earlier.last_steps[tag] = of.empty() ? -1 : *of.rbegin();
+  return earlier;
 }
 
 std::vector<std::string> CutEvents(const std::string& dir, int64_t steps_done) {
   std::vector<std::string> troubles;
   for (const std::string& path : EventFilesIn(dir)) {
-    if (!IsOwn(path)) continue;
     if (std::string trouble = Cut(path, steps_done); !trouble.empty()) {
       troubles.push_back(std::move(trouble));
     }
   }
   return troubles;
 }
+
+namespace {
+
+constexpr uint32_t kPolynomial = 0x82f63b78;  // 0x1edc6f41, its bits reversed
+
+constexpr std::array<uint32_t, 256> MakeTable() {
+  std::array<uint32_t, 256> table{};
+  for (uint32_t byte = 0; byte < table.size(); ++byte) {
+    uint32_t crc = byte;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? kPolynomial : 0);
+    table[byte] = crc;
+  }
+  return table;
+}
+
+constexpr std::array<uint32_t, 256> kTable = MakeTable();
+
+}  // namespace
+
+// A byte at a time: some kilobytes in an interval need no more.
+uint32_t Crc32c(std::string_view bytes) {
+  uint32_t crc = ~0U;
+  for (const char c : bytes) crc = kTable[(crc ^ static_cast<uint8_t>(c)) & 0xff] ^ (crc >> 8);
+  return ~crc;
+}
+
+uint32_t MaskedCrc32c(std::string_view bytes) { return std::rotr(Crc32c(bytes), 15) + 0xa282ead8; }
 
 }  // namespace muster

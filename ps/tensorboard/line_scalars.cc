@@ -5,11 +5,12 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "common/base/json_text.h"
 #include "common/base/whole_number.h"
-#include "ps/tensorboard/summary_values.h"
+#include "ps/tensorboard/summaries.h"
 
 namespace muster {
 namespace {
@@ -38,26 +39,20 @@ double UnixTimeOf(const Json& line) {
   return static_cast<double>(::timegm(&utc)) + seconds;
 }
 
-events::Log IntervalOf(const Json& line) {
-  events::Log log;
-  events::Measured& measured = *log.mutable_measured();
-  log.mutable_at()->set_epoch(Number(line, "epoch").value_or(0));
-  log.set_learning_rate(Number(line, "learning_rate").value_or(0));
-  measured.set_images_per_second(Number(line, "images_per_second").value_or(0));
-  measured.set_step_ms(Number(line, "step_ms").value_or(0));
-  if (const auto loss = Number(line, "train_loss")) measured.set_train_loss(*loss);
-  if (const auto accuracy = Number(line, "train_accuracy")) measured.set_train_accuracy(*accuracy);
-  if (const auto memory = Number(line, "gpu_memory_mb")) measured.set_gpu_memory_mb(*memory);
-  return log;
-}
-
-events::TestResult EvaluationOf(const Json& line) {
-  events::TestResult test;
-  test.set_loss(Number(line, "test_loss").value_or(0));
-  test.set_accuracy(Number(line, "test_accuracy").value_or(0));
-  if (const auto top5 = Number(line, "test_top5_accuracy")) test.set_top5_accuracy(*top5);
-  return test;
-}
+// A number of a line, and the scalar that it is.
+struct LineScalar {
+  const char *key, *tag;
+};
+constexpr LineScalar kInterval[] = {{"train_loss", "loss/train"},
+                                    {"train_accuracy", "accuracy/train"},
+                                    {"learning_rate", "run/learning_rate"},
+                                    {"images_per_second", "run/images_per_second"},
+                                    {"step_ms", "run/step_ms"},
+                                    {"gpu_memory_mb", "run/gpu_memory_mb"},
+                                    {"epoch", kIntervalTag}};
+constexpr LineScalar kEvaluation[] = {{"test_loss", "loss/test"},
+                                      {"test_accuracy", kTestAccuracyTag},
+                                      {"test_top5_accuracy", "accuracy/test_top5"}};
 
 }  // namespace
 
@@ -99,12 +94,13 @@ std::vector<tensorboard::Event> LaterScalars(const std::string& metrics, int64_t
     tensorboard::Event event;
     event.set_step(step);
     event.set_wall_time(UnixTimeOf(line));
-    if (evaluation) {
-      AddEvaluation(*event.mutable_summary(), EvaluationOf(line));
-    } else {
-      AddInterval(*event.mutable_summary(), IntervalOf(line));
+    for (const LineScalar& one :
+         evaluation ? std::span<const LineScalar>(kEvaluation) : kInterval) {
+      if (const auto value = Number(line, one.key)) {
+        AddScalar(*event.mutable_summary(), one.tag, *value);
+      }
     }
-    events.push_back(std::move(event));
+    if (event.has_summary()) events.push_back(std::move(event));
   }
   std::ranges::reverse(events);
   return events;

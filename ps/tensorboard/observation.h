@@ -1,12 +1,39 @@
 // What was seen of the gradient and of the new weights in one step.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "ps/tensorboard/value_histogram.h"
+#include "proto/tensorboard.pb.h"
 
 namespace muster {
+
+// How many values lie where. Buckets follow from the bits of a float: eight to each power of two,
+// on either side of zero, so that counting takes a shift and an addition.
+class ValueHistogram {
+ public:
+  void Add(std::span<const float> values);
+  void Add(const ValueHistogram& other);
+
+  uint64_t count() const { return count_; }
+  // From the first bucket that holds something to the last one, in ascending order.
+  tensorboard::Histogram ToProto() const;
+
+ private:
+  // Sign, exponent and three bits of the mantissa.
+  static constexpr int kShift = 20;
+  static constexpr size_t kBuckets = size_t{1} << (32 - kShift);
+
+  std::vector<uint64_t> buckets_ = std::vector<uint64_t>(kBuckets);
+  uint64_t count_ = 0;
+  double sum_ = 0, squares_ = 0;
+  float min_ = std::numeric_limits<float>::infinity();
+  float max_ = -std::numeric_limits<float>::infinity();
+};
 
 // How closely a step is looked at.
 enum class Observe { kNothing, kNorms, kHistograms };

@@ -20,7 +20,7 @@ std::string FileOf(Input input) {
 }
 
 int64_t LastStepIn(const Folder& folder) {
-  return LastStepsOf(folder.path(), {"a/tag"}, 7).at("a/tag");
+  return ReadEarlierEvents(folder.path(), {"a/tag"}, 7).last_steps.at("a/tag");
 }
 
 // What stands before something that nobody can read still counts.

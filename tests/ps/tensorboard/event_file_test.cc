@@ -13,10 +13,9 @@
 #include <mutex>
 #include <numeric>
 
-#include "ps/tensorboard/crc32c.h"
 #include "ps/tensorboard/event_records.h"
+#include "ps/tensorboard/observation.h"
 #include "ps/tensorboard/sample_image.h"
-#include "ps/tensorboard/value_histogram.h"
 #include "tests/ps/tensorboard/event_reader.h"
 #include "tests/ps/tensorboard/png_reader.h"
 

@@ -1,4 +1,4 @@
-#include "ps/tensorboard/value_histogram.h"
+#include "ps/tensorboard/observation.h"
 
 #include <algorithm>
 #include <bit>
