@@ -91,11 +91,11 @@ words() {
     texts) names proto/config.proto | sed 's/.*/"&"/'; printf '"%s"\n' 'error: ' 'exit code ' ;;
     events) names proto/events.proto | sed 's/.*/"\\"&\\""/' ;;
     run_files | metrics_text)
-      names cli/view/run_{record,status}.cc cli/view/top_view.cc ps/kept_lines.cc ps/restart_record.cc \
+      names cli/view/run_record.cc cli/view/top_view.cc ps/kept_lines.cc ps/restart_record.cc \
             ps/tensorboard/line_scalars.cc | sed 's/.*/"\\"&\\""/' ;;
     trace) names cli/trace/*.cc | sed 's/.*/"\\"&\\""/' ;;
     safetensors)
-      names common/tensors/{safetensors_header,tensor_type}.cc common/model/model_metadata.cc | sed 's/.*/"\\"&\\""/'
+      names common/tensors/safetensors_header.cc common/model/model_metadata.cc | sed 's/.*/"\\"&\\""/'
       names proto/config.proto | sed 's/.*/"&"/' ;;
     tickets) printf '"%s"\n' 'pid ' 'wants ' 'what ' 'card ' ;;
     endpoint) printf '"%s"\n' tcp:// local://@ ipc:// '127.0.0.1' '[::1]' '*' ;;

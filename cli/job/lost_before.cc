@@ -4,7 +4,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "cli/view/run_status.h"
+#include "cli/view/run_record.h"
 #include "common/base/error.h"
 
 namespace muster {

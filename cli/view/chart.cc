@@ -1,12 +1,106 @@
 #include "cli/view/chart.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 
-#include "cli/view/axis.h"
-
 namespace muster {
+namespace {
+
+// A run directory may be called anything. XML has no place for control characters.
+std::string Escaped(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) {
+    escaped += c == '&'   ? "&amp;"
+               : c == '<' ? "&lt;"
+               : c == '>' ? "&gt;"
+                          : std::string(1, static_cast<unsigned char>(c) < 0x20 ? ' ' : c);
+  }
+  return escaped;
+}
+
+}  // namespace
+
+Svg::Svg(Point size)
+    : text_(
+          fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:g}\" height=\"{1:g}\" "
+                      "viewBox=\"0 0 {0:g} {1:g}\" font-family=\"DejaVu Sans, Verdana, Arial, "
+                      "sans-serif\">\n"
+                      "<rect width=\"{0:g}\" height=\"{1:g}\" fill=\"#ffffff\"/>\n",
+                      size.x, size.y)) {}
+
+void Svg::AddLine(const std::vector<Point>& points, const Stroke& stroke) {
+  text_ += fmt::format(
+      "<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"{:g}\" stroke-opacity=\"{:g}\" "
+      "stroke-linejoin=\"round\" points=\"",
+      stroke.color, stroke.width, stroke.opacity);
+  for (const Point& point : points) text_ += fmt::format("{:.1f},{:.1f} ", point.x, point.y);
+  text_ += "\"/>\n";
+}
+
+void Svg::AddDot(Point center, double radius, const std::string& color) {
+  text_ += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{:g}\" fill=\"{}\"/>\n", center.x,
+                       center.y, radius, color);
+}
+
+void Svg::AddText(Point at, const std::string& text, const TextStyle& style) {
+  static constexpr std::array kAnchors = {"start", "middle", "end"};
+  text_ += fmt::format(
+      "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"{:g}\" fill=\"{}\" "
+      "text-anchor=\"{}\">{}</text>\n",
+      at.x, at.y, style.size, style.color, kAnchors[static_cast<size_t>(style.anchor)],
+      Escaped(text));
+}
+
+std::string Svg::Finish() const { return text_ + "</svg>\n"; }
+
+Axis RoundAxis(double low, double high, int most) {
+  if (high <= low) {  // one value: give it some room
+    const double room = std::abs(low) < 1e-300 ? 1 : std::abs(low) / 10;
+    low -= room;
+    high += room;
+  }
+  const double rough = (high - low) / std::max(1, most);
+  const double power = std::pow(10, std::floor(std::log10(rough)));
+  double step = 10 * power;
+  for (const double factor : {1, 2, 5}) {
+    if (factor * power >= rough * 0.999) {
+      step = factor * power;
+      break;
+    }
+  }
+  const double first = std::floor(low / step + 1e-9), last = std::ceil(high / step - 1e-9);
+  // So far apart, or so large and near to each other, that a step between them is no number.
+  const bool steps = std::isfinite(step) && last - first <= 4.0 * std::max(1, most);
+  if (!steps || !(first + 1 > first)) {
+    return {.low = low, .high = high, .ticks = {low, high}};
+  }
+  Axis axis{.low = first * step, .high = last * step};
+  for (double i = first; i <= last; ++i) axis.ticks.push_back(i * step);
+  return axis;
+}
+
+std::string TickText(const Axis& axis, double tick) {
+  const double step = axis.ticks.size() > 1 ? axis.ticks[1] - axis.ticks[0] : axis.high - axis.low;
+  const double largest = std::max(std::abs(axis.low), std::abs(axis.high));
+  double unit = 1;
+  const char* suffix = "";
+  if (largest >= 1e7) {
+    unit = 1e6;
+    suffix = "M";
+  } else if (largest >= 1e4) {
+    unit = 1e3;
+    suffix = "k";
+  }
+  if (tick == 0) return "0";
+  if (largest < 1e-3) return fmt::format("{:.2g}", tick);
+  const int decimals = std::max(0, static_cast<int>(-std::floor(std::log10(step / unit) + 1e-9)));
+  return fmt::format("{:.{}f}{}", tick / unit, decimals, suffix);
+}
+
 namespace {
 
 constexpr double kLeft = 58, kRight = 14, kTop = 30, kBottom = 40;

@@ -1,12 +1,62 @@
-// A chart of several lines.
+// A picture of charts of several lines, as SVG. Pixels count from the upper left corner.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "cli/view/svg.h"
-
 namespace muster {
+
+struct Point {
+  double x = 0, y = 0;
+};
+
+struct Stroke {
+  std::string color = "#000000";  // #rrggbb
+  double width = 1;
+  double opacity = 1;
+};
+
+// The end of a text that is at its place.
+enum class Anchor { kStart, kMiddle, kEnd };
+
+struct TextStyle {
+  double size = 12;  // pixels
+  Anchor anchor = Anchor::kStart;
+  std::string color = "#333333";
+};
+
+class Svg {
+ public:
+  // White at first.
+  explicit Svg(Point size);
+
+  // Connects the points in order.
+  void AddLine(const std::vector<Point>& points, const Stroke& stroke);
+  void AddDot(Point center, double radius, const std::string& color);
+  // `at` is on the baseline.
+  void AddText(Point at, const std::string& text, const TextStyle& style);
+  // The whole file.
+  std::string Finish() const;
+
+ private:
+  std::string text_;
+};
+
+// From values to a length, and the values that are written beside it.
+struct Axis {
+  double low = 0, high = 1;  // low < high
+  std::vector<double> ticks;
+
+  // 0 at low, 1 at high.
+  double At(double value) const { return (value - low) / (high - low); }
+};
+
+// Ends at ticks, which are 1, 2 or 5 times a power of ten apart, about `most` of them. `low` and
+// `high` are finite.
+Axis RoundAxis(double low, double high, int most);
+
+// As many digits as tell it from the next tick; thousands as k, millions as M.
+std::string TickText(const Axis& axis, double tick);
 
 struct Curve {
   std::string color;

@@ -2,14 +2,129 @@
 
 #include <fmt/core.h>
 
+#include <array>
+#include <cmath>
 #include <filesystem>
+#include <optional>
 
 #include "cli/text/console.h"
 #include "cli/text/units.h"
+#include "cli/view/chart.h"
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
 
 namespace muster {
+namespace {
+
+// Told apart also by those who see fewer colours (Okabe, Ito 2008).
+constexpr std::array kColors = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
+                                "#e69f00", "#56b4e9", "#000000", "#b5a900"};
+constexpr Point kPlotSize{1040, 720};
+constexpr double kMargin = 12, kLegendLine = 18;
+constexpr size_t kMostInLegend = 8;
+
+std::string ColorOf(size_t run) { return kColors[run % kColors.size()]; }
+
+double AxisValue(const MetricsRow& row, PlotAxis axis) {
+  switch (axis) {
+    case PlotAxis::kStep:
+      return row.step;
+    case PlotAxis::kEpoch:
+      return row.epoch;
+    case PlotAxis::kTime:
+      return row.elapsed_s / 60;
+  }
+  return 0;
+}
+
+const char* AxisTitle(PlotAxis axis) {
+  static constexpr std::array kTitles = {"step", "epoch", "minutes"};
+  return kTitles[static_cast<size_t>(axis)];
+}
+
+using Field = std::optional<double> MetricsRow::*;
+
+// `of_evaluations`: those rows have an interval's numbers a second time.
+Curve CurveOf(const RunRecord& run, const std::string& color, PlotAxis axis, Field field,
+              double factor, bool of_evaluations) {
+  Curve curve{.color = color, .dots = of_evaluations};
+  for (const MetricsRow& row : run.rows) {
+    if (row.test_loss.has_value() != of_evaluations) continue;
+    curve.points.push_back({AxisValue(row, axis), factor * (row.*field).value_or(NAN)});
+  }
+  return curve;
+}
+
+struct ChartKind {
+  std::string title;
+  Field interval, evaluation;
+  double factor;
+  bool from_zero;
+};
+
+Chart ChartOf(const std::vector<RunRecord>& runs, PlotAxis axis, const ChartKind& kind) {
+  Chart chart{.title = kind.title, .x_title = AxisTitle(axis), .from_zero = kind.from_zero};
+  for (size_t i = 0; i < runs.size(); ++i) {
+    Curve curve = CurveOf(runs[i], ColorOf(i), axis, kind.interval, kind.factor, false);
+    if (kind.evaluation != nullptr) curve.opacity = 0.45;
+    chart.curves.push_back(std::move(curve));
+  }
+  if (kind.evaluation == nullptr) return chart;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    chart.curves.push_back(CurveOf(runs[i], ColorOf(i), axis, kind.evaluation, kind.factor, true));
+  }
+  return chart;
+}
+
+std::string LegendText(const RunRecord& run) {
+  std::string text = fmt::format("{}  ({}", run.name, StateName(run.state));
+  if (run.test_accuracy) text += fmt::format(", {:.2f} %", 100 * *run.test_accuracy);
+  return text + ")";
+}
+
+// In two columns; returns how high it is.
+double DrawLegend(const std::vector<RunRecord>& runs, Svg& svg) {
+  const size_t shown = std::min(runs.size(), kMostInLegend);
+  for (size_t i = 0; i < shown; ++i) {
+    const size_t row = i / 2;
+    const double x = kMargin + 20 + (i % 2 == 1 ? kPlotSize.x / 2 : 0);
+    const double y = kMargin + 14 + kLegendLine * static_cast<double>(row);
+    svg.AddLine({{x, y - 4}, {x + 22, y - 4}}, {.color = ColorOf(i), .width = 3});
+    svg.AddText({x + 30, y}, LegendText(runs[i]), {.size = 13, .color = "#000000"});
+  }
+  const size_t rows = (shown + 1) / 2;
+  double height = kMargin + kLegendLine * static_cast<double>(rows);
+  if (runs.size() > shown) {
+    svg.AddText({kMargin + 20, height + 14},
+                fmt::format("and {} more runs, whose colours repeat", runs.size() - shown),
+                {.size = 12, .color = "#666666"});
+    height += kLegendLine;
+  }
+  return height + 6;
+}
+
+}  // namespace
+
+std::string DrawRuns(const std::vector<RunRecord>& runs, PlotAxis axis) {
+  const std::array<ChartKind, 4> kinds{{
+      {"loss (line: training, dots: test)", &MetricsRow::train_loss, &MetricsRow::test_loss, 1,
+       true},
+      {"accuracy, % (line: training, dots: test)", &MetricsRow::train_accuracy,
+       &MetricsRow::test_accuracy, 100, false},
+      {"learning rate", &MetricsRow::learning_rate, nullptr, 1, true},
+      {"images per second", &MetricsRow::images_per_second, nullptr, 1, true},
+  }};
+  Svg svg(kPlotSize);
+  const double top = DrawLegend(runs, svg);
+  const Point size{(kPlotSize.x - 3 * kMargin) / 2, (kPlotSize.y - top - 2 * kMargin) / 2};
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    const Point corner{kMargin + (i % 2 == 1 ? size.x + kMargin : 0),
+                       top + (i / 2 == 1 ? size.y + kMargin : 0)};
+    DrawChart(ChartOf(runs, axis, kinds[i]), corner, size, svg);
+  }
+  return svg.Finish();
+}
+
 namespace {
 
 namespace fs = std::filesystem;

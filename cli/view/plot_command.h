@@ -4,9 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "cli/view/run_charts.h"
+#include "cli/view/run_record.h"
 
 namespace muster {
+
+enum class PlotAxis { kStep, kEpoch, kTime };
+
+// Loss, accuracy, learning rate and images per second in one picture, as SVG.
+std::string DrawRuns(const std::vector<RunRecord>& runs, PlotAxis axis);
 
 struct PlotArguments {
   std::vector<std::string> run_dirs;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <ctime>
@@ -9,11 +10,12 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "cli/view/run_status.h"
 #include "common/base/error.h"
 #include "common/base/json_text.h"
 #include "common/base/log.h"
 #include "common/base/plain_file.h"
+#include "common/base/process_identity.h"
+#include "common/base/read_text.h"
 #include "common/base/whole_number.h"
 
 namespace muster {
@@ -23,21 +25,13 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr int kLevels = 3;  // runs/SERIES/seed-1
-
-std::optional<double> Number(const Json& line, const char* key) {
-  const auto found = line.find(key);
-  if (found == line.end() || !found->is_number()) return std::nullopt;
-  return found->get<double>();
-}
+// The status is written each second, or twice as often; a busy disk and another host's clock take
+// their part.
+constexpr double kStaleSeconds = 30;
 
 std::optional<int64_t> Whole(const Json& line, const char* key) {
-  const std::optional<double> number = Number(line, key);
+  const std::optional<double> number = NumberIn(line, key);
   return number ? WholeNumberOf(*number) : std::nullopt;
-}
-
-std::string Text(const Json& line, const char* key) {
-  const auto found = line.find(key);
-  return found != line.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
 // "2026-01-31T12:00:05.123Z" less what had elapsed by then, in local time.
@@ -62,15 +56,15 @@ std::string Began(const std::string& utc, double elapsed_s) {
 }
 
 MetricsRow RowOf(const Json& line) {
-  return {.step = Number(line, "step").value_or(0),
-          .epoch = Number(line, "epoch").value_or(0),
-          .elapsed_s = Number(line, "elapsed_s").value_or(0),
-          .train_loss = Number(line, "train_loss"),
-          .train_accuracy = Number(line, "train_accuracy"),
-          .learning_rate = Number(line, "learning_rate"),
-          .images_per_second = Number(line, "images_per_second"),
-          .test_loss = Number(line, "test_loss"),
-          .test_accuracy = Number(line, "test_accuracy")};
+  return {.step = NumberIn(line, "step").value_or(0),
+          .epoch = NumberIn(line, "epoch").value_or(0),
+          .elapsed_s = NumberIn(line, "elapsed_s").value_or(0),
+          .train_loss = NumberIn(line, "train_loss"),
+          .train_accuracy = NumberIn(line, "train_accuracy"),
+          .learning_rate = NumberIn(line, "learning_rate"),
+          .images_per_second = NumberIn(line, "images_per_second"),
+          .test_loss = NumberIn(line, "test_loss"),
+          .test_accuracy = NumberIn(line, "test_accuracy")};
 }
 
 // What is the same in every line: the latest one counts.
@@ -80,11 +74,11 @@ void TakeLatest(const Json& line, RunRecord& run) {
   };
   take(run.steps, Whole(line, "step"));
   take(run.total_steps, Whole(line, "total_steps"));
-  take(run.elapsed_s, Number(line, "elapsed_s"));
-  take(run.train_loss, Number(line, "train_loss"));
-  take(run.images_per_second, Number(line, "images_per_second"));
-  take(run.test_accuracy, Number(line, "test_accuracy"));
-  take(run.best_test_accuracy, Number(line, "best_test_accuracy"));
+  take(run.elapsed_s, NumberIn(line, "elapsed_s"));
+  take(run.train_loss, NumberIn(line, "train_loss"));
+  take(run.images_per_second, NumberIn(line, "images_per_second"));
+  take(run.test_accuracy, NumberIn(line, "test_accuracy"));
+  take(run.best_test_accuracy, NumberIn(line, "best_test_accuracy"));
   const auto ranks = line.find("ranks");
   if (ranks != line.end() && ranks->is_array()) run.workers = static_cast<int64_t>(ranks->size());
 }
@@ -104,16 +98,16 @@ void AddRow(const MetricsRow& row, std::vector<MetricsRow>& rows) {
 
 void AddLine(const Json& line, RunRecord& run) {
   if (line.contains("event")) {  // of a moment, not of a step
-    if (Text(line, "event") == "server_restarted") ++run.server_restarts;
+    if (TextIn(line, "event") == "server_restarted") ++run.server_restarts;
     return;
   }
   if (run.began.empty()) {
-    run.began = Began(Text(line, "time"), Number(line, "elapsed_s").value_or(0));
+    run.began = Began(TextIn(line, "time"), NumberIn(line, "elapsed_s").value_or(0));
   }
   TakeLatest(line, run);
   if (const auto final = line.find("final"); final != line.end() && *final == true) {
-    run.state = EndOf(Text(line, "reason"));
-    run.weights_hash = Printable(Text(line, "weights_hash"));
+    run.state = EndOf(TextIn(line, "reason"));
+    run.weights_hash = Printable(TextIn(line, "weights_hash"));
     return;
   }
   run.state = RunState::kKilled;  // unless a last line follows
@@ -160,7 +154,7 @@ void TakeStatus(const Json& status, RunRecord& run) {
   run.state = RunState::kRunning;
   if (step && *step >= run.steps.value_or(0)) {
     run.steps = step;
-    run.elapsed_s = Number(status, "elapsed_s");
+    run.elapsed_s = NumberIn(status, "elapsed_s");
   }
 }
 
@@ -177,6 +171,17 @@ void Find(const fs::path& dir, int levels, std::vector<std::string>& found) {
 }
 
 }  // namespace
+
+std::optional<double> NumberIn(const Json& line, const char* key) {
+  const auto found = line.find(key);
+  if (found == line.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
+std::string TextIn(const Json& line, const char* key) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_string() ? found->get<std::string>() : "";
+}
 
 const char* StateName(RunState state) {
   static constexpr std::array kNames = {"not begun", "running",     "completed",
@@ -230,6 +235,34 @@ std::vector<RunRecord> FindRuns(const std::string& dir, std::vector<std::string>
   }
   std::ranges::sort(runs, {}, [](const RunRecord& run) { return std::pair(run.began, run.name); });
   return runs;
+}
+
+std::optional<Json> ReadStatus(const std::string& run_dir) {
+  const std::string path = run_dir + "/status.json";
+  const std::string text = ReadFileIfThere(path);
+  if (text.empty()) return std::nullopt;
+  Json status = ParseJson(text);
+  if (!status.is_object() || !status.contains("server") || !status["server"].is_object()) {
+    throw Error(ExitCode::kFailure, "{}: expected the status of a Muster run, which is not there",
+                path);
+  }
+  return status;
+}
+
+bool ServerIsAlive(const Json& status) {
+  const Json& server = status["server"];
+  const ProcessIdentity writer{
+      .host = TextIn(server, "host"),
+      .pid = Whole(server, "pid").value_or(0),
+      .started = static_cast<uint64_t>(Whole(server, "started").value_or(0))};
+  if (writer.host == HostName()) return IsAlive(writer);
+  return StatusAge(status) < kStaleSeconds;
+}
+
+double StatusAge(const Json& status) {
+  const double now =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return now - NumberIn(status, "unix_time").value_or(0);
 }
 
 }  // namespace muster

@@ -1,8 +1,11 @@
 // What a run directory says of its run, whether it goes on, has ended or was killed. Reads files
 // only: nothing is locked, written or asked of a process of the run.
+// Its status.json is written by the run's server while that lives (proto/PROTOCOL.md, "The status
+// file").
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -53,5 +56,20 @@ RunRecord ReadRun(const std::string& dir);
 // Every run in `dir` and, to a few levels, below it, the oldest first. A run that cannot be read is
 // left out, and `troubles` says why. Throws Error(kUsage) where there is no such directory.
 std::vector<RunRecord> FindRuns(const std::string& dir, std::vector<std::string>& troubles);
+
+// Nothing where there is none. Throws Error(kFailure) where it cannot be understood.
+std::optional<nlohmann::json> ReadStatus(const std::string& run_dir);
+
+// Whether the server that wrote it still is: on its own host its process is looked for, from
+// another one a status that is older than some seconds says no.
+bool ServerIsAlive(const nlohmann::json& status);
+
+// Seconds since it was written; below 0 where another host's clock is ahead.
+double StatusAge(const nlohmann::json& status);
+
+// Fields of an object that somebody else may have written: nothing, or "", where there is none of
+// this name, or one of another type.
+std::optional<double> NumberIn(const nlohmann::json& object, const char* key);
+std::string TextIn(const nlohmann::json& object, const char* key);
 
 }  // namespace muster

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -17,18 +16,10 @@ namespace {
 
 constexpr const char* kUnknown = "-";
 
-template <typename T>
-std::string Known(const std::optional<T>& value, const std::function<std::string(T)>& text) {
-  return value ? text(*value) : kUnknown;
-}
-
-std::string Accuracy(const std::optional<double>& share) {
-  return Known<double>(share, [](double value) { return FormatPercent(value, 2); });
-}
+std::string Known(const auto& value, const auto& text) { return value ? text(*value) : kUnknown; }
 
 std::string Steps(const RunRecord& run) {
-  const auto count = [](int64_t steps) { return FormatCount(steps); };
-  std::string text = Known<int64_t>(run.steps, count);
+  std::string text = Known(run.steps, [](int64_t steps) { return FormatCount(steps); });
   const bool short_of = run.total_steps && run.total_steps != run.steps;
   return short_of ? text + "/" + FormatCount(*run.total_steps) : text;
 }
@@ -39,44 +30,20 @@ std::string State(const RunRecord& run) {
   return fmt::format("{}, {}", StateName(run.state), Plural(run.server_restarts, "restart"));
 }
 
-struct RunColumn {
-  int rank;  // the one with the largest is the first to go
-  TextTable::Column column;
-  std::function<std::string(const RunRecord&)> cell;
-};
-
-const std::vector<RunColumn>& Columns() {
-  static const std::vector<RunColumn> columns{
-      {0, {"run", false}, [](const RunRecord& run) { return run.name; }},
-      {1, {"state", false}, State},
-      {2, {"accuracy", true}, [](const RunRecord& run) { return Accuracy(run.test_accuracy); }},
-      {9, {"best", true}, [](const RunRecord& run) { return Accuracy(run.best_test_accuracy); }},
-      {6,
-       {"loss", true},
-       [](const RunRecord& run) {
-         return Known<double>(run.train_loss,
-                              [](double loss) { return fmt::format("{:.3f}", loss); });
-       }},
-      {5, {"steps", true}, Steps},
-      {3,
-       {"time", true},
-       [](const RunRecord& run) { return Known<double>(run.elapsed_s, FormatDuration); }},
-      {7,
-       {"images/s", true},
-       [](const RunRecord& run) { return Known<double>(run.images_per_second, FormatRate); }},
-      {10,
-       {"workers", true},
-       [](const RunRecord& run) {
-         return Known<int64_t>(run.workers, [](int64_t workers) { return FormatCount(workers); });
-       }},
-      {8,
-       {"began", false},
-       [](const RunRecord& run) { return run.began.empty() ? kUnknown : run.began; }},
-      {4,
-       {"weights hash", false},
-       [](const RunRecord& run) { return run.weights_hash.empty() ? kUnknown : run.weights_hash; }},
-  };
-  return columns;
+// In the order of the columns of RunsTable.
+std::vector<std::string> CellsOf(const RunRecord& run) {
+  const auto share = [](double value) { return FormatPercent(value, 2); };
+  return {run.name,
+          State(run),
+          Known(run.test_accuracy, share),
+          Known(run.best_test_accuracy, share),
+          Known(run.train_loss, [](double loss) { return fmt::format("{:.3f}", loss); }),
+          Steps(run),
+          Known(run.elapsed_s, [](double seconds) { return FormatDuration(seconds); }),
+          Known(run.images_per_second, [](double rate) { return FormatRate(rate); }),
+          Known(run.workers, [](int64_t workers) { return FormatCount(workers); }),
+          run.began.empty() ? kUnknown : run.began,
+          run.weights_hash.empty() ? kUnknown : run.weights_hash};
 }
 
 template <typename T>
@@ -87,10 +54,14 @@ nlohmann::ordered_json OrNull(const std::optional<T>& value) {
 }  // namespace
 
 std::vector<std::string> RunsTable(const std::vector<RunRecord>& runs, int width) {
-  std::vector<FittedColumn> columns;
-  for (const RunColumn& column : Columns()) {
-    FittedColumn& fitted = columns.emplace_back(FittedColumn{column.rank, column.column, {}});
-    for (const RunRecord& run : runs) fitted.cells.push_back(Shown(column.cell(run)));
+  std::vector<FittedColumn> columns{
+      {0, {"run"}, {}},        {1, {"state"}, {}},          {2, {"accuracy", true}, {}},
+      {9, {"best", true}, {}}, {6, {"loss", true}, {}},     {5, {"steps", true}, {}},
+      {3, {"time", true}, {}}, {7, {"images/s", true}, {}}, {10, {"workers", true}, {}},
+      {8, {"began"}, {}},      {4, {"weights hash"}, {}}};
+  for (const RunRecord& run : runs) {
+    const std::vector<std::string> cells = CellsOf(run);
+    for (size_t i = 0; i < columns.size(); ++i) columns[i].cells.push_back(Shown(cells[i]));
   }
   return FittedTable(columns, width);
 }

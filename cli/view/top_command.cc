@@ -17,7 +17,6 @@
 #include "cli/text/console.h"
 #include "cli/text/units.h"
 #include "cli/view/run_record.h"
-#include "cli/view/run_status.h"
 #include "cli/view/top_view.h"
 #include "common/base/error.h"
 #include "common/base/join.h"
@@ -36,12 +35,6 @@ double RankBytes(const Json& rank) {
   const int64_t pid = rank.value("pid", int64_t{0});
   const auto bytes = pid > 0 ? ResidentBytes(pid) : std::nullopt;
   return bytes ? static_cast<double>(*bytes) : NAN;
-}
-
-bool HasEnded(const Json& status) {
-  const std::string state = status.value("state", "");
-  return state == "completed" || state == "failed" || state == "interrupted" ||
-         !ServerIsAlive(status);
 }
 
 // What keeps a run's server from writing there: "the disk is full"; or "".
@@ -162,7 +155,7 @@ Json Follow(const std::string& run_dir) {
   const SignalSource signals;
   const FullScreen terminal;
   Json status = StatusOf(run_dir);
-  while (!HasEnded(status)) {
+  while (!HasLastState(status) && ServerIsAlive(status)) {
     std::vector<std::string> lines = Screen(run_dir, status, TerminalScreen());
     lines.emplace_back("q: quit (the run goes on)");
     terminal.Draw(lines);

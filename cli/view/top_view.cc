@@ -12,6 +12,7 @@
 #include "cli/text/fitted_table.h"
 #include "cli/text/units.h"
 #include "cli/text/wrapped.h"
+#include "cli/view/run_record.h"
 #include "common/base/log.h"
 
 namespace muster {
@@ -23,16 +24,10 @@ constexpr const char* kGap = "  ";
 constexpr const char *kBold = "\x1b[1m", *kRed = "\x1b[31;1m", *kDim = "\x1b[2m",
                      *kPlain = "\x1b[0m";
 
-double Number(const Json& json, const char* key) {
-  const auto found = json.find(key);
-  return found != json.end() && found->is_number() ? found->get<double>() : NAN;
-}
+double Number(const Json& json, const char* key) { return NumberIn(json, key).value_or(NAN); }
 
 // Whoever wrote the file does not command the terminal.
-std::string Text(const Json& json, const char* key) {
-  const auto found = json.find(key);
-  return found != json.end() && found->is_string() ? Printable(found->get<std::string>()) : "";
-}
+std::string Text(const Json& json, const char* key) { return Printable(TextIn(json, key)); }
 
 // Empty where there is none, or something else.
 Json Part(const Json& json, const char* key, Json::value_t type) {
@@ -58,12 +53,6 @@ std::string Bar(double share, int width) {
   const int done = static_cast<int>((share > 0 ? std::min(share, 1.0) : 0) * width);
   return "[" + std::string(static_cast<size_t>(done), '#') +
          std::string(static_cast<size_t>(width - done), '-') + "]";
-}
-
-// Of a run that has ended, as its server says.
-bool HasLastState(const Json& status) {
-  const std::string state = Text(status, "state");
-  return state == "completed" || state == "failed" || state == "interrupted";
 }
 
 constexpr double kOldSeconds = 5;  // the status is replaced each second
@@ -217,6 +206,11 @@ std::vector<std::string> RankLines(const Json& ranks, const std::vector<size_t>&
 }
 
 }  // namespace
+
+bool HasLastState(const Json& status) {
+  const std::string state = Text(status, "state");
+  return state == "completed" || state == "failed" || state == "interrupted";
+}
 
 std::vector<std::string> TopLines(const Json& status, const TopRun& run, const TopScreen& screen) {
   const auto paint = [&](const char* color, const std::string& text) {

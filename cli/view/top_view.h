@@ -24,6 +24,9 @@ struct TopRun {
   std::vector<double> rank_bytes;
 };
 
+// Whether the status is that of a run that has ended.
+bool HasLastState(const nlohmann::json& status);
+
 std::vector<std::string> TopLines(const nlohmann::json& status, const TopRun& run,
                                   const TopScreen& screen);
 

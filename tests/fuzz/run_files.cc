@@ -9,9 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "cli/view/run_charts.h"
+#include "cli/view/plot_command.h"
 #include "cli/view/run_record.h"
-#include "cli/view/run_status.h"
 #include "cli/view/runs_command.h"
 #include "cli/view/top_view.h"
 #include "ps/kept_lines.h"

@@ -7,7 +7,6 @@
 
 #include <chrono>
 
-#include "cli/view/run_status.h"
 #include "common/base/error.h"
 #include "common/base/process_identity.h"
 #include "tests/cli/view/run_files.h"

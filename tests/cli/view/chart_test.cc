@@ -1,13 +1,16 @@
-#include "cli/view/axis.h"
-
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
+
+#include "cli/view/chart.h"
 
 namespace muster {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::DoubleNear;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::vector<std::string> Texts(const Axis& axis) {
   std::vector<std::string> texts;
@@ -46,6 +49,16 @@ TEST(AxisTest, PlacesValues) {
   EXPECT_THAT(axis.At(0), DoubleNear(0, 1e-12));
   EXPECT_THAT(axis.At(5), DoubleNear(0.5, 1e-12));
   EXPECT_THAT(axis.At(10), DoubleNear(1, 1e-12));
+}
+
+TEST(SvgTest, WritesWhatIsDrawn) {
+  Svg svg({100, 50});
+  svg.AddLine({{0, 0}, {10, 20}}, {.color = "#ff0000"});
+  svg.AddText({5, 5}, "a<b & \x01", {.anchor = Anchor::kEnd});
+  EXPECT_THAT(svg.Finish(),
+              AllOf(HasSubstr("viewBox=\"0 0 100 50\""), HasSubstr("0.0,0.0 10.0,20.0"),
+                    HasSubstr("text-anchor=\"end\""), HasSubstr("a&lt;b &amp;  <"),
+                    Not(HasSubstr("\x01")), HasSubstr("</svg>")));
 }
 
 }  // namespace
