@@ -12,11 +12,11 @@
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
 #include "common/config/data_format.h"
-#include "common/link/encryption.h"
 #include "common/link/protocol.h"
+#include "common/link/tcp_address.h"
 #include "common/transport/link_options.h"
 #include "worker/client/client.h"
-#include "worker/client/describe_layout.h"
+#include "worker/client/terms.h"
 
 namespace muster::bench {
 namespace {

@@ -15,7 +15,6 @@
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
 #include "common/config/data_format.h"
-#include "common/link/encryption.h"
 #include "common/link/protocol.h"
 #include "common/link/tcp_address.h"
 #include "common/trace/session.h"

@@ -10,7 +10,6 @@
 #include "common/base/core_dumps.h"
 #include "common/base/shell_word.h"
 #include "common/config/config.h"
-#include "common/link/encryption.h"
 #include "common/link/protocol.h"
 #include "common/link/tcp_address.h"
 #include "proto/config.pb.h"

@@ -1,9 +1,10 @@
-// Several descriptors to wait for as one (epoll(7)).
+// Waiting for descriptors.
 #pragma once
 
 #include <sys/epoll.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 
 #include "common/base/error.h"
@@ -12,7 +13,7 @@
 
 namespace muster {
 
-// All throw Error(kFailure).
+// Several descriptors to wait for as one (epoll(7)). All throw Error(kFailure).
 class Epoll {
  public:
   Epoll() : fd_(::epoll_create1(EPOLL_CLOEXEC)) {
@@ -39,6 +40,25 @@ class Epoll {
   }
 
   UniqueFd fd_;
+};
+
+// When a socket is worth a system call to somebody who is otherwise told of everything by memory:
+// after a sleep, and else once a millisecond.
+class PollInterval {
+ public:
+  void DueNow() { due_ = true; }
+  // Whether to look now; then not for a millisecond, unless DueNow.
+  bool Due() {
+    const auto now = std::chrono::steady_clock::now();
+    if (!due_ && now - last_ < std::chrono::milliseconds(1)) return false;
+    due_ = false;
+    last_ = now;
+    return true;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_;
+  bool due_ = true;
 };
 
 }  // namespace muster

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <chrono>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -21,11 +22,21 @@
 
 #include "common/base/error.h"
 #include "common/base/shared_memory.h"
-#include "common/link/urgency.h"
 #include "common/plan/gradient_layout.h"
 #include "proto/wire.pb.h"
 
 namespace muster {
+
+// Which of the tensors that wait for the same peer leaves first: the lesser one.
+struct Urgency {
+  int64_t step = 0;      // the gradient's, or the weights' version: older ones first
+  bool average = false;  // the average comes after all weights of its version
+  uint32_t chunk = 0;    // lower layers first: the next forward pass waits for them
+
+  // clang-tidy 14 takes the 0 of a defaulted comparison for a pointer.
+  friend auto operator<=>(const Urgency&,
+                          const Urgency&) = default;  // NOLINT(modernize-use-nullptr)
+};
 
 // A connected peer, as the server sees it. Never used again for another connection.
 using PeerId = uint64_t;
@@ -193,7 +204,7 @@ struct LinkOptions {
   std::string advertised;
   double silence_s = 20;  // for how long a connection may be without a sign of life
   std::string token;      // ZeroMQ: who does not know it is not admitted
-  bool encrypt = false;   // TCP: see encryption.h
+  bool encrypt = false;   // TCP: see IsEncrypted
   // With AUTO: processes of one host share memory. Not where tensors travel in 16 bits: what is
   // shared would not be rounded, and the bits would depend on where a worker runs.
   bool share_memory = true;

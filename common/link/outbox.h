@@ -2,21 +2,47 @@
 // they came, then tensors, the most urgent first. Whoever adds a tensor says how urgent it is.
 //
 // What sends in the order in which it is given messages, as libzmq does, is given few tensors at a
-// time (send_window.h). The others wait here, where what is more urgent can still overtake them.
+// time (SendWindow). The others wait here, where what is more urgent can still overtake them.
 //
 // Owner: one end of a connection. Threads: one; but what was sent may be given back by any.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <deque>
 #include <map>
 #include <memory>
 #include <utility>
 
-#include "common/link/send_window.h"
-#include "common/link/urgency.h"
+#include "common/link/link.h"
 
 namespace muster {
+
+// How much of one connection's tensors ZeroMQ has been given and has not sent yet. What comes after
+// waits outside of it, where what is more urgent can still overtake it: a message that says to
+// stop, a lower layer's chunk. One thread takes; any thread gives back.
+class SendWindow : public std::enable_shared_from_this<SendWindow> {
+ public:
+  // As much as keeps ZeroMQ's thread busy while the next one is handed over (bench/sync_bench).
+  static constexpr size_t kMessages = 3, kBytes = 6 << 20;
+
+  // `room` is called, by whoever gives back, when there is room again after a Take that failed.
+  explicit SendWindow(Release room) : room_(room) {}
+
+  // True: `bytes` may go, and are counted.
+  bool Take(size_t bytes);
+  void GiveBack(size_t bytes);
+  // To be called when `bytes`, which were taken, have been sent: calls `next`, then gives them
+  // back.
+  Release GivesBack(size_t bytes, Release next = {});
+
+ private:
+  bool Fits(size_t bytes) const;
+
+  const Release room_;
+  std::atomic<size_t> messages_{0}, bytes_{0};
+  std::atomic<bool> wanted_{false};
+};
 
 // Item: a message, and where its tensor lies.
 template <typename Item>

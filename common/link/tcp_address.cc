@@ -14,6 +14,7 @@
 
 #include "common/base/error.h"
 #include "common/base/process_identity.h"
+#include "proto/config.pb.h"
 
 namespace muster {
 namespace {
@@ -188,6 +189,20 @@ ListenAddress ChooseListenAddress(const std::string& endpoint, const std::string
                 endpoint, HostName(), port);
   }
   return {bind.empty() ? endpoint : bind, endpoint};
+}
+
+bool IsEncrypted(const config::Cluster& cluster, const std::string& endpoint) {
+  if (!IsTcp(endpoint)) return false;
+  if (cluster.has_encryption()) return cluster.encryption() == config::Cluster::CURVE;
+  try {
+    return !ResolvedAddress(TcpAddress::Parse(endpoint)).loopback();
+  } catch (const Error&) {  // of no address here: another host's
+    return true;
+  }
+}
+
+bool IsEncrypted(const config::Cluster& cluster, const ListenAddress& address) {
+  return IsEncrypted(cluster, address.bind) || IsEncrypted(cluster, address.endpoint);
 }
 
 }  // namespace muster

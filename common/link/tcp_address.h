@@ -1,4 +1,5 @@
-// tcp://HOST:PORT: what it may look like, and what it means on this host.
+// tcp://HOST:PORT: what it may look like, what it means on this host, and whether a job's
+// connections there are encrypted.
 //
 // HOST is an IPv4 address, a name, an IPv6 address in brackets, or, to listen only, * for every
 // IPv4 address of this host. PORT is 1 … 65535, or, to listen only, * (or 0) for any free one.
@@ -10,6 +11,7 @@
 #include <string>
 
 #include "common/base/unique_fd.h"
+#include "proto/config_fwd.h"
 
 namespace muster {
 
@@ -66,5 +68,14 @@ struct ListenAddress {
 // listens where its workers connect; without both, on the loopback interface at any free port. All
 // interfaces at once are listened on only where --bind says so. Throws Error(kUsage).
 ListenAddress ChooseListenAddress(const std::string& endpoint, const std::string& bind);
+
+// Whether a job's connections are encrypted: by cluster.encryption, or, without it, by the address.
+// For a worker that connects to `endpoint`. Never for what stays on this host (ipc://, local://).
+// Where the setting is not given: for all but the loopback interface. A name that has no address
+// here may have one elsewhere, and counts as another host's.
+bool IsEncrypted(const config::Cluster& cluster, const std::string& endpoint);
+
+// For a server: if it listens on more than loopback, or its workers are told to connect to more.
+bool IsEncrypted(const config::Cluster& cluster, const ListenAddress& address);
 
 }  // namespace muster

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "common/link/urgency.h"
+#include "common/link/link.h"
 #include "common/plan/assignment.h"
 #include "common/plan/gradient_layout.h"
 #include "common/plan/slices.h"

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "common/link/epoll.h"
-#include "common/link/poll_interval.h"
 
 namespace muster {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "common/base/error.h"
 #include "common/base/event_fd.h"
-#include "common/link/send_window.h"
+#include "common/link/outbox.h"
 
 namespace muster {
 namespace {

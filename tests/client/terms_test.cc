@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "worker/client/arrivals.h"
-
 namespace muster {
 namespace {
 

@@ -14,11 +14,11 @@
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
 #include "common/config/data_format.h"
-#include "common/link/encryption.h"
 #include "common/link/protocol.h"
+#include "common/link/tcp_address.h"
 #include "common/transport/link_options.h"
 #include "common/transport/transport.h"
-#include "worker/client/describe_layout.h"
+#include "worker/client/terms.h"
 
 namespace muster::testing {
 namespace {

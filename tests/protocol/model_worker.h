@@ -20,8 +20,6 @@
 #include "common/base/arena.h"
 #include "common/link/link.h"
 #include "tests/protocol/model_job.h"
-#include "worker/client/arrivals.h"
-#include "worker/client/order.h"
 #include "worker/client/terms.h"
 
 namespace muster::testing {

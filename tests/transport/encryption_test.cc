@@ -1,7 +1,5 @@
 // Connections that are encrypted, with keys from the token: who gets in, and what is said to who
 // does not.
-#include "common/link/encryption.h"
-
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,6 +10,7 @@
 #include <thread>
 #include <zmq.hpp>
 
+#include "common/link/tcp_address.h"
 #include "common/transport/zmq/zmq_admission.h"
 #include "common/transport/zmq/zmq_keys.h"
 #include "common/transport/zmq/zmq_link.h"

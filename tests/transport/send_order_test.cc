@@ -8,8 +8,8 @@
 #include <stop_token>
 #include <thread>
 
+#include "common/link/outbox.h"
 #include "common/link/protocol.h"
-#include "common/link/send_window.h"
 #include "common/link/wire_values.h"
 #include "common/transport/zmq/zmq_link.h"
 #include "tests/job/test_job.h"

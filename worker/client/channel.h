@@ -18,7 +18,6 @@
 #include <span>
 
 #include "common/link/link.h"
-#include "common/link/urgency.h"
 #include "common/link/wire_type.h"
 #include "proto/wire.pb.h"
 
@@ -36,6 +35,7 @@ class Channel {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds kHeartbeatInterval{1000};
+  static constexpr std::chrono::milliseconds kFlushLimit{2000};  // of Finish
 
   // Whose channel it is. The calls come from the channel's thread and from whoever waits, without
   // any lock of the waiting one.

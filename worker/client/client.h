@@ -52,10 +52,8 @@
 #include "common/plan/step_plan.h"
 #include "common/transport/transport.h"
 #include "proto/wire.pb.h"
-#include "worker/client/arrivals.h"
 #include "worker/client/channel.h"
 #include "worker/client/gradient_guard.h"
-#include "worker/client/order.h"
 #include "worker/client/tensor_store.h"
 #include "worker/client/terms.h"
 
@@ -198,9 +196,11 @@ class Client final : private Channel::Owner {
   void HandleEvaluate(const wire::Evaluate& evaluate);
   void HandleRedo(const wire::Redo& redo);
   void HandleFence(const wire::Fence& fence);
-  void MarkArrived(const wire::WeightsChunk& weights, bool stored, size_t bytes);
+  void MarkArrived(const wire::WeightsChunk& weights, bool stored);
   void HandleStop(const wire::Stop& stop);
   void SetError(Error error);
+  // What the server would not send to a worker of its job.
+  void SetMisfit(const google::protobuf::Message& message);
   // Puts weights where they belong. False: they are not what comes next.
   bool StoreWeights(const wire::WeightsChunk& weights, const Payload& payload);
   void CheckSilence();

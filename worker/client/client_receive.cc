@@ -17,6 +17,14 @@ void Client::Fail(std::exception_ptr why) {
 
 void Client::SetError(Error error) { error_ = std::make_exception_ptr(std::move(error)); }
 
+void Client::SetMisfit(const google::protobuf::Message& message) {
+  SetError(Error(ExitCode::kPeerFailed,
+                 "the server sent {} {{ {} }}, which does not fit this job of {} steps and {} "
+                 "slices, this worker's {} gradient buffers, or its assignment, {}",
+                 message.GetDescriptor()->name(), message.ShortDebugString(), plan().total_steps,
+                 plan().slices, terms_.arenas, share_.id));
+}
+
 wire::WorkerMessage Client::Heartbeat() {
   CheckSilence();
   wire::WorkerMessage message = NewMessage();
@@ -84,7 +92,7 @@ void Client::HandleMessage(FromServer& event, bool stored) {
   } else if (message.has_welcome()) {
     HandleWelcome(event);
   } else if (message.has_weights_chunk()) {
-    MarkArrived(message.weights_chunk(), stored, event.payload.bytes);
+    MarkArrived(message.weights_chunk(), stored);
   } else if (message.has_enter() && IsVersion(message.enter().version())) {
     arrived_ = Arrivals(chunks().size(), message.enter().version());
   } else {
@@ -111,25 +119,14 @@ void Client::HandleOrder(const wire::ServerMessage& message) {
 
 void Client::HandleAssignment(const wire::Assignment& assignment) {
   const auto share = ReadShare(assignment, plan(), terms_.arenas);
-  if (share) {
-    share_ = *share;
-  } else {
-    SetError(Error(ExitCode::kPeerFailed,
-                   "the server's assignment {} does not fit this job's {} slices and this worker's "
-                   "{} gradient buffers",
-                   assignment.id(), plan().slices, terms_.arenas));
-  }
+  if (!share) return SetMisfit(assignment);
+  share_ = *share;
 }
 
 void Client::HandleEvaluate(const wire::Evaluate& evaluate) {
   if (!IsVersion(evaluate.version()) || evaluate.block_size() == 0 ||
       evaluate.block_begin() > evaluate.block_end()) {
-    return SetError(
-        Error(ExitCode::kPeerFailed,
-              "the server wants W({}) evaluated, blocks {} to {} of {} samples each: this job has "
-              "{} steps",
-              evaluate.version(), evaluate.block_begin(), evaluate.block_end(),
-              evaluate.block_size(), plan().total_steps));
+    return SetMisfit(evaluate);
   }
   orders_.push_back({.kind = Order::Kind::kEvaluate,
                      .version = evaluate.version(),
@@ -141,17 +138,8 @@ void Client::HandleEvaluate(const wire::Evaluate& evaluate) {
 }
 
 void Client::HandleTrain(const wire::Train& train) {
-  if (!IsVersion(train.step()) || train.samples() <= 0) {
-    return SetError(Error(ExitCode::kPeerFailed,
-                          "the server's order for step {}, on {} samples, is none of this job's {} "
-                          "steps",
-                          train.step(), train.samples(), plan().total_steps));
-  }
-  if (train.assignment() != share_.id) {
-    return SetError(
-        Error(ExitCode::kPeerFailed,
-              "the server's order for step {} names assignment {}, and {} is the newest",
-              train.step(), train.assignment(), share_.id));
+  if (!IsVersion(train.step()) || train.samples() <= 0 || train.assignment() != share_.id) {
+    return SetMisfit(train);
   }
   Order order{.kind = Order::Kind::kTrain,
               .version = train.step(),
@@ -171,13 +159,7 @@ void Client::HandleRedo(const wire::Redo& redo) {
       IsVersion(redo.step()) && redo.arena() < terms_.arenas && redo.samples() > 0 &&
       node.level <= Root(plan().slices).level && !Covers(node, plan().slices).empty() &&
       std::ranges::all_of(redo.chunk(), [&](uint32_t c) { return c < chunks().size(); });
-  if (!fits) {
-    return SetError(Error(ExitCode::kPeerFailed,
-                          "the server wants subtree {}.{} of step {} again in gradient buffer {}: "
-                          "this job has {} slices, this worker {} gradient buffers",
-                          node.level, node.index, redo.step(), redo.arena(), plan().slices,
-                          terms_.arenas));
-  }
+  if (!fits) return SetMisfit(redo);
   const auto later = std::ranges::find_if_not(orders_, &Order::urgent);
   orders_.insert(later, {.kind = Order::Kind::kRedo,
                          .version = redo.step(),
@@ -239,15 +221,8 @@ bool Client::StoreWeights(const wire::WeightsChunk& weights, const Payload& payl
   return tensors_->Store(buffer, {range.begin, range.size()}, payload);
 }
 
-void Client::MarkArrived(const wire::WeightsChunk& weights, bool stored, size_t bytes) {
-  if (!stored) {
-    SetError(Error(ExitCode::kPeerFailed,
-                   "the server sent chunk {} of {}version {} ({} bytes in the message), which is "
-                   "not the one that comes next",
-                   weights.chunk(), weights.average() ? "the average of " : "", weights.version(),
-                   bytes));
-    return;
-  }
+void Client::MarkArrived(const wire::WeightsChunk& weights, bool stored) {
+  if (!stored) return SetMisfit(weights);  // not the one that comes next, or not whole
   arrived_.Mark(weights);
 }
 

@@ -19,8 +19,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kFlushLimit{2000};
-
 class DirectChannel : public Channel {
  public:
   DirectChannel(std::unique_ptr<ClientLink> link, Owner& owner)

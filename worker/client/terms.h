@@ -1,17 +1,50 @@
-// What Welcome says: the job, and this worker's share of it.
+// What a worker says of its variables when it joins, and what the server says: the job and this
+// worker's share of it, what it wants next, and which weights have come.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "common/graph/variable_layout.h"
 #include "common/link/wire_type.h"
 #include "common/plan/slices.h"
 #include "common/plan/step_plan.h"
 #include "proto/wire.pb.h"
 
 namespace muster {
+
+// One subtree of slices that this worker computes in one step: under this number its losses and its
+// gradient are sent, which lies in this gradient buffer.
+struct WorkLease {
+  uint64_t id = 0;
+  TreeNode node;
+  size_t arena = 0;
+};
+
+struct Order {
+  // kRedo: a subtree that somebody else was to compute, before anything else. kFence: all that this
+  // worker has not sent yet is not wanted any more; it drops its work and says Ready again.
+  enum class Kind { kTrain, kEvaluate, kRedo, kFence, kStop };
+  Kind kind;
+  int64_t version = 0;            // use W(version); the step to train, too
+  int64_t samples = 0;            // kTrain, kRedo: of the whole batch
+  uint32_t assignment = 0;        // kTrain: the number of the one that the leases follow
+  std::vector<WorkLease> leases;  // kTrain; kRedo: one
+  std::vector<uint32_t> chunks;   // kRedo: push these only
+  int64_t block_size = 0;         // kEvaluate
+  Range blocks;                   // kEvaluate: of this worker
+  bool average = false;           // kEvaluate: on the moving average of W(version)
+  bool predictions = false;       // kEvaluate: report label and prediction of each sample
+  uint32_t images = 0;            // kEvaluate: send so many samples with block 0
+  bool completed = false;         // kStop: the run reached its end
+  std::string reason;             // kStop
+
+  // What must be done before what was ordered earlier.
+  bool urgent() const { return kind == Kind::kRedo || kind == Kind::kFence; }
+};
 
 // A range of floats of the arena.
 struct ChunkRange {
@@ -42,5 +75,46 @@ std::optional<Terms> ReadWelcome(const wire::Welcome& welcome, size_t arena_floa
 // Empty: it is none of this plan and these gradient buffers.
 std::optional<WorkShare> ReadShare(const wire::Assignment& assignment, const StepPlan& plan,
                                    size_t arenas);
+
+// Of each chunk the newest version, and the version of the newest average.
+class Arrivals {
+ public:
+  Arrivals() = default;  // nothing is to come
+  // Before the first ones, W(first), came. A run that goes on may begin with an evaluation of their
+  // average.
+  Arrivals(size_t chunks, int64_t first)
+      : first_(first), weights_(chunks, first - 1), average_(chunks, first - 1) {}
+
+  // Weights of this version are not here, and will never come.
+  bool BeginAfter(int64_t version) const { return version < first_; }
+
+  // The chunk of these weights, or of their average, or of later ones.
+  bool Has(int64_t version, size_t chunk, bool average) const {
+    return !BeginAfter(version) && chunk < weights_.size() &&
+           (average ? average_ : weights_)[chunk] >= version;
+  }
+
+  // Weights come version by version; an average only where an evaluation wants it, and after its
+  // weights. Chunks are in any order, and any number.
+  bool IsNext(const wire::WeightsChunk& weights) const {
+    const size_t chunk = weights.chunk();
+    if (chunk >= weights_.size()) return false;
+    if (!weights.average()) return weights.version() == weights_[chunk] + 1;
+    return weights.version() == weights_[chunk] && weights.version() > average_[chunk];
+  }
+  void Mark(const wire::WeightsChunk& next) {
+    (next.average() ? average_ : weights_)[next.chunk()] = next.version();
+  }
+
+ private:
+  int64_t first_ = 0;
+  std::vector<int64_t> weights_, average_;
+};
+
+// The hash decides whether a worker fits; names, shapes and lines let the server say what differs.
+void DescribeLayout(const VariableLayout& layout, wire::Hello& hello);
+
+// Takes away what only names a difference, until the Hello fits into a message. Last.
+void TrimHello(wire::Hello& hello);
 
 }  // namespace muster

@@ -19,7 +19,7 @@
 namespace muster {
 namespace {
 
-constexpr std::chrono::milliseconds kLongestPoll{100}, kFlushLimit{2000};
+constexpr std::chrono::milliseconds kLongestPoll{100};
 
 class ThreadedChannel : public Channel {
  public:

@@ -9,7 +9,7 @@
 #include "common/base/error.h"
 #include "common/base/resource_limits.h"
 #include "common/base/unique_fd.h"
-#include "common/link/poll_interval.h"
+#include "common/link/epoll.h"
 #include "common/transport/local/local_address.h"
 #include "common/transport/local/local_connection.h"
 #include "common/transport/local/local_link.h"

@@ -14,7 +14,6 @@
 #include "common/base/resource_limits.h"
 #include "common/base/unique_fd.h"
 #include "common/link/epoll.h"
-#include "common/link/poll_interval.h"
 #include "common/transport/local/gradient_memory.h"
 #include "common/transport/local/local_address.h"
 #include "common/transport/local/local_connection.h"

@@ -1,4 +1,4 @@
-#include "common/link/send_window.h"
+#include "common/link/outbox.h"
 
 namespace muster {
 
