@@ -2,7 +2,6 @@
 
 #include "common/base/log.h"
 #include "common/model/load_weights.h"
-#include "common/model/whole_file.h"
 #include "proto/config.pb.h"
 
 namespace muster {

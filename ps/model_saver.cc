@@ -10,7 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/shell_word.h"
 #include "common/checkpoint/checkpoint_reader.h"
-#include "common/model/whole_file.h"
+#include "common/model/load_weights.h"
 #include "ps/checkpoint_arenas.h"
 
 namespace muster {

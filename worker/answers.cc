@@ -14,7 +14,6 @@
 #include "common/config/config.h"
 #include "common/config/data_format.h"
 #include "common/model/load_weights.h"
-#include "common/model/whole_file.h"
 #include "proto/config.pb.h"
 #include "worker/data/dataset.h"
 #include "worker/device.h"

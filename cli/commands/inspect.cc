@@ -3,7 +3,7 @@
 
 #include "cli/commands/options.h"
 #include "cli/model/inspect_command.h"
-#include "cli/model/inspect_source.h"
+#include "cli/model/inspect_model.h"
 #include "cli/text/console.h"
 #include "common/base/error.h"
 #include "proto/config.pb.h"

@@ -1,4 +1,5 @@
-// The result of `muster eval`, for people and for programs.
+// The result of `muster eval`, for people and for programs: scores, and which classes were taken
+// for which.
 #pragma once
 
 #include <cstdint>
@@ -6,11 +7,26 @@
 #include <string>
 #include <vector>
 
-#include "cli/evaluate/confusion.h"
 #include "common/model/model_metadata.h"
 #include "proto/config_fwd.h"
 
 namespace muster {
+
+// counts[label][predicted].
+using ConfusionCounts = std::vector<std::vector<int64_t>>;
+
+// Reads what the server writes: "label,0,1,…,total", a row for each label, a row "total". Throws
+// Error(kFailure) for anything else.
+ConfusionCounts ParseConfusion(const std::string& csv);
+
+// A row for each class: how many images, how many of them were right, how many of those that were
+// taken for it are of it, and what it is taken for most often. Then, where they fit on a page, all
+// counts. `names` may be empty.
+std::vector<std::string> ConfusionLines(const ConfusionCounts& counts,
+                                        const std::vector<std::string>& names);
+
+// "3 cat", or "3" without a name, or with that for one.
+std::string ClassText(int64_t number, const std::vector<std::string>& names);
 
 struct TestScores {
   double accuracy = 0;

@@ -1,11 +1,8 @@
 #include "cli/evaluate/evaluation_config.h"
 
-#include <fmt/core.h>
-
 #include <filesystem>
 #include <optional>
 
-#include "cli/text/units.h"
 #include "common/base/arena.h"
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
@@ -72,13 +69,6 @@ void CheckWeights(const OpenedModel& model, const Graph& graph) {
   Arena weights(graph.arena_floats());
   const WeightsMatch match = LoadWeights(model.file, graph, {}, weights.floats());
   RequireFinite(model.shown, graph, match, weights.floats());
-}
-
-std::string DescribeModel(const OpenedModel& model) {
-  const Metadata& metadata = model.file.header().metadata;
-  const auto step = StepOf(metadata);
-  return fmt::format("{}{}{}", model.shown, step ? ", step " + FormatCount(*step) : "",
-                     IsAverage(metadata) ? ", the moving average of the weights" : "");
 }
 
 }  // namespace muster

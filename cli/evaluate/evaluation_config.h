@@ -33,7 +33,4 @@ HeldFile WriteEvaluationConfig(const EvaluationSource& source, const OpenedModel
 // The weights of the model fit the network and are finite, or Error(kData) says what is wrong.
 void CheckWeights(const OpenedModel& model, const Graph& graph);
 
-// "runs/a/best.safetensors, step 390, the moving average"
-std::string DescribeModel(const OpenedModel& model);
-
 }  // namespace muster

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "cli/job/resume_run.h"
-#include "cli/model/checkpoint_model.h"
+#include "cli/model/model_source.h"
 #include "cli/process/held_file.h"
 #include "cli/text/console.h"
 #include "common/base/json_text.h"
@@ -18,7 +18,7 @@
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/resumable_config.h"
 #include "common/config/job_size.h"
-#include "common/model/whole_file.h"
+#include "common/model/load_weights.h"
 
 namespace muster {
 namespace {

@@ -20,7 +20,7 @@
 #include "cli/job/run_job.h"
 #include "cli/job/series.h"
 #include "cli/job/trace_place.h"
-#include "cli/model/initial_weights.h"
+#include "cli/model/model_source.h"
 #include "cli/text/console.h"
 #include "cli/text/units.h"
 #include "cli/view/run_record.h"

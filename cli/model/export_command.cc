@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "cli/model/float_blocks.h"
+#include "cli/model/inspect_model.h"
+#include "cli/model/model_source.h"
 #include "cli/model/npz.h"
-#include "cli/model/onnx_export.h"
-#include "cli/model/output_file.h"
+#include "cli/model/onnx.h"
 #include "cli/text/console.h"
 #include "cli/text/units.h"
 #include "common/base/error.h"
@@ -82,12 +82,9 @@ std::vector<std::string> ExportModel(const ExportArguments& arguments) {
                 arguments.format);
   }
   WarnOfNonfinite(opened, arguments.out);
-  const Metadata& metadata = model.header().metadata;
-  const auto step = StepOf(metadata);
-  return {fmt::format("{}: {} of {}{}{}", arguments.out,
+  return {fmt::format("{}: {} of {}", arguments.out,
                       Plural(static_cast<int64_t>(model.header().tensors.size()), "tensor"),
-                      opened.shown, step ? fmt::format(", step {}", FormatCount(*step)) : "",
-                      IsAverage(metadata) ? ", the moving average" : "")};
+                      DescribeModel(opened))};
 }
 
 }  // namespace muster

@@ -4,23 +4,30 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <map>
 
-#include "cli/model/float_blocks.h"
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
+#include "cli/view/run_record.h"
 #include "common/base/error.h"
 #include "common/base/join.h"
 #include "common/base/log.h"
+#include "common/base/utf8.h"
+#include "common/checkpoint/list_checkpoints.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
 #include "common/config/data_format.h"
+#include "common/model/load_weights.h"
 #include "common/model/model_metadata.h"
 #include "common/model/torch_tensors.h"
 #include "proto/config.pb.h"
 
 namespace muster {
+
 namespace {
+
+namespace fs = std::filesystem;
 
 struct Statistics {
   double squares = 0, least = INFINITY, most = -INFINITY;
@@ -39,10 +46,22 @@ void Add(std::span<const float> values, Statistics& result) {
   }
 }
 
+// Of a tensor of floats, block by block: it may be larger than the memory.
 Statistics StatisticsOf(const SafetensorsReader& model, const StoredTensor& tensor) {
+  constexpr uint64_t kBlock = 1 << 20;
   Statistics result;
-  ForEachFloatBlock(model, tensor, [&](std::span<const float> values) { Add(values, result); });
+  std::vector<float> values;
+  for (uint64_t from = 0; from < tensor.elements(); from += kBlock) {
+    values.resize(std::min(kBlock, tensor.elements() - from));
+    model.ReadSomeFloats(tensor, from, values);
+    Add(values, result);
+  }
   return result;
+}
+
+// "3 of conv1.weight"
+std::string NonfiniteText(int64_t count, const StoredTensor& tensor) {
+  return FormatCount(count) + " of " + Printable(tensor.name);
 }
 
 // Of the variables that do not learn at the rate of all, by their names in the file.
@@ -71,6 +90,9 @@ std::string LearnsText(const std::map<std::string, float>& rates, const std::str
   return found->second == 0 ? "frozen" : fmt::format("rate x {:g}", found->second);
 }
 
+// What is in a file, below its name as a person knows it: variables with types, shapes, norms and
+// extremes, what is not finite, and what the file says of itself. Reads all of it, a tensor at a
+// time.
 class Report {
  public:
   Report(const SafetensorsReader& model, const std::string& shown)
@@ -117,8 +139,7 @@ class Report {
       if (statistics.nonfinite > 0) {
         remark += fmt::format("{}{} not finite", remark.empty() ? "" : ", ",
                               FormatCount(statistics.nonfinite));
-        nonfinite_.push_back(
-            fmt::format("{} of {}", FormatCount(statistics.nonfinite), Printable(tensor.name)));
+        nonfinite_.push_back(NonfiniteText(statistics.nonfinite, tensor));
       }
       row.insert(row.end(), {number(std::sqrt(statistics.squares)), number(statistics.least),
                              number(statistics.most), remark});
@@ -143,19 +164,148 @@ class Report {
   std::vector<std::string> nonfinite_;
 };
 
-}  // namespace
-
-std::vector<std::string> InspectModelLines(const SafetensorsReader& model,
-                                           const std::string& shown) {
-  return Report(model, shown).Lines();
+std::string Row(const std::string& key, const std::string& value) {
+  return fmt::format("  {:<16} {}", key, Shown(value));
 }
 
-std::string ConfigTextOf(const SafetensorsReader& model) {
-  const auto found = model.header().metadata.find("config");
-  if (found == model.header().metadata.end()) {
-    throw Error(ExitCode::kUsage, "{}: holds no config: it was not written by a run", model.path());
+std::string AccuracyText(const Metadata& metadata) {
+  const auto accuracy = TestAccuracyOf(metadata);
+  return accuracy ? ", test accuracy " + FormatPercent(*accuracy, 2) : "";
+}
+
+std::string FileText(const std::string& path) {
+  try {
+    const SafetensorsReader file(path);
+    RequireWhole(file);
+    const Metadata& metadata = file.header().metadata;
+    const auto step = StepOf(metadata);
+    return fmt::format("{}{}{}", step ? "step " + FormatCount(*step) : "of no known step",
+                       IsAverage(metadata) ? ", the moving average" : "", AccuracyText(metadata));
+  } catch (const Error& error) {
+    return fmt::format("cannot be used: {}", error.what());
   }
-  return found->second;
+}
+
+// What the directory of a run holds, in a few lines.
+std::vector<std::string> RunLines(const std::string& run_dir) {
+  std::vector<std::string> lines{run_dir};
+  if (IsRunDir(run_dir)) {
+    const RunRecord run = ReadRun(run_dir);
+    std::string text = StateName(run.state);
+    if (run.steps) text += ", " + Plural(*run.steps, "step");
+    if (run.total_steps && run.total_steps != run.steps) {
+      text += " of " + FormatCount(*run.total_steps);
+    }
+    if (run.test_accuracy) text += ", test accuracy " + FormatPercent(*run.test_accuracy, 2);
+    lines.push_back(Row("run", text));
+  }
+  std::error_code ignored;
+  for (const char* const name : kModelFiles) {
+    const std::string path = run_dir + "/" + name;
+    if (fs::exists(path, ignored))
+      lines.push_back(Row("weights", fmt::format("{}: {}", name, FileText(path))));
+  }
+  for (const CheckpointName& name : ListCheckpoints(run_dir)) {
+    lines.push_back(Row("checkpoint", "checkpoints/" + name.Text()));
+  }
+  lines.emplace_back();
+  return lines;
+}
+
+bool HasWeights(const std::string& run_dir) {
+  std::error_code ignored;
+  return fs::exists(run_dir + "/model.safetensors", ignored) || !ListCheckpoints(run_dir).empty();
+}
+
+void Append(std::vector<std::string>& lines, std::vector<std::string> more) {
+  for (std::string& line : more) lines.push_back(std::move(line));
+}
+
+// What its state says. All of its tensors have been checked.
+std::vector<std::string> StateLines(const checkpoint::State& state) {
+  std::vector<std::string> lines{
+      Row("written", fmt::format("{} by version {}", state.time(), state.muster_version())),
+      Row("step",
+          fmt::format("{} of {}, {} of the weights{}", FormatCount(state.step()),
+                      FormatCount(state.plan().total_steps()), Plural(state.updates(), "update"),
+                      state.evaluated() ? ", evaluated" : "")),
+      Row("plan",
+          fmt::format("global batch {}, {}, {} and {}", FormatCount(state.plan().global_batch()),
+                      Plural(state.plan().slices(), "slice"),
+                      Plural(state.plan().train_samples(), "training image"),
+                      Plural(state.plan().test_samples(), "test image"))),
+      Row("computed with", Join(state.arithmetic().worker(), "; ")), Row("checksums", "right")};
+  if (!state.weights_hash().empty()) lines.push_back(Row("weights hash", state.weights_hash()));
+  if (state.progress().has_last_evaluation()) {
+    const checkpoint::Evaluated& last = state.progress().last_evaluation();
+    lines.push_back(Row("evaluation", fmt::format("at step {}: test accuracy {}, test loss {:.4f}",
+                                                  FormatCount(last.step()),
+                                                  FormatPercent(last.accuracy(), 2), last.loss())));
+  }
+  return lines;
+}
+
+bool IsChosen(const ModelChoice& choice) { return choice.average || choice.raw || choice.best; }
+
+std::string WithoutSlash(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+std::vector<std::string> CheckpointLines(const std::string& folder) {
+  const CheckpointReader checkpoint(folder);
+  checkpoint.Verify();
+  std::vector<std::string> lines =
+      Report(SafetensorsReader(folder + "/" + std::string(kTensorFile)), folder).Lines();
+  Append(lines, StateLines(checkpoint.state()));
+  return lines;
+}
+
+}  // namespace
+
+std::vector<std::string> NonfiniteTensors(const SafetensorsReader& model) {
+  std::vector<std::string> texts;
+  for (const StoredTensor& tensor : model.header().tensors) {
+    if (!SafetensorsReader::IsFloat(tensor.type)) continue;
+    const int64_t count = StatisticsOf(model, tensor).nonfinite;
+    if (count > 0) texts.push_back(NonfiniteText(count, tensor));
+  }
+  return texts;
+}
+
+Inspected InspectSource(const std::string& as_given, const ModelChoice& choice) {
+  const std::string from = WithoutSlash(as_given);
+  if (IsCheckpoint(from) && !IsChosen(choice)) return {.lines = CheckpointLines(from)};
+  std::error_code ignored;
+  Inspected result;
+  std::vector<std::string>& lines = result.lines;
+  if (fs::is_directory(from, ignored) && !IsCheckpoint(from)) {
+    if (IsRunDir(from) || !ListCheckpoints(from).empty()) lines = RunLines(from);
+    if (lines.size() > 1 && !HasWeights(from) && !IsChosen(choice)) {
+      lines.back() = Row("weights", "none yet");
+      return result;
+    }
+  }
+  try {
+    const OpenedModel model = OpenModel(from, choice);
+    Append(lines, Report(model.file, model.shown).Lines());
+  } catch (const Error& error) {
+    if (lines.empty()) throw;
+    lines.pop_back();  // the gap before the weights
+    result.trouble = error;
+  }
+  return result;
+}
+
+std::string ConfigTextIn(const std::string& as_given, const ModelChoice& choice) {
+  const std::string from = WithoutSlash(as_given);
+  if (IsCheckpoint(from) && !IsChosen(choice)) return ReadCheckpointState(from).config();
+  const OpenedModel model = OpenModel(from, choice);
+  const Metadata& metadata = model.file.header().metadata;
+  const auto found = metadata.find("config");
+  if (found != metadata.end()) return found->second;
+  throw Error(ExitCode::kUsage, "{}: holds no config: it was not written by a run",
+              model.file.path());
 }
 
 }  // namespace muster

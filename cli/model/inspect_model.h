@@ -1,20 +1,30 @@
-// `muster inspect` of a file of weights.
+// `muster inspect` of a run directory, a checkpoint, or a file of weights.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "cli/model/model_source.h"
+#include "common/base/error.h"
 #include "common/tensors/safetensors_reader.h"
 
 namespace muster {
 
-// Variables with types, shapes, norms and extremes, what is not finite, and what the file says of
-// itself, below its name as a person knows it. Reads all of it, a tensor at a time. Throws
-// Error(kData).
-std::vector<std::string> InspectModelLines(const SafetensorsReader& model,
-                                           const std::string& shown);
+struct Inspected {
+  std::vector<std::string> lines;
+  std::optional<Error> trouble;  // with the weights of a run, of which the lines tell all the same
+};
 
-// The config that the file holds, as text. Throws Error(kUsage) if it holds none.
-std::string ConfigTextOf(const SafetensorsReader& model);
+// Of a run directory: how its run is, which weights it holds, and then those that the choice tells.
+// Of a checkpoint, without a choice, all of its tensors, the optimizer's too. Throws Error as
+// OpenModel does where there is nothing to tell.
+Inspected InspectSource(const std::string& from, const ModelChoice& choice);
+
+// The config of it, as text. Throws Error, kUsage where there is none.
+std::string ConfigTextIn(const std::string& from, const ModelChoice& choice);
+
+// "3 of conv1.weight": of each tensor with numbers that are infinite or none.
+std::vector<std::string> NonfiniteTensors(const SafetensorsReader& model);
 
 }  // namespace muster

@@ -6,13 +6,20 @@
 #include <filesystem>
 #include <fstream>
 
-#include "cli/model/checkpoint_model.h"
+#include "cli/text/units.h"
 #include "cli/view/run_record.h"
+#include "common/base/arena.h"
 #include "common/base/error.h"
 #include "common/base/shell_word.h"
+#include "common/base/version.h"
 #include "common/checkpoint/list_checkpoints.h"
+#include "common/config/build_graph.h"
+#include "common/config/config.h"
+#include "common/model/hash_variables.h"
+#include "common/model/load_weights.h"
 #include "common/model/model_metadata.h"
-#include "common/model/whole_file.h"
+#include "common/model/write_model.h"
+#include "proto/config.pb.h"
 
 namespace muster {
 namespace {
@@ -21,6 +28,45 @@ namespace fs = std::filesystem;
 
 // A run under way replaces its files and removes its checkpoints.
 constexpr int kAttempts = 5;
+
+config::Config ConfigIn(const CheckpointReader& checkpoint) {
+  const checkpoint::State& state = checkpoint.state();
+  return *ConfigOf({{"config", state.config()}, {"muster_version", state.muster_version()}},
+                   checkpoint.folder());
+}
+
+// A checkpoint is mostly taken before its weights have been evaluated: then the run's metrics know.
+void AddMetrics(const CheckpointReader& checkpoint, ModelInfo& info) {
+  std::error_code ignored;
+  fs::path run_dir;
+  // It may be reached by a link, also from another run; or checkpoints/ may be one to somewhere
+  // else.
+  for (const fs::path& folder :
+       {fs::weakly_canonical(checkpoint.folder(), ignored), fs::absolute(checkpoint.folder())}) {
+    const fs::path around = folder.parent_path().parent_path();
+    if (run_dir.empty() && IsRunDir(around)) run_dir = around;
+  }
+  if (run_dir.empty()) return;
+  for (const MetricsRow& row : ReadRun(run_dir).rows) {
+    if (row.step != static_cast<double>(info.step) || !row.test_accuracy) continue;
+    info.test_accuracy = row.test_accuracy;
+    info.test_loss = row.test_loss;
+  }
+}
+
+ModelInfo InfoOf(const CheckpointReader& checkpoint, bool average, bool evaluates_average) {
+  const checkpoint::State& state = checkpoint.state();
+  ModelInfo info{.step = state.step(), .updates = state.updates(), .average = average};
+  if (average != evaluates_average) return info;
+  const checkpoint::Progress& progress = state.progress();
+  if (progress.has_last_evaluation() && progress.last_evaluation().step() == state.step()) {
+    info.test_accuracy = progress.last_evaluation().accuracy();
+    info.test_loss = progress.last_evaluation().loss();
+  } else {
+    AddMetrics(checkpoint, info);
+  }
+  return info;
+}
 
 void CheckChoice(const OpenedModel& model, const ModelChoice& choice) {
   const bool average = IsAverage(model.file.header().metadata);
@@ -47,13 +93,13 @@ OpenedModel OfFile(const std::string& path, const ModelChoice& choice) {
 }
 
 OpenedModel OfCheckpoint(const CheckpointReader& checkpoint, const ModelChoice& choice) {
-  const CheckpointWeights weights = WeightsIn(checkpoint);
-  if (choice.average && !weights.has_average) {
+  const config::Config config = ConfigIn(checkpoint);
+  if (choice.average && !config.optimizer().has_ema_decay()) {
     throw Error(ExitCode::kUsage,
                 "--ema: {} holds no moving average: its run had no optimizer.ema_decay",
                 checkpoint.folder());
   }
-  const bool average = choice.average || (weights.evaluates_average && !choice.raw);
+  const bool average = choice.average || (config.evaluation().use_ema() && !choice.raw);
   HeldFile held = HeldFile::Make(
       [&](const std::string& path) { WriteCheckpointModel(checkpoint, average, path); });
   const std::string path = held.path();
@@ -158,6 +204,13 @@ OpenedModel OpenModel(const std::string& as_given, const ModelChoice& choice) {
   return checkpoint ? OfCheckpoint(CheckpointReader(from), choice) : OfFile(from, choice);
 }
 
+std::string DescribeModel(const OpenedModel& model) {
+  const Metadata& metadata = model.file.header().metadata;
+  const auto step = StepOf(metadata);
+  return fmt::format("{}{}{}", model.shown, step ? ", step " + FormatCount(*step) : "",
+                     IsAverage(metadata) ? ", the moving average of the weights" : "");
+}
+
 bool IsCheckpoint(const std::string& path) {
   std::error_code ignored;
   return fs::exists(fs::path(path) / kStateFile, ignored) ||
@@ -172,6 +225,53 @@ bool IsModel(const std::string& path) {
   std::string first(64, ' ');
   std::ifstream(path, std::ios::binary).read(first.data(), std::ssize(first));
   return first.find('\0') != std::string::npos;
+}
+
+void WriteCheckpointModel(const CheckpointReader& checkpoint, bool average,
+                          const std::string& path) {
+  const checkpoint::State& state = checkpoint.state();
+  const config::Config config = ConfigIn(checkpoint);
+  const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
+  if (state.plan().layout_hash() != graph.layout().hash()) {
+    throw Error(ExitCode::kUsage,
+                "{}: its variables are not those that this version ({}) gives its network; it was "
+                "written by version {}",
+                checkpoint.folder(), kVersion, state.muster_version());
+  }
+  Arena weights(graph.arena_floats());
+  for (const Variable& variable : graph.variables()) {
+    checkpoint.Read((average ? "average." : "weights.") + variable.name,
+                    weights.floats().subspan(variable.offset, variable.count));
+  }
+  ModelInfo info = InfoOf(checkpoint, average, config.evaluation().use_ema());
+  info.weights_hash = HashVariables(graph.layout(), weights.floats());
+  WriteModel(path, graph, weights.floats(), state.updates(), ModelMetadata(config, graph, info));
+}
+
+void CheckOutputFile(const std::string& path, bool force) {
+  std::error_code ignored;  // the write says what is wrong
+  if (path.empty() || path == "-" || fs::is_directory(path, ignored)) {
+    throw Error(ExitCode::kUsage, "OUT is \"{}\": expected the name of a file", path);
+  }
+  if (force || !fs::exists(fs::symlink_status(path, ignored))) return;
+  throw Error(ExitCode::kUsage,
+              "{}: is there already: choose another name, or replace it with --force", path);
+}
+
+std::vector<std::string> DescribeInitialWeights(const config::Run& run, const Graph& graph) {
+  if (run.initial_weights().empty()) return {};
+  const SafetensorsReader file(run.initial_weights());
+  RequireWhole(file);
+  Arena weights(graph.arena_floats());
+  const WeightsMatch match =
+      LoadWeights(file, graph, {.skip_mismatched = run.skip_mismatched()}, weights.floats());
+  RequireFinite(file.path(), graph, match, weights.floats(), "; training never gets rid of them");
+  const auto step = StepOf(file.header().metadata);
+  std::vector<std::string> lines{fmt::format(
+      "from {}{}: {} of {}", file.path(), step ? fmt::format(" (step {})", FormatCount(*step)) : "",
+      match.variables.size(), Plural(static_cast<int64_t>(graph.variables().size()), "variable"))};
+  for (const std::string& skipped : match.skipped) lines.push_back("skipped: " + skipped);
+  return lines;
 }
 
 }  // namespace muster

@@ -4,6 +4,7 @@
 #include <minizip/zip.h>
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <memory>
 #include <new>
@@ -70,38 +71,13 @@ class Sink {
   uint64_t at_ = 0;
 };
 
-// The type as NumPy names it; "" if it has none.
-const char* NumpyType(TensorType type) {
-  switch (type) {
-    case TensorType::kBool:
-      return "|b1";
-    case TensorType::kU8:
-      return "|u1";
-    case TensorType::kI8:
-      return "|i1";
-    case TensorType::kU16:
-      return "<u2";
-    case TensorType::kI16:
-      return "<i2";
-    case TensorType::kF16:
-      return "<f2";
-    case TensorType::kU32:
-      return "<u4";
-    case TensorType::kI32:
-      return "<i4";
-    case TensorType::kBF16:
-    case TensorType::kF32:
-      return "<f4";
-    case TensorType::kU64:
-      return "<u8";
-    case TensorType::kI64:
-      return "<i8";
-    case TensorType::kF64:
-      return "<f8";
-    default:
-      return "";
-  }
-}
+// The types as NumPy names them, in the order of TensorType; "" of one that it does not have. BF16
+// is written as float32.
+constexpr std::array kNumpyTypes = {"|b1", "|u1", "|i1", "",    "",    "<u2", "<i2", "<f2",
+                                    "<f4", "<u4", "<i4", "<f4", "<u8", "<i8", "<f8"};
+static_assert(kNumpyTypes.size() == static_cast<size_t>(TensorType::kF64) + 1);
+
+const char* NumpyType(TensorType type) { return kNumpyTypes[static_cast<size_t>(type)]; }
 
 // Version 1.0 of the .npy format: magic, length, a Python dictionary padded to a multiple of 64.
 std::string NpyHeader(const StoredTensor& tensor) {

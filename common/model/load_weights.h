@@ -1,4 +1,5 @@
-// Takes the variables of a network from a safetensors file in PyTorch's names and layouts.
+// Takes the variables of a network from a safetensors file in PyTorch's names and layouts, and says
+// whether a file of weights is as it was written.
 #pragma once
 
 #include <map>
@@ -41,5 +42,13 @@ WeightsMatch LoadWeights(const SafetensorsReader& file, const Graph& graph,
 // PyTorch's names, and how many those are; and what to do, if `advice` says it ("; …").
 void RequireFinite(const std::string& file, const Graph& graph, const WeightsMatch& match,
                    std::span<const float> weights, const char* advice = "");
+
+// Reads all of it and compares what its metadata say of it: contents_hash, or, in a file that has
+// none, the weights_hash of a run. A file of another program has neither, and passes. Throws
+// Error(kData) that names the file, what was expected and what is there.
+void RequireWhole(const SafetensorsReader& file);
+
+// What is wrong with the file at `path`; "" if it is whole.
+std::string DamageOf(const std::string& path);
 
 }  // namespace muster

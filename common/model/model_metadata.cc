@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/error.h"
-#include "common/base/json_text.h"
 #include "common/base/log.h"
 #include "common/base/version.h"
 #include "common/config/config.h"
@@ -92,16 +91,6 @@ std::optional<config::Config> ConfigOf(const Metadata& metadata, const std::stri
     throw Error(error.code(), "{}; it was written by Muster {}, this is {}", error.what(),
                 Printable(*version), kVersion);
   }
-}
-
-std::vector<std::string> ClassNamesOf(const Metadata& metadata) {
-  const std::string* const text = Find(metadata, "class_names");
-  if (text == nullptr) return {};
-  const auto names = ParseJson(*text);
-  std::vector<std::string> list;
-  if (!names.is_array()) return list;
-  for (const auto& name : names) list.push_back(name.is_string() ? name.get<std::string>() : "");
-  return list;
 }
 
 bool IsAverage(const Metadata& metadata) {

@@ -6,7 +6,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "common/graph/graph.h"
 #include "proto/config_fwd.h"
@@ -30,7 +29,6 @@ Metadata ModelMetadata(const config::Config& config, const Graph& graph, const M
 // Reading it back. `file` names the file in errors. A file that Muster has not written has none of
 // this: nothing is returned for what is not there.
 std::optional<config::Config> ConfigOf(const Metadata& metadata, const std::string& file);
-std::vector<std::string> ClassNamesOf(const Metadata& metadata);
 bool IsAverage(const Metadata& metadata);
 std::optional<int64_t> StepOf(const Metadata& metadata);
 std::optional<double> TestAccuracyOf(const Metadata& metadata);

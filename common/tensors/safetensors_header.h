@@ -13,9 +13,30 @@
 #include <string_view>
 #include <vector>
 
-#include "common/tensors/tensor_type.h"
-
 namespace muster {
+
+// The element types, by the format's names. All of them can be listed and copied as bytes; what can
+// be read as numbers, the reader says.
+enum class TensorType {
+  kBool,
+  kU8,
+  kI8,
+  kF8E5M2,
+  kF8E4M3,
+  kU16,
+  kI16,
+  kF16,
+  kBF16,
+  kU32,
+  kI32,
+  kF32,
+  kU64,
+  kI64,
+  kF64,
+};
+
+const char* Name(TensorType type);  // "F32"
+size_t BytesOf(TensorType type);    // of an element
 
 struct StoredTensor {
   std::string name;

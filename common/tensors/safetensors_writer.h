@@ -7,8 +7,8 @@
 
 #include "common/base/atomic_file.h"
 #include "common/base/running_hash.h"
-#include "common/tensors/contents_hash.h"
 #include "common/tensors/safetensors_header.h"
+#include "common/tensors/safetensors_reader.h"
 
 namespace muster {
 

@@ -6,7 +6,6 @@
 #include <array>
 
 #include "cli/data/data_folder.h"
-#include "cli/data/synthetic_image.h"
 #include "tests/data/expect_error.h"
 #include "tests/data/test_sets.h"
 

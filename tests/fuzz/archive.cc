@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "cli/data/unpack.h"
+#include "cli/data/download.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {

@@ -2,8 +2,8 @@
 // once, and written again as it was where it is written; what is refused is quoted.
 #include <set>
 
-#include "cli/evaluate/confusion.h"
-#include "cli/model/tensor_names.h"
+#include "cli/evaluate/eval_text.h"
+#include "cli/model/import_command.h"
 #include "common/base/error.h"
 #include "common/base/number_list.h"
 #include "common/checkpoint/checkpoint_name.h"

@@ -60,7 +60,6 @@ void Check(const std::string& path, uint64_t file_bytes) {
   OrError(path, [&] {
     const SafetensorsReader reader(path);
     CheckHeader(reader, file_bytes);
-    (void)ClassNamesOf(reader.header().metadata);
     (void)StepOf(reader.header().metadata);
     OrError(path, [&] { (void)ConfigOf(reader.header().metadata, path); });
     Arena weights(Network().arena_floats());

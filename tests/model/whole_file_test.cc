@@ -1,6 +1,4 @@
 // Damage to a file of weights is noticed, whatever part of it is hit; files of others are taken.
-#include "common/model/whole_file.h"
-
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 
@@ -9,8 +7,9 @@
 #include "common/base/error.h"
 #include "common/config/config.h"
 #include "common/model/hash_variables.h"
+#include "common/model/load_weights.h"
 #include "common/model/write_model.h"
-#include "common/tensors/contents_hash.h"
+#include "common/tensors/safetensors_reader.h"
 #include "common/tensors/safetensors_writer.h"
 #include "proto/config.pb.h"
 #include "tests/data/temp_dir.h"

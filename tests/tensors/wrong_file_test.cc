@@ -1,13 +1,12 @@
 // Files that are no safetensors files: likely mistakes are recognized and the error says what to
 // do.
-#include "common/tensors/wrong_file.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <tuple>
 
+#include "common/tensors/safetensors_reader.h"
 #include "tests/data/temp_dir.h"
 #include "tests/tensors/reader_error.h"
 

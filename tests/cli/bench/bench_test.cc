@@ -2,7 +2,6 @@
 #include <gmock/gmock-matchers.h>
 
 #include "cli/bench/bench_text.h"
-#include "cli/bench/cost_model.h"
 
 namespace muster {
 namespace {

@@ -5,7 +5,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/evaluate/confusion.h"
 #include "common/base/error.h"
 #include "common/base/join.h"
 

@@ -1,9 +1,9 @@
-#include "cli/evaluate/prediction.h"
-
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cmath>
+
+#include "cli/evaluate/predict_command.h"
 
 namespace muster {
 namespace {

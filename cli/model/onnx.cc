@@ -1,18 +1,26 @@
-#include "cli/model/onnx_graph.h"
+#include "cli/model/onnx.h"
 
 #include <algorithm>
+#include <climits>
 #include <map>
 #include <set>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "common/base/atomic_file.h"
 #include "common/base/error.h"
+#include "common/model/load_weights.h"
 #include "common/model/torch_tensors.h"
 #include "proto/onnx.pb.h"
 
 namespace muster {
 namespace {
+
+constexpr int kOpset = 13;         // the operators that are used …
+constexpr int kFormatVersion = 7;  // … and the format
+
+constexpr uint64_t kMostBytes = INT_MAX;  // of a protobuf message
 
 using Strings = std::vector<std::string>;
 using Ints = std::vector<int64_t>;
@@ -230,10 +238,9 @@ void Describe(onnx::Value& value, const char* name, const Ints& sizes) {
   for (const int64_t size : sizes) type.mutable_shape()->add_dim()->set_dim_value(size);
 }
 
-}  // namespace
-
-void AddOnnxNodes(const Graph& graph, onnx::Network& network) {
-  const TorchTensors torch(graph);
+// Nodes, the input "images" and the output "logits", [batch, classes]. Weights are named as in
+// torch_tensors.h. Dropout is left out; the loss ends as logits.
+void AddNodes(const Graph& graph, const TorchTensors& torch, onnx::Network& network) {
   // By layer, in the order in which PyTorch and ONNX have them.
   std::map<int, Strings> weights;
   for (const TorchTensor& tensor : torch.tensors()) {
@@ -257,6 +264,53 @@ void AddOnnxNodes(const Graph& graph, onnx::Network& network) {
                    layer.spec));
   }
   Describe(*network.add_output(), "logits", {graph.classes()});
+}
+
+void AddWeights(const SafetensorsReader& model, const TorchTensors& torch, onnx::Network& network) {
+  std::vector<float> values;
+  for (const TorchTensor& tensor : torch.tensors()) {
+    values.resize(tensor.count());
+    model.ReadFloats(*model.header().Find(tensor.name()), values);
+    onnx::Tensor& initializer = *network.add_initializer();
+    initializer.set_name(tensor.name());
+    initializer.set_data_type(onnx::Tensor::FLOAT);
+    for (const int64_t size : tensor.shape()) initializer.add_dims(size);
+    initializer.set_raw_data(values.data(), values.size() * sizeof(float));
+  }
+}
+
+}  // namespace
+
+void WriteOnnx(const SafetensorsReader& model, const Graph& graph, const std::string& path) {
+  (void)MatchWeights(model, graph, {});
+  const auto too_large = [&] {
+    throw Error(ExitCode::kFailure,
+                "{}: an ONNX file holds at most 2 GiB, and the weights are {} bytes; export them "
+                "as safetensors",
+                path, 4 * graph.layout().parameter_count());
+  };
+  if (4 * static_cast<uint64_t>(graph.layout().parameter_count()) > kMostBytes) too_large();
+  onnx::Model onnx;
+  onnx.set_ir_version(kFormatVersion);
+  onnx.set_producer_name("muster");
+  onnx.add_opset_import()->set_version(kOpset);
+  for (const auto& [key, value] : model.header().metadata) {
+    if (key == "format" || key == kContentsHash) continue;  // of safetensors
+    onnx::Property& property = *onnx.add_metadata_props();
+    property.set_key(key);
+    property.set_value(value);
+    if (key == "muster_version") onnx.set_producer_version(value);
+  }
+  onnx::Network& network = *onnx.mutable_graph();
+  const auto name = model.header().metadata.find("model");
+  network.set_name(name == model.header().metadata.end() || name->second.empty() ? "network"
+                                                                                 : name->second);
+  const TorchTensors torch(graph);
+  AddNodes(graph, torch, network);
+  AddWeights(model, torch, network);
+  std::string bytes;
+  if (onnx.ByteSizeLong() > kMostBytes || !onnx.SerializeToString(&bytes)) too_large();
+  WriteFileAtomically(path, bytes);
 }
 
 }  // namespace muster

@@ -1,4 +1,5 @@
-// A trained network as an ONNX file.
+// A trained network as an ONNX file: inference, images as [batch, channels, height, width], the
+// batch of any size.
 #pragma once
 
 #include <string>
