@@ -30,12 +30,13 @@
 #include "cli/gpu/gpu.h"
 #include "cli/gpu/job_gpus.h"
 #include "cli/gpu/lock_folder.h"
+#include "cli/process/held_file.h"
 #include "cli/process/json_program.h"
 #include "common/base/error.h"
 #include "common/base/join.h"
 #include "common/base/resource_limits.h"
 #include "common/base/unique_fd.h"
-#include "common/config/instruction_set.h"
+#include "common/config/hardware.h"
 #include "proto/config.pb.h"
 
 namespace muster {
@@ -226,11 +227,12 @@ config::Config OfDevices(const std::string& devices) {
 // that does not work.
 bool TryGpu(const GpuQuestion& question, const WorkerPlace& place, GpuFacts& facts) {
   std::vector<std::string> words{"--describe-gpu"};
+  std::optional<HeldFile> held;
   if (question.config != nullptr) {
-    words.insert(words.end(), {"--config", question.config_path});
-    for (const Setting& setting : question.settings) {
-      words.insert(words.end(), {"--set", setting.path + "=" + setting.value});
-    }
+    config::Config config = *question.config;
+    ResolveForMachine(config, AvailableCores());
+    held = HeldFile::OfText(ConfigText(config));
+    words.insert(words.end(), {"--config", held->path()});
   }
   try {
     const auto lines =
