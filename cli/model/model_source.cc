@@ -15,6 +15,7 @@
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
+#include "common/config/data_format.h"
 #include "common/model/hash_variables.h"
 #include "common/model/load_weights.h"
 #include "common/model/model_metadata.h"

@@ -14,6 +14,7 @@
 #include "common/base/log.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
+#include "common/config/data_format.h"
 #include "common/model/hash_variables.h"
 #include "common/model/model_metadata.h"
 #include "common/model/torch_tensors.h"
