@@ -5,7 +5,6 @@
 
 #include "cli/bench/bench_command.h"
 #include "cli/commands/options.h"
-#include "cli/commands/programs.h"
 
 namespace muster {
 namespace {

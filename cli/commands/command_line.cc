@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/commands/commands.h"
+#include "cli/commands/options.h"
 #include "cli/text/console.h"
 #include "cli/text/wrapped.h"
 #include "common/base/error.h"
@@ -75,12 +75,6 @@ const CLI::App* FindCommand(const CLI::App& app, const std::vector<std::string>&
     command = next;
   }
   return command;
-}
-
-// "muster data get": what a person types.
-std::string FullName(const CLI::App& command) {
-  const CLI::App* parent = command.get_parent();
-  return (parent != nullptr ? FullName(*parent) + " " : "") + command.get_name();
 }
 
 // What is missing, of a command line that lacks something.

@@ -1,6 +1,5 @@
 // `muster doctor`.
 #include "cli/commands/options.h"
-#include "cli/commands/programs.h"
 #include "cli/data/count_samples.h"
 #include "cli/doctor/doctor_command.h"
 

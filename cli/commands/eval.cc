@@ -1,6 +1,5 @@
 // `muster eval`.
 #include "cli/commands/evaluation_options.h"
-#include "cli/commands/programs.h"
 #include "cli/data/count_samples.h"
 #include "cli/evaluate/eval_command.h"
 

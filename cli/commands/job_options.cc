@@ -1,7 +1,5 @@
 #include "cli/commands/job_options.h"
 
-#include "cli/commands/programs.h"
-
 namespace muster {
 
 void JobOptions::Add(CLI::App& command) {

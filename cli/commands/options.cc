@@ -6,26 +6,21 @@
 #include <charconv>
 #include <cstdlib>
 
-#include "cli/commands/programs.h"
 #include "common/base/error.h"
 #include "common/base/join.h"
+#include "common/base/pattern.h"
 #include "common/base/utf8.h"
 
 namespace muster {
 namespace {
 
+namespace fs = std::filesystem;
+
 // --trace-steps A-B, or A alone: the first step and how many.
 std::pair<std::string, std::string> TraceSteps(const std::string& text) {
-  const auto number = [&](const std::string& digits) {
-    if (digits.empty() || digits.size() > 15 ||
-        digits.find_first_not_of("0123456789") != std::string::npos) {
-      return -1LL;
-    }
-    return std::stoll(digits);
-  };
-  const size_t dash = text.find('-');
-  const long long first = number(text.substr(0, dash));
-  const long long last = dash == std::string::npos ? first : number(text.substr(dash + 1));
+  const std::vector<std::string> found = Search("^([0-9]{1,15})(-([0-9]{1,15}))?$", text);
+  const int64_t first = found.empty() ? -1 : std::stoll(found[1]);
+  const int64_t last = found.empty() || found[3].empty() ? first : std::stoll(found[3]);
   if (first < 0 || last < first) {
     throw Error(ExitCode::kUsage,
                 "--trace-steps {}: expected A-B, the first and the last step to trace, counted "
@@ -37,15 +32,29 @@ std::pair<std::string, std::string> TraceSteps(const std::string& text) {
 
 }  // namespace
 
+std::string FullName(const CLI::App& command) {
+  const CLI::App* parent = command.get_parent();
+  return (parent != nullptr ? FullName(*parent) + " " : "") + command.get_name();
+}
+
 void RefuseBehind(const CLI::App& command, const std::vector<std::string>& behind) {
   if (behind.empty()) return;
-  std::string name = command.get_name();
-  for (const CLI::App* above = command.get_parent(); above != nullptr;
-       above = above->get_parent()) {
-    name.insert(0, above->get_name() + " ");
-  }
   throw Error(ExitCode::kUsage, "--: expected no more arguments, got {} (see {} --help)", behind[0],
-              name);
+              FullName(command));
+}
+
+fs::path ProgramFolder() { return fs::read_symlink("/proc/self/exe").parent_path(); }
+
+std::string Sibling(const std::string& name) { return ProgramFolder() / name; }
+
+std::string FindConfig(const std::string& name, const fs::path& program_folder) {
+  std::error_code ignored;
+  if (name.empty() || fs::path(name).is_absolute() || fs::exists(name, ignored)) return name;
+  const fs::path prefix = program_folder.parent_path();
+  for (const fs::path& folder : {prefix, prefix / "share/muster"}) {
+    if (fs::is_regular_file(folder / name, ignored)) return (folder / name).string();
+  }
+  return name;
 }
 
 // CLI::Range would speak of values "not in range", and take -1 for a large number.
@@ -142,14 +151,6 @@ void ConfigOptions::AddInitialWeights(CLI::App& command) {
 }
 
 std::string ConfigOptions::path() const { return FindConfig(config, ProgramFolder()); }
-
-const std::string& ConfigOptions::ValueOf(const char* path) const {
-  static const std::string kNothing;
-  for (const auto& shorthand : shorthands_) {
-    if (std::string_view(shorthand->path) == path) return shorthand->value;
-  }
-  return kNothing;
-}
 
 std::vector<Setting> ConfigOptions::settings() const {
   std::vector<Setting> settings;

@@ -1,8 +1,10 @@
-// Options that several commands share, and what their values may be.
+// Options that several commands share, what their values may be, and the programs and configs of
+// this build or installation.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,8 +20,20 @@ namespace muster {
 inline constexpr uint32_t kMostWorkers = 1024;  // as cluster.workers
 inline constexpr const char* kResumeAuto = "auto";
 
+// "muster data get": what a person types.
+std::string FullName(const CLI::App& command);
 // Throws Error(kUsage) if there are any: this command takes none.
 void RefuseBehind(const CLI::App& command, const std::vector<std::string>& behind);
+
+// The folder of this program, and another program in it.
+std::filesystem::path ProgramFolder();
+std::string Sibling(const std::string& name);
+
+// The file that is meant by `name`: `name` itself, unless no such file is here and one of that name
+// came with the program, so that the README's commands work in any folder. Beside `program_folder`
+// (PREFIX/bin), a package has configs at PREFIX/name, `cmake --install` at
+// PREFIX/share/muster/name. Never fails: a missing file is its reader's error.
+std::string FindConfig(const std::string& name, const std::filesystem::path& program_folder);
 
 // Adds a command. `describe(command, options)` adds its options; `run(options)` is its action.
 template <typename Options, typename Describe, typename Run>
@@ -71,8 +85,6 @@ class ConfigOptions {
   std::string path() const;
   // All settings, in the order given. Throws Error(kUsage) for two words for one setting.
   std::vector<Setting> settings() const;
-  // What was given for a shorthand; "" for nothing.
-  const std::string& ValueOf(const char* path) const;
 
  private:
   struct Shorthand {

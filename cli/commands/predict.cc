@@ -1,6 +1,5 @@
 // `muster predict`.
 #include "cli/commands/evaluation_options.h"
-#include "cli/commands/programs.h"
 #include "cli/data/count_samples.h"
 #include "cli/evaluate/predict_command.h"
 

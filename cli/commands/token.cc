@@ -1,6 +1,6 @@
 // `muster token`.
 #include "cli/commands/options.h"
-#include "cli/job/job_token.h"
+#include "cli/job/workers_by_hand.h"
 #include "cli/text/console.h"
 
 namespace muster {

@@ -8,8 +8,6 @@
 #include <filesystem>
 
 #include "cli/commands/options.h"
-#include "cli/commands/programs.h"
-#include "cli/job/job_token.h"
 #include "cli/process/held_file.h"
 #include "common/base/error.h"
 #include "common/config/job_size.h"

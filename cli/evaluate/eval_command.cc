@@ -7,12 +7,12 @@
 
 #include "cli/evaluate/eval_text.h"
 #include "cli/job/job_display.h"
-#include "cli/job/job_token.h"
 #include "cli/job/memory_check.h"
 #include "cli/job/run_job.h"
 #include "cli/job/watch_job.h"
+#include "cli/job/workers_by_hand.h"
+#include "cli/process/held_file.h"
 #include "cli/process/log_tail.h"
-#include "cli/process/temporary_folder.h"
 #include "cli/text/console.h"
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
@@ -78,17 +78,14 @@ class Evaluate {
     const JobPlan plan{.server_program = arguments_.server_program,
                        .worker_program = arguments_.worker_program,
                        .dir = &dir,
+                       .config = &config,
                        .config_path = dir.ConfigPath(),
-                       .workers = static_cast<int>(config.cluster().workers()),
                        .places = job.cards ? job.cards->Places() : std::vector<WorkerPlace>(),
                        .endpoint = EndpointFor(config),
                        .token = NewToken(),
-                       .evaluate = true,
-                       .start_s = config.deadlines().start_s(),
-                       .silence_s = config.deadlines().silence_s()};
+                       .evaluate = true};
     Console console(STDERR_FILENO);  // standard output is for the result
-    JobDisplay display(console, plan.start_s);
-    display.ShowOnlyProgress();
+    JobDisplay display(console, plan);
     return WatchJob(plan, signals, console, display);
   }
 

@@ -14,28 +14,17 @@ struct StepPart {
   std::string name, hint;
 };
 
-struct Rank {
-  int64_t rank;
-  double compute_ms, input_ms;
-};
+double ComputeMs(const events::Summary::Rank& rank) { return rank.parts().compute_ms(); }
+double InputMs(const events::Summary::Rank& rank) { return rank.parts().input_ms(); }
 
-std::vector<Rank> RanksOf(const events::Summary& summary) {
-  std::vector<Rank> ranks;
-  for (const events::Summary::Rank& one : summary.ranks()) {
-    if (!one.parts().has_compute_ms() || !one.parts().has_input_ms()) return {};
-    ranks.push_back({one.rank(), one.parts().compute_ms(), one.parts().input_ms()});
-  }
-  return ranks;
-}
-
-// Who is late: one rank that is slower on average, by at least half of what the others wait; or now
-// one, now another.
-std::string WhoIsSlow(const std::vector<Rank>& ranks, double step_ms, double imbalance,
-                      const char* devices) {
+// Which rank is late: one that is slower on average, by at least half of what the others wait; or
+// now one, now another.
+std::string LateText(const events::Summary& summary, const char* devices) {
   double mean = 0;
-  for (const Rank& rank : ranks) mean += rank.compute_ms / static_cast<double>(ranks.size());
-  const Rank& slowest = *std::ranges::max_element(ranks, {}, &Rank::compute_ms);
-  if (slowest.compute_ms - mean < 0.5 * imbalance * step_ms) {
+  for (const auto& rank : summary.ranks()) mean += ComputeMs(rank) / summary.ranks_size();
+  const auto& slowest = *std::ranges::max_element(summary.ranks(), {}, ComputeMs);
+  const events::Measured& measured = summary.measured();
+  if (ComputeMs(slowest) - mean < 0.5 * measured.shares().imbalance() * measured.step_ms()) {
     return fmt::format(
         "now one rank is late, now another, and all wait for it: look for other work on the {}",
         devices);
@@ -43,18 +32,19 @@ std::string WhoIsSlow(const std::vector<Rank>& ranks, double step_ms, double imb
   return fmt::format(
       "rank {} computes for {}, the mean of all is {}, and they wait for it: look for other work "
       "on its {}, or for slices and images that do not divide evenly among the ranks",
-      slowest.rank, FormatMilliseconds(slowest.compute_ms), FormatMilliseconds(mean), devices);
+      slowest.rank(), FormatMilliseconds(ComputeMs(slowest)), FormatMilliseconds(mean), devices);
 }
 
 }  // namespace
 
 std::string Bottleneck(const events::Summary& summary, bool on_gpus) {
-  const double step_ms = summary.measured().step_ms();
   const events::StepShares& shares = summary.measured().shares();
   const double overhead = shares.overhead(), input = shares.input(), imbalance = shares.imbalance();
-  const std::vector<Rank> ranks = RanksOf(summary);
-  if (ranks.empty() || step_ms <= 0) return "";
+  if (summary.ranks().empty() || summary.measured().step_ms() <= 0) return "";
   if (!shares.has_overhead() || !shares.has_input() || !shares.has_imbalance()) return "";
+  for (const auto& rank : summary.ranks()) {
+    if (!rank.parts().has_compute_ms() || !rank.parts().has_input_ms()) return "";
+  }
 
   const StepPart compute{1 - overhead - imbalance, "compute",
                          on_gpus ? "more GPUs (--workers), worker.precision=TF32 or BF16, or a "
@@ -62,12 +52,11 @@ std::string Bottleneck(const events::Summary& summary, bool on_gpus) {
                                  : "more cores (worker.threads, workers) or a smaller network "
                                    "would help"};
   const StepPart others[] = {
-      {imbalance, "slowest rank",
-       WhoIsSlow(ranks, step_ms, imbalance, on_gpus ? "GPUs and cores" : "cores")},
+      {imbalance, "slowest rank", LateText(summary, on_gpus ? "GPUs and cores" : "cores")},
       {input, "input pipeline",
        fmt::format("rank {} waits for its batches: try more data.prefetch_threads or less "
                    "preprocessing",
-                   std::ranges::max_element(ranks, {}, &Rank::input_ms)->rank)},
+                   std::ranges::max_element(summary.ranks(), {}, InputMs)->rank())},
       {overhead - input, "server and communication", "try a larger batch or more server.threads"}};
   const StepPart& other = *std::ranges::max_element(others, {}, &StepPart::share);
   const StepPart& largest = other.share > compute.share ? other : compute;

@@ -68,24 +68,21 @@ std::string HowToTrainLonger(const RunDir& dir, const config::Config& config) {
                          : fmt::format("--epochs N, with N above {}", config.run().epochs()));
 }
 
-// A file of weights that the run's last line names.
+// A file of weights that the run should have left.
 struct Model {
   std::string name;
   int64_t step = 0;
   bool average = false;
 };
 
-std::vector<Model> ModelsIn(const json& line) {
-  std::vector<Model> models;
+// The files of weights that the run's last line names: those that it could write.
+std::vector<std::string> SavedIn(const json& line) {
+  std::vector<std::string> names;
   for (const json& one : line.value("models", json::array())) {
-    if (!one.is_object()) continue;
-    const json file = one.value("file", json()), step = one.value("step", json());
-    if (!file.is_string() || !step.is_number_integer()) continue;
-    models.push_back({.name = fs::path(file.get<std::string>()).filename(),
-                      .step = step.get<int64_t>(),
-                      .average = one.value("average", json()) == true});
+    const json file = one.is_object() ? one.value("file", json()) : json();
+    if (file.is_string()) names.push_back(fs::path(file.get<std::string>()).filename());
   }
-  return models;
+  return names;
 }
 
 // From which checkpoint the file has been written again; "" if none has its weights.
@@ -105,25 +102,26 @@ std::string WriteAgain(const Model& model, const std::string& run_dir) {
   return "";
 }
 
-// Adds the files that the run could not write at its end, such as on a full disk, and that a
-// checkpoint has the weights of.
-void AddUnsaved(const config::Config& config, int64_t last_step, const json& last_line,
-                const std::string& run_dir, std::vector<Model>& models) {
+// All that the run has written, and what it could not write at its end, such as on a full disk,
+// but a checkpoint has.
+std::vector<Model> ModelsOf(const config::Config& config, int64_t last_step, const json& last_line,
+                            const std::string& run_dir) {
   const bool use_average = config.evaluation().use_ema();
-  std::vector<Model> expected{{"model.safetensors", last_step, use_average}};
+  std::vector<Model> models{{"model.safetensors", last_step, use_average}};
   if (config.optimizer().has_ema_decay()) {
-    expected.push_back(
+    models.push_back(
         {use_average ? "model-raw.safetensors" : "model-ema.safetensors", last_step, !use_average});
   }
   if (const json best = last_line.value("best_step", json()); best.is_number_integer()) {
-    expected.push_back({"best.safetensors", best.get<int64_t>(), use_average});
+    models.push_back({"best.safetensors", best.get<int64_t>(), use_average});
   }
+  const std::vector<std::string> saved = SavedIn(last_line);
   const std::vector<CheckpointName> kept = ListCheckpoints(run_dir);
-  for (Model& model : expected) {
-    const bool is_saved = std::ranges::find(models, model.name, &Model::name) != models.end();
-    const bool is_kept = std::ranges::find(kept, model.step, &CheckpointName::step) != kept.end();
-    if (!is_saved && is_kept) models.push_back(std::move(model));
-  }
+  std::erase_if(models, [&](const Model& model) {
+    return std::ranges::find(saved, model.name) == saved.end() &&
+           std::ranges::find(kept, model.step, &CheckpointName::step) == kept.end();
+  });
+  return models;
 }
 
 ExitCode Mend(const std::vector<Model>& models, const RunDir& dir) {
@@ -144,15 +142,6 @@ ExitCode Mend(const std::vector<Model>& models, const RunDir& dir) {
   return code;
 }
 
-ExitCode EndWithoutCheckpoint(const RunDir& dir) {
-  PrintResult(fmt::format(
-      "The run in {0} is complete: nothing is left to do. No checkpoint of it is left, "
-      "so it cannot be made longer; another run can begin with its weights: --initial-weights "
-      "{0}/model.safetensors",
-      dir.shown()));
-  return ExitCode::kOk;
-}
-
 }  // namespace
 
 bool IsCompleteWithoutCheckpoint(const std::string& run_dir, const std::vector<Setting>& settings) {
@@ -163,16 +152,22 @@ bool IsCompleteWithoutCheckpoint(const std::string& run_dir, const std::vector<S
   if (last.is_null() || EndsElsewhere(LoadConfig(config, {}), LoadConfig(config, settings))) {
     return false;
   }
-  const std::vector<Model> models = ModelsIn(last);
-  const auto whole = [&](const Model& model) {
-    return DamageOf(run_dir + "/" + model.name).empty();
-  };
-  return std::ranges::find(models, "model.safetensors", &Model::name) != models.end() &&
-         std::ranges::all_of(models, whole);
+  const std::vector<std::string> saved = SavedIn(last);
+  return std::ranges::find(saved, "model.safetensors") != saved.end() &&
+         std::ranges::all_of(saved, [&](const std::string& name) {
+           return DamageOf(run_dir + "/" + name).empty();
+         });
 }
 
 std::optional<ExitCode> EndIfComplete(const RunDir& dir, const std::vector<Setting>& settings) {
-  if (IsCompleteWithoutCheckpoint(dir.path(), settings)) return EndWithoutCheckpoint(dir);
+  if (IsCompleteWithoutCheckpoint(dir.path(), settings)) {
+    PrintResult(fmt::format(
+        "The run in {0} is complete: nothing is left to do. No checkpoint of it is left, so it "
+        "cannot be made longer; another run can begin with its weights: --initial-weights "
+        "{0}/model.safetensors",
+        dir.shown()));
+    return ExitCode::kOk;
+  }
   if (ListCheckpoints(dir.path()).empty()) return std::nullopt;
   config::Config config = ConfigOfRun(dir, settings);
   const std::string done = CheckTakenUp(dir, config);
@@ -185,9 +180,7 @@ std::optional<ExitCode> EndIfComplete(const RunDir& dir, const std::vector<Setti
   const bool stopped = !StopReasonAt(config.evaluation(), state, total).empty();
   if (!stopped && state.step() < total) return std::nullopt;
   PlanTrace(dir, settings, config);  // refuses to trace what is over
-  std::vector<Model> models = ModelsIn(last);
-  AddUnsaved(config, state.step(), last, dir.path(), models);
-  const ExitCode code = Mend(models, dir);
+  const ExitCode code = Mend(ModelsOf(config, state.step(), last, dir.path()), dir);
   PrintResult(fmt::format("The run in {} is complete: nothing is left to do ({}){}", dir.shown(),
                           done, stopped ? "" : ". " + HowToTrainLonger(dir, config)));
   return code;

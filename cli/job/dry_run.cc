@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "cli/job/header.h"
-#include "cli/job/server_memory.h"
+#include "cli/job/memory_check.h"
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
 #include "common/config/config.h"
@@ -18,10 +18,6 @@ namespace muster {
 namespace {
 
 constexpr uint32_t kMostRanks = 32;
-
-void Append(std::vector<std::string>& lines, const std::vector<std::string>& more) {
-  lines.insert(lines.end(), more.begin(), more.end());
-}
 
 std::string RangeText(const Range& range) {
   if (range.size() == 1) return std::to_string(range.begin);
@@ -59,11 +55,10 @@ std::vector<std::string> LengthLines(const config::Config& config, const Graph& 
     return fmt::format("  {:<18} {}", label, text);
   };
   if (!data.problem.empty()) {
-    std::vector<std::string> lines{row("images", "unknown: " + data.problem)};
-    lines.push_back(row("steps per epoch", "unknown: images / global_batch, rounded up"));
-    lines.push_back(row("steps in total",
-                        config.run().has_steps() ? FormatCount(config.run().steps()) : "unknown"));
-    return lines;
+    return {row("images", "unknown: " + data.problem),
+            row("steps per epoch", "unknown: images / global_batch, rounded up"),
+            row("steps in total",
+                config.run().has_steps() ? FormatCount(config.run().steps()) : "unknown")};
   }
   const StepPlan plan = PlanSteps(config, data.train);
   CheckBatchNorms(graph, plan);
@@ -73,26 +68,14 @@ std::vector<std::string> LengthLines(const config::Config& config, const Graph& 
           row("steps in total", FormatCount(plan.total_steps))};
 }
 
-std::vector<std::string> MemoryLines(const std::string& process,
-                                     const std::vector<MemoryRow>& rows) {
-  std::vector<std::string> lines{fmt::format("  {:<32} {:>9}", process, FormatBytes(SumOf(rows)))};
-  for (const MemoryRow& row : rows) {
-    if (row.holder == MemoryRow::Holder::kCard) continue;
-    lines.push_back(fmt::format("    {:<30} {:>9}", row.what, FormatBytes(row.bytes)));
-  }
-  return lines;
-}
-
-// None where workers compute at the host. The driver's own part is not known before it is there.
-std::vector<std::string> CardLines(const std::vector<MemoryRow>& rows) {
-  if (SumOfCard(rows) == 0) return {};
+std::vector<std::string> MemoryLines(const std::string& process, const std::vector<MemoryRow>& rows,
+                                     bool on_card = false) {
   std::vector<std::string> lines{
-      fmt::format("  {:<32} {:>9}", "on the card, for each worker", FormatBytes(SumOfCard(rows)))};
+      fmt::format("  {:<32} {:>9}", process, FormatBytes(on_card ? SumOfCard(rows) : SumOf(rows)))};
   for (const MemoryRow& row : rows) {
-    if (row.holder != MemoryRow::Holder::kCard) continue;
+    if ((row.holder == MemoryRow::Holder::kCard) != on_card) continue;
     lines.push_back(fmt::format("    {:<30} {:>9}", row.what, FormatBytes(row.bytes)));
   }
-  lines.push_back("    the driver's own, some 100s of MB, comes on top");
   return lines;
 }
 
@@ -117,19 +100,25 @@ std::vector<std::string> DryRunLines(const std::string& config_path, const confi
   std::vector<std::string> lines =
       HeaderLines(config_path, config, graph, shown_dir,
                   {.cores = AvailableCores(), .cards = cards, .all_of_bits = true});
+  const auto add = [&](const std::vector<std::string>& more) {
+    lines.insert(lines.end(), more.begin(), more.end());
+  };
   lines.push_back("");
-  Append(lines, RankLines(config));
+  add(RankLines(config));
   lines.push_back("");
-  Append(lines, LengthLines(config, graph, data));
+  add(LengthLines(config, graph, data));
   lines.push_back("");
   lines.push_back("memory (code and libraries of the server, about 12 MB, come on top):");
   const uint32_t workers = config.cluster().workers();
   const std::vector<MemoryRow> server_memory = ServerMemory(config, graph);
-  Append(lines, MemoryLines("server", server_memory));
-  Append(lines, MemoryLines(workers == 1 ? "worker" : "each worker, about", worker_memory));
+  add(MemoryLines("server", server_memory));
+  add(MemoryLines(workers == 1 ? "worker" : "each worker, about", worker_memory));
   lines.push_back(fmt::format("  {:<32} {:>9}", "all together, shared parts once",
                               FormatBytes(JobMemory(server_memory, worker_memory, workers))));
-  Append(lines, CardLines(worker_memory));
+  if (SumOfCard(worker_memory) > 0) {  // the driver's own part is not known before it is there
+    add(MemoryLines("on the card, for each worker", worker_memory, /*on_card=*/true));
+    lines.push_back("    the driver's own, some 100s of MB, comes on top");
+  }
   lines.push_back("");
   lines.push_back("A dry run: no run was started, nothing was written.");
   return lines;

@@ -52,6 +52,13 @@ std::optional<size_t> FindCause(const std::vector<EndedProcess>& ended, int repo
   return first;
 }
 
+std::optional<int> SignalOfServer(const std::vector<EndedProcess>& ended) {
+  for (const EndedProcess& process : ended) {
+    if (process.rank < 0 && process.end.by_signal && !process.end.asked) return process.end.value;
+  }
+  return std::nullopt;
+}
+
 std::string Name(int rank, pid_t pid) {
   return rank < 0 ? fmt::format("server (pid {})", pid)
                   : fmt::format("rank {} (pid {})", rank, pid);
@@ -68,41 +75,22 @@ std::string DescribeEnd(const EndedProcess& ended, const std::string& at,
     return fmt::format("{} failed{} with exit code {}: {}", who, at, end.value,
                        words.empty() ? Meaning(static_cast<ExitCode>(end.value)) : words);
   }
-  switch (end.value) {
-    case SIGKILL:
-      return fmt::format(
-          "{} was killed by SIGKILL{}; if nobody did that by hand, the system was out "
-          "of memory (dmesg tells)",
-          who, at);
-    case SIGSEGV:
-    case SIGBUS:
-    case SIGFPE:
-    case SIGILL:
-    case SIGABRT:
-    case SIGSYS:
-    case SIGTRAP:
-      return fmt::format("{} crashed with {}{}", who, SignalName(end.value), at);
-    default:
-      return fmt::format("{} was killed by {}{}", who, SignalName(end.value), at);
+  if (end.value == SIGKILL) {
+    return fmt::format(
+        "{} was killed by SIGKILL{}; if nobody did that by hand, the system was out of memory "
+        "(dmesg tells)",
+        who, at);
   }
+  constexpr int kCrashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS, SIGTRAP};
+  const bool crashed = std::ranges::find(kCrashes, end.value) != std::end(kCrashes);
+  return fmt::format("{} {} {}{}", who, crashed ? "crashed with" : "was killed by",
+                     SignalName(end.value), at);
 }
 
 ExitCode CodeOf(const ChildEnd& end) {
   if (end.by_signal) return ExitCode::kProcessDied;
-  auto code = static_cast<ExitCode>(end.value);
-  switch (code) {
-    case ExitCode::kFailure:
-    case ExitCode::kUsage:
-    case ExitCode::kData:
-    case ExitCode::kNonfinite:
-    case ExitCode::kDeadline:
-    case ExitCode::kProcessDied:
-    case ExitCode::kPeerFailed:
-    case ExitCode::kRefused:
-      return code;
-    default:
-      return ExitCode::kProcessDied;
-  }
+  const auto code = static_cast<ExitCode>(end.value);
+  return ExitCode::kFailure <= code && code <= ExitCode::kRefused ? code : ExitCode::kProcessDied;
 }
 
 std::string Meaning(ExitCode code) {

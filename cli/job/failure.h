@@ -32,6 +32,9 @@ struct EndedProcess {
 // whether a worker that ended with exit code 0 left too early.
 std::optional<size_t> FindCause(const std::vector<EndedProcess>& ended, int reported_rank);
 
+// The signal that took the server; empty if it ended otherwise, or was asked to end.
+std::optional<int> SignalOfServer(const std::vector<EndedProcess>& ended);
+
 // "rank 1 (pid 4242)", "server (pid 4241)"
 std::string Name(int rank, pid_t pid);
 

@@ -2,9 +2,15 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <string_view>
 #include <utility>
 
+#include "cli/job/job_display.h"
 #include "cli/text/size_text.h"
+#include "cli/text/text_table.h"
 #include "cli/text/units.h"
 #include "cli/text/wrapped.h"
 #include "common/base/version.h"
@@ -41,24 +47,21 @@ std::string TransportText(const config::Cluster& cluster) {
   const bool rounded = cluster.wire_dtype() != config::Cluster::FP32;
   const std::string type =
       rounded ? ", " + config::Cluster::WireDtype_Name(cluster.wire_dtype()) : "";
-  switch (cluster.transport()) {
-    case config::Cluster::AUTO:
-      if (rounded) return "ZeroMQ (IPC" + type + ")";
-      [[fallthrough]];
-    case config::Cluster::LOCAL:
-      return "shared memory";
-    case config::Cluster::IPC:
-      return "ZeroMQ (IPC" + type + ")";
-    case config::Cluster::TCP:
-      return "ZeroMQ (TCP" + type + ")";
-  }
-  return "?";
+  if (cluster.transport() == config::Cluster::TCP) return "ZeroMQ (TCP" + type + ")";
+  const bool ipc = cluster.transport() == config::Cluster::IPC ||
+                   (cluster.transport() == config::Cluster::AUTO && rounded);
+  return ipc ? "ZeroMQ (IPC" + type + ")" : "shared memory";
 }
 
 std::string WorkersText(const config::Config& config) {
   return fmt::format("{} x {}, over {}", Plural(config.cluster().workers(), "worker"),
                      Plural(config.worker().threads(), "thread"), TransportText(config.cluster()));
 }
+
+// What a worker says that it computes with; "" of one that did not say. As
+// worker/backend/cpu/cpu_arithmetic.cc words it.
+bool IsCpu(const std::string& arithmetic) { return arithmetic.starts_with("oneDNN "); }
+bool IsCard(const std::string& arithmetic) { return !arithmetic.empty() && !IsCpu(arithmetic); }
 
 std::vector<std::string> NoEffectTexts(const config::Config& config) {
   constexpr size_t kMost = 3;
@@ -160,6 +163,68 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
   row("run directory", shown_dir);
   row("resumes", options.resumed);
   FitRows(lines);
+  return lines;
+}
+
+std::string CoresOf(pid_t pid) {
+  constexpr std::string_view kLabel = "Cpus_allowed_list:\t";
+  std::ifstream file(fmt::format("/proc/{}/status", pid));
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(kLabel)) return line.substr(kLabel.size());
+  }
+  return "-";
+}
+
+std::vector<std::string> PlacementLines(const events::Started& started,
+                                        const std::function<std::string(pid_t)>& cores_of,
+                                        std::span<const WorkerPlace> places) {
+  std::vector<TextTable::Column> columns{{"rank", true}, {"host"},          {"pid", true},
+                                         {"device"},     {"threads", true}, {"cores"}};
+  if (!places.empty()) {
+    columns.insert(columns.end(), {{"memory", true}, {"name"}, {"UUID"}});
+  }
+  TextTable table(columns);
+  for (const events::Started::Worker& worker : started.workers()) {
+    std::vector<std::string> row{
+        std::to_string(worker.rank()),    worker.host(),
+        std::to_string(worker.pid()),     "cpu",
+        std::to_string(worker.threads()), cores_of(static_cast<pid_t>(worker.pid()))};
+    if (IsCard(worker.arithmetic())) row[3] = "card";
+    if (worker.rank() < places.size()) {
+      const Gpu& gpu = places[worker.rank()].gpu;
+      if (!IsCpu(worker.arithmetic())) row[3] = "card " + gpu.index;
+      row.insert(row.end(),
+                 {FormatBytes(static_cast<double>(gpu.total_bytes)), gpu.name, gpu.uuid});
+    }
+    table.AddRow(std::move(row));
+  }
+  return table.Lines();
+}
+
+bool AreOnGpus(const events::Started& started) {
+  return std::ranges::any_of(started.workers(), IsCard, &events::Started::Worker::arithmetic);
+}
+
+std::vector<std::string> DeviceTexts(const config::Config& config, const events::Started& started) {
+  if (config.worker().backend() != config::Worker::CUDA) return {};
+  std::map<std::string, std::vector<uint32_t>> ranks_of;
+  for (const events::Started::Worker& worker : started.workers()) {
+    if (!worker.arithmetic().empty()) ranks_of[worker.arithmetic()].push_back(worker.rank());
+  }
+  std::vector<std::string> lines;
+  for (const auto& [arithmetic, ranks] : ranks_of) {
+    const std::string who = ranks_of.size() == 1 ? "all workers" : RankList(ranks);
+    const bool one = ranks_of.size() > 1 && ranks.size() == 1;
+    if (IsCpu(arithmetic)) {
+      lines.push_back(fmt::format(
+          "Warning: worker.backend=CUDA, but {} {} on the CPU, with {} (worker.soft_placement): {} "
+          "why",
+          who, one ? "computes" : "compute", arithmetic, one ? "its log says" : "their logs say"));
+    } else {
+      lines.push_back(fmt::format("Computing on {}{}", arithmetic,
+                                  ranks_of.size() == 1 ? "" : fmt::format(" ({})", who)));
+    }
+  }
   return lines;
 }
 

@@ -1,12 +1,19 @@
-// What is printed before a job: the header.
+// What is printed before a job, which is the header, and when its workers have started.
 // Pure functions; every line comes without its newline.
 #pragma once
 
+#include <sys/types.h>
+
+#include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "cli/gpu/gpu.h"
 #include "common/config/config.h"
 #include "common/graph/graph.h"
+#include "proto/config_fwd.h"
+#include "proto/events.pb.h"
 
 namespace muster {
 
@@ -31,5 +38,22 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
 std::string LearningRateText(const config::Config& config);
 // The same, and what else is done with gradients and weights.
 std::string UpdateText(const config::Config& config);
+
+// The cores that a process of this host may use, as "0-3,8"; "-" where that cannot be found out.
+std::string CoresOf(pid_t pid);
+
+// A table of ranks with host, pid, device, threads and cores; with `places`, one for each rank,
+// also with the card's UUID, name and memory.
+std::vector<std::string> PlacementLines(const events::Started& started,
+                                        const std::function<std::string(pid_t)>& cores_of,
+                                        std::span<const WorkerPlace> places = {});
+
+// Whether any of the workers computes on a GPU.
+bool AreOnGpus(const events::Started& started);
+
+// For a job that asks for CUDA, lines that name cards and libraries, on which its bits depend, and
+// the ranks that got none (worker.soft_placement). Empty for all others, whose header has said it
+// all.
+std::vector<std::string> DeviceTexts(const config::Config& config, const events::Started& started);
 
 }  // namespace muster

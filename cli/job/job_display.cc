@@ -4,27 +4,94 @@
 
 #include <algorithm>
 #include <cctype>
+#include <vector>
 
-#include "cli/job/placement.h"
-#include "cli/job/progress_line.h"
+#include "cli/job/header.h"
 #include "cli/text/units.h"
+#include "common/base/join.h"
 
 namespace muster {
 namespace {
 
 constexpr size_t kMostRanksInALine = 12;
 
+// A part of the line; the one with the largest rank is the first to go.
+struct Part {
+  int rank;
+  std::string text;
+};
+
+// `columns`: of the same width in every line.
+std::vector<Part> Parts(const events::Progress& p, bool columns) {
+  std::vector<Part> parts;
+  const auto add = [&](int rank, bool known, const std::string& text) {
+    if (known) parts.push_back({rank, text});
+  };
+  const auto wide = [&](const std::string& text, size_t width) {
+    return fmt::format("{:>{}}", text, columns ? width : 0);
+  };
+  const events::Position& at = p.at();
+  const events::Measured& m = p.measured();
+  const std::string total = p.total_steps() > 0 ? FormatCount(p.total_steps()) : "";
+  const bool evaluating = p.has_evaluating() && !columns;
+  add(0, evaluating,
+      p.evaluating().total() <= 0
+          ? "evaluating"
+          : fmt::format("evaluating {}/{}",
+                        FormatCount(std::max<int64_t>(0, p.evaluating().done())),
+                        FormatCount(p.evaluating().total())));
+  add(1, at.has_step() || columns,
+      fmt::format(
+          "step {}{}{}",
+          wide(FormatCount(std::max<int64_t>(0, at.step())), std::max<size_t>(5, total.size())),
+          total.empty() ? "" : "/", total));
+  add(4, at.has_epoch(),
+      fmt::format("epoch {}{}", wide(fmt::format("{:.2f}", at.epoch()), 6),
+                  p.has_epochs() ? fmt::format("/{:.4g}", p.epochs()) : ""));
+  add(2, m.has_train_loss(), "loss " + wide(fmt::format("{:.3f}", m.train_loss()), 6));
+  add(5, m.has_train_accuracy(), "accuracy " + wide(FormatPercent(m.train_accuracy(), 1), 6));
+  if (evaluating) return parts;  // speed and time left are about training
+  add(3, m.has_images_per_second(), wide(FormatRate(m.images_per_second()), 6) + " images/s");
+  add(8, m.has_step_ms() && columns, wide(FormatMilliseconds(m.step_ms()), 7) + "/step");
+  add(7, m.has_waiting_share(), "waiting " + wide(FormatPercent(m.waiting_share()), 4));
+  add(6, p.has_eta_s() && p.eta_s() >= 0, FormatDuration(p.eta_s()) + " left");
+  return parts;
+}
+
+std::string JoinParts(const std::vector<Part>& parts) {
+  std::string line;
+  for (const Part& part : parts) line += (line.empty() ? "" : "  ") + part.text;
+  return line;
+}
+
+// Cuts to `width` characters, the last two being ".." where something was cut.
+std::string FitTo(const std::string& text, int width) {
+  const auto most = static_cast<size_t>(std::max(0, width));
+  if (text.size() <= most) return text;
+  return most < 3 ? text.substr(0, most) : text.substr(0, most - 2) + "..";
+}
+
+const char* Word(events::MemberChange::Kind kind) {
+  switch (kind) {
+    case events::MemberChange::LOST:
+      return "Lost";
+    case events::MemberChange::LEFT:
+      return "Left by";
+    case events::MemberChange::JOINED:
+      return "Joined by";
+    default:
+      return "Late and fenced:";
+  }
+}
+
 }  // namespace
 
 std::string RankList(std::span<const uint32_t> ranks) {
   if (ranks.empty()) return "unknown ranks";
-  std::string list;
-  size_t shown = std::min(ranks.size(), kMostRanksInALine);
-  for (size_t i = 0; i < shown; ++i) {
-    bool last = i + 1 == ranks.size();
-    if (i > 0) list += last ? " and " : ", ";
-    list += std::to_string(ranks[i]);
-  }
+  const size_t shown = std::min(ranks.size(), kMostRanksInALine);
+  std::string list = Join(ranks.first(shown - 1), ", ");
+  if (shown > 1) list += shown == ranks.size() ? " and " : ", ";
+  list += std::to_string(ranks[shown - 1]);
   if (shown < ranks.size()) list += fmt::format(" and {} more", ranks.size() - shown);
   return (ranks.size() == 1 ? "rank " : "ranks ") + list;
 }
@@ -45,16 +112,17 @@ std::string JobDisplay::AtStep() const {
 }
 
 void JobDisplay::OnEvent(const events::Event& event) {
-  if (only_progress_ && event.kind_case() != events::Event::kProgress &&
+  // The result of an evaluation is shown by whoever wanted it.
+  if (plan_.evaluate && event.kind_case() != events::Event::kProgress &&
       event.kind_case() != events::Event::kWarning) {
     return;
   }
   switch (event.kind_case()) {
     case events::Event::kJoined:
-      if (by_hand_) console_.Print(event.joined().message());
+      if (plan_.invite_workers) console_.Print(event.joined().message());
       return;
     case events::Event::kRefused:
-      if (by_hand_) console_.Print(event.refused().message());
+      if (plan_.invite_workers) console_.Print(event.refused().message());
       return;
     case events::Event::kWaiting:
       return OnWaiting(event.waiting());
@@ -111,10 +179,10 @@ void JobDisplay::OnEvaluation(const events::Evaluation& evaluation) {
 }
 
 void JobDisplay::OnWaiting(const events::Waiting& waiting) {
-  console_.Print(
-      fmt::format("Waiting for {}: {} of at most {} (deadlines.start_s)",
-                  RankList({waiting.missing().data(), static_cast<size_t>(waiting.missing_size())}),
-                  FormatDuration(waiting.elapsed_s()), FormatDuration(start_deadline_s_)));
+  console_.Print(fmt::format(
+      "Waiting for {}: {} of at most {} (deadlines.start_s)",
+      RankList({waiting.missing().data(), static_cast<size_t>(waiting.missing_size())}),
+      FormatDuration(waiting.elapsed_s()), FormatDuration(plan_.config->deadlines().start_s())));
 }
 
 void JobDisplay::OnStarted(const events::Started& started) {
@@ -129,13 +197,49 @@ void JobDisplay::OnStarted(const events::Started& started) {
   add(started.has_steps_per_epoch(), started.steps_per_epoch(), "step", " per epoch");
   add(started.has_total_steps(), started.total_steps(), "step", " in total");
   console_.Print("Started: " + (text.empty() ? "all workers are here" : text));
-  if (notes_) {
-    for (const std::string& line : notes_(started)) console_.Print(line);
-  }
+  on_gpus_ = AreOnGpus(started);
+  for (const std::string& line : DeviceTexts(*plan_.config, started)) console_.Print(line);
   if (log_placement_) {
-    for (const std::string& line : PlacementLines(started, CoresOf, places_)) console_.Print(line);
+    for (const std::string& line : PlacementLines(started, CoresOf, plan_.places)) {
+      console_.Print(line);
+    }
   }
   ShowStage("Waiting for the first step");
+}
+
+std::string ProgressLine(const events::Progress& progress, int width) {
+  std::vector<Part> parts = Parts(progress, /*columns=*/false);
+  while (parts.size() > 1 && std::ssize(JoinParts(parts)) > width) {
+    parts.erase(std::ranges::max_element(parts, {}, &Part::rank));
+  }
+  return FitTo(JoinParts(parts), width);
+}
+
+std::string IntervalLine(const events::Progress& progress) {
+  return JoinParts(Parts(progress, /*columns=*/true));
+}
+
+std::string EvaluationLine(const events::Evaluation& evaluation) {
+  const events::Position& at = evaluation.at();
+  const events::TestResult& test = evaluation.test();
+  std::string line = "evaluation";
+  if (at.has_epoch()) line += fmt::format("  epoch {:.2f}", at.epoch());
+  if (at.has_step()) line += "  step " + FormatCount(at.step());
+  if (test.has_accuracy()) line += "  test accuracy " + FormatPercent(test.accuracy(), 2);
+  if (test.has_top5_accuracy()) line += "  top 5 " + FormatPercent(test.top5_accuracy(), 2);
+  if (test.has_loss()) line += fmt::format("  test loss {:.4f}", test.loss());
+  if (at.has_elapsed_s()) line += "  after " + FormatDuration(at.elapsed_s());
+  return line;
+}
+
+std::string ChangeLine(const events::MemberChange& change) {
+  std::string text = fmt::format("{} rank {} (pid {}) at step {}", Word(change.kind()),
+                                 change.rank(), change.pid(), FormatCount(change.at().step()));
+  if (!change.why().empty() && change.kind() != events::MemberChange::FENCED)
+    text += ": " + change.why();
+  if (change.slices() > 0) text += "; others compute " + Plural(change.slices(), "slice");
+  if (change.blocks() > 0) text += "; others evaluate " + Plural(change.blocks(), "block");
+  return text + fmt::format("; {} now", Plural(change.workers(), "worker"));
 }
 
 }  // namespace muster

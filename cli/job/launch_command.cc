@@ -13,13 +13,11 @@
 #include <optional>
 
 #include "cli/gpu/job_gpus.h"
-#include "cli/job/ask_worker.h"
 #include "cli/job/complete_run.h"
 #include "cli/job/memory_check.h"
+#include "cli/job/repeat.h"
 #include "cli/job/resume_run.h"
 #include "cli/job/run_job.h"
-#include "cli/job/series.h"
-#include "cli/job/trace_place.h"
 #include "cli/model/model_source.h"
 #include "cli/text/console.h"
 #include "cli/text/units.h"
@@ -239,8 +237,7 @@ int RunLaunch(const LaunchArguments& as_asked) {
   if (arguments.repeat > 0) return RunSeries(arguments, std::move(job), signals);
   RunDir dir =
       resumed ? std::move(*resumed) : RunDir::Make(job.config.run().dir(), arguments.config_path);
-  const JobResult result = RunJob(arguments, job, dir, signals);
-  return static_cast<int>(WithOutput(result.outcome.exit_code, result.printed));
+  return static_cast<int>(RunJob(arguments, job, dir, signals).exit_code);
 }
 
 int DryRun(const LaunchArguments& arguments) {

@@ -6,13 +6,17 @@
 #include <cmath>
 #include <fstream>
 #include <limits>
+#include <nlohmann/json.hpp>
 
-#include "cli/job/server_memory.h"
+#include "cli/process/held_file.h"
+#include "cli/process/json_program.h"
 #include "cli/text/units.h"
 #include "common/base/control_group.h"
 #include "common/base/error.h"
 #include "common/config/data_format.h"
 #include "common/config/job_size.h"
+#include "common/config/update_settings.h"
+#include "common/link/wire_type.h"
 #include "common/plan/memory_rows.h"
 #include "proto/config.pb.h"
 
@@ -91,6 +95,75 @@ std::string CheckMemory(const LeastMemory& needed, const MachineMemory& machine)
               "{}, and this machine has {}: choose a smaller network or batch, more slices "
               "(run.slices), or fewer workers; --dry-run says what takes how much",
               NeedText(needed), FormatBytes(machine.all));
+}
+
+std::vector<MemoryRow> ServerMemory(const config::Config& config, const Graph& graph) {
+  const double arena = sizeof(float) * static_cast<double>(graph.arena_floats());
+  std::vector<MemoryRow> rows{{"weights, two buffers", 2 * arena}};
+  if (const int arrays = TraitsOf(config.optimizer()).state_arrays; arrays > 0) {
+    // A moving average has to be whole whenever the run ends, and the state lies as it does.
+    rows.push_back(
+        {"optimizer state", (config.optimizer().has_ema_decay() ? 2 : 1) * arrays * arena});
+  }
+  if (config.optimizer().has_ema_decay())
+    rows.push_back({"moving average, two buffers, and one to evaluate", 3 * arena});
+  if (const config::Evaluation& evaluation = config.evaluation();
+      !evaluation.skip_final() || evaluation.every_epochs() > 0 || evaluation.every_steps() > 0) {
+    // One copy is being written when better ones come.
+    rows.push_back({"best weights, until they are written", 2 * arena});
+  }
+  if (config.optimizer().clip_norm() > 0 || config.run().on_nonfinite() == config::Run::SKIP_STEP) {
+    rows.push_back({"averaged gradient, of a two-phase step", arena});
+  }
+  const double wire = BytesOf(WireTypeOf(config.cluster())) / double{sizeof(float)};  // of an arena
+  if (wire < 1) {
+    rows.push_back(
+        {"the same in 16 bits", (config.optimizer().has_ema_decay() ? 3 : 2) * wire * arena});
+  }
+  if (config.checkpoint().keep_last() > 0) {
+    const int arrays = 1 + TraitsOf(config.optimizer()).state_arrays +
+                       (config.optimizer().has_ema_decay() ? 1 : 0);
+    rows.push_back({"copy for checkpoints", arrays * arena});
+  }
+  double parts = 0;
+  for (const auto& nodes : FirstAssignment(config).nodes)
+    parts += static_cast<double>(nodes.size());
+  rows.push_back({SharesMemory(config) ? "gradients of the workers" : "gradients received, at most",
+                  parts * wire * arena});
+  return rows;
+}
+
+namespace {
+
+MemoryRow ParseRow(const nlohmann::json& json) {
+  using Holder = MemoryRow::Holder;
+  try {
+    const auto holder = json.at("holder").get<std::string>();
+    return {json.at("what").get<std::string>(), json.at("bytes").get<double>(),
+            holder == "server" ? Holder::kServer
+            : holder == "host" ? Holder::kHost
+            : holder == "card" ? Holder::kCard
+                               : Holder::kProcess};
+  } catch (const nlohmann::json::exception&) {
+    throw Error(ExitCode::kFailure,
+                "muster-worker --memory: expected what, bytes and holder, got {}: are muster and "
+                "muster-worker of one build?",
+                json.dump());
+  }
+}
+
+}  // namespace
+
+std::vector<MemoryRow> AskWorkerMemory(const std::string& worker_program,
+                                       const config::Config& config, uint32_t rank) {
+  const HeldFile held = HeldFile::OfText(ConfigText(config));
+  const std::vector<std::string> words{"--config", held.path(), "--rank", std::to_string(rank),
+                                       "--memory"};
+  std::vector<MemoryRow> rows;
+  for (const auto& json : RunJsonProgram(worker_program, words, config.deadlines().start_s())) {
+    rows.push_back(ParseRow(json));
+  }
+  return rows;
 }
 
 }  // namespace muster

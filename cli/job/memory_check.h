@@ -2,12 +2,14 @@
 // knows more exactly, but asks a worker, whose kernels are made for that.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "common/config/config.h"
 #include "common/graph/graph.h"
 #include "common/plan/memory_rows.h"
+#include "proto/config_fwd.h"
 
 namespace muster {
 
@@ -35,5 +37,14 @@ LeastMemory WholeMemoryOf(const config::Config& config, const Graph& graph,
 // A warning if there is less available than needed, "" if it may fit. Throws Error(kUsage) if the
 // machine does not have that much.
 std::string CheckMemory(const LeastMemory& needed, const MachineMemory& machine);
+
+// Planes, optimizer state, the workers' gradients.
+std::vector<MemoryRow> ServerMemory(const config::Config& config, const Graph& graph);
+
+// Starts the worker program with --memory, which makes all kernels of the worker of this rank but
+// none of its arrays, and says how large everything would be. `config` is resolved. Throws Error as
+// RunJsonProgram does, among others for a network that the worker cannot run.
+std::vector<MemoryRow> AskWorkerMemory(const std::string& worker_program,
+                                       const config::Config& config, uint32_t rank);
 
 }  // namespace muster

@@ -1,13 +1,18 @@
 #include "cli/job/repeat.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <cmath>
-#include <functional>
+#include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
+#include "cli/text/console.h"
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
+#include "common/base/atomic_file.h"
 #include "common/base/error.h"
 
 namespace muster {
@@ -63,15 +68,14 @@ void PutSummary(nlohmann::ordered_json& json, const events::Summary& summary) {
   json["weights_hash"] = summary.weights_hash();
 }
 
-std::string SpreadText(const Spread& spread, const std::function<std::string(double)>& format) {
+std::string Percent(double share) { return FormatPercent(share, 2); }
+
+std::string SpreadText(const Spread& spread, std::string (*format)(double)) {
   if (spread.count == 0) return "-";
   if (spread.count == 1) return format(spread.mean) + " (one run: no deviation)";
   return fmt::format("{} ± {} ({} runs)", format(spread.mean), format(spread.deviation),
                      spread.count);
 }
-
-std::string Percent(double share) { return FormatPercent(share, 2); }
-std::string Speed(double speed) { return FormatRate(speed); }
 
 }  // namespace
 
@@ -106,7 +110,7 @@ std::vector<std::string> RepeatLines(std::span<const RepeatedRun> runs) {
   for (const RepeatedRun& run : runs) {
     const events::Summary summary = run.summary.value_or(events::Summary());
     table.AddRow({std::to_string(run.seed), Percent(TestAccuracy(summary)),
-                  Percent(BestAccuracy(summary)), Speed(ImagesPerSecond(summary)),
+                  Percent(BestAccuracy(summary)), FormatRate(ImagesPerSecond(summary)),
                   summary.has_steps() ? FormatCount(summary.steps()) : "-", ResultText(run),
                   run.dir});
   }
@@ -114,7 +118,7 @@ std::vector<std::string> RepeatLines(std::span<const RepeatedRun> runs) {
   lines.push_back("");
   lines.push_back("  test accuracy  " + SpreadText(SpreadOfCompleted(runs, TestAccuracy), Percent));
   lines.push_back("  images/s       " +
-                  SpreadText(SpreadOfCompleted(runs, ImagesPerSecond), Speed));
+                  SpreadText(SpreadOfCompleted(runs, ImagesPerSecond), FormatRate));
   return lines;
 }
 
@@ -130,6 +134,142 @@ std::string RepeatJson(std::span<const RepeatedRun> runs) {
   json["test_accuracy"] = SpreadJson(SpreadOfCompleted(runs, TestAccuracy));
   json["images_per_second"] = SpreadJson(SpreadOfCompleted(runs, ImagesPerSecond));
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+uint64_t LastSeed(uint64_t first, int repeat) {
+  const auto more = static_cast<uint64_t>(repeat - 1);
+  if (first <= std::numeric_limits<uint64_t>::max() - more) return first + more;
+  throw Error(ExitCode::kUsage, "--repeat {} and the seed {}: expected a seed of at most {}",
+              repeat, first, std::numeric_limits<uint64_t>::max() - more);
+}
+
+namespace {
+
+// One series, from its first run to its table.
+class Series {
+ public:
+  Series(const LaunchArguments& arguments, PreparedJob job, SignalSource& signals)
+      : arguments_(arguments),
+        job_(std::move(job)),
+        signals_(signals),
+        base_(RunDir::Make(job_.config.run().dir(), arguments.config_path)) {}
+
+  int Run() {
+    const uint64_t first = job_.config.run().seed();
+    try {
+      CheckUnused(first);
+      for (int i = 0; i < arguments_.repeat && !ended_; ++i) {
+        const uint64_t seed = first + static_cast<uint64_t>(i);
+        Print({fmt::format("{}run {} of {}: seed {}", i == 0 ? "" : "\n", i + 1, arguments_.repeat,
+                           seed)});
+        RunOne(seed);
+        WriteResults();  // after each run, whatever becomes of the next one
+      }
+    } catch (const Error&) {
+      base_.Discard();  // if it is new and still empty
+      throw;
+    }
+    PrintTable();
+    return static_cast<int>(exit_code_);
+  }
+
+ private:
+  std::string SeedDir(uint64_t seed) const {
+    return fmt::format("{}/seed-{}", base_.shown(), seed);
+  }
+
+  // Before the first run, so that a series does not end at its third.
+  void CheckUnused(uint64_t first) const {
+    if (std::filesystem::exists(std::filesystem::symlink_status(base_.RepeatPath()))) {
+      throw Error(
+          ExitCode::kUsage,
+          "the directory {} already holds the repeat.json of another series; choose another "
+          "with --run-dir, or move that series away",
+          base_.shown());
+    }
+    for (int i = 0; i < arguments_.repeat; ++i) {
+      RunDir::CheckUnused(SeedDir(first + static_cast<uint64_t>(i)));
+    }
+  }
+
+  // Throws what prevents the first run; what prevents a later one ends the series.
+  void RunOne(uint64_t seed) {
+    job_.config.mutable_run()->set_seed(seed);
+    try {
+      RunDir dir = RunDir::Open(SeedDir(seed));
+      JobOutcome outcome = RunJob(arguments_, job_, dir, signals_);
+      const int code = static_cast<int>(outcome.exit_code);
+      const bool failed = outcome.failure || outcome.stop_signal != 0;
+      runs_.push_back({seed, dir.shown(), code, std::move(outcome.summary)});
+      // A run that reached its end, whatever of it could be written, is followed by the next one.
+      ended_ = failed || !IsCompleted(runs_.back());
+      if (exit_code_ == ExitCode::kOk || ended_) exit_code_ = outcome.exit_code;
+    } catch (const Error& error) {
+      if (runs_.empty()) throw;
+      PrintError(fmt::format("muster: error: {}\n", error.what()));
+      ended_ = true;
+      exit_code_ = error.code();
+    }
+  }
+
+  void WriteResults() {
+    trouble_.clear();
+    try {
+      WriteFileAtomically(base_.RepeatPath(), RepeatJson(runs_));
+    } catch (const Error& error) {
+      trouble_ = error.what();
+    }
+  }
+
+  void PrintTable() {
+    std::vector<std::string> lines{
+        "", fmt::format("{} of {}:", Plural(std::ssize(runs_), "run"), arguments_.repeat)};
+    for (std::string& line : RepeatLines(runs_)) lines.push_back(std::move(line));
+    if (trouble_.empty()) lines.push_back("  in             " + base_.shown() + "/repeat.json");
+    if (ended_) {
+      lines.insert(lines.end(), {"",
+                                 "A series is not resumed as a whole: how its last run goes on is "
+                                 "said above the table."});
+      if (const auto left = arguments_.repeat - std::ssize(runs_); left > 0) {
+        lines.emplace_back("The rest of it, with the same options otherwise:");
+        lines.push_back(fmt::format("  muster launch {} --seed {} --repeat {} --run-dir ANOTHER",
+                                    arguments_.config_path, runs_.back().seed + 1, left));
+      }
+    }
+    Print(lines);
+    if (trouble_.empty()) return;
+    PrintError(fmt::format("muster: error: the results of the series could not be written: {}\n",
+                           trouble_));
+    if (exit_code_ == ExitCode::kOk) exit_code_ = ExitCode::kFailure;
+  }
+
+  // The series goes on where nothing can be printed, but is then no success.
+  void Print(const std::vector<std::string>& lines) {
+    Console console(STDOUT_FILENO);
+    for (const std::string& line : lines) console.Print(line);
+    console.Flush(60);
+    if (!console.trouble().empty() && exit_code_ == ExitCode::kOk) exit_code_ = ExitCode::kFailure;
+  }
+
+  const LaunchArguments& arguments_;
+  PreparedJob job_;
+  SignalSource& signals_;
+  RunDir base_;
+  std::vector<RepeatedRun> runs_;
+  std::string trouble_;  // why the latest results could not be written
+  ExitCode exit_code_ = ExitCode::kOk;
+  bool ended_ = false;
+};
+
+}  // namespace
+
+int RunSeries(const LaunchArguments& arguments, PreparedJob job, SignalSource& signals) {
+  if (!job.config.run().trace_file().empty()) {
+    throw Error(ExitCode::kUsage,
+                "--repeat and --trace: expected one of them: a series has no single trace");
+  }
+  (void)LastSeed(job.config.run().seed(), arguments.repeat);
+  return Series(arguments, std::move(job), signals).Run();
 }
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-// What a series of runs with consecutive seeds shows: `muster launch --repeat N`. Pure functions.
+// `muster launch --repeat N`: the same job with N consecutive seeds, and what such a series shows.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/events.pb.h"
+#include "cli/job/run_job.h"
 
 namespace muster {
 
@@ -32,5 +32,12 @@ std::vector<std::string> RepeatLines(std::span<const RepeatedRun> runs);
 
 // The same for programs: the text of repeat.json.
 std::string RepeatJson(std::span<const RepeatedRun> runs);
+
+// Of seeds first ... first + repeat - 1. Throws Error(kUsage) if there are no so many.
+uint64_t LastSeed(uint64_t first, int repeat);
+
+// Each run in <directory>/seed-<seed>, the results in <directory>/repeat.json. Returns the exit
+// code; the first run that fails or is stopped ends the series with its own.
+int RunSeries(const LaunchArguments& arguments, PreparedJob job, SignalSource& signals);
 
 }  // namespace muster

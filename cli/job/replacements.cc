@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <csignal>
 
-#include "cli/job/stop_stages.h"
 #include "cli/text/units.h"
 
 namespace muster {
@@ -19,6 +18,18 @@ constexpr double kMostAgainSeconds = 1;
 // The server notices a loss when it has been silent for silence_s, at the latest, and looks each
 // second.
 constexpr double kNoticeMargin = 3;
+
+// Takes those whose time has come.
+template <typename Key>
+std::vector<Key> TakeDue(std::map<Key, double>& times, double now) {
+  std::vector<Key> due;
+  std::erase_if(times, [&](const auto& entry) {
+    if (now < entry.second) return false;
+    due.push_back(entry.first);
+    return true;
+  });
+  return due;
+}
 
 std::string TextOf(const ChildEnd& end) {
   if (end.by_signal) return fmt::format("killed by signal {}", end.value);
@@ -41,12 +52,13 @@ void Replacements::OnChange(const events::MemberChange& change, double now) {
 bool Replacements::CameTooEarly(const EndedProcess& ended, double now) const {
   if (ended.end.by_signal || ended.end.value != static_cast<int>(ExitCode::kRefused)) return false;
   const auto lost = last_lost_.find(ended.rank);
-  return lost != last_lost_.end() && now - lost->second <= plan_.silence_s + kNoticeMargin;
+  return lost != last_lost_.end() &&
+         now - lost->second <= plan_.config->deadlines().silence_s() + kNoticeMargin;
 }
 
 // What another process in its place would run into as well ends the job.
 bool Replacements::MayEnd(const EndedProcess& ended, double now) const {
-  if (plan_.on_lost == config::Cluster::ABORT) return false;
+  if (plan_.config->cluster().on_lost_worker() == config::Cluster::ABORT) return false;
   if (ended.end.by_signal) return true;
   switch (static_cast<ExitCode>(ended.end.value)) {
     case ExitCode::kOk:
@@ -58,7 +70,7 @@ bool Replacements::MayEnd(const EndedProcess& ended, double now) const {
     case ExitCode::kRefused:
       return CameTooEarly(ended, now);
     case ExitCode::kFailure:  // at the start: no memory on a GPU, a library that is missing
-      return has_begun_ || plan_.on_lost == config::Cluster::CONTINUE;
+      return has_begun_ || plan_.config->cluster().on_lost_worker() == config::Cluster::CONTINUE;
     default:
       return true;
   }
@@ -68,7 +80,8 @@ Replacements::Answer Replacements::OnEnd(const EndedProcess& ended, double now) 
   condemned_.erase(ended.pid);
   if (!MayEnd(ended, now)) return Answer::kFatal;
   ends_[ended.pid] = TextOf(ended.end);
-  if (plan_.on_lost == config::Cluster::CONTINUE || left_.contains(ended.pid)) {
+  if (plan_.config->cluster().on_lost_worker() == config::Cluster::CONTINUE ||
+      left_.contains(ended.pid)) {
     return Answer::kGoesOn;
   }
   if (CameTooEarly(ended, now)) {
@@ -76,9 +89,10 @@ Replacements::Answer Replacements::OnEnd(const EndedProcess& ended, double now) 
     again_at_[ended.rank] = now + std::clamp(without, kFirstAgainSeconds, kMostAgainSeconds);
     return Answer::kGoesOn;
   }
-  std::erase_if(lost_at_, [&](double at) { return now - at > plan_.restart_window_s; });
+  std::erase_if(lost_at_,
+                [&](double at) { return now - at > plan_.config->cluster().restart_window_s(); });
   lost_at_.push_back(now);
-  if (lost_at_.size() > plan_.max_restarts) return Answer::kTooMany;
+  if (lost_at_.size() > plan_.config->cluster().max_restarts()) return Answer::kTooMany;
   last_lost_[ended.rank] = now;
   Replace(ended.rank);
   return Answer::kGoesOn;
@@ -93,15 +107,7 @@ void Replacements::Replace(int rank) {
 
 void Replacements::StartAgain(bool wanted, double now) {
   if (!wanted) again_at_.clear();
-  for (auto it = again_at_.begin(); it != again_at_.end();) {
-    if (now < it->second) {
-      ++it;
-      continue;
-    }
-    const int rank = it->first;
-    it = again_at_.erase(it);
-    Replace(rank);
-  }
+  for (const int rank : TakeDue(again_at_, now)) Replace(rank);
 }
 
 void Replacements::EndOutsiders() {
@@ -114,20 +120,15 @@ JobFailure Replacements::TooMany(const EndedProcess& ended, const std::string& h
   return {.code = CodeOf(ended.end),
           .rank = static_cast<uint32_t>(ended.rank),
           .what = fmt::format("{}; more than {} were lost within {} (cluster.max_restarts)", how,
-                              Plural(static_cast<int64_t>(plan_.max_restarts), "worker"),
-                              FormatDuration(plan_.restart_window_s))};
+                              Plural(int64_t{plan_.config->cluster().max_restarts()}, "worker"),
+                              FormatDuration(plan_.config->cluster().restart_window_s()))};
 }
 
 void Replacements::Check(double now) {
-  for (auto it = condemned_.begin(); it != condemned_.end();) {
-    if (now < it->second) {
-      ++it;
-      continue;
-    }
+  for (const pid_t pid : TakeDue(condemned_, now)) {
     for (size_t i = 0; i < members_.size(); ++i) {
-      if (members_.rank(i) >= 0 && members_.pid(i) == it->first) members_.Signal(i, SIGKILL);
+      if (members_.rank(i) >= 0 && members_.pid(i) == pid) members_.Signal(i, SIGKILL);
     }
-    it = condemned_.erase(it);
   }
 }
 

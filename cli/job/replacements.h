@@ -9,7 +9,6 @@
 
 #include "cli/job/failure.h"
 #include "cli/job/job_plan.h"
-#include "cli/job/members.h"
 #include "proto/events.pb.h"
 
 namespace muster {

@@ -2,11 +2,15 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
-#include "cli/job/job_token.h"
-#include "cli/job/put_aside.h"
+#include "cli/job/run_dir.h"
+#include "cli/job/workers_by_hand.h"
 #include "cli/text/units.h"
+#include "cli/view/run_status.h"
 #include "common/base/error.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/list_checkpoints.h"
@@ -53,8 +57,9 @@ std::string Restarts::WhyNot() {
   return "";
 }
 
-JobOutcome WatchJobThroughLosses(JobPlan& plan, const config::Config& config, SignalSource& signals,
-                                 Console& console, JobDisplay& display) {
+JobOutcome WatchJobThroughLosses(JobPlan& plan, SignalSource& signals, Console& console,
+                                 JobDisplay& display) {
+  const config::Config& config = *plan.config;
   Restarts restarts(config, *plan.dir, plan.resume);
   for (;;) {
     const int64_t told = display.restarts_told();
@@ -92,6 +97,25 @@ JobOutcome WatchJobThroughLosses(JobPlan& plan, const config::Config& config, Si
     plan.ends = outcome.ends;
     plan.token = NewToken();  // whatever is left of the old job stays out
     display.BeginAgain();
+  }
+}
+
+std::optional<ServerLoss> LostBefore(const std::string& run_dir) {
+  try {
+    const auto status = ReadStatus(run_dir);
+    if (!status || ServerIsAlive(*status)) return std::nullopt;
+    const auto state = status->find("state"), step = status->find("step");
+    if (state == status->end() || !state->is_string()) return std::nullopt;
+    if (*state == "completed" || *state == "failed" || *state == "interrupted") return std::nullopt;
+    const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
+    // It wrote that last; clocks are set.
+    ServerLoss loss{.cause = "ended without a word",
+                    .step = {},
+                    .at = now.count() - std::max(0.0, StatusAge(*status))};
+    if (step != status->end() && step->is_number_unsigned()) loss.step = step->get<int64_t>();
+    return loss;
+  } catch (const Error&) {  // somebody else's file
+    return std::nullopt;
   }
 }
 

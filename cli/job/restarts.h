@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "cli/job/watch_job.h"
@@ -39,7 +40,13 @@ class Restarts {
 
 // WatchJob, again after each loss of the server, up to config.run.max_restarts times. `plan` is
 // changed for it.
-JobOutcome WatchJobThroughLosses(JobPlan& plan, const config::Config& config, SignalSource& signals,
-                                 Console& console, JobDisplay& display);
+JobOutcome WatchJobThroughLosses(JobPlan& plan, SignalSource& signals, Console& console,
+                                 JobDisplay& display);
+
+// The loss of the server of a run that is resumed. Where a service manager starts `muster server`
+// again, nobody has seen the loss: it is told of as one that `muster launch` has mended. By the run
+// directory's status.json: its writer is gone, and has not said how the run ended. Nothing where
+// that is not so, or not known.
+std::optional<ServerLoss> LostBefore(const std::string& run_dir);
 
 }  // namespace muster

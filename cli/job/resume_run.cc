@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "cli/job/complete_run.h"
-#include "cli/job/put_aside.h"
+#include "cli/job/run_dir.h"
 #include "cli/text/console.h"
 #include "cli/text/units.h"
 #include "common/base/atomic_file.h"
@@ -27,25 +27,6 @@ namespace muster {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Steps that the run has done, and how many it will have.
-struct Reach {
-  int64_t done = 0, total = 0;
-};
-
-Reach ReachOf(const RunDir& dir, const config::Config& config) {
-  if (ListCheckpoints(dir.path()).empty()) return {};
-  const checkpoint::State state = NewestState(dir.path());
-  return {state.step(), PlanSteps(config, state.plan().train_samples()).total_steps};
-}
-
-// Said before anything is started, with what can be done instead.
-[[noreturn]] void NothingToResume(const RunDir& dir) {
-  throw Error(ExitCode::kData,
-              "{} holds no checkpoint (expected some in {}): there is nothing to resume; the run "
-              "can be done again, with the same bits: muster launch {}/config.txtpb",
-              dir.shown(), CheckpointsFolder(dir.shown()), dir.shown());
-}
 
 bool Names(const std::vector<Setting>& settings, std::string_view path) {
   return std::ranges::any_of(settings, [&](const Setting& one) { return one.path == path; });
@@ -143,7 +124,12 @@ void KeepConfig(const RunDir& dir, LaunchArguments& arguments) {
 }
 
 std::string CheckTakenUp(const RunDir& dir, const config::Config& config) {
-  if (ListCheckpoints(dir.path()).empty()) NothingToResume(dir);
+  if (ListCheckpoints(dir.path()).empty()) {
+    throw Error(ExitCode::kData,
+                "{0} holds no checkpoint (expected some in {1}): there is nothing to resume; the "
+                "run can be done again, with the same bits: muster launch {0}/config.txtpb",
+                dir.shown(), CheckpointsFolder(dir.shown()));
+  }
   const checkpoint::State state = NewestState(dir.path());
   (void)CheckResumable(state.config(), config);
   // Its length may be another one.
@@ -171,29 +157,31 @@ std::string CheckTakenUp(const RunDir& dir, const config::Config& config) {
 void PlanTrace(const RunDir& dir, const std::vector<Setting>& settings, config::Config& config) {
   config::Run& run = *config.mutable_run();
   if (run.trace_file().empty()) return;
-  const Reach reach = ReachOf(dir, config);
+  const checkpoint::State state = NewestState(dir.path());
+  const int64_t done = state.step();
+  const int64_t total = PlanSteps(config, state.plan().train_samples()).total_steps;
   if (!Names(settings, "run.trace_file")) {
-    if (run.trace_first_step() < reach.done) run.clear_trace_file();
+    if (run.trace_first_step() < done) run.clear_trace_file();
     return;
   }
-  if (reach.done >= reach.total) {
+  if (done >= total) {
     throw Error(ExitCode::kUsage, "--trace: {} has done its {}: there is no step left to trace",
-                dir.shown(), Plural(reach.total, "step"));
+                dir.shown(), Plural(total, "step"));
   }
-  const int64_t left = reach.total - reach.done;
+  const int64_t left = total - done;
   if (!Names(settings, "run.trace_first_step")) {
     if (!Names(settings, "run.trace_steps")) {
       run.set_trace_steps(std::min<int64_t>(config::Run::default_instance().trace_steps(), left));
     }
     const int64_t usual = config::Run::default_instance().trace_first_step();
-    run.set_trace_first_step(reach.done + std::clamp<int64_t>(left - run.trace_steps(), 0, usual));
+    run.set_trace_first_step(done + std::clamp<int64_t>(left - run.trace_steps(), 0, usual));
   }
   const int64_t first = run.trace_first_step(), last = first + run.trace_steps() - 1;
-  if (first >= reach.done && last < reach.total) return;
+  if (first >= done && last < total) return;
   throw Error(ExitCode::kUsage,
               "run.trace_first_step: {} goes on from step {}: expected steps {} to {}, got {} to "
               "{}: choose them with --trace-steps A-B",
-              dir.shown(), FormatCount(reach.done), reach.done, reach.total - 1, first, last);
+              dir.shown(), FormatCount(done), done, total - 1, first, last);
 }
 
 }  // namespace muster

@@ -1,14 +1,20 @@
 #include "cli/job/run_dir.h"
 
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "common/base/error.h"
 #include "common/base/pattern.h"
 #include "common/base/resource_limits.h"
+#include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/run_mark.h"
 
@@ -171,6 +177,41 @@ std::string RunName(const std::string& config_path) {
   }
   std::string stem = path.stem();
   return stem.empty() ? "run" : stem;
+}
+
+std::string PutAside(const RunDir& dir, Aside what, const std::string& input) {
+  constexpr const char* kOfAttempt =
+      "^(metrics\\.jsonl|status\\.json|run_id|confusion_matrix\\.csv|checkpoints|"
+      "(model|best|model-raw|model-ema)\\.safetensors|(server|worker-[0-9]+)\\.log|"
+      "trace\\.(server|worker-[0-9]+)\\.part|events\\.out\\.tfevents\\.[0-9]+\\..*)$";
+  const fs::path checkpoints = CheckpointsFolder(dir.path());
+  std::error_code error, ignored;
+  std::vector<fs::path> paths;
+  for (const fs::directory_entry& entry : fs::directory_iterator(dir.path(), error)) {
+    const std::string name = entry.path().filename();
+    const bool ours = what == Aside::kRun && (name == "config.txtpb" || name == "repeat.json");
+    if (!ours && Search(kOfAttempt, name).empty()) continue;
+    if (!input.empty() && fs::equivalent(entry.path(), input, ignored)) continue;
+    // A link to where the run is to keep its checkpoints stays.
+    if (entry.path() != checkpoints || !entry.is_symlink()) paths.push_back(entry.path());
+  }
+  fs::path aside;
+  for (int attempt = 1; aside.empty() || fs::exists(fs::symlink_status(aside)); ++attempt) {
+    aside = fs::path(dir.path()) / fmt::format("attempt-{}", attempt);
+  }
+  if (!error) fs::create_directory(aside, error);
+  for (const fs::path& path : paths) {
+    if (error) break;
+    fs::rename(path, aside / path.filename(), error);
+    if (error == std::errc::device_or_resource_busy && fs::is_directory(path)) error.clear();
+  }
+  if (error) {
+    throw Error(ExitCode::kUsage, "{}: a run that left no checkpoint cannot be put aside: {}",
+                dir.shown(), error.message());
+  }
+  // What stays of the checkpoints, as a link or since it is mounted there, holds none, but a mark.
+  fs::remove(checkpoints / kRunIdFile, ignored);
+  return aside.filename();
 }
 
 }  // namespace muster

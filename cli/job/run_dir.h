@@ -77,4 +77,13 @@ class RunDir {
 // runs/cifar10-20250131-120000/config.txtpb -> cifar10.
 std::string RunName(const std::string& config_path);
 
+// kAttempt: what server and workers have written, while the launcher goes on with what is its own.
+// kRun: that as well, which is config.txtpb and repeat.json.
+enum class Aside { kAttempt, kRun };
+
+// The files of a run that left no checkpoint, put aside so that it can begin anew in its place:
+// moves them into DIR/attempt-N, but for `input`, the weights that the run begins with. What a run
+// does not write stays. Returns that folder's name. Throws Error(kUsage).
+std::string PutAside(const RunDir& dir, Aside what, const std::string& input);
+
 }  // namespace muster

@@ -6,17 +6,15 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 
 #include "cli/job/header.h"
-#include "cli/job/job_config.h"
 #include "cli/job/job_display.h"
-#include "cli/job/job_token.h"
-#include "cli/job/lost_before.h"
 #include "cli/job/memory_check.h"
-#include "cli/job/placement.h"
 #include "cli/job/restarts.h"
 #include "cli/job/summary.h"
-#include "cli/job/trace_place.h"
+#include "cli/job/workers_by_hand.h"
+#include "cli/process/held_file.h"
 #include "cli/process/log_tail.h"
 #include "cli/text/console.h"
 #include "cli/text/units.h"
@@ -31,7 +29,42 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kLogLinesShown = 10;
-constexpr int64_t kOutputSeconds = 60;  // as every command waits for its reader
+constexpr double kOutputSeconds = 60;  // as every command waits for its reader
+
+// The resolved config, as a file that all processes of a job read: config.txtpb of the run
+// directory; for a run that goes on where there is no room for what has changed, a file in memory,
+// which lives as long as this.
+class JobConfig {
+ public:
+  // Throws Error(kUsage) where it cannot be written, and the run is new.
+  JobConfig(const config::Config& config, const RunDir& dir, bool resumed)
+      : path_(dir.ConfigPath()) {
+    try {
+      WriteConfig(config, path_);
+    } catch (const Error& error) {
+      if (!resumed) {
+        throw Error(ExitCode::kUsage, "{}; if it is the place, choose another with --run-dir",
+                    error.what());
+      }
+      warning_ = fmt::format("{}; the run goes on, and this file is as it was", error.what());
+      held_ = HeldFile::OfText(ConfigText(config));
+      path_ = held_->path();
+    }
+  }
+
+  const std::string& path() const { return path_; }
+  const std::string& warning() const { return warning_; }  // "": it is in its directory
+
+ private:
+  std::string path_, warning_;
+  std::optional<HeldFile> held_;
+};
+
+// The run goes on to its end whatever can be written or printed, but is then no success.
+void Fail(JobOutcome& outcome, const std::string& what) {
+  PrintError(fmt::format("muster: error: {}\n", what));
+  if (outcome.exit_code == ExitCode::kOk) outcome.exit_code = ExitCode::kFailure;
+}
 
 std::string FailureText(const JobOutcome& outcome, const std::string& shown_dir, bool by_hand) {
   std::string text = "muster: error: " + outcome.failure->what + "\n";
@@ -53,18 +86,6 @@ std::string FailureText(const JobOutcome& outcome, const std::string& shown_dir,
          shown_dir + "\n";
 }
 
-// What could not be written down. The run's result is what was printed.
-void ReportTrouble(JobOutcome& outcome, const KeptRun& run) {
-  if (!outcome.summary) return;
-  const std::string &trouble = outcome.summary->trouble(), &lost = outcome.summary->lost();
-  if (trouble.empty() && lost.empty()) return;
-  if (!trouble.empty()) {
-    PrintError(fmt::format("muster: error: {}\n", TroubleText(*outcome.summary, run)));
-  }
-  if (!lost.empty()) PrintError(fmt::format("muster: error: {}\n", lost));
-  if (outcome.exit_code == ExitCode::kOk) outcome.exit_code = ExitCode::kFailure;
-}
-
 // A run whose files are gone is no success, whatever it reached. `was`: from where its directory
 // was moved, or "".
 void ReportMissing(const std::vector<std::string>& missing, const RunDir& dir,
@@ -74,9 +95,8 @@ void ReportMissing(const std::vector<std::string>& missing, const RunDir& dir,
       was.empty()
           ? dir.shown() + " was moved or removed while the run went on, or some of its files were"
           : fmt::format("{} was moved to {} while the run went on", was, dir.shown());
-  PrintError(fmt::format("muster: error: {}: it lacks {}; what is printed above is all there is\n",
-                         what, Join(missing, ", ")));
-  if (outcome.exit_code == ExitCode::kOk) outcome.exit_code = ExitCode::kFailure;
+  Fail(outcome, fmt::format("{}: it lacks {}; what is printed above is all there is", what,
+                            Join(missing, ", ")));
 }
 
 // `was`: see ReportMissing.
@@ -89,8 +109,7 @@ void ReportOutcome(JobOutcome& outcome, int workers, const KeptRun& run, const s
     const int logs_here = run.by_hand ? 0 : workers;
     missing = dir.MissingFiles(logs_here, *outcome.summary);
     console.Print("");
-    for (const std::string& line :
-         SummaryLines(*outcome.summary, workers, run.on_gpus, dir, outcome.ends)) {
+    for (const std::string& line : SummaryLines(*outcome.summary, workers, run, outcome.ends)) {
       console.Print(line);
     }
   }
@@ -107,31 +126,25 @@ void ReportOutcome(JobOutcome& outcome, int workers, const KeptRun& run, const s
   console.Flush(1.0);
   if (outcome.failure) PrintError(FailureText(outcome, dir.shown(), run.by_hand));
   ReportMissing(missing, dir, was, outcome);
-  ReportTrouble(outcome, run);
+  if (!outcome.summary) return;
+  if (!outcome.summary->trouble().empty()) Fail(outcome, TroubleText(*outcome.summary, run));
+  if (!outcome.summary->lost().empty()) Fail(outcome, outcome.summary->lost());
 }
 
-// Whether everything could be printed that anybody wanted to read. A reader that pauses, such as a
-// pager, gets some time.
-bool ReportOutput(Console& console, const std::string& shown_dir) {
-  console.ClearLive();
-  console.Flush(static_cast<double>(kOutputSeconds));
-  if (!console.closed() && !console.cut()) return true;
-  const std::string trouble = console.closed() ? console.trouble()
-                                               : fmt::format("its reader took too little for {} s",
-                                                             FormatCount(kOutputSeconds));
-  PrintError(trouble.empty()
-                 ? fmt::format("muster: standard output was closed early; the run's results are in "
-                               "{}\n",
-                               shown_dir)
-                 : fmt::format("muster: error: standard output could not be written: {}; the run's "
-                               "results are in {}\n",
-                               trouble, shown_dir));
-  return trouble.empty();
+// All of it must be printed that anybody wants to read. A reader that pauses, such as a pager, gets
+// some time.
+void FinishOutput(Console& console, const std::string& shown_dir, JobOutcome& outcome) {
+  try {
+    console.Finish(kOutputSeconds);
+  } catch (const Error& error) {
+    Fail(outcome, fmt::format("{}; the run's results are in {}", error.what(), shown_dir));
+  }
 }
 
 // Makes one trace of the processes' parts. What was asked for and is not there is a failure, but
 // never hides the run's own outcome.
-ExitCode FinishTrace(const config::Config& config, const RunDir& dir, Console& console) {
+void FinishTrace(const config::Config& config, const RunDir& dir, Console& console,
+                 JobOutcome& outcome) {
   const std::string& path = config.run().trace_file();
   const auto parts = dir.TraceParts(static_cast<int>(config.cluster().workers()));
   try {
@@ -142,20 +155,19 @@ ExitCode FinishTrace(const config::Config& config, const RunDir& dir, Console& c
     for (const std::string& part : merged.missing) {
       PrintError(fmt::format("muster: warning: the trace lacks a process: it left no {}\n", part));
     }
-    if (merged.spans > 0) return ExitCode::kOk;
+    if (merged.spans > 0) return;
     const std::string why =
         merged.missing.size() == parts.size()
             ? "no process left its part"
             : fmt::format("the run ended before step {}; choose the steps with --trace-steps A-B",
                           config.run().trace_first_step());
-    PrintError(fmt::format("muster: error: the trace is empty: {}\n", why));
+    Fail(outcome, "the trace is empty: " + why);
   } catch (const Error& error) {
-    PrintError(fmt::format(
-        "muster: error: {}; its parts are in {}: `muster trace FILE --merge {}/trace.*.part` puts "
-        "them together\n",
-        error.what(), dir.shown(), dir.shown()));
+    Fail(outcome,
+         fmt::format("{0}; its parts are in {1}: `muster trace FILE --merge {1}/trace.*.part` puts "
+                     "them together",
+                     error.what(), dir.shown()));
   }
-  return ExitCode::kFailure;
 }
 
 // Throws if the job cannot fit. Workers that are started by hand may be anywhere.
@@ -165,39 +177,28 @@ std::string MemoryWarning(const config::Config& config, const Graph& graph, bool
   return CheckMemory(needed, ReadMachineMemory());
 }
 
-// What its processes are told; the config's path follows.
-JobPlan PlanOf(const LaunchArguments& arguments, const PreparedJob& job,
-               const config::Config& config, const RunDir& dir) {
-  return {.server_program = arguments.server_program,
-          .worker_program = arguments.worker_program,
-          .dir = &dir,
-          .workers = static_cast<int>(config.cluster().workers()),
-          .places = job.cards ? job.cards->Places() : std::vector<WorkerPlace>(),
-          .endpoint = EndpointFor(config),
-          .token = NewToken(),
-          .resume = !arguments.resume.empty(),
-          .on_lost = config.cluster().on_lost_worker(),
-          .max_restarts = config.cluster().max_restarts(),
-          .restart_window_s = config.cluster().restart_window_s(),
-          .start_s = config.deadlines().start_s(),
-          .silence_s = config.deadlines().silence_s()};
-}
-
 }  // namespace
 
 std::string EndpointFor(const config::Config& config) {
   if (config.cluster().transport() == config::Cluster::TCP) return "tcp://127.0.0.1:*";
   if (config.cluster().transport() == config::Cluster::LOCAL)
-    return "local://@muster-" + RandomHex(16);
-  return "ipc://@muster-" + RandomHex(16);  // in the abstract namespace: no file to clean up
+    return "local://@muster-" + NewToken();
+  return "ipc://@muster-" + NewToken();  // in the abstract namespace: no file to clean up
 }
 
-ExitCode WithOutput(ExitCode run, bool printed) {
-  return run == ExitCode::kOk && !printed ? ExitCode::kFailure : run;
+void CheckTracePlace(const std::string& path) {
+  std::error_code ignored;  // the write says what is wrong
+  const bool something =
+      fs::is_regular_file(fs::symlink_status(path, ignored)) && fs::file_size(path, ignored) > 0;
+  if (!something || LooksLikeTrace(path)) return;
+  throw Error(ExitCode::kUsage,
+              "the trace {}: is there already, and is no trace, which alone would be replaced; "
+              "choose another file with --trace",
+              path);
 }
 
-JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDir& dir,
-                 SignalSource& signals) {
+JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDir& dir,
+                  SignalSource& signals) {
   config::Config config = job.config;
   config.mutable_run()->set_dir(dir.path());
   if (arguments.by_hand) ResolveEncryption(*arguments.by_hand, config);
@@ -228,33 +229,32 @@ JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDi
       console.Print(line);
     }
     if (!config_file.warning().empty()) console.Print("Warning: " + config_file.warning());
-    JobPlan plan = PlanOf(arguments, job, config, dir);
-    plan.config_path = config_file.path();
+    JobPlan plan{.server_program = arguments.server_program,
+                 .worker_program = arguments.worker_program,
+                 .dir = &dir,
+                 .config = &config,
+                 .config_path = config_file.path(),
+                 .places = job.cards ? job.cards->Places() : std::vector<WorkerPlace>(),
+                 .endpoint = EndpointFor(config),
+                 .token = NewToken(),
+                 .resume = resumed};
     if (resumed && by_hand) {
       if (auto loss = LostBefore(dir.path())) plan.losses.push_back(std::move(*loss));
     }
     if (!plan.places.empty()) {
       plan.place_again = [&](uint32_t rank) { return job.cards->PlaceAgain(rank); };
     }
-    if (by_hand) PlanWorkersByHand(*arguments.by_hand, config, plan);
-    JobDisplay display(console, plan.start_s, arguments.log_placement, by_hand);
-    display.UsePlaces(plan.places);
-    bool on_gpus = false;
-    display.NoteAtStart([&](const events::Started& started) {
-      on_gpus = AreOnGpus(started);
-      return DeviceTexts(config, started);
-    });
-    JobOutcome outcome = WatchJobThroughLosses(plan, config, signals, console, display);
+    if (by_hand) PlanWorkersByHand(*arguments.by_hand, plan);
+    JobDisplay display(console, plan, arguments.log_placement);
+    JobOutcome outcome = WatchJobThroughLosses(plan, signals, console, display);
     if (by_hand) ForgetToken(*arguments.by_hand, dir);
     std::string was = dir.shown();
     if (!dir.Follow()) was.clear();
-    ReportOutcome(outcome, workers, {.dir = dir, .by_hand = by_hand, .on_gpus = on_gpus}, was,
-                  display.AtStep(), console);
-    if (traced) {
-      const ExitCode written = FinishTrace(config, dir, console);
-      if (outcome.exit_code == ExitCode::kOk) outcome.exit_code = written;
-    }
-    return {outcome, ReportOutput(console, dir.shown())};
+    ReportOutcome(outcome, workers, {.dir = dir, .by_hand = by_hand, .on_gpus = display.on_gpus()},
+                  was, display.AtStep(), console);
+    if (traced) FinishTrace(config, dir, console, outcome);
+    FinishOutput(console, dir.shown(), outcome);
+    return outcome;
   } catch (const Error&) {
     dir.Discard();  // nothing has run
     throw;

@@ -26,19 +26,16 @@ struct PreparedJob {
   std::vector<std::string> initial_weights = {};  // where they come from, for the header
 };
 
-struct JobResult {
-  JobOutcome outcome;
-  bool printed = true;  // all of it, unless nobody wanted to read on
-};
-
 // What the server of a job of this launcher is told to listen at.
 std::string EndpointFor(const config::Config& config);
 
-// A run whose results could not be printed is no success.
-ExitCode WithOutput(ExitCode run, bool printed);
+// Throws Error(kUsage) if the trace (--trace FILE) would replace something else than a trace.
+// Writes nothing.
+void CheckTracePlace(const std::string& path);
 
-// Throws Error if it could not be started; the directory is then taken back.
-JobResult RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDir& dir,
-                 SignalSource& signals);
+// Throws Error if it could not be started; the directory is then taken back. A run whose results
+// could not be written or printed is no success.
+JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDir& dir,
+                  SignalSource& signals);
 
 }  // namespace muster

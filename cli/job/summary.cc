@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "cli/job/bottleneck.h"
-#include "cli/job/server_loss.h"
 #include "cli/text/units.h"
 #include "cli/text/wrapped.h"
 #include "common/base/join.h"
@@ -58,21 +57,18 @@ std::string StepText(const events::Summary& summary) {
   if (step <= 0) return "";
   std::string text = FormatMilliseconds(step) + TimedText(summary);
   if (measured.has_timed_steps() && measured.timed_steps() == 0) return text;
-  std::vector<std::pair<const char*, double>> parts;
+  std::vector<std::pair<std::string, double>> parts;
   double sum = 0;
-  const auto add = [&](const char* name, bool known, double ms) {
-    if (!known) return;
-    parts.emplace_back(name, ms);
-    sum += ms;
-  };
   const events::StepParts& ms = measured.parts();
-  add("compute", ms.has_compute_ms(), ms.compute_ms());
-  add("input", ms.has_input_ms(), ms.input_ms());
-  add("push", ms.has_push_ms(), ms.push_ms());
-  add("wait", ms.has_wait_ms(), ms.wait_ms());
-  add("pull", ms.has_pull_ms(), ms.pull_ms());
+  for (int i = 0; i < ms.GetDescriptor()->field_count(); ++i) {
+    const auto* const field = ms.GetDescriptor()->field(i);
+    if (!ms.GetReflection()->HasField(ms, field)) continue;
+    const std::string name = field->name().substr(0, field->name().find('_'));  // compute_ms
+    parts.emplace_back(name, ms.GetReflection()->GetDouble(ms, field));
+    sum += parts.back().second;
+  }
   if (!parts.empty() && step - sum > 0.01 * step) parts.emplace_back("other", step - sum);
-  std::ranges::stable_sort(parts, std::greater{}, &std::pair<const char*, double>::second);
+  std::ranges::stable_sort(parts, std::greater{}, &std::pair<std::string, double>::second);
   // Two clocks: a worker's and the server's, which may see a step end a little earlier. No more is
   // shown of the parts than the step has.
   std::vector<double> shares;
@@ -242,7 +238,31 @@ std::string SharesText(const events::Summary& summary) {
                      FormatCount(last.from_step()), text);
 }
 
+std::string Where(const events::Restarted& restart) {
+  const std::string step = restart.has_lost_at_step()
+                               ? "at step " + FormatCount(restart.lost_at_step())
+                               : "before its first step";
+  return fmt::format("{} ({})", step, restart.cause());
+}
+
 }  // namespace
+
+std::string RestartsText(const events::Summary& summary) {
+  constexpr int kMostTold = 3;  // the rest is in metrics.jsonl
+  const int count = summary.restarts_size();
+  if (count == 0) return "";
+  if (count == 1) {
+    return fmt::format("the server was lost {} and started again from step {}, 1 time",
+                       Where(summary.restarts(0)), FormatCount(summary.restarts(0).from_step()));
+  }
+  std::vector<std::string> told;
+  for (int i = std::max(0, count - kMostTold); i < count; ++i) {
+    told.push_back(fmt::format("{} from step {}", Where(summary.restarts(i)),
+                               FormatCount(summary.restarts(i).from_step())));
+  }
+  return fmt::format("the server was lost and started again {} times: {}{}",
+                     FormatCount(int64_t{count}), count > kMostTold ? "… " : "", Join(told, ", "));
+}
 
 std::vector<std::string> ChangesTexts(const events::Summary& summary,
                                       const std::map<int64_t, std::string>& ends) {
@@ -267,8 +287,8 @@ std::vector<std::string> ChangesTexts(const events::Summary& summary,
   return texts;
 }
 
-std::vector<std::string> SummaryLines(const events::Summary& summary, int workers, bool on_gpus,
-                                      const RunDir& dir,
+std::vector<std::string> SummaryLines(const events::Summary& summary, int workers,
+                                      const KeptRun& run,
                                       const std::map<int64_t, std::string>& ends) {
   std::vector<std::string> lines;
   const auto row = [&](const char* label, const std::string& text) {
@@ -293,10 +313,10 @@ std::vector<std::string> SummaryLines(const events::Summary& summary, int worker
     row("speed", SpeedText(measured.images_per_second(), workers));
   row("step", StepText(summary));
   row("overhead", BalanceText(measured.shares(), workers));
-  row("limit", Bottleneck(summary, on_gpus));
+  row("limit", Bottleneck(summary, run.on_gpus));
   row("weights hash", summary.weights_hash());
   row("weights", ModelsText(summary));
-  row("run directory", dir.shown());
+  row("run directory", run.dir.shown());
   FitRows(lines);
   return lines;
 }

@@ -29,24 +29,19 @@ Supervisor::Supervisor(const JobPlan& plan, Members& members, JobDisplay& displa
     : plan_(plan),
       members_(members),
       display_(display),
-      deadline_(now + plan.start_s),
+      deadline_(now + plan.config->deadlines().start_s()),
       changes_(plan.changes),
-      replacements_(plan, members),
-      told_losses_(!plan.invite_workers, replacements_, display) {}
+      replacements_(plan, members) {}
 
 // ---------------------------------------------------------------------------------- watching
 
 void Supervisor::StartWorkers(const std::string& endpoint, double now) {
   const bool by_hand = static_cast<bool>(plan_.invite_workers);
-  display_.ShowStage((by_hand ? "Waiting for " : "Starting ") + Plural(plan_.workers, "worker"));
+  display_.ShowStage((by_hand ? "Waiting for " : "Starting ") + Plural(plan_.workers(), "worker"));
   phase_ = Phase::kWorkersJoining;
   // Where somebody else starts them, the server says who is missing, and when it has waited enough.
-  deadline_ = now + plan_.start_s + kStartMargin;
-  try {
-    members_.StartWorkers(endpoint);
-  } catch (const Error& error) {
-    Fail({.code = error.code(), .what = error.what()}, "", now);
-  }
+  deadline_ = now + plan_.config->deadlines().start_s() + kStartMargin;
+  OrFail([&] { members_.StartWorkers(endpoint); }, now);
 }
 
 void Supervisor::OnEvent(const events::Event& event, double now) {
@@ -86,12 +81,7 @@ void Supervisor::OnEvent(const events::Event& event, double now) {
     default:
       break;
   }
-  if (phase_ == Phase::kStopping && !IsToldAtTheEnd(event)) return;
-  if (event.member_change().kind() == events::MemberChange::LOST) {
-    told_losses_.Tell(event, now);
-  } else {
-    display_.OnEvent(event);
-  }
+  if (phase_ != Phase::kStopping || IsToldAtTheEnd(event)) display_.OnEvent(event);
 }
 
 // After a signal the run has still come as far as it says. What it says after a failure follows
@@ -158,7 +148,6 @@ void Supervisor::OnEnds(const std::vector<EndedProcess>& ended, double now) {
       early_exit_by_ = now + kEarlyExitSeconds;
     }
   }
-  told_losses_.Check(now, /*all=*/!members_.running(0));
   if (failed) FailWithOthers(now);
   // Without it the others have nothing to notice but that, and somebody waits for the next one.
   if (!server_failure_ && SignalOfServer(ended)) stages_.BeginWithoutServer(now);
@@ -171,17 +160,11 @@ bool Supervisor::GoesOnWithout(const EndedProcess& process, double now) {
     held_.push_back(process);
     return true;
   }
-  try {
-    switch (replacements_.OnEnd(process, now)) {
-      case Replacements::Answer::kGoesOn:
-        return true;
-      case Replacements::Answer::kFatal:
-        return false;
-      case Replacements::Answer::kTooMany:
-        break;
-    }
-  } catch (const Error& error) {
-    Fail({.code = error.code(), .what = error.what()}, "", now);
+  auto answer = Replacements::Answer::kGoesOn;
+  OrFail([&] { answer = replacements_.OnEnd(process, now); }, now);
+  if (answer == Replacements::Answer::kFatal) return false;
+  if (answer == Replacements::Answer::kGoesOn) {
+    if (process.end.by_signal && !process.end.asked) Warn(DescribeEnd(process, ""));
     return true;
   }
   const std::string how = DescribeEnd(process, display_.AtStep(), members_.LastWords(process.rank));
@@ -196,27 +179,20 @@ bool Supervisor::IsNoLoss(const EndedProcess& process, double now) {
   const bool is_over = phase_ == Phase::kFinishing || (phase_ == Phase::kRunning && saved_by_);
   if (!is_over || process.rank < 0 || !replacements_.MayEnd(process, now)) return false;
   const ChildEnd& end = process.end;
-  const auto exits_with = [&](ExitCode code) {
-    return !end.by_signal && end.value == static_cast<int>(code);
-  };
-  std::string how;
-  if (end.by_signal && end.value == SIGKILL) {
-    how = "was killed by SIGKILL";
-  } else if (phase_ == Phase::kFinishing &&
-             (exits_with(ExitCode::kDeadline) || exits_with(ExitCode::kPeerFailed))) {
-    how = fmt::format("lost touch with the server (exit code {})", end.value);
-  } else {
-    return false;
-  }
-  Warn(fmt::format("{} {} when it had nothing more to do", Name(process.rank, process.pid), how));
+  const bool gave_up = phase_ == Phase::kFinishing && !end.by_signal &&
+                       (end.value == static_cast<int>(ExitCode::kDeadline) ||
+                        end.value == static_cast<int>(ExitCode::kPeerFailed));
+  if (!gave_up && !(end.by_signal && end.value == SIGKILL)) return false;
+  Warn(fmt::format("{} {} when it had nothing more to do", Name(process.rank, process.pid),
+                   gave_up ? fmt::format("lost touch with the server (exit code {})", end.value)
+                           : "was killed by SIGKILL"));
   return true;
 }
 
 void Supervisor::Check(double now) {
   if (!held_.empty() && !ServerMayHang(now)) OnEnds(std::exchange(held_, {}), now);
   replacements_.Check(now);
-  StartAgain(now);
-  told_losses_.Check(now);
+  OrFail([&] { replacements_.StartAgain(ServerReports() && !saved_by_, now); }, now);
   if (phase_ != Phase::kStopping && now >= early_exit_by_) {
     Fail({.code = ExitCode::kProcessDied, .what = DescribeEnd(ended_.front(), display_.AtStep())},
          members_.LogPath(ended_.front().rank), now);
@@ -226,9 +202,9 @@ void Supervisor::Check(double now) {
   if (phase_ == Phase::kStopping) ContinueStopping(now);
 }
 
-void Supervisor::StartAgain(double now) {
+void Supervisor::OrFail(const std::function<void()>& start, double now) {
   try {
-    replacements_.StartAgain(ServerReports() && !saved_by_, now);
+    start();
   } catch (const Error& error) {
     Fail({.code = error.code(), .what = error.what()}, "", now);
   }
@@ -246,15 +222,16 @@ void Supervisor::CheckPhaseDeadline(double now) {
     return Fail(
         {.code = ExitCode::kDeadline,
          .what = fmt::format("{} did not say where it listens within {} (deadlines.start_s)",
-                             Name(-1, members_.pid(0)), FormatDuration(plan_.start_s))},
+                             Name(-1, members_.pid(0)),
+                             FormatDuration(plan_.config->deadlines().start_s()))},
         members_.LogPath(-1), now);
   }
   if (phase_ == Phase::kWorkersJoining) {
-    return Fail(
-        {.code = ExitCode::kDeadline,
-         .what = fmt::format("the job did not start within {} (deadlines.start_s); missing: {}",
-                             FormatDuration(plan_.start_s), RankList(missing_))},
-        members_.LogPath(-1), now);
+    return Fail({.code = ExitCode::kDeadline,
+                 .what = fmt::format(
+                     "the job did not start within {} (deadlines.start_s); missing: {}",
+                     FormatDuration(plan_.config->deadlines().start_s()), RankList(missing_))},
+                members_.LogPath(-1), now);
   }
   KillLeftovers(now);
 }
@@ -284,7 +261,9 @@ bool Supervisor::ServerReports() const {
 
 // Without this a job of which every process is stopped would be waited for.
 void Supervisor::CheckServerSilence(double now) {
-  if (!ServerReports() || now - server_heard_at_ <= plan_.silence_s + kSilenceMargin) return;
+  if (!ServerReports() ||
+      now - server_heard_at_ <= plan_.config->deadlines().silence_s() + kSilenceMargin)
+    return;
   found_silence_ = phase_ != Phase::kStopping;
   Fail({.code = ExitCode::kDeadline, .what = DescribeSilence(Observe(now), display_.AtStep())},
        members_.LogPath(-1), now);
@@ -292,7 +271,8 @@ void Supervisor::CheckServerSilence(double now) {
 
 bool Supervisor::ServerMayHang(double now) const {
   // Less than all of it: a beat may have come here after the last one that reached the workers.
-  return ServerReports() && members_.running(0) && now - server_heard_at_ > 0.75 * plan_.silence_s;
+  return ServerReports() && members_.running(0) &&
+         now - server_heard_at_ > 0.75 * plan_.config->deadlines().silence_s();
 }
 
 Observed Supervisor::Observe(double now) const {
@@ -307,7 +287,7 @@ Observed Supervisor::Observe(double now) const {
 double Supervisor::next_check() const {
   if (phase_ == Phase::kStopping) return stages_.next();
   return std::min({phase_ == Phase::kRunning ? kNever : deadline_, given_up_at_, early_exit_by_,
-                   replacements_.next_check(), told_losses_.next_check()});
+                   replacements_.next_check()});
 }
 
 bool Supervisor::Over(double now) const {

@@ -11,6 +11,7 @@
 //   minutes at most. A second one kills at once.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,14 +19,53 @@
 #include "cli/job/failure.h"
 #include "cli/job/job_display.h"
 #include "cli/job/job_plan.h"
-#include "cli/job/members.h"
 #include "cli/job/replacements.h"
-#include "cli/job/stop_stages.h"
-#include "cli/job/told_losses.h"
 #include "cli/process/signal_source.h"
 #include "proto/events.pb.h"
 
 namespace muster {
+
+// How a job is stopped: who is asked when, and when nobody is asked any more. Points in time, in
+// seconds of the supervisor's clock; no process is touched here.
+class StopStages {
+ public:
+  // A failure: the others may notice it by themselves for a while, which is shorter where they
+  // may not know one another yet (`joined` is false).
+  void BeginAfterFailure(double now, bool joined);
+  // A failure that nobody else knows of.
+  void BeginAtOnce(double now);
+  // The server is gone, and the others' work with it.
+  void BeginWithoutServer(double now);
+  // Somebody wants the job to stop: the server first, so that it can write the last line.
+  void BeginWithServer(double now);
+
+  // The server is writing the run's state: for a little longer nobody is killed, all in
+  // all 5 minutes at most.
+  void WaitForServer(double now);
+
+  // No more grace, at once or by and by.
+  void Hurry(double now);
+  void Kill(double now);
+
+  // What is due, each thing once. `server_gone`: those who wait for the server to go first wait no
+  // longer.
+  struct Due {
+    bool terminate_server = false, terminate_all = false, kill_all = false;
+  };
+  Due Take(double now, bool server_gone);
+
+  double next() const;  // when something is due
+  // Some process has not gone although it was killed.
+  bool GivenUp(double now) const { return now >= give_up_at_; }
+
+ private:
+  void Begin(double terminate_server_at, double terminate_all_at);
+
+  double terminate_server_at_ = kNever, terminate_all_at_ = kNever, kill_at_ = kNever;
+  double give_up_at_ = kNever;
+  double wait_until_ = kNever;  // at most; set when stopping begins
+  bool server_first_ = false;
+};
 
 class Supervisor {
  public:
@@ -60,7 +100,8 @@ class Supervisor {
   // True: the job goes on without this worker, or with another in its place.
   bool GoesOnWithout(const EndedProcess& process, double now);
   bool IsNoLoss(const EndedProcess& process, double now);
-  void StartAgain(double now);
+  // Starts processes; the job fails if that cannot be done.
+  void OrFail(const std::function<void()>& start, double now);
   void OnSaving(const events::Saving& saving, double now);
   void OnSummary(const events::Summary& summary, double now);
   bool IsToldAtTheEnd(const events::Event& event) const;
@@ -104,7 +145,6 @@ class Supervisor {
 
   events::Summary changes_;  // those of the plan, and what happened since
   Replacements replacements_;
-  ToldLosses told_losses_;
   StopStages stages_;
   std::optional<double> stop_requested_at_;
   bool stop_requested_by_key_ = false;

@@ -8,6 +8,9 @@
 
 namespace muster {
 
+// For the command line of the next server: "120,4711.250,signal 9"; -1 for an unknown step.
+std::string LossArgument(const ServerLoss& loss);
+
 // Returns when every process of the job is gone: nothing outlives this call. For the launcher's
 // main thread (see ChildProcess). Throws Error where the server cannot be started.
 JobOutcome WatchJob(const JobPlan& plan, SignalSource& signals, Console& console,

@@ -1,13 +1,19 @@
 #include "cli/job/workers_by_hand.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
+#include <vector>
 
-#include "cli/job/job_token.h"
 #include "cli/text/units.h"
 #include "common/base/core_dumps.h"
+#include "common/base/error.h"
+#include "common/base/resource_limits.h"
 #include "common/base/shell_word.h"
 #include "common/config/config.h"
 #include "common/link/protocol.h"
@@ -18,25 +24,6 @@ namespace muster {
 namespace {
 
 namespace fs = std::filesystem;
-
-// The token of a job whose workers are started by hand, and the file that they are told of; empty
-// if it came from the environment.
-struct HandToken {
-  std::string token, file;
-};
-
-HandToken TakeToken(const WorkersByHand& by_hand, const RunDir& dir) {
-  HandToken result{FindToken(by_hand.token_file), by_hand.token_file};
-  if (!result.token.empty()) return result;
-  result.file = dir.shown() + "/token";
-  if (fs::exists(fs::symlink_status(dir.TokenPath()))) {  // of an attempt that never got to run
-    result.token = ReadToken(dir.TokenPath());
-  } else {
-    result.token = NewToken();
-    WriteTokenFile(dir.TokenPath(), result.token);
-  }
-  return result;
-}
 
 // `usual` is what a launch of this config would use.
 ListenAddress AddressByHand(const WorkersByHand& by_hand, const config::Config& config,
@@ -73,9 +60,9 @@ std::vector<std::string> Notes(const ListenAddress& address, bool encrypted) {
 
 }  // namespace
 
-std::vector<std::string> HandLines(const HandAddress& where, int workers, const RunDir& dir,
+std::vector<std::string> HandLines(const ListenAddress& address, const std::string& endpoint,
+                                   bool encrypted, int workers, const RunDir& dir,
                                    const std::string& token_file) {
-  const auto& [address, endpoint, encrypted] = where;
   const bool elsewhere = address.bind != address.endpoint;
   std::vector<std::string> lines{fmt::format(
       "Listening at {}{}", endpoint, elsewhere ? fmt::format(" (bound to {})", address.bind) : "")};
@@ -85,7 +72,7 @@ std::vector<std::string> HandLines(const HandAddress& where, int workers, const 
                       : fmt::format("Start the workers, with the ranks 0 to {}:", workers - 1));
   // The worker may be started in another folder than the server's.
   const auto absolute = [](const std::string& path) {
-    return ShellWord(std::filesystem::absolute(path).lexically_normal().string());
+    return ShellWord(fs::absolute(path).lexically_normal().string());
   };
   lines.push_back(fmt::format("  muster worker {} --rank 0 --endpoint {}{}",
                               absolute(dir.ConfigPath()), endpoint,
@@ -117,20 +104,51 @@ void ResolveEncryption(const WorkersByHand& by_hand, config::Config& config) {
   KeepOutOfCoreDumps();  // this process makes the token
 }
 
-void PlanWorkersByHand(const WorkersByHand& by_hand, const config::Config& config, JobPlan& plan) {
-  const ListenAddress address = AddressByHand(by_hand, config, plan.endpoint);
-  const HandToken token = TakeToken(by_hand, *plan.dir);
+void PlanWorkersByHand(const WorkersByHand& by_hand, JobPlan& plan) {
+  const ListenAddress address = AddressByHand(by_hand, *plan.config, plan.endpoint);
   plan.endpoint = address.endpoint;
   plan.bind = address.bind;
-  plan.token = token.token;
-  const bool encrypted = IsEncrypted(config.cluster(), address);
+  std::string file = by_hand.token_file;  // stays empty if the token came from the environment
+  plan.token = FindToken(file);
+  if (plan.token.empty()) {
+    file = plan.dir->shown() + "/token";
+    if (fs::exists(fs::symlink_status(plan.dir->TokenPath()))) {  // of an attempt that never ran
+      plan.token = ReadToken(plan.dir->TokenPath());
+    } else {
+      plan.token = NewToken();
+      WriteTokenFile(plan.dir->TokenPath(), plan.token);
+    }
+  }
+  const bool encrypted = IsEncrypted(plan.config->cluster(), address);
   plan.invite_workers = [=, &plan](const std::string& endpoint) {
-    return HandLines({address, endpoint, encrypted}, plan.workers, *plan.dir, token.file);
+    return HandLines(address, endpoint, encrypted, plan.workers(), *plan.dir, file);
   };
 }
 
 void ForgetToken(const WorkersByHand& by_hand, const RunDir& dir) {
   if (by_hand.token_file.empty() && dir.IsUsed()) ::unlink(dir.TokenPath().c_str());
+}
+
+std::string NewToken() {
+  unsigned char random[16];
+  if (::getrandom(random, sizeof random, 0) != std::ssize(random)) {
+    throw Error(ExitCode::kFailure, "no random numbers: {}", ErrorText(errno));
+  }
+  std::string hex;
+  for (const unsigned char byte : random) hex += fmt::format("{:02x}", byte);
+  return hex;
+}
+
+void WriteTokenFile(const std::string& path, const std::string& token) {
+  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  const std::string line = token + "\n";
+  if (!fd.valid() || ::fchmod(fd.get(), 0600) != 0 ||  // whatever the umask
+      ::write(fd.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+    const int error = errno;
+    if (fd.valid()) ::unlink(path.c_str());
+    throw Error(ExitCode::kUsage, "{}: the token cannot be written: {}{}", path, ErrorText(error),
+                error == EEXIST ? "; remove it first, or choose another file" : "");
+  }
 }
 
 }  // namespace muster

@@ -13,7 +13,7 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
-#include <utility>
+#include <fstream>
 
 #include "common/base/error.h"
 #include "common/base/plain_file.h"
@@ -160,9 +160,6 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
   }
 }
 
-ChildProcess::ChildProcess(ChildProcess&& other) noexcept
-    : pid_(other.pid_), running_(std::exchange(other.running_, false)), asked_(other.asked_) {}
-
 ChildProcess::~ChildProcess() {
   if (!running_) return;
   Signal(SIGKILL);
@@ -193,6 +190,15 @@ void ChildProcess::AwaitGroup() {
     if (ended < 0 && errno != EINTR) return;  // nobody is left
     if (ended == 0) ::usleep(1000);
   }
+}
+
+bool ChildProcess::stopped() const {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid_));
+  std::string line;
+  std::getline(file, line);
+  // "4242 (name) T …"; the name may hold parentheses itself. 't', stopped by a tracer, passes.
+  const size_t end = line.rfind(')');
+  return running_ && end != std::string::npos && line.compare(end, 3, ") T") == 0;
 }
 
 void ChildProcess::Signal(int signal) {

@@ -39,13 +39,16 @@ class ChildProcess {
   // Throws Error(kFailure) where the log cannot be opened or the program cannot be executed.
   explicit ChildProcess(const ChildOptions& options);
   ~ChildProcess();
-  ChildProcess(ChildProcess&& other) noexcept;
-  ChildProcess& operator=(ChildProcess&&) = delete;
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
 
   pid_t pid() const { return pid_; }
   // Why the child has no log; "" if it has.
   const std::string& log_trouble() const { return log_trouble_; }
   bool running() const { return running_; }
+  // By SIGSTOP, SIGTSTP or a debugger, so that it neither works nor answers until somebody
+  // continues it.
+  bool stopped() const;
 
   // Reaps the child, and what it had forked, if it has ended; its end is returned once.
   std::optional<ChildEnd> CheckEnd();

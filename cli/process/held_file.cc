@@ -7,8 +7,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
+#include <filesystem>
 
-#include "cli/process/temporary_folder.h"
 #include "common/base/error.h"
 #include "common/base/plain_file.h"
 #include "common/base/resource_limits.h"
@@ -31,9 +32,11 @@ HeldFile HeldFile::Make(const std::function<void(const std::string& path)>& writ
 }
 
 HeldFile HeldFile::OfText(const std::string& text) {
-  UniqueFd fd(::memfd_create("muster-file", MFD_CLOEXEC));
-  if (!fd.valid() ||
-      ::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+  UniqueFd fd(::memfd_create("muster-file", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.valid() || ::fchmod(fd.get(), 0600) != 0 ||  // as readers of tokens expect it
+      ::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
+      ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) !=
+          0) {
     throw Error(ExitCode::kFailure, "cannot make a file in memory: {}", ErrorText(errno));
   }
   return HeldFile(std::move(fd));
@@ -42,12 +45,30 @@ HeldFile HeldFile::OfText(const std::string& text) {
 std::string HeldFile::path() const { return fmt::format("/proc/{}/fd/{}", ::getpid(), fd_.get()); }
 
 void HeldFile::KeepOverExec() const { (void)::fcntl(fd_.get(), F_SETFD, 0); }
+std::string HeldFile::InheritedPath() const { return fmt::format("/proc/self/fd/{}", fd_.get()); }
 
 bool HeldFile::IsAt(const std::string& path) const {
   struct stat held {
   }, there{};
   return ::fstat(fd_.get(), &held) == 0 && ::stat(path.c_str(), &there) == 0 &&
          held.st_dev == there.st_dev && held.st_ino == there.st_ino;
+}
+
+namespace fs = std::filesystem;
+
+TemporaryFolder::TemporaryFolder() {
+  std::error_code error;
+  const fs::path below = fs::temp_directory_path(error);
+  path_ = fs::absolute(error ? fs::path("/tmp") : below) / "muster-XXXXXX";
+  if (::mkdtemp(path_.data()) == nullptr) {
+    throw Error(ExitCode::kFailure, "cannot make a folder below {}: {}; $TMPDIR chooses another",
+                fs::path(path_).parent_path().string(), ErrorText(errno));
+  }
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
 }
 
 }  // namespace muster

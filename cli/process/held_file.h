@@ -16,13 +16,18 @@ class HeldFile {
   // `write` makes the file at the path that it is given. It has no name when this returns.
   static HeldFile Make(const std::function<void(const std::string& path)>& write);
 
-  // This text, in memory: for where no disk has room.
+  // This text, in memory: for where no disk has room, and for secrets. Only its owner can read it,
+  // and nobody can change it any more.
   static HeldFile OfText(const std::string& text);
 
   // For this process and its children, as long as this object lives: /proc/PID/fd/N.
   std::string path() const;
   // Makes the path last when this process becomes another program.
   void KeepOverExec() const;
+  // What a child that inherits fd() under the same number reads: also where this process hides what
+  // is its own from others (KeepOutOfCoreDumps).
+  std::string InheritedPath() const;
+  int fd() const { return fd_.get(); }
   // Whether `path` names this very file.
   bool IsAt(const std::string& path) const;
 
@@ -30,6 +35,21 @@ class HeldFile {
   explicit HeldFile(UniqueFd fd) : fd_(std::move(fd)) {}
 
   UniqueFd fd_;
+};
+
+class TemporaryFolder {
+ public:
+  // Below $TMPDIR, or /tmp. Throws Error(kFailure).
+  TemporaryFolder();
+  // Removes it with all that is in it.
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
 };
 
 }  // namespace muster

@@ -4,9 +4,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -21,17 +21,6 @@ namespace {
 
 using Json = nlohmann::json;
 using Clock = std::chrono::steady_clock;
-
-std::string ReadAll(int fd) {
-  std::string text;
-  char buffer[4096];
-  for (off_t at = 0;;) {
-    const ssize_t n = ::pread(fd, buffer, sizeof buffer, at);
-    if (n <= 0) return text;
-    text.append(buffer, static_cast<size_t>(n));
-    at += n;
-  }
-}
 
 ChildEnd Await(ChildProcess& child, const std::string& name, double deadline_s) {
   const auto deadline = Clock::now() + std::chrono::duration<double>(deadline_s);
@@ -56,13 +45,10 @@ std::vector<Json> RunJsonProgram(const std::string& program,
   ChildProcess child(
       {.program = program, .arguments = arguments, .log_path = path, .environment = environment});
   const ChildEnd end = Await(child, name, deadline_s);
-  const std::string text = ReadAll(output.get());
   std::vector<Json> results;
   std::string said;
-  for (size_t at = 0; at < text.size();) {
-    const size_t stop = std::min(text.find('\n', at), text.size());
-    const std::string line = text.substr(at, stop - at);
-    at = stop + 1;
+  std::ifstream text(path);
+  for (std::string line; std::getline(text, line);) {
     Json json = ParseJson(line);
     if (json.is_object()) {
       results.push_back(std::move(json));

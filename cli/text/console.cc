@@ -136,7 +136,7 @@ void Console::Finish(double seconds) {
   ClearLive();
   Flush(seconds);
   if (error_ == EPIPE || (!closed_ && !cut())) return;
-  throw Error(ExitCode::kFailure, "standard output could not be written: {}; the result is lost",
+  throw Error(ExitCode::kFailure, "standard output could not be written: {}",
               closed_ ? std::strerror(error_)
                       : fmt::format("its reader took too little for {:.0f} s", seconds).c_str());
 }

@@ -36,18 +36,6 @@ std::string SmallSlicesText(const config::Config& config) {
       kLeastCardSamples, advice, FormatCount(kLeastCardSamples * slices));
 }
 
-// On GPUs the default follows the workers: the numbers of them that have these slices, too.
-std::string SameByDefaultText(const config::Config& config) {
-  if (config.worker().backend() != config::Worker::CUDA) return "";
-  const uint32_t slices = config.run().slices();
-  std::string workers;
-  for (uint32_t count = 1; count <= slices; ++count) {
-    if (DefaultSlicesOfCards(ResolveBatch(config).global_batch, count) != slices) continue;
-    workers += fmt::format("{}{}", workers.empty() ? "" : " or ", count);
-  }
-  return workers.empty() ? "" : fmt::format(" (the default for {} on GPUs)", workers);
-}
-
 // What else bits depend on where the CPU computes.
 std::string OnProcessor(bool by_hand) {
   return fmt::format(
@@ -58,7 +46,7 @@ std::string OnProcessor(bool by_hand) {
 }
 
 // ... and where a card does. Which one it is, and with which libraries, its worker says when it has
-// loaded them (cli/job/placement.h).
+// loaded them (cli/job/header.h).
 constexpr const char* kOnCard =
     "on the kind of card, its multiprocessors or its part (MIG), and on the versions of CUDA, "
     "cuBLAS, "
@@ -123,8 +111,7 @@ std::vector<std::string> BitsTexts(const config::Config& config, bool by_hand) {
     texts.push_back("the same in every run; one slice is for one worker");
   } else {
     texts.push_back(
-        fmt::format("the same in every run, and on 1 to {0} workers (run.slices={0}){1}", slices,
-                    SameByDefaultText(config)));
+        fmt::format("the same in every run, and on 1 to {0} workers (run.slices={0})", slices));
   }
   const config::Worker& worker = config.worker();
   const bool on_card = worker.backend() == config::Worker::CUDA;

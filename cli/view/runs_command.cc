@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/text/console.h"
-#include "cli/text/fitted_table.h"
+#include "cli/text/text_table.h"
 #include "cli/text/units.h"
 #include "common/base/utf8.h"
 

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <optional>
 
-#include "cli/text/fitted_table.h"
+#include "cli/text/text_table.h"
 #include "cli/text/units.h"
 #include "cli/text/wrapped.h"
 #include "cli/view/run_record.h"

@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "cli/job/dry_run.h"
-#include "cli/job/server_memory.h"
+#include "cli/job/memory_check.h"
 #include "cli/model/inspect_command.h"
 #include "cli/text/units.h"
 #include "common/base/join.h"

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "cli/commands/programs.h"
+#include "cli/commands/options.h"
 
 namespace muster {
 namespace {

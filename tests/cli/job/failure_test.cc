@@ -41,6 +41,14 @@ TEST(FindCauseTest, TheServersAccusationSettlesTies) {
   EXPECT_EQ(FindCause({Exited(1, 7), Exited(kServer, 4)}, 1), 1u);
 }
 
+TEST(SignalOfServerTest, OnlyOneThatNobodySent) {
+  EXPECT_EQ(SignalOfServer({Killed(-1, SIGKILL)}), SIGKILL);
+  EXPECT_EQ(SignalOfServer({Exited(0, 7), Killed(1, SIGTERM, true), Killed(-1, SIGABRT)}), SIGABRT);
+  EXPECT_EQ(SignalOfServer({Killed(-1, SIGKILL, true)}), std::nullopt);
+  EXPECT_EQ(SignalOfServer({Killed(0, SIGKILL), Exited(-1, 7)}), std::nullopt);
+  EXPECT_EQ(SignalOfServer({}), std::nullopt);
+}
+
 TEST(DescribeEndTest, SaysWhoAndWhat) {
   EXPECT_EQ(DescribeEnd(Killed(1, SIGSEGV), " at step 57 of 3,910"),
             "rank 1 (pid 101) crashed with SIGSEGV at step 57 of 3,910");

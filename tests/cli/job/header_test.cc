@@ -10,11 +10,9 @@
 #include <numeric>
 #include <sstream>
 
-#include "cli/job/job_display.h"
 #include "cli/job/summary.h"
 #include "cli/text/text_table.h"
 #include "cli/text/wrapped.h"
-#include "common/base/unique_fd.h"
 #include "common/base/version.h"
 #include "common/config/build_graph.h"
 #include "common/config/data_format.h"
@@ -140,7 +138,7 @@ TEST(HeaderTest, LinesFitATerminal) {
   summary.mutable_measured()->set_timed_steps(1);
   summary.mutable_measured()->mutable_shares()->set_overhead(0.5);
   summary.mutable_measured()->mutable_shares()->set_imbalance(0.5);
-  const std::vector<std::string> after = SummaryLines(summary, 3, false, dir);
+  const std::vector<std::string> after = SummaryLines(summary, 3, {.dir = dir});
   EXPECT_THAT(after,
               IsSupersetOf({"  stopped early  no better test accuracy than 0.6231 (step 800) in 3",
                             "                 evaluations: evaluation.patience is 3"}));
@@ -151,34 +149,6 @@ TEST(HeaderTest, LinesFitATerminal) {
   }
   dir.Discard();
   std::filesystem::remove_all(dir.path());
-}
-
-// The first words of a run that goes on say how long it is.
-TEST(JobDisplayTest, ALogLineBeforeAnyProgressHasTheTotals) {
-  std::string pattern = std::filesystem::temp_directory_path() / "muster-display-XXXXXX";
-  const UniqueFd file(::mkstemp(pattern.data()));
-  {
-    Console console(file.get());
-    JobDisplay display(console, 60);
-    events::Event event;
-    event.mutable_started()->set_total_steps(2000);
-    event.mutable_started()->set_epochs(20);
-    display.OnEvent(event);
-    event.mutable_log()->mutable_at()->set_step(1500);
-    event.mutable_log()->mutable_at()->set_epoch(15);
-    display.OnEvent(event);
-    events::Evaluation& evaluation = *event.mutable_evaluation();
-    evaluation.mutable_at()->set_step(1500);
-    evaluation.set_decision("the learning rate falls from 0.1 to 0.01: because");
-    display.OnEvent(event);
-    console.Flush(1);
-  }
-  std::stringstream text;
-  text << std::ifstream(pattern).rdbuf();
-  EXPECT_THAT(text.str(),
-              AllOf(HasSubstr("\nstep 1,500/2,000  epoch  15.00/20\n"),
-                    HasSubstr("\nThe learning rate falls from 0.1 to 0.01: because\n")));
-  std::filesystem::remove(pattern);
 }
 
 TEST(WrappedRowTest, GoesOnBelowTheLastCell) {
@@ -194,17 +164,6 @@ TEST(WrappedRowTest, GoesOnBelowTheLastCell) {
   EXPECT_THAT(WrappedRow("  dir  /a/long/path is it", 10),
               ElementsAre("  dir  /a/long/path", "       is", "       it"));
   EXPECT_EQ(WrappedRows("one two\n\n  three\n", 5), "one\ntwo\n\n  three\n");
-}
-
-TEST(RankListTest, NamesRanks) {
-  using Ranks = std::vector<uint32_t>;
-  EXPECT_EQ(RankList(Ranks{1}), "rank 1");
-  EXPECT_EQ(RankList(Ranks{1, 3}), "ranks 1 and 3");
-  EXPECT_EQ(RankList(Ranks{1, 3, 4}), "ranks 1, 3 and 4");
-  EXPECT_EQ(RankList({}), "unknown ranks");
-  Ranks many(1000);
-  std::iota(many.begin(), many.end(), 0);
-  EXPECT_EQ(RankList(many), "ranks 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 988 more");
 }
 
 TEST(TextTableTest, ColumnsLineUp) {

@@ -1,8 +1,8 @@
-#include "cli/job/placement.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include "cli/job/header.h"
 #include "proto/config.pb.h"
 
 namespace muster {
@@ -66,6 +66,27 @@ TEST(DeviceTextsTest, APlacementShowsWhatAWorkerReallyHas) {
   EXPECT_THAT(lines[2], HasSubstr("card 3"));
   EXPECT_THAT(lines[3], HasSubstr(" cpu "));
   EXPECT_THAT(PlacementLines(StartedWith({kCard}), none)[2], HasSubstr(" card "));
+}
+
+TEST(PlacementTest, TheKernelSaysWhichCoresAProcessMayUse) {
+  EXPECT_THAT(CoresOf(::getpid()), ::testing::MatchesRegex("[0-9,-]+"));
+  EXPECT_EQ(CoresOf(-1), "-");
+}
+
+TEST(PlacementTest, ATableOfRanks) {
+  events::Started started;
+  for (const auto& [host, pid] : {std::pair{"a", 42}, std::pair{"b", 4343}}) {
+    events::Started::Worker& worker = *started.add_workers();
+    worker.set_rank(static_cast<uint32_t>(started.workers_size() - 1));
+    worker.set_host(host);
+    worker.set_pid(pid);
+    worker.set_threads(2);
+  }
+  EXPECT_THAT(PlacementLines(started, [](pid_t pid) { return pid == 42 ? "0-1" : "-"; }),
+              ElementsAre("  rank  host   pid  device  threads  cores",  //
+                          "  ----  ----  ----  ------  -------  -----",  //
+                          "     0  a       42  cpu           2  0-1",    //
+                          "     1  b     4343  cpu           2  -"));
 }
 
 }  // namespace

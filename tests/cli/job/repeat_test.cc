@@ -1,19 +1,15 @@
-// What a series of runs shows, and where ranks run.
+// What a series of runs shows.
 #include "cli/job/repeat.h"
 
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "cli/job/placement.h"
-
 namespace muster {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(SpreadTest, IsThatOfASample) {
@@ -74,29 +70,6 @@ TEST(RepeatTest, TheFileHasTheSame) {
 TEST(RepeatTest, NoRunAtAll) {
   EXPECT_THAT(RepeatLines({}).back(), HasSubstr("-"));
   EXPECT_TRUE(nlohmann::json::parse(RepeatJson({}))["test_accuracy"]["mean"].is_null());
-}
-
-TEST(PlacementTest, NumbersAsRanges) {
-  EXPECT_EQ(RangesText({0, 1, 2, 5, 7, 8}), "0-2,5,7-8");
-  EXPECT_EQ(RangesText({}), "-");
-  EXPECT_NE(CoresOf(::getpid()), "-");
-  EXPECT_EQ(CoresOf(-1), "-");
-}
-
-TEST(PlacementTest, ATableOfRanks) {
-  events::Started started;
-  for (const auto& [host, pid] : {std::pair{"a", 42}, std::pair{"b", 4343}}) {
-    events::Started::Worker& worker = *started.add_workers();
-    worker.set_rank(static_cast<uint32_t>(started.workers_size() - 1));
-    worker.set_host(host);
-    worker.set_pid(pid);
-    worker.set_threads(2);
-  }
-  EXPECT_THAT(PlacementLines(started, [](pid_t pid) { return pid == 42 ? "0-1" : "-"; }),
-              ElementsAre("  rank  host   pid  device  threads  cores",  //
-                          "  ----  ----  ----  ------  -------  -----",  //
-                          "     0  a       42  cpu           2  0-1",    //
-                          "     1  b     4343  cpu           2  -"));
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ using ::testing::IsEmpty;
 
 class ReplacementsTest : public SupervisorTest {
  protected:
-  ReplacementsTest() { plan_.on_lost = config::Cluster::REPLACE; }
+  ReplacementsTest() { cluster_.set_on_lost_worker(config::Cluster::REPLACE); }
 
   void Changes(events::MemberChange::Kind kind, int rank) {
     events::Event event;
@@ -30,6 +30,7 @@ TEST_F(ReplacementsTest, AKilledWorkerIsReplacedAndTheJobGoesOn) {
   Running();
   IsKilled(1);
   EXPECT_THAT(members_.replaced_, ElementsAre(1));
+  EXPECT_THAT(Said(), HasSubstr("Warning: rank 1 (pid 102) was killed by SIGKILL; if nobody"));
   Pass(5);
   EXPECT_THAT(Sent(), IsEmpty());
   Completed();
@@ -106,7 +107,7 @@ TEST_F(ReplacementsTest, OneThatLeftIsNot) {
 }
 
 TEST_F(ReplacementsTest, WithContinueNobodyIs) {
-  plan_.on_lost = config::Cluster::CONTINUE;
+  cluster_.set_on_lost_worker(config::Cluster::CONTINUE);
   Running();
   IsKilled(1);
   EXPECT_THAT(members_.replaced_, IsEmpty());
@@ -145,7 +146,7 @@ TEST_F(ReplacementsTest, OneThatFailsLaterIsReplaced) {
 }
 
 TEST_F(ReplacementsTest, WithContinueTheOthersBeginWithoutOneThatFails) {
-  plan_.on_lost = config::Cluster::CONTINUE;
+  cluster_.set_on_lost_worker(config::Cluster::CONTINUE);
   Listening();
   Exits(1, static_cast<int>(ExitCode::kFailure));
   EXPECT_THAT(Sent(), IsEmpty());
@@ -162,7 +163,7 @@ TEST_F(ReplacementsTest, NobodyIsWhileTheServerEnds) {
 
 // Over ZeroMQ the server hears of a loss a moment later than the launcher.
 TEST_F(ReplacementsTest, OneThatIsRefusedAtFirstIsNoFurtherLoss) {
-  plan_.max_restarts = 1;
+  cluster_.set_max_restarts(1);
   Running();
   IsKilled(1);
   for (int i = 0; i < 3; ++i) {
@@ -187,7 +188,7 @@ TEST_F(ReplacementsTest, SoItIsBeforeTheStart) {
 }
 
 TEST_F(ReplacementsTest, OneThatIsRefusedForeverEndsTheJobInItsWords) {
-  plan_.silence_s = 5;
+  config_.mutable_deadlines()->set_silence_s(5);
   Running();
   IsKilled(1);
   for (int i = 0; i < 12 && Sent().empty(); ++i) {
@@ -287,9 +288,9 @@ TEST_F(ReplacementsTest, WhatTheServerSaysOfALossThatEndsTheRunCounts) {
 
 // Those of long ago do not count.
 TEST_F(ReplacementsTest, TooManyInAWindowEndTheJobAndAreCounted) {
-  plan_.max_restarts = 2;
-  plan_.restart_window_s = 100;
-  plan_.silence_s = 1000;
+  cluster_.set_max_restarts(2);
+  cluster_.set_restart_window_s(100);
+  config_.mutable_deadlines()->set_silence_s(1000);
   Running();
   IsKilled(1);
   IsKilled(0);

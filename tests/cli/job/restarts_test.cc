@@ -3,55 +3,19 @@
 
 #include <gmock/gmock-matchers.h>
 
-#include <csignal>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
-#include "cli/job/put_aside.h"
+#include "cli/job/run_dir.h"
 #include "tests/data/temp_dir.h"
 
 namespace muster {
 namespace {
 
 using ::testing::HasSubstr;
-
-EndedProcess Killed(int rank, int signal, bool asked = false) {
-  return {.rank = rank, .end = {.by_signal = true, .value = signal, .asked = asked}};
-}
-EndedProcess Exited(int rank, int code) { return {.rank = rank, .end = {.value = code}}; }
-
-TEST(SignalOfServerTest, OnlyOneThatNobodySent) {
-  EXPECT_EQ(SignalOfServer({Killed(-1, SIGKILL)}), SIGKILL);
-  EXPECT_EQ(SignalOfServer({Exited(0, 7), Killed(1, SIGTERM, true), Killed(-1, SIGABRT)}), SIGABRT);
-  EXPECT_EQ(SignalOfServer({Killed(-1, SIGKILL, true)}), std::nullopt);
-  EXPECT_EQ(SignalOfServer({Killed(0, SIGKILL), Exited(-1, 7)}), std::nullopt);
-  EXPECT_EQ(SignalOfServer({}), std::nullopt);
-}
-
-TEST(RestartsTextTest, SaysWhereFromAndHowOften) {
-  events::Summary summary;
-  EXPECT_EQ(RestartsText(summary), "");
-  const auto add = [&](int64_t from) {
-    events::Restarted& restarted = *summary.add_restarts();
-    restarted.set_cause("signal 9");
-    restarted.set_from_step(from);
-    return &restarted;
-  };
-  add(100)->set_lost_at_step(1120);
-  EXPECT_EQ(RestartsText(summary),
-            "the server was lost at step 1,120 (signal 9) and started again from step 100, 1 time");
-  add(200);
-  EXPECT_EQ(
-      RestartsText(summary),
-      "the server was lost and started again 2 times: at step 1,120 (signal 9) from step 100, "
-      "before its first step (signal 9) from step 200");
-  add(300);
-  add(400);
-  EXPECT_THAT(RestartsText(summary), HasSubstr("4 times: … before its first step (signal 9) from "
-                                               "step 200, "));
-}
 
 TEST(LossArgumentTest, IsWhatTheServerReads) {
   EXPECT_EQ(LossArgument({.cause = "signal 9", .step = 120, .at = 4711.25}),
@@ -119,8 +83,7 @@ TEST_F(RestartsTest, NotFromTheBeginningWhereCheckpointsHaveBeen) {
   EXPECT_THAT(another.WhyNot(), HasSubstr("its checkpoints are gone"));
 }
 
-// What is not the attempt's stays where it is, a link to another disk too, and all of it does where
-// something cannot be moved.
+// What is not the attempt's stays where it is, a link to another disk too.
 TEST_F(RestartsTest, PutsAsideWhatARunWrites) {
   const auto write = [&](const std::string& name) {
     std::ofstream(dir_ / ("run/" + name)) << name;
@@ -160,6 +123,42 @@ TEST_F(RestartsTest, NotWithoutCheckpointsOrAWish) {
   config_.mutable_run()->set_max_restarts(0);
   Checkpoint("step-00000100-g1");
   EXPECT_EQ(restarts_.WhyNot(), "run.max_restarts is 0");
+}
+
+// Whether the server of a run that is resumed was lost, by what it wrote last.
+class LostBeforeTest : public ::testing::Test {
+ protected:
+  std::optional<ServerLoss> With(const std::string& status) {
+    std::ofstream(dir_.path() / "status.json") << status;
+    return LostBefore(dir_.path());
+  }
+  testing::TempDir dir_;
+};
+
+constexpr const char* kGone = R"("server": {"host": "elsewhere", "pid": 1}, "unix_time": 1000.0)";
+
+TEST_F(LostBeforeTest, OneThatIsGoneAndSaidNothingOfAnEnd) {
+  const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
+  const auto loss = With(std::string("{") + kGone + R"(, "state": "training", "step": 12})");
+  ASSERT_TRUE(loss.has_value());
+  EXPECT_EQ(loss->step, 12);
+  EXPECT_EQ(loss->cause, "ended without a word");
+  EXPECT_LT(loss->at, now.count());
+  const auto early = With(std::string("{") + kGone + R"(, "state": "gathering"})");
+  ASSERT_TRUE(early.has_value());
+  EXPECT_EQ(early->step, std::nullopt);
+}
+
+TEST_F(LostBeforeTest, NotOneThatSaidSoOrIsThere) {
+  EXPECT_EQ(LostBefore(dir_.path()), std::nullopt);
+  for (const char* const end : {"completed", "failed", "interrupted"}) {
+    EXPECT_EQ(With(std::string("{") + kGone + R"(, "state": ")" + end + "\"}"), std::nullopt);
+  }
+  EXPECT_EQ(With(R"({"server": {"host": "elsewhere"}, "unix_time": 1e12, "state": "training"})"),
+            std::nullopt);
+  for (const char* const nonsense : {"", "[]", "{}", R"({"server": {}, "state": 5})"}) {
+    EXPECT_EQ(With(nonsense), std::nullopt) << nonsense;
+  }
 }
 
 }  // namespace

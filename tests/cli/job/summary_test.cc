@@ -38,7 +38,7 @@ TEST(SummaryTest, PartsOfAStepAddUp) {
   measured.set_images_per_second(1200);
   measured.mutable_shares()->set_overhead(0.024);
   measured.mutable_shares()->set_imbalance(0.051);
-  EXPECT_THAT(SummaryLines(summary, 2, false, dir),
+  EXPECT_THAT(SummaryLines(summary, 2, {.dir = dir}),
               ElementsAre("Completed: 3,910 steps, 500,000 images in 6 min 51 s",
                           "  test accuracy  70.00 %",  //
                           "  speed          1,200 images/s, 600 per worker",
@@ -54,7 +54,7 @@ TEST(SummaryTest, PartsOfAStepAddUp) {
     model.set_average(true);
     model.set_test_accuracy(0.7125);
   }
-  EXPECT_THAT(SummaryLines(summary, 2, false, dir),
+  EXPECT_THAT(SummaryLines(summary, 2, {.dir = dir}),
               IsSupersetOf({"  weights        model.safetensors (moving average, step 3,910),",
                             "                 best.safetensors (moving average, step 2,000, "
                             "71.25 %)"}));
@@ -69,7 +69,7 @@ TEST(SummaryTest, SharesOfAStepNeverExceedIt) {
   const testing::TempDir parent;
   const RunDir dir = RunDir::Open(parent / "run");
   const auto step_row = [&](const events::Summary& summary) {
-    const std::string text = testing::Unwrapped(Join(SummaryLines(summary, 2, false, dir), "\n"));
+    const std::string text = testing::Unwrapped(Join(SummaryLines(summary, 2, {.dir = dir}), "\n"));
     const size_t begin = text.find(" step ");
     return text.substr(begin, text.find(" run directory", begin) - begin);
   };
@@ -135,6 +135,29 @@ TEST(SummaryTest, CommandsThatContinueTheRunAreWordsOfAShell) {
   EXPECT_THAT(
       TroubleText(summary, run),
       AllOf(HasSubstr("cannot go on"), Not(HasSubstr("--resume")), Not(HasSubstr("config.txtpb"))));
+}
+
+TEST(RestartsTextTest, SaysWhereFromAndHowOften) {
+  events::Summary summary;
+  EXPECT_EQ(RestartsText(summary), "");
+  const auto add = [&](int64_t from) {
+    events::Restarted& restarted = *summary.add_restarts();
+    restarted.set_cause("signal 9");
+    restarted.set_from_step(from);
+    return &restarted;
+  };
+  add(100)->set_lost_at_step(1120);
+  EXPECT_EQ(RestartsText(summary),
+            "the server was lost at step 1,120 (signal 9) and started again from step 100, 1 time");
+  add(200);
+  EXPECT_EQ(
+      RestartsText(summary),
+      "the server was lost and started again 2 times: at step 1,120 (signal 9) from step 100, "
+      "before its first step (signal 9) from step 200");
+  add(300);
+  add(400);
+  EXPECT_THAT(RestartsText(summary), HasSubstr("4 times: … before its first step (signal 9) from "
+                                               "step 200, "));
 }
 
 }  // namespace

@@ -68,12 +68,11 @@ class SupervisorTest : public ::testing::Test {
   static constexpr int kServer = -1;
 
   SupervisorTest() {
-    plan_.dir = nullptr;
-    plan_.workers = 2;
     plan_.endpoint = "planned";
-    plan_.start_s = 60;
-    plan_.silence_s = 20;
-    plan_.on_lost = config::Cluster::ABORT;  // but where a test says otherwise
+    cluster_.set_workers(2);
+    cluster_.set_on_lost_worker(config::Cluster::ABORT);  // but where a test says otherwise
+    config_.mutable_deadlines()->set_start_s(60);
+    config_.mutable_deadlines()->set_silence_s(20);
   }
 
   void Tell(const events::Event& event) { supervisor_.OnEvent(event, now_); }
@@ -161,11 +160,13 @@ class SupervisorTest : public ::testing::Test {
   }
 
   double now_ = 1000;
-  JobPlan plan_;
+  config::Config config_;
+  config::Cluster& cluster_ = *config_.mutable_cluster();
+  JobPlan plan_{.dir = nullptr, .config = &config_};
   FakeMembers members_{2};
   UniqueFd said_{::memfd_create("said", MFD_CLOEXEC)};
   Console console_{said_.get()};
-  JobDisplay display_{console_, 60};
+  JobDisplay display_{console_, plan_};
   Supervisor supervisor_{plan_, members_, display_, now_};
 };
 

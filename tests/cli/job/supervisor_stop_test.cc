@@ -143,8 +143,8 @@ TEST_F(SupervisorTest, AStoppedServerThatItsWorkersGiveUpIsLost) {
 
 // However many workers give it up, and however few of them may be replaced.
 TEST_F(SupervisorTest, WorkersThatGiveUpAStoppedServerAreNotCountedAsLost) {
-  plan_.on_lost = config::Cluster::REPLACE;
-  plan_.max_restarts = 1;
+  cluster_.set_on_lost_worker(config::Cluster::REPLACE);
+  cluster_.set_max_restarts(1);
   Running();
   members_.Stop(kServer);
   Pass(20);
@@ -158,7 +158,7 @@ TEST_F(SupervisorTest, WorkersThatGiveUpAStoppedServerAreNotCountedAsLost) {
 }
 
 TEST_F(SupervisorTest, WorkersThatGiveUpAServerThatSpeaksAgainAreReplaced) {
-  plan_.on_lost = config::Cluster::REPLACE;
+  cluster_.set_on_lost_worker(config::Cluster::REPLACE);
   Running();
   members_.Stop(kServer);
   Pass(20);
@@ -276,16 +276,14 @@ TEST_F(SupervisorTest, OnceTheServerIsGoneTheWorkersFollow) {
 // What was on its way when somebody pressed Ctrl-C, and what the server says until it ends.
 TEST_F(SupervisorTest, AfterARequestWhatTheRunHasReachedIsTold) {
   Running();
-  Changed(events::MemberChange::LOST, 1);
-  EXPECT_THAT(Said(), Not(HasSubstr("Lost rank 1")));  // its process has not ended yet
   Signalled(SIGINT);
+  Changed(events::MemberChange::LOST, 1);
   Changed(events::MemberChange::JOINED, 1);
   events::Event warning;
   warning.mutable_warning()->set_message("the disk is full");
   Tell(warning);
-  EXPECT_THAT(Said(), AllOf(HasSubstr("Joined by rank 1"), HasSubstr("Warning: the disk is full")));
-  Exits(kServer, 130);
-  EXPECT_THAT(Said(), HasSubstr("Lost rank 1"));
+  EXPECT_THAT(Said(), AllOf(HasSubstr("Lost rank 1"), HasSubstr("Joined by rank 1"),
+                            HasSubstr("Warning: the disk is full")));
 }
 
 TEST_F(SupervisorTest, AfterAFailureNothingElseIsTold) {
@@ -352,6 +350,46 @@ TEST_F(SupervisorTest, WhoInsistsDoesNotWaitForTheWeights) {
   Signalled(SIGINT, true);
   Saving();
   EXPECT_EQ(Sent(), ToAll(SIGKILL));
+}
+
+// ------------------------------------------------------------------ a server that writes
+
+// When everybody is killed, if the server says each second until `last` that it writes.
+double KilledAt(StopStages& stages, double last) {
+  for (int tenths = 0; tenths < 5000; ++tenths) {
+    const double now = tenths / 10.0;
+    if (tenths % 10 == 0 && now <= last) stages.WaitForServer(now);
+    if (stages.Take(now, /*server_gone=*/false).kill_all) return now;
+  }
+  return kNever;
+}
+
+TEST(StopStagesTest, NobodyIsKilledWhileTheServerWrites) {
+  StopStages silent, writing, stuck;
+  silent.BeginWithServer(0);
+  EXPECT_NEAR(KilledAt(silent, -1), 3.5, 0.11);
+  writing.BeginWithServer(0);
+  EXPECT_NEAR(KilledAt(writing, 20), 20 + 3 + 1.5, 0.11);
+  stuck.BeginWithServer(0);
+  const double most = KilledAt(stuck, 450);
+  EXPECT_GT(most, 30);
+  EXPECT_LT(most, 400);
+}
+
+TEST(StopStagesTest, AlsoAfterAFailure) {
+  StopStages stages;
+  stages.BeginAfterFailure(0, /*joined=*/true);
+  EXPECT_NEAR(KilledAt(stages, 10), 10 + 3 + 1.5, 0.11);
+}
+
+TEST(StopStagesTest, ASecondRequestKillsAtOnce) {
+  StopStages stages;
+  stages.BeginWithServer(0);
+  (void)stages.Take(0, false);
+  stages.WaitForServer(1);
+  stages.Kill(2);
+  stages.WaitForServer(2);
+  EXPECT_TRUE(stages.Take(2.1, false).kill_all);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ TEST(HandTextTest, TheWorkersCommandWorksInAnyFolder) {
   {
     const RunDir dir = RunDir::Make("my run", "smoke.txtpb");
     const std::vector<std::string> lines =
-        HandLines({{"local://@x", "local://@x"}, "local://@x", false}, 2, dir, "secrets/token");
+        HandLines({"local://@x", "local://@x"}, "local://@x", false, 2, dir, "secrets/token");
     const std::string here = fs::current_path();
     EXPECT_THAT(lines, ::testing::Contains("  muster worker '" + here +
                                            "/my run/config.txtpb' --rank 0 --endpoint local://@x "

@@ -98,11 +98,6 @@ TEST(BitsTextsTest, OfACardTheyDependOnOtherThings) {
             HasSubstr("CUDA, cuBLAS, cuDNN and Muster"), Not(HasSubstr("oneDNN")),
             Not(HasSubstr("instruction set")), Not(HasSubstr("worker.threads"))));
   EXPECT_THAT(Bits(config), HasSubstr("the same in every run"));
-  // The default follows the workers there.
-  config.mutable_run()->set_global_batch(512);
-  EXPECT_THAT(Bits(config), HasSubstr("(run.slices=8) (the default for 4 or 8 on GPUs)"));
-  config.mutable_run()->set_slices(64);
-  EXPECT_THAT(Bits(config), HasSubstr("(the default for 64 on GPUs)"));
 }
 
 // What would break the promise is said instead of it.

@@ -1,9 +1,21 @@
-#include "cli/job/progress_line.h"
+#include "cli/job/job_display.h"
 
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <sstream>
+
+#include "common/base/unique_fd.h"
 
 namespace muster {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 events::Progress Example() {
   events::Progress progress;
@@ -25,7 +37,7 @@ events::Progress Example() {
 TEST(ProgressLineTest, SaysEverything) {
   EXPECT_EQ(ProgressLine(Example(), 1000),
             "step 57/3,910  epoch 0.15/10  loss 1.901  accuracy 31.0 %  1,200 images/s  "
-            "5 min 00 s left  waiting 2 %");
+            "waiting 2 %  5 min 00 s left");
 }
 
 TEST(ProgressLineTest, LeavesOutWhatMattersLeast) {
@@ -86,6 +98,47 @@ TEST(ProgressLineTest, Evaluation) {
   EXPECT_EQ(
       EvaluationLine(evaluation),
       "evaluation  epoch 1.00  step 391  test accuracy 55.12 %  test loss 1.2842  after 41 s");
+}
+
+// The first words of a run that goes on say how long it is.
+TEST(JobDisplayTest, ALogLineBeforeAnyProgressHasTheTotals) {
+  std::string pattern = std::filesystem::temp_directory_path() / "muster-display-XXXXXX";
+  const UniqueFd file(::mkstemp(pattern.data()));
+  {
+    Console console(file.get());
+    const config::Config config;
+    const JobPlan plan{.dir = nullptr, .config = &config};
+    JobDisplay display(console, plan);
+    events::Event event;
+    event.mutable_started()->set_total_steps(2000);
+    event.mutable_started()->set_epochs(20);
+    display.OnEvent(event);
+    event.mutable_log()->mutable_at()->set_step(1500);
+    event.mutable_log()->mutable_at()->set_epoch(15);
+    display.OnEvent(event);
+    events::Evaluation& evaluation = *event.mutable_evaluation();
+    evaluation.mutable_at()->set_step(1500);
+    evaluation.set_decision("the learning rate falls from 0.1 to 0.01: because");
+    display.OnEvent(event);
+    console.Flush(1);
+  }
+  std::stringstream text;
+  text << std::ifstream(pattern).rdbuf();
+  EXPECT_THAT(text.str(),
+              AllOf(HasSubstr("\nstep 1,500/2,000  epoch  15.00/20\n"),
+                    HasSubstr("\nThe learning rate falls from 0.1 to 0.01: because\n")));
+  std::filesystem::remove(pattern);
+}
+
+TEST(RankListTest, NamesRanks) {
+  using Ranks = std::vector<uint32_t>;
+  EXPECT_EQ(RankList(Ranks{1}), "rank 1");
+  EXPECT_EQ(RankList(Ranks{1, 3}), "ranks 1 and 3");
+  EXPECT_EQ(RankList(Ranks{1, 3, 4}), "ranks 1, 3 and 4");
+  EXPECT_EQ(RankList({}), "unknown ranks");
+  Ranks many(1000);
+  std::iota(many.begin(), many.end(), 0);
+  EXPECT_EQ(RankList(many), "ranks 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 988 more");
 }
 
 }  // namespace
