@@ -7,10 +7,8 @@ namespace muster {
 namespace {
 
 struct ExportOptions {
-  std::string from, format, out;
-  ModelChoice choice;
+  ExportArguments arguments;
   ConfigOptions config;
-  bool force = false;
 };
 
 constexpr const char* kExportFooter =
@@ -25,10 +23,11 @@ constexpr const char* kExportFooter =
     "already, 3 the weights cannot be read, or do not fit the network.";
 
 void DescribeExport(CLI::App& command, ExportOptions& options) {
-  AddFrom(command, options.from);
-  AddChoice(command, options.choice);
-  AddOut(command, options.out, options.force, "The file to write");
-  command.add_option("--format", options.format, "safetensors, npz (NumPy) or onnx")
+  ExportArguments& arguments = options.arguments;
+  AddFrom(command, arguments.from);
+  AddChoice(command, arguments.choice);
+  AddOut(command, arguments.out, arguments.force, "The file to write");
+  command.add_option("--format", arguments.format, "safetensors, npz (NumPy) or onnx")
       ->required()
       ->type_name("FORMAT")
       ->check(OneOf({"safetensors", "npz", "onnx"}));
@@ -39,13 +38,10 @@ void DescribeExport(CLI::App& command, ExportOptions& options) {
 }
 
 int DoExport(const ExportOptions& options) {
-  PrintResult(ExportModel({.from = options.from,
-                           .format = options.format,
-                           .choice = options.choice,
-                           .config_path = options.config.path(),
-                           .settings = options.config.settings(),
-                           .out = options.out,
-                           .force = options.force}));
+  ExportArguments arguments = options.arguments;
+  arguments.config_path = options.config.path();
+  arguments.settings = options.config.settings();
+  PrintResult(ExportModel(arguments));
   return 0;
 }
 

@@ -7,9 +7,8 @@ namespace muster {
 namespace {
 
 struct ImportOptions {
-  std::string file, names, out;
+  ImportArguments arguments;
   ConfigOptions config;
-  bool skip_mismatched = false, force = false;
 };
 
 constexpr const char* kImportFooter =
@@ -27,32 +26,31 @@ constexpr const char* kImportFooter =
     "already, 3 FILE cannot be read, is not finite, or does not fit the network.";
 
 void DescribeImport(CLI::App& command, ImportOptions& options) {
+  ImportArguments& arguments = options.arguments;
   command
-      .add_option("FILE", options.file, "A safetensors file, such as PyTorch's save_file writes")
+      .add_option("FILE", arguments.file, "A safetensors file, such as PyTorch's save_file writes")
       ->required()
       ->type_name("PATH")
       ->check(SomeText());
-  AddOut(command, options.out, options.force, "The file to write, for launch --initial-weights");
+  AddOut(command, arguments.out, arguments.force,
+         "The file to write, for launch --initial-weights");
   AddOption(command, "--config", options.config.config, "CONFIG",
             "The config whose network the weights are for")
       ->required();
   options.config.AddSet(command, "Any setting of that config; may be repeated");
-  AddOption(command, "--map", options.names, "NAMES",
+  AddOption(command, "--map", arguments.names, "NAMES",
             "A file with lines \"THEIRS OURS\": what variables, or all that begin with a name and "
             "a dot, are called "
             "here; OURS is - for what is to be left out");
-  AddSkipMismatched(command, options.skip_mismatched);
+  AddSkipMismatched(command, arguments.skip_mismatched);
   command.footer(kImportFooter);
 }
 
 int DoImport(const ImportOptions& options) {
-  PrintResult(ImportModel({.file = options.file,
-                           .config_path = options.config.path(),
-                           .settings = options.config.settings(),
-                           .names = options.names,
-                           .skip_mismatched = options.skip_mismatched,
-                           .out = options.out,
-                           .force = options.force}));
+  ImportArguments arguments = options.arguments;
+  arguments.config_path = options.config.path();
+  arguments.settings = options.config.settings();
+  PrintResult(ImportModel(arguments));
   return 0;
 }
 

@@ -136,6 +136,9 @@ void ReportOutcome(JobOutcome& outcome, int workers, const KeptRun& run, const s
 void FinishOutput(Console& console, const std::string& shown_dir, JobOutcome& outcome) {
   try {
     console.Finish(kOutputSeconds);
+    if (!console.closed()) return;
+    PrintError(fmt::format(
+        "muster: standard output was closed early; the run's results are in {}\n", shown_dir));
   } catch (const Error& error) {
     Fail(outcome, fmt::format("{}; the run's results are in {}", error.what(), shown_dir));
   }

@@ -235,12 +235,7 @@ class Watch {
   }
 
   void TakeReports() {
-    LineReader& reports = processes_.reports();
-    reports.Read([this](const std::string& line) { TakeReport(line); });
-    if (reports.dropped() == dropped_) return;
-    dropped_ = reports.dropped();
-    WarnOfReport(fmt::format("expected a line of at most {} bytes, got a longer one",
-                             FormatCount(int64_t{kMostEventBytes})));
+    processes_.reports().Read([this](const std::string& line) { TakeReport(line); });
   }
 
   // The run goes on without a report that cannot be read: what it would have decided, a deadline
@@ -250,15 +245,13 @@ class Watch {
     try {
       event = ParseEventLine(line);
     } catch (const Error& error) {
-      return WarnOfReport(error.what());
+      if (unreadable_.Count()) {
+        console_.Print(fmt::format("Warning: a report of the server cannot be read ({} so far): {}",
+                                   unreadable_.count(), error.what()));
+      }
+      return;
     }
     supervisor_.OnEvent(event, clock_.Now());
-  }
-
-  void WarnOfReport(const std::string& what) {
-    if (!unreadable_.Count()) return;
-    console_.Print(fmt::format("Warning: a report of the server cannot be read ({} so far): {}",
-                               unreadable_.count(), what));
   }
 
   void TakeEnds() {
@@ -273,7 +266,6 @@ class Watch {
   Clock clock_;
   JobProcesses processes_;
   Supervisor supervisor_;
-  size_t dropped_ = 0;   // reports that were too long
   RareLine unreadable_;  // reports
 };
 

@@ -30,7 +30,6 @@ void LineReader::Read(const std::function<void(const std::string&)>& on_line) {
       std::string_view part = rest.substr(0, newline);
       if (!skipping_ && line_.size() + part.size() > max_line_bytes_) {
         skipping_ = true;
-        ++dropped_;
         line_.clear();
       }
       if (!skipping_) line_ += part;

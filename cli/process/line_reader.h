@@ -9,8 +9,8 @@
 
 namespace muster {
 
-// Owned and used by one thread. A line longer than `max_line_bytes` is dropped whole and counted,
-// so a writer that goes wrong costs bounded memory.
+// Owned and used by one thread. A line longer than `max_line_bytes` is dropped whole, so a writer
+// that goes wrong costs bounded memory.
 class LineReader {
  public:
   LineReader() = default;  // at its end from the start
@@ -22,14 +22,12 @@ class LineReader {
 
   int fd() const { return fd_.get(); }  // -1 once the other side has closed
   bool at_end() const { return !fd_.valid(); }
-  size_t dropped() const { return dropped_; }
 
  private:
   UniqueFd fd_;
   size_t max_line_bytes_ = 0;
   std::string line_;       // the part of a line that has arrived
   bool skipping_ = false;  // inside a line that is too long
-  size_t dropped_ = 0;
 };
 
 }  // namespace muster
