@@ -3,9 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "cli/process/held_file.h"
@@ -30,6 +28,23 @@ std::string NeedText(const LeastMemory& needed) {
   return fmt::format("the job needs at least {}: the server {}, each of {} {}",
                      FormatBytes(needed.all()), FormatBytes(needed.server),
                      Plural(needed.workers, "worker"), FormatBytes(needed.each_worker));
+}
+
+MemoryRow ParseRow(const nlohmann::json& json) {
+  using Holder = MemoryRow::Holder;
+  try {
+    const auto holder = json.at("holder").get<std::string>();
+    return {json.at("what").get<std::string>(), json.at("bytes").get<double>(),
+            holder == "server" ? Holder::kServer
+            : holder == "host" ? Holder::kHost
+            : holder == "card" ? Holder::kCard
+                               : Holder::kProcess};
+  } catch (const nlohmann::json::exception&) {
+    throw Error(ExitCode::kFailure,
+                "muster-worker --memory: expected what, bytes and holder, got {}: are muster and "
+                "muster-worker of one build?",
+                json.dump());
+  }
 }
 
 }  // namespace
@@ -132,27 +147,6 @@ std::vector<MemoryRow> ServerMemory(const config::Config& config, const Graph& g
                   parts * wire * arena});
   return rows;
 }
-
-namespace {
-
-MemoryRow ParseRow(const nlohmann::json& json) {
-  using Holder = MemoryRow::Holder;
-  try {
-    const auto holder = json.at("holder").get<std::string>();
-    return {json.at("what").get<std::string>(), json.at("bytes").get<double>(),
-            holder == "server" ? Holder::kServer
-            : holder == "host" ? Holder::kHost
-            : holder == "card" ? Holder::kCard
-                               : Holder::kProcess};
-  } catch (const nlohmann::json::exception&) {
-    throw Error(ExitCode::kFailure,
-                "muster-worker --memory: expected what, bytes and holder, got {}: are muster and "
-                "muster-worker of one build?",
-                json.dump());
-  }
-}
-
-}  // namespace
 
 std::vector<MemoryRow> AskWorkerMemory(const std::string& worker_program,
                                        const config::Config& config, uint32_t rank) {

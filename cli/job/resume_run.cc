@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <optional>
 #include <string_view>
 #include <tuple>
 
 #include "cli/job/complete_run.h"
-#include "cli/job/run_dir.h"
 #include "cli/text/console.h"
 #include "cli/text/units.h"
 #include "common/base/atomic_file.h"

@@ -4,12 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "common/base/error.h"
 #include "common/base/pattern.h"

@@ -8,16 +8,13 @@
 
 #include <cerrno>
 #include <filesystem>
-#include <vector>
 
-#include "cli/text/units.h"
 #include "common/base/core_dumps.h"
 #include "common/base/error.h"
 #include "common/base/resource_limits.h"
 #include "common/base/shell_word.h"
 #include "common/config/config.h"
 #include "common/link/protocol.h"
-#include "common/link/tcp_address.h"
 #include "proto/config.pb.h"
 
 namespace muster {
