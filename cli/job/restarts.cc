@@ -10,7 +10,7 @@
 #include "cli/job/run_dir.h"
 #include "cli/job/workers_by_hand.h"
 #include "cli/text/units.h"
-#include "cli/view/run_status.h"
+#include "cli/view/run_record.h"
 #include "common/base/error.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/list_checkpoints.h"
