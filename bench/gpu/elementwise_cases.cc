@@ -93,13 +93,13 @@ void ActivationCases(const Tensors<T>& t, const UseCase& use) {
   T* const out = t.output;
   const Target target = t.device.target();
   use(t.Whole(
-      "relu", 2, [=] { Relu(target, out, x, count); },
+      "relu", 2, [=] { Elementwise(target, ReluSpec(), out, x, count); },
       [](int64_t i) { return std::max(0.0f, InputAt(i, 0)); }));
   use(t.Whole(
-      "relu6", 2, [=] { Relu6(target, out, x, count); },
+      "relu6", 2, [=] { Elementwise(target, Relu6Spec(), out, x, count); },
       [](int64_t i) { return std::clamp(InputAt(i, 0), 0.0f, 6.0f); }));
   use(t.Whole(
-      "relu6, gradient", 3, [=] { Relu6Gradient(target, out, x, y, count); },
+      "relu6, gradient", 3, [=] { ElementwiseGradient(target, Relu6Spec(), out, x, y, count); },
       [](int64_t i) { return InputAt(i, 0) > 0 ? InputAt(i, 1) : 0; }));
   use(t.Whole(
       "add, relu", 3, [=] { Add(target, out, x, y, true, count); },

@@ -44,7 +44,7 @@ class Costs {
     const LockedMemory locked = AllocateLocked(4096);
     auto* const small = device_.Allocate<std::byte>(4096);
     const EventHandle event = MakeEventHandle();
-    const auto launch = [&] { Relu(device_.target(), one, one, 1); };
+    const auto launch = [&] { Elementwise(device_.target(), ReluSpec(), one, one, 1); };
     const auto record = [&] { Check(cudaEventRecord(event.get(), device_.stream()), "record"); };
     Row("start a kernel", launch);
     const double seconds = device_.MedianSeconds(

@@ -132,13 +132,16 @@ class LayerNodes {
         .Float("bias", lrn.bias);
     return Made(false);
   }
-  OnnxValue operator()(const ReluSpec&) { return Alike("Relu"); }
+  template <ElementwiseSpec Spec>
+  OnnxValue operator()(const Spec&) {
+    return Alike(Spec::kOnnxOperator);
+  }
   OnnxValue operator()(const Relu6Spec&) {
     const auto constant = [&](const char* suffix, float value) {
       return nodes_.Constant<float>(Out() + suffix, onnx::Tensor::FLOAT, {value}, true);
     };
     const std::string least = constant(":min", 0), most = constant(":max", 6);
-    nodes_.Add("Clip", {inputs_[0].name, least, most}, Out());
+    nodes_.Add(Relu6Spec::kOnnxOperator, {inputs_[0].name, least, most}, Out());
     return Made(inputs_[0].is_row);
   }
   OnnxValue operator()(const SoftmaxSpec&) {

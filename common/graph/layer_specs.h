@@ -53,7 +53,7 @@ struct Pads {
 };
 
 // Each spec has traits(), unless they are the default, and numbers() if it has any: what workers
-// and server compare of it.
+// and server compare of it. A function of each element has kOnnxOperator, which computes it.
 struct Conv2dSpec {
   int64_t filters, kernel_height, kernel_width, stride_height, stride_width;
   Pads pads;
@@ -81,6 +81,7 @@ struct DenseSpec {
   std::string numbers() const;
 };
 struct ReluSpec {
+  static constexpr const char* kOnnxOperator = "Relu";
   LayerTraits traits() const {
     return {.passes_gradient_on = true, .activation = Activation::kRelu, .output_in_place = true};
   }
@@ -136,6 +137,7 @@ struct BatchNormSpec {
   std::string numbers() const;
 };
 struct Relu6Spec {
+  static constexpr const char* kOnnxOperator = "Clip";
   LayerTraits traits() const {
     return {.activation = Activation::kRelu6,
             .output_in_place = true,
@@ -173,6 +175,11 @@ using LayerSpec =
     std::variant<Conv2dSpec, DenseSpec, ReluSpec, PoolSpec, LrnSpec, FlattenSpec, DropoutSpec,
                  BatchNormSpec, Relu6Spec, AddSpec, ConcatSpec, GlobalAvgPoolSpec, SoftmaxSpec,
                  SoftmaxCrossEntropySpec, MeanSquaredErrorSpec>;
+
+template <typename Spec>
+concept ElementwiseSpec = requires {
+  Spec::kOnnxOperator;
+};
 
 LayerTraits TraitsOf(const LayerSpec& spec);
 // "" if it has none.

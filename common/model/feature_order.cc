@@ -58,8 +58,7 @@ class OutputOrder {
   Result operator()(const SoftmaxCrossEntropySpec&) const { return OnlyNatural(); }
   Result operator()(const MeanSquaredErrorSpec&) const { return OnlyNatural(); }
   // Each channel by itself, or all alike.
-  Result operator()(const ReluSpec&) const { return First(); }
-  Result operator()(const Relu6Spec&) const { return First(); }
+  Result operator()(const ElementwiseSpec auto&) const { return First(); }
   Result operator()(const PoolSpec&) const { return First(); }
   Result operator()(const GlobalAvgPoolSpec&) const { return First(); }
   Result operator()(const BatchNormSpec&) const { return First(); }

@@ -22,9 +22,7 @@ std::unique_ptr<Op> Make(const Conv2dSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const DenseSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const PoolSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const LrnSpec&, const OpRequest& request);
-std::unique_ptr<Op> Make(const ReluSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const DropoutSpec&, const OpRequest& request);
-std::unique_ptr<Op> Make(const Relu6Spec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const BatchNormSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const AddSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const ConcatSpec&, const OpRequest& request);
@@ -32,6 +30,8 @@ std::unique_ptr<Op> Make(const GlobalAvgPoolSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const SoftmaxSpec&, const OpRequest& request);
 std::unique_ptr<LossOp> Make(const SoftmaxCrossEntropySpec&, const OpRequest& request);
 std::unique_ptr<LossOp> Make(const MeanSquaredErrorSpec&, const OpRequest& request);
+template <ElementwiseSpec Spec>
+std::unique_ptr<Op> Make(const Spec& spec, const OpRequest& request);
 // Moves nothing: has none.
 inline std::nullptr_t Make(const FlattenSpec&, const OpRequest&) { return nullptr; }
 

@@ -5,19 +5,30 @@
 namespace muster::cuda {
 namespace {
 
+// Layers that are a function of each element: y = Value(layer, x), dx = Gradient(layer, y, dy).
 // Not fmaxf: a NaN must come through.
-struct ReluOf {
-  __device__ float operator()(float x) const { return x < 0 ? 0.0f : x; }
+__device__ float Value(const ReluSpec&, float x) { return x < 0 ? 0.0f : x; }
+__device__ float Gradient(const ReluSpec&, float y, float dy) { return y > 0 ? dy : 0.0f; }
+
+__device__ float Value(const Relu6Spec&, float x) {
+  const float positive = x < 0 ? 0.0f : x;
+  return positive > 6 ? 6.0f : positive;
+}
+__device__ float Gradient(const Relu6Spec&, float y, float dy) {
+  return y > 0 && y < 6 ? dy : 0.0f;
+}
+
+template <ElementwiseSpec Spec>
+struct ValueOf {
+  Spec spec;
+  __device__ float operator()(float x) const { return Value(spec, x); }
 };
-struct Relu6Of {
-  __device__ float operator()(float x) const {
-    const float positive = x < 0 ? 0.0f : x;
-    return positive > 6 ? 6.0f : positive;
-  }
+template <ElementwiseSpec Spec>
+struct GradientOf {
+  Spec spec;
+  __device__ float operator()(float y, float dy) const { return Gradient(spec, y, dy); }
 };
-struct Relu6Slope {
-  __device__ float operator()(float y, float dy) const { return y > 0 && y < 6 ? dy : 0.0f; }
-};
+
 struct Same {
   __device__ float operator()(float x) const { return x; }
 };
@@ -25,13 +36,12 @@ struct Sum {
   __device__ float operator()(float a, float b) const { return a + b; }
 };
 struct SumRelu {
-  __device__ float operator()(float a, float b) const { return ReluOf()(a + b); }
-};
-struct Masked {
-  __device__ float operator()(float a, float y) const { return y > 0 ? a : 0.0f; }
+  __device__ float operator()(float a, float b) const { return Value(ReluSpec(), a + b); }
 };
 struct SumMasked {
-  __device__ float operator()(float a, float b, float y) const { return y > 0 ? a + b : 0.0f; }
+  __device__ float operator()(float a, float b, float y) const {
+    return Gradient(ReluSpec(), y, a + b);
+  }
 };
 
 // RoundTo of common/base/element_type.h.
@@ -67,7 +77,7 @@ __global__ void BiasKernel(T* values, const float* bias, bool relu, int64_t pack
     for (int j = 0; j < W; ++j) {
       float y = ToFloat(pack.at[j]);
       if (bias != nullptr) y += bias[channel + j];
-      pack.at[j] = FromFloat<T>(relu ? ReluOf()(y) : y);
+      pack.at[j] = FromFloat<T>(relu ? Value(ReluSpec(), y) : y);
     }
     StorePack<W>(values + i * W, pack);
   }
@@ -75,19 +85,15 @@ __global__ void BiasKernel(T* values, const float* bias, bool relu, int64_t pack
 
 }  // namespace
 
-template <typename T>
-void Relu(const Target& target, T* to, const T* from, int64_t count) {
-  Map(target, ReluOf(), to, count, from);
+template <ElementwiseSpec Spec, typename T>
+void Elementwise(const Target& target, const Spec& spec, T* to, const T* from, int64_t count) {
+  Map(target, ValueOf<Spec>{spec}, to, count, from);
 }
 
-template <typename T>
-void Relu6(const Target& target, T* to, const T* from, int64_t count) {
-  Map(target, Relu6Of(), to, count, from);
-}
-
-template <typename T>
-void Relu6Gradient(const Target& target, T* to, const T* output, const T* gradient, int64_t count) {
-  Map(target, Relu6Slope(), to, count, output, gradient);
+template <ElementwiseSpec Spec, typename T>
+void ElementwiseGradient(const Target& target, const Spec& spec, T* to, const T* output,
+                         const T* gradient, int64_t count) {
+  Map(target, GradientOf<Spec>{spec}, to, count, output, gradient);
 }
 
 template <typename T>
@@ -100,14 +106,14 @@ template <typename T>
 void AddGradients(const Target& target, T* to, const T* a, const T* b, const T* relu_output,
                   int64_t count) {
   if (b == nullptr && relu_output == nullptr) return Map(target, Same(), to, count, a);
-  if (b == nullptr) return Map(target, Masked(), to, count, a, relu_output);
+  if (b == nullptr) return ElementwiseGradient(target, ReluSpec(), to, relu_output, a, count);
   if (relu_output == nullptr) return Map(target, Sum(), to, count, a, b);
   Map(target, SumMasked(), to, count, a, b, relu_output);
 }
 
 template <typename T>
 void MaskByRelu(const Target& target, T* gradient, const T* relu_output, int64_t count) {
-  Map<Masked, T, T, T>(target, Masked(), gradient, count, gradient, relu_output);
+  ElementwiseGradient(target, ReluSpec(), gradient, relu_output, gradient, count);
 }
 
 template <typename To>
@@ -140,10 +146,12 @@ void AddBias(const Target& target, T* values, const float* bias, bool relu, int6
   }
 }
 
+#define MUSTER_INSTANTIATE_LAYER(Spec, T)                                       \
+  template void Elementwise(const Target&, const Spec&, T*, const T*, int64_t); \
+  template void ElementwiseGradient(const Target&, const Spec&, T*, const T*, const T*, int64_t);
 #define MUSTER_INSTANTIATE(T)                                                           \
-  template void Relu(const Target&, T*, const T*, int64_t);                             \
-  template void Relu6(const Target&, T*, const T*, int64_t);                            \
-  template void Relu6Gradient(const Target&, T*, const T*, const T*, int64_t);          \
+  MUSTER_INSTANTIATE_LAYER(ReluSpec, T)                                                 \
+  MUSTER_INSTANTIATE_LAYER(Relu6Spec, T)                                                \
   template void Add(const Target&, T*, const T*, const T*, bool, int64_t);              \
   template void AddGradients(const Target&, T*, const T*, const T*, const T*, int64_t); \
   template void MaskByRelu(const Target&, T*, const T*, int64_t);                       \

@@ -15,12 +15,11 @@
 namespace muster::cuda {
 
 // elementwise.cu. `to` may be any of the inputs.
-template <typename T>
-void Relu(const Target& target, T* to, const T* from, int64_t count);
-template <typename T>
-void Relu6(const Target& target, T* to, const T* from, int64_t count);
-template <typename T>
-void Relu6Gradient(const Target& target, T* to, const T* output, const T* gradient, int64_t count);
+template <ElementwiseSpec Spec, typename T>
+void Elementwise(const Target& target, const Spec& spec, T* to, const T* from, int64_t count);
+template <ElementwiseSpec Spec, typename T>
+void ElementwiseGradient(const Target& target, const Spec& spec, T* to, const T* output,
+                         const T* gradient, int64_t count);
 template <typename T>
 void Add(const Target& target, T* to, const T* a, const T* b, bool relu, int64_t count);
 // As Backend::AddGradients.

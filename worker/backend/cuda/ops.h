@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <memory>
 
+#include "common/base/error.h"
 #include "common/graph/graph.h"
 #include "worker/backend/cuda/card.h"
+#include "worker/backend/cuda/kernels.h"
 #include "worker/backend/op.h"
 
 namespace muster::cuda {
@@ -22,9 +24,7 @@ std::unique_ptr<Op> Make(const Conv2dSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const DenseSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const PoolSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const LrnSpec&, const OpRequest& request);
-std::unique_ptr<Op> Make(const ReluSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const DropoutSpec&, const OpRequest& request);
-std::unique_ptr<Op> Make(const Relu6Spec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const BatchNormSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const AddSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const ConcatSpec&, const OpRequest& request);
@@ -64,5 +64,33 @@ class TypedOp : public Op {
   Card& card_;
   const OpOptions options_;
 };
+
+template <ElementwiseSpec Spec, typename T>
+class ElementwiseOp : public TypedOp<T> {
+ public:
+  ElementwiseOp(const Spec& spec, const OpRequest& request)
+      : TypedOp<T>(request), spec_(spec), count_(InputCount(request)) {}
+
+  void Forward(const ForwardArgs& args) override {
+    Elementwise(this->target(), spec_, this->Out(args.output), this->In(args.input), count_);
+  }
+  void Backward(const BackwardArgs& args) override {
+    MUSTER_CHECK(!spec_.traits().passes_gradient_on);
+    ElementwiseGradient(this->target(), spec_, this->Out(args.input_gradient),
+                        this->In(args.output), this->In(args.output_gradient), count_);
+  }
+
+ private:
+  const Spec spec_;
+  const int count_;
+};
+
+template <ElementwiseSpec Spec>
+std::unique_ptr<Op> Make(const Spec& spec, const OpRequest& request) {
+  if (request.card.activation_type() == ElementType::kBFloat16) {
+    return std::make_unique<ElementwiseOp<Spec, Bf16>>(spec, request);
+  }
+  return std::make_unique<ElementwiseOp<Spec, float>>(spec, request);
+}
 
 }  // namespace muster::cuda

@@ -1,39 +1,10 @@
-// Ops that work element by element: relu, relu6, add, concat.
+// Ops of several inputs: add and concat.
 #include "common/base/error.h"
 #include "worker/backend/cuda/kernels.h"
 #include "worker/backend/cuda/ops.h"
 
 namespace muster::cuda {
 namespace {
-
-template <typename T>
-class ReluOp : public TypedOp<T> {
- public:
-  explicit ReluOp(const OpRequest& request) : TypedOp<T>(request), count_(InputCount(request)) {}
-  void Forward(const ForwardArgs& args) override {
-    Relu(this->target(), this->Out(args.output), this->In(args.input), count_);
-  }
-  void Backward(const BackwardArgs&) override { MUSTER_CHECK(!"a relu has no backward"); }
-
- private:
-  const int count_;
-};
-
-template <typename T>
-class Relu6Op : public TypedOp<T> {
- public:
-  explicit Relu6Op(const OpRequest& request) : TypedOp<T>(request), count_(InputCount(request)) {}
-  void Forward(const ForwardArgs& args) override {
-    Relu6(this->target(), this->Out(args.output), this->In(args.input), count_);
-  }
-  void Backward(const BackwardArgs& args) override {
-    Relu6Gradient(this->target(), this->Out(args.input_gradient), this->In(args.output),
-                  this->In(args.output_gradient), count_);
-  }
-
- private:
-  const int count_;
-};
 
 template <typename T>
 class AddOp : public TypedOp<T> {
@@ -95,12 +66,6 @@ class ConcatOp : public TypedOp<T> {
 
 }  // namespace
 
-std::unique_ptr<Op> Make(const ReluSpec&, const OpRequest& request) {
-  return MakeFor<Op, ReluOp>(request.card.activation_type(), request);
-}
-std::unique_ptr<Op> Make(const Relu6Spec&, const OpRequest& request) {
-  return MakeFor<Op, Relu6Op>(request.card.activation_type(), request);
-}
 std::unique_ptr<Op> Make(const AddSpec&, const OpRequest& request) {
   return MakeFor<Op, AddOp>(request.card.activation_type(), request);
 }
