@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """Golden values of every layer, computed by PyTorch in double precision: tests/nn/golden/<layer>.txt,
-which tests/nn/golden_test.cc compares with what the backend computes.
+which tests/nn/golden_test.cc compares with what the backend computes, and reference_test.cc with
+what plain loops compute. Tests of all layers take their settings and shapes from here.
 
     scripts/make_golden.py [FOLDER]
 

@@ -1,8 +1,9 @@
-// Sums, concatenation, relu6, softmax, and the sums of gradients.
+// Sums, concatenation, functions of an element, softmax, and the sums of gradients.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "tests/nn/golden_file.h"
 #include "tests/nn/op_case.h"
 #include "tests/nn/test_backend.h"
 
@@ -14,7 +15,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 class ElementwiseTest : public testing::Test {
  protected:
-  std::vector<float> OutputOf(const char* layer, const std::vector<float>& x,
+  std::vector<float> OutputOf(const std::string& layer, const std::vector<float>& x,
                               Activation activation = Activation::kNone) {
     const OpCase c{
         .layer = layer, .input = {1, 1, static_cast<int64_t>(x.size())}, .activation = activation};
@@ -73,21 +74,27 @@ TEST_F(ElementwiseTest, ConcatMatchesTheReference) {
   }
 }
 
-TEST_F(ElementwiseTest, Relu6MatchesTheReference) {
-  for (const bool in_place : {false, true}) {
-    OpCase c{.layer = "relu6 {}", .input = {9, 5, 113}, .batch = 3, .in_place = in_place};
-    OpInputs inputs = RandomInputs(c);
-    for (float& x : inputs.inputs[0]) x *= 12;
-    inputs.inputs[0][0] = 0;
-    inputs.inputs[0][1] = 6;
-    ExpectMatchesReference(*backend_, c, inputs);
+TEST_F(ElementwiseTest, FunctionsOfAnElementMatchTheReferenceAndLetNanThrough) {
+  for (const GoldenCase& golden : GoldenCases()) {
+    const Layer layer = golden.MakeLayer();
+    if (!std::visit([]<typename Spec>(const Spec&) { return ElementwiseSpec<Spec>; }, layer.spec)) {
+      continue;
+    }
+    for (const bool in_place : {false, layer.traits().gradient_in_place}) {
+      const OpCase c{
+          .layer = golden.settings, .input = {9, 5, 113}, .batch = 3, .in_place = in_place};
+      OpInputs inputs = RandomInputs(c);
+      for (float& x : inputs.inputs[0]) x *= 12;
+      inputs.inputs[0][0] = 0;  // the bends of relu6
+      inputs.inputs[0][1] = 6;
+      ExpectMatchesReference(*backend_, c, inputs);
+    }
+    EXPECT_TRUE(std::isnan(OutputOf(golden.settings, {kNan})[0])) << golden.settings;
   }
 }
 
-TEST_F(ElementwiseTest, Relu6LetsNanThrough) {
-  const auto y = OutputOf("relu6 {}", {kNan, kInfinity, -kInfinity, 3});
-  EXPECT_TRUE(std::isnan(y[0]));
-  EXPECT_EQ((std::vector<float>{y[1], y[2], y[3]}), (std::vector<float>{6, 0, 3}));
+TEST_F(ElementwiseTest, Relu6IsFiniteForInfinity) {
+  EXPECT_EQ(OutputOf("relu6 {}", {kInfinity, -kInfinity, 3}), (std::vector<float>{6, 0, 3}));
 }
 
 TEST_F(ElementwiseTest, SoftmaxMatchesTheReference) {

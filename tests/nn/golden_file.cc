@@ -1,16 +1,15 @@
 #include "tests/nn/golden_file.h"
 
 #include <fmt/core.h>
-#include <google/protobuf/text_format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <ostream>
 #include <stdexcept>
 
-#include "common/config/build_graph.h"
-#include "proto/config.pb.h"
+#include "tests/nn/reference.h"
 
 namespace muster {
 namespace {
@@ -86,6 +85,23 @@ class Reader {
   std::string name_ = "(none)";
 };
 
+// Of the source tree, but where the program was carried to a machine without it.
+std::string GoldenFolder() {
+  const char* const carried = std::getenv("MUSTER_GOLDEN_DIR");
+  return carried != nullptr ? carried : MUSTER_GOLDEN_DIR;
+}
+
+std::vector<GoldenCase> ReadAll(const std::string& folder) {
+  std::vector<GoldenCase> cases;
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) paths.push_back(entry);
+  std::sort(paths.begin(), paths.end());
+  for (const auto& path : paths) {
+    for (GoldenCase& c : Reader(path).Run()) cases.push_back(std::move(c));
+  }
+  return cases;
+}
+
 }  // namespace
 
 const std::vector<float>& GoldenCase::At(const std::string& tensor) const {
@@ -100,39 +116,12 @@ std::string GoldenCase::InputName(const std::string& stem, size_t index) const {
   return inputs.size() == 1 ? stem : stem + std::to_string(index);
 }
 
-// The inputs are made by 1x1 convolutions, since a graph has one image only.
-Layer GoldenCase::MakeLayer() const {
-  std::string text, sources;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    text +=
-        fmt::format("layer {{ name: 'in{}' input: 'data' conv2d {{ filters: {} kernel: 1 }} }}\n",
-                    i, inputs[i].channels);
-    sources += fmt::format("input: 'in{}' ", i);
-  }
-  text += fmt::format("layer {{ name: 'it' {} {} }}\n", sources, settings);
-  if (!Has("labels")) {
-    text +=
-        "layer { name: 'out' dense { units: 2 } } layer { name: 'loss' softmax_cross_entropy {} }";
-  }
-  config::Model model;
-  if (!google::protobuf::TextFormat::ParseFromString(text, &model)) {
-    throw std::runtime_error(fmt::format("{}: case {}: not a model: {}", file, name, text));
-  }
-  const Graph graph = BuildGraph(model, {inputs.at(0).height, inputs[0].width, 1});
-  return *std::find_if(graph.layers().begin(), graph.layers().end(),
-                       [](const Layer& layer) { return layer.name == "it"; });
-}
+Layer GoldenCase::MakeLayer() const { return reference::MakeLayer(settings, inputs); }
 
 void PrintTo(const GoldenCase& c, std::ostream* out) { *out << c.file << ", " << c.name; }
 
-std::vector<GoldenCase> ReadGoldenCases(const std::string& folder) {
-  std::vector<GoldenCase> cases;
-  std::vector<std::filesystem::path> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) paths.push_back(entry);
-  std::sort(paths.begin(), paths.end());
-  for (const auto& path : paths) {
-    for (GoldenCase& c : Reader(path).Run()) cases.push_back(std::move(c));
-  }
+const std::vector<GoldenCase>& GoldenCases() {
+  static const std::vector<GoldenCase> cases = ReadAll(GoldenFolder());
   return cases;
 }
 

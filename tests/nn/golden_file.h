@@ -35,6 +35,6 @@ void PrintTo(const GoldenCase& c, std::ostream* out);
 
 // All cases of all files. Throws std::runtime_error that names file and line where one is not
 // what it should be.
-std::vector<GoldenCase> ReadGoldenCases(const std::string& folder);
+const std::vector<GoldenCase>& GoldenCases();
 
 }  // namespace muster

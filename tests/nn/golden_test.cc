@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <set>
 
@@ -21,17 +20,6 @@ namespace {
 // Of the tensor's largest value. Single precision has 6e-8; sums of a few hundred products and the
 // roots and powers of normalisations lose up to ten times that.
 constexpr double kTolerance = 1e-5;
-
-// Of the source tree, but where the program was carried to a machine without it.
-std::string GoldenFolder() {
-  const char* const carried = std::getenv("MUSTER_GOLDEN_DIR");
-  return carried != nullptr ? carried : MUSTER_GOLDEN_DIR;
-}
-
-const std::vector<GoldenCase>& Cases() {
-  static const std::vector<GoldenCase> cases = ReadGoldenCases(GoldenFolder());
-  return cases;
-}
 
 void ExpectNear(const std::string& what, std::span<const float> got,
                 const std::vector<float>& expected, double factor = 1) {
@@ -219,18 +207,18 @@ TEST_P(Golden, AgreesWithPyTorch) {
 // conv2d_0, conv2d_1, … in the order of the file
 std::string TestName(const testing::TestParamInfo<GoldenCase>& info) {
   const std::string kind = info.param.file.substr(0, info.param.file.find('.'));
-  const auto first = std::find_if(Cases().begin(), Cases().end(),
-                                  [&](const GoldenCase& c) { return c.file == info.param.file; });
-  return fmt::format("{}_{}", kind, info.index - static_cast<size_t>(first - Cases().begin()));
+  const auto first = std::ranges::find(GoldenCases(), info.param.file, &GoldenCase::file);
+  return fmt::format("{}_{}", kind,
+                     info.index - static_cast<size_t>(first - GoldenCases().begin()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Layers, Golden, testing::ValuesIn(Cases()), TestName);
+INSTANTIATE_TEST_SUITE_P(Layers, Golden, testing::ValuesIn(GoldenCases()), TestName);
 
 // A kind of layer that is added to the config needs golden values. Flatten moves nothing; the mask
 // of dropout is Muster's own.
 TEST(GoldenFiles, CoverEveryLayerOfTheConfig) {
   std::set<std::string> covered;
-  for (const GoldenCase& c : Cases()) covered.insert(c.file.substr(0, c.file.find('.')));
+  for (const GoldenCase& c : GoldenCases()) covered.insert(c.file.substr(0, c.file.find('.')));
   const auto* const kinds = config::Layer::descriptor()->FindOneofByName("kind");
   std::set<std::string> expected;
   for (int i = 0; i < kinds->field_count(); ++i) expected.insert(kinds->field(i)->name());

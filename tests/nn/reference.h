@@ -1,5 +1,5 @@
 // The oracle of the nn tests: every layer as plain loops in double precision, channels-last, one
-// sample after the other. reference_test.cc checks its gradients against finite differences.
+// sample after the other. reference_test.cc compares it with PyTorch.
 #pragma once
 
 #include <cstdint>

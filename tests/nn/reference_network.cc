@@ -33,6 +33,14 @@ void AddTo(Doubles& to, const Doubles& from) {
   for (size_t i = 0; i < from.size(); ++i) to[i] += from[i];
 }
 
+config::Model Parse(const std::string& text) {
+  config::Model model;
+  if (!google::protobuf::TextFormat::ParseFromString(text, &model)) {
+    throw std::invalid_argument("not a model: " + text);
+  }
+  return model;
+}
+
 // Calls body(sample, class, t): t is what the loss wants there.
 template <typename Body>
 void ForTargets(const LayerSpec& loss, size_t classes, const std::vector<int32_t>& labels,
@@ -125,31 +133,29 @@ NetworkResult Run(const Graph& graph, const Doubles& arena, const Doubles& image
 }
 
 Graph MakeGraph(const std::string& model_text, const Shape& input) {
-  config::Model model;
-  if (!google::protobuf::TextFormat::ParseFromString(model_text, &model)) {
-    throw std::invalid_argument("not a model: " + model_text);
-  }
-  return BuildGraph(model, input);
+  return BuildGraph(Parse(model_text), input);
 }
 
 Layer MakeLayer(const std::string& layer_text, const Shape& input) {
   return MakeLayer(layer_text, std::vector<Shape>{input});
 }
 
-// Layers that read several inputs read convolutions of the wanted widths.
+// The inputs are made by 1x1 convolutions, since a graph has one image only.
 Layer MakeLayer(const std::string& layer_text, const std::vector<Shape>& inputs) {
   std::string text, names;
-  for (size_t j = 0; j < inputs.size() && inputs.size() > 1; ++j) {
+  for (size_t j = 0; j < inputs.size(); ++j) {
     text +=
         fmt::format("layer {{ name: 'in{}' input: 'data' conv2d {{ filters: {} kernel: 1 }} }}\n",
                     j, inputs[j].channels);
     names += fmt::format(" input: 'in{}'", j);
   }
-  text += "layer { name: 'it' " + names + " " + layer_text + R"( }
-           layer { name: 'out' dense { units: 2 } }
-           layer { name: 'loss' softmax_cross_entropy {} })";
-  const Graph graph = MakeGraph(text, inputs[0]);
-  return graph.layers()[graph.layers().size() - 3];
+  text += "layer { name: 'it' " + names + " " + layer_text + " }";
+  if (!LossTrouble(Parse(text)).empty()) {
+    text += R"(layer { name: 'out' dense { units: 2 } }
+               layer { name: 'loss' softmax_cross_entropy {} })";
+  }
+  const Graph graph = MakeGraph(text, {inputs[0].height, inputs[0].width, 1});
+  return graph.layers()[inputs.size()];
 }
 
 }  // namespace muster::reference

@@ -6,6 +6,7 @@
 #include "common/base/element_type.h"
 #include "tests/cuda/backend/host_facing.h"
 #include "tests/cuda/software_gpu/control.h"
+#include "tests/nn/golden_file.h"
 #include "tests/nn/op_case.h"
 #include "worker/backend/cuda/cuda_backend.h"
 
@@ -37,9 +38,10 @@ TEST_P(Bf16Test, MatchesTheReference) {
   EXPECT_THAT(software_gpu::KernelsWithoutResources(), ::testing::IsEmpty());
 }
 
+// Every layer by itself, in the shapes of its golden cases, and some with what they fuse.
 std::vector<OpCase> Cases() {
   const Activation relu = Activation::kRelu;
-  return {
+  std::vector<OpCase> cases = {
       {.layer = "dense { units: 17 }", .input = {1, 1, 33}, .batch = 5, .activation = relu},
       {.layer = "dense { units: 16 }", .input = {2, 2, 8}, .batch = 8, .input_is_relu = true},
       {.layer = "conv2d { filters: 8 kernel: 3 padding: SAME }",
@@ -55,10 +57,6 @@ std::vector<OpCase> Cases() {
        .input = {6, 6, 8},
        .batch = 2,
        .activation = relu},
-      {.layer = "max_pool { kernel: 3 stride: 2 padding: SAME }", .input = {7, 7, 9}, .batch = 2},
-      {.layer = "avg_pool { kernel: 2 stride: 2 }", .input = {6, 6, 8}, .batch = 2},
-      {.layer = "global_avg_pool {}", .input = {5, 5, 8}, .batch = 3},
-      {.layer = "lrn { depth_radius: 4 alpha: 0.01 beta: 0.75 }", .input = {3, 3, 16}, .batch = 2},
       {.layer = "batch_norm {}", .input = {5, 5, 8}, .batch = 4, .activation = relu},
       {.layer = "batch_norm {}", .input = {3, 3, 7}, .batch = 4, .fuse_add = true},
       {.layer = "add {}",
@@ -66,10 +64,18 @@ std::vector<OpCase> Cases() {
        .batch = 2,
        .activation = relu,
        .other_channels = {8}},
-      {.layer = "concat {}", .input = {3, 3, 8}, .batch = 2, .other_channels = {16, 3}},
-      {.layer = "relu6 {}", .input = {3, 3, 8}, .batch = 2},
-      {.layer = "softmax {}", .input = {2, 2, 10}, .batch = 3},
   };
+  for (const GoldenCase& golden : GoldenCases()) {
+    if (golden.Has("labels")) continue;
+    OpCase& c = cases.emplace_back(OpCase{.layer = golden.settings,
+                                          .input = golden.inputs[0],
+                                          .batch = golden.batch,
+                                          .mode = golden.mode});
+    for (size_t i = 1; i < golden.inputs.size(); ++i) {
+      c.other_channels.push_back(golden.inputs[i].channels);
+    }
+  }
+  return cases;
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, Bf16Test, ::testing::ValuesIn(Cases()),
