@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include <thread>
 
 #include "common/base/process_identity.h"
+#include "tests/data/temp_dir.h"
 
 namespace muster {
 namespace {
@@ -22,16 +22,6 @@ namespace fs = std::filesystem;
 
 class FileLockTest : public ::testing::Test {
  protected:
-  FileLockTest() {
-    std::string pattern = fs::temp_directory_path() / "muster-lock-XXXXXX";
-    dir_ = ::mkdtemp(pattern.data());
-    path_ = dir_ / "lock";
-  }
-  ~FileLockTest() override {
-    std::error_code ignored;
-    fs::remove_all(dir_, ignored);
-  }
-
   // Has the lock, and says who it is a moment later.
   void LockAndSay(const std::string& before, const std::string& text) {
     file_.Reset(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
@@ -43,8 +33,8 @@ class FileLockTest : public ::testing::Test {
     });
   }
 
-  fs::path dir_;
-  std::string path_;
+  const testing::TempDir dir_;
+  const std::string path_ = dir_ / "lock";
   UniqueFd file_;
   std::jthread sayer_;
 };

@@ -6,24 +6,17 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <filesystem>
 
 #include "common/base/error.h"
+#include "tests/data/temp_dir.h"
 
 namespace muster {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
 class PlainFile : public ::testing::Test {
  protected:
-  PlainFile() {
-    std::string pattern = ::testing::TempDir() + "/plain-file-XXXXXX";
-    dir_ = ::mkdtemp(pattern.data());
-  }
-  ~PlainFile() override { fs::remove_all(dir_); }
-
   static std::string ErrorOf(const std::string& path, int flags) {
     try {
       (void)OpenPlainFile(path, "a list of names", flags);
@@ -34,7 +27,7 @@ class PlainFile : public ::testing::Test {
     }
   }
 
-  fs::path dir_;
+  const testing::TempDir dir_;
 };
 
 TEST_F(PlainFile, IsReadAndWritten) {
@@ -59,7 +52,7 @@ TEST_F(PlainFile, AnythingElseIsNamed) {
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   for (const int flags : {O_RDONLY, O_WRONLY, O_WRONLY | O_CREAT | O_APPEND}) {
     EXPECT_THAT(ErrorOf(pipe, flags), HasSubstr("pipe: is a pipe, expected a list of names"));
-    EXPECT_THAT(ErrorOf(dir_, flags), HasSubstr("is a folder"));
+    EXPECT_THAT(ErrorOf(dir_.string(), flags), HasSubstr("is a folder"));
     EXPECT_THAT(ErrorOf("/dev/zero", flags), HasSubstr("is a device"));
   }
   EXPECT_THAT(ErrorOf("/proc/self/maps", O_RDONLY), HasSubstr("file of the kernel's"));

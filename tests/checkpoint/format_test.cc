@@ -5,8 +5,6 @@
 #include <xxhash.h>
 
 #include <cstring>
-#include <fstream>
-#include <sstream>
 
 #include "common/base/error.h"
 #include "common/checkpoint/run_mark.h"
@@ -20,19 +18,11 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using testing::kOtherRun;
 using testing::kSomeRun;
+using testing::ReadBytes;
 using testing::SomeRun;
+using testing::WriteBytes;
 
 constexpr CheckpointName kOlder{.generation = 1, .step = 7}, kNewer{.generation = 1, .step = 12};
-
-std::string Slurp(const fs::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
-
-void Put(const fs::path& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
-}
 
 template <typename Function>
 std::string ErrorOf(ExitCode code, const Function& function) {
@@ -121,14 +111,14 @@ class DamageTest : public ::testing::Test {
 
 TEST_F(DamageTest, EveryFlipIsNoticed) {
   for (const char* file : {kStateFile, kTensorFile}) {
-    const std::string bytes = Slurp(Newer(file));
+    const std::string bytes = ReadBytes(Newer(file));
     for (size_t i = 0; i < bytes.size(); i += i < 300 ? 1 : 97) {
       std::string flipped = bytes;
       flipped[i] = static_cast<char>(flipped[i] ^ 1);
-      Put(Newer(file), flipped);
+      WriteBytes(Newer(file), flipped);
       ASSERT_THAT(Said(), HasSubstr(Newer(file))) << file << " " << i;
     }
-    Put(Newer(file), bytes);
+    WriteBytes(Newer(file), bytes);
   }
   EXPECT_EQ(run_.Newest(), kNewer);
 }
@@ -146,27 +136,27 @@ TEST_F(DamageTest, NumbersThatNoRunComesTo) {
       {"reductions",
        [](checkpoint::State& state) { state.mutable_decisions()->set_reductions(-1); }},
       {"metrics.jsonl", [](checkpoint::State& state) { state.mutable_metrics()->set_bytes(-1); }}};
-  const checkpoint::State whole = ParseStateFile("f", Slurp(Newer(kStateFile)));
+  const checkpoint::State whole = ParseStateFile("f", ReadBytes(Newer(kStateFile)));
   for (const auto& [said, change] : kChanges) {
     checkpoint::State changed = whole;
     change(changed);
-    Put(Newer(kStateFile), StateFileBytes(changed));
+    WriteBytes(Newer(kStateFile), StateFileBytes(changed));
     EXPECT_THAT(Said(), ::testing::AllOf(HasSubstr(Newer(kStateFile)), HasSubstr(said)));
   }
 }
 
 TEST_F(DamageTest, EveryTruncationIsNoticed) {
   for (const char* file : {kStateFile, kTensorFile}) {
-    const std::string bytes = Slurp(Newer(file));
+    const std::string bytes = ReadBytes(Newer(file));
     for (size_t i = 0; i < bytes.size(); i += 211) {
-      Put(Newer(file), bytes.substr(0, i));
+      WriteBytes(Newer(file), bytes.substr(0, i));
       ASSERT_THAT(Said(), HasSubstr(Newer(file))) << file << " " << i;
     }
     fs::remove(Newer(file));
     ASSERT_THAT(Said(), HasSubstr(Newer(file)));
-    Put(Newer(file), bytes + "more");
+    WriteBytes(Newer(file), bytes + "more");
     ASSERT_THAT(Said(), HasSubstr(Newer(file)));
-    Put(Newer(file), bytes);
+    WriteBytes(Newer(file), bytes);
   }
 }
 
@@ -197,15 +187,15 @@ TEST_F(DamageTest, ACheckpointOfAnotherRun) {
   fs::remove_all(run_.Folder(kNewer));
   what.run_dir = run_.dir();
   WriteCheckpoint(what, other.image());
-  Put(fs::path(run_.dir()) / kRunIdFile, kSomeRun);
+  WriteBytes(fs::path(run_.dir()) / kRunIdFile, kSomeRun);
   const auto is_named = HasSubstr(
       fmt::format("is of another run: expected that of run {}, got {}", kSomeRun, kOtherRun));
   EXPECT_THAT(Said(), is_named);
   RequireOwnCheckpoints(run_.dir());  // the older one is
   // Whichever of the two files is left, or readable.
-  Put(fs::path(CheckpointsFolder(run_.dir())) / kRunIdFile, "nonsense");
+  WriteBytes(fs::path(CheckpointsFolder(run_.dir())) / kRunIdFile, "nonsense");
   EXPECT_THAT(Said(), is_named);
-  Put(fs::path(CheckpointsFolder(run_.dir())) / kRunIdFile, kSomeRun);
+  WriteBytes(fs::path(CheckpointsFolder(run_.dir())) / kRunIdFile, kSomeRun);
   fs::remove(fs::path(run_.dir()) / kRunIdFile);
   EXPECT_THAT(Said(), is_named);
 }
@@ -234,7 +224,7 @@ TEST_F(DamageTest, CheckpointsOfAnotherRunAreRefused) {
 
 // Somebody's editor, or a disk, has eaten it.
 TEST_F(DamageTest, ARunsNumberThatIsNoneIsWrittenAgain) {
-  Put(fs::path(CheckpointsFolder(run_.dir())) / kRunIdFile, "");
+  WriteBytes(fs::path(CheckpointsFolder(run_.dir())) / kRunIdFile, "");
   fs::remove(fs::path(run_.dir()) / kRunIdFile);
   EXPECT_EQ(run_.Newest(), kNewer);
   run_.Write({.generation = 1, .step = 20});
@@ -244,8 +234,8 @@ TEST_F(DamageTest, ARunsNumberThatIsNoneIsWrittenAgain) {
 
 // Never a silent fresh start.
 TEST_F(DamageTest, NoneThatIsWhole) {
-  Put(Newer(kStateFile), "");
-  Put(Older(kTensorFile), "");
+  WriteBytes(Newer(kStateFile), "");
+  WriteBytes(Older(kTensorFile), "");
   const ChosenCheckpoint chosen = ChooseCheckpoint(run_.dir());
   EXPECT_FALSE(chosen.reader);
   EXPECT_THAT(ErrorOf(ExitCode::kData, [&] { NoCheckpoint(run_.dir(), chosen.damaged); }),
@@ -255,7 +245,7 @@ TEST_F(DamageTest, NoneThatIsWhole) {
 
 // To pass over it would lose what it holds.
 TEST_F(DamageTest, ANewerVersionIsNotPassedOver) {
-  Put(Newer(kStateFile), OfNextVersion(Slurp(Newer(kStateFile))));
+  WriteBytes(Newer(kStateFile), OfNextVersion(ReadBytes(Newer(kStateFile))));
   EXPECT_THAT(ErrorOf(ExitCode::kUsage, [&] { (void)ChooseCheckpoint(run_.dir()); }),
               HasSubstr("version 2"));
 }

@@ -1,18 +1,11 @@
 #include "tests/checkpoint/some_run.h"
 
-#include <stdlib.h>
-
 #include "ps/checkpoint_arenas.h"
 
 namespace muster::testing {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string NewDirectory() {
-  std::string pattern = fs::temp_directory_path() / "muster-checkpoint-XXXXXX";
-  return ::mkdtemp(pattern.data());
-}
 
 // Larger than a block, smaller, and not a multiple of anything.
 VariableLayout SomeLayout() {
@@ -27,15 +20,9 @@ const VariablesOptions kOptions{.state_arenas = 2, .average = true};
 }  // namespace
 
 SomeRun::SomeRun()
-    : dir_(NewDirectory()),
-      layout_(SomeLayout()),
+    : layout_(SomeLayout()),
       variables_(layout_, kOptions),
       image_(layout_, CheckpointArenaNames(variables_).size()) {}
-
-SomeRun::~SomeRun() {
-  std::error_code ignored;
-  fs::remove_all(dir_, ignored);
-}
 
 std::string SomeRun::Folder(const CheckpointName& name) const {
   return CheckpointsFolder(dir_) + "/" + name.Text();

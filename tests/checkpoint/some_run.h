@@ -8,6 +8,7 @@
 #include "common/checkpoint/list_checkpoints.h"
 #include "ps/checkpoint/write_checkpoint.h"
 #include "ps/variables.h"
+#include "tests/data/temp_dir.h"
 
 namespace muster::testing {
 
@@ -17,7 +18,6 @@ inline constexpr const char* kOtherRun = "fedcba9876543210fedcba9876543210";
 class SomeRun {
  public:
   SomeRun();
-  ~SomeRun();
   SomeRun(const SomeRun&) = delete;
 
   std::string dir() const { return dir_; }
@@ -36,7 +36,8 @@ class SomeRun {
  private:
   float ValueOf(int64_t step, size_t arena, size_t i) const;
 
-  std::string dir_;
+  const TempDir temp_;
+  const std::string dir_ = temp_.string();
   VariableLayout layout_;
   Variables variables_;
   TensorImage image_;

@@ -3,7 +3,6 @@
 
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
@@ -13,6 +12,7 @@
 #include "common/base/error.h"
 #include "common/config/config.h"
 #include "proto/config.pb.h"
+#include "tests/data/temp_dir.h"
 
 namespace muster::testing {
 
@@ -22,13 +22,7 @@ layer { name: "loss" softmax_cross_entropy {} }
 
 class ConfigTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "/config-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    dir_ = pattern;
-    Write("model.txtpb", kModel);
-  }
-  void TearDown() override { std::filesystem::remove_all(dir_); }
+  ConfigTest() { Write("model.txtpb", kModel); }
 
   std::string Write(const std::string& name, const std::string& text) {
     std::ofstream(dir_ + "/" + name) << text;
@@ -64,7 +58,8 @@ learning_rate { base: 0.1 }
     }
   }
 
-  std::string dir_;
+  const TempDir temp_;
+  const std::string dir_ = temp_.string();
 };
 
 }  // namespace muster::testing

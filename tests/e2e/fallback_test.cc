@@ -2,8 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-
 #include "tests/e2e/hand_job.h"
 
 namespace muster::testing {
@@ -13,13 +11,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// What is preloaded would come before the sanitizer's own runtime.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kCanPreload = false;
-#else
-constexpr bool kCanPreload = true;
-#endif
-
 class Fallback : public HandJob, public ::testing::WithParamInterface<const char*> {
  protected:
   void SetUp() override {
@@ -28,10 +19,6 @@ class Fallback : public HandJob, public ::testing::WithParamInterface<const char
   static ProcessOptions Fault() {
     return {.environment = {{"LD_PRELOAD", MUSTER_FAULTS}, {"MUSTER_FAULT", GetParam()}}};
   }
-  std::string LogOf(const std::string& file) const {
-    std::ifstream in(Path(file));
-    return std::string((std::istreambuf_iterator<char>(in)), {});
-  }
 };
 
 TEST_P(Fallback, ALaunchGoesOn) {
@@ -39,10 +26,10 @@ TEST_P(Fallback, ALaunchGoesOn) {
                  Path("launch.log"), Fault());
   EXPECT_EQ(launch.Wait(60), 0) << launch.Log();
   for (const char* file : {"run/worker-0.log", "run/worker-1.log"}) {
-    EXPECT_THAT(LogOf(file), AllOf(HasSubstr("ZeroMQ, since shared memory cannot be used"),
-                                   HasSubstr("over ZeroMQ")));
+    EXPECT_THAT(Slurp(Path(file)), AllOf(HasSubstr("ZeroMQ, since shared memory cannot be used"),
+                                         HasSubstr("over ZeroMQ")));
   }
-  EXPECT_THAT(LogOf("run/server.log"),
+  EXPECT_THAT(Slurp(Path("run/server.log")),
               AllOf(HasSubstr("rank 0"), HasSubstr("no memory could be shared with it"),
                     Not(HasSubstr("lost"))));
   ASSERT_FALSE(Metrics("run").empty());
@@ -55,9 +42,7 @@ TEST_P(Fallback, AWorkerByHandGoesOn) {
   const std::string endpoint = Endpoint(*server);
   const auto first = Worker(0, endpoint);
   const auto second = Worker(1, endpoint, {}, Fault());
-  EXPECT_EQ(first->Wait(40), 0) << first->Log();
-  EXPECT_EQ(second->Wait(40), 0) << second->Log();
-  EXPECT_EQ(server->Wait(40), 0) << server->Log();
+  ExpectSuccess(first, second, server);
   EXPECT_THAT(first->Log(), HasSubstr("over shared memory"));
   EXPECT_THAT(second->Log(), HasSubstr("over ZeroMQ"));
   ASSERT_FALSE(Metrics("run").empty());

@@ -2,8 +2,6 @@
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-
 #include "tests/e2e/real_job.h"
 
 namespace muster::testing {

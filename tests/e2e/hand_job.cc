@@ -10,22 +10,14 @@
 #include <random>
 
 namespace muster::testing {
-namespace {
 
 namespace fs = std::filesystem;
-
-std::string ReadAll(const fs::path& path) {
-  std::ifstream in(path);
-  return std::string((std::istreambuf_iterator<char>(in)), {});
-}
-
-}  // namespace
 
 HandJob::HandJob() {
   std::random_device random;
   for (int i = 0; i < 4; ++i) token_ += fmt::format("{:08x}", random());
   WriteToken("token", token_);
-  std::string config = ReadAll(Path("tiny.txtpb"));
+  std::string config = Slurp(Path("tiny.txtpb"));
   config.replace(config.find("data {"), 6, "data { dir: \"" + Path("data").string() + "\"");
   std::ofstream(Path("config.txtpb")) << config;
 }
@@ -37,7 +29,7 @@ void HandJob::WriteToken(const std::string& name, const std::string& token) cons
 
 void HandJob::WriteConfigWith(const std::string& name, const std::string& text,
                               const std::string& replacement) const {
-  std::string config = ReadAll(Path("config.txtpb"));
+  std::string config = Slurp(Path("config.txtpb"));
   const size_t at = config.find(text);
   ASSERT_NE(at, std::string::npos) << text;
   config.replace(at, text.size(), replacement);

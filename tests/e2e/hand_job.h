@@ -28,6 +28,12 @@ class HandJob : public RealJob {
   // … with nothing but these words.
   std::unique_ptr<Process> PlainWorker(const Words& words, const ProcessOptions& options = {});
 
+  // Each ends well, and soon.
+  template <typename... Processes>
+  static void ExpectSuccess(const Processes&... processes) {
+    (ExpectSuccessOf(*processes), ...);
+  }
+
   // A file that only its owner can read.
   void WriteToken(const std::string& name, const std::string& token) const;
   // config.txtpb with one text replaced by another, under a new name.
@@ -39,6 +45,8 @@ class HandJob : public RealJob {
   const std::string& token() const { return token_; }
 
  private:
+  static void ExpectSuccessOf(Process& process) { EXPECT_EQ(process.Wait(40), 0) << process.Log(); }
+
   std::string token_;  // of this test alone: others run beside it
   int workers_ = 0;
 };

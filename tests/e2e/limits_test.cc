@@ -20,15 +20,11 @@ constexpr const char* kCrashes = "SIG";
 class Limits : public RealJob {
  protected:
   Outcome LaunchWith(__rlimit_resource resource, rlim_t limit,
-                     std::vector<std::string> settings = {}, uid_t user = 0) {
-    std::vector<std::string> argv{"muster",     "launch",    Path("tiny.txtpb"), "--data",
-                                  Path("data"), "--run-dir", Path("run")};
-    for (const std::string& setting : settings) argv.insert(argv.end(), {"--set", setting});
-    Process process(argv, Path("run.log"), {.limit = {{resource, limit}}, .user = user});
-    Outcome outcome;
-    outcome.exit_code = process.Wait(60);
-    outcome.log = process.Log();
-    return outcome;
+                     const std::vector<std::string>& settings = {}, uid_t user = 0) {
+    Process process(LaunchWords(Path("tiny.txtpb"), Path("data"), Path("run"), settings),
+                    Path("run.log"), {.limit = {{resource, limit}}, .user = user});
+    const int exit_code = process.Wait(60);
+    return {.exit_code = exit_code, .log = process.Log(), .metrics = {}};
   }
 };
 

@@ -16,8 +16,6 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-int Code(ExitCode code) { return static_cast<int>(code); }
-
 class Mistakes : public RealJob {
  protected:
   void Trained() {

@@ -18,8 +18,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-int Code(ExitCode code) { return static_cast<int>(code); }
-
 class WeightFiles : public RealJob {
  protected:
   // A short run, whose weights are then in run0.
@@ -77,18 +75,6 @@ TEST_F(WeightFiles, WhatDoesNotFitStartsNothing) {
   EXPECT_THAT(Unwrapped(skipped.log),
               AllOf(HasSubstr("2 of 5 variables"), HasSubstr("skipped: hidden.weight"),
                     HasSubstr("skipped: out.bias")));
-}
-
-TEST_F(WeightFiles, AMissingOrDamagedFileIsNamed) {
-  Trained();
-  const std::string missing = Path("missing.safetensors");
-  const Outcome none = Launch(Frozen(missing));
-  EXPECT_EQ(none.exit_code, Code(ExitCode::kData));
-  EXPECT_THAT(none.log, HasSubstr(missing + ": cannot be read: No such file"));
-  std::filesystem::resize_file(Weights(), 5000);
-  const Outcome cut = Launch(Frozen(Weights()));
-  EXPECT_EQ(cut.exit_code, Code(ExitCode::kData));
-  EXPECT_THAT(cut.log, HasSubstr("truncated"));
 }
 
 TEST_F(WeightFiles, WeightsThatAreNotFiniteAreRefused) {

@@ -28,8 +28,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-int Code(ExitCode code) { return static_cast<int>(code); }
-
 bool Shell(const std::string& command) { return std::system((command + " 2>&1").c_str()) == 0; }
 
 // A network namespace, for as long as the object lives: a process that waits in it.
@@ -112,9 +110,7 @@ TEST_F(Network, TheSameBitsAsOnOneHost) {
   EXPECT_EQ(Endpoint(*server), "tcp://10.77.9.1:7700");
   const auto first = WorkerOnItsHost(0, "tcp://10.77.9.1:7700");
   const auto second = WorkerOnItsHost(1, "tcp://10.77.9.1:7700");
-  EXPECT_EQ(first->Wait(40), 0) << first->Log();
-  EXPECT_EQ(second->Wait(40), 0) << second->Log();
-  EXPECT_EQ(server->Wait(40), 0) << server->Log();
+  ExpectSuccess(first, second, server);
   EXPECT_THAT(server->Log(), HasSubstr("Connections are encrypted"));
   EXPECT_THAT(first->Log(), HasSubstr("over ZeroMQ"));
   EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
@@ -128,9 +124,7 @@ TEST_F(Network, WorkersHereAndThere) {
   std::this_thread::sleep_for(std::chrono::milliseconds(700));
   const auto server =
       ServerOnItsHost({"--endpoint", "tcp://10.77.9.1:7700", "--bind", "tcp://*:7700"});
-  EXPECT_EQ(first->Wait(40), 0) << first->Log();
-  EXPECT_EQ(second->Wait(40), 0) << second->Log();
-  EXPECT_EQ(server->Wait(40), 0) << server->Log();
+  ExpectSuccess(first, second, server);
   EXPECT_THAT(server->Log(), HasSubstr("bound to tcp://*:7700"));
   EXPECT_THAT(first->Log(), HasSubstr("over ZeroMQ"));
   EXPECT_THAT(second->Log(), HasSubstr("over shared memory"));

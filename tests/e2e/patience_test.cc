@@ -59,17 +59,6 @@ TEST_F(Patience, TheRateFallsAndFallsTheSameAfterAKill) {
   EXPECT_EQ(Curve(rest.metrics), Curve(whole.metrics));
 }
 
-// Its length says nothing about its rate.
-TEST_F(Patience, ARunWithAPlateauCanBeMadeLonger) {
-  const Outcome whole = Launch(kPlateau);
-  std::vector<std::string> shorter = kPlateau;
-  shorter.front() = "run.steps=31";  // with an evaluation at the end, which does not count
-  ASSERT_EQ(Launch(shorter).exit_code, 0);
-  const Outcome longer = GoOn("run1", {"--epochs", "100"});
-  ASSERT_EQ(longer.exit_code, 0) << longer.log;
-  EXPECT_EQ(longer.hash(), whole.hash());
-}
-
 const std::vector<std::string> kStill{
     "run.epochs=20",          "evaluation.every_steps=3", "evaluation.every_epochs=0",
     "learning_rate.base=0.0", "evaluation.patience=3",    "checkpoint.every_steps=5",
@@ -89,21 +78,6 @@ TEST_F(Patience, ARunThatGetsNoBetterEndsAndSaysSo) {
   EXPECT_THAT(whole.log, AllOf(HasSubstr("\nStopped early: " + reason + "\n"),
                                HasSubstr("\n  stopped early  no better test accuracy than "),
                                HasSubstr("\nCompleted: 12 steps")));
-}
-
-TEST_F(Patience, ARunThatWasKilledEndsAtTheSameStep) {
-  std::vector<std::string> longer = kStill;
-  longer[0] = "run.epochs=200";
-  longer[1] = "evaluation.every_steps=150";
-  const Outcome whole = Launch(longer);
-  ASSERT_EQ(whole.exit_code, 0) << whole.log;
-  EXPECT_EQ(whole.metrics.back()["step"], 600);
-  const auto process = Start("run", longer);
-  ASSERT_TRUE(Reaches("run", 50));
-  KillAll("run", *process);
-  const Outcome rest = GoOn("run", {"--workers", "1"});
-  ASSERT_EQ(rest.exit_code, 0) << rest.log;
-  EXPECT_EQ(Curve(rest.metrics), Curve(whole.metrics));
 }
 
 TEST_F(Patience, WhatItTakesToGoOnIsSaid) {

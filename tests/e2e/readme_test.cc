@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <iterator>
 #include <set>
 #include <sstream>
@@ -13,11 +12,6 @@
 
 namespace muster::testing {
 namespace {
-
-std::string Guide() {
-  std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/docs/TRAINING.md");
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 // The words of a command line that has no quotes, without the name of the program. Its configs are
 // those of the tree.
@@ -33,7 +27,7 @@ std::vector<std::string> Words(const std::string& command) {
 
 // What the guide says about bits, from its heading to the next one.
 std::string Promise() {
-  const std::string guide = Guide();
+  const std::string guide = Slurp(MUSTER_SOURCE_DIR "/docs/TRAINING.md");
   const size_t begin = guide.find("\n## The same bits\n");
   return begin == std::string::npos ? ""
                                     : guide.substr(begin, guide.find("\n## ", begin + 1) - begin);

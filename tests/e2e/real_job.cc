@@ -80,6 +80,26 @@ std::vector<nlohmann::json> Curve(const std::vector<nlohmann::json>& metrics) {
   return lines;
 }
 
+std::vector<nlohmann::json> Events(std::vector<nlohmann::json> metrics) {
+  std::erase_if(metrics, [](const nlohmann::json& line) { return !line.contains("event"); });
+  return metrics;
+}
+
+std::vector<nlohmann::json> WithoutEvents(std::vector<nlohmann::json> metrics) {
+  std::erase_if(metrics, [](const nlohmann::json& line) { return line.contains("event"); });
+  return metrics;
+}
+
+std::vector<std::string> LaunchWords(const std::string& config, const std::string& data,
+                                     const std::string& run,
+                                     const std::vector<std::string>& settings,
+                                     const std::vector<std::string>& more) {
+  std::vector<std::string> words{"muster", "launch", config, "--data", data, "--run-dir", run};
+  for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
 bool Eventually(double seconds, const std::function<bool()>& condition) {
   const auto end =
       std::chrono::steady_clock::now() + kSlowdown * std::chrono::duration<double>(seconds);
@@ -177,13 +197,8 @@ void RealJob::KillAll(const std::string& run, Process& launcher) {
 
 std::unique_ptr<Process> RealJob::Start(const std::string& name,
                                         const std::vector<std::string>& settings) {
-  std::vector<std::string> argv{"muster",     "launch",    Path("tiny.txtpb"), "--data",
-                                Path("data"), "--run-dir", Path(name)};
-  for (const std::string& setting : settings) {
-    argv.push_back("--set");
-    argv.push_back(setting);
-  }
-  return std::make_unique<Process>(argv, Path(name + ".log"));
+  return std::make_unique<Process>(
+      LaunchWords(Path("tiny.txtpb"), Path("data"), Path(name), settings), Path(name + ".log"));
 }
 
 Outcome RealJob::Launch(const std::vector<std::string>& settings, const std::string& config) {

@@ -13,7 +13,18 @@
 #include <string>
 #include <vector>
 
+#include "common/base/error.h"
+
 namespace muster::testing {
+
+// What is preloaded would come before the sanitizer's own runtime.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kCanPreload = false;
+#else
+inline constexpr bool kCanPreload = true;
+#endif
+
+inline int Code(ExitCode code) { return static_cast<int>(code); }
 
 // All that is in the file; "" if it cannot be read.
 std::string Slurp(const std::filesystem::path& path);
@@ -84,6 +95,15 @@ class RealJob : public ::testing::Test {
 
 // What of the lines of metrics.jsonl is the run's, and not of the time that it took.
 std::vector<nlohmann::json> Curve(const std::vector<nlohmann::json>& metrics);
+// The events among the lines, and all the other lines.
+std::vector<nlohmann::json> Events(std::vector<nlohmann::json> metrics);
+std::vector<nlohmann::json> WithoutEvents(std::vector<nlohmann::json> metrics);
+
+// Words of a launch of the tiny config in `run`, with these settings and these words besides.
+std::vector<std::string> LaunchWords(const std::string& config, const std::string& data,
+                                     const std::string& run,
+                                     const std::vector<std::string>& settings,
+                                     const std::vector<std::string>& more = {});
 
 bool Eventually(double seconds, const std::function<bool()>& condition);
 

@@ -6,13 +6,11 @@
 #include <cmath>
 #include <csignal>
 #include <fstream>
-#include <numeric>
 #include <set>
 #include <sstream>
 
 #include "common/base/error.h"
 #include "common/config/config.h"
-#include "proto/config.pb.h"
 #include "tests/cli/text/unwrapped.h"
 #include "tests/e2e/real_job.h"
 
@@ -22,7 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const std::string kSmoke = std::string(MUSTER_CONFIG_DIR) + "/smoke.txtpb";
@@ -100,47 +97,6 @@ TEST_F(Runs, StopAtAccuracyEndsTheRunAtThatEvaluation) {
   EXPECT_TRUE(NothingLeft(2));
 }
 
-TEST_F(Runs, AnAccuracyThatIsNotReachedChangesNothing) {
-  const Outcome plain = Smoke("plain", {"run.steps=20", "evaluation.every_steps=5"});
-  const Outcome waiting = Smoke(
-      "waiting", {"run.steps=20", "evaluation.every_steps=5", "evaluation.stop_at_accuracy=1"});
-  ASSERT_EQ(waiting.exit_code, 0) << waiting.log;
-  EXPECT_EQ(waiting.hash(), plain.hash());
-  EXPECT_EQ(waiting.metrics.back()["step"], 20);
-  EXPECT_EQ(waiting.metrics.back()["stopped_early"], false);
-}
-
-// Ranks begin a step that follows an evaluation while others still evaluate: what they wait then is
-// no part of the step.
-TEST_F(Runs, AStepIsNeverLessThanItsPartsWhenEachIsEvaluated) {
-  const Outcome outcome = Smoke("run", {"run.steps=8", "evaluation.every_steps=1"});
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
-  EXPECT_EQ(outcome.metrics.back()["timed_steps"], 1);
-  EXPECT_THAT(Unwrapped(outcome.log),
-              HasSubstr("of 1 of 8 steps, since the others began during an evaluation"));
-  const Outcome seldom = Smoke("seldom", {"run.steps=8", "evaluation.every_steps=4"});
-  EXPECT_EQ(seldom.metrics.back()["timed_steps"], 7) << seldom.log;  // all but the fifth
-  for (const Outcome& one : {outcome, seldom}) {
-    int percents = 0, parts = 0;
-    std::string row = Unwrapped(one.log);
-    row = row.substr(row.rfind(" step "));
-    row = row.substr(0, row.find(" overhead "));
-    for (size_t at = row.find(':'); (at = row.find(" %", at + 1)) != std::string::npos;) {
-      percents += std::stoi(row.substr(row.rfind(' ', at - 1)));
-      ++parts;
-    }
-    EXPECT_GE(parts, 2) << one.log;
-    EXPECT_LE(percents, 100) << one.log;
-  }
-}
-
-TEST_F(Runs, SettingsWithoutEffectAreReported) {
-  const Outcome outcome =
-      Smoke("known", {"run.steps=2", "cluster.max_restarts=1", "cluster.on_lost_worker=ABORT"});
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
-  EXPECT_THAT(outcome.log, HasSubstr("  no effect      cluster.max_restarts=1: "));
-}
-
 TEST_F(Runs, AJobThatCannotFitIsRefused) {
   const Outcome outcome = Smoke("run", {"model.layer[classes].dense.units=16000000",
                                         "model.layer[pool2].avg_pool.kernel=[1]"});
@@ -191,7 +147,7 @@ TEST_F(Runs, ARunThatFailsEndsTheSeries) {
       Smoke("series",
             {"model.layer[conv1].conv2d.weights={ initializer { type: CONSTANT value: 3e38 } }"},
             {"--repeat", "3"});
-  EXPECT_EQ(outcome.exit_code, static_cast<int>(ExitCode::kNonfinite)) << outcome.log;
+  EXPECT_EQ(outcome.exit_code, Code(ExitCode::kNonfinite)) << outcome.log;
   EXPECT_TRUE(fs::exists(Path("series/seed-1")));
   EXPECT_FALSE(fs::exists(Path("series/seed-2")));
   EXPECT_THAT(outcome.log, HasSubstr("1 run of 3"));
@@ -204,7 +160,7 @@ TEST_F(Runs, CtrlCEndsTheSeries) {
   Process process(arguments, Path("series.log"));
   ASSERT_TRUE(Eventually(30, [&] { return !Metrics("series/seed-1").empty(); }));
   process.Signal(SIGINT);
-  EXPECT_EQ(process.Wait(15), static_cast<int>(ExitCode::kInterrupted));
+  EXPECT_EQ(process.Wait(15), Code(ExitCode::kInterrupted));
   EXPECT_FALSE(fs::exists(Path("series/seed-2")));
   EXPECT_TRUE(NothingLeft(2));
   // What to do now.
@@ -317,52 +273,11 @@ TEST_F(Runs, TheMemoryOfADryRunIsWhatAWorkerUses) {
   EXPECT_NEAR(peak, expected, 0.15 * expected);
 }
 
-TEST_F(Runs, TheConfusionMatrixSumsToTheTestSet) {
-  const Outcome outcome = Smoke("run", {"evaluation.confusion_matrix=true", "evaluation.batch=64"});
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
-  std::ifstream file(Path("run/confusion_matrix.csv"));
-  std::vector<std::vector<std::string>> rows;
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream cells(line);
-    rows.emplace_back();
-    for (std::string cell; std::getline(cells, cell, ',');) rows.back().push_back(cell);
-  }
-  ASSERT_EQ(rows.size(), 12u);
-  EXPECT_EQ(rows[0].front() + rows[0].back(), "labeltotal");
-  int64_t all = 0, correct = 0;
-  for (size_t label = 0; label < 10; ++label) {
-    ASSERT_EQ(rows[label + 1].size(), 12u);
-    EXPECT_EQ(rows[label + 1].back(), "50");  // of each class
-    for (size_t c = 0; c < 10; ++c) all += std::stoll(rows[label + 1][c + 1]);
-    correct += std::stoll(rows[label + 1][label + 1]);
-  }
-  EXPECT_EQ(all, 500);
-  EXPECT_EQ(rows[11].back(), "500");
-  EXPECT_DOUBLE_EQ(static_cast<double>(correct) / 500, outcome.metrics.back()["test_accuracy"]);
-  EXPECT_GT(outcome.metrics.back()["test_top5_accuracy"], outcome.metrics.back()["test_accuracy"]);
-}
-
-TEST_F(Runs, AccumulationHasTheBitsOfMoreWorkers) {
-  const std::vector<std::string> settings{"run.slices=8", "run.steps=6", "run.global_batch=100"};
-  const auto with = [&](const std::string& workers) {
-    std::vector<std::string> all = settings;
-    all.push_back("cluster.workers=" + workers);
-    return Smoke(workers, all);
-  };
-  const Outcome two = with("2");   // 4 slices each
-  const Outcome four = with("4");  // 2 slices each
-  ASSERT_EQ(two.exit_code, 0) << two.log;
-  ASSERT_EQ(four.exit_code, 0) << four.log;
-  EXPECT_EQ(two.hash(), four.hash());
-  EXPECT_NE(Smoke("other", {"run.slices=2", "run.steps=6", "run.global_batch=100"}).hash(),
-            two.hash());
-}
-
 TEST_F(Runs, ADirectoryOfARunThatDidNotBeginCanBeUsedAgain) {
   const auto with_data = [&](const std::string& dir) {
     return Muster({"launch", Path("tiny.txtpb"), "--data", dir, "--run-dir", Path("run")}, "run");
   };
-  EXPECT_EQ(with_data(Path("no-data")).exit_code, static_cast<int>(ExitCode::kData));
+  EXPECT_EQ(with_data(Path("no-data")).exit_code, Code(ExitCode::kData));
   const Outcome again = with_data(Path("data"));
   EXPECT_EQ(again.exit_code, 0) << again.log;
   EXPECT_EQ(again.metrics.back()["reason"], "completed");

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "tests/e2e/hand_job.h"
 
@@ -14,11 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string ReadAll(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return std::string((std::istreambuf_iterator<char>(in)), {});
-}
-
 class Secrets : public HandJob {
  protected:
   Secrets() { old_mask_ = ::umask(0); }
@@ -26,7 +20,7 @@ class Secrets : public HandJob {
 
   static void ExpectNothingShownBy(pid_t pid, const std::string& token) {
     const fs::path proc = fs::path("/proc") / std::to_string(pid);
-    const std::string words = ReadAll(proc / "cmdline"), environment = ReadAll(proc / "environ");
+    const std::string words = Slurp(proc / "cmdline"), environment = Slurp(proc / "environ");
     EXPECT_NE(words, "") << pid;
     EXPECT_EQ(words.find(token), std::string::npos) << words;
     EXPECT_EQ(environment.find(token), std::string::npos) << words;
@@ -44,7 +38,7 @@ TEST_F(Secrets, NoProcessAndNoFileShowsTheToken) {
   struct stat file {};
   ASSERT_EQ(::stat(Path("run/token").c_str(), &file), 0);
   EXPECT_EQ(file.st_mode & 07777, 0600u) << "whatever the umask";
-  std::string token = ReadAll(Path("run/token"));
+  std::string token = Slurp(Path("run/token"));
   token.resize(32);
   const Words words{"muster",     "worker", Path("run/config.txtpb"), "--rank", "0",
                     "--endpoint", endpoint};
@@ -65,7 +59,7 @@ TEST_F(Secrets, NoProcessAndNoFileShowsTheToken) {
   for (const auto& entry : fs::recursive_directory_iterator(Path(""))) {
     if (!entry.is_regular_file() || entry.path().filename() == "token") continue;
     ++files;
-    EXPECT_EQ(ReadAll(entry.path()).find(token), std::string::npos) << entry.path();
+    EXPECT_EQ(Slurp(entry.path()).find(token), std::string::npos) << entry.path();
   }
   EXPECT_GT(files, 5);
 }

@@ -12,7 +12,6 @@ namespace muster::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -24,7 +23,7 @@ class Service : public HandJob {
     Words words{"--token-file", TokenFile(),
                 "--endpoint",   endpoint_,
                 "--resume",     "auto",
-                "--set",        "run.epochs=300",
+                "--set",        length_,
                 "--set",        "checkpoint.every_steps=5",
                 "--set",        "evaluation.every_epochs=0"};
     words.insert(words.end(), more.begin(), more.end());
@@ -33,21 +32,21 @@ class Service : public HandJob {
   void ServeToTheEnd(const std::string& expected_hash) {
     const auto server = Serve();
     const auto first = Worker(0, endpoint_), second = Worker(1, endpoint_);
-    EXPECT_EQ(server->Wait(60), 0) << server->Log();
-    EXPECT_EQ(first->Wait(10), 0) << first->Log();
-    EXPECT_EQ(second->Wait(10), 0) << second->Log();
+    ExpectSuccess(server, first, second);
     EXPECT_EQ(Metrics("run").back()["weights_hash"], expected_hash);
   }
   std::string WholeHash() {
-    const Outcome whole = Launch({"run.epochs=300", "evaluation.every_epochs=0"});
+    const Outcome whole = Launch({length_, "evaluation.every_epochs=0"});
     EXPECT_EQ(whole.exit_code, 0) << whole.log;
     return whole.hash();
   }
 
   const std::string endpoint_ = "tcp://127.0.0.1:" + std::to_string(FreePort());
+  std::string length_ = "run.epochs=20";
 };
 
 TEST_F(Service, BeginsGoesOnAndIsComplete) {
+  length_ = "run.epochs=300";
   const std::string hash = WholeHash();
   {
     const auto server = Serve();
@@ -110,15 +109,12 @@ TEST_F(Service, WritesWhatACompleteRunLeavesWithoutItsWorkers) {
 }
 
 TEST_F(Service, AWorkerThatComesWhileACompleteRunIsWrittenIsNotNeeded) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a sanitizer's runtime must come first";
-#endif
+  if (!kCanPreload) GTEST_SKIP() << "a sanitizer's runtime must come first";
   const auto server = Serve({}, {.environment = {{"LD_PRELOAD", MUSTER_FAULTS},
                                                  {"MUSTER_FAULT", "model"},
                                                  {"MUSTER_FAULT_ONCE", Path("written")}}});
   const auto first = Worker(0, endpoint_), second = Worker(1, endpoint_);
-  EXPECT_EQ(first->Wait(60), 0) << first->Log();
-  EXPECT_EQ(second->Wait(10), 0) << second->Log();
+  ExpectSuccess(first, second);
   const auto third = Worker(1, endpoint_);
   EXPECT_EQ(third->Wait(10), 0) << third->Log();
   EXPECT_THAT(third->Log(), HasSubstr("this worker is not needed: the run is complete"));
@@ -137,8 +133,8 @@ TEST_F(Service, BeginsAnewWhereThereIsNoCheckpoint) {
   EXPECT_TRUE(fs::exists(Path("run/attempt-1/metrics.jsonl")));
   EXPECT_TRUE(fs::exists(Path("run/attempt-1/server.log")));
   EXPECT_EQ(Metrics("run").front()["step"], 1);
-  EXPECT_EQ(Metrics("run").size(),
-            1802u);  // a line a step, the evaluation at the end, the last one
+  // A line for each step, the evaluation at the end, the last one.
+  EXPECT_EQ(Metrics("run").size(), 122u);
 }
 
 TEST_F(Service, NeverBeginsAnewOverDamagedCheckpoints) {
@@ -176,37 +172,6 @@ TEST_F(Service, LaunchDoesTheSame) {
   EXPECT_THAT(second.log, ContainsRegex("resumes +12 of 12 steps done"));
   EXPECT_EQ(second.hash(), first.hash());
   EXPECT_THAT(Muster(words, "run").log, HasSubstr("is complete"));
-}
-
-// What is secret is in no command line, no environment, no log, and in no file that others read.
-TEST_F(Service, TheTokenIsNowhereToBeSeen) {
-  const auto server = Serve();
-  const auto first = Worker(0, endpoint_);
-  const auto second = PlainWorker(
-      {"muster", "worker", Path("config.txtpb"), "--rank", "1", "--endpoint", endpoint_},
-      {.environment = {{"MUSTER_TOKEN", token()}}});
-  ASSERT_TRUE(Reaches("run", 5)) << server->Log();
-  std::vector<pid_t> pids{server->pid(), Find("run", -1), first->pid(), second->pid()};
-  for (const pid_t pid : pids) {
-    ASSERT_GT(pid, 0);
-    const fs::path proc = fs::path("/proc") / std::to_string(pid);
-    for (const char* file : {"cmdline", "environ"}) {
-      std::ifstream in(proc / file, std::ios::binary);
-      const std::string text{std::istreambuf_iterator<char>(in), {}};
-      EXPECT_EQ(text.find(token()), std::string::npos) << file << " of " << pid;
-    }
-  }
-  server->Signal(SIGTERM);
-  EXPECT_EQ(server->Wait(20), 143);
-  for (const auto& entry : fs::recursive_directory_iterator(Path("run"))) {
-    if (!entry.is_regular_file()) continue;
-    std::ifstream in(entry.path(), std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(in), {}};
-    EXPECT_EQ(text.find(token()), std::string::npos) << entry.path();
-  }
-  for (const Process* process : {server.get(), first.get(), second.get()}) {
-    EXPECT_THAT(process->Log(), Not(HasSubstr(token())));
-  }
 }
 
 }  // namespace

@@ -12,13 +12,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// What is preloaded would come before the sanitizer's own runtime.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kCanPreload = false;
-#else
-constexpr bool kCanPreload = true;
-#endif
-
 using SharesOver = HandJob;
 
 TEST_F(SharesOver, EveryTransportFollowTheRates) {
@@ -31,18 +24,11 @@ TEST_F(SharesOver, EveryTransportFollowTheRates) {
                                             {"MUSTER_SLEEP_US", "1000"},
                                             {"MUSTER_SLOW_RANK", "1"},
                                             {"MUSTER_SLOW_FACTOR", "3"}}};
-  for (const char* transport : {"LOCAL", "TCP", "IPC"}) {
-    std::vector<std::string> words{"muster",
-                                   "launch",
-                                   Path("config.txtpb"),
-                                   "--run-dir",
-                                   Path("run"),
-                                   "--set",
-                                   std::string("cluster.transport=") + transport,
-                                   "--set",
-                                   "cluster.shares=MEASURED"};
-    for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
-    Process launch(words, Path("launch.log"), slow);
+  for (const char* transport : {"LOCAL", "TCP"}) {
+    Process launch(LaunchWords(Path("config.txtpb"), Path("data"), Path("run"), settings,
+                               {"--set", std::string("cluster.transport=") + transport, "--set",
+                                "cluster.shares=MEASURED"}),
+                   Path("launch.log"), slow);
     EXPECT_EQ(launch.Wait(90), 0) << launch.Log();
     EXPECT_THAT(Unwrapped(launch.Log()),
                 AllOf(HasSubstr("Shares from step "), HasSubstr("rank 1 takes "),

@@ -11,23 +11,11 @@
 #include <map>
 #include <string>
 #include <system_error>
-#include <vector>
 
 #include "common/tensors/safetensors_reader.h"
 #include "tests/e2e/real_job.h"
 
 namespace muster::testing {
-
-// Words of a launch of the tiny config in `run`, with these settings and these words besides.
-inline std::vector<std::string> LaunchWords(const std::string& config, const std::string& data,
-                                            const std::string& run,
-                                            const std::vector<std::string>& settings,
-                                            const std::vector<std::string>& more = {}) {
-  std::vector<std::string> words{"muster", "launch", config, "--data", data, "--run-dir", run};
-  for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
 
 // Of a file of weights.
 inline std::map<std::string, std::string> MetadataIn(const std::filesystem::path& file) {

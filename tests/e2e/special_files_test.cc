@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <fstream>
-
 #include "common/base/error.h"
 #include "tests/e2e/real_job.h"
 
@@ -103,7 +101,7 @@ TEST_F(SpecialFiles, AreNoToken) {
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   const Outcome outcome =
       Muster({"server", Path("tiny.txtpb"), "--data", Path("data"), "--token-file", pipe});
-  EXPECT_EQ(outcome.exit_code, static_cast<int>(ExitCode::kData)) << outcome.log;
+  EXPECT_EQ(outcome.exit_code, Code(ExitCode::kData)) << outcome.log;
   EXPECT_THAT(outcome.log, HasSubstr("is a pipe"));
 }
 

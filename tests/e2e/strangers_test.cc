@@ -58,17 +58,13 @@ TEST_P(Strangers, DoNotDisturbAJob) {
   // The server's own mechanism, and no token.
   const std::string known = (encryption == "CURVE" ? "curve-" : "plain-") + mode;
   const auto with_known = Stranger(endpoint, known, "2");
-  EXPECT_EQ(with_null->Wait(30), 0) << with_null->Log();
-  EXPECT_EQ(with_known->Wait(30), 0) << with_known->Log();
+  ExpectSuccess(with_null, with_known);
   const auto another = Stranger(endpoint, known, "2");
   Words worker_words{"--set", "deadlines.silence_s=20"};
   worker_words.insert(worker_words.end(), set.begin(), set.end());
   const auto first = Worker(0, endpoint, worker_words);
   const auto second = Worker(1, endpoint, worker_words);
-  EXPECT_EQ(first->Wait(40), 0) << first->Log();
-  EXPECT_EQ(second->Wait(40), 0) << second->Log();
-  EXPECT_EQ(server->Wait(40), 0) << server->Log();
-  EXPECT_EQ(another->Wait(30), 0) << another->Log();
+  ExpectSuccess(first, second, server, another);
   ASSERT_FALSE(Metrics("run").empty());
   EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
   EXPECT_LT(std::filesystem::file_size(Path("run/server.log")), 64u << 10);
@@ -98,10 +94,9 @@ TEST_P(Hoarders, HoldAPieceEach) {
   const size_t before = PeakBytes(pid);
   ASSERT_GT(before, 0u);
   const std::string known = (encryption == "CURVE" ? "curve-" : "plain-") + mode;
-  const auto one = Stranger(endpoint, known, "4");
-  const auto two = Stranger(endpoint, mode, "4");
-  EXPECT_EQ(one->Wait(40), 0) << one->Log();
-  EXPECT_EQ(two->Wait(40), 0) << two->Log();
+  const auto one = Stranger(endpoint, known, "2");
+  const auto two = Stranger(endpoint, mode, "2");
+  ExpectSuccess(one, two);
   constexpr size_t kConnections = 400, kEach = (256 + 64) << 10, kPrograms = 32 << 20;
   const size_t held = PeakBytes(pid) - before;
   RecordProperty("held_mb", static_cast<int>(held >> 20));
@@ -130,16 +125,14 @@ TEST_F(Token, AWrongOneIsRefusedAndSaid) {
   const auto wrong =
       PlainWorker({"muster", "worker", Path("config.txtpb"), "--rank", "0", "--endpoint", endpoint,
                    "--token-file", Path("other"), "--set", "cluster.transport=TCP"});
-  EXPECT_EQ(wrong->Wait(20), static_cast<int>(ExitCode::kRefused)) << wrong->Log();
+  EXPECT_EQ(wrong->Wait(20), Code(ExitCode::kRefused)) << wrong->Log();
   EXPECT_THAT(wrong->Log(), AllOf(HasSubstr("refused this worker"), HasSubstr("token is wrong")));
   EXPECT_TRUE(Eventually(5, [&] {
     return server->Log().find("Refused a connection from 127.0.0.1") != std::string::npos;
   })) << server->Log();
   const auto first = Worker(0, endpoint, {"--set", "cluster.transport=TCP"});
   const auto second = Worker(1, endpoint, {"--set", "cluster.transport=TCP"});
-  EXPECT_EQ(first->Wait(40), 0) << first->Log();
-  EXPECT_EQ(second->Wait(40), 0) << second->Log();
-  EXPECT_EQ(server->Wait(40), 0) << server->Log();
+  ExpectSuccess(first, second, server);
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
-#include <fstream>
 
 #include "tests/e2e/real_job.h"
 
@@ -15,10 +14,7 @@ using ::testing::HasSubstr;
 
 class Watch : public RealJob {
  protected:
-  std::string Status(const std::string& name) const {
-    std::ifstream file(Path(name) / "status.json");
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
+  std::string Status(const std::string& name) const { return Slurp(Path(name) / "status.json"); }
 };
 
 // Long enough not to end by itself; the test ends it.

@@ -72,16 +72,6 @@ INSTANTIATE_TEST_SUITE_P(SlicesAndWorkers, Sums,
                          ::testing::Combine(::testing::Range(1, 10), ::testing::Range(1, 5),
                                             ::testing::Values("ipc", "local")));
 
-TEST(Exchange, BitsDoNotDependOnWorkers) {
-  const uint64_t hash = HashAfter(1, 7, {.gradient = Rough});
-  EXPECT_EQ(HashAfter(2, 7, {.gradient = Rough}), hash);
-  EXPECT_EQ(HashAfter(3, 7, {.gradient = Rough}), hash);
-  EXPECT_EQ(HashAfter(4, 7, {.gradient = Rough}), hash);
-  EXPECT_EQ(HashAfter(7, 7, {.gradient = Rough}), hash);
-  // The check can fail: another number of slices adds in another order.
-  EXPECT_NE(HashAfter(1, 8, {.gradient = Rough}), hash);
-}
-
 TEST(Exchange, BitsDoNotDependOnTransportThreadsOrChunks) {
   const auto momentum = [](config::Config& config) {
     config.mutable_optimizer()->set_type(config::Optimizer::MOMENTUM);
@@ -127,21 +117,6 @@ TEST(Exchange, BitsDoNotDependOnArrivalOrder) {
             [&](int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(seed++ % 7)); }};
     EXPECT_EQ(HashAfter(3, 6, shuffled), hash);
   }
-}
-
-TEST(Exchange, WorkersMayStartBeforeTheServerAndInAnyOrder) {
-  const config::Config config = SmallConfig(3, 3);
-  TestJob job(config);
-  std::vector<std::future<void>> workers;
-  for (const uint32_t rank : {2u, 0u, 1u}) {
-    workers.push_back(std::async(std::launch::async, [&job, rank] {
-      const auto client = job.Join(rank);
-      RunWorker(*client, {.gradient = Rough}, job.graph().arena_floats());
-    }));
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));
-  }
-  for (auto& worker : workers) worker.get();
-  EXPECT_EQ(job.Finish().steps, 3);
 }
 
 // The server's evaluation adds blocks in order: block b reports b + 1 and one correct sample.

@@ -216,7 +216,9 @@ TEST_P(Failure, AStepDeadlineNamesTheVariablesThatAreMissing) {
   good.get();
 }
 
-TEST_P(Refusal, WrongTokenRankGraphAndData) {
+// Why a Hello is refused is for roster_test.cc: here, that the worker is told, and that the job
+// goes on.
+TEST_P(Refusal, IsSaidAndDisturbsNobody) {
   config::Config config = SmallConfig(2, 2);
   TestJob job(config, GetParam());
   ExitCode code{};
@@ -226,27 +228,11 @@ TEST_P(Refusal, WrongTokenRankGraphAndData) {
   EXPECT_THAT(JoinError(options, &code), HasSubstr("token"));
   EXPECT_EQ(code, ExitCode::kRefused);
 
-  EXPECT_THAT(JoinError(job.OptionsFor(5), &code), HasSubstr("ranks 0 to 1"));
-
   options = job.OptionsFor(0);
   options.hello.set_graph_hash(99);
   options.hello.mutable_variable(2)->set_shape(0, 11);
   EXPECT_THAT(JoinError(options, &code),
               AllOf(HasSubstr("out/weights [10,100]"), HasSubstr("[11,100]")));
-
-  options = job.OptionsFor(0);
-  options.hello.set_graph_hash(99);
-  options.hello.mutable_variable(1)->set_name("hidden/offset");
-  EXPECT_THAT(JoinError(options, &code),
-              AllOf(HasSubstr("hidden/bias"), HasSubstr("hidden/offset")));
-
-  // A graph whose description was left out of the Hello, for its size.
-  options = job.OptionsFor(0);
-  options.hello.set_graph_hash(99);
-  options.hello.clear_layer();
-  EXPECT_THAT(JoinError(options, &code), HasSubstr("too many layers for the worker to say"));
-  options.hello.clear_variable();
-  EXPECT_THAT(JoinError(options, &code), HasSubstr("too large for the worker to say"));
   EXPECT_EQ(code, ExitCode::kRefused);
 
   const auto first = std::async(std::launch::async, [&] {
@@ -259,10 +245,6 @@ TEST_P(Refusal, WrongTokenRankGraphAndData) {
     const std::string error = JoinError(options, &code);
     if (error.find("taken") != std::string::npos) break;
   }
-  options = job.OptionsFor(1);
-  options.hello.set_train_samples(39);
-  EXPECT_THAT(JoinError(options, &code),
-              AllOf(HasSubstr("39"), HasSubstr("40"), HasSubstr("same data")));
   options = job.OptionsFor(1);
   options.hello.set_data_fingerprint(2);
   EXPECT_THAT(JoinError(options, &code), HasSubstr("other contents"));

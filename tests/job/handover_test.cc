@@ -261,17 +261,6 @@ TEST_F(Handover, TheBellRingsOnce) {
   EXPECT_EQ(::poll(&fd, 1, 0), 0) << "the bell of the second message";
 }
 
-// The last words of a worker come before its loss.
-TEST_F(Handover, LastWordsAreHeard) {
-  Worker worker = Join();
-  Push(worker, 0);
-  Push(worker, 1);
-  worker.Die();
-  EXPECT_EQ(Next().kind, FromWorker::Kind::kMessage);
-  EXPECT_EQ(Next().kind, FromWorker::Kind::kMessage);
-  EXPECT_EQ(Next().kind, FromWorker::Kind::kLost);
-}
-
 // Somebody who goes on writing after the connection has ended is not listened to for ever.
 TEST_F(Handover, NobodyTalksOnAfterTheEnd) {
   Worker worker = Join();

@@ -138,15 +138,5 @@ TEST(LostWorkers, ABlockThatEndedTwoWorkersIsDoneByTheThird) {
   EXPECT_EQ(deaths, 3);
 }
 
-TEST(LostWorkers, WithAbortTheRunEnds) {
-  config::Config config = SmallConfig(2, 2);
-  TestJob job(config);
-  job.test_samples = kCrewTestSamples;
-  Crew crew(job);
-  crew.Add(0);
-  crew.Add(1, DiesAt(Point::kLosses));
-  EXPECT_THAT(job.FinishError(), HasSubstr("was lost at step 2"));
-}
-
 }  // namespace
 }  // namespace muster::testing

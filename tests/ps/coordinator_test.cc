@@ -324,5 +324,52 @@ TEST(Leases, CountForTheirMemberOnly) {
   EXPECT_THAT(job.Loss(0, mine, 0), HasSubstr("slice 0 again"));
 }
 
+// What a member has no right to say changes nothing.
+TEST(Leases, NonsenseUnderARightLeaseIsRefused) {
+  const config::Config config = SmallConfig(2, 2);
+  const auto train = [&](bool nonsense) {
+    HandCoordinator job(config);
+    const auto mine = job.Train(0, {{0, 0}}).at(0), theirs = job.Train(1, {{0, 1}}).at(0);
+    if (nonsense) {
+      const size_t floats = CutChunks(job.graph().layout(), config.cluster())[0].floats();
+      const std::vector<float> junk(floats + 1, 666);
+      const auto refused = [&](int64_t step, uint32_t chunk, const TreeNode& node, size_t count) {
+        wire::GradientPart part;
+        part.set_step(step);
+        part.set_chunk(chunk);
+        *part.mutable_subtree() = SubtreeOf(node);
+        part.set_lease(mine.lease);
+        return job.coordinator().OnGradient(
+                   0, part, {.data = junk.data(), .bytes = count * sizeof(float)}) != "";
+      };
+      for (const size_t count : {size_t{0}, floats - 1, floats + 1}) {
+        EXPECT_TRUE(refused(0, 0, mine.node, count)) << count;
+      }
+      for (const int64_t step : {int64_t{-1}, int64_t{1}, int64_t{1} << 62}) {
+        EXPECT_TRUE(refused(step, 0, mine.node, floats)) << step;
+      }
+      EXPECT_TRUE(refused(0, 1'000'000, mine.node, floats));
+      EXPECT_TRUE(refused(0, 0, {63, 4'000'000'000}, floats));
+      for (const auto& [step, slice, samples] :
+           {std::tuple<int64_t, uint32_t, int64_t>{0, 77, 5}, {1, 0, 8}, {0, 0, 99}}) {
+        wire::SliceLoss loss;
+        loss.set_step(step);
+        loss.set_slice(slice);
+        loss.set_samples(samples);
+        loss.set_lease(mine.lease);
+        EXPECT_NE(job.coordinator().OnSliceLoss(0, loss), "") << step << " " << slice;
+      }
+    }
+    for (const auto& [rank, task] : {std::pair(0u, mine), std::pair(1u, theirs)}) {
+      job.Losses(rank, task);
+      job.PushAll(rank, task);
+    }
+    EXPECT_EQ(job.coordinator().step(), 1);
+    while (!job.coordinator().done()) job.WholeStep({{{0, 0}}, {{0, 1}}});
+    return job.coordinator().weights_hash();
+  };
+  EXPECT_EQ(train(true), train(false));
+}
+
 }  // namespace
 }  // namespace muster::testing

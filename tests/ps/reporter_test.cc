@@ -221,8 +221,7 @@ TEST_F(ReporterTest, WithoutAReaderTheServerGoesOn) {
 }
 
 TEST_F(ReporterTest, AMetricsFileThatIsRemovedIsWarnedOfOnce) {
-  std::string pattern = std::filesystem::temp_directory_path() / "muster-reporter-XXXXXX";
-  const std::filesystem::path dir = ::mkdtemp(pattern.data());
+  const testing::TempDir dir;
   const std::string path = dir / "metrics.jsonl";
   Reporter reporter(path, write_end_.get());
   events::Log line;
@@ -241,7 +240,7 @@ TEST_F(ReporterTest, AMetricsFileThatIsRemovedIsWarnedOfOnce) {
   reporter.Metrics(line);
   std::getline(file.seekg(0, std::ios::cur), text);
   EXPECT_THAT(text, ::testing::EndsWith(",\"gpu_memory_mb\":1.5}"));
-  std::filesystem::remove_all(dir);
+  std::filesystem::remove_all(dir.path());
   reporter.Metrics(line);
   reporter.Metrics(line);
   const std::vector<events::Event> read = Events();

@@ -147,6 +147,10 @@ TEST_F(RosterTest, TheFirstDifferenceOfTheGraphIsNamed) {
   EXPECT_THAT(Refusal(hello), HasSubstr("fc/bias is only in the server"));
   hello.clear_variable();
   EXPECT_THAT(Refusal(hello), HasSubstr("too large for the worker to say in what"));
+  hello = Hello();
+  hello.set_graph_hash(99);
+  hello.clear_layer();
+  EXPECT_THAT(Refusal(hello), HasSubstr("too many layers for the worker to say"));
 }
 
 TEST_F(RosterTest, TheSettingsMustBeTheSame) {

@@ -87,7 +87,6 @@ TEST(Transport, WithoutNetlinkNobodyListensAtTcpAddressesAndIsTold) {
 
 // A server that has no memory to hand over: its workers come back over ZeroMQ, with the same bits.
 TEST(Transport, AHandOverThatFailsIsNoFailureOfTheJob) {
-  const auto gradient = [](int64_t step, int64_t slice, size_t i) { return Rough(step, slice, i); };
   config::Config config = SmallConfig(2, 4);
   config.mutable_cluster()->set_transport(config::Cluster::AUTO);
   struct Outcome {
@@ -99,11 +98,11 @@ TEST(Transport, AHandOverThatFailsIsNoFailureOfTheJob) {
     const FileSizeLimit limit(no_memory ? 1024 : RLIM_INFINITY);  // shared memory counts as a file
     auto other = std::async(std::launch::async, [&] {
       const auto client = job.Join(1);
-      RunWorker(*client, {.gradient = gradient}, job.graph().arena_floats());
+      RunWorker(*client, {.gradient = Rough}, job.graph().arena_floats());
     });
     auto client = job.Join(0);
     Outcome outcome{.transport = client->transport()};
-    RunWorker(*client, {.gradient = gradient}, job.graph().arena_floats());
+    RunWorker(*client, {.gradient = Rough}, job.graph().arena_floats());
     client.reset();
     other.get();
     outcome.hash = job.Finish().weights_hash;

@@ -1,10 +1,10 @@
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "cli/commands/options.h"
+#include "tests/data/temp_dir.h"
 
 namespace muster {
 namespace {
@@ -15,15 +15,14 @@ namespace fs = std::filesystem;
 class FindConfigTest : public ::testing::TestWithParam<const char*> {
  protected:
   FindConfigTest() {
-    std::string pattern = fs::temp_directory_path() / "muster-find-config-XXXXXX";
-    prefix_ = ::mkdtemp(pattern.data());
     config_ = prefix_ / GetParam() / "configs/of_package.txtpb";
     fs::create_directories(config_.parent_path());
     std::ofstream(config_) << "\n";
   }
-  ~FindConfigTest() override { fs::remove_all(prefix_); }
 
-  fs::path prefix_, config_;
+  const testing::TempDir temp_;
+  const fs::path prefix_ = temp_.path();
+  fs::path config_;
 };
 
 TEST_P(FindConfigTest, WhatIsNotHereIsTakenFromBesideTheProgram) {

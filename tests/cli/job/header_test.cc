@@ -17,6 +17,7 @@
 #include "common/config/build_graph.h"
 #include "common/config/data_format.h"
 #include "proto/config.pb.h"
+#include "tests/data/temp_dir.h"
 
 namespace muster {
 namespace {
@@ -100,8 +101,8 @@ TEST(JobTextTest, SaysWhatTheTestSetChooses) {
 
 // What a row has to say may be long; lines are not, but for a path.
 TEST(HeaderTest, LinesFitATerminal) {
-  std::string pattern = std::filesystem::temp_directory_path() / "muster-text-XXXXXX";
-  RunDir dir = RunDir::Open(::mkdtemp(pattern.data()));
+  const testing::TempDir parent;
+  const RunDir dir = RunDir::Open(parent / "run");
   config::Config config;
   config.mutable_run()->set_batch_per_worker(30);
   config.mutable_run()->set_epochs(1);
@@ -147,8 +148,6 @@ TEST(HeaderTest, LinesFitATerminal) {
     EXPECT_TRUE(line.size() <= 80 || line.find(path) != std::string::npos) << line;
     EXPECT_EQ(line.find_last_not_of(' '), line.size() - 1) << "'" << line << "'";
   }
-  dir.Discard();
-  std::filesystem::remove_all(dir.path());
 }
 
 TEST(WrappedRowTest, GoesOnBelowTheLastCell) {

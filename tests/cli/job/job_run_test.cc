@@ -52,16 +52,6 @@ TEST_F(JobRunTest, HeaderProgressAndSummary) {
   EXPECT_TRUE(NoProcessLeft());
 }
 
-TEST_F(JobRunTest, OneIsNoPlural) {
-  Server(std::string(kListen) +
-         R"(report:{"started":{"train_samples":5,"test_samples":1,"steps_per_epoch":1,)"
-         R"("total_steps":1}};)" +
-         kSummary + "touch:done;exit:0");
-  Workers("until:done;exit:0");
-  EXPECT_THAT(RunLaunch().out,
-              HasSubstr("5 training images, 1 test image, 1 step per epoch, 1 step in total\n"));
-}
-
 TEST_F(JobRunTest, LaunchingFromARunDirectoryRepeatsTheRunInANewOne) {
   GoodJob();
   ASSERT_EQ(RunLaunch({"--seed", "7"}).exit_code, 0);

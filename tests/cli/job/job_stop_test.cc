@@ -64,18 +64,6 @@ TEST_F(JobStopTest, ChildrenThatIgnoreSigtermAreKilledInTime) {
   EXPECT_TRUE(NoProcessLeft(0));
 }
 
-TEST_F(JobStopTest, ASecondCtrlCKillsAtOnce) {
-  Server("ignore:15;" + running_);
-  WorkersUp("ignore:15;");
-  Job job;
-  StartRunning(job);
-  job.Signal(SIGINT);
-  std::this_thread::sleep_for(std::chrono::milliseconds(700));
-  job.Signal(SIGINT);
-  EXPECT_EQ(job.Finish(1.5).exit_code, 130);
-  EXPECT_TRUE(NoProcessLeft(0));
-}
-
 // On the terminal, as fast as one can press it: the workers are killed before anybody asks them.
 TEST_F(JobStopTest, ASecondKeystrokeCountsHoweverFast) {
   Server("term-touch:server-asked;" + running_);

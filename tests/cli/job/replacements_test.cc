@@ -16,13 +16,6 @@ class ReplacementsTest : public SupervisorTest {
  protected:
   ReplacementsTest() { cluster_.set_on_lost_worker(config::Cluster::REPLACE); }
 
-  void Changes(events::MemberChange::Kind kind, int rank) {
-    events::Event event;
-    event.mutable_member_change()->set_kind(kind);
-    event.mutable_member_change()->set_rank(static_cast<uint32_t>(rank));
-    event.mutable_member_change()->set_pid(101 + rank);
-    Tell(event);
-  }
   void IsKilled(int rank) { Ends(rank, {.by_signal = true, .value = SIGKILL}); }
 };
 
@@ -42,14 +35,14 @@ TEST_F(ReplacementsTest, AKilledWorkerIsReplacedAndTheJobGoesOn) {
 
 TEST_F(ReplacementsTest, OneThatTheServerDroppedIsReplaced) {
   Running();
-  Exits(0, static_cast<int>(ExitCode::kPeerFailed));
+  Exits(0, ExitCode::kPeerFailed);
   EXPECT_THAT(members_.replaced_, ElementsAre(0));
 }
 
 // Stopped, or cut off: it does not end by itself.
 TEST_F(ReplacementsTest, OneThatTheServerHasLostAndThatRunsIsKilledFirst) {
   Running();
-  Changes(events::MemberChange::LOST, 1);
+  Changed(events::MemberChange::LOST, 1);
   EXPECT_THAT(Sent(), IsEmpty());
   Pass(2);
   EXPECT_THAT(Sent(), ElementsAre(std::pair(1, SIGKILL)));
@@ -61,10 +54,10 @@ TEST_F(ReplacementsTest, OneThatTheServerHasLostAndThatRunsIsKilledFirst) {
 // The run is complete before it is: nobody asks how it ends.
 TEST_F(ReplacementsTest, OneThatWasLostDoesNotSpoilTheEnd) {
   Running();
-  Changes(events::MemberChange::LOST, 1);
+  Changed(events::MemberChange::LOST, 1);
   Completed();
   EXPECT_THAT(Sent(), ElementsAre(std::pair(1, SIGKILL)));
-  Exits(1, static_cast<int>(ExitCode::kPeerFailed));  // continued, it has found the server gone
+  Exits(1, ExitCode::kPeerFailed);  // continued, it has found the server gone
   for (const int rank : {0, kServer}) Exits(rank, 0);
   EXPECT_TRUE(Over());
   EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
@@ -72,9 +65,9 @@ TEST_F(ReplacementsTest, OneThatWasLostDoesNotSpoilTheEnd) {
 
 TEST_F(ReplacementsTest, OneThatWasLostDoesNotSpoilTheWritingOfTheWeights) {
   Running();
-  Changes(events::MemberChange::LOST, 1);
+  Changed(events::MemberChange::LOST, 1);
   Saving();
-  Exits(1, static_cast<int>(ExitCode::kPeerFailed));
+  Exits(1, ExitCode::kPeerFailed);
   Completed();
   for (const int rank : {0, kServer}) Exits(rank, 0);
   EXPECT_TRUE(Over());
@@ -92,14 +85,14 @@ TEST_F(ReplacementsTest, OneThatHasNotJoinedWhenTheRunIsCompleteIsKilled) {
 TEST_F(ReplacementsTest, OneThatHasJoinedEndsByItself) {
   Running();
   IsKilled(1);
-  Changes(events::MemberChange::JOINED, 1);
+  Changed(events::MemberChange::JOINED, 1);
   Completed();
   EXPECT_THAT(Sent(), IsEmpty());
 }
 
 TEST_F(ReplacementsTest, OneThatLeftIsNot) {
   Running();
-  Changes(events::MemberChange::LEFT, 1);
+  Changed(events::MemberChange::LEFT, 1);
   Exits(1, 0);
   EXPECT_THAT(members_.replaced_, IsEmpty());
   Pass(15);
@@ -116,7 +109,7 @@ TEST_F(ReplacementsTest, WithContinueNobodyIs) {
 
 TEST_F(ReplacementsTest, WhatAnyProcessWouldRunIntoEndsTheJob) {
   Listening();
-  Exits(1, static_cast<int>(ExitCode::kData));
+  Exits(1, ExitCode::kData);
   Pass(3);
   EXPECT_THAT(members_.replaced_, IsEmpty());
   EXPECT_EQ(Outcome().exit_code, ExitCode::kData);
@@ -125,30 +118,26 @@ TEST_F(ReplacementsTest, WhatAnyProcessWouldRunIntoEndsTheJob) {
 // A GPU without enough memory, a library that is missing: each replacement would say the same.
 TEST_F(ReplacementsTest, OneThatFailsBeforeTheFirstStepEndsTheJobInItsWords) {
   for (const bool joined : {false, true}) {
-    FakeMembers members{2};
-    Supervisor supervisor{plan_, members, display_, now_};
-    events::Event listening, started;
-    listening.mutable_listening()->set_endpoint("here");
-    started.mutable_started()->set_total_steps(10);
-    supervisor.OnEvent(listening, now_);
-    if (joined) supervisor.OnEvent(started, now_);
-    supervisor.OnEnds({{1, 102, {.value = static_cast<int>(ExitCode::kFailure)}}}, now_);
-    EXPECT_THAT(members.replaced_, IsEmpty());
-    EXPECT_EQ(supervisor.Outcome().exit_code, ExitCode::kFailure);
-    EXPECT_THAT(supervisor.Outcome().failure->what, HasSubstr("words of 1"));
+    Anew();
+    Listening();
+    if (joined) Started();
+    Exits(1, ExitCode::kFailure);
+    EXPECT_THAT(members_.replaced_, IsEmpty());
+    EXPECT_EQ(Outcome().exit_code, ExitCode::kFailure);
+    EXPECT_THAT(Outcome().failure->what, HasSubstr("words of 1"));
   }
 }
 
 TEST_F(ReplacementsTest, OneThatFailsLaterIsReplaced) {
   Running();
-  Exits(1, static_cast<int>(ExitCode::kFailure));
+  Exits(1, ExitCode::kFailure);
   EXPECT_THAT(members_.replaced_, ElementsAre(1));
 }
 
 TEST_F(ReplacementsTest, WithContinueTheOthersBeginWithoutOneThatFails) {
   cluster_.set_on_lost_worker(config::Cluster::CONTINUE);
   Listening();
-  Exits(1, static_cast<int>(ExitCode::kFailure));
+  Exits(1, ExitCode::kFailure);
   EXPECT_THAT(Sent(), IsEmpty());
   Started();
   EXPECT_THAT(members_.replaced_, IsEmpty());
@@ -157,7 +146,7 @@ TEST_F(ReplacementsTest, WithContinueTheOthersBeginWithoutOneThatFails) {
 TEST_F(ReplacementsTest, NobodyIsWhileTheServerEnds) {
   Running();
   Saving();
-  Exits(1, static_cast<int>(ExitCode::kPeerFailed));
+  Exits(1, ExitCode::kPeerFailed);
   EXPECT_THAT(members_.replaced_, IsEmpty());
 }
 
@@ -167,7 +156,7 @@ TEST_F(ReplacementsTest, OneThatIsRefusedAtFirstIsNoFurtherLoss) {
   Running();
   IsKilled(1);
   for (int i = 0; i < 3; ++i) {
-    Exits(1, static_cast<int>(ExitCode::kRefused));
+    Exits(1, ExitCode::kRefused);
     EXPECT_EQ(members_.replaced_.size(), i + 1u) << "not at once";
     Pass(1);
     EXPECT_EQ(members_.replaced_.size(), i + 2u);
@@ -181,7 +170,7 @@ TEST_F(ReplacementsTest, OneThatIsRefusedAtFirstIsNoFurtherLoss) {
 TEST_F(ReplacementsTest, SoItIsBeforeTheStart) {
   Listening();
   IsKilled(0);
-  Exits(0, static_cast<int>(ExitCode::kRefused));
+  Exits(0, ExitCode::kRefused);
   Pass(1);
   EXPECT_THAT(members_.replaced_, ElementsAre(0, 0));
   EXPECT_THAT(Sent(), IsEmpty());
@@ -192,7 +181,7 @@ TEST_F(ReplacementsTest, OneThatIsRefusedForeverEndsTheJobInItsWords) {
   Running();
   IsKilled(1);
   for (int i = 0; i < 12 && Sent().empty(); ++i) {
-    Exits(1, static_cast<int>(ExitCode::kRefused));
+    Exits(1, ExitCode::kRefused);
     Beat();
     Pass(1);
   }
@@ -203,7 +192,7 @@ TEST_F(ReplacementsTest, OneThatIsRefusedForeverEndsTheJobInItsWords) {
 
 TEST_F(ReplacementsTest, NoFirstWorkerMayBeRefused) {
   Listening();
-  Exits(1, static_cast<int>(ExitCode::kRefused));
+  Exits(1, ExitCode::kRefused);
   Pass(3);
   EXPECT_THAT(members_.replaced_, IsEmpty());
   EXPECT_EQ(Outcome().exit_code, ExitCode::kRefused);
@@ -212,11 +201,11 @@ TEST_F(ReplacementsTest, NoFirstWorkerMayBeRefused) {
 TEST_F(ReplacementsTest, NobodyIsStartedAgainWhenTheRunIsComplete) {
   Running();
   IsKilled(1);
-  Exits(1, static_cast<int>(ExitCode::kRefused));
+  Exits(1, ExitCode::kRefused);
   Completed();
   Pass(3);
   EXPECT_EQ(members_.replaced_.size(), 1u);
-  EXPECT_GT(supervisor_.next_check(), now_) << "nothing is due";
+  EXPECT_GT(supervisor_->next_check(), now_) << "nothing is due";
 }
 
 TEST_F(ReplacementsTest, OneThatIsKilledWhenAllIsDoneIsNoLoss) {
@@ -235,21 +224,15 @@ TEST_F(ReplacementsTest, OneThatIsKilledWhenAllIsDoneIsNoLoss) {
 // It was stopped when the others did the last steps.
 TEST_F(ReplacementsTest, OneThatComesTooLateForTheEndIsNoLoss) {
   for (const ExitCode code : {ExitCode::kDeadline, ExitCode::kPeerFailed}) {
-    FakeMembers members{2};
-    Supervisor supervisor{plan_, members, display_, now_};
-    events::Event listening, started, summary;
-    listening.mutable_listening()->set_endpoint("here");
-    started.mutable_started()->set_total_steps(10);
-    summary.mutable_summary()->set_end(events::Summary::COMPLETED);
-    supervisor.OnEvent(listening, now_);
-    supervisor.OnEvent(started, now_);
-    supervisor.OnEvent(summary, now_);
-    supervisor.OnEnds({{0, 101, {.value = 0}}, {kServer, 100, {.value = 0}}}, now_);
-    supervisor.OnEnds({{1, 102, {.value = static_cast<int>(code)}}}, now_);
+    Anew();
+    Running();
+    Completed();
+    for (const int rank : {0, kServer}) Exits(rank, 0);
+    Exits(1, code);
     EXPECT_THAT(Said(), HasSubstr("rank 1 (pid 102) lost touch with the server (exit code " +
                                   std::to_string(static_cast<int>(code)) +
                                   ") when it had nothing more to do"));
-    EXPECT_EQ(supervisor.Outcome().exit_code, ExitCode::kOk);
+    EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
   }
 }
 
@@ -267,22 +250,15 @@ TEST_F(ReplacementsTest, OneThatCrashesWhenAllIsDoneIsAFailure) {
 TEST_F(ReplacementsTest, WhatTheServerSaysOfALossThatEndsTheRunCounts) {
   for (const bool told_first : {true, false}) {
     SCOPED_TRACE(told_first);
-    FakeMembers members{2};
-    Supervisor supervisor{plan_, members, display_, now_};
-    events::Event listening, started, failure;
-    listening.mutable_listening()->set_endpoint("here");
-    started.mutable_started()->set_total_steps(10);
-    failure.mutable_failure()->set_what("slice 3 of step 7 has ended 3 workers");
-    failure.mutable_failure()->set_exit_code(static_cast<int>(ExitCode::kPeerFailed));
-    failure.mutable_failure()->set_rank(1);
-    supervisor.OnEvent(listening, now_);
-    supervisor.OnEvent(started, now_);
-    if (told_first) supervisor.OnEvent(failure, now_);
-    supervisor.OnEnds({{1, 102, {.by_signal = true, .value = SIGKILL}}}, now_);
-    if (!told_first) supervisor.OnEvent(failure, now_);
-    supervisor.OnEnds({{kServer, 100, {.value = static_cast<int>(ExitCode::kPeerFailed)}}}, now_);
-    EXPECT_EQ(supervisor.Outcome().failure->what, "slice 3 of step 7 has ended 3 workers");
-    EXPECT_EQ(supervisor.Outcome().exit_code, ExitCode::kPeerFailed);
+    const char* const what = "slice 3 of step 7 has ended 3 workers";
+    Anew();
+    Running();
+    if (told_first) ServerFails(what, 7, 1);
+    IsKilled(1);
+    if (!told_first) ServerFails(what, 7, 1);
+    Exits(kServer, ExitCode::kPeerFailed);
+    EXPECT_EQ(Outcome().failure->what, what);
+    EXPECT_EQ(Outcome().exit_code, ExitCode::kPeerFailed);
   }
 }
 

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "common/base/error.h"
+#include "tests/data/temp_dir.h"
 
 namespace muster {
 namespace {
@@ -18,12 +19,6 @@ namespace fs = std::filesystem;
 
 class RunDirTest : public ::testing::Test {
  protected:
-  RunDirTest() {
-    std::string pattern = fs::temp_directory_path() / "muster-run-dir-XXXXXX";
-    root_ = ::mkdtemp(pattern.data());
-  }
-  ~RunDirTest() override { fs::remove_all(root_); }
-
   std::string ErrorOfOpen(const std::string& path) {
     try {
       RunDir::Open(path);
@@ -34,7 +29,8 @@ class RunDirTest : public ::testing::Test {
     return "";
   }
 
-  std::string root_;
+  const testing::TempDir temp_;
+  const std::string root_ = temp_.string();
 };
 
 TEST_F(RunDirTest, NewDirectoriesOfOneSecondDiffer) {

@@ -2,7 +2,6 @@
 
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
@@ -22,8 +21,8 @@ using ::testing::Not;
 using ::testing::SizeIs;
 
 TEST(SummaryTest, PartsOfAStepAddUp) {
-  std::string pattern = std::filesystem::temp_directory_path() / "muster-text-XXXXXX";
-  RunDir dir = RunDir::Open(::mkdtemp(pattern.data()));
+  const testing::TempDir parent;
+  const RunDir dir = RunDir::Open(parent / "run");
   events::Summary summary;
   summary.set_end(events::Summary::COMPLETED);
   summary.set_steps(3910);
@@ -59,8 +58,6 @@ TEST(SummaryTest, PartsOfAStepAddUp) {
                             "                 best.safetensors (moving average, step 2,000, "
                             "71.25 %)"}));
   EXPECT_THAT(dir.MissingFiles(0, summary), SizeIs(5));
-  dir.Discard();
-  std::filesystem::remove_all(dir.path());
 }
 
 // What is rounded never adds up to more than the whole; and what the step's length leaves out is

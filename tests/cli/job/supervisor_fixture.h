@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <csignal>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "cli/job/supervisor.h"
@@ -21,6 +22,12 @@ class FakeMembers : public Members {
  public:
   explicit FakeMembers(int workers) : workers_(workers) { Add(); }
 
+  // As they were made.
+  void Reset() {
+    states_.assign(1, {});
+    replaced_.clear();
+    sent_.clear();
+  }
   void StartWorkers(const std::string& endpoint) override {
     endpoint_ = endpoint;
     for (int i = 0; i < workers_ && i != cannot_start_; ++i) Add();
@@ -75,7 +82,12 @@ class SupervisorTest : public ::testing::Test {
     config_.mutable_deadlines()->set_silence_s(20);
   }
 
-  void Tell(const events::Event& event) { supervisor_.OnEvent(event, now_); }
+  // Another job, at the same moment.
+  void Anew() {
+    members_.Reset();
+    supervisor_.emplace(plan_, members_, display_, now_);
+  }
+  void Tell(const events::Event& event) { supervisor_->OnEvent(event, now_); }
   void Listening(const std::string& endpoint = "here") {
     events::Event event;
     event.mutable_listening()->set_endpoint(endpoint);
@@ -129,24 +141,25 @@ class SupervisorTest : public ::testing::Test {
 
   void Ends(int rank, ChildEnd end) {
     members_.Gone(rank);
-    supervisor_.OnEnds({{rank, 101 + rank, end}}, now_);
+    supervisor_->OnEnds({{rank, 101 + rank, end}}, now_);
   }
   void Exits(int rank, int code) { Ends(rank, {.value = code}); }
+  void Exits(int rank, ExitCode code) { Exits(rank, static_cast<int>(code)); }
   void Signalled(int number, bool from_terminal = false) {
-    supervisor_.OnSignal({number, from_terminal}, now_);
-    supervisor_.Check(now_);
+    supervisor_->OnSignal({number, from_terminal}, now_);
+    supervisor_->Check(now_);
   }
   // Time passes in which nothing happens, in looks of a tenth of a second.
   void Pass(double seconds) {
     for (const double end = now_ + seconds; now_ < end - 1e-9;) {
       now_ = std::min(end, now_ + 0.1);
-      supervisor_.Check(now_);
+      supervisor_->Check(now_);
     }
   }
   // Everything that was sent since the last call.
   std::vector<std::pair<int, int>> Sent() { return std::exchange(members_.sent_, {}); }
-  bool Over() const { return supervisor_.Over(now_); }
-  JobOutcome Outcome() const { return supervisor_.Outcome(); }
+  bool Over() const { return supervisor_->Over(now_); }
+  JobOutcome Outcome() const { return supervisor_->Outcome(); }
 
   // All lines so far.
   std::string Said() const {
@@ -167,7 +180,7 @@ class SupervisorTest : public ::testing::Test {
   UniqueFd said_{::memfd_create("said", MFD_CLOEXEC)};
   Console console_{said_.get()};
   JobDisplay display_{console_, plan_};
-  Supervisor supervisor_{plan_, members_, display_, now_};
+  std::optional<Supervisor> supervisor_{std::in_place, plan_, members_, display_, now_};
 };
 
 }  // namespace muster

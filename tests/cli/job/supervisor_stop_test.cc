@@ -256,10 +256,10 @@ TEST_F(SupervisorTest, AServerThatWritesTheStateIsWaitedFor) {
 
 // Before the server listens the signal would end it.
 TEST_F(SupervisorTest, ACheckpointIsAskedForOnceTheServerListens) {
-  supervisor_.AskForCheckpoint();
+  supervisor_->AskForCheckpoint();
   EXPECT_THAT(Sent(), IsEmpty());
   Running();
-  supervisor_.AskForCheckpoint();
+  supervisor_->AskForCheckpoint();
   EXPECT_THAT(Sent(), ElementsAre(std::pair{kServer, SIGUSR1}));
 }
 

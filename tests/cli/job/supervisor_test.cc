@@ -94,7 +94,7 @@ TEST_F(SupervisorTest, ALongRunThatReportsIsLeftAlone) {
 TEST_F(SupervisorTest, TheServerMustListenInTime) {
   Pass(59.9);
   EXPECT_THAT(Sent(), IsEmpty());
-  EXPECT_NEAR(supervisor_.next_check(), 1060, 1e-6);
+  EXPECT_NEAR(supervisor_->next_check(), 1060, 1e-6);
   Pass(0.2);
   EXPECT_THAT(Sent(), ElementsAre(std::pair{kServer, SIGTERM}));
   Ends(kServer, {.by_signal = true, .value = SIGTERM, .asked = true});
@@ -148,7 +148,7 @@ TEST_F(SupervisorTest, AWorkerThatEndsTooEarlyIsAFailure) {
   EXPECT_EQ(Outcome().failure->what,
             "rank 1 (pid 102) ended at step 5 of 10 before the job did, with exit code 0");
   EXPECT_EQ(Outcome().log_path, "log of 1");
-  EXPECT_GT(supervisor_.next_check(), now_);  // nobody waits in vain for what is over
+  EXPECT_GT(supervisor_->next_check(), now_);  // nobody waits in vain for what is over
 }
 
 TEST_F(SupervisorTest, AServerThatEndsTooEarlyIsAFailureAtOnce) {

@@ -3,9 +3,10 @@
 
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <filesystem>
+
+#include "tests/data/temp_dir.h"
 
 namespace muster {
 namespace {
@@ -13,10 +14,9 @@ namespace {
 namespace fs = std::filesystem;
 
 TEST(HandTextTest, TheWorkersCommandWorksInAnyFolder) {
-  std::string pattern = fs::temp_directory_path() / "muster-hand-text-XXXXXX";
-  ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+  const testing::TempDir temp;
   const fs::path before = fs::current_path();
-  fs::current_path(pattern);
+  fs::current_path(temp.path());
   {
     const RunDir dir = RunDir::Make("my run", "smoke.txtpb");
     const std::vector<std::string> lines =
@@ -28,7 +28,6 @@ TEST(HandTextTest, TheWorkersCommandWorksInAnyFolder) {
                                            here + "/secrets/token"));
   }
   fs::current_path(before);
-  fs::remove_all(pattern);
 }
 
 }  // namespace

@@ -1,9 +1,6 @@
 // `muster plot` of run directories.
 #include <gmock/gmock-matchers.h>
 
-#include <fstream>
-#include <iterator>
-
 #include "cli/view/plot_command.h"
 #include "common/base/error.h"
 #include "tests/cli/view/run_files.h"
@@ -16,11 +13,6 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-std::string FileText(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 class PlotTest : public RunFiles {
  protected:
   PlotTest()
@@ -31,7 +23,7 @@ class PlotTest : public RunFiles {
 
 TEST_F(PlotTest, OneRunHasItsPictureInItsDirectory) {
   EXPECT_EQ(PlotRuns({.run_dirs = {run_}}), 0);
-  EXPECT_THAT(FileText(run_ + "/plot.svg"),
+  EXPECT_THAT(ReadBytes(run_ + "/plot.svg"),
               AllOf(StartsWith("<svg"), HasSubstr(">loss"), HasSubstr(">accuracy"),
                     HasSubstr(">learning rate<"), HasSubstr(">images per second<"),
                     HasSubstr("a  (completed, 75.00 %)")));
@@ -53,7 +45,7 @@ TEST_F(PlotTest, WhatIsTooLargeForAPictureIsLeftOut) {
   const std::string dir = MakeRun("l", {IntervalText(10, 3), IntervalText(20, 1e308),
                                         IntervalText(30, -1e308), IntervalText(40, 2)});
   EXPECT_EQ(PlotRuns({.run_dirs = {dir}}), 0);
-  EXPECT_THAT(FileText(dir + "/plot.svg"),
+  EXPECT_THAT(ReadBytes(dir + "/plot.svg"),
               AllOf(HasSubstr(">3<"), Not(HasSubstr("nan")), Not(HasSubstr("inf"))));
 }
 

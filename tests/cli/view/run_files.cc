@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
 namespace muster::testing {
@@ -18,13 +18,6 @@ std::string Measured(int step, double loss) {
 }
 
 }  // namespace
-
-RunFiles::RunFiles() {
-  std::string name = std::filesystem::temp_directory_path() / "muster_runs_XXXXXX";
-  dir_ = ::mkdtemp(name.data());
-}
-
-RunFiles::~RunFiles() { std::filesystem::remove_all(dir_); }
 
 void RunFiles::Write(const std::string& path, const std::string& text) {
   std::ofstream(dir_ / path) << text;

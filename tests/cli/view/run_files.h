@@ -3,24 +3,22 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <string>
 #include <vector>
+
+#include "tests/data/temp_dir.h"
 
 namespace muster::testing {
 
 class RunFiles : public ::testing::Test {
  protected:
-  RunFiles();
-  ~RunFiles() override;
-
   // A run directory with these lines of metrics; returns its path.
   std::string MakeRun(const std::string& name, const std::vector<std::string>& metrics);
   void Write(const std::string& path, const std::string& text);  // below Dir()
-  std::string Dir() const { return dir_; }
+  std::string Dir() const { return dir_.string(); }
 
  private:
-  std::filesystem::path dir_;
+  const TempDir dir_;
 };
 
 // Lines of metrics.jsonl.

@@ -45,14 +45,12 @@ void WriteMnist(const fs::path& folder) {
   }
 }
 
-class CudaConfigsTest : public CardJob, public ::testing::WithParamInterface<std::string> {
+class ConfigOnCards : public CardJob {
  protected:
-  CudaConfigsTest() { WriteMnist(Path("data")); }
-
   // With small batches; two steps use the weights of one update.
-  Outcome Train(int steps, const std::vector<std::string>& more) {
+  Outcome Train(const std::string& config, int steps, const std::vector<std::string>& more) {
     std::vector<std::string> words{"launch",
-                                   fmt::format("{}/{}.txtpb", MUSTER_CONFIG_DIR, GetParam()),
+                                   fmt::format("{}/{}.txtpb", MUSTER_CONFIG_DIR, config),
                                    "--run-dir",
                                    Path("run"),
                                    "--workers",
@@ -66,7 +64,7 @@ class CudaConfigsTest : public CardJob, public ::testing::WithParamInterface<std
                                    "evaluation.every_epochs=0",
                                    "--set",
                                    "evaluation.skip_final=true"};
-    if (GetParam().starts_with("cifar") || GetParam().starts_with("mnist")) {
+    if (config.starts_with("cifar") || config.starts_with("mnist")) {
       words.insert(words.end(), {"--data", Path("data")});
     }
     words.insert(words.end(), more.begin(), more.end());
@@ -79,9 +77,13 @@ class CudaConfigsTest : public CardJob, public ::testing::WithParamInterface<std
   }
 };
 
+class CudaConfigsTest : public ConfigOnCards, public ::testing::WithParamInterface<std::string> {};
+
 TEST_P(CudaConfigsTest, RunsOnCardsThatItTakes) {
+  WriteMnist(Path("data"));
   Cards(2);
-  const Outcome outcome = Train(2, {"--devices", "auto", "--set", "worker.soft_placement=false"});
+  const Outcome outcome =
+      Train(GetParam(), 2, {"--devices", "auto", "--set", "worker.soft_placement=false"});
   EXPECT_THAT(outcome.log,
               AllOf(HasSubstr("locked for this job"), ContainsRegex(" 0 +.* card 0 "),
                     ContainsRegex(" 1 +.* card 1 "), Not(HasSubstr("on the CPU")),
@@ -90,8 +92,8 @@ TEST_P(CudaConfigsTest, RunsOnCardsThatItTakes) {
   EXPECT_GT(outcome.metrics.at(0).value("gpu_memory_mb", 0.0), 0.01);
 }
 
-TEST_P(CudaConfigsTest, RunsOnTheCpuWhereThereIsNoCard) {
-  const Outcome outcome = Train(1, {"--devices", "auto"});
+TEST_F(ConfigOnCards, RunsOnTheCpuWhereThereIsNoCard) {
+  const Outcome outcome = Train("smoke", 1, {"--devices", "auto"});
   EXPECT_THAT(
       Unwrapped(outcome.log),
       HasSubstr("--devices auto: the NVIDIA driver has no GPUs: the workers compute on the CPU"));
@@ -99,9 +101,9 @@ TEST_P(CudaConfigsTest, RunsOnTheCpuWhereThereIsNoCard) {
   EXPECT_FALSE(outcome.metrics.at(0).contains("gpu_memory_mb"));
 }
 
-TEST_P(CudaConfigsTest, RunsOnTheCpuWhereCudaFindsNone) {
+TEST_F(ConfigOnCards, RunsOnTheCpuWhereCudaFindsNone) {
   ::setenv("MUSTER_SOFTWARE_GPU", "devices=0", 1);
-  const Outcome outcome = Train(1, {"--set", "worker.backend=CUDA"});
+  const Outcome outcome = Train("smoke", 1, {"--set", "worker.backend=CUDA"});
   ::unsetenv("MUSTER_SOFTWARE_GPU");
   EXPECT_THAT(outcome.log, HasSubstr("Warning: worker.backend=CUDA, but all workers compute on the "
                                      "CPU, with oneDNN"));

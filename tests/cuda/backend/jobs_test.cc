@@ -4,7 +4,6 @@
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
-#include <csignal>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -232,43 +231,6 @@ TEST_F(CudaJob, UsesTheMemoryThatWasPredicted) {
     EXPECT_THAT(LogOf(dir), HasSubstr(fmt::format(", and {:.3f} MB on the card", predicted * 1e-6)))
         << setting;
   }
-}
-
-TEST_F(CudaJob, ADryRunShowsTheCardApart) {
-  const Outcome dry =
-      Muster({"launch", Path("tiny.txtpb"), "--data", Path("data"), "--dry-run", "--set",
-              "worker.backend=CUDA", "--set", "worker.soft_placement=false"});
-  EXPECT_EQ(dry.exit_code, 0) << dry.log;
-  EXPECT_THAT(dry.log, AllOf(HasSubstr("on the card, for each worker"),
-                             HasSubstr("workspace of libraries           33.6 MB")));
-}
-
-// Its streams wait much and compute little.
-constexpr const char* kSlowGpu = "delay_us=5000";
-
-// The weights' hashes and losses of the run, without what its loss of a worker added.
-std::vector<nlohmann::json> Results(std::vector<nlohmann::json> metrics) {
-  std::erase_if(metrics, [](const nlohmann::json& line) { return line.contains("event"); });
-  return Curve(metrics);
-}
-
-TEST_F(CudaJob, AKilledWorkerIsReplacedWithTheSameBits) {
-  std::vector<std::string> settings{"run.steps=25", "run.global_batch=10",
-                                    "evaluation.every_epochs=0"};
-  const Outcome undisturbed = OnCards(settings);
-  ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.log;
-  settings.insert(settings.end(), {"worker.backend=CUDA", "worker.soft_placement=false"});
-  ::setenv("MUSTER_SOFTWARE_GPU", kSlowGpu, 1);  // the run is not over before the kill
-  const auto job = Start("killed", settings);
-  ::unsetenv("MUSTER_SOFTWARE_GPU");
-  ASSERT_TRUE(Reaches("killed", 5)) << job->Log();
-  const pid_t worker = Find("killed", 1);
-  ASSERT_GT(worker, 0);
-  ASSERT_EQ(::kill(worker, SIGKILL), 0);
-  EXPECT_EQ(job->Wait(120), 0) << job->Log();
-  EXPECT_EQ(Results(Metrics("killed")), Results(undisturbed.metrics));
-  EXPECT_THAT(job->Log(), HasSubstr("worker lost"));
-  EXPECT_TRUE(NothingLeft(5));
 }
 
 // The state is the same, the rounding is another: said, and done.

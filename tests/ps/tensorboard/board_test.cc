@@ -9,6 +9,7 @@
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
 #include "common/config/data_format.h"
+#include "tests/data/temp_dir.h"
 #include "tests/ps/tensorboard/event_reader.h"
 
 namespace muster::testing {
@@ -21,14 +22,11 @@ using ::testing::HasSubstr;
 class BoardTest : public ::testing::Test {
  protected:
   BoardTest() {
-    std::string name = fs::temp_directory_path() / "muster_board_XXXXXX";
-    dir_ = ::mkdtemp(name.data());
     config_ =
         LoadConfig(MUSTER_CONFIG_DIR "/smoke.txtpb",
                    {{.path = "run.dir", .value = dir_}, {.path = "cluster.workers", .value = "2"}});
     ResolveConfig(config_, 2);
   }
-  ~BoardTest() override { fs::remove_all(dir_); }
 
   static wire::StepTimes Times(double compute_ms) {
     wire::StepTimes times;
@@ -72,7 +70,8 @@ class BoardTest : public ::testing::Test {
     return fs::is_empty(dir_) ? std::vector<tensorboard::Event>() : ReadEvents(dir_);
   }
 
-  std::string dir_;
+  const TempDir temp_;
+  const std::string dir_ = temp_.string();
   config::Config config_;
   std::vector<Observe> wants_;
 };

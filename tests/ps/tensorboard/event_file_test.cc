@@ -16,6 +16,7 @@
 #include "ps/tensorboard/event_records.h"
 #include "ps/tensorboard/observation.h"
 #include "ps/tensorboard/sample_image.h"
+#include "tests/data/temp_dir.h"
 #include "tests/ps/tensorboard/event_reader.h"
 #include "tests/ps/tensorboard/png_reader.h"
 
@@ -34,12 +35,6 @@ TEST(Crc32cTest, IsThatOfTheStandard) {
 
 class EventFileTest : public ::testing::Test {
  protected:
-  EventFileTest() {
-    std::string name = fs::temp_directory_path() / "muster_events_XXXXXX";
-    dir_ = ::mkdtemp(name.data());
-  }
-  ~EventFileTest() override { fs::remove_all(dir_); }
-
   static tensorboard::Event Scalar(int64_t step, float value) {
     tensorboard::Event event;
     event.set_step(step);
@@ -47,7 +42,8 @@ class EventFileTest : public ::testing::Test {
     event.mutable_summary()->mutable_value(0)->set_simple_value(value);
     return event;
   }
-  std::string dir_;
+  const TempDir temp_;
+  const std::string dir_ = temp_.string();
 };
 
 TEST_F(EventFileTest, BeginsWithItsVersionAndKeepsTheOrder) {

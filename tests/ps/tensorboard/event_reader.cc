@@ -48,6 +48,10 @@ std::string EventFilePath(const std::string& dir) {
 std::vector<tensorboard::Event> ReadEvents(const std::string& dir) {
   const std::string path = EventFilePath(dir);
   EXPECT_NE(path, "") << "no event file in " << dir;
+  return ReadEventFile(path);
+}
+
+std::vector<tensorboard::Event> ReadEventFile(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
   const std::string file{std::istreambuf_iterator<char>(stream), {}};
   std::vector<tensorboard::Event> events;

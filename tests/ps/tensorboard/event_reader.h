@@ -8,8 +8,10 @@
 
 namespace muster::testing {
 
-// All events of the one events.out.tfevents.… in `dir`. Adds a failure for whatever is wrong.
+// All events of the one events.out.tfevents.… in `dir`, or of this file. Adds a failure for
+// whatever is wrong.
 std::vector<tensorboard::Event> ReadEvents(const std::string& dir);
+std::vector<tensorboard::Event> ReadEventFile(const std::string& path);
 
 // The values of a scalar, or of another kind, in the order in which they were written.
 struct TaggedValue {

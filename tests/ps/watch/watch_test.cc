@@ -10,6 +10,7 @@
 #include "ps/watch/stall_watch.h"
 #include "ps/watch/status_file.h"
 #include "ps/watch/straggler.h"
+#include "tests/data/temp_dir.h"
 
 namespace muster {
 namespace {
@@ -145,8 +146,8 @@ TEST(StallWatchTest, SaysItLaterAndLater) {
 }
 
 TEST(StatusFileTest, IsReplacedAsAWhole) {
-  std::string dir = std::filesystem::temp_directory_path() / "muster_status_XXXXXX";
-  ASSERT_NE(::mkdtemp(dir.data()), nullptr);
+  const testing::TempDir temp;
+  const std::string dir = temp.string();
   {
     BackgroundThread thread;
     StatusFile file(dir, thread);
@@ -169,7 +170,6 @@ TEST(StatusFileTest, IsReplacedAsAWhole) {
   EXPECT_EQ(json["ranks"][1]["compute_ms"]["p99"], 4);
   EXPECT_EQ(json["slowest"]["straggles"], true);
   EXPECT_FALSE(std::filesystem::exists(dir + "/status.json.partial"));
-  std::filesystem::remove_all(dir);
 }
 
 TEST(StatusFileTest, WithoutARunDirectoryThereIsNone) {
