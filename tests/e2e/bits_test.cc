@@ -11,16 +11,14 @@ class Bits : public RealJob {
  protected:
   // Runs to the end and returns the hash of the final weights.
   std::string HashOf(const std::vector<std::string>& settings) {
-    const Outcome outcome = Launch(settings);
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
+    const Outcome outcome = Succeeded(Launch(settings));
     EXPECT_EQ(outcome.hash().size(), 16u);
     return outcome.hash();
   }
 };
 
 TEST_F(Bits, OfTwoRunsAndOfARelaunchAreTheSame) {
-  const Outcome first = Launch({});
-  ASSERT_EQ(first.exit_code, 0) << first.log;
+  const Outcome first = Succeeded(Launch({}));
   EXPECT_EQ(HashOf({}), first.hash());
   const Outcome again = Launch({}, Path("run0/config.txtpb"));
   EXPECT_EQ(again.hash(), first.hash()) << again.log;
@@ -59,9 +57,7 @@ TEST_F(Bits, DoNotDependOnHowTheJobIsRun) {
 TEST_F(Bits, OneSliceAndSeveralAgreeToRounding) {
   const std::vector<std::string> one{"cluster.workers=1", "run.slices=1", "run.steps=3"};
   const std::vector<std::string> four{"cluster.workers=2", "run.slices=4", "run.steps=3"};
-  const Outcome a = Launch(one), b = Launch(four);
-  ASSERT_EQ(a.exit_code, 0) << a.log;
-  ASSERT_EQ(b.exit_code, 0) << b.log;
+  const Outcome a = Succeeded(Launch(one)), b = Succeeded(Launch(four));
   const double loss = a.metrics.back()["test_loss"];
   EXPECT_NEAR(b.metrics.back()["test_loss"], loss, 1e-4 * loss);
   EXPECT_NE(a.hash(), b.hash());
@@ -71,9 +67,8 @@ TEST_F(Bits, OneSliceAndSeveralAgreeToRounding) {
 // 2^-9 (BF16) or 2^-12 (FP16) of themselves, which moves the losses a little, and does not add up.
 TEST_F(Bits, SixteenBitsOnTheWireKeepTheCurve) {
   const auto curve = [&](const std::string& type) {
-    const Outcome outcome =
-        Launch({"run.epochs=12", "evaluation.every_epochs=0", "cluster.wire_dtype=" + type});
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
+    const Outcome outcome = Succeeded(
+        Launch({"run.epochs=12", "evaluation.every_epochs=0", "cluster.wire_dtype=" + type}));
     std::vector<double> losses;
     for (const nlohmann::json& line : outcome.metrics) {
       if (line.contains("train_loss") && !line.value("final", false)) {
@@ -98,8 +93,7 @@ TEST_F(Bits, SixteenBitsOnTheWireKeepTheCurve) {
 }
 
 TEST_F(Bits, ARunLeavesItsMetricsConfigAndLogs) {
-  const Outcome outcome = Launch({});
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
+  const Outcome outcome = Succeeded(Launch({}));
   size_t evaluations = 0;
   for (const nlohmann::json& line : outcome.metrics) {
     for (const char* key : {"time", "elapsed_s", "step", "samples", "epoch", "train_loss",

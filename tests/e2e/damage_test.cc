@@ -118,8 +118,7 @@ TEST_F(Damage, OfTheBestWeightsIsMendedWhenTheRunGoesOn) {
     std::vector<std::string> settings = kShort;
     settings.insert(settings.end(), {"learning_rate.base=0", kept ? "evaluation.every_steps=24"
                                                                   : "checkpoint.keep_last=1"});
-    const Outcome run = Launch(settings);
-    ASSERT_EQ(run.exit_code, 0) << run.log;
+    const Outcome run = Succeeded(Launch(settings));
     const std::string name = kept ? "run0" : "run3", best = Path(name) / "best.safetensors";
     const std::string hash = HashOf(best);
     Flip(best, 9);
@@ -163,11 +162,9 @@ TEST_F(Damage, CheckpointsOfAnotherRunAreRefusedAndNothingIsChanged) {
 }
 
 TEST_F(Damage, ACompleteRunIsLeftAsItIs) {
-  const Outcome whole = Launch(kShort);
-  ASSERT_EQ(whole.exit_code, 0) << whole.log;
+  const Outcome whole = Succeeded(Launch(kShort));
   const auto before = Contents(Path("run0"));
-  const Outcome again = GoOn("run0", {"--workers", "1"});
-  EXPECT_EQ(again.exit_code, 0) << again.log;
+  const Outcome again = Succeeded(GoOn("run0", {"--workers", "1"}));
   EXPECT_THAT(again.log, AllOf(HasSubstr("/run0 is complete: nothing is left to do (24 of 24"),
                                HasSubstr("/run0 --epochs N, with N above 4")));
   EXPECT_EQ(Contents(Path("run0")), before);
@@ -175,8 +172,7 @@ TEST_F(Damage, ACompleteRunIsLeftAsItIs) {
   const std::string hash = HashOf(Path("run0/model.safetensors"));
   Flip(Path("run0/model.safetensors"), 5);
   fs::remove(Path("run0/model-ema.safetensors"));
-  const Outcome mended = GoOn("run0");
-  EXPECT_EQ(mended.exit_code, 0) << mended.log;
+  const Outcome mended = Succeeded(GoOn("run0"));
   EXPECT_THAT(mended.log, AllOf(HasSubstr("model.safetensors: is damaged"),
                                 HasSubstr("model-ema.safetensors: cannot be read"),
                                 HasSubstr("it is written again from step-00000024")));
@@ -191,23 +187,20 @@ TEST_F(Damage, ACompleteRunIsLeftAsItIs) {
 }
 
 TEST_F(Damage, LinesOfMetricsThatSomebodyTookAreNamed) {
-  const Outcome whole = Launch(kShort);
-  ASSERT_EQ(whole.exit_code, 0) << whole.log;
+  const Outcome whole = Succeeded(Launch(kShort));
   const fs::path metrics = Path("run0/metrics.jsonl");
   std::istringstream lines(Slurp(metrics));
   std::string text, line;
   for (int i = 0; i < 3 && std::getline(lines, line); ++i) text += line + "\n";
   std::ofstream(metrics) << text << "{\"step\":8,\"tr";
-  const Outcome rest = GoOn("run0", {"--epochs", "5"});
-  EXPECT_EQ(rest.exit_code, 0) << rest.log;
+  const Outcome rest = Succeeded(GoOn("run0", {"--epochs", "5"}));
   EXPECT_THAT(rest.log,
               AllOf(HasSubstr("metrics.jsonl: is not as the run left it: it lacks "),
                     HasSubstr("of 12 lines of steps (8 to 24)"), HasSubstr("of 4 evaluations (")));
   for (const auto& one : rest.metrics) EXPECT_TRUE(one.is_object());
   EXPECT_TRUE(Slurp(metrics).starts_with(text + "{\"time\""));
   // Said once: from now on it is as the run left it.
-  const Outcome more = GoOn("run0", {"--epochs", "6"});
-  EXPECT_EQ(more.exit_code, 0) << more.log;
+  const Outcome more = Succeeded(GoOn("run0", {"--epochs", "6"}));
   EXPECT_THAT(more.log, Not(HasSubstr("is not as the run left it")));
 }
 
@@ -218,8 +211,7 @@ TEST_F(Damage, EventFilesHoldEveryStepOnceAfterAKill) {
   const auto process = Start("run", settings);
   ASSERT_TRUE(Reaches("run", 45));
   KillAll("run", *process);
-  const Outcome rest = GoOn("run");
-  ASSERT_EQ(rest.exit_code, 0) << rest.log;
+  const Outcome rest = Succeeded(GoOn("run"));
   EXPECT_EQ(EventSteps(Path("run0"), "loss/train").size(), 360u);
   for (const char* const tag : {"loss/train", "norm/gradient", "accuracy/test"}) {
     EXPECT_EQ(EventSteps(Path("run"), tag), EventSteps(Path("run0"), tag)) << tag;

@@ -93,8 +93,7 @@ class Evaluate : public RealJob {
 
 TEST_F(Evaluate, TheDigitsOfTheRunOnAnyNumberOfWorkers) {
   // Statistics of a batch norm are weights, too.
-  const Outcome run = Launch({"run.epochs=3", "model.layer[norm].batch_norm={}"});
-  ASSERT_EQ(run.exit_code, 0) << run.log;
+  const Outcome run = Succeeded(Launch({"run.epochs=3", "model.layer[norm].batch_norm={}"}));
   const Json reported = Reported("run0", 18);
   const auto before = FilesIn(Path("run0"));
   for (const std::string workers : {"1", "2", "3"}) {
@@ -115,11 +114,10 @@ TEST_F(Evaluate, TheDigitsOfTheRunOnAnyNumberOfWorkers) {
 }
 
 TEST_F(Evaluate, TheAverageAndTheWeightsThemselvesAfterEveryStep) {
-  const Outcome run =
+  const Outcome run = Succeeded(
       Launch({"run.epochs=1", "evaluation.every_steps=1", "optimizer.ema_decay=0.9",
               "evaluation.use_ema=true", "checkpoint.every_steps=1", "checkpoint.keep_last=50",
-              "cluster.wire_dtype=BF16", "cluster.transport=TCP"});
-  ASSERT_EQ(run.exit_code, 0) << run.log;
+              "cluster.wire_dtype=BF16", "cluster.transport=TCP"}));
   const int64_t best = Metrics("run0").back()["best_step"];
   const Json got = Ask({"eval", Path("run0"), "--best", "--workers", "2"});
   ExpectSame(got, Reported("run0", best));
@@ -138,8 +136,7 @@ TEST_F(Evaluate, TheAverageAndTheWeightsThemselvesAfterEveryStep) {
 }
 
 TEST_F(Evaluate, PredictionsAreThoseOfTheEvaluation) {
-  const Outcome run = Launch({"run.epochs=4", "evaluation.confusion_matrix=true"});
-  ASSERT_EQ(run.exit_code, 0) << run.log;
+  const Outcome run = Succeeded(Launch({"run.epochs=4", "evaluation.confusion_matrix=true"}));
   const Json all = Ask({"eval", Path("run0"), "--confusion-csv", Path("counts.csv")});
   EXPECT_EQ(Slurp(Path("counts.csv")), Slurp(Path("run0") / "confusion_matrix.csv"));
   const Json predicted = Ask({"predict", Path("run0"), "--samples", "0-39", "--top", "10"});
@@ -251,8 +248,7 @@ TEST_F(Evaluate, WhatCannotBe) {
 
 // Whoever only evaluates need not have what the run was trained on.
 TEST_F(Evaluate, TheTestSetIsEnough) {
-  const Outcome run = Launch({"run.epochs=3"});
-  ASSERT_EQ(run.exit_code, 0) << run.log;
+  const Outcome run = Succeeded(Launch({"run.epochs=3"}));
   const Json all = Ask({"predict", Path("run0"), "--samples", "0-39", "--top", "10"});
   for (int file = 1; file <= 5; ++file) {
     fs::remove(Path("data") / ("data_batch_" + std::to_string(file) + ".bin"));
@@ -273,15 +269,13 @@ TEST_F(Evaluate, TheTestSetIsEnough) {
 }
 
 TEST_F(Evaluate, ACheckpointIsExportedAndInspected) {
-  const Outcome run = Launch({"run.steps=4", "optimizer.ema_decay=0.9"});
-  ASSERT_EQ(run.exit_code, 0) << run.log;
+  const Outcome run = Succeeded(Launch({"run.steps=4", "optimizer.ema_decay=0.9"}));
   const std::string checkpoint = Checkpoints("run0").back();
   const auto exported = [&](const std::vector<std::string>& more, const std::string& file) {
     std::vector<std::string> arguments{"export",  checkpoint, Path("out.safetensors"),
                                        "--force", "--format", "safetensors"};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    const Outcome outcome = Muster(arguments);
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
+    const Outcome outcome = Succeeded(Muster(arguments));
     EXPECT_THAT(outcome.log, HasSubstr(checkpoint));
     const SafetensorsReader a(Path("out.safetensors")), b(Path("run0") / file);
     ASSERT_EQ(a.header().tensors.size(), b.header().tensors.size());
@@ -308,8 +302,7 @@ TEST_F(Evaluate, ACheckpointIsExportedAndInspected) {
   fs::create_directory_symlink(checkpoint, Path("other/checkpoints/latest"));
   for (const std::string& path :
        {Path("other/checkpoints/latest").string(), checkpoint + "/.", checkpoint + "/../../."}) {
-    const Outcome evaluated = Muster({"eval", path});
-    EXPECT_EQ(evaluated.exit_code, 0) << evaluated.log;
+    const Outcome evaluated = Succeeded(Muster({"eval", path}));
     EXPECT_THAT(evaluated.log, HasSubstr("the same, to the last digit")) << path;
   }
   EXPECT_THAT(Muster({"eval", Path("run0/checkpoints/.")}).log,

@@ -61,9 +61,8 @@ TEST_F(FullDisk, ARunWithoutRoomComesToItsEndAndNamesWhatIsMissing) {
                                HasSubstr("can be done again, with the same bits")));
   EXPECT_EQ(Slurp(Path("small/run/server.log")), server_log);
   // What was advised.
-  const Outcome repeated =
-      Muster({"launch", Path("small/run/config.txtpb"), "--run-dir", Path("repeated")}, "repeated");
-  EXPECT_EQ(repeated.exit_code, 0) << repeated.log;
+  const Outcome repeated = Succeeded(Muster(
+      {"launch", Path("small/run/config.txtpb"), "--run-dir", Path("repeated")}, "repeated"));
   EXPECT_EQ(repeated.hash(), lost.hash());
 }
 
@@ -90,11 +89,9 @@ TEST_F(FullDisk, AResumedRunThatCannotBeSavedIsDoneAgainWithTheSameBits) {
   settings.emplace_back("run.log_every_steps=1");
   longer[0] = "run.epochs=8";
   longer.emplace_back("run.log_every_steps=1");
-  const Outcome whole = Launch(longer);
-  ASSERT_EQ(whole.exit_code, 0) << whole.log;
+  const Outcome whole = Succeeded(Launch(longer));
   ASSERT_TRUE(Mount("size=32m", MS_REMOUNT));
-  const Outcome begun = LaunchIn("small/run", settings);
-  ASSERT_EQ(begun.exit_code, 0) << begun.log;
+  const Outcome begun = Succeeded(LaunchIn("small/run", settings));
   const std::string config = Slurp(Path("small/run/config.txtpb"));
   Fill();
   const Outcome full = GoOn("small/run", {"--epochs", "8"});
@@ -108,8 +105,7 @@ TEST_F(FullDisk, AResumedRunThatCannotBeSavedIsDoneAgainWithTheSameBits) {
   EXPECT_EQ(Slurp(Path("small/run/config.txtpb")), config);
 
   fs::remove(Path("small/fill"));
-  const Outcome mended = GoOn("small/run", {"--epochs", "8"});
-  EXPECT_EQ(mended.exit_code, 0) << mended.log;
+  const Outcome mended = Succeeded(GoOn("small/run", {"--epochs", "8"}));
   EXPECT_EQ(mended.hash(), whole.hash());
   EXPECT_EQ(Curve(mended.metrics), Curve(whole.metrics));
   EXPECT_EQ(MetadataIn(Path("small/run/model.safetensors"))["weights_hash"], whole.hash());

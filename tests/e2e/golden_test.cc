@@ -28,8 +28,7 @@ class GoldenTest : public RealJob, public ::testing::WithParamInterface<std::str
     return "";
   }
   void ExpectEvaluates(const std::string& weights) {
-    const Outcome outcome = Muster({"eval", weights, "--json"});
-    ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
+    const Outcome outcome = Succeeded(Muster({"eval", weights, "--json"}));
     const Json result = Json::parse(outcome.log);
     EXPECT_EQ(result["step"], expected_["step"]);
     EXPECT_EQ(result["test_accuracy"], expected_["test_accuracy"]);
@@ -41,8 +40,7 @@ class GoldenTest : public RealJob, public ::testing::WithParamInterface<std::str
 };
 
 TEST_P(GoldenTest, ACheckpointIsWholeAndNamesItsVersion) {
-  const Outcome outcome = Muster({"inspect", Checkpoint()});
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
+  const Outcome outcome = Succeeded(Muster({"inspect", Checkpoint()}));
   EXPECT_THAT(outcome.log, ::testing::HasSubstr(GetParam()));
 }
 
@@ -58,8 +56,7 @@ TEST_P(GoldenTest, ARunResumes) {
   const std::vector<Json> before = Metrics("run");
   const int64_t steps = expected_["step"].get<int64_t>();
   const int64_t longer = steps + expected_["steps_per_epoch"].get<int64_t>();
-  const Outcome outcome = GoOn("run", {"--steps", std::to_string(longer)});
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
+  const Outcome outcome = Succeeded(GoOn("run", {"--steps", std::to_string(longer)}));
   ASSERT_GE(outcome.metrics.size(), before.size());
   for (const Json& line : before) {
     if (line.value("final", false)) continue;  // the longer run has another last line

@@ -39,7 +39,7 @@ TEST_F(Limits, TheSizeOfAFile) {
 
 // Reached in the midst of the run, by what the server writes down.
 TEST_F(Limits, TheSizeOfAFileThatGrows) {
-  const Outcome outcome = LaunchWith(RLIMIT_FSIZE, 160 << 10, {"run.epochs=1000"});
+  const Outcome outcome = LaunchWith(RLIMIT_FSIZE, 160 << 10, {"run.epochs=150"});
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.log, AllOf(HasSubstr("metrics.jsonl"), HasSubstr("ulimit -f allows 163840"),
                                  Not(HasSubstr(kCrashes))));

@@ -43,8 +43,7 @@ class Lost : public HandJob {
   }
   // Of the run that nothing disturbs. Transports, and how many compute, make no difference.
   std::vector<nlohmann::json> Undisturbed(const std::vector<std::string>& more = {}) {
-    const Outcome outcome = Launch(Settings(more));
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
+    const Outcome outcome = Succeeded(Launch(Settings(more)));
     return Curve(WithoutEvents(outcome.metrics));
   }
   // Kills the worker of this rank at a step, or soon after.

@@ -22,8 +22,7 @@ class WeightFiles : public RealJob {
  protected:
   // A short run, whose weights are then in run0.
   std::string Trained() {
-    const Outcome first = Launch({"run.steps=5", "evaluation.skip_final=true"});
-    EXPECT_EQ(first.exit_code, 0) << first.log;
+    const Outcome first = Succeeded(Launch({"run.steps=5", "evaluation.skip_final=true"}));
     return first.hash();
   }
   std::string Weights() const { return Path("run0") / "model.safetensors"; }
@@ -39,16 +38,14 @@ class WeightFiles : public RealJob {
 
 TEST_F(WeightFiles, ARunStartsWhereAnotherEnded) {
   const std::string hash = Trained();
-  const Outcome next = Launch(Frozen(Weights()));
-  ASSERT_EQ(next.exit_code, 0) << next.log;
+  const Outcome next = Succeeded(Launch(Frozen(Weights())));
   EXPECT_EQ(next.hash(), hash);
   EXPECT_THAT(Unwrapped(next.log),
               HasSubstr("weights from " + Weights() + " (step 5): 6 of 6 variables"));
   // With 16 bits on the wire workers start from them, too.
   std::vector<std::string> half = Frozen(Weights());
   half.push_back("cluster.wire_dtype=BF16");
-  const Outcome rounded = Launch(half);
-  ASSERT_EQ(rounded.exit_code, 0) << rounded.log;
+  const Outcome rounded = Succeeded(Launch(half));
   EXPECT_EQ(rounded.hash(), hash);
   EXPECT_NEAR(rounded.metrics[0]["train_loss"].get<double>(),
               next.metrics[0]["train_loss"].get<double>(), 0.05);
@@ -70,8 +67,7 @@ TEST_F(WeightFiles, WhatDoesNotFitStartsNothing) {
                     Not(HasSubstr("Starting"))));
   EXPECT_FALSE(std::filesystem::exists(Path("run1")));
   settings.push_back("run.skip_mismatched=true");
-  const Outcome skipped = Launch(settings);
-  EXPECT_EQ(skipped.exit_code, 0) << skipped.log;
+  const Outcome skipped = Succeeded(Launch(settings));
   EXPECT_THAT(Unwrapped(skipped.log),
               AllOf(HasSubstr("2 of 5 variables"), HasSubstr("skipped: hidden.weight"),
                     HasSubstr("skipped: out.bias")));
@@ -103,8 +99,7 @@ TEST_F(WeightFiles, WeightsThatAreNotFiniteAreRefused) {
               HasSubstr("not finite       1 of conv.weight, 2 of out.bias"));
   for (const char* format : {"safetensors", "npz", "onnx"}) {
     const std::string to = Path(std::string("as.") + format);
-    const Outcome exported = Muster({"export", Weights(), "--format", format, to});
-    EXPECT_EQ(exported.exit_code, 0) << exported.log;
+    const Outcome exported = Succeeded(Muster({"export", Weights(), "--format", format, to}));
     EXPECT_THAT(exported.log, HasSubstr("muster: warning: " + Weights() +
                                         ": has numbers that are not finite, "
                                         "and so has " +
@@ -116,20 +111,18 @@ TEST_F(WeightFiles, WeightsThatAreNotFiniteAreRefused) {
   EXPECT_THAT(imported.log, AllOf(HasSubstr(Weights() + ": "), HasSubstr(what)));
   EXPECT_FALSE(std::filesystem::exists(out));
   // What the message advises.
-  const Outcome rest = Muster({"import", Weights(), "--config", config, "--skip-mismatched",
-                               "--map", Write("names", "conv.weight -\nout.bias -\n"), out});
-  EXPECT_EQ(rest.exit_code, 0) << rest.log;
+  const Outcome rest =
+      Succeeded(Muster({"import", Weights(), "--config", config, "--skip-mismatched", "--map",
+                        Write("names", "conv.weight -\nout.bias -\n"), out}));
   EXPECT_THAT(rest.log, HasSubstr("4 of 6 variables"));
 }
 
 // The file is not needed any more: the checkpoint has the weights.
 TEST_F(WeightFiles, ARunGoesOnWithoutTheFileThatItStartedFrom) {
   Trained();
-  const Outcome run = Launch(Frozen(Weights()));
-  ASSERT_EQ(run.exit_code, 0) << run.log;
+  const Outcome run = Succeeded(Launch(Frozen(Weights())));
   std::filesystem::remove(Weights());
-  const Outcome more = GoOn("run1", {"--steps", "4"});
-  EXPECT_EQ(more.exit_code, 0) << more.log;
+  const Outcome more = Succeeded(GoOn("run1", {"--steps", "4"}));
   EXPECT_EQ(more.hash(), run.hash());
 }
 
@@ -160,11 +153,10 @@ TEST_F(WeightFiles, ImportRenamesAndSkips) {
   const std::string names = Write("names",
                                   "# theirs  ours\nbackbone.conv conv\nbackbone.hidden "
                                   "hidden\nbackbone.out out\nextra - # no use\n");
-  const Outcome named = Muster({"import", theirs, "--config", config, "--map", names, out});
-  ASSERT_EQ(named.exit_code, 0) << named.log;
+  const Outcome named =
+      Succeeded(Muster({"import", theirs, "--config", config, "--map", names, out}));
   EXPECT_THAT(named.log, AllOf(HasSubstr("6 of 6 variables"), HasSubstr("--initial-weights")));
-  const Outcome run = Launch(Frozen(out));
-  ASSERT_EQ(run.exit_code, 0) << run.log;
+  const Outcome run = Succeeded(Launch(Frozen(out)));
   EXPECT_EQ(run.hash(), hash);
 
   // Without the head, which then starts anew.
@@ -185,9 +177,9 @@ TEST_F(WeightFiles, ImportRenamesAndSkips) {
               AllOf(HasSubstr("4 of 6 variables"), HasSubstr("out.weight [10,16] is missing"),
                     HasSubstr("--skip-mismatched")));
   EXPECT_EQ(SafetensorsReader(out).header().Find("out.weight"), nullptr);
-  const Outcome head = Muster({"launch", config, "--data", Path("data"), "--run-dir", Path("head"),
-                               "--initial-weights", out, "--skip-mismatched", "--steps", "2"});
-  EXPECT_EQ(head.exit_code, 0) << head.log;
+  const Outcome head =
+      Succeeded(Muster({"launch", config, "--data", Path("data"), "--run-dir", Path("head"),
+                        "--initial-weights", out, "--skip-mismatched", "--steps", "2"}));
   EXPECT_THAT(head.log, HasSubstr("skipped: out.weight [10,16] is missing"));
 }
 
@@ -239,8 +231,7 @@ TEST_F(WeightFiles, ExportSaysWhatItCannotDo) {
 TEST_F(WeightFiles, ExportedSafetensorsAreTheSame) {
   Trained();
   const std::string out = Path("copy.safetensors");
-  const Outcome run = Muster({"export", Path("run0"), "--format", "safetensors", out});
-  ASSERT_EQ(run.exit_code, 0) << run.log;
+  const Outcome run = Succeeded(Muster({"export", Path("run0"), "--format", "safetensors", out}));
   std::ifstream a(Weights(), std::ios::binary), b(out, std::ios::binary);
   EXPECT_TRUE(
       std::equal(std::istreambuf_iterator<char>(a), {}, std::istreambuf_iterator<char>(b), {}));
@@ -256,12 +247,10 @@ TEST_F(WeightFiles, ExportedSafetensorsAreTheSame) {
 }
 
 TEST_F(WeightFiles, InspectShowsVariablesAndWhatIsFrozen) {
-  const Outcome frozen =
+  const Outcome frozen = Succeeded(
       Launch({"run.steps=3", "model.layer[conv].conv2d.weights={ learning_rate_multiplier: 0 }",
-              "model.layer[out].dense.bias={ learning_rate_multiplier: 2 }"});
-  ASSERT_EQ(frozen.exit_code, 0) << frozen.log;
-  const Outcome shown = Muster({"inspect", Path("run0")});
-  EXPECT_EQ(shown.exit_code, 0) << shown.log;
+              "model.layer[out].dense.bias={ learning_rate_multiplier: 2 }"}));
+  const Outcome shown = Succeeded(Muster({"inspect", Path("run0")}));
   EXPECT_THAT(shown.log,
               AllOf(::testing::ContainsRegex("conv.weight +F32 +\\[8,3,3,3\\].* frozen"),
                     ::testing::ContainsRegex("out.bias +F32 +\\[10\\].* rate x 2"),
@@ -270,8 +259,7 @@ TEST_F(WeightFiles, InspectShowsVariablesAndWhatIsFrozen) {
   const Outcome config = Muster({"inspect", Weights(), "--config"});
   EXPECT_EQ(config.exit_code, 0);
   const std::string path = Write("again.txtpb", config.log);
-  const Outcome described = Muster({"inspect", path});
-  EXPECT_EQ(described.exit_code, 0) << described.log;
+  const Outcome described = Succeeded(Muster({"inspect", path}));
   EXPECT_THAT(described.log, ::testing::ContainsRegex("conv/weights.* frozen"));
   EXPECT_EQ(Muster({"inspect", Path("tiny.txtpb"), "--config"}).exit_code, Code(ExitCode::kUsage));
 }

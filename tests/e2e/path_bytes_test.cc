@@ -27,11 +27,11 @@ TEST_F(PathBytes, AreNoTroubleForAnyCommand) {
   fs::rename(Path("run0/model.safetensors"), weights);
   fs::rename(Path("data"), Path("data\xe9"));
   const std::string run = Path(kRun), trace = Path("trace\xe9.json");
-  const Outcome launched = Muster({"launch", Path("tiny.txtpb"), "--data", Path("data\xe9"),
-                                   "--run-dir", run, "--initial-weights", weights, "--trace", trace,
-                                   "--trace-steps", "2-4", "--set", "cluster.transport=TCP"},
-                                  kRun);
-  ASSERT_EQ(launched.exit_code, 0) << launched.log;
+  const Outcome launched =
+      Succeeded(Muster({"launch", Path("tiny.txtpb"), "--data", Path("data\xe9"), "--run-dir", run,
+                        "--initial-weights", weights, "--trace", trace, "--trace-steps", "2-4",
+                        "--set", "cluster.transport=TCP"},
+                       kRun));
   for (const char* file : {"config.txtpb", "metrics.jsonl", "status.json"}) {
     const std::string text = Slurp(Path(kRun) / file);
     EXPECT_EQ(Utf8Prefix(text), text.size()) << file;
@@ -53,16 +53,13 @@ TEST_F(PathBytes, AreNoTroubleForAnyCommand) {
   ExpectWorks({"plot", run});
   ExpectWorks({"trace", trace});
   ExpectWorks({"launch", "--resume", run});
-  const Outcome runs = Muster({"runs", Path(""), "--json"});
-  EXPECT_EQ(runs.exit_code, 0) << runs.log;
+  const Outcome runs = Succeeded(Muster({"runs", Path(""), "--json"}));
   EXPECT_EQ(Utf8Prefix(runs.log), runs.log.size());
-  const Outcome longer = GoOn(kRun, {"--epochs", "5"});
-  EXPECT_EQ(longer.exit_code, 0) << longer.log;
+  const Outcome longer = Succeeded(GoOn(kRun, {"--epochs", "5"}));
   EXPECT_GT(longer.metrics.back()["step"], launched.metrics.back()["step"]);
   // Repeats the run, from what its config.txtpb says of the paths.
-  const Outcome again =
-      Muster({"launch", run + "/config.txtpb", "--run-dir", Path("again\xe9")}, "again\xe9");
-  EXPECT_EQ(again.exit_code, 0) << again.log;
+  const Outcome again = Succeeded(
+      Muster({"launch", run + "/config.txtpb", "--run-dir", Path("again\xe9")}, "again\xe9"));
   EXPECT_EQ(again.hash(), longer.hash());
 }
 
@@ -80,8 +77,7 @@ TEST_F(PathBytes, NothingOfAPathReachesTheTerminalRaw) {
         {"plot", run},
         {"runs", Path("")},
         {"launch", "--resume", run}}) {
-    const Outcome outcome = Muster(command);
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
+    const Outcome outcome = Succeeded(Muster(command));
     EXPECT_EQ(outcome.log.find_first_of("\x1b"), std::string::npos) << outcome.log;
     EXPECT_NE(outcome.log.find("run\\n  x\\x1b[31m"), std::string::npos) << outcome.log;
   }

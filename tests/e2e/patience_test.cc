@@ -35,8 +35,7 @@ const std::vector<std::string> kPlateau{
 };
 
 TEST_F(Patience, TheRateFallsAndFallsTheSameAfterAKill) {
-  const Outcome whole = Launch(kPlateau);
-  ASSERT_EQ(whole.exit_code, 0) << whole.log;
+  const Outcome whole = Succeeded(Launch(kPlateau));
   for (const nlohmann::json& line : whole.metrics) {
     if (line.contains("final") || line.contains("test_accuracy")) continue;
     const int64_t step = line["step"].get<int64_t>() - 1;  // the last one of the interval
@@ -53,8 +52,7 @@ TEST_F(Patience, TheRateFallsAndFallsTheSameAfterAKill) {
   const auto process = Start("run", kPlateau);
   ASSERT_TRUE(Reaches("run", 20));
   KillAll("run", *process);
-  const Outcome rest = GoOn("run", {"--workers", "3"});
-  ASSERT_EQ(rest.exit_code, 0) << rest.log;
+  const Outcome rest = Succeeded(GoOn("run", {"--workers", "3"}));
   EXPECT_EQ(rest.hash(), whole.hash());
   EXPECT_EQ(Curve(rest.metrics), Curve(whole.metrics));
 }
@@ -65,8 +63,7 @@ const std::vector<std::string> kStill{
 };
 
 TEST_F(Patience, ARunThatGetsNoBetterEndsAndSaysSo) {
-  const Outcome whole = Launch(kStill);
-  ASSERT_EQ(whole.exit_code, 0) << whole.log;
+  const Outcome whole = Succeeded(Launch(kStill));
   const nlohmann::json& last = whole.metrics.back();
   EXPECT_EQ(last["step"], 12);
   EXPECT_EQ(last["reason"], "completed");
@@ -83,8 +80,7 @@ TEST_F(Patience, ARunThatGetsNoBetterEndsAndSaysSo) {
 TEST_F(Patience, WhatItTakesToGoOnIsSaid) {
   ASSERT_EQ(Launch(kStill).exit_code, 0);
   const auto stopped = Curve(Metrics("run0"));
-  const Outcome same = GoOn("run0");
-  EXPECT_EQ(same.exit_code, 0) << same.log;
+  const Outcome same = Succeeded(GoOn("run0"));
   EXPECT_THAT(same.log, HasSubstr("nothing is left to do (12 of 120 steps done, stopped early: no "
                                   "better"));
   EXPECT_EQ(Curve(same.metrics), stopped);
@@ -99,8 +95,7 @@ TEST_F(Patience, WhatItTakesToGoOnIsSaid) {
   std::vector<std::string> patient = kStill;
   patient[4] = "evaluation.patience=5";
   const Outcome whole = Launch(patient);
-  const Outcome more = GoOn("run0", {"--set", "evaluation.patience=5"});
-  ASSERT_EQ(more.exit_code, 0) << more.log;
+  const Outcome more = Succeeded(GoOn("run0", {"--set", "evaluation.patience=5"}));
   EXPECT_THAT(more.log, Not(HasSubstr("12 of 120 steps done,")));
   EXPECT_EQ(more.metrics.back()["step"], 18);
   // What was decided then stays said.

@@ -48,8 +48,7 @@ class ReadmeTest : public RealJob {
  protected:
   std::string HashOf(std::vector<std::string> words, const std::string& name) {
     words.insert(words.end(), {"--run-dir", Path(name)});
-    const Outcome outcome = Muster(words, name);
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
+    const Outcome outcome = Succeeded(Muster(words, name));
     EXPECT_EQ(outcome.hash().size(), 16u) << outcome.log;
     return outcome.hash();
   }
@@ -108,9 +107,9 @@ INSTANTIATE_TEST_SUITE_P(Configs, EveryConfigTest, ::testing::ValuesIn(Configs()
 
 // A dry run names what bits depend on, each setting with its value.
 TEST_F(ReadmeTest, ItNamesTheSettingsThatADryRunNames) {
-  const Outcome outcome = Muster({"launch", std::string(MUSTER_CONFIG_DIR) + "/smoke.txtpb",
-                                  "--dry-run", "--set", "cluster.wire_dtype=bf16"});
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
+  const Outcome outcome =
+      Succeeded(Muster({"launch", std::string(MUSTER_CONFIG_DIR) + "/smoke.txtpb", "--dry-run",
+                        "--set", "cluster.wire_dtype=bf16"}));
   const std::string promise = Promise();
   for (const char* setting : {"run.global_batch", "run.slices", "worker.threads",
                               "worker.convolution", "cluster.wire_dtype"}) {

@@ -1,6 +1,7 @@
 #include "tests/e2e/real_job.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -11,6 +12,7 @@
 #include <csignal>
 #include <fstream>
 #include <sstream>
+#include <stdexcept>
 #include <thread>
 
 #include "proto/config.pb.h"
@@ -163,6 +165,12 @@ std::string Process::Log() const { return Slurp(log_); }
 
 std::string Outcome::hash() const {
   return metrics.empty() ? "" : metrics.back().value("weights_hash", "");
+}
+
+Outcome Succeeded(Outcome outcome, const std::source_location& here) {
+  if (outcome.exit_code == 0) return outcome;
+  throw std::runtime_error(fmt::format("{}:{}: exit code {}: {}", here.file_name(), here.line(),
+                                       outcome.exit_code, outcome.log));
 }
 
 RealJob::RealJob() {

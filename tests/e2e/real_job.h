@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,10 @@ struct Outcome {
   std::vector<nlohmann::json> metrics;  // the lines of metrics.jsonl
   std::string hash() const;             // of the last line; "" if there is none
 };
+
+// The outcome of a program that must have succeeded: otherwise the test ends here.
+Outcome Succeeded(Outcome outcome,
+                  const std::source_location& here = std::source_location::current());
 
 class RealJob : public ::testing::Test {
  protected:

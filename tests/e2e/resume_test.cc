@@ -37,14 +37,12 @@ const std::vector<std::string> kLong{"run.epochs=60", "evaluation.every_steps=7"
                                      "checkpoint.every_steps=5"};
 
 TEST_F(Resume, AfterAKillOnOtherWorkersAndAnotherTransport) {
-  const Outcome whole = Launch(kLong);
-  ASSERT_EQ(whole.exit_code, 0) << whole.log;
+  const Outcome whole = Succeeded(Launch(kLong));
   const auto process = Start("run", kLong);
   ASSERT_TRUE(Reaches("run", 20));
   KillAll("run", *process);
   ASSERT_FALSE(Kept("run").empty());
-  const Outcome rest = GoOn("run", {"--workers", "4", "--set", "cluster.transport=TCP"});
-  ASSERT_EQ(rest.exit_code, 0) << rest.log;
+  const Outcome rest = Succeeded(GoOn("run", {"--workers", "4", "--set", "cluster.transport=TCP"}));
   EXPECT_EQ(rest.hash(), whole.hash());
   EXPECT_EQ(Curve(rest.metrics), Curve(whole.metrics));
   EXPECT_THAT(rest.log, ContainsRegex("resumes +[0-9]+ of 360 steps done"));
@@ -70,8 +68,7 @@ TEST_F(Resume, AfterASignalItGoesOnWhereItStopped) {
   EXPECT_THAT(process->Log(), ContainsRegex("muster launch --resume .*/run goes on from step "));
   const auto stopped = Metrics("run");
   EXPECT_EQ(stopped.back()["reason"], "interrupted");
-  const Outcome rest = GoOn("run", {"--workers", "1"});
-  ASSERT_EQ(rest.exit_code, 0) << rest.log;
+  const Outcome rest = Succeeded(GoOn("run", {"--workers", "1"}));
   EXPECT_EQ(rest.hash(), whole.hash());
   EXPECT_EQ(Curve(rest.metrics), Curve(whole.metrics));
   // Nothing was done twice.
@@ -129,8 +126,7 @@ TEST_F(Resume, ADamagedCheckpointIsNamedAndTheOneBeforeUsed) {
   const std::set<std::string> kept = Kept("run0");
   ASSERT_EQ(kept.size(), 2u);
   fs::resize_file(Path("run0") / "checkpoints" / *kept.rbegin() / "tensors.safetensors", 5000);
-  const Outcome rest = GoOn("run0");
-  ASSERT_EQ(rest.exit_code, 0) << rest.log;
+  const Outcome rest = Succeeded(GoOn("run0"));
   EXPECT_THAT(rest.log, AllOf(HasSubstr("the checkpoint " + *kept.rbegin() + " is damaged: "),
                               HasSubstr("goes on from the one before, " + *kept.begin())));
   EXPECT_EQ(rest.hash(), whole.hash());
@@ -149,8 +145,7 @@ TEST_F(Resume, ADamagedCheckpointIsNamedAndTheOneBeforeUsed) {
 TEST_F(Resume, ALongerRun) {
   const Outcome whole = Launch({"run.epochs=9", "evaluation.every_epochs=3"});
   ASSERT_EQ(Launch({"run.epochs=6", "evaluation.every_epochs=3"}).exit_code, 0);
-  const Outcome longer = GoOn("run1", {"--epochs", "9"});
-  ASSERT_EQ(longer.exit_code, 0) << longer.log;
+  const Outcome longer = Succeeded(GoOn("run1", {"--epochs", "9"}));
   EXPECT_EQ(longer.hash(), whole.hash());
   EXPECT_EQ(Curve(longer.metrics), Curve(whole.metrics));
   const Outcome done = GoOn("run1");  // nothing is left to do
@@ -198,8 +193,7 @@ TEST_F(Resume, WhatCannotBe) {
 // Whatever else is given, it is said which directory is meant, and nothing is left in it.
 TEST_F(Resume, AnotherDirectoryThanTheRuns) {
   const Outcome run =
-      Launch({"run.epochs=2", "checkpoint.every_steps=5", "checkpoint.keep_last=9"});
-  ASSERT_EQ(run.exit_code, 0) << run.log;
+      Succeeded(Launch({"run.epochs=2", "checkpoint.every_steps=5", "checkpoint.keep_last=9"}));
   const auto refuses = [&](const fs::path& given, int code, const std::string& why) {
     const Outcome outcome = Muster({"launch", "--resume", given});
     EXPECT_EQ(outcome.exit_code, code) << outcome.log;
@@ -221,8 +215,7 @@ TEST_F(Resume, AnotherDirectoryThanTheRuns) {
   for (const std::string& name : Kept("run0")) {
     if (name > "step-00000005-g1") fs::remove_all(Path("copy") / "checkpoints" / name);
   }
-  const Outcome again = GoOn("copy");
-  EXPECT_EQ(again.exit_code, 0) << again.log;
+  const Outcome again = Succeeded(GoOn("copy"));
   EXPECT_EQ(again.hash(), run.hash());
   EXPECT_EQ(Curve(again.metrics), Curve(run.metrics));
 }
@@ -252,13 +245,11 @@ TEST_F(Resume, ARunThatWasMovedWithItsData) {
   }
   EXPECT_THAT(Muster({"eval", now}).log, HasSubstr(gone));
   EXPECT_THAT(Muster({"predict", now, "--samples", "0"}).log, HasSubstr(gone));
-  const Outcome dry = launch({config, "--dry-run", "--data", Path("new") / "data"});
-  EXPECT_EQ(dry.exit_code, 0) << dry.log;
+  const Outcome dry = Succeeded(launch({config, "--dry-run", "--data", Path("new") / "data"}));
   EXPECT_THAT(dry.log, Not(HasSubstr(old)));
   fs::copy(Path("new"), Path("old"), fs::copy_options::recursive);  // a copy's config names it
   EXPECT_EQ(launch({config, "--dry-run"}).exit_code, 0);
-  const Outcome more = launch({"--resume", now, "--epochs", "3"});
-  EXPECT_EQ(more.exit_code, 0) << more.log;
+  const Outcome more = Succeeded(launch({"--resume", now, "--epochs", "3"}));
   EXPECT_THAT(more.log, Not(HasSubstr(old)));
 }
 
@@ -289,8 +280,7 @@ TEST_F(Resume, WeightsThatCouldNotBeWrittenAreWrittenWhenItIsResumed) {
                                 HasSubstr("best.safetensors: cannot be"),
                                 HasSubstr("muster launch --resume " + Path("run").string())));
   for (const std::string& name : names) fs::remove_all(Path("run") / name);
-  const Outcome resumed = GoOn("run");
-  EXPECT_EQ(resumed.exit_code, 0) << resumed.log;
+  const Outcome resumed = Succeeded(GoOn("run"));
   for (const std::string& name : names) {
     const auto metadata = SafetensorsReader(Path("run") / name).header().metadata;
     const auto expected = SafetensorsReader(Path("run0") / name).header().metadata;

@@ -61,8 +61,7 @@ class Runs : public RealJob {
 };
 
 TEST_F(Runs, TheSmokeConfigLearnsInSeconds) {
-  const Outcome outcome = Smoke("run", {}, {"--log-placement"});
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
+  const Outcome outcome = Succeeded(Smoke("run", {}, {"--log-placement"}));
   const nlohmann::json& last = outcome.metrics.back();
   EXPECT_GT(last["test_accuracy"], 0.9);  // chance is 0.1
   EXPECT_GE(last["best_test_accuracy"], last["test_accuracy"]);
@@ -75,9 +74,8 @@ TEST_F(Runs, TheSmokeConfigLearnsInSeconds) {
 
 // Its weights are those of a run of just so many steps: nothing of a later step is in them.
 TEST_F(Runs, StopAtAccuracyEndsTheRunAtThatEvaluation) {
-  const Outcome outcome = Smoke(
-      "run", {"evaluation.stop_at_accuracy=0.5", "evaluation.every_steps=10", "run.epochs=50"});
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
+  const Outcome outcome = Succeeded(Smoke(
+      "run", {"evaluation.stop_at_accuracy=0.5", "evaluation.every_steps=10", "run.epochs=50"}));
   const nlohmann::json& last = outcome.metrics.back();
   EXPECT_EQ(last["reason"], "completed");
   EXPECT_EQ(last["stopped_early"], true);
@@ -118,13 +116,13 @@ TEST_F(Runs, ANetworkOfManyLayersTrains) {
   }
   config << "layer { name: \"loss\" softmax_cross_entropy {} } }\n";
   config.close();
-  const Outcome outcome = Muster({"launch", Path("deep.txtpb"), "--run-dir", Path("deep")}, "deep");
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
+  const Outcome outcome =
+      Succeeded(Muster({"launch", Path("deep.txtpb"), "--run-dir", Path("deep")}, "deep"));
 }
 
 TEST_F(Runs, ASeriesRunsConsecutiveSeeds) {
-  const Outcome outcome = Smoke("series", {"run.steps=20", "run.seed=7"}, {"--repeat", "2"});
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
+  const Outcome outcome =
+      Succeeded(Smoke("series", {"run.steps=20", "run.seed=7"}, {"--repeat", "2"}));
   std::ifstream file(Path("series/repeat.json"));
   const nlohmann::json json = nlohmann::json::parse(file);
   ASSERT_EQ(json["runs"].size(), 2u);
@@ -175,8 +173,7 @@ TEST_F(Runs, CtrlCEndsTheSeries) {
 
 TEST_F(Runs, ADryRunLeavesNothingBehind) {
   const std::set<std::string> before = Files();
-  const Outcome outcome = Smoke("run", {}, {"--dry-run", "--verbose"});
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
+  const Outcome outcome = Succeeded(Smoke("run", {}, {"--dry-run", "--verbose"}));
   EXPECT_THAT(outcome.log, AllOf(HasSubstr("learning_rate {"), HasSubstr("2,560 for training"),
                                  HasSubstr("steps in total     120"), HasSubstr("optimizer state"),
                                  HasSubstr("training: activations, scratch"),
@@ -258,8 +255,7 @@ TEST_F(Runs, TheMemoryOfADryRunIsWhatAWorkerUses) {
   double expected = 0;
   for (const auto& [what, bytes] : MemoryOf(settings, Path("."))) expected += bytes;
   settings.emplace_back("run.steps=4");
-  const Outcome outcome = Smoke("run", settings);
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
+  const Outcome outcome = Succeeded(Smoke("run", settings));
   // The one block goes to one of the workers.
   double peak = 0;
   for (const char* name : {"run/worker-0.log", "run/worker-1.log"}) {
@@ -278,8 +274,7 @@ TEST_F(Runs, ADirectoryOfARunThatDidNotBeginCanBeUsedAgain) {
     return Muster({"launch", Path("tiny.txtpb"), "--data", dir, "--run-dir", Path("run")}, "run");
   };
   EXPECT_EQ(with_data(Path("no-data")).exit_code, Code(ExitCode::kData));
-  const Outcome again = with_data(Path("data"));
-  EXPECT_EQ(again.exit_code, 0) << again.log;
+  const Outcome again = Succeeded(with_data(Path("data")));
   EXPECT_EQ(again.metrics.back()["reason"], "completed");
 }
 

@@ -36,8 +36,7 @@ class Service : public HandJob {
     EXPECT_EQ(Metrics("run").back()["weights_hash"], expected_hash);
   }
   std::string WholeHash() {
-    const Outcome whole = Launch({length_, "evaluation.every_epochs=0"});
-    EXPECT_EQ(whole.exit_code, 0) << whole.log;
+    const Outcome whole = Succeeded(Launch({length_, "evaluation.every_epochs=0"}));
     return whole.hash();
   }
 
@@ -164,11 +163,9 @@ TEST_F(Service, NeedsADirectoryAndCheckpoints) {
 
 TEST_F(Service, LaunchDoesTheSame) {
   const Words words{"launch", Path("config.txtpb"), "--run-dir", Path("run"), "--resume", "auto"};
-  const Outcome first = Muster(words, "run");
-  ASSERT_EQ(first.exit_code, 0) << first.log;
+  const Outcome first = Succeeded(Muster(words, "run"));
   fs::remove(Path("run/metrics.jsonl"));  // killed before its last line
-  const Outcome second = Muster(words, "run");
-  EXPECT_EQ(second.exit_code, 0) << second.log;
+  const Outcome second = Succeeded(Muster(words, "run"));
   EXPECT_THAT(second.log, ContainsRegex("resumes +12 of 12 steps done"));
   EXPECT_EQ(second.hash(), first.hash());
   EXPECT_THAT(Muster(words, "run").log, HasSubstr("is complete"));

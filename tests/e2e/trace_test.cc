@@ -65,8 +65,7 @@ class TraceFile : public RealJob {
 };
 
 TEST_F(TraceFile, HasATrackPerThreadAndEveryLayerOncePerSlice) {
-  const Outcome outcome = Trace();
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
+  const Outcome outcome = Succeeded(Trace());
   EXPECT_THAT(outcome.log, AllOf(HasSubstr("trace.json"), HasSubstr("ui.perfetto.dev")));
   std::vector<std::string> names;
   for (const auto& [name, spans] : tracks_) names.push_back(name);
@@ -160,8 +159,7 @@ TEST_F(TraceFile, SpansOfOneThreadNest) {
 }
 
 TEST_F(TraceFile, ChangesNoBits) {
-  const Outcome traced = Trace(), plain = Launch({});
-  ASSERT_EQ(traced.exit_code, 0) << traced.log;
+  const Outcome traced = Succeeded(Trace()), plain = Succeeded(Launch({}));
   EXPECT_EQ(traced.hash(), plain.hash());
   EXPECT_THAT(plain.log, ::testing::Not(HasSubstr("perfetto")));
   for (const auto& file : std::filesystem::directory_iterator(Path("run0"))) {
@@ -255,16 +253,13 @@ TEST_F(TraceFile, OfARunThatGoesOn) {
   EXPECT_EQ(early.exit_code, 2);
   EXPECT_THAT(early.log, HasSubstr("goes on from step 20: expected steps 20 to 59, got 5 to 8"));
   EXPECT_EQ(early.metrics.back()["step"], 20);
-  const Outcome plain = resume({"--steps", "25"});
-  EXPECT_EQ(plain.exit_code, 0) << plain.log;
-  const Outcome named = resume({"--steps", "35", "--trace", trace, "--trace-steps", "26-27"});
-  EXPECT_EQ(named.exit_code, 0) << named.log;
+  const Outcome plain = Succeeded(resume({"--steps", "25"}));
+  const Outcome named =
+      Succeeded(resume({"--steps", "35", "--trace", trace, "--trace-steps", "26-27"}));
   EXPECT_EQ(steps(), (std::set<int64_t>{26, 27}));
-  const Outcome usual = resume({"--steps", "80", "--trace", trace});
-  EXPECT_EQ(usual.exit_code, 0) << usual.log;
+  const Outcome usual = Succeeded(resume({"--steps", "80", "--trace", trace}));
   EXPECT_EQ(steps(), (std::set<int64_t>{55, 56, 57, 58, 59, 60, 61, 62, 63, 64}));
-  const Outcome last = resume({"--steps", "84", "--trace", trace});
-  EXPECT_EQ(last.exit_code, 0) << last.log;
+  const Outcome last = Succeeded(resume({"--steps", "84", "--trace", trace}));
   EXPECT_EQ(steps(), (std::set<int64_t>{80, 81, 82, 83}));
   const Outcome over = resume({"--trace", trace});
   EXPECT_EQ(over.exit_code, 2);

@@ -68,8 +68,10 @@ TEST(DecisionsTest, WithoutASettingNothingIsDecided) {
 
 TEST(DecisionsTest, AnAccuracyThatIsReachedComesFirst) {
   Decisions decisions(Parse("evaluation { patience: 1 stop_at_accuracy: 0.5 }"));
-  EXPECT_EQ(StopReasons(decisions, {0.6}).back(),
-            "reached the test accuracy 0.6 at step 10: evaluation.stop_at_accuracy is 0.5");
+  const auto reasons = StopReasons(decisions, {0.4, 0.6});
+  EXPECT_EQ(reasons[0], "");
+  EXPECT_EQ(reasons[1],
+            "reached the test accuracy 0.6 at step 20: evaluation.stop_at_accuracy is 0.5");
 }
 
 // A state that was kept without patience is one for any: and says with which the run goes on.

@@ -29,8 +29,7 @@ class CudaJob : public RealJob {
   // After three steps, half an epoch: more would hold nothing new.
   std::string HashOf(std::vector<std::string> settings) {
     settings.push_back("run.steps=3");
-    const Outcome outcome = OnCards(settings);
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
+    const Outcome outcome = Succeeded(OnCards(settings));
     EXPECT_EQ(outcome.hash().size(), 16u);
     return outcome.hash();
   }
@@ -97,9 +96,8 @@ TEST_F(CudaJob, HasTheSameBitsWhereverTheImagesLie) {
 }
 
 TEST_F(CudaJob, LearnsWhatTheCpuLearns) {
-  const Outcome cpu = Launch({"run.epochs=1"}), card = OnCards({"run.epochs=1"});
-  ASSERT_EQ(cpu.exit_code, 0) << cpu.log;
-  ASSERT_EQ(card.exit_code, 0) << card.log;
+  const Outcome cpu = Succeeded(Launch({"run.epochs=1"}));
+  const Outcome card = Succeeded(OnCards({"run.epochs=1"}));
   EXPECT_NE(card.hash(), cpu.hash());
   EXPECT_NEAR(card.metrics.back()["test_loss"].get<double>(),
               cpu.metrics.back()["test_loss"].get<double>(), 1e-3);
@@ -175,8 +173,7 @@ TEST_F(CudaJob, AGpuThatComputesWronglyEndsTheJob) {
     const std::vector<std::string> settings = {"cluster.workers=1", "run.steps=1",
                                                "worker.convolution=GEMM",
                                                fmt::format("worker.precision={}", precision)};
-    const Outcome good = OnCards(settings);
-    EXPECT_EQ(good.exit_code, 0) << good.log;
+    const Outcome good = Succeeded(OnCards(settings));
     EXPECT_THAT(LogOf(Path(fmt::format("run{}", runs))),
                 HasSubstr("the GPU computes as the CPU does"));
     runs += 2;
@@ -210,8 +207,7 @@ TEST_F(CudaJob, WithoutACardALineSaysSo) {
   EXPECT_EQ(hard.exit_code, 1);
   EXPECT_THAT(hard.log, HasSubstr("there is no card that CUDA can use"));
   // With soft placement the same job runs, and says on what.
-  const Outcome soft = Launch({"worker.backend=CUDA"});
-  EXPECT_EQ(soft.exit_code, 0) << soft.log;
+  const Outcome soft = Succeeded(Launch({"worker.backend=CUDA"}));
   ::unsetenv("MUSTER_SOFTWARE_GPU");
 }
 
@@ -222,9 +218,8 @@ TEST_F(CudaJob, UsesTheMemoryThatWasPredicted) {
        {"cluster.workers=2", "run.slices=4", "worker.precision=BF16", "evaluation.use_ema=true"}) {
     const bool average = std::string_view(setting).starts_with("evaluation");
     const Outcome outcome =
-        OnCards({"cluster.workers=1", "run.steps=2", setting,
-                 average ? "optimizer.ema_decay=0.9" : "cluster.transport=TCP"});
-    ASSERT_EQ(outcome.exit_code, 0) << outcome.log;
+        Succeeded(OnCards({"cluster.workers=1", "run.steps=2", setting,
+                           average ? "optimizer.ema_decay=0.9" : "cluster.transport=TCP"}));
     const std::filesystem::path dir = Path("run" + std::to_string(run++));
     double predicted = 0;
     for (const auto& [what, bytes] : PredictedOnCard(dir)) predicted += bytes;
@@ -235,10 +230,10 @@ TEST_F(CudaJob, UsesTheMemoryThatWasPredicted) {
 
 // The state is the same, the rounding is another: said, and done.
 TEST_F(CudaJob, TheCpuTakesUpWhatACardBegan) {
-  const Outcome begun = OnCards({"run.steps=4", "run.global_batch=20", "checkpoint.every_steps=2"});
-  ASSERT_EQ(begun.exit_code, 0) << begun.log;
-  const Outcome on = GoOn("run0", {"--set", "run.steps=8", "--set", "worker.backend=CPU"});
-  EXPECT_EQ(on.exit_code, 0) << on.log;
+  const Outcome begun =
+      Succeeded(OnCards({"run.steps=4", "run.global_batch=20", "checkpoint.every_steps=2"}));
+  const Outcome on =
+      Succeeded(GoOn("run0", {"--set", "run.steps=8", "--set", "worker.backend=CPU"}));
   EXPECT_EQ(on.metrics.back()["step"].get<int>(), 8);
   EXPECT_THAT(on.log, HasSubstr("worker.backend was CUDA and is now CPU"));
   EXPECT_THAT(Unwrapped(on.log), AllOf(HasSubstr("the workers computed with \"Software GPU"),
@@ -247,12 +242,12 @@ TEST_F(CudaJob, TheCpuTakesUpWhatACardBegan) {
 
 // A run that began on the CPU goes on on a card: the state is the same, the rounding is another.
 TEST_F(CudaJob, TakesUpWhatTheCpuBegan) {
-  const Outcome begun = Launch({"run.steps=4", "run.global_batch=20", "checkpoint.every_steps=2"});
-  ASSERT_EQ(begun.exit_code, 0) << begun.log;
-  const Outcome on = Muster({"launch", "--resume", Path("run0"), "--set", "run.steps=8", "--set",
-                             "worker.backend=CUDA", "--set", "worker.soft_placement=false"},
-                            "run0");
-  EXPECT_EQ(on.exit_code, 0) << on.log;
+  const Outcome begun =
+      Succeeded(Launch({"run.steps=4", "run.global_batch=20", "checkpoint.every_steps=2"}));
+  const Outcome on =
+      Succeeded(Muster({"launch", "--resume", Path("run0"), "--set", "run.steps=8", "--set",
+                        "worker.backend=CUDA", "--set", "worker.soft_placement=false"},
+                       "run0"));
   EXPECT_EQ(on.metrics.back()["step"].get<int>(), 8);
 }
 
