@@ -108,8 +108,7 @@ TEST_F(End, AJobThatSleepsTogetherWithItsLauncherGoesOn) {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }
   EXPECT_TRUE(Reaches("run", step + 200)) << job->Log();
-  job->Signal(SIGINT);
-  EXPECT_EQ(job->Wait(10), Code(ExitCode::kInterrupted)) << job->Log();
+  EXPECT_EQ(job->EndBy(SIGINT, 10), Code(ExitCode::kInterrupted)) << job->Log();
   EXPECT_TRUE(NothingLeft(2));
 }
 
@@ -137,8 +136,7 @@ TEST_F(End, ARunDirectoryThatIsMovedIsFollowed) {
     return std::filesystem::exists(Path("run") / "checkpoints" / "run_id", none);
   }));
   std::filesystem::rename(Path("run"), Path("moved"));
-  job->Signal(SIGINT);
-  EXPECT_EQ(job->Wait(60), Code(ExitCode::kInterrupted)) << job->Log();
+  EXPECT_EQ(job->EndBy(SIGINT, 60), Code(ExitCode::kInterrupted)) << job->Log();
   EXPECT_THAT(job->Log(),
               HasSubstr("muster launch --resume " +
                         std::filesystem::canonical(Path("moved")).string() + " goes on from step"));
@@ -150,8 +148,7 @@ TEST_F(End, SignalsStopEverything) {
   for (const auto& [signal, code] : std::map<int, ExitCode>{{SIGINT, ExitCode::kInterrupted},
                                                             {SIGTERM, ExitCode::kTerminated}}) {
     const auto job = Running();
-    job->Signal(signal);
-    EXPECT_EQ(job->Wait(10), Code(code)) << job->Log();
+    EXPECT_EQ(job->EndBy(signal, 10), Code(code)) << job->Log();
     EXPECT_TRUE(NothingLeft(2));
     const auto last = Metrics("run").back();
     EXPECT_EQ(last["reason"], "interrupted");

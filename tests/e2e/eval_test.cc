@@ -176,8 +176,7 @@ TEST_F(Evaluate, ARunUnderWayIsReadAndGoesOn) {
   EXPECT_THAT(Muster({"inspect", Path("run")}).log, HasSubstr("run              running, "));
   const int64_t now = Metrics("run").back()["step"];
   EXPECT_TRUE(Reaches("run", now + 5));
-  process->Signal(SIGTERM);
-  EXPECT_EQ(process->Wait(20), 143);
+  EXPECT_EQ(process->EndBy(SIGTERM, 20), 143);
   // Where it has stopped is what the file holds.
   EXPECT_THAT(Ask({"eval", Path("run"), "--workers", "1"})["model"].get<std::string>(),
               HasSubstr("model.safetensors"));
@@ -195,8 +194,7 @@ TEST_F(Evaluate, AnInterruptLeavesNothing) {
     return server > 0;
   })) << process.Log();
   ::kill(server, SIGSTOP);  // so that it does not end before
-  process.Signal(SIGINT);
-  EXPECT_EQ(process.Wait(20), 130) << process.Log();
+  EXPECT_EQ(process.EndBy(SIGINT, 20), 130) << process.Log();
   EXPECT_THAT(process.Log(), HasSubstr("Stopped by SIGINT: nothing was evaluated."));
   EXPECT_THAT(FilesIn(Path("tmp")), IsEmpty());
   EXPECT_TRUE(NothingLeft(10));

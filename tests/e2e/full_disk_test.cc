@@ -38,9 +38,6 @@ class FullDisk : public SmallDisk {
     return std::make_unique<Process>(
         LaunchWords(Path("tiny.txtpb"), Path("data"), Path("small/run"), settings), Path("log"));
   }
-  static bool Says(const Process& job, const std::string& text) {
-    return Eventually(60, [&] { return job.Log().find(text) != std::string::npos; });
-  }
 };
 
 TEST_F(FullDisk, ARunWithoutRoomComesToItsEndAndNamesWhatIsMissing) {
@@ -71,14 +68,13 @@ TEST_F(FullDisk, CheckpointsAreWrittenAgainWhenThereIsRoom) {
   const auto job = Begin({"checkpoint.every_steps=50", "tensorboard.enabled=false"});
   ASSERT_TRUE(Reaches("small/run", 200)) << job->Log();
   Fill();
-  ASSERT_TRUE(Says(*job, "Warning: no checkpoint of step ")) << job->Log();
+  ASSERT_TRUE(job->Says("Warning: no checkpoint of step ", 60));
   fs::remove(Path("small/fill"));
   EXPECT_TRUE(Eventually(60, [&] {
     return Slurp(Path("small/run/server.log")).find("checkpoints can be written again") !=
            std::string::npos;
   }));
-  job->Signal(SIGTERM);
-  EXPECT_EQ(job->Wait(60), 143);
+  EXPECT_EQ(job->EndBy(SIGTERM, 60), 143);
   EXPECT_THAT(job->Log(), Not(HasSubstr("not everything of the run could be kept")));
 }
 
@@ -124,9 +120,8 @@ TEST_F(FullDisk, TensorBoardGetsBackWhatMetricsHave) {
   const auto first = Begin();
   ASSERT_TRUE(Reaches("small/run", 200)) << first->Log();
   Fill();
-  ASSERT_TRUE(Says(*first, ".muster: cannot be written")) << first->Log();
-  first->Signal(SIGTERM);
-  EXPECT_EQ(first->Wait(60), 143);
+  ASSERT_TRUE(first->Says(".muster: cannot be written", 60));
+  EXPECT_EQ(first->EndBy(SIGTERM, 60), 143);
   EXPECT_THAT(first->Log(),
               AllOf(HasSubstr(".muster: lacks "), HasSubstr(" of its events, of steps"),
                     HasSubstr("No space left on device; TensorBoard does not")));
@@ -134,8 +129,7 @@ TEST_F(FullDisk, TensorBoardGetsBackWhatMetricsHave) {
   std::filesystem::remove(Path("small") / "fill");
   Process again({"muster", "launch", "--resume", Path("small/run")}, Path("again"));
   ASSERT_TRUE(Reaches("small/run", 400)) << again.Log();
-  again.Signal(SIGTERM);
-  EXPECT_EQ(again.Wait(60), 143);
+  EXPECT_EQ(again.EndBy(SIGTERM, 60), 143);
   EXPECT_THAT(again.Log(), Not(HasSubstr("lacks ")));
 }
 
@@ -147,8 +141,7 @@ TEST_F(FullDisk, WhoLooksInIsToldThatTheStatusIsOld) {
     return Muster({"top", "--once", Path("small/run")})
                .log.find("what is shown is old: its disk") != std::string::npos;
   })) << job->Log();
-  job->Signal(SIGTERM);
-  EXPECT_EQ(job->Wait(60), 143);
+  EXPECT_EQ(job->EndBy(SIGTERM, 60), 143);
   std::filesystem::remove(Path("small/run") / "status.json");
   const Outcome none = Muster({"top", "--once", Path("small/run")});
   EXPECT_EQ(none.exit_code, 2);

@@ -123,8 +123,7 @@ TEST_F(ByHand, WorkersBeyondThoseThatTheJobStartsWithMayStartFirst) {
   const auto server = Server({"--token-file", TokenFile(), "--set", "cluster.max_workers=4"});
   const std::string endpoint = Endpoint(*server);
   const auto third = Worker(3, endpoint);
-  EXPECT_TRUE(Eventually(10, [&] { return server->Log().find("rank 3 (") != std::string::npos; }))
-      << server->Log();
+  EXPECT_TRUE(server->Says("rank 3 ("));
   const auto first = Worker(0, endpoint), second = Worker(1, endpoint);
   ExpectSuccess(third, first, second, server);
   EXPECT_THAT(third->Log(), HasSubstr("joined as rank 3"));
@@ -215,7 +214,7 @@ TEST_F(ByHand, OtherNumbersOfThreadsAreRemarkedOn) {
   const auto server = Server({"--token-file", TokenFile()});
   const std::string endpoint = Endpoint(*server);
   const auto first = Worker(0, endpoint);
-  ASSERT_TRUE(Eventually(10, [&] { return server->Log().find("joined") != std::string::npos; }));
+  ASSERT_TRUE(server->Says("joined"));
   const auto second = Worker(1, endpoint, {"--set", "worker.threads=2"});
   ExpectSuccess(first, second, server);
   EXPECT_THAT(server->Log(), HasSubstr("computes with 2 threads, rank 0 with 1"));

@@ -52,8 +52,7 @@ TEST_F(LostServer, IsStartedAgainWithTheSameBits) {
   const Outcome whole = Succeeded(Launch(kLong));
   const auto job = Start("run", With("cluster.transport=TCP"));
   const pid_t first = Kill(20, SIGKILL);
-  ASSERT_TRUE(Eventually(20, [&] { return job->Log().find("Going on from") != std::string::npos; }))
-      << job->Log();
+  ASSERT_TRUE(job->Says("Going on from"));
   Kill(Metrics("run").back().value("step", 0) + 30, SIGABRT, first);
   const Outcome outcome = Succeeded(End(*job));
   EXPECT_EQ(outcome.hash(), whole.hash());
@@ -116,8 +115,7 @@ TEST_F(LostServer, TheLastOneEndsTheRunAndResumeGoesOn) {
   const Outcome whole = Launch(kLong);
   const auto job = Start("run", With("run.max_restarts=1"));
   const pid_t first = Kill(20, SIGSEGV);
-  ASSERT_TRUE(
-      Eventually(20, [&] { return job->Log().find("Going on from") != std::string::npos; }));
+  ASSERT_TRUE(job->Says("Going on from"));
   Kill(20, SIGKILL, first);
   const Outcome ended = End(*job);
   EXPECT_EQ(ended.exit_code, 6);

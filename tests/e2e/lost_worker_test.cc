@@ -86,12 +86,9 @@ TEST_F(Lost, ItsReplacementTakesPart) {
   EXPECT_TRUE(Reaches("run", step + 50));
   Kill(1, step + 50);
   // The launcher has heard of it, too.
-  EXPECT_TRUE(Eventually(30, [&] {
-    return job->Log().find("Joined by rank 1") != std::string::npos;
-  })) << job->Log();
+  EXPECT_TRUE(job->Says("Joined by rank 1"));
   EXPECT_EQ(std::ranges::count(EventsOf(Metrics("run")), "worker_joined"), 2);
-  job->Signal(SIGINT);
-  EXPECT_EQ(job->Wait(15), Code(ExitCode::kInterrupted)) << job->Log();
+  EXPECT_EQ(job->EndBy(SIGINT, 15), Code(ExitCode::kInterrupted)) << job->Log();
   EXPECT_THAT(Unwrapped(job->Log()),
               AllOf(HasSubstr("Joined by rank 0"), HasSubstr("Joined by rank 1"),
                     HasSubstr("2 workers lost and replaced (rank 0, step ")));
@@ -112,8 +109,7 @@ TEST_F(Lost, WhoTookItsWorkHasAsMuchMemoryAsBeforeSoonAfter) {
   ASSERT_TRUE(Happens("worker_lost")) << job->Log();
   ASSERT_TRUE(Reaches("run", Metrics("run").back()["step"].get<int64_t>() + 12));
   EXPECT_LT(SharedKb(other), before + kBufferKb / 2);
-  job->Signal(SIGINT);
-  EXPECT_EQ(job->Wait(15), Code(ExitCode::kInterrupted)) << job->Log();
+  EXPECT_EQ(job->EndBy(SIGINT, 15), Code(ExitCode::kInterrupted)) << job->Log();
 }
 
 TEST_F(Lost, TooManyEndTheRun) {
@@ -145,8 +141,7 @@ TEST_F(Lost, AStoppedWorkerIsFencedAndComesBack) {
   EXPECT_TRUE(Reaches("run", step + 20)) << "the other one goes on alone";
   Kill(1, step, SIGCONT);
   EXPECT_TRUE(Happens("worker_joined")) << job->Log();
-  job->Signal(SIGINT);
-  EXPECT_EQ(job->Wait(15), Code(ExitCode::kInterrupted)) << job->Log();
+  EXPECT_EQ(job->EndBy(SIGINT, 15), Code(ExitCode::kInterrupted)) << job->Log();
   EXPECT_TRUE(NothingLeft(5));
 }
 
@@ -157,8 +152,7 @@ TEST_F(Lost, ASilentWorkerIsReplaced) {
   Kill(1, 20, SIGSTOP);
   EXPECT_TRUE(Happens("worker_lost")) << job->Log();
   EXPECT_TRUE(Happens("worker_joined")) << job->Log();
-  job->Signal(SIGINT);
-  EXPECT_EQ(job->Wait(15), Code(ExitCode::kInterrupted)) << job->Log();
+  EXPECT_EQ(job->EndBy(SIGINT, 15), Code(ExitCode::kInterrupted)) << job->Log();
   EXPECT_THAT(Unwrapped(job->Log()), HasSubstr("silent for 3 s"));
   EXPECT_TRUE(NothingLeft(5));
 }
@@ -170,8 +164,7 @@ TEST_F(Lost, ByHandSomeComeAndGo) {
   const std::string endpoint = Endpoint(*server);
   const auto first = Worker(0, endpoint), second = Worker(1, endpoint);
   ASSERT_TRUE(Reaches("run", 10)) << server->Log();
-  second->Signal(SIGTERM);
-  EXPECT_EQ(second->Wait(20), 0) << second->Log();
+  EXPECT_EQ(second->EndBy(SIGTERM, 20), 0) << second->Log();
   EXPECT_THAT(second->Log(), HasSubstr("this worker leaves"));
   EXPECT_TRUE(Happens("worker_left")) << server->Log();
   const Words join{"muster",     "worker", Path("config.txtpb"), "--join",
@@ -185,8 +178,7 @@ TEST_F(Lost, ByHandSomeComeAndGo) {
   EXPECT_TRUE(Happens("worker_lost")) << server->Log();
   const int64_t step = Metrics("run").back()["step"];
   EXPECT_TRUE(Reaches("run", step + 20)) << server->Log();
-  server->Signal(SIGINT);
-  EXPECT_EQ(server->Wait(15), Code(ExitCode::kInterrupted)) << server->Log();
+  EXPECT_EQ(server->EndBy(SIGINT, 15), Code(ExitCode::kInterrupted)) << server->Log();
   EXPECT_THAT(Unwrapped(server->Log()),
               AllOf(HasSubstr("Left by rank 1"), HasSubstr("1 left (rank 1")));
 }

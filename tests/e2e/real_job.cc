@@ -161,7 +161,19 @@ int Process::Wait(double seconds) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+int Process::EndBy(int signal, double seconds) {
+  Signal(signal);
+  return Wait(seconds);
+}
+
 std::string Process::Log() const { return Slurp(log_); }
+
+::testing::AssertionResult Process::Says(const std::string& text, double seconds) const {
+  if (Eventually(seconds, [&] { return Log().find(text) != std::string::npos; })) {
+    return ::testing::AssertionSuccess();
+  }
+  return ::testing::AssertionFailure() << "no word of \"" << text << "\": " << Log();
+}
 
 std::string Outcome::hash() const {
   return metrics.empty() ? "" : metrics.back().value("weights_hash", "");

@@ -50,7 +50,11 @@ class Process {
   void Signal(int signal) const;
   // Exit code, or 128 + signal; -1 if it did not end within `seconds` (it is then killed).
   int Wait(double seconds);
+  // The same after a signal.
+  int EndBy(int signal, double seconds);
   std::string Log() const;
+  // Whether this comes to stand in the log.
+  ::testing::AssertionResult Says(const std::string& text, double seconds = 30) const;
 
  private:
   pid_t pid_ = -1;

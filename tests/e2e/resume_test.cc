@@ -63,8 +63,7 @@ TEST_F(Resume, AfterASignalItGoesOnWhereItStopped) {
     ::kill(worker, SIGUSR1);
   }
   ASSERT_TRUE(Eventually(20, [&] { return Kept("run").size() == 2; })) << process->Log();
-  process->Signal(SIGINT);
-  ASSERT_EQ(process->Wait(20), 130);
+  ASSERT_EQ(process->EndBy(SIGINT, 20), 130);
   EXPECT_THAT(process->Log(), ContainsRegex("muster launch --resume .*/run goes on from step "));
   const auto stopped = Metrics("run");
   EXPECT_EQ(stopped.back()["reason"], "interrupted");
@@ -92,8 +91,7 @@ TEST_F(Resume, ASignalThatComesTooEarlyEndsNothing) {
     process->Signal(SIGUSR1);
     return !Metrics("run").empty();
   })) << process->Log();
-  process->Signal(SIGINT);
-  EXPECT_EQ(process->Wait(20), 130) << process->Log();
+  EXPECT_EQ(process->EndBy(SIGINT, 20), 130) << process->Log();
 }
 
 TEST_F(Resume, ADirectoryIsUsedByOneAtATimeAndNeverOverwritten) {
@@ -114,8 +112,7 @@ TEST_F(Resume, ADirectoryIsUsedByOneAtATimeAndNeverOverwritten) {
   EXPECT_EQ(server.Wait(30), 2);
   EXPECT_THAT(server.Log(),
               HasSubstr("is in use by the server with pid " + std::to_string(Find("run", -1))));
-  process->Signal(SIGTERM);
-  EXPECT_EQ(process->Wait(20), 143);
+  EXPECT_EQ(process->EndBy(SIGTERM, 20), 143);
   const Outcome again = Muster(fresh);
   EXPECT_EQ(again.exit_code, 2);
   EXPECT_THAT(again.log, HasSubstr("go on with that one with --resume"));

@@ -157,8 +157,7 @@ TEST_F(Runs, CtrlCEndsTheSeries) {
   arguments.insert(arguments.begin(), "muster");
   Process process(arguments, Path("series.log"));
   ASSERT_TRUE(Eventually(30, [&] { return !Metrics("series/seed-1").empty(); }));
-  process.Signal(SIGINT);
-  EXPECT_EQ(process.Wait(15), Code(ExitCode::kInterrupted));
+  EXPECT_EQ(process.EndBy(SIGINT, 15), Code(ExitCode::kInterrupted));
   EXPECT_FALSE(fs::exists(Path("series/seed-2")));
   EXPECT_TRUE(NothingLeft(2));
   // What to do now.

@@ -51,8 +51,7 @@ TEST_F(Secrets, NoProcessAndNoFileShowsTheToken) {
   for (const pid_t pid : {server->pid(), Find("run", -1), first->pid(), second->pid()}) {
     ExpectNothingShownBy(pid, token);
   }
-  server->Signal(SIGINT);
-  EXPECT_EQ(server->Wait(30), 130) << server->Log();
+  EXPECT_EQ(server->EndBy(SIGINT, 30), 130) << server->Log();
   (void)first->Wait(20);
   (void)second->Wait(20);
   int files = 0;

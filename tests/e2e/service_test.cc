@@ -91,9 +91,7 @@ TEST_F(Service, WritesWhatACompleteRunLeavesWithoutItsWorkers) {
     // starts first and waits for the server.
     const auto worker = one_worker ? Worker(1, endpoint_) : nullptr;
     if (worker) {
-      ASSERT_TRUE(Eventually(30, [&] {
-        return worker->Log().find("joining the job at") != std::string::npos;
-      })) << worker->Log();
+      ASSERT_TRUE(worker->Says("joining the job at"));
     }
     const auto server = Serve({"--set", "deadlines.start_s=2"});
     EXPECT_EQ(server->Wait(30), 0) << server->Log();

@@ -127,9 +127,7 @@ TEST_F(Token, AWrongOneIsRefusedAndSaid) {
                    "--token-file", Path("other"), "--set", "cluster.transport=TCP"});
   EXPECT_EQ(wrong->Wait(20), Code(ExitCode::kRefused)) << wrong->Log();
   EXPECT_THAT(wrong->Log(), AllOf(HasSubstr("refused this worker"), HasSubstr("token is wrong")));
-  EXPECT_TRUE(Eventually(5, [&] {
-    return server->Log().find("Refused a connection from 127.0.0.1") != std::string::npos;
-  })) << server->Log();
+  EXPECT_TRUE(server->Says("Refused a connection from 127.0.0.1", 5));
   const auto first = Worker(0, endpoint, {"--set", "cluster.transport=TCP"});
   const auto second = Worker(1, endpoint, {"--set", "cluster.transport=TCP"});
   ExpectSuccess(first, second, server);

@@ -32,8 +32,7 @@ TEST_F(Watch, ARunIsSeenWhileItRunsAndAfterwards) {
                               HasSubstr("compute ms")));
   EXPECT_THAT(Muster({"runs", Path("run")}).log, HasSubstr("running"));
 
-  job->Signal(SIGTERM);
-  EXPECT_EQ(job->Wait(30), 143);
+  EXPECT_EQ(job->EndBy(SIGTERM, 30), 143);
   EXPECT_THAT(Muster({"top", Path("run")}).log, HasSubstr("interrupted"));
   EXPECT_THAT(Muster({"runs", Path("run")}).log, HasSubstr("interrupted"));
 }
@@ -56,20 +55,15 @@ TEST_F(Watch, AStallSaysWhomItWaitsForBeforeADeadlineEndsIt) {
   ASSERT_TRUE(Reaches("run", 100));
   const pid_t worker = Find("run", 1);
   ASSERT_EQ(::kill(worker, SIGSTOP), 0);
-  const bool said = Eventually(19, [&] {  // by deadlines.silence_s the worker would be lost
-    return job->Log().find("has waited") != std::string::npos;
-  });
+  const bool said = job->Says("has waited", 19);  // by deadlines.silence_s it would be lost
   EXPECT_THAT(job->Log(), AllOf(HasSubstr("from rank 1 ("), HasSubstr("the run ends")));
   if (said) {
     EXPECT_TRUE(
         Eventually(10, [&] { return Status("run").find("has waited") != std::string::npos; }));
   }
   ASSERT_EQ(::kill(worker, SIGCONT), 0);
-  EXPECT_TRUE(Eventually(30, [&] {
-    return job->Log().find("the run goes on") != std::string::npos;
-  })) << job->Log();
-  job->Signal(SIGTERM);
-  EXPECT_EQ(job->Wait(30), 143);
+  EXPECT_TRUE(job->Says("the run goes on"));
+  EXPECT_EQ(job->EndBy(SIGTERM, 30), 143);
 }
 
 TEST_F(Watch, TheDoctorSaysWhetherAConfigWouldRun) {
