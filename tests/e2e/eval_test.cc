@@ -7,7 +7,6 @@
 #include <cmath>
 #include <csignal>
 #include <fstream>
-#include <set>
 
 #include "common/base/error.h"
 #include "common/tensors/safetensors_reader.h"
@@ -63,20 +62,6 @@ class Evaluate : public RealJob {
     EXPECT_EQ(got["test_loss"].get<double>(), reported["test_loss"].get<double>());
     EXPECT_EQ(got["same_as_reported"], true) << got.dump();
     EXPECT_EQ(got["test_images"], kTestImages);
-  }
-  std::vector<fs::path> Checkpoints(const std::string& run) const {
-    std::set<fs::path> found;
-    for (const auto& entry : fs::directory_iterator(Path(run) / "checkpoints")) {
-      if (entry.is_directory()) found.insert(entry.path());
-    }
-    return {found.begin(), found.end()};
-  }
-  void ExpectRefused(const std::vector<std::string>& arguments, ExitCode code,
-                     const std::string& why) {
-    const Outcome outcome = Muster(arguments);
-    EXPECT_EQ(outcome.exit_code, Code(code)) << outcome.log;
-    EXPECT_THAT(outcome.log, HasSubstr(why));
-    EXPECT_EQ(std::count(outcome.log.begin(), outcome.log.end(), '\n'), 1) << outcome.log;
   }
   void WriteNan(const std::string& file) const {
     std::fstream stream(file, std::ios::binary | std::ios::in | std::ios::out);

@@ -21,12 +21,7 @@ class GoldenTest : public RealJob, public ::testing::WithParamInterface<std::str
     fs::copy(kGolden / GetParam() / "run", Path("run"), fs::copy_options::recursive);
   }
 
-  std::string Checkpoint() const {
-    for (const auto& entry : fs::directory_iterator(Path("run") / "checkpoints")) {
-      if (entry.is_directory()) return entry.path();
-    }
-    return "";
-  }
+  std::string Checkpoint() const { return Checkpoints("run").at(0); }
   void ExpectEvaluates(const std::string& weights) {
     const Outcome outcome = Succeeded(Muster({"eval", weights, "--json"}));
     const Json result = Json::parse(outcome.log);

@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <algorithm>
-#include <fstream>
 
 #include "common/base/error.h"
 #include "tests/e2e/real_job.h"
@@ -22,17 +20,6 @@ class Mistakes : public RealJob {
     const Outcome first = Succeeded(Launch({"run.steps=5", "evaluation.skip_final=true"}));
   }
   std::string Weights() const { return Path("run0") / "model.safetensors"; }
-  std::string Write(const std::string& name, const std::string& text) const {
-    std::ofstream(Path(name)) << text;
-    return Path(name);
-  }
-  void ExpectRefused(const std::vector<std::string>& arguments, ExitCode code,
-                     const std::string& why) {
-    const Outcome outcome = Muster(arguments);
-    EXPECT_EQ(outcome.exit_code, Code(code)) << outcome.log;
-    EXPECT_THAT(outcome.log, HasSubstr(why));
-    EXPECT_EQ(std::count(outcome.log.begin(), outcome.log.end(), '\n'), 1) << outcome.log;
-  }
 };
 
 // Whatever is given for weights, it is named, by every command, and none waits for ever.

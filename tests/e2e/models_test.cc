@@ -30,10 +30,6 @@ class WeightFiles : public RealJob {
   std::vector<std::string> Frozen(const std::string& weights) const {
     return {"run.initial_weights=" + weights, "run.steps=2", "learning_rate.base=0"};
   }
-  std::string Write(const std::string& name, const std::string& text) const {
-    std::ofstream(Path(name)) << text;
-    return Path(name);
-  }
 };
 
 TEST_F(WeightFiles, ARunStartsWhereAnotherEnded) {

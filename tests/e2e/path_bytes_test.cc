@@ -36,16 +36,11 @@ TEST_F(PathBytes, AreNoTroubleForAnyCommand) {
     const std::string text = Slurp(Path(kRun) / file);
     EXPECT_EQ(Utf8Prefix(text), text.size()) << file;
   }
-  std::string checkpoint;
-  for (const auto& entry : fs::directory_iterator(Path(kRun) / "checkpoints")) {
-    if (!entry.is_directory()) continue;
-    checkpoint = entry.path();
-    ExpectWorks({"inspect", checkpoint});
-  }
+  for (const fs::path& checkpoint : Checkpoints(kRun)) ExpectWorks({"inspect", checkpoint});
   ExpectWorks({"inspect", run});
   ExpectWorks({"inspect", run + "/model.safetensors"});
   ExpectWorks({"eval", run});
-  ExpectWorks({"eval", checkpoint});
+  ExpectWorks({"eval", Checkpoints(kRun).back()});
   ExpectWorks({"predict", run, "--samples", "0-3"});
   ExpectWorks({"export", run, "--format", "onnx", Path("out\xe9.onnx")});
   ExpectWorks({"export", run, "--format", "safetensors", Path("out\xe9.safetensors")});

@@ -199,6 +199,29 @@ RealJob::~RealJob() {
   fs::remove_all(dir_, error);
 }
 
+std::string RealJob::Write(const std::string& name, const std::string& text) const {
+  std::ofstream(Path(name)) << text;
+  return Path(name);
+}
+
+std::vector<fs::path> RealJob::Checkpoints(const std::string& run) const {
+  std::vector<fs::path> found;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(Path(run) / "checkpoints", none)) {
+    if (entry.path().filename().string().starts_with("step-")) found.push_back(entry.path());
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+void RealJob::ExpectRefused(const std::vector<std::string>& arguments, ExitCode code,
+                            const std::string& why) {
+  const Outcome outcome = Muster(arguments);
+  EXPECT_EQ(outcome.exit_code, Code(code)) << outcome.log;
+  EXPECT_NE(outcome.log.find(why), std::string::npos) << outcome.log;
+  EXPECT_EQ(std::ranges::count(outcome.log, '\n'), 1) << outcome.log;
+}
+
 Outcome RealJob::GoOn(const std::string& run, const std::vector<std::string>& more) {
   std::vector<std::string> arguments{"launch", "--resume", Path(run)};
   arguments.insert(arguments.end(), more.begin(), more.end());

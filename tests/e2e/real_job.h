@@ -96,6 +96,13 @@ class RealJob : public ::testing::Test {
   ::testing::AssertionResult NothingLeft(double seconds) const;
   std::vector<nlohmann::json> Metrics(const std::string& name) const;
   std::filesystem::path Path(const std::string& name) const { return dir_ / name; }
+  // A file with this text, of which the path is returned.
+  std::string Write(const std::string& name, const std::string& text) const;
+  // The checkpoints of a run, from the oldest to the newest.
+  std::vector<std::filesystem::path> Checkpoints(const std::string& run) const;
+  // The command ends with this code and a message of one line.
+  void ExpectRefused(const std::vector<std::string>& arguments, ExitCode code,
+                     const std::string& why);
 
  private:
   std::filesystem::path dir_;

@@ -4,7 +4,6 @@
 
 #include <csignal>
 #include <fstream>
-#include <set>
 
 #include "common/tensors/safetensors_reader.h"
 #include "tests/e2e/real_job.h"
@@ -18,19 +17,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class Resume : public RealJob {
- protected:
-  // The names of the checkpoints of a run.
-  std::set<std::string> Kept(const std::string& run) const {
-    std::set<std::string> names;
-    std::error_code none;
-    for (const auto& entry : fs::directory_iterator(Path(run) / "checkpoints", none)) {
-      const std::string name = entry.path().filename();
-      if (name.starts_with("step-")) names.insert(name);
-    }
-    return names;
-  }
-};
+using Resume = RealJob;
 
 const std::vector<std::string> kLong{"run.epochs=60", "evaluation.every_steps=7",
                                      "optimizer.ema_decay=0.9", "evaluation.use_ema=true",
@@ -41,7 +28,7 @@ TEST_F(Resume, AfterAKillOnOtherWorkersAndAnotherTransport) {
   const auto process = Start("run", kLong);
   ASSERT_TRUE(Reaches("run", 20));
   KillAll("run", *process);
-  ASSERT_FALSE(Kept("run").empty());
+  ASSERT_FALSE(Checkpoints("run").empty());
   const Outcome rest = Succeeded(GoOn("run", {"--workers", "4", "--set", "cluster.transport=TCP"}));
   EXPECT_EQ(rest.hash(), whole.hash());
   EXPECT_EQ(Curve(rest.metrics), Curve(whole.metrics));
@@ -62,7 +49,7 @@ TEST_F(Resume, AfterASignalItGoesOnWhereItStopped) {
     ASSERT_GT(worker, 0);
     ::kill(worker, SIGUSR1);
   }
-  ASSERT_TRUE(Eventually(20, [&] { return Kept("run").size() == 2; })) << process->Log();
+  ASSERT_TRUE(Eventually(20, [&] { return Checkpoints("run").size() == 2; })) << process->Log();
   ASSERT_EQ(process->EndBy(SIGINT, 20), 130);
   EXPECT_THAT(process->Log(), ContainsRegex("muster launch --resume .*/run goes on from step "));
   const auto stopped = Metrics("run");
@@ -120,19 +107,18 @@ TEST_F(Resume, ADirectoryIsUsedByOneAtATimeAndNeverOverwritten) {
 
 TEST_F(Resume, ADamagedCheckpointIsNamedAndTheOneBeforeUsed) {
   const Outcome whole = Launch(kLong);
-  const std::set<std::string> kept = Kept("run0");
+  const std::vector<fs::path> kept = Checkpoints("run0");
   ASSERT_EQ(kept.size(), 2u);
-  fs::resize_file(Path("run0") / "checkpoints" / *kept.rbegin() / "tensors.safetensors", 5000);
+  fs::resize_file(kept[1] / "tensors.safetensors", 5000);
   const Outcome rest = Succeeded(GoOn("run0"));
-  EXPECT_THAT(rest.log, AllOf(HasSubstr("the checkpoint " + *kept.rbegin() + " is damaged: "),
-                              HasSubstr("goes on from the one before, " + *kept.begin())));
+  EXPECT_THAT(rest.log,
+              AllOf(HasSubstr("the checkpoint " + kept[1].filename().string() + " is damaged: "),
+                    HasSubstr("goes on from the one before, " + kept[0].filename().string())));
   EXPECT_EQ(rest.hash(), whole.hash());
   EXPECT_EQ(Curve(rest.metrics), Curve(whole.metrics));
   // Nothing was done with it.
-  EXPECT_TRUE(Kept("run0").contains(*kept.rbegin()));
-  for (const std::string& name : Kept("run0")) {
-    std::ofstream(Path("run0") / "checkpoints" / name / "state.pb") << "nonsense";
-  }
+  EXPECT_TRUE(fs::exists(kept[1]));
+  for (const fs::path& one : Checkpoints("run0")) std::ofstream(one / "state.pb") << "nonsense";
   const Outcome none = GoOn("run0");
   EXPECT_EQ(none.exit_code, 3);
   EXPECT_THAT(none.log, HasSubstr("no checkpoint that is whole"));
@@ -209,8 +195,8 @@ TEST_F(Resume, AnotherDirectoryThanTheRuns) {
   refuses(Path("series"), 2, "is a series (--repeat)");
   // To go on from an older one, as CHECKPOINTS.md says.
   fs::copy(Path("run0"), Path("copy"), fs::copy_options::recursive);
-  for (const std::string& name : Kept("run0")) {
-    if (name > "step-00000005-g1") fs::remove_all(Path("copy") / "checkpoints" / name);
+  for (const fs::path& one : Checkpoints("copy")) {
+    if (one.filename() > "step-00000005-g1") fs::remove_all(one);
   }
   const Outcome again = Succeeded(GoOn("copy"));
   EXPECT_EQ(again.hash(), run.hash());

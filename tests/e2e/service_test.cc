@@ -137,8 +137,8 @@ TEST_F(Service, BeginsAnewWhereThereIsNoCheckpoint) {
 TEST_F(Service, NeverBeginsAnewOverDamagedCheckpoints) {
   ASSERT_EQ(Launch({"run.epochs=3"}).exit_code, 0);
   fs::rename(Path("run0"), Path("run"));
-  for (const auto& entry : fs::directory_iterator(Path("run/checkpoints"))) {
-    if (entry.is_directory()) std::ofstream(entry.path() / "state.pb") << "nonsense";
+  for (const fs::path& checkpoint : Checkpoints("run")) {
+    std::ofstream(checkpoint / "state.pb") << "nonsense";
   }
   const auto server = Serve();
   EXPECT_EQ(server->Wait(20), 3) << server->Log();

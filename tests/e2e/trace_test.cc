@@ -176,10 +176,7 @@ class TraceCommand : public RealJob {
     return code;
   }
   int Launch(const std::vector<std::string>& more) {
-    std::vector<std::string> words{"muster",     "launch",    Path("tiny.txtpb"), "--data",
-                                   Path("data"), "--run-dir", Path("run")};
-    words.insert(words.end(), more.begin(), more.end());
-    return Run(words);
+    return Run(LaunchWords(Path("tiny.txtpb"), Path("data"), Path("run"), {}, more));
   }
   std::string log_;
 };
