@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-
 #include "common/base/error.h"
 #include "tests/e2e/real_job.h"
 
