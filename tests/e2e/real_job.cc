@@ -179,10 +179,10 @@ std::string Outcome::hash() const {
   return metrics.empty() ? "" : metrics.back().value("weights_hash", "");
 }
 
-Outcome Succeeded(Outcome outcome, const std::source_location& here) {
+Outcome Succeeded(Outcome outcome, const char* file, int line) {
   if (outcome.exit_code == 0) return outcome;
-  throw std::runtime_error(fmt::format("{}:{}: exit code {}: {}", here.file_name(), here.line(),
-                                       outcome.exit_code, outcome.log));
+  throw std::runtime_error(
+      fmt::format("{}:{}: exit code {}: {}", file, line, outcome.exit_code, outcome.log));
 }
 
 RealJob::RealJob() {

@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <source_location>
 #include <string>
 #include <vector>
 
@@ -70,8 +69,8 @@ struct Outcome {
 };
 
 // The outcome of a program that must have succeeded: otherwise the test ends here.
-Outcome Succeeded(Outcome outcome,
-                  const std::source_location& here = std::source_location::current());
+Outcome Succeeded(Outcome outcome, const char* file = __builtin_FILE(),
+                  int line = __builtin_LINE());
 
 class RealJob : public ::testing::Test {
  protected:
