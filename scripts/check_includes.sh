@@ -24,6 +24,7 @@ deny worker '(ps|cli|tests|bench)/'
 deny worker/client 'worker/(nn|data|backend|trainer)/'
 deny worker/nn 'worker/(client|data|trainer|backend/cpu|backend/cuda)/'
 deny worker/data 'worker/(client|nn|backend|trainer)/'
+deny worker/image 'worker/(client|nn|data|backend|trainer)/'
 deny worker/backend 'worker/(client|nn|data|trainer)/'
 deny worker/trainer 'worker/backend/(cpu|cuda)/'
 # The oracle must not share the mistakes of what it checks.
@@ -31,10 +32,11 @@ deny tests/oracle '(ps|worker/(client|trainer)|common/transport|cli)/'
 for folder in common ps worker cli; do
   deny $folder 'zmq' 'common/transport/zmq/'
   deny $folder '(oneapi/dnnl|dnnl)' 'worker/backend/cpu/'
+  deny $folder '(jpeglib|jerror|spng)' 'worker/image/'
   deny $folder '(cuda|cudnn|cublas)' 'worker/backend/cuda/'
 done
 # Networks and devices know no protobuf, and neither do plans.
-for folder in common/base common/graph common/plan worker/nn worker/backend; do
+for folder in common/base common/graph common/plan worker/nn worker/backend worker/image; do
   deny $folder '(proto/|google/protobuf)'
 done
 # The launcher sends and receives nothing.

@@ -15,6 +15,7 @@ packages=(
   libminizip-dev                                        # muster export: .npz
   ca-certificates                                       # https, for muster data get
   libxxhash-dev
+  libjpeg-dev libspng-dev                               # photos; libjpeg-dev is libjpeg-turbo
   libgtest-dev libgmock-dev                             # tests
   libboost-context-dev                                  # tests on the software GPU
 )

@@ -1,0 +1,78 @@
+// Turns the bytes of a JPEG or PNG file into 8-bit pixels.
+//
+// The pixels depend on the bytes and on the version of libjpeg-turbo, not on the processor: the
+// inverse DCT is the accurate integer one, and chroma is upsampled by libjpeg's triangle filter.
+// How each kind of file is read:
+//   - EXIF orientation of a JPEG is applied. "As shown" below means after that. A PNG's is not
+//   read.
+//   - Grey becomes RGB by repetition. RGB becomes grey as (19595 R + 38470 G + 7471 B + 32768) >>
+//   16;
+//     of a JPEG in YCbCr or RGB, libjpeg computes the same weights.
+//   - CMYK and YCCK become RGB as R = (255 - C) (255 - K) / 255, rounded. With Adobe's marker the
+//     file stores 255 - C and 255 - K.
+//   - Samples of 16 bits keep their upper 8. Grey of 1, 2 and 4 bits is scaled to 0 … 255.
+//   - A palette index without an entry is black.
+//   - Alpha is dropped, as Pillow's convert("RGB") does: the colour below it is kept.
+//   - ICC profiles and gamma are ignored.
+//
+// Pure functions: any thread may call them, each with its own scratch memory. Throws
+// Error(kData) for data that is damaged, cut short, too large or not of these kinds. The message
+// does not name the file; the caller puts the name in front.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "worker/image/image.h"
+
+namespace muster {
+
+// Larger images are refused before memory is allocated: Pillow's limit, 1 GiB / 4 / 3 x 2.
+inline constexpr int64_t kMaxImagePixels = 178'956'970;
+
+enum class ImageKind { kJpeg, kPng };
+
+struct ImageInfo {
+  ImageKind kind = ImageKind::kJpeg;
+  ImageSize stored;
+  int orientation = 1;  // EXIF's number, 1 to 8
+
+  ImageSize shown() const {
+    return orientation >= 5 ? ImageSize{stored.width, stored.height} : stored;
+  }
+  bool operator==(const ImageInfo&) const = default;
+};
+
+// Reads the header alone. Refuses more than kMaxImagePixels, and sizes that a file of so few bytes
+// cannot fill.
+ImageInfo ReadImageInfo(std::span<const uint8_t> bytes);
+
+struct DecodeRequest {
+  int64_t channels = 3;  // 1: grey, 3: red, green, blue
+  ImageBox region;       // of the photo as shown; inside of it and not empty
+  // 1, 2, 4 or 8: a JPEG is decoded at 1/reduction of its size, which is faster. A PNG never is.
+  int64_t reduction = 1;
+};
+
+// Damage that libjpeg works around, such as stray bytes between segments.
+struct DecodeWarnings {
+  int64_t count = 0;
+  std::string first;  // in libjpeg's words; empty without a warning
+};
+
+// Memory that is kept from one call to the next.
+struct DecodeScratch {
+  std::vector<uint8_t> row, whole, stored;
+};
+
+// Decodes the pixels that the region touches, and no more than needed around them: they are the
+// same, bit for bit, as in the whole image. `info` is what ReadImageInfo returned for these bytes.
+// Bytes that belong to rows below the region may not be read, so damage there may go unnoticed.
+// Besides what the libraries allocate for themselves, memory is allocated only where an image is
+// larger than those before it.
+DecodeWarnings Decode(std::span<const uint8_t> bytes, const ImageInfo& info,
+                      const DecodeRequest& request, DecodeScratch& scratch, Image& image);
+
+}  // namespace muster
