@@ -1,0 +1,41 @@
+// A PNG with checksums that fit, and a part of it to decode: the part has the pixels of the whole.
+// The first bytes say which part.
+#include <zlib.h>
+
+#include "tests/fuzz/check_image.h"
+
+namespace muster::fuzz {
+namespace {
+
+constexpr size_t kSignature = 8, kLength = 4, kType = 4, kChecksum = 4;
+
+uint32_t BigEndian(const std::string& file, size_t at) {
+  uint32_t value = 0;
+  for (size_t i = 0; i < 4; ++i) value = value << 8 | static_cast<uint8_t>(file[at + i]);
+  return value;
+}
+
+void WriteChecksums(std::string& file) {
+  size_t at = kSignature;
+  while (at + kLength + kType + kChecksum <= file.size()) {
+    const size_t checked = kType + BigEndian(file, at);
+    const size_t end = at + kLength + checked;
+    if (end + kChecksum > file.size()) return;
+    const auto* bytes = reinterpret_cast<const Bytef*>(file.data() + at + kLength);
+    const auto checksum = static_cast<uint32_t>(crc32(0, bytes, static_cast<uInt>(checked)));
+    for (size_t i = 0; i < 4; ++i) file[end + i] = static_cast<char>(checksum >> (24 - 8 * i));
+    at = end + kChecksum;
+  }
+}
+
+}  // namespace
+}  // namespace muster::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  constexpr size_t kChoices = 10;
+  if (size < kChoices) return 0;
+  std::string file = muster::fuzz::Input(data + kChoices, size - kChoices).Rest();
+  muster::fuzz::WriteChecksums(file);
+  muster::fuzz::CheckImage(file, {data, kChoices});
+  return 0;
+}
