@@ -1,0 +1,127 @@
+// Photos per second on one core, from the bytes of a JPEG to normalised floats: decode, random
+// resized crop, flip, resize, normalise. With and without decoding at reduced size. The photos
+// are made here, 4:2:0, by default as large as ImageNet's are on average. The figures are of this
+// program's processor time.
+//
+//   image_bench --seconds 3 --width 500 --height 375 --sample 224
+#include <fmt/core.h>
+
+#include <array>
+#include <cstdint>
+#include <ctime>
+#include <vector>
+
+#include "common/base/error.h"
+#include "common/base/program_options.h"
+#include "tests/image/encode.h"
+#include "worker/image/augment.h"
+#include "worker/image/crop.h"
+#include "worker/image/decode.h"
+#include "worker/image/resize.h"
+
+namespace muster {
+namespace {
+
+using testing::Bytes;
+
+constexpr int kPhotos = 16;
+
+struct Options {
+  double seconds = 2;
+  int64_t height = 375, width = 500;
+  int64_t sample = 224;
+};
+
+Bytes MakePhoto(ImageSize size, int number) {
+  // The first rows and columns are others each time.
+  const auto height = static_cast<int>(size.height), width = static_cast<int>(size.width);
+  testing::JpegSpec spec{.height = height, .width = width, .quality = 96, .across = 2, .down = 2};
+  const Bytes large = testing::Photo(height + number, width, 3);
+  spec.pixels.assign(large.begin() + static_cast<ptrdiff_t>(number) * width * 3, large.end());
+  return EncodeJpeg(spec);
+}
+
+// The memory of one thread.
+struct Reader {
+  // Decodes what the sample needs, or all of it.
+  void Read(const Bytes& file, SampleGeometry geometry, int64_t reduction, bool all, float* out) {
+    const ImageInfo info = ReadImageInfo(file);
+    const ImageBox whole{0, 0, info.shown().height, info.shown().width};
+    const ImageBox region = all ? whole : NeededRegion(geometry, ResizeFilter::kBilinear);
+    Decode(file, info, {.channels = 3, .region = region, .reduction = reduction}, decode, image);
+    sample.resize(static_cast<size_t>(geometry.window.height * geometry.window.width * 3));
+    Resize(image, geometry, ResizeFilter::kBilinear, resize, sample.data());
+    normalizer.Apply(sample.data(), static_cast<int64_t>(sample.size()), out);
+  }
+
+  DecodeScratch decode;
+  ResizeScratch resize;
+  Image image;
+  Bytes sample;
+  Normalizer normalizer{std::array{0.485, 0.456, 0.406}, std::array{0.229, 0.224, 0.225}};
+};
+
+SampleGeometry Draw(const Options& options, int64_t number) {
+  const RandomStream stream = ImageStream(1, 0, number);
+  SampleGeometry geometry = DrawResizedCrop(kResizedCropBox, {options.sample, options.sample},
+                                            {options.height, options.width}, stream);
+  geometry.flip = DrawFlip(stream);
+  return geometry;
+}
+
+void Run(const Options& options) {
+  std::vector<Bytes> files;
+  size_t bytes = 0;
+  for (int i = 0; i < kPhotos; ++i) {
+    files.push_back(MakePhoto({options.height, options.width}, i));
+    bytes += files.back().size();
+  }
+  Reader reader;
+  std::vector<float> out(static_cast<size_t>(options.sample * options.sample * 3)), whole(out);
+  for (int i = 0; i < kPhotos; ++i) {
+    reader.Read(files[i], Draw(options, i), 1, false, out.data());
+    reader.Read(files[i], Draw(options, i), 1, true, whole.data());
+    if (out != whole) {
+      throw Error(ExitCode::kFailure, "photo {}: a part is not what the whole has there", i);
+    }
+  }
+  fmt::print("{} photos of {}x{}, {} KB each; samples of {}x{}\n", kPhotos, options.width,
+             options.height, bytes / kPhotos / 1000, options.sample, options.sample);
+  const auto time = [&](const char* name, bool all, bool reduced) {
+    int64_t count = 0;
+    const std::clock_t start = std::clock();  // of this process: others do not count
+    double seconds = 0;
+    do {
+      const SampleGeometry geometry = Draw(options, count);
+      const int64_t reduction = reduced ? LargestReduction(geometry) : 1;
+      reader.Read(files[count % kPhotos], geometry, reduction, all, out.data());
+      ++count;
+      seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+    } while (seconds < options.seconds);
+    fmt::print("{:<32} {:7.0f} photos/s on one core\n", name, static_cast<double>(count) / seconds);
+  };
+  time("the whole photo", true, false);
+  time("the part that is needed", false, false);
+  time("that part at reduced size", false, true);
+}
+
+}  // namespace
+}  // namespace muster
+
+int main(int argc, char** argv) {
+  muster::Options options;
+  muster::ProgramOptions program("Times one core: photos to samples of random crops.");
+  program.Add("--seconds", options.seconds, "how long, for each figure").ShowDefault();
+  program.Add("--height", options.height, "of the photos").InRange(1, 10000).ShowDefault();
+  program.Add("--width", options.width, "of the photos").InRange(1, 10000).ShowDefault();
+  program.Add("--sample", options.sample, "height and width of a sample")
+      .InRange(1, 4096)
+      .ShowDefault();
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
+  try {
+    muster::Run(options);
+  } catch (const muster::Error& error) {
+    fmt::print(stderr, "image_bench: {}\n", error.what());
+    return static_cast<int>(error.code());
+  }
+}
