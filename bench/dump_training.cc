@@ -25,8 +25,8 @@
 #include <string>
 #include <vector>
 
-#include "common/base/arena.h"
 #include "common/base/error.h"
+#include "common/base/memory.h"
 #include "common/base/program_options.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"

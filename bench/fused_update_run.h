@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "bench/team.h"
-#include "common/base/arena.h"
+#include "common/base/memory.h"
 #include "common/base/shared_memory.h"
 #include "common/plan/chunks.h"
 #include "proto/config.pb.h"

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/base/arena.h"
+#include "common/base/memory.h"
 #include "proto/config.pb.h"
 #include "ps/optimizer.h"
 

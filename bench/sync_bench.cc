@@ -18,7 +18,7 @@
 #include "bench/sync_rounds.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
-#include "common/base/malloc_policy.h"
+#include "common/base/memory.h"
 #include "common/base/program_options.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"

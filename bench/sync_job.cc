@@ -6,7 +6,7 @@
 #include <random>
 
 #include "common/base/error.h"
-#include "common/base/join.h"
+#include "common/base/text.h"
 #include "common/config/update_settings.h"
 
 namespace muster::bench {

@@ -11,7 +11,7 @@
 #include "bench/process_memory.h"
 #include "bench/sync_worker.h"
 #include "common/base/error.h"
-#include "common/base/parent.h"
+#include "common/base/process.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
 #include "common/config/data_format.h"

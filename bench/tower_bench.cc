@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/arena.h"
 #include "common/base/error.h"
+#include "common/base/memory.h"
 #include "common/base/program_options.h"
 #include "common/base/random.h"
 #include "common/config/build_graph.h"

@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "common/base/arena.h"
+#include "common/base/memory.h"
 #include "common/plan/assignment.h"
 #include "common/plan/chunks.h"
 #include "ps/find_nonfinite.h"

@@ -2,8 +2,8 @@
 
 #include <fmt/core.h>
 
-#include "common/base/join.h"
 #include "common/base/log.h"
+#include "common/base/text.h"
 #include "common/config/config.h"
 #include "common/config/config_check.h"
 #include "common/config/job_size.h"

@@ -85,11 +85,11 @@ class Coordinator {
   // Publishes what the pool has finished, and ends the step if that was all of it.
   void Advance(bool collect);
   // Sets the failure if somebody is late. Also tells who is still missing at the start. `now` is
-  // that of which own gaps have been forgiven: a later one could have another in it.
+  // that of which suspensions have been forgiven: a later one could have another in it.
   void CheckDeadlines(std::chrono::steady_clock::time_point now);
   // From when on members are late that have not done their part of the step under way.
   std::chrono::steady_clock::time_point LateAt() const;
-  void Forgive(std::chrono::steady_clock::duration own_gap);
+  void Forgive(std::chrono::steady_clock::duration suspension);
 
   // The last checkpoint is on the disk, too, or cannot be.
   bool done() const { return done_ && !checkpoints_.busy(); }

@@ -3,8 +3,8 @@
 
 #include <set>
 
-#include "common/base/join.h"
 #include "common/base/log.h"
+#include "common/base/text.h"
 #include "ps/coordinator.h"
 #include "ps/missing_parts.h"
 
@@ -234,11 +234,11 @@ void Coordinator::CheckLateBlocks(Clock::time_point now) {
   }
 }
 
-void Coordinator::Forgive(Clock::duration own_gap) {
-  deadlines_.Forgive(own_gap);
-  work_.Forgive(own_gap);
-  if (starved_since_) *starved_since_ += own_gap;
-  evaluator_.Forgive(own_gap);
+void Coordinator::Forgive(Clock::duration suspension) {
+  deadlines_.Forgive(suspension);
+  work_.Forgive(suspension);
+  if (starved_since_) *starved_since_ += suspension;
+  evaluator_.Forgive(suspension);
 }
 
 }  // namespace muster

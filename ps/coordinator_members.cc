@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "common/base/join.h"
 #include "common/base/log.h"
+#include "common/base/text.h"
 #include "ps/coordinator.h"
 
 namespace muster {

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
-#include "common/base/own_gap.h"
+#include "common/base/process.h"
 
 namespace muster {
 
-void Deadlines::Forgive(Clock::duration own_gap) {
-  began_ = WithoutGap(began_, own_gap);
-  since_ = WithoutGap(since_, own_gap);
+void Deadlines::Forgive(Clock::duration suspension) {
+  began_ = WithoutSuspension(began_, suspension);
+  since_ = WithoutSuspension(since_, suspension);
 }
 
 std::optional<double> Deadlines::EvaluationMissed(Time now, Time last_block) const {

@@ -20,7 +20,7 @@ class Deadlines {
   // evaluation.
   void Restart() { since_ = Clock::now(); }
   // Moves the beginning of all waits on by a time in which nothing could be seen.
-  void Forgive(Clock::duration own_gap);
+  void Forgive(Clock::duration suspension);
 
   // How many seconds were allowed, if more have passed.
   std::optional<double> JoinMissed(Time now) const {

@@ -46,8 +46,8 @@ class Evaluator {
   bool running() const { return evaluation_.has_value(); }
   // With running() only.
   const Evaluation& current() const { return *evaluation_; }
-  void Forgive(std::chrono::steady_clock::duration own_gap) {
-    if (evaluation_) evaluation_->Forgive(own_gap);
+  void Forgive(std::chrono::steady_clock::duration suspension) {
+    if (evaluation_) evaluation_->Forgive(suspension);
   }
 
   // The rank evaluates nothing any more. How many blocks others are to evaluate instead.

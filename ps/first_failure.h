@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "common/base/job_failure.h"
+#include "common/base/error.h"
 
 namespace muster {
 

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "common/base/join.h"
-#include "common/base/json_text.h"
-#include "common/base/plain_file.h"
+#include "common/base/file.h"
+#include "common/base/json.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

@@ -6,10 +6,9 @@
 #include <csignal>
 #include <exception>
 
-#include "common/base/core_dumps.h"
 #include "common/base/log.h"
-#include "common/base/malloc_policy.h"
-#include "common/base/parent.h"
+#include "common/base/memory.h"
+#include "common/base/process.h"
 #include "common/base/program_options.h"
 #include "common/base/resource_limits.h"
 #include "common/config/build_graph.h"

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/base/join.h"
-#include "common/base/own_gap.h"
+#include "common/base/process.h"
+#include "common/base/text.h"
 #include "common/link/protocol.h"
 #include "common/link/wire_values.h"
 
@@ -258,11 +258,11 @@ void Membership::SendHeartbeats() {
   for (uint32_t rank = 0; rank < size(); ++rank) Send(rank, message);
 }
 
-void Membership::Forgive(Clock::duration own_gap) {
+void Membership::Forgive(Clock::duration suspension) {
   for (uint32_t rank = 0; rank < size(); ++rank) {
     Member& member = roster_.at(rank);
-    member.last_heard = WithoutGap(member.last_heard, own_gap);
-    member.unready_since = WithoutGap(member.unready_since, own_gap);
+    member.last_heard = WithoutSuspension(member.last_heard, suspension);
+    member.unready_since = WithoutSuspension(member.unready_since, suspension);
   }
 }
 

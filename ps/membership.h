@@ -98,7 +98,7 @@ class Membership {
   void TurnAway();
 
   // Moves every member's last sign of life on by a time in which none could be heard.
-  void Forgive(std::chrono::steady_clock::duration own_gap);
+  void Forgive(std::chrono::steady_clock::duration suspension);
 
   const Roster& roster() const { return roster_; }
   bool entered(uint32_t rank) const { return roster_.at(rank).entered; }

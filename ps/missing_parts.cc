@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "common/base/join.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <optional>
 
-#include "common/base/arena.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
-#include "common/base/shell_word.h"
+#include "common/base/memory.h"
+#include "common/base/text.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/model/load_weights.h"
 #include "ps/checkpoint_arenas.h"

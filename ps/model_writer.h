@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/base/arena.h"
+#include "common/base/memory.h"
 #include "common/graph/graph.h"
 #include "common/model/model_metadata.h"
 #include "proto/config.pb.h"

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "common/base/error.h"
+#include "common/base/file.h"
 #include "common/base/log.h"
-#include "common/base/plain_file.h"
 #include "common/base/resource_limits.h"
 #include "ps/metrics_line.h"
 #include "ps/utc_now.h"

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/job_failure.h"
+#include "common/base/error.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/events.pb.h"
 #include "ps/event_pipe.h"

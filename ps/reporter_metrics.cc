@@ -13,8 +13,8 @@
 
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
+#include "common/base/file.h"
 #include "common/base/log.h"
-#include "common/base/read_text.h"
 #include "common/base/resource_limits.h"
 #include "ps/reporter.h"
 

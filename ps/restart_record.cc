@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/error.h"
-#include "common/base/json_text.h"
-#include "common/base/plain_file.h"
-#include "common/base/whole_number.h"
+#include "common/base/file.h"
+#include "common/base/json.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

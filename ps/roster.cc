@@ -5,8 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "common/base/join.h"
-#include "common/base/log.h"
+#include "common/base/text.h"
 #include "common/config/compute_settings.h"
 #include "common/link/protocol.h"
 #include "common/plan/step_plan.h"

@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "common/base/count_text.h"
 #include "common/base/log.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

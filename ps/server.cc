@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/base/error.h"
+#include "common/base/text.h"
 #include "common/config/build_graph.h"
 #include "common/config/compute_settings.h"
 #include "common/config/config.h"
@@ -132,7 +133,7 @@ void Server::RunTimers() {
   if (now < next_timers_) return;
   next_timers_ = now + kTimerInterval;
   CheckInterrupt();
-  Forgive(own_gap_.Look(now));
+  Forgive(suspensions_.Look(now));
   coordinator_.CheckDeadlines(now);
   for (const std::string& lost : coordinator_.saver().writer().TakeFailures()) {
     LogWarning("{}", lost);
@@ -147,14 +148,14 @@ void Server::RunTimers() {
 
 // Time in which this process did not run counts against nobody: what came meanwhile has not been
 // read yet, and the workers may have been stopped with it.
-void Server::Forgive(Clock::duration own_gap) {
-  if (own_gap == Clock::duration::zero()) return;
-  if (own_gap > std::chrono::seconds(2)) {  // else only a busy machine
+void Server::Forgive(Clock::duration suspension) {
+  if (suspension == Clock::duration::zero()) return;
+  if (suspension > std::chrono::seconds(2)) {  // else only a busy machine
     LogWarning("this process looked at nothing for {:.1f} s; deadlines begin that much later",
-               std::chrono::duration<double>(own_gap).count());
+               std::chrono::duration<double>(suspension).count());
   }
-  coordinator_.Forgive(own_gap);
-  members_.Forgive(own_gap);
+  coordinator_.Forgive(suspension);
+  members_.Forgive(suspension);
 }
 
 void Server::CheckInterrupt() {

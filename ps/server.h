@@ -14,7 +14,7 @@
 
 #include "common/base/adaptive_spin.h"
 #include "common/base/log.h"
-#include "common/base/own_gap.h"
+#include "common/base/process.h"
 #include "common/graph/graph.h"
 #include "common/link/link.h"
 #include "proto/config.pb.h"
@@ -59,7 +59,7 @@ class Server {
   void AwaitInput();
   std::chrono::milliseconds Patience() const;
   void RunTimers();
-  void Forgive(Clock::duration own_gap);
+  void Forgive(Clock::duration suspension);
   void CheckInterrupt();
   void StopAtBoundary();
   void KeepLast();
@@ -96,7 +96,7 @@ class Server {
   bool job_failed_ = false;              // says who stops it
   Membership members_;
   Coordinator coordinator_;
-  OwnGap own_gap_{std::chrono::seconds(1)};
+  SuspensionDetector suspensions_{std::chrono::seconds(1)};
   AdaptiveSpin spin_;
   Clock::time_point next_timers_ = Clock::now();
   Clock::time_point next_heartbeat_ = Clock::now();

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "common/base/error.h"
-#include "common/base/join.h"
 #include "common/base/log.h"
+#include "common/base/text.h"
 #include "ps/metrics_line.h"
 #include "ps/server.h"
 

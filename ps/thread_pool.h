@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/base/event_fd.h"
+#include "common/base/fd.h"
 
 namespace muster {
 

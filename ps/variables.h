@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <span>
 
-#include "common/base/arena.h"
+#include "common/base/memory.h"
 #include "common/base/shared_memory.h"
 #include "common/graph/variable_layout.h"
 #include "common/link/wire_type.h"

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "common/base/arena.h"
 #include "common/base/error.h"
-#include "common/base/number_list.h"
-#include "common/base/resident_memory.h"
+#include "common/base/memory.h"
+#include "common/base/process.h"
+#include "common/base/text.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
 #include "common/config/data_format.h"

@@ -14,8 +14,7 @@
 #include "cli/text/console.h"
 #include "cli/text/wrapped.h"
 #include "common/base/error.h"
-#include "common/base/join.h"
-#include "common/base/utf8.h"
+#include "common/base/text.h"
 #include "common/base/version.h"
 #include "common/config/nearest_name.h"
 

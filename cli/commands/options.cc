@@ -7,9 +7,7 @@
 #include <cstdlib>
 
 #include "common/base/error.h"
-#include "common/base/join.h"
-#include "common/base/pattern.h"
-#include "common/base/utf8.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {
@@ -18,7 +16,7 @@ namespace fs = std::filesystem;
 
 // --trace-steps A-B, or A alone: the first step and how many.
 std::pair<std::string, std::string> TraceSteps(const std::string& text) {
-  const std::vector<std::string> found = Search("^([0-9]{1,15})(-([0-9]{1,15}))?$", text);
+  const std::vector<std::string> found = FirstMatch("^([0-9]{1,15})(-([0-9]{1,15}))?$", text);
   const int64_t first = found.empty() ? -1 : std::stoll(found[1]);
   const int64_t last = found.empty() || found[3].empty() ? first : std::stoll(found[3]);
   if (first < 0 || last < first) {

@@ -7,7 +7,7 @@
 
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
-#include "common/base/file_lock.h"
+#include "common/base/file.h"
 #include "common/base/resource_limits.h"
 #include "worker/data/cifar10.h"
 

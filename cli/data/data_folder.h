@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <functional>
 
-#include "common/base/unique_fd.h"
+#include "common/base/fd.h"
 
 namespace muster {
 

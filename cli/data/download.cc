@@ -19,7 +19,7 @@
 #include "cli/text/console.h"
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
-#include "common/base/plain_file.h"
+#include "common/base/file.h"
 #include "common/base/resource_limits.h"
 #include "worker/data/cifar10.h"
 #include "worker/data/mnist.h"

@@ -13,7 +13,7 @@
 #include "cli/text/console.h"
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
-#include "common/base/plain_file.h"
+#include "common/base/file.h"
 #include "common/base/random.h"
 #include "worker/data/cifar10.h"
 

@@ -11,8 +11,8 @@
 #include "cli/gpu/usage.h"
 #include "cli/text/units.h"
 #include "common/base/error.h"
-#include "common/base/join.h"
 #include "common/base/resource_limits.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

@@ -33,9 +33,9 @@
 #include "cli/process/held_file.h"
 #include "cli/process/json_program.h"
 #include "common/base/error.h"
-#include "common/base/join.h"
+#include "common/base/fd.h"
 #include "common/base/resource_limits.h"
-#include "common/base/unique_fd.h"
+#include "common/base/text.h"
 #include "common/config/hardware.h"
 #include "proto/config.pb.h"
 

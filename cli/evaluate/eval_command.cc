@@ -16,8 +16,8 @@
 #include "cli/text/console.h"
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
-#include "common/base/join.h"
-#include "common/base/read_text.h"
+#include "common/base/file.h"
+#include "common/base/text.h"
 #include "common/config/data_format.h"
 
 namespace muster {

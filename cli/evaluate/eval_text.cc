@@ -11,7 +11,7 @@
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
 #include "common/base/error.h"
-#include "common/base/log.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

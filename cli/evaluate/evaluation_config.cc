@@ -3,9 +3,9 @@
 #include <filesystem>
 #include <optional>
 
-#include "common/base/arena.h"
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
+#include "common/base/memory.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/model/load_weights.h"
 #include "common/model/model_metadata.h"

@@ -7,7 +7,7 @@
 
 #include "cli/text/units.h"
 #include "common/base/error.h"
-#include "common/base/join.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

@@ -23,9 +23,8 @@
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
 #include "common/base/error.h"
-#include "common/base/join.h"
 #include "common/base/resource_limits.h"
-#include "common/base/utf8.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

@@ -17,7 +17,7 @@
 
 #include "cli/gpu/process_info.h"
 #include "common/base/error.h"
-#include "common/base/file_lock.h"
+#include "common/base/file.h"
 #include "common/base/resource_limits.h"
 
 namespace muster {

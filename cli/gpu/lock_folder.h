@@ -8,7 +8,7 @@
 
 #include <string>
 
-#include "common/base/unique_fd.h"
+#include "common/base/fd.h"
 
 namespace muster {
 

@@ -9,7 +9,7 @@
 
 #include "cli/gpu/gpu.h"
 #include "cli/gpu/nvml_api.h"
-#include "common/base/utf8.h"
+#include "common/base/text.h"
 
 namespace muster::nvml {
 namespace {

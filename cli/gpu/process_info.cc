@@ -11,7 +11,7 @@
 #include <iterator>
 #include <sstream>
 
-#include "common/base/utf8.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

@@ -11,7 +11,7 @@
 #include "cli/gpu/gpu.h"
 #include "cli/gpu/lock_folder.h"
 #include "cli/gpu/ticket.h"
-#include "common/base/unique_fd.h"
+#include "common/base/fd.h"
 
 namespace muster {
 

@@ -13,9 +13,9 @@
 #include <utility>
 
 #include "common/base/error.h"
-#include "common/base/file_lock.h"
+#include "common/base/file.h"
 #include "common/base/resource_limits.h"
-#include "common/base/utf8.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cli/gpu/lock_folder.h"
-#include "common/base/unique_fd.h"
+#include "common/base/fd.h"
 
 namespace muster {
 

@@ -16,9 +16,9 @@
 #include <type_traits>
 
 #include "common/base/error.h"
+#include "common/base/fd.h"
 #include "common/base/resource_limits.h"
-#include "common/base/unique_fd.h"
-#include "common/base/utf8.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

@@ -14,7 +14,6 @@
 
 #include "cli/process/child_process.h"
 #include "common/base/error.h"
-#include "common/base/job_failure.h"
 #include "proto/events.pb.h"
 
 namespace muster {

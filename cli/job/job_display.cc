@@ -8,7 +8,7 @@
 
 #include "cli/job/header.h"
 #include "cli/text/units.h"
-#include "common/base/join.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

@@ -12,7 +12,6 @@
 #include "cli/gpu/gpu.h"
 #include "cli/job/run_dir.h"
 #include "common/base/error.h"
-#include "common/base/job_failure.h"
 #include "proto/config.pb.h"
 #include "proto/events.pb.h"
 

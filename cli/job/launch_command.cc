@@ -24,7 +24,7 @@
 #include "cli/view/run_record.h"
 #include "common/base/error.h"
 #include "common/base/resource_limits.h"
-#include "common/base/utf8.h"
+#include "common/base/text.h"
 #include "common/config/build_graph.h"
 #include "common/config/config_check.h"
 #include "common/config/data_format.h"

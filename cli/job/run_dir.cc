@@ -8,8 +8,8 @@
 #include <filesystem>
 
 #include "common/base/error.h"
-#include "common/base/pattern.h"
 #include "common/base/resource_limits.h"
+#include "common/base/text.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/run_mark.h"
@@ -167,7 +167,7 @@ std::string RunName(const std::string& config_path) {
   fs::path path = fs::absolute(config_path).lexically_normal();
   if (path.filename() == "config.txtpb") {
     std::string parent = path.parent_path().filename();
-    const std::vector<std::string> dated = Search("^(.+)-[0-9]{8}-[0-9]{6}(-[0-9]+)?$", parent);
+    const std::vector<std::string> dated = FirstMatch("^(.+)-[0-9]{8}-[0-9]{6}(-[0-9]+)?$", parent);
     if (!dated.empty()) return dated[1];
     if (!parent.empty()) return parent;
   }
@@ -186,7 +186,7 @@ std::string PutAside(const RunDir& dir, Aside what, const std::string& input) {
   for (const fs::directory_entry& entry : fs::directory_iterator(dir.path(), error)) {
     const std::string name = entry.path().filename();
     const bool ours = what == Aside::kRun && (name == "config.txtpb" || name == "repeat.json");
-    if (!ours && Search(kOfAttempt, name).empty()) continue;
+    if (!ours && FirstMatch(kOfAttempt, name).empty()) continue;
     if (!input.empty() && fs::equivalent(entry.path(), input, ignored)) continue;
     // A link to where the run is to keep its checkpoints stays.
     if (entry.path() != checkpoints || !entry.is_symlink()) paths.push_back(entry.path());

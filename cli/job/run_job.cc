@@ -19,9 +19,8 @@
 #include "cli/text/console.h"
 #include "cli/text/units.h"
 #include "cli/trace/merge.h"
-#include "common/base/count_text.h"
 #include "common/base/error.h"
-#include "common/base/join.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

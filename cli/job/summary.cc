@@ -12,8 +12,7 @@
 #include "cli/job/bottleneck.h"
 #include "cli/text/units.h"
 #include "cli/text/wrapped.h"
-#include "common/base/join.h"
-#include "common/base/shell_word.h"
+#include "common/base/text.h"
 #include "common/checkpoint/list_checkpoints.h"
 
 namespace muster {

@@ -20,7 +20,7 @@
 #include "cli/process/log_tail.h"
 #include "cli/text/units.h"
 #include "common/base/log.h"
-#include "common/base/own_gap.h"
+#include "common/base/process.h"
 #include "common/base/resource_limits.h"
 #include "common/events/event_line.h"
 
@@ -39,16 +39,16 @@ class Clock {
  public:
   Clock() { Look(); }
   double Now() const { return now_; }
-  double gaps() const { return own_gaps_s_; }  // what is left out, in seconds
+  double gaps() const { return suspended_s_; }  // what is left out, in seconds
   void Look() {
     const auto time = std::chrono::steady_clock::now();
-    own_gaps_s_ += Seconds(own_gap_.Look(time));
-    now_ = Seconds(time.time_since_epoch()) - own_gaps_s_;
+    suspended_s_ += Seconds(suspensions_.Look(time));
+    now_ = Seconds(time.time_since_epoch()) - suspended_s_;
   }
 
  private:
-  OwnGap own_gap_{2 * kPollInterval};
-  double own_gaps_s_ = 0, now_ = 0;
+  SuspensionDetector suspensions_{2 * kPollInterval};
+  double suspended_s_ = 0, now_ = 0;
 };
 
 // The members of a job as child processes of the launcher: owned by its main thread (see

@@ -9,10 +9,10 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "common/base/core_dumps.h"
 #include "common/base/error.h"
+#include "common/base/process.h"
 #include "common/base/resource_limits.h"
-#include "common/base/shell_word.h"
+#include "common/base/text.h"
 #include "common/config/config.h"
 #include "common/link/protocol.h"
 #include "proto/config.pb.h"

@@ -11,7 +11,7 @@
 #include "cli/text/console.h"
 #include "cli/text/units.h"
 #include "common/base/error.h"
-#include "common/base/join.h"
+#include "common/base/text.h"
 #include "common/config/build_graph.h"
 #include "common/config/data_format.h"
 #include "common/model/model_metadata.h"

@@ -7,10 +7,10 @@
 
 #include "cli/model/model_source.h"
 #include "cli/text/units.h"
-#include "common/base/arena.h"
 #include "common/base/error.h"
-#include "common/base/log.h"
-#include "common/base/read_text.h"
+#include "common/base/file.h"
+#include "common/base/memory.h"
+#include "common/base/text.h"
 #include "common/config/build_graph.h"
 #include "common/config/data_format.h"
 #include "common/model/load_weights.h"

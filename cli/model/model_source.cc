@@ -8,9 +8,9 @@
 
 #include "cli/text/units.h"
 #include "cli/view/run_record.h"
-#include "common/base/arena.h"
 #include "common/base/error.h"
-#include "common/base/shell_word.h"
+#include "common/base/memory.h"
+#include "common/base/text.h"
 #include "common/base/version.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/config/build_graph.h"

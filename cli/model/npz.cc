@@ -14,7 +14,7 @@
 
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
-#include "common/base/join.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

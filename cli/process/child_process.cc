@@ -16,9 +16,9 @@
 #include <fstream>
 
 #include "common/base/error.h"
-#include "common/base/plain_file.h"
+#include "common/base/fd.h"
+#include "common/base/file.h"
 #include "common/base/resource_limits.h"
-#include "common/base/unique_fd.h"
 
 namespace muster {
 namespace {

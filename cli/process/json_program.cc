@@ -13,8 +13,8 @@
 #include "cli/process/child_process.h"
 #include "cli/process/log_tail.h"
 #include "common/base/error.h"
-#include "common/base/json_text.h"
-#include "common/base/unique_fd.h"
+#include "common/base/fd.h"
+#include "common/base/json.h"
 
 namespace muster {
 namespace {

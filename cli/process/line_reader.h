@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "common/base/unique_fd.h"
+#include "common/base/fd.h"
 
 namespace muster {
 

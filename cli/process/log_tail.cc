@@ -5,9 +5,8 @@
 #include <sstream>
 
 #include "common/base/error.h"
-#include "common/base/pattern.h"
-#include "common/base/plain_file.h"
-#include "common/base/utf8.h"
+#include "common/base/file.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {
@@ -46,7 +45,7 @@ std::string LastError(const std::string& path) {
   std::vector<std::string> lines = LastLines(path, 100);
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
     const std::vector<std::string> error =
-        Search("(^|[^A-Za-z0-9_])error: (exit code [0-9]+: )?(.*)", *line);
+        FirstMatch("(^|[^A-Za-z0-9_])error: (exit code [0-9]+: )?(.*)", *line);
     if (!error.empty()) return error[3];
   }
   return "";

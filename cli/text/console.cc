@@ -13,7 +13,7 @@
 #include <cstring>
 
 #include "common/base/error.h"
-#include "common/base/utf8.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/base/unique_fd.h"
+#include "common/base/fd.h"
 
 namespace muster {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "common/base/count_text.h"  // FormatCount of whole numbers
+#include "common/base/text.h"  // FormatCount of whole numbers
 
 namespace muster {
 

@@ -15,8 +15,8 @@
 #include "cli/trace/trace_data.h"
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
-#include "common/base/json_text.h"
-#include "common/base/plain_file.h"
+#include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/base/resource_limits.h"
 
 namespace muster {

@@ -10,7 +10,7 @@
 #include "cli/text/units.h"
 #include "cli/trace/critical_path.h"
 #include "cli/trace/trace_data.h"
-#include "common/base/join.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

@@ -11,12 +11,10 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/error.h"
-#include "common/base/json_text.h"
-#include "common/base/log.h"
-#include "common/base/plain_file.h"
-#include "common/base/process_identity.h"
-#include "common/base/read_text.h"
-#include "common/base/whole_number.h"
+#include "common/base/file.h"
+#include "common/base/json.h"
+#include "common/base/process.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

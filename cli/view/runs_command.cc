@@ -9,7 +9,7 @@
 #include "cli/text/console.h"
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
-#include "common/base/utf8.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

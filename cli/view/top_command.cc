@@ -19,10 +19,8 @@
 #include "cli/view/run_record.h"
 #include "cli/view/top_view.h"
 #include "common/base/error.h"
-#include "common/base/join.h"
-#include "common/base/process_identity.h"
-#include "common/base/resident_memory.h"
-#include "common/base/utf8.h"
+#include "common/base/process.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

@@ -13,7 +13,7 @@
 #include "cli/text/units.h"
 #include "cli/text/wrapped.h"
 #include "cli/view/run_record.h"
-#include "common/base/log.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

@@ -8,8 +8,7 @@
 #include <filesystem>
 
 #include "common/base/error.h"
-#include "common/base/file_lock.h"
-#include "common/base/plain_file.h"
+#include "common/base/file.h"
 #include "common/base/resource_limits.h"
 
 namespace muster {

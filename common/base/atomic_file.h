@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "common/base/unique_fd.h"
+#include "common/base/fd.h"
 
 namespace muster {
 

@@ -7,6 +7,8 @@
 
 #include <fmt/core.h>
 
+#include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -41,6 +43,13 @@ class Error : public std::runtime_error {
 
  private:
   ExitCode code_;
+};
+
+// Why a job cannot go on, as a value: what the server reports and what the launcher prints.
+struct JobFailure {
+  ExitCode code = ExitCode::kFailure;
+  std::optional<uint32_t> rank;  // the worker that it is about; empty: the server, or several
+  std::string what;              // one line: who, what, when
 };
 
 [[noreturn]] void CheckFailed(const char* file, int line, const char* condition);

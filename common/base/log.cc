@@ -6,16 +6,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <limits>
 #include <memory>
 #include <utility>
 
-#include "common/base/log_file.h"
-#include "common/base/utf8.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {
+
+constexpr const char* kLogPattern = "%Y-%m-%d %H:%M:%S.%e %n %l: %v";
 
 spdlog::level::level_enum Level(LogLevel level) {
   switch (level) {
@@ -56,14 +56,6 @@ bool AlsoLogTo(const std::string& path) {
   } catch (const spdlog::spdlog_ex&) {
     return false;
   }
-}
-
-std::string Printable(std::string_view words) {
-  constexpr size_t kMost = 500;
-  std::string line(words.substr(0, kMost));
-  std::ranges::replace_if(
-      line, [](char c) { return c < ' ' || c > '~'; }, '?');
-  return words.size() > kMost ? line + " …" : line;
 }
 
 void SetLogLevel(LogLevel least) { spdlog::set_level(Level(least)); }

@@ -6,12 +6,15 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 namespace muster {
 
 // Names this process in its log lines: "server", "worker-3". Call once, at the start of main.
 void InitLog(const std::string& process);
+
+// Appends every later line to this file, too, unless standard error is that file. Returns false
+// where that cannot be done.
+bool AlsoLogTo(const std::string& path);
 
 enum class LogLevel { kInfo, kWarning, kError };
 
@@ -48,9 +51,5 @@ class RareLine {
  private:
   uint64_t count_ = 0;
 };
-
-// Words of somebody else, fit for a line of a log or a terminal: ASCII without control characters
-// (others become '?'), cut to 500.
-std::string Printable(std::string_view words);
 
 }  // namespace muster

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstring>
+#include <fstream>
 #include <latch>
 #include <new>
 #include <system_error>
@@ -38,6 +40,49 @@ std::string MemoryHint() {
 std::string ThreadsHint() {
   const std::string memory = MemoryHint();
   return memory.empty() ? Hint(RLIMIT_NPROC, "u", "processes and threads of this user") : memory;
+}
+
+double NumberIn(const std::string& path) {
+  std::ifstream file(path);
+  double number = 0;
+  return file >> number ? number : ControlGroupLimits::kNone;  // "max" is no number
+}
+
+// "QUOTA PERIOD", in microseconds.
+double CoresIn(const std::string& path) {
+  std::ifstream file(path);
+  double quota = 0, period = 0;
+  if (!(file >> quota >> period) || quota <= 0 || period <= 0) return ControlGroupLimits::kNone;
+  return quota / period;
+}
+
+// Of the page cache: given up where memory is needed.
+double FileBytesIn(const std::string& path) {
+  std::ifstream file(path);
+  std::string key;
+  for (double bytes = 0; file >> key >> bytes;) {
+    if (key == "inactive_file") return bytes;
+  }
+  return 0;
+}
+
+// "/user.slice/a.scope" of the line "0::/user.slice/a.scope"; "" if there is none.
+std::string GroupOf(const std::string& membership) {
+  std::ifstream file(membership);
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("0::/")) return line.substr(3);
+  }
+  return "";
+}
+
+void Lower(ControlGroupLimits& limits, const std::string& group) {
+  limits.cores = std::min(limits.cores, CoresIn(group + "/cpu.max"));
+  const double most = NumberIn(group + "/memory.max"), used = NumberIn(group + "/memory.current");
+  if (!std::isfinite(most)) return;
+  limits.memory = std::min(limits.memory, most);
+  if (!std::isfinite(used)) return;
+  const double left = std::max(0.0, most - used + FileBytesIn(group + "/memory.stat"));
+  limits.memory_left = std::min(limits.memory_left, left);
 }
 
 }  // namespace
@@ -90,6 +135,17 @@ void RequireThreads(const std::string& who, unsigned count) {
   if (failure == 0) return;
   throw Error(ExitCode::kFailure, "{} needs {} more threads, and the system lets it start {}: {}",
               who, count, started, ErrorText(failure));
+}
+
+ControlGroupLimits ReadControlGroupLimits(const std::string& membership, const std::string& mount) {
+  ControlGroupLimits limits;
+  std::string group = GroupOf(membership);
+  while (group.size() > 1) {
+    Lower(limits, mount + group);
+    group.resize(group.rfind('/'));
+  }
+  Lower(limits, mount);  // a container's own, which it sees as the root
+  return limits;
 }
 
 }  // namespace muster

@@ -9,7 +9,7 @@
 #include <optional>
 #include <span>
 
-#include "common/base/unique_fd.h"
+#include "common/base/fd.h"
 
 namespace muster {
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "common/base/error.h"
-#include "common/base/log.h"
-#include "common/base/plain_file.h"
+#include "common/base/file.h"
+#include "common/base/text.h"
 #include "common/checkpoint/run_mark.h"
 #include "common/checkpoint/state_file.h"
 

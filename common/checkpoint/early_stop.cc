@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "common/base/join.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

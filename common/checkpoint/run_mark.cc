@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "common/base/error.h"
-#include "common/base/read_text.h"
+#include "common/base/file.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/resumable_config.h"

@@ -7,7 +7,7 @@
 
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
-#include "common/base/utf8.h"
+#include "common/base/text.h"
 #include "common/config/config_check.h"
 #include "common/config/limits.h"
 #include "common/config/text_format.h"

@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "common/base/error.h"
-#include "common/base/join.h"
-#include "common/base/utf8.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

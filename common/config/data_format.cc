@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "common/base/error.h"
-#include "common/base/plain_file.h"
-#include "common/base/utf8.h"
+#include "common/base/file.h"
+#include "common/base/text.h"
 #include "proto/config.pb.h"
 
 namespace muster {

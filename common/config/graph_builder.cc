@@ -4,7 +4,7 @@
 #include <cctype>
 #include <cstring>
 
-#include "common/base/join.h"
+#include "common/base/text.h"
 #include "common/config/build_graph.h"
 
 namespace muster {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "common/base/error.h"
-#include "common/base/join.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

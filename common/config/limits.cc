@@ -12,8 +12,7 @@
 #include <vector>
 
 #include "common/base/error.h"
-#include "common/base/join.h"
-#include "common/base/utf8.h"
+#include "common/base/text.h"
 #include "common/config/nearest_name.h"
 #include "proto/config.pb.h"
 

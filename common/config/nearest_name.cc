@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "common/base/join.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <string>
 
-#include "common/base/control_group.h"
+#include "common/base/resource_limits.h"
 #include "common/config/config.h"
 #include "common/config/data_format.h"
 #include "common/config/job_size.h"

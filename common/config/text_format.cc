@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "common/base/error.h"
-#include "common/base/read_text.h"
-#include "common/base/shell_word.h"
+#include "common/base/file.h"
+#include "common/base/text.h"
 #include "common/config/limits.h"
 #include "common/config/nearest_name.h"
 

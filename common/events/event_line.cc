@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "common/base/error.h"
-#include "common/base/log.h"
-#include "common/base/utf8.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

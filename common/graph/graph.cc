@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include "common/base/join.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

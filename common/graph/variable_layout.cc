@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "common/base/join.h"
+#include "common/base/text.h"
 
 namespace muster {
 

@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #include "common/base/error.h"
+#include "common/base/fd.h"
 #include "common/base/resource_limits.h"
-#include "common/base/unique_fd.h"
 
 namespace muster {
 

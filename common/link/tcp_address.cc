@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "common/base/error.h"
-#include "common/base/process_identity.h"
+#include "common/base/process.h"
 #include "proto/config.pb.h"
 
 namespace muster {

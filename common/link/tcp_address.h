@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <string>
 
-#include "common/base/unique_fd.h"
+#include "common/base/fd.h"
 #include "proto/config_fwd.h"
 
 namespace muster {

@@ -7,11 +7,9 @@
 #include <optional>
 #include <set>
 
-#include "common/base/arena.h"
-#include "common/base/count_text.h"
 #include "common/base/error.h"
-#include "common/base/join.h"
-#include "common/base/log.h"
+#include "common/base/memory.h"
+#include "common/base/text.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
 #include "common/config/data_format.h"

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/error.h"
-#include "common/base/log.h"
+#include "common/base/text.h"
 #include "common/base/version.h"
 #include "common/config/config.h"
 #include "common/config/data_format.h"

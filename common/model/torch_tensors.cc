@@ -4,7 +4,7 @@
 #include <set>
 
 #include "common/base/error.h"
-#include "common/base/join.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include "common/base/count_text.h"
+#include "common/base/text.h"
 
 namespace muster {
 

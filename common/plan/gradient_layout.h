@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "common/base/aligned_memory.h"
+#include "common/base/memory.h"
 
 namespace muster {
 

@@ -9,9 +9,7 @@
 #include <set>
 
 #include "common/base/error.h"
-#include "common/base/join.h"
-#include "common/base/log.h"
-#include "common/base/utf8.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

@@ -13,10 +13,10 @@
 
 #include "common/base/element_type.h"
 #include "common/base/error.h"
-#include "common/base/plain_file.h"
+#include "common/base/file.h"
 #include "common/base/resource_limits.h"
 #include "common/base/running_hash.h"
-#include "common/base/shell_word.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

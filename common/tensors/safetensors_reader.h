@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/base/unique_fd.h"
+#include "common/base/fd.h"
 #include "common/tensors/safetensors_header.h"
 
 namespace muster {

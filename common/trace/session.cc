@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/base/log.h"
-#include "common/base/process_identity.h"
+#include "common/base/process.h"
 #include "common/base/resource_limits.h"
 #include "common/trace/recorder.h"
 #include "proto/config.pb.h"

@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "common/base/error.h"
+#include "common/base/fd.h"
 #include "common/base/log.h"
-#include "common/base/unique_fd.h"
 #include "common/link/tcp_address.h"
 #include "common/transport/combined_server_link.h"
 #include "common/transport/local/local_link.h"

@@ -16,9 +16,10 @@
 
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
+#include "common/base/file.h"
 #include "common/base/log.h"
-#include "common/base/plain_file.h"
 #include "common/base/resource_limits.h"
+#include "common/base/text.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/run_mark.h"
 #include "common/checkpoint/state_file.h"

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "common/base/utf8.h"
+#include "common/base/text.h"
 #include "ps/tensorboard/event_records.h"
 #include "ps/tensorboard/line_scalars.h"
 #include "ps/tensorboard/summaries.h"

@@ -14,9 +14,9 @@
 #include <system_error>
 #include <utility>
 
-#include "common/base/process_identity.h"
+#include "common/base/fd.h"
+#include "common/base/process.h"
 #include "common/base/resource_limits.h"
-#include "common/base/unique_fd.h"
 #include "ps/tensorboard/event_records.h"
 
 namespace muster {

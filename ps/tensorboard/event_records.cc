@@ -13,7 +13,7 @@
 #include <set>
 #include <system_error>
 
-#include "common/base/plain_file.h"
+#include "common/base/file.h"
 #include "common/base/resource_limits.h"
 
 namespace muster {

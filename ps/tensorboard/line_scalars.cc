@@ -8,8 +8,8 @@
 #include <span>
 #include <string_view>
 
-#include "common/base/json_text.h"
-#include "common/base/whole_number.h"
+#include "common/base/json.h"
+#include "common/base/text.h"
 #include "ps/tensorboard/summaries.h"
 
 namespace muster {

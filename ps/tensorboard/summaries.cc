@@ -6,7 +6,7 @@
 #include <sstream>
 #include <vector>
 
-#include "common/base/utf8.h"
+#include "common/base/text.h"
 #include "proto/config.pb.h"
 
 namespace muster {

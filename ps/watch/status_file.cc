@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "common/base/resident_memory.h"
+#include "common/base/process.h"
 
 namespace muster {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/base/background_thread.h"
-#include "common/base/process_identity.h"
+#include "common/base/process.h"
 #include "proto/events.pb.h"
 #include "ps/watch/recent_times.h"
 

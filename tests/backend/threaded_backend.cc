@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/aligned_memory.h"
 #include "common/base/error.h"
+#include "common/base/memory.h"
 #include "common/base/random.h"
 #include "worker/backend/cpu/cpu_backend.h"
 

@@ -11,7 +11,7 @@
 #include <csignal>
 
 #include "common/base/error.h"
-#include "common/base/unique_fd.h"
+#include "common/base/fd.h"
 #include "tests/checkpoint/some_run.h"
 #include "tests/checkpoint/system_calls.h"
 

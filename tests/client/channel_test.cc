@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "common/base/error.h"
-#include "common/base/event_fd.h"
+#include "common/base/fd.h"
 #include "common/link/outbox.h"
 
 namespace muster {

@@ -8,8 +8,8 @@
 #include <cmath>
 #include <limits>
 
-#include "common/base/arena.h"
 #include "common/base/error.h"
+#include "common/base/memory.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
 #include "common/config/data_format.h"

@@ -7,7 +7,7 @@
 #include <semaphore>
 #include <thread>
 
-#include "common/base/event_fd.h"
+#include "common/base/fd.h"
 
 namespace muster {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <csignal>
 
-#include "common/base/utf8.h"
+#include "common/base/text.h"
 #include "tests/e2e/real_job.h"
 
 namespace muster::testing {

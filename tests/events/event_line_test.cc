@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "common/base/error.h"
-#include "common/base/utf8.h"
 
 namespace muster {
 namespace {
@@ -93,51 +92,6 @@ TEST(EventLineTest, WhatIsNoEventIsRefusedWithItsWords) {
   EXPECT_LT(ErrorOf(std::string(100'000, 'x')).size(), 250u);
   EXPECT_THAT(ErrorOf("\x1b[31m"), HasSubstr("?[31m"));
   EXPECT_NE(ErrorOf(std::string(100'000, '[')), "");
-}
-
-TEST(ValidUtf8Test, KeepsCharactersAndReplacesTheRest) {
-  const std::string valid = "a\u00e4\u20ac\U0001F600\u0000";
-  EXPECT_EQ(ValidUtf8(valid), valid);
-  EXPECT_EQ(ValidUtf8(""), "");
-  EXPECT_EQ(ValidUtf8("\x80 \xc3"), "\ufffd \ufffd");
-  EXPECT_EQ(ValidUtf8("\xc0\xaf"), "\ufffd\ufffd");  // longer than need be
-  EXPECT_EQ(ValidUtf8("\xe0\x80\xaf"), "\ufffd\ufffd\ufffd");
-  EXPECT_EQ(ValidUtf8("\xf4\x90\x80\x80"), "\ufffd\ufffd\ufffd\ufffd");  // beyond U+10FFFF
-  EXPECT_EQ(ValidUtf8("\xe2\x82"
-                      "b"),
-            "\ufffd\ufffd"
-            "b");
-}
-
-TEST(ShownTest, NothingReachesATerminalRaw) {
-  EXPECT_EQ(Shown("a\u00e4 \u20ac\\"), "a\u00e4 \u20ac\\");
-  EXPECT_EQ(Shown("\x1b[31m\n\t\r\x7f\u009b\xe9"), "\\x1b[31m\\n\\t\\r\\x7f\\u009b\\xe9");
-  EXPECT_EQ(Shown(std::string("a\0b", 3)), "a\\x00b");
-}
-
-TEST(ShownTest, WhatIsTooLongIsCutBetweenCharacters) {
-  std::string text(199'999, 'x');
-  text += "\u20ac";
-  const std::string shown = Shown(text, 1000);
-  EXPECT_LE(shown.size(), 1000u);
-  EXPECT_TRUE(shown.ends_with(" more characters)")) << shown;
-  EXPECT_EQ(Shown(shown, 1000), shown);
-  EXPECT_EQ(Shown(text, 200'002), text);
-  for (size_t most = 60; most < 70; ++most) {
-    const std::string cut =
-        Shown(std::string(50, ' ') + "\u20ac\u20ac\u20ac\u20ac\u20ac\u20ac\u20ac", most);
-    EXPECT_EQ(Utf8Prefix(cut), cut.size()) << most;
-  }
-}
-
-TEST(ShownLinesTest, OnlyIndentedLinesAreOurs) {
-  EXPECT_EQ(ShownLines("a\n  b\nc\n"), "a\n  b\\nc\n");
-  EXPECT_EQ(ShownLines("a\n  b\n  \x1b", 100), "a\n  b\n  \\x1b");
-}
-
-TEST(EscapedUtf8Test, IsUtf8AndReadsBackTheSame) {
-  EXPECT_EQ(EscapedUtf8("a\u00e4\xe9z\xc3"), "a\u00e4\\351z\\303");
-  EXPECT_EQ(Utf8Prefix("a\u00e4\xe9z"), 3u);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include "cli/evaluate/eval_text.h"
 #include "cli/model/import_command.h"
 #include "common/base/error.h"
-#include "common/base/number_list.h"
+#include "common/base/text.h"
 #include "common/checkpoint/checkpoint_name.h"
 #include "common/config/hardware.h"
 #include "ps/restart_record.h"

@@ -1,6 +1,6 @@
 // A file that is taken has tensors within itself that do not overlap, and what its header says is
 // the same when it is written and read again. Weights are taken from it, or it says why not.
-#include "common/base/arena.h"
+#include "common/base/memory.h"
 #include "common/config/build_graph.h"
 #include "common/config/text_format.h"
 #include "common/model/load_weights.h"

@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 
 #include "cli/process/log_tail.h"
-#include "common/base/utf8.h"
+#include "common/base/text.h"
 #include "common/checkpoint/run_mark.h"
 #include "common/config/config.h"
 #include "common/config/data_format.h"

@@ -6,8 +6,8 @@
 
 #include "cli/gpu/lock_folder.h"
 #include "cli/gpu/ticket.h"
-#include "common/base/unique_fd.h"
-#include "common/base/utf8.h"
+#include "common/base/fd.h"
+#include "common/base/text.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {

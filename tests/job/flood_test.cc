@@ -5,7 +5,7 @@
 #include <future>
 #include <thread>
 
-#include "common/base/resident_memory.h"
+#include "common/base/process.h"
 #include "common/config/job_size.h"
 #include "common/link/protocol.h"
 #include "common/transport/zmq/zmq_link.h"

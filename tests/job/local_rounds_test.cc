@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "common/base/unique_fd.h"
+#include "common/base/fd.h"
 #include "tests/job/test_job.h"
 
 namespace muster::testing {

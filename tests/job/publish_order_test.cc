@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/arena.h"
+#include "common/base/memory.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
 #include "common/config/data_format.h"

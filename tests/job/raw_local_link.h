@@ -16,8 +16,8 @@
 #include <system_error>
 #include <vector>
 
+#include "common/base/fd.h"
 #include "common/base/shared_memory.h"
-#include "common/base/unique_fd.h"
 #include "common/link/wire_values.h"
 #include "common/plan/gradient_layout.h"
 #include "common/transport/local/local_address.h"

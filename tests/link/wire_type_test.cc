@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "common/base/arena.h"
+#include "common/base/memory.h"
 
 namespace muster {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/arena.h"
+#include "common/base/memory.h"
 #include "common/graph/graph.h"
 #include "worker/backend/backend.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/arena.h"
+#include "common/base/memory.h"
 #include "tests/nn/reference.h"
 #include "worker/backend/backend.h"
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "common/base/arena.h"
+#include "common/base/memory.h"
 #include "common/graph/graph.h"
 #include "tests/nn/op_case.h"
 #include "tests/nn/test_backend.h"

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <optional>
 
-#include "common/base/arena.h"
 #include "common/base/error.h"
+#include "common/base/memory.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
 #include "common/config/data_format.h"

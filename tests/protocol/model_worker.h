@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/arena.h"
+#include "common/base/memory.h"
 #include "common/link/link.h"
 #include "tests/protocol/model_job.h"
 #include "worker/client/terms.h"

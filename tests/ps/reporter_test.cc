@@ -14,7 +14,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "common/base/unique_fd.h"
+#include "common/base/fd.h"
 #include "common/events/event_line.h"
 #include "tests/data/temp_dir.h"
 

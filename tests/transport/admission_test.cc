@@ -14,6 +14,7 @@
 #include <zmq.hpp>
 
 #include "common/base/log.h"
+#include "common/base/text.h"
 #include "common/link/tcp_address.h"
 #include "common/transport/zmq/zmq_admission.h"
 #include "common/transport/zmq/zmq_link.h"

@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
-#include "common/base/aligned_memory.h"
 #include "common/base/error.h"
+#include "common/base/memory.h"
 #include "worker/backend/backend.h"
 
 namespace muster {

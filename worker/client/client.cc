@@ -6,7 +6,7 @@
 #include <random>
 
 #include "common/base/log.h"
-#include "common/base/process_identity.h"
+#include "common/base/process.h"
 #include "common/link/protocol.h"
 #include "common/link/wire_values.h"
 #include "common/trace/trace.h"

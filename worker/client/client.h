@@ -45,7 +45,7 @@
 #include <vector>
 
 #include "common/base/error.h"
-#include "common/base/own_gap.h"
+#include "common/base/process.h"
 #include "common/link/link.h"
 #include "common/link/wire_type.h"
 #include "common/plan/slices.h"
@@ -225,7 +225,7 @@ class Client final : private Channel::Owner {
   Arrivals arrived_;
   std::exception_ptr error_;
   Clock::time_point last_heard_ = Clock::now();
-  OwnGap own_gap_{2 * Channel::kHeartbeatInterval};  // looked at with each beat
+  SuspensionDetector suspensions_{2 * Channel::kHeartbeatInterval};  // looked at with each beat
 
   std::unique_ptr<Channel> channel_;
 };

@@ -45,7 +45,7 @@ bool Client::Welcomed() const {
 void Client::CheckSilence() {
   const std::lock_guard lock(mutex_);
   const Clock::time_point now = Clock::now();  // once: a later one could have another gap in it
-  last_heard_ = WithoutGap(last_heard_, own_gap_.Look(now), now);
+  last_heard_ = WithoutSuspension(last_heard_, suspensions_.Look(now), now);
   const double silent = std::chrono::duration<double>(now - last_heard_).count();
   if (!welcome_ || silent <= options_.silence_s || error_ != nullptr) return;
   SetError(Error(ExitCode::kDeadline,

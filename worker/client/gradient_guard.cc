@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "common/base/count_text.h"
 #include "common/base/error.h"
+#include "common/base/text.h"
 
 namespace muster {
 

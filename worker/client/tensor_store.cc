@@ -5,9 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/aligned_memory.h"
-#include "common/base/arena.h"
 #include "common/base/error.h"
+#include "common/base/memory.h"
 
 namespace muster {
 namespace {

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "common/base/error.h"
-#include "common/base/event_fd.h"
+#include "common/base/fd.h"
 #include "common/link/outbox.h"
 #include "common/trace/trace.h"
 #include "worker/client/channel.h"

@@ -10,8 +10,8 @@
 #include <deque>
 #include <span>
 
-#include "common/base/arena.h"
-#include "common/base/event_fd.h"
+#include "common/base/fd.h"
+#include "common/base/memory.h"
 #include "common/link/link.h"
 
 namespace muster {

@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/count_text.h"
 #include "common/base/error.h"
-#include "common/base/plain_file.h"
+#include "common/base/file.h"
 #include "common/base/running_hash.h"
+#include "common/base/text.h"
 #include "worker/data/mapped_file.h"
 
 namespace muster {

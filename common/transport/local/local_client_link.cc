@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "common/base/error.h"
+#include "common/base/fd.h"
 #include "common/base/resource_limits.h"
-#include "common/base/unique_fd.h"
 #include "common/link/epoll.h"
 #include "common/transport/local/local_address.h"
 #include "common/transport/local/local_connection.h"

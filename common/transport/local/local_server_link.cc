@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "common/base/error.h"
+#include "common/base/fd.h"
 #include "common/base/log.h"
 #include "common/base/resource_limits.h"
-#include "common/base/unique_fd.h"
 #include "common/link/epoll.h"
 #include "common/transport/local/gradient_memory.h"
 #include "common/transport/local/local_address.h"

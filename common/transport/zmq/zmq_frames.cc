@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "common/base/arena.h"
+#include "common/base/memory.h"
 #include "common/transport/zmq/zmq_socket.h"
 
 namespace muster {

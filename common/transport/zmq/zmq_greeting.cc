@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <string_view>
 
-#include "common/base/unique_fd.h"
+#include "common/base/fd.h"
 #include "common/link/tcp_address.h"
 
 namespace muster {

@@ -19,8 +19,8 @@
 #include <utility>
 
 #include "common/base/error.h"
-#include "common/base/event_fd.h"
-#include "common/base/timer_fd.h"
+#include "common/base/fd.h"
+#include "common/base/resource_limits.h"
 #include "common/link/epoll.h"
 #include "common/link/outbox.h"
 #include "common/link/protocol.h"
@@ -202,7 +202,8 @@ void ZmqServerLink::DrainMonitor() {
 
 void ZmqServerLink::SetLossAlarm() const {
   if (losses_.empty()) return loss_alarm_.Clear();
-  loss_alarm_.RingIn(losses_.front().due - steady_clock::now());
+  const std::chrono::nanoseconds in = losses_.front().due - steady_clock::now();
+  loss_alarm_.RingIn(in.count());
 }
 
 // Of a connection that never said anything. What a flood of them leaves here has a bound.

@@ -8,9 +8,8 @@
 #include <memory>
 #include <utility>
 
-#include "common/base/arena.h"
 #include "common/base/error.h"
-#include "common/base/unseen_hand_over.h"
+#include "common/base/memory.h"
 #include "common/link/tcp_address.h"
 
 namespace muster {
@@ -46,12 +45,12 @@ zmq::message_t Borrow(std::span<const std::byte> tensor, Release release) {
         data, tensor.size(), [](void*, void*) {}, nullptr);
   }
   const auto pass_on = [](void*, void* hint) {
-    AfterHandOver(hint);
+    TsanAcquire(hint);
     const std::unique_ptr<Release> owned(static_cast<Release*>(hint));
     owned->call(owned->hint);
   };
   auto* const hint = new Release(release);
-  BeforeHandOver(hint);
+  TsanRelease(hint);
   return zmq::message_t(data, tensor.size(), pass_on, hint);
 }
 

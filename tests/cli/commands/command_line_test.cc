@@ -6,7 +6,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "common/base/join.h"
+#include "common/base/text.h"
 #include "common/base/version.h"
 #include "common/config/hardware.h"
 #include "tests/cli/job/job_fixture.h"

@@ -10,7 +10,7 @@
 #include "cli/job/memory_check.h"
 #include "cli/model/inspect_command.h"
 #include "cli/text/units.h"
-#include "common/base/join.h"
+#include "common/base/text.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
 #include "common/config/data_format.h"

@@ -8,7 +8,7 @@
 #include "cli/doctor/doctor_command.h"
 #include "cli/doctor/examine.h"
 #include "cli/doctor/facts.h"
-#include "common/base/join.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/error.h"
-#include "common/base/join.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

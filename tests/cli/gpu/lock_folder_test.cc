@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "common/base/error.h"
-#include "common/base/file_lock.h"
+#include "common/base/file.h"
 #include "tests/cli/gpu/gpu_fixture.h"
 
 namespace muster::testing {

@@ -3,24 +3,12 @@
 
 #include <gmock/gmock.h>
 
-#include "common/base/utf8.h"
 #include "tests/cli/gpu/gpu_fixture.h"
 
 namespace muster::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-TEST(ProcessInfoTest, OneLineWithoutControls) {
-  EXPECT_EQ(OneLine("a\nb\x1b[2Jc\x7f", 80), "a b [2Jc ");
-  EXPECT_EQ(OneLine("a\xc2\x9b"
-                    "2Jb",
-                    80),
-            "a 2Jb");
-  EXPECT_EQ(OneLine("\xc3\xa9t\xc3\xa9", 80), "\xc3\xa9t\xc3\xa9");
-  EXPECT_EQ(OneLine("\xff", 80), "\xef\xbf\xbd");
-  EXPECT_EQ(OneLine("abcdefghij", 8), "abcde...");
-}
 
 TEST(ProcessInfoTest, AProcessAndItsOwner) {
   const ProcessText self = DescribeProcess(::getpid());

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <sstream>
 
-#include "common/base/unique_fd.h"
+#include "common/base/fd.h"
 
 namespace muster {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/unique_fd.h"
+#include "common/base/fd.h"
 
 namespace muster::testing {
 

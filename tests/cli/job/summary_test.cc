@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "common/base/join.h"
+#include "common/base/text.h"
 #include "tests/cli/text/unwrapped.h"
 #include "tests/data/temp_dir.h"
 

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "cli/job/supervisor.h"
-#include "common/base/unique_fd.h"
+#include "common/base/fd.h"
 
 namespace muster {
 

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/base/join.h"
+#include "common/base/text.h"
 #include "common/config/config.h"
 #include "common/config/job_size.h"
 

@@ -8,7 +8,7 @@
 #include <chrono>
 
 #include "common/base/error.h"
-#include "common/base/process_identity.h"
+#include "common/base/process.h"
 #include "tests/cli/view/run_files.h"
 
 namespace muster::testing {

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "common/base/join.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {

@@ -6,8 +6,8 @@
 #include <bit>
 #include <thread>
 
+#include "common/base/fd.h"
 #include "common/base/shared_memory.h"
-#include "common/base/unique_fd.h"
 #include "tests/cuda/backend/device_fixture.h"
 
 namespace muster {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <map>
 
-#include "common/base/arena.h"
+#include "common/base/memory.h"
 #include "tests/cuda/backend/images_fixture.h"
 #include "tests/nn/test_networks.h"
 #include "tests/nn/tower_run.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "common/base/arena.h"
+#include "common/base/memory.h"
 #include "worker/backend/cpu/onednn.h"
 
 namespace muster::cpu {

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "common/base/unseen_hand_over.h"
+#include "common/base/memory.h"
 
 namespace muster::cpu {
 
@@ -20,9 +20,9 @@ void InTeam(int threads, const Body& body) {
 #pragma omp parallel num_threads(threads)
   {
     body(omp_get_thread_num());
-    BeforeHandOver(&internal::end_of_region);
+    TsanRelease(&internal::end_of_region);
   }
-  AfterHandOver(&internal::end_of_region);
+  TsanAcquire(&internal::end_of_region);
 }
 
 // Calls body(i) for i in [0, n), spread over the OpenMP threads in fixed equal parts. The bodies
@@ -33,9 +33,9 @@ void ParallelFor(int64_t n, const Body& body) {
   {
 #pragma omp for schedule(static) nowait
     for (int64_t i = 0; i < n; ++i) body(i);
-    BeforeHandOver(&internal::end_of_region);
+    TsanRelease(&internal::end_of_region);
   }
-  AfterHandOver(&internal::end_of_region);
+  TsanAcquire(&internal::end_of_region);
 }
 
 // After a region of a library: what the threads of the team have done is done.

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "common/base/arena.h"
+#include "common/base/memory.h"
 #include "worker/backend/cpu/panel_product.h"
 
 namespace muster::cpu::winograd {

@@ -1,5 +1,5 @@
 // Limits of control groups, from files like the kernel's.
-#include "common/base/control_group.h"
+#include "common/base/resource_limits.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
-#include "common/base/aligned_memory.h"
+#include "common/base/memory.h"
 
+#include <malloc.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <new>
 
 namespace muster {
@@ -33,6 +33,14 @@ void GiveBackPages(void* memory, size_t bytes, PagesOf whose) {
   // A kernel that cannot leaves them.
   (void)::madvise(static_cast<std::byte*>(memory) + (first - begin), end - first,
                   whose == PagesOf::kShared ? MADV_REMOVE : MADV_DONTNEED);
+}
+
+void KeepFreedMemory() {
+#ifdef __GLIBC__
+  constexpr int kLargestThreshold = 32 << 20;  // glibc's limit; chunks are up to 4 MiB
+  (void)::mallopt(M_MMAP_THRESHOLD, kLargestThreshold);
+  (void)::mallopt(M_TRIM_THRESHOLD, 2000 << 20);
+#endif
 }
 
 }  // namespace muster

@@ -1,10 +1,15 @@
-#include "common/base/process_identity.h"
+#include "common/base/process.h"
 
+#include <signal.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <sstream>
+
+#include "common/base/error.h"
 
 namespace muster {
 namespace {
@@ -46,6 +51,27 @@ bool IsAlive(const ProcessIdentity& process) {
   const Stat stat = ReadStat(process.pid);
   return stat.state != 0 && stat.state != 'Z' && stat.state != 'X' &&
          stat.started == process.started;
+}
+
+std::optional<int64_t> ResidentBytes(int64_t pid) {
+  int64_t all = 0, resident = 0;
+  std::ifstream file("/proc/" + (pid == 0 ? "self" : std::to_string(pid)) + "/statm");
+  if (!(file >> all >> resident)) return std::nullopt;
+  return resident * ::sysconf(_SC_PAGESIZE);
+}
+
+void DieWithParent(pid_t parent) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // The parent may have died before the call above.
+  if (::getppid() != parent) std::_Exit(static_cast<int>(ExitCode::kPeerFailed));
+}
+
+void KeepOutOfCoreDumps() { (void)::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); }
+
+SuspensionDetector::Clock::duration SuspensionDetector::Look(Clock::time_point now) {
+  const Clock::duration since = now - last_;
+  last_ = now;
+  return since > usual_ ? since - usual_ / 4 : Clock::duration::zero();
 }
 
 }  // namespace muster

@@ -1,5 +1,5 @@
 // JSON of somebody else is read, or discarded; never is it so deep that a stack overflows.
-#include "common/base/json_text.h"
+#include "common/base/json.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ std::string Nested(int depth, const std::string& inside = "") {
   return std::string(brackets, '[') + inside + std::string(brackets, ']');
 }
 
-TEST(JsonText, WhatIsNestedTooDeeplyIsDiscarded) {
+TEST(Json, WhatIsNestedTooDeeplyIsDiscarded) {
   EXPECT_TRUE(ParseJson(Nested(kMostJsonNesting)).is_array());
   EXPECT_TRUE(ParseJson(Nested(kMostJsonNesting + 1)).is_discarded());
   EXPECT_TRUE(ParseJson(Nested(1'000'000)).is_discarded());
@@ -22,7 +22,7 @@ TEST(JsonText, WhatIsNestedTooDeeplyIsDiscarded) {
   EXPECT_TRUE(ParseJson<nlohmann::ordered_json>(Nested(4), 3).is_discarded());
 }
 
-TEST(JsonText, BracketsOfStringsAndThoseThatAreClosedDoNotCount) {
+TEST(Json, BracketsOfStringsAndThoseThatAreClosedDoNotCount) {
   std::string text(1000, '{');
   text = "\"" + text + "\\\"[\"";
   EXPECT_EQ(ParseJson(text).get<std::string>(), std::string(1000, '{') + "\"[");
@@ -31,7 +31,7 @@ TEST(JsonText, BracketsOfStringsAndThoseThatAreClosedDoNotCount) {
   EXPECT_EQ(ParseJson(list + "1]").size(), 1001u);
 }
 
-TEST(JsonText, WhatIsNoJsonIsDiscarded) {
+TEST(Json, WhatIsNoJsonIsDiscarded) {
   for (const char* text : {"", "{", "]", "\"", "\"\\", "[1,]", "nul", "{\"a\":1} 2"}) {
     EXPECT_TRUE(ParseJson(text).is_discarded()) << text;
   }

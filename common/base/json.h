@@ -11,7 +11,24 @@ namespace muster {
 constexpr int kMostJsonNesting = 100;
 
 // Whether brackets, other than those in its strings, are nested deeper. `text` may be no JSON.
-bool IsNestedDeeper(std::string_view text, int most);
+inline bool IsNestedDeeper(std::string_view text, int most) {
+  int depth = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted) {
+      if (c == '\\') ++i;
+      if (c == '"') quoted = false;
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > most) return true;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return false;
+}
 
 // Discarded (`is_discarded()`) where it is no JSON, or is nested too deeply. Throws nothing.
 template <typename Json = nlohmann::json>

@@ -1,13 +1,28 @@
-#include "common/base/utf8.h"
+#include "common/base/text.h"
 
 #include <fmt/core.h>
+#include <regex.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
+#include <charconv>
+#include <unordered_set>
+
+#include "common/base/error.h"
 
 namespace muster {
 namespace {
+
+bool IsPlain(char c) {
+  constexpr std::string_view kMarks = "_-+=./,:@%";
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+         kMarks.find(c) != std::string_view::npos;
+}
+
+bool ParseNumber(std::string_view text, int64_t& number) {
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && stop == end && number >= 0;
+}
 
 // Bytes of the character that `text` begins with; 0 if that is none.
 size_t CharacterLength(std::string_view text) {
@@ -40,6 +55,68 @@ std::string Replace(std::string_view text, const Replaced& replaced) {
 }
 
 }  // namespace
+
+std::string ShellWord(const std::string& word) {
+  if (!word.empty() && std::ranges::all_of(word, IsPlain)) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+std::vector<std::string> FirstMatch(const char* pattern, const std::string& text) {
+  regex_t compiled;
+  MUSTER_CHECK(::regcomp(&compiled, pattern, REG_EXTENDED) == 0);
+  std::vector<regmatch_t> places(compiled.re_nsub + 1);
+  const bool found = ::regexec(&compiled, text.c_str(), places.size(), places.data(), 0) == 0;
+  ::regfree(&compiled);
+  std::vector<std::string> parts;
+  if (!found) return parts;
+  for (const regmatch_t& place : places) {
+    parts.push_back(place.rm_so < 0 ? "" : text.substr(place.rm_so, place.rm_eo - place.rm_so));
+  }
+  return parts;
+}
+
+std::string FormatCount(int64_t value) {
+  std::string digits = std::to_string(value);
+  int first = value < 0 ? 1 : 0;
+  for (int at = static_cast<int>(digits.size()) - 3; at > first; at -= 3)
+    digits.insert(static_cast<size_t>(at), 1, ',');
+  return digits;
+}
+
+std::vector<int64_t> ParseNumberList(const std::string& what, const std::string& text,
+                                     int64_t end) {
+  std::vector<int64_t> numbers;
+  std::unordered_set<int64_t> seen;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t stop = std::min(text.find(',', at), text.size());
+    const std::string_view part = std::string_view(text).substr(at, stop - at);
+    at = stop + 1;
+    const size_t dash = part.find('-');
+    int64_t first = 0, last = 0;
+    const bool read = ParseNumber(part.substr(0, dash), first) &&
+                      ParseNumber(dash == part.npos ? part : part.substr(dash + 1), last);
+    if (!read || last < first) {
+      throw Error(ExitCode::kUsage, "{} {}: expected numbers and ranges, as in 0-9,17, got '{}'",
+                  what, text, part);
+    }
+    if (last >= end) {
+      throw Error(ExitCode::kUsage, "{} {}: expected numbers from 0 to {}, got {}", what, text,
+                  FormatCount(end - 1), FormatCount(last));
+    }
+    for (int64_t number = first; number <= last; ++number) {
+      if (seen.insert(number).second) numbers.push_back(number);
+    }
+  }
+  return numbers;
+}
+
+std::optional<int64_t> WholeNumberOf(double value) {
+  constexpr double kEnd = 9223372036854775808.0;  // 2^63
+  if (!(value >= -kEnd && value < kEnd)) return std::nullopt;
+  return static_cast<int64_t>(value);
+}
 
 size_t Utf8Prefix(std::string_view text) {
   size_t good = 0;
@@ -107,6 +184,14 @@ std::string OneLine(std::string_view text, size_t most) {
   }
   if (line.size() > most) line = line.substr(0, most > 3 ? most - 3 : 0) + "...";
   return ValidUtf8(line);
+}
+
+std::string Printable(std::string_view words) {
+  constexpr size_t kMost = 500;
+  std::string line(words.substr(0, kMost));
+  std::ranges::replace_if(
+      line, [](char c) { return c < ' ' || c > '~'; }, '?');
+  return words.size() > kMost ? line + " …" : line;
 }
 
 }  // namespace muster
