@@ -237,9 +237,11 @@ std::vector<RunRecord> FindRuns(const std::string& dir, std::vector<std::string>
 
 std::optional<Json> ReadStatus(const std::string& run_dir) {
   const std::string path = run_dir + "/status.json";
-  const std::string text = ReadFileIfThere(path);
-  if (text.empty()) return std::nullopt;
-  Json status = ParseJson(text);
+  std::ifstream file = ReadPlainFile(path);
+  if (!file) return std::nullopt;
+  std::stringstream text;
+  text << file.rdbuf();
+  Json status = ParseJson(text.str());
   if (!status.is_object() || !status.contains("server") || !status["server"].is_object()) {
     throw Error(ExitCode::kFailure, "{}: expected the status of a Muster run, which is not there",
                 path);

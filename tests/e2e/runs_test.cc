@@ -11,6 +11,7 @@
 
 #include "common/base/error.h"
 #include "common/config/config.h"
+#include "proto/config.pb.h"
 #include "tests/cli/text/unwrapped.h"
 #include "tests/e2e/real_job.h"
 

@@ -1,4 +1,5 @@
-// Is the oracle right? It is compared with PyTorch: both compute in double precision.
+// Is the oracle right? It is compared with PyTorch, and its gradients with finite differences: all
+// compute in double precision.
 #include "tests/nn/reference.h"
 
 #include <gtest/gtest.h>
@@ -12,6 +13,37 @@
 namespace muster::reference {
 namespace {
 
+double Dot(const Doubles& a, const Doubles& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+// The same values, but for a little that is another for each. Where two values are equal a maximum
+// has no derivative.
+Doubles WithoutTies(Doubles values) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] += 1e-3 * std::fmod(0.6180339887 * static_cast<double>(i + 1), 1.0);
+  }
+  return values;
+}
+
+// Compares `gradient` with the central differences of `f` along each of `at`'s coordinates.
+template <typename F>
+void ExpectGradient(Doubles& at, const Doubles& gradient, const F& f) {
+  ASSERT_EQ(at.size(), gradient.size());
+  constexpr double kStep = 1e-5;
+  for (size_t i = 0; i < at.size(); ++i) {
+    const double value = at[i];
+    at[i] = value + kStep;
+    const double above = f();
+    at[i] = value - kStep;
+    const double below = f();
+    at[i] = value;
+    EXPECT_NEAR(gradient[i], (above - below) / (2 * kStep), 1e-7) << i;
+  }
+}
+
 // Of a tensor's largest value. The files are read as floats.
 constexpr double kTolerance = 2e-7;
 
@@ -20,6 +52,27 @@ class ReferenceTest : public testing::TestWithParam<GoldenCase> {
   // Empty if the case has no such tensor.
   Doubles Tensor(const std::string& name) const {
     return GetParam().Has(name) ? ToDoubles(GetParam().At(name)) : Doubles();
+  }
+
+  std::vector<int32_t> Labels() const {
+    std::vector<int32_t> labels;
+    labels.reserve(GetParam().At("labels").size());
+    for (const float label : GetParam().At("labels")) labels.push_back(static_cast<int32_t>(label));
+    return labels;
+  }
+  std::vector<Doubles> Inputs() const {
+    std::vector<Doubles> inputs(GetParam().inputs.size());
+    for (size_t i = 0; i < inputs.size(); ++i) inputs[i] = Tensor(GetParam().InputName("input", i));
+    return inputs;
+  }
+  std::string WeightsName() const { return GetParam().Has("scale") ? "scale" : "weights"; }
+  std::string BiasName() const { return GetParam().Has("shift") ? "shift" : "bias"; }
+  Context MakeContext() const {
+    return {.weights = Tensor(WeightsName()),
+            .bias = Tensor(BiasName()),
+            .running_mean = Tensor("running_mean"),
+            .running_variance = Tensor("running_variance"),
+            .training = GetParam().mode == Mode::kTraining};
   }
 
   void ExpectTensor(const std::string& name, const Doubles& got) const {
@@ -38,32 +91,43 @@ TEST_P(ReferenceTest, AgreesWithPyTorch) {
   const Layer layer = c.MakeLayer();
   if (c.Has("labels")) {
     const Doubles logits = Tensor("input");
-    std::vector<int32_t> labels;
-    labels.reserve(c.At("labels").size());
-    for (const float label : c.At("labels")) labels.push_back(static_cast<int32_t>(label));
-    ExpectTensor("loss", {Loss(layer.spec, logits, labels)});
-    ExpectTensor("input_gradient", LossGradient(layer.spec, logits, labels));
+    ExpectTensor("loss", {Loss(layer.spec, logits, Labels())});
+    ExpectTensor("input_gradient", LossGradient(layer.spec, logits, Labels()));
     return;
   }
-  std::vector<Doubles> x(c.inputs.size());
-  for (size_t i = 0; i < x.size(); ++i) x[i] = Tensor(c.InputName("input", i));
-  const std::string weights = c.Has("scale") ? "scale" : "weights";
-  const std::string bias = c.Has("shift") ? "shift" : "bias";
-  const Context context{.weights = Tensor(weights),
-                        .bias = Tensor(bias),
-                        .running_mean = Tensor("running_mean"),
-                        .running_variance = Tensor("running_variance"),
-                        .training = c.mode == Mode::kTraining};
+  const std::vector<Doubles> x = Inputs();
+  const Context context = MakeContext();
   ExpectTensor("output", Forward(layer, c.batch, x, context));
   if (!context.training) return;
   const Gradients g = Backward(layer, c.batch, x, Tensor("output_gradient"), context);
   for (size_t i = 0; i < x.size(); ++i) {
     ExpectTensor(c.InputName("input_gradient", i), g.inputs[i]);
   }
-  ExpectTensor(weights + "_gradient", g.weights);
-  ExpectTensor(bias + "_gradient", g.bias);
+  ExpectTensor(WeightsName() + "_gradient", g.weights);
+  ExpectTensor(BiasName() + "_gradient", g.bias);
   ExpectTensor("mean_statistic", g.mean);
   ExpectTensor("variance_statistic", g.variance);
+}
+
+TEST_P(ReferenceTest, GradientsAreThoseOfFiniteDifferences) {
+  const GoldenCase& c = GetParam();
+  const Layer layer = c.MakeLayer();
+  if (c.Has("labels")) {
+    Doubles logits = Tensor("input");
+    ExpectGradient(logits, LossGradient(layer.spec, logits, Labels()),
+                   [&] { return Loss(layer.spec, logits, Labels()); });
+    return;
+  }
+  std::vector<Doubles> x = Inputs();
+  for (Doubles& input : x) input = WithoutTies(std::move(input));
+  Context context = MakeContext();
+  if (!context.training) return;  // has no gradient
+  const Doubles dy = Tensor("output_gradient");
+  const Gradients g = Backward(layer, c.batch, x, dy, context);
+  const auto value = [&] { return Dot(dy, Forward(layer, c.batch, x, context)); };
+  for (size_t i = 0; i < x.size(); ++i) ExpectGradient(x[i], g.inputs[i], value);
+  ExpectGradient(context.weights, g.weights, value);
+  ExpectGradient(context.bias, g.bias, value);
 }
 
 INSTANTIATE_TEST_SUITE_P(Layers, ReferenceTest, testing::ValuesIn(GoldenCases()));

@@ -99,7 +99,6 @@ TEST_F(CommandLineTest, AnEmptyValueIsRefused) {
   }
   ExpectRefused(Run({"launch", "--resume", ""}), "--resume: expected a value, got \"\"");
   ExpectRefused(Run({"server", config(), "--endpoint", ""}), "--endpoint: expected a value");
-  ExpectRefused(Run({"gpus", "--watch", ""}), "--watch: expected a value, got");
   ExpectRefused(RunLaunch({"--wait", ""}), "--wait: expected a value, got");
 }
 

@@ -379,7 +379,7 @@ TEST_F(LaunchOnCardsTest, ADryRunTakesNone) {
   EXPECT_THAT(finished.out, AllOf(HasSubstr("  devices        --devices auto:2, 2 of 2 GPUs\n"),
                                   HasSubstr("2 workers x ")));
   // The last rank's memory, of a job of as many workers.
-  EXPECT_THAT(ReadFile(Path("asked")), HasSubstr("--set\ncluster.workers=2\n"));
+  EXPECT_THAT(ReadFile(Path("asked")), HasSubstr("  workers: 2\n"));
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ TEST_F(SupervisorTest, ALostServerEndsTheOthersSoon) {
 }
 
 TEST_F(SupervisorTest, TheSummaryHasWorkersThatWereLostUnderEarlierServers) {
-  plan_.on_lost = config::Cluster::REPLACE;
+  cluster_.set_on_lost_worker(config::Cluster::REPLACE);
   Running();
   Changed(events::MemberChange::LOST, 1);
   Ends(1, {.by_signal = true, .value = SIGKILL});

@@ -9,6 +9,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "common/config/config.h"
+#include "proto/config.pb.h"
 #include "tests/e2e/real_job.h"
 
 namespace muster::testing {
@@ -35,9 +37,13 @@ class LoadPluginTest : public RealJob {
   // A worker that makes its device and then says what memory it would use.
   int Run(bool soft, const std::string& library_path = "") {
     const std::string own = std::getenv("LD_LIBRARY_PATH") ? std::getenv("LD_LIBRARY_PATH") : "";
+    config::Config config = LoadConfig(Path("tiny.txtpb"), {});
+    config.mutable_worker()->set_backend(config::Worker::CUDA);
+    config.mutable_worker()->set_soft_placement(soft);
+    ResolveForMachine(config, 1);
+    WriteConfig(config, Path("resolved.txtpb"));
     Process worker({fs::relative(Worker(), MUSTER_BIN_DIR), "--memory", "--rank", "0", "--config",
-                    Path("tiny.txtpb"), "--set", "worker.backend=CUDA", "--set",
-                    std::string("worker.soft_placement=") + (soft ? "true" : "false")},
+                    Path("resolved.txtpb")},
                    Path("log"), {.environment = {{"LD_LIBRARY_PATH", library_path + ":" + own}}});
     const int code = worker.Wait(60);
     log_ = worker.Log();
