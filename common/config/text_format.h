@@ -33,7 +33,7 @@ void ParseText(const std::string& text, const PlaceOfLine& place, const std::str
 void ParseText(const std::string& text, const std::string& origin, const std::string& prefix,
                google::protobuf::Message& message);
 
-// The name of a setting in a text: what the parser does not tell, whose complaints give a place alone.
+// The name of a setting in a text. The complaints of the parser give a place alone.
 struct SettingName {
   std::string path;   // "optimizer.momentum", without indices
   std::string value;  // what follows the colon, if that is no message

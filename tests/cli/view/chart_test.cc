@@ -1,7 +1,7 @@
+#include "cli/view/chart.h"
+
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
-
-#include "cli/view/chart.h"
 
 namespace muster {
 namespace {
