@@ -19,7 +19,7 @@ deny common '(ps|worker|cli|tests|bench)/'
 deny ps '(worker|cli|tests|bench)/'
 deny cli '(ps|tests|bench)/'
 # One reader of data files for the workers and for the tools that make and check data sets.
-deny cli 'worker/' 'cli/data/.*worker/data/'
+deny cli 'worker/' 'cli/data/.*worker/(data|image)/'
 deny worker '(ps|cli|tests|bench)/'
 deny worker/client 'worker/(nn|data|backend|trainer)/'
 deny worker/nn 'worker/(client|data|trainer|backend/cpu|backend/cuda)/'

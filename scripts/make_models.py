@@ -2,7 +2,7 @@
 """Writes the model files of configs/models that are too long to be written by hand, and checks the
 number of parameters of each against what its paper or reference implementation has.
 
-    scripts/make_models.py            # writes configs/models/{resnet20,resnet18,mobilenet_v2,multigpu_cnn}.txtpb
+    scripts/make_models.py            # writes configs/models/{resnet20,resnet18,resnet18_imagenet,mobilenet_v2,multigpu_cnn}.txtpb
     scripts/make_models.py --check    # writes nothing; exit code 1 if a file is not what this would write
 """
 import argparse
@@ -59,8 +59,10 @@ class Model:
         return self._append(name, "conv2d", text, filters, source)
 
     def dense(self, name, units, inputs, initializer):
-        self.parameters += units * inputs + units
-        return self._append(name, "dense", f"units: {units} weights {{ initializer {{ {initializer} }} }}", units)
+        """units None: one for each class of the data, which are not counted."""
+        self.parameters += units * inputs + units if units else 0
+        size = f"units: {units} " if units else ""
+        return self._append(name, "dense", f"{size}weights {{ initializer {{ {initializer} }} }}", units)
 
     def batch_norm(self, name, settings=""):
         self.parameters += 2 * self.channels[self.previous]
@@ -89,12 +91,18 @@ def residual_block(model, name, channels, stride):
     model.plain(f"{name}/relu2", "relu")
 
 
-def resnet(model, widths, blocks):
-    """A ResNet for images of 32x32: a 3x3 stem, no pooling before the last layer."""
+def resnet(model, widths, blocks, classes=10, large=False):
+    """A ResNet for images of 32x32: a 3x3 stem, no pooling before the last layer. `large`: the paper's,
+    for 224x224."""
     model.group("stem")
-    model.conv("stem/conv", widths[0], 3, "padding: EXPLICIT pad: 1")
+    if large:
+        model.conv("stem/conv", widths[0], 7, "stride: 2 padding: EXPLICIT pad: 3")
+    else:
+        model.conv("stem/conv", widths[0], 3, "padding: EXPLICIT pad: 1")
     model.batch_norm("stem/norm")
     model.plain("stem/relu", "relu")
+    if large:
+        model.plain("stem/pool", "max_pool", "kernel: 3 stride: 2 padding: EXPLICIT pad: 1")
     for stage, channels in enumerate(widths, start=1):
         for block in range(1, blocks + 1):
             stride = 2 if stage > 1 and block == 1 else 1
@@ -102,7 +110,7 @@ def resnet(model, widths, blocks):
             residual_block(model, f"stage{stage}/block{block}", channels, stride)
     model.group("classifier")
     model.plain("pool", "global_avg_pool")
-    model.dense("fc", 10, widths[-1], "type: TRUNCATED_NORMAL stddev: 0.01")
+    model.dense("fc", classes, widths[-1], "type: TRUNCATED_NORMAL stddev: 0.01")
     model.plain("loss", "softmax_cross_entropy")
 
 
@@ -110,7 +118,8 @@ RESNET_NOTES = """
 
 Convolutions have no bias (the batch norm that follows has a shift) and start as N(0, 2 / fan_in),
 He et al. 2015, the default: it keeps the size of the signal on the way forward, and the batch norms
-take care of the way back. The last layer starts near zero, so that the first loss is ln 10."""
+take care of the way back. The last layer starts near zero, so that the first loss is the logarithm
+of the number of classes."""
 
 
 def resnet20():
@@ -131,6 +140,17 @@ each), with a 3x3 stem of stride 1 and no max pool, as usual for CIFAR-10. 11,17
 Shortcuts that change the shape are 1x1 convolutions with batch norm.
 """ + RESNET_NOTES)
     resnet(model, [64, 128, 256, 512], 2)
+    return model
+
+
+def resnet18_imagenet():
+    model = Model("resnet18_imagenet", 3, """
+ResNet-18 for photos of about 224x224 (He et al. 2016, table 1; torchvision's resnet18): a 7x7 stem of
+stride 2, a 3x3 max pool, two blocks each of 64, 128, 256 and 512 channels. 11,176,512 parameters, and
+the last layer, which has one output for each class of the data. Shortcuts that change the shape are 1x1
+convolutions with batch norm.
+""" + RESNET_NOTES)
+    resnet(model, [64, 128, 256, 512], 2, classes=None, large=True)
     return model
 
 
@@ -213,7 +233,7 @@ Bengio's uniform, biases at zero.
 
 
 # What the same networks have in PyTorch (bench/peers/models.py, torchvision's mobilenet_v2).
-EXPECTED = {"resnet20": 272474, "resnet18": 11173962, "mobilenet_v2": 3504872, "multigpu_cnn": 20217226}
+EXPECTED = {"resnet20": 272474, "resnet18": 11173962, "resnet18_imagenet": 11176512, "mobilenet_v2": 3504872, "multigpu_cnn": 20217226}
 
 
 def main():
@@ -221,7 +241,7 @@ def main():
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
     stale = []
-    for make in (resnet20, resnet18, mobilenet_v2, multigpu_cnn):
+    for make in (resnet20, resnet18, resnet18_imagenet, mobilenet_v2, multigpu_cnn):
         model = make()
         name = make.__name__
         print(f"{name}: {model.parameters:,} parameters", file=sys.stderr)

@@ -2,11 +2,17 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <string>
 #include <vector>
 
 #include "common/base/error.h"
+#include "common/base/file.h"
 #include "common/base/memory.h"
 #include "common/base/process.h"
 #include "common/base/text.h"
@@ -16,6 +22,7 @@
 #include "common/model/load_weights.h"
 #include "proto/config.pb.h"
 #include "worker/data/dataset.h"
+#include "worker/data/image_folder.h"
 #include "worker/device.h"
 #include "worker/nn/tower.h"
 #include "worker/trainer/predict.h"
@@ -48,6 +55,31 @@ Datasets OpenIfThere(const config::Config& config) {
   }
 }
 
+void PrintLine(const nlohmann::json& line) {
+  fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  std::fflush(stdout);
+}
+
+// `name` stands for the image in errors.
+void PrintLogits(nlohmann::json line, const std::string& name, std::span<const float> logits) {
+  if (!std::ranges::all_of(logits, [](float x) { return std::isfinite(x); })) {
+    throw Error(ExitCode::kNonfinite, "the network's outputs for {} are not finite", name);
+  }
+  line["logits"] = std::vector<float>(logits.begin(), logits.end());
+  PrintLine(line);
+}
+
+void Predict(const config::Config& config, const std::string& weights_path, const Dataset& set,
+             const std::vector<int64_t>& samples, const OnPrediction& on_prediction) {
+  const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
+  Arena weights(graph.arena_floats());
+  const SafetensorsReader file(weights_path);
+  RequireWhole(file);
+  (void)LoadWeights(file, graph, {}, weights.floats());
+  const WorkerDevice device = MakeWorkerDevice(config, 0);
+  PredictSamples(config, graph, *device.backend, weights.floats(), set, samples, on_prediction);
+}
+
 }  // namespace
 
 void PrintMemory(const WorkerArguments& arguments) {
@@ -74,25 +106,32 @@ void PrintMemory(const WorkerArguments& arguments) {
 
 void PrintPredictions(const WorkerArguments& arguments) {
   const config::Config config = ReadResolvedConfig(arguments.config);
-  const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
   const auto open = arguments.training_set ? OpenDatasets : OpenTestSet;
   const Datasets data = open(config.data(), config.run().seed());
   const Dataset& set = arguments.training_set ? *data.train : *data.test;
   const std::vector<int64_t> samples = ParseNumberList("--predict", arguments.predict, set.size());
-  Arena weights(graph.arena_floats());
-  const SafetensorsReader file(arguments.weights);
-  RequireWhole(file);
-  (void)LoadWeights(file, graph, {}, weights.floats());
-  const WorkerDevice device = MakeWorkerDevice(config, 0);
-  std::string lines;
-  PredictSamples(config, graph, *device.backend, weights.floats(), set, samples,
-                 [&](int64_t sample, int32_t label, std::span<const float> logits) {
-                   lines += fmt::format(R"({{"sample":{},"label":{},"logits":[)", sample, label);
-                   for (const float logit : logits) lines += fmt::format("{},", logit);
-                   lines.back() = ']';
-                   lines += "}\n";
-                 });
-  fmt::print("{}", lines);
+  Predict(config, arguments.weights, set, samples,
+          [](int64_t sample, int32_t label, std::span<const float> logits) {
+            PrintLogits({{"sample", sample}, {"label", label}}, fmt::format("sample {}", sample),
+                        logits);
+          });
+}
+
+void PrintImagePredictions(const WorkerArguments& arguments) {
+  const config::Config config = ReadResolvedConfig(arguments.config);
+  std::vector<std::string> paths;
+  std::ifstream list = ReadPlainFile(arguments.images);
+  for (std::string path; std::getline(list, path, '\0');) paths.push_back(path);
+  const LoosePhotos photos = OpenLoosePhotos(paths, config.data());
+  std::vector<int64_t> all(photos.paths.size());
+  std::iota(all.begin(), all.end(), 0);
+  Predict(config, arguments.weights, *photos.set, all,
+          [&](int64_t sample, int32_t /*label*/, std::span<const float> logits) {
+            const std::string& path = photos.paths[static_cast<size_t>(sample)];
+            const std::string& trouble = (*photos.troubles)[static_cast<size_t>(sample)];
+            if (trouble.empty()) return PrintLogits({{"image", path}}, path, logits);
+            PrintLine({{"image", path}, {"error", trouble}});
+          });
 }
 
 void PrintGpu(const WorkerArguments& arguments) {

@@ -9,8 +9,10 @@ namespace muster {
 // kernels made, but none of the arrays, this process is as large as a worker is without them.
 void PrintMemory(const WorkerArguments& arguments);
 
-// --predict: a line for each sample, when all are computed: nothing else is printed between them.
+// --predict: a line for each sample, as soon as it is computed.
 void PrintPredictions(const WorkerArguments& arguments);
+// --images: the same for photos, also for those that cannot be read.
+void PrintImagePredictions(const WorkerArguments& arguments);
 
 // --describe-gpu: the GPU that this process sees, the versions of CUDA, cuBLAS and cuDNN, and the
 // precision, as text. First compares what the config's layers, or without a config a small

@@ -11,7 +11,7 @@ struct WorkerArguments {
   uint32_t rank = 0;
   int parent = 0;
   bool memory = false, join = false, evaluate = false, describe_gpu = false;
-  std::string predict, weights;
+  std::string predict, images, weights;
   bool training_set = false;
 };
 

@@ -24,6 +24,7 @@
 #include "worker/arguments.h"
 #include "worker/client/gradient_guard.h"
 #include "worker/client/terms.h"
+#include "worker/data/photo_loader.h"
 #include "worker/device.h"
 #include "worker/stop_signals.h"
 #include "worker/trainer/device_images.h"
@@ -46,6 +47,12 @@ wire::Hello DescribeWorker(const config::Config& config, const Graph& graph, con
   for (const std::string& line : ComputeSettings(config)) hello.add_setting(line);
   TrimHello(hello);
   return hello;
+}
+
+// JPEG decoders differ between versions, and with them the bits of a result.
+std::string DecoderText(const config::Data& data) {
+  if (data.format() != config::Data::IMAGE_FOLDER) return "";
+  return fmt::format(", JPEG decoder {:016x}", DecoderFingerprint());
 }
 
 // The most that this process ever had.
@@ -91,7 +98,7 @@ void Work(const WorkerArguments& arguments) {
   if (!arguments.join) options.rank = arguments.rank;
   options.leave = &WantedToLeave();
   options.hello = DescribeWorker(config, graph, data);
-  options.hello.set_arithmetic(device.arithmetic);
+  options.hello.set_arithmetic(device.arithmetic + DecoderText(config.data()));
   options.arena_floats = graph.arena_floats();
   options.link = LinkOptionsFor(config, graph.layout());
   options.link.encrypt = IsEncrypted(config.cluster(), options.endpoint);
@@ -163,9 +170,15 @@ int Main(int argc, char** argv) {
       "Print what the network makes of these samples of the test set (0-9,17), a line of JSON "
       "for each, and exit");
   endpoint.RequiredUnless(predict);
+  const ProgramOptions::Option images = program.Add(
+      "--images", arguments.images,
+      "Print what the network makes of the photos at the paths in this file, each ended "
+      "by a zero byte, a line of JSON for each, and exit");
+  endpoint.RequiredUnless(images);
   program.AddFlag("--evaluate", arguments.evaluate,
                   "The job trains nothing (muster-server --evaluate): open the test set alone");
-  program.Add("--weights", arguments.weights, "With --predict: the weights, a safetensors file");
+  program.Add("--weights", arguments.weights,
+              "With --predict, --images: the weights, a safetensors file");
   program.AddFlag("--training-set", arguments.training_set,
                   "With --predict: samples of the training set, as an evaluation would see them");
   program.Add("--token-file", arguments.token_file,
@@ -188,6 +201,8 @@ int Main(int argc, char** argv) {
       PrintGpu(arguments);
     } else if (arguments.memory) {
       PrintMemory(arguments);
+    } else if (!arguments.images.empty()) {
+      PrintImagePredictions(arguments);
     } else if (!arguments.predict.empty()) {
       PrintPredictions(arguments);
     } else {

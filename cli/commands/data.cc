@@ -1,9 +1,10 @@
-// `muster data get` and `muster data synth`.
+// `muster data get`, `muster data synth` and `muster data check`.
 #include <strings.h>
 
 #include <limits>
 
 #include "cli/commands/options.h"
+#include "cli/data/check_command.h"
 #include "cli/data/download.h"
 #include "cli/data/synthesize.h"
 #include "common/base/error.h"
@@ -78,16 +79,48 @@ int Synthesize(const SynthOptions& options) {
   return 0;
 }
 
+constexpr const char* kCheckFooter =
+    "DIR is as data.format IMAGE_FOLDER reads it: train/CLASS and val/CLASS, or CLASS. "
+    "All images are decoded as a whole. Wrong is what training would stop at: files that "
+    "cannot be decoded, and sets whose classes differ. The same image in several classes, or "
+    "in both sets, is suspicious. All else is a note.\n"
+    "\n"
+    "Examples:\n"
+    "  muster data check photos --write-exclusions left-out.txt\n"
+    "  muster data check photos --exclude left-out.txt\n"
+    "  muster launch configs/imagefolder_resnet18.txtpb --data photos \\\n"
+    "      --set data.image_folder.exclude=left-out.txt\n"
+    "\n"
+    "Exit codes: 0 training would work, 1 it would, but something is suspicious, or a file cannot "
+    "be written, 2 command line, 3 training would stop.";
+
+void DescribeCheck(CLI::App& command, CheckArguments& arguments) {
+  command.add_option("DIR", arguments.dir, "The folder with the images")
+      ->required()
+      ->type_name("PATH");
+  AddOption(command, "--exclude", arguments.exclude, "FILE",
+            "Leave out the images that FILE names, as data.image_folder.exclude does");
+  AddOption(command, "--write-exclusions", arguments.write_exclusions, "FILE",
+            "Write or replace such a file: damaged files, all copies of an image but one, and what "
+            "--exclude "
+            "names");
+  command.add_flag("--json", arguments.json, "Print JSON, with all files that are wrong");
+  command.footer(kCheckFooter);
+}
+
 }  // namespace
 
 void AddData(CLI::App& app, Action& action) {
-  CLI::App* const data = app.add_subcommand("data", "Get or make the data");
+  CLI::App* const data = app.add_subcommand("data", "Get, make or check the data");
   data->require_subcommand(1);
   AddCommand<GetOptions>(*data, action, "get", "Download a published data set", DescribeGet, Get);
   AddCommand<SynthOptions>(
       *data, action, "synth",
       "Make a procedural set of images in CIFAR-10's layout, for work without a network",
       DescribeSynth, Synthesize);
+  AddCommand<CheckArguments>(*data, action, "check",
+                             "Decode all images of a folder and say what is wrong with them",
+                             DescribeCheck, RunCheck);
 }
 
 }  // namespace muster

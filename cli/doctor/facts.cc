@@ -215,7 +215,7 @@ namespace {
 
 constexpr double kOpenSeconds = 120;  // the driver may have to wake the GPU and load our kernels
 
-// Of no job: these GPUs, to see whether Muster works on them.
+// A config that asks for these GPUs, to see whether Muster works on them.
 config::Config OfDevices(const std::string& devices) {
   config::Config config;
   config.mutable_worker()->set_workers_per_gpu(1);

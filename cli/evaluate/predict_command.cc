@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -33,23 +34,24 @@ std::vector<double> Softmax(std::span<const float> logits) {
 
 }  // namespace
 
-Prediction PredictionOf(int64_t sample, int64_t label, std::span<const float> outputs,
-                        bool are_probabilities, size_t top) {
+std::vector<Candidate> MostLikely(std::span<const float> outputs, bool are_probabilities,
+                                  size_t count) {
   const std::vector<double> shares =
       are_probabilities ? std::vector<double>(outputs.begin(), outputs.end()) : Softmax(outputs);
   std::vector<size_t> order(outputs.size());
   std::iota(order.begin(), order.end(), size_t{0});
   // By the outputs: what differs there may be the same in a softmax.
   std::ranges::stable_sort(order, [&](size_t a, size_t b) { return outputs[a] > outputs[b]; });
-  Prediction prediction{.sample = sample, .label = label};
-  const auto as_large = std::ranges::count_if(
-      outputs, [&](float x) { return x >= outputs[static_cast<size_t>(label)]; });
-  prediction.right = as_large == 1;  // itself
-  order.resize(std::min(top, order.size()));
-  for (const size_t number : order) {
-    prediction.top.push_back({static_cast<int64_t>(number), shares[number]});
-  }
-  return prediction;
+  order.resize(std::min(count, order.size()));
+  std::vector<Candidate> top;
+  top.reserve(order.size());
+  for (const size_t number : order) top.push_back({static_cast<int64_t>(number), shares[number]});
+  return top;
+}
+
+bool IsRight(std::span<const float> outputs, int64_t label) {
+  const float of_label = outputs[static_cast<size_t>(label)];
+  return std::ranges::count_if(outputs, [&](float x) { return x >= of_label; }) == 1;  // itself
 }
 
 namespace {
@@ -59,11 +61,16 @@ using Json = nlohmann::ordered_json;
 // Whole data sets can be asked for.
 constexpr double kDeadlineSeconds = 24 * 3600;
 
-// Asked for, and what is known beforehand.
+struct Prediction {
+  int64_t sample = 0, label = 0;
+  bool right = false;  // as an evaluation counts
+  std::vector<Candidate> top;
+};
+
+// What is known beforehand.
 struct Job {
   config::Config config;  // resolved
   Graph graph;
-  std::vector<int64_t> samples;
   std::vector<std::string> class_names;
 };
 
@@ -86,52 +93,79 @@ int64_t SamplesIn(const PredictArguments& arguments, const config::Config& confi
               arguments.training_set ? "training" : "test");
 }
 
-Job Prepare(const PredictArguments& arguments, const std::string& config_path) {
-  config::Config config = LoadConfig(config_path, arguments.source.settings);
+void RequirePhotos(const OpenedModel& model, const config::Data& data) {
+  if (data.format() == config::Data::IMAGE_FOLDER) return;
+  throw Error(ExitCode::kUsage,
+              "{}: expected a network that was trained on photos (data.format IMAGE_FOLDER), found "
+              "data.format {}: give --samples, of its data set, instead of images",
+              model.shown, config::Data::Format_Name(data.format()));
+}
+
+Job Prepare(const PredictArguments& arguments, const OpenedModel& model) {
+  const HeldFile written =
+      WriteEvaluationConfig(arguments.source, model, /*confusion_matrix=*/false);
+  config::Config config = LoadConfig(written.path(), arguments.source.settings);
   config.mutable_cluster()->set_workers(1);
-  ResolveConfig(config, AvailableCores());
+  if (arguments.images.empty()) {
+    ResolveConfig(config, AvailableCores());
+  } else {
+    RequirePhotos(model, config.data());
+    ResolveForMachine(config, AvailableCores());  // the data set need not be there
+  }
   Graph graph = BuildGraph(config.model(), InputShape(config.data()));
-  std::vector<int64_t> samples =
-      ParseNumberList("--samples", arguments.samples, SamplesIn(arguments, config));
   const auto& names = config.data().class_names();
   std::vector<std::string> class_names(names.begin(), names.end());
   return {.config = std::move(config),
           .graph = std::move(graph),
-          .samples = std::move(samples),
           .class_names = std::move(class_names)};
 }
 
-Prediction Parse(const nlohmann::json& line, const Job& job, size_t top) {
-  const auto sample = line.find("sample"), label = line.find("label"), logits = line.find("logits");
-  const bool fits = sample != line.end() && sample->is_number_integer() && label != line.end() &&
-                    label->is_number_integer() && logits != line.end() && logits->is_array() &&
-                    static_cast<int64_t>(logits->size()) == job.graph.classes() &&
-                    label->get<int64_t>() >= 0 && label->get<int64_t>() < job.graph.classes();
-  if (!fits) {
-    throw Error(ExitCode::kFailure,
-                "muster-worker --predict: expected sample, label and {} logits, got {}: are muster "
-                "and muster-worker of one build?",
-                job.graph.classes(), line.dump());
-  }
-  std::vector<float> outputs;
-  for (const auto& logit : *logits) outputs.push_back(static_cast<float>(logit.get<double>()));
-  return PredictionOf(sample->get<int64_t>(), label->get<int64_t>(), outputs,
-                      OutputsAreProbabilities(job.graph), top);
+// Has the worker program compute what `words` ask for. `take` gets each line that it prints, and
+// says whether it wants more.
+void Ask(const PredictArguments& arguments, const OpenedModel& model, const Job& job,
+         std::vector<std::string> words, const std::function<bool(const nlohmann::json&)>& take) {
+  const HeldFile config = HeldFile::OfText(ConfigText(job.config));
+  words.insert(words.end(),
+               {"--config", config.path(), "--rank", "0", "--weights", model.held.path()});
+  StreamJsonProgram(arguments.worker_program, words, kDeadlineSeconds,
+                    [&](const nlohmann::json& line) {
+                      try {
+                        return take(line);
+                      } catch (const nlohmann::json::exception&) {
+                        throw Error(ExitCode::kFailure,
+                                    "muster-worker: expected a prediction, got {}: are muster and "
+                                    "muster-worker of one build?",
+                                    line.dump());
+                      }
+                    });
 }
 
-std::vector<Prediction> Ask(const PredictArguments& arguments, const OpenedModel& model,
-                            const Job& job) {
-  const HeldFile config = HeldFile::OfText(ConfigText(job.config));
-  std::vector<std::string> words{"--config",  config.path(),     "--rank",    "0",
-                                 "--predict", arguments.samples, "--weights", model.held.path()};
+// One for each class.
+std::vector<float> OutputsIn(const nlohmann::json& line, const Job& job) {
+  auto outputs = line.at("logits").get<std::vector<float>>();
+  if (std::ssize(outputs) == job.graph.classes()) return outputs;
+  throw Error(ExitCode::kFailure, "muster-worker: expected {} logits, got {}", job.graph.classes(),
+              outputs.size());
+}
+
+std::vector<Prediction> PredictSamples(const PredictArguments& arguments, const OpenedModel& model,
+                                       const Job& job, const std::vector<int64_t>& samples) {
+  std::vector<std::string> words{"--predict", arguments.samples};
   if (arguments.training_set) words.emplace_back("--training-set");
+  const bool are_probabilities = OutputsAreProbabilities(job.graph);
   std::map<int64_t, Prediction> by_sample;
-  for (const auto& line : RunJsonProgram(arguments.worker_program, words, kDeadlineSeconds)) {
-    const Prediction prediction = Parse(line, job, arguments.top);
-    by_sample[prediction.sample] = prediction;
-  }
+  Ask(arguments, model, job, words, [&](const nlohmann::json& line) {
+    const std::vector<float> outputs = OutputsIn(line, job);
+    const int64_t sample = line.at("sample"), label = line.at("label");
+    by_sample[sample] = {.sample = sample,
+                         .label = label,
+                         .right = IsRight(outputs, label),
+                         .top = MostLikely(outputs, are_probabilities, arguments.top)};
+    return true;
+  });
   std::vector<Prediction> predictions;
-  for (const int64_t sample : job.samples) {
+  predictions.reserve(samples.size());
+  for (const int64_t sample : samples) {
     const auto found = by_sample.find(sample);
     if (found == by_sample.end()) {
       throw Error(ExitCode::kFailure, "muster-worker --predict: no answer for sample {}", sample);
@@ -145,17 +179,23 @@ int64_t RightOf(const std::vector<Prediction>& predictions) {
   return std::ranges::count_if(predictions, &Prediction::right);
 }
 
+// "3 cat 98 %, 5 dog 2 %".
+std::string TopText(const std::vector<Candidate>& top, const Job& job) {
+  std::vector<std::string> taken;
+  taken.reserve(top.size());
+  for (const Candidate& one : top) {
+    taken.push_back(fmt::format("{} {}", ClassText(one.number, job.class_names),
+                                FormatPercent(one.probability, 2)));
+  }
+  return Join(taken, ", ");
+}
+
 std::vector<std::string> Lines(const std::vector<Prediction>& predictions, const Job& job,
                                const OpenedModel& model, bool training_set) {
   TextTable table({{"sample", true}, {"label"}, {""}, {"taken for"}});
   for (const Prediction& prediction : predictions) {
-    std::vector<std::string> taken;
-    for (const Candidate& one : prediction.top) {
-      taken.push_back(fmt::format("{} {}", ClassText(one.number, job.class_names),
-                                  FormatPercent(one.probability, 2)));
-    }
     table.AddRow({FormatCount(prediction.sample), ClassText(prediction.label, job.class_names),
-                  prediction.right ? "right" : "wrong", Join(taken, ", ")});
+                  prediction.right ? "right" : "wrong", TopText(prediction.top, job)});
   }
   std::vector<std::string> lines{DescribeModel(model), ""};
   for (std::string& line : table.Lines()) lines.push_back(std::move(line));
@@ -173,19 +213,23 @@ Json ClassJson(int64_t number, const std::vector<std::string>& names) {
   return json;
 }
 
+Json TopJson(const std::vector<Candidate>& top, const Job& job) {
+  Json json = Json::array();
+  for (const Candidate& one : top) {
+    json.push_back(ClassJson(one.number, job.class_names));
+    json.back()["probability"] = one.probability;
+  }
+  return json;
+}
+
 std::string JsonText(const std::vector<Prediction>& predictions, const Job& job,
                      const OpenedModel& model, bool training_set) {
   Json samples = Json::array();
   for (const Prediction& prediction : predictions) {
-    Json top = Json::array();
-    for (const Candidate& one : prediction.top) {
-      top.push_back(ClassJson(one.number, job.class_names));
-      top.back()["probability"] = one.probability;
-    }
     samples.push_back({{"sample", prediction.sample},
                        {"label", ClassJson(prediction.label, job.class_names)},
                        {"right", prediction.right},
-                       {"top", std::move(top)}});
+                       {"top", TopJson(prediction.top, job)}});
   }
   const auto step = StepOf(model.file.header().metadata);
   const Json json{{"model", model.shown},
@@ -197,21 +241,79 @@ std::string JsonText(const std::vector<Prediction>& predictions, const Job& job,
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
-}  // namespace
-
-int RunPredict(const PredictArguments& arguments) {
-  const OpenedModel model = OpenModel(arguments.source.from, arguments.source.choice);
-  const HeldFile config =
-      WriteEvaluationConfig(arguments.source, model, /*confusion_matrix=*/false);
-  const Job job = Prepare(arguments, config.path());
+int ShowSamples(const PredictArguments& arguments, const OpenedModel& model, const Job& job) {
+  const std::vector<int64_t> samples =
+      ParseNumberList("--samples", arguments.samples, SamplesIn(arguments, job.config));
   CheckWeights(model, job.graph);
-  const std::vector<Prediction> predictions = Ask(arguments, model, job);
+  const std::vector<Prediction> predictions = PredictSamples(arguments, model, job, samples);
   if (arguments.json) {
     PrintResultAsIs(JsonText(predictions, job, model, arguments.training_set));
   } else {
     PrintResult(Lines(predictions, job, model, arguments.training_set));
   }
   return 0;
+}
+
+// As RFC 4180 has it.
+std::string CsvField(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string field = "\"";
+  for (const char c : text) field += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return field + "\"";
+}
+
+std::string CsvRows(const std::string& image, const std::vector<Candidate>& top, const Job& job) {
+  std::vector<std::string> rows;
+  rows.reserve(top.size());
+  for (const Candidate& one : top) {
+    const std::string& name = job.class_names.at(static_cast<size_t>(one.number));
+    rows.push_back(
+        fmt::format("{},{},{},{}", CsvField(image), one.number, CsvField(name), one.probability));
+  }
+  return Join(rows, "\n");
+}
+
+std::string JsonLine(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+int ShowImages(const PredictArguments& arguments, const OpenedModel& model, const Job& job) {
+  CheckWeights(model, job.graph);
+  std::string paths;
+  for (const std::string& image : arguments.images) paths += image + '\0';
+  const HeldFile list = HeldFile::OfText(paths);
+  const bool as_text = !arguments.json && !arguments.csv;
+  const bool are_probabilities = OutputsAreProbabilities(job.graph);
+  std::vector<std::string> heading;  // goes before the first image: nothing precedes an error
+  if (arguments.csv) heading = {"image,class,name,probability"};
+  if (as_text) heading = {DescribeModel(model), ""};
+  int64_t images = 0, unreadable = 0;
+  Ask(arguments, model, job, {"--images", list.path()}, [&](const nlohmann::json& line) {
+    if (++images == 1) PrintResult(heading);
+    const std::string image = line.at("image");
+    if (line.contains("error")) {
+      ++unreadable;
+      const std::string error = line["error"];
+      PrintError(fmt::format("muster: error: {}\n", error));
+      return !arguments.json || PrintResultAsIs(JsonLine({{"image", image}, {"error", error}}));
+    }
+    const std::vector<Candidate> top =
+        MostLikely(OutputsIn(line, job), are_probabilities, arguments.top);
+    if (arguments.csv) return PrintResultAsIs(CsvRows(image, top, job));
+    if (as_text) return PrintResult(fmt::format("{}: {}", image, TopText(top, job)));
+    return PrintResultAsIs(JsonLine({{"image", image}, {"top", TopJson(top, job)}}));
+  });
+  if (unreadable == 0) return 0;
+  throw Error(ExitCode::kData, "{} of {} could not be read", unreadable, Plural(images, "image"));
+}
+
+}  // namespace
+
+int RunPredict(const PredictArguments& arguments) {
+  const OpenedModel model = OpenModel(arguments.source.from, arguments.source.choice);
+  const Job job = Prepare(arguments, model);
+  return arguments.images.empty() ? ShowSamples(arguments, model, job)
+                                  : ShowImages(arguments, model, job);
 }
 
 }  // namespace muster

@@ -33,7 +33,7 @@ std::vector<std::string> RepeatLines(std::span<const RepeatedRun> runs);
 // The same for programs: the text of repeat.json.
 std::string RepeatJson(std::span<const RepeatedRun> runs);
 
-// Of seeds first ... first + repeat - 1. Throws Error(kUsage) if there are no so many.
+// The last of `repeat` seeds from `first` on. Throws Error(kUsage) if that is too large a number.
 uint64_t LastSeed(uint64_t first, int repeat);
 
 // Each run in <directory>/seed-<seed>, the results in <directory>/repeat.json. Returns the exit

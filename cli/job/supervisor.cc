@@ -164,7 +164,8 @@ bool Supervisor::GoesOnWithout(const EndedProcess& process, double now) {
   OrFail([&] { answer = replacements_.OnEnd(process, now); }, now);
   if (answer == Replacements::Answer::kFatal) return false;
   if (answer == Replacements::Answer::kGoesOn) {
-    if (process.end.by_signal && !process.end.asked) Warn(DescribeEnd(process, ""));
+    const bool is_failure = process.end.by_signal || process.end.value != 0;
+    if (is_failure && !process.end.asked) Warn(DescribeEnd(process, ""));
     return true;
   }
   const std::string how = DescribeEnd(process, display_.AtStep(), members_.LastWords(process.rank));

@@ -29,7 +29,7 @@ struct ExecPlan {
   const char* program;
   char* const* arguments;
   char* const* environment;
-  int null_fd, log_fd, error_fd;
+  int null_fd, output_fd, log_fd, error_fd;
   const int* inherited;
   size_t inherited_count;
   pid_t parent;
@@ -86,7 +86,7 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 
   ::dup2(plan.null_fd, 0);
-  ::dup2(plan.log_fd, 1);
+  ::dup2(plan.output_fd, 1);
   ::dup2(plan.log_fd, 2);
   ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
   for (size_t i = 0; i < plan.inherited_count; ++i) ::fcntl(plan.inherited[i], F_SETFD, 0);
@@ -132,6 +132,7 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
                 .arguments = arguments.data(),
                 .environment = environment.data(),
                 .null_fd = null.get(),
+                .output_fd = options.output_fd < 0 ? log.get() : options.output_fd,
                 .log_fd = log.get(),
                 .error_fd = error_write.get(),
                 .inherited = options.inherited_fds.data(),

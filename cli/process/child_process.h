@@ -13,6 +13,7 @@ struct ChildOptions {
   std::string program;                 // path of the executable
   std::vector<std::string> arguments;  // without argv[0]
   std::string log_path;                // receives standard output and standard error
+  int output_fd = -1;                  // receives standard output in place of the log, unless -1
   std::vector<int> inherited_fds;      // under the same numbers; every other one but 0-2 is closed
   std::vector<std::string> environment = {};  // NAME=VALUE, beside or instead of this process's
   std::vector<int> cores = {};                // to run on; empty: those of this process

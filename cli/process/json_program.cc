@@ -1,16 +1,19 @@
 #include "cli/process/json_program.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <thread>
+#include <optional>
+#include <utility>
 
 #include "cli/process/child_process.h"
+#include "cli/process/line_reader.h"
 #include "cli/process/log_tail.h"
 #include "common/base/error.h"
 #include "common/base/fd.h"
@@ -22,15 +25,14 @@ namespace {
 using Json = nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
-ChildEnd Await(ChildProcess& child, const std::string& name, double deadline_s) {
-  const auto deadline = Clock::now() + std::chrono::duration<double>(deadline_s);
-  for (;;) {
-    if (const std::optional<ChildEnd> end = child.CheckEnd()) return *end;
-    if (Clock::now() >= deadline) {
-      throw Error(ExitCode::kDeadline, "{} did not end within {} s", name, deadline_s);
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
+// More is no result of ours.
+constexpr size_t kMostLineBytes = 64 << 20;
+
+// Of what the program says on standard error, or "".
+std::string LastWords(const std::string& log) {
+  if (std::string error = LastError(log); !error.empty()) return error;
+  const std::vector<std::string> lines = LastLines(log, 1);
+  return lines.empty() ? "" : lines.back();
 }
 
 }  // namespace
@@ -38,32 +40,63 @@ ChildEnd Await(ChildProcess& child, const std::string& name, double deadline_s) 
 std::vector<Json> RunJsonProgram(const std::string& program,
                                  const std::vector<std::string>& arguments, double deadline_s,
                                  const std::vector<std::string>& environment) {
-  const std::string name = std::filesystem::path(program).filename().string();
-  const UniqueFd output(::memfd_create("muster-program-output", MFD_CLOEXEC));
-  if (!output.valid()) throw Error(ExitCode::kFailure, "cannot make a memfd");
-  const std::string path = fmt::format("/proc/self/fd/{}", output.get());
-  ChildProcess child(
-      {.program = program, .arguments = arguments, .log_path = path, .environment = environment});
-  const ChildEnd end = Await(child, name, deadline_s);
   std::vector<Json> results;
-  std::string said;
-  std::ifstream text(path);
-  for (std::string line; std::getline(text, line);) {
+  const auto keep = [&](Json object) {
+    results.push_back(std::move(object));
+    return true;
+  };
+  StreamJsonProgram(program, arguments, deadline_s, keep, environment);
+  return results;
+}
+
+void StreamJsonProgram(const std::string& program, const std::vector<std::string>& arguments,
+                       double deadline_s, const std::function<bool(Json object)>& on_object,
+                       const std::vector<std::string>& environment) {
+  const std::string name = std::filesystem::path(program).filename().string();
+  const UniqueFd errors(::memfd_create("muster-program-errors", MFD_CLOEXEC));
+  if (!errors.valid()) throw Error(ExitCode::kFailure, "cannot make a memfd");
+  const std::string log = fmt::format("/proc/self/fd/{}", errors.get());
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw Error(ExitCode::kFailure, "cannot make a pipe");
+  LineReader reader{UniqueFd(ends[0]), kMostLineBytes};
+  UniqueFd write_end(ends[1]);
+  ChildProcess child({.program = program,
+                      .arguments = arguments,
+                      .log_path = log,
+                      .output_fd = write_end.get(),
+                      .environment = environment});
+  write_end.Reset();
+  bool any = false, wanted = true;
+  std::string said;  // on standard output
+  const auto on_line = [&](const std::string& line) {
     Json json = ParseJson(line);
     if (json.is_object()) {
-      results.push_back(std::move(json));
+      any = true;
+      wanted = wanted && on_object(std::move(json));
     } else if (!line.empty()) {
       said = line;
     }
+  };
+  const auto deadline = Clock::now() + std::chrono::duration<double>(deadline_s);
+  std::optional<ChildEnd> end;
+  for (int ready = 1; !end || ready != 0;) {
+    if (!end) end = child.CheckEnd();  // before reading: then nothing comes after what is there
+    pollfd request{.fd = reader.fd(), .events = POLLIN};
+    ready = ::poll(&request, 1, end ? 0 : 2);
+    if (ready > 0) reader.Read(on_line);
+    if (!wanted) return;
+    if (Clock::now() >= deadline) {
+      throw Error(ExitCode::kDeadline, "{} did not end within {} s", name, deadline_s);
+    }
   }
-  if (!end.by_signal && end.value == 0 && !results.empty()) return results;
-  if (const std::string error = LastError(path); !error.empty()) said = error;
+  if (!end->by_signal && end->value == 0 && any) return;
+  if (const std::string words = LastWords(log); !words.empty()) said = words;
   const auto code =
-      !end.by_signal && end.value != 0 ? static_cast<ExitCode>(end.value) : ExitCode::kFailure;
+      !end->by_signal && end->value != 0 ? static_cast<ExitCode>(end->value) : ExitCode::kFailure;
   throw Error(code, "{} {}{}", name,
-              end.by_signal    ? fmt::format("was killed by signal {}", end.value)
-              : end.value != 0 ? fmt::format("ended with exit code {}", end.value)
-                               : std::string("printed no result"),
+              end->by_signal    ? fmt::format("was killed by signal {}", end->value)
+              : end->value != 0 ? fmt::format("ended with exit code {}", end->value)
+                                : std::string("printed no result"),
               said.empty() ? "" : ": " + said);
 }
 

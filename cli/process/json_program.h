@@ -1,6 +1,7 @@
 // Programs of this installation that print their results as lines of JSON.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -16,5 +17,12 @@ std::vector<nlohmann::json> RunJsonProgram(const std::string& program,
                                            const std::vector<std::string>& arguments,
                                            double deadline_s,
                                            const std::vector<std::string>& environment = {});
+
+// The same, but `on_object` gets each object as soon as it is printed, so that none has to be kept.
+// Where it returns false it wants no more: the program is killed, and nothing is thrown.
+void StreamJsonProgram(const std::string& program, const std::vector<std::string>& arguments,
+                       double deadline_s,
+                       const std::function<bool(nlohmann::json object)>& on_object,
+                       const std::vector<std::string>& environment = {});
 
 }  // namespace muster

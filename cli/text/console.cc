@@ -141,15 +141,15 @@ void Console::Finish(double seconds) {
                       : fmt::format("its reader took too little for {:.0f} s", seconds).c_str());
 }
 
-void PrintResult(std::string_view line) { PrintResult(std::vector{std::string(line)}); }
+bool PrintResult(std::string_view line) { return PrintResult(std::vector{std::string(line)}); }
 
-void PrintResult(const std::vector<std::string>& lines) {
+bool PrintResult(const std::vector<std::string>& lines) {
   std::string text;
   for (const std::string& line : lines) text += Shown(line, std::string::npos) + "\n";
-  PrintResultAsIs(text);
+  return PrintResultAsIs(text);
 }
 
-void PrintResultAsIs(std::string_view text) {
+bool PrintResultAsIs(std::string_view text) {
   Console console(STDOUT_FILENO);
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
@@ -157,6 +157,7 @@ void PrintResultAsIs(std::string_view text) {
     console.Finish(60);  // each: what is kept for a slow reader is bounded
     text.remove_prefix(std::min(end + 1, text.size()));
   }
+  return !console.closed();
 }
 
 void PrintError(std::string_view text) {

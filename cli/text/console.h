@@ -60,10 +60,10 @@ class Console {
 };
 
 // These write a command's result to standard output: all of it, or they throw Error(kFailure). Each
-// line is made printable, but not cut.
-void PrintResult(std::string_view line);
-void PrintResult(const std::vector<std::string>& lines);
-void PrintResultAsIs(std::string_view text);  // with colors, or for another program
+// line is made printable, but not cut. False: whoever read it is gone.
+bool PrintResult(std::string_view line);
+bool PrintResult(const std::vector<std::string>& lines);
+bool PrintResultAsIs(std::string_view text);  // with colors, or for another program
 
 // Writes to standard error, waiting at most a second. Each line is made printable and cut to a
 // length that a person may read; lines after the first are indented by two spaces: see ShownLines.

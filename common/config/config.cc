@@ -9,6 +9,7 @@
 #include "common/base/error.h"
 #include "common/base/text.h"
 #include "common/config/config_check.h"
+#include "common/config/data_format.h"
 #include "common/config/limits.h"
 #include "common/config/text_format.h"
 #include "proto/config.pb.h"
@@ -103,6 +104,15 @@ config::Config WithMessages(const config::Config& config) {
   return full;
 }
 
+// A last product without `units` has one for each class.
+void FillInUnits(config::Config& config) {
+  if (!config.has_model() || config.model().layer_size() < 2) return;
+  config::Layer& last = *config.mutable_model()->mutable_layer(config.model().layer_size() - 2);
+  const int64_t classes = DataClasses(config.data());
+  if (!last.has_dense() || last.dense().has_units() || classes == 0) return;
+  last.mutable_dense()->set_units(static_cast<uint32_t>(classes));
+}
+
 }  // namespace
 
 Setting ParseSetting(const std::string& text) {
@@ -129,6 +139,8 @@ config::Config LoadConfig(const std::string& path, const std::vector<Setting>& s
   for (const Setting& setting : settings) {
     if (setting.path != "model_file") SetField(config, setting, errors);
   }
+  if (config.has_data()) ResolveClassNames(*config.mutable_data());
+  FillInUnits(config);
   CheckConfig(config, errors);
   if (removed != nullptr) *removed = errors.removed;
   return config;

@@ -20,7 +20,8 @@ struct Setting {
 // Splits "path.to.key=value". Throws Error(kUsage).
 Setting ParseSetting(const std::string& text);
 
-// Reads `path`, includes its model file, applies `settings` and checks every value. Throws
+// Reads `path`, includes its model file, applies `settings`, looks up the classes of the data and
+// checks every value. Throws
 // Error(kUsage) with a line for each mistake: file, line, key, what was expected, what is there,
 // nearest name. `removed`: gets the settings that were given but no longer exist, with their
 // places.

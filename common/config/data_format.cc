@@ -1,6 +1,11 @@
 #include "common/config/data_format.h"
 
+#include <strings.h>
+
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -12,12 +17,14 @@
 namespace muster {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr size_t kMostLetters = 200;
 constexpr size_t kMostNames = 100;
 
 struct Format {
   Shape (*shape)(const config::Data& data);
-  int64_t (*classes)(const config::Data& data);
+  int64_t (*classes)(const config::Data& data);  // 0: as many as there are names
   std::vector<std::string> (*class_names)(const config::Data& data);
   const char* how_to_get;  // null: it has no files
 };
@@ -54,6 +61,23 @@ std::vector<std::string> Digits(const config::Data& /*data*/) {
   return {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
 }
 
+Shape PhotoShape(const config::Data& data) {
+  const config::Preprocess& preprocess = data.preprocess();
+  return {preprocess.crop_height(), preprocess.crop_width(), data.image_folder().channels()};
+}
+
+std::vector<std::string> FolderNames(const config::Data& data) {
+  const ImageFolders folders = FindImageFolders(data.dir());
+  std::vector<std::string> names =
+      ClassFolders(folders.training.empty() ? folders.evaluation : folders.training);
+  for (const std::string& name : names) {
+    if (ValidUtf8(name) == name) continue;
+    throw Error(ExitCode::kData, "{}: the name of the class \"{}\" is not UTF-8: rename the folder",
+                data.dir(), name);
+  }
+  return names;
+}
+
 int64_t Ten(const config::Data& /*data*/) { return 10; }
 
 const Format& FormatOf(const config::Data& data) {
@@ -68,7 +92,12 @@ const Format& FormatOf(const config::Data& data) {
       SyntheticShape,
       [](const config::Data& of) { return static_cast<int64_t>(of.synthetic().classes()); },
       [](const config::Data&) { return std::vector<std::string>(); }, nullptr};
+  static const Format image_folder{
+      PhotoShape, [](const config::Data&) { return int64_t{0}; }, FolderNames,
+      "a folder of JPEG or PNG files for each class, in DIR/train and DIR/val or in DIR itself"};
   switch (data.format()) {
+    case config::Data::IMAGE_FOLDER:
+      return image_folder;
     case config::Data::CIFAR10:
       return cifar10;
     case config::Data::MNIST:
@@ -92,7 +121,10 @@ Shape InputShape(const config::Data& data) {
   return shape;
 }
 
-int64_t DataClasses(const config::Data& data) { return FormatOf(data).classes(data); }
+int64_t DataClasses(const config::Data& data) {
+  const int64_t classes = FormatOf(data).classes(data);
+  return classes > 0 ? classes : data.class_names_size();
+}
 
 bool NeedsFiles(const config::Data& data) { return FormatOf(data).how_to_get != nullptr; }
 
@@ -107,8 +139,47 @@ void RequireDataDir(const config::Data& data) {
 void ResolveClassNames(config::Data& data) {
   if (data.class_names_size() > 0 || data.dir().empty()) return;
   const std::vector<std::string> names = FormatOf(data).class_names(data);
-  if (static_cast<int64_t>(names.size()) != DataClasses(data)) return;
+  const int64_t classes = FormatOf(data).classes(data);
+  if (classes > 0 && static_cast<int64_t>(names.size()) != classes) return;
   for (const std::string& name : names) data.add_class_names(name);
+}
+
+int64_t ShorterSide(const config::Preprocess& settings) {
+  const bool by_default =
+      settings.resize() == 0 && settings.training_crop() == config::Preprocess::RESIZED;
+  return by_default ? std::max(settings.crop_height(), settings.crop_width()) * 8 / 7
+                    : settings.resize();
+}
+
+ImageFolders FindImageFolders(const std::string& dir) {
+  const std::vector<std::string> folders = ClassFolders(dir);
+  const auto find = [&](std::initializer_list<const char*> names) -> std::string {
+    for (const char* name : names) {
+      for (const std::string& folder : folders) {
+        const std::string path = dir + "/" + folder;
+        if (::strcasecmp(folder.c_str(), name) == 0 && !ClassFolders(path).empty()) return path;
+      }
+    }
+    return "";
+  };
+  ImageFolders found{.training = find({"train", "training"}),
+                     .evaluation = find({"val", "valid", "validation", "test", "testing"})};
+  if (found.training.empty() && found.evaluation.empty()) found.training = dir;
+  return found;
+}
+
+std::vector<std::string> ClassFolders(const std::string& folder) {
+  std::vector<std::string> names;
+  try {
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      const std::string name = entry.path().filename();
+      if (!name.starts_with('.') && entry.is_directory()) names.push_back(name);
+    }
+  } catch (const fs::filesystem_error& error) {
+    throw Error(ExitCode::kData, "{}: cannot be read: {}", folder, error.code().message());
+  }
+  std::ranges::sort(names);
+  return names;
 }
 
 }  // namespace muster

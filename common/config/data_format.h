@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "common/graph/shape.h"
 #include "proto/config_fwd.h"
@@ -13,6 +15,7 @@ namespace muster {
 // The shape of a sample as stored, and after preprocessing.
 Shape StoredShape(const config::Data& data);
 Shape InputShape(const config::Data& data);
+// 0 if only the files tell, and nobody has looked at them.
 int64_t DataClasses(const config::Data& data);
 
 // Whether the data are read from data.dir.
@@ -21,7 +24,23 @@ bool NeedsFiles(const config::Data& data);
 void RequireDataDir(const config::Data& data);
 
 // Fills in data.class_names if it is not given and the format or its files name the classes. A list
-// that does not have a name for each class is ignored.
+// that does not have a name for each class is ignored. Throws Error(kData) for an IMAGE_FOLDER that
+// cannot be read.
 void ResolveClassNames(config::Data& data);
+
+// What the shorter side of a photo becomes before its centre is cut out; 0: what it is. By default
+// 256 for a crop of 224, as in torchvision's recipes.
+int64_t ShorterSide(const config::Preprocess& settings);
+
+// Where an IMAGE_FOLDER has its images: dir/train and, for evaluations, dir/val, in any case and
+// also under usual other names. Each must hold folders. One that is missing is ""; with neither,
+// the classes' folders lie in `dir` itself, which is then `training`.
+struct ImageFolders {
+  std::string training, evaluation;
+};
+ImageFolders FindImageFolders(const std::string& dir);
+// The folders in `folder`, by name; not those that begin with a dot. Throws Error(kData) if it
+// cannot be read.
+std::vector<std::string> ClassFolders(const std::string& folder);
 
 }  // namespace muster

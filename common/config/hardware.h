@@ -1,5 +1,5 @@
-// What of this machine a job computes on: its GPUs (worker.devices), and the instruction sets of
-// its processor (server.instruction_set).
+// The GPUs that a job wants (worker.devices), and the instruction sets of this host's processor
+// (server.instruction_set).
 #pragma once
 
 #include <string>

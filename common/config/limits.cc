@@ -244,7 +244,8 @@ const pb::EnumValueDescriptor* FindEnumValue(const pb::EnumDescriptor& type, std
 std::string WrongValue(const FieldDescriptor& field, const std::string& value) {
   const std::string got = value.empty() ? "nothing" : value;
   if (const pb::EnumDescriptor* const values = field.enum_type()) {
-    if (values->name() == "Padding" && std::isdigit(static_cast<unsigned char>(value[0]))) {
+    if (values == config::Padding_descriptor() &&
+        std::isdigit(static_cast<unsigned char>(value[0]))) {
       return fmt::format("expected a name, got {0}; write padding: EXPLICIT pad: {0}", value);
     }
     const std::string plain = WithoutQuotes(value);

@@ -32,9 +32,11 @@ void ResolveForMachine(config::Config& config, int cores) {
   config::Data& data = *config.mutable_data();
   config::Run& run = *config.mutable_run();
   if (!data.dir().empty()) data.set_dir(absolute(data.dir()));
+  if (const std::string& exclude = data.image_folder().exclude(); !exclude.empty()) {
+    data.mutable_image_folder()->set_exclude(absolute(exclude));
+  }
   if (!run.trace_file().empty()) run.set_trace_file(absolute(run.trace_file()));
   if (!run.initial_weights().empty()) run.set_initial_weights(absolute(run.initial_weights()));
-  ResolveClassNames(data);
   ResolveJobSize(config, cores);
   ResolveOptimizer(*config.mutable_optimizer());
   config::Checkpoint& checkpoint = *config.mutable_checkpoint();

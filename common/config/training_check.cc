@@ -61,15 +61,59 @@ void CheckLearningRate(const config::LearningRate& rate, ConfigErrors& errors) {
   }
 }
 
+void CheckUnits(const config::Model& model, ConfigErrors& errors) {
+  for (int i = 0; i < model.layer_size(); ++i) {
+    const config::Layer& layer = model.layer(i);
+    if (!layer.has_dense() || layer.dense().has_units()) continue;
+    errors.Fail(fmt::format("model.layer[{}].dense.units", i),
+                "missing: only the last layer before the loss may leave it out");
+  }
+}
+
+void CheckImageFolder(const config::Data& data, ConfigErrors& errors) {
+  const config::Preprocess& p = data.preprocess();
+  if (data.class_names_size() == 0) {
+    errors.Fail("data.dir",
+                "expected a directory with a folder of images for each class, in train/ or in "
+                "itself, found {}",
+                data.dir().empty() ? "no data.dir: give it with --data DIR or --set data.dir=DIR"
+                                   : "none in \"" + data.dir() + "\"");
+  }
+  if (!p.has_crop_height() || !p.has_crop_width()) {
+    errors.Fail("data.preprocess.crop_height",
+                "missing: format IMAGE_FOLDER needs crop_height and crop_width, the input of the "
+                "network");
+  }
+  if (data.image_folder().channels() == 2) {
+    errors.Fail("data.image_folder.channels", "expected 1 (grey) or 3 (red, green, blue), got 2");
+    return;
+  }
+  const int channels = static_cast<int>(data.image_folder().channels());
+  for (const auto& [key, count] : {std::pair{"mean", p.mean_size()}, {"stddev", p.stddev_size()}}) {
+    if (count == 0 || count == channels) continue;
+    errors.Fail(fmt::format("data.preprocess.{}[0]", key),
+                "expected one number for each of {} channels, got {}", channels, count);
+  }
+  if (p.scale_min() > p.scale_max()) {
+    errors.Fail("data.preprocess.scale_min", "expected at most scale_max, {}, got {}",
+                p.scale_max(), p.scale_min());
+  }
+  if (p.ratio_min() > p.ratio_max()) {
+    errors.Fail("data.preprocess.ratio_min", "expected at most ratio_max, {}, got {}",
+                p.ratio_max(), p.ratio_min());
+  }
+}
+
 void CheckData(const config::Data& data, ConfigErrors& errors) {
+  if (data.format() == config::Data::IMAGE_FOLDER) CheckImageFolder(data, errors);
   if (data.class_names_size() > 0 && data.class_names_size() != DataClasses(data)) {
     errors.Fail("data.class_names", "expected {} names, one for each class, got {}",
                 DataClasses(data), data.class_names_size());
   }
   constexpr int64_t kMostElements = int64_t{1} << 31;  // of an image: 8 GiB as floats
   if (StoredShape(data).elements() > kMostElements) {
-    errors.Fail("data.synthetic", "an image of {} has more than {} values",
-                StoredShape(data).ToString(), kMostElements);
+    errors.Fail("data", "an image of {} has more than {} values", StoredShape(data).ToString(),
+                kMostElements);
   }
 }
 
@@ -127,6 +171,7 @@ void CheckTraining(const config::Config& config, ConfigErrors& errors) {
   CheckOptimizer(config, errors);
   CheckLearningRate(config.learning_rate(), errors);
   CheckData(config.data(), errors);
+  if (DataClasses(config.data()) > 0) CheckUnits(config.model(), errors);
   CheckPreprocess(config.data(), errors);
   CheckEvaluation(config, errors);
 }

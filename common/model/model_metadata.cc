@@ -22,8 +22,30 @@ std::string Dump(const ordered_json& json) {
   return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
+// What is done with a photo in evaluations.
+ordered_json PhotoPreprocessing(const config::Data& data) {
+  const config::Preprocess& settings = data.preprocess();
+  ordered_json steps = ordered_json::array();
+  if (const int64_t side = ShorterSide(settings); side > 0) {
+    steps.push_back({{"resize_shorter_side", side}, {"filter", "bilinear, antialiased"}});
+  }
+  steps.push_back({{"center_crop", {settings.crop_height(), settings.crop_width()}}});
+  steps.push_back({{"divide", 255}});
+  if (settings.mean_size() > 0 || settings.stddev_size() > 0) {
+    const int channels = static_cast<int>(data.image_folder().channels());
+    std::vector<double> mean(settings.mean().begin(), settings.mean().end());
+    std::vector<double> stddev(settings.stddev().begin(), settings.stddev().end());
+    mean.resize(static_cast<size_t>(channels), 0);
+    stddev.resize(static_cast<size_t>(channels), 1);
+    steps.push_back({{"subtract", mean}});
+    steps.push_back({{"divide", stddev}});
+  }
+  return steps;
+}
+
 // What is done with an image before the network sees it, when nothing is drawn at random.
 ordered_json Preprocessing(const config::Data& data) {
+  if (data.format() == config::Data::IMAGE_FOLDER) return PhotoPreprocessing(data);
   const Shape stored = StoredShape(data), input = InputShape(data);
   ordered_json steps = ordered_json::array();
   if (data.preprocess().has_crop_height()) {

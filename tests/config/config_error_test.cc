@@ -204,7 +204,7 @@ TEST_F(ConfigTest, ALineOfMegabytes) {
 // The words are those of PyTorch and Keras.
 TEST_F(ConfigTest, EveryMistakeOfAFirstConfigIsReportedAtOnce) {
   const std::string path = Write("first.txtpb", R"(run { epochs: 5 batch_size: 64 }
-data { format: IMAGE_FOLDER dir: "images" }
+data { format: IMAGENET dir: "images" }
 optimizer { type: Adam lr: 0.001 }
 learning_rate: 0.001
 gpus: 2

@@ -216,7 +216,7 @@ TEST(OpenDatasets, AFolderOfPicturesIsLeftAlone) {
   const TempDir dir;
   WriteBytes(dir / "cat.png", "\x89PNG");
   EXPECT_MUSTER_ERROR(OpenDatasets(DataIn(dir.string()), 1), ExitCode::kData,
-                      AllOf(HasSubstr("picture files"), HasSubstr("data get cifar10 data/cifar10"),
+                      AllOf(HasSubstr("IMAGE_FOLDER"), HasSubstr("data get cifar10 data/cifar10"),
                             Not(HasSubstr("cifar10 " + dir.string()))));
 }
 

@@ -201,7 +201,8 @@ TEST_F(Evaluate, WhatCannotBe) {
   ExpectRefused({"predict", run, "--samples", "40"}, ExitCode::kUsage,
                 "numbers from 0 to 39, got 40");
   ExpectRefused({"predict", run, "--samples", "3-x"}, ExitCode::kUsage, "as in 0-9,17");
-  ExpectRefused({"predict", run}, ExitCode::kUsage, "--samples is missing");
+  ExpectRefused({"predict", run}, ExitCode::kUsage, "expected images, or --samples");
+  ExpectRefused({"predict", run, "photo.jpg"}, ExitCode::kUsage, "data.format IMAGE_FOLDER");
   // A test set of another size than the file says is named before anything starts.
   fs::copy(Path("data"), Path("cut"), fs::copy_options::recursive);
   for (const auto& entry : fs::recursive_directory_iterator(Path("cut"))) {

@@ -94,10 +94,17 @@ TEST_P(EveryConfigTest, HasTheSameBitsOnOneTwoAndEightWorkers) {
                              " test_samples: 10 }";
   std::set<std::string> hashes;
   for (const char* workers : {"1", "2", "8"}) {
-    hashes.insert(HashOf({"launch", std::string(MUSTER_CONFIG_DIR) + "/" + GetParam() + ".txtpb",
-                          "--steps", "2", "--workers", workers, "--set", "data.format=SYNTHETIC",
-                          "--set", "data.synthetic=" + images},
-                         workers));
+    std::vector<std::string> words{
+        "launch",    std::string(MUSTER_CONFIG_DIR) + "/" + GetParam() + ".txtpb",
+        "--steps",   "2",
+        "--workers", workers,
+        "--set",     "data.format=SYNTHETIC",
+        "--set",     "data.synthetic=" + images};
+    if (GetParam().starts_with("imagefolder")) {
+      words.insert(words.end(), {"--set", "data.preprocess.crop_height=32", "--set",
+                                 "data.preprocess.crop_width=32"});
+    }
+    hashes.insert(HashOf(words, workers));
   }
   EXPECT_EQ(hashes.size(), 1u) << ::testing::PrintToString(hashes);
 }

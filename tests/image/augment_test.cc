@@ -92,7 +92,8 @@ TEST(CentreSample, IsTorchvisions) {
                 .region = {0, 0, 375, 500}, .resized = {256, 341}, .window = {16, 58, 224, 224}}));
   EXPECT_EQ(CentreSample({.sample = kSample, .shorter_side = 256}, {500, 375}).resized,
             (ImageSize{341, 256}));
-  EXPECT_EQ(CentreSample({.sample = {32, 32}}, {29, 40}).window, (ImageBox{-2, 4, 32, 32}));
+  EXPECT_EQ(CentreSample({.sample = {32, 32}}, {29, 40}).window, (ImageBox{-1, 4, 32, 32}));
+  EXPECT_EQ(CentreSample({.sample = {32, 32}}, {35, 37}).window, (ImageBox{2, 2, 32, 32}));
 }
 
 TEST(PaddedCrop, ReachesEveryPlace) {

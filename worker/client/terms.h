@@ -76,7 +76,7 @@ std::optional<Terms> ReadWelcome(const wire::Welcome& welcome, size_t arena_floa
 std::optional<WorkShare> ReadShare(const wire::Assignment& assignment, const StepPlan& plan,
                                    size_t arenas);
 
-// Of each chunk the newest version, and the version of the newest average.
+// The newest version of each chunk, and of its average.
 class Arrivals {
  public:
   Arrivals() = default;  // nothing is to come

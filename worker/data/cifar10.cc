@@ -244,9 +244,9 @@ std::string Cifar10Remedy(const std::string& dir) {
   const bool something = fs::exists(found + "/" + kCifar10TrainFiles[0], ignored) ||
                          fs::exists(found + "/" + kCifar10TestFile, ignored);
   if (!something && HoldsOtherFiles(dir)) {
-    return "Other files are there. Muster reads no picture files: it reads CIFAR-10's binary "
-           "files, or MNIST's (data.format MNIST). Get one of them in a folder of its own, as with "
-           "`muster data get cifar10 data/cifar10`, and name that folder with --data.";
+    return "Other files are there. For a folder of photos set data.format IMAGE_FOLDER, as "
+           "configs/imagefolder_resnet18.txtpb does; for CIFAR-10, get it in a folder of its own, "
+           "as with `muster data get cifar10 data/cifar10`, and name that folder with --data.";
   }
   return fmt::format(
       "{} with `muster data get cifar10 {}` or, where there is no network, make a stand-in with "

@@ -1,28 +1,40 @@
 #include "worker/data/dataset.h"
 
+#include <functional>
+
 #include "common/base/error.h"
 #include "common/config/data_format.h"
 #include "proto/config.pb.h"
 #include "worker/data/cifar10.h"
+#include "worker/data/image_folder.h"
 #include "worker/data/mnist.h"
+#include "worker/data/preprocess.h"
 #include "worker/data/synthetic.h"
 
 namespace muster {
 namespace {
 
-// What reads the files of a format, in a directory.
+// What reads the files of a format.
 struct Reader {
-  Datasets (*open)(const std::string& dir);
-  std::unique_ptr<Dataset> (*open_test)(const std::string& dir);
+  std::function<Datasets(const config::Data& data, uint64_t seed)> open;
+  std::function<std::shared_ptr<const Dataset>(const config::Data& data, uint64_t seed)> open_test;
   std::string (*remedy)(const std::string& dir) = nullptr;  // null: the errors say it
 };
+
+// Wraps what opens files that need nothing but their directory.
+template <typename Open>
+auto InDir(Open open) {
+  return [open](const config::Data& data, uint64_t /*seed*/) { return open(data.dir()); };
+}
 
 Reader ReaderOf(const config::Data& data) {
   switch (data.format()) {
     case config::Data::CIFAR10:
-      return {OpenCifar10, OpenCifar10Test, Cifar10Remedy};
+      return {InDir(OpenCifar10), InDir(OpenCifar10Test), Cifar10Remedy};
     case config::Data::MNIST:
-      return {OpenMnist, OpenMnistTest};
+      return {InDir(OpenMnist), InDir(OpenMnistTest)};
+    case config::Data::IMAGE_FOLDER:
+      return {OpenImageFolder, OpenImageFolderTest};
     case config::Data::SYNTHETIC:
       break;  // has no files
   }
@@ -53,9 +65,13 @@ void CheckShape(const config::Data& data, const Dataset& set) {
 
 }  // namespace
 
+std::unique_ptr<SampleLoader> Dataset::MakeLoader(const config::Data& data) const {
+  return MakePlanesLoader(*this, data.preprocess());
+}
+
 Datasets OpenDatasets(const config::Data& data, uint64_t seed) {
   if (!NeedsFiles(data)) return MakeSynthetic(data.synthetic(), seed);
-  Datasets sets = OpenFiles(data, [&](const Reader& reader) { return reader.open(data.dir()); });
+  Datasets sets = OpenFiles(data, [&](const Reader& reader) { return reader.open(data, seed); });
   CheckShape(data, *sets.train);
   return sets;
 }
@@ -63,7 +79,7 @@ Datasets OpenDatasets(const config::Data& data, uint64_t seed) {
 Datasets OpenTestSet(const config::Data& data, uint64_t seed) {
   if (!NeedsFiles(data)) return MakeSynthetic(data.synthetic(), seed);
   const std::shared_ptr<const Dataset> test =
-      OpenFiles(data, [&](const Reader& reader) { return reader.open_test(data.dir()); });
+      OpenFiles(data, [&](const Reader& reader) { return reader.open_test(data, seed); });
   CheckShape(data, *test);
   return {.train = test, .test = test};
 }

@@ -1,4 +1,4 @@
-// Labelled images as stored, before preprocessing: what a reader of some file format produces.
+// Labelled images: what a reader of some file format produces.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,7 @@
 
 #include "common/graph/shape.h"
 #include "proto/config_fwd.h"
+#include "worker/data/sample_loader.h"
 
 namespace muster {
 
@@ -18,12 +19,18 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
-  virtual Shape shape() const = 0;  // of the stored images
+  virtual Shape shape() const = 0;  // of Planes
   virtual int64_t classes() const = 0;
   virtual int32_t Label(int64_t index) const = 0;
   // Pixels in the layout [channel][row][column] (planes): the dataset's own memory, or `buffer`,
   // which is made as large as it has to be. Valid until `buffer` is used again.
   virtual std::span<const uint8_t> Planes(int64_t index, std::vector<uint8_t>& buffer) const = 0;
+  // Whether Planes are what is stored, before preprocessing. Of photos they are what an evaluation
+  // sees, before it is normalized.
+  virtual bool stores_planes() const { return true; }
+  // What makes the network's input; the dataset must outlive it. Throws Error(kUsage) for settings
+  // that do not fit one another or the images.
+  virtual std::unique_ptr<SampleLoader> MakeLoader(const config::Data& data) const;
   // Bytes that it keeps, or maps (is_mapped): mapped files lie in the system's cache, once for all
   // processes of the host.
   virtual size_t bytes() const = 0;

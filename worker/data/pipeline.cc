@@ -7,7 +7,6 @@
 #include "common/trace/trace.h"
 #include "worker/data/epoch_order.h"
 #include "worker/data/prefetch_ring.h"
-#include "worker/data/preprocess.h"
 
 namespace muster {
 namespace {
@@ -18,7 +17,7 @@ class TrainSource final : public BatchSource {
   TrainSource(const Dataset& dataset, const TrainPipelineOptions& options)
       : dataset_(dataset),
         options_(options),
-        preprocessor_(options.data.preprocess(), dataset.shape()),
+        loader_(dataset.MakeLoader(options.data)),
         orders_(options.orders != nullptr ? options.orders
                                           : MakeEpochOrders(dataset, options.seed)) {
     const StepPlan& plan = options_.plan;
@@ -37,7 +36,7 @@ class TrainSource final : public BatchSource {
     const int64_t batch = std::min(options_.plan.global_batch, options_.plan.train_samples);
     return (batch + options_.plan.slices - 1) / options_.plan.slices;
   }
-  Shape shape() const override { return preprocessor_.shape(); }
+  Shape shape() const override { return loader_->shape(); }
   ImagesBy images() const override { return options_.images; }
 
   PreparedBatch Describe(int64_t number) const override {
@@ -61,22 +60,21 @@ class TrainSource final : public BatchSource {
                            {.step = batch.step, .slice = static_cast<int32_t>(batch.index)});
     const Range places = options_.plan.Slice(options_.plan.At(batch.step), batch.index);
     const std::shared_ptr<const Order> order = orders_->Of(batch.epoch);
-    std::vector<uint8_t> pixels;
+    const std::unique_ptr<LoaderScratch> scratch = loader_->MakeScratch();
     for (int64_t i = 0; i < batch.count && !stop.stop_requested(); ++i) {
       const int64_t sample = (*order)[static_cast<size_t>(places.begin + i)];
       buffer.sample_ids[i] = sample;
       buffer.labels[i] = dataset_.Label(sample);
       if (options_.images == ImagesBy::kDevice) continue;
-      preprocessor_.Apply(dataset_.Planes(sample, pixels),
-                          preprocessor_.Draw(options_.seed, batch.epoch, sample),
-                          buffer.images + i * preprocessor_.shape().elements());
+      loader_->Train(sample, options_.seed, batch.epoch, *scratch,
+                     buffer.images + i * loader_->shape().elements());
     }
   }
 
  private:
   const Dataset& dataset_;
   const TrainPipelineOptions options_;
-  const Preprocessor preprocessor_;
+  const std::unique_ptr<SampleLoader> loader_;
   const std::shared_ptr<EpochOrders> orders_;
   std::vector<int64_t> slices_;  // of each step
 
@@ -88,7 +86,7 @@ class EvaluationSource final : public BatchSource {
   EvaluationSource(const Dataset& dataset, const config::Data& data, int64_t block_size,
                    Range blocks, ImagesBy images)
       : dataset_(dataset),
-        preprocessor_(data.preprocess(), dataset.shape()),
+        loader_(dataset.MakeLoader(data)),
         block_size_(block_size),
         blocks_(blocks),
         images_(images) {
@@ -98,7 +96,7 @@ class EvaluationSource final : public BatchSource {
 
   int64_t batches() const override { return blocks_.size(); }
   int64_t max_samples() const override { return std::min(block_size_, dataset_.size()); }
-  Shape shape() const override { return preprocessor_.shape(); }
+  Shape shape() const override { return loader_->shape(); }
   ImagesBy images() const override { return images_; }
 
   PreparedBatch Describe(int64_t number) const override {
@@ -115,20 +113,19 @@ class EvaluationSource final : public BatchSource {
   void Fill(int64_t number, const BatchBuffer& buffer, std::stop_token stop) override {
     const trace::Span span("load", "test block");
     const PreparedBatch batch = Describe(number);
-    std::vector<uint8_t> pixels;
+    const std::unique_ptr<LoaderScratch> scratch = loader_->MakeScratch();
     for (int64_t i = 0; i < batch.count && !stop.stop_requested(); ++i) {
       const int64_t sample = batch.index * block_size_ + i;
       buffer.sample_ids[i] = sample;
       buffer.labels[i] = dataset_.Label(sample);
       if (images_ == ImagesBy::kDevice) continue;
-      preprocessor_.Apply(dataset_.Planes(sample, pixels), preprocessor_.Centre(),
-                          buffer.images + i * preprocessor_.shape().elements());
+      loader_->Evaluate(sample, *scratch, buffer.images + i * loader_->shape().elements());
     }
   }
 
  private:
   const Dataset& dataset_;
-  const Preprocessor preprocessor_;
+  const std::unique_ptr<SampleLoader> loader_;
   const int64_t block_size_;
   const Range blocks_;
   const ImagesBy images_;

@@ -141,4 +141,44 @@ void Preprocessor::Apply(std::span<const uint8_t> planes, const Augmentation& ch
   }
 }
 
+namespace {
+
+class PlanesLoader final : public SampleLoader {
+ public:
+  PlanesLoader(const Dataset& dataset, const config::Preprocess& settings)
+      : dataset_(dataset), preprocessor_(settings, dataset.shape()) {}
+
+  Shape shape() const override { return preprocessor_.shape(); }
+  std::unique_ptr<LoaderScratch> MakeScratch() const override {
+    return std::make_unique<Scratch>();
+  }
+  void Train(int64_t sample, uint64_t seed, int64_t epoch, LoaderScratch& scratch,
+             float* image) const override {
+    Apply(sample, preprocessor_.Draw(seed, epoch, sample), scratch, image);
+  }
+  void Evaluate(int64_t sample, LoaderScratch& scratch, float* image) const override {
+    Apply(sample, preprocessor_.Centre(), scratch, image);
+  }
+
+ private:
+  struct Scratch final : LoaderScratch {
+    std::vector<uint8_t> pixels;
+  };
+  void Apply(int64_t sample, const Augmentation& choices, LoaderScratch& scratch,
+             float* image) const {
+    preprocessor_.Apply(dataset_.Planes(sample, static_cast<Scratch&>(scratch).pixels), choices,
+                        image);
+  }
+
+  const Dataset& dataset_;
+  const Preprocessor preprocessor_;
+};
+
+}  // namespace
+
+std::unique_ptr<SampleLoader> MakePlanesLoader(const Dataset& dataset,
+                                               const config::Preprocess& settings) {
+  return std::make_unique<PlanesLoader>(dataset, settings);
+}
+
 }  // namespace muster

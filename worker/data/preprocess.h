@@ -2,11 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "common/graph/shape.h"
 #include "proto/config.pb.h"
 #include "worker/data/augmentation.h"
+#include "worker/data/dataset.h"
+#include "worker/data/sample_loader.h"
 
 namespace muster {
 
@@ -32,5 +35,9 @@ class Preprocessor {
   config::Preprocess settings_;
   Shape stored_, shape_;
 };
+
+// Loads samples of a data set that stores planes.
+std::unique_ptr<SampleLoader> MakePlanesLoader(const Dataset& dataset,
+                                               const config::Preprocess& settings);
 
 }  // namespace muster

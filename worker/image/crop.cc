@@ -48,8 +48,12 @@ ImageSize WithShorterSide(ImageSize photo, int64_t side) {
   return {side, side * photo.width / photo.height};
 }
 
-// Half, rounded down.
-int64_t Half(int64_t margin) { return margin >> 1; }
+// Where torchvision's CenterCrop begins: half a margin, rounded to even; half of what is missing,
+// rounded down.
+int64_t CentreOf(int64_t margin) {
+  if (margin < 0) return -(-margin / 2);
+  return margin / 2 + (margin % 4 == 3 ? 1 : 0);
+}
 
 }  // namespace
 
@@ -70,7 +74,7 @@ SampleGeometry DrawResizedCrop(const RandomBox& settings, ImageSize sample, Imag
   } else if (width / height > settings.ratio_max) {
     size.width = std::clamp<int64_t>(std::llround(height * settings.ratio_max), 1, photo.width);
   }
-  geometry.region = {Half(photo.height - size.height), Half(photo.width - size.width), size.height,
+  geometry.region = {(photo.height - size.height) / 2, (photo.width - size.width) / 2, size.height,
                      size.width};
   return geometry;
 }
@@ -80,8 +84,8 @@ SampleGeometry CentreSample(const CropSettings& settings, ImageSize photo) {
   const ImageSize& sample = settings.sample;
   return {.region = Whole(photo),
           .resized = resized,
-          .window = {Half(resized.height - sample.height), Half(resized.width - sample.width),
-                     sample.height, sample.width},
+          .window = {CentreOf(resized.height - sample.height),
+                     CentreOf(resized.width - sample.width), sample.height, sample.width},
           .padding = settings.padding};
 }
 

@@ -60,8 +60,7 @@ struct CropSettings {
 // torchvision's Resize, Pad and RandomCrop. Where the photo is too small even so, it is centred.
 SampleGeometry DrawPaddedCrop(const CropSettings& settings, ImageSize photo,
                               const RandomStream& stream);
-// torchvision's Resize and CenterCrop, for evaluation. An odd margin puts the larger part below and
-// right.
+// torchvision's Resize and CenterCrop, for evaluation.
 SampleGeometry CentreSample(const CropSettings& settings, ImageSize photo);
 
 // True for one half of the samples.

@@ -72,6 +72,10 @@ ImageInfo ReadImageInfo(std::span<const uint8_t> bytes) {
   const ImageHeader header =
       KindOf(bytes) == ImageKind::kJpeg ? ReadJpegHeader(bytes) : ReadPngHeader(bytes);
   const ImageSize& size = header.info.stored;
+  if (std::max(size.height, size.width) > kMaxImageSide) {
+    throw Error(ExitCode::kData, "the image has {} x {} pixels: expected at most {} on each side",
+                size.width, size.height, kMaxImageSide);
+  }
   if (size.height > kMaxImagePixels / size.width) {
     throw Error(ExitCode::kData, "the image has {} x {} pixels: expected at most {} in all",
                 size.width, size.height, kMaxImagePixels);

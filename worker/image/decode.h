@@ -4,10 +4,10 @@
 // inverse DCT is the accurate integer one, and chroma is upsampled by libjpeg's triangle filter.
 // How each kind of file is read:
 //   - EXIF orientation of a JPEG is applied. "As shown" below means after that. A PNG's is not
-//   read.
-//   - Grey becomes RGB by repetition. RGB becomes grey as (19595 R + 38470 G + 7471 B + 32768) >>
-//   16;
-//     of a JPEG in YCbCr or RGB, libjpeg computes the same weights.
+//     read.
+//   - Grey becomes RGB by repetition. RGB becomes grey: (19595 R + 38470 G + 7471 B + 32768) /
+//   65536.
+//     libjpeg computes the same weights for a JPEG in YCbCr or RGB.
 //   - CMYK and YCCK become RGB as R = (255 - C) (255 - K) / 255, rounded. With Adobe's marker the
 //     file stores 255 - C and 255 - K.
 //   - Samples of 16 bits keep their upper 8. Grey of 1, 2 and 4 bits is scaled to 0 … 255.
@@ -31,6 +31,7 @@ namespace muster {
 
 // Larger images are refused before memory is allocated: Pillow's limit, 1 GiB / 4 / 3 x 2.
 inline constexpr int64_t kMaxImagePixels = 178'956'970;
+inline constexpr int64_t kMaxImageSide = 65'535;  // JPEG's own limit
 
 enum class ImageKind { kJpeg, kPng };
 

@@ -132,7 +132,9 @@ ImageHeader ReadJpegHeader(std::span<const uint8_t> bytes) {
   const jpeg_decompress_struct& info = file.info();
   ImageHeader header;
   header.info = {.kind = ImageKind::kJpeg, .stored = {info.image_height, info.image_width}};
-  header.least_bytes = header.info.stored.height * header.info.stored.width / kMaxPixelsPerByte;
+  if (!info.arith_code) {  // which has no such limit
+    header.least_bytes = header.info.stored.height * header.info.stored.width / kMaxPixelsPerByte;
+  }
   // EXIF and XMP share a marker.
   for (auto* marker = info.marker_list; marker != nullptr; marker = marker->next) {
     const int orientation = ExifOrientation({marker->data, marker->data_length});

@@ -45,7 +45,8 @@ DeviceImages::DeviceImages(const config::Config& config, const Datasets& data, B
 
 std::unique_ptr<StoredImages> DeviceImages::Choose(const config::Config& config, const Dataset* set,
                                                    bool augment, int64_t largest) {
-  if (backend_.shares_host_memory() || set == nullptr || set->size() == 0 || largest == 0) {
+  if (backend_.shares_host_memory() || set == nullptr || !set->stores_planes() ||
+      set->size() == 0 || largest == 0) {
     return nullptr;
   }
   const ImageRecipe recipe = RecipeOf(config, set->shape(), augment);

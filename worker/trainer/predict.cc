@@ -1,9 +1,7 @@
 #include "worker/trainer/predict.h"
 
 #include <algorithm>
-#include <cmath>
 
-#include "common/base/error.h"
 #include "proto/config.pb.h"
 #include "worker/data/pipeline.h"
 #include "worker/nn/completions.h"
@@ -34,29 +32,27 @@ class Predictor {
     weights_.CopyIn(0, weights.size());
   }
 
-  // All of a block's samples that are asked for.
-  void Block(int64_t block, std::span<const int64_t> samples, const OnPrediction& on_prediction) {
-    const auto pipeline =
-        MakeEvaluationPipeline(set_, config_.data(), block_size_, {block, block + 1});
+  // All samples of these blocks that are asked for.
+  void Compute(Range blocks, std::span<const int64_t> samples, const OnPrediction& on_prediction) {
+    const auto pipeline = MakeEvaluationPipeline(set_, config_.data(), block_size_, blocks);
     const DrainAtExit drain{backend_};  // before the pipeline's memory goes
-    const PreparedBatch& batch = pipeline->Next(config_.deadlines().progress_s());
-    LossSums sums;
-    tower_.Forward({.count = batch.count,
-                    .images = batch.images,
-                    .labels = batch.labels,
-                    .sample_ids = batch.sample_ids,
-                    .logits = logits_.data()},
-                   Mode::kInference, weights_.floats(), /*weights_version=*/0, nullptr, sums);
-    backend_.Record(Queue::kCopyOut, *results_copied_);
-    AwaitDevice(*results_copied_, config_.deadlines().progress_s());
-    for (const int64_t sample : samples) {
-      const auto place = static_cast<size_t>(sample - block * block_size_);
-      const auto logits = std::span<const float>(logits_).subspan(place * classes_, classes_);
-      if (!std::ranges::all_of(logits, [](float x) { return std::isfinite(x); })) {
-        throw Error(ExitCode::kNonfinite, "the network's outputs for sample {} are not finite",
-                    sample);
+    auto next = samples.begin();
+    for (int64_t block = blocks.begin; block < blocks.end; ++block) {
+      const PreparedBatch& batch = pipeline->Next(config_.deadlines().progress_s());
+      LossSums sums;
+      tower_.Forward({.count = batch.count,
+                      .images = batch.images,
+                      .labels = batch.labels,
+                      .sample_ids = batch.sample_ids,
+                      .logits = logits_.data()},
+                     Mode::kInference, weights_.floats(), /*weights_version=*/0, nullptr, sums);
+      backend_.Record(Queue::kCopyOut, *results_copied_);
+      AwaitDevice(*results_copied_, config_.deadlines().progress_s());
+      for (; next != samples.end() && *next < (block + 1) * block_size_; ++next) {
+        const auto place = static_cast<size_t>(*next - block * block_size_);
+        on_prediction(*next, batch.labels[place],
+                      std::span<const float>(logits_).subspan(place * classes_, classes_));
       }
-      on_prediction(sample, batch.labels[place], logits);
     }
   }
 
@@ -82,10 +78,13 @@ void PredictSamples(const config::Config& config, const Graph& graph, Backend& b
   if (samples.empty()) return;
   std::ranges::sort(samples);
   Predictor predictor(config, graph, backend, weights, set);
+  const int64_t size = predictor.block_size();
   for (auto at = samples.begin(); at != samples.end();) {
-    const int64_t block = *at / predictor.block_size();
-    const auto end = std::lower_bound(at, samples.end(), (block + 1) * predictor.block_size());
-    predictor.Block(block, {at, end}, on_prediction);
+    // Blocks next to one another are prepared ahead of their use.
+    Range blocks{*at / size, *at / size + 1};
+    auto end = at;
+    for (; end != samples.end() && *end / size <= blocks.end; ++end) blocks.end = *end / size + 1;
+    predictor.Compute(blocks, {at, end}, on_prediction);
     at = end;
   }
 }

@@ -19,8 +19,7 @@ using OnPrediction =
 
 // Calls `on_prediction` for each of these samples of `set`, in ascending order. Each is computed
 // within the block that an evaluation has it in, so that the bits are those of the evaluation.
-// `weights`: an arena of the graph's layout. Throws Error(kNonfinite) for logits that are not
-// finite.
+// `weights`: an arena of the graph's layout.
 void PredictSamples(const config::Config& config, const Graph& graph, Backend& backend,
                     std::span<const float> weights, const Dataset& set,
                     std::vector<int64_t> samples, const OnPrediction& on_prediction);

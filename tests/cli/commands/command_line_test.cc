@@ -144,15 +144,16 @@ TEST_F(CommandLineTest, NamesArePrintedOnOneLineAndPrintable) {
 TEST_F(CommandLineTest, HintsNameACommandThatThereIs) {
   ExpectRefused(Run({"data", "get", "cifar10"}), "(see muster data get --help)");
   ExpectRefused(Run({"data", "synth"}), "(see muster data synth --help)");
+  ExpectRefused(Run({"data", "check"}), "(see muster data check --help)");
   ExpectRefused(Run({"data"}), "(see muster data --help)");
-  for (const char* command : {"get", "synth"}) {
+  for (const char* command : {"get", "synth", "check"}) {
     EXPECT_EQ(Run({"data", command, "--help"}).exit_code, 0);
   }
 }
 
 // What a command prints is its result: without it nothing was done.
 TEST_F(CommandLineTest, AFullDeviceIsNamed) {
-  Workers(R"(say:{"what":"weights","bytes":7000000,"holder":"server"};exit:0)");
+  Workers(R"(print:{"what":"weights","bytes":7000000,"holder":"server"};exit:0)");
   for (const std::vector<std::string>& arguments :
        {std::vector<std::string>{"--help"},
         {"launch", "--help"},
@@ -195,7 +196,8 @@ TEST_F(CommandLineTest, WhatIsMissingOrTooMuchIsSaidInPlainWords) {
     std::vector<std::string> arguments;
     const char* message;
   } cases[] = {
-      {{"data"}, "a command is missing: expected one of get, synth (see muster data --help)"},
+      {{"data"},
+       "a command is missing: expected one of get, synth, check (see muster data --help)"},
       {{"launch"}, "CONFIG is missing: Config file"},
       {{"worker", "c"}, "--endpoint is missing: As the server says it"},
       {{"worker", "c", "--endpoint", "ipc://@x"}, "--rank is missing: This worker's number"},

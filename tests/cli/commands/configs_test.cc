@@ -33,7 +33,11 @@ class ConfigsTest : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(ConfigsTest, ReadsChecksAndInspects) {
   const std::string path = std::string(MUSTER_CONFIG_DIR) + "/" + GetParam() + ".txtpb";
-  config::Config config = LoadConfig(path, {});
+  std::vector<Setting> settings;
+  if (GetParam().starts_with("imagefolder")) {
+    settings.push_back(ParseSetting("data.class_names=[\"cat\", \"dog\"]"));
+  }
+  config::Config config = LoadConfig(path, settings);
   EXPECT_GT(InspectLines(config).size(), 10u);
   ResolveForMachine(config, 2);
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));

@@ -10,37 +10,36 @@ namespace {
 
 TEST(Prediction, ProbabilitiesInDoublePrecisionTheMostLikelyFirst) {
   const std::array<float, 3> logits{1, 3, 2};
-  const Prediction prediction = PredictionOf(7, 1, logits, false, 2);
-  EXPECT_EQ(prediction.sample, 7);
-  EXPECT_TRUE(prediction.right);
-  ASSERT_EQ(prediction.top.size(), 2u);
+  EXPECT_TRUE(IsRight(logits, 1));
+  EXPECT_FALSE(IsRight(logits, 2));
+  const std::vector<Candidate> top = MostLikely(logits, false, 2);
+  ASSERT_EQ(top.size(), 2u);
   const double sum = std::exp(-2.0) + 1 + std::exp(-1.0);
-  EXPECT_EQ(prediction.top[0].number, 1);
-  EXPECT_DOUBLE_EQ(prediction.top[0].probability, 1 / sum);
-  EXPECT_EQ(prediction.top[1].number, 2);
-  EXPECT_DOUBLE_EQ(prediction.top[1].probability, std::exp(-1.0) / sum);
+  EXPECT_EQ(top[0].number, 1);
+  EXPECT_DOUBLE_EQ(top[0].probability, 1 / sum);
+  EXPECT_EQ(top[1].number, 2);
+  EXPECT_DOUBLE_EQ(top[1].probability, std::exp(-1.0) / sum);
 }
 
 TEST(Prediction, LargeOutputsDoNotOverflow) {
   const std::array<float, 2> logits{3e38F, -3e38F};
-  const Prediction prediction = PredictionOf(0, 1, logits, false, 5);
-  EXPECT_FALSE(prediction.right);
-  ASSERT_EQ(prediction.top.size(), 2u);
-  EXPECT_EQ(prediction.top[0].probability, 1);
-  EXPECT_EQ(prediction.top[1].probability, 0);
+  EXPECT_FALSE(IsRight(logits, 1));
+  const std::vector<Candidate> top = MostLikely(logits, false, 5);
+  ASSERT_EQ(top.size(), 2u);
+  EXPECT_EQ(top[0].probability, 1);
+  EXPECT_EQ(top[1].probability, 0);
 }
 
 // As an evaluation counts: a tie is not right, and the lower number is the prediction.
 TEST(Prediction, OfEquals) {
   const std::array<float, 3> logits{0, 5, 5};
-  const Prediction prediction = PredictionOf(0, 1, logits, false, 1);
-  EXPECT_FALSE(prediction.right);
-  EXPECT_EQ(prediction.top[0].number, 1);
+  EXPECT_FALSE(IsRight(logits, 1));
+  EXPECT_EQ(MostLikely(logits, false, 1)[0].number, 1);
 }
 
 TEST(Prediction, OutputsThatAreProbabilitiesStay) {
   const std::array<float, 2> outputs{0.25F, 0.75F};
-  EXPECT_EQ(PredictionOf(0, 1, outputs, true, 1).top[0].probability, 0.75);
+  EXPECT_EQ(MostLikely(outputs, true, 1)[0].probability, 0.75);
 }
 
 }  // namespace

@@ -369,10 +369,10 @@ TEST_F(LaunchOnCardsTest, AWaitCanBeStopped) {
 
 TEST_F(LaunchOnCardsTest, ADryRunTakesNone) {
   IdleCards(2);
-  Workers(R"(say:{"what":"weights","bytes":7000000,"holder":"server"};exit:0)");
+  Workers(R"(print:{"what":"weights","bytes":7000000,"holder":"server"};exit:0)");
   Worker(1,
          "dump:asked;"
-         R"(say:{"what":"weights","bytes":7000000,"holder":"server"};exit:0)");
+         R"(print:{"what":"weights","bytes":7000000,"holder":"server"};exit:0)");
   const Finished finished =
       Run({"launch", config(), "--data", ".", "--devices", "auto:2", "--dry-run"});
   EXPECT_EQ(finished.exit_code, 0) << finished.err;

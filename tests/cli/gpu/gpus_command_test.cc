@@ -142,7 +142,8 @@ TEST_F(GpusTest, WrongCommandLines) {
 }
 
 // What a worker that opened the GPU says.
-constexpr const char* kOpened = R"(say:{"arithmetic":"Fake H100, cuBLAS 13.1, cuDNN 9.2"};exit:0)";
+constexpr const char* kOpened =
+    R"(print:{"arithmetic":"Fake H100, cuBLAS 13.1, cuDNN 9.2"};exit:0)";
 
 TEST_F(GpusTest, TheDoctorLooksAtGpusAndOpensOne) {
   Cards(

@@ -26,9 +26,9 @@ class DryRunTest : public JobTest {
 
 TEST_F(DryRunTest, ShowsWhatTheWorkerSays) {
   Workers("dump:" + Path("words") +
-          R"(;say:{"what":"activations","bytes":5000000,"holder":"process"})"
-          R"(;say:{"what":"columns","bytes":9000000,"holder":"card"})"
-          R"(;say:{"what":"weights","bytes":7000000,"holder":"server"};exit:0)");
+          R"(;print:{"what":"activations","bytes":5000000,"holder":"process"})"
+          R"(;print:{"what":"columns","bytes":9000000,"holder":"card"})"
+          R"(;print:{"what":"weights","bytes":7000000,"holder":"server"};exit:0)");
   const Finished finished = RunLaunch({"--dry-run", "--seed", "12"});
   EXPECT_EQ(finished.exit_code, 0);
   EXPECT_THAT(finished.err, IsEmpty());
@@ -44,7 +44,7 @@ TEST_F(DryRunTest, ShowsWhatTheWorkerSays) {
 }
 
 TEST_F(DryRunTest, DataThatARunCouldNotReadEndIt) {
-  Workers(R"(say:{"what":"weights","bytes":7000000,"holder":"server"};exit:0)");
+  Workers(R"(print:{"what":"weights","bytes":7000000,"holder":"server"};exit:0)");
   std::filesystem::resize_file(Path("data_batch_2.bin"), 100);
   const Finished finished = RunLaunch({"--dry-run"});
   EXPECT_EQ(finished.exit_code, 3);
@@ -53,7 +53,7 @@ TEST_F(DryRunTest, DataThatARunCouldNotReadEndIt) {
 }
 
 TEST_F(DryRunTest, AJobThatCannotFitIsNamed) {
-  Workers(R"(say:{"what":"evaluation","bytes":1e16,"holder":"process"};exit:0)");
+  Workers(R"(print:{"what":"evaluation","bytes":1e16,"holder":"process"};exit:0)");
   const Finished finished = RunLaunch({"--dry-run"});
   EXPECT_EQ(finished.exit_code, 2);
   EXPECT_THAT(finished.err, AllOf(HasSubstr("a run would end here: the job needs at least 20.0 PB"),
@@ -76,7 +76,7 @@ TEST_F(DryRunTest, AWorkerThatHangsIsStopped) {
 }
 
 TEST_F(DryRunTest, AWorkerOfAnotherBuildIsRecognised) {
-  Workers(R"(say:{"what":"activations"};exit:0)");
+  Workers(R"(print:{"what":"activations"};exit:0)");
   ExpectFailure(1, "of one build?");
 }
 

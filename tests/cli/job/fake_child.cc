@@ -7,6 +7,7 @@
 //   raw:TEXT         TEXT without a newline on the report descriptor
 //   flood:N          N long lines on it
 //   say:TEXT         a line on standard error, that is, in the log
+//   print:TEXT       a line on standard output
 //   sleep:SECONDS    exit:CODE    signal:NUMBER    ignore:SIGNAL
 //   until:FILE       wait until FILE exists        touch:FILE    make it
 //   fork:            leave a child of its own running
@@ -73,6 +74,10 @@ void Do(const std::string& verb, std::string text, int argc, char** argv) {
     for (int i = std::stoi(text); i > 0; --i) Write(std::string(5000, 'x') + "\n");
   }
   if (verb == "say") std::fprintf(stderr, "%s\n", text.c_str());
+  if (verb == "print") {
+    std::printf("%s\n", text.c_str());
+    std::fflush(stdout);
+  }
   if (verb == "sleep") std::this_thread::sleep_for(std::chrono::duration<double>(std::stod(text)));
   if (verb == "exit") ::_exit(std::stoi(text));
   if (verb == "signal") {

@@ -1,0 +1,70 @@
+// From JPEG and PNG files to the network's input: decode, resize, crop, flip, color, normalize.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "proto/config.pb.h"
+#include "worker/data/sample_loader.h"
+#include "worker/image/augment.h"
+#include "worker/image/crop.h"
+
+namespace muster {
+
+struct Photo {
+  std::string path;  // below the folder of its set, or absolute
+  int64_t bytes = 0;
+  int32_t label = 0;
+};
+
+struct PhotoFiles {
+  std::string folder;  // "": the current one
+  std::vector<Photo> photos;
+  // Gets what is wrong with a photo that cannot be read, which is black then. Null: that throws.
+  std::shared_ptr<std::vector<std::string>> troubles = nullptr;
+};
+
+// `files` must outlive it.
+class PhotoLoader final : public SampleLoader {
+ public:
+  PhotoLoader(const PhotoFiles& files, const config::Data& data);
+
+  Shape shape() const override { return shape_; }
+  std::unique_ptr<LoaderScratch> MakeScratch() const override;
+  void Train(int64_t sample, uint64_t seed, int64_t epoch, LoaderScratch& scratch,
+             float* image) const override;
+  void Evaluate(int64_t sample, LoaderScratch& scratch, float* image) const override;
+
+  // The pixels of Evaluate before they are normalized, [channel][row][column], in `buffer`.
+  std::span<const uint8_t> Planes(int64_t sample, std::vector<uint8_t>& buffer) const;
+
+ private:
+  struct Scratch;
+  SampleGeometry DrawGeometry(ImageSize photo, const RandomStream& stream) const;
+  // Reads the file, chooses the geometry by the photo's size, and makes its pixels in the scratch.
+  // `choose` also says whether a smaller image will do.
+  template <typename Choose>
+  void MakePixels(int64_t sample, const Choose& choose, Scratch& scratch) const;
+  template <typename Choose>
+  void DecodeSample(const std::string& path, const Choose& choose, Scratch& scratch) const;
+
+  const PhotoFiles& files_;
+  const std::string data_dir_;
+  const config::Preprocess settings_;
+  const Shape shape_;
+  const CropSettings crop_;
+  const ColorJitter jitter_;
+  const Normalizer normalizer_;
+};
+
+// All of a file. Throws Error(kData); the message does not name the file.
+void ReadPhotoFile(const std::string& path, std::vector<uint8_t>& bytes);
+
+// A hash of what this build's JPEG decoder makes of one small image: versions of it that decode
+// differently have different ones.
+uint64_t DecoderFingerprint();
+
+}  // namespace muster
