@@ -156,7 +156,7 @@ ImageFolders FindImageFolders(const std::string& dir) {
   const auto find = [&](std::initializer_list<const char*> names) -> std::string {
     for (const char* name : names) {
       for (const std::string& folder : folders) {
-        const std::string path = dir + "/" + folder;
+        std::string path = fs::path(dir) / folder;
         if (::strcasecmp(folder.c_str(), name) == 0 && !ClassFolders(path).empty()) return path;
       }
     }

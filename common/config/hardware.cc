@@ -93,6 +93,7 @@ config::Server::InstructionSet ChooseInstructionSet(config::Server::InstructionS
   if (wanted == config::Server::AUTO) return sets.back();
   if (std::ranges::find(sets, wanted) != sets.end()) return wanted;
   std::vector<std::string> names;
+  names.reserve(sets.size());
   for (const auto set : sets) names.push_back(config::Server::InstructionSet_Name(set));
   throw Error(ExitCode::kUsage,
               "server.instruction_set: the server's processor has no {}; it has {}. AUTO takes the "

@@ -252,6 +252,7 @@ std::string WrongValue(const FieldDescriptor& field, const std::string& value) {
     if (const auto* const known = FindEnumValue(*values, plain); known != nullptr && plain != value)
       return fmt::format("expected {} without quotes, got {}", known->name(), value);
     std::vector<std::string> names;
+    names.reserve(static_cast<size_t>(values->value_count()));
     for (int v = 0; v < values->value_count(); ++v) names.push_back(values->value(v)->name());
     return fmt::format("unknown value {}; {}", got, SuggestName(plain, names));
   }
