@@ -163,7 +163,7 @@ MappedFile Open(const fs::path& path) {
 
 // Where the files of a set in `dir` are. Throws Error(kData) where there is none.
 fs::path FindSet(const std::string& dir) {
-  const fs::path found = FindCifar10(dir);
+  fs::path found = FindCifar10(dir);
   if (Exists(dir) && !fs::is_directory(dir)) {
     throw Error(ExitCode::kData, "{}: expected a directory with CIFAR-10's files, found a file",
                 dir);
