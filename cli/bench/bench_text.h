@@ -15,7 +15,7 @@ struct RoundShape {
   double chunk_bytes = 1 << 20;
 };
 
-// Of one machine, as `muster bench` measures them.
+// The costs of one machine, as `muster bench` measures them.
 struct MachineCosts {
   double local_latency_s = 0;       // a round of next to no bytes, over shared memory
   double tcp_latency_s = 0;         // … over TCP on the loopback interface
@@ -51,7 +51,7 @@ double ServerRound(const RoundShape& shape, const HostNetwork& network, double m
 // Ring all-reduce among the workers (Patarasu, Yuan 2009), then the optimizer's step in each.
 double RingRound(const RoundShape& shape, const HostNetwork& network, double memory_bytes_per_s);
 
-// Of one size of the weights; seconds.
+// The times for one size of the weights, in seconds.
 struct BenchRow {
   double bytes = 0;
   double update_s = 0, limit_s = 0;     // the update alone; the memory limit for it

@@ -67,8 +67,8 @@ struct GpuFacts {
   std::string take_error;  // why they could not
   std::string why_cpu;     // why the job would run on the CPU although it asks for GPUs
 
-  // Of the GPUs that could be locked, from workers that computed on them: the GPU, the versions of
-  // CUDA, cuBLAS and cuDNN, the precision. Both empty if none could be locked.
+  // Workers that computed on the locked GPUs name the GPU, the versions of CUDA, cuBLAS and cuDNN,
+  // and the precision. Both are empty if no GPU could be locked.
   std::string backend;
   std::string backend_error;      // the first one
   bool computes_wrongly = false;  // that is the error: no run starts on that GPU

@@ -79,7 +79,7 @@ std::vector<std::string> MemoryLines(const std::string& process, const std::vect
   return lines;
 }
 
-// Of all processes, what several of them map counted once.
+// The memory of all processes. What several of them map counts once.
 double JobMemory(const std::vector<MemoryRow>& server, const std::vector<MemoryRow>& worker,
                  uint32_t workers) {
   double sum = SumOf(server);

@@ -13,7 +13,7 @@
 
 namespace muster {
 
-// Of this machine and, where it is less, of this process's control group.
+// The memory of this machine, or of this process's control group if that is less.
 struct MachineMemory {
   double all = 0;        // with swap
   double available = 0;  // now, without it

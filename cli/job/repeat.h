@@ -18,7 +18,7 @@ struct RepeatedRun {
   std::optional<events::Summary> summary;
 };
 
-// Of the values that are finite.
+// The spread of the finite values.
 struct Spread {
   int64_t count = 0;
   double mean = 0;       // NaN without values

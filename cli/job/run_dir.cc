@@ -110,7 +110,7 @@ RunDir RunDir::Resume(const std::string& path) {
 
 void RunDir::CheckUnused(const std::string& path) {
   const bool metrics = HasMetrics(fs::path(path) / "metrics.jsonl");
-  // Of a run that was killed before its first line.
+  // A run that was killed before its first line leaves neither.
   if (!metrics && ListCheckpoints(path).empty()) return;
   throw Error(ExitCode::kUsage,
               "the run directory {} already holds the {} of another run; go on with that one with "

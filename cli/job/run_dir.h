@@ -45,7 +45,7 @@ class RunDir {
   std::string WorkerLogPath(int rank) const;
   // What each process writes of a trace (run.trace_file) when it ends; the server's first.
   std::vector<std::string> TraceParts(int workers) const;
-  // Of the launcher; of the server.
+  // The locks of the launcher and of the server.
   std::string LockPath() const { return path_ + "/.launcher.lock"; }
   std::string ServerLockPath() const { return path_ + "/.server.lock"; }
   std::string TokenPath() const { return path_ + "/token"; }  // of a server started by hand

@@ -212,7 +212,7 @@ JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunD
     const JobConfig config_file(config, dir, resumed);
     if (traced) {
       CheckTracePath(config.run().trace_file());
-      // Of an earlier job in this directory.
+      // An earlier job in this directory may have left parts.
       for (const std::string& part : dir.TraceParts(workers)) ::unlink(part.c_str());
     }
 

@@ -44,7 +44,7 @@ void Add(std::span<const float> values, Statistics& result) {
   }
 }
 
-// Of a tensor of floats, block by block: it may be larger than the memory.
+// Reads a tensor of floats block by block, since it may be larger than the memory.
 Statistics StatisticsOf(const SafetensorsReader& model, const StoredTensor& tensor) {
   constexpr uint64_t kBlock = 1 << 20;
   Statistics result;
@@ -62,7 +62,7 @@ std::string NonfiniteText(int64_t count, const StoredTensor& tensor) {
   return FormatCount(count) + " of " + Printable(tensor.name);
 }
 
-// Of the variables that do not learn at the rate of all, by their names in the file.
+// The variables that have a learning rate of their own, by their names in the file.
 std::map<std::string, float> LearningRates(const Metadata& metadata, const std::string& path) {
   std::map<std::string, float> rates;
   try {
@@ -77,7 +77,7 @@ std::map<std::string, float> LearningRates(const Metadata& metadata, const std::
       }
     }
   } catch (const Error&) {
-    // Of another version, perhaps: the rest can be shown all the same.
+    // Another version may have written it. The rest can be shown all the same.
   }
   return rates;
 }

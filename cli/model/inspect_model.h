@@ -16,9 +16,9 @@ struct Inspected {
   std::optional<Error> trouble;  // with the weights of a run, of which the lines tell all the same
 };
 
-// Of a run directory: how its run is, which weights it holds, and then those that the choice tells.
-// Of a checkpoint, without a choice, all of its tensors, the optimizer's too. Throws Error as
-// OpenModel does where there is nothing to tell.
+// For a run directory, it shows the state of the run, which weights it holds, and the chosen ones.
+// For a checkpoint without a choice, it shows all tensors, also the optimizer's. Throws Error as
+// OpenModel does if there is nothing to show.
 Inspected InspectSource(const std::string& from, const ModelChoice& choice);
 
 // The config of it, as text. Throws Error, kUsage where there is none.

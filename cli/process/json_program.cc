@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 // More is no result of ours.
 constexpr size_t kMostLineBytes = 64 << 20;
 
-// Of what the program says on standard error, or "".
+// The error that the program left on standard error, or "".
 std::string LastWords(const std::string& log) {
   if (std::string error = LastError(log); !error.empty()) return error;
   const std::vector<std::string> lines = LastLines(log, 1);

@@ -36,7 +36,7 @@ struct Trace {
 // are there, and of the types and within the bounds that whoever reads it relies on.
 bool IsTraceEvent(const nlohmann::ordered_json& event);
 
-// Of such an event: "step", "chunk", "rank" or "spans"; -1 where it has none.
+// The number that such an event has for "step", "chunk", "rank" or "spans"; -1 if it has none.
 int64_t TraceArgument(const nlohmann::ordered_json& event, const char* key);
 
 // Reads a file that MergeTrace wrote. Throws Error(kData) for anything else.

@@ -17,7 +17,7 @@ struct TopRun {
   std::string name;
   bool alive = false;  // its server is there
   double age_s = 0;    // of the status
-  // Of a run whose server is gone without a last status: how it ended, as its metrics say; or "".
+  // If the server is gone without a last status: how the run ended, from its metrics. Else "".
   std::string end;
   std::string disk;  // what keeps its server from writing the status, or ""
   // Bytes of memory that each rank's process uses, where it is known: of this host's.

@@ -25,7 +25,7 @@ std::ifstream ReadPlainFile(const std::string& path);
 // All of one of our own; "" if it cannot be read, or is no plain file.
 std::string ReadFileIfThere(const std::string& path);
 
-// Of a file that a person wrote, whatever it turns out to be.
+// Limits for reading a file that a person names, since it may be anything.
 struct ReadTextOptions {
   size_t most_bytes = 64 << 20;  // more is no text that anybody wrote; /dev/zero never ends
   double patience_s = 10;        // for a pipe to say something more

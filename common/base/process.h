@@ -21,8 +21,8 @@ struct ProcessIdentity {
 std::string HostName();
 ProcessIdentity ThisProcess();
 
-// Of a process of this host: whether it runs, or is stopped. One that has ended and was not waited
-// for is not alive.
+// Whether a process of this host runs or is stopped. One that has ended and was not waited for is
+// not alive.
 bool IsAlive(const ProcessIdentity& process);
 
 // What `top` shows as RES, of a process of this host or, with 0, of this one. Nothing if there is

@@ -56,7 +56,7 @@ double CoresIn(const std::string& path) {
   return quota / period;
 }
 
-// Of the page cache: given up where memory is needed.
+// The page cache, which the system gives up when memory is needed.
 double FileBytesIn(const std::string& path) {
   std::ifstream file(path);
   std::string key;

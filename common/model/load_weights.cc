@@ -184,7 +184,7 @@ namespace {
 
 constexpr const char* kWeightsHash = "weights_hash";
 
-// Of the variables as the network has them. Nothing if this version cannot tell.
+// The hash of the variables as the network has them. Nothing if this version cannot tell.
 std::optional<std::string> WeightsHashOf(const SafetensorsReader& file) {
   try {
     const auto config = ConfigOf(file.header().metadata, file.path());

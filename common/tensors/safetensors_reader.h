@@ -31,7 +31,7 @@ class SafetensorsReader {
   const std::string& path() const { return path_; }
   const SafetensorsHeader& header() const { return header_; }
 
-  // Of a tensor of this file's header. `to` has exactly its size.
+  // Reads a tensor of this file's header. `to` has exactly its size.
   void ReadBytes(const StoredTensor& tensor, std::span<std::byte> to) const;
   // F32, BF16, F16 and F64 (rounded to the nearest float).
   void ReadFloats(const StoredTensor& tensor, std::span<float> to) const;
@@ -57,7 +57,7 @@ inline constexpr const char* kContentsHash = "contents_hash";
 // XXH3-64 of each tensor's bytes, by its name.
 using TensorHashes = std::map<std::string, uint64_t>;
 
-// Of the metadata, but for the hash itself, and of the tensors: names, types, shapes and bytes.
+// Hashes the metadata without the hash itself, and the tensors: names, types, shapes and bytes.
 // Where they lie in the file makes no difference, so another program may write it anew.
 std::string ContentsHash(const SafetensorsHeader& header, const TensorHashes& tensors);
 

@@ -26,8 +26,8 @@ std::string AsCode(const std::string& text);
 // A node for the image, one for each layer, and one for each variable, inside its layer.
 tensorboard::GraphDef GraphDefOf(const Graph& graph);
 
-// Of a resolved config: optimizer, learning rate, evaluation, preprocessing, and the numbers of
-// the run and of its workers. Names are the settings'.
+// Takes optimizer, learning rate, evaluation, preprocessing, and the numbers of the run and of its
+// workers from a resolved config. Names are the settings'.
 tensorboard::HparamsPluginData HparamsOf(const config::Config& config, const std::string& group,
                                          double unix_time);
 

@@ -44,7 +44,7 @@ void ExpectGradient(Doubles& at, const Doubles& gradient, const F& f) {
   }
 }
 
-// Of a tensor's largest value. The files are read as floats.
+// A share of a tensor's largest value. The files are read as floats.
 constexpr double kTolerance = 2e-7;
 
 class ReferenceTest : public testing::TestWithParam<GoldenCase> {

@@ -42,7 +42,7 @@ class OwnTensors : public TensorStore {
       if (payload.bytes > 0) std::memcpy(to, payload.data, payload.bytes);
       return true;
     }
-    // Of a large model nobody reads a chunk before it has left the cache again.
+    // A chunk of a large model leaves the cache before anybody reads it.
     constexpr size_t kLarge = (8 << 20) / sizeof(float);
     const bool large = weight_buffers_[buffer].floats().size() > kLarge;
     (large ? WidenPastCache : Widen)(type_, payload.halves(), to);

@@ -83,7 +83,7 @@ std::optional<ExpectedRecords> ExpectRecords(const fs::path& folder,
   return std::nullopt;
 }
 
-// Of a set that nobody describes: files that are all cut off alike look like a set of one's own.
+// Files that are all cut off alike look like a set of one's own.
 std::string RemarkOn(const std::vector<FileRecords>& train) {
   const int64_t records = train.front().records;
   const bool alike =

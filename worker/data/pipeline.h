@@ -26,8 +26,8 @@ struct PreparedBatch {
   const int64_t* sample_ids = nullptr;
 };
 
-// Who turns stored images into a batch: these threads, or the device, which has them and is told
-// which samples (worker/nn/stored_images.h). Then the threads find out no more than that.
+// What turns stored images into a batch: these threads, or the device, which has the images. For
+// the device, the threads only find out which samples a batch has (worker/nn/stored_images.h).
 enum class ImagesBy { kHost, kDevice };
 
 // Owner: the trainer. Next() is called from one thread; the batch it returns stays valid until

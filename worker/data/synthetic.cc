@@ -88,7 +88,7 @@ class SyntheticDataset final : public Dataset {
 
   size_t bytes() const override { return noise_->size(); }
 
-  // Of what the images are made from: all of it decides, none of it has to be drawn.
+  // Hashes what the images are made from, so none has to be drawn.
   uint64_t Fingerprint() const override {
     const std::array<uint64_t, 8> recipe{kVersion,
                                          seed_,

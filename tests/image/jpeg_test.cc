@@ -1,47 +1,17 @@
-// Every kind of JPEG and PNG file against its pixels, or against libjpeg's plain loop.
-#include "worker/image/decode.h"
-
+// Every kind of JPEG file against its pixels, or against libjpeg's plain loop.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <functional>
-#include <span>
 
-#include "common/base/random.h"
-#include "tests/data/expect_error.h"
-#include "tests/image/encode.h"
+#include "tests/image/decode_fixture.h"
 #include "worker/image/exif.h"
 
-namespace muster {
+namespace muster::testing {
 namespace {
 
-using testing::Bytes;
-using testing::EncodeJpeg;
-using testing::EncodePng;
-using testing::Exif;
 using ::testing::HasSubstr;
-using testing::JpegSpec;
-using testing::Photo;
-using testing::PngSpec;
-using ::testing::StartsWith;
-
-Image DecodeBox(const Bytes& file, const ImageBox& region, int64_t channels = 3,
-                int64_t reduction = 1) {
-  DecodeScratch scratch;
-  Image image;
-  const DecodeWarnings warnings =
-      Decode(file, ReadImageInfo(file),
-             {.channels = channels, .region = region, .reduction = reduction}, scratch, image);
-  EXPECT_EQ(warnings.count, 0) << warnings.first;
-  return image;
-}
-
-Image DecodeWhole(const Bytes& file, int64_t channels = 3, int64_t reduction = 1) {
-  const ImageSize size = ReadImageInfo(file).shown();
-  return DecodeBox(file, {0, 0, size.height, size.width}, channels, reduction);
-}
 
 // libjpeg's own loop over a whole image.
 Bytes PlainJpeg(const Bytes& file, J_COLOR_SPACE colors, int reduction) {
@@ -94,41 +64,6 @@ JpegSpec GreySpec(int height, int width) {
           .pixels = Photo(height, width, 1),
           .in = JCS_GRAYSCALE,
           .stored = JCS_GRAYSCALE};
-}
-
-// The part of a whole decoded image that has the pixels which `part` has.
-Bytes Cut(const Image& whole, const Image& part) {
-  Bytes pixels;
-  const int64_t top = (part.top - whole.top) / whole.reduction;
-  const int64_t left = (part.left - whole.left) / whole.reduction;
-  for (int64_t row = 0; row < part.height; ++row) {
-    const auto* first = whole.pixels.data() + ((top + row) * whole.width + left) * whole.channels;
-    pixels.insert(pixels.end(), first, first + part.width * whole.channels);
-  }
-  return pixels;
-}
-
-// Whether decoded parts are what the whole has there, and cover what they were asked for.
-void ExpectPartsOfWhole(const Bytes& file, int64_t channels, int64_t reduction, int parts) {
-  const Image whole = DecodeWhole(file, channels, reduction);
-  const ImageSize size = ReadImageInfo(file).shown();
-  for (int i = 0; i < parts; ++i) {
-    const auto bits = Philox({static_cast<uint32_t>(i)}, {});
-    ImageBox box;
-    box.top = bits[0] % size.height;
-    box.left = bits[1] % size.width;
-    box.height = 1 + bits[2] % (size.height - box.top);
-    box.width = 1 + bits[3] % (size.width - box.left);
-    const Image part = DecodeBox(file, box, channels, reduction);
-    ASSERT_EQ(part.pixels, Cut(whole, part))
-        << box.top << " " << box.left << " " << box.height << " " << box.width;
-    EXPECT_LE(part.top, box.top);
-    EXPECT_LE(part.left, box.left);
-    EXPECT_GT(part.top + reduction, box.top);
-    EXPECT_GT(part.left + reduction, box.left);
-    EXPECT_GE(part.top + part.height * reduction, box.top + box.height);
-    EXPECT_GE(part.left + part.width * reduction, box.left + box.width);
-  }
 }
 
 TEST(Jpeg, WholeImagesAreLibjpegs) {
@@ -289,10 +224,6 @@ size_t MarkerAt(const Bytes& file, uint8_t type) {
   return 0;
 }
 
-void ExpectRefused(const Bytes& file, const std::string& why) {
-  EXPECT_MUSTER_ERROR(DecodeWhole(file), ExitCode::kData, HasSubstr(why));
-}
-
 TEST(Jpeg, CutShortIsRefused) {
   for (JpegSpec spec : {ColorSpecs(24, 32)[2], ColorSpecs(24, 32)[4], GreySpec(24, 32)}) {
     const Bytes file = EncodeJpeg(spec);
@@ -368,114 +299,6 @@ TEST(Files, OtherKindsAreRefused) {
   ExpectRefused({0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'}, "this PNG cannot be decoded: ");
 }
 
-struct PngCase {
-  int color_type, bits;
-};
-
-// Random samples of all values, and the pixels that they stand for.
-PngSpec RandomPng(const PngCase& kind, uint32_t height, uint32_t width, Bytes& rgb) {
-  PngSpec spec{.height = height, .width = width, .bits = kind.bits, .color_type = kind.color_type};
-  const int count = testing::SamplesOf(kind.color_type);
-  if (kind.color_type == 3) {
-    for (int i = 0; i < 3 << kind.bits; ++i) {
-      spec.palette.push_back(static_cast<uint8_t>(Philox({static_cast<uint32_t>(i)}, {7})[0]));
-    }
-    spec.transparency = {0, 128};
-  }
-  const bool color = kind.color_type == 2 || kind.color_type == 6;
-  for (uint32_t i = 0; i < height * width; ++i) {
-    const auto bits = Philox({i}, {});
-    for (int k = 0; k < count; ++k) {
-      spec.samples.push_back(static_cast<uint16_t>(bits[k] >> (32 - kind.bits)));
-    }
-    const uint16_t* samples = &spec.samples[static_cast<size_t>(i) * count];
-    for (int k = 0; k < 3; ++k) {
-      const int sample = samples[color ? k : 0], most = (1 << kind.bits) - 1;
-      rgb.push_back(static_cast<uint8_t>(kind.color_type == 3 ? spec.palette[3 * sample + k]
-                                         : kind.bits == 16    ? sample >> 8
-                                                              : sample * 255 / most));
-    }
-  }
-  return spec;
-}
-
-constexpr PngCase kPngCases[] = {{0, 1}, {0, 2}, {0, 4}, {0, 8}, {0, 16}, {2, 8}, {2, 16}, {3, 1},
-                                 {3, 2}, {3, 4}, {3, 8}, {4, 8}, {4, 16}, {6, 8}, {6, 16}};
-
-TEST(Png, EveryKindIsRead) {
-  for (const PngCase& kind : kPngCases) {
-    for (const bool interlaced : {false, true}) {
-      SCOPED_TRACE(::testing::Message() << kind.color_type << " " << kind.bits << interlaced);
-      Bytes rgb;
-      PngSpec spec = RandomPng(kind, 21, 19, rgb);
-      spec.interlaced = interlaced;
-      const Bytes file = EncodePng(spec);
-      EXPECT_EQ(ReadImageInfo(file), (ImageInfo{.kind = ImageKind::kPng, .stored = {21, 19}}));
-      EXPECT_EQ(DecodeWhole(file).pixels, rgb);
-      const Image grey = DecodeWhole(file, 1, 8);
-      EXPECT_EQ(grey.reduction, 1);
-      for (size_t i = 0; i < grey.pixels.size(); ++i) {
-        const double sum = 19595. * rgb[3 * i] + 38470. * rgb[3 * i + 1] + 7471. * rgb[3 * i + 2];
-        ASSERT_EQ(grey.pixels[i], std::floor((sum + 32768) / 65536));
-      }
-      ExpectPartsOfWhole(file, 3, 1, 20);
-      ExpectPartsOfWhole(file, 1, 1, 20);
-    }
-  }
-}
-
-TEST(Png, AlphaIsDropped) {
-  // The colour that tRNS makes transparent, too.
-  PngSpec spec{.height = 1, .width = 2, .samples = {1, 2, 3, 9, 8, 7}};
-  spec.transparency = {0, 1, 0, 2, 0, 3};
-  EXPECT_EQ(DecodeWhole(EncodePng(spec)).pixels, (Bytes{1, 2, 3, 9, 8, 7}));
-  spec = {.height = 1, .width = 2, .samples = {1, 2, 3, 0, 9, 8, 7, 40}, .color_type = 6};
-  EXPECT_EQ(DecodeWhole(EncodePng(spec)).pixels, (Bytes{1, 2, 3, 9, 8, 7}));
-}
-
-TEST(Png, DamageIsRefused) {
-  for (const bool interlaced : {false, true}) {
-    Bytes rgb;
-    PngSpec spec = RandomPng({2, 8}, 20, 20, rgb);
-    spec.interlaced = interlaced;
-    const Bytes file = EncodePng(spec);
-    // Without IEND it still has all pixels.
-    for (size_t size = 0; size + 20 < file.size(); ++size) {
-      ExpectRefused({file.begin(), file.begin() + size}, " ");
-    }
-    Bytes changed = file;
-    changed[60] ^= 1;
-    ExpectRefused(changed, "this PNG cannot be decoded: ");
-    changed = file;
-    changed[23] ^= 1;  // the height, without a new checksum
-    ExpectRefused(changed, "this PNG cannot be decoded: invalid chunk checksum");
-  }
-}
-
-TEST(Png, AColourWithoutAnEntryIsBlack) {
-  for (const int bits : {2, 8}) {
-    for (const bool interlaced : {false, true}) {
-      PngSpec spec{.height = 1, .width = 3, .samples = {3, 0, 1}, .bits = bits, .color_type = 3};
-      spec.palette = {1, 2, 3};
-      spec.interlaced = interlaced;
-      EXPECT_EQ(DecodeWhole(EncodePng(spec)).pixels, (Bytes{0, 0, 0, 1, 2, 3, 0, 0, 0}));
-    }
-  }
-}
-
-TEST(Png, HugeSizesAreRefused) {
-  PngSpec spec{.height = 1, .width = 20000, .color_type = 0};
-  spec.samples.assign(20000, 5);
-  EXPECT_EQ(DecodeWhole(EncodePng(spec), 1).pixels, Bytes(20000, 5));
-  // A tall image's header before the rows of a flat one.
-  spec.claimed_height = 0x7FFFFFFF;
-  ExpectRefused(EncodePng(spec), "20000 x 2147483647 pixels: expected at most 65535 on each side");
-  spec.claimed_height = 60000;
-  ExpectRefused(EncodePng(spec), "20000 x 60000 pixels: expected at most 178956970 in all");
-  spec.claimed_height = 8000;
-  ExpectRefused(EncodePng(spec), "the file is cut short: 20000 x 8000 pixels take at least 155046");
-}
-
 TEST(Decode, ScratchIsKept) {
   // One after the other with the same memory: as each by itself.
   DecodeScratch scratch;
@@ -490,4 +313,4 @@ TEST(Decode, ScratchIsKept) {
 }
 
 }  // namespace
-}  // namespace muster
+}  // namespace muster::testing
