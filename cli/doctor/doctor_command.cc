@@ -43,7 +43,8 @@ JobNeeds NeedsOf(const config::Config& config, const DoctorArguments& arguments)
       .worker_threads = config.worker().threads(),
       .over_tcp = config.cluster().transport() == config::Cluster::TCP,
       .data = arguments.count_data(config),
-      .data_dir = config.data().format() == config::Data::SYNTHETIC ? "" : config.data().dir()};
+      .data_dir = config.data().format() == config::Data::SYNTHETIC ? "" : config.data().dir(),
+      .data_is_listed = config.data().format() == config::Data::IMAGE_FOLDER};
   try {
     (void)ChooseInstructionSet(config.server().instruction_set());
   } catch (const Error& error) {

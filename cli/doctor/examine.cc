@@ -203,8 +203,9 @@ Finding JobData(const JobNeeds& needs) {
   }
   return NoteIf(
       !needs.data.remark.empty(), "job's data",
-      fmt::format("whole: {} images and {} for testing in {}", FormatCount(needs.data.train),
-                  FormatCount(needs.data.test), needs.data_dir),
+      fmt::format("{}: {} images and {} for testing in {}",
+                  needs.data_is_listed ? "listed, not decoded (muster data check)" : "whole",
+                  FormatCount(needs.data.train), FormatCount(needs.data.test), needs.data_dir),
       needs.data.remark);
 }
 

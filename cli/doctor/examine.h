@@ -36,7 +36,8 @@ struct JobNeeds {
   bool over_tcp = false;              // cluster.transport
   std::string instruction_set_error;  // of server.instruction_set, or ""
   DataCount data;
-  std::string data_dir;  // "": it reads no files
+  std::string data_dir;         // "": it reads no files
+  bool data_is_listed = false;  // photos, whose contents nobody has looked at
 };
 Findings ExamineJob(const JobNeeds& needs, const MachineFacts& facts);
 

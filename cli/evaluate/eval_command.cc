@@ -134,30 +134,35 @@ int RunEval(const EvalArguments& arguments) {
   const OpenedModel model = OpenModel(arguments.source.from, arguments.source.choice);
   const HeldFile config = WriteEvaluationConfig(arguments.source, model, arguments.confusion);
   int64_t images = 0;
-  return RunLaunch({.config_path = config.path(),
-                    .settings = arguments.source.settings,
-                    .server_program = arguments.server_program,
-                    .worker_program = arguments.worker_program,
-                    .wait_s = arguments.wait_s,
-                    .count_data =
-                        [&](const config::Config& of) {
-                          DataCount count = arguments.count_data(of);
-                          images = count.test;
-                          return count;
-                        },
-                    .in_place_of_run =
-                        [&](const PreparedJob& job, SignalSource& signals) {
-                          if (!NeedsFiles(job.config.data())) {
-                            images = job.config.data().synthetic().test_samples();
-                          }
-                          if (images == 0) {
-                            throw Error(ExitCode::kData, "{}: has no test images to evaluate on",
-                                        NeedsFiles(job.config.data())
-                                            ? job.config.data().dir()
-                                            : "data.synthetic.test_samples");
-                          }
-                          return Evaluate(arguments, model, images).Run(job, signals);
-                        }});
+  const LaunchArguments launch{
+      .config_path = config.path(),
+      .settings = arguments.source.settings,
+      .server_program = arguments.server_program,
+      .worker_program = arguments.worker_program,
+      .wait_s = arguments.wait_s,
+      .count_data =
+          [&](const config::Config& of) {
+            DataCount count = arguments.count_data(of);
+            images = count.test;
+            return count;
+          },
+      .in_place_of_run =
+          [&](const PreparedJob& job, SignalSource& signals) {
+            if (!NeedsFiles(job.config.data())) {
+              images = job.config.data().synthetic().test_samples();
+            }
+            if (images == 0) {
+              throw Error(ExitCode::kData, "{}: has no test images to evaluate on",
+                          NeedsFiles(job.config.data()) ? job.config.data().dir()
+                                                        : "data.synthetic.test_samples");
+            }
+            return Evaluate(arguments, model, images).Run(job, signals);
+          }};
+  try {
+    return RunLaunch(launch);
+  } catch (const Error& error) {
+    throw Renamed(error, config.path(), model.shown + " (config)");
+  }
 }
 
 }  // namespace muster

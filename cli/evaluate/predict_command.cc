@@ -104,7 +104,12 @@ void RequirePhotos(const OpenedModel& model, const config::Data& data) {
 Job Prepare(const PredictArguments& arguments, const OpenedModel& model) {
   const HeldFile written =
       WriteEvaluationConfig(arguments.source, model, /*confusion_matrix=*/false);
-  config::Config config = LoadConfig(written.path(), arguments.source.settings);
+  config::Config config;
+  try {
+    config = LoadConfig(written.path(), arguments.source.settings);
+  } catch (const Error& error) {
+    throw Renamed(error, written.path(), model.shown + " (config)");
+  }
   config.mutable_cluster()->set_workers(1);
   if (arguments.images.empty()) {
     ResolveConfig(config, AvailableCores());

@@ -47,10 +47,8 @@ config::Config ConfigOfRun(const RunDir& dir, const std::vector<Setting>& settin
     config::Config config = LoadConfig(kept.path(), settings);
     ResolveConfig(config, AvailableCores());
     return config;
-  } catch (const Error& error) {  // names the run's file, where a person looks
-    std::string text = error.what();
-    if (text.starts_with(kept.path())) text.replace(0, kept.path().size(), dir.ConfigPath());
-    throw Error(error.code(), text);
+  } catch (const Error& error) {
+    throw Renamed(error, kept.path(), dir.ConfigPath());
   }
 }
 

@@ -42,6 +42,14 @@ HeldFile HeldFile::OfText(const std::string& text) {
   return HeldFile(std::move(fd));
 }
 
+Error Renamed(const Error& error, const std::string& path, const std::string& shown) {
+  std::string text = error.what();
+  for (size_t at = 0; (at = text.find(path, at)) != std::string::npos; at += shown.size()) {
+    text.replace(at, path.size(), shown);
+  }
+  return {error.code(), text};
+}
+
 std::string HeldFile::path() const { return fmt::format("/proc/{}/fd/{}", ::getpid(), fd_.get()); }
 
 void HeldFile::KeepOverExec() const { (void)::fcntl(fd_.get(), F_SETFD, 0); }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "common/base/error.h"
 #include "common/base/fd.h"
 
 namespace muster {
@@ -51,5 +52,8 @@ class TemporaryFolder {
  private:
   std::string path_;
 };
+
+// The same error with a name that people know wherever it says a held file's path.
+Error Renamed(const Error& error, const std::string& path, const std::string& shown);
 
 }  // namespace muster

@@ -28,11 +28,13 @@ void LineReader::Read(const std::function<void(const std::string&)>& on_line) {
     while (!rest.empty()) {
       size_t newline = rest.find('\n');
       std::string_view part = rest.substr(0, newline);
-      if (!skipping_ && line_.size() + part.size() > max_line_bytes_) {
+      const bool is_long = line_.size() + part.size() > max_line_bytes_;
+      if (!skipping_) line_ += part.substr(0, max_line_bytes_ - line_.size());
+      if (!skipping_ && is_long) {
+        on_line(line_);
         skipping_ = true;
         line_.clear();
       }
-      if (!skipping_) line_ += part;
       if (newline == std::string_view::npos) break;
       if (!skipping_) on_line(line_);
       line_.clear();

@@ -9,8 +9,8 @@
 
 namespace muster {
 
-// Owned and used by one thread. A line longer than `max_line_bytes` is dropped whole, so a writer
-// that goes wrong costs bounded memory.
+// Owned and used by one thread. A line longer than `max_line_bytes` is cut there, so a writer that
+// goes wrong costs bounded memory, and the reader of the line sees that it is not whole.
 class LineReader {
  public:
   LineReader() = default;  // at its end from the start

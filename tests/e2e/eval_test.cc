@@ -192,6 +192,8 @@ TEST_F(Evaluate, WhatCannotBe) {
   ExpectRefused({"eval", run, "--set", "model.layer[hidden].dense.units=24"}, ExitCode::kData,
                 "hidden.weight is [16,288] in the file, and [24,288] in the network");
   ExpectRefused({"eval", run, "--ema"}, ExitCode::kUsage, "is no moving average");
+  ExpectRefused({"eval", run, "--set", "data.preprocess.crop_width=100"}, ExitCode::kUsage,
+                "model.safetensors (config)");
   ExpectRefused({"eval", run, "--worker", "2"}, ExitCode::kUsage, "did you mean '--workers'?");
   ExpectRefused({"eval", file, "--best"}, ExitCode::kUsage, "is a file; expected a run directory");
   ExpectRefused({"eval", Path("data")}, ExitCode::kUsage, "expected the directory of a run");

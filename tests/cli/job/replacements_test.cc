@@ -37,6 +37,7 @@ TEST_F(ReplacementsTest, OneThatTheServerDroppedIsReplaced) {
   Running();
   Exits(0, ExitCode::kPeerFailed);
   EXPECT_THAT(members_.replaced_, ElementsAre(0));
+  EXPECT_THAT(Said(), HasSubstr("Warning: rank 0 (pid 101) failed with exit code 7"));
 }
 
 // Stopped, or cut off: it does not end by itself.
