@@ -281,7 +281,7 @@ PhotoReport CheckPhotos(const std::string& dir, const std::string& exclude,
   };
   remark(exclusions.Remark());
   if (found.evaluation.empty()) {
-    remark("there is no folder val; training needs data.image_folder.validation_fraction");
+    remark("there is no folder val; training needs data.validation_fraction");
   }
   for (const auto& [path, used] : exclusions.paths()) report.left_out_before.insert(path);
   std::ranges::sort(report.issues, {}, [](const PhotoIssue& issue) {

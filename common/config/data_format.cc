@@ -104,6 +104,8 @@ const Format& FormatOf(const config::Data& data) {
       return mnist;
     case config::Data::SYNTHETIC:
       return synthetic;
+    case config::Data::NPZ:
+      break;
   }
   throw Error(ExitCode::kUsage, "data.format: unknown: {}", static_cast<int>(data.format()));
 }

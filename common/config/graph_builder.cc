@@ -98,6 +98,7 @@ LayerSpec GraphBuilder::Convert(const config::Layer& layer) {
     case config::Layer::kMeanSquaredError:
       PrepareLoss(3);
       return MeanSquaredErrorSpec{};
+    case config::Layer::kSigmoidCrossEntropy:
     case config::Layer::KIND_NOT_SET:
       break;
   }

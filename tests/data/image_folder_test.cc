@@ -169,7 +169,7 @@ TEST_F(ImageFolderTest, AFractionIsHeldOutWithoutAFolderForIt) {
   }
   config::Data data = Data();
   EXPECT_MUSTER_ERROR(OpenDatasets(data, 1), ExitCode::kData, HasSubstr("validation_fraction"));
-  data.mutable_image_folder()->set_validation_fraction(0.3);
+  data.set_validation_fraction(0.3);
   const auto colours = [&](const Dataset& set) {
     std::vector<int> found;
     for (int64_t i = 0; i < set.size(); ++i) {

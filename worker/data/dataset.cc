@@ -35,6 +35,7 @@ Reader ReaderOf(const config::Data& data) {
       return {InDir(OpenMnist), InDir(OpenMnistTest)};
     case config::Data::IMAGE_FOLDER:
       return {OpenImageFolder, OpenImageFolderTest};
+    case config::Data::NPZ:
     case config::Data::SYNTHETIC:
       break;  // has no files
   }

@@ -127,11 +127,11 @@ bool IsHeldOut(const Photo& photo, double fraction, uint64_t seed) {
 // Holds out a fraction where there is no folder for evaluations.
 Datasets Divide(const std::string& folder, PhotoListing listing, const std::string& remark,
                 const config::Data& data, uint64_t seed) {
-  const double fraction = data.image_folder().validation_fraction();
+  const double fraction = data.validation_fraction();
   if (fraction == 0) {
     throw Error(ExitCode::kData,
                 "{}: expected a folder val beside train, with images for evaluations, found none: "
-                "make one, or set data.image_folder.validation_fraction",
+                "make one, or set data.validation_fraction",
                 data.dir());
   }
   std::vector<bool> is_trained(static_cast<size_t>(data.class_names_size()));
@@ -145,14 +145,14 @@ Datasets Divide(const std::string& folder, PhotoListing listing, const std::stri
   if (none != is_trained.end()) {
     throw Error(ExitCode::kData,
                 "{}: expected an image of every class for training, found none of \"{}\" with "
-                "data.image_folder.validation_fraction={}: add images, or choose another fraction "
+                "data.validation_fraction={}: add images, or choose another fraction "
                 "or run.seed",
                 folder, data.class_names(static_cast<int>(none - is_trained.begin())), fraction);
   }
   if (held_out.empty()) {
     throw Error(ExitCode::kData,
                 "{}: expected images for evaluations, found none among {} with "
-                "data.image_folder.validation_fraction={}",
+                "data.validation_fraction={}",
                 folder, training.size(), fraction);
   }
   return {.train = std::make_shared<ImageFolder>(folder, std::move(training), data),
@@ -176,8 +176,8 @@ Datasets OpenImageFolder(const config::Data& data, uint64_t seed) {
   }
   PhotoListing evaluation = List(folders.evaluation, data, exclusions);
   std::string remark = RemarkOn(training.others.size() + evaluation.others.size(), exclusions);
-  if (data.image_folder().validation_fraction() > 0) {
-    remark += fmt::format("{}data.image_folder.validation_fraction has no effect beside {}",
+  if (data.validation_fraction() > 0) {
+    remark += fmt::format("{}data.validation_fraction has no effect beside {}",
                           remark.empty() ? "" : "; ", folders.evaluation);
   }
   return {
@@ -212,7 +212,7 @@ LoosePhotos OpenLoosePhotos(const std::vector<std::string>& paths, const config:
 
 std::shared_ptr<const Dataset> OpenImageFolderTest(const config::Data& data, uint64_t seed) {
   const ImageFolders folders = FindImageFolders(data.dir());
-  const bool all = data.image_folder().validation_fraction() == 0;
+  const bool all = data.validation_fraction() == 0;
   if (folders.evaluation.empty() && !all) return OpenImageFolder(data, seed).test;
   const std::string& folder = folders.evaluation.empty() ? folders.training : folders.evaluation;
   Exclusions exclusions(data.image_folder().exclude());

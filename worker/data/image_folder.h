@@ -11,7 +11,7 @@
 namespace muster {
 
 // Lists the files below dir/train and dir/val (FindImageFolders), or below `dir` itself, divided by
-// data.image_folder.validation_fraction. Files that are no JPEG or PNG by their name, and those
+// data.validation_fraction. Files that are no JPEG or PNG by their name, and those
 // that data.image_folder.exclude names, are left out; the remark counts them. Throws Error(kData)
 // if there are no images for evaluation, if the classes of the two sets or of data.class_names
 // differ, if a class has no image, or if two folders differ in upper and lower case alone; the
