@@ -65,8 +65,10 @@ def write_config(name, folder):
     file, data, batch, rate = CASES[name]
     with open(os.path.join(ROOT, "configs/models", file + ".txtpb")) as model:
         lines = [line for line in model if " dropout {" not in line]
+    # MobileNetV2's last layer has an output for each class of the data; its peer has 1000.
+    text = "".join(lines).replace("  dense { weights", "  dense { units: 1000 weights")
     with open(os.path.join(folder, "model.txtpb"), "w") as out:
-        out.writelines(lines)
+        out.write(text)
     path = os.path.join(folder, name + ".txtpb")
     with open(path, "w") as out:
         out.write(f"""

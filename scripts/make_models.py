@@ -2,7 +2,7 @@
 """Writes the model files of configs/models that are too long to be written by hand, and checks the
 number of parameters of each against what its paper or reference implementation has.
 
-    scripts/make_models.py            # writes configs/models/{resnet20,resnet18,resnet18_imagenet,mobilenet_v2,multigpu_cnn}.txtpb
+    scripts/make_models.py            # writes configs/models/*.txtpb, as far as MODELS names them
     scripts/make_models.py --check    # writes nothing; exit code 1 if a file is not what this would write
 """
 import argparse
@@ -73,44 +73,67 @@ class Model:
         return self._append(name, kind, settings, self.channels[first], source)
 
 
+def shortcut_of(model, name, channels, stride):
+    """x, or, where the shape changes, bn(conv 1x1(x)). It comes first in a block, so that the sum can join the
+    batch norm that is made last."""
+    if stride == 1 and model.channels[model.previous] == channels:
+        return model.previous
+    model.conv(f"{name}/downsample/0", channels, 1, "stride: 2" if stride > 1 else "")
+    return model.batch_norm(f"{name}/downsample/1")
+
+
 def residual_block(model, name, channels, stride):
-    """relu(x' + bn(conv(relu(bn(conv(x)))))). x' is x, or, where the shape changes, bn(conv 1x1(x)).
-    The shortcut comes first, so that the sum can join the batch norm that is made last."""
+    """relu(shortcut(x) + bn(conv(relu(bn(conv(x))))))."""
     block_input = model.previous
-    shortcut = block_input
-    strided = f"stride: {stride} " if stride > 1 else ""
-    if stride > 1 or model.channels[block_input] != channels:
-        model.conv(f"{name}/shortcut", channels, 1, strided.strip())
-        shortcut = model.batch_norm(f"{name}/shortcut_norm")
+    shortcut = shortcut_of(model, name, channels, stride)
+    strided = "stride: 2 " if stride > 1 else ""
     model.conv(f"{name}/conv1", channels, 3, f"{strided}padding: EXPLICIT pad: 1", block_input)
-    model.batch_norm(f"{name}/norm1")
+    model.batch_norm(f"{name}/bn1")
     model.plain(f"{name}/relu1", "relu")
     model.conv(f"{name}/conv2", channels, 3, "padding: EXPLICIT pad: 1")
-    last = model.batch_norm(f"{name}/norm2")
+    last = model.batch_norm(f"{name}/bn2")
     model.plain(f"{name}/add", "add", source=[last, shortcut])
     model.plain(f"{name}/relu2", "relu")
 
 
-def resnet(model, widths, blocks, classes=10, large=False):
-    """A ResNet for images of 32x32: a 3x3 stem, no pooling before the last layer. `large`: the paper's,
-    for 224x224."""
+def bottleneck_block(model, name, channels, stride):
+    """1x1, 3x3, and 1x1 to four times as many channels, each with batch norm, instead of two 3x3."""
+    block_input = model.previous
+    shortcut = shortcut_of(model, name, 4 * channels, stride)
+    strided = "stride: 2 " if stride > 1 else ""
+    model.conv(f"{name}/conv1", channels, 1, source=block_input)
+    model.batch_norm(f"{name}/bn1")
+    model.plain(f"{name}/relu1", "relu")
+    model.conv(f"{name}/conv2", channels, 3, f"{strided}padding: EXPLICIT pad: 1")
+    model.batch_norm(f"{name}/bn2")
+    model.plain(f"{name}/relu2", "relu")
+    model.conv(f"{name}/conv3", 4 * channels, 1)
+    last = model.batch_norm(f"{name}/bn3")
+    model.plain(f"{name}/add", "add", source=[last, shortcut])
+    model.plain(f"{name}/relu3", "relu")
+
+
+def resnet(model, widths, blocks, classes=10, large=False, block=residual_block):
+    """A ResNet with torchvision's names, for images of 32x32: a 3x3 stem, no pooling before the last layer.
+    `large`: the paper's, for 224x224. `blocks`: how many each stage has."""
     model.group("stem")
     if large:
-        model.conv("stem/conv", widths[0], 7, "stride: 2 padding: EXPLICIT pad: 3")
+        model.conv("conv1", widths[0], 7, "stride: 2 padding: EXPLICIT pad: 3")
     else:
-        model.conv("stem/conv", widths[0], 3, "padding: EXPLICIT pad: 1")
-    model.batch_norm("stem/norm")
-    model.plain("stem/relu", "relu")
+        model.conv("conv1", widths[0], 3, "padding: EXPLICIT pad: 1")
+    model.batch_norm("bn1")
+    model.plain("relu", "relu")
     if large:
-        model.plain("stem/pool", "max_pool", "kernel: 3 stride: 2 padding: EXPLICIT pad: 1")
-    for stage, channels in enumerate(widths, start=1):
-        for block in range(1, blocks + 1):
-            stride = 2 if stage > 1 and block == 1 else 1
-            model.group(f"stage {stage}, block {block}")
-            residual_block(model, f"stage{stage}/block{block}", channels, stride)
+        model.plain("maxpool", "max_pool", "kernel: 3 stride: 2 padding: EXPLICIT pad: 1")
+    for stage, (channels, count) in enumerate(zip(widths, blocks), start=1):
+        for number in range(count):
+            stride = 2 if stage > 1 and number == 0 else 1
+            model.group(f"stage {stage}, block {number + 1}")
+            block(model, f"layer{stage}/{number}", channels, stride)
     model.group("classifier")
-    model.plain("pool", "global_avg_pool")
-    model.dense("fc", classes, widths[-1], "type: TRUNCATED_NORMAL stddev: 0.01")
+    inputs = model.channels[model.previous]
+    model.plain("avgpool", "global_avg_pool")
+    model.dense("fc", classes, inputs, "type: TRUNCATED_NORMAL stddev: 0.01")
     model.plain("loss", "softmax_cross_entropy")
 
 
@@ -120,6 +143,7 @@ Convolutions have no bias (the batch norm that follows has a shift) and start as
 He et al. 2015, the default: it keeps the size of the signal on the way forward, and the batch norms
 take care of the way back. The last layer starts near zero, so that the first loss is the logarithm
 of the number of classes."""
+WIDTHS = [64, 128, 256, 512]
 
 
 def resnet20():
@@ -129,7 +153,7 @@ ResNet-20 for CIFAR-10 (He et al. 2016, section 4.2): a 3x3 stem, three stages o
 Shortcuts that change the shape are 1x1 convolutions with batch norm (the paper's option B); its own
 CIFAR networks pad with zeros instead (option A, 269,722 parameters).
 """ + RESNET_NOTES)
-    resnet(model, [16, 32, 64], 3)
+    resnet(model, [16, 32, 64], [3, 3, 3])
     return model
 
 
@@ -139,7 +163,7 @@ ResNet-18 for 32x32 images: the blocks of He et al. 2016, table 1 (two of 64, 12
 each), with a 3x3 stem of stride 1 and no max pool, as usual for CIFAR-10. 11,173,962 parameters.
 Shortcuts that change the shape are 1x1 convolutions with batch norm.
 """ + RESNET_NOTES)
-    resnet(model, [64, 128, 256, 512], 2)
+    resnet(model, WIDTHS, [2, 2, 2, 2])
     return model
 
 
@@ -150,8 +174,35 @@ stride 2, a 3x3 max pool, two blocks each of 64, 128, 256 and 512 channels. 11,1
 the last layer, which has one output for each class of the data. Shortcuts that change the shape are 1x1
 convolutions with batch norm.
 """ + RESNET_NOTES)
-    resnet(model, [64, 128, 256, 512], 2, classes=None, large=True)
+    resnet(model, WIDTHS, [2, 2, 2, 2], classes=None, large=True)
     return model
+
+
+def resnet34_imagenet():
+    model = Model("resnet34_imagenet", 3, """
+ResNet-34 for photos of about 224x224 (He et al. 2016, table 1; torchvision's resnet34): resnet18_imagenet with
+3, 4, 6 and 3 blocks. 21,284,672 parameters, and the last layer, which has one output for each class of the
+data.
+""" + RESNET_NOTES)
+    resnet(model, WIDTHS, [3, 4, 6, 3], classes=None, large=True)
+    return model
+
+
+def resnet50_imagenet():
+    model = Model("resnet50_imagenet", 3, """
+ResNet-50 for photos of about 224x224 (He et al. 2016, table 1; torchvision's resnet50): 3, 4, 6 and 3 blocks of
+a 1x1, a 3x3 and a 1x1 convolution. As in torchvision the 3x3 convolution has the stride of a block ("v1.5"), in
+the paper the first 1x1. 23,508,032 parameters, and the last layer, which has one output for each class of the
+data.
+""" + RESNET_NOTES)
+    resnet(model, WIDTHS, [3, 4, 6, 3], classes=None, large=True, block=bottleneck_block)
+    return model
+
+
+def conv_relu6(model, name, *how, **more):
+    model.conv(f"{name}/0", *how, **more)
+    model.batch_norm(f"{name}/1")
+    model.plain(f"{name}/2", "relu6")
 
 
 def inverted_residual(model, name, channels, stride, expansion):
@@ -159,46 +210,43 @@ def inverted_residual(model, name, channels, stride, expansion):
     block_input = model.previous
     inputs = model.channels[block_input]
     hidden = inputs * expansion
+    number = 0  # torchvision's name of a part
     if expansion > 1:
-        model.conv(f"{name}/expand", hidden, 1)
-        model.batch_norm(f"{name}/expand_norm")
-        model.plain(f"{name}/expand_relu6", "relu6")
+        conv_relu6(model, f"{name}/conv/{number}", hidden, 1)
+        number += 1
     strided = f"stride: {stride} " if stride > 1 else ""
-    model.conv(f"{name}/depthwise", hidden, 3, f"{strided}padding: EXPLICIT pad: 1", groups=hidden)
-    model.batch_norm(f"{name}/depthwise_norm")
-    model.plain(f"{name}/depthwise_relu6", "relu6")
-    model.conv(f"{name}/project", channels, 1)
-    last = model.batch_norm(f"{name}/project_norm")
+    conv_relu6(model, f"{name}/conv/{number}", hidden, 3, f"{strided}padding: EXPLICIT pad: 1", groups=hidden)
+    model.conv(f"{name}/conv/{number + 1}", channels, 1)
+    last = model.batch_norm(f"{name}/conv/{number + 2}")
     if stride == 1 and inputs == channels:
         model.plain(f"{name}/add", "add", source=[last, block_input])
 
 
 def mobilenet_v2():
     model = Model("mobilenet_v2", 3, """
-MobileNetV2, width 1.0, for 224x224x3 and 1000 classes (Sandler et al. 2018, table 2; padding as in
-torchvision: one pixel on each side). 3,504,872 parameters.
+MobileNetV2, width 1.0, for photos of about 224x224 (Sandler et al. 2018, table 2; torchvision's mobilenet_v2,
+which pads one pixel on each side). 2,223,872 parameters, and the last layer, which has one output for each class
+of the data; 3,504,872 with 1000 classes.
 
 Convolutions have no bias (the batch norm that follows has a shift) and start as N(0, 2 / fan_in),
 He et al. 2015, the default; for a depthwise 3x3 fan_in is 9. The last layer starts as N(0, 0.01²),
 cut at two standard deviations.
 """)
     model.group("stem")
-    model.conv("stem/conv", 32, 3, "stride: 2 padding: EXPLICIT pad: 1")
-    model.batch_norm("stem/norm")
-    model.plain("stem/relu6", "relu6")
+    conv_relu6(model, "features/0", 32, 3, "stride: 2 padding: EXPLICIT pad: 1")
     # expansion t, channels c, repeats n, stride s of the first one
     table = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)]
+    number = 1
     for stage, (expansion, channels, repeats, stride) in enumerate(table, start=1):
         for block in range(1, repeats + 1):
             model.group(f"stage {stage}, block {block}")
-            inverted_residual(model, f"stage{stage}/block{block}", channels, stride if block == 1 else 1, expansion)
+            inverted_residual(model, f"features/{number}", channels, stride if block == 1 else 1, expansion)
+            number += 1
     model.group("classifier")
-    model.conv("head/conv", 1280, 1)
-    model.batch_norm("head/norm")
-    model.plain("head/relu6", "relu6")
+    conv_relu6(model, f"features/{number}", 1280, 1)
     model.plain("pool", "global_avg_pool")
-    model.plain("dropout", "dropout", "rate: 0.2")
-    model.dense("fc", 1000, 1280, "type: TRUNCATED_NORMAL stddev: 0.01")
+    model.plain("classifier/0", "dropout", "rate: 0.2")
+    model.dense("classifier/1", None, 1280, "type: TRUNCATED_NORMAL stddev: 0.01")
     model.plain("loss", "softmax_cross_entropy")
     return model
 
@@ -232,8 +280,11 @@ Bengio's uniform, biases at zero.
     return model
 
 
-# What the same networks have in PyTorch (bench/peers/models.py, torchvision's mobilenet_v2).
-EXPECTED = {"resnet20": 272474, "resnet18": 11173962, "resnet18_imagenet": 11176512, "mobilenet_v2": 3504872, "multigpu_cnn": 20217226}
+# What the same networks have in PyTorch (bench/peers/models.py, torchvision), without a last layer whose size
+# is that of the data.
+EXPECTED = {"resnet20": 272474, "resnet18": 11173962, "resnet18_imagenet": 11176512, "resnet34_imagenet": 21284672,
+            "resnet50_imagenet": 23508032, "mobilenet_v2": 2223872, "multigpu_cnn": 20217226}
+MODELS = (resnet20, resnet18, resnet18_imagenet, resnet34_imagenet, resnet50_imagenet, mobilenet_v2, multigpu_cnn)
 
 
 def main():
@@ -241,7 +292,7 @@ def main():
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
     stale = []
-    for make in (resnet20, resnet18, resnet18_imagenet, mobilenet_v2, multigpu_cnn):
+    for make in MODELS:
         model = make()
         name = make.__name__
         print(f"{name}: {model.parameters:,} parameters", file=sys.stderr)

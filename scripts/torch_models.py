@@ -7,8 +7,9 @@ load_state_dict takes a run's model.safetensors as it is (docs/pytorch.md).
     model.load_state_dict(load_file("runs/.../model.safetensors"))
     logits = model.eval()(images)        # [batch, channels, height, width], preprocessed
 
-A layer "stage1/block1/conv1" is the module stage1.block1.conv1. What has no parameters needs no
-name and stands in forward.
+A layer "layer1/0/conv1" is the module layer1.0.conv1. What has no parameters needs no name and
+stands in forward. ResNets and MobileNetV2 have the names of torchvision, whose resnet18, resnet34 and
+resnet50 are the ..._imagenet of configs/models.
 """
 import torch.nn as nn
 import torch.nn.functional as functional
@@ -75,19 +76,19 @@ class MultiGpuCnn(nn.Module):
 class ResidualBlock(nn.Module):
     def __init__(self, inputs, channels, stride):
         super().__init__()
-        self.shortcut = None
+        self.downsample = None
         if stride != 1 or inputs != channels:
-            self.shortcut = nn.Conv2d(inputs, channels, 1, stride, bias=False)
-            self.shortcut_norm = nn.BatchNorm2d(channels)
+            self.downsample = nn.Sequential(nn.Conv2d(inputs, channels, 1, stride, bias=False),
+                                            nn.BatchNorm2d(channels))
         self.conv1 = nn.Conv2d(inputs, channels, 3, stride, 1, bias=False)
-        self.norm1 = nn.BatchNorm2d(channels)
+        self.bn1 = nn.BatchNorm2d(channels)
         self.conv2 = nn.Conv2d(channels, channels, 3, 1, 1, bias=False)
-        self.norm2 = nn.BatchNorm2d(channels)
+        self.bn2 = nn.BatchNorm2d(channels)
 
     def forward(self, x):
-        y = functional.relu(self.norm1(self.conv1(x)))
-        y = self.norm2(self.conv2(y))
-        return functional.relu(y + (x if self.shortcut is None else self.shortcut_norm(self.shortcut(x))))
+        y = functional.relu(self.bn1(self.conv1(x)))
+        y = self.bn2(self.conv2(y))
+        return functional.relu(y + (x if self.downsample is None else self.downsample(x)))
 
 
 class ResNet(nn.Module):
@@ -95,74 +96,60 @@ class ResNet(nn.Module):
 
     def __init__(self, widths, blocks, classes=10):
         super().__init__()
-        self.stem = nn.ModuleDict({"conv": nn.Conv2d(3, widths[0], 3, 1, 1, bias=False),
-                                   "norm": nn.BatchNorm2d(widths[0])})
+        self.conv1 = nn.Conv2d(3, widths[0], 3, 1, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(widths[0])
         self.stages, inputs = [], widths[0]
         for number, channels in enumerate(widths, start=1):
             stage = nn.Sequential()
-            for block in range(1, blocks + 1):
-                stride = 2 if number > 1 and block == 1 else 1
-                stage.add_module(f"block{block}", ResidualBlock(inputs, channels, stride))
+            for block in range(blocks):
+                stage.append(ResidualBlock(inputs, channels, 2 if number > 1 and block == 0 else 1))
                 inputs = channels
-            self.add_module(f"stage{number}", stage)
+            self.add_module(f"layer{number}", stage)
             self.stages.append(stage)
         self.fc = nn.Linear(inputs, classes)
 
     def forward(self, x):
-        x = functional.relu(self.stem["norm"](self.stem["conv"](x)))
+        x = functional.relu(self.bn1(self.conv1(x)))
         for stage in self.stages:
             x = stage(x)
         return self.fc(x.mean((2, 3)))
+
+
+def conv_relu6(inputs, channels, kernel=1, stride=1, groups=1):
+    return nn.Sequential(nn.Conv2d(inputs, channels, kernel, stride, kernel // 2, groups=groups, bias=False),
+                         nn.BatchNorm2d(channels), nn.ReLU6())
 
 
 class InvertedResidual(nn.Module):
     def __init__(self, inputs, channels, stride, expansion):
         super().__init__()
         hidden = inputs * expansion
-        self.expand = None
-        if expansion > 1:
-            self.expand = nn.Conv2d(inputs, hidden, 1, bias=False)
-            self.expand_norm = nn.BatchNorm2d(hidden)
-        self.depthwise = nn.Conv2d(hidden, hidden, 3, stride, 1, groups=hidden, bias=False)
-        self.depthwise_norm = nn.BatchNorm2d(hidden)
-        self.project = nn.Conv2d(hidden, channels, 1, bias=False)
-        self.project_norm = nn.BatchNorm2d(channels)
+        expand = [conv_relu6(inputs, hidden)] if expansion > 1 else []
+        self.conv = nn.Sequential(*expand, conv_relu6(hidden, hidden, 3, stride, groups=hidden),
+                                  nn.Conv2d(hidden, channels, 1, bias=False), nn.BatchNorm2d(channels))
         self.adds = stride == 1 and inputs == channels
 
     def forward(self, x):
-        y = x if self.expand is None else functional.relu6(self.expand_norm(self.expand(x)))
-        y = functional.relu6(self.depthwise_norm(self.depthwise(y)))
-        y = self.project_norm(self.project(y))
-        return x + y if self.adds else y
+        return x + self.conv(x) if self.adds else self.conv(x)
 
 
 class MobileNetV2(nn.Module):
-    """configs/models/mobilenet_v2.txtpb."""
+    """configs/models/mobilenet_v2.txtpb; torchvision's mobilenet_v2."""
 
     def __init__(self, classes=1000):
         super().__init__()
-        self.stem = nn.ModuleDict({"conv": nn.Conv2d(3, 32, 3, 2, 1, bias=False), "norm": nn.BatchNorm2d(32)})
-        self.stages, inputs = [], 32
+        self.features, inputs = nn.Sequential(conv_relu6(3, 32, 3, 2)), 32
         plan = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2),
                 (6, 320, 1, 1)]
-        for number, (expansion, channels, blocks, stride) in enumerate(plan, start=1):
-            stage = nn.Sequential()
-            for block in range(1, blocks + 1):
-                stage.add_module(f"block{block}",
-                                 InvertedResidual(inputs, channels, stride if block == 1 else 1, expansion))
+        for expansion, channels, blocks, stride in plan:
+            for block in range(blocks):
+                self.features.append(InvertedResidual(inputs, channels, stride if block == 0 else 1, expansion))
                 inputs = channels
-            self.add_module(f"stage{number}", stage)
-            self.stages.append(stage)
-        self.head = nn.ModuleDict({"conv": nn.Conv2d(inputs, 1280, 1, bias=False), "norm": nn.BatchNorm2d(1280)})
-        self.fc = nn.Linear(1280, classes)
-        self.dropout = nn.Dropout(0.2)
+        self.features.append(conv_relu6(inputs, 1280))
+        self.classifier = nn.Sequential(nn.Dropout(0.2), nn.Linear(1280, classes))
 
     def forward(self, x):
-        x = functional.relu6(self.stem["norm"](self.stem["conv"](x)))
-        for stage in self.stages:
-            x = stage(x)
-        x = functional.relu6(self.head["norm"](self.head["conv"](x)))
-        return self.fc(self.dropout(x.mean((2, 3))))
+        return self.classifier(self.features(x).mean((2, 3)))
 
 
 # By the name of the file in configs/models.

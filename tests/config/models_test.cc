@@ -12,13 +12,16 @@
 namespace muster {
 namespace {
 
-Graph Load(const std::string& name, const Shape& input) {
+// `classes`: outputs of a last layer that leaves its units to the data.
+Graph Load(const std::string& name, const Shape& input, uint32_t classes = 1000) {
   const std::string path = std::string(MUSTER_SOURCE_DIR "/configs/models/") + name + ".txtpb";
   std::stringstream text;
   text << std::ifstream(path).rdbuf();
   config::Model model;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text.str(), &model)) << path;
   EXPECT_EQ(model.name(), name);
+  config::Dense& last = *model.mutable_layer(model.layer_size() - 2)->mutable_dense();
+  if (!last.has_units()) last.set_units(classes);
   return BuildGraph(model, input);
 }
 
@@ -31,7 +34,8 @@ int64_t MultiplyAdds(const Graph& graph) {
   return static_cast<int64_t>(flops / 2);
 }
 
-// Parameters and multiply-adds are those of the same networks in PyTorch; the papers round both.
+// Parameters and multiply-adds are those of the same networks in PyTorch and torchvision; the papers
+// round both.
 
 TEST(Models, Linear) {
   EXPECT_EQ(Load("linear", {28, 28, 1}).layout().parameter_count(), 28 * 28 * 10 + 10);
@@ -60,11 +64,17 @@ TEST(Models, ResNet18) {
   EXPECT_EQ(MultiplyAdds(graph), 555'422'720);
 }
 
-TEST(Models, MobileNetV2) {
-  const Graph graph = Load("mobilenet_v2", {224, 224, 3});
-  EXPECT_EQ(graph.layout().parameter_count(), 3'504'872);
-  EXPECT_EQ(graph.classes(), 1000);
-  EXPECT_EQ(MultiplyAdds(graph), 300'774'272);
+TEST(Models, OfImageNet) {
+  const auto expect = [](const char* name, int64_t parameters, int64_t multiply_adds) {
+    const Graph graph = Load(name, {224, 224, 3});
+    EXPECT_EQ(graph.layout().parameter_count(), parameters) << name;
+    EXPECT_EQ(MultiplyAdds(graph), multiply_adds) << name;
+  };
+  expect("resnet18_imagenet", 11'689'512, 1'814'073'344);
+  expect("resnet34_imagenet", 21'797'672, 3'663'761'408);
+  expect("resnet50_imagenet", 25'557'032, 4'089'184'256);
+  expect("mobilenet_v2", 3'504'872, 300'774'272);
+  EXPECT_EQ(Load("mobilenet_v2", {224, 224, 3}, 2).layout().parameter_count(), 2'226'434);
 }
 
 // Every image size that the comments promise: what is left of the image before the last layer.
@@ -79,6 +89,7 @@ TEST(Models, ReduceTheImageAsTheirPapersDo) {
   EXPECT_EQ(last_image(Load("resnet20", {32, 32, 3})), (Shape{8, 8, 64}));
   EXPECT_EQ(last_image(Load("resnet18", {32, 32, 3})), (Shape{4, 4, 512}));
   EXPECT_EQ(last_image(Load("mobilenet_v2", {224, 224, 3})), (Shape{7, 7, 1280}));
+  EXPECT_EQ(last_image(Load("resnet50_imagenet", {224, 224, 3})), (Shape{7, 7, 2048}));
 }
 
 }  // namespace
