@@ -37,6 +37,8 @@ void DescribeImport(CLI::App& command, ImportOptions& options) {
   AddOption(command, "--config", options.config.config, "CONFIG",
             "The config whose network the weights are for")
       ->required();
+  options.config.AddShorthand(command, "--data", "data.dir", "DIR",
+                              "The folder of photos, where it says the number of classes");
   options.config.AddSet(command, "Any setting of that config; may be repeated");
   AddOption(command, "--map", arguments.names, "NAMES",
             "A file with lines \"THEIRS OURS\": what variables, or all that begin with a name and "

@@ -96,10 +96,13 @@ std::vector<std::string> DryRunLines(const std::string& config_path, const confi
                                      const Graph& graph, const DataCount& data,
                                      const std::vector<MemoryRow>& worker_memory,
                                      const std::string& shown_dir,
-                                     const std::vector<std::string>& cards) {
-  std::vector<std::string> lines =
-      HeaderLines(config_path, config, graph, shown_dir,
-                  {.cores = AvailableCores(), .cards = cards, .all_of_bits = true});
+                                     const std::vector<std::string>& cards,
+                                     const std::vector<std::string>& initial_weights) {
+  std::vector<std::string> lines = HeaderLines(config_path, config, graph, shown_dir,
+                                               {.cores = AvailableCores(),
+                                                .cards = cards,
+                                                .initial_weights = initial_weights,
+                                                .all_of_bits = true});
   const auto add = [&](const std::vector<std::string>& more) {
     lines.insert(lines.end(), more.begin(), more.end());
   };

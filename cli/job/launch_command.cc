@@ -255,11 +255,12 @@ int DryRun(const LaunchArguments& arguments) {
                              LastSeed(job.config.run().seed(), arguments.repeat));
   }
   CheckPrograms(arguments);
+  const auto initial_weights = DescribeInitialWeights(job.config.run(), job.graph);
   const DataCount data = arguments.count_data(job.config);
   const std::vector<MemoryRow> worker_memory =
       AskWorkerMemory(arguments.worker_program, job.config, job.config.cluster().workers() - 1);
   PrintResult(DryRunLines(arguments.config_path, job.config, job.graph, data, worker_memory,
-                          shown_dir, job.cards->Lines()));
+                          shown_dir, job.cards->Lines(), initial_weights));
   if (arguments.verbose) {
     PrintResultAsIs("\n" + ConfigText(job.config));
   } else {

@@ -66,10 +66,13 @@ std::vector<std::string> ImportModel(const ImportArguments& arguments) {
                                              match.variables.size(), Plural(all, "variable"),
                                              arguments.file)};
   for (const std::string& skipped : match.skipped) lines.push_back("  skipped: " + skipped);
-  lines.push_back(
-      fmt::format("Train from it: muster launch {} --initial-weights {}{}", arguments.config_path,
-                  arguments.out,
-                  static_cast<int64_t>(match.variables.size()) < all ? " --skip-mismatched" : ""));
+  std::string train = "Train from it: muster launch " + ShellWord(arguments.config_path);
+  for (const Setting& setting : arguments.settings) {
+    train += " --set " + ShellWord(setting.path + "=" + setting.value);
+  }
+  train += " --initial-weights " + ShellWord(arguments.out);
+  if (static_cast<int64_t>(match.variables.size()) < all) train += " --skip-mismatched";
+  lines.push_back(std::move(train));
   return lines;
 }
 

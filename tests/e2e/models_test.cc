@@ -62,6 +62,9 @@ TEST_F(WeightFiles, WhatDoesNotFitStartsNothing) {
                     HasSubstr("out.bias [10] is in the file, but not in the network"),
                     Not(HasSubstr("Starting"))));
   EXPECT_FALSE(std::filesystem::exists(Path("run1")));
+  std::vector<std::string> dry{"launch", Path("tiny.txtpb"), "--data", Path("data"), "--dry-run"};
+  for (const std::string& setting : settings) dry.insert(dry.end(), {"--set", setting});
+  ExpectRefused(dry, ExitCode::kData, "hidden.weight is [16,288] in the file");
   settings.push_back("run.skip_mismatched=true");
   const Outcome skipped = Succeeded(Launch(settings));
   EXPECT_THAT(Unwrapped(skipped.log),
@@ -140,7 +143,8 @@ TEST_F(WeightFiles, ImportRenamesAndSkips) {
     writer.Write(std::vector<std::byte>(8));
     writer.Commit();
   }
-  const std::string out = Path("imported.safetensors"), config = Path("tiny.txtpb");
+  const std::string out = Path("imported.safetensors"), config = Path("tiny.txtpb"),
+                    data = Path("data");
   const Outcome unnamed = Muster({"import", theirs, out, "--config", config});
   EXPECT_EQ(unnamed.exit_code, Code(ExitCode::kData));
   EXPECT_THAT(unnamed.log, AllOf(HasSubstr("no variable of which is in it"), HasSubstr("--map")));
@@ -149,9 +153,11 @@ TEST_F(WeightFiles, ImportRenamesAndSkips) {
   const std::string names = Write("names",
                                   "# theirs  ours\nbackbone.conv conv\nbackbone.hidden "
                                   "hidden\nbackbone.out out\nextra - # no use\n");
-  const Outcome named =
-      Succeeded(Muster({"import", theirs, "--config", config, "--map", names, out}));
-  EXPECT_THAT(named.log, AllOf(HasSubstr("6 of 6 variables"), HasSubstr("--initial-weights")));
+  const Outcome named = Succeeded(
+      Muster({"import", theirs, "--config", config, "--data", data, "--map", names, out}));
+  EXPECT_THAT(named.log, AllOf(HasSubstr("6 of 6 variables"),
+                               HasSubstr("muster launch " + config + " --set data.dir=" + data +
+                                         " --initial-weights " + out)));
   const Outcome run = Succeeded(Launch(Frozen(out)));
   EXPECT_EQ(run.hash(), hash);
 
