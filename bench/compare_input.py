@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
 """Photos per second that training gets from a folder: Muster's prefetch threads against torchvision's DataLoader
-with its best number of workers. Both decode, cut a RandomResizedCrop of 224, flip and normalize the same files,
-one after the other, --rounds times; the ratio is that of the medians.
+with its best number of workers, and against tf.data. All decode, cut a RandomResizedCrop of 224, flip and normalize
+the same files, one after the other, --rounds times. A ratio is that of the medians, of the first to this one.
 
-    bench/compare_input.py --python VENV/bin/python --data DIR [--rounds 5 --seconds 5]
+    bench/compare_input.py --python VENV/bin/python [--tensorflow TFVENV/bin/python] --data DIR
+                           [--rounds 5 --seconds 5]
 
-VENV has torchvision. DIR/train holds a folder of JPEG files for each class. The files should fit into the
-system's cache, since the disk is not what is compared.
+VENV has torchvision, TFVENV has TensorFlow (pip install tensorflow-cpu). DIR/train holds a folder of JPEG files for
+each class. The files should fit into the system's cache, since the disk is not what is compared.
+
+Muster is measured with data.preprocess.scaled_decoding, its default, and without. TensorFlow decodes no more than the
+crop (decode_and_crop_jpeg), at full size, and resizes without antialiasing, as its training programs do; the others
+antialias.
 """
 import argparse
 import os
@@ -38,6 +43,39 @@ while time.monotonic() - start < seconds:
 print(count / (time.monotonic() - start))
 """
 
+TENSORFLOW = """
+import os, sys, time
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
+import tensorflow as tf
+folder, threads, seconds = sys.argv[1] + "/train", int(sys.argv[2]), float(sys.argv[3])
+tf.config.threading.set_intra_op_parallelism_threads(threads)
+tf.config.threading.set_inter_op_parallelism_threads(threads)
+classes = sorted(os.listdir(folder))
+files = [(os.path.join(root, name), label) for label, one in enumerate(classes)
+         for root, _, names in os.walk(os.path.join(folder, one)) for name in names]
+
+def load(path, label):
+    file = tf.io.read_file(path)
+    begin, size, _ = tf.image.sample_distorted_bounding_box(
+        tf.io.extract_jpeg_shape(file), tf.zeros([1, 0, 4]), min_object_covered=0.0, aspect_ratio_range=(3 / 4, 4 / 3),
+        area_range=(0.08, 1.0), max_attempts=10, use_image_if_no_bounding_boxes=True)
+    image = tf.image.decode_and_crop_jpeg(file, tf.concat([begin[:2], size[:2]], 0), channels=3)
+    image = tf.image.random_flip_left_right(tf.image.resize(image, [224, 224]))
+    return (image / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225], label
+
+data = tf.data.Dataset.from_tensor_slices(tuple(map(list, zip(*files)))).shuffle(len(files)).repeat()
+data = data.map(load, num_parallel_calls=tf.data.AUTOTUNE).batch(32).prefetch(tf.data.AUTOTUNE)
+options = tf.data.Options()
+options.threading.private_threadpool_size = threads
+batches = iter(data.with_options(options))
+for _ in range(len(files) // 32 + 1):  # the threads have started, and their number is tuned
+    assert bool(tf.reduce_all(tf.math.is_finite(next(batches)[0])))
+count, start = 0, time.monotonic()
+while time.monotonic() - start < seconds:
+    count += len(next(batches)[1])
+print(count / (time.monotonic() - start))
+"""
+
 
 def run(command):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -50,27 +88,37 @@ def main():
     cores = len(os.sched_getaffinity(0))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", required=True, help="a Python that has torchvision")
+    parser.add_argument("--tensorflow", help="a Python that has TensorFlow")
     parser.add_argument("--data", required=True)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--bin", default=os.path.join(ROOT, "build/release/bin"))
     arguments = parser.parse_args()
 
-    def muster(threads):
-        return run([os.path.join(arguments.bin, "image_bench"), "--data", arguments.data, "--threads", str(threads),
-                    "--seconds", str(arguments.seconds)])
+    def muster(*more):
+        return run([os.path.join(arguments.bin, "image_bench"), "--data", arguments.data, "--threads", str(cores),
+                    "--seconds", str(arguments.seconds), *more])
+
+    def peer(python, program, threads):
+        return run([python, "-c", program, arguments.data, str(threads), str(arguments.seconds)])
 
     def torchvision(workers):
-        return run([arguments.python, "-c", TORCHVISION, arguments.data, str(workers), str(arguments.seconds)])
+        return peer(arguments.python, TORCHVISION, workers)
 
     best = max((1, cores, cores + 1, 2 * cores), key=torchvision)
-    ours, theirs = [], []
+    ways = {f"Muster, {cores} threads": lambda: muster(),
+            f"Muster, {cores} threads, decoding at full size": lambda: muster("--full"),
+            f"torchvision, {best} workers": lambda: torchvision(best)}
+    if arguments.tensorflow:
+        ways[f"tf.data, {cores} threads"] = lambda: peer(arguments.tensorflow, TENSORFLOW, cores)
+    rates = {name: [] for name in ways}
     for _ in range(arguments.rounds):
-        ours.append(muster(cores))
-        theirs.append(torchvision(best))
-    print(f"Muster, {cores} threads: {statistics.median(ours):.0f} photos/s ({min(ours):.0f} to {max(ours):.0f})")
-    print(f"torchvision, {best} workers: {statistics.median(theirs):.0f} photos/s ({min(theirs):.0f} to {max(theirs):.0f})")
-    print(f"ratio: {statistics.median(ours) / statistics.median(theirs):.2f}")
+        for name, measure in ways.items():
+            rates[name].append(measure())
+    ours = statistics.median(next(iter(rates.values())))
+    for name, all_rates in rates.items():
+        median = statistics.median(all_rates)
+        print(f"{name}: {median:.0f} photos/s ({min(all_rates):.0f} to {max(all_rates):.0f}), ratio {ours / median:.2f}")
 
 
 if __name__ == "__main__":

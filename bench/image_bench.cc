@@ -43,6 +43,7 @@ struct Options {
   int64_t sample = 224;
   std::string data;
   int64_t threads = 1;
+  bool full = false;
 };
 
 Bytes MakePhoto(ImageSize size, int number) {
@@ -128,6 +129,7 @@ config::Data DataOf(const Options& options) {
   preprocess.set_crop_width(static_cast<uint32_t>(options.sample));
   preprocess.set_training_crop(config::Preprocess::RESIZED);
   preprocess.set_flip(true);
+  preprocess.set_scaled_decoding(!options.full);
   for (const double mean : {0.485, 0.456, 0.406}) preprocess.add_mean(mean);
   for (const double stddev : {0.229, 0.224, 0.225}) preprocess.add_stddev(stddev);
   ResolveClassNames(data);
@@ -180,6 +182,7 @@ int main(int argc, char** argv) {
   program.Add("--threads", options.threads, "with --data: that prepare batches")
       .InRange(1, 64)
       .ShowDefault();
+  program.AddFlag("--full", options.full, "with --data: never decode at reduced size");
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   try {
     options.data.empty() ? muster::Run(options) : muster::RunOnFolder(options);
