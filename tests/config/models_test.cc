@@ -34,8 +34,8 @@ int64_t MultiplyAdds(const Graph& graph) {
   return static_cast<int64_t>(flops / 2);
 }
 
-// Parameters and multiply-adds are those of the same networks in PyTorch and torchvision; the papers
-// round both.
+// Parameters and multiply-adds are those of the same networks in PyTorch and torchvision; the
+// papers round both.
 
 TEST(Models, Linear) {
   EXPECT_EQ(Load("linear", {28, 28, 1}).layout().parameter_count(), 28 * 28 * 10 + 10);

@@ -34,7 +34,7 @@ class ConfigsTest : public ::testing::TestWithParam<std::string> {};
 TEST_P(ConfigsTest, ReadsChecksAndInspects) {
   const std::string path = std::string(MUSTER_CONFIG_DIR) + "/" + GetParam() + ".txtpb";
   std::vector<Setting> settings;
-  if (GetParam().starts_with("imagefolder")) {
+  if (GetParam().starts_with("imagefolder") || GetParam().starts_with("cats_vs_dogs")) {
     settings.push_back(ParseSetting("data.class_names=[\"cat\", \"dog\"]"));
   }
   config::Config config = LoadConfig(path, settings);

@@ -67,7 +67,7 @@ class ConfigOnCards : public CardJob {
     if (config.starts_with("cifar") || config.starts_with("mnist")) {
       words.insert(words.end(), {"--data", Path("data")});
     }
-    if (config.starts_with("imagefolder")) {
+    if (config.starts_with("imagefolder") || config.starts_with("cats_vs_dogs")) {
       for (const char* setting : {"data.format=SYNTHETIC", "data.preprocess.crop_height=32",
                                   "data.preprocess.crop_width=32", "run.global_batch=16"}) {
         words.insert(words.end(), {"--set", setting});
