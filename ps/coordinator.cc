@@ -89,7 +89,7 @@ void Coordinator::Begin() {
             config::LearningRate::Scaling_Name(config_.learning_rate().scaling()),
             roster.workers());
   }
-  evaluator_.Plan(plan_, roster.test_samples());
+  evaluator_.Plan(plan_, roster.validation_samples(), roster.test_samples());
   if (!FitsCheckpoint()) return;
   work_.Begin(plan_, step_);
   shares_.Begin(plan_, step_);
@@ -190,7 +190,7 @@ void Coordinator::Proceed() {
 // Orders go out ahead of time, so that a worker never waits for one.
 void Coordinator::OrderNext() {
   const int64_t next = step_ + 1;
-  if (evaluator_.IsDueAfter(step_)) OrderEvaluation(next);
+  if (evaluator_.IsDueAfter(step_)) OrderEvaluation(next, evaluator_.chooses());
   if (evaluator_.running() && decisions_.any()) return;
   if (next < plan_.total_steps) Order(next);
 }

@@ -126,13 +126,15 @@ class Coordinator {
   friend class ServerProbe;  // tests/protocol looks at all of it
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::seconds kWaitingInterval{5};
-  // kFinishing: no more steps will be ordered; the last evaluation may go on.
+  // kFinishing: no more steps will be ordered; the last evaluations may go on.
   enum class Phase { kGathering, kPreparing, kTraining, kFinishing };
 
   checkpoint::State Describe() const;
   bool FitsCounters();
   bool FitsCheckpoint();
   bool FinishAsItIs();
+  bool IsEvaluated() const;
+  bool TestIsDue() const;
   void CompareArithmetic();
   DueLines LinesSoFar() const;
   void StartRun();
@@ -178,7 +180,7 @@ class Coordinator {
   void Proceed();
   void Finish();
   bool MayProceed() const;
-  void OrderEvaluation(int64_t version);
+  void OrderEvaluation(int64_t version, wire::EvaluationSet set);
   void BeginStep(int64_t step);
   void OrderNext();
   void PublishChunk(int64_t version, size_t chunk);

@@ -35,8 +35,9 @@ void Coordinator::CheckDeadlines(std::chrono::steady_clock::time_point now) {
     const Evaluation& evaluation = evaluator_.current();
     if (const auto limit = deadlines_.EvaluationMissed(now, evaluation.last_progress())) {
       const std::vector<uint32_t> missing = evaluation.MissingRanks();
-      const std::string here = fmt::format("{} of {} blocks of the test set are here",
-                                           evaluation.done(), evaluation.blocks());
+      const std::string here =
+          fmt::format("{} of {} blocks of the {} set are here", evaluation.done(),
+                      evaluation.blocks(), SetName(evaluation.set()));
       if (missing.empty()) {
         failure_.Set({ExitCode::kDeadline, std::nullopt,
                       fmt::format("no evaluation within {:g} s (step {}): {}, and nobody is there "

@@ -31,19 +31,20 @@ std::string Coordinator::OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBl
 
 void Coordinator::EndEvaluation() {
   const EvaluationResult result = evaluator_.Finish();
+  const bool chooses = result.set == evaluator_.chooses();
   progress_.EndEvaluation(result);
-  auto line = progress_.EvaluationLine();
-  line.set_decision(Decide(result));
+  auto line = progress_.EvaluationLine(result);
+  if (chooses) line.set_decision(Decide(result));
   reporter_.Metrics(line);
   reporter_.Evaluation(line);
   board_.Evaluation(line, evaluator_.TakeImages());
-  watch_.Evaluation(line);
-  LogInfo("step {}: test accuracy {:.4f}, test loss {:.4f}", result.version, result.accuracy,
+  const char* const set = SetName(result.set);
+  LogInfo("step {}: {} accuracy {:.4f}, {} loss {:.4f}", result.version, set, result.accuracy, set,
           result.loss);
   if (!line.decision().empty()) LogInfo("{}", line.decision());
-  saver_.OnEvaluated(step_);
+  if (chooses) saver_.OnEvaluated(step_);
   deadlines_.Restart();
-  checkpoints_.OnEvaluated(result.version, result.accuracy);
+  if (chooses) checkpoints_.OnEvaluated(result.version, result.accuracy);
   if (phase_ == Phase::kFinishing || !progress_.stop_reason().empty()) {
     Finish();  // early: no worker has been told of a step after this evaluation
   } else if (decisions_.any()) {

@@ -79,7 +79,7 @@ void Coordinator::SendWeights(uint32_t rank) {
       wire::ServerMessage message = WeightsMessage(version, c);
       members_.Send(rank, message, variables_.WireWeights(version, chunk));
       if (!evaluates || evaluator_.current().version() != version) continue;
-      if (!evaluator_.AverageIsDue(version)) continue;
+      if (!config_.evaluation().use_ema()) continue;
       message.mutable_weights_chunk()->set_average(true);
       members_.Send(rank, message, variables_.WireAverage(chunk));
     }
@@ -180,9 +180,11 @@ bool Coordinator::KillsWorkers(uint32_t rank, const std::string& why) {
 
 std::string Coordinator::NameOf(const WorkItem& item) const {
   if (item.kind == WorkItem::Kind::kBlock) {
-    const Range samples = evaluator_.current().SamplesOf(item.index);
-    return fmt::format("block {} of the evaluation of step {} (samples {} to {} of the test set)",
-                       item.index, step_, samples.begin, samples.end - 1);
+    const Evaluation& evaluation = evaluator_.current();
+    const Range samples = evaluation.SamplesOf(item.index);
+    return fmt::format("block {} of the evaluation of step {} (samples {} to {} of the {} set)",
+                       item.index, step_, samples.begin, samples.end - 1,
+                       SetName(evaluation.set()));
   }
   const Range places = plan_.Slice(plan_.At(step_), item.index);
   return fmt::format("slice {} of step {} (places {} to {} of epoch {})", item.index, step_,

@@ -2,6 +2,8 @@
 #include <fmt/core.h>
 #include <poll.h>
 
+#include <algorithm>
+
 #include "common/base/log.h"
 #include "common/base/version.h"
 #include "common/checkpoint/early_stop.h"
@@ -20,6 +22,7 @@ checkpoint::State Coordinator::Describe() const {
   checkpoint::Plan& plan = *state.mutable_plan();
   plan.set_train_samples(plan_.train_samples);
   plan.set_test_samples(members_.roster().test_samples());
+  plan.set_validation_samples(members_.roster().validation_samples());
   plan.set_global_batch(plan_.global_batch);
   plan.set_slices(plan_.slices);
   plan.set_total_steps(plan_.total_steps);
@@ -39,8 +42,9 @@ checkpoint::State Coordinator::Describe() const {
 
 // What workers say of their data, and the config, must come to a run that can be counted.
 bool Coordinator::FitsCounters() {
-  const std::string why =
-      CountTrouble(plan_, members_.roster().test_samples(), config_.evaluation().batch());
+  const Roster& roster = members_.roster();
+  const int64_t most = std::max(roster.validation_samples(), roster.test_samples());
+  const std::string why = CountTrouble(plan_, most, config_.evaluation().batch());
   if (!why.empty()) failure_.Set({ExitCode::kUsage, std::nullopt, why});
   return why.empty();
 }
@@ -55,6 +59,8 @@ bool Coordinator::FitsCheckpoint() {
     if (was != is && why.empty()) why = fmt::format("{} was {} and is now {}", what, was, is);
   };
   compare("the number of training samples", then.train_samples(), plan_.train_samples);
+  compare("the number of validation samples", then.validation_samples(),
+          roster.validation_samples());
   compare("the number of test samples", then.test_samples(), roster.test_samples());
   compare("the global batch", then.global_batch(), plan_.global_batch);
   compare("the number of slices", then.slices(), plan_.slices);
@@ -87,7 +93,9 @@ void Coordinator::CompareArithmetic() {
 
 // Of metrics.jsonl, whatever the run's length was before.
 DueLines Coordinator::LinesSoFar() const {
-  DueLines due{.step = step_, .evaluated = resumed_->evaluated()};
+  const auto& tested = progress_.tested();
+  DueLines due{
+      .step = step_, .evaluated = IsEvaluated(), .tested = tested && tested->version == step_};
   const int64_t every = config_.run().log_every_steps();
   for (int64_t step = every; step <= step_; step += every) due.logs.push_back(step);
   for (int64_t step = 1; step <= step_; ++step) {
@@ -97,28 +105,35 @@ DueLines Coordinator::LinesSoFar() const {
   return due;
 }
 
+// W(step_), on the set that chooses.
+bool Coordinator::IsEvaluated() const {
+  return progress_.evaluated() && progress_.evaluated()->version == step_;
+}
+
+// At the end of the run: W(step_) on the test set, which has chosen nothing.
+bool Coordinator::TestIsDue() const {
+  return evaluator_.TestsAtEnd() && (!progress_.tested() || progress_.tested()->version != step_);
+}
+
 // All are ready: the evaluation that had not ended, then the next step.
 void Coordinator::GoOn() {
   reporter_.CutMetrics(LinesSoFar());
   reporter_.GoOn(step_);
   if (board_.writes()) board_.WriteAgain(reporter_.AllLines());
   const bool over = IsOver();
-  const bool pending =
-      !over && !resumed_->evaluated() && step_ > 0 && evaluator_.IsDueAfter(step_ - 1);
+  const bool pending = !over && !IsEvaluated() && step_ > 0 && evaluator_.IsDueAfter(step_ - 1);
   LogInfo("the run goes on from step {}{}", step_,
           pending ? ", with the evaluation of its weights" : "");
-  if (over || (step_ == plan_.total_steps && !pending)) return Finish();
+  if (over || (step_ == plan_.total_steps && !pending)) Finish();
   if (pending) {
-    OrderEvaluation(step_);
+    OrderEvaluation(step_, evaluator_.chooses());
     progress_.BeginEvaluation();
-    if (evaluator_.AverageIsDue(step_)) {
-      for (size_t c = 0; c < aggregator_.chunks().size(); ++c) PublishAverage(step_, c);
-    }
   }
-  if (step_ == plan_.total_steps) {
-    phase_ = Phase::kFinishing;
-    return;
+  if (evaluator_.running() && config_.evaluation().use_ema()) {
+    for (size_t c = 0; c < aggregator_.chunks().size(); ++c) PublishAverage(step_, c);
   }
+  if (step_ == plan_.total_steps) phase_ = Phase::kFinishing;
+  if (phase_ == Phase::kFinishing) return;
   if (!pending || !decisions_.any()) Order(step_);
   BeginStep(step_);
 }
@@ -131,12 +146,13 @@ bool Coordinator::FinishAsItIs() {
   const checkpoint::Plan& then = resumed_->plan();
   const StepPlan plan = PlanSteps(config_, then.train_samples());
   if (then.global_batch() != plan.global_batch || then.slices() != plan.slices) return false;
-  evaluator_.Plan(plan, then.test_samples());
-  const bool evaluated = step_ == 0 || !evaluator_.IsDueAfter(step_ - 1) || resumed_->evaluated();
+  evaluator_.Plan(plan, then.validation_samples(), then.test_samples());
+  const bool evaluated = step_ == 0 || !evaluator_.IsDueAfter(step_ - 1) || IsEvaluated();
   const bool at_end = step_ == plan.total_steps && evaluated;
   if (!at_end && StopReasonAt(config_.evaluation(), *resumed_, plan.total_steps).empty()) {
     return false;
   }
+  if (TestIsDue()) return false;
   LogInfo("all of the run has been done: what is left to write needs no workers");
   plan_ = plan;
   progress_.Begin(plan_, members_.roster().workers(), members_.size());
@@ -148,19 +164,20 @@ bool Coordinator::FinishAsItIs() {
 // The weights that the run would begin with, in place of a run.
 void Coordinator::EvaluateOnly() {
   phase_ = Phase::kFinishing;
-  if (members_.roster().test_samples() == 0) {
+  const Roster& roster = members_.roster();
+  if (roster.test_samples() == 0 && roster.validation_samples() == 0) {
     failure_.Set({ExitCode::kData, std::nullopt,
                   "there is nothing to evaluate on: expected test images, got none"});
     return;
   }
-  OrderEvaluation(step_);
+  OrderEvaluation(step_, roster.test_samples() > 0 ? wire::TEST : wire::VALIDATION);
   progress_.BeginEvaluation();
 }
 
-void Coordinator::OrderEvaluation(int64_t version) {
+void Coordinator::OrderEvaluation(int64_t version, wire::EvaluationSet set) {
   const std::vector<uint32_t> ranks = members_.Staying();
   const std::vector<wire::Evaluate> orders =
-      evaluator_.Begin(version, ranks, shares_.TimesOf(ranks));
+      evaluator_.Begin(version, set, ranks, shares_.TimesOf(ranks));
   for (size_t i = 0; i < ranks.size(); ++i) {
     wire::ServerMessage message = members_.NewMessage();
     *message.mutable_evaluate() = orders[i];
@@ -176,6 +193,13 @@ void Coordinator::PublishAverage(int64_t version, size_t chunk) {
 
 void Coordinator::Finish() {
   phase_ = Phase::kFinishing;
+  if (TestIsDue()) {
+    lost_work_.BeginStep();  // its blocks are other ones
+    OrderEvaluation(step_, wire::TEST);
+    progress_.BeginEvaluation();
+    repair_due_ = recovers_;
+    return;
+  }
   done_ = true;
   checkpoints_.TakeLast();
 }

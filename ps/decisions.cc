@@ -27,6 +27,7 @@ bool Decisions::any() const {
 
 void Decisions::Add(const EvaluationResult& result) {
   state_.set_step(result.version);
+  state_.set_validation(result.set == wire::VALIDATION);
   state_.set_accuracy(result.accuracy);
   // Counted without a limit, too: a run that goes on may be given one.
   Count(result, evaluation_.min_delta(), *state_.mutable_stop());
@@ -41,7 +42,8 @@ void Decisions::Add(const EvaluationResult& result) {
 std::string Decisions::StopReason() const { return muster::StopReason(evaluation_, state_); }
 
 std::string Decisions::ReductionReason() const {
-  return NoBetterText(state_.plateau(), rate_.plateau_patience(), rate_.plateau_min_delta());
+  return NoBetterText(state_, state_.plateau(), rate_.plateau_patience(),
+                      rate_.plateau_min_delta());
 }
 
 }  // namespace muster

@@ -7,15 +7,20 @@
 
 namespace muster {
 
-Evaluation::Evaluation(int64_t version, int64_t test_samples, int64_t block_size,
-                       std::vector<uint32_t> ranks, int64_t classes, bool predictions,
-                       const std::vector<double>& times)
+const char* SetName(wire::EvaluationSet set) {
+  return set == wire::VALIDATION ? "validation" : "test";
+}
+
+Evaluation::Evaluation(int64_t version, wire::EvaluationSet set, int64_t samples,
+                       int64_t block_size, std::vector<uint32_t> ranks, int64_t classes,
+                       bool predictions, const std::vector<double>& times)
     : version_(version),
-      test_samples_(test_samples),
+      set_(set),
+      samples_(samples),
       block_size_(block_size),
       ranks_(std::move(ranks)),
       classes_(classes),
-      results_(static_cast<size_t>((test_samples + block_size - 1) / block_size)),
+      results_(static_cast<size_t>((samples + block_size - 1) / block_size)),
       owners_(results_.size()) {
   int64_t begin = 0;
   for (const int64_t size :
@@ -62,7 +67,7 @@ std::vector<int64_t> Evaluation::MissingOf(uint32_t rank) const {
 }
 
 Range Evaluation::SamplesOf(int64_t block) const {
-  return {block * block_size_, std::min((block + 1) * block_size_, test_samples_)};
+  return {block * block_size_, std::min((block + 1) * block_size_, samples_)};
 }
 
 std::vector<int64_t> Evaluation::Orphans() const {
@@ -76,7 +81,8 @@ std::vector<int64_t> Evaluation::Orphans() const {
 
 Evaluation::Added Evaluation::Add(uint32_t rank, const wire::EvaluatedBlock& block) {
   const int64_t number = block.block(), samples = block.samples();
-  if (block.version() != version_ || number >= blocks()) return Added::kUnexpected;
+  if (block.version() != version_ || block.set() != set_) return Added::kUnexpected;
+  if (number >= blocks()) return Added::kUnexpected;
   std::set<uint32_t>& owners = owners_[static_cast<size_t>(number)];
   if (!owners.contains(rank)) return Added::kUnexpected;
   if (samples != SamplesOf(number).size()) return Added::kUnexpected;
@@ -117,9 +123,11 @@ EvaluationResult Evaluation::Result() const {
     correct += block.correct;
     correct_top5 += block.correct_top5;
   }
-  const double n = static_cast<double>(test_samples_);
-  EvaluationResult result{
-      .version = version_, .loss = loss / n, .accuracy = static_cast<double>(correct) / n};
+  const double n = static_cast<double>(samples_);
+  EvaluationResult result{.set = set_,
+                          .version = version_,
+                          .loss = loss / n,
+                          .accuracy = static_cast<double>(correct) / n};
   if (classes_ > 5) result.top5_accuracy = static_cast<double>(correct_top5) / n;
   return result;
 }

@@ -1,5 +1,5 @@
-// One evaluation of the test set: blocks of samples spread over the workers, summed in block
-// order, so that the result does not depend on how many workers there are.
+// One evaluation of a set: blocks of samples spread over the workers, summed in block order, so
+// that the result does not depend on how many workers there are.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,11 @@
 
 namespace muster {
 
+// "test" or "validation": in messages, and in the keys of metrics.jsonl.
+const char* SetName(wire::EvaluationSet set);
+
 struct EvaluationResult {
+  wire::EvaluationSet set = wire::TEST;
   int64_t version = 0;  // of the weights: the number of steps they have seen
   double loss = 0;      // mean
   double accuracy = 0;  // share of the samples
@@ -29,10 +33,12 @@ class Evaluation {
   // `ranks`: who evaluates, ascending. `classes`: logits of the network. `predictions`: blocks
   // bring label and prediction of each sample. `times`: what each rank takes for as much as any
   // other; empty: they are equally fast.
-  Evaluation(int64_t version, int64_t test_samples, int64_t block_size, std::vector<uint32_t> ranks,
-             int64_t classes, bool predictions, const std::vector<double>& times = {});
+  Evaluation(int64_t version, wire::EvaluationSet set, int64_t samples, int64_t block_size,
+             std::vector<uint32_t> ranks, int64_t classes, bool predictions,
+             const std::vector<double>& times = {});
 
   int64_t version() const { return version_; }
+  wire::EvaluationSet set() const { return set_; }
   int64_t blocks() const { return static_cast<int64_t>(results_.size()); }
   int64_t done() const { return done_; }
   const std::vector<uint32_t>& ranks() const { return ranks_; }
@@ -42,7 +48,7 @@ class Evaluation {
   int64_t Drop(uint32_t rank);
   // The blocks that the rank is to bring and that nobody has brought, ascending.
   std::vector<int64_t> MissingOf(uint32_t rank) const;
-  // Which samples of the test set a block has.
+  // Which samples of the set a block has.
   Range SamplesOf(int64_t block) const;
   // Nobody waits for the rank any more, but what it brings counts if it is first. Until it has
   // brought all that it had, or it is waited for after all.
@@ -67,9 +73,9 @@ class Evaluation {
     last_given_ += gap;
   }
 
-  // kUnexpected: the block is of another version, does not belong to this rank, has come from it
-  // already, has the wrong size, or counts and classes that cannot be. kHere: somebody else was
-  // first.
+  // kUnexpected: the block is of another version or set, does not belong to this rank, has come
+  // from it already, has the wrong size, or counts and classes that cannot be. kHere: somebody else
+  // was first.
   enum class Added { kNew, kHere, kUnexpected };
   Added Add(uint32_t rank, const wire::EvaluatedBlock& block);
 
@@ -84,13 +90,15 @@ class Evaluation {
     double loss = 0;
     int64_t correct = 0, correct_top5 = 0;
   };
-  const int64_t version_, test_samples_, block_size_;
+  const int64_t version_;
+  const wire::EvaluationSet set_;
+  const int64_t samples_, block_size_;
   const std::vector<uint32_t> ranks_;
   const int64_t classes_;
   std::vector<Block> results_;
   std::vector<Range> shares_;               // of each of the ranks
   std::vector<std::set<uint32_t>> owners_;  // who is to bring each block
-  // How many each one has of these, and how many of them nobody has brought: a test set may have
+  // How many each one has of these, and how many of them nobody has brought: a set may have
   // 100,000 blocks, which nobody counts for each that comes.
   std::map<uint32_t, int64_t> to_bring_, missing_;
   std::optional<ConfusionMatrix> matrix_;

@@ -8,28 +8,30 @@
 
 namespace muster {
 
-void Evaluator::Plan(const StepPlan& plan, int64_t test_samples) {
+void Evaluator::Plan(const StepPlan& plan, int64_t validation_samples, int64_t test_samples) {
   plan_ = plan;
+  validation_samples_ = validation_samples;
   test_samples_ = test_samples;
 }
 
 bool Evaluator::IsDueAfter(int64_t step) const {
   const bool is_last = step + 1 == plan_.total_steps;
-  return is_last ? test_samples_ > 0 && !settings_.skip_final() : IsRegularAfter(step);
+  return is_last ? SamplesOf(chooses()) > 0 && !settings_.skip_final() : IsRegularAfter(step);
 }
 
 bool Evaluator::IsRegularAfter(int64_t step) const {
-  if (test_samples_ == 0) return false;
+  if (SamplesOf(chooses()) == 0) return false;
   const int64_t done = step + 1;
   const int64_t per_epoch = plan_.StepsPerEpoch();
   if (settings_.every_steps() > 0 && done % settings_.every_steps() == 0) return true;
   return settings_.every_epochs() > 0 && done % (per_epoch * settings_.every_epochs()) == 0;
 }
 
-std::vector<wire::Evaluate> Evaluator::Begin(int64_t version, std::vector<uint32_t> ranks,
+std::vector<wire::Evaluate> Evaluator::Begin(int64_t version, wire::EvaluationSet set,
+                                             std::vector<uint32_t> ranks,
                                              const std::vector<double>& times) {
   seen_images_.clear();
-  evaluation_.emplace(version, test_samples_, settings_.batch(), std::move(ranks), classes_,
+  evaluation_.emplace(version, set, SamplesOf(set), settings_.batch(), std::move(ranks), classes_,
                       settings_.confusion_matrix(), times);
   std::vector<wire::Evaluate> orders;
   for (const uint32_t rank : evaluation_->ranks()) {
@@ -41,6 +43,7 @@ std::vector<wire::Evaluate> Evaluator::Begin(int64_t version, std::vector<uint32
 wire::Evaluate Evaluator::OrderOf(const Range& blocks) const {
   wire::Evaluate order;
   order.set_version(evaluation_->version());
+  order.set_set(evaluation_->set());
   order.set_block_size(settings_.batch());
   order.set_block_begin(static_cast<uint32_t>(blocks.begin));
   order.set_block_end(static_cast<uint32_t>(blocks.end));
@@ -87,7 +90,8 @@ std::vector<std::pair<uint32_t, wire::Evaluate>> Evaluator::GiveOrphans(
 }
 
 bool Evaluator::Add(uint32_t rank, const wire::EvaluatedBlock& block) {
-  if (block.version() == last_version_ && were_late_.contains(rank)) return true;
+  const bool is_late = block.version() == last_version_ && block.set() == last_set_;
+  if (is_late && were_late_.contains(rank)) return true;
   if (!evaluation_) return false;
   const Evaluation::Added added = evaluation_->Add(rank, block);
   if (added != Evaluation::Added::kNew) return added == Evaluation::Added::kHere;
@@ -118,6 +122,7 @@ EvaluationResult Evaluator::Finish() {
     }
   }
   last_version_ = evaluation_->version();
+  last_set_ = evaluation_->set();
   were_late_ = evaluation_->late();
   evaluation_.reset();
   return result;

@@ -1,4 +1,6 @@
-// The evaluations of a run: when one is due, who evaluates what, the result.
+// The evaluations of a run: when one is due, on which set, who evaluates what, the result. Those
+// during a run choose the best weights: they are of the validation set, if there is one. Then the
+// test set is evaluated once, after the last step.
 //
 // Owner: the coordinator.
 #pragma once
@@ -29,8 +31,16 @@ class Evaluator {
       : settings_(settings), run_dir_(std::move(run_dir)), classes_(classes), images_(images) {}
 
   // What is known when all workers have joined.
-  void Plan(const StepPlan& plan, int64_t test_samples);
+  void Plan(const StepPlan& plan, int64_t validation_samples, int64_t test_samples);
 
+  // The set that is evaluated during the run.
+  wire::EvaluationSet chooses() const {
+    return validation_samples_ > 0 ? wire::VALIDATION : wire::TEST;
+  }
+  // Whether the run ends with an evaluation of the test set, which no decision follows from.
+  bool TestsAtEnd() const {
+    return validation_samples_ > 0 && test_samples_ > 0 && !settings_.skip_final();
+  }
   bool IsDueAfter(int64_t step) const;
   // Whether it would be due there in a run of any length.
   bool IsRegularAfter(int64_t step) const;
@@ -39,9 +49,10 @@ class Evaluator {
     return settings_.use_ema() && IsDueAfter(version - 1);
   }
 
-  // Begins the evaluation of W(version) by these ranks, ascending: the order for each. `times`:
-  // what each takes for as much as any other; empty: they are equally fast.
-  std::vector<wire::Evaluate> Begin(int64_t version, std::vector<uint32_t> ranks,
+  // Begins the evaluation of W(version) on a set by these ranks, ascending: the order for each.
+  // `times`: what each takes for as much as any other; empty: they are equally fast.
+  std::vector<wire::Evaluate> Begin(int64_t version, wire::EvaluationSet set,
+                                    std::vector<uint32_t> ranks,
                                     const std::vector<double>& times = {});
   bool running() const { return evaluation_.has_value(); }
   // With running() only.
@@ -74,6 +85,9 @@ class Evaluator {
  private:
   friend class ServerProbe;  // tests/protocol looks at all of it
   wire::Evaluate OrderOf(const Range& blocks) const;
+  int64_t SamplesOf(wire::EvaluationSet set) const {
+    return set == wire::VALIDATION ? validation_samples_ : test_samples_;
+  }
 
   const config::Evaluation settings_;
   const std::string run_dir_;
@@ -81,10 +95,11 @@ class Evaluator {
   const uint32_t images_;
   std::vector<SampleImage> seen_images_;
   StepPlan plan_;
-  int64_t test_samples_ = 0;
+  int64_t validation_samples_ = 0, test_samples_ = 0;
   std::optional<Evaluation> evaluation_;
   // Of the last evaluation: whose blocks may still come.
   int64_t last_version_ = -1;
+  wire::EvaluationSet last_set_ = wire::TEST;
   std::set<uint32_t> were_late_;
   std::string matrix_trouble_;
 };

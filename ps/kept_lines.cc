@@ -29,9 +29,11 @@ ReadLine Read(std::string_view text, const DueLines& due) {
   const auto step = line.find("step");
   if (step == line.end() || !step->is_number_integer()) return {};
   ReadLine read{LineKind::kLog, step->get<int64_t>()};
-  const bool evaluation = line.contains("test_accuracy");
+  const bool tests = line.contains("test_accuracy");
+  const bool evaluation = tests || line.contains("validation_accuracy");
   if (evaluation) read.kind = LineKind::kEvaluation;
-  if (read.step > due.step || (evaluation && read.step == due.step && !due.evaluated)) {
+  const bool is_over = tests ? due.tested : due.evaluated;
+  if (read.step > due.step || (evaluation && read.step == due.step && !is_over)) {
     read.kind = LineKind::kLater;
   }
   return read;

@@ -18,7 +18,8 @@ RunningHash HashOfStart(const std::string& path, int64_t bytes);
 // The lines that a run which goes on from W(step) has written.
 struct DueLines {
   int64_t step = 0;
-  bool evaluated = false;                  // an evaluation of W(step) is over
+  bool evaluated = false;                  // an evaluation of W(step) is over …
+  bool tested = false;                     // … and one on the test set
   std::vector<int64_t> logs, evaluations;  // their steps, ascending
 };
 

@@ -1,6 +1,7 @@
 #include "ps/metrics_line.h"
 
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "ps/restart_record.h"
 
@@ -43,10 +44,10 @@ void Put(Json& json, const events::Measured& measured) {
   if (measured.has_gpu_memory_mb()) json["gpu_memory_mb"] = measured.gpu_memory_mb();
 }
 
-void Put(Json& json, const events::TestResult& test) {
-  json["test_accuracy"] = test.accuracy();
-  if (test.has_top5_accuracy()) json["test_top5_accuracy"] = test.top5_accuracy();
-  json["test_loss"] = test.loss();
+void Put(Json& json, const std::string& set, const events::Scores& scores) {
+  json[set + "_accuracy"] = scores.accuracy();
+  if (scores.has_top5_accuracy()) json[set + "_top5_accuracy"] = scores.top5_accuracy();
+  json[set + "_loss"] = scores.loss();
 }
 
 const char* Name(events::MemberChange::Kind kind) {
@@ -120,7 +121,8 @@ Json MetricsLine(const events::Evaluation& line) {
   Put(json, line.at());
   json["learning_rate"] = line.learning_rate();
   Put(json, line.measured());
-  Put(json, line.test());
+  if (line.has_validation()) Put(json, "validation", line.validation());
+  if (line.has_test()) Put(json, "test", line.test());
   if (!line.decision().empty()) json["decision"] = line.decision();
   return json;
 }
@@ -132,9 +134,11 @@ Json MetricsLine(const events::Summary& summary) {
   json["total_steps"] = summary.total_steps();
   json["learning_rate"] = summary.learning_rate();
   Put(json, summary.measured());
-  if (summary.has_test()) {
-    Put(json, summary.test());
-    json["best_test_accuracy"] = summary.best_test_accuracy();
+  if (summary.has_validation()) Put(json, "validation", summary.validation());
+  if (summary.has_test()) Put(json, "test", summary.test());
+  if (summary.has_best_accuracy()) {
+    json[summary.has_validation() ? "best_validation_accuracy" : "best_test_accuracy"] =
+        summary.best_accuracy();
     json["best_step"] = summary.best_step();
   }
   for (const events::Summary::Rank& rank : summary.ranks()) {
@@ -161,6 +165,7 @@ Json MetricsLine(const events::Summary& summary) {
     one["file"] = model.file();
     one["step"] = model.step();
     one["average"] = model.average();
+    if (model.has_validation_accuracy()) one["validation_accuracy"] = model.validation_accuracy();
     if (model.has_test_accuracy()) one["test_accuracy"] = model.test_accuracy();
     json["models"].push_back(std::move(one));
   }

@@ -32,6 +32,12 @@ BestFile BestFileIn(const std::string& folder) {
   return file;
 }
 
+void Put(const EvaluationResult& result, ModelInfo& info) {
+  const bool validates = result.set == wire::VALIDATION;
+  (validates ? info.validation_accuracy : info.test_accuracy) = result.accuracy;
+  (validates ? info.validation_loss : info.test_loss) = result.loss;
+}
+
 }  // namespace
 
 void ModelSaver::OnEvaluated(int64_t step) {
@@ -48,10 +54,12 @@ void ModelSaver::OnEvaluated(int64_t step) {
 void ModelSaver::Restore(const ResumePoint& resume) {
   const checkpoint::Progress& kept = resume.state().progress();
   if (!writes() || !kept.has_last_evaluation()) return;
-  ModelInfo best{.step = kept.best_step(),
-                 .average = config_.evaluation().use_ema(),
-                 .test_accuracy = kept.best_accuracy()};
-  if (kept.has_best_loss()) best.test_loss = kept.best_loss();
+  ModelInfo best{.step = kept.best_step(), .average = config_.evaluation().use_ema()};
+  const bool validates = kept.last_evaluation().validation();
+  (validates ? best.validation_accuracy : best.test_accuracy) = kept.best_accuracy();
+  if (kept.has_best_loss()) {
+    (validates ? best.validation_loss : best.test_loss) = kept.best_loss();
+  }
   const std::string& dir = config_.run().dir();
   const BestFile file = BestFileIn(dir);
   damaged_ = file.damage;
@@ -114,10 +122,9 @@ void ModelSaver::SaveLast(int64_t step) {
 
 ModelInfo ModelSaver::InfoOf(int64_t step, bool average) const {
   ModelInfo info{.step = step, .updates = variables_.updates(), .average = average};
-  const std::optional<EvaluationResult>& last = progress_.evaluated();
-  if (last && last->version == step && average == config_.evaluation().use_ema()) {
-    info.test_accuracy = last->accuracy;
-    info.test_loss = last->loss;
+  if (average != config_.evaluation().use_ema()) return info;
+  for (const auto& last : {progress_.evaluated(), progress_.tested()}) {
+    if (last && last->version == step) Put(*last, info);
   }
   return info;
 }

@@ -178,7 +178,8 @@ void ModelWriter::Note(const Job& job, const std::string& trouble) {
   model.set_file(job.name);
   model.set_step(job.info.step);
   model.set_average(job.info.average);
-  if (job.info.test_accuracy) model.set_test_accuracy(*job.info.test_accuracy);
+  if (const auto& accuracy = job.info.validation_accuracy) model.set_validation_accuracy(*accuracy);
+  if (const auto& accuracy = job.info.test_accuracy) model.set_test_accuracy(*accuracy);
 }
 
 bool ModelWriter::Await(std::chrono::milliseconds at_most) {

@@ -19,6 +19,14 @@ events::StepParts ToEvent(const StepParts& parts) {
   return event;
 }
 
+events::Scores ScoresOf(const EvaluationResult& result) {
+  events::Scores scores;
+  scores.set_accuracy(result.accuracy);
+  if (result.top5_accuracy) scores.set_top5_accuracy(*result.top5_accuracy);
+  scores.set_loss(result.loss);
+  return scores;
+}
+
 }  // namespace
 
 double Progress::Sums::StepMs() const {
@@ -97,6 +105,7 @@ void Progress::EndStep(const StepLosses& losses, double learning_rate, bool skip
   }
   AddBalance(balances_.EndStep(total_.steps, after_evaluation_ ? 0 : seconds));
   after_evaluation_ = false;
+  if (validated_) tested_.reset();  // of a run that has been made longer
   for (Sums* sums : {&total_, &since_log_, &since_live_}) {
     ++sums->steps;
     sums->samples += losses.batch().samples;
@@ -128,12 +137,14 @@ void Progress::EndEvaluation(const EvaluationResult& result) {
   step_began_ = Clock::now();  // no step can end before its workers are done evaluating
   after_evaluation_ = true;
   evaluation_seconds_ += Seconds(step_began_ - evaluation_began_);
-  if (!evaluated_ || result.accuracy > best_accuracy_) {
+  std::optional<EvaluationResult>& last = result.set == wire::VALIDATION ? validated_ : tested_;
+  const bool chooses = result.set == wire::VALIDATION || !validated_;
+  if (chooses && (!last || result.accuracy > best_accuracy_)) {
     best_accuracy_ = result.accuracy;
     best_loss_ = result.loss;
     best_step_ = result.version;
   }
-  evaluated_ = result;
+  last = result;
 }
 
 std::optional<double> Progress::MedianStep() const {
@@ -169,14 +180,6 @@ events::Position Progress::Position() const {
   return position;
 }
 
-events::TestResult Progress::TestResult() const {
-  events::TestResult result;
-  result.set_accuracy(evaluated_->accuracy);
-  if (evaluated_->top5_accuracy) result.set_top5_accuracy(*evaluated_->top5_accuracy);
-  result.set_loss(evaluated_->loss);
-  return result;
-}
-
 events::Log Progress::LogLine() {
   events::Log line;
   *line.mutable_at() = Position();
@@ -188,12 +191,13 @@ events::Log Progress::LogLine() {
   return line;
 }
 
-events::Evaluation Progress::EvaluationLine() const {
+events::Evaluation Progress::EvaluationLine(const EvaluationResult& result) const {
   events::Evaluation line;
   *line.mutable_at() = Position();
   line.set_learning_rate(learning_rate_);
   *line.mutable_measured() = (since_log_.steps > 0 ? since_log_ : last_log_).Measured();
-  *line.mutable_test() = TestResult();
+  (result.set == wire::VALIDATION ? *line.mutable_validation() : *line.mutable_test()) =
+      ScoresOf(result);
   return line;
 }
 
@@ -237,9 +241,10 @@ events::Summary Progress::Summary(events::Summary::End end, uint64_t weights_has
   // Speed and times are of the whole run; the loss is of its last interval, where it ended.
   const Sums& last = since_log_.steps > 0 || last_log_.steps == 0 ? since_log_ : last_log_;
   last.PutLoss(*summary.mutable_measured());
-  if (evaluated_) {
-    *summary.mutable_test() = TestResult();
-    summary.set_best_test_accuracy(best_accuracy_);
+  if (validated_) *summary.mutable_validation() = ScoresOf(*validated_);
+  if (tested_) *summary.mutable_test() = ScoresOf(*tested_);
+  if (evaluated()) {
+    summary.set_best_accuracy(best_accuracy_);
     summary.set_best_step(best_step_);
   }
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {

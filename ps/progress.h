@@ -39,9 +39,15 @@ class Progress {
 
   int64_t steps() const { return total_.steps; }
   double last_step_s() const { return last_step_s_; }
-  // The step of the best evaluation so far, and the last evaluation, if there was one.
+  // The step of the best evaluation so far, and the last evaluation, if there was one: of those on
+  // the set that chooses, which is the validation set where one was evaluated.
   int64_t best_step() const { return best_step_; }
-  const std::optional<EvaluationResult>& evaluated() const { return evaluated_; }
+  const std::optional<EvaluationResult>& evaluated() const {
+    return validated_ ? validated_ : tested_;
+  }
+  // The last evaluation of each set.
+  const std::optional<EvaluationResult>& validated() const { return validated_; }
+  const std::optional<EvaluationResult>& tested() const { return tested_; }
   // Seconds; empty before this process's first step.
   std::optional<double> MedianStep() const;
 
@@ -53,7 +59,7 @@ class Progress {
   // The steps since the last one.
   events::Log LogLine();
   // The evaluation that just ended.
-  events::Evaluation EvaluationLine() const;
+  events::Evaluation EvaluationLine(const EvaluationResult& result) const;
   // How far the run is, and no more.
   events::Progress PositionLine() const;
   // For the launcher's live line; about the steps since the last one.
@@ -99,7 +105,6 @@ class Progress {
   // Until the end of the run, at the mean speed so far.
   double RemainingSeconds() const;
   events::Position Position() const;
-  events::TestResult TestResult() const;
   void AddBalance(const std::optional<StepBalance>& step);
 
   StepPlan plan_;
@@ -115,7 +120,7 @@ class Progress {
   std::vector<Times> ranks_;  // of the whole run, those of later ones, too
   StepBalances balances_;
   bool after_evaluation_ = false;  // ranks begin such a step at different times
-  std::optional<EvaluationResult> evaluated_;
+  std::optional<EvaluationResult> validated_, tested_;
   double best_accuracy_ = 0;
   std::optional<double> best_loss_;
   int64_t best_step_ = 0;

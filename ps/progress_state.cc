@@ -25,19 +25,37 @@ void Progress::Sums::Restore(const checkpoint::Sums& kept) {
   seconds = kept.seconds();
 }
 
+namespace {
+
+checkpoint::Evaluated Keep(const EvaluationResult& result) {
+  checkpoint::Evaluated kept;
+  kept.set_step(result.version);
+  kept.set_accuracy(result.accuracy);
+  kept.set_loss(result.loss);
+  if (result.top5_accuracy) kept.set_top5_accuracy(*result.top5_accuracy);
+  kept.set_validation(result.set == wire::VALIDATION);
+  return kept;
+}
+
+EvaluationResult Restored(const checkpoint::Evaluated& kept) {
+  EvaluationResult result{.set = kept.validation() ? wire::VALIDATION : wire::TEST,
+                          .version = kept.step(),
+                          .loss = kept.loss(),
+                          .accuracy = kept.accuracy()};
+  if (kept.has_top5_accuracy()) result.top5_accuracy = kept.top5_accuracy();
+  return result;
+}
+
+}  // namespace
+
 checkpoint::Progress Progress::Keep() const {
   checkpoint::Progress kept;
   *kept.mutable_total() = total_.Keep();
   *kept.mutable_since_log() = since_log_.Keep();
   *kept.mutable_last_log() = last_log_.Keep();
   kept.set_learning_rate(learning_rate_);
-  if (evaluated_) {
-    checkpoint::Evaluated& last = *kept.mutable_last_evaluation();
-    last.set_step(evaluated_->version);
-    last.set_accuracy(evaluated_->accuracy);
-    last.set_loss(evaluated_->loss);
-    if (evaluated_->top5_accuracy) last.set_top5_accuracy(*evaluated_->top5_accuracy);
-  }
+  if (evaluated()) *kept.mutable_last_evaluation() = muster::Keep(*evaluated());
+  if (validated_ && tested_) *kept.mutable_test() = muster::Keep(*tested_);
   kept.set_best_accuracy(best_accuracy_);
   if (best_loss_) kept.set_best_loss(*best_loss_);
   kept.set_best_step(best_step_);
@@ -54,10 +72,10 @@ void Progress::Restore(const checkpoint::Progress& kept) {
   last_log_.Restore(kept.last_log());
   learning_rate_ = kept.learning_rate();
   if (kept.has_last_evaluation()) {
-    const checkpoint::Evaluated& last = kept.last_evaluation();
-    evaluated_ = {.version = last.step(), .loss = last.loss(), .accuracy = last.accuracy()};
-    if (last.has_top5_accuracy()) evaluated_->top5_accuracy = last.top5_accuracy();
+    const EvaluationResult last = Restored(kept.last_evaluation());
+    (last.set == wire::VALIDATION ? validated_ : tested_) = last;
   }
+  if (kept.has_test()) tested_ = Restored(kept.test());
   best_accuracy_ = kept.best_accuracy();
   if (kept.has_best_loss()) best_loss_ = kept.best_loss();
   best_step_ = kept.best_step();

@@ -11,6 +11,15 @@
 #include "common/plan/step_plan.h"
 
 namespace muster {
+namespace {
+
+std::string SamplesText(int64_t train, int64_t validation, int64_t test) {
+  if (validation == 0) return fmt::format("{} training and {} test samples", train, test);
+  return fmt::format("{} training, {} validation and {} test samples", train, validation, test);
+}
+
+}  // namespace
+
 Roster::Roster(const VariableLayout& layout, JoinTerms terms)
     : layout_(layout), terms_(std::move(terms)), members_(std::max(terms_.workers, terms_.seats)) {}
 
@@ -47,6 +56,7 @@ Roster::Seating Roster::Join(PeerId peer, const wire::Hello& hello) {
     first_ = rank;
     train_samples_ = hello.train_samples();
     test_samples_ = hello.test_samples();
+    validation_samples_ = hello.validation_samples();
     data_fingerprint_ = hello.data_fingerprint();
   }
   return seat;
@@ -153,18 +163,18 @@ std::optional<std::string> Roster::CheckSettings(const wire::Hello& hello) const
 std::optional<std::string> Roster::CheckData(uint32_t rank, const wire::Hello& hello) const {
   if (hello.train_samples() <= 0) return "the worker sees no training samples";
   constexpr int64_t kMostSamples = StepPlan::kMostSamples;
-  if (hello.train_samples() > kMostSamples || hello.test_samples() < 0 ||
-      hello.test_samples() > kMostSamples) {
-    return fmt::format(
-        "rank {} sees {} training and {} test samples: expected at most {} of either", rank,
-        hello.train_samples(), hello.test_samples(), kMostSamples);
+  const auto counts = [](const int64_t samples) { return 0 <= samples && samples <= kMostSamples; };
+  const std::string theirs =
+      SamplesText(hello.train_samples(), hello.validation_samples(), hello.test_samples());
+  if (!counts(hello.train_samples()) || !counts(hello.test_samples()) ||
+      !counts(hello.validation_samples())) {
+    return fmt::format("rank {} sees {}: expected at most {} of each", rank, theirs, kMostSamples);
   }
   if (!first_) return std::nullopt;
-  if (hello.train_samples() != train_samples_ || hello.test_samples() != test_samples_) {
-    return fmt::format(
-        "rank {} sees {} training and {} test samples, rank {} sees {} and {}: all "
-        "workers need the same data",
-        rank, hello.train_samples(), hello.test_samples(), *first_, train_samples_, test_samples_);
+  const std::string ours = SamplesText(train_samples_, validation_samples_, test_samples_);
+  if (theirs != ours) {
+    return fmt::format("rank {} sees {}, rank {} sees {}: all workers need the same data", rank,
+                       theirs, *first_, ours);
   }
   if (hello.data_fingerprint() != data_fingerprint_) {
     return fmt::format(

@@ -90,6 +90,7 @@ class Roster {
 
   int64_t train_samples() const { return train_samples_; }
   int64_t test_samples() const { return test_samples_; }
+  int64_t validation_samples() const { return validation_samples_; }
   uint64_t data_fingerprint() const { return data_fingerprint_; }
   // What the workers' bits depend on in their own words, each wording once, in alphabetical order.
   std::vector<std::string> Arithmetic() const;
@@ -106,7 +107,7 @@ class Roster {
   std::vector<Member> members_;
   // What the first worker that joined saw; all others must see the same data.
   std::optional<uint32_t> first_;
-  int64_t train_samples_ = 0, test_samples_ = 0;
+  int64_t train_samples_ = 0, test_samples_ = 0, validation_samples_ = 0;
   uint64_t data_fingerprint_ = 0;
 };
 

@@ -25,6 +25,11 @@ const char* StateOf(const Member& member) {
   return member.was_ready ? "late" : "joining";
 }
 
+std::optional<RunStatus::Evaluated> EvaluatedOf(const std::optional<EvaluationResult>& result) {
+  if (!result) return std::nullopt;
+  return RunStatus::Evaluated{.accuracy = result->accuracy, .step = result->version};
+}
+
 }  // namespace
 
 RunWatch::RunWatch(const std::string& run_dir, const Membership& members, const Progress& progress,
@@ -54,11 +59,6 @@ void RunWatch::Begin(const StepPlan& plan, const Assignment& assignment) {
 void RunWatch::Log(const events::Log& line) {
   measured_ = line.measured();
   learning_rate_ = line.learning_rate();
-}
-
-void RunWatch::Evaluation(const events::Evaluation& line) {
-  test_accuracy_ = line.test().accuracy();
-  tested_step_ = line.at().step();
 }
 
 void RunWatch::Look(const Moment& moment, Clock::time_point now) {
@@ -108,8 +108,8 @@ RunStatus RunWatch::Status(const char* state, Clock::time_point now) const {
   RunStatus status{.state = state,
                    .progress = progress_.PositionLine(),
                    .learning_rate = learning_rate_,
-                   .test_accuracy = test_accuracy_,
-                   .tested_step = tested_step_,
+                   .validated = EvaluatedOf(progress_.validated()),
+                   .tested = EvaluatedOf(progress_.tested()),
                    .waits = waits_,
                    .checkpoint = checkpoint_};
   *status.progress.mutable_measured() = measured_;

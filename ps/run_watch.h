@@ -38,7 +38,6 @@ class RunWatch {
   void Lost(uint32_t rank) { recent_.Forget(rank); }
   void AddTimes(uint32_t rank, const wire::StepTimes& times) { recent_.Add(rank, times); }
   void Log(const events::Log& line);
-  void Evaluation(const events::Evaluation& line);
 
   // What the run is at. `waits`: what it would wait for, asked only when it is worth a line;
   // `waited` and `usual`: seconds, so far and as a rule.
@@ -74,8 +73,6 @@ class RunWatch {
   std::string waits_;
   events::Measured measured_;
   double learning_rate_ = 0;
-  std::optional<double> test_accuracy_;
-  int64_t tested_step_ = 0;
   StatusFile file_;
   Clock::time_point next_look_, next_status_;
 };

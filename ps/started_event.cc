@@ -16,6 +16,9 @@ events::Started StartedEvent(const StepPlan& plan, const Roster& roster) {
   }
   started.set_train_samples(plan.train_samples);
   started.set_test_samples(roster.test_samples());
+  if (const int64_t held_back = roster.validation_samples(); held_back > 0) {
+    started.set_validation_samples(held_back);
+  }
   started.set_total_steps(plan.total_steps);
   started.set_steps_per_epoch(plan.StepsPerEpoch());
   if (plan.train_samples > 0) {

@@ -108,7 +108,7 @@ void PrintPredictions(const WorkerArguments& arguments) {
   const config::Config config = ReadResolvedConfig(arguments.config);
   const auto open = arguments.training_set ? OpenDatasets : OpenTestSet;
   const Datasets data = open(config.data(), config.run().seed());
-  const Dataset& set = arguments.training_set ? *data.train : *data.test;
+  const Dataset& set = arguments.training_set ? *data.train : TestSetOf(data);
   const std::vector<int64_t> samples = ParseNumberList("--predict", arguments.predict, set.size());
   Predict(config, arguments.weights, set, samples,
           [](int64_t sample, int32_t label, std::span<const float> logits) {

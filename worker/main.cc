@@ -42,8 +42,12 @@ wire::Hello DescribeWorker(const config::Config& config, const Graph& graph, con
   hello.set_threads(config.worker().threads());
   DescribeLayout(graph.layout(), hello);
   hello.set_train_samples(data.train->size());
-  hello.set_test_samples(data.test->size());
-  hello.set_data_fingerprint(data.train->Fingerprint() ^ (data.test->Fingerprint() * 3));
+  hello.set_test_samples(SizeOf(data.test));
+  hello.set_validation_samples(SizeOf(data.validation));
+  uint64_t fingerprint = data.train->Fingerprint();
+  if (data.test != nullptr) fingerprint ^= data.test->Fingerprint() * 3;
+  if (data.validation != nullptr) fingerprint ^= data.validation->Fingerprint() * 5;
+  hello.set_data_fingerprint(fingerprint);
   for (const std::string& line : ComputeSettings(config)) hello.add_setting(line);
   TrimHello(hello);
   return hello;
@@ -123,7 +127,7 @@ void Work(const WorkerArguments& arguments) {
   LogInfo("joined as rank {} over {}: slices {} of {}", client.rank(), client.transport(), text,
           client.plan().slices);
   const int64_t largest =
-      LargestBatchesOf(client.plan(), client.first_share().from_step, 0, 0).train;
+      LargestBatchesOf(client.plan(), client.first_share().from_step, {}, 0).train;
   try {
     TestDevice(config, graph, largest, device);
     Trainer(config, graph, data, *device.backend, client).Run();

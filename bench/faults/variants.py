@@ -52,7 +52,7 @@ PARTS = ("run", "optimizer", "rate", "evaluation", "cluster")
 # The fields of metrics.jsonl that do not depend on time.
 EXACT = ("step", "samples", "epoch", "learning_rate", "train_loss", "train_accuracy", "skipped_steps",
          "test_accuracy", "test_loss", "test_top5_accuracy", "best_test_accuracy", "best_step", "steps",
-         "total_steps", "final", "reason", "stopped_early", "stop_reason", "weights_hash")
+         "validation_accuracy", "validation_loss", "best_validation_accuracy", "total_steps", "final", "reason", "stopped_early", "stop_reason", "weights_hash")
 
 
 def config_of(variant):

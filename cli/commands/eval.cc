@@ -57,8 +57,9 @@ int DoEval(const EvalOptions& options) {
 }  // namespace
 
 void AddEval(CLI::App& app, Action& action) {
-  AddCommand<EvalOptions>(app, action, "eval", "Evaluate a run's weights on the test set",
-                          DescribeEval, DoEval);
+  AddCommand<EvalOptions>(app, action, "eval",
+                          "Evaluate a run's weights on the test or validation set", DescribeEval,
+                          DoEval);
 }
 
 }  // namespace muster

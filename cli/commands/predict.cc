@@ -47,8 +47,10 @@ void DescribePredict(CLI::App& command, PredictOptions& options) {
           ->check(SomeText())
           ->excludes(images);
   command
-      .add_flag("--training-set", options.training_set,
-                "Samples of the training set, without augmentation; default: the test set")
+      .add_flag(
+          "--training-set", options.training_set,
+          "Samples of the training set, without augmentation; default: the test set, or else the "
+          "validation set")
       ->needs(samples);
   command.add_option("--top", options.top, "How many classes to show of each")
       ->type_name("K")

@@ -235,7 +235,7 @@ PhotoReport CheckPhotos(const std::string& dir, const std::string& exclude,
   PhotoReport report{.dir = dir};
   const ImageFolders found = FindImageFolders(dir);
   std::vector<std::string> sets;
-  for (const std::string& set : {found.training, found.evaluation}) {
+  for (const std::string& set : {found.training, found.validation, found.test}) {
     if (!set.empty()) sets.push_back(set);
   }
   std::vector<std::vector<std::string>> folders;
@@ -280,7 +280,7 @@ PhotoReport CheckPhotos(const std::string& dir, const std::string& exclude,
     if (!text.empty()) report.issues.push_back({KindNamed("remarks"), {}, text});
   };
   remark(exclusions.Remark());
-  if (found.evaluation.empty()) {
+  if (found.validation.empty() && found.test.empty()) {
     remark("there is no folder val; training needs data.validation_fraction");
   }
   for (const auto& [path, used] : exclusions.paths()) report.left_out_before.insert(path);

@@ -9,7 +9,10 @@ namespace muster {
 DataCount CountSamples(const config::Config& config) {
   try {
     const Datasets sets = OpenDatasets(config.data(), config.run().seed());
-    return {.train = sets.train->size(), .test = sets.test->size(), .remark = sets.remark};
+    return {.train = sets.train->size(),
+            .test = SizeOf(sets.test),
+            .validation = SizeOf(sets.validation),
+            .remark = sets.remark};
   } catch (const Error& error) {
     return {.problem = error.what(), .code = error.code()};
   }
@@ -17,7 +20,8 @@ DataCount CountSamples(const config::Config& config) {
 
 DataCount CountTestSamples(const config::Config& config) {
   try {
-    return {.test = OpenTestSet(config.data(), config.run().seed()).test->size()};
+    const Datasets sets = OpenTestSet(config.data(), config.run().seed());
+    return {.test = SizeOf(sets.test), .validation = SizeOf(sets.validation)};
   } catch (const Error& error) {
     return {.problem = error.what(), .code = error.code()};
   }

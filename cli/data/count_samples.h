@@ -12,14 +12,16 @@ namespace muster {
 // … or why that could not be found out.
 struct DataCount {
   int64_t train = -1, test = -1;
-  std::string problem;  // empty if they are known
+  int64_t validation = 0;  // 0: there is no such set
+  std::string problem;     // empty if they are known
   ExitCode code = ExitCode::kOk;
   std::string remark = {};  // what is odd about them, or ""
 };
 
 // Opens the data as a worker would. What is wrong with them becomes `problem`.
 DataCount CountSamples(const config::Config& config);
-// The same for what trains nothing: the test set alone, of which DataCount::train says nothing.
+// The same for what trains nothing: the test set, or else the validation set. DataCount::train says
+// nothing of them.
 DataCount CountTestSamples(const config::Config& config);
 
 }  // namespace muster

@@ -191,11 +191,14 @@ Finding JobCores(const JobNeeds& needs, const MachineFacts& facts) {
 }
 
 Finding JobData(const JobNeeds& needs) {
+  const std::string images =
+      fmt::format("{} images{} and {} for testing", FormatCount(needs.data.train),
+                  needs.data.validation > 0
+                      ? fmt::format(", {} for validation", FormatCount(needs.data.validation))
+                      : "",
+                  FormatCount(needs.data.test));
   if (needs.data_dir.empty() && needs.data.problem.empty()) {
-    return {Grade::kOk, "job's data",
-            fmt::format("made up: {} images and {} for testing", FormatCount(needs.data.train),
-                        FormatCount(needs.data.test)),
-            ""};
+    return {Grade::kOk, "job's data", "made up: " + images, ""};
   }
   if (!needs.data.problem.empty()) {
     return {Grade::kWrong, "job's data", needs.data.problem,
@@ -203,9 +206,9 @@ Finding JobData(const JobNeeds& needs) {
   }
   return NoteIf(
       !needs.data.remark.empty(), "job's data",
-      fmt::format("{}: {} images and {} for testing in {}",
+      fmt::format("{}: {} in {}",
                   needs.data_is_listed ? "listed, not decoded (muster data check)" : "whole",
-                  FormatCount(needs.data.train), FormatCount(needs.data.test), needs.data_dir),
+                  images, needs.data_dir),
       needs.data.remark);
 }
 

@@ -44,16 +44,16 @@ std::string FailureText(const JobOutcome& outcome) {
 
 class Evaluate {
  public:
-  Evaluate(const EvalArguments& arguments, const OpenedModel& model, int64_t images)
-      : arguments_(arguments), model_(model), images_(images) {}
+  Evaluate(const EvalArguments& arguments, const OpenedModel& model)
+      : arguments_(arguments), model_(model) {}
 
   int Run(const PreparedJob& job, SignalSource& signals) {
     CheckWeights(model_, job.graph);
     (void)CheckMemory(LeastMemoryOf(job.config, job.graph), ReadMachineMemory());
     const TemporaryFolder folder;
     const JobOutcome outcome = RunIn(folder.path(), job, signals);
-    const bool complete =
-        outcome.exit_code == ExitCode::kOk && outcome.summary && outcome.summary->has_test();
+    const bool complete = outcome.exit_code == ExitCode::kOk && outcome.summary &&
+                          (outcome.summary->has_test() || outcome.summary->has_validation());
     if (!complete) {
       PrintError(FailureText(outcome));
       return static_cast<int>(outcome.exit_code == ExitCode::kOk ? ExitCode::kFailure
@@ -93,22 +93,23 @@ class Evaluate {
                             const std::string& folder) const {
     const Metadata& metadata = model_.file.header().metadata;
     const config::Data& data = job.config.data();
+    const std::string set = summary.has_test() ? "test" : "validation";
+    const events::Scores& scores = summary.has_test() ? summary.test() : summary.validation();
     EvaluationReport report{.model = model_.shown,
                             .described = DescribeModel(model_),
                             .step = StepOf(metadata),
                             .average = IsAverage(metadata),
                             .data = NeedsFiles(data) ? data.dir() : "made-up data",
-                            .data_remark = job.data_remark,
-                            .images = images_,
+                            .data_remark = job.data.remark,
+                            .set = set,
+                            .images = summary.has_test() ? job.data.test : job.data.validation,
                             .workers = job.config.cluster().workers(),
                             .threads = job.config.worker().threads(),
-                            .reported = ReportedScores(metadata),
+                            .reported = ReportedScores(metadata, set),
                             .class_names = {data.class_names().begin(), data.class_names().end()}};
-    report.scores.accuracy = summary.test().accuracy();
-    if (summary.test().has_top5_accuracy()) {
-      report.scores.top5_accuracy = summary.test().top5_accuracy();
-    }
-    if (summary.test().has_loss()) report.scores.loss = summary.test().loss();
+    report.scores.accuracy = scores.accuracy();
+    if (scores.has_top5_accuracy()) report.scores.top5_accuracy = scores.top5_accuracy();
+    if (scores.has_loss()) report.scores.loss = scores.loss();
     if (arguments_.confusion) TakeConfusion(folder + "/confusion_matrix.csv", report);
     return report;
   }
@@ -123,7 +124,6 @@ class Evaluate {
 
   const EvalArguments& arguments_;
   const OpenedModel& model_;
-  const int64_t images_;
 };
 
 }  // namespace
@@ -133,31 +133,21 @@ int RunEval(const EvalArguments& arguments) {
   if (!arguments.csv.empty()) (void)AtomicFile(arguments.csv);
   const OpenedModel model = OpenModel(arguments.source.from, arguments.source.choice);
   const HeldFile config = WriteEvaluationConfig(arguments.source, model, arguments.confusion);
-  int64_t images = 0;
   const LaunchArguments launch{
       .config_path = config.path(),
       .settings = arguments.source.settings,
       .server_program = arguments.server_program,
       .worker_program = arguments.worker_program,
       .wait_s = arguments.wait_s,
-      .count_data =
-          [&](const config::Config& of) {
-            DataCount count = arguments.count_data(of);
-            images = count.test;
-            return count;
-          },
-      .in_place_of_run =
-          [&](const PreparedJob& job, SignalSource& signals) {
-            if (!NeedsFiles(job.config.data())) {
-              images = job.config.data().synthetic().test_samples();
-            }
-            if (images == 0) {
-              throw Error(ExitCode::kData, "{}: has no test images to evaluate on",
-                          NeedsFiles(job.config.data()) ? job.config.data().dir()
-                                                        : "data.synthetic.test_samples");
-            }
-            return Evaluate(arguments, model, images).Run(job, signals);
-          }};
+      .count_data = arguments.count_data,
+      .in_place_of_run = [&](const PreparedJob& job, SignalSource& signals) {
+        if (job.data.test == 0 && job.data.validation == 0) {
+          throw Error(ExitCode::kData, "{}: has no test images to evaluate on",
+                      NeedsFiles(job.config.data()) ? job.config.data().dir()
+                                                    : "data.synthetic.test_samples");
+        }
+        return Evaluate(arguments, model).Run(job, signals);
+      }};
   try {
     return RunLaunch(launch);
   } catch (const Error& error) {

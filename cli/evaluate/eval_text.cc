@@ -134,9 +134,7 @@ std::string Exact(const std::optional<double>& number) {
   return number ? fmt::format("{}", *number) : "not finite";
 }
 
-bool Same(const TestScores& a, const TestScores& b) {
-  return a.accuracy == b.accuracy && a.loss == b.loss;
-}
+bool Same(const Scores& a, const Scores& b) { return a.accuracy == b.accuracy && a.loss == b.loss; }
 
 std::string ComparedText(const EvaluationReport& report) {
   if (!report.reported) return "the run has not evaluated these weights";
@@ -147,7 +145,7 @@ std::string ComparedText(const EvaluationReport& report) {
       Exact(report.reported->accuracy), Exact(report.reported->loss));
 }
 
-std::string Row(const char* key, const std::string& value) {
+std::string Row(const std::string& key, const std::string& value) {
   return fmt::format("  {:<14} {}", key, value);
 }
 
@@ -156,20 +154,20 @@ Json OrNull(const std::optional<T>& value) {
   return value ? Json(*value) : Json();
 }
 
-Json ScoresJson(const TestScores& scores) {
+Json ScoresJson(const std::string& set, const Scores& scores) {
   Json json;
-  json["test_accuracy"] = scores.accuracy;
-  if (scores.top5_accuracy) json["test_top5_accuracy"] = *scores.top5_accuracy;
-  json["test_loss"] = OrNull(scores.loss);
+  json[set + "_accuracy"] = scores.accuracy;
+  if (scores.top5_accuracy) json[set + "_top5_accuracy"] = *scores.top5_accuracy;
+  json[set + "_loss"] = OrNull(scores.loss);
   return json;
 }
 
 }  // namespace
 
-std::optional<TestScores> ReportedScores(const Metadata& metadata) {
-  const auto accuracy = TestAccuracyOf(metadata);
+std::optional<Scores> ReportedScores(const Metadata& metadata, const std::string& set) {
+  const auto accuracy = AccuracyOf(metadata, set);
   if (!accuracy) return std::nullopt;
-  return TestScores{.accuracy = *accuracy, .loss = TestLossOf(metadata)};
+  return Scores{.accuracy = *accuracy, .loss = LossOf(metadata, set)};
 }
 
 std::vector<std::string> EvaluationLines(const EvaluationReport& report) {
@@ -180,11 +178,12 @@ std::vector<std::string> EvaluationLines(const EvaluationReport& report) {
   }
   std::vector<std::string> lines{
       report.described,
-      Row("data", fmt::format("{} of {}", Plural(report.images, "test image"), report.data)),
+      Row("data",
+          fmt::format("{} of {}", Plural(report.images, report.set + " image"), report.data)),
       Row("workers", fmt::format("{} x {}", FormatCount(int64_t{report.workers}),
                                  Plural(int64_t{report.threads}, "thread"))),
-      Row("test accuracy", accuracy),
-      Row("test loss", Exact(report.scores.loss)),
+      Row(report.set + " accuracy", accuracy),
+      Row(report.set + " loss", Exact(report.scores.loss)),
       Row("as reported", ComparedText(report))};
   if (!report.data_remark.empty()) lines.push_back(Row("note", report.data_remark));
   if (report.confusion) {
@@ -201,10 +200,14 @@ std::vector<std::string> EvaluationLines(const EvaluationReport& report) {
 }
 
 std::string EvaluationJson(const EvaluationReport& report) {
-  Json json{{"model", report.model}, {"step", OrNull(report.step)},  {"average", report.average},
-            {"data", report.data},   {"test_images", report.images}, {"workers", report.workers}};
-  json.update(ScoresJson(report.scores));
-  json["reported"] = report.reported ? ScoresJson(*report.reported) : Json();
+  Json json{{"model", report.model},
+            {"step", OrNull(report.step)},
+            {"average", report.average},
+            {"data", report.data}};
+  json[report.set + "_images"] = report.images;
+  json["workers"] = report.workers;
+  json.update(ScoresJson(report.set, report.scores));
+  json["reported"] = report.reported ? ScoresJson(report.set, *report.reported) : Json();
   json["same_as_reported"] = report.reported ? Json(Same(report.scores, *report.reported)) : Json();
   if (report.confusion) {
     json["class_names"] = report.class_names;

@@ -28,7 +28,7 @@ std::vector<std::string> ConfusionLines(const ConfusionCounts& counts,
 // "3 cat", or "3" without a name, or with that for one.
 std::string ClassText(int64_t number, const std::vector<std::string>& names);
 
-struct TestScores {
+struct Scores {
   double accuracy = 0;
   std::optional<double> top5_accuracy;
   std::optional<double> loss;  // empty: not finite
@@ -41,18 +41,19 @@ struct EvaluationReport {
   bool average = false;
   std::string data;  // "/data/cifar10", "made up"
   std::string data_remark;
-  int64_t images = 0;
+  std::string set = "test";  // or "validation"
+  int64_t images = 0;        // of it
   uint32_t workers = 0, threads = 0;
-  TestScores scores;
+  Scores scores;
   // What the run says of the same weights, if it evaluated them.
-  std::optional<TestScores> reported;
+  std::optional<Scores> reported;
   std::vector<std::string> class_names;
   std::optional<ConfusionCounts> confusion;
   std::string csv;  // where the counts were written, or ""
 };
 
-// What the metadata of a file of weights say of an evaluation of just these.
-std::optional<TestScores> ReportedScores(const Metadata& metadata);
+// What the metadata of a file of weights say of an evaluation of just these on the set.
+std::optional<Scores> ReportedScores(const Metadata& metadata, const std::string& set);
 
 std::vector<std::string> EvaluationLines(const EvaluationReport& report);
 std::string EvaluationJson(const EvaluationReport& report);

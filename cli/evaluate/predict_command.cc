@@ -85,9 +85,12 @@ bool OutputsAreProbabilities(const Graph& graph) {
 int64_t SamplesIn(const PredictArguments& arguments, const config::Config& config) {
   DataCount data{.train = config.data().synthetic().train_samples(),
                  .test = config.data().synthetic().test_samples()};
-  if (NeedsFiles(config.data())) data = arguments.count_data(config);
+  if (NeedsFiles(config.data()) || config.data().validation_fraction() > 0) {
+    data = arguments.count_data(config);
+  }
   if (!data.problem.empty()) throw Error(data.code, data.problem);
-  const int64_t size = arguments.training_set ? data.train : data.test;
+  const int64_t evaluated = data.test > 0 ? data.test : data.validation;
+  const int64_t size = arguments.training_set ? data.train : evaluated;
   if (size > 0) return size;
   throw Error(ExitCode::kData, "the {} set has no samples",
               arguments.training_set ? "training" : "test");

@@ -62,8 +62,10 @@ std::vector<std::string> LengthLines(const config::Config& config, const Graph& 
   }
   const StepPlan plan = PlanSteps(config, data.train);
   CheckBatchNorms(graph, plan);
-  return {row("images", fmt::format("{} for training, {} for testing", FormatCount(data.train),
-                                    FormatCount(data.test))),
+  const std::string validation =
+      data.validation > 0 ? FormatCount(data.validation) + " for validation, " : "";
+  return {row("images", fmt::format("{} for training, {}{} for testing", FormatCount(data.train),
+                                    validation, FormatCount(data.test))),
           row("steps per epoch", FormatCount(plan.StepsPerEpoch())),
           row("steps in total", FormatCount(plan.total_steps))};
 }
@@ -100,6 +102,7 @@ std::vector<std::string> DryRunLines(const std::string& config_path, const confi
                                      const std::vector<std::string>& initial_weights) {
   std::vector<std::string> lines = HeaderLines(config_path, config, graph, shown_dir,
                                                {.cores = AvailableCores(),
+                                                .data = data,
                                                 .cards = cards,
                                                 .initial_weights = initial_weights,
                                                 .all_of_bits = true});

@@ -95,7 +95,7 @@ std::string UpdateText(const config::Config& config) {
   const config::LearningRate& rate = config.learning_rate();
   std::string text = LearningRateText(config);
   if (rate.type() == config::LearningRate::PLATEAU) {
-    text += fmt::format(", times {:g} after {} without a better test accuracy", rate.factor(),
+    text += fmt::format(", times {:g} after {} without a better accuracy", rate.factor(),
                         Plural(rate.plateau_patience(), "evaluation"));
   }
   if (rate.warmup_samples() > 0 && rate.type() != config::LearningRate::ONE_CYCLE) {
@@ -118,15 +118,23 @@ std::string UpdateText(const config::Config& config) {
   return text;
 }
 
-// There is no third set: accuracy on images that have chosen is flattering.
-std::string TestSetText(const config::Config& config) {
-  const config::Evaluation& evaluation = config.evaluation();
-  if (evaluation.every_epochs() == 0 && evaluation.every_steps() == 0) return "";
+// What is chosen by accuracy during the run. On images that have chosen it is flattering.
+std::string ChoiceText(const config::Config& config) {
   std::string chosen = "the best weights";
   if (config.learning_rate().type() == config::LearningRate::PLATEAU)
     chosen += ", the rate (PLATEAU)";
-  if (evaluation.patience() > 0) chosen += ", the end (patience)";
-  return "also chooses " + chosen;
+  if (config.evaluation().patience() > 0) chosen += ", the end (patience)";
+  return chosen;
+}
+
+// The row about the set that chooses.
+std::string ChoiceRow(const config::Config& config, const DataCount& data) {
+  const config::Evaluation& evaluation = config.evaluation();
+  if (evaluation.every_epochs() == 0 && evaluation.every_steps() == 0) return "";
+  if (data.validation == 0) return Row("test set", "also chooses " + ChoiceText(config));
+  return Row("validation", fmt::format("{} choose {}; {} train, {} test at the end",
+                                       Plural(data.validation, "image"), ChoiceText(config),
+                                       FormatCount(data.train), FormatCount(data.test)));
 }
 
 std::vector<std::string> HeaderLines(const std::string& config_path, const config::Config& config,
@@ -152,9 +160,11 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
   row("bits", bits.front());
   if (options.all_of_bits) row("", bits.back());
   row("training", fmt::format("{}, {}", LengthText(config), UpdateText(config)));
-  row("test set", TestSetText(config));
+  if (std::string text = ChoiceRow(config, options.data); !text.empty()) {
+    lines.push_back(std::move(text));
+  }
   row("data", DataText(config.data()));
-  row("", options.data);
+  row("", options.data.remark);
   label = "weights";
   for (const std::string& text : options.initial_weights) row(std::exchange(label, ""), text);
   label = "no effect";

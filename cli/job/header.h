@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/data/count_samples.h"
 #include "cli/gpu/gpu.h"
 #include "common/config/config.h"
 #include "common/graph/graph.h"
@@ -21,7 +22,7 @@ struct HeaderOptions {
   int cores = 1;                        // of this host, for the workers
   bool by_hand = false;                 // the workers come from elsewhere
   std::string memory;                   // a warning about it
-  std::string data = {};                // a remark on them
+  DataCount data = {};                  // what was found
   std::string resumed = {};             // how far the run is that goes on; empty: it begins
   std::vector<std::string> cards = {};  // that the workers have, or why they have none
   std::vector<std::string> initial_weights = {};  // where they come from

@@ -193,6 +193,7 @@ void JobDisplay::OnStarted(const events::Started& started) {
     if (known) text += (text.empty() ? "" : ", ") + Plural(count, noun) + more;
   };
   add(started.has_train_samples(), started.train_samples(), "training image");
+  add(started.has_validation_samples(), started.validation_samples(), "validation image");
   add(started.has_test_samples(), started.test_samples(), "test image");
   add(started.has_steps_per_epoch(), started.steps_per_epoch(), "step", " per epoch");
   add(started.has_total_steps(), started.total_steps(), "step", " in total");
@@ -221,13 +222,17 @@ std::string IntervalLine(const events::Progress& progress) {
 
 std::string EvaluationLine(const events::Evaluation& evaluation) {
   const events::Position& at = evaluation.at();
-  const events::TestResult& test = evaluation.test();
+  const bool validates = evaluation.has_validation();
+  const events::Scores& scores = validates ? evaluation.validation() : evaluation.test();
+  const char* const set = validates ? "validation" : "test";
   std::string line = "evaluation";
   if (at.has_epoch()) line += fmt::format("  epoch {:.2f}", at.epoch());
   if (at.has_step()) line += "  step " + FormatCount(at.step());
-  if (test.has_accuracy()) line += "  test accuracy " + FormatPercent(test.accuracy(), 2);
-  if (test.has_top5_accuracy()) line += "  top 5 " + FormatPercent(test.top5_accuracy(), 2);
-  if (test.has_loss()) line += fmt::format("  test loss {:.4f}", test.loss());
+  if (scores.has_accuracy()) {
+    line += fmt::format("  {} accuracy {}", set, FormatPercent(scores.accuracy(), 2));
+  }
+  if (scores.has_top5_accuracy()) line += "  top 5 " + FormatPercent(scores.top5_accuracy(), 2);
+  if (scores.has_loss()) line += fmt::format("  {} loss {:.4f}", set, scores.loss());
   if (at.has_elapsed_s()) line += "  after " + FormatDuration(at.elapsed_s());
   return line;
 }

@@ -48,22 +48,19 @@ void CheckPrograms(const LaunchArguments& arguments) {
 // A run reads its data many times over, so looking through them once beforehand costs little: what
 // is wrong with them is said once, before any process could say it, and nothing has to be cleaned
 // up.
-// Returns a remark on them, or "".
-std::string CheckData(const LaunchArguments& arguments, const PreparedJob& job) {
-  if (!arguments.count_data) return "";
+DataCount CheckData(const LaunchArguments& arguments, const PreparedJob& job) {
+  if (!arguments.count_data) return {};
   const config::Config& config = job.config;
-  std::string remark;
-  int64_t samples = config.data().synthetic().train_samples();
-  if (NeedsFiles(config.data())) {
-    const DataCount data = arguments.count_data(config);
+  const config::SyntheticData& made_up = config.data().synthetic();
+  DataCount data{.train = made_up.train_samples(), .test = made_up.test_samples()};
+  if (NeedsFiles(config.data()) || config.data().validation_fraction() > 0) {
+    data = arguments.count_data(config);
     if (!data.problem.empty()) throw Error(data.code, data.problem);
-    samples = data.train;
-    remark = data.remark;
   }
-  if (config.run().trace_file().empty()) return remark;
-  const std::string trouble = TraceTrouble(config.run(), PlanSteps(config, samples).total_steps);
+  if (config.run().trace_file().empty()) return data;
+  const std::string trouble = TraceTrouble(config.run(), PlanSteps(config, data.train).total_steps);
   if (!trouble.empty()) throw Error(ExitCode::kUsage, "run.trace_first_step: {}", trouble);
-  return remark;
+  return data;
 }
 
 // Whether the config of this path is the one that a run has left in its directory.
@@ -229,7 +226,7 @@ int RunLaunch(const LaunchArguments& as_asked) {
   if (arguments.by_hand) CheckWorkersByHand(*arguments.by_hand);
   // A run that goes on has them in its checkpoint.
   if (!resumed) job.initial_weights = DescribeInitialWeights(job.config.run(), job.graph);
-  job.data_remark = CheckData(arguments, job);
+  job.data = CheckData(arguments, job);
   if (!arguments.by_hand) CheckLargeJob(arguments, job);
   SignalSource signals;
   TakeJobCards(arguments, job, signals);

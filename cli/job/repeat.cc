@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -18,11 +19,13 @@
 namespace muster {
 namespace {
 
-double TestAccuracy(const events::Summary& summary) {
-  return summary.test().has_accuracy() ? summary.test().accuracy() : NAN;
+// On the test set; of runs without one, on the validation set.
+double Accuracy(const events::Summary& summary) {
+  const events::Scores& scores = summary.has_test() ? summary.test() : summary.validation();
+  return scores.has_accuracy() ? scores.accuracy() : NAN;
 }
 double BestAccuracy(const events::Summary& summary) {
-  return summary.has_best_test_accuracy() ? summary.best_test_accuracy() : NAN;
+  return summary.has_best_accuracy() ? summary.best_accuracy() : NAN;
 }
 double ImagesPerSecond(const events::Summary& summary) {
   return summary.measured().has_images_per_second() ? summary.measured().images_per_second() : NAN;
@@ -54,13 +57,26 @@ nlohmann::ordered_json SpreadJson(const Spread& spread) {
   return {{"runs", spread.count}, {"mean", spread.mean}, {"deviation", spread.deviation}};
 }
 
+std::string SetOf(std::span<const RepeatedRun> runs) {
+  const bool validates = std::ranges::any_of(runs, [](const RepeatedRun& run) {
+    return run.summary && run.summary->has_validation() && !run.summary->has_test();
+  });
+  return validates ? "validation" : "test";
+}
+
 // Under the keys of metrics.jsonl.
 void PutSummary(nlohmann::ordered_json& json, const events::Summary& summary) {
   if (summary.has_steps()) json["steps"] = summary.steps();
-  if (summary.test().has_accuracy()) json["test_accuracy"] = summary.test().accuracy();
-  if (summary.has_best_test_accuracy()) json["best_test_accuracy"] = summary.best_test_accuracy();
+  const events::Scores &test = summary.test(), &validation = summary.validation();
+  if (validation.has_accuracy()) json["validation_accuracy"] = validation.accuracy();
+  if (test.has_accuracy()) json["test_accuracy"] = test.accuracy();
+  if (summary.has_best_accuracy()) {
+    json[summary.has_validation() ? "best_validation_accuracy" : "best_test_accuracy"] =
+        summary.best_accuracy();
+  }
   if (summary.has_best_step()) json["best_step"] = summary.best_step();
-  if (summary.test().has_loss()) json["test_loss"] = summary.test().loss();
+  if (validation.has_loss()) json["validation_loss"] = validation.loss();
+  if (test.has_loss()) json["test_loss"] = test.loss();
   if (summary.measured().has_images_per_second()) {
     json["images_per_second"] = summary.measured().images_per_second();
   }
@@ -100,8 +116,9 @@ Spread SpreadOf(std::span<const double> values) {
 }
 
 std::vector<std::string> RepeatLines(std::span<const RepeatedRun> runs) {
+  const std::string label = SetOf(runs) + " accuracy";
   TextTable table({{"seed", true},
-                   {"test accuracy", true},
+                   {label, true},
                    {"best", true},
                    {"images/s", true},
                    {"steps", true},
@@ -109,16 +126,17 @@ std::vector<std::string> RepeatLines(std::span<const RepeatedRun> runs) {
                    {"run directory"}});
   for (const RepeatedRun& run : runs) {
     const events::Summary summary = run.summary.value_or(events::Summary());
-    table.AddRow({std::to_string(run.seed), Percent(TestAccuracy(summary)),
+    table.AddRow({std::to_string(run.seed), Percent(Accuracy(summary)),
                   Percent(BestAccuracy(summary)), FormatRate(ImagesPerSecond(summary)),
                   summary.has_steps() ? FormatCount(summary.steps()) : "-", ResultText(run),
                   run.dir});
   }
   std::vector<std::string> lines = table.Lines();
   lines.push_back("");
-  lines.push_back("  test accuracy  " + SpreadText(SpreadOfCompleted(runs, TestAccuracy), Percent));
-  lines.push_back("  images/s       " +
-                  SpreadText(SpreadOfCompleted(runs, ImagesPerSecond), FormatRate));
+  lines.push_back(
+      fmt::format("  {}  {}", label, SpreadText(SpreadOfCompleted(runs, Accuracy), Percent)));
+  lines.push_back(fmt::format("  {:<{}}  {}", "images/s", label.size(),
+                              SpreadText(SpreadOfCompleted(runs, ImagesPerSecond), FormatRate)));
   return lines;
 }
 
@@ -131,7 +149,7 @@ std::string RepeatJson(std::span<const RepeatedRun> runs) {
     if (run.summary) PutSummary(one, *run.summary);
     json["runs"].push_back(std::move(one));
   }
-  json["test_accuracy"] = SpreadJson(SpreadOfCompleted(runs, TestAccuracy));
+  json[SetOf(runs) + "_accuracy"] = SpreadJson(SpreadOfCompleted(runs, Accuracy));
   json["images_per_second"] = SpreadJson(SpreadOfCompleted(runs, ImagesPerSecond));
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
@@ -195,6 +213,8 @@ class Series {
   // Throws what prevents the first run; what prevents a later one ends the series.
   void RunOne(uint64_t seed) {
     job_.config.mutable_run()->set_seed(seed);
+    // Each seed holds other images back.
+    if (job_.data.validation > 0) job_.data = arguments_.count_data(job_.config);
     try {
       RunDir dir = RunDir::Open(SeedDir(seed));
       JobOutcome outcome = RunJob(arguments_, job_, dir, signals_);

@@ -224,7 +224,7 @@ JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunD
                      {.cores = AvailableCores(),
                      .by_hand = by_hand,
                      .memory = MemoryWarning(config, job.graph, by_hand),
-                     .data = job.data_remark,
+                     .data = job.data,
                      .resumed = job.resume_remark,
                      .cards = job.cards ? job.cards->Lines() : std::vector<std::string>(),
                      .initial_weights = job.initial_weights})) {

@@ -20,7 +20,7 @@ namespace muster {
 struct PreparedJob {
   config::Config config;
   Graph graph;
-  std::string data_remark = {};                   // for the header
+  DataCount data = {};                            // for the header; of files, and of a split
   std::string resume_remark = {};                 // the same, of a run that goes on
   std::shared_ptr<JobGpus> cards;                 // held by every run of a series; null: by hand
   std::vector<std::string> initial_weights = {};  // where they come from, for the header

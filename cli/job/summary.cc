@@ -91,16 +91,16 @@ std::string BalanceText(const events::StepShares& shares, int workers) {
   return text;
 }
 
-std::string TestText(const events::Summary& summary) {
-  const events::TestResult& test = summary.test();
-  if (!test.has_accuracy()) return "";
-  std::string text = FormatPercent(test.accuracy(), 2);
-  if (summary.has_best_test_accuracy()) {
-    text += ", best " + FormatPercent(summary.best_test_accuracy(), 2);
+// `chooses`: the best weights are those of the best accuracy on this set.
+std::string ScoresText(const events::Summary& summary, const events::Scores& scores, bool chooses) {
+  if (!scores.has_accuracy()) return "";
+  std::string text = FormatPercent(scores.accuracy(), 2);
+  if (chooses && summary.has_best_accuracy()) {
+    text += ", best " + FormatPercent(summary.best_accuracy(), 2);
     if (summary.has_best_step()) text += " at step " + FormatCount(summary.best_step());
   }
-  if (test.has_top5_accuracy()) text += ", top 5 " + FormatPercent(test.top5_accuracy(), 2);
-  if (test.has_loss()) text += fmt::format(", loss {:.4f}", test.loss());
+  if (scores.has_top5_accuracy()) text += ", top 5 " + FormatPercent(scores.top5_accuracy(), 2);
+  if (scores.has_loss()) text += fmt::format(", loss {:.4f}", scores.loss());
   return text;
 }
 
@@ -118,7 +118,11 @@ std::string ModelsText(const events::Summary& summary) {
         fmt::format("{} ({}step {}", model.file(), model.average() ? "moving average, " : "",
                     FormatCount(model.step()));
     const bool best = fs::path(model.file()).filename().string().starts_with("best");
-    if (best && model.has_test_accuracy()) text += ", " + FormatPercent(model.test_accuracy(), 2);
+    const double accuracy =
+        model.has_validation_accuracy() ? model.validation_accuracy() : model.test_accuracy();
+    if (best && (model.has_validation_accuracy() || model.has_test_accuracy())) {
+      text += ", " + FormatPercent(accuracy, 2);
+    }
     texts.push_back(text + ")");
   }
   return Join(texts, ", ");
@@ -299,7 +303,10 @@ std::vector<std::string> SummaryLines(const events::Summary& summary, int worker
   const bool completed = summary.end() == events::Summary::COMPLETED;
   lines.push_back(fmt::format("{}: {} in {}", completed ? "Completed" : "Ended early", done,
                               FormatDuration(summary.at().elapsed_s())));
-  row("test accuracy", TestText(summary));
+  if (summary.has_validation()) {
+    row("validation", "accuracy " + ScoresText(summary, summary.validation(), true));
+  }
+  row("test accuracy", ScoresText(summary, summary.test(), !summary.has_validation()));
   if (measured.has_train_loss()) row("training loss", fmt::format("{:.4f}", measured.train_loss()));
   row("stopped early", summary.stop_reason());
   for (const std::string& text : ChangesTexts(summary, ends)) row("workers", text);

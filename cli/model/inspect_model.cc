@@ -166,9 +166,12 @@ std::string Row(const std::string& key, const std::string& value) {
   return fmt::format("  {:<16} {}", key, Shown(value));
 }
 
-std::string AccuracyText(const Metadata& metadata) {
-  const auto accuracy = TestAccuracyOf(metadata);
-  return accuracy ? ", test accuracy " + FormatPercent(*accuracy, 2) : "";
+std::string AccuracyText(const std::optional<double>& validation,
+                         const std::optional<double>& test) {
+  std::string text;
+  if (validation) text += ", validation accuracy " + FormatPercent(*validation, 2);
+  if (test) text += ", test accuracy " + FormatPercent(*test, 2);
+  return text;
 }
 
 std::string FileText(const std::string& path) {
@@ -177,8 +180,10 @@ std::string FileText(const std::string& path) {
     RequireWhole(file);
     const Metadata& metadata = file.header().metadata;
     const auto step = StepOf(metadata);
-    return fmt::format("{}{}{}", step ? "step " + FormatCount(*step) : "of no known step",
-                       IsAverage(metadata) ? ", the moving average" : "", AccuracyText(metadata));
+    return fmt::format(
+        "{}{}{}", step ? "step " + FormatCount(*step) : "of no known step",
+        IsAverage(metadata) ? ", the moving average" : "",
+        AccuracyText(AccuracyOf(metadata, "validation"), AccuracyOf(metadata, "test")));
   } catch (const Error& error) {
     return fmt::format("cannot be used: {}", error.what());
   }
@@ -194,7 +199,7 @@ std::vector<std::string> RunLines(const std::string& run_dir) {
     if (run.total_steps && run.total_steps != run.steps) {
       text += " of " + FormatCount(*run.total_steps);
     }
-    if (run.test_accuracy) text += ", test accuracy " + FormatPercent(*run.test_accuracy, 2);
+    text += AccuracyText(run.validation_accuracy, run.test_accuracy);
     lines.push_back(Row("run", text));
   }
   std::error_code ignored;
@@ -219,6 +224,14 @@ void Append(std::vector<std::string>& lines, std::vector<std::string> more) {
   for (std::string& line : more) lines.push_back(std::move(line));
 }
 
+std::string EvaluatedText(const checkpoint::Plan& plan) {
+  std::string text;
+  if (plan.validation_samples() > 0) {
+    text = Plural(plan.validation_samples(), "validation image") + " and ";
+  }
+  return text + Plural(plan.test_samples(), "test image");
+}
+
 // What its state says. All of its tensors have been checked.
 std::vector<std::string> StateLines(const checkpoint::State& state) {
   std::vector<std::string> lines{
@@ -231,15 +244,18 @@ std::vector<std::string> StateLines(const checkpoint::State& state) {
           fmt::format("global batch {}, {}, {} and {}", FormatCount(state.plan().global_batch()),
                       Plural(state.plan().slices(), "slice"),
                       Plural(state.plan().train_samples(), "training image"),
-                      Plural(state.plan().test_samples(), "test image"))),
+                      EvaluatedText(state.plan()))),
       Row("computed with", Join(state.arithmetic().worker(), "; ")), Row("checksums", "right")};
   if (!state.weights_hash().empty()) lines.push_back(Row("weights hash", state.weights_hash()));
-  if (state.progress().has_last_evaluation()) {
-    const checkpoint::Evaluated& last = state.progress().last_evaluation();
-    lines.push_back(Row("evaluation", fmt::format("at step {}: test accuracy {}, test loss {:.4f}",
-                                                  FormatCount(last.step()),
-                                                  FormatPercent(last.accuracy(), 2), last.loss())));
-  }
+  const auto add = [&](const checkpoint::Evaluated& last) {
+    const char* const set = last.validation() ? "validation" : "test";
+    lines.push_back(
+        Row("evaluation",
+            fmt::format("at step {}: {} accuracy {}, {} loss {:.4f}", FormatCount(last.step()), set,
+                        FormatPercent(last.accuracy(), 2), set, last.loss())));
+  };
+  if (state.progress().has_last_evaluation()) add(state.progress().last_evaluation());
+  if (state.progress().has_test()) add(state.progress().test());
   return lines;
 }
 

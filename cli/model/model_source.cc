@@ -49,9 +49,15 @@ void AddMetrics(const CheckpointReader& checkpoint, ModelInfo& info) {
   }
   if (run_dir.empty()) return;
   for (const MetricsRow& row : ReadRun(run_dir).rows) {
-    if (row.step != static_cast<double>(info.step) || !row.test_accuracy) continue;
-    info.test_accuracy = row.test_accuracy;
-    info.test_loss = row.test_loss;
+    if (row.step != static_cast<double>(info.step)) continue;
+    if (row.validation_accuracy) {
+      info.validation_accuracy = row.validation_accuracy;
+      info.validation_loss = row.validation_loss;
+    }
+    if (row.test_accuracy) {
+      info.test_accuracy = row.test_accuracy;
+      info.test_loss = row.test_loss;
+    }
   }
 }
 
@@ -61,10 +67,15 @@ ModelInfo InfoOf(const CheckpointReader& checkpoint, bool average, bool evaluate
   if (average != evaluates_average) return info;
   const checkpoint::Progress& progress = state.progress();
   if (progress.has_last_evaluation() && progress.last_evaluation().step() == state.step()) {
-    info.test_accuracy = progress.last_evaluation().accuracy();
-    info.test_loss = progress.last_evaluation().loss();
+    const checkpoint::Evaluated& last = progress.last_evaluation();
+    (last.validation() ? info.validation_accuracy : info.test_accuracy) = last.accuracy();
+    (last.validation() ? info.validation_loss : info.test_loss) = last.loss();
   } else {
     AddMetrics(checkpoint, info);
+  }
+  if (progress.has_test() && progress.test().step() == state.step()) {
+    info.test_accuracy = progress.test().accuracy();
+    info.test_loss = progress.test().loss();
   }
   return info;
 }
@@ -153,9 +164,11 @@ void CheckIsBest(const std::string& run_dir, const std::string& file) {
   if (!IsRunDir(run_dir)) return;
   const RunRecord run = ReadRun(run_dir);
   if (run.state == RunState::kRunning) return;  // they may be about to be written
+  const auto accuracy =
+      run.validates() ? &MetricsRow::validation_accuracy : &MetricsRow::test_accuracy;
   const auto best = std::ranges::max_element(
-      run.rows, {}, [](const MetricsRow& row) { return row.test_accuracy.value_or(-1); });
-  if (best == run.rows.end() || !best->test_accuracy) return;
+      run.rows, {}, [&](const MetricsRow& row) { return (row.*accuracy).value_or(-1); });
+  if (best == run.rows.end() || !((*best).*accuracy)) return;
   const int64_t step = StepOf(SafetensorsReader(file).header().metadata).value_or(0);
   const auto best_step = static_cast<int64_t>(best->step);
   if (step >= best_step) return;

@@ -49,7 +49,9 @@ Curve CurveOf(const RunRecord& run, const std::string& color, PlotAxis axis, Fie
               double factor, bool of_evaluations) {
   Curve curve{.color = color, .dots = of_evaluations};
   for (const MetricsRow& row : run.rows) {
-    if (row.test_loss.has_value() != of_evaluations) continue;
+    const bool validates = row.validation_loss.has_value(), tests = row.test_loss.has_value();
+    if ((validates || tests) != of_evaluations) continue;
+    if (of_evaluations && validates != run.validates()) continue;
     curve.points.push_back({AxisValue(row, axis), factor * (row.*field).value_or(NAN)});
   }
   return curve;
@@ -78,7 +80,8 @@ Chart ChartOf(const std::vector<RunRecord>& runs, PlotAxis axis, const ChartKind
 
 std::string LegendText(const RunRecord& run) {
   std::string text = fmt::format("{}  ({}", run.name, StateName(run.state));
-  if (run.test_accuracy) text += fmt::format(", {:.2f} %", 100 * *run.test_accuracy);
+  const auto accuracy = run.test_accuracy ? run.test_accuracy : run.validation_accuracy;
+  if (accuracy) text += fmt::format(", {:.2f} %", 100 * *accuracy);
   return text + ")";
 }
 

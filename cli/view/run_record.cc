@@ -61,6 +61,8 @@ MetricsRow RowOf(const Json& line) {
           .train_accuracy = NumberIn(line, "train_accuracy"),
           .learning_rate = NumberIn(line, "learning_rate"),
           .images_per_second = NumberIn(line, "images_per_second"),
+          .validation_loss = NumberIn(line, "validation_loss"),
+          .validation_accuracy = NumberIn(line, "validation_accuracy"),
           .test_loss = NumberIn(line, "test_loss"),
           .test_accuracy = NumberIn(line, "test_accuracy")};
 }
@@ -75,6 +77,8 @@ void TakeLatest(const Json& line, RunRecord& run) {
   take(run.elapsed_s, NumberIn(line, "elapsed_s"));
   take(run.train_loss, NumberIn(line, "train_loss"));
   take(run.images_per_second, NumberIn(line, "images_per_second"));
+  take(run.validation_accuracy, NumberIn(line, "validation_accuracy"));
+  take(run.best_validation_accuracy, NumberIn(line, "best_validation_accuracy"));
   take(run.test_accuracy, NumberIn(line, "test_accuracy"));
   take(run.best_test_accuracy, NumberIn(line, "best_test_accuracy"));
   const auto ranks = line.find("ranks");
@@ -110,9 +114,11 @@ void AddLine(const Json& line, RunRecord& run) {
   }
   run.state = RunState::kKilled;  // unless a last line follows
   AddRow(RowOf(line), run.rows);
-  if (const auto accuracy = run.rows.back().test_accuracy) {
-    run.best_test_accuracy = std::max(run.best_test_accuracy.value_or(*accuracy), *accuracy);
-  }
+  const auto take_best = [](std::optional<double>& best, const std::optional<double>& accuracy) {
+    if (accuracy) best = std::max(best.value_or(*accuracy), *accuracy);
+  };
+  take_best(run.best_validation_accuracy, run.rows.back().validation_accuracy);
+  if (!run.validates()) take_best(run.best_test_accuracy, run.rows.back().test_accuracy);
 }
 
 void ReadMetrics(const std::string& path, RunRecord& run) {

@@ -16,7 +16,8 @@ namespace muster {
 struct MetricsRow {
   double step = 0, epoch = 0, elapsed_s = 0;
   std::optional<double> train_loss, train_accuracy, learning_rate, images_per_second;
-  std::optional<double> test_loss, test_accuracy;  // of an evaluation
+  // Of an evaluation on that set.
+  std::optional<double> validation_loss, validation_accuracy, test_loss, test_accuracy;
 };
 
 enum class RunState {
@@ -36,11 +37,15 @@ struct RunRecord {
   std::string began;  // local time, "2026-01-31 12:00"; "" if not known
   std::optional<int64_t> steps, total_steps, workers;
   std::optional<double> elapsed_s, train_loss, images_per_second;
+  std::optional<double> validation_accuracy, best_validation_accuracy;
   std::optional<double> test_accuracy, best_test_accuracy;
   std::string weights_hash;
   int64_t server_restarts = 0;
   std::vector<MetricsRow> rows;  // in the order of steps; a step that was repeated counts once
   int64_t unreadable_lines = 0;  // of metrics.jsonl, but for a last one that is being written
+
+  // The validation set chooses the best weights of the run, not the test set.
+  bool validates() const { return validation_accuracy.has_value(); }
 };
 
 // The files of weights that a run leaves.

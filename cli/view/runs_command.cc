@@ -35,8 +35,8 @@ std::vector<std::string> CellsOf(const RunRecord& run) {
   const auto share = [](double value) { return FormatPercent(value, 2); };
   return {run.name,
           State(run),
-          Known(run.test_accuracy, share),
-          Known(run.best_test_accuracy, share),
+          Known(run.test_accuracy ? run.test_accuracy : run.validation_accuracy, share),
+          Known(run.validates() ? run.best_validation_accuracy : run.best_test_accuracy, share),
           Known(run.train_loss, [](double loss) { return fmt::format("{:.3f}", loss); }),
           Steps(run),
           Known(run.elapsed_s, [](double seconds) { return FormatDuration(seconds); }),
@@ -69,20 +69,25 @@ std::vector<std::string> RunsTable(const std::vector<RunRecord>& runs, int width
 std::string RunsJson(const std::vector<RunRecord>& runs) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const RunRecord& run : runs) {
-    all.push_back({{"run", run.name},
-                   {"dir", run.dir},
-                   {"state", StateName(run.state)},
-                   {"server_restarts", run.server_restarts},
-                   {"began", run.began},
-                   {"steps", OrNull(run.steps)},
-                   {"total_steps", OrNull(run.total_steps)},
-                   {"elapsed_s", OrNull(run.elapsed_s)},
-                   {"train_loss", OrNull(run.train_loss)},
-                   {"test_accuracy", OrNull(run.test_accuracy)},
-                   {"best_test_accuracy", OrNull(run.best_test_accuracy)},
-                   {"images_per_second", OrNull(run.images_per_second)},
-                   {"workers", OrNull(run.workers)},
-                   {"weights_hash", run.weights_hash}});
+    nlohmann::ordered_json one{{"run", run.name},
+                               {"dir", run.dir},
+                               {"state", StateName(run.state)},
+                               {"server_restarts", run.server_restarts},
+                               {"began", run.began},
+                               {"steps", OrNull(run.steps)},
+                               {"total_steps", OrNull(run.total_steps)},
+                               {"elapsed_s", OrNull(run.elapsed_s)},
+                               {"train_loss", OrNull(run.train_loss)},
+                               {"test_accuracy", OrNull(run.test_accuracy)},
+                               {"best_test_accuracy", OrNull(run.best_test_accuracy)},
+                               {"images_per_second", OrNull(run.images_per_second)},
+                               {"workers", OrNull(run.workers)},
+                               {"weights_hash", run.weights_hash}};
+    if (run.validates()) {
+      one["validation_accuracy"] = *run.validation_accuracy;
+      one["best_validation_accuracy"] = OrNull(run.best_validation_accuracy);
+    }
+    all.push_back(std::move(one));
   }
   return all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }

@@ -90,6 +90,10 @@ std::vector<std::string> ProgressLines(const Json& status, int width) {
   };
   put("train_loss", [](double loss) { return fmt::format("loss {:.3f}", loss); });
   put("train_accuracy", [](double share) { return "accuracy " + FormatPercent(share, 1); });
+  put("validation_accuracy", [&](double share) {
+    return fmt::format("validation accuracy {} at step {}", FormatPercent(share, 2),
+                       FormatCount(Number(status, "validated_step")));
+  });
   put("test_accuracy", [&](double share) {
     return fmt::format("test accuracy {} at step {}", FormatPercent(share, 2),
                        FormatCount(Number(status, "tested_step")));

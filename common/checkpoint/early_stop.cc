@@ -18,19 +18,23 @@ bool OutOfPatience(const config::Evaluation& settings, const checkpoint::Decisio
   return settings.patience() > 0 && decisions.stop().evaluations() >= settings.patience();
 }
 
+const char* SetOf(const checkpoint::Decisions& decisions) {
+  return decisions.validation() ? "validation" : "test";
+}
+
 }  // namespace
 
 std::string StopReason(const config::Evaluation& settings, const checkpoint::Decisions& decisions) {
   if (Reached(settings, decisions)) {
     return fmt::format(
-        "reached the test accuracy {:g} at step {}: evaluation.stop_at_accuracy is {:g}",
-        decisions.accuracy(), decisions.step(), settings.stop_at_accuracy());
+        "reached the {} accuracy {:g} at step {}: evaluation.stop_at_accuracy is {:g}",
+        SetOf(decisions), decisions.accuracy(), decisions.step(), settings.stop_at_accuracy());
   }
   if (!OutOfPatience(settings, decisions)) return "";
-  return fmt::format(
-      "{}: evaluation.patience is {}",
-      NoBetterText(decisions.stop(), decisions.stop().evaluations(), settings.min_delta()),
-      settings.patience());
+  return fmt::format("{}: evaluation.patience is {}",
+                     NoBetterText(decisions, decisions.stop(), decisions.stop().evaluations(),
+                                  settings.min_delta()),
+                     settings.patience());
 }
 
 std::string StopReasonAt(const config::Evaluation& settings, const checkpoint::State& state,
@@ -56,10 +60,11 @@ std::string HowToGoOn(const config::Evaluation& settings, const checkpoint::Deci
   return Join(ways, " and ");
 }
 
-std::string NoBetterText(const checkpoint::Decisions::Waited& waited, int64_t evaluations,
+std::string NoBetterText(const checkpoint::Decisions& decisions,
+                         const checkpoint::Decisions::Waited& waited, int64_t evaluations,
                          double min_delta) {
-  return fmt::format("no better test accuracy than {:g} (step {}){} in {} evaluation{}",
-                     waited.best(), waited.best_step(),
+  return fmt::format("no better {} accuracy than {:g} (step {}){} in {} evaluation{}",
+                     SetOf(decisions), waited.best(), waited.best_step(),
                      min_delta > 0 ? fmt::format(", by more than {:g},", min_delta) : "",
                      evaluations, evaluations == 1 ? "" : "s");
 }

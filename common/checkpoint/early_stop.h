@@ -20,8 +20,9 @@ std::string StopReasonAt(const config::Evaluation& settings, const checkpoint::S
 // With which settings it would go on: "--set evaluation.patience=N with N above 3, or 0".
 std::string HowToGoOn(const config::Evaluation& settings, const checkpoint::Decisions& decisions);
 
-// "no better test accuracy than 0.62 (step 800) in 3 evaluations"
-std::string NoBetterText(const checkpoint::Decisions::Waited& waited, int64_t evaluations,
+// "no better test accuracy than 0.62 (step 800) in 3 evaluations". `waited` is one of `decisions`.
+std::string NoBetterText(const checkpoint::Decisions& decisions,
+                         const checkpoint::Decisions::Waited& waited, int64_t evaluations,
                          double min_delta);
 
 }  // namespace muster

@@ -68,8 +68,10 @@ Shape PhotoShape(const config::Data& data) {
 
 std::vector<std::string> FolderNames(const config::Data& data) {
   const ImageFolders folders = FindImageFolders(data.dir());
-  std::vector<std::string> names =
-      ClassFolders(folders.training.empty() ? folders.evaluation : folders.training);
+  const std::string& some = !folders.training.empty() ? folders.training
+                            : !folders.test.empty()   ? folders.test
+                                                      : folders.validation;
+  std::vector<std::string> names = ClassFolders(some);
   for (const std::string& name : names) {
     if (ValidUtf8(name) == name) continue;
     throw Error(ExitCode::kData, "{}: the name of the class \"{}\" is not UTF-8: rename the folder",
@@ -165,8 +167,10 @@ ImageFolders FindImageFolders(const std::string& dir) {
     return "";
   };
   ImageFolders found{.training = find({"train", "training"}),
-                     .evaluation = find({"val", "valid", "validation", "test", "testing"})};
-  if (found.training.empty() && found.evaluation.empty()) found.training = dir;
+                     .validation = find({"val", "valid", "validation"}),
+                     .test = find({"test", "testing"})};
+  const bool none = found.training.empty() && found.validation.empty() && found.test.empty();
+  if (none) found.training = dir;
   return found;
 }
 

@@ -32,11 +32,11 @@ void ResolveClassNames(config::Data& data);
 // 256 for a crop of 224, as in torchvision's recipes.
 int64_t ShorterSide(const config::Preprocess& settings);
 
-// Where an IMAGE_FOLDER has its images: dir/train and, for evaluations, dir/val, in any case and
-// also under usual other names. Each must hold folders. One that is missing is ""; with neither,
-// the classes' folders lie in `dir` itself, which is then `training`.
+// Where an IMAGE_FOLDER has its images: dir/train, dir/val and dir/test, in any case and also under
+// usual other names. Each must hold folders. One that is missing is ""; with none of them, the
+// classes' folders lie in `dir` itself, which is then `training`.
 struct ImageFolders {
-  std::string training, evaluation;
+  std::string training, validation, test;
 };
 ImageFolders FindImageFolders(const std::string& dir);
 // The folders in `folder`, by name; not those that begin with a dot. Throws Error(kData) if it

@@ -130,7 +130,8 @@ void CheckEvaluation(const config::Config& config, ConfigErrors& errors) {
                 kMostPredictions, evaluation.batch());
   }
   const bool no_images = config.data().format() == config::Data::SYNTHETIC &&
-                         config.data().synthetic().test_samples() == 0;
+                         config.data().synthetic().test_samples() == 0 &&
+                         config.data().validation_fraction() == 0;
   const bool none_before_the_end = evaluation.every_epochs() == 0 && evaluation.every_steps() == 0;
   if (config.learning_rate().type() != config::LearningRate::PLATEAU) return;
   if (none_before_the_end) {

@@ -7,7 +7,7 @@
 
 namespace muster {
 
-inline constexpr uint32_t kProtocolVersion = 9;
+inline constexpr uint32_t kProtocolVersion = 10;
 
 // Of Ready.convolutions.
 inline constexpr size_t kMostConvolutionsBytes = 4096;

@@ -62,13 +62,13 @@ ordered_json Preprocessing(const config::Data& data) {
   return steps;
 }
 
-const std::string* Find(const Metadata& metadata, const char* key) {
+const std::string* Find(const Metadata& metadata, const std::string& key) {
   const auto found = metadata.find(key);
   return found == metadata.end() ? nullptr : &found->second;
 }
 
 template <typename Number>
-std::optional<Number> NumberIn(const Metadata& metadata, const char* key) {
+std::optional<Number> NumberIn(const Metadata& metadata, const std::string& key) {
   const std::string* const text = Find(metadata, key);
   Number number = 0;
   if (text == nullptr) return std::nullopt;
@@ -97,8 +97,13 @@ Metadata ModelMetadata(const config::Config& config, const Graph& graph, const M
     const auto& names = config.data().class_names();
     metadata["class_names"] = Dump(std::vector<std::string>(names.begin(), names.end()));
   }
-  if (info.test_accuracy) metadata["test_accuracy"] = fmt::format("{}", *info.test_accuracy);
-  if (info.test_loss) metadata["test_loss"] = fmt::format("{}", *info.test_loss);
+  const auto put = [&](const char* key, const std::optional<double>& value) {
+    if (value) metadata[key] = fmt::format("{}", *value);
+  };
+  put("validation_accuracy", info.validation_accuracy);
+  put("validation_loss", info.validation_loss);
+  put("test_accuracy", info.test_accuracy);
+  put("test_loss", info.test_loss);
   return metadata;
 }
 
@@ -124,12 +129,12 @@ std::optional<int64_t> StepOf(const Metadata& metadata) {
   return NumberIn<int64_t>(metadata, "step");
 }
 
-std::optional<double> TestAccuracyOf(const Metadata& metadata) {
-  return NumberIn<double>(metadata, "test_accuracy");
+std::optional<double> AccuracyOf(const Metadata& metadata, const std::string& set) {
+  return NumberIn<double>(metadata, set + "_accuracy");
 }
 
-std::optional<double> TestLossOf(const Metadata& metadata) {
-  return NumberIn<double>(metadata, "test_loss");
+std::optional<double> LossOf(const Metadata& metadata, const std::string& set) {
+  return NumberIn<double>(metadata, set + "_loss");
 }
 
 }  // namespace muster

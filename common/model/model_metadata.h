@@ -18,7 +18,7 @@ struct ModelInfo {
   bool average = false;  // the moving average, not the weights themselves
   uint64_t weights_hash = 0;
   // Of an evaluation of just these weights.
-  std::optional<double> test_accuracy, test_loss;
+  std::optional<double> validation_accuracy, validation_loss, test_accuracy, test_loss;
 };
 
 using Metadata = std::map<std::string, std::string>;
@@ -31,7 +31,8 @@ Metadata ModelMetadata(const config::Config& config, const Graph& graph, const M
 std::optional<config::Config> ConfigOf(const Metadata& metadata, const std::string& file);
 bool IsAverage(const Metadata& metadata);
 std::optional<int64_t> StepOf(const Metadata& metadata);
-std::optional<double> TestAccuracyOf(const Metadata& metadata);
-std::optional<double> TestLossOf(const Metadata& metadata);
+// `set`: "test" or "validation".
+std::optional<double> AccuracyOf(const Metadata& metadata, const std::string& set);
+std::optional<double> LossOf(const Metadata& metadata, const std::string& set);
 
 }  // namespace muster

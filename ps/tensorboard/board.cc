@@ -7,7 +7,6 @@
 
 #include "common/base/text.h"
 #include "ps/tensorboard/event_records.h"
-#include "ps/tensorboard/line_scalars.h"
 #include "ps/tensorboard/summaries.h"
 
 namespace muster {
@@ -68,10 +67,11 @@ void Board::Begin(int64_t steps_done) {
   if (config_.run().dir().empty() || !wanted.enabled()) return;
   troubles_ = CutEvents(config_.run().dir(), steps_done);
   begun_at_ = steps_done;
-  const EarlierEvents earlier =
-      ReadEarlierEvents(config_.run().dir(), {kIntervalTag, kTestAccuracyTag}, steps_done);
-  last_interval_ = earlier.last_steps.at(kIntervalTag);
-  last_evaluation_ = earlier.last_steps.at(kTestAccuracyTag);
+  const EarlierEvents earlier = ReadEarlierEvents(
+      config_.run().dir(), {kIntervalTag, kValidationAccuracyTag, kTestAccuracyTag}, steps_done);
+  written_ = {.interval = earlier.last_steps.at(kIntervalTag),
+              .validation = earlier.last_steps.at(kValidationAccuracyTag),
+              .test = earlier.last_steps.at(kTestAccuracyTag)};
   file_ = std::make_unique<EventFile>(config_.run().dir(), steps_done, thread_);
   if (wanted.graph() && !earlier.has_graph) {  // TensorBoard wants it once
     tensorboard::Event event;
@@ -92,8 +92,7 @@ void Board::Begin(int64_t steps_done) {
 
 void Board::WriteAgain(const std::string& metrics) {
   if (!file_) return;
-  std::vector<tensorboard::Event> lacking =
-      LaterScalars(metrics, begun_at_, last_interval_, last_evaluation_);
+  std::vector<tensorboard::Event> lacking = LaterScalars(metrics, begun_at_, written_);
   if (lacking.empty()) return;
   troubles_.push_back(fmt::format(
       "TensorBoard's files of this run lacked its steps {} to {}: their loss, accuracy, rate and "
@@ -158,12 +157,15 @@ void Board::Log(const events::Log& line) {
 
 void Board::Evaluation(const events::Evaluation& line, const std::vector<SampleImage>& images) {
   // A checkpoint before an evaluation: the run goes on with that, which may have been written.
-  if (!file_ || line.at().step() <= last_evaluation_) return;
+  const bool validates = line.has_validation();
+  if (!file_ || line.at().step() <= (validates ? written_.validation : written_.test)) return;
+  const std::string set = validates ? "validation" : "test";
   tensorboard::Summary summary;
-  AddEvaluation(summary, line.test());
-  for (const SampleImage& image : images) AddImage(summary, image, config_.data().class_names());
+  AddEvaluation(summary, set, validates ? line.validation() : line.test());
+  for (const SampleImage& image : images)
+    AddImage(summary, set, image, config_.data().class_names());
   if (!images.empty()) {
-    AddText(summary, "test_images", PredictionTable(images, config_.data().class_names()));
+    AddText(summary, set + "_images", PredictionTable(images, config_.data().class_names()));
   }
   Write(line.at().step(), std::move(summary));
 }

@@ -16,6 +16,7 @@
 #include "proto/events.pb.h"
 #include "proto/wire.pb.h"
 #include "ps/tensorboard/event_file.h"
+#include "ps/tensorboard/line_scalars.h"
 #include "ps/tensorboard/observation.h"
 #include "ps/tensorboard/sample_image.h"
 
@@ -70,8 +71,8 @@ class Board {
   std::unique_ptr<EventFile> file_;    // none before Begin, or where nothing is wanted
   std::vector<std::string> troubles_;  // with the files that were there
   std::vector<RankTimes> ranks_;
-  // The last steps that earlier servers have written, of intervals and evaluations.
-  int64_t last_interval_ = -1, last_evaluation_ = -1;
+  // The last steps that earlier servers have written.
+  LastSteps written_;
   int64_t begun_at_ = 0;
 };
 

@@ -52,7 +52,10 @@ constexpr LineScalar kInterval[] = {{"train_loss", "loss/train"},
                                     {"epoch", kIntervalTag}};
 constexpr LineScalar kEvaluation[] = {{"test_loss", "loss/test"},
                                       {"test_accuracy", kTestAccuracyTag},
-                                      {"test_top5_accuracy", "accuracy/test_top5"}};
+                                      {"test_top5_accuracy", "accuracy/test_top5"},
+                                      {"validation_loss", "loss/validation"},
+                                      {"validation_accuracy", kValidationAccuracyTag},
+                                      {"validation_top5_accuracy", "accuracy/validation_top5"}};
 
 }  // namespace
 
@@ -71,14 +74,17 @@ void AddInterval(tensorboard::Summary& summary, const events::Log& line) {
   AddScalar(summary, kIntervalTag, line.at().epoch());
 }
 
-void AddEvaluation(tensorboard::Summary& summary, const events::TestResult& test) {
-  AddScalar(summary, "loss/test", test.loss());
-  AddScalar(summary, kTestAccuracyTag, test.accuracy());
-  if (test.has_top5_accuracy()) AddScalar(summary, "accuracy/test_top5", test.top5_accuracy());
+void AddEvaluation(tensorboard::Summary& summary, const std::string& set,
+                   const events::Scores& scores) {
+  AddScalar(summary, "loss/" + set, scores.loss());
+  AddScalar(summary, "accuracy/" + set, scores.accuracy());
+  if (scores.has_top5_accuracy()) {
+    AddScalar(summary, "accuracy/" + set + "_top5", scores.top5_accuracy());
+  }
 }
 
 std::vector<tensorboard::Event> LaterScalars(const std::string& metrics, int64_t last_step,
-                                             int64_t last_interval, int64_t last_evaluation) {
+                                             const LastSteps& written) {
   std::vector<tensorboard::Event> events;
   std::string_view rest = metrics;
   while (!rest.empty()) {  // the last lines first: few are wanted
@@ -88,9 +94,12 @@ std::vector<tensorboard::Event> LaterScalars(const std::string& metrics, int64_t
     rest.remove_suffix(rest.size() - begin);
     if (!line.is_object() || line.contains("event") || line.contains("final")) continue;
     const int64_t step = WholeNumberOf(Number(line, "step").value_or(-1)).value_or(-1);
-    if (step <= last_interval && step <= last_evaluation) break;
-    const bool evaluation = line.contains("test_accuracy");
-    if (step > last_step || step <= (evaluation ? last_evaluation : last_interval)) continue;
+    // A step may have an interval and an evaluation of each set.
+    if (step < written.interval && step < std::max(written.validation, written.test)) break;
+    const bool tests = line.contains("test_accuracy");
+    const bool evaluation = tests || line.contains("validation_accuracy");
+    const int64_t last = tests ? written.test : evaluation ? written.validation : written.interval;
+    if (step > last_step || step <= last) continue;
     tensorboard::Event event;
     event.set_step(step);
     event.set_wall_time(UnixTimeOf(line));

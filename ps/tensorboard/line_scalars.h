@@ -10,16 +10,24 @@
 
 namespace muster {
 
-// A tag that every interval has, and one of every evaluation.
+// A tag that every interval has, and one of every evaluation of a set.
 inline constexpr const char* kIntervalTag = "run/epoch";
 inline constexpr const char* kTestAccuracyTag = "accuracy/test";
+inline constexpr const char* kValidationAccuracyTag = "accuracy/validation";
 
 void AddInterval(tensorboard::Summary& summary, const events::Log& line);
-void AddEvaluation(tensorboard::Summary& summary, const events::TestResult& test);
+// `set`: "test" or "validation".
+void AddEvaluation(tensorboard::Summary& summary, const std::string& set,
+                   const events::Scores& scores);
+
+// Of intervals, and of evaluations of either set; -1: there are none.
+struct LastSteps {
+  int64_t interval = -1, validation = -1, test = -1;
+};
 
 // Events of the intervals and evaluations in `metrics`, the text of metrics.jsonl, up to
-// `last_step`, that come after the last ones that event files have (-1: they have none).
+// `last_step`, that come after the last ones that event files have.
 std::vector<tensorboard::Event> LaterScalars(const std::string& metrics, int64_t last_step,
-                                             int64_t last_interval, int64_t last_evaluation);
+                                             const LastSteps& written);
 
 }  // namespace muster

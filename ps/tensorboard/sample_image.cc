@@ -93,13 +93,15 @@ std::string InTag(std::string name) {
 
 }  // namespace
 
-void AddImage(tensorboard::Summary& summary, const SampleImage& image, const ClassNames& names) {
+void AddImage(tensorboard::Summary& summary, const std::string& set, const SampleImage& image,
+              const ClassNames& names) {
   const bool known = image.channels == 1 || image.channels == 3;
   const size_t bytes = size_t{image.height} * image.width * image.channels;
   if (!known || bytes == 0 || image.pixels.size() != bytes) return;
   const Stamp stamp = StampOf(image);
   tensorboard::Summary::Value& value = *summary.add_value();
-  value.set_tag(fmt::format("test_images/{}_{}", image.index, InTag(NameOf(image.label, names))));
+  value.set_tag(
+      fmt::format("{}_images/{}_{}", set, image.index, InTag(NameOf(image.label, names))));
   tensorboard::Summary::Image& picture = *value.mutable_image();
   picture.set_height(static_cast<int32_t>(stamp.height));
   picture.set_width(static_cast<int32_t>(stamp.width));

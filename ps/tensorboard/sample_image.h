@@ -1,4 +1,4 @@
-// An image of the test set with what the network takes it for, as a picture.
+// An image of an evaluation with what the network takes it for, as a picture.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace muster {
 
 // As it is stored, before preprocessing.
 struct SampleImage {
-  int64_t index = 0;  // in the test set
+  int64_t index = 0;  // in the set
   uint32_t height = 0, width = 0, channels = 0;
   std::string pixels;  // height x width x channels bytes, channels fastest
   uint32_t label = 0, predicted = 0;
@@ -23,7 +23,9 @@ using ClassNames = google::protobuf::RepeatedPtrField<std::string>;
 // Adds it as a picture in a frame: green if the prediction is right, red if not. Left out if its
 // numbers do not fit together, or it has neither one nor three channels. Its tag has the label's
 // name: "test_images/3_ship".
-void AddImage(tensorboard::Summary& summary, const SampleImage& image, const ClassNames& names);
+// `set`: "test" or "validation".
+void AddImage(tensorboard::Summary& summary, const std::string& set, const SampleImage& image,
+              const ClassNames& names);
 
 // In Markdown.
 std::string PredictionTable(const std::vector<SampleImage>& images, const ClassNames& names);

@@ -41,9 +41,13 @@ void PutProgress(const RunStatus& status, Json& json) {
     json["evaluating"] = {{"done", progress.evaluating().done()},
                           {"total", progress.evaluating().total()}};
   }
-  if (status.test_accuracy) {
-    json["test_accuracy"] = *status.test_accuracy;
-    json["tested_step"] = status.tested_step;
+  if (status.validated) {
+    json["validation_accuracy"] = status.validated->accuracy;
+    json["validated_step"] = status.validated->step;
+  }
+  if (status.tested) {
+    json["test_accuracy"] = status.tested->accuracy;
+    json["tested_step"] = status.tested->step;
   }
 }
 

@@ -29,8 +29,12 @@ struct RunStatus {
   std::string state;  // gathering, preparing, training, evaluating, completed, failed, interrupted
   events::Progress progress;
   double learning_rate = 0;
-  std::optional<double> test_accuracy;
-  int64_t tested_step = 0;
+  // The last evaluation of a set.
+  struct Evaluated {
+    double accuracy = 0;
+    int64_t step = 0;
+  };
+  std::optional<Evaluated> validated, tested;
   std::vector<RankStatus> ranks;
   struct Slowest {
     uint32_t rank = 0;

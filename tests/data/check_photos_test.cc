@@ -245,7 +245,7 @@ TEST_F(CheckPhotosTest, AListOfExclusionsMakesTheSetFit) {
   EXPECT_EQ(ExclusionsText(report), text);
   const Datasets sets = Open(List(text));
   EXPECT_EQ(sets.train->size(), 3);
-  EXPECT_EQ(sets.test->size(), 3);
+  EXPECT_EQ(sets.validation->size(), 3);
   EXPECT_THAT(sets.remark, HasSubstr("list: 3"));
 }
 
@@ -264,7 +264,7 @@ TEST_F(CheckPhotosTest, ABadFileInTrainingNamesTheCommand) {
   Write("val/cat/1.png", "text");
   const Datasets sets = Open("");
   std::vector<uint8_t> buffer;
-  EXPECT_MUSTER_ERROR(sets.test->Planes(0, buffer), ExitCode::kData,
+  EXPECT_MUSTER_ERROR(sets.validation->Planes(0, buffer), ExitCode::kData,
                       AllOf(StartsWith(dir_.string() + "/val/cat/1.png: expected a JPEG"),
                             HasSubstr("`muster data check " + dir_.string() + "`")));
 }

@@ -78,7 +78,7 @@ class ImageFolderTest : public ::testing::Test {
   }
   std::vector<float> Evaluated(const config::Data& data, int64_t sample) const {
     const Datasets sets = OpenDatasets(data, 1);
-    const auto loader = sets.test->MakeLoader(data);
+    const auto loader = sets.validation->MakeLoader(data);
     std::vector<float> image(static_cast<size_t>(loader->shape().elements()));
     loader->Evaluate(sample, *loader->MakeScratch(), image.data());
     return image;
@@ -96,11 +96,11 @@ TEST_F(ImageFolderTest, ReadsAFolderForEachClass) {
   EXPECT_EQ(DataClasses(data), 2);
   const Datasets sets = OpenDatasets(data, 1);
   EXPECT_THAT(Labels(*sets.train), ElementsAre(0, 1, 1));
-  EXPECT_THAT(Labels(*sets.test), ElementsAre(0, 1));
+  EXPECT_THAT(Labels(*sets.validation), ElementsAre(0, 1));
   EXPECT_EQ(sets.train->shape(), (Shape{kSide, kSide, 3}));
   EXPECT_EQ(sets.train->classes(), 2);
   EXPECT_THAT(sets.remark, HasSubstr("1 file"));
-  EXPECT_EQ(OpenTestSet(data, 1).test->Fingerprint(), sets.test->Fingerprint());
+  EXPECT_EQ(TestSetOf(OpenTestSet(data, 1)).Fingerprint(), sets.validation->Fingerprint());
 }
 
 TEST_F(ImageFolderTest, ClassesMayHaveAnOrderOfTheirOwn) {
@@ -123,7 +123,7 @@ TEST_F(ImageFolderTest, NormalizesEachChannel) {
     EXPECT_NEAR(image[i + 2], 0.6 / 2, 1e-6);
   }
   std::vector<uint8_t> buffer;
-  const std::span<const uint8_t> planes = OpenDatasets(data, 1).test->Planes(1, buffer);
+  const std::span<const uint8_t> planes = OpenDatasets(data, 1).validation->Planes(1, buffer);
   EXPECT_THAT(planes.subspan(0, kSide * kSide), Each(51));
   EXPECT_THAT(planes.subspan(2 * kSide * kSide), Each(153));
 }
@@ -180,16 +180,48 @@ TEST_F(ImageFolderTest, AFractionIsHeldOutWithoutAFolderForIt) {
     return found;
   };
   const Datasets sets = OpenDatasets(data, 1);
-  const std::vector<int> training = colours(*sets.train), held_out = colours(*sets.test);
+  const std::vector<int> training = colours(*sets.train), held_out = colours(*sets.validation);
   EXPECT_EQ(training.size() + held_out.size(), 60U);
   EXPECT_NEAR(static_cast<double>(held_out.size()), 18, 9);
-  EXPECT_EQ(OpenTestSet(data, 1).test->Fingerprint(), sets.test->Fingerprint());
-  EXPECT_NE(OpenDatasets(data, 2).test->Fingerprint(), sets.test->Fingerprint());
+  EXPECT_EQ(TestSetOf(OpenTestSet(data, 1)).Fingerprint(), sets.validation->Fingerprint());
+  EXPECT_NE(OpenDatasets(data, 2).validation->Fingerprint(), sets.validation->Fingerprint());
   // More files leave each of these where it is.
   for (int i = 60; i < 90; ++i) Write("cat/" + std::to_string(i) + ".png", Png(i, i, i));
   const Datasets more = OpenDatasets(data, 1);
   EXPECT_TRUE(std::ranges::includes(colours(*more.train), training));
-  EXPECT_TRUE(std::ranges::includes(colours(*more.test), held_out));
+  EXPECT_TRUE(std::ranges::includes(colours(*more.validation), held_out));
+}
+
+TEST_F(ImageFolderTest, ThereMayBeTwoFoldersForEvaluations) {
+  WriteGoodSet();
+  Write("test/cat/1.png", Png(1, 1, 1));
+  Write("test/dog/1.png", Png(2, 2, 2));
+  Write("test/dog/2.png", Png(3, 3, 3));
+  const Datasets sets = OpenDatasets(Data(), 1);
+  EXPECT_EQ(sets.train->size(), 3);
+  EXPECT_EQ(SizeOf(sets.validation), 2);
+  EXPECT_EQ(SizeOf(sets.test), 3);
+  EXPECT_EQ(TestSetOf(OpenTestSet(Data(), 1)).size(), 3);
+  config::Data data = Data();
+  data.set_validation_fraction(0.5);
+  EXPECT_THAT(OpenDatasets(data, 1).remark, HasSubstr("has no effect beside"));
+  EXPECT_EQ(OpenDatasets(data, 1).train->size(), 3);
+}
+
+TEST_F(ImageFolderTest, ATestFolderLeavesTheTrainingSetWhole) {
+  for (int i = 0; i < 40; ++i) {
+    Write((i % 2 == 0 ? "train/cat/" : "train/dog/") + std::to_string(i) + ".png", Png(i, i, i));
+  }
+  Write("test/cat/1.png", Png(1, 1, 1));
+  Write("test/dog/1.png", Png(2, 2, 2));
+  config::Data data = Data();
+  EXPECT_EQ(OpenDatasets(data, 1).validation, nullptr);
+  EXPECT_EQ(OpenDatasets(data, 1).train->size(), 40);
+  data.set_validation_fraction(0.3);
+  const Datasets sets = OpenDatasets(data, 1);
+  EXPECT_EQ(sets.train->size() + SizeOf(sets.validation), 40);
+  EXPECT_GT(SizeOf(sets.validation), 0);
+  EXPECT_EQ(SizeOf(sets.test), 2);
 }
 
 TEST_F(ImageFolderTest, TheFingerprintFollowsTheNames) {
@@ -207,7 +239,7 @@ TEST_F(ImageFolderTest, APhotoThatChangesMeanwhileIsNamed) {
   WriteGoodSet();
   const config::Data data = Data();
   const Datasets sets = OpenDatasets(data, 1);
-  const auto loader = sets.test->MakeLoader(data);
+  const auto loader = sets.validation->MakeLoader(data);
   std::vector<float> image(static_cast<size_t>(loader->shape().elements()));
   Write("val/cat/x.png", Png(1, 2, 3, 100));
   EXPECT_MUSTER_ERROR(loader->Evaluate(0, *loader->MakeScratch(), image.data()), ExitCode::kData,
@@ -220,7 +252,7 @@ TEST_F(ImageFolderTest, FoldersOfSetsMayHaveOtherNames) {
   fs::rename(dir_ / "val", dir_ / "Validation");
   EXPECT_EQ(OpenDatasets(Data(), 1).train->size(), 3);
   fs::remove_all(dir_ / "Training");
-  EXPECT_EQ(OpenTestSet(Data(), 1).test->size(), 2);
+  EXPECT_EQ(TestSetOf(OpenTestSet(Data(), 1)).size(), 2);
   EXPECT_MUSTER_ERROR(OpenDatasets(Data(), 1), ExitCode::kData, HasSubstr("train"));
 }
 
@@ -264,7 +296,7 @@ TEST_F(ImageFolderTest, AFileThatCannotBeDecodedIsNamed) {
   WriteGoodSet();
   const config::Data data = Data();
   const Datasets sets = OpenDatasets(data, 1);
-  const auto loader = sets.test->MakeLoader(data);
+  const auto loader = sets.validation->MakeLoader(data);
   const auto scratch = loader->MakeScratch();
   std::vector<float> image(static_cast<size_t>(loader->shape().elements()));
   Write("val/cat/x.png", Png(0, 0, 0).substr(0, 45));

@@ -43,7 +43,7 @@ TEST_F(Patience, TheRateFallsAndFallsTheSameAfterAKill) {
     EXPECT_DOUBLE_EQ(line["learning_rate"].get<double>(), 1e-8 * std::pow(0.5, falls)) << step;
   }
   EXPECT_THAT(Unwrapped(whole.log),
-              HasSubstr("PLATEAU 1e-08, times 0.5 after 2 evaluations without a better test"));
+              HasSubstr("PLATEAU 1e-08, times 0.5 after 2 evaluations without a better accuracy"));
   EXPECT_THAT(
       whole.log,
       ContainsRegex("\nThe learning rate falls from 1e-08 to 5e-09: no better test accuracy "

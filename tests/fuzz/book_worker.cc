@@ -32,6 +32,8 @@ wire::WorkerMessage BookWorker::Hello() const {
   message.mutable_hello()->set_process(1 + rank_);
   message.mutable_hello()->set_host("here");
   message.mutable_hello()->set_test_samples(config_.evaluation().every_steps() > 0 ? 25 : 0);
+  message.mutable_hello()->set_validation_samples(config_.data().validation_fraction() > 0 ? 15
+                                                                                           : 0);
   return message;
 }
 
@@ -120,12 +122,15 @@ void BookWorker::Compute(int64_t step, uint64_t lease, uint32_t arena, const Tre
 }
 
 void BookWorker::Evaluate(const wire::Evaluate& evaluate) {
-  const int64_t samples = Hello().hello().test_samples();
-  constexpr uint32_t kMost = 100;  // of a test set that somebody has made up
+  const wire::Hello hello = Hello().hello();
+  const int64_t samples =
+      evaluate.set() == wire::VALIDATION ? hello.validation_samples() : hello.test_samples();
+  constexpr uint32_t kMost = 100;  // of a set that somebody has made up
   const uint32_t end = std::min(evaluate.block_end(), evaluate.block_begin() + kMost);
   for (uint32_t b = evaluate.block_begin(); b < end; ++b) {
     wire::EvaluatedBlock& block = *lines_.emplace_back().mutable_evaluated_block();
     block.set_version(evaluate.version());
+    block.set_set(evaluate.set());
     block.set_block(b);
     block.set_samples(
         std::min<int64_t>(evaluate.block_size(), samples - int64_t{b} * evaluate.block_size()));

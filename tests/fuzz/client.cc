@@ -73,6 +73,7 @@ class ScriptLink : public ClientLink {
  private:
   wire::ServerMessage BookMessage(int what) {
     wire::ServerMessage message;
+    uint8_t how = 0;
     switch (what) {
       case 0:
         return BookWelcome();
@@ -107,7 +108,9 @@ class ScriptLink : public ClientLink {
       case 8:
         message.mutable_evaluate()->set_version(version_ - 1);
         message.mutable_evaluate()->set_block_size(10);
-        message.mutable_evaluate()->set_block_end(input_.Byte() % 4);
+        how = input_.Byte();
+        message.mutable_evaluate()->set_block_end(how % 4);
+        message.mutable_evaluate()->set_set(how / 4 % 2 == 0 ? wire::TEST : wire::VALIDATION);
         break;
       case 9:
         message.mutable_fence()->set_incarnation(incarnation_ + 1);

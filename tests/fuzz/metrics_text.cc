@@ -20,10 +20,11 @@ void CheckKept(const std::string& text, const DueLines& due) {
   Require(LackingText(due, kept).size() < 1000, "a long text");
 }
 
-void CheckScalars(const std::string& text, int64_t last, int64_t interval, int64_t evaluation) {
-  for (const tensorboard::Event& event : LaterScalars(text, last, interval, evaluation)) {
+void CheckScalars(const std::string& text, int64_t last, const LastSteps& written) {
+  for (const tensorboard::Event& event : LaterScalars(text, last, written)) {
     Require(event.step() <= last, "a scalar of a later step");
-    Require(event.step() > std::min(interval, evaluation), "a scalar that is there already");
+    Require(event.step() > std::min({written.interval, written.validation, written.test}),
+            "a scalar that is there already");
     Require(event.summary().value_size() > 0, "an event of nothing");
   }
 }
@@ -38,8 +39,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Input input(data, size);
   const int64_t step = input.Byte(), interval = input.Byte() - 1, evaluation = input.Byte() - 1;
   const std::string text = input.Rest();
-  CheckKept(text,
-            {.step = step, .evaluated = step % 2 == 0, .logs = {1, 2, 3}, .evaluations = {2}});
-  CheckScalars(text, step, interval, evaluation);
+  CheckKept(text, {.step = step,
+                   .evaluated = step % 2 == 0,
+                   .tested = step % 4 == 0,
+                   .logs = {1, 2, 3},
+                   .evaluations = {2}});
+  CheckScalars(text, step,
+               {.interval = interval, .validation = evaluation / 2, .test = evaluation});
   return 0;
 }

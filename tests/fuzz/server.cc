@@ -32,6 +32,7 @@ config::Config ConfigOf(uint8_t how) {
     config.mutable_evaluation()->set_every_steps(1);
     config.mutable_evaluation()->clear_skip_final();
     config.mutable_evaluation()->set_batch(10);
+    if ((how & 8) != 0) config.mutable_data()->set_validation_fraction(0.5);
   }
   if ((how & 4) != 0) config.mutable_run()->set_on_nonfinite(config::Run::SKIP_STEP);
   return config;

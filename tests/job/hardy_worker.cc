@@ -164,6 +164,7 @@ void HardyWorker::Evaluate(const Order& order) {
     const auto of = order.average ? client_->Average() : client_->Weights(order.version);
     wire::EvaluatedBlock block;
     block.set_version(order.version);
+    block.set_set(order.set);
     block.set_block(static_cast<uint32_t>(b));
     block.set_samples(order.block_size);
     block.set_loss(static_cast<double>(b + 1) + static_cast<double>(of[0]) * 1e-3);

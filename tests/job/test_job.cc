@@ -155,6 +155,7 @@ std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour, s
       for (int64_t b = order.blocks.begin; b < order.blocks.end; ++b) {
         wire::EvaluatedBlock block;
         block.set_version(order.version);
+        block.set_set(order.set);
         block.set_block(static_cast<uint32_t>(b));
         block.set_samples(order.block_size);
         block.set_loss(static_cast<double>(b + 1));

@@ -14,8 +14,8 @@ int main(int argc, char** argv) try {
   muster::config::Config config = muster::LoadConfig(argv[1], settings);
   muster::ResolveConfig(config, muster::AvailableCores());
   const muster::oracle::Result result = muster::oracle::Train(config);
-  fmt::print("{} steps, test accuracy {:.4f}, test loss {:.6f}\nweights hash {:016x}\n",
-             result.steps, result.test_accuracy, result.test_loss, result.weights_hash);
+  fmt::print("{} steps, accuracy {:.4f}, loss {:.6f}\nweights hash {:016x}\n", result.steps,
+             result.accuracy, result.loss, result.weights_hash);
 } catch (const muster::Error& error) {
   fmt::print(stderr, "oracle: {}\n", error.what());
   return static_cast<int>(error.code());

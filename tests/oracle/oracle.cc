@@ -53,7 +53,7 @@ class Run {
         updater_(graph_.layout(), config.optimizer(),
                  InitialWeights(graph_.layout(), config.run().seed())) {
     backend_->Enter();  // denormal numbers are zeros from here on, as in servers and workers
-    PlanTower(plan_, data_.test->size(), config.evaluation().batch(), tower_);
+    PlanTower(plan_, {Evaluated().size()}, config.evaluation().batch(), tower_);
     tower_.Allocate();
   }
 
@@ -140,11 +140,11 @@ class Run {
 
   void Evaluate() {
     const config::Evaluation& settings = config_.evaluation();
-    const int64_t samples = data_.test->size(),
+    const int64_t samples = Evaluated().size(),
                   blocks = (samples + settings.batch() - 1) / settings.batch();
     Send(settings.use_ema() ? updater_.average() : updater_.weights());
     const auto batches =
-        MakeEvaluationPipeline(*data_.test, config_.data(), settings.batch(), {0, blocks});
+        MakeEvaluationPipeline(Evaluated(), config_.data(), settings.batch(), {0, blocks});
     double loss = 0;
     int64_t correct = 0;
     for (int64_t block = 0; block < blocks; ++block) {
@@ -154,20 +154,24 @@ class Run {
       loss += sums.loss;
       correct += sums.correct;
     }
-    result_.test_loss = loss / static_cast<double>(samples);
-    result_.test_accuracy = static_cast<double>(correct) / static_cast<double>(samples);
+    result_.loss = loss / static_cast<double>(samples);
+    result_.accuracy = static_cast<double>(correct) / static_cast<double>(samples);
     if (IsRegular()) Decide();
+  }
+
+  // The set that chooses.
+  const Dataset& Evaluated() const {
+    return data_.validation != nullptr ? *data_.validation : *data_.test;
   }
 
   void Decide() {
     const config::Evaluation& settings = config_.evaluation();
     const config::LearningRate& rate = config_.learning_rate();
-    best_.Add(result_.test_accuracy, settings.min_delta());
-    stops_ =
-        (settings.has_stop_at_accuracy() && result_.test_accuracy >= settings.stop_at_accuracy()) ||
-        (settings.patience() > 0 && best_.evaluations_since >= settings.patience());
+    best_.Add(result_.accuracy, settings.min_delta());
+    stops_ = (settings.has_stop_at_accuracy() && result_.accuracy >= settings.stop_at_accuracy()) ||
+             (settings.patience() > 0 && best_.evaluations_since >= settings.patience());
     if (rate.type() != config::LearningRate::PLATEAU) return;
-    best_of_plateau_.Add(result_.test_accuracy, rate.plateau_min_delta());
+    best_of_plateau_.Add(result_.accuracy, rate.plateau_min_delta());
     if (best_of_plateau_.evaluations_since < rate.plateau_patience()) return;
     best_of_plateau_.evaluations_since = 0;
     ++reductions_;

@@ -18,8 +18,8 @@ namespace muster::oracle {
 
 struct Result {
   uint64_t weights_hash = 0;
-  int64_t steps = 0;                        // fewer than planned if the run stopped early
-  double test_accuracy = 0, test_loss = 0;  // of the last evaluation
+  int64_t steps = 0;              // fewer than planned if the run stopped early
+  double accuracy = 0, loss = 0;  // of the last evaluation during the run
 };
 
 // Trains a resolved config from its first step to its last. Throws Error(kUsage) for a config that

@@ -7,6 +7,8 @@
 #include "common/config/config.h"
 #include "common/config/update_settings.h"
 #include "tests/e2e/real_job.h"
+#include "worker/data/cifar10.h"
+#include "worker/data/validation_split.h"
 
 namespace muster::testing {
 namespace {
@@ -34,8 +36,9 @@ TEST_P(OracleTest, HasTheBitsAndTheEvaluationOfTheJob) {
     EXPECT_EQ(last["step"], expected->steps);
     EXPECT_EQ(last["weights_hash"], fmt::format("{:016x}", expected->weights_hash))
         << workers << " workers";
-    EXPECT_EQ(last["test_accuracy"].get<double>(), expected->test_accuracy);
-    EXPECT_EQ(last["test_loss"].get<double>(), expected->test_loss);
+    const std::string set = last.contains("validation_loss") ? "validation" : "test";
+    EXPECT_EQ(last[set + "_accuracy"].get<double>(), expected->accuracy);
+    EXPECT_EQ(last[set + "_loss"].get<double>(), expected->loss);
   }
 }
 
@@ -72,6 +75,8 @@ const Case kCases[] = {
       "evaluation.every_steps=2"}},
     {"Patience", {"evaluation.every_steps=2", "evaluation.patience=1"}},
     {"Direct", {"worker.convolution=DIRECT", "run.epochs=1"}},
+    {"Split",
+     {"data.validation_fraction=0.3", "evaluation.every_steps=2", "evaluation.patience=2"}},
 };
 
 std::vector<Case> Optimizers() {
@@ -88,6 +93,29 @@ INSTANTIATE_TEST_SUITE_P(All, OracleTest, ::testing::ValuesIn(kCases), kName);
 INSTANTIATE_TEST_SUITE_P(Optimizers, OracleTest, ::testing::ValuesIn(Optimizers()), kName);
 
 class OracleOfConfigs : public RealJob {};
+
+// The training is that of a training set without the samples that are held back.
+TEST_F(OracleOfConfigs, ASplitTrainsOnTheOthers) {
+  constexpr double kFraction = 0.3;
+  const Outcome job = Succeeded(Launch({"data.validation_fraction=0.3"}));
+  std::filesystem::create_directory(Path("rest"));
+  std::filesystem::copy(Path("data") / kCifar10TestFile, Path("rest"));
+  int64_t sample = 0;
+  for (const char* const file : kCifar10TrainFiles) {
+    const std::string records = Slurp(Path("data") / file);
+    std::string kept;
+    for (size_t at = 0; at < records.size(); at += kCifar10RecordBytes) {
+      const bool held_back = IsHeldBack(std::to_string(sample++), kFraction, 1);
+      if (!held_back) kept += records.substr(at, kCifar10RecordBytes);
+    }
+    (void)Write(std::string("rest/") + file, kept);
+  }
+  config::Config config = LoadConfig(Path("run0") / "config.txtpb", {});
+  config.mutable_data()->clear_validation_fraction();
+  config.mutable_data()->set_dir(Path("rest"));
+  ResolveConfig(config, 1);
+  EXPECT_EQ(job.hash(), fmt::format("{:016x}", oracle::Train(config).weights_hash));
+}
 
 TEST_F(OracleOfConfigs, BatchNormalisationAndResiduals) {
   const Outcome job = Muster({"launch", MUSTER_CONFIG_DIR "/cifar10_resnet20.txtpb", "--data",

@@ -107,6 +107,8 @@ int main(int argc, char** argv) {
       .ShowDefault();
   program.AddFlag("--ahead", bounds.ahead, "… and of everybody else");
   program.AddFlag("--evaluate", bounds.evaluates, "W(v) is evaluated after each step");
+  program.AddFlag("--split", bounds.splits,
+                  "--evaluate is of a validation set; the test set is evaluated at the end");
   program.AddFlag("--two-phases", bounds.two_phases, "as with optimizer.clip_norm");
   program.AddFlag("--momentum", bounds.momentum, "the optimizer has a state");
   program.AddFlag("--average", bounds.average, "with a moving average, which --evaluate evaluates");

@@ -23,8 +23,9 @@ std::string NewFolder() {
   return around / fmt::format("muster-model-{}-{}", ::getpid(), number++);
 }
 
-bool IsOf(const checkpoint::State& state, int64_t step, bool evaluated) {
-  return state.step() == step && state.evaluated() == evaluated;
+ServerProbe::BoundaryName NameOf(const checkpoint::State& state) {
+  return {state.step(), state.progress().last_evaluation().step() == state.step(),
+          state.evaluated()};
 }
 
 }  // namespace
@@ -40,7 +41,7 @@ void ModelCheckpoints::Keep(ServerProbe& server) {
   const auto newest = server.AtBoundary();
   if (!newest) return;
   const auto is_here = [&](const ServerProbe::Boundary& one) {
-    return IsOf(one.state, newest->step, newest->evaluated);
+    return NameOf(one.state) == *newest;
   };
   if (std::ranges::any_of(kept_, is_here)) return;
   kept_.push_back(server.Keep());
@@ -65,6 +66,9 @@ void ModelCheckpoints::Check(const checkpoint::State& state) {
   compare("samples", sums.samples(), step * job_.plan().global_batch);
   if (state.evaluated()) {
     compare("as the last step that was evaluated", state.progress().last_evaluation().step(), step);
+    if (job_.bounds().splits && step == job_.plan().total_steps) {
+      compare("as the step that was tested", state.progress().test().step(), step);
+    }
   }
 }
 

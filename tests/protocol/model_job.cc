@@ -70,6 +70,7 @@ ModelJob::ModelJob(const Bounds& bounds)
   const ClientOptions options =
       WorkerOptions(config_, "", 0, bounds.evaluates ? kBlocks * kBlockSize : 0);
   hello_ = options.hello;
+  if (bounds.splits) hello_.set_validation_samples(kBlocks * kBlockSize);
   hello_.set_train_samples(config_.run().global_batch() * bounds.steps);
   hello_.set_token(TestToken());
   hello_.set_protocol_version(kProtocolVersion);

@@ -24,6 +24,7 @@ struct Bounds {
   uint32_t workers = 2, slices = 4;
   int64_t steps = 2;
   bool evaluates = false;   // W(v) after each step, two blocks
+  bool splits = false;      // … of a validation set; at the end also of the test set
   bool two_phases = false;  // the whole gradient is added before anything is updated
   bool momentum = false;    // the optimizer has a state
   bool average = false;     // … and there is a moving average, which is what is evaluated
@@ -64,8 +65,15 @@ class ModelJob {
   int64_t SkippedInARow(int64_t version) const { return At(version).skipped; }
   uint64_t weights_hash() const { return weights_hash_; }
   double Loss(int64_t step, int64_t slice) const;
-  static double BlockLoss(int64_t version, int64_t block) {
-    return static_cast<double>(version + 1) + static_cast<double>(block) / 4;
+  static double BlockLoss(int64_t version, wire::EvaluationSet set, int64_t block) {
+    return static_cast<double>(version + 1) + static_cast<double>(block) / 4 +
+           (set == wire::VALIDATION ? 64 : 0);
+  }
+  // Of a whole evaluation, its mean.
+  static double EvaluationLoss(int64_t version, wire::EvaluationSet set) {
+    double loss = 0;
+    for (int64_t block = 0; block < kBlocks; ++block) loss += BlockLoss(version, set, block);
+    return loss / (kBlocks * kBlockSize);
   }
   // Which slices this value would be the sum of: "slice 2 is in it 2 times".
   std::string SlicesIn(float difference, int64_t step) const;

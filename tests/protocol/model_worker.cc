@@ -7,6 +7,7 @@
 
 #include "common/base/error.h"
 #include "common/link/wire_values.h"
+#include "ps/evaluation.h"
 
 namespace muster::testing {
 
@@ -92,6 +93,7 @@ void ModelWorker::TakeOrder(const wire::ServerMessage& message) {
                        .version = evaluate.version(),
                        .block_size = evaluate.block_size(),
                        .blocks = {evaluate.block_begin(), evaluate.block_end()},
+                       .set = evaluate.set(),
                        .average = evaluate.average()});
     DropEmpty();
   } else if (message.has_stop()) {
@@ -276,11 +278,12 @@ Saying ModelWorker::BlockOf(const Order& order, int64_t block) const {
   result.set_version(order.version);
   result.set_block(static_cast<uint32_t>(block));
   result.set_samples(order.block_size);
-  result.set_loss(ModelJob::BlockLoss(order.version, block) + (intact ? 0 : 1));
+  result.set_set(order.set);
+  result.set_loss(ModelJob::BlockLoss(order.version, order.set, block) + (intact ? 0 : 1));
   result.set_correct(0);
   result.set_correct_top5(0);
-  saying.words = fmt::format("reports block {} of the evaluation of W({}){}", block, order.version,
-                             intact ? "" : ", of overwritten weights");
+  saying.words = fmt::format("reports block {} of the {} set of W({}){}", block, SetName(order.set),
+                             order.version, intact ? "" : ", of overwritten weights");
   return saying;
 }
 

@@ -3,6 +3,7 @@
 #include <iterator>
 
 #include "common/link/wire_values.h"
+#include "ps/evaluation.h"
 #include "tests/protocol/model_worker.h"
 
 namespace muster::testing {
@@ -23,7 +24,7 @@ void AppendSaying(std::string& text, const wire::WorkerMessage& message,
     Append(text, "part {} of {} under {}", part.chunk(), part.step(), names.lease(part.lease()));
   } else if (message.has_evaluated_block()) {
     const wire::EvaluatedBlock& block = message.evaluated_block();
-    Append(text, "block {} of {}", block.block(), block.version());
+    Append(text, "block {} of {} {}", block.block(), SetName(block.set()), block.version());
   } else {
     Append(text, "{}", static_cast<int>(message.body_case()));
   }
@@ -45,8 +46,9 @@ void AppendUnread(std::string& text, const wire::ServerMessage& message,
     Append(text, "{}({}) {}; ", message.weights_chunk().average() ? "E" : "W",
            message.weights_chunk().version(), message.weights_chunk().chunk());
   } else if (message.has_evaluate()) {
-    Append(text, "evaluate {} {}-{}; ", message.evaluate().version(),
-           message.evaluate().block_begin(), message.evaluate().block_end());
+    Append(text, "evaluate {} {} {}-{}; ", SetName(message.evaluate().set()),
+           message.evaluate().version(), message.evaluate().block_begin(),
+           message.evaluate().block_end());
   } else {
     Append(text, "{}; ", static_cast<int>(message.body_case()));
   }
@@ -121,10 +123,10 @@ std::string WordsOf(const wire::ServerMessage& message) {
     return text;
   }
   if (message.has_evaluate()) {
-    return fmt::format("Evaluate {}W({}), blocks {} to {}",
+    return fmt::format("Evaluate {}W({}), blocks {} to {} of the {} set",
                        message.evaluate().average() ? "the average of " : "",
                        message.evaluate().version(), message.evaluate().block_begin(),
-                       message.evaluate().block_end());
+                       message.evaluate().block_end(), SetName(message.evaluate().set()));
   }
   if (message.has_enter()) return fmt::format("Enter at W({})", message.enter().version());
   if (message.has_welcome()) return "Welcome";

@@ -57,7 +57,8 @@ std::optional<ServerProbe::BoundaryName> ServerProbe::AtBoundary() const {
   if (!coordinator.AtBoundary()) return std::nullopt;
   const Evaluator& evaluator = coordinator.evaluator_;
   const int64_t step = coordinator.step_;
-  return BoundaryName{step, step > 0 && evaluator.IsDueAfter(step - 1) && !evaluator.running()};
+  return BoundaryName{step, coordinator.IsEvaluated() || step == 0,
+                      step > 0 && evaluator.IsDueAfter(step - 1) && !evaluator.running()};
 }
 
 ServerProbe::Boundary ServerProbe::Keep() {
@@ -162,12 +163,12 @@ void ServerProbe::PutGradients(std::string& text) const {
 
 void ServerProbe::PutEvaluation(std::string& text) const {
   const Evaluator& evaluator = server_.coordinator_.evaluator_;
-  Put(text, "evaluated {} late ", evaluator.last_version_);
+  Put(text, "evaluated {} {} late ", SetName(evaluator.last_set_), evaluator.last_version_);
   PutRanks(text, evaluator.were_late_);
   text += '\n';
   if (!evaluator.evaluation_) return;
   const Evaluation& evaluation = *evaluator.evaluation_;
-  Put(text, "evaluates {} late ", evaluation.version_);
+  Put(text, "evaluates {} {} late ", SetName(evaluation.set_), evaluation.version_);
   PutRanks(text, evaluation.late_);
   for (size_t b = 0; b < evaluation.results_.size(); ++b) {
     Put(text, " block {}{} of ", b, evaluation.results_[b].present ? " here" : "");
@@ -199,7 +200,7 @@ std::string ServerProbe::Text() const {
   }
   text += '\n';
   Put(text, "{}{}{}", coordinator.resumed_ ? "resumed" : "new",
-      coordinator.resumed_ && coordinator.resumed_->evaluated() ? " evaluated" : "",
+      coordinator.resumed_ && coordinator.IsEvaluated() ? " evaluated" : "",
       coordinator.progress_.MedianStep() ? coordinator.StepsAreLong() ? " long\n" : " timed\n"
                                          : "\n");
   PutMembers(text);

@@ -44,7 +44,9 @@ class ServerProbe {
   // that one.
   struct BoundaryName {
     int64_t step;
-    bool evaluated;
+    bool validated;  // on the set that chooses
+    bool evaluated;  // nothing of it is to come
+    bool operator==(const BoundaryName&) const = default;
   };
   struct Boundary {
     checkpoint::State state;

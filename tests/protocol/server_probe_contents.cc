@@ -77,15 +77,18 @@ std::string ServerProbe::WrongCounts(const testing::ModelJob& job) const {
   if (job.bounds().evaluates && done() && (!evaluated || evaluated->version != step)) {
     return "the run has ended without its last evaluation";
   }
-  if (!evaluated) return "";
-  double loss = 0;
-  for (int64_t block = 0; block < testing::ModelJob::kBlocks; ++block) {
-    loss += testing::ModelJob::BlockLoss(evaluated->version, block);
+  const auto& tested = coordinator.progress_.tested();
+  if (job.bounds().splits && done() && (!tested || tested->version != step)) {
+    return "the run has ended without an evaluation of the test set";
   }
-  loss /= testing::ModelJob::kBlocks * testing::ModelJob::kBlockSize;
-  if (evaluated->loss == loss) return "";
-  return fmt::format("the evaluation of W({}) came to a loss of {}: expected {}",
-                     evaluated->version, evaluated->loss, loss);
+  for (const auto& result : {evaluated, tested}) {
+    if (!result) continue;
+    const double loss = testing::ModelJob::EvaluationLoss(result->version, result->set);
+    if (result->loss == loss) continue;
+    return fmt::format("the evaluation of W({}) on the {} set came to a loss of {}: expected {}",
+                       result->version, SetName(result->set), result->loss, loss);
+  }
+  return "";
 }
 
 // Each slice of a chunk once, and what came of it still lies where it came.

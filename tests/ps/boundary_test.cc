@@ -51,13 +51,15 @@ class Boundary : public RunDirs {
     job.WholeStep({kWhole});
     AwaitCheckpoint(job);
   }
-  static void Evaluate(HandCoordinator& job, int64_t version) {
+  static void Evaluate(HandCoordinator& job, int64_t version, wire::EvaluationSet set = wire::TEST,
+                       double loss = 1) {
     for (int64_t number = 0; number < kTestSamples / kBlock; ++number) {
       wire::EvaluatedBlock block;
       block.set_version(version);
+      block.set_set(set);
       block.set_block(static_cast<uint32_t>(number));
       block.set_samples(kBlock);
-      block.set_loss(1);
+      block.set_loss(loss);
       block.set_correct(number);
       block.set_correct_top5(kBlock);
       EXPECT_EQ(job.coordinator().OnEvaluatedBlock(0, block), "");
@@ -121,6 +123,48 @@ TEST_F(Boundary, NoStepIsOrderedWhileADecisionIsPending) {
   EXPECT_THAT(job.Kinds(0), ElementsAre(Body::kWelcome, Body::kEnter, Body::kEvaluate));
   Evaluate(job, 2);
   EXPECT_EQ(job.Train(0, kWhole).at(0).step, 2);
+}
+
+// The validation set decides; the test set is evaluated once, when no step is left.
+TEST_F(Boundary, TheTestSetIsEvaluatedAfterTheValidationSet) {
+  config::Config config = Config(4);
+  config.mutable_evaluation()->set_every_steps(2);
+  config.mutable_evaluation()->set_skip_final(false);
+  config.mutable_evaluation()->set_stop_at_accuracy(0.02);
+  config.mutable_checkpoint()->set_every_steps(0);  // only one when it stops
+  const auto order = [](HandCoordinator& job) {
+    return job.Next(0, [](const auto& message) { return message.has_evaluate(); })->evaluate();
+  };
+  {
+    HandCoordinator job(config, kTestSamples, kTestSamples);
+    AwaitCheckpoint(job);  // of the first weights
+    for (int step = 0; step < 2; ++step) job.WholeStep({kWhole});
+    EXPECT_EQ(order(job).set(), wire::VALIDATION);
+    Evaluate(job, 2, wire::VALIDATION);  // 1 of 40 is right: that is enough
+    EXPECT_FALSE(job.coordinator().done());
+    const wire::Evaluate test = order(job);
+    EXPECT_EQ(test.set(), wire::TEST);
+    EXPECT_EQ(test.version(), 2);
+    EXPECT_THAT(job.Kinds(0), Not(Contains(Body::kTrain)));
+    wire::EvaluatedBlock late;
+    late.set_version(2);
+    late.set_set(wire::VALIDATION);
+    late.set_samples(kBlock);
+    EXPECT_NE(job.coordinator().OnEvaluatedBlock(0, late), "") << "it is of the other set";
+    job.coordinator().KeepLast([] {});  // the run is stopped here …
+  }
+  HandCoordinator job(config, kTestSamples, kTestSamples);
+  EXPECT_FALSE(job.coordinator().done());
+  EXPECT_EQ(order(job).set(), wire::TEST) << "… and goes on with the test set";
+  Evaluate(job, 2, wire::TEST, 8);
+  EXPECT_TRUE(job.coordinator().finishing());
+  Await(job, [&] { return job.coordinator().done(); });
+  const auto summary = job.coordinator().progress().Summary(events::Summary::COMPLETED, 1);
+  EXPECT_EQ(summary.validation().loss(), 1.0 * 2 / kTestSamples);
+  EXPECT_EQ(summary.test().loss(), 8.0 * 2 / kTestSamples);
+  EXPECT_EQ(summary.best_accuracy(), summary.validation().accuracy());
+  EXPECT_EQ(summary.best_step(), 2);
+  EXPECT_EQ(NewestState(dir_).progress().test().step(), 2);
 }
 
 }  // namespace

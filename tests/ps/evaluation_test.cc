@@ -35,13 +35,18 @@ wire::EvaluatedBlock Block(uint32_t number, int64_t samples, double loss, int64_
   return block;
 }
 
+wire::EvaluatedBlock OfValidation(wire::EvaluatedBlock block) {
+  block.set_set(wire::VALIDATION);
+  return block;
+}
+
 bool Takes(Evaluation& evaluation, uint32_t rank, const wire::EvaluatedBlock& block) {
   return evaluation.Add(rank, block) == Evaluation::Added::kNew;
 }
 
 // Somebody else evaluates what a rank has not brought, who may come too late for some of it.
 TEST(EvaluationTest, BlocksOfALostRankAreGivenToAnother) {
-  Evaluation evaluation(7, 16, 4, {0, 1}, 10, false);
+  Evaluation evaluation(7, wire::TEST, 16, 4, {0, 1}, 10, false);
   EXPECT_TRUE(Takes(evaluation, 1, Block(2, 4, 1, 1, 2)));
   EXPECT_THAT(evaluation.Orphans(), ::testing::IsEmpty());
   EXPECT_EQ(evaluation.Drop(1), 1);
@@ -58,10 +63,10 @@ TEST(EvaluationTest, BlocksOfALostRankAreGivenToAnother) {
 }
 
 TEST(EvaluationTest, ASlowRankHasFewerBlocks) {
-  const Evaluation even(7, 50, 4, {0, 2}, 10, false);
+  const Evaluation even(7, wire::TEST, 50, 4, {0, 2}, 10, false);
   EXPECT_EQ(even.BlocksOf(0), (Range{0, 6}));
   EXPECT_EQ(even.BlocksOf(2), (Range{6, 13}));
-  const Evaluation uneven(7, 50, 4, {0, 2}, 10, false, {10, 30});
+  const Evaluation uneven(7, wire::TEST, 50, 4, {0, 2}, 10, false, {10, 30});
   EXPECT_EQ(uneven.BlocksOf(0), (Range{0, 10}));
   EXPECT_EQ(uneven.BlocksOf(1), Range{});
   EXPECT_EQ(uneven.BlocksOf(2), (Range{10, 13}));
@@ -74,8 +79,8 @@ TEST(EvaluatorTest, SuspectedBlocksAreGivenOneByOne) {
   settings.set_batch(4);
   settings.set_skip_final(true);
   Evaluator evaluator(settings, "", 10, 0);
-  evaluator.Plan({}, 32);
-  (void)evaluator.Begin(7, {0, 1});  // 0 to 3, 4 to 7
+  evaluator.Plan({}, 0, 32);
+  (void)evaluator.Begin(7, wire::TEST, {0, 1});  // 0 to 3, 4 to 7
   EXPECT_EQ(evaluator.Drop(1), 4);
   const auto give = [&] {
     std::vector<std::pair<uint32_t, uint32_t>> given;
@@ -97,7 +102,7 @@ TEST(EvaluatorTest, SuspectedBlocksAreGivenOneByOne) {
 }
 
 TEST(EvaluationTest, BlocksOfALateRankAreGivenToAnotherAsWell) {
-  Evaluation evaluation(7, 16, 4, {0, 1}, 10, false);
+  Evaluation evaluation(7, wire::TEST, 16, 4, {0, 1}, 10, false);
   EXPECT_TRUE(Takes(evaluation, 1, Block(2, 4, 1, 1, 2)));
   evaluation.MarkLate(1);
   EXPECT_THAT(evaluation.Orphans(), ::testing::ElementsAre(3));
@@ -112,12 +117,35 @@ TEST(EvaluationTest, BlocksOfALateRankAreGivenToAnotherAsWell) {
 
 // Another rank has brought the blocks of a late one, and the evaluation has ended. What the late
 // rank still sends is accepted and ignored; the same from any other rank is refused.
+TEST(EvaluatorTest, ABlockOfTheOtherSetIsRefused) {
+  config::Evaluation settings;
+  settings.set_batch(4);
+  Evaluator evaluator(settings, "", 10, 0);
+  evaluator.Plan({}, 8, 4);
+  EXPECT_EQ(evaluator.chooses(), wire::VALIDATION);
+  EXPECT_TRUE(evaluator.TestsAtEnd());
+  (void)evaluator.Begin(7, wire::VALIDATION, {0, 1});
+  EXPECT_TRUE(evaluator.Add(0, OfValidation(Block(0, 4, 1, 1, 2))));
+  evaluator.MarkLate(1);
+  (void)evaluator.GiveOrphans({0}, [](int64_t) { return Evaluator::Give::kWithOthers; });
+  EXPECT_TRUE(evaluator.Add(0, OfValidation(Block(1, 4, 1, 1, 2))));
+  (void)evaluator.Finish();
+  // Of the same version.
+  (void)evaluator.Begin(7, wire::TEST, {0, 1});
+  EXPECT_TRUE(evaluator.Add(1, OfValidation(Block(1, 4, 1, 1, 2)))) << "the late rank's";
+  EXPECT_FALSE(evaluator.Add(0, OfValidation(Block(0, 4, 1, 1, 2))));
+  EXPECT_EQ(evaluator.current().done(), 0);
+  evaluator.Plan({}, 0, 4);
+  EXPECT_EQ(evaluator.chooses(), wire::TEST);
+  EXPECT_FALSE(evaluator.TestsAtEnd());
+}
+
 TEST(EvaluatorTest, BlocksOfALateRankMayComeAfterTheEnd) {
   config::Evaluation settings;
   settings.set_batch(4);
   Evaluator evaluator(settings, "", 10, 0);
-  evaluator.Plan({}, 16);
-  (void)evaluator.Begin(7, {0, 1});
+  evaluator.Plan({}, 0, 16);
+  (void)evaluator.Begin(7, wire::TEST, {0, 1});
   for (const uint32_t block : {0, 1}) EXPECT_TRUE(evaluator.Add(0, Block(block, 4, 1, 1, 2)));
   evaluator.MarkLate(1);
   const auto how = [](int64_t) { return Evaluator::Give::kWithOthers; };
@@ -130,13 +158,13 @@ TEST(EvaluatorTest, BlocksOfALateRankMayComeAfterTheEnd) {
   wire::EvaluatedBlock older = Block(2, 4, 1, 1, 2);
   older.set_version(6);
   EXPECT_FALSE(evaluator.Add(1, older));
-  (void)evaluator.Begin(9, {0, 1});
+  (void)evaluator.Begin(9, wire::TEST, {0, 1});
   EXPECT_TRUE(evaluator.Add(1, Block(3, 4, 1, 1, 2))) << "the next one has begun";
 }
 
 // Whoever has the rank next is not late, and nor is who is waited for since there is nobody else.
 TEST(EvaluationTest, NobodyStaysLateForEver) {
-  Evaluation evaluation(7, 16, 4, {0, 1}, 10, false);
+  Evaluation evaluation(7, wire::TEST, 16, 4, {0, 1}, 10, false);
   evaluation.MarkLate(0);
   evaluation.MarkLate(1);
   EXPECT_EQ(evaluation.Drop(1), 2);
@@ -147,7 +175,8 @@ TEST(EvaluationTest, NobodyStaysLateForEver) {
 }
 
 TEST(EvaluationTest, SumsBlocksOfAllRanks) {
-  Evaluation evaluation(7, 10, 4, {0, 1}, 10, false);  // blocks of 4, 4 and 2; rank 0 has the first
+  Evaluation evaluation(7, wire::TEST, 10, 4, {0, 1}, 10,
+                        false);  // blocks of 4, 4 and 2; rank 0 has the first
   EXPECT_FALSE(Takes(evaluation, 0, Block(1, 4, 1, 1, 2)));  // rank 1's
   EXPECT_TRUE(Takes(evaluation, 0, Block(0, 4, 1, 1, 2)));
   EXPECT_FALSE(Takes(evaluation, 0, Block(0, 4, 1, 1, 2)));  // again
@@ -171,13 +200,13 @@ TEST(EvaluationTest, SumsBlocksOfAllRanks) {
 }
 
 TEST(EvaluationTest, FiveClassesHaveNoTopFive) {
-  Evaluation evaluation(7, 4, 4, {0}, 5, false);
+  Evaluation evaluation(7, wire::TEST, 4, 4, {0}, 5, false);
   ASSERT_TRUE(Takes(evaluation, 0, Block(0, 4, 1, 1, 4)));
   EXPECT_FALSE(evaluation.Result().top5_accuracy.has_value());
 }
 
 TEST(EvaluationTest, PredictionsMakeTheConfusionMatrix) {
-  Evaluation evaluation(7, 5, 3, {0}, 3, true);
+  Evaluation evaluation(7, wire::TEST, 5, 3, {0}, 3, true);
   EXPECT_FALSE(Takes(evaluation, 0, Block(0, 3, 0, 1, 0)));                        // none
   EXPECT_FALSE(Takes(evaluation, 0, Block(0, 3, 0, 1, 0, {0, 1, 2}, {0, 1})));     // too few
   EXPECT_FALSE(Takes(evaluation, 0, Block(0, 3, 0, 1, 0, {0, 1, 3}, {0, 1, 2})));  // no class
@@ -324,6 +353,24 @@ TEST(ProgressTest, TheStepAfterAnEvaluationHasNoShares) {
   progress.AddTimes(0, Times(1, 30, 0));
   progress.EndStep(losses, 0.1, false);
   EXPECT_TRUE(MetricsLine(progress.LogLine()).contains("overhead_share"));
+}
+
+TEST(ProgressTest, ATestBesideAValidationChoosesNothing) {
+  Progress progress;
+  progress.Begin({.train_samples = 8, .global_batch = 4, .total_steps = 9, .slices = 1}, 1);
+  progress.EndEvaluation({.set = wire::VALIDATION, .version = 9, .loss = 1, .accuracy = 0.25});
+  progress.EndEvaluation({.set = wire::TEST, .version = 9, .loss = 2, .accuracy = 0.5});
+  const auto summary = MetricsLine(progress.Summary(events::Summary::COMPLETED, 1));
+  EXPECT_EQ(summary["validation_accuracy"], 0.25);
+  EXPECT_EQ(summary["validation_loss"], 1);
+  EXPECT_EQ(summary["best_validation_accuracy"], 0.25);
+  EXPECT_EQ(summary["test_accuracy"], 0.5);
+  EXPECT_EQ(summary["test_loss"], 2);
+  EXPECT_FALSE(summary.contains("best_test_accuracy"));
+  Progress later;
+  later.Restore(progress.Keep());
+  EXPECT_EQ(later.evaluated()->set, wire::VALIDATION);
+  EXPECT_EQ(later.tested()->loss, 2);
 }
 
 TEST(ProgressTest, KeepsTheFirstBestAndTheLastEvaluation) {

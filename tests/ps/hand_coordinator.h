@@ -49,7 +49,8 @@ class KeepingLink : public ServerLink {
 class HandCoordinator {
  public:
   // With a run.dir that holds checkpoints it goes on from the newest one.
-  explicit HandCoordinator(config::Config config, int64_t test_samples = 0)
+  explicit HandCoordinator(config::Config config, int64_t test_samples = 0,
+                           int64_t validation_samples = 0)
       : config_(std::move(config)),
         graph_(BuildGraph(config_.model(), InputShape(config_.data()))),
         reporter_("", -1),
@@ -69,6 +70,7 @@ class HandCoordinator {
     for (uint32_t rank = 0; rank < config_.cluster().workers(); ++rank) {
       wire::WorkerMessage message;
       *message.mutable_hello() = WorkerOptions(config_, "", rank, test_samples).hello;
+      message.mutable_hello()->set_validation_samples(validation_samples);
       message.mutable_hello()->set_token(TestToken());
       message.mutable_hello()->set_protocol_version(kProtocolVersion);
       message.mutable_hello()->set_rank(rank);

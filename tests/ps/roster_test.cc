@@ -168,8 +168,11 @@ TEST_F(RosterTest, AllSeeTheSameData) {
   Seat(0);
   hello.set_train_samples(99);
   EXPECT_THAT(Refusal(hello), HasSubstr("rank 1 sees 99 training and 10 test samples, rank 0 sees "
-                                        "100 and 10"));
+                                        "100 training and 10 test samples"));
   hello.set_train_samples(100);
+  hello.set_validation_samples(5);
+  EXPECT_THAT(Refusal(hello), HasSubstr("rank 1 sees 100 training, 5 validation and 10 test"));
+  hello.clear_validation_samples();
   hello.set_data_fingerprint(6);
   EXPECT_THAT(Refusal(hello), HasSubstr("the same size but other contents"));
 }

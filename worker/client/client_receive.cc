@@ -132,6 +132,7 @@ void Client::HandleEvaluate(const wire::Evaluate& evaluate) {
                      .version = evaluate.version(),
                      .block_size = evaluate.block_size(),
                      .blocks = {evaluate.block_begin(), evaluate.block_end()},
+                     .set = evaluate.set(),
                      .average = evaluate.average(),
                      .predictions = evaluate.predictions(),
                      .images = evaluate.images()});

@@ -29,18 +29,19 @@ struct Order {
   // worker has not sent yet is not wanted any more; it drops its work and says Ready again.
   enum class Kind { kTrain, kEvaluate, kRedo, kFence, kStop };
   Kind kind;
-  int64_t version = 0;            // use W(version); the step to train, too
-  int64_t samples = 0;            // kTrain, kRedo: of the whole batch
-  uint32_t assignment = 0;        // kTrain: the number of the one that the leases follow
-  std::vector<WorkLease> leases;  // kTrain; kRedo: one
-  std::vector<uint32_t> chunks;   // kRedo: push these only
-  int64_t block_size = 0;         // kEvaluate
-  Range blocks;                   // kEvaluate: of this worker
-  bool average = false;           // kEvaluate: on the moving average of W(version)
-  bool predictions = false;       // kEvaluate: report label and prediction of each sample
-  uint32_t images = 0;            // kEvaluate: send so many samples with block 0
-  bool completed = false;         // kStop: the run reached its end
-  std::string reason;             // kStop
+  int64_t version = 0;                   // use W(version); the step to train, too
+  int64_t samples = 0;                   // kTrain, kRedo: of the whole batch
+  uint32_t assignment = 0;               // kTrain: the number of the one that the leases follow
+  std::vector<WorkLease> leases;         // kTrain; kRedo: one
+  std::vector<uint32_t> chunks;          // kRedo: push these only
+  int64_t block_size = 0;                // kEvaluate
+  Range blocks;                          // kEvaluate: of this worker
+  wire::EvaluationSet set = wire::TEST;  // kEvaluate
+  bool average = false;                  // kEvaluate: on the moving average of W(version)
+  bool predictions = false;              // kEvaluate: report label and prediction of each sample
+  uint32_t images = 0;                   // kEvaluate: send so many samples with block 0
+  bool completed = false;                // kStop: the run reached its end
+  std::string reason;                    // kStop
 
   // What must be done before what was ordered earlier.
   bool urgent() const { return kind == Kind::kRedo || kind == Kind::kFence; }

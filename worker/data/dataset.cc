@@ -10,6 +10,7 @@
 #include "worker/data/mnist.h"
 #include "worker/data/preprocess.h"
 #include "worker/data/synthetic.h"
+#include "worker/data/validation_split.h"
 
 namespace muster {
 namespace {
@@ -17,7 +18,8 @@ namespace {
 // What reads the files of a format.
 struct Reader {
   std::function<Datasets(const config::Data& data, uint64_t seed)> open;
-  std::function<std::shared_ptr<const Dataset>(const config::Data& data, uint64_t seed)> open_test;
+  // Of the sets of OpenTestSet, the one that there is.
+  std::function<Datasets(const config::Data& data, uint64_t seed)> open_test;
   std::string (*remedy)(const std::string& dir) = nullptr;  // null: the errors say it
 };
 
@@ -27,12 +29,19 @@ auto InDir(Open open) {
   return [open](const config::Data& data, uint64_t /*seed*/) { return open(data.dir()); };
 }
 
+template <typename Open>
+auto OnlyTest(Open open) {
+  return [open](const config::Data& data, uint64_t /*seed*/) {
+    return Datasets{.train = nullptr, .test = open(data.dir())};
+  };
+}
+
 Reader ReaderOf(const config::Data& data) {
   switch (data.format()) {
     case config::Data::CIFAR10:
-      return {InDir(OpenCifar10), InDir(OpenCifar10Test), Cifar10Remedy};
+      return {InDir(OpenCifar10), OnlyTest(OpenCifar10Test), Cifar10Remedy};
     case config::Data::MNIST:
-      return {InDir(OpenMnist), InDir(OpenMnistTest)};
+      return {InDir(OpenMnist), OnlyTest(OpenMnistTest)};
     case config::Data::IMAGE_FOLDER:
       return {OpenImageFolder, OpenImageFolderTest};
     case config::Data::NPZ:
@@ -71,18 +80,31 @@ std::unique_ptr<SampleLoader> Dataset::MakeLoader(const config::Data& data) cons
 }
 
 Datasets OpenDatasets(const config::Data& data, uint64_t seed) {
-  if (!NeedsFiles(data)) return MakeSynthetic(data.synthetic(), seed);
-  Datasets sets = OpenFiles(data, [&](const Reader& reader) { return reader.open(data, seed); });
-  CheckShape(data, *sets.train);
+  Datasets sets;
+  if (NeedsFiles(data)) {
+    sets = OpenFiles(data, [&](const Reader& reader) { return reader.open(data, seed); });
+    CheckShape(data, *sets.train);
+  } else {
+    sets = MakeSynthetic(data.synthetic(), seed);
+  }
+  const bool has_validation = sets.validation != nullptr;
+  if (data.validation_fraction() > 0 && !has_validation) {
+    HoldBack(data.validation_fraction(), seed, sets);
+  }
   return sets;
 }
 
 Datasets OpenTestSet(const config::Data& data, uint64_t seed) {
-  if (!NeedsFiles(data)) return MakeSynthetic(data.synthetic(), seed);
-  const std::shared_ptr<const Dataset> test =
+  if (!NeedsFiles(data)) return OpenDatasets(data, seed);
+  Datasets sets =
       OpenFiles(data, [&](const Reader& reader) { return reader.open_test(data, seed); });
-  CheckShape(data, *test);
-  return {.train = test, .test = test};
+  sets.train = sets.test != nullptr ? sets.test : sets.validation;
+  CheckShape(data, *sets.train);
+  return sets;
+}
+
+const Dataset& TestSetOf(const Datasets& sets) {
+  return SizeOf(sets.test) > 0 || sets.validation == nullptr ? *sets.test : *sets.validation;
 }
 
 }  // namespace muster

@@ -42,17 +42,27 @@ class Dataset {
 
 struct Datasets {
   std::shared_ptr<const Dataset> train;
-  std::shared_ptr<const Dataset> test;
-  std::string remark = {};  // what is odd about them, or ""
+  std::shared_ptr<const Dataset> test;                  // null: there is none
+  std::shared_ptr<const Dataset> validation = nullptr;  // null: there is none
+  std::string remark = {};                              // what is odd about them, or ""
 };
 
-// Reads the training and the test set that `data` names, or makes them from `seed` (run.seed).
-// Throws Error(kData) that names the file, what was expected (sizes, label range) and what is
-// there; Error(kUsage) where data.dir is not set.
+// 0 where there is none.
+inline int64_t SizeOf(const std::shared_ptr<const Dataset>& set) {
+  return set == nullptr ? 0 : set->size();
+}
+
+// Reads the sets that `data` names, or makes them from `seed` (run.seed), and holds a validation
+// set back if one is wanted (data.validation_fraction). Throws Error(kData) that names the file,
+// what was expected (sizes, label range) and what is there; Error(kUsage) where data.dir is not
+// set.
 Datasets OpenDatasets(const config::Data& data, uint64_t seed);
-// For what trains nothing: files of the training set need not be there. What is read from files has
-// the test set in the training set's place, too, since a job is planned by its training set, also
-// one that does not use it.
+// For what trains nothing: the test set, or where there is none, the validation set. Files of the
+// training set need not be there for a test set. What is read from files has the same set in the
+// training set's place, too, since a job is planned by its training set, also one that does not use
+// it.
 Datasets OpenTestSet(const config::Data& data, uint64_t seed);
+// The one of them.
+const Dataset& TestSetOf(const Datasets& sets);
 
 }  // namespace muster

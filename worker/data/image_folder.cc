@@ -15,6 +15,7 @@
 #include "proto/config.pb.h"
 #include "worker/data/photo_listing.h"
 #include "worker/data/photo_loader.h"
+#include "worker/data/validation_split.h"
 
 namespace muster {
 namespace {
@@ -116,30 +117,18 @@ std::string RemarkOn(size_t others, const Exclusions& exclusions) {
                      FormatCount(static_cast<int64_t>(others)), remark.empty() ? "" : "; ", remark);
 }
 
-// Whether a photo is one of the fraction, whatever other files there are.
-bool IsHeldOut(const Photo& photo, double fraction, uint64_t seed) {
-  RunningHash hash;
-  hash.Add(std::as_bytes(std::span(&seed, 1)));
-  hash.Add(std::as_bytes(std::span(photo.path)));
-  return static_cast<double>(hash.value() >> 11) * 0x1p-53 < fraction;
-}
-
-// Holds out a fraction where there is no folder for evaluations.
-Datasets Divide(const std::string& folder, PhotoListing listing, const std::string& remark,
-                const config::Data& data, uint64_t seed) {
+// Takes the photos that are held back out of those of the training.
+std::vector<Photo> TakeHeldBack(const std::string& folder, const config::Data& data, uint64_t seed,
+                                std::vector<Photo>& photos) {
   const double fraction = data.validation_fraction();
-  if (fraction == 0) {
-    throw Error(ExitCode::kData,
-                "{}: expected a folder val beside train, with images for evaluations, found none: "
-                "make one, or set data.validation_fraction",
-                data.dir());
-  }
+  const std::filesystem::path in_dir = std::filesystem::path(folder).lexically_relative(data.dir());
   std::vector<bool> is_trained(static_cast<size_t>(data.class_names_size()));
-  std::vector<Photo> training, held_out;
-  for (Photo& photo : listing.photos) {
-    const bool held = IsHeldOut(photo, fraction, seed);
+  std::vector<Photo> training, held_back;
+  for (Photo& photo : photos) {
+    const std::string name = (in_dir / photo.path).lexically_normal();
+    const bool held = IsHeldBack(name, fraction, seed);
     if (!held) is_trained[static_cast<size_t>(photo.label)] = true;
-    (held ? held_out : training).push_back(std::move(photo));
+    (held ? held_back : training).push_back(std::move(photo));
   }
   const auto none = std::ranges::find(is_trained, false);
   if (none != is_trained.end()) {
@@ -149,15 +138,14 @@ Datasets Divide(const std::string& folder, PhotoListing listing, const std::stri
                 "or run.seed",
                 folder, data.class_names(static_cast<int>(none - is_trained.begin())), fraction);
   }
-  if (held_out.empty()) {
+  if (held_back.empty()) {
     throw Error(ExitCode::kData,
                 "{}: expected images for evaluations, found none among {} with "
                 "data.validation_fraction={}",
                 folder, training.size(), fraction);
   }
-  return {.train = std::make_shared<ImageFolder>(folder, std::move(training), data),
-          .test = std::make_shared<ImageFolder>(folder, std::move(held_out), data),
-          .remark = remark};
+  photos = std::move(training);
+  return held_back;
 }
 
 }  // namespace
@@ -166,24 +154,43 @@ Datasets OpenImageFolder(const config::Data& data, uint64_t seed) {
   const ImageFolders folders = FindImageFolders(data.dir());
   if (folders.training.empty()) {
     throw Error(ExitCode::kData, "{}: expected a folder train beside {}, found none", data.dir(),
-                folders.evaluation);
+                folders.validation.empty() ? folders.test : folders.validation);
   }
   Exclusions exclusions(data.image_folder().exclude());
-  PhotoListing training = List(folders.training, data, exclusions);
-  if (folders.evaluation.empty()) {
-    const std::string remark = RemarkOn(training.others.size(), exclusions);
-    return Divide(folders.training, std::move(training), remark, data, seed);
-  }
-  PhotoListing evaluation = List(folders.evaluation, data, exclusions);
-  std::string remark = RemarkOn(training.others.size() + evaluation.others.size(), exclusions);
+  size_t others = 0;
+  const auto list = [&](const std::string& folder) {
+    PhotoListing listing = List(folder, data, exclusions);
+    others += listing.others.size();
+    return std::move(listing.photos);
+  };
+  std::vector<Photo> training = list(folders.training), validation, test;
+  if (!folders.validation.empty()) validation = list(folders.validation);
+  if (!folders.test.empty()) test = list(folders.test);
+  std::string remark = RemarkOn(others, exclusions);
+  std::string validation_folder = folders.validation;
   if (data.validation_fraction() > 0) {
-    remark += fmt::format("{}data.validation_fraction has no effect beside {}",
-                          remark.empty() ? "" : "; ", folders.evaluation);
+    if (validation.empty()) {
+      validation_folder = folders.training;
+      validation = TakeHeldBack(folders.training, data, seed, training);
+    } else {
+      remark += fmt::format("{}data.validation_fraction has no effect beside {}",
+                            remark.empty() ? "" : "; ", folders.validation);
+    }
   }
-  return {
-      .train = std::make_shared<ImageFolder>(folders.training, std::move(training.photos), data),
-      .test = std::make_shared<ImageFolder>(folders.evaluation, std::move(evaluation.photos), data),
-      .remark = remark};
+  if (validation.empty() && test.empty()) {
+    throw Error(ExitCode::kData,
+                "{}: expected a folder val beside train, with images for evaluations, found none: "
+                "make one, or set data.validation_fraction",
+                data.dir());
+  }
+  const auto set = [&](const std::string& folder, std::vector<Photo> photos) {
+    return photos.empty() ? nullptr
+                          : std::make_shared<ImageFolder>(folder, std::move(photos), data);
+  };
+  return {.train = set(folders.training, std::move(training)),
+          .test = set(folders.test, std::move(test)),
+          .validation = set(validation_folder, std::move(validation)),
+          .remark = remark};
 }
 
 LoosePhotos OpenLoosePhotos(const std::vector<std::string>& paths, const config::Data& data) {
@@ -210,13 +217,16 @@ LoosePhotos OpenLoosePhotos(const std::vector<std::string>& paths, const config:
           .troubles = troubles};
 }
 
-std::shared_ptr<const Dataset> OpenImageFolderTest(const config::Data& data, uint64_t seed) {
+Datasets OpenImageFolderTest(const config::Data& data, uint64_t seed) {
   const ImageFolders folders = FindImageFolders(data.dir());
-  const bool all = data.validation_fraction() == 0;
-  if (folders.evaluation.empty() && !all) return OpenImageFolder(data, seed).test;
-  const std::string& folder = folders.evaluation.empty() ? folders.training : folders.evaluation;
   Exclusions exclusions(data.image_folder().exclude());
-  return std::make_shared<ImageFolder>(folder, List(folder, data, exclusions).photos, data);
+  const auto open = [&](const std::string& folder) {
+    return std::make_shared<ImageFolder>(folder, List(folder, data, exclusions).photos, data);
+  };
+  if (!folders.test.empty()) return {.test = open(folders.test)};
+  if (!folders.validation.empty()) return {.validation = open(folders.validation)};
+  if (data.validation_fraction() == 0) return {.test = open(folders.training)};
+  return {.validation = OpenImageFolder(data, seed).validation};
 }
 
 }  // namespace muster

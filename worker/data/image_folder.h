@@ -10,19 +10,19 @@
 
 namespace muster {
 
-// Lists the files below dir/train and dir/val (FindImageFolders), or below `dir` itself, divided by
-// data.validation_fraction. Files that are no JPEG or PNG by their name, and those
-// that data.image_folder.exclude names, are left out; the remark counts them. Throws Error(kData)
-// if there are no images for evaluation, if the classes of the two sets or of data.class_names
-// differ, if a class has no image, or if two folders differ in upper and lower case alone; the
-// error names the class.
+// Lists the files below dir/train, dir/val and dir/test (FindImageFolders), or below `dir` itself.
+// data.validation_fraction holds photos back where there is no val; a photo's name is its path from
+// `dir`. Files that are no JPEG or PNG by their name, and those that data.image_folder.exclude
+// names, are left out; the remark counts them. Throws Error(kData) if there are no images for
+// evaluation, if the classes of the sets or of data.class_names differ, if a class has no image, or
+// if two folders differ in upper and lower case alone; the error names the class.
 //
 // A sample's file is read and decoded when the sample is used. A file that cannot be decoded throws
 // Error(kData) that names it.
 Datasets OpenImageFolder(const config::Data& data, uint64_t seed);
-// The same of the evaluation set alone: all images of a folder without train and val, if
-// validation_fraction is 0.
-std::shared_ptr<const Dataset> OpenImageFolderTest(const config::Data& data, uint64_t seed);
+// The same of one set alone: the test set, or else the validation set. All images of a folder
+// without train, val and test are a test set, if validation_fraction is 0.
+Datasets OpenImageFolderTest(const config::Data& data, uint64_t seed);
 
 // Photos of no data set; their labels are 0.
 struct LoosePhotos {

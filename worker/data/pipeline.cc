@@ -107,7 +107,7 @@ class EvaluationSource final : public BatchSource {
   }
 
   std::string Name(int64_t number) const override {
-    return fmt::format("block {} of the test set", blocks_.begin + number);
+    return fmt::format("block {} of an evaluation", blocks_.begin + number);
   }
 
   void Fill(int64_t number, const BatchBuffer& buffer, std::stop_token stop) override {

@@ -13,7 +13,7 @@
 
 namespace muster {
 
-// One slice of one step (training) or one block of the test set (evaluation), preprocessed.
+// One slice of one step (training) or one block of an evaluation, preprocessed.
 // images: [count, height, width, channels] of the preprocessed shape, 64-byte aligned; null where
 // somebody else makes them (ImagesBy).
 struct PreparedBatch {
@@ -61,7 +61,7 @@ struct TrainPipelineOptions {
 std::unique_ptr<BatchPipeline> MakeTrainPipeline(const Dataset& dataset,
                                                  const TrainPipelineOptions& options);
 
-// One pass over the blocks [blocks.begin, blocks.end) of the test set, each of `block_size`
+// One pass over the blocks [blocks.begin, blocks.end) of a set, each of `block_size`
 // samples (the last one of the set may be smaller).
 std::unique_ptr<BatchPipeline> MakeEvaluationPipeline(const Dataset& dataset,
                                                       const config::Data& data, int64_t block_size,

@@ -5,7 +5,8 @@
 
 namespace muster {
 
-void PlanTower(const StepPlan& plan, int64_t test_samples, int64_t block, Tower& tower) {
+void PlanTower(const StepPlan& plan, std::initializer_list<int64_t> evaluated, int64_t block,
+               Tower& tower) {
   std::set<int64_t> sizes;
   for (const int64_t step : {int64_t{0}, plan.StepsPerEpoch() - 1}) {
     const Batch batch = plan.At(step);
@@ -13,10 +14,10 @@ void PlanTower(const StepPlan& plan, int64_t test_samples, int64_t block, Tower&
   }
   sizes.erase(0);
   for (const int64_t size : sizes) tower.Plan(size, Mode::kTraining);
-  if (test_samples == 0) return;
-  tower.Plan(std::min(test_samples, block), Mode::kInference);
-  if (test_samples > block && test_samples % block != 0) {
-    tower.Plan(test_samples % block, Mode::kInference);
+  for (const int64_t samples : evaluated) {
+    if (samples == 0) continue;
+    tower.Plan(std::min(samples, block), Mode::kInference);
+    if (samples > block && samples % block != 0) tower.Plan(samples % block, Mode::kInference);
   }
 }
 

@@ -9,7 +9,9 @@
 namespace muster {
 
 // Plans every batch that a worker may compute: each slice size of the plan, since any slice can
-// become its own, and the blocks of `block` samples, at most, of an evaluation on test_samples.
-void PlanTower(const StepPlan& plan, int64_t test_samples, int64_t block, Tower& tower);
+// become its own, and the blocks of `block` samples, at most, of evaluations on sets of these
+// sizes.
+void PlanTower(const StepPlan& plan, std::initializer_list<int64_t> evaluated, int64_t block,
+               Tower& tower);
 
 }  // namespace muster

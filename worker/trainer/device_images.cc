@@ -29,22 +29,25 @@ double Megabytes(size_t bytes) { return static_cast<double>(bytes) * 1e-6; }
 
 }  // namespace
 
-LargestBatches LargestBatchesOf(const StepPlan& plan, int64_t first_step, int64_t test_samples,
-                                int64_t block) {
+LargestBatches LargestBatchesOf(const StepPlan& plan, int64_t first_step,
+                                const EvaluatedSizes& sizes, int64_t block) {
   const int64_t batch = std::min(plan.global_batch, plan.train_samples);
   return {.train = first_step < plan.total_steps ? (batch + plan.slices - 1) / plan.slices : 0,
-          .test = std::min(test_samples, block)};
+          .test = std::min(sizes.test, block),
+          .validation = std::min(sizes.validation, block)};
 }
 
 DeviceImages::DeviceImages(const config::Config& config, const Datasets& data, Backend& backend,
                            const LargestBatches& largest, size_t left)
     : backend_(backend), data_(data), left_(left) {
-  train_ = Choose(config, data.train.get(), /*augment=*/true, largest.train);
-  test_ = Choose(config, data.test.get(), /*augment=*/false, largest.test);
+  train_ = Choose(config, "training", data.train.get(), /*augment=*/true, largest.train);
+  validation_ = Choose(config, "validation", data.validation.get(), false, largest.validation);
+  test_ = Choose(config, "test", data.test.get(), false, largest.test);
 }
 
-std::unique_ptr<StoredImages> DeviceImages::Choose(const config::Config& config, const Dataset* set,
-                                                   bool augment, int64_t largest) {
+std::unique_ptr<StoredImages> DeviceImages::Choose(const config::Config& config, const char* name,
+                                                   const Dataset* set, bool augment,
+                                                   int64_t largest) {
   if (backend_.shares_host_memory() || set == nullptr || !set->stores_planes() ||
       set->size() == 0 || largest == 0) {
     return nullptr;
@@ -56,7 +59,7 @@ std::unique_ptr<StoredImages> DeviceImages::Choose(const config::Config& config,
     LogInfo(
         "the {} set stays at the host, which makes its batches: its {:.1f} MB are more than "
         "half of the {:.1f} MB that are left on the device",
-        augment ? "training" : "test", Megabytes(images->bytes()), Megabytes(left_));
+        name, Megabytes(images->bytes()), Megabytes(left_));
     return nullptr;
   }
   left_ -= images->bytes();
@@ -64,11 +67,16 @@ std::unique_ptr<StoredImages> DeviceImages::Choose(const config::Config& config,
 }
 
 size_t DeviceImages::bytes() const {
-  return (train_ == nullptr ? 0 : train_->bytes()) + (test_ == nullptr ? 0 : test_->bytes());
+  size_t bytes = 0;
+  for (const StoredImages* images : {train_.get(), validation_.get(), test_.get()}) {
+    if (images != nullptr) bytes += images->bytes();
+  }
+  return bytes;
 }
 
 void DeviceImages::Upload() {
   UploadSet("training", data_.train.get(), train_);
+  UploadSet("validation", data_.validation.get(), validation_);
   UploadSet("test", data_.test.get(), test_);
 }
 

@@ -18,9 +18,11 @@ int64_t BlockCount(int64_t samples, int64_t block_size) {
 void Trainer::Evaluate(const Order& order) {
   trace::AtStep(order.version);
   const trace::Span span("evaluate");
-  MUSTER_CHECK(order.blocks.end <= BlockCount(data_.test->size(), order.block_size));
-  const auto blocks = MakeEvaluationPipeline(*data_.test, config_.data(), order.block_size,
-                                             order.blocks, images_->test_by());
+  const Dataset* const set = SetOf(order);
+  MUSTER_CHECK(set != nullptr && order.blocks.end <= BlockCount(set->size(), order.block_size));
+  const auto blocks = MakeEvaluationPipeline(*set, config_.data(), order.block_size, order.blocks,
+                                             images_->by(order.set));
+  tower_.UseImages(Mode::kInference, images_->of(order.set));
   const DrainAtExit drain{backend_};  // before the pipeline's memory goes
   work_ = {.order = order};
   const bool predicts = order.predictions || order.images > 0;
@@ -31,6 +33,10 @@ void Trainer::Evaluate(const Order& order) {
     wanted = EvaluateBlock(blocks->Next(config_.deadlines().progress_s()), *blocks);
   }
   gpu_bytes_ = backend_.memory_use().held;
+}
+
+const Dataset* Trainer::SetOf(const Order& order) const {
+  return order.set == wire::VALIDATION ? data_.validation.get() : data_.test.get();
 }
 
 // All of it: the server writes the next one to the same place.
@@ -83,6 +89,7 @@ bool Trainer::EvaluateBlock(const PreparedBatch& batch, BatchPipeline& blocks) {
 bool Trainer::ReportBlock(const PreparedBatch& batch, const LossSums& sums) {
   wire::EvaluatedBlock result;
   result.set_version(work_.order.version);
+  result.set_set(work_.order.set);
   result.set_block(static_cast<uint32_t>(batch.index));
   result.set_samples(batch.count);
   result.set_loss(sums.loss);
@@ -99,7 +106,7 @@ bool Trainer::ReportBlock(const PreparedBatch& batch, const LossSums& sums) {
   }
   if (batch.index == 0 && work_.order.images > 0) {
     const auto count = static_cast<size_t>(std::min<int64_t>(work_.order.images, batch.count));
-    AddSampleImages(*data_.test, std::span(predictions_).first(count), result);
+    AddSampleImages(*SetOf(work_.order), std::span(predictions_).first(count), result);
   }
   return client_.ReportEvaluated(result);
 }

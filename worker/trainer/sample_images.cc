@@ -22,9 +22,9 @@ std::string Interleaved(std::span<const uint8_t> planes, size_t channels) {
 
 }  // namespace
 
-void AddSampleImages(const Dataset& test, std::span<const int32_t> predictions,
+void AddSampleImages(const Dataset& set, std::span<const int32_t> predictions,
                      wire::EvaluatedBlock& block) {
-  const Shape shape = test.shape();
+  const Shape shape = set.shape();
   const size_t most = kMostBytes / static_cast<size_t>(shape.elements());
   std::vector<uint8_t> buffer;
   for (size_t i = 0; i < std::min(predictions.size(), most); ++i) {
@@ -33,8 +33,8 @@ void AddSampleImages(const Dataset& test, std::span<const int32_t> predictions,
     image.set_height(static_cast<uint32_t>(shape.height));
     image.set_width(static_cast<uint32_t>(shape.width));
     image.set_channels(static_cast<uint32_t>(shape.channels));
-    image.set_pixels(Interleaved(test.Planes(index, buffer), static_cast<size_t>(shape.channels)));
-    image.set_label(static_cast<uint32_t>(test.Label(index)));
+    image.set_pixels(Interleaved(set.Planes(index, buffer), static_cast<size_t>(shape.channels)));
+    image.set_label(static_cast<uint32_t>(set.Label(index)));
     image.set_predicted(static_cast<uint32_t>(predictions[i]));
   }
 }

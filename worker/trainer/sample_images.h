@@ -9,8 +9,8 @@
 
 namespace muster {
 
-// Adds the first samples of the test set, as many as there are predictions and fit into a message.
-void AddSampleImages(const Dataset& test, std::span<const int32_t> predictions,
+// Adds the first samples of the set, as many as there are predictions and fit into a message.
+void AddSampleImages(const Dataset& set, std::span<const int32_t> predictions,
                      wire::EvaluatedBlock& block);
 
 }  // namespace muster

@@ -53,7 +53,8 @@ Trainer::Trainer(const config::Config& config, const Graph& graph, const Dataset
     gradients_.MakeLevels(share.nodes[arena].level);
   }
   for (const int64_t version : {0, 1}) weights_.Use(client.Weights(version));
-  PlanTower(client.plan(), data.test->size(), config.evaluation().batch(), tower_);
+  PlanTower(client.plan(), {SizeOf(data.test), SizeOf(data.validation)},
+            config.evaluation().batch(), tower_);
   tower_.Allocate();
   BringImages();
   pipeline_ = MakeBatches(next_step_, client.plan().total_steps, share.nodes);
@@ -66,12 +67,13 @@ void Trainer::BringImages() {
   if (config_.evaluation().use_ema()) {  // which comes with the first evaluation
     left -= std::min(left, DeviceView::BytesFor(backend_, graph_.arena_floats()));
   }
-  const LargestBatches largest = LargestBatchesOf(client_.plan(), next_step_, data_.test->size(),
-                                                  config_.evaluation().batch());
+  const LargestBatches largest =
+      LargestBatchesOf(client_.plan(), next_step_,
+                       {.test = SizeOf(data_.test), .validation = SizeOf(data_.validation)},
+                       config_.evaluation().batch());
   images_ = std::make_unique<DeviceImages>(config_, data_, backend_, largest, left);
   images_->Upload();
   tower_.UseImages(Mode::kTraining, images_->train());
-  tower_.UseImages(Mode::kInference, images_->test());
 }
 
 // Before the memory goes that the device may be working on.
@@ -140,7 +142,7 @@ TowerInput Trainer::InputOf(const PreparedBatch& batch) {
 }
 
 void Trainer::StageNext(BatchPipeline& batches, Mode mode) {
-  const auto by = mode == Mode::kTraining ? images_->train_by() : images_->test_by();
+  const auto by = mode == Mode::kTraining ? images_->train_by() : images_->by(work_.order.set);
   if (by == ImagesBy::kHost) return;
   const PreparedBatch* const next = batches.Peek();
   if (next == nullptr) return;

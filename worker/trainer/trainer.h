@@ -77,6 +77,7 @@ class Trainer {
 
   // evaluate.cc
   void Evaluate(const Order& order);
+  const Dataset* SetOf(const Order& order) const;
   void AwaitAverage();
   // False: nobody wants the others.
   bool EvaluateBlock(const PreparedBatch& batch, BatchPipeline& blocks);

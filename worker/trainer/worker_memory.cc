@@ -1,6 +1,7 @@
 #include "worker/trainer/worker_memory.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/config/config.h"
 #include "common/config/data_format.h"
@@ -85,20 +86,19 @@ void AddTower(const config::Config& config, const Graph& graph, uint32_t rank,
 
 // Which sets go to the device, when it has all else.
 DeviceImages ImagesOn(Backend& backend, const config::Config& config, const StepPlan& plan,
-                      int64_t test_samples, const Datasets& data,
+                      const EvaluatedSizes& sizes, const Datasets& data,
                       const std::vector<MemoryRow>& rows) {
   const DeviceMemoryUse use = backend.memory_use();
   const double others = SumOfCard(rows) - static_cast<double>(use.held);
   const double left = std::max(0.0, static_cast<double>(use.available) - others);
-  return {config, data, backend,
-          LargestBatchesOf(plan, 0, test_samples, config.evaluation().batch()),
+  return {config, data, backend, LargestBatchesOf(plan, 0, sizes, config.evaluation().batch()),
           static_cast<size_t>(left)};
 }
 
 // Batches made ahead, and what they are made from.
 void AddData(const config::Config& config, const StepPlan& plan, const Range& slices,
-             int64_t test_samples, const Datasets& data, const DeviceImages& images, uint32_t rank,
-             std::vector<MemoryRow>& rows) {
+             const EvaluatedSizes& sizes, const Datasets& data, const DeviceImages& images,
+             uint32_t rank, std::vector<MemoryRow>& rows) {
   const Shape shape = InputShape(config.data());
   const auto depth = static_cast<int>(config.data().prefetch_batches());
   const int64_t batch = std::min(plan.global_batch, plan.train_samples);
@@ -107,18 +107,27 @@ void AddData(const config::Config& config, const StepPlan& plan, const Range& sl
                   static_cast<double>(PrefetchBytes(plan.total_steps * slices.size(), slice, shape,
                                                     depth, images.train_by()))});
   const int64_t block = config.evaluation().batch();
-  const int64_t blocks = (test_samples + block - 1) / block;
-  const Range mine = EvenPart(blocks, config.cluster().workers(), rank);
-  if (!mine.empty()) {
-    rows.push_back({"the same in evaluations",
-                    static_cast<double>(PrefetchBytes(mine.size(), std::min(block, test_samples),
-                                                      shape, depth, images.test_by()))});
+  // One evaluation at a time.
+  size_t evaluated = 0;
+  for (const auto& [samples, by] : {std::pair(sizes.test, images.by(wire::TEST)),
+                                    std::pair(sizes.validation, images.by(wire::VALIDATION))}) {
+    const int64_t blocks = (samples + block - 1) / block;
+    const Range mine = EvenPart(blocks, config.cluster().workers(), rank);
+    if (mine.empty()) continue;
+    evaluated =
+        std::max(evaluated, PrefetchBytes(mine.size(), std::min(block, samples), shape, depth, by));
+  }
+  if (evaluated > 0) {
+    rows.push_back({"the same in evaluations", static_cast<double>(evaluated)});
   }
   if (data.train == nullptr) return;
   const bool mapped = data.train->is_mapped();
+  size_t bytes = 0;
+  for (const auto& set : {data.train, data.test, data.validation}) {
+    if (set != nullptr) bytes += set->bytes();
+  }
   rows.push_back({mapped ? "images of the data set (files)" : "images of the data set",
-                  static_cast<double>(data.train->bytes() + data.test->bytes()),
-                  mapped ? Holder::kHost : Holder::kProcess});
+                  static_cast<double>(bytes), mapped ? Holder::kHost : Holder::kProcess});
   rows.push_back(
       {"orders of two epochs", 2.0 * sizeof(int64_t) * static_cast<double>(plan.train_samples)});
 }
@@ -132,22 +141,22 @@ std::vector<MemoryRow> WorkerMemory(const config::Config& config, const Graph& g
   const bool known = data.train != nullptr;
   const StepPlan plan =
       PlanSteps(config, known ? data.train->size() : kMany * ResolveBatch(config).global_batch);
-  const int64_t test =
-      known ? data.test->size()
-            : kMany * config.cluster().workers() * int64_t{config.evaluation().batch()};
+  const int64_t many = kMany * config.cluster().workers() * int64_t{config.evaluation().batch()};
+  const EvaluatedSizes sizes{.test = known ? SizeOf(data.test) : many,
+                             .validation = SizeOf(data.validation)};
   const Range slices = FirstAssignment(config).SlicesOf(rank).front();
-  PlanTower(plan, test, config.evaluation().batch(), tower);
+  PlanTower(plan, {sizes.test, sizes.validation}, config.evaluation().batch(), tower);
 
   std::vector<MemoryRow> rows;
   const double arena = sizeof(float) * static_cast<double>(graph.arena_floats());
   AddWeightBuffers(config, arena, rows);
   AddGradients(config, graph, arena, rank, !backend.shares_host_memory(), rows);
   AddTower(config, graph, rank, backend, tower, rows);
-  const DeviceImages images = ImagesOn(backend, config, plan, test, data, rows);
+  const DeviceImages images = ImagesOn(backend, config, plan, sizes, data, rows);
   if (images.bytes() > 0) {
     rows.push_back({"images of the data set", static_cast<double>(images.bytes()), Holder::kCard});
   }
-  AddData(config, plan, slices, test, data, images, rank, rows);
+  AddData(config, plan, slices, sizes, data, images, rank, rows);
   return rows;
 }
 

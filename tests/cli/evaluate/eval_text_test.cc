@@ -60,7 +60,7 @@ TEST(EvalText, SaysWhetherTheRunReportedTheSame) {
   EvaluationReport report = Report();
   EXPECT_THAT(Join(EvaluationLines(report), "\n"),
               AllOf(HasSubstr("0.30000000000000004"), HasSubstr("has not evaluated")));
-  report.reported = TestScores{.accuracy = 0.3, .loss = 0.1 + 0.2};
+  report.reported = Scores{.accuracy = 0.3, .loss = 0.1 + 0.2};
   EXPECT_THAT(Join(EvaluationLines(report), "\n"), HasSubstr("the same, to the last digit"));
   report.reported->loss = 0.3;
   EXPECT_THAT(Join(EvaluationLines(report), "\n"),
@@ -76,9 +76,9 @@ TEST(EvalText, ALossThatIsNotFinite) {
 }
 
 TEST(EvalText, WhatTheFileSays) {
-  EXPECT_FALSE(ReportedScores({}));
-  EXPECT_FALSE(ReportedScores({{"test_accuracy", "high"}}));
-  const auto scores = ReportedScores({{"test_accuracy", "0.5233"}, {"test_loss", "1.25"}});
+  EXPECT_FALSE(ReportedScores({}, "test"));
+  EXPECT_FALSE(ReportedScores({{"test_accuracy", "high"}}, "test"));
+  const auto scores = ReportedScores({{"test_accuracy", "0.5233"}, {"test_loss", "1.25"}}, "test");
   ASSERT_TRUE(scores);
   EXPECT_EQ(scores->accuracy, 0.5233);
   EXPECT_EQ(scores->loss, 1.25);

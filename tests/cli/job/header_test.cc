@@ -123,12 +123,19 @@ TEST(HeaderTest, LinesFitATerminal) {
   config.mutable_model()->mutable_layer(1)->set_name("loss");
   const std::string path =
       "/a/path/that/is/much/longer/than/any/terminal/is/wide/and/stays/one/config.txtpb";
+  const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
   std::vector<std::string> lines = HeaderLines(
-      path, config, BuildGraph(config.model(), InputShape(config.data())), "runs/" + path,
+      path, config, graph, "runs/" + path,
       {.cores = 16,
        .memory = "a warning that is so long that it would not fit into one line of it",
        .resumed = "12 of 120 steps done, stopped early: no better test accuracy than 0.3"});
   EXPECT_THAT(lines, Contains("  test set       also chooses the best weights"));
+  HeaderOptions split;
+  split.data = {.train = 45'000, .test = 10'000, .validation = 5'000};
+  EXPECT_THAT(
+      HeaderLines(path, config, graph, "runs/x", split),
+      Contains("  validation     5,000 images choose the best weights; 45,000 train, 10,000 "
+               "test at the end"));
   EXPECT_EQ(lines[0], std::string("muster ") + kVersion + ": " + path);
   EXPECT_THAT(lines, Contains("  run directory  runs/" + path));
   events::Summary summary;

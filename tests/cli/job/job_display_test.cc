@@ -98,6 +98,11 @@ TEST(ProgressLineTest, Evaluation) {
   EXPECT_EQ(
       EvaluationLine(evaluation),
       "evaluation  epoch 1.00  step 391  test accuracy 55.12 %  test loss 1.2842  after 41 s");
+  *evaluation.mutable_validation() = evaluation.test();
+  evaluation.clear_test();
+  EXPECT_EQ(EvaluationLine(evaluation),
+            "evaluation  epoch 1.00  step 391  validation accuracy 55.12 %  validation loss 1.2842"
+            "  after 41 s");
 }
 
 // The first words of a run that goes on say how long it is.

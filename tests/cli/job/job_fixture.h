@@ -26,7 +26,7 @@ inline constexpr const char* kSummary =
     R"(report:{"summary":{"end":"COMPLETED","at":{"step":3910,"samples":500000,"elapsed_s":411},)"
     R"("steps":3910,"measured":{"images_per_second":1217,"train_loss":0.78,"step_ms":100,)"
     R"("parts":{"compute_ms":80,"push_ms":5,"wait_ms":10,"pull_ms":3}},)"
-    R"("test":{"accuracy":0.7132,"loss":0.84},"best_test_accuracy":0.715,)"
+    R"("test":{"accuracy":0.7132,"loss":0.84},"best_accuracy":0.715,)"
     R"("weights_hash":"00112233445566aa"}};)";
 
 struct Finished {

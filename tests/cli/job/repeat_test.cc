@@ -67,6 +67,19 @@ TEST(RepeatTest, TheFileHasTheSame) {
   EXPECT_EQ(json["images_per_second"]["runs"], 2);
 }
 
+TEST(RepeatTest, RunsWithoutATestSet) {
+  std::vector<RepeatedRun> runs = Runs();
+  for (RepeatedRun& run : runs) {
+    *run.summary->mutable_validation() = run.summary->test();
+    run.summary->clear_test();
+  }
+  EXPECT_EQ(RepeatLines(runs)[6], "  validation accuracy  60.00 % ± 14.14 % (2 runs)");
+  const nlohmann::json json = nlohmann::json::parse(RepeatJson(runs));
+  EXPECT_DOUBLE_EQ(json["validation_accuracy"]["mean"], 0.6);
+  EXPECT_EQ(json["runs"][0]["validation_accuracy"], 0.5);
+  EXPECT_FALSE(json.contains("test_accuracy"));
+}
+
 TEST(RepeatTest, NoRunAtAll) {
   EXPECT_THAT(RepeatLines({}).back(), HasSubstr("-"));
   EXPECT_TRUE(nlohmann::json::parse(RepeatJson({}))["test_accuracy"]["mean"].is_null());

@@ -44,6 +44,14 @@ TEST(SummaryTest, PartsOfAStepAddUp) {
                           "  step           100 ms: compute 80 %, wait 10 %, push 5 %, other 5 %",
                           "  overhead       2.4 % of a step, imbalance between ranks 5.1 %",
                           "  run directory  " + dir.shown()));
+  // With a validation set, which chooses, and a test set, which comes last.
+  summary.set_best_accuracy(0.75);
+  summary.set_best_step(2000);
+  summary.mutable_validation()->set_accuracy(0.72);
+  EXPECT_THAT(SummaryLines(summary, 2, {.dir = dir}),
+              IsSupersetOf({"  validation     accuracy 72.00 %, best 75.00 % at step 2,000",
+                            "  test accuracy  70.00 %"}));
+  summary.clear_validation();
   // The weights, each file with its step, and what somebody has taken away of them.
   EXPECT_THAT(dir.MissingFiles(0, summary), SizeIs(3));
   for (const char* file : {"model.safetensors", "best.safetensors"}) {

@@ -45,6 +45,20 @@ TEST_F(RunRecordTest, ACompletedRun) {
   EXPECT_EQ(run.began.size(), std::string("2026-01-31 12:00").size());
 }
 
+TEST_F(RunRecordTest, ARunWithAValidationSet) {
+  const auto validated = [](int step, double accuracy) {
+    return fmt::format(R"({{"step":{},"validation_loss":1,"validation_accuracy":{}}})", step,
+                       accuracy);
+  };
+  const RunRecord run = ReadRun(
+      MakeRun("v", {validated(50, 0.7), validated(100, 0.6), EvaluationText(100, 0.9)}));
+  EXPECT_TRUE(run.validates());
+  EXPECT_EQ(run.validation_accuracy, 0.6);
+  EXPECT_EQ(run.best_validation_accuracy, 0.7);
+  EXPECT_EQ(run.test_accuracy, 0.9);
+  EXPECT_EQ(run.best_test_accuracy, std::nullopt);
+}
+
 // Whatever a line says: there is no such step, and no such day.
 TEST_F(RunRecordTest, NumbersThatAreNone) {
   const RunRecord run = ReadRun(MakeRun(

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "tests/cuda/backend/images_fixture.h"
+#include "worker/data/validation_split.h"
 
 namespace muster {
 namespace {
@@ -22,7 +23,7 @@ class CudaImagesCompareTest : public CudaImagesTest {
       DeviceImages images(config, sets, *backend, {kBatch, kBatch}, size_t{1} << 30);
       images.Upload();
       ASSERT_NE(images.train(), nullptr);
-      ASSERT_NE(images.test(), nullptr);
+      ASSERT_NE(images.of(wire::TEST), nullptr);
       const auto elements = static_cast<size_t>(CropShape(settings, stored).elements());
       for (const bool augment : {true, false}) {
         const Dataset& set = augment ? *sets.train : *sets.test;
@@ -30,7 +31,7 @@ class CudaImagesCompareTest : public CudaImagesTest {
         Made expected = AtHost(config, set, augment, ids);
         RoundTo(backend->activation_type(), expected.images);
         const Made got =
-            OnDevice(*backend, augment ? *images.train() : *images.test(), elements, ids);
+            OnDevice(*backend, augment ? *images.train() : *images.of(wire::TEST), elements, ids);
         const bool narrow = precision == CudaOptions::Precision::kBf16;
         ExpectSame(got, expected, narrow ? 1e-2f : 1e-6f);
       }
@@ -61,6 +62,28 @@ TEST_F(CudaImagesTest, OfOneColourOrOfPaddingAloneAreThoseOfTheHost) {
   images.Upload();
   const std::vector<int64_t> ids = Ids(20, 0, 20);
   ExpectSame(OnDevice(*backend, *images.train(), 6, ids), AtHost(config, *sets.train, true, ids));
+}
+
+// Their samples have other numbers there than in the whole set, on the device and at the host.
+TEST_F(CudaImagesTest, OfASplitAreThoseOfTheHost) {
+  const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({}).backend;
+  const Shape stored{16, 14, 3};
+  Datasets sets = SetsOf(stored, 40);
+  HoldBack(0.4, 1, sets);
+  const config::Config config = ConfigOf(Everything());
+  DeviceImages images(config, sets, *backend, {kBatch, kBatch, kBatch}, size_t{1} << 30);
+  images.Upload();
+  ASSERT_NE(images.of(wire::VALIDATION), nullptr);
+  ASSERT_NE(images.of(wire::VALIDATION), images.of(wire::TEST));
+  const auto elements =
+      static_cast<size_t>(CropShape(config.data().preprocess(), stored).elements());
+  for (const bool augment : {true, false}) {
+    const Dataset& set = augment ? *sets.train : *sets.validation;
+    const std::vector<int64_t> ids = Ids(set.size(), 0);
+    ExpectSame(
+        OnDevice(*backend, augment ? *images.train() : *images.of(wire::VALIDATION), elements, ids),
+        AtHost(config, set, augment, ids));
+  }
 }
 
 // ------------------------------------------------------------------------------ where they lie
@@ -105,8 +128,8 @@ TEST_F(CudaImagesTest, StayAtTheHostWhereTheUploadFails) {
     images.Upload();
     EXPECT_EQ(images.train(), nullptr);
     EXPECT_EQ(images.train_by(), ImagesBy::kHost);
-    ASSERT_NE(images.test(), nullptr);  // the next call works again
-    EXPECT_EQ(backend->memory_use().held - before, images.test()->bytes());
+    ASSERT_NE(images.of(wire::TEST), nullptr);  // the next call works again
+    EXPECT_EQ(backend->memory_use().held - before, images.of(wire::TEST)->bytes());
   }
 }
 

@@ -309,10 +309,10 @@ TEST(SampleImageTest, IsAPngOfLargePixelsInAFrame) {
   tensorboard::Summary summary;
   ClassNames names;
   for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "left/right"}) names.Add(name);
-  AddImage(summary, right, names);
+  AddImage(summary, "test", right, names);
   SampleImage wrong = right;
   wrong.predicted = 8;
-  AddImage(summary, wrong, {});
+  AddImage(summary, "test", wrong, {});
   ASSERT_EQ(summary.value_size(), 2);
   EXPECT_EQ(summary.value(0).tag(), "test_images/3_left-right");
   EXPECT_EQ(summary.value(1).tag(), "test_images/3_7");
@@ -333,9 +333,9 @@ TEST(SampleImageTest, IsAPngOfLargePixelsInAFrame) {
 
 TEST(SampleImageTest, NumbersThatDoNotFitTogetherAreLeftOut) {
   tensorboard::Summary summary;
-  AddImage(summary, {.height = 2, .width = 2, .channels = 3, .pixels = "short"}, {});
-  AddImage(summary, {.height = 1, .width = 1, .channels = 2, .pixels = "ab"}, {});
-  AddImage(summary, {}, {});
+  AddImage(summary, "test", {.height = 2, .width = 2, .channels = 3, .pixels = "short"}, {});
+  AddImage(summary, "test", {.height = 1, .width = 1, .channels = 2, .pixels = "ab"}, {});
+  AddImage(summary, "test", {}, {});
   EXPECT_EQ(summary.value_size(), 0);
 }
 
