@@ -132,7 +132,7 @@ config::Data DataOf(const Options& options) {
   preprocess.set_scaled_decoding(!options.full);
   for (const double mean : {0.485, 0.456, 0.406}) preprocess.add_mean(mean);
   for (const double stddev : {0.229, 0.224, 0.225}) preprocess.add_stddev(stddev);
-  ResolveClassNames(data);
+  ResolveFromFiles(data);
   return data;
 }
 

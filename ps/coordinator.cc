@@ -6,6 +6,7 @@
 #include "common/base/text.h"
 #include "common/config/config.h"
 #include "common/config/config_check.h"
+#include "common/config/data_format.h"
 #include "common/config/job_size.h"
 #include "common/trace/trace.h"
 #include "ps/checkpoint/run_id.h"
@@ -48,6 +49,7 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
       evaluator_(config.evaluation(), config.run().dir(), graph.classes(),
                  config.tensorboard().enabled() ? config.tensorboard().images() : 0),
       decisions_(config),
+      progress_(HasValues(config.data())),
       saver_(config, graph, variables_, progress_, evaluate_only),
       board_(config, graph, files_),
       watch_(config.run().dir(), members, progress_, reporter, files_),

@@ -1,6 +1,7 @@
 #include "ps/evaluation.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "common/plan/split.h"
@@ -128,6 +129,7 @@ EvaluationResult Evaluation::Result() const {
                           .version = version_,
                           .loss = loss / n,
                           .accuracy = static_cast<double>(correct) / n};
+  if (classes_ == 1) result.accuracy = std::isnan(result.loss) ? -HUGE_VAL : -result.loss;
   if (classes_ > 5) result.top5_accuracy = static_cast<double>(correct_top5) / n;
   return result;
 }

@@ -22,7 +22,7 @@ struct EvaluationResult {
   wire::EvaluationSet set = wire::TEST;
   int64_t version = 0;  // of the weights: the number of steps they have seen
   double loss = 0;      // mean
-  double accuracy = 0;  // share of the samples
+  double accuracy = 0;  // share of the samples; of values minus the loss (IsAccuracy)
   // The label is among the five largest logits. Not given for five classes or fewer, where it
   // would always be 1.
   std::optional<double> top5_accuracy;
@@ -30,7 +30,8 @@ struct EvaluationResult {
 
 class Evaluation {
  public:
-  // `ranks`: who evaluates, ascending. `classes`: logits of the network. `predictions`: blocks
+  // `ranks`: who evaluates, ascending. `classes`: logits of the network; 1: it predicts
+  // values. `predictions`: blocks
   // bring label and prediction of each sample. `times`: what each rank takes for as much as any
   // other; empty: they are equally fast.
   Evaluation(int64_t version, wire::EvaluationSet set, int64_t samples, int64_t block_size,

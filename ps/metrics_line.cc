@@ -45,7 +45,8 @@ void Put(Json& json, const events::Measured& measured) {
 }
 
 void Put(Json& json, const std::string& set, const events::Scores& scores) {
-  json[set + "_accuracy"] = scores.accuracy();
+  json[set + "_accuracy"] = nullptr;  // of values
+  if (scores.has_accuracy()) json[set + "_accuracy"] = scores.accuracy();
   if (scores.has_top5_accuracy()) json[set + "_top5_accuracy"] = scores.top5_accuracy();
   json[set + "_loss"] = scores.loss();
 }

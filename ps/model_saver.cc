@@ -10,6 +10,7 @@
 #include "common/base/memory.h"
 #include "common/base/text.h"
 #include "common/checkpoint/checkpoint_reader.h"
+#include "common/checkpoint/early_stop.h"
 #include "common/model/load_weights.h"
 #include "ps/checkpoint_arenas.h"
 
@@ -34,7 +35,9 @@ BestFile BestFileIn(const std::string& folder) {
 
 void Put(const EvaluationResult& result, ModelInfo& info) {
   const bool validates = result.set == wire::VALIDATION;
-  (validates ? info.validation_accuracy : info.test_accuracy) = result.accuracy;
+  if (IsAccuracy(result.accuracy)) {
+    (validates ? info.validation_accuracy : info.test_accuracy) = result.accuracy;
+  }
   (validates ? info.validation_loss : info.test_loss) = result.loss;
 }
 
@@ -56,7 +59,9 @@ void ModelSaver::Restore(const ResumePoint& resume) {
   if (!writes() || !kept.has_last_evaluation()) return;
   ModelInfo best{.step = kept.best_step(), .average = config_.evaluation().use_ema()};
   const bool validates = kept.last_evaluation().validation();
-  (validates ? best.validation_accuracy : best.test_accuracy) = kept.best_accuracy();
+  if (IsAccuracy(kept.best_accuracy())) {
+    (validates ? best.validation_accuracy : best.test_accuracy) = kept.best_accuracy();
+  }
   if (kept.has_best_loss()) {
     (validates ? best.validation_loss : best.test_loss) = kept.best_loss();
   }
@@ -70,10 +75,11 @@ void ModelSaver::Restore(const ResumePoint& resume) {
     return;
   }
   lost_ = fmt::format(
-      "{}: the weights of the best evaluation, at step {} ({:.2f} %), are in no "
+      "{}: the weights of the best evaluation, at step {}{}, are in no "
       "file and in no checkpoint that is left; the run can be repeated with the same bits: muster "
       "launch {}",
-      damaged_.empty() ? file.path : damaged_, best.step, 100 * kept.best_accuracy(),
+      damaged_.empty() ? file.path : damaged_, best.step,
+      best.test_accuracy ? fmt::format(" ({:.2f} %)", 100 * *best.test_accuracy) : "",
       ShellWord(dir + "/config.txtpb"));
   damaged_.clear();
   LogWarning("{}", lost_);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "common/checkpoint/early_stop.h"
+
 namespace muster {
 namespace {
 
@@ -21,7 +23,7 @@ events::StepParts ToEvent(const StepParts& parts) {
 
 events::Scores ScoresOf(const EvaluationResult& result) {
   events::Scores scores;
-  scores.set_accuracy(result.accuracy);
+  if (IsAccuracy(result.accuracy)) scores.set_accuracy(result.accuracy);
   if (result.top5_accuracy) scores.set_top5_accuracy(*result.top5_accuracy);
   scores.set_loss(result.loss);
   return scores;
@@ -180,11 +182,17 @@ events::Position Progress::Position() const {
   return position;
 }
 
+events::Measured Progress::Measured(const Sums& sums) const {
+  events::Measured measured = sums.Measured();
+  if (has_values_) measured.clear_train_accuracy();
+  return measured;
+}
+
 events::Log Progress::LogLine() {
   events::Log line;
   *line.mutable_at() = Position();
   line.set_learning_rate(learning_rate_);
-  *line.mutable_measured() = since_log_.Measured();
+  *line.mutable_measured() = Measured(since_log_);
   line.set_eta_s(RemainingSeconds());
   last_log_ = since_log_;
   since_log_ = {};
@@ -195,7 +203,7 @@ events::Evaluation Progress::EvaluationLine(const EvaluationResult& result) cons
   events::Evaluation line;
   *line.mutable_at() = Position();
   line.set_learning_rate(learning_rate_);
-  *line.mutable_measured() = (since_log_.steps > 0 ? since_log_ : last_log_).Measured();
+  *line.mutable_measured() = Measured(since_log_.steps > 0 ? since_log_ : last_log_);
   (result.set == wire::VALIDATION ? *line.mutable_validation() : *line.mutable_test()) =
       ScoresOf(result);
   return line;
@@ -216,7 +224,7 @@ events::Progress Progress::PositionLine() const {
 
 events::Progress Progress::LiveLine() {
   events::Progress line = PositionLine();
-  *line.mutable_measured() = since_live_.Measured();
+  *line.mutable_measured() = Measured(since_live_);
   since_live_ = {};
   return line;
 }
@@ -237,14 +245,15 @@ events::Summary Progress::Summary(events::Summary::End end, uint64_t weights_has
   summary.set_steps(total_.steps);
   summary.set_total_steps(plan_.total_steps);
   summary.set_learning_rate(learning_rate_);
-  *summary.mutable_measured() = total_.Measured();
+  *summary.mutable_measured() = Measured(total_);
   // Speed and times are of the whole run; the loss is of its last interval, where it ended.
   const Sums& last = since_log_.steps > 0 || last_log_.steps == 0 ? since_log_ : last_log_;
   last.PutLoss(*summary.mutable_measured());
+  if (has_values_) summary.mutable_measured()->clear_train_accuracy();
   if (validated_) *summary.mutable_validation() = ScoresOf(*validated_);
   if (tested_) *summary.mutable_test() = ScoresOf(*tested_);
   if (evaluated()) {
-    summary.set_best_accuracy(best_accuracy_);
+    if (IsAccuracy(best_accuracy_)) summary.set_best_accuracy(best_accuracy_);
     summary.set_best_step(best_step_);
   }
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {

@@ -22,6 +22,9 @@ class Progress {
  public:
   using Clock = std::chrono::steady_clock;
 
+  // `has_values`: no training is accurate.
+  explicit Progress(bool has_values = false) : has_values_(has_values) {}
+
   // All workers are ready: training time starts to count.
   // `seats`: for others that come later; 0: none do.
   void Begin(const StepPlan& plan, uint32_t workers, uint32_t seats = 0);
@@ -105,8 +108,10 @@ class Progress {
   // Until the end of the run, at the mean speed so far.
   double RemainingSeconds() const;
   events::Position Position() const;
+  events::Measured Measured(const Sums& sums) const;
   void AddBalance(const std::optional<StepBalance>& step);
 
+  const bool has_values_;
   StepPlan plan_;
   Clock::time_point process_began_ = Clock::now();
   double seconds_before_ = 0;  // that earlier processes of this run took

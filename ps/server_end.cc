@@ -75,7 +75,7 @@ ServerResult Server::EndCompleted() {
   reporter_.Summary(summary);
   result.trouble = summary.trouble().empty() ? summary.lost() : summary.trouble();
   LogInfo("completed: {}", MetricsLine(summary).dump());
-  if (summary.has_test()) result.test_accuracy = summary.test().accuracy();
+  if (summary.test().has_accuracy()) result.test_accuracy = summary.test().accuracy();
   return result;
 }
 

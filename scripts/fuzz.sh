@@ -97,6 +97,7 @@ words() {
     safetensors)
       names common/tensors/safetensors_header.cc common/model/model_metadata.cc | sed 's/.*/"\\"&\\""/'
       names proto/config.proto | sed 's/.*/"&"/' ;;
+    data_sets) printf '"%s"\n' "'descr': " "'fortran_order': " "'shape': " True False "'<f4'" "'|u1'" "'<i8'" ;;
     tickets) printf '"%s"\n' 'pid ' 'wants ' 'what ' 'card ' ;;
     endpoint) printf '"%s"\n' tcp:// local://@ ipc:// '127.0.0.1' '[::1]' '*' ;;
   esac

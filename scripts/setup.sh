@@ -12,7 +12,7 @@ packages=(
   libdnnl-dev ocl-icd-opencl-dev                        # layers on the CPU; its CMake files want OpenCL's
   libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev
   libcurl4-openssl-dev libssl-dev libarchive-dev zlib1g-dev   # muster data get, MNIST
-  libminizip-dev                                        # muster export: .npz
+  libminizip-dev                                        # .npz: NPZ data, muster export
   ca-certificates                                       # https, for muster data get
   libxxhash-dev
   libjpeg-dev libspng-dev                               # photos; libjpeg-dev is libjpeg-turbo

@@ -23,6 +23,7 @@
 #include "proto/config.pb.h"
 #include "worker/data/dataset.h"
 #include "worker/data/image_folder.h"
+#include "worker/data/npz_data.h"
 #include "worker/device.h"
 #include "worker/nn/tower.h"
 #include "worker/trainer/predict.h"
@@ -117,15 +118,37 @@ void PrintPredictions(const WorkerArguments& arguments) {
           });
 }
 
+namespace {
+
+std::vector<int64_t> AllOf(int64_t count) {
+  std::vector<int64_t> all(static_cast<size_t>(count));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+void PrintArrayPredictions(const config::Config& config, const std::string& weights,
+                           const std::string& path) {
+  const std::shared_ptr<const Dataset> set = OpenNpzSamples(path, config.data());
+  Predict(config, weights, *set, AllOf(set->size()),
+          [&](int64_t sample, int32_t /*label*/, std::span<const float> logits) {
+            const std::string name = fmt::format("{}[{}]", path, sample);
+            PrintLogits({{"image", name}}, name, logits);
+          });
+}
+
+}  // namespace
+
 void PrintImagePredictions(const WorkerArguments& arguments) {
   const config::Config config = ReadResolvedConfig(arguments.config);
   std::vector<std::string> paths;
   std::ifstream list = ReadPlainFile(arguments.images);
   for (std::string path; std::getline(list, path, '\0');) paths.push_back(path);
+  if (config.data().format() == config::Data::NPZ) {
+    for (const std::string& path : paths) PrintArrayPredictions(config, arguments.weights, path);
+    return;
+  }
   const LoosePhotos photos = OpenLoosePhotos(paths, config.data());
-  std::vector<int64_t> all(photos.paths.size());
-  std::iota(all.begin(), all.end(), 0);
-  Predict(config, arguments.weights, *photos.set, all,
+  Predict(config, arguments.weights, *photos.set, AllOf(photos.set->size()),
           [&](int64_t sample, int32_t /*label*/, std::span<const float> logits) {
             const std::string& path = photos.paths[static_cast<size_t>(sample)];
             const std::string& trouble = (*photos.troubles)[static_cast<size_t>(sample)];

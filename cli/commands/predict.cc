@@ -17,8 +17,11 @@ struct PredictOptions : EvaluationOptions {
 
 constexpr const char* kPredictFooter =
     "Images are JPEG and PNG files, and folders of them at any depth, for a network that was "
-    "trained on photos (data.format IMAGE_FOLDER). They become its input as in an evaluation; the "
-    "data set need not be there. Each is shown as soon as it is known, with --json as an object "
+    "trained on photos (data.format IMAGE_FOLDER). For one that was trained on arrays (NPZ), they "
+    "are .npz files with an array x; FILE[7] is its sample 7. They become the network's input as "
+    "in "
+    "an evaluation; the data set need not be there. Each is shown as soon as it is known, with "
+    "--json as an object "
     "for each line. One that cannot be read is named, and the others are shown.\n"
     "\n"
     "One process computes all, samples with the bits of an evaluation. Probabilities are the "
@@ -27,6 +30,7 @@ constexpr const char* kPredictFooter =
     "Examples:\n"
     "  muster predict runs/a cat.jpg holidays\n"
     "  muster predict runs/a holidays --top 1 --csv > holidays.csv\n"
+    "  muster predict runs/b new.npz --csv > new.csv\n"
     "  muster predict runs/a --samples 0-9,17\n"
     "  muster predict runs/a --best --samples 0-31 --top 1 --json\n"
     "\n"
@@ -36,7 +40,7 @@ constexpr const char* kPredictFooter =
 void DescribePredict(CLI::App& command, PredictOptions& options) {
   options.Add(command);
   CLI::Option* const images =
-      command.add_option("IMAGE", options.images, "Image files, and folders of them")
+      command.add_option("IMAGE", options.images, "Image files, folders of them, .npz files")
           ->type_name("PATH")
           ->check(SomeText());
   CLI::Option* const samples =

@@ -107,7 +107,7 @@ class Evaluate {
                             .threads = job.config.worker().threads(),
                             .reported = ReportedScores(metadata, set),
                             .class_names = {data.class_names().begin(), data.class_names().end()}};
-    report.scores.accuracy = scores.accuracy();
+    if (scores.has_accuracy()) report.scores.accuracy = scores.accuracy();
     if (scores.has_top5_accuracy()) report.scores.top5_accuracy = scores.top5_accuracy();
     if (scores.has_loss()) report.scores.loss = scores.loss();
     if (arguments_.confusion) TakeConfusion(folder + "/confusion_matrix.csv", report);

@@ -140,9 +140,9 @@ std::string ComparedText(const EvaluationReport& report) {
   if (!report.reported) return "the run has not evaluated these weights";
   if (Same(report.scores, *report.reported)) return "the same, to the last digit";
   return fmt::format(
-      "accuracy {}, loss {}: other data, or a processor, library or worker.threads that computes "
-      "other bits",
-      Exact(report.reported->accuracy), Exact(report.reported->loss));
+      "{}loss {}: other data, or a processor, library or worker.threads that computes other bits",
+      report.reported->accuracy ? fmt::format("accuracy {}, ", *report.reported->accuracy) : "",
+      Exact(report.reported->loss));
 }
 
 std::string Row(const std::string& key, const std::string& value) {
@@ -156,7 +156,7 @@ Json OrNull(const std::optional<T>& value) {
 
 Json ScoresJson(const std::string& set, const Scores& scores) {
   Json json;
-  json[set + "_accuracy"] = scores.accuracy;
+  json[set + "_accuracy"] = OrNull(scores.accuracy);
   if (scores.top5_accuracy) json[set + "_top5_accuracy"] = *scores.top5_accuracy;
   json[set + "_loss"] = OrNull(scores.loss);
   return json;
@@ -165,14 +165,18 @@ Json ScoresJson(const std::string& set, const Scores& scores) {
 }  // namespace
 
 std::optional<Scores> ReportedScores(const Metadata& metadata, const std::string& set) {
-  const auto accuracy = AccuracyOf(metadata, set);
-  if (!accuracy) return std::nullopt;
-  return Scores{.accuracy = *accuracy, .loss = LossOf(metadata, set)};
+  const Scores scores{
+      .accuracy = AccuracyOf(metadata, set), .top5_accuracy = {}, .loss = LossOf(metadata, set)};
+  if (!scores.accuracy && !scores.loss) return std::nullopt;
+  return scores;
 }
 
 std::vector<std::string> EvaluationLines(const EvaluationReport& report) {
-  std::string accuracy = fmt::format("{} ({})", FormatPercent(report.scores.accuracy, 2),
-                                     Exact(report.scores.accuracy));
+  std::string accuracy;
+  if (report.scores.accuracy) {
+    accuracy =
+        fmt::format("{} ({})", FormatPercent(*report.scores.accuracy, 2), *report.scores.accuracy);
+  }
   if (report.scores.top5_accuracy) {
     accuracy += ", top 5 " + FormatPercent(*report.scores.top5_accuracy, 2);
   }
@@ -181,10 +185,10 @@ std::vector<std::string> EvaluationLines(const EvaluationReport& report) {
       Row("data",
           fmt::format("{} of {}", Plural(report.images, report.set + " image"), report.data)),
       Row("workers", fmt::format("{} x {}", FormatCount(int64_t{report.workers}),
-                                 Plural(int64_t{report.threads}, "thread"))),
-      Row(report.set + " accuracy", accuracy),
-      Row(report.set + " loss", Exact(report.scores.loss)),
-      Row("as reported", ComparedText(report))};
+                                 Plural(int64_t{report.threads}, "thread")))};
+  if (!accuracy.empty()) lines.push_back(Row(report.set + " accuracy", accuracy));
+  lines.push_back(Row(report.set + " loss", Exact(report.scores.loss)));
+  lines.push_back(Row("as reported", ComparedText(report)));
   if (!report.data_remark.empty()) lines.push_back(Row("note", report.data_remark));
   if (report.confusion) {
     lines.emplace_back();

@@ -29,7 +29,7 @@ std::vector<std::string> ConfusionLines(const ConfusionCounts& counts,
 std::string ClassText(int64_t number, const std::vector<std::string>& names);
 
 struct Scores {
-  double accuracy = 0;
+  std::optional<double> accuracy;  // empty: of values
   std::optional<double> top5_accuracy;
   std::optional<double> loss;  // empty: not finite
 };

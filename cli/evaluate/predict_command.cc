@@ -96,11 +96,12 @@ int64_t SamplesIn(const PredictArguments& arguments, const config::Config& confi
               arguments.training_set ? "training" : "test");
 }
 
-void RequirePhotos(const OpenedModel& model, const config::Data& data) {
-  if (data.format() == config::Data::IMAGE_FOLDER) return;
+void RequireFiles(const OpenedModel& model, const config::Data& data) {
+  if (data.format() == config::Data::IMAGE_FOLDER || data.format() == config::Data::NPZ) return;
   throw Error(ExitCode::kUsage,
-              "{}: expected a network that was trained on photos (data.format IMAGE_FOLDER), found "
-              "data.format {}: give --samples, of its data set, instead of images",
+              "{}: expected a network that was trained on photos or arrays (data.format "
+              "IMAGE_FOLDER or NPZ), found data.format {}: give --samples, of its data set, "
+              "instead of images",
               model.shown, config::Data::Format_Name(data.format()));
 }
 
@@ -117,7 +118,7 @@ Job Prepare(const PredictArguments& arguments, const OpenedModel& model) {
   if (arguments.images.empty()) {
     ResolveConfig(config, AvailableCores());
   } else {
-    RequirePhotos(model, config.data());
+    RequireFiles(model, config.data());
     ResolveForMachine(config, AvailableCores());  // the data set need not be there
   }
   Graph graph = BuildGraph(config.model(), InputShape(config.data()));
@@ -250,6 +251,11 @@ std::string JsonText(const std::vector<Prediction>& predictions, const Job& job,
 }
 
 int ShowSamples(const PredictArguments& arguments, const OpenedModel& model, const Job& job) {
+  if (HasValues(job.config.data())) {
+    throw Error(ExitCode::kUsage,
+                "{}: --samples shows classes, and this network predicts values: give a .npz file",
+                model.shown);
+  }
   const std::vector<int64_t> samples =
       ParseNumberList("--samples", arguments.samples, SamplesIn(arguments, job.config));
   CheckWeights(model, job.graph);
@@ -274,7 +280,8 @@ std::string CsvRows(const std::string& image, const std::vector<Candidate>& top,
   std::vector<std::string> rows;
   rows.reserve(top.size());
   for (const Candidate& one : top) {
-    const std::string& name = job.class_names.at(static_cast<size_t>(one.number));
+    const auto place = static_cast<size_t>(one.number);
+    const std::string name = place < job.class_names.size() ? job.class_names[place] : "";
     rows.push_back(
         fmt::format("{},{},{},{}", CsvField(image), one.number, CsvField(name), one.probability));
   }
@@ -285,6 +292,12 @@ std::string JsonLine(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+bool PrintValue(const PredictArguments& arguments, const std::string& image, float value) {
+  if (arguments.csv) return PrintResultAsIs(fmt::format("{},{}", CsvField(image), value));
+  if (!arguments.json) return PrintResult(fmt::format("{}: {:g}", image, value));
+  return PrintResultAsIs(JsonLine({{"image", image}, {"value", value}}));
+}
+
 int ShowImages(const PredictArguments& arguments, const OpenedModel& model, const Job& job) {
   CheckWeights(model, job.graph);
   std::string paths;
@@ -293,7 +306,8 @@ int ShowImages(const PredictArguments& arguments, const OpenedModel& model, cons
   const bool as_text = !arguments.json && !arguments.csv;
   const bool are_probabilities = OutputsAreProbabilities(job.graph);
   std::vector<std::string> heading;  // goes before the first image: nothing precedes an error
-  if (arguments.csv) heading = {"image,class,name,probability"};
+  const bool has_values = HasValues(job.config.data());
+  if (arguments.csv) heading = {has_values ? "image,value" : "image,class,name,probability"};
   if (as_text) heading = {DescribeModel(model), ""};
   int64_t images = 0, unreadable = 0;
   Ask(arguments, model, job, {"--images", list.path()}, [&](const nlohmann::json& line) {
@@ -305,8 +319,9 @@ int ShowImages(const PredictArguments& arguments, const OpenedModel& model, cons
       PrintError(fmt::format("muster: error: {}\n", error));
       return !arguments.json || PrintResultAsIs(JsonLine({{"image", image}, {"error", error}}));
     }
-    const std::vector<Candidate> top =
-        MostLikely(OutputsIn(line, job), are_probabilities, arguments.top);
+    const std::vector<float> outputs = OutputsIn(line, job);
+    if (has_values) return PrintValue(arguments, image, outputs.front());
+    const std::vector<Candidate> top = MostLikely(outputs, are_probabilities, arguments.top);
     if (arguments.csv) return PrintResultAsIs(CsvRows(image, top, job));
     if (as_text) return PrintResult(fmt::format("{}: {}", image, TopText(top, job)));
     return PrintResultAsIs(JsonLine({{"image", image}, {"top", TopJson(top, job)}}));

@@ -26,9 +26,20 @@ std::string LengthText(const config::Config& config) {
   return Plural(config.run().epochs(), "epoch");
 }
 
+std::string ArraysText(const config::Data& data) {
+  const Shape shape = StoredShape(data);
+  const bool are_rows = shape.height == 1 && shape.width == 1;
+  const std::string type = data.npz().type() == config::NpzData::UINT8 ? "uint8" : "float32";
+  return fmt::format("{} of {}, {}",
+                     are_rows ? Plural(shape.channels, "feature") : shape.ToString(), type,
+                     HasValues(data) ? "values" : FormatCount(DataClasses(data)) + " classes");
+}
+
 std::string DataText(const config::Data& data) {
   const std::string& format = config::Data::Format_Name(data.format());
   if (data.dir().empty() && NeedsFiles(data)) return format + ", no directory given";
+  if (data.format() == config::Data::NPZ)
+    return fmt::format("{} in {}: {}", format, data.dir(), ArraysText(data));
   if (NeedsFiles(data)) return fmt::format("{} in {}", format, data.dir());
   const config::SyntheticData& made_up = data.synthetic();
   constexpr int64_t kMany = 50'000'000;
@@ -95,8 +106,9 @@ std::string UpdateText(const config::Config& config) {
   const config::LearningRate& rate = config.learning_rate();
   std::string text = LearningRateText(config);
   if (rate.type() == config::LearningRate::PLATEAU) {
-    text += fmt::format(", times {:g} after {} without a better accuracy", rate.factor(),
-                        Plural(rate.plateau_patience(), "evaluation"));
+    text += fmt::format(", times {:g} after {} without a {}", rate.factor(),
+                        Plural(rate.plateau_patience(), "evaluation"),
+                        HasValues(config.data()) ? "lower loss" : "better accuracy");
   }
   if (rate.warmup_samples() > 0 && rate.type() != config::LearningRate::ONE_CYCLE) {
     text += fmt::format(", after a warm-up of {}", Plural(rate.warmup_samples(), "image"));

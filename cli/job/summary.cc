@@ -93,7 +93,14 @@ std::string BalanceText(const events::StepShares& shares, int workers) {
 
 // `chooses`: the best weights are those of the best accuracy on this set.
 std::string ScoresText(const events::Summary& summary, const events::Scores& scores, bool chooses) {
-  if (!scores.has_accuracy()) return "";
+  if (!scores.has_loss() && !scores.has_accuracy()) return "";
+  if (!scores.has_accuracy()) {  // of values
+    std::string text = fmt::format("{:.4f}", scores.loss());
+    if (chooses && summary.has_best_step()) {
+      text += ", lowest at step " + FormatCount(summary.best_step());
+    }
+    return text;
+  }
   std::string text = FormatPercent(scores.accuracy(), 2);
   if (chooses && summary.has_best_accuracy()) {
     text += ", best " + FormatPercent(summary.best_accuracy(), 2);
@@ -304,9 +311,11 @@ std::vector<std::string> SummaryLines(const events::Summary& summary, int worker
   lines.push_back(fmt::format("{}: {} in {}", completed ? "Completed" : "Ended early", done,
                               FormatDuration(summary.at().elapsed_s())));
   if (summary.has_validation()) {
-    row("validation", "accuracy " + ScoresText(summary, summary.validation(), true));
+    row("validation", (summary.validation().has_accuracy() ? "accuracy " : "loss ") +
+                          ScoresText(summary, summary.validation(), true));
   }
-  row("test accuracy", ScoresText(summary, summary.test(), !summary.has_validation()));
+  row(summary.test().has_accuracy() ? "test accuracy" : "test loss",
+      ScoresText(summary, summary.test(), !summary.has_validation()));
   if (measured.has_train_loss()) row("training loss", fmt::format("{:.4f}", measured.train_loss()));
   row("stopped early", summary.stop_reason());
   for (const std::string& text : ChangesTexts(summary, ends)) row("workers", text);

@@ -12,6 +12,7 @@
 #include "cli/view/run_record.h"
 #include "common/base/error.h"
 #include "common/base/text.h"
+#include "common/checkpoint/early_stop.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
@@ -249,10 +250,13 @@ std::vector<std::string> StateLines(const checkpoint::State& state) {
   if (!state.weights_hash().empty()) lines.push_back(Row("weights hash", state.weights_hash()));
   const auto add = [&](const checkpoint::Evaluated& last) {
     const char* const set = last.validation() ? "validation" : "test";
+    const std::string accuracy =
+        IsAccuracy(last.accuracy())
+            ? fmt::format("{} accuracy {}, ", set, FormatPercent(last.accuracy(), 2))
+            : "";
     lines.push_back(
-        Row("evaluation",
-            fmt::format("at step {}: {} accuracy {}, {} loss {:.4f}", FormatCount(last.step()), set,
-                        FormatPercent(last.accuracy(), 2), set, last.loss())));
+        Row("evaluation", fmt::format("at step {}: {}{} loss {:.4f}", FormatCount(last.step()),
+                                      accuracy, set, last.loss())));
   };
   if (state.progress().has_last_evaluation()) add(state.progress().last_evaluation());
   if (state.progress().has_test()) add(state.progress().test());

@@ -12,6 +12,7 @@
 #include "common/base/memory.h"
 #include "common/base/text.h"
 #include "common/base/version.h"
+#include "common/checkpoint/early_stop.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
@@ -50,11 +51,11 @@ void AddMetrics(const CheckpointReader& checkpoint, ModelInfo& info) {
   if (run_dir.empty()) return;
   for (const MetricsRow& row : ReadRun(run_dir).rows) {
     if (row.step != static_cast<double>(info.step)) continue;
-    if (row.validation_accuracy) {
+    if (row.validation_loss) {
       info.validation_accuracy = row.validation_accuracy;
       info.validation_loss = row.validation_loss;
     }
-    if (row.test_accuracy) {
+    if (row.test_loss) {
       info.test_accuracy = row.test_accuracy;
       info.test_loss = row.test_loss;
     }
@@ -68,7 +69,9 @@ ModelInfo InfoOf(const CheckpointReader& checkpoint, bool average, bool evaluate
   const checkpoint::Progress& progress = state.progress();
   if (progress.has_last_evaluation() && progress.last_evaluation().step() == state.step()) {
     const checkpoint::Evaluated& last = progress.last_evaluation();
-    (last.validation() ? info.validation_accuracy : info.test_accuracy) = last.accuracy();
+    if (IsAccuracy(last.accuracy())) {
+      (last.validation() ? info.validation_accuracy : info.test_accuracy) = last.accuracy();
+    }
     (last.validation() ? info.validation_loss : info.test_loss) = last.loss();
   } else {
     AddMetrics(checkpoint, info);

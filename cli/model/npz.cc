@@ -4,7 +4,6 @@
 #include <minizip/zip.h>
 
 #include <algorithm>
-#include <array>
 #include <exception>
 #include <memory>
 #include <new>
@@ -15,6 +14,7 @@
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
 #include "common/base/text.h"
+#include "common/tensors/npz_reader.h"
 
 namespace muster {
 namespace {
@@ -71,18 +71,15 @@ class Sink {
   uint64_t at_ = 0;
 };
 
-// The types as NumPy names them, in the order of TensorType; "" of one that it does not have. BF16
-// is written as float32.
-constexpr std::array kNumpyTypes = {"|b1", "|u1", "|i1", "",    "",    "<u2", "<i2", "<f2",
-                                    "<f4", "<u4", "<i4", "<f4", "<u8", "<i8", "<f8"};
-static_assert(kNumpyTypes.size() == static_cast<size_t>(TensorType::kF64) + 1);
-
-const char* NumpyType(TensorType type) { return kNumpyTypes[static_cast<size_t>(type)]; }
+// BF16 is written as float32.
+const char* WrittenType(TensorType type) {
+  return NumpyType(type == TensorType::kBF16 ? TensorType::kF32 : type);
+}
 
 // Version 1.0 of the .npy format: magic, length, a Python dictionary padded to a multiple of 64.
 std::string NpyHeader(const StoredTensor& tensor) {
   std::string dictionary = fmt::format(
-      "{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", NumpyType(tensor.type),
+      "{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", WrittenType(tensor.type),
       Join(tensor.shape, ", "), tensor.shape.size() == 1 ? "," : "");
   constexpr size_t kBefore = 10;
   const size_t padded = (kBefore + dictionary.size() + 1 + 63) / 64 * 64;
@@ -179,7 +176,7 @@ class NpzWriter {
 
 void WriteNpz(const SafetensorsReader& model, const std::string& path) {
   for (const StoredTensor& tensor : model.header().tensors) {
-    if (*NumpyType(tensor.type) == '\0') {
+    if (*WrittenType(tensor.type) == '\0') {
       throw Error(ExitCode::kData, "{}: tensor {} is of type {}, which NumPy does not have",
                   model.path(), tensor.name, Name(tensor.type));
     }

@@ -63,8 +63,11 @@ std::string HowToGoOn(const config::Evaluation& settings, const checkpoint::Deci
 std::string NoBetterText(const checkpoint::Decisions& decisions,
                          const checkpoint::Decisions::Waited& waited, int64_t evaluations,
                          double min_delta) {
-  return fmt::format("no better {} accuracy than {:g} (step {}){} in {} evaluation{}",
-                     SetOf(decisions), waited.best(), waited.best_step(),
+  const bool is_accuracy = IsAccuracy(waited.best());
+  return fmt::format("no {} {} {} than {:g} (step {}){} in {} evaluation{}",
+                     is_accuracy ? "better" : "lower", SetOf(decisions),
+                     is_accuracy ? "accuracy" : "loss",
+                     is_accuracy ? waited.best() : -waited.best(), waited.best_step(),
                      min_delta > 0 ? fmt::format(", by more than {:g},", min_delta) : "",
                      evaluations, evaluations == 1 ? "" : "s");
 }

@@ -2,6 +2,7 @@
 // decides by them, and the launcher says beforehand what will be decided.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 
@@ -19,6 +20,9 @@ std::string StopReasonAt(const config::Evaluation& settings, const checkpoint::S
 
 // With which settings it would go on: "--set evaluation.patience=N with N above 3, or 0".
 std::string HowToGoOn(const config::Evaluation& settings, const checkpoint::Decisions& decisions);
+
+// What evaluations are compared by is the accuracy; of values, which have none, minus the loss.
+inline bool IsAccuracy(double score) { return score >= 0 && !std::signbit(score); }
 
 // "no better test accuracy than 0.62 (step 800) in 3 evaluations". `waited` is one of `decisions`.
 std::string NoBetterText(const checkpoint::Decisions& decisions,

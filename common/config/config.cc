@@ -104,13 +104,14 @@ config::Config WithMessages(const config::Config& config) {
   return full;
 }
 
-// A last product without `units` has one for each class.
+// A last product without `units` has one for each class, or one for the value.
 void FillInUnits(config::Config& config) {
   if (!config.has_model() || config.model().layer_size() < 2) return;
   config::Layer& last = *config.mutable_model()->mutable_layer(config.model().layer_size() - 2);
   const int64_t classes = DataClasses(config.data());
-  if (!last.has_dense() || last.dense().has_units() || classes == 0) return;
-  last.mutable_dense()->set_units(static_cast<uint32_t>(classes));
+  const bool has_values = HasValues(config.data());
+  if (!last.has_dense() || last.dense().has_units() || (classes == 0 && !has_values)) return;
+  last.mutable_dense()->set_units(has_values ? 1 : static_cast<uint32_t>(classes));
 }
 
 }  // namespace
@@ -139,7 +140,7 @@ config::Config LoadConfig(const std::string& path, const std::vector<Setting>& s
   for (const Setting& setting : settings) {
     if (setting.path != "model_file") SetField(config, setting, errors);
   }
-  if (config.has_data()) ResolveClassNames(*config.mutable_data());
+  if (config.has_data()) ResolveFromFiles(*config.mutable_data());
   FillInUnits(config);
   CheckConfig(config, errors);
   if (removed != nullptr) *removed = errors.removed;

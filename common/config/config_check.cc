@@ -203,6 +203,14 @@ void CheckConfig(const config::Config& config, ConfigErrors& errors) {
   errors.ThrowIfAny();
   CheckSlices(sized, graph, errors);
   CheckChunks(config, graph, errors);
+  if (HasValues(config.data()) != graph.layers().back().is_of_values()) {
+    throw Error(ExitCode::kUsage, "{}: layer \"{}\": expected {}, got {} of {}", errors.Where(""),
+                graph.layers().back().name,
+                HasValues(config.data())
+                    ? "mean_squared_error of 1 output, since y holds values (data.npz.classes is 0)"
+                    : "at least 2 classes: mean_squared_error of 1 output is for values",
+                graph.layers().back().kind, graph.classes());
+  }
   if (graph.classes() < DataClasses(config.data())) {
     throw Error(ExitCode::kUsage,
                 "{}: layer \"{}\": expected at least {} logits, one per class of the data, got {}",

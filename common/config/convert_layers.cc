@@ -224,7 +224,7 @@ LayerSpec GraphBuilder::ConvertConcat() {
   return spec;
 }
 
-void GraphBuilder::PrepareLoss(double flops_per_class) {
+void GraphBuilder::PrepareLoss(double flops_per_output, int64_t least_outputs) {
   const Shape& in = current_->input_shape;
   if (in.height != 1 || in.width != 1) {
     Fail(
@@ -232,8 +232,10 @@ void GraphBuilder::PrepareLoss(double flops_per_class) {
         "it",
         in.ToString());
   }
-  if (in.channels < 2) Fail("expected at least 2 classes, got {}", in.channels);
-  current_->forward_flops = flops_per_class * static_cast<double>(in.channels);
+  if (in.channels < least_outputs) {
+    Fail("expected at least {} classes, got {}", least_outputs, in.channels);
+  }
+  current_->forward_flops = flops_per_output * static_cast<double>(in.channels);
 }
 
 }  // namespace muster

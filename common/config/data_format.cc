@@ -12,6 +12,7 @@
 #include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/base/text.h"
+#include "common/config/npz_sets.h"
 #include "proto/config.pb.h"
 
 namespace muster {
@@ -22,11 +23,14 @@ namespace fs = std::filesystem;
 constexpr size_t kMostLetters = 200;
 constexpr size_t kMostNames = 100;
 
+void ResolveNames(config::Data& data);
+
 struct Format {
   Shape (*shape)(const config::Data& data);
   int64_t (*classes)(const config::Data& data);  // 0: as many as there are names
   std::vector<std::string> (*class_names)(const config::Data& data);
   const char* how_to_get;  // null: it has no files
+  void (*resolve)(config::Data& data) = ResolveNames;
 };
 
 Shape MnistShape(const config::Data& data) {
@@ -82,6 +86,10 @@ std::vector<std::string> FolderNames(const config::Data& data) {
 
 int64_t Ten(const config::Data& /*data*/) { return 10; }
 
+Shape NpzShape(const config::Data& data) {
+  return {data.npz().height(), data.npz().width(), data.npz().channels()};
+}
+
 const Format& FormatOf(const config::Data& data) {
   static const Format cifar10{[](const config::Data&) {
                                 return Shape{32, 32, 3};
@@ -97,6 +105,12 @@ const Format& FormatOf(const config::Data& data) {
   static const Format image_folder{
       PhotoShape, [](const config::Data&) { return int64_t{0}; }, FolderNames,
       "a folder of JPEG or PNG files for each class, in DIR/train and DIR/val or in DIR itself"};
+  static const Format npz{NpzShape,
+                          [](const config::Data& of) { return int64_t{of.npz().classes()}; },
+                          [](const config::Data&) { return std::vector<std::string>(); },
+                          "DIR/train.npz and DIR/test.npz, or one file, with arrays x and y as "
+                          "numpy.savez writes them",
+                          ResolveNpz};
   switch (data.format()) {
     case config::Data::IMAGE_FOLDER:
       return image_folder;
@@ -107,9 +121,17 @@ const Format& FormatOf(const config::Data& data) {
     case config::Data::SYNTHETIC:
       return synthetic;
     case config::Data::NPZ:
-      break;
+      return npz;
   }
   throw Error(ExitCode::kUsage, "data.format: unknown: {}", static_cast<int>(data.format()));
+}
+
+void ResolveNames(config::Data& data) {
+  if (data.class_names_size() > 0) return;
+  const std::vector<std::string> names = FormatOf(data).class_names(data);
+  const int64_t classes = FormatOf(data).classes(data);
+  if (classes > 0 && static_cast<int64_t>(names.size()) != classes) return;
+  for (const std::string& name : names) data.add_class_names(name);
 }
 
 }  // namespace
@@ -130,6 +152,11 @@ int64_t DataClasses(const config::Data& data) {
   return classes > 0 ? classes : data.class_names_size();
 }
 
+bool HasValues(const config::Data& data) {
+  return data.format() == config::Data::NPZ && data.npz().has_classes() &&
+         data.npz().classes() == 0;
+}
+
 bool NeedsFiles(const config::Data& data) { return FormatOf(data).how_to_get != nullptr; }
 
 void RequireDataDir(const config::Data& data) {
@@ -140,12 +167,8 @@ void RequireDataDir(const config::Data& data) {
               FormatOf(data).how_to_get);
 }
 
-void ResolveClassNames(config::Data& data) {
-  if (data.class_names_size() > 0 || data.dir().empty()) return;
-  const std::vector<std::string> names = FormatOf(data).class_names(data);
-  const int64_t classes = FormatOf(data).classes(data);
-  if (classes > 0 && static_cast<int64_t>(names.size()) != classes) return;
-  for (const std::string& name : names) data.add_class_names(name);
+void ResolveFromFiles(config::Data& data) {
+  if (!data.dir().empty()) FormatOf(data).resolve(data);
 }
 
 int64_t ShorterSide(const config::Preprocess& settings) {

@@ -15,18 +15,20 @@ namespace muster {
 // The shape of a sample as stored, and after preprocessing.
 Shape StoredShape(const config::Data& data);
 Shape InputShape(const config::Data& data);
-// 0 if only the files tell, and nobody has looked at them.
+// 0 if only the files tell, and nobody has looked at them, or if there are values.
 int64_t DataClasses(const config::Data& data);
+// Whether samples have values to predict, instead of classes.
+bool HasValues(const config::Data& data);
 
 // Whether the data are read from data.dir.
 bool NeedsFiles(const config::Data& data);
 // Throws Error(kUsage) that says how to get such data if data.dir is needed and missing.
 void RequireDataDir(const config::Data& data);
 
-// Fills in data.class_names if it is not given and the format or its files name the classes. A list
-// that does not have a name for each class is ignored. Throws Error(kData) for an IMAGE_FOLDER that
-// cannot be read.
-void ResolveClassNames(config::Data& data);
+// Fills in what is not given and the format or its files tell: data.class_names, unless there is a
+// name for each class; data.npz. Throws Error(kData) for an IMAGE_FOLDER or an NPZ that cannot be
+// read.
+void ResolveFromFiles(config::Data& data);
 
 // What the shorter side of a photo becomes before its centre is cut out; 0: what it is. By default
 // 256 for a crop of 224, as in torchvision's recipes.

@@ -93,10 +93,10 @@ LayerSpec GraphBuilder::Convert(const config::Layer& layer) {
       per_element(4);
       return SoftmaxSpec{};
     case config::Layer::kSoftmaxCrossEntropy:
-      PrepareLoss(4);
+      PrepareLoss(4, 2);
       return SoftmaxCrossEntropySpec{layer.softmax_cross_entropy().label_smoothing()};
     case config::Layer::kMeanSquaredError:
-      PrepareLoss(3);
+      PrepareLoss(3, 1);
       return MeanSquaredErrorSpec{};
     case config::Layer::kSigmoidCrossEntropy:
     case config::Layer::KIND_NOT_SET:

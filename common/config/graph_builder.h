@@ -49,7 +49,7 @@ class GraphBuilder {
   LayerSpec ConvertAdd();
   LayerSpec ConvertConcat();
   // Both losses read one row per sample.
-  void PrepareLoss(double flops_per_class);
+  void PrepareLoss(double flops_per_output, int64_t least_outputs);
 
   struct Window {
     int64_t kernel_height, kernel_width, stride_height, stride_width, out_height, out_width;

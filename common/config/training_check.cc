@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <cmath>
 #include <string>
 
 #include "common/config/config.h"
@@ -70,6 +71,29 @@ void CheckUnits(const config::Model& model, ConfigErrors& errors) {
   }
 }
 
+void CheckNormalization(const config::Preprocess& p, int channels, ConfigErrors& errors) {
+  for (const auto& [key, count] : {std::pair{"mean", p.mean_size()}, {"stddev", p.stddev_size()}}) {
+    if (count == 0 || count == channels) continue;
+    errors.Fail(fmt::format("data.preprocess.{}[0]", key),
+                "expected one number for each of {} channels, got {}", channels, count);
+  }
+}
+
+void CheckNpz(const config::Data& data, ConfigErrors& errors) {
+  const config::NpzData& npz = data.npz();
+  if (!npz.has_height() || !npz.has_width() || !npz.has_channels() || !npz.has_classes()) {
+    errors.Fail("data.dir",
+                "expected arrays (x, y), which give the network's input and the number of classes, "
+                "found no data.dir: give it with --data DIR, or set data.npz {{ height: … width: … "
+                "channels: … classes: … }}");
+    return;
+  }
+  if (npz.classes() == 1) {
+    errors.Fail("data.npz.classes", "expected at least 2, or 0 for values to predict, got 1");
+  }
+  CheckNormalization(data.preprocess(), static_cast<int>(npz.channels()), errors);
+}
+
 void CheckImageFolder(const config::Data& data, ConfigErrors& errors) {
   const config::Preprocess& p = data.preprocess();
   if (data.class_names_size() == 0) {
@@ -88,11 +112,13 @@ void CheckImageFolder(const config::Data& data, ConfigErrors& errors) {
     errors.Fail("data.image_folder.channels", "expected 1 (grey) or 3 (red, green, blue), got 2");
     return;
   }
-  const int channels = static_cast<int>(data.image_folder().channels());
-  for (const auto& [key, count] : {std::pair{"mean", p.mean_size()}, {"stddev", p.stddev_size()}}) {
-    if (count == 0 || count == channels) continue;
-    errors.Fail(fmt::format("data.preprocess.{}[0]", key),
-                "expected one number for each of {} channels, got {}", channels, count);
+  CheckNormalization(p, static_cast<int>(data.image_folder().channels()), errors);
+  for (const auto& [key, values] : {std::pair{"mean", &p.mean()}, {"stddev", &p.stddev()}}) {
+    for (int i = 0; i < values->size(); ++i) {
+      if (std::abs(values->Get(i)) <= 10) continue;
+      errors.Fail(fmt::format("data.preprocess.{}[{}]", key, i),
+                  "expected at most 10 (pixel / 255), got {:g}", values->Get(i));
+    }
   }
   if (p.scale_min() > p.scale_max()) {
     errors.Fail("data.preprocess.scale_min", "expected at most scale_max, {}, got {}",
@@ -106,7 +132,9 @@ void CheckImageFolder(const config::Data& data, ConfigErrors& errors) {
 
 void CheckData(const config::Data& data, ConfigErrors& errors) {
   if (data.format() == config::Data::IMAGE_FOLDER) CheckImageFolder(data, errors);
-  if (data.class_names_size() > 0 && data.class_names_size() != DataClasses(data)) {
+  if (data.format() == config::Data::NPZ) CheckNpz(data, errors);
+  if (!HasValues(data) && data.class_names_size() > 0 &&
+      data.class_names_size() != DataClasses(data)) {
     errors.Fail("data.class_names", "expected {} names, one for each class, got {}",
                 DataClasses(data), data.class_names_size());
   }
@@ -115,6 +143,22 @@ void CheckData(const config::Data& data, ConfigErrors& errors) {
     errors.Fail("data", "an image of {} has more than {} values", StoredShape(data).ToString(),
                 kMostElements);
   }
+}
+
+// What needs classes.
+void CheckValues(const config::Config& config, ConfigErrors& errors) {
+  const config::Evaluation& evaluation = config.evaluation();
+  const auto check = [&](const char* key, bool is_set, const char* instead) {
+    if (!is_set) return;
+    errors.Fail(key, "needs classes, and y holds values (data.npz.classes is 0){}", instead);
+  };
+  check("data.class_names", config.data().class_names_size() > 0, "");
+  check("data.class_weights", config.data().class_weights_size() > 0, "");
+  check("data.preprocess.mixup_alpha", config.data().preprocess().mixup_alpha() > 0, "");
+  check("evaluation.confusion_matrix", evaluation.confusion_matrix(), "");
+  check("evaluation.stop_at_accuracy", evaluation.has_stop_at_accuracy(),
+        ": evaluation.patience stops by the loss");
+  check("tensorboard.images", config.tensorboard().images() > 0, "");
 }
 
 void CheckEvaluation(const config::Config& config, ConfigErrors& errors) {
@@ -172,7 +216,9 @@ void CheckTraining(const config::Config& config, ConfigErrors& errors) {
   CheckOptimizer(config, errors);
   CheckLearningRate(config.learning_rate(), errors);
   CheckData(config.data(), errors);
-  if (DataClasses(config.data()) > 0) CheckUnits(config.model(), errors);
+  const bool has_values = HasValues(config.data());
+  if (has_values) CheckValues(config, errors);
+  if (has_values || DataClasses(config.data()) > 0) CheckUnits(config.model(), errors);
   CheckPreprocess(config.data(), errors);
   CheckEvaluation(config, errors);
 }

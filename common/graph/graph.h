@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "common/graph/layer_specs.h"
@@ -27,6 +28,10 @@ struct Layer {
   static constexpr int kData = -1;
 
   bool has_variables() const { return weights >= 0 || scale >= 0; }
+  // Of a loss: whether labels are the bits of values to predict, not classes.
+  bool is_of_values() const {
+    return std::holds_alternative<MeanSquaredErrorSpec>(spec) && input_shape.channels == 1;
+  }
   LayerTraits traits() const { return TraitsOf(spec); }
 };
 

@@ -22,6 +22,20 @@ std::string Dump(const ordered_json& json) {
   return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
+bool Normalizes(const config::Preprocess& settings) {
+  return settings.mean_size() > 0 || settings.stddev_size() > 0;
+}
+
+void AddNormalization(const config::Preprocess& settings, size_t channels, ordered_json& steps) {
+  if (!Normalizes(settings)) return;
+  std::vector<double> mean(settings.mean().begin(), settings.mean().end());
+  std::vector<double> stddev(settings.stddev().begin(), settings.stddev().end());
+  mean.resize(channels, 0);
+  stddev.resize(channels, 1);
+  steps.push_back({{"subtract", mean}});
+  steps.push_back({{"divide", stddev}});
+}
+
 // What is done with a photo in evaluations.
 ordered_json PhotoPreprocessing(const config::Data& data) {
   const config::Preprocess& settings = data.preprocess();
@@ -31,15 +45,7 @@ ordered_json PhotoPreprocessing(const config::Data& data) {
   }
   steps.push_back({{"center_crop", {settings.crop_height(), settings.crop_width()}}});
   steps.push_back({{"divide", 255}});
-  if (settings.mean_size() > 0 || settings.stddev_size() > 0) {
-    const int channels = static_cast<int>(data.image_folder().channels());
-    std::vector<double> mean(settings.mean().begin(), settings.mean().end());
-    std::vector<double> stddev(settings.stddev().begin(), settings.stddev().end());
-    mean.resize(static_cast<size_t>(channels), 0);
-    stddev.resize(static_cast<size_t>(channels), 1);
-    steps.push_back({{"subtract", mean}});
-    steps.push_back({{"divide", stddev}});
-  }
+  AddNormalization(settings, data.image_folder().channels(), steps);
   return steps;
 }
 
@@ -52,11 +58,15 @@ ordered_json Preprocessing(const config::Data& data) {
     steps.push_back(
         {{"center_crop", {input.height, input.width}}, {"of", {stored.height, stored.width}}});
   }
-  if (data.preprocess().standardize()) {
+  const bool is_npz = data.format() == config::Data::NPZ;
+  const bool are_floats = is_npz && data.npz().type() == config::NpzData::FLOAT32;
+  if (data.preprocess().standardize() && !are_floats) {
     steps.push_back({{"standardize",
                       "(x - mean) / max(stddev, 1/sqrt(n)), over the n values of the "
                       "image; stddev divides by n"}});
-  } else {
+  } else if (is_npz && Normalizes(data.preprocess())) {
+    AddNormalization(data.preprocess(), data.npz().channels(), steps);
+  } else if (!are_floats) {
     steps.push_back({{"divide", 255}});
   }
   return steps;

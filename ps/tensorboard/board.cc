@@ -68,10 +68,10 @@ void Board::Begin(int64_t steps_done) {
   troubles_ = CutEvents(config_.run().dir(), steps_done);
   begun_at_ = steps_done;
   const EarlierEvents earlier = ReadEarlierEvents(
-      config_.run().dir(), {kIntervalTag, kValidationAccuracyTag, kTestAccuracyTag}, steps_done);
+      config_.run().dir(), {kIntervalTag, kValidationLossTag, kTestLossTag}, steps_done);
   written_ = {.interval = earlier.last_steps.at(kIntervalTag),
-              .validation = earlier.last_steps.at(kValidationAccuracyTag),
-              .test = earlier.last_steps.at(kTestAccuracyTag)};
+              .validation = earlier.last_steps.at(kValidationLossTag),
+              .test = earlier.last_steps.at(kTestLossTag)};
   file_ = std::make_unique<EventFile>(config_.run().dir(), steps_done, thread_);
   if (wanted.graph() && !earlier.has_graph) {  // TensorBoard wants it once
     tensorboard::Event event;

@@ -50,11 +50,11 @@ constexpr LineScalar kInterval[] = {{"train_loss", "loss/train"},
                                     {"step_ms", "run/step_ms"},
                                     {"gpu_memory_mb", "run/gpu_memory_mb"},
                                     {"epoch", kIntervalTag}};
-constexpr LineScalar kEvaluation[] = {{"test_loss", "loss/test"},
-                                      {"test_accuracy", kTestAccuracyTag},
+constexpr LineScalar kEvaluation[] = {{"test_loss", kTestLossTag},
+                                      {"test_accuracy", "accuracy/test"},
                                       {"test_top5_accuracy", "accuracy/test_top5"},
-                                      {"validation_loss", "loss/validation"},
-                                      {"validation_accuracy", kValidationAccuracyTag},
+                                      {"validation_loss", kValidationLossTag},
+                                      {"validation_accuracy", "accuracy/validation"},
                                       {"validation_top5_accuracy", "accuracy/validation_top5"}};
 
 }  // namespace
@@ -77,7 +77,7 @@ void AddInterval(tensorboard::Summary& summary, const events::Log& line) {
 void AddEvaluation(tensorboard::Summary& summary, const std::string& set,
                    const events::Scores& scores) {
   AddScalar(summary, "loss/" + set, scores.loss());
-  AddScalar(summary, "accuracy/" + set, scores.accuracy());
+  if (scores.has_accuracy()) AddScalar(summary, "accuracy/" + set, scores.accuracy());
   if (scores.has_top5_accuracy()) {
     AddScalar(summary, "accuracy/" + set + "_top5", scores.top5_accuracy());
   }

@@ -12,8 +12,8 @@ namespace muster {
 
 // A tag that every interval has, and one of every evaluation of a set.
 inline constexpr const char* kIntervalTag = "run/epoch";
-inline constexpr const char* kTestAccuracyTag = "accuracy/test";
-inline constexpr const char* kValidationAccuracyTag = "accuracy/validation";
+inline constexpr const char* kTestLossTag = "loss/test";
+inline constexpr const char* kValidationLossTag = "loss/validation";
 
 void AddInterval(tensorboard::Summary& summary, const events::Log& line);
 // `set`: "test" or "validation".

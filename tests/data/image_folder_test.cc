@@ -68,7 +68,7 @@ class ImageFolderTest : public ::testing::Test {
     data.set_dir(dir_.string());
     data.mutable_preprocess()->set_crop_height(kSide);
     data.mutable_preprocess()->set_crop_width(kSide);
-    ResolveClassNames(data);
+    ResolveFromFiles(data);
     return data;
   }
   std::vector<int32_t> Labels(const Dataset& set) const {
@@ -260,11 +260,11 @@ TEST_F(ImageFolderTest, AFolderThatCannotBeReadIsNamed) {
   config::Data data;
   data.set_format(config::Data::IMAGE_FOLDER);
   data.set_dir((dir_ / "nowhere").string());
-  EXPECT_MUSTER_ERROR(ResolveClassNames(data), ExitCode::kData,
+  EXPECT_MUSTER_ERROR(ResolveFromFiles(data), ExitCode::kData,
                       HasSubstr("nowhere: cannot be read: No such file"));
   Write("train/d\xffg/1.png", Png(1, 2, 3));
   data.set_dir(dir_.string());
-  EXPECT_MUSTER_ERROR(ResolveClassNames(data), ExitCode::kData, HasSubstr("UTF-8"));
+  EXPECT_MUSTER_ERROR(ResolveFromFiles(data), ExitCode::kData, HasSubstr("UTF-8"));
 }
 
 TEST_F(ImageFolderTest, AnEmptyClassIsNamed) {

@@ -40,7 +40,7 @@ void CheckClassNames(const std::string& text) {
   config::Data data;
   data.set_format(config::Data::CIFAR10);
   data.set_dir(folder.path());
-  ResolveClassNames(data);
+  ResolveFromFiles(data);
   Require(data.class_names_size() == 0 || data.class_names_size() == DataClasses(data),
           "some classes have a name, and others none");
   for (const std::string& name : data.class_names()) {

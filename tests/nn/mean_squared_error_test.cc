@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 
 #include "tests/nn/loss_run.h"
@@ -32,6 +33,21 @@ TEST(MeanSquaredErrorTest, MatchesTheReference) {
     auto expected = reference::LossGradient(spec, ToDoubles(logits), labels);
     for (double& g : expected) g *= 0.25;
     EXPECT_LE(RelativeL2(got.gradient, expected), 1e-6);
+  }
+}
+
+// With one output.
+TEST(MeanSquaredErrorTest, OfValues) {
+  const auto bits = [](float value) { return std::bit_cast<int32_t>(value); };
+  const auto run = RunLoss({1, -2, 0.5f, 3}, {bits(3), bits(-0.0f), -1, bits(-1e-38f)}, 0.5f);
+  EXPECT_NEAR(run.sums.loss, 4 + 4 + 0 + 9, 1e-6);
+  EXPECT_EQ(run.gradient, (std::vector<float>{-2, -2, 0, 3}));  // 0.5 * 2 (x - t)
+  EXPECT_EQ(run.sums.correct, 0);
+  EXPECT_EQ(RunLoss({0, 2}, {bits(1), bits(1)}, 1, true).gradient, (std::vector<float>{0, 2}));
+  for (const float bad : {NAN, INFINITY, -INFINITY}) {
+    for (const int32_t label : {-1, bits(0), bits(2)}) {
+      EXPECT_FALSE(std::isfinite(RunLoss({bad, 1}, {label, label}).sums.loss));
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "common/config/config.h"
 #include "common/config/update_settings.h"
+#include "tests/data/npz_file.h"
 #include "tests/e2e/real_job.h"
 #include "worker/data/cifar10.h"
 #include "worker/data/validation_split.h"
@@ -126,6 +127,38 @@ TEST_F(OracleOfConfigs, BatchNormalisationAndResiduals) {
   config::Config config = LoadConfig(Path("run") / "config.txtpb", {});
   ResolveConfig(config, 1);
   EXPECT_EQ(job.hash(), fmt::format("{:016x}", oracle::Train(config).weights_hash));
+}
+
+TEST_F(OracleOfConfigs, ValuesOfArrays) {
+  std::vector<float> x, y;
+  for (int i = 0; i < 40; ++i) {
+    x.insert(x.end(), {static_cast<float>(i % 7), static_cast<float>(i % 3)});
+    y.push_back(static_cast<float>(i % 5) / 3);
+  }
+  const std::string inputs = Npy({40, 2}, x), values = Npy({40}, y);
+  WriteNpzFile(Path("values.npz"),
+               {{"x_train", inputs}, {"y_train", values}, {"x_test", inputs}, {"y_test", values}});
+  const std::string config_path = Write("values.txtpb", R"(
+    run { steps: 12 global_batch: 16 slices: 4 }
+    data { format: NPZ preprocess { mean: [3, 1] stddev: [2, 0.7] } }
+    model {
+      layer { name: "hidden" dense { units: 5 } }
+      layer { name: "relu" relu {} }
+      layer { name: "value" dense {} }
+      layer { name: "loss" mean_squared_error {} }
+    }
+    optimizer { type: ADAM }
+    learning_rate { base: 0.01 }
+  )");
+  const Outcome job = Muster({"launch", config_path, "--data", Path("values.npz"), "--run-dir",
+                              Path("run"), "--workers", "3"},
+                             "run");
+  ASSERT_EQ(job.exit_code, 0) << job.log;
+  config::Config config = LoadConfig(Path("run") / "config.txtpb", {});
+  ResolveConfig(config, 1);
+  const oracle::Result expected = oracle::Train(config);
+  EXPECT_EQ(job.hash(), fmt::format("{:016x}", expected.weights_hash));
+  EXPECT_EQ(job.metrics.back()["test_loss"].get<double>(), expected.test_loss);
 }
 
 }  // namespace

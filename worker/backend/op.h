@@ -123,9 +123,10 @@ class Op {
 
 // All in the device's memory, as in ForwardArgs.
 struct LossArgs {
-  const void* logits = nullptr;     // [batch, classes]
-  const int32_t* labels = nullptr;  // -1: a sample of weight zero
-  void* state = nullptr;            // from Forward to Backward; LossOp::state_bytes()
+  const void* logits = nullptr;  // [batch, classes]
+  // -1: a sample of weight zero. Of values (Layer::is_of_values) the bits of floats other than NaN.
+  const int32_t* labels = nullptr;
+  void* state = nullptr;  // from Forward to Backward; LossOp::state_bytes()
 };
 
 // A loss and how often it was right. Queues its work as an op does.

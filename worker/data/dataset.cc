@@ -8,6 +8,7 @@
 #include "worker/data/cifar10.h"
 #include "worker/data/image_folder.h"
 #include "worker/data/mnist.h"
+#include "worker/data/npz_data.h"
 #include "worker/data/preprocess.h"
 #include "worker/data/synthetic.h"
 #include "worker/data/validation_split.h"
@@ -45,6 +46,8 @@ Reader ReaderOf(const config::Data& data) {
     case config::Data::IMAGE_FOLDER:
       return {OpenImageFolder, OpenImageFolderTest};
     case config::Data::NPZ:
+      return {[](const config::Data& of, uint64_t) { return OpenNpz(of); },
+              OpenNpzTest};
     case config::Data::SYNTHETIC:
       break;  // has no files
   }
@@ -76,7 +79,10 @@ void CheckShape(const config::Data& data, const Dataset& set) {
 }  // namespace
 
 std::unique_ptr<SampleLoader> Dataset::MakeLoader(const config::Data& data) const {
-  return MakePlanesLoader(*this, data.preprocess());
+  config::Preprocess settings = data.preprocess();
+  settings.clear_mean();  // of other formats
+  settings.clear_stddev();
+  return MakePlanesLoader(*this, settings);
 }
 
 Datasets OpenDatasets(const config::Data& data, uint64_t seed) {

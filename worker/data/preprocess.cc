@@ -132,7 +132,13 @@ void Preprocessor::Apply(std::span<const uint8_t> planes, const Augmentation& ch
     divisor = std::max(std::sqrt(variance), 1 / std::sqrt(shape_.elements()));
   }
 
+  const bool normalizes =
+      !settings_.standardize() && settings_.mean_size() + settings_.stddev_size() > 0;
   for (int64_t k = 0; k < channels; ++k) {
+    if (normalizes) {
+      mean = settings_.mean_size() > 0 ? settings_.mean(static_cast<int>(k)) : 0;
+      divisor = settings_.stddev_size() > 0 ? settings_.stddev(static_cast<int>(k)) : 1;
+    }
     const Affine map = {
         .centre = static_cast<float>(moments[k].mean),
         .scale = static_cast<float>(choices.contrast / divisor),

@@ -27,8 +27,9 @@ class Preprocessor {
   }
   Augmentation Centre() const { return CentreCrop(settings_, stored_); }
 
-  // Reads `planes` ([channel][row][column], 0 … 255) and writes shape().elements() floats to
-  // `image` ([row][column][channel]).
+  // With mean or stddev pixels become (x - mean) / stddev, in their own unit, unless they are
+  // standardized. Reads `planes` ([channel][row][column], 0 … 255) and writes shape().elements()
+  // floats to `image` ([row][column][channel]).
   void Apply(std::span<const uint8_t> planes, const Augmentation& choices, float* image) const;
 
  private:

@@ -37,6 +37,9 @@ TEST_P(ConfigsTest, ReadsChecksAndInspects) {
   if (GetParam().starts_with("imagefolder") || GetParam().starts_with("cats_vs_dogs")) {
     settings.push_back(ParseSetting("data.class_names=[\"cat\", \"dog\"]"));
   }
+  if (GetParam().starts_with("tabular")) {
+    settings.push_back(ParseSetting("data.npz={height: 1 width: 1 channels: 30 classes: 2}"));
+  }
   config::Config config = LoadConfig(path, settings);
   EXPECT_GT(InspectLines(config).size(), 10u);
   ResolveForMachine(config, 2);

@@ -73,6 +73,9 @@ class ConfigOnCards : public CardJob {
         words.insert(words.end(), {"--set", setting});
       }
     }
+    if (config.starts_with("tabular")) {
+      words.insert(words.end(), {"--set", "data.format=SYNTHETIC"});
+    }
     words.insert(words.end(), more.begin(), more.end());
     words.insert(words.begin(), "muster");
     Process job(words, Path("log"));

@@ -67,6 +67,7 @@ class MeanSquaredError : public FloatLoss {
 }  // namespace
 
 std::unique_ptr<LossOp> Make(const MeanSquaredErrorSpec&, const OpRequest& request) {
+  if (request.layer.is_of_values()) return MakeValueError(request.options);
   return std::make_unique<MeanSquaredError>(request.layer, request.options);
 }
 

@@ -35,6 +35,8 @@ std::unique_ptr<Op> Make(const Spec& spec, const OpRequest& request);
 // Moves nothing: has none.
 inline std::nullptr_t Make(const FlattenSpec&, const OpRequest&) { return nullptr; }
 
+// Part of Make(MeanSquaredErrorSpec): of values.
+std::unique_ptr<LossOp> MakeValueError(const OpOptions& options);
 // Part of Make(PoolSpec).
 std::unique_ptr<Op> MakeAvgPool(const Layer& layer, const OpOptions& options);
 

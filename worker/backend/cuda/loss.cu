@@ -108,22 +108,28 @@ __global__ void SoftmaxCrossEntropyGradientKernel(const T* logits, const int32_t
   }
 }
 
+// With one output the label has the bits of the value (Layer::is_of_values), and counts nothing.
+__device__ inline float TargetOf(int label, int j, int classes) {
+  if (classes == 1) return label == kNoLabel ? 0.0f : __int_as_float(label);
+  return j == label ? 1.0f : 0.0f;
+}
+
 template <typename T>
 __global__ void MeanSquaredErrorKernel(const T* all_logits, const int32_t* labels,
                                        SampleLoss* results, int32_t* predictions, int batch,
                                        int classes) {
   for (int64_t n = ThreadInGrid() / 32; n < batch; n += ThreadsOfGrid() / 32) {
     const T* const x = all_logits + n * classes;
-    const int label = labels[n];
-    const Counted counted = CountSample(x, label, classes);
+    const int label = labels[n], own = classes == 1 ? kNoLabel : label;
+    const Counted counted = CountSample(x, own, classes);
     double sum = 0;
     for (int j = Lane(); j < classes; j += 32) {
-      const double difference = static_cast<double>(ToFloat(x[j])) - (j == label ? 1 : 0);
+      const double difference = static_cast<double>(ToFloat(x[j])) - TargetOf(label, j, classes);
       sum += difference * difference;
     }
     sum = WarpSum(sum);
     double loss = label == kNoLabel ? 0.0 : sum / classes;
-    if (IsBroken(counted, label, classes)) loss = NAN;
+    if (IsBroken(counted, own, classes)) loss = NAN;
     Report(counted, n, loss, results, predictions);
   }
 }
@@ -136,7 +142,7 @@ __global__ void MeanSquaredErrorGradientKernel(const T* logits, const int32_t* l
     const int label = labels[i / classes];
     const float weight = label == kNoLabel ? 0.0f : 2.0f * scale / static_cast<float>(classes);
     const float x = ToFloat(logits[i]);
-    const float difference = x - (static_cast<int>(i % classes) == label ? 1.0f : 0.0f);
+    const float difference = x - TargetOf(label, static_cast<int>(i % classes), classes);
     gradient[i] = FromFloat<T>(after_relu && !(x > 0) ? 0.0f : weight * difference);
   }
 }

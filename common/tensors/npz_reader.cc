@@ -1,0 +1,343 @@
+#include "common/tensors/npz_reader.h"
+
+#include <fmt/core.h>
+#include <minizip/unzip.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <type_traits>
+
+#include "common/base/error.h"
+#include "common/base/fd.h"
+#include "common/base/file.h"
+#include "common/base/resource_limits.h"
+#include "common/base/text.h"
+
+namespace muster {
+namespace {
+
+// In the order of TensorType.
+constexpr std::array kNumpyTypes = {"|b1", "|u1", "|i1", "",    "",    "<u2", "<i2", "<f2",
+                                    "",    "<u4", "<i4", "<f4", "<u8", "<i8", "<f8"};
+static_assert(kNumpyTypes.size() == static_cast<size_t>(TensorType::kF64) + 1);
+
+constexpr std::array kLongNames = {"bool",   "uint8",   "int8",    "",      "",
+                                   "uint16", "int16",   "float16", "",      "uint32",
+                                   "int32",  "float32", "uint64",  "int64", "float64"};
+static_assert(kLongNames.size() == kNumpyTypes.size());
+
+constexpr size_t kPiece = 1 << 20;
+constexpr uint64_t kMostExpansion = 1032;  // deflate's limit
+constexpr size_t kMostHeaderBytes = 1 << 16;
+
+// What stands in a .npy header: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
+struct NpyHeader {
+  std::string type;
+  bool fortran = false;
+  std::vector<int64_t> shape;
+};
+
+// Nothing if the text goes on differently.
+std::optional<NpyHeader> ParseHeader(std::string_view text) {
+  const auto after = [&](std::string_view key) {
+    const size_t at = text.find(key);
+    if (at == std::string_view::npos) return std::string_view();
+    const std::string_view rest = text.substr(at + key.size());
+    return rest.substr(std::min(rest.find_first_not_of(' '), rest.size()));
+  };
+  const std::string_view type = after("'descr':"), order = after("'fortran_order':");
+  const std::string_view extents = after("'shape':");
+  NpyHeader header{.type = "a structured type", .fortran = order.starts_with("True"), .shape = {}};
+  if (type.starts_with('\'')) header.type = type.substr(1, type.find('\'', 1) - 1);
+  const bool is_complete = !type.empty() && (header.fortran || order.starts_with("False"));
+  const size_t close = extents.find(')');
+  if (!is_complete || !extents.starts_with('(') || close == std::string_view::npos) {
+    return std::nullopt;
+  }
+  const char* const end = extents.data() + close;
+  for (const char* at = extents.data() + 1; at != end;) {
+    if (*at == ' ' || *at == ',') {
+      ++at;
+      continue;
+    }
+    int64_t extent = 0;
+    const auto [next, error] = std::from_chars(at, end, extent);
+    if (error != std::errc() || extent < 0) return std::nullopt;
+    header.shape.push_back(extent);
+    at = next;
+  }
+  return header;
+}
+
+std::optional<TensorType> TypeOf(const std::string& numpy_type) {
+  const auto found = std::ranges::find(kNumpyTypes, std::string_view(numpy_type));
+  if (numpy_type.empty() || found == kNumpyTypes.end()) return std::nullopt;
+  return static_cast<TensorType>(found - kNumpyTypes.begin());
+}
+
+// What to do about an array of another type.
+std::string Advice(const std::string& type, const std::string& name) {
+  if (type.starts_with('>')) {
+    return fmt::format("big-endian numbers: store {0}.astype({0}.dtype.newbyteorder(\"<\"))", name);
+  }
+  if (type.starts_with("|O")) {
+    return fmt::format(
+        "an object array, which only Python can read: store numbers of one type, "
+        "such as {}.astype(\"float32\"), in rows of one length",
+        name);
+  }
+  if (type.starts_with("<U") || type.starts_with("|S")) {
+    return fmt::format(
+        "text: store numbers; numpy.unique({}, return_inverse=True) numbers the names of classes",
+        name);
+  }
+  return fmt::format("the type {}: store {}.astype(\"float32\")", Printable(type), name);
+}
+
+}  // namespace
+
+const char* NumpyType(TensorType type) { return kNumpyTypes[static_cast<size_t>(type)]; }
+
+std::string NpzArray::Text() const {
+  return fmt::format("{} [{}]", kLongNames[static_cast<size_t>(type)], Join(shape, ", "));
+}
+
+// minizip's view of the file. Its functions return what went wrong; no exception crosses them.
+class NpzReader::Archive {
+ public:
+  explicit Archive(const std::string& path)
+      : path_(path), fd_(OpenPlainFile(path, "a NumPy archive (.npz)")) {
+    struct stat status {};
+    if (!fd_.valid() || ::fstat(fd_.get(), &status) != 0) {
+      throw Error(ExitCode::kData, "{}: cannot be read: {}", path, ErrorText(errno));
+    }
+    size_ = static_cast<uint64_t>(status.st_size);
+    zlib_filefunc64_def functions{
+        .zopen64_file = [](void* self, const void*, int) { return self; },
+        .zread_file = ReadFile,
+        .zwrite_file = nullptr,
+        .ztell64_file = [](void* self, void*) -> ZPOS64_T { return Of(self).at_; },
+        .zseek64_file = Seek,
+        .zclose_file = [](void*, void*) { return 0; },
+        .zerror_file = [](void*, void*) { return 0; },
+        .opaque = this};
+    zip_.reset(unzOpen2_64("", &functions));
+    if (!zip_) {
+      throw Error(ExitCode::kData,
+                  "{}: expected a NumPy archive as numpy.savez writes it, found {}", path,
+                  WhatItIs());
+    }
+    ListMembers();
+  }
+
+  const std::string& path() const { return path_; }
+  const std::map<std::string, unz64_file_pos>& places() const { return places_; }
+
+  // Goes to the array's member of the archive, and opens it. Returns how many bytes it has.
+  uint64_t Enter(const std::string& name) {
+    const auto found = places_.find(name);
+    if (found == places_.end()) {
+      std::vector<std::string> names;
+      names.reserve(places_.size());
+      for (const auto& [other, place] : places_) names.push_back(Printable(other));
+      throw Error(ExitCode::kData, "{}: expected an array {}, found {}", path_, name,
+                  names.empty() ? "none at all" : Shown(Join(names, ", ")));
+    }
+    Require(unzGoToFilePos64(zip_.get(), &found->second) == UNZ_OK, name, "its place is damaged");
+    unz_file_info64 info;
+    Require(
+        unzGetCurrentFileInfo64(zip_.get(), &info, nullptr, 0, nullptr, 0, nullptr, 0) == UNZ_OK,
+        name, "its place is damaged");
+    constexpr uLong kEncrypted = 1, kStored = 0, kDeflated = 8;
+    Require((info.flag & kEncrypted) == 0, name, "it is encrypted");
+    Require(info.compression_method == kStored || info.compression_method == kDeflated, name,
+            "it is compressed by another method than those of numpy.savez and savez_compressed");
+    const uint64_t expansion = info.compression_method == kStored ? 1 : kMostExpansion;
+    Require(
+        info.compressed_size <= size_ && info.uncompressed_size <= info.compressed_size * expansion,
+        name,
+        fmt::format("it claims {} bytes, made of {}, in a file of {}", info.uncompressed_size,
+                    info.compressed_size, size_));
+    Require(unzOpenCurrentFile(zip_.get()) == UNZ_OK, name,
+            "the beginning of its place in the archive is damaged");
+    return info.uncompressed_size;
+  }
+
+  void Read(const std::string& name, std::span<std::byte> to) {
+    while (!to.empty()) {
+      const int got = unzReadCurrentFile(zip_.get(), to.data(),
+                                         static_cast<unsigned>(std::min(to.size(), kPiece)));
+      Require(got > 0, name, "its data are damaged or end too early");
+      to = to.subspan(static_cast<size_t>(got));
+    }
+  }
+
+  // After the last byte.
+  void Leave(const std::string& name) {
+    Require(unzCloseCurrentFile(zip_.get()) == UNZ_OK, name, "its checksum is another one");
+  }
+  // Whatever has been read.
+  void Abandon() { (void)unzCloseCurrentFile(zip_.get()); }
+
+  [[noreturn]] void Fail(const std::string& name, const std::string& trouble) const {
+    throw Error(ExitCode::kData, "{}: array {}: {}", path_, Printable(name), trouble);
+  }
+
+ private:
+  static Archive& Of(void* self) { return *static_cast<Archive*>(self); }
+
+  static uLong ReadFile(void* self, void*, void* to, uLong count) {
+    Archive& archive = Of(self);
+    uLong got = 0;
+    while (got < count) {
+      const ssize_t n = ::pread(archive.fd_.get(), static_cast<char*>(to) + got, count - got,
+                                static_cast<off_t>(archive.at_));
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) break;
+      got += static_cast<uLong>(n);
+      archive.at_ += static_cast<uint64_t>(n);
+    }
+    return got;
+  }
+
+  static long Seek(void* self, void*, ZPOS64_T offset, int origin) {
+    Archive& archive = Of(self);
+    const uint64_t from = origin == ZLIB_FILEFUNC_SEEK_SET   ? 0
+                          : origin == ZLIB_FILEFUNC_SEEK_CUR ? archive.at_
+                                                             : archive.size_;
+    if (offset > archive.size_ || from > archive.size_ - offset) return -1;
+    archive.at_ = from + offset;
+    return 0;
+  }
+
+  void Require(bool holds, const std::string& name, const std::string& trouble) const {
+    if (!holds) Fail(name, trouble + ". The file is damaged: write it again");
+  }
+
+  std::string WhatItIs() {
+    std::array<char, 6> first{};
+    at_ = 0;
+    const std::string_view bytes(first.data(), ReadFile(this, nullptr, first.data(), first.size()));
+    if (bytes == "\x93NUMPY") {
+      return "one array without a name (numpy.save): write numpy.savez(file, x=x, y=y)";
+    }
+    if (bytes.starts_with("PK")) return "one that is truncated, or has no arrays";
+    return bytes.empty() ? "an empty file" : "something else";
+  }
+
+  void ListMembers() {
+    for (int at = unzGoToFirstFile(zip_.get()); at != UNZ_END_OF_LIST_OF_FILE;
+         at = unzGoToNextFile(zip_.get())) {
+      unz_file_info64 info;
+      unz64_file_pos place;
+      std::array<char, 256> text{};
+      if (at != UNZ_OK ||
+          unzGetCurrentFileInfo64(zip_.get(), &info, text.data(), text.size() - 1, nullptr, 0,
+                                  nullptr, 0) != UNZ_OK ||
+          unzGetFilePos64(zip_.get(), &place) != UNZ_OK) {
+        throw Error(ExitCode::kData, "{}: the archive's directory is damaged: write it again",
+                    path_);
+      }
+      const std::string_view name(text.data());
+      if (name.ends_with(".npy")) places_.emplace(name.substr(0, name.size() - 4), place);
+    }
+  }
+
+  struct Close {
+    void operator()(unzFile zip) const { (void)unzClose(zip); }
+  };
+
+  const std::string path_;
+  const UniqueFd fd_;
+  uint64_t size_ = 0, at_ = 0;
+  std::unique_ptr<std::remove_pointer_t<unzFile>, Close> zip_;
+  std::map<std::string, unz64_file_pos> places_;
+};
+
+NpzReader::NpzReader(const std::string& path) : archive_(std::make_unique<Archive>(path)) {}
+NpzReader::~NpzReader() = default;
+
+const std::string& NpzReader::path() const { return archive_->path(); }
+
+bool NpzReader::Has(const std::string& name) const { return archive_->places().contains(name); }
+
+NpzArray NpzReader::Describe(const std::string& name) const {
+  const uint64_t bytes = archive_->Enter(name);
+  constexpr std::string_view kMagic = "\x93NUMPY";
+  std::string start(10, '\0');  // magic, version, and the least bytes of the header's length
+  const auto read = [&](std::string& to, size_t from) {
+    archive_->Read(name, std::as_writable_bytes(std::span(to).subspan(from)));
+  };
+  read(start, 0);
+  const auto byte = [&](size_t at) { return static_cast<size_t>(static_cast<uint8_t>(start[at])); };
+  const size_t version = byte(6);
+  if (!start.starts_with(kMagic) || version < 1 || version > 3) {
+    archive_->Fail(name, "expected an array in NumPy's format, version 1 to 3, found other bytes");
+  }
+  size_t length = byte(8) | byte(9) << 8;
+  if (version > 1) {
+    start.resize(12);
+    read(start, 10);
+    length |= byte(10) << 16 | byte(11) << 24;
+  }
+  if (length > kMostHeaderBytes) {
+    archive_->Fail(name, fmt::format("expected a header of at most {} bytes, found {}",
+                                     kMostHeaderBytes, length));
+  }
+  std::string text(length, '\0');
+  read(text, 0);
+  archive_->Abandon();
+  const std::optional<NpyHeader> header = ParseHeader(text);
+  if (!header) archive_->Fail(name, "expected NumPy's header, found \"" + Shown(text, 200) + '"');
+  const std::optional<TensorType> type = TypeOf(header->type);
+  if (!type) {
+    archive_->Fail(name, "expected plain numbers, found " + Advice(header->type, name));
+  }
+  if (header->fortran) {
+    archive_->Fail(name, fmt::format("expected the order of C, found that of Fortran: store "
+                                     "numpy.ascontiguousarray({})",
+                                     name));
+  }
+  NpzArray array{.name = name,
+                 .type = *type,
+                 .shape = header->shape,
+                 .elements = 1,
+                 .header_bytes = start.size() + length};
+  const uint64_t room = (bytes - array.header_bytes) / BytesOf(*type);
+  for (const int64_t extent : array.shape) {
+    if (extent > 0 && array.elements > room / static_cast<uint64_t>(extent)) {
+      array.elements = room + 1;  // it is too many, however many it is
+      break;
+    }
+    array.elements *= static_cast<uint64_t>(extent);
+  }
+  if (std::ranges::count(array.shape, 0) > 0) array.elements = 0;
+  if (array.elements * BytesOf(*type) != bytes - array.header_bytes) {
+    archive_->Fail(name, fmt::format("expected the bytes of {}, found {}", array.Text(),
+                                     bytes - array.header_bytes));
+  }
+  return array;
+}
+
+void NpzReader::Read(const NpzArray& array,
+                     const std::function<void(std::span<const std::byte>)>& take) const {
+  (void)archive_->Enter(array.name);
+  std::vector<std::byte> piece(std::max(kPiece, array.header_bytes));
+  archive_->Read(array.name, std::span(piece).first(array.header_bytes));
+  for (uint64_t left = array.elements * BytesOf(array.type); left > 0;) {
+    const auto part = std::span(piece).first(std::min<uint64_t>(left, kPiece));
+    archive_->Read(array.name, part);
+    left -= part.size();
+    take(part);
+  }
+  archive_->Leave(array.name);
+}
+
+}  // namespace muster
