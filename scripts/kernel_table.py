@@ -30,9 +30,8 @@ ROWS = [
     ("batch norm: normalise", "NormaliseKernel", "2", lambda s: 2 * s),
     ("batch norm: sums of gradients", "NormPartsKernel NormSumsKernel", "2", lambda s: 2 * s),
     ("batch norm: input gradient", "NormInputGradientKernel", "3", lambda s: 3 * s),
-    ("softmax, losses, their gradients", "SoftmaxKernel SoftmaxGradientKernel SoftmaxCrossEntropyKernel "
-     "SoftmaxCrossEntropyGradientKernel MeanSquaredErrorKernel MeanSquaredErrorGradientKernel AddUpKernel", "3",
-     lambda s: 3 * s),
+    ("softmax, losses, their gradients", "SoftmaxKernel SoftmaxGradientKernel SampleLossKernel "
+     "LossGradientKernel AddUpKernel", "3", lambda s: 3 * s),
     ("sums over rows (bias gradients)", "ColumnPartsKernel OverPartsKernel", "1", lambda s: s),
     ("batches of stored images: sums, maps", "MeasureImagesKernel MapImagesKernel", "a byte", lambda s: 1),
     ("batches of stored images: numbers, labels", "ConvertImagesKernel GatherLabelsKernel", "1 and a byte",

@@ -232,7 +232,8 @@ def loss(name, layer, function, labels, classes, scale=1):
     total = function(logits, labels)
     case.expect("loss", total)
     counted = labels >= 0
-    hits = torch.topk(logits, min(5, classes)).indices == labels[:, None]
+    scores = torch.cat([0 * logits, logits], 1) if classes == 1 else logits
+    hits = torch.topk(scores, min(5, scores.shape[1])).indices == labels[:, None]
     case.expect("correct", (hits[:, 0] & counted).sum().double())
     case.expect("correct_top5", (hits.any(1) & counted).sum().double())
     case.expect("input_gradient", torch.autograd.grad(total, x)[0])
@@ -248,6 +249,13 @@ def squared_error(logits, labels):
     """Summed over the samples, a mean over the classes."""
     target = functional.one_hot(labels, logits.shape[1]).double()
     return functional.mse_loss(logits, target, reduction="none").mean(1).sum()
+
+
+def sigmoid_entropy(logits, labels):
+    """Summed over the samples, a mean over the outputs."""
+    one = logits.shape[1] == 1
+    target = labels[:, None].double() if one else functional.one_hot(labels, logits.shape[1]).double()
+    return functional.binary_cross_entropy_with_logits(logits, target, reduction="none").mean(1).sum()
 
 
 def cases():
@@ -306,6 +314,9 @@ def cases():
                [2, 0, 1, 1, 0], 3)
     yield loss("ten classes", "mean_squared_error {}", squared_error, [3, 0, 9, 5], 10)
     yield loss("three classes", "mean_squared_error {}", squared_error, [2, 0, 1, 1, 0], 3)
+    yield loss("ten classes", "sigmoid_cross_entropy {}", sigmoid_entropy, [3, 0, 9, 5, 1], 10)
+    yield loss("large logits", "sigmoid_cross_entropy {}", sigmoid_entropy, [1, 0, 2, 2], 3, 64)
+    yield loss("one output for two classes", "sigmoid_cross_entropy {}", sigmoid_entropy, [0, 0, 1, 1, 1, 1], 1, 4)
 
 
 def main():

@@ -108,31 +108,27 @@ void LossCases(const Tensors<T>& t, const UseCase& use) {
   auto* const results = device.Allocate<SampleLoss>(batch);
   auto* const predictions = device.Allocate<int32_t>(batch);
   auto* const probabilities = device.Allocate<float>(count);
-  const float* const given = device.Make<float>(count, [](int64_t i) { return InputAt(i, 2); });
+  float* const given = device.Make<float>(count, [](int64_t i) { return InputAt(i, 2); });
   const Target target = device.target();
-  const T* const x = t.input[0];
   T* const out = t.output;
+  const LossArgs args{.logits = t.input[0], .labels = labels};
+  const LossBatch made{batch, classes, 0, results, probabilities},
+      kept{batch, classes, 0, results, given};
   const auto bytes = static_cast<int64_t>(sizeof(T)) * count;
   use(t.Case(
       "cross entropy", bytes + 4 * count, probabilities, count,
-      [=] {
-        SoftmaxCrossEntropy(target, x, labels, 0.0f, probabilities, results, predictions, batch,
-                            classes);
-      },
+      [=] { SampleLosses<T>(target, SoftmaxCrossEntropySpec(), args, made, predictions); },
       [classes](int64_t i) { return Row(i, classes).Softmax(i); }));
   use(t.Case(
       "cross entropy, gradient", bytes + 4 * count, out, count,
-      [=] {
-        SoftmaxCrossEntropyGradient(target, x, labels, 0.0f, given, 0.5f, false, out, batch,
-                                    classes);
-      },
+      [=] { LossGradient(target, SoftmaxCrossEntropySpec(), args, kept, 0.5f, false, out); },
       [classes](int64_t i) {
         const bool own = i % classes == LabelAt(i / classes, classes);
         return 0.5 * (InputAt(i, 2) - (own ? 1 : 0));
       }));
   KernelCase error = t.Case(
       "mean squared error", bytes, probabilities, 0,
-      [=] { MeanSquaredError(target, x, labels, results, predictions, batch, classes); },
+      [=] { SampleLosses<T>(target, MeanSquaredErrorSpec(), args, made, predictions); },
       [classes](int64_t n) {
         double sum = 0;
         for (int64_t j = 0; j < classes; ++j) {
@@ -152,7 +148,7 @@ void LossCases(const Tensors<T>& t, const UseCase& use) {
   use(error);
   use(t.Case(
       "mean squared error, gradient", 2 * bytes, out, count,
-      [=] { MeanSquaredErrorGradient(target, x, labels, 0.5f, false, out, batch, classes); },
+      [=] { LossGradient(target, MeanSquaredErrorSpec(), args, made, 0.5f, false, out); },
       [classes](int64_t i) {
         const bool own = i % classes == LabelAt(i / classes, classes);
         return (InputAt(i, 0) - (own ? 1 : 0)) / classes;

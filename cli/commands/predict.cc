@@ -25,7 +25,7 @@ constexpr const char* kPredictFooter =
     "for each line. One that cannot be read is named, and the others are shown.\n"
     "\n"
     "One process computes all, samples with the bits of an evaluation. Probabilities are the "
-    "softmax of the logits.\n"
+    "softmax of the logits, or with sigmoid_cross_entropy the sigmoid of each.\n"
     "\n"
     "Examples:\n"
     "  muster predict runs/a cat.jpg holidays\n"

@@ -32,15 +32,22 @@ std::vector<double> Softmax(std::span<const float> logits) {
   return shares;
 }
 
+std::vector<double> Probabilities(std::span<const float> outputs, ProbabilitiesBy by) {
+  if (by == ProbabilitiesBy::kSoftmax) return Softmax(outputs);
+  std::vector<double> probabilities(outputs.begin(), outputs.end());
+  if (by == ProbabilitiesBy::kNothing) return probabilities;
+  for (double& x : probabilities) x = 1 / (1 + std::exp(-x));
+  return probabilities;
+}
+
 }  // namespace
 
-std::vector<Candidate> MostLikely(std::span<const float> outputs, bool are_probabilities,
+std::vector<Candidate> MostLikely(std::span<const float> outputs, ProbabilitiesBy by,
                                   size_t count) {
-  const std::vector<double> shares =
-      are_probabilities ? std::vector<double>(outputs.begin(), outputs.end()) : Softmax(outputs);
+  const std::vector<double> shares = Probabilities(outputs, by);
   std::vector<size_t> order(outputs.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  // By the outputs: what differs there may be the same in a softmax.
+  // By the outputs: what differs there may be the same as probabilities.
   std::ranges::stable_sort(order, [&](size_t a, size_t b) { return outputs[a] > outputs[b]; });
   order.resize(std::min(count, order.size()));
   std::vector<Candidate> top;
@@ -74,12 +81,19 @@ struct Job {
   std::vector<std::string> class_names;
 };
 
-// The outputs of a network that ends with a softmax, and is trained by their squared error.
-bool OutputsAreProbabilities(const Graph& graph) {
+ProbabilitiesBy ProbabilitiesOf(const Graph& graph) {
   const Layer& loss = graph.layers().back();
   const int read = loss.inputs.front();
-  return std::holds_alternative<MeanSquaredErrorSpec>(loss.spec) && read >= 0 &&
-         std::holds_alternative<SoftmaxSpec>(graph.layers()[static_cast<size_t>(read)].spec);
+  // With one output OutputsIn adds a zero, and the softmax of both is the output's sigmoid.
+  if (std::holds_alternative<SigmoidCrossEntropySpec>(loss.spec) && graph.outputs() > 1) {
+    return ProbabilitiesBy::kSigmoid;
+  }
+  // A network that ends with a softmax, and is trained by its squared error.
+  const bool has_softmax = read >= 0 && std::holds_alternative<SoftmaxSpec>(
+                                            graph.layers()[static_cast<size_t>(read)].spec);
+  return has_softmax && std::holds_alternative<MeanSquaredErrorSpec>(loss.spec)
+             ? ProbabilitiesBy::kNothing
+             : ProbabilitiesBy::kSoftmax;
 }
 
 int64_t SamplesIn(const PredictArguments& arguments, const config::Config& config) {
@@ -149,19 +163,22 @@ void Ask(const PredictArguments& arguments, const OpenedModel& model, const Job&
                     });
 }
 
-// One for each class.
+// One for each class. A single output is the logit of class 1, and that of class 0 is 0.
 std::vector<float> OutputsIn(const nlohmann::json& line, const Job& job) {
   auto outputs = line.at("logits").get<std::vector<float>>();
-  if (std::ssize(outputs) == job.graph.classes()) return outputs;
-  throw Error(ExitCode::kFailure, "muster-worker: expected {} logits, got {}", job.graph.classes(),
-              outputs.size());
+  if (std::ssize(outputs) != job.graph.outputs()) {
+    throw Error(ExitCode::kFailure, "muster-worker: expected {} logits, got {}",
+                job.graph.outputs(), outputs.size());
+  }
+  if (job.graph.layers().back().first_class() == 1) outputs.insert(outputs.begin(), 0.0f);
+  return outputs;
 }
 
 std::vector<Prediction> PredictSamples(const PredictArguments& arguments, const OpenedModel& model,
                                        const Job& job, const std::vector<int64_t>& samples) {
   std::vector<std::string> words{"--predict", arguments.samples};
   if (arguments.training_set) words.emplace_back("--training-set");
-  const bool are_probabilities = OutputsAreProbabilities(job.graph);
+  const ProbabilitiesBy by = ProbabilitiesOf(job.graph);
   std::map<int64_t, Prediction> by_sample;
   Ask(arguments, model, job, words, [&](const nlohmann::json& line) {
     const std::vector<float> outputs = OutputsIn(line, job);
@@ -169,7 +186,7 @@ std::vector<Prediction> PredictSamples(const PredictArguments& arguments, const 
     by_sample[sample] = {.sample = sample,
                          .label = label,
                          .right = IsRight(outputs, label),
-                         .top = MostLikely(outputs, are_probabilities, arguments.top)};
+                         .top = MostLikely(outputs, by, arguments.top)};
     return true;
   });
   std::vector<Prediction> predictions;
@@ -304,7 +321,7 @@ int ShowImages(const PredictArguments& arguments, const OpenedModel& model, cons
   for (const std::string& image : arguments.images) paths += image + '\0';
   const HeldFile list = HeldFile::OfText(paths);
   const bool as_text = !arguments.json && !arguments.csv;
-  const bool are_probabilities = OutputsAreProbabilities(job.graph);
+  const ProbabilitiesBy by = ProbabilitiesOf(job.graph);
   std::vector<std::string> heading;  // goes before the first image: nothing precedes an error
   const bool has_values = HasValues(job.config.data());
   if (arguments.csv) heading = {has_values ? "image,value" : "image,class,name,probability"};
@@ -321,7 +338,7 @@ int ShowImages(const PredictArguments& arguments, const OpenedModel& model, cons
     }
     const std::vector<float> outputs = OutputsIn(line, job);
     if (has_values) return PrintValue(arguments, image, outputs.front());
-    const std::vector<Candidate> top = MostLikely(outputs, are_probabilities, arguments.top);
+    const std::vector<Candidate> top = MostLikely(outputs, by, arguments.top);
     if (arguments.csv) return PrintResultAsIs(CsvRows(image, top, job));
     if (as_text) return PrintResult(fmt::format("{}: {}", image, TopText(top, job)));
     return PrintResultAsIs(JsonLine({{"image", image}, {"top", TopJson(top, job)}}));

@@ -17,11 +17,12 @@ struct Candidate {
   double probability = 0;
 };
 
+// How the outputs of a network become probabilities: by a softmax, each by a sigmoid, or as they
+// are.
+enum class ProbabilitiesBy { kSoftmax, kSigmoid, kNothing };
 // The most likely classes first; of equals the one of the lower number. `outputs`: what the
-// network's loss reads, finite. Probabilities are their softmax, in double precision, or, with
-// `are_probabilities`, they themselves.
-std::vector<Candidate> MostLikely(std::span<const float> outputs, bool are_probabilities,
-                                  size_t count);
+// network's loss reads, finite, one for each class. Computed in double precision.
+std::vector<Candidate> MostLikely(std::span<const float> outputs, ProbabilitiesBy by, size_t count);
 // As an evaluation counts: no other class is as likely.
 bool IsRight(std::span<const float> outputs, int64_t label);
 

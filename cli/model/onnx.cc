@@ -173,6 +173,7 @@ class LayerNodes {
   }
   OnnxValue operator()(const SoftmaxCrossEntropySpec&) { return Logits(); }
   OnnxValue operator()(const MeanSquaredErrorSpec&) { return Logits(); }
+  OnnxValue operator()(const SigmoidCrossEntropySpec&) { return Logits(); }
 
  private:
   // No layer and no variable has a ':' in its name.
@@ -266,7 +267,7 @@ void AddNodes(const Graph& graph, const TorchTensors& torch, onnx::Network& netw
                               torch.flattens_channels_first()),
                    layer.spec));
   }
-  Describe(*network.add_output(), "logits", {graph.classes()});
+  Describe(*network.add_output(), "logits", {graph.outputs()});
 }
 
 void AddWeights(const SafetensorsReader& model, const TorchTensors& torch, onnx::Network& network) {

@@ -18,6 +18,7 @@ enum class RandomPurpose : uint32_t {
   kAugment = 3,
   kDropout = 4,
   kSynthetic = 5,
+  kMixup = 6,
 };
 
 // The random numbers of one purpose, one place (a layer or variable index, or 0), one epoch and

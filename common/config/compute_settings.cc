@@ -77,6 +77,7 @@ std::vector<std::string> ComputeSettings(const config::Config& config) {
   config::Data data;
   data.set_format(config.data().format());
   *data.mutable_preprocess() = config.data().preprocess();
+  *data.mutable_class_weights() = config.data().class_weights();
   if (config.data().format() == config::Data::SYNTHETIC) {
     *data.mutable_synthetic() = config.data().synthetic();
   }

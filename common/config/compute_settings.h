@@ -14,9 +14,9 @@
 
 namespace muster {
 
-// "path: value", sorted by path: run.seed, the data's format, preprocessing and synthesis, how
-// convolutions are worked out, and the layers' settings. A setting at its default is left out,
-// whether it is written or not.
+// "path: value", sorted by path: run.seed, the data's format, preprocessing, synthesis and class
+// weights, how convolutions are worked out, and the layers' settings. A setting at its default is
+// left out, whether it is written or not.
 std::vector<std::string> ComputeSettings(const config::Config& config);
 
 // Names the first setting in which two such lists differ; empty if they are the same.

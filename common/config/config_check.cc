@@ -215,7 +215,7 @@ void CheckConfig(const config::Config& config, ConfigErrors& errors) {
     throw Error(ExitCode::kUsage,
                 "{}: layer \"{}\": expected at least {} logits, one per class of the data, got {}",
                 errors.Where(""), graph.layers().back().name, DataClasses(config.data()),
-                graph.classes());
+                graph.outputs());
   }
 }
 

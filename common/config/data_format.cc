@@ -157,6 +157,10 @@ bool HasValues(const config::Data& data) {
          data.npz().classes() == 0;
 }
 
+std::vector<float> ClassWeights(const config::Data& data) {
+  return {data.class_weights().begin(), data.class_weights().end()};
+}
+
 bool NeedsFiles(const config::Data& data) { return FormatOf(data).how_to_get != nullptr; }
 
 void RequireDataDir(const config::Data& data) {

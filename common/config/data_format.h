@@ -20,6 +20,9 @@ int64_t DataClasses(const config::Data& data);
 // Whether samples have values to predict, instead of classes.
 bool HasValues(const config::Data& data);
 
+// data.class_weights.
+std::vector<float> ClassWeights(const config::Data& data);
+
 // Whether the data are read from data.dir.
 bool NeedsFiles(const config::Data& data);
 // Throws Error(kUsage) that says how to get such data if data.dir is needed and missing.

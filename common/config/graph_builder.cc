@@ -99,6 +99,8 @@ LayerSpec GraphBuilder::Convert(const config::Layer& layer) {
       PrepareLoss(3, 1);
       return MeanSquaredErrorSpec{};
     case config::Layer::kSigmoidCrossEntropy:
+      PrepareLoss(4, 1);
+      return SigmoidCrossEntropySpec{};
     case config::Layer::KIND_NOT_SET:
       break;
   }
@@ -152,10 +154,13 @@ const Shape& GraphBuilder::OutputOf(int layer) const {
 std::string LossTrouble(const config::Model& model) {
   if (model.layer_size() == 0) return "model: expected at least one layer";
   const config::Layer& last = model.layer(model.layer_size() - 1);
-  if (last.has_softmax_cross_entropy() || last.has_mean_squared_error()) return "";
+  if (last.has_softmax_cross_entropy() || last.has_mean_squared_error() ||
+      last.has_sigmoid_cross_entropy()) {
+    return "";
+  }
   return fmt::format(
-      "layer \"{}\" ({}) is the last one: expected the loss, softmax_cross_entropy or "
-      "mean_squared_error",
+      "layer \"{}\" ({}) is the last one: expected the loss, softmax_cross_entropy, "
+      "sigmoid_cross_entropy or mean_squared_error",
       last.name(), KindName(last));
 }
 

@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -137,6 +138,13 @@ void CheckData(const config::Data& data, ConfigErrors& errors) {
       data.class_names_size() != DataClasses(data)) {
     errors.Fail("data.class_names", "expected {} names, one for each class, got {}",
                 DataClasses(data), data.class_names_size());
+  }
+  const auto& weights = data.class_weights();
+  if (!weights.empty() && weights.size() != DataClasses(data)) {
+    errors.Fail("data.class_weights[0]", "expected {} numbers, one for each class, got {}",
+                DataClasses(data), weights.size());
+  } else if (!weights.empty() && std::ranges::all_of(weights, [](double w) { return w == 0; })) {
+    errors.Fail("data.class_weights[0]", "expected at least one above 0: no sample would count");
   }
   constexpr int64_t kMostElements = int64_t{1} << 31;  // of an image: 8 GiB as floats
   if (StoredShape(data).elements() > kMostElements) {

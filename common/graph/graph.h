@@ -32,6 +32,11 @@ struct Layer {
   bool is_of_values() const {
     return std::holds_alternative<MeanSquaredErrorSpec>(spec) && input_shape.channels == 1;
   }
+  // The class of a loss's first logit: 1 for sigmoid_cross_entropy with a single logit, that of
+  // class 1 of two.
+  int64_t first_class() const {
+    return std::holds_alternative<SigmoidCrossEntropySpec>(spec) && input_shape.channels == 1;
+  }
   LayerTraits traits() const { return TraitsOf(spec); }
 };
 
@@ -49,7 +54,8 @@ class Graph {
   const VariableLayout& layout() const { return layout_; }
   const std::vector<Variable>& variables() const { return layout_.variables(); }
   size_t arena_floats() const { return layout_.arena_floats(); }
-  int64_t classes() const;  // width of the loss layer's input
+  int64_t outputs() const;  // the width of the loss layer's input
+  int64_t classes() const;  // that the loss tells apart
   double forward_flops() const;
 
  private:

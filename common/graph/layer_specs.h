@@ -170,11 +170,14 @@ struct SoftmaxCrossEntropySpec {
 struct MeanSquaredErrorSpec {
   LayerTraits traits() const { return {.is_loss = true, .applies_relu_before = true}; }
 };
+struct SigmoidCrossEntropySpec {
+  LayerTraits traits() const { return {.is_loss = true, .applies_relu_before = true}; }
+};
 
 using LayerSpec =
     std::variant<Conv2dSpec, DenseSpec, ReluSpec, PoolSpec, LrnSpec, FlattenSpec, DropoutSpec,
                  BatchNormSpec, Relu6Spec, AddSpec, ConcatSpec, GlobalAvgPoolSpec, SoftmaxSpec,
-                 SoftmaxCrossEntropySpec, MeanSquaredErrorSpec>;
+                 SoftmaxCrossEntropySpec, MeanSquaredErrorSpec, SigmoidCrossEntropySpec>;
 
 template <typename Spec>
 concept ElementwiseSpec = requires {

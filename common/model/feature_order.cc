@@ -57,6 +57,7 @@ class OutputOrder {
   Result operator()(const LrnSpec&) const { return OnlyNatural(); }
   Result operator()(const SoftmaxCrossEntropySpec&) const { return OnlyNatural(); }
   Result operator()(const MeanSquaredErrorSpec&) const { return OnlyNatural(); }
+  Result operator()(const SigmoidCrossEntropySpec&) const { return OnlyNatural(); }
   // Each channel by itself, or all alike.
   Result operator()(const ElementwiseSpec auto&) const { return First(); }
   Result operator()(const PoolSpec&) const { return First(); }

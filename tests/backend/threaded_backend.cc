@@ -140,7 +140,9 @@ class ThreadedLoss : public LossOp {
   static LossArgs Here(const LossArgs& args) {
     return {.logits = testing::Here(args.logits),
             .labels = testing::Here(args.labels),
-            .state = testing::Here(args.state)};
+            .state = testing::Here(args.state),
+            .class_weights = testing::Here(args.class_weights),
+            .share = args.share};
   }
 
   ThreadedBackend& backend_;

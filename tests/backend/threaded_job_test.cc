@@ -27,8 +27,12 @@ struct Case {
 
 class ThreadedJob : public ::testing::TestWithParam<Case> {
  protected:
-  ServerResult RunOn(Backend& backend, bool guarded = false) {
+  ServerResult RunOn(Backend& backend, bool guarded = false, bool mixed = false) {
     config::Config config = SmallConfig(1, GetParam().slices);
+    if (mixed) {
+      for (const double weight : {0.5, 3.0}) config.mutable_data()->add_class_weights(weight);
+      config.mutable_data()->mutable_preprocess()->set_mixup_alpha(1);
+    }
     // Batches of 13, 13, 13 and 1: then only one slice has a sample.
     config.mutable_run()->set_global_batch(13);
     config.mutable_run()->set_steps(6);
@@ -66,6 +70,14 @@ TEST_P(ThreadedJob, EndsWithTheWeightsOfAJobOnTheCpu) {
     EXPECT_EQ(got.test_accuracy, expected.test_accuracy);
     EXPECT_EQ(got.dropped_messages, 0u);
   }
+}
+
+TEST_P(ThreadedJob, WeighsClassesAndMixesSamplesAsAJobOnTheCpu) {
+  const ServerResult plain = RunOn(*MakeCpuBackend(1));
+  const ServerResult expected = RunOn(*MakeCpuBackend(1), false, /*mixed=*/true);
+  EXPECT_NE(expected.weights_hash, plain.weights_hash);
+  ThreadedBackend backend({.delays = kSchedules[0]});
+  EXPECT_EQ(RunOn(backend, false, /*mixed=*/true).weights_hash, expected.weights_hash);
 }
 
 TEST_P(ThreadedJob, AGuardChangesNothing) {

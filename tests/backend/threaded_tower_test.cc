@@ -138,7 +138,7 @@ TEST_P(ThreadedTower, GivesTheBitsOfTheCpu) {
     const SampleBatch batch(graph_, first, 5);
     std::vector<int32_t> predictions(5, -1), wanted(5, -1);
     TowerInput input = batch.Input();
-    const auto all = static_cast<size_t>(5 * graph_.classes());
+    const auto all = static_cast<size_t>(5 * graph_.outputs());
     std::vector<float> logits(all), wanted_logits(all, NAN);
     input.predictions = wanted.data();
     input.logits = wanted_logits.data();

@@ -83,6 +83,9 @@ TEST(ComputeSettings, TheFirstDifferenceIsNamed) {
       difference(
           [](config::Config& c) { c.mutable_data()->mutable_preprocess()->set_standardize(true); }),
       AllOf(HasSubstr("standardize is at its default here"), HasSubstr("true in the worker")));
+  EXPECT_EQ(
+      difference([](config::Config& c) { c.mutable_data()->mutable_class_weights()->Add(0.5); }),
+      "data.class_weights[0] is at its default here and 0.5 in the worker");
   EXPECT_THAT(difference([](config::Config& c) {
                 c.mutable_model()->mutable_layer(2)->mutable_dropout()->set_rate(0.25f);
               }),

@@ -1,6 +1,9 @@
 // What a config says, and what its settings do to each other.
 #include "common/config/config.h"
 
+#include <fmt/core.h>
+
+#include "common/config/data_format.h"
 #include "common/config/job_size.h"
 #include "common/config/update_settings.h"
 #include "tests/config/config_fixture.h"
@@ -213,6 +216,37 @@ TEST_F(ConfigTest, ClassesHaveTheNamesThatTheDataGiveThem) {
               ElementsAre("0", "1", "2", "3", "4", "5", "6", "7", "8", "9"));
   EXPECT_THAT(ErrorOf(Config(""), {"data.class_names=[\"cat\", \"dog\"]"}),
               HasSubstr("expected 10 names, one for each class, got 2"));
+}
+
+TEST_F(ConfigTest, AClassWeightForEachClass) {
+  EXPECT_THAT(ErrorOf(Config(""), {"data.class_weights=[1, 2]"}),
+              AllOf(HasSubstr("data.class_weights[0]"),
+                    HasSubstr("expected 10 numbers, one for each class, got 2")));
+  EXPECT_THAT(ErrorOf(Config(""), {"data.class_weights=[0, 0, 0, 0, 0, 0, 0, 0, 0, 0]"}),
+              HasSubstr("expected at least one above 0"));
+  EXPECT_THAT(ErrorOf(Config(""), {"data.class_weights=[1, 1, 1, 1, -1, 1, 1, 1, 1, 1]"}),
+              HasSubstr("data.class_weights[4]"));
+  const config::Config config =
+      LoadConfig(Config(""), {ParseSetting("data.class_weights=[0, 1, 1, 1, 1, 1, 1, 1, 1, 2.5]")});
+  EXPECT_THAT(ClassWeights(config.data()), ElementsAre(0, 1, 1, 1, 1, 1, 1, 1, 1, 2.5f));
+}
+
+TEST_F(ConfigTest, OneLogitForTwoClasses) {
+  const auto error = [&](const std::string& loss, int classes, int units) {
+    Write("model.txtpb", fmt::format("layer {{ name: \"fc\" dense {{ units: {} }} }}\n"
+                                     "layer {{ name: \"loss\" {} {{}} }}\n",
+                                     units, loss));
+    return ErrorOf(Config(""), {"data.format=SYNTHETIC",
+                                fmt::format("data.synthetic={{ height: 4 width: 4 channels: 1 "
+                                            "classes: {} train_samples: 64 test_samples: 64 }}",
+                                            classes)});
+  };
+  EXPECT_EQ(error("sigmoid_cross_entropy", 2, 1), "no error");
+  EXPECT_EQ(error("sigmoid_cross_entropy", 2, 2), "no error");
+  EXPECT_EQ(error("sigmoid_cross_entropy", 3, 3), "no error");
+  EXPECT_THAT(error("sigmoid_cross_entropy", 3, 1), HasSubstr("expected at least 3 logits"));
+  EXPECT_THAT(error("softmax_cross_entropy", 2, 1), HasSubstr("expected at least 2 classes"));
+  EXPECT_THAT(error("mean_squared_error", 2, 1), HasSubstr("expected at least 2 classes"));
 }
 
 TEST(Batch, BothWays) {

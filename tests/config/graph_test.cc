@@ -133,6 +133,21 @@ TEST(Graph, BranchesNameTheirInputs) {
   EXPECT_DOUBLE_EQ(layers[2].forward_flops, 2.0 * 9 * 7 * 3);
 }
 
+TEST(Graph, ASingleLogitTellsTwoClassesApart) {
+  const Graph one = Build(R"(
+    layer { name: "logit" dense { units: 1 } }
+    layer { name: "loss" sigmoid_cross_entropy {} })");
+  EXPECT_EQ(one.outputs(), 1);
+  EXPECT_EQ(one.classes(), 2);
+  EXPECT_EQ(one.layers().back().first_class(), 1);
+  const Graph three = Build(R"(
+    layer { name: "logits" dense { units: 3 } }
+    layer { name: "loss" sigmoid_cross_entropy {} })");
+  EXPECT_EQ(three.outputs(), 3);
+  EXPECT_EQ(three.classes(), 3);
+  EXPECT_EQ(three.layers().back().first_class(), 0);
+}
+
 TEST(Graph, BatchNormHasStatisticsThatAreNotTrained) {
   const Graph graph = Build(std::string(R"(
     layer { name: "bn" batch_norm { momentum: 0.25 shift { learning_rate_multiplier: 2 } } })") +

@@ -7,7 +7,8 @@ namespace muster {
 namespace {
 
 TEST(LabelRangeDeathTest, LossesRefuseLabelsOutOfRange) {
-  for (const char* const loss : {"mean_squared_error {}", "softmax_cross_entropy {}"}) {
+  for (const char* const loss :
+       {"mean_squared_error {}", "sigmoid_cross_entropy {}", "softmax_cross_entropy {}"}) {
     EXPECT_DEATH(RunLossLayer(loss, {1, 2, 0}, {3}), "label");
     EXPECT_DEATH(RunLossLayer(loss, {1, 2, 0}, {-2}), "label");
   }

@@ -17,10 +17,11 @@ struct LossRun {
   std::vector<int32_t> predictions;  // -2 where none was written
 };
 
-// `layer`: "softmax_cross_entropy {}". As many logits for each sample as there are classes.
+// `layer`: "softmax_cross_entropy {}". class_weights, share: as in LossArgs.
 inline LossRun RunLossLayer(const std::string& layer, const std::vector<float>& logits,
                             const std::vector<int32_t>& labels, float scale = 1,
-                            bool input_is_relu = false) {
+                            bool input_is_relu = false,
+                            const std::vector<float>& class_weights = {}, float share = 1) {
   const auto backend = MakeTestBackend(1);
   const auto batch = static_cast<int64_t>(labels.size());
   const Graph graph =
@@ -34,8 +35,11 @@ inline LossRun RunLossLayer(const std::string& layer, const std::vector<float>& 
   Arena state(op->state_bytes() / sizeof(float)), gradient(logits.size());
   LossRun run;
   run.predictions.resize(labels.size(), -2);
-  const LossArgs args{
-      .logits = x.floats().data(), .labels = labels.data(), .state = state.floats().data()};
+  const LossArgs args{.logits = x.floats().data(),
+                      .labels = labels.data(),
+                      .state = state.floats().data(),
+                      .class_weights = class_weights.empty() ? nullptr : class_weights.data(),
+                      .share = share};
   op->Forward(args, &run.sums, run.predictions.data());
   op->Backward(args, scale, gradient.floats().data());
   run.gradient.assign(gradient.floats().begin(), gradient.floats().end());

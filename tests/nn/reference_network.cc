@@ -41,15 +41,16 @@ config::Model Parse(const std::string& text) {
   return model;
 }
 
-// Calls body(sample, class, t): t is what the loss wants there.
+// Calls body(sample, output, t): t is what the loss wants there.
 template <typename Body>
 void ForTargets(const LayerSpec& loss, size_t classes, const std::vector<int32_t>& labels,
                 const Body& body) {
   const auto* entropy = std::get_if<SoftmaxCrossEntropySpec>(&loss);
   const double smoothing = entropy ? entropy->label_smoothing : 0;
+  const size_t first_class = classes == 1 ? 1 : 0;
   for (size_t n = 0; n < labels.size(); ++n) {
     for (size_t j = 0; j < classes && labels[n] >= 0; ++j) {
-      const bool is_label = static_cast<int32_t>(j) == labels[n];
+      const bool is_label = static_cast<int32_t>(j + first_class) == labels[n];
       body(n, j, (is_label ? 1 - smoothing : 0) + smoothing / static_cast<double>(classes));
     }
   }
@@ -63,16 +64,25 @@ double LogSum(const double* x, size_t classes) {
   return largest + std::log(sum);
 }
 
+double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
 }  // namespace
 
 double Loss(const LayerSpec& loss, const Doubles& logits, const std::vector<int32_t>& labels) {
   const size_t classes = logits.size() / labels.size();
   const bool squared = std::holds_alternative<MeanSquaredErrorSpec>(loss);
+  const bool sigmoid = std::holds_alternative<SigmoidCrossEntropySpec>(loss);
   double sum = 0;
   ForTargets(loss, classes, labels, [&](size_t n, size_t j, double t) {
     const double* x = &logits[n * classes];
-    sum += squared ? (x[j] - t) * (x[j] - t) / static_cast<double>(classes)
-                   : t * (LogSum(x, classes) - x[j]);
+    const double mean = 1 / static_cast<double>(classes);
+    if (squared) {
+      sum += (x[j] - t) * (x[j] - t) * mean;
+    } else if (sigmoid) {
+      sum -= (t * std::log(Sigmoid(x[j])) + (1 - t) * std::log(Sigmoid(-x[j]))) * mean;
+    } else {
+      sum += t * (LogSum(x, classes) - x[j]);
+    }
   });
   return sum;
 }
@@ -81,11 +91,14 @@ Doubles LossGradient(const LayerSpec& loss, const Doubles& logits,
                      const std::vector<int32_t>& labels) {
   const size_t classes = logits.size() / labels.size();
   const bool squared = std::holds_alternative<MeanSquaredErrorSpec>(loss);
+  const bool sigmoid = std::holds_alternative<SigmoidCrossEntropySpec>(loss);
   Doubles gradient(logits.size());
   ForTargets(loss, classes, labels, [&](size_t n, size_t j, double t) {
     const double* x = &logits[n * classes];
-    gradient[n * classes + j] = squared ? 2 * (x[j] - t) / static_cast<double>(classes)
-                                        : std::exp(x[j] - LogSum(x, classes)) - t;
+    const double mean = 1 / static_cast<double>(classes);
+    gradient[n * classes + j] = squared   ? 2 * (x[j] - t) * mean
+                                : sigmoid ? (Sigmoid(x[j]) - t) * mean
+                                          : std::exp(x[j] - LogSum(x, classes)) - t;
   });
   return gradient;
 }

@@ -54,6 +54,10 @@ inline const NetworkCase kNetworks[] = {
        layer { name: "logits" dense { units: 6 } }
        layer { name: "relu4" relu {} }
        layer { name: "loss" softmax_cross_entropy {} })"},
+    {"OneLogit", {5, 4, 2}, R"(
+       layer { name: "conv" conv2d { filters: 4 kernel: 3 } }
+       layer { name: "logit" dense { units: 1 } }
+       layer { name: "loss" sigmoid_cross_entropy {} })"},
     // A block that keeps its shape, one that does not, and an output read three times.
     {"Residual", {8, 7, 3}, R"(
        layer { name: "conv1" conv2d { filters: 8 kernel: 3 padding: SAME use_bias: false } }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "common/base/memory.h"
@@ -62,8 +63,10 @@ inline LossSums ForwardOf(Tower& tower, const TowerInput& input, Mode mode, cons
 // Forward and backward on prepared counts; counts weight versions by itself.
 class TowerRun {
  public:
-  explicit TowerRun(const Graph& graph, int threads = 1)
-      : graph_(graph), backend_(MakeTestBackend(threads)), tower_(graph, *backend_, kSeed) {}
+  explicit TowerRun(const Graph& graph, int threads = 1, std::vector<float> class_weights = {})
+      : graph_(graph),
+        backend_(MakeTestBackend(threads)),
+        tower_(graph, *backend_, kSeed, std::move(class_weights)) {}
 
   Arena Step(const SampleBatch& batch, const Arena& weights, float scale = 1) {
     tower_.Prepare(batch.Input().count, Mode::kTraining);

@@ -280,6 +280,17 @@ TEST(TowerPredictionsTest, AreTheLargestLogitsAndLogitsAreThere) {
   }
 }
 
+TEST(TowerClassWeights, CountInTrainingAlone) {
+  const Graph graph = reference::MakeGraph(kNetworks[0].layers, kNetworks[0].input);
+  const Arena weights = RandomWeights(graph);
+  const SampleBatch batch(graph, 0, 5);
+  TowerRun plain(graph), weighted(graph, 1, {2, 2, 2, 2, 2, 2, 2, 2, 2, 2});
+  const Arena expected = plain.Step(batch, weights, 2), got = weighted.Step(batch, weights, 1);
+  EXPECT_EQ(weighted.sums.loss, 2 * plain.sums.loss);
+  EXPECT_TRUE(std::ranges::equal(got.floats(), expected.floats()));
+  EXPECT_EQ(weighted.Evaluate(batch, weights).loss, plain.Evaluate(batch, weights).loss);
+}
+
 TEST(TowerFailureTest, ANanImageGivesALossThatIsNotFinite) {
   const Graph graph = reference::MakeGraph(kNetworks[0].layers, kNetworks[0].input);
   const Arena weights = RandomWeights(graph);

@@ -48,7 +48,7 @@ class Run {
         backend_(
             MakeCpuBackend(static_cast<int>(config.worker().threads()),
                            {.winograd = config.worker().convolution() != config::Worker::DIRECT})),
-        tower_(graph_, *backend_, config.run().seed()),
+        tower_(graph_, *backend_, config.run().seed(), ClassWeights(config.data())),
         on_worker_(graph_.arena_floats()),
         updater_(graph_.layout(), config.optimizer(),
                  InitialWeights(graph_.layout(), config.run().seed())) {
@@ -123,7 +123,8 @@ class Run {
             .images = batch.images,
             .labels = batch.labels,
             .sample_ids = batch.sample_ids,
-            .epoch = batch.epoch};
+            .epoch = batch.epoch,
+            .share = batch.share};
   }
 
   // Regular evaluations decide; the one at the end only tells.

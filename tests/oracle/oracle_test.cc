@@ -78,6 +78,8 @@ const Case kCases[] = {
     {"Direct", {"worker.convolution=DIRECT", "run.epochs=1"}},
     {"Split",
      {"data.validation_fraction=0.3", "evaluation.every_steps=2", "evaluation.patience=2"}},
+    {"ClassWeightsAndMixup",
+     {"data.class_weights=[1, 2, 0.5, 1, 0, 3, 1, 1, 1, 1]", "data.preprocess.mixup_alpha=0.4"}},
 };
 
 std::vector<Case> Optimizers() {

@@ -4,7 +4,7 @@
     compare.py --bin DIR --source DIR --dump PROGRAM CASE
 
 CASE: a model of configs/models; onnx-MODEL: the same as ONNX; onnx-all, onnx-hwc: networks of every kind of layer;
-npz; trained: a real run.
+onnx-binary: a single logit; npz; trained: a real run.
 
 Exit code 77, which ctest counts as skipped, where PyTorch or safetensors is missing.
 """
@@ -30,6 +30,7 @@ TOLERANCE = 1e-5
 SHAPES = {
     "all": ((13, 10, 6), 7, 8),
     "hwc": ((6, 4, 3), 5, 8),
+    "binary": ((5, 4, 3), 2, 8),
 
     "linear": ((32, 32, 3), 10, 8),
     "cifar10_tutorial": ((24, 24, 3), 10, 8),
@@ -75,6 +76,12 @@ layer { name: "n" lrn { depth_radius: 2 } }
 layer { name: "out" dense { units: 5 } }
 layer { name: "loss" mean_squared_error {} }
 """
+# One output for two classes.
+BINARY_LAYERS = """
+layer { name: "c" conv2d { filters: 4 kernel: 3 } }
+layer { name: "out" dense { units: 1 } }
+layer { name: "loss" sigmoid_cross_entropy {} }
+"""
 
 
 def smoke():
@@ -96,8 +103,8 @@ def smoke():
 def write_config(folder, model, source):
     (height, width, channels), classes, _ = SHAPES[model]
     path = os.path.join(folder, "config.txtpb")
-    network = {"all": f"model {{ {ALL_LAYERS} }}", "hwc": f"model {{ {HWC_LAYERS} }}"}.get(
-        model, f'model_file: "{source}/configs/models/{model}.txtpb"')
+    layers = {"all": ALL_LAYERS, "hwc": HWC_LAYERS, "binary": BINARY_LAYERS}.get(model)
+    network = f"model {{ {layers} }}" if layers else f'model_file: "{source}/configs/models/{model}.txtpb"'
     with open(path, "w") as out:
         out.write(f"""
 run {{ steps: 1 global_batch: 8 slices: 1 seed: 5 }}

@@ -75,7 +75,7 @@ Images Run(const config::Config& config, const Graph& graph, int64_t count,
   for (int64_t n = 1; n <= kBlock; ++n) tower.Plan(n, Mode::kInference);
   tower.Allocate();
   Images images;
-  std::vector<float> logits(static_cast<size_t>(kBlock * graph.classes()));
+  std::vector<float> logits(static_cast<size_t>(kBlock * graph.outputs()));
   for (int64_t left = count; left > 0;) {
     const PreparedBatch& batch = pipeline->Next(60);
     const int64_t n = std::min(batch.count, left);
@@ -91,7 +91,7 @@ Images Run(const config::Config& config, const Graph& graph, int64_t count,
                          batch.images + n * graph.input_shape().elements());
     images.labels.insert(images.labels.end(), batch.labels, batch.labels + n);
     images.logits.insert(images.logits.end(), logits.begin(),
-                         logits.begin() + static_cast<std::ptrdiff_t>(n * graph.classes()));
+                         logits.begin() + static_cast<std::ptrdiff_t>(n * graph.outputs()));
   }
   return images;
 }
@@ -103,7 +103,7 @@ void Write(const std::string& path, const Graph& graph, const Images& images) {
       path, LayOutSafetensors(
                 {{.name = "labels", .type = TensorType::kI64, .shape = {count}},
                  {.name = "images", .shape = {count, shape.height, shape.width, shape.channels}},
-                 {.name = "logits", .shape = {count, graph.classes()}}},
+                 {.name = "logits", .shape = {count, graph.outputs()}}},
                 {}));
   writer.Write(std::as_bytes(std::span(images.labels)));
   writer.Write(std::as_bytes(std::span(images.pixels)));

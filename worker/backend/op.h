@@ -18,7 +18,9 @@ enum class Mode { kTraining, kInference };
 // device as they are.
 struct LossSums {
   double loss = 0;
-  int64_t correct = 0;       // the largest logit is the label's; a tie is not
+  // The largest logit is the label's; a tie is not. A single logit is that of class 1, and that of
+  // class 0 is 0 (Layer::first_class).
+  int64_t correct = 0;
   int64_t correct_top5 = 0;  // fewer than five other logits are as large as the label's, or larger
 };
 
@@ -121,13 +123,37 @@ class Op {
   virtual void Backward(const BackwardArgs& args) = 0;
 };
 
+constexpr int32_t kNoLabel = -1;  // of a sample of weight zero
+
 // All in the device's memory, as in ForwardArgs.
 struct LossArgs {
-  const void* logits = nullptr;  // [batch, classes]
-  // -1: a sample of weight zero. Of values (Layer::is_of_values) the bits of floats other than NaN.
+  const void* logits = nullptr;  // [batch, outputs]
+  // kNoLabel, or a class; of values (Layer::is_of_values) the bits of floats other than NaN.
   const int32_t* labels = nullptr;
   void* state = nullptr;  // from Forward to Backward; LossOp::state_bytes()
+  // What the loss of a sample of each class is multiplied by. Null: nothing.
+  const float* class_weights = nullptr;
+  // Below 1: the loss is this share of the loss for the sample's own label, and for the rest that
+  // for the label of the sample before it in the batch (of the first sample: of the last).
+  float share = 1;
+
+  constexpr int parts() const { return share < 1 ? 2 : 1; }
 };
+
+// A label of a sample, and what the loss for it is multiplied by.
+struct WeightedLabel {
+  int32_t label;
+  float weight;
+};
+// The labels of sample n of a batch; part: 0, or 1 for that of the sample before. A label that is
+// no class becomes kNoLabel. CUDA kernels call this, too.
+constexpr WeightedLabel LabelOf(const LossArgs& args, int64_t batch, int64_t classes, int64_t n,
+                                int part) {
+  const int32_t label = args.labels[part == 0 ? n : (n + batch - 1) % batch];
+  if (label < 0 || label >= classes) return {kNoLabel, 0};
+  const float share = part == 0 ? args.share : 1 - args.share;
+  return {label, args.class_weights == nullptr ? share : share * args.class_weights[label]};
+}
 
 // A loss and how often it was right. Queues its work as an op does.
 class LossOp {

@@ -6,6 +6,7 @@
 #include "common/base/error.h"
 #include "common/trace/trace.h"
 #include "worker/data/epoch_order.h"
+#include "worker/data/mixup.h"
 #include "worker/data/prefetch_ring.h"
 
 namespace muster {
@@ -22,6 +23,7 @@ class TrainSource final : public BatchSource {
                                           : MakeEpochOrders(dataset, options.seed)) {
     const StepPlan& plan = options_.plan;
     MUSTER_CHECK(plan.train_samples == dataset.size() && plan.global_batch > 0);
+    MUSTER_CHECK(mixup_alpha() == 0 || options_.images == ImagesBy::kHost);
     MUSTER_CHECK(0 <= options_.first_step && options_.first_step <= plan.total_steps);
     for (const Range& range : options_.slices) {
       MUSTER_CHECK(0 <= range.begin && range.begin <= range.end && range.end <= plan.slices);
@@ -46,6 +48,9 @@ class TrainSource final : public BatchSource {
     const Batch step = options_.plan.At(batch.step);
     batch.epoch = step.epoch;
     batch.count = options_.plan.Slice(step, batch.index).size();
+    if (mixup_alpha() > 0) {
+      batch.share = MixupShare(mixup_alpha(), options_.seed, batch.step, batch.index);
+    }
     return batch;
   }
 
@@ -69,6 +74,9 @@ class TrainSource final : public BatchSource {
       loader_->Train(sample, options_.seed, batch.epoch, *scratch,
                      buffer.images + i * loader_->shape().elements());
     }
+    if (batch.share < 1 && !stop.stop_requested()) {
+      MixImages(batch.share, batch.count, loader_->shape().elements(), buffer.images);
+    }
   }
 
  private:
@@ -79,6 +87,7 @@ class TrainSource final : public BatchSource {
   std::vector<int64_t> slices_;  // of each step
 
   int64_t each_step() const { return static_cast<int64_t>(slices_.size()); }
+  double mixup_alpha() const { return options_.data.preprocess().mixup_alpha(); }
 };
 
 class EvaluationSource final : public BatchSource {

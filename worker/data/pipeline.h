@@ -24,6 +24,7 @@ struct PreparedBatch {
   const float* images = nullptr;
   const int32_t* labels = nullptr;
   const int64_t* sample_ids = nullptr;
+  float share = 1;  // below 1: each image is mixed with the one before it (mixup.h)
 };
 
 // What turns stored images into a batch: these threads, or the device, which has the images. For

@@ -27,6 +27,9 @@ struct DeviceInput {
   LossSums* sums = nullptr;
   int32_t* predictions = nullptr;  // may be null
   float* logits = nullptr;         // may be null; the host's, see TowerInput
+  // Set by the tower; as in LossArgs.
+  const float* class_weights = nullptr;
+  float share = 1;
 };
 
 class InputStage {

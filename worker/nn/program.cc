@@ -183,7 +183,9 @@ void* Program::Gradient(int buffer, std::byte* workspace) const {
 LossArgs Program::LossArguments(const DeviceInput& input, std::byte* workspace) const {
   return {.logits = Value(plan_.loss.inputs[0], input, workspace),
           .labels = input.labels,
-          .state = workspace + loss_state_};
+          .state = workspace + loss_state_,
+          .class_weights = input.class_weights,
+          .share = input.share};
 }
 
 void Program::Forward(const DeviceInput& input, std::span<const float> weights,
@@ -218,7 +220,7 @@ void Program::Forward(const DeviceInput& input, std::span<const float> weights,
 
 void Program::BringLogits(const void* logits, float* to) {
   MUSTER_CHECK(backend_.activation_type() == ElementType::kFloat32);
-  const size_t bytes = static_cast<size_t>(count_ * graph_.classes()) * sizeof(float);
+  const size_t bytes = static_cast<size_t>(count_ * graph_.outputs()) * sizeof(float);
   if (backend_.shares_host_memory()) {
     std::memcpy(to, logits, bytes);
     return;

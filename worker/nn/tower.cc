@@ -18,8 +18,13 @@ namespace muster {
 
 class Tower::Impl {
  public:
-  Impl(const Graph& graph, Backend& backend, uint64_t seed)
-      : graph_(graph), backend_(backend), seed_(seed), layouts_(backend.MakeWeightLayouts()) {
+  Impl(const Graph& graph, Backend& backend, uint64_t seed, std::vector<float> class_weights)
+      : graph_(graph),
+        backend_(backend),
+        seed_(seed),
+        layouts_(backend.MakeWeightLayouts()),
+        class_weights_(std::move(class_weights)) {
+    if (!class_weights_.empty()) BringClassWeights();
     for (const Mode mode : {Mode::kTraining, Mode::kInference}) {
       ModeState& state =
           modes_.try_emplace(mode, backend, graph.input_shape().elements()).first->second;
@@ -82,6 +87,8 @@ class Tower::Impl {
       backend_.Enter();
       pass.program = found->second.get();
       pass.input = state.input.Bring(input, sums);
+      pass.input.share = input.share;
+      if (mode == Mode::kTraining) pass.input.class_weights = class_weights_there_;
       pass.program->Forward(pass.input, weights, weights_version, before_layer,
                             state.workspace_data());
       state.input.BringBack(input, sums);
@@ -132,6 +139,20 @@ class Tower::Impl {
     DeviceInput input;
     int64_t version = 0;
   };
+
+  void BringClassWeights() {
+    class_weights_.resize(static_cast<size_t>(graph_.classes()), 1.0f);
+    class_weights_there_ = class_weights_.data();
+    if (backend_.shares_host_memory()) return;
+    backend_.Enter();
+    const size_t bytes = class_weights_.size() * sizeof(float);
+    class_weights_memory_ = backend_.Allocate(bytes);
+    backend_.CopyIn(class_weights_memory_->data(), class_weights_.data(), bytes);
+    const std::unique_ptr<Event> copied = backend_.MakeEvent();
+    backend_.Record(Queue::kCopyIn, *copied);
+    backend_.Await(Queue::kCompute, *copied);
+    class_weights_there_ = static_cast<const float*>(class_weights_memory_->data());
+  }
 
   void AllocateMode(Mode mode, ModeState& state) {
     if (state.planned_count > state.count) state.input.Allocate(state.planned_count);
@@ -188,12 +209,15 @@ class Tower::Impl {
   Backend& backend_;
   const uint64_t seed_;
   const std::unique_ptr<WeightLayouts> layouts_;  // of all programs
+  std::vector<float> class_weights_;
+  std::unique_ptr<DeviceBuffer> class_weights_memory_;
+  const float* class_weights_there_ = nullptr;  // in the device's memory; null: all are 1
   std::map<Mode, ModeState> modes_;
   Pending pending_;
 };
 
-Tower::Tower(const Graph& graph, Backend& backend, uint64_t seed)
-    : impl_(std::make_unique<Impl>(graph, backend, seed)) {}
+Tower::Tower(const Graph& graph, Backend& backend, uint64_t seed, std::vector<float> class_weights)
+    : impl_(std::make_unique<Impl>(graph, backend, seed, std::move(class_weights))) {}
 Tower::~Tower() = default;
 
 void Tower::Plan(int64_t count, Mode mode) { impl_->Plan(count, mode); }

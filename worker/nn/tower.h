@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "common/graph/graph.h"
 #include "worker/backend/backend.h"
@@ -32,8 +33,10 @@ struct TowerMemory {
 
 class Tower {
  public:
-  // `seed` is the run's (dropout). `graph` and `backend` must outlive the tower.
-  Tower(const Graph& graph, Backend& backend, uint64_t seed);
+  // `seed` is the run's (dropout). `graph` and `backend` must outlive the tower. class_weights:
+  // what the loss of a sample of each class is multiplied by in training; beyond them, and without
+  // any, 1.
+  Tower(const Graph& graph, Backend& backend, uint64_t seed, std::vector<float> class_weights = {});
   ~Tower();
 
   // Makes what batches of `count` samples need, but for the large buffers, which memory() counts

@@ -26,9 +26,11 @@ struct TowerInput {
   const int64_t* sample_ids = nullptr;
   int64_t epoch = 0;
   BatchKey key = {};  // see Tower::Stage
+  // Below 1: each sample was mixed with the one before it (LossArgs). In training alone.
+  float share = 1;
   // If given, the class of the largest logit of each sample comes here; when, see Tower::Forward.
   int32_t* predictions = nullptr;
-  // If given, what the loss reads comes here: [count, classes]. In inference alone, with a backend
+  // If given, what the loss reads comes here: [count, outputs]. In inference alone, with a backend
   // whose activations are floats; there when predictions are, and before the next Forward begins.
   float* logits = nullptr;
 };

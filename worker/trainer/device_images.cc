@@ -48,8 +48,9 @@ DeviceImages::DeviceImages(const config::Config& config, const Datasets& data, B
 std::unique_ptr<StoredImages> DeviceImages::Choose(const config::Config& config, const char* name,
                                                    const Dataset* set, bool augment,
                                                    int64_t largest) {
+  const bool mixes = augment && config.data().preprocess().mixup_alpha() > 0;  // at the host
   if (backend_.shares_host_memory() || set == nullptr || !set->stores_planes() ||
-      set->size() == 0 || largest == 0) {
+      set->size() == 0 || largest == 0 || mixes) {
     return nullptr;
   }
   const ImageRecipe recipe = RecipeOf(config, set->shape(), augment);

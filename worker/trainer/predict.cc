@@ -19,11 +19,11 @@ class Predictor {
         backend_(backend),
         set_(set),
         block_size_(config.evaluation().batch()),
-        classes_(static_cast<size_t>(graph.classes())),
+        outputs_(static_cast<size_t>(graph.outputs())),
         tower_(graph, backend, config.run().seed()),
         weights_(backend, weights),
         results_copied_(backend.MakeEvent()),
-        logits_(static_cast<size_t>(std::min(block_size_, set.size())) * classes_) {
+        logits_(static_cast<size_t>(std::min(block_size_, set.size())) * outputs_) {
     tower_.Plan(std::min(block_size_, set.size()), Mode::kInference);
     if (set.size() > block_size_ && set.size() % block_size_ != 0) {
       tower_.Plan(set.size() % block_size_, Mode::kInference);
@@ -51,7 +51,7 @@ class Predictor {
       for (; next != samples.end() && *next < (block + 1) * block_size_; ++next) {
         const auto place = static_cast<size_t>(*next - block * block_size_);
         on_prediction(*next, batch.labels[place],
-                      std::span<const float>(logits_).subspan(place * classes_, classes_));
+                      std::span<const float>(logits_).subspan(place * outputs_, outputs_));
       }
     }
   }
@@ -63,7 +63,7 @@ class Predictor {
   Backend& backend_;
   const Dataset& set_;
   const int64_t block_size_;
-  const size_t classes_;
+  const size_t outputs_;
   Tower tower_;
   DeviceView weights_;
   const std::unique_ptr<Event> results_copied_;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/config/data_format.h"
 #include "common/trace/trace.h"
 #include "worker/nn/plan_tower.h"
 #include "worker/trainer/milliseconds.h"
@@ -20,7 +21,7 @@ Trainer::Trainer(const config::Config& config, const Graph& graph, const Dataset
       data_(data),
       backend_(backend),
       client_(client),
-      tower_(graph, backend, config.run().seed()),
+      tower_(graph, backend, config.run().seed(), ClassWeights(config.data())),
       completions_(backend),
       weights_(backend, client.chunks(), client.weights_are_read_only()),
       gradients_(backend, graph.arena_floats(), ElementTypeOf(client.wire_type())),
@@ -138,7 +139,8 @@ TowerInput Trainer::InputOf(const PreparedBatch& batch) {
           .labels = batch.labels,
           .sample_ids = batch.sample_ids,
           .epoch = batch.epoch,
-          .key = {batch.step, batch.index}};
+          .key = {batch.step, batch.index},
+          .share = batch.share};
 }
 
 void Trainer::StageNext(BatchPipeline& batches, Mode mode) {

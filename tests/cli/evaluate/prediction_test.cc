@@ -12,7 +12,7 @@ TEST(Prediction, ProbabilitiesInDoublePrecisionTheMostLikelyFirst) {
   const std::array<float, 3> logits{1, 3, 2};
   EXPECT_TRUE(IsRight(logits, 1));
   EXPECT_FALSE(IsRight(logits, 2));
-  const std::vector<Candidate> top = MostLikely(logits, false, 2);
+  const std::vector<Candidate> top = MostLikely(logits, ProbabilitiesBy::kSoftmax, 2);
   ASSERT_EQ(top.size(), 2u);
   const double sum = std::exp(-2.0) + 1 + std::exp(-1.0);
   EXPECT_EQ(top[0].number, 1);
@@ -24,7 +24,7 @@ TEST(Prediction, ProbabilitiesInDoublePrecisionTheMostLikelyFirst) {
 TEST(Prediction, LargeOutputsDoNotOverflow) {
   const std::array<float, 2> logits{3e38F, -3e38F};
   EXPECT_FALSE(IsRight(logits, 1));
-  const std::vector<Candidate> top = MostLikely(logits, false, 5);
+  const std::vector<Candidate> top = MostLikely(logits, ProbabilitiesBy::kSoftmax, 5);
   ASSERT_EQ(top.size(), 2u);
   EXPECT_EQ(top[0].probability, 1);
   EXPECT_EQ(top[1].probability, 0);
@@ -34,12 +34,20 @@ TEST(Prediction, LargeOutputsDoNotOverflow) {
 TEST(Prediction, OfEquals) {
   const std::array<float, 3> logits{0, 5, 5};
   EXPECT_FALSE(IsRight(logits, 1));
-  EXPECT_EQ(MostLikely(logits, false, 1)[0].number, 1);
+  EXPECT_EQ(MostLikely(logits, ProbabilitiesBy::kSoftmax, 1)[0].number, 1);
 }
 
 TEST(Prediction, OutputsThatAreProbabilitiesStay) {
   const std::array<float, 2> outputs{0.25F, 0.75F};
-  EXPECT_EQ(MostLikely(outputs, true, 1)[0].probability, 0.75);
+  EXPECT_EQ(MostLikely(outputs, ProbabilitiesBy::kNothing, 1)[0].probability, 0.75);
+}
+
+TEST(Prediction, ClassesThatDoNotExcludeOneAnother) {
+  const std::array<float, 2> logits{-1, 3};
+  const std::vector<Candidate> top = MostLikely(logits, ProbabilitiesBy::kSigmoid, 2);
+  EXPECT_EQ(top[0].number, 1);
+  EXPECT_DOUBLE_EQ(top[0].probability, 1 / (1 + std::exp(-3.0)));
+  EXPECT_DOUBLE_EQ(top[1].probability, 1 / (1 + std::exp(1.0)));
 }
 
 }  // namespace

@@ -111,7 +111,8 @@ struct Sizes {
       : batch(options.batch),
         input(options.batch * layer.input_shape.elements()),
         output(options.batch * layer.output_shape.elements()),
-        channels(layer.input_shape.channels) {
+        channels(layer.input_shape.channels),
+        classes(channels + layer.first_class()) {
     if (const auto* conv = std::get_if<Conv2dSpec>(&layer.spec)) {
       bias = conv->use_bias ? conv->filters : 0;
       weights = conv->filters * conv->kernel_height * conv->kernel_width * channels / conv->groups;
@@ -127,7 +128,7 @@ struct Sizes {
   }
   int64_t Input(size_t j) const { return inputs.empty() ? input : inputs[j]; }
 
-  int64_t batch, input, output, channels, weights = 0, bias = 0, statistics = 0;
+  int64_t batch, input, output, channels, classes, weights = 0, bias = 0, statistics = 0;
   std::vector<int64_t> inputs;  // concat
 };
 
@@ -228,7 +229,9 @@ class HostFacingLoss : public LossOp {
   LossArgs Arguments(Call& call, const LossArgs& given) {
     return {.logits = call.ReadActivations(given.logits, sizes_.input),
             .labels = call.ReadArray(given.labels, sizes_.batch),
-            .state = state_ == nullptr ? nullptr : state_->data()};
+            .state = state_ == nullptr ? nullptr : state_->data(),
+            .class_weights = call.ReadArray(given.class_weights, sizes_.classes),
+            .share = given.share};
   }
 
   Backend& device_;

@@ -101,25 +101,4 @@ class FloatOp : public Op {
   std::vector<float*> gradients_;
 };
 
-// LossOp likewise.
-class FloatLoss : public LossOp {
- public:
-  virtual size_t state_floats() const = 0;
-  virtual LossSums ForwardFloats(const float* logits, const int32_t* labels, float* state,
-                                 int32_t* predictions) = 0;
-  virtual void BackwardFloats(float scale, const float* logits, const int32_t* labels,
-                              const float* state, float* logits_gradient) = 0;
-
-  size_t state_bytes() const final { return state_floats() * sizeof(float); }
-
-  void Forward(const LossArgs& args, LossSums* sums, int32_t* predictions) final {
-    *sums = ForwardFloats(static_cast<const float*>(args.logits), args.labels,
-                          static_cast<float*>(args.state), predictions);
-  }
-  void Backward(const LossArgs& args, float scale, void* logits_gradient) final {
-    BackwardFloats(scale, static_cast<const float*>(args.logits), args.labels,
-                   static_cast<const float*>(args.state), static_cast<float*>(logits_gradient));
-  }
-};
-
 }  // namespace muster::cpu

@@ -1,4 +1,4 @@
-// What both losses say about one sample beside its loss.
+// What all losses say about one sample beside its loss.
 #pragma once
 
 #include <cmath>
@@ -9,8 +9,6 @@
 #include "worker/backend/op.h"
 
 namespace muster::cpu {
-
-constexpr int32_t kNoLabel = -1;  // a sample of weight zero
 
 struct SampleResult {
   double loss = 0;

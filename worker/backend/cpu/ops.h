@@ -30,6 +30,7 @@ std::unique_ptr<Op> Make(const GlobalAvgPoolSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const SoftmaxSpec&, const OpRequest& request);
 std::unique_ptr<LossOp> Make(const SoftmaxCrossEntropySpec&, const OpRequest& request);
 std::unique_ptr<LossOp> Make(const MeanSquaredErrorSpec&, const OpRequest& request);
+std::unique_ptr<LossOp> Make(const SigmoidCrossEntropySpec&, const OpRequest& request);
 template <ElementwiseSpec Spec>
 std::unique_ptr<Op> Make(const Spec& spec, const OpRequest& request);
 // Moves nothing: has none.

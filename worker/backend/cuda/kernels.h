@@ -194,21 +194,25 @@ struct SampleLoss {
   double loss;
   int32_t correct, correct_top5;
 };
-// probabilities [batch, classes] and results [batch] are kept for the gradient and AddUpLosses.
+struct LossBatch {
+  int samples, outputs, first_class;  // as Layer::first_class
+  SampleLoss* results;                // [samples]
+  float* probabilities;               // of softmax: [samples, outputs], kept for the gradient
+};
+// args.state is not used.
+template <typename T, typename Spec>
+void SampleLosses(const Target& target, const Spec& spec, const LossArgs& args,
+                  const LossBatch& batch, int32_t* predictions);
+template <typename T, typename Spec>
+void LossGradient(const Target& target, const Spec& spec, const LossArgs& args,
+                  const LossBatch& batch, float scale, bool after_relu, T* gradient);
+// mean_squared_error of values (Layer::is_of_values): one logit for each sample.
 template <typename T>
-void SoftmaxCrossEntropy(const Target& target, const T* logits, const int32_t* labels,
-                         float smoothing, float* probabilities, SampleLoss* results,
-                         int32_t* predictions, int batch, int classes);
+void ValueLosses(const Target& target, const LossArgs& args, SampleLoss* results,
+                 int32_t* predictions, int samples);
 template <typename T>
-void SoftmaxCrossEntropyGradient(const Target& target, const T* logits, const int32_t* labels,
-                                 float smoothing, const float* probabilities, float scale,
-                                 bool after_relu, T* gradient, int batch, int classes);
-template <typename T>
-void MeanSquaredError(const Target& target, const T* logits, const int32_t* labels,
-                      SampleLoss* results, int32_t* predictions, int batch, int classes);
-template <typename T>
-void MeanSquaredErrorGradient(const Target& target, const T* logits, const int32_t* labels,
-                              float scale, bool after_relu, T* gradient, int batch, int classes);
+void ValueGradient(const Target& target, const LossArgs& args, float scale, bool after_relu,
+                   T* gradient, int samples);
 void AddUpLosses(const Target& target, const SampleLoss* results, LossSums* sums, int batch);
 
 // im2col.cu

@@ -1,5 +1,5 @@
-// Losses: a warp for each sample, then one block that adds up the samples. The CPU's loss_counts.h,
-// softmax_cross_entropy.cc and mean_squared_error.cc have what is computed.
+// Losses: a warp for each sample, then one block that adds up the samples. The CPU's label_loss.h,
+// and one file for each loss there, have what is computed.
 #include <cmath>
 
 #include "worker/backend/cuda/elements.h"
@@ -9,9 +9,7 @@
 namespace muster::cuda {
 namespace {
 
-constexpr int32_t kNoLabel = -1;  // a sample of weight zero
-
-// What both losses say about one sample beside its loss. In every lane.
+// What all losses say about one sample beside its loss. In every lane.
 struct Counted {
   int prediction;  // the first largest
   float largest;
@@ -49,11 +47,12 @@ __device__ Counted CountSample(const T* logits, int label, int classes) {
   return counted;
 }
 
-__device__ inline void Report(const Counted& counted, int64_t n, double loss, SampleLoss* results,
-                              int32_t* predictions) {
-  if (Lane() != 0) return;
-  results[n] = {loss, counted.correct ? 1 : 0, counted.correct_top5 ? 1 : 0};
-  if (predictions != nullptr) predictions[n] = counted.prediction;
+// The same for a single logit x, that of class 1: as for the logits 0 and x.
+template <typename T>
+__device__ Counted CountAgainstZero(const T* logit, int label) {
+  const float x = ToFloat(*logit);
+  const bool finite = isfinite(x), counts = finite && (label == 0 || label == 1);
+  return {x > 0 ? 1 : 0, fmaxf(x, 0.0f), finite, counts && (label == 1 ? x > 0 : x < 0), counts};
 }
 
 // A label that is no class makes the loss NaN, as a logit that is not finite does: never hidden.
@@ -61,89 +60,139 @@ __device__ inline bool IsBroken(const Counted& counted, int label, int classes) 
   return !counted.finite || label < kNoLabel || label >= classes;
 }
 
+// The loss of one sample, in all lanes of a warp. own: the place of its label's logit; negative: it
+// has none. probability: what softmax keeps, one for each logit. The results are not finite where
+// `largest` is not.
 template <typename T>
-__global__ void MUSTER_FOUR_BLOCKS SoftmaxCrossEntropyKernel(
-    const T* all_logits, const int32_t* labels, float smoothing, float* probabilities,
-    SampleLoss* results, int32_t* predictions, int batch, int classes) {
-  for (int64_t n = ThreadInGrid() / 32; n < batch; n += ThreadsOfGrid() / 32) {
-    const T* const x = all_logits + n * classes;
-    float* const probability = probabilities + n * classes;
-    const int label = labels[n];
-    const Counted counted = CountSample(x, label, classes);
+__device__ double Loss(const SoftmaxCrossEntropySpec& spec, const T* x, int own, float largest,
+                       int outputs, float* probability) {
+  double sum = 0, below = 0;  // below: Σ (x_j - largest)
+  for (int j = Lane(); j < outputs; j += 32) {
+    const float e = expf(ToFloat(x[j]) - largest);
+    probability[j] = e;
+    sum += e;
+    below += static_cast<double>(ToFloat(x[j])) - largest;
+  }
+  sum = WarpSum(sum);
+  below = WarpSum(below);
+  const auto scale = static_cast<float>(1 / sum);
+  for (int j = Lane(); j < outputs; j += 32) probability[j] *= scale;
+  if (own < 0) return 0;
+  const float smoothing = spec.label_smoothing;
+  return log(sum) - (1.0 - smoothing) * (static_cast<double>(ToFloat(x[own])) - largest) -
+         (smoothing > 0 ? smoothing * below / outputs : 0.0);
+}
+template <typename T>
+__device__ double Loss(const MeanSquaredErrorSpec&, const T* x, int own, float, int outputs,
+                       float*) {
+  double sum = 0;
+  for (int j = Lane(); j < outputs; j += 32) {
+    const double difference = static_cast<double>(ToFloat(x[j])) - (j == own ? 1 : 0);
+    sum += difference * difference;
+  }
+  return WarpSum(sum) / outputs;
+}
+template <typename T>
+__device__ double Loss(const SigmoidCrossEntropySpec&, const T* logits, int own, float, int outputs,
+                       float*) {
+  double sum = 0;
+  for (int j = Lane(); j < outputs; j += 32) {
+    const double x = ToFloat(logits[j]);
+    sum += fmax(x, 0.0) + log1p(exp(-fabs(x))) - (j == own ? x : 0.0);
+  }
+  return WarpSum(sum) / outputs;
+}
+
+// d loss / d x_j is Factor times Slope. probability: what softmax kept for this logit.
+__device__ inline float Slope(const SoftmaxCrossEntropySpec& spec, float, const float* probability,
+                              bool own, int outputs) {
+  const float everywhere = spec.label_smoothing / static_cast<float>(outputs);
+  return *probability - (own ? 1.0f - spec.label_smoothing + everywhere : everywhere);
+}
+__device__ inline float Slope(const MeanSquaredErrorSpec&, float x, const float*, bool own, int) {
+  return x - (own ? 1.0f : 0.0f);
+}
+__device__ inline float Slope(const SigmoidCrossEntropySpec&, float x, const float*, bool own,
+                              int) {
+  return 1.0f / (1.0f + expf(-x)) - (own ? 1.0f : 0.0f);
+}
+__device__ inline float Factor(const SoftmaxCrossEntropySpec&, float scale, int) { return scale; }
+__device__ inline float Factor(const MeanSquaredErrorSpec&, float scale, int outputs) {
+  return 2.0f * scale / static_cast<float>(outputs);
+}
+__device__ inline float Factor(const SigmoidCrossEntropySpec&, float scale, int outputs) {
+  return scale / static_cast<float>(outputs);
+}
+
+template <typename T, typename Spec>
+__global__ void MUSTER_FOUR_BLOCKS SampleLossKernel(Spec spec, LossArgs args, LossBatch batch,
+                                                    int32_t* predictions) {
+  const int outputs = batch.outputs, classes = outputs + batch.first_class;
+  for (int64_t n = ThreadInGrid() / 32; n < batch.samples; n += ThreadsOfGrid() / 32) {
+    const T* const x = static_cast<const T*>(args.logits) + n * outputs;
+    const int label = args.labels[n];
+    const Counted counted =
+        batch.first_class == 0 ? CountSample(x, label, outputs) : CountAgainstZero(x, label);
     const bool broken = IsBroken(counted, label, classes);
-    const float largest = broken ? NAN : counted.largest;
-    double sum = 0, below = 0;  // below: Σ (x_j - largest)
-    for (int j = Lane(); j < classes; j += 32) {
-      const float e = expf(ToFloat(x[j]) - largest);
-      probability[j] = e;
-      sum += e;
-      below += static_cast<double>(ToFloat(x[j])) - largest;
+    double loss = 0;
+    for (int part = 0; part < args.parts(); ++part) {
+      const WeightedLabel of = LabelOf(args, batch.samples, classes, n, part);
+      loss +=
+          of.weight * Loss(spec, x, of.label - batch.first_class, broken ? NAN : counted.largest,
+                           outputs, batch.probabilities + n * outputs);
     }
-    sum = WarpSum(sum);
-    below = WarpSum(below);
-    const auto scale = static_cast<float>(1 / sum);
-    for (int j = Lane(); j < classes; j += 32) probability[j] *= scale;
-    double loss = broken ? NAN : 0.0;
-    if (!broken && label != kNoLabel) {
-      loss = log(sum) - (1.0 - smoothing) * (static_cast<double>(ToFloat(x[label])) - largest) -
-             (smoothing > 0 ? smoothing * below / classes : 0.0);
+    if (Lane() == 0) {
+      batch.results[n] = {broken ? NAN : loss, counted.correct ? 1 : 0,
+                          counted.correct_top5 ? 1 : 0};
+      if (predictions != nullptr) predictions[n] = counted.prediction;
     }
-    Report(counted, n, loss, results, predictions);
   }
 }
 
-template <typename T>
-__global__ void SoftmaxCrossEntropyGradientKernel(const T* logits, const int32_t* labels,
-                                                  float smoothing, const float* probabilities,
-                                                  float scale, bool after_relu, T* gradient,
-                                                  int classes, int64_t count) {
-  const float everywhere = smoothing / static_cast<float>(classes);
+template <typename T, typename Spec>
+__global__ void LossGradientKernel(Spec spec, LossArgs args, LossBatch batch, float scale,
+                                   bool after_relu, T* gradient, int64_t count) {
+  const int outputs = batch.outputs, classes = outputs + batch.first_class;
+  const float factor = Factor(spec, scale, outputs);
   for (int64_t i = ThreadInGrid(); i < count; i += ThreadsOfGrid()) {
-    const int label = labels[i / classes];
-    const bool own = static_cast<int>(i % classes) == label;
-    const float weight = label == kNoLabel ? 0.0f : scale;
-    const float wanted = own ? 1.0f - smoothing + everywhere : everywhere;
-    const bool passes = !after_relu || ToFloat(logits[i]) > 0;
-    gradient[i] = FromFloat<T>(passes ? weight * (probabilities[i] - wanted) : 0.0f);
-  }
-}
-
-// With one output the label has the bits of the value (Layer::is_of_values), and counts nothing.
-__device__ inline float TargetOf(int label, int j, int classes) {
-  if (classes == 1) return label == kNoLabel ? 0.0f : __int_as_float(label);
-  return j == label ? 1.0f : 0.0f;
-}
-
-template <typename T>
-__global__ void MeanSquaredErrorKernel(const T* all_logits, const int32_t* labels,
-                                       SampleLoss* results, int32_t* predictions, int batch,
-                                       int classes) {
-  for (int64_t n = ThreadInGrid() / 32; n < batch; n += ThreadsOfGrid() / 32) {
-    const T* const x = all_logits + n * classes;
-    const int label = labels[n], own = classes == 1 ? kNoLabel : label;
-    const Counted counted = CountSample(x, own, classes);
-    double sum = 0;
-    for (int j = Lane(); j < classes; j += 32) {
-      const double difference = static_cast<double>(ToFloat(x[j])) - TargetOf(label, j, classes);
-      sum += difference * difference;
+    const float x = ToFloat(static_cast<const T*>(args.logits)[i]);
+    const int output = static_cast<int>(i % outputs);
+    float sum = 0;
+    for (int part = 0; part < args.parts(); ++part) {
+      const WeightedLabel of = LabelOf(args, batch.samples, classes, i / outputs, part);
+      const bool own = output + batch.first_class == of.label;
+      const float slope =
+          factor * of.weight * Slope(spec, x, batch.probabilities + i, own, outputs);
+      sum = part == 0 ? slope : sum + slope;
     }
-    sum = WarpSum(sum);
-    double loss = label == kNoLabel ? 0.0 : sum / classes;
-    if (IsBroken(counted, own, classes)) loss = NAN;
-    Report(counted, n, loss, results, predictions);
+    gradient[i] = FromFloat<T>(after_relu && !(x > 0) ? 0.0f : sum);
+  }
+}
+
+// Of values: NaN, not 0, of a logit that is not finite.
+template <typename T>
+__device__ double ValueDifference(const LossArgs& args, int64_t n) {
+  const double x = ToFloat(static_cast<const T*>(args.logits)[n]);
+  return x - (args.labels[n] == kNoLabel ? x : __int_as_float(args.labels[n]));
+}
+
+template <typename T>
+__global__ void ValueLossKernel(LossArgs args, SampleLoss* results, int32_t* predictions,
+                                int64_t samples) {
+  for (int64_t n = ThreadInGrid(); n < samples; n += ThreadsOfGrid()) {
+    const double difference = ValueDifference<T>(args, n);
+    results[n] = {difference * difference, 0, 0};
+    if (predictions != nullptr) predictions[n] = 0;
   }
 }
 
 template <typename T>
-__global__ void MeanSquaredErrorGradientKernel(const T* logits, const int32_t* labels, float scale,
-                                               bool after_relu, T* gradient, int classes,
-                                               int64_t count) {
-  for (int64_t i = ThreadInGrid(); i < count; i += ThreadsOfGrid()) {
-    const int label = labels[i / classes];
-    const float weight = label == kNoLabel ? 0.0f : 2.0f * scale / static_cast<float>(classes);
-    const float x = ToFloat(logits[i]);
-    const float difference = x - TargetOf(label, static_cast<int>(i % classes), classes);
-    gradient[i] = FromFloat<T>(after_relu && !(x > 0) ? 0.0f : weight * difference);
+__global__ void ValueGradientKernel(LossArgs args, float scale, bool after_relu, T* gradient,
+                                    int64_t samples) {
+  for (int64_t n = ThreadInGrid(); n < samples; n += ThreadsOfGrid()) {
+    const bool passes = !after_relu || ToFloat(static_cast<const T*>(args.logits)[n]) > 0;
+    const auto difference = static_cast<float>(ValueDifference<T>(args, n));
+    gradient[n] = FromFloat<T>(passes ? 2.0f * scale * difference : 0.0f);
   }
 }
 
@@ -179,52 +228,53 @@ __global__ void AddUpKernel(const SampleLoss* results, LossSums* sums, int batch
 
 }  // namespace
 
-template <typename T>
-void SoftmaxCrossEntropy(const Target& target, const T* logits, const int32_t* labels,
-                         float smoothing, float* probabilities, SampleLoss* results,
-                         int32_t* predictions, int batch, int classes) {
-  LaunchWarps(target, batch, SoftmaxCrossEntropyKernel<T>, logits, labels, smoothing, probabilities,
-              results, predictions, batch, classes);
+template <typename T, typename Spec>
+void SampleLosses(const Target& target, const Spec& spec, const LossArgs& args,
+                  const LossBatch& batch, int32_t* predictions) {
+  LaunchWarps(target, batch.samples, SampleLossKernel<T, Spec>, spec, args, batch, predictions);
+}
+
+template <typename T, typename Spec>
+void LossGradient(const Target& target, const Spec& spec, const LossArgs& args,
+                  const LossBatch& batch, float scale, bool after_relu, T* gradient) {
+  const int64_t count = int64_t{batch.samples} * batch.outputs;
+  LaunchOver(target, count, LossGradientKernel<T, Spec>, spec, args, batch, scale, after_relu,
+             gradient, count);
 }
 
 template <typename T>
-void SoftmaxCrossEntropyGradient(const Target& target, const T* logits, const int32_t* labels,
-                                 float smoothing, const float* probabilities, float scale,
-                                 bool after_relu, T* gradient, int batch, int classes) {
-  const int64_t count = int64_t{batch} * classes;
-  LaunchOver(target, count, SoftmaxCrossEntropyGradientKernel<T>, logits, labels, smoothing,
-             probabilities, scale, after_relu, gradient, classes, count);
+void ValueLosses(const Target& target, const LossArgs& args, SampleLoss* results,
+                 int32_t* predictions, int samples) {
+  LaunchOver(target, samples, ValueLossKernel<T>, args, results, predictions, int64_t{samples});
 }
 
 template <typename T>
-void MeanSquaredError(const Target& target, const T* logits, const int32_t* labels,
-                      SampleLoss* results, int32_t* predictions, int batch, int classes) {
-  LaunchWarps(target, batch, MeanSquaredErrorKernel<T>, logits, labels, results, predictions, batch,
-              classes);
-}
-
-template <typename T>
-void MeanSquaredErrorGradient(const Target& target, const T* logits, const int32_t* labels,
-                              float scale, bool after_relu, T* gradient, int batch, int classes) {
-  const int64_t count = int64_t{batch} * classes;
-  LaunchOver(target, count, MeanSquaredErrorGradientKernel<T>, logits, labels, scale, after_relu,
-             gradient, classes, count);
+void ValueGradient(const Target& target, const LossArgs& args, float scale, bool after_relu,
+                   T* gradient, int samples) {
+  LaunchOver(target, samples, ValueGradientKernel<T>, args, scale, after_relu, gradient,
+             int64_t{samples});
 }
 
 void AddUpLosses(const Target& target, const SampleLoss* results, LossSums* sums, int batch) {
   Launch(AddUpKernel, dim3(1), dim3(kBlock), target.stream, results, sums, batch);
 }
 
-#define MUSTER_INSTANTIATE(T)                                                                      \
-  template void SoftmaxCrossEntropy(const Target&, const T*, const int32_t*, float, float*,        \
-                                    SampleLoss*, int32_t*, int, int);                              \
-  template void SoftmaxCrossEntropyGradient(const Target&, const T*, const int32_t*, float,        \
-                                            const float*, float, bool, T*, int, int);              \
-  template void MeanSquaredError(const Target&, const T*, const int32_t*, SampleLoss*, int32_t*,   \
-                                 int, int);                                                        \
-  template void MeanSquaredErrorGradient(const Target&, const T*, const int32_t*, float, bool, T*, \
-                                         int, int);
-MUSTER_INSTANTIATE(float)
-MUSTER_INSTANTIATE(Bf16)
+#define MUSTER_INSTANTIATE(T, Spec)                                                                \
+  template void SampleLosses<T>(const Target&, const Spec&, const LossArgs&, const LossBatch&,     \
+                                int32_t*);                                                         \
+  template void LossGradient(const Target&, const Spec&, const LossArgs&, const LossBatch&, float, \
+                             bool, T*);
+MUSTER_INSTANTIATE(float, SoftmaxCrossEntropySpec)
+MUSTER_INSTANTIATE(float, MeanSquaredErrorSpec)
+MUSTER_INSTANTIATE(float, SigmoidCrossEntropySpec)
+MUSTER_INSTANTIATE(Bf16, SoftmaxCrossEntropySpec)
+MUSTER_INSTANTIATE(Bf16, MeanSquaredErrorSpec)
+MUSTER_INSTANTIATE(Bf16, SigmoidCrossEntropySpec)
+
+#define MUSTER_INSTANTIATE_VALUES(T)                                                        \
+  template void ValueLosses<T>(const Target&, const LossArgs&, SampleLoss*, int32_t*, int); \
+  template void ValueGradient(const Target&, const LossArgs&, float, bool, T*, int);
+MUSTER_INSTANTIATE_VALUES(float)
+MUSTER_INSTANTIATE_VALUES(Bf16)
 
 }  // namespace muster::cuda

@@ -1,88 +1,109 @@
+#include <type_traits>
+
 #include "worker/backend/cuda/kernels.h"
 #include "worker/backend/cuda/ops.h"
 
 namespace muster::cuda {
 namespace {
 
-// The base of both: state holds a result for each sample, and what a loss keeps behind them.
-template <typename T>
-class TypedLoss : public LossOp {
+// State holds a result for each sample and, behind them, the probabilities of a softmax.
+template <typename T, typename Spec>
+class LabelLossOp : public LossOp {
  public:
-  explicit TypedLoss(const OpRequest& request)
+  explicit LabelLossOp(const OpRequest& request)
       : card_(request.card),
-        batch_(static_cast<int>(request.options.batch)),
-        classes_(InputCount(request) / batch_),
+        spec_(std::get<Spec>(request.layer.spec)),
+        samples_(static_cast<int>(request.options.batch)),
+        outputs_(InputCount(request) / samples_),
+        first_class_(static_cast<int>(request.layer.first_class())),
         after_relu_(request.options.input_is_relu) {}
 
-  size_t state_bytes() const override { return ResultsBytes(); }
-
- protected:
-  size_t ResultsBytes() const {
-    return (static_cast<size_t>(batch_) * sizeof(SampleLoss) + 63) / 64 * 64;
-  }
-  SampleLoss* Results(const LossArgs& args) const { return static_cast<SampleLoss*>(args.state); }
-
-  Card& card_;
-  const int batch_, classes_;
-  const bool after_relu_;
-};
-
-template <typename T>
-class SoftmaxCrossEntropyOp : public TypedLoss<T> {
- public:
-  explicit SoftmaxCrossEntropyOp(const OpRequest& request)
-      : TypedLoss<T>(request),
-        smoothing_(std::get<SoftmaxCrossEntropySpec>(request.layer.spec).label_smoothing) {}
-
   size_t state_bytes() const override {
-    return this->ResultsBytes() +
-           static_cast<size_t>(this->batch_) * static_cast<size_t>(this->classes_) * sizeof(float);
+    const bool keeps = std::is_same_v<Spec, SoftmaxCrossEntropySpec>;
+    const auto samples = static_cast<size_t>(samples_);
+    return ResultsBytes() + (keeps ? samples * static_cast<size_t>(outputs_) * sizeof(float) : 0);
   }
   void Forward(const LossArgs& args, LossSums* sums, int32_t* predictions) override {
-    SoftmaxCrossEntropy(this->card_.target(), static_cast<const T*>(args.logits), args.labels,
-                        smoothing_, Probabilities(args), this->Results(args), predictions,
-                        this->batch_, this->classes_);
-    AddUpLosses(this->card_.target(), this->Results(args), sums, this->batch_);
+    const LossBatch batch = Batch(args);
+    SampleLosses<T>(card_.target(), spec_, args, batch, predictions);
+    AddUpLosses(card_.target(), batch.results, sums, samples_);
   }
   void Backward(const LossArgs& args, float scale, void* logits_gradient) override {
-    SoftmaxCrossEntropyGradient(this->card_.target(), static_cast<const T*>(args.logits),
-                                args.labels, smoothing_, Probabilities(args), scale,
-                                this->after_relu_, static_cast<T*>(logits_gradient), this->batch_,
-                                this->classes_);
+    LossGradient(card_.target(), spec_, args, Batch(args), scale, after_relu_,
+                 static_cast<T*>(logits_gradient));
   }
 
  private:
-  float* Probabilities(const LossArgs& args) const {
-    return reinterpret_cast<float*>(static_cast<std::byte*>(args.state) + this->ResultsBytes());
+  size_t ResultsBytes() const {
+    return (static_cast<size_t>(samples_) * sizeof(SampleLoss) + 63) / 64 * 64;
+  }
+  LossBatch Batch(const LossArgs& args) const {
+    auto* const state = static_cast<std::byte*>(args.state);
+    return {.samples = samples_,
+            .outputs = outputs_,
+            .first_class = first_class_,
+            .results = reinterpret_cast<SampleLoss*>(state),
+            .probabilities = reinterpret_cast<float*>(state + ResultsBytes())};
   }
 
-  const float smoothing_;
+  Card& card_;
+  const Spec spec_;
+  const int samples_, outputs_, first_class_;
+  const bool after_relu_;
 };
 
+// State holds a result for each sample.
 template <typename T>
-class MeanSquaredErrorOp : public TypedLoss<T> {
+class ValueLossOp : public LossOp {
  public:
-  using TypedLoss<T>::TypedLoss;
+  explicit ValueLossOp(const OpRequest& request)
+      : card_(request.card),
+        samples_(static_cast<int>(request.options.batch)),
+        after_relu_(request.options.input_is_relu) {}
 
+  size_t state_bytes() const override { return static_cast<size_t>(samples_) * sizeof(SampleLoss); }
   void Forward(const LossArgs& args, LossSums* sums, int32_t* predictions) override {
-    MeanSquaredError(this->card_.target(), static_cast<const T*>(args.logits), args.labels,
-                     this->Results(args), predictions, this->batch_, this->classes_);
-    AddUpLosses(this->card_.target(), this->Results(args), sums, this->batch_);
+    auto* const results = static_cast<SampleLoss*>(args.state);
+    ValueLosses<T>(card_.target(), args, results, predictions, samples_);
+    AddUpLosses(card_.target(), results, sums, samples_);
   }
   void Backward(const LossArgs& args, float scale, void* logits_gradient) override {
-    MeanSquaredErrorGradient(this->card_.target(), static_cast<const T*>(args.logits), args.labels,
-                             scale, this->after_relu_, static_cast<T*>(logits_gradient),
-                             this->batch_, this->classes_);
+    ValueGradient(card_.target(), args, scale, after_relu_, static_cast<T*>(logits_gradient),
+                  samples_);
   }
+
+ private:
+  Card& card_;
+  const int samples_;
+  const bool after_relu_;
 };
+
+std::unique_ptr<LossOp> MakeValueLoss(const OpRequest& request) {
+  if (request.card.activation_type() == ElementType::kBFloat16) {
+    return std::make_unique<ValueLossOp<Bf16>>(request);
+  }
+  return std::make_unique<ValueLossOp<float>>(request);
+}
+
+template <typename Spec>
+std::unique_ptr<LossOp> MakeLabelLoss(const OpRequest& request) {
+  if (request.card.activation_type() == ElementType::kBFloat16) {
+    return std::make_unique<LabelLossOp<Bf16, Spec>>(request);
+  }
+  return std::make_unique<LabelLossOp<float, Spec>>(request);
+}
 
 }  // namespace
 
 std::unique_ptr<LossOp> Make(const SoftmaxCrossEntropySpec&, const OpRequest& request) {
-  return MakeFor<LossOp, SoftmaxCrossEntropyOp>(request.card.activation_type(), request);
+  return MakeLabelLoss<SoftmaxCrossEntropySpec>(request);
 }
 std::unique_ptr<LossOp> Make(const MeanSquaredErrorSpec&, const OpRequest& request) {
-  return MakeFor<LossOp, MeanSquaredErrorOp>(request.card.activation_type(), request);
+  if (request.layer.is_of_values()) return MakeValueLoss(request);
+  return MakeLabelLoss<MeanSquaredErrorSpec>(request);
+}
+std::unique_ptr<LossOp> Make(const SigmoidCrossEntropySpec&, const OpRequest& request) {
+  return MakeLabelLoss<SigmoidCrossEntropySpec>(request);
 }
 
 }  // namespace muster::cuda

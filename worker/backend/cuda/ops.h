@@ -32,6 +32,7 @@ std::unique_ptr<Op> Make(const GlobalAvgPoolSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const SoftmaxSpec&, const OpRequest& request);
 std::unique_ptr<LossOp> Make(const SoftmaxCrossEntropySpec&, const OpRequest& request);
 std::unique_ptr<LossOp> Make(const MeanSquaredErrorSpec&, const OpRequest& request);
+std::unique_ptr<LossOp> Make(const SigmoidCrossEntropySpec&, const OpRequest& request);
 std::unique_ptr<ImageOp> MakeImageOp(const ImageRecipe& recipe, Card& card);
 // Moves nothing: has none.
 inline std::nullptr_t Make(const FlattenSpec&, const OpRequest&) { return nullptr; }
